@@ -1,0 +1,109 @@
+#include "tensor/dtype.h"
+
+#include "support/error.h"
+
+namespace coil {
+namespace {
+
+struct Row {
+  DType dtype;
+  std::string_view short_name, torch_name;
+  std::size_t bytes;
+  int export_number;
+  std::string_view safetensors_name, cpp_name;
+};
+
+constexpr Row kRows[] = {
+#define X(e, s, t, b, n, st, cpp) {DType::e, s, t, b, n, st, cpp},
+    COIL_DTYPES(X)
+#undef X
+};
+
+const Row& row(DType d) { return kRows[static_cast<std::size_t>(d)]; }
+
+template <class Match>
+std::optional<DType> find(Match match) {
+  for (const Row& r : kRows)
+    if (match(r)) return r.dtype;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::size_t size_of(DType d) { return row(d).bytes; }
+std::string_view short_name(DType d) { return row(d).short_name; }
+std::string_view torch_name(DType d) { return row(d).torch_name; }
+std::string_view safetensors_name(DType d) { return row(d).safetensors_name; }
+std::string_view cpp_name(DType d) { return row(d).cpp_name; }
+
+std::optional<DType> dtype_from_short_name(std::string_view s) {
+  return find([&](const Row& r) { return r.short_name == s; });
+}
+std::optional<DType> dtype_from_torch_name(std::string_view s) {
+  return find([&](const Row& r) { return r.torch_name == s; });
+}
+std::optional<DType> dtype_from_safetensors_name(std::string_view s) {
+  return find([&](const Row& r) { return !s.empty() && r.safetensors_name == s; });
+}
+std::optional<DType> dtype_from_export_number(int n) {
+  return find([&](const Row& r) { return r.export_number == n; });
+}
+
+bool is_floating(DType d) {
+  switch (d) {
+    case DType::F16: case DType::BF16: case DType::F32: case DType::F64: case DType::F8E4M3: case DType::F8E5M2: return true;
+    default: return false;
+  }
+}
+bool is_complex(DType d) { return d == DType::C32 || d == DType::C64 || d == DType::C128; }
+bool is_integral(DType d) { return !is_floating(d) && !is_complex(d) && d != DType::Bool; }
+bool is_signed(DType d) {
+  switch (d) {
+    case DType::U8: case DType::U16: case DType::U32: case DType::U64: case DType::Bool: return false;
+    default: return true;
+  }
+}
+DType compute_dtype(DType d) { return is_floating(d) && d != DType::F64 ? DType::F32 : d; }
+
+namespace {
+
+// Categories order first (bool < integer < floating < complex); inside one, the wider wins and ties go up.
+int category(DType d) { return d == DType::Bool ? 0 : is_integral(d) ? 1 : is_floating(d) ? 2 : 3; }
+
+DType promote_integers(DType a, DType b) {
+  if (size_of(a) < size_of(b)) std::swap(a, b);
+  if (is_signed(a) || is_signed(a) == is_signed(b)) {
+    if (size_of(a) > size_of(b) || is_signed(a) == is_signed(b)) return a;
+  }
+  // one signed, one unsigned of the same or greater width
+  if (a == DType::U8 || b == DType::U8) return DType::I16;
+  fail("torch.promote_types has no common type for {} and {}", torch_name(a), torch_name(b));
+}
+
+DType promote_floats(DType a, DType b) {
+  const bool a8 = a == DType::F8E4M3 || a == DType::F8E5M2, b8 = b == DType::F8E4M3 || b == DType::F8E5M2;
+  if (a8 || b8) fail("torch.promote_types has no common type for {} and {}", torch_name(a), torch_name(b));
+  if (a == DType::F64 || b == DType::F64) return DType::F64;
+  return DType::F32;  // f32 with a narrower type, and f16 with bf16
+}
+
+DType promote_complex(DType a, DType b) {
+  auto part = [](DType d) { return d == DType::C32 ? DType::F16 : d == DType::C64 ? DType::F32 : d == DType::C128 ? DType::F64 : d; };
+  auto whole = [](DType d) { return d == DType::F16 ? DType::C32 : d == DType::F64 ? DType::C128 : DType::C64; };
+  DType pa = part(a), pb = part(b);
+  if (!is_floating(pa)) return whole(pb);
+  if (!is_floating(pb)) return whole(pa);
+  return whole(promote_types(pa, pb));
+}
+
+}  // namespace
+
+DType promote_types(DType a, DType b) {
+  if (a == b) return a;
+  const int ca = category(a), cb = category(b);
+  if (ca == 3 || cb == 3) return promote_complex(a, b);
+  if (ca != cb) return ca > cb ? a : b;
+  return ca == 1 ? promote_integers(a, b) : promote_floats(a, b);
+}
+
+}  // namespace coil
