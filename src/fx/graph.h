@@ -1,0 +1,168 @@
+// The graph that programs arrive as and passes rewrite: `placeholder`, `get_attr`, `call_function`, `output`, as in torch.fx.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ops/registry.h"
+#include "ops/value.h"
+#include "sym/shape_env.h"
+#include "tensor/tensor.h"
+
+namespace coil::fx {
+
+using ops::Value;
+using ops::Values;
+using sym::Expr;
+using sym::Exprs;
+using sym::TensorMeta;
+
+enum class Opcode : std::uint8_t { Placeholder, GetAttr, CallFunction, Output };
+
+/// What is known of a node besides its computation.
+struct Meta {
+  Value value;                       ///< TensorMeta, Expr (symbolic int), Bool, SymFloat, Values of those, or None
+  std::string stack_trace;           ///< the user's, innermost frame last, as the archive has it; may be empty
+  std::string module_path;           ///< `encoder.layer.0.attention`; may be empty
+  std::vector<std::string> origins;  ///< names of the nodes of the incoming graph that this one computes; a node of that graph names itself
+};
+
+class Graph;
+
+class Node {
+ public:
+  Opcode opcode;
+  std::string name;                   ///< unique in the graph
+  std::string target;                 ///< `aten.add.Tensor`, `_operator.getitem`, attribute or input name
+  const ops::Operator* op = nullptr;  ///< of a call_function whose target is registered
+  /// Of a registered operator: one value per schema parameter, defaults filled in. Of others (`_operator.add`): as they came.
+  /// An output node has one argument for each output.
+  Values args;
+  std::vector<std::pair<std::string, Value>> kwargs;  ///< only of unregistered targets
+  Meta meta;
+
+  Graph& graph() const { return *graph_; }
+  Node* next() const { return next_; }  ///< null after the last
+  Node* prev() const { return prev_; }
+  /// Users, each once, in order of first use being recorded.
+  const std::vector<Node*>& users() const { return users_; }
+  bool is_call(std::string_view t) const { return opcode == Opcode::CallFunction && target == t; }
+  /// Argument by the schema's name; throws Error if there is none.
+  const Value& arg(std::string_view name) const;
+
+  const TensorMeta& tensor() const { return meta.value.as_tensor(); }
+  bool is_tensor() const { return meta.value.is<TensorMeta>(); }
+
+  void set_arg(std::size_t index, Value value);
+  void set_args(Values args);
+  /// Every use of this node (in args and kwargs of others) becomes `other`. `except` keeps its use.
+  void replace_all_uses_with(Node* other, const Node* except = nullptr);
+  /// The innermost user frame, `model.py:12`; empty when not known.
+  std::string where() const;
+
+ private:
+  friend class Graph;
+  Node(Graph* graph, Opcode opcode, std::string name, std::string target);
+  void link_inputs();
+  void unlink_inputs();
+  Graph* graph_;
+  Node *prev_ = nullptr, *next_ = nullptr;
+  std::vector<Node*> users_;
+};
+
+/// Nodes in execution order. Iterate `for (Node* n = g.first(); n; n = n->next())`, or `for (Node* n : g.nodes())` over a snapshot when nodes are erased or added on the way.
+class Graph {
+ public:
+  Graph() = default;
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  Node* first() const { return first_; }
+  Node* last() const { return last_; }
+  std::vector<Node*> nodes() const;
+  std::size_t size() const { return size_; }
+  Node* find(std::string_view name) const;
+  std::vector<Node*> placeholders() const;
+  Node* output() const;  ///< null before it is added
+
+  /// New nodes go before `node`, or at the end for null. Returns the previous point. `InsertBefore` restores it.
+  Node* set_insert_point(Node* before);
+
+  Node* placeholder(std::string_view name, Value meta);
+  Node* get_attr(std::string_view name, std::string_view attribute, Value meta);
+  /// A call with arguments already normalised (registered operators) or as they are. Does not compute metadata (passes/propagate does).
+  /// The name derives from the target's (`add`, `add_1`) when `name` is empty; a name already taken gets a number.
+  Node* call(std::string_view target, Values args, std::string_view name = {}, std::vector<std::pair<std::string, Value>> kwargs = {});
+  Node* output(Values results);
+  /// Copies origins, stack trace and module path of one node to another: what a pass does for the nodes it makes.
+  static void inherit(Node* made, const Node* from);
+
+  /// Throws (COIL_CHECK) while the node still has users.
+  void erase(Node*);
+  /// Moves a node before another.
+  void move_before(Node* node, Node* before);
+  /// Removes calls without users or side effects, last to first. Returns how many.
+  std::size_t eliminate_dead_code();
+  /// Users and links agree, names are unique, every use comes after its definition. Throws Error.
+  void lint() const;
+
+ private:
+  friend class Node;
+  Node* add(Opcode, std::string_view name, std::string_view target);
+  std::string unique_name(std::string_view wanted);
+  Node *first_ = nullptr, *last_ = nullptr, *insert_before_ = nullptr;
+  std::size_t size_ = 0;
+  std::unordered_map<std::string, Node*> by_name_;
+  std::unordered_map<std::string, int> next_suffix_;
+};
+
+class InsertBefore {
+ public:
+  explicit InsertBefore(Node* node) : graph_(node->graph()), old_(graph_.set_insert_point(node)) {}
+  ~InsertBefore() { graph_.set_insert_point(old_); }
+  InsertBefore(const InsertBefore&) = delete;
+  InsertBefore& operator=(const InsertBefore&) = delete;
+
+ private:
+  Graph& graph_;
+  Node* old_;
+};
+
+/// A user input. The placeholder has the graph's name (`state_h`), the file of inputs has the path (`state.h`).
+struct Input {
+  std::string placeholder, path;
+  /// What export fixed (a Python number, string or None); such an input has a placeholder without users and is not read.
+  std::optional<Value> constant;
+};
+
+/// A user output and its path in the program's result (`y.0`; `output` for one bare value); its value is the output node's argument at the same position.
+struct Output {
+  std::string path;
+};
+
+/// A write that a run must leave behind: the value of output argument `output` goes to the input (by placeholder name) or attribute.
+struct Mutation {
+  enum class Target : std::uint8_t { Input, Attribute };
+  Target kind = Target::Input;
+  std::string target;
+  std::size_t output = 0;
+};
+
+/// A graph with what its attributes hold and how it meets its caller. Arguments of the output node: first one for each of `outputs`, then one for each of `mutations`.
+/// Before passes/functionalize has run, in-place operators are in the graph and may write to placeholders and attributes.
+struct GraphModule {
+  std::shared_ptr<sym::ShapeEnv> env = std::make_shared<sym::ShapeEnv>();
+  std::string name = "main";
+  Graph graph;
+  std::map<std::string, Tensor> attributes;  ///< parameters, buffers, constants by qualified name; storages may be shared
+  std::vector<Input> inputs;                 ///< user inputs, in order
+  std::vector<Output> outputs;
+  std::vector<Mutation> mutations;
+  std::map<std::string, std::unique_ptr<GraphModule>> subgraphs;  ///< share `env`
+};
+
+}  // namespace coil::fx

@@ -1,0 +1,29 @@
+// The text form of graphs: follows torch.fx's print, with types; prints and parses back.
+//
+//     graph(s0: [1, 100] = 3):
+//         %x : f32[s0, 16] = placeholder[target=x]
+//         %w : f32[16] = get_attr[target=lin.weight]
+//         %add : f32[s0, 16] = call_function[target=aten.add.Tensor](args = (%x, %w), kwargs = {alpha: 2})
+//         return (%add,)
+//
+// Size symbols are declared in the header line with range and hint, when there are any. Arguments equal to the schema's defaults are left out. `#` starts a comment; `# at model.py:12`
+// after a node is its source line, `# from add_1` its origins. Paths of inputs and outputs that differ from the names, mutations and subgraphs follow the graph as `input`, `output`, `mutation`, `subgraph` lines.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "fx/graph.h"
+
+namespace coil::fx {
+
+struct PrintOptions {
+  bool locations = false;  ///< `# at …`
+  bool origins = false;    ///< `# from …`
+};
+
+std::string to_string(const GraphModule&, PrintOptions = {});
+/// Throws Error with line and column. Attributes get no values (a `get_attr` keeps its declared type).
+std::unique_ptr<GraphModule> parse(std::string_view text);
+
+}  // namespace coil::fx

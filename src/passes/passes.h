@@ -1,0 +1,37 @@
+// Graph-to-graph passes, in the order the pipeline runs them. Each has a file of its own; each can be run alone by `coil opt --pass NAME`.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fx/graph.h"
+
+namespace coil::passes {
+
+/// Inlines `wrap_with_set_grad_enabled` and similar wrappers, drops `_assert_tensor_metadata`, `detach`, `lift_fresh_copy`, dropout in inference, `to` that changes nothing.
+void remove_noops(fx::GraphModule&);
+/// Turns in-place operators and writes through chains of views into new values, and records what inputs and attributes must receive at the end as `mutations`.
+void functionalize(fx::GraphModule&);
+/// Rewrites composite operators by the tables in passes/decompositions/, keeping those that a library or a template does better whole:
+/// linear, addmm, mm, bmm, convolution, scaled_dot_product_attention, and all that lowering has whole.
+void decompose(fx::GraphModule&);
+/// Computes metadata of every call by its shape function; where a node came with metadata, checks that they agree (throws Error naming node and line when they do not).
+void propagate(fx::GraphModule&);
+/// Metadata of one call, as `propagate` computes it.
+ops::Value infer(const fx::Node&, sym::ShapeEnv&);
+void eliminate_common_subexpressions(fx::GraphModule&);
+void eliminate_dead_code(fx::GraphModule&);
+/// batch_norm in inference, with constant statistics, into the convolution (or linear) before it.
+void fold_batch_norm(fx::GraphModule&);
+/// Recognises attention written out as matmul, scale, mask, softmax, matmul (what run_decompositions leaves) as scaled_dot_product_attention.
+void fuse_attention(fx::GraphModule&);
+
+struct Pass {
+  std::string_view name;
+  std::function<void(fx::GraphModule&)> run;
+};
+/// All of the above by name (dashes for underscores), for the pipeline and for `coil opt`.
+const std::vector<Pass>& all();
+
+}  // namespace coil::passes
