@@ -1,0 +1,72 @@
+// Runs plans: a loaded model, and contexts that hold what one call at a time needs.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/plan.h"
+#include "tensor/tensor.h"
+
+namespace coil::runtime {
+
+/// Kernel binaries and weights, beside the plan.
+struct Program {
+  Plan plan;
+  std::vector<Tensor> constants;              ///< one for each of plan.constants; may be mapped
+  std::vector<std::vector<std::byte>> libraries;  ///< shared objects holding the kernels' symbols
+  std::string kernel_source;                  ///< for people; may be empty
+};
+
+/// A value given to or taken from a run; numbers are 0-d tensors of int64, float64 or bool.
+struct RunResult {
+  std::vector<Tensor> outputs;  ///< one for each of plan.outputs (None: a tensor without storage)
+};
+
+struct MemoryUse {
+  std::size_t arena_bytes = 0, output_bytes = 0, weight_bytes = 0, workspace_bytes = 0;
+};
+
+class Model;
+
+/// State of one call at a time: bound sizes, arena, prepared library calls. Make one for each thread that calls.
+class Context {
+ public:
+  explicit Context(std::shared_ptr<const Model>);
+  ~Context();
+  /// Inputs in plan order, borrowed for the call; those the program mutates are written. Throws Error on wrong count, dtype, rank, size, naming the input and the rule. Allocates nothing after the first call
+  /// with the same sizes but the outputs, which come from a pool that keeps its pages.
+  RunResult run(std::span<const Tensor> inputs);
+  MemoryUse memory() const;
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Immutable after load; shared by contexts.
+class Model {
+ public:
+  /// Loads kernel libraries, resolves symbols, refuses an instruction set that this machine lacks.
+  static std::shared_ptr<const Model> load(Program);
+  static std::shared_ptr<const Model> load_package(const std::filesystem::path&);
+  const Plan& plan() const;
+  struct Impl;
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  Model() = default;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Writes `model.coil`: a zip of manifest (this plan as JSON, versioned), kernels (source and binary), weights (page-aligned). Reproducible byte for byte, written aside and renamed.
+void save_package(const Program&, const std::filesystem::path&);
+Program load_program(const std::filesystem::path&);
+
+/// Sets the number of threads of kernels and library calls; 0 keeps the default (all cores).
+void set_threads(int);
+
+}  // namespace coil::runtime

@@ -1,0 +1,57 @@
+// Library kernels: operations that plans call by name and that a library (oneDNN) or a hand-written loop carries out.
+//
+// Operations, with inputs -> outputs. Sizes are those of the views; any strides that the views have are honoured.
+//   linear      x[.., K], weight, bias?, post-op operands.. -> y[.., N]
+//               weight is [N, K] as torch has it, or packed (attribute `packed_desc`). Attributes: `n`, `k`, `has_bias`, `weight_transposed` (1: weight is [K, N], addmm/mm)
+//   matmul      a[B.., M, K], b[B.., K, N], bias?, post-op operands.. -> y[B.., M, N]     (batched; dtype f32, bf16, f16, integers by plain loops)
+//   convolution x[N, C, ..], weight, bias?, post-op operands.. -> y[N, O, ..]
+//               Attributes: `stride`, `padding` (begin), `padding_end`, `dilation`, `groups`, `transposed`, `output_padding`, `has_bias`, `weight_sizes`, `packed_desc`
+//   Post-operations, applied in order to the f32 accumulator: attribute `post` is a list of strings: `relu`, `gelu_erf`, `gelu_tanh`, `silu`, `sigmoid`, `tanh`, `clip:LO:HI`, `hardswish`, `hardsigmoid`,
+//   `elu:ALPHA`, `leaky_relu:SLOPE`, `scale:A:B` (a*x+b), `add`, `mul` (each takes the next post-op operand, broadcast against y), `sum` (y += what y holds already: in place).
+//   sort, topk, … come by the same interface.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/plan.h"
+
+namespace coil::runtime {
+
+/// A view with sizes bound: what an operation is prepared for.
+struct BoundView {
+  DType dtype = DType::F32;
+  Sizes sizes, strides;
+};
+
+/// One call site. `prepare` is called when sizes are bound (again when they change); `run` then only takes pointers (already moved by each view's offset) and must not allocate.
+/// A call site is used by one thread at a time; `run` may use OpenMP threads inside.
+class LibraryOp {
+ public:
+  virtual ~LibraryOp() = default;
+  virtual void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) = 0;
+  /// Bytes of scratch memory that `run` wants, valid after `prepare`.
+  virtual std::size_t workspace_bytes() const { return 0; }
+  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) = 0;
+};
+
+using LibraryFactory = std::function<std::unique_ptr<LibraryOp>(const Attributes&)>;
+
+/// Makes a call site; throws Error naming the operation when this build has none.
+std::unique_ptr<LibraryOp> make_library_op(std::string_view op, const Attributes&);
+bool has_library_op(std::string_view op);
+void define_library_op(std::string_view op, LibraryFactory);
+
+/// A constant operand rearranged once into the form an operation likes best. `attributes` to add to the call (`packed_desc`), `bytes` to store.
+struct Packed {
+  Attributes attributes;
+  Tensor bytes;
+};
+/// Packs operand `input` (a weight) for calls of `op` with these attributes whose other operands look like `inputs` (sizes are hints where symbolic). Nothing when packing gains nothing.
+std::optional<Packed> pack_operand(std::string_view op, const Attributes&, std::span<const BoundView> inputs, std::span<const BoundView> outputs, std::size_t input, const Tensor& value);
+
+}  // namespace coil::runtime

@@ -1,0 +1,150 @@
+// The plan: everything the executor needs to run a program, and nothing else. Made by wrapper/, stored in a package's manifest, walked by Executor.
+//
+// Sizes are never expressions here: the *shape program* is a straight line of integer instructions whose results are numbered slots; sizes, strides, offsets, byte counts and kernel
+// scalars name slots. It runs once for each new combination of input sizes.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+#include "tensor/tensor.h"
+
+namespace coil::runtime {
+
+/// Index of a shape instruction, whose result it is.
+using Slot = std::uint32_t;
+/// Index into Plan::buffers.
+using BufferId = std::uint32_t;
+
+enum class ShapeOp : std::uint8_t {
+  Constant,     ///< a
+  InputSize,    ///< size of input a in dimension b
+  InputStride,  ///< stride of input a in dimension b
+  InputValue,   ///< the integer (or bool) that 0-d input a holds
+  Add, Sub, Mul, FloorDiv, CeilDiv, Mod, Min, Max, Pow,  ///< of slots a, b; division rounds down, division by zero is an error naming the plan
+  Where,        ///< slot a ? slot b : slot c
+  Eq, Ne, Lt, Le, And, Or, Not,
+  BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight,
+};
+
+struct ShapeInstruction {
+  ShapeOp op = ShapeOp::Constant;
+  std::int64_t a = 0, b = 0, c = 0;
+  bool operator==(const ShapeInstruction&) const = default;
+};
+
+/// A condition on sizes that every call must meet: slot is not 0. The message says which input, which rule.
+struct Check {
+  Slot condition = 0;
+  std::string message;
+};
+
+/// A user input: path as in the file of inputs (`state.h`). `strides` are what kernels assume; an input that comes with others is copied into them (and back, when it is written to).
+struct Input {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<Slot> sizes, strides;
+  bool mutated = false;  ///< the program writes to it
+  bool unused = false;   ///< exported as a fixed value: accepted, not read
+};
+
+/// A weight, buffer or constant. Bytes are in the package's weights entry, page-aligned, at `file_offset`. `state` ones are written to by the program: each context of a model sees a private copy made at load.
+struct Constant {
+  std::string name;
+  DType dtype = DType::F32;
+  Sizes sizes, strides;          ///< of an opaque (packed) constant: sizes {bytes} of U8
+  std::uint64_t bytes = 0;
+  std::uint64_t file_offset = 0;
+  bool state = false;
+};
+
+enum class BufferKind : std::uint8_t {
+  Input,      ///< memory of input `index`
+  Constant,   ///< memory of constant `index`
+  Temporary,  ///< in the arena
+  Output,     ///< allocated for each call, handed to the caller
+};
+
+struct Buffer {
+  BufferKind kind = BufferKind::Temporary;
+  std::uint32_t index = 0;  ///< of the input or constant
+  std::string name;         ///< `buf3`, for people
+  Slot bytes = 0;
+  /// Of temporaries: the steps that first write and last read it (inclusive). Buffers that live in the memory of another (in-place reuse) name it in `shares`, and the owner's lifetime covers both.
+  std::uint32_t first = 0, last = 0;
+  std::int64_t shares = -1;
+  /// Place in the arena when all sizes are constant; -1: planned when sizes are bound.
+  std::int64_t arena_offset = -1;
+};
+
+/// A strided window on a buffer; offset in elements.
+struct View {
+  BufferId buffer = 0;
+  DType dtype = DType::F32;
+  std::vector<Slot> sizes, strides;
+  Slot offset = 0;
+};
+
+/// `void symbol(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end)`, run over [0, extent) in chunks of at least `grain`, in parallel, in any order.
+struct KernelCall {
+  std::uint32_t kernel = 0;         ///< index into Plan::kernels
+  std::vector<BufferId> buffers;
+  std::vector<Slot> scalars;
+  Slot extent = 0;
+  Slot grain = 0;
+};
+
+/// Work done by a library (runtime/library): `op` with attributes, on views. Inputs may be absent (`present` false keeps positions).
+struct Attribute : std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>> {
+  using variant::variant;
+};
+using Attributes = std::map<std::string, Attribute>;
+struct ExternCall {
+  std::string op;
+  Attributes attributes;
+  std::vector<View> inputs, outputs;
+};
+
+/// Fails the call with the message when slot is 0: asserts of the program itself, at their place among the steps.
+struct AssertCall {
+  Slot condition = 0;
+  std::string message;
+};
+
+using Step = std::variant<KernelCall, ExternCall, AssertCall>;
+
+struct Kernel {
+  std::string symbol;              ///< C name in the kernel library
+  std::string description;         ///< what it computes, with the user's source lines
+};
+
+/// What a run gives back, in order. A tensor is a view of a buffer: of an Output buffer (fresh memory), an Input (the output aliases the input) or a Constant.
+struct Output {
+  std::string name;
+  enum class Kind : std::uint8_t { Tensor, Int, Bool, Float, None } kind = Kind::Tensor;
+  View view;          ///< Tensor
+  Slot value = 0;     ///< Int, Bool
+  double number = 0;  ///< Float: a constant
+};
+
+struct Plan {
+  static constexpr int kVersion = 1;
+  std::string model_name;
+  Device device;
+  std::string isa;  ///< instruction set that the kernels need: `avx2`, `avx512`, …; empty for the baseline
+  std::vector<ShapeInstruction> shape_program;
+  std::vector<Check> checks;
+  std::vector<Input> inputs;
+  std::vector<Constant> constants;
+  std::vector<Buffer> buffers;
+  std::vector<Kernel> kernels;
+  std::vector<Step> steps;
+  std::vector<Output> outputs;
+  std::uint64_t static_arena_bytes = 0;  ///< when every temporary has an arena_offset
+};
+
+}  // namespace coil::runtime
