@@ -1,0 +1,165 @@
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include "support/error.h"
+#include "support/file.h"
+#include "support/hash.h"
+#include "support/log.h"
+#include "support/mapped_file.h"
+#include "support/subprocess.h"
+#include "temporary_folder.h"
+#include "tensor/safetensors.h"
+
+namespace coil {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(File, WriteAndReadBack) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", std::string_view("first"));
+  write_file(folder / "a", std::string_view("second"));
+  EXPECT_EQ(read_file(folder / "a"), "second");
+  EXPECT_EQ(folder.entries(), std::vector<std::string>{"a"});
+}
+
+TEST(File, WithoutCommitNothingChanges) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", std::string_view("old"));
+  {
+    AtomicFile file(folder / "a");
+    file.write(std::string(3 << 20, 'x'));
+    EXPECT_EQ(file.position(), 3u << 20);
+  }
+  EXPECT_EQ(read_file(folder / "a"), "old");
+  EXPECT_EQ(folder.entries(), std::vector<std::string>{"a"});
+}
+
+TEST(File, WritesThroughASymbolicLinkAndToDevices) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", std::string_view("old"));
+  fs::create_symlink("a", folder / "link");
+  write_file(folder / "link", std::string_view("new"));
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(read_file(folder / "a"), "new");
+  write_file("/dev/null", std::string_view("gone"));
+  EXPECT_FALSE(fs::is_regular_file("/dev/null"));
+}
+
+TEST(File, ErrorsNameThePath) {
+  const TemporaryFolder folder;
+  EXPECT_NE(error_of([&] { read_file(folder / "none"); }).find("none: No such file"), std::string::npos);
+  EXPECT_NE(error_of([&] { write_file(folder / "no/where", std::string_view("x")); }).find("No such file"), std::string::npos);
+  EXPECT_NE(error_of([&] { write_file(folder.path(), std::string_view("x")); }).find("it is a folder"), std::string::npos);
+  if (fs::exists("/dev/full")) {
+    EXPECT_NE(error_of([] { write_file("/dev/full", std::string_view("x")); }).find("No space left"), std::string::npos);
+  }
+}
+
+TEST(MappedFile, PrivateWritesDoNotReachTheFile) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", std::string_view("abc"));
+  const auto file = MappedFile::open(folder / "a", MappedFile::Mode::CopyOnWrite);
+  ASSERT_EQ(file->size(), 3u);
+  *file->at(0) = std::byte{'z'};
+  EXPECT_EQ(read_file(folder / "a"), "abc");
+  write_file(folder / "empty", std::string_view());
+  EXPECT_EQ(MappedFile::open(folder / "empty")->size(), 0u);
+  EXPECT_NE(error_of([&] { MappedFile::open(folder.path()); }).find("not a regular file"), std::string::npos);
+}
+
+TEST(Hash, IsXxh3AndPartsCount) {
+  EXPECT_EQ(to_hex(hash("")), "99aa06d3014798d86001c324468d497f");
+  EXPECT_EQ(Hasher().add("ab").add("c").digest(), Hasher().add("ab").add("c").digest());
+  EXPECT_NE(Hasher().add("ab").add("c").digest(), Hasher().add("a").add("bc").digest());
+}
+
+TEST(Subprocess, CapturesStreamsAndExitCode) {
+  const auto result = run_process({"sh", "-c", "echo out; echo err >&2; exit 3"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.out, "out\n");
+  EXPECT_EQ(result.err, "err\n");
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(run_process({"sh", "-c", "kill -9 $$"}).exit_code, 137);
+  EXPECT_EQ(run_process({"sh", "-c", "head -c 300000 /dev/zero"}).out.size(), 300000u);
+  EXPECT_NE(error_of([] { run_process({"no-such-program"}); }).find("cannot run no-such-program"), std::string::npos);
+}
+
+TEST(Subprocess, TimeoutKillsWhatItStarted) {
+  const auto result = run_process({"sh", "-c", "sleep 60 & sleep 60"}, {.timeout = std::chrono::milliseconds(50)});
+  EXPECT_TRUE(result.timed_out);
+  EXPECT_FALSE(result.ok());
+}
+
+TEST(Subprocess, FindProgram) {
+  EXPECT_TRUE(find_program("sh").has_value());
+  EXPECT_FALSE(find_program("no-such-program").has_value());
+}
+
+TEST(Log, PrintsStagesAskedForAndOnlyChanges) {
+  std::string text;
+  Log log({.stages = parse_stages("fx,fusion", {"fx", "fusion", "memory"}), .sink = [&](std::string_view s) { text += s; }});
+  log("memory", "not {}", "this");
+  log("fusion", "buf{}\nbuf{}", 0, 1);
+  log.after("fx", "a", [] { return "graph"; });
+  log.after("fx", "b", [] { return "graph"; });
+  EXPECT_EQ(text, "[fusion] buf0\n[fusion] buf1\n[fx] after a:\n[fx] graph\n[fx] b changed nothing\n");
+  EXPECT_NE(error_of([] { parse_stages("fux", {"fx"}); }).find("unknown log stage 'fux'"), std::string::npos);
+}
+
+TEST(Safetensors, RoundTrip) {
+  const TemporaryFolder folder;
+  Tensor a = Tensor::empty(DType::F32, {2, 3}), b = Tensor::empty(DType::Bool, {3}), scalar = Tensor::empty(DType::I64, {});
+  for (int i = 0; i < 6; ++i) a.data<float>()[i] = static_cast<float>(i);
+  *scalar.data<std::int64_t>() = 7;
+  Tensor transposed = a;
+  transposed.sizes = {3, 2};
+  transposed.strides = {1, 3};
+  const auto path = folder / "t.safetensors";
+  write_safetensors(path, {{"a", a}, {"a.t", transposed}, {"b", b}, {"n", scalar}, {"none", Tensor::empty(DType::F32, {0, 4})}}, {{"k", "v"}});
+  const Safetensors read = read_safetensors(path);
+  EXPECT_EQ(read.metadata.at("k"), "v");
+  ASSERT_EQ(read.tensors.size(), 5u);
+  EXPECT_EQ(read.tensors.at("a.t").data<float>()[1], 3.0f);
+  EXPECT_EQ(read.tensors.at("a").sizes, (Sizes{2, 3}));
+  EXPECT_EQ(*read.tensors.at("n").data<std::int64_t>(), 7);
+  EXPECT_EQ(read.tensors.at("none").numel(), 0);
+}
+
+std::string with_header(std::string header, std::size_t data) {
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  return file + header + std::string(data, '\0');
+}
+
+TEST(Safetensors, RefusesMalformedFiles) {
+  const TemporaryFolder folder;
+  auto error = [&](const std::string& content) {
+    write_file(folder / "t", content);
+    return error_of([&] { read_safetensors(folder / "t"); });
+  };
+  EXPECT_NE(error("abc").find("shorter than a header"), std::string::npos);
+  EXPECT_NE(error(std::string(8, '\xff')).find("header of"), std::string::npos);
+  EXPECT_NE(error(with_header("[1]", 0)).find("no JSON object"), std::string::npos);
+  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 3)).find("outside"), std::string::npos);
+  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4)).find("need 8 bytes"), std::string::npos);
+  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})", 4)).find("unknown dtype"), std::string::npos);
+  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4)).find("not negative"), std::string::npos);
+  EXPECT_NE(error(with_header(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 6)).find("overlaps"), std::string::npos);
+  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0)).find("overflow"), std::string::npos);
+  EXPECT_NE(error(with_header("{}", 1)).find("belong to no tensor"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace coil
