@@ -90,6 +90,8 @@ struct View {
 };
 
 /// `void symbol(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end)`, run over [0, extent) in chunks of at least `grain`, in parallel, in any order.
+/// The kernel finds one pointer more than `buffers` has: a status word (int64, 0 before the call) that it sets to 1 when an index read from a tensor is out of range (it then reads
+/// element 0 instead). The executor looks at it after calls of kernels that have a `failure` message, and fails the run with that message.
 struct KernelCall {
   std::uint32_t kernel = 0;         ///< index into Plan::kernels
   std::vector<BufferId> buffers;
@@ -120,6 +122,7 @@ using Step = std::variant<KernelCall, ExternCall, AssertCall>;
 struct Kernel {
   std::string symbol;              ///< C name in the kernel library
   std::string description;         ///< what it computes, with the user's source lines
+  std::string failure;             ///< message when the status word is set; empty for kernels that cannot fail
 };
 
 /// What a run gives back, in order. A tensor is a view of a buffer: of an Output buffer (fresh memory), an Input (the output aliases the input) or a Constant.

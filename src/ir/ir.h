@@ -1,0 +1,172 @@
+// The loop-level IR: buffers with layouts, and the operations that fill them.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/scalar.h"
+#include "sym/tensor_meta.h"
+#include "tensor/tensor.h"
+
+namespace coil::fx {
+class Node;
+}
+
+namespace coil::ir {
+
+using OperationId = std::uint32_t;
+
+/// Where the elements of a buffer lie. A flexible layout has its strides chosen between lowering and scheduling (ir/layout_choice.h); before that they are a proposal.
+struct Layout {
+  DType dtype = DType::F32;
+  Device device;
+  Exprs sizes, strides;
+  bool fixed = false;  ///< strides are settled: inputs, constants, outputs that must equal eager's
+};
+
+enum class BufferKind : std::uint8_t { Input, Constant, Computed };
+
+struct Buffer {
+  BufferId id = 0;
+  std::string name;  ///< `buf3`, or the name of the input or attribute
+  BufferKind kind = BufferKind::Computed;
+  Layout layout;
+  std::vector<OperationId> writers;  ///< empty for inputs and constants until something mutates them
+  bool is_output = false;            ///< handed to the caller: fresh memory, not the arena's
+  std::set<OperationId> extra_readers;  ///< reserved for operations whose reads are not visible in loads
+};
+
+/// All elements of a loop nest over `sizes` (variables i0, i1, …) stored to `out` at `store_index` (one expression per dimension of out; by default the variables themselves).
+struct Pointwise {
+  Exprs sizes;
+  Scalar body = nullptr;
+};
+
+enum class ReductionKind : std::uint8_t { Sum, Prod, Max, Min, Any, All, Xor, ArgMax, ArgMin };
+
+/// out[i…] = reduction over r… of body(i…, r…). ArgMax and ArgMin give the I64 position in the flattened reduced dimensions of the first extreme, NaN counting as extreme (torch's rule).
+struct Reduction {
+  Exprs sizes, reduced;
+  ReductionKind kind = ReductionKind::Sum;
+  Scalar body = nullptr;  ///< in the register type that is accumulated in
+};
+
+enum class ScanKind : std::uint8_t { Sum, Prod, Max, Min, LogSumExp };
+
+/// Inclusive scan along dimension `dim` of `sizes`.
+struct Scan {
+  Exprs sizes;
+  std::size_t dim = 0;
+  ScanKind kind = ScanKind::Sum;
+  Scalar body = nullptr;
+};
+
+enum class StoreMode : std::uint8_t { Assign, Add, Prod, Max, Min };
+
+/// Like Pointwise, but stored where data says: `out[index]` with x0, x1, … standing for `indirect` values. `out` holds values before. Iterations that hit one place combine by `mode`; it runs on one thread in order, so
+/// that the last Assign wins as in eager.
+struct Scatter {
+  Exprs sizes;
+  Scalar body = nullptr;
+  Exprs index;
+  std::vector<Scalar> indirect;
+  StoreMode mode = StoreMode::Assign;
+};
+
+/// A strided window on a buffer, as library calls see it.
+struct BufferView {
+  BufferId buffer = 0;
+  DType dtype = DType::F32;
+  Exprs sizes, strides;
+  Expr offset = 0;
+};
+
+using ExternAttribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
+
+/// A library call (runtime/library.h says which there are), or a template kernel (`attention`).
+struct Extern {
+  std::string op;
+  std::map<std::string, ExternAttribute> attributes;
+  std::vector<BufferView> inputs;
+  std::vector<BufferView> outputs;  ///< windows on the operation's `outs`, in order
+};
+
+/// A run-time assertion.
+struct Assertion {
+  Expr condition;
+  std::string message;
+};
+
+struct Operation {
+  OperationId id = 0;
+  std::variant<Pointwise, Reduction, Scan, Scatter, Extern, Assertion> node;
+  std::vector<BufferId> outs;
+  /// Of Pointwise, Reduction, Scan: where in outs[0] an iteration stores, over i0, i1, …; empty means at (i0, i1, …).
+  Exprs store_index;
+  std::set<std::string> origins;  ///< names of the fx nodes computed here, and only those (not those read)
+  std::string where;              ///< the user's line of the last of them
+
+  /// Loop sizes and reduced sizes; empty for extern operations and assertions.
+  const Exprs& sizes() const;
+  const Exprs& reduced() const;
+  bool is_loop() const { return !std::holds_alternative<Extern>(node) && !std::holds_alternative<Assertion>(node); }
+};
+
+struct GraphOutput {
+  std::string name;
+  /// A tensor, or a number: an integer or condition by expression, or a constant float.
+  std::variant<BufferView, Expr, double> value;
+  bool is_bool = false;  ///< the expression is a condition
+};
+
+/// A lowered program. Operations are in an order that respects data flow; the scheduler may change it.
+class Graph {
+ public:
+  explicit Graph(std::shared_ptr<sym::ShapeEnv> env) : env_(std::move(env)), pool_(*env_) {}
+
+  sym::ShapeEnv& env() { return *env_; }
+  const std::shared_ptr<sym::ShapeEnv>& env_ptr() const { return env_; }
+  ScalarPool& pool() { return pool_; }
+
+  Buffer& add_buffer(std::string name, BufferKind, Layout);
+  Operation& add_operation(Operation);
+  Buffer& buffer(BufferId id) { return buffers_[id]; }
+  const Buffer& buffer(BufferId id) const { return buffers_[id]; }
+  std::deque<Buffer>& buffers() { return buffers_; }
+  const std::deque<Buffer>& buffers() const { return buffers_; }
+  std::deque<Operation>& operations() { return operations_; }
+  const std::deque<Operation>& operations() const { return operations_; }
+
+  /// Loop variable i<d> or r<d>.
+  Expr ivar(std::size_t d) { return env_->loop_var("i" + std::to_string(d)); }
+  Expr rvar(std::size_t d) { return env_->loop_var("r" + std::to_string(d)); }
+  Exprs ivars(std::size_t n);
+  Exprs rvars(std::size_t n);
+
+  std::vector<BufferId> inputs;               ///< one for each of the program's inputs, in order
+  std::map<BufferId, Tensor> constants;       ///< values of Constant buffers
+  std::set<BufferId> mutated;                 ///< inputs and constants that operations write to
+  std::vector<GraphOutput> outputs;
+
+ private:
+  std::shared_ptr<sym::ShapeEnv> env_;
+  ScalarPool pool_;
+  std::deque<Buffer> buffers_;
+  std::deque<Operation> operations_;
+};
+
+/// Buffers read by an operation (through loads, scatter indices or library operands), each once, in order.
+std::vector<BufferId> reads(const Operation&);
+/// Size symbols an operation needs to know when it runs: of its sizes, indices, layouts of what it reads and writes.
+std::set<std::string> free_symbols(const Graph&, const Operation&);
+/// Index in elements from the buffer's start of a multi-dimensional index.
+Expr linear_index(const Layout&, std::span<const Expr> index);
+/// The text form: buffers with layouts, operations with bodies, outputs.
+std::string to_string(const Graph&);
+
+}  // namespace coil::ir

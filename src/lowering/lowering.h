@@ -1,0 +1,58 @@
+// ATen operators to IR: one entry for each operator, one file for each family.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "fx/graph.h"
+#include "ir/tensor_box.h"
+
+namespace coil::lowering {
+
+using ir::Scalar;
+using ir::TensorBox;
+using sym::Expr;
+using sym::Exprs;
+
+/// The lowered value of an fx node: a tensor, several values, or nothing (numbers are read from metadata).
+struct Lowered : std::variant<std::monostate, TensorBox, std::vector<TensorBox>> {
+  using variant::variant;
+};
+
+/// State of one lowering.
+class Context {
+ public:
+  Context(const fx::GraphModule& module, ir::Graph& graph) : module(module), graph(graph) {}
+  const fx::GraphModule& module;
+  ir::Graph& graph;
+  const fx::Node* node = nullptr;  ///< being lowered
+
+  /// The tensor that an argument stands for; throws Error when it is none.
+  TensorBox tensor(const ops::Value&) const;
+  std::optional<TensorBox> optional_tensor(const ops::Value&) const;
+  std::vector<TensorBox> tensors(const ops::Value&) const;
+  /// Integers, symbolic ones through their node's metadata.
+  Expr integer(const ops::Value&) const;
+  Exprs integers(const ops::Value&) const;
+  /// A number (int, float, bool) as a scalar of this register type.
+  Scalar number(const ops::Value&, DType register_type) const;
+  /// Metadata of the node being lowered: what the result must be.
+  const sym::TensorMeta& result() const { return node->tensor(); }
+  const sym::TensorMeta& result(std::size_t i) const;
+
+  std::unordered_map<const fx::Node*, Lowered> values;
+};
+
+using LoweringFunction = std::function<Lowered(Context&, const ops::Values& args)>;
+
+/// The lowering of an operator, or null.
+const LoweringFunction* find(std::string_view target);
+/// Operators of a module (subgraphs included) without lowering on this device, with their source lines, as one message; empty when all have one.
+std::string unsupported(const fx::GraphModule&);
+/// Lowers a functional, decomposed module. Throws Error with every unsupported operator listed.
+std::unique_ptr<ir::Graph> lower(const fx::GraphModule&);
+
+}  // namespace coil::lowering
