@@ -5,6 +5,7 @@
 // Canonical forms: sums are flat, `constant + Σ coefficient·monomial`, ordered, products are expanded over sums; FloorDiv and Mod
 // have multiples of the divisor taken out; `a > b` is `b < a`; CeilDiv(a, b) is FloorDiv(a + b - 1, b) for constant b.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,8 +34,8 @@ struct Node;
 class Expr {
  public:
   Expr() = default;
-  Expr(std::int64_t value) : value_(value) {}          // NOLINT: sizes are written as plain numbers
-  Expr(int value) : value_(value) {}                   // NOLINT
+  template <std::integral T>
+  Expr(T value) : value_(static_cast<std::int64_t>(value)) {}  // NOLINT: sizes are written as plain numbers
   Expr(bool) = delete;
   explicit Expr(const Node* node) : node_(node) {}
 
@@ -126,6 +127,8 @@ struct Linear {
   Expr coefficient, rest;
 };
 std::optional<Linear> linear_in(Expr e, Expr symbol);
+/// `a / b` where b divides a as a polynomial: 8*s0 by 4, s0*i0 + s0 by s0.
+std::optional<Expr> divide_exact(Expr a, Expr b);
 /// A total order that does not depend on addresses: constants, then symbols by name, then by structure.
 bool before(Expr, Expr);
 

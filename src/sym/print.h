@@ -20,6 +20,8 @@ enum class IntWidth { Bits32, Bits64 };
 /// A C++ expression in int64_t (or int32_t) arithmetic. `name` gives a symbol's spelling. Division is `coil_floordiv` / `coil_mod` unless both
 /// operands are known not to be negative by `nonnegative`, where plain `/` and `%` serve.
 std::string to_cpp(Expr, const std::function<std::string(Expr)>& name, const std::function<bool(Expr)>& nonnegative, IntWidth = IntWidth::Bits64);
+/// The C++ functions that `to_cpp` calls (`coil_floordiv`, `coil_ceildiv`, `coil_mod`, `coil_min`, `coil_max`, `coil_pow`), as text for the head of a generated file.
+std::string_view cpp_helpers();
 /// Python, with `//`, `%`, `min`, `max`.
 std::string to_python(Expr, const std::function<std::string(Expr)>& name);
 

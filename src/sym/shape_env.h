@@ -85,11 +85,17 @@ class ShapeEnv {
     Range range;
     std::optional<std::int64_t> hint;
   };
+  friend class Simplifier;
+
+  Expr resolve(Expr) const;  ///< with replacements made
+  void learn_equal(Expr condition);
+
   Context context_;
   std::vector<Expr> symbols_;
   std::unordered_map<Expr, Info> info_;
-  std::unordered_map<Expr, Expr> replacements_;
+  std::unordered_map<Expr, Expr> replacements_;  ///< free of replaced symbols
   std::unordered_map<Expr, std::int64_t> multiples_;
+  std::vector<Expr> facts_;  ///< conditions known to hold that are neither ranges, replacements nor multiples
   std::vector<Guard> guards_;
   std::size_t next_unbacked_ = 0;
 };
