@@ -19,14 +19,17 @@ TensorMeta contiguous(DType dtype, Device device, Exprs sizes) {
 std::string to_string(const TensorMeta& meta) {
   auto list = [](const Exprs& all) {
     std::string text;
-    for (const Expr& e : all) text += (text.empty() ? "" : ", ") + to_string(e);
+    for (const Expr& e : all) {
+      if (!text.empty()) text += ", ";
+      text += to_string(e);
+    }
     return text;
   };
   std::string text = fmt::format("{}[{}]", short_name(meta.dtype), list(meta.sizes));
   bool dense = meta.strides == contiguous_strides(meta.sizes);
   if (!dense || !meta.offset.is_constant(0)) text += fmt::format("{{{}}}", list(meta.strides));
   if (!meta.offset.is_constant(0)) text += fmt::format("+{}", to_string(meta.offset));
-  if (meta.device.type != DeviceType::CPU) text += "@" + to_string(meta.device);
+  if (meta.device.type != DeviceType::CPU) text += fmt::format("@{}", to_string(meta.device));
   return text;
 }
 
