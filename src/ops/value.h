@@ -1,6 +1,7 @@
 // The values that operators take and give: one type for arguments in a graph, for metadata, and for defaults in schemas.
 #pragma once
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -8,7 +9,8 @@
 
 namespace coil::fx {
 class Node;
-}
+const std::string& name_of(const Node&);  // defined with Node, in fx/graph.cpp: all that values know of nodes
+}  // namespace coil::fx
 
 namespace coil::ops {
 
@@ -76,7 +78,17 @@ void for_each_node(V& value, F&& f) {
     for (auto& v : *list) for_each_node(v, f);
 }
 
-/// A value as text IR prints it, nodes by `%name`: `%x`, `[1, s0]`, `1.0`, `True`, `f32`, `None`, `"gelu"`.
+/// `contiguous_format`, `preserve_format`, `channels_last`, `channels_last_3d`: torch's names.
+std::string_view name_of(MemoryFormat);
+/// `strided`, `sparse_coo`.
+std::string_view name_of(TensorLayout);
+
+/// A value as text IR prints it, nodes by `%name`: `%x`, `[1, s0]`, `1.0`, `True`, `f32`, `None`, `"gelu"`, `cpu`, `channels_last`,
+/// `Bool(s0 < 4)`, `SymFloat(mul)`, `@subgraph`, metadata as `f32[2, s0]`.
 std::string to_string(const Value&);
+/// A float that reads back as the same float: `1.0`, `1e-05`, `-inf`, `nan`.
+std::string to_string(double);
+/// In double quotes, with `\\`, `\"`, `\n`, `\t` and `\xHH` where needed.
+std::string quote(std::string_view);
 
 }  // namespace coil::ops

@@ -18,8 +18,6 @@ void functionalize(fx::GraphModule&);
 void decompose(fx::GraphModule&);
 /// Computes metadata of every call by its shape function; where a node came with metadata, checks that they agree (throws Error naming node and line when they do not).
 void propagate(fx::GraphModule&);
-/// Metadata of one call, as `propagate` computes it.
-ops::Value infer(const fx::Node&, sym::ShapeEnv&);
 void eliminate_common_subexpressions(fx::GraphModule&);
 void eliminate_dead_code(fx::GraphModule&);
 /// batch_norm in inference, with constant statistics, into the convolution (or linear) before it.

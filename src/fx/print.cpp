@@ -1,0 +1,154 @@
+#include "sym/print.h"
+#include "fx/text.h"
+#include "support/error.h"
+
+namespace coil::fx {
+
+namespace {
+
+/// A target or name as it is when it reads back so, in quotes otherwise.
+std::string word(std::string_view text) {
+  bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == ':';
+  });
+  return plain ? std::string(text) : ops::quote(text);
+}
+
+std::string bound(std::int64_t b) {
+  if (b == sym::Range::kMin) return "-inf";
+  if (b == sym::Range::kMax) return "inf";
+  return std::to_string(b);
+}
+
+class Printer {
+ public:
+  Printer(PrintOptions options) : options_(options) {}
+
+  void module(const GraphModule& m, const std::string& indent, bool top) {
+    out += indent + "graph";
+    if (top && m.name != "main") out += fmt::format(" {}", word(m.name));
+    out += "(";
+    if (top) symbols(*m.env);
+    out += "):\n";
+    for (Node* n = m.graph.first(); n; n = n->next()) {
+      out += indent + "    ";
+      node(*n);
+      out += "\n";
+    }
+    signature(m, indent);
+    for (const auto& [name, sub] : m.subgraphs) {
+      out += fmt::format("{}subgraph {}:\n", indent, word(name));
+      module(*sub, indent + "    ", false);
+    }
+  }
+
+  std::string out;
+
+ private:
+  void symbols(const sym::ShapeEnv& env) {
+    bool first = true;
+    for (Expr s : env.symbols()) {
+      if (!std::exchange(first, false)) out += ", ";
+      sym::Range r = env.range(s);
+      bool unbacked = s.symbol_kind() == sym::SymbolKind::Unbacked;
+      out += fmt::format("{}: {}[{}, {}]", s.name(), unbacked ? "unbacked " : "", bound(r.low), bound(r.high));
+      if (auto hint = env.hint(s)) out += fmt::format(" = {}", *hint);
+    }
+  }
+
+  void list(const Values& values, std::size_t count, char open, char close) {
+    out += open;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i) out += ", ";
+      out += ops::to_string(values[i]);
+    }
+    if (count == 1) out += ",";
+    out += close;
+  }
+
+  void node(const Node& n) {
+    if (n.opcode == Opcode::Output) {
+      out += "return ";
+      list(n.args, n.args.size(), '(', ')');
+      return;
+    }
+    out += "%";
+    out += n.name;
+    if (!n.meta.value.is_none()) out += fmt::format(" : {}", ops::to_string(n.meta.value));
+    out += " = ";
+    switch (n.opcode) {
+      case Opcode::Placeholder: out += "placeholder"; break;
+      case Opcode::GetAttr: out += "get_attr"; break;
+      default: out += "call_function"; break;
+    }
+    out += fmt::format("[target={}]", word(n.target));
+    if (n.opcode == Opcode::CallFunction) arguments(n);
+    if (std::string at = options_.locations ? n.where() : ""; !at.empty()) out += fmt::format("  # at {}", at);
+    if (options_.origins && !n.meta.origins.empty()) {
+      out += "  # from ";
+      for (std::size_t i = 0; i < n.meta.origins.size(); ++i) out += (i ? ", " : "") + n.meta.origins[i];
+    }
+  }
+
+  /// Positional ones up to the last that is not the default, then the keyword-only ones that are not.
+  void arguments(const Node& n) {
+    std::size_t positional = n.args.size();
+    std::vector<std::pair<std::string, Value>> named = n.kwargs;
+    if (n.op) {
+      const auto& parameters = n.op->schema.parameters;
+      auto is_default = [&](std::size_t i) { return parameters[i].fallback && *parameters[i].fallback == n.args[i]; };
+      std::size_t end = 0;
+      while (end < parameters.size() && !parameters[end].keyword_only) ++end;
+      positional = end;
+      while (positional > 0 && is_default(positional - 1)) --positional;
+      for (std::size_t i = end; i < parameters.size(); ++i)
+        if (!is_default(i)) named.emplace_back(parameters[i].name, n.args[i]);
+    }
+    out += "(args = ";
+    list(n.args, positional, '(', ')');
+    out += ", kwargs = {";
+    for (std::size_t i = 0; i < named.size(); ++i)
+      out += fmt::format("{}{}: {}", i ? ", " : "", named[i].first, ops::to_string(named[i].second));
+    out += "})";
+  }
+
+  /// Inputs and outputs where they are not the plain ones, and mutations.
+  void signature(const GraphModule& m, const std::string& indent) {
+    std::vector<Node*> placeholders = m.graph.placeholders();
+    bool plain = m.inputs.size() == placeholders.size();
+    for (std::size_t i = 0; plain && i < placeholders.size(); ++i) {
+      const Input& in = m.inputs[i];
+      plain = in.placeholder == placeholders[i]->name && in.path == in.placeholder && !in.constant;
+    }
+    if (!plain)
+      for (const Input& in : m.inputs) {
+        out += fmt::format("{}input %{} {}", indent, in.placeholder, ops::quote(in.path));
+        if (in.constant) out += fmt::format(" = {}", ops::to_string(*in.constant));
+        out += "\n";
+      }
+    plain = true;
+    for (std::size_t i = 0; i < m.outputs.size(); ++i)
+      plain &= m.outputs[i].path == plain_output_name(i, m.outputs.size());
+    if (!plain)
+      for (const Output& o : m.outputs) out += fmt::format("{}output {}\n", indent, ops::quote(o.path));
+    for (const Mutation& w : m.mutations)
+      out += fmt::format("{}mutation {} {} = {}\n", indent, w.kind == Mutation::Target::Input ? "input" : "attribute",
+                         word(w.target), w.output);
+  }
+
+  PrintOptions options_;
+};
+
+}  // namespace
+
+std::string plain_output_name(std::size_t index, std::size_t count) {
+  return count == 1 ? "output" : std::to_string(index);
+}
+
+std::string to_string(const GraphModule& m, PrintOptions options) {
+  Printer p(options);
+  p.module(m, "", true);
+  return std::move(p.out);
+}
+
+}  // namespace coil::fx
