@@ -5,7 +5,6 @@ namespace coil::passes {
 void eliminate_dead_code(fx::GraphModule& m) {
   m.graph.eliminate_dead_code();
   for (auto& [name, sub] : m.subgraphs) eliminate_dead_code(*sub);
-  // Attributes that no graph reads or writes need not be kept.
 }
 
 }  // namespace coil::passes
