@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/plan.h"
+#include "runtime/threads.h"
 #include "tensor/tensor.h"
 
 namespace coil::runtime {
@@ -19,7 +20,6 @@ struct Program {
   std::vector<Tensor> constants;              ///< one for each of plan.constants; may be mapped
   std::vector<std::vector<std::byte>> libraries;  ///< shared objects holding the kernels' symbols
   std::string kernel_source;                  ///< for people; may be empty
-  std::vector<Tensor> sample_inputs;          ///< one for each of plan.inputs, from the archive; empty when it has none. A package keeps them when they fit in 1 MiB
 };
 
 /// A value given to or taken from a run; numbers are 0-d tensors of int64, float64 or bool.
@@ -31,6 +31,9 @@ struct MemoryUse {
   std::size_t arena_bytes = 0, output_bytes = 0, weight_bytes = 0, workspace_bytes = 0;
 };
 
+/// Memory for one output.
+using OutputAllocator = std::function<Storage(std::size_t bytes)>;
+
 class Model;
 
 /// State of one call at a time: bound sizes, arena, prepared library calls. Make one for each thread that calls.
@@ -41,6 +44,10 @@ class Context {
   /// Inputs in plan order, borrowed for the call; those the program mutates are written. Throws Error on wrong count, dtype, rank, size, naming the input and the rule. Allocates nothing after the first call
   /// with the same sizes but the outputs, which come from a pool that keeps its pages.
   RunResult run(std::span<const Tensor> inputs);
+  /// The same into `outputs`, whose old tensors are let go first (no input may be one of them) and whose vectors are reused: with the same sizes as the last call's it allocates nothing at all.
+  void run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
+  /// Outputs come from `allocate(bytes)` from now on (at least 64-byte aligned, or Error); an empty function restores the pool.
+  void set_output_allocator(OutputAllocator allocate);
   MemoryUse memory() const;
   struct Impl;
 
@@ -66,8 +73,5 @@ class Model {
 /// Writes `model.coil`: a zip of manifest (this plan as JSON, versioned), kernels (source and binary), weights (page-aligned). Reproducible byte for byte, written aside and renamed.
 void save_package(const Program&, const std::filesystem::path&);
 Program load_program(const std::filesystem::path&);
-
-/// Sets the number of threads of kernels and library calls; 0 keeps the default (all cores).
-void set_threads(int);
 
 }  // namespace coil::runtime

@@ -26,6 +26,7 @@ namespace coil::runtime {
 struct BoundView {
   DType dtype = DType::F32;
   Sizes sizes, strides;
+  bool operator==(const BoundView&) const = default;
 };
 
 /// One call site. `prepare` is called when sizes are bound (again when they change); `run` then only takes pointers (already moved by each view's offset) and must not allocate.

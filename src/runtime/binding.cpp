@@ -1,0 +1,367 @@
+#include "runtime/binding.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/arena_planner.h"
+#include "runtime/plan_check.h"
+#include "runtime/shape_program.h"
+#include "runtime/strided_copy.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+namespace {
+
+std::string describe(const Tensor& t) { return fmt::format("{}[{}]", short_name(t.dtype), fmt::join(t.sizes, ", ")); }
+
+}  // namespace
+
+Binding::Binding(const Model::Impl& model) : model_(model), plan_(model.plan), constants_(model.constants) {
+  copy_states();
+  reads_stride_.assign(plan_.inputs.size(), false);
+  reads_value_.assign(plan_.inputs.size(), false);
+  for (const ShapeInstruction& in : plan_.shape_program) {
+    if (in.op == ShapeOp::InputStride) reads_stride_[static_cast<std::size_t>(in.a)] = true;
+    if (in.op == ShapeOp::InputValue) reads_value_[static_cast<std::size_t>(in.a)] = true;
+  }
+  output_index_.assign(plan_.buffers.size(), 0);
+  for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
+    memory_of_.push_back(memory_of(plan_, id));
+    if (memory_of_[id] == id && plan_.buffers[id].kind == BufferKind::Output) {
+      output_index_[id] = static_cast<std::uint32_t>(outputs.size());
+      outputs.emplace_back();
+    }
+  }
+  for (const Step& step : plan_.steps)
+    if (const auto* call = std::get_if<ExternCall>(&step)) sites_.push_back({make_library_op(call->op, call->attributes), {}, {}, false});
+  slots_.resize(plan_.shape_program.size());
+  last_.resize(plan_.inputs.size());
+  inputs.resize(plan_.inputs.size());
+}
+
+void Binding::copy_states() {
+  struct Range {
+    std::byte *begin, *end;
+    bool state;
+  };
+  auto range_of = [](const Tensor& t, bool state) {
+    return Range{t.bytes(), t.bytes() + layout_span(t.sizes, t.strides) * static_cast<std::int64_t>(size_of(t.dtype)), state};
+  };
+  std::vector<Range> ranges;
+  for (std::size_t i = 0; i < constants_.size(); ++i)
+    if (layout_span(constants_[i].sizes, constants_[i].strides) > 0) ranges.push_back(range_of(constants_[i], plan_.constants[i].state));
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  // Constants that share memory with a state see its writes, so memory that overlaps is copied as one piece.
+  std::vector<Range> pieces;
+  for (const Range& r : ranges) {
+    if (!pieces.empty() && r.begin < pieces.back().end) {
+      pieces.back().end = std::max(pieces.back().end, r.end);
+      pieces.back().state |= r.state;
+    } else {
+      pieces.push_back(r);
+    }
+  }
+  for (const Range& piece : pieces) {
+    if (!piece.state) continue;
+    Storage copy = Storage::allocate(static_cast<std::size_t>(piece.end - piece.begin));
+    std::memcpy(copy.data.get(), piece.begin, copy.bytes);
+    for (std::size_t i = 0; i < constants_.size(); ++i) {
+      Tensor& t = constants_[i];
+      if (layout_span(t.sizes, t.strides) == 0 || model_.constants[i].bytes() < piece.begin || model_.constants[i].bytes() >= piece.end) continue;
+      const auto item = static_cast<std::int64_t>(size_of(t.dtype));
+      const std::ptrdiff_t at = model_.constants[i].bytes() - piece.begin;
+      COIL_CHECK(at % item == 0, "constant {} is misaligned in its state", plan_.constants[i].name);
+      t.storage = copy;
+      t.offset = at / item;
+    }
+  }
+}
+
+void Binding::bind(std::span<const Tensor> given) {
+  if (given.size() != plan_.inputs.size()) {
+    std::vector<std::string> names;
+    for (const Input& in : plan_.inputs) names.push_back(in.name);
+    fail("the program takes {} inputs ({}), but {} were given", names.size(), fmt::join(names, ", "), given.size());
+  }
+  if (bound_ && threads_ == thread_count() && looks_like_last(given)) return;
+  bound_ = false;
+  threads_ = thread_count();
+  check_inputs(given);
+  run_shape_program(plan_.shape_program, given, slots_);
+  bind_inputs(given);
+  check_conditions(given);
+  bind_memory();
+  bind_steps();
+  bind_results();
+  remember(given);
+  bound_ = true;
+}
+
+bool Binding::looks_like_last(std::span<const Tensor> given) const {
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const Tensor& t = given[i];
+    if ((t.dtype != plan_.inputs[i].dtype && !plan_.inputs[i].unused) || t.sizes != last_[i].sizes) return false;
+    if (reads_stride_[i] && t.strides != last_[i].strides) return false;
+    if (t.strides.size() != t.sizes.size()) return false;
+    if (reads_value_[i] && integer_value(t) != last_[i].value) return false;
+  }
+  return true;
+}
+
+void Binding::remember(std::span<const Tensor> given) {
+  for (std::size_t i = 0; i < given.size(); ++i)
+    last_[i] = {given[i].sizes, given[i].strides, reads_value_[i] ? integer_value(given[i]) : 0};
+}
+
+void Binding::check_inputs(std::span<const Tensor> given) const {
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const Input& expected = plan_.inputs[i];
+    const Tensor& t = given[i];
+    if (expected.unused && !reads_value_[i]) {
+      if (t.sizes.size() < expected.sizes.size() || t.strides.size() != t.sizes.size())
+        fail("input '{}' has {} dimensions, but the program takes {}", expected.name, t.sizes.size(), expected.sizes.size());
+      continue;
+    }
+    if (t.dtype != expected.dtype)
+      fail("input '{}' is {}, but the program takes {}", expected.name, torch_name(t.dtype), torch_name(expected.dtype));
+    if (t.sizes.size() != expected.sizes.size() || t.strides.size() != t.sizes.size())
+      fail("input '{}' has {} dimensions ({}), but the program takes {}", expected.name, t.sizes.size(), describe(t), expected.sizes.size());
+    for (std::int64_t s : t.sizes)
+      if (s < 0) fail("input '{}' has a negative size: {}", expected.name, describe(t));
+    if (reads_value_[i] && (!t.storage.data || t.storage.bytes < static_cast<std::size_t>(t.offset + 1) * size_of(t.dtype)))
+      fail("input '{}' reaches outside of its memory", expected.name);
+  }
+}
+
+void Binding::bind_inputs(std::span<const Tensor> given) {
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const Input& expected = plan_.inputs[i];
+    BoundInput& bound = inputs[i];
+    bound.patches.clear();
+    bound.aliased = false;
+    if (expected.unused) continue;
+    bound.sizes = slots(expected.sizes);
+    bound.strides = slots(expected.strides);
+    for (std::size_t d = 0; d < bound.sizes.size(); ++d)
+      if (given[i].sizes[d] != bound.sizes[d])
+        fail("input '{}' has size {} in dimension {}, but the program takes {} ({} was given)", expected.name, given[i].sizes[d], d,
+             bound.sizes[d], describe(given[i]));
+    bound.span = layout_span(bound.sizes, bound.strides);
+  }
+}
+
+void Binding::check_conditions(std::span<const Tensor> given) const {
+  auto check = [&](Slot condition, const std::string& message) {
+    if (slot(condition) != 0) return;
+    std::vector<std::string> shapes;
+    for (std::size_t i = 0; i < given.size(); ++i) shapes.push_back(plan_.inputs[i].name + " " + describe(given[i]));
+    fail("{} (given: {})", message, fmt::join(shapes, ", "));
+  };
+  for (const Check& c : plan_.checks) check(c.condition, c.message);
+  for (const Step& step : plan_.steps)
+    if (const auto* assertion = std::get_if<AssertCall>(&step)) check(assertion->condition, assertion->message);
+}
+
+std::size_t Binding::slot_bytes(Slot s, const std::string& buffer) const {
+  if (slots_[s] < 0) fail("buffer {} would have {} bytes for these sizes", buffer, slots_[s]);
+  return static_cast<std::size_t>(slots_[s]);
+}
+
+Sizes Binding::slots(const std::vector<Slot>& from) const {
+  Sizes values;
+  values.reserve(from.size());
+  for (Slot s : from) values.push_back(slots_[s]);
+  return values;
+}
+
+void Binding::bind_memory() {
+  const std::size_t n = plan_.buffers.size();
+  buffer_bytes_.assign(n, 0);
+  buffer_base_.assign(n, nullptr);
+  std::vector<Interval> intervals(n);
+  std::vector<BufferId> temporaries;
+  bool planned = true;  // by the compiler
+  for (BufferId id = 0; id < n; ++id) {
+    const Buffer& b = plan_.buffers[id];
+    const BufferId owner = memory_of_[id];
+    switch (plan_.buffers[owner].kind) {
+      case BufferKind::Input: {
+        const BoundInput& in = inputs[plan_.buffers[owner].index];
+        buffer_bytes_[owner] = static_cast<std::uint64_t>(in.span) * size_of(plan_.inputs[plan_.buffers[owner].index].dtype);
+        break;
+      }
+      case BufferKind::Constant: {
+        const Tensor& c = constants_[plan_.buffers[owner].index];
+        buffer_bytes_[owner] = static_cast<std::uint64_t>(layout_span(c.sizes, c.strides)) * size_of(c.dtype);
+        buffer_base_[owner] = c.bytes();
+        break;
+      }
+      case BufferKind::Output:
+        buffer_bytes_[owner] = std::max<std::uint64_t>(buffer_bytes_[owner], slot_bytes(b.bytes, b.name));
+        outputs[output_index_[owner]].bytes = buffer_bytes_[owner];
+        break;
+      case BufferKind::Temporary: {
+        buffer_bytes_[owner] = std::max<std::uint64_t>(buffer_bytes_[owner], slot_bytes(b.bytes, b.name));
+        Interval& live = intervals[owner];
+        if (id == owner) temporaries.push_back(id);
+        live.first = live.bytes == 0 && live.last == 0 ? b.first : std::min(live.first, b.first);
+        live.last = std::max(live.last, b.last);
+        live.bytes = buffer_bytes_[owner];
+        if (id == owner && b.arena_offset < 0) planned = false;
+        break;
+      }
+    }
+  }
+  std::vector<std::uint64_t> offsets(n, 0);
+  arena_bytes_ = plan_.static_arena_bytes;
+  if (planned) {
+    for (BufferId id : temporaries) offsets[id] = static_cast<std::uint64_t>(plan_.buffers[id].arena_offset);
+  } else {
+    ArenaPlan arena = plan_arena(intervals);
+    offsets = std::move(arena.offsets);
+    arena_bytes_ = arena.peak;
+  }
+  if (arena_.bytes < arena_bytes_ || !arena_.data) {
+    arena_ = {};
+    arena_ = model_.pool->allocate(arena_bytes_);
+  }
+  for (BufferId id : temporaries) {
+    if (buffer_bytes_[id] > arena_bytes_ || offsets[id] > arena_bytes_ - buffer_bytes_[id])
+      fail("the plan is broken: buffer {} lies outside of the arena", plan_.buffers[id].name);
+    buffer_base_[id] = arena_.data.get() + offsets[id];
+  }
+}
+
+void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
+  const BufferId owner = memory_of_[buffer];
+  const auto at = static_cast<std::uint32_t>(pointers_.size());
+  const Buffer& b = plan_.buffers[owner];
+  std::byte* base = buffer_base_[owner];
+  pointers_.push_back(base ? base + byte_offset : nullptr);
+  if (b.kind == BufferKind::Input) inputs[b.index].patches.push_back({at, byte_offset});
+  if (b.kind == BufferKind::Output) outputs[output_index_[owner]].patches.push_back({at, byte_offset});
+}
+
+BoundView Binding::bind_view(const View& v) const { return {v.dtype, slots(v.sizes), slots(v.strides)}; }
+
+std::int64_t Binding::view_offset(const View& v, const BoundView& bound) const {
+  const std::int64_t span = layout_span(bound.sizes, bound.strides), offset = slot(v.offset);
+  const auto items = static_cast<std::int64_t>(buffer_bytes_[memory_of_[v.buffer]] / size_of(v.dtype));
+  if (span > 0 && (offset < 0 || span > items || offset > items - span))
+    fail("the plan is broken: a view of buffer {} reaches outside of it", plan_.buffers[v.buffer].name);
+  return span > 0 ? offset : 0;
+}
+
+void Binding::bind_steps() {
+  pointers_.clear();
+  scalars_.clear();
+  steps_.clear();
+  for (BoundOutputBuffer& out : outputs) out.patches.clear();
+  std::size_t site = 0;
+  for (const Step& step : plan_.steps) {
+    if (const auto* kernel = std::get_if<KernelCall>(&step)) bind_kernel(*kernel);
+    if (const auto* call = std::get_if<ExternCall>(&step)) bind_extern(*call, sites_[site++]);
+  }
+  workspace_bytes_ = 0;
+  for (const Site& s : sites_)
+    if (s.prepared) workspace_bytes_ = std::max(workspace_bytes_, s.op->workspace_bytes());
+  if (workspace_.bytes < workspace_bytes_) {
+    workspace_ = {};
+    workspace_ = model_.pool->allocate(workspace_bytes_);
+  }
+}
+
+void Binding::bind_kernel(const KernelCall& call) {
+  const std::int64_t extent = slot(call.extent);
+  if (extent <= 0) return;
+  steps_.push_back(KernelStep{model_.kernels[call.kernel], static_cast<std::uint32_t>(pointers_.size()),
+                              static_cast<std::uint32_t>(scalars_.size()), extent, chunk_count(extent, slot(call.grain), threads_)});
+  for (BufferId b : call.buffers) point(b, 0);
+  for (Slot s : call.scalars) scalars_.push_back(slot(s));
+}
+
+void Binding::bind_extern(const ExternCall& call, Site& site) {
+  std::vector<BoundView> in, out;
+  for (const View& v : call.inputs) in.push_back(bind_view(v));
+  for (const View& v : call.outputs) out.push_back(bind_view(v));
+  const bool empty = std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; });
+  if (empty) {
+    site.prepared = false;
+    return;
+  }
+  ExternStep bound{site.op.get(), static_cast<std::uint32_t>(pointers_.size()), 0, static_cast<std::uint32_t>(in.size()),
+                   static_cast<std::uint32_t>(out.size())};
+  for (std::size_t i = 0; i < in.size(); ++i)
+    point(call.inputs[i].buffer, static_cast<std::uint64_t>(view_offset(call.inputs[i], in[i])) * size_of(in[i].dtype));
+  bound.outputs = static_cast<std::uint32_t>(pointers_.size());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    point(call.outputs[i].buffer, static_cast<std::uint64_t>(view_offset(call.outputs[i], out[i])) * size_of(out[i].dtype));
+  if (!site.prepared || site.inputs != in || site.outputs != out) {
+    site.prepared = false;
+    site.op->prepare(in, out);
+    site.inputs = std::move(in);
+    site.outputs = std::move(out);
+    site.prepared = true;
+  }
+  steps_.push_back(bound);
+}
+
+BoundResult Binding::bind_result(const Output& out) const {
+  BoundResult r;
+  auto number = [&](DType dtype, const auto& value) {
+    r.source = BoundResult::Source::Number;
+    r.dtype = dtype;
+    std::memcpy(r.number, &value, sizeof value);
+  };
+  switch (out.kind) {
+    case Output::Kind::None: return r;
+    case Output::Kind::Int: number(DType::I64, slot(out.value)); return r;
+    case Output::Kind::Bool: number(DType::Bool, slot(out.value) != 0); return r;
+    case Output::Kind::Float: number(DType::F64, out.number); return r;
+    case Output::Kind::Tensor: break;
+  }
+  const BoundView view = bind_view(out.view);
+  const BufferId owner = memory_of_[out.view.buffer];
+  r.dtype = view.dtype;
+  r.sizes = view.sizes;
+  r.strides = view.strides;
+  r.offset = slot(out.view.offset);
+  view_offset(out.view, view);
+  const Buffer& b = plan_.buffers[owner];
+  r.index = b.kind == BufferKind::Output ? output_index_[owner] : b.index;
+  r.source = b.kind == BufferKind::Output  ? BoundResult::Source::Fresh
+             : b.kind == BufferKind::Input ? BoundResult::Source::Input
+                                           : BoundResult::Source::Constant;
+  return r;
+}
+
+void Binding::bind_results() {
+  results.clear();
+  for (const Output& out : plan_.outputs) {
+    results.push_back(bind_result(out));
+    if (results.back().source == BoundResult::Source::Input) inputs[results.back().index].aliased = true;
+  }
+}
+
+void Binding::run_steps() {
+  void* const* pointers = pointers_.data();
+  const std::int64_t* scalars = scalars_.data();
+  for (const BoundStep& step : steps_) {
+    if (const auto* k = std::get_if<KernelStep>(&step)) {
+      parallel_for(k->kernel, pointers + k->pointers, scalars + k->scalars, k->extent, k->chunks);
+    } else {
+      const auto& e = std::get<ExternStep>(step);
+      e.op->run({pointers + e.inputs, e.input_count}, {pointers_.data() + e.outputs, e.output_count}, workspace_.data.get());
+    }
+  }
+}
+
+MemoryUse Binding::memory() const {
+  MemoryUse use;
+  use.arena_bytes = arena_bytes_;
+  use.workspace_bytes = workspace_bytes_;
+  for (const BoundOutputBuffer& out : outputs) use.output_bytes += out.bytes;
+  return use;
+}
+
+}  // namespace coil::runtime

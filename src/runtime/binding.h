@@ -1,0 +1,123 @@
+// A plan with the sizes of one call bound: every pointer, scalar and extent resolved, so that calls with the same sizes only patch inputs and outputs.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/library.h"
+#include "runtime/model.h"
+
+namespace coil::runtime {
+
+/// A pointer in the flat table that refers to a place `offset` bytes into some memory.
+struct Patch {
+  std::uint32_t pointer = 0;
+  std::uint64_t offset = 0;
+};
+
+struct BoundInput {
+  Sizes sizes, strides;         ///< as kernels assume them
+  std::int64_t span = 0;        ///< elements that the layout reaches over
+  bool aliased = false;         ///< an output views it
+  std::vector<Patch> patches;
+};
+
+struct BoundOutputBuffer {
+  std::size_t bytes = 0;
+  std::vector<Patch> patches;
+};
+
+struct BoundResult {
+  enum class Source : std::uint8_t { None, Number, Fresh, Input, Constant } source = Source::None;
+  std::uint32_t index = 0;  ///< of the output buffer, input or constant
+  DType dtype = DType::F32;
+  Sizes sizes, strides;
+  std::int64_t offset = 0;
+  std::byte number[8] = {};
+};
+
+class Binding {
+ public:
+  explicit Binding(const Model::Impl&);
+
+  /// Binds for these inputs; does nothing when they look like the last call's. Throws Error in the user's terms.
+  void bind(std::span<const Tensor> inputs);
+  void place(std::span<const Patch> patches, std::byte* memory) {
+    for (const Patch& p : patches) pointers_[p.pointer] = memory + p.offset;
+  }
+  void run_steps();
+
+  /// Constant `index`: this context's own copy when the program writes to it.
+  const Tensor& constant(std::uint32_t index) const { return constants_[index]; }
+  MemoryUse memory() const;
+
+  std::vector<BoundInput> inputs;           ///< one for each input of the plan
+  std::vector<BoundOutputBuffer> outputs;   ///< one for each output buffer that has memory of its own
+  std::vector<BoundResult> results;         ///< one for each output of the plan
+
+ private:
+  struct Seen {  ///< what the last call's input looked like
+    Sizes sizes, strides;
+    std::int64_t value = 0;
+  };
+  struct KernelStep {
+    KernelFunction kernel;
+    std::uint32_t pointers, scalars;
+    std::int64_t extent;
+    int chunks;
+  };
+  struct ExternStep {
+    LibraryOp* op;
+    std::uint32_t inputs, outputs;  ///< where their pointers begin
+    std::uint32_t input_count, output_count;
+  };
+  using BoundStep = std::variant<KernelStep, ExternStep>;
+  struct Site {  ///< a library call and the views that it was last prepared for
+    std::unique_ptr<LibraryOp> op;
+    std::vector<BoundView> inputs, outputs;
+    bool prepared = false;
+  };
+
+  void copy_states();
+  bool looks_like_last(std::span<const Tensor>) const;
+  void check_inputs(std::span<const Tensor>) const;
+  void remember(std::span<const Tensor>);
+  void bind_inputs(std::span<const Tensor>);
+  void check_conditions(std::span<const Tensor>) const;
+  void bind_memory();
+  void bind_steps();
+  void bind_kernel(const KernelCall&);
+  void bind_extern(const ExternCall&, Site&);
+  void bind_results();
+  BoundResult bind_result(const Output&) const;
+  BoundView bind_view(const View&) const;
+  /// Elements from the start of the buffer; checks that the view lies inside it.
+  std::int64_t view_offset(const View&, const BoundView&) const;
+  void point(BufferId, std::uint64_t byte_offset);
+  std::int64_t slot(Slot s) const { return slots_[s]; }
+  std::size_t slot_bytes(Slot s, const std::string& buffer) const;
+  Sizes slots(const std::vector<Slot>&) const;
+
+  const Model::Impl& model_;
+  const Plan& plan_;
+  std::vector<Tensor> constants_;
+  std::vector<BufferId> memory_of_;              ///< for each buffer, the one whose memory it lives in
+  std::vector<std::uint32_t> output_index_;      ///< for each buffer, its place in `outputs`
+  std::vector<bool> reads_stride_, reads_value_; ///< for each input: the shape program reads its strides, its value
+  std::vector<Site> sites_;
+
+  bool bound_ = false;
+  int threads_ = 0;
+  std::vector<Seen> last_;
+  std::vector<std::int64_t> slots_;
+  std::vector<std::uint64_t> buffer_bytes_;      ///< of memory owners
+  std::vector<std::byte*> buffer_base_;          ///< of memory owners; null for inputs and outputs, which are patched
+  std::vector<void*> pointers_;
+  std::vector<std::int64_t> scalars_;
+  std::vector<BoundStep> steps_;
+  Storage arena_, workspace_;
+  std::size_t arena_bytes_ = 0, workspace_bytes_ = 0;
+};
+
+}  // namespace coil::runtime

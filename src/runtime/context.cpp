@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/arena_planner.h"
+#include "runtime/binding.h"
+#include "runtime/model.h"
+#include "runtime/strided_copy.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+
+struct Context::Impl {
+  std::shared_ptr<const Model> model;
+  Binding binding;
+  OutputAllocator allocate;
+  std::vector<Storage> fresh;   ///< memory of this call's output buffers
+  std::vector<Tensor> relaid;   ///< inputs that came in another layout, in the layout that kernels assume
+
+  explicit Impl(std::shared_ptr<const Model> m)
+      : model(std::move(m)), binding(model->impl()), relaid(model->plan().inputs.size()) {}
+
+  const Plan& plan() const { return model->plan(); }
+
+  Storage new_output(std::size_t bytes) {
+    if (!allocate) return model->impl().pool->allocate(bytes);
+    Storage s = allocate(bytes);
+    if (!s.data || s.bytes < bytes || reinterpret_cast<std::uintptr_t>(s.data.get()) % 64 != 0)
+      fail("the output allocator returned no {} bytes aligned to 64", bytes);
+    return s;
+  }
+
+  void place_inputs(std::span<const Tensor> inputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const BoundInput& bound = binding.inputs[i];
+      if (bound.patches.empty() && !bound.aliased) continue;
+      const Tensor& given = inputs[i];
+      if (bound.span > 0) check_input_memory(i, given);
+      if (same_layout(bound.sizes, given.strides, bound.strides)) {
+        relaid[i].storage = {};
+        binding.place(bound.patches, given.bytes());
+      } else {
+        relay(i, given);
+        binding.place(bound.patches, relaid[i].bytes());
+      }
+    }
+  }
+
+  void check_input_memory(std::size_t i, const Tensor& given) const {
+    const std::int64_t span = layout_span(given.sizes, given.strides);
+    const auto items = static_cast<std::int64_t>(given.storage.bytes / size_of(given.dtype));
+    if (!given.storage.data || given.offset < 0 || span > items || given.offset > items - span)
+      fail("input '{}' reaches outside of its memory", plan().inputs[i].name);
+  }
+
+  void relay(std::size_t i, const Tensor& given) {
+    const BoundInput& bound = binding.inputs[i];
+    Tensor& t = relaid[i];
+    t.dtype = given.dtype;
+    t.sizes = bound.sizes;
+    t.strides = bound.strides;
+    t.offset = 0;
+    t.storage = model->impl().pool->allocate(static_cast<std::size_t>(bound.span) * size_of(given.dtype));
+    copy_strided(t, given);
+  }
+
+  void place_outputs() {
+    fresh.resize(binding.outputs.size());
+    for (std::size_t k = 0; k < fresh.size(); ++k) {
+      fresh[k] = new_output(binding.outputs[k].bytes);
+      binding.place(binding.outputs[k].patches, fresh[k].data.get());
+    }
+  }
+
+  void write_back(std::span<const Tensor> inputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (relaid[i].storage.data && plan().inputs[i].mutated) copy_strided(inputs[i], relaid[i]);
+  }
+
+  void result(std::size_t k, std::span<const Tensor> inputs, Tensor& to) {
+    const BoundResult& bound = binding.results[k];
+    to.dtype = bound.dtype;
+    to.sizes = bound.sizes;
+    to.strides = bound.strides;
+    to.offset = bound.offset;
+    switch (bound.source) {
+      case BoundResult::Source::None: to.storage = {}; return;
+      case BoundResult::Source::Number:
+        to.storage = new_output(sizeof bound.number);
+        std::memcpy(to.storage.data.get(), bound.number, size_of(bound.dtype));
+        return;
+      case BoundResult::Source::Fresh: to.storage = fresh[bound.index]; return;
+      case BoundResult::Source::Constant: {
+        const Tensor& c = binding.constant(bound.index);
+        to.storage = c.storage;
+        to.offset += byte_offset_in(c, bound.dtype);
+        return;
+      }
+      case BoundResult::Source::Input: {
+        const Tensor& in = relaid[bound.index].storage.data ? relaid[bound.index] : inputs[bound.index];
+        to.storage = in.storage;
+        to.offset += byte_offset_in(in, bound.dtype);
+        return;
+      }
+    }
+  }
+
+  /// Where a tensor's data begin in its storage, in elements of another dtype.
+  static std::int64_t byte_offset_in(const Tensor& t, DType dtype) {
+    const std::int64_t bytes = t.offset * static_cast<std::int64_t>(size_of(t.dtype));
+    const auto item = static_cast<std::int64_t>(size_of(dtype));
+    if (bytes % item != 0) fail("an output views memory as {} that is not aligned to it", torch_name(dtype));
+    return bytes / item;
+  }
+
+  void run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
+    const ThreadScope threads(thread_count());
+    binding.bind(inputs);
+    outputs.resize(plan().outputs.size());
+    for (Tensor& t : outputs) t.storage = {};
+    place_inputs(inputs);
+    place_outputs();
+    binding.run_steps();
+    write_back(inputs);
+    for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);
+    fresh.clear();
+  }
+};
+
+Context::Context(std::shared_ptr<const Model> model) : impl_(std::make_unique<Impl>(std::move(model))) {}
+Context::~Context() = default;
+
+RunResult Context::run(std::span<const Tensor> inputs) {
+  RunResult result;
+  impl_->run(inputs, result.outputs);
+  return result;
+}
+
+void Context::run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) { impl_->run(inputs, outputs); }
+
+void Context::set_output_allocator(OutputAllocator allocate) { impl_->allocate = std::move(allocate); }
+
+MemoryUse Context::memory() const {
+  MemoryUse use = impl_->binding.memory();
+  use.weight_bytes = impl_->model->impl().weight_bytes;
+  return use;
+}
+
+}  // namespace coil::runtime

@@ -1,0 +1,121 @@
+#include "runtime/plan_check.h"
+
+#include "runtime/library.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+namespace {
+
+/// Number of operands of an instruction that are slots.
+int slot_operands(ShapeOp op) {
+  switch (op) {
+    case ShapeOp::Constant: case ShapeOp::InputSize: case ShapeOp::InputStride: case ShapeOp::InputValue: return 0;
+    case ShapeOp::Not: return 1;
+    case ShapeOp::Where: return 3;
+    default: return 2;
+  }
+}
+
+class PlanChecker {
+ public:
+  explicit PlanChecker(const Plan& plan) : plan_(plan) {}
+
+  void check() {
+    check_shape_program();
+    for (const Check& c : plan_.checks) slot(c.condition, "a check");
+    for (const Input& in : plan_.inputs) layout(in.sizes, in.strides, "input " + in.name);
+    for (const Constant& c : plan_.constants) require(c.sizes.size() == c.strides.size(), "constant " + c.name);
+    for (BufferId id = 0; id < plan_.buffers.size(); ++id) check_buffer(id);
+    for (const Step& step : plan_.steps) std::visit([&](const auto& s) { check_step(s); }, step);
+    for (const Output& out : plan_.outputs) check_output(out);
+  }
+
+ private:
+  void require(bool good, const std::string& what) const {
+    if (!good) fail("the plan is broken: {} refers to something that is not there", what);
+  }
+  void slot(Slot s, const std::string& what) const { require(s < plan_.shape_program.size(), what); }
+  void layout(const std::vector<Slot>& sizes, const std::vector<Slot>& strides, const std::string& what) const {
+    require(sizes.size() == strides.size(), what);
+    for (Slot s : sizes) slot(s, what);
+    for (Slot s : strides) slot(s, what);
+  }
+  void view(const View& v, const std::string& what) const {
+    require(v.buffer < plan_.buffers.size(), what);
+    layout(v.sizes, v.strides, what);
+    slot(v.offset, what);
+  }
+
+  void check_shape_program() const {
+    for (std::size_t i = 0; i < plan_.shape_program.size(); ++i) {
+      const ShapeInstruction& in = plan_.shape_program[i];
+      const std::string what = fmt::format("shape instruction {}", i);
+      require(in.op <= ShapeOp::ShiftRight, what);
+      const std::int64_t operands[] = {in.a, in.b, in.c};
+      for (int k = 0; k < slot_operands(in.op); ++k) require(operands[k] >= 0 && operands[k] < static_cast<std::int64_t>(i), what);
+      if (in.op == ShapeOp::InputSize || in.op == ShapeOp::InputStride || in.op == ShapeOp::InputValue) {
+        require(in.a >= 0 && in.a < static_cast<std::int64_t>(plan_.inputs.size()), what);
+        const Input& input = plan_.inputs[static_cast<std::size_t>(in.a)];
+        if (in.op == ShapeOp::InputValue)
+          require(input.dtype == DType::Bool || is_integral(input.dtype), what);
+        else
+          require(in.b >= 0 && in.b < static_cast<std::int64_t>(input.sizes.size()), what);
+      }
+    }
+  }
+
+  void check_buffer(BufferId id) const {
+    const Buffer& b = plan_.buffers[id];
+    const std::string what = "buffer " + b.name;
+    switch (b.kind) {
+      case BufferKind::Input: require(b.index < plan_.inputs.size(), what); break;
+      case BufferKind::Constant: require(b.index < plan_.constants.size(), what); break;
+      case BufferKind::Temporary: case BufferKind::Output: slot(b.bytes, what); break;
+      default: require(false, what);
+    }
+    require(b.first <= b.last, what);
+    require(b.shares < static_cast<std::int64_t>(plan_.buffers.size()), what);
+    const Buffer& owner = plan_.buffers[memory_of(plan_, id)];
+    require(b.kind != BufferKind::Output || owner.kind != BufferKind::Temporary, what);
+  }
+
+  void check_step(const KernelCall& call) const {
+    require(call.kernel < plan_.kernels.size(), "a kernel call");
+    const std::string what = "kernel call " + plan_.kernels[call.kernel].symbol;
+    for (BufferId b : call.buffers) require(b < plan_.buffers.size(), what);
+    for (Slot s : call.scalars) slot(s, what);
+    slot(call.extent, what);
+    slot(call.grain, what);
+  }
+  void check_step(const ExternCall& call) const {
+    for (const View& v : call.inputs) view(v, "library call " + call.op);
+    for (const View& v : call.outputs) view(v, "library call " + call.op);
+    if (!has_library_op(call.op)) fail("this runtime has no library operation '{}'", call.op);
+  }
+  void check_step(const AssertCall& call) const { slot(call.condition, "an assertion"); }
+
+  void check_output(const Output& out) const {
+    const std::string what = "output " + out.name;
+    if (out.kind == Output::Kind::Int || out.kind == Output::Kind::Bool) slot(out.value, what);
+    if (out.kind != Output::Kind::Tensor) return;
+    view(out.view, what);
+    require(plan_.buffers[memory_of(plan_, out.view.buffer)].kind != BufferKind::Temporary, what);
+  }
+
+  const Plan& plan_;
+};
+
+}  // namespace
+
+BufferId memory_of(const Plan& plan, BufferId id) {
+  std::size_t hops = 0;
+  while (plan.buffers[id].shares >= 0) {
+    id = static_cast<BufferId>(plan.buffers[id].shares);
+    if (id >= plan.buffers.size() || ++hops > plan.buffers.size()) fail("the plan is broken: a shared buffer has no memory");
+  }
+  return id;
+}
+
+void check_plan(const Plan& plan) { PlanChecker(plan).check(); }
+
+}  // namespace coil::runtime

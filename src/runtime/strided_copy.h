@@ -1,0 +1,16 @@
+// Copies elements between two layouts of the same sizes.
+#pragma once
+#include "tensor/tensor.h"
+
+namespace coil::runtime {
+
+/// `to[i] = from[i]` for every index; sizes and dtype are equal, strides need not be. The two must not overlap.
+void copy_strided(const Tensor& to, const Tensor& from);
+
+/// Whether two sets of strides address the same elements for these sizes (dimensions of size 1 do not count).
+bool same_layout(std::span<const std::int64_t> sizes, std::span<const std::int64_t> a, std::span<const std::int64_t> b);
+
+/// Elements from the first to the last that a layout addresses, both included; 0 when there are none. Throws Error when that does not fit in 64 bits or a stride is negative.
+std::int64_t layout_span(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides);
+
+}  // namespace coil::runtime

@@ -1,0 +1,34 @@
+// Runs kernels over their extent on OpenMP's threads: the same team that oneDNN uses, so that the two never contend.
+#pragma once
+#include <cstdint>
+
+namespace coil::runtime {
+
+/// See KernelCall.
+using KernelFunction = void (*)(void* const* buffers, const std::int64_t* scalars, std::int64_t begin, std::int64_t end);
+
+/// Sets the number of threads of kernels and library calls; 0 keeps the default (OpenMP's, which is all cores). Holds from each context's next call.
+void set_threads(int);
+/// Threads that the next call will use, at least 1.
+int thread_count();
+
+/// Chunks worth making of [0, extent): at most one for each thread, each at least `grain` long.
+int chunk_count(std::int64_t extent, std::int64_t grain, int threads);
+
+/// Calls `kernel` on `chunks` contiguous parts of [0, extent). One chunk runs on the calling thread.
+void parallel_for(KernelFunction kernel, void* const* buffers, const std::int64_t* scalars, std::int64_t extent, int chunks);
+
+/// Gives OpenMP `threads` threads for its lifetime, in the calling thread.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int threads);
+  ~ThreadScope();
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+  bool changed_;
+};
+
+}  // namespace coil::runtime

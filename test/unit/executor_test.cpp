@@ -1,0 +1,211 @@
+#include "runtime/executor.h"
+
+#include <unistd.h>
+
+#include <thread>
+
+#include "runtime/output_pool.h"
+#include "runtime_plans.h"
+
+namespace coil::runtime {
+namespace {
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+std::vector<float> counting(std::size_t n) {
+  std::vector<float> v(n);
+  for (std::size_t i = 0; i < n; ++i) v[i] = static_cast<float>(i) - 3;
+  return v;
+}
+
+std::vector<float> times(std::vector<float> v, float by) {
+  for (float& x : v) x *= by;
+  return v;
+}
+
+TEST(Executor, RunsForEachSize) {
+  Context context(Model::load(scaled_sum()));
+  for (std::int64_t rows : {2, 8, 2, 1, 5}) {
+    const std::vector<float> x = counting(static_cast<std::size_t>(rows) * 4);
+    const Tensor in = tensor_of(x, {rows, 4});
+    const RunResult result = context.run({{in}});
+    ASSERT_EQ(result.outputs.size(), 1u);
+    EXPECT_EQ(result.outputs[0].sizes, (Sizes{rows, 4}));
+    EXPECT_EQ(result.outputs[0].strides, (Sizes{4, 1}));
+    EXPECT_EQ(values_of(result.outputs[0]), times(x, 5));
+  }
+}
+
+TEST(Executor, EmptyExtentsLaunchNothing) {
+  Context context(Model::load(scaled_sum()));
+  const Tensor in = Tensor::empty(DType::F32, {0, 4});
+  EXPECT_EQ(context.run({{in}}).outputs[0].sizes, (Sizes{0, 4}));
+}
+
+TEST(Executor, OutputsOfEarlierCallsStayAsTheyWere) {
+  Context context(Model::load(scaled_sum()));
+  const Tensor a = tensor_of(counting(8), {2, 4}), b = tensor_of(std::vector<float>(8, 1), {2, 4});
+  const Tensor first = context.run({{a}}).outputs[0];
+  const Tensor second = context.run({{b}}).outputs[0];
+  EXPECT_EQ(values_of(first), times(counting(8), 5));
+  EXPECT_EQ(values_of(second), std::vector<float>(8, 5));
+}
+
+TEST(Executor, OutputsOutliveTheModel) {
+  Tensor y;
+  {
+    auto context = std::make_unique<Context>(Model::load(scaled_sum()));
+    const Tensor in = tensor_of(counting(8), {2, 4});
+    y = context->run({{in}}).outputs[0];
+  }
+  EXPECT_EQ(values_of(y), times(counting(8), 5));
+}
+
+TEST(Executor, ReusesTheMemoryOfOutputsThatWereLetGo) {
+  Context context(Model::load(scaled_sum()));
+  const Tensor in = tensor_of(counting(8), {2, 4});
+  std::vector<Tensor> outputs;
+  context.run_into({{in}}, outputs);
+  const std::byte* first = outputs[0].bytes();
+  context.run_into({{in}}, outputs);
+  EXPECT_EQ(outputs[0].bytes(), first);
+}
+
+TEST(Executor, TakesInputsInAnyLayoutAndOffset) {
+  Context context(Model::load(scaled_sum()));
+  Tensor in = tensor_of(counting(4 * 3 + 1), {13});
+  in.sizes = {3, 4};
+  in.strides = {1, 3};
+  in.offset = 1;
+  EXPECT_EQ(values_of(context.run({{in}}).outputs[0]), times(values_of(in), 5));
+}
+
+TEST(Executor, NamesTheInputAndTheRule) {
+  Context context(Model::load(scaled_sum()));
+  auto with = [&](const Tensor& t) { return error_of([&] { context.run({{t}}); }); };
+  EXPECT_EQ(error_of([&] { context.run({}); }), "the program takes 1 inputs (x), but 0 were given");
+  EXPECT_EQ(with(Tensor::empty(DType::I64, {2, 4})), "input 'x' is int64, but the program takes float32");
+  EXPECT_EQ(with(Tensor::empty(DType::F32, {4})), "input 'x' has 1 dimensions (f32[4]), but the program takes 2");
+  EXPECT_EQ(with(Tensor::empty(DType::F32, {2, 5})),
+            "input 'x' has size 5 in dimension 1, but the program takes 4 (f32[2, 5] was given)");
+  EXPECT_EQ(with(Tensor::empty(DType::F32, {9, 4})), "input 'x' must have at most 8 rows (given: x f32[9, 4])");
+  Tensor shallow = Tensor::empty(DType::F32, {1, 4});
+  shallow.sizes = {8, 4};
+  EXPECT_EQ(with(shallow), "input 'x' reaches outside of its memory");
+}
+
+TEST(Executor, WorksAgainAfterAnError) {
+  Context context(Model::load(scaled_sum()));
+  const Tensor good = tensor_of(counting(8), {2, 4}), bad = Tensor::empty(DType::F32, {9, 4});
+  context.run({{good}});
+  EXPECT_THROW(context.run({{bad}}), Error);
+  EXPECT_EQ(values_of(context.run({{good}}).outputs[0]), times(counting(8), 5));
+}
+
+TEST(Executor, ContextsOfOneModelRunAtOnce) {
+  auto model = Model::load(scaled_sum());
+  auto work = [&](float fill) {
+    Context context(model);
+    for (int i = 0; i < 200; ++i) {
+      const Tensor in = tensor_of(std::vector<float>(8, fill), {2, 4});
+      if (values_of(context.run({{in}}).outputs[0]) != std::vector<float>(8, 5 * fill)) return false;
+    }
+    return true;
+  };
+  bool a = false, b = false;
+  std::thread one([&] { a = work(1); }), two([&] { b = work(2); });
+  one.join();
+  two.join();
+  EXPECT_TRUE(a && b);
+}
+
+/// A counter: state += x, returned as an alias; x *= 2 in place.
+Program counter() {
+  PlanBuilder b;
+  const Slot four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16), two = b.constant(2);
+  b.plan.inputs.push_back({"x", DType::F32, {four}, {one}, true});
+  b.plan.constants.push_back({"total", DType::F32, {4}, {1}, 16, 0, true});
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});
+  const BufferId total = b.buffer({.kind = BufferKind::Constant, .name = "total"});
+  const BufferId t = b.buffer({.kind = BufferKind::Temporary, .name = "t", .bytes = bytes, .arena_offset = 0});
+  b.plan.static_arena_bytes = 64;
+  b.plan.steps.push_back(KernelCall{b.kernel("add"), {total, x, total}, {}, four, one});
+  b.plan.steps.push_back(KernelCall{b.kernel("scale"), {x, t}, {two}, four, one});
+  b.plan.steps.push_back(KernelCall{1, {t, x}, {one}, four, one});
+  b.output("total", {total, DType::F32, {four}, {one}, zero});
+  b.output("x", {x, DType::F32, {four}, {one}, zero});
+  b.plan.outputs.push_back({"n", Output::Kind::Int, {}, four});
+  b.plan.outputs.push_back({"none", Output::Kind::None});
+  return {std::move(b.plan), {Tensor::empty(DType::F32, {4})}, {compile_kernels(kTestKernels)}, ""};
+}
+
+TEST(Executor, StatesBelongToTheContextAndPersist) {
+  auto model = Model::load(counter());
+  Context one(model), two(model);
+  const Tensor in = tensor_of({1, 1, 1, 1}, {4});
+  const RunResult first = one.run({{in}});
+  EXPECT_EQ(values_of(first.outputs[0]), (std::vector<float>{1, 1, 1, 1}));
+  EXPECT_EQ(values_of(in), (std::vector<float>{2, 2, 2, 2}));
+  EXPECT_EQ(first.outputs[1].bytes(), in.bytes());
+  EXPECT_EQ(*first.outputs[2].data<std::int64_t>(), 4);
+  EXPECT_FALSE(first.outputs[3].storage.data);
+  EXPECT_EQ(values_of(one.run({{in}}).outputs[0]), (std::vector<float>{3, 3, 3, 3}));
+  EXPECT_EQ(values_of(two.run({{in}}).outputs[0]), (std::vector<float>{4, 4, 4, 4}));
+}
+
+TEST(Executor, WritesBackThroughForeignStrides) {
+  Context context(Model::load(counter()));
+  Tensor in = tensor_of({1, 9, 2, 9, 3, 9, 4, 9}, {8});
+  in.sizes = {4};
+  in.strides = {2};
+  context.run({{in}});
+  EXPECT_EQ(values_of(in), (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(in.data<float>()[1], 9);
+}
+
+TEST(Executor, RefusesBrokenPlans) {
+  const std::string broken = "the plan is broken";
+  auto load = [](const std::function<void(Plan&)>& change) {
+    Program p = scaled_sum();
+    change(p.plan);
+    return error_of([&] { Context context(Model::load(std::move(p))); });
+  };
+  EXPECT_NE(load([](Plan& p) { p.shape_program[4].a = 7; }).find(broken), std::string::npos);
+  EXPECT_NE(load([](Plan& p) { p.buffers[0].index = 3; }).find(broken), std::string::npos);
+  EXPECT_NE(load([](Plan& p) { p.buffers[1].shares = 1; }).find(broken), std::string::npos);
+  EXPECT_NE(load([](Plan& p) { std::get<KernelCall>(p.steps[0]).buffers[1] = 99; }).find(broken), std::string::npos);
+  EXPECT_NE(load([](Plan& p) { p.outputs[0].view.buffer = 1; }).find(broken), std::string::npos);
+  EXPECT_EQ(load([](Plan& p) { p.kernels[0].symbol = "gone"; }), "kernel 'gone' is in none of the program's kernel libraries");
+  EXPECT_EQ(load([](Plan& p) { p.isa = "avx9000"; }), "the kernels need the instruction set 'avx9000', which this runtime does not know");
+  EXPECT_EQ(load([](Plan& p) { p.steps.push_back(ExternCall{"levitate", {}, {}, {}}); }), "this runtime has no library operation 'levitate'");
+}
+
+TEST(OutputPool, KeepsBlocksAndAlignsThem) {
+  auto pool = OutputPool::make();
+  const std::byte* first;
+  {
+    const Storage s = pool->allocate(5u << 20);
+    first = s.data.get();
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 4096, 0u);
+  }
+  EXPECT_GE(pool->free_bytes(), 5u << 20);
+  EXPECT_EQ(pool->allocate(5u << 20).data.get(), first);
+  const Storage small = pool->allocate(1), empty = pool->allocate(0);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small.data.get()) % 64, 0u);
+  EXPECT_TRUE(empty.data);
+}
+
+TEST(OutputPool, BlocksOutliveTheirPool) {
+  Storage s = OutputPool::make()->allocate(1000);
+  std::memset(s.data.get(), 1, 1000);
+}
+
+}  // namespace
+}  // namespace coil::runtime
