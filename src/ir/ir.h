@@ -124,6 +124,15 @@ struct GraphOutput {
   bool is_bool = false;  ///< the expression is a condition
 };
 
+/// What is being lowered, for the operations made meanwhile. An operation computes the node itself and the nodes whose bodies it absorbed, but none that it only reads.
+struct Provenance {
+  std::set<std::string> origins;
+  std::string where;
+  std::vector<std::pair<Scalar, std::set<std::string>>> absorbed;  ///< bodies inlined by loads, and their origins
+  /// Origins of an operation with this body: the node's own, and those of absorbed bodies that occur in it.
+  std::set<std::string> of(Scalar body) const;
+};
+
 /// A lowered program. Operations are in an order that respects data flow; the scheduler may change it.
 class Graph {
  public:
@@ -143,8 +152,8 @@ class Graph {
   const std::deque<Operation>& operations() const { return operations_; }
 
   /// Loop variable i<d> or r<d>.
-  Expr ivar(std::size_t d) { return env_->loop_var("i" + std::to_string(d)); }
-  Expr rvar(std::size_t d) { return env_->loop_var("r" + std::to_string(d)); }
+  Expr ivar(std::size_t d) { return variable(ivars_, 'i', d); }
+  Expr rvar(std::size_t d) { return variable(rvars_, 'r', d); }
   Exprs ivars(std::size_t n);
   Exprs rvars(std::size_t n);
 
@@ -152,8 +161,11 @@ class Graph {
   std::map<BufferId, Tensor> constants;       ///< values of Constant buffers
   std::set<BufferId> mutated;                 ///< inputs and constants that operations write to
   std::vector<GraphOutput> outputs;
+  Provenance provenance;
 
  private:
+  Expr variable(Exprs& made, char letter, std::size_t d);
+  Exprs ivars_, rvars_;
   std::shared_ptr<sym::ShapeEnv> env_;
   ScalarPool pool_;
   std::deque<Buffer> buffers_;

@@ -72,7 +72,7 @@ struct ScalarNode {
   Exprs index;
   BufferId buffer = 0;
   Scalar mask = nullptr;        ///< of a Load: read only where this Bool holds; the value is 0 elsewhere
-  DType rounded = DType::F32;
+  DType rounded = DType::F32;   ///< of a Round: the narrow type; of a Load: the type as stored
   double number = 0;
   std::int64_t integer = 0;
   std::uint64_t hash = 0;

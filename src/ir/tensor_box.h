@@ -50,6 +50,12 @@ class TensorBox {
 TensorBox make_pointwise(Graph&, DType, Device, Exprs sizes, Scalar body, Exprs strides = {});
 /// A new buffer filled by a reduction. Large reductions to few elements are split in two, so that threads share the work.
 TensorBox make_reduction(Graph&, DType, Device, Exprs sizes, Exprs reduced, ReductionKind, Scalar body, Exprs strides = {});
+/// Dense strides in the order of `strides`: themselves when they are dense, else packed without gaps; row-major where they tell nothing (broadcast dimensions, empty).
+Exprs dense_strides(const sym::ShapeEnv&, const Exprs& sizes, const Exprs& strides);
+/// The value that changes nothing in a reduction.
+Scalar neutral(ScalarPool&, ReductionKind, DType register_type);
+/// Whether computing a body again costs more than reading it from memory: a transcendental function, several reads, or more than a few operations.
+bool is_costly(Scalar body);
 /// A buffer's whole value.
 TensorBox whole(Graph&, BufferId);
 /// A realised dense row-major copy, or itself when it is one.

@@ -1,0 +1,233 @@
+#include "ir/ir.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "support/error.h"
+#include "sym/print.h"
+
+namespace coil::ir {
+
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+
+/// Calls `f` on the roots of an operation's scalar expressions.
+template <class F>
+void for_each_root(const Operation& op, F&& f) {
+  std::visit(Overloaded{[&](const Scatter& s) {
+                          f(s.body);
+                          for (Scalar x : s.indirect) f(x);
+                        },
+                        [](const Extern&) {}, [](const Assertion&) {}, [&](const auto& loop) { f(loop.body); }},
+             op.node);
+}
+
+}  // namespace
+
+const Exprs& Operation::sizes() const {
+  static const Exprs none;
+  return std::visit(Overloaded{[&](const Extern&) -> const Exprs& { return none; }, [&](const Assertion&) -> const Exprs& { return none; },
+                               [](const auto& loop) -> const Exprs& { return loop.sizes; }},
+                    node);
+}
+
+const Exprs& Operation::reduced() const {
+  static const Exprs none;
+  auto* r = std::get_if<Reduction>(&node);
+  return r ? r->reduced : none;
+}
+
+std::set<std::string> Provenance::of(Scalar body) const {
+  std::set<std::string> result = origins;
+  if (!body || absorbed.empty()) return result;
+  const auto below = topological({&body, 1});
+  const std::unordered_set<Scalar> present(below.begin(), below.end());
+  for (auto& [scalar, names] : absorbed)
+    if (present.contains(scalar)) result.insert(names.begin(), names.end());
+  return result;
+}
+
+Buffer& Graph::add_buffer(std::string name, BufferKind kind, Layout layout) {
+  COIL_CHECK(layout.sizes.size() == layout.strides.size(), "layout of {}", name);
+  Buffer buffer;
+  buffer.id = static_cast<BufferId>(buffers_.size());
+  buffer.name = name.empty() ? fmt::format("buf{}", buffer.id) : std::move(name);
+  buffer.kind = kind;
+  buffer.layout = std::move(layout);
+  return buffers_.emplace_back(std::move(buffer));
+}
+
+Operation& Graph::add_operation(Operation op) {
+  op.id = static_cast<OperationId>(operations_.size());
+  for (BufferId out : op.outs) {
+    auto& writers = buffers_[out].writers;
+    if (std::find(writers.begin(), writers.end(), op.id) == writers.end()) writers.push_back(op.id);
+    if (buffers_[out].kind != BufferKind::Computed) mutated.insert(out);
+  }
+  return operations_.emplace_back(std::move(op));
+}
+
+Expr Graph::variable(Exprs& made, char letter, std::size_t d) {
+  while (made.size() <= d) made.push_back(env_->loop_var(fmt::format("{}{}", letter, made.size())));
+  return made[d];
+}
+
+Exprs Graph::ivars(std::size_t n) {
+  Exprs vars;
+  for (std::size_t d = 0; d < n; ++d) vars.push_back(ivar(d));
+  return vars;
+}
+
+Exprs Graph::rvars(std::size_t n) {
+  Exprs vars;
+  for (std::size_t d = 0; d < n; ++d) vars.push_back(rvar(d));
+  return vars;
+}
+
+std::vector<BufferId> reads(const Operation& op) {
+  std::vector<BufferId> result;
+  auto add = [&](BufferId id) {
+    if (std::find(result.begin(), result.end(), id) == result.end()) result.push_back(id);
+  };
+  for_each_root(op, [&](Scalar root) {
+    for (Scalar load : loads(root)) add(load->buffer);
+  });
+  if (auto* call = std::get_if<Extern>(&op.node))
+    for (auto& view : call->inputs) add(view.buffer);
+  return result;
+}
+
+std::set<std::string> free_symbols(const Graph& graph, const Operation& op) {
+  std::set<std::string> names;
+  std::unordered_set<Expr> seen;
+  auto add = [&](const Expr& e) {
+    if (e.is_constant() || !seen.insert(e).second) return;
+    for (Expr s : sym::free_symbols(e))
+      if (s.symbol_kind() != sym::SymbolKind::Loop) names.insert(std::string(s.name()));
+  };
+  auto add_all = [&](const Exprs& list) {
+    for (const Expr& e : list) add(e);
+  };
+  auto add_layout = [&](BufferId id) {
+    add_all(graph.buffer(id).layout.sizes);
+    add_all(graph.buffer(id).layout.strides);
+  };
+  add_all(op.sizes());
+  add_all(op.reduced());
+  add_all(op.store_index);
+  for_each_root(op, [&](Scalar root) {
+    for (Scalar s : topological({&root, 1})) add_all(s->index);
+  });
+  for (BufferId id : reads(op)) add_layout(id);
+  for (BufferId id : op.outs) add_layout(id);
+  if (auto* scatter = std::get_if<Scatter>(&op.node)) add_all(scatter->index);
+  if (auto* assertion = std::get_if<Assertion>(&op.node)) add(assertion->condition);
+  if (auto* call = std::get_if<Extern>(&op.node))
+    for (auto* views : {&call->inputs, &call->outputs})
+      for (auto& v : *views) {
+        add_all(v.sizes);
+        add_all(v.strides);
+        add(v.offset);
+      }
+  return names;
+}
+
+Expr linear_index(const Layout& layout, std::span<const Expr> index) {
+  COIL_CHECK(index.size() == layout.strides.size(), "{} indices into {} dimensions", index.size(), layout.strides.size());
+  Expr result = 0;
+  for (std::size_t d = 0; d < index.size(); ++d) result += index[d] * layout.strides[d];
+  return result;
+}
+
+namespace {
+
+std::string join(const Exprs& list) {
+  std::string text;
+  for (const Expr& e : list) text += (text.empty() ? "" : ", ") + sym::to_string(e);
+  return text;
+}
+
+std::string loops(char letter, const Exprs& sizes) {
+  std::string text;
+  for (std::size_t d = 0; d < sizes.size(); ++d) text += fmt::format("{}{}{} < {}", d ? ", " : "", letter, d, sym::to_string(sizes[d]));
+  return text;
+}
+
+std::string print(const BufferView& v) {
+  return fmt::format("buf{} as {}", v.buffer, sym::to_string(sym::TensorMeta{.dtype = v.dtype, .sizes = v.sizes, .strides = v.strides, .offset = v.offset}));
+}
+
+std::string print(const ExternAttribute& a) {
+  return std::visit(Overloaded{[](const std::string& s) { return fmt::format("\"{}\"", s); },
+                               [](const std::vector<std::string>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
+                               [](const std::vector<std::int64_t>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
+                               [](const std::vector<double>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
+                               [](const auto& v) { return fmt::format("{}", v); }},
+                    a);
+}
+
+constexpr std::string_view kReductions[] = {"sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin"};
+constexpr std::string_view kScans[] = {"sum", "prod", "max", "min", "logsumexp"};
+constexpr std::string_view kStores[] = {"assign", "add", "prod", "max", "min"};
+
+std::string print(const Operation& op) {
+  return std::visit(
+      Overloaded{
+          [&](const Pointwise& p) { return fmt::format("pointwise[{}] {}", loops('i', p.sizes), to_string(p.body)); },
+          [&](const Reduction& r) {
+            return fmt::format("reduce.{}[{}; {}] {}", kReductions[static_cast<int>(r.kind)], loops('i', r.sizes), loops('r', r.reduced), to_string(r.body));
+          },
+          [&](const Scan& s) { return fmt::format("scan.{}[{}; dim {}] {}", kScans[static_cast<int>(s.kind)], loops('i', s.sizes), s.dim, to_string(s.body)); },
+          [&](const Scatter& s) {
+            std::string where = join(s.index);
+            for (std::size_t k = 0; k < s.indirect.size(); ++k) where += fmt::format(", x{} = {}", k, to_string(s.indirect[k]));
+            return fmt::format("scatter.{}[{}] at [{}] {}", kStores[static_cast<int>(s.mode)], loops('i', s.sizes), where, to_string(s.body));
+          },
+          [&](const Extern& e) {
+            std::string text = "extern " + e.op + "(";
+            for (std::size_t k = 0; k < e.inputs.size(); ++k) text += (k ? ", " : "") + print(e.inputs[k]);
+            text += ")";
+            for (auto& [name, value] : e.attributes) text += fmt::format(" {}={}", name, print(value));
+            text += " ->";
+            for (auto& v : e.outputs) text += fmt::format(" {}", print(v));
+            return text;
+          },
+          [&](const Assertion& a) { return fmt::format("assert {} \"{}\"", sym::to_string(a.condition), a.message); }},
+      op.node);
+}
+
+}  // namespace
+
+std::string to_string(const Graph& graph) {
+  std::string text;
+  for (auto& b : graph.buffers()) {
+    const auto& l = b.layout;
+    text += fmt::format("buf{}: {}{}", b.id, sym::to_string(sym::TensorMeta{.dtype = l.dtype, .device = l.device, .sizes = l.sizes, .strides = l.strides}),
+                        b.kind == BufferKind::Input ? " input" : b.kind == BufferKind::Constant ? " constant" : l.fixed ? " fixed" : "");
+    if (b.name != fmt::format("buf{}", b.id)) text += fmt::format(" {}", b.name);
+    if (b.is_output) text += " output";
+    text += "\n";
+  }
+  for (auto& op : graph.operations()) {
+    text += fmt::format("op{}: ", op.id);
+    for (BufferId out : op.outs) text += fmt::format("buf{} ", out);
+    if (!op.store_index.empty()) text += fmt::format("at [{}] ", join(op.store_index));
+    text += (op.outs.empty() ? "" : "= ") + print(op);
+    if (!op.origins.empty()) text += fmt::format("  # {}", fmt::join(op.origins, ", "));
+    text += "\n";
+  }
+  text += "return";
+  for (auto& out : graph.outputs) {
+    text += fmt::format(" {}=", out.name);
+    text += std::visit(Overloaded{[](const BufferView& v) { return print(v); }, [](const Expr& e) { return sym::to_string(e); },
+                                  [](double v) { return fmt::format("{}", v); }},
+                       out.value);
+  }
+  return text + "\n";
+}
+
+}  // namespace coil::ir

@@ -1,0 +1,487 @@
+#include "ir/scalar.h"
+
+#include <bit>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <unordered_set>
+
+#include "support/error.h"
+#include "sym/print.h"
+
+namespace coil::ir {
+
+namespace {
+
+struct OpInfo {
+  std::string_view name;
+  int operands;
+};
+
+constexpr OpInfo kOps[] = {
+    {"load", -1}, {"linear_load", -1}, {"index", 0},   {"constant", 0},
+    {"cast", 1},  {"round", 1},        {"bitcast", 1}, {"check_index", 1},
+#define X(e, n, count) {n, count},
+    COIL_SCALAR_OPS(X)
+#undef X
+};
+
+const OpInfo& info(ScalarOp op) { return kOps[static_cast<std::size_t>(op)]; }
+
+std::uint64_t mix(std::uint64_t seed, std::uint64_t value) {
+  seed ^= value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2);
+  return seed * 0xff51afd7ed558ccdull;
+}
+
+std::uint64_t hash_of(const ScalarNode& n) {
+  std::uint64_t h = mix(static_cast<std::uint64_t>(n.op), static_cast<std::uint64_t>(n.dtype));
+  for (auto* a : n.args) h = mix(h, a->hash);
+  for (const Expr& e : n.index) h = mix(h, e.hash());
+  h = mix(h, n.buffer);
+  h = mix(h, n.mask ? n.mask->hash : 0);
+  h = mix(h, static_cast<std::uint64_t>(n.rounded));
+  h = mix(h, std::bit_cast<std::uint64_t>(n.number));
+  return mix(h, static_cast<std::uint64_t>(n.integer));
+}
+
+struct Hash {
+  std::size_t operator()(Scalar s) const { return s->hash; }
+};
+struct Same {
+  bool operator()(Scalar a, Scalar b) const {
+    return a->hash == b->hash && a->op == b->op && a->dtype == b->dtype && a->args == b->args && a->index == b->index &&
+           a->buffer == b->buffer && a->mask == b->mask && a->rounded == b->rounded &&
+           std::bit_cast<std::uint64_t>(a->number) == std::bit_cast<std::uint64_t>(b->number) && a->integer == b->integer;
+  }
+};
+
+std::int64_t wrap(DType t, std::int64_t v) {
+  switch (t) {
+    case DType::Bool: return v != 0;
+    case DType::U8: return static_cast<std::uint8_t>(v);
+    case DType::I8: return static_cast<std::int8_t>(v);
+    case DType::U16: return static_cast<std::uint16_t>(v);
+    case DType::I16: return static_cast<std::int16_t>(v);
+    case DType::U32: return static_cast<std::uint32_t>(v);
+    case DType::I32: return static_cast<std::int32_t>(v);
+    default: return v;
+  }
+}
+
+bool is_constant(Scalar s) { return s->op == ScalarOp::Constant; }
+bool is_int(DType t) { return !is_floating(t); }
+bool is_number(Scalar s, double v) {
+  if (!is_constant(s)) return false;
+  return is_int(s->dtype) ? s->integer == static_cast<std::int64_t>(v) : s->number == v && std::signbit(s->number) == std::signbit(v);
+}
+bool is_true(Scalar s) { return is_constant(s) && s->dtype == DType::Bool && s->integer == 1; }
+bool is_false(Scalar s) { return is_constant(s) && s->dtype == DType::Bool && s->integer == 0; }
+
+/// Floats as the kernel would compute them, in the register's own precision; nothing for what is left to the kernel.
+std::optional<double> fold_float(ScalarOp op, DType t, double x, double y) {
+  auto narrow = [t](double v) { return t == DType::F32 ? static_cast<double>(static_cast<float>(v)) : v; };
+  switch (op) {
+    // A double holds the exact product, and the double rounding of +, - and / of two floats is innocuous (double has more than 2p + 2 bits).
+    case ScalarOp::Add: return narrow(x + y);
+    case ScalarOp::Sub: return narrow(x - y);
+    case ScalarOp::Mul: return narrow(x * y);
+    case ScalarOp::Div: return narrow(x / y);
+    case ScalarOp::Neg: return -x;
+    case ScalarOp::Abs: return std::fabs(x);
+    case ScalarOp::Sqrt: return narrow(std::sqrt(x));
+    case ScalarOp::Floor: return std::floor(x);
+    case ScalarOp::Ceil: return std::ceil(x);
+    case ScalarOp::Trunc: return std::trunc(x);
+    default: return std::nullopt;
+  }
+}
+
+std::optional<std::int64_t> fold_int(ScalarOp op, std::int64_t x, std::int64_t y) {
+  auto ux = static_cast<std::uint64_t>(x), uy = static_cast<std::uint64_t>(y);
+  switch (op) {
+    case ScalarOp::Add: return static_cast<std::int64_t>(ux + uy);
+    case ScalarOp::Sub: return static_cast<std::int64_t>(ux - uy);
+    case ScalarOp::Mul: return static_cast<std::int64_t>(ux * uy);
+    case ScalarOp::And: return x & y;
+    case ScalarOp::Or: return x | y;
+    case ScalarOp::Xor: return x ^ y;
+    case ScalarOp::Neg: return static_cast<std::int64_t>(-ux);
+    default: return std::nullopt;
+  }
+}
+
+template <class T>
+std::optional<bool> compare(ScalarOp op, T x, T y) {
+  switch (op) {
+    case ScalarOp::Eq: return x == y;
+    case ScalarOp::Ne: return x != y;
+    case ScalarOp::Lt: return x < y;
+    case ScalarOp::Le: return x <= y;
+    case ScalarOp::Gt: return x > y;
+    case ScalarOp::Ge: return x >= y;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(ScalarOp op) { return info(op).name; }
+bool is_comparison(ScalarOp op) { return op >= ScalarOp::Eq && op <= ScalarOp::Ge; }
+
+struct ScalarPool::Impl {
+  std::deque<ScalarNode> nodes;
+  std::unordered_set<Scalar, Hash, Same> distinct;
+};
+
+ScalarPool::ScalarPool(sym::ShapeEnv& env) : env_(env), impl_(std::make_unique<Impl>()) {}
+ScalarPool::~ScalarPool() = default;
+
+Scalar ScalarPool::intern(ScalarNode n) {
+  n.hash = hash_of(n);
+  if (auto found = impl_->distinct.find(&n); found != impl_->distinct.end()) return *found;
+  std::uint64_t ops = 1;
+  n.has_loads = n.op == ScalarOp::Load || n.op == ScalarOp::LinearLoad;
+  auto include = [&](Scalar s) {
+    ops += s->ops;
+    n.has_loads |= s->has_loads;
+  };
+  for (auto* a : n.args) include(a);
+  if (n.mask) include(n.mask);
+  n.ops = static_cast<std::uint32_t>(std::min<std::uint64_t>(ops, std::numeric_limits<std::uint32_t>::max()));
+  impl_->nodes.push_back(std::move(n));
+  return *impl_->distinct.insert(&impl_->nodes.back()).first;
+}
+
+Scalar ScalarPool::load(BufferId buffer, DType storage, Exprs index, std::vector<Scalar> indirect, Scalar mask) {
+  if (mask && is_true(mask)) mask = nullptr;
+  if (mask && is_false(mask)) return constant(register_type(storage), 0);
+  return intern({.op = ScalarOp::Load, .dtype = register_type(storage), .args = std::move(indirect), .index = std::move(index),
+                 .buffer = buffer, .mask = mask, .rounded = storage});
+}
+
+Scalar ScalarPool::linear_load(BufferId buffer, DType storage, Expr index, std::vector<Scalar> indirect, Scalar mask) {
+  if (mask && is_true(mask)) mask = nullptr;
+  if (mask && is_false(mask)) return constant(register_type(storage), 0);
+  return intern({.op = ScalarOp::LinearLoad, .dtype = register_type(storage), .args = std::move(indirect), .index = {index},
+                 .buffer = buffer, .mask = mask, .rounded = storage});
+}
+
+Scalar ScalarPool::index(Expr e) {
+  if (auto c = e.constant()) return constant_int(DType::I64, *c);
+  return intern({.op = ScalarOp::Index, .dtype = DType::I64, .index = {e}});
+}
+
+Scalar ScalarPool::condition(Expr e) {
+  if (auto c = e.constant()) return constant_int(DType::Bool, *c);
+  return intern({.op = ScalarOp::Index, .dtype = DType::Bool, .index = {e}});
+}
+
+Scalar ScalarPool::constant(DType t, double value) {
+  if (is_int(t)) return constant_int(t, t == DType::Bool ? value != 0 : static_cast<std::int64_t>(value));
+  if (t == DType::F32) value = static_cast<double>(static_cast<float>(value));
+  if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
+  return intern({.op = ScalarOp::Constant, .dtype = t, .number = value});
+}
+
+Scalar ScalarPool::constant_int(DType t, std::int64_t value) {
+  if (!is_int(t)) return constant(t, static_cast<double>(value));
+  return intern({.op = ScalarOp::Constant, .dtype = t, .integer = wrap(t, value)});
+}
+
+Scalar ScalarPool::cast(Scalar s, DType to) {
+  DType reg = register_type(to);
+  if (s->dtype != reg) {
+    if (is_constant(s) && is_int(s->dtype)) {
+      s = s->dtype == DType::U64 && !is_int(reg) ? constant(reg, static_cast<double>(static_cast<std::uint64_t>(s->integer))) : constant_int(reg, s->integer);
+    } else if (is_constant(s) && !is_int(reg)) {
+      s = constant(reg, s->number);
+    } else if (s->op == ScalarOp::Index && s->dtype == DType::Bool && reg == DType::I64) {
+      s = index(s->index[0]);
+    } else {
+      s = intern({.op = ScalarOp::Cast, .dtype = reg, .args = {s}});
+    }
+  }
+  if (reg == to) return s;
+  // A narrow float read from memory, or rounded already, has its precision.
+  bool narrow = (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad || s->op == ScalarOp::Round) && s->rounded == to;
+  if (narrow || (is_constant(s) && (s->number == 0 || std::isinf(s->number)))) return s;
+  return intern({.op = ScalarOp::Round, .dtype = reg, .args = {s}, .rounded = to});
+}
+
+Scalar ScalarPool::bitcast(Scalar s, DType to) {
+  COIL_CHECK(size_of(s->dtype) == size_of(to), "bitcast between widths");
+  return s->dtype == to ? s : intern({.op = ScalarOp::Bitcast, .dtype = to, .args = {s}});
+}
+
+Scalar ScalarPool::check_index(Scalar s, Expr size) {
+  COIL_CHECK(s->dtype == DType::I64, "indices are I64");
+  if (is_constant(s))
+    if (auto n = size.constant(); n && s->integer >= -*n && s->integer < *n) return constant_int(DType::I64, s->integer < 0 ? s->integer + *n : s->integer);
+  return intern({.op = ScalarOp::CheckIndex, .dtype = DType::I64, .args = {s}, .index = {size}});
+}
+
+Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
+  const int operands = info(o).operands;
+  COIL_CHECK(o > ScalarOp::CheckIndex && a && (operands < 2) == !b && (operands < 3) == !c, "operands of {}", name_of(o));
+  if (o == ScalarOp::Where) {
+    COIL_CHECK(a->dtype == DType::Bool && b->dtype == c->dtype, "operands of where: {}, {}, {}", short_name(a->dtype), short_name(b->dtype), short_name(c->dtype));
+    if (b == c || is_true(a)) return b;
+    if (is_false(a)) return c;
+    return intern({.op = o, .dtype = b->dtype, .args = {a, b, c}});
+  }
+  const DType t = a->dtype;
+  COIL_CHECK(!b || b->dtype == t, "{} of {} and {}", name_of(o), short_name(t), short_name(b->dtype));
+  const bool integral = is_int(t);
+  DType result = t;
+  if (is_comparison(o) || o == ScalarOp::IsNan || o == ScalarOp::IsInf || o == ScalarOp::Signbit) result = DType::Bool;
+
+  if (is_constant(a) && (!b || is_constant(b))) {
+    if (is_comparison(o)) {
+      auto known = !integral           ? compare(o, a->number, b->number)
+                   : t == DType::U64 ? compare(o, static_cast<std::uint64_t>(a->integer), static_cast<std::uint64_t>(b->integer))
+                                     : compare(o, a->integer, b->integer);
+      if (known) return constant_int(DType::Bool, *known);
+    } else if (o == ScalarOp::Not && t == DType::Bool) {
+      return constant_int(t, !a->integer);
+    } else if (result == t && t != DType::Bool && !integral) {
+      if (auto v = fold_float(o, t, a->number, b ? b->number : 0)) return constant(t, *v);
+    } else if (result == t && (t != DType::Bool || o == ScalarOp::And || o == ScalarOp::Or)) {
+      if (auto v = fold_int(o, a->integer, b ? b->integer : 0)) return constant_int(t, *v);
+    }
+  }
+  switch (o) {
+    case ScalarOp::Add:
+      if (is_number(b, integral ? 0.0 : -0.0)) return a;
+      if (is_number(a, integral ? 0.0 : -0.0)) return b;
+      break;
+    case ScalarOp::Sub:
+      if (is_number(b, 0.0)) return a;
+      break;
+    case ScalarOp::Mul:
+      if (is_number(b, 1)) return a;
+      if (is_number(a, 1)) return b;
+      if (integral && is_number(b, 0)) return b;
+      if (integral && is_number(a, 0)) return a;
+      break;
+    case ScalarOp::Div:
+      if (is_number(b, 1)) return a;
+      break;
+    case ScalarOp::FloorDiv:
+    case ScalarOp::TruncDiv:
+      if (integral && is_number(b, 1)) return a;
+      break;
+    case ScalarOp::And:
+      if (a == b || is_false(a) || is_true(b)) return a;
+      if (is_true(a) || is_false(b)) return b;
+      break;
+    case ScalarOp::Or:
+      if (a == b || is_true(a) || is_false(b)) return a;
+      if (is_false(a) || is_true(b)) return b;
+      break;
+    case ScalarOp::Not:
+      if (a->op == ScalarOp::Not) return a->args[0];
+      break;
+    case ScalarOp::Max:
+    case ScalarOp::Min:
+      if (a == b) return a;
+      break;
+    case ScalarOp::Floor:
+    case ScalarOp::Ceil:
+    case ScalarOp::Trunc:
+    case ScalarOp::RoundEven:
+      if (integral) return a;
+      break;
+    case ScalarOp::Abs:
+      if (a->op == ScalarOp::Abs || t == DType::Bool) return a;
+      break;
+    case ScalarOp::IsNan:
+    case ScalarOp::IsInf:
+      if (integral) return constant_int(DType::Bool, 0);
+      break;
+    default:
+      break;
+  }
+  ScalarNode n{.op = o, .dtype = result, .args = {a}};
+  if (b) n.args.push_back(b);
+  return intern(std::move(n));
+}
+
+Expr ScalarPool::indirect(std::size_t k) { return env_.context().symbol(fmt::format("x{}", k), sym::SymbolKind::Loop); }
+
+std::vector<Scalar> topological(std::span<const Scalar> roots) {
+  std::vector<Scalar> order;
+  std::unordered_set<Scalar> done;
+  std::vector<std::pair<Scalar, std::size_t>> stack;  // a node and how many of its children were looked at
+  for (Scalar root : roots) {
+    if (root) stack.push_back({root, 0});
+    while (!stack.empty()) {
+      auto& [node, next] = stack.back();
+      if (next == 0 && done.contains(node)) {
+        stack.pop_back();
+        continue;
+      }
+      const std::size_t children = node->args.size() + (node->mask ? 1 : 0);
+      if (next < children) {
+        Scalar child = next < node->args.size() ? node->args[next] : node->mask;
+        ++next;
+        if (!done.contains(child)) stack.push_back({child, 0});
+        continue;
+      }
+      if (done.insert(node).second) order.push_back(node);
+      stack.pop_back();
+    }
+  }
+  return order;
+}
+
+std::vector<Scalar> loads(Scalar root) {
+  std::vector<Scalar> result;
+  if (!root || !root->has_loads) return result;
+  for (Scalar s : topological({&root, 1}))
+    if (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad) result.push_back(s);
+  return result;
+}
+
+namespace {
+
+/// The node over new operands, folded again by the pool's own constructors.
+Scalar rebuild(ScalarPool& pool, Scalar s, const std::vector<Scalar>& args, Exprs index, Scalar mask) {
+  switch (s->op) {
+    case ScalarOp::Load: return pool.load(s->buffer, s->rounded, std::move(index), args, mask);
+    case ScalarOp::LinearLoad: return pool.linear_load(s->buffer, s->rounded, index[0], args, mask);
+    case ScalarOp::Index: return s->dtype == DType::Bool ? pool.condition(index[0]) : pool.index(index[0]);
+    case ScalarOp::Constant: return s;
+    case ScalarOp::Cast: return pool.cast(args[0], s->dtype);
+    case ScalarOp::Round: return pool.cast(args[0], s->rounded);
+    case ScalarOp::Bitcast: return pool.bitcast(args[0], s->dtype);
+    case ScalarOp::CheckIndex: return pool.check_index(args[0], index[0]);
+    default: return pool.op(s->op, args[0], args.size() > 1 ? args[1] : nullptr, args.size() > 2 ? args[2] : nullptr);
+  }
+}
+
+/// Walks operands before users. `change` sees each node with its operands changed already and gives the new node.
+Scalar transform(Scalar root, const std::function<Scalar(Scalar node, const std::vector<Scalar>& args, Scalar mask, bool same)>& change) {
+  std::unordered_map<Scalar, Scalar> made;
+  std::vector<Scalar> args;
+  for (Scalar s : topological({&root, 1})) {
+    args.clear();
+    bool same = true;
+    for (auto* a : s->args) {
+      args.push_back(made.at(a));
+      same &= args.back() == a;
+    }
+    Scalar mask = s->mask ? made.at(s->mask) : nullptr;
+    same &= mask == s->mask;
+    made.emplace(s, change(s, args, mask, same));
+  }
+  return made.at(root);
+}
+
+}  // namespace
+
+Scalar ScalarPool::substitute(Scalar root, std::span<const Expr> from, std::span<const Expr> to, const std::function<Expr(Expr)>& simplify) {
+  if (std::equal(from.begin(), from.end(), to.begin(), to.end())) return root;
+  std::unordered_map<Expr, Expr> memo;
+  auto replaced = [&](Expr e) {
+    auto [at, fresh] = memo.try_emplace(e, e);
+    if (fresh) {
+      Expr changed = sym::substitute(e, from, to);
+      at->second = changed == e || !simplify ? changed : simplify(changed);
+    }
+    return at->second;
+  };
+  return transform(root, [&](Scalar s, const std::vector<Scalar>& args, Scalar mask, bool same) {
+    Exprs index;
+    for (const Expr& e : s->index) {
+      index.push_back(replaced(e));
+      same &= index.back() == e;
+    }
+    return same ? s : rebuild(*this, s, args, std::move(index), mask);
+  });
+}
+
+Scalar ScalarPool::replace_loads(Scalar root, const std::function<Scalar(Scalar load)>& f) {
+  if (!root->has_loads) return root;
+  return transform(root, [&](Scalar s, const std::vector<Scalar>& args, Scalar mask, bool same) {
+    if (!same) s = rebuild(*this, s, args, s->index, mask);
+    if (s->op != ScalarOp::Load && s->op != ScalarOp::LinearLoad) return s;
+    Scalar by = f(s);
+    return by ? by : s;
+  });
+}
+
+Scalar ScalarPool::masked(Scalar value, Scalar mask, Scalar otherwise) {
+  if (is_true(mask)) return value;
+  if (is_false(mask)) return otherwise;
+  Scalar guarded = replace_loads(value, [&](Scalar l) -> Scalar {
+    Scalar m = l->mask ? op(ScalarOp::And, mask, l->mask) : mask;
+    return l->op == ScalarOp::Load ? load(l->buffer, l->rounded, l->index, l->args, m) : linear_load(l->buffer, l->rounded, l->index[0], l->args, m);
+  });
+  const bool is_load = guarded->op == ScalarOp::Load || guarded->op == ScalarOp::LinearLoad;
+  if (is_load && (is_number(otherwise, 0.0))) return guarded;
+  return op(ScalarOp::Where, mask, guarded, otherwise);
+}
+
+namespace {
+
+std::string print_number(double v) {
+  if (std::isnan(v)) return "nan";
+  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+  std::string text = fmt::format("{}", v);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+std::string print_node(Scalar s, const std::function<std::string(Scalar)>& operand) {
+  auto list = [&](const std::vector<Scalar>& items) {
+    std::string text;
+    for (auto* a : items) text += (text.empty() ? "" : ", ") + operand(a);
+    return text;
+  };
+  switch (s->op) {
+    case ScalarOp::Load:
+    case ScalarOp::LinearLoad: {
+      std::string text = fmt::format("{}(buf{}, [", name_of(s->op), s->buffer);
+      for (std::size_t d = 0; d < s->index.size(); ++d) text += (d ? ", " : "") + sym::to_string(s->index[d]);
+      text += "]";
+      for (std::size_t k = 0; k < s->args.size(); ++k) text += fmt::format(", x{} = {}", k, operand(s->args[k]));
+      if (s->mask) text += ", mask = " + operand(s->mask);
+      return text + ")";
+    }
+    case ScalarOp::Index: return fmt::format("{}({})", s->dtype == DType::Bool ? "condition" : "index", sym::to_string(s->index[0]));
+    case ScalarOp::Constant:
+      if (s->dtype == DType::Bool) return s->integer ? "true" : "false";
+      return is_int(s->dtype) ? std::to_string(s->integer) : print_number(s->number);
+    case ScalarOp::Cast:
+    case ScalarOp::Bitcast: return fmt::format("{}({}, {})", name_of(s->op), operand(s->args[0]), short_name(s->dtype));
+    case ScalarOp::Round: return fmt::format("round({}, {})", operand(s->args[0]), short_name(s->rounded));
+    case ScalarOp::CheckIndex: return fmt::format("check_index({}, {})", operand(s->args[0]), sym::to_string(s->index[0]));
+    default: return fmt::format("{}({})", name_of(s->op), list(s->args));
+  }
+}
+
+}  // namespace
+
+std::string to_string(Scalar root) {
+  // A small body prints as one expression; in a large one, what is used several times gets a name.
+  const auto order = topological({&root, 1});
+  std::unordered_map<Scalar, int> uses;
+  std::unordered_map<Scalar, std::string> text;
+  for (Scalar s : order) {
+    for (auto* a : s->args) ++uses[a];
+    if (s->mask) ++uses[s->mask];
+  }
+  std::string definitions;
+  std::size_t names = 0;
+  for (Scalar s : order) {
+    std::string t = print_node(s, [&](Scalar a) { return text.at(a); });
+    if (root->ops > 64 && s != root && uses[s] > 1 && !s->args.empty()) {
+      std::string name = fmt::format("t{}", names++);
+      definitions += fmt::format("{} = {}; ", name, t);
+      t = name;
+    }
+    text[s] = std::move(t);
+  }
+  return definitions + text.at(root);
+}
+
+}  // namespace coil::ir

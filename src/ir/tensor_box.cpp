@@ -1,0 +1,305 @@
+#include "ir/tensor_box.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "support/error.h"
+
+namespace coil::ir {
+
+namespace {
+
+bool is_identity(Graph& graph, const Exprs& map, std::size_t rank) {
+  if (map.size() != rank) return false;
+  for (std::size_t d = 0; d < rank; ++d)
+    if (!(map[d] == graph.ivar(d))) return false;
+  return true;
+}
+
+std::vector<sym::LoopVar> loop_vars(Graph& graph, const Exprs& sizes) {
+  std::vector<sym::LoopVar> loops;
+  for (std::size_t d = 0; d < sizes.size(); ++d) loops.push_back({graph.ivar(d), sizes[d]});
+  return loops;
+}
+
+/// An index expression over new variables. Plain variables and constants are as simple as can be.
+Expr mapped(const sym::ShapeEnv& env, Expr e, const Exprs& from, std::span<const Expr> to, std::span<const sym::LoopVar> loops) {
+  Expr changed = sym::substitute(e, from, to);
+  return changed.is_constant() || changed.is_symbol() ? changed : env.simplify(changed, loops);
+}
+
+}  // namespace
+
+Scalar TensorBox::load(std::span<const Expr> index, std::span<const sym::LoopVar> loops, Scalar mask, std::vector<Scalar> indirect) const {
+  COIL_CHECK(index.size() == rank(), "{} indices into a tensor of {} dimensions", index.size(), rank());
+  Graph& graph = *storage->graph;
+  ScalarPool& pool = graph.pool();
+  auto& env = graph.env();
+  // The indirect variables of an index mean something in one load only; a body has loads of its own.
+  if (!indirect.empty()) realize();
+  ++storage->uses;
+  const Exprs vars = graph.ivars(rank());
+  Exprs at;
+  for (const Expr& e : map) at.push_back(mapped(env, e, vars, index, loops));
+  if (linear) return pool.linear_load(*storage->buffer, dtype(), at[0], std::move(indirect), mask);
+  if (storage->realized()) return pool.load(*storage->buffer, dtype(), std::move(at), std::move(indirect), mask);
+
+  const Exprs own = graph.ivars(storage->sizes.size());
+  Scalar value = pool.substitute(storage->body, own, at, [&](Expr e) { return env.simplify(e, loops); });
+  if (mask) value = pool.masked(value, mask, pool.constant(value->dtype, 0));
+  graph.provenance.absorbed.emplace_back(value, storage->origins);
+  return value;
+}
+
+TensorBox TensorBox::view(Exprs new_sizes, Exprs index) const {
+  COIL_CHECK(index.size() == rank(), "{} indices into a tensor of {} dimensions", index.size(), rank());
+  Graph& graph = *storage->graph;
+  const auto loops = loop_vars(graph, new_sizes);
+  const Exprs vars = graph.ivars(rank());
+  TensorBox result = *this;
+  for (Expr& e : result.map) e = mapped(graph.env(), e, vars, index, loops);
+  result.sizes = std::move(new_sizes);
+  return result;
+}
+
+BufferId TensorBox::realize() const {
+  StorageBox& s = *storage;
+  if (s.buffer) return *s.buffer;
+  Buffer& buffer = s.graph->add_buffer("", BufferKind::Computed, {s.dtype, s.device, s.sizes, s.strides, false});
+  s.graph->add_operation({.node = Pointwise{s.sizes, s.body}, .outs = {buffer.id}, .origins = s.origins, .where = s.where});
+  s.buffer = buffer.id;
+  s.body = nullptr;
+  return buffer.id;
+}
+
+std::optional<BufferView> TensorBox::strided() const {
+  if (!storage->realized()) return std::nullopt;
+  Graph& graph = *storage->graph;
+  Layout& layout = graph.buffer(*storage->buffer).layout;
+  BufferView view{*storage->buffer, dtype(), sizes, {}, 0};
+  if (!linear && sizes == layout.sizes && is_identity(graph, map, rank())) {
+    view.strides = layout.strides;
+    return view;
+  }
+  const auto loops = loop_vars(graph, sizes);
+  Expr rest = graph.env().simplify(linear ? map[0] : linear_index(layout, map), loops);
+  for (std::size_t d = 0; d < rank(); ++d) {
+    auto parts = sym::linear_in(rest, graph.ivar(d));
+    if (!parts || sym::has_symbol_of(parts->coefficient, sym::SymbolKind::Loop)) return std::nullopt;
+    view.strides.push_back(parts->coefficient);
+    rest = parts->rest;
+  }
+  if (sym::has_symbol_of(rest, sym::SymbolKind::Loop)) return std::nullopt;
+  view.offset = rest;
+  // A dimension of size 1 may have any stride; libraries know the dense one best.
+  for (std::size_t d = rank(); d-- > 0;)
+    if (sizes[d].is_constant(1)) view.strides[d] = d + 1 < rank() ? view.strides[d + 1] * sizes[d + 1] : Expr(1);
+  layout.fixed = true;  // a part of the buffer was described by its strides
+  return view;
+}
+
+TensorBox make_pointwise(Graph& graph, DType dtype, Device device, Exprs sizes, Scalar body, Exprs strides) {
+  COIL_CHECK(body->dtype == register_type(dtype), "body of {} for {}", short_name(body->dtype), short_name(dtype));
+  auto storage = std::make_shared<StorageBox>();
+  storage->graph = &graph;
+  storage->dtype = dtype;
+  storage->device = device;
+  storage->sizes = sizes;
+  storage->strides = dense_strides(graph.env(), sizes, strides);
+  storage->body = body;
+  storage->origins = graph.provenance.of(body);
+  storage->where = graph.provenance.where;
+  Exprs map = graph.ivars(sizes.size());
+  return {std::move(storage), std::move(sizes), std::move(map), false};
+}
+
+TensorBox whole(Graph& graph, BufferId id) {
+  const Buffer& buffer = graph.buffer(id);
+  auto storage = std::make_shared<StorageBox>();
+  storage->graph = &graph;
+  storage->dtype = buffer.layout.dtype;
+  storage->device = buffer.layout.device;
+  storage->sizes = buffer.layout.sizes;
+  storage->strides = buffer.layout.strides;
+  storage->buffer = id;
+  return {std::move(storage), buffer.layout.sizes, graph.ivars(buffer.layout.sizes.size()), false};
+}
+
+TensorBox contiguous(const TensorBox& box) {
+  Graph& graph = *box.storage->graph;
+  auto& env = graph.env();
+  const Exprs dense = sym::contiguous_strides(box.sizes);
+  auto is_dense = [&](const Exprs& strides) {
+    for (std::size_t d = 0; d < dense.size(); ++d)
+      if (!box.sizes[d].is_constant(1) && !env.statically_known_equal(dense[d], strides[d])) return false;
+    return true;
+  };
+  if (!box.storage->realized() && is_identity(graph, box.map, box.storage->sizes.size()) && is_dense(box.storage->strides)) box.realize();
+  if (box.storage->realized()) {
+    if (auto view = box.strided(); view && is_dense(view->strides)) {
+      graph.buffer(view->buffer).layout.fixed = true;
+      return box;
+    }
+  }
+  TensorBox copy = make_pointwise(graph, box.dtype(), box.device(), box.sizes, box.load(graph.ivars(box.rank()), loop_vars(graph, box.sizes)));
+  graph.buffer(copy.realize()).layout.fixed = true;
+  return copy;
+}
+
+Exprs dense_strides(const sym::ShapeEnv& env, const Exprs& sizes, const Exprs& strides) {
+  if (strides.size() != sizes.size()) return sym::contiguous_strides(sizes);
+  // Dimensions from the innermost out; those that may have any stride (size 1) or have none (broadcast) stay where row-major order has them.
+  std::vector<std::size_t> order;
+  for (std::size_t d = sizes.size(); d-- > 0;) order.push_back(d);
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    if (strides[d].is_constant(0) && !sizes[d].is_constant(1)) return sym::contiguous_strides(sizes);
+  auto stride_hint = [&](std::size_t d) { return env.hint_or(strides[d], std::numeric_limits<std::int64_t>::max()); };
+  std::vector<std::size_t> large;
+  for (std::size_t d : order)
+    if (!sizes[d].is_constant(1)) large.push_back(d);
+  std::stable_sort(large.begin(), large.end(), [&](std::size_t a, std::size_t b) { return stride_hint(a) < stride_hint(b); });
+  Exprs dense = strides;
+  Expr next = 1;
+  bool settled = true;
+  for (std::size_t d : large) {
+    settled &= env.statically_known_equal(strides[d], next);
+    dense[d] = next;
+    next *= sizes[d];
+  }
+  if (settled) return strides;
+  for (std::size_t d = sizes.size(); d-- > 0;)
+    if (sizes[d].is_constant(1)) dense[d] = d + 1 < sizes.size() ? dense[d + 1] * sizes[d + 1] : Expr(1);
+  return dense;
+}
+
+Scalar neutral(ScalarPool& pool, ReductionKind kind, DType t) {
+  const bool real = is_floating(t);
+  auto lowest = [&]() -> Scalar {
+    if (real) return pool.constant(t, -std::numeric_limits<double>::infinity());
+    if (t == DType::Bool || !is_signed(t)) return pool.constant_int(t, 0);
+    return pool.constant_int(t, size_of(t) == 8 ? std::numeric_limits<std::int64_t>::min() : -(std::int64_t{1} << (8 * size_of(t) - 1)));
+  };
+  auto highest = [&]() -> Scalar {
+    if (real) return pool.constant(t, std::numeric_limits<double>::infinity());
+    if (t == DType::Bool) return pool.constant_int(t, 1);
+    if (t == DType::U64) return pool.constant_int(t, -1);
+    const int bits = static_cast<int>(8 * size_of(t)) - (is_signed(t) ? 1 : 0);
+    return pool.constant_int(t, bits == 63 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << bits) - 1);
+  };
+  switch (kind) {
+    case ReductionKind::Sum:
+    case ReductionKind::Any:
+    case ReductionKind::Xor: return pool.constant_int(t, 0);
+    case ReductionKind::Prod:
+    case ReductionKind::All: return pool.constant_int(t, 1);
+    case ReductionKind::Max:
+    case ReductionKind::ArgMax: return lowest();
+    case ReductionKind::Min:
+    case ReductionKind::ArgMin: return highest();
+  }
+  return nullptr;
+}
+
+namespace {
+
+TensorBox reduce(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs reduced, ReductionKind kind, Scalar body, Exprs strides, std::set<std::string> origins) {
+  Layout layout{dtype, device, sizes, dense_strides(graph.env(), sizes, strides), false};
+  const BufferId out = graph.add_buffer("", BufferKind::Computed, std::move(layout)).id;
+  graph.add_operation({.node = Reduction{std::move(sizes), std::move(reduced), kind, body}, .outs = {out}, .origins = std::move(origins), .where = graph.provenance.where});
+  return whole(graph, out);
+}
+
+/// How to cut one reduced dimension into chunks: their number depends on sizes only, so that results do not depend on threads.
+struct Split {
+  std::size_t dim = 0;
+  std::int64_t chunks = 0;
+  bool exact = false;  ///< chunks divide the dimension
+};
+
+std::optional<Split> choose_split(const sym::ShapeEnv& env, const Exprs& sizes, const Exprs& reduced, ReductionKind kind) {
+  constexpr std::int64_t kFewOutputs = 64, kManyReduced = 1 << 16, kChunk = 1 << 13, kMaxChunks = 256;
+  if (kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin) return std::nullopt;
+  const std::int64_t count = env.hint_or(sym::product(reduced), 0);
+  if (count < kManyReduced || env.hint_or(sym::product(sizes), kFewOutputs) >= kFewOutputs) return std::nullopt;
+  std::int64_t wanted = std::clamp<std::int64_t>(count / kChunk, 2, kMaxChunks);
+  Split split;
+  std::int64_t best = 0;
+  for (std::size_t d = 0; d < reduced.size() && best < 32; ++d)
+    if (std::int64_t size = env.hint_or(reduced[d], 0); size > best) {
+      best = size;
+      split.dim = d;
+    }
+  if (best < 2) return std::nullopt;
+  wanted = std::min(wanted, best);
+  split.chunks = wanted;
+  for (std::int64_t c = wanted; c > wanted / 2 && c > 1; --c)
+    if (env.statically_known_multiple_of(reduced[split.dim], c)) {
+      split.chunks = c;
+      split.exact = true;
+      break;
+    }
+  return split;
+}
+
+}  // namespace
+
+TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs reduced, ReductionKind kind, Scalar body, Exprs strides) {
+  auto origins = graph.provenance.of(body);
+  auto& env = graph.env();
+  auto& pool = graph.pool();
+  const auto split = choose_split(env, sizes, reduced, kind);
+  if (!split) return reduce(graph, dtype, device, std::move(sizes), std::move(reduced), kind, body, std::move(strides), std::move(origins));
+
+  // First over the elements of each chunk, then over chunks. The chunk is the last loop of the first reduction.
+  const std::size_t rank = sizes.size();
+  const Expr whole_size = reduced[split->dim];
+  const Expr length = split->exact ? sym::floor_div(whole_size, split->chunks) : sym::ceil_div(whole_size, split->chunks);
+  const Expr old = graph.rvar(split->dim), chunk = graph.ivar(rank);
+  const Expr position = chunk * length + old;
+  Exprs partial_sizes = sizes, partial_reduced = reduced;
+  partial_sizes.push_back(split->chunks);
+  partial_reduced[split->dim] = length;
+  auto loops = loop_vars(graph, partial_sizes);
+  for (std::size_t d = 0; d < partial_reduced.size(); ++d) loops.push_back({graph.rvar(d), partial_reduced[d]});
+  Scalar part = pool.substitute(body, {&old, 1}, {&position, 1}, [&](Expr e) { return env.simplify(e, loops); });
+  if (!split->exact) part = pool.masked(part, pool.condition(sym::lt(position, whole_size)), neutral(pool, kind, part->dtype));
+  const DType partial = body->dtype;
+  TensorBox partials = reduce(graph, partial, device, partial_sizes, partial_reduced, kind, part, {}, origins);
+
+  Exprs index = graph.ivars(rank);
+  index.push_back(graph.rvar(0));
+  auto outer = loop_vars(graph, sizes);
+  outer.push_back({graph.rvar(0), split->chunks});
+  return reduce(graph, dtype, device, std::move(sizes), {split->chunks}, kind, partials.load(index, outer), std::move(strides), std::move(origins));
+}
+
+bool is_costly(Scalar body) {
+  constexpr std::uint32_t kFewOps = 6;
+  if (body->ops > kFewOps) return true;
+  int reads = 0;
+  for (Scalar s : topological({&body, 1})) {
+    if (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad) ++reads;
+    if (s->op == ScalarOp::Pow || s->op == ScalarOp::Fmod || s->op == ScalarOp::Rem || s->op == ScalarOp::Atan2 || s->op == ScalarOp::Hypot || s->op >= ScalarOp::Exp) return true;
+  }
+  return reads >= 2;
+}
+
+void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLimits& limits) {
+  StorageBox& s = *box.storage;
+  if (s.realized() || users == 0) return;
+  const auto all = loads(s.body);
+  bool realize = static_cast<int>(all.size()) > limits.reads || s.body->ops > static_cast<std::uint32_t>(limits.operations);
+  if (!realize && users > 1) realize = is_costly(s.body);
+  if (!realize && all.size() > 1) {
+    std::int64_t bytes = 0;
+    for (Scalar load : all) {
+      const Layout& layout = s.graph->buffer(load->buffer).layout;
+      bytes += s.graph->env().hint_or(sym::product(layout.sizes), 0) * static_cast<std::int64_t>(size_of(layout.dtype));
+    }
+    realize = bytes > limits.read_bytes;
+  }
+  if (realize) box.realize();
+}
+
+}  // namespace coil::ir
