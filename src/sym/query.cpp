@@ -128,10 +128,11 @@ std::vector<Expr> free_symbols(Expr e) {
   std::vector<Expr> found;
   std::unordered_set<const Node*> seen;
   visit(e, seen, [&](Expr x) {
-    if (x.is_symbol() && std::ranges::find(found, x) == found.end()) found.push_back(x);
+    if (x.is_symbol()) found.push_back(x);
     return true;
   });
   std::ranges::sort(found, before);
+  found.erase(std::ranges::unique(found).begin(), found.end());
   return found;
 }
 

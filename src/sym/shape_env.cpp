@@ -16,6 +16,7 @@ Expr ShapeEnv::add_size(std::string_view name, std::optional<std::int64_t> hint,
   }
   symbols_.push_back(symbol);
   info_.emplace(symbol, Info{range, hint});
+  if (range.low == range.high) replace(symbol, range.low);
   return symbol;
 }
 
@@ -44,12 +45,18 @@ Range ShapeEnv::range(Expr symbol) const {
 }
 
 void ShapeEnv::constrain(Expr symbol, Range range) {
+  if (auto it = replacements_.find(symbol); it != replacements_.end()) {
+    const Expr by = it->second;
+    if (range.low != Range::kMin) learn(ge(by, range.low));
+    if (range.high != Range::kMax) learn(le(by, range.high));
+    return;
+  }
   Range old = this->range(symbol), narrowed = interval_intersect(old, range);
   if (narrowed.low > narrowed.high)
     fail("the size {} would have to lie in [{}, {}] and in [{}, {}]", symbol.name(), old.low, old.high, range.low, range.high);
   if (narrowed == old) return;
   info_[symbol].range = narrowed;
-  if (narrowed.low == narrowed.high && !replacements_.contains(symbol)) replace(symbol, narrowed.low);
+  if (narrowed.low == narrowed.high) replace(symbol, narrowed.low);
 }
 
 void ShapeEnv::learn_multiple_of(Expr e, std::int64_t divisor) {
@@ -69,15 +76,27 @@ void ShapeEnv::replace(Expr symbol, Expr by) {
     if (it->second != by) learn(eq(it->second, by));
     return;
   }
-  Range known = range(symbol);
-  if (auto c = by.constant()) {
-    if (*c < known.low || *c > known.high) fail("the size {} cannot be {}: it lies in [{}, {}]", symbol.name(), *c, known.low, known.high);
-  } else if (by.is_symbol()) {
-    constrain(by, known);
-  }
+  const Range known = range(symbol);
+  if (auto c = by.constant(); c && (*c < known.low || *c > known.high))
+    fail("the size {} cannot be {}: it lies in [{}, {}]", symbol.name(), *c, known.low, known.high);
   const Expr from[] = {symbol}, to[] = {by};
   for (auto& [_, old] : replacements_) old = substitute(old, from, to);
   replacements_.emplace(symbol, by);
+  if (by.is_symbol())
+    if (auto it = info_.find(by); it != info_.end() && !it->second.hint && info_.contains(symbol)) it->second.hint = info_[symbol].hint;
+  // What was known of the symbol is now known of its replacement.
+  if (!by.is_constant()) constrain(symbol, known);
+  std::vector<std::pair<Expr, std::int64_t>> multiples;
+  for (const auto& [e, divisor] : multiples_)
+    if (contains(e, symbol)) multiples.emplace_back(e, divisor);
+  for (const auto& [e, divisor] : multiples) learn_multiple_of(substitute(e, from, to), divisor);
+  const std::vector<Expr> facts = std::exchange(facts_, {});
+  for (const Expr& fact : facts) {
+    if (contains(fact, symbol))
+      learn(fact);
+    else
+      facts_.push_back(fact);
+  }
 }
 
 Expr ShapeEnv::resolve(Expr e) const {
@@ -96,9 +115,10 @@ Expr ShapeEnv::resolve(Expr e) const {
 }
 
 void ShapeEnv::learn(Expr condition) {
-  condition = resolve(condition);
+  const Expr given = condition;
+  condition = simplify(condition);
   if (auto c = condition.constant()) {
-    if (!*c) fail("a condition on the sizes cannot hold");
+    if (!*c) fail("the sizes cannot satisfy {}", to_string(given));
     return;
   }
   auto o = condition.operands();
@@ -117,9 +137,9 @@ void ShapeEnv::learn(Expr condition) {
       return;
     case Kind::Eq: return learn_equal(condition);
     case Kind::Ne:
-      for (int side : {0, 1}) {
-        auto c = o[static_cast<std::size_t>(1 - side)].constant();
-        Expr symbol = o[static_cast<std::size_t>(side)];
+      for (std::size_t side : {0, 1}) {
+        auto c = o[1 - side].constant();
+        Expr symbol = o[side];
         if (!c || !symbol.is_symbol()) continue;
         Range r = range(symbol);
         if (r.low == *c) constrain(symbol, {*c + 1, Range::kMax});
@@ -192,7 +212,7 @@ std::int64_t ShapeEnv::specialize(Expr e, std::string_view reason) {
 void ShapeEnv::add_guard(Expr condition, std::string reason) {
   condition = simplify(condition);
   if (auto c = condition.constant()) {
-    if (!*c) fail("the condition of {} cannot hold", reason);
+    if (!*c) fail("the condition of {} can never hold", reason);
     return;
   }
   guards_.push_back({condition, std::move(reason)});

@@ -1,0 +1,201 @@
+// Random expressions: construction, simplification, printing and parsing keep the value at random points.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+
+#include "support/error.h"
+#include "sym/print.h"
+#include "sym/shape_env.h"
+
+namespace coil::sym {
+namespace {
+
+using Values = std::unordered_map<Expr, std::int64_t>;
+
+/// An expression as it was asked for, before any canonicalisation, and its value by the definition of the operators.
+struct Tree {
+  Kind kind;
+  Expr leaf = 0;
+  std::vector<Tree> below = {};
+};
+
+std::optional<std::int64_t> value_of(const Tree& t, const Values& values) {
+  if (t.kind == Kind::Constant) return *t.leaf.constant();
+  if (t.kind == Kind::Symbol) return values.at(t.leaf);
+  std::vector<std::int64_t> v;
+  for (const Tree& b : t.below) {
+    auto x = value_of(b, values);
+    if (!x || *x > 1'000'000'000 || *x < -1'000'000'000) return std::nullopt;
+    v.push_back(*x);
+  }
+  auto divide = [](std::int64_t a, std::int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); };
+  switch (t.kind) {
+    case Kind::Add: return v[0] + v[1];
+    case Kind::Mul: return v[0] * v[1];
+    case Kind::FloorDiv: return v[1] ? std::optional(divide(v[0], v[1])) : std::nullopt;
+    case Kind::CeilDiv: return v[1] ? std::optional(-divide(-v[0], v[1])) : std::nullopt;
+    case Kind::Mod: return v[1] ? std::optional(v[0] - v[1] * divide(v[0], v[1])) : std::nullopt;
+    case Kind::Min: return std::min(v[0], v[1]);
+    case Kind::Max: return std::max(v[0], v[1]);
+    case Kind::Where: return v[0] ? v[1] : v[2];
+    case Kind::Eq: return v[0] == v[1];
+    case Kind::Ne: return v[0] != v[1];
+    case Kind::Lt: return v[0] < v[1];
+    case Kind::Le: return v[0] <= v[1];
+    case Kind::And: return v[0] && v[1];
+    case Kind::Or: return v[0] || v[1];
+    case Kind::Not: return !v[0];
+    case Kind::BitAnd: return v[0] & v[1];
+    default: ADD_FAILURE(); return 0;
+  }
+}
+
+Expr build(const Tree& t) {
+  if (t.below.empty()) return t.leaf;
+  Exprs operands;
+  for (const Tree& b : t.below) operands.push_back(build(b));
+  return make(t.kind, operands);
+}
+
+struct SymProperty : testing::Test {
+  std::uint64_t seed = std::random_device{}();
+  std::mt19937_64 random{seed};
+  ShapeEnv env;
+  std::vector<Expr> sizes;
+  std::vector<LoopVar> loops;
+  bool divisible = false;  // s2 is a multiple of 4
+
+  std::int64_t pick(std::int64_t low, std::int64_t high) { return std::uniform_int_distribution(low, high)(random); }
+
+  void SetUp() override {
+    RecordProperty("seed", std::to_string(seed));
+    sizes = {env.add_size("s0", std::nullopt), env.add_size("s1", std::nullopt, {1, 40}), env.add_size("s2", std::nullopt, {2, Range::kMax})};
+    Expr i0 = env.loop_var("i0"), i1 = env.loop_var("i1"), i2 = env.loop_var("i2"), r0 = env.loop_var("r0");
+    loops = {{i0, sizes[0]}, {i1, 8}, {i2, sizes[1]}, {r0, floor_div(sizes[2] + 1, 2)}};
+  }
+
+  Tree constant() {
+    static constexpr std::int64_t kLikely[] = {-4, -3, -2, -1, 0, 1, 1, 2, 2, 3, 4, 4, 6, 7, 8, 8, 9, 12, 16, 64};
+    return {Kind::Constant, kLikely[pick(0, std::ssize(kLikely) - 1)]};
+  }
+  Tree symbol() {
+    std::int64_t k = pick(0, 6);
+    return {Kind::Symbol, k < 3 ? sizes[static_cast<std::size_t>(k)] : loops[static_cast<std::size_t>(k - 3)].var};
+  }
+  Tree condition(int depth) {
+    static constexpr Kind kKinds[] = {Kind::Eq, Kind::Ne, Kind::Lt, Kind::Le, Kind::And, Kind::Or, Kind::Not};
+    Kind kind = kKinds[pick(0, depth > 0 ? 6 : 3)];
+    if (kind == Kind::Not) return {kind, 0, {condition(depth - 1)}};
+    if (kind == Kind::And || kind == Kind::Or) return {kind, 0, {condition(depth - 1), condition(depth - 1)}};
+    return {kind, 0, {tree(depth - 1), tree(depth - 1)}};
+  }
+  Tree divisor(int depth) {
+    std::int64_t k = pick(0, 9);
+    if (k < 5) return constant();
+    if (k < 8) return {Kind::Symbol, sizes[static_cast<std::size_t>(k - 5)]};
+    if (k == 8) return {Kind::Mul, 0, {symbol(), divisor(depth - 1)}};
+    return tree(depth - 1);
+  }
+  Tree tree(int depth) {
+    if (depth <= 0) return pick(0, 2) ? symbol() : constant();
+    switch (pick(0, 15)) {
+      case 0: return constant();
+      case 1: return symbol();
+      case 2: case 3: case 4: case 5: return {Kind::Add, 0, {tree(depth - 1), tree(depth - 1)}};
+      case 6: case 7: case 8: return {Kind::Mul, 0, {tree(depth - 1), pick(0, 1) ? constant() : tree(depth - 1)}};
+      case 9: case 10: return {Kind::FloorDiv, 0, {tree(depth - 1), divisor(depth - 1)}};
+      case 11: case 12: return {Kind::Mod, 0, {tree(depth - 1), divisor(depth - 1)}};
+      case 13: return {pick(0, 1) ? Kind::Min : Kind::Max, 0, {tree(depth - 1), tree(depth - 1)}};
+      case 14: return {Kind::Where, 0, {condition(depth - 1), tree(depth - 1), tree(depth - 1)}};
+      default: return {pick(0, 2) ? Kind::CeilDiv : Kind::BitAnd, 0, {tree(depth - 1), divisor(depth - 1)}};
+    }
+  }
+
+  /// Sizes in their ranges, small ones more often; loop variables in theirs. No size is so small that a loop is empty.
+  Values point() {
+    Values v;
+    v[sizes[0]] = pick(1, pick(0, 1) ? 4 : 70);
+    v[sizes[1]] = pick(1, pick(0, 1) ? 4 : 40);
+    v[sizes[2]] = divisible ? 4 * pick(1, 12) : pick(2, pick(0, 1) ? 5 : 70);
+    for (const LoopVar& l : loops) v[l.var] = pick(0, evaluate(l.size, [&](Expr s) { return v.at(s); }) - 1);
+    return v;
+  }
+
+  std::string explain(Expr e, Expr simplified, const Values& v) {
+    std::string text = fmt::format("seed {}\n  {}\n  {}\n ", seed, to_string(e), to_string(simplified));
+    for (Expr s : sizes) text += fmt::format(" {}={}", s.name(), v.at(s));
+    for (const LoopVar& l : loops) text += fmt::format(" {}={}", l.var.name(), v.at(l.var));
+    return text;
+  }
+
+  /// The number of expressions tried.
+  void check(int count, int max_depth) {
+    int changed = 0, proved = 0;
+    for (int i = 0; i < count; ++i) {
+      Tree t = i % 4 ? tree(static_cast<int>(pick(1, max_depth))) : condition(static_cast<int>(pick(1, max_depth)));
+      Expr e, simplified;
+      try {
+        e = build(t);
+        simplified = env.simplify(e, loops);
+      } catch (const Error&) {
+        continue;  // a division by a constant zero
+      }
+      changed += simplified != e;
+      proved += simplified.is_constant() && !e.is_constant();
+      Range bounds = env.bounds(e, loops);
+      for (int k = 0; k < 3; ++k) {
+        Values v = point();
+        auto expected = value_of(t, v);
+        if (!expected) continue;
+        auto at = [&](Expr s) { return v.at(s); };
+        ASSERT_EQ(*expected, evaluate(e, at)) << explain(e, e, v);
+        ASSERT_EQ(*expected, evaluate(simplified, at)) << explain(e, simplified, v);
+        ASSERT_TRUE(bounds.low <= *expected && *expected <= bounds.high)
+            << explain(e, simplified, v) << "\n  bounds [" << bounds.low << ", " << bounds.high << "], value " << *expected;
+      }
+    }
+    RecordProperty("changed", changed);
+    RecordProperty("proved", proved);
+  }
+};
+
+TEST_F(SymProperty, SmallExpressionsKeepTheirValues) { check(150'000, 3); }
+
+TEST_F(SymProperty, LargeExpressionsKeepTheirValues) { check(50'000, 5); }
+
+TEST_F(SymProperty, KnownMultiplesKeepValues) {
+  env.learn(eq(mod(sizes[2], 4), 0));
+  divisible = true;
+  check(50'000, 4);
+}
+
+TEST_F(SymProperty, TextParsesBackToTheSameExpression) {
+  for (int i = 0; i < 30'000; ++i) {
+    Tree t = i % 4 ? tree(static_cast<int>(pick(1, 5))) : condition(4);
+    Expr e;
+    try {
+      e = build(t);
+    } catch (const Error&) {
+      continue;
+    }
+    std::string text = to_string(e);
+    Expr back = parse(text, [&](std::string_view name) { return *env.context().find(name); });
+    ASSERT_EQ(e, back) << "seed " << seed << "\n  " << text << "\n  " << to_string(back);
+  }
+}
+
+TEST_F(SymProperty, RebuildingChangesNothing) {
+  for (int i = 0; i < 30'000; ++i) {
+    Tree t = tree(static_cast<int>(pick(1, 5)));
+    try {
+      Expr e = build(t);
+      if (e.operands().empty()) continue;
+      ASSERT_EQ(e, make(e.kind(), e.operands())) << "seed " << seed << "\n  " << to_string(e);
+    } catch (const Error&) {
+    }
+  }
+}
+
+}  // namespace
+}  // namespace coil::sym
