@@ -73,9 +73,62 @@ const Term* find(const Terms& terms, Expr monomial) {
   return it != terms.end() && it->monomial == monomial ? &*it : nullptr;
 }
 
-/// Takes multiples of the sum `d` out of `a`: where `q·(leading term of d)` is a term, and the rest of `q·d` is there too and vanishes with it.
+/// By degree, then lexicographically: an order that products keep, so that exact division may go from the leading term down.
+bool graded_before(const Term& a, const Term& b) {
+  auto x = factors(a.monomial), y = factors(b.monomial);
+  if (x.size() != y.size()) return x.size() < y.size();
+  auto [i, j] = std::ranges::mismatch(x, y);
+  return i != x.end() && compare(*j, *i) < 0;
+}
+
+/// `a / d` for a sum `d`, if the remainder is 0.
+std::optional<Expr> long_division(Expr a, Expr d) {
+  constexpr std::size_t kMaxTerms = 64;
+  std::int64_t constant = 0;
+  const Terms divisor = terms_of(d, constant);
+  const Term lead = std::ranges::max(divisor, graded_before);
+  Exprs quotient;
+  while (!a.is_constant()) {
+    constant = 0;
+    const Terms terms = terms_of(a, constant);
+    const Term t = std::ranges::max(terms, graded_before);
+    auto m = divide_monomial(t.monomial, lead.monomial);
+    if (!m || t.coefficient % lead.coefficient || terms.size() > kMaxTerms || quotient.size() > kMaxTerms) return std::nullopt;
+    quotient.push_back(scaled(*m, t.coefficient / lead.coefficient));
+    a = a - quotient.back() * d;
+  }
+  return a.is_constant(0) ? std::optional(sum(quotient)) : std::nullopt;
+}
+
+/// Takes multiples of the sum `d` out of `a`, among the terms that agree in all factors that `d` does not have.
+void take_multiples(Reduced& r, Expr d) {
+  std::int64_t constant = 0;
+  std::vector<Expr> atoms;
+  for (const Term& t : terms_of(d, constant)) atoms.insert(atoms.end(), factors(t.monomial).begin(), factors(t.monomial).end());
+  constant = 0;
+  std::vector<std::pair<Expr, Terms>> groups;
+  for (const Term& t : terms_of(r.numerator, constant)) {
+    std::vector<Expr> others;
+    for (const Expr& f : factors(t.monomial))
+      if (std::ranges::find(atoms, f) == atoms.end()) others.push_back(f);
+    Expr key = make_monomial(std::move(others));
+    auto it = std::ranges::find(groups, key, &std::pair<Expr, Terms>::first);
+    if (it == groups.end()) it = groups.insert(it, {key, {}});
+    it->second.push_back(t);
+  }
+  for (const auto& [key, terms] : groups) {
+    Expr part = make_sorted_sum(terms, key.is_constant() ? constant : 0);
+    auto q = long_division(part, d);
+    if (!q) continue;
+    r.quotient += *q;
+    r.numerator = r.numerator - part;
+  }
+}
+
+/// Takes multiples of the sum `d` out of `a`: whole ones first, then `q` where all terms of `q·d` but the constant vanish.
 Reduced reduce_by_sum(Expr a, Expr d) {
   Reduced out{.numerator = a, .divisor = d};
+  take_multiples(out, d);
   std::int64_t divisor_constant = 0;
   const Terms divisor = terms_of(d, divisor_constant);
   const Term lead = divisor.back();
@@ -83,21 +136,20 @@ Reduced reduce_by_sum(Expr a, Expr d) {
     found = false;
     std::int64_t constant = 0;
     const Terms terms = terms_of(out.numerator, constant);
-    if (terms.size() + 1 < divisor.size()) break;
     for (const Term& t : terms) {
       auto m = divide_monomial(t.monomial, lead.monomial);
       if (!m || t.coefficient % lead.coefficient) continue;
-      Expr q = scaled(*m, t.coefficient / lead.coefficient);
+      Expr q = scaled(*m, t.coefficient / lead.coefficient), multiple = q * d;
       std::int64_t taken = 0;
-      const Terms product = terms_of(q * d, taken);
-      bool fits = std::ranges::all_of(product, [&](const Term& p) {
+      const Terms vanishing = terms_of(multiple, taken);
+      bool fits = std::ranges::all_of(vanishing, [&](const Term& p) {
         const Term* have = find(terms, p.monomial);
         return have && have->coefficient == p.coefficient;
       });
-      if (taken) fits &= (taken < 0) == (constant < 0) && (taken < 0 ? constant <= taken : constant >= taken);
+      if (taken) fits &= taken < 0 ? constant <= taken : constant >= taken;
       if (!fits) continue;
       out.quotient += q;
-      out.numerator = out.numerator - q * d;
+      out.numerator = out.numerator - multiple;
       found = true;
       break;
     }
@@ -188,10 +240,7 @@ std::optional<Expr> divide_exact(Expr a, Expr b) {
   }
   if (a.is_constant() && b.is_constant()) return *a.constant() % *b.constant() ? std::nullopt : std::optional(Expr(*a.constant() / *b.constant()));
   if (a.is_constant()) return std::nullopt;
-  if (b.kind() == Kind::Add) {
-    Reduced r = reduce_by_sum(a, b);
-    return r.numerator.is_constant(0) ? std::optional(r.quotient) : std::nullopt;
-  }
+  if (b.kind() == Kind::Add) return long_division(a, b);
   Term d = b.is_constant() ? Term{1, *b.constant()} : split(b);
   std::int64_t constant = 0;
   Terms terms = terms_of(a, constant);

@@ -65,6 +65,7 @@ struct SymProperty : testing::Test {
   std::vector<Expr> sizes;
   std::vector<LoopVar> loops;
   bool divisible = false;  // s2 is a multiple of 4
+  bool related = false;    // 2*s0 <= s2 + 1 and s0 + s2 != 9
 
   std::int64_t pick(std::int64_t low, std::int64_t high) { return std::uniform_int_distribution(low, high)(random); }
 
@@ -118,6 +119,10 @@ struct SymProperty : testing::Test {
     v[sizes[0]] = pick(1, pick(0, 1) ? 4 : 70);
     v[sizes[1]] = pick(1, pick(0, 1) ? 4 : 40);
     v[sizes[2]] = divisible ? 4 * pick(1, 12) : pick(2, pick(0, 1) ? 5 : 70);
+    if (related) {
+      v[sizes[2]] = std::max(v[sizes[2]], 2 * v[sizes[0]] - 1);
+      v[sizes[2]] += v[sizes[0]] + v[sizes[2]] == 9;
+    }
     for (const LoopVar& l : loops) v[l.var] = pick(0, evaluate(l.size, [&](Expr s) { return v.at(s); }) - 1);
     return v;
   }
@@ -168,6 +173,35 @@ TEST_F(SymProperty, KnownMultiplesKeepValues) {
   env.learn(eq(mod(sizes[2], 4), 0));
   divisible = true;
   check(50'000, 4);
+}
+
+TEST_F(SymProperty, FactsKeepValues) {
+  env.learn(le(sizes[0] * 2, sizes[2] + 1));
+  env.learn(ne(sizes[0] + sizes[2], 9));
+  related = true;
+  check(50'000, 4);
+}
+
+/// Coordinates of a view of one shape seen through another whose dimensions are products of neighbours: no division may be left.
+TEST_F(SymProperty, ViewsOfMergedDimensionsNeedNoDivision) {
+  for (int round = 0; round < 3000; ++round) {
+    const Expr choices[] = {2, 3, 4, 8, 64, sizes[0], sizes[1], sizes[2], sizes[0] * 2, sizes[1] + 1, floor_div(sizes[2], 2)};
+    Exprs shape, index;
+    std::vector<LoopVar> nest;
+    for (int d = 0; d < 4; ++d) {
+      shape.push_back(choices[pick(0, std::ssize(choices) - 1)]);
+      index.push_back(env.loop_var(fmt::format("v{}", d)));
+      nest.push_back({index.back(), shape.back()});
+    }
+    Expr flat = 0;
+    for (std::size_t d = 0; d < 4; ++d) flat = flat * shape[d] + index[d];
+    std::size_t begin = static_cast<std::size_t>(pick(0, 3)), end = static_cast<std::size_t>(pick(static_cast<std::int64_t>(begin) + 1, 4));
+    Expr inner = product(std::span(shape).subspan(end)), middle = product(std::span(shape).subspan(begin, end - begin));
+    Expr coordinate = mod(floor_div(flat, inner), middle), expected = 0;
+    for (std::size_t d = begin; d < end; ++d) expected = expected * shape[d] + index[d];
+    ASSERT_EQ(env.simplify(coordinate, nest), env.simplify(expected, nest))
+        << "seed " << seed << "\n  " << to_string(coordinate) << "\n  " << to_string(env.simplify(coordinate, nest)) << "\n  " << to_string(expected);
+  }
 }
 
 TEST_F(SymProperty, TextParsesBackToTheSameExpression) {
