@@ -1,0 +1,351 @@
+#include "frontend/graph_reader.h"
+
+#include "fx/scalar_functions.h"
+#include "support/error.h"
+
+namespace coil::frontend {
+
+using fx::Node;
+using ops::Value;
+using ops::Values;
+using sym::Expr;
+
+namespace {
+
+constexpr std::string_view kItem = "_operator.getitem";
+constexpr std::string_view kHigherOrder = "higher_order.";
+
+/// `torch.ops.aten.add.Tensor` is `aten.add.Tensor` here; functions of Python (`_operator.add`) keep their name.
+std::string target_of(const std::string& serialized) {
+  constexpr std::string_view kOps = "torch.ops.";
+  return serialized.starts_with(kOps) ? serialized.substr(kOps.size()) : serialized;
+}
+
+bool is_known_without_schema(std::string_view target) { return target == kItem || target.starts_with(kHigherOrder) || fx::find_scalar_function(target); }
+
+/// The path of the innermost module in `key,path,type;key,path,type`.
+std::string module_path(std::string_view stack) {
+  const std::string_view last = stack.substr(stack.rfind(';') + 1);
+  const std::size_t first_comma = last.find(','), last_comma = last.rfind(',');
+  if (first_comma == last_comma) return {};
+  return std::string(last.substr(first_comma + 1, last_comma - first_comma - 1));
+}
+
+void read_metadata(const Json& node, fx::Meta& meta) {
+  const Json* metadata = node.find("metadata");
+  if (!metadata) return;
+  if (const Json* trace = metadata->find("stack_trace")) meta.stack_trace = trace->as_string();
+  if (const Json* stack = metadata->find("nn_module_stack")) meta.module_path = module_path(stack->as_string());
+}
+
+/// The user's line in a stack trace, as nodes give it.
+std::string where_of(const Json& node) {
+  fx::Graph scratch;
+  Node* n = scratch.placeholder("scratch", {});
+  read_metadata(node, n->meta);
+  return n->where();
+}
+
+}  // namespace
+
+void UnsupportedOperators::add(std::string_view target, const std::string& where) {
+  for (Use& use : uses_) {
+    if (use.target != target) continue;
+    ++use.count;
+    if (use.where.empty()) use.where = where;
+    return;
+  }
+  uses_.push_back({std::string(target), where, 1});
+}
+
+void UnsupportedOperators::report() const {
+  if (uses_.empty()) return;
+  std::vector<std::string> list;
+  for (const Use& use : uses_) {
+    std::vector<std::string> notes;
+    if (!use.where.empty()) notes.push_back(use.where);
+    if (use.count > 1) notes.push_back(fmt::format("{} uses", use.count));
+    list.push_back(notes.empty() ? use.target : fmt::format("{} ({})", use.target, fmt::join(notes, ", ")));
+  }
+  throw Error(fmt::format("{} not supported: {}", uses_.size() == 1 ? "an operator is" : fmt::format("{} operators are", uses_.size()), fmt::join(list, ", ")),
+              uses_.front().target, "");
+}
+
+struct GraphReader::Call {
+  std::string target;
+  const ops::Operator* op = nullptr;
+  Values positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+GraphReader::GraphReader(const Json& graph, fx::GraphModule& module, Symbols& symbols, UnsupportedOperators& unsupported)
+    : graph_(graph), module_(module), symbols_(symbols), unsupported_(unsupported), inputs_(graph["inputs"].items()) {
+  symbols_.note_hints(graph);
+  const std::pair<const char*, ValueKind> tables[] = {
+      {"tensor_values", ValueKind::Tensor}, {"sym_int_values", ValueKind::Int}, {"sym_bool_values", ValueKind::Bool}, {"sym_float_values", ValueKind::Float}};
+  for (const auto& [key, kind] : tables)
+    if (const Json* table = graph.find(key))
+      for (const auto& [name, value] : table->members()) values_.emplace(name, std::pair(kind, value));
+}
+
+Value GraphReader::metadata(const Json& name) {
+  const auto it = values_.find(name.as_string());
+  if (it == values_.end()) name.fail(fmt::format("nothing is recorded about the value '{}'", name.as_string()));
+  const auto& [kind, value] = it->second;
+  switch (kind) {
+    case ValueKind::Tensor: return symbols_.read_tensor(*value);
+    case ValueKind::Int: return symbols_.read_int(*value);
+    case ValueKind::Bool: return symbols_.read_bool(*value);
+    case ValueKind::Float: return symbols_.read_float(*value, name.as_string());
+  }
+  return ops::None{};
+}
+
+Node* GraphReader::lookup(const Json& name) const {
+  const auto it = nodes_.find(name.as_string());
+  if (it == nodes_.end()) name.fail(fmt::format("'{}' is not defined here", name.as_string()));
+  return it->second;
+}
+
+void GraphReader::define(const Json& name, Node* node) {
+  if (!nodes_.emplace(name.as_string(), node).second) name.fail(fmt::format("'{}' is defined twice", name.as_string()));
+}
+
+namespace {
+
+/// The name that an argument of the kinds `as_tensor`, `as_sym_int`, `as_sym_bool`, `as_sym_float` refers to; null for other kinds and for constants.
+const Json* name_in(const Json& argument) {
+  const auto& [kind, value] = argument.only_member();
+  if (kind == "as_tensor") return &(*value)["name"];
+  if (kind == "as_sym_int" || kind == "as_sym_bool" || kind == "as_sym_float") return value->find("as_name");
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<Value> GraphReader::input_constant(std::size_t i) const {
+  const Json& input = *inputs_[i];
+  const auto& [kind, value] = input.only_member();
+  if (kind == "as_none") return Value(ops::None{});
+  if (kind == "as_int") return Value(value->as_int());
+  if (kind == "as_float") return Value(value->as_double());
+  if (kind == "as_bool") return Value(value->as_bool());
+  if (kind == "as_string") return Value(value->as_string());
+  if (kind == "as_custom_obj") input.fail(fmt::format("inputs of class {} are not supported", (*value)["class_fqn"].as_string()));
+  if (!name_in(input)) input.fail(fmt::format("unknown kind of input '{}'", kind));
+  return {};
+}
+
+Node* GraphReader::add_placeholder(std::size_t i, const std::string& name) {
+  if (auto constant = input_constant(i)) return module_.graph.placeholder(name, std::move(*constant));
+  const Json& given = *name_in(*inputs_[i]);
+  Node* node = module_.graph.placeholder(given.as_string(), metadata(given));
+  node->meta.origins = {node->name};
+  define(given, node);
+  return node;
+}
+
+Node* GraphReader::add_attribute(std::size_t i, const std::string& attribute) {
+  const Json& input = *inputs_[i];
+  const Json* name = name_in(input);
+  if (!name) input.fail(fmt::format("the attribute '{}' is no tensor", attribute));
+  Node* node = module_.graph.get_attr(name->as_string(), attribute, metadata(*name));
+  if (!node->is_tensor()) input.fail(fmt::format("the attribute '{}' is no tensor", attribute));
+  node->meta.origins = {node->name};
+  define(*name, node);
+  return node;
+}
+
+void GraphReader::read_calls() {
+  for (const Json* node : graph_["nodes"].items()) {
+    try {
+      read_call(*node);
+    } catch (const Error& e) {
+      const std::string where = where_of(*node);
+      if (where.empty() || !e.where().empty()) throw;
+      throw Error(e.what(), target_of((*node)["target"].as_string()), where);
+    }
+  }
+}
+
+void GraphReader::read_call(const Json& node) {
+  Call call;
+  call.target = target_of(node["target"].as_string());
+  call.op = ops::find(call.target);
+  if (call.op || is_known_without_schema(call.target)) read_arguments(node, call);
+  else unsupported_.add(call.target, where_of(node));
+
+  const auto outputs = node["outputs"].items();
+  const Json* own_name = node.find("name");
+  // A higher-order operator may return a tuple of one, which only this flag tells from a bare value.
+  const Json* bare = node.find("is_hop_single_tensor_return");
+  const bool tuple_of_one = outputs.size() == 1 && bare && !bare->as_bool() && call.target.starts_with(kHigherOrder);
+  if (outputs.size() == 1 && !tuple_of_one)
+    if (const Json* name = name_in(*outputs[0])) own_name = name;
+
+  Node* made = module_.graph.call(call.target, std::move(call.positional), own_name ? own_name->as_string() : std::string(), std::move(call.named));
+  read_metadata(node, made->meta);
+  made->meta.origins = {made->name};
+  read_outputs(node, made, tuple_of_one);
+}
+
+void GraphReader::read_arguments(const Json& node, Call& call) {
+  constexpr std::int64_t kPositional = 1;
+  for (const Json* input : node["inputs"].items()) {
+    Value value = argument((*input)["arg"]);
+    const std::string& name = (*input)["name"].as_string();
+    const Json* kind = input->find("kind");
+    const bool positional = name.empty() || (kind ? kind->as_int() == kPositional : !call.target.starts_with(kHigherOrder));
+    // Operators' arguments all come with the schema's names; Python's functions take them by position.
+    if (!call.op && positional) call.positional.push_back(std::move(value));
+    else call.named.emplace_back(name, std::move(value));
+  }
+  if (call.op) {
+    call.positional = ops::normalize(*call.op, {}, std::move(call.named));
+    call.named.clear();
+  }
+}
+
+void GraphReader::read_outputs(const Json& node, Node* made, bool tuple_of_one) {
+  const auto outputs = node["outputs"].items();
+  if (outputs.empty()) return;
+  if (outputs.size() == 1 && !tuple_of_one) {
+    const auto& [kind, value] = outputs[0]->only_member();
+    if (kind == "as_none") return;
+    if (const Json* name = name_in(*outputs[0])) {
+      made->meta.value = metadata(*name);
+      define(*name, made);
+      return;
+    }
+    made->meta.value = make_items(made, value->items());
+    return;
+  }
+  made->meta.value = make_items(made, outputs);
+}
+
+/// Several results: a `getitem` for each that has a user, as torch.fx has them. Returns the metadata of all.
+Value GraphReader::make_items(Node* made, std::span<const Json* const> outputs) {
+  Values all;
+  for (std::size_t i = 0; i < outputs.size(); ++i) all.push_back(make_item(made, static_cast<std::int64_t>(i), *outputs[i]));
+  return all;
+}
+
+Value GraphReader::make_item(Node* made, std::int64_t index, const Json& output) {
+  const auto& [kind, value] = output.only_member();
+  if (kind == "as_none") return ops::None{};
+  auto item = [&](std::string_view name, Value meta) {
+    Node* node = module_.graph.call(kItem, {made, Expr(index)}, name);
+    node->meta.value = std::move(meta);
+    node->meta.stack_trace = made->meta.stack_trace;
+    node->meta.module_path = made->meta.module_path;
+    node->meta.origins = {node->name};
+    return node;
+  };
+  if (value->is_list()) {  // a list of tensors among several results
+    Node* list = item({}, ops::None{});
+    return list->meta.value = make_items(list, value->items());
+  }
+  // Elements of `as_tensors` are `{"name": …}`, of `as_sym_ints` `{"as_name": …}`; other results are arguments.
+  const Json* name = kind == "name" || kind == "as_name" ? value : name_in(output);
+  if (!name) output.fail(fmt::format("unknown kind of result '{}'", kind));
+  Value meta = metadata(*name);
+  // `split_unused_1` is what the exporter calls a result without users.
+  if (name->as_string().find("_unused_") == std::string::npos) define(*name, item(name->as_string(), meta));
+  return meta;
+}
+
+Value GraphReader::argument(const Json& argument) {
+  const auto& [kind, value] = argument.only_member();
+  if (const Json* name = name_in(argument)) return lookup(*name);
+  auto list = [&](auto&& read) {
+    Values values;
+    for (const Json* item : value->items()) values.push_back(read(*item));
+    return Value(std::move(values));
+  };
+  auto tensor = [&](const Json& item) { return Value(lookup(item["name"])); };
+  // `as_name`, or the constant.
+  auto symbolic = [&](const Json& item) {
+    const auto& [type, v] = item.only_member();
+    if (type == "as_name") return Value(lookup(*v));
+    if (type == "as_int") return Value(v->as_int());
+    if (type == "as_bool") return Value(v->as_bool());
+    if (type == "as_float") return Value(v->as_double());
+    item.fail(fmt::format("unknown kind of number '{}'", type));
+  };
+  auto optional_tensor = [&](const Json& item) {
+    const auto& [type, v] = item.only_member();
+    return type == "as_none" ? Value(ops::None{}) : tensor(*v);
+  };
+  if (kind == "as_none") return ops::None{};
+  if (kind == "as_tensors") return list(tensor);
+  if (kind == "as_nested_tensors")
+    return list([&](const Json& inner) {
+      Values values;
+      for (const Json* item : inner.items()) values.push_back(tensor(*item));
+      return Value(std::move(values));
+    });
+  if (kind == "as_optional_tensor") return optional_tensor(*value);
+  if (kind == "as_optional_tensors") return list(optional_tensor);
+  if (kind == "as_int") return value->as_int();
+  if (kind == "as_float") return value->as_double();
+  if (kind == "as_bool") return value->as_bool();
+  if (kind == "as_string" || kind == "as_operator") return Value(value->as_string());
+  if (kind == "as_ints") return list([](const Json& j) { return Value(j.as_int()); });
+  if (kind == "as_floats") return list([](const Json& j) { return Value(j.as_double()); });
+  if (kind == "as_bools") return list([](const Json& j) { return Value(j.as_bool()); });
+  if (kind == "as_strings") return list([](const Json& j) { return Value(j.as_string()); });
+  if (kind == "as_int_lists" || kind == "as_float_lists")
+    return list([&](const Json& inner) {
+      Values values;
+      for (const Json* item : inner.items()) values.push_back(kind == "as_int_lists" ? Value(item->as_int()) : Value(item->as_double()));
+      return Value(std::move(values));
+    });
+  if (kind == "as_sym_int" || kind == "as_sym_bool" || kind == "as_sym_float") return symbolic(*value);
+  if (kind == "as_sym_ints" || kind == "as_sym_bools" || kind == "as_sym_floats") return list(symbolic);
+  if (kind == "as_scalar_type") return read_dtype(*value);
+  if (kind == "as_memory_format") return read_memory_format(*value);
+  if (kind == "as_layout") return read_layout(*value);
+  if (kind == "as_device") return read_device(*value);
+  if (kind == "as_graph") return nested_graph(*value);
+  if (kind == "as_custom_obj") argument.fail(fmt::format("objects of class {} are not supported", (*value)["class_fqn"].as_string()));
+  if (kind == "as_complex") argument.fail("complex numbers are not supported");
+  if (kind == "as_string_to_argument") argument.fail("dictionaries as arguments are not supported");
+  argument.fail(fmt::format("unknown kind of argument '{}'", kind));
+}
+
+Value GraphReader::nested_graph(const Json& graph_argument) {
+  const std::string& name = graph_argument["name"].as_string();
+  auto& slot = module_.subgraphs[name];
+  if (!slot) slot = read_subgraph(graph_argument["graph"], name, module_.env, symbols_, unsupported_);
+  return ops::GraphRef{name};
+}
+
+Values GraphReader::outputs() {
+  Values results;
+  for (const Json* output : graph_["outputs"].items()) results.push_back(argument(*output));
+  return results;
+}
+
+bool GraphReader::returns_bare_value() const {
+  const Json* flag = graph_.find("is_single_tensor_return");
+  return flag && flag->as_bool();
+}
+
+std::unique_ptr<fx::GraphModule> read_subgraph(const Json& graph, const std::string& name, const std::shared_ptr<sym::ShapeEnv>& env, Symbols& symbols,
+                                               UnsupportedOperators& unsupported) {
+  auto module = std::make_unique<fx::GraphModule>();
+  module->env = env;
+  module->name = name;
+  GraphReader reader(graph, *module, symbols, unsupported);
+  for (std::size_t i = 0; i < reader.inputs(); ++i) {
+    const Node* node = reader.add_placeholder(i, fmt::format("arg{}", i));
+    module->inputs.push_back({node->name, node->name, reader.input_constant(i)});
+  }
+  reader.read_calls();
+  Values results = reader.outputs();
+  for (std::size_t i = 0; i < results.size(); ++i) module->outputs.push_back({reader.returns_bare_value() ? "output" : fmt::format("{}", i)});
+  module->graph.output(std::move(results));
+  return module;
+}
+
+}  // namespace coil::frontend

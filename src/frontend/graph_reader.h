@@ -1,0 +1,71 @@
+// One graph of an archive: its inputs, calls with their arguments, outputs, and the graphs nested in it.
+#pragma once
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "frontend/json.h"
+#include "frontend/values.h"
+#include "fx/graph.h"
+
+namespace coil::frontend {
+
+/// Operators met that have no schema, gathered over a whole archive so that they are reported at once.
+class UnsupportedOperators {
+ public:
+  void add(std::string_view target, const std::string& where);
+  /// Throws Error listing all of them: `2 operators are not supported: aten.foo.default (model.py:12), …`.
+  void report() const;
+
+ private:
+  struct Use {
+    std::string target, where;
+    int count = 0;
+  };
+  std::vector<Use> uses_;
+};
+
+/// Reads into `module`; used once, its members in the order below. Throws Error naming the place in the JSON, or the node and its source line.
+class GraphReader {
+ public:
+  GraphReader(const Json& graph, fx::GraphModule& module, Symbols& symbols, UnsupportedOperators& unsupported);
+
+  std::size_t inputs() const { return inputs_.size(); }
+  /// Input `i` becomes a placeholder (of `name` if the graph gives it none), or an attribute. Constants (a Python number, string or None) give the placeholder no users.
+  fx::Node* add_placeholder(std::size_t i, const std::string& name);
+  fx::Node* add_attribute(std::size_t i, const std::string& attribute);
+  /// The constant that input `i` is, or nothing.
+  std::optional<ops::Value> input_constant(std::size_t i) const;
+  void read_calls();
+  ops::Values outputs();
+  /// The graph returns one bare value.
+  bool returns_bare_value() const;
+
+ private:
+  struct Call;
+  void read_call(const Json& node);
+  void read_arguments(const Json& node, Call& call);
+  void read_outputs(const Json& node, fx::Node* made, bool tuple_of_one);
+  ops::Value make_items(fx::Node* made, std::span<const Json* const> outputs);
+  ops::Value make_item(fx::Node* made, std::int64_t index, const Json& output);
+  ops::Value argument(const Json& argument);
+  ops::Value nested_graph(const Json& graph_argument);
+  fx::Node* lookup(const Json& name) const;
+  void define(const Json& name, fx::Node* node);
+  ops::Value metadata(const Json& name);
+
+  const Json& graph_;
+  fx::GraphModule& module_;
+  Symbols& symbols_;
+  UnsupportedOperators& unsupported_;
+  std::span<const Json* const> inputs_;
+  enum class ValueKind : std::uint8_t { Tensor, Int, Bool, Float };
+  std::unordered_map<std::string_view, std::pair<ValueKind, const Json*>> values_;
+  std::unordered_map<std::string, fx::Node*> nodes_;
+};
+
+/// Reads a nested graph as a module of its own, which shares the environment.
+std::unique_ptr<fx::GraphModule> read_subgraph(const Json& graph, const std::string& name, const std::shared_ptr<sym::ShapeEnv>& env, Symbols&, UnsupportedOperators&);
+
+}  // namespace coil::frontend

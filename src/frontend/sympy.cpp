@@ -1,0 +1,231 @@
+#include "frontend/sympy.h"
+
+#include <charconv>
+
+#include "support/error.h"
+
+namespace coil::frontend {
+
+using sym::Expr;
+using sym::Exprs;
+
+namespace {
+
+constexpr int kMaxDepth = 200;
+
+/// What a term evaluates to. Fractions live only inside products and sums, where they must come out whole: `Mul(Rational(1, 2), Symbol('s0'))` has denominator 2.
+struct Fraction {
+  Expr numerator;
+  std::int64_t denominator = 1;
+};
+
+class Parser {
+ public:
+  Parser(std::string_view text, const std::function<Expr(std::string_view)>& define) : text_(text), define_(define) {}
+
+  Expr parse() {
+    const Expr e = whole(term(0));
+    if (at_ != text_.size()) error("nothing more");
+    return e;
+  }
+
+ private:
+  [[noreturn]] void error(std::string_view wanted) const { fail("symbolic expression `{}`: expected {} at position {}", text_, wanted, at_); }
+  [[noreturn]] void refuse(std::string_view function) const { fail("symbolic expression `{}`: {} is not supported", text_, function); }
+
+  void spaces() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool accept(char c) {
+    spaces();
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) error(fmt::format("'{}'", c));
+  }
+  std::string_view word() {
+    spaces();
+    const std::size_t start = at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' || text_[at_] == '.')) ++at_;
+    if (at_ == start) error("a name");
+    return text_.substr(start, at_ - start);
+  }
+  std::int64_t integer() {
+    spaces();
+    std::int64_t value = 0;
+    const auto [end, status] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    if (status != std::errc()) error("an integer of 64 bits");
+    at_ = static_cast<std::size_t>(end - text_.data());
+    return value;
+  }
+  std::string_view quoted() {
+    expect('\'');
+    const std::size_t end = std::min(text_.find('\'', at_), text_.size());
+    const auto content = text_.substr(at_, end - at_);
+    at_ = end;
+    expect('\'');
+    return content;
+  }
+
+  Expr symbol() {
+    const auto name = quoted();
+    while (accept(',')) {  // assumptions: integer=True, positive=True
+      word();
+      expect('=');
+      word();
+    }
+    expect(')');
+    return define_(name);
+  }
+
+  Expr whole(const Fraction& f) const {
+    if (f.denominator != 1) fail("symbolic expression `{}` is not known to be an integer", text_);
+    return f.numerator;
+  }
+
+  std::vector<Fraction> operands(int depth) {
+    std::vector<Fraction> list;
+    if (accept(')')) return list;
+    do {
+      spaces();
+      if (text_.substr(at_).starts_with("evaluate=")) {  // `Add(…, evaluate=False)`
+        at_ += std::string_view("evaluate=").size();
+        word();
+        continue;
+      }
+      list.push_back(term(depth + 1));
+    } while (accept(','));
+    expect(')');
+    return list;
+  }
+
+  Fraction term(int depth) {
+    if (depth > kMaxDepth) fail("a symbolic expression is nested deeper than {}", kMaxDepth);
+    const auto name = word();
+    if (name == "true" || name == "True") return {1};
+    if (name == "false" || name == "False") return {0};
+    expect('(');
+    if (name == "Symbol") return {symbol()};
+    if (name == "Integer") {
+      const std::int64_t value = integer();
+      expect(')');
+      return {value};
+    }
+    if (name == "Rational") {
+      const std::int64_t numerator = integer();
+      expect(',');
+      const std::int64_t denominator = integer();
+      expect(')');
+      if (denominator <= 0) error("a positive denominator");
+      return {numerator, denominator};
+    }
+    const auto list = operands(depth);
+    if (name == "Mul" || name == "Add") return name == "Mul" ? product(list) : sum(list);
+    Exprs e;
+    for (const Fraction& f : list) e.push_back(whole(f));
+    return {apply(name, e)};
+  }
+
+  static Fraction reduced(Fraction f) {
+    // A factor that divides the numerator as a whole is taken out; FloorDiv does so exactly when its result times the divisor is the numerator again.
+    if (f.denominator != 1) {
+      const Expr quotient = sym::floor_div(f.numerator, f.denominator);
+      if (quotient * Expr(f.denominator) == f.numerator) return {quotient};
+    }
+    return f;
+  }
+  Fraction product(const std::vector<Fraction>& list) const {
+    Fraction result{1};
+    for (const Fraction& f : list) {
+      result.numerator = result.numerator * f.numerator;
+      if (__builtin_mul_overflow(result.denominator, f.denominator, &result.denominator)) fail("symbolic expression `{}` overflows", text_);
+    }
+    return reduced(result);
+  }
+  Fraction sum(const std::vector<Fraction>& list) const {
+    Fraction result{0};
+    for (const Fraction& f : list) {
+      std::int64_t denominator = 0;
+      if (__builtin_mul_overflow(result.denominator, f.denominator, &denominator)) fail("symbolic expression `{}` overflows", text_);
+      result = reduced({result.numerator * Expr(f.denominator) + f.numerator * Expr(result.denominator), denominator});
+    }
+    return result;
+  }
+
+  Expr apply(std::string_view name, const Exprs& e) {
+    struct Form {
+      std::string_view name;
+      std::size_t least, most;
+      std::function<Expr(const Exprs&)> make;
+    };
+    static const std::size_t kAny = ~std::size_t{0};
+    auto fold = [](Expr (*f)(Expr, Expr)) {
+      return [f](const Exprs& e) {
+        Expr result = e.front();
+        for (std::size_t i = 1; i < e.size(); ++i) result = f(result, e[i]);
+        return result;
+      };
+    };
+    auto two = [](Expr (*f)(Expr, Expr)) { return [f](const Exprs& e) { return f(e[0], e[1]); }; };
+    auto power = [](const Exprs& e) {
+      if (const auto exponent = e[1].constant(); exponent && *exponent < 0) fail("a symbolic size is divided by another without rounding");
+      return sym::pow(e[0], e[1]);
+    };
+    auto same = [](const Exprs& e) { return e[0]; };
+    static const std::vector<Form> forms{
+        {"Pow", 2, 2, power},
+        {"PowByNatural", 2, 2, power},
+        {"FloorDiv", 2, 2, two(sym::floor_div)},
+        {"CleanDiv", 2, 2, two(sym::floor_div)},
+        {"CeilDiv", 2, 2, two(sym::ceil_div)},
+        {"Mod", 2, 2, two(sym::mod)},
+        {"PythonMod", 2, 2, two(sym::mod)},
+        {"ModularIndexing", 3, 3, [](const Exprs& e) { return sym::mod(sym::floor_div(e[0], e[1]), e[2]); }},
+        {"Max", 1, kAny, fold(sym::max)},
+        {"Min", 1, kAny, fold(sym::min)},
+        {"Where", 3, 3, [](const Exprs& e) { return sym::where(e[0], e[1], e[2]); }},
+        {"LShift", 2, 2, two(sym::shift_left)},
+        {"RShift", 2, 2, two(sym::shift_right)},
+        {"BitwiseFn_bitwise_and", 2, 2, two(sym::bit_and)},
+        {"BitwiseFn_bitwise_or", 2, 2, two(sym::bit_or)},
+        {"BitwiseFn_bitwise_xor", 2, 2, two(sym::bit_xor)},
+        {"Identity", 1, 1, same},
+        {"Equality", 2, 2, two(sym::eq)},
+        {"Unequality", 2, 2, two(sym::ne)},
+        {"StrictLessThan", 2, 2, two(sym::lt)},
+        {"LessThan", 2, 2, two(sym::le)},
+        {"StrictGreaterThan", 2, 2, [](const Exprs& e) { return sym::gt(e[0], e[1]); }},
+        {"GreaterThan", 2, 2, [](const Exprs& e) { return sym::ge(e[0], e[1]); }},
+        {"And", 1, kAny, fold(sym::logical_and)},
+        {"Or", 1, kAny, fold(sym::logical_or)},
+        {"Not", 1, 1, [](const Exprs& e) { return sym::logical_not(e[0]); }},
+    };
+    for (const Form& form : forms) {
+      if (form.name != name) continue;
+      if (e.size() < form.least || e.size() > form.most) error(fmt::format("another number of operands of {}", name));
+      return form.make(e);
+    }
+    refuse(name);
+  }
+
+  std::string_view text_;
+  const std::function<Expr(std::string_view)>& define_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+Expr parse_srepr(std::string_view text, const std::function<Expr(std::string_view)>& define) { return Parser(text, define).parse(); }
+
+std::string_view srepr_symbol(std::string_view text) {
+  constexpr std::string_view kHead = "Symbol('";
+  if (!text.starts_with(kHead)) return {};
+  text.remove_prefix(kHead.size());
+  const std::size_t quote = text.find('\'');
+  if (quote == std::string_view::npos) return {};
+  return text.find(')', quote) == text.size() - 1 ? text.substr(0, quote) : std::string_view();
+}
+
+}  // namespace coil::frontend
