@@ -1,0 +1,249 @@
+// Reading and writing by index tensors and masks.
+#include <algorithm>
+
+#include "ops/shapes/elementwise.h"
+#include "ops/shapes/families.h"
+#include "ops/shapes/strides.h"
+
+namespace coil::ops::shapes {
+
+namespace {
+
+constexpr std::string_view kIndex = R"(
+aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor
+aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor
+)";
+constexpr std::string_view kIndexPut = R"(
+aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor
+aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor
+)";
+constexpr std::string_view kIndexPutInPlace = R"(
+aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)
+aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)
+)";
+// The sizes of `self`, dense.
+constexpr std::string_view kScatters = R"(
+aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
+aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
+aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor
+aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor
+aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
+aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor
+)";
+// A copy of `self`, layout kept.
+constexpr std::string_view kWritesByIndex = R"(
+aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor
+aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor
+aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
+aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor
+aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
+aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor
+)";
+constexpr std::string_view kMaskedWrites = R"(
+aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor
+aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor
+aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor
+)";
+constexpr std::string_view kSearch = R"(
+aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
+aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
+)";
+
+/// The indices of `index.Tensor`, a mask spread into one index a dimension; sizes of masks are only known at run time.
+struct Indexed {
+  std::vector<std::optional<TensorMeta>> indices;
+  Exprs common;  ///< broadcast of the indices
+  bool adjacent = true;
+  std::size_t first = 0;  ///< where the common sizes go in the result
+};
+
+Indexed read_indices(const Call& call, const TensorMeta& self) {
+  Indexed r;
+  for (const Value& item : call["indices"].as_list()) {
+    if (item.is_none()) {
+      r.indices.emplace_back();
+      continue;
+    }
+    const TensorMeta& t = item.as_tensor();
+    if (t.dtype != DType::Bool && t.dtype != DType::U8) {
+      if (t.dtype != DType::I64 && t.dtype != DType::I32) refuse(call, "an index is {}", torch_name(t.dtype));
+      r.indices.emplace_back(t);
+      continue;
+    }
+    for (std::size_t d = 0; d < t.rank(); ++d) {
+      std::size_t at = r.indices.size() + d;
+      if (at >= self.rank()) refuse(call, "too many indices for a tensor of rank {}", self.rank());
+      require_equal(call, t.sizes[d], self.sizes[at], "size of a mask");
+    }
+    TensorMeta positions = dense(call.env, DType::I64, t.device, {call.env.fresh_unbacked()});
+    for (std::size_t d = 0; d < t.rank(); ++d) r.indices.emplace_back(positions);
+  }
+  if (r.indices.size() > self.rank()) refuse(call, "too many indices for a tensor of rank {}", self.rank());
+  r.indices.resize(self.rank());
+  std::vector<Exprs> sizes;
+  std::optional<std::size_t> last;
+  for (std::size_t d = 0; d < self.rank(); ++d) {
+    if (!r.indices[d]) continue;
+    sizes.push_back(r.indices[d]->sizes);
+    if (!last) r.first = d;
+    if (last && *last + 1 != d) r.adjacent = false;
+    last = d;
+  }
+  r.common = broadcast(call, sizes);
+  if (!r.adjacent) r.first = 0;
+  return r;
+}
+
+/// Sizes as numpy's advanced indexing has them; strides as TensorIterator's over the restrided source and the indices
+/// (ATen/native/TensorAdvancedIndexing.cpp, make_info).
+Value index(const Call& call) {
+  const TensorMeta& self = call.tensor(0);
+  Indexed r = read_indices(call, self);
+  Operand source;
+  std::size_t done = 0;
+  auto add_common = [&] {
+    for (Expr size : r.common) source.sizes.push_back(size), source.strides.push_back(0);
+  };
+  if (!r.adjacent) add_common();
+  for (std::size_t d = 0; d < self.rank(); ++d) {
+    if (!r.indices[d]) {
+      source.sizes.push_back(self.sizes[d]);
+      source.strides.push_back(self.strides[d]);
+    } else if (r.adjacent && done++ == 0) {
+      add_common();
+    }
+  }
+  std::vector<Operand> operands{source};
+  std::size_t after = source.sizes.size() - r.first - r.common.size();
+  for (const auto& t : r.indices) {
+    if (!t) continue;
+    TensorMeta wide = expanded(call, *t, r.common);
+    Operand operand{Exprs(r.first, 1), Exprs(r.first, 0)};
+    operand.sizes.insert(operand.sizes.end(), wide.sizes.begin(), wide.sizes.end());
+    operand.strides.insert(operand.strides.end(), wide.strides.begin(), wide.strides.end());
+    operand.sizes.resize(operand.sizes.size() + after, 1);
+    operand.strides.resize(operand.strides.size() + after, 0);
+    operands.push_back(std::move(operand));
+  }
+  TensorMeta made{self.dtype, self.device, source.sizes, {}, 0};
+  made.strides =
+      operands.size() == 1 ? dense_strides(call.env, made.sizes) : elementwise_strides(call.env, made.sizes, operands);
+  return made;
+}
+
+Value kept_layout(const Call& call) { return like_in_format(call.env, call.tensor(0), std::nullopt); }
+
+Value index_put(const Call& call) {
+  const TensorMeta &self = call.tensor(0), &values = call["values"].as_tensor();
+  read_indices(call, self);
+  if (values.dtype != self.dtype)
+    refuse(call, "values are {}, self is {}", torch_name(values.dtype), torch_name(self.dtype));
+  return kept_layout(call);
+}
+
+Value gather(const Call& call) {
+  const TensorMeta &self = call.tensor(0), &where = call["index"].as_tensor();
+  dim_argument(call, self.rank());
+  if (std::max<std::size_t>(self.rank(), 1) != std::max<std::size_t>(where.rank(), 1))
+    refuse(call, "index has rank {}, self {}", where.rank(), self.rank());
+  return dense(call.env, self, where.sizes);
+}
+
+Value dense_self(const Call& call) {
+  if (given(call, "dim")) dim_argument(call, call.tensor(0).rank());
+  return dense(call.env, call.tensor(0), call.tensor(0).sizes);
+}
+
+Value index_select(const Call& call) {
+  const TensorMeta &self = call.tensor(0), &where = call["index"].as_tensor();
+  if (where.rank() > 1) refuse(call, "index has rank {}", where.rank());
+  Exprs sizes = self.sizes;
+  std::size_t dim = dim_argument(call, self.rank());
+  if (!sizes.empty()) sizes[dim] = where.rank() == 1 ? where.sizes[0] : Expr(1);
+  return dense(call.env, self, std::move(sizes));
+}
+
+Value embedding(const Call& call) {
+  const TensorMeta &weight = call.tensor(0), &indices = call.tensor(1);
+  if (weight.rank() != 2) refuse(call, "the weight has rank {}", weight.rank());
+  if (indices.dtype != DType::I64 && indices.dtype != DType::I32)
+    refuse(call, "the indices are {}", torch_name(indices.dtype));
+  Exprs sizes = indices.sizes;
+  sizes.push_back(weight.sizes[1]);
+  return dense(call.env, weight, std::move(sizes));
+}
+
+Value masked_write(const Call& call) {
+  const TensorMeta &self = call.tensor(0), &mask = call["mask"].as_tensor();
+  if (mask.dtype != DType::Bool && mask.dtype != DType::U8) refuse(call, "the mask is {}", torch_name(mask.dtype));
+  Exprs both[] = {self.sizes, mask.sizes};
+  return dense(call.env, self, broadcast(call, both));
+}
+
+Value take_along_dim(const Call& call) {
+  const TensorMeta &self = call.tensor(0), &where = call["indices"].as_tensor();
+  if (!given(call, "dim")) return dense(call.env, self, {numel(call.env, where)});
+  if (self.rank() != where.rank()) refuse(call, "indices have rank {}, self {}", where.rank(), self.rank());
+  std::size_t dim = dim_argument(call, self.rank());
+  Exprs sizes[] = {self.sizes, where.sizes};
+  sizes[0][dim] = 1, sizes[1][dim] = 1;
+  Exprs common = broadcast(call, sizes);
+  common[dim] = where.sizes[dim];
+  return dense(call.env, self, std::move(common));
+}
+
+Value take(const Call& call) { return dense(call.env, call.tensor(0), call["index"].as_tensor().sizes); }
+
+Value one_hot(const Call& call) {
+  Exprs sizes = call.tensor(0).sizes;
+  std::int64_t classes = number(call, "num_classes");
+  sizes.push_back(classes < 0 ? call.env.fresh_unbacked() : Expr(classes));
+  return dense(call.env, DType::I64, call.tensor(0).device, std::move(sizes));
+}
+
+Value nonzero(const Call& call) {
+  const TensorMeta& self = call.tensor(0);
+  return dense(call.env, DType::I64, self.device, {call.env.fresh_unbacked(), static_cast<std::int64_t>(self.rank())});
+}
+
+Value masked_select(const Call& call) { return dense(call.env, call.tensor(0), {call.env.fresh_unbacked()}); }
+
+Value search(const Call& call) {
+  const TensorMeta& values = call["self"].as_tensor();
+  return dense(call.env, flag(call, "out_int32") ? DType::I32 : DType::I64, values.device, values.sizes);
+}
+
+Value is_in(const Call& call) {
+  const TensorMeta& elements = call.tensor(0);
+  return dense(call.env, DType::Bool, elements.device, elements.sizes);
+}
+
+}  // namespace
+
+void register_indexing() {
+  define_each(kIndex, index);
+  define_each(kIndexPut, index_put);
+  define_each(kIndexPutInPlace, in_place(index_put));
+  define_with_twins(kScatters, dense_self);
+  define_with_twins(kWritesByIndex, kept_layout);
+  define_with_twins(kMaskedWrites, masked_write);
+  define_each(kSearch, search);
+  define("aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather);
+  define("aten::index_select(Tensor self, int dim, Tensor index) -> Tensor", index_select);
+  define_each(R"(
+aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor
+)",
+              embedding);
+  define("aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", take_along_dim);
+  define("aten::take(Tensor self, Tensor index) -> Tensor", take);
+  define("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", one_hot);
+  define("aten::nonzero(Tensor self) -> Tensor", nonzero);
+  define("aten::masked_select(Tensor self, Tensor mask) -> Tensor", masked_select);
+  define_each(R"(
+aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor
+aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor
+)",
+              is_in);
+}
+
+}  // namespace coil::ops::shapes
