@@ -1,0 +1,178 @@
+// The functions that models spend their time in: exp, log, tanh, erf, sigmoid and their kin.
+//
+// f32: range reduction and minimax polynomials (Remez, weighted for relative error of the result), one template for scalars and
+// vectors. f64: the C library, lane by lane.
+#include "codegen/cpp/prelude_pieces.h"
+
+namespace coil::codegen {
+
+namespace {
+
+struct Text {
+  std::string_view name, text;
+  std::vector<std::string> also = {};
+};
+
+const Text kPieces[] = {
+    // Views of f32 as bits and constants of either shape, for templates over f32 and f32v.
+    {"c_ibits", R"(
+COIL_FN i32 c_ibits(f32 x) { return __builtin_bit_cast(i32, x); }
+COIL_FN i32v c_ibits(f32v x) { return (i32v)x; }
+COIL_FN f32 c_fbits(i32 x) { return __builtin_bit_cast(f32, x); }
+COIL_FN f32v c_fbits(i32v x) { return (f32v)x; }
+COIL_FN f32 c_like(f32, f32 k) { return k; }
+COIL_FN f32v c_like(f32v, f32 k) { return k - f32v{}; }
+COIL_FN i32 c_like(i32, i32 k) { return k; }
+COIL_FN i32v c_like(i32v, i32 k) { return k + i32v{}; }
+COIL_FN f32 c_tofloat(i32 x) { return (f32)x; }
+COIL_FN f32v c_tofloat(i32v x) { return COIL_CV(x, f32v); }
+)", {"c_fbits", "c_like", "c_tofloat"}},
+    // p * 2^n for whole n in [-252, 254], rounded once.
+    {"c_scale", R"(
+template <class V> COIL_FN V c_scale2(V p, V n) {
+  auto i = c_ibits(n + 12582912.0f) - 0x4b400000;
+  auto j = i >> 1;
+  return p * c_fbits((j + 127) << 23) * c_fbits((i - j + 127) << 23);
+}
+COIL_FN f32 c_scale(f32 p, f32 n) { return c_scale2(p, n); }
+#if COIL_L == 16 && defined(__AVX512F__)
+COIL_FN f32v c_scale(f32v p, f32v n) { return (f32v)__builtin_ia32_scalefps512_mask(p, n, p, (u16)-1, 4); }
+#else
+COIL_FN f32v c_scale(f32v p, f32v n) { return c_scale2(p, n); }
+#endif
+)"},
+    // x within [low, high]; NaN stays.
+    {"c_clamp", R"(
+template <class V> COIL_FN V c_clamp(V x, f32 low, f32 high) {
+  V l = c_like(x, low), h = c_like(x, high);
+  x = c_pick(l > x, l, x);
+  return c_pick(h < x, h, x);
+}
+)"},
+    // x = n ln 2 + r with n whole and |r| <= ln 2 / 2; gives exp(r) - 1. |x| < 2^15. The parts of ln 2: n times the first is exact.
+    {"c_exp_parts", R"(
+template <class V> COIL_FN V c_exp_parts(V x, V& n) {
+  n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
+  V r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  V q = (((r * 1.3918873e-3f + 8.3676730e-3f) * r + 4.1666610e-2f) * r + 1.6666535e-1f) * r + 0.5f;
+  return q * (r * r) + r;
+}
+)"},
+    {"c_exp", R"(
+extern "C" double exp(double);
+template <class V> COIL_FN V c_expf(V x) {
+  V n, q = c_exp_parts(c_clamp(x, -104.0f, 89.0f), n);
+  return c_scale(q + 1.0f, n);
+}
+COIL_FN f32 c_exp(f32 x) { return c_expf(x); }
+COIL_FN f32v c_exp(f32v x) { return c_expf(x); }
+COIL_FN f64 c_exp(f64 x) { return exp(x); }
+COIL_FN f64v c_exp(f64v x) { return c_map(x, exp); }
+)"},
+    {"c_exp2", R"(
+extern "C" double exp2(double);
+template <class V> COIL_FN V c_exp2f(V x) {
+  x = c_clamp(x, -151.0f, 128.0f);
+  V n = (x + 12582912.0f) - 12582912.0f, r = x - n;
+  V q = ((((r * 0.0001547019f + 0.0013390878f) * r + 0.00961803f) * r + 0.05550357f) * r + 0.2402265f) * r + 0.6931472f;
+  return c_scale(q * r + 1.0f, n);
+}
+COIL_FN f32 c_exp2(f32 x) { return c_exp2f(x); }
+COIL_FN f32v c_exp2(f32v x) { return c_exp2f(x); }
+COIL_FN f64 c_exp2(f64 x) { return exp2(x); }
+COIL_FN f64v c_exp2(f64v x) { return c_map(x, exp2); }
+)"},
+    // 2^n (q + 1) - 1 = 2^n q + (2^n - 1), where q keeps its relative precision near 0.
+    {"c_expm1", R"(
+extern "C" double expm1(double);
+template <class V> COIL_FN V c_expm1f(V x) {
+  V y = c_clamp(x, -18.0f, 89.0f), n, q = c_exp_parts(y, n);
+  // In halves, since 2^128 is not an f32.
+  V s = c_scale(c_like(x, 0.5f), n), r = (s * q + (s - 0.5f)) * 2.0f;
+  return c_pick(x == 0.0f, x, r);
+}
+COIL_FN f32 c_expm1(f32 x) { return c_expm1f(x); }
+COIL_FN f32v c_expm1(f32v x) { return c_expm1f(x); }
+COIL_FN f64 c_expm1(f64 x) { return expm1(x); }
+COIL_FN f64v c_expm1(f64v x) { return c_map(x, expm1); }
+)"},
+    // Below 0.6: x + x^3 P(x^2). Above: 1 - 2 / (exp(2x) + 1), which is 1 from 9.02 on.
+    {"c_tanh", R"(
+extern "C" double tanh(double);
+template <class V> COIL_FN V c_tanhf(V x) {
+  V y = c_absbits(x), z = x * x, top = c_like(x, 9.02f);
+  V p = (((z * -0.005900052f + 0.02079962f) * z - 0.05378481f) * z + 0.13331936f) * z - 0.333333f;
+  p = p * z * x + x;
+  V a = c_pick(top < y, top, y), n, q = c_exp_parts(a + a, n), e = c_scale(q + 1.0f, n);
+  return c_pick(y > 0.6f, c_copysign(1.0f - 2.0f / (e + 1.0f), x), p);
+}
+COIL_FN f32 c_tanh(f32 x) { return c_tanhf(x); }
+COIL_FN f32v c_tanh(f32v x) { return c_tanhf(x); }
+COIL_FN f64 c_tanh(f64 x) { return tanh(x); }
+COIL_FN f64v c_tanh(f64v x) { return c_map(x, tanh); }
+)"},
+    {"c_sigmoid", R"(
+COIL_FN f32 c_sigmoid(f32 x) { return 1.0f / (1.0f + c_exp(-x)); }
+COIL_FN f32v c_sigmoid(f32v x) { return 1.0f / (1.0f + c_exp(-x)); }
+COIL_FN f64 c_sigmoid(f64 x) { return 1 / (1 + c_exp(-x)); }
+COIL_FN f64v c_sigmoid(f64v x) { x = c_exp(-x); return {1.0 / (1.0 + x.a), 1.0 / (1.0 + x.b)}; }
+)"},
+    // x = 2^e (1 + f), 1 + f in [sqrt(1/2), sqrt 2): gives log(1 + f) - f + f^2 / 2. Denormals are scaled first.
+    {"c_log_parts", R"(
+template <class V> COIL_FN V c_log_parts(V x, V& e, V& f) {
+  auto small = x < 0x1p-126f;
+  x = c_pick(small, x * 0x1p23f, x);
+  auto i = c_ibits(x) - 0x3f3504f3;
+  e = c_tofloat(i >> 23) - c_pick(small, c_like(x, 23.0f), c_like(x, 0.0f));
+  f = c_fbits((i & 0x7fffff) + 0x3f3504f3) - 1.0f;
+  V p = ((((((f * -0.07852245f + 0.128829f) * f - 0.1312994f) * f + 0.14180768f) * f - 0.16624503f) * f + 0.2000231f) * f - 0.2500081f) * f + 0.33333316f;
+  return p * f * (f * f);
+}
+// log of 0, of less, of infinity and of NaN; y otherwise.
+template <class V> COIL_FN V c_log_specials(V x, V y) {
+  y = c_pick(x == 0.0f, c_like(x, -__builtin_inff()), y);
+  y = c_pick(x == __builtin_inff(), x, y);
+  return c_pick(x >= 0.0f, y, c_like(x, __builtin_nanf("")));
+}
+)", {"c_log_specials"}},
+    {"c_log", R"(
+extern "C" double log(double);
+template <class V> COIL_FN V c_logf(V x) {
+  V e, f, p = c_log_parts(x, e, f);
+  V y = e * -2.12194440e-4f + p;
+  y = f * f * -0.5f + y;
+  return c_log_specials(x, e * 0.693359375f + (f + y));
+}
+COIL_FN f32 c_log(f32 x) { return c_logf(x); }
+COIL_FN f32v c_log(f32v x) { return c_logf(x); }
+COIL_FN f64 c_log(f64 x) { return log(x); }
+COIL_FN f64v c_log(f64v x) { return c_map(x, log); }
+)"},
+    // Below 0.9: x + x P(x^2). Above: 1 - 2^P(x), which is 1 from 3.95 on.
+    {"c_erf", R"(
+extern "C" double erf(double);
+template <class V> COIL_FN V c_erff(V x) {
+  V y = c_absbits(x), z = y * y, top = c_like(x, 3.95f);
+  V p = ((((z * -0.0006016133f + 0.0049984376f) * z - 0.026770374f) * z + 0.112819225f) * z - 0.37612504f) * z + 0.12837915f;
+  p = x * p + x;
+  y = c_pick(top < y, top, y);
+  V l = (((((y * 0.00028447245f - 0.0044082985f) * y + 0.03213898f) * y - 0.15009402f) * y - 0.9190832f) * y - 1.6269985f) * y - 0.00025610905f;
+  V n = (l + 12582912.0f) - 12582912.0f, r = l - n;
+  V q = ((((r * 0.0013434287f + 0.009673548f) * r + 0.055502422f) * r + 0.24022208f) * r + 0.69314724f) * r + 1.0f;
+  q = q * c_fbits((c_ibits(n + 12582912.0f) - 0x4b400000 + 127) << 23);
+  return c_pick(c_absbits(x) > 0.9f, c_copysign(1.0f - q, x), p);
+}
+COIL_FN f32 c_erf(f32 x) { return c_erff(x); }
+COIL_FN f32v c_erf(f32v x) { return c_erff(x); }
+COIL_FN f64 c_erf(f64 x) { return erf(x); }
+COIL_FN f64v c_erf(f64v x) { return c_map(x, erf); }
+)"},
+};
+
+}  // namespace
+
+void add_math_pieces(std::vector<PreludePiece>& out) {
+  for (const Text& piece : kPieces) out.push_back({std::string(piece.name), std::string(piece.text), piece.also});
+}
+
+}  // namespace coil::codegen

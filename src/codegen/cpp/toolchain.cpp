@@ -1,0 +1,207 @@
+#include "codegen/cpp/toolchain.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "support/cpu.h"
+#include "support/error.h"
+#include "support/file.h"
+#include "support/hash.h"
+#include "support/subprocess.h"
+
+namespace coil::codegen {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A folder for one compile, gone with everything in it when that ends, however it ends.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::error_code error;
+    fs::path base = fs::temp_directory_path(error);
+    std::string pattern = ((error ? fs::path("/tmp") : base) / "coil-kernels-XXXXXX").string();
+    if (!::mkdtemp(pattern.data())) fail("cannot make a folder for kernels in {}: {}", base.string(), std::strerror(errno));
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// What tells one installed compiler from another without starting it.
+std::string identity_of(const fs::path& compiler) {
+  std::error_code error;
+  fs::path real = fs::canonical(compiler, error);
+  if (error) real = compiler;
+  struct stat info {};
+  if (::stat(real.c_str(), &info) != 0) fail("cannot read the compiler {}: {}", compiler.string(), std::strerror(errno));
+  return fmt::format("{}:{}:{}.{}", real.string(), info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+}
+
+bool is_clang(const fs::path& compiler) {
+  std::error_code error;
+  fs::path real = fs::canonical(compiler, error);
+  return (error ? compiler : real).filename().string().find("clang") != std::string::npos;
+}
+
+/// The instruction set as flags: the level, then each extension by its own name, so that nothing is used that `isa` does not state.
+void add_isa_flags(std::vector<std::string>& flags, std::string_view isa) {
+  std::string_view level = isa.substr(0, isa.find('+'));
+  flags.push_back(level == "avx512" ? "-march=x86-64-v4" : level == "avx2" ? "-march=x86-64-v3" : "-march=x86-64");
+  for (std::size_t at = level.size(); at < isa.size();) {
+    std::size_t end = std::min(isa.find('+', at + 1), isa.size());
+    flags.push_back(fmt::format("-m{}", isa.substr(at + 1, end - at - 1)));
+    at = end;
+  }
+}
+
+/// The line of a compiler's output that says what is wrong.
+std::string first_complaint(const std::string& text) {
+  std::size_t begin = 0;
+  std::string first;
+  while (begin < text.size()) {
+    std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    if (line.find("error:") != std::string::npos || line.find("Error:") != std::string::npos) return line;
+    if (first.empty()) first = line;
+    begin = end + 1;
+  }
+  return first.empty() ? "it said nothing" : first;
+}
+
+constexpr std::string_view kMagic = "coil-so1";
+
+/// A cache entry is the magic, the hash of the object and the object.
+std::optional<std::vector<std::byte>> read_entry(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return std::nullopt;
+  std::string content;
+  try {
+    content = read_file(path);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  constexpr std::size_t kHeader = kMagic.size() + 32;
+  if (content.size() <= kHeader || !content.starts_with(kMagic)) return std::nullopt;
+  std::string_view body = std::string_view(content).substr(kHeader);
+  if (to_hex(hash(body)) != std::string_view(content).substr(kMagic.size(), 32)) return std::nullopt;
+  auto bytes = std::as_bytes(std::span(body));
+  return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
+
+void write_entry(const fs::path& path, std::span<const std::byte> object) {
+  try {
+    fs::create_directories(path.parent_path());
+    AtomicFile file(path);
+    file.write(kMagic);
+    file.write(to_hex(hash(object)));
+    file.write(object);
+    file.commit();
+  } catch (const std::exception&) {
+    // A cache that cannot be written costs time, not the compile.
+  }
+}
+
+std::vector<std::byte> compile_one(const Toolchain& toolchain, const std::string& source, const fs::path& folder, std::size_t index) {
+  fs::path input = folder / fmt::format("k{}.cpp", index), output = folder / fmt::format("k{}.so", index);
+  write_file(input, source);
+  std::vector<std::string> argv{toolchain.compiler.string()};
+  argv.insert(argv.end(), toolchain.flags.begin(), toolchain.flags.end());
+  argv.insert(argv.end(), {input.string(), "-o", output.string(), "-lm"});
+  ProcessResult result = run_process(argv);
+  if (!result.ok()) fail("the compiler {} refused a kernel: {}", toolchain.compiler.string(), first_complaint(result.err));
+  std::string object = read_file(output);
+  auto bytes = std::as_bytes(std::span(object));
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+Toolchain find_toolchain(const std::string& compiler, const std::string& isa) {
+  Toolchain out;
+  if (!compiler.empty()) {
+    auto found = find_program(compiler);
+    if (!found) fail("no C++ compiler {}: install it, or set cpu.compiler to another", compiler);
+    out.compiler = *found;
+  } else {
+    for (const char* name : {"c++", "g++", "clang++"}) {
+      if (auto found = find_program(name)) {
+        out.compiler = *found;
+        break;
+      }
+    }
+    if (out.compiler.empty()) fail("no C++ compiler found: install g++ or clang++, or set cpu.compiler");
+  }
+  if (isa != "native" && isa != "avx512" && isa != "avx2" && isa != "baseline") fail("cpu.isa is {}: it may be native, avx512, avx2 or baseline", isa);
+  out.isa = isa == "native" ? machine_isa() : isa;
+  out.lanes = out.isa.starts_with("avx512") ? 16 : out.isa.starts_with("avx2") ? 8 : 4;
+  out.identity = identity_of(out.compiler);
+  out.flags = {"-std=c++17", "-O3", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
+               "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fvisibility=default", "-nostdlib", "-x", "c++"};
+  add_isa_flags(out.flags, out.isa);
+  if (!is_clang(out.compiler)) out.flags.push_back("-fno-semantic-interposition");
+  return out;
+}
+
+std::vector<std::vector<std::byte>> compile_shared(const Toolchain& toolchain, std::span<const std::string> sources, const CompileSharedOptions& options) {
+  std::vector<std::vector<std::byte>> objects(sources.size());
+  std::vector<fs::path> entries(sources.size());
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (options.cache_folder) {
+      Hasher hasher;
+      hasher.add(toolchain.identity);
+      for (const std::string& flag : toolchain.flags) hasher.add(flag);
+      entries[i] = *options.cache_folder / (to_hex(hasher.add(sources[i]).digest()) + ".so");
+      if (auto object = read_entry(entries[i])) {
+        objects[i] = std::move(*object);
+        continue;
+      }
+    }
+    missing.push_back(i);
+  }
+  if (missing.empty()) return objects;
+
+  TemporaryFolder folder;
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  auto work = [&] {
+    for (std::size_t at; (at = next++) < missing.size();) {
+      std::size_t i = missing[at];
+      try {
+        objects[i] = compile_one(toolchain, sources[i], folder.path(), i);
+        if (options.cache_folder) write_entry(entries[i], objects[i]);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = missing.size();
+      }
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (int i = 1; i < std::min<int>(options.jobs, static_cast<int>(missing.size())); ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  if (failure) std::rethrow_exception(failure);
+  return objects;
+}
+
+}  // namespace coil::codegen
