@@ -6,7 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#define COIL_API __attribute__((visibility("default")))
 
 namespace coil {
 
@@ -39,8 +42,53 @@ struct Compiled {
 };
 
 /// Compiles a `.pt2`. Throws coil::Error.
-Compiled compile(const std::filesystem::path& pt2, const CompileOptions& = {});
+COIL_API Compiled compile(const std::filesystem::path& pt2, const CompileOptions& = {});
 /// The wrapper as source text: `cpp`, `python` or `fx`.
-std::string emit(const std::filesystem::path& pt2, const std::string& language, const CompileOptions& = {});
+COIL_API std::string emit(const std::filesystem::path& pt2, const std::string& language, const CompileOptions& = {});
+
+/// A tensor at the border: memory of the caller's, borrowed while a call lasts, or memory that `data` keeps alive.
+struct Array {
+  std::shared_ptr<void> data;
+  std::string dtype;                         ///< torch's name: `float32`, `bfloat16`, `int64`, `bool`, …
+  std::vector<std::int64_t> sizes, strides;  ///< in elements; no strides: dense row-major
+
+  static Array borrow(void* data, std::string dtype, std::vector<std::int64_t> sizes, std::vector<std::int64_t> strides = {}) {
+    return {std::shared_ptr<void>(data, [](void*) {}), std::move(dtype), std::move(sizes), std::move(strides)};
+  }
+  template <class T> T* as() const { return static_cast<T*>(data.get()); }
+};
+
+/// What a model takes or gives, by the name it has in files of inputs and outputs.
+struct Port {
+  std::string name, dtype;
+  std::vector<std::int64_t> sizes;  ///< -1: any size the program's own checks accept
+  bool mutated = false;             ///< an input that calls write to
+};
+
+/// A model ready to run. One call at a time; copies share the program and its weights, and may run at once.
+class COIL_API Model {
+ public:
+  /// A package (`.coil`), or a `.pt2`, which is compiled. Throws a std::exception whose `what()` is one line.
+  static Model load(const std::filesystem::path&, const CompileOptions& = {});
+  Model(const Model&);
+  Model& operator=(const Model&);
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  const std::vector<Port>& inputs() const;
+  const std::vector<Port>& outputs() const;
+  const CompileReport& report() const;  ///< of a package: kernels, library calls and weights only
+  /// One array for each input, in order; one for each output comes back. Throws when an input has the wrong dtype, rank or size.
+  std::vector<Array> run(const std::vector<Array>& inputs);
+
+ private:
+  struct Impl;
+  explicit Model(std::unique_ptr<Impl>);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The tensors of a safetensors file, by name. Throws on a malformed file.
+COIL_API std::map<std::string, Array> read_arrays(const std::filesystem::path&);
 
 }  // namespace coil

@@ -58,4 +58,12 @@ Value infer(const Node& node, sym::ShapeEnv& env) {
   }
 }
 
+void infer_missing(GraphModule& m) {
+  for (auto& [name, sub] : m.subgraphs) infer_missing(*sub);
+  for (Node* n = m.graph.first(); n; n = n->next()) {
+    bool known = n->op || n->target.starts_with("_operator.") || find_scalar_function(n->target);
+    if (n->opcode == Opcode::CallFunction && n->meta.value.is_none() && known) n->meta.value = infer(*n, *m.env);
+  }
+}
+
 }  // namespace coil::fx

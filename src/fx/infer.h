@@ -7,6 +7,8 @@ namespace coil::fx {
 /// Value of `_operator.getitem`, of the scalar functions (`_operator.add`, `torch.sym_max`, `math.floor`, …) and of every registered operator.
 /// Throws Error naming operator, node and source line when there is no such operator or its arguments are refused.
 ops::Value infer(const Node&, sym::ShapeEnv&);
+/// Gives metadata to the calls that have none, in order; what is there stays.
+void infer_missing(GraphModule&);
 /// An argument with nodes replaced by their metadata, as shape functions take it.
 ops::Value resolve(const ops::Value& argument);
 

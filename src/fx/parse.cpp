@@ -90,7 +90,7 @@ class Parser {
   /// A target, path or key: plain or in quotes.
   std::string word(std::string_view what) {
     if (peek() == '"') return string();
-    std::string_view w = look(".:");
+    std::string_view w = look(".");
     if (w.empty()) fault(what);
     at_ += w.size();
     return std::string(w);
@@ -147,7 +147,9 @@ class Parser {
     for (int depth = 0; end < text_.size(); ++end) {
       char c = text_[end];
       if (c == '\n' || c == '#') break;
-      if (depth == 0 && (c == ',' || c == '=' || also.find(c) != also.npos)) break;
+      bool relation =
+          c == '=' && (end > at_ && std::string_view("<>!=").find(text_[end - 1]) != std::string_view::npos);
+      if (depth == 0 && !relation && (c == ',' || c == '=' || also.find(c) != also.npos)) break;
       if (c == '(' || c == '[') ++depth;
       if ((c == ')' || c == ']' || c == '}') && depth-- == 0) break;
     }
@@ -271,6 +273,7 @@ class Parser {
   void module(GraphModule& m, bool top) {
     Graph* outer = std::exchange(graph_, &m.graph);
     skip();
+    const std::size_t indent = column();
     expect("graph");
     if (top && peek() != '(') m.name = word("a name or `(`");
     expect('(');
@@ -282,7 +285,7 @@ class Parser {
     }
     expect(':');
     while (!m.graph.output()) statement();
-    signature(m);
+    signature(m, indent);
     graph_ = outer;
   }
 
@@ -406,10 +409,14 @@ class Parser {
     }
   }
 
-  void signature(GraphModule& m) {
+  std::size_t column() const { return at_ - (text_.substr(0, at_).rfind('\n') + 1); }
+
+  /// The lines that follow a graph. Those of a subgraph are indented as it is; others belong to the graph around it.
+  void signature(GraphModule& m, std::size_t indent) {
     std::vector<Node*> placeholders = m.graph.placeholders();
     for (;;) {
       skip();
+      if (column() != indent) break;
       if (accept("input")) {
         Input in;
         expect('%');

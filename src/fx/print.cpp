@@ -9,7 +9,7 @@ namespace {
 /// A target or name as it is when it reads back so, in quotes otherwise.
 std::string word(std::string_view text) {
   bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == ':';
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
   });
   return plain ? std::string(text) : ops::quote(text);
 }

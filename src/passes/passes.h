@@ -18,6 +18,8 @@ void functionalize(fx::GraphModule&);
 void decompose(fx::GraphModule&);
 /// Computes metadata of every call by its shape function; where a node came with metadata, checks that they agree (throws Error naming node and line when they do not).
 void propagate(fx::GraphModule&);
+/// Calls of equal target and arguments become one, except random, mutating and asserting ones, and except where both results are returned (eager returns two tensors).
+/// Does nothing on a graph that still has in-place operators.
 void eliminate_common_subexpressions(fx::GraphModule&);
 void eliminate_dead_code(fx::GraphModule&);
 /// batch_norm in inference, with constant statistics, into the convolution (or linear) before it.

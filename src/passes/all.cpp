@@ -1,0 +1,14 @@
+#include "passes/passes.h"
+
+namespace coil::passes {
+
+const std::vector<Pass>& all() {
+  static const std::vector<Pass> passes = {
+      {"remove-noops", remove_noops},
+      {"eliminate-common-subexpressions", eliminate_common_subexpressions},
+      {"eliminate-dead-code", eliminate_dead_code},
+  };
+  return passes;
+}
+
+}  // namespace coil::passes

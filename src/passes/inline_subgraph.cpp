@@ -1,0 +1,123 @@
+#include "passes/inline_subgraph.h"
+
+#include <unordered_map>
+
+#include "support/error.h"
+
+namespace coil::passes {
+
+namespace {
+
+using fx::Node;
+using fx::Opcode;
+
+/// Subgraphs and attributes of a nested module become the outer one's; gives the new names of subgraphs that had to
+/// change theirs.
+std::unordered_map<std::string, std::string> hoist(fx::GraphModule& outer, fx::GraphModule& inner,
+                                                   const std::string& name) {
+  std::unordered_map<std::string, std::string> renamed;
+  for (auto& [key, sub] : inner.subgraphs) {
+    std::string fresh = key;
+    while (outer.subgraphs.contains(fresh)) fresh = name + "_" + fresh;
+    if (fresh != key) renamed[key] = fresh;
+    outer.subgraphs[fresh] = std::move(sub);
+  }
+  inner.subgraphs.clear();
+  for (auto& [key, tensor] : inner.attributes) outer.attributes.try_emplace(key, tensor);
+  return renamed;
+}
+
+ops::Value mapped(const ops::Value& v, const std::unordered_map<const Node*, ops::Value>& values,
+                  const std::unordered_map<std::string, std::string>& graphs) {
+  if (auto* n = v.get_if<Node*>()) return values.at(*n);
+  if (auto* g = v.get_if<ops::GraphRef>()) {
+    auto it = graphs.find(g->name);
+    return it == graphs.end() ? v : ops::Value(ops::GraphRef{it->second});
+  }
+  if (auto* list = v.get_if<ops::Values>()) {
+    ops::Values out;
+    for (const ops::Value& item : *list) out.push_back(mapped(item, values, graphs));
+    return out;
+  }
+  return v;
+}
+
+/// A use of `node` becomes `value`, which may be no node at all.
+void replace_uses(Node* node, const ops::Value& value) {
+  if (auto* n = value.get_if<Node*>()) return node->replace_all_uses_with(*n);
+  std::function<ops::Value(const ops::Value&)> swapped = [&](const ops::Value& v) -> ops::Value {
+    if (auto* n = v.get_if<Node*>(); n && *n == node) return value;
+    auto* list = v.get_if<ops::Values>();
+    if (!list) return v;
+    ops::Values out;
+    for (const ops::Value& item : *list) out.push_back(swapped(item));
+    return out;
+  };
+  for (Node* user : std::vector<Node*>(node->users())) {
+    ops::Values args;
+    for (const ops::Value& v : user->args) args.push_back(swapped(v));
+    user->set_args(std::move(args));
+  }
+}
+
+}  // namespace
+
+void inline_subgraph(fx::GraphModule& m, Node* call) {
+  auto graph_argument =
+      std::find_if(call->args.begin(), call->args.end(), [](const ops::Value& v) { return v.is<ops::GraphRef>(); });
+  if (graph_argument == call->args.end())
+    throw Error(call->target + " has no graph among its arguments", call->target, call->where());
+  const std::string name = graph_argument->get_if<ops::GraphRef>()->name;
+  auto found = m.subgraphs.find(name);
+  if (found == m.subgraphs.end())
+    throw Error(fmt::format("{} runs @{}, which is not there", call->target, name), call->target, call->where());
+  fx::GraphModule& sub = *found->second;
+
+  std::vector<Node*> placeholders = sub.graph.placeholders();
+  ops::Values operands(std::next(graph_argument), call->args.end());
+  if (operands.size() == 1 && operands[0].is<ops::Values>() && placeholders.size() != 1)
+    operands = ops::Values(operands[0].as_list());
+  if (operands.size() != placeholders.size())
+    throw Error(fmt::format("@{} takes {} operands, found {}", name, placeholders.size(), operands.size()),
+                call->target, call->where());
+
+  auto renamed = hoist(m, sub, name);
+  std::unordered_map<const Node*, ops::Value> values;
+  for (std::size_t i = 0; i < operands.size(); ++i) values[placeholders[i]] = operands[i];
+  fx::InsertBefore here(call);
+  ops::Values results;
+  for (Node* n = sub.graph.first(); n; n = n->next()) {
+    if (n->opcode == Opcode::Placeholder) continue;
+    ops::Values args;
+    for (const ops::Value& v : n->args) args.push_back(mapped(v, values, renamed));
+    if (n->opcode == Opcode::Output) {
+      results = std::move(args);
+      continue;
+    }
+    Node* copy = nullptr;
+    if (n->opcode == Opcode::GetAttr) {
+      copy = m.graph.get_attr(n->name, n->target, n->meta.value);
+    } else {
+      std::vector<std::pair<std::string, ops::Value>> named;
+      for (const auto& [key, v] : n->kwargs) named.emplace_back(key, mapped(v, values, renamed));
+      copy = m.graph.call(n->target, std::move(args), n->name, std::move(named));
+    }
+    copy->meta = n->meta;
+    values[n] = copy;
+  }
+
+  for (Node* user : std::vector<Node*>(call->users())) {
+    if (!user->is_call("_operator.getitem")) continue;
+    replace_uses(user, results.at(static_cast<std::size_t>(*user->args[1].as_int().constant())));
+    m.graph.erase(user);
+  }
+  if (!call->users().empty()) {
+    if (results.size() != 1)
+      throw Error(fmt::format("%{} is used whole, but @{} gives {} results", call->name, name, results.size()),
+                  call->target, call->where());
+    replace_uses(call, results[0]);
+  }
+  m.graph.erase(call);
+}
+
+}  // namespace coil::passes

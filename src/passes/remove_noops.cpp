@@ -1,0 +1,104 @@
+#include <unordered_set>
+
+#include "passes/inline_subgraph.h"
+#include "passes/passes.h"
+#include "support/error.h"
+
+namespace coil::passes {
+
+namespace {
+
+using fx::Node;
+using ops::Value;
+
+/// The name of a higher-order operator, however the archive spells its target: `wrap_with_set_grad_enabled`.
+std::string_view higher_order(const Node& n) {
+  std::string_view t = n.target;
+  if (t.starts_with("torch.ops.")) t.remove_prefix(10);
+  if (!t.starts_with("higher_order.")) return {};
+  return t.substr(13);
+}
+
+/// Wrappers that only set a mode which compiled inference does not have.
+bool is_wrapper(const Node& n) {
+  std::string_view name = higher_order(n);
+  if (name == "wrap_with_set_grad_enabled") return true;
+  // (device type, dtype, enabled, cache enabled, graph, operands…); with enabled=True the body's operators cast, which
+  // autocast's own pass must write out.
+  if (name == "wrap_with_autocast") return n.args.size() > 2 && n.args[2] == Value(false);
+  return false;
+}
+
+void inline_wrappers(fx::GraphModule& m) {
+  for (auto& [name, sub] : m.subgraphs) inline_wrappers(*sub);
+  for (Node* n : m.graph.nodes())
+    if (is_wrapper(*n)) inline_subgraph(m, n);
+}
+
+void drop_unused_subgraphs(fx::GraphModule& m) {
+  std::unordered_set<std::string> used;
+  std::function<void(const Value&)> collect = [&](const Value& v) {
+    if (auto* g = v.get_if<ops::GraphRef>()) used.insert(g->name);
+    if (auto* list = v.get_if<ops::Values>())
+      for (const Value& item : *list) collect(item);
+  };
+  for (Node* n = m.graph.first(); n; n = n->next()) {
+    for (const Value& v : n->args) collect(v);
+    for (const auto& [name, v] : n->kwargs) collect(v);
+  }
+  std::erase_if(m.subgraphs, [&](const auto& entry) { return !used.contains(entry.first); });
+}
+
+/// Asserts about metadata, which compilation itself checks.
+bool is_metadata_assert(const Node& n) { return n.is_call("aten._assert_tensor_metadata.default"); }
+
+bool is_same_tensor(const Node& n, const Node& input) {
+  return n.is_tensor() && input.is_tensor() && n.tensor() == input.tensor();
+}
+
+bool flag(const Node& n, std::string_view name) {
+  for (std::size_t i = 0; i < n.op->schema.parameters.size(); ++i)
+    if (n.op->schema.parameters[i].name == name) return n.args[i] == Value(true);
+  return false;
+}
+
+/// Whether eager gives back the very tensor it was given, or an alias that sees the same elements in the same way.
+bool gives_back_input(const Node& n, const Node& input) {
+  std::string_view t = n.target;
+  auto starts = [&](std::initializer_list<std::string_view> names) {
+    return std::any_of(names.begin(), names.end(), [&](std::string_view name) { return t.starts_with(name); });
+  };
+  if (starts({"aten.dropout.", "aten.dropout_.", "aten.feature_dropout.", "aten.feature_dropout_.",
+              "aten.alpha_dropout.", "aten.alpha_dropout_.", "aten.feature_alpha_dropout.",
+              "aten.feature_alpha_dropout_."}))
+    return !flag(n, "train");
+  if (starts({"aten.detach.", "aten.detach_.", "aten.alias.", "aten.lift_fresh.", "aten.lift.", "aten.positive.",
+              "aten.requires_grad_."}))
+    return true;
+  if (!is_same_tensor(n, input)) return false;
+  if (starts({"aten.type_as."})) return true;
+  if (starts({"aten._conj.", "aten._neg_view.", "aten.conj."}))
+    return !is_complex(input.tensor().dtype) && !t.starts_with("aten._neg");
+  return n.op->schema.is_view() && !flag(n, "copy");
+}
+
+}  // namespace
+
+void remove_noops(fx::GraphModule& m) {
+  inline_wrappers(m);
+  drop_unused_subgraphs(m);
+  for (auto& [name, sub] : m.subgraphs) remove_noops(*sub);
+  for (Node* n : m.graph.nodes()) {
+    if (is_metadata_assert(*n)) {
+      m.graph.erase(n);
+      continue;
+    }
+    if (!n->op || n->args.empty() || !n->args[0].is<Node*>()) continue;
+    Node* input = n->args[0].as_node();
+    if (!gives_back_input(*n, *input)) continue;
+    n->replace_all_uses_with(input);
+    m.graph.erase(n);
+  }
+}
+
+}  // namespace coil::passes

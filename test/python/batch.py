@@ -1,0 +1,65 @@
+"""Many small programs in one compile: an exported module that runs every case of a group, compared case by case."""
+import dataclasses
+import pathlib
+import tempfile
+import typing
+
+import torch
+
+from coil_harness import CoilError, coil_ok, differences, eager, export, run
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A function of tensors (and what it closes over) and the arguments to try it on."""
+    group: str
+    name: str
+    function: typing.Callable
+    args: tuple
+    tolerance: float | None = None
+    signs: bool = False
+
+
+class Batch(torch.nn.Module):
+    """Every case's results, by the case's name; the inputs are a dict of tuples."""
+
+    def __init__(self, cases):
+        super().__init__()
+        self.cases = cases
+
+    def forward(self, of):
+        return {case.name: case.function(*of[case.name]) for case in self.cases}
+
+
+def outcomes(cases, decomposed=False):
+    """Name -> what is wrong with the case (empty when nothing is). Where a compile of all fails, halves are tried, so that only the cases at fault fail."""
+    if not cases:
+        return {}
+    try:
+        return compare(cases, decomposed)
+    except CoilError as error:
+        if len(cases) == 1:
+            return {cases[0].name: str(error)}
+    half = len(cases) // 2
+    return outcomes(cases[:half], decomposed) | outcomes(cases[half:], decomposed)
+
+
+def compare(cases, decomposed):
+    module = Batch(cases)
+    args = ({case.name: case.args for case in cases},)
+    by_name = {case.name: case for case in cases}
+
+    def owner(result):
+        name = result.removeprefix("of.")
+        return by_name.get(name) or by_name[name.rsplit(".", 1)[0]]
+
+    with tempfile.TemporaryDirectory() as folder:
+        archive, package = pathlib.Path(folder) / "m.pt2", pathlib.Path(folder) / "m.coil"
+        export(module, args, archive, decomposed=decomposed)
+        coil_ok("compile", archive, "-o", package)
+        before, want = eager(module, args)
+        got = run(package, before, folder)
+    wrong = {case.name: [] for case in cases}
+    for line in differences(got, want, lambda r: {"tolerance": owner(r).tolerance, "signs": owner(r).signs}):
+        wrong[owner(line.split(":", 1)[0]).name].append(line)
+    return {name: "\n".join(lines) for name, lines in wrong.items()}

@@ -1,0 +1,1 @@
+"""Operator programs by family of operators."""

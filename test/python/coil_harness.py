@@ -1,0 +1,131 @@
+"""Exports modules, compiles and runs them with the `coil` command, and compares with eager PyTorch.
+
+Names of inputs and outputs are those of the command's contract: the parameter, then dict keys and positions, joined by dots.
+"""
+import copy
+import inspect
+import os
+import pathlib
+import subprocess
+import tempfile
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch.utils import _pytree as pytree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COIL = os.environ.get("COIL", str(ROOT / "build/bin/coil"))
+
+# Largest difference allowed, relative to the larger of 1 and the largest expected value, and its cause: eager rounds to the narrow type after each
+# operator where Coil computes a fused kernel in f32 and rounds once; sums are added in another order; elementary functions differ by a few ulp.
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}
+
+
+class CoilError(Exception):
+    """`coil` exited with an error; the text is what it printed."""
+
+
+def coil(*arguments, timeout=300, **popen):
+    """Runs the command; returns the finished process, whatever its exit code."""
+    return subprocess.run([COIL, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **popen)
+
+
+def coil_ok(*arguments, **popen):
+    """Runs the command; raises CoilError unless it succeeded."""
+    done = coil(*arguments, **popen)
+    if done.returncode:
+        raise CoilError(f"coil {arguments[0]} exited with {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return done
+
+
+def path_name(path):
+    return ".".join(str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", "?")))) for k in path)
+
+
+def dense(value):
+    return value.detach().clone().contiguous() if isinstance(value, torch.Tensor) else torch.tensor(value)
+
+
+def named_outputs(value):
+    return {path_name(p) or "output": dense(x) for p, x in pytree.tree_flatten_with_path(value)[0] if x is not None}
+
+
+def named_inputs(module, args):
+    named = zip(inspect.signature(module.forward).parameters, args)
+    return {".".join(filter(None, [n, path_name(p)])): dense(x) for n, v in named for p, x in pytree.tree_flatten_with_path(v)[0] if x is not None}
+
+
+def same(a, b):
+    """Bit for bit, so that NaN equals itself."""
+    return torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8))
+
+
+def eager(module, args):
+    """(inputs, expected): by name, the inputs before the call; the outputs, and the inputs that the call wrote to."""
+    before, live = named_inputs(module, args), copy.deepcopy(args)
+    with torch.no_grad():
+        results = named_outputs(copy.deepcopy(module)(*live))
+    return before, results | {k: v for k, v in named_inputs(module, live).items() if not same(v, before[k])}
+
+
+def difference(got, want, tolerance=None, signs=False):
+    """What is wrong with one tensor, or an empty string. `signs`: zeros must have the same sign."""
+    if (got.dtype, got.shape) != (want.dtype, want.shape):
+        return f"{got.dtype}{tuple(got.shape)}, expected {want.dtype}{tuple(want.shape)}"
+    if not want.dtype.is_floating_point:
+        if torch.equal(got, want):
+            return ""
+        wrong = (got != want).sum().item()
+        return f"{wrong} of {want.numel()} elements differ, the first: {first_difference(got, want, got != want)}"
+    g, w = got.double(), want.double()
+    finite = w[w.isfinite()]
+    scale = max(1.0, finite.abs().max().item()) if finite.numel() else 1.0
+    limit = tolerance if tolerance is not None else TOLERANCE[want.dtype]
+    close = torch.isclose(g, w, rtol=limit, atol=limit * scale, equal_nan=True)
+    if signs:
+        close &= (g.signbit() == w.signbit()) | w.isnan()
+    if close.all():
+        return ""
+    return f"{(~close).sum().item()} of {want.numel()} elements differ by more than {limit:g}, the first: {first_difference(g, w, ~close)}"
+
+
+def first_difference(got, want, wrong):
+    index = tuple(wrong.nonzero()[0].tolist()) if wrong.dim() else ()
+    return f"at {list(index)} {got[index].item()}, expected {want[index].item()}"
+
+
+def differences(got, want, tolerances=None):
+    """Every difference between two sets of named tensors, as lines."""
+    lines = [f"{k}: missing" for k in sorted(set(want) - set(got))]
+    lines += [f"{k}: not expected" for k in sorted(set(got) - set(want))]
+    for name in sorted(set(got) & set(want)):
+        if wrong := difference(got[name], want[name], **(tolerances(name) if tolerances else {})):
+            lines.append(f"{name}: {wrong}")
+    return lines
+
+
+def export(module, args, path, dynamic=None, decomposed=False):
+    """Writes the archive that `torch.export.save` makes: as exported, or after run_decompositions()."""
+    with torch.no_grad():
+        program = torch.export.export(module, args, dynamic_shapes=dynamic)
+        torch.export.save(program.run_decompositions() if decomposed else program, path)
+
+
+def run(model, inputs, folder, *options):
+    """`coil run` on these inputs; the results by name."""
+    given, results = pathlib.Path(folder) / "in.safetensors", pathlib.Path(folder) / "out.safetensors"
+    save_file(inputs, given)
+    coil_ok("run", model, "--inputs", given, "--outputs", results, *options)
+    return load_file(results)
+
+
+def check(module, args, dynamic=None, others=(), decomposed=False, tolerance=None):
+    """Fails unless the compiled module gives eager's results for `args` and for each of `others`."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive, package = pathlib.Path(folder) / "m.pt2", pathlib.Path(folder) / "m.coil"
+        export(module, args, archive, dynamic, decomposed)
+        coil_ok("compile", archive, "-o", package)
+        for number, each in enumerate([args, *others]):
+            before, want = eager(module, each)
+            wrong = differences(run(package, before, folder), want, lambda name: {"tolerance": tolerance})
+            assert not wrong, "\n".join([f"call {number}:", *wrong])

@@ -1,0 +1,40 @@
+"""Operator programs against eager: every case is a test of its own, though a chunk of them shares one compile."""
+import functools
+
+import pytest
+
+from batch import outcomes
+from cases import library, mutation, pointwise, reductions, views
+from cases.data import Family
+
+FAMILIES = [v for module in (pointwise, reductions, views, library, mutation) for v in vars(module).values() if isinstance(v, Family)]
+CHUNK = 48  # cases in one compile
+
+
+def chunks():
+    """(key, cases): the key names the family and the number of the chunk."""
+    for family in FAMILIES:
+        for i in range(0, len(family.cases), CHUNK):
+            yield f"{family.group}{i // CHUNK}", family.cases[i:i + CHUNK]
+
+
+CHUNKS = dict(chunks())
+
+
+@functools.cache
+def results(chunk, decomposed):
+    return outcomes(CHUNKS[chunk], decomposed)
+
+
+def parameters(decomposed):
+    """Cases of one chunk go to one worker, which compiles it once."""
+    form = "decomposed" if decomposed else "exported"
+    for chunk, cases in CHUNKS.items():
+        for case in cases:
+            yield pytest.param(chunk, case.name, decomposed, id=f"{case.group}-{case.name}-{form}", marks=pytest.mark.xdist_group(f"{chunk}-{form}"))
+
+
+@pytest.mark.parametrize("chunk,name,decomposed", [*parameters(False), *parameters(True)])
+def test_operator(chunk, name, decomposed):
+    if wrong := results(chunk, decomposed)[name]:
+        pytest.fail(wrong, pytrace=False)

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Runs every kind of test and ends with one line, `N passed, N failed`.
+
+usage: test/run.py [PART ...]     parts: unit lit python sanitizer (all of them when none is named)
+Needs only Python's own library here; the tests themselves use build/venv. Exit 0 when nothing failed.
+"""
+import os
+import re
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PYTHON = os.path.join(ROOT, "build/venv/bin/python")
+LIT = os.path.join(ROOT, "build/venv/bin/lit")
+
+
+def stream(command, env=None):
+    """Runs a command, echoing what it prints; returns its exit code and its text."""
+    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | (env or {}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    lines = []
+    for line in process.stdout:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        lines.append(line)
+    return process.wait(), "".join(lines)
+
+
+def count(pattern, text):
+    """The last number that the pattern finds."""
+    found = re.findall(pattern, text)
+    return int(found[-1]) if found else 0
+
+
+def build(preset, target):
+    """Configures and builds; exits at the first error, since nothing after it can be tested."""
+    folder = "build" if preset == "release" else "build-debug"
+    code, _ = stream(["cmake", "--preset", preset, "-Wno-dev", "--log-level=WARNING"])
+    if code == 0:
+        code, _ = stream(["ninja", "-C", folder, target])
+    if code:
+        sys.exit(f"the {preset} build failed\n0 passed, 1 failed")
+
+
+def gtest(folder):
+    code, text = stream([os.path.join(folder, "bin/unit_tests"), "--gtest_brief=1"],
+                        {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"})
+    passed, failed = count(r"\[  PASSED  \] (\d+) test", text), count(r"(\d+) FAILED TEST", text)
+    return passed, failed or int(code != 0)
+
+
+def unit():
+    return gtest("build")
+
+
+def sanitizer():
+    build("debug", "unit_tests")
+    return gtest("build-debug")
+
+
+def lit():
+    code, text = stream([LIT, "-s", "--timeout", "120", "test/lit"])
+    passed, failed = count(r"Passed\s*:\s*(\d+)", text), count(r"Failed\s*:\s*(\d+)", text)
+    return passed, failed or int(code != 0)
+
+
+def python():
+    code, text = stream([PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "test/python"])
+    passed, failed = count(r"(\d+) passed", text), count(r"(\d+) failed", text) + count(r"(\d+) error", text)
+    return passed, failed or int(code != 0)
+
+
+PARTS = {"unit": unit, "lit": lit, "python": python, "sanitizer": sanitizer}
+
+
+def main(names):
+    if unknown := [n for n in names if n not in PARTS]:
+        sys.exit(f"unknown part {unknown[0]} ({', '.join(PARTS)})")
+    build("release", "all")
+    total, rows = [0, 0], []
+    for name in names or PARTS:
+        print(f"== {name}", flush=True)
+        start = time.time()
+        passed, failed = PARTS[name]()
+        rows.append(f"{name:10s} {passed:6d} passed {failed:5d} failed {time.time() - start:7.0f} s")
+        total = [total[0] + passed, total[1] + failed]
+    print("\n".join(["", *rows, f"{total[0]} passed, {total[1]} failed"]))
+    return total[1] != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
