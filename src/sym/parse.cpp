@@ -273,6 +273,7 @@ class Parser {
     std::string_view name = text_.substr(begin, at_ - begin);
     skip();
     if (peek() == '(') return call(name, begin);
+    if (name == "not" || name == "and" || name == "or") at_ = begin, fault("a number, a size or `(` is missing");
     if (name == "True") return 1;
     if (name == "False") return 0;
     return define_(name);

@@ -23,6 +23,10 @@ struct Tree {
 std::optional<std::int64_t> value_of(const Tree& t, const Values& values) {
   if (t.kind == Kind::Constant) return *t.leaf.constant();
   if (t.kind == Kind::Symbol) return values.at(t.leaf);
+  if (t.kind == Kind::Where) {
+    auto condition = value_of(t.below[0], values);
+    return condition ? value_of(t.below[*condition ? 1 : 2], values) : std::nullopt;
+  }
   std::vector<std::int64_t> v;
   for (const Tree& b : t.below) {
     auto x = value_of(b, values);
@@ -38,7 +42,6 @@ std::optional<std::int64_t> value_of(const Tree& t, const Values& values) {
     case Kind::Mod: return v[1] ? std::optional(v[0] - v[1] * divide(v[0], v[1])) : std::nullopt;
     case Kind::Min: return std::min(v[0], v[1]);
     case Kind::Max: return std::max(v[0], v[1]);
-    case Kind::Where: return v[0] ? v[1] : v[2];
     case Kind::Eq: return v[0] == v[1];
     case Kind::Ne: return v[0] != v[1];
     case Kind::Lt: return v[0] < v[1];
@@ -65,7 +68,7 @@ struct SymProperty : testing::Test {
   std::vector<Expr> sizes;
   std::vector<LoopVar> loops;
   bool divisible = false;  // s2 is a multiple of 4
-  bool related = false;    // 2*s0 <= s2 + 1 and s0 + s2 != 9
+  bool related = false;    // by the conditions below
 
   std::int64_t pick(std::int64_t low, std::int64_t high) { return std::uniform_int_distribution(low, high)(random); }
 
@@ -113,17 +116,18 @@ struct SymProperty : testing::Test {
     }
   }
 
-  /// Sizes in their ranges, small ones more often; loop variables in theirs. No size is so small that a loop is empty.
-  Values point() {
+  /// Sizes in their ranges, small ones more often; loop variables in theirs. No loop whose variable is in `e` is empty.
+  Values point(Expr e) {
     Values v;
-    v[sizes[0]] = pick(1, pick(0, 1) ? 4 : 70);
+    v[sizes[0]] = pick(contains(e, loops[0].var) ? 1 : 0, pick(0, 1) ? 4 : 70);
     v[sizes[1]] = pick(1, pick(0, 1) ? 4 : 40);
     v[sizes[2]] = divisible ? 4 * pick(1, 12) : pick(2, pick(0, 1) ? 5 : 70);
-    if (related) {
+    if (related) {  // s1 < s0 + s2, 2*s0 <= s2 + 1, s0 + s2 != 9
+      v[sizes[2]] = std::max(v[sizes[2]], v[sizes[1]] + 1);
       v[sizes[2]] = std::max(v[sizes[2]], 2 * v[sizes[0]] - 1);
       v[sizes[2]] += v[sizes[0]] + v[sizes[2]] == 9;
     }
-    for (const LoopVar& l : loops) v[l.var] = pick(0, evaluate(l.size, [&](Expr s) { return v.at(s); }) - 1);
+    for (const LoopVar& l : loops) v[l.var] = pick(0, std::max<std::int64_t>(evaluate(l.size, [&](Expr s) { return v.at(s); }), 1) - 1);
     return v;
   }
 
@@ -150,7 +154,7 @@ struct SymProperty : testing::Test {
       proved += simplified.is_constant() && !e.is_constant();
       Range bounds = env.bounds(e, loops);
       for (int k = 0; k < 3; ++k) {
-        Values v = point();
+        Values v = point(e);
         auto expected = value_of(t, v);
         if (!expected) continue;
         auto at = [&](Expr s) { return v.at(s); };
@@ -178,6 +182,7 @@ TEST_F(SymProperty, KnownMultiplesKeepValues) {
 TEST_F(SymProperty, FactsKeepValues) {
   env.learn(le(sizes[0] * 2, sizes[2] + 1));
   env.learn(ne(sizes[0] + sizes[2], 9));
+  env.learn(lt(sizes[1], sizes[2] + sizes[0]));
   related = true;
   check(50'000, 4);
 }

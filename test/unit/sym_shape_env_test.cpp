@@ -86,6 +86,11 @@ TEST_F(SymShapeEnv, ChoicesByBounds) {
   EXPECT_EQ(simple(where(lt(i1 + 1, s0), i1, 0)), "Where(i1 + 2 <= s0, i1, 0)");
 }
 
+TEST_F(SymShapeEnv, DivisorsAreNotZeroOnlyWhereTheyDivide) {
+  Expr guarded = where(ge(s0, 1), floor_div(s1, s0), 0);
+  EXPECT_EQ(simple(where(lt(s1, 3), guarded, max(s0, 1))), "Where(s1 <= 2, Where(1 <= s0, FloorDiv(s1, s0), 0), Max(1, s0))");
+}
+
 TEST_F(SymShapeEnv, OneRoundLoopsAreZero) {
   std::vector<LoopVar> l{{i0, 1}, {i1, s0}};
   EXPECT_EQ(env.simplify(i0 * s0 + i1, l), i1);
