@@ -1,0 +1,338 @@
+#include "scheduler/schedule.h"
+
+#include "scheduler/space.h"
+#include "scheduler/space_match.h"
+#include "support/error.h"
+#include "sym/print.h"
+
+namespace coil::scheduler {
+
+using ir::BufferId;
+using ir::Operation;
+using ir::OperationId;
+
+Exprs store_in_group(ir::Graph& graph, const Group& group, const Member& m) {
+  const Operation& op = graph.operations()[m.op];
+  if (op.store_index.empty()) return m.ivars;
+  const auto loops = loop_vars(graph, group);
+  const Exprs from = graph.ivars(op.sizes().size());
+  Exprs out;
+  for (Expr e : op.store_index) out.push_back(graph.env().simplify(sym::substitute(e, from, m.ivars), loops));
+  return out;
+}
+
+ir::Scalar body_in_group(ir::Graph& graph, const Group& group, const Member& m) {
+  const Operation& op = graph.operations()[m.op];
+  Exprs from = graph.ivars(m.ivars.size()), to = m.ivars;
+  for (std::size_t d = 0; d < m.rvars.size(); ++d) from.push_back(graph.rvar(d)), to.push_back(m.rvars[d]);
+  ir::Scalar body = std::visit(
+      [](const auto& n) -> ir::Scalar {
+        if constexpr (requires { n.body; }) return n.body;
+        else return nullptr;
+      },
+      op.node);
+  if (from == to) return body;
+  const auto loops = loop_vars(graph, group);
+  return graph.pool().substitute(body, from, to, [&](Expr e) { return graph.env().simplify(e, loops); });
+}
+
+std::vector<sym::LoopVar> loop_vars(ir::Graph& graph, const Group& group) {
+  std::vector<sym::LoopVar> out;
+  for (std::size_t d = 0; d < group.outer.size(); ++d) out.push_back({graph.ivar(d), group.outer[d]});
+  for (std::size_t d = 0; d < group.inner.size(); ++d) out.push_back({graph.rvar(d), group.inner[d]});
+  return out;
+}
+
+namespace {
+
+bool names_variable(Expr e, char prefix) {
+  for (Expr s : sym::free_symbols(e))
+    if (s.symbol_kind() == sym::SymbolKind::Loop && s.name()[0] == prefix) return true;
+  return false;
+}
+
+class Fuser {
+ public:
+  Fuser(ir::Graph& graph, const Choices& choices) : graph_(graph), choices_(choices) {}
+
+  Schedule run() {
+    mark_live();
+    for (const Operation& op : graph_.operations())
+      if (live_[op.id]) place(op);
+    find_internal();
+    return std::move(out_);
+  }
+
+ private:
+  struct Use {
+    std::vector<std::size_t> writers, readers;  // items, ascending
+  };
+  /// Bookkeeping of an item: buffers it touches, size of its bodies.
+  struct Info {
+    std::set<BufferId> reads, writes;
+    std::size_t scalar_ops = 0;
+  };
+
+  void mark_live() {
+    auto& ops = graph_.operations();
+    live_.assign(ops.size(), false);
+    std::set<BufferId> wanted(graph_.mutated.begin(), graph_.mutated.end());
+    for (const ir::GraphOutput& o : graph_.outputs)
+      if (auto* view = std::get_if<ir::BufferView>(&o.value)) wanted.insert(view->buffer);
+    for (std::size_t k = ops.size(); k-- > 0;) {
+      const Operation& op = ops[k];
+      bool live = std::holds_alternative<ir::Assertion>(op.node);
+      for (BufferId b : op.outs) live = live || wanted.contains(b);
+      if (!live) continue;
+      live_[k] = true;
+      for (BufferId b : ir::reads(op)) wanted.insert(b);
+    }
+  }
+
+  void place(const Operation& op) {
+    const std::vector<BufferId> reads = ir::reads(op);
+    std::size_t earliest = 0;  // the first item that the operation may be part of
+    std::vector<std::size_t> candidates;
+    std::set<std::size_t> conflicts;  // items it may follow but not join
+    for (BufferId b : reads)
+      for (std::size_t w : uses_[b].writers) earliest = std::max(earliest, w), candidates.push_back(w);
+    for (BufferId b : op.outs) {
+      for (std::size_t w : uses_[b].writers) earliest = std::max(earliest, w), conflicts.insert(w);
+      for (std::size_t r : uses_[b].readers) earliest = std::max(earliest, r), conflicts.insert(r);
+    }
+    if (!std::holds_alternative<ir::Pointwise>(op.node) && !std::holds_alternative<ir::Reduction>(op.node)) {
+      start_item(op, reads);
+      return;
+    }
+    const std::set<std::size_t> producers(candidates.begin(), candidates.end());
+    for (BufferId b : reads)
+      if (!uses_[b].readers.empty()) candidates.push_back(uses_[b].readers.back());
+    std::sort(candidates.begin(), candidates.end(), std::greater<>());
+    candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
+
+    std::optional<std::size_t> best;
+    std::int64_t best_score = 0;
+    Group best_group;
+    for (std::size_t c : candidates) {
+      std::string reason;
+      std::optional<Group> joined;
+      if (!std::holds_alternative<Group>(out_.items[c])) reason = "the other is a library call or runs alone";
+      else if (c < earliest) reason = "an operation between them needs the one and feeds the other";
+      else if (conflicts.contains(c)) reason = "one writes a buffer that the other touches";
+      else joined = join(std::get<Group>(out_.items[c]), infos_[c], op, reads, reason);
+      if (!joined) {
+        if (producers.contains(c) && std::holds_alternative<Group>(out_.items[c]))
+          out_.refusals.push_back({std::get<Group>(out_.items[c]).members.back().op, op.id, reason});
+        continue;
+      }
+      const std::int64_t score = saved_bytes(infos_[c], reads, producers.contains(c));
+      if (!best || score > best_score) best = c, best_score = score, best_group = std::move(*joined);
+    }
+    if (best && (best_score > 0 || producers.contains(*best))) {
+      out_.items[*best] = std::move(best_group);
+      record(*best, op, reads);
+    } else {
+      start_item(op, reads);
+    }
+  }
+
+  void start_item(const Operation& op, const std::vector<BufferId>& reads) {
+    Group g;
+    if (auto* p = std::get_if<ir::Pointwise>(&op.node)) {
+      g.outer = p->sizes;
+      g.members.push_back({op.id, Role::Outer, 0, graph_.ivars(p->sizes.size()), {}});
+    } else if (auto* r = std::get_if<ir::Reduction>(&op.node)) {
+      g.outer = r->sizes;
+      g.inner = r->reduced;
+      g.members.push_back({op.id, Role::Reduce, 0, graph_.ivars(r->sizes.size()), graph_.rvars(r->reduced.size())});
+    } else if (auto* s = std::get_if<ir::Scan>(&op.node)) {
+      Member m{op.id, Role::Scan, 0, {}, {}};
+      for (std::size_t d = 0; d < s->sizes.size(); ++d) {
+        m.ivars.push_back(d == s->dim ? graph_.rvar(0) : graph_.ivar(g.outer.size()));
+        if (d != s->dim) g.outer.push_back(s->sizes[d]);
+      }
+      g.inner = {s->sizes[s->dim]};
+      g.members.push_back(std::move(m));
+    } else {
+      out_.items.push_back(Single{op.id});
+      infos_.emplace_back();
+      record(out_.items.size() - 1, op, reads);
+      return;
+    }
+    out_.items.push_back(std::move(g));
+    infos_.emplace_back();
+    record(out_.items.size() - 1, op, reads);
+  }
+
+  void record(std::size_t item, const Operation& op, const std::vector<BufferId>& reads) {
+    auto add = [item](std::vector<std::size_t>& list) {
+      if (list.empty() || list.back() != item) list.insert(std::upper_bound(list.begin(), list.end(), item), item);
+    };
+    for (BufferId b : reads) add(uses_[b].readers), infos_[item].reads.insert(b);
+    for (BufferId b : op.outs) add(uses_[b].writers), infos_[item].writes.insert(b);
+    infos_[item].scalar_ops += body_ops(op);
+  }
+
+  static std::size_t body_ops(const Operation& op) {
+    return std::visit(
+        [](const auto& n) -> std::size_t {
+          if constexpr (requires { n.body; }) return n.body->ops;
+          else return 0;
+        },
+        op.node);
+  }
+
+  std::int64_t bytes(BufferId b) {
+    const ir::Layout& l = graph_.buffer(b).layout;
+    return graph_.env().hint_or(sym::product(l.sizes), 1 << 16) * static_cast<std::int64_t>(size_of(l.dtype));
+  }
+
+  /// Bytes that need not be read again when the operation joins.
+  std::int64_t saved_bytes(const Info& info, const std::vector<BufferId>& reads, bool) {
+    std::int64_t saved = 0;
+    for (BufferId b : reads)
+      if (info.reads.contains(b) || info.writes.contains(b)) saved += bytes(b);
+    return saved;
+  }
+
+  std::optional<Group> join(const Group& group, const Info& info, const Operation& op, const std::vector<BufferId>& reads, std::string& reason) {
+    if (group.members.size() >= choices_.max_members()) return refuse(reason, "the kernel has as many operations as the policy allows");
+    if (info.scalar_ops + body_ops(op) > choices_.max_scalar_ops()) return refuse(reason, "the kernel's bodies are as large as the policy allows");
+    if (info.reads.size() + info.writes.size() + reads.size() > choices_.max_buffers()) return refuse(reason, "the kernel touches as many buffers as the policy allows");
+    for (const Member& m : group.members)
+      if (m.role == Role::Scan) return refuse(reason, "a scan runs alone");
+    reason = "their iteration spaces differ";
+    for (Placement& p : placements(graph_, group, op)) {
+      Group joined = moved(group, p);
+      Member m{op.id, p.role, 0, p.ivars, p.rvars};
+      if (!check_reads(joined, op, m, reason) || !enough_rows(group, joined, op, reason)) continue;
+      joined.members.push_back(std::move(m));
+      return joined;
+    }
+    return std::nullopt;
+  }
+
+  static std::optional<Group> refuse(std::string& reason, const char* why) {
+    reason = why;
+    return std::nullopt;
+  }
+
+  /// The group with its members rewritten for a new space.
+  Group moved(const Group& group, const Placement& p) {
+    Group out;
+    out.outer = p.outer;
+    out.inner = p.inner;
+    out.members = group.members;
+    Exprs from = graph_.ivars(group.outer.size()), to = p.old_outer;
+    for (std::size_t d = 0; d < group.inner.size(); ++d) from.push_back(graph_.rvar(d)), to.push_back(p.old_inner[d]);
+    const bool becomes_inner = group.inner.empty() && !p.inner.empty();
+    if (from == to && !becomes_inner) return out;
+    for (Member& m : out.members) {
+      for (Expr& e : m.ivars) e = sym::substitute(e, from, to);
+      for (Expr& e : m.rvars) e = sym::substitute(e, from, to);
+      if (becomes_inner) m.role = Role::Inner;
+    }
+    return out;
+  }
+
+  /// Every value that the operation reads from the group must be made at the same outer point; sets the member's level.
+  bool check_reads(const Group& group, const Operation& op, Member& member, std::string& reason) {
+    const auto loops = loop_vars(graph_, group);
+    Exprs from = graph_.ivars(member.ivars.size()), to = member.ivars;
+    for (std::size_t d = 0; d < member.rvars.size(); ++d) from.push_back(graph_.rvar(d)), to.push_back(member.rvars[d]);
+    const bool inner_role = member.role != Role::Outer;
+    for (ir::Scalar l : loads_of(op)) {
+      auto made = std::find_if(group.members.begin(), group.members.end(), [&](const Member& m) { return graph_.operations()[m.op].outs[0] == l->buffer; });
+      if (made == group.members.end()) continue;
+      if (graph_.buffer(l->buffer).writers.size() > 1) return no(reason, "the value read is put together by several operations");
+      if (l->op != ir::ScalarOp::Load || !l->args.empty()) return no(reason, "the value is read at places that data or strides decide");
+      const Exprs stored = store_in_group(graph_, group, *made);
+      bool same_point = true, same_outer = true;
+      for (std::size_t d = 0; d < stored.size(); ++d) {
+        Expr at = graph_.env().simplify(sym::substitute(l->index[d], from, to), loops);
+        if (at == stored[d]) continue;
+        same_point = false;
+        if (made->role != Role::Inner || names_variable(stored[d], 'i') || !names_variable(stored[d], 'r')) same_outer = false;
+      }
+      if (!same_outer) return no(reason, "the value is read at other points than where it is made");
+      if (!same_point && !graph_.operations()[made->op].store_index.empty()) return no(reason, "the value is part of a larger buffer");
+      if (made->role == Role::Inner && !inner_role) return no(reason, "one element of a row is read once a row");
+      const bool later = inner_role && (!same_point || made->role != Role::Inner) && !group.inner.empty();
+      member.level = std::max(member.level, made->level + (later ? 1 : 0));
+    }
+    return true;
+  }
+
+  static bool no(std::string& reason, const char* why) {
+    reason = why;
+    return false;
+  }
+
+  /// A large pointwise operation must not lose its parallelism to a reduction with few rows.
+  bool enough_rows(const Group& before, const Group& joined, const Operation& op, std::string& reason) {
+    if (joined.inner.empty()) return true;
+    const bool pointwise = std::holds_alternative<ir::Pointwise>(op.node);
+    if (!before.inner.empty() && !pointwise) return true;
+    const std::int64_t rows = graph_.env().hint_or(sym::product(joined.outer), choices_.min_parallel_outer());
+    const std::int64_t row = graph_.env().hint_or(sym::product(joined.inner), 1);
+    if (rows >= choices_.min_parallel_outer() || rows * row < choices_.small_work()) return true;
+    return no(reason, "the rows are too few for the threads");
+  }
+
+  void find_internal() {
+    std::vector<std::set<std::size_t>> readers(graph_.buffers().size());
+    for (std::size_t k = 0; k < out_.items.size(); ++k)
+      for (BufferId b : infos_[k].reads) readers[b].insert(k);
+    std::set<BufferId> kept(graph_.mutated.begin(), graph_.mutated.end());
+    for (const ir::GraphOutput& o : graph_.outputs)
+      if (auto* view = std::get_if<ir::BufferView>(&o.value)) kept.insert(view->buffer);
+    for (std::size_t k = 0; k < out_.items.size(); ++k) {
+      auto* group = std::get_if<Group>(&out_.items[k]);
+      if (!group) continue;
+      for (BufferId b : infos_[k].writes) {
+        const ir::Buffer& buffer = graph_.buffer(b);
+        if (kept.contains(b) || buffer.kind != ir::BufferKind::Computed || uses_[b].writers.size() > 1) continue;
+        if (readers[b].empty() || (readers[b].size() == 1 && *readers[b].begin() == k)) group->internal.insert(b);
+      }
+    }
+  }
+
+  ir::Graph& graph_;
+  const Choices& choices_;
+  std::vector<bool> live_;
+  std::unordered_map<BufferId, Use> uses_;
+  std::vector<Info> infos_;
+  Schedule out_;
+};
+
+}  // namespace
+
+Schedule schedule(ir::Graph& graph, const Choices& choices) { return Fuser(graph, choices).run(); }
+
+std::string to_string(const ir::Graph& graph, const Schedule& s) {
+  static constexpr const char* kRoles[] = {"inner", "reduce", "scan", "outer"};
+  auto list = [](const Exprs& sizes) {
+    std::string t;
+    for (Expr e : sizes) t += (t.empty() ? "" : ", ") + sym::to_string(e);
+    return "[" + t + "]";
+  };
+  std::string text;
+  for (std::size_t k = 0; k < s.items.size(); ++k) {
+    if (auto* single = std::get_if<Single>(&s.items[k])) {
+      const Operation& op = graph.operations()[single->op];
+      auto* call = std::get_if<ir::Extern>(&op.node);
+      text += fmt::format("item{}: op{} alone{}\n", k, single->op, call ? " (" + call->op + ")" : "");
+      continue;
+    }
+    const Group& g = std::get<Group>(s.items[k]);
+    text += fmt::format("item{}: kernel over {} x {}\n", k, list(g.outer), list(g.inner));
+    for (const Member& m : g.members) {
+      const ir::Buffer& out = graph.buffer(graph.operations()[m.op].outs[0]);
+      text += fmt::format("    op{} {} level {} -> {}{}\n", m.op, kRoles[static_cast<int>(m.role)], m.level, out.name, g.internal.contains(out.id) ? " (internal)" : "");
+    }
+  }
+  for (const Refusal& r : s.refusals) text += fmt::format("not fused: op{} with op{}: {}\n", r.producer, r.consumer, r.reason);
+  return text;
+}
+
+}  // namespace coil::scheduler

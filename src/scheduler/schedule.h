@@ -1,0 +1,90 @@
+// Which operations share a kernel, and in which order kernels and library calls run.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/ir.h"
+
+namespace coil::scheduler {
+
+using sym::Expr;
+using sym::Exprs;
+
+/// What an operation does inside its group's loops.
+enum class Role : std::uint8_t {
+  Inner,   ///< computes a value at each inner point
+  Reduce,  ///< combines the values of all inner points
+  Scan,    ///< combines them in order, giving each partial result; the inner space is the scanned dimension
+  Outer,   ///< computes a value once for each outer point, after the inner loop of its level
+};
+
+struct Member {
+  ir::OperationId op = 0;
+  Role role = Role::Outer;
+  int level = 0;
+  Exprs ivars, rvars;  ///< the operation's loop variables as expressions over the group's
+};
+
+/// Loops shared by several operations:
+///
+///     for each outer point (in parallel)
+///       for each level
+///         for each inner point: members of this level that are Inner, Reduce or Scan, in order
+///         Outer members of this level, in order
+///
+/// A value made at one outer point is used in the group only at the same outer point. Groups of Pointwise operations alone have no inner dimensions.
+struct Group {
+  Exprs outer, inner;  ///< sizes; variables are i0, i1, … and r0, r1, …
+  std::vector<Member> members;
+  /// Buffers that only members of this group read: they need no memory when every use is at the point, or the row, that made them.
+  std::set<ir::BufferId> internal;
+};
+
+/// A library call, a scatter or an assertion: runs alone.
+struct Single {
+  ir::OperationId op = 0;
+};
+
+using Item = std::variant<Group, Single>;
+
+/// Why two operations that share data were not put in one kernel.
+struct Refusal {
+  ir::OperationId producer = 0, consumer = 0;
+  std::string reason;
+};
+
+struct Schedule {
+  std::vector<Item> items;
+  std::vector<Refusal> refusals;
+};
+
+/// Fusion policy: what may be put together, beyond what is legal. One object, replaceable by those who embed the compiler.
+class Choices {
+ public:
+  virtual ~Choices() = default;
+  /// Operations in one kernel; scalar nodes in one kernel (as trees, see ScalarNode::ops).
+  virtual std::size_t max_members() const { return 48; }
+  virtual std::size_t max_scalar_ops() const { return 1200; }
+  /// Distinct buffers that a kernel may touch.
+  virtual std::size_t max_buffers() const { return 48; }
+  /// Outer points that a kernel needs, if it has work for several threads: fusing a large pointwise operation into a reduction with fewer is refused.
+  virtual std::int64_t min_parallel_outer() const { return 8; }
+  virtual std::int64_t small_work() const { return 1 << 15; }
+};
+
+/// Fuses greedily in program order. Linear in the number of operations and their reads. The order of operations that touch one buffer, where one of them writes, is kept.
+Schedule schedule(ir::Graph&, const Choices& = {});
+
+/// What an operation of a group computes, in the group's variables: body with loads substituted, and the index stored to.
+ir::Scalar body_in_group(ir::Graph&, const Group&, const Member&);
+Exprs store_in_group(ir::Graph&, const Group&, const Member&);
+/// The group's variables with their sizes.
+std::vector<sym::LoopVar> loop_vars(ir::Graph&, const Group&);
+
+/// The text form, for logs and tests.
+std::string to_string(const ir::Graph&, const Schedule&);
+
+}  // namespace coil::scheduler
