@@ -1,0 +1,43 @@
+// A group's loops made ready for printing: accesses linear, dimensions ordered and merged, the vector dimension chosen.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/ir.h"
+#include "scheduler/schedule.h"
+
+namespace coil::codegen {
+
+using sym::Expr;
+using sym::Exprs;
+
+struct LoopDim {
+  Expr var, size;
+};
+
+/// One operation's part of a kernel. Loads are linear (elements from the buffer's start).
+struct Statement {
+  const ir::Operation* op = nullptr;
+  scheduler::Role role = scheduler::Role::Outer;
+  int level = 0;
+  ir::Scalar body = nullptr;
+  std::vector<ir::Scalar> indirect{};  ///< of a scatter
+  Expr store{};                        ///< element of outs[0] stored to
+  Expr position{};                     ///< of ArgMax and ArgMin: place in the flattened reduced dimensions
+  bool stored = true;                ///< false: the value never leaves registers or scratch
+};
+
+struct LoopNest {
+  std::vector<LoopDim> outer, inner;   ///< in loop order, outermost first
+  std::vector<Statement> statements;
+  int levels = 1;
+  /// Dimension whose points fill vectors: the last of `outer` or of `inner`; none for scalar loops.
+  enum class Vector : std::uint8_t { None, Outer, Inner } vector = Vector::None;
+  std::vector<sym::LoopVar> vars() const;
+};
+
+LoopNest make_loop_nest(ir::Graph&, const scheduler::Group&, int lanes);
+LoopNest make_scatter_nest(ir::Graph&, const ir::Operation&);
+
+}  // namespace coil::codegen

@@ -1,0 +1,127 @@
+#include "wrapper/build.h"
+
+#include "support/error.h"
+#include "wrapper/symbols.h"
+
+namespace coil::wrapper {
+namespace {
+
+class Builder {
+ public:
+  Builder(const fx::GraphModule& module, ir::Graph& graph, const codegen::KernelOptions& options) : module_(module), graph_(graph), options_(options) {
+    p_.env = graph.env_ptr();
+    p_.name = module.name;
+  }
+
+  Program run(const scheduler::Schedule& schedule) {
+    add_buffers();
+    add_inputs();
+    for (const scheduler::Item& item : schedule.items) {
+      if (auto* group = std::get_if<scheduler::Group>(&item)) call_group(*group);
+      else call_single(graph_.operations()[std::get<scheduler::Single>(item).op]);
+    }
+    for (const ir::GraphOutput& o : graph_.outputs) {
+      Output out{o.name, 0.0, o.is_bool};
+      if (auto* v = std::get_if<ir::BufferView>(&o.value)) out.value = view(*v);
+      else if (auto* e = std::get_if<Expr>(&o.value)) out.value = *e;
+      else out.value = std::get<double>(o.value);
+      p_.outputs.push_back(std::move(out));
+    }
+    plan_lifetimes(p_);
+    define_symbols(p_, numbers_);
+    return std::move(p_);
+  }
+
+ private:
+  /// Bytes that a strided layout spans; 0 when a size is 0.
+  Expr span_bytes(const ir::Layout& l) {
+    Expr last = 0, empty = 0;
+    for (std::size_t d = 0; d < l.sizes.size(); ++d) {
+      last += (l.sizes[d] - 1) * l.strides[d];
+      if (!p_.env->statically_known_lt(0, l.sizes[d])) empty = sym::logical_or(empty, sym::eq(l.sizes[d], 0));
+    }
+    return p_.env->simplify(sym::where(empty, 0, (last + 1) * static_cast<std::int64_t>(size_of(l.dtype))));
+  }
+
+  void add_buffers() {
+    std::set<BufferId> outputs;
+    for (const ir::GraphOutput& o : graph_.outputs)
+      if (auto* v = std::get_if<ir::BufferView>(&o.value)) outputs.insert(v->buffer);
+    for (const ir::Buffer& b : graph_.buffers()) {
+      Buffer out{b.name, BufferKind::Temporary, b.layout.dtype, b.layout.device, b.layout.sizes, b.layout.strides, span_bytes(b.layout), 0};
+      if (b.kind == ir::BufferKind::Constant) {
+        out.kind = BufferKind::Constant;
+        out.index = p_.constants.size();
+        p_.constants.push_back({b.name, graph_.constants.at(b.id), graph_.mutated.contains(b.id)});
+      } else if (b.kind == ir::BufferKind::Computed && outputs.contains(b.id)) {
+        out.kind = BufferKind::Output;
+      }
+      p_.buffers.push_back(std::move(out));
+    }
+  }
+
+  void add_inputs() {
+    COIL_CHECK(graph_.inputs.size() == module_.inputs.size());
+    for (std::size_t i = 0; i < module_.inputs.size(); ++i) {
+      const BufferId b = graph_.inputs[i];
+      p_.buffers[b].kind = BufferKind::Input;
+      p_.buffers[b].index = i;
+      p_.inputs.push_back({module_.inputs[i].path, b, graph_.mutated.contains(b), module_.inputs[i].constant.has_value()});
+      const fx::Node* node = module_.graph.find(module_.inputs[i].placeholder);
+      if (!node || module_.inputs[i].constant) continue;
+      if (auto* e = node->meta.value.get_if<Expr>()) numbers_.emplace_back(i, *e);
+      if (auto* b = node->meta.value.get_if<ops::Bool>()) numbers_.emplace_back(i, b->condition);
+    }
+  }
+
+  static View view(const ir::BufferView& v) { return {v.buffer, v.dtype, v.sizes, v.strides, v.offset}; }
+
+  void call_group(const scheduler::Group& group) {
+    std::set<std::string> origins;
+    std::string where;
+    for (const scheduler::Member& m : group.members) {
+      const ir::Operation& op = graph_.operations()[m.op];
+      origins.insert(op.origins.begin(), op.origins.end());
+      if (!op.where.empty()) where = op.where;
+    }
+    call_kernel(codegen::print_kernel(graph_, group, options_), std::move(origins), std::move(where));
+  }
+
+  void call_kernel(codegen::Kernel k, std::set<std::string> origins, std::string where) {
+    auto [it, added] = kernel_index_.emplace(k.symbol, p_.kernels.size());
+    if (added) {
+      p_.lines.push_back(DefineKernel{p_.kernels.size()});
+      p_.kernels.push_back({k.symbol, std::move(k.text)});
+    }
+    CallKernel call{it->second, std::move(k.buffers), std::move(k.written), std::move(k.scalars), k.extent, k.grain, "", std::move(k.in_place), std::move(origins), std::move(where)};
+    if (k.may_fail) call.failure = fmt::format("an index read from a tensor is out of range{}", call.where.empty() ? "" : " (at " + call.where + ")");
+    p_.lines.push_back(std::move(call));
+  }
+
+  void call_single(const ir::Operation& op) {
+    if (auto* a = std::get_if<ir::Assertion>(&op.node)) {
+      p_.lines.push_back(Assert{a->condition, a->message});
+    } else if (std::holds_alternative<ir::Scatter>(op.node)) {
+      call_kernel(codegen::print_scatter(graph_, op, options_), op.origins, op.where);
+    } else {
+      const auto& call = std::get<ir::Extern>(op.node);
+      CallExtern line{call.op, {call.attributes.begin(), call.attributes.end()}, {}, {}, op.origins, op.where};
+      for (const ir::BufferView& v : call.inputs) line.inputs.push_back(view(v));
+      for (const ir::BufferView& v : call.outputs) line.outputs.push_back(view(v));
+      p_.lines.push_back(std::move(line));
+    }
+  }
+
+  const fx::GraphModule& module_;
+  ir::Graph& graph_;
+  codegen::KernelOptions options_;
+  Program p_;
+  std::map<std::string, std::size_t> kernel_index_;
+  std::vector<std::pair<std::size_t, Expr>> numbers_;
+};
+
+}  // namespace
+
+Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule, const codegen::KernelOptions& options) { return Builder(module, graph, options).run(schedule); }
+
+}  // namespace coil::wrapper

@@ -1,0 +1,227 @@
+#include "wrapper/plan.h"
+
+#include "runtime/arena_planner.h"
+#include "support/error.h"
+#include "sym/print.h"
+
+namespace coil::wrapper {
+namespace {
+
+using runtime::ShapeOp;
+using runtime::Slot;
+
+/// Integer expressions as a straight line of shape instructions, each distinct one once.
+class ShapeProgram {
+ public:
+  explicit ShapeProgram(std::vector<runtime::ShapeInstruction>& out) : out_(out) {}
+
+  Slot emit(ShapeOp op, std::int64_t a = 0, std::int64_t b = 0, std::int64_t c = 0) {
+    auto [it, added] = seen_.emplace(std::tuple(op, a, b, c), static_cast<Slot>(out_.size()));
+    if (added) out_.push_back({op, a, b, c});
+    return it->second;
+  }
+
+  void define(Expr symbol, Slot slot) { slots_[symbol] = slot; }
+
+  Slot operator()(Expr e) {
+    if (auto c = e.constant()) return emit(ShapeOp::Constant, *c);
+    if (auto it = slots_.find(e); it != slots_.end()) return it->second;
+    COIL_CHECK(!e.is_symbol(), "symbol {} has no definition", e.name());
+    std::vector<Slot> args;
+    for (Expr x : e.operands()) args.push_back((*this)(x));
+    Slot s = args.empty() ? 0 : args[0];
+    if (e.kind() == sym::Kind::Where) s = emit(ShapeOp::Where, args[0], args[1], args[2]);
+    else if (e.kind() == sym::Kind::Not) s = emit(ShapeOp::Not, args[0]);
+    else
+      for (std::size_t k = 1; k < args.size(); ++k) s = emit(op_of(e.kind()), s, args[k]);
+    return slots_[e] = s;
+  }
+
+ private:
+  static ShapeOp op_of(sym::Kind k) {
+    using sym::Kind;
+    switch (k) {
+      case Kind::Add: return ShapeOp::Add;
+      case Kind::Mul: return ShapeOp::Mul;
+      case Kind::FloorDiv: return ShapeOp::FloorDiv;
+      case Kind::CeilDiv: return ShapeOp::CeilDiv;
+      case Kind::Mod: return ShapeOp::Mod;
+      case Kind::Min: return ShapeOp::Min;
+      case Kind::Max: return ShapeOp::Max;
+      case Kind::Pow: return ShapeOp::Pow;
+      case Kind::Eq: return ShapeOp::Eq;
+      case Kind::Ne: return ShapeOp::Ne;
+      case Kind::Lt: return ShapeOp::Lt;
+      case Kind::Le: return ShapeOp::Le;
+      case Kind::And: return ShapeOp::And;
+      case Kind::Or: return ShapeOp::Or;
+      case Kind::BitAnd: return ShapeOp::BitAnd;
+      case Kind::BitOr: return ShapeOp::BitOr;
+      case Kind::BitXor: return ShapeOp::BitXor;
+      case Kind::ShiftLeft: return ShapeOp::ShiftLeft;
+      case Kind::ShiftRight: return ShapeOp::ShiftRight;
+      default: break;
+    }
+    COIL_CHECK(false, "no shape instruction for this expression");
+    return ShapeOp::Add;
+  }
+
+  std::vector<runtime::ShapeInstruction>& out_;
+  std::map<std::tuple<ShapeOp, std::int64_t, std::int64_t, std::int64_t>, Slot> seen_;
+  std::unordered_map<Expr, Slot> slots_;
+};
+
+class Planner {
+ public:
+  explicit Planner(const Program& p) : p_(p), shape_(plan_.shape_program) {}
+
+  runtime::Plan run() {
+    plan_.model_name = p_.name;
+    for (const Line& l : p_.lines)
+      if (auto* d = std::get_if<DefineSymbol>(&l)) define(*d);
+    for (const Input& in : p_.inputs) {
+      const Buffer& b = p_.buffers[in.buffer];
+      plan_.inputs.push_back({in.name, b.dtype, slots(b.sizes), slots(b.strides), in.mutated, in.unused});
+    }
+    for (const Constant& c : p_.constants) {
+      plan_.constants.push_back({c.name, c.value.dtype, c.value.sizes, c.value.strides, span_bytes(c.value), 0, c.state});
+    }
+    for (const Buffer& b : p_.buffers) {
+      runtime::Buffer out;
+      out.kind = static_cast<runtime::BufferKind>(b.kind);
+      out.index = static_cast<std::uint32_t>(b.index);
+      out.name = b.name;
+      out.bytes = used(b) ? shape_(b.bytes) : shape_(0);
+      plan_.buffers.push_back(std::move(out));
+    }
+    for (const Kernel& k : p_.kernels) plan_.kernels.push_back({k.symbol, "", ""});
+    for (const Line& l : p_.lines) std::visit([&](const auto& x) { line(x); }, l);
+    for (const Output& o : p_.outputs) output(o);
+    place();
+    return std::move(plan_);
+  }
+
+ private:
+  std::vector<Slot> slots(const Exprs& list) {
+    std::vector<Slot> out;
+    for (Expr e : list) out.push_back(shape_(e));
+    return out;
+  }
+
+  runtime::View view(const View& v) { return {v.buffer, v.dtype, slots(v.sizes), slots(v.strides), shape_(v.offset)}; }
+
+  /// Buffers that no line touches (values that never left registers) need no memory.
+  bool used(const Buffer& b) {
+    if (touched_.empty()) {
+      touched_.assign(p_.buffers.size(), false);
+      for (const Line& l : p_.lines) {
+        const Uses u = uses(l);
+        for (BufferId id : u.reads) touched_[id] = true;
+        for (BufferId id : u.writes) touched_[id] = true;
+      }
+      for (const Output& o : p_.outputs)
+        if (auto* v = std::get_if<View>(&o.value)) touched_[v->buffer] = true;
+    }
+    return touched_[static_cast<std::size_t>(&b - p_.buffers.data())];
+  }
+
+  static std::uint64_t span_bytes(const Tensor& t) {
+    std::int64_t last = 0;
+    for (std::size_t d = 0; d < t.sizes.size(); ++d) {
+      if (t.sizes[d] == 0) return 0;
+      last += (t.sizes[d] - 1) * t.strides[d];
+    }
+    return static_cast<std::uint64_t>(last + 1) * size_of(t.dtype);
+  }
+
+  void define(const DefineSymbol& d) {
+    const auto input = static_cast<std::int64_t>(d.input), dim = static_cast<std::int64_t>(d.dim);
+    Slot s = d.from == DefineSymbol::From::Size     ? shape_.emit(ShapeOp::InputSize, input, dim)
+             : d.from == DefineSymbol::From::Stride ? shape_.emit(ShapeOp::InputStride, input, dim)
+                                                    : shape_.emit(ShapeOp::InputValue, input);
+    if (!d.subtract.is_constant(0)) s = shape_.emit(ShapeOp::Sub, s, shape_(d.subtract));
+    if (!d.divide.is_constant(1)) s = shape_.emit(ShapeOp::FloorDiv, s, shape_(d.divide));
+    shape_.define(d.symbol, s);
+  }
+
+  void line(const DefineSymbol&) {}
+  void line(const DefineKernel&) {}
+  void line(const Assert& a) {
+    if (plan_.steps.empty()) plan_.checks.push_back({shape_(a.condition), a.message});
+    else plan_.steps.push_back(runtime::AssertCall{shape_(a.condition), a.message});
+  }
+  void line(const Allocate&) {}
+  void line(const Free&) {}
+  void line(const Reuse& r) { plan_.buffers[r.to].shares = r.from; }
+  void line(const CallKernel& c) {
+    runtime::KernelCall call{static_cast<std::uint32_t>(c.kernel), c.buffers, slots(c.scalars), shape_(c.extent), shape_(c.grain)};
+    runtime::Kernel& k = plan_.kernels[c.kernel];
+    if (k.description.empty()) k.description = fmt::format("{}{}", fmt::join(c.origins, ", "), c.where.empty() ? "" : " (" + c.where + ")");
+    if (k.failure.empty()) k.failure = c.failure;
+    plan_.steps.push_back(std::move(call));
+    for (BufferId b : c.buffers) touch(b);
+  }
+  void line(const CallExtern& c) {
+    runtime::ExternCall call;
+    call.op = c.op;
+    for (const auto& [key, value] : c.attributes) call.attributes.emplace(key, std::visit([](const auto& v) { return runtime::Attribute(v); }, value));
+    for (const View& v : c.inputs) call.inputs.push_back(view(v));
+    for (const View& v : c.outputs) call.outputs.push_back(view(v));
+    plan_.steps.push_back(std::move(call));
+    for (const auto* views : {&c.inputs, &c.outputs})
+      for (const View& v : *views) touch(v.buffer);
+  }
+
+  /// The step just added uses a buffer.
+  void touch(BufferId id) {
+    runtime::Buffer& b = plan_.buffers[id];
+    const auto step = static_cast<std::uint32_t>(plan_.steps.size() - 1);
+    if (first_.insert(id).second) b.first = step;
+    b.last = step;
+    // The owner's lifetime covers those that live in its memory.
+    for (std::int64_t owner = b.shares; owner >= 0; owner = plan_.buffers[static_cast<std::size_t>(owner)].shares) plan_.buffers[static_cast<std::size_t>(owner)].last = step;
+  }
+
+  void output(const Output& o) {
+    runtime::Output out;
+    out.name = o.name;
+    if (auto* v = std::get_if<View>(&o.value)) {
+      out.view = view(*v);
+    } else if (auto* e = std::get_if<Expr>(&o.value)) {
+      out.kind = o.is_bool ? runtime::Output::Kind::Bool : runtime::Output::Kind::Int;
+      out.value = shape_(*e);
+    } else {
+      out.kind = runtime::Output::Kind::Float;
+      out.number = std::get<double>(o.value);
+    }
+    plan_.outputs.push_back(std::move(out));
+  }
+
+  /// Offsets in the arena when every size is known.
+  void place() {
+    std::vector<runtime::Interval> intervals;
+    std::vector<BufferId> ids;
+    for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
+      if (p_.buffers[b].kind != BufferKind::Temporary || !first_.contains(static_cast<BufferId>(b)) || plan_.buffers[b].shares >= 0) continue;
+      auto bytes = p_.buffers[b].bytes.constant();
+      if (!bytes) return;
+      intervals.push_back({static_cast<std::uint64_t>(*bytes), plan_.buffers[b].first, plan_.buffers[b].last});
+      ids.push_back(static_cast<BufferId>(b));
+    }
+    const runtime::ArenaPlan arena = runtime::plan_arena(intervals);
+    for (std::size_t k = 0; k < ids.size(); ++k) plan_.buffers[ids[k]].arena_offset = static_cast<std::int64_t>(arena.offsets[k]);
+    plan_.static_arena_bytes = arena.peak;
+  }
+
+  const Program& p_;
+  runtime::Plan plan_;
+  ShapeProgram shape_;
+  std::vector<bool> touched_;
+  std::set<BufferId> first_;
+};
+
+}  // namespace
+
+runtime::Plan make_plan(const Program& p) { return Planner(p).run(); }
+
+}  // namespace coil::wrapper

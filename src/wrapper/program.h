@@ -1,0 +1,138 @@
+// The wrapper IR: a program as a list of typed lines over buffers. No line is a string of target code.
+//
+// Everything that leaves the compiler is printed from it: the memory planner, the plan that the executor runs, and the C++, Python and FX emitters read this list and nothing else.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "sym/shape_env.h"
+#include "tensor/device.h"
+#include "tensor/tensor.h"
+
+namespace coil::wrapper {
+
+using sym::Expr;
+using sym::Exprs;
+using BufferId = std::uint32_t;
+
+enum class BufferKind : std::uint8_t { Input, Constant, Temporary, Output };
+
+struct Buffer {
+  std::string name;
+  BufferKind kind = BufferKind::Temporary;
+  DType dtype = DType::F32;
+  Device device;
+  Exprs sizes, strides;
+  Expr bytes;                 ///< of the memory it needs
+  std::size_t index = 0;      ///< of the input or constant
+};
+
+/// A strided window on a buffer; offset in elements.
+struct View {
+  BufferId buffer = 0;
+  DType dtype = DType::F32;
+  Exprs sizes, strides;
+  Expr offset = 0;
+};
+
+/// A size symbol gets its value: an expression over sizes (or the value, for a number) of inputs. `Divided` ones were solved from a multiple and must come out even.
+struct DefineSymbol {
+  Expr symbol;
+  std::size_t input = 0;
+  enum class From : std::uint8_t { Size, Stride, Value } from = From::Size;
+  std::size_t dim = 0;
+  Expr subtract = 0, divide = 1;  ///< symbol = (that - subtract) / divide
+};
+/// Memory for a temporary or output, before its first use.
+struct Allocate {
+  BufferId buffer = 0;
+};
+/// After the last use.
+struct Free {
+  BufferId buffer = 0;
+};
+/// `to` takes over the memory of `from`, which is dead from here on.
+struct Reuse {
+  BufferId from = 0, to = 0;
+};
+struct DefineKernel {
+  std::size_t kernel = 0;
+};
+struct CallKernel {
+  std::size_t kernel = 0;  ///< index into Program::kernels
+  std::vector<BufferId> buffers;
+  std::vector<bool> written;
+  Exprs scalars;
+  Expr extent;
+  std::int64_t grain = 1;
+  std::string failure;                    ///< message when the kernel sets its status; empty when it cannot
+  std::vector<std::pair<BufferId, BufferId>> in_place;  ///< inputs whose memory an output may take over
+  std::set<std::string> origins;          ///< nodes of the source graph that it computes
+  std::string where;
+};
+using Attribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
+struct CallExtern {
+  std::string op;
+  std::map<std::string, Attribute> attributes;
+  std::vector<View> inputs, outputs;
+  std::set<std::string> origins;
+  std::string where;
+};
+/// Fails the run with the message unless the condition holds.
+struct Assert {
+  Expr condition;
+  std::string message;
+};
+
+using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, Free>;
+
+struct Kernel {
+  std::string symbol, text;  ///< C++ text, without the prelude
+};
+
+struct Input {
+  std::string name;    ///< path in the file of inputs
+  BufferId buffer = 0;
+  bool mutated = false, unused = false;
+};
+
+struct Constant {
+  std::string name;
+  Tensor value;
+  bool state = false;  ///< the program writes to it
+};
+
+struct Output {
+  std::string name;
+  std::variant<View, Expr, double> value;
+  bool is_bool = false;
+};
+
+struct Program {
+  std::shared_ptr<sym::ShapeEnv> env;
+  std::string name;
+  std::vector<Buffer> buffers;
+  std::vector<Input> inputs;
+  std::vector<Constant> constants;
+  std::vector<Kernel> kernels;
+  std::vector<Line> lines;
+  std::vector<Output> outputs;
+};
+
+/// Buffers that a call touches, read ones and written ones; none for other lines.
+struct Uses {
+  std::vector<BufferId> reads, writes;
+};
+Uses uses(const Line&);
+
+/// Every temporary is allocated once and freed once, and used only between; reuse is between equal sizes; symbols are defined before use. Throws Error naming the line.
+void verify(const Program&);
+
+/// The text form.
+std::string to_string(const Program&);
+
+}  // namespace coil::wrapper
