@@ -1,0 +1,94 @@
+#include "codegen/cpp/kernel.h"
+#include "ir/tensor_box.h"
+#include "scheduler/schedule.h"
+#include "scheduler/space.h"
+
+namespace coil {
+namespace {
+
+using ir::Scalar;
+using ir::ScalarOp;
+using ir::TensorBox;
+using sym::Exprs;
+
+struct Fixture : testing::Test {
+  std::shared_ptr<sym::ShapeEnv> env = std::make_shared<sym::ShapeEnv>();
+  ir::Graph graph{env};
+
+  TensorBox input(const char* name, const Exprs& sizes) {
+    return ir::whole(graph, graph.add_buffer(name, ir::BufferKind::Input, {DType::F32, {}, sizes, sym::contiguous_strides(sizes), true}).id);
+  }
+  TensorBox pointwise(ScalarOp op, const TensorBox& a, const TensorBox& b) {
+    const Exprs at = graph.ivars(a.sizes.size());
+    std::vector<sym::LoopVar> loops;
+    for (std::size_t d = 0; d < at.size(); ++d) loops.push_back({at[d], a.sizes[d]});
+    TensorBox out = ir::make_pointwise(graph, DType::F32, {}, a.sizes, graph.pool().op(op, a.load(at, loops), b.load(at, loops)));
+    out.realize();
+    return out;
+  }
+  TensorBox row_sum(const TensorBox& a) {
+    const sym::Expr r = graph.rvar(0);
+    Exprs at = graph.ivars(a.sizes.size() - 1);
+    std::vector<sym::LoopVar> loops;
+    for (std::size_t d = 0; d < at.size(); ++d) loops.push_back({at[d], a.sizes[d]});
+    loops.push_back({r, a.sizes.back()});
+    at.push_back(r);
+    return ir::make_reduction(graph, DType::F32, {}, Exprs(a.sizes.begin(), a.sizes.end() - 1), {a.sizes.back()}, ir::ReductionKind::Sum, a.load(at, loops));
+  }
+  void returns(const TensorBox& t) {
+    t.realize();
+    graph.outputs.push_back({"output", *t.strided()});
+  }
+};
+
+TEST_F(Fixture, RefinementCutsBothNestsAtEveryBoundary) {
+  auto r = scheduler::refine(Exprs{2, 128, 768}, Exprs{256, 768}, *env);
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->sizes, (Exprs{2, 128, 768}));
+  EXPECT_EQ(r->b[0], (std::vector<std::size_t>{0, 1}));
+  EXPECT_FALSE(scheduler::refine(Exprs{6, 4}, Exprs{4, 6}, *env));
+  const sym::Expr s0 = env->add_size("s0", 3);
+  auto symbolic = scheduler::refine(Exprs{s0, 12}, Exprs{s0 * 4, 3}, *env);
+  ASSERT_TRUE(symbolic);
+  EXPECT_EQ(symbolic->sizes, (Exprs{s0, 4, 3}));
+}
+
+TEST_F(Fixture, ReductionTakesItsProducerAndItsEpilogueIntoOneKernel) {
+  const TensorBox sum = pointwise(ScalarOp::Add, input("x", {64, 768}), input("y", {64, 768}));
+  const TensorBox rows = row_sum(sum);
+  const Exprs at{graph.ivar(0), graph.ivar(1)}, row{graph.ivar(0)};
+  const std::vector<sym::LoopVar> loops{{at[0], 64}, {at[1], 768}};
+  returns(ir::make_pointwise(graph, DType::F32, {}, {64, 768}, graph.pool().op(ScalarOp::Div, sum.load(at, loops), rows.load(row, loops))));
+  const auto schedule = scheduler::schedule(graph);
+  ASSERT_EQ(schedule.items.size(), 1u) << scheduler::to_string(graph, schedule);
+  const auto& group = std::get<scheduler::Group>(schedule.items[0]);
+  EXPECT_EQ(group.internal.size(), 2u) << "the sum and its rows need no memory";
+  const auto kernel = codegen::print_kernel(graph, group, {.lanes = 16});
+  EXPECT_EQ(kernel.buffers.size(), 3u) << kernel.text;
+  EXPECT_EQ(kernel.extent, sym::Expr(64));
+}
+
+TEST_F(Fixture, DifferentSpacesAreRefusedWithAReason) {
+  const TensorBox x = input("x", {64, 32});
+  const TensorBox rows = row_sum(x);
+  const TensorBox other = pointwise(ScalarOp::Mul, rows, rows);
+  const Exprs at{graph.ivar(0)};
+  const std::vector<sym::LoopVar> loops{{at[0], 7}};
+  returns(ir::make_pointwise(graph, DType::F32, {}, {7}, other.load(at, loops)));
+  const auto schedule = scheduler::schedule(graph);
+  ASSERT_FALSE(schedule.refusals.empty());
+  EXPECT_NE(schedule.refusals[0].reason, "");
+}
+
+TEST_F(Fixture, EqualKernelsAreEqualTexts) {
+  const TensorBox a = input("a", {1000}), b = input("b", {1000});
+  returns(pointwise(ScalarOp::Add, a, a));
+  returns(pointwise(ScalarOp::Add, b, b));
+  const auto schedule = scheduler::schedule(graph);
+  std::set<std::string> symbols;
+  for (const auto& item : schedule.items) symbols.insert(codegen::print_kernel(graph, std::get<scheduler::Group>(item), {.lanes = 8}).symbol);
+  EXPECT_EQ(symbols.size(), 1u);
+}
+
+}  // namespace
+}  // namespace coil
