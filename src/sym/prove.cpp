@@ -153,7 +153,7 @@ Range Simplifier::shifted_interval(Expr e) {
   return total;
 }
 
-Range Simplifier::bounds(Expr e) {
+Range Simplifier::bounds(Expr e) try {
   Range r = interval(e);
   if (e.is_constant() || e.is_symbol() || (r.low != Range::kMin && r.high == r.low)) return r;
   auto tighten = [&](Expr x, Side side) {
@@ -167,6 +167,8 @@ Range Simplifier::bounds(Expr e) {
       tighten(*x, side);
   }
   return r.low <= r.high ? r : interval(e);
+} catch (const Error&) {
+  return interval(e);  // constants of the proof overflow
 }
 
 bool Simplifier::nonnegative_by_extremes(Expr e) {

@@ -59,7 +59,7 @@ class ShapeEnv {
   /// Interval of an expression's values. Loop variables take theirs from `loops`, or [0, no bound).
   Range bounds(Expr, std::span<const LoopVar> loops = {}) const;
   /// With replacements made and what ranges and divisibility prove; index expressions also with their loops' extents, symbolic ones included:
-  /// FloorDiv(i0*s0 + i1, s0) with i1 < s0 is i0.
+  /// FloorDiv(i0*s0 + i1, s0) with i1 < s0 is i0. What has a loop variable in it is taken to be asked for only while that loop runs, so its size is at least 1.
   Expr simplify(Expr, std::span<const LoopVar> loops = {}) const;
 
   bool statically_known_true(Expr condition, std::span<const LoopVar> loops = {}) const;
@@ -77,7 +77,9 @@ class ShapeEnv {
   std::optional<std::int64_t> hint(Expr) const;
   std::int64_t hint_or(Expr e, std::int64_t fallback) const { return hint(e).value_or(fallback); }
 
+  /// In the order they were made. They are knowledge from then on: simplify() turns each into 1, so check them as they are.
   const std::vector<Guard>& guards() const { return guards_; }
+  /// Records the condition unless what is known implies it; throws Error where it contradicts what is known.
   void add_guard(Expr condition, std::string reason);
 
  private:

@@ -54,7 +54,7 @@ Expr Simplifier::simplify(Expr e) {
   return result;
 }
 
-Expr Simplifier::step(Expr e) {
+Expr Simplifier::step(Expr e) try {
   switch (e.kind()) {
     case Kind::FloorDiv:
     case Kind::Mod: return step_division(e);
@@ -72,6 +72,8 @@ Expr Simplifier::step(Expr e) {
     case Kind::Mul: return recombine(e).value_or(e);
     default: return e;
   }
+} catch (const Error&) {
+  return e;  // an overflow on the way to something simpler
 }
 
 std::optional<std::int64_t> Simplifier::constant_quotient(Expr x, Expr n) {
@@ -263,8 +265,7 @@ Expr ShapeEnv::simplify(Expr e, std::span<const LoopVar> loops) const {
 
 Range ShapeEnv::bounds(Expr e, std::span<const LoopVar> loops) const {
   e = resolve(e);
-  Simplifier s(*this, e, loops);
-  return s.bounds(e);
+  return Simplifier(*this, e, loops).bounds(e);
 }
 
 bool ShapeEnv::statically_known_true(Expr condition, std::span<const LoopVar> loops) const {

@@ -122,6 +122,16 @@ TEST_F(SymShapeEnv, UnknownIsNeverAnError) {
   EXPECT_EQ(env.hint(s0 * 2 + 1), 13);
 }
 
+TEST_F(SymShapeEnv, ProofsThatOverflowProveNothing) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 40;
+  Expr a = env.add_size("a", kLarge, {kLarge, Range::kMax}), b = env.add_size("b", kLarge, {kLarge, Range::kMax});
+  Expr e = max(a * b * s0 - a * b + b, floor_div(floor_div(s0, kLarge), kLarge));
+  EXPECT_EQ(env.simplify(e), e);
+  EXPECT_EQ(env.bounds(a * b - s0), (Range{Range::kMin, Range::kMax}));
+  EXPECT_EQ(env.bounds(a * b), (Range{Range::kMax - 1, Range::kMax}));
+  EXPECT_EQ(env.hint(a * b), std::nullopt);
+}
+
 TEST_F(SymShapeEnv, DecidingGuards) {
   EXPECT_TRUE(env.decide(ge(s2, 1), "known"));
   EXPECT_TRUE(env.guards().empty());
@@ -134,6 +144,8 @@ TEST_F(SymShapeEnv, DecidingGuards) {
   EXPECT_EQ(env.guards()[0].reason, "aten.view.default");
   EXPECT_TRUE(env.decide(lt(s0, s1), "order"));
   EXPECT_TRUE(env.decide(le(s0, s1 + 3), "implied by order"));
+  EXPECT_TRUE(env.statically_known_true(le(s0 + 1, s1)));
+  EXPECT_FALSE(env.statically_known_true(le(s0 + 2, s1)));
   EXPECT_EQ(env.guards().size(), 2u);
 }
 
