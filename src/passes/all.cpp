@@ -5,6 +5,7 @@ namespace coil::passes {
 const std::vector<Pass>& all() {
   static const std::vector<Pass> passes = {
       {"remove-noops", remove_noops},
+      {"functionalize", functionalize},
       {"propagate", propagate},
       {"eliminate-common-subexpressions", eliminate_common_subexpressions},
       {"eliminate-dead-code", eliminate_dead_code},

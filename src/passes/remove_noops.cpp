@@ -1,5 +1,6 @@
 #include <unordered_set>
 
+#include "passes/aliasing.h"
 #include "passes/inline_subgraph.h"
 #include "passes/passes.h"
 #include "support/error.h"
@@ -52,36 +53,6 @@ void drop_unused_subgraphs(fx::GraphModule& m) {
 /// Asserts about metadata, which compilation itself checks.
 bool is_metadata_assert(const Node& n) { return n.is_call("aten._assert_tensor_metadata.default"); }
 
-bool is_same_tensor(const Node& n, const Node& input) {
-  return n.is_tensor() && input.is_tensor() && n.tensor() == input.tensor();
-}
-
-bool flag(const Node& n, std::string_view name) {
-  for (std::size_t i = 0; i < n.op->schema.parameters.size(); ++i)
-    if (n.op->schema.parameters[i].name == name) return n.args[i] == Value(true);
-  return false;
-}
-
-/// Whether eager gives back the very tensor it was given, or an alias that sees the same elements in the same way.
-bool gives_back_input(const Node& n, const Node& input) {
-  std::string_view t = n.target;
-  auto starts = [&](std::initializer_list<std::string_view> names) {
-    return std::any_of(names.begin(), names.end(), [&](std::string_view name) { return t.starts_with(name); });
-  };
-  if (starts({"aten.dropout.", "aten.dropout_.", "aten.feature_dropout.", "aten.feature_dropout_.",
-              "aten.alpha_dropout.", "aten.alpha_dropout_.", "aten.feature_alpha_dropout.",
-              "aten.feature_alpha_dropout_."}))
-    return !flag(n, "train");
-  if (starts({"aten.detach.", "aten.detach_.", "aten.alias.", "aten.lift_fresh.", "aten.lift.", "aten.positive.",
-              "aten.requires_grad_."}))
-    return true;
-  if (!is_same_tensor(n, input)) return false;
-  if (starts({"aten.type_as."})) return true;
-  if (starts({"aten._conj.", "aten._neg_view.", "aten.conj."}))
-    return !is_complex(input.tensor().dtype) && !t.starts_with("aten._neg");
-  return n.op->schema.is_view() && !flag(n, "copy");
-}
-
 }  // namespace
 
 void remove_noops(fx::GraphModule& m) {
@@ -93,10 +64,8 @@ void remove_noops(fx::GraphModule& m) {
       m.graph.erase(n);
       continue;
     }
-    if (!n->op || n->args.empty() || !n->args[0].is<Node*>()) continue;
-    Node* input = n->args[0].as_node();
-    if (!gives_back_input(*n, *input)) continue;
-    n->replace_all_uses_with(input);
+    if (!gives_back_input(*n)) continue;
+    n->replace_all_uses_with(n->args[0].as_node());
     m.graph.erase(n);
   }
 }

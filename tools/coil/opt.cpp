@@ -1,29 +1,27 @@
 // `coil opt`: one stage on text IR, for tests.
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 
 #include "command.h"
+#include "frontend/pt2.h"
 #include "fx/infer.h"
 #include "fx/text.h"
 #include "passes/passes.h"
 #include "support/error.h"
+#include "support/file.h"
 
 namespace coil::cli {
 
 namespace {
 
-std::string read(const std::filesystem::path& path) {
+/// Text IR, or an archive of torch.export, whose graph is then printed as text.
+std::unique_ptr<fx::GraphModule> read(const std::filesystem::path& path) {
+  if (path.extension() == ".pt2") return frontend::read_pt2(path).module;
+  if (path != "-") return fx::parse(read_file(path));
   std::ostringstream text;
-  if (path == "-") {
-    text << std::cin.rdbuf();
-    return text.str();
-  }
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail("cannot open {}", path.string());
-  text << in.rdbuf();
-  return text.str();
+  text << std::cin.rdbuf();
+  return fx::parse(text.str());
 }
 
 const passes::Pass& find_pass(std::string_view name) {
@@ -41,7 +39,7 @@ const passes::Pass& find_pass(std::string_view name) {
 void run_opt(const OptOptions& options) {
   std::vector<const passes::Pass*> passes;
   for (const std::string& name : options.passes) passes.push_back(&find_pass(name));
-  auto module = fx::parse(read(options.file));
+  auto module = read(options.file);
   fx::infer_missing(*module);
   for (const passes::Pass* pass : passes) {
     pass->run(*module);
