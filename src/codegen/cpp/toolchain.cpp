@@ -120,7 +120,9 @@ void write_entry(const fs::path& path, std::span<const std::byte> object) {
 }
 
 std::vector<std::byte> compile_one(const Toolchain& toolchain, const std::string& source, const fs::path& folder, std::size_t index) {
-  fs::path input = folder / fmt::format("k{}.cpp", index), output = folder / fmt::format("k{}.so", index);
+  // The same names for every source: an object holds its source's name.
+  fs::path place = folder / std::to_string(index), input = place / "kernels.cpp", output = place / "kernels.so";
+  fs::create_directory(place);
   write_file(input, source);
   std::vector<std::string> argv{toolchain.compiler.string()};
   argv.insert(argv.end(), toolchain.flags.begin(), toolchain.flags.end());
@@ -154,7 +156,7 @@ Toolchain find_toolchain(const std::string& compiler, const std::string& isa) {
   out.lanes = out.isa.starts_with("avx512") ? 16 : out.isa.starts_with("avx2") ? 8 : 4;
   out.identity = identity_of(out.compiler);
   out.flags = {"-std=c++17", "-O3", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
-               "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fvisibility=default", "-nostdlib", "-x", "c++"};
+               "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fvisibility=default", "-nostdlib", "-s", "-x", "c++"};
   add_isa_flags(out.flags, out.isa);
   if (!is_clang(out.compiler)) out.flags.push_back("-fno-semantic-interposition");
   return out;
