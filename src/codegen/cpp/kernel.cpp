@@ -18,6 +18,7 @@ using ir::ScalarOp;
 using scheduler::Role;
 
 constexpr std::int64_t kBlock = 1024;            // elements of a vector dimension that one parallel point takes, where it is cut
+constexpr std::int64_t kTile = 16;               // run of a tiled dimension inside the vector loop: a cache line of f32
 constexpr std::int64_t kScratchElements = 8192;  // longest row kept on the stack
 
 /// The C type of a storage element; narrow floats and bool are their bits.
@@ -101,7 +102,7 @@ class Printer {
     place_values();
     decode_point();
     if (outer_vector()) {
-      vector_loop(nest_.outer.back(), "v0", "v1", [&] { levels(); });
+      vector_loop(nest_.outer.back(), "v0", "v1", [&] { tile_loop(); });
     } else {
       levels();
     }
@@ -170,7 +171,7 @@ class Printer {
       const LoopDim v = dims.back();
       dims.pop_back();
       Expr others = 1;
-      for (const LoopDim& d : dims) others *= d.size;
+      for (std::size_t k = 0; k < dims.size(); ++k) others *= nest_.tiled == k ? sym::ceil_div(dims[k].size, kTile) : dims[k].size;
       if (env().hint_or(others, 1) >= 64 || env().hint_or(v.size, kBlock * 4) <= 256) {
         line(fmt::format("const i64 v0 = 0, v1 = {};", text(v.size)));
         point_elements_ = env().hint_or(v.size, kBlock);
@@ -186,10 +187,15 @@ class Printer {
     if (decodes) line("i64 t = w;");
     if (!blocks.empty()) line(blocks);
     for (std::size_t k = dims.size(); k-- > 0;) {
-      extent_ *= dims[k].size;
-      const std::string name(dims[k].var.name());
+      const bool tiled = nest_.tiled == k;
+      const Expr count = tiled ? sym::ceil_div(dims[k].size, kTile) : dims[k].size;
+      extent_ *= count;
+      const std::string name = std::string(dims[k].var.name()) + (tiled ? "_b" : "");
       if (k == 0) line(fmt::format("const i64 {} = t;", name));
-      else line(fmt::format("const i64 {0} = (i64)((u64)t % (u64)({1})); t = (i64)((u64)t / (u64)({1}));", name, text(dims[k].size)));
+      else line(fmt::format("const i64 {0} = (i64)((u64)t % (u64)({1})); t = (i64)((u64)t / (u64)({1}));", name, text(count)));
+      if (!tiled) continue;
+      point_elements_ *= kTile;
+      line(fmt::format("const i64 {0}_0 = {0}_b * {1}, {0}_1 = {0}_0 + {1} < {2} ? {0}_0 + {1} : {2};", dims[k].var.name(), kTile, text(dims[k].size)));
     }
     for (const LoopDim& d : nest_.inner) point_elements_ *= std::max<std::int64_t>(1, env().hint_or(d.size, 64));
     if (sequential_) extent_ = 1;
@@ -212,6 +218,14 @@ class Printer {
     --indent_;
     in_scope(body);
     tail_ = false;
+    line("}");
+  }
+
+  void tile_loop() {
+    if (!nest_.tiled) return levels();
+    const std::string i(nest_.outer[*nest_.tiled].var.name());
+    line(fmt::format("for (i64 {0} = {0}_0; {0} < {0}_1; ++{0}) {{", i));
+    in_scope([&] { levels(); });
     line("}");
   }
 
@@ -691,6 +705,16 @@ class Printer {
 };
 
 }  // namespace
+
+std::string kernel_support() {
+  return std::string(sym::cpp_helpers()) + R"(
+static inline i64 coil_check(i64 index, i64 size, i64* status) {
+  if (index < 0) index += size;
+  if ((u64)index >= (u64)size) { *status = 1; return 0; }
+  return index;
+}
+)";
+}
 
 Kernel print_kernel(ir::Graph& graph, const scheduler::Group& group, const KernelOptions& options) {
   return Printer(graph, make_loop_nest(graph, group, options.lanes), options, false).print();

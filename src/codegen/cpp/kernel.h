@@ -31,6 +31,9 @@ struct Kernel {
   std::vector<std::pair<ir::BufferId, ir::BufferId>> in_place;
 };
 
+/// Text that stands between the prelude and the kernels: index arithmetic, checked indices.
+std::string kernel_support();
+
 Kernel print_kernel(ir::Graph&, const scheduler::Group&, const KernelOptions&);
 /// A scatter: sequential loops.
 Kernel print_scatter(ir::Graph&, const ir::Operation&, const KernelOptions&);

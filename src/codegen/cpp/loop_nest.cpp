@@ -87,6 +87,21 @@ class Builder {
     else nest_.vector = inner >= outer ? LoopNest::Vector::Inner : LoopNest::Vector::Outer;
   }
 
+  void choose_tile() {
+    if (nest_.vector != LoopNest::Vector::Outer || !nest_.inner.empty() || nest_.outer.size() < 2) return;
+    const Expr vector = nest_.outer.back().var;
+    double best = 0;
+    for (std::size_t k = 0; k + 1 < nest_.outer.size(); ++k) {
+      double gain = 0;
+      for_each_access([&](ir::BufferId b, Expr index, bool) {
+        if (!sym::contains(index, vector)) return;
+        auto along = sym::linear_in(index, nest_.outer[k].var);
+        if (along && along->coefficient.is_constant(1)) gain += weight(b);
+      });
+      if (gain > best) best = gain, nest_.tiled = k;
+    }
+  }
+
  private:
   double weight(ir::BufferId b) { return static_cast<double>(graph_.env().hint_or(sym::product(graph_.buffer(b).layout.sizes), 1 << 12)) * static_cast<double>(size_of(graph_.buffer(b).layout.dtype)); }
 
@@ -182,6 +197,7 @@ LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lan
   builder.merge(nest.outer);
   builder.merge(nest.inner);
   builder.choose_vector(lanes, scans);
+  builder.choose_tile();
   return nest;
 }
 

@@ -34,6 +34,8 @@ struct LoopNest {
   int levels = 1;
   /// Dimension whose points fill vectors: the last of `outer` or of `inner`; none for scalar loops.
   enum class Vector : std::uint8_t { None, Outer, Inner } vector = Vector::None;
+  /// Dimension of `outer` (not the last) that some access walks contiguously where the vector dimension strides: cut into short runs inside the vector loop, so that cache lines are used up while they are near.
+  std::optional<std::size_t> tiled;
   std::vector<sym::LoopVar> vars() const;
 };
 
