@@ -142,7 +142,7 @@ std::string Node::where() const {
     if (trace.substr(quote, kLine.size()) != kLine) continue;
     std::size_t digits = quote + kLine.size(), end = digits;
     while (end < trace.size() && std::isdigit(static_cast<unsigned char>(trace[end]))) ++end;
-    bool torch = path.find("/torch/") != path.npos || path.starts_with("torch/");
+    bool torch = path.find("/torch/") != path.npos || path.starts_with("torch/") || path.starts_with('<');
     if (torch && !last.empty()) continue;
     std::string_view file = path.substr(path.find_last_of("/\\") + 1);
     last = fmt::format("{}:{}", file, trace.substr(digits, end - digits));

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "support/error.h"
+#include "error_of.h"
 #include "support/file.h"
 #include "support/hash.h"
 #include "support/log.h"
@@ -16,15 +16,6 @@ namespace coil {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(File, WriteAndReadBack) {
   const TemporaryFolder folder;
@@ -59,11 +50,11 @@ TEST(File, WritesThroughASymbolicLinkAndToDevices) {
 
 TEST(File, ErrorsNameThePath) {
   const TemporaryFolder folder;
-  EXPECT_NE(error_of([&] { read_file(folder / "none"); }).find("none: No such file"), std::string::npos);
-  EXPECT_NE(error_of([&] { write_file(folder / "no/where", std::string_view("x")); }).find("No such file"), std::string::npos);
-  EXPECT_NE(error_of([&] { write_file(folder.path(), std::string_view("x")); }).find("it is a folder"), std::string::npos);
+  EXPECT_TRUE(has(error_of([&] { read_file(folder / "none"); }), "none: No such file"));
+  EXPECT_TRUE(has(error_of([&] { write_file(folder / "no/where", std::string_view("x")); }), "No such file"));
+  EXPECT_TRUE(has(error_of([&] { write_file(folder.path(), std::string_view("x")); }), "it is a folder"));
   if (fs::exists("/dev/full")) {
-    EXPECT_NE(error_of([] { write_file("/dev/full", std::string_view("x")); }).find("No space left"), std::string::npos);
+    EXPECT_TRUE(has(error_of([] { write_file("/dev/full", std::string_view("x")); }), "No space left"));
   }
 }
 
@@ -76,7 +67,7 @@ TEST(MappedFile, PrivateWritesDoNotReachTheFile) {
   EXPECT_EQ(read_file(folder / "a"), "abc");
   write_file(folder / "empty", std::string_view());
   EXPECT_EQ(MappedFile::open(folder / "empty")->size(), 0u);
-  EXPECT_NE(error_of([&] { MappedFile::open(folder.path()); }).find("not a regular file"), std::string::npos);
+  EXPECT_TRUE(has(error_of([&] { MappedFile::open(folder.path()); }), "not a regular file"));
 }
 
 TEST(Hash, IsXxh3AndPartsCount) {
@@ -93,7 +84,7 @@ TEST(Subprocess, CapturesStreamsAndExitCode) {
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(run_process({"sh", "-c", "kill -9 $$"}).exit_code, 137);
   EXPECT_EQ(run_process({"sh", "-c", "head -c 300000 /dev/zero"}).out.size(), 300000u);
-  EXPECT_NE(error_of([] { run_process({"no-such-program"}); }).find("cannot run no-such-program"), std::string::npos);
+  EXPECT_TRUE(has(error_of([] { run_process({"no-such-program"}); }), "cannot run no-such-program"));
 }
 
 TEST(Subprocess, TimeoutKillsWhatItStarted) {
@@ -115,7 +106,7 @@ TEST(Log, PrintsStagesAskedForAndOnlyChanges) {
   log.after("fx", "a", [] { return "graph"; });
   log.after("fx", "b", [] { return "graph"; });
   EXPECT_EQ(text, "[fusion] buf0\n[fusion] buf1\n[fx] after a:\n[fx] graph\n[fx] b changed nothing\n");
-  EXPECT_NE(error_of([] { parse_stages("fux", {"fx"}); }).find("unknown log stage 'fux'"), std::string::npos);
+  EXPECT_TRUE(has(error_of([] { parse_stages("fux", {"fx"}); }), "unknown log stage 'fux'"));
 }
 
 TEST(Safetensors, RoundTrip) {
@@ -149,16 +140,16 @@ TEST(Safetensors, RefusesMalformedFiles) {
     write_file(folder / "t", content);
     return error_of([&] { read_safetensors(folder / "t"); });
   };
-  EXPECT_NE(error("abc").find("shorter than a header"), std::string::npos);
-  EXPECT_NE(error(std::string(8, '\xff')).find("header of"), std::string::npos);
-  EXPECT_NE(error(with_header("[1]", 0)).find("no JSON object"), std::string::npos);
-  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 3)).find("outside"), std::string::npos);
-  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4)).find("need 8 bytes"), std::string::npos);
-  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})", 4)).find("unknown dtype"), std::string::npos);
-  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4)).find("not negative"), std::string::npos);
-  EXPECT_NE(error(with_header(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 6)).find("overlaps"), std::string::npos);
-  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0)).find("overflow"), std::string::npos);
-  EXPECT_NE(error(with_header("{}", 1)).find("belong to no tensor"), std::string::npos);
+  EXPECT_TRUE(has(error("abc"), "shorter than a header"));
+  EXPECT_TRUE(has(error(std::string(8, '\xff')), "header of"));
+  EXPECT_TRUE(has(error(with_header("[1]", 0)), "no JSON object"));
+  EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 3)), "outside"));
+  EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4)), "need 8 bytes"));
+  EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})", 4)), "unknown dtype"));
+  EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4)), "not negative"));
+  EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 6)), "overlaps"));
+  EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0)), "overflow"));
+  EXPECT_TRUE(has(error(with_header("{}", 1)), "belong to no tensor"));
 }
 
 }  // namespace
