@@ -29,6 +29,8 @@ int run(int argc, char** argv) {
   coil::cli::add_explain(app);
 #endif
   coil::cli::add_opt(app);
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr)
+    return report(fmt::format("no subcommand {} (see coil --help)", argv[1]), kBadUsage);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
