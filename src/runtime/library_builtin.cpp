@@ -1,7 +1,19 @@
 #include "runtime/library_builtin.h"
 
-namespace coil::runtime {
+#include "runtime/convolution.h"
+#include "runtime/gemm.h"
 
-std::span<const BuiltinOp> builtin_ops() { return {}; }
+namespace coil::runtime {
+namespace {
+
+constexpr BuiltinOp kOps[] = {
+    {"linear", make_linear},
+    {"matmul", make_matmul},
+    {"convolution", make_convolution},
+};
+
+}  // namespace
+
+std::span<const BuiltinOp> builtin_ops() { return kOps; }
 
 }  // namespace coil::runtime

@@ -18,6 +18,16 @@ int chunk_count(std::int64_t extent, std::int64_t grain, int threads);
 /// Calls `kernel` on `chunks` contiguous parts of [0, extent). One chunk runs on the calling thread.
 void parallel_for(KernelFunction kernel, void* const* buffers, const std::int64_t* scalars, std::int64_t extent, int chunks);
 
+/// Calls `body(begin, end)` on contiguous parts of [0, extent), at least `grain` long each, in parallel. `body` must not throw.
+template <class Body>
+void parallel_ranges(std::int64_t extent, std::int64_t grain, const Body& body) {
+  void* const state[] = {const_cast<Body*>(&body)};
+  const KernelFunction call = [](void* const* buffers, const std::int64_t*, std::int64_t begin, std::int64_t end) {
+    (*static_cast<const Body*>(buffers[0]))(begin, end);
+  };
+  parallel_for(call, state, nullptr, extent, chunk_count(extent, grain, thread_count()));
+}
+
 /// Gives OpenMP `threads` threads for its lifetime, in the calling thread.
 class ThreadScope {
  public:

@@ -1,0 +1,20 @@
+#include "runtime/cached_op.h"
+
+#include <algorithm>
+
+namespace coil::runtime {
+
+void CachedOp::prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) {
+  auto found = std::find_if(prepared_.begin(), prepared_.end(), [&](const Entry& e) {
+    return std::ranges::equal(e.inputs, inputs) && std::ranges::equal(e.outputs, outputs);
+  });
+  if (found != prepared_.end()) {
+    prepared_.splice(prepared_.begin(), prepared_, found);
+    return;
+  }
+  Entry entry{{inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}, make(inputs, outputs)};
+  prepared_.push_front(std::move(entry));
+  if (prepared_.size() > kKept) prepared_.pop_back();
+}
+
+}  // namespace coil::runtime

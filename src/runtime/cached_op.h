@@ -1,0 +1,38 @@
+// A library operation that keeps what it prepared for the last few combinations of sizes.
+#pragma once
+#include <list>
+#include <utility>
+
+#include "runtime/library.h"
+
+namespace coil::runtime {
+
+/// One operation prepared for one combination of views.
+class PreparedCall {
+ public:
+  virtual ~PreparedCall() = default;
+  virtual std::size_t workspace_bytes() const = 0;
+  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) = 0;
+};
+
+class CachedOp : public LibraryOp {
+ public:
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) final;
+  std::size_t workspace_bytes() const final { return prepared_.front().call->workspace_bytes(); }
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) final {
+    prepared_.front().call->run(inputs, outputs, workspace);
+  }
+
+ protected:
+  virtual std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) = 0;
+
+ private:
+  static constexpr std::size_t kKept = 8;
+  struct Entry {
+    std::vector<BoundView> inputs, outputs;
+    std::unique_ptr<PreparedCall> call;
+  };
+  std::list<Entry> prepared_;  ///< the last used first
+};
+
+}  // namespace coil::runtime

@@ -1,0 +1,25 @@
+// Operations fused behind a GEMM or a convolution, on its f32 accumulator.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runtime/plan.h"
+
+namespace coil::runtime {
+
+struct PostOp {
+  enum class Kind {
+    Relu, GeluErf, GeluTanh, Silu, Sigmoid, Tanh, Clip, HardSwish, HardSigmoid, Elu, LeakyRelu, Scale,
+    Add, Mul,  ///< with the next operand
+    Sum,       ///< with what the output holds
+  } kind = Kind::Relu;
+  double a = 0, b = 0;
+  bool takes_operand() const { return kind == Kind::Add || kind == Kind::Mul; }
+};
+
+/// The attribute `post` (library.h lists the spellings); throws Error naming an unknown one.
+std::vector<PostOp> parse_post_ops(const Attributes&);
+/// The value of an operation without operand at x.
+double apply_post_op(const PostOp&, double x);
+
+}  // namespace coil::runtime
