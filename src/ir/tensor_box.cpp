@@ -291,6 +291,10 @@ void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLim
   const auto all = loads(s.body);
   bool realize = static_cast<int>(all.size()) > limits.reads || s.body->ops > static_cast<std::uint32_t>(limits.operations);
   if (!realize && users > 1) realize = is_costly(s.body);
+  // A library call can do a little arithmetic on its way out; only an operation of its own can be given to it.
+  if (!realize && users > 1)
+    for (Scalar load : all)
+      for (OperationId w : s.graph->buffer(load->buffer).writers) realize |= s.body != load && std::holds_alternative<Extern>(s.graph->operations()[w].node);
   if (!realize && all.size() > 1) {
     std::int64_t bytes = 0;
     for (Scalar load : all) {

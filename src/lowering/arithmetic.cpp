@@ -1,0 +1,264 @@
+// Arithmetic, comparison and mathematics, element by element. One table for each number of operands.
+#include <cmath>
+#include <limits>
+
+#include "lowering/common.h"
+#include "support/error.h"
+
+namespace coil::lowering {
+
+namespace {
+
+using Unary = Value (*)(Value);
+using Binary = Value (*)(Value, Value);
+
+bool is_bool(Value v) { return v.dtype() == DType::Bool; }
+
+Value add(Value a, Value b) { return is_bool(a) ? a | b : a + b; }
+Value mul(Value a, Value b) { return is_bool(a) ? a & b : a * b; }
+Value max_of(Value a, Value b) { return is_bool(a) ? a | b : maximum(a, b); }
+Value min_of(Value a, Value b) { return is_bool(a) ? a & b : minimum(a, b); }
+Value is_true(Value v) { return v.cast(DType::Bool); }
+
+Value divide(Value a, Value b, const ops::Value& rounding) {
+  if (rounding.is_none()) return a / b;
+  if (rounding.as_string() == "floor") return floor_div(a, b);
+  return is_floating(a.dtype()) ? trunc(a / b) : trunc_div(a, b);
+}
+
+Value xlogy(Value a, Value b) { return where(isnan(b), b, where(eq(a, 0.0), a.number(0), a * log(b))); }
+Value xlog1py(Value a, Value b) { return where(isnan(b), b, where(eq(a, 0.0), a.number(0), a * log1p(b))); }
+
+Value logaddexp(Value a, Value b) {
+  Value high = maximum(a, b);
+  return where(isinf(a) & eq(a, b), a, high + log1p(exp(-abs(a - b))));
+}
+
+Value logaddexp2(Value a, Value b) {
+  constexpr double kInverseLn2 = 1.4426950408889634;
+  Value high = maximum(a, b);
+  return where(isinf(a) & eq(a, b), a, high + log1p(exp2(-abs(a - b))) * kInverseLn2);
+}
+
+Value heaviside(Value a, Value b) { return where(eq(a, 0.0), b, where(lt(a, 0.0), a.number(0), a.number(1))); }
+
+const std::pair<std::string_view, Unary> kUnary[] = {
+    {"abs", abs}, {"neg", [](Value a) { return -a; }}, {"positive", [](Value a) { return a; }},
+    {"sign", sign}, {"sgn", sign}, {"sqrt", sqrt}, {"rsqrt", rsqrt}, {"reciprocal", recip},
+    {"floor", floor}, {"ceil", ceil}, {"trunc", trunc}, {"fix", trunc}, {"round", round_even},
+    {"frac", [](Value a) { return a - trunc(a); }}, {"square", [](Value a) { return mul(a, a); }},
+    {"exp", exp}, {"exp2", exp2}, {"expm1", expm1}, {"log", log}, {"log2", log2}, {"log10", log10}, {"log1p", log1p},
+    {"sin", sin}, {"cos", cos}, {"tan", tan}, {"asin", asin}, {"acos", acos}, {"atan", atan},
+    {"sinh", sinh}, {"cosh", cosh}, {"tanh", tanh}, {"asinh", asinh}, {"acosh", acosh}, {"atanh", atanh},
+    {"erf", erf}, {"erfc", erfc}, {"erfinv", erfinv}, {"sigmoid", sigmoid}, {"special_expit", sigmoid}, {"lgamma", lgamma}, {"digamma", digamma},
+    {"deg2rad", [](Value a) { return a * (M_PI / 180.0); }}, {"rad2deg", [](Value a) { return a * (180.0 / M_PI); }},
+    {"sinc", [](Value a) { Value t = a * M_PI; return where(eq(a, 0.0), a.number(1), sin(t) / t); }},
+    {"special_entr", [](Value a) { return where(isnan(a), a, where(gt(a, 0.0), -a * log(a), where(eq(a, 0.0), a.number(0), a.number(-INFINITY)))); }},
+    {"bitwise_not", [](Value a) { return !a; }},
+};
+
+/// Of the input in its own type, giving bool.
+const std::pair<std::string_view, Unary> kPredicates[] = {
+    {"isnan", isnan}, {"isinf", isinf}, {"signbit", signbit},
+    {"isfinite", [](Value a) { return (!isnan(a)) & (!isinf(a)); }},
+    {"isposinf", [](Value a) { return eq(a, INFINITY); }}, {"isneginf", [](Value a) { return eq(a, -INFINITY); }},
+    {"logical_not", [](Value a) { return !is_true(a); }},
+};
+
+const std::pair<std::string_view, Binary> kBinary[] = {
+    {"mul.Tensor", mul}, {"mul.Scalar", mul}, {"maximum.default", max_of}, {"minimum.default", min_of},
+    {"fmax.default", [](Value a, Value b) { return is_floating(a.dtype()) ? fmax(a, b) : max_of(a, b); }},
+    {"fmin.default", [](Value a, Value b) { return is_floating(a.dtype()) ? fmin(a, b) : min_of(a, b); }},
+    {"atan2.default", atan2}, {"hypot.default", hypot}, {"nextafter.default", nextafter},
+    {"copysign.Tensor", copysign}, {"copysign.Scalar", copysign},
+    {"fmod.Tensor", fmod}, {"fmod.Scalar", fmod},
+    {"remainder.Tensor", remainder}, {"remainder.Scalar", remainder}, {"remainder.Scalar_Tensor", remainder},
+    {"floor_divide.default", floor_div}, {"floor_divide.Scalar", floor_div},
+    {"true_divide.Tensor", [](Value a, Value b) { return a / b; }},
+    {"bitwise_and.Tensor", [](Value a, Value b) { return a & b; }}, {"bitwise_and.Scalar", [](Value a, Value b) { return a & b; }}, {"bitwise_and.Scalar_Tensor", [](Value a, Value b) { return a & b; }},
+    {"bitwise_or.Tensor", [](Value a, Value b) { return a | b; }}, {"bitwise_or.Scalar", [](Value a, Value b) { return a | b; }}, {"bitwise_or.Scalar_Tensor", [](Value a, Value b) { return a | b; }},
+    {"bitwise_xor.Tensor", [](Value a, Value b) { return a ^ b; }}, {"bitwise_xor.Scalar", [](Value a, Value b) { return a ^ b; }}, {"bitwise_xor.Scalar_Tensor", [](Value a, Value b) { return a ^ b; }},
+    {"bitwise_left_shift.Tensor", shift_left}, {"bitwise_left_shift.Tensor_Scalar", shift_left}, {"bitwise_left_shift.Scalar_Tensor", shift_left},
+    {"bitwise_right_shift.Tensor", shift_right}, {"bitwise_right_shift.Tensor_Scalar", shift_right}, {"bitwise_right_shift.Scalar_Tensor", shift_right},
+    {"__lshift__.Tensor", shift_left}, {"__lshift__.Scalar", shift_left}, {"__rshift__.Tensor", shift_right}, {"__rshift__.Scalar", shift_right},
+    {"pow.Tensor_Tensor", pow}, {"pow.Scalar", pow},
+    {"xlogy.Tensor", xlogy}, {"xlogy.Scalar_Self", xlogy}, {"xlogy.Scalar_Other", xlogy}, {"special_xlog1py.default", xlog1py},
+    {"logaddexp.default", logaddexp}, {"logaddexp2.default", logaddexp2}, {"heaviside.default", heaviside},
+};
+
+/// Of both inputs in their promoted type, giving bool.
+const std::pair<std::string_view, Binary> kComparisons[] = {
+    {"eq", eq}, {"ne", ne}, {"lt", lt}, {"le", le}, {"gt", gt}, {"ge", ge},
+};
+
+const std::pair<std::string_view, Binary> kLogical[] = {
+    {"logical_and", [](Value a, Value b) { return is_true(a) & is_true(b); }},
+    {"logical_or", [](Value a, Value b) { return is_true(a) | is_true(b); }},
+    {"logical_xor", [](Value a, Value b) { return is_true(a) ^ is_true(b); }},
+};
+
+LoweringFunction in_result_type(Unary f) {
+  return [f](Context& ctx, const ops::Values& args) -> Lowered { return result(ctx, f(operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype)))); };
+}
+
+LoweringFunction in_own_type(Unary f) {
+  return [f](Context& ctx, const ops::Values& args) -> Lowered { return result(ctx, f(element(ctx, ctx.tensor(args[0]), ctx.result().sizes))); };
+}
+
+LoweringFunction in_result_type(Binary f) {
+  return [f](Context& ctx, const ops::Values& args) -> Lowered {
+    const DType t = register_type(ctx.result().dtype);
+    return result(ctx, f(operand(ctx, args[0], ctx.result().sizes, t), operand(ctx, args[1], ctx.result().sizes, t)));
+  };
+}
+
+LoweringFunction in_promoted_type(Binary f) {
+  return [f](Context& ctx, const ops::Values& args) -> Lowered {
+    const ops::Value* both[] = {&args[0], &args[1]};
+    // Rounded to the narrow type when that is it: eager compares what it has stored.
+    const DType t = promoted(ctx, both);
+    auto value = [&](const ops::Value& arg) { return operand(ctx, arg, ctx.result().sizes, register_type(t)).cast(t); };
+    return result(ctx, f(value(args[0]), value(args[1])));
+  };
+}
+
+/// a + alpha*b, with the arguments in the order that `reversed` says, and `sign` before alpha.
+LoweringFunction sum_with_alpha(bool reversed, double sign) {
+  return [=](Context& ctx, const ops::Values& args) -> Lowered {
+    const DType t = register_type(ctx.result().dtype);
+    Value a = operand(ctx, args[reversed ? 1 : 0], ctx.result().sizes, t), b = operand(ctx, args[reversed ? 0 : 1], ctx.result().sizes, t);
+    const ops::Value& alpha = ctx.node->arg("alpha");
+    const auto* one = alpha.get_if<Expr>();
+    if (!one || !one->is_constant(1)) b = b * Value{&ctx.graph.pool(), ctx.number(alpha, t)};
+    return result(ctx, sign > 0 ? add(a, b) : a - b);
+  };
+}
+
+Lowered division(Context& ctx, const ops::Values& args) {
+  const DType t = register_type(ctx.result().dtype);
+  Value a = operand(ctx, args[0], ctx.result().sizes, t), b = operand(ctx, args[1], ctx.result().sizes, t);
+  return result(ctx, divide(a, b, args.size() > 2 ? args[2] : ops::Value(ops::None{})));
+}
+
+/// Exponents that eager computes without pow (aten/src/ATen/native/cpu/PowKernel.cpp), and small integer powers of integers.
+Lowered pow_scalar(Context& ctx, const ops::Values& args) {
+  const DType t = register_type(ctx.result().dtype);
+  Value x = operand(ctx, args[0], ctx.result().sizes, t);
+  const bool known = args[1].is<double>() || (args[1].is<Expr>() && args[1].get_if<Expr>()->is_constant());
+  const double exponent = known ? args[1].as_double() : NAN;
+  if (exponent == 0) return result(ctx, x.number(1));
+  if (exponent == 1) return result(ctx, x);
+  if (exponent == 2) return result(ctx, x * x);
+  if (exponent == 3) return result(ctx, x * x * x);
+  if (is_floating(t)) {
+    if (exponent == 0.5) return result(ctx, sqrt(x));
+    if (exponent == -0.5) return result(ctx, rsqrt(x));
+    if (exponent == -1) return result(ctx, recip(x));
+    if (exponent == -2) return result(ctx, recip(x * x));
+  }
+  return result(ctx, pow(x, Value{&ctx.graph.pool(), ctx.number(args[1], t)}));
+}
+
+Lowered select_where(Context& ctx, const ops::Values& args) {
+  const DType t = register_type(ctx.result().dtype);
+  const Exprs& sizes = ctx.result().sizes;
+  Value c = element(ctx, ctx.tensor(args[0]), sizes).cast(DType::Bool);
+  return result(ctx, where(c, operand(ctx, args[1], sizes, t), operand(ctx, args[2], sizes, t)));
+}
+
+Lowered masked_fill(Context& ctx, const ops::Values& args) {
+  const DType t = register_type(ctx.result().dtype);
+  const Exprs& sizes = ctx.result().sizes;
+  Value mask = element(ctx, ctx.tensor(args[1]), sizes).cast(DType::Bool);
+  return result(ctx, where(mask, operand(ctx, args[2], sizes, t), operand(ctx, args[0], sizes, t)));
+}
+
+/// min(max(x, low), high), either of them absent.
+LoweringFunction clamp(int low, int high) {
+  return [=](Context& ctx, const ops::Values& args) -> Lowered {
+    const DType t = register_type(ctx.result().dtype);
+    const Exprs& sizes = ctx.result().sizes;
+    Value x = operand(ctx, args[0], sizes, t);
+    if (low > 0 && !args[static_cast<std::size_t>(low)].is_none()) x = max_of(x, operand(ctx, args[static_cast<std::size_t>(low)], sizes, t));
+    if (high > 0 && !args[static_cast<std::size_t>(high)].is_none()) x = min_of(x, operand(ctx, args[static_cast<std::size_t>(high)], sizes, t));
+    return result(ctx, x);
+  };
+}
+
+Lowered lerp(Context& ctx, const ops::Values& args) {
+  const DType t = register_type(ctx.result().dtype);
+  const Exprs& sizes = ctx.result().sizes;
+  Value a = operand(ctx, args[0], sizes, t), b = operand(ctx, args[1], sizes, t), w = operand(ctx, args[2], sizes, t);
+  // Eager's two forms, so that a weight of 1 gives the end exactly.
+  return result(ctx, where(lt(abs(w), 0.5), a + w * (b - a), b - (b - a) * (1.0 - w)));
+}
+
+/// self + value * f(tensor1, tensor2)
+LoweringFunction add_combined(Binary f) {
+  return [f](Context& ctx, const ops::Values& args) -> Lowered {
+    const DType t = register_type(ctx.result().dtype);
+    const Exprs& sizes = ctx.result().sizes;
+    Value value{&ctx.graph.pool(), ctx.number(ctx.node->arg("value"), t)};
+    Value combined = f(operand(ctx, args[1], sizes, t), operand(ctx, args[2], sizes, t));
+    return result(ctx, operand(ctx, args[0], sizes, t) + value * combined);
+  };
+}
+
+Lowered nan_to_num(Context& ctx, const ops::Values& args) {
+  const DType dtype = ctx.result().dtype;
+  Value x = operand(ctx, args[0], ctx.result().sizes, register_type(dtype));
+  if (!is_floating(dtype)) return result(ctx, x);
+  const double largest = dtype == DType::F64 ? std::numeric_limits<double>::max() : dtype == DType::F16 ? 65504.0 : dtype == DType::BF16 ? 0x1.fep127 : static_cast<double>(std::numeric_limits<float>::max());
+  auto given = [&](std::size_t i, double otherwise) { return args[i].is_none() ? otherwise : args[i].as_double(); };
+  Value low = where(eq(x, -INFINITY), x.number(given(3, -largest)), x);
+  return result(ctx, where(isnan(x), x.number(given(1, 0)), where(eq(x, INFINITY), x.number(given(2, largest)), low)));
+}
+
+Lowered round_decimals(Context& ctx, const ops::Values& args) {
+  Value x = operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype));
+  if (!is_floating(x.dtype())) return result(ctx, x);
+  const auto decimals = static_cast<double>(constant(ctx, args[1]));
+  const double scale = std::pow(10.0, std::fabs(decimals));
+  return result(ctx, decimals < 0 ? round_even(x / scale) * scale : round_even(x * scale) / scale);
+}
+
+Lowered ldexp(Context& ctx, const ops::Values& args) {
+  const DType t = register_type(ctx.result().dtype);
+  return result(ctx, operand(ctx, args[0], ctx.result().sizes, t) * exp2(operand(ctx, args[1], ctx.result().sizes, t)));
+}
+
+/// The second argument in the shape and dtype of the first.
+LoweringFunction replace_by(std::size_t source) {
+  return [source](Context& ctx, const ops::Values& args) -> Lowered { return result(ctx, operand(ctx, args[source], ctx.result().sizes, register_type(ctx.result().dtype))); };
+}
+
+}  // namespace
+
+void add_arithmetic(Table& t) {
+  auto aten = [](std::string_view name, std::string_view overload = "default") { return fmt::format("aten.{}.{}", name, overload); };
+  for (auto& [name, f] : kUnary) t[aten(name)] = in_result_type(f);
+  for (auto& [name, f] : kPredicates) t[aten(name)] = in_own_type(f);
+  for (auto& [name, f] : kBinary) t[fmt::format("aten.{}", name)] = in_result_type(f);
+  for (auto& [name, f] : kComparisons) t[aten(name, "Tensor")] = t[aten(name, "Scalar")] = in_promoted_type(f);
+  for (auto& [name, f] : kLogical) t[aten(name)] = in_promoted_type(f);
+  t["aten.add.Tensor"] = t["aten.add.Scalar"] = sum_with_alpha(false, 1);
+  t["aten.sub.Tensor"] = t["aten.sub.Scalar"] = sum_with_alpha(false, -1);
+  t["aten.rsub.Tensor"] = t["aten.rsub.Scalar"] = sum_with_alpha(true, -1);
+  t["aten.div.Tensor"] = t["aten.div.Scalar"] = t["aten.div.Tensor_mode"] = t["aten.div.Scalar_mode"] = division;
+  t["aten.pow.Tensor_Scalar"] = pow_scalar;
+  t["aten.where.self"] = t["aten.where.Scalar"] = t["aten.where.ScalarSelf"] = t["aten.where.ScalarOther"] = select_where;
+  t["aten.masked_fill.Scalar"] = t["aten.masked_fill.Tensor"] = masked_fill;
+  t["aten.clamp.default"] = t["aten.clamp.Tensor"] = clamp(1, 2);
+  t["aten.clamp_min.default"] = t["aten.clamp_min.Tensor"] = clamp(1, 0);
+  t["aten.clamp_max.default"] = t["aten.clamp_max.Tensor"] = clamp(0, 1);
+  t["aten.lerp.Scalar"] = t["aten.lerp.Tensor"] = lerp;
+  t["aten.addcmul.default"] = add_combined([](Value a, Value b) { return a * b; });
+  t["aten.addcdiv.default"] = add_combined([](Value a, Value b) { return a / b; });
+  t["aten.nan_to_num.default"] = nan_to_num;
+  t["aten.round.decimals"] = round_decimals;
+  t["aten.ldexp.Tensor"] = ldexp;
+  t["aten.copy.default"] = replace_by(1);
+  t["aten.fill.Scalar"] = t["aten.fill.Tensor"] = replace_by(1);
+}
+
+}  // namespace coil::lowering

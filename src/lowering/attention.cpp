@@ -1,0 +1,63 @@
+// Scaled dot-product attention as one template kernel, on views of rank 4.
+#include <cmath>
+
+#include "lowering/common.h"
+#include "support/error.h"
+
+namespace coil::lowering {
+
+namespace {
+
+using Values = ops::Values;
+
+/// [B, H, S, D] from any rank of at least 2: missing dimensions are 1, extra leading ones are merged into B.
+TensorBox rank_four(Context& ctx, TensorBox box) {
+  while (box.rank() < 4) box = unsqueeze(ctx, box, box.rank() < 3 ? 0 : 1);
+  if (box.rank() == 4) return box;
+  const std::size_t extra = box.rank() - 4;
+  Exprs sizes(box.sizes.begin() + static_cast<std::ptrdiff_t>(extra), box.sizes.end());
+  for (std::size_t d = 0; d < extra; ++d) sizes[0] *= box.sizes[d];
+  return reshape(ctx, box, sizes);
+}
+
+/// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+Lowered attention(Context& ctx, const Values& args) {
+  const sym::TensorMeta& meta = ctx.result();
+  if (args.size() > 4 && args[4].as_double() != 0) refuse(ctx, "dropout in attention draws random numbers");
+  const TensorBox q = rank_four(ctx, ctx.tensor(args[0])), k = rank_four(ctx, ctx.tensor(args[1])), v = rank_four(ctx, ctx.tensor(args[2]));
+  const Expr depth = q.sizes[3];
+  double scale = 0;
+  if (args.size() > 6 && !args[6].is_none()) scale = args[6].as_double();
+  else if (auto d = depth.constant()) scale = 1.0 / std::sqrt(static_cast<double>(*d));
+  else refuse(ctx, "has a head size that is symbolic");
+
+  std::vector<BufferView> inputs{library_operand(q), library_operand(k), library_operand(v)};
+  const auto mask = args.size() > 3 ? ctx.optional_tensor(args[3]) : std::nullopt;
+  if (mask) {
+    TensorBox m = *mask;
+    m.realize();
+    if (m.rank() <= 4) {
+      m = expand(ctx, m, {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]});
+    } else {
+      Exprs sizes(meta.sizes.begin(), meta.sizes.end() - 1);
+      sizes.push_back(k.sizes[2]);
+      m = rank_four(ctx, expand(ctx, m, sizes));
+    }
+    // Additive masks are added in the register type.
+    if (m.dtype() != DType::Bool && m.dtype() != DType::F32 && m.dtype() != q.dtype()) m = pointwise(ctx, DType::F32, m.sizes, element(ctx, m, m.sizes));
+    inputs.push_back(library_operand(m));
+  }
+  Exprs sizes = q.sizes, strides;
+  sizes[3] = v.sizes[3];
+  if (meta.rank() == 4) strides = meta.strides;
+  auto [box, out] = library_result(ctx, meta.dtype, sizes, strides);
+  std::map<std::string, ir::ExternAttribute> attributes{{"causal", std::int64_t{args.size() > 5 && args[5].as_bool()}}, {"scale", scale}, {"has_mask", std::int64_t{mask.has_value()}}};
+  add_library_call(ctx, "attention", std::move(attributes), std::move(inputs), {out});
+  return meta.rank() == 4 ? box : reshape(ctx, box, meta.sizes);
+}
+
+}  // namespace
+
+void add_attention(Table& t) { t["aten.scaled_dot_product_attention.default"] = attention; }
+
+}  // namespace coil::lowering

@@ -1,0 +1,212 @@
+#include "lowering/common.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+#include "sym/print.h"
+
+namespace coil::lowering {
+
+std::vector<sym::LoopVar> loop_vars(ir::Graph& graph, const Exprs& sizes, const Exprs& reduced) {
+  std::vector<sym::LoopVar> loops;
+  for (std::size_t d = 0; d < sizes.size(); ++d) loops.push_back({graph.ivar(d), sizes[d]});
+  for (std::size_t d = 0; d < reduced.size(); ++d) loops.push_back({graph.rvar(d), reduced[d]});
+  return loops;
+}
+
+Value element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
+  COIL_CHECK(box.rank() <= sizes.size(), "broadcast of {} dimensions to {}", box.rank(), sizes.size());
+  const std::size_t lead = sizes.size() - box.rank();
+  Exprs index;
+  for (std::size_t d = 0; d < box.rank(); ++d) {
+    const bool repeated = box.sizes[d].is_constant(1) && !sizes[lead + d].is_constant(1);
+    index.push_back(repeated ? Expr(0) : ctx.graph.ivar(lead + d));
+  }
+  return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, sizes))};
+}
+
+Value element_at(Context& ctx, const TensorBox& box, const Exprs& index, const Exprs& sizes, const Exprs& reduced, Scalar mask) {
+  return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, sizes, reduced), mask)};
+}
+
+Value operand(Context& ctx, const ops::Value& arg, const Exprs& sizes, DType register_type) {
+  if (auto box = ctx.optional_tensor(arg)) return element(ctx, *box, sizes).cast(register_type);
+  return {&ctx.graph.pool(), ctx.number(arg, register_type)};
+}
+
+Value number(Context& ctx, DType register_type, double v) { return {&ctx.graph.pool(), ctx.graph.pool().constant(register_type, v)}; }
+Value index_value(Context& ctx, Expr e) { return {&ctx.graph.pool(), ctx.graph.pool().index(e)}; }
+Value condition(Context& ctx, Expr e) { return {&ctx.graph.pool(), ctx.graph.pool().condition(e)}; }
+
+DType promoted(Context&, std::span<const ops::Value* const> args) {
+  using Maybe = std::optional<DType>;
+  Maybe dimensioned, scalar, number;
+  auto merge = [](Maybe& into, DType t) { into = into ? promote_types(*into, t) : t; };
+  for (auto* arg : args) {
+    if (auto* list = arg->get_if<ops::Values>(); list || arg->is_none()) continue;
+    if (auto* node = arg->get_if<fx::Node*>()) {
+      const ops::Value& meta = (*node)->meta.value;
+      if (auto* t = meta.get_if<sym::TensorMeta>()) merge(t->rank() ? dimensioned : scalar, t->dtype);
+      else merge(number, meta.is<ops::Bool>() ? DType::Bool : meta.is<Expr>() ? DType::I64 : DType::F32);
+    } else {
+      merge(number, arg->is<ops::Bool>() ? DType::Bool : arg->is<Expr>() ? DType::I64 : DType::F32);
+    }
+  }
+  auto category = [](DType t) { return t == DType::Bool ? 0 : is_complex(t) ? 3 : is_floating(t) ? 2 : 1; };
+  auto combine = [&](Maybe high, Maybe low) -> Maybe {
+    if (!high) return low;
+    if (!low || category(*low) <= category(*high)) return high;
+    return promote_types(*high, *low);
+  };
+  return combine(dimensioned, combine(scalar, number)).value_or(DType::F32);
+}
+
+TensorBox result(Context& ctx, Value body) { return result(ctx, body, ctx.result()); }
+
+TensorBox result(Context& ctx, Value body, const sym::TensorMeta& meta) {
+  return ir::make_pointwise(ctx.graph, meta.dtype, meta.device, meta.sizes, body.cast(register_type(meta.dtype)), meta.strides);
+}
+
+namespace {
+
+Device device_of(const Context& ctx) {
+  const ops::Value* meta = &ctx.node->meta.value;
+  if (auto* list = meta->get_if<ops::Values>(); list && !list->empty()) meta = &list->front();
+  auto* tensor = meta->get_if<sym::TensorMeta>();
+  return tensor ? tensor->device : Device{};
+}
+
+}  // namespace
+
+TensorBox pointwise(Context& ctx, DType dtype, const Exprs& sizes, Value body, const Exprs& strides) {
+  return ir::make_pointwise(ctx.graph, dtype, device_of(ctx), sizes, body.cast(register_type(dtype)), strides);
+}
+
+TensorBox reduction(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& reduced, ReductionKind kind, Value body, const Exprs& strides) {
+  return ir::make_reduction(ctx.graph, dtype, device_of(ctx), sizes, reduced, kind, body, strides);
+}
+
+TensorBox expand(Context& ctx, const TensorBox& box, const Exprs& sizes) {
+  const std::size_t lead = sizes.size() - box.rank();
+  Exprs index;
+  bool repeats = false;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (d < lead) {
+      repeats |= !sizes[d].is_constant(1);
+      continue;
+    }
+    const bool repeated = box.sizes[d - lead].is_constant(1) && !sizes[d].is_constant(1);
+    repeats |= repeated;
+    index.push_back(repeated ? Expr(0) : ctx.graph.ivar(d));
+  }
+  if (repeats && !box.storage->realized() && ir::is_costly(box.storage->body)) box.realize();
+  return box.view(sizes, index);
+}
+
+TensorBox permute(Context& ctx, const TensorBox& box, const std::vector<std::size_t>& order) {
+  Exprs sizes, index(box.rank());
+  for (std::size_t d = 0; d < order.size(); ++d) {
+    sizes.push_back(box.sizes[order[d]]);
+    index[order[d]] = ctx.graph.ivar(d);
+  }
+  return box.view(sizes, index);
+}
+
+TensorBox unsqueeze(Context& ctx, const TensorBox& box, std::size_t dim) {
+  Exprs sizes = box.sizes, index;
+  sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(dim), 1);
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    if (d != dim) index.push_back(ctx.graph.ivar(d));
+  return box.view(sizes, index);
+}
+
+TensorBox reshape(Context& ctx, const TensorBox& box, const Exprs& sizes) {
+  auto& env = ctx.graph.env();
+  auto is_zero = [](const Expr& e) { return e.is_constant(0); };
+  if (std::any_of(sizes.begin(), sizes.end(), is_zero)) return box.view(sizes, Exprs(box.rank(), 0));
+  // Runs of dimensions whose products agree are matched from the left, so that indices of one run never mix with those of another.
+  Exprs index(box.rank(), 0);
+  std::size_t from = 0, to = 0;
+  while (from < box.rank() || to < sizes.size()) {
+    std::size_t from_end = from, to_end = to;
+    Expr from_size = 1, to_size = 1;
+    auto take_from = [&] { from_size *= box.sizes[from_end++]; };
+    auto take_to = [&] { to_size *= sizes[to_end++]; };
+    if (from_end < box.rank()) take_from();
+    if (to_end < sizes.size()) take_to();
+    while (!env.statically_known_equal(from_size, to_size)) {
+      const bool more_from = from_end < box.rank(), more_to = to_end < sizes.size();
+      if (!more_from && !more_to) break;
+      const auto a = env.hint(from_size), b = env.hint(to_size);
+      const bool grow_from = more_from && (!more_to || (a && b ? *a < *b : from_size.is_constant()));
+      grow_from ? take_from() : take_to();
+    }
+    Expr flat = 0;
+    for (std::size_t d = to; d < to_end; ++d) flat = flat * sizes[d] + ctx.graph.ivar(d);
+    Expr below = 1;
+    for (std::size_t d = from_end; d-- > from;) {
+      Expr e = below.is_constant(1) ? flat : sym::floor_div(flat, below);
+      below *= box.sizes[d];
+      index[d] = d == from ? e : sym::mod(e, box.sizes[d]);
+      if (box.sizes[d].is_constant(1)) index[d] = 0;
+    }
+    from = from_end;
+    to = to_end;
+  }
+  return box.view(sizes, index);
+}
+
+BufferView library_operand(const TensorBox& box) {
+  box.realize();
+  if (auto view = box.strided()) return *view;
+  auto view = ir::contiguous(box).strided();
+  COIL_CHECK(view, "a dense copy is strided");
+  return *view;
+}
+
+std::pair<TensorBox, BufferView> library_result(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& strides) {
+  ir::Layout layout{dtype, device_of(ctx), sizes, ir::dense_strides(ctx.graph.env(), sizes, strides), false};
+  BufferView view{0, dtype, sizes, layout.strides, 0};
+  view.buffer = ctx.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
+  return {ir::whole(ctx.graph, view.buffer), view};
+}
+
+void add_library_call(Context& ctx, std::string op, std::map<std::string, ir::ExternAttribute> attributes, std::vector<BufferView> inputs, std::vector<BufferView> outputs) {
+  ir::Operation operation;
+  for (auto& view : outputs) operation.outs.push_back(view.buffer);
+  operation.node = ir::Extern{std::move(op), std::move(attributes), std::move(inputs), std::move(outputs)};
+  operation.origins = ctx.graph.provenance.origins;
+  operation.where = ctx.graph.provenance.where;
+  ctx.graph.add_operation(std::move(operation));
+}
+
+std::size_t dimension(std::int64_t dim, std::size_t rank) {
+  const auto n = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
+  if (dim < -n || dim >= n) fail("dimension {} of a tensor of {} dimensions", dim, rank);
+  return static_cast<std::size_t>(dim < 0 ? dim + n : dim);
+}
+
+std::size_t dimension(Context& ctx, const ops::Value& arg, std::size_t rank) { return dimension(constant(ctx, arg), rank); }
+
+std::vector<std::int64_t> constants(Context& ctx, const ops::Value& arg) {
+  std::vector<std::int64_t> result;
+  for (const Expr& e : ctx.integers(arg)) {
+    auto c = e.constant();
+    if (!c) refuse(ctx, fmt::format("wants constant arguments, {} is symbolic", sym::to_string(e)));
+    result.push_back(*c);
+  }
+  return result;
+}
+
+std::int64_t constant(Context& ctx, const ops::Value& arg) {
+  Expr e = ctx.integer(arg);
+  auto c = e.constant();
+  if (!c) refuse(ctx, fmt::format("wants a constant argument, {} is symbolic", sym::to_string(e)));
+  return *c;
+}
+
+bool is_one(Context& ctx, const Expr& e) { return e.is_constant(1) || ctx.graph.env().statically_known_equal(e, 1); }
+
+void refuse(const Context& ctx, const std::string& why) { throw Error(fmt::format("{} ({}): {}", ctx.node->target, ctx.node->name, why), ctx.node->target, ctx.node->where()); }
+
+}  // namespace coil::lowering

@@ -1,0 +1,102 @@
+// What the families share: elements of operands, results shaped by metadata, broadcast, operands of library calls, and the families themselves.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lowering/lowering.h"
+#include "lowering/value.h"
+
+namespace coil::lowering {
+
+using ir::BufferView;
+using ir::ReductionKind;
+using ir::register_type;
+using ir::ScalarOp;
+
+using Table = std::map<std::string, LoweringFunction, std::less<>>;
+
+// Each adds a family's operators; one file each.
+void add_arithmetic(Table&);
+void add_activations(Table&);
+void add_casts(Table&);
+void add_creation(Table&);
+void add_views(Table&);
+void add_concatenation(Table&);
+void add_indexing(Table&);
+void add_scatter(Table&);
+void add_reductions(Table&);
+void add_normalization(Table&);
+void add_scans(Table&);
+void add_pooling(Table&);
+void add_resampling(Table&);
+void add_linear_algebra(Table&);
+void add_convolution(Table&);
+void add_attention(Table&);
+
+/// Variables of a loop nest with their sizes: i0, i1, … over `sizes`, r0, r1, … over `reduced`.
+std::vector<sym::LoopVar> loop_vars(ir::Graph&, const Exprs& sizes, const Exprs& reduced = {});
+
+/// The element of a tensor broadcast to `sizes`, at i0, i1, …
+Value element(Context&, const TensorBox&, const Exprs& sizes);
+/// The element at `index` in a nest of `sizes` and `reduced`.
+Value element_at(Context&, const TensorBox&, const Exprs& index, const Exprs& sizes, const Exprs& reduced = {}, Scalar mask = nullptr);
+/// A tensor argument's element broadcast to `sizes`, or a number, in this register type.
+Value operand(Context&, const ops::Value& arg, const Exprs& sizes, DType register_type);
+
+Value number(Context&, DType register_type, double);
+Value index_value(Context&, Expr);
+Value condition(Context&, Expr);
+
+/// torch.result_type of tensors and numbers: categories of dimensioned tensors win over those of 0-d tensors, these over numbers'.
+DType promoted(Context&, std::span<const ops::Value* const> args);
+
+/// The node's result from its body over i0, i1, …: converted to the recorded dtype, laid out as recorded.
+TensorBox result(Context&, Value body);
+TensorBox result(Context&, Value body, const sym::TensorMeta&);
+/// An unrealised value of another dtype or shape on the node's device.
+TensorBox pointwise(Context&, DType, const Exprs& sizes, Value body, const Exprs& strides = {});
+TensorBox reduction(Context&, DType, const Exprs& sizes, const Exprs& reduced, ReductionKind, Value body, const Exprs& strides = {});
+
+/// Dimensions that a reduction runs over, and how it indexes its operand.
+struct Axes {
+  std::vector<bool> is_reduced;  ///< for each dimension of the operand
+  Exprs sizes;                   ///< of the result: reduced dimensions are 1 or left out
+  Exprs reduced;                 ///< sizes of the reduced dimensions
+  Exprs index;                   ///< the operand's index over i and r
+  Expr count = 1;                ///< elements reduced to one
+};
+/// `dims` empty means all dimensions.
+Axes reduced_axes(Context&, const TensorBox&, const std::vector<std::int64_t>& dims, bool keep);
+/// A realised reduction of `f(element)` in this register type.
+TensorBox reduce_over(Context&, const TensorBox&, const Axes&, ReductionKind, DType register_type, const std::function<Value(Value)>& f = {});
+/// The result of a reduction over `axes`, as an operand at the same index i and r that the reduction's own operand has.
+Value reduced_value(Context&, const TensorBox& reduced, const Axes&);
+
+/// A view that repeats dimensions of size 1 (and new leading ones) to `sizes`; realises what is costly to compute again.
+TensorBox expand(Context&, const TensorBox&, const Exprs& sizes);
+TensorBox permute(Context&, const TensorBox&, const std::vector<std::size_t>& order);
+/// A view of the same elements in row-major order.
+TensorBox reshape(Context&, const TensorBox&, const Exprs& sizes);
+TensorBox unsqueeze(Context&, const TensorBox&, std::size_t dim);
+
+/// A library operand: the realised tensor as a strided window (a dense copy where it is none).
+BufferView library_operand(const TensorBox&);
+/// A new buffer for a library's result, laid out by proposal, and the window on it.
+std::pair<TensorBox, BufferView> library_result(Context&, DType, const Exprs& sizes, const Exprs& strides = {});
+void add_library_call(Context&, std::string op, std::map<std::string, ir::ExternAttribute> attributes, std::vector<BufferView> inputs, std::vector<BufferView> outputs);
+
+/// A dimension argument, counted from the end when negative.
+std::size_t dimension(std::int64_t dim, std::size_t rank);
+std::size_t dimension(Context&, const ops::Value&, std::size_t rank);
+/// Constant integers; throws Error naming the operator when they are symbolic.
+std::vector<std::int64_t> constants(Context&, const ops::Value&);
+std::int64_t constant(Context&, const ops::Value&);
+/// Whether an expression is this constant for certain.
+bool is_one(Context&, const Expr&);
+/// Refuses what the lowering can't do, naming operator and source line.
+[[noreturn]] void refuse(const Context&, const std::string& why);
+
+}  // namespace coil::lowering

@@ -1,0 +1,91 @@
+// Tensors made from sizes and numbers.
+#include "lowering/common.h"
+
+namespace coil::lowering {
+
+namespace {
+
+/// Every element the same number: argument `value`, or a constant.
+LoweringFunction filled(std::size_t argument) {
+  return [argument](Context& ctx, const ops::Values& args) -> Lowered { return result(ctx, {&ctx.graph.pool(), ctx.number(args[argument], register_type(ctx.result().dtype))}); };
+}
+
+LoweringFunction filled_with(double value) {
+  return [value](Context& ctx, const ops::Values&) -> Lowered { return result(ctx, number(ctx, register_type(ctx.result().dtype), value)); };
+}
+
+bool is_number(const ops::Value& v, double n) {
+  if (auto* d = v.get_if<double>()) return *d == n;
+  auto* e = v.get_if<Expr>();
+  return e && e->is_constant(static_cast<std::int64_t>(n));
+}
+
+/// start + i*step, in integers where the result is; floats in the accumulation type of eager (double), rounded at the end.
+Value ramp(Context& ctx, const ops::Value& start, const ops::Value& step) {
+  const DType dtype = ctx.result().dtype;
+  const DType t = is_floating(dtype) ? DType::F64 : DType::I64;
+  if (t == DType::I64) {
+    auto integer = [&](const ops::Value& v) { return v.is<double>() ? Expr(static_cast<std::int64_t>(v.as_double())) : ctx.integer(v); };
+    return index_value(ctx, integer(start) + ctx.graph.ivar(0) * integer(step));
+  }
+  Value i = index_value(ctx, ctx.graph.ivar(0)).cast(t);
+  Value scaled = is_number(step, 1) ? i : i * Value{&ctx.graph.pool(), ctx.number(step, t)};
+  if (is_number(start, 0)) return scaled;
+  return Value{&ctx.graph.pool(), ctx.number(start, t)} + scaled;
+}
+
+Lowered arange(Context& ctx, const ops::Values& args) {
+  if (ctx.node->target == "aten.arange.default") return result(ctx, ramp(ctx, 0, 1));
+  if (ctx.node->target == "aten.arange.start") return result(ctx, ramp(ctx, args[0], 1));
+  return result(ctx, ramp(ctx, args[0], args[2].is_none() ? ops::Value(1) : args[2]));
+}
+
+/// prims.iota(length, *, start, step, …)
+Lowered iota(Context& ctx, const ops::Values& args) { return result(ctx, ramp(ctx, args[1], args[2])); }
+
+/// Counted from both ends to the middle, as eager does, so that the last element is `end`.
+Lowered linspace(Context& ctx, const ops::Values& args) {
+  const DType dtype = ctx.result().dtype, t = is_floating(dtype) ? register_type(dtype) : DType::F64;
+  Value start{&ctx.graph.pool(), ctx.number(args[0], t)}, end{&ctx.graph.pool(), ctx.number(args[1], t)};
+  const Expr steps = ctx.result().sizes[0], i = ctx.graph.ivar(0);
+  if (steps.is_constant(1)) return result(ctx, start);
+  Value step = (end - start) / index_value(ctx, steps - 1).cast(t);
+  Value from_start = start + step * index_value(ctx, i).cast(t), from_end = end - step * index_value(ctx, steps - 1 - i).cast(t);
+  return result(ctx, where(condition(ctx, sym::lt(i, sym::floor_div(steps, 2))), from_start, from_end));
+}
+
+Lowered eye(Context& ctx, const ops::Values&) { return result(ctx, condition(ctx, sym::eq(ctx.graph.ivar(0), ctx.graph.ivar(1)))); }
+
+/// Elements on one side of a diagonal; zero elsewhere.
+LoweringFunction triangle(bool lower) {
+  return [lower](Context& ctx, const ops::Values& args) -> Lowered {
+    const Exprs& sizes = ctx.result().sizes;
+    const Expr row = ctx.graph.ivar(sizes.size() - 2), column = ctx.graph.ivar(sizes.size() - 1);
+    const Expr diagonal = args.size() > 1 ? ctx.integer(args[1]) : Expr(0);
+    Value keep = condition(ctx, lower ? sym::le(column - row, diagonal) : sym::ge(column - row, diagonal));
+    Value x = element(ctx, ctx.tensor(args[0]), sizes);
+    return result(ctx, where(keep, x, x.number(0)));
+  };
+}
+
+}  // namespace
+
+void add_creation(Table& t) {
+  t["aten.full.default"] = filled(1);
+  t["aten.full_like.default"] = filled(1);
+  t["aten.new_full.default"] = filled(2);
+  t["aten.scalar_tensor.default"] = filled(0);
+  for (const char* name : {"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.zero.default"}) t[name] = filled_with(0);
+  for (const char* name : {"aten.ones.default", "aten.ones_like.default", "aten.new_ones.default"}) t[name] = filled_with(1);
+  // Memory without defined content; zero is as good as any.
+  for (const char* name : {"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default", "aten.empty_strided.default", "aten.new_empty_strided.default", "aten.empty_permuted.default"})
+    t[name] = filled_with(0);
+  t["aten.arange.default"] = t["aten.arange.start"] = t["aten.arange.start_step"] = arange;
+  t["prims.iota.default"] = iota;
+  t["aten.linspace.default"] = linspace;
+  t["aten.eye.default"] = t["aten.eye.m"] = eye;
+  t["aten.tril.default"] = triangle(true);
+  t["aten.triu.default"] = triangle(false);
+}
+
+}  // namespace coil::lowering

@@ -1,0 +1,131 @@
+// Matrix products: library calls `linear` (a weight on the right) and `matmul` (two computed operands).
+#include "lowering/common.h"
+#include "support/error.h"
+
+namespace coil::lowering {
+
+namespace {
+
+using Values = ops::Values;
+using Attributes = std::map<std::string, ir::ExternAttribute>;
+
+bool is_number(const ops::Value& v, double n) {
+  if (auto* d = v.get_if<double>()) return *d == n;
+  auto* e = v.get_if<Expr>();
+  return e && e->is_constant(static_cast<std::int64_t>(n));
+}
+
+/// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
+TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
+  // A weight that lies in memory the other way round is the other form of it.
+  BufferView w = library_operand(weight);
+  if (w.strides[0].is_constant(1) && !w.strides[1].is_constant(1)) {
+    std::swap(w.sizes[0], w.sizes[1]);
+    std::swap(w.strides[0], w.strides[1]);
+    transposed = !transposed;
+  }
+  const Expr n = w.sizes[transposed ? 1 : 0], k = w.sizes[transposed ? 0 : 1];
+  std::vector<BufferView> inputs{library_operand(x), w};
+  if (bias) inputs.push_back(library_operand(*bias));
+  Attributes attributes{{"has_bias", std::int64_t{bias.has_value()}}, {"weight_transposed", std::int64_t{transposed}}};
+  if (auto c = n.constant()) attributes["n"] = *c;
+  if (auto c = k.constant()) attributes["k"] = *c;
+  auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
+  add_library_call(ctx, "linear", std::move(attributes), std::move(inputs), {out});
+  return box;
+}
+
+/// y[B.., M, N] = a[B.., M, K] b[B.., K, N], both operands with the same batch dimensions.
+TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
+  auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
+  add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}}, {library_operand(a), library_operand(b)}, {out});
+  return box;
+}
+
+bool is_constant(Context& ctx, const TensorBox& box) { return box.storage->realized() && ctx.graph.buffer(*box.storage->buffer).kind == ir::BufferKind::Constant; }
+
+/// Of a matrix and a matrix, or a weight.
+TensorBox product(Context& ctx, const TensorBox& a, const TensorBox& b, const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
+  if (is_floating(meta.dtype) && is_constant(ctx, b)) return linear(ctx, a, b, true, bias, meta);
+  return matmul(ctx, a, b, meta);
+}
+
+Lowered linear_node(Context& ctx, const Values& args) {
+  const TensorBox x = ctx.tensor(args[0]), weight = ctx.tensor(args[1]);
+  const auto bias = args.size() > 2 ? ctx.optional_tensor(args[2]) : std::nullopt;
+  const sym::TensorMeta& meta = ctx.result();
+  if (weight.rank() != 2 || x.rank() == 0 || !is_floating(meta.dtype)) {
+    // A weight that is a vector, or integers: a sum of products.
+    const Expr k = ctx.graph.rvar(0), length = x.sizes.back();
+    Exprs left = ctx.graph.ivars(x.rank() - 1), right;
+    left.push_back(k);
+    if (weight.rank() == 2) right.push_back(ctx.graph.ivar(x.rank() - 1));
+    right.push_back(k);
+    const DType t = register_type(meta.dtype);
+    const TensorBox sum = reduction(ctx, t, meta.sizes, {length}, ReductionKind::Sum, element_at(ctx, x, left, meta.sizes, {length}).cast(t) * element_at(ctx, weight, right, meta.sizes, {length}).cast(t));
+    Value y = element(ctx, sum, meta.sizes);
+    return result(ctx, bias ? y + element(ctx, *bias, meta.sizes).cast(t) : y);
+  }
+  if (x.rank() == 1) {
+    // The library wants rows.
+    sym::TensorMeta row = meta;
+    row.sizes.insert(row.sizes.begin(), 1);
+    row.strides.insert(row.strides.begin(), meta.sizes[0]);
+    return reshape(ctx, linear(ctx, unsqueeze(ctx, x, 0), weight, false, bias, row), meta.sizes);
+  }
+  return linear(ctx, x, weight, false, bias, meta);
+}
+
+Lowered mm(Context& ctx, const Values& args) { return product(ctx, ctx.tensor(args[0]), ctx.tensor(args[1]), std::nullopt, ctx.result()); }
+
+/// beta*self + alpha*(mat1 @ mat2)
+Lowered addmm(Context& ctx, const Values& args) {
+  const TensorBox self = ctx.tensor(args[0]), a = ctx.tensor(args[1]), b = ctx.tensor(args[2]);
+  const sym::TensorMeta& meta = ctx.result();
+  const ops::Value &beta = ctx.node->arg("beta"), &alpha = ctx.node->arg("alpha");
+  const bool plain = is_number(beta, 1) && is_number(alpha, 1);
+  const bool row = self.rank() == 1 && self.sizes[0] == meta.sizes.back();
+  if (plain && row && a.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b)) return product(ctx, a, b, self, meta);
+  const DType t = register_type(meta.dtype);
+  Value y = element(ctx, product(ctx, a, b, std::nullopt, meta), meta.sizes).cast(t);
+  if (!is_number(alpha, 1)) y = y * Value{&ctx.graph.pool(), ctx.number(alpha, t)};
+  if (is_number(beta, 0)) return result(ctx, y);
+  Value addend = element(ctx, self, meta.sizes).cast(t);
+  if (!is_number(beta, 1)) addend = addend * Value{&ctx.graph.pool(), ctx.number(beta, t)};
+  return result(ctx, y + addend);
+}
+
+Lowered bmm(Context& ctx, const Values& args) { return matmul(ctx, ctx.tensor(args[0]), ctx.tensor(args[1]), ctx.result()); }
+
+/// matmul of torch where it comes whole: matrices with equal batch dimensions after broadcasting.
+Lowered matmul_node(Context& ctx, const Values& args) {
+  TensorBox a = ctx.tensor(args[0]), b = ctx.tensor(args[1]);
+  const sym::TensorMeta& meta = ctx.result();
+  if (a.rank() < 2 || b.rank() < 2) refuse(ctx, "has a vector among its operands");
+  if (b.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b)) return linear(ctx, a, b, true, std::nullopt, meta);
+  auto batched = [&](const TensorBox& m) {
+    Exprs sizes(meta.sizes.begin(), meta.sizes.end() - 2);
+    sizes.insert(sizes.end(), m.sizes.end() - 2, m.sizes.end());
+    return expand(ctx, m, sizes);
+  };
+  return matmul(ctx, batched(a), batched(b), meta);
+}
+
+Lowered outer(Context& ctx, const Values& args) {
+  const Exprs& sizes = ctx.result().sizes;
+  const DType t = register_type(ctx.result().dtype);
+  return result(ctx, element_at(ctx, ctx.tensor(args[0]), {ctx.graph.ivar(0)}, sizes).cast(t) * element_at(ctx, ctx.tensor(args[1]), {ctx.graph.ivar(1)}, sizes).cast(t));
+}
+
+}  // namespace
+
+void add_linear_algebra(Table& t) {
+  t["aten.linear.default"] = linear_node;
+  t["aten.mm.default"] = mm;
+  t["aten.addmm.default"] = t["aten.baddbmm.default"] = addmm;
+  t["aten.bmm.default"] = bmm;
+  t["aten.matmul.default"] = matmul_node;
+  t["aten.outer.default"] = outer;
+}
+
+}  // namespace coil::lowering

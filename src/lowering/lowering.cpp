@@ -1,0 +1,156 @@
+#include "lowering/lowering.h"
+
+#include <algorithm>
+
+#include "lowering/common.h"
+#include "lowering/outputs.h"
+#include "support/error.h"
+#include "sym/print.h"
+
+namespace coil::lowering {
+
+namespace {
+
+const Table& table() {
+  static const Table entries = [] {
+    Table t;
+    for (auto add : {add_arithmetic, add_activations, add_casts, add_creation, add_views, add_concatenation, add_indexing, add_reductions, add_normalization, add_pooling, add_linear_algebra, add_convolution, add_attention}) add(t);
+    return t;
+  }();
+  return entries;
+}
+
+bool is_tensor_value(const ops::Value& meta) {
+  if (meta.is<sym::TensorMeta>()) return true;
+  auto* list = meta.get_if<ops::Values>();
+  return list && std::any_of(list->begin(), list->end(), is_tensor_value);
+}
+
+/// Calls that only check what metadata states already, or compute sizes: nothing is lowered for them.
+bool is_bookkeeping(const fx::Node& node) {
+  constexpr std::string_view kChecks[] = {"aten._assert_tensor_metadata.default", "aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default"};
+  if (std::find(std::begin(kChecks), std::end(kChecks), node.target) != std::end(kChecks)) return true;
+  if (is_tensor_value(node.meta.value) || node.meta.value.is_none()) return false;
+  // A number that is read out of a tensor is data, and no size.
+  for (auto& arg : node.args)
+    if (auto* n = arg.get_if<fx::Node*>(); n && (*n)->is_tensor() && !node.target.starts_with("aten.sym_")) return false;
+  return true;
+}
+
+bool is_lowered(const fx::Node& node) {
+  return node.opcode != fx::Opcode::CallFunction || node.is_call("_operator.getitem") || node.target.starts_with("aten._assert_scalar.") || is_bookkeeping(node) || find(node.target);
+}
+
+void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>& lines) {
+  for (fx::Node* n = module.graph.first(); n; n = n->next()) {
+    if (is_lowered(*n)) continue;
+    std::string device = n->is_tensor() ? to_string(n->tensor().device) : "cpu";
+    std::string line = fmt::format("{} has no lowering on {}", n->target, device);
+    if (auto where = n->where(); !where.empty()) line += fmt::format(" (called at {})", where);
+    if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
+  }
+  for (auto& [name, sub] : module.subgraphs) collect_unsupported(*sub, lines);
+}
+
+class Driver {
+ public:
+  explicit Driver(const fx::GraphModule& module) : module_(module), graph_(std::make_unique<ir::Graph>(module.env)), ctx_(module, *graph_), storage_(module, *graph_) {}
+
+  std::unique_ptr<ir::Graph> run() {
+    add_inputs();
+    for (fx::Node* n = module_.graph.first(); n; n = n->next()) {
+      ctx_.node = n;
+      enter(*n);
+      if (n->opcode == fx::Opcode::GetAttr) ctx_.values[n] = storage_.attribute(*n);
+      if (n->opcode == fx::Opcode::CallFunction) call(*n);
+      if (n->opcode == fx::Opcode::Output) lower_outputs(ctx_, *n, storage_);
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  void enter(const fx::Node& node) {
+    auto& p = graph_->provenance;
+    p.absorbed.clear();
+    p.origins = {node.meta.origins.begin(), node.meta.origins.end()};
+    if (p.origins.empty() && node.opcode == fx::Opcode::CallFunction) p.origins.insert(node.name);
+    p.where = node.where();
+  }
+
+  void add_inputs() {
+    for (auto& input : module_.inputs) {
+      fx::Node* node = module_.graph.find(input.placeholder);
+      COIL_CHECK(node, "no placeholder {}", input.placeholder);
+      const TensorBox box = storage_.input(input, *node);
+      if (node->is_tensor()) ctx_.values[node] = box;
+    }
+  }
+
+  void call(const fx::Node& node) {
+    if (is_bookkeeping(node)) return;
+    if (node.is_call("_operator.getitem")) {
+      auto& items = std::get<std::vector<TensorBox>>(ctx_.values.at(node.args[0].as_node()));
+      ctx_.values[&node] = items.at(static_cast<std::size_t>(constant(ctx_, node.args[1])));
+      ir::realize_by_policy(std::get<TensorBox>(ctx_.values[&node]), node.users().size());
+      return;
+    }
+    if (node.target.starts_with("aten._assert_scalar.")) {
+      const ops::Value& arg = node.args[0];
+      const ops::Value& value = arg.is<fx::Node*>() ? arg.as_node()->meta.value : arg;
+      auto* flag = value.get_if<ops::Bool>();
+      std::string message = node.args.size() > 1 && node.args[1].is<std::string>() ? node.args[1].as_string() : "assertion failed";
+      graph_->add_operation({.node = ir::Assertion{flag ? flag->condition : sym::ne(value.as_int(), 0), message}, .origins = graph_->provenance.origins, .where = graph_->provenance.where});
+      return;
+    }
+    Lowered value;
+    try {
+      value = (*find(node.target))(ctx_, node.args);
+    } catch (const Error& e) {
+      if (!e.op().empty()) throw;
+      throw Error(fmt::format("{} ({}): {}", node.target, node.name, e.what()), node.target, node.where());
+    }
+    if (auto* box = std::get_if<TensorBox>(&value)) {
+      check(node, *box, node.tensor());
+      ir::realize_by_policy(*box, node.users().size());
+    } else if (auto* items = std::get_if<std::vector<TensorBox>>(&value)) {
+      const auto& metas = node.meta.value.as_list();
+      for (std::size_t i = 0; i < items->size(); ++i)
+        if ((*items)[i].storage && metas.at(i).is<sym::TensorMeta>()) check(node, (*items)[i], metas[i].as_tensor());
+    }
+    ctx_.values[&node] = std::move(value);
+  }
+
+  /// What lowering made must be what the graph says.
+  void check(const fx::Node& node, const TensorBox& box, const sym::TensorMeta& meta) {
+    bool same = box.dtype() == meta.dtype && box.rank() == meta.rank();
+    for (std::size_t d = 0; same && d < meta.rank(); ++d) same = graph_->env().statically_known_equal(box.sizes[d], meta.sizes[d]);
+    if (same) return;
+    const sym::TensorMeta made = sym::contiguous(box.dtype(), box.device(), box.sizes);
+    throw Error(fmt::format("{} ({}) was lowered to {}, recorded is {}", node.target, node.name, sym::to_string(made), sym::to_string(meta)), node.target, node.where());
+  }
+
+  const fx::GraphModule& module_;
+  std::unique_ptr<ir::Graph> graph_;
+  Context ctx_;
+  ProgramStorage storage_;
+};
+
+}  // namespace
+
+const LoweringFunction* find(std::string_view target) {
+  auto found = table().find(target);
+  return found == table().end() ? nullptr : &found->second;
+}
+
+std::string unsupported(const fx::GraphModule& module) {
+  std::vector<std::string> lines;
+  collect_unsupported(module, lines);
+  return fmt::format("{}", fmt::join(lines, "; "));
+}
+
+std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module) {
+  if (std::string text = unsupported(module); !text.empty()) throw Error(text);
+  return Driver(module).run();
+}
+
+}  // namespace coil::lowering

@@ -1,0 +1,236 @@
+#include "lowering/outputs.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+
+#include "ir/layout_choice.h"
+#include "lowering/common.h"
+#include "support/error.h"
+
+namespace coil::lowering {
+
+namespace {
+
+double widen_half(std::uint16_t bits) {
+  const int sign = bits >> 15, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  const double magnitude = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24);
+  return sign ? -magnitude : magnitude;
+}
+
+/// The first element as a scalar; null for dtypes that have none here.
+Scalar first_element(ir::ScalarPool& pool, const Tensor& t) {
+  const DType reg = register_type(t.dtype);
+  switch (t.dtype) {
+    case DType::U8: return pool.constant_int(reg, *t.data<std::uint8_t>());
+    case DType::I8: return pool.constant_int(reg, *t.data<std::int8_t>());
+    case DType::I16: return pool.constant_int(reg, *t.data<std::int16_t>());
+    case DType::I32: return pool.constant_int(reg, *t.data<std::int32_t>());
+    case DType::I64: return pool.constant_int(reg, *t.data<std::int64_t>());
+    case DType::U16: return pool.constant_int(reg, *t.data<std::uint16_t>());
+    case DType::U32: return pool.constant_int(reg, *t.data<std::uint32_t>());
+    case DType::U64: return pool.constant_int(reg, *t.data<std::int64_t>());
+    case DType::Bool: return pool.constant_int(reg, *t.data<std::uint8_t>() != 0);
+    case DType::F32: return pool.constant(reg, *t.data<float>());
+    case DType::F64: return pool.constant(reg, *t.data<double>());
+    case DType::F16: return pool.constant(reg, widen_half(*t.data<std::uint16_t>()));
+    case DType::BF16: return pool.constant(reg, std::bit_cast<float>(static_cast<std::uint32_t>(*t.data<std::uint16_t>()) << 16));
+    default: return nullptr;
+  }
+}
+
+/// The node whose memory a value lies in: through view operators to what made the memory.
+const fx::Node* base_of(const fx::Node* n) {
+  // By schema these return their argument or a copy; decomposition has settled which, so what is left of them copies.
+  constexpr std::string_view kMayCopy[] = {"aten.reshape.default", "aten.contiguous.default", "aten.to.dtype", "aten.to.device", "aten.to.other", "aten.to.dtype_layout"};
+  for (;;) {
+    if (n->opcode != fx::Opcode::CallFunction) return n;
+    const fx::Node* call = n->is_call("_operator.getitem") ? n->args[0].as_node() : n;
+    const bool view = call->is_call("aten._unsafe_view.default") || (call->op && call->op->schema.is_view());
+    if (!view || std::find(std::begin(kMayCopy), std::end(kMayCopy), call->target) != std::end(kMayCopy)) return n;
+    n = call->args[0].as_node();
+  }
+}
+
+}  // namespace
+
+ProgramStorage::ProgramStorage(const fx::GraphModule& module, ir::Graph& graph) : module_(module), graph_(graph) {}
+
+TensorBox ProgramStorage::input(const fx::Input& input, const fx::Node& placeholder) {
+  ir::Layout layout{.fixed = true};
+  if (auto* meta = placeholder.meta.value.get_if<sym::TensorMeta>()) {
+    layout.dtype = meta->dtype;
+    layout.device = meta->device;
+    layout.sizes = meta->sizes;
+    layout.strides = meta->strides;
+  } else {
+    // A number comes as a tensor of no dimensions.
+    const ops::Value& value = input.constant ? *input.constant : placeholder.meta.value;
+    layout.dtype = value.is<ops::Bool>() ? DType::Bool : value.is<double>() || value.is<ops::SymFloat>() ? DType::F64 : DType::I64;
+  }
+  const ir::BufferId id = graph_.add_buffer(input.placeholder, ir::BufferKind::Input, std::move(layout)).id;
+  graph_.inputs.push_back(id);
+  inputs_[input.placeholder] = id;
+  return ir::whole(graph_, id);
+}
+
+ir::BufferId ProgramStorage::attribute_buffer(const std::string& name) {
+  if (auto found = attributes_.find(name); found != attributes_.end()) return found->second;
+  const Tensor& value = module_.attributes.at(name);
+  ir::Layout layout{.dtype = value.dtype, .fixed = true};
+  layout.sizes.assign(value.sizes.begin(), value.sizes.end());
+  layout.strides.assign(value.strides.begin(), value.strides.end());
+  const ir::BufferId id = graph_.add_buffer(name, ir::BufferKind::Constant, std::move(layout)).id;
+  graph_.constants.emplace(id, value);
+  return attributes_[name] = id;
+}
+
+TensorBox ProgramStorage::attribute(const fx::Node& node) {
+  auto found = module_.attributes.find(node.target);
+  if (found == module_.attributes.end()) fail("the program has no attribute {}", node.target);
+  const Tensor& value = found->second;
+  const bool written = std::any_of(module_.mutations.begin(), module_.mutations.end(),
+                                   [&](const fx::Mutation& m) { return m.kind == fx::Mutation::Target::Attribute && m.target == node.target; });
+  if (!written && value.numel() == 1)
+    if (Scalar body = first_element(graph_.pool(), value)) {
+      Exprs sizes(value.sizes.begin(), value.sizes.end());
+      return ir::make_pointwise(graph_, value.dtype, node.tensor().device, std::move(sizes), body);
+    }
+  return ir::whole(graph_, attribute_buffer(node.target));
+}
+
+ir::BufferId ProgramStorage::buffer(const fx::Node& node) { return node.opcode == fx::Opcode::GetAttr ? attribute_buffer(node.target) : inputs_.at(node.name); }
+
+ir::BufferId ProgramStorage::target(const fx::Mutation& m) { return m.kind == fx::Mutation::Target::Attribute ? attribute_buffer(m.target) : inputs_.at(m.target); }
+
+namespace {
+
+class Outputs {
+ public:
+  Outputs(Context& ctx, const fx::Node& output, ProgramStorage& storage) : ctx_(ctx), graph_(ctx.graph), output_(output), storage_(storage) {
+    for (auto& m : ctx.module.mutations) {
+      auto* node = output.args.at(m.output).get_if<fx::Node*>();
+      if (node && matches(graph_.buffer(storage.target(m)).layout.strides, (*node)->tensor())) written_.emplace(*node, storage.target(m));
+      targets_.insert(storage.target(m));
+    }
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i)
+      if (auto* node = output_.args.at(i).get_if<fx::Node*>(); node && (*node)->is_tensor()) ++outputs_on_[base_of(*node)];
+    for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i) add(ctx_.module.outputs[i].path, output_.args[i]);
+    write_back();
+  }
+
+ private:
+  void add(const std::string& name, const ops::Value& arg) {
+    const ops::Value* value = &arg;
+    if (auto* node = arg.get_if<fx::Node*>()) value = &(*node)->meta.value;
+    ir::GraphOutput out{.name = name, .value = Expr(0)};
+    if (value->is<sym::TensorMeta>()) {
+      out.value = tensor(arg.as_node());
+    } else if (auto* e = value->get_if<Expr>()) {
+      out.value = *e;
+    } else if (auto* b = value->get_if<ops::Bool>()) {
+      out.value = b->condition;
+      out.is_bool = true;
+    } else if (auto* d = value->get_if<double>()) {
+      out.value = *d;
+    } else if (value->is_none()) {
+      return;  // None has no value to give
+    } else {
+      fail("output {} is {}, which has no form at run time", name, ops::to_string(*value));
+    }
+    graph_.outputs.push_back(std::move(out));
+  }
+
+  BufferView tensor(const fx::Node* node) {
+    const sym::TensorMeta& meta = node->tensor();
+    const fx::Node* base = base_of(node);
+    auto window = [&](ir::BufferId id) { return BufferView{id, meta.dtype, meta.sizes, meta.strides, meta.offset - base->tensor().offset}; };
+    if (base->opcode != fx::Opcode::CallFunction) return window(storage_.buffer(*base));
+    if (auto found = written_.find(base); found != written_.end()) return window(found->second);
+    if (node == base) return window(own_memory(node));
+    // A view that nothing else shares memory with needs not hold on to all of its base.
+    const TensorBox& whole = std::get<TensorBox>(ctx_.values.at(base));
+    if (outputs_on_[base] == 1 && !whole.storage->realized() && ir::dense_strides(graph_.env(), meta.sizes, meta.strides) == meta.strides)
+      return {own_memory(node), meta.dtype, meta.sizes, meta.strides, 0};
+    return window(own_memory(base));
+  }
+
+  bool matches(const Exprs& strides, const sym::TensorMeta& meta) const {
+    if (strides.size() != meta.rank()) return false;
+    for (std::size_t d = 0; d < meta.rank(); ++d)
+      if (!meta.sizes[d].is_constant(1) && !graph_.env().statically_known_equal(strides[d], meta.strides[d])) return false;
+    return true;
+  }
+
+  /// A buffer that holds the node's value alone, laid out as recorded.
+  ir::BufferId own_memory(const fx::Node* node) {
+    const sym::TensorMeta& meta = node->tensor();
+    if (auto found = memory_.find(node); found != memory_.end()) return found->second;
+    TensorBox box = std::get<TensorBox>(ctx_.values.at(node));
+    ir::StorageBox& storage = *box.storage;
+    const bool is_whole = !box.linear && box.sizes == storage.sizes && box.map == graph_.ivars(box.rank());
+    bool fits = is_whole;
+    if (is_whole && !storage.realized()) {
+      storage.strides = meta.strides;
+    } else if (is_whole) {
+      const ir::Buffer& buffer = graph_.buffer(*storage.buffer);
+      fits = buffer.kind == ir::BufferKind::Computed && !buffer.is_output && (matches(buffer.layout.strides, meta) || ir::relayout(graph_, buffer.id, meta.strides));
+    }
+    if (!fits) {
+      box = ir::make_pointwise(graph_, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes), meta.strides);
+      box.storage->strides = meta.strides;
+    }
+    ir::Buffer& buffer = graph_.buffer(box.realize());
+    buffer.layout.fixed = true;
+    buffer.is_output = true;
+    return memory_[node] = buffer.id;
+  }
+
+  /// All values are computed before the first is stored, so that an exchange of two inputs sees both old ones.
+  void write_back() {
+    std::vector<std::pair<ir::BufferId, ir::Operation>> writes;
+    for (auto& m : ctx_.module.mutations) {
+      const ir::BufferId to = storage_.target(m);
+      TensorBox box = ctx_.tensor(output_.args.at(m.output));
+      const ir::Layout layout = graph_.buffer(to).layout;
+      graph_.provenance.absorbed.clear();
+      Value body = element(ctx_, box, layout.sizes).cast(register_type(layout.dtype));
+      if (reads_written_elsewhere(body, to)) {
+        box = ir::make_pointwise(graph_, layout.dtype, layout.device, layout.sizes, body, layout.strides);
+        box.realize();
+        graph_.provenance.absorbed.clear();
+        body = element(ctx_, box, layout.sizes);
+      }
+      const bool unchanged = body.scalar->op == ScalarOp::Load && body.scalar->buffer == to && body.scalar->index == graph_.ivars(layout.sizes.size());
+      if (unchanged) continue;
+      ir::Operation store{.node = ir::Pointwise{layout.sizes, body}, .outs = {to}, .origins = graph_.provenance.of(body), .where = box.storage->where};
+      writes.emplace_back(to, std::move(store));
+    }
+    for (auto& [to, store] : writes) graph_.add_operation(std::move(store));
+  }
+
+  bool reads_written_elsewhere(Scalar body, ir::BufferId to) {
+    for (Scalar load : ir::loads(body))
+      if (targets_.contains(load->buffer) && (load->buffer != to || load->op != ScalarOp::Load || load->index != graph_.ivars(load->index.size()))) return true;
+    return false;
+  }
+
+  Context& ctx_;
+  ir::Graph& graph_;
+  const fx::Node& output_;
+  ProgramStorage& storage_;
+  std::map<const fx::Node*, ir::BufferId> written_;  ///< values that inputs and attributes receive: what returns them returns those
+  std::map<const fx::Node*, ir::BufferId> memory_;
+  std::map<const fx::Node*, int> outputs_on_;
+  std::set<ir::BufferId> targets_;
+};
+
+}  // namespace
+
+void lower_outputs(Context& ctx, const fx::Node& output, ProgramStorage& storage) { Outputs(ctx, output, storage).run(); }
+
+}  // namespace coil::lowering
