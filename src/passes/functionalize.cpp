@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "fx/infer.h"
 #include "passes/aliasing.h"
 #include "passes/functional_twin.h"
 #include "passes/make.h"
@@ -65,6 +66,7 @@ class Functionalizer {
     record_mutations();
     for (auto it = erased_.rbegin(); it != erased_.rend(); ++it) m_.graph.erase(*it);
     m_.graph.eliminate_dead_code();
+    update_metadata();
   }
 
  private:
@@ -139,7 +141,10 @@ class Functionalizer {
     };
     Values args = n->args;
     for (Value& v : args) ops::for_each_node(v, now);
-    if (args != n->args) n->set_args(std::move(args));
+    if (args != n->args) {
+      n->set_args(std::move(args));
+      changed_.insert(n);
+    }
     for (auto& [name, v] : n->kwargs)
       ops::for_each_node(v, [&](Node* a) {
         if (Object* o = object_of(a); o && current(*o->view, n) != a)
@@ -163,7 +168,10 @@ class Functionalizer {
                     n->target, n->where());
     if (value->tensor().dtype != wanted.dtype)
       value = make_call(m_, n, "aten._to_copy.default", {value}, {{"dtype", wanted.dtype}});
-    if (!equal_strides(value->tensor(), wanted)) value = make_call(m_, n, "aten.copy.default", {old(), value});
+    if (equal_strides(value->tensor(), wanted)) return value;
+    Node* relaid = make_call(m_, n, "aten.copy.default", {old(), value});
+    if (equal_strides(relaid->tensor(), wanted)) return relaid;
+    m_.graph.erase(relaid);  // the tensor is not dense: new values are
     return value;
   }
 
@@ -305,6 +313,19 @@ class Functionalizer {
 
   // --- the end
 
+  /// New values begin their own storage, so that views of them have other offsets than the program had; sizes and
+  /// dtypes stay, or `propagate` will say so.
+  void update_metadata() {
+    for (Node* n = m_.graph.first(); n; n = n->next()) {
+      const bool inferred = n->op || n->target.starts_with("_operator.");
+      if (!inferred || !changed_.contains(n)) continue;
+      Value found = fx::infer(*n, *m_.env);
+      if (found == n->meta.value) continue;
+      n->meta.value = std::move(found);
+      changed_.insert(n->users().begin(), n->users().end());
+    }
+  }
+
   void check_shared_attributes() const {
     for (const Object* a : attributes_)
       for (const Object* b : attributes_)
@@ -351,6 +372,7 @@ class Functionalizer {
   std::unordered_set<const Node*> written_lists_;
   std::vector<Object*> attributes_;
   std::vector<Node*> erased_;
+  std::unordered_set<const Node*> changed_;  ///< take other arguments than they did
 };
 
 bool has_writes(const fx::Graph& g) {
