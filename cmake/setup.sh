@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SYSTEM=(g++ cmake ninja-build ccache pkg-config python3-venv
-        libdnnl-dev libzip-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev
+        libdnnl-dev libdeflate-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev
         libgtest-dev libbenchmark-dev llvm-19-tools)
 TORCH=2.13.0
 PYTHON=(transformers==5.23.0 safetensors numpy pytest pytest-xdist lit scikit-learn)

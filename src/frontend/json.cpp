@@ -122,7 +122,12 @@ std::string Json::path() const {
   return parent_->path() + (top ? ": " : "") + step;
 }
 
-void Json::fail(std::string_view problem) const { coil::fail("{}: {}", path(), problem); }
+void Json::fail(std::string_view problem) const {
+  std::string message = fmt::format("{}: {}", path(), problem);
+  for (char& c : message)
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';  // an error is one line, whatever the document holds
+  throw Error(message);
+}
 
 void Json::expected(std::string_view what) const {
   std::string found;

@@ -249,8 +249,9 @@ std::optional<std::vector<Tensor>> read_sample_inputs(const Archive& archive, co
   return leaves;
 }
 
-ExportedProgram read(const std::filesystem::path& path) {
-  const Archive archive = Archive::open(path);
+}  // namespace
+
+ExportedProgram read_pt2(const Archive& archive) {
   const Location location = find_program(archive);
   if (archive.contains(location.prefix + "byteorder") && archive.read(location.prefix + "byteorder").text() != "little") fail("it was written on a big-endian machine");
   const JsonDocument document(archive.read(location.entry()).text(), "models/" + location.model + ".json");
@@ -268,11 +269,9 @@ ExportedProgram read(const std::filesystem::path& path) {
   return result;
 }
 
-}  // namespace
-
 ExportedProgram read_pt2(const std::filesystem::path& path) {
   try {
-    return read(path);
+    return read_pt2(Archive::open(path));
   } catch (const Error& e) {
     if (!e.op().empty() || !e.where().empty()) throw;  // about the program, not the file
     const std::string file = path.string();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fx/graph.h"
+#include "support/archive.h"
 
 namespace coil::frontend {
 
@@ -21,5 +22,7 @@ struct ExportedProgram {
 /// Weights are mapped from the file and shared where the archive shares them. Throws Error on anything malformed, and on operators whose *schema* is unknown
 /// (all of them at once, each with its source line).
 ExportedProgram read_pt2(const std::filesystem::path&);
+/// An archive already open.
+ExportedProgram read_pt2(const Archive&);
 
 }  // namespace coil::frontend

@@ -122,6 +122,15 @@ TEST(Pt2, OtherLayoutsOfTheArchiveReadTheSame) {
   for (const char* name : {"pickled", "legacy"}) EXPECT_EQ(read_pt2(fixture(name)).module->attributes.at("lin.bias").data<float>()[3], 3.0f) << name;
 }
 
+TEST(Pt2, OtherVersionsOfTorchReadTheSame) {
+  for (const std::string name : {"nested", "nested_dec", "structure", "weights", "control", "arguments", "symbols"}) {
+    const auto program = read_pt2(fixture(name + "_2_11"));
+    EXPECT_EQ(text_of(*program.module), text_of(*read_pt2(fixture(name)).module)) << name;
+    EXPECT_TRUE(program.torch_version.starts_with("2.11.")) << program.torch_version;
+    EXPECT_TRUE(program.sample_inputs.has_value()) << name;
+  }
+}
+
 TEST(Pt2, NamesFollowTheStructure) {
   const auto program = read_pt2(fixture("structure"));
   const auto& module = *program.module;
