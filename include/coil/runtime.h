@@ -1,0 +1,109 @@
+/* Coil's C interface: everything that a program linked with libcoil_runtime.so may call, in plain C.
+ *
+ * Functions that return `int` return 0 when all went well; those that return a pointer return null when it did not. coil_last_error() then holds one line for the user.
+ * Nothing is ever thrown across this border. Memory belongs to whoever the comment says. */
+#ifndef COIL_RUNTIME_H
+#define COIL_RUNTIME_H
+#include <stddef.h>
+#include <stdint.h>
+
+#define COIL_C_API __attribute__((visibility("default")))
+#define COIL_MAX_RANK 16
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Errors and threads ------------------------------------------------------------------------------------------- */
+
+/* What the calling thread's last failure was; empty when there was none. Valid until its next call. */
+COIL_C_API const char* coil_last_error(void);
+COIL_C_API void coil_set_error(const char* message);
+/* CPU threads of kernels and library calls; 0: all cores. */
+COIL_C_API void coil_set_threads(int threads);
+
+/* ---- Tensors ------------------------------------------------------------------------------------------------------ */
+
+/* Element types, with the numbers that torch.export's schema gives them. */
+typedef enum coil_dtype {
+  COIL_U8 = 1, COIL_I8 = 2, COIL_I16 = 3, COIL_I32 = 4, COIL_I64 = 5, COIL_F16 = 6, COIL_F32 = 7, COIL_F64 = 8, COIL_C32 = 9, COIL_C64 = 10, COIL_C128 = 11,
+  COIL_B8 = 12, COIL_BF16 = 13, COIL_U16 = 28, COIL_F8E4M3FN = 29, COIL_F8E5M2 = 30, COIL_U32 = 34, COIL_U64 = 35
+} coil_dtype;
+
+/* A strided window on memory: `data` is the address of its first element, strides count elements. A number is a tensor of rank 0. */
+typedef struct coil_tensor {
+  void* data;
+  coil_dtype dtype;
+  int32_t rank;
+  int64_t sizes[COIL_MAX_RANK], strides[COIL_MAX_RANK];
+  void* owner; /* coil_alloc's memory that this tensor holds a share of; null where the memory is borrowed */
+} coil_tensor;
+
+/* Lets go of a tensor's share of its memory. */
+COIL_C_API void coil_tensor_release(coil_tensor*);
+/* Copies elements between layouts; sizes and dtypes must be equal. */
+COIL_C_API int coil_tensor_copy(const coil_tensor* to, const coil_tensor* from);
+
+/* Memory from a pool that keeps its pages, aligned to 64 bytes. Each block counts its owners: coil_alloc makes one, coil_retain one more, coil_free one less. */
+COIL_C_API void* coil_alloc(size_t bytes);
+COIL_C_API void* coil_retain(void*);
+COIL_C_API void coil_free(void*);
+
+/* ---- Files of tensors (safetensors) ------------------------------------------------------------------------------- */
+
+/* A file, mapped: writing to its tensors changes this mapping and never the file. */
+typedef struct coil_file coil_file;
+COIL_C_API coil_file* coil_file_open(const char* path);
+COIL_C_API void coil_file_close(coil_file*);
+COIL_C_API size_t coil_file_count(const coil_file*);
+/* Name of tensor `index`, in order of name; valid while the file is open. */
+COIL_C_API const char* coil_file_name(const coil_file*, size_t index);
+/* Borrowed from the file. Fails when there is no tensor of that name. */
+COIL_C_API int coil_file_find(const coil_file*, const char* name, coil_tensor* out);
+/* Written aside and renamed; tensors that are not dense are written densely. */
+COIL_C_API int coil_file_write(const char* path, const char* const* names, const coil_tensor* tensors, size_t count);
+
+/* ---- What generated programs are made of -------------------------------------------------------------------------- */
+
+/* A generated kernel, run over [begin, end) of its parallel range. */
+typedef void (*coil_kernel)(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end);
+/* Runs a kernel over [0, extent) in chunks of at least `grain`, on the threads of coil_set_threads. */
+COIL_C_API void coil_parallel_for(coil_kernel, void* const* buffers, const int64_t* scalars, int64_t extent, int64_t grain);
+/* Fails when this machine lacks the instruction set (`avx2`, `avx512+avx512bf16`, ...). */
+COIL_C_API int coil_require_isa(const char* isa);
+
+/* One call site of a library operation (linear, matmul, convolution, ...; src/runtime/library.h lists them). Attributes are set before the first run. One thread at a time. */
+typedef struct coil_op coil_op;
+COIL_C_API coil_op* coil_op_create(const char* name);
+COIL_C_API void coil_op_destroy(coil_op*);
+COIL_C_API void coil_op_set_int(coil_op*, const char* attribute, int64_t value);
+COIL_C_API void coil_op_set_float(coil_op*, const char* attribute, double value);
+COIL_C_API void coil_op_set_string(coil_op*, const char* attribute, const char* value);
+COIL_C_API void coil_op_set_ints(coil_op*, const char* attribute, const int64_t* values, size_t count);
+COIL_C_API void coil_op_set_floats(coil_op*, const char* attribute, const double* values, size_t count);
+COIL_C_API void coil_op_set_strings(coil_op*, const char* attribute, const char* const* values, size_t count);
+/* Prepares itself when sizes or strides differ from the last run's. */
+COIL_C_API int coil_op_run(coil_op*, const coil_tensor* inputs, size_t input_count, const coil_tensor* outputs, size_t output_count);
+
+/* ---- The entry that a program written by `coil compile --emit=cpp` defines ---------------------------------------- */
+
+typedef struct coil_program coil_program;
+typedef struct coil_port {
+  const char* name; /* as in files of inputs and outputs */
+  coil_dtype dtype;
+  int32_t rank;
+  int32_t mutated;  /* an input that runs write to */
+} coil_port;
+
+/* `weights`: the file written beside the source; null looks for it beside the program's own file, then in the current folder. */
+COIL_C_API coil_program* coil_program_open(const char* weights);
+COIL_C_API void coil_program_close(coil_program*);
+COIL_C_API const coil_port* coil_program_inputs(const coil_program*, size_t* count);
+COIL_C_API const coil_port* coil_program_outputs(const coil_program*, size_t* count);
+/* One run at a time. Inputs are borrowed; those marked `mutated` are written to. Each output is to be released with coil_tensor_release; one that aliases an input or a weight borrows its memory. */
+COIL_C_API int coil_program_run(coil_program*, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
