@@ -239,13 +239,21 @@ struct Fields {
 ArchiveWriter::ArchiveWriter(std::filesystem::path path, std::size_t alignment) : file_(std::move(path)), alignment_(alignment) {}
 
 void ArchiveWriter::add(std::string_view name, std::span<const std::byte> content, std::size_t alignment) {
+  add_parts(name, {&content, 1}, alignment);
+}
+
+void ArchiveWriter::add_parts(std::string_view name, std::span<const std::span<const std::byte>> parts, std::size_t alignment) {
   if (const auto fault = fault_of(name); !fault.empty() || name.back() == '/') fail("cannot write an entry whose name '{}' {}", name, fault.empty() ? "is a folder's" : fault);
   if (name.size() > kIn64Short) fail("cannot write an entry whose name has {} bytes", name.size());
   if (!names_.emplace(name).second) fail("cannot write entry '{}' twice", name);
   if (alignment == 0) alignment = alignment_;
   COIL_CHECK((alignment & (alignment - 1)) == 0 && alignment <= kIn64Short, "alignment {}", alignment);
 
-  const Entry entry{libdeflate_crc32(0, content.data(), content.size()), content.size(), file_.position()};
+  Entry entry{0, 0, file_.position()};
+  for (const auto& part : parts) {
+    entry.crc = libdeflate_crc32(entry.crc, part.data(), part.size());
+    entry.size += part.size();
+  }
   const bool wide = entry.size >= kIn64;
   Fields extra;
   if (wide) extra.u16(kZip64Extra).u16(16).u64(entry.size).u64(entry.size);
@@ -257,7 +265,7 @@ void ArchiveWriter::add(std::string_view name, std::span<const std::byte> conten
   Fields header;
   header.u32(kLocalHeader).common(wide, false, entry.crc, entry.size, name.size(), extra.bytes.size()).text(name).text(extra.bytes);
   file_.write(header.bytes);
-  file_.write(content);
+  for (const auto& part : parts) file_.write(part);
   entries_.emplace_back(name, entry);
 }
 

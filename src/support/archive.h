@@ -67,6 +67,8 @@ class ArchiveWriter {
   explicit ArchiveWriter(std::filesystem::path, std::size_t alignment = 64);
   /// Throws Error on a name already written or unfit for a reader. `alignment` 0 is the archive's own.
   void add(std::string_view entry, std::span<const std::byte> content, std::size_t alignment = 0);
+  /// The parts one behind another, never together in memory.
+  void add_parts(std::string_view entry, std::span<const std::span<const std::byte>> parts, std::size_t alignment = 0);
   void add(std::string_view entry, std::string_view content, std::size_t alignment = 0) { add(entry, std::as_bytes(std::span(content)), alignment); }
   void commit();
 

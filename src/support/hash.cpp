@@ -19,6 +19,13 @@ struct Hasher::State {
   ~State() { XXH3_freeState(xxh); }
 };
 
+Hash128 hash_concatenated(std::span<const std::span<const std::byte>> parts) {
+  const Hasher::State state;
+  COIL_CHECK(state.xxh && XXH3_128bits_reset(state.xxh) == XXH_OK);
+  for (const auto& part : parts) XXH3_128bits_update(state.xxh, part.data(), part.size());
+  return from_xxh(XXH3_128bits_digest(state.xxh));
+}
+
 Hasher::Hasher() : state_(std::make_unique<State>()) {
   COIL_CHECK(state_->xxh && XXH3_128bits_reset(state_->xxh) == XXH_OK);
 }

@@ -20,6 +20,8 @@ std::string to_hex(Hash128);
 
 Hash128 hash(std::span<const std::byte>);
 Hash128 hash(std::string_view);
+/// Of the parts one behind another, as if they lay together.
+Hash128 hash_concatenated(std::span<const std::span<const std::byte>> parts);
 
 /// A hash over parts. Each part's length counts, so that {"ab", "c"} and {"a", "bc"} differ.
 class Hasher {
@@ -34,6 +36,7 @@ class Hasher {
   Hash128 digest() const;
 
  private:
+  friend Hash128 hash_concatenated(std::span<const std::span<const std::byte>>);
   struct State;
   std::unique_ptr<State> state_;
 };
