@@ -27,6 +27,7 @@ install(EXPORT coil-targets NAMESPACE coil:: DESTINATION ${CMAKE_INSTALL_LIBDIR}
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/coil-config.cmake.in ${PROJECT_BINARY_DIR}/coil-config.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/coil)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/coil-config-version.cmake COMPATIBILITY SameMinorVersion)
+file(RELATIVE_PATH COIL_PREFIX_FROM_PKGCONFIG /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/coil.pc.in ${PROJECT_BINARY_DIR}/coil.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/coil-config.cmake ${PROJECT_BINARY_DIR}/coil-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/coil)
 install(FILES ${PROJECT_BINARY_DIR}/coil.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -67,7 +67,7 @@ std::vector<std::uint64_t> live_bytes(const runtime::Plan& plan, const std::vect
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const runtime::Buffer& buffer = plan.buffers[i];
     bool owns = buffer.shares < 0 && (buffer.kind == runtime::BufferKind::Temporary || buffer.kind == runtime::BufferKind::Output);
-    if (!owns || live.empty()) continue;
+    if (!owns || live.empty() || buffer_bytes.empty()) continue;
     std::size_t last = buffer.kind == runtime::BufferKind::Output ? live.size() - 1 : std::min<std::size_t>(buffer.last, live.size() - 1);
     for (std::size_t step = buffer.first; step <= last; ++step) live[step] += buffer_bytes.at(i);
   }
