@@ -20,6 +20,7 @@ struct Program {
   std::vector<Tensor> constants;              ///< one for each of plan.constants; may be mapped
   std::vector<std::vector<std::byte>> libraries;  ///< shared objects holding the kernels' symbols
   std::string kernel_source;                  ///< for people; may be empty
+  std::vector<Tensor> sample_inputs;          ///< one for each of plan.inputs, or none; packages keep them when they are small
 };
 
 /// A value given to or taken from a run; numbers are 0-d tensors of int64, float64 or bool.

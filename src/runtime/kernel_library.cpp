@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "support/cpu.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -23,28 +24,6 @@ void write_all(int file, std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
 }
-
-struct Feature {
-  std::string_view name;
-  bool (*present)();
-};
-
-#if defined(__x86_64__)
-constexpr Feature kFeatures[] = {
-    {"baseline", [] { return true; }},
-    {"sse4.2", [] { return __builtin_cpu_supports("sse4.2") != 0; }},
-    {"avx2", [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
-    {"avx512",
-     [] {
-       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
-     }},
-    {"avx512bf16", [] { return __builtin_cpu_supports("avx512bf16") != 0; }},
-    {"avx512vnni", [] { return __builtin_cpu_supports("avx512vnni") != 0; }},
-};
-#else
-constexpr Feature kFeatures[] = {{"baseline", [] { return true; }}};
-#endif
 
 }  // namespace
 
@@ -72,19 +51,8 @@ KernelLibrary::KernelLibrary(KernelLibrary&& other) noexcept
 void* KernelLibrary::find(const std::string& symbol) const { return dlsym(handle_, symbol.c_str()); }
 
 void require_isa(const std::string& isa) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-#endif
-  for (std::string_view rest = isa; !rest.empty();) {
-    const std::string_view name = rest.substr(0, rest.find('+'));
-    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
-    const Feature* feature = nullptr;
-    for (const Feature& f : kFeatures)
-      if (f.name == name) feature = &f;
-    if (!feature) fail("the kernels need the instruction set '{}', which this runtime does not know", name);
-    if (!feature->present())
-      fail("the kernels need the instruction set '{}', which this machine lacks; compile with --set cpu.isa= of this machine", name);
-  }
+  if (!isa.empty() && !machine_runs(isa))
+    fail("the kernels need the instruction set '{}', which this machine ({}) lacks; compile with --set cpu.isa= of this machine", isa, machine_isa());
 }
 
 }  // namespace coil::runtime

@@ -1,0 +1,57 @@
+#include "compiler/options.h"
+
+#include <fmt/ranges.h>
+
+#include "support/error.h"
+
+namespace coil {
+namespace {
+
+using Field = std::variant<bool Settings::*, std::string Settings::*>;
+
+struct Row {
+  const char* key;
+  Field field;
+  const char* values;
+  const char* text;
+};
+
+const Row kRows[] = {
+    {"cpu.isa", &Settings::cpu_isa, "native|avx512|avx2|baseline", "instruction set of CPU kernels"},
+    {"cpu.compiler", &Settings::cpu_compiler, "PATH", "C++ compiler for kernels; the first of c++, g++, clang++ in PATH by default"},
+    {"pack_weights", &Settings::pack_weights, "true|false", "rearrange constant weights for the library at compile time"},
+    {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
+    {"fold_constants", &Settings::fold_constants, "true|false", "compute at compile time what depends on weights alone"},
+    {"verify", &Settings::verify, "true|false", "check every intermediate representation"},
+};
+
+bool parse_bool(const std::string& key, const std::string& value) {
+  if (value == "true" || value == "1" || value == "on") return true;
+  if (value == "false" || value == "0" || value == "off") return false;
+  fail("setting {} takes true or false, not '{}'", key, value);
+}
+
+}  // namespace
+
+Settings parse_settings(const std::map<std::string, std::string>& given) {
+  Settings s;
+  for (const auto& [key, value] : given) {
+    auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return key == r.key; });
+    if (row == std::end(kRows)) {
+      std::vector<std::string> keys;
+      for (const Row& r : kRows) keys.emplace_back(r.key);
+      fail("unknown setting '{}'; there are {}", key, fmt::join(keys, ", "));
+    }
+    if (auto* b = std::get_if<bool Settings::*>(&row->field)) s.*(*b) = parse_bool(key, value);
+    else s.*std::get<std::string Settings::*>(row->field) = value;
+  }
+  return s;
+}
+
+std::vector<SettingHelp> settings_help() {
+  std::vector<SettingHelp> out;
+  for (const Row& r : kRows) out.push_back({r.key, r.values, r.text});
+  return out;
+}
+
+}  // namespace coil

@@ -1,0 +1,27 @@
+// The `--set KEY=VALUE` settings: one table, from which parsing, checking and help are made.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+namespace coil {
+
+struct Settings {
+  std::string cpu_isa = "native";     ///< cpu.isa
+  std::string cpu_compiler;           ///< cpu.compiler: empty for the first of c++, g++, clang++ in PATH
+  bool pack_weights = true;           ///< pack_weights
+  bool fuse = true;                   ///< fuse
+  bool fold_constants = true;         ///< fold_constants
+  bool verify = false;                ///< verify: checks every intermediate representation
+};
+
+struct SettingHelp {
+  std::string key, values, text;
+};
+
+/// Throws Error on an unknown key (listing those that exist) or a value that the key does not take.
+Settings parse_settings(const std::map<std::string, std::string>&);
+/// All keys, for `--help`.
+std::vector<SettingHelp> settings_help();
+
+}  // namespace coil

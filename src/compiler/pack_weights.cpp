@@ -1,0 +1,63 @@
+#include "compiler/pack_weights.h"
+
+#include "runtime/library.h"
+#include "support/error.h"
+
+namespace coil {
+namespace {
+
+constexpr std::size_t kWeightOperand = 1;
+
+runtime::BoundView bind(const ir::Graph&, sym::ShapeEnv& env, const ir::BufferView& v) {
+  runtime::BoundView out;
+  out.dtype = v.dtype;
+  for (sym::Expr e : v.sizes) out.sizes.push_back(env.hint_or(e, 64));
+  for (sym::Expr e : v.strides) out.strides.push_back(env.hint_or(e, 1));
+  return out;
+}
+
+/// The weight as the view sees it, if all of it is constant and never written.
+std::optional<Tensor> constant_operand(const ir::Graph& graph, const ir::BufferView& v) {
+  auto found = graph.constants.find(v.buffer);
+  if (found == graph.constants.end() || graph.mutated.contains(v.buffer)) return std::nullopt;
+  Tensor t = found->second;
+  t.sizes.clear();
+  t.strides.clear();
+  for (std::size_t d = 0; d < v.sizes.size(); ++d) {
+    if (!v.sizes[d].is_constant() || !v.strides[d].is_constant()) return std::nullopt;
+    t.sizes.push_back(*v.sizes[d].constant());
+    t.strides.push_back(*v.strides[d].constant());
+  }
+  if (!v.offset.is_constant() || v.dtype != t.dtype) return std::nullopt;
+  t.offset += *v.offset.constant();
+  return t;
+}
+
+}  // namespace
+
+void pack_weights(ir::Graph& graph) {
+  for (ir::Operation& op : graph.operations()) {
+    auto* call = std::get_if<ir::Extern>(&op.node);
+    if (!call || (call->op != "linear" && call->op != "convolution") || call->inputs.size() <= kWeightOperand) continue;
+    ir::BufferView& weight = call->inputs[kWeightOperand];
+    auto value = constant_operand(graph, weight);
+    if (!value) continue;
+    std::vector<runtime::BoundView> inputs, outputs;
+    for (const ir::BufferView& v : call->inputs) inputs.push_back(bind(graph, graph.env(), v));
+    for (const ir::BufferView& v : call->outputs) outputs.push_back(bind(graph, graph.env(), v));
+    runtime::Attributes attributes;
+    for (const auto& [key, v] : call->attributes) attributes.emplace(key, std::visit([](const auto& x) { return runtime::Attribute(x); }, v));
+    auto packed = runtime::pack_operand(call->op, attributes, inputs, outputs, kWeightOperand, *value);
+    if (!packed) continue;
+    for (const auto& [key, v] : packed->attributes) call->attributes[key] = std::visit([](const auto& x) { return ir::ExternAttribute(x); }, static_cast<const runtime::Attribute::variant&>(v));
+    ir::Layout layout{.dtype = packed->bytes.dtype, .device = {}, .sizes = {}, .strides = {}, .fixed = true};
+    layout.sizes.assign(packed->bytes.sizes.begin(), packed->bytes.sizes.end());
+    layout.strides.assign(packed->bytes.strides.begin(), packed->bytes.strides.end());
+    const std::string name = graph.buffer(weight.buffer).name + ".packed";
+    const ir::BufferId id = graph.add_buffer(name, ir::BufferKind::Constant, layout).id;
+    weight = {id, layout.dtype, layout.sizes, layout.strides, 0};
+    graph.constants.emplace(id, std::move(packed->bytes));
+  }
+}
+
+}  // namespace coil
