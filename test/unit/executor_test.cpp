@@ -183,7 +183,7 @@ TEST(Executor, RefusesBrokenPlans) {
   EXPECT_NE(load([](Plan& p) { std::get<KernelCall>(p.steps[0]).buffers[1] = 99; }).find(broken), std::string::npos);
   EXPECT_NE(load([](Plan& p) { p.outputs[0].view.buffer = 1; }).find(broken), std::string::npos);
   EXPECT_EQ(load([](Plan& p) { p.kernels[0].symbol = "gone"; }), "kernel 'gone' is in none of the program's kernel libraries");
-  EXPECT_EQ(load([](Plan& p) { p.isa = "avx9000"; }), "the kernels need the instruction set 'avx9000', which this runtime does not know");
+  EXPECT_TRUE(load([](Plan& p) { p.isa = "avx9000"; }).starts_with("the kernels need the instruction set 'avx9000', which this machine ("));
   EXPECT_EQ(load([](Plan& p) { p.steps.push_back(ExternCall{"levitate", {}, {}, {}}); }), "this runtime has no library operation 'levitate'");
 }
 

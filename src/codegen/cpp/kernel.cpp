@@ -98,7 +98,8 @@ class Printer {
   }
 
   Kernel print() {
-    for (std::size_t k = 0; k < nest_.statements.size(); ++k) made_[nest_.statements[k].op->outs[0]] = k;
+    for (std::size_t k = 0; k < nest_.statements.size(); ++k)
+      if (!updates(nest_.statements[k])) made_[nest_.statements[k].op->outs[0]] = k;
     place_values();
     decode_point();
     if (outer_vector()) {
@@ -142,6 +143,12 @@ class Printer {
         }
       }
     for (auto& [b, name] : scratch_) head_ += fmt::format("  alignas(64) {} {}[{}];\n", storage_type(register_of(b)), name, *elements + lanes_);
+  }
+
+  /// Whether a statement reads what was in its buffer before: such loads go to memory.
+  static bool updates(const Statement& s) {
+    const auto loads = linear_loads(s);
+    return std::any_of(loads.begin(), loads.end(), [&](Scalar l) { return l->buffer == s.op->outs[0]; });
   }
 
   static std::vector<Scalar> linear_loads(const Statement& s) {
@@ -332,7 +339,7 @@ class Printer {
     locals_[out] = value;
   }
 
-  std::string accumulator(const Statement& s) const { return fmt::format("a{}", made_.at(s.op->outs[0])); }
+  std::string accumulator(const Statement& s) const { return fmt::format("a{}", &s - nest_.statements.data()); }
   bool vector_accumulator() const { return nest_.vector != LoopNest::Vector::None; }
 
   static ReductionKind kind_of(const Statement& s) { return std::get<Reduction>(s.op->node).kind; }
