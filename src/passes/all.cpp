@@ -6,6 +6,8 @@ const std::vector<Pass>& all() {
   static const std::vector<Pass> passes = {
       {"remove-noops", remove_noops},
       {"functionalize", functionalize},
+      {"fold-batch-norm", fold_batch_norm},
+      {"fuse-attention", fuse_attention},
       {"propagate", propagate},
       {"eliminate-common-subexpressions", eliminate_common_subexpressions},
       {"eliminate-dead-code", eliminate_dead_code},
