@@ -9,6 +9,7 @@ const std::vector<Pass>& all() {
       {"fold-batch-norm", fold_batch_norm},
       {"fuse-attention", fuse_attention},
       {"propagate", propagate},
+      {"decompose", decompose},
       {"eliminate-common-subexpressions", eliminate_common_subexpressions},
       {"eliminate-dead-code", eliminate_dead_code},
   };

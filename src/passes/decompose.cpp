@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <numeric>
+
+#include "ops/shapes/strides.h"
+#include "passes/decompositions/rewriter.h"
+#include "passes/metadata.h"
+#include "passes/passes.h"
+#include "support/error.h"
+
+namespace coil::passes {
+
+namespace {
+
+using fx::Node;
+
+const DecompositionTable& table() {
+  static const DecompositionTable entries = [] {
+    DecompositionTable t;
+    for (auto add : {decompose_views, decompose_casts, decompose_creation, decompose_pointwise, decompose_makers,
+                     decompose_indexing, decompose_reductions, decompose_normalization, decompose_linalg,
+                     decompose_convolution, decompose_resampling, decompose_losses})
+      add(t);
+    return t;
+  }();
+  return entries;
+}
+
+/// A copy of `made` with the strides of `wanted`, where they differ: written out dense in that order of dimensions.
+Value in_layout_of(Rewriter& r, const Value& made, const TensorMeta& wanted) {
+  TensorMeta have = r.meta(made);
+  have.offset = wanted.offset;  // a new value starts at 0 where eager's view did not
+  if (agree(*r.module.env, have, wanted)) return made;
+  have.strides = wanted.strides;
+  if (!agree(*r.module.env, have, wanted) || !ops::shapes::is_non_overlapping_and_dense(*r.module.env, wanted))
+    r.refuse(fmt::format("decomposes to {}, not to {}", sym::to_string(r.meta(made)), sym::to_string(wanted)));
+  std::vector<std::int64_t> order(wanted.rank()), back(wanted.rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    const Exprs& strides = wanted.strides;
+    return ops::shapes::stride_less(*r.module.env, strides[static_cast<std::size_t>(b)],
+                                    strides[static_cast<std::size_t>(a)]);
+  });
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  Value dense =
+      r.call("aten.clone.default", {r.permute(made, order)}, {{"memory_format", ops::MemoryFormat::Contiguous}});
+  return r.permute(dense, back);
+}
+
+void replace(Rewriter& r, Node* old, const Value& made) {
+  Value value = made;
+  if (old->is_tensor()) value = in_layout_of(r, made, old->tensor());
+  old->replace_all_uses_with(value.as_node());
+}
+
+/// Puts a node's replacement in its place; of several results each goes where its `getitem` was.
+void replace_call(Rewriter& r, const Value& made) {
+  Node* node = r.node;
+  if (const auto* list = made.get_if<Values>()) {
+    for (Node* user : std::vector<Node*>(node->users())) {
+      if (!user->is_call("_operator.getitem"))
+        throw Error(fmt::format("{}: the whole list of results is used by %{}", node->target, user->name), node->target,
+                    node->where());
+      const Value& item = list->at(static_cast<std::size_t>(*user->args[1].as_int().constant()));
+      replace(r, user, item);
+      node->graph().erase(user);
+    }
+  } else {
+    replace(r, node, made);
+  }
+  node->graph().erase(node);
+}
+
+}  // namespace
+
+void decompose(fx::GraphModule& module) {
+  fx::Graph& graph = module.graph;
+  for (Node* node = graph.first(); node;) {
+    Node* next = node->next();
+    auto entry = node->opcode == fx::Opcode::CallFunction ? table().find(node->target) : table().end();
+    if (entry == table().end()) {
+      node = next;
+      continue;
+    }
+    Node* before = node->prev();
+    fx::InsertBefore here(node);
+    Rewriter r(module, node);
+    Value made = entry->second(r);
+    if (made.is_none()) {
+      node = next;
+      continue;
+    }
+    replace_call(r, made);
+    // What was made may decompose further.
+    node = before ? before->next() : graph.first();
+  }
+  graph.eliminate_dead_code();
+  for (auto& [name, subgraph] : module.subgraphs) decompose(*subgraph);
+}
+
+}  // namespace coil::passes
