@@ -155,10 +155,13 @@ Toolchain find_toolchain(const std::string& compiler, const std::string& isa) {
   out.isa = isa == "native" ? machine_isa() : isa;
   out.lanes = out.isa.starts_with("avx512") ? 16 : out.isa.starts_with("avx2") ? 8 : 4;
   out.identity = identity_of(out.compiler);
-  out.flags = {"-std=c++17", "-O3", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
+  out.flags = {"-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
                "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fvisibility=default", "-nostdlib", "-s", "-x", "c++"};
   add_isa_flags(out.flags, out.isa);
-  if (!is_clang(out.compiler)) out.flags.push_back("-fno-semantic-interposition");
+  // Clang 16's pass that combines shuffles recurses without end on some kernels, which are vectors already.
+  // GCC unrolls loops over lanes, which kernels ask for where they want it.
+  if (is_clang(out.compiler)) out.flags.insert(out.flags.end(), {"-mllvm", "-disable-vector-combine"});
+  else out.flags.insert(out.flags.end(), {"--param", "max-completely-peel-times=4"});
   return out;
 }
 
