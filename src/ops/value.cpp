@@ -13,6 +13,8 @@ template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
 };
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;  // Clang 16 does not deduce it for aggregates
 
 [[noreturn]] void wrong(std::string_view wanted, const Value& found) {
   fail("expected {}, found {}", wanted, to_string(found));

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "error_of.h"
 #include "frontend/pt2.h"
 #include "fx/text.h"
@@ -281,6 +283,38 @@ TEST(Pt2, DamagedProgramsAreErrors) {
       damaged[at] = c;
       expect_error_or_program(Edited("symbols").set("models/model.json", damaged), fmt::format("'{}' at {}", c, at));
     }
+}
+
+/// Every value of a document, by its path.
+void collect(const nlohmann::json& j, const nlohmann::json::json_pointer& at, std::vector<nlohmann::json::json_pointer>& all) {
+  all.push_back(at);
+  if (j.is_object())
+    for (const auto& [key, value] : j.items()) collect(value, at / key, all);
+  if (j.is_array())
+    for (std::size_t i = 0; i < j.size(); ++i) collect(j[i], at / i, all);
+}
+
+TEST(Pt2, ValuesOfAnotherTypeAreErrors) {
+  using nlohmann::json;
+  const std::vector<json> others{nullptr, true, -1, std::numeric_limits<std::int64_t>::max(), 0.5, "x", json::array(), json::object(), json::array({json::object()})};
+  std::size_t turn = 0;
+  for (const std::string name : {"nested_dec", "structure", "symbols", "results", "control", "unbacked"}) {
+    const json program = json::parse(Archive::open(fixture(name)).read(name + "/models/model.json").text());
+    std::vector<json::json_pointer> places;
+    collect(program, json::json_pointer(), places);
+    constexpr std::size_t kStride = 29;
+    for (std::size_t i = 0; i < places.size(); i += kStride) {
+      json changed = program;
+      changed[places[i]] = others[turn++ % others.size()];
+      expect_error_or_program(Edited(name).set("models/model.json", changed.dump()), name + places[i].to_string() + " = " + changed[places[i]].dump());
+      if (places[i].empty()) continue;
+      changed = program;
+      auto& parent = changed[places[i].parent_pointer()];
+      if (parent.is_object()) parent.erase(places[i].back());
+      else parent.erase(std::stoul(places[i].back()));
+      expect_error_or_program(Edited(name).set("models/model.json", changed.dump()), name + " without " + places[i].to_string());
+    }
+  }
 }
 
 TEST(Pt2, DamagedPicklesAreErrors) {
