@@ -85,15 +85,48 @@ COIL_C_API void coil_op_set_strings(coil_op*, const char* attribute, const char*
 /* Prepares itself when sizes or strides differ from the last run's. */
 COIL_C_API int coil_op_run(coil_op*, const coil_tensor* inputs, size_t input_count, const coil_tensor* outputs, size_t output_count);
 
-/* ---- The entry that a program written by `coil compile --emit=cpp` defines ---------------------------------------- */
+/* ---- Packages ----------------------------------------------------------------------------------------------------- */
 
-typedef struct coil_program coil_program;
+/* An input or output of a program. */
 typedef struct coil_port {
   const char* name; /* as in files of inputs and outputs */
   coil_dtype dtype;
   int32_t rank;
   int32_t mutated;  /* an input that runs write to */
 } coil_port;
+
+/* A package written by `coil compile`, loaded: kernels ready to be called, weights mapped. Immutable; any number of threads may use it at once. */
+typedef struct coil_model coil_model;
+/* Null when the file is no package, is damaged, or needs instructions that this machine lacks. */
+COIL_C_API coil_model* coil_model_load(const char* path);
+/* Contexts that were made of the model keep what they need of it. */
+COIL_C_API void coil_model_free(coil_model*);
+/* Arrays of `*count` ports; they live as long as the model. */
+COIL_C_API const coil_port* coil_model_inputs(const coil_model*, size_t* count);
+COIL_C_API const coil_port* coil_model_outputs(const coil_model*, size_t* count);
+/* Writes `rank` sizes of input (output) `index`; -1 where the size depends on the call. Fails when there is no such port. */
+COIL_C_API int coil_model_input_sizes(const coil_model*, size_t index, int64_t* sizes);
+COIL_C_API int coil_model_output_sizes(const coil_model*, size_t index, int64_t* sizes);
+
+/* What one call at a time needs: memory for temporaries, prepared library calls, the program's own state (buffers that it writes to). Make one for each thread that calls. */
+typedef struct coil_context coil_context;
+COIL_C_API coil_context* coil_context_create(const coil_model*);
+COIL_C_API void coil_context_free(coil_context*);
+/* Runs the program. Inputs are borrowed for the call, in the order of coil_model_inputs, with any strides; those marked `mutated` are written to. Fills `outputs`, in the order of
+ * coil_model_outputs; each is to be released with coil_tensor_release. One that aliases an input, or a state of the context, borrows its memory. On failure no output is set. */
+COIL_C_API int coil_context_run(coil_context*, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count);
+/* Output memory comes from `allocate(bytes, user)` from now on (aligned to 64 bytes; null: out of memory) and is the caller's: outputs then have no owner. Outputs that view one another
+ * share one block. `release(memory, user)` takes back what a failed run does not hand out. `allocate` null restores coil_alloc. */
+COIL_C_API int coil_context_set_allocator(coil_context*, void* (*allocate)(size_t bytes, void* user), void (*release)(void* memory, void* user), void* user);
+/* Bytes that the context holds for the sizes of its last run: temporaries, scratch memory of library calls, and the outputs of one run. */
+typedef struct coil_memory {
+  size_t arena_bytes, workspace_bytes, output_bytes, weight_bytes;
+} coil_memory;
+COIL_C_API coil_memory coil_context_memory(const coil_context*);
+
+/* ---- The entry that a program written by `coil compile --emit=cpp` defines ---------------------------------------- */
+
+typedef struct coil_program coil_program;
 
 /* `weights`: the file written beside the source; null looks for it beside the program's own file, then in the current folder. */
 COIL_C_API coil_program* coil_program_open(const char* weights);

@@ -2,6 +2,7 @@
 
 #include "runtime/convolution.h"
 #include "runtime/gemm.h"
+#include "runtime/sort.h"
 
 namespace coil::runtime {
 namespace {
@@ -10,6 +11,8 @@ constexpr BuiltinOp kOps[] = {
     {"linear", make_linear},
     {"matmul", make_matmul},
     {"convolution", make_convolution},
+    {"sort", make_sort},
+    {"topk", make_topk},
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ inline Tensor random_memory(const BoundView& view, std::mt19937& random) {
   Tensor wide = Tensor::empty(loop, t.sizes);
   for (std::int64_t i = 0; i < t.numel(); ++i) {
     const int step = static_cast<int>(random() % 17) - 8;
-    if (loop == DType::I64) wide.data<std::int64_t>()[i] = view.dtype == DType::U8 || view.dtype == DType::Bool ? std::abs(step) : step;
+    if (loop == DType::I64) wide.data<std::int64_t>()[i] = is_signed(view.dtype) ? step : std::abs(step);
     else if (loop == DType::F64) wide.data<double>()[i] = step / 8.0;
     else wide.data<float>()[i] = static_cast<float>(step) / 8;
   }

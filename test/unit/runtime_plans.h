@@ -75,7 +75,8 @@ inline Program scaled_sum() {
   const Slot rows = b.add(ShapeOp::InputSize, 0, 0), four = b.constant(4), one = b.constant(1), zero = b.constant(0);
   const Slot elements = b.add(ShapeOp::Mul, rows, four), bytes = b.add(ShapeOp::Mul, elements, four);
   const Slot eight = b.constant(8), two = b.constant(2), three = b.constant(3), grain = b.constant(8);
-  b.plan.checks.push_back({b.add(ShapeOp::Le, rows, eight), "input 'x' must have at most 8 rows"});
+  const std::string rule = "input 'x' must have at most 8 rows";
+  b.plan.checks.push_back({b.add(ShapeOp::Le, rows, eight), rule});
   b.plan.inputs.push_back({"x", DType::F32, {rows, four}, {four, one}});
   const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});
   const BufferId t0 = b.buffer({.kind = BufferKind::Temporary, .name = "t0", .bytes = bytes, .first = 0, .last = 2});

@@ -1,0 +1,149 @@
+// The C interface to packages: load, look at, run.
+#include <algorithm>
+#include <optional>
+
+#include "runtime/c_interface.h"
+#include "runtime/executor.h"
+#include "support/error.h"
+
+using namespace coil;
+using namespace coil::runtime;
+
+namespace {
+
+/// The value of each slot that is the same in every call.
+std::vector<std::optional<std::int64_t>> fixed_slots(const Plan& plan) {
+  std::vector<std::optional<std::int64_t>> values;
+  for (const ShapeInstruction& in : plan.shape_program)
+    values.push_back(in.op == ShapeOp::Constant ? std::optional(in.a) : std::nullopt);
+  return values;
+}
+
+DType dtype_of(const Output& out) {
+  switch (out.kind) {
+    case Output::Kind::Int: return DType::I64;
+    case Output::Kind::Bool: return DType::Bool;
+    case Output::Kind::Float: return DType::F64;
+    default: return out.view.dtype;
+  }
+}
+
+}  // namespace
+
+struct coil_model {
+  std::shared_ptr<const Model> model;
+  std::vector<coil_port> inputs, outputs;
+  std::vector<std::optional<std::int64_t>> slots;
+
+  explicit coil_model(std::shared_ptr<const Model> m) : model(std::move(m)), slots(fixed_slots(model->plan())) {
+    for (const Input& in : model->plan().inputs)
+      inputs.push_back({in.name.c_str(), to_c(in.dtype), static_cast<std::int32_t>(in.sizes.size()), in.mutated});
+    for (const Output& out : model->plan().outputs)
+      outputs.push_back({out.name.c_str(), to_c(dtype_of(out)), static_cast<std::int32_t>(out.view.sizes.size()), 0});
+  }
+
+  void sizes(const std::vector<Slot>& from, std::int64_t* to) const {
+    std::transform(from.begin(), from.end(), to, [&](Slot s) { return slots[s].value_or(-1); });
+  }
+};
+
+struct coil_context {
+  Context context;
+  std::vector<Tensor> inputs, outputs;
+  std::vector<void*> blocks;  ///< that this run allocated
+  void* (*allocate)(size_t, void*) = nullptr;
+  void (*release)(void*, void*) = nullptr;
+  void* user = nullptr;
+
+  explicit coil_context(std::shared_ptr<const Model> model) : context(std::move(model)) {
+    context.set_output_allocator([this](std::size_t bytes) { return new_block(bytes); });
+  }
+
+  Storage new_block(std::size_t bytes) {
+    void* block = allocate ? allocate(std::max<std::size_t>(bytes, 1), user) : coil_alloc(bytes);
+    if (!block) fail("out of memory: cannot allocate {} bytes", bytes);
+    blocks.push_back(block);
+    return {std::shared_ptr<std::byte>(static_cast<std::byte*>(block), [](std::byte*) {}), bytes};
+  }
+
+  void give_back(void* block) { allocate ? release(block, user) : coil_free(block); }
+
+  void run(const coil_tensor* given, size_t input_count, coil_tensor* results, size_t output_count) {
+    inputs.clear();
+    for (size_t i = 0; i < input_count; ++i) inputs.push_back(borrow(given[i]));
+    blocks.clear();
+    try {
+      context.run_into(inputs, outputs);
+      if (outputs.size() != output_count) fail("the program gives {} outputs, but there is room for {}", outputs.size(), output_count);
+      for (size_t i = 0; i < output_count; ++i) results[i] = to_c(outputs[i]);
+    } catch (...) {
+      for (void* block : blocks) give_back(block);
+      throw;
+    }
+    if (allocate) return;
+    for (size_t i = 0; i < output_count; ++i)
+      if (void* block = outputs[i].storage.data.get(); block && std::find(blocks.begin(), blocks.end(), block) != blocks.end()) results[i].owner = coil_retain(block);
+    for (void* block : blocks) coil_free(block);  // each output now holds its own share
+  }
+};
+
+extern "C" {
+
+coil_model* coil_model_load(const char* path) {
+  return guarded_pointer([&] {
+    if (!path) fail("no path was given");
+    return new coil_model(Model::load_package(path));
+  });
+}
+
+void coil_model_free(coil_model* model) { delete model; }
+
+const coil_port* coil_model_inputs(const coil_model* model, size_t* count) {
+  *count = model->inputs.size();
+  return model->inputs.data();
+}
+
+const coil_port* coil_model_outputs(const coil_model* model, size_t* count) {
+  *count = model->outputs.size();
+  return model->outputs.data();
+}
+
+int coil_model_input_sizes(const coil_model* model, size_t index, int64_t* sizes) {
+  return guarded([&] {
+    if (index >= model->inputs.size()) fail("the program has no input {}", index);
+    model->sizes(model->model->plan().inputs[index].sizes, sizes);
+  });
+}
+
+int coil_model_output_sizes(const coil_model* model, size_t index, int64_t* sizes) {
+  return guarded([&] {
+    if (index >= model->outputs.size()) fail("the program has no output {}", index);
+    model->sizes(model->model->plan().outputs[index].view.sizes, sizes);
+  });
+}
+
+coil_context* coil_context_create(const coil_model* model) {
+  return guarded_pointer([&] { return new coil_context(model->model); });
+}
+
+void coil_context_free(coil_context* context) { delete context; }
+
+int coil_context_run(coil_context* context, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count) {
+  return guarded([&] { context->run(inputs, input_count, outputs, output_count); });
+}
+
+int coil_context_set_allocator(coil_context* context, void* (*allocate)(size_t, void*), void (*release)(void*, void*), void* user) {
+  return guarded([&] {
+    if (allocate && !release) fail("an allocator needs a function that releases");
+    context->allocate = allocate;
+    context->release = release;
+    context->user = user;
+  });
+}
+
+coil_memory coil_context_memory(const coil_context* context) {
+  const MemoryUse use = context->context.memory();
+  return {use.arena_bytes, use.workspace_bytes, use.output_bytes, use.weight_bytes};
+}
+
+}  // extern "C"

@@ -1,0 +1,199 @@
+#include "runtime/convolution.h"
+
+#include <algorithm>
+
+#include "runtime_calls.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+namespace {
+
+using V = BoundView;
+
+struct Case {
+  const char* name;
+  Sizes x, weight;  ///< weight as torch has it
+  Sizes stride, padding, dilation;
+  std::int64_t groups = 1;
+  bool transposed = false;
+  Sizes output_padding = {};
+};
+
+Sizes result_sizes(const Case& c) {
+  Sizes y = {c.x[0], c.transposed ? c.weight[1] * c.groups : c.weight[0]};
+  for (std::size_t d = 0; d + 2 < c.x.size(); ++d) {
+    const std::int64_t reach = (c.weight[d + 2] - 1) * c.dilation[d] + 1;
+    y.push_back(c.transposed ? (c.x[d + 2] - 1) * c.stride[d] - 2 * c.padding[d] + reach + (c.output_padding.empty() ? 0 : c.output_padding[d])
+                             : (c.x[d + 2] + 2 * c.padding[d] - reach) / c.stride[d] + 1);
+  }
+  return y;
+}
+
+/// By scattering each element of x through the kernel: the other way round than the runtime's loops.
+std::vector<double> reference(const Case& c, const Operands& in, const Sizes& y) {
+  std::vector<double> result(static_cast<std::size_t>(numel(y)));
+  const Sizes steps = contiguous_strides(y);
+  const std::int64_t in_group = c.x[1] / c.groups, out_group = y[1] / c.groups;
+  const Sizes kernel(c.weight.begin() + 2, c.weight.end());
+  for_each_index(c.x, [&](const Sizes& ix) {
+    const double value = in.value(0, ix);
+    for (std::int64_t o = 0; o < out_group; ++o) {
+      for_each_index(kernel, [&](const Sizes& k) {
+        const std::int64_t group = ix[1] / in_group, channel = group * out_group + o;
+        std::int64_t offset = ix[0] * steps[0] + channel * steps[1];
+        for (std::size_t d = 0; d < k.size(); ++d) {
+          std::int64_t at = c.transposed ? ix[d + 2] * c.stride[d] - c.padding[d] + k[d] * c.dilation[d]
+                                         : ix[d + 2] + c.padding[d] - k[d] * c.dilation[d];
+          if (!c.transposed) {
+            if (at % c.stride[d] != 0) return;
+            at /= c.stride[d];
+          }
+          if (at < 0 || at >= y[d + 2]) return;
+          offset += at * steps[d + 2];
+        }
+        Sizes iw = c.transposed ? Sizes{ix[1], o} : Sizes{channel, ix[1] % in_group};
+        iw.insert(iw.end(), k.begin(), k.end());
+        result[static_cast<std::size_t>(offset)] += value * in.value(1, iw);
+      });
+    }
+  });
+  return result;
+}
+
+Attributes attributes_of(const Case& c) {
+  return {{"stride", c.stride}, {"padding", c.padding}, {"dilation", c.dilation}, {"groups", c.groups}, {"transposed", std::int64_t{c.transposed}}};
+}
+
+V channels_last(const Sizes& sizes, DType dtype) {
+  V v{dtype, sizes, Sizes(sizes.size())};
+  std::int64_t step = sizes[1];
+  v.strides[1] = 1;
+  for (std::size_t d = sizes.size() - 1; d >= 2; --d) {
+    v.strides[d] = step;
+    step *= sizes[d];
+  }
+  v.strides[0] = step;
+  return v;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"3x3", {2, 16, 7, 9}, {32, 16, 3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {"first layer", {1, 3, 12, 12}, {16, 3, 7, 7}, {2, 2}, {3, 3}, {1, 1}},
+      {"1x1 strided", {1, 32, 8, 8}, {16, 32, 1, 1}, {2, 2}, {0, 0}, {1, 1}},
+      {"odd channels", {1, 5, 6, 6}, {7, 5, 3, 2}, {1, 2}, {1, 0}, {1, 1}},
+      {"dilated", {1, 8, 9, 9}, {8, 8, 3, 3}, {1, 1}, {2, 2}, {2, 2}},
+      {"depthwise", {2, 32, 8, 8}, {32, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 32},
+      {"depthwise multiplier", {1, 4, 6, 6}, {8, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 4},
+      {"grouped", {1, 24, 6, 6}, {16, 12, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 2},
+      {"1d", {2, 6, 20}, {10, 6, 5}, {2}, {2}, {1}},
+      {"3d", {1, 3, 5, 6, 7}, {4, 3, 2, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 1}},
+      {"transposed", {1, 8, 5, 5}, {8, 6, 3, 3}, {2, 2}, {1, 1}, {1, 1}, 1, true},
+      {"transposed with output padding", {1, 8, 5, 5}, {8, 6, 3, 3}, {2, 2}, {1, 1}, {1, 1}, 1, true, {1, 1}},
+      {"transposed grouped dilated", {1, 8, 5, 5}, {8, 3, 3, 3}, {1, 2}, {0, 1}, {2, 1}, 2, true},
+      {"transposed 1d", {2, 4, 7}, {4, 5, 4}, {3}, {0}, {1}, 1, true},
+  };
+  return all;
+}
+
+TEST(Convolution, AgreesWithTheDefinitionInBothLayouts) {
+  for (const Case& c : cases()) {
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F64, DType::I32}) {
+      for (bool last : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", c.name, short_name(dtype), last ? "channels last" : "contiguous"));
+        const Sizes sizes = result_sizes(c);
+        auto layout = [&](const Sizes& s) { return last ? channels_last(s, dtype) : dense_view(dtype, s); };
+        Operands in;
+        in.add(layout(c.x));
+        in.add(layout(c.weight));
+        in.add(dense_view(dtype, {sizes[1]}));
+        std::vector<double> expected = reference(c, in, sizes);
+        std::size_t i = 0;
+        for_each_index(sizes, [&](const Sizes& at) { expected[i++] += in.value(2, {at[1]}); });
+        Attributes attributes = attributes_of(c);
+        attributes["has_bias"] = 1;
+        expect_near(run("convolution", attributes, in, layout(sizes)), expected, tolerance(dtype));
+      }
+    }
+  }
+}
+
+TEST(Convolution, PackedWeightsServeEveryBatchSize) {
+  for (const Case& c : cases()) {
+    for (DType dtype : {DType::F32, DType::BF16}) {
+      SCOPED_TRACE(fmt::format("{} {}", c.name, short_name(dtype)));
+      Operands in;
+      in.add(channels_last(c.x, dtype));
+      in.add(dense_view(dtype, c.weight));
+      const Sizes hint = result_sizes(c);
+      const auto packed = pack_operand("convolution", attributes_of(c), in.views, std::vector<V>{channels_last(hint, dtype)}, 1, in.tensors[1]);
+      if (!packed) continue;
+      for (std::int64_t batch : {1, 3}) {
+        Case now = c;
+        now.x[0] = batch;
+        Operands other;
+        other.add(channels_last(now.x, dtype));
+        other.use(in.views[1], in.tensors[1]);
+        const std::vector<double> expected = reference(now, other, result_sizes(now));
+        other.use({DType::U8, packed->bytes.sizes, {1}}, packed->bytes, 1);
+        Attributes attributes = attributes_of(c);
+        attributes.insert(packed->attributes.begin(), packed->attributes.end());
+        expect_near(run("convolution", attributes, other, channels_last(result_sizes(now), dtype)), expected, tolerance(dtype));
+      }
+    }
+  }
+}
+
+TEST(Convolution, AppliesPostOperationsInOrder) {
+  const Case c = cases()[0];
+  const Sizes y = result_sizes(c);
+  for (DType dtype : {DType::F32, DType::F64}) {
+    for (bool last : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", short_name(dtype), last ? "channels last" : "contiguous"));
+      auto layout = [&](const Sizes& s) { return last ? channels_last(s, dtype) : dense_view(dtype, s); };
+      Operands in;
+      in.add(layout(c.x));
+      in.add(dense_view(dtype, c.weight));
+      in.add(dense_view(dtype, y));                 // added after relu, in another layout than y
+      in.add({dtype, {y[1], 1, 1}, {1, 1, 1}});     // one factor for each channel
+      in.add(channels_last(y, dtype));
+      std::vector<double> expected = reference(c, in, y);
+      std::size_t i = 0;
+      for_each_index(y, [&](const Sizes& at) {
+        double& e = expected[i++];
+        e = (std::max(0.0, e) + in.value(2, at)) * in.value(3, {at[1], 0, 0}) + in.value(4, at);
+        e = std::min(6.0, std::max(-1.0, e));
+      });
+      Attributes attributes = attributes_of(c);
+      attributes["post"] = std::vector<std::string>{"relu", "add", "mul", "add", "clip:-1:6"};
+      expect_near(run("convolution", attributes, in, layout(y)), expected, tolerance(dtype) * 4);
+    }
+  }
+}
+
+TEST(Convolution, SumAddsToWhatTheOutputHolds) {
+  const Case c = cases()[0];
+  const Sizes y = result_sizes(c);
+  for (bool last : {false, true}) {
+    Operands in;
+    in.add(channels_last(c.x, DType::F32));
+    in.add(dense_view(DType::F32, c.weight));
+    std::vector<double> expected = reference(c, in, y);
+    for (double& e : expected) e = std::max(0.0, e + 2);
+    Attributes attributes = attributes_of(c);
+    attributes["post"] = std::vector<std::string>{"sum", "relu"};
+    expect_near(run("convolution", attributes, in, last ? channels_last(y, DType::F32) : dense_view(DType::F32, y), 2), expected, 1e-5);
+  }
+}
+
+TEST(Convolution, RefusesSizesThatDoNotFit) {
+  Operands in;
+  in.add(dense_view(DType::F32, {1, 4, 8, 8}));
+  in.add(dense_view(DType::F32, {4, 4, 3, 3}));
+  EXPECT_THROW(run("convolution", {}, in, dense_view(DType::F32, {1, 4, 8, 8})), Error);
+  EXPECT_THROW(run("convolution", {{"groups", 3}}, in, dense_view(DType::F32, {1, 4, 6, 6})), Error);
+  EXPECT_THROW(run("convolution", {{"stride", std::vector<std::int64_t>{1, 1, 1}}}, in, dense_view(DType::F32, {1, 4, 6, 6})), Error);
+}
+
+}  // namespace
+}  // namespace coil::runtime
