@@ -1,0 +1,203 @@
+// Upsampling by nearest, linear and cubic interpolation; pixel shuffles; windows laid out as columns.
+#include "lowering/common.h"
+#include "support/error.h"
+
+namespace coil::lowering {
+
+namespace {
+
+using Values = ops::Values;
+
+/// Sizes of one resampled dimension and the scale that the caller gave for it, if any.
+struct Axis {
+  Expr in, out, i;
+  std::optional<double> factor;
+};
+
+/// upsample_*(self, output_size, [align_corners,] scales…), or with overload vec (input, output_size, [align_corners,] scale_factors).
+std::vector<Axis> axes_of(Context& ctx, const Values& args, const TensorBox& box, std::size_t spatial, bool has_align) {
+  std::vector<Axis> axes;
+  const std::size_t first = has_align ? 3 : 2, lead = box.rank() - spatial;
+  const bool list = ctx.node->target.ends_with(".vec");
+  for (std::size_t d = 0; d < spatial; ++d) {
+    Axis axis{box.sizes[lead + d], ctx.result().sizes[lead + d], ctx.graph.ivar(lead + d), {}};
+    const ops::Value* factor = nullptr;
+    if (list && first < args.size() && args[first].is<Values>()) factor = &args[first].as_list().at(d);
+    if (!list && first + d < args.size()) factor = &args[first + d];
+    if (factor && !factor->is_none()) axis.factor = factor->as_double();
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+Value real(Context& ctx, Expr e, DType t) { return index_value(ctx, e).cast(t); }
+
+/// Input steps per output step (area_pixel_compute_scale in aten/src/ATen/native/UpSample.h).
+Value scale_of(Context& ctx, const Axis& a, DType t, bool align_corners) {
+  if (align_corners) return a.out.is_constant(1) ? number(ctx, t, 0) : real(ctx, a.in - 1, t) / real(ctx, a.out - 1, t);
+  if (a.factor && *a.factor > 0) return number(ctx, t, 1.0 / *a.factor);
+  return real(ctx, a.in, t) / real(ctx, a.out, t);
+}
+
+Value last_of(Context& ctx, const Axis& a) { return index_value(ctx, a.in - 1); }
+Value clamped(Context& ctx, Value index, const Axis& a) { return minimum(maximum(index, 0.0), last_of(ctx, a)); }
+
+/// The element at computed positions of the last dimensions.
+Value element_by(Context& ctx, const TensorBox& box, const std::vector<Value>& positions, const std::vector<Axis>& axes) {
+  const std::size_t lead = box.rank() - positions.size();
+  Exprs index = ctx.graph.ivars(lead);
+  std::vector<Scalar> indirect;
+  for (std::size_t d = 0; d < positions.size(); ++d) {
+    index.push_back(ctx.graph.pool().indirect(d));
+    indirect.push_back(ctx.graph.pool().check_index(positions[d], axes[d].in));
+  }
+  return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, ctx.result().sizes), nullptr, std::move(indirect))};
+}
+
+LoweringFunction nearest(std::size_t spatial, bool exact) {
+  return [=](Context& ctx, const Values& args) -> Lowered {
+    const TensorBox box = ctx.tensor(args[0]);
+    const auto axes = axes_of(ctx, args, box, spatial, false);
+    const std::size_t lead = box.rank() - spatial;
+    bool whole_steps = true;
+    Exprs index = ctx.graph.ivars(lead);
+    for (auto& a : axes) {
+      const Expr ratio = ctx.graph.env().simplify(sym::floor_div(a.out, a.in));
+      whole_steps &= ctx.graph.env().statically_known_equal(ratio * a.in, a.out) && (!a.factor || ratio.is_constant(static_cast<std::int64_t>(*a.factor)));
+      index.push_back(sym::floor_div(a.i, ratio));
+    }
+    if (whole_steps) return result(ctx, element_at(ctx, box, index, ctx.result().sizes));
+    std::vector<Value> positions;
+    for (auto& a : axes) {
+      const DType t = DType::F32;
+      Value at = real(ctx, a.i, t);
+      if (exact) at = at + 0.5;
+      positions.push_back(minimum(floor(at * scale_of(ctx, a, t, false)).cast(DType::I64), last_of(ctx, a)));
+    }
+    return result(ctx, element_by(ctx, box, positions, axes));
+  };
+}
+
+/// Interpolates over dimension `d` and those after it; `positions` holds what was chosen for those before.
+Value interpolate(Context& ctx, const TensorBox& box, const std::vector<Axis>& axes, const std::vector<std::vector<std::pair<Value, Value>>>& taps, std::vector<Value>& positions, DType t) {
+  const std::size_t d = positions.size();
+  if (d == axes.size()) return element_by(ctx, box, positions, axes).cast(t);
+  Value sum;
+  for (auto& [at, weight] : taps[d]) {
+    positions.push_back(at);
+    Value term = interpolate(ctx, box, axes, taps, positions, t) * weight;
+    positions.pop_back();
+    sum = sum.scalar ? sum + term : term;
+  }
+  return sum;
+}
+
+/// Two positions and weights for each dimension.
+std::vector<std::pair<Value, Value>> linear_taps(Context& ctx, const Axis& a, DType t, bool align_corners) {
+  Value scale = scale_of(ctx, a, t, align_corners);
+  Value at = align_corners ? scale * real(ctx, a.i, t) : maximum(scale * (real(ctx, a.i, t) + 0.5) - 0.5, 0.0);
+  Value low = minimum(floor(at).cast(DType::I64), last_of(ctx, a));
+  Value high = minimum(low + 1.0, last_of(ctx, a));
+  Value fraction = minimum(maximum(at - low.cast(t), 0.0), 1.0);
+  return {{low, 1.0 - fraction}, {high, fraction}};
+}
+
+/// Four positions and weights: the cubic convolution with A = -0.75.
+std::vector<std::pair<Value, Value>> cubic_taps(Context& ctx, const Axis& a, DType t, bool align_corners) {
+  constexpr double kA = -0.75;
+  Value scale = scale_of(ctx, a, t, align_corners);
+  Value at = align_corners ? scale * real(ctx, a.i, t) : scale * (real(ctx, a.i, t) + 0.5) - 0.5;
+  Value base = floor(at), f = at - base;
+  auto near = [&](Value x) { return ((kA + 2) * x - (kA + 3)) * x * x + 1.0; };
+  auto far = [&](Value x) { return ((kA * x - 5 * kA) * x + 8 * kA) * x - 4 * kA; };
+  Value first = base.cast(DType::I64);
+  return {{clamped(ctx, first - 1.0, a), far(f + 1.0)}, {clamped(ctx, first, a), near(f)}, {clamped(ctx, first + 1.0, a), near(1.0 - f)}, {clamped(ctx, first + 2.0, a), far(2.0 - f)}};
+}
+
+LoweringFunction interpolated(std::size_t spatial, bool cubic) {
+  return [=](Context& ctx, const Values& args) -> Lowered {
+    const TensorBox box = ctx.tensor(args[0]);
+    box.realize();
+    const DType t = ctx.result().dtype == DType::F64 ? DType::F64 : DType::F32;
+    const bool align_corners = args[2].as_bool();
+    const auto axes = axes_of(ctx, args, box, spatial, true);
+    std::vector<std::vector<std::pair<Value, Value>>> taps;
+    for (auto& a : axes) taps.push_back(cubic ? cubic_taps(ctx, a, t, align_corners) : linear_taps(ctx, a, t, align_corners));
+    std::vector<Value> positions;
+    return result(ctx, interpolate(ctx, box, axes, taps, positions, t));
+  };
+}
+
+/// pixel_shuffle(self, r): [.., C*r*r, H, W] to [.., C, H*r, W*r].
+Lowered pixel_shuffle(Context& ctx, const Values& args) {
+  const TensorBox box = ctx.tensor(args[0]);
+  const Expr r = ctx.integer(args[1]);
+  const std::size_t n = box.rank();
+  Exprs index = ctx.graph.ivars(n);
+  const Expr c = index[n - 3], h = index[n - 2], w = index[n - 1];
+  index[n - 3] = c * r * r + sym::mod(h, r) * r + sym::mod(w, r);
+  index[n - 2] = sym::floor_div(h, r);
+  index[n - 1] = sym::floor_div(w, r);
+  return result(ctx, element_at(ctx, box, index, ctx.result().sizes));
+}
+
+Lowered pixel_unshuffle(Context& ctx, const Values& args) {
+  const TensorBox box = ctx.tensor(args[0]);
+  const Expr r = ctx.integer(args[1]);
+  const std::size_t n = box.rank();
+  Exprs index = ctx.graph.ivars(n);
+  const Expr c = index[n - 3], h = index[n - 2], w = index[n - 1];
+  index[n - 3] = sym::floor_div(c, r * r);
+  index[n - 2] = h * r + sym::mod(sym::floor_div(c, r), r);
+  index[n - 1] = w * r + sym::mod(c, r);
+  return result(ctx, element_at(ctx, box, index, ctx.result().sizes));
+}
+
+Lowered channel_shuffle(Context& ctx, const Values& args) {
+  const TensorBox box = ctx.tensor(args[0]);
+  const Expr groups = ctx.integer(args[1]), per_group = sym::floor_div(box.sizes[1], groups);
+  Exprs index = ctx.graph.ivars(box.rank());
+  index[1] = sym::mod(index[1], groups) * per_group + sym::floor_div(index[1], groups);
+  return result(ctx, element_at(ctx, box, index, ctx.result().sizes));
+}
+
+/// im2col(self, kernel, dilation, padding, stride): [N, C, H, W] to [N, C*kh*kw, L].
+Lowered im2col(Context& ctx, const Values& args) {
+  TensorBox box = ctx.tensor(args[0]);
+  const bool batched = box.rank() == 4;
+  if (!batched) box = unsqueeze(ctx, box, 0);
+  const auto kernel = constants(ctx, args[1]), dilation = constants(ctx, args[2]), padding = constants(ctx, args[3]), stride = constants(ctx, args[4]);
+  const Exprs& sizes = ctx.result().sizes;
+  const auto loops = loop_vars(ctx.graph, sizes);
+  const std::size_t lead = batched ? 1 : 0;
+  const Expr column = ctx.graph.ivar(lead), l = ctx.graph.ivar(lead + 1), area = kernel[0] * kernel[1];
+  const Expr columns = sym::floor_div(box.sizes[3] + 2 * padding[1] - dilation[1] * (kernel[1] - 1) - 1, stride[1]) + 1;
+  const Expr h = sym::floor_div(l, columns) * stride[0] - padding[0] + sym::mod(sym::floor_div(column, kernel[1]), kernel[0]) * dilation[0];
+  const Expr w = sym::mod(l, columns) * stride[1] - padding[1] + sym::mod(column, kernel[1]) * dilation[1];
+  Value inside = condition(ctx, 1);
+  for (Expr bound : {sym::ge(h, 0), sym::lt(h, box.sizes[2]), sym::ge(w, 0), sym::lt(w, box.sizes[3])}) inside = inside & condition(ctx, ctx.graph.env().simplify(bound, loops));
+  return result(ctx, element_at(ctx, box, {batched ? ctx.graph.ivar(0) : Expr(0), sym::floor_div(column, area), h, w}, sizes, {}, inside));
+}
+
+}  // namespace
+
+void add_resampling(Table& t) {
+  for (std::size_t n = 1; n <= 3; ++n) {
+    for (const char* overload : {"default", "vec"}) {
+      t[fmt::format("aten.upsample_nearest{}d.{}", n, overload)] = nearest(n, false);
+      t[fmt::format("aten._upsample_nearest_exact{}d.{}", n, overload)] = nearest(n, true);
+    }
+  }
+  for (const char* overload : {"default", "vec"}) {
+    t[fmt::format("aten.upsample_linear1d.{}", overload)] = interpolated(1, false);
+    t[fmt::format("aten.upsample_bilinear2d.{}", overload)] = interpolated(2, false);
+    t[fmt::format("aten.upsample_trilinear3d.{}", overload)] = interpolated(3, false);
+    t[fmt::format("aten.upsample_bicubic2d.{}", overload)] = interpolated(2, true);
+  }
+  t["aten.pixel_shuffle.default"] = pixel_shuffle;
+  t["aten.pixel_unshuffle.default"] = pixel_unshuffle;
+  t["aten.channel_shuffle.default"] = t["aten.native_channel_shuffle.default"] = channel_shuffle;
+  t["aten.im2col.default"] = im2col;
+}
+
+}  // namespace coil::lowering
