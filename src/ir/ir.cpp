@@ -71,6 +71,12 @@ Operation& Graph::add_operation(Operation op) {
   return operations_.emplace_back(std::move(op));
 }
 
+void Graph::replace_operations(std::vector<Operation> list) {
+  for (Buffer& b : buffers_) b.writers.clear();
+  operations_.clear();
+  for (Operation& op : list) add_operation(std::move(op));
+}
+
 Expr Graph::variable(Exprs& made, char letter, std::size_t d) {
   while (made.size() <= d) made.push_back(env_->loop_var(fmt::format("{}{}", letter, made.size())));
   return made[d];

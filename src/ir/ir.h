@@ -144,6 +144,8 @@ class Graph {
 
   Buffer& add_buffer(std::string name, BufferKind, Layout);
   Operation& add_operation(Operation);
+  /// The whole list anew, in this order: what passes over the IR end with. Operations get new ids and buffers their writers.
+  void replace_operations(std::vector<Operation>);
   Buffer& buffer(BufferId id) { return buffers_[id]; }
   const Buffer& buffer(BufferId id) const { return buffers_[id]; }
   std::deque<Buffer>& buffers() { return buffers_; }

@@ -1,36 +1,196 @@
 #include "ir/layout_choice.h"
 
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
 namespace coil::ir {
 
 namespace {
 
 bool is_whole(const BufferView& v, const Layout& layout) { return v.sizes == layout.sizes && v.strides == layout.strides && v.offset.is_constant(0); }
 
-/// Calls `f` on each view of the buffer in a library call.
-template <class F>
-void for_each_view(Graph& graph, BufferId id, F&& f) {
-  for (Operation& op : graph.operations())
+/// Views of each buffer in library calls.
+using Views = std::unordered_map<BufferId, std::vector<BufferView*>>;
+
+Views views_in_calls(std::span<Operation> list) {
+  Views views;
+  for (Operation& op : list)
     if (auto* call = std::get_if<Extern>(&op.node))
-      for (auto* views : {&call->inputs, &call->outputs})
-        for (BufferView& v : *views)
-          if (v.buffer == id) f(v);
+      for (auto* of : {&call->inputs, &call->outputs})
+        for (BufferView& v : *of) views[v.buffer].push_back(&v);
+  return views;
 }
 
-}  // namespace
-
-bool relayout(Graph& graph, BufferId id, const Exprs& strides) {
+bool relayout(Graph& graph, BufferId id, const Exprs& strides, const std::vector<BufferView*>& views) {
   Layout& layout = graph.buffer(id).layout;
   if (layout.strides == strides) return true;
   if (layout.fixed || graph.buffer(id).kind != BufferKind::Computed) return false;
-  bool whole = true;
-  for_each_view(graph, id, [&](const BufferView& v) { whole &= is_whole(v, layout); });
-  if (!whole) return false;
-  for_each_view(graph, id, [&](BufferView& v) { v.strides = strides; });
+  for (const BufferView* v : views)
+    if (!is_whole(*v, layout)) return false;
+  for (BufferView* v : views) v->strides = strides;
   layout.strides = strides;
   return true;
 }
 
+/// Strides with dimension 1 innermost: [N, H, W, C] in memory.
+Exprs channels_last(const Exprs& sizes) {
+  Exprs strides(sizes.size());
+  Expr next = 1;
+  strides[1] = next;
+  next *= sizes[1];
+  for (std::size_t d = sizes.size(); d-- > 2;) {
+    strides[d] = next;
+    next *= sizes[d];
+  }
+  strides[0] = next;
+  return strides;
+}
+
+/// Spreads channels-last from convolutions through the operations between them.
+class ChannelsLast {
+ public:
+  explicit ChannelsLast(Graph& graph) : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), views_(views_in_calls(list_)) {}
+
+  void run() {
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (auto* call = std::get_if<Extern>(&list_[i].node); call && call->op == "convolution") {
+        for (std::size_t k = 0; k < call->inputs.size(); ++k)
+          if (k != 1 && call->inputs[k].sizes.size() > 2) want(call->inputs[k].buffer);
+        want(call->outputs[0].buffer);
+      }
+      for (BufferId b : loop_buffers(list_[i])) users_[b].push_back(i);
+    }
+    if (pending_.empty() && !has_convolution()) return;
+    while (!pending_.empty()) {
+      const BufferId id = pending_.back();
+      pending_.pop_back();
+      for (std::size_t i : users_[id]) spread(list_[i]);
+    }
+    convert_at_borders();
+  }
+
+ private:
+  bool has_convolution() const {
+    return std::any_of(list_.begin(), list_.end(), [](const Operation& op) {
+      auto* call = std::get_if<Extern>(&op.node);
+      return call && call->op == "convolution";
+    });
+  }
+
+  /// Gives a buffer channels-last strides when it is free to have them.
+  void want(BufferId id) {
+    const Layout& layout = graph_.buffer(id).layout;
+    if (layout.sizes.size() < 3 || chosen_.contains(id) || !relayout(graph_, id, channels_last(layout.sizes), views_[id])) return;
+    chosen_.insert(id);
+    pending_.push_back(id);
+  }
+
+  /// Buffers of a loop's rank that it reads or writes with the channel as its own loop variable.
+  std::vector<BufferId> loop_buffers(const Operation& op) {
+    const Exprs& sizes = op.sizes();
+    std::vector<BufferId> result;
+    if (!op.is_loop() || sizes.size() < 3) return result;
+    Scalar body = std::visit([](const auto& node) -> Scalar { if constexpr (requires { node.body; }) return node.body; else return nullptr; }, op.node);
+    for (Scalar load : loads(body))
+      if (load->op == ScalarOp::Load && load->index.size() == sizes.size() && load->index[0] == graph_.ivar(0) && sym::contains(load->index[1], graph_.ivar(1)) &&
+          !graph_.buffer(load->buffer).layout.sizes.back().is_constant(1))
+        result.push_back(load->buffer);
+    for (BufferId out : op.outs)
+      if (graph_.buffer(out).layout.sizes.size() == sizes.size()) result.push_back(out);
+    return result;
+  }
+
+  void spread(const Operation& op) {
+    for (BufferId b : loop_buffers(op)) want(b);
+  }
+
+  /// A convolution's operand or result whose layout is settled otherwise is converted by a copy.
+  void convert_at_borders() {
+    std::vector<Operation> result;
+    std::unordered_map<BufferId, BufferView> converted;
+    for (Operation& op : list_) {
+      auto* call = std::get_if<Extern>(&op.node);
+      if (!call || call->op != "convolution") {
+        result.push_back(std::move(op));
+        continue;
+      }
+      BufferView& x = call->inputs[0];
+      if (needs_conversion(x)) {
+        auto found = converted.find(x.buffer);
+        if (found == converted.end() || found->second.sizes != x.sizes) {
+          const BufferView copy = temporary(x);
+          result.push_back(copy_operation(load_of(x), x.sizes, copy.buffer, {}));
+          found = converted.insert_or_assign(x.buffer, copy).first;
+        }
+        x = found->second;
+      }
+      BufferView& y = call->outputs[0];
+      const Layout& layout = graph_.buffer(y.buffer).layout;
+      if (!needs_conversion(y) || !is_whole(y, layout)) {
+        result.push_back(std::move(op));
+        continue;
+      }
+      const BufferView settled = y;
+      y = temporary(settled);
+      op.outs = {y.buffer};
+      const BufferView made = y;
+      result.push_back(std::move(op));
+      result.push_back(copy_operation(load_of(made), settled.sizes, settled.buffer, {}));
+    }
+    graph_.replace_operations(std::move(result));
+  }
+
+  bool needs_conversion(const BufferView& v) const {
+    if (v.sizes.size() < 3) return false;
+    const Exprs wanted = channels_last(v.sizes);
+    bool spatial = false;
+    for (std::size_t d = 2; d < v.sizes.size(); ++d) spatial |= !v.sizes[d].is_constant(1);
+    if (!spatial || v.sizes[1].is_constant(1)) return false;
+    for (std::size_t d = 0; d < v.sizes.size(); ++d)
+      if (!v.sizes[d].is_constant(1) && !(v.strides[d] == wanted[d])) return true;
+    return false;
+  }
+
+  BufferView temporary(const BufferView& like) {
+    BufferView view{0, like.dtype, like.sizes, channels_last(like.sizes), 0};
+    view.buffer = graph_.add_buffer("", BufferKind::Computed, {like.dtype, graph_.buffer(like.buffer).layout.device, view.sizes, view.strides, true}).id;
+    return view;
+  }
+
+  Scalar load_of(const BufferView& v) {
+    const Layout& layout = graph_.buffer(v.buffer).layout;
+    const Exprs i = graph_.ivars(v.sizes.size());
+    if (is_whole(v, layout)) return graph_.pool().load(v.buffer, v.dtype, i);
+    Expr at = v.offset;
+    for (std::size_t d = 0; d < i.size(); ++d) at += i[d] * v.strides[d];
+    return graph_.pool().linear_load(v.buffer, v.dtype, at);
+  }
+
+  Operation copy_operation(Scalar body, const Exprs& sizes, BufferId to, std::set<std::string> origins) { return {.node = Pointwise{sizes, body}, .outs = {to}, .origins = std::move(origins)}; }
+
+  Graph& graph_;
+  std::vector<Operation> list_;
+  Views views_;
+  std::unordered_map<BufferId, std::vector<std::size_t>> users_;
+  std::unordered_set<BufferId> chosen_;
+  std::vector<BufferId> pending_;
+};
+
+}  // namespace
+
+bool relayout(Graph& graph, BufferId id, const Exprs& strides) {
+  std::vector<BufferView*> views;
+  for (Operation& op : graph.operations())
+    if (auto* call = std::get_if<Extern>(&op.node))
+      for (auto* of : {&call->inputs, &call->outputs})
+        for (BufferView& v : *of)
+          if (v.buffer == id) views.push_back(&v);
+  return relayout(graph, id, strides, views);
+}
+
 void choose_layouts(Graph& graph) {
+  ChannelsLast(graph).run();
   for (Buffer& buffer : graph.buffers()) buffer.layout.fixed = true;
 }
 

@@ -164,6 +164,19 @@ BufferView library_operand(const TensorBox& box) {
   return *view;
 }
 
+Expr indirect_index(Context& ctx, Value index, Expr size, const std::vector<sym::LoopVar>& loops, std::vector<Scalar>& indirect) {
+  auto& env = ctx.graph.env();
+  Value at = index.cast(DType::I64);
+  const bool is_known = at.scalar->op == ScalarOp::Index || at.scalar->op == ScalarOp::Constant;
+  if (is_known) {
+    Expr e = at.scalar->op == ScalarOp::Index ? at.scalar->index[0] : Expr(at.scalar->integer);
+    if (env.statically_known_true(sym::lt(e, 0), loops)) e = e + size;
+    if (env.statically_known_true(sym::ge(e, 0), loops) && env.statically_known_true(sym::lt(e, size), loops)) return e;
+  }
+  indirect.push_back(ctx.graph.pool().check_index(at, size));
+  return ctx.graph.pool().indirect(indirect.size() - 1);
+}
+
 std::pair<TensorBox, BufferView> library_result(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& strides) {
   ir::Layout layout{dtype, device_of(ctx), sizes, ir::dense_strides(ctx.graph.env(), sizes, strides), false};
   BufferView view{0, dtype, sizes, layout.strides, 0};

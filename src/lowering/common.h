@@ -84,6 +84,9 @@ TensorBox unsqueeze(Context&, const TensorBox&, std::size_t dim);
 
 /// A library operand: the realised tensor as a strided window (a dense copy where it is none).
 BufferView library_operand(const TensorBox&);
+/// An index that is data, as an index expression: the variable x<k> of a checked value that joins `indirect`; or the expression itself, where the value is one that is in range for certain.
+Expr indirect_index(Context&, Value index, Expr size, const std::vector<sym::LoopVar>& loops, std::vector<Scalar>& indirect);
+
 /// A new buffer for a library's result, laid out by proposal, and the window on it.
 std::pair<TensorBox, BufferView> library_result(Context&, DType, const Exprs& sizes, const Exprs& strides = {});
 void add_library_call(Context&, std::string op, std::map<std::string, ir::ExternAttribute> attributes, std::vector<BufferView> inputs, std::vector<BufferView> outputs);

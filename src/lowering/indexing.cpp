@@ -10,16 +10,15 @@ namespace {
 
 using Values = ops::Values;
 
-/// An index tensor's element as a checked position in a dimension of this size.
-Scalar position(Context& ctx, Value index, Expr size) { return ctx.graph.pool().check_index(index.cast(DType::I64), size); }
-
 /// embedding(weight, indices, padding_idx, …): a row of the table for each index.
 Lowered embedding(Context& ctx, const Values& args) {
   const TensorBox table = ctx.tensor(args[0]), indices = ctx.tensor(args[1]);
   const Exprs& sizes = ctx.result().sizes;
   Value at = element_at(ctx, indices, ctx.graph.ivars(indices.rank()), sizes);
-  Scalar row = table.load(Exprs{ctx.graph.pool().indirect(0), ctx.graph.ivar(sizes.size() - 1)}, loop_vars(ctx.graph, sizes), nullptr, {position(ctx, at, table.sizes[0])});
-  return result(ctx, {&ctx.graph.pool(), row});
+  const auto loops = loop_vars(ctx.graph, sizes);
+  std::vector<Scalar> indirect;
+  const Exprs row{indirect_index(ctx, at, table.sizes[0], loops, indirect), ctx.graph.ivar(sizes.size() - 1)};
+  return result(ctx, {&ctx.graph.pool(), table.load(row, loops, nullptr, std::move(indirect))});
 }
 
 /// index.Tensor(self, indices): tensors where a dimension is indexed, None where it is kept. The broadcast dimensions of the
@@ -43,6 +42,7 @@ Lowered index(Context& ctx, const Values& args) {
   const bool neighbours = last - first + 1 == count;
   const std::size_t at = neighbours ? first : 0;
   const Exprs shape(sizes.begin() + static_cast<std::ptrdiff_t>(at), sizes.begin() + static_cast<std::ptrdiff_t>(at + broadcast));
+  const auto loops = loop_vars(ctx.graph, sizes);
   Exprs where_read;
   std::vector<Scalar> indirect;
   std::size_t next = neighbours ? 0 : broadcast;
@@ -58,10 +58,9 @@ Lowered index(Context& ctx, const Values& args) {
       const std::size_t dim = broadcast - tensor.rank() + k;
       i.push_back(tensor.sizes[k].is_constant(1) && !shape[dim].is_constant(1) ? Expr(0) : ctx.graph.ivar(at + dim));
     }
-    where_read.push_back(ctx.graph.pool().indirect(indirect.size()));
-    indirect.push_back(position(ctx, element_at(ctx, tensor, i, sizes), box.sizes[d]));
+    where_read.push_back(indirect_index(ctx, element_at(ctx, tensor, i, sizes), box.sizes[d], loops, indirect));
   }
-  return result(ctx, {&ctx.graph.pool(), box.load(where_read, loop_vars(ctx.graph, sizes), nullptr, std::move(indirect))});
+  return result(ctx, {&ctx.graph.pool(), box.load(where_read, loops, nullptr, std::move(indirect))});
 }
 
 /// gather(self, dim, index): out[i…] = self[i… with dim replaced by index[i…]].
@@ -72,9 +71,10 @@ Lowered gather(Context& ctx, const Values& args) {
   const std::size_t dim = dimension(ctx, args[1], box.rank());
   Exprs at = ctx.graph.ivars(box.rank());
   if (indices.rank() == 0) at = {0};
-  at[dim] = ctx.graph.pool().indirect(0);
-  Scalar where_read = position(ctx, element(ctx, indices, sizes), box.sizes[dim]);
-  return result(ctx, {&ctx.graph.pool(), box.load(at, loop_vars(ctx.graph, sizes), nullptr, {where_read})});
+  const auto loops = loop_vars(ctx.graph, sizes);
+  std::vector<Scalar> indirect;
+  at[dim] = indirect_index(ctx, element(ctx, indices, sizes), box.sizes[dim], loops, indirect);
+  return result(ctx, {&ctx.graph.pool(), box.load(at, loops, nullptr, std::move(indirect))});
 }
 
 /// index_select(self, dim, index): rows of a dimension by a list of positions.
@@ -84,10 +84,11 @@ Lowered index_select(Context& ctx, const Values& args) {
   if (box.rank() == 0) return result(ctx, element(ctx, box, sizes));
   const std::size_t dim = dimension(ctx, args[1], box.rank());
   Exprs at = ctx.graph.ivars(box.rank());
-  at[dim] = ctx.graph.pool().indirect(0);
   const Exprs i = indices.rank() ? Exprs{ctx.graph.ivar(dim)} : Exprs{};
-  Scalar where_read = position(ctx, element_at(ctx, indices, i, sizes), box.sizes[dim]);
-  return result(ctx, {&ctx.graph.pool(), box.load(at, loop_vars(ctx.graph, sizes), nullptr, {where_read})});
+  const auto loops = loop_vars(ctx.graph, sizes);
+  std::vector<Scalar> indirect;
+  at[dim] = indirect_index(ctx, element_at(ctx, indices, i, sizes), box.sizes[dim], loops, indirect);
+  return result(ctx, {&ctx.graph.pool(), box.load(at, loops, nullptr, std::move(indirect))});
 }
 
 /// take(self, index): positions in row-major order.
@@ -96,8 +97,10 @@ Lowered take(Context& ctx, const Values& args) {
   const Expr count = sym::product(box.sizes);
   const TensorBox flat = reshape(ctx, box, {count});
   const Exprs& sizes = ctx.result().sizes;
-  Scalar where_read = position(ctx, element(ctx, indices, sizes), count);
-  return result(ctx, {&ctx.graph.pool(), flat.load(Exprs{ctx.graph.pool().indirect(0)}, loop_vars(ctx.graph, sizes), nullptr, {where_read})});
+  const auto loops = loop_vars(ctx.graph, sizes);
+  std::vector<Scalar> indirect;
+  const Exprs at{indirect_index(ctx, element(ctx, indices, sizes), count, loops, indirect)};
+  return result(ctx, {&ctx.graph.pool(), flat.load(at, loops, nullptr, std::move(indirect))});
 }
 
 }  // namespace
