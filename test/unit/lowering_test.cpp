@@ -147,8 +147,8 @@ TEST_F(LoweringTest, ActivationsAndResidualsJoinTheProductBefore) {
   lowered({y});
   ir::fuse_post_ops(*graph);
   EXPECT_EQ(operations(),
-            "op0: buf4 = extern linear(buf0 as f32[2, 5, 8], buf1 as f32[16, 8], buf2 as f32[16]) has_bias=1 k=8 n=16 post=[gelu_erf] weight_transposed=0 -> buf5 as f32[2, 5, 16]\n"
-            "op1: buf6 = extern linear(buf5 as f32[2, 5, 16], buf4 as f32[8, 16], buf0 as f32[2, 5, 8]) has_bias=0 k=16 n=8 post=[add] weight_transposed=0 -> buf7 as f32[2, 5, 8]\n"
+            "op0: buf5 = extern linear(buf0 as f32[2, 5, 8], buf1 as f32[16, 8], buf2 as f32[16]) has_bias=1 k=8 n=16 post=[gelu_erf] weight_transposed=0 -> buf5 as f32[2, 5, 16]\n"
+            "op1: buf7 = extern linear(buf5 as f32[2, 5, 16], buf4 as f32[8, 16], buf0 as f32[2, 5, 8]) has_bias=0 k=16 n=8 post=[add] weight_transposed=0 -> buf7 as f32[2, 5, 8]\n"
             "return output=buf7 as f32[2, 5, 8]\n");
 }
 
