@@ -7,6 +7,7 @@
 #include "compiler/pack_weights.h"
 #include "frontend/pt2.h"
 #include "fx/text.h"
+#include "ir/fuse_post_ops.h"
 #include "ir/layout_choice.h"
 #include "lowering/lowering.h"
 #include "passes/passes.h"
@@ -92,6 +93,10 @@ Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options
   }
   auto graph = stage("lower", [&] { return lowering::lower(module); });
   stage.show("lower", [&] { return ir::to_string(*graph); });
+  stage("post-ops", [&] {
+    ir::fuse_post_ops(*graph);
+    ir::eliminate_dead_operations(*graph);
+  });
   stage("layouts", [&] { ir::choose_layouts(*graph); });
   stage.show("ir", [&] { return ir::to_string(*graph); });
   if (settings.pack_weights) stage("pack", [&] { pack_weights(*graph); });
