@@ -27,6 +27,7 @@ class Builder {
       else out.value = std::get<double>(o.value);
       p_.outputs.push_back(std::move(out));
     }
+    drop_unused_constants();
     plan_lifetimes(p_);
     define_symbols(p_, numbers_);
     return std::move(p_);
@@ -72,6 +73,30 @@ class Builder {
       if (auto* e = node->meta.value.get_if<Expr>()) numbers_.emplace_back(i, *e);
       if (auto* b = node->meta.value.get_if<ops::Bool>()) numbers_.emplace_back(i, b->condition);
     }
+  }
+
+  /// Weights that were packed, or whose readers were fused away, need not travel.
+  void drop_unused_constants() {
+    std::set<BufferId> used;
+    for (const Line& l : p_.lines) {
+      const Uses u = uses(l);
+      used.insert(u.reads.begin(), u.reads.end());
+      used.insert(u.writes.begin(), u.writes.end());
+    }
+    for (const Output& o : p_.outputs)
+      if (auto* v = std::get_if<View>(&o.value)) used.insert(v->buffer);
+    std::vector<Constant> kept;
+    for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
+      Buffer& buffer = p_.buffers[b];
+      if (buffer.kind != BufferKind::Constant) continue;
+      if (!used.contains(static_cast<BufferId>(b))) {
+        buffer.kind = BufferKind::Temporary;  // of no lifetime: takes no memory
+        continue;
+      }
+      kept.push_back(std::move(p_.constants[buffer.index]));
+      buffer.index = kept.size() - 1;
+    }
+    p_.constants = std::move(kept);
   }
 
   static View view(const ir::BufferView& v) { return {v.buffer, v.dtype, v.sizes, v.strides, v.offset}; }
