@@ -103,7 +103,7 @@ Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options
   scheduler::Schedule schedule = stage("schedule", [&] { return scheduler::schedule(*graph); });
   stage.show("schedule", [&] { return scheduler::to_string(*graph, schedule); });
   const codegen::Toolchain toolchain = codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa);
-  wrapper::Program lines = stage("wrapper", [&] { return wrapper::build(module, *graph, schedule, {.lanes = toolchain.lanes}); });
+  wrapper::Program lines = stage("wrapper", [&] { return wrapper::build(module, *graph, schedule, toolchain); });
   stage.show("wrapper", [&] { return wrapper::to_string(lines); });
   if (settings.verify) wrapper::verify(lines);
 

@@ -1,6 +1,8 @@
 #include "wrapper/build.h"
 
+#include "codegen/cpp/kernel.h"
 #include "support/error.h"
+#include "wrapper/attention_call.h"
 #include "wrapper/symbols.h"
 
 namespace coil::wrapper {
@@ -8,7 +10,7 @@ namespace {
 
 class Builder {
  public:
-  Builder(const fx::GraphModule& module, ir::Graph& graph, const codegen::KernelOptions& options) : module_(module), graph_(graph), options_(options) {
+  Builder(const fx::GraphModule& module, ir::Graph& graph, const codegen::Toolchain& toolchain) : module_(module), graph_(graph), toolchain_(toolchain), options_{.lanes = toolchain.lanes} {
     p_.env = graph.env_ptr();
     p_.name = module.name;
   }
@@ -130,6 +132,7 @@ class Builder {
       call_kernel(codegen::print_scatter(graph_, op, options_), op.origins, op.where);
     } else {
       const auto& call = std::get<ir::Extern>(op.node);
+      if (call.op == "attention") return call_kernel(attention_call(call, toolchain_), op.origins, op.where);
       CallExtern line{call.op, {call.attributes.begin(), call.attributes.end()}, {}, {}, op.origins, op.where};
       for (const ir::BufferView& v : call.inputs) line.inputs.push_back(view(v));
       for (const ir::BufferView& v : call.outputs) line.outputs.push_back(view(v));
@@ -139,6 +142,7 @@ class Builder {
 
   const fx::GraphModule& module_;
   ir::Graph& graph_;
+  const codegen::Toolchain& toolchain_;
   codegen::KernelOptions options_;
   Program p_;
   std::map<std::string, std::size_t> kernel_index_;
@@ -147,6 +151,6 @@ class Builder {
 
 }  // namespace
 
-Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule, const codegen::KernelOptions& options) { return Builder(module, graph, options).run(schedule); }
+Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule, const codegen::Toolchain& toolchain) { return Builder(module, graph, toolchain).run(schedule); }
 
 }  // namespace coil::wrapper

@@ -1,0 +1,64 @@
+#include "wrapper/attention_call.h"
+
+#include "codegen/cpp/attention.h"
+#include "support/error.h"
+#include "support/hash.h"
+
+namespace coil::wrapper {
+namespace {
+
+using sym::Expr;
+
+int constant_dim(Expr e) {
+  auto c = e.constant();
+  if (!c) fail("attention needs head dimensions that are known at compile time");
+  return static_cast<int>(*c);
+}
+
+/// The element type of the pointer that a view's offset moves.
+std::string_view element(DType d) {
+  switch (size_of(d)) {
+    case 1: return "u8";
+    case 2: return "u16";
+    case 4: return "u32";
+    default: return "u64";
+  }
+}
+
+}  // namespace
+
+codegen::Kernel attention_call(const ir::Extern& call, const codegen::Toolchain& toolchain) {
+  const bool masked = std::get<std::int64_t>(call.attributes.at("has_mask")) != 0;
+  const ir::BufferView &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2], &out = call.outputs[0];
+  codegen::AttentionSpec spec{.dtype = q.dtype, .head_dim = constant_dim(q.sizes[3]), .value_dim = constant_dim(v.sizes[3])};
+  spec.causal = std::get<std::int64_t>(call.attributes.at("causal")) != 0;
+  spec.scale = std::get<double>(call.attributes.at("scale"));
+  if (masked) spec.mask = call.inputs[3].dtype;
+
+  codegen::Kernel kernel;
+  std::vector<const ir::BufferView*> views{&q, &k, &v};
+  if (masked) views.push_back(&call.inputs[3]);
+  views.push_back(&out);
+  kernel.scalars = {q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2], k.sizes[2]};
+  for (const ir::BufferView* view : {&q, &k, &v, &out}) kernel.scalars.insert(kernel.scalars.end(), view->strides.begin(), view->strides.end());
+  if (masked) kernel.scalars.insert(kernel.scalars.end(), call.inputs[3].strides.begin(), call.inputs[3].strides.end());
+
+  // The template takes pointers to first elements; the views' offsets follow its scalars.
+  std::string moved;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    kernel.buffers.push_back(views[i]->buffer);
+    kernel.written.push_back(i + 1 == views.size());
+    moved += fmt::format("{}(void*)(({}*)buffers[{}] + scalars[{}])", i ? ", " : "", element(views[i]->dtype), i, kernel.scalars.size());
+    kernel.scalars.push_back(views[i]->offset);
+  }
+  auto text = [&](const std::string& symbol) {
+    return codegen::attention_kernel(toolchain, spec, symbol + "_at") +
+           fmt::format("\nextern \"C\" void {0}(void* const* buffers, const i64* scalars, i64 begin, i64 end) {{\n  void* const moved[] = {{{1}}};\n  {0}_at(moved, scalars, begin, end);\n}}\n", symbol, moved);
+  };
+  kernel.symbol = "coil_attention_" + to_hex(hash(text(""))).substr(0, 16);
+  kernel.text = text(kernel.symbol);
+  kernel.extent = q.sizes[0] * q.sizes[1] * sym::ceil_div(q.sizes[2], codegen::attention_block(toolchain));
+  return kernel;
+}
+
+}  // namespace coil::wrapper
