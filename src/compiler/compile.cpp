@@ -73,7 +73,8 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 }
 
 /// Graph-to-graph passes in order: each is named as `coil opt --pass` names it.
-constexpr const char* kPasses[] = {"remove-noops", "functionalize", "eliminate-dead-code", "eliminate-common-subexpressions", "propagate"};
+constexpr const char* kPasses[] = {"remove-noops", "functionalize", "eliminate-dead-code", "fold-batch-norm", "fuse-attention", "decompose",
+                                   "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
 
 }  // namespace
 
