@@ -1,6 +1,7 @@
 #include <chrono>
 
 #include "coil/coil.h"
+#include "codegen/cpp/kernel.h"
 #include "codegen/cpp/prelude.h"
 #include "codegen/cpp/toolchain.h"
 #include "compiler/options.h"
