@@ -20,6 +20,11 @@ class Case:
     signs: bool = False
 
 
+def plain(result):
+    """Torch's named results (`torch.return_types.max`) have no form in an archive: a tuple instead."""
+    return tuple(result) if isinstance(result, tuple) else result
+
+
 class Batch(torch.nn.Module):
     """Every case's results, by the case's name; the inputs are a dict of tuples."""
 
@@ -28,7 +33,7 @@ class Batch(torch.nn.Module):
         self.cases = cases
 
     def forward(self, of):
-        return {case.name: case.function(*of[case.name]) for case in self.cases}
+        return {case.name: plain(case.function(*of[case.name])) for case in self.cases}
 
 
 def outcomes(cases, decomposed=False):

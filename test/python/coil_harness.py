@@ -43,7 +43,10 @@ def path_name(path):
 
 
 def dense(value):
-    return value.detach().clone().contiguous() if isinstance(value, torch.Tensor) else torch.tensor(value)
+    """A tensor of its own memory; a Python number as 0-d (int64, float64, bool)."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone().contiguous()
+    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
 def named_outputs(value):
