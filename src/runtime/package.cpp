@@ -3,6 +3,7 @@
 
 #include "runtime/executor.h"
 #include "runtime/plan_json.h"
+#include "runtime/sample_inputs.h"
 #include "runtime/strided_copy.h"
 #include "support/archive.h"
 #include "support/error.h"
@@ -14,6 +15,8 @@ namespace {
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kWeights = "weights.bin";
 constexpr const char* kSource = "kernels/kernels.cpp";
+constexpr const char* kSampleHeader = "sample_inputs/header.json";
+constexpr const char* kSampleData = "sample_inputs/data.bin";
 constexpr const char* kHashes = "hashes";  // lines `hash entry`
 
 std::string library_entry(std::size_t i) { return i == 0 ? "kernels/kernels.so" : fmt::format("kernels/kernels_{}.so", i); }
@@ -127,6 +130,8 @@ Program read_package(const Archive& archive, WeightCheck check) {
   if (archive.contains(kSource)) program.kernel_source = archive.read(kSource).text();
   const Bytes weights = check == WeightCheck::Hash ? checked_entry(archive, hashes, kWeights) : archive.map(kWeights);
   for (const Constant& c : program.plan.constants) program.constants.push_back(constant_in(c, weights));
+  if (archive.contains(kSampleHeader))
+    program.sample_inputs = unpack_sample_inputs(checked_entry(archive, hashes, kSampleHeader).text(), checked_entry(archive, hashes, kSampleData));
   return program;
 }
 
@@ -151,6 +156,10 @@ void save_package(const Program& program, const std::filesystem::path& path) {
   add(kManifest, std::as_bytes(std::span(manifest)));
   for (std::size_t i = 0; i < program.libraries.size(); ++i) add(library_entry(i), program.libraries[i]);
   if (!program.kernel_source.empty()) add(kSource, std::as_bytes(std::span(program.kernel_source)));
+  if (const auto samples = pack_sample_inputs(program.sample_inputs)) {
+    add(kSampleHeader, std::as_bytes(std::span(samples->header)));
+    add(kSampleData, samples->data);
+  }
   hashes += fmt::format("{} {}\n", to_hex(hash_concatenated(parts)), kWeights);
   writer.add(kHashes, hashes);
   writer.add_parts(kWeights, parts, ArchiveWriter::kPage);
