@@ -53,18 +53,28 @@ void drop_unused_subgraphs(fx::GraphModule& m) {
 /// Asserts about metadata, which compilation itself checks.
 bool is_metadata_assert(const Node& n) { return n.is_call("aten._assert_tensor_metadata.default"); }
 
+/// `unsqueeze_` and its kin give a tensor object other sizes, so that an alias of it is not the same object.
+bool reshapes_in_place(const fx::Graph& g) {
+  for (const Node* n = g.first(); n; n = n->next())
+    for (std::string_view name : {"aten.unsqueeze_.", "aten.squeeze_.", "aten.transpose_.", "aten.t_.",
+                                  "aten.swapaxes_.", "aten.swapdims_.", "aten.as_strided_."})
+      if (n->target.starts_with(name)) return true;
+  return false;
+}
+
 }  // namespace
 
 void remove_noops(fx::GraphModule& m) {
   inline_wrappers(m);
   drop_unused_subgraphs(m);
   for (auto& [name, sub] : m.subgraphs) remove_noops(*sub);
+  const bool objects_matter = reshapes_in_place(m.graph);
   for (Node* n : m.graph.nodes()) {
     if (is_metadata_assert(*n)) {
       m.graph.erase(n);
       continue;
     }
-    if (!gives_back_input(*n)) continue;
+    if (objects_matter || !gives_back_input(*n)) continue;
     n->replace_all_uses_with(n->args[0].as_node());
     m.graph.erase(n);
   }

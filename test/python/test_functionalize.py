@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 
-from text_ir import Program, opt
+from text_ir import Program, opt, significant
 
 warnings.filterwarnings("ignore")
 
@@ -79,7 +79,7 @@ def make_program(seed):
     """Steps (source, function, name): each appends its result to the tensors; the first two are the input and the buffer."""
     r = random.Random(seed)
     inputs = [torch.linspace(-2, 2, 24).reshape(2, 3, 4), torch.linspace(-1, 3, 12).reshape(3, 4)]
-    tensors, steps = [t.clone() for t in inputs], []
+    tensors, steps, expanded = [t.clone() for t in inputs], [], []
     for _ in range(60):
         if len(steps) == 12:
             break
@@ -87,16 +87,19 @@ def make_program(seed):
         source = r.randrange(len(tensors))
         if kind is RESHAPES and any(tensors[source] is t for t in tensors[:2]):
             continue  # the caller's own tensor would have other sizes after the call
-        if kind is WRITES and 0 in tensors[source].stride():
-            continue  # eager leaves open what a write to an expanded tensor does
+        if kind is WRITES and any(same_storage(tensors[source], t) for t in expanded if tensors[source]._is_view()):
+            continue  # a write through `expand` is refused
         name, f = r.choice(kind)(r, tensors[source])
         try:
             f(run(steps, [t.clone() for t in inputs])[source])
             tensors.append(f(tensors[source]))
         except (RuntimeError, IndexError, ValueError, TypeError):
             tensors = run(steps, [t.clone() for t in inputs])
+            expanded = [tensors[2 + i] for i, (_, _, step) in enumerate(steps) if step == "expand"]
             continue
         steps.append((source, f, name))
+        if name == "expand":
+            expanded.append(tensors[-1])
     if len(tensors) == 2:
         return make_program(seed + 100000)
     returned = sorted(r.sample(range(2, len(tensors)), min(4, len(tensors) - 2)))
@@ -125,7 +128,10 @@ def same_storage(a, b):
 
 
 def compare(model, x, path):
-    exported = torch.export.export(copy.deepcopy(model), (x.clone(),))
+    try:
+        exported = torch.export.export(copy.deepcopy(model), (x.clone(),))
+    except torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode:
+        pytest.skip("torch.export itself refuses the program")
     torch.export.save(exported, path)
     program = Program(opt(path, "remove-noops", "functionalize", "propagate"))
     for target in program.targets:
@@ -143,7 +149,7 @@ def compare(model, x, path):
     assert torch.equal(ours_x, x), "the functional graph wrote to its input"
     for i, (ours, theirs) in enumerate(zip(results, expected)):
         assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, f"result {i}"
-        assert ours.stride() == theirs.stride(), f"result {i}: strides {ours.stride()}, eager has {theirs.stride()}"
+        assert significant(ours.stride(), ours.shape) == significant(theirs.stride(), theirs.shape), f"result {i}: strides {ours.stride()}, eager has {theirs.stride()}"
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6, equal_nan=True, msg=lambda m, i=i: f"result {i}: {m}")
     torch.testing.assert_close(written.get(("input", "x"), x), eager_x, rtol=1e-6, atol=1e-6)
     for name, value in model.state_dict().items():

@@ -45,6 +45,11 @@ def function(target):
     return getattr(getattr(getattr(torch.ops, space), name), overload)
 
 
+def significant(strides, sizes):
+    """Strides of dimensions of size 1 left out: torch's fake tensors and its kernels disagree about them themselves."""
+    return [] if 0 in sizes else [stride for stride, size in zip(strides, sizes) if size != 1]
+
+
 class Program:
     """A printed graph. `mutations` are (kind, target, position among the results)."""
 
@@ -85,5 +90,5 @@ class Program:
         sizes = eval(f"({sizes},)") if sizes else ()
         found = f"%{name} : {type_} is {value.dtype} {tuple(value.shape)} {value.stride()}"
         assert value.dtype == DTYPES[dtype] and tuple(value.shape) == sizes, found
-        dense = torch.empty(sizes, device="meta").stride()
-        assert value.stride() == (eval(f"({strides},)") if strides else dense), found
+        printed = eval(f"({strides},)") if strides else torch.empty(sizes, device="meta").stride()
+        assert significant(value.stride(), sizes) == significant(printed, sizes), found
