@@ -377,7 +377,7 @@ class Functionalizer {
 
 bool has_writes(const fx::Graph& g) {
   for (Node* n = g.first(); n; n = n->next())
-    if (functional_twin(*n)) return true;
+    if ((n->op && n->op->schema.is_mutating()) || (!gives_back_input(*n) && functional_twin(*n))) return true;
   return false;
 }
 

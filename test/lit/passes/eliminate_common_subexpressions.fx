@@ -1,0 +1,21 @@
+# Equal calls become one; random ones do not, nor two results that the caller gets as separate tensors.
+# RUN: coil opt --pass eliminate-common-subexpressions %s | FileCheck %s
+graph():
+    %x : f32[4] = placeholder[target=x]
+    %a = call_function[target=aten.add.Tensor](args = (%x, 1.0), kwargs = {})
+    %b = call_function[target=aten.add.Tensor](args = (%x, 1.0), kwargs = {})
+    %other = call_function[target=aten.add.Tensor](args = (%x, 1.0), kwargs = {alpha: 2})
+    %c = call_function[target=aten.mul.Tensor](args = (%a, %b), kwargs = {})
+    %r = call_function[target=aten.rand_like.default](args = (%x,), kwargs = {})
+    %s = call_function[target=aten.rand_like.default](args = (%x,), kwargs = {})
+    %y = call_function[target=aten.neg.default](args = (%c,), kwargs = {})
+    %z = call_function[target=aten.neg.default](args = (%c,), kwargs = {})
+    return (%y, %z, %r, %s, %other)
+# CHECK:      %a : f32[4] = call_function[target=aten.add.Tensor](args = (%x, 1.0), kwargs = {})
+# CHECK-NEXT: %other : f32[4] = call_function[target=aten.add.Tensor](args = (%x, 1.0), kwargs = {alpha: 2})
+# CHECK-NEXT: %c : f32[4] = call_function[target=aten.mul.Tensor](args = (%a, %a), kwargs = {})
+# CHECK-NEXT: %r :
+# CHECK-NEXT: %s :
+# CHECK-NEXT: %y :
+# CHECK-NEXT: %z :
+# CHECK-NEXT: return (%y, %z, %r, %s, %other)
