@@ -6,6 +6,7 @@
 #include "codegen/cpp/toolchain.h"
 #include "compiler/options.h"
 #include "compiler/pack_weights.h"
+#include "compiler/report.h"
 #include "frontend/pt2.h"
 #include "fx/text.h"
 #include "ir/fuse_post_ops.h"
@@ -88,6 +89,7 @@ Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options
 
   auto program = stage("read", [&] { return frontend::read_pt2(pt2); });
   fx::GraphModule& module = *program.module;
+  const SourceLines lines_of_nodes = source_lines(module);
   stage.show("graph", [&] { return fx::to_string(module, {.locations = true}); });
   for (const char* name : kPasses) {
     stage(name, [&] { run_pass(name, module); });
@@ -122,6 +124,7 @@ Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options
   out.report.kernels = static_cast<int>(lines.kernels.size());
   for (const runtime::Step& s : out.program->plan.steps) out.report.extern_calls += std::holds_alternative<runtime::ExternCall>(s);
   for (const runtime::Constant& c : out.program->plan.constants) out.report.weight_bytes += c.bytes;
+  out.report.text = report_text(lines_of_nodes, *graph, schedule, lines, *out.program);
   out.report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return out;
 }

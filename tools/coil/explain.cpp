@@ -7,22 +7,10 @@
 #include "command.h"
 #include "html.h"
 #include "options.h"
-#include "runtime/shape_program.h"
 #include "support/file.h"
 
 namespace coil::cli {
 namespace {
-
-/// Bytes of each buffer of the plan for the sizes of the sample inputs; none when sizes are dynamic and there are no samples.
-std::vector<std::uint64_t> buffer_bytes(const runtime::Program& program) {
-  const runtime::Plan& plan = program.plan;
-  std::vector<std::int64_t> slots(plan.shape_program.size());
-  if (program.sample_inputs.size() != plan.inputs.size()) return {};
-  runtime::run_shape_program(plan.shape_program, program.sample_inputs, slots);
-  std::vector<std::uint64_t> bytes;
-  for (const runtime::Buffer& buffer : plan.buffers) bytes.push_back(static_cast<std::uint64_t>(slots.at(buffer.bytes)));
-  return bytes;
-}
 
 struct ExplainCommand {
   ModelOptions model;
@@ -37,8 +25,7 @@ struct ExplainCommand {
       fmt::print("{}", compiled.report.text);
       return;
     }
-    const runtime::Program& program = *compiled.program;
-    write_file(html, html_page(model.model.filename().string(), program, compiled.report, live_bytes(program.plan, buffer_bytes(program))));
+    write_file(html, html_page(model.model.filename().string(), *compiled.program, compiled.report));
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/report.h"
 #include "support/error.h"
 
 namespace coil::cli {
@@ -62,19 +63,8 @@ std::string describe(const runtime::Plan& plan, const runtime::Step& step) {
 
 }  // namespace
 
-std::vector<std::uint64_t> live_bytes(const runtime::Plan& plan, const std::vector<std::uint64_t>& buffer_bytes) {
-  std::vector<std::uint64_t> live(plan.steps.size(), 0);
-  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    const runtime::Buffer& buffer = plan.buffers[i];
-    bool owns = buffer.shares < 0 && (buffer.kind == runtime::BufferKind::Temporary || buffer.kind == runtime::BufferKind::Output);
-    if (!owns || live.empty() || buffer_bytes.empty()) continue;
-    std::size_t last = buffer.kind == runtime::BufferKind::Output ? live.size() - 1 : std::min<std::size_t>(buffer.last, live.size() - 1);
-    for (std::size_t step = buffer.first; step <= last; ++step) live[step] += buffer_bytes.at(i);
-  }
-  return live;
-}
-
-std::string html_page(const std::string& title, const runtime::Program& program, const CompileReport& report, const std::vector<std::uint64_t>& live) {
+std::string html_page(const std::string& title, const runtime::Program& program, const CompileReport& report) {
+  const std::vector<std::uint64_t> live = live_bytes(program);
   const runtime::Plan& plan = program.plan;
   std::vector<std::string> steps;
   for (const runtime::Step& step : plan.steps) steps.push_back(describe(plan, step));
