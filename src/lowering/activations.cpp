@@ -14,8 +14,9 @@ constexpr double kSqrtHalf = 0.70710678118654752440;
 /// A float parameter, or `otherwise` where the call has none.
 double parameter(const Values& args, std::size_t i, double otherwise) { return i < args.size() && !args[i].is_none() ? args[i].as_double() : otherwise; }
 
-Value clip(Value x, double low, double high) { return minimum(maximum(x, low), high); }
-Value relu(Value x) { return maximum(x, 0.0); }
+// The bound comes first: of equal zeros eager returns x, and so does max(bound, x).
+Value clip(Value x, double low, double high) { return minimum(high, maximum(low, x)); }
+Value relu(Value x) { return maximum(0.0, x); }
 Value softplus(Value x, double beta, double threshold) { return where(gt(x * beta, threshold), x, log1p(exp(x * beta)) / beta); }
 Value log_sigmoid(Value x) { return minimum(x, 0.0) - log1p(exp(-abs(x))); }
 Value elu(Value x, double alpha, double scale, double input_scale) { return where(le(x, 0.0), expm1(x * input_scale) * (alpha * scale), x * scale); }

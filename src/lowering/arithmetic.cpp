@@ -173,14 +173,14 @@ Lowered masked_fill(Context& ctx, const ops::Values& args) {
   return result(ctx, where(mask, operand(ctx, args[2], sizes, t), operand(ctx, args[0], sizes, t)));
 }
 
-/// min(max(x, low), high), either of them absent.
+/// min(high, max(low, x)), either bound absent; x comes second so that of equal zeros it is x that is returned.
 LoweringFunction clamp(int low, int high) {
   return [=](Context& ctx, const ops::Values& args) -> Lowered {
     const DType t = register_type(ctx.result().dtype);
     const Exprs& sizes = ctx.result().sizes;
     Value x = operand(ctx, args[0], sizes, t);
-    if (low > 0 && !args[static_cast<std::size_t>(low)].is_none()) x = max_of(x, operand(ctx, args[static_cast<std::size_t>(low)], sizes, t));
-    if (high > 0 && !args[static_cast<std::size_t>(high)].is_none()) x = min_of(x, operand(ctx, args[static_cast<std::size_t>(high)], sizes, t));
+    if (low > 0 && !args[static_cast<std::size_t>(low)].is_none()) x = max_of(operand(ctx, args[static_cast<std::size_t>(low)], sizes, t), x);
+    if (high > 0 && !args[static_cast<std::size_t>(high)].is_none()) x = min_of(operand(ctx, args[static_cast<std::size_t>(high)], sizes, t), x);
     return result(ctx, x);
   };
 }

@@ -103,6 +103,33 @@ Lowered take(Context& ctx, const Values& args) {
   return result(ctx, {&ctx.graph.pool(), flat.load(at, loops, nullptr, std::move(indirect))});
 }
 
+/// Where a value belongs among sorted boundaries: how many of them are smaller (or not larger, when `right`). NaN belongs at the end.
+Lowered count_below(Context& ctx, const TensorBox& boundaries, const ops::Value& values, bool right) {
+  const sym::TensorMeta& meta = ctx.result();
+  const ops::Value* both[] = {&values, &ctx.node->args[0]};
+  const DType t = register_type(is_floating(boundaries.dtype()) ? boundaries.dtype() : promoted(ctx, both));
+  const Expr r = ctx.graph.rvar(0), count = boundaries.sizes.back();
+  Exprs at;
+  if (boundaries.rank() > 1) at = ctx.graph.ivars(boundaries.rank() - 1);
+  at.push_back(r);
+  Value b = element_at(ctx, boundaries, at, meta.sizes, {count}).cast(t);
+  auto box = ctx.optional_tensor(values);
+  Value v = box ? element_at(ctx, *box, ctx.graph.ivars(box->rank()), meta.sizes, {count}).cast(t) : Value{&ctx.graph.pool(), ctx.number(values, t)};
+  Value below = !(right ? gt(b, v) : ge(b, v));
+  const TensorBox sum = reduction(ctx, DType::I64, meta.sizes, {count}, ReductionKind::Sum, below.cast(DType::I64));
+  return result(ctx, element(ctx, sum, meta.sizes));
+}
+
+/// bucketize(self, boundaries, *, out_int32, right)
+Lowered bucketize(Context& ctx, const Values& args) { return count_below(ctx, ctx.tensor(args[1]), args[0], ctx.node->arg("right").as_bool()); }
+
+/// searchsorted(sorted_sequence, self, *, out_int32, right, side, sorter)
+Lowered searchsorted(Context& ctx, const Values& args) {
+  if (!ctx.node->arg("sorter").is_none()) refuse(ctx, "takes no sorter");
+  const ops::Value& side = ctx.node->arg("side");
+  return count_below(ctx, ctx.tensor(args[0]), args[1], ctx.node->arg("right").as_bool() || (side.is<std::string>() && side.as_string() == "right"));
+}
+
 }  // namespace
 
 void add_indexing(Table& t) {
@@ -111,6 +138,8 @@ void add_indexing(Table& t) {
   t["aten.gather.default"] = gather;
   t["aten.index_select.default"] = index_select;
   t["aten.take.default"] = take;
+  t["aten.bucketize.Tensor"] = t["aten.bucketize.Scalar"] = bucketize;
+  t["aten.searchsorted.Tensor"] = t["aten.searchsorted.Scalar"] = searchsorted;
 }
 
 }  // namespace coil::lowering

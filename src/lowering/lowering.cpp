@@ -28,7 +28,9 @@ bool is_tensor_value(const ops::Value& meta) {
 
 /// Calls that only check what metadata states already, or compute sizes: nothing is lowered for them.
 bool is_bookkeeping(const fx::Node& node) {
-  constexpr std::string_view kChecks[] = {"aten._assert_tensor_metadata.default", "aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default"};
+  constexpr std::string_view kChecks[] = {"aten._assert_tensor_metadata.default", "aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default",
+                                        // Conditions on data that eager checks on its own; the reads that depend on them are checked where they happen.
+                                        "aten._assert_async.default", "aten._assert_async.msg"};
   if (std::find(std::begin(kChecks), std::end(kChecks), node.target) != std::end(kChecks)) return true;
   if (is_tensor_value(node.meta.value) || node.meta.value.is_none()) return false;
   // A number that is read out of a tensor is data, and no size.

@@ -62,7 +62,8 @@ LoweringFunction nearest(std::size_t spatial, bool exact) {
     bool whole_steps = true;
     Exprs index = ctx.graph.ivars(lead);
     for (auto& a : axes) {
-      const Expr ratio = ctx.graph.env().simplify(sym::floor_div(a.out, a.in));
+      Expr ratio = ctx.graph.env().simplify(sym::floor_div(a.out, a.in));
+      if (!ctx.graph.env().statically_known_le(1, ratio)) ratio = 1;
       whole_steps &= ctx.graph.env().statically_known_equal(ratio * a.in, a.out) && (!a.factor || ratio.is_constant(static_cast<std::int64_t>(*a.factor)));
       index.push_back(sym::floor_div(a.i, ratio));
     }

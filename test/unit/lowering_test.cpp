@@ -47,7 +47,7 @@ TEST_F(LoweringTest, ChainsOfPointwiseBecomeOneLoop) {
   auto* y = b.input("y", DType::F32, {6});
   auto* sum = b.op("aten.add.Tensor", {x, y}, {{"alpha", 2}});
   EXPECT_EQ(lowered({b.op("aten.relu.default", {sum})}),
-            "op0: buf2 = pointwise[i0 < 4, i1 < 6] max(add(load(buf0, [i0, i1]), mul(load(buf1, [i1]), 2.0)), 0.0)\n"
+            "op0: buf2 = pointwise[i0 < 4, i1 < 6] max(0.0, add(load(buf0, [i0, i1]), mul(load(buf1, [i1]), 2.0)))\n"
             "return output=buf2 as f32[4, 6]\n");
   EXPECT_EQ(graph->operations()[0].origins, (std::set<std::string>{"add", "relu"}));
 }
