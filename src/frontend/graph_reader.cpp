@@ -15,6 +15,11 @@ namespace {
 constexpr std::string_view kItem = "_operator.getitem";
 constexpr std::string_view kHigherOrder = "higher_order.";
 
+/// An argument that is well formed but that Coil has no value for; `what()` says which kind.
+struct UnsupportedArgument : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// `torch.ops.aten.add.Tensor` is `aten.add.Tensor` here; functions of Python (`_operator.add`) keep their name.
 std::string target_of(const std::string& serialized) {
   constexpr std::string_view kOps = "torch.ops.";
@@ -172,8 +177,21 @@ void GraphReader::read_call(const Json& node) {
   Call call;
   call.target = target_of(node["target"].as_string());
   call.op = ops::find(call.target);
-  if (call.op || is_known_without_schema(call.target)) read_arguments(node, call);
-  else unsupported_.add(call.target, where_of(node));
+  bool supported = call.op || is_known_without_schema(call.target);
+  std::string name = call.target;
+  if (supported) {
+    try {
+      read_arguments(node, call);
+    } catch (const UnsupportedArgument& e) {
+      supported = false;
+      name += std::string(" with ") + e.what();
+    }
+  }
+  if (!supported) {
+    // Reading goes on, so that all are reported; the graph is not used then.
+    unsupported_.add(name, where_of(node));
+    call = {"unsupported." + call.target, nullptr, {}, {}};
+  }
 
   const auto outputs = node["outputs"].items();
   const Json* own_name = node.find("name");
@@ -307,9 +325,9 @@ Value GraphReader::argument(const Json& argument) {
   if (kind == "as_layout") return read_layout(*value);
   if (kind == "as_device") return read_device(*value);
   if (kind == "as_graph") return nested_graph(*value);
-  if (kind == "as_custom_obj") argument.fail(fmt::format("objects of class {} are not supported", (*value)["class_fqn"].as_string()));
-  if (kind == "as_complex") argument.fail("complex numbers are not supported");
-  if (kind == "as_string_to_argument") argument.fail("dictionaries as arguments are not supported");
+  if (kind == "as_custom_obj") throw UnsupportedArgument(fmt::format("an object of class {}", (*value)["class_fqn"].as_string()));
+  if (kind == "as_complex") throw UnsupportedArgument("a complex number");
+  if (kind == "as_string_to_argument") throw UnsupportedArgument("a dictionary");
   argument.fail(fmt::format("unknown kind of argument '{}'", kind));
 }
 
@@ -322,7 +340,13 @@ Value GraphReader::nested_graph(const Json& graph_argument) {
 
 Values GraphReader::outputs() {
   Values results;
-  for (const Json* output : graph_["outputs"].items()) results.push_back(argument(*output));
+  for (const Json* output : graph_["outputs"].items()) {
+    try {
+      results.push_back(argument(*output));
+    } catch (const UnsupportedArgument& e) {
+      output->fail(fmt::format("{} as an output is not supported", e.what()));
+    }
+  }
   return results;
 }
 
