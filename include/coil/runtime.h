@@ -93,6 +93,7 @@ typedef struct coil_port {
   coil_dtype dtype;
   int32_t rank;
   int32_t mutated;  /* an input that runs write to */
+  int32_t unused;   /* an input exported as a fixed value: accepted, not read */
 } coil_port;
 
 /* A package written by `coil compile`, loaded: kernels ready to be called, weights mapped. Immutable; any number of threads may use it at once. */

@@ -1,0 +1,351 @@
+#include "wrapper/cpp/support_text.h"
+
+#include <fmt/format.h>
+
+#include "sym/print.h"
+#include "tensor/dtype.h"
+
+namespace coil::wrapper {
+namespace {
+
+constexpr const char* kHead = R"cpp(#include <coil/runtime.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <concepts>
+#include <cstring>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+[[noreturn]] void fail(const std::string& message) { throw std::runtime_error(message); }
+void check(int error) {
+  if (error) fail(coil_last_error());
+}
+
+/// 64-bit arithmetic on sizes that refuses to overflow.
+struct Size {
+  int64_t value = 0;
+  Size() = default;
+  constexpr Size(std::integral auto v) : value(static_cast<int64_t>(v)) {}
+  explicit operator int64_t() const { return value; }
+  explicit operator bool() const { return value != 0; }
+};
+[[noreturn]] void overflow() { fail("the sizes of this call overflow 64 bits"); }
+Size operator+(Size a, Size b) {
+  if (__builtin_add_overflow(a.value, b.value, &a.value)) overflow();
+  return a;
+}
+Size operator-(Size a, Size b) {
+  if (__builtin_sub_overflow(a.value, b.value, &a.value)) overflow();
+  return a;
+}
+Size operator*(Size a, Size b) {
+  if (__builtin_mul_overflow(a.value, b.value, &a.value)) overflow();
+  return a;
+}
+Size operator/(Size a, Size b) {
+  if (b.value == 0) fail("the sizes of this call lead to a division by zero");
+  return b.value == -1 ? Size() - a : Size(a.value / b.value);
+}
+Size operator%(Size a, Size b) {
+  if (b.value == 0) fail("the sizes of this call lead to a division by zero");
+  return b.value == -1 ? 0 : a.value % b.value;
+}
+Size operator-(Size a) { return Size() - a; }
+Size operator&(Size a, Size b) { return a.value & b.value; }
+Size operator|(Size a, Size b) { return a.value | b.value; }
+Size operator^(Size a, Size b) { return a.value ^ b.value; }
+Size operator<<(Size a, Size b) {
+  if (b.value < 0 || b.value > 62) overflow();
+  return a * Size(int64_t{1} << b.value);
+}
+Size operator>>(Size a, Size b) { return a.value >> (b.value < 0 || b.value > 63 ? 63 : b.value); }
+Size& operator*=(Size& a, Size b) { return a = a * b; }
+Size& operator++(Size& a) { return a = a + 1; }
+bool operator==(Size a, Size b) { return a.value == b.value; }
+bool operator<(Size a, Size b) { return a.value < b.value; }
+bool operator<=(Size a, Size b) { return a.value <= b.value; }
+using Sizes = std::initializer_list<Size>;
+
+)cpp";
+
+constexpr const char* kHelpers = R"cpp(
+const Dtype& describe(coil_dtype number) {
+  for (const Dtype& d : dtypes)
+    if (d.number == number) return d;
+  fail("a tensor has an unknown dtype");
+}
+
+/// Memory from the runtime's pool, given back when this goes out of scope.
+struct Memory {
+  char* data = nullptr;
+  Memory() = default;
+  explicit Memory(Size bytes) {
+    if (bytes < 0) fail("a buffer would have a negative size");
+    data = static_cast<char*>(coil_alloc(static_cast<size_t>(bytes.value)));
+    if (!data) fail(coil_last_error());
+  }
+  Memory(Memory&& other) noexcept : data(other.data) { other.data = nullptr; }
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(data, other.data);
+    return *this;
+  }
+  ~Memory() { free(); }
+  void free() {
+    coil_free(data);
+    data = nullptr;
+  }
+};
+
+/// A window on memory; offset in elements.
+coil_tensor window(coil_dtype dtype, void* data, Sizes sizes, Sizes strides, Size offset = 0) {
+  coil_tensor t{};
+  t.data = static_cast<char*>(data) + (offset * describe(dtype).bytes).value;
+  t.dtype = dtype;
+  for (Size s : sizes) t.sizes[t.rank++] = s.value;
+  int d = 0;
+  for (Size s : strides) t.strides[d++] = s.value;
+  return t;
+}
+
+/// An output that owns its memory together with others that view it.
+coil_tensor owned(coil_tensor view, const Memory& memory) {
+  view.owner = coil_retain(memory.data);
+  return view;
+}
+
+template <class T>
+coil_tensor number(coil_dtype dtype, T value) {
+  Memory memory(sizeof value);
+  std::memcpy(memory.data, &value, sizeof value);
+  return owned(window(dtype, memory.data, {}, {}), memory);
+}
+
+/// The integer that a tensor of one element holds.
+Size integer(const coil_tensor& t) {
+  auto read = [&]<class T>(T v) -> Size {
+    std::memcpy(&v, t.data, sizeof v);
+    return v;
+  };
+  switch (t.dtype) {
+    case COIL_I64: return read(int64_t{});
+    case COIL_U64: return static_cast<int64_t>(read(uint64_t{}).value);
+    case COIL_I32: return read(int32_t{});
+    case COIL_U32: return read(uint32_t{});
+    case COIL_I16: return read(int16_t{});
+    case COIL_U16: return read(uint16_t{});
+    case COIL_I8: return read(int8_t{});
+    case COIL_U8: return read(uint8_t{});
+    case COIL_B8: return read(uint8_t{}).value != 0;
+    default: fail("a " + std::string(describe(t.dtype).name) + " tensor was given where an integer is read");
+  }
+}
+
+std::string shape(const coil_tensor& t) {
+  std::string out = std::string(describe(t.dtype).short_name) + "[";
+  for (int d = 0; d < t.rank; ++d) out += (d ? ", " : "") + std::to_string(t.sizes[d]);
+  return out + "]";
+}
+
+void check_input(const coil_port& port, const coil_tensor& t) {
+  const std::string name = std::string("input '") + port.name + "'";
+  if (t.dtype != port.dtype) fail(name + " is " + describe(t.dtype).name + ", but the program takes " + describe(port.dtype).name);
+  if (t.rank != port.rank) fail(name + " has " + std::to_string(t.rank) + " dimensions (" + shape(t) + "), but the program takes " + std::to_string(port.rank));
+  for (int d = 0; d < t.rank; ++d)
+    if (t.sizes[d] < 0) fail(name + " has a negative size: " + shape(t));
+}
+
+/// An input in the layout that kernels assume: the caller's own memory, or a copy where its strides are others.
+struct Input {
+  coil_tensor given, used;
+  Memory copy;
+
+  Input(const coil_port& port, const coil_tensor& t, Sizes sizes, Sizes strides) : given(t), used(window(t.dtype, t.data, sizes, strides)) {
+    bool empty = false, same = true;
+    Size last = 0;
+    for (int d = 0; d < t.rank; ++d) {
+      if (t.sizes[d] != used.sizes[d])
+        fail(std::string("input '") + port.name + "' has size " + std::to_string(t.sizes[d]) + " in dimension " + std::to_string(d) + ", but the program takes " + std::to_string(used.sizes[d]) + " (" + shape(t) + " was given)");
+      empty = empty || t.sizes[d] == 0;
+      same = same && (t.sizes[d] == 1 || t.strides[d] == used.strides[d]);
+      last = last + Size(used.sizes[d] - 1) * used.strides[d];
+    }
+    if (empty || same) return;
+    copy = Memory((last + 1) * describe(t.dtype).bytes);
+    used.data = copy.data;
+    check(coil_tensor_copy(&used, &given));
+  }
+  void* data() const { return used.data; }
+  void write_back() const {
+    if (copy.data) check(coil_tensor_copy(&given, &used));
+  }
+  /// What an output that aliases it owns.
+  coil_tensor alias(coil_tensor view) const { return copy.data ? owned(view, copy) : view; }
+};
+
+/// A call site of a library operation.
+class Op {
+ public:
+  explicit Op(const char* name) : op_(coil_op_create(name)) {
+    if (!op_) fail(coil_last_error());
+  }
+  Op(const Op&) = delete;
+  ~Op() { coil_op_destroy(op_); }
+  Op& integer(const char* name, int64_t v) { return coil_op_set_int(op_, name, v), *this; }
+  Op& real(const char* name, double v) { return coil_op_set_float(op_, name, v), *this; }
+  Op& text(const char* name, const char* v) { return coil_op_set_string(op_, name, v), *this; }
+  Op& integers(const char* name, std::initializer_list<int64_t> v) { return coil_op_set_ints(op_, name, v.begin(), v.size()), *this; }
+  Op& reals(const char* name, std::initializer_list<double> v) { return coil_op_set_floats(op_, name, v.begin(), v.size()), *this; }
+  Op& texts(const char* name, std::initializer_list<const char*> v) { return coil_op_set_strings(op_, name, v.begin(), v.size()), *this; }
+  void run(std::initializer_list<coil_tensor> inputs, std::initializer_list<coil_tensor> outputs) { check(coil_op_run(op_, inputs.begin(), inputs.size(), outputs.begin(), outputs.size())); }
+
+ private:
+  coil_op* op_;
+};
+
+void call(coil_kernel kernel, std::initializer_list<void*> buffers, Sizes scalars, Size extent, Size grain) {
+  static_assert(sizeof(Size) == sizeof(int64_t));
+  coil_parallel_for(kernel, buffers.begin(), reinterpret_cast<const int64_t*>(scalars.begin()), extent.value, grain.value);
+}
+
+/// The file of weights: where the caller says, beside this program, beside its source, or in the current folder.
+coil_file* open_weights(const char* given, const char* name) {
+  if (given) return coil_file_open(given);
+  std::vector<std::string> folders;
+  Dl_info self;
+  if (dladdr(reinterpret_cast<void*>(&coil_program_open), &self) && self.dli_fname) folders.push_back(self.dli_fname);
+  folders.push_back(__FILE__);
+  for (const std::string& file : folders) {
+    const std::string path = file.substr(0, file.rfind('/') + 1) + name;
+    if (access(path.c_str(), R_OK) == 0) return coil_file_open(path.c_str());
+  }
+  return coil_file_open(name);
+}
+
+struct Weights {
+  coil_file* file;
+  explicit Weights(coil_file* f) : file(f) {
+    if (!f) fail(coil_last_error());
+  }
+  Weights(const Weights&) = delete;
+  ~Weights() { coil_file_close(file); }
+  char* at(const char* name, size_t offset, size_t bytes) const {
+    coil_tensor t;
+    check(coil_file_find(file, name, &t));
+    size_t all = describe(t.dtype).bytes;
+    for (int d = 0; d < t.rank; ++d) all *= static_cast<size_t>(t.sizes[d]);
+    if (all < offset + bytes) fail(std::string("the file of weights belongs to another program: '") + name + "' is too short");
+    return static_cast<char*>(t.data) + offset;
+  }
+};
+
+}  // namespace
+)cpp";
+
+constexpr const char* kEntry = R"cpp(
+extern "C" {
+
+coil_program* coil_program_open(const char* weights) {
+  try {
+    return new coil_program(weights);
+  } catch (const std::exception& e) {
+    coil_set_error(e.what());
+    return nullptr;
+  }
+}
+
+void coil_program_close(coil_program* program) { delete program; }
+
+const coil_port* coil_program_inputs(const coil_program*, size_t* count) {
+  *count = input_count;
+  return input_ports;
+}
+
+const coil_port* coil_program_outputs(const coil_program*, size_t* count) {
+  *count = output_count;
+  return output_ports;
+}
+
+int coil_program_run(coil_program* program, const coil_tensor* inputs, size_t given, coil_tensor* outputs, size_t wanted) {
+  for (size_t i = 0; i < wanted; ++i) outputs[i] = {};
+  try {
+    if (given != input_count) fail("the program takes " + std::to_string(input_count) + " inputs, but " + std::to_string(given) + " were given");
+    if (wanted != output_count) fail("the program has " + std::to_string(output_count) + " outputs, but room for " + std::to_string(wanted) + " was given");
+    program->run(inputs, outputs);
+    return 0;
+  } catch (const std::exception& e) {
+    for (size_t i = 0; i < wanted; ++i) coil_tensor_release(&outputs[i]);
+    coil_set_error(e.what());
+    return 1;
+  }
+}
+
+}  // extern "C"
+)cpp";
+
+constexpr const char* kMain = R"cpp(
+#ifdef COIL_MAIN
+#include <cstdio>
+
+namespace {
+
+void run_files(const char* from, const char* to, const char* weights) {
+  coil_program* program = coil_program_open(weights);
+  coil_file* file = program ? coil_file_open(from) : nullptr;
+  if (!file) fail(coil_last_error());
+  std::vector<coil_tensor> inputs(input_count), outputs(output_count);
+  size_t found = 0;
+  for (size_t i = 0; i < input_count; ++i) {
+    inputs[i].dtype = input_ports[i].dtype;
+    if (coil_file_find(file, input_ports[i].name, &inputs[i]) == 0) ++found;
+    else if (!input_ports[i].unused) fail(std::string("input ") + input_ports[i].name + " is missing from " + from);
+  }
+  if (found != coil_file_count(file)) fail(std::string(from) + " has tensors that are no inputs of the program");
+  check(coil_program_run(program, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
+  std::vector<const char*> names;
+  std::vector<coil_tensor> results;
+  for (size_t i = 0; i < output_count; ++i) names.push_back(output_ports[i].name), results.push_back(outputs[i]);
+  for (size_t i = 0; i < input_count; ++i)
+    if (input_ports[i].mutated) names.push_back(input_ports[i].name), results.push_back(inputs[i]);
+  check(coil_file_write(to, names.data(), results.data(), names.size()));
+  for (coil_tensor& t : outputs) coil_tensor_release(&t);
+  coil_file_close(file);
+  coil_program_close(program);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3 && argc != 4) {
+    std::fprintf(stderr, "usage: %s IN.safetensors OUT.safetensors [WEIGHTS]\n", argv[0]);
+    return 2;
+  }
+  try {
+    run_files(argv[1], argv[2], argc == 4 ? argv[3] : nullptr);
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "coil: error: %s\n", e.what());
+    return 1;
+  }
+}
+#endif
+)cpp";
+
+}  // namespace
+
+std::string cpp_support() {
+  std::string table = "struct Dtype {\n  coil_dtype number;\n  int bytes;\n  const char *short_name, *name;\n};\nconstexpr Dtype dtypes[] = {\n";
+#define X(e, short_name, torch, bytes, number, ...) table += fmt::format("    {{static_cast<coil_dtype>({}), {}, \"{}\", \"{}\"}},\n", number, bytes, short_name, torch);
+  COIL_DTYPES(X)
+#undef X
+  return kHead + std::string(sym::cpp_helpers()) + "\n" + table + "};\n" + kHelpers;
+}
+
+std::string cpp_entry() { return kEntry; }
+std::string cpp_main() { return kMain; }
+
+}  // namespace coil::wrapper

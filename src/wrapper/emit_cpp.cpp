@@ -1,0 +1,301 @@
+#include "wrapper/emit_cpp.h"
+
+#include <cctype>
+#include <cmath>
+
+#include "codegen/cpp/kernel.h"
+#include "codegen/cpp/prelude.h"
+#include "coil/runtime.h"
+#include "support/error.h"
+#include "sym/print.h"
+#include "wrapper/cpp/support_text.h"
+#include "wrapper/cpp/target_text.h"
+#include "wrapper/weights_file.h"
+
+namespace coil::wrapper {
+namespace {
+
+std::string c_string(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') out += '\\', out += c;
+    else if (byte < 0x20 || byte == 0x7f) fmt::format_to(std::back_inserter(out), "\\{:03o}", byte);
+    else out += c;
+  }
+  return out + "\"";
+}
+
+std::string joined(const std::vector<std::string>& items) { return fmt::format("{}", fmt::join(items, ", ")); }
+
+std::string real(double x) {
+  if (std::isnan(x)) return "__builtin_nan(\"\")";
+  if (std::isinf(x)) return x < 0 ? "-__builtin_inf()" : "__builtin_inf()";
+  return fmt::format("{:a}", x);
+}
+
+std::string dtype(DType d) {
+  std::string name(short_name(d));
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return static_cast<char>(std::toupper(c)); });
+  return "COIL_" + name;
+}
+
+class Emitter {
+ public:
+  Emitter(const Program& p, const EmitCppOptions& options) : p_(p), options_(options), places_(place_weights(p)) {}
+
+  std::string print() {
+    name_buffers();
+    print_run();
+    const std::string ops = std::move(ops_), members = std::move(members_), weights = std::move(weights_);
+    return head() + cpp_support() + "\nnamespace {\n\n" + ports() + kernel_declarations() + "}  // namespace\n\nstruct coil_program {\n" + members + "\n  explicit coil_program(const char* weights_path);\n" +
+           "  void run(const coil_tensor* inputs, coil_tensor* outputs);\n};\n\ncoil_program::coil_program(const char* weights_path)" + initializers_ + " {\n" + require_isa() + weights + ops + "}\n\n" +
+           "void coil_program::run(const coil_tensor* inputs, coil_tensor* outputs) {\n" + run_ + "}\n" + cpp_entry() + cpp_main() + kernels();
+  }
+
+ private:
+  // ---- Names ----------------------------------------------------------------------------------------------------------------
+
+  std::string unique(std::string_view prefix, std::string_view name) {
+    std::string out(prefix);
+    for (char c : name) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    while (!taken_.insert(out).second) out += '_';
+    return out;
+  }
+
+  void name_buffers() {
+    for (const Buffer& b : p_.buffers) {
+      const char* prefix = b.kind == BufferKind::Input ? "in_" : b.kind == BufferKind::Constant ? "w_" : b.name.starts_with("buf") ? "" : "t_";
+      names_.push_back(unique(prefix, b.name));
+    }
+  }
+
+  /// The address of a buffer's first byte.
+  std::string address(BufferId b) const {
+    switch (p_.buffers[b].kind) {
+      case BufferKind::Input: return names_[b] + ".data()";
+      case BufferKind::Constant: return names_[b];
+      default: return names_[b] + ".data";
+    }
+  }
+
+  // ---- Sizes ----------------------------------------------------------------------------------------------------------------
+
+  std::string cpp(Expr e) {
+    return sym::to_cpp(e, [&](Expr s) { return symbol(s); }, [&](Expr x) { return p_.env->bounds(x).low >= 0; });
+  }
+
+  std::string symbol(Expr s) {
+    auto [it, added] = sizes_.emplace(s, "");
+    if (added) it->second = unique("", s.name());
+    return it->second;
+  }
+
+  /// A literal, or the variable that holds the value: each distinct expression is computed once, before its first use.
+  std::string size(Expr e) {
+    if (e.is_constant()) return cpp(e);
+    if (e.is_symbol()) return symbol(e);
+    if (auto it = sizes_.find(e); it != sizes_.end()) return it->second;
+    const std::string value = cpp(e), name = fmt::format("z{}", next_size_++);
+    line("const Size {} = {};", name, value);
+    return sizes_[e] = name;
+  }
+
+  std::string list(const Exprs& values) {
+    std::vector<std::string> out;
+    for (Expr e : values) out.push_back(size(e));
+    return "{" + joined(out) + "}";
+  }
+
+  std::string window(const View& v) {
+    if (v.sizes.size() > COIL_MAX_RANK) fail("{} is viewed with {} dimensions; C++ source can be written for up to {}", p_.buffers[v.buffer].name, v.sizes.size(), COIL_MAX_RANK);
+    std::string out = fmt::format("window({}, {}, {}, {}", dtype(v.dtype), address(v.buffer), list(v.sizes), list(v.strides));
+    if (!v.offset.is_constant(0)) out += ", " + size(v.offset);
+    return out + ")";
+  }
+
+  // ---- The run --------------------------------------------------------------------------------------------------------------
+
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    run_ += "  " + fmt::format(format, std::forward<Args>(args)...) + "\n";
+  }
+
+  void comment(const std::set<std::string>& origins, const std::string& where) {
+    std::string text = fmt::format("{}", fmt::join(origins, ", "));
+    if (!where.empty()) text += " (" + where + ")";
+    std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\\'; }, ' ');
+    if (!text.empty()) line("// {}", text);
+  }
+
+  void print_run() {
+    for (std::size_t i = 0; i < p_.inputs.size(); ++i)
+      if (!p_.inputs[i].unused) line("check_input(input_ports[{0}], inputs[{0}]);", i);
+    for (const Line& l : p_.lines)
+      if (auto* d = std::get_if<DefineSymbol>(&l)) define(*d);
+    for (std::size_t i = 0; i < p_.inputs.size(); ++i) {
+      const Input& in = p_.inputs[i];
+      if (in.unused) continue;
+      const Buffer& b = p_.buffers[in.buffer];
+      const std::string sizes = list(b.sizes), strides = list(b.strides);
+      line("const Input {0}(input_ports[{1}], inputs[{1}], {2}, {3});", names_[in.buffer], i, sizes, strides);
+    }
+    for (std::size_t k = 0; k < p_.buffers.size(); ++k)
+      if (p_.buffers[k].kind == BufferKind::Constant) bind_constant(static_cast<BufferId>(k));
+    for (const Line& l : p_.lines) std::visit([&](const auto& x) { print_line(x); }, l);
+    for (const Input& in : p_.inputs)
+      if (in.mutated) line("{}.write_back();", names_[in.buffer]);
+    for (std::size_t i = 0; i < p_.outputs.size(); ++i) print_output(i);
+  }
+
+  void bind_constant(BufferId b) {
+    const auto& place = places_[p_.buffers[b].index];
+    if (!place) return;
+    if (initializers_.empty()) {
+      members_ = "  Weights weights;\n" + members_;
+      initializers_ = fmt::format(" : weights(open_weights(weights_path, {}))", c_string(options_.weights_name));
+    }
+    members_ += fmt::format("  char* {};\n", names_[b]);
+    weights_ += fmt::format("  {} = weights.at({}, {}, {});\n", names_[b], c_string(place->name), place->offset, place->bytes);
+  }
+
+  void define(const DefineSymbol& d) {
+    std::string value = d.from == DefineSymbol::From::Size     ? fmt::format("Size(inputs[{}].sizes[{}])", d.input, d.dim)
+                        : d.from == DefineSymbol::From::Stride ? fmt::format("Size(inputs[{}].strides[{}])", d.input, d.dim)
+                                                               : fmt::format("integer(inputs[{}])", d.input);
+    if (!d.subtract.is_constant(0)) value += fmt::format(" - ({})", cpp(d.subtract));
+    if (!d.divide.is_constant(1)) value = fmt::format("coil_floordiv({}, Size({}))", value, cpp(d.divide));
+    line("const Size {} = {};", symbol(d.symbol), value);
+  }
+
+  void print_line(const DefineSymbol&) {}
+  void print_line(const DefineKernel&) {}
+  void print_line(const Assert& a) {
+    const std::string condition = cpp(a.condition);
+    line("if (!({})) fail({});", condition, c_string(a.message));
+  }
+  void print_line(const Allocate& a) {
+    const std::string bytes = size(p_.buffers[a.buffer].bytes);
+    line("Memory {}({});", names_[a.buffer], bytes);
+  }
+  void print_line(const Reuse& r) { line("Memory {} = std::move({});", names_[r.to], names_[r.from]); }
+  void print_line(const Free& f) { line("{}.free();", names_[f.buffer]); }
+  void print_line(const CallKernel& c) {
+    comment(c.origins, c.where);
+    std::vector<std::string> buffers;
+    for (BufferId b : c.buffers) buffers.push_back(address(b));
+    buffers.emplace_back("&status");
+    if (run_.find("int64_t status") == std::string::npos) line("int64_t status = 0;");
+    const std::string scalars = list(c.scalars), extent = size(c.extent);
+    line("call(kernels::{}, {{{}}}, {}, {}, {});", p_.kernels[c.kernel].symbol, joined(buffers), scalars, extent, c.grain);
+    if (!c.failure.empty()) line("if (status) fail({});", c_string(c.failure));
+  }
+  void print_line(const CallExtern& c) {
+    comment(c.origins, c.where);
+    const std::string op = fmt::format("op{}", next_op_++);
+    members_ += fmt::format("  Op {}{{{}}};\n", op, c_string(c.op));
+    std::string setters;
+    for (const auto& [name, value] : c.attributes) setters += std::visit([&](const auto& v) { return setter(c_string(name), v); }, value);
+    if (!setters.empty()) ops_ += fmt::format("  {}{};\n", op, setters);
+    std::vector<std::string> in, out;
+    for (const View& v : c.inputs) in.push_back(window(v));
+    for (const View& v : c.outputs) out.push_back(window(v));
+    line("{}.run({{{}}}, {{{}}});", op, joined(in), joined(out));
+  }
+
+  static std::string setter(const std::string& name, std::int64_t v) { return fmt::format(".integer({}, {})", name, cpp_integer(v)); }
+  static std::string setter(const std::string& name, double v) { return fmt::format(".real({}, {})", name, real(v)); }
+  static std::string setter(const std::string& name, const std::string& v) { return fmt::format(".text({}, {})", name, c_string(v)); }
+  template <class T>
+  static std::string setter(const std::string& name, const std::vector<T>& values) {
+    std::vector<std::string> items;
+    for (const T& v : values) {
+      if constexpr (std::is_same_v<T, double>) items.push_back(real(v));
+      else if constexpr (std::is_same_v<T, std::string>) items.push_back(c_string(v));
+      else items.push_back(cpp_integer(v));
+    }
+    const char* kind = std::is_same_v<T, double> ? "reals" : std::is_same_v<T, std::string> ? "texts" : "integers";
+    return fmt::format(".{}({}, {{{}}})", kind, name, joined(items));
+  }
+  static std::string cpp_integer(std::int64_t v) { return sym::to_cpp(Expr(v), nullptr, nullptr); }
+
+  void print_output(std::size_t i) {
+    const Output& o = p_.outputs[i];
+    if (auto* v = std::get_if<View>(&o.value)) {
+      std::string view = window(*v);
+      const BufferKind kind = p_.buffers[v->buffer].kind;
+      if (kind == BufferKind::Input) view = fmt::format("{}.alias({})", names_[v->buffer], view);
+      else if (kind != BufferKind::Constant) view = fmt::format("owned({}, {})", view, names_[v->buffer]);
+      line("outputs[{}] = {};", i, view);
+    } else if (auto* e = std::get_if<Expr>(&o.value)) {
+      const std::string value = size(*e);
+      if (o.is_bool) line("outputs[{}] = number(COIL_B8, Size({}) != 0);", i, value);
+      else line("outputs[{}] = number(COIL_I64, Size({}).value);", i, value);
+    } else {
+      line("outputs[{}] = number(COIL_F64, double({}));", i, real(std::get<double>(o.value)));
+    }
+  }
+
+  // ---- The parts around it ----------------------------------------------------------------------------------------------------
+
+  std::string head() const {
+    const std::string& source = options_.source_name;
+    std::string stem = source.substr(0, source.rfind('.'));
+    std::string out = fmt::format("// {}, compiled by coil. Only the runtime's C header is used.\n//   a program: g++ -std=c++20 -O2 -DCOIL_MAIN {} -o {} -lcoil_runtime && ./{} IN.safetensors OUT.safetensors\n", p_.name.empty() ? "A program" : p_.name, source, stem, stem);
+    out += fmt::format("//   a library: g++ -std=c++20 -O2 -fPIC -shared {} -o lib{}.so -lcoil_runtime\n", source, stem);
+    if (std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); })) out += fmt::format("// Weights are read from {}, which belongs beside it.\n", options_.weights_name);
+    if (const std::string flags = target_flags(options_.flags); !flags.empty())
+      out += fmt::format("// g++ takes what kernels need from the pragmas below. Other compilers want it as flags: {}\n", flags);
+    return out;
+  }
+
+  std::string require_isa() const { return options_.isa.empty() ? "" : fmt::format("  check(coil_require_isa({}));\n", c_string(options_.isa)); }
+
+  std::string port(const std::string& name, DType d, std::size_t rank, bool mutated, bool unused) const {
+    return fmt::format("    {{{}, {}, {}, {}, {}}},\n", c_string(name), dtype(d), rank, mutated ? 1 : 0, unused ? 1 : 0);
+  }
+
+  std::string port_table(const char* side, const std::string& rows, std::size_t count) const {
+    return fmt::format("constexpr size_t {}_count = {};\nconstexpr coil_port {}_ports[] = {{\n{}}};\n", side, count, side, count ? rows : "    {},\n");
+  }
+
+  std::string ports() const {
+    std::string in, out;
+    for (const Input& i : p_.inputs) in += port(i.name, p_.buffers[i.buffer].dtype, p_.buffers[i.buffer].sizes.size(), i.mutated, i.unused);
+    for (const Output& o : p_.outputs) {
+      if (auto* v = std::get_if<View>(&o.value)) out += port(o.name, v->dtype, v->sizes.size(), false, false);
+      else out += port(o.name, std::holds_alternative<double>(o.value) ? DType::F64 : o.is_bool ? DType::Bool : DType::I64, 0, false, false);
+    }
+    return port_table("input", in, p_.inputs.size()) + port_table("output", out, p_.outputs.size()) + "\n";
+  }
+
+  std::string kernel_declarations() const {
+    if (p_.kernels.empty()) return "";
+    std::string out = "namespace kernels {\n";
+    for (const Kernel& k : p_.kernels) out += fmt::format("extern \"C\" void {}(void* const*, const int64_t*, int64_t, int64_t);\n", k.symbol);
+    return out + "}  // namespace kernels\n\n";
+  }
+
+  std::string kernels() const {
+    if (p_.kernels.empty()) return "";
+    std::string body;
+    for (const Kernel& k : p_.kernels) body += "\n" + k.text;
+    return "\n// ---- Kernels ----\n" + target_pragmas(options_.flags) + "namespace {\nnamespace kernels {\n" + codegen::prelude(options_.lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body +
+           "}  // namespace kernels\n}  // namespace\n";
+  }
+
+  const Program& p_;
+  const EmitCppOptions& options_;
+  std::vector<std::optional<WeightPlace>> places_;
+  std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "kernels"};
+  std::vector<std::string> names_;
+  std::unordered_map<Expr, std::string> sizes_;
+  std::size_t next_size_ = 0, next_op_ = 0;
+  std::string run_, ops_, members_, weights_, initializers_;
+};
+
+}  // namespace
+
+std::string emit_cpp(const Program& p, const EmitCppOptions& options) { return Emitter(p, options).print(); }
+
+}  // namespace coil::wrapper
