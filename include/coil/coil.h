@@ -43,8 +43,8 @@ struct Compiled {
 
 /// Compiles a `.pt2`. Throws coil::Error.
 COIL_API Compiled compile(const std::filesystem::path& pt2, const CompileOptions& = {});
-/// The wrapper as source text: `cpp`, `python` or `fx`.
-COIL_API std::string emit(const std::filesystem::path& pt2, const std::string& language, const CompileOptions& = {});
+/// Writes the wrapper as source: `cpp`, `python` or `fx`; its weights go into a file beside it (OUT.cpp: OUT.weights.safetensors).
+COIL_API void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, const CompileOptions& = {});
 
 /// A tensor at the border: memory of the caller's, borrowed while a call lasts, or memory that `data` keeps alive.
 struct Array {

@@ -178,7 +178,7 @@ class Emitter {
     const std::string bytes = size(p_.buffers[a.buffer].bytes);
     line("Memory {}({});", names_[a.buffer], bytes);
   }
-  void print_line(const Reuse& r) { line("Memory {} = std::move({});", names_[r.to], names_[r.from]); }
+  void print_line(const Reuse& r) { line("Memory {} = {}.share();", names_[r.to], names_[r.from]); }
   void print_line(const Free& f) { line("{}.free();", names_[f.buffer]); }
   void print_line(const CallKernel& c) {
     comment(c.origins, c.where);

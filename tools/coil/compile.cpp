@@ -7,7 +7,6 @@
 #include "options.h"
 #include "runtime/executor.h"
 #include "support/error.h"
-#include "support/file.h"
 
 namespace coil::cli {
 namespace {
@@ -21,7 +20,7 @@ struct CompileCommand {
     model.finish();
     Progress progress("compiling " + model.model.string());
     if (emit != "package") {
-      write_file(output, coil::emit(model.model, emit, model.compile));
+      coil::emit(model.model, emit, output, model.compile);
       return;
     }
     Compiled compiled = coil::compile(model.model, model.compile);

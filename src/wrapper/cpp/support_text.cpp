@@ -95,6 +95,12 @@ struct Memory {
     return *this;
   }
   ~Memory() { free(); }
+  /// A second owner: the kernel that reads one of the two while it writes the other may do so in place.
+  Memory share() const {
+    Memory other;
+    other.data = static_cast<char*>(coil_retain(data));
+    return other;
+  }
   void free() {
     coil_free(data);
     data = nullptr;

@@ -1,0 +1,30 @@
+// The way from an archive to the wrapper IR: what every form of output shares.
+#pragma once
+#include <filesystem>
+#include <memory>
+
+#include "codegen/cpp/toolchain.h"
+#include "compiler/options.h"
+#include "compiler/report.h"
+#include "compiler/stages.h"
+#include "frontend/pt2.h"
+#include "ir/ir.h"
+#include "scheduler/schedule.h"
+#include "wrapper/program.h"
+
+namespace coil {
+
+/// A program as wrapper lines, with the stages behind it that reports ask about.
+struct Lowered {
+  frontend::ExportedProgram source;
+  SourceLines source_lines;  ///< of the graph as it came
+  std::unique_ptr<ir::Graph> graph;
+  scheduler::Schedule schedule;
+  codegen::Toolchain toolchain;
+  wrapper::Program lines;
+};
+
+/// Throws Error.
+Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions&, Stages&);
+
+}  // namespace coil
