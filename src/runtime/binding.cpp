@@ -85,6 +85,8 @@ void Binding::bind(std::span<const Tensor> given) {
   }
   if (bound_ && threads_ == thread_count() && looks_like_last(given)) return;
   bound_ = false;
+  if (threads_ != thread_count())
+    for (Site& site : sites_) site.prepared = false;
   threads_ = thread_count();
   check_inputs(given);
   run_shape_program(plan_.shape_program, given, slots_);

@@ -30,6 +30,7 @@ class CachedOp : public LibraryOp {
   static constexpr std::size_t kKept = 8;
   struct Entry {
     std::vector<BoundView> inputs, outputs;
+    int threads;  ///< primitives divide their work when they are made
     std::unique_ptr<PreparedCall> call;
   };
   std::list<Entry> prepared_;  ///< the last used first

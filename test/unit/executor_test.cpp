@@ -2,10 +2,24 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+#include <new>
 #include <thread>
 
 #include "runtime/output_pool.h"
 #include "runtime_plans.h"
+
+#if !defined(__SANITIZE_ADDRESS__)
+// Counts the allocations of the thread that asks.
+static thread_local long allocations = 0;
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* p = std::malloc(bytes)) return p;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#endif
 
 namespace coil::runtime {
 namespace {
@@ -77,6 +91,18 @@ TEST(Executor, ReusesTheMemoryOfOutputsThatWereLetGo) {
   context.run_into({{in}}, outputs);
   EXPECT_EQ(outputs[0].bytes(), first);
 }
+
+#if !defined(__SANITIZE_ADDRESS__)
+TEST(Executor, AllocatesNothingAfterTheFirstCall) {
+  Context context(Model::load(scaled_sum()));
+  const Tensor in = tensor_of(counting(8), {2, 4});
+  std::vector<Tensor> outputs;
+  context.run_into({{in}}, outputs);
+  const long before = allocations;
+  for (int i = 0; i < 10; ++i) context.run_into(std::span(&in, 1), outputs);
+  EXPECT_EQ(allocations, before);
+}
+#endif
 
 TEST(Executor, TakesInputsInAnyLayoutAndOffset) {
   Context context(Model::load(scaled_sum()));
