@@ -88,9 +88,9 @@ struct Table {
     add_memory_pieces(pieces);
     add_arithmetic_pieces(pieces);
     add_integer_pieces(pieces);
+    add_lane_pieces(pieces);
     add_math_pieces(pieces);
     add_more_math_pieces(pieces);
-    add_lane_pieces(pieces);
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       bool fresh = index.emplace(pieces[i].name, i).second;
       for (const std::string& name : pieces[i].also) fresh &= index.emplace(name, i).second;
