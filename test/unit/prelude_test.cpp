@@ -61,7 +61,7 @@ double erfinv(double y) {
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 const Function kFunctions[] = {
-    {"exp", std::exp, 1.0},   {"exp2", std::exp2, 1.0}, {"expm1", std::expm1, 2.0}, {"log", std::log, 1.0},
+    {"exp", std::exp, 1.0},   {"exp2", std::exp2, 1.5}, {"expm1", std::expm1, 2.0}, {"log", std::log, 1.0},
     {"tanh", std::tanh, 2.0}, {"erf", std::erf, 2.0},   {"sigmoid", sigmoid, 2.0, 3e-39},  // 0 as soon as exp(-x) overflows, as in eager
    
     {"sqrt", std::sqrt, 0.5}, {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 1.5},
@@ -145,7 +145,7 @@ extern "C" void scalar(void* const* b, const long*, long begin, long end) {
       double want = std::pow(static_cast<double>(x[i]), static_cast<double>(y[i]));
       double error = ulps_between(z[i], want);
       EXPECT_LE(error, 1.0) << shape << fmt::format(": {:a} to the {:a} is {:a}, not {:a}", x[i], y[i], z[i], want);
-      if (want == 0) EXPECT_EQ(std::signbit(z[i]), std::signbit(want)) << shape << x[i] << " " << y[i];
+      EXPECT_TRUE(want != 0 || std::signbit(z[i]) == std::signbit(want)) << shape << x[i] << " " << y[i];
       worst = std::max(worst, error);
       if (error > 1.0 && HasFailure()) break;
     }
