@@ -186,6 +186,8 @@ class Parser {
   TensorMeta tensor(DType dtype) {
     expect('[');
     TensorMeta t = sym::contiguous(dtype, Device{}, expressions(']'));
+    for (Expr size : t.sizes)
+      if (size.is_constant() && *size.constant() < 0) fault_at(at_ - 1, fmt::format("a size of {}", *size.constant()));
     if (accept('{')) {
       t.strides = expressions('}');
       if (t.strides.size() != t.sizes.size())
@@ -203,6 +205,12 @@ class Parser {
   }
 
   Value value() {
+    // Lists nest as deep as calls here do; a program has no use for more.
+    struct Depth {
+      int& depth;
+      ~Depth() { --depth; }
+    } nested{depth_};
+    if (++depth_ > 64) fault("a list that nests less deep");
     char c = peek();
     if (c == '%') {
       ++at_;
@@ -435,10 +443,12 @@ class Parser {
         expect(':');
         auto& sub = m.subgraphs[key];
         if (sub) fault_at(at_, fmt::format("the subgraph {} is defined twice", key));
+        if (++depth_ > 16) fault("subgraphs that nest less deep");
         sub = std::make_unique<GraphModule>();
         sub->env = m.env;
         sub->name = key;
         module(*sub, false);
+        --depth_;
       } else {
         break;
       }
@@ -472,6 +482,7 @@ class Parser {
   std::size_t at_ = 0;
   std::shared_ptr<sym::ShapeEnv> env_;
   Graph* graph_ = nullptr;
+  int depth_ = 0;
 };
 
 }  // namespace

@@ -49,9 +49,13 @@ bool reshape_is_view(sym::ShapeEnv& env, const TensorMeta& input, const TensorMe
   return is_contiguous(env, input) || !is_contiguous(env, result) || !result.offset.is_constant(0);
 }
 
+/// A dimension, counted from 0. Recorded metadata may be at odds with the arguments, so that they are checked here
+/// again.
 std::int64_t wrapped(const Value& v, std::size_t rank) {
-  std::int64_t d = *v.as_int().constant();
-  return d < 0 ? d + static_cast<std::int64_t>(std::max<std::size_t>(rank, 1)) : d;
+  const auto n = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
+  auto d = v.as_int().constant();
+  if (!d || *d < -n || *d >= n) fail("{} is no dimension of a tensor of rank {}", ops::to_string(v), rank);
+  return *d < 0 ? *d + n : *d;
 }
 
 std::vector<std::int64_t> wrapped_list(const Value& v, std::size_t rank) {
@@ -61,8 +65,7 @@ std::vector<std::int64_t> wrapped_list(const Value& v, std::size_t rank) {
   return out;
 }
 
-/// `order[i]` is the dimension of the viewed tensor that dimension i of the view is.
-std::optional<std::vector<std::int64_t>> permutation(const ViewStep& step, const TensorMeta& viewed) {
+std::optional<std::vector<std::int64_t>> permutation_as_written(const ViewStep& step, const TensorMeta& viewed) {
   const std::size_t rank = viewed.rank();
   std::string_view t = step.target;
   std::vector<std::int64_t> order(rank);
@@ -90,6 +93,7 @@ std::optional<std::vector<std::int64_t>> permutation(const ViewStep& step, const
   if (starts_with_any(t, {"aten.movedim.", "aten.moveaxis."})) {
     std::vector<std::int64_t> source = wrapped_list(step.args[1], rank), target = wrapped_list(step.args[2], rank);
     std::fill(order.begin(), order.end(), -1);
+    if (source.size() != target.size()) fail("{} takes as many sources as destinations", t);
     for (std::size_t i = 0; i < source.size(); ++i) order[static_cast<std::size_t>(target[i])] = source[i];
     std::int64_t next = 0;
     for (std::int64_t& d : order) {
@@ -100,6 +104,17 @@ std::optional<std::vector<std::int64_t>> permutation(const ViewStep& step, const
     return order;
   }
   return {};
+}
+
+/// `order[i]` is the dimension of the viewed tensor that dimension i of the view is; nothing for other views.
+std::optional<std::vector<std::int64_t>> permutation(const ViewStep& step, const TensorMeta& viewed) {
+  auto order = permutation_as_written(step, viewed);
+  if (!order) return {};
+  std::vector<std::int64_t> sorted = *order, all(viewed.rank());
+  std::iota(all.begin(), all.end(), 0);
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted != all) fail("{} does not permute {} dimensions", step.target, viewed.rank());
+  return order;
 }
 
 /// Views that keep elements in row-major order, so that a reshape undoes them.
@@ -119,7 +134,7 @@ Values piece_arguments(const ViewStep& step, const TensorMeta& viewed, const Ten
   std::int64_t dim = wrapped(step.args[dim_index], viewed.rank());
   if (step.target.starts_with("aten.unbind.")) return {dim, static_cast<std::int64_t>(*step.piece)};
   Expr start = step.starts.at(*step.piece);
-  return {dim, start, start + result.sizes[static_cast<std::size_t>(dim)]};
+  return {dim, start, start + result.sizes.at(static_cast<std::size_t>(dim))};
 }
 
 Values prepend(Value first, const Values& rest, std::optional<Value> second = {}) {
@@ -213,7 +228,7 @@ Node* write_back(fx::GraphModule& m, const Node* from, const ViewStep& step, con
   if (t == "aten.narrow.default") {
     std::size_t dim = static_cast<std::size_t>(wrapped(rest[0], viewed_meta.rank()));
     Expr start = rest[1].as_int();
-    if (start.is_constant() && *start.constant() < 0) start += viewed_meta.sizes[dim];
+    if (start.is_constant() && *start.constant() < 0) start += viewed_meta.sizes.at(dim);
     return scatter(m, from, "aten.slice_scatter.default", viewed(), written,
                    {rest[0], start, start + rest[2].as_int()});
   }

@@ -256,7 +256,10 @@ class Functionalizer {
   void visit_item(Node* n) {
     if (!n->is_tensor() || !n->args[0].is<Node*>()) return;
     Node* list = n->args[0].as_node();
-    std::size_t index = static_cast<std::size_t>(*n->args[1].as_int().constant());
+    auto position = n->args.at(1).as_int().constant();
+    if (!position || *position < 0)
+      throw Error(fmt::format("%{} takes an item without a fixed position", n->name), n->target, n->where());
+    std::size_t index = static_cast<std::size_t>(*position);
     auto [it, fresh] = items_.try_emplace({list, index}, nullptr);
     if (auto views = lists_.find(list); fresh && views != lists_.end()) {
       View* view = child(views->second.of, n, view_step(*list, index), n->tensor());

@@ -85,7 +85,7 @@ Node* transposed(const Node& n) {
   if (!input) return nullptr;
   const auto rank = static_cast<std::int64_t>(input->tensor().rank());
   auto dim = [&](const Value& v) {
-    std::int64_t d = *v.as_int().constant();
+    std::int64_t d = v.as_int().constant().value_or(-rank - 1);
     return d < 0 ? d + rank : d;
   };
   if (is_any(n, {"aten.mT.default"}) || (rank == 2 && is_any(n, {"aten.t.default"}))) return input;
@@ -97,7 +97,7 @@ Node* transposed(const Node& n) {
   const Values& order = n.args[1].as_list();
   for (std::int64_t i = 0; i < rank; ++i) {
     std::int64_t wanted = i == rank - 1 ? rank - 2 : i == rank - 2 ? rank - 1 : i;
-    if (dim(order[static_cast<std::size_t>(i)]) != wanted) return nullptr;
+    if (dim(order.at(static_cast<std::size_t>(i))) != wanted) return nullptr;
   }
   return input;
 }
@@ -282,7 +282,7 @@ class Matcher {
     if (!difference || !is_any(*difference, {"aten.sub.Tensor"}) || difference->arg("alpha") != Value(1)) return false;
     auto positions = [](const Node* n, std::int64_t dim) {
       if (!n || !is_any(*n, {"aten.unsqueeze.default"}) || n->tensor().rank() != 2) return false;
-      std::int64_t d = *n->args[1].as_int().constant();
+      std::int64_t d = n->args[1].as_int().constant().value_or(9);
       const Node* range = tensor_argument(*n, 0);
       if ((d < 0 ? d : d - 2) != dim || !range) return false;
       if (is_any(*range, {"aten.arange.default"})) return true;
@@ -326,7 +326,7 @@ class Matcher {
     for (std::size_t i : {0, 1, 3, 4})
       if (sizes(*one)[i] != sizes(*at)[i]) return nullptr;
     if (!is_any(*one, {"aten.unsqueeze.default"}) || tensor_argument(*one, 0)->tensor().rank() != 4) return nullptr;
-    std::int64_t d = *one->args[1].as_int().constant();
+    std::int64_t d = one->args[1].as_int().constant().value_or(9);
     group = sizes(*at)[2];
     return d == 2 || d == -3 ? tensor_argument(*one, 0) : nullptr;
   }

@@ -108,7 +108,11 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
 
   for (Node* user : std::vector<Node*>(call->users())) {
     if (!user->is_call("_operator.getitem")) continue;
-    replace_uses(user, results.at(static_cast<std::size_t>(*user->args[1].as_int().constant())));
+    auto index = user->args.at(1).as_int().constant();
+    if (!index || *index < 0 || *index >= static_cast<std::int64_t>(results.size()))
+      throw Error(fmt::format("@{} gives {} results; %{} takes another", name, results.size(), user->name),
+                  call->target, call->where());
+    replace_uses(user, results[static_cast<std::size_t>(*index)]);
     m.graph.erase(user);
   }
   if (!call->users().empty()) {
