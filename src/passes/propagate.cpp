@@ -10,6 +10,28 @@ namespace {
 using ops::Value;
 using ops::Values;
 
+/// Metadata with the layout of another: strides and offset count for nothing against it.
+Value in_layout_of(Value value, const Value& other) {
+  auto* list = value.get_if<Values>();
+  auto* others = other.get_if<Values>();
+  if (list && others)
+    for (std::size_t i = 0; i < std::min(list->size(), others->size()); ++i)
+      (*list)[i] = in_layout_of(std::move((*list)[i]), (*others)[i]);
+  auto* t = value.get_if<sym::TensorMeta>();
+  auto* like = other.get_if<sym::TensorMeta>();
+  if (t && like) t->strides = like->strides, t->offset = like->offset;
+  return value;
+}
+
+/// Views must agree exactly. A new value may have been recorded in another layout than eager's on this device
+/// (torch.export computes some by Python references); the recorded one is kept, for what follows was recorded with it.
+bool acceptable(const fx::Node& node, const sym::ShapeEnv& env, const Value& computed) {
+  const Value& recorded = node.meta.value;
+  if (agree(env, computed, recorded)) return true;
+  bool view = !node.op || node.op->schema.is_view();
+  return !view && agree(env, in_layout_of(computed, recorded), recorded);
+}
+
 /// What is recorded, with what it leaves out filled in.
 Value merge(Value recorded, const Value& inferred) {
   if (recorded.is_none()) return inferred;
@@ -24,7 +46,7 @@ void propagate(fx::GraphModule& module) {
   for (fx::Node* node = module.graph.first(); node; node = node->next()) {
     if (node->opcode != fx::Opcode::CallFunction) continue;
     Value inferred = fx::infer(*node, *module.env);
-    if (!agree(*module.env, inferred, node->meta.value))
+    if (!acceptable(*node, *module.env, inferred))
       throw Error(fmt::format("{}: %{} is recorded as {}, but its arguments give {}", node->target, node->name,
                               ops::to_string(node->meta.value), ops::to_string(inferred)),
                   node->target, node->where());

@@ -43,7 +43,6 @@ aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor
 )";
 
 constexpr std::string_view kPromotedOnly = R"(
-aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
 aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor
 aten::maximum(Tensor self, Tensor other) -> Tensor
@@ -55,7 +54,6 @@ aten::min.other(Tensor self, Tensor other) -> Tensor
 aten::floor_divide(Tensor self, Tensor other) -> Tensor
 aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
 aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
-aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor
 aten::logaddexp(Tensor self, Tensor other) -> Tensor
 aten::logaddexp2(Tensor self, Tensor other) -> Tensor
 aten::bitwise_and.Scalar_Tensor(Scalar self, Tensor other) -> Tensor
@@ -204,7 +202,24 @@ Value where(const Call& call) {
   const TensorMeta& condition = call.tensor(0);
   if (condition.dtype != DType::Bool && condition.dtype != DType::U8)
     refuse(call, "the condition is {}, not bool", torch_name(condition.dtype));
-  return elementwise(call, result_type({&call[1], &call[2]}));
+  DType dtype = result_type({&call[1], &call[2]});
+  std::vector<TensorMeta> cast;  // values of another type are cast first, which makes them dense
+  cast.reserve(3);
+  for (const TensorMeta* t : tensors(call)) {
+    cast.push_back(*t);
+    if (t != &condition && t->dtype != dtype) cast.back().strides = preserved_strides(call.env, *t);
+  }
+  std::vector<const TensorMeta*> operands;
+  for (const TensorMeta& t : cast) operands.push_back(&t);
+  return elementwise(call, operands, dtype);
+}
+
+/// `other - self`: the layout of `other` comes first.
+Value reversed(const Call& call) { return apply(call.env, "aten.sub.Tensor", {call[1], call[0]}); }
+
+/// Eager writes it dense, whatever the layout of the exponent.
+Value power_of_number(const Call& call) {
+  return dense(call.env, result_type({&call[0], &call[1]}), call.tensor(1).device, call.tensor(1).sizes);
 }
 
 Value float_power(const Call& call) {
@@ -233,6 +248,8 @@ void register_binary() {
   define_with_twins(kFusedProducts, fused_product);
   define_each(kWhere, where);
   define_each(kFloatPower, float_power);
+  define("aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", reversed);
+  define("aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor", power_of_number);
 }
 
 }  // namespace coil::ops::shapes

@@ -26,8 +26,7 @@ aten::resolve_neg(Tensor(a) self) -> Tensor(a)
 aten::detach_(Tensor(a!) self) -> Tensor(a!)
 )";
 
-constexpr std::string_view kClones = R"(
-aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor
+constexpr std::string_view kDenseCopies = R"(
 aten::lift_fresh_copy(Tensor self) -> Tensor
 aten::alias_copy(Tensor self) -> Tensor
 aten::detach_copy(Tensor self) -> Tensor
@@ -110,7 +109,10 @@ Value copy(const Call& call) {
 void register_casts() {
   define_each(kConversions, convert);
   define_each(kIdentities, [](const Call& call) -> Value { return call.tensor(0); });
-  define_each(kClones, to_copy);
+  define("aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", to_copy);
+  define_each(kDenseCopies, [](const Call& call) -> Value {
+    return like_in_format(call.env, call.tensor(0), MemoryFormat::Contiguous);
+  });
   define(
       "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
       "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",

@@ -81,6 +81,13 @@ Exprs spread(const Call& call, const Value& value, std::size_t n, Expr fallback)
   return list;
 }
 
+Value apply(Env& env, std::string_view target, Values args) {
+  const Operator* op = find(target);
+  COIL_CHECK(op, "{}", target);
+  Values normal = normalize(*op, std::move(args), {});
+  return op->shape(Call{*op, normal, env});
+}
+
 bool equal(Env& env, Expr a, Expr b) {
   if (a == b) return true;
   if (a.is_constant() && b.is_constant()) return false;

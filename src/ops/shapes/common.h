@@ -42,6 +42,9 @@ std::vector<std::size_t> dims_argument(const Call&, std::size_t rank, std::strin
 /// A list of ints made `n` long: one value is repeated, an empty list gives `fallback`.
 Exprs spread(const Call&, const Value&, std::size_t n, Expr fallback = 1);
 
+/// Metadata of another operator's result: for shape functions of what eager composes.
+Value apply(Env&, std::string_view target, Values args);
+
 // Questions about sizes. Static knowledge first; then backed symbols are decided with a guard, unbacked ones answer
 // "no".
 

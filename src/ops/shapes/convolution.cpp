@@ -25,11 +25,37 @@ struct Window {
   bool same = false;  ///< padding="same"
 };
 
-/// Eager's result is channels last when input or weight looks so, other than in f64 (ATen/native/ConvUtils.h).
-MemoryFormat result_format(const Call& call, const TensorMeta& input, const TensorMeta& weight) {
-  if (input.dtype == DType::F64 || input.rank() == 3) return MemoryFormat::Contiguous;
+/// Whether eager takes oneDNN for a volume; its own kernels give dense results (ATen/native/Convolution.cpp,
+/// use_mkldnn).
+bool uses_onednn(const Call& call, const TensorMeta& input, const TensorMeta& weight, Expr groups) {
+  if (input.dtype != DType::F32) return input.dtype == DType::BF16 || input.dtype == DType::F16;
+  Env& env = call.env;
+  if (!groups.is_constant(1) || !is_one(env, input.sizes[0])) return true;
+  if (env.statically_known_lt(3, weight.sizes[3]) && env.statically_known_lt(3, weight.sizes[4])) return true;
+  return env.statically_known_lt(20480, input.sizes[1] * input.sizes[2] * input.sizes[3]);
+}
+
+/// Eager's result is channels last when input or weight looks so (ATen/native/ConvUtils.h).
+MemoryFormat result_format(const Call& call, const TensorMeta& input, const TensorMeta& weight, Expr groups) {
+  if (input.rank() == 5 && !uses_onednn(call, input, weight, groups)) return MemoryFormat::Contiguous;
   MemoryFormat format = suggest_format(call.env, input);
   return format != MemoryFormat::Contiguous ? format : suggest_format(call.env, weight);
+}
+
+/// A sequence (or its weight) as an image of height 1.
+TensorMeta as_image(TensorMeta t) {
+  t.strides.insert(t.strides.begin() + 2, t.sizes[2] * t.strides[2]);
+  t.sizes.insert(t.sizes.begin() + 2, 1);
+  return t;
+}
+
+/// Eager convolves a sequence as an image, made dense before but for its weight.
+TensorMeta sequence_result(const Call& call, const TensorMeta& input, const TensorMeta& weight, Exprs sizes) {
+  sizes.insert(sizes.begin() + 2, 1);
+  TensorMeta made = in_format(call.env, input, std::move(sizes), suggest_format(call.env, as_image(weight)));
+  made.sizes.erase(made.sizes.begin() + 2);
+  made.strides.erase(made.strides.begin() + 2);
+  return made;
 }
 
 TensorMeta convolve(const Call& call, TensorMeta input, const TensorMeta& weight, const Window& w, bool transposed,
@@ -54,7 +80,8 @@ TensorMeta convolve(const Call& call, TensorMeta input, const TensorMeta& weight
       refuse(call, "the kernel is larger than the input, sizes {}", show(input.sizes));
     sizes.push_back(out);
   }
-  return in_format(call.env, input, std::move(sizes), result_format(call, input, weight));
+  if (n == 1) return sequence_result(call, input, weight, std::move(sizes));
+  return in_format(call.env, input, std::move(sizes), result_format(call, input, weight, groups));
 }
 
 /// conv1d, conv2d, …: the batch dimension may be missing.

@@ -159,7 +159,7 @@ Value range(const Call& call) {
 
 Value spaced(const Call& call) { return create(call, {call["steps"].as_int()}, DType::F32); }
 
-Value scalar(const Call& call) { return create(call, {}, number_type(call[0]).value_or(DType::F32)); }
+Value scalar(const Call& call) { return create(call, {}, DType::F32); }
 
 Value eye(const Call& call) {
   const Value* columns = given(call, "m");

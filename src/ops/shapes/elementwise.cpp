@@ -161,7 +161,18 @@ TensorMeta elementwise(const Call& call, std::span<const TensorMeta* const> oper
   return result;
 }
 
-TensorMeta elementwise(const Call& call, DType dtype) { return elementwise(call, tensors(call), dtype); }
+TensorMeta elementwise(const Call& call, DType dtype, std::optional<DType> common) {
+  auto operands = tensors(call);
+  std::vector<TensorMeta> cast;
+  cast.reserve(operands.size());
+  for (const TensorMeta*& t : operands) {
+    if (!common || t->dtype == *common || t->rank() < 2) continue;
+    cast.push_back(*t);
+    cast.back().strides = preserved_strides(call.env, *t);
+    t = &cast.back();
+  }
+  return elementwise(call, operands, dtype);
+}
 
 namespace {
 /// The common type of the operands: tensors, and those numbers that take part in promotion (not `alpha`, `eps`, …).
@@ -178,9 +189,15 @@ DType operand_type(const Call& call) {
 }
 }  // namespace
 
-Value same_type(const Call& call) { return elementwise(call, operand_type(call)); }
-Value float_type(const Call& call) { return elementwise(call, to_float(operand_type(call))); }
-Value bool_type(const Call& call) { return elementwise(call, DType::Bool); }
+Value same_type(const Call& call) {
+  DType common = operand_type(call);
+  return elementwise(call, common, common);
+}
+Value float_type(const Call& call) {
+  DType common = to_float(operand_type(call));
+  return elementwise(call, common, common);
+}
+Value bool_type(const Call& call) { return elementwise(call, DType::Bool, operand_type(call)); }
 
 Value mask_in_place(const Call& call) {
   TensorMeta result = bool_type(call).as_tensor();

@@ -39,8 +39,9 @@ DType real_type(DType);
 
 /// The result of TensorIterator over these tensors: broadcast sizes, eager's strides, first device with dimensions.
 TensorMeta elementwise(const Call&, std::span<const TensorMeta* const> operands, DType);
-/// The same over all tensors among the arguments.
-TensorMeta elementwise(const Call&, DType);
+/// The same over all tensors among the arguments; those of another type than `common` are cast to it first, which makes
+/// them dense.
+TensorMeta elementwise(const Call&, DType, std::optional<DType> common = {});
 
 // Shape functions of families.
 Value same_type(const Call&);      ///< all tensors promoted

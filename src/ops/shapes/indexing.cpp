@@ -29,14 +29,14 @@ aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str redu
 aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor
 aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
 aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor
+aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor
+aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor
+aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
 )";
 // A copy of `self`, layout kept.
 constexpr std::string_view kWritesByIndex = R"(
-aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor
-aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor
 aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
 aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor
-aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
 aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor
 )";
 constexpr std::string_view kMaskedWrites = R"(

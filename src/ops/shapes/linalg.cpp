@@ -90,7 +90,11 @@ Value addr(const Call& call) {
   const TensorMeta &a = call.tensor(1), &b = call.tensor(2);
   require_rank(call, a, 1);
   require_rank(call, b, 1);
-  return added(call, dense(call.env, result_type({&call[0], &call[1], &call[2]}), a.device, {a.sizes[0], b.sizes[0]}));
+  TensorMeta column = a;
+  column.sizes.push_back(1), column.strides.push_back(1);
+  const TensorMeta* operands[] = {&call.tensor(0), &column, &b};
+  TensorMeta made = elementwise(call, operands, result_type({&call[0], &call[1], &call[2]}));
+  return added(call, made);
 }
 
 Value linear(const Call& call) {
@@ -122,17 +126,12 @@ Value matmul(const Call& call) {
 
 Value einsum_result(const Call& call) {
   Steps steps;
-  steps.call = [&](std::string_view target, Values args) {
-    const Operator* op = find(target);
-    COIL_CHECK(op, "{}", target);
-    Values normal = normalize(*op, std::move(args), {});
-    return op->shape(Call{*op, normal, call.env});
-  };
+  steps.call = [&](std::string_view target, Values args) { return apply(call.env, target, std::move(args)); };
   steps.meta = [](const Value& value) -> const TensorMeta& { return value.as_tensor(); };
   return einsum(call["equation"].as_string(), call["tensors"].as_list(), steps);
 }
 
-/// Dense over (batch, sequence, head, dimension) where eager's CPU kernel takes the call, else dense as `matmul` has it
+/// In the layout of the query where eager's CPU kernel takes the call, else dense as `matmul` has it
 /// (ATen/native/transformers/sdp_utils_cpp.cpp).
 Value attention(const Call& call) {
   const TensorMeta &query = call.tensor(0), &key = call.tensor(1), &value = call.tensor(2);
@@ -163,7 +162,7 @@ Value attention(const Call& call) {
   bool fused = same_heads && equal(call.env, query.sizes[3], value.sizes[3]) && is_floating(query.dtype) &&
                call["dropout_p"].as_double() == 0.0 && query.strides[3].is_constant(1) &&
                key.strides[3].is_constant(1) && value.strides[3].is_constant(1);
-  if (fused) made.strides = permuted_strides(call.env, made.sizes, std::vector<std::size_t>{0, 2, 1, 3});
+  if (fused) made.strides = preserved_strides(call.env, query);
   return made;
 }
 
@@ -171,8 +170,7 @@ Value attention(const Call& call) {
 Value flash_attention(const Call& call) {
   const TensorMeta& query = call.tensor(0);
   require_rank(call, query, 4);
-  TensorMeta output = dense(call.env, query, query.sizes);
-  output.strides = permuted_strides(call.env, output.sizes, std::vector<std::size_t>{0, 2, 1, 3});
+  TensorMeta output = like_in_format(call.env, query, std::nullopt);
   DType sums = query.dtype == DType::F64 ? DType::F64 : DType::F32;
   TensorMeta log = dense(call.env, sums, query.device, {query.sizes[0], query.sizes[1], query.sizes[2]});
   log.strides = permuted_strides(call.env, log.sizes, std::vector<std::size_t>{0, 2, 1});

@@ -15,10 +15,13 @@ aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor
 aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor
 aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor
 aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor
-aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor
-aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor
 aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor
 aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor
+)";
+// Composed so that the layout of the target comes first.
+constexpr std::string_view kTargetFirst = R"(
+aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor
+aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor
 aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor
 )";
 constexpr std::string_view kClassLosses = R"(
@@ -39,6 +42,12 @@ TensorMeta scalar(const Call& call, DType dtype) { return dense(call.env, dtype,
 
 Value elementwise_loss(const Call& call) {
   TensorMeta each = same_type(call).as_tensor();
+  return number(call, "reduction") == kNone ? each : scalar(call, each.dtype);
+}
+
+Value target_first_loss(const Call& call) {
+  const TensorMeta* operands[] = {&call.tensor(1), &call.tensor(0)};
+  TensorMeta each = elementwise(call, operands, result_type({&call[0], &call[1]}));
   return number(call, "reduction") == kNone ? each : scalar(call, each.dtype);
 }
 
@@ -77,6 +86,7 @@ Value pairwise_distances(const Call& call) {
 
 void register_losses() {
   define_each(kElementwise, elementwise_loss);
+  define_each(kTargetFirst, target_first_loss);
   define_each(kClassLosses, class_loss);
   define_each(kClassLossesWithWeight, class_loss_with_weight);
   define("aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", cosine_similarity);

@@ -216,12 +216,7 @@ Value meshgrid(const Call& call) {
     TensorMeta viewed = list[i];
     viewed.strides = view_strides(call.env, list[i], sizes).value();
     viewed.sizes = sizes;
-    TensorMeta made = expanded(call, viewed, grid);
-    if (swap) {
-      std::swap(made.sizes[0], made.sizes[1]);
-      std::swap(made.strides[0], made.strides[1]);
-    }
-    results.push_back(std::move(made));
+    results.push_back(expanded(call, viewed, grid));
   }
   if (swap) std::swap(results[0], results[1]);
   return results;

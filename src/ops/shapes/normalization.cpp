@@ -64,11 +64,6 @@ Value native_layer_norm(const Call& call) {
   return Values{dense_self(call), statistics, statistics};
 }
 
-Value rms_norm(const Call& call) {
-  normalized_rank(call);
-  return dense_self(call);
-}
-
 Value fused_rms_norm(const Call& call) {
   std::size_t n = normalized_rank(call);
   const TensorMeta& input = call.tensor(0);
@@ -81,6 +76,20 @@ Value fused_rms_norm(const Call& call) {
 TensorMeta in_suggested_format(const Call& call) {
   const TensorMeta& input = call.tensor(0);
   return in_format(call.env, input, input.sizes, suggest_format(call.env, input));
+}
+
+Value rms_norm(const Call& call) {
+  normalized_rank(call);
+  return in_suggested_format(call);
+}
+
+/// Channels last where the input is dense so; any other layout gives a dense result.
+TensorMeta batch_norm_result(const Call& call) {
+  const TensorMeta& input = call.tensor(0);
+  MemoryFormat format = suggest_format(call.env, input);
+  for (MemoryFormat f : {MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d})
+    if (!is_contiguous(call.env, input) && is_contiguous(call.env, input, f)) format = f;
+  return in_format(call.env, input, input.sizes, format);
 }
 
 Value group_norm(const Call& call) {
@@ -102,7 +111,7 @@ Value native_group_norm(const Call& call) {
 
 Value batch_norm(const Call& call) {
   if (call.tensor(0).rank() < 2) refuse(call, "takes at least two dimensions");
-  return in_suggested_format(call);
+  return batch_norm_result(call);
 }
 
 /// Statistics are those of the batch in training; in inference they have no elements.
@@ -114,7 +123,7 @@ Value native_batch_norm(const Call& call) {
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (parameters[i].name == "training") training = call[i].as_bool();
   TensorMeta statistics = dense(call.env, statistics_type(call), input.device, {training ? input.sizes[1] : Expr(0)});
-  return Values{in_suggested_format(call), statistics, statistics};
+  return Values{batch_norm_result(call), statistics, statistics};
 }
 
 /// As the above, with new running statistics.

@@ -12,7 +12,6 @@ aten::neg(Tensor self) -> Tensor
 aten::negative(Tensor self) -> Tensor
 aten::sign(Tensor self) -> Tensor
 aten::sgn(Tensor self) -> Tensor
-aten::square(Tensor self) -> Tensor
 aten::relu(Tensor self) -> Tensor
 aten::relu6(Tensor self) -> Tensor
 aten::ceil(Tensor self) -> Tensor
@@ -142,7 +141,6 @@ aten::hardswish(Tensor self) -> Tensor
 
 constexpr std::string_view kActivationsOnly = R"(
 aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor
-aten::log_sigmoid(Tensor self) -> Tensor
 aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor
 aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor
 aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor
@@ -164,6 +162,16 @@ Value activation(const Call& call) {
     refuse(call, "takes floating types, not {}", torch_name(self.dtype));
   const TensorMeta* operands[] = {&self};
   return elementwise(call, operands, self.dtype);
+}
+
+/// Eager writes it dense, whatever the layout of its input.
+Value log_sigmoid(const Call& call) {
+  TensorMeta made = activation(call).as_tensor();
+  return dense(call.env, made, made.sizes);
+}
+
+Value square(const Call& call) {
+  return elementwise(call, call.tensor(0).dtype == DType::Bool ? DType::I64 : call.tensor(0).dtype);
 }
 
 Value absolute(const Call& call) {
@@ -198,6 +206,8 @@ void register_pointwise() {
   define_each(kActivationsOnly, activation);
   define_with_twins(kActivations, activation);
   define_each(kGradients, same_type);
+  define("aten::log_sigmoid(Tensor self) -> Tensor", log_sigmoid);
+  define_with_twins("aten::square(Tensor self) -> Tensor", square);
   define("aten::glu(Tensor self, int dim=-1) -> Tensor", glu);
 }
 

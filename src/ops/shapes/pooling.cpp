@@ -56,11 +56,32 @@ Exprs pooled_sizes(const Call& call, std::size_t n) {
   return sizes;
 }
 
+/// Eager's layouts: one dimension is pooled as two, averages over three are dense, the others look at the (batched)
+/// input.
 TensorMeta pool_result(const Call& call, std::size_t n, Exprs sizes) {
-  const TensorMeta& self = call.tensor(0);
-  bool batched = self.rank() == n + 2 && n > 1;
-  return in_format(call.env, self, std::move(sizes),
-                   batched ? suggest_format(call.env, self) : MemoryFormat::Contiguous);
+  TensorMeta self = call.tensor(0);
+  bool average = call.op.schema.target.find("avg") != std::string::npos, batched = self.rank() == n + 2;
+  if (n == 1 && !average) return dense(call.env, self, std::move(sizes));
+  std::size_t at = n == 1 ? self.rank() - 1 : 0;
+  auto insert = [&](TensorMeta& t) {
+    t.strides.insert(t.strides.begin() + static_cast<std::ptrdiff_t>(at), t.sizes[at] * t.strides[at]);
+    t.sizes.insert(t.sizes.begin() + static_cast<std::ptrdiff_t>(at), 1);
+  };
+  bool extended = n == 1 ? batched : n == 3 && !batched && !average;
+  if (!extended) {
+    bool looks = batched && n == 2;
+    looks |= batched && n == 3 && !average;
+    return in_format(call.env, self, std::move(sizes),
+                     looks ? suggest_format(call.env, self) : MemoryFormat::Contiguous);
+  }
+  insert(self);
+  sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(at), 1);
+  bool volume = n == 3 && is_contiguous(call.env, self, MemoryFormat::ChannelsLast3d);
+  TensorMeta made = in_format(call.env, self, std::move(sizes),
+                              volume ? MemoryFormat::ChannelsLast3d : suggest_format(call.env, self));
+  made.sizes.erase(made.sizes.begin() + static_cast<std::ptrdiff_t>(at));
+  made.strides.erase(made.strides.begin() + static_cast<std::ptrdiff_t>(at));
+  return made;
 }
 
 template <std::size_t N>

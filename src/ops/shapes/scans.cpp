@@ -86,17 +86,11 @@ Value diff(const Call& call) {
   TensorMeta self = call.tensor(0);
   std::size_t dim = dim_argument(call, self.rank());
   if (self.rank() == 0) refuse(call, "takes a tensor with dimensions");
-  if (given(call, "prepend") || given(call, "append")) {
-    Exprs sizes = self.sizes;
-    Promotion promotion;
-    promotion.add(self);
-    for (std::string_view name : {"prepend", "append"})
-      if (const Value* more = given(call, name)) {
-        sizes[dim] += more->as_tensor().sizes[dim];
-        promotion.add(*more);
-      }
-    self = dense(call.env, promotion.result(), self.device, std::move(sizes));
-  }
+  Values parts;
+  if (const Value* first = given(call, "prepend")) parts.push_back(*first);
+  parts.push_back(self);
+  if (const Value* last = given(call, "append")) parts.push_back(*last);
+  if (parts.size() > 1) self = apply(call.env, "aten.cat.default", {parts, static_cast<std::int64_t>(dim)}).as_tensor();
   std::int64_t n = number(call, "n");
   if (n < 0) refuse(call, "n is {}", n);
   if (n == 0) return dense(call.env, self, self.sizes);

@@ -294,9 +294,7 @@ const ViewFamily kViews[] = {
 aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)
 aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor
 )",
-     R"(
-aten::view_copy(Tensor self, SymInt[] size) -> Tensor
-)"},
+     kNone},
     {view_as, R"(
 aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)
 )",
@@ -305,6 +303,7 @@ aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)
 aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)
 )",
      R"(
+aten::view_copy(Tensor self, SymInt[] size) -> Tensor
 aten::_reshape_copy(Tensor self, SymInt[] size) -> Tensor
 )"},
     {reshape_as, R"(
