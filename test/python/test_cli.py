@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from coil_harness import COIL, coil, coil_ok, eager, export
+from coil_harness import COIL, ENVIRONMENT, coil, coil_ok, eager, export
 
 
 class Net(nn.Module):
@@ -197,7 +197,7 @@ def test_torn_cache_entries_are_misses(made, tmp_path):
 
 def test_no_compiler_on_the_machine(made, tmp_path):
     (tmp_path / "bin").mkdir()
-    environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "CC")} | {"PATH": str(tmp_path / "bin")}
+    environment = {k: v for k, v in ENVIRONMENT.items() if k not in ("CXX", "CC")} | {"PATH": str(tmp_path / "bin")}
     refused(coil("compile", made / "net.pt2", "-o", tmp_path / "m.coil", env=environment), "compiler")
     coil_ok("run", made / "net.coil", env=environment)
 
