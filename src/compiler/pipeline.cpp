@@ -23,10 +23,18 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 constexpr const char* kPasses[] = {"remove-noops", "functionalize", "eliminate-dead-code", "fold-batch-norm", "fuse-attention", "decompose",
                                    "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
 
+/// Throws Error when a name is none of what is shown: the graph after each pass, and the stages below.
+void check_stage_names(const std::vector<std::string>& names) {
+  std::set<std::string, std::less<>> known = {"graph", "lower", "ir", "schedule", "wrapper", "kernels"};
+  known.insert(std::begin(kPasses), std::end(kPasses));
+  parse_stages(fmt::format("{}", fmt::join(names, ",")), known);
+}
+
 }  // namespace
 
 Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stage) {
   const Settings settings = parse_settings(options.settings);
+  check_stage_names(options.log);
   if (parse_device(options.device).type != DeviceType::CPU) fail("this build compiles for the cpu only, not for {}", options.device);
   Lowered out;
   out.source = stage("read", [&] { return frontend::read_pt2(pt2); });

@@ -21,7 +21,7 @@ class Net(nn.Module):
         self.lin = nn.Linear(8, 4)
 
     def forward(self, x, scale):
-        return {"y": self.lin(x).relu() * scale, "n": x.shape[0]}
+        return {"y": torch.softmax(self.lin(x), 0) * scale, "n": x.shape[0]}
 
 
 @pytest.fixture(scope="module")
