@@ -20,7 +20,7 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 }
 
 /// Graph-to-graph passes in order: each is named as `coil opt --pass` names it.
-constexpr const char* kPasses[] = {"remove-noops", "functionalize", "eliminate-dead-code", "fold-batch-norm", "fuse-attention", "decompose",
+constexpr const char* kPasses[] = {"remove-noops", "functionalize", "eliminate-dead-code", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
                                    "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
 
 /// Throws Error when a name is none of what is shown: the graph after each pass, and the stages below.

@@ -8,6 +8,7 @@ const std::vector<Pass>& all() {
       {"functionalize", functionalize},
       {"fold-batch-norm", fold_batch_norm},
       {"fuse-attention", fuse_attention},
+      {"fuse-linear", fuse_linear},
       {"propagate", propagate},
       {"decompose", decompose},
       {"eliminate-common-subexpressions", eliminate_common_subexpressions},

@@ -27,6 +27,9 @@ void fold_batch_norm(fx::GraphModule&);
 /// Recognises attention written out as matmul, scale, mask, softmax, matmul (what run_decompositions leaves) as scaled_dot_product_attention.
 void fuse_attention(fx::GraphModule&);
 
+/// A batched product with one matrix expanded over the batch, and the bias added after it (what run_decompositions leaves of linear in half precision), as addmm.
+void fuse_linear(fx::GraphModule&);
+
 struct Pass {
   std::string_view name;
   std::function<void(fx::GraphModule&)> run;
