@@ -11,6 +11,10 @@ using ir::BufferId;
 using ir::Operation;
 using ir::OperationId;
 
+bool Group::pointwise() const {
+  return std::all_of(members.begin(), members.end(), [](const Member& m) { return m.role == Role::Outer; });
+}
+
 Exprs store_in_group(ir::Graph& graph, const Group& group, const Member& m) {
   const Operation& op = graph.operations()[m.op];
   if (op.store_index.empty()) return m.ivars;
@@ -225,7 +229,7 @@ class Fuser {
     out.members = group.members;
     Exprs from = graph_.ivars(group.outer.size()), to = p.old_outer;
     for (std::size_t d = 0; d < group.inner.size(); ++d) from.push_back(graph_.rvar(d)), to.push_back(p.old_inner[d]);
-    const bool becomes_inner = group.inner.empty() && !p.inner.empty();
+    const bool becomes_inner = group.pointwise() && p.role == Role::Reduce;
     if (from == to && !becomes_inner) return out;
     for (Member& m : out.members) {
       for (Expr& e : m.ivars) e = sym::substitute(e, from, to);
@@ -257,7 +261,7 @@ class Fuser {
       if (!same_outer) return no(reason, "the value is read at other points than where it is made");
       if (!same_point && !graph_.operations()[made->op].store_index.empty()) return no(reason, "the value is part of a larger buffer");
       if (made->role == Role::Inner && !inner_role) return no(reason, "one element of a row is read once a row");
-      const bool later = inner_role && (!same_point || made->role != Role::Inner) && !group.inner.empty();
+      const bool later = inner_role && (!same_point || made->role != Role::Inner);
       member.level = std::max(member.level, made->level + (later ? 1 : 0));
     }
     return true;
@@ -270,9 +274,9 @@ class Fuser {
 
   /// A large pointwise operation must not lose its parallelism to a reduction with few rows.
   bool enough_rows(const Group& before, const Group& joined, const Operation& op, std::string& reason) {
-    if (joined.inner.empty()) return true;
+    if (joined.pointwise()) return true;
     const bool pointwise = std::holds_alternative<ir::Pointwise>(op.node);
-    if (!before.inner.empty() && !pointwise) return true;
+    if (!before.pointwise() && !pointwise) return true;
     const std::int64_t rows = graph_.env().hint_or(sym::product(joined.outer), choices_.min_parallel_outer());
     const std::int64_t row = graph_.env().hint_or(sym::product(joined.inner), 1);
     if (rows >= choices_.min_parallel_outer() || rows * row < choices_.small_work()) return true;

@@ -41,6 +41,8 @@ struct Group {
   std::vector<Member> members;
   /// Buffers that only members of this group read: they need no memory when every use is at the point, or the row, that made them.
   std::set<ir::BufferId> internal;
+  /// Whether it has no inner loop. (One with an inner loop may have no inner dimensions left: those of size 1 vanish.)
+  bool pointwise() const;
 };
 
 /// A library call, a scatter or an assertion: runs alone.

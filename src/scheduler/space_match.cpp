@@ -28,7 +28,7 @@ class Matcher {
 
   std::vector<Placement> all() {
     if (is_scan(op_)) return {};
-    if (group_.inner.empty()) {
+    if (group_.pointwise()) {
       if (is_reduction(op_)) split_by_reduction();
       else same_space(group_.outer, {}, Role::Outer);
     } else if (is_reduction(op_)) {
@@ -167,7 +167,7 @@ class Matcher {
       if (e.is_symbol()) distinct.insert(std::string(e.name())), ++vars;
     if (distinct.size() != vars) return;
     const std::size_t rank = op_.sizes().size(), group_rank = group_.outer.size() + group_.inner.size();
-    if (group_.inner.empty() && is_reduction(op_)) {
+    if (group_.pointwise() && is_reduction(op_)) {
       if (vars != group_rank) return;
       add_reordered(found, rank);
       return;
@@ -187,7 +187,7 @@ class Matcher {
       if (outer != non_one(group_.outer) || inner != non_one(group_.inner)) return;
       p.role = Role::Reduce;
     } else if (outer == non_one(group_.outer) && inner == non_one(group_.inner)) {
-      p.role = group_.inner.empty() ? Role::Outer : Role::Inner;
+      p.role = group_.pointwise() ? Role::Outer : Role::Inner;
     } else if (outer == non_one(group_.outer) && inner == 0) {
       p.role = Role::Outer;
     } else {
