@@ -248,6 +248,15 @@ TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, 
   auto origins = graph.provenance.of(body);
   auto& env = graph.env();
   auto& pool = graph.pool();
+  if (std::all_of(reduced.begin(), reduced.end(), [](const Expr& e) { return e.is_constant(1); })) {
+    // One element each: itself.
+    if (kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin) return make_pointwise(graph, dtype, device, std::move(sizes), pool.constant_int(DType::I64, 0), std::move(strides));
+    const auto loops = loop_vars(graph, sizes);
+    Scalar element = pool.substitute(body, graph.rvars(reduced.size()), Exprs(reduced.size(), 0), [&](Expr e) { return env.simplify(e, loops); });
+    TensorBox box = make_pointwise(graph, dtype, device, std::move(sizes), pool.cast(element, register_type(dtype)), std::move(strides));
+    box.storage->origins = std::move(origins);
+    return box;
+  }
   const auto split = choose_split(env, sizes, reduced, kind);
   if (!split) return reduce(graph, dtype, device, std::move(sizes), std::move(reduced), kind, body, std::move(strides), std::move(origins));
 
