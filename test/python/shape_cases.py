@@ -95,11 +95,14 @@ case("gelu silu mish elu selu celu leaky_relu hardsigmoid hardswish softplus log
 
 @case("add.Tensor sub.Tensor mul.Tensor div.Tensor remainder.Tensor fmod.Tensor maximum minimum fmax fmin pow.Tensor_Tensor atan2 eq.Tensor ne.Tensor lt.Tensor "
       "le.Tensor gt.Tensor ge.Tensor logical_and logical_or logical_xor bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor __and__.Tensor __or__.Tensor "
-      "xlogy.Tensor copysign.Tensor hypot logaddexp logaddexp2 isclose floor_divide rsub.Tensor heaviside ldexp.Tensor max.other min.other gcd float_power.Tensor_Tensor "
+      "xlogy.Tensor copysign.Tensor hypot logaddexp logaddexp2 floor_divide rsub.Tensor heaviside ldexp.Tensor max.other min.other gcd float_power.Tensor_Tensor "
       "clamp_min.Tensor clamp_max.Tensor true_divide.Tensor greater.Tensor subtract.Tensor bitwise_left_shift.Tensor nextafter arctan2 multiply.Tensor")
 def binary(r):
     a = r.sizes()
     return (r.tensor(a, low=1), r.tensor(r.broadcast_from(a), low=1)), {}
+
+
+CASES["isclose.default"] = [lambda r: (lambda a, t: ((r.tensor(a, [t]), r.tensor(r.broadcast_from(a), [t])), {"atol": 0.5}))(r.sizes(), r.choice(FLOATS))]
 
 
 @case("add.Scalar sub.Scalar mul.Scalar div.Scalar add.Tensor mul.Tensor sub.Tensor remainder.Scalar fmod.Scalar pow.Tensor_Scalar eq.Scalar ne.Scalar lt.Scalar "

@@ -17,6 +17,11 @@ def operator(target):
     return getattr(getattr(torch.ops.aten, name), overload)
 
 
+def is_view(target):
+    """Whether the result may share its input's storage."""
+    return any(r.alias_info for r in operator(target)._schema.returns)
+
+
 class Graph:
     """A graph of independent calls; tensors among the arguments become its inputs."""
 

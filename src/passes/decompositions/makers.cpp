@@ -14,16 +14,20 @@ Value cat(Rewriter& r, Values tensors, std::int64_t dim) {
   return r.call("aten.cat.default", {std::move(tensors), dim});
 }
 
-/// `cat` of one tensor, or with the legacy empty ones left out.
+/// `cat` with the legacy empty tensors left out, which count for the type alone.
 Value simpler_cat(Rewriter& r) {
-  if (r.node->target != "aten.cat.default") return cat(r, r["tensors"].as_list(), r.number("dim"));
   Values kept;
-  for (const Value& t : r["tensors"].as_list()) {
+  const Values& all = r["tensors"].as_list();
+  for (const Value& t : all) {
     const TensorMeta& m = r.meta(t);
     if (!(m.rank() == 1 && m.sizes[0].is_constant(0) && r.result().rank() != 1)) kept.push_back(t);
   }
-  if (kept.size() == r["tensors"].as_list().size()) return None{};
-  return kept.empty() ? Value(None{}) : cat(r, std::move(kept), r.number("dim"));
+  if (kept.empty() || kept.size() == all.size()) {
+    if (r.node->target == "aten.cat.default") return None{};
+    return cat(r, all, r.number("dim"));
+  }
+  for (Value& t : kept) t = r.to(t, r.result().dtype);
+  return cat(r, std::move(kept), r.number("dim"));
 }
 
 Value stack(Rewriter& r) {

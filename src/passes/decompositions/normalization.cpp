@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "ops/shapes/strides.h"
 #include "passes/decompositions/rewriter.h"
 
 namespace coil::passes {
@@ -22,8 +23,12 @@ Value group_norm(Rewriter& r) {
   const TensorMeta& input = r.meta(r["input"]);
   Expr rest = 1;
   for (std::size_t d = 2; d < input.rank(); ++d) rest *= input.sizes[d];
+  auto format = ops::shapes::suggest_format(*r.module.env, input);
+  Value dense = r["input"];
+  if (!ops::shapes::is_contiguous(*r.module.env, input, format))
+    dense = r.call("aten.clone.default", {dense}, {{"memory_format", format}});
   return r.item(
-      r.call("aten.native_group_norm.default", {r["input"], argument(r, "weight"), argument(r, "bias"), input.sizes[0],
+      r.call("aten.native_group_norm.default", {dense, argument(r, "weight"), argument(r, "bias"), input.sizes[0],
                                                 input.sizes[1], rest, r["num_groups"], r["eps"]}),
       0);
 }
@@ -138,22 +143,15 @@ Value instance_norm(Rewriter& r) {
   return r.to(made, r.dtype(x));
 }
 
-double machine_epsilon(DType type) {
-  switch (type) {
-    case DType::F64: return std::numeric_limits<double>::epsilon();
-    case DType::F16: return 0.0009765625;
-    case DType::BF16: return 0.0078125;
-    default: return std::numeric_limits<float>::epsilon();
-  }
-}
-
 /// The root mean square's inverse, and the input scaled by it and by the weight.
 std::pair<Value, Value> root_mean_square(Rewriter& r) {
   const Value& x = r["input"];
   std::vector<std::int64_t> dims(r["normalized_shape"].as_list().size());
   std::iota(dims.begin(), dims.end(), static_cast<std::int64_t>(r.rank(x) - dims.size()));
   Value wide = r.widened(x);
-  double eps = r.has("eps") ? r.real("eps") : machine_epsilon(r.dtype(x));
+  double eps = r.has("eps")                  ? r.real("eps")
+               : r.dtype(wide) == DType::F64 ? std::numeric_limits<double>::epsilon()
+                                             : std::numeric_limits<float>::epsilon();
   Value mean = r.call("aten.mean.dim", {r.call("aten.pow.Tensor_Scalar", {wide, 2}), dims_value(dims), true});
   Value inverse = inverse_deviation(r, mean, eps), made = r.mul(wide, inverse);
   if (r.has("weight")) made = r.mul(made, r["weight"]);

@@ -89,8 +89,9 @@ fx::Node* alpha_call(Rewriter& r, std::string_view target, const Value& a, const
 
 Value reversed_sub(Rewriter& r) {
   if (r.node->target == "aten.rsub.Scalar") {  // other - alpha * self
-    Value scaled = r["alpha"] != Value(1) ? Value(r.mul(r["self"], r["alpha"])) : r["self"];
-    return r.call("aten.add.Tensor", {r.call("aten.neg.default", {scaled}), r["other"]});
+    Value x = r.to(r["self"], r.result().dtype);
+    if (r["alpha"] != Value(1)) x = r.mul(x, r["alpha"]);
+    return r.add(r.call("aten.neg.default", {x}), r["other"]);
   }
   return alpha_call(r, "aten.sub.Tensor", r["other"], r["self"]);
 }
@@ -117,7 +118,11 @@ Value clamp_tensor(Rewriter& r) {
   return x;
 }
 
-Value square(Rewriter& r) { return r.mul(r["self"], r["self"]); }
+Value square(Rewriter& r) {
+  Value x = r.to(r["self"], r.result().dtype);
+  return r.mul(x, x);
+}
+
 Value frac(Rewriter& r) { return r.sub(r["self"], r.call("aten.trunc.default", {r["self"]})); }
 Value relu6(Rewriter& r) { return r.call("aten.hardtanh.default", {r["self"], 0, 6}); }
 
@@ -220,11 +225,13 @@ Value float_power(Rewriter& r) {
   return r.call(target, {wide(r["self"]), wide(r["exponent"])});
 }
 
-Value ldexp(Rewriter& r) { return r.mul(r["self"], r.call("aten.pow.Scalar", {2.0, r["other"]})); }
+Value ldexp(Rewriter& r) {
+  return r.to(r.mul(r["self"], r.call("aten.pow.Scalar", {2.0, r["other"]})), r.result().dtype);
+}
 
 /// log(exp(a) + exp(b)), from the greater of the two; equal infinities stay.
 Value log_add_exp(Rewriter& r) {
-  const Value &a = r["self"], &b = r["other"];
+  Value a = r.to(r["self"], r.result().dtype), b = r.to(r["other"], r.result().dtype);
   bool binary = r.node->target == "aten.logaddexp2.default";
   Value most = r.call("aten.maximum.default", {a, b}),
         gap = r.call("aten.neg.default", {r.call("aten.abs.default", {r.sub(a, b)})});
@@ -237,7 +244,7 @@ Value log_add_exp(Rewriter& r) {
 }
 
 Value hypot(Rewriter& r) {
-  const Value &a = r["self"], &b = r["other"];
+  Value a = r.to(r["self"], r.result().dtype), b = r.to(r["other"], r.result().dtype);
   return r.call("aten.sqrt.default", {r.add(r.mul(a, a), r.mul(b, b))});
 }
 

@@ -60,7 +60,8 @@ Decomposition extreme_and_position(std::string_view extreme, std::string_view po
     bool keep = r.flag("keepdim");
     std::int64_t d = r.dim("dim", r.rank(r["self"]));
     if (r.rank(r["self"]) == 0) return Values{r.call("aten.clone.default", {r["self"]}), r.full({}, 0, DType::I64)};
-    return Values{r.call(extreme, {r["self"], dims_value({d}), keep}), r.call(position, {r["self"], d, keep})};
+    Value ordered = r.dtype(r["self"]) == DType::Bool ? r.to(r["self"], DType::U8) : r["self"];
+    return Values{r.call(extreme, {r["self"], dims_value({d}), keep}), r.call(position, {ordered, d, keep})};
   };
 }
 
