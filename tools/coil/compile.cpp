@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "command.h"
+#include "compiler/options.h"
 #include "options.h"
 #include "runtime/executor.h"
 #include "support/error.h"
@@ -40,7 +41,9 @@ void add_compile(CLI::App& app) {
   sub->add_option("--emit", command->emit, "What to write: package, or the wrapper as cpp, python or fx source (default package)")
       ->check(CLI::IsMember({"package", "cpp", "python", "fx"}))
       ->type_name("WHAT");
-  sub->footer("Example:\n  coil compile bert.pt2 -o bert.coil --threads 2 --set cpu.isa=avx2");
+  std::string settings;
+  for (const SettingHelp& setting : settings_help()) settings += fmt::format("  {:16} {} ({})\n", setting.key, setting.text, setting.values);
+  sub->footer("Settings:\n" + settings + "\nExample:\n  coil compile bert.pt2 -o bert.coil --threads 2 --set cpu.isa=avx2");
   sub->callback([command] { command->run(); });
 }
 
