@@ -82,6 +82,7 @@ using DecompositionTable = std::unordered_map<std::string_view, Decomposition>;
 Value dims_value(const std::vector<std::int64_t>&);
 
 // One for each file of this folder.
+void decompose_attention(DecompositionTable&);
 void decompose_views(DecompositionTable&);
 void decompose_casts(DecompositionTable&);
 void decompose_creation(DecompositionTable&);
