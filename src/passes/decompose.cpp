@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fx/infer.h"
 #include "ops/shapes/strides.h"
 #include "passes/decompositions/rewriter.h"
 #include "passes/metadata.h"
@@ -31,7 +32,8 @@ Value in_layout_of(Rewriter& r, const Value& made, const TensorMeta& wanted) {
   have.offset = wanted.offset;  // a new value starts at 0 where eager's view did not
   if (agree(*r.module.env, have, wanted)) return made;
   have.strides = wanted.strides;
-  if (!agree(*r.module.env, have, wanted) || !ops::shapes::is_non_overlapping_and_dense(*r.module.env, wanted))
+  if (agree(*r.module.env, have, wanted) && !ops::shapes::is_non_overlapping_and_dense(*r.module.env, wanted)) return made;  // strides with holes are a trace's artefact: a new value has none
+  if (!agree(*r.module.env, have, wanted))
     r.refuse(fmt::format("decomposes to {}, not to {}", sym::to_string(r.meta(made)), sym::to_string(wanted)));
   std::vector<std::int64_t> order(wanted.rank()), back(wanted.rank());
   std::iota(order.begin(), order.end(), 0);
@@ -47,10 +49,20 @@ Value in_layout_of(Rewriter& r, const Value& made, const TensorMeta& wanted) {
   return r.permute(dense, back);
 }
 
+/// Views of a node whose strides are not those recorded get their metadata anew.
+void refresh_views(Rewriter& r, const Node* of) {
+  for (Node* user : of->users())
+    if (user->op && user->op->schema.is_view()) {
+      user->meta.value = fx::infer(*user, *r.module.env);
+      refresh_views(r, user);
+    }
+}
+
 void replace(Rewriter& r, Node* old, const Value& made) {
   Value value = made;
   if (old->is_tensor()) value = in_layout_of(r, made, old->tensor());
   old->replace_all_uses_with(value.as_node());
+  if (old->is_tensor() && !agree(*r.module.env, r.meta(value), old->tensor())) refresh_views(r, value.as_node());
 }
 
 /// Puts a node's replacement in its place; of several results each goes where its `getitem` was.
