@@ -1,5 +1,8 @@
 #include "compiler/pipeline.h"
 
+#include "codegen/cpp/kernel.h"
+#include "codegen/cpp/prelude.h"
+#include "compiler/fold_constants.h"
 #include "compiler/pack_weights.h"
 #include "fx/text.h"
 #include "ir/fuse_post_ops.h"
@@ -8,6 +11,7 @@
 #include "passes/passes.h"
 #include "support/error.h"
 #include "wrapper/build.h"
+#include "wrapper/plan.h"
 
 namespace coil {
 namespace {
@@ -22,6 +26,55 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 /// Graph-to-graph passes in order: each is named as `coil opt --pass` names it.
 constexpr const char* kPasses[] = {"remove-noops", "functionalize", "eliminate-dead-code", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
                                    "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
+
+/// Kernels as translation units of about equal size, one for each compiler that may run at once.
+std::vector<std::string> translation_units(const wrapper::Program& program, int lanes, int jobs) {
+  std::vector<std::string> bodies(static_cast<std::size_t>(std::max(1, jobs)));
+  for (const wrapper::Kernel& k : program.kernels)
+    *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k.text + "\n";
+  std::vector<std::string> units;
+  for (const std::string& body : bodies)
+    if (!body.empty()) units.push_back(codegen::prelude(lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body);
+  return units;
+}
+
+/// With `fuse` off: every operation alone.
+class NoFusion : public scheduler::Choices {
+ public:
+  std::size_t max_members() const override { return 1; }
+};
+
+/// From a functional, decomposed module to wrapper lines.
+void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out) {
+  out.graph = stage("lower", [&] { return lowering::lower(module); });
+  ir::Graph& graph = *out.graph;
+  stage.show("lower", [&] { return ir::to_string(graph); });
+  stage("post-ops", [&] {
+    ir::fuse_post_ops(graph);
+    ir::eliminate_dead_operations(graph);
+  });
+  stage("layouts", [&] { ir::choose_layouts(graph); });
+  stage.show("ir", [&] { return ir::to_string(graph); });
+  if (settings.pack_weights) stage("pack", [&] { pack_weights(graph); });
+  out.schedule = stage("schedule", [&] { return settings.fuse ? scheduler::schedule(graph) : scheduler::schedule(graph, NoFusion()); });
+  stage.show("schedule", [&] { return scheduler::to_string(graph, out.schedule); });
+  out.lines = stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, out.toolchain); });
+  stage.show("wrapper", [&] { return wrapper::to_string(out.lines); });
+  if (settings.verify) wrapper::verify(out.lines);
+}
+
+/// Compiles and runs a part of the program that has no inputs.
+std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& settings, const codegen::Toolchain& toolchain, const CompileOptions& options) {
+  CompileReport unseen;
+  CompileOptions quiet = options;
+  quiet.log.clear();
+  Stages stage(unseen, quiet);
+  Lowered lowered;
+  lowered.toolchain = toolchain;
+  lower_module(part, settings, stage, lowered);
+  runtime::Context context(runtime::Model::load(assemble(lowered.lines, toolchain, quiet, stage)));
+  return context.run({}).outputs;
+}
 
 /// Throws Error when a name is none of what is shown: the graph after each pass, and the stages below.
 void check_stage_names(const std::vector<std::string>& names) {
@@ -45,22 +98,22 @@ Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& op
     stage(name, [&] { run_pass(name, module); });
     stage.show(name, [&] { return fx::to_string(module); });
   }
-  out.graph = stage("lower", [&] { return lowering::lower(module); });
-  ir::Graph& graph = *out.graph;
-  stage.show("lower", [&] { return ir::to_string(graph); });
-  stage("post-ops", [&] {
-    ir::fuse_post_ops(graph);
-    ir::eliminate_dead_operations(graph);
-  });
-  stage("layouts", [&] { ir::choose_layouts(graph); });
-  stage.show("ir", [&] { return ir::to_string(graph); });
-  if (settings.pack_weights) stage("pack", [&] { pack_weights(graph); });
-  out.schedule = stage("schedule", [&] { return scheduler::schedule(graph); });
-  stage.show("schedule", [&] { return scheduler::to_string(graph, out.schedule); });
   out.toolchain = codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa);
-  out.lines = stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, out.toolchain); });
-  stage.show("wrapper", [&] { return wrapper::to_string(out.lines); });
-  if (settings.verify) wrapper::verify(out.lines);
+  if (settings.fold_constants)
+    stage("fold-constants", [&] { fold_constants(module, [&](fx::GraphModule& part) { return run_part(part, settings, out.toolchain, options); }); });
+  lower_module(module, settings, stage, out);
+  return out;
+}
+
+runtime::Program assemble(wrapper::Program& lines, const codegen::Toolchain& toolchain, const CompileOptions& options, Stages& stage) {
+  runtime::Program out;
+  out.plan = stage("plan", [&] { return wrapper::make_plan(lines); });
+  out.plan.isa = toolchain.isa;
+  const std::vector<std::string> units = translation_units(lines, toolchain.lanes, options.threads > 0 ? options.threads : 2);
+  for (const std::string& u : units) out.kernel_source += u;
+  stage.show("kernels", [&] { return out.kernel_source; });
+  out.libraries = stage("kernels", [&] { return codegen::compile_shared(toolchain, units, {.cache_folder = options.cache}); });
+  for (wrapper::Constant& c : lines.constants) out.constants.push_back(std::move(c.value));
   return out;
 }
 

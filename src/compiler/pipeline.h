@@ -9,6 +9,7 @@
 #include "compiler/stages.h"
 #include "frontend/pt2.h"
 #include "ir/ir.h"
+#include "runtime/executor.h"
 #include "scheduler/schedule.h"
 #include "wrapper/program.h"
 
@@ -26,5 +27,8 @@ struct Lowered {
 
 /// Throws Error.
 Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions&, Stages&);
+
+/// Lines, with the kernels compiled, as what a runtime loads. Takes the constants out of `lines`.
+runtime::Program assemble(wrapper::Program& lines, const codegen::Toolchain&, const CompileOptions&, Stages&);
 
 }  // namespace coil

@@ -1,0 +1,109 @@
+#include "compiler/fold_constants.h"
+
+#include "support/error.h"
+
+namespace coil {
+namespace {
+
+using fx::Node;
+using fx::Opcode;
+
+std::optional<std::int64_t> elements(const Node* n) { return n->is_tensor() ? n->tensor().numel().constant() : std::nullopt; }
+
+class Folder {
+ public:
+  Folder(fx::GraphModule& module, std::int64_t min_work) : module_(module), min_work_(min_work) {}
+
+  std::size_t run(const RunModule& run_module) {
+    find_constants();
+    if (chosen_.empty()) return 0;
+    fx::GraphModule part;
+    part.env = module_.env;
+    part.name = module_.name + ".constants";
+    ops::Values results;
+    for (Node* n : chosen_) {
+      results.emplace_back(copy(n, part));
+      part.outputs.push_back({n->name});
+    }
+    part.graph.output(std::move(results));
+    const std::vector<Tensor> values = run_module(part);
+    COIL_CHECK(values.size() == chosen_.size());
+    for (std::size_t k = 0; k < chosen_.size(); ++k) {
+      Node* old = chosen_[k];
+      const std::string attribute = "folded." + old->name;
+      module_.attributes.emplace(attribute, values[k]);
+      fx::InsertBefore before(old);
+      Node* made = module_.graph.get_attr(old->name + "_folded", attribute, old->meta.value);
+      fx::Graph::inherit(made, old);
+      old->replace_all_uses_with(made);
+    }
+    module_.graph.eliminate_dead_code();
+    return chosen_.size();
+  }
+
+ private:
+  void find_constants() {
+    std::set<std::string> written;
+    for (const fx::Mutation& m : module_.mutations)
+      if (m.kind == fx::Mutation::Target::Attribute) written.insert(m.target);
+    for (Node* n = module_.graph.first(); n; n = n->next()) {
+      if (n->opcode == Opcode::GetAttr && !written.contains(n->target)) work_[n] = 0;
+      else if (n->opcode == Opcode::CallFunction && n->op && follows(n)) work_[n] = work_of(n);
+    }
+    std::int64_t budget = 0;
+    for (const auto& [name, t] : module_.attributes) budget += static_cast<std::int64_t>(t.storage.bytes);
+    for (Node* n = module_.graph.first(); n; n = n->next()) {
+      auto work = work_.find(n);
+      if (work == work_.end() || work->second < min_work_ || n->op->schema.is_view()) continue;
+      const bool leaves = std::any_of(n->users().begin(), n->users().end(), [&](const Node* u) { return !work_.contains(u) || u->op->schema.is_view(); });
+      const std::int64_t bytes = *elements(n) * static_cast<std::int64_t>(size_of(n->tensor().dtype));
+      if (!leaves || bytes > budget) continue;
+      budget -= bytes;
+      chosen_.push_back(n);
+    }
+  }
+
+  /// Whether a call gives the same tensor each time: it reads constants (at least one), draws nothing, and its sizes are known.
+  bool follows(const Node* n) const {
+    if (n->op->random || n->op->side_effect || n->op->schema.is_mutating() || !elements(n)) return false;
+    bool reads = false, constant = true;
+    for (const ops::Value& arg : n->args)
+      ops::for_each_node(arg, [&](const Node* x) { reads = true, constant = constant && work_.contains(x); });
+    return reads && constant;
+  }
+
+  std::int64_t work_of(const Node* n) const {
+    std::int64_t work = n->op->schema.is_view() ? 0 : *elements(n);
+    for (const ops::Value& arg : n->args)
+      ops::for_each_node(arg, [&](const Node* x) { work = std::max(work, work + work_.at(x)); });
+    return std::min(work, std::int64_t{1} << 50);
+  }
+
+  Node* copy(Node* n, fx::GraphModule& to) {
+    if (auto it = copied_.find(n); it != copied_.end()) return it->second;
+    Node* made = nullptr;
+    if (n->opcode == Opcode::GetAttr) {
+      to.attributes.emplace(n->target, module_.attributes.at(n->target));
+      made = to.graph.get_attr(n->name, n->target, n->meta.value);
+    } else {
+      ops::Values args = n->args;
+      for (ops::Value& arg : args) ops::for_each_node(arg, [&](Node*& x) { x = copy(x, to); });
+      made = to.graph.call(n->target, std::move(args), n->name);
+      made->meta.value = n->meta.value;
+    }
+    fx::Graph::inherit(made, n);
+    return copied_[n] = made;
+  }
+
+  fx::GraphModule& module_;
+  std::int64_t min_work_;
+  std::unordered_map<const Node*, std::int64_t> work_;  // of nodes that are constant: elements computed for them
+  std::unordered_map<const Node*, Node*> copied_;
+  std::vector<Node*> chosen_;
+};
+
+}  // namespace
+
+std::size_t fold_constants(fx::GraphModule& module, const RunModule& run, std::int64_t min_work) { return Folder(module, min_work).run(run); }
+
+}  // namespace coil
