@@ -8,6 +8,7 @@
 //               Attributes: `stride`, `padding` (begin), `padding_end`, `dilation`, `groups`, `transposed`, `output_padding`, `has_bias`, `weight_sizes`, `packed_desc`
 //   Post-operations, applied in order to the f32 accumulator: attribute `post` is a list of strings: `relu`, `gelu_erf`, `gelu_tanh`, `silu`, `sigmoid`, `tanh`, `clip:LO:HI`, `hardswish`, `hardsigmoid`,
 //   `elu:ALPHA`, `leaky_relu:SLOPE`, `scale:A:B` (a*x+b), `add`, `mul` (each takes the next post-op operand, broadcast against y), `sum` (y += what y holds already: in place).
+//   oneDNN's relu and clip give 0 and LO for NaN, where eager gives NaN; all other post-operations, and the plain loops, keep NaN.
 //   sort        x -> values, indices. Attributes: `dim`, `descending`. Always stable, NaN greatest.
 //   topk        x -> values, indices (their size in `dim` says how many). Attributes: `dim`, `largest`. Always sorted.
 #pragma once
