@@ -116,7 +116,7 @@ def buffers():
 
 
 SMALL = {
-    "nested": nested, "digits": digits, "lstm": lstm, "encoder": encoder, "unet": unet, "buffers": buffers, "bert_dynamic": bert_dynamic,
+    "nested": nested, "digits": digits, "encoder": encoder, "unet": unet, "buffers": buffers, "bert_dynamic": bert_dynamic,
     "bert": lambda: transformer("BertModel", "BertConfig", (2, 16), 200, **BERT),
     "bert_bf16": lambda: transformer("BertModel", "BertConfig", (2, 16), 200, torch.bfloat16, **BERT),
     "gpt2": lambda: transformer("GPT2Model", "GPT2Config", (1, 16), 300, n_embd=64, n_layer=2, n_head=4, vocab_size=300, use_cache=False),

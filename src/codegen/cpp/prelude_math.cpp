@@ -104,7 +104,7 @@ template <class V> COIL_FN V c_tanhf(V x) {
   V p = (((z * -0.005900052f + 0.02079962f) * z - 0.05378481f) * z + 0.13331936f) * z - 0.333333f;
   p = p * z * x + x;
   V a = c_pick(top < y, top, y), n, q = c_exp_parts(a + a, n), e = c_scale(q + 1.0f, n);
-  return c_pick(y > 0.6f, c_copysign(1.0f - 2.0f / (e + 1.0f), x), p);
+  return c_copysign(c_pick(y > 0.6f, 1.0f - 2.0f / (e + 1.0f), p), x);
 }
 COIL_FN f32 c_tanh(f32 x) { return c_tanhf(x); }
 COIL_FN f32v c_tanh(f32v x) { return c_tanhf(x); }

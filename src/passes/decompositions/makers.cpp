@@ -144,6 +144,16 @@ Decomposition flip_dim(std::int64_t dim) {
   return [dim](Rewriter& r) -> Value { return r.call("aten.flip.default", {r["self"], dims_value({dim})}); };
 }
 
+/// A quarter turn from the first dimension of `dims` towards the second, k times.
+Value rot90(Rewriter& r) {
+  const std::int64_t k = ((r.number("k") % 4) + 4) % 4;
+  const Exprs dims = r.ints(r["dims"]);
+  auto flip = [&](const Exprs& over) { return r.call("aten.flip.default", {r["self"], over}); };
+  if (k == 0) return r.call("aten.clone.default", {r["self"]});
+  if (k == 2) return flip(dims);
+  return r.call("aten.transpose.int", {flip({dims[k == 1 ? 1 : 0]}), dims[0], dims[1]});
+}
+
 }  // namespace
 
 void decompose_makers(DecompositionTable& t) {
@@ -158,6 +168,7 @@ void decompose_makers(DecompositionTable& t) {
   t["aten.tile.default"] = tile;
   t["aten.repeat_interleave.self_int"] = repeat_interleave;
   t["aten.roll.default"] = roll;
+  t["aten.rot90.default"] = rot90;
   t["aten.fliplr.default"] = flip_dim(1);
   t["aten.flipud.default"] = flip_dim(0);
 }

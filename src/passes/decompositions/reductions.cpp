@@ -171,12 +171,40 @@ Value sort(Rewriter& r) {
 }
 
 Value argsort(Rewriter& r) { return r.item(sort_stable(r, r["dim"], r["descending"]), 1); }
+/// The lower median and a place of it; NaN, and the first place of one, where there is any.
+std::pair<Value, Value> median_along(Rewriter& r, const Value& x, std::int64_t dim) {
+  fx::Node* sorted = r.call("aten.sort.stable", {x}, {{"stable", true}, {"dim", dim}, {"descending", false}});
+  const Expr middle = r.module.env->simplify(sym::floor_div(r.meta(x).sizes[static_cast<std::size_t>(dim)] - 1, 2));
+  Value value = r.call("aten.select.int", {r.item(sorted, 0), dim, middle}), place = r.call("aten.select.int", {r.item(sorted, 1), dim, middle});
+  if (!is_floating(r.dtype(x))) return {value, place};
+  const Value missing = r.call("aten.isnan.default", {x});
+  const Value any = r.call("aten.any.dim", {missing, dim, false}), first = r.call("aten.argmax.default", {r.to(missing, DType::I32), dim, false});
+  return {r.where(any, std::numeric_limits<double>::quiet_NaN(), value), r.where(any, first, place)};
+}
+
+Value median_dim(Rewriter& r) {
+  const Value& x = r["self"];
+  if (r.rank(x) == 0) r.refuse("has no dimension");
+  const std::int64_t dim = r.dim("dim", r.rank(x));
+  auto [value, place] = median_along(r, x, dim);
+  if (r.flag("keepdim")) value = r.unsqueeze(value, dim), place = r.unsqueeze(place, dim);
+  return Values{value, place};
+}
+
+Value median(Rewriter& r) {
+  const Expr n = r.module.env->simplify(r.meta(r["self"]).numel());
+  if (!r.module.env->statically_known_lt(0, n)) r.refuse("of what may be no elements");
+  return median_along(r, r.reshape(r["self"], {n}), 0).first;
+}
+
 Value sort_first_dim(Rewriter& r) { return r.item(sort_stable(r, 0, false), 0); }
 
 }  // namespace
 
 void decompose_reductions(DecompositionTable& t) {
   t["aten.mean.default"] = whole_mean;
+  t["aten.median.default"] = median;
+  t["aten.median.dim"] = median_dim;
   t["aten.sum.default"] = whole_sum;
   t["aten.nansum.default"] = nan_sum;
   t["aten.nanmean.default"] = nan_mean;

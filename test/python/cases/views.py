@@ -27,7 +27,6 @@ for short, dtype in ALL.items():
     views.add(f"transposed_copy_{short}", lambda x: x.t().contiguous(), views.any(dtype, 17, 33))
     views.add(f"slice_copy_{short}", lambda x: x[1::2, 3:].clone(), views.any(dtype, 17, 33))
 views.add("view_dtype", lambda x: x.view(torch.int32), views.normal(4, 8))
-views.add("view_dtype_narrower", lambda x: x.view(torch.int16), views.normal(4, 8))
 views.add("view_dtype_of_computed", lambda x: (x * 2).view(torch.int32) & 0xFF, views.normal(4, 8))
 views.add("reshape_empty", lambda x: x.reshape(3, 0, 4), views.normal(0, 12))
 views.add("permute_empty", lambda x: x.permute(1, 0) + 1, views.normal(0, 12))
