@@ -80,7 +80,8 @@ double ulps_between(float got, double want) {
   return std::abs(value - want) / std::ldexp(1.0, std::max(want == 0 ? -126 : std::ilogb(want), -126) - 23);
 }
 
-TEST_P(Prelude, FunctionsOfF32StayWithinTheirBounds) {
+/// Kernels NAME_vector and NAME_scalar that apply each function to buffer 0.
+std::string function_kernels() {
   std::string text;
   for (const Function& f : kFunctions) {
     text += fmt::format(R"(
@@ -92,7 +93,11 @@ extern "C" void {0}_scalar(void* const* b, const long*, long begin, long end) {{
 }}
 )", f.name);
   }
-  KernelLibrary library(toolchain, with_prelude(text));
+  return text;
+}
+
+TEST_P(Prelude, FunctionsOfF32StayWithinTheirBounds) {
+  KernelLibrary library(toolchain, with_prelude(function_kernels()));
   // Every 19997th bit pattern, the specials and their neighbours.
   std::vector<float> x;
   for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 19997) x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
@@ -115,6 +120,32 @@ extern "C" void {0}_scalar(void* const* b, const long*, long begin, long end) {{
       RecordProperty(fmt::format("{}_{}_ulps", f.name, shape), std::to_string(worst));
       if (std::getenv("COIL_PRINT_ULPS")) fmt::print("{} {} {}: {:.3f} ulp at {:a}\n", GetParam(), f.name, shape, worst, at);
     }
+  }
+}
+
+// All 2^32 inputs, minutes for each function: COIL_TEST_SWEEP names the functions, such as "exp,tanh,erf,log,sigmoid".
+TEST_P(Prelude, EveryInput) {
+  const char* wish = std::getenv("COIL_TEST_SWEEP");
+  if (!wish) GTEST_SKIP() << "COIL_TEST_SWEEP is not set";
+  std::string wanted = fmt::format(",{},", wish);
+  KernelLibrary library(toolchain, with_prelude(function_kernels()));
+  std::vector<float> x(1 << 16), y(x.size());
+  for (const Function& f : kFunctions) {
+    if (wanted.find(fmt::format(",{},", f.name)) == std::string::npos) continue;
+    Kernel kernel = library[fmt::format("{}_vector", f.name)];
+    double worst = 0;
+    float at = 0;
+    for (std::uint64_t base = 0; base < (1ull << 32); base += x.size()) {
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(base + i));
+      void* buffers[] = {x.data(), y.data()};
+      kernel(buffers, nullptr, 0, static_cast<long>(x.size()));
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        double want = f.reference(x[i]), error = ulps_between(y[i], want);
+        if (error > worst && !(std::abs(y[i] - want) < f.slack)) worst = error, at = x[i];
+      }
+    }
+    EXPECT_LE(worst, f.ulps) << f.name << " at " << fmt::format("{:a}", at);
+    fmt::print("{} {}: at most {:.4f} ulp, at {:a}\n", GetParam(), f.name, worst, at);
   }
 }
 
