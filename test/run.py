@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every kind of test and ends with one line, `N passed, N failed`.
 
-usage: test/run.py [PART ...]     parts: unit lit python sanitizer (all of them when none is named)
+usage: test/run.py [PART ...]     parts: unit lit python sanitizer (all of them when none is named) and fuzz (needs Clang)
 Needs only Python's own library here; the tests themselves use build/venv. Exit 0 when nothing failed.
 """
 import os
@@ -70,7 +70,22 @@ def python():
     return passed, failed or int(code != 0)
 
 
-PARTS = {"unit": unit, "lit": lit, "python": python, "sanitizer": sanitizer}
+def fuzz():
+    """A short run of each libFuzzer target from a fixed seed; longer ones are for a person to start (test/fuzz/CMakeLists.txt)."""
+    configure = ["cmake", "-S", ".", "-B", "build-fuzz", "-G", "Ninja", "-DCMAKE_CXX_COMPILER=clang++-16", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+                 "-DCOIL_FUZZ=ON", "-DCOIL_TESTS=OFF", "-Wno-dev", "--log-level=WARNING"]
+    targets = {"archive": "test/fixtures", "text": "test/fuzz/text"}
+    if stream(configure)[0] or stream(["ninja", "-C", "build-fuzz", *(f"fuzz_{t}" for t in targets)])[0]:
+        return 0, len(targets)
+    failed = 0
+    for target, seeds in targets.items():
+        os.makedirs(os.path.join(ROOT, "build-fuzz/found", target), exist_ok=True)
+        options = ["-seed=1", "-max_total_time=30", "-timeout=20", "-verbosity=0", "-print_funcs=0", "-print_final_stats=1", f"-dict=test/fuzz/{target}.dict", "-artifact_prefix=build-fuzz/"]
+        failed += stream([f"build-fuzz/bin/fuzz_{target}", *options, f"build-fuzz/found/{target}", seeds])[0] != 0
+    return len(targets) - failed, failed
+
+
+PARTS = {"unit": unit, "lit": lit, "python": python, "sanitizer": sanitizer, "fuzz": fuzz}
 
 
 def main(names):
@@ -78,7 +93,7 @@ def main(names):
         sys.exit(f"unknown part {unknown[0]} ({', '.join(PARTS)})")
     build("release", "all")
     total, rows = [0, 0], []
-    for name in names or PARTS:
+    for name in names or [p for p in PARTS if p != "fuzz"]:
         print(f"== {name}", flush=True)
         start = time.time()
         passed, failed = PARTS[name]()

@@ -26,7 +26,9 @@ std::string target_of(const std::string& serialized) {
   return serialized.starts_with(kOps) ? serialized.substr(kOps.size()) : serialized;
 }
 
-bool is_known_without_schema(std::string_view target) { return target == kItem || target.starts_with(kHigherOrder) || fx::find_scalar_function(target); }
+bool is_known_without_schema(std::string_view target) {
+  return target == kItem || target.starts_with(kHigherOrder) || fx::find_scalar_function(target);
+}
 
 /// The path of the innermost module in `key,path,type;key,path,type`.
 std::string module_path(std::string_view stack) {
@@ -72,7 +74,9 @@ void UnsupportedOperators::report() const {
     if (use.count > 1) notes.push_back(fmt::format("{} uses", use.count));
     list.push_back(notes.empty() ? use.target : fmt::format("{} ({})", use.target, fmt::join(notes, ", ")));
   }
-  throw Error(fmt::format("{} not supported: {}", uses_.size() == 1 ? "an operator is" : fmt::format("{} operators are", uses_.size()), fmt::join(list, ", ")),
+  throw Error(fmt::format("{} not supported: {}",
+                          uses_.size() == 1 ? "an operator is" : fmt::format("{} operators are", uses_.size()),
+                          fmt::join(list, ", ")),
               uses_.front().target, "");
 }
 
@@ -83,11 +87,14 @@ struct GraphReader::Call {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-GraphReader::GraphReader(const Json& graph, fx::GraphModule& module, Symbols& symbols, UnsupportedOperators& unsupported)
+GraphReader::GraphReader(const Json& graph, fx::GraphModule& module, Symbols& symbols,
+                         UnsupportedOperators& unsupported)
     : graph_(graph), module_(module), symbols_(symbols), unsupported_(unsupported), inputs_(graph["inputs"].items()) {
   symbols_.note_hints(graph);
-  const std::pair<const char*, ValueKind> tables[] = {
-      {"tensor_values", ValueKind::Tensor}, {"sym_int_values", ValueKind::Int}, {"sym_bool_values", ValueKind::Bool}, {"sym_float_values", ValueKind::Float}};
+  const std::pair<const char*, ValueKind> tables[] = {{"tensor_values", ValueKind::Tensor},
+                                                      {"sym_int_values", ValueKind::Int},
+                                                      {"sym_bool_values", ValueKind::Bool},
+                                                      {"sym_float_values", ValueKind::Float}};
   for (const auto& [key, kind] : tables)
     if (const Json* table = graph.find(key))
       for (const auto& [name, value] : table->members()) values_.emplace(name, std::pair(kind, value));
@@ -118,7 +125,8 @@ void GraphReader::define(const Json& name, Node* node) {
 
 namespace {
 
-/// The name that an argument of the kinds `as_tensor`, `as_sym_int`, `as_sym_bool`, `as_sym_float` refers to; null for other kinds and for constants.
+/// The name that an argument of the kinds `as_tensor`, `as_sym_int`, `as_sym_bool`, `as_sym_float` refers to; null for
+/// other kinds and for constants.
 const Json* name_in(const Json& argument) {
   const auto& [kind, value] = argument.only_member();
   if (kind == "as_tensor") return &(*value)["name"];
@@ -136,7 +144,8 @@ std::optional<Value> GraphReader::input_constant(std::size_t i) const {
   if (kind == "as_float") return Value(value->as_double());
   if (kind == "as_bool") return Value(value->as_bool());
   if (kind == "as_string") return Value(value->as_string());
-  if (kind == "as_custom_obj") input.fail(fmt::format("inputs of class {} are not supported", (*value)["class_fqn"].as_string()));
+  if (kind == "as_custom_obj")
+    input.fail(fmt::format("inputs of class {} are not supported", (*value)["class_fqn"].as_string()));
   if (!name_in(input)) input.fail(fmt::format("unknown kind of input '{}'", kind));
   return {};
 }
@@ -201,7 +210,8 @@ void GraphReader::read_call(const Json& node) {
   if (outputs.size() == 1 && !tuple_of_one)
     if (const Json* name = name_in(*outputs[0])) own_name = name;
 
-  Node* made = module_.graph.call(call.target, std::move(call.positional), own_name ? own_name->as_string() : std::string(), std::move(call.named));
+  Node* made = module_.graph.call(call.target, std::move(call.positional),
+                                  own_name ? own_name->as_string() : std::string(), std::move(call.named));
   read_metadata(node, made->meta);
   made->meta.origins = {made->name};
   read_outputs(node, made, tuple_of_one);
@@ -213,10 +223,13 @@ void GraphReader::read_arguments(const Json& node, Call& call) {
     Value value = argument((*input)["arg"]);
     const std::string& name = (*input)["name"].as_string();
     const Json* kind = input->find("kind");
-    const bool positional = name.empty() || (kind ? kind->as_int() == kPositional : !call.target.starts_with(kHigherOrder));
+    const bool positional =
+        name.empty() || (kind ? kind->as_int() == kPositional : !call.target.starts_with(kHigherOrder));
     // Operators' arguments all come with the schema's names; Python's functions take them by position.
-    if (!call.op && positional) call.positional.push_back(std::move(value));
-    else call.named.emplace_back(name, std::move(value));
+    if (!call.op && positional)
+      call.positional.push_back(std::move(value));
+    else
+      call.named.emplace_back(name, std::move(value));
   }
   if (call.op) {
     call.positional = ops::normalize(*call.op, {}, std::move(call.named));
@@ -244,7 +257,8 @@ void GraphReader::read_outputs(const Json& node, Node* made, bool tuple_of_one) 
 /// Several results: a `getitem` for each that has a user, as torch.fx has them. Returns the metadata of all.
 Value GraphReader::make_items(Node* made, std::span<const Json* const> outputs) {
   Values all;
-  for (std::size_t i = 0; i < outputs.size(); ++i) all.push_back(make_item(made, static_cast<std::int64_t>(i), *outputs[i]));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    all.push_back(make_item(made, static_cast<std::int64_t>(i), *outputs[i]));
   return all;
 }
 
@@ -315,7 +329,8 @@ Value GraphReader::argument(const Json& argument) {
   if (kind == "as_int_lists" || kind == "as_float_lists")
     return list([&](const Json& inner) {
       Values values;
-      for (const Json* item : inner.items()) values.push_back(kind == "as_int_lists" ? Value(item->as_int()) : Value(item->as_double()));
+      for (const Json* item : inner.items())
+        values.push_back(kind == "as_int_lists" ? Value(item->as_int()) : Value(item->as_double()));
       return Value(std::move(values));
     });
   if (kind == "as_sym_int" || kind == "as_sym_bool" || kind == "as_sym_float") return symbolic(*value);
@@ -325,7 +340,8 @@ Value GraphReader::argument(const Json& argument) {
   if (kind == "as_layout") return read_layout(*value);
   if (kind == "as_device") return read_device(*value);
   if (kind == "as_graph") return nested_graph(*value);
-  if (kind == "as_custom_obj") throw UnsupportedArgument(fmt::format("an object of class {}", (*value)["class_fqn"].as_string()));
+  if (kind == "as_custom_obj")
+    throw UnsupportedArgument(fmt::format("an object of class {}", (*value)["class_fqn"].as_string()));
   if (kind == "as_complex") throw UnsupportedArgument("a complex number");
   if (kind == "as_string_to_argument") throw UnsupportedArgument("a dictionary");
   argument.fail(fmt::format("unknown kind of argument '{}'", kind));
@@ -355,7 +371,8 @@ bool GraphReader::returns_bare_value() const {
   return flag && flag->as_bool();
 }
 
-std::unique_ptr<fx::GraphModule> read_subgraph(const Json& graph, const std::string& name, const std::shared_ptr<sym::ShapeEnv>& env, Symbols& symbols,
+std::unique_ptr<fx::GraphModule> read_subgraph(const Json& graph, const std::string& name,
+                                               const std::shared_ptr<sym::ShapeEnv>& env, Symbols& symbols,
                                                UnsupportedOperators& unsupported) {
   auto module = std::make_unique<fx::GraphModule>();
   module->env = env;
@@ -367,7 +384,8 @@ std::unique_ptr<fx::GraphModule> read_subgraph(const Json& graph, const std::str
   }
   reader.read_calls();
   Values results = reader.outputs();
-  for (std::size_t i = 0; i < results.size(); ++i) module->outputs.push_back({reader.returns_bare_value() ? "output" : fmt::format("{}", i)});
+  for (std::size_t i = 0; i < results.size(); ++i)
+    module->outputs.push_back({reader.returns_bare_value() ? "output" : fmt::format("{}", i)});
   module->graph.output(std::move(results));
   return module;
 }

@@ -26,13 +26,15 @@ class UnsupportedOperators {
   std::vector<Use> uses_;
 };
 
-/// Reads into `module`; used once, its members in the order below. Throws Error naming the place in the JSON, or the node and its source line.
+/// Reads into `module`; used once, its members in the order below. Throws Error naming the place in the JSON, or the
+/// node and its source line.
 class GraphReader {
  public:
   GraphReader(const Json& graph, fx::GraphModule& module, Symbols& symbols, UnsupportedOperators& unsupported);
 
   std::size_t inputs() const { return inputs_.size(); }
-  /// Input `i` becomes a placeholder (of `name` if the graph gives it none), or an attribute. Constants (a Python number, string or None) give the placeholder no users.
+  /// Input `i` becomes a placeholder (of `name` if the graph gives it none), or an attribute. Constants (a Python
+  /// number, string or None) give the placeholder no users.
   fx::Node* add_placeholder(std::size_t i, const std::string& name);
   fx::Node* add_attribute(std::size_t i, const std::string& attribute);
   /// The constant that input `i` is, or nothing.
@@ -66,6 +68,8 @@ class GraphReader {
 };
 
 /// Reads a nested graph as a module of its own, which shares the environment.
-std::unique_ptr<fx::GraphModule> read_subgraph(const Json& graph, const std::string& name, const std::shared_ptr<sym::ShapeEnv>& env, Symbols&, UnsupportedOperators&);
+std::unique_ptr<fx::GraphModule> read_subgraph(const Json& graph, const std::string& name,
+                                               const std::shared_ptr<sym::ShapeEnv>& env, Symbols&,
+                                               UnsupportedOperators&);
 
 }  // namespace coil::frontend

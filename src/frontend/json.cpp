@@ -29,7 +29,8 @@ struct JsonDocument::Builder : nlohmann::json::json_sax_t {
     return true;
   }
   bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max())) return number_float(static_cast<double>(value), {});
+    if (value > static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max()))
+      return number_float(static_cast<double>(value), {});
     return number_integer(static_cast<number_integer_t>(value));
   }
   bool number_float(number_float_t value, const string_t&) override {
@@ -76,8 +77,10 @@ struct JsonDocument::Builder : nlohmann::json::json_sax_t {
     } else {
       Json& parent = *open_.back();
       value.parent_ = &parent;
-      if (parent.kind_ == Json::Kind::List) parent.items_.push_back(&value);
-      else parent.members_.emplace_back(std::move(key_), &value);
+      if (parent.kind_ == Json::Kind::List)
+        parent.items_.push_back(&value);
+      else
+        parent.members_.emplace_back(std::move(key_), &value);
     }
     return &value;
   }

@@ -1,4 +1,5 @@
-// JSON documents whose every value knows its place, so that what is wrong in one can be said: `graph_module.graph.nodes[3].target: expected a string, found 7`.
+// JSON documents whose every value knows its place, so that what is wrong in one can be said:
+// `graph_module.graph.nodes[3].target: expected a string, found 7`.
 #pragma once
 #include <deque>
 #include <memory>
@@ -58,7 +59,8 @@ class Json {
 
 class JsonDocument {
  public:
-  /// `name` is the file's, for errors. Throws Error on anything but one JSON value, on a name given twice in one object, and on nesting deeper than 256.
+  /// `name` is the file's, for errors. Throws Error on anything but one JSON value, on a name given twice in one
+  /// object, and on nesting deeper than 256.
   JsonDocument(std::string_view text, std::string name);
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;

@@ -11,9 +11,10 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr std::size_t kMaxValues = 10'000'000;
+constexpr std::size_t kMaxValues = 1'000'000;
 
 /// The opcodes of protocols 2 to 5 that pickles of tensors, numbers and containers use (CPython's pickletools).
+// clang-format off
 enum Opcode : unsigned char {
   kMark = '(', kStop = '.', kPop = '0', kPopMark = '1', kDup = '2',
   kBinFloat = 'G', kBinInt = 'J', kBinInt1 = 'K', kBinInt2 = 'M', kLong1 = 0x8a, kLong4 = 0x8b,
@@ -28,17 +29,20 @@ enum Opcode : unsigned char {
   kGlobal = 'c', kStackGlobal = 0x93, kReduce = 'R', kBuild = 'b', kNewObj = 0x81, kNewObjEx = 0x92, kPersistentId = 'Q',
   kProto = 0x80, kFrame = 0x95,
 };
+// clang-format on
 
 /// The element type of `torch.FloatStorage` and its like; nothing for other names. Untyped storages count bytes.
 std::optional<DType> storage_dtype(std::string_view global) {
   static const std::map<std::string_view, DType> names{
-      {"Double", DType::F64}, {"Float", DType::F32}, {"Half", DType::F16}, {"BFloat16", DType::BF16}, {"Long", DType::I64}, {"Int", DType::I32},
-      {"Short", DType::I16}, {"Char", DType::I8}, {"Byte", DType::U8}, {"Bool", DType::Bool}, {"ComplexFloat", DType::C64}, {"ComplexDouble", DType::C128},
+      {"Double", DType::F64}, {"Float", DType::F32}, {"Half", DType::F16},         {"BFloat16", DType::BF16},
+      {"Long", DType::I64},   {"Int", DType::I32},   {"Short", DType::I16},        {"Char", DType::I8},
+      {"Byte", DType::U8},    {"Bool", DType::Bool}, {"ComplexFloat", DType::C64}, {"ComplexDouble", DType::C128},
       {"Untyped", DType::U8}};
   constexpr std::string_view kSuffix = "Storage";
   for (std::string_view module : {"torch.", "torch.storage.", "torch.cuda."}) {
     if (!global.starts_with(module) || !global.ends_with(kSuffix)) continue;
-    const auto it = names.find(global.substr(module.size(), std::max(global.size(), module.size() + kSuffix.size()) - module.size() - kSuffix.size()));
+    const auto it = names.find(global.substr(
+        module.size(), std::max(global.size(), module.size() + kSuffix.size()) - module.size() - kSuffix.size()));
     if (it != names.end()) return it->second;
   }
   return {};
@@ -48,7 +52,8 @@ std::optional<DType> storage_dtype(std::string_view global) {
 
 class Unpickler {
  public:
-  Unpickler(const Archive& archive, std::string prefix) : archive_(archive), prefix_(std::move(prefix)), program_(archive.read(prefix_ + "data.pkl")) {}
+  Unpickler(const Archive& archive, std::string prefix)
+      : archive_(archive), prefix_(std::move(prefix)), program_(archive.read(prefix_ + "data.pkl")) {}
 
   Pickle run() {
     try {
@@ -126,6 +131,12 @@ class Unpickler {
     if (target->kind != kind && target->kind != Kind::Object) fail("items are added to what is no container");
     target->items.insert(target->items.end(), items.begin(), items.end());
   }
+  /// A short pickle may ask for a long list to be copied again and again; there is an end to it.
+  void copy_items(const PickleValue& from, PickleValue* to) {
+    copied_ += from.items.size();
+    if (copied_ > kMaxValues) fail("more than {} values", kMaxValues);
+    to->items.insert(to->items.end(), from.items.begin(), from.items.end());
+  }
   void memoize(std::uint64_t index) {
     if (index > program_.size) fail("memo index {} is out of range", index);
     if (memo_.size() <= index) memo_.resize(index + 1);
@@ -157,8 +168,10 @@ class Unpickler {
       }
       case kMark: marks_.push_back(stack_.size()); return true;
       case kPop:
-        if (!marks_.empty() && marks_.back() == stack_.size()) marks_.pop_back();
-        else pop();
+        if (!marks_.empty() && marks_.back() == stack_.size())
+          marks_.pop_back();
+        else
+          pop();
         return true;
       case kPopMark: pop_to_mark(); return true;
       case kDup: stack_.push_back(top()); return true;
@@ -177,9 +190,14 @@ class Unpickler {
       case kBinInt2: push_int(static_cast<std::int64_t>(number(2))); return true;
       case kLong1: push_long(number(1)); return true;
       case kLong4: push_long(number(4)); return true;
-      case kShortBinString: case kShortBinUnicode: case kShortBinBytes: push_string(number(1)); return true;
-      case kBinString: case kBinUnicode: case kBinBytes: push_string(number(4)); return true;
-      case kBinUnicode8: case kBinBytes8: push_string(number(8)); return true;
+      case kShortBinString:
+      case kShortBinUnicode:
+      case kShortBinBytes: push_string(number(1)); return true;
+      case kBinString:
+      case kBinUnicode:
+      case kBinBytes: push_string(number(4)); return true;
+      case kBinUnicode8:
+      case kBinBytes8: push_string(number(8)); return true;
       case kEmptyTuple: push(Kind::Tuple); return true;
       case kEmptyList: push(Kind::List); return true;
       case kEmptyDict: push(Kind::Dict); return true;
@@ -275,7 +293,7 @@ class Unpickler {
     expect(&type, Kind::Global, "a class");
     PickleValue* object = make(Kind::Object);
     object->text = type.text;
-    object->items = arguments.items;
+    copy_items(arguments, object);
     return object;
   }
 
@@ -303,12 +321,12 @@ class Unpickler {
     }
     if (name == "torch.Size" || name == "builtins.tuple" || name == "builtins.list") {
       PickleValue* list = make(name == "builtins.list" ? Kind::List : Kind::Tuple);
-      if (!args.empty()) list->items = args[0]->items;
+      if (!args.empty()) copy_items(*args[0], list);
       return list;
     }
     if (name == "builtins.set" || name == "builtins.frozenset") {
       PickleValue* set = make(Kind::Set);
-      if (!args.empty()) set->items = args[0]->items;
+      if (!args.empty()) copy_items(*args[0], set);
       return set;
     }
     if (name == "collections.OrderedDict") {
@@ -316,18 +334,21 @@ class Unpickler {
       if (!args.empty())
         for (const PickleValue* pair : args[0]->items) {
           if (pair->items.size() != 2) fail("an OrderedDict of what are no pairs");
-          dict->items.insert(dict->items.end(), pair->items.begin(), pair->items.end());
+          copy_items(*pair, dict);
         }
       return dict;
     }
     if (name == "collections.defaultdict" || name == "builtins.dict") return make(Kind::Dict);
-    if (name.starts_with("torch._utils._rebuild_") || name.starts_with("torch._tensor._rebuild_")) fail("tensors made by {} (subclasses, quantized, sparse) are not supported", name);
+    if (name.starts_with("torch._utils._rebuild_") || name.starts_with("torch._tensor._rebuild_"))
+      fail("tensors made by {} (subclasses, quantized, sparse) are not supported", name);
     return construct(function, arguments);
   }
 
   static DType dtype_of(const PickleValue& global) {
     constexpr std::string_view kTorch = "torch.";
-    const auto dtype = global.is(Kind::Global) && global.text.starts_with(kTorch) ? dtype_from_torch_name(std::string_view(global.text).substr(kTorch.size())) : std::nullopt;
+    const auto dtype = global.is(Kind::Global) && global.text.starts_with(kTorch)
+                           ? dtype_from_torch_name(std::string_view(global.text).substr(kTorch.size()))
+                           : std::nullopt;
     if (!dtype) fail("unknown dtype {}", global.text);
     return *dtype;
   }
@@ -341,7 +362,8 @@ class Unpickler {
     t.offset = expect(args[1], Kind::Int, "an offset")->integer;
     t.sizes = sizes(*args[2]);
     t.strides = sizes(*args[3]);
-    if (t.sizes.size() != t.strides.size()) fail("a tensor of {} sizes and {} strides", t.sizes.size(), t.strides.size());
+    if (t.sizes.size() != t.strides.size())
+      fail("a tensor of {} sizes and {} strides", t.sizes.size(), t.strides.size());
     if (t.offset < 0) fail("a tensor at a negative offset");
     t.check_bounds();
     return value;
@@ -349,7 +371,8 @@ class Unpickler {
 
   /// `('storage', torch.FloatStorage, '0', 'cpu', 24)`: the bytes lie in the entry `data/0`.
   PickleValue* load_storage(const PickleValue& id) {
-    if (!id.is(Kind::Tuple) || id.items.size() < 5 || expect(id.items[0], Kind::String, "a string")->text != "storage") fail("an unknown kind of persistent id");
+    if (!id.is(Kind::Tuple) || id.items.size() < 5 || expect(id.items[0], Kind::String, "a string")->text != "storage")
+      fail("an unknown kind of persistent id");
     const PickleValue& type = *id.items[1];
     const auto dtype = storage_dtype(type.text);
     if (!type.is(Kind::Global) || !dtype) fail("storage type '{}' is not supported", type.text);
@@ -377,7 +400,7 @@ class Unpickler {
   const Archive& archive_;
   std::string prefix_;
   Bytes program_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, copied_ = 0;
   Pickle pickle_;
   std::vector<PickleValue*> stack_, memo_;
   std::vector<std::size_t> marks_;
@@ -389,7 +412,8 @@ Pickle Pickle::read_torch_save(const Archive& archive) {
   for (const std::string& name : archive.names()) {
     if (name != kProgram && !name.ends_with("/data.pkl")) continue;
     const std::string prefix = name.substr(0, name.size() - kProgram.size());
-    if (archive.contains(prefix + "byteorder") && archive.read(prefix + "byteorder").text() != "little") fail("big-endian tensors are not supported");
+    if (archive.contains(prefix + "byteorder") && archive.read(prefix + "byteorder").text() != "little")
+      fail("big-endian tensors are not supported");
     return Unpickler(archive, prefix).run();
   }
   fail("it holds no data.pkl");

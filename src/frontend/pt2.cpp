@@ -82,11 +82,17 @@ std::vector<std::string> input_paths(const CallSpec& spec) {
   return paths;
 }
 
-/// Reads the signature: which graph inputs are attributes and which are the user's, which results are the user's and which are writes.
+/// Reads the signature: which graph inputs are attributes and which are the user's, which results are the user's and
+/// which are writes.
 class ProgramReader {
  public:
   ProgramReader(const Json& program, fx::GraphModule& module, Weights& weights)
-      : program_(program), graph_module_(program["graph_module"]), signature_(graph_module_["signature"]), module_(module), weights_(weights), symbols_(*module.env),
+      : program_(program),
+        graph_module_(program["graph_module"]),
+        signature_(graph_module_["signature"]),
+        module_(module),
+        weights_(weights),
+        symbols_(*module.env),
         spec_(read_call_spec(graph_module_)) {}
 
   void read() {
@@ -104,21 +110,31 @@ class ProgramReader {
  private:
   void read_inputs(GraphReader& reader) {
     const Json& specs = signature_["input_specs"];
-    if (specs.items().size() != reader.inputs()) specs.fail(fmt::format("{} entries for the graph's {} inputs", specs.items().size(), reader.inputs()));
+    if (specs.items().size() != reader.inputs())
+      specs.fail(fmt::format("{} entries for the graph's {} inputs", specs.items().size(), reader.inputs()));
     for (std::size_t i = 0; i < reader.inputs(); ++i) {
       const Json& spec = *specs.items()[i];
       const auto& [kind, value] = spec.only_member();
-      if (kind == "parameter") add_attribute(reader, i, (*value)["parameter_name"].as_string());
-      else if (kind == "buffer") add_attribute(reader, i, (*value)["buffer_name"].as_string());
-      else if (kind == "tensor_constant") add_attribute(reader, i, (*value)["tensor_constant_name"].as_string());
-      else if (kind == "user_input" || kind == "constant_input") add_input(reader, i, *value);
-      else if (kind == "custom_obj") spec.fail(fmt::format("the program holds an object of class {}; custom objects are not supported", (*value)["arg"]["class_fqn"].as_string()));
-      else if (kind == "token") spec.fail("programs with ordered side effects (tokens) are not supported");
-      else spec.fail(fmt::format("unknown kind of input '{}'", kind));
+      if (kind == "parameter")
+        add_attribute(reader, i, (*value)["parameter_name"].as_string());
+      else if (kind == "buffer")
+        add_attribute(reader, i, (*value)["buffer_name"].as_string());
+      else if (kind == "tensor_constant")
+        add_attribute(reader, i, (*value)["tensor_constant_name"].as_string());
+      else if (kind == "user_input" || kind == "constant_input")
+        add_input(reader, i, *value);
+      else if (kind == "custom_obj")
+        spec.fail(fmt::format("the program holds an object of class {}; custom objects are not supported",
+                              (*value)["arg"]["class_fqn"].as_string()));
+      else if (kind == "token")
+        spec.fail("programs with ordered side effects (tokens) are not supported");
+      else
+        spec.fail(fmt::format("unknown kind of input '{}'", kind));
     }
     if (!spec_) return;
     const auto paths = input_paths(*spec_);
-    if (paths.size() != module_.inputs.size()) specs.fail(fmt::format("{} user inputs, but in_spec has {} leaves", module_.inputs.size(), paths.size()));
+    if (paths.size() != module_.inputs.size())
+      specs.fail(fmt::format("{} user inputs, but in_spec has {} leaves", module_.inputs.size(), paths.size()));
     for (std::size_t i = 0; i < paths.size(); ++i) module_.inputs[i].path = paths[i];
   }
 
@@ -127,9 +143,12 @@ class ProgramReader {
     if (module_.attributes.contains(name)) return;
     Tensor tensor = weights_.get(name);
     const auto& meta = node->tensor();
-    const bool same = tensor.dtype == meta.dtype && std::equal(tensor.sizes.begin(), tensor.sizes.end(), meta.sizes.begin(), meta.sizes.end(),
-                                                               [](std::int64_t a, sym::Expr b) { return b.is_constant(a); });
-    if (!same) fail("tensor '{}' is {}[{}] in the archive's data but {} in its graph", name, short_name(tensor.dtype), fmt::join(tensor.sizes, ", "), sym::to_string(meta));
+    const bool same = tensor.dtype == meta.dtype &&
+                      std::equal(tensor.sizes.begin(), tensor.sizes.end(), meta.sizes.begin(), meta.sizes.end(),
+                                 [](std::int64_t a, sym::Expr b) { return b.is_constant(a); });
+    if (!same)
+      fail("tensor '{}' is {}[{}] in the archive's data but {} in its graph", name, short_name(tensor.dtype),
+           fmt::join(tensor.sizes, ", "), sym::to_string(meta));
     module_.attributes.emplace(name, std::move(tensor));
   }
 
@@ -141,7 +160,8 @@ class ProgramReader {
 
   void read_outputs(const Values& results) {
     const Json& specs = signature_["output_specs"];
-    if (specs.items().size() != results.size()) specs.fail(fmt::format("{} entries for the graph's {} outputs", specs.items().size(), results.size()));
+    if (specs.items().size() != results.size())
+      specs.fail(fmt::format("{} entries for the graph's {} outputs", specs.items().size(), results.size()));
     Values user, writes;
     std::vector<fx::Mutation> mutations;
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -152,16 +172,25 @@ class ProgramReader {
         mutations.push_back({target, name.as_string(), 0});
         writes.push_back(results[i]);
       };
-      if (kind == "user_output" || kind == "loss_output") user.push_back(results[i]);
-      else if (kind == "buffer_mutation") write(fx::Mutation::Target::Attribute, (*value)["buffer_name"]);
-      else if (kind == "parameter_mutation") write(fx::Mutation::Target::Attribute, (*value)["parameter_name"]);
-      else if (kind == "user_input_mutation") write(fx::Mutation::Target::Input, (*value)["user_input_name"]);
-      else if (kind == "gradient_to_parameter" || kind == "gradient_to_user_input") spec.fail("exported training steps (gradients among the outputs) are not supported");
-      else if (kind == "token") spec.fail("programs with ordered side effects (tokens) are not supported");
-      else spec.fail(fmt::format("unknown kind of output '{}'", kind));
+      if (kind == "user_output" || kind == "loss_output")
+        user.push_back(results[i]);
+      else if (kind == "buffer_mutation")
+        write(fx::Mutation::Target::Attribute, (*value)["buffer_name"]);
+      else if (kind == "parameter_mutation")
+        write(fx::Mutation::Target::Attribute, (*value)["parameter_name"]);
+      else if (kind == "user_input_mutation")
+        write(fx::Mutation::Target::Input, (*value)["user_input_name"]);
+      else if (kind == "gradient_to_parameter" || kind == "gradient_to_user_input")
+        spec.fail("exported training steps (gradients among the outputs) are not supported");
+      else if (kind == "token")
+        spec.fail("programs with ordered side effects (tokens) are not supported");
+      else
+        spec.fail(fmt::format("unknown kind of output '{}'", kind));
     }
     for (const fx::Mutation& m : mutations)
-      if (m.kind == fx::Mutation::Target::Input ? !module_.graph.find(m.target) : !module_.attributes.contains(m.target)) specs.fail(fmt::format("'{}' is written to but is no input", m.target));
+      if (m.kind == fx::Mutation::Target::Input ? !module_.graph.find(m.target)
+                                                : !module_.attributes.contains(m.target))
+        specs.fail(fmt::format("'{}' is written to but is no input", m.target));
 
     Values kept = name_outputs(user, specs);
     for (std::size_t i = 0; i < mutations.size(); ++i) {
@@ -175,10 +204,12 @@ class ProgramReader {
   /// Names the outputs; those that are None are left out.
   Values name_outputs(const Values& user, const Json& specs) {
     std::vector<std::string> paths;
-    if (spec_) paths = spec_->out.paths();
+    if (spec_)
+      paths = spec_->out.paths();
     else
       for (std::size_t i = 0; i < user.size(); ++i) paths.push_back(fmt::format("{}", i));
-    if (paths.size() != user.size()) specs.fail(fmt::format("{} user outputs, but out_spec has {} leaves", user.size(), paths.size()));
+    if (paths.size() != user.size())
+      specs.fail(fmt::format("{} user outputs, but out_spec has {} leaves", user.size(), paths.size()));
     const bool bare = spec_ ? spec_->out.is_leaf() : user.size() == 1;
     Values kept;
     for (std::size_t i = 0; i < user.size(); ++i) {
@@ -217,14 +248,16 @@ bool flatten(const PickleValue& value, const TreeSpec& spec, std::vector<Tensor>
       case Kind::Int: leaves.push_back(scalar(DType::I64, value.integer)); return true;
       case Kind::Float: leaves.push_back(scalar(DType::F64, value.real)); return true;
       case Kind::Bool: leaves.push_back(scalar(DType::Bool, value.integer != 0)); return true;
-      case Kind::None: case Kind::String: leaves.emplace_back(); return true;
+      case Kind::None:
+      case Kind::String: leaves.emplace_back(); return true;
       default: return false;
     }
   }
   auto named = [](const PickleValue& dict, const std::string& key) -> const PickleValue* {
     for (std::size_t i = 0; i + 1 < dict.items.size(); i += 2) {
       const PickleValue& k = *dict.items[i];
-      if (k.is(Kind::String) ? k.text == key : k.is(Kind::Int) && fmt::format("{}", k.integer) == key) return dict.items[i + 1];
+      if (k.is(Kind::String) ? k.text == key : k.is(Kind::Int) && fmt::format("{}", k.integer) == key)
+        return dict.items[i + 1];
     }
     return nullptr;
   };
@@ -232,13 +265,15 @@ bool flatten(const PickleValue& value, const TreeSpec& spec, std::vector<Tensor>
   const bool by_position = value.is(Kind::Tuple) || value.is(Kind::List) || (value.is(Kind::Object) && !by_key);
   if (!by_key && (!by_position || value.items.size() != spec.children.size())) return false;
   for (std::size_t i = 0; i < spec.children.size(); ++i) {
-    const PickleValue* child = by_key ? named(value.is(Kind::Object) ? *value.state : value, spec.keys[i]) : value.items[i];
+    const PickleValue* child =
+        by_key ? named(value.is(Kind::Object) ? *value.state : value, spec.keys[i]) : value.items[i];
     if (!child || !flatten(*child, spec.children[i], leaves)) return false;
   }
   return true;
 }
 
-std::optional<std::vector<Tensor>> read_sample_inputs(const Archive& archive, const Location& location, const std::optional<CallSpec>& spec) {
+std::optional<std::vector<Tensor>> read_sample_inputs(const Archive& archive, const Location& location,
+                                                      const std::optional<CallSpec>& spec) {
   const std::string entry = location.prefix + "data/sample_inputs/" + location.model + ".pt";
   if (!spec || !archive.contains(entry)) return {};
   const Archive inner = Archive::from_bytes(archive.read(entry), entry);
@@ -253,11 +288,13 @@ std::optional<std::vector<Tensor>> read_sample_inputs(const Archive& archive, co
 
 ExportedProgram read_pt2(const Archive& archive) {
   const Location location = find_program(archive);
-  if (archive.contains(location.prefix + "byteorder") && archive.read(location.prefix + "byteorder").text() != "little") fail("it was written on a big-endian machine");
+  if (archive.contains(location.prefix + "byteorder") && archive.read(location.prefix + "byteorder").text() != "little")
+    fail("it was written on a big-endian machine");
   const JsonDocument document(archive.read(location.entry()).text(), "models/" + location.model + ".json");
   const Json& program = document.root();
   if (const std::int64_t major = program["schema_version"]["major"].as_int(); major != kSchemaMajor)
-    fail("it is written by version {} of the export schema; version {} (torch 2.8 and newer) is read", major, kSchemaMajor);
+    fail("it is written by version {} of the export schema; version {} (torch 2.8 and newer) is read", major,
+         kSchemaMajor);
 
   ExportedProgram result;
   result.module = std::make_unique<fx::GraphModule>();

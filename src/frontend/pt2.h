@@ -11,16 +11,18 @@
 
 namespace coil::frontend {
 
-/// A program as exported: parameters, buffers and constants have become `get_attr` nodes; every node has the metadata that the archive records.
+/// A program as exported: parameters, buffers and constants have become `get_attr` nodes; every node has the metadata
+/// that the archive records.
 struct ExportedProgram {
   std::unique_ptr<fx::GraphModule> module;
-  /// `data/sample_inputs`, one for each of `module->inputs` (a number is a 0-d tensor, None a tensor of no storage); nothing when the archive has none.
+  /// `data/sample_inputs`, one for each of `module->inputs` (a number is a 0-d tensor, None a tensor of no storage);
+  /// nothing when the archive has none.
   std::optional<std::vector<Tensor>> sample_inputs;
   std::string torch_version;
 };
 
-/// Weights are mapped from the file and shared where the archive shares them. Throws Error on anything malformed, and on operators whose *schema* is unknown
-/// (all of them at once, each with its source line).
+/// Weights are mapped from the file and shared where the archive shares them. Throws Error on anything malformed, and
+/// on operators whose *schema* is unknown (all of them at once, each with its source line).
 ExportedProgram read_pt2(const std::filesystem::path&);
 /// An archive already open.
 ExportedProgram read_pt2(const Archive&);

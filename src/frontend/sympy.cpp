@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kMaxDepth = 200;
 
-/// What a term evaluates to. Fractions live only inside products and sums, where they must come out whole: `Mul(Rational(1, 2), Symbol('s0'))` has denominator 2.
+/// What a term evaluates to. Fractions live only inside products and sums, where they must come out whole:
+/// `Mul(Rational(1, 2), Symbol('s0'))` has denominator 2.
 struct Fraction {
   Expr numerator;
   std::int64_t denominator = 1;
@@ -30,8 +31,12 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void error(std::string_view wanted) const { fail("symbolic expression `{}`: expected {} at position {}", text_, wanted, at_); }
-  [[noreturn]] void refuse(std::string_view function) const { fail("symbolic expression `{}`: {} is not supported", text_, function); }
+  [[noreturn]] void error(std::string_view wanted) const {
+    fail("symbolic expression `{}`: expected {} at position {}", text_, wanted, at_);
+  }
+  [[noreturn]] void refuse(std::string_view function) const {
+    fail("symbolic expression `{}`: {} is not supported", text_, function);
+  }
 
   void spaces() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
@@ -48,7 +53,9 @@ class Parser {
   std::string_view word() {
     spaces();
     const std::size_t start = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' || text_[at_] == '.')) ++at_;
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' || text_[at_] == '.'))
+      ++at_;
     if (at_ == start) error("a name");
     return text_.substr(start, at_ - start);
   }
@@ -129,7 +136,8 @@ class Parser {
   }
 
   static Fraction reduced(Fraction f) {
-    // A factor that divides the numerator as a whole is taken out; FloorDiv does so exactly when its result times the divisor is the numerator again.
+    // A factor that divides the numerator as a whole is taken out; FloorDiv does so exactly when its result times the
+    // divisor is the numerator again.
     if (f.denominator != 1) {
       const Expr quotient = sym::floor_div(f.numerator, f.denominator);
       if (quotient * Expr(f.denominator) == f.numerator) return {quotient};
@@ -140,7 +148,8 @@ class Parser {
     Fraction result{1};
     for (const Fraction& f : list) {
       result.numerator = result.numerator * f.numerator;
-      if (__builtin_mul_overflow(result.denominator, f.denominator, &result.denominator)) fail("symbolic expression `{}` overflows", text_);
+      if (__builtin_mul_overflow(result.denominator, f.denominator, &result.denominator))
+        fail("symbolic expression `{}` overflows", text_);
     }
     return reduced(result);
   }
@@ -148,7 +157,8 @@ class Parser {
     Fraction result{0};
     for (const Fraction& f : list) {
       std::int64_t denominator = 0;
-      if (__builtin_mul_overflow(result.denominator, f.denominator, &denominator)) fail("symbolic expression `{}` overflows", text_);
+      if (__builtin_mul_overflow(result.denominator, f.denominator, &denominator))
+        fail("symbolic expression `{}` overflows", text_);
       result = reduced({result.numerator * Expr(f.denominator) + f.numerator * Expr(result.denominator), denominator});
     }
     return result;
@@ -170,7 +180,8 @@ class Parser {
     };
     auto two = [](Expr (*f)(Expr, Expr)) { return [f](const Exprs& e) { return f(e[0], e[1]); }; };
     auto power = [](const Exprs& e) {
-      if (const auto exponent = e[1].constant(); exponent && *exponent < 0) fail("a symbolic size is divided by another without rounding");
+      if (const auto exponent = e[1].constant(); exponent && *exponent < 0)
+        fail("a symbolic size is divided by another without rounding");
       return sym::pow(e[0], e[1]);
     };
     auto same = [](const Exprs& e) { return e[0]; };
@@ -217,7 +228,9 @@ class Parser {
 
 }  // namespace
 
-Expr parse_srepr(std::string_view text, const std::function<Expr(std::string_view)>& define) { return Parser(text, define).parse(); }
+Expr parse_srepr(std::string_view text, const std::function<Expr(std::string_view)>& define) {
+  return Parser(text, define).parse();
+}
 
 std::string_view srepr_symbol(std::string_view text) {
   constexpr std::string_view kHead = "Symbol('";

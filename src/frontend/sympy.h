@@ -1,4 +1,5 @@
-// Symbolic sizes as torch.export writes them: sympy's `srepr`, such as `Add(Symbol('s77', positive=True, integer=True), Integer(1))`.
+// Symbolic sizes as torch.export writes them: sympy's `srepr`, such as `Add(Symbol('s77', positive=True, integer=True),
+// Integer(1))`.
 #pragma once
 #include <functional>
 #include <string_view>
@@ -7,8 +8,9 @@
 
 namespace coil::frontend {
 
-/// Integers, and relations and logic over them (which are 0 or 1). `define` gives the expression of a symbol. Throws Error on malformed text
-/// and, by name, on functions that leave the integers (`ToFloat`, `FloatTrueDiv`, …) or that Coil has no form for.
+/// Integers, and relations and logic over them (which are 0 or 1). `define` gives the expression of a symbol. Throws
+/// Error on malformed text and, by name, on functions that leave the integers (`ToFloat`, `FloatTrueDiv`, …) or that
+/// Coil has no form for.
 sym::Expr parse_srepr(std::string_view text, const std::function<sym::Expr(std::string_view name)>& define);
 
 /// The name, when the text is a single symbol; else empty.

@@ -30,8 +30,8 @@ std::vector<std::string> key_list(const Json& list) {
   return keys;
 }
 
-/// The children's keys that a context names: a list of keys (dicts, and most classes that register themselves), a pair of the
-/// lists of present and absent fields (dataclasses), or a defaultdict's record. Empty when it names none.
+/// The children's keys that a context names: a list of keys (dicts, and most classes that register themselves), a pair
+/// of the lists of present and absent fields (dataclasses), or a defaultdict's record. Empty when it names none.
 std::vector<std::string> keys_of(const std::string& type, const Json& context, const Json* named_tuples) {
   if (context.is_object()) {
     const Json* keys = context.find("dict_context");
@@ -76,7 +76,8 @@ TreeSpec read(const Json& j, const Json* named_tuples) {
 
 void collect(const TreeSpec& spec, const std::string& path, std::vector<std::string>& paths) {
   if (spec.is_leaf()) paths.push_back(path);
-  for (std::size_t i = 0; i < spec.children.size(); ++i) collect(spec.children[i], path.empty() ? spec.keys[i] : path + "." + spec.keys[i], paths);
+  for (std::size_t i = 0; i < spec.children.size(); ++i)
+    collect(spec.children[i], path.empty() ? spec.keys[i] : path + "." + spec.keys[i], paths);
 }
 
 }  // namespace
@@ -97,7 +98,8 @@ TreeSpec parse_treespec(const std::string& text, const Json* named_tuples) {
   const JsonDocument document(text, "treespec");
   constexpr std::int64_t kProtocol = 1;
   const auto items = document.root().items();
-  if (items.size() != 2 || items[0]->as_int() != kProtocol) document.root().fail("unknown protocol of input and output structure");
+  if (items.size() != 2 || items[0]->as_int() != kProtocol)
+    document.root().fail("unknown protocol of input and output structure");
   return read(*items[1], named_tuples);
 }
 

@@ -1,4 +1,5 @@
-// The structure of a program's inputs and outputs: how torch's pytree nests dicts, tuples, lists, named tuples and dataclasses, and the path of each leaf.
+// The structure of a program's inputs and outputs: how torch's pytree nests dicts, tuples, lists, named tuples and
+// dataclasses, and the path of each leaf.
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,11 +16,13 @@ struct TreeSpec {
 
   bool is_leaf() const { return type.empty(); }
   std::size_t leaves() const;
-  /// Paths of the leaves in order, keys joined by dots, each after `prefix`: `cache.0.k`. A leaf's own path is `prefix`.
+  /// Paths of the leaves in order, keys joined by dots, each after `prefix`: `cache.0.k`. A leaf's own path is
+  /// `prefix`.
   std::vector<std::string> paths(const std::string& prefix = {}) const;
 };
 
-/// `text` holds what `treespec_dumps` of torch.utils._pytree writes (protocol 1); `named_tuples` is the archive's `treespec_namedtuple_fields`, or null.
+/// `text` holds what `treespec_dumps` of torch.utils._pytree writes (protocol 1); `named_tuples` is the archive's
+/// `treespec_namedtuple_fields`, or null.
 TreeSpec parse_treespec(const std::string& text, const Json* named_tuples);
 
 }  // namespace coil::frontend

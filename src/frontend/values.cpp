@@ -12,7 +12,8 @@ using sym::Range;
 
 DType read_dtype(const Json& j) {
   const std::int64_t number = j.as_int();
-  const auto dtype = number == static_cast<int>(number) ? dtype_from_export_number(static_cast<int>(number)) : std::nullopt;
+  const auto dtype =
+      number == static_cast<int>(number) ? dtype_from_export_number(static_cast<int>(number)) : std::nullopt;
   if (!dtype) j.fail(fmt::format("element type {} is not supported", number));
   return *dtype;
 }
@@ -65,8 +66,10 @@ void Symbols::note_hints(const Json& graph) {
     if (type != "as_int") return;
     const std::string& text = (*value)["expr_str"].as_string();
     const auto symbol = srepr_symbol(text);
-    if (symbol.empty()) expression_hints_.emplace(text, number->as_int());
-    else hints_.emplace(symbol, number->as_int());
+    if (symbol.empty())
+      expression_hints_.emplace(text, number->as_int());
+    else
+      hints_.emplace(symbol, number->as_int());
   };
   for (const auto& [name, meta] : graph["tensor_values"].members())
     for (const char* key : {"sizes", "strides"})
@@ -79,7 +82,8 @@ void Symbols::note_hints(const Json& graph) {
 void Symbols::solve_hints() {
   sym::Context scratch;
   for (const auto& [text, value] : expression_hints_) {
-    const Expr e = parse_srepr(text, [&](std::string_view name) { return scratch.symbol(name, sym::SymbolKind::Size); });
+    const Expr e =
+        parse_srepr(text, [&](std::string_view name) { return scratch.symbol(name, sym::SymbolKind::Size); });
     std::vector<Expr> unknown;
     for (const Expr s : sym::free_symbols(e))
       if (!hints_.contains(s.name())) unknown.push_back(s);
@@ -89,7 +93,8 @@ void Symbols::solve_hints() {
     auto lookup = [this](Expr s) { return hints_.find(s.name())->second; };
     const std::int64_t step = sym::evaluate(linear->coefficient, lookup), rest = sym::evaluate(linear->rest, lookup);
     std::int64_t distance = 0;
-    if (step > 0 && !__builtin_sub_overflow(value, rest, &distance) && distance % step == 0) hints_.emplace(unknown[0].name(), distance / step);
+    if (step > 0 && !__builtin_sub_overflow(value, rest, &distance) && distance % step == 0)
+      hints_.emplace(unknown[0].name(), distance / step);
   }
 }
 
@@ -120,7 +125,8 @@ Expr Symbols::define(std::string_view name) {
   if (name.starts_with('z')) fail("the symbol {} is a float; only sizes may be symbolic", name);
   Range sizes = range.value_or(Range{});
   sizes.low = std::max<std::int64_t>(sizes.low, 0);
-  // torch.export traces dimensions as at least 2 and says so, but its programs take 1 as well (torch/_export/utils.py checks lower bounds above 2 only).
+  // torch.export traces dimensions as at least 2 and says so, but its programs take 1 as well (torch/_export/utils.py
+  // checks lower bounds above 2 only).
   if (sizes.low == 2) sizes.low = 1;
   const auto hint = hints_.find(name);
   return env_.add_size(name, hint == hints_.end() ? std::nullopt : std::optional(hint->second), sizes);
@@ -166,7 +172,8 @@ sym::TensorMeta Symbols::read_tensor(const Json& j) {
   if (read_layout(j["layout"]) != ops::TensorLayout::Strided) j.fail("sparse tensors are not supported");
   for (const Json* s : j["sizes"].items()) meta.sizes.push_back(read_int(*s));
   for (const Json* s : j["strides"].items()) meta.strides.push_back(read_int(*s));
-  if (meta.sizes.size() != meta.strides.size()) j.fail(fmt::format("{} sizes and {} strides", meta.sizes.size(), meta.strides.size()));
+  if (meta.sizes.size() != meta.strides.size())
+    j.fail(fmt::format("{} sizes and {} strides", meta.sizes.size(), meta.strides.size()));
   for (const Expr s : meta.sizes)
     if (s.is_constant() && *s.constant() < 0) j["sizes"].fail("a size is negative");
   meta.offset = read_int(j["storage_offset"]);

@@ -16,14 +16,16 @@ Device read_device(const Json&);
 ops::MemoryFormat read_memory_format(const Json&);
 ops::TensorLayout read_layout(const Json&);
 
-/// The size symbols of one archive. Each is added to the environment when first met, with the range and the hint that the archive records.
+/// The size symbols of one archive. Each is added to the environment when first met, with the range and the hint that
+/// the archive records.
 class Symbols {
  public:
   explicit Symbols(sym::ShapeEnv& env) : env_(env) {}
   Symbols(const Symbols&) = delete;
   Symbols& operator=(const Symbols&) = delete;
 
-  /// Takes note of ranges (`range_constraints`) and of the hints of a graph's values; called before anything of the graph is read.
+  /// Takes note of ranges (`range_constraints`) and of the hints of a graph's values; called before anything of the
+  /// graph is read.
   void note_ranges(const Json& range_constraints);
   void note_hints(const Json& graph);
   /// Ranges of expressions (`2*s0`) become facts, once the symbols in them are there.

@@ -22,7 +22,8 @@ Sizes constants(const Json& list) {
 
 }  // namespace
 
-Weights::Weights(const Archive& archive, std::string prefix, const std::string& model) : archive_(archive), prefix_(std::move(prefix)) {
+Weights::Weights(const Archive& archive, std::string prefix, const std::string& model)
+    : archive_(archive), prefix_(std::move(prefix)) {
   read_config("data/weights/", model + "_weights_config.json", model + ".pt");
   read_config("data/constants/", model + "_constants_config.json", model + ".pt");
 }
@@ -34,7 +35,8 @@ void Weights::read_config(const std::string& folder, const std::string& config, 
   if (archive_.contains(at + config)) {
     configs_.push_back(std::make_unique<JsonDocument>(archive_.read(at + config).text(), folder + config));
     for (const auto& [name, meta] : configs_.back()->root()["config"].members())
-      if (!payloads_.emplace(name, Payload{at + (*meta)["path_name"].as_string(), meta}).second) meta->fail("both a weight and a constant");
+      if (!payloads_.emplace(name, Payload{at + (*meta)["path_name"].as_string(), meta}).second)
+        meta->fail("both a weight and a constant");
   } else if (archive_.contains(at + legacy)) {
     // torch 2.8 and older: one `torch.save` of a dict of tensors.
     const Archive inner = Archive::from_bytes(archive_.map(at + legacy), folder + legacy);
@@ -42,7 +44,8 @@ void Weights::read_config(const std::string& folder, const std::string& config, 
     const PickleValue& dict = pickle.root();
     if (!dict.is(PickleValue::Kind::Dict)) fail("{}: expected a dict of tensors", folder + legacy);
     for (std::size_t i = 0; i + 1 < dict.items.size(); i += 2)
-      if (dict.items[i]->is(PickleValue::Kind::String) && dict.items[i + 1]->is(PickleValue::Kind::Tensor)) pickled_.emplace(dict.items[i]->text, dict.items[i + 1]->tensor);
+      if (dict.items[i]->is(PickleValue::Kind::String) && dict.items[i + 1]->is(PickleValue::Kind::Tensor))
+        pickled_.emplace(dict.items[i]->text, dict.items[i + 1]->tensor);
   }
 }
 
@@ -63,7 +66,8 @@ Tensor Weights::read(const Payload& payload) {
   if (pickled && pickled->as_bool()) {
     const Archive inner = Archive::from_bytes(archive_.map(payload.entry), payload.entry);
     const Pickle pickle = Pickle::read_torch_save(inner);
-    if (!pickle.root().is(PickleValue::Kind::Tensor)) fail("objects of class '{}' are not supported", pickle.root().text);
+    if (!pickle.root().is(PickleValue::Kind::Tensor))
+      fail("objects of class '{}' are not supported", pickle.root().text);
     return pickle.root().tensor;
   }
   const Json* tensor_meta = meta.find("tensor_meta");
@@ -74,7 +78,8 @@ Tensor Weights::read(const Payload& payload) {
   t.strides = constants((*tensor_meta)["strides"]);
   t.offset = constant((*tensor_meta)["storage_offset"]);
   if (t.sizes.size() != t.strides.size()) tensor_meta->fail("as many strides as sizes are needed");
-  if (read_layout((*tensor_meta)["layout"]) != ops::TensorLayout::Strided) tensor_meta->fail("sparse tensors are not supported");
+  if (read_layout((*tensor_meta)["layout"]) != ops::TensorLayout::Strided)
+    tensor_meta->fail("sparse tensors are not supported");
   if (t.offset < 0) tensor_meta->fail("the offset is negative");
   t.storage = storage_of(payload.entry, size_of(t.dtype));
   t.check_bounds();

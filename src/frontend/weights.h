@@ -13,11 +13,13 @@ namespace coil::frontend {
 
 class Weights {
  public:
-  /// `prefix` is the archive's top folder with its slash, or empty; `model` the program's name. Reads the configuration only.
+  /// `prefix` is the archive's top folder with its slash, or empty; `model` the program's name. Reads the configuration
+  /// only.
   Weights(const Archive& archive, std::string prefix, const std::string& model);
   ~Weights();
 
-  /// Tensors whose bytes lie in one payload share its storage. Throws Error naming the tensor when it is missing, is no plain tensor, or reaches beyond its payload.
+  /// Tensors whose bytes lie in one payload share its storage. Throws Error naming the tensor when it is missing, is no
+  /// plain tensor, or reaches beyond its payload.
   Tensor get(const std::string& name);
 
  private:

@@ -10,8 +10,10 @@ namespace coil {
 namespace {
 
 // PKWARE's APPNOTE.TXT: signatures and fixed lengths of the records used here.
-constexpr std::uint32_t kLocalHeader = 0x04034b50, kCentralHeader = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kEnd64Locator = 0x07064b50;
-constexpr std::size_t kLocalHeaderSize = 30, kCentralHeaderSize = 46, kEndSize = 22, kEnd64Size = 56, kEnd64LocatorSize = 20, kMaxComment = 0xffff;
+constexpr std::uint32_t kLocalHeader = 0x04034b50, kCentralHeader = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50,
+                        kEnd64Locator = 0x07064b50;
+constexpr std::size_t kLocalHeaderSize = 30, kCentralHeaderSize = 46, kEndSize = 22, kEnd64Size = 56,
+                      kEnd64LocatorSize = 20, kMaxComment = 0xffff;
 constexpr std::uint16_t kStored = 0, kDeflated = 8, kZip64Extra = 0x0001, kPaddingExtra = 0xa11e;
 constexpr std::uint32_t kIn64 = 0xffffffff;
 constexpr std::uint16_t kIn64Short = 0xffff;
@@ -25,7 +27,8 @@ constexpr std::uint64_t kDeflateMaxRatio = 1032;  // no deflate stream gives mor
 /// Little-endian fields of a record that is known to lie inside the archive.
 struct Record {
   const std::byte* at;
-  template <class T> T get(std::size_t offset) const {
+  template <class T>
+  T get(std::size_t offset) const {
     std::uint64_t v = 0;
     for (std::size_t i = sizeof(T); i-- > 0;) v = v << 8 | static_cast<std::uint64_t>(at[offset + i]);
     return static_cast<T>(v);
@@ -61,7 +64,8 @@ Directory find_directory(std::span<const std::byte> bytes) {
     const Record locator{bytes.data() + *end - kEnd64LocatorSize};
     if (locator.u32(0) == kEnd64Locator) {
       const std::uint64_t at = locator.u64(8);
-      if (at > *end - kEnd64LocatorSize || *end - kEnd64LocatorSize - at < kEnd64Size) fail("its zip64 end record lies outside it");
+      if (at > *end - kEnd64LocatorSize || *end - kEnd64LocatorSize - at < kEnd64Size)
+        fail("its zip64 end record lies outside it");
       const Record end64{bytes.data() + at};
       if (end64.u32(0) != kEnd64) fail("its zip64 end record is malformed");
       d = {end64.u64(32), end64.u64(40), end64.u64(48)};
@@ -108,12 +112,14 @@ Archive Archive::from_bytes(Bytes bytes, std::string name, ArchiveLimits limits)
 
 void Archive::read_directory(const ArchiveLimits& limits) {
   const Directory directory = find_directory(bytes_.span());
-  if (directory.entries > limits.entries) fail("it claims {} entries; the limit is {}", directory.entries, limits.entries);
+  if (directory.entries > limits.entries)
+    fail("it claims {} entries; the limit is {}", directory.entries, limits.entries);
   std::size_t at = directory.offset;
   for (std::uint64_t i = 0; i < directory.entries; ++i) at = read_entry(at, directory.offset + directory.size);
   std::uint64_t inflated = 0;
   for (const auto& [name, entry] : entries_)
-    if (entry.method == kDeflated && __builtin_add_overflow(inflated, entry.size, &inflated)) inflated = ~std::uint64_t{0};
+    if (entry.method == kDeflated && __builtin_add_overflow(inflated, entry.size, &inflated))
+      inflated = ~std::uint64_t{0};
   const std::uint64_t allowed = std::max(limits.inflated_bytes, limits.inflated_ratio * bytes_.size);
   if (inflated > allowed) fail("its {} bytes would inflate to {}; the limit is {}", bytes_.size, inflated, allowed);
 }
@@ -131,7 +137,8 @@ std::size_t Archive::read_entry(std::size_t at, std::size_t end) {
   if ((r.u16(8) & 1) != 0) fail("entry '{}' is encrypted", name);
 
   Entry entry{r.u16(10), r.u32(16), r.u32(20), r.u32(24), r.u32(42)};
-  const bool wide_size = entry.size == kIn64, wide_compressed = entry.compressed == kIn64, wide_header = entry.header == kIn64;
+  const bool wide_size = entry.size == kIn64, wide_compressed = entry.compressed == kIn64,
+             wide_header = entry.header == kIn64;
   const Record extra{r.at + kCentralHeaderSize + name_size};
   for (std::size_t e = 0; extra_size - e >= 4 && (wide_size || wide_compressed || wide_header);) {
     const std::size_t id = extra.u16(e), size = extra.u16(e + 2);
@@ -175,7 +182,8 @@ const Archive::Entry& Archive::find(std::string_view entry) const {
 Bytes Archive::map(std::string_view name) const {
   const Entry& entry = find(name);
   const std::size_t size = bytes_.size;
-  if (entry.header > size || size - entry.header < kLocalHeaderSize) fail("{}: entry '{}' lies outside the archive", name_, name);
+  if (entry.header > size || size - entry.header < kLocalHeaderSize)
+    fail("{}: entry '{}' lies outside the archive", name_, name);
   const Record local{bytes_.data.get() + entry.header};
   if (local.u32(0) != kLocalHeader) fail("{}: entry '{}' has no header where the directory says", name_, name);
   const std::size_t name_size = local.u16(26), extra_size = local.u16(28);
@@ -186,28 +194,35 @@ Bytes Archive::map(std::string_view name) const {
     fail("{}: entry '{}' has another name in its header", name_, name);
   const Bytes data = bytes_.part(entry.header + kLocalHeaderSize + name_size + extra_size, entry.compressed);
   if (entry.method == kDeflated) return inflate(name, entry, data);
-  if (entry.method != kStored) fail("{}: entry '{}' is compressed by method {}; only stored and deflated entries are read", name_, name, entry.method);
+  if (entry.method != kStored)
+    fail("{}: entry '{}' is compressed by method {}; only stored and deflated entries are read", name_, name,
+         entry.method);
   if (entry.size != entry.compressed) fail("{}: stored entry '{}' has two sizes", name_, name);
   return data;
 }
 
 Bytes Archive::inflate(std::string_view name, const Entry& entry, Bytes compressed) const {
-  if (entry.size / kDeflateMaxRatio > compressed.size) fail("{}: entry '{}' claims {} bytes, more than its {} can inflate to", name_, name, entry.size, compressed.size);
-  const std::shared_ptr<libdeflate_decompressor> inflater(libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
+  if (entry.size / kDeflateMaxRatio > compressed.size)
+    fail("{}: entry '{}' claims {} bytes, more than its {} can inflate to", name_, name, entry.size, compressed.size);
+  const std::shared_ptr<libdeflate_decompressor> inflater(libdeflate_alloc_decompressor(),
+                                                          libdeflate_free_decompressor);
   constexpr std::size_t kAlignment = 64;
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, (entry.size / kAlignment + 1) * kAlignment));
   Bytes out{std::shared_ptr<std::byte>(memory, [](std::byte* p) { std::free(p); }), entry.size};
   if (!inflater || !memory) fail("{}: out of memory for entry '{}' of {} bytes", name_, name, entry.size);
-  if (libdeflate_deflate_decompress(inflater.get(), compressed.data.get(), compressed.size, memory, entry.size, nullptr) != LIBDEFLATE_SUCCESS)
+  if (libdeflate_deflate_decompress(inflater.get(), compressed.data.get(), compressed.size, memory, entry.size,
+                                    nullptr) != LIBDEFLATE_SUCCESS)
     fail("{}: entry '{}' does not inflate to the {} bytes it claims", name_, name, entry.size);
-  if (kVerifyChecksums && libdeflate_crc32(0, memory, entry.size) != entry.crc) fail("{}: entry '{}' has a wrong checksum", name_, name);
+  if (kVerifyChecksums && libdeflate_crc32(0, memory, entry.size) != entry.crc)
+    fail("{}: entry '{}' has a wrong checksum", name_, name);
   return out;
 }
 
 Bytes Archive::read(std::string_view name) const {
   Bytes bytes = map(name);
   const Entry& entry = find(name);
-  if (kVerifyChecksums && entry.method == kStored && libdeflate_crc32(0, bytes.data.get(), bytes.size) != entry.crc) fail("{}: entry '{}' has a wrong checksum", name_, name);
+  if (kVerifyChecksums && entry.method == kStored && libdeflate_crc32(0, bytes.data.get(), bytes.size) != entry.crc)
+    fail("{}: entry '{}' has a wrong checksum", name_, name);
   return bytes;
 }
 
@@ -216,8 +231,10 @@ namespace {
 /// A record being written, little-endian.
 struct Fields {
   std::string bytes;
-  template <class T> Fields& put(T value) {
-    for (std::size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i)));
+  template <class T>
+  Fields& put(T value) {
+    for (std::size_t i = 0; i < sizeof(T); ++i)
+      bytes.push_back(static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i)));
     return *this;
   }
   Fields& u16(std::uint64_t v) { return put(static_cast<std::uint16_t>(v)); }
@@ -227,23 +244,37 @@ struct Fields {
     bytes += s;
     return *this;
   }
-  /// What the local and the central header share, from `version needed` to the lengths: flags (UTF-8 names), stored, 1980-01-01 00:00.
-  Fields& common(bool wide, bool far, std::uint32_t crc, std::uint64_t size, std::size_t name_size, std::size_t extra_size) {
+  /// What the local and the central header share, from `version needed` to the lengths: flags (UTF-8 names), stored,
+  /// 1980-01-01 00:00.
+  Fields& common(bool wide, bool far, std::uint32_t crc, std::uint64_t size, std::size_t name_size,
+                 std::size_t extra_size) {
     const std::uint64_t narrow = wide ? kIn64 : size;
-    return u16(wide || far ? 45 : 20).u16(1 << 11).u16(kStored).u16(0).u16(1 << 5 | 1).u32(crc).u32(narrow).u32(narrow).u16(name_size).u16(extra_size);
+    return u16(wide || far ? 45 : 20)
+        .u16(1 << 11)
+        .u16(kStored)
+        .u16(0)
+        .u16(1 << 5 | 1)
+        .u32(crc)
+        .u32(narrow)
+        .u32(narrow)
+        .u16(name_size)
+        .u16(extra_size);
   }
 };
 
 }  // namespace
 
-ArchiveWriter::ArchiveWriter(std::filesystem::path path, std::size_t alignment) : file_(std::move(path)), alignment_(alignment) {}
+ArchiveWriter::ArchiveWriter(std::filesystem::path path, std::size_t alignment)
+    : file_(std::move(path)), alignment_(alignment) {}
 
 void ArchiveWriter::add(std::string_view name, std::span<const std::byte> content, std::size_t alignment) {
   add_parts(name, {&content, 1}, alignment);
 }
 
-void ArchiveWriter::add_parts(std::string_view name, std::span<const std::span<const std::byte>> parts, std::size_t alignment) {
-  if (const auto fault = fault_of(name); !fault.empty() || name.back() == '/') fail("cannot write an entry whose name '{}' {}", name, fault.empty() ? "is a folder's" : fault);
+void ArchiveWriter::add_parts(std::string_view name, std::span<const std::span<const std::byte>> parts,
+                              std::size_t alignment) {
+  if (const auto fault = fault_of(name); !fault.empty() || name.back() == '/')
+    fail("cannot write an entry whose name '{}' {}", name, fault.empty() ? "is a folder's" : fault);
   if (name.size() > kIn64Short) fail("cannot write an entry whose name has {} bytes", name.size());
   if (!names_.emplace(name).second) fail("cannot write entry '{}' twice", name);
   if (alignment == 0) alignment = alignment_;
@@ -263,7 +294,10 @@ void ArchiveWriter::add_parts(std::string_view name, std::span<const std::span<c
   extra.u16(kPaddingExtra).u16(padding).text(std::string(padding, '\0'));
 
   Fields header;
-  header.u32(kLocalHeader).common(wide, false, entry.crc, entry.size, name.size(), extra.bytes.size()).text(name).text(extra.bytes);
+  header.u32(kLocalHeader)
+      .common(wide, false, entry.crc, entry.size, name.size(), extra.bytes.size())
+      .text(name)
+      .text(extra.bytes);
   file_.write(header.bytes);
   for (const auto& part : parts) file_.write(part);
   entries_.emplace_back(name, entry);
@@ -289,7 +323,14 @@ void ArchiveWriter::commit() {
     tail.u32(kEnd64Locator).u32(0).u64(end).u32(1);
   }
   const auto short_count = std::min<std::uint64_t>(count, kIn64Short);
-  tail.u32(kEnd).u16(0).u16(0).u16(short_count).u16(short_count).u32(std::min<std::uint64_t>(size, kIn64)).u32(std::min<std::uint64_t>(directory, kIn64)).u16(0);
+  tail.u32(kEnd)
+      .u16(0)
+      .u16(0)
+      .u16(short_count)
+      .u16(short_count)
+      .u32(std::min<std::uint64_t>(size, kIn64))
+      .u32(std::min<std::uint64_t>(directory, kIn64))
+      .u16(0);
   file_.write(tail.bytes);
   file_.commit();
 }

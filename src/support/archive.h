@@ -1,7 +1,7 @@
 // Zip archives: stored entries are read where they lie in the mapped file, and written where they can be mapped.
 //
-// libzip was no fit: it neither tells where an entry's data begins nor aligns what it writes, and would bring a cryptography library into
-// the runtime. Inflating and checksums are libdeflate's.
+// libzip was no fit: it neither tells where an entry's data begins nor aligns what it writes, and would bring a
+// cryptography library into the runtime. Inflating and checksums are libdeflate's.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -24,10 +24,12 @@ struct ArchiveLimits {
   std::uint64_t inflated_ratio = 20;                      ///< at most this many times the archive's own length
 };
 
-/// Opening reads the directory only. Entries are listed under relative paths without `..`, each once; folders are left out.
+/// Opening reads the directory only. Entries are listed under relative paths without `..`, each once; folders are left
+/// out.
 class Archive {
  public:
-  /// Maps the file copy-on-write, so that what is read may be written to without reaching it. Throws Error on anything malformed.
+  /// Maps the file copy-on-write, so that what is read may be written to without reaching it. Throws Error on anything
+  /// malformed.
   static Archive open(const std::filesystem::path&, ArchiveLimits = {});
   /// An archive in memory; `name` is for errors.
   static Archive from_bytes(Bytes, std::string name, ArchiveLimits = {});
@@ -36,7 +38,8 @@ class Archive {
   bool contains(std::string_view entry) const { return entries_.find(entry) != entries_.end(); }
   /// Length of an entry, inflated.
   std::uint64_t size(std::string_view entry) const { return find(entry).size; }
-  /// A stored entry in place, without reading it; a deflated one inflated, its checksum verified. Throws Error if there is none of that name.
+  /// A stored entry in place, without reading it; a deflated one inflated, its checksum verified. Throws Error if there
+  /// is none of that name.
   Bytes map(std::string_view entry) const;
   /// The same with the checksum verified in either case.
   Bytes read(std::string_view entry) const;
@@ -58,7 +61,8 @@ class Archive {
   std::map<std::string, Entry, std::less<>> entries_;
 };
 
-/// Writes stored entries whose data is aligned in the file. Same entries in the same order, same bytes; nothing appears under the name before `commit`.
+/// Writes stored entries whose data is aligned in the file. Same entries in the same order, same bytes; nothing appears
+/// under the name before `commit`.
 class ArchiveWriter {
  public:
   static constexpr std::size_t kPage = 4096;
@@ -69,7 +73,9 @@ class ArchiveWriter {
   void add(std::string_view entry, std::span<const std::byte> content, std::size_t alignment = 0);
   /// The parts one behind another, never together in memory.
   void add_parts(std::string_view entry, std::span<const std::span<const std::byte>> parts, std::size_t alignment = 0);
-  void add(std::string_view entry, std::string_view content, std::size_t alignment = 0) { add(entry, std::as_bytes(std::span(content)), alignment); }
+  void add(std::string_view entry, std::string_view content, std::size_t alignment = 0) {
+    add(entry, std::as_bytes(std::span(content)), alignment);
+  }
   void commit();
 
  private:

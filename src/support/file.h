@@ -12,8 +12,9 @@ namespace coil {
 /// The bytes of a file (or pipe). Throws Error when it cannot be read.
 std::string read_file(const std::filesystem::path&);
 
-/// Writes beside the target and renames over it in `commit`; without a commit (an exception, a kill) the target stays as it was and nothing
-/// is left behind. A target that is there and no regular file (`/dev/stdout`) is written to directly. Every failure, a full disk included, throws Error.
+/// Writes beside the target and renames over it in `commit`; without a commit (an exception, a kill) the target stays
+/// as it was and nothing is left behind. A target that is there and no regular file (`/dev/stdout`) is written to
+/// directly. Every failure, a full disk included, throws Error.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path target);

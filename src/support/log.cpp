@@ -6,14 +6,16 @@
 
 namespace coil {
 
-std::set<std::string, std::less<>> parse_stages(std::string_view list, const std::set<std::string, std::less<>>& known) {
+std::set<std::string, std::less<>> parse_stages(std::string_view list,
+                                                const std::set<std::string, std::less<>>& known) {
   std::set<std::string, std::less<>> stages;
   while (!list.empty()) {
     const std::size_t comma = std::min(list.find(','), list.size());
     const std::string_view name = list.substr(0, comma);
     list.remove_prefix(std::min(comma + 1, list.size()));
     if (name.empty()) continue;
-    if (name != "all" && !known.contains(name)) fail("unknown log stage '{}'; the stages are: {}", name, fmt::join(known, ", "));
+    if (name != "all" && !known.contains(name))
+      fail("unknown log stage '{}'; the stages are: {}", name, fmt::join(known, ", "));
     stages.emplace(name);
   }
   return stages;
@@ -27,8 +29,10 @@ void Log::write(std::string_view stage, std::string_view text) const {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   const std::lock_guard lock(mutex_);
-  if (options_.sink) options_.sink(lines);
-  else std::fwrite(lines.data(), 1, lines.size(), stderr);
+  if (options_.sink)
+    options_.sink(lines);
+  else
+    std::fwrite(lines.data(), 1, lines.size(), stderr);
 }
 
 void Log::after(std::string_view stage, std::string_view pass, const std::function<std::string()>& print) {

@@ -13,7 +13,7 @@
 namespace coil {
 
 struct LogOptions {
-  std::set<std::string, std::less<>> stages;  ///< names of stages; `all` is every one
+  std::set<std::string, std::less<>> stages;   ///< names of stages; `all` is every one
   std::function<void(std::string_view)> sink;  ///< takes whole lines; stderr when empty
 };
 

@@ -80,8 +80,10 @@ bool drain(Pipe& out, Pipe& err, ProcessResult& result, std::optional<Clock::tim
     for (std::size_t i = 0; i < polled.size(); ++i) {
       if (polled[i].fd < 0 || polled[i].revents == 0) continue;
       const ssize_t n = ::read(polled[i].fd, chunk.data(), chunk.size());
-      if (n > 0) sinks[i]->append(chunk.data(), static_cast<std::size_t>(n));
-      else if (n == 0 || errno != EINTR) polled[i].fd = -1;
+      if (n > 0)
+        sinks[i]->append(chunk.data(), static_cast<std::size_t>(n));
+      else if (n == 0 || errno != EINTR)
+        polled[i].fd = -1;
     }
   }
   return true;
@@ -109,14 +111,16 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
 
 std::optional<std::filesystem::path> find_program(const std::string& name) {
   if (name.empty()) return {};
-  if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? std::optional<std::filesystem::path>(name) : std::nullopt;
+  if (name.find('/') != std::string::npos)
+    return ::access(name.c_str(), X_OK) == 0 ? std::optional<std::filesystem::path>(name) : std::nullopt;
   const char* path = std::getenv("PATH");
   std::string_view rest = path ? path : "/usr/local/bin:/usr/bin:/bin";
   while (true) {
     const std::size_t colon = rest.find(':');
     const std::filesystem::path candidate = std::filesystem::path(rest.substr(0, colon)) / name;
     std::error_code ignored;
-    if (std::filesystem::is_regular_file(candidate, ignored) && ::access(candidate.c_str(), X_OK) == 0) return candidate;
+    if (std::filesystem::is_regular_file(candidate, ignored) && ::access(candidate.c_str(), X_OK) == 0)
+      return candidate;
     if (colon == std::string_view::npos) return {};
     rest.remove_prefix(colon + 1);
   }

@@ -19,7 +19,8 @@ struct ProcessResult {
   bool ok() const { return exit_code == 0 && !timed_out; }
 };
 
-/// `argv[0]` is a path or looked up in PATH; standard input is empty. Throws Error when the program cannot be started; how it ended is in the result.
+/// `argv[0]` is a path or looked up in PATH; standard input is empty. Throws Error when the program cannot be started;
+/// how it ended is in the result.
 ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& = {});
 
 /// Where PATH has an executable of this name (a name with a slash is itself); nothing when nowhere.

@@ -36,14 +36,16 @@ Sizes parse_shape(const json& j) {
   if (!j.is_array()) fail("shape is no list");
   for (const json& s : j) {
     const std::uint64_t v = unsigned_integer(s);
-    if (v > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) fail("size {} does not fit in 64 bits", v);
+    if (v > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      fail("size {} does not fit in 64 bits", v);
     sizes.push_back(static_cast<std::int64_t>(v));
   }
   return sizes;
 }
 
 /// A tensor's storage: the mapped bytes themselves, or a copy where they are not aligned.
-Storage storage_at(const std::shared_ptr<const MappedFile>& file, std::size_t offset, std::size_t bytes, std::size_t item) {
+Storage storage_at(const std::shared_ptr<const MappedFile>& file, std::size_t offset, std::size_t bytes,
+                   std::size_t item) {
   std::byte* at = file->at(offset);
   if (reinterpret_cast<std::uintptr_t>(at) % item == 0) return {std::shared_ptr<std::byte>(file, at), bytes};
   Storage copy = Storage::allocate(bytes);
@@ -51,25 +53,29 @@ Storage storage_at(const std::shared_ptr<const MappedFile>& file, std::size_t of
   return copy;
 }
 
-Tensor parse_tensor(const json& entry, const std::shared_ptr<const MappedFile>& file, std::uint64_t base, Extent& extent) {
+Tensor parse_tensor(const json& entry, const std::shared_ptr<const MappedFile>& file, std::uint64_t base,
+                    Extent& extent) {
   if (!entry.is_object()) fail("entry is no object");
   for (const char* key : {"dtype", "shape", "data_offsets"})
     if (!entry.contains(key)) fail("'{}' is missing", key);
   const json& dtype_name = entry["dtype"];
-  const auto dtype = dtype_name.is_string() ? dtype_from_safetensors_name(dtype_name.get_ref<const std::string&>()) : std::nullopt;
+  const auto dtype =
+      dtype_name.is_string() ? dtype_from_safetensors_name(dtype_name.get_ref<const std::string&>()) : std::nullopt;
   if (!dtype) fail("unknown dtype {}", dtype_name.dump());
   const json& offsets = entry["data_offsets"];
   if (!offsets.is_array() || offsets.size() != 2) fail("data_offsets is no pair");
   extent.begin = unsigned_integer(offsets[0]);
   extent.end = unsigned_integer(offsets[1]);
   const std::uint64_t available = file->size() - base;
-  if (extent.begin > extent.end || extent.end > available) fail("data_offsets [{}, {}] lie outside the file's {} bytes of data", extent.begin, extent.end, available);
+  if (extent.begin > extent.end || extent.end > available)
+    fail("data_offsets [{}, {}] lie outside the file's {} bytes of data", extent.begin, extent.end, available);
 
   Tensor t;
   t.dtype = *dtype;
   t.sizes = parse_shape(entry["shape"]);
   std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(numel(t.sizes), static_cast<std::int64_t>(size_of(*dtype)), &bytes)) fail("its size in bytes overflows");
+  if (__builtin_mul_overflow(numel(t.sizes), static_cast<std::int64_t>(size_of(*dtype)), &bytes))
+    fail("its size in bytes overflows");
   if (static_cast<std::uint64_t>(bytes) != extent.end - extent.begin)
     fail("shape and dtype need {} bytes, data_offsets give {}", bytes, extent.end - extent.begin);
   t.strides = contiguous_strides(t.sizes);
@@ -78,7 +84,9 @@ Tensor parse_tensor(const json& entry, const std::shared_ptr<const MappedFile>& 
 }
 
 void check_extents(std::vector<Extent> extents, std::uint64_t available) {
-  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name); });
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
   std::uint64_t at = 0;
   for (const Extent& e : extents) {
     if (e.begin < at) fail("tensor '{}' overlaps another", e.name);
@@ -92,7 +100,8 @@ Safetensors parse(const std::shared_ptr<const MappedFile>& file) {
   const auto bytes = file->bytes();
   if (bytes.size() < 8) fail("shorter than a header");
   const std::uint64_t header = little_endian(bytes.first(8));
-  if (header > kMaxHeader || header > bytes.size() - 8) fail("header of {} bytes in a file of {}", header, bytes.size());
+  if (header > kMaxHeader || header > bytes.size() - 8)
+    fail("header of {} bytes in a file of {}", header, bytes.size());
   const auto* text = reinterpret_cast<const char*>(bytes.data() + 8);
   const json parsed = json::parse(text, text + header, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object()) fail("the header is no JSON object");
@@ -131,12 +140,17 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   }
 }
 
-void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata) {
-  // Whole cache lines first, then larger elements: gaps are not allowed, and so most tensors begin on a line and all are aligned to their element.
+void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  // Whole cache lines first, then larger elements: gaps are not allowed, and so most tensors begin on a line and all
+  // are aligned to their element.
   std::vector<std::pair<const std::string*, const Tensor*>> order;
   for (const auto& [name, tensor] : tensors) order.emplace_back(&name, &tensor);
-  auto rank = [](const Tensor& t) { return std::pair(static_cast<std::uint64_t>(t.numel()) * size_of(t.dtype) % kLine == 0, size_of(t.dtype)); };
-  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) { return rank(*a.second) > rank(*b.second); });
+  auto rank = [](const Tensor& t) {
+    return std::pair(static_cast<std::uint64_t>(t.numel()) * size_of(t.dtype) % kLine == 0, size_of(t.dtype));
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const auto& a, const auto& b) { return rank(*a.second) > rank(*b.second); });
 
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;

@@ -13,11 +13,14 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;  ///< the header's `__metadata__`
 };
 
-/// Tensors point into a copy-on-write mapping of the file, dense and row-major; one whose data is not aligned to its element is copied.
-/// Throws Error on a header that is malformed, out of bounds, overlapping, or leaves bytes unaccounted for.
+/// Tensors point into a copy-on-write mapping of the file, dense and row-major; one whose data is not aligned to its
+/// element is copied. Throws Error on a header that is malformed, out of bounds, overlapping, or leaves bytes
+/// unaccounted for.
 Safetensors read_safetensors(const std::filesystem::path&);
 
-/// Same tensors, same bytes. Tensors that are not dense are written densely. Throws Error on a dtype the format has no name for.
-void write_safetensors(const std::filesystem::path&, const std::map<std::string, Tensor>&, const std::map<std::string, std::string>& metadata = {});
+/// Same tensors, same bytes. Tensors that are not dense are written densely. Throws Error on a dtype the format has no
+/// name for.
+void write_safetensors(const std::filesystem::path&, const std::map<std::string, Tensor>&,
+                       const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace coil

@@ -7,7 +7,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   // Page-aligned as a mapped file is, so that entries are read in place.
-  const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(std::aligned_alloc(4096, (size / 4096 + 1) * 4096)), [](std::byte* p) { std::free(p); });
+  const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(std::aligned_alloc(4096, (size / 4096 + 1) * 4096)),
+                                          [](std::byte* p) { std::free(p); });
   if (size > 0) std::memcpy(memory.get(), data, size);
   try {
     const auto archive = coil::Archive::from_bytes({memory, size}, "fuzz.pt2", {.inflated_bytes = 1 << 24});

@@ -10,7 +10,9 @@ namespace {
 
 Archive in_memory(const std::string& content, ArchiveLimits limits = {}) {
   auto copy = std::make_shared<std::string>(content);
-  return Archive::from_bytes({std::shared_ptr<std::byte>(copy, reinterpret_cast<std::byte*>(copy->data())), content.size()}, "test.zip", limits);
+  return Archive::from_bytes(
+      {std::shared_ptr<std::byte>(copy, reinterpret_cast<std::byte*>(copy->data())), content.size()}, "test.zip",
+      limits);
 }
 
 std::string written(const std::vector<std::pair<std::string, std::string>>& entries, std::size_t alignment = 64) {
@@ -23,7 +25,8 @@ std::string written(const std::vector<std::pair<std::string, std::string>>& entr
 
 /// `content` with every occurrence of `from` replaced by `to`, of the same length.
 std::string patched(std::string content, const std::string& from, const std::string& to) {
-  for (std::size_t at = 0; (at = content.find(from, at)) != std::string::npos; at += to.size()) content.replace(at, from.size(), to);
+  for (std::size_t at = 0; (at = content.find(from, at)) != std::string::npos; at += to.size())
+    content.replace(at, from.size(), to);
   return content;
 }
 
@@ -58,13 +61,19 @@ TEST(Archive, OtherToolsReadAndWriteTheSame) {
   const Archive archive = Archive::open(folder / "b.zip");
   EXPECT_EQ(archive.names(), (std::vector<std::string>{"a", "d/b"}));
   EXPECT_EQ(archive.map("d/b").text(), std::string(300000, 'y'));
-  EXPECT_TRUE(has(error_of([&] { Archive::open(folder / "b.zip", {.inflated_bytes = 1000, .inflated_ratio = 1}); }), "would inflate to 300005"));
+  EXPECT_TRUE(has(error_of([&] { Archive::open(folder / "b.zip", {.inflated_bytes = 1000, .inflated_ratio = 1}); }),
+                  "would inflate to 300005"));
 }
 
 TEST(Archive, RefusesNamesThatEscapeOrRepeat) {
   const std::string bytes = written({{"aaaaaaa", "1"}, {"bbbbbbb", "2"}});
-  for (const auto& [name, fault] : std::vector<std::pair<std::string, std::string>>{
-           {"../bbbb", "leaves"}, {"bbbb/..", "leaves"}, {"b/../bb", "leaves"}, {"/bbbbbb", "absolute"}, {"b\\bbbbb", "backslash"}, {"c:bbbbb", "drive"}, {"aaaaaaa", "twice"}})
+  for (const auto& [name, fault] : std::vector<std::pair<std::string, std::string>>{{"../bbbb", "leaves"},
+                                                                                    {"bbbb/..", "leaves"},
+                                                                                    {"b/../bb", "leaves"},
+                                                                                    {"/bbbbbb", "absolute"},
+                                                                                    {"b\\bbbbb", "backslash"},
+                                                                                    {"c:bbbbb", "drive"},
+                                                                                    {"aaaaaaa", "twice"}})
     EXPECT_TRUE(has(error_of([&] { in_memory(patched(bytes, "bbbbbbb", name)); }), fault)) << name;
   EXPECT_TRUE(has(error_of([&] { written({{"a", ""}, {"a", ""}}); }), "twice"));
   EXPECT_TRUE(has(error_of([&] { written({{"../a", ""}}); }), "leaves"));

@@ -9,7 +9,9 @@
 namespace coil::frontend {
 namespace {
 
-std::filesystem::path fixture(const std::string& name) { return std::filesystem::path(COIL_TEST_FOLDER) / "fixtures" / (name + ".pt2"); }
+std::filesystem::path fixture(const std::string& name) {
+  return std::filesystem::path(COIL_TEST_FOLDER) / "fixtures" / (name + ".pt2");
+}
 
 std::string text_of(const fx::GraphModule& module) { return fx::to_string(module); }
 
@@ -121,7 +123,8 @@ TEST(Pt2, OtherLayoutsOfTheArchiveReadTheSame) {
     EXPECT_EQ(text_of(*program.module), expected) << name;
     EXPECT_TRUE(program.sample_inputs.has_value()) << name;
   }
-  for (const char* name : {"pickled", "legacy"}) EXPECT_EQ(read_pt2(fixture(name)).module->attributes.at("lin.bias").data<float>()[3], 3.0f) << name;
+  for (const char* name : {"pickled", "legacy"})
+    EXPECT_EQ(read_pt2(fixture(name)).module->attributes.at("lin.bias").data<float>()[3], 3.0f) << name;
 }
 
 TEST(Pt2, OtherVersionsOfTorchReadTheSame) {
@@ -136,8 +139,11 @@ TEST(Pt2, OtherVersionsOfTorchReadTheSame) {
 TEST(Pt2, NamesFollowTheStructure) {
   const auto program = read_pt2(fixture("structure"));
   const auto& module = *program.module;
-  EXPECT_EQ(paths(module.inputs), (std::vector<std::string>{"a", "pair.left", "pair.right", "state.h", "state.c", "scale", "mode", "skip", "flag", "more.0.0", "more.0.1", "more.1.deep"}));
-  EXPECT_EQ(paths(module.outputs), (std::vector<std::string>{"0.left", "0.right.0.h", "0.right.0.c", "1.k.2", "2", "3"}));
+  EXPECT_EQ(paths(module.inputs),
+            (std::vector<std::string>{"a", "pair.left", "pair.right", "state.h", "state.c", "scale", "mode", "skip",
+                                      "flag", "more.0.0", "more.0.1", "more.1.deep"}));
+  EXPECT_EQ(paths(module.outputs),
+            (std::vector<std::string>{"0.left", "0.right.0.h", "0.right.0.c", "1.k.2", "2", "3"}));
   EXPECT_FALSE(module.inputs[0].constant.has_value());
   EXPECT_EQ(module.inputs[5].constant, ops::Value(3));
   EXPECT_EQ(module.inputs[6].constant, ops::Value("sub"));
@@ -205,7 +211,8 @@ TEST(Pt2, SeveralResultsAreGetitemNodes) {
 
 TEST(Pt2, ResultsWithoutUsersGetNoNode) {
   Edited edited("results");
-  edited.program(R"({"as_tensor": {"name": "getitem_11"}})", R"({"as_tensor": {"name": "layer_norm_unused_2"}})").program(R"("getitem_11": {)", R"("layer_norm_unused_2": {)");
+  edited.program(R"({"as_tensor": {"name": "getitem_11"}})", R"({"as_tensor": {"name": "layer_norm_unused_2"}})")
+      .program(R"("getitem_11": {)", R"("layer_norm_unused_2": {)");
   const auto program = edited.read();
   EXPECT_EQ(program.module->graph.find("layer_norm_unused_2"), nullptr);
   EXPECT_EQ(program.module->graph.find("native_layer_norm")->meta.value.as_list().size(), 3u);
@@ -213,9 +220,11 @@ TEST(Pt2, ResultsWithoutUsersGetNoNode) {
 
 TEST(Pt2, EveryKindOfArgument) {
   const std::string text = text_of(*read_pt2(fixture("arguments")).module);
-  for (const char* part : {"(%x, %gt, -inf)", "(%unsqueeze, [None, %i])", R"({approximate: "tanh"})", "memory_format: channels_last", "(%empty_like, True)",
-                           "dtype: i32, layout: strided, device: cpu", "[2.0, 2.0]", "(%cat, [1, 2], True), kwargs = {dtype: f64}", R"({rounding_mode: "floor"})",
-                           "(%div, [%sym_size_int_1, 2, 3, 3])", R"(None, [1, 1], "same")", "(%gt_1, %x, nan)"})
+  for (const char* part :
+       {"(%x, %gt, -inf)", "(%unsqueeze, [None, %i])", R"({approximate: "tanh"})", "memory_format: channels_last",
+        "(%empty_like, True)", "dtype: i32, layout: strided, device: cpu", "[2.0, 2.0]",
+        "(%cat, [1, 2], True), kwargs = {dtype: f64}", R"({rounding_mode: "floor"})",
+        "(%div, [%sym_size_int_1, 2, 3, 3])", R"(None, [1, 1], "same")", "(%gt_1, %x, nan)"})
     EXPECT_TRUE(has(text, part));
 }
 
@@ -233,18 +242,26 @@ TEST(Pt2, NestedGraphs) {
 
 TEST(Pt2, UnsupportedOperatorsAreListedTogether) {
   const std::string error = error_of([] { read_pt2(fixture("custom")); });
-  EXPECT_EQ(error, "2 operators are not supported: fixtures.twice.default (fixture_programs.py:173, 2 uses), fixtures.both.default (fixture_programs.py:173)");
+  EXPECT_EQ(error,
+            "2 operators are not supported: fixtures.twice.default (fixture_programs.py:173, 2 uses), "
+            "fixtures.both.default (fixture_programs.py:173)");
   Edited complex("custom");
-  complex.program("torch.ops.fixtures.both.default", "torch.ops.aten.add.Tensor").program(R"({"as_int": 3})", R"({"as_complex": {"real": 0.0, "imag": 1.0}})");
-  EXPECT_EQ(complex.error(), "2 operators are not supported: fixtures.twice.default (fixture_programs.py:173, 2 uses), aten.add.Tensor with a complex number (fixture_programs.py:173)");
+  complex.program("torch.ops.fixtures.both.default", "torch.ops.aten.add.Tensor")
+      .program(R"({"as_int": 3})", R"({"as_complex": {"real": 0.0, "imag": 1.0}})");
+  EXPECT_EQ(complex.error(),
+            "2 operators are not supported: fixtures.twice.default (fixture_programs.py:173, 2 uses), aten.add.Tensor "
+            "with a complex number (fixture_programs.py:173)");
 }
 
 TEST(Pt2, MissingPartsAreNamed) {
   EXPECT_TRUE(has(error_of([] { read_pt2("nowhere.pt2"); }), "cannot open nowhere.pt2: No such file"));
-  EXPECT_TRUE(has(error_of([] { read_pt2(std::filesystem::path(COIL_TEST_FOLDER) / "unit" / "pt2_test.cpp"); }), "no zip directory"));
+  EXPECT_TRUE(has(error_of([] { read_pt2(std::filesystem::path(COIL_TEST_FOLDER) / "unit" / "pt2_test.cpp"); }),
+                  "no zip directory"));
   EXPECT_TRUE(has(Edited("nested").remove("models/model.json").error(), "no exported program"));
-  EXPECT_TRUE(has(Edited("nested").remove("data/weights/weight_0").error(), "has no entry 'nested/data/weights/weight_0'"));
-  EXPECT_TRUE(has(Edited("nested").remove("data/weights/model_weights_config.json").error(), "no data for 'lin.weight'"));
+  EXPECT_TRUE(
+      has(Edited("nested").remove("data/weights/weight_0").error(), "has no entry 'nested/data/weights/weight_0'"));
+  EXPECT_TRUE(
+      has(Edited("nested").remove("data/weights/model_weights_config.json").error(), "no data for 'lin.weight'"));
   EXPECT_FALSE(Edited("nested").remove("data/sample_inputs/model.pt").read().sample_inputs.has_value());
   EXPECT_TRUE(has(Edited("nested").set("byteorder", "big").error(), "big-endian"));
 }
@@ -253,22 +270,40 @@ TEST(Pt2, WrongJsonIsNamedByItsPlace) {
   EXPECT_TRUE(has(Edited("nested").set("models/model.json", "{\"a\": [1,").error(), "is no valid JSON"));
   EXPECT_TRUE(has(Edited("nested").set("models/model.json", std::string(100000, '[')).error(), "nested deeper"));
   EXPECT_TRUE(has(Edited("nested").set("models/model.json", R"({"a": 1, "a": 2})").error(), "'a' is there twice"));
-  EXPECT_TRUE(has(Edited("nested").program(R"("target": "torch.ops.aten.add_.Tensor")", R"("target": 7)").error(), "graph_module.graph.nodes[1].target: expected a string, found 7"));
-  EXPECT_TRUE(has(Edited("nested").program(R"("as_int": 0}, "kind": 1)", R"("as_int": "0"}, "kind": 1)").error(), "nodes[0].inputs[1].arg.as_int: expected an integer"));
-  EXPECT_TRUE(has(Edited("nested").program(R"({"as_int": 0}, "kind": 1)", R"({"as_odd": 0}, "kind": 1)").error(), "unknown kind of argument 'as_odd'"));
-  EXPECT_TRUE(has(Edited("nested").program(R"("dtype": 7)", R"("dtype": 77)").error(), "element type 77 is not supported"));
-  EXPECT_TRUE(has(Edited("nested").program(R"("major": 8)", R"("major": 9)").error(), "version 9 of the export schema"));
-  EXPECT_TRUE(has(Edited("nested").program(R"("as_tensor": {"name": "x"}}, "kind")", R"("as_tensor": {"name": "tanh"}}, "kind")").error(), "'tanh' is not defined here"));
-  EXPECT_TRUE(has(Edited("nested").program(R"(Symbol('s77', positive=True, integer=True))", R"(ToFloat(Symbol('s77', positive=True, integer=True)))").error(), "ToFloat is not supported"));
+  EXPECT_TRUE(has(Edited("nested").program(R"("target": "torch.ops.aten.add_.Tensor")", R"("target": 7)").error(),
+                  "graph_module.graph.nodes[1].target: expected a string, found 7"));
+  EXPECT_TRUE(has(Edited("nested").program(R"("as_int": 0}, "kind": 1)", R"("as_int": "0"}, "kind": 1)").error(),
+                  "nodes[0].inputs[1].arg.as_int: expected an integer"));
+  EXPECT_TRUE(has(Edited("nested").program(R"({"as_int": 0}, "kind": 1)", R"({"as_odd": 0}, "kind": 1)").error(),
+                  "unknown kind of argument 'as_odd'"));
+  EXPECT_TRUE(
+      has(Edited("nested").program(R"("dtype": 7)", R"("dtype": 77)").error(), "element type 77 is not supported"));
+  EXPECT_TRUE(
+      has(Edited("nested").program(R"("major": 8)", R"("major": 9)").error(), "version 9 of the export schema"));
+  EXPECT_TRUE(has(Edited("nested")
+                      .program(R"("as_tensor": {"name": "x"}}, "kind")", R"("as_tensor": {"name": "tanh"}}, "kind")")
+                      .error(),
+                  "'tanh' is not defined here"));
+  EXPECT_TRUE(has(Edited("nested")
+                      .program(R"(Symbol('s77', positive=True, integer=True))",
+                               R"(ToFloat(Symbol('s77', positive=True, integer=True)))")
+                      .error(),
+                  "ToFloat is not supported"));
 }
 
 TEST(Pt2, WeightsThatDoNotFitAreRefused) {
   const std::string config = "data/weights/model_weights_config.json";
-  EXPECT_TRUE(has(Edited("nested").set("data/weights/weight_0", "short").error(), "tensor 'lin.weight': a tensor of 1 elements reads element"));
-  EXPECT_TRUE(has(Edited("nested").replace(config, R"("as_int": 8}])", R"("as_int": 4611686018427387904}])").error(), "overflow"));
+  EXPECT_TRUE(has(Edited("nested").set("data/weights/weight_0", "short").error(),
+                  "tensor 'lin.weight': a tensor of 1 elements reads element"));
+  EXPECT_TRUE(has(Edited("nested").replace(config, R"("as_int": 8}])", R"("as_int": 4611686018427387904}])").error(),
+                  "overflow"));
   EXPECT_TRUE(has(Edited("nested").replace(config, R"("as_int": 8}])", R"("as_int": -8}])").error(), "negative size"));
-  EXPECT_TRUE(has(Edited("nested").replace(config, R"("storage_offset": {"as_int": 0})", R"("storage_offset": {"as_int": -1})").error(), "offset is negative"));
-  EXPECT_TRUE(has(Edited("nested").replace(config, R"("as_int": 4}, {)", R"("as_int": 2}, {)").error(), "but f32[4, 8] in its graph"));
+  EXPECT_TRUE(has(Edited("nested")
+                      .replace(config, R"("storage_offset": {"as_int": 0})", R"("storage_offset": {"as_int": -1})")
+                      .error(),
+                  "offset is negative"));
+  EXPECT_TRUE(has(Edited("nested").replace(config, R"("as_int": 4}, {)", R"("as_int": 2}, {)").error(),
+                  "but f32[4, 8] in its graph"));
 }
 
 /// Whatever the content, reading ends in an Error in the user's terms or in a program.
@@ -289,7 +324,8 @@ TEST(Pt2, DamagedProgramsAreErrors) {
 }
 
 /// Every value of a document, by its path.
-void collect(const nlohmann::json& j, const nlohmann::json::json_pointer& at, std::vector<nlohmann::json::json_pointer>& all) {
+void collect(const nlohmann::json& j, const nlohmann::json::json_pointer& at,
+             std::vector<nlohmann::json::json_pointer>& all) {
   all.push_back(at);
   if (j.is_object())
     for (const auto& [key, value] : j.items()) collect(value, at / key, all);
@@ -299,7 +335,15 @@ void collect(const nlohmann::json& j, const nlohmann::json::json_pointer& at, st
 
 TEST(Pt2, ValuesOfAnotherTypeAreErrors) {
   using nlohmann::json;
-  const std::vector<json> others{nullptr, true, -1, std::numeric_limits<std::int64_t>::max(), 0.5, "x", json::array(), json::object(), json::array({json::object()})};
+  const std::vector<json> others{nullptr,
+                                 true,
+                                 -1,
+                                 std::numeric_limits<std::int64_t>::max(),
+                                 0.5,
+                                 "x",
+                                 json::array(),
+                                 json::object(),
+                                 json::array({json::object()})};
   std::size_t turn = 0;
   for (const std::string name : {"nested_dec", "structure", "symbols", "results", "control", "unbacked"}) {
     const json program = json::parse(Archive::open(fixture(name)).read(name + "/models/model.json").text());
@@ -309,13 +353,17 @@ TEST(Pt2, ValuesOfAnotherTypeAreErrors) {
     for (std::size_t i = 0; i < places.size(); i += kStride) {
       json changed = program;
       changed[places[i]] = others[turn++ % others.size()];
-      expect_error_or_program(Edited(name).set("models/model.json", changed.dump()), name + places[i].to_string() + " = " + changed[places[i]].dump());
+      expect_error_or_program(Edited(name).set("models/model.json", changed.dump()),
+                              name + places[i].to_string() + " = " + changed[places[i]].dump());
       if (places[i].empty()) continue;
       changed = program;
       auto& parent = changed[places[i].parent_pointer()];
-      if (parent.is_object()) parent.erase(places[i].back());
-      else parent.erase(std::stoul(places[i].back()));
-      expect_error_or_program(Edited(name).set("models/model.json", changed.dump()), name + " without " + places[i].to_string());
+      if (parent.is_object())
+        parent.erase(places[i].back());
+      else
+        parent.erase(std::stoul(places[i].back()));
+      expect_error_or_program(Edited(name).set("models/model.json", changed.dump()),
+                              name + " without " + places[i].to_string());
     }
   }
 }
@@ -330,7 +378,8 @@ TEST(Pt2, DamagedPicklesAreErrors) {
       std::string damaged = pickle;
       damaged[at] = static_cast<char>(damaged[at] ^ 1 << bit);
       // The checksum within is wrong then; the pickle itself is damaged by frontend/pickle's own test.
-      expect_error_or_program(Edited("structure").set("data/sample_inputs/model.pt", damaged), fmt::format("bit {} of {}", bit, at));
+      expect_error_or_program(Edited("structure").set("data/sample_inputs/model.pt", damaged),
+                              fmt::format("bit {} of {}", bit, at));
     }
 }
 

@@ -100,7 +100,8 @@ TEST(Subprocess, FindProgram) {
 
 TEST(Log, PrintsStagesAskedForAndOnlyChanges) {
   std::string text;
-  Log log({.stages = parse_stages("fx,fusion", {"fx", "fusion", "memory"}), .sink = [&](std::string_view s) { text += s; }});
+  Log log({.stages = parse_stages("fx,fusion", {"fx", "fusion", "memory"}),
+           .sink = [&](std::string_view s) { text += s; }});
   log("memory", "not {}", "this");
   log("fusion", "buf{}\nbuf{}", 0, 1);
   log.after("fx", "a", [] { return "graph"; });
@@ -111,14 +112,17 @@ TEST(Log, PrintsStagesAskedForAndOnlyChanges) {
 
 TEST(Safetensors, RoundTrip) {
   const TemporaryFolder folder;
-  Tensor a = Tensor::empty(DType::F32, {2, 3}), b = Tensor::empty(DType::Bool, {3}), scalar = Tensor::empty(DType::I64, {});
+  Tensor a = Tensor::empty(DType::F32, {2, 3}), b = Tensor::empty(DType::Bool, {3}),
+         scalar = Tensor::empty(DType::I64, {});
   for (int i = 0; i < 6; ++i) a.data<float>()[i] = static_cast<float>(i);
   *scalar.data<std::int64_t>() = 7;
   Tensor transposed = a;
   transposed.sizes = {3, 2};
   transposed.strides = {1, 3};
   const auto path = folder / "t.safetensors";
-  write_safetensors(path, {{"a", a}, {"a.t", transposed}, {"b", b}, {"n", scalar}, {"none", Tensor::empty(DType::F32, {0, 4})}}, {{"k", "v"}});
+  write_safetensors(
+      path, {{"a", a}, {"a.t", transposed}, {"b", b}, {"n", scalar}, {"none", Tensor::empty(DType::F32, {0, 4})}},
+      {{"k", "v"}});
   const Safetensors read = read_safetensors(path);
   EXPECT_EQ(read.metadata.at("k"), "v");
   ASSERT_EQ(read.tensors.size(), 5u);
@@ -147,8 +151,14 @@ TEST(Safetensors, RefusesMalformedFiles) {
   EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4)), "need 8 bytes"));
   EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})", 4)), "unknown dtype"));
   EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4)), "not negative"));
-  EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 6)), "overlaps"));
-  EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0)), "overflow"));
+  EXPECT_TRUE(has(
+      error(with_header(
+          R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+          6)),
+      "overlaps"));
+  EXPECT_TRUE(
+      has(error(with_header(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0)),
+          "overflow"));
   EXPECT_TRUE(has(error(with_header("{}", 1)), "belong to no tensor"));
 }
 

@@ -12,7 +12,9 @@ class TemporaryFolder {
   TemporaryFolder() {
     // In memory where the machine has such a place: tests write thousands of files, each synced.
     const std::filesystem::path memory = "/dev/shm";
-    std::string name = ((std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path()) / "coil-test-XXXXXX").string();
+    std::string name =
+        ((std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path()) / "coil-test-XXXXXX")
+            .string();
     if (!::mkdtemp(name.data())) std::abort();
     path_ = name;
   }
