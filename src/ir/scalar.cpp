@@ -123,6 +123,28 @@ std::optional<bool> compare(ScalarOp op, T x, T y) {
   }
 }
 
+/// The outcome of comparing two index expressions that holds for every index (loop variables are never negative).
+std::optional<bool> known_comparison(const sym::ShapeEnv& env, ScalarOp op, Scalar a, Scalar b) {
+  auto is_expression = [](Scalar s) { return s->dtype == DType::I64 && (s->op == ScalarOp::Index || is_constant(s)); };
+  if (!is_expression(a) || !is_expression(b) || (is_constant(a) && is_constant(b))) return std::nullopt;
+  auto expression = [](Scalar s) { return is_constant(s) ? Expr(s->integer) : s->index[0]; };
+  const Expr x = expression(a), y = expression(b);
+  auto decided = [&](Expr yes, Expr no) -> std::optional<bool> {
+    if (env.statically_known_true(yes)) return true;
+    if (env.statically_known_true(no)) return false;
+    return std::nullopt;
+  };
+  switch (op) {
+    case ScalarOp::Eq: return decided(sym::eq(x, y), sym::ne(x, y));
+    case ScalarOp::Ne: return decided(sym::ne(x, y), sym::eq(x, y));
+    case ScalarOp::Lt: return decided(sym::lt(x, y), sym::ge(x, y));
+    case ScalarOp::Le: return decided(sym::le(x, y), sym::gt(x, y));
+    case ScalarOp::Gt: return decided(sym::gt(x, y), sym::le(x, y));
+    case ScalarOp::Ge: return decided(sym::ge(x, y), sym::lt(x, y));
+    default: return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(ScalarOp op) { return info(op).name; }
@@ -249,6 +271,8 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
       if (auto v = fold_int(o, a->integer, b ? b->integer : 0)) return constant_int(t, *v);
     }
   }
+  if (is_comparison(o))
+    if (auto known = known_comparison(env_, o, a, b)) return constant_int(DType::Bool, *known);
   switch (o) {
     case ScalarOp::Add:
       if (is_number(b, integral ? 0.0 : -0.0)) return a;

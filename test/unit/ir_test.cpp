@@ -48,6 +48,14 @@ TEST_F(IrTest, FoldsOnlyWhatIsExact) {
   EXPECT_EQ(pool.op(ScalarOp::Where, pool.op(ScalarOp::Lt, i(1), i(2)), x, f(0)), x);
 }
 
+TEST_F(IrTest, ComparesIndicesThatAreKnown) {
+  Scalar i = pool.index(graph.ivar(0));
+  auto number = [&](std::int64_t v) { return pool.constant_int(DType::I64, v); };
+  EXPECT_EQ(to_string(pool.op(ScalarOp::Ge, i, number(0))), "true");
+  EXPECT_EQ(to_string(pool.op(ScalarOp::Lt, i, number(0))), "false");
+  EXPECT_EQ(to_string(pool.op(ScalarOp::Ge, i, number(1))), "ge(index(i0), 1)");
+}
+
 TEST_F(IrTest, RoundingOfANarrowLoadIsNothing) {
   Scalar x = pool.load(0, DType::BF16, {graph.ivar(0)});
   EXPECT_EQ(pool.cast(x, DType::BF16), x);
