@@ -27,7 +27,9 @@ struct CompileReport {
   double seconds = 0;
   std::vector<std::pair<std::string, double>> stages;  ///< name, seconds
   int kernels = 0, extern_calls = 0;
-  std::uint64_t weight_bytes = 0, peak_bytes = 0;
+  std::uint64_t weight_bytes = 0;
+  std::vector<std::uint64_t> live_bytes;                ///< temporaries and outputs that are live at each step, for the sizes the program was exported with
+  std::uint64_t peak_bytes = 0;                         ///< weights and the most that is live
   std::string text;                                     ///< kernels, fusions and refusals, memory over time
 };
 

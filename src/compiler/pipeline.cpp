@@ -93,10 +93,10 @@ Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& op
   out.source = stage("read", [&] { return frontend::read_pt2(pt2); });
   fx::GraphModule& module = *out.source.module;
   out.source_lines = source_lines(module);
-  stage.show("graph", [&] { return fx::to_string(module, {.locations = true}); });
+  stage.show_changed("graph", [&] { return fx::to_string(module, {.locations = true}); });
   for (const char* name : kPasses) {
     stage(name, [&] { run_pass(name, module); });
-    stage.show(name, [&] { return fx::to_string(module); });
+    stage.show_changed(name, [&] { return fx::to_string(module, {.locations = true}); });
   }
   out.toolchain = codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa);
   if (settings.fold_constants)

@@ -1,14 +1,14 @@
 #include "compiler/report.h"
 
-#include "runtime/shape_program.h"
 #include "support/error.h"
 
 namespace coil {
 namespace {
 
-constexpr std::size_t kListed = 12;  // names of a kernel's nodes that are worth a line
+constexpr std::size_t kListed = 12;  // names worth a line
 
-std::string some(const std::set<std::string>& names) {
+template <class Names>
+std::string some(const Names& names) {
   std::string text;
   std::size_t count = 0;
   for (const std::string& name : names) {
@@ -37,18 +37,35 @@ std::string operation_name(const ir::Operation& op) {
   return op.where.empty() ? name : fmt::format("{} ({})", name, op.where);
 }
 
-void write_steps(std::string& text, const SourceLines& lines, const wrapper::Program& program, const std::vector<std::uint64_t>& live) {
+std::uint64_t bytes_of(const wrapper::Program& program, wrapper::BufferId b) { return static_cast<std::uint64_t>(std::max<std::int64_t>(0, program.env->hint_or(program.buffers[b].bytes, 0))); }
+
+/// `x 3.0 KiB, buf2 1.5 KiB`, each buffer once.
+std::string buffers_of(const wrapper::Program& program, const std::vector<wrapper::BufferId>& ids) {
+  std::vector<std::string> names;
+  for (wrapper::BufferId b : ids) {
+    std::string name = fmt::format("{} {}", program.buffers[b].name, human(bytes_of(program, b)));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+  }
+  return some(names);
+}
+
+void write_steps(std::string& text, const CompileReport& report, const SourceLines& lines, const wrapper::Program& program) {
   std::size_t step = 0;
-  auto add = [&](const std::string& name, const std::set<std::string>& origins, const std::string& where) {
-    std::string memory = step < live.size() ? human(live[step]) : "";
-    text += fmt::format("{:5} {:>11}  {}\n{:20}computes {}\n", step, memory, name, "", some(origins));
+  auto add = [&](const wrapper::Line& line, const std::string& name, const std::set<std::string>& origins, const std::string& where) {
+    text += fmt::format("{:5} {:>11}  {}\n{:20}computes {}\n", step, human(report.live_bytes[step]), name, "", some(origins));
     if (auto from = lines_of(lines, origins, where); !from.empty()) text += fmt::format("{:20}from {}\n", "", some(from));
+    const wrapper::Uses uses = wrapper::uses(line);
+    if (!uses.reads.empty()) text += fmt::format("{:20}reads {}\n", "", buffers_of(program, uses.reads));
+    text += fmt::format("{:20}writes {}\n", "", buffers_of(program, uses.writes));
     ++step;
   };
   for (const wrapper::Line& line : program.lines) {
-    if (auto* call = std::get_if<wrapper::CallKernel>(&line)) add(program.kernels.at(call->kernel).symbol, call->origins, call->where);
-    if (auto* call = std::get_if<wrapper::CallExtern>(&line)) add("library " + call->op, call->origins, call->where);
-    if (auto* assertion = std::get_if<wrapper::Assert>(&line)) text += fmt::format("      assert       {}\n", assertion->message);
+    if (auto* call = std::get_if<wrapper::CallKernel>(&line)) add(line, program.kernels.at(call->kernel).symbol, call->origins, call->where);
+    if (auto* call = std::get_if<wrapper::CallExtern>(&line)) add(line, "library " + call->op, call->origins, call->where);
+    if (auto* assertion = std::get_if<wrapper::Assert>(&line)) {
+      text += fmt::format("      assert       {}\n", assertion->message);
+      if (step > 0) ++step;  // before the first call it is a check on the inputs and no step of the plan
+    }
   }
 }
 
@@ -63,6 +80,35 @@ void write_fusions(std::string& text, const ir::Graph& graph, const scheduler::S
   if (fused == 0) text += "  nothing\n";
 }
 
+/// Reasons in order of their first case, each with its cases.
+void write_refusals(std::string& text, const ir::Graph& graph, const scheduler::Schedule& schedule) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  for (const scheduler::Refusal& r : schedule.refusals) {
+    auto found = std::find_if(reasons.begin(), reasons.end(), [&](const auto& entry) { return entry.first == r.reason; });
+    if (found == reasons.end()) found = reasons.insert(reasons.end(), {r.reason, {}});
+    found->second.push_back(fmt::format("{} with {}", operation_name(graph.operations()[r.producer]), operation_name(graph.operations()[r.consumer])));
+  }
+  for (const auto& [reason, cases] : reasons) {
+    text += fmt::format("  {} ({} times):\n", reason, cases.size());
+    for (std::size_t i = 0; i < std::min(cases.size(), kListed); ++i) text += "      " + cases[i] + "\n";
+    if (cases.size() > kListed) text += fmt::format("      … and {} more\n", cases.size() - kListed);
+  }
+  if (reasons.empty()) text += "  nothing that shares data was kept apart\n";
+}
+
+void write_library_calls(std::string& text, const wrapper::Program& program) {
+  std::map<std::string, int> calls;
+  for (const wrapper::Line& line : program.lines)
+    if (auto* call = std::get_if<wrapper::CallExtern>(&line)) {
+      std::string name = call->op;
+      if (auto post = call->attributes.find("post"); post != call->attributes.end())
+        if (auto* list = std::get_if<std::vector<std::string>>(&post->second); list && !list->empty()) name += fmt::format(" then {}", fmt::join(*list, ", "));
+      ++calls[name];
+    }
+  for (const auto& [name, count] : calls) text += fmt::format("  {:5} × {}\n", count, name);
+  if (calls.empty()) text += "  none\n";
+}
+
 }  // namespace
 
 SourceLines source_lines(const fx::GraphModule& module) {
@@ -73,39 +119,41 @@ SourceLines source_lines(const fx::GraphModule& module) {
   return lines;
 }
 
-std::vector<std::uint64_t> live_bytes(const runtime::Program& program) {
-  const runtime::Plan& plan = program.plan;
-  if (program.sample_inputs.size() != plan.inputs.size() || plan.steps.empty()) return {};
-  std::vector<std::int64_t> slots(plan.shape_program.size());
-  runtime::run_shape_program(plan.shape_program, program.sample_inputs, slots);
-  std::vector<std::int64_t> change(plan.steps.size() + 1);
-  for (const runtime::Buffer& buffer : plan.buffers) {
-    bool output = buffer.kind == runtime::BufferKind::Output;
-    if (buffer.shares >= 0 || !(output || buffer.kind == runtime::BufferKind::Temporary)) continue;
-    std::size_t first = std::min<std::size_t>(buffer.first, plan.steps.size() - 1), last = output ? plan.steps.size() - 1 : std::min<std::size_t>(buffer.last, plan.steps.size() - 1);
-    change[first] += slots.at(buffer.bytes);
-    change[last + 1] -= slots.at(buffer.bytes);
+void describe_program(CompileReport& report, const wrapper::Program& program) {
+  report.kernels = static_cast<int>(program.kernels.size());
+  report.live_bytes.clear();
+  std::vector<int> owners(program.buffers.size(), 0);              // of each memory, named by the buffer it was allocated for
+  std::vector<wrapper::BufferId> memory(program.buffers.size(), 0);
+  std::uint64_t live = 0;
+  for (const wrapper::Line& line : program.lines) {
+    if (auto* a = std::get_if<wrapper::Allocate>(&line)) memory[a->buffer] = a->buffer, owners[a->buffer] = 1, live += bytes_of(program, a->buffer);
+    if (auto* r = std::get_if<wrapper::Reuse>(&line)) memory[r->to] = memory[r->from], ++owners[memory[r->from]];
+    if (auto* f = std::get_if<wrapper::Free>(&line); f && --owners[memory[f->buffer]] == 0) live -= bytes_of(program, memory[f->buffer]);
+    const bool call = std::holds_alternative<wrapper::CallKernel>(line) || std::holds_alternative<wrapper::CallExtern>(line);
+    report.extern_calls += std::holds_alternative<wrapper::CallExtern>(line);
+    if (call || (std::holds_alternative<wrapper::Assert>(line) && !report.live_bytes.empty())) report.live_bytes.push_back(live);
   }
-  std::vector<std::uint64_t> live;
-  std::int64_t now = 0;
-  for (std::size_t step = 0; step < plan.steps.size(); ++step) live.push_back(static_cast<std::uint64_t>(now += change[step]));
-  return live;
+  report.weight_bytes = 0;
+  for (const wrapper::Buffer& b : program.buffers)
+    if (b.kind == wrapper::BufferKind::Constant) report.weight_bytes += static_cast<std::uint64_t>(program.env->hint_or(b.bytes, 0));
+  report.peak_bytes = report.weight_bytes + (report.live_bytes.empty() ? 0 : *std::max_element(report.live_bytes.begin(), report.live_bytes.end()));
 }
 
-std::string report_text(const SourceLines& lines, const ir::Graph& graph, const scheduler::Schedule& schedule, const wrapper::Program& program, const runtime::Program& ready) {
-  const std::vector<std::uint64_t> live = live_bytes(ready);
-  std::uint64_t weights = 0;
-  for (const runtime::Constant& constant : ready.plan.constants) weights += constant.bytes;
-  std::string text = fmt::format("{}: {} kernels, {} steps, {} of weights\n", program.name, program.kernels.size(), ready.plan.steps.size(), human(weights));
-  if (!live.empty()) text += fmt::format("peak of temporaries and outputs: {}, at step {} (sizes of the sample inputs)\n", human(*std::max_element(live.begin(), live.end())), std::max_element(live.begin(), live.end()) - live.begin());
+std::string report_text(const CompileReport& report, const SourceLines& lines, const ir::Graph& graph, const scheduler::Schedule& schedule, const wrapper::Program& program) {
+  const auto peak = std::max_element(report.live_bytes.begin(), report.live_bytes.end());
+  std::string text = fmt::format("{}: {} kernels, {} library calls, {} steps, {} of weights\n", program.name, report.kernels, report.extern_calls, report.live_bytes.size(), human(report.weight_bytes));
+  if (peak != report.live_bytes.end())
+    text += fmt::format("peak of temporaries and outputs: {}, at step {} (sizes as exported)\n", human(*peak), peak - report.live_bytes.begin());
   text += "\nSteps, with the bytes live at each\n";
-  write_steps(text, lines, program, live);
+  write_steps(text, report, lines, program);
   text += "\nFused\n";
   write_fusions(text, graph, schedule);
   text += "\nNot fused\n";
-  for (const scheduler::Refusal& refusal : schedule.refusals)
-    text += fmt::format("  {}\n    with {}: {}\n", operation_name(graph.operations()[refusal.producer]), operation_name(graph.operations()[refusal.consumer]), refusal.reason);
-  if (schedule.refusals.empty()) text += "  nothing that shares data was kept apart\n";
+  write_refusals(text, graph, schedule);
+  text += "\nLibrary calls\n";
+  write_library_calls(text, program);
+  text += "\nTime of each stage\n";
+  for (const auto& [name, seconds] : report.stages) text += fmt::format("  {:9.2f} ms  {}\n", seconds * 1e3, name);
   return text;
 }
 

@@ -1,13 +1,13 @@
-// What a compile did, for people: kernels with the source lines they come from, fusions and refusals, memory over time.
+// What a compile did, for people: kernels with the source lines they come from, fusions and refusals, memory over time, times of stages.
 #pragma once
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "coil/coil.h"
 #include "fx/graph.h"
 #include "ir/ir.h"
-#include "runtime/executor.h"
 #include "scheduler/schedule.h"
 #include "wrapper/program.h"
 
@@ -17,9 +17,10 @@ namespace coil {
 using SourceLines = std::map<std::string, std::string>;
 SourceLines source_lines(const fx::GraphModule&);
 
-/// Bytes of temporaries and outputs that are live at each step, for the sizes of the sample inputs. Empty when sizes are dynamic and there are no samples.
-std::vector<std::uint64_t> live_bytes(const runtime::Program&);
+/// Fills what a report says about the program: counts, bytes, memory over time. Symbolic sizes count as what they were when the program was exported.
+void describe_program(CompileReport&, const wrapper::Program&);
 
-std::string report_text(const SourceLines&, const ir::Graph&, const scheduler::Schedule&, const wrapper::Program&, const runtime::Program&);
+/// The text of `coil explain`, from a report that is filled in.
+std::string report_text(const CompileReport&, const SourceLines&, const ir::Graph&, const scheduler::Schedule&, const wrapper::Program&);
 
 }  // namespace coil

@@ -31,10 +31,20 @@ class Stages {
     if (log_.enabled(stage)) log_.write(stage, text());
   }
 
+  /// The graph after a stage; only a note where it is as it was last shown.
+  template <class F>
+  void show_changed(const char* stage, F&& text) {
+    if (!log_.enabled(stage)) return;
+    std::string now = text();
+    log_.write(stage, now == shown_ ? "changed nothing" : now);
+    shown_ = std::move(now);
+  }
+
  private:
   using Clock = std::chrono::steady_clock;
   CompileReport& report_;
   Log log_;
+  std::string shown_;
 };
 
 }  // namespace coil

@@ -22,7 +22,7 @@ def stages(folder):
     texts = {}
     for stage, line in re.findall(r"^\[([\w-]+)\] ?(.*)$", log, re.M):
         texts[stage] = texts.get(stage, "") + line + "\n"
-    texts["kernels"] = texts["kernels"][texts["kernels"].index('extern "C"'):]
+    texts["kernels"] = texts["kernels"][texts["kernels"].index('extern "C"'):].rstrip() + "\n"
     coil_ok("compile", "program.pt2", "-o", "program.cpp", "--emit", "cpp", *OPTIONS, cwd=folder)
     texts["cpp"] = re.search(r"^void coil_program::run.*?^}\n", (folder / "program.cpp").read_text(), re.S | re.M).group(0)
     return texts

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "compiler/report.h"
 #include "support/error.h"
 
 namespace coil::cli {
@@ -64,7 +63,7 @@ std::string describe(const runtime::Plan& plan, const runtime::Step& step) {
 }  // namespace
 
 std::string html_page(const std::string& title, const runtime::Program& program, const CompileReport& report) {
-  const std::vector<std::uint64_t> live = live_bytes(program);
+  const std::vector<std::uint64_t>& live = report.live_bytes;
   const runtime::Plan& plan = program.plan;
   std::vector<std::string> steps;
   for (const runtime::Step& step : plan.steps) steps.push_back(describe(plan, step));
