@@ -84,16 +84,43 @@ std::vector<Node*> inputs_of(Node& node) {
 }  // namespace
 
 void Node::link_inputs() {
-  for (Node* n : inputs_of(*this)) n->users_.push_back(this);
+  for (Node* n : inputs_of(*this)) n->add_user(this);
 }
 
 void Node::unlink_inputs() {
-  for (Node* n : inputs_of(*this)) {
+  for (Node* n : inputs_of(*this)) n->remove_user(this);
+}
+
+void Node::add_user(Node* user) {
+  if (!position_.empty()) position_[user] = users_.size();
+  users_.push_back(user);
+}
+
+void Node::remove_user(Node* user) {
+  constexpr std::size_t kFew = 32;
+  std::size_t at = users_.size();
+  if (users_.size() <= kFew) {
     // From the back: passes mostly take away what came last.
-    auto it = std::find(n->users_.rbegin(), n->users_.rend(), this);
-    COIL_CHECK(it != n->users_.rend(), "%{} uses %{}, which does not know it", name, n->name);
-    n->users_.erase(std::next(it).base());
+    auto it = std::find(users_.rbegin(), users_.rend(), user);
+    if (it != users_.rend()) at = static_cast<std::size_t>(users_.rend() - it) - 1;
+  } else {
+    if (position_.empty()) {
+      close_holes();
+      for (std::size_t i = 0; i < users_.size(); ++i) position_[users_[i]] = i;
+    }
+    if (auto it = position_.find(user); it != position_.end()) at = it->second;
   }
+  COIL_CHECK(at < users_.size(), "%{} uses %{}, which does not know it", user->name, name);
+  position_.erase(user);
+  users_[at] = nullptr;
+  ++holes_;
+  if (users_.size() <= kFew || holes_ * 2 > users_.size()) close_holes();
+}
+
+void Node::close_holes() const {
+  std::erase(users_, nullptr);
+  holes_ = 0;
+  position_.clear();
 }
 
 void Node::set_arg(std::size_t index, Value value) {
@@ -111,20 +138,22 @@ void Node::set_args(Values values) {
 
 void Node::replace_all_uses_with(Node* other, const Node* except) {
   if (other == this) return;
+  close_holes();
   std::vector<Node*> users = std::exchange(users_, {});
-  // A user that takes both already knows `other`; it must not be listed there twice.
-  std::unordered_set<Node*> known(other->users_.begin(), other->users_.end());
   auto swap = [&](Node*& n) {
     if (n == this) n = other;
   };
   for (Node* user : users) {
     if (user == except) {
-      users_.push_back(user);
+      add_user(user);
       continue;
     }
+    // A user that takes both is listed there already.
+    const std::vector<Node*> inputs = inputs_of(*user);
+    const bool listed = std::find(inputs.begin(), inputs.end(), other) != inputs.end();
     for (Value& v : user->args) ops::for_each_node(v, swap);
     for (auto& [name, v] : user->kwargs) ops::for_each_node(v, swap);
-    if (known.insert(user).second) other->users_.push_back(user);
+    if (!listed) other->add_user(user);
   }
 }
 
@@ -242,7 +271,7 @@ void Graph::inherit(Node* made, const Node* from) {
 
 void Graph::erase(Node* node) {
   COIL_CHECK(node->graph_ == this);
-  COIL_CHECK(node->users_.empty(), "%{} still has users", node->name);
+  COIL_CHECK(node->users().empty(), "%{} still has users", node->name);
   node->unlink_inputs();
   if (insert_before_ == node) insert_before_ = node->next_;
   (node->prev_ ? node->prev_->next_ : first_) = node->next_;
@@ -268,7 +297,7 @@ std::size_t Graph::eliminate_dead_code() {
   std::size_t removed = 0;
   for (Node* n = last_; n;) {
     Node* before = n->prev_;
-    if (n->users_.empty() && is_removable(*n)) erase(n), ++removed;
+    if (n->users().empty() && is_removable(*n)) erase(n), ++removed;
     n = before;
   }
   return removed;
@@ -291,7 +320,7 @@ void Graph::lint() const {
   }
   if (count != size_ || by_name_.size() != size_) fail("graph: {} nodes are linked, {} counted", count, size_);
   for (Node* n = first_; n; n = n->next_) {
-    std::vector<const Node*> listed(n->users_.begin(), n->users_.end()), found = users[n];
+    std::vector<const Node*> listed(n->users().begin(), n->users().end()), found = users[n];
     std::sort(listed.begin(), listed.end());
     std::sort(found.begin(), found.end());
     if (listed != found) fail("graph: the users of %{} are listed wrongly", n->name);

@@ -48,7 +48,10 @@ class Node {
   Node* next() const { return next_; }  ///< null after the last
   Node* prev() const { return prev_; }
   /// Users, each once, in order of first use being recorded.
-  const std::vector<Node*>& users() const { return users_; }
+  const std::vector<Node*>& users() const {
+    if (holes_) close_holes();
+    return users_;
+  }
   bool is_call(std::string_view t) const { return opcode == Opcode::CallFunction && target == t; }
   /// Argument by the schema's name; throws Error if there is none.
   const Value& arg(std::string_view name) const;
@@ -68,9 +71,16 @@ class Node {
   Node(Graph* graph, Opcode opcode, std::string name, std::string target);
   void link_inputs();
   void unlink_inputs();
+  void add_user(Node*);
+  void remove_user(Node*);
+  void close_holes() const;
   Graph* graph_;
   Node *prev_ = nullptr, *next_ = nullptr;
-  std::vector<Node*> users_;
+  // A weight or a scale may have ten thousand users, each of which goes in its turn: those of a node with many are found by their position, and
+  // leave a hole that is closed when somebody looks.
+  mutable std::vector<Node*> users_;
+  mutable std::size_t holes_ = 0;
+  mutable std::unordered_map<const Node*, std::size_t> position_;  ///< of all users, or empty while they are few
 };
 
 /// Nodes in execution order. Iterate `for (Node* n = g.first(); n; n = n->next())`, or `for (Node* n : g.nodes())` over a snapshot when nodes are erased or added on the way.
