@@ -37,5 +37,5 @@ graph():
     return (%out,)
 # CHECK:      %mask :
 # CHECK-NEXT: %[[A:.*]] : f32[1, 4, 8, 16] = call_function[target=aten.scaled_dot_product_attention.default](args = (%q, %k, %v, %mask), kwargs = {})
-# CHECK-NEXT: %heads : f32[1, 8, 4, 16] = call_function[target=aten.permute.default](args = (%[[A]], [0, 2, 1, 3]), kwargs = {})
+# CHECK-NEXT: %heads : f32[1, 8, 4, 16]{512, 16, 128, 1} = call_function[target=aten.permute.default](args = (%[[A]], [0, 2, 1, 3]), kwargs = {})
 # CHECK-NEXT: %joined : f32[8, 64] =
