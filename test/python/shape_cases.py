@@ -589,6 +589,8 @@ CASES["im2col.default"] = [lambda r: ((r.tensor([2, 3, 5, 6], F), [2, 3], [1, r.
 CASES["col2im.default"] = [lambda r: ((r.tensor([2, 12, 9], F), [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]), {})]
 CASES["grid_sampler_2d.default"] = [lambda r: ((r.tensor([2, 3, 4, 5], F), r.tensor([2, 3, 3, 2], F), 0, 0, False), {})]
 
+CASES["_weight_norm.default"] = [lambda r: (lambda d: ((r.tensor([4, 3, 5], F), r.values([n if i == d else 1 for i, n in enumerate([4, 3, 5])], torch.float32), d), {}))(r.randint(0, 2))]
+
 REDUCTIONS = (0, 1, 2)
 for op in "mse_loss l1_loss smooth_l1_loss huber_loss soft_margin_loss hinge_embedding_loss".split():
     def loss(r, op=op):

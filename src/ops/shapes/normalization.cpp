@@ -134,6 +134,22 @@ Value functional_batch_norm(const Call& call) {
   return results;
 }
 
+/// `v` scaled to the norms `g` of its slices along `dim`: dense where eager has a kernel (the first or last dimension),
+/// else element-wise.
+TensorMeta weight_norm(const Call& call) {
+  const TensorMeta& v = call.tensor(0);
+  std::int64_t dim = number(call, "dim");
+  if (dim == 0 || dim + 1 == static_cast<std::int64_t>(v.rank())) return dense_self(call);
+  const TensorMeta* operands[] = {&v, &call.tensor(1)};
+  return elementwise(call, operands, v.dtype);
+}
+
+Value weight_norm_and_norms(const Call& call) {
+  TensorMeta norms = dense(call.env, call.tensor(1), call.tensor(1).sizes);
+  if (norms.dtype == DType::BF16) norms.dtype = DType::F32;
+  return Values{weight_norm(call), norms};
+}
+
 Value instance_norm(const Call& call) {
   if (call.tensor(0).rank() < 2) refuse(call, "takes at least two dimensions");
   return dense_self(call);
@@ -187,6 +203,8 @@ aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? 
 aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor
 )",
               instance_norm);
+  define("aten::_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", weight_norm);
+  define("aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", weight_norm_and_norms);
 }
 
 }  // namespace coil::ops::shapes

@@ -165,6 +165,19 @@ Value fused_rms_norm(Rewriter& r) {
   return Values{r.to(made, r.result(0).dtype), r.to(inverse, r.result(1).dtype)};
 }
 
+/// v * (g / norm of v over every dimension but one); over all of them for -1.
+Value weight_norm(Rewriter& r) {
+  const Value &v = r["v"], &g = r["g"];
+  std::int64_t kept = r.number("dim");
+  std::vector<std::int64_t> dims;
+  for (std::size_t d = 0; d < r.rank(v); ++d)
+    if (static_cast<std::int64_t>(d) != kept) dims.push_back(static_cast<std::int64_t>(d));
+  Value norm = r.call("aten.linalg_vector_norm.default", {r.widened(v), 2, dims_value(dims), kept != -1});
+  Value made = r.to(r.mul(r.widened(v), r.div(r.widened(g), norm)), r.dtype(v));
+  if (r.node->is_tensor()) return made;
+  return Values{made, r.to(norm, r.result(1).dtype)};
+}
+
 }  // namespace
 
 void decompose_normalization(DecompositionTable& t) {
@@ -182,6 +195,7 @@ void decompose_normalization(DecompositionTable& t) {
         "aten._native_batch_norm_legit_functional.default"})
     t[op] = native_batch_norm;
   t["aten.instance_norm.default"] = instance_norm;
+  for (std::string_view op : {"aten._weight_norm.default", "aten._weight_norm_interface.default"}) t[op] = weight_norm;
   t["aten.rms_norm.default"] = rms_norm;
   t["aten._fused_rms_norm.default"] = fused_rms_norm;
 }
