@@ -50,17 +50,19 @@ class Folder {
       if (n->opcode == Opcode::GetAttr && !written.contains(n->target)) work_[n] = 0;
       else if (n->opcode == Opcode::CallFunction && n->op && follows(n)) work_[n] = work_of(n);
     }
-    std::int64_t budget = 0;
+    std::int64_t budget = 0, saved = 0;
     for (const auto& [name, t] : module_.attributes) budget += static_cast<std::int64_t>(t.storage.bytes);
     for (Node* n = module_.graph.first(); n; n = n->next()) {
       auto work = work_.find(n);
-      if (work == work_.end() || work->second < min_work_ || n->op->schema.is_view()) continue;
+      if (work == work_.end() || work->second == 0 || n->op->schema.is_view()) continue;
       const bool leaves = std::any_of(n->users().begin(), n->users().end(), [&](const Node* u) { return !work_.contains(u) || u->op->schema.is_view(); });
       const std::int64_t bytes = *elements(n) * static_cast<std::int64_t>(size_of(n->tensor().dtype));
       if (!leaves || bytes > budget) continue;
       budget -= bytes;
+      saved += work->second;
       chosen_.push_back(n);
     }
+    if (saved < min_work_) chosen_.clear();
   }
 
   /// Whether a call gives the same tensor each time: it reads constants (at least one), draws nothing, and its sizes are known.

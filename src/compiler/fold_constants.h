@@ -10,8 +10,8 @@ namespace coil {
 /// Compiles and runs a module without inputs; gives its outputs.
 using RunModule = std::function<std::vector<Tensor>(fx::GraphModule&)>;
 
-/// Replaces values that follow from unwritten attributes by new attributes, where a call would save more than `min_work` elements of arithmetic each time (a compile of its own is not worth less) and the program does
-/// not grow by more than it holds. Views of attributes stay views. Returns how many values were folded.
-std::size_t fold_constants(fx::GraphModule&, const RunModule&, std::int64_t min_work = 1 << 18);
+/// Replaces values that follow from unwritten attributes by new attributes, where that saves each call `min_work` elements of arithmetic in all (a compile of its own is not worth less) and the program does not grow
+/// by more than it holds. Views of attributes stay views. Returns how many values were folded.
+std::size_t fold_constants(fx::GraphModule&, const RunModule&, std::int64_t min_work = 1 << 14);
 
 }  // namespace coil

@@ -574,18 +574,62 @@ class Printer {
     for (const Local& a : args) lanes.push_back(a.varying ? fmt::format("c_lane({}, l)", a.name) : a.name);
     std::string x = fmt::format("c_load_{}({} + {})", dtype, p, lane_text(index, lanes));
     if (n->mask) x = fmt::format("{} ? {} : ({})0", mask.varying ? fmt::format("c_lane({}, l)", mask.name) : mask.name, x, scalar_type(reg));
-    return {lanes_of(reg, x), true};
+    if (!linear || !mask.varying) return {lanes_of(reg, x), true};
+    // Most vectors lie inside the mask: those load whole.
+    const std::string value = fresh(), at = fmt::format("{} + {}", p, text(index, indirect)), n_ = tail_ ? "n" : "", count = tail_ ? ", n" : "";
+    const std::string all = tail_ ? fmt::format("c_or({}, c_not(c_firstn(n)))", mask.name) : mask.name;
+    const std::string whole = linear->coefficient.is_constant(1) ? fmt::format("c_load{}_{}v({}{})", n_, dtype, at, count) : fmt::format("c_loads{}_{}v({}, {}{})", n_, dtype, at, text(linear->coefficient), count);
+    line(fmt::format("{} {};", vector_type(reg), value));
+    line(fmt::format("if (c_hall({})) {} = {};", all, value, whole));
+    line("else {");
+    ++indent_;
+    const std::string lanes_text = lanes_of(reg, x);
+    line(fmt::format("{} = {};", value, lanes_text));
+    --indent_;
+    line("}");
+    return {value, true};
   }
 
   Local index_value(Scalar n) {
     const Expr e = n->index[0];
     if (!varies(e)) return {n->dtype == DType::Bool ? fmt::format("(bool)({})", text(e)) : fmt::format("(i64)({})", text(e)), false};
     if (n->dtype == DType::I64)
-      if (auto linear = sym::linear_in(e, *vector_)) {
-        if (linear->coefficient.is_constant(1)) return {fmt::format("c_iota_i64v({})", text(e)), true};
-        return {fmt::format("c_add(c_splat_i64v({}), c_mul(c_iota_i64v(0), c_splat_i64v({})))", text(e), text(linear->coefficient)), true};
-      }
+      if (auto lanes = affine_lanes(e)) return {*lanes, true};
+    if (n->dtype == DType::Bool)
+      if (auto vector = condition(e)) return {*vector, true};
     return {lanes_of(n->dtype, lane_text(e)), true};
+  }
+
+  /// An affine index in the vector dimension as I64 lanes; a uniform one in every lane.
+  std::optional<std::string> affine_lanes(Expr e) {
+    if (!varies(e)) return fmt::format("c_splat_i64v({})", text(e));
+    auto linear = sym::linear_in(e, *vector_);
+    if (!linear) return std::nullopt;
+    if (linear->coefficient.is_constant(1)) return fmt::format("c_iota_i64v({})", text(e));
+    return fmt::format("c_add(c_splat_i64v({}), c_mul(c_iota_i64v(0), c_splat_i64v({})))", text(e), text(linear->coefficient));
+  }
+
+  /// A condition made of comparisons of affine indices, as a mask; nothing for others.
+  std::optional<std::string> condition(Expr e) {
+    if (!varies(e)) return fmt::format("c_splat_b8v((bool)({}))", text(e));
+    const char* f = nullptr;
+    const bool connective = e.kind() == sym::Kind::And || e.kind() == sym::Kind::Or;
+    switch (e.kind()) {
+      case sym::Kind::And: f = "c_and"; break;
+      case sym::Kind::Or: f = "c_or"; break;
+      case sym::Kind::Eq: f = "c_eq"; break;
+      case sym::Kind::Ne: f = "c_ne"; break;
+      case sym::Kind::Lt: f = "c_lt"; break;
+      case sym::Kind::Le: f = "c_le"; break;
+      default: return std::nullopt;
+    }
+    std::string out;
+    for (Expr x : e.operands()) {
+      auto side = connective ? condition(x) : affine_lanes(x);
+      if (!side) return std::nullopt;
+      out = out.empty() ? *side : fmt::format("{}({}, {})", f, out, *side);
+    }
+    return out;
   }
 
   Local check_index(Scalar n) {
