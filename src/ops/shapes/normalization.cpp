@@ -134,15 +134,8 @@ Value functional_batch_norm(const Call& call) {
   return results;
 }
 
-/// `v` scaled to the norms `g` of its slices along `dim`: dense where eager has a kernel (the first or last dimension),
-/// else element-wise.
-TensorMeta weight_norm(const Call& call) {
-  const TensorMeta& v = call.tensor(0);
-  std::int64_t dim = number(call, "dim");
-  if (dim == 0 || dim + 1 == static_cast<std::int64_t>(v.rank())) return dense_self(call);
-  const TensorMeta* operands[] = {&v, &call.tensor(1)};
-  return elementwise(call, operands, v.dtype);
-}
+/// `v` scaled to the norms `g` of its slices along `dim`; dense, since eager makes both dense first.
+TensorMeta weight_norm(const Call& call) { return dense_self(call); }
 
 Value weight_norm_and_norms(const Call& call) {
   TensorMeta norms = dense(call.env, call.tensor(1), call.tensor(1).sizes);
