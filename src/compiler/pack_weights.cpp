@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kWeightOperand = 1;
 
-runtime::BoundView bind(const ir::Graph&, sym::ShapeEnv& env, const ir::BufferView& v) {
+runtime::BoundView bind(const sym::ShapeEnv& env, const ir::BufferView& v) {
   runtime::BoundView out;
   out.dtype = v.dtype;
   for (sym::Expr e : v.sizes) out.sizes.push_back(env.hint_or(e, 64));
@@ -43,8 +43,8 @@ void pack_weights(ir::Graph& graph) {
     auto value = constant_operand(graph, weight);
     if (!value) continue;
     std::vector<runtime::BoundView> inputs, outputs;
-    for (const ir::BufferView& v : call->inputs) inputs.push_back(bind(graph, graph.env(), v));
-    for (const ir::BufferView& v : call->outputs) outputs.push_back(bind(graph, graph.env(), v));
+    for (const ir::BufferView& v : call->inputs) inputs.push_back(bind(graph.env(), v));
+    for (const ir::BufferView& v : call->outputs) outputs.push_back(bind(graph.env(), v));
     runtime::Attributes attributes;
     for (const auto& [key, v] : call->attributes) attributes.emplace(key, std::visit([](const auto& x) { return runtime::Attribute(x); }, v));
     auto packed = runtime::pack_operand(call->op, attributes, inputs, outputs, kWeightOperand, *value);

@@ -38,7 +38,6 @@ struct Buffer {
   Layout layout;
   std::vector<OperationId> writers;  ///< empty for inputs and constants until something mutates them
   bool is_output = false;            ///< handed to the caller: fresh memory, not the arena's
-  std::set<OperationId> extra_readers;  ///< reserved for operations whose reads are not visible in loads
 };
 
 /// All elements of a loop nest over `sizes` (variables i0, i1, …) stored to `out` at `store_index` (one expression per dimension of out; by default the variables themselves).

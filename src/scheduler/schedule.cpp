@@ -1,6 +1,5 @@
 #include "scheduler/schedule.h"
 
-#include "scheduler/space.h"
 #include "scheduler/space_match.h"
 #include "support/error.h"
 #include "sym/print.h"
@@ -129,7 +128,7 @@ class Fuser {
           out_.refusals.push_back({std::get<Group>(out_.items[c]).members.back().op, op.id, reason});
         continue;
       }
-      const std::int64_t score = saved_bytes(infos_[c], reads, producers.contains(c));
+      const std::int64_t score = saved_bytes(infos_[c], reads);
       if (!best || score > best_score) best = c, best_score = score, best_group = std::move(*joined);
     }
     if (best && (best_score > 0 || producers.contains(*best))) {
@@ -192,7 +191,7 @@ class Fuser {
   }
 
   /// Bytes that need not be read again when the operation joins.
-  std::int64_t saved_bytes(const Info& info, const std::vector<BufferId>& reads, bool) {
+  std::int64_t saved_bytes(const Info& info, const std::vector<BufferId>& reads) {
     std::int64_t saved = 0;
     for (BufferId b : reads)
       if (info.reads.contains(b) || info.writes.contains(b)) saved += bytes(b);

@@ -545,6 +545,13 @@ class Printer {
     }
   }
 
+  /// Neighbouring lanes `step` elements apart, of a whole vector or of a tail's n.
+  std::string whole_vector(const std::string& dtype, const std::string& at, Expr step) {
+    const std::string n = tail_ ? "n" : "", count = tail_ ? ", n" : "";
+    if (step.is_constant(1)) return fmt::format("c_load{}_{}v({}{})", n, dtype, at, count);
+    return fmt::format("c_loads{}_{}v({}, {}{})", n, dtype, at, text(step), count);
+  }
+
   Local load(Scalar n) {
     const DType d = graph_.buffer(n->buffer).layout.dtype, reg = n->dtype;
     const std::string dtype(short_name(d));
@@ -564,9 +571,7 @@ class Printer {
     }
     auto linear = indirect_varies ? std::nullopt : varies(index) ? sym::linear_in(index, *vector_) : std::nullopt;
     if (linear && !mask.varying) {
-      const std::string at = fmt::format("{} + {}", p, text(index, indirect)), n_ = tail_ ? "n" : "", count = tail_ ? ", n" : "";
-      std::string x = linear->coefficient.is_constant(1) ? fmt::format("c_load{}_{}v({}{})", n_, dtype, at, count)
-                                                         : fmt::format("c_loads{}_{}v({}, {}{})", n_, dtype, at, text(linear->coefficient), count);
+      const std::string x = whole_vector(dtype, fmt::format("{} + {}", p, text(index, indirect)), linear->coefficient);
       return {n->mask ? fmt::format("{} ? {} : c_splat_{}v(({})0)", mask.name, x, short_name(reg), scalar_type(reg)) : x, true};
     }
     // Lane by lane.
@@ -576,9 +581,8 @@ class Printer {
     if (n->mask) x = fmt::format("{} ? {} : ({})0", mask.varying ? fmt::format("c_lane({}, l)", mask.name) : mask.name, x, scalar_type(reg));
     if (!linear || !mask.varying) return {lanes_of(reg, x), true};
     // Most vectors lie inside the mask: those load whole.
-    const std::string value = fresh(), at = fmt::format("{} + {}", p, text(index, indirect)), n_ = tail_ ? "n" : "", count = tail_ ? ", n" : "";
+    const std::string value = fresh(), whole = whole_vector(dtype, fmt::format("{} + {}", p, text(index, indirect)), linear->coefficient);
     const std::string all = tail_ ? fmt::format("c_or({}, c_not(c_firstn(n)))", mask.name) : mask.name;
-    const std::string whole = linear->coefficient.is_constant(1) ? fmt::format("c_load{}_{}v({}{})", n_, dtype, at, count) : fmt::format("c_loads{}_{}v({}, {}{})", n_, dtype, at, text(linear->coefficient), count);
     line(fmt::format("{} {};", vector_type(reg), value));
     line(fmt::format("if (c_hall({})) {} = {};", all, value, whole));
     line("else {");
