@@ -12,7 +12,7 @@ Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options
   Lowered lowered = lower_archive(pt2, options, stage);
   wrapper::Program& lines = lowered.lines;
 
-  out.program = std::make_shared<runtime::Program>(assemble(lines, lowered.toolchain, options, stage));
+  out.program = std::make_shared<runtime::Program>(assemble(lines, *lowered.backend, options, stage));
   if (lowered.source.sample_inputs) out.program->sample_inputs = std::move(*lowered.source.sample_inputs);
 
   describe_program(out.report, lines);

@@ -1,7 +1,6 @@
 #include "compiler/pipeline.h"
 
-#include "codegen/cpp/kernel.h"
-#include "codegen/cpp/prelude.h"
+#include "codegen/cpp/backend.h"
 #include "compiler/fold_constants.h"
 #include "compiler/pack_weights.h"
 #include "fx/text.h"
@@ -27,24 +26,18 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 constexpr const char* kPasses[] = {"remove-noops", "functionalize", "eliminate-dead-code", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
                                    "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
 
-/// Kernels as translation units of about equal size, one for each compiler that may run at once.
-std::vector<std::string> translation_units(const wrapper::Program& program, int lanes, int jobs) {
-  std::vector<std::string> bodies(static_cast<std::size_t>(std::max(1, jobs)));
-  for (const wrapper::Kernel& k : program.kernels)
-    *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k.text + "\n";
-  std::vector<std::string> units;
-  for (const std::string& body : bodies)
-    if (!body.empty()) units.push_back(codegen::prelude(lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body);
-  return units;
-}
-
 /// With `fuse` off: every operation alone.
 class NoFusion : public scheduler::Choices {
  public:
   std::size_t max_members() const override { return 1; }
 };
 
-/// From a functional, decomposed module to wrapper lines.
+std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& settings, const codegen::Toolchain& toolchain) {
+  if (device.type != DeviceType::CPU) fail("this build compiles for the cpu only, not for {}", to_string(device));
+  return codegen::make_cpp_backend(toolchain, settings.fuse ? std::make_unique<scheduler::Choices>() : std::make_unique<NoFusion>());
+}
+
+/// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.
 void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out) {
   out.graph = stage("lower", [&] { return lowering::lower(module); });
   ir::Graph& graph = *out.graph;
@@ -55,10 +48,10 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   });
   stage("layouts", [&] { ir::choose_layouts(graph); });
   stage.show("ir", [&] { return ir::to_string(graph); });
-  if (settings.pack_weights) stage("pack", [&] { pack_weights(graph); });
-  out.schedule = stage("schedule", [&] { return settings.fuse ? scheduler::schedule(graph) : scheduler::schedule(graph, NoFusion()); });
+  if (settings.pack_weights && out.backend->device() == DeviceType::CPU) stage("pack", [&] { pack_weights(graph); });
+  out.schedule = stage("schedule", [&] { return scheduler::schedule(graph, out.backend->choices()); });
   stage.show("schedule", [&] { return scheduler::to_string(graph, out.schedule); });
-  out.lines = stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, out.toolchain); });
+  out.lines = stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, *out.backend); });
   stage.show("wrapper", [&] { return wrapper::to_string(out.lines); });
   if (settings.verify) wrapper::verify(out.lines);
 }
@@ -71,8 +64,9 @@ std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& settings, co
   Stages stage(unseen, quiet);
   Lowered lowered;
   lowered.toolchain = toolchain;
+  lowered.backend = make_backend({}, settings, toolchain);
   lower_module(part, settings, stage, lowered);
-  runtime::Context context(runtime::Model::load(assemble(lowered.lines, toolchain, quiet, stage)));
+  runtime::Context context(runtime::Model::load(assemble(lowered.lines, *lowered.backend, quiet, stage)));
   return context.run({}).outputs;
 }
 
@@ -88,7 +82,7 @@ void check_stage_names(const std::vector<std::string>& names) {
 Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stage) {
   const Settings settings = parse_settings(options.settings);
   check_stage_names(options.log);
-  if (parse_device(options.device).type != DeviceType::CPU) fail("this build compiles for the cpu only, not for {}", options.device);
+  const Device device = parse_device(options.device);
   Lowered out;
   out.source = stage("read", [&] { return frontend::read_pt2(pt2); });
   fx::GraphModule& module = *out.source.module;
@@ -99,20 +93,24 @@ Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& op
     stage.show_changed(name, [&] { return fx::to_string(module, {.locations = true}); });
   }
   out.toolchain = codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa);
+  out.backend = make_backend(device, settings, out.toolchain);
   if (settings.fold_constants)
     stage("fold-constants", [&] { fold_constants(module, [&](fx::GraphModule& part) { return run_part(part, settings, out.toolchain, options); }); });
+  passes::move_to_device(module, device);
   lower_module(module, settings, stage, out);
   return out;
 }
 
-runtime::Program assemble(wrapper::Program& lines, const codegen::Toolchain& toolchain, const CompileOptions& options, Stages& stage) {
+runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backend, const CompileOptions& options, Stages& stage) {
   runtime::Program out;
   out.plan = stage("plan", [&] { return wrapper::make_plan(lines); });
-  out.plan.isa = toolchain.isa;
-  const std::vector<std::string> units = translation_units(lines, toolchain.lanes, options.threads > 0 ? options.threads : 2);
-  for (const std::string& u : units) out.kernel_source += u;
+  out.plan.isa = backend.isa();
+  std::vector<std::string> texts;
+  for (const wrapper::Kernel& k : lines.kernels) texts.push_back(k.text);
+  codegen::Binaries binaries = stage("kernels", [&] { return backend.compile(texts, {.jobs = options.threads > 0 ? options.threads : 2, .cache = options.cache}); });
+  out.kernel_source = std::move(binaries.source);
+  out.libraries = std::move(binaries.libraries);
   stage.show("kernels", [&] { return out.kernel_source; });
-  out.libraries = stage("kernels", [&] { return codegen::compile_shared(toolchain, units, {.cache_folder = options.cache}); });
   for (wrapper::Constant& c : lines.constants) out.constants.push_back(std::move(c.value));
   return out;
 }

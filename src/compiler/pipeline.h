@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "codegen/backend.h"
 #include "codegen/cpp/toolchain.h"
 #include "compiler/options.h"
 #include "compiler/report.h"
@@ -21,7 +22,8 @@ struct Lowered {
   SourceLines source_lines;  ///< of the graph as it came
   std::unique_ptr<ir::Graph> graph;
   scheduler::Schedule schedule;
-  codegen::Toolchain toolchain;
+  codegen::Toolchain toolchain;               ///< for the CPU, whatever the device: constants are folded there
+  std::unique_ptr<codegen::Backend> backend;  ///< of the program's device
   wrapper::Program lines;
 };
 
@@ -29,6 +31,6 @@ struct Lowered {
 Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions&, Stages&);
 
 /// Lines, with the kernels compiled, as what a runtime loads. Takes the constants out of `lines`.
-runtime::Program assemble(wrapper::Program& lines, const codegen::Toolchain&, const CompileOptions&, Stages&);
+runtime::Program assemble(wrapper::Program& lines, const codegen::Backend&, const CompileOptions&, Stages&);
 
 }  // namespace coil

@@ -89,7 +89,7 @@ struct View {
   Slot offset = 0;
 };
 
-/// `void symbol(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end)`, run over [0, extent) in chunks of at least `grain`, in parallel, in any order.
+/// On the CPU, `void symbol(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end)`, run over [0, extent) in chunks of at least `grain`, in parallel, in any order.
 /// The kernel finds one pointer more than `buffers` has: a status word (int64, 0 before the call) that it sets to 1 when an index read from a tensor is out of range (it then reads
 /// element 0 instead). The executor looks at it after calls of kernels that have a `failure` message, and fails the run with that message.
 struct KernelCall {
@@ -98,6 +98,10 @@ struct KernelCall {
   std::vector<Slot> scalars;
   Slot extent = 0;
   Slot grain = 0;
+  /// On a GPU: blocks along x, y, z (a 0 launches nothing), threads of a block, bytes of dynamic shared memory. The kernel takes each buffer's pointer, each scalar as an i64, and the status word's pointer.
+  std::vector<Slot> grid;
+  std::uint32_t block = 0;
+  Slot shared_bytes = 0;
 };
 
 /// Work done by a library (runtime/library): `op` with attributes, on views. Inputs may be absent (`present` false keeps positions).

@@ -86,6 +86,9 @@ class PlanChecker {
     for (Slot s : call.scalars) slot(s, what);
     slot(call.extent, what);
     slot(call.grain, what);
+    for (Slot s : call.grid) slot(s, what);
+    slot(call.shared_bytes, what);
+    require(call.grid.empty() || (call.grid.size() == 3 && call.block >= 1 && call.block <= 1024), what);
   }
   void check_step(const ExternCall& call) const {
     for (const View& v : call.inputs) view(v, "library call " + call.op);

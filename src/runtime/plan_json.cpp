@@ -101,7 +101,9 @@ Attribute attribute_from(const Json& j) {
 Json to_json(const Step& step) {
   struct {
     Json operator()(const KernelCall& c) const {
-      return {{"kernel", c.kernel}, {"buffers", c.buffers}, {"scalars", c.scalars}, {"extent", c.extent}, {"grain", c.grain}};
+      Json out = {{"kernel", c.kernel}, {"buffers", c.buffers}, {"scalars", c.scalars}, {"extent", c.extent}, {"grain", c.grain}};
+      if (!c.grid.empty()) out.update({{"grid", c.grid}, {"block", c.block}, {"shared_bytes", c.shared_bytes}});
+      return out;
     }
     Json operator()(const ExternCall& c) const {
       Json attributes = Json::object(), in = Json::array(), out = Json::array();
@@ -115,10 +117,18 @@ Json to_json(const Step& step) {
   return std::visit(visitor, step);
 }
 
+KernelCall kernel_call_from(const Json& j) {
+  KernelCall call{integer<std::uint32_t>(j.at("kernel")), integers<BufferId>(j.at("buffers")), integers<Slot>(j.at("scalars")), integer<Slot>(j.at("extent")), integer<Slot>(j.at("grain")), {}, 0, 0};
+  if (j.contains("grid")) {
+    call.grid = integers<Slot>(j.at("grid"));
+    call.block = integer<std::uint32_t>(j.at("block"));
+    call.shared_bytes = integer<Slot>(j.at("shared_bytes"));
+  }
+  return call;
+}
+
 Step step_from(const Json& j) {
-  if (j.contains("kernel"))
-    return KernelCall{integer<std::uint32_t>(j.at("kernel")), integers<BufferId>(j.at("buffers")), integers<Slot>(j.at("scalars")),
-                      integer<Slot>(j.at("extent")), integer<Slot>(j.at("grain"))};
+  if (j.contains("kernel")) return kernel_call_from(j);
   if (j.contains("assert")) return AssertCall{integer<Slot>(j.at("assert")), j.at("message").get<std::string>()};
   ExternCall call{j.at("library").get<std::string>(), {}, {}, {}};
   for (const auto& [name, value] : j.at("attributes").items()) call.attributes[name] = attribute_from(value);

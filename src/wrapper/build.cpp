@@ -1,8 +1,6 @@
 #include "wrapper/build.h"
 
-#include "codegen/cpp/kernel.h"
 #include "support/error.h"
-#include "wrapper/attention_call.h"
 #include "wrapper/symbols.h"
 
 namespace coil::wrapper {
@@ -10,9 +8,10 @@ namespace {
 
 class Builder {
  public:
-  Builder(const fx::GraphModule& module, ir::Graph& graph, const codegen::Toolchain& toolchain) : module_(module), graph_(graph), toolchain_(toolchain), options_{.lanes = toolchain.lanes} {
+  Builder(const fx::GraphModule& module, ir::Graph& graph, const codegen::Backend& backend) : module_(module), graph_(graph), backend_(backend) {
     p_.env = graph.env_ptr();
     p_.name = module.name;
+    p_.device = {backend.device(), 0};
   }
 
   Program run(const scheduler::Schedule& schedule) {
@@ -111,7 +110,7 @@ class Builder {
       origins.insert(op.origins.begin(), op.origins.end());
       if (!op.where.empty()) where = op.where;
     }
-    call_kernel(codegen::print_kernel(graph_, group, options_), std::move(origins), std::move(where));
+    call_kernel(backend_.group(graph_, group), std::move(origins), std::move(where));
   }
 
   void call_kernel(codegen::Kernel k, std::set<std::string> origins, std::string where) {
@@ -120,7 +119,7 @@ class Builder {
       p_.lines.push_back(DefineKernel{p_.kernels.size()});
       p_.kernels.push_back({k.symbol, std::move(k.text)});
     }
-    CallKernel call{it->second, std::move(k.buffers), std::move(k.written), std::move(k.scalars), k.extent, k.grain, "", std::move(k.in_place), std::move(origins), std::move(where)};
+    CallKernel call{it->second, std::move(k.buffers), std::move(k.written), std::move(k.scalars), k.extent, k.grain, "", std::move(k.in_place), std::move(origins), std::move(where), std::move(k.launch)};
     if (k.may_fail) call.failure = fmt::format("an index read from a tensor is out of range{}", call.where.empty() ? "" : " (at " + call.where + ")");
     p_.lines.push_back(std::move(call));
   }
@@ -129,10 +128,10 @@ class Builder {
     if (auto* a = std::get_if<ir::Assertion>(&op.node)) {
       p_.lines.push_back(Assert{a->condition, a->message});
     } else if (std::holds_alternative<ir::Scatter>(op.node)) {
-      call_kernel(codegen::print_scatter(graph_, op, options_), op.origins, op.where);
+      call_kernel(backend_.scatter(graph_, op), op.origins, op.where);
     } else {
       const auto& call = std::get<ir::Extern>(op.node);
-      if (call.op == "attention") return call_kernel(attention_call(call, toolchain_), op.origins, op.where);
+      if (auto kernel = backend_.template_kernel(graph_, call)) return call_kernel(std::move(*kernel), op.origins, op.where);
       CallExtern line{call.op, {call.attributes.begin(), call.attributes.end()}, {}, {}, op.origins, op.where};
       for (const ir::BufferView& v : call.inputs) line.inputs.push_back(view(v));
       for (const ir::BufferView& v : call.outputs) line.outputs.push_back(view(v));
@@ -142,8 +141,7 @@ class Builder {
 
   const fx::GraphModule& module_;
   ir::Graph& graph_;
-  const codegen::Toolchain& toolchain_;
-  codegen::KernelOptions options_;
+  const codegen::Backend& backend_;
   Program p_;
   std::map<std::string, std::size_t> kernel_index_;
   std::vector<std::pair<std::size_t, Expr>> numbers_;
@@ -151,6 +149,6 @@ class Builder {
 
 }  // namespace
 
-Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule, const codegen::Toolchain& toolchain) { return Builder(module, graph, toolchain).run(schedule); }
+Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule, const codegen::Backend& backend) { return Builder(module, graph, backend).run(schedule); }
 
 }  // namespace coil::wrapper

@@ -1,6 +1,6 @@
 // From a schedule to the wrapper IR: symbols defined, kernels printed and called, memory allocated, reused and freed.
 #pragma once
-#include "codegen/cpp/toolchain.h"
+#include "codegen/backend.h"
 #include "fx/graph.h"
 #include "scheduler/schedule.h"
 #include "wrapper/program.h"
@@ -8,7 +8,7 @@
 namespace coil::wrapper {
 
 /// `module` names inputs and outputs. Throws Error when an input's symbols cannot be solved from its sizes.
-Program build(const fx::GraphModule& module, ir::Graph&, const scheduler::Schedule&, const codegen::Toolchain&);
+Program build(const fx::GraphModule& module, ir::Graph&, const scheduler::Schedule&, const codegen::Backend&);
 
 /// Adds Allocate, Reuse and Free lines around the calls: each buffer from its first use to its last, in place where a call allows it and the sizes are equal.
 void plan_lifetimes(Program&);

@@ -77,6 +77,7 @@ class Planner {
 
   runtime::Plan run() {
     plan_.model_name = p_.name;
+    plan_.device = p_.device;
     for (const Line& l : p_.lines)
       if (auto* d = std::get_if<DefineSymbol>(&l)) define(*d);
     for (const Input& in : p_.inputs) {
@@ -154,7 +155,8 @@ class Planner {
   void line(const Free&) {}
   void line(const Reuse& r) { plan_.buffers[r.to].shares = r.from; }
   void line(const CallKernel& c) {
-    runtime::KernelCall call{static_cast<std::uint32_t>(c.kernel), c.buffers, slots(c.scalars), shape_(c.extent), shape_(c.grain)};
+    runtime::KernelCall call{static_cast<std::uint32_t>(c.kernel), c.buffers, slots(c.scalars), shape_(c.extent), shape_(c.grain), {}, 0, 0};
+    if (c.launch) call.grid = slots(c.launch->grid), call.block = static_cast<std::uint32_t>(c.launch->block), call.shared_bytes = shape_(c.launch->shared_bytes);
     runtime::Kernel& k = plan_.kernels[c.kernel];
     if (k.description.empty()) k.description = fmt::format("{}{}", fmt::join(c.origins, ", "), c.where.empty() ? "" : " (" + c.where + ")");
     if (k.failure.empty()) k.failure = c.failure;

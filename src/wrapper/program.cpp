@@ -67,6 +67,7 @@ class Text {
   std::string line(const CallKernel& c) const {
     std::string args;
     for (std::size_t k = 0; k < c.buffers.size(); ++k) args += (k ? ", " : "") + std::string(c.written[k] ? "&" : "") + name(c.buffers[k]);
+    if (c.launch) return fmt::format("launch {}({}; {}) on {} x {} threads, {} shared bytes", p_.kernels[c.kernel].symbol, args, list(c.scalars), list(c.launch->grid), c.launch->block, sym::to_string(c.launch->shared_bytes));
     return fmt::format("call {}({}; {}) over {} by {}", p_.kernels[c.kernel].symbol, args, list(c.scalars), sym::to_string(c.extent), c.grain);
   }
   std::string line(const CallExtern& c) const {
@@ -133,6 +134,9 @@ void verify(const Program& p) {
                             for (BufferId b : c.buffers) live(b);
                             for (Expr e : c.scalars) known(e);
                             known(c.extent);
+                            if (!c.launch) return;
+                            for (Expr e : c.launch->grid) known(e);
+                            known(c.launch->shared_bytes);
                           },
                           [&](const CallExtern& c) {
                             for (const auto* views : {&c.inputs, &c.outputs})

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "codegen/kernel.h"
 #include "sym/shape_env.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
@@ -73,6 +74,7 @@ struct CallKernel {
   std::vector<std::pair<BufferId, BufferId>> in_place;  ///< inputs whose memory an output may take over
   std::set<std::string> origins;          ///< nodes of the source graph that it computes
   std::string where;
+  std::optional<codegen::Launch> launch;  ///< on a GPU, where extent and grain say nothing
 };
 using Attribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
 struct CallExtern {
@@ -91,7 +93,7 @@ struct Assert {
 using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, Free>;
 
 struct Kernel {
-  std::string symbol, text;  ///< C++ text, without the prelude
+  std::string symbol, text;  ///< in the device's language, without the prelude
 };
 
 struct Input {
@@ -115,6 +117,7 @@ struct Output {
 struct Program {
   std::shared_ptr<sym::ShapeEnv> env;
   std::string name;
+  Device device;
   std::vector<Buffer> buffers;
   std::vector<Input> inputs;
   std::vector<Constant> constants;

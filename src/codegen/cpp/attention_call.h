@@ -1,11 +1,11 @@
 // The extern operation `attention` as a call of a template kernel.
 #pragma once
-#include "codegen/cpp/kernel.h"
+#include "codegen/kernel.h"
 #include "codegen/cpp/toolchain.h"
 
-namespace coil::wrapper {
+namespace coil::codegen {
 
 /// Operands are q, k, v and, with attribute `has_mask`, the mask: views of rank 4 over (batch, head, position, dim). Throws Error when a head dimension is symbolic.
-codegen::Kernel attention_call(const ir::Extern&, const codegen::Toolchain&);
+Kernel attention_call(const ir::Extern&, const Toolchain&);
 
-}  // namespace coil::wrapper
+}  // namespace coil::codegen

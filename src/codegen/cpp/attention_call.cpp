@@ -1,10 +1,10 @@
-#include "wrapper/attention_call.h"
+#include "codegen/cpp/attention_call.h"
 
 #include "codegen/cpp/attention.h"
 #include "support/error.h"
 #include "support/hash.h"
 
-namespace coil::wrapper {
+namespace coil::codegen {
 namespace {
 
 using sym::Expr;
@@ -27,15 +27,15 @@ std::string_view element(DType d) {
 
 }  // namespace
 
-codegen::Kernel attention_call(const ir::Extern& call, const codegen::Toolchain& toolchain) {
+Kernel attention_call(const ir::Extern& call, const Toolchain& toolchain) {
   const bool masked = std::get<std::int64_t>(call.attributes.at("has_mask")) != 0;
   const ir::BufferView &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2], &out = call.outputs[0];
-  codegen::AttentionSpec spec{.dtype = q.dtype, .head_dim = constant_dim(q.sizes[3]), .value_dim = constant_dim(v.sizes[3])};
+  AttentionSpec spec{.dtype = q.dtype, .head_dim = constant_dim(q.sizes[3]), .value_dim = constant_dim(v.sizes[3])};
   spec.causal = std::get<std::int64_t>(call.attributes.at("causal")) != 0;
   spec.scale = std::get<double>(call.attributes.at("scale"));
   if (masked) spec.mask = call.inputs[3].dtype;
 
-  codegen::Kernel kernel;
+  Kernel kernel;
   std::vector<const ir::BufferView*> views{&q, &k, &v};
   if (masked) views.push_back(&call.inputs[3]);
   views.push_back(&out);
@@ -52,13 +52,13 @@ codegen::Kernel attention_call(const ir::Extern& call, const codegen::Toolchain&
     kernel.scalars.push_back(views[i]->offset);
   }
   auto text = [&](const std::string& symbol) {
-    return codegen::attention_kernel(toolchain, spec, symbol + "_at") +
+    return attention_kernel(toolchain, spec, symbol + "_at") +
            fmt::format("\nextern \"C\" void {0}(void* const* buffers, const i64* scalars, i64 begin, i64 end) {{\n  void* const moved[] = {{{1}}};\n  {0}_at(moved, scalars, begin, end);\n}}\n", symbol, moved);
   };
   kernel.symbol = "coil_attention_" + to_hex(hash(text(""))).substr(0, 16);
   kernel.text = text(kernel.symbol);
-  kernel.extent = q.sizes[0] * q.sizes[1] * sym::ceil_div(q.sizes[2], codegen::attention_block(toolchain));
+  kernel.extent = q.sizes[0] * q.sizes[1] * sym::ceil_div(q.sizes[2], attention_block(toolchain));
   return kernel;
 }
 
-}  // namespace coil::wrapper
+}  // namespace coil::codegen

@@ -1,0 +1,44 @@
+// What turns scheduled operations into kernels for one device: text first, binaries when all texts are known.
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel.h"
+#include "scheduler/schedule.h"
+
+namespace coil::codegen {
+
+struct CompileKernels {
+  int jobs = 2;                                ///< compilers that run at once
+  std::optional<std::filesystem::path> cache;  ///< folder of binaries by content; none: nothing is cached
+};
+
+/// Kernels as loadable binaries, and their whole text.
+struct Binaries {
+  std::vector<std::vector<std::byte>> libraries;  ///< shared objects, or cubins and PTX
+  std::string source;
+};
+
+/// One device's kernels. Outsiders may derive from it.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual DeviceType device() const = 0;
+  /// Instruction set or architecture that the binaries need: `avx512`, `sm_90a`.
+  virtual const std::string& isa() const = 0;
+  /// Fusion policy that suits the device.
+  virtual const scheduler::Choices& choices() const = 0;
+  virtual Kernel group(ir::Graph&, const scheduler::Group&) const = 0;
+  virtual Kernel scatter(ir::Graph&, const ir::Operation&) const = 0;
+  /// The template kernel of an extern operation; nothing where a library carries it out at run time.
+  virtual std::optional<Kernel> template_kernel(ir::Graph&, const ir::Extern&) const = 0;
+  /// Throws Error with the compiler's first complaint.
+  virtual Binaries compile(std::span<const std::string> kernels, const CompileKernels&) const = 0;
+};
+
+}  // namespace coil::codegen

@@ -1,0 +1,54 @@
+#include "codegen/cpp/backend.h"
+
+#include <algorithm>
+
+#include "codegen/cpp/attention_call.h"
+#include "codegen/cpp/kernel.h"
+#include "codegen/cpp/prelude.h"
+
+namespace coil::codegen {
+namespace {
+
+class CppBackend : public Backend {
+ public:
+  CppBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices) : toolchain_(std::move(toolchain)), choices_(std::move(choices)), options_{.lanes = toolchain_.lanes} {}
+
+  DeviceType device() const override { return DeviceType::CPU; }
+  const std::string& isa() const override { return toolchain_.isa; }
+  const scheduler::Choices& choices() const override { return *choices_; }
+  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_kernel(graph, group, options_); }
+  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_scatter(graph, op, options_); }
+
+  std::optional<Kernel> template_kernel(ir::Graph&, const ir::Extern& call) const override {
+    if (call.op == "attention") return attention_call(call, toolchain_);
+    return std::nullopt;
+  }
+
+  /// Kernels as translation units of about equal size, one for each compiler that may run at once.
+  Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
+    std::vector<std::string> bodies(static_cast<std::size_t>(std::max(1, options.jobs)));
+    for (const std::string& k : kernels) *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
+    std::vector<std::string> units;
+    Binaries out;
+    for (const std::string& body : bodies) {
+      if (body.empty()) continue;
+      units.push_back(prelude(toolchain_.lanes, prelude_names(body)) + kernel_support() + body);
+      out.source += units.back();
+    }
+    out.libraries = compile_shared(toolchain_, units, {.jobs = options.jobs, .cache_folder = options.cache});
+    return out;
+  }
+
+ private:
+  Toolchain toolchain_;
+  std::unique_ptr<scheduler::Choices> choices_;
+  KernelOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpp_backend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices) {
+  return std::make_unique<CppBackend>(std::move(toolchain), std::move(choices));
+}
+
+}  // namespace coil::codegen
