@@ -1,5 +1,7 @@
 #include <nlohmann/json.hpp>
 
+#include "pch.h"
+
 #include "error_of.h"
 #include "frontend/pt2.h"
 #include "fx/text.h"
