@@ -94,7 +94,7 @@ std::vector<Array> Model::run(const std::vector<Array>& inputs) {
   std::vector<Tensor> tensors;
   for (const Array& a : inputs) tensors.push_back(to_tensor(a));
   std::vector<Array> out;
-  for (const Tensor& t : impl_->context->run(tensors).outputs) out.push_back(to_array(t));
+  for (const Tensor& t : impl_->context->run(tensors).outputs) out.push_back(to_array(t.storage.data ? impl_->context->to_host(t) : t));
   return out;
 }
 

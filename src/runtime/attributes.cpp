@@ -18,6 +18,8 @@ T read(const Attributes& attributes, const std::string& name, T fallback) {
 
 std::int64_t int_attribute(const Attributes& a, const std::string& name, std::int64_t fallback) { return read(a, name, fallback); }
 
+double double_attribute(const Attributes& a, const std::string& name, double fallback) { return read(a, name, fallback); }
+
 std::vector<std::int64_t> ints_attribute(const Attributes& a, const std::string& name, std::vector<std::int64_t> fallback) {
   return read(a, name, std::move(fallback));
 }

@@ -4,9 +4,11 @@
 #include <cstring>
 
 #include "runtime/arena_planner.h"
+#include "runtime/constant_memory.h"
 #include "runtime/plan_check.h"
 #include "runtime/shape_program.h"
 #include "runtime/strided_copy.h"
+#include "runtime/threads.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -16,7 +18,8 @@ std::string describe(const Tensor& t) { return fmt::format("{}[{}]", short_name(
 
 }  // namespace
 
-Binding::Binding(const Model::Impl& model) : model_(model), plan_(model.plan), constants_(model.constants) {
+Binding::Binding(const Model::Impl& model, Queue& queue) : model_(model), plan_(model.plan), queue_(queue), constants_(model.constants) {
+  const QueueScope scope(queue_);
   copy_states();
   reads_stride_.assign(plan_.inputs.size(), false);
   reads_value_.assign(plan_.inputs.size(), false);
@@ -32,48 +35,23 @@ Binding::Binding(const Model::Impl& model) : model_(model), plan_(model.plan), c
       outputs.emplace_back();
     }
   }
-  for (const Step& step : plan_.steps)
-    if (const auto* call = std::get_if<ExternCall>(&step)) sites_.push_back({make_library_op(call->op, call->attributes), {}, {}, false});
+  failures_.push_back({nullptr, nullptr});
+  for (const Step& step : plan_.steps) {
+    if (const auto* call = std::get_if<ExternCall>(&step)) sites_.push_back({queue_.make_op(call->op, call->attributes), {}, {}, false});
+    if (const auto* call = std::get_if<KernelCall>(&step); call && !plan_.kernels[call->kernel].failure.empty()) failures_.push_back({nullptr, &plan_.kernels[call->kernel].failure});
+  }
+  const std::span<std::int64_t> words = queue_.shared_words(failures_.size());
+  for (std::size_t i = 0; i < failures_.size(); ++i) failures_[i].status = &words[i];
   slots_.resize(plan_.shape_program.size());
   last_.resize(plan_.inputs.size());
   inputs.resize(plan_.inputs.size());
 }
 
 void Binding::copy_states() {
-  struct Range {
-    std::byte *begin, *end;
-    bool state;
-  };
-  auto range_of = [](const Tensor& t, bool state) {
-    return Range{t.bytes(), t.bytes() + layout_span(t.sizes, t.strides) * static_cast<std::int64_t>(size_of(t.dtype)), state};
-  };
-  std::vector<Range> ranges;
-  for (std::size_t i = 0; i < constants_.size(); ++i)
-    if (layout_span(constants_[i].sizes, constants_[i].strides) > 0) ranges.push_back(range_of(constants_[i], plan_.constants[i].state));
-  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  // Constants that share memory with a state see its writes, so memory that overlaps is copied as one piece.
-  std::vector<Range> pieces;
-  for (const Range& r : ranges) {
-    if (!pieces.empty() && r.begin < pieces.back().end) {
-      pieces.back().end = std::max(pieces.back().end, r.end);
-      pieces.back().state |= r.state;
-    } else {
-      pieces.push_back(r);
-    }
-  }
-  for (const Range& piece : pieces) {
-    if (!piece.state) continue;
-    Storage copy = Storage::allocate(static_cast<std::size_t>(piece.end - piece.begin));
-    std::memcpy(copy.data.get(), piece.begin, copy.bytes);
-    for (std::size_t i = 0; i < constants_.size(); ++i) {
-      Tensor& t = constants_[i];
-      if (layout_span(t.sizes, t.strides) == 0 || model_.constants[i].bytes() < piece.begin || model_.constants[i].bytes() >= piece.end) continue;
-      const auto item = static_cast<std::int64_t>(size_of(t.dtype));
-      const std::ptrdiff_t at = model_.constants[i].bytes() - piece.begin;
-      COIL_CHECK(at % item == 0, "constant {} is misaligned in its state", plan_.constants[i].name);
-      t.storage = copy;
-      t.offset = at / item;
-    }
+  for (const ConstantPiece& piece : constant_pieces(constants_)) {
+    // Constants that share memory with a state see its writes: the piece moves whole.
+    if (std::none_of(piece.constants.begin(), piece.constants.end(), [&](std::size_t i) { return plan_.constants[i].state; })) continue;
+    move_piece(piece, queue_.allocate(piece.bytes()), 0, constants_, queue_);
   }
 }
 
@@ -225,7 +203,9 @@ void Binding::bind_memory() {
   }
   if (arena_.bytes < arena_bytes_ || !arena_.data) {
     arena_ = {};
-    arena_ = model_.pool->allocate(arena_bytes_);
+    queue_.planned_bytes = arena_bytes_ + model_.weight_bytes;
+    for (const BoundOutputBuffer& out : outputs) queue_.planned_bytes += out.bytes;
+    arena_ = queue_.allocate(arena_bytes_);
   }
   for (BufferId id : temporaries) {
     if (buffer_bytes_[id] > arena_bytes_ || offsets[id] > arena_bytes_ - buffer_bytes_[id])
@@ -236,10 +216,10 @@ void Binding::bind_memory() {
 
 void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
   const BufferId owner = memory_of_[buffer];
-  const auto at = static_cast<std::uint32_t>(pointers_.size());
+  const auto at = static_cast<std::uint32_t>(words_.size());
   const Buffer& b = plan_.buffers[owner];
   std::byte* base = buffer_base_[owner];
-  pointers_.push_back(base ? base + byte_offset : nullptr);
+  words_.push_back(base ? base + byte_offset : nullptr);
   if (b.kind == BufferKind::Input) inputs[b.index].patches.push_back({at, byte_offset});
   if (b.kind == BufferKind::Output) outputs[output_index_[owner]].patches.push_back({at, byte_offset});
 }
@@ -255,13 +235,13 @@ std::int64_t Binding::view_offset(const View& v, const BoundView& bound) const {
 }
 
 void Binding::bind_steps() {
-  pointers_.clear();
-  scalars_.clear();
+  words_.clear();
   steps_.clear();
   for (BoundOutputBuffer& out : outputs) out.patches.clear();
   std::size_t site = 0;
+  std::uint32_t failing = 0;
   for (const Step& step : plan_.steps) {
-    if (const auto* kernel = std::get_if<KernelCall>(&step)) bind_kernel(*kernel);
+    if (const auto* kernel = std::get_if<KernelCall>(&step)) bind_kernel(*kernel, plan_.kernels[kernel->kernel].failure.empty() ? 0 : ++failing);
     if (const auto* call = std::get_if<ExternCall>(&step)) bind_extern(*call, sites_[site++]);
   }
   workspace_bytes_ = 0;
@@ -269,17 +249,41 @@ void Binding::bind_steps() {
     if (s.prepared) workspace_bytes_ = std::max(workspace_bytes_, s.op->workspace_bytes());
   if (workspace_.bytes < workspace_bytes_) {
     workspace_ = {};
-    workspace_ = model_.pool->allocate(workspace_bytes_);
+    workspace_ = queue_.allocate(workspace_bytes_);
   }
 }
 
-void Binding::bind_kernel(const KernelCall& call) {
-  const std::int64_t extent = slot(call.extent);
-  if (extent <= 0) return;
-  steps_.push_back(KernelStep{model_.kernels[call.kernel], static_cast<std::uint32_t>(pointers_.size()),
-                              static_cast<std::uint32_t>(scalars_.size()), extent, chunk_count(extent, slot(call.grain), threads_)});
+void Binding::bind_kernel(const KernelCall& call, std::uint32_t failure) {
+  Launch l;
+  l.kernel = model_.kernels[call.kernel];
+  l.words = static_cast<std::uint32_t>(words_.size());
+  l.buffer_count = static_cast<std::uint32_t>(call.buffers.size());
+  const bool gpu = !call.grid.empty();
+  if (gpu != (plan_.device != Device{})) fail("the plan is broken: kernel '{}' is launched as on another device", plan_.kernels[call.kernel].symbol);
+  if (gpu) {
+    for (std::size_t d = 0; d < 3; ++d) {
+      const std::int64_t blocks = slot(call.grid[d]);
+      if (blocks <= 0) return;
+      if (blocks > (d == 0 ? 0x7fffffff : 0xffff)) fail("kernel '{}' would need {} blocks along {}", plan_.kernels[call.kernel].symbol, blocks, "xyz"[d]);
+      l.grid[d] = static_cast<std::uint32_t>(blocks);
+    }
+    l.block = call.block;
+    l.shared_bytes = static_cast<std::uint32_t>(std::max<std::int64_t>(0, slot(call.shared_bytes)));
+  } else {
+    l.extent = slot(call.extent);
+    if (l.extent <= 0) return;
+    l.chunks = chunk_count(l.extent, slot(call.grain), threads_);
+  }
   for (BufferId b : call.buffers) point(b, 0);
-  for (Slot s : call.scalars) scalars_.push_back(slot(s));
+  if (gpu) scalars(call);
+  words_.push_back(failures_[failure].status);
+  if (!gpu) scalars(call);
+  l.word_count = static_cast<std::uint32_t>(words_.size()) - l.words;
+  steps_.push_back(KernelStep{l, failure});
+}
+
+void Binding::scalars(const KernelCall& call) {
+  for (Slot s : call.scalars) words_.push_back(reinterpret_cast<void*>(slot(s)));
 }
 
 void Binding::bind_extern(const ExternCall& call, Site& site) {
@@ -291,11 +295,11 @@ void Binding::bind_extern(const ExternCall& call, Site& site) {
     site.prepared = false;
     return;
   }
-  ExternStep bound{site.op.get(), static_cast<std::uint32_t>(pointers_.size()), 0, static_cast<std::uint32_t>(in.size()),
+  ExternStep bound{site.op.get(), static_cast<std::uint32_t>(words_.size()), 0, static_cast<std::uint32_t>(in.size()),
                    static_cast<std::uint32_t>(out.size())};
   for (std::size_t i = 0; i < in.size(); ++i)
     point(call.inputs[i].buffer, static_cast<std::uint64_t>(view_offset(call.inputs[i], in[i])) * size_of(in[i].dtype));
-  bound.outputs = static_cast<std::uint32_t>(pointers_.size());
+  bound.outputs = static_cast<std::uint32_t>(words_.size());
   for (std::size_t i = 0; i < out.size(); ++i)
     point(call.outputs[i].buffer, static_cast<std::uint64_t>(view_offset(call.outputs[i], out[i])) * size_of(out[i].dtype));
   if (!site.prepared || site.inputs != in || site.outputs != out) {
@@ -346,16 +350,40 @@ void Binding::bind_results() {
 }
 
 void Binding::run_steps() {
-  void* const* pointers = pointers_.data();
-  const std::int64_t* scalars = scalars_.data();
+  void* const* words = words_.data();
+  const bool runs_ahead = queue_.runs_ahead();
   for (const BoundStep& step : steps_) {
     if (const auto* k = std::get_if<KernelStep>(&step)) {
-      parallel_for(k->kernel, pointers + k->pointers, scalars + k->scalars, k->extent, k->chunks);
+      queue_.launch(k->launch, words);
+      if (k->failure && !runs_ahead && *failures_[k->failure].status) fail_run(failures_[k->failure]);
     } else {
       const auto& e = std::get<ExternStep>(step);
-      e.op->run({pointers + e.inputs, e.input_count}, {pointers_.data() + e.outputs, e.output_count}, workspace_.data.get());
+      e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, workspace_.data.get());
     }
   }
+}
+
+void Binding::check_failures() {
+  for (std::size_t i = 1; i < failures_.size(); ++i)
+    if (*static_cast<volatile std::int64_t*>(failures_[i].status)) fail_run(failures_[i]);
+}
+
+void Binding::fail_run(const Failure& failure) {
+  for (Failure& f : failures_) *f.status = 0;
+  fail("{}", *failure.message);
+}
+
+std::vector<std::uint64_t> Binding::state() const {
+  std::vector<std::uint64_t> out;
+  for (const Seen& s : last_) {
+    out.push_back(s.sizes.size());
+    out.insert(out.end(), s.sizes.begin(), s.sizes.end());
+    out.insert(out.end(), s.strides.begin(), s.strides.end());
+    out.push_back(static_cast<std::uint64_t>(s.value));
+  }
+  for (void* w : words_) out.push_back(reinterpret_cast<std::uint64_t>(w));
+  out.push_back(reinterpret_cast<std::uint64_t>(workspace_.data.get()));
+  return out;
 }
 
 MemoryUse Binding::memory() const {

@@ -5,14 +5,15 @@
 #include <span>
 #include <vector>
 
+#include "runtime/device.h"
 #include "runtime/library.h"
 #include "runtime/model.h"
 
 namespace coil::runtime {
 
-/// A pointer in the flat table that refers to a place `offset` bytes into some memory.
+/// A word of the table: a pointer that refers to a place `offset` bytes into some memory.
 struct Patch {
-  std::uint32_t pointer = 0;
+  std::uint32_t word = 0;
   std::uint64_t offset = 0;
 };
 
@@ -39,18 +40,26 @@ struct BoundResult {
 
 class Binding {
  public:
-  explicit Binding(const Model::Impl&);
+  /// The queue is begun whenever the binding is used.
+  Binding(const Model::Impl&, Queue&);
 
   /// Binds for these inputs; does nothing when they look like the last call's. Throws Error in the user's terms.
   void bind(std::span<const Tensor> inputs);
   void place(std::span<const Patch> patches, std::byte* memory) {
-    for (const Patch& p : patches) pointers_[p.pointer] = memory + p.offset;
+    for (const Patch& p : patches) words_[p.word] = memory + p.offset;
   }
+  /// On a device that does not run ahead: throws Error when a kernel finds an index out of range.
   void run_steps();
+  /// The same of what ran since the last check, for devices that run ahead.
+  void check_failures();
+  /// All that the steps' work depends on: sizes, pointers, scalars. Runs with equal states queue equal work.
+  std::vector<std::uint64_t> state() const;
 
   /// Constant `index`: this context's own copy when the program writes to it.
   const Tensor& constant(std::uint32_t index) const { return constants_[index]; }
   MemoryUse memory() const;
+  /// Whether the plan computes with the value of input `index`, which then must be on the host.
+  bool reads_value(std::size_t index) const { return reads_value_[index]; }
 
   std::vector<BoundInput> inputs;           ///< one for each input of the plan
   std::vector<BoundOutputBuffer> outputs;   ///< one for each output buffer that has memory of its own
@@ -62,15 +71,17 @@ class Binding {
     std::int64_t value = 0;
   };
   struct KernelStep {
-    KernelFunction kernel;
-    std::uint32_t pointers, scalars;
-    std::int64_t extent;
-    int chunks;
+    Launch launch;
+    std::uint32_t failure;  ///< place in failures_; 0: cannot fail
   };
   struct ExternStep {
     LibraryOp* op;
     std::uint32_t inputs, outputs;  ///< where their pointers begin
     std::uint32_t input_count, output_count;
+  };
+  struct Failure {  ///< a kernel call that can fail
+    std::int64_t* status;
+    const std::string* message;
   };
   using BoundStep = std::variant<KernelStep, ExternStep>;
   struct Site {  ///< a library call and the views that it was last prepared for
@@ -87,7 +98,7 @@ class Binding {
   void check_conditions(std::span<const Tensor>) const;
   void bind_memory();
   void bind_steps();
-  void bind_kernel(const KernelCall&);
+  void bind_kernel(const KernelCall&, std::uint32_t failure);
   void bind_extern(const ExternCall&, Site&);
   void bind_results();
   BoundResult bind_result(const Output&) const;
@@ -95,17 +106,21 @@ class Binding {
   /// Elements from the start of the buffer; checks that the view lies inside it.
   std::int64_t view_offset(const View&, const BoundView&) const;
   void point(BufferId, std::uint64_t byte_offset);
+  void scalars(const KernelCall&);
+  [[noreturn]] void fail_run(const Failure&);
   std::int64_t slot(Slot s) const { return slots_[s]; }
   std::size_t slot_bytes(Slot s, const std::string& buffer) const;
   Sizes slots(const std::vector<Slot>&) const;
 
   const Model::Impl& model_;
   const Plan& plan_;
+  Queue& queue_;
   std::vector<Tensor> constants_;
   std::vector<BufferId> memory_of_;              ///< for each buffer, the one whose memory it lives in
   std::vector<std::uint32_t> output_index_;      ///< for each buffer, its place in `outputs`
   std::vector<bool> reads_stride_, reads_value_; ///< for each input: the shape program reads its strides, its value
   std::vector<Site> sites_;
+  std::vector<Failure> failures_;                ///< the first is of kernels that cannot fail
 
   bool bound_ = false;
   int threads_ = 0;
@@ -113,8 +128,7 @@ class Binding {
   std::vector<std::int64_t> slots_;
   std::vector<std::uint64_t> buffer_bytes_;      ///< of memory owners
   std::vector<std::byte*> buffer_base_;          ///< of memory owners; null for inputs and outputs, which are patched
-  std::vector<void*> pointers_;
-  std::vector<std::int64_t> scalars_;
+  std::vector<void*> words_;                     ///< arguments of all steps: pointers and scalars
   std::vector<BoundStep> steps_;
   Storage arena_, workspace_;
   std::size_t arena_bytes_ = 0, workspace_bytes_ = 0;

@@ -4,6 +4,7 @@
 
 #include "runtime/c_interface.h"
 #include "runtime/executor.h"
+#include "runtime/strided_copy.h"
 #include "support/error.h"
 
 using namespace coil;
@@ -55,8 +56,20 @@ struct coil_context {
   void (*release)(void*, void*) = nullptr;
   void* user = nullptr;
 
-  explicit coil_context(std::shared_ptr<const Model> model) : context(std::move(model)) {
-    context.set_output_allocator([this](std::size_t bytes) { return new_block(bytes); });
+  bool on_host;  ///< else results are copied to the host
+
+  explicit coil_context(std::shared_ptr<const Model> model) : context(model), on_host(model->plan().device == Device{}) {
+    if (on_host) context.set_output_allocator([this](std::size_t bytes) { return new_block(bytes); });
+  }
+
+  void bring_outputs() {
+    for (Tensor& t : outputs) {
+      if (!t.storage.data) continue;
+      const Tensor host = context.to_host(t);
+      Tensor block{new_block(static_cast<std::size_t>(host.numel()) * size_of(host.dtype)), host.dtype, host.sizes, contiguous_strides(host.sizes), 0};
+      copy_strided(block, host);
+      t = std::move(block);
+    }
   }
 
   Storage new_block(std::size_t bytes) {
@@ -74,6 +87,7 @@ struct coil_context {
     blocks.clear();
     try {
       context.run_into(inputs, outputs);
+      if (!on_host) bring_outputs();
       if (outputs.size() != output_count) fail("the program gives {} outputs, but there is room for {}", outputs.size(), output_count);
       for (size_t i = 0; i < output_count; ++i) results[i] = to_c(outputs[i]);
     } catch (...) {

@@ -4,6 +4,8 @@
 #include "runtime/arena_planner.h"
 #include "runtime/binding.h"
 #include "runtime/model.h"
+#include "runtime/output_pool.h"
+#include "runtime/recorded_runs.h"
 #include "runtime/strided_copy.h"
 #include "support/error.h"
 
@@ -11,38 +13,75 @@ namespace coil::runtime {
 
 struct Context::Impl {
   std::shared_ptr<const Model> model;
+  std::unique_ptr<Queue> queue;
   Binding binding;
   OutputAllocator allocate;
   std::vector<Storage> fresh;   ///< memory of this call's output buffers
-  std::vector<Tensor> relaid;   ///< inputs that came in another layout, in the layout that kernels assume
+  std::vector<Tensor> relaid;   ///< inputs that came in another layout or from elsewhere, as kernels assume them
+  std::vector<Tensor> readable; ///< inputs whose values the plan reads, on the host
+  RecordedRuns recorded;
+  bool recording = false;
+  bool on_host;                 ///< the program runs on the CPU
+  std::shared_ptr<OutputPool> numbers;  ///< memory of results that are numbers, where outputs are not on the host
 
   explicit Impl(std::shared_ptr<const Model> m)
-      : model(std::move(m)), binding(model->impl()), relaid(model->plan().inputs.size()) {}
+      : model(std::move(m)), queue(model->impl().device->make_queue()), binding(model->impl(), *queue), relaid(model->plan().inputs.size()), on_host(queue->device() == Device{}) {
+    if (!on_host) numbers = OutputPool::make();
+  }
+  ~Impl() { recorded.clear(); }
 
   const Plan& plan() const { return model->plan(); }
 
   Storage new_output(std::size_t bytes) {
-    if (!allocate) return model->impl().pool->allocate(bytes);
+    if (!allocate) return queue->allocate(bytes);
     Storage s = allocate(bytes);
     if (!s.data || s.bytes < bytes || reinterpret_cast<std::uintptr_t>(s.data.get()) % 64 != 0)
       fail("the output allocator returned no {} bytes aligned to 64", bytes);
+    s.device = queue->device();
     return s;
   }
 
-  void place_inputs(std::span<const Tensor> inputs) {
+  /// The inputs, those whose values the plan reads copied to the host.
+  std::span<const Tensor> with_values(std::span<const Tensor> inputs) {
+    auto unreadable = [&](std::size_t i) { return i < plan().inputs.size() && binding.reads_value(i) && inputs[i].device() != Device{}; };
+    bool any = false;
+    for (std::size_t i = 0; i < inputs.size(); ++i) any = any || unreadable(i);
+    if (!any) return inputs;
+    readable.assign(inputs.begin(), inputs.end());
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (unreadable(i)) readable[i] = to_host(inputs[i]);
+    return readable;
+  }
+
+  Tensor to_host(const Tensor& t) {
+    if (t.device() == Device{}) return t;
+    Tensor copy = Tensor::empty(t.dtype, t.sizes);
+    if (copy.numel() > 0) queue->copy(copy, t);
+    queue->wait();
+    return copy;
+  }
+
+  /// Whether memory of the host was read.
+  bool place_inputs(std::span<const Tensor> inputs) {
+    bool from_host = false;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const BoundInput& bound = binding.inputs[i];
       if (bound.patches.empty() && !bound.aliased) continue;
       const Tensor& given = inputs[i];
+      const bool here = given.device() == queue->device();
+      if (!here && given.device() != Device{})
+        fail("input '{}' is on {}, but the program runs on {}; move it there", plan().inputs[i].name, to_string(given.device()), to_string(queue->device()));
       if (bound.span > 0) check_input_memory(i, given);
-      if (same_layout(bound.sizes, given.strides, bound.strides)) {
+      if (here && same_layout(bound.sizes, given.strides, bound.strides)) {
         relaid[i].storage = {};
         binding.place(bound.patches, given.bytes());
       } else {
         relay(i, given);
         binding.place(bound.patches, relaid[i].bytes());
+        from_host = from_host || !here;
       }
     }
+    return from_host;
   }
 
   void check_input_memory(std::size_t i, const Tensor& given) const {
@@ -59,8 +98,8 @@ struct Context::Impl {
     t.sizes = bound.sizes;
     t.strides = bound.strides;
     t.offset = 0;
-    t.storage = model->impl().pool->allocate(static_cast<std::size_t>(bound.span) * size_of(given.dtype));
-    copy_strided(t, given);
+    t.storage = queue->allocate(static_cast<std::size_t>(bound.span) * size_of(given.dtype));
+    if (bound.span > 0) queue->copy(t, given);
   }
 
   void place_outputs() {
@@ -73,7 +112,7 @@ struct Context::Impl {
 
   void write_back(std::span<const Tensor> inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (relaid[i].storage.data && plan().inputs[i].mutated) copy_strided(inputs[i], relaid[i]);
+      if (relaid[i].storage.data && plan().inputs[i].mutated && binding.inputs[i].span > 0) queue->copy(inputs[i], relaid[i]);
   }
 
   void result(std::size_t k, std::span<const Tensor> inputs, Tensor& to) {
@@ -85,7 +124,7 @@ struct Context::Impl {
     switch (bound.source) {
       case BoundResult::Source::None: to.storage = {}; return;
       case BoundResult::Source::Number:
-        to.storage = new_output(sizeof bound.number);
+        to.storage = on_host ? new_output(sizeof bound.number) : numbers->allocate(sizeof bound.number);
         std::memcpy(to.storage.data.get(), bound.number, size_of(bound.dtype));
         return;
       case BoundResult::Source::Fresh: to.storage = fresh[bound.index]; return;
@@ -113,16 +152,24 @@ struct Context::Impl {
   }
 
   void run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
-    const ThreadScope threads(thread_count());
-    binding.bind(inputs);
+    const QueueScope scope(*queue);
+    if (queue->runs_ahead()) binding.check_failures();
+    binding.bind(with_values(inputs));
     outputs.resize(plan().outputs.size());
     for (Tensor& t : outputs) t.storage = {};
-    place_inputs(inputs);
+    const bool from_host = place_inputs(inputs);
     place_outputs();
-    binding.run_steps();
+    if (recording) recorded.run(binding, *queue);
+    else binding.run_steps();
     write_back(inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);
     fresh.clear();
+    if (from_host) wait();
+  }
+
+  void wait() {
+    queue->wait();
+    binding.check_failures();
   }
 };
 
@@ -138,6 +185,25 @@ RunResult Context::run(std::span<const Tensor> inputs) {
 void Context::run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) { impl_->run(inputs, outputs); }
 
 void Context::set_output_allocator(OutputAllocator allocate) { impl_->allocate = std::move(allocate); }
+
+void Context::wait() {
+  const QueueScope scope(*impl_->queue);
+  impl_->wait();
+}
+
+void Context::set_stream(void* stream) {
+  const QueueScope scope(*impl_->queue);
+  impl_->queue->set_stream(stream);
+}
+
+void Context::set_recording(bool on) { impl_->recording = on; }
+
+Tensor Context::to_host(const Tensor& t) {
+  const QueueScope scope(*impl_->queue);
+  Tensor copy = impl_->to_host(t);
+  impl_->binding.check_failures();
+  return copy;
+}
 
 MemoryUse Context::memory() const {
   MemoryUse use = impl_->binding.memory();

@@ -18,7 +18,7 @@ namespace coil::runtime {
 struct Program {
   Plan plan;
   std::vector<Tensor> constants;              ///< one for each of plan.constants; may be mapped
-  std::vector<std::vector<std::byte>> libraries;  ///< shared objects holding the kernels' symbols
+  std::vector<std::vector<std::byte>> libraries;  ///< what holds the kernels' symbols: shared objects; for CUDA cubins and PTX
   std::string kernel_source;                  ///< for people; may be empty
   std::vector<Tensor> sample_inputs;          ///< one for each of plan.inputs, or none; packages keep them when they are small
 };
@@ -35,6 +35,7 @@ struct MemoryUse {
 /// Memory for one output.
 using OutputAllocator = std::function<Storage(std::size_t bytes)>;
 
+class DeviceRuntime;
 class Model;
 
 /// State of one call at a time: bound sizes, arena, prepared library calls. Make one for each thread that calls.
@@ -44,11 +45,21 @@ class Context {
   ~Context();
   /// Inputs in plan order, borrowed for the call; those the program mutates are written. Throws Error on wrong count, dtype, rank, size, naming the input and the rule. Allocates nothing after the first call
   /// with the same sizes but the outputs, which come from a pool that keeps its pages.
+  /// On a device that runs ahead of the host (CUDA) it returns when the work is queued: outputs are memory of the device, and what went wrong on it is said by `wait` or the next call. Inputs may lie on the
+  /// program's device or on the host; the call waits when memory of the host is read or written.
   RunResult run(std::span<const Tensor> inputs);
   /// The same into `outputs`, whose old tensors are let go first (no input may be one of them) and whose vectors are reused: with the same sizes as the last call's it allocates nothing at all.
   void run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
   /// Outputs come from `allocate(bytes)` from now on (at least 64-byte aligned, or Error); an empty function restores the pool.
   void set_output_allocator(OutputAllocator allocate);
+  /// Returns when the device has done what runs have queued. Throws Error when some of it failed.
+  void wait();
+  /// Queues work on a stream of the caller's (a CUstream of the program's device) from now on; null: on one of the context's own, which keeps order with CUDA's default stream.
+  void set_stream(void* stream);
+  /// Runs that repeat with the same sizes and memory are recorded as CUDA graphs and launched whole. No effect on devices that cannot record.
+  void set_recording(bool);
+  /// A copy on the host (itself when it is there), after waiting for it.
+  Tensor to_host(const Tensor&);
   MemoryUse memory() const;
   struct Impl;
 
@@ -59,8 +70,9 @@ class Context {
 /// Immutable after load; shared by contexts.
 class Model {
  public:
-  /// Loads kernel libraries, resolves symbols, refuses an instruction set that this machine lacks.
+  /// Opens the program's device, loads kernel libraries, resolves symbols, refuses an instruction set that this machine lacks; weights go to the device.
   static std::shared_ptr<const Model> load(Program);
+  static std::shared_ptr<const Model> load(Program, std::shared_ptr<DeviceRuntime>);
   static std::shared_ptr<const Model> load_package(const std::filesystem::path&);
   const Plan& plan() const;
   struct Impl;

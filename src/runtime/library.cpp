@@ -3,6 +3,8 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/cuda/library.h"
+#include "runtime/device.h"
 #include "runtime/library_builtin.h"
 #include "support/error.h"
 
@@ -12,10 +14,12 @@ namespace {
 /// The operations of this process: the built-in ones, then what callers define.
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, LibraryFactory, std::less<>> factories;
+  std::map<std::string, LibraryFactory, std::less<>> on_cpu;
+  std::map<std::pair<DeviceType, std::string>, QueueLibraryFactory> elsewhere;
 
   Registry() {
-    for (const BuiltinOp& op : builtin_ops()) factories.emplace(op.name, op.make);
+    for (const BuiltinOp& op : builtin_ops()) on_cpu.emplace(op.name, op.make);
+    for (const cuda::BuiltinOp& op : cuda::builtin_ops()) elsewhere.emplace(std::pair(DeviceType::CUDA, std::string(op.name)), op.make);
   }
 };
 
@@ -31,22 +35,39 @@ std::unique_ptr<LibraryOp> make_library_op(std::string_view op, const Attributes
   {
     Registry& r = registry();
     std::lock_guard lock(r.mutex);
-    if (auto found = r.factories.find(op); found != r.factories.end()) make = found->second;
+    if (auto found = r.on_cpu.find(op); found != r.on_cpu.end()) make = found->second;
   }
   if (!make) fail("this runtime has no library operation '{}'", op);
   return make(attributes);
 }
 
-bool has_library_op(std::string_view op) {
+std::unique_ptr<LibraryOp> make_library_op(Queue& queue, std::string_view op, const Attributes& attributes) {
+  QueueLibraryFactory make;
+  {
+    Registry& r = registry();
+    std::lock_guard lock(r.mutex);
+    if (auto found = r.elsewhere.find({queue.device().type, std::string(op)}); found != r.elsewhere.end()) make = found->second;
+  }
+  if (!make) fail("this runtime has no library operation '{}' on {}", op, to_string(queue.device()));
+  return make(attributes, queue);
+}
+
+bool has_library_op(std::string_view op, DeviceType device) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  return r.factories.find(op) != r.factories.end();
+  return device == DeviceType::CPU ? r.on_cpu.contains(op) : r.elsewhere.contains({device, std::string(op)});
 }
 
 void define_library_op(std::string_view op, LibraryFactory make) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  r.factories.insert_or_assign(std::string(op), std::move(make));
+  r.on_cpu.insert_or_assign(std::string(op), std::move(make));
+}
+
+void define_library_op(DeviceType device, std::string_view op, QueueLibraryFactory make) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  r.elsewhere.insert_or_assign({device, std::string(op)}, std::move(make));
 }
 
 }  // namespace coil::runtime

@@ -44,10 +44,16 @@ class LibraryOp {
 
 using LibraryFactory = std::function<std::unique_ptr<LibraryOp>(const Attributes&)>;
 
-/// Makes a call site; throws Error naming the operation when this build has none.
+/// Makes a call site on the CPU; throws Error naming the operation when this build has none.
 std::unique_ptr<LibraryOp> make_library_op(std::string_view op, const Attributes&);
-bool has_library_op(std::string_view op);
+bool has_library_op(std::string_view op, DeviceType = DeviceType::CPU);
 void define_library_op(std::string_view op, LibraryFactory);
+
+class Queue;
+/// On another device: the call site works on the queue, which outlives it.
+using QueueLibraryFactory = std::function<std::unique_ptr<LibraryOp>(const Attributes&, Queue&)>;
+std::unique_ptr<LibraryOp> make_library_op(Queue&, std::string_view op, const Attributes&);
+void define_library_op(DeviceType, std::string_view op, QueueLibraryFactory);
 
 /// A constant operand rearranged once into the form an operation likes best. `attributes` to add to the call (`packed_desc`), `bytes` to store.
 struct Packed {

@@ -1,5 +1,6 @@
 #include "runtime/model.h"
 
+#include "runtime/constant_memory.h"
 #include "runtime/plan_check.h"
 #include "runtime/strided_copy.h"
 #include "support/error.h"
@@ -20,37 +21,37 @@ void check_constants(const Plan& plan, const std::vector<Tensor>& constants) {
   }
 }
 
-std::vector<KernelFunction> resolve(const Plan& plan, const std::vector<KernelLibrary>& libraries) {
-  std::vector<KernelFunction> functions;
+std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) {
+  std::vector<const void*> kernels;
   for (const Kernel& kernel : plan.kernels) {
-    void* address = nullptr;
-    for (const KernelLibrary& library : libraries)
-      if (!address) address = library.find(kernel.symbol);
-    if (!address) fail("kernel '{}' is in none of the program's kernel libraries", kernel.symbol);
-    functions.push_back(reinterpret_cast<KernelFunction>(address));
+    kernels.push_back(loaded.find(kernel.symbol));
+    if (!kernels.back()) fail("kernel '{}' is in none of the program's kernel libraries", kernel.symbol);
   }
-  return functions;
+  return kernels;
 }
 
 }  // namespace
 
 std::shared_ptr<const Model> Model::load(Program program) {
-  if (program.plan.device.type != DeviceType::CPU) fail("this runtime runs programs for cpu, not {}", to_string(program.plan.device));
-  require_isa(program.plan.isa);
+  auto device = open_device(program.plan.device);
+  return load(std::move(program), std::move(device));
+}
+
+std::shared_ptr<const Model> Model::load(Program program, std::shared_ptr<DeviceRuntime> device) {
   check_plan(program.plan);
   check_constants(program.plan, program.constants);
   auto impl = std::make_shared<Impl>();
-  for (const auto& binary : program.libraries) impl->libraries.emplace_back(binary);
+  impl->loaded = device->load(program.plan.isa, program.libraries);
+  impl->kernels = resolve(program.plan, *impl->loaded);
   impl->plan = std::move(program.plan);
-  impl->constants = std::move(program.constants);
-  impl->kernels = resolve(impl->plan, impl->libraries);
-  impl->pool = OutputPool::make();
   for (const Constant& c : impl->plan.constants) impl->weight_bytes += c.bytes;
+  impl->constants = std::move(program.constants);
+  if (device->device() != Device{}) move_constants(impl->constants, *device->make_queue());
+  impl->device = std::move(device);
   std::shared_ptr<Model> model(new Model());
   model->impl_ = std::move(impl);
   return model;
 }
-
 
 const Plan& Model::plan() const { return impl_->plan; }
 

@@ -3,18 +3,17 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/device.h"
 #include "runtime/executor.h"
-#include "runtime/kernel_library.h"
-#include "runtime/output_pool.h"
 
 namespace coil::runtime {
 
 struct Model::Impl {
   Plan plan;
-  std::vector<Tensor> constants;
-  std::vector<KernelLibrary> libraries;
-  std::vector<KernelFunction> kernels;  ///< one for each of plan.kernels
-  std::shared_ptr<OutputPool> pool;
+  std::shared_ptr<DeviceRuntime> device;
+  std::vector<Tensor> constants;              ///< on the device
+  std::unique_ptr<LoadedKernels> loaded;
+  std::vector<const void*> kernels;           ///< one for each of plan.kernels
   std::uint64_t weight_bytes = 0;
 };
 

@@ -1,4 +1,4 @@
-// A plain host tensor: what archives hold, what runs take and give.
+// A plain tensor: what archives hold, what runs take and give. On the host, but for what a run on another device gives.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "tensor/device.h"
 #include "tensor/dtype.h"
 
 namespace coil {
@@ -21,6 +22,7 @@ std::int64_t numel(std::span<const std::int64_t> sizes);
 struct Storage {
   std::shared_ptr<std::byte> data;
   std::size_t bytes = 0;
+  Device device;  ///< where they are; the host reads those of the CPU only
   /// Zero-filled, 64-byte aligned.
   static Storage allocate(std::size_t bytes);
 };
@@ -37,6 +39,7 @@ struct Tensor {
 
   std::int64_t numel() const { return coil::numel(sizes); }
   std::size_t rank() const { return sizes.size(); }
+  Device device() const { return storage.device; }
   bool is_contiguous() const;
   std::byte* bytes() const { return storage.data.get() + offset * static_cast<std::int64_t>(size_of(dtype)); }
   template <class T> T* data() const { return reinterpret_cast<T*>(bytes()); }

@@ -210,7 +210,7 @@ TEST(Executor, RefusesBrokenPlans) {
   EXPECT_NE(load([](Plan& p) { p.outputs[0].view.buffer = 1; }).find(broken), std::string::npos);
   EXPECT_EQ(load([](Plan& p) { p.kernels[0].symbol = "gone"; }), "kernel 'gone' is in none of the program's kernel libraries");
   EXPECT_TRUE(load([](Plan& p) { p.isa = "avx9000"; }).starts_with("the kernels need the instruction set 'avx9000', which this machine ("));
-  EXPECT_EQ(load([](Plan& p) { p.steps.push_back(ExternCall{"levitate", {}, {}, {}}); }), "this runtime has no library operation 'levitate'");
+  EXPECT_EQ(load([](Plan& p) { p.steps.push_back(ExternCall{"levitate", {}, {}, {}}); }), "this runtime has no library operation 'levitate' on cpu");
 }
 
 TEST(OutputPool, KeepsBlocksAndAlignsThem) {

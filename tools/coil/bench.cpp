@@ -27,6 +27,7 @@ int cores() {
 double time_call(runtime::Context& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
   auto start = Clock::now();
   context.run_into(inputs, outputs);
+  context.wait();
   return Milliseconds(Clock::now() - start).count();
 }
 
@@ -51,6 +52,8 @@ struct BenchCommand {
     const runtime::Plan& plan = program.model->plan();
     std::vector<Tensor> given = make_inputs(program, inputs);
     runtime::Context context(program.model);
+    context.set_recording(model.record);
+    given = to_device(program, std::move(given));
     Progress progress("measuring");
     double first = time_calls(context, given, {}, 1, 1).front();
     Milliseconds budget(seconds * 1000);

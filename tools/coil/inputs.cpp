@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <random>
 
+#include "runtime/device.h"
 #include "support/error.h"
 #include "tensor/safetensors.h"
 
@@ -106,6 +107,21 @@ std::vector<Tensor> make_inputs(const ReadyProgram& program, const InputOptions&
   std::vector<Tensor> inputs;
   for (const Tensor& sample : program.sample_inputs) inputs.push_back(own_copy(sample));
   return inputs;
+}
+
+std::vector<Tensor> to_device(const ReadyProgram& program, std::vector<Tensor> given) {
+  if (program.model->plan().device == Device{}) return given;
+  const auto queue = runtime::open_device(program.model->plan().device)->make_queue();
+  const runtime::QueueScope scope(*queue);
+  for (Tensor& t : given) {
+    if (t.rank() == 0 || t.numel() == 0) continue;  // numbers may be sizes
+    t = t.contiguous();
+    const Tensor there{queue->allocate(static_cast<std::size_t>(t.numel()) * size_of(t.dtype)), t.dtype, t.sizes, t.strides, 0};
+    queue->copy(there, t);
+    t = there;
+  }
+  queue->wait();
+  return given;
 }
 
 std::map<std::string, Tensor> named_results(const runtime::Plan& plan, const runtime::RunResult& result, std::span<const Tensor> inputs) {

@@ -31,7 +31,13 @@ void ModelOptions::finish() {
   for (const std::string& setting : settings) {
     auto equals = setting.find('=');
     if (equals == 0 || equals == std::string::npos) fail("--set {}: expected KEY=VALUE", setting);
-    compile.settings[setting.substr(0, equals)] = setting.substr(equals + 1);
+    const std::string key = setting.substr(0, equals), value = setting.substr(equals + 1);
+    if (key == "cuda.graphs") {
+      if (value != "true" && value != "false") fail("setting cuda.graphs takes true or false, not '{}'", value);
+      record = value == "true";
+      continue;
+    }
+    compile.settings[key] = value;
   }
   compile.log = log;
   if (!cache.empty()) compile.cache = cache;

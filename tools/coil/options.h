@@ -19,6 +19,7 @@ struct ModelOptions {
   std::vector<std::string> settings, log;  ///< as given: KEY=VALUE, STAGE,STAGE
   std::string cache;
   bool device_given = false;
+  bool record = false;  ///< `cuda.graphs`: a setting of runs, not of compiles
 
   /// Moves what was given as text into `compile`; call first in a callback. Throws Error on a setting without `=`.
   void finish();

@@ -20,7 +20,11 @@ struct RunCommand {
     ReadyProgram program = make_ready(model);
     std::vector<Tensor> given = make_inputs(program, inputs);
     runtime::Context context(program.model);
+    context.set_recording(model.record);
     runtime::RunResult result = context.run(given);
+    context.wait();
+    for (Tensor& t : result.outputs)
+      if (t.storage.data) t = context.to_host(t);
     std::map<std::string, Tensor> named = named_results(program.model->plan(), result, given);
     if (!output.empty()) {
       write_safetensors(output, named);

@@ -1,0 +1,200 @@
+// `convolution` by cuDNN: the bias, an addition and an activation in the same graph.
+#include "runtime/convolution.h"
+
+#include "runtime/cached_op.h"
+#include "runtime/convert.h"
+#include "runtime/cuda/dnn.h"
+#include "runtime/cuda/library.h"
+#include "runtime/cuda/staging.h"
+#include "support/error.h"
+
+namespace coil::runtime::cuda {
+namespace {
+
+std::optional<int> activation_mode(PostOp::Kind kind) {
+  switch (kind) {
+    case PostOp::Kind::Relu: return kDnnRelu;
+    case PostOp::Kind::Tanh: return kDnnTanh;
+    case PostOp::Kind::Sigmoid: return kDnnSigmoid;
+    case PostOp::Kind::Silu: return kDnnSwish;
+    default: return std::nullopt;
+  }
+}
+
+/// Additions, then at most one activation.
+bool takes(const std::vector<PostOp>& post) {
+  for (std::size_t i = 0; i < post.size(); ++i)
+    if (post[i].kind != PostOp::Kind::Add && !(i + 1 == post.size() && activation_mode(post[i].kind))) return false;
+  return true;
+}
+
+/// One spatial dimension becomes two: cuDNN's engines want them.
+BoundView widened(BoundView v) {
+  if (v.sizes.size() != 3) return v;
+  v.sizes.insert(v.sizes.begin() + 2, 1);
+  v.strides.insert(v.strides.begin() + 2, v.sizes[3] * v.strides[3]);
+  return v;
+}
+
+Sizes widened(Sizes s, std::int64_t first) {
+  if (s.size() == 1) s.insert(s.begin(), first);
+  return s;
+}
+
+bool overlaps(const BoundView& v) {
+  for (std::size_t d = 0; d < v.sizes.size(); ++d)
+    if (v.strides[d] == 0 && v.sizes[d] != 1) return true;
+  return false;
+}
+
+class ConvolutionCall : public PreparedCall {
+ public:
+  ConvolutionCall(CudaQueue& queue, const ConvolutionProblem& p) : queue_(queue) {
+    if (!p.packed_desc.empty()) fail("a weight that was packed for the cpu cannot be used on cuda");
+    if (!takes(p.post)) fail("cuDNN cannot do all post-operations of a convolution");
+    if (p.x.dtype != p.weight.dtype || p.x.dtype != p.y.dtype) fail("a convolution of {} and {} to {} does not run on cuda", short_name(p.x.dtype), short_name(p.weight.dtype), short_name(p.y.dtype));
+    // First as the operands lie; when no engine takes that, everything channels-last, which is what the engines of matrix units are made for; when none takes it whole, what follows as a graph of its own.
+    for (const bool split : {false, true})
+      for (const bool channels_last : {false, true})
+        if (attempt(p, channels_last, split)) return;
+    fail("cuDNN has no engine for a convolution of x [{}] and weight [{}] in {}: {}", fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), short_name(p.x.dtype), why_);
+  }
+
+  std::size_t workspace_bytes() const override { return staging_.bytes(); }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    staging_.load(queue_, inputs, outputs, workspace, pointers_);
+    for (Part& part : parts_) {
+      std::vector<const void*>& pointers = part.pointers;
+      for (std::size_t i = 0; i < part.operands.size(); ++i) pointers[i] = pointers_[part.operands[i]];
+      part.graph->run(pointers, pointers_[part.scratch]);
+    }
+    staging_.store(queue_, outputs, pointers_);
+  }
+
+ private:
+  static BoundView channels_last(const BoundView& v) {
+    BoundView out{v.dtype, v.sizes, Sizes(v.sizes.size())};
+    std::int64_t next = out.strides[1] = 1;
+    next *= v.sizes[1];
+    for (std::size_t d = v.sizes.size(); d-- > 2; next *= v.sizes[d]) out.strides[d] = next;
+    out.strides[0] = next;
+    return out;
+  }
+
+  using Operand = DeviceStaging::Operand;
+  struct Part {
+    std::unique_ptr<DnnGraph> graph;
+    std::vector<Operand> operands;  ///< in the order of the graph's tensors
+    Operand scratch = 0;
+    std::vector<const void*> pointers;
+  };
+  /// An operand as it reaches cuDNN.
+  struct Seen {
+    BoundView view;
+    Operand operand;
+  };
+
+  Seen input(std::size_t place, const BoundView& given, bool relaid) {
+    const BoundView lies = relaid || overlaps(given) ? channels_last(given) : given;
+    return {widened(lies), lies == given ? staging_.input(place) : staging_.input(place, given, lies)};
+  }
+
+  Seen bias(const ConvolutionProblem& p) {
+    if (p.bias->dtype != p.x.dtype || (p.bias->strides[0] != 1 && p.bias->sizes[0] != 1)) fail("the bias of a convolution does not lie as cuDNN needs it");
+    Sizes sizes(widened(p.y).sizes.size(), 1), strides(sizes.size(), p.y.sizes[1]);
+    sizes[1] = p.y.sizes[1];
+    strides[1] = 1;
+    return {{p.bias->dtype, std::move(sizes), std::move(strides)}, staging_.input(2)};
+  }
+
+  /// A tensor of the part under construction.
+  static DnnGraph::Tensor use(Part& part, const Seen& seen) {
+    part.operands.push_back(seen.operand);
+    return part.graph->tensor(seen.view.dtype, seen.view.sizes, seen.view.strides);
+  }
+
+  bool finish(Part& part, bool exact) {
+    if (!part.graph->build(exact)) {
+      why_ = part.graph->why();
+      return false;
+    }
+    part.scratch = staging_.scratch(part.graph->workspace_bytes());
+    part.pointers.resize(part.operands.size());
+    return true;
+  }
+
+  bool attempt(const ConvolutionProblem& p, bool relaid, bool split) {
+    staging_ = {};
+    parts_.clear();
+    const std::size_t links = (p.bias ? 1u : 0u) + p.post.size();
+    if (split && links == 0) return false;
+    const Seen x = input(0, p.x, relaid), w = input(1, p.weight, relaid);
+    const BoundView lies = relaid ? channels_last(p.y) : p.y;
+    const Seen y{widened(lies), lies == p.y ? staging_.output(0) : staging_.output(0, p.y, lies, false)};
+    auto start = [&]() -> Part& { return parts_.emplace_back(Part{std::make_unique<DnnGraph>(queue_.dnn()), {}, 0, {}}); };
+    const bool exact = p.x.dtype == DType::F32;
+
+    Part* part = &start();
+    DnnGraph::Tensor xt = use(*part, x), wt = use(*part, w);
+    std::size_t link = 0;
+    auto next = [&] { return link++ == links ? use(*part, y) : part->graph->between(DType::F32, y.view.sizes, y.view.strides); };
+    DnnGraph::Tensor value = split ? use(*part, y) : next();
+    part->graph->convolution(xt, wt, value, {widened(p.stride, 1), widened(p.padding, 0), widened(p.padding_end, 0), widened(p.dilation, 1), p.transposed});
+    if (split) {
+      if (!finish(*part, exact)) return false;
+      part = &start();
+      value = use(*part, y);
+      ++link;
+    }
+    if (p.bias) {
+      const DnnGraph::Tensor vector = use(*part, bias(p)), sum = next();
+      part->graph->pointwise(kDnnAdd, value, vector, sum);
+      value = sum;
+    }
+    std::size_t operand = 0;
+    for (const PostOp& op : p.post) {
+      if (op.kind == PostOp::Kind::Add) {
+        const DnnGraph::Tensor added = use(*part, input(p.first_operand + operand, p.operands[operand], relaid)), after = next();
+        part->graph->pointwise(kDnnAdd, value, added, after);
+        value = after;
+        ++operand;
+      } else {
+        const DnnGraph::Tensor after = next();
+        part->graph->pointwise(*activation_mode(op.kind), value, after);
+        value = after;
+      }
+    }
+    if (!finish(*part, exact && !split)) return false;
+    pointers_.resize(staging_.operands());
+    return true;
+  }
+
+  CudaQueue& queue_;
+  DeviceStaging staging_;
+  std::vector<Part> parts_;
+  std::vector<void*> pointers_;
+  std::string why_;
+};
+
+class ConvolutionOp : public CachedOp {
+ public:
+  ConvolutionOp(const Attributes& attributes, Queue& queue) : attributes_(attributes), queue_(static_cast<CudaQueue&>(queue)) {}
+
+ protected:
+  std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    return std::make_unique<ConvolutionCall>(queue_, convolution_problem(attributes_, inputs, outputs));
+  }
+
+ private:
+  Attributes attributes_;
+  CudaQueue& queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<LibraryOp> make_convolution(const Attributes& attributes, Queue& queue) { return std::make_unique<ConvolutionOp>(attributes, queue); }
+
+bool convolution_takes(const std::vector<PostOp>& post) { return takes(post); }
+
+}  // namespace coil::runtime::cuda

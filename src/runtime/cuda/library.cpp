@@ -1,0 +1,17 @@
+#include "runtime/cuda/library.h"
+
+namespace coil::runtime::cuda {
+namespace {
+
+constexpr BuiltinOp kOps[] = {
+    {"linear", make_linear},
+    {"matmul", make_matmul},
+    {"convolution", make_convolution},
+    {"attention", make_attention},
+};
+
+}  // namespace
+
+std::span<const BuiltinOp> builtin_ops() { return kOps; }
+
+}  // namespace coil::runtime::cuda

@@ -1,0 +1,29 @@
+// The table of operations that libraries carry out on CUDA, with the names and attributes they have on the CPU (runtime/library.h).
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "runtime/library.h"
+#include "runtime/post_ops.h"
+
+namespace coil::runtime::cuda {
+
+struct BuiltinOp {
+  std::string_view name;
+  std::unique_ptr<LibraryOp> (*make)(const Attributes&, Queue&);
+};
+
+std::span<const BuiltinOp> builtin_ops();
+
+std::unique_ptr<LibraryOp> make_linear(const Attributes&, Queue&);
+std::unique_ptr<LibraryOp> make_matmul(const Attributes&, Queue&);
+std::unique_ptr<LibraryOp> make_convolution(const Attributes&, Queue&);
+/// q[B, H, S, D], k[B, G, T, D], v[B, G, T, E], mask? (added, broadcast to [B, H, S, T]) -> y[B, H, S, E]. Attributes `scale`, `causal`, `has_mask`. float16 and bfloat16.
+std::unique_ptr<LibraryOp> make_attention(const Attributes&, Queue&);
+
+/// Whether a matrix product (a convolution) takes these post-operations along.
+bool product_takes(const std::vector<PostOp>&);
+bool convolution_takes(const std::vector<PostOp>&);
+
+}  // namespace coil::runtime::cuda

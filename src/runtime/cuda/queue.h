@@ -1,0 +1,61 @@
+// A stream of one CUDA device as the executor's queue.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "runtime/cuda/copier.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/pool.h"
+
+namespace coil::runtime::cuda {
+
+class Blas;
+class Dnn;
+
+class CudaQueue final : public Queue {
+ public:
+  explicit CudaQueue(std::shared_ptr<const CudaDevice>);
+  ~CudaQueue() override;
+
+  Device device() const override { return device_->device(); }
+  void begin() override;
+  void end() noexcept override;
+  Storage allocate(std::size_t bytes) override { return pool_->allocate(bytes, planned_bytes); }
+  std::span<std::int64_t> shared_words(std::size_t count) override;
+  void copy(const Tensor& to, const Tensor& from) override;
+  void launch(const Launch&, void* const* words) override;
+  std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes&) override;
+  bool runs_ahead() const override { return true; }
+  void wait() override;
+  /// Work on the new stream waits for what is queued on the old one.
+  void set_stream(void* stream) override;
+  bool begin_recording() override;
+  std::unique_ptr<RecordedWork> end_recording() override;
+  void run_recorded(const RecordedWork&) override;
+
+  const CudaDevice& cuda() const { return *device_; }
+  const Driver& driver() const { return device_->driver(); }
+  /// Where work goes now: while recording, the stream that is recorded.
+  Stream stream() const { return recording_ ? own_ : stream_; }
+  /// The libraries, opened when first asked for. Throws Error when they are not to be found.
+  Blas& blas();
+  Dnn& dnn();
+  MemoryPool& pool() { return *pool_; }
+
+ private:
+  void copy_here(const Tensor& to, const Tensor& from);
+  Tensor dense_here(const Tensor& like);
+
+  std::shared_ptr<const CudaDevice> device_;
+  std::shared_ptr<MemoryPool> pool_;
+  Stream own_ = nullptr, stream_ = nullptr;
+  bool recording_ = false;
+  int depth_ = 0;                 ///< of begin … end
+  ContextHandle before_ = nullptr;  ///< the thread's context at the outermost begin
+  std::vector<void*> shared_;     ///< host memory that kernels see
+  std::unique_ptr<Copier> copier_;
+  std::unique_ptr<Blas> blas_;
+  std::unique_ptr<Dnn> dnn_;
+};
+
+}  // namespace coil::runtime::cuda

@@ -1,0 +1,39 @@
+// Operands that a library cannot take as they lie, copied through the workspace on the device.
+#pragma once
+#include <vector>
+
+#include "runtime/cuda/queue.h"
+
+namespace coil::runtime::cuda {
+
+class DeviceStaging {
+ public:
+  /// A place in what `load` fills: where the library finds the operand.
+  using Operand = std::size_t;
+
+  Operand input(std::size_t index);
+  /// Input `index`, which lies as `given`, made dense as `staged` (the same sizes) before each run.
+  Operand input(std::size_t index, const BoundView& given, const BoundView& staged);
+  Operand output(std::size_t index);
+  Operand output(std::size_t index, const BoundView& given, const BoundView& staged, bool load);
+  Operand scratch(std::size_t bytes);
+
+  std::size_t bytes() const { return bytes_; }
+  std::size_t operands() const { return entries_.size(); }
+  void load(CudaQueue&, std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace, std::span<void*> pointers) const;
+  void store(CudaQueue&, std::span<void* const> outputs, std::span<void* const> pointers) const;
+
+ private:
+  enum class Source : std::uint8_t { Input, Output, Scratch };
+  struct Entry {
+    Source source = Source::Scratch;
+    std::size_t index = 0, offset = 0;
+    bool copied = false, loaded = false, stored = false;
+    BoundView given, staged;
+  };
+  Operand add(Entry, std::size_t bytes);
+  std::vector<Entry> entries_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace coil::runtime::cuda

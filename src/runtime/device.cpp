@@ -1,0 +1,19 @@
+#include "runtime/device.h"
+
+#include "runtime/cuda/device.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+
+void Queue::set_stream(void*) { fail("{} has no streams", to_string(device())); }
+
+std::shared_ptr<DeviceRuntime> open_device(Device device) {
+  switch (device.type) {
+    case DeviceType::CPU: return open_cpu();
+    case DeviceType::CUDA: return cuda::open_cuda(device.index);
+    case DeviceType::Meta: break;
+  }
+  fail("programs do not run on {}", to_string(device));
+}
+
+}  // namespace coil::runtime

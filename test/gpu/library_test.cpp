@@ -1,0 +1,208 @@
+#include "gpu_calls.h"
+
+namespace coil::runtime {
+namespace {
+
+using V = BoundView;
+
+BoundView laid(DType dtype, Sizes sizes, Sizes strides) { return {dtype, std::move(sizes), std::move(strides)}; }
+
+struct GpuLibrary : Gpu {
+  void agrees(std::string_view op, const Attributes& attributes, const Operands& in, const V& out, double by, const Tensor* before = nullptr) {
+    std::vector<double> expected;
+    if (before) {
+      auto call = make_library_op(op, attributes);
+      call->prepare(in.views, {&out, 1});
+      std::vector<const void*> inputs;
+      for (const Tensor& t : in.tensors) inputs.push_back(t.bytes());
+      Tensor copy = Tensor::empty(before->dtype, before->sizes);
+      std::memcpy(copy.bytes(), before->bytes(), before->storage.bytes);
+      void* output = copy.bytes();
+      const Storage workspace = Storage::allocate(call->workspace_bytes());
+      call->run(inputs, {&output, 1}, workspace.data.get());
+      expected = numbers(out, copy.bytes());
+    } else {
+      expected = run(op, attributes, in, out);
+    }
+    expect_near(run_on(*queue, op, attributes, in, out, before), expected, by);
+  }
+};
+
+double by(DType dtype) { return dtype == DType::BF16 ? 0.05 : dtype == DType::F16 ? 0.01 : dtype == DType::F32 ? 2e-4 : 1e-11; }
+
+TEST_F(GpuLibrary, Linear) {
+  for (DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F64}) {
+    for (const Sizes& lead : {Sizes{}, Sizes{1}, Sizes{7}, Sizes{2, 3}, Sizes{64}}) {
+      for (int transposed : {0, 1}) {
+        for (const char* post : {"", "relu", "gelu_tanh"}) {
+          if (dtype == DType::F64 && *post) continue;
+          SCOPED_TRACE(fmt::format("{} [{}] transposed {} {}", short_name(dtype), fmt::join(lead, ", "), transposed, post));
+          Sizes x = lead, y = lead;
+          x.push_back(40);
+          y.push_back(24);
+          Operands in;
+          in.add(dense_view(dtype, x));
+          in.add(dense_view(dtype, transposed ? Sizes{40, 24} : Sizes{24, 40}));
+          Attributes attributes{{"weight_transposed", transposed}};
+          if (dtype != DType::F64) {
+            in.add(dense_view(dtype, {24}));
+            attributes["has_bias"] = 1;
+          }
+          if (*post) attributes["post"] = std::vector<std::string>{post};
+          agrees("linear", attributes, in, dense_view(dtype, y), by(dtype));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(GpuLibrary, LinearOfOddSizesAndViews) {
+  Operands in;
+  in.add(laid(DType::BF16, {2, 3, 17}, {17, 68, 1}));
+  in.add(laid(DType::BF16, {9, 17}, {35, 2}));
+  in.add(laid(DType::BF16, {9}, {2}));
+  agrees("linear", {{"has_bias", 1}}, in, laid(DType::BF16, {2, 3, 9}, {30, 10, 1}), by(DType::BF16));
+  Operands plain;
+  plain.add(dense_view(DType::F32, {5, 0}));
+  plain.add(dense_view(DType::F32, {3, 0}));
+  agrees("linear", {}, plain, dense_view(DType::F32, {5, 3}), 0);
+}
+
+TEST_F(GpuLibrary, LinearAddsInPlaceAndFromAside) {
+  for (DType dtype : {DType::F32, DType::BF16}) {
+    Operands in;
+    in.add(dense_view(dtype, {12, 32}));
+    in.add(dense_view(dtype, {16, 32}));
+    in.add(dense_view(dtype, {16}));
+    in.add(dense_view(dtype, {12, 16}));
+    agrees("linear", {{"has_bias", 1}, {"post", std::vector<std::string>{"add", "relu"}}}, in, dense_view(dtype, {12, 16}), by(dtype));
+    in.use(laid(dtype, {16}, {1}), in.tensors[3], 3);
+    agrees("linear", {{"has_bias", 1}, {"post", std::vector<std::string>{"add"}}}, in, dense_view(dtype, {12, 16}), by(dtype));
+    std::mt19937 random(3);
+    const Tensor before = random_memory(dense_view(dtype, {12, 16}), random);
+    Operands sums;
+    sums.add(dense_view(dtype, {12, 32}));
+    sums.add(dense_view(dtype, {16, 32}));
+    agrees("linear", {{"post", std::vector<std::string>{"sum"}}}, sums, dense_view(dtype, {12, 16}), by(dtype), &before);
+  }
+}
+
+TEST_F(GpuLibrary, Matmul) {
+  struct Case {
+    V a, b, y;
+  };
+  for (DType t : {DType::F32, DType::BF16}) {
+    const Case cases[] = {
+        {dense_view(t, {5, 8}), dense_view(t, {8, 6}), dense_view(t, {5, 6})},
+        {dense_view(t, {3, 5, 8}), dense_view(t, {3, 8, 6}), dense_view(t, {3, 5, 6})},
+        {dense_view(t, {3, 5, 8}), dense_view(t, {8, 6}), dense_view(t, {3, 5, 6})},
+        {dense_view(t, {2, 1, 5, 8}), dense_view(t, {3, 8, 6}), dense_view(t, {2, 3, 5, 6})},
+        {laid(t, {2, 4, 16, 8}, {16 * 32, 8, 32, 1}), laid(t, {2, 4, 8, 16}, {16 * 32, 8, 1, 32}), dense_view(t, {2, 4, 16, 16})},
+        {laid(t, {4, 6}, {1, 4}), laid(t, {6, 3}, {1, 6}), laid(t, {4, 3}, {1, 4})},
+        {laid(t, {4, 6}, {0, 1}), dense_view(t, {6, 3}), dense_view(t, {4, 3})},
+    };
+    for (const Case& c : cases) {
+      SCOPED_TRACE(fmt::format("{} [{}] x [{}]", short_name(t), fmt::join(c.a.sizes, ", "), fmt::join(c.b.sizes, ", ")));
+      Operands in;
+      in.add(c.a);
+      in.add(c.b);
+      agrees("matmul", {}, in, c.y, by(t));
+    }
+  }
+}
+
+V channels_last(DType dtype, const Sizes& s) {
+  V v = dense_view(dtype, s);
+  std::int64_t next = v.strides[1] = 1;
+  next *= s[1];
+  for (std::size_t d = s.size(); d-- > 2; next *= s[d]) v.strides[d] = next;
+  v.strides[0] = next;
+  return v;
+}
+
+TEST_F(GpuLibrary, Convolution) {
+  using Ints = std::vector<std::int64_t>;
+  struct Case {
+    const char* name;
+    Sizes x, w, y;
+    Attributes attributes;
+  };
+  const Case cases[] = {
+      {"3x3", {2, 16, 9, 11}, {8, 16, 3, 3}, {2, 8, 9, 11}, {{"padding", Ints{1, 1}}}},
+      {"strided 7x7", {1, 3, 20, 20}, {16, 3, 7, 7}, {1, 16, 10, 10}, {{"padding", Ints{3, 3}}, {"stride", Ints{2, 2}}}},
+      {"1x1", {2, 32, 5, 5}, {24, 32, 1, 1}, {2, 24, 5, 5}, {}},
+      {"grouped", {2, 8, 8, 8}, {16, 4, 3, 3}, {2, 16, 6, 6}, {{"groups", 2}}},
+      {"depthwise", {2, 16, 8, 8}, {16, 1, 3, 3}, {2, 16, 8, 8}, {{"groups", 16}, {"padding", Ints{1, 1}}}},
+      {"dilated", {1, 8, 12, 12}, {8, 8, 3, 3}, {1, 8, 8, 8}, {{"dilation", Ints{2, 2}}}},
+      {"uneven padding", {1, 8, 6, 6}, {8, 8, 3, 3}, {1, 8, 5, 5}, {{"padding", Ints{0, 0}}, {"padding_end", Ints{1, 1}}}},
+      {"one dimension", {2, 8, 15}, {8, 8, 3}, {2, 8, 13}, {}},
+      {"transposed", {2, 8, 5, 5}, {8, 16, 2, 2}, {2, 16, 10, 10}, {{"transposed", 1}, {"stride", Ints{2, 2}}}},
+  };
+  for (DType t : {DType::F32, DType::BF16, DType::F16})
+    for (const Case& c : cases)
+      for (bool last : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", c.name, short_name(t), last ? "channels-last" : "contiguous"));
+        auto view = [&](const Sizes& s) { return last ? channels_last(t, s) : dense_view(t, s); };
+        Operands in;
+        in.add(view(c.x));
+        in.add(view(c.w));
+        agrees("convolution", c.attributes, in, view(c.y), by(t));
+        if (c.attributes.contains("transposed")) continue;
+        in.add(dense_view(t, {c.y[1]}));
+        Attributes with_bias = c.attributes;
+        with_bias["has_bias"] = 1;
+        agrees("convolution", with_bias, in, view(c.y), by(t));
+        in.add(view(c.y));
+        with_bias["post"] = std::vector<std::string>{"add", "relu"};
+        agrees("convolution", with_bias, in, view(c.y), by(t));
+      }
+}
+
+/// Attention by definition, in double.
+std::vector<double> attention(const Operands& in, const V& y, double scale, bool causal, bool masked) {
+  std::vector<double> result;
+  const Sizes& q = in.views[0].sizes;
+  const std::int64_t columns = in.views[1].sizes[2], share = q[1] / in.views[1].sizes[1];
+  for_each_index(y.sizes, [&](const Sizes& at) {
+    std::vector<double> scores;
+    double most = -1e30, sum = 0, value = 0;
+    for (std::int64_t t = 0; t < columns; ++t) {
+      double s = 0;
+      for (std::int64_t d = 0; d < q[3]; ++d) s += in.value(0, {at[0], at[1], at[2], d}) * in.value(1, {at[0], at[1] / share, t, d});
+      s *= scale;
+      if (masked) s += in.value(3, {at[0], at[1], at[2], t});
+      scores.push_back(causal && t > at[2] ? -1e30 : s);
+      most = std::max(most, scores.back());
+    }
+    for (std::int64_t t = 0; t < columns; ++t) {
+      const double w = std::exp(scores[static_cast<std::size_t>(t)] - most);
+      sum += w;
+      value += w * in.value(2, {at[0], at[1] / share, t, at[3]});
+    }
+    result.push_back(value / sum);
+  });
+  return result;
+}
+
+TEST_F(GpuLibrary, Attention) {
+  for (DType t : {DType::BF16, DType::F16})
+    for (bool causal : {false, true})
+      for (int masked : {0, 1})
+        for (bool grouped : {false, true})
+          for (bool interleaved : {false, true}) {
+            SCOPED_TRACE(fmt::format("{}{}{}{}{}", short_name(t), causal ? " causal" : "", masked ? " masked" : "", grouped ? " grouped" : "", interleaved ? " interleaved" : ""));
+            const std::int64_t b = 2, h = 4, g = grouped ? 2 : 4, s = 24, d = 64;
+            auto view = [&](std::int64_t heads) { return interleaved ? laid(t, {b, heads, s, d}, {s * heads * d, d, heads * d, 1}) : dense_view(t, {b, heads, s, d}); };
+            Operands in;
+            in.add(view(h));
+            in.add(view(g));
+            in.add(view(g));
+            if (masked) in.add(laid(t, {b, h, s, s}, {s * s, 0, s, 1}));
+            const V y = view(h);
+            const Attributes attributes{{"scale", 0.125}, {"causal", int(causal)}, {"has_mask", masked}};
+            expect_near(run_on(*queue, "attention", attributes, in, y), attention(in, y, 0.125, causal, masked), t == DType::BF16 ? 0.02 : 0.004);
+          }
+}
+
+}  // namespace
+}  // namespace coil::runtime
