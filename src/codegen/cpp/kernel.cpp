@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "codegen/cpp/loop_nest.h"
+#include "codegen/loop_nest.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "sym/print.h"

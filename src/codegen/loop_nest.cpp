@@ -1,4 +1,4 @@
-#include "codegen/cpp/loop_nest.h"
+#include "codegen/loop_nest.h"
 
 #include "support/error.h"
 

@@ -1,0 +1,344 @@
+#include "codegen/cuda/body.h"
+
+#include <cmath>
+
+#include "support/error.h"
+#include "support/hash.h"
+#include "sym/print.h"
+
+namespace coil::codegen {
+
+using ir::Scalar;
+using ir::ScalarOp;
+
+std::string cuda_storage_type(DType d) {
+  if (d == DType::F16 || d == DType::BF16) return "u16";
+  if (d == DType::Bool) return "u8";
+  return std::string(short_name(d));
+}
+
+std::string cuda_register_type(DType d) { return d == DType::Bool ? "bool" : std::string(short_name(d)); }
+
+std::string cuda_literal(double x, DType d) {
+  const bool narrow = d == DType::F32;
+  if (std::isnan(x)) return narrow ? "c_f32_of(0x7fc00000u)" : "c_f64_of(0x7ff8000000000000ull)";
+  if (std::isinf(x)) return narrow ? (x < 0 ? "c_f32_of(0xff800000u)" : "c_f32_of(0x7f800000u)") : (x < 0 ? "c_f64_of(0xfff0000000000000ull)" : "c_f64_of(0x7ff0000000000000ull)");
+  return narrow ? fmt::format("{:a}f", static_cast<double>(static_cast<float>(x))) : fmt::format("{:a}", x);
+}
+
+std::string cuda_literal_int(std::int64_t x, DType d) {
+  if (d == DType::Bool) return x ? "true" : "false";
+  if (x == std::numeric_limits<std::int64_t>::min()) return "(i64)(-9223372036854775807ll - 1)";
+  return fmt::format("({}){}{}", cuda_register_type(d), x, d == DType::U64 ? "ull" : "ll");
+}
+
+Body::Body(ir::Graph& g, LoopNest n) : graph(g), nest(std::move(n)), vars_(nest.vars()) { choose_index_type(); }
+
+// ---- Lines ----------------------------------------------------------------------------------------------------------------
+
+void Body::block(const std::string& head, const std::function<void()>& inside) {
+  put(head.empty() ? "{" : head + " {");
+  ++indent_;
+  scopes_.emplace_back();
+  pack_scopes_.emplace_back();
+  reciprocal_scopes_.emplace_back();
+  inside();
+  for (Scalar s : scopes_.back()) names_.erase(s);
+  for (Scalar s : pack_scopes_.back()) packs_.erase(s);
+  for (Scalar s : reciprocal_scopes_.back()) reciprocals_.erase(s);
+  scopes_.pop_back();
+  pack_scopes_.pop_back();
+  reciprocal_scopes_.pop_back();
+  --indent_;
+  put("}");
+}
+
+// ---- Index expressions ------------------------------------------------------------------------------------------------------
+
+bool Body::fits_32(Expr e) {
+  constexpr std::int64_t kLimit = std::int64_t{1} << 31;
+  if (auto c = e.constant()) return *c > -kLimit && *c < kLimit;
+  for (Expr s : sym::free_symbols(e))
+    if (s.symbol_kind() == sym::SymbolKind::Loop && std::none_of(vars_.begin(), vars_.end(), [&](auto& v) { return v.var == s; })) {
+      // An indirect variable is an i64, and so is what it takes part in; what stands beside it must still fit.
+      const auto ops = e.operands();
+      return std::all_of(ops.begin(), ops.end(), [&](Expr x) { return x == s || x.is_constant() || fits_32(x); });
+    }
+  const sym::Range r = env().bounds(e, vars_);
+  if (r.low <= -kLimit || r.high >= kLimit) return false;
+  if (e.is_symbol()) return true;
+  const auto ops = e.operands();
+  return std::all_of(ops.begin(), ops.end(), [&](Expr x) { return fits_32(x); });
+}
+
+void Body::choose_index_type() {
+  Expr points = 1;
+  for (const sym::LoopVar& v : vars_) points *= v.size;
+  // Vectors and tiles round the number of points up by less than 2^22.
+  if (!fits_32(points + (1 << 22))) return;
+  for (const Statement& s : nest.statements) {
+    std::vector<Scalar> all = s.indirect;
+    all.push_back(s.body);
+    for (Scalar n : ir::topological(all))
+      for (Expr e : n->index)
+        if (!fits_32(e)) return;
+    if (!fits_32(s.store) || !fits_32(s.position)) return;
+  }
+  index_type_ = "i32";
+}
+
+std::string Body::index_text(Expr e, const std::vector<std::string>& indirect) {
+  if (auto c = e.constant()) return *c < 0 ? fmt::format("({})", *c) : std::to_string(*c);
+  auto spell = [&](Expr s) -> std::string {
+    if (s.symbol_kind() == sym::SymbolKind::Loop) {
+      for (std::size_t k = 0; k < indirect.size(); ++k)
+        if (s == graph.pool().indirect(k)) return "((i64)" + indirect[k] + ")";
+      if (in_lanes_ && s == lanes.var) return fmt::format("({} + j)", s.name());
+      return std::string(s.name());
+    }
+    auto [it, added] = symbols_.emplace(std::string(s.name()), scalars_.size());
+    if (added) scalars_.push_back(s);
+    return fmt::format("s{}", it->second);
+  };
+  auto nonnegative = [&](Expr x) { return env().bounds(x, vars_).low >= 0; };
+  return "(" + sym::to_cpp(e, spell, nonnegative) + ")";
+}
+
+std::string Body::text(Expr e) { return index_text(e, {}); }
+
+// ---- Values -----------------------------------------------------------------------------------------------------------------
+
+void Body::set_local(BufferId b, std::string text, bool per_lane) {
+  locals_[b] = {std::move(text), per_lane};
+  varies_.clear();
+}
+
+bool Body::made_here(Scalar load) const {
+  if (!locals_.contains(load->buffer)) return false;
+  for (const Statement& s : nest.statements)
+    if (s.op->outs[0] == load->buffer && load->index[0] == s.store) return true;
+  return false;
+}
+
+bool Body::varies(Scalar n) {
+  if (lanes.width == 1) return false;
+  if (auto it = varies_.find(n); it != varies_.end()) return it->second;
+  bool v = false;
+  if (n->op == ScalarOp::LinearLoad && made_here(n)) {
+    v = locals_.at(n->buffer).per_lane;
+  } else {
+    for (Expr e : n->index) {
+      // An index value is itself a number; only conditions and addresses may ignore the lane.
+      const auto s = lane_stride(env(), e, lanes);
+      v = v || s != 0;
+    }
+    for (Scalar a : n->args) v = v || varies(a);
+    if (n->mask) v = v || varies(n->mask);
+  }
+  return varies_[n] = v;
+}
+
+bool Body::depends(Scalar root, std::span<const Expr> variables) {
+  for (Scalar n : ir::topological(std::span(&root, 1))) {
+    if (n->op == ScalarOp::LinearLoad && made_here(n)) {
+      // Results of reductions, which carry no inner variable; a run's elements are told apart by `varies`.
+      if (locals_.at(n->buffer).per_lane && std::find(variables.begin(), variables.end(), lanes.var) != variables.end()) return true;
+      continue;
+    }
+    for (Expr e : n->index)
+      for (Expr v : variables)
+        if (sym::contains(e, v)) return true;
+  }
+  return false;
+}
+
+std::string Body::name(Scalar n) {
+  if (auto it = names_.find(n); it != names_.end()) return it->second;
+  if (n->op == ScalarOp::Constant) return is_floating(n->dtype) ? cuda_literal(n->number, n->dtype) : cuda_literal_int(n->integer, n->dtype);
+  // Operands first: an expression may be deep, so walk instead of recursing.
+  for (Scalar below : ir::topological(std::span(&n, 1)))
+    if (below != n && below->op != ScalarOp::Constant && !names_.contains(below)) bind(below);
+  return bind(n);
+}
+
+std::string Body::bind(Scalar n) {
+  if (n->op == ScalarOp::LinearLoad && made_here(n)) {
+    const Local& l = locals_.at(n->buffer);
+    return l.per_lane ? l.text + lane() : l.text;
+  }
+  const std::string value = compute(n), variable = fresh();
+  line("const {} {} = {};", cuda_register_type(n->dtype), variable, value);
+  names_[n] = variable;
+  scopes_.back().push_back(n);
+  return variable;
+}
+
+std::string Body::compute(Scalar n) {
+  std::vector<std::string> args;
+  for (Scalar a : n->args) args.push_back(name(a));
+  const std::string list = fmt::format("{}", fmt::join(args, ", "));
+  switch (n->op) {
+    case ScalarOp::LinearLoad: return load(n, args);
+    case ScalarOp::Load: COIL_CHECK(false, "loads are linear by now");
+    case ScalarOp::Index: return fmt::format("({}){}", n->dtype == DType::Bool ? "bool" : "i64", text(n->index[0]));
+    case ScalarOp::CheckIndex: may_fail_ = true; return fmt::format("c_check({}, {}, status)", list, text(n->index[0]));
+    case ScalarOp::Cast: return fmt::format("c_cast_{}({})", short_name(n->dtype), list);
+    case ScalarOp::Round: return fmt::format("c_round_{}({})", short_name(n->rounded), list);
+    case ScalarOp::Bitcast: return fmt::format("c_bitcast_{}({})", short_name(n->dtype), list);
+    case ScalarOp::Div:
+      if (auto r = reciprocals_.find(n->args[1]); r != reciprocals_.end() && n->dtype == DType::F32) return fmt::format("c_div_by({}, {})", list, r->second);
+      break;
+    default: break;
+  }
+  return fmt::format("c_{}({})", ir::name_of(n->op), list);
+}
+
+std::string Body::load(Scalar n, const std::vector<std::string>& indirect) {
+  const std::string dtype(short_name(graph.buffer(n->buffer).layout.dtype));
+  if (auto pack = packs_.find(n); pack != packs_.end()) return fmt::format("c_get_{}({}.e{})", dtype, pack->second, lane());
+  const std::string x = fmt::format("c_get_{}({}[{}])", dtype, pointer(n->buffer, false), index_text(n->index[0], indirect));
+  return n->mask ? fmt::format("{} ? {} : ({})0", name(n->mask), x, cuda_register_type(n->dtype)) : x;
+}
+
+// ---- Runs -------------------------------------------------------------------------------------------------------------------
+
+bool Body::packable(Scalar n) {
+  if (lanes.width == 1 || n->op != ScalarOp::LinearLoad || made_here(n)) return false;
+  if (std::any_of(n->args.begin(), n->args.end(), [&](Scalar a) { return varies(a); }) || (n->mask && varies(n->mask))) return false;
+  return lane_stride(env(), n->index[0], lanes) == 1 && run_aligned(env(), n->index[0], lanes);
+}
+
+std::string Body::pack_load(Scalar n) {
+  std::vector<std::string> args;
+  for (Scalar a : n->args) args.push_back(name(a));
+  const std::string mask = n->mask ? name(n->mask) : "";
+  const std::string x = fmt::format("c_read<{}>({} + {})", lanes.width, pointer(n->buffer, false), index_text(n->index[0], args));
+  return n->mask ? fmt::format("{} ? {} : {}{{}}", mask, x, pack_type(graph.buffer(n->buffer).layout.dtype)) : x;
+}
+
+std::vector<Scalar> Body::roots(const std::vector<const Statement*>& statements) const {
+  std::vector<Scalar> out;
+  for (const Statement* s : statements) {
+    out.push_back(s->body);
+    out.insert(out.end(), s->indirect.begin(), s->indirect.end());
+  }
+  return ir::topological(out);
+}
+
+void Body::hoist(std::span<const Scalar> nodes, std::span<const Expr> variables) {
+  for (Scalar n : nodes) {
+    if (n->op == ScalarOp::Constant) continue;
+    const bool moves = depends(n, variables);
+    if (!moves && !varies(n)) {
+      name(n);
+      continue;
+    }
+    // Many quotients by one divisor.
+    if (n->op != ScalarOp::Div || n->dtype != DType::F32 || reciprocals_.contains(n->args[1]) || depends(n->args[1], variables) || varies(n->args[1])) continue;
+    const std::string y = name(n->args[1]), r = fresh();
+    line("const f32 {} = 1.0f / {};", r, y);
+    reciprocals_[n->args[1]] = r;
+    reciprocal_scopes_.back().push_back(n->args[1]);
+  }
+}
+
+void Body::elements(std::span<const Scalar> nodes, std::span<const Statement* const> stores, const std::function<void()>& each) {
+  if (lanes.width == 1) {
+    each();
+    return;
+  }
+  for (Scalar n : nodes)
+    if (n->op != ScalarOp::Constant && !varies(n)) name(n);
+  for (Scalar n : nodes)
+    if (packable(n) && !packs_.contains(n) && !names_.contains(n)) {
+      const std::string value = pack_load(n), pack = fresh("v");
+      line("const {} {} = {};", pack_type(graph.buffer(n->buffer).layout.dtype), pack, value);
+      packs_[n] = pack;
+      pack_scopes_.back().push_back(n);
+    }
+  out_packs_.clear();
+  for (const Statement* s : stores)
+    if (s->stored && lane_stride(env(), s->store, lanes) == 1 && run_aligned(env(), s->store, lanes)) {
+      const std::string pack = fresh("o");
+      line("{} {};", pack_type(graph.buffer(s->op->outs[0]).layout.dtype), pack);
+      out_packs_[s] = pack;
+    }
+  put("#pragma unroll");
+  block(fmt::format("for (int j = 0; j < {}; ++j)", lanes.width), [&] {
+    in_lanes_ = true;
+    each();
+    in_lanes_ = false;
+  });
+  for (auto& s : stores)
+    if (auto pack = out_packs_.find(s); pack != out_packs_.end())
+      line("{}c_write<{}>({} + {}, {});", store_guard, lanes.width, pointer(s->op->outs[0], true), text(s->store), pack->second);
+  out_packs_.clear();
+}
+
+void Body::store(const Statement& s, const std::string& value) {
+  const DType d = graph.buffer(s.op->outs[0]).layout.dtype;
+  const std::string stored = fmt::format("c_put_{}({})", short_name(d), value);
+  if (auto pack = out_packs_.find(&s); pack != out_packs_.end()) line("{}.e{} = {};", pack->second, lane(), stored);
+  else line("{}{}[{}] = {};", store_guard, pointer(s.op->outs[0], true), text(s.store), stored);
+}
+
+// ---- The kernel -------------------------------------------------------------------------------------------------------------
+
+std::string Body::pointer(BufferId b, bool writes) {
+  auto [it, added] = pointers_.emplace(b, buffers_.size());
+  if (added) buffers_.push_back(b), written_.push_back(false);
+  if (writes) written_[it->second] = true;
+  return fmt::format("p{}", it->second);
+}
+
+Kernel Body::finish(Launch launch) {
+  Kernel k;
+  k.in_place = in_place();
+  std::vector<std::string> parameters;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const bool shares = std::any_of(k.in_place.begin(), k.in_place.end(), [&](auto& p) { return p.first == buffers_[i] || p.second == buffers_[i]; });
+    parameters.push_back(fmt::format("{}{}*{} p{}", written_[i] ? "" : "const ", cuda_storage_type(graph.buffer(buffers_[i]).layout.dtype), shares ? "" : " __restrict__", i));
+  }
+  std::string text;
+  for (std::size_t i = 0; i < scalars_.size(); ++i) {
+    parameters.push_back(fmt::format("i64 n{}", i));
+    text += fmt::format("  const {0} s{1} = ({0})n{1};\n", index_type_, i);
+  }
+  parameters.push_back("i64* status");
+  text += head_ + body_;
+  const std::string signature = fmt::format("({})", fmt::join(parameters, ", "));
+  const std::string bounds = fmt::format("__launch_bounds__({})", launch.block);
+  k.symbol = "coil_" + to_hex(hash(signature + bounds + text)).substr(0, 16);
+  k.text = fmt::format("extern \"C\" __global__ void {} {}{} {{\n{}}}\n", bounds, k.symbol, signature, text);
+  k.buffers = buffers_;
+  k.written = written_;
+  k.scalars = scalars_;
+  k.may_fail = may_fail_;
+  for (Expr& e : launch.grid) e = env().simplify(e);
+  k.launch = std::move(launch);
+  return k;
+}
+
+std::vector<std::pair<BufferId, BufferId>> Body::in_place() {
+  std::vector<std::pair<BufferId, BufferId>> pairs;
+  for (std::size_t k = 0; k < nest.statements.size(); ++k) {
+    const Statement& out = nest.statements[k];
+    if (!out.stored || out.role == scheduler::Role::Reduce || !out.indirect.empty() || (out.role == scheduler::Role::Outer && !outer_in_place)) continue;
+    const std::size_t width = size_of(graph.buffer(out.op->outs[0]).layout.dtype);
+    std::map<BufferId, bool> fits;
+    for (std::size_t j = 0; j < nest.statements.size(); ++j) {
+      const Statement& in = nest.statements[j];
+      for (Scalar l : ir::topological(std::span(&in.body, 1))) {
+        if (l->op != ScalarOp::LinearLoad) continue;
+        const bool ok = j <= k && l->index[0] == out.store && l->args.empty() && !l->mask && in.level <= out.level && size_of(graph.buffer(l->buffer).layout.dtype) == width;
+        auto [it, added] = fits.emplace(l->buffer, ok);
+        it->second = it->second && ok;
+      }
+    }
+    for (auto [b, ok] : fits)
+      if (ok && pointers_.contains(b) && !written_[pointers_.at(b)]) pairs.emplace_back(b, out.op->outs[0]);
+  }
+  return pairs;
+}
+
+}  // namespace coil::codegen

@@ -1,0 +1,122 @@
+// The body of one CUDA kernel while it is written: parameters, lines, scopes, and scalar expressions as device code.
+//
+// A thread holds `lanes.width` neighbouring elements along one loop variable. What is the same for all of them is computed once; contiguous loads and stores move as packs; the rest stands in a loop over the lane `j`.
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/cuda/lanes.h"
+#include "codegen/kernel.h"
+#include "codegen/loop_nest.h"
+
+namespace coil::codegen {
+
+std::string cuda_register_type(DType register_type);  ///< `f32`, `i64`, `bool`
+std::string cuda_storage_type(DType storage);         ///< `f32`, `u16` for f16 and bf16, `u8` for bool
+std::string cuda_literal(double x, DType);
+std::string cuda_literal_int(std::int64_t x, DType);
+
+class Body {
+ public:
+  Body(ir::Graph& graph, LoopNest nest);
+
+  ir::Graph& graph;
+  LoopNest nest;
+  Lanes lanes{0, 1};
+
+  sym::ShapeEnv& env() { return graph.env(); }
+  const std::vector<sym::LoopVar>& vars() const { return vars_; }
+
+  // ---- Lines
+  template <class... A>
+  void line(fmt::format_string<A...> format, A&&... a) { put(fmt::format(format, std::forward<A>(a)...)); }
+  void put(const std::string& text) { body_ += std::string(static_cast<std::size_t>(2 * indent_), ' ') + text + "\n"; }
+  /// `head {`, the body in a scope of its own, `}`.
+  void block(const std::string& head, const std::function<void()>& inside);
+  std::string fresh(std::string_view prefix = "x") { return fmt::format("{}{}", prefix, next_++); }
+
+  // ---- Expressions
+  /// `i32` where every index of the kernel provably fits, else `i64`.
+  const std::string& index_type() const { return index_type_; }
+  std::string text(Expr);
+  /// The same, with values for the indirect variables x0, x1, ….
+  std::string text_with(Expr e, const std::vector<std::string>& indirect) { return index_text(e, indirect); }
+  /// The variable or literal that holds the value here; computes it if no scope has it yet.
+  std::string name(ir::Scalar);
+  /// Where a value computed by another statement of the kernel is found: a variable, or an array over lanes.
+  void set_local(BufferId, std::string text, bool per_lane = false);
+  bool made_here(ir::Scalar load) const;
+  /// Whether a value depends on any of these variables, directly or through what was set as made inside them.
+  bool depends(ir::Scalar, std::span<const Expr> variables);
+
+  // ---- Elements of a run
+  /// Computes now what does not depend on `variables`: what can stand before their loop.
+  void hoist(std::span<const ir::Scalar> roots, std::span<const Expr> variables);
+  /// `each` once for every element of the run: packs are loaded before and stored after.
+  void elements(std::span<const ir::Scalar> roots, std::span<const Statement* const> stores, const std::function<void()>& each);
+  /// Inside `elements`: the value of a statement goes to memory.
+  void store(const Statement&, const std::string& value);
+  /// The lane's subscript for arrays over lanes: `[j]`, or `[0]` where runs are of one element.
+  std::string lane() const { return lanes.width > 1 ? "[j]" : "[0]"; }
+  /// A load that `elements` finds in this pack already, such as `k0[c]`.
+  void set_pack(ir::Scalar load, std::string pack) { packs_[load] = std::move(pack); }
+  /// A value that stands in this text, until the scope ends.
+  void set_value_here(ir::Scalar value, std::string text) {
+    names_[value] = std::move(text);
+    scopes_.back().push_back(value);
+  }
+  bool packable(ir::Scalar load);
+  bool varies(ir::Scalar);
+  std::string pack_type(DType storage) const { return fmt::format("c_pack<{}, {}>", cuda_storage_type(storage), lanes.width); }
+  std::string pack_load(ir::Scalar load);
+  /// Stores stand under this condition; empty: always.
+  std::string store_guard;
+
+  std::string pointer(BufferId, bool writes);
+  std::vector<ir::Scalar> roots(const std::vector<const Statement*>&) const;
+
+  Kernel finish(Launch launch);
+  void make_may_fail() { may_fail_ = true; }
+  /// Text in front of the kernel's lines (shared memory), and of the body.
+  void head(const std::string& text) { head_ += "  " + text + "\n"; }
+  /// Pairs of buffers that may share memory; row kernels leave out what one thread writes for all.
+  bool outer_in_place = true;
+
+ private:
+  std::string bind(ir::Scalar);
+  std::string compute(ir::Scalar);
+  std::string load(ir::Scalar, const std::vector<std::string>& indirect);
+  std::string index_text(Expr, const std::vector<std::string>& indirect);
+  bool fits_32(Expr);
+  void choose_index_type();
+  std::vector<std::pair<BufferId, BufferId>> in_place();
+
+  std::vector<sym::LoopVar> vars_;
+  std::string index_type_ = "i64";
+  bool in_lanes_ = false, may_fail_ = false;
+  int indent_ = 1;
+  std::size_t next_ = 0;
+  std::string body_, head_;
+
+  struct Local {
+    std::string text;
+    bool per_lane = false;
+  };
+  std::unordered_map<BufferId, Local> locals_;
+  std::unordered_map<ir::Scalar, std::string> names_, packs_, reciprocals_;
+  std::vector<std::vector<ir::Scalar>> scopes_{{}}, pack_scopes_{{}}, reciprocal_scopes_{{}};
+  std::unordered_map<ir::Scalar, bool> varies_;
+  std::map<const Statement*, std::string> out_packs_;
+
+  std::unordered_map<BufferId, std::size_t> pointers_;
+  std::vector<BufferId> buffers_;
+  std::vector<bool> written_;
+  std::map<std::string, std::size_t> symbols_;
+  Exprs scalars_;
+};
+
+}  // namespace coil::codegen

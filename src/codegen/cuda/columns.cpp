@@ -1,0 +1,193 @@
+// Reductions down columns: threads side by side along a contiguous outer dimension, several of them sharing a column's points and combining through shared memory.
+#include "codegen/cuda/forms.h"
+
+namespace coil::codegen {
+namespace {
+
+using ir::Scalar;
+using scheduler::Role;
+
+class Columns {
+ public:
+  Columns(Body& b, const GpuModel& gpu) : b_(b), gpu_(gpu), outer_(b.nest.outer), inner_(b.nest.inner), length_(b.env().simplify(product_of(inner_))) {
+    b.outer_in_place = false;
+    inner_vars_ = variables_of(inner_);
+  }
+
+  Kernel print() {
+    choose_block();
+    accumulators_.resize(b_.nest.statements.size());
+    point();
+    for (level_ = 0; level_ < b_.nest.levels; ++level_) {
+      inner_level();
+      outer_level();
+    }
+    const LoopDim v = outer_.back();
+    const Expr others = product_of(std::span(outer_).first(outer_.size() - 1));
+    return b_.finish({.grid = {others * sym::ceil_div(v.size, across_ * width_), 1, 1}, .block = across_ * down_});
+  }
+
+ private:
+  void choose_block() {
+    const LoopDim v = outer_.back();
+    width_ = run_width(b_, v);
+    const std::int64_t columns = b_.env().hint_or(product_of(outer_), 1 << 16), n = b_.env().hint_or(length_, 1024), along = b_.env().hint_or(v.size, 1024);
+    // A short column is one thread's; a long one is shared so that the machine is full.
+    while (width_ > 1 && columns / width_ * std::min<std::int64_t>(n / 4 + 1, 8) < gpu_.threads() / 8) width_ /= 2;
+    std::size_t bytes = 0;
+    for (const Statement& s : b_.nest.statements)
+      if (s.role == Role::Reduce) bytes += 2 * size_of(s.body->dtype) * static_cast<std::size_t>(width_);
+    int threads = 256;
+    while (threads > 64 && bytes * static_cast<std::size_t>(threads) > 40000) threads /= 2;
+    const int most_across = power_of_two_at_least((along + width_ - 1) / width_, threads);
+    down_ = n <= 16 ? 1 : 8;
+    while (down_ > 0 && down_ < threads / 4 && n / down_ > 16 && columns / width_ * down_ < gpu_.threads() / 2) down_ *= 2;
+    across_ = std::min(most_across, threads / down_);
+    if (across_ < threads / down_ && n > 16) down_ = std::min<int>(threads / across_, power_of_two_at_least(n, threads));
+    if (across_ * down_ < 32) across_ = 32 / down_;
+    b_.lanes = {v.var, width_};
+  }
+
+  void point() {
+    const std::string& index = b_.index_type();
+    const LoopDim v = outer_.back();
+    const std::vector<LoopDim> others(outer_.begin(), outer_.end() - 1);
+    b_.line("const int lx = threadIdx.x % {0}, ly = threadIdx.x / {0};", across_);
+    const std::string blocks = b_.text(b_.env().simplify(sym::ceil_div(v.size, across_ * width_)));
+    const std::string wide = index == "i32" ? "u32" : "u64";
+    b_.line("const {0} w = ({0})blockIdx.x;", wide);
+    b_.line("{0} {1} = (({0})(w % ({2}){3}) * {4} + lx) * {5};", index, v.var.name(), wide, blocks, across_, width_);
+    // Threads past the edge read the first column and store nothing.
+    b_.line("const bool live = {} < {};", v.var.name(), b_.text(v.size));
+    b_.line("if (!live) {} = 0;", v.var.name());
+    decode(b_, others, fmt::format("w / ({}){}", wide, blocks));
+  }
+
+  void inner_level() {
+    std::vector<const Statement*> statements;
+    for (const Statement& s : b_.nest.statements)
+      if (s.level == level_ && s.role != Role::Outer) statements.push_back(&s);
+    if (statements.empty()) return;
+    const auto roots = b_.roots(statements);
+    Exprs moving = inner_vars_;
+    b_.hoist(roots, moving);
+    for (const Statement* s : statements)
+      if (s->role == Role::Reduce) {
+        Accumulator& a = accumulators_[index_of(*s)];
+        a = accumulator(*s, index_of(*s));
+        b_.line("{} {}[{}];", a.type, a.name, width_);
+        b_.put("#pragma unroll");
+        b_.line("for (int j = 0; j < {}; ++j) {}[j] = {};", width_, a.name, a.arg ? a.type + a.identity : a.identity);
+      }
+    b_.store_guard = "if (live) ";
+    const std::string& index = b_.index_type();
+    b_.put("#pragma unroll 4");
+    b_.block(fmt::format("for ({0} q = ({0})ly; q < {1}; q += {2})", index, b_.text(length_), down_), [&] {
+      decode(b_, inner_, "q");
+      b_.elements(roots, statements, [&] {
+        for (const Statement* s : statements) {
+          if (s->role == Role::Reduce) {
+            accumulate(b_, accumulators_[index_of(*s)], b_.lane());
+          } else {
+            const std::string value = b_.name(s->body);
+            if (s->stored) b_.store(*s, value);
+          }
+        }
+      });
+    });
+    b_.store_guard.clear();
+    finish_reductions(statements);
+    // Other threads of the column read from memory what this level stored.
+    if (down_ > 1)
+      for (const Statement* s : statements)
+        if (s->role == Role::Inner && s->stored) {
+          b_.put("c_sync();");
+          break;
+        }
+  }
+
+  std::size_t index_of(const Statement& s) const { return static_cast<std::size_t>(&s - b_.nest.statements.data()); }
+
+  void finish_reductions(const std::vector<const Statement*>& statements) {
+    std::vector<const Statement*> all;
+    for (const Statement* s : statements)
+      if (s->role == Role::Reduce) all.push_back(s);
+    if (all.empty()) return;
+    auto each_lane = [&](const std::function<void(const Accumulator&)>& f) {
+      b_.put("#pragma unroll");
+      b_.block(fmt::format("for (int j = 0; j < {}; ++j)", width_), [&] {
+        for (const Statement* s : all) f(accumulators_[index_of(*s)]);
+      });
+    };
+    if (down_ > 1) {
+      each_lane([&](const Accumulator& a) {
+        b_.head(fmt::format("__shared__ {} h{}[{}][{}];", a.type, a.name, down_, across_ * width_));
+        b_.line("h{0}[ly][lx * {1} + j] = {0}[j];", a.name, width_);
+      });
+      b_.put("c_sync();");
+      each_lane([&](const Accumulator& a) {
+        b_.line("{0}[j] = h{0}[0][lx * {1} + j];", a.name, width_);
+        b_.line("for (int y = 1; y < {1}; ++y) {0}[j] = {2}({0}[j], h{0}[y][lx * {3} + j]);", a.name, down_, a.op, width_);
+      });
+    }
+    for (const Statement* s : all) {
+      const Accumulator& a = accumulators_[index_of(*s)];
+      std::string name = a.name;
+      if (a.arg) {
+        name = b_.fresh("l");
+        b_.line("i64 {}[{}];", name, width_);
+        b_.put("#pragma unroll");
+        b_.line("for (int j = 0; j < {}; ++j) {}[j] = {}[j].p;", width_, name, a.name);
+      }
+      b_.set_local(s->op->outs[0], name, true);
+      if (s->stored) store_column({s}, [&](const Statement&) { return name + b_.lane(); });
+    }
+  }
+
+  /// One thread of each column stores.
+  void store_column(const std::vector<const Statement*>& statements, const std::function<std::string(const Statement&)>& value) {
+    b_.store_guard = "if (live && ly == 0) ";
+    b_.elements({}, statements, [&] {
+      for (const Statement* s : statements) b_.store(*s, value(*s));
+    });
+    b_.store_guard.clear();
+  }
+
+  void outer_level() {
+    for (const Statement& s : b_.nest.statements) {
+      if (s.level != level_ || s.role != Role::Outer) continue;
+      const auto roots = b_.roots({&s});
+      const std::string local = b_.fresh("l");
+      b_.line("{} {}[{}];", cuda_register_type(s.body->dtype), local, width_);
+      b_.elements(roots, {}, [&] {
+        const std::string value = b_.name(s.body);
+        b_.line("{}{} = {};", local, b_.lane(), value);
+      });
+      if (down_ > 1 && reads_written(s)) b_.put("c_sync();");
+      if (s.stored) store_column({&s}, [&](const Statement&) { return local + b_.lane(); });
+      b_.set_local(s.op->outs[0], local, true);
+    }
+  }
+
+  bool reads_written(const Statement& s) const {
+    for (Scalar n : ir::topological(std::span(&s.body, 1)))
+      if (n->op == ir::ScalarOp::LinearLoad && !b_.made_here(n))
+        for (const Statement& w : b_.nest.statements)
+          if (w.stored && w.op->outs[0] == n->buffer) return true;
+    return false;
+  }
+
+  Body& b_;
+  const GpuModel& gpu_;
+  std::vector<LoopDim> outer_, inner_;
+  Expr length_;
+  Exprs inner_vars_;
+  int width_ = 1, across_ = 32, down_ = 8, level_ = 0;
+  std::vector<Accumulator> accumulators_;
+};
+
+}  // namespace
+
+Kernel cuda_columns(Body& b, const GpuModel& gpu) { return Columns(b, gpu).print(); }
+
+}  // namespace coil::codegen

@@ -1,0 +1,115 @@
+#include "codegen/cuda/forms.h"
+
+#include <cmath>
+
+#include "support/error.h"
+
+namespace coil::codegen {
+
+using ir::ReductionKind;
+using ir::Scalar;
+using ir::ScalarOp;
+
+void decode(Body& b, std::span<const LoopDim> dims, const std::string& linear) {
+  if (dims.empty()) return;
+  const std::string& index = b.index_type();
+  if (dims.size() == 1) return b.line("const {} {} = ({})({});", index, dims[0].var.name(), index, linear);
+  const std::string t = b.fresh("t"), wide = index == "i32" ? "u32" : "u64";
+  b.line("{} {} = ({})({});", wide, t, wide, linear);
+  for (std::size_t k = dims.size(); k-- > 1;)
+    b.line("const {0} {1} = ({0})({2} % ({3}){4}); {2} /= ({3}){4};", index, dims[k].var.name(), t, wide, b.text(dims[k].size));
+  b.line("const {0} {1} = ({0}){2};", index, dims[0].var.name(), t);
+}
+
+Expr product_of(std::span<const LoopDim> dims) {
+  Expr p = 1;
+  for (const LoopDim& d : dims) p *= d.size;
+  return p;
+}
+
+Exprs variables_of(std::span<const LoopDim> dims) {
+  Exprs out;
+  for (const LoopDim& d : dims) out.push_back(d.var);
+  return out;
+}
+
+int power_of_two_at_least(std::int64_t n, int most) {
+  int p = 1;
+  while (p < n && p < most) p *= 2;
+  return p;
+}
+
+int run_width(Body& b, const LoopDim& dim) {
+  struct Access {
+    Expr index;
+    std::size_t width;
+  };
+  std::vector<Access> accesses;
+  for (const Statement& s : b.nest.statements) {
+    for (Scalar n : ir::topological(std::span(&s.body, 1)))
+      if (n->op == ScalarOp::LinearLoad && !b.made_here(n)) accesses.push_back({n->index[0], size_of(b.graph.buffer(n->buffer).layout.dtype)});
+    if (s.stored) accesses.push_back({s.store, size_of(b.graph.buffer(s.op->outs[0]).layout.dtype)});
+  }
+  for (int width = 8; width > 1; width /= 2) {
+    if (!b.env().statically_known_multiple_of(dim.size, width)) continue;
+    const Lanes lanes{dim.var, width};
+    std::size_t packed = 0, loose = 0, narrowest = 16, widest = 1;
+    for (const Access& a : accesses) {
+      if (!sym::contains(a.index, dim.var)) continue;
+      if (lane_stride(b.env(), a.index, lanes) == 1 && run_aligned(b.env(), a.index, lanes)) packed += a.width, narrowest = std::min(narrowest, a.width), widest = std::max(widest, a.width);
+      else if (lane_stride(b.env(), a.index, lanes) != 0) loose += a.width;
+    }
+    if (packed < loose || packed == 0 || static_cast<std::size_t>(width) * narrowest > 16 || static_cast<std::size_t>(width) * widest > 64) continue;
+    return width;
+  }
+  return 1;
+}
+
+std::string reduction_identity(ReductionKind kind, DType d) {
+  const bool floating = is_floating(d);
+  switch (kind) {
+    case ReductionKind::Sum: case ReductionKind::Xor: return floating ? cuda_literal(0, d) : cuda_literal_int(0, d);
+    case ReductionKind::Prod: return floating ? cuda_literal(1, d) : cuda_literal_int(1, d);
+    case ReductionKind::Any: return "false";
+    case ReductionKind::All: return "true";
+    case ReductionKind::Max: case ReductionKind::ArgMax: case ReductionKind::Min: case ReductionKind::ArgMin: break;
+  }
+  const bool low = kind == ReductionKind::Max || kind == ReductionKind::ArgMax;
+  if (floating) return cuda_literal(low ? -INFINITY : INFINITY, d);
+  if (d == DType::Bool) return low ? "false" : "true";
+  if (!is_signed(d)) return low ? cuda_literal_int(0, d) : fmt::format("({})~0ull", cuda_register_type(d));
+  const int bits = static_cast<int>(size_of(d)) * 8;
+  const std::int64_t most = bits == 64 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << (bits - 1)) - 1;
+  return cuda_literal_int(low ? -most - 1 : most, d);
+}
+
+Accumulator accumulator(const Statement& s, std::size_t number) {
+  const ReductionKind kind = std::get<ir::Reduction>(s.op->node).kind;
+  const DType d = s.body->dtype;
+  Accumulator a{&s, fmt::format("a{}", number), cuda_register_type(d), reduction_identity(kind, d), "", false, ""};
+  switch (kind) {
+    case ReductionKind::Sum: a.op = "c_op_add()"; break;
+    case ReductionKind::Prod: a.op = "c_op_mul()"; break;
+    case ReductionKind::Max: a.op = "c_op_max()"; break;
+    case ReductionKind::Min: a.op = "c_op_min()"; break;
+    case ReductionKind::Any: a.op = "c_op_or()"; break;
+    case ReductionKind::All: a.op = "c_op_and()"; break;
+    case ReductionKind::Xor: a.op = "c_op_xor()"; break;
+    case ReductionKind::ArgMax: a.op = "c_op_argmax()"; a.arg = true; break;
+    case ReductionKind::ArgMin: a.op = "c_op_argmin()"; a.arg = true; break;
+  }
+  if (a.arg) {
+    a.identity = fmt::format("{{{}, 0x7fffffffffffffffll}}", a.identity);
+    a.type = fmt::format("c_arg<{}>", a.type);
+    a.result = ".p";
+  }
+  return a;
+}
+
+void accumulate(Body& b, const Accumulator& a, const std::string& at) {
+  const std::string x = b.name(a.statement->body), variable = a.name + at;
+  if (a.arg) b.line("{0} = {1}({0}, {2}{{{3}, (i64){4}}});", variable, a.op, a.type, x, b.text(a.statement->position));
+  else b.line("{0} = {1}({0}, ({2}){3});", variable, a.op, a.type, x);
+}
+
+}  // namespace coil::codegen

@@ -1,0 +1,53 @@
+// The forms a CUDA kernel takes, one a file: each writes a prepared nest's loops into a Body and says how to launch it.
+#pragma once
+#include <span>
+
+#include "codegen/cuda/body.h"
+
+namespace coil::codegen {
+
+/// What forms know of the machine: enough blocks to fill it, not which one it is.
+struct GpuModel {
+  std::int64_t multiprocessors = 132;
+  std::int64_t threads() const { return multiprocessors * 2048; }
+};
+
+/// Flat: a thread takes a run of neighbouring points.
+Kernel cuda_pointwise(Body&, const GpuModel&);
+/// Two dimensions in tiles through shared memory, for accesses contiguous along different ones.
+Kernel cuda_tiles(Body&, const GpuModel&);
+/// A team of threads takes a row: reductions along what lies contiguously (or is short).
+Kernel cuda_rows(Body&, const GpuModel&);
+/// Threads side by side along a contiguous outer dimension, several over the reduced ones: column sums.
+Kernel cuda_columns(Body&, const GpuModel&);
+/// Running sums and the like along one dimension.
+Kernel cuda_scan(Body&, const GpuModel&);
+/// Stores where data says, one thread an iteration; what hits one place combines atomically.
+Kernel cuda_scatter(Body&, const GpuModel&);
+
+// ---- What forms share
+
+/// Loop variables of these dimensions from their row-major position `linear`, an expression of the kernel's index type; the last moves fastest.
+void decode(Body&, std::span<const LoopDim> dims, const std::string& linear);
+Expr product_of(std::span<const LoopDim> dims);
+Exprs variables_of(std::span<const LoopDim> dims);
+/// The widest run along `dim` for which its contiguous accesses move as packs of up to 16 bytes: 1 to 8.
+int run_width(Body&, const LoopDim& dim);
+int power_of_two_at_least(std::int64_t n, int most);
+
+/// The accumulator of a reduction and its parts in device code.
+struct Accumulator {
+  const Statement* statement = nullptr;
+  std::string name;      ///< variable, or array over lanes
+  std::string type;      ///< `f32`, `c_arg<f32>`
+  std::string identity;
+  std::string op;        ///< `c_op_add()`
+  bool arg = false;
+  std::string result;    ///< suffix that takes the value out: empty, or `.p`
+};
+Accumulator accumulator(const Statement&, std::size_t number);
+/// Statement that takes one element in; `at` subscripts arrays over lanes.
+void accumulate(Body&, const Accumulator&, const std::string& at);
+std::string reduction_identity(ir::ReductionKind, DType);
+
+}  // namespace coil::codegen

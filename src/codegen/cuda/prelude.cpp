@@ -1,0 +1,50 @@
+#include "codegen/cuda/prelude.h"
+
+#include "codegen/cuda/prelude_pieces.h"
+
+namespace coil::codegen {
+
+namespace {
+
+constexpr std::string_view kMachine = R"(
+typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
+typedef float f32; typedef double f64;
+#define C_FN static __device__ __forceinline__
+#define C_METHOD __device__ __forceinline__
+C_FN f32 c_f32_of(u32 x) { return __uint_as_float(x); }
+C_FN u32 c_bits_of(f32 x) { return __float_as_uint(x); }
+C_FN f64 c_f64_of(u64 x) { return __longlong_as_double((i64)x); }
+C_FN u64 c_bits_of(f64 x) { return (u64)__double_as_longlong(x); }
+C_FN f32 c_max_nan(f32 x, f32 y) { f32 r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
+C_FN f32 c_min_nan(f32 x, f32 y) { f32 r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
+C_FN u16 c_put_f16(f32 x) { u16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
+C_FN f32 c_get_f16(u16 x) { f32 r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r; }
+C_FN u16 c_put_bf16(f32 x) { u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
+C_FN f32 c_ex2(f32 x) { f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+C_FN f32 c_rcp_fast(f32 x) { f32 r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+C_FN f64 c_erfinv_machine(f64 x) { return erfinv(x); }
+#define c_shfl_xor(x, o) __shfl_xor_sync(0xffffffffu, x, o)
+#define c_shfl_up(x, o) __shfl_up_sync(0xffffffffu, x, o)
+#define c_sync __syncthreads
+#define c_sync_warp __syncwarp
+C_FN void c_fence() { __threadfence(); }
+C_FN u32 c_cas(u32* p, u32 old, u32 now) { return atomicCAS(p, old, now); }
+C_FN u64 c_cas(u64* p, u64 old, u64 now) { return atomicCAS(p, old, now); }
+C_FN u16 c_cas(u16* p, u16 old, u16 now) { return atomicCAS(p, old, now); }
+C_FN void c_atomic_add(f32* p, f32 x) { atomicAdd(p, x); }
+C_FN void c_atomic_add(f64* p, f64 x) { atomicAdd(p, x); }
+C_FN void c_atomic_add(i32* p, i32 x) { atomicAdd(p, x); }
+C_FN void c_atomic_add(i64* p, i64 x) { atomicAdd((u64*)p, (u64)x); }
+)";
+
+}  // namespace
+
+std::string_view cuda_machine() { return kMachine; }
+
+const std::string& cuda_prelude() {
+  static const std::string text = std::string(cuda_prelude_values()) + std::string(cuda_prelude_math()) + std::string(cuda_prelude_memory());
+  return text;
+}
+
+}  // namespace coil::codegen

@@ -1,0 +1,57 @@
+// Elementary and special functions, by what every CUDA compiler brings where that is right.
+#include "codegen/cuda/prelude_pieces.h"
+
+namespace coil::codegen {
+
+std::string_view cuda_prelude_math() {
+  return R"(
+#define C_FUNCTION(name, f, d) C_FN f32 c_##name(f32 x) { return f(x); } C_FN f64 c_##name(f64 x) { return d(x); }
+C_FUNCTION(exp, expf, exp) C_FUNCTION(exp2, exp2f, exp2) C_FUNCTION(expm1, expm1f, expm1) C_FUNCTION(log, logf, log) C_FUNCTION(log2, log2f, log2)
+C_FUNCTION(log10, log10f, log10) C_FUNCTION(log1p, log1pf, log1p) C_FUNCTION(sin, sinf, sin) C_FUNCTION(cos, cosf, cos) C_FUNCTION(tan, tanf, tan)
+C_FUNCTION(asin, asinf, asin) C_FUNCTION(acos, acosf, acos) C_FUNCTION(atan, atanf, atan) C_FUNCTION(sinh, sinhf, sinh) C_FUNCTION(cosh, coshf, cosh)
+C_FUNCTION(tanh, tanhf, tanh) C_FUNCTION(asinh, asinhf, asinh) C_FUNCTION(acosh, acoshf, acosh) C_FUNCTION(atanh, atanhf, atanh)
+C_FUNCTION(erf, erff, erf) C_FUNCTION(erfc, erfcf, erfc) C_FUNCTION(lgamma, lgammaf, lgamma)
+C_FN f32 c_sigmoid(f32 x) { return c_rcp_fast(1.0f + expf(-x)); }
+C_FN f64 c_sigmoid(f64 x) { return 1 / (1 + exp(-x)); }
+C_FN f32 c_atan2(f32 x, f32 y) { return atan2f(x, y); }
+C_FN f64 c_atan2(f64 x, f64 y) { return atan2(x, y); }
+C_FN f32 c_hypot(f32 x, f32 y) { return hypotf(x, y); }
+C_FN f64 c_hypot(f64 x, f64 y) { return hypot(x, y); }
+C_FN f32 c_pow(f32 x, f32 y) { return powf(x, y); }
+C_FN f64 c_pow(f64 x, f64 y) { return pow(x, y); }
+// Integers wrap; a negative exponent gives 0, but for the bases 1 and -1.
+template <class T> C_FN T c_pow(T x, T y) {
+  if (y < 0) return x == (T)1 ? (T)1 : x == (T)-1 ? ((y & 1) ? (T)-1 : (T)1) : (T)0;
+  T r = 1;
+  for (; y; y = (T)(y >> 1), x = (T)(x * x))
+    if (y & 1) r = (T)(r * x);
+  return r;
+}
+// x / y for many x and one y, of which r is the reciprocal: the quotient's residual makes up for r's rounding.
+C_FN f32 c_div_by(f32 x, f32 y, f32 r) {
+  const f32 a = fabsf(y);
+  if (!(a > 0x1p-100f && a < 0x1p100f)) return x / y;
+  const f32 q = x * r, better = fmaf(fmaf(-q, y, x), r, q);
+  return fabsf(better) < c_f32_of(0x7f800000u) ? better : q;
+}
+static __device__ f64 c_digamma(f64 x) {
+  if (x == 0) return copysign(c_f64_of(0x7ff0000000000000ull), -x);
+  f64 r = 0;
+  if (x < 0) {
+    if (x == trunc(x)) return c_f64_of(0x7ff8000000000000ull);
+    const f64 f = x - trunc(x);
+    r = -3.14159265358979323846 / tan(3.14159265358979323846 * f);
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) r -= 1 / x;
+  const f64 z = 1 / (x * x);
+  const f64 series = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
+  return r + log(x) - 0.5 / x - series;
+}
+C_FN f32 c_digamma(f32 x) { return (f32)c_digamma((f64)x); }
+C_FN f64 c_erfinv(f64 x) { return c_erfinv_machine(x); }
+C_FN f32 c_erfinv(f32 x) { return (f32)c_erfinv_machine((f64)x); }
+)";
+}
+
+}  // namespace coil::codegen

@@ -1,0 +1,105 @@
+// Elements in memory, reductions across threads, atomics, checked indices.
+#include "codegen/cuda/prelude_pieces.h"
+
+namespace coil::codegen {
+
+std::string_view cuda_prelude_memory() {
+  return R"(
+// ---- Elements: as stored, and as registers.
+#define C_PLAIN(t) C_FN t c_get_##t(t x) { return x; } C_FN t c_put_##t(t x) { return x; }
+C_PLAIN(f32) C_PLAIN(f64) C_PLAIN(i8) C_PLAIN(i16) C_PLAIN(i32) C_PLAIN(i64) C_PLAIN(u8) C_PLAIN(u16) C_PLAIN(u32) C_PLAIN(u64)
+C_FN bool c_get_b8(u8 x) { return x != 0; }
+C_FN u8 c_put_b8(bool x) { return x; }
+
+// V elements that move in one access (two where they are more than 16 bytes).
+template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16) c_pack { E e[V]; };
+template <int B> struct c_words { uint4 w[B / 16]; };
+template <> struct c_words<1> { u8 w[1]; };
+template <> struct c_words<2> { u16 w[1]; };
+template <> struct c_words<4> { u32 w[1]; };
+template <> struct c_words<8> { uint2 w[1]; };
+template <int V, class E> C_FN c_pack<E, V> c_read(const E* p) {
+  typedef c_words<sizeof(E) * V> W;
+  W w;
+#pragma unroll
+  for (unsigned k = 0; k < sizeof w.w / sizeof w.w[0]; ++k) w.w[k] = ((const W*)p)->w[k];
+  c_pack<E, V> r;
+  __builtin_memcpy(&r, &w, sizeof r);
+  return r;
+}
+template <int V, class E> C_FN void c_write(E* p, const c_pack<E, V>& x) {
+  typedef c_words<sizeof(E) * V> W;
+  W w;
+  __builtin_memcpy(&w, &x, sizeof w);
+#pragma unroll
+  for (unsigned k = 0; k < sizeof w.w / sizeof w.w[0]; ++k) ((W*)p)->w[k] = w.w[k];
+}
+
+// ---- Across threads. Orders are fixed, so that results are the same in every run.
+template <class T> C_FN T c_lane_xor(T x, int o) {
+  if (sizeof(T) == 8) { u64 w = 0; __builtin_memcpy(&w, &x, sizeof x); w = c_shfl_xor(w, o); __builtin_memcpy(&x, &w, sizeof x); }
+  else { u32 w = 0; __builtin_memcpy(&w, &x, sizeof(T) < 4 ? sizeof(T) : 4); w = c_shfl_xor(w, o); __builtin_memcpy(&x, &w, sizeof(T) < 4 ? sizeof(T) : 4); }
+  return x;
+}
+template <class T> C_FN T c_lane_up(T x, int o) {
+  if (sizeof(T) == 8) { u64 w = 0; __builtin_memcpy(&w, &x, sizeof x); w = c_shfl_up(w, o); __builtin_memcpy(&x, &w, sizeof x); }
+  else { u32 w = 0; __builtin_memcpy(&w, &x, sizeof(T) < 4 ? sizeof(T) : 4); w = c_shfl_up(w, o); __builtin_memcpy(&x, &w, sizeof(T) < 4 ? sizeof(T) : 4); }
+  return x;
+}
+struct c_op_add { template <class T> C_METHOD T operator()(T a, T b) const { return c_add(a, b); } };
+struct c_op_mul { template <class T> C_METHOD T operator()(T a, T b) const { return c_mul(a, b); } };
+struct c_op_max { template <class T> C_METHOD T operator()(T a, T b) const { return c_max(a, b); } };
+struct c_op_min { template <class T> C_METHOD T operator()(T a, T b) const { return c_min(a, b); } };
+struct c_op_or { template <class T> C_METHOD T operator()(T a, T b) const { return c_or(a, b); } };
+struct c_op_and { template <class T> C_METHOD T operator()(T a, T b) const { return c_and(a, b); } };
+struct c_op_xor { template <class T> C_METHOD T operator()(T a, T b) const { return c_xor(a, b); } };
+struct c_op_lse {
+  template <class T> C_METHOD T operator()(T a, T b) const {
+    const T m = c_max(a, b), e = m + c_log1p(c_exp(c_min(a, b) - m));
+    return c_isinf(m) || m != m ? m : e;
+  }
+};
+// An extreme with its place: the first of equals wins, NaN counts as extreme.
+template <class T> struct c_arg { T x; i64 p; };
+template <class T> C_FN bool c_beats(T x, i64 p, T y, i64 q, bool high) {
+  if (x != x || y != y) return x != x && (y == y || p < q);
+  return (high ? x > y : x < y) || (x == y && p < q);
+}
+template <class T> C_FN c_arg<T> c_lane_xor(c_arg<T> x, int o) { return {c_lane_xor(x.x, o), c_lane_xor(x.p, o)}; }
+struct c_op_argmax { template <class T> C_METHOD c_arg<T> operator()(c_arg<T> a, c_arg<T> b) const { return c_beats(b.x, b.p, a.x, a.p, true) ? b : a; } };
+struct c_op_argmin { template <class T> C_METHOD c_arg<T> operator()(c_arg<T> a, c_arg<T> b) const { return c_beats(b.x, b.p, a.x, a.p, false) ? b : a; } };
+template <int T, class X, class Op> C_FN X c_reduce_warp(X x, Op op) {
+#pragma unroll
+  for (int o = T / 2; o > 0; o /= 2) x = op(x, c_lane_xor(x, o));
+  return x;
+}
+template <class X, class Op> C_FN X c_scan_warp(X x, int lane, Op op) {
+#pragma unroll
+  for (int o = 1; o < 32; o *= 2) {
+    const X y = c_lane_up(x, o);
+    if (lane >= o) x = op(y, x);
+  }
+  return x;
+}
+
+// ---- Scatter. Elements narrower than 16 bits change with the word around them.
+template <class F> C_FN void c_update(u32* p, F f) { u32 old = *p, seen; do { seen = old; old = c_cas(p, seen, f(seen)); } while (old != seen); }
+template <class F> C_FN void c_update(u64* p, F f) { u64 old = *p, seen; do { seen = old; old = c_cas(p, seen, f(seen)); } while (old != seen); }
+template <class F> C_FN void c_update(u16* p, F f) { u16 old = *p, seen; do { seen = old; old = c_cas(p, seen, f(seen)); } while (old != seen); }
+template <class F> C_FN void c_update(u8* p, F f) {
+  u32* const word = (u32*)((u64)p & ~3ull);
+  const u32 shift = 8 * (u32)((u64)p & 3ull);
+  c_update(word, [&](u32 w) { return (w & ~(0xffu << shift)) | (u32)f((u8)(w >> shift)) << shift; });
+}
+
+// ---- Indices that data decides.
+template <class I> C_FN i64 c_check(I index, i64 size, i64* status) {
+  i64 i = (i64)index;
+  if (i < 0) i += size;
+  if ((u64)i >= (u64)size) { *status = 1; return 0; }
+  return i;
+}
+)";
+}
+
+}  // namespace coil::codegen

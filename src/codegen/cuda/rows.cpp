@@ -1,0 +1,306 @@
+// Reductions along rows: a team of threads (part of a warp, a warp, or a block) takes a row. Rows that fit stay in registers from level to level; others are read again, which the second-level cache mostly serves.
+#include "codegen/cuda/forms.h"
+#include "support/error.h"
+
+namespace coil::codegen {
+namespace {
+
+using ir::Scalar;
+using ir::ScalarOp;
+using scheduler::Role;
+
+constexpr int kBlock = 128;          // threads of a block whose rows belong to warps
+constexpr int kKeptBytes = 192;      // of a row, in one thread's registers
+constexpr int kMostTurns = 16;       // runs of a row that one thread takes where its loop is unrolled
+
+class Rows {
+ public:
+  Rows(Body& b, const GpuModel& gpu) : b_(b), gpu_(gpu), outer_(b.nest.outer), inner_(b.nest.inner), length_(b.env().simplify(product_of(inner_))) {
+    b.outer_in_place = false;
+    inner_vars_ = variables_of(inner_);
+  }
+
+  Kernel print() {
+    choose_team();
+    for (const Statement& s : b_.nest.statements) accumulators_.emplace_back();
+    choose_kept();
+    point();
+    for (level_ = 0; level_ < b_.nest.levels; ++level_) {
+      inner_level();
+      outer_level();
+    }
+    const Expr rows = product_of(outer_);
+    return b_.finish({.grid = {sym::ceil_div(rows, rows_), 1, 1}, .block = std::max(team_ * rows_, 32)});
+  }
+
+ private:
+  // ---- How many threads take a row, and in how many turns ---------------------------------------------------------------------
+
+  void choose_team() {
+    if (!inner_.empty() && b_.nest.vector == LoopNest::Vector::Inner) width_ = run_width(b_, inner_.back());
+    const std::int64_t n = b_.env().hint_or(length_, 4096), rows = b_.env().hint_or(product_of(outer_), 1 << 16);
+    auto runs = [&] { return (n + width_ - 1) / width_; };
+    const std::int64_t wanted = runs() <= 128 ? runs() : std::max<std::int64_t>(64, (runs() + 3) / 4);
+    team_ = power_of_two_at_least(wanted, runs() <= 128 ? 32 : runs() > 4096 ? 1024 : 512);
+    // Few rows: more threads on each.
+    while (team_ < 1024 && team_ < runs() && rows * team_ < gpu_.threads() / 2) team_ *= 2;
+    rows_ = team_ >= kBlock ? 1 : kBlock / team_;
+    if (team_ > 32) rows_ = 1;
+    if (!inner_.empty()) b_.lanes = {inner_.back().var, width_};
+    if (auto whole = length_.constant()) {
+      const std::int64_t per_turn = static_cast<std::int64_t>(team_) * width_;
+      turns_ = static_cast<int>(std::min<std::int64_t>((*whole + per_turn - 1) / per_turn, kMostTurns + 1));
+      unrolled_ = turns_ <= kMostTurns && turns_ >= 1;
+      exact_ = *whole == static_cast<std::int64_t>(turns_) * per_turn;
+    }
+  }
+
+  // ---- What stays in registers from one level to the next ---------------------------------------------------------------------
+
+  struct Kept {
+    Scalar value;
+    std::string name;
+    bool pack = false;
+    int level = 0;
+  };
+
+  std::vector<const Statement*> inner_statements(int level) const {
+    std::vector<const Statement*> out;
+    for (const Statement& s : b_.nest.statements)
+      if (s.level == level && s.role != Role::Outer) out.push_back(&s);
+    return out;
+  }
+
+  /// Operations of a value down to loads, counting those that take many instructions for more.
+  static int cost(Scalar n) {
+    int c = 0;
+    for (Scalar x : ir::topological(std::span(&n, 1)))
+      if (!x->args.empty() && x->op != ScalarOp::LinearLoad) c += x->op == ScalarOp::Div || x->op == ScalarOp::Pow || x->op >= ScalarOp::Exp ? 8 : 1;
+    return c;
+  }
+
+  bool moves(Scalar n) { return n->op != ScalarOp::Constant && b_.depends(n, inner_vars_); }
+
+  void choose_kept() {
+    if (!unrolled_) return;
+    std::map<Scalar, int> first;  // level of first use
+    std::vector<Scalar> order;
+    std::vector<std::vector<Scalar>> nodes(static_cast<std::size_t>(b_.nest.levels));
+    for (int l = 0; l < b_.nest.levels; ++l) {
+      for (Scalar n : b_.roots(inner_statements(l)))
+        if (moves(n)) nodes[static_cast<std::size_t>(l)].push_back(n), first.emplace(n, l);
+    }
+    std::set<Scalar> wanted;
+    std::function<void(Scalar)> keep = [&](Scalar n) {
+      if (wanted.contains(n)) return;
+      if (n->op != ScalarOp::LinearLoad && n->op != ScalarOp::Index && cost(n) <= 6) {
+        for (Scalar a : n->args)
+          if (moves(a)) keep(a);
+        if (!n->args.empty()) return;
+      }
+      if (n->op == ScalarOp::Index) return;
+      wanted.insert(n);
+      order.push_back(n);
+    };
+    for (int l = 1; l < b_.nest.levels; ++l) {
+      const auto& here = nodes[static_cast<std::size_t>(l)];
+      std::set<Scalar> old;
+      for (Scalar n : here)
+        if (first.at(n) < l) old.insert(n);
+      for (Scalar n : here) {
+        if (old.contains(n)) continue;
+        for (Scalar a : n->args)
+          if (old.contains(a)) keep(a);
+        if (n->mask && old.contains(n->mask)) keep(n->mask);
+      }
+      for (const Statement* s : inner_statements(l))
+        if (old.contains(s->body)) keep(s->body);
+    }
+    // All loads of the first level are under way before the first is used.
+    if (turns_ > 1)
+      for (Scalar n : nodes[0])
+        if (n->op == ScalarOp::LinearLoad && !wanted.contains(n) && b_.packable(n)) wanted.insert(n), order.push_back(n);
+    int bytes = 0;
+    const int budget = team_ > 512 ? kKeptBytes * 2 / 3 : kKeptBytes;
+    for (Scalar n : order) {
+      const bool pack = b_.packable(n);
+      const DType stored = n->op == ScalarOp::LinearLoad ? b_.graph.buffer(n->buffer).layout.dtype : n->dtype;
+      const int size = turns_ * width_ * static_cast<int>(pack ? size_of(stored) : std::max<std::size_t>(4, size_of(n->dtype)));
+      if (bytes + size > budget) continue;
+      bytes += size;
+      kept_.push_back({n, fmt::format("k{}", kept_.size()), pack, first.at(n)});
+    }
+  }
+
+  // ---- Loops ------------------------------------------------------------------------------------------------------------------
+
+  void point() {
+    const std::string& index = b_.index_type();
+    if (team_ > 32) {
+      b_.line("const {0} row = ({0})blockIdx.x;", index);
+      b_.put("const int t = threadIdx.x, lane = t % 32, warp = t / 32;");
+    } else {
+      b_.line("{0} row = ({0})blockIdx.x * {1} + threadIdx.x / {2};", index, rows_, team_);
+      b_.line("const int t = threadIdx.x % {};", team_);
+      // Lanes without a row take part in their warp's exchanges: they read the last row and store nothing.
+      const std::string rows = b_.text(b_.env().simplify(product_of(outer_)));
+      if (team_ == 32) {
+        b_.line("if (row >= {}) return;", rows);
+      } else {
+        b_.line("const bool live = row < {};", rows);
+        b_.line("if (!live) row = {} - 1;", rows);
+        guard_ = "live";
+      }
+    }
+    decode(b_, outer_, "row");
+    for (const Kept& k : kept_) {
+      if (k.pack) b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(k.value->buffer).layout.dtype), k.name, turns_);
+      else b_.line("{} {}[{}][{}];", cuda_register_type(k.value->dtype), k.name, turns_, width_);
+    }
+  }
+
+  /// The loop over a thread's runs of the row. `inside` stands where the run's variables are known.
+  void turns(const std::function<void()>& inside) {
+    const std::string& index = b_.index_type();
+    const std::string n = b_.text(length_);
+    auto run = [&] {
+      decode(b_, inner_, "q");
+      inside();
+    };
+    if (unrolled_) {
+      b_.put("#pragma unroll");
+      b_.block(fmt::format("for (int c = 0; c < {}; ++c)", turns_), [&] {
+        b_.line("const {0} q = ({0})(c * {1} + t) * {2};", index, team_, width_);
+        if (exact_) run();
+        else b_.block(fmt::format("if (q < {})", n), run);
+      });
+    } else {
+      b_.put(b_.nest.levels > 0 ? "#pragma unroll 4" : "");
+      b_.block(fmt::format("for ({0} q = ({0})t * {1}; q < {2}; q += {3})", index, width_, n, team_ * width_), run);
+    }
+  }
+
+  void inner_level() {
+    const auto statements = inner_statements(level_);
+    if (statements.empty()) return;
+    const auto roots = b_.roots(statements);
+    b_.hoist(roots, inner_vars_);
+    for (const Statement* s : statements)
+      if (s->role == Role::Reduce) {
+        Accumulator& a = accumulators_[index_of(*s)];
+        a = accumulator(*s, index_of(*s));
+        b_.line("{} {} = {};", a.type, a.name, a.identity);
+      }
+    preload(roots);
+    b_.store_guard = guard_.empty() ? "" : "if (live) ";
+    turns([&] {
+      b_.elements(roots, statements, [&] {
+        for (const Kept& k : kept_)
+          if (!k.pack && k.level < level_) b_.set_value_here(k.value, fmt::format("{}[c]{}", k.name, b_.lane()));
+        for (const Statement* s : statements) {
+          if (s->role == Role::Reduce) {
+            accumulate(b_, accumulators_[index_of(*s)], "");
+          } else {
+            const std::string value = b_.name(s->body);
+            if (s->stored) b_.store(*s, value);
+          }
+        }
+        for (const Kept& k : kept_)
+          if (!k.pack && k.level == level_) b_.line("{}[c]{} = {};", k.name, b_.lane(), b_.name(k.value));
+      });
+    });
+    b_.store_guard.clear();
+    finish_reductions(statements);
+    // Other threads of the team read from memory what this level stored.
+    for (const Statement* s : statements)
+      if (s->role == Role::Inner && s->stored && read_later(*s)) {
+        b_.put(team_ > 32 ? "c_sync();" : "c_sync_warp();");
+        break;
+      }
+  }
+
+  void preload(const std::vector<Scalar>& roots) {
+    std::vector<const Kept*> packs;
+    for (const Kept& k : kept_)
+      if (k.pack && k.level == level_ && std::find(roots.begin(), roots.end(), k.value) != roots.end()) packs.push_back(&k);
+    if (packs.empty()) return;
+    turns([&] {
+      for (const Kept* k : packs) b_.line("{}[c] = {};", k->name, b_.pack_load(k->value));
+    });
+    for (const Kept* k : packs) b_.set_pack(k->value, k->name + "[c]");
+  }
+
+  bool read_later(const Statement& made) const {
+    for (const Statement& s : b_.nest.statements)
+      if (s.level > made.level)
+        for (Scalar n : ir::topological(std::span(&s.body, 1)))
+          if (n->op == ScalarOp::LinearLoad && n->buffer == made.op->outs[0]) return true;
+    return false;
+  }
+
+  std::size_t index_of(const Statement& s) const { return static_cast<std::size_t>(&s - b_.nest.statements.data()); }
+
+  void finish_reductions(const std::vector<const Statement*>& statements) {
+    std::vector<const Accumulator*> all;
+    for (const Statement* s : statements)
+      if (s->role == Role::Reduce) all.push_back(&accumulators_[index_of(*s)]);
+    if (all.empty()) return;
+    if (team_ > 1)
+      for (const Accumulator* a : all) b_.line("{0} = c_reduce_warp<{1}>({0}, {2});", a->name, std::min(team_, 32), a->op);
+    if (team_ > 32) {
+      const int warps = team_ / 32;
+      for (const Accumulator* a : all) {
+        b_.head(fmt::format("__shared__ {} h{}[{}];", a->type, a->name, warps));
+        b_.line("if (lane == 0) h{0}[warp] = {0};", a->name);
+      }
+      b_.put("c_sync();");
+      for (const Accumulator* a : all) b_.line("{0} = c_reduce_warp<{1}>(h{0}[lane % {1}], {2});", a->name, warps, a->op);
+    }
+    for (const Accumulator* a : all) made(*a->statement, a->name + a->result);
+  }
+
+  /// A value that the whole team has: one thread stores it.
+  void made(const Statement& s, const std::string& value) {
+    if (s.stored) {
+      b_.store_guard = guard_.empty() ? "if (t == 0) " : "if (t == 0 && live) ";
+      b_.store(s, value);
+      b_.store_guard.clear();
+    }
+    b_.set_local(s.op->outs[0], value);
+  }
+
+  void outer_level() {
+    std::vector<const Statement*> statements;
+    for (const Statement& s : b_.nest.statements)
+      if (s.level == level_ && s.role == Role::Outer) statements.push_back(&s);
+    std::vector<std::pair<const Statement*, std::string>> values;
+    // All are computed before any is stored: a thread must not read what another has just written.
+    bool reads_written = false;
+    for (const Statement* s : statements)
+      for (Scalar n : ir::topological(std::span(&s->body, 1)))
+        if (n->op == ScalarOp::LinearLoad && !b_.made_here(n))
+          for (const Statement& w : b_.nest.statements) reads_written = reads_written || (w.stored && w.op->outs[0] == n->buffer);
+    for (const Statement* s : statements) {
+      values.emplace_back(s, b_.name(s->body));
+      if (reads_written) b_.put(team_ > 32 ? "c_sync();" : "c_sync_warp();");
+      made(*s, values.back().second);
+    }
+  }
+
+  Body& b_;
+  const GpuModel& gpu_;
+  std::vector<LoopDim> outer_, inner_;
+  Expr length_;
+  Exprs inner_vars_;
+  int width_ = 1, team_ = 1, rows_ = 1, turns_ = 1, level_ = 0;
+  bool unrolled_ = false, exact_ = false;
+  std::string guard_;
+  std::vector<Accumulator> accumulators_;
+  std::vector<Kept> kept_;
+};
+
+}  // namespace
+
+Kernel cuda_rows(Body& b, const GpuModel& gpu) { return Rows(b, gpu).print(); }
+
+}  // namespace coil::codegen
