@@ -19,6 +19,9 @@ struct Row {
 const Row kRows[] = {
     {"cpu.isa", &Settings::cpu_isa, "native|avx512|avx2|baseline", "instruction set of CPU kernels"},
     {"cpu.compiler", &Settings::cpu_compiler, "PATH", "C++ compiler for kernels; the first of c++, g++, clang++ in PATH by default"},
+    {"cuda.arch", &Settings::cuda_arch, "sm_NN", "architecture of CUDA kernels; the first GPU's by default, sm_90 without one"},
+    {"cuda.nvrtc", &Settings::cuda_nvrtc, "PATH", "NVRTC's library, or a folder that holds it; searched in the usual places by default"},
+    {"cuda.emulate", &Settings::cuda_emulate, "true|false", "on the cpu: run the kernels of cuda there, slowly, to test their values without a GPU"},
     {"pack_weights", &Settings::pack_weights, "true|false", "rearrange constant weights for the library at compile time"},
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"fold_constants", &Settings::fold_constants, "true|false", "compute at compile time what depends on weights alone"},

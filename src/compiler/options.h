@@ -9,6 +9,9 @@ namespace coil {
 struct Settings {
   std::string cpu_isa = "native";     ///< cpu.isa
   std::string cpu_compiler;           ///< cpu.compiler: empty for the first of c++, g++, clang++ in PATH
+  std::string cuda_arch;              ///< cuda.arch: empty for the first GPU's, sm_90 without one
+  std::string cuda_nvrtc;             ///< cuda.nvrtc: NVRTC's library, or a folder that holds it; empty to look in the usual places
+  bool cuda_emulate = false;          ///< cuda.emulate: CUDA kernels run on the CPU
   bool pack_weights = true;           ///< pack_weights
   bool fuse = true;                   ///< fuse
   bool fold_constants = true;         ///< fold_constants

@@ -1,6 +1,7 @@
 #include "compiler/pipeline.h"
 
 #include "codegen/cpp/backend.h"
+#include "codegen/cuda/backend.h"
 #include "compiler/fold_constants.h"
 #include "compiler/pack_weights.h"
 #include "fx/text.h"
@@ -33,8 +34,15 @@ class NoFusion : public scheduler::Choices {
 };
 
 std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& settings, const codegen::Toolchain& toolchain) {
-  if (device.type != DeviceType::CPU) fail("this build compiles for the cpu only, not for {}", to_string(device));
-  return codegen::make_cpp_backend(toolchain, settings.fuse ? std::make_unique<scheduler::Choices>() : std::make_unique<NoFusion>());
+  std::unique_ptr<scheduler::Choices> choices;
+  if (!settings.fuse) choices = std::make_unique<NoFusion>();
+  switch (device.type) {
+    case DeviceType::CPU:
+      if (settings.cuda_emulate) return codegen::make_emulated_cuda_backend(toolchain, std::move(choices));
+      return codegen::make_cpp_backend(toolchain, choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
+    case DeviceType::CUDA: return codegen::make_cuda_backend({.arch = settings.cuda_arch, .nvrtc = settings.cuda_nvrtc}, std::move(choices));
+    default: fail("programs compile for cpu and cuda, not for {}", to_string(device));
+  }
 }
 
 /// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.

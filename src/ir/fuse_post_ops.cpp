@@ -237,6 +237,16 @@ class LoopMap {
   bool identity_ = false;
 };
 
+/// What the GPU's libraries do on the way: a matrix product adds one operand that lies as the result does, then takes relu or gelu's tanh form; convolutions leave everything to kernels.
+bool gpu_takes(const std::string& op, std::span<const std::string> post, std::span<const BufferView> operands, const BufferView& result) {
+  if (op == "convolution") return false;
+  if (!post.empty() && post[0] == "add") {
+    if (!operands.empty() && (operands.size() != 1 || operands[0].sizes != result.sizes || operands[0].strides != result.strides || operands[0].dtype != result.dtype)) return false;
+    post = post.subspan(1);
+  }
+  return post.empty() || (post.size() == 1 && (post[0] == "relu" || post[0] == "gelu_tanh"));
+}
+
 class PostOpFusion {
  public:
   explicit PostOpFusion(Graph& graph) : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), alive_(list_.size(), true) {
@@ -310,6 +320,7 @@ class PostOpFusion {
       operands.push_back(*view);
     }
     BufferView window{out.id, out.layout.dtype, result.sizes, *out_strides, 0};
+    if (out.layout.device.type == DeviceType::CUDA && !gpu_takes(call.op, post, operands, window)) return false;
     if (!map->is_identity()) {
       for (std::size_t d = result.sizes.size(); d-- > 0;)
         if (result.sizes[d].is_constant(1)) window.strides[d] = d + 1 < result.sizes.size() ? window.strides[d + 1] * result.sizes[d + 1] : Expr(1);

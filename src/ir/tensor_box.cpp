@@ -217,12 +217,42 @@ struct Split {
   bool exact = false;  ///< chunks divide the dimension
 };
 
-std::optional<Split> choose_split(const sym::ShapeEnv& env, const Exprs& sizes, const Exprs& reduced, ReductionKind kind) {
+/// Whether neighbouring elements of what a reduction reads are reduced together.
+bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
+  std::int64_t along = 0, across = 0;
+  for (Scalar l : loads(body)) {
+    const Layout& layout = graph.buffer(l->buffer).layout;
+    const Expr index = l->op == ScalarOp::Load ? linear_index(layout, l->index) : l->index[0];
+    bool neighbours = false;
+    for (std::size_t d = 0; d < reduced; ++d)
+      if (auto step = sym::linear_in(index, graph.rvar(d))) neighbours = neighbours || step->coefficient.is_constant(1);
+    (neighbours ? along : across) += graph.env().hint_or(sym::product(layout.sizes), 1 << 12) * static_cast<std::int64_t>(size_of(layout.dtype));
+  }
+  return along >= across;
+}
+
+/// How many chunks give a GPU enough threads: a row has up to a block's, a column a few.
+std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbours) {
+  constexpr std::int64_t kThreads = 132 * 2048, kMaxChunks = 256;
+  const std::int64_t of_output = neighbours ? std::clamp<std::int64_t>(count / 16, 1, 1024) : std::clamp<std::int64_t>(count / 32, 1, 16);
+  const std::int64_t busy = std::max<std::int64_t>(1, outputs) * of_output, least = neighbours ? 4096 : 128;
+  if (busy >= kThreads / 2) return 1;
+  return std::clamp<std::int64_t>(std::min(kThreads / busy, count / least), 1, kMaxChunks);
+}
+
+std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced, ReductionKind kind, Scalar body) {
   constexpr std::int64_t kFewOutputs = 64, kManyReduced = 1 << 16, kChunk = 1 << 13, kMaxChunks = 256;
+  const sym::ShapeEnv& env = graph.env();
   if (kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin) return std::nullopt;
   const std::int64_t count = env.hint_or(sym::product(reduced), 0);
-  if (count < kManyReduced || env.hint_or(sym::product(sizes), kFewOutputs) >= kFewOutputs) return std::nullopt;
-  std::int64_t wanted = std::clamp<std::int64_t>(count / kChunk, 2, kMaxChunks);
+  std::int64_t wanted = 0;
+  if (device.type == DeviceType::CUDA) {
+    wanted = gpu_chunks(env.hint_or(sym::product(sizes), 1 << 20), count, reduces_neighbours(graph, body, reduced.size()));
+    if (wanted < 2) return std::nullopt;
+  } else {
+    if (count < kManyReduced || env.hint_or(sym::product(sizes), kFewOutputs) >= kFewOutputs) return std::nullopt;
+    wanted = std::clamp<std::int64_t>(count / kChunk, 2, kMaxChunks);
+  }
   Split split;
   std::int64_t best = 0;
   for (std::size_t d = 0; d < reduced.size() && best < 32; ++d)
@@ -257,7 +287,7 @@ TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, 
     box.storage->origins = std::move(origins);
     return box;
   }
-  const auto split = choose_split(env, sizes, reduced, kind);
+  const auto split = choose_split(graph, device, sizes, reduced, kind, body);
   if (!split) return reduce(graph, dtype, device, std::move(sizes), std::move(reduced), kind, body, std::move(strides), std::move(origins));
 
   // First over the elements of each chunk, then over chunks. The chunk is the last loop of the first reduction.

@@ -36,20 +36,20 @@ class Batch(torch.nn.Module):
         return {case.name: plain(case.function(*of[case.name])) for case in self.cases}
 
 
-def outcomes(cases, decomposed=False):
-    """Name -> what is wrong with the case (empty when nothing is). Where a compile of all fails, halves are tried, so that only the cases at fault fail."""
+def outcomes(cases, decomposed=False, *options):
+    """Name -> what is wrong with the case (empty when nothing is). Where a compile of all fails, halves are tried, so that only the cases at fault fail. `options`: of the compile."""
     if not cases:
         return {}
     try:
-        return compare(cases, decomposed)
+        return compare(cases, decomposed, *options)
     except CoilError as error:
         if len(cases) == 1:
             return {cases[0].name: str(error)}
     half = len(cases) // 2
-    return outcomes(cases[:half], decomposed) | outcomes(cases[half:], decomposed)
+    return outcomes(cases[:half], decomposed, *options) | outcomes(cases[half:], decomposed, *options)
 
 
-def compare(cases, decomposed):
+def compare(cases, decomposed, *options):
     module = Batch(cases)
     args = ({case.name: case.args for case in cases},)
     by_name = {case.name: case for case in cases}
@@ -61,7 +61,7 @@ def compare(cases, decomposed):
     with tempfile.TemporaryDirectory() as folder:
         archive, package = pathlib.Path(folder) / "m.pt2", pathlib.Path(folder) / "m.coil"
         export(module, args, archive, decomposed=decomposed)
-        coil_ok("compile", archive, "-o", package)
+        coil_ok("compile", archive, "-o", package, *options)
         before, want = eager(module, args)
         got = run(package, before, folder)
     wrong = {case.name: [] for case in cases}

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "codegen/binary_cache.h"
 #include "support/cpu.h"
 #include "support/error.h"
 #include "support/file.h"
@@ -86,39 +87,6 @@ std::string first_complaint(const std::string& text) {
   return first.empty() ? "it said nothing" : first;
 }
 
-constexpr std::string_view kMagic = "coil-so1";
-
-/// A cache entry is the magic, the hash of the object and the object.
-std::optional<std::vector<std::byte>> read_entry(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return std::nullopt;
-  std::string content;
-  try {
-    content = read_file(path);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-  constexpr std::size_t kHeader = kMagic.size() + 32;
-  if (content.size() <= kHeader || !content.starts_with(kMagic)) return std::nullopt;
-  std::string_view body = std::string_view(content).substr(kHeader);
-  if (to_hex(hash(body)) != std::string_view(content).substr(kMagic.size(), 32)) return std::nullopt;
-  auto bytes = std::as_bytes(std::span(body));
-  return std::vector<std::byte>(bytes.begin(), bytes.end());
-}
-
-void write_entry(const fs::path& path, std::span<const std::byte> object) {
-  try {
-    fs::create_directories(path.parent_path());
-    AtomicFile file(path);
-    file.write(kMagic);
-    file.write(to_hex(hash(object)));
-    file.write(object);
-    file.commit();
-  } catch (const std::exception&) {
-    // A cache that cannot be written costs time, not the compile.
-  }
-}
-
 std::vector<std::byte> compile_one(const Toolchain& toolchain, const std::string& source, const fs::path& folder, std::size_t index) {
   // The same names for every source: an object holds its source's name.
   fs::path place = folder / std::to_string(index), input = place / "kernels.cpp", output = place / "kernels.so";
@@ -175,7 +143,7 @@ std::vector<std::vector<std::byte>> compile_shared(const Toolchain& toolchain, s
       hasher.add(toolchain.identity);
       for (const std::string& flag : toolchain.flags) hasher.add(flag);
       entries[i] = *options.cache_folder / (to_hex(hasher.add(sources[i]).digest()) + ".so");
-      if (auto object = read_entry(entries[i])) {
+      if (auto object = read_binary(entries[i])) {
         objects[i] = std::move(*object);
         continue;
       }
@@ -193,7 +161,7 @@ std::vector<std::vector<std::byte>> compile_shared(const Toolchain& toolchain, s
       std::size_t i = missing[at];
       try {
         objects[i] = compile_one(toolchain, sources[i], folder.path(), i);
-        if (options.cache_folder) write_entry(entries[i], objects[i]);
+        if (options.cache_folder) write_binary(entries[i], objects[i]);
       } catch (...) {
         std::lock_guard lock(mutex);
         if (!failure) failure = std::current_exception();

@@ -15,6 +15,8 @@
 
 namespace coil::codegen {
 
+using ir::BufferId;
+
 std::string cuda_register_type(DType register_type);  ///< `f32`, `i64`, `bool`
 std::string cuda_storage_type(DType storage);         ///< `f32`, `u16` for f16 and bf16, `u8` for bool
 std::string cuda_literal(double x, DType);

@@ -42,7 +42,10 @@ struct CompileCudaOptions {
   std::optional<std::filesystem::path> cache_folder;
 };
 
-/// Each source as the bytes of a library: a cubin, and its PTX after it (codegen/cuda/nvrtc.cpp says how the two lie in one). In order; what the cache holds is not compiled.
+/// The cubin and the PTX of each source, in order (two entries a source). What the cache holds is not compiled.
 std::vector<std::vector<std::byte>> compile_cuda(const std::string& nvrtc_path, std::span<const std::string> sources, const CompileCudaOptions&);
+
+/// The architecture of the first GPU, as its driver says; nothing without one.
+std::optional<std::string> device_arch();
 
 }  // namespace coil::codegen

@@ -10,7 +10,16 @@ C_FUNCTION(exp, expf, exp) C_FUNCTION(exp2, exp2f, exp2) C_FUNCTION(expm1, expm1
 C_FUNCTION(log10, log10f, log10) C_FUNCTION(log1p, log1pf, log1p) C_FUNCTION(sin, sinf, sin) C_FUNCTION(cos, cosf, cos) C_FUNCTION(tan, tanf, tan)
 C_FUNCTION(asin, asinf, asin) C_FUNCTION(acos, acosf, acos) C_FUNCTION(atan, atanf, atan) C_FUNCTION(sinh, sinhf, sinh) C_FUNCTION(cosh, coshf, cosh)
 C_FUNCTION(tanh, tanhf, tanh) C_FUNCTION(asinh, asinhf, asinh) C_FUNCTION(acosh, acoshf, acosh) C_FUNCTION(atanh, atanhf, atanh)
-C_FUNCTION(erf, erff, erf) C_FUNCTION(erfc, erfcf, erfc) C_FUNCTION(lgamma, lgammaf, lgamma)
+C_FN f64 c_erf(f64 x) { return erf(x); }
+// x P(x²) / Q(x²), both of degree 5, fitted for the least relative error over [0, 4], past which f32 has no digit left below 1: 3e-7, without a branch.
+C_FN f32 c_erf(f32 x) {
+  x = c_min_nan(c_max_nan(x, -4.0f), 4.0f);
+  const f32 s = x * x;
+  const f32 p = fmaf(fmaf(fmaf(fmaf(fmaf(0x1.0a9ea6p-19f, s, 0x1.2a5cdep-12f), s, 0x1.fcfd14p-9f), s, 0x1.b301dcp-5f), s, 0x1.8c623ep-3f), s, 0x1.20dd74p+0f);
+  const f32 q = fmaf(fmaf(fmaf(fmaf(fmaf(0x1.39dd6ep-15f, s, 0x1.36c63ap-10f), s, 0x1.f24eb8p-7f), s, 0x1.d87978p-4f), s, 0x1.027cdep-1f), s, 1.0f);
+  return c_min_nan(c_max_nan(x * p * c_rcp_fast(q), -1.0f), 1.0f);
+}
+C_FUNCTION(erfc, erfcf, erfc) C_FUNCTION(lgamma, lgammaf, lgamma)
 C_FN f32 c_sigmoid(f32 x) { return c_rcp_fast(1.0f + expf(-x)); }
 C_FN f64 c_sigmoid(f64 x) { return 1 / (1 + exp(-x)); }
 C_FN f32 c_atan2(f32 x, f32 y) { return atan2f(x, y); }

@@ -24,26 +24,26 @@ template <int V, class E> C_FN c_pack<E, V> c_read(const E* p) {
 #pragma unroll
   for (unsigned k = 0; k < sizeof w.w / sizeof w.w[0]; ++k) w.w[k] = ((const W*)p)->w[k];
   c_pack<E, V> r;
-  __builtin_memcpy(&r, &w, sizeof r);
+  memcpy(&r, &w, sizeof r);
   return r;
 }
 template <int V, class E> C_FN void c_write(E* p, const c_pack<E, V>& x) {
   typedef c_words<sizeof(E) * V> W;
   W w;
-  __builtin_memcpy(&w, &x, sizeof w);
+  memcpy(&w, &x, sizeof w);
 #pragma unroll
   for (unsigned k = 0; k < sizeof w.w / sizeof w.w[0]; ++k) ((W*)p)->w[k] = w.w[k];
 }
 
 // ---- Across threads. Orders are fixed, so that results are the same in every run.
 template <class T> C_FN T c_lane_xor(T x, int o) {
-  if (sizeof(T) == 8) { u64 w = 0; __builtin_memcpy(&w, &x, sizeof x); w = c_shfl_xor(w, o); __builtin_memcpy(&x, &w, sizeof x); }
-  else { u32 w = 0; __builtin_memcpy(&w, &x, sizeof(T) < 4 ? sizeof(T) : 4); w = c_shfl_xor(w, o); __builtin_memcpy(&x, &w, sizeof(T) < 4 ? sizeof(T) : 4); }
+  if (sizeof(T) == 8) { u64 w = 0; memcpy(&w, &x, sizeof x); w = c_shfl_xor(w, o); memcpy(&x, &w, sizeof x); }
+  else { u32 w = 0; memcpy(&w, &x, sizeof(T) < 4 ? sizeof(T) : 4); w = c_shfl_xor(w, o); memcpy(&x, &w, sizeof(T) < 4 ? sizeof(T) : 4); }
   return x;
 }
 template <class T> C_FN T c_lane_up(T x, int o) {
-  if (sizeof(T) == 8) { u64 w = 0; __builtin_memcpy(&w, &x, sizeof x); w = c_shfl_up(w, o); __builtin_memcpy(&x, &w, sizeof x); }
-  else { u32 w = 0; __builtin_memcpy(&w, &x, sizeof(T) < 4 ? sizeof(T) : 4); w = c_shfl_up(w, o); __builtin_memcpy(&x, &w, sizeof(T) < 4 ? sizeof(T) : 4); }
+  if (sizeof(T) == 8) { u64 w = 0; memcpy(&w, &x, sizeof x); w = c_shfl_up(w, o); memcpy(&x, &w, sizeof x); }
+  else { u32 w = 0; memcpy(&w, &x, sizeof(T) < 4 ? sizeof(T) : 4); w = c_shfl_up(w, o); memcpy(&x, &w, sizeof(T) < 4 ? sizeof(T) : 4); }
   return x;
 }
 struct c_op_add { template <class T> C_METHOD T operator()(T a, T b) const { return c_add(a, b); } };
@@ -53,6 +53,11 @@ struct c_op_min { template <class T> C_METHOD T operator()(T a, T b) const { ret
 struct c_op_or { template <class T> C_METHOD T operator()(T a, T b) const { return c_or(a, b); } };
 struct c_op_and { template <class T> C_METHOD T operator()(T a, T b) const { return c_and(a, b); } };
 struct c_op_xor { template <class T> C_METHOD T operator()(T a, T b) const { return c_xor(a, b); } };
+template <class T> C_METHOD T c_infinity();
+template <> C_METHOD f32 c_infinity<f32>() { return c_f32_of(0x7f800000u); }
+template <> C_METHOD f64 c_infinity<f64>() { return c_f64_of(0x7ff0000000000000ull); }
+C_FN f32 c_quick_recip(f32 x) { return c_rcp_fast(x); }
+C_FN f64 c_quick_recip(f64 x) { return 1 / x; }
 struct c_op_lse {
   template <class T> C_METHOD T operator()(T a, T b) const {
     const T m = c_max(a, b), e = m + c_log1p(c_exp(c_min(a, b) - m));
@@ -68,6 +73,46 @@ template <class T> C_FN bool c_beats(T x, i64 p, T y, i64 q, bool high) {
 template <class T> C_FN c_arg<T> c_lane_xor(c_arg<T> x, int o) { return {c_lane_xor(x.x, o), c_lane_xor(x.p, o)}; }
 struct c_op_argmax { template <class T> C_METHOD c_arg<T> operator()(c_arg<T> a, c_arg<T> b) const { return c_beats(b.x, b.p, a.x, a.p, true) ? b : a; } };
 struct c_op_argmin { template <class T> C_METHOD c_arg<T> operator()(c_arg<T> a, c_arg<T> b) const { return c_beats(b.x, b.p, a.x, a.p, false) ? b : a; } };
+// A maximum, and the sum of exponentials under it, in one pass: what was summed under a lower maximum is scaled down.
+template <class T> struct c_soft { T m, s; };
+template <class T> C_FN c_soft<T> c_lane_xor(c_soft<T> x, int o) { return {c_lane_xor(x.m, o), c_lane_xor(x.s, o)}; }
+template <class T, int V> C_FN c_soft<T> c_take(c_soft<T> a, const T (&x)[V]) {
+  T m = a.m;
+#pragma unroll
+  for (int j = 0; j < V; ++j) m = c_max(m, x[j]);
+  if (m > a.m) a.s *= c_exp(a.m - m);
+  if (m > -c_infinity<T>()) {
+#pragma unroll
+    for (int j = 0; j < V; ++j) a.s += c_exp(x[j] - m);
+  }
+  a.m = m;
+  return a;
+}
+struct c_op_soft {
+  template <class T> C_METHOD c_soft<T> operator()(c_soft<T> a, c_soft<T> b) const {
+    const T m = c_max(a.m, b.m);
+    return {m, m > -c_infinity<T>() ? a.s * c_exp(a.m - m) + b.s * c_exp(b.m - m) : (T)0};
+  }
+};
+// Count, mean and squared deviations from it, in one pass (Chan, Golub and LeVeque 1979).
+template <class T> struct c_moments { T n, mean, squares; };
+template <class T> C_FN c_moments<T> c_lane_xor(c_moments<T> x, int o) { return {c_lane_xor(x.n, o), c_lane_xor(x.mean, o), c_lane_xor(x.squares, o)}; }
+struct c_op_moments {
+  template <class T> C_METHOD c_moments<T> operator()(c_moments<T> a, c_moments<T> b) const {
+    const T n = a.n + b.n, d = b.mean - a.mean, share = n > 0 ? b.n / n : (T)0;
+    return {n, a.mean + d * share, a.squares + b.squares + d * d * a.n * share};
+  }
+};
+template <class T, int V> C_FN c_moments<T> c_take(c_moments<T> a, const T (&x)[V]) {
+  c_moments<T> b = {(T)V, 0, 0};
+#pragma unroll
+  for (int j = 0; j < V; ++j) b.mean += x[j];
+  b.mean *= (T)(1.0 / V);
+#pragma unroll
+  for (int j = 0; j < V; ++j) b.squares += (x[j] - b.mean) * (x[j] - b.mean);
+  const T n = a.n + V, d = b.mean - a.mean, share = c_quick_recip(n) * V;
+  return {n, a.mean + d * share, a.squares + b.squares + d * d * a.n * share};
+}
 template <int T, class X, class Op> C_FN X c_reduce_warp(X x, Op op) {
 #pragma unroll
   for (int o = T / 2; o > 0; o /= 2) x = op(x, c_lane_xor(x, o));

@@ -26,7 +26,7 @@ C_FN f32 c_round_f16(f32 x) { return c_get_f16(c_put_f16(x)); }
 C_FN f32 c_round_bf16(f32 x) { return c_get_bf16(c_put_bf16(x)); }
 template <class T> C_FN f32 c_cast_f16(T x) { return c_round_f16((f32)x); }
 template <class T> C_FN f32 c_cast_bf16(T x) { return c_round_bf16((f32)x); }
-template <class To, class From> C_FN To c_bits_as(From x) { static_assert(sizeof(To) == sizeof(From), ""); To r; __builtin_memcpy(&r, &x, sizeof r); return r; }
+template <class To, class From> C_FN To c_bits_as(From x) { To r; memcpy(&r, &x, sizeof r); return r; }
 template <class T> C_FN f32 c_bitcast_f32(T x) { return c_bits_as<f32>(x); }
 template <class T> C_FN f64 c_bitcast_f64(T x) { return c_bits_as<f64>(x); }
 template <class T> C_FN i64 c_bitcast_i64(T x) { return c_bits_as<i64>(x); }

@@ -1,5 +1,6 @@
 // Reductions along rows: a team of threads (part of a warp, a warp, or a block) takes a row. Rows that fit stay in registers from level to level; others are read again, which the second-level cache mostly serves.
 #include "codegen/cuda/forms.h"
+#include "codegen/cuda/online.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -22,8 +23,9 @@ class Rows {
 
   Kernel print() {
     choose_team();
-    for (const Statement& s : b_.nest.statements) accumulators_.emplace_back();
+    accumulators_.resize(b_.nest.statements.size());
     choose_kept();
+    if (!unrolled_ && team_ > 32) pairs_ = online_pairs(b_, length_);
     point();
     for (level_ = 0; level_ < b_.nest.levels; ++level_) {
       inner_level();
@@ -121,15 +123,22 @@ class Rows {
       for (Scalar n : nodes[0])
         if (n->op == ScalarOp::LinearLoad && !wanted.contains(n) && b_.packable(n)) wanted.insert(n), order.push_back(n);
     int bytes = 0;
+    bool full = false;
     const int budget = team_ > 512 ? kKeptBytes * 2 / 3 : kKeptBytes;
     for (Scalar n : order) {
       const bool pack = b_.packable(n);
       const DType stored = n->op == ScalarOp::LinearLoad ? b_.graph.buffer(n->buffer).layout.dtype : n->dtype;
       const int size = turns_ * width_ * static_cast<int>(pack ? size_of(stored) : std::max<std::size_t>(4, size_of(n->dtype)));
-      if (bytes + size > budget) continue;
+      if (bytes + size > budget) {
+        full = true;
+        continue;
+      }
       bytes += size;
       kept_.push_back({n, fmt::format("k{}", kept_.size()), pack, first.at(n)});
     }
+    if (!full || b_.nest.levels == 1) return;
+    unrolled_ = false;
+    kept_.clear();
   }
 
   // ---- Loops ------------------------------------------------------------------------------------------------------------------
@@ -181,24 +190,87 @@ class Rows {
   }
 
   void inner_level() {
-    const auto statements = inner_statements(level_);
+    auto statements = inner_statements(level_);
+    std::erase_if(statements, [&](const Statement* s) { return std::any_of(pairs_.begin(), pairs_.end(), [&](const OnlinePair& p) { return p.second == s; }); });
     if (statements.empty()) return;
+    loop_over(statements);
+    finish_reductions(statements);
+    for (const OnlinePair& p : pairs_)
+      if (p.first->level == level_) publish(p);
+    // Other threads of the team read from memory what this level stored.
+    for (const Statement* s : statements)
+      if (s->role == Role::Inner && s->stored && read_later(*s)) {
+        b_.put(team_ > 32 ? "c_sync();" : "c_sync_warp();");
+        break;
+      }
+  }
+
+  const OnlinePair* pair_of(const Statement& s) const {
+    if (plain_) return nullptr;
+    for (const OnlinePair& p : pairs_)
+      if (p.first == &s) return &p;
+    return nullptr;
+  }
+
+  Accumulator accumulator_of(const Statement& s) const {
+    const OnlinePair* pair = pair_of(s);
+    Accumulator a = accumulator(s, index_of(s));
+    if (!pair) return a;
+    const bool soft = pair->kind == OnlinePair::Kind::Softmax;
+    a.name = fmt::format("w{}", index_of(s));
+    a.op = soft ? "c_op_soft()" : "c_op_moments()";
+    a.identity = soft ? fmt::format("{{{}, 0}}", a.identity) : "{0, 0, 0}";
+    a.type = fmt::format("{}<{}>", soft ? "c_soft" : "c_moments", cuda_register_type(s.body->dtype));
+    return a;
+  }
+
+  /// The results of a pair. Where the first is not finite, one pass is not enough: each is then made by itself, as eager would.
+  void publish(const OnlinePair& p) {
+    const std::string w = accumulators_[index_of(*p.first)].name, type = cuda_register_type(p.first->body->dtype), first = w + "a", second = w + "b";
+    const bool soft = p.kind == OnlinePair::Kind::Softmax;
+    b_.line("{} {} = {}, {} = {};", type, first, soft ? w + ".m" : fmt::format("{0}.mean * {0}.n", w), second, soft ? w + ".s" : w + ".squares");
+    b_.block(fmt::format("if (!(c_abs({}) < c_infinity<{}>()))", first, type), [&] {
+      plain_ = true;
+      for (const Statement* s : {p.first, p.second}) {
+        if (soft && s == p.first) {
+          b_.set_local(s->op->outs[0], first);
+          continue;
+        }
+        const std::vector<const Statement*> alone{s};
+        loop_over(alone);
+        finish_reductions(alone, false);
+        const Accumulator& a = accumulators_[index_of(*s)];
+        b_.line("{} = {};", s == p.first ? first : second, a.name);
+        b_.set_local(s->op->outs[0], s == p.first ? first : second);
+      }
+      plain_ = false;
+    });
+    made(*p.first, first);
+    made(*p.second, second);
+  }
+
+  void loop_over(const std::vector<const Statement*>& statements) {
     const auto roots = b_.roots(statements);
     b_.hoist(roots, inner_vars_);
     for (const Statement* s : statements)
       if (s->role == Role::Reduce) {
         Accumulator& a = accumulators_[index_of(*s)];
-        a = accumulator(*s, index_of(*s));
+        a = accumulator_of(*s);
         b_.line("{} {} = {};", a.type, a.name, a.identity);
       }
     preload(roots);
     b_.store_guard = guard_.empty() ? "" : "if (live) ";
     turns([&] {
+      for (const Statement* s : statements)
+        if (pair_of(*s)) b_.line("{} y{}[{}];", cuda_register_type(s->body->dtype), index_of(*s), width_);
       b_.elements(roots, statements, [&] {
         for (const Kept& k : kept_)
           if (!k.pack && k.level < level_) b_.set_value_here(k.value, fmt::format("{}[c]{}", k.name, b_.lane()));
         for (const Statement* s : statements) {
-          if (s->role == Role::Reduce) {
+          if (pair_of(*s)) {
+            const std::string value = b_.name(s->body);
+            b_.line("y{}{} = {};", index_of(*s), b_.lane(), value);
+          } else if (s->role == Role::Reduce) {
             accumulate(b_, accumulators_[index_of(*s)], "");
           } else {
             const std::string value = b_.name(s->body);
@@ -206,17 +278,15 @@ class Rows {
           }
         }
         for (const Kept& k : kept_)
-          if (!k.pack && k.level == level_) b_.line("{}[c]{} = {};", k.name, b_.lane(), b_.name(k.value));
+          if (!k.pack && k.level == level_) {
+            const std::string value = b_.name(k.value);
+            b_.line("{}[c]{} = {};", k.name, b_.lane(), value);
+          }
       });
+      for (const Statement* s : statements)
+        if (pair_of(*s)) b_.line("{0} = c_take({0}, y{1});", accumulators_[index_of(*s)].name, index_of(*s));
     });
     b_.store_guard.clear();
-    finish_reductions(statements);
-    // Other threads of the team read from memory what this level stored.
-    for (const Statement* s : statements)
-      if (s->role == Role::Inner && s->stored && read_later(*s)) {
-        b_.put(team_ > 32 ? "c_sync();" : "c_sync_warp();");
-        break;
-      }
   }
 
   void preload(const std::vector<Scalar>& roots) {
@@ -240,7 +310,7 @@ class Rows {
 
   std::size_t index_of(const Statement& s) const { return static_cast<std::size_t>(&s - b_.nest.statements.data()); }
 
-  void finish_reductions(const std::vector<const Statement*>& statements) {
+  void finish_reductions(const std::vector<const Statement*>& statements, bool publishes = true) {
     std::vector<const Accumulator*> all;
     for (const Statement* s : statements)
       if (s->role == Role::Reduce) all.push_back(&accumulators_[index_of(*s)]);
@@ -256,7 +326,9 @@ class Rows {
       b_.put("c_sync();");
       for (const Accumulator* a : all) b_.line("{0} = c_reduce_warp<{1}>(h{0}[lane % {1}], {2});", a->name, warps, a->op);
     }
-    for (const Accumulator* a : all) made(*a->statement, a->name + a->result);
+    if (!publishes) return;
+    for (const Accumulator* a : all)
+      if (!pair_of(*a->statement)) made(*a->statement, a->name + a->result);
   }
 
   /// A value that the whole team has: one thread stores it.
@@ -297,6 +369,8 @@ class Rows {
   std::string guard_;
   std::vector<Accumulator> accumulators_;
   std::vector<Kept> kept_;
+  std::vector<OnlinePair> pairs_;
+  bool plain_ = false;
 };
 
 }  // namespace

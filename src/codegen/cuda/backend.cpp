@@ -1,0 +1,63 @@
+#include "codegen/cuda/backend.h"
+
+#include <algorithm>
+
+#include "codegen/cuda/kernel.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/cuda/prelude.h"
+#include "support/error.h"
+#include "sym/print.h"
+
+namespace coil::codegen {
+namespace {
+
+/// Threads are many, so a reduction needs more rows before large pointwise work may follow it into its kernel.
+class CudaChoices : public scheduler::Choices {
+ public:
+  std::int64_t min_parallel_outer() const override { return 256; }
+};
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices)
+      : options_(std::move(options)), choices_(choices ? std::move(choices) : std::make_unique<CudaChoices>()), arch_(options_.arch) {
+    if (arch_.empty()) arch_ = device_arch().value_or("sm_90");
+    if (!arch_.starts_with("sm_") || arch_.size() < 5) fail("cuda.arch is {}: it is written like sm_90a", arch_);
+    // Kernels use nothing that only one member of a family has, and PTX of a family's own kind does not run on later ones.
+    while (!std::isdigit(static_cast<unsigned char>(arch_.back()))) arch_.pop_back();
+  }
+
+  DeviceType device() const override { return DeviceType::CUDA; }
+  const std::string& isa() const override { return arch_; }
+  const scheduler::Choices& choices() const override { return *choices_; }
+  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group); }
+  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_cuda_scatter(graph, op); }
+  std::optional<Kernel> template_kernel(ir::Graph&, const ir::Extern&) const override { return std::nullopt; }
+
+  Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
+    Binaries out;
+    if (kernels.empty()) return out;
+    // A unit costs its prelude, so small ones are put together.
+    constexpr std::size_t kKernelsOfUnit = 4;
+    const std::size_t units = std::clamp<std::size_t>(kernels.size() / kKernelsOfUnit, 1, static_cast<std::size_t>(std::max(1, options.jobs)));
+    std::vector<std::string> bodies(units);
+    for (const std::string& k : kernels) *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
+    for (std::string& body : bodies) {
+      body = std::string(cuda_machine()) + cuda_prelude() + std::string(sym::cpp_helpers()) + body;
+      out.source += body;
+    }
+    out.libraries = compile_cuda(options_.nvrtc, bodies, {.arch = arch_, .jobs = options.jobs, .cache_folder = options.cache});
+    return out;
+  }
+
+ private:
+  CudaOptions options_;
+  std::unique_ptr<scheduler::Choices> choices_;
+  std::string arch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices) { return std::make_unique<CudaBackend>(std::move(options), std::move(choices)); }
+
+}  // namespace coil::codegen

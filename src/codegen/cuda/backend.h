@@ -1,0 +1,18 @@
+// Kernels for NVIDIA GPUs: CUDA C++ text, compiled in this process by NVRTC.
+#pragma once
+#include "codegen/backend.h"
+#include "codegen/cpp/toolchain.h"
+
+namespace coil::codegen {
+
+struct CudaOptions {
+  std::string arch;   ///< `sm_90a`; empty: the first GPU's, `sm_90` where there is none
+  std::string nvrtc;  ///< see Nvrtc
+};
+
+std::unique_ptr<Backend> make_cuda_backend(CudaOptions, std::unique_ptr<scheduler::Choices> = nullptr);
+
+/// The same kernels on the CPU, compiled behind a machine part that runs a block's threads one after another: for tests of their values where there is no GPU.
+std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain, std::unique_ptr<scheduler::Choices> = nullptr);
+
+}  // namespace coil::codegen

@@ -1,0 +1,240 @@
+// CUDA kernels on the CPU. A block's threads are fibers that take turns; at a barrier or an exchange between lanes each waits for the others of its block or warp.
+#include <algorithm>
+
+#include "codegen/cpp/backend.h"
+#include "codegen/cuda/backend.h"
+#include "codegen/cuda/kernel.h"
+#include "codegen/cuda/prelude.h"
+#include "support/error.h"
+#include "sym/print.h"
+
+namespace coil::codegen {
+namespace {
+
+constexpr std::string_view kEmulatedMachine = R"(
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+#include <ucontext.h>
+using namespace std;
+typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
+typedef float f32; typedef double f64;
+#define C_FN static inline
+#define C_METHOD inline
+#define __device__
+#define __global__ static
+#define __launch_bounds__(n)
+#define __restrict__ __restrict
+#define __shared__ static thread_local
+struct uint2 { u32 x, y; };
+struct uint4 { u32 x, y, z, w; };
+struct c_dim { u32 x = 0, y = 0, z = 0; };
+static thread_local c_dim threadIdx, blockIdx;
+
+// A block's threads: fibers where the kernel waits anywhere, else plain calls.
+struct c_fiber { ucontext_t context; vector<char> stack; bool done = false; u32 waits = 0; };
+struct c_block {
+  vector<unique_ptr<c_fiber>> fibers;
+  ucontext_t main;
+  u32 now = 0;
+  vector<u64> slots;
+  function<void()> body;
+};
+static thread_local c_block* c_here = nullptr;
+static void c_enter() {
+  c_block* b = c_here;
+  b->body();
+  c_fiber& f = *b->fibers[b->now];
+  f.done = true;
+  swapcontext(&f.context, &b->main);
+}
+// Every live thread of [from, to) comes to its next wait before any goes on.
+static void c_wait() {
+  c_block* b = c_here;
+  c_fiber& f = *b->fibers[b->now];
+  ++f.waits;
+  swapcontext(&f.context, &b->main);
+}
+static bool c_may_run(const c_block& b, u32 t) {
+  // A thread that waits for the n-th time goes on when all others that are not done have waited n times.
+  for (auto& f : b.fibers)
+    if (!f->done && f->waits < b.fibers[t]->waits) return false;
+  return true;
+}
+static void c_launch(const u64* grid, u32 threads, bool waits, const function<void()>& body) {
+  c_block block;
+  c_here = &block;
+  block.body = body;
+  for (u64 z = 0; z < grid[2]; ++z) for (u64 y = 0; y < grid[1]; ++y) for (u64 x = 0; x < grid[0]; ++x) {
+    blockIdx = {(u32)x, (u32)y, (u32)z};
+    if (!waits) {
+      for (u32 t = 0; t < threads; ++t) { threadIdx.x = t; body(); }
+      continue;
+    }
+    block.slots.assign(threads, 0);
+    block.fibers.resize(threads);
+    for (auto& f : block.fibers) {
+      if (!f) f = make_unique<c_fiber>();
+      f->stack.resize(1 << 16);
+      f->done = false;
+      f->waits = 0;
+      getcontext(&f->context);
+      f->context.uc_stack.ss_sp = f->stack.data();
+      f->context.uc_stack.ss_size = f->stack.size();
+      f->context.uc_link = nullptr;
+      makecontext(&f->context, c_enter, 0);
+    }
+    for (bool live = true; live;) {
+      // One round: from one wait to the next.
+      live = false;
+      u32 least = ~0u;
+      for (auto& f : block.fibers) if (!f->done) least = min(least, f->waits), live = true;
+      for (u32 t = 0; t < threads; ++t) {
+        c_fiber& f = *block.fibers[t];
+        if (f.done || f.waits != least) continue;
+        block.now = t;
+        threadIdx.x = t;
+        swapcontext(&block.main, &f.context);
+      }
+    }
+  }
+  c_here = nullptr;
+}
+#define c_sync c_wait
+#define c_sync_warp c_wait
+C_FN void c_fence() {}
+template <class T> static T c_exchange(T x, u32 from) {
+  c_block* b = c_here;
+  u64 w = 0;
+  memcpy(&w, &x, sizeof x);
+  b->slots[threadIdx.x] = w;
+  const u32 me = b->now;
+  c_wait();
+  memcpy(&x, &b->slots[from], sizeof x);
+  c_wait();
+  (void)me;
+  return x;
+}
+template <class T> static T c_shfl_xor(T x, int o) { return c_exchange(x, threadIdx.x ^ o); }
+template <class T> static T c_shfl_up(T x, int o) { const u32 t = threadIdx.x; return c_exchange(x, t % 32 >= (u32)o ? t - o : t); }
+template <class A, class B> static A c_as(B x) { A r; memcpy(&r, &x, sizeof r); return r; }
+C_FN f32 c_f32_of(u32 x) { return c_as<f32>(x); }
+C_FN u32 c_bits_of(f32 x) { return c_as<u32>(x); }
+C_FN f64 c_f64_of(u64 x) { return c_as<f64>(x); }
+C_FN u64 c_bits_of(f64 x) { return c_as<u64>(x); }
+C_FN f32 c_max_nan(f32 x, f32 y) { return x != x || y != y ? c_f32_of(0x7fffffffu) : x > y ? x : y; }
+C_FN f32 c_min_nan(f32 x, f32 y) { return x != x || y != y ? c_f32_of(0x7fffffffu) : x < y ? x : y; }
+C_FN u16 c_put_bf16(f32 x) { u32 u = c_bits_of(x); return x != x ? 0x7fffu : (u16)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16); }
+C_FN f32 c_get_f16(u16 h) {
+  u32 u = (h & 0x7fffu) << 13;
+  const f32 x = c_f32_of(u) * 0x1p112f;
+  u = c_bits_of(x) | ((h & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u);
+  return c_f32_of(u | (u32)(h & 0x8000u) << 16);
+}
+C_FN u16 c_put_f16(f32 x) {
+  u32 u = c_bits_of(x), s = (u >> 16) & 0x8000u, e, r;
+  u &= 0x7fffffffu;
+  if (u > 0x7f800000u) return 0x7fffu;
+  if (u >= 0x477ff000u) return (u16)(s | 0x7c00u);
+  e = (u & 0x7f800000u) < 0x38800000u ? 0x38800000u : u & 0x7f800000u;
+  const f32 big = c_f32_of(e + (13u << 23));
+  r = c_bits_of(c_f32_of(u) + big) - c_bits_of(big);
+  return (u16)(s | (r + ((e - 0x38800000u) >> 13)));
+}
+C_FN f32 c_ex2(f32 x) { return exp2f(x); }
+C_FN f32 c_rcp_fast(f32 x) { return 1 / x; }
+C_FN f64 c_erfinv_machine(f64 y) {
+  if (!(fabs(y) < 1)) return fabs(y) == 1 ? copysign(INFINITY, y) : NAN;
+  const f64 a = 0.147, l = log1p(-y * y), b = 2 / (3.14159265358979323846 * a) + l / 2;
+  f64 x = copysign(sqrt(sqrt(b * b - l / a) - b), y);
+  for (int k = 0; k < 4; ++k) {
+    const f64 e = (fabs(y) > 0.5 ? copysign(1 - fabs(y) - erfc(fabs(x)), -y) : erf(x) - y) / (1.12837916709551257390 * exp(-x * x));
+    x -= e / (1 + x * e);
+  }
+  return x;
+}
+template <class T> static T c_cas(T* p, T old, T now) { const T seen = *p; if (seen == old) *p = now; return seen; }
+template <class T> static void c_atomic_add(T* p, T x) { *p += x; }
+
+// The CPU's way to call: pointers and numbers from two arrays. Behind a kernel's own numbers stand the grid and the threads of a block.
+template <class P> static P c_argument(void* const* buffers, const long* scalars, int nb, int ns, int k) {
+  if constexpr (is_pointer<P>::value) return (P)buffers[k < nb ? k : nb];
+  else return (P)scalars[k - nb];
+}
+template <class... P, size_t... K> static void c_call_with(void (*f)(P...), void* const* buffers, const long* scalars, int nb, int ns, index_sequence<K...>) {
+  f(c_argument<P>(buffers, scalars, nb, ns, (int)K)...);
+}
+template <class... P> static void c_call(void (*f)(P...), void* const* buffers, const long* scalars, int nb, int ns, u32 threads, bool waits) {
+  const u64 grid[3] = {(u64)scalars[ns], (u64)scalars[ns + 1], (u64)scalars[ns + 2]};
+  c_launch(grid, threads, waits, [&] { c_call_with(f, buffers, scalars, nb, ns, index_sequence_for<P...>{}); });
+}
+)";
+
+class EmulatedBackend : public Backend {
+ public:
+  EmulatedBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices) : cpp_(make_cpp_backend(toolchain)), toolchain_(std::move(toolchain)), choices_(std::move(choices)) {
+    // Headers, and the whole standard library behind them.
+    std::erase(toolchain_.flags, "-nostdlib");
+    std::erase_if(toolchain_.flags, [](const std::string& f) { return f.starts_with("-march=") || f == "-fno-exceptions" || f == "-fno-rtti"; });
+    std::replace(toolchain_.flags.begin(), toolchain_.flags.end(), std::string("-O2"), std::string("-O1"));
+    std::replace(toolchain_.flags.begin(), toolchain_.flags.end(), std::string("-ffp-contract=fast"), std::string("-ffp-contract=off"));
+  }
+
+  DeviceType device() const override { return DeviceType::CPU; }
+  const std::string& isa() const override { return cpp_->isa(); }
+  const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
+  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return on_cpu(print_cuda_kernel(graph, group)); }
+  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return on_cpu(print_cuda_scatter(graph, op)); }
+  std::optional<Kernel> template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return cpp_->template_kernel(graph, call); }
+
+  Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
+    std::vector<std::string> plain;
+    std::vector<std::string> units(static_cast<std::size_t>(std::max(1, options.jobs)));
+    for (const std::string& k : kernels) {
+      if (k.find("__global__") == std::string::npos) plain.push_back(k);
+      else *std::min_element(units.begin(), units.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
+    }
+    Binaries out = plain.empty() ? Binaries{} : cpp_->compile(plain, options);
+    std::erase(units, "");
+    for (std::string& u : units) {
+      u = std::string(kEmulatedMachine) + cuda_prelude() + std::string(sym::cpp_helpers()) + u;
+      out.source += u;
+    }
+    for (auto& library : compile_shared(toolchain_, units, {.jobs = options.jobs, .cache_folder = options.cache})) out.libraries.push_back(std::move(library));
+    return out;
+  }
+
+ private:
+  /// Called as CPU kernels are: once, with the launch's grid behind the scalars.
+  static Kernel on_cpu(Kernel k) {
+    const std::string inner = k.symbol + "_threads";
+    const std::size_t at = k.text.find(k.symbol);
+    std::string text = k.text;
+    text.replace(at, k.symbol.size(), inner);
+    text.replace(0, std::string_view("extern \"C\" ").size(), "");
+    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos;
+    text += fmt::format("extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, {}, {}, {}, {}); }}\n", k.symbol, inner, k.buffers.size(), k.scalars.size(),
+                        k.launch->block, waits);
+    k.text = text;
+    k.scalars.insert(k.scalars.end(), k.launch->grid.begin(), k.launch->grid.end());
+    k.extent = 1;
+    k.grain = 1;
+    k.launch.reset();
+    return k;
+  }
+
+  std::unique_ptr<Backend> cpp_;
+  Toolchain toolchain_;
+  std::unique_ptr<scheduler::Choices> choices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices) {
+  return std::make_unique<EmulatedBackend>(std::move(toolchain), std::move(choices));
+}
+
+}  // namespace coil::codegen

@@ -1,0 +1,47 @@
+"""Where there is no GPU: all CUDA text of these programs compiles, for each generation of machines, and packages are made."""
+import importlib.util
+import pathlib
+
+import pytest
+import torch
+
+import models
+from batch import Batch
+from coil_harness import CoilError, coil_ok, export
+from test_cuda_values import SHAPES
+from test_ops import CHUNKS
+
+FOUND = importlib.util.find_spec("nvidia")
+PLACE = next((p for p in (FOUND.submodule_search_locations if FOUND else []) if list(pathlib.Path(p).rglob("libnvrtc.so*"))), None)
+NVRTC = pathlib.Path(PLACE).parent if PLACE else None
+pytestmark = pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
+
+
+def compile_for(arch, module, args, folder):
+    export(module, args, folder / "m.pt2")
+    coil_ok("compile", folder / "m.pt2", "-o", folder / "m.coil", "--device", "cuda", "--set", f"cuda.arch={arch}", "--set", f"cuda.nvrtc={NVRTC}")
+    return folder / "m.coil"
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
+def test_forms_compile(arch, tmp_path):
+    package = compile_for(arch, Batch(SHAPES), ({c.name: c.args for c in SHAPES},), tmp_path)
+    assert b"\x7fELF" in package.read_bytes() or package.stat().st_size > 10000
+
+
+@pytest.mark.parametrize("chunk", ["pointwise0", "reductions0"])
+def test_operators_compile(chunk, tmp_path):
+    cases = CHUNKS[chunk]
+    compile_for("sm_90a", Batch(cases), ({c.name: c.args for c in cases},), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["encoder"])
+def test_model_compiles(name, tmp_path):
+    module, args = getattr(models, name)()[:2]
+    compile_for("sm_90a", module.eval(), args, tmp_path)
+
+
+def test_no_nvrtc(tmp_path):
+    export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
+    with pytest.raises(CoilError, match="cuda.nvrtc"):
+        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "cuda", "--set", f"cuda.nvrtc={tmp_path}")

@@ -1,0 +1,76 @@
+"""Values of CUDA kernels where there is no GPU: the same text, run on the CPU a thread after the other, against eager.
+
+A chunk of each family's cases; `coil compile --set cuda.emulate=true` runs any program so.
+"""
+import pytest
+import torch
+from torch.nn import functional as F
+
+from batch import Case, outcomes
+from test_ops import CHUNKS
+
+EMULATE = ("--set", "cuda.emulate=true")
+FAMILIES = ["reductions0"]
+
+
+def normalized(x, weight):
+    h = x.float()
+    return (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * weight
+
+
+def online(x):
+    return F.softmax(x.float(), -1)
+
+
+def seeded(*sizes, dtype=torch.float32):
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(len(sizes) + sizes[-1])).to(dtype)
+
+
+BF16 = torch.bfloat16
+# Shapes that take each form of kernel: runs with and without remainders, teams from one thread to a block, rows in registers and rows read again, tiles, columns, scans in several chunks.
+SHAPES = [
+    Case("forms", "run", lambda x, y: F.relu(x + y) * 2, (seeded(40, 64), seeded(40, 64))),
+    Case("forms", "run_rest", lambda x, y: F.relu(x + y) * 2, (seeded(37, 13), seeded(37, 13))),
+    Case("forms", "broadcast", lambda x, y: F.gelu(x + y), (seeded(24, 72, dtype=BF16), seeded(72, dtype=BF16))),
+    Case("forms", "transposed", lambda x, y: x + y.t(), (seeded(70, 45), seeded(45, 70))),
+    Case("forms", "transposed_bf16", lambda x: x.permute(2, 1, 0).contiguous(), (seeded(33, 3, 65, dtype=BF16),)),
+    Case("forms", "row_warp", lambda x: F.softmax(x, -1), (seeded(9, 200),)),
+    Case("forms", "row_short", lambda x: F.softmax(x, -1), (seeded(35, 5),)),
+    Case("forms", "row_block", lambda x, w, b: F.layer_norm(x, (2048,), w, b), (seeded(3, 2048, dtype=BF16), seeded(2048, dtype=BF16), seeded(2048, dtype=BF16))),
+    Case("forms", "row_odd", lambda x: F.layer_norm(x, (1537,)), (seeded(2, 1537),)),
+    Case("forms", "row_long", online, (seeded(2, 40000, dtype=BF16),)),
+    Case("forms", "row_long_masked", online, (torch.where(torch.arange(40000) < 39000, float("-inf"), 1.0).expand(2, 40000).contiguous(),)),
+    Case("forms", "row_long_variance", lambda x: torch.var_mean(x, -1), (seeded(2, 40000) * 3 + 100,)),
+    Case("forms", "row_group", lambda x, w, b: F.silu(F.group_norm(x, 4, w, b)), (seeded(2, 16, 12, 12, dtype=BF16), seeded(16, dtype=BF16), seeded(16, dtype=BF16))),
+    Case("forms", "row_gate", normalized, (seeded(6, 1024, dtype=BF16), seeded(1024, dtype=BF16))),
+    Case("forms", "columns", lambda x: x.sum(0), (seeded(300, 96),)),
+    Case("forms", "columns_normalized", lambda x: F.softmax(x, 0), (seeded(50, 37),)),
+    Case("forms", "columns_arg", lambda x: (x.argmax(0), x.argmin(0)), (seeded(70, 40).round(),)),
+    Case("forms", "rows_arg", lambda x: (x.argmax(-1), x.argmin(-1)), (seeded(5, 3000).round(),)),
+    Case("forms", "batch_statistics", lambda x: torch.var_mean(x, (0, 2, 3)), (seeded(6, 4, 10, 12),)),
+    Case("forms", "all", lambda x: x.sum(), (seeded(300, 1000),)),
+    Case("forms", "scan", lambda x: x.cumsum(-1), (seeded(3, 5000),)),
+    Case("forms", "scan_columns", lambda x: x.cumsum(0), (seeded(70, 33),)),
+    Case("forms", "scan_logsumexp", lambda x: x.logcumsumexp(-1), (seeded(3, 700),)),
+    Case("forms", "rotary", lambda x, c, s: x * c + torch.cat([-x.chunk(2, -1)[1], x.chunk(2, -1)[0]], -1) * s, (seeded(2, 3, 10, 16, dtype=BF16), seeded(10, 16, dtype=BF16), seeded(10, 16, dtype=BF16))),
+    Case("forms", "embedding", lambda i, e, p, w, b: F.layer_norm(e[i] + p, (64,), w, b), (torch.arange(24).reshape(2, 12) * 7 % 50, seeded(50, 64), seeded(12, 64), seeded(64), seeded(64))),
+    Case("forms", "scatter_add", lambda x, i, y: x.index_add(0, i, y), (seeded(10, 8), torch.arange(30) % 10, seeded(30, 8))),
+    Case("forms", "scatter_narrow", lambda x, i, y: x.scatter_reduce(0, i, y, "amax"), (seeded(9, dtype=BF16), torch.arange(40) % 9, seeded(40, dtype=BF16))),
+    Case("forms", "cross_entropy", lambda x, t: F.cross_entropy(x.float(), t), (seeded(6, 9000, dtype=BF16), torch.arange(6) * 1400)),
+]
+
+
+@pytest.fixture(scope="module")
+def forms():
+    return outcomes(SHAPES, False, *EMULATE)
+
+
+@pytest.mark.parametrize("name", [c.name for c in SHAPES])
+def test_form(forms, name):
+    assert not forms[name]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family(family):
+    wrong = {name: text for name, text in outcomes(CHUNKS[family], False, *EMULATE).items() if text}
+    assert not wrong, "\n".join(f"{k}: {v}" for k, v in wrong.items())
