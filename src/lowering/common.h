@@ -35,6 +35,7 @@ void add_resampling(Table&);
 void add_linear_algebra(Table&);
 void add_convolution(Table&);
 void add_attention(Table&);
+void add_recurrent(Table&);
 
 /// Variables of a loop nest with their sizes: i0, i1, … over `sizes`, r0, r1, … over `reduced`.
 std::vector<sym::LoopVar> loop_vars(ir::Graph&, const Exprs& sizes, const Exprs& reduced = {});

@@ -128,10 +128,17 @@ std::string_view plural_piece(const ViewStep& step) {
   return step.target.starts_with("aten.unbind.") ? "aten.select.int" : "aten.slice.Tensor";
 }
 
+/// The dimension along which a list of pieces is taken: the last argument, or told by the operator's name.
+std::int64_t piece_dim(std::string_view target, const Values& args, std::size_t rank) {
+  if (target.starts_with("aten.hsplit.")) return rank == 1 ? 0 : 1;
+  if (target.starts_with("aten.vsplit.")) return 0;
+  if (target.starts_with("aten.dsplit.")) return 2;
+  return wrapped(args.back(), rank);
+}
+
 /// Arguments after the tensor of the `select` or `slice` that makes the same view as a piece of a list.
 Values piece_arguments(const ViewStep& step, const TensorMeta& viewed, const TensorMeta& result) {
-  std::size_t dim_index = step.args.size() - 1;  // `dim` comes last in all of them
-  std::int64_t dim = wrapped(step.args[dim_index], viewed.rank());
+  std::int64_t dim = piece_dim(step.target, step.args, viewed.rank());
   if (step.target.starts_with("aten.unbind.")) return {dim, static_cast<std::int64_t>(*step.piece)};
   Expr start = step.starts.at(*step.piece);
   return {dim, start, start + result.sizes.at(static_cast<std::size_t>(dim))};
@@ -183,7 +190,7 @@ bool is_view_of_input(const Node& n, sym::ShapeEnv& env) {
 ViewStep view_step(const Node& n, std::optional<std::size_t> piece) {
   ViewStep step{n.target, n.args, piece, {}};
   if (!piece || n.target.starts_with("aten.unbind.")) return step;
-  std::size_t dim = static_cast<std::size_t>(wrapped(n.args.back(), n.args[0].as_node()->tensor().rank()));
+  std::size_t dim = static_cast<std::size_t>(piece_dim(n.target, n.args, n.args[0].as_node()->tensor().rank()));
   Expr start = 0;
   for (const Value& v : n.meta.value.as_list()) {
     step.starts.push_back(start);

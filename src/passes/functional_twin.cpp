@@ -20,13 +20,15 @@ constexpr Named kNamed[] = {
     {"aten.batch_norm.default", "aten._native_batch_norm_legit_functional.default"},
     {"aten.native_batch_norm.default", "aten._native_batch_norm_legit_functional.default"},
     {"aten._native_batch_norm_legit.default", "aten._native_batch_norm_legit_functional.default"},
+    {"aten.instance_norm.default", "coil.instance_norm_functional.default"},
     {"aten.zero_.default", "aten.zero.default"},
 };
 
-/// The running statistics that batch norm in training updates, though its schema does not say so.
+/// The running statistics that batch and instance norm in training update, though their schemas do not say so.
 std::vector<std::size_t> hidden_writes(const fx::Node& n) {
-  if (n.target != "aten.batch_norm.default" && n.target != "aten.native_batch_norm.default") return {};
-  if (n.arg("training") != ops::Value(true) || n.arg("running_mean").is_none()) return {};
+  const bool instance = n.target == "aten.instance_norm.default";
+  if (!instance && n.target != "aten.batch_norm.default" && n.target != "aten.native_batch_norm.default") return {};
+  if (n.arg(instance ? "use_input_stats" : "training") != ops::Value(true) || n.arg("running_mean").is_none()) return {};
   return {n.op->schema.index("running_mean"), n.op->schema.index("running_var")};
 }
 

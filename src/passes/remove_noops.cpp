@@ -1,6 +1,7 @@
 #include <unordered_set>
 
 #include "passes/aliasing.h"
+#include "passes/autocast.h"
 #include "passes/inline_subgraph.h"
 #include "passes/passes.h"
 #include "support/error.h"
@@ -12,24 +13,13 @@ namespace {
 using fx::Node;
 using ops::Value;
 
-/// The name of a higher-order operator, however the archive spells its target: `wrap_with_set_grad_enabled`.
-std::string_view higher_order(const Node& n) {
-  std::string_view t = n.target;
-  if (t.starts_with("torch.ops.")) t.remove_prefix(10);
-  if (!t.starts_with("higher_order.")) return {};
-  return t.substr(13);
-}
-
-/// Wrappers that only set a mode which compiled inference does not have.
+/// Wrappers that only set a mode which compiled inference does not have, or which is written out already.
 bool is_wrapper(const Node& n) {
   std::string_view name = higher_order(n);
-  if (name == "wrap_with_set_grad_enabled") return true;
-  // (device type, dtype, enabled, cache enabled, graph, operands…); with enabled=True the body's operators cast, which
-  // autocast's own pass must write out.
-  if (name == "wrap_with_autocast") return n.args.size() > 2 && n.args[2] == Value(false);
-  return false;
+  return name == "wrap_with_set_grad_enabled" || name == "wrap_with_autocast";
 }
 
+/// Takes the mode of autocast for written out (`write_out_autocast`).
 void inline_wrappers(fx::GraphModule& m) {
   for (auto& [name, sub] : m.subgraphs) inline_wrappers(*sub);
   for (Node* n : m.graph.nodes())
@@ -65,6 +55,7 @@ bool reshapes_in_place(const fx::Graph& g) {
 }  // namespace
 
 void remove_noops(fx::GraphModule& m) {
+  write_out_autocast(m);
   inline_wrappers(m);
   drop_unused_subgraphs(m);
   for (auto& [name, sub] : m.subgraphs) remove_noops(*sub);

@@ -11,6 +11,7 @@
 //   oneDNN's relu and clip give 0 and LO for NaN, where eager gives NaN; all other post-operations, and the plain loops, keep NaN.
 //   sort        x -> values, indices. Attributes: `dim`, `descending`. Always stable, NaN greatest.
 //   topk        x -> values, indices (their size in `dim` says how many). Attributes: `dim`, `largest`. Always sorted.
+//   recurrent   one direction of a layer of an LSTM, GRU or plain recurrent network over a sequence: runtime/recurrent.h
 #pragma once
 #include <cstddef>
 #include <functional>

@@ -2,6 +2,7 @@
 
 #include "runtime/convolution.h"
 #include "runtime/gemm.h"
+#include "runtime/recurrent.h"
 #include "runtime/sort.h"
 
 namespace coil::runtime {
@@ -13,6 +14,7 @@ constexpr BuiltinOp kOps[] = {
     {"convolution", make_convolution},
     {"sort", make_sort},
     {"topk", make_topk},
+    {"recurrent", make_recurrent},
 };
 
 }  // namespace

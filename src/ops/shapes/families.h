@@ -22,7 +22,9 @@ void register_convolution();
 void register_pooling();
 void register_resampling();
 void register_losses();
+void register_recurrent();
 void register_symbolic();
+void register_composites();
 }  // namespace shapes
 
 inline constexpr std::initializer_list<void (*)()> kFamilies = {
@@ -31,7 +33,8 @@ inline constexpr std::initializer_list<void (*)()> kFamilies = {
     shapes::register_makers,      shapes::register_indexing,      shapes::register_reductions,
     shapes::register_scans,       shapes::register_normalization, shapes::register_linalg,
     shapes::register_convolution, shapes::register_pooling,       shapes::register_resampling,
-    shapes::register_losses,      shapes::register_symbolic,
+    shapes::register_losses,      shapes::register_recurrent,     shapes::register_symbolic,
+    shapes::register_composites,
 };
 
 }  // namespace coil::ops

@@ -6,6 +6,7 @@
 
 #include "ops/shapes/strides.h"
 #include "passes/decompositions/rewriter.h"
+#include "support/error.h"
 
 namespace coil::passes {
 
@@ -130,7 +131,6 @@ Value instance_norm(Rewriter& r) {
   const Value& x = r["input"];
   if (!r.flag("use_input_stats"))
     return affine(r, x, r["running_mean"], r["running_var"], argument(r, "weight"), argument(r, "bias"), r.real("eps"));
-  if (r.has("running_mean")) r.refuse("writes its running statistics in training; export the model in eval mode");
   std::size_t rank = r.rank(x);
   std::vector<std::int64_t> dims;
   for (std::size_t d = 2; d < rank; ++d) dims.push_back(static_cast<std::int64_t>(d));
@@ -140,7 +140,21 @@ Value instance_norm(Rewriter& r) {
   if (r.has("weight")) scale = r.mul(scale, per_channel(r, r["weight"], rank));
   Value made = r.mul(r.sub(wide, r.item(both, 1)), scale);
   if (r.has("bias")) made = r.add(made, per_channel(r, r["bias"], rank));
-  return r.to(made, r.dtype(x));
+  made = r.to(made, r.dtype(x));
+  if (r.node->is_tensor()) {
+    COIL_CHECK(!r.has("running_mean"), "functionalize leaves no instance_norm that writes");
+    return made;
+  }
+  // The statistics of all instances are averaged into the running ones.
+  Expr count = 1;
+  for (std::size_t d = 2; d < rank; ++d) count *= r.meta(x).sizes[d];
+  double momentum = r.real("momentum");
+  auto updated = [&](const Value& running, const Value& now) {
+    Value average = r.call("aten.mean.dim", {r.reshape(now, {r.meta(x).sizes[0], r.meta(x).sizes[1]}), dims_value({0}), false});
+    return r.to(r.add(r.mul(average, momentum), r.mul(r.widened(running), 1 - momentum)), r.dtype(running));
+  };
+  Value unbiased = r.div(r.mul(r.item(both, 0), count), sym::max(count - 1, 1));
+  return Values{made, updated(r["running_mean"], r.item(both, 1)), updated(r["running_var"], unbiased)};
 }
 
 /// The root mean square's inverse, and the input scaled by it and by the weight.
@@ -195,6 +209,7 @@ void decompose_normalization(DecompositionTable& t) {
         "aten._native_batch_norm_legit_functional.default"})
     t[op] = native_batch_norm;
   t["aten.instance_norm.default"] = instance_norm;
+  t["coil.instance_norm_functional.default"] = instance_norm;
   for (std::string_view op : {"aten._weight_norm.default", "aten._weight_norm_interface.default"}) t[op] = weight_norm;
   t["aten.rms_norm.default"] = rms_norm;
   t["aten._fused_rms_norm.default"] = fused_rms_norm;

@@ -95,5 +95,7 @@ void decompose_linalg(DecompositionTable&);
 void decompose_convolution(DecompositionTable&);
 void decompose_resampling(DecompositionTable&);
 void decompose_losses(DecompositionTable&);
+void decompose_recurrent(DecompositionTable&);
+void decompose_composites(DecompositionTable&);
 
 }  // namespace coil::passes

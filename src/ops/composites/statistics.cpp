@@ -1,0 +1,162 @@
+// Quantiles, histograms, integrals over samples.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ops/composites/steps.h"
+
+namespace coil::ops::composites {
+
+namespace {
+
+/// The elements on both sides of each rank of the sorted input, and what lies between them by `interpolation`.
+Value quantiles(Steps& s, Value q, bool skip_nan) {
+  Value x = s["self"];
+  const bool keep = s.flag("keepdim"), scalar = s.rank(q) == 0, whole = !s.has("dim");
+  const std::size_t rank = s.rank(x);
+  if (whole) x = s.reshape(x, {s.env.simplify(sym::product(s.sizes(x)))});
+  if (whole && rank == 0) x = s.reshape(x, {1});
+  const std::int64_t dim = whole ? 0 : s.wrapped(s.number("dim"), rank);
+  if (!whole && rank == 0) x = s.reshape(x, {1});
+  if (!whole && rank > 0) x = s.call("aten.transpose.int", {s.unsqueeze(x, -1), dim, -1});  // [.., 1, .., n]: as eager
+  const auto last = static_cast<std::int64_t>(s.rank(x)) - 1;
+  const Expr n = s.size(x, -1);
+  Value missing = s.unary("isnan", x);
+  Value sorted = s.item(s.call("aten.sort.default", {x, -1, false}), 0);
+  // ranks[..., k] = q[k] * (n - 1); NaN sorts last, and one makes the result NaN.
+  Value flat = s.reshape(q, {scalar ? Expr(1) : s.size(q, 0)});
+  Value ranks;
+  if (skip_nan) {
+    Value count = s.call("aten.sum.dim_IntList", {s.unary("logical_not", missing), Steps::list({-1}), true});
+    Value top = s.call("aten.sub.Tensor", {count, 1});
+    ranks = s.call("aten.clamp.default", {s.mul(flat, s.to(top, s.dtype(x))), 0, None{}});
+  } else {
+    Value any = s.call("aten.any.dim", {missing, -1, true});
+    Value top = s.full({}, n - 1, s.dtype(x));
+    ranks = s.where(any, top, s.mul(flat, top));
+  }
+  const std::string& how = s["interpolation"].as_string();
+  if (how == "lower") ranks = s.unary("floor", ranks);
+  if (how == "higher") ranks = s.unary("ceil", ranks);
+  if (how == "nearest") ranks = s.unary("round", ranks);
+  auto at = [&](const Value& place) { return s.call("aten.gather.default", {sorted, last, s.to(place, DType::I64)}); };
+  Value below = s.unary("floor", ranks), made = at(below);
+  if (how == "linear" || how == "midpoint") {
+    Value weight = how == "midpoint" ? s.call("aten.full_like.default", {ranks, 0.5}) : s.sub(ranks, below);
+    made = s.call("aten.lerp.Tensor", {made, at(s.unary("ceil", ranks)), weight});
+  }
+  if (whole && keep) {
+    Exprs sizes(rank, 1);
+    sizes.push_back(s.size(made, -1));
+    made = s.reshape(made, sizes);
+  }
+  if (!whole && !keep && rank > 0) made = s.call("aten.squeeze.dim", {made, dim});
+  if (scalar) return s.call("aten.squeeze.dim", {made, -1});
+  std::vector<std::int64_t> order(s.rank(made));
+  std::iota(order.begin(), order.end(), -1);
+  order[0] = static_cast<std::int64_t>(s.rank(made)) - 1;
+  return s.permute(made, order);
+}
+
+Value quantile(Steps& s) { return quantiles(s, s["q"], false); }
+Value quantile_of_number(Steps& s) { return quantiles(s, s.full({}, s["q"], s.dtype(s["self"])), false); }
+Value nanquantile(Steps& s) { return quantiles(s, s["q"], true); }
+Value nanquantile_of_number(Steps& s) { return quantiles(s, s.full({}, s["q"], s.dtype(s["self"])), true); }
+
+/// Counts in `bins` equal bins between min and max; between the extremes where these are equal.
+Value histc(Steps& s) {
+  Value x = s["self"];
+  const std::int64_t bins = s.number("bins");
+  double low = s.real("min"), high = s.real("max");
+  if (low > high) s.refuse("takes max above min");
+  const DType type = s.dtype(x);
+  Value from, to;
+  x = s.reshape(x, {s.env.simplify(sym::product(s.sizes(x)))});
+  if (low == high) {
+    from = s.unary("amin", x), to = s.unary("amax", x);
+    Value same = s.call("aten.eq.Tensor", {from, to});
+    from = s.where(same, s.sub(from, 1), from), to = s.where(same, s.add(to, 1), to);
+  } else {
+    from = s.full({}, low, type), to = s.full({}, high, type);
+  }
+  Value inside = s.call("aten.logical_and.default", {s.call("aten.ge.Tensor", {x, from}), s.call("aten.le.Tensor", {x, to})});
+  Value place = s.to(s.div(s.mul(s.sub(x, from), bins), s.sub(to, from)), DType::I64);
+  place = s.call("aten.clamp.default", {place, 0, bins - 1});
+  return s.call("aten.scatter_add.default", {s.full({bins}, 0, type), 0, place, s.to(inside, type)});
+}
+
+/// Means of neighbours along a dimension.
+Value middles(Steps& s, const Value& y, std::int64_t dim) {
+  const Expr n = s.size(y, dim);
+  return s.div(s.add(s.slice(y, dim, 1, n), s.slice(y, dim, 0, n - 1)), 2.0);
+}
+
+/// Areas of trapezoids, with the steps between `x` or with `dx`.
+Value areas(Steps& s, std::int64_t dim) {
+  const Value& y = s["y"];
+  bool samples = false;
+  for (const Parameter& p : s.op.schema.parameters) samples |= p.name == "x";
+  if (!samples) return s.mul(middles(s, y, dim), s["dx"]);
+  const Value& x = s["x"];
+  const std::int64_t along = s.rank(x) == 1 ? 0 : s.wrapped(dim - static_cast<std::int64_t>(s.rank(y)), s.rank(x));
+  const Expr n = s.size(x, along);
+  Value gaps = s.sub(s.slice(x, along, 1, n), s.slice(x, along, 0, n - 1));
+  if (s.rank(x) == 1) {
+    Exprs sizes(s.rank(y), 1);
+    sizes[static_cast<std::size_t>(dim)] = s.size(gaps, 0);
+    gaps = s.reshape(gaps, sizes);
+  }
+  return s.mul(middles(s, y, dim), gaps);
+}
+
+Value trapezoid(Steps& s) {
+  const std::int64_t dim = s.wrapped(s.number("dim"), s.rank(s["y"]));
+  return s.sum(areas(s, dim), {dim});
+}
+
+Value cumulative_trapezoid(Steps& s) {
+  const std::int64_t dim = s.wrapped(s.number("dim"), s.rank(s["y"]));
+  return s.call("aten.cumsum.default", {areas(s, dim), dim});
+}
+
+Value mvlgamma(Steps& s) {
+  const std::int64_t p = s.number("p");
+  const Value& x = s["self"];
+  const DType type = is_floating(s.dtype(x)) ? s.dtype(x) : DType::F32;
+  Value shifts = s.call("aten.mul.Tensor", {s.iota(p, type), -0.5});
+  Value each = s.unary("lgamma", s.add(s.unsqueeze(s.to(x, type), -1), shifts));
+  constexpr double kLogPi = 1.1447298858494002;
+  return s.add(s.sum(each, {-1}), static_cast<double>(p * (p - 1)) * kLogPi / 4);
+}
+
+/// 0 or pi of real numbers; NaN stays.
+Value angle(Steps& s) {
+  const Value& x = s["self"];
+  const DType type = is_floating(s.dtype(x)) ? s.dtype(x) : DType::F32;
+  constexpr double kPi = 3.14159265358979323846;
+  Value made = s.where(s.call("aten.lt.Scalar", {x, 0}), s.full({}, kPi, type), s.full({}, 0, type));
+  return is_floating(s.dtype(x)) ? s.where(s.unary("isnan", x), x, made) : made;
+}
+
+constexpr Composite kStatistics[] = {
+    {"aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", quantile},
+    {"aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", quantile_of_number},
+    {"aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", nanquantile},
+    {"aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", nanquantile_of_number},
+    {"aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", histc},
+    {"aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", trapezoid},
+    {"aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid},
+    {"aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", trapezoid},
+    {"aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor", trapezoid},
+    {"aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", cumulative_trapezoid},
+    {"aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", cumulative_trapezoid},
+    {"aten::mvlgamma(Tensor self, int p) -> Tensor", mvlgamma},
+    {"aten::special_multigammaln(Tensor self, int p) -> Tensor", mvlgamma},
+    {"aten::angle(Tensor self) -> Tensor", angle},
+};
+
+}  // namespace
+
+std::span<const Composite> statistics() { return kStatistics; }
+
+}  // namespace coil::ops::composites

@@ -1,0 +1,84 @@
+"""Operators that eager composes of others (`src/ops/composites`), and recurrent networks."""
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from cases.data import Family
+
+matrices, pieces, statistics, distances, recurrent = Family("matrices"), Family("pieces"), Family("statistics"), Family("distances"), Family("recurrent")
+m, p, s, d, r = matrices, pieces, statistics, distances, recurrent
+
+m.add("tensordot", lambda a, b: torch.tensordot(a, b, dims=([1, 2], [0, 1])), m.normal(3, 4, 5), m.normal(4, 5, 6))
+m.add("tensordot_crossed", lambda a, b: torch.tensordot(a, b, dims=([0, 2], [3, 0])), m.normal(3, 4, 5), m.normal(5, 2, 6, 3))
+m.add("tensordot_outer", lambda a, b: torch.tensordot(a, b, dims=0), m.normal(3), m.normal(2, 2))
+m.add("inner", torch.inner, m.normal(2, 3, 5), m.normal(4, 5))
+m.add("inner_number", torch.inner, m.normal(2, 3), m.normal())
+m.add("kron", torch.kron, m.normal(3, 4), m.normal(2, 5))
+m.add("kron_ranks", torch.kron, m.normal(3), m.normal(2, 5, 2))
+m.add("multi_dot", lambda a, b, c: torch.linalg.multi_dot([a, b, c]), m.normal(5), m.normal(5, 3), m.normal(3, 6))
+m.add("cross", lambda a, b: (torch.cross(a, b, dim=1), torch.linalg.cross(a, b[:, :1].expand(4, 3), dim=1)), m.normal(4, 3), m.normal(4, 3))
+m.add("vecdot", lambda a, b: torch.linalg.vecdot(a, b, dim=0), m.normal(4, 3), m.normal(4, 3))
+m.add("trace", lambda a, i: (torch.trace(a), torch.trace(i)), m.normal(4, 6), m.integers(0, 9, 3, 3))
+m.add("bilinear", F.bilinear, m.normal(2, 3, 4), m.normal(2, 3, 5), m.normal(6, 4, 5), m.normal(6))
+m.add("matrix_power", lambda a: (torch.matrix_power(a, 0), torch.matrix_power(a, 1), torch.matrix_power(a, 5)), m.normal(2, 3, 3))
+m.add("cov_corrcoef", lambda a: (torch.cov(a), torch.cov(a[0]), torch.cov(a, correction=0), torch.corrcoef(a)), m.normal(3, 9))
+m.add("norms", lambda a: (torch.linalg.norm(a), torch.linalg.norm(a, 1, dim=1), torch.linalg.matrix_norm(a), torch.linalg.matrix_norm(a, 1), torch.linalg.matrix_norm(a, float("-inf"), dim=(2, 0), keepdim=True)), m.normal(3, 4, 5))
+
+p.add("diag", lambda v, a: (torch.diag(v), torch.diag(v, -2), torch.diag(v, 1), torch.diag(a), torch.diag(a, -1)), p.normal(4), p.normal(4, 5))
+p.add("diag_embed", lambda a: (torch.diag_embed(a), torch.diag_embed(a, 1, 0, 2), torch.diag_embed(a, -2, 2, 0), torch.diag_embed(a, 1, 2, 1)), p.normal(3, 4))
+p.add("diagflat", lambda a: torch.diagflat(a, 1), p.normal(2, 3))
+p.add("block_diag", lambda a, b, c: torch.block_diag(a, b, c), p.normal(2, 3), p.integers(0, 9, 4), p.normal())
+p.add("stacks", lambda a, b: (torch.column_stack([a, b]), torch.dstack([b, b]), torch.row_stack([b, b])), p.normal(4), p.normal(4, 3))
+p.add("splits", lambda a: (torch.hsplit(a, 2), torch.vsplit(a, [1, 3]), torch.dsplit(a, 3)), p.normal(4, 6, 3))
+p.add("cartesian_prod", lambda a, b: torch.cartesian_prod(a, b), p.integers(0, 9, 3), p.integers(0, 9, 4))
+p.add("vander", lambda a: (torch.vander(a), torch.vander(a, 3, increasing=True), torch.linalg.vander(a)), p.normal(4))
+p.add("channel_shuffle", lambda a: F.channel_shuffle(a, 3), p.normal(2, 6, 3, 2))
+p.add("max_unpool", lambda a: F.max_unpool2d(*F.max_pool2d(a, 2, return_indices=True), 2), p.normal(2, 3, 4, 6))
+p.add("affine_grid", lambda t: (F.affine_grid(t, [2, 3, 4, 5], align_corners=False), F.affine_grid(t, [2, 3, 1, 5], align_corners=True)), p.normal(2, 2, 3))
+p.add("affine_grid_3d", lambda t: F.affine_grid(t, [2, 1, 2, 3, 4], align_corners=False), p.normal(2, 3, 4))
+p.add("sum_to_size", lambda a: a.sum_to_size(3, 1), p.normal(2, 3, 4))
+p.add("renorm", lambda a: torch.renorm(a, 2, 0, 1.5), p.normal(4, 3))
+p.add("windows", lambda a: [w(7, periodic=q) * a for w in (torch.hann_window, torch.hamming_window, torch.blackman_window, torch.bartlett_window) for q in (True, False)], p.normal(7))
+p.add("write_through_hsplit", lambda a: (a.hsplit(2)[1].mul_(2), a), p.normal(3, 4))
+
+q = torch.tensor([0.1, 0.5, 0.83])
+s.add("quantile", lambda a: (torch.quantile(a, 0.3), torch.quantile(a, q, dim=1), torch.quantile(a, q, dim=0, keepdim=True), torch.quantile(a, 0.7, dim=2, keepdim=True)), s.normal(3, 5, 4))
+for how in ("lower", "higher", "nearest", "midpoint"):
+    s.add(f"quantile_{how}", lambda a, how=how: torch.quantile(a, q, dim=1, interpolation=how), s.normal(3, 6))
+s.add("quantile_nan", lambda a: (torch.quantile(a, 0.5, dim=1), torch.nanquantile(a, 0.5, dim=1)), torch.where(s.normal(4, 5) > 1, torch.nan, s.normal(4, 5)))
+s.add("histc", lambda a: (torch.histc(a, 10, -2, 2), torch.histc(a, 7)), s.normal(100))
+s.add("trapezoid", lambda y, x: (torch.trapezoid(y), torch.trapezoid(y, x), torch.trapezoid(y, dx=0.5, dim=0), torch.cumulative_trapezoid(y, x[0])), s.normal(3, 5), s.normal(3, 5))
+s.add("mvlgamma", lambda a: torch.mvlgamma(a, 3), s.uniform(2, 9, 5))
+s.add("angle", lambda a, i: (torch.angle(a), torch.angle(i)), torch.tensor([1.0, -1.0, 0.0, float("nan")]), s.integers(-3, 3, 5))
+
+d.add("dist", lambda a, b: (torch.dist(a, b), torch.dist(a, b, 1), torch.dist(a, b, float("inf"))), d.normal(3, 4), d.normal(3, 4))
+d.add("pairwise", lambda a, b: (F.pairwise_distance(a, b), F.pairwise_distance(a, b, p=1, keepdim=True), F.pdist(a), F.pdist(a, p=1)), d.normal(5, 4), d.normal(5, 4))
+d.add("margin_ranking", lambda a, b, t: F.margin_ranking_loss(a, b, t, margin=0.3), d.normal(6), d.normal(6), d.integers(0, 2, 6) * 2.0 - 1)
+d.add("triplet_margin", lambda a, b, c: (F.triplet_margin_loss(a, b, c), F.triplet_margin_loss(a, b, c, swap=True, reduction="none")), d.normal(4, 6), d.normal(4, 6), d.normal(4, 6))
+d.add("cosine_embedding", lambda a, b, t: F.cosine_embedding_loss(a, b, t, margin=0.1), d.normal(4, 6), d.normal(4, 6), d.integers(0, 2, 4) * 2 - 1)
+d.add("multi_margin", lambda x, t, w: (F.multi_margin_loss(x, t), F.multi_margin_loss(x, t, p=2, weight=w, reduction="sum"), F.multi_margin_loss(x[0], t[0])), d.normal(4, 6), d.integers(0, 6, 4), d.uniform(0, 1, 6))
+
+
+def network(kind, **settings):
+    """A call of a network with weights of its own, on the input and the first states."""
+    torch.manual_seed(len(r.cases))
+    module = getattr(nn, kind)(5, 7, **settings).eval()
+    return lambda *args: functional(module, args)
+
+
+def functional(module, args):
+    return torch.func.functional_call(module, {k: v.detach() for k, v in module.named_parameters()}, args)
+
+
+for kind in ("LSTM", "GRU", "RNN"):
+    r.add(f"{kind}_plain", network(kind), r.normal(6, 3, 5))
+    r.add(f"{kind}_deep", network(kind, num_layers=2, bidirectional=True, batch_first=True), r.normal(3, 6, 5))
+    r.add(f"{kind}_no_bias", network(kind, bias=False, bidirectional=True), r.normal(4, 1, 5))
+    state = r.normal(2, 3, 7)
+    r.add(f"{kind}_state", network(kind, num_layers=2), r.normal(4, 3, 5), (state, r.normal(2, 3, 7)) if kind == "LSTM" else state)
+    r.add(f"{kind}_unbatched", network(kind), r.normal(4, 5))
+    r.add(f"{kind}_f64", network(kind, dtype=torch.float64), r.normal(4, 2, 5, dtype=torch.float64))
+    r.add(f"{kind}_bf16", network(kind, dtype=torch.bfloat16), r.normal(4, 2, 5, dtype=torch.bfloat16))
+    r.add(f"{kind}_cell", network(f"{kind}Cell"), r.normal(3, 5))
+r.add("LSTM_projection", network("LSTM", proj_size=4, num_layers=2, bidirectional=True), r.normal(6, 3, 5))
+r.add("RNN_relu", network("RNN", nonlinearity="relu"), r.normal(6, 3, 5))
