@@ -80,6 +80,37 @@ Value one_hot(Rewriter& r) {
   return r.to(r.call("aten.eq.Tensor", {r.unsqueeze(r["self"], -1), r.iota(classes)}), DType::I64);
 }
 
+/// Where the mask holds, the next elements of the source, in row-major order.
+Value masked_scatter(Rewriter& r) {
+  const Exprs& sizes = r.result().sizes;
+  Value mask = r.expand(r["mask"], sizes), flat = r.reshape(mask, {r.module.env->simplify(sym::product(sizes))});
+  Value place = r.sub(r.call("aten.cumsum.default", {r.to(flat, DType::I64), 0}), 1);
+  place = r.call("aten.clamp.default", {place, 0, None{}});
+  Value source = r.reshape(r["source"], {r.meta(r["source"]).numel()});
+  // Places where nothing is written read element 0; a source of too few elements is an index out of range, as eager's error is.
+  place = r.where(flat, place, r.full({}, 0, DType::I64));
+  Value taken = r.reshape(r.call("aten.index.Tensor", {source, Values{place}}), sizes);
+  return r.where(mask, taken, r.expand(r["self"], sizes));
+}
+
+Value put(Rewriter& r) {
+  const Exprs sizes = r.meta(r["self"]).sizes;
+  Value flat = r.reshape(r["self"], {r.meta(r["self"]).numel()});
+  Value source = r.reshape(r["source"], r.meta(r["index"]).sizes);
+  return r.reshape(r.call("aten.index_put.default", {flat, Values{r["index"]}, source, r["accumulate"]}), sizes);
+}
+
+/// One index for each slice of the source: the same for all of its elements.
+Value index_reduce(Rewriter& r) {
+  const Value& source = r["source"];
+  if (r.rank(r["self"]) == 0) r.refuse("of a tensor without dimensions is not compiled");
+  const std::int64_t dim = r.dim("dim", r.rank(r["self"]));
+  Exprs shape(r.rank(source), 1);
+  shape[static_cast<std::size_t>(dim)] = r.meta(source).sizes[static_cast<std::size_t>(dim)];
+  Value index = r.expand(r.reshape(r["index"], shape), r.meta(source).sizes);
+  return r.call("aten.scatter_reduce.two", {r["self"], dim, index, source, r["reduce"]}, {{"include_self", r["include_self"]}});
+}
+
 Value is_in(Rewriter& r) {
   Value found;
   if (!is_tensor(r.node->args[1])) {
@@ -107,6 +138,9 @@ void decompose_indexing(DecompositionTable& t) {
   t["aten.take_along_dim.default"] = take_along_dim;
   t["aten.take.default"] = take;
   t["aten.one_hot.default"] = one_hot;
+  t["aten.masked_scatter.default"] = masked_scatter;
+  t["aten.put.default"] = put;
+  t["aten.index_reduce.default"] = index_reduce;
   t["aten.isin.Tensor_Tensor"] = is_in;
   t["aten.isin.Tensor_Scalar"] = is_in;
 }

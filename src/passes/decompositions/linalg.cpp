@@ -73,6 +73,11 @@ Value einsum(Rewriter& r) {
   return ops::shapes::einsum(r["equation"].as_string(), r["tensors"].as_list(), steps);
 }
 
+/// A product in a wider type than its operands have.
+Decomposition wider(std::string_view target) {
+  return [target](Rewriter& r) -> Value { return r.call(target, {r.to(r["self"], r.result().dtype), r.to(r["mat2"], r.result().dtype)}); };
+}
+
 Value mv(Rewriter& r) { return matrix_vector(r, r["self"], r["vec"]); }
 Value dot(Rewriter& r) { return inner_product(r, r.node->args[0], r.node->args[1]); }
 
@@ -103,6 +108,8 @@ void decompose_linalg(DecompositionTable& t) {
   t["aten.matmul.default"] = matmul;
   t["aten.linalg_matmul.default"] = matmul;
   t["aten.einsum.default"] = einsum;
+  t["aten.mm.dtype"] = wider("aten.mm.default");
+  t["aten.bmm.dtype"] = wider("aten.bmm.default");
   t["aten.mv.default"] = mv;
   t["aten.dot.default"] = dot;
   t["aten.vdot.default"] = dot;

@@ -166,6 +166,20 @@ Value cosine_similarity(Rewriter& r) {
   return r.call("aten.sum.dim_IntList", {r.mul(unit(a), unit(b)), Values{dim}});
 }
 
+/// exp(x) - target * x, or x - target * log(x + eps); with Stirling's formula where `full`.
+Value poisson_nll_loss(Rewriter& r) {
+  const Value &x = r["input"], &target = r["target"];
+  Value each = r.flag("log_input") ? Value(r.sub(r.call("aten.exp.default", {x}), r.mul(target, x)))
+                                   : Value(r.sub(x, r.mul(target, r.call("aten.log.default", {r.add(x, r["eps"])}))));
+  if (r.flag("full")) {
+    constexpr double kTau = 6.283185307179586;
+    Value stirling = r.sub(r.mul(target, r.call("aten.log.default", {target})), target);
+    stirling = r.add(stirling, r.mul(r.call("aten.log.default", {r.mul(target, kTau)}), 0.5));
+    each = r.add(each, r.where(r.call("aten.le.Scalar", {target, 1}), 0, stirling));
+  }
+  return reduced(r, each);
+}
+
 }  // namespace
 
 void decompose_losses(DecompositionTable& t) {
@@ -183,6 +197,7 @@ void decompose_losses(DecompositionTable& t) {
   for (std::string_view op : {"aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default"})
     t[op] = nll_loss_forward;
   t["aten.cross_entropy_loss.default"] = cross_entropy_loss;
+  t["aten.poisson_nll_loss.default"] = poisson_nll_loss;
   t["aten.cosine_similarity.default"] = cosine_similarity;
 }
 

@@ -189,6 +189,32 @@ Value xlogy(Rewriter& r) {
   return r.where(r.call("aten.isnan.default", {b}), b, kept);
 }
 
+/// x * log1p(y), 0 where x is 0, NaN where y is.
+Value xlog1py(Rewriter& r) {
+  const Value &x = r["self"], &y = r["other"];
+  auto is_tensor = [](const Value& v) { return v.is<fx::Node*>() && v.as_node()->is_tensor(); };
+  DType type = r.result().dtype;
+  Value a = is_tensor(x) ? r.to(x, type) : r.full({}, x, type), b = is_tensor(y) ? r.to(y, type) : r.full({}, y, type);
+  Value kept = r.where(r.call("aten.eq.Scalar", {a, 0}), 0, r.mul(a, r.call("aten.log1p.default", {b})));
+  return r.where(r.call("aten.isnan.default", {b}), b, kept);
+}
+
+/// -x log x; 0 at 0, -inf below.
+Value entropy(Rewriter& r) {
+  Value x = r.to(r["self"], r.result().dtype);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Value made = r.mul(r.call("aten.neg.default", {x}), r.call("aten.log.default", {x}));
+  made = r.where(r.call("aten.eq.Scalar", {x, 0}), 0, made);
+  return r.where(r.call("aten.lt.Scalar", {x, 0}), -kInfinity, made);
+}
+
+/// The normal distribution's share below x: half of erfc, which is exact in the lower tail.
+Value normal_share(Rewriter& r) {
+  constexpr double kSqrtHalf = 0.70710678118654752440;
+  Value x = r.to(r["self"], r.result().dtype);
+  return r.mul(r.call("aten.erfc.default", {r.mul(x, -kSqrtHalf)}), 0.5);
+}
+
 Value logit(Rewriter& r) {
   Value x = is_floating(r.dtype(r["self"])) ? r["self"] : r.to(r["self"], DType::F32);
   if (r.has("eps") && r.real("eps") >= 0) x = r.call("aten.clamp.default", {x, r.real("eps"), 1.0 - r.real("eps")});
@@ -348,6 +374,9 @@ void decompose_pointwise(DecompositionTable& t) {
   t["aten.isposinf.default"] = is_infinity(std::numeric_limits<double>::infinity());
   t["aten.isneginf.default"] = is_infinity(-std::numeric_limits<double>::infinity());
   for (std::string_view op : {"aten.xlogy.Tensor", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self"}) t[op] = xlogy;
+  for (std::string_view op : {"aten.special_xlog1py.default", "aten.special_xlog1py.other_scalar", "aten.special_xlog1py.self_scalar"}) t[op] = xlog1py;
+  t["aten.special_entr.default"] = entropy;
+  t["aten.special_ndtr.default"] = normal_share;
   t["aten.logit.default"] = logit;
   t["aten.sinc.default"] = sinc;
   t["aten.nan_to_num.default"] = nan_to_num;

@@ -197,6 +197,45 @@ Value median(Rewriter& r) {
   return median_along(r, r.reshape(r["self"], {n}), 0).first;
 }
 
+/// The k-th smallest, NaN being the greatest.
+Value kth_value(Rewriter& r) {
+  const Value& x = r["self"];
+  const Expr k = r.integer(r["k"]);
+  if (r.rank(x) == 0) return Values{r.call("aten.clone.default", {x}), r.full({}, 0, DType::I64)};
+  const std::int64_t dim = r.dim("dim", r.rank(x));
+  if (!r.module.env->statically_known_true(sym::le(k, r.meta(x).sizes[static_cast<std::size_t>(dim)])) || !r.module.env->statically_known_le(1, k)) r.refuse("takes k from 1 to the size of the dimension");
+  fx::Node* sorted = r.call("aten.sort.stable", {x}, {{"stable", true}, {"dim", dim}, {"descending", false}});
+  auto at = [&](std::int64_t which) {
+    Value one = r.call("aten.select.int", {r.item(sorted, which), dim, k - 1});
+    return r.contiguous(r.flag("keepdim") ? r.unsqueeze(one, dim) : one);
+  };
+  return Values{at(0), at(1)};
+}
+
+/// The lower median of what is not NaN; NaN, at the first place, where nothing else is.
+std::pair<Value, Value> nan_median_along(Rewriter& r, const Value& x, std::int64_t dim) {
+  fx::Node* sorted = r.call("aten.sort.stable", {x}, {{"stable", true}, {"dim", dim}, {"descending", false}});
+  Value count = r.sum(r.call("aten.logical_not.default", {r.call("aten.isnan.default", {x})}), {dim}, true);
+  Value place = r.call("aten.clamp.default", {r.call("aten.div.Tensor_mode", {r.call("aten.sub.Tensor", {count, 1}), 2}, {{"rounding_mode", "floor"}}), 0, None{}});
+  auto at = [&](std::int64_t which) { return r.call("aten.gather.default", {r.item(sorted, which), dim, place}); };
+  return {at(0), at(1)};
+}
+
+Value nan_median_dim(Rewriter& r) {
+  const Value& x = r["self"];
+  if (r.rank(x) == 0) return Values{r.call("aten.clone.default", {x}), r.full({}, 0, DType::I64)};
+  const std::int64_t dim = r.dim("dim", r.rank(x));
+  auto [value, place] = nan_median_along(r, x, dim);
+  if (r.flag("keepdim")) return Values{value, place};
+  return Values{r.call("aten.squeeze.dims", {value, dims_value({dim})}), r.call("aten.squeeze.dims", {place, dims_value({dim})})};
+}
+
+Value nan_median(Rewriter& r) {
+  const Expr n = r.module.env->simplify(r.meta(r["self"]).numel());
+  if (!r.module.env->statically_known_lt(0, n)) r.refuse("of what may be no elements");
+  return r.reshape(nan_median_along(r, r.reshape(r["self"], {n}), 0).first, {});
+}
+
 Value sort_first_dim(Rewriter& r) { return r.item(sort_stable(r, 0, false), 0); }
 
 }  // namespace
@@ -205,6 +244,9 @@ void decompose_reductions(DecompositionTable& t) {
   t["aten.mean.default"] = whole_mean;
   t["aten.median.default"] = median;
   t["aten.median.dim"] = median_dim;
+  t["aten.nanmedian.default"] = nan_median;
+  t["aten.nanmedian.dim"] = nan_median_dim;
+  t["aten.kthvalue.default"] = kth_value;
   t["aten.sum.default"] = whole_sum;
   t["aten.nansum.default"] = nan_sum;
   t["aten.nanmean.default"] = nan_mean;

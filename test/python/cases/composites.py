@@ -41,6 +41,10 @@ p.add("renorm", lambda a: torch.renorm(a, 2, 0, 1.5), p.normal(4, 3))
 p.add("windows", lambda a: [w(7, periodic=q) * a for w in (torch.hann_window, torch.hamming_window, torch.blackman_window, torch.bartlett_window) for q in (True, False)], p.normal(7))
 p.add("write_through_hsplit", lambda a: (a.hsplit(2)[1].mul_(2), a), p.normal(3, 4))
 
+p.add("view_narrower", lambda a, i: (a.view(torch.int16), a.view(torch.uint8), (a * 2).view(torch.bfloat16), i.view(torch.float32)), p.normal(3, 4), p.integers(0, 1 << 62, 2, 3))
+p.add("view_wider", lambda b, h: (b.view(torch.int32), b.view(torch.int64), b.view(torch.int16) + 1, h.view(torch.float32), h.view(torch.int16)), p.integers(0, 256, 3, 16, dtype=torch.uint8), p.normal(2, 4, dtype=torch.bfloat16))
+p.add("view_written", lambda a: (a.view(torch.int16)[:, ::2].zero_(), a), p.normal(3, 4))
+
 q = torch.tensor([0.1, 0.5, 0.83])
 s.add("quantile", lambda a: (torch.quantile(a, 0.3), torch.quantile(a, q, dim=1), torch.quantile(a, q, dim=0, keepdim=True), torch.quantile(a, 0.7, dim=2, keepdim=True)), s.normal(3, 5, 4))
 for how in ("lower", "higher", "nearest", "midpoint"):

@@ -1,0 +1,68 @@
+#include <cmath>
+
+#include "runtime_calls.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+namespace {
+
+using V = BoundView;
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+struct Sizes4 {
+  std::int64_t steps, batch, hidden;
+};
+
+Attributes attributes_of(const char* mode, bool reverse, bool has_bias) { return {{"mode", std::string(mode)}, {"reverse", std::int64_t{reverse}}, {"has_bias", std::int64_t{has_bias}}}; }
+
+TEST(Recurrent, ALongShortTermMemoryStepByStep) {
+  const Sizes4 n{3, 2, 4};
+  for (bool reverse : {false, true}) {
+    Operands in;
+    in.add(dense_view(DType::F32, {n.steps, n.batch, 4 * n.hidden}));
+    in.add(dense_view(DType::F32, {n.batch, n.hidden}));
+    in.add(dense_view(DType::F32, {n.batch, n.hidden}));
+    in.add(dense_view(DType::F32, {4 * n.hidden, n.hidden}));
+    in.add(dense_view(DType::F32, {4 * n.hidden}));
+    const V states = dense_view(DType::F32, {n.batch, n.hidden});
+    const auto out = run_call("recurrent", attributes_of("lstm", reverse, true), in, {dense_view(DType::F32, {n.steps, n.batch, n.hidden}), states, states});
+    for (std::int64_t b = 0; b < n.batch; ++b) {
+      std::vector<double> h, c;
+      for (std::int64_t j = 0; j < n.hidden; ++j) h.push_back(in.value(1, {b, j})), c.push_back(in.value(2, {b, j}));
+      for (std::int64_t i = 0; i < n.steps; ++i) {
+        const std::int64_t t = reverse ? n.steps - 1 - i : i;
+        auto gate = [&](std::int64_t row) {
+          double sum = in.value(0, {t, b, row}) + in.value(4, {row});
+          for (std::int64_t j = 0; j < n.hidden; ++j) sum += in.value(3, {row, j}) * h[static_cast<std::size_t>(j)];
+          return sum;
+        };
+        std::vector<double> next;
+        for (std::int64_t j = 0; j < n.hidden; ++j) {
+          double& cell = c[static_cast<std::size_t>(j)];
+          cell = sigmoid(gate(n.hidden + j)) * cell + sigmoid(gate(j)) * std::tanh(gate(2 * n.hidden + j));
+          next.push_back(sigmoid(gate(3 * n.hidden + j)) * std::tanh(cell));
+        }
+        h = next;
+        for (std::int64_t j = 0; j < n.hidden; ++j) ASSERT_NEAR(out[0].data<float>()[(t * n.batch + b) * n.hidden + j], h[static_cast<std::size_t>(j)], 1e-5);
+      }
+      for (std::int64_t j = 0; j < n.hidden; ++j) {
+        EXPECT_NEAR(out[1].data<float>()[b * n.hidden + j], h[static_cast<std::size_t>(j)], 1e-5);
+        EXPECT_NEAR(out[2].data<float>()[b * n.hidden + j], c[static_cast<std::size_t>(j)], 1e-5);
+      }
+    }
+  }
+}
+
+TEST(Recurrent, RefusesOperandsThatDoNotFit) {
+  Operands in;
+  in.add(dense_view(DType::F32, {3, 2, 12}));
+  in.add(dense_view(DType::F32, {2, 4}));
+  in.add(dense_view(DType::F32, {12, 5}));
+  const std::vector<V> out = {dense_view(DType::F32, {3, 2, 4}), dense_view(DType::F32, {2, 4})};
+  EXPECT_THROW(run_call("recurrent", attributes_of("gru", false, false), in, out), Error);
+  EXPECT_THROW(run_call("recurrent", attributes_of("gate", false, false), in, out), Error);
+}
+
+}  // namespace
+}  // namespace coil::runtime
