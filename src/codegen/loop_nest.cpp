@@ -201,10 +201,51 @@ LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lan
   return nest;
 }
 
-LoopNest make_scatter_nest(ir::Graph& graph, const ir::Operation& op) {
-  const auto& scatter = std::get<ir::Scatter>(op.node);
-  LoopNest nest;
-  for (std::size_t d = 0; d < scatter.sizes.size(); ++d) nest.inner.push_back({graph.ivar(d), scatter.sizes[d]});
+namespace {
+
+constexpr std::int64_t kEnoughPoints = 8;      // parallel points that keep threads busy
+constexpr std::int64_t kSmallScatter = 1 << 14;  // iterations that are not worth a second thread
+
+/// Loops of a scatter by what they may do.
+struct ScatterLoops {
+  std::vector<bool> apart;            ///< iterations that differ here write to different places
+  std::optional<std::size_t> vector;  ///< neighbours write to neighbouring places
+  std::int64_t points = 1, work = 1;  ///< hints: of the loops apart, but for the vector; of all
+};
+
+ScatterLoops look_at(ir::Graph& graph, const ir::Scatter& scatter, const ir::Layout& layout, int lanes) {
+  auto& env = graph.env();
+  ScatterLoops loops{std::vector<bool>(scatter.sizes.size()), {}};
+  auto used_by_data = [&](Expr var) {
+    for (Scalar n : ir::topological(scatter.indirect))
+      for (Expr e : n->index)
+        if (sym::contains(e, var)) return true;
+    return false;
+  };
+  for (std::size_t k = 0; k < scatter.sizes.size(); ++k)
+    for (std::size_t d = 0; d < scatter.index.size(); ++d) {
+      if (!(scatter.index[d] == graph.ivar(k))) continue;
+      loops.apart[k] = true;
+      if (layout.strides[d].is_constant(1) && layout.dtype != DType::Bool && env.hint_or(scatter.sizes[k], lanes) >= lanes / 2 && !used_by_data(graph.ivar(k))) loops.vector = k;
+    }
+  for (std::size_t k = 0; k < scatter.sizes.size(); ++k) {
+    const std::int64_t size = env.hint_or(scatter.sizes[k], 64);
+    loops.work *= size;
+    if (loops.apart[k] && loops.vector != k) loops.points *= size;
+  }
+  return loops;
+}
+
+/// The elements of the vector loop that one point takes so that there are points enough, where its size divides so.
+std::optional<std::int64_t> choose_block(Expr size, std::int64_t points, int lanes) {
+  const auto n = size.constant();
+  if (!n) return std::nullopt;
+  for (std::int64_t block = 16 * lanes; block >= lanes; block -= lanes)
+    if (*n % block == 0 && points * (*n / block) >= kEnoughPoints) return block;
+  return std::nullopt;
+}
+
+LoopNest with_statement(ir::Graph& graph, const ir::Operation& op, const ir::Scatter& scatter, LoopNest nest) {
   Builder builder(graph, nest);
   Statement s{.op = &op, .role = Role::Inner};
   s.body = builder.linear(scatter.body);
@@ -212,6 +253,46 @@ LoopNest make_scatter_nest(ir::Graph& graph, const ir::Operation& op) {
   s.store = graph.env().simplify(ir::linear_index(graph.buffer(op.outs[0]).layout, scatter.index), nest.vars());
   nest.statements.push_back(std::move(s));
   return nest;
+}
+
+}  // namespace
+
+LoopNest make_scatter_nest(ir::Graph& graph, const ir::Operation& op) {
+  const auto& scatter = std::get<ir::Scatter>(op.node);
+  LoopNest nest;
+  for (std::size_t d = 0; d < scatter.sizes.size(); ++d) nest.inner.push_back({graph.ivar(d), scatter.sizes[d]});
+  return with_statement(graph, op, scatter, std::move(nest));
+}
+
+LoopNest make_threaded_scatter_nest(ir::Graph& graph, const ir::Operation& op, int lanes) {
+  ir::Scatter scatter = std::get<ir::Scatter>(op.node);
+  const ir::Layout& layout = graph.buffer(op.outs[0]).layout;
+  ScatterLoops loops = look_at(graph, scatter, layout, lanes);
+  LoopNest nest;
+  std::optional<std::int64_t> block;
+  if (loops.vector && loops.points < kEnoughPoints) block = choose_block(scatter.sizes[*loops.vector], loops.points, lanes);
+  if (!block && loops.points < kEnoughPoints && loops.work >= kSmallScatter)
+    for (std::size_t d = 0; d < scatter.index.size(); ++d)
+      for (std::size_t j = 0; j < scatter.indirect.size(); ++j)
+        if (scatter.index[d] == graph.pool().indirect(j) && (!nest.partition || graph.env().hint_or(layout.sizes[d], 0) > graph.env().hint_or(nest.partition->places, 0))) nest.partition = {j, layout.sizes[d]};
+  for (std::size_t k = 0; k < scatter.sizes.size(); ++k) {
+    if (loops.vector == k) continue;
+    const bool outer = loops.apart[k] && !nest.partition;
+    (outer ? nest.outer : nest.inner).push_back({graph.ivar(k), scatter.sizes[k]});
+  }
+  if (loops.vector) {
+    const Expr whole = graph.ivar(*loops.vector), within = graph.rvar(0), size = scatter.sizes[*loops.vector];
+    nest.vector = LoopNest::Vector::Inner;
+    nest.inner.push_back({block ? within : whole, block ? Expr(*block) : size});
+    if (block) {
+      nest.outer.push_back({whole, graph.env().simplify(sym::floor_div(size, *block))});
+      const Expr place = whole * *block + within;
+      auto same = [](Expr e) { return e; };
+      scatter.body = graph.pool().substitute(scatter.body, {&whole, 1}, {&place, 1}, same);
+      for (Expr& e : scatter.index) e = sym::substitute(e, std::span(&whole, 1), std::vector<Expr>{place});
+    }
+  }
+  return with_statement(graph, op, scatter, std::move(nest));
 }
 
 }  // namespace coil::codegen

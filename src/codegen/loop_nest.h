@@ -36,10 +36,20 @@ struct LoopNest {
   enum class Vector : std::uint8_t { None, Outer, Inner } vector = Vector::None;
   /// Dimension of `outer` (not the last) that some access walks contiguously where the vector dimension strides: cut into short runs inside the vector loop, so that cache lines are used up while they are near.
   std::optional<std::size_t> tiled;
+  /// Of a scatter whose iterations cannot be told apart before they run: the value of `indirect` that says which thread an iteration belongs to, and how many places it ranges over. Every thread walks all iterations and
+  /// carries out those of its own range of places, so that each place sees its writes in order.
+  struct Partition {
+    std::size_t indirect = 0;
+    Expr places;
+  };
+  std::optional<Partition> partition;
   std::vector<sym::LoopVar> vars() const;
 };
 
 LoopNest make_loop_nest(ir::Graph&, const scheduler::Group&, int lanes);
+/// Loops of a scatter as they come, all inner.
 LoopNest make_scatter_nest(ir::Graph&, const ir::Operation&);
+/// Loops of a scatter for threads. Iterations that differ in a variable which is itself the place in some dimension never meet: such loops are outer, or fill vectors; the others keep their order.
+LoopNest make_threaded_scatter_nest(ir::Graph&, const ir::Operation&, int lanes);
 
 }  // namespace coil::codegen

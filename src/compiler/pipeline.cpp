@@ -24,7 +24,7 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 }
 
 /// Graph-to-graph passes in order: each is named as `coil opt --pass` names it.
-constexpr const char* kPasses[] = {"remove-noops", "functionalize", "eliminate-dead-code", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
+constexpr const char* kPasses[] = {"remove-noops", "expand-lists", "functionalize", "eliminate-dead-code", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
                                    "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
 
 /// With `fuse` off: every operation alone.

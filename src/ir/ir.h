@@ -67,8 +67,8 @@ struct Scan {
 
 enum class StoreMode : std::uint8_t { Assign, Add, Prod, Max, Min };
 
-/// Like Pointwise, but stored where data says: `out[index]` with x0, x1, … standing for `indirect` values. `out` holds values before. Iterations that hit one place combine by `mode`; it runs on one thread in order, so
-/// that the last Assign wins as in eager.
+/// Like Pointwise, but stored where data says: `out[index]` with x0, x1, … standing for `indirect` values. `out` holds values before. Iterations that hit one place combine by `mode`, in order,
+/// so that the last Assign wins as in eager and sums do not depend on threads.
 struct Scatter {
   Exprs sizes;
   Scalar body = nullptr;

@@ -1,5 +1,6 @@
 // Activation functions and their backward forms, in eager's formulas (aten/src/ATen/native/cpu/Activation.cpp).
 #include <cmath>
+#include <limits>
 
 #include "lowering/common.h"
 
@@ -64,6 +65,19 @@ const std::pair<const char*, Activation> kActivations[] = {
     {"aten.softsign.default", [](Value x, const Values&) { return x / (1.0 + abs(x)); }},
 };
 
+/// The derivative of gelu.
+Value gelu_slope(Value x, bool by_tanh) {
+  constexpr double kSqrtTwoOverPi = 0.79788456080286535588, kInverseSqrtTwoPi = 0.39894228040143267794, kCubic = 0.044715;
+  if (!by_tanh) return 0.5 * (1.0 + erf(x * kSqrtHalf)) + x * exp(x * x * -0.5) * kInverseSqrtTwoPi;
+  Value t = tanh((x + x * x * x * kCubic) * kSqrtTwoOverPi);
+  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * ((1.0 + x * x * (3 * kCubic)) * kSqrtTwoOverPi);
+}
+
+Value shrink_slope(Value g, Value x, const Values& a) {
+  const double lambda = parameter(a, 2, 0.5);
+  return where(ge(x, -lambda) & le(x, lambda), g.number(0), g);
+}
+
 /// Of a gradient and a tensor that forward kept.
 using Backward = Value (*)(Value grad, Value kept, const Values& args);
 const std::pair<const char*, Backward> kBackward[] = {
@@ -71,7 +85,61 @@ const std::pair<const char*, Backward> kBackward[] = {
     {"aten.sigmoid_backward.default", [](Value g, Value y, const Values&) { return g * (1.0 - y) * y; }},
     {"aten.tanh_backward.default", [](Value g, Value y, const Values&) { return g * (1.0 - y * y); }},
     {"aten.silu_backward.default", [](Value g, Value x, const Values&) { Value s = sigmoid(x); return g * s * (1.0 + x * (1.0 - s)); }},
+    {"aten.gelu_backward.default", [](Value g, Value x, const Values& a) { return g * gelu_slope(x, a.size() > 2 && a[2].is<std::string>() && a[2].as_string() == "tanh"); }},
+    {"aten.mish_backward.default", [](Value g, Value x, const Values&) { Value t = tanh(softplus(x, 1, 20)); return g * (t + x * sigmoid(x) * (1.0 - t * t)); }},
+    {"aten.leaky_relu_backward.default", [](Value g, Value x, const Values& a) { return where(gt(x, 0.0), g, g * parameter(a, 2, 0.01)); }},
+    {"aten.hardtanh_backward.default", [](Value g, Value x, const Values& a) { return where(le(x, parameter(a, 2, -1)) | ge(x, parameter(a, 3, 1)), g.number(0), g); }},
+    {"aten.hardsigmoid_backward.default", [](Value g, Value x, const Values&) { return where(gt(x, -3.0) & lt(x, 3.0), g / 6.0, g.number(0)); }},
+    {"aten.hardswish_backward.default", [](Value g, Value x, const Values&) { return where(le(x, -3.0), g.number(0), where(lt(x, 3.0), g * (x / 3.0 + 0.5), g)); }},
+    {"aten.softplus_backward.default",
+     [](Value g, Value x, const Values& a) {
+       Value scaled = x * parameter(a, 2, 1), e = exp(scaled);
+       return where(gt(scaled, parameter(a, 3, 20)), g, g * e / (e + 1.0));
+     }},
+    {"aten.softshrink_backward.default", shrink_slope},
+    {"aten.hardshrink_backward.default", shrink_slope},
+    {"aten.log_sigmoid_backward.default", [](Value g, Value x, const Values&) { return g * sigmoid(-x); }},
+    {"aten.logit_backward.default",
+     [](Value g, Value x, const Values& a) {
+       const bool bounded = a.size() > 2 && !a[2].is_none();
+       const double low = bounded ? a[2].as_double() : 0.0;
+       Value slope = g / (x * (1.0 - x));
+       return where(lt(x, low) | gt(x, 1.0 - low), g.number(bounded ? 0 : std::numeric_limits<double>::quiet_NaN()), slope);
+     }},
 };
+
+/// elu_backward(grad, alpha, scale, input_scale, is_result, self_or_result)
+Lowered elu_backward(Context& ctx, const Values& args) {
+  const DType t = register_type(ctx.result().dtype);
+  const double negative = parameter(args, 1, 1) * parameter(args, 2, 1), positive = parameter(args, 2, 1), inner = parameter(args, 3, 1);
+  Value g = operand(ctx, args[0], ctx.result().sizes, t), x = operand(ctx, args[5], ctx.result().sizes, t);
+  Value below = args[4].as_bool() ? g * inner * (x + negative) : g * (inner * negative) * exp(x * inner);
+  return result(ctx, where(le(x, 0.0), below, g * positive));
+}
+
+/// _prelu_kernel_backward(grad, self, weight): of self, and of weight as broadcast.
+Lowered prelu_backward(Context& ctx, const Values& args) {
+  const Exprs& sizes = ctx.result(0).sizes;
+  const DType t = register_type(ctx.result(0).dtype);
+  Value g = operand(ctx, args[0], sizes, t), x = operand(ctx, args[1], sizes, t), w = operand(ctx, args[2], sizes, t);
+  return std::vector<TensorBox>{result(ctx, where(gt(x, 0.0), g, w * g), ctx.result(0)), result(ctx, where(gt(x, 0.0), g.number(0), x * g), ctx.result(1))};
+}
+
+/// glu_backward(grad, self, dim): of a, then of b, where y = a * sigmoid(b).
+Lowered glu_backward(Context& ctx, const Values& args) {
+  const TensorBox grad = ctx.tensor(args[0]), box = ctx.tensor(args[1]);
+  const Exprs& sizes = ctx.result().sizes;
+  const std::size_t dim = dimension(ctx, args[2], box.rank());
+  const DType t = register_type(box.dtype());
+  const Expr half = grad.sizes[dim], i = ctx.graph.ivar(dim);
+  Exprs place = ctx.graph.ivars(box.rank()), other = place;
+  // The element of the gradient, and that of the other half, for each element of self.
+  place[dim] = sym::mod(i, half);
+  other[dim] = sym::mod(i + half, half * 2);
+  Value g = element_at(ctx, grad, place, sizes).cast(t), mine = element(ctx, box, sizes).cast(t), its = element_at(ctx, box, other, sizes).cast(t);
+  Value gate = sigmoid(mine);
+  return result(ctx, where(condition(ctx, sym::lt(i, half)), g * sigmoid(its), g * its * gate * (1.0 - gate)));
+}
 
 Lowered prelu(Context& ctx, const Values& args) {
   const Exprs& sizes = ctx.result().sizes;
@@ -116,6 +184,9 @@ void add_activations(Table& t) {
   t["aten.prelu.default"] = t["aten._prelu_kernel.default"] = prelu;
   t["aten.glu.default"] = glu;
   t["aten.log_sigmoid_forward.default"] = log_sigmoid_forward;
+  t["aten.elu_backward.default"] = elu_backward;
+  t["aten._prelu_kernel_backward.default"] = prelu_backward;
+  t["aten.glu_backward.default"] = glu_backward;
 }
 
 }  // namespace coil::lowering

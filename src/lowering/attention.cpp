@@ -20,21 +20,25 @@ TensorBox rank_four(Context& ctx, TensorBox box) {
   return reshape(ctx, box, sizes);
 }
 
-/// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-Lowered attention(Context& ctx, const Values& args) {
-  const sym::TensorMeta& meta = ctx.result();
-  if (args.size() > 4 && args[4].as_double() != 0) refuse(ctx, "dropout in attention draws random numbers");
+struct Options {
+  std::optional<TensorBox> mask;
+  ops::Value dropout, scale;
+  bool causal = false;
+};
+
+/// The kernel's output in the layout of `meta`, and with `logs` the logarithms of the queries' sums.
+std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& options, const sym::TensorMeta& meta, const sym::TensorMeta* logs) {
+  if (options.dropout.as_double() != 0) refuse(ctx, "dropout in attention draws random numbers");
   const TensorBox q = rank_four(ctx, ctx.tensor(args[0])), k = rank_four(ctx, ctx.tensor(args[1])), v = rank_four(ctx, ctx.tensor(args[2]));
   const Expr depth = q.sizes[3];
   double scale = 0;
-  if (args.size() > 6 && !args[6].is_none()) scale = args[6].as_double();
+  if (!options.scale.is_none()) scale = options.scale.as_double();
   else if (auto d = depth.constant()) scale = 1.0 / std::sqrt(static_cast<double>(*d));
   else refuse(ctx, "has a head size that is symbolic");
 
   std::vector<BufferView> inputs{library_operand(q), library_operand(k), library_operand(v)};
-  const auto mask = args.size() > 3 ? ctx.optional_tensor(args[3]) : std::nullopt;
-  if (mask) {
-    TensorBox m = *mask;
+  if (options.mask) {
+    TensorBox m = *options.mask;
     m.realize();
     if (m.rank() <= 4) {
       m = expand(ctx, m, {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]});
@@ -51,13 +55,36 @@ Lowered attention(Context& ctx, const Values& args) {
   sizes[3] = v.sizes[3];
   if (meta.rank() == 4) strides = meta.strides;
   auto [box, out] = library_result(ctx, meta.dtype, sizes, strides);
-  std::map<std::string, ir::ExternAttribute> attributes{{"causal", std::int64_t{args.size() > 5 && args[5].as_bool()}}, {"scale", scale}, {"has_mask", std::int64_t{mask.has_value()}}};
-  add_library_call(ctx, "attention", std::move(attributes), std::move(inputs), {out});
-  return meta.rank() == 4 ? box : reshape(ctx, box, meta.sizes);
+  std::map<std::string, ir::ExternAttribute> attributes{{"causal", std::int64_t{options.causal}}, {"scale", scale}, {"has_mask", std::int64_t{options.mask.has_value()}}};
+  std::vector<BufferView> outputs{out};
+  std::vector<TensorBox> results{box};
+  if (logs) {
+    auto [sums, sums_out] = library_result(ctx, DType::F32, logs->sizes, logs->strides);
+    results.push_back(sums);
+    outputs.push_back(sums_out);
+  }
+  add_library_call(ctx, "attention", std::move(attributes), std::move(inputs), std::move(outputs));
+  if (meta.rank() != 4) results[0] = reshape(ctx, box, meta.sizes);
+  return results;
+}
+
+/// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+Lowered attention(Context& ctx, const Values& args) {
+  return attend(ctx, args, {ctx.optional_tensor(args[3]), args[4], args[6], args[5].as_bool()}, ctx.result(), nullptr)[0];
+}
+
+/// _scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout_p, is_causal, attn_mask, scale)
+Lowered flash_attention(Context& ctx, const Values& args) {
+  bool logs_used = false;
+  for (const fx::Node* user : ctx.node->users()) logs_used |= !user->is_call("_operator.getitem") || !user->args[1].as_int().is_constant(0);
+  return attend(ctx, args, {ctx.optional_tensor(args[5]), args[3], args[6], args[4].as_bool()}, ctx.result(0), logs_used ? &ctx.result(1) : nullptr);
 }
 
 }  // namespace
 
-void add_attention(Table& t) { t["aten.scaled_dot_product_attention.default"] = attention; }
+void add_attention(Table& t) {
+  t["aten.scaled_dot_product_attention.default"] = attention;
+  t["aten._scaled_dot_product_flash_attention_for_cpu.default"] = flash_attention;
+}
 
 }  // namespace coil::lowering

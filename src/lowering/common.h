@@ -29,6 +29,8 @@ void add_indexing(Table&);
 void add_scatter(Table&);
 void add_reductions(Table&);
 void add_normalization(Table&);
+void add_normalization_gradients(Table&);
+void add_window_gradients(Table&);
 void add_scans(Table&);
 void add_pooling(Table&);
 void add_resampling(Table&);
@@ -87,6 +89,11 @@ TensorBox unsqueeze(Context&, const TensorBox&, std::size_t dim);
 BufferView library_operand(const TensorBox&);
 /// An index that is data, as an index expression: the variable x<k> of a checked value that joins `indirect`; or the expression itself, where the value is one that is in range for certain.
 Expr indirect_index(Context&, Value index, Expr size, const std::vector<sym::LoopVar>& loops, std::vector<Scalar>& indirect);
+
+/// Combines `body` over i0… < sizes into place `index` of a realised value, x0, x1, … standing for `indirect`.
+void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Value body, Exprs index, std::vector<Scalar> indirect, ir::StoreMode);
+/// Where an element of an edge-padded tensor lies in the tensor of these sizes; `pad` as torch lists it, from the last dimension backwards.
+Exprs edge_pad_index(Context&, const Exprs& sizes, const Exprs& pad, bool reflect);
 
 /// A new buffer for a library's result, laid out by proposal, and the window on it.
 std::pair<TensorBox, BufferView> library_result(Context&, DType, const Exprs& sizes, const Exprs& strides = {});

@@ -94,17 +94,24 @@ Lowered constant_pad(Context& ctx, const Values& args) {
   return result(ctx, is_zero ? x : where(inside, x, fill));
 }
 
-Lowered edge_pad(Context& ctx, const Values& args, bool reflect) {
-  const TensorBox box = ctx.tensor(args[0]);
-  const Exprs pad = ctx.integers(args[1]);
-  Exprs index = ctx.graph.ivars(box.rank());
+}  // namespace
+
+Exprs edge_pad_index(Context& ctx, const Exprs& sizes, const Exprs& pad, bool reflect) {
+  Exprs index = ctx.graph.ivars(sizes.size());
   for (std::size_t k = 0; k < pad.size() / 2; ++k) {
-    const std::size_t d = box.rank() - 1 - k;
-    const Expr at = index[d] - pad[2 * k], last = box.sizes[d] - 1;
+    const std::size_t d = sizes.size() - 1 - k;
+    const Expr at = index[d] - pad[2 * k], last = sizes[d] - 1;
     auto magnitude = [](Expr e) { return sym::max(e, -e); };
     index[d] = reflect ? last - magnitude(last - magnitude(at)) : sym::min(sym::max(at, 0), last);
   }
-  return result(ctx, element_at(ctx, box, index, ctx.result().sizes));
+  return index;
+}
+
+namespace {
+
+Lowered edge_pad(Context& ctx, const Values& args, bool reflect) {
+  const TensorBox box = ctx.tensor(args[0]);
+  return result(ctx, element_at(ctx, box, edge_pad_index(ctx, box.sizes, ctx.integers(args[1]), reflect), ctx.result().sizes));
 }
 
 }  // namespace

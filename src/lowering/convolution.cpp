@@ -82,8 +82,28 @@ Lowered convolution(Context& ctx, const Values& args) {
   return box;
 }
 
+/// convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask), asked for the weight's gradient alone. That of a transposed convolution is that of
+/// the plain one from its result to its input.
+Lowered weight_gradient(Context& ctx, const Values& args) {
+  BufferView x = library_operand(ctx.tensor(args[1])), dy = library_operand(ctx.tensor(args[0]));
+  if (args[7].as_bool()) std::swap(x, dy);
+  const std::size_t spatial = x.sizes.size() - 2;
+  auto list = [&](std::size_t i) {
+    auto values = constants(ctx, args[i]);
+    if (values.size() == 1) values.resize(spatial, values[0]);
+    return values;
+  };
+  const sym::TensorMeta& meta = ctx.result(1);
+  auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
+  add_library_call(ctx, "convolution_weights", {{"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", constant(ctx, args[9])}}, {x, dy}, {out});
+  return std::vector<TensorBox>{{}, box, {}};
+}
+
 }  // namespace
 
-void add_convolution(Table& t) { t["aten.convolution.default"] = convolution; }
+void add_convolution(Table& t) {
+  t["aten.convolution_backward.default"] = weight_gradient;
+  t["aten.convolution.default"] = convolution;
+}
 
 }  // namespace coil::lowering

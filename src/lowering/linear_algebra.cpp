@@ -121,9 +121,9 @@ Lowered outer(Context& ctx, const Values& args) {
 
 void add_linear_algebra(Table& t) {
   t["aten.linear.default"] = linear_node;
-  t["aten.mm.default"] = mm;
+  t["aten.mm.default"] = t["aten.mm.dtype"] = mm;
   t["aten.addmm.default"] = t["aten.baddbmm.default"] = addmm;
-  t["aten.bmm.default"] = bmm;
+  t["aten.bmm.default"] = t["aten.bmm.dtype"] = bmm;
   t["aten.matmul.default"] = matmul_node;
   t["aten.outer.default"] = outer;
 }

@@ -14,7 +14,7 @@ namespace {
 const Table& table() {
   static const Table entries = [] {
     Table t;
-    for (auto add : {add_arithmetic, add_activations, add_casts, add_creation, add_views, add_concatenation, add_indexing, add_reductions, add_normalization, add_pooling, add_linear_algebra, add_convolution, add_attention, add_scans, add_scatter, add_resampling, add_recurrent}) add(t);
+    for (auto add : {add_arithmetic, add_activations, add_casts, add_creation, add_views, add_concatenation, add_indexing, add_reductions, add_normalization, add_normalization_gradients, add_window_gradients, add_pooling, add_linear_algebra, add_convolution, add_attention, add_scans, add_scatter, add_resampling, add_recurrent}) add(t);
     return t;
   }();
   return entries;
@@ -92,7 +92,9 @@ class Driver {
     if (is_bookkeeping(node)) return;
     if (node.is_call("_operator.getitem")) {
       auto& items = std::get<std::vector<TensorBox>>(ctx_.values.at(node.args[0].as_node()));
-      ctx_.values[&node] = items.at(static_cast<std::size_t>(constant(ctx_, node.args[1])));
+      TensorBox& item = items.at(static_cast<std::size_t>(constant(ctx_, node.args[1])));
+      if (!item.storage) refuse(ctx_, fmt::format("is a result that {} was told not to compute", node.args[0].as_node()->target));
+      ctx_.values[&node] = item;
       ir::realize_by_policy(std::get<TensorBox>(ctx_.values[&node]), node.users().size());
       return;
     }

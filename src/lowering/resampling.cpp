@@ -1,5 +1,5 @@
 // Upsampling by nearest, linear and cubic interpolation; pixel shuffles; windows laid out as columns.
-#include "lowering/common.h"
+#include "lowering/interpolation.h"
 #include "support/error.h"
 
 namespace coil::lowering {
@@ -7,12 +7,6 @@ namespace coil::lowering {
 namespace {
 
 using Values = ops::Values;
-
-/// Sizes of one resampled dimension and the scale that the caller gave for it, if any.
-struct Axis {
-  Expr in, out, i;
-  std::optional<double> factor;
-};
 
 /// upsample_*(self, output_size, [align_corners,] scales…), or with overload vec (input, output_size, [align_corners,] scale_factors).
 std::vector<Axis> axes_of(Context& ctx, const Values& args, const TensorBox& box, std::size_t spatial, bool has_align) {
@@ -42,6 +36,13 @@ Value scale_of(Context& ctx, const Axis& a, DType t, bool align_corners) {
 Value last_of(Context& ctx, const Axis& a) { return index_value(ctx, a.in - 1); }
 Value clamped(Context& ctx, Value index, const Axis& a) { return minimum(maximum(index, 0.0), last_of(ctx, a)); }
 
+Value nearest_position(Context& ctx, const Axis& a, bool exact) {
+  const DType t = DType::F32;
+  Value at = real(ctx, a.i, t);
+  if (exact) at = at + 0.5;
+  return minimum(floor(at * scale_of(ctx, a, t, false)).cast(DType::I64), last_of(ctx, a));
+}
+
 /// The element at computed positions of the last dimensions.
 Value element_by(Context& ctx, const TensorBox& box, const std::vector<Value>& positions, const std::vector<Axis>& axes) {
   const std::size_t lead = box.rank() - positions.size();
@@ -70,10 +71,7 @@ LoweringFunction nearest(std::size_t spatial, bool exact) {
     if (whole_steps) return result(ctx, element_at(ctx, box, index, ctx.result().sizes));
     std::vector<Value> positions;
     for (auto& a : axes) {
-      const DType t = DType::F32;
-      Value at = real(ctx, a.i, t);
-      if (exact) at = at + 0.5;
-      positions.push_back(minimum(floor(at * scale_of(ctx, a, t, false)).cast(DType::I64), last_of(ctx, a)));
+      positions.push_back(nearest_position(ctx, a, exact));
     }
     return result(ctx, element_by(ctx, box, positions, axes));
   };
@@ -115,6 +113,18 @@ std::vector<std::pair<Value, Value>> cubic_taps(Context& ctx, const Axis& a, DTy
   return {{clamped(ctx, first - 1.0, a), far(f + 1.0)}, {clamped(ctx, first, a), near(f)}, {clamped(ctx, first + 1.0, a), near(1.0 - f)}, {clamped(ctx, first + 2.0, a), far(2.0 - f)}};
 }
 
+}  // namespace
+
+std::vector<std::pair<Value, Value>> interpolation_taps(Context& ctx, const Axis& a, Interpolation kind, DType t, bool align_corners) {
+  switch (kind) {
+    case Interpolation::Linear: return linear_taps(ctx, a, t, align_corners);
+    case Interpolation::Cubic: return cubic_taps(ctx, a, t, align_corners);
+    default: return {{nearest_position(ctx, a, kind == Interpolation::NearestExact), number(ctx, t, 1)}};
+  }
+}
+
+namespace {
+
 LoweringFunction interpolated(std::size_t spatial, bool cubic) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
@@ -123,7 +133,7 @@ LoweringFunction interpolated(std::size_t spatial, bool cubic) {
     const bool align_corners = args[2].as_bool();
     const auto axes = axes_of(ctx, args, box, spatial, true);
     std::vector<std::vector<std::pair<Value, Value>>> taps;
-    for (auto& a : axes) taps.push_back(cubic ? cubic_taps(ctx, a, t, align_corners) : linear_taps(ctx, a, t, align_corners));
+    for (auto& a : axes) taps.push_back(interpolation_taps(ctx, a, cubic ? Interpolation::Cubic : Interpolation::Linear, t, align_corners));
     std::vector<Value> positions;
     return result(ctx, interpolate(ctx, box, axes, taps, positions, t));
   };

@@ -6,6 +6,15 @@
 
 namespace coil::lowering {
 
+void scatter_into(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, Exprs index, std::vector<Scalar> indirect, ir::StoreMode mode) {
+  ir::Operation op;
+  op.outs = {*out.storage->buffer};
+  op.origins = ctx.graph.provenance.of(body);
+  op.where = ctx.graph.provenance.where;
+  op.node = ir::Scatter{sizes, body.cast(register_type(out.dtype())), std::move(index), std::move(indirect), mode};
+  ctx.graph.add_operation(std::move(op));
+}
+
 namespace {
 
 using Values = ops::Values;
@@ -18,15 +27,6 @@ TensorBox fresh_copy(Context& ctx, const TensorBox& box, const sym::TensorMeta& 
   TensorBox copy = result(ctx, element(ctx, box, meta.sizes), meta);
   copy.realize();
   return copy;
-}
-
-void scatter_into(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, Exprs index, std::vector<Scalar> indirect, StoreMode mode) {
-  ir::Operation op;
-  op.outs = {*out.storage->buffer};
-  op.origins = ctx.graph.provenance.of(body);
-  op.where = ctx.graph.provenance.where;
-  op.node = ir::Scatter{sizes, body.cast(register_type(out.dtype())), std::move(index), std::move(indirect), mode};
-  ctx.graph.add_operation(std::move(op));
 }
 
 StoreMode mode_of(Context& ctx, const std::string& reduce) {

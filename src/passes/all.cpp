@@ -5,6 +5,7 @@ namespace coil::passes {
 const std::vector<Pass>& all() {
   static const std::vector<Pass> passes = {
       {"remove-noops", remove_noops},
+      {"expand-lists", expand_lists},
       {"functionalize", functionalize},
       {"fold-batch-norm", fold_batch_norm},
       {"fuse-attention", fuse_attention},

@@ -19,7 +19,7 @@ const DecompositionTable& table() {
     DecompositionTable t;
     for (auto add : {decompose_attention, decompose_views, decompose_casts, decompose_creation, decompose_pointwise, decompose_makers,
                      decompose_indexing, decompose_reductions, decompose_normalization, decompose_linalg,
-                     decompose_convolution, decompose_resampling, decompose_losses, decompose_recurrent,
+                     decompose_convolution, decompose_resampling, decompose_losses, decompose_gradients, decompose_recurrent,
                      decompose_composites})
       add(t);
     return t;

@@ -11,6 +11,8 @@ namespace coil::passes {
 
 /// Inlines `wrap_with_set_grad_enabled` and similar wrappers, with the casts of `wrap_with_autocast` written out (autocast.h), drops `_assert_tensor_metadata`, `detach`, `lift_fresh_copy`, dropout in inference, `to` that changes nothing.
 void remove_noops(fx::GraphModule&);
+/// Operators on lists of tensors (`_foreach_*`) as one call for each item, which fuse like any others.
+void expand_lists(fx::GraphModule&);
 /// Turns in-place operators and writes through chains of views into new values, and records what inputs and attributes must receive at the end as `mutations`.
 void functionalize(fx::GraphModule&);
 /// Rewrites composite operators by the tables in passes/decompositions/, keeping those that a library or a template does better whole:

@@ -1,6 +1,7 @@
 #include "runtime/library_builtin.h"
 
 #include "runtime/convolution.h"
+#include "runtime/convolution_weights.h"
 #include "runtime/gemm.h"
 #include "runtime/recurrent.h"
 #include "runtime/sort.h"
@@ -12,6 +13,7 @@ constexpr BuiltinOp kOps[] = {
     {"linear", make_linear},
     {"matmul", make_matmul},
     {"convolution", make_convolution},
+    {"convolution_weights", make_convolution_weights},
     {"sort", make_sort},
     {"topk", make_topk},
     {"recurrent", make_recurrent},

@@ -1,12 +1,14 @@
 // What oneDNN does for the library operations. Each function gives nothing where this build, this machine or oneDNN itself cannot; plain loops then take over.
 #pragma once
 #include "runtime/convolution.h"
+#include "runtime/convolution_weights.h"
 #include "runtime/gemm.h"
 
 namespace coil::runtime::onednn {
 
 std::unique_ptr<PreparedCall> make_gemm(const GemmProblem&);
 std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem&);
+std::unique_ptr<PreparedCall> make_weight_gradient(const WeightGradientProblem&);
 
 /// The weight in the form that the primitive for this problem likes best.
 std::optional<Packed> pack_gemm(const GemmProblem&, const Tensor& weight);

@@ -12,18 +12,6 @@
 namespace coil::runtime::onednn {
 namespace {
 
-BoundView channels_last(DType dtype, const Sizes& sizes) {
-  BoundView v{dtype, sizes, Sizes(sizes.size())};
-  std::int64_t step = v.sizes[1];
-  v.strides[1] = 1;
-  for (std::size_t d = sizes.size() - 1; d >= 2; --d) {
-    v.strides[d] = step;
-    step *= sizes[d];
-  }
-  v.strides[0] = step;
-  return v;
-}
-
 bool is_channels_last(const BoundView& v) { return same_layout(v.sizes, v.strides, channels_last(v.dtype, v.sizes).strides); }
 
 bool has_zero_stride(const BoundView& v) {

@@ -4,10 +4,10 @@ import functools
 import pytest
 
 from batch import outcomes
-from cases import composites, library, mutation, pointwise, reductions, views
+from cases import composites, gradients, library, mutation, pointwise, reductions, views
 from cases.data import Family
 
-FAMILIES = [v for module in (pointwise, reductions, views, library, mutation, composites) for v in vars(module).values() if isinstance(v, Family)]
+FAMILIES = [v for module in (pointwise, reductions, views, library, mutation, composites, gradients) for v in vars(module).values() if isinstance(v, Family)]
 CHUNK = 48  # cases in one compile
 
 

@@ -170,7 +170,7 @@ static __attribute__((noinline)) void $s_pack_mask(const $s_me* m, long stride, 
 
 constexpr std::string_view kBlock = R"(
 // `rows` queries (at most two vectors) from `first` on against all keys that they see. Rows of s and o are `width` queries wide.
-static __attribute__((noinline)) void $s_block(const $s_e* qp, const $s_e* kp, const $s_e* vp, const void* mp, $s_e* op, const long* z, long first, long rows, $E* kbuf, $E* vbuf, bool packed) {
+static __attribute__((noinline)) void $s_block(const $s_e* qp, const $s_e* kp, const $s_e* vp, const void* mp, $s_e* op, const long* z, long first, long rows, $E* kbuf, $E* vbuf, bool packed$log_parameter) {
 $names
   $E qbuf[$TP * $BQ] __attribute__((aligned(64)));
   f32 s[($BK + COIL_L) * $BQ] __attribute__((aligned(64))), o[$VW * $BQ] __attribute__((aligned(64)));
@@ -214,7 +214,7 @@ $values1
   for (long j = 0; j < n; j++) {
     const f32v r = c_pick(sum[j] == 0.0f, f32v{}, 1.0f / sum[j]);
     const long there = rows - j * COIL_L < COIL_L ? rows - j * COIL_L : COIL_L;
-    for (long d = 0; d < $DV; d += COIL_L) {
+$log_store    for (long d = 0; d < $DV; d += COIL_L) {
       f32v x[COIL_L];
       f32 y[COIL_L * COIL_L] __attribute__((aligned(64)));
       for (long i = 0; i < COIL_L; i++) x[i] = keys > 0 && d + i < $DV ? c_load_f32v(o + (d + i) * width + j * COIL_L) * r : f32v{};
@@ -246,7 +246,7 @@ $names
       $s_pack_v(v, z[ValueStride], z[ValueDimStride], z[Keys], vbuf);
       last = b * z[KeyHeads] + kh;
     }
-    $s_block(q, k, v, $mask_pointer, out, z, first, rows, kbuf, vbuf, packed);
+    $s_block(q, k, v, $mask_pointer, out, z, first, rows, kbuf, vbuf, packed$log_argument);
   }
 }
 )";
@@ -291,6 +291,10 @@ constexpr std::string_view kProbabilityPairs = R"(
         l = l + (x + y);
         c_store_u32(at + i / 2 * width, c_bits_bf16(x) | c_bits_bf16(y) << 16);
       }
+)";
+
+constexpr std::string_view kStoreLogs = R"(    const f32v logs = top[j] + c_log(sum[j]);
+    for (long i = 0; i < there; i++) logp[(j * COIL_L + i) * z[$LOG + 2]] = c_lane(logs, i);
 )";
 
 constexpr std::string_view kScalarNames =
@@ -375,6 +379,10 @@ typedef short $s_bf __attribute__((vector_size(64)));
   set("$probabilities", pairs ? kProbabilityPairs : kProbabilities);
   for (int n : {1, 2}) set(fmt::format("$values{}", n), values_text(spec.value_dim, tile, n, pairs ? "(nk + 1) / 2" : "nk"));
   set("$names", kScalarNames);
+  set("$log_parameter", spec.log_sums ? ", f32* logp" : "");
+  set("$log_argument", spec.log_sums ? ", (f32*)buffers[$OUT + 1] + b * z[$LOG] + h * z[$LOG + 1] + first * z[$LOG + 2]" : "");
+  set("$log_store", spec.log_sums ? kStoreLogs : "");
+  set("$LOG", std::to_string(static_cast<int>(spec.mask ? AttentionScalar::Count : AttentionScalar::MaskBatchStride)));
   set("$causal_limit", spec.causal ? " < first + rows ? z[Keys] : first + rows" : "");
   set("$transpose", transpose_text(lanes));
   if (spec.mask) {

@@ -17,6 +17,7 @@ struct AttentionSpec {
   std::optional<DType> mask;   ///< Bool (false: masked) or a floating type (added to the scores)
   bool causal = false;         ///< key j is seen by queries i >= j, as torch's is_causal (aligned at the top left)
   double scale = 0.125;
+  bool log_sums = false;       ///< also gives the logarithm of each query's sum of exponentials, f32, for backward
   bool operator==(const AttentionSpec&) const = default;
 };
 
@@ -30,6 +31,7 @@ enum class AttentionScalar {
   MaskBatchStride, MaskHeadStride, MaskQueryStride, MaskKeyStride,  // only with a mask
   Count
 };
+// With log_sums three more follow, right behind those that there are: the strides of the logarithms over (batch, head, query).
 
 /// Queries in one unit of work.
 int attention_block(const Toolchain&);
@@ -38,7 +40,7 @@ int attention_block(const Toolchain&);
 long attention_extent(const Toolchain&, long batch, long heads, long queries);
 
 /// The text of `extern "C" void SYMBOL(void* const* buffers, const long* scalars, long begin, long end)`, to be compiled behind
-/// `prelude(lanes, prelude_names(text))`. Buffers: q, k, v, the mask if there is one, out. Heads is a multiple of KeyHeads
+/// `prelude(lanes, prelude_names(text))`. Buffers: q, k, v, the mask if there is one, out, the logarithms if asked for. Heads is a multiple of KeyHeads
 /// (grouped-query attention: query head h reads key head h / (Heads / KeyHeads)).
 ///
 /// As in eager, a query with every key masked gives 0; scores, the softmax and sums are f32, and for bf16 the probabilities

@@ -34,20 +34,23 @@ Kernel attention_call(const ir::Extern& call, const Toolchain& toolchain) {
   spec.causal = std::get<std::int64_t>(call.attributes.at("causal")) != 0;
   spec.scale = std::get<double>(call.attributes.at("scale"));
   if (masked) spec.mask = call.inputs[3].dtype;
+  spec.log_sums = call.outputs.size() > 1;
 
   Kernel kernel;
   std::vector<const ir::BufferView*> views{&q, &k, &v};
   if (masked) views.push_back(&call.inputs[3]);
-  views.push_back(&out);
+  const std::size_t read = views.size();
+  for (const ir::BufferView& result : call.outputs) views.push_back(&result);
   kernel.scalars = {q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2], k.sizes[2]};
   for (const ir::BufferView* view : {&q, &k, &v, &out}) kernel.scalars.insert(kernel.scalars.end(), view->strides.begin(), view->strides.end());
   if (masked) kernel.scalars.insert(kernel.scalars.end(), call.inputs[3].strides.begin(), call.inputs[3].strides.end());
+  if (spec.log_sums) kernel.scalars.insert(kernel.scalars.end(), call.outputs[1].strides.begin(), call.outputs[1].strides.end());
 
   // The template takes pointers to first elements; the views' offsets follow its scalars.
   std::string moved;
   for (std::size_t i = 0; i < views.size(); ++i) {
     kernel.buffers.push_back(views[i]->buffer);
-    kernel.written.push_back(i + 1 == views.size());
+    kernel.written.push_back(i >= read);
     moved += fmt::format("{}(void*)(({}*)buffers[{}] + scalars[{}])", i ? ", " : "", element(views[i]->dtype), i, kernel.scalars.size());
     kernel.scalars.push_back(views[i]->offset);
   }

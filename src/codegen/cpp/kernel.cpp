@@ -91,8 +91,8 @@ std::string_view across_lanes(ReductionKind kind) {
 
 class Printer {
  public:
-  Printer(ir::Graph& graph, LoopNest nest, const KernelOptions& options, bool sequential)
-      : graph_(graph), nest_(std::move(nest)), vars_(nest_.vars()), lanes_(options.lanes), sequential_(sequential) {
+  Printer(ir::Graph& graph, LoopNest nest, const KernelOptions& options)
+      : graph_(graph), nest_(std::move(nest)), vars_(nest_.vars()), lanes_(options.lanes) {
     if (nest_.vector == LoopNest::Vector::Outer) vector_ = nest_.outer.back().var;
     if (nest_.vector == LoopNest::Vector::Inner) vector_ = nest_.inner.back().var;
   }
@@ -205,7 +205,7 @@ class Printer {
       line(fmt::format("const i64 {0}_0 = {0}_b * {1}, {0}_1 = {0}_0 + {1} < {2} ? {0}_0 + {1} : {2};", dims[k].var.name(), kTile, text(dims[k].size)));
     }
     for (const LoopDim& d : nest_.inner) point_elements_ *= std::max<std::int64_t>(1, env().hint_or(d.size, 64));
-    if (sequential_) extent_ = 1;
+    if (nest_.partition) extent_ = nest_.partition->places;
   }
 
   /// A loop over full vectors of [from, to), and what is left as a vector of n lanes.
@@ -326,12 +326,12 @@ class Printer {
       accumulate(s, name(s.body));
       return;
     }
-    Local value = name(s.body);
-    if (s.role == Role::Scan) value = scan(s, value);
-    if (!s.indirect.empty() || std::holds_alternative<ir::Scatter>(s.op->node)) {
-      scatter(s, value);
+    if (std::holds_alternative<ir::Scatter>(s.op->node)) {
+      scatter(s);
       return;
     }
+    Local value = name(s.body);
+    if (s.role == Role::Scan) value = scan(s, value);
     const BufferId out = s.op->outs[0];
     if (s.stored) store(s, value);
     if (auto row = scratch_.find(out); row != scratch_.end())
@@ -457,22 +457,34 @@ class Printer {
     }
   }
 
-  /// One iteration of a scatter (scalar loops).
-  void scatter(const Statement& s, const Local& value) {
-    const auto& node = std::get<ir::Scatter>(s.op->node);
+  /// One iteration of a scatter, or a vector of them that write side by side.
+  void scatter(const Statement& s) {
     std::vector<std::string> indirect;
     for (Scalar x : s.indirect) indirect.push_back(name(x).name);
+    if (!nest_.partition) {
+      combine_at(s, indirect);
+      return;
+    }
+    line(fmt::format("if ({0} >= begin && {0} < end) {{", indirect[nest_.partition->indirect]));
+    in_scope([&] { combine_at(s, indirect); });
+    line("}");
+  }
+
+  void combine_at(const Statement& s, const std::vector<std::string>& indirect) {
+    const auto& node = std::get<ir::Scatter>(s.op->node);
     const BufferId b = s.op->outs[0];
     const DType d = graph_.buffer(b).layout.dtype;
+    const Local value = name(s.body);
     const std::string p = pointer(b, true), at = fresh();
     line(fmt::format("const i64 {} = {};", at, text(s.store, indirect)));
-    std::string x = value.name;
-    const std::string old = fmt::format("c_load_{}({} + {})", short_name(d), p, at);
+    const std::string n = inner_vector() && tail_ ? "n" : "", count = inner_vector() && tail_ ? ", n" : "";
+    std::string x = inner_vector() ? as_vector(value, ir::register_type(d)) : value.name;
+    const std::string old = fmt::format("c_load{}_{}{}({} + {}{})", n, short_name(d), inner_vector() ? "v" : "", p, at, count);
     if (node.mode == ir::StoreMode::Add) x = d == DType::Bool ? fmt::format("c_or({}, {})", old, x) : fmt::format("c_add({}, {})", old, x);
     if (node.mode == ir::StoreMode::Prod) x = d == DType::Bool ? fmt::format("c_and({}, {})", old, x) : fmt::format("c_mul({}, {})", old, x);
     if (node.mode == ir::StoreMode::Max) x = fmt::format("c_max({}, {})", old, x);
     if (node.mode == ir::StoreMode::Min) x = fmt::format("c_min({}, {})", old, x);
-    line(fmt::format("c_store_{}({} + {}, {});", short_name(d), p, at, x));
+    line(fmt::format("c_store{}_{}({} + {}, {}{});", n, short_name(d), p, at, x, count));
   }
 
   // ---- Values -------------------------------------------------------------------------------------------------------------
@@ -695,7 +707,7 @@ class Printer {
     for (std::size_t i = 0; i < scalars_.size(); ++i) text += fmt::format("  const i64 s{0} = scalars[{0}];\n", i);
     if (may_fail_) text += fmt::format("  i64* const status = (i64*)buffers[{}];\n", buffers_.size());
     text += head_;
-    text += "  for (i64 w = begin; w < end; ++w) {\n" + body_ + "  }\n";
+    text += (nest_.partition ? "  {\n" : "  for (i64 w = begin; w < end; ++w) {\n") + body_ + "  }\n";
     k.symbol = "coil_" + to_hex(hash(text + std::to_string(lanes_))).substr(0, 16);
     k.text = fmt::format("extern \"C\" void {}(void* const* buffers, const i64* scalars, i64 begin, i64 end) {{\n{}}}\n", k.symbol, text);
     k.buffers = buffers_;
@@ -705,7 +717,9 @@ class Printer {
     std::size_t ops = 0;
     for (const Statement& s : nest_.statements) ops += s.body->ops;
     const double work = static_cast<double>(point_elements_) * (1.0 + static_cast<double>(ops) / 8.0);
-    k.grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(32768.0 / work));
+    // Each thread of a partition does its share of all iterations.
+    const double point = nest_.partition ? work / static_cast<double>(std::max<std::int64_t>(1, env().hint_or(extent_, 1))) : work;
+    k.grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(32768.0 / point));
     k.may_fail = may_fail_;
     k.in_place = in_place();
     return k;
@@ -734,7 +748,6 @@ class Printer {
   LoopNest nest_;
   std::vector<sym::LoopVar> vars_;
   int lanes_;
-  bool sequential_;
   std::optional<Expr> vector_;
 
   std::unordered_map<BufferId, std::size_t> made_;  // statement that computes a buffer
@@ -772,11 +785,11 @@ static inline i64 coil_check(i64 index, i64 size, i64* status) {
 }
 
 Kernel print_kernel(ir::Graph& graph, const scheduler::Group& group, const KernelOptions& options) {
-  return Printer(graph, make_loop_nest(graph, group, options.lanes), options, false).print();
+  return Printer(graph, make_loop_nest(graph, group, options.lanes), options).print();
 }
 
 Kernel print_scatter(ir::Graph& graph, const ir::Operation& op, const KernelOptions& options) {
-  return Printer(graph, make_scatter_nest(graph, op), options, true).print();
+  return Printer(graph, make_threaded_scatter_nest(graph, op, options.lanes), options).print();
 }
 
 }  // namespace coil::codegen

@@ -16,7 +16,7 @@ std::string kernel_support();
 
 /// Prelude functions that the text calls are found by codegen::prelude_names.
 Kernel print_kernel(ir::Graph&, const scheduler::Group&, const KernelOptions&);
-/// A scatter: sequential loops.
+/// A scatter: threads share the places that are written to.
 Kernel print_scatter(ir::Graph&, const ir::Operation&, const KernelOptions&);
 
 }  // namespace coil::codegen

@@ -23,6 +23,9 @@ void register_pooling();
 void register_resampling();
 void register_losses();
 void register_recurrent();
+void register_gradients();
+void register_window_gradients();
+void register_lists();
 void register_symbolic();
 void register_composites();
 }  // namespace shapes
@@ -33,7 +36,8 @@ inline constexpr std::initializer_list<void (*)()> kFamilies = {
     shapes::register_makers,      shapes::register_indexing,      shapes::register_reductions,
     shapes::register_scans,       shapes::register_normalization, shapes::register_linalg,
     shapes::register_convolution, shapes::register_pooling,       shapes::register_resampling,
-    shapes::register_losses,      shapes::register_recurrent,     shapes::register_symbolic,
+    shapes::register_losses,      shapes::register_gradients,     shapes::register_window_gradients,
+    shapes::register_lists,       shapes::register_recurrent,     shapes::register_symbolic,
     shapes::register_composites,
 };
 

@@ -177,6 +177,18 @@ Value flash_attention(const Call& call) {
   return Values{output, log};
 }
 
+/// Of query, key and value, laid out as (batch, sequence, head, dim).
+Value flash_attention_backward(const Call& call) {
+  Values results;
+  for (std::string_view name : {"query", "key", "value"}) {
+    TensorMeta made = dense(call.env, call[name].as_tensor(), call[name].as_tensor().sizes);
+    require_rank(call, made, 4);
+    made.strides = permuted_strides(call.env, made.sizes, std::vector<std::size_t>{0, 2, 1, 3});
+    results.push_back(std::move(made));
+  }
+  return results;
+}
+
 struct Product {
   ShapeFunction shape;
   std::string_view schemas;
@@ -217,6 +229,9 @@ aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tenso
 )"},
     {flash_attention, R"(
 aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)
+)"},
+    {flash_attention_backward, R"(
+aten::_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)
 )"},
 };
 

@@ -148,14 +148,6 @@ aten::prelu(Tensor self, Tensor weight) -> Tensor
 aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? generator=None) -> Tensor
 )";
 
-constexpr std::string_view kGradients = R"(
-aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor
-aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor
-aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor
-aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate="none") -> Tensor
-aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor
-)";
-
 Value activation(const Call& call) {
   const TensorMeta& self = call.tensor(0);
   if (!is_floating(self.dtype) && !is_complex(self.dtype))
@@ -205,7 +197,6 @@ void register_pointwise() {
   define_with_twins(kAbsolute, absolute);
   define_each(kActivationsOnly, activation);
   define_with_twins(kActivations, activation);
-  define_each(kGradients, same_type);
   define("aten::log_sigmoid(Tensor self) -> Tensor", log_sigmoid);
   define_with_twins("aten::square(Tensor self) -> Tensor", square);
   define("aten::glu(Tensor self, int dim=-1) -> Tensor", glu);

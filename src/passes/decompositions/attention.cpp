@@ -25,41 +25,89 @@ Value repeat_heads(Rewriter& r, const Value& x, Expr heads) {
   return r.reshape(r.expand(r.unsqueeze(x, static_cast<std::int64_t>(h) + 1), wide), sizes);
 }
 
-/// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa); a query with every key masked gives 0.
-Value attention(Rewriter& r) {
-  if (kernel_takes(r)) return None{};
-  if (r.real("dropout_p") != 0) r.refuse("dropout in attention draws random numbers");
-  const Value& query = r["query"];
-  const std::size_t rank = r.rank(query);
-  const Exprs& q = r.meta(query).sizes;
-  Value key = r["key"], value = r["value"];
-  if (r.flag("enable_gqa")) key = repeat_heads(r, key, q[rank - 3]), value = repeat_heads(r, value, q[rank - 3]);
-  double scale = 0;
-  if (r.has("scale")) scale = r.real("scale");
-  else if (auto depth = q.back().constant()) scale = 1 / std::sqrt(static_cast<double>(*depth));
-  else r.refuse("has a head size that is symbolic");
+double scale_of(Rewriter& r) {
+  if (r.has("scale")) return r.real("scale");
+  if (auto depth = r.meta(r["query"]).sizes.back().constant()) return 1 / std::sqrt(static_cast<double>(*depth));
+  r.refuse("has a head size that is symbolic");
+}
 
+Value transposed(Rewriter& r, const Value& x) {
   std::vector<std::int64_t> order;
-  for (std::size_t d = 0; d < rank; ++d) order.push_back(static_cast<std::int64_t>(d));
-  std::swap(order[rank - 1], order[rank - 2]);
-  const double low = -std::numeric_limits<double>::infinity();
-  Value scores = r.mul(r.call("aten.matmul.default", {query, r.permute(key, order)}), scale);
+  for (std::size_t d = 0; d < r.rank(x); ++d) order.push_back(static_cast<std::int64_t>(d));
+  std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return r.permute(x, order);
+}
+
+constexpr double kLow = -std::numeric_limits<double>::infinity();
+
+/// Scaled scores with what a mask and causality take away at -inf.
+Value masked_scores(Rewriter& r, Value scores) {
+  const std::size_t rank = r.rank(scores);
   const Exprs sizes = r.meta(scores).sizes;
   if (r.has("attn_mask")) {
     const Value& mask = r["attn_mask"];
-    scores = r.dtype(mask) == DType::Bool ? r.call("aten.where.ScalarOther", {mask, scores, low}) : Value(r.add(scores, mask));
+    scores = r.dtype(mask) == DType::Bool ? r.call("aten.where.ScalarOther", {mask, scores, kLow}) : Value(r.add(scores, mask));
   }
   if (r.flag("is_causal")) {
     const Value rows = r.unsqueeze(r.iota(sizes[rank - 2]), 1), columns = r.iota(sizes[rank - 1]);
-    scores = r.call("aten.where.ScalarOther", {r.call("aten.ge.Tensor", {rows, columns}), scores, low});
+    scores = r.call("aten.where.ScalarOther", {r.call("aten.ge.Tensor", {rows, columns}), scores, kLow});
   }
-  const Value masked = r.call("aten.eq.Scalar", {r.call("aten.amax.default", {scores, dims_value({-1}), true}), low});
+  return scores;
+}
+
+/// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa), and the CPU kernel's form that also gives the logarithms of the queries' sums; a query with every key masked gives 0.
+Value attention(Rewriter& r) {
+  if (kernel_takes(r)) return None{};
+  if (r.real("dropout_p") != 0) r.refuse("dropout in attention draws random numbers");
+  const bool flash = !r.node->is_tensor();
+  const Value& query = r["query"];
+  const Exprs& q = r.meta(query).sizes;
+  Value key = r["key"], value = r["value"];
+  if (flash || r.flag("enable_gqa")) key = repeat_heads(r, key, q[q.size() - 3]), value = repeat_heads(r, value, q[q.size() - 3]);
+  const Value scores = masked_scores(r, r.mul(r.call("aten.matmul.default", {query, transposed(r, key)}), scale_of(r)));
+  const Value masked = r.call("aten.eq.Scalar", {r.call("aten.amax.default", {scores, dims_value({-1}), true}), kLow});
   const Value weights = r.call("aten.where.ScalarSelf", {masked, 0.0, r.call("aten._softmax.default", {scores, -1, false})});
-  return r.call("aten.matmul.default", {weights, value});
+  const Value made = r.call("aten.matmul.default", {weights, value});
+  if (!flash) return made;
+  return Values{made, r.to(r.call("aten.logsumexp.default", {scores, dims_value({-1})}), r.result(1).dtype)};
+}
+
+/// The probabilities are computed again from the scores and the logarithms of their sums. With P = exp(S - logs) and dP = dO V', dS = P * (dP - sum(dO * O)) * scale; dQ = dS K, dK = dS' Q, dV = P' dO.
+/// Products accumulate in f32 and P and dS are rounded to the type of the operands before the last three, as in eager's kernel.
+Value attention_backward(Rewriter& r) {
+  if (r.real("dropout_p") != 0) r.refuse("dropout in attention draws random numbers");
+  const Exprs q = r.meta(r["query"]).sizes, k = r.meta(r["key"]).sizes;
+  const DType type = r.dtype(r["query"]), wide = compute_dtype(type);
+  const double scale = scale_of(r);
+  const Expr batches = r.module.env->simplify(q[0] * q[1]);
+  auto rows = [&](const Value& x) { return r.reshape(x, {batches, r.meta(x).sizes[2], r.meta(x).sizes[3]}); };
+  auto product = [&](const Value& a, const Value& b, DType out) { return out == type ? r.call("aten.bmm.default", {a, b}) : r.call("aten.bmm.dtype", {a, b, out}); };
+  auto by_head = [&](const Value& x) { return r.reshape(x, {q[0], q[1], r.meta(x).sizes[1], r.meta(x).sizes[2]}); };
+  const Value query = rows(r["query"]), key = rows(repeat_heads(r, r["key"], q[1])), value = rows(repeat_heads(r, r["value"], q[1])), grad = rows(r["grad_out"]);
+  const Value scores = masked_scores(r, r.mul(by_head(product(query, transposed(r, key), wide)), scale));
+  const Value logs = r.unsqueeze(r.to(r["logsumexp"], wide), -1);
+  // A query that sees no key has no probabilities.
+  Value weights = r.where(r.call("aten.eq.Scalar", {logs, kLow}), 0, r.call("aten.exp.default", {r.sub(scores, logs)}));
+  const Value along = r.sum(r.mul(r.to(r["grad_out"], wide), r["out"]), {-1}, true);
+  const Value slopes = r.mul(r.mul(weights, r.sub(by_head(product(grad, transposed(r, value), wide)), along)), scale);
+  const Value p = rows(r.to(weights, type)), ds = rows(r.to(slopes, type));
+  // Heads that share a key add up.
+  auto summed = [&](const Value& x, const Exprs& sizes) {
+    Value made = by_head(x);
+    if (!(sizes[1] == q[1])) {
+      const Expr shared = r.module.env->simplify(sym::floor_div(q[1], sizes[1]));
+      made = r.to(r.sum(r.to(r.reshape(made, {q[0], sizes[1], shared, sizes[2], sizes[3]}), wide), {2}), type);
+    }
+    return made;
+  };
+  return Values{by_head(product(ds, key, type)), summed(product(transposed(r, ds), query, type), k), summed(product(transposed(r, p), grad, type), r.meta(r["value"]).sizes)};
 }
 
 }  // namespace
 
-void decompose_attention(DecompositionTable& table) { table["aten.scaled_dot_product_attention.default"] = attention; }
+void decompose_attention(DecompositionTable& table) {
+  table["aten.scaled_dot_product_attention.default"] = table["aten._scaled_dot_product_flash_attention_for_cpu.default"] = attention;
+  table["aten._scaled_dot_product_flash_attention_for_cpu_backward.default"] = attention_backward;
+}
 
 }  // namespace coil::passes

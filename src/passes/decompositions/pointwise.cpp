@@ -343,6 +343,9 @@ Value where_numbers(Rewriter& r) {
   return r.call("aten.where.self", {r["condition"], tensor(r["self"]), tensor(r["other"])});
 }
 
+/// a * b + c; kernels contract it.
+Value fused_product(Rewriter& r) { return r.add(r.mul(r["a"], r["b"]), r["c"]); }
+
 }  // namespace
 
 void decompose_pointwise(DecompositionTable& t) {
@@ -367,6 +370,7 @@ void decompose_pointwise(DecompositionTable& t) {
   t["aten.rad2deg.default"] = scaled_by(180 / M_PI);
   t["aten.addcmul.default"] = addcmul;
   t["aten.addcdiv.default"] = addcdiv;
+  t["prims.fma.default"] = fused_product;
   t["aten.lerp.Scalar"] = lerp;
   t["aten.lerp.Tensor"] = lerp;
   t["aten.isclose.default"] = is_close;

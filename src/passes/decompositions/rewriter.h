@@ -97,5 +97,6 @@ void decompose_resampling(DecompositionTable&);
 void decompose_losses(DecompositionTable&);
 void decompose_recurrent(DecompositionTable&);
 void decompose_composites(DecompositionTable&);
+void decompose_gradients(DecompositionTable&);
 
 }  // namespace coil::passes
