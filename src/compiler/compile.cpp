@@ -5,11 +5,15 @@
 
 namespace coil {
 
-Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options) {
+namespace {
+
+/// `lower(stage)` gives the program as wrapper lines.
+template <class F>
+Compiled compile_lowered(const CompileOptions& options, F&& lower) {
   Compiled out;
   const auto start = std::chrono::steady_clock::now();
   Stages stage(out.report, options);
-  Lowered lowered = lower_archive(pt2, options, stage);
+  Lowered lowered = lower(stage);
   wrapper::Program& lines = lowered.lines;
 
   out.program = std::make_shared<runtime::Program>(assemble(lines, *lowered.backend, options, stage));
@@ -19,6 +23,16 @@ Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options
   out.report.text = report_text(out.report, lowered.source_lines, *lowered.graph, lowered.schedule, lines);
   out.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
+}
+
+}  // namespace
+
+Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options) {
+  return compile_lowered(options, [&](Stages& stage) { return lower_archive(pt2, options, stage); });
+}
+
+Compiled compile_program(frontend::ExportedProgram source, const CompileOptions& options) {
+  return compile_lowered(options, [&](Stages& stage) { return lower_program(std::move(source), options, stage); });
 }
 
 }  // namespace coil

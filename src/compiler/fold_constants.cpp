@@ -1,5 +1,6 @@
 #include "compiler/fold_constants.h"
 
+#include "lowering/lowering.h"
 #include "support/error.h"
 
 namespace coil {
@@ -65,9 +66,9 @@ class Folder {
     if (saved < min_work_) chosen_.clear();
   }
 
-  /// Whether a call gives the same tensor each time: it reads constants (at least one), draws nothing, and its sizes are known.
+  /// Whether a call gives the same tensor each time: it reads constants (at least one), draws nothing, its sizes are known, and no host is needed for it.
   bool follows(const Node* n) const {
-    if (n->op->random || n->op->side_effect || n->op->schema.is_mutating() || !elements(n)) return false;
+    if (!lowering::find(n->target) || n->op->random || n->op->side_effect || n->op->schema.is_mutating() || !elements(n)) return false;
     bool reads = false, constant = true;
     for (const ops::Value& arg : n->args)
       ops::for_each_node(arg, [&](const Node* x) { reads = true, constant = constant && work_.contains(x); });

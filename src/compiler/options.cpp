@@ -25,6 +25,7 @@ const Row kRows[] = {
     {"pack_weights", &Settings::pack_weights, "true|false", "rearrange constant weights for the library at compile time"},
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"fold_constants", &Settings::fold_constants, "true|false", "compute at compile time what depends on weights alone"},
+    {"fallback", &Settings::fallback, "true|false", "leave operators that Coil has no kernel for to the program that runs the result (in Python, to torch)"},
     {"verify", &Settings::verify, "true|false", "check every intermediate representation"},
 };
 

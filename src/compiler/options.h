@@ -15,6 +15,7 @@ struct Settings {
   bool pack_weights = true;           ///< pack_weights
   bool fuse = true;                   ///< fuse
   bool fold_constants = true;         ///< fold_constants
+  bool fallback = false;              ///< fallback: operators without lowering are called in the host, which must know them
   bool verify = false;                ///< verify: checks every intermediate representation
 };
 

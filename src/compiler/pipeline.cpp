@@ -47,7 +47,7 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
 
 /// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.
 void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out) {
-  out.graph = stage("lower", [&] { return lowering::lower(module); });
+  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback}); });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
   stage("post-ops", [&] {
@@ -88,11 +88,17 @@ void check_stage_names(const std::vector<std::string>& names) {
 }  // namespace
 
 Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stage) {
+  parse_settings(options.settings);  // bad settings are refused before an archive is read
+  check_stage_names(options.log);
+  return lower_program(stage("read", [&] { return frontend::read_pt2(pt2); }), options, stage);
+}
+
+Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& options, Stages& stage) {
   const Settings settings = parse_settings(options.settings);
   check_stage_names(options.log);
   const Device device = parse_device(options.device);
   Lowered out;
-  out.source = stage("read", [&] { return frontend::read_pt2(pt2); });
+  out.source = std::move(source);
   fx::GraphModule& module = *out.source.module;
   out.source_lines = source_lines(module);
   stage.show_changed("graph", [&] { return fx::to_string(module, {.locations = true}); });

@@ -27,10 +27,15 @@ struct Lowered {
   wrapper::Program lines;
 };
 
+/// The whole way down for a program from any front door. Throws Error.
+Lowered lower_program(frontend::ExportedProgram, const CompileOptions&, Stages&);
 /// Throws Error.
 Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions&, Stages&);
 
 /// Lines, with the kernels compiled, as what a runtime loads. Takes the constants out of `lines`.
 runtime::Program assemble(wrapper::Program& lines, const codegen::Backend&, const CompileOptions&, Stages&);
+
+/// `compile` for a program that is in memory.
+Compiled compile_program(frontend::ExportedProgram, const CompileOptions&);
 
 }  // namespace coil

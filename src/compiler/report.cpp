@@ -62,6 +62,7 @@ void write_steps(std::string& text, const CompileReport& report, const SourceLin
   for (const wrapper::Line& line : program.lines) {
     if (auto* call = std::get_if<wrapper::CallKernel>(&line)) add(line, program.kernels.at(call->kernel).symbol, call->origins, call->where);
     if (auto* call = std::get_if<wrapper::CallExtern>(&line)) add(line, "library " + call->op, call->origins, call->where);
+    if (auto* call = std::get_if<wrapper::CallFallback>(&line)) add(line, "fallback " + call->op, call->origins, call->where);
     if (auto* assertion = std::get_if<wrapper::Assert>(&line)) {
       text += fmt::format("      assert       {}\n", assertion->message);
       if (step > 0) ++step;  // before the first call it is a check on the inputs and no step of the plan
@@ -109,6 +110,20 @@ void write_library_calls(std::string& text, const wrapper::Program& program) {
   if (calls.empty()) text += "  none\n";
 }
 
+/// Operators that the host program carries out, with the lines that ask for them.
+void write_fallbacks(std::string& text, const SourceLines& lines, const wrapper::Program& program) {
+  std::map<std::string, std::pair<int, std::string>> calls;
+  for (const wrapper::Line& line : program.lines)
+    if (auto* call = std::get_if<wrapper::CallFallback>(&line)) {
+      auto& [count, from] = calls[call->op];
+      if (++count == 1)
+        if (auto places = lines_of(lines, call->origins, call->where); !places.empty()) from = " (first at " + some(places) + ")";
+    }
+  if (calls.empty()) return;
+  text += "\nCalled in the host, for want of a lowering\n";
+  for (const auto& [name, call] : calls) text += fmt::format("  {:5} × {}{}\n", call.first, name, call.second);
+}
+
 }  // namespace
 
 SourceLines source_lines(const fx::GraphModule& module) {
@@ -129,7 +144,7 @@ void describe_program(CompileReport& report, const wrapper::Program& program) {
     if (auto* a = std::get_if<wrapper::Allocate>(&line)) memory[a->buffer] = a->buffer, owners[a->buffer] = 1, live += bytes_of(program, a->buffer);
     if (auto* r = std::get_if<wrapper::Reuse>(&line)) memory[r->to] = memory[r->from], ++owners[memory[r->from]];
     if (auto* f = std::get_if<wrapper::Free>(&line); f && --owners[memory[f->buffer]] == 0) live -= bytes_of(program, memory[f->buffer]);
-    const bool call = std::holds_alternative<wrapper::CallKernel>(line) || std::holds_alternative<wrapper::CallExtern>(line);
+    const bool call = std::holds_alternative<wrapper::CallKernel>(line) || std::holds_alternative<wrapper::CallExtern>(line) || std::holds_alternative<wrapper::CallFallback>(line);
     report.extern_calls += std::holds_alternative<wrapper::CallExtern>(line);
     if (call || (std::holds_alternative<wrapper::Assert>(line) && !report.live_bytes.empty())) report.live_bytes.push_back(live);
   }
@@ -152,6 +167,7 @@ std::string report_text(const CompileReport& report, const SourceLines& lines, c
   write_refusals(text, graph, schedule);
   text += "\nLibrary calls\n";
   write_library_calls(text, program);
+  write_fallbacks(text, lines, program);
   text += "\nTime of each stage\n";
   for (const auto& [name, seconds] : report.stages) text += fmt::format("  {:9.2f} ms  {}\n", seconds * 1e3, name);
   return text;

@@ -393,6 +393,7 @@ std::size_t eliminate_dead_operations(Graph& graph) {
   for (std::size_t i = operations.size(); i-- > 0;) {
     Operation& op = operations[i];
     bool is_needed = std::holds_alternative<Assertion>(op.node);
+    if (auto* call = std::get_if<Fallback>(&op.node)) is_needed = call->has_effect;
     for (BufferId out : op.outs) is_needed |= needed.contains(out) || graph.buffer(out).kind != BufferKind::Computed;
     if (!is_needed) continue;
     for (BufferId b : reads(op)) needed.insert(b);

@@ -22,7 +22,7 @@ void for_each_root(const Operation& op, F&& f) {
                           f(s.body);
                           for (Scalar x : s.indirect) f(x);
                         },
-                        [](const Extern&) {}, [](const Assertion&) {}, [&](const auto& loop) { f(loop.body); }},
+                        [](const Extern&) {}, [](const Assertion&) {}, [](const Fallback&) {}, [&](const auto& loop) { f(loop.body); }},
              op.node);
 }
 
@@ -30,7 +30,7 @@ void for_each_root(const Operation& op, F&& f) {
 
 const Exprs& Operation::sizes() const {
   static const Exprs none;
-  return std::visit(Overloaded{[&](const Extern&) -> const Exprs& { return none; }, [&](const Assertion&) -> const Exprs& { return none; },
+  return std::visit(Overloaded{[&](const Extern&) -> const Exprs& { return none; }, [&](const Assertion&) -> const Exprs& { return none; }, [&](const Fallback&) -> const Exprs& { return none; },
                                [](const auto& loop) -> const Exprs& { return loop.sizes; }},
                     node);
 }
@@ -104,6 +104,8 @@ std::vector<BufferId> reads(const Operation& op) {
   });
   if (auto* call = std::get_if<Extern>(&op.node))
     for (auto& view : call->inputs) add(view.buffer);
+  if (auto* call = std::get_if<Fallback>(&op.node))
+    for (auto& view : call->inputs) add(view.buffer);
   return result;
 }
 
@@ -139,6 +141,14 @@ std::set<std::string> free_symbols(const Graph& graph, const Operation& op) {
         add_all(v.strides);
         add(v.offset);
       }
+  if (auto* call = std::get_if<Fallback>(&op.node)) {
+    for (auto& v : call->inputs) {
+      add_all(v.sizes);
+      add_all(v.strides);
+      add(v.offset);
+    }
+    for (auto& a : call->arguments) ops::for_each_integer(a.value, add);
+  }
   return names;
 }
 
@@ -200,6 +210,13 @@ std::string print(const Operation& op) {
             for (auto& [name, value] : e.attributes) text += fmt::format(" {}={}", name, print(value));
             text += " ->";
             for (auto& v : e.outputs) text += fmt::format(" {}", print(v));
+            return text;
+          },
+          [&](const Fallback& f) {
+            std::string text = fmt::format("fallback {}({})", f.op, ops::to_string(f.arguments));
+            for (std::size_t k = 0; k < f.inputs.size(); ++k) text += fmt::format("{}%{} = {}", k ? ", " : " where ", k, print(f.inputs[k]));
+            text += " ->";
+            for (auto& v : f.outputs) text += " " + (v ? print(*v) : "None");
             return text;
           },
           [&](const Assertion& a) { return fmt::format("assert {} \"{}\"", sym::to_string(a.condition), a.message); }},

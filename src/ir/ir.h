@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/scalar.h"
+#include "ops/call_argument.h"
 #include "sym/tensor_meta.h"
 #include "tensor/tensor.h"
 
@@ -95,6 +96,16 @@ struct Extern {
   std::vector<BufferView> outputs;  ///< windows on the operation's `outs`, in order
 };
 
+/// An operator that Coil leaves to its host (lowering/fallback.h). Results that nothing reads may be absent.
+struct Fallback {
+  std::string op;
+  std::vector<ops::NamedArgument> arguments;
+  std::vector<BufferView> inputs;
+  std::vector<std::optional<BufferView>> outputs;
+  bool is_list = false;     ///< the operator returns several values, be it one
+  bool has_effect = false;  ///< draws random numbers or the like: kept, in order, though nothing uses its results
+};
+
 /// A run-time assertion.
 struct Assertion {
   Expr condition;
@@ -103,7 +114,7 @@ struct Assertion {
 
 struct Operation {
   OperationId id = 0;
-  std::variant<Pointwise, Reduction, Scan, Scatter, Extern, Assertion> node;
+  std::variant<Pointwise, Reduction, Scan, Scatter, Extern, Assertion, Fallback> node;
   std::vector<BufferId> outs;
   /// Of Pointwise, Reduction, Scan: where in outs[0] an iteration stores, over i0, i1, …; empty means at (i0, i1, …).
   Exprs store_index;
@@ -113,7 +124,7 @@ struct Operation {
   /// Loop sizes and reduced sizes; empty for extern operations and assertions.
   const Exprs& sizes() const;
   const Exprs& reduced() const;
-  bool is_loop() const { return !std::holds_alternative<Extern>(node) && !std::holds_alternative<Assertion>(node); }
+  bool is_loop() const { return !std::holds_alternative<Extern>(node) && !std::holds_alternative<Assertion>(node) && !std::holds_alternative<Fallback>(node); }
 };
 
 struct GraphOutput {

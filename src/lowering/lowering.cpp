@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lowering/common.h"
+#include "lowering/fallback.h"
 #include "lowering/outputs.h"
 #include "support/error.h"
 #include "sym/print.h"
@@ -56,7 +57,7 @@ void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>
 
 class Driver {
  public:
-  explicit Driver(const fx::GraphModule& module) : module_(module), graph_(std::make_unique<ir::Graph>(module.env)), ctx_(module, *graph_), storage_(module, *graph_) {}
+  Driver(const fx::GraphModule& module, const LowerOptions& options) : options_(options), module_(module), graph_(std::make_unique<ir::Graph>(module.env)), ctx_(module, *graph_), storage_(module, *graph_) {}
 
   std::unique_ptr<ir::Graph> run() {
     add_inputs();
@@ -108,7 +109,8 @@ class Driver {
     }
     Lowered value;
     try {
-      value = (*find(node.target))(ctx_, node.args);
+      const LoweringFunction* lowering = find(node.target);
+      value = lowering ? (*lowering)(ctx_, node.args) : call_host(ctx_, node);
     } catch (const Error& e) {
       if (!e.op().empty()) throw;
       throw Error(fmt::format("{} ({}): {}", node.target, node.name, e.what()), node.target, node.where());
@@ -133,6 +135,7 @@ class Driver {
     throw Error(fmt::format("{} ({}) was lowered to {}, recorded is {}", node.target, node.name, sym::to_string(made), sym::to_string(meta)), node.target, node.where());
   }
 
+  const LowerOptions options_;
   const fx::GraphModule& module_;
   std::unique_ptr<ir::Graph> graph_;
   Context ctx_;
@@ -152,9 +155,9 @@ std::string unsupported(const fx::GraphModule& module) {
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
-std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module) {
-  if (std::string text = unsupported(module); !text.empty()) throw Error(text);
-  return Driver(module).run();
+std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module, const LowerOptions& options) {
+  if (std::string text = options.fallback ? "" : unsupported(module); !text.empty()) throw Error(text);
+  return Driver(module, options).run();
 }
 
 }  // namespace coil::lowering

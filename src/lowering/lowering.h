@@ -52,7 +52,10 @@ using LoweringFunction = std::function<Lowered(Context&, const ops::Values& args
 const LoweringFunction* find(std::string_view target);
 /// Operators of a module (subgraphs included) without lowering on this device, with their source lines, as one message; empty when all have one.
 std::string unsupported(const fx::GraphModule&);
+struct LowerOptions {
+  bool fallback = false;  ///< operators without lowering become calls of the host, not an error
+};
 /// Lowers a functional, decomposed module. Throws Error with every unsupported operator listed.
-std::unique_ptr<ir::Graph> lower(const fx::GraphModule&);
+std::unique_ptr<ir::Graph> lower(const fx::GraphModule&, const LowerOptions& = {});
 
 }  // namespace coil::lowering

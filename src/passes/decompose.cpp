@@ -86,6 +86,8 @@ void replace_call(Rewriter& r, const Value& made) {
 
 }  // namespace
 
+bool decomposes(std::string_view target) { return table().find(target) != table().end(); }
+
 void decompose(fx::GraphModule& module) {
   fx::Graph& graph = module.graph;
   for (Node* node = graph.first(); node;) {

@@ -18,6 +18,8 @@ void functionalize(fx::GraphModule&);
 /// Rewrites composite operators by the tables in passes/decompositions/, keeping those that a library or a template does better whole:
 /// linear, addmm, mm, bmm, convolution, scaled_dot_product_attention, and all that lowering has whole.
 void decompose(fx::GraphModule&);
+/// Whether the tables have this operator.
+bool decomposes(std::string_view target);
 /// Computes metadata of every call by its shape function; where a node came with metadata, checks that they agree (throws Error naming node and line when they do not).
 void propagate(fx::GraphModule&);
 /// Calls of equal target and arguments become one, except random, mutating and asserting ones, and except where both results are returned (eager returns two tensors).

@@ -1,4 +1,5 @@
 #include "fx/infer.h"
+#include "fx/scalar_functions.h"
 #include "passes/metadata.h"
 #include "passes/passes.h"
 #include "support/error.h"
@@ -32,6 +33,12 @@ bool acceptable(const fx::Node& node, const sym::ShapeEnv& env, const Value& com
   return !view && agree(env, in_layout_of(computed, recorded), recorded);
 }
 
+/// An operator of which nothing but the schema is known, or not even that: what is recorded is all there is.
+bool is_opaque(const fx::Node& node) {
+  const bool known = node.op ? static_cast<bool>(node.op->shape) : node.is_call("_operator.getitem") || fx::find_scalar_function(node.target);
+  return !known && !node.meta.value.is_none();
+}
+
 /// What is recorded, with what it leaves out filled in.
 Value merge(Value recorded, const Value& inferred) {
   if (recorded.is_none()) return inferred;
@@ -44,7 +51,7 @@ Value merge(Value recorded, const Value& inferred) {
 
 void propagate(fx::GraphModule& module) {
   for (fx::Node* node = module.graph.first(); node; node = node->next()) {
-    if (node->opcode != fx::Opcode::CallFunction) continue;
+    if (node->opcode != fx::Opcode::CallFunction || is_opaque(*node)) continue;
     Value inferred = fx::infer(*node, *module.env);
     if (!acceptable(*node, *module.env, inferred))
       throw Error(fmt::format("{}: %{} is recorded as {}, but its arguments give {}", node->target, node->name,

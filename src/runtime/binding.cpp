@@ -40,6 +40,8 @@ Binding::Binding(const Model::Impl& model, Queue& queue) : model_(model), plan_(
     if (const auto* call = std::get_if<ExternCall>(&step)) sites_.push_back({queue_.make_op(call->op, call->attributes), {}, {}, false});
     if (const auto* call = std::get_if<KernelCall>(&step); call && !plan_.kernels[call->kernel].failure.empty()) failures_.push_back({nullptr, &plan_.kernels[call->kernel].failure});
   }
+  for (const Step& step : plan_.steps)
+    if (const auto* call = std::get_if<HostCall>(&step)) host_ops_.push_back(model_.host(*call));
   const std::span<std::int64_t> words = queue_.shared_words(failures_.size());
   for (std::size_t i = 0; i < failures_.size(); ++i) failures_[i].status = &words[i];
   slots_.resize(plan_.shape_program.size());
@@ -238,11 +240,12 @@ void Binding::bind_steps() {
   words_.clear();
   steps_.clear();
   for (BoundOutputBuffer& out : outputs) out.patches.clear();
-  std::size_t site = 0;
+  std::size_t site = 0, host_call = 0;
   std::uint32_t failing = 0;
   for (const Step& step : plan_.steps) {
     if (const auto* kernel = std::get_if<KernelCall>(&step)) bind_kernel(*kernel, plan_.kernels[kernel->kernel].failure.empty() ? 0 : ++failing);
     if (const auto* call = std::get_if<ExternCall>(&step)) bind_extern(*call, sites_[site++]);
+    if (const auto* call = std::get_if<HostCall>(&step)) bind_host(*call, *host_ops_[host_call++]);
   }
   workspace_bytes_ = 0;
   for (const Site& s : sites_)
@@ -312,6 +315,24 @@ void Binding::bind_extern(const ExternCall& call, Site& site) {
   steps_.push_back(bound);
 }
 
+void Binding::bind_host(const HostCall& call, HostOp& op) {
+  std::vector<BoundView> in, out;
+  HostStep bound{&op, static_cast<std::uint32_t>(words_.size()), 0, static_cast<std::uint32_t>(call.inputs.size()), 0};
+  for (const View& v : call.inputs) {
+    in.push_back(bind_view(v));
+    point(v.buffer, static_cast<std::uint64_t>(view_offset(v, in.back())) * size_of(v.dtype));
+  }
+  bound.outputs = static_cast<std::uint32_t>(words_.size());
+  for (const auto& v : call.outputs) {
+    if (!v) continue;
+    out.push_back(bind_view(*v));
+    point(v->buffer, static_cast<std::uint64_t>(view_offset(*v, out.back())) * size_of(v->dtype));
+  }
+  bound.output_count = static_cast<std::uint32_t>(out.size());
+  op.prepare(in, out, slots_);
+  steps_.push_back(bound);
+}
+
 BoundResult Binding::bind_result(const Output& out) const {
   BoundResult r;
   auto number = [&](DType dtype, const auto& value) {
@@ -356,6 +377,8 @@ void Binding::run_steps() {
     if (const auto* k = std::get_if<KernelStep>(&step)) {
       queue_.launch(k->launch, words);
       if (k->failure && !runs_ahead && *failures_[k->failure].status) fail_run(failures_[k->failure]);
+    } else if (const auto* h = std::get_if<HostStep>(&step)) {
+      h->op->run({words + h->inputs, h->input_count}, {words + h->outputs, h->output_count});
     } else {
       const auto& e = std::get<ExternStep>(step);
       e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, workspace_.data.get());

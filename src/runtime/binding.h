@@ -83,7 +83,12 @@ class Binding {
     std::int64_t* status;
     const std::string* message;
   };
-  using BoundStep = std::variant<KernelStep, ExternStep>;
+  struct HostStep {
+    HostOp* op;
+    std::uint32_t inputs, outputs;  ///< where their pointers begin
+    std::uint32_t input_count, output_count;
+  };
+  using BoundStep = std::variant<KernelStep, ExternStep, HostStep>;
   struct Site {  ///< a library call and the views that it was last prepared for
     std::unique_ptr<LibraryOp> op;
     std::vector<BoundView> inputs, outputs;
@@ -100,6 +105,7 @@ class Binding {
   void bind_steps();
   void bind_kernel(const KernelCall&, std::uint32_t failure);
   void bind_extern(const ExternCall&, Site&);
+  void bind_host(const HostCall&, HostOp&);
   void bind_results();
   BoundResult bind_result(const Output&) const;
   BoundView bind_view(const View&) const;
@@ -121,6 +127,7 @@ class Binding {
   std::vector<bool> reads_stride_, reads_value_; ///< for each input: the shape program reads its strides, its value
   std::vector<Site> sites_;
   std::vector<Failure> failures_;                ///< the first is of kernels that cannot fail
+  std::vector<std::unique_ptr<HostOp>> host_ops_;  ///< of HostCalls, in order
 
   bool bound_ = false;
   int threads_ = 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/host.h"
 #include "runtime/plan.h"
 #include "runtime/threads.h"
 #include "tensor/tensor.h"
@@ -70,9 +71,9 @@ class Context {
 /// Immutable after load; shared by contexts.
 class Model {
  public:
-  /// Opens the program's device, loads kernel libraries, resolves symbols, refuses an instruction set that this machine lacks; weights go to the device.
-  static std::shared_ptr<const Model> load(Program);
-  static std::shared_ptr<const Model> load(Program, std::shared_ptr<DeviceRuntime>);
+  /// Opens the program's device, loads kernel libraries, resolves symbols, refuses an instruction set that this machine lacks and operators left to a host that has none of that name; weights go to the device.
+  static std::shared_ptr<const Model> load(Program, Host = {});
+  static std::shared_ptr<const Model> load(Program, std::shared_ptr<DeviceRuntime>, Host = {});
   static std::shared_ptr<const Model> load_package(const std::filesystem::path&);
   const Plan& plan() const;
   struct Impl;

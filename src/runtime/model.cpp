@@ -1,5 +1,9 @@
 #include "runtime/model.h"
 
+#include <fmt/ranges.h>
+
+#include <set>
+
 #include "runtime/constant_memory.h"
 #include "runtime/plan_check.h"
 #include "runtime/strided_copy.h"
@@ -21,6 +25,15 @@ void check_constants(const Plan& plan, const std::vector<Tensor>& constants) {
   }
 }
 
+/// Everything left to the host is there.
+void check_host(const Plan& plan, const Host& host) {
+  std::set<std::string> missing;
+  const bool on_cpu = plan.device == Device{};
+  for (const Step& step : plan.steps)
+    if (auto* call = std::get_if<HostCall>(&step); call && !(host && on_cpu && host(*call))) missing.insert(call->op);
+  if (!missing.empty()) fail("the program leaves {} to its host, which {}", fmt::join(missing, ", "), on_cpu ? "has no such operator" : "takes part in programs for the cpu only");
+}
+
 std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) {
   std::vector<const void*> kernels;
   for (const Kernel& kernel : plan.kernels) {
@@ -32,18 +45,20 @@ std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) 
 
 }  // namespace
 
-std::shared_ptr<const Model> Model::load(Program program) {
+std::shared_ptr<const Model> Model::load(Program program, Host host) {
   auto device = open_device(program.plan.device);
-  return load(std::move(program), std::move(device));
+  return load(std::move(program), std::move(device), std::move(host));
 }
 
-std::shared_ptr<const Model> Model::load(Program program, std::shared_ptr<DeviceRuntime> device) {
+std::shared_ptr<const Model> Model::load(Program program, std::shared_ptr<DeviceRuntime> device, Host host) {
   check_plan(program.plan);
+  check_host(program.plan, host);
   check_constants(program.plan, program.constants);
   auto impl = std::make_shared<Impl>();
   impl->loaded = device->load(program.plan.isa, program.libraries);
   impl->kernels = resolve(program.plan, *impl->loaded);
   impl->plan = std::move(program.plan);
+  impl->host = std::move(host);
   for (const Constant& c : impl->plan.constants) impl->weight_bytes += c.bytes;
   impl->constants = std::move(program.constants);
   if (device->device() != Device{}) move_constants(impl->constants, *device->make_queue());

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -115,13 +116,42 @@ struct ExternCall {
   std::vector<View> inputs, outputs;
 };
 
+/// An integer argument of a HostCall.
+struct HostInteger {
+  Slot slot = 0;
+};
+/// A tensor argument: the input at this place.
+struct HostOperand {
+  std::uint32_t index = 0;
+};
+/// An argument that torch has a type for: `float32`, `cpu`, `channels_last`, `strided`.
+struct HostName {
+  enum class Kind : std::uint8_t { DType, Device, MemoryFormat, Layout } kind = Kind::DType;
+  std::string text;
+};
+struct HostArgument : std::variant<std::monostate, bool, double, std::string, HostInteger, HostOperand, HostName, std::vector<HostArgument>> {
+  using variant::variant;
+};
+struct NamedHostArgument {
+  std::string keyword;  ///< empty: by position
+  HostArgument value;
+};
+/// An operator that the program which runs the plan carries out (runtime/host.h).
+struct HostCall {
+  std::string op;  ///< with overload: `aten.cumsum.default`
+  std::vector<NamedHostArgument> arguments;
+  std::vector<View> inputs;
+  std::vector<std::optional<View>> outputs;  ///< absent where nothing reads them
+  bool is_list = false;                      ///< it returns several values, be it one
+};
+
 /// Fails the call with the message when slot is 0: asserts of the program itself, at their place among the steps.
 struct AssertCall {
   Slot condition = 0;
   std::string message;
 };
 
-using Step = std::variant<KernelCall, ExternCall, AssertCall>;
+using Step = std::variant<KernelCall, ExternCall, AssertCall, HostCall>;
 
 struct Kernel {
   std::string symbol;              ///< C name in the kernel library

@@ -95,6 +95,19 @@ class PlanChecker {
     for (const View& v : call.outputs) view(v, "library call " + call.op);
     if (!has_library_op(call.op, plan_.device.type)) fail("this runtime has no library operation '{}' on {}", call.op, to_string(plan_.device));
   }
+  void check_step(const HostCall& call) const {
+    const std::string what = "call of " + call.op;
+    for (const View& v : call.inputs) view(v, what);
+    for (const auto& v : call.outputs)
+      if (v) view(*v, what);
+    for (const NamedHostArgument& a : call.arguments) check_argument(a.value, call, what);
+  }
+  void check_argument(const HostArgument& a, const HostCall& call, const std::string& what) const {
+    if (auto* i = std::get_if<HostInteger>(&a)) slot(i->slot, what);
+    if (auto* o = std::get_if<HostOperand>(&a)) require(o->index < call.inputs.size(), what);
+    if (auto* list = std::get_if<std::vector<HostArgument>>(&a))
+      for (const HostArgument& item : *list) check_argument(item, call, what);
+  }
   void check_step(const AssertCall& call) const { slot(call.condition, "an assertion"); }
 
   void check_output(const Output& out) const {

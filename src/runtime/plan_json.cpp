@@ -98,6 +98,61 @@ Attribute attribute_from(const Json& j) {
   return values;
 }
 
+constexpr const char* kHostNames[] = {"dtype", "device", "memory_format", "layout"};
+
+// Like an attribute: an object of one member whose name is its type; null for None.
+Json to_json(const HostArgument& argument) {
+  struct {
+    Json operator()(std::monostate) const { return nullptr; }
+    Json operator()(bool v) const { return {{"bool", v}}; }
+    Json operator()(double v) const { return {{"float", number_to_json(v)}}; }
+    Json operator()(const std::string& v) const { return {{"string", v}}; }
+    Json operator()(const HostInteger& v) const { return {{"int", v.slot}}; }
+    Json operator()(const HostOperand& v) const { return {{"operand", v.index}}; }
+    Json operator()(const HostName& v) const { return {{kHostNames[static_cast<std::size_t>(v.kind)], v.text}}; }
+    Json operator()(const std::vector<HostArgument>& v) const {
+      Json list = Json::array();
+      for (const HostArgument& item : v) list.push_back(to_json(item));
+      return {{"list", std::move(list)}};
+    }
+  } visitor;
+  return std::visit(visitor, static_cast<const HostArgument::variant&>(argument));
+}
+
+HostArgument host_argument_from(const Json& j) {
+  if (j.is_null()) return std::monostate{};
+  if (!j.is_object() || j.size() != 1) fail("an argument was expected instead of {}", j.dump());
+  const std::string type = j.begin().key();
+  const Json& value = j.begin().value();
+  if (type == "bool") return value.get<bool>();
+  if (type == "float") return number_from(value);
+  if (type == "string") return value.get<std::string>();
+  if (type == "int") return HostInteger{integer<Slot>(value)};
+  if (type == "operand") return HostOperand{integer<std::uint32_t>(value)};
+  if (type != "list") return HostName{enum_from<HostName::Kind>(kHostNames, type), value.get<std::string>()};
+  std::vector<HostArgument> items;
+  for (const Json& item : value) items.push_back(host_argument_from(item));
+  return items;
+}
+
+Json to_json(const HostCall& c) {
+  Json arguments = Json::array(), in = Json::array(), out = Json::array();
+  for (const NamedHostArgument& a : c.arguments) arguments.push_back({{"keyword", a.keyword}, {"value", to_json(a.value)}});
+  for (const View& v : c.inputs) in.push_back(to_json(v));
+  for (const auto& v : c.outputs) out.push_back(v ? to_json(*v) : Json());
+  return {{"host", c.op}, {"arguments", arguments}, {"inputs", in}, {"outputs", out}, {"list", c.is_list}};
+}
+
+HostCall host_call_from(const Json& j) {
+  HostCall call;
+  call.op = j.at("host").get<std::string>();
+  call.is_list = j.at("list").get<bool>();
+  for (const Json& a : j.at("arguments")) call.arguments.push_back({a.at("keyword").get<std::string>(), host_argument_from(a.at("value"))});
+  for (const Json& v : j.at("inputs")) call.inputs.push_back(view_from(v));
+  for (const Json& v : j.at("outputs")) call.outputs.push_back(v.is_null() ? std::nullopt : std::optional(view_from(v)));
+  return call;
+}
+
 Json to_json(const Step& step) {
   struct {
     Json operator()(const KernelCall& c) const {
@@ -112,6 +167,7 @@ Json to_json(const Step& step) {
       for (const View& v : c.outputs) out.push_back(to_json(v));
       return {{"library", c.op}, {"attributes", attributes}, {"inputs", in}, {"outputs", out}};
     }
+    Json operator()(const HostCall& c) const { return to_json(c); }
     Json operator()(const AssertCall& c) const { return {{"assert", c.condition}, {"message", c.message}}; }
   } visitor;
   return std::visit(visitor, step);
@@ -130,6 +186,7 @@ KernelCall kernel_call_from(const Json& j) {
 Step step_from(const Json& j) {
   if (j.contains("kernel")) return kernel_call_from(j);
   if (j.contains("assert")) return AssertCall{integer<Slot>(j.at("assert")), j.at("message").get<std::string>()};
+  if (j.contains("host")) return host_call_from(j);
   ExternCall call{j.at("library").get<std::string>(), {}, {}, {}};
   for (const auto& [name, value] : j.at("attributes").items()) call.attributes[name] = attribute_from(value);
   for (const Json& v : j.at("inputs")) call.inputs.push_back(view_from(v));

@@ -85,6 +85,7 @@ class Fuser {
     for (std::size_t k = ops.size(); k-- > 0;) {
       const Operation& op = ops[k];
       bool live = std::holds_alternative<ir::Assertion>(op.node);
+      if (auto* call = std::get_if<ir::Fallback>(&op.node)) live = call->has_effect;
       for (BufferId b : op.outs) live = live || wanted.contains(b);
       if (!live) continue;
       live_[k] = true;
@@ -324,7 +325,8 @@ std::string to_string(const ir::Graph& graph, const Schedule& s) {
     if (auto* single = std::get_if<Single>(&s.items[k])) {
       const Operation& op = graph.operations()[single->op];
       auto* call = std::get_if<ir::Extern>(&op.node);
-      text += fmt::format("item{}: op{} alone{}\n", k, single->op, call ? " (" + call->op + ")" : "");
+      auto* host = std::get_if<ir::Fallback>(&op.node);
+      text += fmt::format("item{}: op{} alone{}\n", k, single->op, call ? " (" + call->op + ")" : host ? " (fallback " + host->op + ")" : "");
       continue;
     }
     const Group& g = std::get<Group>(s.items[k]);

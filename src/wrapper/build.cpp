@@ -129,6 +129,11 @@ class Builder {
       p_.lines.push_back(Assert{a->condition, a->message});
     } else if (std::holds_alternative<ir::Scatter>(op.node)) {
       call_kernel(backend_.scatter(graph_, op), op.origins, op.where);
+    } else if (auto* host = std::get_if<ir::Fallback>(&op.node)) {
+      CallFallback line{host->op, host->arguments, {}, {}, host->is_list, op.origins, op.where};
+      for (const ir::BufferView& v : host->inputs) line.inputs.push_back(view(v));
+      for (const auto& v : host->outputs) line.outputs.push_back(v ? std::optional(view(*v)) : std::nullopt);
+      p_.lines.push_back(std::move(line));
     } else {
       const auto& call = std::get<ir::Extern>(op.node);
       if (auto kernel = backend_.template_kernel(graph_, call)) return call_kernel(std::move(*kernel), op.origins, op.where);

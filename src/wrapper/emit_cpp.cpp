@@ -203,6 +203,8 @@ class Emitter {
     line("{}.run({{{}}}, {{{}}});", op, joined(in), joined(out));
   }
 
+  void print_line(const CallFallback& c) { throw Error(fmt::format("{} has no lowering, and C++ source has no host to call it in", c.op), c.op, c.where); }
+
   static std::string setter(const std::string& name, std::int64_t v) { return fmt::format(".integer({}, {})", name, cpp_integer(v)); }
   static std::string setter(const std::string& name, double v) { return fmt::format(".real({}, {})", name, real(v)); }
   static std::string setter(const std::string& name, const std::string& v) { return fmt::format(".text({}, {})", name, c_string(v)); }

@@ -10,6 +10,11 @@ namespace {
 using runtime::ShapeOp;
 using runtime::Slot;
 
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+
 /// Integer expressions as a straight line of shape instructions, each distinct one once.
 class ShapeProgram {
  public:
@@ -172,6 +177,36 @@ class Planner {
     plan_.steps.push_back(std::move(call));
     for (const auto* views : {&c.inputs, &c.outputs})
       for (const View& v : *views) touch(v.buffer);
+  }
+
+  void line(const CallFallback& c) {
+    runtime::HostCall call;
+    call.op = c.op;
+    call.is_list = c.is_list;
+    for (const ops::NamedArgument& a : c.arguments) call.arguments.push_back({a.keyword, argument(a.value)});
+    for (const View& v : c.inputs) call.inputs.push_back(view(v));
+    for (const auto& v : c.outputs) call.outputs.push_back(v ? std::optional(view(*v)) : std::nullopt);
+    plan_.steps.push_back(std::move(call));
+    for (const View& v : c.inputs) touch(v.buffer);
+    for (const auto& v : c.outputs)
+      if (v) touch(v->buffer);
+  }
+  runtime::HostArgument argument(const ops::CallArgument& a) {
+    using runtime::HostName;
+    return std::visit(Overloaded{[](const ops::None&) -> runtime::HostArgument { return std::monostate{}; },
+                                 [&](const Expr& e) -> runtime::HostArgument { return runtime::HostInteger{shape_(e)}; },
+                                 [](const ops::Operand& o) -> runtime::HostArgument { return runtime::HostOperand{static_cast<std::uint32_t>(o.index)}; },
+                                 [](const DType& d) -> runtime::HostArgument { return HostName{HostName::Kind::DType, std::string(torch_name(d))}; },
+                                 [](const Device& d) -> runtime::HostArgument { return HostName{HostName::Kind::Device, to_string(d)}; },
+                                 [](const ops::MemoryFormat& f) -> runtime::HostArgument { return HostName{HostName::Kind::MemoryFormat, std::string(ops::name_of(f))}; },
+                                 [](const ops::TensorLayout& l) -> runtime::HostArgument { return HostName{HostName::Kind::Layout, std::string(ops::name_of(l))}; },
+                                 [&](const ops::CallArguments& list) -> runtime::HostArgument {
+                                   std::vector<runtime::HostArgument> items;
+                                   for (const ops::CallArgument& item : list) items.push_back(argument(item));
+                                   return items;
+                                 },
+                                 [](const auto& plain) -> runtime::HostArgument { return plain; }},
+                      static_cast<const ops::CallArgument::variant&>(a));
   }
 
   /// The step just added uses a buffer.

@@ -79,6 +79,16 @@ class Text {
                                                            value));
     return fmt::format("extern {} = {}({}){}", views(c.outputs), c.op, views(c.inputs), attributes);
   }
+  std::string line(const CallFallback& c) const {
+    std::string out = "fallback ";
+    for (std::size_t k = 0; k < c.outputs.size(); ++k) out += (k ? ", " : "") + (c.outputs[k] ? view(*c.outputs[k]) : "None");
+    return out + fmt::format(" = {}({}){}", c.op, ops::to_string(c.arguments), c.inputs.empty() ? "" : " where " + numbered(c.inputs));
+  }
+  std::string numbered(const std::vector<View>& all) const {
+    std::string out;
+    for (std::size_t k = 0; k < all.size(); ++k) out += fmt::format("{}%{} = {}", k ? ", " : "", k, view(all[k]));
+    return out;
+  }
 
   const Program& p_;
   std::string out_;
@@ -93,6 +103,10 @@ Uses uses(const Line& line) {
   } else if (auto* e = std::get_if<CallExtern>(&line)) {
     for (const View& v : e->inputs) u.reads.push_back(v.buffer);
     for (const View& v : e->outputs) u.writes.push_back(v.buffer);
+  } else if (auto* f = std::get_if<CallFallback>(&line)) {
+    for (const View& v : f->inputs) u.reads.push_back(v.buffer);
+    for (const auto& v : f->outputs)
+      if (v) u.writes.push_back(v->buffer);
   }
   return u;
 }
@@ -141,6 +155,12 @@ void verify(const Program& p) {
                           [&](const CallExtern& c) {
                             for (const auto* views : {&c.inputs, &c.outputs})
                               for (const View& v : *views) live(v.buffer);
+                          },
+                          [&](const CallFallback& c) {
+                            for (const View& v : c.inputs) live(v.buffer);
+                            for (const auto& v : c.outputs)
+                              if (v) live(v->buffer);
+                            for (const auto& a : c.arguments) ops::for_each_integer(a.value, known);
                           }},
                l);
     ++at;

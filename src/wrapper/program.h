@@ -4,12 +4,14 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "codegen/kernel.h"
+#include "ops/call_argument.h"
 #include "sym/shape_env.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
@@ -84,13 +86,23 @@ struct CallExtern {
   std::set<std::string> origins;
   std::string where;
 };
+/// An operator that the host program carries out (in torch's process, torch). Operands of the arguments are `inputs` by position; the results are copied into `outputs`, absent where nothing reads them.
+struct CallFallback {
+  std::string op;  ///< with overload: `aten.cumsum.default`
+  std::vector<ops::NamedArgument> arguments;
+  std::vector<View> inputs;
+  std::vector<std::optional<View>> outputs;
+  bool is_list = false;  ///< the operator returns several values, be it one
+  std::set<std::string> origins;
+  std::string where;
+};
 /// Fails the run with the message unless the condition holds.
 struct Assert {
   Expr condition;
   std::string message;
 };
 
-using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, Free>;
+using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback, Free>;
 
 struct Kernel {
   std::string symbol, text;  ///< in the device's language, without the prelude

@@ -57,6 +57,7 @@ std::string memory_chart(const std::vector<std::uint64_t>& live, const std::vect
 std::string describe(const runtime::Plan& plan, const runtime::Step& step) {
   if (auto* call = std::get_if<runtime::KernelCall>(&step)) return plan.kernels.at(call->kernel).symbol;
   if (auto* call = std::get_if<runtime::ExternCall>(&step)) return "library: " + call->op;
+  if (auto* call = std::get_if<runtime::HostCall>(&step)) return "fallback: " + call->op;
   return "assert: " + std::get<runtime::AssertCall>(step).message;
 }
 

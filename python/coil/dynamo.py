@@ -1,0 +1,64 @@
+"""The backend of `torch.compile(model, backend="coil")`: graphs go through AOTAutograd, and forward, backward and inference graphs to Coil."""
+import functools
+
+import torch
+
+from . import _native
+from .graph import translate
+from .options import parse
+
+
+@functools.cache
+def _decompositions():
+    """torch's decompositions of operators that Coil knows nothing of."""
+    known = set(_native.operators())
+    table = torch._decomp.core_aten_decompositions()
+    return {op: f for op, f in table.items() if str(op) not in known and torch.Tag.nondeterministic_seeded not in op.tags}
+
+
+def compile_graph(gm, options, name="main"):
+    """A callable for one functional graph: takes a list, which it empties, or the inputs one by one."""
+    graph = translate(gm, name).compile(options.settings, options.cache, options.log, "cpu")
+    graph._boxed_call = True
+    return graph
+
+
+def _is_plain(graph, count):
+    """Whether AOTAutograd has nothing to do around an inference graph, so that Dynamo may call it directly: no result to alias anew, no write of its own to make, no tensor subclass to unwrap."""
+    from torch._functorch._aot_autograd.schemas import MutationType, OutputType, PlainTensorMeta
+
+    context = torch._guards.TracingContext.try_get()
+    meta = context and context.fw_metadata
+    return (
+        meta is not None
+        and len(graph.inputs) == count
+        and not meta.tokens
+        and all(i.mutation_type in (MutationType.NOT_MUTATED, MutationType.MUTATED_IN_GRAPH) for i in meta.input_info)
+        and all(o.output_type in (OutputType.non_alias, OutputType.unsafe_view_alias) for o in meta.output_info)
+        and all(isinstance(m, PlainTensorMeta) for m in (*meta.subclass_inp_meta, *meta.subclass_fw_graph_out_meta))
+        and not (graph.host_calls and torch._C._is_any_autocast_enabled())
+    )
+
+
+def coil(gm, example_inputs, *, options=None, mode=None):
+    """What Dynamo calls for each graph. `options` are those of coil.settings()."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    chosen = parse(options, mode)
+    inference = []
+
+    def compile_inference(graph, inputs):
+        inference.append(compile_graph(graph, chosen, "inference"))
+        return inference[-1]
+
+    backend = aot_autograd(
+        fw_compiler=lambda graph, inputs: compile_graph(graph, chosen, "forward"),
+        bw_compiler=lambda graph, inputs: compile_graph(graph, chosen, "backward"),
+        inference_compiler=compile_inference,
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions=_decompositions(),
+        keep_inference_input_mutations=True,
+    )
+    wrapped = backend(gm, example_inputs)
+    return inference[0] if inference and _is_plain(inference[0], len(example_inputs)) else wrapped

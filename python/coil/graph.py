@@ -1,0 +1,143 @@
+"""torch.fx graphs, as AOTAutograd makes them, for Coil: node by node, with the metadata that tracing recorded."""
+import functools
+import math
+
+import sympy
+import torch
+from torch.fx import Node
+from torch.utils._python_dispatch import _disable_current_modes
+
+from . import _native
+from ._native import Literal
+
+
+@functools.cache
+def _literal(value):
+    """A dtype, device, memory format or layout; refuses other things by name."""
+    match value:
+        case torch.dtype():
+            return Literal.dtype(str(value).removeprefix("torch."))
+        case torch.device():
+            return Literal.device(str(value))
+        case torch.memory_format():
+            return Literal.memory_format(str(value).removeprefix("torch."))
+        case torch.layout():
+            return Literal.layout(str(value).removeprefix("torch."))
+    raise _native.Error(f"an argument of type {type(value).__name__} is not supported")
+
+
+@functools.cache
+def _dtype_name(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+@functools.cache
+def target_name(target):
+    """`aten.add.Tensor`, `_operator.getitem`, `torch.sym_max`; registers the schema of an operator that Coil has none of."""
+    if isinstance(target, torch._ops.OpOverload):
+        name = str(target)
+        schema = target._schema
+        random = torch.Tag.nondeterministic_seeded in target.tags
+        _native.declare_operator(name, str(schema), random, schema.is_mutable)
+        return name
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        raise _native.Error(f"the higher-order operator {target} is not supported")
+    return f"{target.__module__}.{target.__name__}"
+
+
+class Translator:
+    def __init__(self, gm, name):
+        self.gm = gm
+        self.native = _native.TracedGraph(name)
+        self.nodes = {}
+        self.symbols = set()
+
+    def run(self):
+        for node in self.gm.graph.nodes:
+            getattr(self, node.op)(node)
+        return self.native
+
+    # --- symbolic numbers
+
+    def expression(self, number):
+        """A SymInt, SymBool or the like as an int or as `srepr` text."""
+        expr = number.node.expr
+        if expr.is_Integer:
+            return int(expr)
+        for symbol in expr.free_symbols:
+            if symbol not in self.symbols:
+                self.symbols.add(symbol)
+                self.declare(symbol, number.node.shape_env)
+        return sympy.srepr(expr)
+
+    def declare(self, symbol, env):
+        bounds = env.var_to_range.get(symbol)
+
+        def bound(value):
+            return None if value is None or not value.is_Integer or not math.isfinite(value) else int(value)
+
+        hint = getattr(env, "backed_var_to_val", None) or env.var_to_val
+        unbacked = torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(symbol)
+        value = hint.get(symbol)
+        self.native.symbol(symbol.name, None if value is None else int(value), bound(bounds and bounds.lower), bound(bounds and bounds.upper), bool(unbacked))
+
+    def size(self, s):
+        return s if type(s) is int else self.expression(s)
+
+    # --- metadata
+
+    def tensor(self, t):
+        if t.layout is not torch.strided or t.is_quantized:
+            raise _native.Error(f"{t.layout} tensors are not supported")
+        return (_dtype_name(t.dtype), tuple(map(self.size, t.shape)), tuple(map(self.size, t.stride())), self.size(t.storage_offset()), str(t.device))
+
+    def meta(self, value, name):
+        if isinstance(value, torch.Tensor):
+            return self.tensor(value)
+        if isinstance(value, (list, tuple)):
+            return [self.meta(v, name) for v in value]
+        if isinstance(value, torch.SymInt):
+            return self.expression(value)
+        if isinstance(value, torch.SymBool):
+            return {"bool": str(self.expression(value)) if not value.node.expr.is_Boolean else sympy.srepr(value.node.expr)}
+        if isinstance(value, torch.SymFloat):
+            return {"float": name}
+        if value is None or isinstance(value, (int, float, bool)):
+            return value
+        raise _native.Error(f"%{name}: a value of type {type(value).__name__} is not supported")
+
+    # --- nodes
+
+    def argument(self, a):
+        if isinstance(a, Node):
+            return self.nodes[a]
+        if a is None or isinstance(a, (bool, int, float, str)):
+            return a
+        if isinstance(a, (list, tuple)):
+            return [self.argument(x) for x in a]
+        if isinstance(a, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+            raise _native.Error("a symbolic number that no node computes is not supported")
+        return _literal(a)
+
+    def placeholder(self, node):
+        self.nodes[node] = self.native.placeholder(node.name, self.meta(node.meta.get("val"), node.name))
+
+    def get_attr(self, node):
+        value = functools.reduce(getattr, node.target.split("."), self.gm)
+        if not isinstance(value, torch.Tensor):
+            raise _native.Error(f"the attribute {node.target} is a {type(value).__name__}, which is not supported")
+        with _disable_current_modes():  # AOTAutograd compiles under a fake mode; this tensor is real
+            self.nodes[node] = self.native.constant(node.name, value.detach(), self.tensor(value))
+
+    def call_function(self, node):
+        kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
+        meta = self.meta(node.meta.get("val"), node.name)
+        self.nodes[node] = self.native.call(target_name(node.target), self.argument(node.args), kwargs, node.name, meta, node.meta.get("stack_trace") or "")
+
+    def output(self, node):
+        self.native.output([self.argument(a) for a in node.args[0]])
+
+
+def translate(gm, name="main"):
+    """The native graph of a module whose nodes carry `meta["val"]`. Raises coil.Error naming what Coil has no form for."""
+    return Translator(gm, name).run()

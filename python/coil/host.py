@@ -1,0 +1,17 @@
+"""Operators that Coil has no lowering for are torch's to carry out."""
+import functools
+
+from . import _native
+
+
+def find(name):
+    """torch's operator of a name such as `aten.cumsum.default`, or None."""
+    import torch
+
+    try:
+        return functools.reduce(getattr, name.split("."), torch.ops)
+    except AttributeError:
+        return None
+
+
+_native.set_host(find)

@@ -1,0 +1,106 @@
+"""Programs compiled ahead of time: `coil.compile` for a module and its inputs, `coil.load` for a package."""
+import os
+import pathlib
+import tempfile
+
+from . import _native
+from .options import parse
+
+
+def _nested(names, values):
+    """Results by the paths of their names: `output` is one bare value, numbers are positions in a tuple, other words keys of a dictionary."""
+    if names == ["output"]:
+        return values[0]
+    root = {}
+    for name, value in zip(names, values):
+        *path, last = name.split(".")
+        node = root
+        for key in path:
+            node = node.setdefault(key, {})
+        node[last] = value
+
+    def build(node):
+        if not isinstance(node, dict):
+            return node
+        items = {k: build(v) for k, v in node.items()}
+        return tuple(items.values()) if list(items) == [str(i) for i in range(len(items))] else items
+
+    return build(root)
+
+
+def _leaves(value):
+    """Tensors and numbers in an argument: those of lists, tuples and dictionaries in order."""
+    if isinstance(value, dict):
+        return [leaf for v in value.values() for leaf in _leaves(v)]
+    if isinstance(value, (list, tuple)):
+        return [leaf for v in value for leaf in _leaves(v)]
+    return [value]
+
+
+class Model:
+    """A compiled program. Called as the module was: torch tensors in, torch tensors out; with NumPy arrays alone, NumPy arrays out and no torch needed."""
+
+    def __init__(self, graph, unflatten=None):
+        self._graph = graph
+        self._unflatten = unflatten
+
+    @property
+    def inputs(self):
+        """Names of the inputs, in order."""
+        return self._graph.inputs
+
+    @property
+    def outputs(self):
+        return self._graph.outputs
+
+    @property
+    def report(self):
+        """Kernels, fusions and refusals, memory over time; empty for a package."""
+        return self._graph.report
+
+    def save(self, path):
+        """Writes the package: `coil run`, `coil.load` and the C runtime take it."""
+        self._graph.save(os.fspath(path))
+
+    def _flat(self, args, kwargs):
+        flat = _leaves(args)
+        by_name = {}
+        for name in list(kwargs):
+            if name not in self.inputs and not any(i.startswith(name + ".") for i in self.inputs):
+                raise _native.Error(f"there is no input '{name}'; there are {', '.join(self.inputs)}")
+            by_name[name] = _leaves(kwargs[name])
+        for name in self.inputs[len(flat) :]:
+            values = by_name.get(name) or by_name.get(name.split(".")[0])
+            if not values:
+                raise _native.Error(f"input '{name}' is missing; the program takes {', '.join(self.inputs)}")
+            flat.append(values.pop(0))
+        return flat
+
+    def __call__(self, *args, **kwargs):
+        flat = self._flat(args, kwargs)
+        if flat and all(hasattr(a, "__array_interface__") for a in flat):
+            return _nested(self.outputs, self._graph.call_arrays(flat))
+        values = self._graph(flat)
+        return self._unflatten(values) if self._unflatten else _nested(self.outputs, values)
+
+
+def load(path):
+    """A package (`.coil`) as a Model. Raises coil.Error for a file that is none, or that needs another machine."""
+    return Model(_native.load_package(os.fspath(path)))
+
+
+def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=None, mode=None, device="cpu"):
+    """Compiles a module (an nn.Module or a torch.fx graph module) for these inputs, or a `.pt2` file. Weights become part of the program; save() writes it as a package."""
+    chosen = parse(options, mode)
+    if isinstance(module, (str, os.PathLike)):
+        return Model(_native.compile_archive(os.fspath(module), chosen.settings, chosen.cache, chosen.log, device))
+    import torch
+
+    exported = module if isinstance(module, torch.export.ExportedProgram) else torch.export.export(module, tuple(inputs), kwargs, dynamic_shapes=dynamic_shapes)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "program.pt2"
+        torch.export.save(exported, path)
+        graph = _native.compile_archive(str(path), chosen.settings, chosen.cache, chosen.log, device)
+    spec = exported.call_spec.out_spec
+    complete = spec.num_leaves == len(graph.outputs)
+    return Model(graph, (lambda values: torch.utils._pytree.tree_unflatten(list(values), spec)) if complete else None)

@@ -1,0 +1,54 @@
+"""The options of a compile: the keys of `coil --set`, and a few that only make sense from Python."""
+import dataclasses
+import os
+import pathlib
+
+from . import _native
+
+MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+# Keys that the command has flags for, with their help.
+_OWN = {
+    "cache": ("PATH|none", "folder of the kernel cache, shared between processes; $COIL_CACHE or ~/.cache/coil by default"),
+    "log": ("STAGE,...", "stages to print to stderr, as `coil compile --log`"),
+}
+
+
+def settings():
+    """All option keys: {key: (values, help)}."""
+    return {key: (values, text) for key, values, text in _native.settings()} | _OWN
+
+
+def default_cache():
+    return pathlib.Path(os.environ.get("COIL_CACHE") or pathlib.Path.home() / ".cache" / "coil")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    settings: dict
+    cache: pathlib.Path | None
+    log: list
+
+    def key(self):
+        """What a compile depends on, besides its graph."""
+        return sorted(self.settings.items())
+
+
+def _text(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parse(options=None, mode=None):
+    """Options from `torch.compile(options=…, mode=…)`. Unknown keys and modes raise coil.Error with the list of those that exist."""
+    if mode not in MODES:
+        raise _native.Error(f"unknown mode '{mode}'; there are {', '.join(m for m in MODES if m)}")
+    given = dict(options or {})
+    if unknown := [k for k in given if k not in settings()]:
+        raise _native.Error(f"unknown option '{unknown[0]}'; there are {', '.join(sorted(settings()))}")
+    cache = given.pop("cache", None)
+    log = given.pop("log", ())
+    log = [s for s in log.split(",") if s] if isinstance(log, str) else list(log)
+    chosen = {"fallback": "true"} | {k: _text(v) for k, v in given.items()}
+    _native.check_settings(chosen)
+    folder = None if cache == "none" else pathlib.Path(cache) if cache else default_cache()
+    return Options(chosen, folder, log)

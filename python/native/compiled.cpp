@@ -1,0 +1,229 @@
+#include "compiled.h"
+
+#include <nanobind/ndarray.h>
+
+#include <cstring>
+#include <optional>
+
+#include "exchange.h"
+#include "runtime/plan_check.h"
+#include "support/error.h"
+#include "torch_host.h"
+
+namespace coil::python {
+
+/// What one call at a time needs; kept between calls so that a call allocates only its results.
+struct CompiledGraph::State {
+  explicit State(const std::shared_ptr<const runtime::Model>& model) : context(model), inputs(model->plan().inputs.size()), numbers(inputs.size()) {}
+  runtime::Context context;
+  std::vector<Tensor> inputs, outputs;
+  std::vector<std::int64_t> numbers;  ///< memory of inputs that are Python numbers
+};
+
+/// A state for the length of a call.
+struct CompiledGraph::Lease {
+  explicit Lease(CompiledGraph& graph) : graph(graph) {
+    {
+      std::lock_guard lock(graph.mutex_);
+      if (!graph.idle_.empty()) {
+        state = std::move(graph.idle_.back());
+        graph.idle_.pop_back();
+      }
+    }
+    if (!state) state = std::make_unique<State>(graph.model_);
+  }
+  ~Lease() {
+    for (Tensor& t : state->outputs) t.storage = {};
+    std::lock_guard lock(graph.mutex_);
+    graph.idle_.push_back(std::move(state));
+  }
+  CompiledGraph& graph;
+  std::unique_ptr<State> state;
+};
+
+/// Where the memory of an output of the program is.
+struct CompiledGraph::Source {
+  enum class Kind : std::uint8_t { Number, Own, Shared, Input, Constant } kind = Kind::Own;
+  std::size_t index = 0;  ///< Shared: of the base among all bases; Input: of the input
+  nb::object constant;
+};
+
+CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, CallPattern pattern) : report_(std::move(report)), pattern_(std::move(pattern)) {
+  const Device plan_device = program.plan.device;
+  saved_ = std::make_shared<runtime::Program>(program);
+  model_ = runtime::Model::load(std::move(program), torch_host(plan_device));
+  const runtime::Plan& plan = model_->plan();
+  std::map<runtime::BufferId, std::size_t> uses, bases;
+  for (const runtime::Output& o : plan.outputs)
+    if (o.kind == runtime::Output::Kind::Tensor) ++uses[runtime::memory_of(plan, o.view.buffer)];
+  for (const runtime::Output& o : plan.outputs) {
+    Source source;
+    if (o.kind != runtime::Output::Kind::Tensor) {
+      source.kind = Source::Kind::Number;
+    } else {
+      const runtime::BufferId owner = runtime::memory_of(plan, o.view.buffer);
+      const runtime::Buffer& b = plan.buffers[owner];
+      const runtime::ShapeInstruction& offset = plan.shape_program[o.view.offset];
+      const bool from_start = offset.op == runtime::ShapeOp::Constant && offset.a == 0;
+      if (b.kind == runtime::BufferKind::Input) {
+        source.kind = Source::Kind::Input;
+        source.index = b.index;
+      } else if (b.kind == runtime::BufferKind::Constant) {
+        source.kind = Source::Kind::Constant;
+        if (auto found = pattern_.constants.find(plan.constants[b.index].name); found != pattern_.constants.end()) source.constant = found->second;
+      } else if (uses[owner] > 1 || !from_start) {
+        source.kind = Source::Kind::Shared;
+        source.index = bases.emplace(owner, bases.size()).first->second;
+      }
+    }
+    sources_.push_back(std::move(source));
+  }
+}
+
+CompiledGraph::~CompiledGraph() = default;
+
+CallPattern plain_pattern(const runtime::Plan& plan) {
+  CallPattern p;
+  p.inputs.assign(plan.inputs.size(), InputKind::Any);
+  for (std::size_t k = 0; k < plan.outputs.size(); ++k) p.results.push_back({ResultKind::Computed, k, {}});
+  return p;
+}
+
+const runtime::Plan& CompiledGraph::plan() const { return model_->plan(); }
+
+void CompiledGraph::save(const std::filesystem::path& path) const { runtime::save_package(*saved_, path); }
+
+namespace {
+
+using Array = nb::ndarray<nb::device::cpu>;
+
+Tensor lent(const Array& a) {
+  Tensor t;
+  t.dtype = dlpack::dtype_of({a.dtype().code, a.dtype().bits, a.dtype().lanes});
+  for (std::size_t d = 0; d < a.ndim(); ++d) t.sizes.push_back(a.shape(d)), t.strides.push_back(a.stride(d));
+  t.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(a.data()))));
+  t.storage.bytes = dlpack::span_bytes(t);
+  return t;
+}
+
+nb::object numpy_array(const Tensor& t) {
+  const auto type = dlpack::type_of(t.dtype);
+  if (!type || t.dtype == DType::BF16) fail("NumPy has no {}; call with torch tensors", torch_name(t.dtype));
+  auto* owner = new std::shared_ptr<std::byte>(t.storage.data);
+  nb::capsule capsule(owner, [](void* p) noexcept { delete static_cast<std::shared_ptr<std::byte>*>(p); });
+  const std::vector<std::size_t> sizes(t.sizes.begin(), t.sizes.end());
+  return nb::cast(nb::ndarray<nb::numpy>(t.storage.data ? t.bytes() : nullptr, sizes.size(), sizes.data(), capsule, t.strides.data(), nb::dlpack::dtype{type->code, type->bits, type->lanes}), nb::rv_policy::reference);
+}
+
+void set_number(Tensor& t, DType dtype, std::int64_t& memory) {
+  t.dtype = dtype;
+  t.storage = {std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), reinterpret_cast<std::byte*>(&memory)), size_of(dtype)};
+}
+
+void read_input(const Exchange& exchange, Device device, InputKind kind, PyObject* object, Tensor& to, std::int64_t& memory) {
+  switch (kind) {
+    case InputKind::Tensor: return exchange.borrow(object, device, to);
+    case InputKind::Int:
+      set_number(to, DType::I64, memory);
+      memory = PyLong_AsLongLong(object);
+      break;
+    case InputKind::Bool:
+      set_number(to, DType::Bool, memory);
+      memory = PyObject_IsTrue(object);
+      break;
+    case InputKind::Float: {
+      set_number(to, DType::F64, memory);
+      const double d = PyFloat_AsDouble(object);
+      std::memcpy(&memory, &d, sizeof d);
+      break;
+    }
+    case InputKind::Any:
+      if (PyBool_Check(object)) return read_input(exchange, device, InputKind::Bool, object, to, memory);
+      if (PyLong_Check(object)) return read_input(exchange, device, InputKind::Int, object, to, memory);
+      if (PyFloat_Check(object)) return read_input(exchange, device, InputKind::Float, object, to, memory);
+      return exchange.borrow(object, device, to);
+    case InputKind::None: return set_number(to, DType::I64, memory);
+  }
+  if (PyErr_Occurred()) throw nb::python_error();
+}
+
+}  // namespace
+
+nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* args, std::vector<nb::object>& bases) const {
+  const Tensor& t = state.outputs[k];
+  const Source& source = sources_[k];
+  const Device device = plan().device;
+  const Exchange& exchange = Exchange::get();
+  switch (source.kind) {
+    case Source::Kind::Number:
+      if (t.dtype == DType::Bool) return nb::bool_(*t.data<bool>());
+      if (t.dtype == DType::F64) return nb::float_(*t.data<double>());
+      return nb::int_(*t.data<std::int64_t>());
+    case Source::Kind::Own: return exchange.wrap(t, device);
+    case Source::Kind::Constant: {
+      if (!source.constant) return exchange.wrap(t, device);
+      Tensor held = exchange.own(source.constant, device);
+      return exchange.alias(source.constant, held.dtype, t, (t.bytes() - held.bytes()) / static_cast<std::ptrdiff_t>(size_of(t.dtype)));
+    }
+    case Source::Kind::Input: {
+      const Tensor& in = state.inputs[source.index];
+      // An input that came in another layout was copied, so that nothing of the caller's is left to be a view of.
+      if (t.storage.data != in.storage.data) return exchange.wrap(t, device);
+      return exchange.alias(args[source.index], in.dtype, t, t.offset);
+    }
+    case Source::Kind::Shared: {
+      if (bases.size() <= source.index) bases.resize(source.index + 1);
+      nb::object& base = bases[source.index];
+      if (!base) {
+        Tensor bytes{t.storage, DType::U8, {static_cast<std::int64_t>(t.storage.bytes)}, {1}, 0};
+        base = exchange.wrap(bytes, device);
+      }
+      return exchange.alias(base, DType::U8, t, t.offset);
+    }
+  }
+  return nb::none();
+}
+
+nb::list CompiledGraph::call_arrays(nb::list arrays) {
+  if (plan().device.type != DeviceType::CPU) fail("the program was compiled for {}; call it with torch tensors", to_string(plan().device));
+  std::vector<Array> held;
+  std::vector<Tensor> inputs;
+  for (nb::handle h : arrays) {
+    held.push_back(nb::cast<Array>(h));
+    inputs.push_back(lent(held.back()));
+  }
+  Lease lease(*this);
+  State& state = *lease.state;
+  {
+    nb::gil_scoped_release release;
+    state.context.run_into(inputs, state.outputs);
+  }
+  nb::list out;
+  for (const Tensor& t : state.outputs) out.append(numpy_array(t));
+  return out;
+}
+
+nb::object CompiledGraph::call(PyObject* const* args, std::size_t count) {
+  if (count != pattern_.inputs.size()) fail("the graph takes {} inputs, but {} were given", pattern_.inputs.size(), count);
+  const Exchange& exchange = Exchange::get();
+  const Device device = plan().device;
+  Lease lease(*this);
+  State& state = *lease.state;
+  for (std::size_t i = 0; i < count; ++i) read_input(exchange, device, pattern_.inputs[i], args[i], state.inputs[i], state.numbers[i]);
+  {
+    nb::gil_scoped_release release;
+    state.context.run_into(state.inputs, state.outputs);
+  }
+  std::vector<nb::object> computed(state.outputs.size()), bases;
+  for (std::size_t k = 0; k < computed.size(); ++k) computed[k] = result(state, k, args, bases);
+  nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(pattern_.results.size())));
+  for (std::size_t k = 0; k < pattern_.results.size(); ++k) {
+    const Result& r = pattern_.results[k];
+    PyObject* value = r.kind == ResultKind::Constant ? r.constant.ptr() : r.kind == ResultKind::Input ? args[r.index] : computed[r.index].ptr();
+    Py_INCREF(value);
+    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(k), value);
+  }
+  return tuple;
+}
+
+}  // namespace coil::python

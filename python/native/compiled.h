@@ -1,0 +1,75 @@
+// A compiled graph as Python calls it: a list of torch tensors and numbers in, a tuple out.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "coil/coil.h"
+#include "runtime/executor.h"
+
+namespace coil::python {
+
+namespace nb = nanobind;
+
+enum class InputKind : std::uint8_t {
+  Tensor, Int, Bool, Float, None,
+  Any,  ///< a tensor or a Python number
+};
+enum class ResultKind : std::uint8_t {
+  Constant,  ///< always this object
+  Input,     ///< the very object that came in
+  Computed,  ///< what the program returns at `index`
+};
+struct Result {
+  ResultKind kind = ResultKind::Constant;
+  std::size_t index = 0;
+  nb::object constant;
+};
+
+/// How a call's Python objects map to the program's inputs and outputs.
+struct CallPattern {
+  std::vector<InputKind> inputs;
+  std::vector<Result> results;
+  std::map<std::string, nb::object> constants;  ///< the torch tensors of the program's constants, by name
+};
+
+/// Every input as it comes, every output of the program in order: for programs that were no torch.fx graph in this process.
+CallPattern plain_pattern(const runtime::Plan&);
+
+class CompiledGraph {
+ public:
+  CompiledGraph(runtime::Program, CompileReport, CallPattern);
+  ~CompiledGraph();
+
+  /// One object for each input of the graph; one for each result comes back. Runs without the GIL; several threads may call at once.
+  /// Results are torch tensors: new memory is Coil's own, results that lie in an input or in each other's memory are views of it. Throws Error and python_error.
+  nb::object call(PyObject* const* args, std::size_t count);
+
+  /// The same on NumPy arrays and what else has memory on the CPU; nothing of torch is needed. Numbers are 0-d arrays.
+  nb::list call_arrays(nb::list arrays);
+
+  const CompileReport& report() const { return report_; }
+  const runtime::Plan& plan() const;
+  void save(const std::filesystem::path&) const;
+
+ private:
+  struct State;
+  struct Lease;
+  struct Source;
+  nb::object result(State&, std::size_t k, PyObject* const* args, std::vector<nb::object>& bases) const;
+
+  CompileReport report_;
+  CallPattern pattern_;
+  std::shared_ptr<const runtime::Model> model_;
+  std::vector<Source> sources_;  ///< where the memory of each of the program's outputs comes from
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<State>> idle_;
+  std::shared_ptr<runtime::Program> saved_;
+};
+
+}  // namespace coil::python

@@ -1,0 +1,148 @@
+#include "exchange.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+
+namespace coil::python {
+namespace {
+
+using dlpack::Managed;
+using dlpack::dtype_of;
+using dlpack::span_bytes;
+using dlpack::type_of;
+
+dlpack::Device device_of(Device d) {
+  switch (d.type) {
+    case DeviceType::CPU: return {dlpack::kCpu, 0};
+    case DeviceType::CUDA: return {dlpack::kCuda, d.index};
+    case DeviceType::Meta: break;
+  }
+  fail("there are no tensors on {} to exchange", to_string(d));
+}
+
+void check_device(const dlpack::View& view, Device wanted) {
+  const dlpack::Device d = device_of(wanted);
+  if (view.device.kind == d.kind && view.device.index == d.index) return;
+  const char* kind = view.device.kind == dlpack::kCpu ? "cpu" : view.device.kind == dlpack::kCuda ? "cuda" : "another device";
+  fail("a tensor is on {}:{}, but the program was compiled for {}", kind, view.device.index, to_string(wanted));
+}
+
+/// Sizes, strides and type; not the memory.
+void describe(const dlpack::View& view, Tensor& to) {
+  to.dtype = dtype_of(view.type);
+  const auto rank = static_cast<std::size_t>(view.rank);
+  to.sizes.assign(view.sizes, view.sizes + rank);
+  if (view.strides || rank == 0) to.strides.assign(view.strides, view.strides + rank);
+  else to.strides = contiguous_strides(to.sizes);
+  to.offset = 0;
+}
+
+std::byte* data_of(const dlpack::View& view) { return static_cast<std::byte*>(view.data) + view.byte_offset; }
+
+/// What a tensor made here holds on to. Sizes and strides lie behind it.
+struct Held {
+  Managed managed;
+  std::shared_ptr<std::byte> memory;
+  std::int64_t dims[1];
+
+  static Held* make(const Tensor& t) {
+    const std::size_t rank = t.sizes.size();
+    void* raw = ::operator new(sizeof(Held) + 2 * rank * sizeof(std::int64_t));
+    auto* held = new (raw) Held{{{1, 0}, nullptr, release, 0, {}}, t.storage.data, {}};
+    std::copy(t.sizes.begin(), t.sizes.end(), held->dims);
+    std::copy(t.strides.begin(), t.strides.end(), held->dims + rank);
+    held->managed.context = held;
+    held->managed.view.sizes = held->dims;
+    held->managed.view.strides = held->dims + rank;
+    held->managed.view.rank = static_cast<std::int32_t>(rank);
+    return held;
+  }
+  static void release(Managed* m) {
+    auto* held = static_cast<Held*>(m->context);
+    held->~Held();
+    ::operator delete(held);
+  }
+};
+
+nb::tuple tuple_of(const Sizes& values) {
+  nb::object out = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+  for (std::size_t i = 0; i < values.size(); ++i) PyTuple_SET_ITEM(out.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i]));
+  return nb::borrow<nb::tuple>(out);
+}
+
+}  // namespace
+
+const Exchange& Exchange::get() {
+  // Never destroyed: at the end of the process there may be no Python left to give its objects back to.
+  static const Exchange* exchange = new Exchange();
+  return *exchange;
+}
+
+Exchange::Exchange() {
+  torch_ = nb::module_::import_("torch");
+  as_strided_ = torch_.attr("as_strided");
+  nb::object capsule = nb::getattr(torch_.attr("Tensor"), "__dlpack_c_exchange_api__", nb::none());
+  if (!PyCapsule_IsValid(capsule.ptr(), dlpack::kCapsule)) fail("this torch has no DLPack exchange API; 2.10 is the first that has");
+  api_ = static_cast<const dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), dlpack::kCapsule));
+  while (api_ && api_->version.major > 1) api_ = api_->older;
+  if (!api_ || !api_->view_from_object) fail("this torch has no DLPack exchange API of version 1");
+}
+
+void Exchange::borrow(nb::handle tensor, Device device, Tensor& to) const {
+  dlpack::View view;
+  if (api_->view_from_object(tensor.ptr(), &view) != 0) throw nb::python_error();
+  check_device(view, device);
+  describe(view, to);
+  to.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), data_of(view));
+  to.storage.bytes = span_bytes(to);
+  to.storage.device = device;
+}
+
+Tensor Exchange::own(nb::handle tensor, Device device) const {
+  Managed* managed = nullptr;
+  if (api_->managed_from_object(tensor.ptr(), &managed) != 0) throw nb::python_error();
+  std::shared_ptr<std::byte> memory(data_of(managed->view), [managed](std::byte*) {
+    if (managed->deleter) managed->deleter(managed);
+  });
+  check_device(managed->view, device);
+  Tensor t;
+  describe(managed->view, t);
+  t.storage = {std::move(memory), 0, device};
+  t.storage.bytes = span_bytes(t);
+  return t;
+}
+
+nb::object Exchange::wrap(const Tensor& t, Device device) const {
+  Held* held = Held::make(t);
+  held->managed.view.data = t.storage.data ? t.bytes() : nullptr;
+  held->managed.view.device = device_of(device);
+  const auto type = type_of(t.dtype);
+  COIL_CHECK(type, "no DLPack type for {}", torch_name(t.dtype));
+  held->managed.view.type = *type;
+  void* object = nullptr;
+  if (api_->managed_to_object(&held->managed, &object) != 0) {
+    Held::release(&held->managed);
+    throw nb::python_error();
+  }
+  return nb::steal(static_cast<PyObject*>(object));
+}
+
+nb::object Exchange::alias(nb::handle base, DType base_dtype, const Tensor& like, std::int64_t offset) const {
+  nb::object of = nb::borrow(base);
+  if (base_dtype != like.dtype) {
+    // A view in another type is only made of dense dimensions: of all that the base reaches over.
+    nb::object elements = of.attr("untyped_storage")().attr("nbytes")();
+    const auto item = static_cast<std::int64_t>(size_of(base_dtype));
+    const std::int64_t first = nb::cast<std::int64_t>(of.attr("storage_offset")()) * item;
+    nb::object flat = as_strided_(of, nb::make_tuple(nb::cast<std::int64_t>(elements) / item), nb::make_tuple(1), 0);
+    of = flat.attr("view")(dtype(like.dtype));
+    return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides), first / static_cast<std::int64_t>(size_of(like.dtype)) + offset);
+  }
+  const std::int64_t first = nb::cast<std::int64_t>(of.attr("storage_offset")());
+  return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides), first + offset);
+}
+
+nb::object Exchange::dtype(DType d) const { return torch_.attr(std::string(torch_name(d)).c_str()); }
+
+}  // namespace coil::python

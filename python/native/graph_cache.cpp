@@ -1,0 +1,59 @@
+#include "graph_cache.h"
+
+#include <dlfcn.h>
+
+#include "fx/text.h"
+#include "support/cpu.h"
+#include "support/error.h"
+#include "support/file.h"
+#include "support/hash.h"
+
+namespace coil::python {
+namespace {
+
+std::filesystem::path file_of(const std::filesystem::path& cache, const std::string& entry, const char* extension) { return cache / "graphs" / (entry + extension); }
+
+/// Hash of the extension's own file: another build may compile differently.
+const std::string& build_id() {
+  static const std::string id = [] {
+    Dl_info info{};
+    if (!dladdr(reinterpret_cast<void*>(&cache_entry), &info) || !info.dli_fname) return std::string("unknown");
+    return to_hex(hash(read_file(info.dli_fname)));
+  }();
+  return id;
+}
+
+}  // namespace
+
+std::string cache_entry(const fx::GraphModule& module, const CompileOptions& options) {
+  Hasher h;
+  h.add(build_id()).add(machine_isa()).add(options.device).add(static_cast<std::uint64_t>(options.threads));
+  for (const auto& [key, value] : options.settings) h.add(key).add(value);
+  h.add(fx::to_string(module, {.locations = true, .origins = true}));
+  for (const auto& [name, tensor] : module.attributes) {
+    const Tensor dense = tensor.contiguous();
+    h.add(name).add(std::span<const std::byte>(dense.bytes(), static_cast<std::size_t>(dense.numel()) * size_of(dense.dtype)));
+  }
+  return to_hex(h.digest());
+}
+
+std::optional<CachedCompile> load_cached(const std::filesystem::path& cache, const std::string& entry) {
+  try {
+    const auto package = file_of(cache, entry, ".coil");
+    if (!std::filesystem::exists(package)) return {};
+    return CachedCompile{runtime::load_program(package, runtime::WeightCheck::Hash), read_file(file_of(cache, entry, ".txt"))};
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+void store_cached(const std::filesystem::path& cache, const std::string& entry, const runtime::Program& program, const std::string& report) {
+  try {
+    std::filesystem::create_directories(cache / "graphs");
+    write_file(file_of(cache, entry, ".txt"), report);
+    runtime::save_package(program, file_of(cache, entry, ".coil"));
+  } catch (const std::exception&) {
+  }
+}
+
+}  // namespace coil::python

@@ -1,0 +1,148 @@
+// The extension `coil._native`: what the Python package is made from.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "compiler/options.h"
+#include "exchange.h"
+#include "torch_host.h"
+#include "lowering/lowering.h"
+#include "ops/registry.h"
+#include "passes/passes.h"
+#include "support/error.h"
+#include "traced_graph.h"
+
+namespace coil::python {
+namespace {
+
+PyObject* g_error = nullptr;  ///< coil.Error, as long as the module lives
+
+/// `graph([inputs…])` empties the list, so that the caller's references go as soon as they can (torch's "boxed" convention); `graph(*inputs)` takes them one by one.
+PyObject* call_compiled(PyObject* self, PyObject* args, PyObject* kwargs) {
+  if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
+    PyErr_SetString(PyExc_TypeError, "a compiled graph takes its inputs by position");
+    return nullptr;
+  }
+  nb::object inputs = nb::borrow(args);  // holds on to them while the graph runs
+  if (PyTuple_GET_SIZE(args) == 1 && PyList_Check(PyTuple_GET_ITEM(args, 0))) {
+    PyObject* list = PyTuple_GET_ITEM(args, 0);
+    inputs = nb::steal(PyList_AsTuple(list));
+    if (!inputs.is_valid() || PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) != 0) return nullptr;
+  }
+  try {
+    auto& graph = *nb::inst_ptr<CompiledGraph>(self);
+    return graph.call(&PyTuple_GET_ITEM(inputs.ptr(), 0), static_cast<std::size_t>(PyTuple_GET_SIZE(inputs.ptr()))).release().ptr();
+  } catch (nb::python_error& e) {
+    e.restore();
+  } catch (const std::exception& e) {
+    PyErr_SetString(g_error, e.what());
+  }
+  return nullptr;
+}
+
+PyType_Slot kCompiledSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_compiled)}, {0, nullptr}};
+
+CompileOptions options_of(std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device) {
+  CompileOptions o;
+  o.device = device;
+  o.settings = std::move(settings);
+  o.cache = std::move(cache);
+  o.log = std::move(log);
+  return o;
+}
+
+template <class Ports>
+std::vector<std::string> names(const Ports& ports) {
+  std::vector<std::string> out;
+  for (const auto& p : ports) out.push_back(p.name);
+  return out;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // torch holds on to compiled graphs when a process ends
+  m.doc() = "Coil's compiler and runtime, for the Python package.";
+  nb::exception<Error> error(m, "Error");
+  g_error = error.ptr();
+
+  nb::class_<NodeHandle>(m, "Node").def_prop_ro("name", [](const NodeHandle& h) { return h.node->name; });
+  nb::class_<Literal>(m, "Literal")
+      .def_static("dtype", &Literal::dtype)
+      .def_static("device", &Literal::device)
+      .def_static("memory_format", &Literal::memory_format)
+      .def_static("layout", &Literal::layout);
+
+  nb::class_<TracedGraph>(m, "TracedGraph")
+      .def(nb::init<std::string>())
+      .def("symbol", &TracedGraph::symbol, nb::arg("name"), nb::arg("hint").none(), nb::arg("low").none(), nb::arg("high").none(), nb::arg("unbacked"))
+      .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(), nb::keep_alive<0, 1>())
+      .def("constant", &TracedGraph::constant, nb::keep_alive<0, 1>())
+      .def("call", &TracedGraph::call, nb::arg("target"), nb::arg("args"), nb::arg("kwargs"), nb::arg("name"), nb::arg("meta").none(), nb::arg("stack_trace"), nb::keep_alive<0, 1>())
+      .def("output", &TracedGraph::output)
+      .def("text", &TracedGraph::text)
+      .def(
+          "compile",
+          [](TracedGraph& g, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device) {
+            return g.compile(options_of(std::move(settings), std::move(cache), std::move(log), device));
+          },
+          nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"));
+
+  nb::class_<CompiledGraph>(m, "CompiledGraph", nb::type_slots(kCompiledSlots), nb::dynamic_attr(), nb::is_weak_referenceable())
+      .def_prop_ro("report", [](const CompiledGraph& g) { return g.report().text; })
+      .def_prop_ro("kernels", [](const CompiledGraph& g) { return g.report().kernels; })
+      .def_prop_ro("seconds", [](const CompiledGraph& g) { return g.report().seconds; })
+      .def_prop_ro("stages", [](const CompiledGraph& g) { return g.report().stages; })
+      .def_prop_ro("peak_bytes", [](const CompiledGraph& g) { return g.report().peak_bytes; })
+      .def_prop_ro("host_calls", [](const CompiledGraph& g) {
+        std::vector<std::string> out;
+        for (const runtime::Step& step : g.plan().steps)
+          if (auto* call = std::get_if<runtime::HostCall>(&step)) out.push_back(call->op);
+        return out;
+      }, "Operators that are called in torch, in order.")
+      .def_prop_ro("inputs", [](const CompiledGraph& g) { return names(g.plan().inputs); })
+      .def_prop_ro("outputs", [](const CompiledGraph& g) { return names(g.plan().outputs); })
+      .def("call_arrays", &CompiledGraph::call_arrays)
+      .def("save", &CompiledGraph::save);
+
+  m.def(
+      "compile_archive",
+      [](const std::filesystem::path& pt2, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device) {
+        const CompileOptions options = options_of(std::move(settings), std::move(cache), std::move(log), device);
+        Compiled c;
+        {
+          nb::gil_scoped_release release;
+          c = compile(pt2, options);
+        }
+        CallPattern pattern = plain_pattern(c.program->plan);
+        return std::make_unique<CompiledGraph>(std::move(*c.program), std::move(c.report), std::move(pattern));
+      },
+      nb::arg("pt2"), nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"));
+  m.def("load_package", [](const std::filesystem::path& path) {
+    runtime::Program program = runtime::load_program(path);
+    CallPattern pattern = plain_pattern(program.plan);
+    return std::make_unique<CompiledGraph>(std::move(program), CompileReport{}, std::move(pattern));
+  });
+
+  m.def("set_host", [](nb::callable find) { set_host(std::move(find)); }, "`find(op)` gives the Python callable of an operator such as `aten.cumsum.default`, or None.");
+  m.def("settings", [] {
+    std::vector<std::vector<std::string>> rows;
+    for (const SettingHelp& s : settings_help()) rows.push_back({s.key, s.values, s.text});
+    return rows;
+  });
+  m.def("check_settings", [](const std::map<std::string, std::string>& s) { parse_settings(s); });
+  m.def("declare_operator", &declare_operator, nb::arg("target"), nb::arg("schema"), nb::arg("random"), nb::arg("side_effect"));
+  m.def("operators", [] {
+    std::vector<std::string> out;
+    for (const std::string& target : ops::targets())
+      if (ops::find(target)->shape && (lowering::find(target) || passes::decomposes(target))) out.push_back(target);
+    return out;
+  }, "Operators that Coil compiles itself, sorted.");
+}
+
+}  // namespace coil::python

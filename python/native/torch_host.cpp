@@ -1,0 +1,143 @@
+#include "torch_host.h"
+
+#include "exchange.h"
+#include "runtime/strided_copy.h"
+#include "support/error.h"
+
+namespace coil::python {
+namespace {
+
+nb::object* g_find = nullptr;  ///< never freed: programs may outlive the module
+
+std::string describe(DType dtype, const Sizes& sizes) { return fmt::format("{}[{}]", short_name(dtype), fmt::join(sizes, ", ")); }
+
+class TorchOp : public runtime::HostOp {
+ public:
+  TorchOp(const runtime::HostCall& call, Device device, nb::object function) : call_(call), device_(device), function_(std::move(function)) {}
+  ~TorchOp() override {
+    if (!Py_IsInitialized()) {
+      function_.release(), keywords_.release();
+      for (nb::object& v : values_) v.release();
+      return;
+    }
+    nb::gil_scoped_acquire gil;
+    function_.reset(), keywords_.reset();
+    values_.clear();
+  }
+
+  void prepare(std::span<const runtime::BoundView> inputs, std::span<const runtime::BoundView> outputs, std::span<const std::int64_t> slots) override {
+    nb::gil_scoped_acquire gil;
+    inputs_.assign(inputs.begin(), inputs.end());
+    outputs_.assign(outputs.begin(), outputs.end());
+    values_.clear();
+    std::vector<std::string> keywords;
+    for (const runtime::NamedHostArgument& a : call_.arguments) {
+      values_.push_back(value(a.value, slots));
+      if (!a.keyword.empty()) keywords.push_back(a.keyword);
+    }
+    keywords_ = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(keywords.size())));
+    for (std::size_t i = 0; i < keywords.size(); ++i) PyTuple_SET_ITEM(keywords_.ptr(), static_cast<Py_ssize_t>(i), PyUnicode_InternFromString(keywords[i].c_str()));
+  }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
+    nb::gil_scoped_acquire gil;
+    std::vector<nb::object> operands;
+    for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back(Exchange::get().wrap(lent(inputs_[i], const_cast<void*>(inputs[i])), device_));
+    std::vector<nb::object> held;
+    std::vector<PyObject*> arguments;
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      held.push_back(with_operands(call_.arguments[i].value, values_[i], operands));
+      arguments.push_back(held.back().ptr());
+    }
+    const std::size_t keywords = static_cast<std::size_t>(PyTuple_GET_SIZE(keywords_.ptr()));
+    nb::object result = nb::steal(PyObject_Vectorcall(function_.ptr(), arguments.data(), arguments.size() - keywords, keywords_.ptr()));
+    if (!result.is_valid()) throw nb::python_error();
+    store(result, outputs);
+  }
+
+ private:
+  /// Memory that the program owns, as a tensor for the length of the call.
+  static Tensor lent(const runtime::BoundView& v, void* data) {
+    Tensor t;
+    t.dtype = v.dtype;
+    t.sizes = v.sizes;
+    t.strides = v.strides;
+    t.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(data));
+    t.storage.bytes = static_cast<std::size_t>(runtime::layout_span(v.sizes, v.strides)) * size_of(v.dtype);
+    return t;
+  }
+
+  /// The Python value of an argument that names no tensor; null where it does, for `with_operands` to make.
+  static nb::object value(const runtime::HostArgument& a, std::span<const std::int64_t> slots) {
+    if (std::holds_alternative<std::monostate>(a)) return nb::none();
+    if (auto* b = std::get_if<bool>(&a)) return nb::bool_(*b);
+    if (auto* d = std::get_if<double>(&a)) return nb::float_(*d);
+    if (auto* s = std::get_if<std::string>(&a)) return nb::str(s->c_str());
+    if (auto* i = std::get_if<runtime::HostInteger>(&a)) return nb::int_(slots[i->slot]);
+    if (auto* n = std::get_if<runtime::HostName>(&a)) return name(*n);
+    if (auto* list = std::get_if<std::vector<runtime::HostArgument>>(&a)) {
+      nb::list out;
+      for (const runtime::HostArgument& item : *list) {
+        nb::object v = value(item, slots);
+        out.append(v.is_valid() ? v : nb::none());
+      }
+      return out;
+    }
+    return {};
+  }
+
+  static nb::object name(const runtime::HostName& n) {
+    nb::object torch = nb::module_::import_("torch");
+    if (n.kind == runtime::HostName::Kind::Device) return torch.attr("device")(n.text.c_str());
+    return torch.attr(n.text.c_str());
+  }
+
+  static nb::object with_operands(const runtime::HostArgument& a, const nb::object& value, const std::vector<nb::object>& operands) {
+    if (auto* o = std::get_if<runtime::HostOperand>(&a)) return operands[o->index];
+    auto* list = std::get_if<std::vector<runtime::HostArgument>>(&a);
+    if (!list) return value;
+    nb::list out;
+    for (std::size_t i = 0; i < list->size(); ++i) out.append(with_operands((*list)[i], nb::borrow(value[i]), operands));
+    return out;
+  }
+
+  void store(nb::handle result, std::span<void* const> outputs) const {
+    std::size_t k = 0;
+    for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
+      if (!call_.outputs[i]) continue;
+      nb::object item = call_.is_list ? nb::steal(PySequence_GetItem(result.ptr(), static_cast<Py_ssize_t>(i))) : nb::borrow(result);
+      if (!item.is_valid()) throw nb::python_error();
+      Tensor from;
+      Exchange::get().borrow(item, device_, from);
+      const runtime::BoundView& wanted = outputs_[k];
+      if (from.dtype != wanted.dtype || from.sizes != wanted.sizes)
+        fail("{} gave {} where {} was expected", call_.op, describe(from.dtype, from.sizes), describe(wanted.dtype, wanted.sizes));
+      runtime::copy_strided(lent(wanted, outputs[k]), from);
+      ++k;
+    }
+  }
+
+  const runtime::HostCall call_;
+  const Device device_;
+  nb::object function_, keywords_;
+  std::vector<runtime::BoundView> inputs_, outputs_;
+  std::vector<nb::object> values_;
+};
+
+}  // namespace
+
+void set_host(nb::callable find) {
+  if (!g_find) g_find = new nb::object();
+  *g_find = std::move(find);
+}
+
+runtime::Host torch_host(Device device) {
+  return [device](const runtime::HostCall& call) -> std::unique_ptr<runtime::HostOp> {
+    nb::gil_scoped_acquire gil;
+    nb::object function = g_find ? (*g_find)(call.op.c_str()) : nb::none();
+    if (function.is_none()) return nullptr;
+    return std::make_unique<TorchOp>(call, device, std::move(function));
+  };
+}
+
+}  // namespace coil::python

@@ -1,0 +1,207 @@
+#include "traced_graph.h"
+
+#include <nanobind/stl/string.h>
+
+#include "compiler/pipeline.h"
+#include "exchange.h"
+#include "frontend/sympy.h"
+#include "fx/text.h"
+#include "graph_cache.h"
+#include "support/error.h"
+
+namespace coil::python {
+
+using ops::Value;
+using ops::Values;
+using sym::Expr;
+using sym::Exprs;
+
+Literal Literal::dtype(const std::string& name) {
+  const auto d = dtype_from_torch_name(name);
+  if (!d) fail("element type {} is not supported", name);
+  return {*d};
+}
+Literal Literal::device(const std::string& name) { return {parse_device(name.starts_with("cpu") ? "cpu" : name)}; }
+Literal Literal::memory_format(const std::string& name) {
+  using ops::MemoryFormat;
+  for (MemoryFormat f : {MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d})
+    if (name == ops::name_of(f)) return {f};
+  fail("memory format {} is not supported", name);
+}
+Literal Literal::layout(const std::string& name) { return {name == "strided" ? ops::TensorLayout::Strided : ops::TensorLayout::Sparse}; }
+
+TracedGraph::TracedGraph(std::string name) : module_(std::make_unique<fx::GraphModule>()) { module_->name = std::move(name); }
+
+void TracedGraph::symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low, std::optional<std::int64_t> high, bool unbacked) {
+  if (module_->env->context().find(name)) return;
+  const sym::Range range{low.value_or(sym::Range::kMin), high.value_or(sym::Range::kMax)};
+  if (unbacked) module_->env->add_unbacked(name, range);
+  else module_->env->add_size(name, hint, range);
+}
+
+Expr TracedGraph::expression(std::string_view srepr) {
+  auto [it, added] = parsed_.try_emplace(std::string(srepr));
+  if (added)
+    it->second = frontend::parse_srepr(srepr, [&](std::string_view name) {
+      const auto known = module_->env->context().find(name);
+      if (!known) fail("the symbol {} was not declared", name);
+      return *known;
+    });
+  return module_->env->simplify(it->second);
+}
+
+Expr TracedGraph::integer(nb::handle h) {
+  if (PyLong_Check(h.ptr())) return nb::cast<std::int64_t>(h);
+  return expression(nb::cast<std::string>(h));
+}
+
+sym::TensorMeta TracedGraph::tensor_meta(nb::tuple t) {
+  if (t.size() != 5) fail("metadata of a tensor has 5 parts");
+  sym::TensorMeta m;
+  const auto name = nb::cast<std::string>(t[0]);
+  const auto dtype = dtype_from_torch_name(name);
+  if (!dtype) fail("element type {} is not supported", name);
+  m.dtype = *dtype;
+  for (nb::handle s : nb::borrow<nb::tuple>(t[1])) m.sizes.push_back(integer(s));
+  for (nb::handle s : nb::borrow<nb::tuple>(t[2])) m.strides.push_back(integer(s));
+  m.offset = integer(t[3]);
+  m.device = std::get<Device>(Literal::device(nb::cast<std::string>(t[4])).value);
+  return m;
+}
+
+Value TracedGraph::meta(nb::handle h) {
+  if (h.is_none()) return ops::None{};
+  if (nb::isinstance<nb::tuple>(h)) return tensor_meta(nb::borrow<nb::tuple>(h));
+  if (nb::isinstance<nb::list>(h)) {
+    Values all;
+    for (nb::handle item : nb::borrow<nb::list>(h)) all.push_back(meta(item));
+    return all;
+  }
+  if (PyBool_Check(h.ptr())) return h.is(Py_True);
+  if (PyFloat_Check(h.ptr())) return nb::cast<double>(h);
+  if (nb::isinstance<nb::dict>(h)) {  // {"bool": srepr}, {"float": name}
+    const auto d = nb::borrow<nb::dict>(h);
+    if (d.contains("bool")) return ops::Bool{expression(nb::cast<std::string>(d["bool"]))};
+    return ops::SymFloat{nb::cast<std::string>(d["float"])};
+  }
+  return integer(h);
+}
+
+Value TracedGraph::value(nb::handle h) {
+  PyObject* o = h.ptr();
+  if (o == Py_None) return ops::None{};
+  if (PyBool_Check(o)) return o == Py_True;
+  if (PyLong_Check(o)) return nb::cast<std::int64_t>(h);
+  if (PyFloat_Check(o)) return PyFloat_AS_DOUBLE(o);
+  if (PyUnicode_Check(o)) return nb::cast<std::string>(h);
+  if (nb::isinstance<NodeHandle>(h)) return nb::cast<NodeHandle&>(h).node;
+  if (nb::isinstance<Literal>(h)) return nb::cast<Literal&>(h).value;
+  if (PyList_Check(o) || PyTuple_Check(o)) {
+    Values all;
+    for (nb::handle item : h) all.push_back(value(item));
+    return all;
+  }
+  fail("an argument of type {} is not supported", nb::cast<std::string>(nb::type_name(h.type())));
+}
+
+NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m) {
+  Value value = meta(m);
+  InputKind kind = InputKind::Tensor;
+  std::optional<Value> constant;
+  if (value.is_none()) kind = InputKind::None, constant = value;
+  else if (value.is<Expr>()) kind = InputKind::Int;
+  else if (value.is<ops::Bool>()) kind = InputKind::Bool;
+  else if (!value.is<sym::TensorMeta>()) kind = InputKind::Float;
+  fx::Node* n = module_->graph.placeholder(name, std::move(value));
+  n->meta.origins = {n->name};
+  module_->inputs.push_back({n->name, n->name, std::move(constant)});
+  pattern_.inputs.push_back(kind);
+  return {n};
+}
+
+NodeHandle TracedGraph::constant(const std::string& name, nb::object tensor, nb::handle m) {
+  sym::TensorMeta meta = tensor_meta(nb::borrow<nb::tuple>(m));
+  Tensor held = Exchange::get().own(tensor, meta.device);
+  meta.offset = 0;  // of what is held: its memory begins at its first element
+  module_->attributes.emplace(name, std::move(held));
+  pattern_.constants.emplace(name, std::move(tensor));
+  fx::Node* n = module_->graph.get_attr(name, name, std::move(meta));
+  n->meta.origins = {n->name};
+  return {n};
+}
+
+NodeHandle TracedGraph::call(const std::string& target, nb::handle args, nb::dict kwargs, const std::string& name, nb::handle m, const std::string& stack_trace) {
+  Values positional = std::get<Values>(value(args));
+  std::vector<std::pair<std::string, Value>> named;
+  for (auto [k, v] : kwargs) named.emplace_back(nb::cast<std::string>(k), value(v));
+  if (const ops::Operator* op = ops::find(target)) positional = ops::normalize(*op, std::move(positional), std::exchange(named, {}));
+  fx::Node* n = module_->graph.call(target, std::move(positional), name, std::move(named));
+  n->meta.value = meta(m);
+  n->meta.stack_trace = stack_trace;
+  n->meta.origins = {n->name};
+  return {n};
+}
+
+void TracedGraph::output(nb::list results) {
+  Values returned;
+  std::unordered_map<const fx::Node*, std::size_t> inputs, places;
+  for (std::size_t i = 0; i < module_->inputs.size(); ++i) inputs.emplace(module_->graph.find(module_->inputs[i].placeholder), i);
+  for (nb::handle h : results) {
+    if (!nb::isinstance<NodeHandle>(h)) {
+      pattern_.results.push_back({ResultKind::Constant, 0, nb::borrow(h)});
+      continue;
+    }
+    fx::Node* n = nb::cast<NodeHandle&>(h).node;
+    if (auto in = inputs.find(n); in != inputs.end()) {
+      pattern_.results.push_back({ResultKind::Input, in->second, {}});
+      continue;
+    }
+    auto [place, added] = places.emplace(n, returned.size());
+    if (added) {
+      returned.push_back(n);
+      module_->outputs.push_back({n->name});
+    }
+    pattern_.results.push_back({ResultKind::Computed, place->second, {}});
+  }
+  module_->graph.output(std::move(returned));
+  module_->graph.lint();
+}
+
+std::string TracedGraph::text() const { return fx::to_string(*module_, {.locations = true}); }
+
+std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& options) {
+  if (!module_->graph.output()) fail("the graph has no output node");
+  frontend::ExportedProgram program;
+  program.module = std::move(module_);
+  module_ = std::make_unique<fx::GraphModule>();
+  Compiled compiled;
+  {
+    nb::gil_scoped_release release;
+    const auto start = std::chrono::steady_clock::now();
+    // A compile that is asked for the text of its stages must go through them.
+    const bool cached = options.cache && options.log.empty();
+    const std::string entry = cached ? cache_entry(*program.module, options) : "";
+    if (auto found = cached ? load_cached(*options.cache, entry) : std::nullopt) {
+      compiled.program = std::make_shared<runtime::Program>(std::move(found->program));
+      compiled.report.text = std::move(found->report);
+      compiled.report.kernels = static_cast<int>(compiled.program->plan.kernels.size());
+      compiled.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    } else {
+      compiled = compile_program(std::move(program), options);
+      if (cached) store_cached(*options.cache, entry, *compiled.program, compiled.report.text);
+    }
+  }
+  return std::make_unique<CompiledGraph>(std::move(*compiled.program), std::move(compiled.report), std::move(pattern_));
+}
+
+bool declare_operator(const std::string& target, const std::string& schema, bool random, bool side_effect) {
+  if (ops::find(target)) return true;
+  try {
+    ops::define(schema, {}, random, side_effect);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace coil::python

@@ -1,0 +1,65 @@
+// A torch.fx graph on its way into Coil: Python walks its nodes and adds each here, with the metadata that tracing recorded.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "compiled.h"
+#include "fx/graph.h"
+
+namespace coil::python {
+
+namespace nb = nanobind;
+
+/// A node as Python holds it. Valid while its graph does.
+struct NodeHandle {
+  fx::Node* node;
+};
+/// An argument that Python has no type of its own for here: a dtype, device, memory format or layout.
+struct Literal {
+  ops::Value value;
+  static Literal dtype(const std::string& torch_name);
+  static Literal device(const std::string&);
+  static Literal memory_format(const std::string&);  ///< `channels_last`, …
+  static Literal layout(const std::string&);
+};
+
+/// Metadata comes as Python tells it: a tensor as (dtype, sizes, strides, offset, device), a list for several values, None, a number; a symbolic integer as a string of sympy's `srepr`.
+class TracedGraph {
+ public:
+  explicit TracedGraph(std::string name);
+
+  /// A size symbol, with the value that tracing saw and its bounds (None: not known).
+  void symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low, std::optional<std::int64_t> high, bool unbacked);
+  NodeHandle placeholder(const std::string& name, nb::handle meta);
+  /// A tensor that belongs to the graph; its memory is shared, and `tensor` is what results that view it are views of.
+  NodeHandle constant(const std::string& name, nb::object tensor, nb::handle meta);
+  NodeHandle call(const std::string& target, nb::handle args, nb::dict kwargs, const std::string& name, nb::handle meta, const std::string& stack_trace);
+  /// Ends the graph: a node, an int, None or another constant for each result.
+  void output(nb::list results);
+
+  std::string text() const;
+  /// Compiles. The graph is used up.
+  std::unique_ptr<CompiledGraph> compile(const CompileOptions&);
+
+ private:
+  ops::Value value(nb::handle);
+  ops::Value meta(nb::handle);
+  sym::TensorMeta tensor_meta(nb::tuple);
+  sym::Expr integer(nb::handle);
+  sym::Expr expression(std::string_view srepr);
+
+  std::unique_ptr<fx::GraphModule> module_;
+  std::unordered_map<std::string, sym::Expr> parsed_;
+  CallPattern pattern_;
+};
+
+/// Defines an operator that Coil does not know by its schema in torch's notation, so that its arguments have names and its results aliases; nothing when it is known, false when the schema cannot be read.
+bool declare_operator(const std::string& target, const std::string& schema, bool random, bool side_effect);
+
+}  // namespace coil::python

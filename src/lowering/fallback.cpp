@@ -1,0 +1,110 @@
+#include "lowering/fallback.h"
+
+#include "lowering/common.h"
+#include "support/error.h"
+
+namespace coil::lowering {
+namespace {
+
+using ops::CallArgument;
+using ops::CallArguments;
+
+class HostCall {
+ public:
+  HostCall(Context& ctx, const fx::Node& node) : ctx_(ctx), node_(node) { call_.op = node.target; }
+
+  Lowered run() {
+    for (std::size_t i = 0; i < node_.args.size(); ++i) {
+      const ops::Parameter* p = node_.op && i < node_.op->schema.parameters.size() ? &node_.op->schema.parameters[i] : nullptr;
+      call_.arguments.push_back({p && p->keyword_only ? p->name : "", argument(node_.args[i])});
+    }
+    for (const auto& [name, value] : node_.kwargs) call_.arguments.push_back({name, argument(value)});
+    call_.has_effect = node_.op && (node_.op->random || node_.op->side_effect);
+    Lowered results = make_results();
+    ir::Operation operation{.node = std::move(call_), .outs = std::move(outs_), .origins = ctx_.graph.provenance.origins, .where = ctx_.graph.provenance.where};
+    ctx_.graph.add_operation(std::move(operation));
+    return results;
+  }
+
+ private:
+  CallArgument argument(const ops::Value& v) {
+    if (auto* n = v.get_if<fx::Node*>()) return (*n)->is_tensor() ? operand(**n) : number((*n)->meta.value);
+    if (auto* list = v.get_if<ops::Values>()) {
+      CallArguments out;
+      for (const ops::Value& item : *list) out.push_back(argument(item));
+      return out;
+    }
+    if (v.is_none()) return ops::None{};
+    if (auto* s = v.get_if<std::string>()) return *s;
+    if (auto* d = v.get_if<DType>()) return *d;
+    if (auto* d = v.get_if<Device>()) return *d;
+    if (auto* f = v.get_if<ops::MemoryFormat>()) return *f;
+    if (auto* l = v.get_if<ops::TensorLayout>()) return *l;
+    return number(v);
+  }
+
+  CallArgument number(const ops::Value& v) {
+    if (auto* e = v.get_if<Expr>()) return ctx_.graph.env().simplify(*e);
+    if (auto* b = v.get_if<ops::Bool>(); b && b->condition.is_constant()) return !b->condition.is_constant(0);
+    if (auto* d = v.get_if<double>()) return *d;
+    refuse(ctx_, fmt::format("{} cannot be handed to the host", ops::to_string(v)));
+  }
+
+  /// The tensor in memory, with eager's strides: operators may look at them.
+  CallArgument operand(const fx::Node& n) {
+    const sym::TensorMeta& meta = n.tensor();
+    TensorBox box = ctx_.tensor(const_cast<fx::Node*>(&n));
+    if (!box.storage->realized() && box.map == ctx_.graph.ivars(box.rank()) && box.sizes == box.storage->sizes) box.storage->strides = meta.strides;
+    auto view = library_operand(box);
+    bool exact = view.strides.size() == meta.rank() && view.dtype == meta.dtype;
+    for (std::size_t d = 0; exact && d < meta.rank(); ++d) exact = meta.sizes[d].is_constant(1) || ctx_.graph.env().statically_known_equal(view.strides[d], meta.strides[d]);
+    if (!exact) {
+      box = ir::make_pointwise(ctx_.graph, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes), ir::dense_strides(ctx_.graph.env(), meta.sizes, meta.strides));
+      view = library_operand(box);
+    }
+    ctx_.graph.buffer(view.buffer).layout.fixed = true;
+    call_.inputs.push_back(view);
+    return ops::Operand{call_.inputs.size() - 1};
+  }
+
+  TensorBox result(const sym::TensorMeta& meta) {
+    ir::Layout layout{meta.dtype, meta.device, meta.sizes, meta.strides, true};
+    BufferView view{0, meta.dtype, meta.sizes, meta.strides, 0};
+    view.buffer = ctx_.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
+    outs_.push_back(view.buffer);
+    call_.outputs.emplace_back(view);
+    return ir::whole(ctx_.graph, view.buffer);
+  }
+
+  Lowered make_results() {
+    const ops::Value& meta = node_.meta.value;
+    if (meta.is<sym::TensorMeta>()) return result(node_.tensor());
+    if (meta.is_none()) return std::monostate{};
+    auto* list = meta.get_if<ops::Values>();
+    if (!list) refuse(ctx_, "a number that the host reads out of data cannot be compiled");
+    call_.is_list = true;
+    std::vector<TensorBox> boxes;
+    for (const ops::Value& item : *list) {
+      if (item.is<sym::TensorMeta>()) {
+        boxes.push_back(result(item.as_tensor()));
+      } else if (item.is_none()) {
+        boxes.emplace_back();
+        call_.outputs.emplace_back();
+      } else {
+        refuse(ctx_, "results other than tensors cannot be handed over by the host");
+      }
+    }
+    return boxes;
+  }
+
+  Context& ctx_;
+  const fx::Node& node_;
+  ir::Fallback call_;
+  std::vector<ir::BufferId> outs_;
+};
+
+}  // namespace
+
+Lowered call_host(Context& ctx, const fx::Node& node) { return HostCall(ctx, node).run(); }
+
+}  // namespace coil::lowering

@@ -1,0 +1,247 @@
+"""`torch.compile(backend="coil")` against eager: values, strides, aliasing, mutation, gradients. The package comes from the build folder."""
+import gc
+import pathlib
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+coil = pytest.importorskip("coil", reason="the Python extension is not built")
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("COIL_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
+    torch._dynamo.reset()
+
+
+def compiled(f, **options):
+    return torch.compile(f, backend="coil", fullgraph=True, **options)
+
+
+def same(got, want):
+    """Values within tolerance; everything else of a tensor exactly."""
+    if isinstance(want, (list, tuple)):
+        assert type(got) is type(want) and len(got) == len(want)
+        for g, w in zip(got, want):
+            same(g, w)
+        return
+    if not isinstance(want, torch.Tensor):
+        assert got == want
+        return
+    assert (got.dtype, got.shape, got.stride(), got.storage_offset()) == (want.dtype, want.shape, want.stride(), want.storage_offset())
+    t = TOLERANCE.get(want.dtype, 0)
+    torch.testing.assert_close(got, want, rtol=t, atol=t, equal_nan=True)
+
+
+def check(f, *args, **options):
+    """Compiled and eager agree, on results and on what they leave in their arguments."""
+    mine, theirs = [a.clone() if isinstance(a, torch.Tensor) and a.is_contiguous() else a for a in args], args
+    got = compiled(f, **options)(*mine)
+    want = f(*theirs)
+    same(got, want)
+    same([a for a in mine if isinstance(a, torch.Tensor)], [a for a in theirs if isinstance(a, torch.Tensor)])
+
+
+def test_needs_no_import():
+    # The entry point is found by its metadata: what `pip install` leaves.
+    from importlib.metadata import entry_points
+
+    assert [e.value for e in entry_points(group="torch_dynamo_backends") if e.name == "coil"] == ["coil.dynamo:coil"]
+    assert "coil" in torch._dynamo.list_backends()
+
+
+def test_strides_of_inputs_and_outputs():
+    def f(x, t, e, z, s):
+        return x * 2 + t, t.relu(), e + 1, z + 1, s * 3, (x @ t.t()).softmax(-1)
+
+    check(f, torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 1).expand(3, 5), torch.randn(0, 4), torch.tensor(2.0))
+
+
+def test_aliases():
+    x = torch.randn(4, 6)
+
+    def f(x):
+        y = x * 2
+        return y, y.t(), y[1:, 2], x[1], x.view(-1), x, None, 3
+
+    check(f, x)
+    with torch.no_grad():
+        got = compiled(f)(x)
+    base = got[0].untyped_storage().data_ptr()
+    assert got[1].untyped_storage().data_ptr() == base and got[2].untyped_storage().data_ptr() == base
+    assert got[3].untyped_storage().data_ptr() == x.untyped_storage().data_ptr() == got[4].untyped_storage().data_ptr()
+    assert got[5] is x
+    got[4].zero_()
+    assert not x.any() and got[3].eq(0).all()
+
+
+def test_mutation():
+    def f(x, y):
+        x.add_(y)
+        y[0] = 7
+        return x.sum(), y
+
+    check(f, torch.randn(3, 3), torch.randn(3, 3))
+
+
+class Buffers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def test_buffers_are_updated():
+    m, n = Buffers(), Buffers()
+    x = torch.randn(8, 4)
+    with torch.no_grad():
+        same(compiled(m)(x), n(x))
+    same(list(m.state_dict().values()), list(n.state_dict().values()))
+
+
+def test_graph_breaks():
+    def f(x):
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    x = torch.randn(5)
+    same(torch.compile(f, backend="coil")(x), f(x))
+
+
+def test_dynamic_sizes():
+    def f(x, n):
+        return x.view(-1, 2).sum(0) * n, x.shape[0] * 2, x[: x.shape[0] // 2]
+
+    g = compiled(f, dynamic=True)
+    for size in (4, 10, 6):
+        x = torch.randn(size)
+        same(g(x, size + 1), f(x, size + 1))
+
+
+def test_inference_mode_and_autocast():
+    m = nn.Linear(4, 3)
+    x = torch.randn(2, 4)
+    with torch.inference_mode():
+        got = compiled(m)(x)
+        assert got.is_inference()
+        same(got, m(x))
+    torch._dynamo.reset()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        same(compiled(m)(x), m(x))
+
+
+def test_options():
+    def f(x):
+        return x + 1
+
+    x = torch.randn(3)
+    same(compiled(f, options={"fuse": False, "cpu.isa": "avx2"})(x), x + 1)
+    torch._dynamo.reset()
+    same(compiled(f, mode="max-autotune")(x), x + 1)
+    for wrong in ({"fuze": True}, {"fuse": "maybe"}):
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match="fuze.*there are.*fuse|fuse takes true or false"):
+            compiled(f, options=wrong)(x)
+
+
+def test_operators_without_lowering_are_called_in_torch():
+    def f(x):
+        y = torch.fft.rfft(x * 2).abs() + 1
+        q, r = torch.linalg.qr(x @ x.t())
+        return y, q @ r
+
+    check(f, torch.randn(4, 4))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="aten.*has no lowering"):
+        compiled(f, options={"fallback": False})(torch.randn(4, 4))
+
+
+def test_random_numbers_are_torchs():
+    def f(x):
+        return torch.bernoulli(x) + torch.rand_like(x)
+
+    x = torch.full((5, 5), 0.5)
+    g = compiled(f)
+    torch.manual_seed(3)
+    got = g(x)
+    torch.manual_seed(3)
+    same(got, f(x))
+
+
+def test_errors_in_torch_come_through():
+    def f(x, index):
+        return torch.linalg.cholesky(x) + 1
+
+    g = compiled(f)
+    with pytest.raises(torch._C._LinAlgError):
+        g(-torch.eye(3), 0)
+
+
+def losses(model, backend, steps, inputs, targets):
+    """The losses of a few steps of training."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=True)
+
+    def loss_of(x, y):
+        return nn.functional.cross_entropy(model(x), y)
+
+    forward = torch.compile(loss_of, backend=backend) if backend else loss_of
+    step = torch.compile(optimizer.step, backend=backend) if backend else optimizer.step
+    out = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = forward(inputs, targets)
+        loss.backward()
+        step()
+        out.append(loss.item())
+    return out
+
+
+def test_training():
+    def net():
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 10))
+
+    x, y = torch.randn(12, 16), torch.randint(10, (12,))
+    torch.testing.assert_close(losses(net(), "coil", 8, x, y), losses(net(), None, 8, x, y), rtol=1e-4, atol=1e-5)
+
+
+def test_threads_may_call_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def f(x):
+        return (x * 2).sum(-1) + x[:, 0]
+
+    with torch.no_grad():
+        g = compiled(f)
+        g(torch.randn(64, 64))
+        inputs = [torch.randn(64, 64) for _ in range(40)]
+        with ThreadPoolExecutor(4) as pool:
+            for x, got in zip(inputs, pool.map(lambda x: g(x), inputs)):
+                same(got, f(x))
+
+
+def test_memory_stays_flat():
+    import resource
+
+    def f(x):
+        return x + 1, x.view(-1)
+
+    with torch.no_grad():
+        g = compiled(f)
+        x = torch.randn(4, 4)
+        for _ in range(2000):
+            g(x)
+        gc.collect()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(20000):
+            g(x)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048  # KiB: what the process itself may wobble
