@@ -37,6 +37,11 @@ class Backend {
   virtual Kernel scatter(ir::Graph&, const ir::Operation&) const = 0;
   /// The template kernel of an extern operation; nothing where a library carries it out at run time.
   virtual std::optional<Kernel> template_kernel(ir::Graph&, const ir::Extern&) const = 0;
+  /// The kernel `text` for `count` sets of buffers in one launch, set k at blockIdx.y = k: symbol and text. It takes the pointers of all sets, one set after the other. Nothing where the device launches no grids.
+  virtual std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text, std::size_t buffers, std::size_t count) const {
+    (void)symbol, (void)text, (void)buffers, (void)count;
+    return std::nullopt;
+  }
   /// Throws Error with the compiler's first complaint.
   virtual Binaries compile(std::span<const std::string> kernels, const CompileKernels&) const = 0;
 };

@@ -31,13 +31,36 @@ Expr mapped(const sym::ShapeEnv& env, Expr e, const Exprs& from, std::span<const
 
 }  // namespace
 
+namespace {
+
+bool names_indirect(ScalarPool& pool, Expr e, std::size_t count) {
+  for (std::size_t k = 0; k < count; ++k)
+    if (sym::contains(e, pool.indirect(k))) return true;
+  return false;
+}
+
+}  // namespace
+
+bool TensorBox::computes_at(std::span<const sym::LoopVar> loops) const {
+  if (storage->realized()) return true;
+  if (linear) return false;
+  auto& env = storage->graph->env();
+  Expr points = 1;
+  for (const sym::LoopVar& v : loops) points *= v.size;
+  if (env.hint_or(points, 1) > env.hint_or(sym::product(storage->sizes), 0)) return false;
+  for (Scalar n : topological({&storage->body, 1})) {
+    if (n->op == ScalarOp::Load && n->args.empty() && !n->mask) continue;
+    if (n->op == ScalarOp::Load || n->op == ScalarOp::LinearLoad || !n->index.empty()) return false;
+  }
+  return true;
+}
+
 Scalar TensorBox::load(std::span<const Expr> index, std::span<const sym::LoopVar> loops, Scalar mask, std::vector<Scalar> indirect) const {
   COIL_CHECK(index.size() == rank(), "{} indices into a tensor of {} dimensions", index.size(), rank());
   Graph& graph = *storage->graph;
   ScalarPool& pool = graph.pool();
   auto& env = graph.env();
-  // The indirect variables of an index mean something in one load only; a body has loads of its own.
-  if (!indirect.empty()) realize();
+  if (!indirect.empty() && !computes_at(loops)) realize();
   ++storage->uses;
   const Exprs vars = graph.ivars(rank());
   Exprs at;
@@ -47,6 +70,12 @@ Scalar TensorBox::load(std::span<const Expr> index, std::span<const sym::LoopVar
 
   const Exprs own = graph.ivars(storage->sizes.size());
   Scalar value = pool.substitute(storage->body, own, at, [&](Expr e) { return env.simplify(e, loops); });
+  // The indirect variables of an index mean something in one load: each load that names them gets their values.
+  if (!indirect.empty())
+    value = pool.replace_loads(value, [&](Scalar l) -> Scalar {
+      const bool named = std::any_of(l->index.begin(), l->index.end(), [&](Expr e) { return names_indirect(pool, e, indirect.size()); });
+      return named ? pool.load(l->buffer, graph.buffer(l->buffer).layout.dtype, l->index, indirect) : nullptr;
+    });
   if (mask) value = pool.masked(value, mask, pool.constant(value->dtype, 0));
   graph.provenance.absorbed.emplace_back(value, storage->origins);
   return value;
@@ -237,7 +266,8 @@ std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbour
   const std::int64_t of_output = neighbours ? std::clamp<std::int64_t>(count / 16, 1, 1024) : std::clamp<std::int64_t>(count / 32, 1, 16);
   const std::int64_t busy = std::max<std::int64_t>(1, outputs) * of_output, least = neighbours ? 4096 : 128;
   if (busy >= kThreads / 2) return 1;
-  return std::clamp<std::int64_t>(std::min(kThreads / busy, count / least), 1, kMaxChunks);
+  const std::int64_t chunks = std::min(kThreads / busy, count / least);
+  return chunks < 4 ? 1 : std::min(chunks, kMaxChunks);
 }
 
 std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced, ReductionKind kind, Scalar body) {

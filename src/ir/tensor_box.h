@@ -44,6 +44,10 @@ class TensorBox {
   BufferId realize() const;
   /// As a strided window on its (realised) buffer; nothing when the map is not affine with settled strides, in which case `contiguous` copies first.
   std::optional<BufferView> strided() const;
+
+ private:
+  /// Whether an element at a place that data decides is better computed there than the whole tensor before.
+  bool computes_at(std::span<const sym::LoopVar> loops) const;
 };
 
 /// A new unrealised value: body over i0… in register_type(dtype). `strides` is the proposed layout (empty: dense row-major).

@@ -1,6 +1,7 @@
 #include "wrapper/build.h"
 
 #include "support/error.h"
+#include "wrapper/batch_launches.h"
 #include "wrapper/symbols.h"
 
 namespace coil::wrapper {
@@ -29,6 +30,7 @@ class Builder {
       p_.outputs.push_back(std::move(out));
     }
     drop_unused_constants();
+    batch_launches(p_, backend_);
     plan_lifetimes(p_);
     define_symbols(p_, numbers_);
     return std::move(p_);

@@ -5,6 +5,7 @@
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
+#include "codegen/cuda/sort.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -32,7 +33,14 @@ class CudaBackend : public Backend {
   const scheduler::Choices& choices() const override { return *choices_; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_cuda_scatter(graph, op); }
-  std::optional<Kernel> template_kernel(ir::Graph&, const ir::Extern&) const override { return std::nullopt; }
+  std::optional<Kernel> template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
+    if (call.op == "sort" || call.op == "topk") return cuda_sort(graph, call);
+    return std::nullopt;
+  }
+
+  std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text, std::size_t buffers, std::size_t count) const override {
+    return batch_cuda_kernel(symbol, text, buffers, count);
+  }
 
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
     Binaries out;

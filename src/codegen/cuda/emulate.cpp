@@ -5,6 +5,7 @@
 #include "codegen/cuda/backend.h"
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/prelude.h"
+#include "codegen/cuda/sort.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -120,6 +121,7 @@ template <class T> static T c_exchange(T x, u32 from) {
 }
 template <class T> static T c_shfl_xor(T x, int o) { return c_exchange(x, threadIdx.x ^ o); }
 template <class T> static T c_shfl_up(T x, int o) { const u32 t = threadIdx.x; return c_exchange(x, t % 32 >= (u32)o ? t - o : t); }
+template <class T> static T c_shfl_from(T x, int o) { return c_exchange(x, threadIdx.x / 32 * 32 + o); }
 template <class A, class B> static A c_as(B x) { A r; memcpy(&r, &x, sizeof r); return r; }
 C_FN f32 c_f32_of(u32 x) { return c_as<f32>(x); }
 C_FN u32 c_bits_of(f32 x) { return c_as<u32>(x); }
@@ -188,7 +190,10 @@ class EmulatedBackend : public Backend {
   const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return on_cpu(print_cuda_kernel(graph, group)); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return on_cpu(print_cuda_scatter(graph, op)); }
-  std::optional<Kernel> template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return cpp_->template_kernel(graph, call); }
+  std::optional<Kernel> template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
+    if (call.op == "sort" || call.op == "topk") return on_cpu(cuda_sort(graph, call));
+    return cpp_->template_kernel(graph, call);
+  }
 
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
     std::vector<std::string> plain;
@@ -215,7 +220,7 @@ class EmulatedBackend : public Backend {
     std::string text = k.text;
     text.replace(at, k.symbol.size(), inner);
     text.replace(0, std::string_view("extern \"C\" ").size(), "");
-    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos;
+    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_sort<") != std::string::npos;
     text += fmt::format("extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, {}, {}, {}, {}); }}\n", k.symbol, inner, k.buffers.size(), k.scalars.size(),
                         k.launch->block, waits);
     k.text = text;

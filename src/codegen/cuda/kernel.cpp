@@ -50,6 +50,26 @@ Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group) {
   return body.nest.vector == LoopNest::Vector::Outer ? cuda_columns(body, gpu) : cuda_rows(body, gpu);
 }
 
+std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol, const std::string& text, std::size_t buffers, std::size_t count) {
+  // `… SYMBOL(T0* p0, …, i64 n0, …, i64* status) {` and the lines of the body.
+  const std::size_t name = text.find(symbol), open = text.find('(', name), close = text.find(") {\n", open);
+  COIL_CHECK(name != std::string::npos && close != std::string::npos, "the text of {} has no head", symbol);
+  std::vector<std::string> parameters;
+  for (std::size_t at = open + 1; at < close;) {
+    const std::size_t end = std::min(text.find(", ", at), close);
+    parameters.push_back(text.substr(at, end - at));
+    at = end + 2;
+  }
+  const std::string batched = fmt::format("{}_x{}", symbol, count);
+  std::string head = fmt::format("{}{}(const __grid_constant__ c_table<{}> table", text.substr(0, name), batched, buffers * count), body;
+  for (std::size_t k = 0; k < parameters.size(); ++k) {
+    const std::size_t star = parameters[k].rfind('*');
+    if (k >= buffers) head += ", " + parameters[k];
+    else body += fmt::format("  {} = ({})table.p[blockIdx.y * {} + {}];\n", parameters[k], parameters[k].substr(0, star + 1), buffers, k);
+  }
+  return {batched, head + ") {\n" + body + text.substr(close + 4)};
+}
+
 Kernel print_cuda_scatter(ir::Graph& graph, const ir::Operation& op) {
   Body body(graph, make_scatter_nest(graph, op));
   return cuda_scatter(body, {});

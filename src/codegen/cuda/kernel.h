@@ -11,4 +11,7 @@ Kernel print_cuda_kernel(ir::Graph&, const scheduler::Group&);
 /// One thread an iteration, by atomic updates; where several iterations assign to one place, any of them wins, as in eager on a GPU.
 Kernel print_cuda_scatter(ir::Graph&, const ir::Operation&);
 
+/// A kernel's text for several sets of buffers in one launch (Backend::batch): the pointers come as one table.
+std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol, const std::string& text, std::size_t buffers, std::size_t count);
+
 }  // namespace coil::codegen

@@ -1,6 +1,7 @@
 #include "codegen/cuda/prelude.h"
 
 #include "codegen/cuda/prelude_pieces.h"
+#include "codegen/cuda/sort.h"
 
 namespace coil::codegen {
 
@@ -25,6 +26,7 @@ C_FN f32 c_ex2(f32 x) { f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(
 C_FN f32 c_rcp_fast(f32 x) { f32 r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 C_FN f64 c_erfinv_machine(f64 x) { return erfinv(x); }
 #define c_shfl_xor(x, o) __shfl_xor_sync(0xffffffffu, x, o)
+#define c_shfl_from(x, o) __shfl_sync(0xffffffffu, x, o)
 #define c_shfl_up(x, o) __shfl_up_sync(0xffffffffu, x, o)
 #define c_sync __syncthreads
 #define c_sync_warp __syncwarp
@@ -43,7 +45,7 @@ C_FN void c_atomic_add(i64* p, i64 x) { atomicAdd((u64*)p, (u64)x); }
 std::string_view cuda_machine() { return kMachine; }
 
 const std::string& cuda_prelude() {
-  static const std::string text = std::string(cuda_prelude_values()) + std::string(cuda_prelude_math()) + std::string(cuda_prelude_memory());
+  static const std::string text = std::string(cuda_prelude_values()) + std::string(cuda_prelude_math()) + std::string(cuda_prelude_memory()) + std::string(cuda_prelude_sort());
   return text;
 }
 

@@ -11,6 +11,9 @@ C_PLAIN(f32) C_PLAIN(f64) C_PLAIN(i8) C_PLAIN(i16) C_PLAIN(i32) C_PLAIN(i64) C_P
 C_FN bool c_get_b8(u8 x) { return x != 0; }
 C_FN u8 c_put_b8(bool x) { return x; }
 
+// The buffers of a launch that does the work of several.
+template <int N> struct c_table { void* p[N]; };
+
 // V elements that move in one access (two where they are more than 16 bytes).
 template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16) c_pack { E e[V]; };
 template <int B> struct c_words { uint4 w[B / 16]; };
@@ -44,6 +47,11 @@ template <class T> C_FN T c_lane_xor(T x, int o) {
 template <class T> C_FN T c_lane_up(T x, int o) {
   if (sizeof(T) == 8) { u64 w = 0; memcpy(&w, &x, sizeof x); w = c_shfl_up(w, o); memcpy(&x, &w, sizeof x); }
   else { u32 w = 0; memcpy(&w, &x, sizeof(T) < 4 ? sizeof(T) : 4); w = c_shfl_up(w, o); memcpy(&x, &w, sizeof(T) < 4 ? sizeof(T) : 4); }
+  return x;
+}
+template <class T> C_FN T c_lane_from(T x, int o) {
+  if (sizeof(T) == 8) { u64 w = 0; memcpy(&w, &x, sizeof x); w = c_shfl_from(w, o); memcpy(&x, &w, sizeof x); }
+  else { u32 w = 0; memcpy(&w, &x, sizeof(T) < 4 ? sizeof(T) : 4); w = c_shfl_from(w, o); memcpy(&x, &w, sizeof(T) < 4 ? sizeof(T) : 4); }
   return x;
 }
 struct c_op_add { template <class T> C_METHOD T operator()(T a, T b) const { return c_add(a, b); } };

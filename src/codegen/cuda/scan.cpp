@@ -89,11 +89,13 @@ Kernel rows(Body& b, const Statement& s, const Combine& c, const std::string& ty
     b.line("const {} left = c_lane_up(sum, 1);", type);
     b.put("if (lane == 31) h[warp] = sum;");
     b.put("c_sync();");
+    // Every warp scans the warps' totals for itself.
+    b.line("{0} totals = lane < {1} ? h[lane] : {2};", type, warps, c.identity);
+    b.line("totals = c_scan_warp(totals, lane, {});", c.op);
     b.line("{} before = carry;", type);
-    b.line("for (int k = 0; k < {}; ++k) {{", warps);
-    b.line("  if (k < warp) before = {}(before, h[k]);", c.op);
-    b.line("  carry = {}(carry, h[k]);", c.op);
-    b.put("}");
+    b.line("const {0} earlier = c_lane_from(totals, warp > 0 ? warp - 1 : 0);", type);
+    b.line("if (warp > 0) before = {}(before, earlier);", c.op);
+    b.line("carry = {}(carry, c_lane_from(totals, {}));", c.op, warps - 1);
     b.line("if (lane > 0) before = {}(before, left);", c.op);
     runs([&] {
       const auto give = [&] {

@@ -1,0 +1,13 @@
+// `sort` and `topk` as kernels: a block sorts a row.
+#pragma once
+#include "codegen/kernel.h"
+
+namespace coil::codegen {
+
+/// Stable; NaN is greater than every number. Rows that fit are sorted in shared memory, longer ones in the results' own memory; of long rows `topk` keeps the best k while it walks over them (k up to half of what fits).
+Kernel cuda_sort(ir::Graph&, const ir::Extern& call);
+
+/// Device functions that the kernels call, part of the prelude.
+std::string_view cuda_prelude_sort();
+
+}  // namespace coil::codegen

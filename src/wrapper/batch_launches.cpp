@@ -1,0 +1,125 @@
+#include "wrapper/batch_launches.h"
+
+#include <algorithm>
+
+namespace coil::wrapper {
+namespace {
+
+constexpr std::size_t kMostPointers = 480;           // of a launch: what fits into 4 KiB of arguments
+constexpr std::int64_t kLargest = std::int64_t{64} << 20;  // bytes that one launch writes, past which it fills the machine alone
+constexpr std::int64_t kTemporary = 1 << 20;         // bytes of a temporary that may live longer for it
+
+/// Calls that become one, and what lines after the first of them touch.
+struct Batch {
+  std::size_t first = 0;
+  std::vector<std::size_t> calls;
+  std::set<BufferId> reads, writes, later_reads, later_writes;
+};
+
+bool meet(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
+  return std::any_of(b.begin(), b.end(), [&](BufferId x) { return a.contains(x); });
+}
+
+class Batcher {
+ public:
+  Batcher(Program& p, const codegen::Backend& backend) : p_(p), backend_(backend) {}
+
+  void run() {
+    std::vector<Batch> all;
+    std::map<std::size_t, Batch> open;  // by kernel
+    for (std::size_t i = 0; i < p_.lines.size(); ++i) {
+      const Uses u = uses(p_.lines[i]);
+      const CallKernel* call = std::get_if<CallKernel>(&p_.lines[i]);
+      if (call && !may_join(*call)) call = nullptr;
+      if (call)
+        if (auto it = open.find(call->kernel); it != open.end() && !joins(it->second, *call, u)) {
+          all.push_back(std::move(it->second));
+          open.erase(it);
+        }
+      for (auto& [kernel, batch] : open)
+        if (!call || kernel != call->kernel) batch.later_reads.insert(u.reads.begin(), u.reads.end()), batch.later_writes.insert(u.writes.begin(), u.writes.end());
+      if (!call) continue;
+      Batch& batch = open[call->kernel];
+      if (batch.calls.empty()) batch.first = i;
+      batch.calls.push_back(i);
+      batch.reads.insert(u.reads.begin(), u.reads.end());
+      batch.writes.insert(u.writes.begin(), u.writes.end());
+    }
+    for (auto& [kernel, batch] : open) all.push_back(std::move(batch));
+    std::sort(all.begin(), all.end(), [](const Batch& a, const Batch& b) { return a.first < b.first; });
+    std::set<std::size_t> gone;
+    for (const Batch& b : all) merge(b, gone);
+    if (gone.empty()) return;
+    drop(gone);
+  }
+
+ private:
+  bool may_join(const CallKernel& call) const {
+    if (!call.launch || !call.failure.empty() || call.launch->grid.size() != 3 || !call.launch->grid[1].is_constant(1)) return false;
+    std::int64_t written = 0;
+    for (std::size_t k = 0; k < call.buffers.size(); ++k) {
+      if (!call.written[k]) continue;
+      const Buffer& b = p_.buffers[call.buffers[k]];
+      const std::int64_t bytes = p_.env->hint_or(b.bytes, kLargest);
+      if (b.kind == BufferKind::Temporary && bytes > kTemporary) return false;
+      written += bytes;
+    }
+    return written <= kLargest;
+  }
+
+  bool joins(const Batch& batch, const CallKernel& call, const Uses& u) const {
+    const auto& first = std::get<CallKernel>(p_.lines[batch.first]);
+    if (first.scalars != call.scalars || first.launch->grid != call.launch->grid || (batch.calls.size() + 1) * call.buffers.size() > kMostPointers) return false;
+    return !meet(batch.writes, u.reads) && !meet(batch.later_writes, u.reads) && !meet(batch.reads, u.writes) && !meet(batch.writes, u.writes) && !meet(batch.later_reads, u.writes) &&
+           !meet(batch.later_writes, u.writes);
+  }
+
+  void merge(const Batch& batch, std::set<std::size_t>& gone) {
+    if (batch.calls.size() < 2) return;
+    auto& first = std::get<CallKernel>(p_.lines[batch.first]);
+    auto text = backend_.batch(p_.kernels[first.kernel].symbol, p_.kernels[first.kernel].text, first.buffers.size(), batch.calls.size());
+    if (!text) return;
+    for (std::size_t k = 1; k < batch.calls.size(); ++k) {
+      const auto& call = std::get<CallKernel>(p_.lines[batch.calls[k]]);
+      first.buffers.insert(first.buffers.end(), call.buffers.begin(), call.buffers.end());
+      first.written.insert(first.written.end(), call.written.begin(), call.written.end());
+      first.in_place.insert(first.in_place.end(), call.in_place.begin(), call.in_place.end());
+      first.origins.insert(call.origins.begin(), call.origins.end());
+      gone.insert(batch.calls[k]);
+    }
+    first.launch->grid[1] = static_cast<std::int64_t>(batch.calls.size());
+    auto same = std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const Kernel& k) { return k.symbol == text->first; });
+    first.kernel = static_cast<std::size_t>(same - p_.kernels.begin());
+    if (same == p_.kernels.end()) p_.kernels.push_back({text->first, std::move(text->second)});
+  }
+
+  /// Lines that went into others, and kernels that nobody calls any more.
+  void drop(const std::set<std::size_t>& gone) {
+    std::vector<Line> lines;
+    std::vector<Kernel> kernels;
+    std::map<std::size_t, std::size_t> renumbered;
+    for (std::size_t i = 0; i < p_.lines.size(); ++i) {
+      if (gone.contains(i) || std::holds_alternative<DefineKernel>(p_.lines[i])) continue;
+      if (auto* call = std::get_if<CallKernel>(&p_.lines[i])) {
+        auto [it, added] = renumbered.emplace(call->kernel, kernels.size());
+        if (added) {
+          kernels.push_back(std::move(p_.kernels[call->kernel]));
+          lines.push_back(DefineKernel{it->second});
+        }
+        call->kernel = it->second;
+      }
+      lines.push_back(std::move(p_.lines[i]));
+    }
+    p_.lines = std::move(lines);
+    p_.kernels = std::move(kernels);
+  }
+
+  Program& p_;
+  const codegen::Backend& backend_;
+};
+
+}  // namespace
+
+void batch_launches(Program& p, const codegen::Backend& backend) { Batcher(p, backend).run(); }
+
+}  // namespace coil::wrapper

@@ -1,0 +1,11 @@
+// Launches of one kernel on different memory, put together into one launch: the many small tensors of an optimizer step, or equal layers side by side.
+#pragma once
+#include "codegen/backend.h"
+#include "wrapper/program.h"
+
+namespace coil::wrapper {
+
+/// Before lifetimes are planned. A launch joins an earlier one of the same kernel and grid when nothing between them orders the two. Where the backend has no such launches nothing changes.
+void batch_launches(Program&, const codegen::Backend&);
+
+}  // namespace coil::wrapper
