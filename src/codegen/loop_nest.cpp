@@ -80,9 +80,9 @@ class Builder {
     if (!from.empty()) rewrite(from, Exprs(from.size(), 0));
   }
 
-  void choose_vector(int lanes, bool scans) {
-    const double inner = nest_.inner.empty() || scans ? -1e30 : fitness(nest_.inner.back(), lanes);
-    const double outer = nest_.outer.empty() ? -1e30 : fitness(nest_.outer.back(), lanes);
+  void choose_vector(int lanes, bool in_turn) {
+    const double inner = nest_.inner.empty() || in_turn ? -1e30 : fitness(nest_.inner.back(), lanes, true);
+    const double outer = nest_.outer.empty() ? -1e30 : fitness(nest_.outer.back(), lanes, false);
     if (inner <= -1e30 && outer <= -1e30) nest_.vector = LoopNest::Vector::None;
     else nest_.vector = inner >= outer ? LoopNest::Vector::Inner : LoopNest::Vector::Outer;
   }
@@ -148,7 +148,7 @@ class Builder {
   }
 
   /// How well vectors along a dimension suit the accesses: contiguous ones count for, strided and indirect ones against, weighted by bytes.
-  double fitness(const LoopDim& dim, int lanes) {
+  double fitness(const LoopDim& dim, int lanes, bool across) {
     double sum = 0, total = 0;
     for_each_access([&](ir::BufferId b, Expr index, bool direct) {
       const double w = weight(b);
@@ -158,9 +158,13 @@ class Builder {
         return;
       }
       auto linear = sym::linear_in(index, dim.var);
-      sum += linear && linear->coefficient.is_constant(1) ? w : -w;
+      // Two or four apart is a shuffle of whole loads.
+      const bool near = linear && (linear->coefficient.is_constant(2) || linear->coefficient.is_constant(4));
+      sum += linear && linear->coefficient.is_constant(1) ? w : near ? -0.1 * w : -w;
     });
-    const double filled = std::min(1.0, static_cast<double>(graph_.env().hint_or(dim.size, 64)) / lanes);
+    const double size = static_cast<double>(graph_.env().hint_or(dim.size, 64));
+    double filled = std::min(1.0, size / lanes);
+    if (across) filled *= size / (size + lanes);  // the lanes are combined in the end
     const double score = total > 0 ? sum / total : 0;
     return score > 0 ? score * filled : score / std::max(filled, 0.05);
   }
@@ -176,7 +180,7 @@ LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lan
   for (std::size_t d = 0; d < group.outer.size(); ++d) nest.outer.push_back({graph.ivar(d), group.outer[d]});
   for (std::size_t d = 0; d < group.inner.size(); ++d) nest.inner.push_back({graph.rvar(d), group.inner[d]});
   Builder builder(graph, nest);
-  bool scans = false;
+  bool scans = false, lane_scans = true;
   for (const scheduler::Member& m : group.members) {
     const ir::Operation& op = graph.operations()[m.op];
     Statement s{.op = &op, .role = m.role, .level = m.level};
@@ -186,7 +190,8 @@ LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lan
     Expr position = 0;
     for (std::size_t d = 0; d < m.rvars.size(); ++d) position = position * op.reduced()[d] + m.rvars[d];
     if (auto* r = std::get_if<ir::Reduction>(&op.node); r && (r->kind == ir::ReductionKind::ArgMax || r->kind == ir::ReductionKind::ArgMin)) s.position = position;
-    scans = scans || m.role == Role::Scan;
+    // Vectors along a scan need its operator on lanes.
+    if (auto* scan = std::get_if<ir::Scan>(&op.node)) scans = true, lane_scans = lane_scans && scan->kind != ir::ScanKind::LogSumExp && scan->body->dtype != DType::Bool;
     nest.levels = std::max(nest.levels, m.level + 1);
     nest.statements.push_back(std::move(s));
   }
@@ -196,7 +201,7 @@ LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lan
   builder.order(nest.inner);
   builder.merge(nest.outer);
   builder.merge(nest.inner);
-  builder.choose_vector(lanes, scans);
+  builder.choose_vector(lanes, scans && !lane_scans);
   builder.choose_tile();
   return nest;
 }

@@ -414,10 +414,14 @@ Scalar ScalarPool::substitute(Scalar root, std::span<const Expr> from, std::span
     }
     return at->second;
   };
+  return map_indices(root, replaced);
+}
+
+Scalar ScalarPool::map_indices(Scalar root, const std::function<Expr(Expr)>& f) {
   return transform(root, [&](Scalar s, const std::vector<Scalar>& args, Scalar mask, bool same) {
     Exprs index;
     for (const Expr& e : s->index) {
-      index.push_back(replaced(e));
+      index.push_back(f(e));
       same &= index.back() == e;
     }
     return same ? s : rebuild(*this, s, args, std::move(index), mask);

@@ -103,6 +103,8 @@ class ScalarPool {
 
   /// Loop variables replaced everywhere (indices, conditions), all at once; `simplify` is applied to each new index expression.
   Scalar substitute(Scalar, std::span<const Expr> from, std::span<const Expr> to, const std::function<Expr(Expr)>& simplify);
+  /// Each index expression and condition replaced by what `f` gives for it.
+  Scalar map_indices(Scalar, const std::function<Expr(Expr)>& f);
   /// Each load (both kinds) for which `f` gives a value replaced by it, bottom up.
   Scalar replace_loads(Scalar, const std::function<Scalar(Scalar load)>& f);
   /// Loads below this scalar read only where `mask` holds; the value is `otherwise` elsewhere.

@@ -272,24 +272,31 @@ std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbour
 
 std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced, ReductionKind kind, Scalar body) {
   constexpr std::int64_t kFewOutputs = 64, kManyReduced = 1 << 16, kChunk = 1 << 13, kMaxChunks = 256;
+  constexpr std::int64_t kManyColumns = 1 << 14, kManyElements = 1 << 20, kColumnChunk = 1 << 19, kFewRows = 64;
   const sym::ShapeEnv& env = graph.env();
-  if (kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin) return std::nullopt;
-  const std::int64_t count = env.hint_or(sym::product(reduced), 0);
+  const bool position = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin;
+  const std::int64_t count = env.hint_or(sym::product(reduced), 0), outputs = env.hint_or(sym::product(sizes), kManyColumns);
   std::int64_t wanted = 0;
   if (device.type == DeviceType::CUDA) {
+    if (position) return std::nullopt;
     wanted = gpu_chunks(env.hint_or(sym::product(sizes), 1 << 20), count, reduces_neighbours(graph, body, reduced.size()));
     if (wanted < 2) return std::nullopt;
-  } else {
-    if (count < kManyReduced || env.hint_or(sym::product(sizes), kFewOutputs) >= kFewOutputs) return std::nullopt;
+  } else if (count >= kManyReduced && outputs < kFewOutputs) {
     wanted = std::clamp<std::int64_t>(count / kChunk, 2, kMaxChunks);
+  } else {
+    // Columns that are too few for the threads, each of which takes many of them at once.
+    if (outputs >= kManyColumns || count * outputs < kManyElements || count < 2 * kFewRows || sizes.empty() || reduces_neighbours(graph, body, reduced.size())) return std::nullopt;
+    wanted = std::clamp<std::int64_t>(count * outputs / kColumnChunk, 2, std::min(kMaxChunks, count / kFewRows));
   }
   Split split;
   std::int64_t best = 0;
-  for (std::size_t d = 0; d < reduced.size() && best < 32; ++d)
+  for (std::size_t d = 0; d < reduced.size() && best < 32; ++d) {
     if (std::int64_t size = env.hint_or(reduced[d], 0); size > best) {
       best = size;
       split.dim = d;
     }
+    if (position && !reduced[d].is_constant(1)) break;  // chunks must follow each other in the order of positions
+  }
   if (best < 2) return std::nullopt;
   wanted = std::min(wanted, best);
   split.chunks = wanted;
@@ -333,14 +340,30 @@ TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, 
   for (std::size_t d = 0; d < partial_reduced.size(); ++d) loops.push_back({graph.rvar(d), partial_reduced[d]});
   Scalar part = pool.substitute(body, {&old, 1}, {&position, 1}, [&](Expr e) { return env.simplify(e, loops); });
   if (!split->exact) part = pool.masked(part, pool.condition(sym::lt(position, whole_size)), neutral(pool, kind, part->dtype));
+  const bool wants_position = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin;
+  const ReductionKind value_kind = kind == ReductionKind::ArgMax ? ReductionKind::Max : kind == ReductionKind::ArgMin ? ReductionKind::Min : kind;
   const DType partial = body->dtype;
-  TensorBox partials = reduce(graph, partial, device, partial_sizes, partial_reduced, kind, part, {}, origins);
+  TensorBox partials = reduce(graph, partial, device, partial_sizes, partial_reduced, value_kind, part, {}, origins);
 
   Exprs index = graph.ivars(rank);
   index.push_back(graph.rvar(0));
   auto outer = loop_vars(graph, sizes);
   outer.push_back({graph.rvar(0), split->chunks});
-  return reduce(graph, dtype, device, std::move(sizes), {split->chunks}, kind, partials.load(index, outer), std::move(strides), std::move(origins));
+  if (!wants_position) return reduce(graph, dtype, device, std::move(sizes), {split->chunks}, kind, partials.load(index, outer), std::move(strides), std::move(origins));
+
+  // The first chunk that has the extreme, and the place in it.
+  const TensorBox places = reduce(graph, DType::I64, device, partial_sizes, partial_reduced, kind, part, {}, origins);
+  const TensorBox best = reduce(graph, DType::I64, device, sizes, {split->chunks}, kind, partials.load(index, outer), {}, origins);
+  const auto results = loop_vars(graph, sizes);
+  const Scalar which = best.load(graph.ivars(rank), results);
+  index.back() = pool.indirect(0);
+  Expr chunk_size = length;
+  for (std::size_t d = split->dim + 1; d < reduced.size(); ++d) chunk_size *= reduced[d];
+  const Scalar place = pool.op(ScalarOp::Add, pool.op(ScalarOp::Mul, which, pool.index(env.simplify(chunk_size))), places.load(index, results, nullptr, {which}));
+  TensorBox box = make_pointwise(graph, dtype, device, std::move(sizes), place, std::move(strides));
+  box.storage->origins = std::move(origins);
+  box.realize();
+  return box;
 }
 
 bool is_costly(Scalar body) {

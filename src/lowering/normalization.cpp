@@ -43,7 +43,9 @@ Lowered softmax(Context& ctx, const Values& args, bool logarithm) {
   const TensorBox exponential = pointwise(ctx, t, sizes, exp(element(ctx, box, sizes).cast(t) - element(ctx, high, sizes)), box.storage->strides.size() == sizes.size() ? box.storage->strides : Exprs{});
   exponential.realize();
   const TensorBox sum = reduce_over(ctx, exponential, axes, ReductionKind::Sum, t);
-  return result(ctx, element(ctx, exponential, sizes) / element(ctx, sum, sizes));
+  if (t != DType::F32 || ctx.result().device.type != DeviceType::CPU) return result(ctx, element(ctx, exponential, sizes) / element(ctx, sum, sizes));
+  // One division a row: the sum is at least 1, so that its reciprocal costs half an ulp more and nothing else.
+  return result(ctx, element(ctx, exponential, sizes) * element(ctx, per_row(ctx, axes.sizes, recip(element(ctx, sum, axes.sizes))), sizes));
 }
 
 /// Mean and reciprocal standard deviation over `axes`, in the register type.

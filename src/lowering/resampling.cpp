@@ -33,24 +33,26 @@ Value scale_of(Context& ctx, const Axis& a, DType t, bool align_corners) {
   return real(ctx, a.in, t) / real(ctx, a.out, t);
 }
 
-Value last_of(Context& ctx, const Axis& a) { return index_value(ctx, a.in - 1); }
+/// Positions are counted in I32 where the dimension is known to be that small: vectors hold twice as many of them.
+DType position_type(Context& ctx, const Axis& a) { return ctx.graph.env().bounds(a.in).high < (std::int64_t{1} << 31) - 8 ? DType::I32 : DType::I64; }
+Value last_of(Context& ctx, const Axis& a) { return index_value(ctx, a.in - 1).cast(position_type(ctx, a)); }
 Value clamped(Context& ctx, Value index, const Axis& a) { return minimum(maximum(index, 0.0), last_of(ctx, a)); }
 
 Value nearest_position(Context& ctx, const Axis& a, bool exact) {
   const DType t = DType::F32;
   Value at = real(ctx, a.i, t);
   if (exact) at = at + 0.5;
-  return minimum(floor(at * scale_of(ctx, a, t, false)).cast(DType::I64), last_of(ctx, a));
+  return minimum(floor(at * scale_of(ctx, a, t, false)).cast(position_type(ctx, a)), last_of(ctx, a)).cast(DType::I64);
 }
 
-/// The element at computed positions of the last dimensions.
-Value element_by(Context& ctx, const TensorBox& box, const std::vector<Value>& positions, const std::vector<Axis>& axes) {
+/// The element at computed positions of the last dimensions, each clamped to its own.
+Value element_by(Context& ctx, const TensorBox& box, const std::vector<Value>& positions) {
   const std::size_t lead = box.rank() - positions.size();
   Exprs index = ctx.graph.ivars(lead);
   std::vector<Scalar> indirect;
   for (std::size_t d = 0; d < positions.size(); ++d) {
     index.push_back(ctx.graph.pool().indirect(d));
-    indirect.push_back(ctx.graph.pool().check_index(positions[d], axes[d].in));
+    indirect.push_back(positions[d]);
   }
   return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, ctx.result().sizes), nullptr, std::move(indirect))};
 }
@@ -73,14 +75,14 @@ LoweringFunction nearest(std::size_t spatial, bool exact) {
     for (auto& a : axes) {
       positions.push_back(nearest_position(ctx, a, exact));
     }
-    return result(ctx, element_by(ctx, box, positions, axes));
+    return result(ctx, element_by(ctx, box, positions));
   };
 }
 
 /// Interpolates over dimension `d` and those after it; `positions` holds what was chosen for those before.
 Value interpolate(Context& ctx, const TensorBox& box, const std::vector<Axis>& axes, const std::vector<std::vector<std::pair<Value, Value>>>& taps, std::vector<Value>& positions, DType t) {
   const std::size_t d = positions.size();
-  if (d == axes.size()) return element_by(ctx, box, positions, axes).cast(t);
+  if (d == axes.size()) return element_by(ctx, box, positions).cast(t);
   Value sum;
   for (auto& [at, weight] : taps[d]) {
     positions.push_back(at);
@@ -95,7 +97,7 @@ Value interpolate(Context& ctx, const TensorBox& box, const std::vector<Axis>& a
 std::vector<std::pair<Value, Value>> linear_taps(Context& ctx, const Axis& a, DType t, bool align_corners) {
   Value scale = scale_of(ctx, a, t, align_corners);
   Value at = align_corners ? scale * real(ctx, a.i, t) : maximum(scale * (real(ctx, a.i, t) + 0.5) - 0.5, 0.0);
-  Value low = minimum(floor(at).cast(DType::I64), last_of(ctx, a));
+  Value low = minimum(floor(at).cast(position_type(ctx, a)), last_of(ctx, a));
   Value high = minimum(low + 1.0, last_of(ctx, a));
   Value fraction = minimum(maximum(at - low.cast(t), 0.0), 1.0);
   return {{low, 1.0 - fraction}, {high, fraction}};
@@ -109,18 +111,17 @@ std::vector<std::pair<Value, Value>> cubic_taps(Context& ctx, const Axis& a, DTy
   Value base = floor(at), f = at - base;
   auto near = [&](Value x) { return ((kA + 2) * x - (kA + 3)) * x * x + 1.0; };
   auto far = [&](Value x) { return ((kA * x - 5 * kA) * x + 8 * kA) * x - 4 * kA; };
-  Value first = base.cast(DType::I64);
+  Value first = base.cast(position_type(ctx, a));
   return {{clamped(ctx, first - 1.0, a), far(f + 1.0)}, {clamped(ctx, first, a), near(f)}, {clamped(ctx, first + 1.0, a), near(1.0 - f)}, {clamped(ctx, first + 2.0, a), far(2.0 - f)}};
 }
 
 }  // namespace
 
 std::vector<std::pair<Value, Value>> interpolation_taps(Context& ctx, const Axis& a, Interpolation kind, DType t, bool align_corners) {
-  switch (kind) {
-    case Interpolation::Linear: return linear_taps(ctx, a, t, align_corners);
-    case Interpolation::Cubic: return cubic_taps(ctx, a, t, align_corners);
-    default: return {{nearest_position(ctx, a, kind == Interpolation::NearestExact), number(ctx, t, 1)}};
-  }
+  if (kind != Interpolation::Linear && kind != Interpolation::Cubic) return {{nearest_position(ctx, a, kind == Interpolation::NearestExact), number(ctx, t, 1)}};
+  auto taps = kind == Interpolation::Linear ? linear_taps(ctx, a, t, align_corners) : cubic_taps(ctx, a, t, align_corners);
+  for (auto& [at, weight] : taps) at = at.cast(DType::I64);
+  return taps;
 }
 
 namespace {

@@ -117,8 +117,9 @@ TEST_F(LoweringTest, SoftmaxKeepsExponentials) {
             "op0: buf1 = reduce.max[i0 < 4, i1 < 1; r0 < 6] load(buf0, [i0, r0])\n"
             "op1: buf2 = pointwise[i0 < 4, i1 < 6] exp(sub(load(buf0, [i0, i1]), load(buf1, [i0, 0])))\n"
             "op2: buf3 = reduce.sum[i0 < 4, i1 < 1; r0 < 6] load(buf2, [i0, r0])\n"
-            "op3: buf4 = pointwise[i0 < 4, i1 < 6] div(load(buf2, [i0, i1]), load(buf3, [i0, 0]))\n"
-            "return output=buf4 as f32[4, 6]\n");
+            "op3: buf4 = pointwise[i0 < 4, i1 < 1] recip(load(buf3, [i0, i1]))\n"
+            "op4: buf5 = pointwise[i0 < 4, i1 < 6] mul(load(buf2, [i0, i1]), load(buf4, [i0, 0]))\n"
+            "return output=buf5 as f32[4, 6]\n");
 }
 
 TEST_F(LoweringTest, ConcatenationWritesParts) {

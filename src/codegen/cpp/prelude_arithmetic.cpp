@@ -6,7 +6,7 @@ namespace coil::codegen {
 namespace {
 
 struct Text {
-  std::string_view name, text;
+  std::string_view name, text, also = {};
 };
 
 constexpr Text kPieces[] = {
@@ -89,13 +89,32 @@ COIL_FN f64 c_rsqrt(f64 x) { return 1 / c_sqrt(x); }
 COIL_FN f32v c_rsqrt(f32v x) { return 1.0f / c_sqrt(x); }
 COIL_FN f64v c_rsqrt(f64v x) { x = c_sqrt(x); return {1.0 / x.a, 1.0 / x.b}; }
 )"},
+    // x > y ? x : y and x < y ? x : y as the instructions have it: y where one is NaN.
+    {"c_greater", R"(
+#if COIL_L == 8 && defined(__AVX__)
+COIL_FN f32v c_greater(f32v x, f32v y) { return (f32v)__builtin_ia32_maxps256(x, y); }
+COIL_FN f32v c_lesser(f32v x, f32v y) { return (f32v)__builtin_ia32_minps256(x, y); }
+#elif COIL_L == 4 && defined(__SSE__)
+COIL_FN f32v c_greater(f32v x, f32v y) { return (f32v)__builtin_ia32_maxps(x, y); }
+COIL_FN f32v c_lesser(f32v x, f32v y) { return (f32v)__builtin_ia32_minps(x, y); }
+#elif COIL_L == 16 && defined(__AVX512F__) && defined(__clang__)
+COIL_FN f32v c_greater(f32v x, f32v y) { return (f32v)__builtin_ia32_maxps512(x, y, 4); }
+COIL_FN f32v c_lesser(f32v x, f32v y) { return (f32v)__builtin_ia32_minps512(x, y, 4); }
+#elif COIL_L == 16 && defined(__AVX512F__)
+COIL_FN f32v c_greater(f32v x, f32v y) { return (f32v)__builtin_ia32_maxps512_mask(x, y, x, (u16)-1, 4); }
+COIL_FN f32v c_lesser(f32v x, f32v y) { return (f32v)__builtin_ia32_minps512_mask(x, y, x, (u16)-1, 4); }
+#else
+COIL_FN f32v c_greater(f32v x, f32v y) { return x > y ? x : y; }
+COIL_FN f32v c_lesser(f32v x, f32v y) { return x < y ? x : y; }
+#endif
+)", "c_lesser"},
     // NaN of either side goes through max and min.
     {"c_max", R"(
 template <class T> COIL_FN T c_max(T x, T y) { return c_pick(x > y, x, y); }
 template <class T> COIL_FN T c_maxn(T x, T y) { return c_pick(x != x, x, c_pick(x > y, x, y)); }
 COIL_FN f32 c_max(f32 x, f32 y) { return c_maxn(x, y); }
 COIL_FN f64 c_max(f64 x, f64 y) { return c_maxn(x, y); }
-COIL_FN f32v c_max(f32v x, f32v y) { return c_maxn(x, y); }
+COIL_FN f32v c_max(f32v x, f32v y) { return c_pick(x != x, x, c_greater(x, y)); }
 COIL_FN f64v c_max(f64v x, f64v y) { return c_maxn(x, y); }
 COIL_FN boolv c_max(boolv x, boolv y) { return x | y; }
 )"},
@@ -104,7 +123,7 @@ template <class T> COIL_FN T c_min(T x, T y) { return c_pick(x < y, x, y); }
 template <class T> COIL_FN T c_minn(T x, T y) { return c_pick(x != x, x, c_pick(x < y, x, y)); }
 COIL_FN f32 c_min(f32 x, f32 y) { return c_minn(x, y); }
 COIL_FN f64 c_min(f64 x, f64 y) { return c_minn(x, y); }
-COIL_FN f32v c_min(f32v x, f32v y) { return c_minn(x, y); }
+COIL_FN f32v c_min(f32v x, f32v y) { return c_pick(x != x, x, c_lesser(x, y)); }
 COIL_FN f64v c_min(f64v x, f64v y) { return c_minn(x, y); }
 COIL_FN boolv c_min(boolv x, boolv y) { return x & y; }
 )"},
@@ -215,7 +234,7 @@ template <class V, class F> COIL_FN V c_map2(V x, V y, F f) {
   return x;
 }
 )", {"c_map2"}});
-  for (const Text& piece : kPieces) out.push_back({std::string(piece.name), std::string(piece.text)});
+  for (const Text& piece : kPieces) out.push_back({std::string(piece.name), std::string(piece.text), piece.also.empty() ? std::vector<std::string>{} : std::vector<std::string>{std::string(piece.also)}});
 }
 
 }  // namespace coil::codegen

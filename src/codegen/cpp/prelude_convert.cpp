@@ -122,6 +122,9 @@ void add_convert_pieces(std::vector<PreludePiece>& out) {
 #if COIL_L == 16 && defined(__AVX512F__)
 typedef short c_short16n COIL_VECTOR(short, 16);
 COIL_FN u16v c_narrow16(u32v x) { return (u16v)__builtin_ia32_pmovdw512_mask((i32v)x, c_short16n{}, (u16)-1); }
+#elif COIL_L == 8 && defined(__AVX2__)
+typedef i32 c_int4n COIL_VECTOR(i32, 4);
+COIL_FN u16v c_narrow16(u32v x) { return (u16v)__builtin_ia32_packusdw128((c_int4n)COIL_LO(x), (c_int4n)COIL_HI(x)); }  // what is narrowed has no upper halves
 #else
 COIL_FN u16v c_narrow16(u32v x) { return COIL_CV(x, u16v); }
 #endif
@@ -154,6 +157,9 @@ COIL_FN u32 c_bits_f16(f32 x) {
 #if COIL_L == 16 && defined(__AVX512F__)
 typedef short c_i16x16 __attribute__((vector_size(32)));
 COIL_FN u32v c_bits_f16(f32v x) { return COIL_CV((u16v)(c_i16x16)__builtin_ia32_vcvtps2ph512_mask(x, 0, c_i16x16{}, (u16)-1), u32v); }
+#elif COIL_L == 8 && defined(__F16C__)
+typedef short c_i16x8 __attribute__((vector_size(16)));
+COIL_FN u32v c_bits_f16(f32v x) { return COIL_CV((u16v)(c_i16x8)__builtin_ia32_vcvtps2ph256(x, 0), u32v); }
 #else
 COIL_FN u32v c_bits_f16(f32v x) {
   u32v u = (u32v)x, s = (u >> 16) & 0x8000u;
@@ -176,6 +182,9 @@ COIL_FN f32 c_from_f16(u16 h) {
 #if COIL_L == 16 && defined(__AVX512F__)
 typedef short c_i16x16h __attribute__((vector_size(32)));
 COIL_FN f32v c_from_f16(u16v h) { return (f32v)__builtin_ia32_vcvtph2ps512_mask((c_i16x16h)h, f32v{}, (u16)-1, 4); }
+#elif COIL_L == 8 && defined(__F16C__)
+typedef short c_i16x8h __attribute__((vector_size(16)));
+COIL_FN f32v c_from_f16(u16v h) { return (f32v)__builtin_ia32_vcvtph2ps256((c_i16x8h)h); }
 #else
 COIL_FN f32v c_from_f16(u16v h) {
   u32v w = COIL_CV(h, u32v), u = (w & 0x7fffu) << 13;

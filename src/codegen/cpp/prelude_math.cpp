@@ -27,32 +27,51 @@ COIL_FN i32v c_like(i32v, i32 k) { return k + i32v{}; }
 COIL_FN f32 c_tofloat(i32 x) { return (f32)x; }
 COIL_FN f32v c_tofloat(i32v x) { return COIL_CV(x, f32v); }
 )", {"c_fbits", "c_like", "c_tofloat"}},
-    // p * 2^n for whole n in [-252, 254], rounded once.
-    {"c_scale", R"(
-template <class V> COIL_FN V c_scale2(V p, V n) {
-  auto i = c_ibits(n + 12582912.0f) - 0x4b400000;
-  auto j = i >> 1;
-  return p * c_fbits((j + 127) << 23) * c_fbits((i - j + 127) << 23);
-}
-COIL_FN f32 c_scale(f32 p, f32 n) { return c_scale2(p, n); }
-#if COIL_L == 16 && defined(__AVX512F__)
-COIL_FN f32v c_scale(f32v p, f32v n) { return (f32v)__builtin_ia32_scalefps512_mask(p, n, p, (u16)-1, 4); }
+    // The lesser and the greater of x and a number; NaN stays. (The instructions give their second operand where one is NaN.)
+    {"c_atmost", R"(
+COIL_FN f32 c_atmost(f32 x, f32 k) { return k < x ? k : x; }
+COIL_FN f32 c_atleast(f32 x, f32 k) { return k > x ? k : x; }
+#if COIL_L == 16 && defined(__AVX512F__) && defined(__clang__)
+COIL_FN f32v c_atmost(f32v x, f32 k) { return (f32v)__builtin_ia32_minps512(k - f32v{}, x, 4); }
+COIL_FN f32v c_atleast(f32v x, f32 k) { return (f32v)__builtin_ia32_maxps512(k - f32v{}, x, 4); }
+#elif COIL_L == 16 && defined(__AVX512F__)
+COIL_FN f32v c_atmost(f32v x, f32 k) { return (f32v)__builtin_ia32_minps512_mask(k - f32v{}, x, x, (u16)-1, 4); }
+COIL_FN f32v c_atleast(f32v x, f32 k) { return (f32v)__builtin_ia32_maxps512_mask(k - f32v{}, x, x, (u16)-1, 4); }
+#elif COIL_L == 8 && defined(__AVX__)
+COIL_FN f32v c_atmost(f32v x, f32 k) { return (f32v)__builtin_ia32_minps256(k - f32v{}, x); }
+COIL_FN f32v c_atleast(f32v x, f32 k) { return (f32v)__builtin_ia32_maxps256(k - f32v{}, x); }
+#elif COIL_L == 4 && defined(__SSE__)
+COIL_FN f32v c_atmost(f32v x, f32 k) { return (f32v)__builtin_ia32_minps(k - f32v{}, x); }
+COIL_FN f32v c_atleast(f32v x, f32 k) { return (f32v)__builtin_ia32_maxps(k - f32v{}, x); }
 #else
-COIL_FN f32v c_scale(f32v p, f32v n) { return c_scale2(p, n); }
+COIL_FN f32v c_atmost(f32v x, f32 k) { return k < x ? k - f32v{} : x; }
+COIL_FN f32v c_atleast(f32v x, f32 k) { return k > x ? k - f32v{} : x; }
 #endif
-)"},
+)", {"c_atleast"}},
     // x within [low, high]; NaN stays.
-    {"c_clamp", R"(
-template <class V> COIL_FN V c_clamp(V x, f32 low, f32 high) {
-  V l = c_like(x, low), h = c_like(x, high);
-  x = c_pick(l > x, l, x);
-  return c_pick(h < x, h, x);
+    {"c_clamp", "template <class V> COIL_FN V c_clamp(V x, f32 low, f32 high) { return c_atmost(c_atleast(x, low), high); }\n"},
+    // The nearest whole number of x, |x| < 2^21, as c_whole(x) - 12583166: its bits, `c_ibits`, end with that number plus 254.
+    {"c_whole", "template <class V> COIL_FN V c_whole(V x) { return x + 12583166.0f; }\n"},
+    // p * 2^n for t = c_whole(n), n in [-252, 254], rounded once: by 2^floor(n/2) and by 2^ceil(n/2), whose biased exponents are the halves of those bits.
+    {"c_scale", R"(
+template <class V> COIL_FN V c_scale2(V p, V t) {
+  auto i = c_ibits(t), j = i >> 1;
+  return p * c_fbits(j << 23) * c_fbits((i - j) << 23);
 }
-)"},
-    // x = n ln 2 + r with n whole and |r| <= ln 2 / 2; gives exp(r) - 1. |x| < 2^15. The parts of ln 2: n times the first is exact.
+COIL_FN f32 c_scale(f32 p, f32 t) { return c_scale2(p, t); }
+#if COIL_L == 16 && defined(__AVX512F__)
+COIL_FN f32v c_scale(f32v p, f32v t) { return (f32v)__builtin_ia32_scalefps512_mask(p, t - 12583166.0f, p, (u16)-1, 4); }
+#else
+COIL_FN f32v c_scale(f32v p, f32v t) { return c_scale2(p, t); }
+#endif
+// The same for n in [-126, 127].
+template <class V> COIL_FN V c_scale1(V p, V t) { return p * c_fbits((c_ibits(t) - 127) << 23); }
+)", {"c_scale1"}},
+    // x = n ln 2 + r with n whole and |r| <= ln 2 / 2; gives exp(r) - 1, and t = c_whole(n). |x| < 2^15. The parts of ln 2: n times the first is exact.
     {"c_exp_parts", R"(
-template <class V> COIL_FN V c_exp_parts(V x, V& n) {
-  n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
+template <class V> COIL_FN V c_exp_parts(V x, V& t) {
+  t = c_whole(x * 1.44269504f);
+  V n = t - 12583166.0f;
   V r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
   V q = (((r * 1.3918873e-3f + 8.3676730e-3f) * r + 4.1666610e-2f) * r + 1.6666535e-1f) * r + 0.5f;
   return q * (r * r) + r;
@@ -61,8 +80,8 @@ template <class V> COIL_FN V c_exp_parts(V x, V& n) {
     {"c_exp", R"(
 extern "C" double exp(double);
 template <class V> COIL_FN V c_expf(V x) {
-  V n, q = c_exp_parts(c_clamp(x, -104.0f, 89.0f), n);
-  return c_scale(q + 1.0f, n);
+  V t, q = c_exp_parts(c_clamp(x, -104.0f, 89.0f), t);
+  return c_scale(q + 1.0f, t);
 }
 COIL_FN f32 c_exp(f32 x) { return c_expf(x); }
 COIL_FN f32v c_exp(f32v x) { return c_expf(x); }
@@ -73,9 +92,9 @@ COIL_FN f64v c_exp(f64v x) { return c_map(x, exp); }
 extern "C" double exp2(double);
 template <class V> COIL_FN V c_exp2f(V x) {
   x = c_clamp(x, -151.0f, 128.0f);
-  V n = (x + 12582912.0f) - 12582912.0f, r = x - n;
+  V t = c_whole(x), r = x - (t - 12583166.0f);
   V q = ((((r * 0.0001547019f + 0.0013390878f) * r + 0.00961803f) * r + 0.05550357f) * r + 0.2402265f) * r + 0.6931472f;
-  return c_scale(q * r + 1.0f, n);
+  return c_scale(q * r + 1.0f, t);
 }
 COIL_FN f32 c_exp2(f32 x) { return c_exp2f(x); }
 COIL_FN f32v c_exp2(f32v x) { return c_exp2f(x); }
@@ -86,9 +105,9 @@ COIL_FN f64v c_exp2(f64v x) { return c_map(x, exp2); }
     {"c_expm1", R"(
 extern "C" double expm1(double);
 template <class V> COIL_FN V c_expm1f(V x) {
-  V y = c_clamp(x, -18.0f, 89.0f), n, q = c_exp_parts(y, n);
+  V y = c_clamp(x, -18.0f, 89.0f), t, q = c_exp_parts(y, t);
   // In halves, since 2^128 is not an f32.
-  V s = c_scale(c_like(x, 0.5f), n), r = (s * q + (s - 0.5f)) * 2.0f;
+  V s = c_scale(c_like(x, 0.5f), t), r = (s * q + (s - 0.5f)) * 2.0f;
   return c_pick(x == 0.0f, x, r);
 }
 COIL_FN f32 c_expm1(f32 x) { return c_expm1f(x); }
@@ -100,10 +119,10 @@ COIL_FN f64v c_expm1(f64v x) { return c_map(x, expm1); }
     {"c_tanh", R"(
 extern "C" double tanh(double);
 template <class V> COIL_FN V c_tanhf(V x) {
-  V y = c_absbits(x), z = x * x, top = c_like(x, 9.02f);
+  V y = c_absbits(x), z = x * x;
   V p = (((z * -0.005900052f + 0.02079962f) * z - 0.05378481f) * z + 0.13331936f) * z - 0.333333f;
   p = p * z * x + x;
-  V a = c_pick(top < y, top, y), n, q = c_exp_parts(a + a, n), e = c_scale(q + 1.0f, n);
+  V a = c_atmost(y, 9.02f), t, q = c_exp_parts(a + a, t), e = c_scale1(q + 1.0f, t);
   return c_copysign(c_pick(y > 0.6f, 1.0f - 2.0f / (e + 1.0f), p), x);
 }
 COIL_FN f32 c_tanh(f32 x) { return c_tanhf(x); }
@@ -152,20 +171,37 @@ COIL_FN f64v c_log(f64v x) { return c_map(x, log); }
     {"c_erf", R"(
 extern "C" double erf(double);
 template <class V> COIL_FN V c_erff(V x) {
-  V y = c_absbits(x), z = y * y, top = c_like(x, 3.95f);
+  V y = c_absbits(x), z = y * y;
   V p = ((((z * -0.0006016133f + 0.0049984376f) * z - 0.026770374f) * z + 0.112819225f) * z - 0.37612504f) * z + 0.12837915f;
   p = x * p + x;
-  y = c_pick(top < y, top, y);
+  y = c_atmost(y, 3.95f);
   V l = (((((y * 0.00028447245f - 0.0044082985f) * y + 0.03213898f) * y - 0.15009402f) * y - 0.9190832f) * y - 1.6269985f) * y - 0.00025610905f;
-  V n = (l + 12582912.0f) - 12582912.0f, r = l - n;
+  V t = c_whole(l), r = l - (t - 12583166.0f);
   V q = ((((r * 0.0013434287f + 0.009673548f) * r + 0.055502422f) * r + 0.24022208f) * r + 0.69314724f) * r + 1.0f;
-  q = q * c_fbits((c_ibits(n + 12582912.0f) - 0x4b400000 + 127) << 23);
+  q = c_scale1(q, t);
   return c_pick(c_absbits(x) > 0.9f, c_copysign(1.0f - q, x), p);
 }
 COIL_FN f32 c_erf(f32 x) { return c_erff(x); }
 COIL_FN f32v c_erf(f32v x) { return c_erff(x); }
 COIL_FN f64 c_erf(f64 x) { return erf(x); }
 COIL_FN f64v c_erf(f64v x) { return c_map(x, erf); }
+)"},
+    // For results that are rounded to f16 or bf16: within 8 ulp of f32 (6 of tanh and sigmoid), in half the instructions. x P(x^2) / Q(x^2) where the function is not yet 1.
+    {"c_coarse_erf", R"(
+template <class V> COIL_FN V c_coarse_erf(V x) {
+  V y = c_clamp(x, -3.92f, 3.92f), z = y * y;
+  V p = ((((z * -1.72342115e-06f + 0.000308472314f) * z + 0.0122055082f) * z + 0.0786620165f) * z + 0.409978607f) * z + 1.1283787f;
+  V q = (((z * 0.00288889894f + 0.0321603906f) * z + 0.201997348f) * z + 0.696654493f) * z + 1.0f;
+  return y * p / q;
+}
+)"},
+    {"c_coarse_tanh", R"(
+template <class V> COIL_FN V c_coarse_tanh(V x) {
+  V y = c_clamp(x, -9.01f, 9.01f), z = y * y;
+  V p = ((((z * -1.01761682e-11f + 2.7558509e-08f) * z + 2.66498475e-05f) * z + 0.00379816971f) * z + 0.136231929f) * z + 1.0f;
+  V q = (((z * 1.19567336e-06f + 0.000381697665f) * z + 0.0269866813f) * z + 0.469565175f) * z + 1.0f;
+  return y * p / q;
+}
 )"},
 };
 

@@ -115,6 +115,47 @@ std::string scattered_text(int width) {
   return out;
 }
 
+// Every second and every fourth element by whole loads. The second load ends with the last element wanted, so that none behind it is touched.
+constexpr std::string_view kEvens = R"(
+#if COIL_L == 16
+#define COIL_EVENS 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31
+#define COIL_EVENS_HALF 0, 2, 4, 6, 9, 11, 13, 15
+#elif COIL_L == 8
+#define COIL_EVENS 0, 2, 4, 6, 9, 11, 13, 15
+#define COIL_EVENS_HALF 0, 2, 5, 7
+#else
+#define COIL_EVENS 0, 2, 5, 7
+#define COIL_EVENS_HALF 0, 3
+#endif
+)";
+
+constexpr std::string_view kStepped = R"(
+COIL_FN u$wv c_raws2x$w(const void* p) { return __builtin_shufflevector(c_raw$w(p), c_raw$w((const c_u$wm*)p + (COIL_L - 1)), COIL_EVENS); }
+COIL_FN u$wv c_raws4x$w(const void* p) { return __builtin_shufflevector(c_raws2x$w(p), c_raws2x$w((const c_u$wm*)p + 2 * (COIL_L - 1)), COIL_EVENS); }
+COIL_FN u$wv c_rawsn2x$w(const void* p, i64 n) {
+  const i64 m = 2 * n - 1;
+  return __builtin_shufflevector(c_rawn$w(p, m < COIL_L ? m : COIL_L), c_rawn$w((const c_u$wm*)p + (COIL_L - 1), m > COIL_L - 1 ? m - (COIL_L - 1) : 0), COIL_EVENS);
+}
+COIL_FN u$wv c_rawsn4x$w(const void* p, i64 n) { return c_rawsn$w(p, 4, n); }
+)";
+
+constexpr std::string_view kStepped64 = R"(
+COIL_FN u64h c_half2(const void* p) {
+  return __builtin_shufflevector(((const c_unaligned<u64h>*)p)->v, ((const c_unaligned<u64h>*)((const c_u64m*)p + (COIL_L / 2 - 1)))->v, COIL_EVENS_HALF);
+}
+COIL_FN u64v c_raws2x64(const void* p) { return {c_half2(p), c_half2((const c_u64m*)p + COIL_L)}; }
+COIL_FN u64v c_raws4x64(const void* p) { return c_raws64(p, 4); }
+COIL_FN u64v c_rawsn2x64(const void* p, i64 n) { return c_rawsn64(p, 2, n); }
+COIL_FN u64v c_rawsn4x64(const void* p, i64 n) { return c_rawsn64(p, 4, n); }
+)";
+
+constexpr std::string_view kStepped8 = R"(
+COIL_FN u8v c_raws2x8(const void* p) { return c_raws8(p, 2); }
+COIL_FN u8v c_raws4x8(const void* p) { return c_raws8(p, 4); }
+COIL_FN u8v c_rawsn2x8(const void* p, i64 n) { return c_rawsn8(p, 2, n); }
+COIL_FN u8v c_rawsn4x8(const void* p, i64 n) { return c_rawsn8(p, 4, n); }
+)";
+
 constexpr std::string_view kScatter = R"(
 template <class S, class V> COIL_FN void c_puts$w(void* p, S s, V x, i64 n) {
   c_u$wm* q = (c_u$wm*)p; u$w t[COIL_L];
@@ -168,6 +209,13 @@ void add_memory_pieces(std::vector<PreludePiece>& out) {
   }
   out.push_back({"COIL_EACH", std::string(kEach), {"COIL_EACH_LO", "COIL_EACH_HI", "COIL_STRIDED", "COIL_STRIDED_N"}});
   for (std::string w : {"8", "16", "32", "64"}) out.push_back({"c_raws" + w, scattered_text(std::stoi(w)), {"c_rawsn" + w, "c_rawg" + w, "c_rawgn" + w}});
+  out.push_back({"COIL_EVENS", std::string(kEvens), {"COIL_EVENS_HALF"}});
+  for (std::string w : {"8", "16", "32", "64"}) {
+    std::string_view text = w == "8" ? kStepped8 : w == "64" ? kStepped64 : kStepped;
+    std::vector<std::string> also{"c_raws4x" + w, "c_rawsn2x" + w, "c_rawsn4x" + w};
+    if (w == "64") also.push_back("c_half2");
+    out.push_back({"c_raws2x" + w, replace_all(std::string(text), "$w", w), also});
+  }
   out.push_back({"c_at", "COIL_FN i64 c_at(i64 s, i64 i) { return s * i; }\nCOIL_FN i64 c_at(const i64* s, i64 i) { return s[i]; }\n"});
   for (int width : {8, 16, 32, 64}) {
     std::string w = std::to_string(width);
@@ -178,6 +226,9 @@ COIL_FN f32 c_from_bf16(u16 h) { return __builtin_bit_cast(f32, (u32)h << 16); }
 #if COIL_L == 16 && defined(__AVX512F__) && !defined(__clang__)
 typedef short c_short16b COIL_VECTOR(short, 16);
 COIL_FN f32v c_from_bf16(u16v h) { return (f32v)((u32v)__builtin_ia32_pmovzxwd512_mask((c_short16b)h, i32v{}, (u16)-1) << 16); }
+#elif COIL_L == 8 && defined(__AVX2__) && !defined(__clang__)
+typedef short c_short8b COIL_VECTOR(short, 8);
+COIL_FN f32v c_from_bf16(u16v h) { return (f32v)((u32v)__builtin_ia32_pmovzxwd256((c_short8b)h) << 16); }
 #else
 COIL_FN f32v c_from_bf16(u16v h) { return (f32v)(COIL_CV(h, u32v) << 16); }
 #endif
@@ -191,6 +242,10 @@ COIL_FN f32v c_from_bf16(u16v h) { return (f32v)(COIL_CV(h, u32v) << 16); }
     add("c_loadn_$dv", typed("COIL_FN $V c_loadn_$dv(const void* p, i64 n) { auto x = c_rawn$w(p, n); return $from; }\n"));
     add("c_loads_$dv", typed("COIL_FN $V c_loads_$dv(const void* p, i64 stride) { auto x = c_raws$w(p, stride); return $from; }\n"));
     add("c_loadsn_$dv", typed("COIL_FN $V c_loadsn_$dv(const void* p, i64 stride, i64 n) { auto x = c_rawsn$w(p, stride, n); return $from; }\n"));
+    for (std::string_view step : {"2", "4"}) {
+      add(fmt::format("c_loads{}_$dv", step), replace_all(typed("COIL_FN $V c_loads$k_$dv(const void* p) { auto x = c_raws$kx$w(p); return $from; }\n"), "$k", step));
+      add(fmt::format("c_loadsn{}_$dv", step), replace_all(typed("COIL_FN $V c_loadsn$k_$dv(const void* p, i64 n) { auto x = c_rawsn$kx$w(p, n); return $from; }\n"), "$k", step));
+    }
     add("c_gather_$dv", typed("COIL_FN $V c_gather_$dv(const void* p, i64v index) { auto x = c_rawg$w(p, index); return $from; }\n"));
     add("c_gathern_$dv", typed("COIL_FN $V c_gathern_$dv(const void* p, i64v index, i64 n) { auto x = c_rawgn$w(p, index, n); return $from; }\n"));
     add("c_store_$d", typed("COIL_FN void c_store_$d(void* p, $r x) { ((c_unaligned<u$w>*)p)->v = $sto; }\n"
@@ -207,6 +262,8 @@ COIL_FN f32v c_from_bf16(u16v h) { return (f32v)(COIL_CV(h, u32v) << 16); }
   }
   out.push_back({"c_iota_i32v", "COIL_FN i32v c_iota_i32v(i32 start) { return i32v{COIL_IOTA} + start; }\n"});
   out.push_back({"c_iota_i64v", "COIL_FN i64v c_iota_i64v(i64 start) { return {i64h{COIL_IOTA_LO} + start, i64h{COIL_IOTA_HI} + start}; }\n"});
+  // Lanes below n, which may be any number.
+  out.push_back({"c_below", "COIL_FN boolv c_below(i64 n) { return {i32v{COIL_IOTA} < (i32)(n < 0 ? 0 : n > COIL_L ? COIL_L : n)}; }\n"});
   out.push_back({"c_firstn", "COIL_FN boolv c_firstn(i64 n) { return {i32v{COIL_IOTA} < (i32)n}; }\n"});
 }
 

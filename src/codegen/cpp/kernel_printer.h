@@ -1,0 +1,259 @@
+// The printer of one kernel's C++ text; codegen/cpp/kernel.h is what others use. Its parts: loops (kernel.cpp), what statements do (kernel_statements.cpp), values (kernel_values.cpp).
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "codegen/cpp/kernel.h"
+#include "codegen/loop_nest.h"
+
+namespace coil::codegen {
+
+using ir::BufferId;
+using ir::Reduction;
+using ir::ReductionKind;
+using ir::Scalar;
+using ir::ScalarOp;
+using scheduler::Role;
+
+/// The C type of a storage element; narrow floats and bool are their bits.
+std::string storage_type(DType);
+std::string scalar_type(DType register_type);
+std::string vector_type(DType register_type);
+std::string float_literal(double, DType);
+std::string int_literal(std::int64_t, DType);
+
+class Printer {
+ public:
+  Printer(ir::Graph& graph, LoopNest nest, const KernelOptions& options)
+      : graph_(graph), nest_(std::move(nest)), vars_(nest_.vars()), lanes_(options.lanes) {
+    if (nest_.vector == LoopNest::Vector::Outer) vector_ = nest_.outer.back().var;
+    if (nest_.vector == LoopNest::Vector::Inner) vector_ = nest_.inner.back().var;
+  }
+  Kernel print();
+
+ private:
+  struct Local {
+    std::string name;
+    bool varying = false;
+  };
+
+  bool outer_vector() const { return nest_.vector == LoopNest::Vector::Outer; }
+  bool inner_vector() const { return nest_.vector == LoopNest::Vector::Inner; }
+  bool scatters() const { return std::holds_alternative<ir::Scatter>(nest_.statements.front().op->node); }
+  sym::ShapeEnv& env() { return graph_.env(); }
+
+  // ---- Where values of the group live -------------------------------------------------------------------------------------
+
+  /// Decides for each unstored Inner value that a later level reads whether a row on the stack can hold it, or memory must.
+  void place_values();
+  /// Whether a statement reads what was in its buffer before: such loads go to memory.
+  static bool updates(const Statement& s);
+  static std::vector<Scalar> linear_loads(const Statement& s);
+  DType register_of(BufferId b);
+  /// Place of the current inner point in a row kept on the stack.
+  std::string row_position();
+
+  // ---- Loops --------------------------------------------------------------------------------------------------------------
+
+  void decode_point();
+  /// A loop over full vectors of [from, to), and what is left as a vector of n lanes.
+  template <class F>
+  void vector_loop(const LoopDim& dim, const std::string& from, const std::string& to, F body) {
+    const std::string v(dim.var.name());
+    const bool whole = env().statically_known_multiple_of(dim.size, lanes_);
+    line(fmt::format("i64 {} = {};", v, from));
+    line(fmt::format("for (; {0} + COIL_L <= {1}; {0} += COIL_L) {{", v, to));
+    in_scope(body);
+    line("}");
+    if (whole) return;
+    line(fmt::format("if ({} < {}) {{", v, to));
+    tail_ = true;
+    ++indent_;
+    line(fmt::format("const i64 n = {} - {};", to, v));
+    --indent_;
+    in_scope(body);
+    tail_ = false;
+    line("}");
+  }
+  /// Both versions of what `body` prints, where conditions (padding, bounds of windows) hold for most points: one that takes them for granted, behind a test of them all, and one that minds them.
+  template <class F>
+  void versions(F body) {
+    const auto conditions = common_conditions();
+    if (conditions.empty()) return body();
+    std::string test;
+    for (auto& [condition, worst] : conditions) test += (test.empty() ? "" : " && ") + text(worst);
+    line(fmt::format("if ({}) {{", test));
+    for (auto& [condition, worst] : conditions) assumed_.insert(condition);
+    in_scope(body);
+    assumed_.clear();
+    line("} else {");
+    in_scope(body);
+    line("}");
+  }
+  /// Conditions of masks with what holds at the worst lane and window point, as an expression; none where two versions are not worth their text.
+  std::vector<std::pair<Expr, Expr>> common_conditions();
+  std::optional<Expr> at_worst(Expr condition);
+
+  void tile_loop();
+  /// Loads that walk the tiled dimension contiguously and the vector dimension in strides: whole vectors, transposed in registers.
+  std::vector<Scalar> transposed_loads();
+  template <class F>
+  void in_scope(F body) {
+    ++indent_;
+    scopes_.emplace_back();
+    body();
+    for (Scalar s : scopes_.back()) names_.erase(s), raw_.erase(s), windows_.erase(s);
+    scopes_.pop_back();
+    --indent_;
+  }
+  void levels();
+  void inner_level();
+  void inner_loops(std::size_t d, const std::vector<Scalar>& nodes, const std::vector<Statement*>& statements);
+  /// The last inner loop: by vectors with several accumulators, by strips, or one point at a time.
+  void last_loop(const LoopDim& dim, const std::vector<Statement*>& statements);
+  void point(const std::vector<Statement*>& statements);
+  /// Small constant inner loops written out, so that conditions on window positions are settled here.
+  bool flat(const std::vector<Statement*>& statements) const;
+  void flat_points(const std::vector<Statement*>& statements);
+  /// Bodies with what is assumed taken for true; the statements as they were come back at the end of `body`.
+  template <class F>
+  void with_bodies(const std::vector<Statement*>& statements, const std::function<void(Statement&)>& change, F body) {
+    std::vector<Statement> before;
+    for (Statement* s : statements) before.push_back(*s), change(*s);
+    body();
+    for (std::size_t k = 0; k < statements.size(); ++k) *statements[k] = before[k];
+  }
+  Scalar assume(Scalar body);
+
+  // A reduction over leading dimensions goes through its rows with a strip of accumulators in the nearest cache: `strip_` elements of the vector dimension at a time.
+  void choose_strip();
+  void strip_level();
+  void load_accumulator(const Statement&);
+  void save_accumulator(const Statement&);
+  std::string in_strip() const { return fmt::format("({} - v0)", nest_.outer.back().var.name()); }
+  void strip_row(const std::string& name, DType register_type);
+
+  std::size_t work(const std::vector<Statement*>& statements) const;
+  /// How many accumulators a reduction alternates between, so that its additions need not wait for each other.
+  int accumulators_for(const std::vector<Statement*>& statements) const;
+  /// How many inner loops a value depends on, counted from the outside.
+  std::size_t depth(Scalar n);
+  std::size_t made_depth(Scalar load);
+
+  // ---- Statements ---------------------------------------------------------------------------------------------------------
+
+  void outer_statement(const Statement& s);
+  void inner_statement(const Statement& s);
+  std::string accumulator(const Statement& s, int copy) const { return fmt::format("a{}", &s - nest_.statements.data()) + (copy ? fmt::format("_{}", copy) : ""); }
+  std::string accumulator(const Statement& s) const { return accumulator(s, copy_); }
+  bool vector_accumulator() const { return nest_.vector != LoopNest::Vector::None; }
+  static ReductionKind kind_of(const Statement& s) { return std::get<Reduction>(s.op->node).kind; }
+  static bool is_arg(ReductionKind k) { return k == ReductionKind::ArgMax || k == ReductionKind::ArgMin; }
+  void declare_accumulator(const Statement& s);
+  /// A running sum of f32 along vectors is carried from one to the next in f64, as eager's is.
+  bool carries_f64(const Statement& s) const;
+  std::string start_of(const Statement& s) const;
+  /// Of ArgMax and ArgMin: I32 where positions fit.
+  DType position_type(const Statement& s);
+  /// Whether one accumulator meets positions in ascending order.
+  bool in_order(const Statement& s) const;
+  std::string start_position(const Statement& s);
+  /// The condition under which value and position x, xp replace a, ap.
+  std::string better(const Statement& s, const std::string& x, const std::string& xp, const std::string& a);
+  void declare(DType d, const std::string& variable, const std::string& start);
+  void accumulate(const Statement& s, const Local& value);
+  void finish_reduction(const Statement& s);
+  static std::string scan_identity(ir::ScanKind kind, DType d);
+  Local scan(const Statement& s, const Local& value);
+  void store(const Statement& s, const Local& value);
+  /// One iteration of a scatter, or a vector of them that write side by side.
+  void scatter(const Statement& s);
+  void combine_at(const Statement& s, const std::vector<std::string>& indirect);
+
+  // ---- Values -------------------------------------------------------------------------------------------------------------
+
+  bool varies(Expr e) const { return vector_ && sym::contains(e, *vector_); }
+  std::string as_vector(const Local& value, DType d);
+  std::string fresh() { return fmt::format("x{}", next_++); }
+  Local name(Scalar n);
+  Local bind(Scalar n);
+  /// The variable that holds a value computed in this kernel, where it is in scope; its row on the stack otherwise.
+  std::optional<Local> made_here(Scalar load);
+  /// The C++ expression for a node whose operands are bound.
+  Local compute(Scalar n);
+  /// Neighbouring lanes `step` elements apart, of a whole vector or of a tail's n.
+  std::string whole_vector(const std::string& dtype, const std::string& at, Expr step);
+  Local load(Scalar n);
+  /// A masked load whose value where the mask does not hold is of no interest.
+  Local raw_load(Scalar n);
+  Local keep_raw(Scalar n, const std::string& value);
+  /// One or the other way to load, by a condition.
+  Local either(Scalar n, const std::string& condition, const std::string& whole, const std::string& lane);
+  /// Loads whose lanes are said by a vector of indices: by one load and a permutation where they lie close, else one by one.
+  std::optional<Local> window_load(Scalar n, const std::vector<Local>& args);
+  /// Elements that a buffer's layout spans.
+  Expr span(BufferId b);
+  Local index_value(Scalar n);
+  /// An affine index in the vector dimension as lanes of I64, or of I32 where it fits; a uniform one in every lane.
+  std::optional<std::string> affine_lanes(Expr e, DType d = DType::I64);
+  /// The same as I32, where its bounds say that it fits.
+  std::optional<std::string> narrow_lanes(Expr e);
+  std::optional<std::string> comparison(Expr e);
+  /// A condition made of comparisons of affine indices, as a mask; nothing for others.
+  std::optional<std::string> condition(Expr e);
+  Local check_index(Scalar n);
+  /// A vector whose lane l is this scalar expression; lanes past a tail's n are 0.
+  std::string lanes_of(DType reg, const std::string& lane);
+  std::string lane_text(Expr e, const std::vector<std::string>& indirect = {});
+
+  // ---- Text ---------------------------------------------------------------------------------------------------------------
+
+  /// An index expression in C++. `indirect` spells the values that x0, x1, … stand for.
+  std::string text(Expr e, const std::vector<std::string>& indirect = {});
+  std::string pointer(BufferId b, bool writes);
+  void line(const std::string& s);
+
+  Kernel finish();
+  std::vector<std::pair<BufferId, BufferId>> in_place();
+
+  ir::Graph& graph_;
+  LoopNest nest_;
+  std::vector<sym::LoopVar> vars_;
+  int lanes_;
+  std::optional<Expr> vector_;
+
+  std::unordered_map<BufferId, std::size_t> made_;  // statement that computes a buffer
+  std::map<BufferId, std::string> scratch_;
+  std::int64_t scratch_elements_ = 0;
+  std::unordered_map<BufferId, Local> locals_;
+  std::unordered_map<Scalar, Local> names_, raw_;
+  std::unordered_map<Scalar, std::string> windows_;
+  std::unordered_map<Scalar, std::string> transposed_;  // row of a block of transposed vectors
+  std::unordered_set<Expr> assumed_;
+  /// All that the kernel stores is rounded to f16 or bf16: functions need not be right to the last bits of f32.
+  bool coarse_ = false;
+  std::int64_t strip_ = 0;
+  std::map<BufferId, std::string> strip_values_;  // made by a finished level of a strip: rows on the stack
+  int copies_ = 1, copy_ = 0;
+  std::vector<std::vector<Scalar>> scopes_{{}};
+  std::unordered_map<Scalar, std::size_t> depth_;
+  int level_ = 0;
+  bool in_loop_ = false, tail_ = false, may_fail_ = false;
+
+  std::unordered_map<BufferId, std::size_t> pointers_;
+  std::vector<BufferId> buffers_;
+  std::vector<bool> written_;
+  std::map<std::string, std::size_t> symbols_;
+  Exprs scalars_;
+  Expr extent_ = 1;
+  std::int64_t point_elements_ = 1;
+  std::size_t next_ = 0;
+  int indent_ = 2;
+  std::string head_, body_;
+};
+
+}  // namespace coil::codegen
