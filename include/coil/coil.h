@@ -20,6 +20,7 @@ struct CompileOptions {
   int threads = 0;                              ///< 0: all cores
   std::optional<std::filesystem::path> cache;   ///< folder of the kernel cache; none: no cache
   std::vector<std::string> log;                 ///< stages to log to stderr
+  std::optional<std::filesystem::path> provenance;  ///< file for where each call comes from, as JSON
 };
 
 /// What `coil explain` and `coil bench` print.
@@ -47,6 +48,9 @@ struct Compiled {
 COIL_API Compiled compile(const std::filesystem::path& pt2, const CompileOptions& = {});
 /// Writes the wrapper as source: `cpp`, `python` or `fx`; its weights go into a file beside it (OUT.cpp: OUT.weights.safetensors).
 COIL_API void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, const CompileOptions& = {});
+
+/// A self-contained HTML page: the graph before and after the passes, kernels, fusions, memory over time. Throws coil::Error.
+COIL_API std::string explain_page(const std::filesystem::path& pt2, const CompileOptions& = {});
 
 /// A tensor at the border: memory of the caller's, borrowed while a call lasts, or memory that `data` keeps alive.
 struct Array {

@@ -1,7 +1,9 @@
 #include "coil/coil.h"
 #include "compiler/pipeline.h"
+#include "compiler/provenance.h"
 #include "compiler/report.h"
 #include "runtime/executor.h"
+#include "support/file.h"
 
 namespace coil {
 
@@ -19,6 +21,7 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower) {
   out.program = std::make_shared<runtime::Program>(assemble(lines, *lowered.backend, options, stage));
   if (lowered.source.sample_inputs) out.program->sample_inputs = std::move(*lowered.source.sample_inputs);
 
+  if (options.provenance) stage("provenance", [&] { write_file(*options.provenance, provenance_json(lowered, "package", {})); });
   describe_program(out.report, lines);
   out.report.text = report_text(out.report, lowered.source_lines, *lowered.graph, lowered.schedule, lines);
   out.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -28,11 +31,11 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower) {
 }  // namespace
 
 Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options) {
-  return compile_lowered(options, [&](Stages& stage) { return lower_archive(pt2, options, stage); });
+  return compile_lowered(options, [&](Stages& stage) { return lower_archive(pt2, options, stage, options.provenance.has_value()); });
 }
 
 Compiled compile_program(frontend::ExportedProgram source, const CompileOptions& options) {
-  return compile_lowered(options, [&](Stages& stage) { return lower_program(std::move(source), options, stage); });
+  return compile_lowered(options, [&](Stages& stage) { return lower_program(std::move(source), options, stage, options.provenance.has_value()); });
 }
 
 }  // namespace coil

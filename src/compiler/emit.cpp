@@ -1,22 +1,25 @@
 #include "coil/coil.h"
 #include "compiler/pipeline.h"
-#include "support/error.h"
+#include "compiler/provenance.h"
 #include "support/file.h"
-#include "wrapper/emit_cpp.h"
+#include "wrapper/emitters.h"
 #include "wrapper/weights_file.h"
 
 namespace coil {
 
-void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, const CompileOptions& options) {
-  if (language != "cpp") fail("there is no emitter for '{}'", language);
+void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, const CompileOptions& given) {
+  const std::unique_ptr<wrapper::Emitter> emitter = wrapper::make_emitter(language);
+  CompileOptions options = given;
+  if (!emitter->reads_packed_weights()) options.settings["pack_weights"] = "false";
   CompileReport report;
   Stages stage(report, options);
-  const Lowered lowered = lower_archive(pt2, options, stage);
+  const Lowered lowered = lower_archive(pt2, options, stage, true);
   const std::filesystem::path weights = std::filesystem::path(output).replace_extension(".weights.safetensors");
-  const std::string source = wrapper::emit_cpp(lowered.lines, {.lanes = lowered.toolchain.lanes, .isa = lowered.toolchain.isa, .flags = lowered.toolchain.flags,
-                                                               .source_name = output.filename().string(), .weights_name = weights.filename().string()});
+  const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.toolchain.lanes, .isa = lowered.toolchain.isa, .flags = lowered.toolchain.flags,
+                                                           .source_name = output.filename().string(), .weights_name = weights.filename().string()});
   wrapper::write_weights(lowered.lines, weights);
   write_file(output, source);
+  if (options.provenance) write_file(*options.provenance, provenance_json(lowered, language, emitter->lines()));
 }
 
 }  // namespace coil

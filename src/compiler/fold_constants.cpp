@@ -36,6 +36,7 @@ class Folder {
       fx::InsertBefore before(old);
       Node* made = module_.graph.get_attr(old->name + "_folded", attribute, old->meta.value);
       fx::Graph::inherit(made, old);
+      made->meta.origins = origins_of(old);
       old->replace_all_uses_with(made);
     }
     module_.graph.eliminate_dead_code();
@@ -73,6 +74,21 @@ class Folder {
     for (const ops::Value& arg : n->args)
       ops::for_each_node(arg, [&](const Node* x) { reads = true, constant = constant && work_.contains(x); });
     return reads && constant;
+  }
+
+  /// Of everything that was folded into the value: those of weights that it began with aside.
+  static std::vector<std::string> origins_of(Node* n) {
+    std::set<std::string> found;
+    std::set<const Node*> seen;
+    std::vector<Node*> next{n};
+    while (!next.empty()) {
+      Node* x = next.back();
+      next.pop_back();
+      if (x->opcode == Opcode::GetAttr || !seen.insert(x).second) continue;
+      found.insert(x->meta.origins.begin(), x->meta.origins.end());
+      for (ops::Value& arg : x->args) ops::for_each_node(arg, [&](Node* a) { next.push_back(a); });
+    }
+    return {found.begin(), found.end()};
   }
 
   std::int64_t work_of(const Node* n) const {

@@ -7,7 +7,7 @@
 namespace coil {
 namespace {
 
-using Field = std::variant<bool Settings::*, std::string Settings::*>;
+using Field = std::variant<bool Settings::*, std::string Settings::*, bool wrapper::Checks::*>;
 
 struct Row {
   const char* key;
@@ -26,6 +26,11 @@ const Row kRows[] = {
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"fold_constants", &Settings::fold_constants, "true|false", "compute at compile time what depends on weights alone"},
     {"fallback", &Settings::fallback, "true|false", "leave operators that Coil has no kernel for to the program that runs the result (in Python, to torch)"},
+    {"assert_sizes", &wrapper::Checks::sizes, "true|false", "check sizes of inputs against the ranges and conditions compiled for"},
+    {"assert_strides", &wrapper::Checks::strides, "true|false", "refuse inputs in other strides instead of copying them"},
+    {"assert_alignment", &wrapper::Checks::alignment, "true|false", "refuse inputs at addresses that are no multiple of 16"},
+    {"assert_nan", &wrapper::Checks::nan, "true|false", "fail a run that returns a NaN, in views and written inputs as well"},
+    {"assert_inf", &wrapper::Checks::inf, "true|false", "fail a run that returns an infinity"},
     {"verify", &Settings::verify, "true|false", "check every intermediate representation"},
 };
 
@@ -47,6 +52,7 @@ Settings parse_settings(const std::map<std::string, std::string>& given) {
       fail("unknown setting '{}'; there are {}", key, fmt::join(keys, ", "));
     }
     if (auto* b = std::get_if<bool Settings::*>(&row->field)) s.*(*b) = parse_bool(key, value);
+    else if (auto* c = std::get_if<bool wrapper::Checks::*>(&row->field)) s.checks.*(*c) = parse_bool(key, value);
     else s.*std::get<std::string Settings::*>(row->field) = value;
   }
   return s;

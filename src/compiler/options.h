@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "wrapper/checks.h"
+
 namespace coil {
 
 struct Settings {
@@ -16,6 +18,7 @@ struct Settings {
   bool fuse = true;                   ///< fuse
   bool fold_constants = true;         ///< fold_constants
   bool fallback = false;              ///< fallback: operators without lowering are called in the host, which must know them
+  wrapper::Checks checks;             ///< assert_sizes, assert_strides, assert_alignment, assert_nan, assert_inf
   bool verify = false;                ///< verify: checks every intermediate representation
 };
 

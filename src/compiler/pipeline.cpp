@@ -12,6 +12,7 @@
 #include "support/error.h"
 #include "wrapper/build.h"
 #include "wrapper/plan.h"
+#include "wrapper/text.h"
 
 namespace coil {
 namespace {
@@ -59,13 +60,15 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   if (settings.pack_weights && out.backend->device() == DeviceType::CPU) stage("pack", [&] { pack_weights(graph); });
   out.schedule = stage("schedule", [&] { return scheduler::schedule(graph, out.backend->choices()); });
   stage.show("schedule", [&] { return scheduler::to_string(graph, out.schedule); });
-  out.lines = stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, *out.backend); });
+  out.lines = stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, *out.backend, settings.checks); });
   stage.show("wrapper", [&] { return wrapper::to_string(out.lines); });
   if (settings.verify) wrapper::verify(out.lines);
 }
 
 /// Compiles and runs a part of the program that has no inputs.
-std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& settings, const codegen::Toolchain& toolchain, const CompileOptions& options) {
+std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const codegen::Toolchain& toolchain, const CompileOptions& options) {
+  Settings settings = given;
+  settings.checks = {};  // those are of the program
   CompileReport unseen;
   CompileOptions quiet = options;
   quiet.log.clear();
@@ -87,13 +90,13 @@ void check_stage_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stage) {
+Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stage, bool keep_source) {
   parse_settings(options.settings);  // bad settings are refused before an archive is read
   check_stage_names(options.log);
-  return lower_program(stage("read", [&] { return frontend::read_pt2(pt2); }), options, stage);
+  return lower_program(stage("read", [&] { return frontend::read_pt2(pt2); }), options, stage, keep_source);
 }
 
-Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& options, Stages& stage) {
+Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& options, Stages& stage, bool keep_source) {
   const Settings settings = parse_settings(options.settings);
   check_stage_names(options.log);
   const Device device = parse_device(options.device);
@@ -101,6 +104,8 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   out.source = std::move(source);
   fx::GraphModule& module = *out.source.module;
   out.source_lines = source_lines(module);
+  std::vector<std::pair<std::string, std::string>> lines;
+  if (keep_source) lines = fx::node_lines(module, {.locations = true});
   stage.show_changed("graph", [&] { return fx::to_string(module, {.locations = true}); });
   for (const char* name : kPasses) {
     stage(name, [&] { run_pass(name, module); });
@@ -112,6 +117,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
     stage("fold-constants", [&] { fold_constants(module, [&](fx::GraphModule& part) { return run_part(part, settings, out.toolchain, options); }); });
   passes::move_to_device(module, device);
   lower_module(module, settings, stage, out);
+  out.lines.source = std::move(lines);
   return out;
 }
 

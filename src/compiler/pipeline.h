@@ -28,9 +28,10 @@ struct Lowered {
 };
 
 /// The whole way down for a program from any front door. Throws Error.
-Lowered lower_program(frontend::ExportedProgram, const CompileOptions&, Stages&);
+Lowered lower_program(frontend::ExportedProgram, const CompileOptions&, Stages&, bool keep_source = false);
 /// Throws Error.
-Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions&, Stages&);
+/// `keep_source`: the lines carry the text of the incoming graph.
+Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions&, Stages&, bool keep_source = false);
 
 /// Lines, with the kernels compiled, as what a runtime loads. Takes the constants out of `lines`.
 runtime::Program assemble(wrapper::Program& lines, const codegen::Backend&, const CompileOptions&, Stages&);

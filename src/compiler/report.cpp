@@ -26,11 +26,6 @@ std::set<std::string> lines_of(const SourceLines& lines, const std::set<std::str
   return result;
 }
 
-std::string human(std::uint64_t bytes) {
-  if (bytes < 1024) return fmt::format("{} B", bytes);
-  return bytes < 1024 * 1024 ? fmt::format("{:.1f} KiB", bytes / 1024.0) : fmt::format("{:.1f} MiB", bytes / 1048576.0);
-}
-
 /// `add, relu (model.py:12)`: what an operation computes and where the user wrote it.
 std::string operation_name(const ir::Operation& op) {
   std::string name = op.origins.empty() ? fmt::format("op{}", op.id) : some(op.origins);
@@ -43,7 +38,7 @@ std::uint64_t bytes_of(const wrapper::Program& program, wrapper::BufferId b) { r
 std::string buffers_of(const wrapper::Program& program, const std::vector<wrapper::BufferId>& ids) {
   std::vector<std::string> names;
   for (wrapper::BufferId b : ids) {
-    std::string name = fmt::format("{} {}", program.buffers[b].name, human(bytes_of(program, b)));
+    std::string name = fmt::format("{} {}", program.buffers[b].name, human_bytes(bytes_of(program, b)));
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
   }
   return some(names);
@@ -52,7 +47,7 @@ std::string buffers_of(const wrapper::Program& program, const std::vector<wrappe
 void write_steps(std::string& text, const CompileReport& report, const SourceLines& lines, const wrapper::Program& program) {
   std::size_t step = 0;
   auto add = [&](const wrapper::Line& line, const std::string& name, const std::set<std::string>& origins, const std::string& where) {
-    text += fmt::format("{:5} {:>11}  {}\n{:20}computes {}\n", step, human(report.live_bytes[step]), name, "", some(origins));
+    text += fmt::format("{:5} {:>11}  {}\n{:20}computes {}\n", step, human_bytes(report.live_bytes[step]), name, "", some(origins));
     if (auto from = lines_of(lines, origins, where); !from.empty()) text += fmt::format("{:20}from {}\n", "", some(from));
     const wrapper::Uses uses = wrapper::uses(line);
     if (!uses.reads.empty()) text += fmt::format("{:20}reads {}\n", "", buffers_of(program, uses.reads));
@@ -126,6 +121,32 @@ void write_fallbacks(std::string& text, const SourceLines& lines, const wrapper:
 
 }  // namespace
 
+std::string human_bytes(std::uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  return bytes < 1024 * 1024 ? fmt::format("{:.1f} KiB", bytes / 1024.0) : fmt::format("{:.1f} MiB", bytes / 1048576.0);
+}
+
+std::string fusion_text(const ir::Graph& graph, const scheduler::Schedule& schedule) {
+  std::string text = "Fused\n";
+  write_fusions(text, graph, schedule);
+  text += "\nNot fused\n";
+  write_refusals(text, graph, schedule);
+  return text;
+}
+
+std::vector<std::uint64_t> live_at_calls(const wrapper::Program& program) {
+  CompileReport report;
+  describe_program(report, program);
+  std::vector<std::uint64_t> live;
+  std::size_t step = 0;
+  for (const wrapper::Line& line : program.lines) {
+    const bool call = std::holds_alternative<wrapper::CallKernel>(line) || std::holds_alternative<wrapper::CallExtern>(line) || std::holds_alternative<wrapper::CallFallback>(line);
+    if (call) live.push_back(report.live_bytes.at(step));
+    step += call || (std::holds_alternative<wrapper::Assert>(line) && step > 0);
+  }
+  return live;
+}
+
 SourceLines source_lines(const fx::GraphModule& module) {
   SourceLines lines;
   for (fx::Node* node = module.graph.first(); node; node = node->next())
@@ -156,16 +177,12 @@ void describe_program(CompileReport& report, const wrapper::Program& program) {
 
 std::string report_text(const CompileReport& report, const SourceLines& lines, const ir::Graph& graph, const scheduler::Schedule& schedule, const wrapper::Program& program) {
   const auto peak = std::max_element(report.live_bytes.begin(), report.live_bytes.end());
-  std::string text = fmt::format("{}: {} kernels, {} library calls, {} steps, {} of weights\n", program.name, report.kernels, report.extern_calls, report.live_bytes.size(), human(report.weight_bytes));
+  std::string text = fmt::format("{}: {} kernels, {} library calls, {} steps, {} of weights\n", program.name, report.kernels, report.extern_calls, report.live_bytes.size(), human_bytes(report.weight_bytes));
   if (peak != report.live_bytes.end())
-    text += fmt::format("peak of temporaries and outputs: {}, at step {} (sizes as exported)\n", human(*peak), peak - report.live_bytes.begin());
+    text += fmt::format("peak of temporaries and outputs: {}, at step {} (sizes as exported)\n", human_bytes(*peak), peak - report.live_bytes.begin());
   text += "\nSteps, with the bytes live at each\n";
   write_steps(text, report, lines, program);
-  text += "\nFused\n";
-  write_fusions(text, graph, schedule);
-  text += "\nNot fused\n";
-  write_refusals(text, graph, schedule);
-  text += "\nLibrary calls\n";
+  text += "\n" + fusion_text(graph, schedule) + "\nLibrary calls\n";
   write_library_calls(text, program);
   write_fallbacks(text, lines, program);
   text += "\nTime of each stage\n";

@@ -23,4 +23,11 @@ void describe_program(CompileReport&, const wrapper::Program&);
 /// The text of `coil explain`, from a report that is filled in.
 std::string report_text(const CompileReport&, const SourceLines&, const ir::Graph&, const scheduler::Schedule&, const wrapper::Program&);
 
+/// What was fused and what was not, with the reasons.
+std::string fusion_text(const ir::Graph&, const scheduler::Schedule&);
+/// Bytes of temporaries and outputs that are live at each call.
+std::vector<std::uint64_t> live_at_calls(const wrapper::Program&);
+/// `1.5 KiB`.
+std::string human_bytes(std::uint64_t);
+
 }  // namespace coil

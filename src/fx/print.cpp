@@ -42,6 +42,15 @@ class Printer {
     }
   }
 
+  void lines(const GraphModule& m, std::vector<std::pair<std::string, std::string>>& result) {
+    for (Node* n = m.graph.first(); n; n = n->next()) {
+      if (n->opcode == Opcode::Output) continue;
+      node(*n);
+      result.emplace_back(n->name, std::exchange(out, ""));
+    }
+    for (const auto& [name, sub] : m.subgraphs) lines(*sub, result);
+  }
+
   std::string out;
 
  private:
@@ -149,6 +158,12 @@ std::string to_string(const GraphModule& m, PrintOptions options) {
   Printer p(options);
   p.module(m, "", true);
   return std::move(p.out);
+}
+
+std::vector<std::pair<std::string, std::string>> node_lines(const GraphModule& m, PrintOptions options) {
+  std::vector<std::pair<std::string, std::string>> result;
+  Printer(options).lines(m, result);
+  return result;
 }
 
 }  // namespace coil::fx

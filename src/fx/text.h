@@ -22,6 +22,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "fx/graph.h"
 
@@ -38,6 +40,8 @@ std::string plain_output_name(std::size_t index, std::size_t count);
 bool is_reserved(std::string_view word);
 
 std::string to_string(const GraphModule&, PrintOptions = {});
+/// Each node of the graph and its subgraphs with its line of the text, in order.
+std::vector<std::pair<std::string, std::string>> node_lines(const GraphModule&, PrintOptions = {});
 /// Throws Error with line and column. Attributes get no values (a `get_attr` keeps its declared type).
 std::unique_ptr<GraphModule> parse(std::string_view text);
 

@@ -75,8 +75,7 @@ class Driver {
   void enter(const fx::Node& node) {
     auto& p = graph_->provenance;
     p.absorbed.clear();
-    p.origins = {node.meta.origins.begin(), node.meta.origins.end()};
-    if (p.origins.empty() && node.opcode == fx::Opcode::CallFunction) p.origins.insert(node.name);
+    p.origins = {node.name};
     p.where = node.where();
   }
 

@@ -293,7 +293,7 @@ void Binding::bind_extern(const ExternCall& call, Site& site) {
   std::vector<BoundView> in, out;
   for (const View& v : call.inputs) in.push_back(bind_view(v));
   for (const View& v : call.outputs) out.push_back(bind_view(v));
-  const bool empty = std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; });
+  const bool empty = !out.empty() && std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; });
   if (empty) {
     site.prepared = false;
     return;

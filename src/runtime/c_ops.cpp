@@ -60,7 +60,7 @@ struct coil_op {
   }
 
   void run(const coil_tensor* in, size_t in_count, const coil_tensor* out, size_t out_count) {
-    if (std::all_of(out, out + out_count, [](const coil_tensor& t) { return std::find(t.sizes, t.sizes + t.rank, 0) != t.sizes + t.rank; })) return;
+    if (out_count > 0 && std::all_of(out, out + out_count, [](const coil_tensor& t) { return std::find(t.sizes, t.sizes + t.rank, 0) != t.sizes + t.rank; })) return;
     const ThreadScope threads(thread_count());
     prepare(in, in_count, out, out_count);
     input_pointers.clear();

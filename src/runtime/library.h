@@ -13,6 +13,8 @@
 //   sort        x -> values, indices. Attributes: `dim`, `descending`. Always stable, NaN greatest.
 //   topk        x -> values, indices (their size in `dim` says how many). Attributes: `dim`, `largest`. Always sorted.
 //   recurrent   one direction of a layer of an LSTM, GRU or plain recurrent network over a sequence: runtime/recurrent.h
+//   assert_finite   x ->     Fails where x holds NaN (attribute `nan`) or an infinity (`inf`), naming `name`.
+//   assert_aligned  x ->     Fails where x does not lie at a multiple of `bytes`, naming `name`.
 #pragma once
 #include <cstddef>
 #include <functional>

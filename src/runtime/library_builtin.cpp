@@ -1,5 +1,6 @@
 #include "runtime/library_builtin.h"
 
+#include "runtime/assertions.h"
 #include "runtime/convolution.h"
 #include "runtime/convolution_weights.h"
 #include "runtime/gemm.h"
@@ -17,6 +18,8 @@ constexpr BuiltinOp kOps[] = {
     {"sort", make_sort},
     {"topk", make_topk},
     {"recurrent", make_recurrent},
+    {"assert_finite", make_assert_finite},
+    {"assert_aligned", make_assert_aligned},
 };
 
 }  // namespace

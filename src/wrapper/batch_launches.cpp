@@ -84,6 +84,7 @@ class Batcher {
       first.buffers.insert(first.buffers.end(), call.buffers.begin(), call.buffers.end());
       first.written.insert(first.written.end(), call.written.begin(), call.written.end());
       first.in_place.insert(first.in_place.end(), call.in_place.begin(), call.in_place.end());
+      first.nodes.insert(call.nodes.begin(), call.nodes.end());
       first.origins.insert(call.origins.begin(), call.origins.end());
       gone.insert(batch.calls[k]);
     }

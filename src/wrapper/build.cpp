@@ -15,7 +15,7 @@ class Builder {
     p_.device = {backend.device(), 0};
   }
 
-  Program run(const scheduler::Schedule& schedule) {
+  Program run(const scheduler::Schedule& schedule, const Checks& checks) {
     add_buffers();
     add_inputs();
     for (const scheduler::Item& item : schedule.items) {
@@ -29,30 +29,22 @@ class Builder {
       else out.value = std::get<double>(o.value);
       p_.outputs.push_back(std::move(out));
     }
+    add_value_checks(p_, checks);
     drop_unused_constants();
     batch_launches(p_, backend_);
     plan_lifetimes(p_);
     define_symbols(p_, numbers_);
+    add_input_checks(p_, checks);
     return std::move(p_);
   }
 
  private:
-  /// Bytes that a strided layout spans; 0 when a size is 0.
-  Expr span_bytes(const ir::Layout& l) {
-    Expr last = 0, empty = 0;
-    for (std::size_t d = 0; d < l.sizes.size(); ++d) {
-      last += (l.sizes[d] - 1) * l.strides[d];
-      if (!p_.env->statically_known_lt(0, l.sizes[d])) empty = sym::logical_or(empty, sym::eq(l.sizes[d], 0));
-    }
-    return p_.env->simplify(sym::where(empty, 0, (last + 1) * static_cast<std::int64_t>(size_of(l.dtype))));
-  }
-
   void add_buffers() {
     std::set<BufferId> outputs;
     for (const ir::GraphOutput& o : graph_.outputs)
       if (auto* v = std::get_if<ir::BufferView>(&o.value)) outputs.insert(v->buffer);
     for (const ir::Buffer& b : graph_.buffers()) {
-      Buffer out{b.name, BufferKind::Temporary, b.layout.dtype, b.layout.device, b.layout.sizes, b.layout.strides, span_bytes(b.layout), 0};
+      Buffer out{b.name, BufferKind::Temporary, b.layout.dtype, b.layout.device, b.layout.sizes, b.layout.strides, span_bytes(*p_.env, b.layout.dtype, b.layout.sizes, b.layout.strides), 0};
       if (b.kind == ir::BufferKind::Constant) {
         out.kind = BufferKind::Constant;
         out.index = p_.constants.size();
@@ -115,13 +107,25 @@ class Builder {
     call_kernel(backend_.group(graph_, group), std::move(origins), std::move(where));
   }
 
-  void call_kernel(codegen::Kernel k, std::set<std::string> origins, std::string where) {
+  /// Nodes of the incoming graph that nodes of the lowered one came from.
+  std::set<std::string> origins_of(const std::set<std::string>& nodes) const {
+    std::set<std::string> origins;
+    for (const std::string& name : nodes) {
+      const fx::Node* node = module_.graph.find(name);
+      if (node && !node->meta.origins.empty()) origins.insert(node->meta.origins.begin(), node->meta.origins.end());
+      else origins.insert(name);
+    }
+    return origins;
+  }
+
+  void call_kernel(codegen::Kernel k, std::set<std::string> nodes, std::string where) {
     auto [it, added] = kernel_index_.emplace(k.symbol, p_.kernels.size());
     if (added) {
       p_.lines.push_back(DefineKernel{p_.kernels.size()});
       p_.kernels.push_back({k.symbol, std::move(k.text)});
     }
-    CallKernel call{it->second, std::move(k.buffers), std::move(k.written), std::move(k.scalars), k.extent, k.grain, "", std::move(k.in_place), std::move(origins), std::move(where), std::move(k.launch)};
+    CallKernel call{it->second, std::move(k.buffers), std::move(k.written), std::move(k.scalars), k.extent, k.grain, "", std::move(k.in_place), std::move(nodes), {}, std::move(where), std::move(k.launch)};
+    call.origins = origins_of(call.nodes);
     if (k.may_fail) call.failure = fmt::format("an index read from a tensor is out of range{}", call.where.empty() ? "" : " (at " + call.where + ")");
     p_.lines.push_back(std::move(call));
   }
@@ -132,14 +136,14 @@ class Builder {
     } else if (std::holds_alternative<ir::Scatter>(op.node)) {
       call_kernel(backend_.scatter(graph_, op), op.origins, op.where);
     } else if (auto* host = std::get_if<ir::Fallback>(&op.node)) {
-      CallFallback line{host->op, host->arguments, {}, {}, host->is_list, op.origins, op.where};
+      CallFallback line{host->op, host->arguments, {}, {}, host->is_list, op.origins, origins_of(op.origins), op.where};
       for (const ir::BufferView& v : host->inputs) line.inputs.push_back(view(v));
       for (const auto& v : host->outputs) line.outputs.push_back(v ? std::optional(view(*v)) : std::nullopt);
       p_.lines.push_back(std::move(line));
     } else {
       const auto& call = std::get<ir::Extern>(op.node);
       if (auto kernel = backend_.template_kernel(graph_, call)) return call_kernel(std::move(*kernel), op.origins, op.where);
-      CallExtern line{call.op, {call.attributes.begin(), call.attributes.end()}, {}, {}, op.origins, op.where};
+      CallExtern line{call.op, {call.attributes.begin(), call.attributes.end()}, {}, {}, op.origins, origins_of(op.origins), op.where};
       for (const ir::BufferView& v : call.inputs) line.inputs.push_back(view(v));
       for (const ir::BufferView& v : call.outputs) line.outputs.push_back(view(v));
       p_.lines.push_back(std::move(line));
@@ -156,6 +160,6 @@ class Builder {
 
 }  // namespace
 
-Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule, const codegen::Backend& backend) { return Builder(module, graph, backend).run(schedule); }
+Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule, const codegen::Backend& backend, const Checks& checks) { return Builder(module, graph, backend).run(schedule, checks); }
 
 }  // namespace coil::wrapper

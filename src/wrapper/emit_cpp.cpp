@@ -40,9 +40,9 @@ std::string dtype(DType d) {
   return "COIL_" + name;
 }
 
-class Emitter {
+class Printer {
  public:
-  Emitter(const Program& p, const EmitCppOptions& options) : p_(p), options_(options), places_(place_weights(p)) {}
+  Printer(const Program& p, const EmitOptions& options) : p_(p), options_(options), places_(place_weights(p)) {}
 
   std::string print() {
     name_buffers();
@@ -52,6 +52,10 @@ class Emitter {
            "  void run(const coil_tensor* inputs, coil_tensor* outputs);\n};\n\ncoil_program::coil_program(const char* weights_path)" + initializers_ + " {\n" + require_isa() + weights + ops + "}\n\n" +
            "void coil_program::run(const coil_tensor* inputs, coil_tensor* outputs) {\n" + run_ + "}\n" + cpp_entry() + cpp_main() + kernels();
   }
+
+  const std::string& body() const { return run_; }
+  std::size_t begin = 0;          ///< where the lines begin in the body
+  std::vector<std::size_t> ends;  ///< and where each ends
 
  private:
   // ---- Names ----------------------------------------------------------------------------------------------------------------
@@ -142,7 +146,11 @@ class Emitter {
     }
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant) bind_constant(static_cast<BufferId>(k));
-    for (const Line& l : p_.lines) std::visit([&](const auto& x) { print_line(x); }, l);
+    begin = run_.size();
+    for (const Line& l : p_.lines) {
+      std::visit([&](const auto& x) { print_line(x); }, l);
+      ends.push_back(run_.size());
+    }
     for (const Input& in : p_.inputs)
       if (in.mutated) line("{}.write_back();", names_[in.buffer]);
     for (std::size_t i = 0; i < p_.outputs.size(); ++i) print_output(i);
@@ -287,7 +295,7 @@ class Emitter {
   }
 
   const Program& p_;
-  const EmitCppOptions& options_;
+  const EmitOptions& options_;
   std::vector<std::optional<WeightPlace>> places_;
   std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "kernels"};
   std::vector<std::string> names_;
@@ -298,6 +306,11 @@ class Emitter {
 
 }  // namespace
 
-std::string emit_cpp(const Program& p, const EmitCppOptions& options) { return Emitter(p, options).print(); }
+std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
+  Printer printer(p, options);
+  std::string text = printer.print();
+  locate(text, printer.body(), printer.begin, printer.ends);
+  return text;
+}
 
 }  // namespace coil::wrapper

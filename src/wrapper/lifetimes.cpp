@@ -19,6 +19,7 @@ std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, 
 }  // namespace
 
 void plan_lifetimes(Program& p) {
+  std::erase_if(p.lines, [](const Line& l) { return std::holds_alternative<Allocate>(l) || std::holds_alternative<Reuse>(l) || std::holds_alternative<Free>(l); });
   std::vector<Lifetime> life(p.buffers.size());
   for (std::size_t k = 0; k < p.lines.size(); ++k) {
     const Uses u = uses(p.lines[k]);

@@ -74,7 +74,8 @@ struct CallKernel {
   std::int64_t grain = 1;
   std::string failure;                    ///< message when the kernel sets its status; empty when it cannot
   std::vector<std::pair<BufferId, BufferId>> in_place;  ///< inputs whose memory an output may take over
-  std::set<std::string> origins;          ///< nodes of the source graph that it computes
+  std::set<std::string> nodes;            ///< of the graph after the passes that it computes, and none that it only reads
+  std::set<std::string> origins;          ///< nodes of the incoming graph that those came from
   std::string where;
   std::optional<codegen::Launch> launch;  ///< on a GPU, where extent and grain say nothing
 };
@@ -83,7 +84,7 @@ struct CallExtern {
   std::string op;
   std::map<std::string, Attribute> attributes;
   std::vector<View> inputs, outputs;
-  std::set<std::string> origins;
+  std::set<std::string> nodes, origins;
   std::string where;
 };
 /// An operator that the host program carries out (in torch's process, torch). Operands of the arguments are `inputs` by position; the results are copied into `outputs`, absent where nothing reads them.
@@ -93,7 +94,7 @@ struct CallFallback {
   std::vector<View> inputs;
   std::vector<std::optional<View>> outputs;
   bool is_list = false;  ///< the operator returns several values, be it one
-  std::set<std::string> origins;
+  std::set<std::string> nodes, origins;
   std::string where;
 };
 /// Fails the run with the message unless the condition holds.
@@ -136,6 +137,8 @@ struct Program {
   std::vector<Kernel> kernels;
   std::vector<Line> lines;
   std::vector<Output> outputs;
+  /// The incoming graph, line by line with the node that each defines: what origins name. For people; empty where nobody asked.
+  std::vector<std::pair<std::string, std::string>> source;
 };
 
 /// Buffers that a call touches, read ones and written ones; none for other lines.
@@ -144,10 +147,11 @@ struct Uses {
 };
 Uses uses(const Line&);
 
-/// Every temporary is allocated once and freed once, and used only between; reuse is between equal sizes; symbols are defined before use. Throws Error naming the line.
+/// Every temporary is allocated once and freed once, and used only between; reuse is between equal sizes; symbols and kernels are defined before use; only outputs, mutated inputs and states are written for good;
+/// calls are those of the program's device. Throws Error naming the line.
 void verify(const Program&);
 
-/// The text form.
-std::string to_string(const Program&);
+/// Bytes that a strided layout spans; 0 when a size is 0.
+Expr span_bytes(const sym::ShapeEnv&, DType, const Exprs& sizes, const Exprs& strides);
 
 }  // namespace coil::wrapper

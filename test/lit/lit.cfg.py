@@ -6,7 +6,7 @@ import lit.formats
 
 config.name = "coil"
 config.test_format = lit.formats.ShTest(execute_external=False)
-config.suffixes = [".fx"]
+config.suffixes = [".fx", ".wrap"]
 config.test_source_root = os.path.dirname(__file__)
 build = os.environ.get("COIL_BUILD", os.path.join(config.test_source_root, "..", "..", "build"))
 config.test_exec_root = os.path.join(build, "lit")

@@ -3,6 +3,7 @@
 #include "error_of.h"
 #include "wrapper/build.h"
 #include "wrapper/plan.h"
+#include "wrapper/text.h"
 #include "wrapper_programs.h"
 
 namespace coil {
@@ -37,6 +38,7 @@ TEST(WrapperLifetimes, EachTemporaryLivesFromItsFirstUseToItsLast) {
             "buffer a : f32[8] {[1]} temporary\n"
             "buffer b : f32[4] {[1]} temporary\n"
             "buffer out : f32[4] {[1]} output\n"
+            "kernel coil_k\n"
             "allocate a\n"
             "call coil_k(x, &a; []) over 1 by 1\n"
             "allocate b\n"

@@ -24,7 +24,10 @@ struct WrapperProgram : wrapper::Program {
   /// A kernel that reads `from` and writes `to`.
   void call(std::vector<wrapper::BufferId> from, wrapper::BufferId to, bool in_place = false) {
     wrapper::CallKernel c;
-    if (kernels.empty()) kernels.push_back({"coil_k", ""});
+    if (kernels.empty()) {
+      kernels.push_back({"coil_k", ""});
+      lines.insert(lines.begin(), wrapper::DefineKernel{0});
+    }
     for (wrapper::BufferId b : from) {
       c.buffers.push_back(b), c.written.push_back(false);
       if (in_place) c.in_place.emplace_back(b, to);

@@ -4,6 +4,7 @@
 #include "runtime/shape_program.h"
 #include "wrapper/plan.h"
 #include "wrapper/symbols.h"
+#include "wrapper/text.h"
 #include "wrapper_programs.h"
 
 namespace coil {

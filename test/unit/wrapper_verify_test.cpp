@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "error_of.h"
-#include "wrapper/program.h"
+#include "wrapper/text.h"
 #include "wrapper_programs.h"
 
 namespace coil {
@@ -39,20 +39,20 @@ TEST(WrapperVerify, ACorrectProgramPasses) { EXPECT_EQ(Program().fault(), "no er
 
 TEST(WrapperVerify, UseBeforeAllocation) {
   Program p;
-  p.lines.erase(p.lines.begin() + 1);
-  expect_fault(p, "line 1 uses a, which is not allocated");
+  p.lines.erase(p.lines.begin() + 2);
+  expect_fault(p, "line 2 uses a, which is not allocated");
 }
 
 TEST(WrapperVerify, UseAfterFree) {
   Program p;
-  std::swap(p.lines[4], p.lines[5]);
-  expect_fault(p, "line 5 uses a, which is freed");
+  std::swap(p.lines[5], p.lines[6]);
+  expect_fault(p, "line 6 uses a, which is freed");
 }
 
 TEST(WrapperVerify, AllocatedTwice) {
   Program p;
-  p.lines.insert(p.lines.begin() + 2, Allocate{p.a});
-  expect_fault(p, "line 2 allocates a again");
+  p.lines.insert(p.lines.begin() + 3, Allocate{p.a});
+  expect_fault(p, "line 3 allocates a again");
 }
 
 TEST(WrapperVerify, FreedTwice) {
@@ -69,20 +69,52 @@ TEST(WrapperVerify, NeverFreed) {
 
 TEST(WrapperVerify, SymbolBeforeItsDefinition) {
   Program p;
-  std::swap(p.lines[0], p.lines[1]);
-  expect_fault(p, "line 0 uses symbol s0 before it is defined");
+  std::swap(p.lines[1], p.lines[2]);
+  expect_fault(p, "line 1 uses symbol s0 before it is defined");
 }
 
 TEST(WrapperVerify, ReuseOfAnotherSize) {
   Program p;
   p.buffers[p.b].bytes = p.s * 8;
-  expect_fault(p, "line 3 reuses memory of another size");
+  expect_fault(p, "line 4 reuses memory of another size");
 }
 
 TEST(WrapperVerify, OutputThatWasNeverMade) {
   Program p;
-  p.lines.erase(p.lines.begin() + 6, p.lines.begin() + 8);
+  p.lines.erase(p.lines.begin() + 7, p.lines.begin() + 9);
   expect_fault(p, "uses out, which is not allocated");
+}
+
+TEST(WrapperVerify, KernelBeforeItsDefinition) {
+  Program p;
+  p.lines.erase(p.lines.begin());
+  expect_fault(p, "calls coil_k before it is defined");
+}
+
+TEST(WrapperVerify, AnInputWrittenToInSecret) {
+  Program p;
+  std::get<wrapper::CallKernel>(p.lines[3]).buffers = {p.a, p.x};
+  expect_fault(p, "writes to the input x");
+  p.inputs[0].mutated = true;
+  EXPECT_EQ(p.fault(), "no error");
+}
+
+TEST(WrapperVerify, AnOutputInATemporary) {
+  Program p;
+  p.buffers[p.out].kind = wrapper::BufferKind::Temporary;
+  expect_fault(p, "the output output lies in the temporary out");
+}
+
+TEST(WrapperVerify, ACallForAnotherDevice) {
+  Program p;
+  std::get<wrapper::CallKernel>(p.lines[3]).launch.emplace();
+  expect_fault(p, "calls coil_k as another device does");
+}
+
+TEST(WrapperVerify, ASymbolOfAView) {
+  Program p;
+  p.outputs.push_back({"more", wrapper::View{p.x, DType::F32, {p.env->add_size("s1", 2)}, {1}, 0}});
+  expect_fault(p, "uses symbol s1 before it is defined");
 }
 
 }  // namespace

@@ -17,11 +17,14 @@ void add_explain(CLI::App&);
 void add_opt(CLI::App&);
 
 struct OptOptions {
-  std::filesystem::path file;       ///< text IR
+  std::filesystem::path file;       ///< text IR: a graph, or wrapper lines
   std::vector<std::string> passes;  ///< run in this order; none: parse and print
   bool locations = false, origins = false;
+  std::string emit;                 ///< wrapper text: the language to print instead; `plan` for the runtime's manifest
 };
-/// Prints the graph to stdout after the passes.
+/// Prints the graph (the wrapper lines) to stdout after the passes.
 void run_opt(const OptOptions&);
+/// The same for text that is the wrapper IR.
+void run_wrapper_opt(const std::string& text, const OptOptions&);
 
 }  // namespace coil::cli

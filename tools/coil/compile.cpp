@@ -1,5 +1,6 @@
 // `coil compile`: an exported program in, a package or the wrapper's source out.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -8,6 +9,7 @@
 #include "options.h"
 #include "runtime/executor.h"
 #include "support/error.h"
+#include "wrapper/emitters.h"
 
 namespace coil::cli {
 namespace {
@@ -16,8 +18,12 @@ struct CompileCommand {
   ModelOptions model;
   std::filesystem::path output;
   std::string emit = "package";
+  std::vector<std::string> libraries;
 
   void run() {
+    for (const std::string& library : libraries) wrapper::load_emitters(library);
+    if (const auto names = wrapper::emitter_names(); emit != "package" && std::find(names.begin(), names.end(), emit) == names.end())
+      throw CLI::ValidationError("--emit", fmt::format("{} not in {{package, {}}}", emit, fmt::join(names, ", ")));
     model.finish();
     Progress progress("compiling " + model.model.string());
     if (emit != "package") {
@@ -38,9 +44,10 @@ void add_compile(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("compile", "Compile an exported program to a package");
   add_model_options(*sub, command->model, false);
   sub->add_option("-o,--output", command->output, "File to write")->required()->type_name("OUT");
-  sub->add_option("--emit", command->emit, "What to write: package, or the wrapper as cpp, python or fx source (default package)")
-      ->check(CLI::IsMember({"package", "cpp", "python", "fx"}))
+  sub->add_option("--emit", command->emit, "What to write: package, or the wrapper as cpp, python or fx source, or as its own text (wrapper); default package")
       ->type_name("WHAT");
+  sub->add_option_function<std::string>("--provenance", [command](const std::string& file) { command->model.compile.provenance = file; }, "Also write where each call comes from, as JSON")->type_name("FILE");
+  sub->add_option("--load", command->libraries, "A library that registers further forms for --emit; may be repeated")->type_name("LIBRARY.so")->allow_extra_args(false);
   std::string settings;
   for (const SettingHelp& setting : settings_help()) settings += fmt::format("  {:16} {} ({})\n", setting.key, setting.text, setting.values);
   sub->footer("Settings:\n" + settings + "\nExample:\n  coil compile bert.pt2 -o bert.coil --threads 2 --set cpu.isa=avx2");

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "command.h"
-#include "html.h"
 #include "options.h"
 #include "support/file.h"
 
@@ -19,13 +18,10 @@ struct ExplainCommand {
   void run() {
     model.finish();
     std::optional<Progress> progress(std::in_place, "compiling " + model.model.string());
-    Compiled compiled = coil::compile(model.model, model.compile);
+    const std::string text = html.empty() ? coil::compile(model.model, model.compile).report.text : explain_page(model.model, model.compile);
     progress.reset();
-    if (html.empty()) {
-      fmt::print("{}", compiled.report.text);
-      return;
-    }
-    write_file(html, html_page(model.model.filename().string(), *compiled.program, compiled.report));
+    if (html.empty()) fmt::print("{}", text);
+    else write_file(html, text);
   }
 };
 

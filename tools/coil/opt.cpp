@@ -10,18 +10,17 @@
 #include "passes/passes.h"
 #include "support/error.h"
 #include "support/file.h"
+#include "wrapper/text.h"
 
 namespace coil::cli {
 
 namespace {
 
-/// Text IR, or an archive of torch.export, whose graph is then printed as text.
-std::unique_ptr<fx::GraphModule> read(const std::filesystem::path& path) {
-  if (path.extension() == ".pt2") return frontend::read_pt2(path).module;
-  if (path != "-") return fx::parse(read_file(path));
+std::string read_text(const std::filesystem::path& path) {
+  if (path != "-") return read_file(path);
   std::ostringstream text;
   text << std::cin.rdbuf();
-  return fx::parse(text.str());
+  return text.str();
 }
 
 const passes::Pass& find_pass(std::string_view name) {
@@ -37,9 +36,16 @@ const passes::Pass& find_pass(std::string_view name) {
 }  // namespace
 
 void run_opt(const OptOptions& options) {
+  // Text IR, or an archive of torch.export, whose graph is then printed as text.
+  const bool archive = options.file.extension() == ".pt2";
+  const std::string source = archive ? "" : read_text(options.file);
+#ifndef COIL_ONLY_OPT
+  if (wrapper::is_wrapper_text(source)) return run_wrapper_opt(source, options);
+#endif
+  if (!options.emit.empty()) fail("--emit takes wrapper text, which `coil compile --emit wrapper` writes");
   std::vector<const passes::Pass*> passes;
   for (const std::string& name : options.passes) passes.push_back(&find_pass(name));
-  auto module = read(options.file);
+  auto module = archive ? frontend::read_pt2(options.file).module : fx::parse(source);
   fx::infer_missing(*module);
   for (const passes::Pass* pass : passes) {
     pass->run(*module);

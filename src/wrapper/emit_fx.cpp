@@ -1,0 +1,259 @@
+#include "wrapper/emit_fx.h"
+
+#include "support/error.h"
+#include "wrapper/python/support_text.h"
+
+namespace coil::wrapper {
+namespace {
+
+/// The function of a node that computes a size from two.
+const char* function_of(sym::Kind k) {
+  using sym::Kind;
+  switch (k) {
+    case Kind::Add: return "operator.add";
+    case Kind::Mul: return "operator.mul";
+    case Kind::FloorDiv: return "operator.floordiv";
+    case Kind::Mod: return "operator.mod";
+    case Kind::Min: return "torch.sym_min";
+    case Kind::Max: return "torch.sym_max";
+    case Kind::Pow: return "operator.pow";
+    case Kind::Eq: return "operator.eq";
+    case Kind::Ne: return "operator.ne";
+    case Kind::Lt: return "operator.lt";
+    case Kind::Le: return "operator.le";
+    case Kind::And: case Kind::BitAnd: return "operator.and_";
+    case Kind::Or: case Kind::BitOr: return "operator.or_";
+    case Kind::BitXor: return "operator.xor";
+    case Kind::ShiftLeft: return "operator.lshift";
+    case Kind::ShiftRight: return "operator.rshift";
+    default: break;
+  }
+  COIL_CHECK(false, "no node computes this kind of expression");
+  return "";
+}
+
+std::string text_of(const std::vector<std::string>& items) { return fmt::format("[{}]", fmt::join(items, ", ")); }
+
+/// Attributes as JSON: what the operator takes, so that the graph alone says what the call does.
+std::string json(const std::map<std::string, Attribute>& attributes) {
+  std::string out;
+  for (const auto& [key, value] : attributes) {
+    std::string text = python_attribute(value);
+    for (const auto& [from, to] : {std::pair{"math.nan", "NaN"}, {"-math.inf", "-Infinity"}, {"math.inf", "Infinity"}})
+      if (text == from) text = to;
+    out += fmt::format("{}\"{}\": {}", out.empty() ? "" : ", ", key, text);
+  }
+  return "{" + out + "}";
+}
+
+}  // namespace
+
+std::string FxEmitter::emit(const Program& p, const EmitOptions& options) {
+  require_cpu(p, "fx");
+  PythonFile file(p, options);
+  file_ = &file;
+  body_.clear(), given_.clear(), values_.clear(), storage_offsets_.clear();
+  inputs();
+  const std::size_t begin = body_.size();
+  std::vector<std::size_t> ends;
+  for (const Line& l : p.lines) {
+    std::visit([&]<class T>(const T& x) {
+      if constexpr (!std::is_same_v<T, DefineSymbol>) line(x);  // those stand with the inputs that they are read from
+    }, l);
+    ends.push_back(body_.size());
+  }
+  for (std::size_t i = 0; i < p.inputs.size(); ++i)
+    if (p.inputs[i].mutated) node("write_back", fmt::format("torch.ops.coil_wrapper.write_back.default, {}, {}", given_[i], file.name(p.inputs[i].buffer)));
+  std::vector<std::string> results, takes, gives;
+  for (const Output& o : p.outputs) results.push_back(output(o)), gives.push_back(o.name);
+  for (const Input& i : p.inputs) takes.push_back(i.name);
+  statement(fmt::format("graph.output({})", python_tuple(results)));
+  auto listed = [](const std::vector<std::string>& names) { return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")); };
+  const std::string usage = fmt::format("load() makes a torch.fx.GraphModule that takes the flat inputs and gives the tuple of flat outputs.\n\nInputs: {}\nOutputs: {}", listed(takes), listed(gives));
+  std::string text = file.head(usage) + file.support() + file.kernels() + python_fx_support() + file.kernel_table() + definitions() +
+         "\n\ndef load():\n    root, graph = torch.nn.Module(), torch.fx.Graph()\n\n    def node(name, target, *args, origins=None, **kwargs):\n        made = graph.create_node(\"call_function\", target, args, kwargs, name)\n"
+         "        if origins:\n            made.meta[\"origins\"] = origins\n        return made\n\n" +
+         body_ + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n";
+  locate(text, body_, begin, ends);
+  return text;
+}
+
+std::string FxEmitter::node(const std::string& wanted, const std::string& arguments) {
+  const std::string name = file_->unique(wanted);
+  assign(name, arguments);
+  return name;
+}
+
+void FxEmitter::assign(const std::string& name, const std::string& arguments) { statement(fmt::format("{} = node({}, {})", name, python_string(name), arguments)); }
+
+void FxEmitter::inputs() {
+  const Program& p = file_->program();
+  for (const Input& in : p.inputs) {
+    const std::string& name = file_->name(in.buffer);
+    given_.push_back(in.unused ? name : file_->unique("given_" + name));
+    statement(fmt::format("{} = graph.placeholder({})", given_.back(), python_string(name)));
+  }
+  auto is_number = [&](const Input& in) { return p.buffers[in.buffer].sizes.empty(); };
+  for (std::size_t i = 0; i < p.inputs.size(); ++i) {
+    const Input& in = p.inputs[i];
+    if (!in.unused && is_number(in)) assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.take, {}, {}, {}", given_[i], python_string(in.name), python_dtype(p.buffers[in.buffer].dtype)));
+  }
+  for (const Line& l : p.lines)
+    if (auto* d = std::get_if<DefineSymbol>(&l)) line(*d);
+  for (std::size_t i = 0; i < p.inputs.size(); ++i) {
+    const Input& in = p.inputs[i];
+    const Buffer& b = p.buffers[in.buffer];
+    if (in.unused || is_number(in)) continue;
+    const std::string wanted = sizes(b.sizes), strides = sizes(b.strides);
+    assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.lay_out.default, {}, {}, {}, {}, {}", given_[i], python_string(in.name), python_dtype(b.dtype), wanted, strides));
+  }
+  const std::string weights = file_->weights();
+  for (std::size_t at = 0; at < weights.size();) {
+    const std::size_t end = weights.find('\n', at);
+    if (end > at) statement(weights.substr(at, end - at));
+    at = end + 1;
+  }
+  for (std::size_t b = 0; b < p.buffers.size(); ++b) {
+    if (p.buffers[b].kind != BufferKind::Constant) continue;
+    const std::string& name = file_->name(static_cast<BufferId>(b));
+    statement(fmt::format("root.register_buffer({0}, {1})", python_string(name), name));
+    statement(fmt::format("{1} = graph.get_attr({0})", python_string(name), name));
+  }
+}
+
+void FxEmitter::line(const DefineSymbol& d) {
+  const std::string& t = given_[d.input];
+  std::string value = d.from == DefineSymbol::From::Value    ? fmt::format("torch.ops.coil_wrapper.integer.default, {}", file_->name(file_->program().inputs[d.input].buffer))
+                      : d.from == DefineSymbol::From::Stride ? fmt::format("torch.ops.aten.sym_stride.int, {}, {}", t, d.dim)
+                                                             : fmt::format("torch.ops.aten.sym_size.int, {}, {}", t, d.dim);
+  const std::string name = file_->symbol(d.symbol);
+  if (!d.subtract.is_constant(0)) value = fmt::format("operator.sub, {}, {}", node(name + "_part", value), size(d.subtract));
+  if (!d.divide.is_constant(1)) value = fmt::format("operator.floordiv, {}, {}", node(name + "_part", value), size(d.divide));
+  assign(name, value);
+}
+
+void FxEmitter::line(const Assert& a) {
+  const std::string condition = size(a.condition);
+  node("check", fmt::format("torch._assert, {}, {}", condition, python_string(a.message)));
+}
+
+void FxEmitter::line(const DefineKernel&) {}
+
+void FxEmitter::line(const Allocate& a) {
+  const Buffer& b = file_->program().buffers[a.buffer];
+  const std::string wanted = sizes(b.sizes), strides = sizes(b.strides);
+  assign(file_->name(a.buffer), fmt::format("torch.empty_strided, {}, {}, dtype={}, device=torch.device(\"cpu\")", wanted, strides, python_dtype(b.dtype)));
+}
+
+void FxEmitter::line(const Reuse& r) {
+  const Buffer& to = file_->program().buffers[r.to];
+  const std::string value = view({r.from, to.dtype, to.sizes, to.strides, 0});
+  statement(fmt::format("{} = {}  # reuse", file_->name(r.to), value));
+}
+
+void FxEmitter::line(const Free& f) { node("delete", fmt::format("torch.ops.coil_wrapper.delete.default, {}", file_->name(f.buffer))); }
+
+void FxEmitter::line(const CallKernel& c) {
+  std::vector<std::string> reads, writes, scalars;
+  for (std::size_t i = 0; i < c.buffers.size(); ++i) (c.written[i] ? writes : reads).push_back(file_->name(c.buffers[i]));
+  for (sym::Expr e : c.scalars) scalars.push_back(size(e));
+  const std::string extent = size(c.extent);
+  kernel_call(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), extent, c.grain, c.failure, PythonFile::origins(c.origins, c.where));
+}
+
+void FxEmitter::kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure,
+                            const std::string& origins) {
+  node("kernel", fmt::format("torch.ops.coil_wrapper.kernel.default, {}, {}, {}, {}, {}, {}, {}, origins={}", python_string(kernel), reads, writes, scalars, extent, grain, python_string(failure), python_string(origins)));
+}
+
+void FxEmitter::line(const CallExtern& c) {
+  const std::string in = views(c.inputs), out = views(c.outputs);
+  node(c.op, fmt::format("torch.ops.coil_wrapper.library.default, {}, {}, {}, {}, origins={}", python_string(c.op), python_string(json(c.attributes)), in, out, python_string(PythonFile::origins(c.origins, c.where))));
+}
+
+void FxEmitter::line(const CallFallback& c) {
+  std::string arguments;
+  for (const ops::NamedArgument& a : c.arguments) {
+    const std::string value = python_argument(a.value, [&](sym::Expr e) { return size(e); }, [&](std::size_t k) { return view(c.inputs.at(k)); });
+    arguments += fmt::format("{}{}{}", arguments.empty() ? "" : ", ", a.keyword.empty() ? "" : a.keyword + "=", value);
+  }
+  const std::string results = node("fallback", fmt::format("{}{}{}", python_operator(c.op), arguments.empty() ? "" : ", ", arguments));
+  for (std::size_t k = 0; k < c.outputs.size(); ++k) {
+    if (!c.outputs[k]) continue;
+    const std::string to = view(*c.outputs[k]), result = c.is_list ? node("item", fmt::format("operator.getitem, {}, {}", results, k)) : results;
+    node("copy", fmt::format("torch.ops.aten.copy_.default, {}, {}", to, result));
+  }
+}
+
+// ---- Sizes ----
+
+std::string FxEmitter::size(sym::Expr e) {
+  if (e.is_constant()) return std::to_string(*e.constant());
+  if (e.is_symbol()) return file_->symbol(e);
+  if (auto found = values_.find(e); found != values_.end()) return found->second;
+  const std::string name = compute(e);
+  return values_[e] = name;
+}
+
+std::string FxEmitter::sizes(const sym::Exprs& values) {
+  std::vector<std::string> out;
+  for (sym::Expr e : values) out.push_back(size(e));
+  return python_tuple(out);
+}
+
+std::string FxEmitter::compute(sym::Expr e) {
+  std::vector<std::string> args;
+  for (sym::Expr x : e.operands()) args.push_back(size(x));
+  switch (e.kind()) {
+    case sym::Kind::Where: return node("size", fmt::format("torch.sym_ite, {}, {}, {}", node("size", fmt::format("operator.ne, {}, 0", args[0])), args[1], args[2]));
+    case sym::Kind::Not: return node("size", fmt::format("operator.eq, {}, 0", args[0]));
+    case sym::Kind::CeilDiv: return node("size", fmt::format("operator.neg, {}", node("size", fmt::format("operator.floordiv, {}, {}", node("size", fmt::format("operator.neg, {}", args[0])), args[1]))));
+    default: break;
+  }
+  std::string value = args[0];
+  for (std::size_t i = 1; i < args.size(); ++i) value = node("size", fmt::format("{}, {}, {}", function_of(e.kind()), value, args[i]));
+  return value;
+}
+
+// ---- Views ----
+
+/// Where the tensor of an input begins in its storage; everything else begins at 0.
+std::string FxEmitter::storage_offset(BufferId b) {
+  if (file_->program().buffers[b].kind != BufferKind::Input) return "";
+  auto [it, added] = storage_offsets_.emplace(b, "");
+  if (added) it->second = node("offset", fmt::format("torch.ops.aten.sym_storage_offset.default, {}", file_->name(b)));
+  return it->second;
+}
+
+std::string FxEmitter::view(const View& v) {
+  const Program& p = file_->program();
+  if (is_whole(p, v)) return file_->name(v.buffer);
+  const Buffer& b = p.buffers[v.buffer];
+  std::string base = file_->name(v.buffer), start = storage_offset(v.buffer);
+  if (v.dtype != b.dtype) {
+    const auto from = static_cast<std::int64_t>(size_of(b.dtype)), to = static_cast<std::int64_t>(size_of(v.dtype));
+    const std::string elements = size(sym::floor_div(b.bytes, from));
+    base = node("flat", fmt::format("torch.ops.aten.as_strided.default, {}, ({},), (1,), {}", base, elements, start.empty() ? "0" : start));
+    base = node("flat", fmt::format("torch.ops.aten.view.dtype, {}, {}", base, python_dtype(v.dtype)));
+    if (!start.empty() && from != to) start = node("offset", fmt::format("operator.floordiv, {}, {}", node("offset", fmt::format("operator.mul, {}, {}", start, from)), to));
+  }
+  std::string offset = size(v.offset);
+  if (!start.empty()) offset = v.offset.is_constant(0) ? start : node("offset", fmt::format("operator.add, {}, {}", start, offset));
+  const std::string wanted = sizes(v.sizes), strides = sizes(v.strides);
+  return node(file_->name(v.buffer) + "_view", fmt::format("torch.ops.aten.as_strided.default, {}, {}, {}, {}", base, wanted, strides, offset));
+}
+
+std::string FxEmitter::views(const std::vector<View>& all) {
+  std::vector<std::string> out;
+  for (const View& v : all) out.push_back(view(v));
+  return text_of(out);
+}
+
+std::string FxEmitter::output(const Output& o) {
+  if (auto* v = std::get_if<View>(&o.value)) return view(*v);
+  if (auto* d = std::get_if<double>(&o.value)) return python_real(*d);
+  const std::string value = size(std::get<sym::Expr>(o.value));
+  return o.is_bool ? node("truth", fmt::format("operator.ne, {}, 0", value)) : value;
+}
+
+}  // namespace coil::wrapper

@@ -1,0 +1,16 @@
+// What the emitters of source need to know beside the wrapper lines.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace coil::wrapper {
+
+struct EmitOptions {
+  int lanes = 16;                  ///< that the kernels were printed for
+  std::string isa;                 ///< instruction set that the kernels need, as `codegen::Toolchain` states it
+  std::vector<std::string> flags;  ///< of the compiler for kernels: those that change what kernels compute go into the file
+  std::string source_name = "program.cpp";                     ///< for the head of the file
+  std::string weights_name = "program.weights.safetensors";    ///< file that write_weights wrote, beside the source
+};
+
+}  // namespace coil::wrapper

@@ -1,0 +1,22 @@
+#include "wrapper/emitter.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+
+namespace coil::wrapper {
+
+void Emitter::locate(const std::string& text, const std::string& body, std::size_t begin, const std::vector<std::size_t>& ends) {
+  lines_.clear();
+  const std::size_t start = text.find(body);
+  COIL_CHECK(start != text.npos, "the text has lost its body");
+  std::size_t at = start + begin, line = 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+  for (std::size_t end : ends) {
+    const std::size_t count = static_cast<std::size_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.begin() + static_cast<std::ptrdiff_t>(start + end), '\n'));
+    lines_.push_back({line, count});
+    line += count;
+    at = start + end;
+  }
+}
+
+}  // namespace coil::wrapper

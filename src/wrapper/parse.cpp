@@ -1,0 +1,570 @@
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+
+#include "ops/value.h"
+#include "support/error.h"
+#include "sym/print.h"
+#include "wrapper/text.h"
+
+namespace coil::wrapper {
+namespace {
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+
+/// One line, read from the left.
+class Cursor {
+ public:
+  Cursor(std::string_view text, std::size_t number) : text_(text), number_(number) {}
+
+  [[noreturn]] void fault(const std::string& what) const { fail("line {}, column {}: {}", number_, at_ + 1, what); }
+
+  void spaces() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool done() {
+    spaces();
+    return at_ == text_.size();
+  }
+  void expect_end() {
+    if (!done()) fault("the line should end here");
+  }
+  bool accept(std::string_view token) {
+    spaces();
+    if (text_.substr(at_, token.size()) != token) return false;
+    // A word ends where it ends.
+    if (is_word(token.back()) && at_ + token.size() < text_.size() && is_word(text_[at_ + token.size()])) return false;
+    at_ += token.size();
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!accept(token)) fault(fmt::format("'{}' should stand here", token));
+  }
+  char peek() {
+    spaces();
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+
+  std::string bare() {
+    spaces();
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+    if (at_ == begin) fault("a word should stand here");
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+  /// Letters, digits and underscores: names that reach code as they are.
+  std::string identifier() {
+    const std::size_t begin = at_;
+    std::string name = bare();
+    if (name.find('.') != name.npos || std::isdigit(static_cast<unsigned char>(name[0]))) {
+      at_ = begin;
+      fault(fmt::format("'{}' is no identifier", name));
+    }
+    return name;
+  }
+  std::string quoted() {
+    expect("\"");
+    std::string out;
+    while (at_ < text_.size() && text_[at_] != '"') {
+      if (text_[at_] != '\\') {
+        out += text_[at_++];
+        continue;
+      }
+      const char c = ++at_ < text_.size() ? text_[at_++] : '\0';
+      if (c == 'n') out += '\n';
+      else if (c == 't') out += '\t';
+      else if (c == '"' || c == '\\') out += c;
+      else if (c == 'x' && at_ + 2 <= text_.size() && std::isxdigit(static_cast<unsigned char>(text_[at_])) && std::isxdigit(static_cast<unsigned char>(text_[at_ + 1]))) {
+        out += static_cast<char>(std::stoi(std::string(text_.substr(at_, 2)), nullptr, 16));
+        at_ += 2;
+      } else fault("an unknown escape");
+    }
+    if (at_ == text_.size()) fault("the string has no end");
+    ++at_;
+    return out;
+  }
+  std::string name() { return peek() == '"' ? quoted() : bare(); }
+
+  /// Text up to one of the stops (or the end) that is in no bracket.
+  std::string_view until(std::initializer_list<std::string_view> stops) {
+    spaces();
+    const std::size_t begin = at_;
+    int depth = 0;
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (depth == 0)
+        for (std::string_view stop : stops)
+          if (text_.substr(at_, stop.size()) == stop) return text_.substr(begin, at_ - begin);
+      if (c == '(' || c == '[') ++depth;
+      if ((c == ')' || c == ']') && --depth < 0) break;
+    }
+    return text_.substr(begin, at_ - begin);
+  }
+
+  std::int64_t integer() {
+    const std::string_view text = until({" ", ",", ";", ")", "]"});
+    std::int64_t v = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), v);
+    if (status != std::errc() || end != text.data() + text.size()) fault(fmt::format("'{}' is no integer", text));
+    return v;
+  }
+
+  std::size_t number() const { return number_; }
+
+ private:
+  std::string_view text_;
+  std::size_t number_, at_ = 0;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) { p_.env = std::make_shared<sym::ShapeEnv>(); }
+
+  Program run() {
+    std::size_t number = 0;
+    bool begun = false;
+    for (std::size_t at = 0; at < text_.size();) {
+      const std::size_t end = std::min(text_.find('\n', at), text_.size());
+      const std::string_view text = text_.substr(at, end - at);
+      at = end + 1;
+      Cursor c(text, ++number);
+      if (c.peek() == '\0' || c.peek() == '#') continue;
+      if (!begun) header(c), begun = true;
+      else line(c, text);
+    }
+    if (!begun) fail("there is no wrapper program in this text");
+    return std::move(p_);
+  }
+
+ private:
+  void header(Cursor& c) {
+    c.expect("wrapper");
+    p_.name = c.name();
+    c.expect("(");
+    while (!c.accept(")")) {
+      const std::string name = c.identifier();
+      c.expect(":");
+      const bool unbacked = c.accept("unbacked");
+      c.expect("[");
+      sym::Range range{.low = bound(c), .high = 0};
+      c.expect(",");
+      range.high = bound(c);
+      c.expect("]");
+      if (p_.env->context().find(name)) c.fault(fmt::format("the size {} is declared twice", name));
+      if (unbacked) p_.env->add_unbacked(name, range);
+      else p_.env->add_size(name, c.accept("=") ? std::optional(c.integer()) : std::nullopt, range);
+      if (!c.accept(",") && c.peek() != ')') c.fault("',' or ')' should stand here");
+    }
+    if (c.accept("on")) p_.device = device(c);
+    c.expect(":");
+    c.expect_end();
+  }
+
+  /// `cuda:0`: the number belongs to it.
+  static Device device(Cursor& c) {
+    std::string text = c.bare();
+    if (text == "cuda" && c.accept(":")) text += ":" + c.bare();
+    return parse_device(text);
+  }
+
+  static std::int64_t bound(Cursor& c) {
+    if (c.accept("inf")) return sym::Range::kMax;
+    if (c.accept("-inf")) return sym::Range::kMin;
+    return c.integer();
+  }
+
+  void line(Cursor& c, std::string_view text) {
+    if (c.accept("|")) {
+      if (!open_text_) c.fault("this line belongs to no kernel");
+      const std::size_t bar = text.find('|');
+      p_.kernels[*open_text_].text += std::string(text.substr(std::min(text.size(), bar + 2))) + "\n";
+      return;
+    }
+    open_text_.reset();
+    if (c.accept("buffer")) buffer(c);
+    else if (c.accept("symbol")) symbol(c);
+    else if (c.accept("assert")) assertion(c);
+    else if (c.accept("kernel")) p_.lines.emplace_back(DefineKernel{define_kernel(c)});
+    else if (c.accept("allocate")) p_.lines.emplace_back(Allocate{buffer_named(c)});
+    else if (c.accept("reuse")) reuse(c);
+    else if (c.accept("free")) p_.lines.emplace_back(Free{buffer_named(c)});
+    else if (c.accept("call")) call(c, false);
+    else if (c.accept("launch")) call(c, true);
+    else if (c.accept("extern")) library_call(c);
+    else if (c.accept("fallback")) c.fault("a call of an operator of the host prints, but does not read back");
+    else if (c.accept("output")) output(c);
+    else if (c.accept("text")) open_text_ = kernel_named(c);
+    else if (c.accept("source")) source(c);
+    else c.fault("no line of the wrapper begins so");
+    c.expect_end();
+  }
+
+  // ---- Expressions and names --------------------------------------------------------------------------------------------
+
+  Expr expr(Cursor& c, std::initializer_list<std::string_view> stops) {
+    const std::string text(c.until(stops));
+    try {
+      return sym::parse(text, [&](std::string_view name) -> Expr {
+        auto found = p_.env->context().find(name);
+        if (!found) fail("the size {} is not declared", name);
+        return *found;
+      });
+    } catch (const Error& e) {
+      c.fault(e.what());
+    }
+  }
+
+  Exprs exprs(Cursor& c) {
+    Exprs out;
+    c.expect("[");
+    while (!c.accept("]")) {
+      out.push_back(expr(c, {","}));
+      if (!c.accept(",") && c.peek() != ']') c.fault("',' or ']' should stand here");
+    }
+    return out;
+  }
+
+  DType dtype(Cursor& c) {
+    const std::string name = c.bare();
+    auto d = dtype_from_short_name(name);
+    if (!d) c.fault(fmt::format("'{}' is no dtype", name));
+    return *d;
+  }
+
+  BufferId buffer_named(Cursor& c) {
+    const std::string name = c.name();
+    auto found = buffers_.find(name);
+    if (found == buffers_.end()) c.fault(fmt::format("there is no buffer {}", name));
+    return found->second;
+  }
+
+  std::size_t kernel_named(Cursor& c) {
+    const std::string name = c.identifier();
+    auto found = kernels_.find(name);
+    if (found == kernels_.end()) c.fault(fmt::format("there is no kernel {}", name));
+    return found->second;
+  }
+
+  std::size_t define_kernel(Cursor& c) {
+    const std::string name = c.identifier();
+    if (!kernels_.emplace(name, p_.kernels.size()).second) c.fault(fmt::format("the kernel {} is defined twice", name));
+    p_.kernels.push_back({name, ""});
+    return p_.kernels.size() - 1;
+  }
+
+  /// `x`, `x.view(i32)`, `x.as_strided([..], [..], 0)`. A name that is no plain word is in quotes, so a dot and a parenthesis belong to the view.
+  View view(Cursor& c) {
+    std::string name;
+    std::string call;  // "view" or "as_strided"
+    if (c.peek() == '"') {
+      name = c.quoted();
+    } else {
+      name = c.bare();
+      if (c.peek() == '(')
+        for (std::string_view suffix : {".view", ".as_strided"})
+          if (name.ends_with(suffix)) call = suffix.substr(1), name.resize(name.size() - suffix.size());
+    }
+    auto found = buffers_.find(name);
+    if (found == buffers_.end()) c.fault(fmt::format("there is no buffer {}", name));
+    const Buffer& b = p_.buffers[found->second];
+    View v{found->second, b.dtype, b.sizes, b.strides, 0};
+    if (call.empty() && c.accept(".view")) call = "view";
+    if (call == "view") {
+      c.expect("(");
+      v.dtype = dtype(c);
+      c.expect(")");
+      call.clear();
+    }
+    if (call == "as_strided" || c.accept(".as_strided")) {
+      c.expect("(");
+      v.sizes = exprs(c);
+      c.expect(",");
+      v.strides = exprs(c);
+      c.expect(",");
+      v.offset = expr(c, {});
+      c.expect(")");
+      if (v.sizes.size() != v.strides.size()) c.fault("a view has as many strides as sizes");
+    }
+    return v;
+  }
+
+  std::vector<View> views(Cursor& c, char end) {
+    std::vector<View> out;
+    while (c.peek() != end) {
+      out.push_back(view(c));
+      if (!c.accept(",") && c.peek() != end) c.fault(fmt::format("',' or '{}' should stand here", end));
+    }
+    return out;
+  }
+
+  /// ` from a, b as c at "model.py:12"`; nodes that have their origins' names are left out.
+  template <class Call>
+  static void origins(Cursor& c, Call& call) {
+    auto names = [&](std::set<std::string>& into) {
+      do into.insert(c.name());
+      while (c.accept(","));
+    };
+    if (c.accept("from")) names(call.origins);
+    if (c.accept("as")) names(call.nodes);
+    else call.nodes = call.origins;
+    if (c.accept("at")) call.where = c.quoted();
+  }
+
+  // ---- Lines ---------------------------------------------------------------------------------------------------------------
+
+  void buffer(Cursor& c) {
+    Buffer b;
+    b.name = c.name();
+    c.expect(":");
+    b.dtype = dtype(c);
+    b.sizes = exprs(c);
+    c.expect("{");
+    b.strides = exprs(c);
+    c.expect("}");
+    if (b.sizes.size() != b.strides.size()) c.fault("a buffer has as many strides as sizes");
+    const std::string kind = c.bare();
+    if (c.accept("on")) b.device = device(c);
+    const auto id = static_cast<BufferId>(p_.buffers.size());
+    if (kind == "input") {
+      b.kind = BufferKind::Input;
+      b.index = p_.inputs.size();
+      Input in{c.peek() == '"' ? c.quoted() : b.name, id};
+      in.mutated = c.accept("mutated");
+      in.unused = c.accept("unused");
+      p_.inputs.push_back(std::move(in));
+    } else if (kind == "constant") {
+      b.kind = BufferKind::Constant;
+      b.index = p_.constants.size();
+      p_.constants.push_back({b.name, zeros(c, b), c.accept("state")});
+    } else if (kind == "output") {
+      b.kind = BufferKind::Output;
+    } else if (kind != "temporary") {
+      c.fault(fmt::format("'{}' is no kind of buffer", kind));
+    }
+    b.bytes = c.accept("bytes") ? expr(c, {}) : span_bytes(*p_.env, b.dtype, b.sizes, b.strides);
+    if (!buffers_.emplace(b.name, id).second) c.fault(fmt::format("the buffer {} is declared twice", b.name));
+    p_.buffers.push_back(std::move(b));
+  }
+
+  static Tensor zeros(Cursor& c, const Buffer& b) {
+    Tensor t;
+    t.dtype = b.dtype;
+    std::int64_t last = 0;
+    bool empty = false;
+    for (std::size_t d = 0; d < b.sizes.size(); ++d) {
+      auto size = b.sizes[d].constant(), stride = b.strides[d].constant();
+      if (!size || !stride || *size < 0 || *stride < 0) c.fault("a constant has sizes that are numbers");
+      t.sizes.push_back(*size);
+      t.strides.push_back(*stride);
+      empty = empty || *size == 0;
+      if (*size > 0 && (__builtin_mul_overflow(*size - 1, *stride, stride.operator->()) || __builtin_add_overflow(last, *stride, &last))) c.fault("the constant is too large");
+    }
+    const std::size_t bytes = empty ? 0 : (static_cast<std::size_t>(last) + 1) * size_of(b.dtype);
+    if (bytes > 0) {  // pages that nobody touches cost nothing
+      auto* memory = static_cast<std::byte*>(std::calloc(bytes, 1));
+      if (!memory) c.fault("the constant is too large");
+      t.storage = {std::shared_ptr<std::byte>(memory, [](std::byte* m) { std::free(m); }), bytes};
+    }
+    return t;
+  }
+
+  void symbol(Cursor& c) {
+    DefineSymbol d;
+    const std::string name = c.identifier();
+    auto found = p_.env->context().find(name);
+    if (!found) c.fault(fmt::format("the size {} is not declared", name));
+    d.symbol = *found;
+    c.expect("=");
+    const bool part = c.accept("(");
+    if (c.accept("size")) d.from = DefineSymbol::From::Size;
+    else if (c.accept("stride")) d.from = DefineSymbol::From::Stride;
+    else if (c.accept("value")) d.from = DefineSymbol::From::Value;
+    else c.fault("size, stride or value should stand here");
+    c.expect("(");
+    const Buffer& b = p_.buffers[buffer_named(c)];
+    if (b.kind != BufferKind::Input) c.fault(fmt::format("{} is no input", b.name));
+    d.input = b.index;
+    c.expect(",");
+    const std::int64_t dim = c.integer();
+    if (dim < 0 || (d.from != DefineSymbol::From::Value && dim >= static_cast<std::int64_t>(b.sizes.size()))) c.fault(fmt::format("{} has no dimension {}", b.name, dim));
+    d.dim = static_cast<std::size_t>(dim);
+    c.expect(")");
+    if (part) {
+      c.expect("-");
+      c.expect("(");
+      d.subtract = expr(c, {});
+      c.expect(")");
+      c.expect(")");
+    }
+    if (c.accept("/")) {
+      c.expect("(");
+      d.divide = expr(c, {});
+      c.expect(")");
+    }
+    p_.lines.emplace_back(std::move(d));
+  }
+
+  void assertion(Cursor& c) {
+    Assert a{expr(c, {","}), ""};
+    c.expect(",");
+    a.message = c.quoted();
+    p_.lines.emplace_back(std::move(a));
+  }
+
+  void reuse(Cursor& c) {
+    Reuse r;
+    r.from = buffer_named(c);
+    c.expect("as");
+    r.to = buffer_named(c);
+    p_.lines.emplace_back(r);
+  }
+
+  void call(Cursor& c, bool on_gpu) {
+    CallKernel k;
+    k.kernel = kernel_named(c);
+    c.expect("(");
+    while (c.peek() != ';') {
+      k.written.push_back(c.accept("&"));
+      k.buffers.push_back(buffer_named(c));
+      if (!c.accept(",") && c.peek() != ';') c.fault("',' or ';' should stand here");
+    }
+    c.expect(";");
+    k.scalars = exprs(c);
+    c.expect(")");
+    if (on_gpu) {
+      c.expect("on");
+      codegen::Launch& launch = k.launch.emplace();
+      launch.grid = exprs(c);
+      c.expect("x");
+      launch.block = static_cast<int>(c.integer());
+      if (launch.block < 1 || launch.block > 1024) c.fault("a block has 1 to 1024 threads");
+      c.expect("threads");
+      c.expect(",");
+      launch.shared_bytes = expr(c, {" shared"});
+      c.expect("shared");
+      c.expect("bytes");
+    } else {
+      c.expect("over");
+      k.extent = expr(c, {" by "});
+      c.expect("by");
+      k.grain = c.integer();
+      if (k.grain < 1) c.fault("a grain is at least 1");
+    }
+    if (c.accept("fails")) k.failure = c.quoted();
+    if (c.accept("in place")) {
+      do {
+        const BufferId from = buffer_named(c);
+        c.expect("->");
+        k.in_place.emplace_back(from, buffer_named(c));
+      } while (c.accept(","));
+    }
+    origins(c, k);
+    p_.lines.emplace_back(std::move(k));
+  }
+
+  void library_call(Cursor& c) {
+    CallExtern e;
+    e.outputs = views(c, '=');
+    c.expect("=");
+    e.op = c.identifier();
+    c.expect("(");
+    e.inputs = views(c, ')');
+    c.expect(")");
+    while (!c.done()) {
+      if (Cursor ahead = c; ahead.accept("from") || ahead.accept("as") || ahead.accept("at")) break;
+      const std::string key = c.identifier();
+      c.expect("=");
+      if (!e.attributes.emplace(key, attribute(c)).second) c.fault(fmt::format("the attribute {} is given twice", key));
+    }
+    origins(c, e);
+    p_.lines.emplace_back(std::move(e));
+  }
+
+  static double real(Cursor& c, const std::string& text) {
+    char* end = nullptr;
+    const double v = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end) c.fault(fmt::format("'{}' is no number", text));
+    return v;
+  }
+  static bool is_real(std::string_view text) { return text.find_first_of(".en") != text.npos; }
+
+  static Attribute attribute(Cursor& c) {
+    if (c.peek() == '"') return c.quoted();
+    if (c.accept("reals[]")) return std::vector<double>{};
+    if (c.accept("strings[]")) return std::vector<std::string>{};
+    if (!c.accept("[")) {
+      const std::string text(c.until({" "}));
+      if (is_real(text)) return real(c, text);
+      return integer(c, text);
+    }
+    std::vector<std::string> strings, numbers;
+    bool reals = false;
+    while (!c.accept("]")) {
+      if (c.peek() == '"') strings.push_back(c.quoted());
+      else numbers.emplace_back(c.until({","})), reals = reals || is_real(numbers.back());
+      if (!c.accept(",") && c.peek() != ']') c.fault("',' or ']' should stand here");
+    }
+    if (!strings.empty() && !numbers.empty()) c.fault("a list holds strings or numbers, not both");
+    if (!strings.empty()) return strings;
+    if (reals) {
+      std::vector<double> out;
+      for (const std::string& n : numbers) out.push_back(real(c, n));
+      return out;
+    }
+    std::vector<std::int64_t> out;
+    for (const std::string& n : numbers) out.push_back(integer(c, n));
+    return out;
+  }
+  static std::int64_t integer(Cursor& c, const std::string& text) {
+    std::int64_t v = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), v);
+    if (status != std::errc() || end != text.data() + text.size()) c.fault(fmt::format("'{}' is no integer", text));
+    return v;
+  }
+
+  void output(Cursor& c) {
+    Output o;
+    o.name = c.name();
+    c.expect("=");
+    if (c.accept("int")) {
+      o.value = expr(c, {});
+    } else if (c.accept("bool")) {
+      o.value = expr(c, {});
+      o.is_bool = true;
+    } else if (c.accept("real")) {
+      o.value = real(c, std::string(c.until({" "})));
+    } else {
+      o.value = view(c);
+    }
+    p_.outputs.push_back(std::move(o));
+  }
+
+  void source(Cursor& c) {
+    std::string name = c.name();
+    c.expect("=");
+    p_.source.emplace_back(std::move(name), c.quoted());
+  }
+
+  std::string_view text_;
+  Program p_;
+  std::map<std::string, BufferId, std::less<>> buffers_;
+  std::map<std::string, std::size_t, std::less<>> kernels_;
+  std::optional<std::size_t> open_text_;  ///< the kernel whose text is being read
+};
+
+}  // namespace
+
+Program parse(std::string_view text) { return Parser(text).run(); }
+
+bool is_wrapper_text(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+    if (!line.empty() && line[0] != '#') return line.starts_with("wrapper ");
+  }
+  return false;
+}
+
+}  // namespace coil::wrapper

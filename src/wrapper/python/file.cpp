@@ -1,0 +1,145 @@
+#include "wrapper/python/file.h"
+
+#include "codegen/cpp/kernel.h"
+#include "codegen/cpp/prelude.h"
+#include "support/error.h"
+#include "support/hash.h"
+#include "sym/print.h"
+#include "wrapper/python/support_text.h"
+
+namespace coil::wrapper {
+namespace {
+
+std::set<std::string> reserved(const Program& p) {
+  std::set<std::string> names = python_support_names();
+  for (const Kernel& k : p.kernels) names.insert(k.symbol);
+  return names;
+}
+
+}  // namespace
+
+bool is_whole(const Program& p, const View& v) {
+  const Buffer& b = p.buffers[v.buffer];
+  return v.dtype == b.dtype && v.sizes == b.sizes && v.strides == b.strides && v.offset.is_constant(0);
+}
+
+void require_cpu(const Program& p, const char* language) {
+  if (p.device.type != DeviceType::CPU) fail("--emit={} writes programs for the cpu, not for {}; write a package instead", language, to_string(p.device));
+  for (const Buffer& b : p.buffers)
+    if (b.device.type != DeviceType::CPU) fail("--emit={} writes programs for the cpu; {} lies on {}; write a package instead", language, b.name, to_string(b.device));
+}
+
+PythonFile::PythonFile(const Program& p, const EmitOptions& options) : p_(p), options_(options), places_(place_weights(p)), names_(reserved(p)) {
+  for (const Buffer& b : p.buffers) buffers_.push_back(unique(b.kind == BufferKind::Constant ? "w_" + b.name : b.name));
+}
+
+std::string PythonFile::symbol(sym::Expr s) {
+  auto [it, added] = symbols_.emplace(s, "");
+  if (added) it->second = unique(s.name());
+  return it->second;
+}
+
+std::string PythonFile::size(sym::Expr e) {
+  return sym::to_python(e, [&](sym::Expr s) { return symbol(s); });
+}
+
+std::string PythonFile::sizes(const sym::Exprs& values) {
+  std::vector<std::string> out;
+  for (sym::Expr e : values) out.push_back(size(e));
+  return python_tuple(out);
+}
+
+std::string PythonFile::head(const std::string& usage) const {
+  std::string text = fmt::format("{}, compiled by coil. It runs beside torch.\n\n{}\n", p_.name.empty() ? "A program" : p_.name, usage);
+  if (std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); })) text += fmt::format("Weights are read from {}, which belongs beside it.\n", options_.weights_name);
+  return python_block(text) + "\n";
+}
+
+std::set<std::string> PythonFile::library_ops() const {
+  std::set<std::string> ops;
+  for (const Line& l : p_.lines)
+    if (auto* c = std::get_if<CallExtern>(&l)) ops.insert(c->op);
+  return ops;
+}
+
+std::string PythonFile::support() const { return python_support(library_ops()); }
+
+std::string PythonFile::origins(const std::set<std::string>& origins, const std::string& where) {
+  return python_comment(fmt::format("{}{}", fmt::join(origins, ", "), where.empty() ? "" : " (" + where + ")"));
+}
+
+std::string PythonFile::fragment(const std::set<std::string>& origins) const {
+  std::string out;
+  for (const auto& [name, text] : p_.source)
+    if (origins.contains(name)) out += "    " + text + "\n";
+  return out;
+}
+
+std::string PythonFile::kernel_source() const {
+  std::string body;
+  for (const Kernel& k : p_.kernels) body += "\n" + k.text;
+  return codegen::prelude(options_.lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body;
+}
+
+std::string PythonFile::kernel_key(std::size_t kernel) const {
+  if (key_.empty()) {
+    Hasher hasher;
+    for (const std::string& f : options_.flags) hasher.add(f);
+    key_ = to_hex(hasher.add(kernel_source()).digest()).substr(0, 8);
+  }
+  return p_.kernels[kernel].symbol + "@" + key_;
+}
+
+std::string PythonFile::kernel_table() const {
+  std::string out = "\n\nKERNEL_TABLE = operators()\n";
+  std::set<std::size_t> entered;
+  for (const Line& l : p_.lines) {
+    auto* c = std::get_if<CallKernel>(&l);
+    if (!c || !entered.insert(c->kernel).second) continue;
+    std::vector<std::string> written;
+    for (bool w : c->written) written.emplace_back(w ? "True" : "False");
+    out += fmt::format("KERNEL_TABLE[{}] = ({}, {})\n", python_string(kernel_key(c->kernel)), p_.kernels[c->kernel].symbol, python_tuple(written));
+  }
+  return out;
+}
+
+std::string PythonFile::kernels() const {
+  if (p_.kernels.empty()) return "";
+  std::string out = "\n\n# ---- Kernels of this program ----\n\n";
+  if (!options_.isa.empty()) out += fmt::format("require_isa({})\n", python_string(options_.isa));
+  out += "KERNEL_SOURCE = " + python_block(kernel_source()) + "\n";
+  std::vector<std::string> flags;
+  for (const std::string& f : options_.flags) flags.push_back(python_string(f));
+  out += fmt::format("KERNELS = compile_kernels(KERNEL_SOURCE, [{}])\n", fmt::join(flags, ", "));
+  std::vector<bool> described(p_.kernels.size(), false);
+  for (const Line& l : p_.lines) {
+    auto* c = std::get_if<CallKernel>(&l);
+    if (!c || described[c->kernel]) continue;
+    described[c->kernel] = true;
+    std::string text = origins(c->origins, c->where);
+    if (const std::string lines = fragment(c->origins); !lines.empty()) text += "\n\n" + lines + "    ";
+    out += fmt::format("\n\n@Kernel\ndef {}():\n    {}\n", p_.kernels[c->kernel].symbol, python_block(text));
+  }
+  return out;
+}
+
+std::string PythonFile::weights() const {
+  std::string out;
+  for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
+    const Buffer& buffer = p_.buffers[b];
+    if (buffer.kind != BufferKind::Constant) continue;
+    const Tensor& t = p_.constants[buffer.index].value;
+    const auto& place = places_[buffer.index];
+    auto list = [](const auto& values) {
+      std::vector<std::string> items;
+      for (auto v : values) items.push_back(std::to_string(v));
+      return python_tuple(items);
+    };
+    out += fmt::format("{} = weight({}, {}, {}, {}, {}, {}, {})\n", buffers_[b], place ? "WEIGHTS" : "None", place ? python_string(place->name) : "\"\"", place ? place->offset : 0, place ? place->bytes : 0, python_dtype(t.dtype), list(t.sizes), list(t.strides));
+  }
+  if (out.empty()) return "";
+  const bool file = std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); });
+  return "\n\n# ---- Weights of this program ----\n\n" + (file ? fmt::format("WEIGHTS = open_weights({})\n", python_string(options_.weights_name)) : "") + out;
+}
+
+}  // namespace coil::wrapper

@@ -1,0 +1,308 @@
+#include "wrapper/python/support_text.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+
+#include "tensor/dtype.h"
+#include "wrapper/python/torch_ops_text.h"
+
+namespace coil::wrapper {
+namespace {
+
+constexpr const char* kImports = R"py(import concurrent.futures
+import ctypes
+import ctypes.util
+import hashlib
+import json
+import math
+import mmap
+import operator
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+
+import torch
+
+HERE = pathlib.Path(__file__).resolve().parent
+)py";
+
+constexpr const char* kRuntime = R"py(
+
+# ---- Coil's runtime library, where it is there: the library operations and the threads of compiled packages, so the same bits ----
+
+class CTensor(ctypes.Structure):
+    """`coil_tensor` of coil/runtime.h."""
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int32), ("sizes", ctypes.c_int64 * 16), ("strides", ctypes.c_int64 * 16), ("owner", ctypes.c_void_p)]
+
+    @staticmethod
+    def of(t):
+        return CTensor(t.data_ptr(), DTYPE_NUMBERS[t.dtype], t.dim(), (ctypes.c_int64 * 16)(*t.shape), (ctypes.c_int64 * 16)(*t.stride()), None)
+
+
+def load_runtime():
+    """The library that COIL_RUNTIME names (`none`: do without, in torch), one beside this file, or one that the system's loader finds."""
+    given = os.environ.get("COIL_RUNTIME", "")
+    beside = HERE / "libcoil_runtime.so"
+    path = given or (str(beside) if beside.exists() else ctypes.util.find_library("coil_runtime"))
+    if not path or path == "none":
+        return None
+    library = ctypes.CDLL(path)
+    library.coil_last_error.restype = ctypes.c_char_p
+    library.coil_op_create.restype = ctypes.c_void_p
+    return library
+
+
+RUNTIME = load_runtime()
+
+
+class LibraryCall:
+    """A call site of a library operation: views in, views out."""
+
+    def __init__(self, op, **attributes):
+        self.op, self.attributes, self.handle = op, attributes, None
+        if RUNTIME:
+            self.handle = ctypes.c_void_p(RUNTIME.coil_op_create(op.encode()))
+            if not self.handle:
+                raise RuntimeError(RUNTIME.coil_last_error().decode())
+            for name, value in attributes.items():
+                self.set(name.encode(), value)
+
+    def set(self, name, value):
+        kinds = {int: ("int", ctypes.c_int64), float: ("float", ctypes.c_double), str: ("string", ctypes.c_char_p)}
+        many = isinstance(value, list)
+        kind, ctype = kinds[type(value[0]) if value else int] if many else kinds[type(value)]
+        items = [v.encode() if isinstance(v, str) else v for v in (value if many else [value])]
+        setter = getattr(RUNTIME, f"coil_op_set_{kind}{'s' if many else ''}")
+        setter(self.handle, name, (ctype * len(items))(*items), ctypes.c_size_t(len(items))) if many else setter(self.handle, name, ctype(items[0]))
+
+    def __call__(self, inputs, outputs):
+        if not self.handle:
+            if self.op not in TORCH_OPS:
+                raise RuntimeError(f"the library operation '{self.op}' needs Coil's runtime library: set COIL_RUNTIME to libcoil_runtime.so")
+            TORCH_OPS[self.op](inputs, outputs, **self.attributes)
+            return
+        given, results = (CTensor * len(inputs))(*map(CTensor.of, inputs)), (CTensor * len(outputs))(*map(CTensor.of, outputs))
+        if RUNTIME.coil_op_run(self.handle, given, ctypes.c_size_t(len(inputs)), results, ctypes.c_size_t(len(outputs))):
+            raise RuntimeError(RUNTIME.coil_last_error().decode())
+)py";
+
+constexpr const char* kKernels = R"py(
+
+# ---- Kernels: compiled once, kept by the hash of their text ----
+
+def require_isa(isa):
+    """Fails on a machine that lacks the instruction set, where kernels would only crash."""
+    levels = {"avx512": "avx512f avx512bw avx512cd avx512dq avx512vl", "avx2": "avx2 fma bmi1 bmi2", "baseline": ""}
+    level, *extensions = isa.split("+")
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return
+    present = {flag.replace("_", "") for line in lines if line.startswith("flags") for flag in line.split()}
+    missing = [f for f in [*levels.get(level, level).split(), *(e.replace("-", "") for e in extensions)] if f not in present]
+    if present and missing:
+        raise RuntimeError(f"this program's kernels need the instruction set {isa}, which this machine does not have")
+
+
+def compile_kernels(source, flags):
+    """Builds the shared object, unless an equal one is in the cache; written aside and renamed."""
+    compiler = os.environ.get("CXX") or next(filter(shutil.which, ("c++", "g++", "clang++")), None)
+    if not compiler:
+        raise RuntimeError("no C++ compiler found for this program's kernels: install g++ or set CXX")
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+    if "clang" in version:
+        flags = [f for i, f in enumerate(flags) if f != "--param" and flags[i - 1] != "--param"]
+    key = hashlib.sha256("\0".join([version, *flags, source]).encode()).hexdigest()
+    folder = pathlib.Path(os.environ.get("COIL_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "coil" / "python")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = pathlib.Path(tempfile.gettempdir())
+    made = folder / f"{key}.so"
+    if not made.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            (pathlib.Path(work) / "kernels.cpp").write_text(source)
+            done = subprocess.run([compiler, *flags, "kernels.cpp", "-o", "kernels.so", "-lm"], cwd=work, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{compiler} refused this program's kernels: {done.stderr[:2000]}")
+            os.replace(pathlib.Path(work) / "kernels.so", made)
+    return ctypes.CDLL(str(made))
+
+
+def int64s(values):
+    """As an array for kernels; refuses what 64 bits cannot hold."""
+    if any(not -2**63 <= v < 2**63 for v in values):
+        raise RuntimeError("the sizes of this call overflow 64 bits")
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+class Kernel:
+    """A compiled kernel, to be run over [0, extent) in pieces of at least `grain`, in any order and at once."""
+
+    def __init__(self, description):
+        self.__name__, self.__doc__ = description.__name__, description.__doc__
+        self.entry = getattr(KERNELS, description.__name__)
+        self.entry.restype = None
+
+    def __call__(self, buffers, scalars, extent, grain, failure=None):
+        status, scalars = ctypes.c_int64(0), int64s(scalars)
+        pointers = (ctypes.c_void_p * (len(buffers) + 1))(*(b.data_ptr() for b in buffers), ctypes.addressof(status))
+        if RUNTIME:
+            RUNTIME.coil_parallel_for(self.entry, pointers, scalars, *int64s([extent, grain]))
+        elif extent > 0:
+            pieces = max(1, min(torch.get_num_threads(), extent // grain))
+            cuts = [ctypes.c_int64(extent * i // pieces) for i in range(pieces + 1)]
+            list(THREADS.map(lambda i: self.entry(pointers, scalars, cuts[i], cuts[i + 1]), range(pieces)))
+        if failure and status.value:
+            raise RuntimeError(failure)
+
+
+THREADS = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, torch.get_num_threads()))
+)py";
+
+constexpr const char* kTensors = R"py(
+
+# ---- Inputs, weights, views ----
+
+def check(condition, message):
+    if not condition:
+        raise RuntimeError(message)
+
+
+def take(name, value, dtype, rank):
+    """An input as a tensor (a Python number as 0-d), of the dtype and rank that the program takes."""
+    t = value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=dtype)
+    check(t.dtype == dtype, f"input '{name}' is {t.dtype}, but the program takes {dtype}")
+    check(t.dim() == rank, f"input '{name}' has {t.dim()} dimensions, but the program takes {rank}")
+    return t.detach()
+
+
+def lay_out(name, t, sizes, strides):
+    """Asserts the sizes; the input itself, or a copy where its strides are not those that kernels assume."""
+    for d, (given, wanted) in enumerate(zip(t.shape, sizes)):
+        check(given == wanted, f"input '{name}' has size {given} in dimension {d}, but the program takes {wanted}")
+    if t.numel() == 0 or all(n == 1 or a == b for n, a, b in zip(sizes, t.stride(), strides)):
+        return t
+    return torch.empty_strided(sizes, strides, dtype=t.dtype).copy_(t)
+
+
+def write_back(given, used):
+    """What the program wrote to a copy goes to the caller's tensor."""
+    if used.data_ptr() != given.data_ptr():
+        given.copy_(used)
+
+
+def window(t, dtype, sizes, strides, offset=0):
+    """A strided view of a buffer's memory; the offset counts elements from its first."""
+    if t.dtype != dtype:
+        first = t.storage_offset() * t.element_size() // dtype.itemsize
+        t = torch.empty(0, dtype=dtype).set_(t.untyped_storage(), first, (0,), (1,))
+    return torch.as_strided(t, sizes, strides, t.storage_offset() + offset)
+
+
+def open_weights(name):
+    """The file of weights as {name: (first byte, bytes)} and its memory; what the program writes to it stays in this process."""
+    with open(HERE / name, "rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    length = int.from_bytes(memory[:8], "little")
+    places = {k: (8 + length + v["data_offsets"][0], v["data_offsets"][1] - v["data_offsets"][0]) for k, v in json.loads(memory[8:8 + length]).items() if k != "__metadata__"}
+    return places, memory
+
+
+def weight(file, name, offset, bytes, dtype, sizes, strides):
+    """A constant in the file of weights."""
+    if bytes == 0:
+        return torch.empty_strided(sizes, strides, dtype=dtype)
+    places, memory = file
+    check(name in places and places[name][1] >= offset + bytes, f"the file of weights belongs to another program: no '{name}' of {offset + bytes} bytes")
+    return torch.frombuffer(memory, dtype=dtype, count=bytes // dtype.itemsize, offset=places[name][0] + offset).as_strided(sizes, strides)
+)py";
+
+constexpr const char* kFx = R"py(
+
+# ---- What graphs call: torch operators, which fake tensors and proxies can take as well ----
+
+def operators():
+    """Defines torch.ops.coil_wrapper, once in a process; gives the table of kernels that it looks into."""
+    shared = sys.modules.get("_coil_wrapper")
+    if shared:
+        shared.torch_ops.update(TORCH_OPS)
+        return shared.kernels
+    shared = sys.modules["_coil_wrapper"] = types.ModuleType("_coil_wrapper")
+    shared.kernels, shared.torch_ops, shared.library_calls = {}, TORCH_OPS, {}
+    shared.library = torch.library.Library("coil_wrapper", "DEF")
+
+    def define(schema, run, fake=None):
+        shared.library.define(schema)
+        name = schema[:schema.index("(")]
+        shared.library.impl(name, run, "CompositeExplicitAutograd")
+        if fake:
+            shared.library.impl(name, fake, "Meta")
+
+    def kernel(name, reads, writes, scalars, extent, grain, failure):
+        """`reads` and `writes` in the order of the kernel's own list of buffers."""
+        run, written = shared.kernels[name]
+        sides = (iter(reads), iter(writes))
+        run([next(sides[w]) for w in written], scalars, extent, grain, failure)
+
+    def library(op, attributes, inputs, outputs):
+        """`attributes` as JSON."""
+        if (op, attributes) not in shared.library_calls:
+            shared.library_calls[op, attributes] = LibraryCall(op, **json.loads(attributes))
+        shared.library_calls[op, attributes](inputs, outputs)
+
+    nothing = lambda *_: None
+    define("kernel(str name, Tensor[] reads, Tensor(a!)[] writes, SymInt[] scalars, SymInt extent, int grain, str failure) -> ()", kernel, nothing)
+    define("library(str op, str attributes, Tensor[] inputs, Tensor(a!)[] outputs) -> ()", library, nothing)
+    define("take.Tensor(Tensor(a) given, str name, ScalarType dtype) -> Tensor(a)", lambda t, name, dtype: take(name, t, dtype, 0))
+    define("take.Scalar(Scalar given, str name, ScalarType dtype) -> Tensor", lambda v, name, dtype: torch.tensor(v, dtype=dtype))
+    define("integer(Tensor t) -> SymInt", lambda t: int(t))
+    define("lay_out(Tensor(a) given, str name, ScalarType dtype, SymInt[] sizes, SymInt[] strides) -> Tensor(a)",
+           lambda t, name, dtype, sizes, strides: lay_out(name, take(name, t, dtype, len(sizes)), sizes, strides))
+    define("write_back(Tensor(a!) given, Tensor used) -> ()", write_back, nothing)
+    define("delete(Tensor t) -> ()", nothing)
+    for op in (torch.ops.coil_wrapper.delete.default, torch.ops.coil_wrapper.library.default):  # what stays though nothing reads it
+        torch.fx.node.has_side_effect(op)
+    return shared.kernels
+)py";
+
+/// The table of element types, by the numbers that the C interface has for them.
+std::string dtype_numbers() {
+  std::string out = "DTYPE_NUMBERS = {";
+  const char* separator = "";
+#define X(e, short_name, torch, bytes, number, ...) \
+  out += fmt::format("{}torch.{}: {}", separator, torch, number), separator = ", ";
+  COIL_DTYPES(X)
+#undef X
+  return out + "}\n";
+}
+
+}  // namespace
+
+std::string python_support(const std::set<std::string>& library_ops) { return kImports + dtype_numbers() + kRuntime + python_torch_ops(library_ops) + kKernels + kTensors; }
+
+std::string python_fx_support() { return kFx; }
+
+std::set<std::string> python_support_names() {
+  std::set<std::string> names;
+  const std::string text = python_support({}) + python_fx_support();
+  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {  // what a line at the margin defines
+    for (std::string_view lead : {"def ", "class ", "import ", ""}) {
+      if (text.compare(at, lead.size(), lead) != 0) continue;
+      std::size_t from = at + lead.size(), end = from;
+      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
+      if (end > from) names.insert(text.substr(from, end - from));
+      break;
+    }
+    if (text.find('\n', at) == std::string::npos) break;
+  }
+  names.insert({"finish", "POST_OPS", "KERNELS", "WEIGHTS", "KERNEL_SOURCE", "args", "graph", "root", "node"});
+  return names;
+}
+
+}  // namespace coil::wrapper

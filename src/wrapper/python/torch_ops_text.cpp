@@ -1,0 +1,106 @@
+#include "wrapper/python/torch_ops_text.h"
+
+#include <fmt/format.h>
+
+namespace coil::wrapper {
+namespace {
+
+constexpr const char* kHead = R"py(
+
+# ---- Library operations in torch, for when the runtime is not there. Sums are added in another order then, so last bits may differ ----
+)py";
+
+/// Matrix products and convolutions: what may follow them.
+constexpr const char* kPostOps = R"py(
+POST_OPS = {
+    "relu": torch.relu, "gelu_erf": torch.nn.functional.gelu, "gelu_tanh": lambda y: torch.nn.functional.gelu(y, approximate="tanh"), "silu": torch.nn.functional.silu,
+    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "clip": lambda y, low, high: y.clamp(low, high), "hardswish": torch.nn.functional.hardswish,
+    "hardsigmoid": torch.nn.functional.hardsigmoid, "elu": torch.nn.functional.elu, "leaky_relu": torch.nn.functional.leaky_relu, "scale": lambda y, a, b: y * a + b,
+}
+
+
+def finish(y, post, operands, output):
+    """Post-operations in f32, and the result into its place."""
+    operands = iter(operands)
+    if post and y.dtype != torch.float64:
+        y = y.float()
+    for text in post:
+        name, *numbers = text.split(":")
+        if name in ("add", "mul"):
+            y = getattr(torch, name)(y, next(operands))
+        elif name == "sum":
+            y = y + output
+        else:
+            y = POST_OPS[name](y, *map(float, numbers))
+    output.copy_(y)
+)py";
+
+struct Row {
+  const char* op;
+  bool post_ops;
+  const char* text;
+};
+
+constexpr Row kRows[] = {
+    {"linear", true, R"py(
+def torch_linear(inputs, outputs, post=(), has_bias=0, weight_transposed=0, **_):
+    x, weight, *operands = inputs
+    bias = operands.pop(0) if has_bias else None
+    y = torch.nn.functional.linear(x, weight.t() if weight_transposed else weight)
+    finish(y if bias is None else y + bias, post, operands, outputs[0])
+)py"},
+    {"matmul", true, R"py(
+def torch_matmul(inputs, outputs, post=(), has_bias=0, **_):
+    a, b, *operands = inputs
+    y = torch.matmul(a, b)
+    finish(y + operands.pop(0) if has_bias else y, post, operands, outputs[0])
+)py"},
+    {"convolution", true, R"py(
+def torch_convolution(inputs, outputs, stride, padding, padding_end, dilation, transposed, output_padding, groups, has_bias=0, post=(), **_):
+    x, weight, *operands = inputs
+    bias = operands.pop(0) if has_bias else None
+    if padding != padding_end:  # what is more on one side is padded by hand
+        least = [min(a, b) for a, b in zip(padding, padding_end)]
+        extra = [n for a, b, c in reversed(list(zip(padding, padding_end, least))) for n in (a - c, b - c)]
+        x, padding = torch.nn.functional.pad(x, extra), least
+    finish(torch.convolution(x, weight, bias, stride, padding, dilation, bool(transposed), output_padding, groups), post, operands, outputs[0])
+)py"},
+    {"sort", false, R"py(
+def torch_sort(inputs, outputs, dim, descending=0, **_):
+    values, indices = torch.sort(inputs[0], stable=True, dim=dim, descending=bool(descending))
+    outputs[0].copy_(values), outputs[1].copy_(indices)
+)py"},
+    {"topk", false, R"py(
+def torch_topk(inputs, outputs, dim, largest=1, **_):
+    values, indices = torch.sort(inputs[0], stable=True, dim=dim, descending=bool(largest))  # as Coil does: of equal values the first
+    kept = outputs[0].shape[dim] if inputs[0].dim() else 1
+    narrow = lambda t: t.narrow(dim, 0, kept) if t.dim() else t
+    outputs[0].copy_(narrow(values)), outputs[1].copy_(narrow(indices))
+)py"},
+    {"assert_finite", false, R"py(
+def torch_assert_finite(inputs, outputs, name, nan, inf):
+    check(not (nan and inputs[0].isnan().any()), f"{name} holds NaN")
+    check(not (inf and inputs[0].isinf().any()), f"{name} holds an infinity")
+)py"},
+    {"assert_aligned", false, R"py(
+def torch_assert_aligned(inputs, outputs, name, bytes):
+    check(inputs[0].data_ptr() % bytes == 0, f"{name} lies at an address that is no multiple of {bytes}")
+)py"},
+};
+
+}  // namespace
+
+std::string python_torch_ops(const std::set<std::string>& ops) {
+  std::string functions, table;
+  bool post_ops = false;
+  for (const Row& row : kRows) {
+    if (!ops.contains(row.op)) continue;
+    post_ops = post_ops || row.post_ops;
+    functions += fmt::format("\n{}", row.text);
+    table += fmt::format("{}\"{}\": torch_{}", table.empty() ? "" : ", ", row.op, row.op);
+  }
+  if (functions.empty()) return "\nTORCH_OPS = {}\n";
+  return kHead + std::string(post_ops ? kPostOps : "") + functions + "\n\nTORCH_OPS = {" + table + "}\n";
+}
+
+}  // namespace coil::wrapper

@@ -1,0 +1,174 @@
+#include "wrapper/text.h"
+
+#include <cctype>
+
+#include "ops/call_argument.h"
+#include "ops/value.h"
+#include "support/error.h"
+#include "sym/print.h"
+
+namespace coil::wrapper {
+namespace {
+
+std::string list(const Exprs& values) {
+  std::string out;
+  for (Expr e : values) out += (out.empty() ? "" : ", ") + sym::to_string(e);
+  return "[" + out + "]";
+}
+
+/// A name as it is where it reads back so, in quotes otherwise.
+std::string word(std::string_view text) {
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; });
+  return plain && !text.ends_with('.') ? std::string(text) : ops::quote(text);
+}
+
+std::string value(std::int64_t v) { return std::to_string(v); }
+std::string value(double v) { return ops::to_string(v); }
+std::string value(const std::string& v) { return ops::quote(v); }
+template <class T>
+std::string value(const std::vector<T>& items) {
+  if (items.empty()) return std::is_same_v<T, double> ? "reals[]" : std::is_same_v<T, std::string> ? "strings[]" : "[]";
+  std::string out;
+  for (const T& item : items) out += (out.empty() ? "" : ", ") + value(item);
+  return "[" + out + "]";
+}
+
+class Text {
+ public:
+  Text(const Program& p, bool complete) : p_(p), complete_(complete) {}
+
+  std::string print() {
+    if (complete_) header();
+    for (const Buffer& b : p_.buffers) buffer(b);
+    for (const Line& l : p_.lines) out_ += std::visit([&](const auto& x) { return line(x); }, l) + "\n";
+    for (const Output& o : p_.outputs) output(o);
+    if (complete_) {
+      for (const Kernel& k : p_.kernels) kernel_text(k);
+      for (const auto& [name, text] : p_.source) out_ += fmt::format("source {} = {}\n", word(name), ops::quote(text));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  static std::string bound(std::int64_t b) { return b == sym::Range::kMin ? "-inf" : b == sym::Range::kMax ? "inf" : std::to_string(b); }
+
+  void header() {
+    std::string symbols;
+    for (Expr s : p_.env->symbols()) {
+      const sym::Range r = p_.env->range(s);
+      symbols += fmt::format("{}{}: {}[{}, {}]", symbols.empty() ? "" : ", ", s.name(), s.symbol_kind() == sym::SymbolKind::Unbacked ? "unbacked " : "", bound(r.low), bound(r.high));
+      if (auto hint = p_.env->hint(s)) symbols += fmt::format(" = {}", *hint);
+    }
+    out_ += fmt::format("wrapper {}({}){}:\n", word(p_.name), symbols, p_.device == Device{} ? "" : " on " + to_string(p_.device));
+  }
+
+  void buffer(const Buffer& b) {
+    static constexpr const char* kinds[] = {"input", "constant", "temporary", "output"};
+    out_ += fmt::format("buffer {} : {}{} {{{}}} {}", word(b.name), short_name(b.dtype), list(b.sizes), list(b.strides), kinds[static_cast<int>(b.kind)]);
+    if (b.device != Device{}) out_ += " on " + to_string(b.device);
+    if (complete_) {
+      if (b.kind == BufferKind::Input) {
+        const Input& in = p_.inputs[b.index];
+        out_ += fmt::format(" {}{}{}", ops::quote(in.name), in.mutated ? " mutated" : "", in.unused ? " unused" : "");
+      }
+      if (b.kind == BufferKind::Constant && p_.constants[b.index].state) out_ += " state";
+      if (!(b.bytes == span_bytes(*p_.env, b.dtype, b.sizes, b.strides))) out_ += " bytes " + sym::to_string(b.bytes);
+    }
+    out_ += "\n";
+  }
+
+  void output(const Output& o) {
+    out_ += "output " + (complete_ ? ops::quote(o.name) : o.name) + " = ";
+    if (auto* v = std::get_if<View>(&o.value)) out_ += view(*v);
+    else if (auto* e = std::get_if<Expr>(&o.value)) out_ += (!complete_ ? "" : o.is_bool ? "bool " : "int ") + sym::to_string(*e);
+    else out_ += (complete_ ? "real " : "") + ops::to_string(std::get<double>(o.value));
+    out_ += "\n";
+  }
+
+  void kernel_text(const Kernel& k) {
+    out_ += "text " + k.symbol + "\n";
+    for (std::size_t at = 0; at < k.text.size();) {
+      const std::size_t end = std::min(k.text.find('\n', at), k.text.size());
+      out_ += "| " + k.text.substr(at, end - at) + "\n";
+      at = end + 1;
+    }
+  }
+
+  std::string name(BufferId b) const { return word(p_.buffers[b].name); }
+
+  std::string view(const View& v) const {
+    const Buffer& b = p_.buffers[v.buffer];
+    std::string out = word(b.name);
+    if (v.dtype != b.dtype) out += fmt::format(".view({})", short_name(v.dtype));
+    if (v.sizes != b.sizes || v.strides != b.strides || !v.offset.is_constant(0)) out += fmt::format(".as_strided({}, {}, {})", list(v.sizes), list(v.strides), sym::to_string(v.offset));
+    return out;
+  }
+  std::string views(const std::vector<View>& all) const {
+    std::string out;
+    for (const View& v : all) out += (out.empty() ? "" : ", ") + view(v);
+    return out;
+  }
+  template <class Call>
+  std::string origins(const Call& call) const {
+    if (!complete_) return "";
+    std::string out, nodes;
+    for (const std::string& o : call.origins) out += (out.empty() ? " from " : ", ") + word(o);
+    if (call.nodes != call.origins)
+      for (const std::string& n : call.nodes) nodes += (nodes.empty() ? " as " : ", ") + word(n);
+    out += nodes;
+    const std::string& where = call.where;
+    return where.empty() ? out : out + " at " + ops::quote(where);
+  }
+
+  std::string line(const DefineSymbol& d) const {
+    static constexpr const char* from[] = {"size", "stride", "value"};
+    std::string rhs = fmt::format("{}({}, {})", from[static_cast<int>(d.from)], name(p_.inputs[d.input].buffer), d.dim);
+    if (!d.subtract.is_constant(0)) rhs = fmt::format("({} - ({}))", rhs, sym::to_string(d.subtract));
+    if (!d.divide.is_constant(1)) rhs += fmt::format(" / ({})", sym::to_string(d.divide));
+    return fmt::format("symbol {} = {}", sym::to_string(d.symbol), rhs);
+  }
+  std::string line(const Assert& a) const { return fmt::format("assert {}, {}", sym::to_string(a.condition), ops::quote(a.message)); }
+  std::string line(const DefineKernel& d) const { return fmt::format("kernel {}", p_.kernels[d.kernel].symbol); }
+  std::string line(const Allocate& a) const { return "allocate " + name(a.buffer); }
+  std::string line(const Reuse& r) const { return fmt::format("reuse {} as {}", name(r.from), name(r.to)); }
+  std::string line(const Free& f) const { return "free " + name(f.buffer); }
+  std::string line(const CallKernel& c) const {
+    std::string args;
+    for (std::size_t k = 0; k < c.buffers.size(); ++k) args += (k ? ", " : "") + std::string(c.written[k] ? "&" : "") + name(c.buffers[k]);
+    std::string out = fmt::format("{} {}({}; {}) ", c.launch ? "launch" : "call", p_.kernels[c.kernel].symbol, args, list(c.scalars));
+    if (c.launch) out += fmt::format("on {} x {} threads, {} shared bytes", list(c.launch->grid), c.launch->block, sym::to_string(c.launch->shared_bytes));
+    else out += fmt::format("over {} by {}", sym::to_string(c.extent), c.grain);
+    if (complete_ && !c.failure.empty()) out += " fails " + ops::quote(c.failure);
+    if (complete_)
+      for (std::size_t k = 0; k < c.in_place.size(); ++k) out += fmt::format("{}{} -> {}", k ? ", " : " in place ", name(c.in_place[k].first), name(c.in_place[k].second));
+    return out + origins(c);
+  }
+  std::string line(const CallExtern& c) const {
+    std::string attributes;
+    for (const auto& [key, v] : c.attributes) {
+      std::string text = std::visit([](const auto& x) { return value(x); }, v);
+      if (!complete_ && text.size() > 60 && std::holds_alternative<std::string>(v)) text = "…";
+      attributes += fmt::format(" {}={}", key, text);
+    }
+    return fmt::format("extern {} = {}({}){}{}", views(c.outputs), c.op, views(c.inputs), attributes, origins(c));
+  }
+
+  std::string line(const CallFallback& c) const {
+    std::string out = "fallback ";
+    for (std::size_t k = 0; k < c.outputs.size(); ++k) out += (k ? ", " : "") + (c.outputs[k] ? view(*c.outputs[k]) : "None");
+    std::string operands;
+    for (std::size_t k = 0; k < c.inputs.size(); ++k) operands += fmt::format("{}%{} = {}", k ? ", " : " where ", k, view(c.inputs[k]));
+    return out + fmt::format(" = {}({}){}{}", c.op, ops::to_string(c.arguments), operands, origins(c));
+  }
+
+  const Program& p_;
+  const bool complete_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string to_text(const Program& p) { return Text(p, true).print(); }
+std::string to_string(const Program& p) { return Text(p, false).print(); }
+
+}  // namespace coil::wrapper

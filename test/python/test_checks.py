@@ -1,0 +1,103 @@
+"""Checks that a program makes of itself: each fails where its setting is on, and not where it is off, in every form of output that can be called here."""
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from coil_harness import coil, coil_ok, export
+from emitted import emit, load_module
+
+
+class Net(torch.nn.Module):
+    def forward(self, x, h):
+        y = 1 / x
+        h.copy_(y[0] - y[0])
+        return (y - y).t()[1:], y * 2
+
+
+ROWS = torch.export.Dim("rows", min=2, max=8)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    path = tmp_path_factory.mktemp("checks") / "m.pt2"
+    export(Net(), (torch.randn(3, 4), torch.randn(4)), path, ({0: ROWS}, None))
+    return path
+
+
+def calls(archive, *settings):
+    """Each form as a function of two tensors that raises what the program says."""
+    options = [word for s in settings for word in ("--set", s)]
+    python, fx = load_module(emit(archive, "python", *options)).call, load_module(emit(archive, "fx", *options)).load()
+    package = archive.with_suffix(".coil")
+    coil_ok("compile", archive, "-o", package, *options)
+
+    def run_package(x, h):
+        save_file({"x": x.contiguous(), "h": h}, archive.with_suffix(".in"))
+        done = coil("run", package, "--inputs", archive.with_suffix(".in"), "--outputs", archive.with_suffix(".out"))
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+    return {"package": run_package, "python": lambda x, h: python([x, h]), "fx": fx}
+
+
+def outcomes(functions, x, h=None):
+    found = {}
+    for form, function in functions.items():
+        try:
+            function(x, torch.zeros(4) if h is None else h)
+            found[form] = ""
+        except (RuntimeError, AssertionError) as error:
+            found[form] = str(error)
+    return found
+
+
+def ones(rows=3):
+    return torch.ones(rows, 4)
+
+
+def zero_at(row, column):
+    x = ones()
+    x[row, column] = 0
+    return x
+
+
+@pytest.fixture(scope="module")
+def plain(archive):
+    return calls(archive)
+
+
+@pytest.mark.parametrize("setting, x, message", [
+    ("assert_nan", zero_at(1, 2), "output '0' holds NaN"),  # y - y, seen through a view
+    ("assert_nan", zero_at(0, 0), "input 'h', which the program writes to, holds NaN"),  # the view leaves this column out
+    ("assert_inf", zero_at(1, 2), "output '1' holds an infinity"),
+])
+def test_values(setting, x, message, archive, plain):
+    assert set(outcomes(plain, x).values()) == {""}
+    checked = calls(archive, f"{setting}=true")
+    for form, error in outcomes(checked, x).items():
+        assert message in error, form
+    assert set(outcomes(checked, ones()).values()) == {""}
+
+
+def test_strides(archive, plain):
+    """(A package is run from a file, whose tensors are dense.)"""
+    columns = torch.ones(4, 3).t()
+    assert set(outcomes(plain, columns).values()) == {""}
+    checked = calls(archive, "assert_strides=true")
+    found = outcomes(checked, columns)
+    assert "the stride of x in dimension 0 must be 4" in found["python"] and "the stride of x in dimension 0 must be 4" in found["fx"]
+    assert set(outcomes(checked, ones()).values()) == {""}
+
+
+def test_alignment(archive, plain):
+    odd = torch.ones(3 * 4 + 1)[1:].view(3, 4)
+    assert set(outcomes(plain, odd).values()) == {""}
+    checked = calls(archive, "assert_alignment=true")
+    found = outcomes(checked, odd)
+    assert all("input 'x' lies at an address that is no multiple of 16" in found[form] for form in ("python", "fx"))
+    assert set(outcomes(checked, ones()).values()) == {""}
+
+
+def test_sizes(archive, plain):
+    for form, error in outcomes(plain, ones(9)).items():
+        assert "must be at most 8" in error, form
+    assert set(outcomes(calls(archive, "assert_sizes=false"), ones(9)).values()) == {""}

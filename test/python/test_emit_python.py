@@ -1,0 +1,234 @@
+"""`--emit=python` and `--emit=fx`: what the files define, how they fail, what else can be done with them. That their results are the plan's is in test_emitters.py."""
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from coil_harness import ENVIRONMENT, ROOT, coil, coil_ok, difference, eager, export
+from emitted import BUILD, RUNTIME, emit, load_module
+
+ROWS = torch.export.Dim("rows", min=2, max=64)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(16, 32), torch.nn.Linear(32, 8)
+        self.register_buffer("calls", torch.zeros(3))
+
+    def forward(self, x, h):
+        self.calls.add_(1)
+        h.mul_(2)
+        z = self.second(torch.relu(self.first(x)))
+        values, indices = z.sort(-1)
+        return torch.softmax(z, -1), z.sum(0), x[:, ::2], h.t(), self.calls * 2, x.shape[0] * 3, values, indices
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("emit") / "m.pt2"
+    export(Net(), (torch.randn(5, 16), torch.randn(4, 3)), path, {"x": {0: ROWS}, "h": None})
+    return path
+
+
+@pytest.fixture(scope="module")
+def python(archive):
+    return emit(archive, "python")
+
+
+@pytest.fixture(scope="module")
+def fx(archive):
+    return emit(archive, "fx")
+
+
+def check_outputs(function):
+    """Values, strides, aliasing and mutation against eager."""
+    torch.manual_seed(0)
+    module = Net()
+    for calls, rows in enumerate((5, 64), 1):
+        x, h = torch.randn(rows, 16), torch.randn(4, 3)
+        want_h = h * 2
+        got = function(x, h)
+        with torch.no_grad():
+            want = module(x, h.clone() / 2)
+        for k, (g, w) in enumerate(zip(got, want)):
+            if isinstance(w, torch.Tensor):
+                assert not difference(g, w), (k, difference(g, w))
+                assert g.stride() == w.stride(), k
+            else:
+                assert type(g) is int and g == w
+        assert torch.equal(h, want_h)
+        assert got[2].data_ptr() == x.data_ptr() and got[3].data_ptr() == h.data_ptr()  # views of the caller's own memory
+        got[2].fill_(7)
+        assert (x[:, ::2] == 7).all()
+
+
+def test_python(python):
+    module = load_module(python)
+    check_outputs(lambda *args: module.call(list(args)))
+
+
+def test_fx(fx):
+    check_outputs(load_module(fx).load())
+
+
+def test_torch_alone(python, fx, tmp_path):
+    """Without Coil's runtime library operations are torch's."""
+    script = f"""
+import importlib.util, torch, pathlib
+def load(path):
+    spec = importlib.util.spec_from_file_location("m", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+one, two = load({str(python)!r}), load({str(fx)!r})
+assert one.RUNTIME is None
+x, h = torch.arange(80.0).reshape(5, 16) / 80, torch.ones(4, 3)
+torch.save((one.call([x, h.clone()]), two.load()(x, h.clone())), {str(tmp_path / "out.pt")!r})
+"""
+    done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT | {"COIL_RUNTIME": "none", "COIL_CACHE": os.path.join(BUILD, "python-kernels")}, capture_output=True, text=True, cwd="/")
+    assert done.returncode == 0, done.stderr[-2000:]
+    torch.manual_seed(0)
+    with torch.no_grad():
+        want = Net()(torch.arange(80.0).reshape(5, 16) / 80, torch.ones(4, 3))
+    for results in torch.load(tmp_path / "out.pt"):
+        for got, w in zip(results, want):
+            assert got == w if isinstance(w, int) else not difference(got, w)
+
+
+def test_other_strides_and_numbers_are_taken(tmp_path):
+    class Scaled(torch.nn.Module):
+        def forward(self, x, n, flag):
+            x.add_(1)
+            return x * n, flag
+
+    export(Scaled(), (torch.randn(3, 4), 3, True), tmp_path / "m.pt2", {"x": None, "n": torch.export.Dim.DYNAMIC, "flag": None})
+    call, module = load_module(emit(tmp_path / "m.pt2", "python")).call, load_module(emit(tmp_path / "m.pt2", "fx")).load()
+    for function in (lambda *args: call(list(args)), module):
+        columns = torch.zeros(4, 3).t()  # columns where the program was compiled for rows
+        assert (function(columns, 5, True)[0] == 5).all()
+        assert (columns == 1).all()
+
+
+@pytest.mark.parametrize("language", ["python", "fx"])
+def test_wrong_inputs_are_refused_by_name(language, python, fx):
+    module = load_module(python if language == "python" else fx)
+    function = (lambda *args: module.call(list(args))) if language == "python" else module.load()
+    h = torch.ones(4, 3)
+    for x, message in [(torch.randn(65, 16), "must be at most 64"), (torch.randn(5, 17), "input 'x' has size 17 in dimension 1"), (torch.ones(5, 16).long(), "input 'x' is torch.int64"),
+                       (torch.randn(5, 16, 1), "input 'x' has 3 dimensions")]:
+        with pytest.raises((RuntimeError, AssertionError), match=message):
+            function(x, h)
+    if language == "python":
+        with pytest.raises(RuntimeError, match="takes 2 inputs, but 1 were given"):
+            module.call([h])
+
+
+def test_kernels_say_where_they_come_from(python):
+    module = load_module(python)
+    kernels = [k for k in vars(module).values() if type(k).__name__ == "Kernel"]
+    assert kernels
+    softmax = next(k for k in kernels if "%softmax" in k.__doc__)
+    assert "aten.softmax.int" in softmax.__doc__ and "test_emit_python.py:" in softmax.__doc__
+    assert "%linear" not in softmax.__doc__.split("=")[0]
+    ast.parse(python.read_text())
+
+
+# ---- What else can be done with a graph ----
+
+def test_interpreted(fx):
+    module = load_module(fx)
+    check_outputs(torch.fx.Interpreter(module.load()).run)
+
+
+def test_traced_again_edited_and_saved(fx, tmp_path):
+    module = load_module(fx)
+    check_outputs(torch.fx.symbolic_trace(module.load()))
+    edited = module.load()
+    result = next(n for n in edited.graph.nodes if n.op == "output")
+    with edited.graph.inserting_before(result):
+        doubled = edited.graph.call_function(torch.mul, (result.args[0][1], 2))
+    result.args = ((result.args[0][0], doubled, *result.args[0][2:]),)
+    assert edited.graph.eliminate_dead_code() in (True, False)
+    edited.recompile()
+    x, h = torch.randn(5, 16), torch.randn(4, 3)
+    assert torch.equal(edited(x, h.clone())[1], module.load()(x, h.clone())[1] * 2)
+    torch.save(module.load(), tmp_path / "m.pt")
+    check_outputs(torch.load(tmp_path / "m.pt", weights_only=False))
+    module.load().to_folder(tmp_path / "folder", "Saved")
+    assert "coil_wrapper.kernel" in (tmp_path / "folder/module.py").read_text()
+
+
+def test_traced_with_symbolic_sizes(fx):
+    from torch.fx.experimental.proxy_tensor import make_fx
+    module = load_module(fx)
+    traced = make_fx(module.load(), tracing_mode="symbolic")(torch.randn(5, 16), torch.randn(4, 3))
+    kernels = [n for n in traced.graph.nodes if n.target is torch.ops.coil_wrapper.kernel.default]
+    assert kernels and any(isinstance(a, torch.fx.Node) for n in kernels for a in n.args[3] + [n.args[4]]), "sizes became numbers"
+
+
+def test_graph_of_typed_nodes(fx):
+    graph = load_module(fx).load().graph
+    targets = {str(n.target) for n in graph.nodes if n.op == "call_function"}
+    assert {"coil_wrapper.kernel.default", "coil_wrapper.library.default", "coil_wrapper.delete.default", "aten.as_strided.default", "aten.sym_size.int"} <= targets
+    assert torch.empty_strided in {n.target for n in graph.nodes} and torch._assert in {n.target for n in graph.nodes}
+    assert {n.target for n in graph.nodes if n.op == "get_attr"} == {n for n, _ in load_module(fx).load().named_buffers()}
+    assert all(n.meta["origins"] for n in graph.nodes if str(n.target) == "coil_wrapper.kernel.default")
+
+
+# ---- Hostile names ----
+
+HOSTILE = ["class", "torch", "check", "call", "__import__", "lambda", "take", "x" * 300]
+
+
+def test_names_that_mean_something_to_python(tmp_path):
+    parameters = ", ".join(n for n in ("torch", "check", "call", "take", "args", "kernel", "graph", "root", "node"))
+    scope = {"torch": torch}
+    exec(f"def forward(self, {parameters}):\n    return {' + '.join(parameters.split(', '))}\n", scope)
+    module = type("M", (torch.nn.Module,), {"forward": scope["forward"]})()
+    for k, name in enumerate(("class", "import", "it's \"\"\" \\ odd\n")):
+        module.register_buffer(name.replace(".", "_"), torch.full((2,), float(k)))
+    args = tuple(torch.full((2,), float(k)) for k in range(9))
+    export(module, args, tmp_path / "m.pt2")
+    assert torch.equal(load_module(emit(tmp_path / "m.pt2", "python")).call(list(args))[0], torch.full((2,), 36.0))
+    assert torch.equal(load_module(emit(tmp_path / "m.pt2", "fx")).load()(*args)[0], torch.full((2,), 36.0))
+
+
+def test_what_cannot_be_written_is_refused(archive, tmp_path):
+    done = coil("compile", archive, "-o", tmp_path / "no" / "such" / "folder" / "m.py", "--emit", "python")
+    assert done.returncode == 1 and done.stderr.startswith("coil: error: ") and done.stderr.count("\n") == 1
+    done = coil("compile", archive, "-o", tmp_path / "m.py", "--emit", "fortran")
+    assert done.returncode == 2 and "fortran" in done.stderr and not (tmp_path / "m.py").exists()
+
+
+def test_same_bytes_twice(archive, python, fx):
+    before = python.read_bytes(), fx.read_bytes()
+    assert (emit(archive, "python").read_bytes(), emit(archive, "fx").read_bytes()) == before
+
+
+# ---- The wrapper's own text, and a backend from outside ----
+
+def test_text_gives_the_same_program(archive, python, tmp_path):
+    text = tmp_path / "m.wrap"
+    coil_ok("compile", archive, "-o", text, "--emit", "wrapper", "--set", "pack_weights=false")
+    again = coil_ok("opt", "--pass", "plan-lifetimes", "--pass", "verify", "--emit", "wrapper", text).stdout
+    assert again == text.read_text()
+    body = lambda source: source[source.index("def call(args):"):]
+    assert body(coil_ok("opt", "--emit", "python", text).stdout) == body(python.read_text())
+
+
+def test_a_backend_from_outside(archive, tmp_path):
+    library = tmp_path / "timed_python.so"
+    command = ["g++", "-std=c++20", "-fPIC", "-shared", f"-I{ROOT}/src", f"-I{ROOT}/include", ROOT / "examples/wrapper_backend/timed_python.cpp", "-o", library]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    coil_ok("compile", archive, "-o", tmp_path / "m.py", "--load", library, "--emit", "timed-python")
+    module = load_module(tmp_path / "m.py")
+    check_outputs(lambda *args: module.call(list(args)))
+    assert module.SECONDS and all(s > 0 for s in module.SECONDS.values())
+    assert all("timed(coil_" in line for line in (tmp_path / "m.py").read_text().splitlines() if line.startswith("    ") and "extent=" in line)
+    assert coil("compile", archive, "-o", tmp_path / "n.py", "--load", tmp_path / "none.so", "--emit", "python").returncode == 1

@@ -1,0 +1,119 @@
+"""`--provenance`: from incoming nodes to the lines of what was written, and back; and the page of `coil explain --html`."""
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+import torch
+
+from coil_harness import coil_ok, export
+from models import SMALL
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm, self.scale = torch.nn.Linear(4, 8), torch.nn.LayerNorm(8), torch.nn.Parameter(torch.ones(200, 200))
+
+    def forward(self, a, c):
+        x = self.linear(a)
+        x = x.sin()
+        x = x.t() + c
+        folded = (self.scale * 2).exp()
+        return self.norm(x), torch.softmax(x, -1) @ folded[:8, :8]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("provenance") / "net.pt2"
+    export(Net(), (torch.randn(8, 4), torch.randn(8, 8)), path)
+    return path
+
+
+def provenance(archive, *options):
+    file = archive.with_suffix(".json")
+    coil_ok("compile", archive, "-o", archive.with_suffix(".out"), "--provenance", file, *options)
+    return json.loads(file.read_text())
+
+
+def check_both_ways(p):
+    for name, node in p["nodes"].items():
+        assert all(name in p["incoming"][i]["nodes"] for i in node["incoming"] if i in p["incoming"])
+        assert all(name in p["calls"][c]["nodes"] for c in node["calls"])
+    for name, node in p["incoming"].items():
+        assert all(name in p["nodes"][n]["incoming"] for n in node["nodes"])
+        assert all(name in p["calls"][c]["incoming"] for c in node["calls"])
+    for k, call in enumerate(p["calls"]):
+        assert call["nodes"] and call["incoming"], call
+        assert all(k in p["nodes"][n]["calls"] for n in call["nodes"])
+        assert all(k in p["incoming"][i]["calls"] for i in call["incoming"])
+
+
+def test_a_call_names_what_it_computes_and_not_what_it_reads(archive):
+    p = provenance(archive)
+    check_both_ways(p)
+    linear = next(c for c in p["calls"] if c["name"] == "linear" and "linear" in c["incoming"])
+    assert linear["incoming"] == ["linear"] and re.fullmatch(r"test_provenance\.py:\d+", linear["where"])
+    kernels = [c for c in p["calls"] if c["kind"] == "kernel"]
+    assert any({"sin", "add"} <= set(c["incoming"]) for c in kernels)
+    assert not any("linear" in c["incoming"] for c in kernels)
+
+
+def test_decomposed_and_folded_nodes_keep_their_origins(archive):
+    p = provenance(archive)
+    assert len(p["incoming"]["softmax"]["nodes"]) + len(p["incoming"]["layer_norm"]["nodes"]) >= 2
+    assert p["incoming"]["softmax"]["calls"] and p["incoming"]["layer_norm"]["calls"]
+    folded = [name for name, node in p["nodes"].items() if name.endswith("_folded")]
+    assert folded and {"exp", "mul"} <= {i for name in folded for i in p["nodes"][name]["incoming"]}
+
+
+@pytest.mark.parametrize("form", ["python", "fx", "cpp", "wrapper"])
+def test_lines_of_the_text(archive, form):
+    p = provenance(archive, "--emit", form)
+    assert p["form"] == form
+    check_both_ways(p)
+    text = archive.with_suffix(".out").read_text().splitlines()
+    for call in p["calls"]:
+        first, last = call["lines"]
+        here = "\n".join(text[first - 1:last])
+        assert call["name"] in here or (form == "cpp" and call["kind"] == "library" and "op" in here), (call, here)
+
+
+def test_on_a_model(tmp_path):
+    module, args, dynamic, _ = SMALL["bert"]()
+    export(module, args, tmp_path / "bert.pt2", dynamic)
+    check_both_ways(provenance(tmp_path / "bert.pt2"))
+
+
+# ---- The page -----------------------------------------------------------------------------------------------------------------------
+
+def test_page_is_whole(archive, tmp_path):
+    page = tmp_path / "page.html"
+    coil_ok("explain", archive, "--html", page)
+    text = page.read_text()
+    for section in ("summary", "memory", "calls", "kernels", "before", "after", "fusions"):
+        assert f'<section id="{section}">' in text
+    assert 'src="' not in text and 'href="http' not in text and "test_provenance.py:" in text
+    assert re.search(r'<g class="block" data-text="buf\d+', text)
+    targets = set(re.findall(r'href="#([^"]+)"', text))
+    assert targets <= set(re.findall(r'id="([^"]+)"', text))
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed")
+def test_page_in_a_browser(archive, tmp_path):
+    """The search hides what does not hold the words; nothing of the script fails."""
+    page = tmp_path / "page.html"
+    coil_ok("explain", archive, "--html", page)
+    script = """<script>addEventListener('load', () => {
+      const search = document.getElementById('search');
+      search.value = 'softmax'; search.dispatchEvent(new Event('input'));
+      const shown = [...document.querySelectorAll('.item')].filter(i => !i.classList.contains('hidden'));
+      document.title = 'RESULT ' + shown.length + ' ' + shown.every(i => i.textContent.includes('softmax')) + ' ' + document.querySelectorAll('.item').length;
+    });</script>"""
+    page.write_text(page.read_text().replace("</body>", script + "</body>"))
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    shown, right, all_items = re.search(r"<title>RESULT (\d+) (\w+) (\d+)</title>", done.stdout).groups()
+    assert right == "true" and 0 < int(shown) < int(all_items)

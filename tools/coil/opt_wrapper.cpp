@@ -1,0 +1,54 @@
+// `coil opt` on wrapper lines: the memory planner, the verifier and the emitters alone.
+#include <cstdio>
+
+#include "codegen/cpp/toolchain.h"
+#include "command.h"
+#include "runtime/plan_json.h"
+#include "support/error.h"
+#include "wrapper/build.h"
+#include "wrapper/emitters.h"
+#include "wrapper/plan.h"
+#include "wrapper/text.h"
+
+namespace coil::cli {
+namespace {
+
+struct WrapperPass {
+  std::string_view name;
+  void (*run)(wrapper::Program&);
+};
+
+constexpr WrapperPass kPasses[] = {
+    {"plan-lifetimes", wrapper::plan_lifetimes},
+    {"verify", [](wrapper::Program& p) { wrapper::verify(p); }},
+};
+
+const WrapperPass& find_pass(std::string_view name) {
+  std::string known;
+  for (const WrapperPass& pass : kPasses) {
+    if (pass.name == name) return pass;
+    known += known.empty() ? "" : ", ";
+    known += pass.name;
+  }
+  fail("there is no pass {} on wrapper lines; there are {}", name, known);
+}
+
+std::string written(const wrapper::Program& program, const std::string& language) {
+  if (language.empty()) return wrapper::to_text(program);
+  if (language == "plan") return runtime::plan_to_json(wrapper::make_plan(program)) + "\n";
+  const codegen::Toolchain toolchain = codegen::find_toolchain();
+  return wrapper::make_emitter(language)->emit(program, {.lanes = toolchain.lanes, .isa = toolchain.isa, .flags = toolchain.flags, .source_name = "program." + language});
+}
+
+}  // namespace
+
+void run_wrapper_opt(const std::string& text, const OptOptions& options) {
+  std::vector<const WrapperPass*> passes;
+  for (const std::string& name : options.passes) passes.push_back(&find_pass(name));
+  wrapper::Program program = wrapper::parse(text);
+  for (const WrapperPass* pass : passes) pass->run(program);
+  const std::string out = written(program, options.emit);
+  std::fwrite(out.data(), 1, out.size(), stdout);
+}
+
+}  // namespace coil::cli
