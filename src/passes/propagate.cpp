@@ -24,6 +24,23 @@ Value in_layout_of(Value value, const Value& other) {
   return value;
 }
 
+/// Results that nobody takes, as `other` has them: what torch.export records for those (statistics of a normalization) is no matter.
+Value with_unused_of(const fx::Node& node, Value value, const Value& other) {
+  auto* list = value.get_if<Values>();
+  auto* others = other.get_if<Values>();
+  if (!list || !others || list->size() != others->size()) return value;
+  std::vector<bool> used(list->size());
+  for (const fx::Node* user : node.users()) {
+    if (!user->is_call("_operator.getitem")) return value;
+    auto index = user->args.at(1).as_int().constant();
+    if (!index || *index < 0 || *index >= static_cast<std::int64_t>(used.size())) return value;
+    used[static_cast<std::size_t>(*index)] = true;
+  }
+  for (std::size_t i = 0; i < used.size(); ++i)
+    if (!used[i]) (*list)[i] = (*others)[i];
+  return value;
+}
+
 /// Views must agree exactly. A new value may have been recorded in another layout than eager's on this device
 /// (torch.export computes some by Python references); the recorded one is kept, for what follows was recorded with it.
 bool acceptable(const fx::Node& node, const sym::ShapeEnv& env, const Value& computed) {
@@ -53,6 +70,7 @@ void propagate(fx::GraphModule& module) {
   for (fx::Node* node = module.graph.first(); node; node = node->next()) {
     if (node->opcode != fx::Opcode::CallFunction || is_opaque(*node)) continue;
     Value inferred = fx::infer(*node, *module.env);
+    node->meta.value = with_unused_of(*node, std::move(node->meta.value), inferred);
     if (!acceptable(*node, *module.env, inferred))
       throw Error(fmt::format("{}: %{} is recorded as {}, but its arguments give {}", node->target, node->name,
                               ops::to_string(node->meta.value), ops::to_string(inferred)),

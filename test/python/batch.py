@@ -56,7 +56,9 @@ def compare(cases, decomposed, *options):
 
     def owner(result):
         name = result.removeprefix("of.")
-        return by_name.get(name) or by_name[name.rsplit(".", 1)[0]]
+        while name not in by_name and "." in name:
+            name = name.rsplit(".", 1)[0]
+        return by_name[name]
 
     with tempfile.TemporaryDirectory() as folder:
         archive, package = pathlib.Path(folder) / "m.pt2", pathlib.Path(folder) / "m.coil"

@@ -37,7 +37,17 @@ Value contract(Steps& s, const Value& a, const Value& b, std::vector<std::int64_
   return s.reshape(s.call("aten.mm.default", {left, right}), sizes);
 }
 
-Value tensordot(Steps& s) { return contract(s, s["self"], s["other"], s.numbers("dims_self"), s.numbers("dims_other")); }
+/// A dimension of size 1 stands for one of any size: the other's is summed first, as eager does.
+Value tensordot(Steps& s) {
+  Value a = s["self"], b = s["other"];
+  const std::vector<std::int64_t> of_a = s.numbers("dims_self"), of_b = s.numbers("dims_other");
+  for (std::size_t i = 0; i < std::min(of_a.size(), of_b.size()); ++i) {
+    const bool one_a = s.size(a, of_a[i]).is_constant(1), one_b = s.size(b, of_b[i]).is_constant(1);
+    if (one_a && !one_b) b = s.sum(b, {of_b[i]}, true);
+    if (one_b && !one_a) a = s.sum(a, {of_a[i]}, true);
+  }
+  return contract(s, a, b, of_a, of_b);
+}
 
 Value inner(Steps& s) {
   const Value &a = s["self"], &b = s["other"];

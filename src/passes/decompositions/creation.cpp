@@ -1,5 +1,7 @@
 // Tensors made from numbers in terms of full and arange.start_step, and of comparisons of positions.
 // Random ones are kept: they are refused where they have no lowering.
+#include <algorithm>
+
 #include "passes/decompositions/rewriter.h"
 
 namespace coil::passes {
@@ -61,9 +63,25 @@ Value triangle(Rewriter& r) {
   return r.where(r.call(compare, {diagonal, r["diagonal"]}), r["self"], 0);
 }
 
+/// The places of a triangle in row-major order: a stable sort puts those that are inside first.
+Value triangle_indices(Rewriter& r) {
+  const std::int64_t rows = r.number("row"), columns = r.number("col");
+  const Expr count = r.result().sizes[1];
+  const Value beyond = r.sub(r.iota(columns), r.unsqueeze(r.iota(rows), 1));
+  const bool upper = r.node->target == "aten.triu_indices.default";
+  Value outside = r.call(upper ? "aten.lt.Scalar" : "aten.gt.Scalar", {beyond, r["offset"]});
+  outside = r.to(r.reshape(outside, {rows * columns}), DType::U8);
+  fx::Node* sorted = r.call("aten.sort.stable", {outside}, {{"stable", true}, {"dim", 0}, {"descending", false}});
+  const Value place = r.slice(r.item(sorted, 1), 0, 0, count);
+  const Value row = r.call("aten.div.Tensor_mode", {place, std::max<std::int64_t>(columns, 1)}, {{"rounding_mode", "floor"}});
+  const Value column = r.sub(place, r.mul(row, columns));
+  return r.to(r.call("aten.stack.default", {Values{row, column}, 0}), r.result().dtype);
+}
+
 }  // namespace
 
 void decompose_creation(DecompositionTable& t) {
+  t["aten.triu_indices.default"] = t["aten.tril_indices.default"] = triangle_indices;
   for (std::string_view op :
        {"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.empty.memory_format",
         "aten.empty_like.default", "aten.new_empty.default", "aten.empty_strided.default",

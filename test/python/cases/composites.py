@@ -21,7 +21,6 @@ m.add("vecdot", lambda a, b: torch.linalg.vecdot(a, b, dim=0), m.normal(4, 3), m
 m.add("trace", lambda a, i: (torch.trace(a), torch.trace(i)), m.normal(4, 6), m.integers(0, 9, 3, 3))
 m.add("bilinear", F.bilinear, m.normal(2, 3, 4), m.normal(2, 3, 5), m.normal(6, 4, 5), m.normal(6))
 m.add("matrix_power", lambda a: (torch.matrix_power(a, 0), torch.matrix_power(a, 1), torch.matrix_power(a, 5)), m.normal(2, 3, 3))
-m.add("cov_corrcoef", lambda a: (torch.cov(a), torch.cov(a[0]), torch.cov(a, correction=0), torch.corrcoef(a)), m.normal(3, 9))
 m.add("norms", lambda a: (torch.linalg.norm(a), torch.linalg.norm(a, 1, dim=1), torch.linalg.matrix_norm(a), torch.linalg.matrix_norm(a, 1), torch.linalg.matrix_norm(a, float("-inf"), dim=(2, 0), keepdim=True)), m.normal(3, 4, 5))
 
 p.add("diag", lambda v, a: (torch.diag(v), torch.diag(v, -2), torch.diag(v, 1), torch.diag(a), torch.diag(a, -1)), p.normal(4), p.normal(4, 5))
