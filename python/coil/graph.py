@@ -38,11 +38,19 @@ def target_name(target):
         name = str(target)
         schema = target._schema
         random = torch.Tag.nondeterministic_seeded in target.tags
-        _native.declare_operator(name, str(schema), random, schema.is_mutable)
+        # What returns nothing is called for its effect: a check, mostly.
+        _native.declare_operator(name, str(schema), random, schema.is_mutable or not schema.returns)
         return name
     if isinstance(target, torch._ops.HigherOrderOperator):
         raise _native.Error(f"the higher-order operator {target} is not supported")
     return f"{target.__module__}.{target.__name__}"
+
+
+def _is_foreign(value):
+    """Tensors of a type that Coil has no kernels for, somewhere in a value."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype.is_complex or (value.dtype.is_floating_point and value.dtype.itemsize == 1)
+    return isinstance(value, (list, tuple)) and any(map(_is_foreign, value))
 
 
 class Translator:
@@ -132,7 +140,10 @@ class Translator:
     def call_function(self, node):
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
         meta = self.meta(node.meta.get("val"), node.name)
-        self.nodes[node] = self.native.call(target_name(node.target), self.argument(node.args), kwargs, node.name, meta, node.meta.get("stack_trace") or "")
+        target = target_name(node.target)
+        if isinstance(node.target, torch._ops.OpOverload) and (_is_foreign(node.meta.get("val")) or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)):
+            target = "host." + target  # torch's to carry out, whatever Coil has of that name
+        self.nodes[node] = self.native.call(target, self.argument(node.args), kwargs, node.name, meta, node.meta.get("stack_trace") or "")
 
     def output(self, node):
         self.native.output([self.argument(a) for a in node.args[0]])

@@ -5,11 +5,11 @@ from . import _native
 
 
 def find(name):
-    """torch's operator of a name such as `aten.cumsum.default`, or None."""
+    """torch's operator of a name such as `aten.cumsum.default`, or None. The prefix `host.` is of those that Coil must not take itself."""
     import torch
 
     try:
-        return functools.reduce(getattr, name.split("."), torch.ops)
+        return functools.reduce(getattr, name.removeprefix("host.").split("."), torch.ops)
     except AttributeError:
         return None
 
