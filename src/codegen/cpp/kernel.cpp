@@ -536,7 +536,7 @@ std::vector<std::pair<BufferId, BufferId>> Printer::in_place() {
   std::vector<std::pair<BufferId, BufferId>> pairs;
   for (std::size_t k = 0; k < nest_.statements.size(); ++k) {
     const Statement& out = nest_.statements[k];
-    if (!out.stored || out.role == Role::Reduce || !out.indirect.empty()) continue;
+    if (!out.stored || out.role == Role::Reduce || scatters()) continue;
     const std::size_t width = size_of(graph_.buffer(out.op->outs[0]).layout.dtype);
     std::map<BufferId, bool> fits;
     for (std::size_t j = 0; j < nest_.statements.size(); ++j)
