@@ -1,6 +1,7 @@
 #include "compiler/pack_weights.h"
 
 #include "runtime/library.h"
+#include "runtime/strided_copy.h"
 #include "support/error.h"
 
 namespace coil {
@@ -33,7 +34,49 @@ std::optional<Tensor> constant_operand(const ir::Graph& graph, const ir::BufferV
   return t;
 }
 
+/// A dense copy with dimension 1 innermost, the order that engines of matrix units read; nothing when it lies so.
+std::optional<Tensor> channels_last(const Tensor& t) {
+  Tensor made{{}, t.dtype, t.sizes, Sizes(t.sizes.size()), 0};
+  std::int64_t next = made.strides[1] = 1;
+  next *= t.sizes[1];
+  for (std::size_t d = t.sizes.size(); d-- > 2; next *= t.sizes[d]) made.strides[d] = next;
+  made.strides[0] = next;
+  if (runtime::same_layout(t.sizes, t.strides, made.strides)) return std::nullopt;
+  made.storage = Storage::allocate(static_cast<std::size_t>(t.numel()) * size_of(t.dtype));
+  runtime::copy_strided(made, t);
+  return made;
+}
+
+void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Device device) {
+  ir::Layout layout{.dtype = value.dtype, .device = device, .sizes = {}, .strides = {}, .fixed = true};
+  layout.sizes.assign(value.sizes.begin(), value.sizes.end());
+  layout.strides.assign(value.strides.begin(), value.strides.end());
+  const std::string name = graph.buffer(weight.buffer).name + ".packed";
+  const ir::BufferId id = graph.add_buffer(name, ir::BufferKind::Constant, layout).id;
+  weight = {id, layout.dtype, layout.sizes, layout.strides, 0};
+  graph.constants.emplace(id, std::move(value));
+}
+
 }  // namespace
+
+void relayout_weights(ir::Graph& graph) {
+  std::map<ir::BufferId, ir::BufferView> made;  // a weight of several calls stays one
+  for (ir::Operation& op : graph.operations()) {
+    auto* call = std::get_if<ir::Extern>(&op.node);
+    if (!call || call->op != "convolution") continue;
+    ir::BufferView& weight = call->inputs[kWeightOperand];
+    if (auto found = made.find(weight.buffer); found != made.end() && found->second.sizes == weight.sizes) {
+      weight = found->second;
+      continue;
+    }
+    const auto value = constant_operand(graph, weight);
+    auto relaid = value && value->numel() > 0 ? channels_last(*value) : std::nullopt;
+    if (!relaid) continue;
+    const ir::BufferId before = weight.buffer;
+    replace_weight(graph, weight, std::move(*relaid), graph.buffer(before).layout.device);
+    made.emplace(before, weight);
+  }
+}
 
 void pack_weights(ir::Graph& graph) {
   for (ir::Operation& op : graph.operations()) {
@@ -50,13 +93,7 @@ void pack_weights(ir::Graph& graph) {
     auto packed = runtime::pack_operand(call->op, attributes, inputs, outputs, kWeightOperand, *value);
     if (!packed) continue;
     for (const auto& [key, v] : packed->attributes) call->attributes[key] = std::visit([](const auto& x) { return ir::ExternAttribute(x); }, static_cast<const runtime::Attribute::variant&>(v));
-    ir::Layout layout{.dtype = packed->bytes.dtype, .device = {}, .sizes = {}, .strides = {}, .fixed = true};
-    layout.sizes.assign(packed->bytes.sizes.begin(), packed->bytes.sizes.end());
-    layout.strides.assign(packed->bytes.strides.begin(), packed->bytes.strides.end());
-    const std::string name = graph.buffer(weight.buffer).name + ".packed";
-    const ir::BufferId id = graph.add_buffer(name, ir::BufferKind::Constant, layout).id;
-    weight = {id, layout.dtype, layout.sizes, layout.strides, 0};
-    graph.constants.emplace(id, std::move(packed->bytes));
+    replace_weight(graph, weight, std::move(packed->bytes), {});
   }
 }
 

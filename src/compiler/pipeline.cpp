@@ -9,6 +9,7 @@
 #include "ir/layout_choice.h"
 #include "lowering/lowering.h"
 #include "passes/passes.h"
+#include "runtime/library.h"
 #include "support/error.h"
 #include "wrapper/build.h"
 #include "wrapper/plan.h"
@@ -46,6 +47,13 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
   }
 }
 
+/// Throws Error for a call that neither a kernel of the backend nor the runtime's libraries can carry out on the device.
+void check_library_calls(ir::Graph& graph, const codegen::Backend& backend) {
+  for (const ir::Operation& op : graph.operations())
+    if (const auto* call = std::get_if<ir::Extern>(&op.node); call && !runtime::has_library_op(call->op, backend.device()) && !backend.template_kernel(graph, *call))
+      throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op, to_string(Device{backend.device(), 0})), call->op, op.where);
+}
+
 /// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.
 void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out) {
   out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback}); });
@@ -57,7 +65,8 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   });
   stage("layouts", [&] { ir::choose_layouts(graph); });
   stage.show("ir", [&] { return ir::to_string(graph); });
-  if (settings.pack_weights && out.backend->device() == DeviceType::CPU) stage("pack", [&] { pack_weights(graph); });
+  if (settings.pack_weights) stage("pack", [&] { out.backend->device() == DeviceType::CPU ? pack_weights(graph) : relayout_weights(graph); });
+  check_library_calls(graph, *out.backend);
   out.schedule = stage("schedule", [&] { return scheduler::schedule(graph, out.backend->choices()); });
   stage.show("schedule", [&] { return scheduler::to_string(graph, out.schedule); });
   out.lines = stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, *out.backend, settings.checks); });
@@ -116,6 +125,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   if (settings.fold_constants)
     stage("fold-constants", [&] { fold_constants(module, [&](fx::GraphModule& part) { return run_part(part, settings, out.toolchain, options); }); });
   passes::move_to_device(module, device);
+  if (device.type != DeviceType::CPU) stage("decompose for the device", [&] { run_pass("decompose", module); });
   lower_module(module, settings, stage, out);
   out.lines.source = std::move(lines);
   return out;

@@ -8,7 +8,19 @@ namespace coil::passes {
 
 namespace {
 
+/// cuDNN's: 16-bit types, heads of whole 16-byte pieces, masks that are added.
+bool cudnn_takes(Rewriter& r) {
+  const DType d = r.dtype(r["query"]);
+  auto fits = [&](const char* name) {
+    const auto depth = r.meta(r[name]).sizes.back().constant();
+    return depth && *depth % 8 == 0 && *depth <= 128;
+  };
+  if ((d != DType::BF16 && d != DType::F16) || !fits("query") || !fits("value") || r.rank(r["query"]) != 4) return false;
+  return !r.has("attn_mask") || (!r.flag("is_causal") && (r.dtype(r["attn_mask"]) == d || r.dtype(r["attn_mask"]) == DType::F32));
+}
+
 bool kernel_takes(Rewriter& r) {
+  if (r.meta(r["query"]).device.type == DeviceType::CUDA) return cudnn_takes(r);
   const DType d = r.dtype(r["query"]);
   const bool narrow = d == DType::F32 || d == DType::BF16 || d == DType::F16;
   return narrow && r.meta(r["query"]).sizes.back().is_constant() && r.meta(r["value"]).sizes.back().is_constant();

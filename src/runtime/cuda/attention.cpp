@@ -1,4 +1,6 @@
 // `attention` by cuDNN: two products with a softmax between them, as one graph that its engines run without writing the scores.
+#include <limits>
+
 #include "runtime/attributes.h"
 #include "runtime/cached_op.h"
 #include "runtime/cuda/dnn.h"
@@ -29,8 +31,47 @@ AttentionProblem attention_problem(const Attributes& attributes, std::span<const
 
 class AttentionCall : public PreparedCall {
  public:
-  AttentionCall(CudaQueue& queue, const AttentionProblem& p) : graph_(queue.dnn()) {
-    DnnGraph& g = graph_;
+  AttentionCall(CudaQueue& queue, const AttentionProblem& p) : queue_(queue) {
+    // Engines know the causal pattern in most cases; where none takes it, it is a mask like others.
+    const bool built = attempt(p, p.causal ? Causal::Pattern : Causal::No) || (p.causal && !p.mask && attempt(p, Causal::Mask));
+    if (!built)
+      fail("cuDNN has no engine for attention of q [{}], k [{}], v [{}] in {}: {}", fmt::join(p.q.sizes, ", "), fmt::join(p.k.sizes, ", "), fmt::join(p.v.sizes, ", "), short_name(p.q.dtype), graph_->why());
+  }
+
+  std::size_t workspace_bytes() const override { return graph_->workspace_bytes(); }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    std::copy(inputs.begin(), inputs.end(), pointers_.begin());
+    pointers_.back() = outputs[0];
+    graph_->run(pointers_, workspace);
+  }
+
+ private:
+  enum class Causal { No, Pattern, Mask };
+
+  /// A tensor of this call's own, filled once.
+  DnnGraph::Tensor own(DType dtype, const Sizes& sizes, const void* values) {
+    const std::size_t bytes = static_cast<std::size_t>(numel(sizes)) * size_of(dtype);
+    const Storage& memory = own_.emplace_back(queue_.allocate(bytes));
+    queue_.driver().check(queue_.driver().copy_to_device(reinterpret_cast<Address>(memory.data.get()), values, bytes, queue_.stream()), "copy memory to the device");
+    pointers_.push_back(memory.data.get());
+    return graph_->tensor(dtype, sizes, contiguous_strides(sizes));
+  }
+  DnnGraph::Tensor number(float value) { return own(DType::F32, {1, 1, 1, 1}, &value); }
+
+  /// 0 where a query sees a key, -inf elsewhere.
+  DnnGraph::Tensor causal_mask(std::int64_t rows, std::int64_t columns) {
+    std::vector<float> mask(static_cast<std::size_t>(rows * columns), 0.0f);
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = i + 1; j < columns; ++j) mask[static_cast<std::size_t>(i * columns + j)] = -std::numeric_limits<float>::infinity();
+    return own(DType::F32, {1, 1, rows, columns}, mask.data());
+  }
+
+  bool attempt(const AttentionProblem& p, Causal causal) {
+    graph_ = std::make_unique<DnnGraph>(queue_.dnn());
+    own_.clear();
+    pointers_.assign(p.mask ? 4 : 3, nullptr);
+    DnnGraph& g = *graph_;
     const std::int64_t batch = p.q.sizes[0], heads = p.q.sizes[1], rows = p.q.sizes[2], columns = p.k.sizes[2];
     const Sizes scores = {batch, heads, rows, columns}, per_row = {batch, heads, rows, 1};
     const auto q = g.tensor(p.q.dtype, p.q.sizes, p.q.strides);
@@ -41,10 +82,12 @@ class AttentionCall : public PreparedCall {
     if (p.mask) {
       BoundView m = *p.mask;
       for (std::size_t d = 0; d < 2; ++d)
-        if (m.strides[d] == 0) m.sizes[d] = 1;
+        if (m.strides[d] == 0) {
+          m.sizes[d] = 1;
+          m.strides[d] = m.sizes[2] * m.sizes[3];
+        }
       mask = g.tensor(m.dtype, m.sizes, m.strides);
     }
-    const auto y = g.tensor(p.y.dtype, p.y.sizes, p.y.strides);
 
     auto value = g.between(DType::F32, scores);
     g.product(q, k, value);
@@ -53,14 +96,16 @@ class AttentionCall : public PreparedCall {
       step(value, next);
       value = next;
     };
-    then(scores, [&](auto x, auto next) { g.pointwise(kDnnMul, x, g.number(p.scale, 4), next); });
+    // Numbers are tensors in memory: engines do not recognise the pattern with numbers given by value (cuDNN 9.19).
+    then(scores, [&](auto x, auto next) { g.pointwise(kDnnMul, x, number(p.scale), next); });
+    if (causal == Causal::Mask) mask = causal_mask(rows, columns);
     if (mask) then(scores, [&](auto x, auto next) { g.pointwise(kDnnAdd, x, *mask, next); });
-    if (p.causal) {
+    if (causal == Causal::Pattern) {
       const auto row = g.between(DType::I32, scores), column = g.between(DType::I32, scores), seen = g.between(DType::Bool, scores);
       g.index(value, row, 2);
       g.index(value, column, 3);
       g.pointwise(kDnnGreaterEqual, row, column, seen);
-      then(scores, [&](auto x, auto next) { g.select(seen, x, g.number(-std::numeric_limits<float>::infinity(), 4), next); });
+      then(scores, [&](auto x, auto next) { g.select(seen, x, number(-std::numeric_limits<float>::infinity()), next); });
     }
     const auto most = g.between(DType::F32, per_row), sum = g.between(DType::F32, per_row);
     g.reduce(kDnnReduceMax, value, most);
@@ -69,23 +114,16 @@ class AttentionCall : public PreparedCall {
     g.reduce(kDnnReduceAdd, value, sum);
     const auto weights = g.between(p.q.dtype, scores);
     g.pointwise(kDnnDiv, value, sum, weights);
+    const auto y = g.tensor(p.y.dtype, p.y.sizes, p.y.strides);
+    pointers_.push_back(nullptr);
     g.product(weights, v, y);
-    if (!g.build(false))
-      fail("cuDNN has no engine for attention of q [{}], k [{}], v [{}] in {}: {}", fmt::join(p.q.sizes, ", "), fmt::join(p.k.sizes, ", "), fmt::join(p.v.sizes, ", "), short_name(p.q.dtype), g.why());
+    return g.build(false);
   }
 
-  std::size_t workspace_bytes() const override { return graph_.workspace_bytes(); }
-
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
-    const void* pointers[5];
-    std::size_t count = 0;
-    for (const void* p : inputs) pointers[count++] = p;
-    pointers[count++] = outputs[0];
-    graph_.run({pointers, count}, workspace);
-  }
-
- private:
-  DnnGraph graph_;
+  CudaQueue& queue_;
+  std::unique_ptr<DnnGraph> graph_;
+  std::vector<Storage> own_;
+  std::vector<const void*> pointers_;  ///< in the order of the graph's tensors
 };
 
 class AttentionOp : public CachedOp {

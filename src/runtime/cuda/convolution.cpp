@@ -138,7 +138,7 @@ class ConvolutionCall : public PreparedCall {
     Part* part = &start();
     DnnGraph::Tensor xt = use(*part, x), wt = use(*part, w);
     std::size_t link = 0;
-    auto next = [&] { return link++ == links ? use(*part, y) : part->graph->between(DType::F32, y.view.sizes, y.view.strides); };
+    auto next = [&] { return link++ == links ? use(*part, y) : part->graph->between(p.x.dtype == DType::F64 ? DType::F64 : DType::F32, y.view.sizes, y.view.strides); };
     DnnGraph::Tensor value = split ? use(*part, y) : next();
     part->graph->convolution(xt, wt, value, {widened(p.stride, 1), widened(p.padding, 0), widened(p.padding_end, 0), widened(p.dilation, 1), p.transposed});
     if (split) {

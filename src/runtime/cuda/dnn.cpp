@@ -13,7 +13,7 @@ constexpr const char* kNames[] = {"libcudnn.so.9"};
 constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5, kConvolutionForward = 10, kConvolutionBackwardData = 12, kOperationPointwise = 13, kGraph = 15,
               kVariantPack = 16, kTensor = 17, kMatmul = 18, kOperationMatmul = 19, kReduction = 21, kOperationReduction = 22;
 // types of attributes,
-constexpr int kHandleType = 0, kDataType = 1, kBooleanType = 2, kIntegerType = 3, kFloatType = 4, kPointerType = 6, kConvolutionModeType = 7, kHeuristicModeType = 8, kNoteType = 11, kPointwiseModeType = 14,
+constexpr int kHandleType = 0, kDataType = 1, kBooleanType = 2, kIntegerType = 3, kFloatType = 4, kDoubleType = 5, kPointerType = 6, kConvolutionModeType = 7, kHeuristicModeType = 8, kNoteType = 11, kPointwiseModeType = 14,
               kDescriptorType = 15, kReductionType = 18;
 // attributes,
 constexpr int kPointwiseMode = 0, kPointwisePrecision = 1, kPointwiseAxis = 9;
@@ -103,6 +103,7 @@ DnnGraph::Tensor DnnGraph::add_tensor(DType dtype, const Sizes& sizes, const Siz
 DnnGraph::Tensor DnnGraph::tensor(DType dtype, const Sizes& sizes, const Sizes& strides, std::int64_t alignment) {
   const Tensor t = add_tensor(dtype, sizes, strides, alignment, false, false);
   in_memory_.push_back(t + 1);
+  if (dtype == DType::F64) precision_ = data_type(dtype);
   return t;
 }
 
@@ -118,7 +119,7 @@ DnnGraph::Tensor DnnGraph::number(float value, std::size_t rank) {
 void DnnGraph::convolution(Tensor x, Tensor w, Tensor y, const Convolution& c) {
   const auto rank = static_cast<std::int64_t>(c.stride.size());
   Descriptor conv = make(kConvolution);
-  set(conv, kConvolutionPrecision, kDataType, kFloat);
+  set(conv, kConvolutionPrecision, kDataType, precision_);
   set(conv, kConvolutionModeAttribute, kConvolutionModeType, kCrossCorrelation);
   set(conv, kConvolutionDims, kIntegerType, rank);
   set(conv, kConvolutionDilations, kIntegerType, rank, c.dilation.data());
@@ -132,8 +133,13 @@ void DnnGraph::convolution(Tensor x, Tensor w, Tensor y, const Convolution& c) {
   set(op, c.transposed ? kBackwardDy : kForwardX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
   set(op, c.transposed ? kBackwardW : kForwardW, kDescriptorType, tensors_[static_cast<std::size_t>(w)]);
   set(op, c.transposed ? kBackwardDx : kForwardY, kDescriptorType, tensors_[static_cast<std::size_t>(y)]);
-  set(op, c.transposed ? kBackwardAlpha : kForwardAlpha, kFloatType, one);
-  set(op, c.transposed ? kBackwardBeta : kForwardBeta, kFloatType, zero);
+  if (precision_ == kFloat) {
+    set(op, c.transposed ? kBackwardAlpha : kForwardAlpha, kFloatType, one);
+    set(op, c.transposed ? kBackwardBeta : kForwardBeta, kFloatType, zero);
+  } else {
+    set(op, c.transposed ? kBackwardAlpha : kForwardAlpha, kDoubleType, static_cast<double>(one));
+    set(op, c.transposed ? kBackwardBeta : kForwardBeta, kDoubleType, static_cast<double>(zero));
+  }
   finish(op);
   operations_.push_back(op);
 }
@@ -141,7 +147,7 @@ void DnnGraph::convolution(Tensor x, Tensor w, Tensor y, const Convolution& c) {
 DnnGraph::Descriptor DnnGraph::pointwise_operation(int mode) {
   Descriptor kind = make(kPointwise);
   set(kind, kPointwiseMode, kPointwiseModeType, mode);
-  set(kind, kPointwisePrecision, kDataType, kFloat);
+  set(kind, kPointwisePrecision, kDataType, precision_);
   finish(kind);
   Descriptor op = make(kOperationPointwise);
   set(op, kPointwiseDesc, kDescriptorType, kind);
@@ -176,7 +182,7 @@ void DnnGraph::select(Tensor condition, Tensor x, Tensor b, Tensor y) {
 void DnnGraph::index(Tensor x, Tensor y, std::int64_t axis) {
   Descriptor kind = make(kPointwise);
   set(kind, kPointwiseMode, kPointwiseModeType, kGenIndex);
-  set(kind, kPointwisePrecision, kDataType, kFloat);
+  set(kind, kPointwisePrecision, kDataType, precision_);
   set(kind, kPointwiseAxis, kIntegerType, axis);
   finish(kind);
   Descriptor op = make(kOperationPointwise);
@@ -189,7 +195,7 @@ void DnnGraph::index(Tensor x, Tensor y, std::int64_t axis) {
 
 void DnnGraph::product(Tensor a, Tensor b, Tensor c) {
   Descriptor kind = make(kMatmul);
-  set(kind, kMatmulPrecision, kDataType, kFloat);
+  set(kind, kMatmulPrecision, kDataType, precision_);
   finish(kind);
   Descriptor op = make(kOperationMatmul);
   set(op, kMatmulA, kDescriptorType, tensors_[static_cast<std::size_t>(a)]);
@@ -203,7 +209,7 @@ void DnnGraph::product(Tensor a, Tensor b, Tensor c) {
 void DnnGraph::reduce(int mode, Tensor x, Tensor y) {
   Descriptor kind = make(kReduction);
   set(kind, kReductionOperator, kReductionType, mode);
-  set(kind, kReductionPrecision, kDataType, kFloat);
+  set(kind, kReductionPrecision, kDataType, precision_);
   finish(kind);
   Descriptor op = make(kOperationReduction);
   set(op, kReductionX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);

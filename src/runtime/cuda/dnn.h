@@ -110,6 +110,7 @@ class DnnGraph {
   Descriptor plan_ = nullptr, pack_ = nullptr;
   std::size_t workspace_bytes_ = 0;
   std::string why_;
+  int precision_ = 0;  ///< what operations compute in: cudnnDataType_t
   bool refused(const char* step);
 };
 

@@ -82,11 +82,12 @@ class ProductCall : public PreparedCall {
     if (p.k > 0) {
       plan_ = std::make_unique<Blas::Plan>(queue.blas(), product);
       scratch_ = staging_.scratch(plan_->workspace_bytes());
-    } else if (product.bias || product.adds || product.activation != BlasActivation::None) {
-      fail("a matrix product over no elements with something added does not run on cuda");
+    } else if (!p.post.empty()) {
+      fail("a matrix product over no elements with post-operations does not run on cuda");
+    } else {
+      empty_ = dense_view(dtype, p.y.given.sizes);
     }
     pointers_.resize(staging_.operands());
-    empty_bytes_ = p.k == 0 ? dense_bytes(dense_view(dtype, p.y.given.sizes)) : 0;
   }
 
   std::size_t workspace_bytes() const override { return staging_.bytes(); }
@@ -96,13 +97,21 @@ class ProductCall : public PreparedCall {
     if (plan_) {
       plan_->run(pointers_[b_], pointers_[a_], c_ ? pointers_[*c_] : nullptr, pointers_[y_], bias_ ? pointers_[*bias_] : nullptr, pointers_[scratch_]);
     } else {
-      queue_.driver().check(queue_.driver().fill_bytes(reinterpret_cast<Address>(pointers_[y_]), 0, empty_bytes_, queue_.stream()), "fill memory");
+      fill_empty();
     }
     staging_.store(queue_, outputs, pointers_);
   }
 
  private:
   using Operand = DeviceStaging::Operand;
+
+  /// A product over no elements is zero, or the bias in each row.
+  void fill_empty() {
+    if (!bias_) return queue_.driver().check(queue_.driver().fill_bytes(reinterpret_cast<Address>(pointers_[y_]), 0, dense_bytes(*empty_), queue_.stream()), "fill memory");
+    BoundView rows{empty_->dtype, empty_->sizes, Sizes(empty_->sizes.size(), 0)};
+    rows.strides.back() = 1;
+    queue_.copy(tensor_at(queue_, pointers_[y_], *empty_), tensor_at(queue_, pointers_[*bias_], rows));
+  }
 
   BlasMatrix input(const GemmOperand& o, Operand& place) {
     if (o.sizes.size() <= 3)
@@ -160,7 +169,7 @@ class ProductCall : public PreparedCall {
   std::optional<Operand> bias_, c_;
   std::unique_ptr<Blas::Plan> plan_;
   std::vector<void*> pointers_;
-  std::size_t empty_bytes_ = 0;
+  std::optional<BoundView> empty_;  ///< y, when there is nothing to multiply
 };
 
 class ProductOp : public CachedOp {

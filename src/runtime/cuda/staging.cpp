@@ -7,12 +7,12 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
+}  // namespace
+
 Tensor tensor_at(const CudaQueue& queue, const void* data, const BoundView& view) {
   Storage storage{std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(const_cast<void*>(data))), 0, queue.device()};
   return {std::move(storage), view.dtype, view.sizes, view.strides, 0};
 }
-
-}  // namespace
 
 DeviceStaging::Operand DeviceStaging::add(Entry entry, std::size_t bytes) {
   entry.offset = bytes_;

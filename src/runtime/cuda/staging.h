@@ -6,6 +6,9 @@
 
 namespace coil::runtime::cuda {
 
+/// A view of the queue's memory, borrowed.
+Tensor tensor_at(const CudaQueue&, const void* data, const BoundView&);
+
 class DeviceStaging {
  public:
   /// A place in what `load` fills: where the library finds the operand.
