@@ -125,7 +125,10 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   if (settings.fold_constants)
     stage("fold-constants", [&] { fold_constants(module, [&](fx::GraphModule& part) { return run_part(part, settings, out.toolchain, options); }); });
   passes::move_to_device(module, device);
-  if (device.type != DeviceType::CPU) stage("decompose for the device", [&] { run_pass("decompose", module); });
+  if (device.type != DeviceType::CPU)
+    stage("decompose for the device", [&] {
+      for (const char* name : {"decompose", "eliminate-common-subexpressions", "eliminate-dead-code"}) run_pass(name, module);
+    });
   lower_module(module, settings, stage, out);
   out.lines.source = std::move(lines);
   return out;

@@ -237,9 +237,17 @@ class LoopMap {
   bool identity_ = false;
 };
 
-/// What the GPU's libraries do on the way: a matrix product adds one operand that lies as the result does, then takes relu or gelu's tanh form; convolutions leave everything to kernels.
+/// What the GPU's libraries do on the way: a matrix product adds one operand that lies as the result does, then takes relu or gelu's tanh form; a convolution in 16 bits adds one and takes relu (in f32, cuDNN's
+/// engines that do more than the convolution round its operands).
 bool gpu_takes(const std::string& op, std::span<const std::string> post, std::span<const BufferView> operands, const BufferView& result) {
-  if (op == "convolution") return false;
+  if (op == "convolution") {
+    if (result.dtype != DType::BF16 && result.dtype != DType::F16) return false;
+    if (!post.empty() && post[0] == "add") {
+      if (!operands.empty() && (operands.size() != 1 || operands[0].sizes != result.sizes || operands[0].dtype != result.dtype)) return false;
+      post = post.subspan(1);
+    }
+    return post.empty() || (post.size() == 1 && post[0] == "relu");
+  }
   if (!post.empty() && post[0] == "add") {
     if (!operands.empty() && (operands.size() != 1 || operands[0].sizes != result.sizes || operands[0].strides != result.strides || operands[0].dtype != result.dtype)) return false;
     post = post.subspan(1);

@@ -10,13 +10,27 @@ namespace {
 
 /// cuDNN's: 16-bit types, heads of whole 16-byte pieces, masks that are added.
 bool cudnn_takes(Rewriter& r) {
+  if (!r.node->is_tensor()) return false;  // the logarithms of the sums are asked for as well
   const DType d = r.dtype(r["query"]);
   auto fits = [&](const char* name) {
     const auto depth = r.meta(r[name]).sizes.back().constant();
     return depth && *depth % 8 == 0 && *depth <= 128;
   };
-  if ((d != DType::BF16 && d != DType::F16) || !fits("query") || !fits("value") || r.rank(r["query"]) != 4) return false;
-  return !r.has("attn_mask") || (!r.flag("is_causal") && (r.dtype(r["attn_mask"]) == d || r.dtype(r["attn_mask"]) == DType::F32));
+  if ((d != DType::BF16 && d != DType::F16) || !fits("query") || !fits("value") || r.rank(r["query"]) != 4 || r.real("dropout_p") != 0) return false;
+  return !r.has("attn_mask") || (!r.flag("is_causal") && (r.dtype(r["attn_mask"]) == d || r.dtype(r["attn_mask"]) == DType::F32 || r.dtype(r["attn_mask"]) == DType::Bool));
+}
+
+/// A mask of bool for cuDNN: numbers that are added, so low that they leave nothing, and 0 where a query has no key at all.
+Value with_added_mask(Rewriter& r) {
+  const Value& mask = r["attn_mask"];
+  const DType d = r.dtype(r["query"]);
+  const double low = d == DType::F16 ? -65504.0 : -1e30;
+  const Value added = r.where(mask, r.full({}, 0.0, d, r.device()), r.full({}, low, d, r.device()));
+  Values args{r["query"], r["key"], r["value"], added, 0.0, false};
+  std::vector<std::pair<std::string, Value>> named{{"enable_gqa", r.flag("enable_gqa")}};
+  if (r.has("scale")) named.emplace_back("scale", r.real("scale"));
+  const Value y = r.call("aten.scaled_dot_product_attention.default", std::move(args), std::move(named));
+  return r.where(r.call("aten.any.dim", {mask, -1, true}), y, r.full({}, 0.0, d, r.device()));
 }
 
 bool kernel_takes(Rewriter& r) {
@@ -69,7 +83,10 @@ Value masked_scores(Rewriter& r, Value scores) {
 
 /// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa), and the CPU kernel's form that also gives the logarithms of the queries' sums; a query with every key masked gives 0.
 Value attention(Rewriter& r) {
-  if (kernel_takes(r)) return None{};
+  if (kernel_takes(r)) {
+    const bool added = r.meta(r["query"]).device.type == DeviceType::CUDA && r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool;
+    return added ? with_added_mask(r) : Value(None{});
+  }
   if (r.real("dropout_p") != 0) r.refuse("dropout in attention draws random numbers");
   const bool flash = !r.node->is_tensor();
   const Value& query = r["query"];

@@ -87,13 +87,19 @@ Value Rewriter::full(const Exprs& sizes, const Value& number, DType dtype, Devic
 }
 
 Value Rewriter::iota(Expr n, DType dtype) {
-  return call("aten.arange.start_step", {0, n, 1}, {{"dtype", dtype}, {"device", Device{}}});
+  return call("aten.arange.start_step", {0, n, 1}, {{"dtype", dtype}, {"device", device()}});
+}
+
+Device Rewriter::device() const {
+  for (const ops::Value& v : node->args)
+    if (v.is<fx::Node*>() && v.as_node()->is_tensor()) return v.as_node()->tensor().device;
+  return node->is_tensor() ? node->tensor().device : Device{};
 }
 
 Value Rewriter::where(const Value& condition, const Value& yes, const Value& no) {
   auto tensor = [&](const Value& v, const Value& other) {
     if (v.is<fx::Node*>() && v.as_node()->is_tensor()) return v;
-    return full({}, v, other.is<fx::Node*>() && other.as_node()->is_tensor() ? dtype(other) : DType::F32);
+    return full({}, v, other.is<fx::Node*>() && other.as_node()->is_tensor() ? dtype(other) : DType::F32, device());
   };
   Value a = tensor(yes, no), b = tensor(no, yes);
   return call("aten.where.self", {condition, a, b});

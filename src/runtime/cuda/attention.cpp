@@ -57,8 +57,6 @@ class AttentionCall : public PreparedCall {
     pointers_.push_back(memory.data.get());
     return graph_->tensor(dtype, sizes, contiguous_strides(sizes));
   }
-  DnnGraph::Tensor number(float value) { return own(DType::F32, {1, 1, 1, 1}, &value); }
-
   /// 0 where a query sees a key, -inf elsewhere.
   DnnGraph::Tensor causal_mask(std::int64_t rows, std::int64_t columns) {
     std::vector<float> mask(static_cast<std::size_t>(rows * columns), 0.0f);
@@ -96,8 +94,7 @@ class AttentionCall : public PreparedCall {
       step(value, next);
       value = next;
     };
-    // Numbers are tensors in memory: engines do not recognise the pattern with numbers given by value (cuDNN 9.19).
-    then(scores, [&](auto x, auto next) { g.pointwise(kDnnMul, x, number(p.scale), next); });
+    then(scores, [&](auto x, auto next) { g.pointwise(kDnnMul, x, g.number(p.scale, 4), next); });
     if (causal == Causal::Mask) mask = causal_mask(rows, columns);
     if (mask) then(scores, [&](auto x, auto next) { g.pointwise(kDnnAdd, x, *mask, next); });
     if (causal == Causal::Pattern) {
@@ -105,13 +102,17 @@ class AttentionCall : public PreparedCall {
       g.index(value, row, 2);
       g.index(value, column, 3);
       g.pointwise(kDnnGreaterEqual, row, column, seen);
-      then(scores, [&](auto x, auto next) { g.select(seen, x, number(-std::numeric_limits<float>::infinity()), next); });
+      then(scores, [&](auto x, auto next) { g.select(seen, x, g.number(-std::numeric_limits<float>::infinity(), 4), next); });
     }
     const auto most = g.between(DType::F32, per_row), sum = g.between(DType::F32, per_row);
     g.reduce(kDnnReduceMax, value, most);
     then(scores, [&](auto x, auto next) { g.pointwise(kDnnSub, x, most, next); });
     then(scores, [&](auto x, auto next) { g.pointwise(kDnnExp, x, next); });
     g.reduce(kDnnReduceAdd, value, sum);
+    // The logarithm of the sum, which only training keeps: without it engines do not see that this is attention.
+    const auto logarithm = g.between(DType::F32, per_row), statistics = g.between(DType::F32, per_row);
+    g.pointwise(kDnnLog, sum, logarithm);
+    g.pointwise(kDnnAdd, most, logarithm, statistics);
     const auto weights = g.between(p.q.dtype, scores);
     g.pointwise(kDnnDiv, value, sum, weights);
     const auto y = g.tensor(p.y.dtype, p.y.sizes, p.y.strides);

@@ -147,7 +147,7 @@ void DnnGraph::convolution(Tensor x, Tensor w, Tensor y, const Convolution& c) {
 DnnGraph::Descriptor DnnGraph::pointwise_operation(int mode) {
   Descriptor kind = make(kPointwise);
   set(kind, kPointwiseMode, kPointwiseModeType, mode);
-  set(kind, kPointwisePrecision, kDataType, precision_);
+  set(kind, kPointwisePrecision, kDataType, mode == kDnnGreaterEqual ? data_type(DType::Bool) : precision_);
   finish(kind);
   Descriptor op = make(kOperationPointwise);
   set(op, kPointwiseDesc, kDescriptorType, kind);

@@ -115,7 +115,7 @@ class DnnGraph {
 };
 
 /// cudnnPointwiseMode_t and cudnnReduceTensorOp_t.
-inline constexpr int kDnnAdd = 0, kDnnMul = 1, kDnnDiv = 6, kDnnSub = 9, kDnnExp = 13, kDnnRelu = 100, kDnnTanh = 101, kDnnSigmoid = 102, kDnnSwish = 106, kDnnGreaterEqual = 303;
+inline constexpr int kDnnAdd = 0, kDnnMul = 1, kDnnDiv = 6, kDnnSub = 9, kDnnExp = 13, kDnnLog = 15, kDnnRelu = 100, kDnnTanh = 101, kDnnSigmoid = 102, kDnnSwish = 106, kDnnGreaterEqual = 303;
 inline constexpr int kDnnReduceAdd = 0, kDnnReduceMax = 3;
 
 }  // namespace coil::runtime::cuda
