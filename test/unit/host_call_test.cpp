@@ -9,6 +9,7 @@
 #include "wrapper/build.h"
 #include "wrapper/plan.h"
 #include "wrapper/program.h"
+#include "wrapper/text.h"
 
 namespace coil {
 namespace {
