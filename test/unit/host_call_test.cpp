@@ -23,7 +23,7 @@ wrapper::Program one_call(std::shared_ptr<sym::ShapeEnv> env) {
   p.buffers.push_back({"x", wrapper::BufferKind::Input, DType::F32, {}, sizes, strides, rows * 8, 0});
   p.buffers.push_back({"buf1", wrapper::BufferKind::Output, DType::F32, {}, sizes, strides, rows * 8, 0});
   p.inputs.push_back({"x", 0});
-  wrapper::CallFallback call{"test.twist.default", {}, {}, {}, true, {"twist"}, "model.py:3"};
+  wrapper::CallFallback call{"test.twist.default", {}, {}, {}, true, {"twist"}, {"twist"}, "model.py:3"};
   call.arguments = {{"", ops::Operand{0}}, {"", ops::CallArgument(rows + 1)}, {"mode", ops::CallArgument(std::string("wide"))}};
   call.inputs = {{0, DType::F32, sizes, strides, 0}};
   call.outputs = {std::nullopt, wrapper::View{1, DType::F32, sizes, strides, 0}};
