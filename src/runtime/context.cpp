@@ -72,7 +72,9 @@ struct Context::Impl {
       if (!here && given.device() != Device{})
         fail("input '{}' is on {}, but the program runs on {}; move it there", plan().inputs[i].name, to_string(given.device()), to_string(queue->device()));
       if (bound.span > 0) check_input_memory(i, given);
-      if (here && same_layout(bound.sizes, given.strides, bound.strides)) {
+      // Kernels of a GPU read in pieces of 16 bytes from the start of each tensor.
+      const bool aligned = on_host || reinterpret_cast<std::uintptr_t>(given.bytes()) % 16 == 0;
+      if (here && aligned && same_layout(bound.sizes, given.strides, bound.strides)) {
         relaid[i].storage = {};
         binding.place(bound.patches, given.bytes());
       } else {
