@@ -10,6 +10,8 @@
 //   memory      c_load_<d>(p) c_load_<d>v(p) c_loadn_<d>v(p, n) c_loads_<d>v(p, stride) c_loadsn_<d>v(p, stride, n)
 //               c_gather_<d>v(p, i64v) c_gathern_<d>v(p, i64v, n) c_store_<d>(p, x) c_storen_<d>(p, x, n)
 //               c_stores_<d>(p, stride, x) c_storesn_<d>(p, stride, x, n) c_scatter_<d>(p, i64v, x) c_scattern_<d>(p, i64v, x, n)
+//               c_loads2_<d>v(p) c_loads4_<d>v(p) and c_loadsn2_ c_loadsn4_ (p, n): every second, every fourth element, by whole loads
+//               c_tile_<d>v(rows, p, stride, n): L vectors, transposed in registers
 //               n: only the first n lanes (others read as 0); strides and indices count elements.
 //   making      c_splat_<d>v(x) c_iota_i64v(start) c_iota_i32v(start) c_lane(v, i) c_firstn(n) (a mask) c_zero_<d>v()
 //   converting  c_cast_<d>(x) c_round_f16(x) c_round_bf16(x) c_bitcast_<d>(x)
@@ -19,9 +21,10 @@
 //   bits        c_and c_or c_xor c_not c_shl c_shr
 //   functions   c_exp c_exp2 c_expm1 c_log c_log2 c_log10 c_log1p c_sin c_cos c_tan c_asin c_acos c_atan c_atan2 c_sinh c_cosh
 //               c_tanh c_asinh c_acosh c_atanh c_erf c_erfc c_erfinv c_sigmoid c_hypot c_lgamma c_digamma
-//   lanes       c_hsum c_hprod c_hmax c_hmin c_hany c_hall c_hxor
+//   lanes       c_hsum c_hprod c_hmax c_hmin c_hany c_hall c_hxor c_prefix_add c_prefix_mul c_prefix_max c_prefix_min c_last c_permute c_transpose c_check
 // Semantics are torch's (CPU): NaN goes through max and min, integer division by zero gives 0, shifts past the width give 0 or
 // the sign. f32 functions are within 2 ulp over the whole range (sigmoid 2.5); test/unit/prelude_test.cpp states the bound of each.
+// c_coarse_erf and c_coarse_tanh (15 and 6 ulp) serve kernels that store f16 or bf16 alone.
 #pragma once
 #include <set>
 #include <string>
