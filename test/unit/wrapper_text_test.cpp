@@ -43,11 +43,11 @@ source add = "%add : f32[s0, 4]"
 )";
 
 TEST(WrapperText, PrintsWhatItRead) {
-  // Names that need no quotes lose them; an empty line of a kernel keeps its space.
+  // Names of outputs are quoted, relations printed in one way; an empty line of a kernel keeps its space.
   std::string text = to_text(parse(kEverything));
   EXPECT_EQ(text, to_text(parse(text)));
   std::string wanted = kEverything;
-  for (const auto& [from, to] : {std::pair{"|\n", "| \n"}, {"output n", "output \"n\""}, {"output flag", "output \"flag\""}, {"output pi", "output \"pi\""}}) wanted.replace(wanted.find(from), std::string(from).size(), to);
+  for (const auto& [from, to] : {std::pair{"|\n", "| \n"}, {"output n", "output \"n\""}, {"output flag", "output \"flag\""}, {"output pi", "output \"pi\""}, {"s0 < 4", "s0 <= 3"}}) wanted.replace(wanted.find(from), std::string(from).size(), to);
   EXPECT_EQ(text, wanted);
 }
 
@@ -59,7 +59,7 @@ TEST(WrapperText, KeepsWhatTheLinesSay) {
   EXPECT_EQ(p.buffers[1].name, "it's \\ \"odd\"\n");
   EXPECT_EQ(p.buffers[5].bytes, p.env->context().find("s0").value() * 64);
   EXPECT_EQ(p.kernels[0].text, "extern \"C\" void coil_1() {\n\n  // \"\"\" and \\ stay\n}\n");
-  const auto& call = std::get<wrapper::CallExtern>(p.lines[8]);
+  const auto& call = std::get<wrapper::CallExtern>(p.lines[9]);
   EXPECT_EQ(std::get<std::vector<double>>(call.attributes.at("clip")).size(), 2u);
   EXPECT_TRUE(std::get<std::vector<std::string>>(call.attributes.at("none")).empty());
   EXPECT_EQ(std::get<double>(call.attributes.at("scale")), 1.0);
