@@ -28,7 +28,7 @@ def calls(archive, *settings):
     """Each form as a function of two tensors that raises what the program says."""
     options = [word for s in settings for word in ("--set", s)]
     python, fx = load_module(emit(archive, "python", *options)).call, load_module(emit(archive, "fx", *options)).load()
-    package = archive.with_suffix(".coil")
+    package = archive.with_name("-".join(["m", *(s.replace("=", "-") for s in settings)]) + ".coil")
     coil_ok("compile", archive, "-o", package, *options)
 
     def run_package(x, h):

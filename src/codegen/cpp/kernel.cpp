@@ -447,12 +447,11 @@ void Printer::strip_level() {
   for (const Statement& s : nest_.statements)
     if (s.level > level_)
       for (Scalar l : linear_loads(s)) later.insert(l->buffer);
-  std::vector<BufferId> kept;
+  std::map<BufferId, std::string> kept;  // within the pass their values are in registers, after it in rows
   for (const Statement& s : nest_.statements) {
     const BufferId b = s.op->outs[0];
     if (s.level != level_ || s.role == Role::Inner || s.role == Role::Scan || !later.contains(b) || !made_.contains(b)) continue;
-    kept.push_back(b);
-    strip_row(strip_values_[b] = fmt::format("S{}", made_.at(b)), register_of(b));
+    strip_row(kept[b] = fmt::format("S{}", made_.at(b)), register_of(b));
   }
   line("{");
   ++indent_;
@@ -461,10 +460,11 @@ void Printer::strip_level() {
       if (s->role == Role::Reduce) load_accumulator(*s), finish_reduction(*s);
     for (const Statement& s : nest_.statements)
       if (s.level == level_ && s.role == Role::Outer) outer_statement(s);
-    for (BufferId b : kept) line(fmt::format("c_store_{}({} + {}, {});", short_name(register_of(b)), strip_values_.at(b), in_strip(), as_vector(locals_.at(b), register_of(b))));
+    for (const auto& [b, row] : kept) line(fmt::format("c_store_{}({} + {}, {});", short_name(register_of(b)), row, in_strip(), as_vector(locals_.at(b), register_of(b))));
   });
   --indent_;
   line("}");
+  strip_values_.merge(kept);
 }
 
 std::size_t Printer::work(const std::vector<Statement*>& statements) const {
