@@ -81,7 +81,8 @@ class Builder {
   }
 
   void choose_vector(int lanes, bool in_turn) {
-    const double inner = nest_.inner.empty() || in_turn ? -1e30 : fitness(nest_.inner.back(), lanes, true);
+    // A scan keeps its dimension even where that has one point, which no index names.
+    const double inner = nest_.inner.empty() || in_turn || nest_.inner.back().size.is_constant(1) ? -1e30 : fitness(nest_.inner.back(), lanes, true);
     const double outer = nest_.outer.empty() ? -1e30 : fitness(nest_.outer.back(), lanes, false);
     if (inner <= -1e30 && outer <= -1e30) nest_.vector = LoopNest::Vector::None;
     else nest_.vector = inner >= outer ? LoopNest::Vector::Inner : LoopNest::Vector::Outer;

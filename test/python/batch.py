@@ -22,7 +22,7 @@ class Case:
 
 def plain(result):
     """Torch's named results (`torch.return_types.max`) have no form in an archive: a tuple instead."""
-    return tuple(result) if isinstance(result, tuple) else result
+    return tuple(map(plain, result)) if isinstance(result, tuple) else result
 
 
 class Batch(torch.nn.Module):
