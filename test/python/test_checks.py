@@ -94,7 +94,9 @@ def test_alignment(archive, plain):
     checked = calls(archive, "assert_alignment=true")
     found = outcomes(checked, odd)
     assert all("input 'x' lies at an address that is no multiple of 16" in found[form] for form in ("python", "fx"))
-    assert set(outcomes(checked, ones()).values()) == {""}
+    # In a file that is mapped, tensors begin where its header ends.
+    found = outcomes(checked, ones())
+    assert found["python"] == found["fx"] == ""
 
 
 def test_sizes(archive, plain):
