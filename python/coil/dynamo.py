@@ -18,7 +18,9 @@ def _decompositions():
 
 def compile_graph(gm, options, name="main"):
     """A callable for one functional graph: takes a list, which it empties, or the inputs one by one."""
-    graph = translate(gm, name).compile(options.settings, options.cache, options.log, "cpu")
+    traced = translate(gm, name)
+    graph = traced.compile(options.settings, options.cache, options.log, traced.device)
+    graph.record = options.record
     graph._boxed_call = True
     return graph
 

@@ -1,6 +1,7 @@
 """torch.fx graphs, as AOTAutograd makes them, for Coil: node by node, with the metadata that tracing recorded."""
 import functools
 import math
+import operator
 
 import sympy
 import torch
@@ -51,6 +52,23 @@ def _is_foreign(value):
     if isinstance(value, torch.Tensor):
         return value.dtype.is_complex or (value.dtype.is_floating_point and value.dtype.itemsize == 1)
     return isinstance(value, (list, tuple)) and any(map(_is_foreign, value))
+
+
+# Kernels that tracing on a GPU picks for attention, with where their arguments have the mask, the rate of dropout and whether it is causal.
+_ATTENTION = {
+    "aten._scaled_dot_product_flash_attention.default": (None, 3, 4),
+    "aten._scaled_dot_product_efficient_attention.default": (3, 5, 6),
+    "aten._scaled_dot_product_cudnn_attention.default": (3, 5, 6),
+}
+
+
+def _plain_attention(node):
+    """(query, key, value, mask, causal, scale) when a node is such a kernel of which nothing but the output is wanted; else None."""
+    places = _ATTENTION.get(str(node.target))
+    if places is None or any(user.target is not operator.getitem or user.args[1] != 0 for user in node.users):
+        return None
+    mask, rate, causal = (node.args[p] if p is not None and p < len(node.args) else default for p, default in zip(places, (None, 0.0, False)))
+    return None if rate else (*node.args[:3], mask, causal, node.kwargs.get("scale"))
 
 
 class Translator:
@@ -137,7 +155,18 @@ class Translator:
         with _disable_current_modes():  # AOTAutograd compiles under a fake mode; this tensor is real
             self.nodes[node] = self.native.constant(node.name, value.detach(), self.tensor(value))
 
+    def attention(self, node, query, key, value, mask, causal, scale):
+        meta = self.tensor(node.meta["val"][0])
+        args = [self.argument(a) for a in (query, key, value, mask, 0.0, causal)]
+        made = self.native.call("aten.scaled_dot_product_attention.default", args, {"scale": scale}, node.name, meta, node.meta.get("stack_trace") or "")
+        for item in node.users:
+            self.nodes[item] = made
+
     def call_function(self, node):
+        if node in self.nodes:
+            return  # told with the node that it is a result of
+        if plain := _plain_attention(node):
+            return self.attention(node, *plain)
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
         meta = self.meta(node.meta.get("val"), node.name)
         target = target_name(node.target)

@@ -10,6 +10,7 @@ MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cu
 # Keys that the command has flags for, with their help.
 _OWN = {
     "cache": ("PATH|none", "folder of the kernel cache, shared between processes; $COIL_CACHE or ~/.cache/coil by default"),
+    "cuda.graphs": ("true|false", "on a GPU, record calls that repeat with the same memory as CUDA graphs; so does mode='reduce-overhead'"),
     "log": ("STAGE,...", "stages to print to stderr, as `coil compile --log`"),
 }
 
@@ -28,6 +29,7 @@ class Options:
     settings: dict
     cache: pathlib.Path | None
     log: list
+    record: bool = False
 
     def key(self):
         """What a compile depends on, besides its graph."""
@@ -47,8 +49,11 @@ def parse(options=None, mode=None):
         raise _native.Error(f"unknown option '{unknown[0]}'; there are {', '.join(sorted(settings()))}")
     cache = given.pop("cache", None)
     log = given.pop("log", ())
+    record = _text(given.pop("cuda.graphs", mode == "reduce-overhead"))
+    if record not in ("true", "false"):
+        raise _native.Error(f"option cuda.graphs takes true or false, not '{record}'")
     log = [s for s in log.split(",") if s] if isinstance(log, str) else list(log)
     chosen = {"fallback": "true"} | {k: _text(v) for k, v in given.items()}
     _native.check_settings(chosen)
     folder = None if cache == "none" else pathlib.Path(cache) if cache else default_cache()
-    return Options(chosen, folder, log)
+    return Options(chosen, folder, log, record == "true")

@@ -18,6 +18,7 @@ struct CompiledGraph::State {
   runtime::Context context;
   std::vector<Tensor> inputs, outputs;
   std::vector<std::int64_t> numbers;  ///< memory of inputs that are Python numbers
+  void* stream = nullptr;             ///< what the context queues work on; null: its own
 };
 
 /// A state for the length of a call.
@@ -30,7 +31,10 @@ struct CompiledGraph::Lease {
         graph.idle_.pop_back();
       }
     }
-    if (!state) state = std::make_unique<State>(graph.model_);
+    if (!state) {
+      state = std::make_unique<State>(graph.model_);
+      state->context.set_recording(graph.record);
+    }
   }
   ~Lease() {
     for (Tensor& t : state->outputs) t.storage = {};
@@ -45,6 +49,7 @@ struct CompiledGraph::Lease {
 struct CompiledGraph::Source {
   enum class Kind : std::uint8_t { Number, Own, Shared, Input, Constant } kind = Kind::Own;
   std::size_t index = 0;  ///< Shared: of the base among all bases; Input: of the input
+  bool to_host = false;   ///< the program computes it on its device, and torch wants it on the CPU
   nb::object constant;
 };
 
@@ -76,6 +81,7 @@ CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, Cal
         source.index = bases.emplace(owner, bases.size()).first->second;
       }
     }
+    source.to_host = plan_device != Device{} && pattern_.on_host.contains(sources_.size());
     sources_.push_back(std::move(source));
   }
 }
@@ -154,21 +160,22 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
   const Source& source = sources_[k];
   const Device device = plan().device;
   const Exchange& exchange = Exchange::get();
+  if (source.to_host && source.kind != Source::Kind::Number) return exchange.wrap(state.context.to_host(t));
   switch (source.kind) {
     case Source::Kind::Number:
       if (t.dtype == DType::Bool) return nb::bool_(*t.data<bool>());
       if (t.dtype == DType::F64) return nb::float_(*t.data<double>());
       return nb::int_(*t.data<std::int64_t>());
-    case Source::Kind::Own: return exchange.wrap(t, device);
+    case Source::Kind::Own: return exchange.wrap(t);
     case Source::Kind::Constant: {
-      if (!source.constant) return exchange.wrap(t, device);
+      if (!source.constant || device != Device{}) return exchange.wrap(t);  // another device holds a copy of its own
       Tensor held = exchange.own(source.constant, device);
       return exchange.alias(source.constant, held.dtype, t, (t.bytes() - held.bytes()) / static_cast<std::ptrdiff_t>(size_of(t.dtype)));
     }
     case Source::Kind::Input: {
       const Tensor& in = state.inputs[source.index];
       // An input that came in another layout was copied, so that nothing of the caller's is left to be a view of.
-      if (t.storage.data != in.storage.data) return exchange.wrap(t, device);
+      if (t.storage.data != in.storage.data) return exchange.wrap(t);
       return exchange.alias(args[source.index], in.dtype, t, t.offset);
     }
     case Source::Kind::Shared: {
@@ -176,7 +183,7 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
       nb::object& base = bases[source.index];
       if (!base) {
         Tensor bytes{t.storage, DType::U8, {static_cast<std::int64_t>(t.storage.bytes)}, {1}, 0};
-        base = exchange.wrap(bytes, device);
+        base = exchange.wrap(bytes);
       }
       return exchange.alias(base, DType::U8, t, t.offset);
     }
@@ -203,12 +210,23 @@ nb::list CompiledGraph::call_arrays(nb::list arrays) {
   return out;
 }
 
+/// Work goes where torch puts its own, so that neither waits for the other.
+void CompiledGraph::follow_stream(State& state) const {
+  void* const kDefaultStream = reinterpret_cast<void*>(1);  // CU_STREAM_LEGACY; torch calls that stream null
+  void* stream = Exchange::get().current_stream(plan().device);
+  if (!stream) stream = kDefaultStream;
+  if (stream == state.stream) return;
+  state.context.set_stream(stream);
+  state.stream = stream;
+}
+
 nb::object CompiledGraph::call(PyObject* const* args, std::size_t count) {
   if (count != pattern_.inputs.size()) fail("the graph takes {} inputs, but {} were given", pattern_.inputs.size(), count);
   const Exchange& exchange = Exchange::get();
   const Device device = plan().device;
   Lease lease(*this);
   State& state = *lease.state;
+  if (device != Device{}) follow_stream(state);
   for (std::size_t i = 0; i < count; ++i) read_input(exchange, device, pattern_.inputs[i], args[i], state.inputs[i], state.numbers[i]);
   {
     nb::gil_scoped_release release;

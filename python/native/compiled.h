@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct CallPattern {
   std::vector<InputKind> inputs;
   std::vector<Result> results;
   std::map<std::string, nb::object> constants;  ///< the torch tensors of the program's constants, by name
+  std::set<std::size_t> on_host;                ///< outputs of the program that torch has on the CPU, wherever the program runs
 };
 
 /// Every input as it comes, every output of the program in order: for programs that were no torch.fx graph in this process.
@@ -53,6 +55,9 @@ class CompiledGraph {
   /// The same on NumPy arrays and what else has memory on the CPU; nothing of torch is needed. Numbers are 0-d arrays.
   nb::list call_arrays(nb::list arrays);
 
+  /// Calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.
+  bool record = false;
+
   const CompileReport& report() const { return report_; }
   const runtime::Plan& plan() const;
   void save(const std::filesystem::path&) const;
@@ -61,6 +66,7 @@ class CompiledGraph {
   struct State;
   struct Lease;
   struct Source;
+  void follow_stream(State&) const;
   nb::object result(State&, std::size_t k, PyObject* const* args, std::vector<nb::object>& bases) const;
 
   CompileReport report_;

@@ -21,11 +21,12 @@ dlpack::Device device_of(Device d) {
   fail("there are no tensors on {} to exchange", to_string(d));
 }
 
-void check_device(const dlpack::View& view, Device wanted) {
-  const dlpack::Device d = device_of(wanted);
-  if (view.device.kind == d.kind && view.device.index == d.index) return;
-  const char* kind = view.device.kind == dlpack::kCpu ? "cpu" : view.device.kind == dlpack::kCuda ? "cuda" : "another device";
-  fail("a tensor is on {}:{}, but the program was compiled for {}", kind, view.device.index, to_string(wanted));
+/// Where a tensor lies: `program`, or the host. Throws Error for another device.
+Device checked_device(const dlpack::View& view, Device program) {
+  if (view.device.kind == dlpack::kCpu) return {};
+  const dlpack::Device d = device_of(program);
+  if (view.device.kind == d.kind && view.device.index == d.index) return program;
+  fail("a tensor is on {}:{}, but the program was compiled for {}", view.device.kind == dlpack::kCuda ? "cuda" : "another device", view.device.index, to_string(program));
 }
 
 /// Sizes, strides and type; not the memory.
@@ -92,11 +93,10 @@ Exchange::Exchange() {
 void Exchange::borrow(nb::handle tensor, Device device, Tensor& to) const {
   dlpack::View view;
   if (api_->view_from_object(tensor.ptr(), &view) != 0) throw nb::python_error();
-  check_device(view, device);
+  to.storage.device = checked_device(view, device);
   describe(view, to);
   to.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), data_of(view));
   to.storage.bytes = span_bytes(to);
-  to.storage.device = device;
 }
 
 Tensor Exchange::own(nb::handle tensor, Device device) const {
@@ -105,18 +105,17 @@ Tensor Exchange::own(nb::handle tensor, Device device) const {
   std::shared_ptr<std::byte> memory(data_of(managed->view), [managed](std::byte*) {
     if (managed->deleter) managed->deleter(managed);
   });
-  check_device(managed->view, device);
   Tensor t;
+  t.storage = {std::move(memory), 0, checked_device(managed->view, device)};
   describe(managed->view, t);
-  t.storage = {std::move(memory), 0, device};
   t.storage.bytes = span_bytes(t);
   return t;
 }
 
-nb::object Exchange::wrap(const Tensor& t, Device device) const {
+nb::object Exchange::wrap(const Tensor& t) const {
   Held* held = Held::make(t);
   held->managed.view.data = t.storage.data ? t.bytes() : nullptr;
-  held->managed.view.device = device_of(device);
+  held->managed.view.device = device_of(t.device());
   const auto type = type_of(t.dtype);
   COIL_CHECK(type, "no DLPack type for {}", torch_name(t.dtype));
   held->managed.view.type = *type;
@@ -141,6 +140,13 @@ nb::object Exchange::alias(nb::handle base, DType base_dtype, const Tensor& like
   }
   const std::int64_t first = nb::cast<std::int64_t>(of.attr("storage_offset")());
   return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides), first + offset);
+}
+
+void* Exchange::current_stream(Device device) const {
+  const dlpack::Device d = device_of(device);
+  void* stream = nullptr;
+  if (api_->current_stream(d.kind, d.index, &stream) != 0) throw nb::python_error();
+  return stream;
 }
 
 nb::object Exchange::dtype(DType d) const { return torch_.attr(std::string(torch_name(d)).c_str()); }

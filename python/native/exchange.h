@@ -18,16 +18,19 @@ class Exchange {
   /// The one of this process; imports torch at the first call. Throws Error when torch is too old to have it (2.10 is the first).
   static const Exchange& get();
 
-  /// `to` becomes a borrowed view of a torch tensor, valid while the tensor lives; its vectors are reused. Throws python_error for an object that is no tensor, Error for what has no strided memory on `device`.
+  /// `to` becomes a borrowed view of a torch tensor, valid while the tensor lives; its vectors are reused. Throws python_error for an object that is no tensor, Error for what has no strided memory on `device`
+  /// or the host.
   void borrow(nb::handle tensor, Device device, Tensor& to) const;
   /// The same, holding on to the memory.
   Tensor own(nb::handle tensor, Device device) const;
   /// A new torch tensor over a tensor's memory, which lives as long as it.
-  nb::object wrap(const Tensor&, Device) const;
+  nb::object wrap(const Tensor&) const;
   /// One that shares storage (and version counter) with `base`, at `offset` elements of `dtype` from where base's first element lies.
   nb::object alias(nb::handle base, DType base_dtype, const Tensor& like, std::int64_t offset) const;
 
   nb::object dtype(DType) const;
+  /// The CUstream that torch puts work of the calling thread on.
+  void* current_stream(Device) const;
 
  private:
   Exchange();

@@ -86,6 +86,7 @@ NB_MODULE(_native, m) {
       .def("call", &TracedGraph::call, nb::arg("target"), nb::arg("args"), nb::arg("kwargs"), nb::arg("name"), nb::arg("meta").none(), nb::arg("stack_trace"), nb::keep_alive<0, 1>())
       .def("output", &TracedGraph::output)
       .def("text", &TracedGraph::text)
+      .def_prop_ro("device", [](const TracedGraph& g) { return to_string(g.device()); })
       .def(
           "compile",
           [](TracedGraph& g, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device) {
@@ -107,6 +108,7 @@ NB_MODULE(_native, m) {
       }, "Operators that are called in torch, in order.")
       .def_prop_ro("inputs", [](const CompiledGraph& g) { return names(g.plan().inputs); })
       .def_prop_ro("outputs", [](const CompiledGraph& g) { return names(g.plan().outputs); })
+      .def_rw("record", &CompiledGraph::record, "Whether calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.")
       .def("call_arrays", &CompiledGraph::call_arrays)
       .def("save", &CompiledGraph::save);
 

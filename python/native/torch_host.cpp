@@ -42,7 +42,7 @@ class TorchOp : public runtime::HostOp {
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
     nb::gil_scoped_acquire gil;
     std::vector<nb::object> operands;
-    for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back(Exchange::get().wrap(lent(inputs_[i], const_cast<void*>(inputs[i])), device_));
+    for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back(Exchange::get().wrap(lent(inputs_[i], const_cast<void*>(inputs[i]))));
     std::vector<nb::object> held;
     std::vector<PyObject*> arguments;
     for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -57,18 +57,19 @@ class TorchOp : public runtime::HostOp {
 
  private:
   /// Memory that the program owns, as a tensor for the length of the call.
-  static Tensor lent(const runtime::BoundView& v, void* data) {
+  Tensor lent(const runtime::BoundView& v, void* data) const {
     Tensor t;
     t.dtype = v.dtype;
     t.sizes = v.sizes;
     t.strides = v.strides;
     t.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(data));
+    t.storage.device = device_;
     t.storage.bytes = static_cast<std::size_t>(runtime::layout_span(v.sizes, v.strides)) * size_of(v.dtype);
     return t;
   }
 
   /// The Python value of an argument that names no tensor; null where it does, for `with_operands` to make.
-  static nb::object value(const runtime::HostArgument& a, std::span<const std::int64_t> slots) {
+  nb::object value(const runtime::HostArgument& a, std::span<const std::int64_t> slots) const {
     if (std::holds_alternative<std::monostate>(a)) return nb::none();
     if (auto* b = std::get_if<bool>(&a)) return nb::bool_(*b);
     if (auto* d = std::get_if<double>(&a)) return nb::float_(*d);
@@ -86,9 +87,10 @@ class TorchOp : public runtime::HostOp {
     return {};
   }
 
-  static nb::object name(const runtime::HostName& n) {
+  /// A device that the graph names is the program's: all of it runs there.
+  nb::object name(const runtime::HostName& n) const {
     nb::object torch = nb::module_::import_("torch");
-    if (n.kind == runtime::HostName::Kind::Device) return torch.attr("device")(n.text.c_str());
+    if (n.kind == runtime::HostName::Kind::Device) return torch.attr("device")(to_string(device_).c_str());
     return torch.attr(n.text.c_str());
   }
 
@@ -112,7 +114,8 @@ class TorchOp : public runtime::HostOp {
       const runtime::BoundView& wanted = outputs_[k];
       if (from.dtype != wanted.dtype || from.sizes != wanted.sizes)
         fail("{} gave {} where {} was expected", call_.op, describe(from.dtype, from.sizes), describe(wanted.dtype, wanted.sizes));
-      runtime::copy_strided(lent(wanted, outputs[k]), from);
+      if (device_ == Device{}) runtime::copy_strided(lent(wanted, outputs[k]), from);
+      else Exchange::get().wrap(lent(wanted, outputs[k])).attr("copy_")(item);
       ++k;
     }
   }

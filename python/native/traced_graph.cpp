@@ -16,12 +16,25 @@ using ops::Values;
 using sym::Expr;
 using sym::Exprs;
 
+namespace {
+
+Device device_named(const std::string& torch_name) { return parse_device(torch_name.starts_with("cpu") ? "cpu" : torch_name); }
+
+/// Metadata of a tensor on the CPU.
+bool is_on_host(nb::handle meta) { return nb::isinstance<nb::tuple>(meta) && nb::cast<std::string>(meta[nb::int_(4)]).starts_with("cpu"); }
+
+}  // namespace
+
 Literal Literal::dtype(const std::string& name) {
   const auto d = dtype_from_torch_name(name);
   if (!d) fail("element type {} is not supported", name);
   return {*d};
 }
-Literal Literal::device(const std::string& name) { return {parse_device(name.starts_with("cpu") ? "cpu" : name)}; }
+// Graphs come in as if they were on the CPU: `move_to_device` puts all of a program where it runs.
+Literal Literal::device(const std::string& name) {
+  const Device d = device_named(name);
+  return {d.type == DeviceType::CUDA ? Device{} : d};
+}
 Literal Literal::memory_format(const std::string& name) {
   using ops::MemoryFormat;
   for (MemoryFormat f : {MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d})
@@ -65,7 +78,12 @@ sym::TensorMeta TracedGraph::tensor_meta(nb::tuple t) {
   for (nb::handle s : nb::borrow<nb::tuple>(t[1])) m.sizes.push_back(integer(s));
   for (nb::handle s : nb::borrow<nb::tuple>(t[2])) m.strides.push_back(integer(s));
   m.offset = integer(t[3]);
-  m.device = std::get<Device>(Literal::device(nb::cast<std::string>(t[4])).value);
+  const auto place = nb::cast<std::string>(t[4]);
+  m.device = std::get<Device>(Literal::device(place).value);
+  if (const Device d = device_named(place); d.type == DeviceType::CUDA) {
+    if (device_ != Device{} && device_ != d) fail("the graph's tensors lie on {} and on {}; a program runs on one GPU", to_string(device_), to_string(d));
+    device_ = d;
+  }
   return m;
 }
 
@@ -121,12 +139,14 @@ NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m) {
 
 NodeHandle TracedGraph::constant(const std::string& name, nb::object tensor, nb::handle m) {
   sym::TensorMeta meta = tensor_meta(nb::borrow<nb::tuple>(m));
-  Tensor held = Exchange::get().own(tensor, meta.device);
+  // The compiler reads constants; a program for another device brings them there.
+  Tensor held = Exchange::get().own(is_on_host(m) ? tensor : tensor.attr("cpu")(), Device{});
   meta.offset = 0;  // of what is held: its memory begins at its first element
   module_->attributes.emplace(name, std::move(held));
   pattern_.constants.emplace(name, std::move(tensor));
   fx::Node* n = module_->graph.get_attr(name, name, std::move(meta));
   n->meta.origins = {n->name};
+  if (is_on_host(m)) on_host_.insert(n);
   return {n};
 }
 
@@ -139,6 +159,7 @@ NodeHandle TracedGraph::call(const std::string& target, nb::handle args, nb::dic
   n->meta.value = meta(m);
   n->meta.stack_trace = stack_trace;
   n->meta.origins = {n->name};
+  if (is_on_host(m)) on_host_.insert(n);
   return {n};
 }
 
@@ -158,6 +179,7 @@ void TracedGraph::output(nb::list results) {
     }
     auto [place, added] = places.emplace(n, returned.size());
     if (added) {
+      if (device_ != Device{} && on_host_.contains(n)) pattern_.on_host.insert(returned.size());
       returned.push_back(n);
       module_->outputs.push_back({n->name});
     }

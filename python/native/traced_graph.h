@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -44,6 +45,8 @@ class TracedGraph {
   void output(nb::list results);
 
   std::string text() const;
+  /// Where the graph's tensors lie: the one device beside the CPU, if there is one. All of the program runs there. Throws Error when there are several.
+  Device device() const { return device_; }
   /// Compiles. The graph is used up.
   std::unique_ptr<CompiledGraph> compile(const CompileOptions&);
 
@@ -57,6 +60,8 @@ class TracedGraph {
   std::unique_ptr<fx::GraphModule> module_;
   std::unordered_map<std::string, sym::Expr> parsed_;
   CallPattern pattern_;
+  Device device_;
+  std::set<const fx::Node*> on_host_;  ///< nodes whose value is a tensor on the CPU
 };
 
 /// Defines an operator that Coil does not know by its schema in torch's notation, so that its arguments have names and its results aliases; nothing when it is known, false when the schema cannot be read.

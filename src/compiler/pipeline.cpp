@@ -47,16 +47,19 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
   }
 }
 
-/// Throws Error for a call that neither a kernel of the backend nor the runtime's libraries can carry out on the device.
+/// Whether a kernel of the backend or the runtime's libraries can carry out a call on the device.
+bool is_implemented(ir::Graph& graph, const ir::Extern& call, const codegen::Backend& backend) { return runtime::has_library_op(call.op, backend.device()) || backend.template_kernel(graph, call); }
+
+/// Throws Error for a library call that the device lacks.
 void check_library_calls(ir::Graph& graph, const codegen::Backend& backend) {
   for (const ir::Operation& op : graph.operations())
-    if (const auto* call = std::get_if<ir::Extern>(&op.node); call && !runtime::has_library_op(call->op, backend.device()) && !backend.template_kernel(graph, *call))
+    if (const auto* call = std::get_if<ir::Extern>(&op.node); call && !is_implemented(graph, *call, backend))
       throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op, to_string(Device{backend.device(), 0})), call->op, op.where);
 }
 
 /// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.
 void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out) {
-  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback}); });
+  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](ir::Graph& graph, const ir::Extern& call) { return is_implemented(graph, call, *out.backend); }}); });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
   stage("post-ops", [&] {

@@ -71,6 +71,16 @@ Operation& Graph::add_operation(Operation op) {
   return operations_.emplace_back(std::move(op));
 }
 
+void Graph::drop_operations(std::size_t first, const std::function<bool(const Operation&)>& unwanted) {
+  const auto from = operations_.begin() + static_cast<std::ptrdiff_t>(first);
+  std::vector<Operation> tail(std::make_move_iterator(from), std::make_move_iterator(operations_.end()));
+  operations_.erase(from, operations_.end());
+  for (const Operation& op : tail)
+    for (BufferId out : op.outs) std::erase(buffers_[out].writers, op.id);
+  for (Operation& op : tail)
+    if (!unwanted(op)) add_operation(std::move(op));
+}
+
 void Graph::replace_operations(std::vector<Operation> list) {
   for (Buffer& b : buffers_) b.writers.clear();
   operations_.clear();

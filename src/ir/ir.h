@@ -1,6 +1,7 @@
 // The loop-level IR: buffers with layouts, and the operations that fill them.
 #pragma once
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -154,6 +155,8 @@ class Graph {
 
   Buffer& add_buffer(std::string name, BufferKind, Layout);
   Operation& add_operation(Operation);
+  /// Forgets those of operation `first` and its followers that `unwanted` tells; nothing may read their results.
+  void drop_operations(std::size_t first, const std::function<bool(const Operation&)>& unwanted);
   /// The whole list anew, in this order: what passes over the IR end with. Operations get new ids and buffers their writers.
   void replace_operations(std::vector<Operation>);
   Buffer& buffer(BufferId id) { return buffers_[id]; }

@@ -109,7 +109,9 @@ class Driver {
     Lowered value;
     try {
       const LoweringFunction* lowering = find(node.target);
+      const std::size_t before = graph_->operations().size();
       value = lowering ? (*lowering)(ctx_, node.args) : call_host(ctx_, node);
+      if (options_.fallback && lowering && hand_over(before)) value = call_host(ctx_, node);
     } catch (const Error& e) {
       if (!e.op().empty()) throw;
       throw Error(fmt::format("{} ({}): {}", node.target, node.name, e.what()), node.target, node.where());
@@ -123,6 +125,18 @@ class Driver {
         if ((*items)[i].storage && metas.at(i).is<sym::TensorMeta>()) check(node, (*items)[i], metas[i].as_tensor());
     }
     ctx_.values[&node] = std::move(value);
+  }
+
+  /// Drops library calls made since an operation when the device lacks one of them; false when it has them all. Values that were put into memory for them stay.
+  bool hand_over(std::size_t since) {
+    auto& all = graph_->operations();
+    auto lacks = [&](const ir::Operation& op) {
+      const auto* call = std::get_if<ir::Extern>(&op.node);
+      return call && options_.implemented && !options_.implemented(*graph_, *call);
+    };
+    if (std::none_of(all.begin() + static_cast<std::ptrdiff_t>(since), all.end(), lacks)) return false;
+    graph_->drop_operations(since, [](const ir::Operation& op) { return std::holds_alternative<ir::Extern>(op.node); });
+    return true;
   }
 
   /// What lowering made must be what the graph says.

@@ -54,6 +54,8 @@ const LoweringFunction* find(std::string_view target);
 std::string unsupported(const fx::GraphModule&);
 struct LowerOptions {
   bool fallback = false;  ///< operators without lowering become calls of the host, not an error
+  /// Whether the device carries out a library call; with `fallback`, operators that would need another become calls of the host. Empty: all of them.
+  std::function<bool(ir::Graph&, const ir::Extern&)> implemented = {};
 };
 /// Lowers a functional, decomposed module. Throws Error with every unsupported operator listed.
 std::unique_ptr<ir::Graph> lower(const fx::GraphModule&, const LowerOptions& = {});

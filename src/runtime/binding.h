@@ -58,6 +58,8 @@ class Binding {
   /// Constant `index`: this context's own copy when the program writes to it.
   const Tensor& constant(std::uint32_t index) const { return constants_[index]; }
   MemoryUse memory() const;
+  /// Whether a step is the host's to carry out, which it does anew in each run.
+  bool calls_host() const { return !host_ops_.empty(); }
   /// Whether the plan computes with the value of input `index`, which then must be on the host.
   bool reads_value(std::size_t index) const { return reads_value_[index]; }
 

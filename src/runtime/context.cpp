@@ -161,7 +161,7 @@ struct Context::Impl {
     for (Tensor& t : outputs) t.storage = {};
     const bool from_host = place_inputs(inputs);
     place_outputs();
-    if (recording) recorded.run(binding, *queue);
+    if (recording && !binding.calls_host()) recorded.run(binding, *queue);
     else binding.run_steps();
     write_back(inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);

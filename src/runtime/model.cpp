@@ -28,10 +28,9 @@ void check_constants(const Plan& plan, const std::vector<Tensor>& constants) {
 /// Everything left to the host is there.
 void check_host(const Plan& plan, const Host& host) {
   std::set<std::string> missing;
-  const bool on_cpu = plan.device == Device{};
   for (const Step& step : plan.steps)
-    if (auto* call = std::get_if<HostCall>(&step); call && !(host && on_cpu && host(*call))) missing.insert(call->op);
-  if (!missing.empty()) fail("the program leaves {} to its host, which {}", fmt::join(missing, ", "), on_cpu ? "has no such operator" : "takes part in programs for the cpu only");
+    if (auto* call = std::get_if<HostCall>(&step); call && !(host && host(*call))) missing.insert(call->op);
+  if (!missing.empty()) fail("the program leaves {} to its host, which has no such operator", fmt::join(missing, ", "));
 }
 
 std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) {

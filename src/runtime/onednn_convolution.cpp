@@ -228,7 +228,10 @@ std::optional<Packed> pack_convolution(const ConvolutionProblem& p, const Tensor
     if (packed) packed->attributes["weight_sizes"] = p.weight.sizes;
     return packed;
   } catch (const dnnl::error&) {
-    return std::nullopt;
+    if (*dtype == DType::F32) return std::nullopt;
+    ConvolutionProblem wide = p;  // a machine without bf16
+    wide.x.dtype = wide.weight.dtype = DType::F32;
+    return pack_convolution(wide, widened(weight));
   }
 }
 

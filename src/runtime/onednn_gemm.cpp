@@ -222,7 +222,10 @@ std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight) {
   try {
     return pack(weight, describe(p.b.given), GemmBuilder(p, *dtype, false).preferred_weight());
   } catch (const dnnl::error&) {
-    return std::nullopt;
+    if (*dtype == DType::F32) return std::nullopt;
+    GemmProblem wide = p;  // a machine without bf16
+    wide.a.given.dtype = wide.b.given.dtype = DType::F32;
+    return pack_gemm(wide, widened(weight));
   }
 }
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "runtime/convert.h"
+#include "runtime/strided_copy.h"
 #include "support/error.h"
 
 namespace coil::runtime::onednn {
@@ -136,6 +138,14 @@ dnnl::memory::desc desc_from_text(const std::string& text) {
 }
 
 bool is_reference(const char* implementation) { return std::string_view(implementation).find("ref") != std::string_view::npos; }
+
+Tensor widened(const Tensor& t) {
+  Tensor wide = Tensor::empty(DType::F32, {layout_span(t.sizes, t.strides)});
+  wide.sizes = t.sizes;
+  wide.strides = t.strides;
+  convert({DType::F32, wide.sizes, wide.strides}, wide.bytes(), {t.dtype, t.sizes, t.strides}, t.bytes());
+  return wide;
+}
 
 std::optional<Packed> pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed) {
   if (plain == packed) return std::nullopt;

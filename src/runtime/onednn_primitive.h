@@ -32,6 +32,8 @@ dnnl::memory::desc desc_from_text(const std::string&);
 bool is_reference(const char* implementation);
 
 /// `value`, which lies as `plain`, rearranged as `packed`; nothing when that is how it lies already.
+/// A tensor of a narrower float as f32, in the same layout.
+Tensor widened(const Tensor&);
 std::optional<Packed> pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed);
 
 /// A primitive with its operands. Packed weights that the primitive wants otherwise (packed for another machine) are rearranged at the first run.

@@ -22,29 +22,11 @@ std::size_t capacity_for(std::size_t bytes) {
 
 }  // namespace
 
-/// Lies at the end of its own memory. Holds the control block of the shared_ptr that hands it out, so that handing out allocates nothing.
-struct OutputPool::Block {
-  std::byte* data = nullptr;
-  std::size_t capacity = 0;
-  alignas(std::max_align_t) std::byte control[96];
-};
-
-/// Puts a shared_ptr's control block into Block::control; releasing the control block is what returns the block.
-template <class T>
-struct OutputPool::ControlAllocator {
-  using value_type = T;
-  std::shared_ptr<OutputPool> pool;
-  Block* block;
-
-  ControlAllocator(std::shared_ptr<OutputPool> p, Block* b) : pool(std::move(p)), block(b) {}
-  template <class U> ControlAllocator(const ControlAllocator<U>& other) : pool(other.pool), block(other.block) {}
-  T* allocate(std::size_t n) {
-    static_assert(sizeof(T) <= sizeof(Block::control) && alignof(T) <= alignof(std::max_align_t));
-    COIL_CHECK(n == 1);
-    return reinterpret_cast<T*>(block->control);
-  }
-  void deallocate(T*, std::size_t) noexcept { pool->give_back(block); }
-  template <class U> bool operator==(const ControlAllocator<U>& other) const { return block == other.block; }
+/// Lies at the end of its own memory.
+struct OutputPool::Block : PooledBlock {
+  Block(std::byte* data, std::size_t capacity) : data(data), capacity(capacity) {}
+  std::byte* data;
+  std::size_t capacity;
 };
 
 std::shared_ptr<OutputPool> OutputPool::make(std::size_t keep_bytes) {
@@ -75,12 +57,11 @@ Storage OutputPool::allocate(std::size_t bytes) {
     if (!data) fail("out of memory: cannot allocate {} bytes", bytes);
     // Huge pages make the first touch of a block up to ten times cheaper; a kernel that has none ignores the advice.
     if (alignment == kHugePage) madvise(data, capacity / kHugePage * kHugePage, MADV_HUGEPAGE);
-    block = new (data + capacity) Block{data, capacity, {}};
+    block = new (data + capacity) Block(data, capacity);
     std::lock_guard lock(mutex_);
     free_[capacity].reserve(free_[capacity].size() + 16);  // so that giving back does not allocate
   }
-  std::shared_ptr<std::byte> owner(block->data, [](std::byte*) {}, ControlAllocator<std::byte>(shared_from_this(), block));
-  return {std::move(owner), bytes};
+  return {share_block(shared_from_this(), block, block->data), bytes};
 }
 
 void OutputPool::give_back(Block* block) noexcept {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/pooled_block.h"
 #include "tensor/tensor.h"
 
 namespace coil::runtime {
@@ -25,7 +26,7 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
 
  private:
   struct Block;
-  template <class T> struct ControlAllocator;
+  template <class, class, class> friend struct ControlAllocator;
 
   explicit OutputPool(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
   void give_back(Block*) noexcept;

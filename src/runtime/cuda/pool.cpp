@@ -22,29 +22,9 @@ std::string in_units(std::uint64_t bytes) { return bytes < (1u << 20) ? fmt::for
 
 }  // namespace
 
-/// Also holds the control block of the shared_ptr that hands it out, so that handing out allocates nothing.
-struct MemoryPool::Block {
+struct MemoryPool::Block : PooledBlock {
   Address address = 0;
   std::size_t capacity = 0;
-  alignas(std::max_align_t) std::byte control[96];
-};
-
-/// Puts a shared_ptr's control block into Block::control; releasing the control block is what returns the block.
-template <class T>
-struct MemoryPool::ControlAllocator {
-  using value_type = T;
-  std::shared_ptr<MemoryPool> pool;
-  Block* block;
-
-  ControlAllocator(std::shared_ptr<MemoryPool> p, Block* b) : pool(std::move(p)), block(b) {}
-  template <class U> ControlAllocator(const ControlAllocator<U>& other) : pool(other.pool), block(other.block) {}
-  T* allocate(std::size_t n) {
-    static_assert(sizeof(T) <= sizeof(Block::control) && alignof(T) <= alignof(std::max_align_t));
-    COIL_CHECK(n == 1);
-    return reinterpret_cast<T*>(block->control);
-  }
-  void deallocate(T*, std::size_t) noexcept { pool->give_back(block); }
-  template <class U> bool operator==(const ControlAllocator<U>& other) const { return block == other.block; }
 };
 
 std::shared_ptr<MemoryPool> MemoryPool::make(std::shared_ptr<const CudaDevice> device) { return std::shared_ptr<MemoryPool>(new MemoryPool(std::move(device))); }
@@ -98,8 +78,7 @@ Storage MemoryPool::allocate(std::size_t bytes, std::uint64_t planned_bytes) {
   if (capacity < bytes) fail("out of memory on {}: {} bytes were asked for", device_->describe(), bytes);
   Block* block = take(capacity);
   if (!block) block = make_block(capacity, bytes, planned_bytes);
-  std::shared_ptr<std::byte> owner(reinterpret_cast<std::byte*>(block->address), [](std::byte*) {}, ControlAllocator<std::byte>(shared_from_this(), block));
-  return {std::move(owner), bytes, device_->device()};
+  return {share_block(shared_from_this(), block, reinterpret_cast<std::byte*>(block->address)), bytes, device_->device()};
 }
 
 void MemoryPool::give_back(Block* block) noexcept {

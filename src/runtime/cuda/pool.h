@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/cuda/device.h"
+#include "runtime/pooled_block.h"
 #include "tensor/tensor.h"
 
 namespace coil::runtime::cuda {
@@ -26,7 +27,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
  private:
   struct Block;
-  template <class T> struct ControlAllocator;
+  template <class, class, class> friend struct runtime::ControlAllocator;
   explicit MemoryPool(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {}
   Block* take(std::size_t capacity);
   Block* make_block(std::size_t capacity, std::size_t bytes, std::uint64_t planned_bytes);
