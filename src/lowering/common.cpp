@@ -14,6 +14,12 @@ std::vector<sym::LoopVar> loop_vars(ir::Graph& graph, const Exprs& sizes, const 
   return loops;
 }
 
+void require_equal(Context& ctx, Expr size, Expr other) {
+  if (size == other || (!sym::has_symbol_of(size, sym::SymbolKind::Unbacked) && !sym::has_symbol_of(other, sym::SymbolKind::Unbacked))) return;
+  if (ctx.graph.env().statically_known_equal(size, other)) return;
+  ctx.require(sym::eq(size, other), fmt::format("{}: a size of {} does not go with one of {} (a size that depends on data is not broadcast)", ctx.node->target, sym::to_string(size), sym::to_string(other)));
+}
+
 Value element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
   COIL_CHECK(box.rank() <= sizes.size(), "broadcast of {} dimensions to {}", box.rank(), sizes.size());
   const std::size_t lead = sizes.size() - box.rank();
@@ -21,6 +27,7 @@ Value element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
   for (std::size_t d = 0; d < box.rank(); ++d) {
     const bool repeated = box.sizes[d].is_constant(1) && !sizes[lead + d].is_constant(1);
     index.push_back(repeated ? Expr(0) : ctx.graph.ivar(lead + d));
+    if (!repeated) require_equal(ctx, box.sizes[d], sizes[lead + d]);
   }
   return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, sizes))};
 }
@@ -96,6 +103,7 @@ TensorBox expand(Context& ctx, const TensorBox& box, const Exprs& sizes) {
       continue;
     }
     const bool repeated = box.sizes[d - lead].is_constant(1) && !sizes[d].is_constant(1);
+    if (!repeated) require_equal(ctx, box.sizes[d - lead], sizes[d]);
     repeats |= repeated;
     index.push_back(repeated ? Expr(0) : ctx.graph.ivar(d));
   }

@@ -38,10 +38,15 @@ void add_linear_algebra(Table&);
 void add_convolution(Table&);
 void add_attention(Table&);
 void add_recurrent(Table&);
+void add_data_dependent(Table&);
+void add_control_flow(Table&);
+void add_numbers(Table&);
 
 /// Variables of a loop nest with their sizes: i0, i1, … over `sizes`, r0, r1, … over `reduced`.
 std::vector<sym::LoopVar> loop_vars(ir::Graph&, const Exprs& sizes, const Exprs& reduced = {});
 
+/// Sizes that must be equal: where they depend on data and may not be, the run tells.
+void require_equal(Context&, Expr, Expr);
 /// The element of a tensor broadcast to `sizes`, at i0, i1, …
 Value element(Context&, const TensorBox&, const Exprs& sizes);
 /// The element at `index` in a nest of `sizes` and `reduced`.
@@ -94,6 +99,13 @@ Expr indirect_index(Context&, Value index, Expr size, const std::vector<sym::Loo
 void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Value body, Exprs index, std::vector<Scalar> indirect, ir::StoreMode);
 /// Where an element of an edge-padded tensor lies in the tensor of these sizes; `pad` as torch lists it, from the last dimension backwards.
 Exprs edge_pad_index(Context&, const Exprs& sizes, const Exprs& pad, bool reflect);
+
+/// Where a mask is true: for each of its dimensions the I64 coordinates, in row-major order. `count` is the size that is recorded for how many there are.
+std::vector<TensorBox> coordinates(Context&, const TensorBox& mask, Expr count);
+
+/// The indices of index.Tensor, one a dimension (nothing where it is kept), with each mask spread into coordinates. `recorded(at)`: what is recorded of the size that a mask brings, where its dimension comes
+/// to lie at `at` of the result.
+std::vector<std::optional<TensorBox>> spread_masks(Context&, const ops::Value& list, std::size_t rank, const std::function<Expr(std::size_t at)>& recorded);
 
 /// A new buffer for a library's result, laid out by proposal, and the window on it.
 std::pair<TensorBox, BufferView> library_result(Context&, DType, const Exprs& sizes, const Exprs& strides = {});

@@ -1,6 +1,7 @@
 // Reading arguments of the node being lowered.
 #include "lowering/lowering.h"
 #include "support/error.h"
+#include "sym/print.h"
 
 namespace coil::lowering {
 
@@ -46,7 +47,58 @@ Scalar Context::number(const ops::Value& arg, DType register_type) const {
   if (auto* e = value->get_if<Expr>()) return pool.cast(pool.index(*e), register_type);
   if (auto* b = value->get_if<ops::Bool>()) return pool.cast(pool.condition(b->condition), register_type);
   if (auto* d = value->get_if<double>()) return pool.constant(register_type, *d);
+  // A float that is known as the program runs lies in memory.
+  if (auto box = optional_tensor(arg)) return pool.cast(box->load(Exprs(box->rank(), 0), {}), register_type);
   throw Error(fmt::format("{} ({}): a number is wanted where {} is", node->target, node->name, ops::to_string(arg)), node->target, node->where());
+}
+
+bool Context::is_known(Expr e) const {
+  for (Expr s : sym::free_symbols(e)) {
+    const std::string name(s.name());
+    if (s.symbol_kind() == sym::SymbolKind::Unbacked && !graph.defined_symbols.contains(name) && !input_symbols.contains(name)) return false;
+  }
+  return true;
+}
+
+void Context::define(Expr recorded, const TensorBox& count) {
+  const bool own = recorded.is_symbol() && recorded.symbol_kind() == sym::SymbolKind::Unbacked && !is_known(recorded);
+  const Expr symbol = own ? recorded : graph.env().fresh_unbacked({});
+  auto& pool = graph.pool();
+  Scalar value = pool.cast(count.load(Exprs(count.rank(), 0), {}), DType::I64);
+  TensorBox number = ir::make_pointwise(graph, DType::I64, count.device(), {}, value);
+  ir::BufferId source = number.realize();
+  graph.buffer(source).layout.fixed = true;
+  graph.add_operation({.node = ir::ReadSymbol{symbol, source}, .origins = graph.provenance.origins, .where = graph.provenance.where});
+  assert_what_is_known();
+  if (!own) return require(sym::eq(symbol, recorded), fmt::format("{} gives a size other than {}", node->target, sym::to_string(recorded)));
+  const sym::Range range = graph.env().range(symbol);
+  if (range.low != sym::Range::kMin) require(sym::ge(symbol, range.low), fmt::format("{} ({}) must be at least {}", symbol.name(), node->target, range.low));
+  if (range.high != sym::Range::kMax) require(sym::le(symbol, range.high), fmt::format("{} ({}) must be at most {}", symbol.name(), node->target, range.high));
+}
+
+Expr Context::read(const TensorBox& number, sym::Range range) {
+  const Expr symbol = graph.env().fresh_unbacked(range);
+  define(symbol, number);
+  return symbol;
+}
+
+void Context::require(Expr condition, const std::string& message) {
+  if (condition.is_constant() && !condition.is_constant(0)) return;
+  if (!required_.insert(condition).second) return;
+  graph.add_operation({.node = ir::Assertion{condition, message}, .origins = graph.provenance.origins, .where = graph.provenance.where});
+}
+
+void Context::assert_what_is_known() {
+  std::vector<PendingAssert> rest;
+  for (PendingAssert& p : pending) {
+    if (!is_known(p.condition)) {
+      rest.push_back(std::move(p));
+      continue;
+    }
+    if (p.condition.is_constant() && !p.condition.is_constant(0)) continue;
+    if (required_.insert(p.condition).second) graph.add_operation({.node = ir::Assertion{p.condition, p.message}, .origins = p.origins, .where = p.where.empty() ? graph.provenance.where : p.where});
+  }
+  pending = std::move(rest);
 }
 
 const sym::TensorMeta& Context::result(std::size_t i) const { return node->meta.value.as_list().at(i).as_tensor(); }

@@ -21,18 +21,46 @@ Lowered embedding(Context& ctx, const Values& args) {
   return result(ctx, {&ctx.graph.pool(), table.load(row, loops, nullptr, std::move(indirect))});
 }
 
+}  // namespace
+
+std::vector<std::optional<TensorBox>> spread_masks(Context& ctx, const ops::Value& list, std::size_t rank, const std::function<Expr(std::size_t at)>& recorded) {
+  std::vector<std::optional<TensorBox>> indices;
+  std::vector<std::pair<std::size_t, TensorBox>> masks;
+  std::optional<std::size_t> first, last;
+  bool neighbours = true;
+  for (const ops::Value& item : list.as_list()) {
+    auto index = ctx.optional_tensor(item);
+    const bool mask = index && (index->dtype() == DType::Bool || index->dtype() == DType::U8);
+    const std::size_t count = mask ? index->rank() : 1, at = indices.size();
+    if (mask && count == 0) refuse(ctx, "a mask of no dimensions gives a size that depends on data");
+    if (mask) masks.emplace_back(at, *index);
+    for (std::size_t k = 0; k < count; ++k) indices.push_back(index);
+    if (!index) continue;
+    neighbours = neighbours && (!last || *last + 1 == at);
+    if (!first) first = at;
+    last = at + count - 1;
+  }
+  // Numbers for the mask's true elements make one dimension, at the place that index.Tensor gives those of the indices.
+  for (auto& [at, mask] : masks) {
+    const auto found = coordinates(ctx, mask, recorded(neighbours ? *first : 0));
+    for (std::size_t k = 0; k < found.size(); ++k) indices.at(at + k) = found[k];
+  }
+  if (indices.size() > rank) refuse(ctx, "has more indices than the tensor has dimensions");
+  indices.resize(rank);
+  return indices;
+}
+
+namespace {
+
 /// index.Tensor(self, indices): tensors where a dimension is indexed, None where it is kept. The broadcast dimensions of the
 /// indices stand where the first of them stood when they are neighbours, and first otherwise (numpy's rule).
 Lowered index(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
-  const auto& list = args[1].as_list();
   const Exprs& sizes = ctx.result().sizes;
-  std::vector<std::optional<TensorBox>> indices(box.rank());
+  const std::vector<std::optional<TensorBox>> indices = spread_masks(ctx, args[1], box.rank(), [&](std::size_t at) { return sizes.at(at); });
   std::size_t count = 0, first = box.rank(), last = 0, broadcast = 0;
-  for (std::size_t d = 0; d < list.size(); ++d) {
-    indices.at(d) = ctx.optional_tensor(list[d]);
-    if (!indices[d]) continue;
-    if (indices[d]->dtype() == DType::Bool) refuse(ctx, "an index of booleans gives a size that depends on data");
+  for (std::size_t d = 0; d < indices.size(); ++d) {
+    if (!indices.at(d)) continue;
     broadcast = std::max(broadcast, indices[d]->rank());
     first = std::min(first, d);
     last = d;

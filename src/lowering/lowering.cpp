@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lowering/common.h"
+#include "lowering/control_flow.h"
 #include "lowering/fallback.h"
 #include "lowering/outputs.h"
 #include "support/error.h"
@@ -15,7 +16,7 @@ namespace {
 const Table& table() {
   static const Table entries = [] {
     Table t;
-    for (auto add : {add_arithmetic, add_activations, add_casts, add_creation, add_views, add_concatenation, add_indexing, add_reductions, add_normalization, add_normalization_gradients, add_window_gradients, add_pooling, add_linear_algebra, add_convolution, add_attention, add_scans, add_scatter, add_resampling, add_recurrent}) add(t);
+    for (auto add : {add_arithmetic, add_activations, add_casts, add_creation, add_views, add_concatenation, add_indexing, add_reductions, add_normalization, add_normalization_gradients, add_window_gradients, add_pooling, add_linear_algebra, add_convolution, add_attention, add_scans, add_scatter, add_resampling, add_recurrent, add_data_dependent, add_control_flow, add_numbers}) add(t);
     return t;
   }();
   return entries;
@@ -34,6 +35,7 @@ bool is_bookkeeping(const fx::Node& node) {
                                         "aten._assert_async.default", "aten._assert_async.msg"};
   if (std::find(std::begin(kChecks), std::end(kChecks), node.target) != std::end(kChecks)) return true;
   if (is_tensor_value(node.meta.value) || node.meta.value.is_none()) return false;
+  if (node.meta.value.is<ops::SymFloat>()) return false;
   // A number that is read out of a tensor is data, and no size.
   for (auto& arg : node.args)
     if (auto* n = arg.get_if<fx::Node*>(); n && (*n)->is_tensor() && !node.target.starts_with("aten.sym_")) return false;
@@ -57,21 +59,78 @@ void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>
 
 class Driver {
  public:
-  Driver(const fx::GraphModule& module, const LowerOptions& options) : options_(options), module_(module), graph_(std::make_unique<ir::Graph>(module.env)), ctx_(module, *graph_), storage_(module, *graph_) {}
+  Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options) : options_(options), module_(module), graph_(&graph), ctx_(module, graph), storage_(module, graph) {}
 
-  std::unique_ptr<ir::Graph> run() {
+  void run() {
     add_inputs();
+    add_asserts();
     for (fx::Node* n = module_.graph.first(); n; n = n->next()) {
-      ctx_.node = n;
-      enter(*n);
-      if (n->opcode == fx::Opcode::GetAttr) ctx_.values[n] = storage_.attribute(*n);
-      if (n->opcode == fx::Opcode::CallFunction) call(*n);
+      visit(*n);
       if (n->opcode == fx::Opcode::Output) lower_outputs(ctx_, *n, storage_);
     }
-    return std::move(graph_);
+    ir::verify(*graph_);
+  }
+
+  /// As a block of a larger program.
+  std::vector<BlockValue> run(const std::vector<BlockValue>& operands) {
+    const ir::Provenance outside = graph_->provenance;
+    bind(operands);
+    add_asserts();
+    std::vector<BlockValue> results;
+    for (fx::Node* n = module_.graph.first(); n; n = n->next()) {
+      visit(*n);
+      if (n->opcode != fx::Opcode::Output) continue;
+      for (const ops::Value& arg : n->args) {
+        if (auto box = ctx_.optional_tensor(arg)) results.emplace_back(*box);
+        else if (auto* node = arg.get_if<fx::Node*>()) results.emplace_back((*node)->meta.value);
+        else results.emplace_back(arg);
+      }
+    }
+    graph_->provenance = outside;
+    return results;
   }
 
  private:
+  void visit(fx::Node& n) {
+    ctx_.node = &n;
+    enter(n);
+    if (n.opcode == fx::Opcode::GetAttr) ctx_.values[&n] = storage_.attribute(n);
+    if (n.opcode == fx::Opcode::CallFunction) call(n);
+  }
+
+  void bind(const std::vector<BlockValue>& operands) {
+    std::size_t next = 0;
+    for (fx::Node* n = module_.graph.first(); n; n = n->next()) {
+      if (n->opcode != fx::Opcode::Placeholder) continue;
+      COIL_CHECK(next < operands.size(), "block {} takes more than its {} operands", module_.name, operands.size());
+      const BlockValue& given = operands[next++];
+      ctx_.node = n;
+      if (auto* box = std::get_if<TensorBox>(&given)) {
+        if (n->is_tensor() || n->meta.value.is<ops::SymFloat>()) ctx_.values[n] = *box;
+        else bind_number(n->meta.value, *box);
+        if (n->is_tensor())
+          for (std::size_t d = 0; d < box->rank(); ++d) bind_size(n->tensor().sizes.at(d), box->sizes[d]);
+      } else if (const auto& number = std::get<ops::Value>(given); number.is<Expr>() || number.is<ops::Bool>()) {
+        const Expr value = number.is<Expr>() ? number.as_int() : number.get_if<ops::Bool>()->condition;
+        bind_number(n->meta.value, pointwise(ctx_, DType::I64, {}, index_value(ctx_, value)), value);
+      }
+    }
+  }
+
+  /// The symbol that stands for a number inside is what is given from outside.
+  void bind_number(const ops::Value& meta, const TensorBox& given, std::optional<Expr> value = {}) {
+    const Expr recorded = meta.is<ops::Bool>() ? meta.get_if<ops::Bool>()->condition : meta.as_int();
+    if (value && recorded == *value) return;
+    for (Expr s : sym::free_symbols(recorded))
+      if (s.symbol_kind() == sym::SymbolKind::Unbacked && (!graph_->defined_symbols.contains(std::string(s.name())) || !value)) ctx_.define(s, given);
+  }
+
+  void bind_size(Expr recorded, Expr given) {
+    if (recorded == given || !recorded.is_symbol() || recorded.symbol_kind() != sym::SymbolKind::Unbacked) return require_equal(ctx_, recorded, given);
+    if (graph_->defined_symbols.contains(std::string(recorded.name()))) return require_equal(ctx_, recorded, given);
+    ctx_.define(recorded, pointwise(ctx_, DType::I64, {}, index_value(ctx_, given)));
+  }
+
   void enter(const fx::Node& node) {
     auto& p = graph_->provenance;
     p.absorbed.clear();
@@ -88,6 +147,45 @@ class Driver {
     }
   }
 
+  static Expr condition_of(const fx::Node& node) {
+    const ops::Value& arg = node.args[0];
+    const ops::Value& value = arg.is<fx::Node*>() ? arg.as_node()->meta.value : arg;
+    auto* flag = value.get_if<ops::Bool>();
+    return flag ? flag->condition : sym::ne(value.as_int(), 0);
+  }
+
+  /// What the program asserts of its sizes is known to what is lowered after it, and checked where the sizes are first known.
+  void add_asserts() {
+    for (fx::Node* n = module_.graph.first(); n; n = n->next()) {
+      if (n->opcode == fx::Opcode::Placeholder && n->is_tensor())
+        for (const auto* list : {&n->tensor().sizes, &n->tensor().strides})
+          for (Expr e : *list) note_input_symbols(e);
+      if (n->opcode == fx::Opcode::Placeholder && n->meta.value.is<Expr>()) note_input_symbols(n->meta.value.as_int());
+      if (n->opcode != fx::Opcode::CallFunction || !n->target.starts_with("aten._assert_scalar.")) continue;
+      const Expr condition = condition_of(*n);
+      ctx_.pending.push_back({condition, n->args.size() > 1 && n->args[1].is<std::string>() ? n->args[1].as_string() : "assertion failed", n->where(), {n->name}});
+      if (!sym::has_symbol_of(condition, sym::SymbolKind::Unbacked) || is_of_outside(condition)) continue;
+      try {
+        graph_->env().learn(condition);
+      } catch (const Error&) {
+        // It can never hold: the run says so.
+      }
+    }
+    ctx_.assert_what_is_known();
+  }
+
+  /// In a branch or loop: about symbols of the program around it, where it need not hold.
+  bool is_of_outside(Expr condition) const {
+    for (Expr s : sym::free_symbols(condition))
+      if (graph_->defined_symbols.contains(std::string(s.name()))) return true;
+    return false;
+  }
+
+  void note_input_symbols(Expr e) {
+    for (Expr s : sym::free_symbols(e))
+      if (s.symbol_kind() == sym::SymbolKind::Unbacked) ctx_.input_symbols.emplace(s.name());
+  }
+
   void call(const fx::Node& node) {
     if (is_bookkeeping(node)) return;
     if (node.is_call("_operator.getitem")) {
@@ -98,14 +196,7 @@ class Driver {
       ir::realize_by_policy(std::get<TensorBox>(ctx_.values[&node]), node.users().size());
       return;
     }
-    if (node.target.starts_with("aten._assert_scalar.")) {
-      const ops::Value& arg = node.args[0];
-      const ops::Value& value = arg.is<fx::Node*>() ? arg.as_node()->meta.value : arg;
-      auto* flag = value.get_if<ops::Bool>();
-      std::string message = node.args.size() > 1 && node.args[1].is<std::string>() ? node.args[1].as_string() : "assertion failed";
-      graph_->add_operation({.node = ir::Assertion{flag ? flag->condition : sym::ne(value.as_int(), 0), message}, .origins = graph_->provenance.origins, .where = graph_->provenance.where});
-      return;
-    }
+    if (node.target.starts_with("aten._assert_scalar.")) return ctx_.require(condition_of(node), "assertion failed");  // those of `pending` are made by now
     Lowered value;
     try {
       const LoweringFunction* lowering = find(node.target);
@@ -117,7 +208,7 @@ class Driver {
       throw Error(fmt::format("{} ({}): {}", node.target, node.name, e.what()), node.target, node.where());
     }
     if (auto* box = std::get_if<TensorBox>(&value)) {
-      check(node, *box, node.tensor());
+      if (node.is_tensor()) check(node, *box, node.tensor());
       ir::realize_by_policy(*box, node.users().size());
     } else if (auto* items = std::get_if<std::vector<TensorBox>>(&value)) {
       const auto& metas = node.meta.value.as_list();
@@ -142,15 +233,24 @@ class Driver {
   /// What lowering made must be what the graph says.
   void check(const fx::Node& node, const TensorBox& box, const sym::TensorMeta& meta) {
     bool same = box.dtype() == meta.dtype && box.rank() == meta.rank();
-    for (std::size_t d = 0; same && d < meta.rank(); ++d) same = graph_->env().statically_known_equal(box.sizes[d], meta.sizes[d]);
+    for (std::size_t d = 0; same && d < meta.rank(); ++d) same = equal(node, box.sizes[d], meta.sizes[d]);
     if (same) return;
     const sym::TensorMeta made = sym::contiguous(box.dtype(), box.device(), box.sizes);
     throw Error(fmt::format("{} ({}) was lowered to {}, recorded is {}", node.target, node.name, sym::to_string(made), sym::to_string(meta)), node.target, node.where());
   }
 
+  /// Of sizes that depend on data, the run may have to tell.
+  bool equal(const fx::Node& node, Expr made, Expr recorded) {
+    auto& env = graph_->env();
+    if (env.statically_known_equal(made, recorded)) return true;
+    if (!sym::has_symbol_of(made - recorded, sym::SymbolKind::Unbacked) || env.statically_known_true(sym::ne(made, recorded))) return false;
+    ctx_.require(sym::eq(made, recorded), fmt::format("{} gives a size of {}, which must be {}", node.target, sym::to_string(made), sym::to_string(recorded)));
+    return true;
+  }
+
   const LowerOptions options_;
   const fx::GraphModule& module_;
-  std::unique_ptr<ir::Graph> graph_;
+  ir::Graph* graph_;
   Context ctx_;
   ProgramStorage storage_;
 };
@@ -170,7 +270,11 @@ std::string unsupported(const fx::GraphModule& module) {
 
 std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module, const LowerOptions& options) {
   if (std::string text = options.fallback ? "" : unsupported(module); !text.empty()) throw Error(text);
-  return Driver(module, options).run();
+  auto graph = std::make_unique<ir::Graph>(module.env);
+  Driver(module, *graph, options).run();
+  return graph;
 }
+
+std::vector<BlockValue> lower_block(const fx::GraphModule& module, ir::Graph& graph, const std::vector<BlockValue>& operands) { return Driver(module, graph, {}).run(operands); }
 
 }  // namespace coil::lowering

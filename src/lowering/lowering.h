@@ -1,9 +1,11 @@
 // ATen operators to IR: one entry for each operator, one file for each family.
 #pragma once
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -43,7 +45,28 @@ class Context {
   const sym::TensorMeta& result() const { return node->tensor(); }
   const sym::TensorMeta& result(std::size_t i) const;
 
+  /// The recorded size gets its value here: what `count` (0-d, integers or bools) holds. Where the record is no symbol, or one that has a value already, the run must find that very number.
+  void define(Expr recorded, const TensorBox& count);
+  /// A number that the program computes as it runs, as a new symbol.
+  Expr read(const TensorBox& number, sym::Range = {});
+  /// The run fails with the message unless the condition holds.
+  void require(Expr condition, const std::string& message);
+
+  /// The program's own assertions, each made as soon as the symbols in it have values, and made once.
+  struct PendingAssert {
+    Expr condition;
+    std::string message, where;
+    std::set<std::string> origins;
+  };
+  std::vector<PendingAssert> pending;
+  void assert_what_is_known();
+  std::set<std::string> input_symbols;  ///< unbacked ones that inputs give
+
   std::unordered_map<const fx::Node*, Lowered> values;
+
+ private:
+  bool is_known(Expr) const;
+  std::unordered_set<Expr> required_;
 };
 
 using LoweringFunction = std::function<Lowered(Context&, const ops::Values& args)>;

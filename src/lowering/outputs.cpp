@@ -137,12 +137,24 @@ class Outputs {
       out.is_bool = true;
     } else if (auto* d = value->get_if<double>()) {
       out.value = *d;
+    } else if (value->is<ops::SymFloat>()) {
+      out.value = number(arg.as_node());
     } else if (value->is_none()) {
       return;  // None has no value to give
     } else {
       fail("output {} is {}, which has no form at run time", name, ops::to_string(*value));
     }
     graph_.outputs.push_back(std::move(out));
+  }
+
+  /// A float that the run computes: a tensor of no dimensions.
+  BufferView number(const fx::Node* node) {
+    const TensorBox& box = std::get<TensorBox>(ctx_.values.at(node));
+    TensorBox copy = ir::make_pointwise(graph_, DType::F64, box.device(), {}, element(ctx_, box, {}).cast(DType::F64));
+    ir::Buffer& buffer = graph_.buffer(copy.realize());
+    buffer.layout.fixed = true;
+    buffer.is_output = true;
+    return {buffer.id, DType::F64, {}, {}, 0};
   }
 
   BufferView tensor(const fx::Node* node) {

@@ -101,28 +101,28 @@ Lowered scatter_reduce(Context& ctx, const Values& args) {
 Lowered index_put(Context& ctx, const Values& args) {
   const TensorBox self = ctx.tensor(args[0]), values = ctx.tensor(args[2]);
   const auto& list = args[1].as_list();
-  std::vector<std::optional<TensorBox>> indices(self.rank());
-  std::size_t count = 0, first = self.rank(), last = 0, broadcast = 0;
-  for (std::size_t d = 0; d < list.size(); ++d) {
-    indices.at(d) = ctx.optional_tensor(list[d]);
-    if (!indices[d]) continue;
-    broadcast = std::max(broadcast, indices[d]->rank());
-    first = std::min(first, d);
-    last = d;
-    ++count;
-  }
   const bool accumulate = args.size() > 3 && args[3].as_bool();
-  if (count == 1 && indices[first]->dtype() == DType::Bool && values.storage && !accumulate && sym::product(values.sizes).is_constant(1)) {
+  std::size_t count = 0, first = 0, last = 0, broadcast = 0;
+  for (std::size_t d = 0; d < list.size(); ++d)
+    if (ctx.optional_tensor(list[d])) ++count, first = d;
+  if (auto mask_box = count == 1 ? ctx.optional_tensor(list[first]) : std::nullopt; mask_box && mask_box->dtype() == DType::Bool && !accumulate && sym::product(values.sizes).is_constant(1)) {
     // A mask and one value: no index is computed.
-    TensorBox mask = *indices[first];
+    const TensorBox& mask = *mask_box;
     Exprs i;
     for (std::size_t d = 0; d < mask.rank(); ++d) i.push_back(ctx.graph.ivar(first + d));
     const Exprs& sizes = ctx.result().sizes;
     Value value = element_at(ctx, values, Exprs(values.rank(), 0), sizes).cast(register_type(self.dtype()));
     return result(ctx, where(element_at(ctx, mask, i, sizes), value, element(ctx, self, sizes)));
   }
-  for (auto& i : indices)
-    if (i && i->dtype() == DType::Bool) refuse(ctx, "an index of booleans gives a size that depends on data");
+  const auto indices = spread_masks(ctx, args[1], self.rank(), [&](std::size_t) { return ctx.graph.env().fresh_unbacked(); });
+  first = self.rank();
+  for (std::size_t d = 0; d < self.rank(); ++d) {
+    if (!indices[d]) continue;
+    broadcast = std::max(broadcast, indices[d]->rank());
+    first = std::min(first, d);
+    last = d;
+  }
+  count = static_cast<std::size_t>(std::count_if(indices.begin(), indices.end(), [](auto& i) { return i.has_value(); }));
   Exprs shape(broadcast, 1);
   for (auto& i : indices)
     if (i)

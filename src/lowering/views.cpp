@@ -1,6 +1,7 @@
 // Views: maps from the result's indices to the argument's. Nothing is computed and nothing is copied.
 #include "lowering/common.h"
 #include "support/error.h"
+#include "sym/print.h"
 
 namespace coil::lowering {
 
@@ -42,12 +43,24 @@ Lowered unsqueezed(Context& ctx, const Values& args) {
   return unsqueeze(ctx, box, dimension(ctx, args[1], box.rank() + 1));
 }
 
-/// A start or index argument as a position: counted from the end when negative, clamped to [0, size].
+/// A start argument as a position: counted from the end when negative (which only the run may tell), clamped to [0, size].
 Expr position(Context& ctx, Expr at, Expr size) {
   auto& env = ctx.graph.env();
   if (env.statically_known_lt(at, 0)) at = env.simplify(sym::max(at + size, 0));
+  else if (sym::has_symbol_of(at, sym::SymbolKind::Unbacked) && !env.statically_known_le(0, at)) at = env.simplify(sym::where(sym::lt(at, 0), sym::max(at + size, 0), at));
   if (env.statically_known_le(at, size)) return at;
   return env.simplify(sym::min(at, size));
+}
+
+/// An index that must lie in [-size, size); where that depends on data, the run checks it.
+Expr checked_index(Context& ctx, Expr at, Expr size, Expr length) {
+  auto& env = ctx.graph.env();
+  const bool from_end = env.statically_known_lt(at, 0), from_front = env.statically_known_le(0, at);
+  if (!sym::has_symbol_of(at, sym::SymbolKind::Unbacked) && !sym::has_symbol_of(length, sym::SymbolKind::Unbacked)) return from_end ? at + size : at;
+  if (!from_front && !env.statically_known_le(-size, at)) ctx.require(sym::ge(at, -size), fmt::format("{}: index {} is out of range for a size of {}", ctx.node->target, sym::to_string(at), sym::to_string(size)));
+  const Expr place = from_front ? at : env.simplify(sym::where(sym::lt(at, 0), at + size, at));
+  if (!env.statically_known_le(place + length, size)) ctx.require(sym::le(place + length, size), fmt::format("{}: index {} is out of range for a size of {}", ctx.node->target, sym::to_string(at), sym::to_string(size)));
+  return place;
 }
 
 /// The part of `sizes` from `start` in one dimension, every step-th element.
@@ -67,7 +80,7 @@ Lowered sliced(Context& ctx, const Values& args) {
 Lowered narrowed(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   const std::size_t dim = dimension(ctx, args[1], box.rank());
-  return window(ctx, box, dim, position(ctx, ctx.integer(args[2]), box.sizes[dim]), 1, ctx.result().sizes);
+  return window(ctx, box, dim, checked_index(ctx, ctx.integer(args[2]), box.sizes[dim], ctx.integer(args[3])), 1, ctx.result().sizes);
 }
 
 TensorBox selected(Context& ctx, const TensorBox& box, std::size_t dim, Expr at) {
@@ -80,7 +93,7 @@ TensorBox selected(Context& ctx, const TensorBox& box, std::size_t dim, Expr at)
 Lowered select(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   const std::size_t dim = dimension(ctx, args[1], box.rank());
-  return selected(ctx, box, dim, position(ctx, ctx.integer(args[2]), box.sizes[dim]));
+  return selected(ctx, box, dim, checked_index(ctx, ctx.integer(args[2]), box.sizes[dim], 1));
 }
 
 /// Consecutive parts along a dimension, of the recorded sizes.

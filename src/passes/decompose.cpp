@@ -59,15 +59,16 @@ void refresh_views(Rewriter& r, const Node* of) {
     }
 }
 
-void replace(Rewriter& r, Node* old, const Value& made) {
+void replace(Rewriter& r, Node* old, const Value& made, Renaming& renaming) {
   Value value = made;
+  renaming.unify(*r.module.env, old->meta.value, made.as_node()->meta.value);
   if (old->is_tensor()) value = in_layout_of(r, made, old->tensor());
   old->replace_all_uses_with(value.as_node());
   if (old->is_tensor() && !agree(*r.module.env, r.meta(value), old->tensor())) refresh_views(r, value.as_node());
 }
 
 /// Puts a node's replacement in its place; of several results each goes where its `getitem` was.
-void replace_call(Rewriter& r, const Value& made) {
+void replace_call(Rewriter& r, const Value& made, Renaming& renaming) {
   Node* node = r.node;
   if (const auto* list = made.get_if<Values>()) {
     for (Node* user : std::vector<Node*>(node->users())) {
@@ -75,11 +76,11 @@ void replace_call(Rewriter& r, const Value& made) {
         throw Error(fmt::format("{}: the whole list of results is used by %{}", node->target, user->name), node->target,
                     node->where());
       const Value& item = list->at(static_cast<std::size_t>(*user->args[1].as_int().constant()));
-      replace(r, user, item);
+      replace(r, user, item, renaming);
       node->graph().erase(user);
     }
   } else {
-    replace(r, node, made);
+    replace(r, node, made, renaming);
   }
   node->graph().erase(node);
 }
@@ -90,6 +91,7 @@ bool decomposes(std::string_view target) { return table().find(target) != table(
 
 void decompose(fx::GraphModule& module) {
   fx::Graph& graph = module.graph;
+  Renaming renaming;
   for (Node* node = graph.first(); node;) {
     Node* next = node->next();
     auto entry = node->opcode == fx::Opcode::CallFunction ? table().find(node->target) : table().end();
@@ -105,10 +107,11 @@ void decompose(fx::GraphModule& module) {
       node = next;
       continue;
     }
-    replace_call(r, made);
+    replace_call(r, made, renaming);
     // What was made may decompose further.
     node = before ? before->next() : graph.first();
   }
+  renaming.apply(module);
   graph.eliminate_dead_code();
   for (auto& [name, subgraph] : module.subgraphs) decompose(*subgraph);
 }

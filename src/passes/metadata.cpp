@@ -1,5 +1,9 @@
 #include "passes/metadata.h"
 
+#include <algorithm>
+
+#include "fx/graph.h"
+
 namespace coil::passes {
 
 using ops::Bool;
@@ -64,6 +68,56 @@ bool agree(const sym::ShapeEnv& env, const Value& computed, const Value& recorde
     return agree(env, computed.as_int(), recorded.as_int());
   }
   return true;
+}
+
+void Renaming::note(sym::ShapeEnv& env, Expr recorded, Expr found) {
+  if (!recorded.is_symbol() || recorded.symbol_kind() != sym::SymbolKind::Unbacked) return;
+  if (!from_.empty()) found = sym::substitute(found, from_, to_);
+  if (recorded == found || std::find(from_.begin(), from_.end(), recorded) != from_.end() || sym::contains(found, recorded)) return;
+  if (found.is_symbol()) env.constrain(found, env.range(recorded));
+  for (Expr& e : to_) e = sym::substitute(e, {&recorded, 1}, {&found, 1});
+  from_.push_back(recorded);
+  to_.push_back(found);
+}
+
+void Renaming::unify(sym::ShapeEnv& env, const Value& recorded, const Value& found) {
+  if (auto *t = recorded.get_if<TensorMeta>(), *u = found.get_if<TensorMeta>(); t && u && t->rank() == u->rank()) {
+    for (std::size_t d = 0; d < t->rank(); ++d) note(env, t->sizes[d], u->sizes[d]), note(env, t->strides[d], u->strides[d]);
+    note(env, t->offset, u->offset);
+  }
+  if (auto *a = recorded.get_if<Expr>(), *b = found.get_if<Expr>(); a && b) note(env, *a, *b);
+  if (auto *a = recorded.get_if<Values>(), *b = found.get_if<Values>(); a && b && a->size() == b->size())
+    for (std::size_t i = 0; i < a->size(); ++i) unify(env, (*a)[i], (*b)[i]);
+}
+
+Value Renaming::renamed(const Value& v) const {
+  auto expression = [&](Expr e) { return sym::has_symbol_of(e, sym::SymbolKind::Unbacked) ? sym::substitute(e, from_, to_) : e; };
+  if (auto* e = v.get_if<Expr>()) return expression(*e);
+  if (auto* b = v.get_if<Bool>()) return Bool{expression(b->condition)};
+  if (auto* t = v.get_if<TensorMeta>()) {
+    TensorMeta made = *t;
+    for (auto* list : {&made.sizes, &made.strides})
+      for (Expr& e : *list) e = expression(e);
+    made.offset = expression(made.offset);
+    return made;
+  }
+  if (auto* list = v.get_if<Values>()) {
+    Values made;
+    for (const Value& item : *list) made.push_back(renamed(item));
+    return made;
+  }
+  return v;
+}
+
+void Renaming::apply(fx::GraphModule& m) const {
+  if (from_.empty()) return;
+  for (fx::Node* n = m.graph.first(); n; n = n->next()) {
+    n->meta.value = renamed(n->meta.value);
+    Values args;
+    for (const Value& v : n->args) args.push_back(renamed(v));
+    if (args != n->args) n->set_args(std::move(args));
+  }
+  for (auto& [name, sub] : m.subgraphs) apply(*sub);
 }
 
 }  // namespace coil::passes

@@ -3,6 +3,10 @@
 #include "ops/value.h"
 #include "sym/shape_env.h"
 
+namespace coil::fx {
+struct GraphModule;
+}
+
 namespace coil::passes {
 
 /// Equal: proven, or equal by the hints, or known at run time only.
@@ -12,5 +16,19 @@ bool agree(const sym::ShapeEnv&, sym::Expr, sym::Expr);
 bool agree(const sym::ShapeEnv&, const sym::TensorMeta&, const sym::TensorMeta&);
 /// `computed` agrees with what an archive recorded, which may leave out some of it.
 bool agree(const sym::ShapeEnv&, const ops::Value& computed, const ops::Value& recorded);
+
+/// Sizes that depend on data under two names: the archive's, and the expression that a node's arguments give for it.
+class Renaming {
+ public:
+  /// Notes every symbol that is recorded where something else was found.
+  void unify(sym::ShapeEnv&, const ops::Value& recorded, const ops::Value& found);
+  /// Says what was found wherever the symbols stand in a module, subgraphs included.
+  void apply(fx::GraphModule&) const;
+
+ private:
+  void note(sym::ShapeEnv&, sym::Expr recorded, sym::Expr found);
+  ops::Value renamed(const ops::Value&) const;
+  sym::Exprs from_, to_;
+};
 
 }  // namespace coil::passes

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <set>
+
 #include "fx/infer.h"
 #include "fx/scalar_functions.h"
 #include "passes/metadata.h"
@@ -64,19 +67,64 @@ Value merge(Value recorded, const Value& inferred) {
   return recorded;
 }
 
+std::vector<Value> results_of(const fx::GraphModule& graph) {
+  std::vector<Value> metas;
+  for (const Value& v : graph.graph.output()->args) metas.push_back(v.is<fx::Node*>() ? v.as_node()->meta.value : v);
+  return metas;
+}
+
+/// Sizes of a branch's results that both branches say in the same words, over sizes from outside: what the archive calls them is one more name.
+void unify_branches(const fx::GraphModule& module, const fx::Node& node, Renaming& renaming) {
+  std::vector<std::vector<Value>> branches;
+  for (const Value& v : node.args)
+    if (auto* ref = v.get_if<ops::GraphRef>())
+      if (auto found = module.subgraphs.find(ref->name); found != module.subgraphs.end()) branches.push_back(results_of(*found->second));
+  const auto* recorded = node.meta.value.get_if<Values>();
+  if (branches.size() != 2 || !recorded || branches[0].size() != recorded->size() || branches[1].size() != recorded->size()) return;
+  std::set<std::string> outside;
+  for (fx::Node* n = module.graph.first(); n != &node; n = n->next()) {
+    auto note = [&](sym::Expr e) {
+      for (sym::Expr s : sym::free_symbols(e)) outside.emplace(s.name());
+    };
+    if (auto* t = n->meta.value.get_if<sym::TensorMeta>())
+      for (sym::Expr e : t->sizes) note(e);
+    if (auto* e = n->meta.value.get_if<sym::Expr>()) note(*e);
+  }
+  auto known = [&](sym::Expr e) {
+    auto symbols = sym::free_symbols(e);
+    return std::all_of(symbols.begin(), symbols.end(), [&](sym::Expr s) { return outside.contains(std::string(s.name())); });
+  };
+  for (std::size_t k = 0; k < recorded->size(); ++k) {
+    const sym::TensorMeta *want = (*recorded)[k].get_if<sym::TensorMeta>(), *a = branches[0][k].get_if<sym::TensorMeta>(), *b = branches[1][k].get_if<sym::TensorMeta>();
+    if (!want || !a || !b || want->rank() != a->rank() || want->rank() != b->rank()) continue;
+    sym::TensorMeta found = *want;
+    for (std::size_t d = 0; d < found.rank(); ++d)
+      if (a->sizes[d] == b->sizes[d] && known(a->sizes[d])) found.sizes[d] = a->sizes[d];
+    renaming.unify(*module.env, *want, found);
+  }
+}
+
 }  // namespace
 
 void propagate(fx::GraphModule& module) {
+  Renaming renaming;
   for (fx::Node* node = module.graph.first(); node; node = node->next()) {
-    if (node->opcode != fx::Opcode::CallFunction || is_opaque(*node)) continue;
+    if (node->is_call("higher_order.cond")) unify_branches(module, *node, renaming);
+    if (node->opcode != fx::Opcode::CallFunction || is_opaque(*node) || node->target.starts_with("higher_order.")) continue;
+    const std::size_t known = module.env->symbols().size();
     Value inferred = fx::infer(*node, *module.env);
-    node->meta.value = with_unused_of(*node, std::move(node->meta.value), inferred);
+    // New symbols stand for what only the run tells, and the archive's name for that is kept. What the arguments alone say of a size that is recorded as a symbol is said instead.
+    if (module.env->symbols().size() == known) {
+      node->meta.value = with_unused_of(*node, std::move(node->meta.value), inferred);
+      renaming.unify(*module.env, node->meta.value, inferred);
+    }
     if (!acceptable(*node, *module.env, inferred))
       throw Error(fmt::format("{}: %{} is recorded as {}, but its arguments give {}", node->target, node->name,
                               ops::to_string(node->meta.value), ops::to_string(inferred)),
                   node->target, node->where());
     node->meta.value = merge(std::move(node->meta.value), inferred);
   }
+  renaming.apply(module);
   for (auto& [name, subgraph] : module.subgraphs) propagate(*subgraph);
 }
 

@@ -18,7 +18,7 @@ std::string describe(const Tensor& t) { return fmt::format("{}[{}]", short_name(
 
 }  // namespace
 
-Binding::Binding(const Model::Impl& model, Queue& queue) : model_(model), plan_(model.plan), queue_(queue), constants_(model.constants) {
+Binding::Binding(const Model::Impl& model, Queue& queue) : model_(model), plan_(model.plan), queue_(queue), constants_(model.constants), stages_(model.plan.shape_program) {
   const QueueScope scope(queue_);
   copy_states();
   reads_stride_.assign(plan_.inputs.size(), false);
@@ -30,7 +30,7 @@ Binding::Binding(const Model::Impl& model, Queue& queue) : model_(model), plan_(
   output_index_.assign(plan_.buffers.size(), 0);
   for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
     memory_of_.push_back(memory_of(plan_, id));
-    if (memory_of_[id] == id && plan_.buffers[id].kind == BufferKind::Output) {
+    if (memory_of_[id] == id && plan_.buffers[id].kind == BufferKind::Output && !is_late(plan_.buffers[id].bytes)) {
       output_index_[id] = static_cast<std::uint32_t>(outputs.size());
       outputs.emplace_back();
     }
@@ -47,6 +47,7 @@ Binding::Binding(const Model::Impl& model, Queue& queue) : model_(model), plan_(
   slots_.resize(plan_.shape_program.size());
   last_.resize(plan_.inputs.size());
   inputs.resize(plan_.inputs.size());
+  find_late();
 }
 
 void Binding::copy_states() {
@@ -69,7 +70,7 @@ void Binding::bind(std::span<const Tensor> given) {
     for (Site& site : sites_) site.prepared = false;
   threads_ = thread_count();
   check_inputs(given);
-  run_shape_program(plan_.shape_program, given, slots_);
+  run_shape_program(plan_.shape_program, stages_.after[0], given, slots_);
   bind_inputs(given);
   check_conditions(given);
   bind_memory();
@@ -140,8 +141,8 @@ void Binding::check_conditions(std::span<const Tensor> given) const {
     fail("{} (given: {})", message, fmt::join(shapes, ", "));
   };
   for (const Check& c : plan_.checks) check(c.condition, c.message);
-  for (const Step& step : plan_.steps)
-    if (const auto* assertion = std::get_if<AssertCall>(&step)) check(assertion->condition, assertion->message);
+  for (std::size_t k = 0; k < plan_.steps.size(); ++k)
+    if (early_assert_[k]) check(std::get<AssertCall>(plan_.steps[k]).condition, std::get<AssertCall>(plan_.steps[k]).message);
 }
 
 std::size_t Binding::slot_bytes(Slot s, const std::string& buffer) const {
@@ -166,6 +167,7 @@ void Binding::bind_memory() {
   for (BufferId id = 0; id < n; ++id) {
     const Buffer& b = plan_.buffers[id];
     const BufferId owner = memory_of_[id];
+    if (late_buffer_[owner]) continue;
     switch (plan_.buffers[owner].kind) {
       case BufferKind::Input: {
         const BoundInput& in = inputs[plan_.buffers[owner].index];
@@ -240,13 +242,32 @@ void Binding::bind_steps() {
   words_.clear();
   steps_.clear();
   for (BoundOutputBuffer& out : outputs) out.patches.clear();
-  std::size_t site = 0, host_call = 0;
-  std::uint32_t failing = 0;
+  if (late_)
+    for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
+      const BufferKind kind = plan_.buffers[id].kind;
+      if (memory_of_[id] != id || late_buffer_[id] || (kind != BufferKind::Input && kind != BufferKind::Output)) continue;
+      late_base_[id] = static_cast<std::int32_t>(words_.size());
+      point(id, 0);
+    }
+  std::uint32_t site = 0, failing = 0;
+  std::size_t host_call = 0;
   for (const Step& step : plan_.steps) {
-    if (const auto* kernel = std::get_if<KernelCall>(&step)) bind_kernel(*kernel, plan_.kernels[kernel->kernel].failure.empty() ? 0 : ++failing);
-    if (const auto* call = std::get_if<ExternCall>(&step)) bind_extern(*call, sites_[site++]);
-    if (const auto* call = std::get_if<HostCall>(&step)) bind_host(*call, *host_ops_[host_call++]);
+    BoundStep bound;
+    const std::uint32_t at = site;
+    const auto* kernel = std::get_if<KernelCall>(&step);
+    const std::uint32_t failure = kernel && !plan_.kernels[kernel->kernel].failure.empty() ? ++failing : 0;
+    if (std::holds_alternative<ExternCall>(step)) ++site;
+    if (late_ && is_late(step)) bound = LateStep{at, failure};
+    else if (kernel) bound = bind_kernel(*kernel, failure);
+    else if (const auto* call = std::get_if<ExternCall>(&step)) bound = bind_extern(*call, sites_[at]);
+    else if (const auto* host = std::get_if<HostCall>(&step)) bound = bind_host(*host, *host_ops_[host_call++]);
+    else bound = std::monostate();
+    if (late_ || !std::holds_alternative<std::monostate>(bound)) steps_.push_back(bound);
   }
+  grow_workspace();
+}
+
+void Binding::grow_workspace() {
   workspace_bytes_ = 0;
   for (const Site& s : sites_)
     if (s.prepared) workspace_bytes_ = std::max(workspace_bytes_, s.op->workspace_bytes());
@@ -256,17 +277,16 @@ void Binding::bind_steps() {
   }
 }
 
-void Binding::bind_kernel(const KernelCall& call, std::uint32_t failure) {
+std::optional<Launch> Binding::launch_of(const KernelCall& call) const {
   Launch l;
   l.kernel = model_.kernels[call.kernel];
-  l.words = static_cast<std::uint32_t>(words_.size());
   l.buffer_count = static_cast<std::uint32_t>(call.buffers.size());
   const bool gpu = !call.grid.empty();
   if (gpu != (plan_.device != Device{})) fail("the plan is broken: kernel '{}' is launched as on another device", plan_.kernels[call.kernel].symbol);
   if (gpu) {
     for (std::size_t d = 0; d < 3; ++d) {
       const std::int64_t blocks = slot(call.grid[d]);
-      if (blocks <= 0) return;
+      if (blocks <= 0) return std::nullopt;
       if (blocks > (d == 0 ? 0x7fffffff : 0xffff)) fail("kernel '{}' would need {} blocks along {}", plan_.kernels[call.kernel].symbol, blocks, "xyz"[d]);
       l.grid[d] = static_cast<std::uint32_t>(blocks);
     }
@@ -274,29 +294,37 @@ void Binding::bind_kernel(const KernelCall& call, std::uint32_t failure) {
     l.shared_bytes = static_cast<std::uint32_t>(std::max<std::int64_t>(0, slot(call.shared_bytes)));
   } else {
     l.extent = slot(call.extent);
-    if (l.extent <= 0) return;
+    if (l.extent <= 0) return std::nullopt;
     l.chunks = chunk_count(l.extent, slot(call.grain), threads_);
   }
+  return l;
+}
+
+Binding::BoundStep Binding::bind_kernel(const KernelCall& call, std::uint32_t failure) {
+  std::optional<Launch> l = launch_of(call);
+  if (!l) return std::monostate();
+  const bool gpu = !call.grid.empty();
+  l->words = static_cast<std::uint32_t>(words_.size());
   for (BufferId b : call.buffers) point(b, 0);
-  if (gpu) scalars(call);
+  if (gpu) scalars(call, words_);
   words_.push_back(failures_[failure].status);
-  if (!gpu) scalars(call);
-  l.word_count = static_cast<std::uint32_t>(words_.size()) - l.words;
-  steps_.push_back(KernelStep{l, failure});
+  if (!gpu) scalars(call, words_);
+  l->word_count = static_cast<std::uint32_t>(words_.size()) - l->words;
+  return KernelStep{*l, failure};
 }
 
-void Binding::scalars(const KernelCall& call) {
-  for (Slot s : call.scalars) words_.push_back(reinterpret_cast<void*>(slot(s)));
+void Binding::scalars(const KernelCall& call, std::vector<void*>& words) const {
+  for (Slot s : call.scalars) words.push_back(reinterpret_cast<void*>(slot(s)));
 }
 
-void Binding::bind_extern(const ExternCall& call, Site& site) {
+Binding::BoundStep Binding::bind_extern(const ExternCall& call, Site& site) {
   std::vector<BoundView> in, out;
   for (const View& v : call.inputs) in.push_back(bind_view(v));
   for (const View& v : call.outputs) out.push_back(bind_view(v));
   const bool empty = !out.empty() && std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; });
   if (empty) {
     site.prepared = false;
-    return;
+    return std::monostate();
   }
   ExternStep bound{site.op.get(), static_cast<std::uint32_t>(words_.size()), 0, static_cast<std::uint32_t>(in.size()),
                    static_cast<std::uint32_t>(out.size())};
@@ -312,10 +340,10 @@ void Binding::bind_extern(const ExternCall& call, Site& site) {
     site.outputs = std::move(out);
     site.prepared = true;
   }
-  steps_.push_back(bound);
+  return bound;
 }
 
-void Binding::bind_host(const HostCall& call, HostOp& op) {
+Binding::BoundStep Binding::bind_host(const HostCall& call, HostOp& op) {
   std::vector<BoundView> in, out;
   HostStep bound{&op, static_cast<std::uint32_t>(words_.size()), 0, static_cast<std::uint32_t>(call.inputs.size()), 0};
   for (const View& v : call.inputs) {
@@ -330,7 +358,7 @@ void Binding::bind_host(const HostCall& call, HostOp& op) {
   }
   bound.output_count = static_cast<std::uint32_t>(out.size());
   op.prepare(in, out, slots_);
-  steps_.push_back(bound);
+  return bound;
 }
 
 BoundResult Binding::bind_result(const Output& out) const {
@@ -355,8 +383,9 @@ BoundResult Binding::bind_result(const Output& out) const {
   r.offset = slot(out.view.offset);
   view_offset(out.view, view);
   const Buffer& b = plan_.buffers[owner];
-  r.index = b.kind == BufferKind::Output ? output_index_[owner] : b.index;
-  r.source = b.kind == BufferKind::Output  ? BoundResult::Source::Fresh
+  r.index = b.kind != BufferKind::Output ? b.index : late_buffer_[owner] ? owner : output_index_[owner];
+  r.source = late_buffer_[owner]           ? BoundResult::Source::Late
+             : b.kind == BufferKind::Output  ? BoundResult::Source::Fresh
              : b.kind == BufferKind::Input ? BoundResult::Source::Input
                                            : BoundResult::Source::Constant;
   return r;
@@ -365,25 +394,35 @@ BoundResult Binding::bind_result(const Output& out) const {
 void Binding::bind_results() {
   results.clear();
   for (const Output& out : plan_.outputs) {
-    results.push_back(bind_result(out));
-    if (results.back().source == BoundResult::Source::Input) inputs[results.back().index].aliased = true;
+    results.push_back(is_late(out) ? BoundResult() : bind_result(out));
+    if (out.kind != Output::Kind::Tensor) continue;
+    if (const Buffer& b = plan_.buffers[memory_of_[out.view.buffer]]; b.kind == BufferKind::Input) inputs[b.index].aliased = true;
   }
 }
 
-void Binding::run_steps() {
+void Binding::run_steps(const OutputAllocator& allocate) {
+  if (late_) return run_late_steps(allocate);
   void* const* words = words_.data();
-  const bool runs_ahead = queue_.runs_ahead();
   for (const BoundStep& step : steps_) {
-    if (const auto* k = std::get_if<KernelStep>(&step)) {
-      queue_.launch(k->launch, words);
-      if (k->failure && !runs_ahead && *failures_[k->failure].status) fail_run(failures_[k->failure]);
-    } else if (const auto* h = std::get_if<HostStep>(&step)) {
-      h->op->run({words + h->inputs, h->input_count}, {words + h->outputs, h->output_count});
-    } else {
-      const auto& e = std::get<ExternStep>(step);
-      e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, workspace_.data.get());
-    }
+    if (const auto* k = std::get_if<KernelStep>(&step)) run_bound(*k, words);
+    else if (const auto* h = std::get_if<HostStep>(&step)) run_bound(*h);
+    else run_bound(std::get<ExternStep>(step));
   }
+}
+
+void Binding::run_bound(const KernelStep& k, void* const* words) {
+  queue_.launch(k.launch, words);
+  if (k.failure && !queue_.runs_ahead() && *failures_[k.failure].status) fail_run(failures_[k.failure]);
+}
+
+void Binding::run_bound(const HostStep& h) {
+  void* const* words = words_.data();
+  h.op->run({words + h.inputs, h.input_count}, {words + h.outputs, h.output_count});
+}
+
+void Binding::run_bound(const ExternStep& e) {
+  void* const* words = words_.data();
+  e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, workspace_.data.get());
 }
 
 void Binding::check_failures() {
@@ -411,7 +450,7 @@ std::vector<std::uint64_t> Binding::state() const {
 
 MemoryUse Binding::memory() const {
   MemoryUse use;
-  use.arena_bytes = arena_bytes_;
+  use.arena_bytes = arena_bytes_ + late_peak_;
   use.workspace_bytes = workspace_bytes_;
   for (const BoundOutputBuffer& out : outputs) use.output_bytes += out.bytes;
   return use;

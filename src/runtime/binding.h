@@ -2,12 +2,14 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "runtime/device.h"
 #include "runtime/library.h"
 #include "runtime/model.h"
+#include "runtime/shape_program.h"
 
 namespace coil::runtime {
 
@@ -30,8 +32,8 @@ struct BoundOutputBuffer {
 };
 
 struct BoundResult {
-  enum class Source : std::uint8_t { None, Number, Fresh, Input, Constant } source = Source::None;
-  std::uint32_t index = 0;  ///< of the output buffer, input or constant
+  enum class Source : std::uint8_t { None, Number, Fresh, Late, Input, Constant } source = Source::None;
+  std::uint32_t index = 0;  ///< of the output buffer, input or constant; of Late, the plan's buffer
   DType dtype = DType::F32;
   Sizes sizes, strides;
   std::int64_t offset = 0;
@@ -48,12 +50,19 @@ class Binding {
   void place(std::span<const Patch> patches, std::byte* memory) {
     for (const Patch& p : patches) words_[p.word] = memory + p.offset;
   }
-  /// On a device that does not run ahead: throws Error when a kernel finds an index out of range.
-  void run_steps();
+  /// On a device that does not run ahead: throws Error when a kernel finds an index out of range. Outputs whose sizes only the run tells get their memory from `allocate`; the results that depend on the run are
+  /// bound after it.
+  void run_steps(const OutputAllocator& allocate = {});
+  /// Something is only known as the program runs.
+  bool is_late() const { return late_; }
   /// The same of what ran since the last check, for devices that run ahead.
   void check_failures();
   /// All that the steps' work depends on: sizes, pointers, scalars. Runs with equal states queue equal work.
   std::vector<std::uint64_t> state() const;
+  /// Memory of a buffer that the run allocated.
+  const Storage& late_memory(BufferId owner) const { return late_memory_[owner]; }
+  /// Lets go of what the run allocated.
+  void release();
 
   /// Constant `index`: this context's own copy when the program writes to it.
   const Tensor& constant(std::uint32_t index) const { return constants_[index]; }
@@ -90,7 +99,12 @@ class Binding {
     std::uint32_t inputs, outputs;  ///< where their pointers begin
     std::uint32_t input_count, output_count;
   };
-  using BoundStep = std::variant<KernelStep, ExternStep, HostStep>;
+  /// A step whose sizes or memory are only known when it is reached. Programs with such steps have one bound step for each of the plan's, so that branches find theirs.
+  struct LateStep {
+    std::uint32_t site = 0;     ///< of a library call
+    std::uint32_t failure = 0;  ///< of a kernel call, as KernelStep has it
+  };
+  using BoundStep = std::variant<KernelStep, ExternStep, HostStep, LateStep, std::monostate>;
   struct Site {  ///< a library call and the views that it was last prepared for
     std::unique_ptr<LibraryOp> op;
     std::vector<BoundView> inputs, outputs;
@@ -105,18 +119,42 @@ class Binding {
   void check_conditions(std::span<const Tensor>) const;
   void bind_memory();
   void bind_steps();
-  void bind_kernel(const KernelCall&, std::uint32_t failure);
-  void bind_extern(const ExternCall&, Site&);
-  void bind_host(const HostCall&, HostOp&);
+  BoundStep bind_kernel(const KernelCall&, std::uint32_t failure);
+  BoundStep bind_extern(const ExternCall&, Site&);
+  BoundStep bind_host(const HostCall&, HostOp&);
   void bind_results();
+  void grow_workspace();
   BoundResult bind_result(const Output&) const;
   BoundView bind_view(const View&) const;
   /// Elements from the start of the buffer; checks that the view lies inside it.
   std::int64_t view_offset(const View&, const BoundView&) const;
   void point(BufferId, std::uint64_t byte_offset);
-  void scalars(const KernelCall&);
+  /// A launch with its sizes; nothing where there is nothing to do.
+  std::optional<Launch> launch_of(const KernelCall&) const;
+  void scalars(const KernelCall&, std::vector<void*>& words) const;
   [[noreturn]] void fail_run(const Failure&);
-  std::int64_t slot(Slot s) const { return slots_[s]; }
+  std::int64_t slot(Slot s) const {
+    if (late_ && undefined_[s]) fail_undefined();
+    return slots_[s];
+  }
+  [[noreturn]] void fail_undefined() const;
+
+  // late_steps.cpp: what is only known as the program runs.
+  void find_late();
+  bool is_late(Slot s) const { return stages_.of[s] != 0; }
+  bool is_late(const View&) const;
+  bool is_late(const Step&) const;
+  bool is_late(const Output&) const;
+  void run_late_steps(const OutputAllocator&);
+  void run_late(const Step&, const LateStep&, const OutputAllocator&);
+  void run_late_kernel(const KernelCall&, std::uint32_t failure);
+  void run_late_extern(const ExternCall&, Site&);
+  void allocate_late(BufferId, const OutputAllocator&);
+  void set_number(Slot, std::int64_t value);
+  std::byte* late_address(BufferId) const;
+  void run_bound(const KernelStep&, void* const* words);
+  void run_bound(const ExternStep&);
+  void run_bound(const HostStep&);
   std::size_t slot_bytes(Slot s, const std::string& buffer) const;
   Sizes slots(const std::vector<Slot>&) const;
 
@@ -130,6 +168,10 @@ class Binding {
   std::vector<Site> sites_;
   std::vector<Failure> failures_;                ///< the first is of kernels that cannot fail
   std::vector<std::unique_ptr<HostOp>> host_ops_;  ///< of HostCalls, in order
+  ShapeStages stages_;
+  bool late_ = false;                            ///< something is only known as the program runs
+  std::vector<bool> late_buffer_;                ///< for each memory owner: allocated as the program runs
+  std::vector<bool> early_assert_;               ///< for each step: an assertion that is checked when sizes are bound
 
   bool bound_ = false;
   int threads_ = 0;
@@ -139,6 +181,11 @@ class Binding {
   std::vector<std::byte*> buffer_base_;          ///< of memory owners; null for inputs and outputs, which are patched
   std::vector<void*> words_;                     ///< arguments of all steps: pointers and scalars
   std::vector<BoundStep> steps_;
+  std::vector<std::int32_t> late_base_;          ///< for each memory owner that is an input or output: the pointer that is patched to it
+  std::vector<Storage> late_memory_;
+  std::vector<bool> undefined_;                  ///< for each slot: a run-time size that came out without a value
+  std::vector<void*> late_words_;                ///< arguments of the step that runs
+  std::size_t late_bytes_ = 0, late_peak_ = 0;
   Storage arena_, workspace_;
   std::size_t arena_bytes_ = 0, workspace_bytes_ = 0;
 };

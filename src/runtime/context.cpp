@@ -130,6 +130,7 @@ struct Context::Impl {
         std::memcpy(to.storage.data.get(), bound.number, size_of(bound.dtype));
         return;
       case BoundResult::Source::Fresh: to.storage = fresh[bound.index]; return;
+      case BoundResult::Source::Late: to.storage = binding.late_memory(bound.index); return;
       case BoundResult::Source::Constant: {
         const Tensor& c = binding.constant(bound.index);
         to.storage = c.storage;
@@ -161,11 +162,13 @@ struct Context::Impl {
     for (Tensor& t : outputs) t.storage = {};
     const bool from_host = place_inputs(inputs);
     place_outputs();
-    if (recording && !binding.calls_host()) recorded.run(binding, *queue);
-    else binding.run_steps();
+    // What a late program does differs from run to run.
+    if (recording && !binding.is_late() && !binding.calls_host()) recorded.run(binding, *queue);
+    else binding.run_steps([this](std::size_t bytes) { return new_output(bytes); });
     write_back(inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);
     fresh.clear();
+    binding.release();
     if (from_host) wait();
   }
 

@@ -15,6 +15,9 @@
 //   recurrent   one direction of a layer of an LSTM, GRU or plain recurrent network over a sequence: runtime/recurrent.h
 //   assert_finite   x ->     Fails where x holds NaN (attribute `nan`) or an infinity (`inf`), naming `name`.
 //   assert_aligned  x ->     Fails where x does not lie at a multiple of `bytes`, naming `name`.
+//   nonzero     mask (dense) -> the first row-major positions of true elements, as many as the result has, then -1
+//   repeat_positions  counts -> position 0 counts[0] times, position 1 counts[1] times, …
+//   unique      rows[N, M] (dense) -> rows[N, M], inverse[N], counts[N], number: the first `number` rows and counts mean something. Attribute `consecutive`: compares neighbours only, else sorts
 #pragma once
 #include <cstddef>
 #include <functional>

@@ -5,6 +5,7 @@
 #include "runtime/convolution_weights.h"
 #include "runtime/gemm.h"
 #include "runtime/recurrent.h"
+#include "runtime/selection.h"
 #include "runtime/sort.h"
 
 namespace coil::runtime {
@@ -20,6 +21,9 @@ constexpr BuiltinOp kOps[] = {
     {"recurrent", make_recurrent},
     {"assert_finite", make_assert_finite},
     {"assert_aligned", make_assert_aligned},
+    {"nonzero", make_nonzero},
+    {"repeat_positions", make_repeat_positions},
+    {"unique", make_unique_rows},
 };
 
 }  // namespace

@@ -30,6 +30,7 @@ enum class ShapeOp : std::uint8_t {
   Where,        ///< slot a ? slot b : slot c
   Eq, Ne, Lt, Le, And, Or, Not,
   BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight,
+  RunTime,      ///< a number that a step gives: a ReadSymbol, or a loop that counts. What is computed from it is computed then, and again each time
 };
 
 struct ShapeInstruction {
@@ -151,7 +152,33 @@ struct AssertCall {
   std::string message;
 };
 
-using Step = std::variant<KernelCall, ExternCall, AssertCall, HostCall>;
+/// Memory for a buffer whose size is only known now; only buffers with such sizes have these steps.
+struct AllocateBuffer {
+  BufferId buffer = 0;
+};
+struct FreeBuffer {
+  BufferId buffer = 0;
+};
+/// `symbol`, a RunTime slot, gets the value of the 0-d I64 buffer.
+struct ReadSymbol {
+  BufferId source = 0;
+  Slot symbol = 0;
+};
+/// A border of a block of steps; blocks nest.
+struct Control {
+  enum class Kind : std::uint8_t {
+    If,           ///< goes on where slot `value` is not 0, else with `target`: the step after Else, or EndIf
+    Else,         ///< the end of the first block: goes on with `target`, the step after EndIf
+    EndIf,
+    Loop,         ///< `counter`, a RunTime slot, counts turns from 0; at slot `value`, goes on with `target`, the step after EndLoop
+    BreakUnless,  ///< where slot `value` is 0, goes on with `target`, the step after EndLoop
+    EndLoop,      ///< the next turn of the Loop at `target`
+  } kind = Kind::If;
+  Slot value = 0, counter = 0;
+  std::uint32_t target = 0;
+};
+
+using Step = std::variant<KernelCall, ExternCall, AssertCall, HostCall, AllocateBuffer, FreeBuffer, ReadSymbol, Control>;
 
 struct Kernel {
   std::string symbol;              ///< C name in the kernel library
@@ -169,7 +196,7 @@ struct Output {
 };
 
 struct Plan {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
   std::string model_name;
   Device device;
   std::string isa;  ///< instruction set that the kernels need: `avx2`, `avx512`, …; empty for the baseline

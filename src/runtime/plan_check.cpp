@@ -1,20 +1,11 @@
 #include "runtime/plan_check.h"
 
 #include "runtime/library.h"
+#include "runtime/shape_program.h"
 #include "support/error.h"
 
 namespace coil::runtime {
 namespace {
-
-/// Number of operands of an instruction that are slots.
-int slot_operands(ShapeOp op) {
-  switch (op) {
-    case ShapeOp::Constant: case ShapeOp::InputSize: case ShapeOp::InputStride: case ShapeOp::InputValue: return 0;
-    case ShapeOp::Not: return 1;
-    case ShapeOp::Where: return 3;
-    default: return 2;
-  }
-}
 
 class PlanChecker {
  public:
@@ -27,6 +18,7 @@ class PlanChecker {
     for (const Constant& c : plan_.constants) require(c.sizes.size() == c.strides.size(), "constant " + c.name);
     for (BufferId id = 0; id < plan_.buffers.size(); ++id) check_buffer(id);
     for (const Step& step : plan_.steps) std::visit([&](const auto& s) { check_step(s); }, step);
+    check_blocks();
     for (const Output& out : plan_.outputs) check_output(out);
   }
 
@@ -47,10 +39,12 @@ class PlanChecker {
   }
 
   void check_shape_program() const {
+    std::int64_t numbers = 0;
     for (std::size_t i = 0; i < plan_.shape_program.size(); ++i) {
       const ShapeInstruction& in = plan_.shape_program[i];
       const std::string what = fmt::format("shape instruction {}", i);
-      require(in.op <= ShapeOp::ShiftRight, what);
+      require(in.op <= ShapeOp::RunTime, what);
+      require(in.op != ShapeOp::RunTime || in.a == numbers++, what);
       const std::int64_t operands[] = {in.a, in.b, in.c};
       for (int k = 0; k < slot_operands(in.op); ++k) require(operands[k] >= 0 && operands[k] < static_cast<std::int64_t>(i), what);
       if (in.op == ShapeOp::InputSize || in.op == ShapeOp::InputStride || in.op == ShapeOp::InputValue) {
@@ -109,6 +103,57 @@ class PlanChecker {
       for (const HostArgument& item : *list) check_argument(item, call, what);
   }
   void check_step(const AssertCall& call) const { slot(call.condition, "an assertion"); }
+  void check_step(const AllocateBuffer& step) const { require(step.buffer < plan_.buffers.size() && own_memory(step.buffer), "an allocation"); }
+  void check_step(const FreeBuffer& step) const { require(step.buffer < plan_.buffers.size() && own_memory(step.buffer), "a free"); }
+  void check_step(const ReadSymbol& step) const {
+    require(step.source < plan_.buffers.size(), "a symbol's buffer");
+    runtime_number(step.symbol, "a symbol");
+  }
+  void check_step(const Control& step) const {
+    slot(step.value, "a branch");
+    if (step.kind == Control::Kind::Loop) runtime_number(step.counter, "a loop");
+    require(step.target <= plan_.steps.size(), "a branch");
+  }
+  void runtime_number(Slot s, const std::string& what) const {
+    slot(s, what);
+    require(plan_.shape_program[s].op == ShapeOp::RunTime, what);
+  }
+  bool own_memory(BufferId id) const {
+    const BufferKind kind = plan_.buffers[memory_of(plan_, id)].kind;
+    return kind == BufferKind::Temporary || kind == BufferKind::Output;
+  }
+
+  /// Branches go where their blocks say, so that each step is reached with its block's numbers known.
+  void check_blocks() const {
+    using Kind = Control::Kind;
+    struct Open {
+      std::size_t step;
+      Kind kind;
+    };
+    std::vector<Open> open;
+    std::vector<std::vector<std::size_t>> leaving;
+    auto target = [&](std::size_t k) { return std::get<Control>(plan_.steps[k]).target; };
+    for (std::size_t k = 0; k < plan_.steps.size(); ++k) {
+      const auto* c = std::get_if<Control>(&plan_.steps[k]);
+      if (!c) continue;
+      if (c->kind == Kind::BreakUnless) {
+        require(!open.empty() && open.back().kind == Kind::Loop, "a break");
+        leaving.back().push_back(k);
+      } else if (c->kind == Kind::If || c->kind == Kind::Loop) {
+        open.push_back({k, c->kind});
+        leaving.push_back({k});
+      } else {
+        const Kind opener = c->kind == Kind::Else ? Kind::If : c->kind == Kind::EndIf ? Kind::Else : Kind::Loop;
+        require(!open.empty() && open.back().kind == opener, "the end of a block");
+        for (std::size_t from : leaving.back()) require(target(from) == k + 1, "a branch");
+        require(c->kind != Kind::EndLoop || c->target == open.back().step, "the end of a loop");
+        open.pop_back();
+        leaving.pop_back();
+        if (c->kind == Kind::Else) open.push_back({k, Kind::Else}), leaving.push_back({k});
+      }
+    }
+    require(open.empty(), "the end of a block");
+  }
 
   void check_output(const Output& out) const {
     const std::string what = "output " + out.name;

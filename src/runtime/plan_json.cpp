@@ -11,8 +11,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kShapeOps[] = {"const", "size", "stride", "value", "add", "sub", "mul", "floordiv", "ceildiv", "mod", "min", "max", "pow",
-                                     "where", "eq", "ne", "lt", "le", "and", "or", "not", "bitand", "bitor", "bitxor", "shl", "shr"};
-static_assert(std::size(kShapeOps) == static_cast<std::size_t>(ShapeOp::ShiftRight) + 1);
+                                     "where", "eq", "ne", "lt", "le", "and", "or", "not", "bitand", "bitor", "bitxor", "shl", "shr", "runtime"};
+static_assert(std::size(kShapeOps) == static_cast<std::size_t>(ShapeOp::RunTime) + 1);
+constexpr const char* kControls[] = {"if", "else", "end if", "loop", "break unless", "end loop"};
+static_assert(std::size(kControls) == static_cast<std::size_t>(Control::Kind::EndLoop) + 1);
 constexpr const char* kBufferKinds[] = {"input", "constant", "temporary", "output"};
 constexpr const char* kOutputKinds[] = {"tensor", "int", "bool", "float", "none"};
 
@@ -169,6 +171,10 @@ Json to_json(const Step& step) {
     }
     Json operator()(const HostCall& c) const { return to_json(c); }
     Json operator()(const AssertCall& c) const { return {{"assert", c.condition}, {"message", c.message}}; }
+    Json operator()(const AllocateBuffer& a) const { return {{"allocate", a.buffer}}; }
+    Json operator()(const FreeBuffer& f) const { return {{"free", f.buffer}}; }
+    Json operator()(const ReadSymbol& r) const { return {{"read", r.source}, {"symbol", r.symbol}}; }
+    Json operator()(const Control& c) const { return {{"control", kControls[static_cast<std::size_t>(c.kind)]}, {"value", c.value}, {"counter", c.counter}, {"target", c.target}}; }
   } visitor;
   return std::visit(visitor, step);
 }
@@ -187,6 +193,11 @@ Step step_from(const Json& j) {
   if (j.contains("kernel")) return kernel_call_from(j);
   if (j.contains("assert")) return AssertCall{integer<Slot>(j.at("assert")), j.at("message").get<std::string>()};
   if (j.contains("host")) return host_call_from(j);
+  if (j.contains("allocate")) return AllocateBuffer{integer<BufferId>(j.at("allocate"))};
+  if (j.contains("free")) return FreeBuffer{integer<BufferId>(j.at("free"))};
+  if (j.contains("read")) return ReadSymbol{integer<BufferId>(j.at("read")), integer<Slot>(j.at("symbol"))};
+  if (j.contains("control"))
+    return Control{enum_from<Control::Kind>(kControls, j.at("control").get<std::string>()), integer<Slot>(j.at("value")), integer<Slot>(j.at("counter")), integer<std::uint32_t>(j.at("target"))};
   ExternCall call{j.at("library").get<std::string>(), {}, {}, {}};
   for (const auto& [name, value] : j.at("attributes").items()) call.attributes[name] = attribute_from(value);
   for (const Json& v : j.at("inputs")) call.inputs.push_back(view_from(v));
@@ -244,8 +255,8 @@ ShapeInstruction instruction_from(const Json& j) {
 }
 Json to_json(const Check& c) { return {{"condition", c.condition}, {"message", c.message}}; }
 Check check_from(const Json& j) { return {integer<Slot>(j.at("condition")), j.at("message").get<std::string>()}; }
-Json to_json(const Kernel& k) { return {{"symbol", k.symbol}, {"description", k.description}}; }
-Kernel kernel_from(const Json& j) { return {j.at("symbol").get<std::string>(), j.at("description").get<std::string>()}; }
+Json to_json(const Kernel& k) { return {{"symbol", k.symbol}, {"description", k.description}, {"failure", k.failure}}; }
+Kernel kernel_from(const Json& j) { return {j.at("symbol").get<std::string>(), j.at("description").get<std::string>(), j.at("failure").get<std::string>()}; }
 
 template <class T>
 Json list_to_json(const std::vector<T>& values) {

@@ -86,6 +86,7 @@ std::int64_t evaluate(const ShapeInstruction& in, std::span<const Tensor> inputs
     case ShapeOp::BitXor: return a() ^ b();
     case ShapeOp::ShiftLeft: return shift(a(), b(), true);
     case ShapeOp::ShiftRight: return shift(a(), b(), false);
+    case ShapeOp::RunTime: break;
   }
   fail("unknown shape instruction {}", static_cast<int>(in.op));
 }
@@ -112,9 +113,59 @@ std::int64_t integer_value(const Tensor& t) {
   }
 }
 
-void run_shape_program(std::span<const ShapeInstruction> program, std::span<const Tensor> inputs,
-                       std::span<std::int64_t> slots) {
+int slot_operands(ShapeOp op) {
+  switch (op) {
+    case ShapeOp::Constant: case ShapeOp::InputSize: case ShapeOp::InputStride: case ShapeOp::InputValue: case ShapeOp::RunTime: return 0;
+    case ShapeOp::Not: return 1;
+    case ShapeOp::Where: return 3;
+    default: return 2;
+  }
+}
+
+ShapeStages::ShapeStages(std::span<const ShapeInstruction> program) : after(1) {
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const ShapeInstruction& in = program[i];
+    std::uint32_t stage = 0;
+    if (in.op == ShapeOp::RunTime) {
+      stage = static_cast<std::uint32_t>(in.a) + 1;
+    } else {
+      const std::int64_t operands[] = {in.a, in.b, in.c};
+      for (int k = 0; k < slot_operands(in.op); ++k) stage = std::max(stage, of[static_cast<std::size_t>(operands[k])]);
+    }
+    of.push_back(stage);
+    if (after.size() <= stage) after.resize(stage + 1);
+    if (in.op != ShapeOp::RunTime) after[stage].push_back(static_cast<Slot>(i));
+  }
+}
+
+void run_shape_program(std::span<const ShapeInstruction> program, std::span<const Slot> which, std::span<const Tensor> inputs, std::span<std::int64_t> slots) {
+  for (Slot i : which) slots[i] = evaluate(program[i], inputs, slots.data());
+}
+
+void run_shape_program(std::span<const ShapeInstruction> program, std::span<const Tensor> inputs, std::span<std::int64_t> slots) {
   for (std::size_t i = 0; i < program.size(); ++i) slots[i] = evaluate(program[i], inputs, slots.data());
+}
+
+void run_late_shape_program(std::span<const ShapeInstruction> program, std::span<const Slot> which, std::span<std::int64_t> slots, std::vector<bool>& undefined) {
+  for (Slot i : which) {
+    const ShapeInstruction& in = program[i];
+    const std::int64_t operands[] = {in.a, in.b, in.c};
+    auto missing = [&](int k) -> bool { return undefined[static_cast<std::size_t>(operands[k])]; };
+    bool lost = false;
+    if (in.op == ShapeOp::Where) {
+      lost = missing(0) || missing(slots[static_cast<std::size_t>(in.a)] ? 1 : 2);
+    } else {
+      for (int k = 0; k < slot_operands(in.op); ++k) lost = lost || missing(k);
+    }
+    if (!lost) {
+      try {
+        slots[i] = evaluate(in, {}, slots.data());
+      } catch (const Error&) {
+        lost = true;
+      }
+    }
+    undefined[i] = lost;
+  }
 }
 
 }  // namespace coil::runtime

@@ -59,7 +59,8 @@ class Fuser {
   Fuser(ir::Graph& graph, const Choices& choices) : graph_(graph), choices_(choices) {}
 
   Schedule run() {
-    mark_live();
+    live_ = ir::live_operations(graph_);
+    blocks_ = ir::blocks(graph_);
     for (const Operation& op : graph_.operations())
       if (live_[op.id]) place(op);
     find_internal();
@@ -73,31 +74,16 @@ class Fuser {
   /// Bookkeeping of an item: buffers it touches, size of its bodies.
   struct Info {
     std::set<BufferId> reads, writes;
-    std::size_t scalar_ops = 0;
+    std::size_t scalar_ops = 0, block = 0;
   };
-
-  void mark_live() {
-    auto& ops = graph_.operations();
-    live_.assign(ops.size(), false);
-    std::set<BufferId> wanted(graph_.mutated.begin(), graph_.mutated.end());
-    for (const ir::GraphOutput& o : graph_.outputs)
-      if (auto* view = std::get_if<ir::BufferView>(&o.value)) wanted.insert(view->buffer);
-    for (std::size_t k = ops.size(); k-- > 0;) {
-      const Operation& op = ops[k];
-      bool live = std::holds_alternative<ir::Assertion>(op.node);
-      if (auto* call = std::get_if<ir::Fallback>(&op.node)) live = call->has_effect;
-      for (BufferId b : op.outs) live = live || wanted.contains(b);
-      if (!live) continue;
-      live_[k] = true;
-      for (BufferId b : ir::reads(op)) wanted.insert(b);
-    }
-  }
 
   void place(const Operation& op) {
     const std::vector<BufferId> reads = ir::reads(op);
     std::size_t earliest = 0;  // the first item that the operation may be part of
     std::vector<std::size_t> candidates;
     std::set<std::size_t> conflicts;  // items it may follow but not join
+    for (Expr s : ir::runtime_symbols(graph_, op))
+      if (auto made = definitions_.find(s); made != definitions_.end()) earliest = std::max(earliest, made->second), conflicts.insert(made->second);
     for (BufferId b : reads)
       for (std::size_t w : uses_[b].writers) earliest = std::max(earliest, w), candidates.push_back(w);
     for (BufferId b : op.outs) {
@@ -121,6 +107,7 @@ class Fuser {
       std::string reason;
       std::optional<Group> joined;
       if (!std::holds_alternative<Group>(out_.items[c])) reason = "the other is a library call or runs alone";
+      else if (infos_[c].block != blocks_[op.id]) reason = "one runs in a branch or a loop that the other is not in";
       else if (c < earliest) reason = "an operation between them needs the one and feeds the other";
       else if (conflicts.contains(c)) reason = "one writes a buffer that the other touches";
       else joined = join(std::get<Group>(out_.items[c]), infos_[c], op, reads, reason);
@@ -175,6 +162,11 @@ class Fuser {
     for (BufferId b : reads) add(uses_[b].readers), infos_[item].reads.insert(b);
     for (BufferId b : op.outs) add(uses_[b].writers), infos_[item].writes.insert(b);
     infos_[item].scalar_ops += body_ops(op);
+    infos_[item].block = blocks_[op.id];
+    if (auto symbol = op.defined_symbol()) definitions_[*symbol] = item;
+    // What is computed with a symbol may rely on what was asserted of it.
+    if (std::holds_alternative<ir::Assertion>(op.node))
+      for (Expr s : ir::runtime_symbols(graph_, op)) definitions_[s] = item;
   }
 
   static std::size_t body_ops(const Operation& op) {
@@ -304,6 +296,8 @@ class Fuser {
   ir::Graph& graph_;
   const Choices& choices_;
   std::vector<bool> live_;
+  std::vector<std::size_t> blocks_;
+  std::unordered_map<Expr, std::size_t> definitions_;  ///< the items that define symbols
   std::unordered_map<BufferId, Use> uses_;
   std::vector<Info> infos_;
   Schedule out_;

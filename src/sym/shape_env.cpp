@@ -158,11 +158,12 @@ void ShapeEnv::learn_equal(Expr condition) {
       learn_multiple_of(a.operands()[0], *a.operands()[1].constant());
       return;
     }
-  // A symbol that stands in it once, with coefficient 1 or -1: unbacked ones and later ones are replaced first.
+  // A symbol that stands in it once, with coefficient 1 or -1: unbacked ones and later ones are replaced first, so that what is defined early is not said in terms of what is defined later.
   Expr difference = left - right;
   std::vector<Expr> candidates = free_symbols(difference);
   std::ranges::stable_sort(candidates, [](Expr a, Expr b) { return a.symbol_kind() == SymbolKind::Unbacked && b.symbol_kind() != SymbolKind::Unbacked; });
   auto first_size = std::ranges::find_if(candidates, [](Expr e) { return e.symbol_kind() != SymbolKind::Unbacked; });
+  std::reverse(candidates.begin(), first_size);
   std::reverse(first_size, candidates.end());
   for (const Expr& symbol : candidates) {
     auto linear = linear_in(difference, symbol);

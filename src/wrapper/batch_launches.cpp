@@ -28,6 +28,10 @@ class Batcher {
     std::vector<Batch> all;
     std::map<std::size_t, Batch> open;  // by kernel
     for (std::size_t i = 0; i < p_.lines.size(); ++i) {
+      if (std::holds_alternative<Control>(p_.lines[i]) || std::holds_alternative<ReadSymbol>(p_.lines[i])) {  // no call moves over a border, or to where its sizes are not known
+        for (auto& [kernel, batch] : open) all.push_back(std::move(batch));
+        open.clear();
+      }
       const Uses u = uses(p_.lines[i]);
       const CallKernel* call = std::get_if<CallKernel>(&p_.lines[i]);
       if (call && !may_join(*call)) call = nullptr;

@@ -132,7 +132,11 @@ class Builder {
 
   void call_single(const ir::Operation& op) {
     if (auto* a = std::get_if<ir::Assertion>(&op.node)) {
-      p_.lines.push_back(Assert{a->condition, a->message});
+      p_.lines.push_back(Assert{a->condition, op.where.empty() ? a->message : fmt::format("{} (at {})", a->message, op.where)});
+    } else if (auto* r = std::get_if<ir::ReadSymbol>(&op.node)) {
+      p_.lines.push_back(ReadSymbol{r->symbol, r->source});
+    } else if (auto* c = std::get_if<ir::Control>(&op.node)) {
+      p_.lines.push_back(Control{static_cast<Control::Kind>(c->kind), c->condition, c->counter, c->extent});
     } else if (std::holds_alternative<ir::Scatter>(op.node)) {
       call_kernel(backend_.scatter(graph_, op), op.origins, op.where);
     } else if (auto* host = std::get_if<ir::Fallback>(&op.node)) {

@@ -91,7 +91,7 @@ class Printer {
 
   std::string symbol(Expr s) {
     auto [it, added] = sizes_.emplace(s, "");
-    if (added) it->second = unique("", s.name());
+    if (added) it->second = unique("", s.name()), note(s);
     return it->second;
   }
 
@@ -102,7 +102,13 @@ class Printer {
     if (auto it = sizes_.find(e); it != sizes_.end()) return it->second;
     const std::string value = cpp(e), name = fmt::format("z{}", next_size_++);
     line("const Size {} = {};", name, value);
+    note(e);
     return sizes_[e] = name;
+  }
+
+  /// A name belongs to the block that it is defined in.
+  void note(Expr e) {
+    if (!scopes_.empty()) scopes_.back().push_back(e);
   }
 
   std::string list(const Exprs& values) {
@@ -146,6 +152,7 @@ class Printer {
     }
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant) bind_constant(static_cast<BufferId>(k));
+    if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) { return std::holds_alternative<CallKernel>(l); })) line("int64_t status = 0;");
     begin = run_.size();
     for (const Line& l : p_.lines) {
       std::visit([&](const auto& x) { print_line(x); }, l);
@@ -186,6 +193,31 @@ class Printer {
     const std::string bytes = size(p_.buffers[a.buffer].bytes);
     line("Memory {}({});", names_[a.buffer], bytes);
   }
+  void print_line(const ReadSymbol& r) { line("const Size {} = read_number({});", symbol(r.symbol), address(r.source)); }
+  void print_line(const Control& c) {
+    if (c.closes()) {
+      // What was named in the block is not known after it.
+      for (Expr e : scopes_.back()) sizes_.erase(e);
+      scopes_.pop_back();
+    }
+    using Kind = Control::Kind;
+    switch (c.kind) {
+      case Kind::If: line("if ({}) {{", cpp(sym::ne(c.condition, 0))); break;
+      case Kind::Else: line("}} else {{"); break;
+      case Kind::EndIf: line("}}"); break;
+      case Kind::Loop:
+        {
+          const std::string end = c.extent.is_constant(sym::Range::kMax) ? "" : size(c.extent);
+          scopes_.emplace_back();
+          if (end.empty()) line("for (Size {0} = 0;; ++{0}) {{", symbol(c.counter));
+          else line("for (Size {0} = 0; {0} < Size({1}); ++{0}) {{", symbol(c.counter), end);
+        }
+        break;
+      case Kind::BreakUnless: line("if (!({})) break;", cpp(sym::ne(c.condition, 0))); break;
+      case Kind::EndLoop: line("}}"); break;
+    }
+    if (c.kind == Kind::If || c.kind == Kind::Else) scopes_.emplace_back();
+  }
   void print_line(const Reuse& r) { line("Memory {} = {}.share();", names_[r.to], names_[r.from]); }
   void print_line(const Free& f) { line("{}.free();", names_[f.buffer]); }
   void print_line(const CallKernel& c) {
@@ -193,7 +225,6 @@ class Printer {
     std::vector<std::string> buffers;
     for (BufferId b : c.buffers) buffers.push_back(address(b));
     buffers.emplace_back("&status");
-    if (run_.find("int64_t status") == std::string::npos) line("int64_t status = 0;");
     const std::string scalars = list(c.scalars), extent = size(c.extent);
     line("call(kernels::{}, {{{}}}, {}, {}, {});", p_.kernels[c.kernel].symbol, joined(buffers), scalars, extent, c.grain);
     if (!c.failure.empty()) line("if (status) fail({});", c_string(c.failure));
@@ -297,9 +328,10 @@ class Printer {
   const Program& p_;
   const EmitOptions& options_;
   std::vector<std::optional<WeightPlace>> places_;
-  std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "kernels"};
+  std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "read_number", "kernels"};
   std::vector<std::string> names_;
   std::unordered_map<Expr, std::string> sizes_;
+  std::vector<Exprs> scopes_;  ///< for each open block, the sizes named in it
   std::size_t next_size_ = 0, next_op_ = 0;
   std::string run_, ops_, members_, weights_, initializers_;
 };

@@ -153,6 +153,13 @@ void FxEmitter::line(const Reuse& r) {
 
 void FxEmitter::line(const Free& f) { node("delete", fmt::format("torch.ops.coil_wrapper.delete.default, {}", file_->name(f.buffer))); }
 
+void FxEmitter::line(const ReadSymbol& r) { assign(file_->symbol(r.symbol), fmt::format("torch.ops.coil_wrapper.integer.default, {}", file_->name(r.source))); }
+
+void FxEmitter::line(const Control& c) {
+  const bool loop = c.kind == Control::Kind::Loop || c.kind == Control::Kind::BreakUnless || c.kind == Control::Kind::EndLoop;
+  fail("--emit=fx cannot write a {}: a graph has no blocks; write Python or a package instead", loop ? "loop" : "branch");
+}
+
 void FxEmitter::line(const CallKernel& c) {
   std::vector<std::string> reads, writes, scalars;
   for (std::size_t i = 0; i < c.buffers.size(); ++i) (c.written[i] ? writes : reads).push_back(file_->name(c.buffers[i]));

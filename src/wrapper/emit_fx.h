@@ -24,6 +24,9 @@ class COIL_EMITTER_API FxEmitter : public Emitter {
   virtual void line(const CallExtern&);
   virtual void line(const CallFallback&);
   virtual void line(const Free&);
+  virtual void line(const ReadSymbol&);
+  /// Refused: a graph has no blocks.
+  virtual void line(const Control&);
   /// The node that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
   virtual void kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure,
                            const std::string& origins);

@@ -9,6 +9,7 @@ std::string PythonEmitter::emit(const Program& p, const EmitOptions& options) {
   PythonFile file(p, options);
   file_ = &file;
   body_.clear(), library_calls_.clear(), given_.clear();
+  depth_ = 0;
   inputs();
   const std::size_t begin = body_.size();
   std::vector<std::size_t> ends;
@@ -85,6 +86,31 @@ void PythonEmitter::line(const Reuse& r) {
 }
 
 void PythonEmitter::line(const Free& f) { statement("del " + file_->name(f.buffer)); }
+
+void PythonEmitter::line(const ReadSymbol& r) { statement(fmt::format("{} = int({})", file_->symbol(r.symbol), file_->name(r.source))); }
+
+void PythonEmitter::line(const Control& c) {
+  using Kind = Control::Kind;
+  if (c.closes()) {
+    statement("pass");  // a block may be empty
+    --depth_;
+  }
+  switch (c.kind) {
+    case Kind::If: statement(fmt::format("if {}:", file_->size(sym::ne(c.condition, 0)))); break;
+    case Kind::Else: statement("else:"); break;
+    case Kind::Loop:
+      statement(fmt::format("for {} in {}:", file_->symbol(c.counter), c.extent.is_constant(sym::Range::kMax) ? "itertools.count()" : fmt::format("range({})", file_->size(c.extent))));
+      break;
+    case Kind::BreakUnless:
+      statement(fmt::format("if not ({}):", file_->size(sym::ne(c.condition, 0))));
+      ++depth_;
+      statement("break");
+      --depth_;
+      break;
+    case Kind::EndIf: case Kind::EndLoop: break;
+  }
+  if (c.opens()) ++depth_;
+}
 
 void PythonEmitter::line(const CallKernel& c) {
   std::vector<std::string> buffers, scalars;

@@ -23,13 +23,15 @@ class COIL_EMITTER_API PythonEmitter : public Emitter {
   virtual void line(const CallExtern&);
   virtual void line(const CallFallback&);
   virtual void line(const Free&);
+  virtual void line(const ReadSymbol&);
+  virtual void line(const Control&);
   /// The statement that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
   virtual std::string kernel_call(const std::string& symbol, const std::string& buffers, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure);
   /// Definitions that stand before `call`.
   virtual std::string definitions() { return ""; }
 
   PythonFile& file() { return *file_; }
-  void statement(const std::string& text) { body_ += "    " + text + "\n"; }
+  void statement(const std::string& text) { body_ += std::string(4 * (1 + depth_), ' ') + text + "\n"; }
 
  private:
   void inputs();
@@ -39,6 +41,7 @@ class COIL_EMITTER_API PythonEmitter : public Emitter {
 
   PythonFile* file_ = nullptr;
   std::string body_, library_calls_;
+  std::size_t depth_ = 0;           ///< of open blocks
   std::vector<std::string> given_;  ///< names of inputs as the caller gave them
 };
 

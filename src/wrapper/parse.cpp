@@ -191,6 +191,12 @@ class Parser {
     else if (c.accept("call")) call(c, false);
     else if (c.accept("launch")) call(c, true);
     else if (c.accept("extern")) library_call(c);
+    else if (c.accept("if")) border(Control{Control::Kind::If, expr(c, {":"})}, c);
+    else if (c.accept("else")) border(Control{Control::Kind::Else}, c);
+    else if (c.accept("end if")) p_.lines.emplace_back(Control{Control::Kind::EndIf});
+    else if (c.accept("loop")) loop(c);
+    else if (c.accept("break unless")) p_.lines.emplace_back(Control{Control::Kind::BreakUnless, expr(c, {})});
+    else if (c.accept("end loop")) p_.lines.emplace_back(Control{Control::Kind::EndLoop});
     else if (c.accept("fallback")) c.fault("a call of an operator of the host prints, but does not read back");
     else if (c.accept("output")) output(c);
     else if (c.accept("text")) open_text_ = kernel_named(c);
@@ -375,6 +381,14 @@ class Parser {
     if (!found) c.fault(fmt::format("the size {} is not declared", name));
     d.symbol = *found;
     c.expect("=");
+    if (c.accept("read")) {
+      c.expect("(");
+      const BufferId source = buffer_named(c);
+      c.expect(")");
+      if (p_.buffers[source].dtype != DType::I64 || !p_.buffers[source].sizes.empty()) c.fault(fmt::format("{} is no single i64", p_.buffers[source].name));
+      p_.lines.emplace_back(ReadSymbol{d.symbol, source});
+      return;
+    }
     const bool part = c.accept("(");
     if (c.accept("size")) d.from = DefineSymbol::From::Size;
     else if (c.accept("stride")) d.from = DefineSymbol::From::Stride;
@@ -402,6 +416,22 @@ class Parser {
       c.expect(")");
     }
     p_.lines.emplace_back(std::move(d));
+  }
+
+  void border(Control line, Cursor& c) {
+    c.expect(":");
+    p_.lines.emplace_back(line);
+  }
+
+  /// `loop u0 < s0:`, or `loop u0:` for one without a bound.
+  void loop(Cursor& c) {
+    Control line{Control::Kind::Loop};
+    const std::string name = c.identifier();
+    auto counter = p_.env->context().find(name);
+    if (!counter) c.fault(fmt::format("the size {} is not declared", name));
+    line.counter = *counter;
+    if (c.accept("<")) line.extent = expr(c, {":"});
+    border(line, c);
   }
 
   void assertion(Cursor& c) {

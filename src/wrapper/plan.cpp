@@ -85,6 +85,8 @@ class Planner {
     plan_.device = p_.device;
     for (const Line& l : p_.lines)
       if (auto* d = std::get_if<DefineSymbol>(&l)) define(*d);
+    std::int64_t order = 0;
+    for (Expr s : runtime_symbols(p_)) shape_.define(s, shape_.emit(ShapeOp::RunTime, order++));
     for (const Input& in : p_.inputs) {
       const Buffer& b = p_.buffers[in.buffer];
       plan_.inputs.push_back({in.name, b.dtype, slots(b.sizes), slots(b.strides), in.mutated, in.unused});
@@ -153,12 +155,44 @@ class Planner {
   void line(const DefineSymbol&) {}
   void line(const DefineKernel&) {}
   void line(const Assert& a) {
-    if (plan_.steps.empty()) plan_.checks.push_back({shape_(a.condition), a.message});
+    if (plan_.steps.empty() && !is_runtime(a.condition)) plan_.checks.push_back({shape_(a.condition), a.message});
     else plan_.steps.push_back(runtime::AssertCall{shape_(a.condition), a.message});
   }
-  void line(const Allocate&) {}
-  void line(const Free&) {}
-  void line(const Reuse& r) { plan_.buffers[r.to].shares = r.from; }
+  void line(const Allocate& a) {
+    if (is_runtime(p_.buffers[a.buffer].bytes)) plan_.steps.push_back(runtime::AllocateBuffer{a.buffer});
+    plan_.buffers[a.buffer].first = plan_.buffers[a.buffer].last = static_cast<std::uint32_t>(plan_.steps.size());
+    allocated_.insert(a.buffer);
+  }
+  void line(const Free& f) {
+    runtime::Buffer& b = plan_.buffers[f.buffer];
+    const bool shared = std::any_of(plan_.buffers.begin(), plan_.buffers.end(), [&](const runtime::Buffer& other) { return other.shares == f.buffer; });
+    if (is_runtime(p_.buffers[f.buffer].bytes) && !shared) plan_.steps.push_back(runtime::FreeBuffer{f.buffer});
+    b.last = static_cast<std::uint32_t>(std::max<std::size_t>(plan_.steps.size(), b.first + 1) - 1);
+    // The owner's lifetime covers those that live in its memory.
+    for (std::int64_t owner = b.shares; owner >= 0; owner = plan_.buffers[static_cast<std::size_t>(owner)].shares) plan_.buffers[static_cast<std::size_t>(owner)].last = b.last;
+  }
+  void line(const Reuse& r) {
+    plan_.buffers[r.to].shares = r.from;
+    plan_.buffers[r.to].first = plan_.buffers[r.to].last = static_cast<std::uint32_t>(plan_.steps.size());
+  }
+  void line(const ReadSymbol& r) { plan_.steps.push_back(runtime::ReadSymbol{r.source, shape_(r.symbol)}); }
+  void line(const Control& c) {
+    using Kind = Control::Kind;
+    runtime::Control step{static_cast<runtime::Control::Kind>(c.kind)};
+    if (c.kind == Kind::If || c.kind == Kind::BreakUnless) step.value = shape_(c.condition);
+    if (c.kind == Kind::Loop) step.value = shape_(c.extent), step.counter = shape_(c.counter);
+    const auto here = static_cast<std::uint32_t>(plan_.steps.size());
+    auto at = [&](std::uint32_t k) -> runtime::Control& { return std::get<runtime::Control>(plan_.steps[k]); };
+    if (c.closes()) {
+      for (std::uint32_t k : open_.back()) at(k).target = here + 1;
+      if (c.kind == Kind::EndLoop) step.target = open_.back().front();
+      if (c.kind == Kind::EndIf) at(open_.back().front()).target = here + 1;
+      open_.pop_back();
+    }
+    if (c.opens()) open_.push_back({here});
+    if (c.kind == Kind::BreakUnless) open_.back().push_back(here);
+    plan_.steps.push_back(step);
+  }
   void line(const CallKernel& c) {
     runtime::KernelCall call{static_cast<std::uint32_t>(c.kernel), c.buffers, slots(c.scalars), shape_(c.extent), shape_(c.grain), {}, 0, 0};
     if (c.launch) call.grid = slots(c.launch->grid), call.block = static_cast<std::uint32_t>(c.launch->block), call.shared_bytes = shape_(c.launch->shared_bytes);
@@ -166,7 +200,6 @@ class Planner {
     if (k.description.empty()) k.description = fmt::format("{}{}", fmt::join(c.origins, ", "), c.where.empty() ? "" : " (" + c.where + ")");
     if (k.failure.empty()) k.failure = c.failure;
     plan_.steps.push_back(std::move(call));
-    for (BufferId b : c.buffers) touch(b);
   }
   void line(const CallExtern& c) {
     runtime::ExternCall call;
@@ -175,8 +208,6 @@ class Planner {
     for (const View& v : c.inputs) call.inputs.push_back(view(v));
     for (const View& v : c.outputs) call.outputs.push_back(view(v));
     plan_.steps.push_back(std::move(call));
-    for (const auto* views : {&c.inputs, &c.outputs})
-      for (const View& v : *views) touch(v.buffer);
   }
 
   void line(const CallFallback& c) {
@@ -187,9 +218,6 @@ class Planner {
     for (const View& v : c.inputs) call.inputs.push_back(view(v));
     for (const auto& v : c.outputs) call.outputs.push_back(v ? std::optional(view(*v)) : std::nullopt);
     plan_.steps.push_back(std::move(call));
-    for (const View& v : c.inputs) touch(v.buffer);
-    for (const auto& v : c.outputs)
-      if (v) touch(v->buffer);
   }
   runtime::HostArgument argument(const ops::CallArgument& a) {
     using runtime::HostName;
@@ -209,14 +237,16 @@ class Planner {
                       static_cast<const ops::CallArgument::variant&>(a));
   }
 
-  /// The step just added uses a buffer.
-  void touch(BufferId id) {
-    runtime::Buffer& b = plan_.buffers[id];
-    const auto step = static_cast<std::uint32_t>(plan_.steps.size() - 1);
-    if (first_.insert(id).second) b.first = step;
-    b.last = step;
-    // The owner's lifetime covers those that live in its memory.
-    for (std::int64_t owner = b.shares; owner >= 0; owner = plan_.buffers[static_cast<std::size_t>(owner)].shares) plan_.buffers[static_cast<std::size_t>(owner)].last = step;
+  /// Whether it is known only when the steps before have run.
+  bool is_runtime(Expr e) {
+    if (!runtime_) {
+      const Exprs list = runtime_symbols(p_);
+      runtime_.emplace(list.begin(), list.end());
+    }
+    if (runtime_->empty()) return false;
+    for (Expr s : sym::free_symbols(e))
+      if (runtime_->contains(s)) return true;
+    return false;
   }
 
   void output(const Output& o) {
@@ -234,12 +264,12 @@ class Planner {
     plan_.outputs.push_back(std::move(out));
   }
 
-  /// Offsets in the arena when every size is known.
+  /// Offsets in the arena when every size is known; buffers that get memory as the program runs have none.
   void place() {
     std::vector<runtime::Interval> intervals;
     std::vector<BufferId> ids;
     for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
-      if (p_.buffers[b].kind != BufferKind::Temporary || !first_.contains(static_cast<BufferId>(b)) || plan_.buffers[b].shares >= 0) continue;
+      if (p_.buffers[b].kind != BufferKind::Temporary || !allocated_.contains(static_cast<BufferId>(b)) || plan_.buffers[b].shares >= 0 || is_runtime(p_.buffers[b].bytes)) continue;
       auto bytes = p_.buffers[b].bytes.constant();
       if (!bytes) return;
       intervals.push_back({static_cast<std::uint64_t>(*bytes), plan_.buffers[b].first, plan_.buffers[b].last});
@@ -254,7 +284,9 @@ class Planner {
   runtime::Plan plan_;
   ShapeProgram shape_;
   std::vector<bool> touched_;
-  std::set<BufferId> first_;
+  std::set<BufferId> allocated_;
+  std::optional<std::unordered_set<Expr>> runtime_;
+  std::vector<std::vector<std::uint32_t>> open_;  ///< for each open block: the step that opened it, then those that leave it
 };
 
 }  // namespace

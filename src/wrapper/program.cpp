@@ -32,8 +32,19 @@ Uses uses(const Line& line) {
     for (const View& v : f->inputs) u.reads.push_back(v.buffer);
     for (const auto& v : f->outputs)
       if (v) u.writes.push_back(v->buffer);
+  } else if (auto* r = std::get_if<ReadSymbol>(&line)) {
+    u.reads.push_back(r->source);
   }
   return u;
+}
+
+Exprs runtime_symbols(const Program& p) {
+  Exprs found;
+  for (const Line& l : p.lines) {
+    if (auto* r = std::get_if<ReadSymbol>(&l)) found.push_back(r->symbol);
+    if (auto* c = std::get_if<Control>(&l); c && c->kind == Control::Kind::Loop) found.push_back(c->counter);
+  }
+  return found;
 }
 
 void verify(const Program& p) {
@@ -42,6 +53,12 @@ void verify(const Program& p) {
   for (std::size_t b = 0; b < p.buffers.size(); ++b)
     if (p.buffers[b].kind == BufferKind::Input || p.buffers[b].kind == BufferKind::Constant) state[b] = State::Live;
   std::set<std::string> symbols;
+  struct Block {
+    std::set<std::string> symbols;  ///< known before it
+    std::vector<State> state;
+    bool loop;
+  };
+  std::vector<Block> open;
   std::size_t at = 0;
   auto known = [&](Expr e) {
     for (Expr s : sym::free_symbols(e)) COIL_CHECK(symbols.contains(std::string(s.name())), "line {} uses symbol {} before it is defined", at, s.name());
@@ -105,10 +122,28 @@ void verify(const Program& p) {
                             for (const auto& v : c.outputs)
                               if (v) live(v->buffer), view(*v), written(v->buffer);
                             for (const auto& a : c.arguments) ops::for_each_integer(a.value, known);
+                          },
+                          [&](const ReadSymbol& r) {
+                            live(r.source);
+                            symbols.emplace(r.symbol.name());
+                          },
+                          [&](const Control& c) {
+                            known(c.condition), known(c.extent);
+                            if (c.closes()) {
+                              COIL_CHECK(!open.empty() && open.back().loop == (c.kind == Control::Kind::EndLoop), "line {} closes a block that is not open", at);
+                              for (std::size_t b = 0; b < state.size(); ++b)
+                                COIL_CHECK((state[b] == State::Live) == (open.back().state[b] == State::Live), "line {} leaves a block that does not give back {}", at, p.buffers[b].name);
+                              symbols = std::move(open.back().symbols);
+                              open.pop_back();
+                            }
+                            COIL_CHECK(c.kind != Control::Kind::BreakUnless || (!open.empty() && open.back().loop), "line {} leaves no loop", at);
+                            if (c.opens()) open.push_back({symbols, state, c.kind == Control::Kind::Loop});
+                            if (c.kind == Control::Kind::Loop) symbols.emplace(c.counter.name());
                           }},
                l);
     ++at;
   }
+  COIL_CHECK(open.empty(), "a block is not closed");
   for (const Output& o : p.outputs) {
     if (auto* v = std::get_if<View>(&o.value)) {
       live(v->buffer), view(*v);

@@ -103,7 +103,25 @@ struct Assert {
   std::string message;
 };
 
-using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback, Free>;
+/// A symbol gets the value of the 0-d I64 buffer, which a call before has filled. The lines after it may use the symbol; in a loop it gets a new value in each turn.
+struct ReadSymbol {
+  Expr symbol;
+  BufferId source = 0;
+};
+/// A border of a block of lines. Blocks nest; symbols defined and buffers allocated in one are used in it only.
+///
+///     If condition … Else … EndIf          the first block where the condition is not 0, else the second
+///     Loop counter < extent … EndLoop      the block again and again; BreakUnless, a direct part of it, leaves when its condition is 0
+struct Control {
+  enum class Kind : std::uint8_t { If, Else, EndIf, Loop, BreakUnless, EndLoop } kind = Kind::If;
+  Expr condition = 1;              ///< of If and BreakUnless
+  Expr counter = 0;                ///< of Loop: the symbol that counts turns from 0
+  Expr extent = sym::Range::kMax;  ///< of Loop; kMax: without end
+  bool opens() const { return kind == Kind::If || kind == Kind::Else || kind == Kind::Loop; }
+  bool closes() const { return kind == Kind::Else || kind == Kind::EndIf || kind == Kind::EndLoop; }
+};
+
+using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback, Free, ReadSymbol, Control>;
 
 struct Kernel {
   std::string symbol, text;  ///< in the device's language, without the prelude
@@ -147,8 +165,11 @@ struct Uses {
 };
 Uses uses(const Line&);
 
-/// Every temporary is allocated once and freed once, and used only between; reuse is between equal sizes; symbols and kernels are defined before use; only outputs, mutated inputs and states are written for good;
-/// calls are those of the program's device. Throws Error naming the line.
+/// Symbols that lines define while the program runs, in order.
+Exprs runtime_symbols(const Program&);
+
+/// Every temporary is allocated once and freed once, and used only between; reuse is between equal sizes; symbols and kernels are defined before use, symbols in the same block or one around it; what a block allocates
+/// it frees; only outputs, mutated inputs and states are written for good; calls are those of the program's device. Throws Error naming the line.
 void verify(const Program&);
 
 /// Bytes that a strided layout spans; 0 when a size is 0.

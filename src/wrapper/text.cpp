@@ -40,7 +40,13 @@ class Text {
   std::string print() {
     if (complete_) header();
     for (const Buffer& b : p_.buffers) buffer(b);
-    for (const Line& l : p_.lines) out_ += std::visit([&](const auto& x) { return line(x); }, l) + "\n";
+    std::size_t depth = 0;
+    for (const Line& l : p_.lines) {
+      auto* control = std::get_if<Control>(&l);
+      if (control && control->closes() && depth > 0) --depth;
+      out_ += std::string(2 * depth, ' ') + std::visit([&](const auto& x) { return line(x); }, l) + "\n";
+      if (control && control->opens()) ++depth;
+    }
     for (const Output& o : p_.outputs) output(o);
     if (complete_) {
       for (const Kernel& k : p_.kernels) kernel_text(k);
@@ -132,6 +138,18 @@ class Text {
   std::string line(const Allocate& a) const { return "allocate " + name(a.buffer); }
   std::string line(const Reuse& r) const { return fmt::format("reuse {} as {}", name(r.from), name(r.to)); }
   std::string line(const Free& f) const { return "free " + name(f.buffer); }
+  std::string line(const ReadSymbol& r) const { return fmt::format("symbol {} = read({})", sym::to_string(r.symbol), name(r.source)); }
+  std::string line(const Control& c) const {
+    switch (c.kind) {
+      case Control::Kind::If: return fmt::format("if {}:", sym::to_string(c.condition));
+      case Control::Kind::Else: return "else:";
+      case Control::Kind::EndIf: return "end if";
+      case Control::Kind::Loop: return fmt::format("loop {}{}:", sym::to_string(c.counter), c.extent.is_constant(sym::Range::kMax) ? "" : " < " + sym::to_string(c.extent));
+      case Control::Kind::BreakUnless: return "break unless " + sym::to_string(c.condition);
+      case Control::Kind::EndLoop: return "end loop";
+    }
+    return {};
+  }
   std::string line(const CallKernel& c) const {
     std::string args;
     for (std::size_t k = 0; k < c.buffers.size(); ++k) args += (k ? ", " : "") + std::string(c.written[k] ? "&" : "") + name(c.buffers[k]);

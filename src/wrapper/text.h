@@ -10,12 +10,21 @@
 //     extern buf1 = linear(x, lin.weight) has_bias=0 post=["relu"] from linear, relu at "model.py:12"
 //     kernel coil_2a
 //     call coil_2a(x, &buf1; [s0]) over s0 by 512 fails "an index is out of range" in place x -> buf1 from add as mul
+//     symbol u0 = read(count)
+//     if u0:
+//       call coil_2b(buf1; []) over u0 by 512
+//     else:
+//     end if
+//     loop u1 < s0:
+//       break unless u0
+//     end loop
 //     output "0" = buf1.view(f32).as_strided([8, s0], [1, 8], 0)
 //     text coil_2a
 //     | extern "C" void coil_2a(…) {…}
 //     source add = %add : f32[s0, 8] = call_function[…]
 //
 // Buffers are named; a name that is no plain word stands in quotes. `&` is before buffers that a kernel writes. Constants have no values: what is parsed holds zeros.
+// A loop without a bound goes on until it is left: `loop u1:`.
 #pragma once
 #include <string>
 #include <string_view>

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 import fixture_programs
-from coil_harness import coil_ok, named_inputs, run, same
+from coil_harness import CoilError, coil_ok, named_inputs, run, same
 from emitted import bound, build_program, call_flat, call_program, emit, load_module
 from models import SMALL
+from test_control_flow import Suppress, TwoNetworks
 from test_random_programs import Writer, module_of
 
 # Constants are packed for the library in plans and in C++; Python and FX hold them as they are, and a library may round otherwise then.
@@ -40,7 +41,7 @@ def named(module, args, kwargs):
     return {".".join(filter(None, [n, path_name(p)])): dense(x) for n, v in bound(module, args, kwargs).items() for p, x in pytree.tree_flatten_with_path(v)[0] if x is not None and not isinstance(x, str)}
 
 
-def check_all(program, folder):
+def check_all(program, folder, graphs=True):
     module, args, kwargs, dynamic, others = program
     archive = folder / "m.pt2"
     with torch.no_grad():
@@ -49,15 +50,18 @@ def check_all(program, folder):
     cpp = build_program(emit(archive, "cpp", *SETTINGS))
     for each in [args, *others]:
         # A fresh start for each call: programs may keep state.
-        python, fx = load_module(emit(archive, "python")).call, load_module(emit(archive, "fx")).load()
+        python, fx = load_module(emit(archive, "python")).call, graphs and load_module(emit(archive, "fx")).load()
         inputs = named(module, each, kwargs)
         want = run(folder / "m.coil", inputs, folder)
         results = {
             "cpp": call_program(cpp, inputs),
             "python": call_flat(python, module, each, kwargs, want),
-            "fx": call_flat(lambda flat: fx(*flat), module, each, kwargs, want),
-            "fx interpreted": call_flat(lambda flat: torch.fx.Interpreter(load_module(emit(archive, "fx")).load()).run(*flat), module, each, kwargs, want),
         }
+        if graphs:
+            results |= {
+                "fx": call_flat(lambda flat: fx(*flat), module, each, kwargs, want),
+                "fx interpreted": call_flat(lambda flat: torch.fx.Interpreter(load_module(emit(archive, "fx")).load()).run(*flat), module, each, kwargs, want),
+            }
         for form, got in results.items():
             assert got.keys() == want.keys(), form
             wrong = [k for k in want if (got[k].dtype, got[k].shape) != (want[k].dtype, want[k].shape) or not same(got[k], want[k])]
@@ -72,6 +76,28 @@ def test_fixture_programs(name, tmp_path):
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name, tmp_path):
     check_all(model(name), tmp_path)
+
+
+class Masked(torch.nn.Module):
+    def forward(self, x):
+        rows = x[x[:, 0] > 0]
+        return rows * 2, rows.sum(0), torch.nonzero(x > 0), torch.unique(x > 0, return_counts=True)[1]
+
+
+def test_sizes_that_depend_on_data(tmp_path):
+    check_all((Masked(), (torch.randn(6, 3),), {}, None, [(torch.randn(6, 3).abs() * sign,) for sign in (1, -1)]), tmp_path)
+
+
+def boxes():
+    corner = torch.rand(8, 2) * 4
+    return torch.cat([corner, corner + torch.rand(8, 2) * 3 + 0.1], 1), torch.randperm(8) / 8, torch.tensor(0.3)
+
+
+@pytest.mark.parametrize("program", [(TwoNetworks().eval(), (torch.ones(3, 4),), {}, None, [(-torch.ones(3, 4),)]), (Suppress(), boxes(), {}, None, [boxes()])], ids=["branch", "loop"])
+def test_control_flow(program, tmp_path):
+    check_all(program, tmp_path, graphs=False)
+    with pytest.raises(CoilError, match="--emit=fx cannot write a (loop|branch)"):
+        emit(tmp_path / "m.pt2", "fx")
 
 
 @pytest.mark.full

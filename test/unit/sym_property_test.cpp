@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <random>
 
 #include "support/error.h"
@@ -52,6 +54,17 @@ std::optional<std::int64_t> value_of(const Tree& t, const Values& values) {
     case Kind::BitAnd: return v[0] & v[1];
     default: ADD_FAILURE(); return 0;
   }
+}
+
+/// As it was asked for: every operator a function of its kind's name.
+std::string text_of(const Tree& t) {
+  if (t.below.empty()) return to_string(t.leaf);
+  static const std::map<Kind, const char*> kNames = {{Kind::Add, "Add"}, {Kind::Mul, "Mul"}, {Kind::FloorDiv, "FloorDiv"}, {Kind::CeilDiv, "CeilDiv"}, {Kind::Mod, "Mod"}, {Kind::Min, "Min"},
+                                                     {Kind::Max, "Max"}, {Kind::Where, "Where"}, {Kind::Eq, "Eq"}, {Kind::Ne, "Ne"}, {Kind::Lt, "Lt"}, {Kind::Le, "Le"},
+                                                     {Kind::And, "And"}, {Kind::Or, "Or"}, {Kind::Not, "Not"}, {Kind::BitAnd, "BitAnd"}};
+  std::string out = kNames.at(t.kind), separator = "(";
+  for (const Tree& b : t.below) out += separator + text_of(b), separator = ", ";
+  return out + ")";
 }
 
 Expr build(const Tree& t) {
@@ -172,6 +185,24 @@ struct SymProperty : testing::Test {
 TEST_F(SymProperty, SmallExpressionsKeepTheirValues) { check(150'000, 3); }
 
 TEST_F(SymProperty, LargeExpressionsKeepTheirValues) { check(50'000, 5); }
+
+/// Pairs for a solver to prove equal (test_simplifier.py): COIL_SYM_PAIRS names the file that they go to, COIL_SYM_COUNT says how many, COIL_SYM_SEED makes them again.
+TEST_F(SymProperty, PairsForASolver) {
+  const char* path = std::getenv("COIL_SYM_PAIRS");
+  if (!path) GTEST_SKIP() << "only where COIL_SYM_PAIRS names a file";
+  if (const char* given = std::getenv("COIL_SYM_SEED")) random.seed(std::strtoull(given, nullptr, 10));
+  const char* count = std::getenv("COIL_SYM_COUNT");
+  std::ofstream file(path);
+  for (long left = count ? std::atol(count) : 1000; left > 0;) {
+    const Tree t = left % 4 ? tree(static_cast<int>(pick(1, 3))) : condition(2);
+    try {
+      const Expr e = build(t), simplified = env.simplify(e, loops);
+      file << text_of(t) << "\t" << to_string(simplified) << "\n";
+      --left;
+    } catch (const Error&) {  // a division by a constant zero
+    }
+  }
+}
 
 TEST_F(SymProperty, KnownMultiplesKeepValues) {
   env.learn(eq(mod(sizes[2], 4), 0));

@@ -68,6 +68,31 @@ TEST(WrapperSymbols, AChainIsSolvedInAnyOrder) {
   EXPECT_EQ(solve(p, {{12}, {7}, {3}}, {a, b, c}), (Values{3, 4, 5}));
 }
 
+TEST(WrapperSymbols, CompoundSizesAreSolvedTogether) {
+  WrapperProgram p;
+  const Expr a = p.env->add_size("s0", 9), b = p.env->add_size("s1", 5);
+  p.input("x", {a + b});
+  p.input("y", {a - b});
+  EXPECT_EQ(solve(p, {{12}, {4}}, {a, b}), (Values{8, 4}));
+}
+
+TEST(WrapperSymbols, ThreeUnknownsWithFactors) {
+  WrapperProgram p;
+  const Expr a = p.env->add_size("s0", 4), b = p.env->add_size("s1", 5), c = p.env->add_size("s2", 6);
+  p.input("x", {2 * a + 3 * b + c, b + 5 * c + 7});
+  p.input("y", {a + b + c - 1});
+  const std::int64_t s0 = 11, s1 = 3, s2 = 4;
+  EXPECT_EQ(solve(p, {{2 * s0 + 3 * s1 + s2, s1 + 5 * s2 + 7}, {s0 + s1 + s2 - 1}}, {a, b, c}), (Values{s0, s1, s2}));
+}
+
+TEST(WrapperSymbols, AProductIsATermLikeAnother) {
+  WrapperProgram p;
+  const Expr a = p.env->add_size("s0", 4), b = p.env->add_size("s1", 5);
+  p.input("x", {a * b + a});
+  p.input("y", {a * b - 2 * a});
+  EXPECT_EQ(solve(p, {{7 * 6 + 7}, {7 * 6 - 14}}, {a, b}), (Values{7, 6}));
+}
+
 TEST(WrapperSymbols, OneThatCannotBeFoundIsNamed) {
   WrapperProgram p;
   const Expr a = p.env->add_size("s0", 4), b = p.env->add_size("s1", 5);

@@ -27,6 +27,7 @@ void register_gradients();
 void register_window_gradients();
 void register_lists();
 void register_symbolic();
+void register_data_dependent();
 void register_composites();
 }  // namespace shapes
 
@@ -38,7 +39,7 @@ inline constexpr std::initializer_list<void (*)()> kFamilies = {
     shapes::register_convolution, shapes::register_pooling,       shapes::register_resampling,
     shapes::register_losses,      shapes::register_gradients,     shapes::register_window_gradients,
     shapes::register_lists,       shapes::register_recurrent,     shapes::register_symbolic,
-    shapes::register_composites,
+    shapes::register_data_dependent, shapes::register_composites,
 };
 
 }  // namespace coil::ops

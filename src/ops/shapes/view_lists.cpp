@@ -123,6 +123,23 @@ Value split_indices(const Call& call) {
   return list;
 }
 
+/// Pieces whose borders are data: each has a size and a place of its own, known at run time.
+Value split_at_data(const Call& call) {
+  const TensorMeta &self = call.tensor(0), &at = call.tensor(1);
+  std::size_t dim = dim_argument(call, self.rank());
+  if (self.rank() == 0) refuse(call, "takes a tensor with dimensions");
+  auto n = at.rank() == 1 ? at.sizes[0].constant() : std::nullopt;
+  if (!n) refuse(call, "needs a list of borders of fixed length: the number of pieces would depend on data");
+  Values list;
+  for (std::int64_t i = 0; i <= *n; ++i) {
+    TensorMeta piece = self;
+    piece.sizes[dim] = call.env.fresh_unbacked();
+    if (i > 0) piece.offset = call.env.fresh_unbacked();
+    list.push_back(std::move(piece));
+  }
+  return list;
+}
+
 Value unbind(const Call& call) {
   const TensorMeta& self = call.tensor(0);
   if (self.rank() == 0) refuse(call, "takes a tensor with dimensions");
@@ -159,6 +176,7 @@ void register_view_lists() {
   define_each(kChunk, chunk);
   define_each(kSections, split_sections);
   define_each(kIndices, split_indices);
+  define("aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]", split_at_data);
   define_each(kUnbind, unbind);
   define_each(kCopies, copied(split_sizes));
   define("aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", copied(split));

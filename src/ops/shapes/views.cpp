@@ -137,8 +137,15 @@ Value move_dims(const Call& call) {
 Value expand(const Call& call) { return expanded(call, call.tensor(0), call["size"].as_ints()); }
 Value expand_as(const Call& call) { return expanded(call, call.tensor(0), call.tensor(1).sizes); }
 
+/// A position that counts from the end when it is negative, which only the run may tell.
+Expr from_front(Env& env, Expr at, Expr size) {
+  if (env.statically_known_le(0, at)) return at;
+  if (sym::has_symbol_of(at, sym::SymbolKind::Unbacked) && !env.statically_known_lt(at, 0)) return env.simplify(sym::where(sym::lt(at, 0), at + size, at));
+  return is_negative(env, at) ? at + size : at;
+}
+
 Expr clamp(Env& env, Expr value, Expr size) {
-  if (is_negative(env, value)) value = value + size;
+  value = from_front(env, value, size);
   if (env.statically_known_le(size, value)) return size;
   if (!env.statically_known_le(value, size)) value = sym::min(value, size);
   if (!env.statically_known_le(0, value)) value = sym::max(value, 0);
@@ -168,7 +175,7 @@ Value narrow(const Call& call) {
   TensorMeta made = call.tensor(0);
   std::size_t dim = dim_of(call, "dim");
   Expr start = call["start"].as_int(), length = call["length"].as_int(), size = made.sizes[dim];
-  if (is_negative(call.env, start)) start = start + size;
+  start = from_front(call.env, start, size);
   if (call.env.statically_known_lt(size, start + length))
     refuse(call, "start and length exceed size {}", show(made.sizes));
   made.sizes[dim] = call.env.simplify(length);
@@ -181,7 +188,7 @@ Value select(const Call& call) {
   if (made.rank() == 0) refuse(call, "takes a tensor with dimensions");
   std::size_t dim = dim_of(call, "dim");
   Expr index = call["index"].as_int(), size = made.sizes[dim];
-  if (is_negative(call.env, index)) index = index + size;
+  index = from_front(call.env, index, size);
   if (call.env.statically_known_le(size, index) || call.env.statically_known_lt(index, 0))
     refuse(call, "index {} is outside dimension {} of sizes {}", sym::to_string(call["index"].as_int()), dim,
            show(made.sizes));

@@ -149,6 +149,21 @@ Value split_at_indices(Rewriter& r) {
   return list;
 }
 
+/// Borders that are data, read one by one.
+Value split_at_data(Rewriter& r) {
+  const Value &self = r["self"], &borders = r["tensor_indices_or_sections"];
+  std::int64_t d = r.dim("dim", r.rank(self));
+  Value start = 0;
+  Values list;
+  for (std::size_t i = 0; i + 1 < r.node->meta.value.as_list().size(); ++i) {
+    Value end = r.call("aten.item.default", {r.call("aten.select.int", {borders, 0, static_cast<std::int64_t>(i)})});
+    list.push_back(r.call("aten.slice.Tensor", {self, d, start, end}));
+    start = end;
+  }
+  list.push_back(r.call("aten.slice.Tensor", {self, d, start}));
+  return list;
+}
+
 Value unbind(Rewriter& r) {
   std::int64_t d = r.dim("dim", r.rank(r["self"]));
   Values list;
@@ -221,6 +236,7 @@ void decompose_views(DecompositionTable& t) {
                               "aten.unsafe_split_with_sizes.default", "aten.unsafe_chunk.default"})
     t[op] = pieces;
   t["aten.tensor_split.indices"] = split_at_indices;
+  t["aten.tensor_split.tensor_indices_or_sections"] = split_at_data;
   t["aten.unbind.int"] = unbind;
   for (std::string_view op : {"aten.split_copy.Tensor", "aten.split_with_sizes_copy.default"})
     t[op] = copied_pieces(pieces);

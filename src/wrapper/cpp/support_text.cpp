@@ -131,6 +131,13 @@ coil_tensor number(coil_dtype dtype, T value) {
   return owned(window(dtype, memory.data, {}, {}), memory);
 }
 
+/// A size that the program has computed.
+Size read_number(const void* from) {
+  int64_t value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
 /// The integer that a tensor of one element holds.
 Size integer(const coil_tensor& t) {
   auto read = [&]<class T>(T v) -> Size {

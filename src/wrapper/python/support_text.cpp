@@ -14,6 +14,7 @@ constexpr const char* kImports = R"py(import concurrent.futures
 import ctypes
 import ctypes.util
 import hashlib
+import itertools
 import json
 import math
 import mmap

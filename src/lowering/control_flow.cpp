@@ -1,0 +1,242 @@
+#include "lowering/control_flow.h"
+
+#include <algorithm>
+#include <set>
+
+#include "lowering/common.h"
+#include "support/error.h"
+
+namespace coil::lowering {
+
+namespace {
+
+using Values = ops::Values;
+using Kind = ir::Control::Kind;
+
+void control(Context& ctx, Kind kind, Expr condition = 1, Expr counter = 0, Expr extent = sym::Range::kMax) {
+  ctx.graph.add_operation({.node = ir::Control{kind, condition, counter, extent}, .origins = ctx.graph.provenance.origins, .where = ctx.graph.provenance.where});
+}
+
+const fx::GraphModule& subgraph(const Context& ctx, const ops::Value& arg) {
+  auto* ref = arg.get_if<ops::GraphRef>();
+  if (!ref) refuse(ctx, "takes a graph where it has none");
+  auto found = ctx.module.subgraphs.find(ref->name);
+  if (found == ctx.module.subgraphs.end()) refuse(ctx, fmt::format("runs @{}, which is not there", ref->name));
+  return *found->second;
+}
+
+/// An operand of a block. What a block reads from outside is in memory before the block begins: it must not be computed in one branch for all.
+BlockValue operand_of(Context& ctx, const ops::Value& arg) {
+  if (auto box = ctx.optional_tensor(arg)) {
+    box->realize();
+    return *box;
+  }
+  if (auto* n = arg.get_if<fx::Node*>()) return (*n)->meta.value;
+  return arg;
+}
+
+std::vector<BlockValue> operands_of(Context& ctx, const ops::Value& list) {
+  std::vector<BlockValue> result;
+  if (list.is_none()) return result;
+  for (const ops::Value& arg : list.as_list()) result.push_back(operand_of(ctx, arg));
+  return result;
+}
+
+/// The integer or bool that a number is.
+Expr expression(const Context& ctx, const ops::Value& v) {
+  if (auto* b = v.get_if<ops::Bool>()) return b->condition;
+  if (!v.is<Expr>()) refuse(ctx, fmt::format("has {} where an integer is wanted", ops::to_string(v)));
+  return v.as_int();
+}
+
+/// A condition to branch on.
+Expr predicate(Context& ctx, const BlockValue& value) {
+  if (auto* number = std::get_if<ops::Value>(&value)) return expression(ctx, *number);
+  const TensorBox& box = std::get<TensorBox>(value);
+  Value truth = element_at(ctx, box, Exprs(box.rank(), 0), {});
+  return ctx.read(pointwise(ctx, DType::Bool, {}, box.dtype() == DType::Bool ? truth : ne(truth, 0.0)), {0, 1});
+}
+
+/// Memory that a block's results leave through.
+TensorBox slot_for(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& strides) {
+  const auto [box, view] = library_result(ctx, dtype, sizes, strides);
+  ctx.graph.buffer(view.buffer).layout.fixed = true;
+  return box;
+}
+
+/// For a result or a carried value with this metadata: numbers lie in memory too.
+TensorBox slot_for(Context& ctx, const ops::Value& meta) {
+  if (auto* t = meta.get_if<sym::TensorMeta>()) return slot_for(ctx, t->dtype, t->sizes, t->strides);
+  return slot_for(ctx, meta.is<ops::SymFloat>() || meta.is<double>() ? DType::F64 : DType::I64, {}, {});
+}
+
+/// The element to store into a slot of these sizes and register type, over i0, i1, …
+Value stored(Context& ctx, const BlockValue& value, const TensorBox& slot, const Exprs& sizes) {
+  const DType t = register_type(slot.dtype());
+  if (auto* box = std::get_if<TensorBox>(&value)) return element(ctx, *box, sizes).cast(t);
+  const ops::Value& number = std::get<ops::Value>(value);
+  if (auto* d = number.get_if<double>()) return {&ctx.graph.pool(), ctx.graph.pool().constant(t, *d)};
+  return index_value(ctx, expression(ctx, number)).cast(t);
+}
+
+void store(Context& ctx, const TensorBox& slot, const Exprs& sizes, Value body, Exprs index = {}) {
+  ctx.graph.add_operation({.node = ir::Pointwise{sizes, body}, .outs = {*slot.storage->buffer}, .store_index = std::move(index), .origins = ctx.graph.provenance.of(body), .where = ctx.graph.provenance.where});
+}
+
+void expect_sizes_known(Context& ctx, const ops::Value& meta) {
+  auto* t = meta.get_if<sym::TensorMeta>();
+  if (!t) return;
+  for (Expr size : t->sizes)
+    for (Expr s : sym::free_symbols(size))
+      if (s.symbol_kind() == sym::SymbolKind::Unbacked && !ctx.graph.defined_symbols.contains(std::string(s.name())) && !ctx.input_symbols.contains(std::string(s.name())))
+        refuse(ctx, fmt::format("has a result whose size {} only one of its branches tells; give it a size that is known before", s.name()));
+}
+
+/// Slots as the results of the node; integers among them get their symbols.
+Lowered results(Context& ctx, const std::vector<TensorBox>& slots) {
+  const auto& metas = ctx.node->meta.value.as_list();
+  std::vector<TensorBox> list;
+  for (std::size_t k = 0; k < slots.size(); ++k) {
+    list.push_back(slots[k]);
+    if (auto* e = metas[k].get_if<Expr>(); e && !e->is_constant()) ctx.define(*e, slots[k]);
+    if (auto* b = metas[k].get_if<ops::Bool>())
+      if (auto symbols = sym::free_symbols(b->condition); symbols.size() == 1) ctx.define(symbols[0], slots[k]);
+    if (!metas[k].is<sym::TensorMeta>() && !metas[k].is<ops::SymFloat>()) list.back() = {};
+  }
+  return list;
+}
+
+/// cond(predicate, true graph, false graph, operands)
+Lowered cond(Context& ctx, const Values& args) {
+  const std::vector<BlockValue> operands = operands_of(ctx, args.at(3));
+  const auto& metas = ctx.node->meta.value.as_list();
+  const Expr condition = predicate(ctx, operand_of(ctx, args.at(0)));
+  std::vector<TensorBox> slots;
+  for (const ops::Value& meta : metas) {
+    expect_sizes_known(ctx, meta);
+    slots.push_back(slot_for(ctx, meta));
+  }
+  for (int branch : {1, 2}) {
+    control(ctx, branch == 1 ? Kind::If : Kind::Else, condition);
+    const auto values = lower_block(subgraph(ctx, args.at(static_cast<std::size_t>(branch))), ctx.graph, operands);
+    if (values.size() != slots.size()) refuse(ctx, "has branches with other numbers of results");
+    for (std::size_t k = 0; k < slots.size(); ++k) store(ctx, slots[k], slots[k].sizes, stored(ctx, values[k], slots[k], slots[k].sizes));
+  }
+  control(ctx, Kind::EndIf);
+  return results(ctx, slots);
+}
+
+/// Values that turns of a loop hand on, each in a slot of its own.
+class Carried {
+ public:
+  Carried(Context& ctx, const std::vector<BlockValue>& first, std::span<const ops::Value> metas) : ctx_(ctx) {
+    for (std::size_t k = 0; k < first.size(); ++k) {
+      expect_sizes_known(ctx, metas[k]);
+      auto* box = std::get_if<TensorBox>(&first[k]);
+      const TensorBox slot = box && metas[k].is<sym::TensorMeta>() ? slot_for(ctx, box->dtype(), box->sizes, metas[k].as_tensor().strides) : slot_for(ctx, metas[k]);
+      store(ctx, slot, slot.sizes, stored(ctx, first[k], slot, slot.sizes));
+      slots.push_back(slot);
+      buffers_.insert(*slot.storage->buffer);
+    }
+  }
+
+  /// All new values are computed from the old ones before the first is stored.
+  void update(std::span<const BlockValue> values) {
+    if (values.size() < slots.size()) refuse(ctx_, "has a body that gives fewer values than it takes");
+    std::vector<std::pair<std::size_t, Value>> stores;
+    for (std::size_t k = 0; k < slots.size(); ++k) {
+      Value body = stored(ctx_, values[k], slots[k], slots[k].sizes);
+      const bool unchanged = body.scalar->op == ScalarOp::Load && body.scalar->buffer == *slots[k].storage->buffer && body.scalar->index == ctx_.graph.ivars(slots[k].rank());
+      if (unchanged) continue;
+      if (reads_others(body, *slots[k].storage->buffer)) {
+        const TensorBox copy = pointwise(ctx_, slots[k].dtype(), slots[k].sizes, body);
+        copy.realize();
+        body = element(ctx_, copy, slots[k].sizes);
+      }
+      stores.emplace_back(k, body);
+    }
+    for (auto& [k, body] : stores) store(ctx_, slots[k], slots[k].sizes, body);
+  }
+
+  std::vector<TensorBox> slots;
+
+ private:
+  bool reads_others(Scalar body, ir::BufferId own) const {
+    for (Scalar load : ir::loads(body))
+      if (buffers_.contains(load->buffer) && (load->buffer != own || load->op != ScalarOp::Load || load->index != ctx_.graph.ivars(load->index.size()))) return true;
+    return false;
+  }
+
+  Context& ctx_;
+  std::set<ir::BufferId> buffers_;
+};
+
+/// What a block sees of slots: tensors, and for numbers (whose placeholders are numbers) still the slots, which lower_block reads.
+void append(std::vector<BlockValue>& to, const std::vector<TensorBox>& boxes) { to.insert(to.end(), boxes.begin(), boxes.end()); }
+
+/// while_loop(condition graph, body graph, carried, additional)
+Lowered while_loop(Context& ctx, const Values& args) {
+  const auto first = operands_of(ctx, args.at(2)), additional = operands_of(ctx, args.at(3));
+  Carried carried(ctx, first, ctx.node->meta.value.as_list());
+  std::vector<BlockValue> operands;
+  append(operands, carried.slots);
+  operands.insert(operands.end(), additional.begin(), additional.end());
+  control(ctx, Kind::Loop, 1, ctx.graph.env().fresh_unbacked());
+  const auto more = lower_block(subgraph(ctx, args.at(0)), ctx.graph, operands);
+  if (more.size() != 1) refuse(ctx, "has a condition that is not one value");
+  control(ctx, Kind::BreakUnless, predicate(ctx, more[0]));
+  carried.update(lower_block(subgraph(ctx, args.at(1)), ctx.graph, operands));
+  control(ctx, Kind::EndLoop);
+  return results(ctx, carried.slots);
+}
+
+/// A loop over the first dimension of `xs`: the body takes what is carried, a slice of each of `xs`, and what is additional; it gives what is carried on, then a slice of each further result.
+Lowered loop_over(Context& ctx, const fx::GraphModule& body, const std::vector<BlockValue>& first, const std::vector<BlockValue>& xs, const std::vector<BlockValue>& additional) {
+  const auto& metas = ctx.node->meta.value.as_list();
+  if (xs.empty() || metas.size() < first.size()) refuse(ctx, "runs over nothing");
+  Carried carried(ctx, first, metas);
+  std::vector<TensorBox> slots = carried.slots;
+  for (std::size_t k = first.size(); k < metas.size(); ++k) {
+    expect_sizes_known(ctx, metas[k]);
+    slots.push_back(slot_for(ctx, metas[k]));
+  }
+  const Expr turn = ctx.graph.env().fresh_unbacked(), turns = std::get<TensorBox>(xs[0]).sizes.at(0);
+  std::vector<BlockValue> operands;
+  append(operands, carried.slots);
+  for (const BlockValue& x : xs) {
+    const TensorBox& box = std::get<TensorBox>(x);
+    Exprs sizes(box.sizes.begin() + 1, box.sizes.end()), index = ctx.graph.ivars(sizes.size());
+    index.insert(index.begin(), turn);
+    operands.emplace_back(box.view(sizes, index));
+  }
+  operands.insert(operands.end(), additional.begin(), additional.end());
+  control(ctx, Kind::Loop, 1, turn, turns);
+  const auto values = lower_block(body, ctx.graph, operands);
+  if (values.size() != slots.size()) refuse(ctx, fmt::format("has a body that gives {} values, not {}", values.size(), slots.size()));
+  for (std::size_t k = first.size(); k < slots.size(); ++k) {
+    const Exprs sizes(slots[k].sizes.begin() + 1, slots[k].sizes.end());
+    Exprs at = ctx.graph.ivars(sizes.size());
+    at.insert(at.begin(), turn);
+    store(ctx, slots[k], sizes, stored(ctx, values[k], slots[k], sizes), at);
+  }
+  carried.update(std::span(values).first(first.size()));
+  control(ctx, Kind::EndLoop);
+  return results(ctx, slots);
+}
+
+/// scan(body, first, xs, additional)
+Lowered scan(Context& ctx, const Values& args) { return loop_over(ctx, subgraph(ctx, args.at(0)), operands_of(ctx, args.at(1)), operands_of(ctx, args.at(2)), operands_of(ctx, args.size() > 3 ? args[3] : ops::Value())); }
+
+/// map_impl(body, xs, additional)
+Lowered map(Context& ctx, const Values& args) { return loop_over(ctx, subgraph(ctx, args.at(0)), {}, operands_of(ctx, args.at(1)), operands_of(ctx, args.size() > 2 ? args[2] : ops::Value())); }
+
+}  // namespace
+
+void add_control_flow(Table& t) {
+  t["higher_order.cond"] = cond;
+  t["higher_order.while_loop"] = while_loop;
+  t["higher_order.scan"] = scan;
+  t["higher_order.map_impl"] = map;
+}
+
+}  // namespace coil::lowering

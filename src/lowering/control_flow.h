@@ -1,0 +1,16 @@
+// Graphs inside graphs: bodies of branches and loops become blocks of operations in the program's own list.
+#pragma once
+#include <variant>
+#include <vector>
+
+#include "lowering/lowering.h"
+
+namespace coil::lowering {
+
+/// What a block takes or gives: a tensor (a float that the run computes is one of no dimensions), or a number by expression.
+using BlockValue = std::variant<TensorBox, ops::Value>;
+
+/// Lowers a nested graph at the end of the list; its placeholders stand for the operands.
+std::vector<BlockValue> lower_block(const fx::GraphModule&, ir::Graph&, const std::vector<BlockValue>& operands);
+
+}  // namespace coil::lowering

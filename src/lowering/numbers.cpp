@@ -1,0 +1,50 @@
+// Arithmetic of Python floats that are only known as the program runs: each is a tensor of no dimensions, f64 as in Python. Integers need none of it: they are expressions.
+#include "lowering/common.h"
+#include "support/error.h"
+
+namespace coil::lowering {
+
+namespace {
+
+using Values = ops::Values;
+
+Value real(Context& ctx, const ops::Value& arg) { return {&ctx.graph.pool(), ctx.number(arg, DType::F64)}; }
+
+Lowered made(Context& ctx, Value body) {
+  TensorBox box = pointwise(ctx, DType::F64, {}, body);
+  box.realize();
+  return box;
+}
+
+using Unary = Value (*)(Value);
+using Binary = Value (*)(Value, Value);
+
+LoweringFunction unary(Unary f) {
+  return [f](Context& ctx, const Values& args) { return made(ctx, f(real(ctx, args.at(0)))); };
+}
+
+LoweringFunction binary(Binary f) {
+  return [f](Context& ctx, const Values& args) { return made(ctx, f(real(ctx, args.at(0)), real(ctx, args.at(1)))); };
+}
+
+}  // namespace
+
+void add_numbers(Table& t) {
+  t["_operator.add"] = binary([](Value a, Value b) { return a + b; });
+  t["_operator.sub"] = binary([](Value a, Value b) { return a - b; });
+  t["_operator.mul"] = binary([](Value a, Value b) { return a * b; });
+  t["_operator.truediv"] = binary([](Value a, Value b) { return a / b; });
+  t["_operator.floordiv"] = binary([](Value a, Value b) { return floor(a / b); });
+  t["_operator.mod"] = binary([](Value a, Value b) { return remainder(a, b); });
+  t["_operator.pow"] = binary([](Value a, Value b) { return pow(a, b); });
+  t["torch.sym_max"] = t["builtins.max"] = binary([](Value a, Value b) { return where(lt(a, b), b, a); });
+  t["torch.sym_min"] = t["builtins.min"] = binary([](Value a, Value b) { return where(lt(b, a), b, a); });
+  t["_operator.neg"] = unary([](Value a) { return -a; });
+  t["_operator.abs"] = t["builtins.abs"] = unary([](Value a) { return abs(a); });
+  t["torch.sym_float"] = t["builtins.float"] = unary([](Value a) { return a; });
+  t["math.sqrt"] = t["torch.sym_sqrt"] = t["torch._sym_sqrt"] = unary([](Value a) { return sqrt(a); });
+  t["math.log2"] = t["torch._sym_log2"] = unary([](Value a) { return log2(a); });
+  t["math.exp"] = t["torch._sym_exp"] = unary([](Value a) { return exp(a); });
+}
+
+}  // namespace coil::lowering

@@ -1,0 +1,92 @@
+// Operators whose results have sizes that only data tell.
+#include <algorithm>
+
+#include "ops/shapes/common.h"
+#include "ops/shapes/families.h"
+#include "ops/shapes/strides.h"
+
+namespace coil::ops::shapes {
+
+namespace {
+
+TensorMeta positions(const Call& call, Exprs sizes) { return dense(call.env, DType::I64, call.tensor(0).device, std::move(sizes)); }
+
+Value nonzero_numpy(const Call& call) {
+  const Expr count = call.env.fresh_unbacked();
+  return Values(std::max<std::size_t>(call.tensor(0).rank(), 1), Value(positions(call, {count})));
+}
+
+Value nonzero_static(const Call& call) { return positions(call, {call["size"].as_int(), static_cast<std::int64_t>(call.tensor(0).rank())}); }
+
+Value argwhere(const Call& call) { return positions(call, {call.env.fresh_unbacked(), static_cast<std::int64_t>(call.tensor(0).rank())}); }
+
+Value bincount(const Call& call) {
+  const TensorMeta& self = call.tensor(0);
+  if (self.rank() != 1 || is_floating(self.dtype)) refuse(call, "takes integers in one dimension, not sizes {} of {}", show(self.sizes), torch_name(self.dtype));
+  const Value* weights = given(call, "weights");
+  const DType dtype = !weights ? DType::I64 : weights->as_tensor().dtype == DType::F32 ? DType::F32 : DType::F64;
+  return dense(call.env, dtype, self.device, {call.env.fresh_unbacked()});
+}
+
+/// repeat_interleave.Tensor: which entry each result repeats.
+Value repeat_positions(const Call& call) {
+  const TensorMeta& repeats = call.tensor(0);
+  const Value* size = given(call, "output_size");
+  return dense(call.env, repeats, {size ? size->as_int() : call.env.fresh_unbacked()});
+}
+
+Value repeat_interleave(const Call& call) {
+  const TensorMeta& self = call.tensor(0);
+  const Value* size = given(call, "output_size");
+  const Expr count = size ? size->as_int() : call.env.fresh_unbacked();
+  if (!given(call, "dim")) return dense(call.env, self, {count});
+  Exprs sizes = self.sizes;
+  const std::size_t dim = dim_argument(call, self.rank());
+  if (sizes.empty()) sizes.push_back(1);
+  sizes[dim] = count;
+  return dense(call.env, self, std::move(sizes));
+}
+
+/// Values (or slices along `dim`), the place of each element among them, how often each occurs; the latter two are empty where they are not asked for.
+Values distinct(const Call& call, std::optional<std::size_t> dim, bool inverse, bool counts) {
+  const TensorMeta& self = call.tensor(0);
+  const Expr count = call.env.fresh_unbacked();
+  Exprs sizes{count};
+  if (dim) sizes = self.sizes, sizes[*dim] = count;
+  const Exprs places = dim ? Exprs{self.sizes[*dim]} : self.sizes;
+  return {dense(call.env, self, std::move(sizes)), positions(call, inverse ? places : Exprs{0}), positions(call, counts ? Exprs{count} : Exprs{0})};
+}
+
+Value unique(const Call& call) {
+  Values all = distinct(call, std::nullopt, flag(call, "return_inverse"), flag(call, "return_counts"));
+  all.resize(call.op.schema.returns.size());
+  return all;
+}
+
+Value unique_along(const Call& call) {
+  std::optional<std::size_t> dim;
+  if (given(call, "dim")) dim = dim_argument(call, call.tensor(0).rank());
+  const bool always = dim && call.tensor(0).device.type == DeviceType::CPU;  // as eager has them there, asked for or not
+  return distinct(call, dim, always || flag(call, "return_inverse"), always || flag(call, "return_counts"));
+}
+
+}  // namespace
+
+void register_data_dependent() {
+  define("aten::nonzero_numpy(Tensor self) -> Tensor[]", nonzero_numpy);
+  define("aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor", nonzero_static);
+  define("aten::argwhere(Tensor self) -> Tensor", argwhere);
+  define("aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", bincount);
+  define("aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor", repeat_positions);
+  define("aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", repeat_interleave);
+  define("aten::_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)", unique);
+  define("aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", unique);
+  define_each(R"(
+aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)
+aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)
+aten::unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)
+)",
+              unique_along);
+}
+
+}  // namespace coil::ops::shapes

@@ -1,0 +1,205 @@
+// Steps whose sizes or memory are only known as the program runs, and the branches and loops around them.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/binding.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+
+void Binding::find_late() {
+  late_memory_.resize(plan_.buffers.size());
+  late_buffer_.assign(plan_.buffers.size(), false);
+  late_base_.assign(plan_.buffers.size(), -1);
+  undefined_.assign(plan_.shape_program.size(), false);
+  for (const Step& step : plan_.steps) {
+    if (const auto* a = std::get_if<AllocateBuffer>(&step)) late_buffer_[memory_of_[a->buffer]] = true;
+    late_ = late_ || std::holds_alternative<ReadSymbol>(step) || std::holds_alternative<Control>(step);
+  }
+  // An assertion outside of blocks whose sizes are known is checked before anything runs.
+  int depth = 0;
+  for (const Step& step : plan_.steps) {
+    using Kind = Control::Kind;
+    if (const auto* c = std::get_if<Control>(&step)) depth += c->kind == Kind::If || c->kind == Kind::Loop ? 1 : c->kind == Kind::EndIf || c->kind == Kind::EndLoop ? -1 : 0;
+    const auto* assertion = std::get_if<AssertCall>(&step);
+    early_assert_.push_back(assertion && depth == 0 && !is_late(assertion->condition));
+  }
+}
+
+bool Binding::is_late(const View& v) const {
+  auto late = [&](Slot s) { return is_late(s); };
+  return late_buffer_[memory_of_[v.buffer]] || late(v.offset) || std::any_of(v.sizes.begin(), v.sizes.end(), late) || std::any_of(v.strides.begin(), v.strides.end(), late);
+}
+
+bool Binding::is_late(const Step& step) const {
+  if (const auto* k = std::get_if<KernelCall>(&step))
+    return is_late(k->extent) || is_late(k->grain) || (!k->grid.empty() && (is_late(k->shared_bytes) || std::any_of(k->grid.begin(), k->grid.end(), [&](Slot s) { return is_late(s); }))) || std::any_of(k->scalars.begin(), k->scalars.end(), [&](Slot s) { return is_late(s); }) ||
+           std::any_of(k->buffers.begin(), k->buffers.end(), [&](BufferId b) { return late_buffer_[memory_of_[b]]; });
+  if (const auto* e = std::get_if<ExternCall>(&step)) {
+    auto late = [&](const View& v) { return is_late(v); };
+    return std::any_of(e->inputs.begin(), e->inputs.end(), late) || std::any_of(e->outputs.begin(), e->outputs.end(), late);
+  }
+  if (const auto* h = std::get_if<HostCall>(&step)) {
+    auto late = [&](const View& v) { return is_late(v); };
+    auto late_argument = [&](const auto& self, const HostArgument& a) -> bool {
+      if (const auto* i = std::get_if<HostInteger>(&a)) return is_late(i->slot);
+      const auto* list = std::get_if<std::vector<HostArgument>>(&a);
+      return list && std::any_of(list->begin(), list->end(), [&](const HostArgument& x) { return self(self, x); });
+    };
+    if (std::any_of(h->arguments.begin(), h->arguments.end(), [&](const NamedHostArgument& a) { return late_argument(late_argument, a.value); }) || std::any_of(h->inputs.begin(), h->inputs.end(), late) || std::any_of(h->outputs.begin(), h->outputs.end(), [&](const auto& v) { return v && is_late(*v); }))
+      fail("{} has a size that depends on data, which an operator that the host carries out cannot have yet", h->op);
+    return false;
+  }
+  return true;
+}
+
+bool Binding::is_late(const Output& out) const {
+  switch (out.kind) {
+    case Output::Kind::Tensor: return is_late(out.view);
+    case Output::Kind::Int: case Output::Kind::Bool: return is_late(out.value);
+    default: return false;
+  }
+}
+
+void Binding::run_late_steps(const OutputAllocator& allocate) {
+  release();
+  late_peak_ = 0;
+  try {
+    for (std::size_t at = 0; at < steps_.size();) {
+      const BoundStep& bound = steps_[at];
+      const Step& step = plan_.steps[at++];
+      if (const auto* k = std::get_if<KernelStep>(&bound)) {
+        run_bound(*k, words_.data());
+      } else if (const auto* e = std::get_if<ExternStep>(&bound)) {
+        run_bound(*e);
+      } else if (const auto* h = std::get_if<HostStep>(&bound)) {
+        run_bound(*h);
+      } else if (const auto* c = std::get_if<Control>(&step)) {
+        using Kind = Control::Kind;
+        switch (c->kind) {
+          case Kind::If: case Kind::BreakUnless:
+            if (slot(c->value) == 0) at = c->target;
+            break;
+          case Kind::Else: at = c->target; break;
+          case Kind::EndIf: break;
+          case Kind::Loop:
+            if (0 < slot(c->value)) set_number(c->counter, 0);
+            else at = c->target;
+            break;
+          case Kind::EndLoop: {
+            const auto& loop = std::get<Control>(plan_.steps[c->target]);
+            const std::int64_t next = slots_[loop.counter] + 1;
+            if (next >= slot(loop.value)) break;
+            set_number(loop.counter, next);
+            at = c->target + 1;
+            break;
+          }
+        }
+      } else if (const auto* late = std::get_if<LateStep>(&bound)) {
+        run_late(step, *late, allocate);
+      }
+    }
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
+      if (is_late(plan_.outputs[k])) results[k] = bind_result(plan_.outputs[k]);
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+void Binding::release() {
+  if (!late_) return;
+  for (Storage& s : late_memory_) s = {};
+  late_bytes_ = 0;
+}
+
+void Binding::run_late(const Step& step, const LateStep& late, const OutputAllocator& allocate) {
+  if (const auto* k = std::get_if<KernelCall>(&step)) return run_late_kernel(*k, late.failure);
+  if (const auto* e = std::get_if<ExternCall>(&step)) return run_late_extern(*e, sites_[late.site]);
+  if (const auto* a = std::get_if<AllocateBuffer>(&step)) return allocate_late(a->buffer, allocate);
+  if (const auto* f = std::get_if<FreeBuffer>(&step)) {
+    const BufferId owner = memory_of_[f->buffer];
+    late_bytes_ -= buffer_bytes_[owner];
+    late_memory_[owner] = {};
+    return;
+  }
+  if (const auto* r = std::get_if<ReadSymbol>(&step)) {
+    std::int64_t value = 0;
+    if (queue_.device() == Device{}) {
+      std::memcpy(&value, late_address(r->source), sizeof value);
+    } else {
+      Tensor to = Tensor::empty(DType::I64, {}), from = to;
+      from.storage = {{late_memory_[memory_of_[r->source]].data, late_address(r->source)}, sizeof value, queue_.device()};
+      queue_.copy(to, from);
+      queue_.wait();
+      value = *to.data<std::int64_t>();
+    }
+    return set_number(r->symbol, value);
+  }
+  const auto& assertion = std::get<AssertCall>(step);
+  if (slot(assertion.condition) == 0) fail("{}", assertion.message);
+}
+
+void Binding::set_number(Slot s, std::int64_t value) {
+  slots_[s] = value;
+  undefined_[s] = false;
+  run_late_shape_program(plan_.shape_program, stages_.after[stages_.of[s]], slots_, undefined_);
+}
+
+void Binding::allocate_late(BufferId id, const OutputAllocator& allocate) {
+  const Buffer& b = plan_.buffers[id];
+  const BufferId owner = memory_of_[id];
+  slot(b.bytes);
+  buffer_bytes_[owner] = slot_bytes(b.bytes, b.name);
+  late_memory_[owner] = b.kind == BufferKind::Output ? allocate(buffer_bytes_[owner]) : queue_.allocate(buffer_bytes_[owner]);
+  late_bytes_ += buffer_bytes_[owner];
+  if (b.kind != BufferKind::Output) late_peak_ = std::max(late_peak_, late_bytes_);
+}
+
+std::byte* Binding::late_address(BufferId id) const {
+  const BufferId owner = memory_of_[id];
+  if (late_buffer_[owner]) return late_memory_[owner].data.get();
+  if (late_base_[owner] >= 0) return static_cast<std::byte*>(words_[static_cast<std::size_t>(late_base_[owner])]);
+  return buffer_base_[owner];
+}
+
+void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure) {
+  std::optional<Launch> l = launch_of(call);
+  if (!l) return;
+  const bool gpu = !call.grid.empty();
+  late_words_.clear();
+  for (BufferId b : call.buffers) late_words_.push_back(late_address(b));
+  if (gpu) scalars(call, late_words_);
+  late_words_.push_back(failures_[failure].status);
+  if (!gpu) scalars(call, late_words_);
+  l->words = 0;
+  l->word_count = static_cast<std::uint32_t>(late_words_.size());
+  run_bound(KernelStep{*l, failure}, late_words_.data());
+}
+
+void Binding::run_late_extern(const ExternCall& call, Site& site) {
+  std::vector<BoundView> in, out;
+  for (const View& v : call.inputs) in.push_back(bind_view(v));
+  for (const View& v : call.outputs) out.push_back(bind_view(v));
+  if (std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; })) return;
+  late_words_.clear();
+  auto point_at = [&](const View& v, const BoundView& bound) {
+    std::byte* base = late_address(v.buffer);
+    late_words_.push_back(base ? base + static_cast<std::uint64_t>(view_offset(v, bound)) * size_of(bound.dtype) : nullptr);
+  };
+  for (std::size_t i = 0; i < in.size(); ++i) point_at(call.inputs[i], in[i]);
+  for (std::size_t i = 0; i < out.size(); ++i) point_at(call.outputs[i], out[i]);
+  if (!site.prepared || site.inputs != in || site.outputs != out) {
+    site.prepared = false;
+    site.op->prepare(in, out);
+    site.inputs = std::move(in);
+    site.outputs = std::move(out);
+    site.prepared = true;
+    if (site.op->workspace_bytes() > workspace_.bytes) grow_workspace();
+  }
+  site.op->run({late_words_.data(), call.inputs.size()}, {late_words_.data() + call.inputs.size(), call.outputs.size()}, workspace_.data.get());
+}
+
+void Binding::fail_undefined() const { fail("a size that the program computes as it runs has no value: it is divided by zero, or does not fit in 64 bits"); }
+
+}  // namespace coil::runtime

@@ -1,0 +1,179 @@
+"""Programs that branch and loop: cond, while_loop, scan, map, nested in each other, with sizes that depend on data inside and outside."""
+import torch
+from torch._higher_order_ops import map as map_over
+from torch._higher_order_ops import scan, while_loop
+
+from coil_harness import check
+
+ROWS = {0: torch.export.Dim("rows", min=1, max=64)}
+
+
+class TwoNetworks(torch.nn.Module):
+    """A branch between two subnetworks with weights of their own."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4))
+        self.second = torch.nn.Linear(4, 4)
+        self.register_buffer("shift", torch.randn(4))
+
+    def forward(self, x):
+        y = x * 2
+        z = torch.cond(x.sum() > 0, lambda a, b: (self.first(a).relu(), a.sum(0)), lambda a, b: (self.second(b) + self.shift, b.amax(0)), (x, y))
+        return z[0] + y, z[1]
+
+
+def test_cond_between_networks():
+    check(TwoNetworks().eval(), (torch.ones(3, 4),), dynamic=(ROWS,), others=[(sign * torch.rand(n, 4),) for n in (2, 7, 64) for sign in (1, -1)])
+
+
+def test_cond_on_sizes_nested():
+    class Nested(torch.nn.Module):
+        def forward(self, x):
+            def small(x):
+                return torch.cond(x.max() > 1, lambda x: x.cos(), lambda x: x.sin() + x.nonzero().sum(), (x,))
+
+            return torch.cond(x.shape[0] > 4, lambda x: x * 3, small, (x,))
+
+    check(Nested(), (torch.randn(6, 2),), dynamic=({0: torch.export.Dim.DYNAMIC},), others=[(torch.rand(n, 2) * scale,) for n, scale in [(5, 1), (4, 0.5), (3, 30)]])
+
+
+def test_cond_over_data_dependent_sizes():
+    class Chosen(torch.nn.Module):
+        def forward(self, x):
+            y = x[x > 0]
+            return torch.cond(y.sum() > 2, lambda y: y.cos(), lambda y: y.sin() + y.shape[0], (y,)) * 2
+
+    check(Chosen(), (torch.randn(6),), others=[(torch.full((6,), -1.0),), (torch.ones(6),), (torch.tensor([1.0, -1, -1, -1, -1, -1]),)])
+
+
+class Newton(torch.nn.Module):
+    """Square roots by iteration until nothing moves."""
+
+    def forward(self, x, limit):
+        def more(i, y, before):
+            return (i < limit) & ((y - before).abs().max() > 1e-6)
+
+        def step(i, y, before):
+            return i + 1, 0.5 * (y + x / y), y.clone()
+
+        return while_loop(more, step, (torch.zeros((), dtype=torch.int64), x.clone(), torch.zeros_like(x)))
+
+
+def test_while_loop_with_closures():
+    check(Newton(), (torch.rand(5) + 0.5, torch.tensor(20)), others=[(torch.rand(5) * 100 + 1, torch.tensor(n)) for n in (0, 1, 50)])
+
+
+def test_while_loop_swaps_and_counts():
+    class Fibonacci(torch.nn.Module):
+        def forward(self, n, a, b):
+            return while_loop(lambda i, a, b: i < n, lambda i, a, b: (i + 1, b.clone(), a + b), (torch.zeros((), dtype=torch.int64), a, b))
+
+    one = torch.ones(3, dtype=torch.int64)
+    check(Fibonacci(), (torch.tensor(7), one * 0, one), others=[(torch.tensor(n), one, one * 2) for n in (0, 1, 60)])
+
+
+def test_loop_in_a_branch_in_a_loop():
+    class Collatz(torch.nn.Module):
+        def forward(self, n):
+            def step(n, count, twos):
+                def even(n, twos):
+                    return while_loop(lambda n, t: (n % 2) == 0, lambda n, t: (n // 2, t + 1), (n, twos))
+
+                n, twos = torch.cond((n % 2) == 0, even, lambda n, t: (3 * n + 1, t.clone()), (n, twos))
+                return n, count + 1, twos
+
+            zero = torch.zeros((), dtype=torch.int64)
+            return while_loop(lambda n, count, twos: n > 1, step, (n, zero, zero.clone()))
+
+    check(Collatz(), (torch.tensor(6),), others=[(torch.tensor(n),) for n in (1, 2, 27, 97)])
+
+
+def test_scan():
+    class Recurrent(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = torch.nn.Linear(6, 4)
+
+        def forward(self, x, h):
+            def step(h, x):
+                new = torch.tanh(self.cell(torch.cat([h, x], -1)))
+                return new, new * 2
+
+            return scan(step, h, x)
+
+    check(Recurrent().eval(), (torch.randn(5, 3, 2), torch.randn(3, 4)), dynamic=(ROWS, None), others=[(torch.randn(n, 3, 2), torch.randn(3, 4)) for n in (1, 13, 64)])
+
+
+def test_map():
+    class Mapped(torch.nn.Module):
+        def forward(self, x, y):
+            return map_over(lambda row, y: (row.sort().values + y, row @ y), x, y)
+
+    check(Mapped(), (torch.randn(3, 4), torch.randn(4)))
+
+
+class Suppress(torch.nn.Module):
+    """Non-maximum suppression as a loop: the best box left takes out those that overlap it."""
+
+    def forward(self, boxes, scores, limit):
+        area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+
+        def more(kept, alive):
+            return alive.any()
+
+        def step(kept, alive):
+            best = torch.where(alive, scores, float("-inf")).argmax().reshape(1)
+            box = boxes.index_select(0, best).squeeze(0)
+            wide = (torch.minimum(boxes[:, 2], box[2]) - torch.maximum(boxes[:, 0], box[0])).clamp(min=0)
+            high = (torch.minimum(boxes[:, 3], box[3]) - torch.maximum(boxes[:, 1], box[1])).clamp(min=0)
+            overlap = wide * high / (area + area.index_select(0, best) - wide * high)
+            here = torch.arange(boxes.shape[0]) == best
+            return kept | here, alive & (overlap <= limit) & ~here
+
+        kept, _ = while_loop(more, step, (torch.zeros_like(scores, dtype=torch.bool), torch.ones_like(scores, dtype=torch.bool)))
+        return torch.nonzero(kept)[:, 0], boxes[kept]
+
+
+def test_non_maximum_suppression():
+    def example(n):
+        corner = torch.rand(n, 2) * 4
+        return torch.cat([corner, corner + torch.rand(n, 2) * 3 + 0.1], 1), torch.randperm(n) / n, torch.tensor(0.3)
+
+    check(Suppress(), example(20), others=[example(20) for _ in range(2)])
+
+
+class TinyGpt(torch.nn.Module):
+    """One layer of attention and a head; decodes greedily in a loop."""
+
+    def __init__(self, words=17, width=16, length=12):
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(words, width), torch.nn.Embedding(length, width)
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.norm, self.head = torch.nn.LayerNorm(width), torch.nn.Linear(width, words)
+
+    def logits(self, tokens):
+        x = self.words(tokens) + self.places.weight
+        q, k, v = (y.unflatten(-1, (2, -1)).transpose(1, 2) for y in self.qkv(self.norm(x)).chunk(3, -1))
+        x = x + self.out(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return self.head(x)
+
+    def forward(self, tokens, start):
+        length = tokens.shape[1]
+
+        def more(at, tokens):
+            return at < length
+
+        def step(at, tokens):
+            best = self.logits(tokens).argmax(-1)
+            before = best.gather(1, (at - 1).expand(tokens.shape[0], 1))
+            return at + 1, torch.where(torch.arange(length) == at, before, tokens)
+
+        return while_loop(more, step, (start, tokens))[1]
+
+
+def test_greedy_decode():
+    def example(start):
+        return torch.randint(0, 17, (2, 12)), torch.tensor(start)
+
+    check(TinyGpt().eval(), example(3), others=[example(1), example(12)])
