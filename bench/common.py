@@ -4,6 +4,7 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -38,15 +39,20 @@ def burst(call, calls=6):
     return statistics.median(times) * 1e3
 
 
+# Linux counts what a process held before `exec` into its peak, which after a fork is its parent's memory: a small process starts the command, so that a large benchmark does not show through.
+_WATCH = """import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(done.returncode)"""
+
+
 def peak_rss(command):
-    """MiB that a process held at its peak; raises when it failed."""
-    process = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    said = process.stderr.read().decode(errors="replace")
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(said.strip().splitlines()[-1] if said.strip() else f"exit {process.returncode}")
-    return usage.ru_maxrss / 1024
+    """MiB that a process of its own held at its peak; raises when it failed."""
+    done = subprocess.run([sys.executable, "-S", "-c", _WATCH, *map(str, command)], capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise RuntimeError(said[-1] if said else f"exit {done.returncode}")
+    return int(done.stdout) / 1024
 
 
 def table(heads, rows):

@@ -17,6 +17,7 @@ struct Settings {
   bool pack_weights = true;           ///< pack_weights
   bool fuse = true;                   ///< fuse
   bool fold_constants = true;         ///< fold_constants
+  bool keep_nan = true;               ///< keep_nan: through products and convolutions with relu or clip behind them
   bool fallback = false;              ///< fallback: operators without lowering are called in the host, which must know them
   wrapper::Checks checks;             ///< assert_sizes, assert_strides, assert_alignment, assert_nan, assert_inf
   bool verify = false;                ///< verify: checks every intermediate representation

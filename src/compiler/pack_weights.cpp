@@ -17,23 +17,6 @@ runtime::BoundView bind(const sym::ShapeEnv& env, const ir::BufferView& v) {
   return out;
 }
 
-/// The weight as the view sees it, if all of it is constant and never written.
-std::optional<Tensor> constant_operand(const ir::Graph& graph, const ir::BufferView& v) {
-  auto found = graph.constants.find(v.buffer);
-  if (found == graph.constants.end() || graph.mutated.contains(v.buffer)) return std::nullopt;
-  Tensor t = found->second;
-  t.sizes.clear();
-  t.strides.clear();
-  for (std::size_t d = 0; d < v.sizes.size(); ++d) {
-    if (!v.sizes[d].is_constant() || !v.strides[d].is_constant()) return std::nullopt;
-    t.sizes.push_back(*v.sizes[d].constant());
-    t.strides.push_back(*v.strides[d].constant());
-  }
-  if (!v.offset.is_constant() || v.dtype != t.dtype) return std::nullopt;
-  t.offset += *v.offset.constant();
-  return t;
-}
-
 /// A dense copy with dimension 1 innermost, the order that engines of matrix units read; nothing when it lies so.
 std::optional<Tensor> channels_last(const Tensor& t) {
   Tensor made{{}, t.dtype, t.sizes, Sizes(t.sizes.size()), 0};
@@ -58,6 +41,22 @@ void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Devi
 }
 
 }  // namespace
+
+std::optional<Tensor> constant_operand(const ir::Graph& graph, const ir::BufferView& v) {
+  auto found = graph.constants.find(v.buffer);
+  if (found == graph.constants.end() || graph.mutated.contains(v.buffer)) return std::nullopt;
+  Tensor t = found->second;
+  t.sizes.clear();
+  t.strides.clear();
+  for (std::size_t d = 0; d < v.sizes.size(); ++d) {
+    if (!v.sizes[d].is_constant() || !v.strides[d].is_constant()) return std::nullopt;
+    t.sizes.push_back(*v.sizes[d].constant());
+    t.strides.push_back(*v.strides[d].constant());
+  }
+  if (!v.offset.is_constant() || v.dtype != t.dtype) return std::nullopt;
+  t.offset += *v.offset.constant();
+  return t;
+}
 
 void relayout_weights(ir::Graph& graph) {
   std::map<ir::BufferId, ir::BufferView> made;  // a weight of several calls stays one

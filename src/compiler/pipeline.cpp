@@ -3,6 +3,7 @@
 #include "codegen/cpp/backend.h"
 #include "codegen/cuda/backend.h"
 #include "compiler/fold_constants.h"
+#include "compiler/nan_guards.h"
 #include "compiler/pack_weights.h"
 #include "fx/text.h"
 #include "ir/fuse_post_ops.h"
@@ -10,6 +11,7 @@
 #include "lowering/lowering.h"
 #include "passes/passes.h"
 #include "runtime/library.h"
+#include "support/cpu.h"
 #include "support/error.h"
 #include "wrapper/build.h"
 #include "wrapper/plan.h"
@@ -67,6 +69,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
     ir::eliminate_dead_operations(graph);
   });
   stage("layouts", [&] { ir::choose_layouts(graph); });
+  if (settings.keep_nan && out.backend->device() == DeviceType::CPU) stage("nan-guards", [&] { add_nan_guards(graph); });
   stage.show("ir", [&] { return ir::to_string(graph); });
   if (settings.pack_weights) stage("pack", [&] { out.backend->device() == DeviceType::CPU ? pack_weights(graph) : relayout_weights(graph); });
   check_library_calls(graph, *out.backend);
@@ -126,7 +129,10 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   out.toolchain = codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa);
   out.backend = make_backend(device, settings, out.toolchain);
   if (settings.fold_constants)
-    stage("fold-constants", [&] { fold_constants(module, [&](fx::GraphModule& part) { return run_part(part, settings, out.toolchain, options); }); });
+    stage("fold-constants", [&] {
+      // Constants are computed here, whatever machine the program is for.
+      fold_constants(module, [&](fx::GraphModule& part) { return run_part(part, settings, machine_runs(out.toolchain.isa) ? out.toolchain : codegen::find_toolchain(settings.cpu_compiler), options); });
+    });
   passes::move_to_device(module, device);
   if (device.type != DeviceType::CPU)
     stage("decompose for the device", [&] {

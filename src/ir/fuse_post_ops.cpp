@@ -14,7 +14,20 @@ namespace {
 struct PostOp {
   std::string text;
   Scalar operand = nullptr;
+  std::optional<std::pair<double, double>> scale;  ///< of `scale`: factor and summand
 };
+
+PostOp scale(double factor, double summand) { return {fmt::format("scale:{}:{}", factor, summand), nullptr, std::pair(factor, summand)}; }
+
+/// Whether a call may have these. oneDNN 2.6 keeps one set of numbers for each of its algorithms: of two clips with other bounds both would take the same.
+bool may_stand_together(const std::vector<std::string>& post) {
+  constexpr std::pair<std::string_view, std::string_view> kAlgorithms[] = {{"relu", "relu"}, {"leaky_relu", "relu"}, {"scale", "linear"}, {"clip", "clip"}, {"hardsigmoid", "linear"}, {"hardsigmoid", "clip"}, {"elu", "elu"}};
+  std::map<std::string_view, std::string_view> seen;
+  for (const std::string& text : post)
+    for (const auto& [name, algorithm] : kAlgorithms)
+      if (text.substr(0, text.find(':')) == name && seen.emplace(algorithm, text).first->second != text) return false;
+  return true;
+}
 
 bool is_op(Scalar s, ScalarOp op) { return s->op == op; }
 bool is_constant(Scalar s) { return s->op == ScalarOp::Constant && s->dtype == DType::F32; }
@@ -116,7 +129,9 @@ class Chain {
     if (s->dtype != DType::F32 || !contains_root(s)) return false;
     if (auto step = one_step(s)) {
       if (!read(step->first)) return false;
-      ops.push_back(step->second);
+      // A product and a sum with constants are one operation.
+      if (PostOp& op = step->second; op.scale && op.scale->first == 1 && !ops.empty() && ops.back().scale && ops.back().scale->second == 0) ops.back() = scale(ops.back().scale->first, op.scale->second);
+      else ops.push_back(op);
       return true;
     }
     return false;
@@ -138,7 +153,7 @@ class Chain {
     if (is_op(s, ScalarOp::Tanh)) return Step{s->args[0], {"tanh"}};
     if (is_op(s, ScalarOp::Where)) return piecewise(s);
     if (is_op(s, ScalarOp::Add)) return sum(s);
-    if (is_op(s, ScalarOp::Sub) && is_constant(s->args[1])) return Step{s->args[0], {fmt::format("scale:1:{}", -s->args[1]->number)}};
+    if (is_op(s, ScalarOp::Sub) && is_constant(s->args[1])) return Step{s->args[0], scale(1, -s->args[1]->number)};
     if (is_op(s, ScalarOp::Mul) || is_op(s, ScalarOp::Div)) return product(s);
     return std::nullopt;
   }
@@ -163,7 +178,7 @@ class Chain {
 
   std::optional<Step> sum(Scalar s) {
     for (int k = 0; k < 2; ++k) {
-      if (is_constant(s->args[k])) return Step{s->args[1 - k], {fmt::format("scale:1:{}", s->args[k]->number)}};
+      if (is_constant(s->args[k])) return Step{s->args[1 - k], scale(1, s->args[k]->number)};
       if (is_operand(s->args[k])) return Step{s->args[1 - k], {"add", s->args[k]}};
     }
     return std::nullopt;
@@ -177,9 +192,9 @@ class Chain {
     if (p.factors.size() == 1 && is_close(p.constant, 1.0 / 6))
       if (Scalar x = hard_gate(p.factors[0])) return Step{x, {"hardsigmoid"}};
     Scalar left = s->args[0], right = s->args[1];
-    if (is_constant(right)) return Step{left, {fmt::format("scale:{}:0", is_op(s, ScalarOp::Mul) ? right->number : 1 / right->number)}};
+    if (is_constant(right)) return Step{left, scale(is_op(s, ScalarOp::Mul) ? right->number : 1 / right->number, 0)};
     if (!is_op(s, ScalarOp::Mul)) return std::nullopt;
-    if (is_constant(left)) return Step{right, {fmt::format("scale:{}:0", left->number)}};
+    if (is_constant(left)) return Step{right, scale(left->number, 0)};
     if (is_operand(right)) return Step{left, {"mul", right}};
     if (is_operand(left)) return Step{right, {"mul", left}};
     return std::nullopt;
@@ -328,6 +343,7 @@ class PostOpFusion {
       if (!view) return false;
       operands.push_back(*view);
     }
+    if (!may_stand_together(post)) return false;
     BufferView window{out.id, out.layout.dtype, result.sizes, *out_strides, 0};
     if (out.layout.device.type == DeviceType::CUDA && !gpu_takes(call.op, post, operands, window)) return false;
     if (!map->is_identity()) {

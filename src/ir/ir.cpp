@@ -4,16 +4,12 @@
 #include <unordered_set>
 
 #include "support/error.h"
+#include "support/overloaded.h"
 #include "sym/print.h"
 
 namespace coil::ir {
 
 namespace {
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
 
 /// Calls `f` on the roots of an operation's scalar expressions.
 template <class F>

@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "support/overloaded.h"
 #include "sym/print.h"
 
 namespace coil::ops {
 namespace {
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
 
 std::string text(const CallArgument& a) {
   return std::visit(Overloaded{[](bool b) -> std::string { return b ? "True" : "False"; },

@@ -3,18 +3,12 @@
 #include <cmath>
 
 #include "support/error.h"
+#include "support/overloaded.h"
 #include "sym/print.h"
 
 namespace coil::ops {
 
 namespace {
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;  // Clang 16 does not deduce it for aggregates
 
 [[noreturn]] void wrong(std::string_view wanted, const Value& found) {
   fail("expected {}, found {}", wanted, to_string(found));

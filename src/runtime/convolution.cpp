@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/attributes.h"
+#include "runtime/nan_guard.h"
 #include "runtime/onednn.h"
 #include "support/error.h"
 
@@ -41,6 +42,18 @@ void check(const ConvolutionProblem& p) {
   }
 }
 
+/// The convolution with the first `count` of its post-operations.
+ConvolutionProblem with_post(ConvolutionProblem p, std::size_t count) {
+  p.post.resize(count);
+  p.operands.resize(static_cast<std::size_t>(std::ranges::count_if(p.post, &PostOp::takes_operand)));
+  return p;
+}
+
+std::unique_ptr<PreparedCall> make_call(const ConvolutionProblem& problem) {
+  if (auto call = onednn::make_convolution(problem)) return call;
+  return make_plain_convolution(problem);
+}
+
 class ConvolutionOp : public CachedOp {
  public:
   explicit ConvolutionOp(const Attributes& attributes) : attributes_(attributes) { parse_post_ops(attributes); }
@@ -48,8 +61,9 @@ class ConvolutionOp : public CachedOp {
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     const ConvolutionProblem problem = convolution_problem(attributes_, inputs, outputs);
-    if (auto call = onednn::make_convolution(problem)) return call;
-    return make_plain_convolution(problem);
+    std::vector<EpilogueOperand> operands;
+    for (std::size_t i = 0; i < problem.operands.size(); ++i) operands.push_back({problem.first_operand + i, problem.operands[i]});
+    return make_with_nan_kept(attributes_, problem.post, outputs[0], std::move(operands), inputs.size(), [problem](std::size_t post) { return make_call(with_post(problem, post)); });
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/attributes.h"
+#include "runtime/nan_guard.h"
 #include "runtime/onednn.h"
 #include "support/error.h"
 
@@ -138,6 +139,18 @@ GemmProblem matmul_problem(const Attributes& attributes, std::span<const BoundVi
 
 namespace {
 
+/// The product with the first `count` of its post-operations.
+GemmProblem with_post(GemmProblem p, std::size_t count) {
+  p.post.resize(count);
+  p.operands.resize(static_cast<std::size_t>(std::ranges::count_if(p.post, &PostOp::takes_operand)));
+  return p;
+}
+
+std::unique_ptr<PreparedCall> make_product(const GemmProblem& problem) {
+  if (auto call = onednn::make_gemm(problem)) return call;
+  return make_plain_gemm(problem);
+}
+
 class GemmOp : public CachedOp {
  public:
   using ProblemFunction = GemmProblem (*)(const Attributes&, std::span<const BoundView>, std::span<const BoundView>);
@@ -148,8 +161,9 @@ class GemmOp : public CachedOp {
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     const GemmProblem problem = problem_(attributes_, inputs, outputs);
-    if (auto call = onednn::make_gemm(problem)) return call;
-    return make_plain_gemm(problem);
+    std::vector<EpilogueOperand> operands;
+    for (const GemmOperand& o : problem.operands) operands.push_back({o.index, o.given});
+    return make_with_nan_kept(attributes_, problem.post, outputs[0], std::move(operands), inputs.size(), [problem](std::size_t post) { return make_product(with_post(problem, post)); });
   }
 
  private:

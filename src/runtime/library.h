@@ -9,7 +9,9 @@
 //   convolution_weights x[N, C, ..], dy[N, O, ..] -> dw[O, C/groups, ..]: the gradient of a convolution's weight. Attributes: `stride`, `padding`, `dilation`, `groups`
 //   Post-operations, applied in order to the f32 accumulator: attribute `post` is a list of strings: `relu`, `gelu_erf`, `gelu_tanh`, `silu`, `sigmoid`, `tanh`, `clip:LO:HI`, `hardswish`, `hardsigmoid`,
 //   `elu:ALPHA`, `leaky_relu:SLOPE`, `scale:A:B` (a*x+b), `add`, `mul` (each takes the next post-op operand, broadcast against y), `sum` (y += what y holds already: in place).
-//   oneDNN's relu and clip give 0 and LO for NaN, where eager gives NaN; all other post-operations, and the plain loops, keep NaN.
+//   oneDNN's relu, clip and hardsigmoid give a number for NaN, where eager gives NaN; all other post-operations, and the plain loops, keep NaN. Attribute `nan` (runtime/nan_guard.h) asks for NaN to be
+//   kept: `keep`, or `flag`, with the result of all_bounded as the last input. The compiler asks where it cannot prove that no NaN comes (compiler/nan_guards.h).
+//   all_bounded x, flag? -> flag, an I32 of one element: 1 where the flag given is 1 and no element of x (f32, bf16, f16) is NaN or greater in magnitude than attribute `limit`, else 0
 //   sort        x -> values, indices. Attributes: `dim`, `descending`. Always stable, NaN greatest.
 //   topk        x -> values, indices (their size in `dim` says how many). Attributes: `dim`, `largest`. Always sorted.
 //   recurrent   one direction of a layer of an LSTM, GRU or plain recurrent network over a sequence: runtime/recurrent.h

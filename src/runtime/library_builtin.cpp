@@ -4,6 +4,7 @@
 #include "runtime/convolution.h"
 #include "runtime/convolution_weights.h"
 #include "runtime/gemm.h"
+#include "runtime/nan_guard.h"
 #include "runtime/recurrent.h"
 #include "runtime/selection.h"
 #include "runtime/sort.h"
@@ -19,6 +20,7 @@ constexpr BuiltinOp kOps[] = {
     {"sort", make_sort},
     {"topk", make_topk},
     {"recurrent", make_recurrent},
+    {"all_bounded", make_all_bounded},
     {"assert_finite", make_assert_finite},
     {"assert_aligned", make_assert_aligned},
     {"nonzero", make_nonzero},

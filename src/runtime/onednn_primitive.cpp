@@ -2,6 +2,7 @@
 
 #ifdef COIL_HAVE_ONEDNN
 #include <cstring>
+#include <map>
 #include <string_view>
 
 #include "runtime/convert.h"
@@ -72,7 +73,10 @@ dnnl::primitive_attr attributes(const std::vector<PostOp>& post, const std::vect
   using A = dnnl::algorithm;
   dnnl::post_ops ops;
   std::size_t operand = 0;
+  std::map<A, std::pair<double, double>> numbers;
   auto eltwise = [&](A algorithm, double a = 0, double b = 0) {
+    // oneDNN 2.6 keeps one set of numbers for each algorithm and would use it for both; the plain loops take over.
+    if (numbers.emplace(algorithm, std::pair(a, b)).first->second != std::pair(a, b)) throw dnnl::error(dnnl_unimplemented, "two post-operations of one algorithm");
     ops.append_eltwise(1.f, algorithm, static_cast<float>(a), static_cast<float>(b));
   };
   for (const PostOp& op : post) {

@@ -68,7 +68,7 @@ double apply_post_op(const PostOp& op, double x) {
     case PostOp::Kind::Tanh: return std::tanh(x);
     case PostOp::Kind::Clip: return x < op.a ? op.a : x > op.b ? op.b : x;
     case PostOp::Kind::HardSwish: return x * std::fmin(std::fmax(x + 3, 0), 6) / 6;
-    case PostOp::Kind::HardSigmoid: return std::fmin(std::fmax(x + 3, 0), 6) / 6;
+    case PostOp::Kind::HardSigmoid: return (x + 3 < 0 ? 0 : x + 3 > 6 ? 6 : x + 3) / 6;  // NaN stays
     case PostOp::Kind::Elu: return x > 0 ? x : op.a * std::expm1(x);
     case PostOp::Kind::LeakyRelu: return x > 0 ? x : op.a * x;
     case PostOp::Kind::Scale: return op.a * x + op.b;

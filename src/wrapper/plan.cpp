@@ -2,6 +2,7 @@
 
 #include "runtime/arena_planner.h"
 #include "support/error.h"
+#include "support/overloaded.h"
 #include "sym/print.h"
 
 namespace coil::wrapper {
@@ -9,11 +10,6 @@ namespace {
 
 using runtime::ShapeOp;
 using runtime::Slot;
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
 
 /// Integer expressions as a straight line of shape instructions, each distinct one once.
 class ShapeProgram {

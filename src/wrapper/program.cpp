@@ -1,16 +1,9 @@
 #include "wrapper/program.h"
 
 #include "support/error.h"
+#include "support/overloaded.h"
 
 namespace coil::wrapper {
-namespace {
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-
-}  // namespace
 
 Expr span_bytes(const sym::ShapeEnv& env, DType dtype, const Exprs& sizes, const Exprs& strides) {
   Expr last = 0, empty = 0;

@@ -130,12 +130,25 @@ TEST(Pt2, OtherLayoutsOfTheArchiveReadTheSame) {
 }
 
 TEST(Pt2, OtherVersionsOfTorchReadTheSame) {
-  for (const std::string name : {"nested", "nested_dec", "structure", "weights", "control", "arguments", "symbols"}) {
-    const auto program = read_pt2(fixture(name + "_2_11"));
-    EXPECT_EQ(text_of(*program.module), text_of(*read_pt2(fixture(name)).module)) << name;
-    EXPECT_TRUE(program.torch_version.starts_with("2.11.")) << program.torch_version;
-    EXPECT_TRUE(program.sample_inputs.has_value()) << name;
-  }
+  const std::pair<std::string, std::vector<std::string>> versions[] = {{"8", {"nested", "structure", "weights"}}, {"11", {"nested", "nested_dec", "structure", "weights", "control", "arguments", "symbols"}}};
+  for (const auto& [minor, names] : versions)
+    for (const std::string& name : names) {
+      SCOPED_TRACE(name + " of torch 2." + minor);
+      const auto program = read_pt2(fixture(name + "_2_" + minor)), newest = read_pt2(fixture(name));
+      EXPECT_EQ(text_of(*program.module), text_of(*newest.module));
+      EXPECT_TRUE(program.torch_version.starts_with("2." + minor + ".")) << program.torch_version;
+      EXPECT_TRUE(program.sample_inputs.has_value());
+      ASSERT_EQ(program.module->attributes.size(), newest.module->attributes.size());
+      for (const auto& [attribute, value] : program.module->attributes) EXPECT_EQ(value.sizes, newest.module->attributes.at(attribute).sizes);
+    }
+}
+
+TEST(Pt2, SymbolsOfTorch28) {
+  const auto program = read_pt2(fixture("symbols_2_8"));  // its own assertions are worded otherwise
+  const auto& rows = program.module->graph.find("x")->tensor().sizes[0];
+  EXPECT_EQ(program.module->env->hint(rows), 6);
+  EXPECT_EQ(program.module->env->bounds(rows), (sym::Range{4, 128}));
+  EXPECT_EQ(paths(program.module->outputs), paths(read_pt2(fixture("symbols")).module->outputs));
 }
 
 TEST(Pt2, NamesFollowTheStructure) {
@@ -265,7 +278,18 @@ TEST(Pt2, MissingPartsAreNamed) {
   EXPECT_TRUE(
       has(Edited("nested").remove("data/weights/model_weights_config.json").error(), "no data for 'lin.weight'"));
   EXPECT_FALSE(Edited("nested").remove("data/sample_inputs/model.pt").read().sample_inputs.has_value());
+  EXPECT_FALSE(Edited("nested").set("data/sample_inputs/model.pt", "").read().sample_inputs.has_value()) << "saved with example_inputs = None";
   EXPECT_TRUE(has(Edited("nested").set("byteorder", "big").error(), "big-endian"));
+}
+
+TEST(Pt2, CustomObjectsAreRefusedByName) {
+  Edited lifted("weights");
+  lifted.program(R"({"tensor_constant": {"arg": {"name": "c_constant"}, "tensor_constant_name": "constant"}})",
+                 R"({"custom_obj": {"arg": {"name": "c_constant", "class_fqn": "classes.vision.Sampler"}, "custom_obj_name": "constant"}})");
+  EXPECT_TRUE(has(lifted.error(), "the program holds an object of class classes.vision.Sampler; custom objects are not supported"));
+  Edited given("weights");
+  given.program(R"({"as_tensor": {"name": "x"}}], "outputs")", R"({"as_custom_obj": {"name": "x", "class_fqn": "classes.vision.Sampler"}}], "outputs")");
+  EXPECT_TRUE(has(given.error(), "inputs of class classes.vision.Sampler are not supported"));
 }
 
 TEST(Pt2, WrongJsonIsNamedByItsPlace) {
