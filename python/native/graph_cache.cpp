@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "codegen/cuda/nvrtc.h"
 #include "fx/text.h"
 #include "support/cpu.h"
 #include "support/error.h"
@@ -27,7 +28,7 @@ const std::string& build_id() {
 
 std::string cache_entry(const fx::GraphModule& module, const CompileOptions& options) {
   Hasher h;
-  h.add(build_id()).add(machine_isa()).add(options.device).add(static_cast<std::uint64_t>(options.threads));
+  h.add(build_id()).add(machine_isa()).add(options.device).add(options.device.starts_with("cuda") ? codegen::device_arch().value_or("") : "").add(static_cast<std::uint64_t>(options.threads));
   for (const auto& [key, value] : options.settings) h.add(key).add(value);
   h.add(fx::to_string(module, {.locations = true, .origins = true}));
   for (const auto& [name, tensor] : module.attributes) {

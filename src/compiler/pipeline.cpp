@@ -1,5 +1,8 @@
 #include "compiler/pipeline.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "codegen/cpp/backend.h"
 #include "codegen/cuda/backend.h"
 #include "compiler/fold_constants.h"
@@ -30,6 +33,9 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 /// Graph-to-graph passes in order: each is named as `coil opt --pass` names it.
 constexpr const char* kPasses[] = {"remove-noops", "expand-lists", "functionalize", "eliminate-dead-code", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
                                    "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
+
+/// Compilers side by side; more than these wait for each other's memory.
+int default_jobs() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16); }
 
 /// With `fuse` off: every operation alone.
 class NoFusion : public scheduler::Choices {
@@ -149,7 +155,7 @@ runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backe
   out.plan.isa = backend.isa();
   std::vector<std::string> texts;
   for (const wrapper::Kernel& k : lines.kernels) texts.push_back(k.text);
-  codegen::Binaries binaries = stage("kernels", [&] { return backend.compile(texts, {.jobs = options.threads > 0 ? options.threads : 2, .cache = options.cache}); });
+  codegen::Binaries binaries = stage("kernels", [&] { return backend.compile(texts, {.jobs = options.threads > 0 ? options.threads : default_jobs(), .cache = options.cache}); });
   out.kernel_source = std::move(binaries.source);
   out.libraries = std::move(binaries.libraries);
   stage.show("kernels", [&] { return out.kernel_source; });

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Builds Coil on a machine with an NVIDIA GPU, tests it there and times it against eager and Inductor, in one call.
+#
+# usage: bench/gpu.sh [PART ...]      parts, in order: tests operators rows models; all of them when none is named
+# Needs CUDA's driver, NVRTC, cuBLASLt and cuDNN; CMake, Ninja, a C++20 compiler; torch with CUDA, Triton, transformers, nanobind.
+# oneDNN is left out of the build. $COIL_DEPS: a folder with include/, lib/ and *Config.cmake of libraries that the machine lacks (CLI11, xxHash, libdeflate).
+# $SECONDS_EACH: how long a part may take (150). What each part prints also goes to build-gpu/report/.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+BUILD=build-gpu REPORT=${OUT:-build-gpu/report} LIMIT=${SECONDS_EACH:-150} DEPS=${COIL_DEPS:+$(realpath "$COIL_DEPS")}
+mkdir -p "$REPORT"
+
+# The CUDA libraries that came with torch from PyPI, where the system has none.
+PACKAGES=$(python3 -c 'import nvidia; print(*nvidia.__path__)' 2>/dev/null)
+if [[ -n $PACKAGES ]]; then export LD_LIBRARY_PATH=$(find $PACKAGES -name '*.so*' -printf '%h\n' | sort -u | paste -sd:):${LD_LIBRARY_PATH:-}; fi
+FLAGS=()
+if [[ -n $DEPS ]]; then
+  export LD_LIBRARY_PATH=$DEPS/lib:${LD_LIBRARY_PATH:-} PKG_CONFIG_PATH=$DEPS/lib/pkgconfig:${PKG_CONFIG_PATH:-}
+  FLAGS+=("-DCMAKE_CXX_FLAGS=-I$DEPS/include" "-DCLI11_DIR=$DEPS/cli11")
+fi
+
+echo "== build"
+SECONDS=0
+cmake -S . -B $BUILD -G Ninja -DCMAKE_BUILD_TYPE=Release -DCOIL_WITH_ONEDNN=OFF -DCOIL_TESTS=OFF -DCOIL_GPU_TESTS=ON -DCOIL_WERROR=OFF "-DPython_EXECUTABLE=$(command -v python3)" "${FLAGS[@]}" > "$REPORT/configure.txt" 2>&1 || { tail -20 "$REPORT/configure.txt"; exit 1; }
+ninja -C $BUILD > "$REPORT/build.txt" 2>&1 || { grep -E 'error|FAILED' "$REPORT/build.txt" | head -20; exit 1; }
+echo "built in $SECONDS s"
+
+export COIL=$PWD/$BUILD/bin/coil PYTHONPATH=$PWD/$BUILD/python:$PWD/bench:$PWD/test/python PYTHONWARNINGS=ignore
+failed=0
+part() {  # NAME COMMAND...
+  local name=$1 start=$SECONDS
+  shift
+  echo "== $name"
+  # The process group of its own is ended whole: a hung child must not hold the rest up.
+  timeout -k 5 "$LIMIT" "$@" > "$REPORT/$name.txt" 2> "$REPORT/$name.errors.txt" || { failed=1; echo "$name: exit $?"; tail -5 "$REPORT/$name.errors.txt"; }
+  tail -60 "$REPORT/$name.txt"
+  echo "($((SECONDS - start)) s)"
+}
+for name in "${@:-tests operators rows models}"; do
+  for each in $name; do
+    case $each in
+      tests) part tests $BUILD/bin/gpu_tests --gtest_brief=1 ;;
+      operators) part operators python3 bench/gpu_operators.py --seconds "$((LIMIT - 10))" ;;
+      rows) part rows python3 bench/gpu_rows.py --seconds "$((LIMIT - 10))" ;;
+      models) part models python3 bench/gpu_models.py --seconds "$((LIMIT - 10))" ;;
+      *) echo "unknown part $each (tests operators rows models)"; exit 2 ;;
+    esac
+  done
+done
+exit $failed

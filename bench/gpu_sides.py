@@ -1,0 +1,58 @@
+"""What the GPU benchmarks share: timing by events with the cache flushed, by the host's clock, sides that take turns, a deadline."""
+import statistics
+import time
+
+import torch
+
+OPTIONS = {"cpu.isa": "avx2"}
+
+
+class Deadline:
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds
+
+    def passed(self):
+        return time.monotonic() > self.end
+
+
+def compiled(function, backend, mode=None):
+    """A function compiled by a backend of torch.compile, cold caches for Coil; nothing is compiled yet."""
+    torch._dynamo.reset()
+    options = OPTIONS | {"cache": "none"} if backend == "coil" and mode is None else None
+    return torch.compile(function, backend=backend, fullgraph=True, mode=mode, options=options)
+
+
+def first_call(call):
+    """Seconds of a call that compiles."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def by_events(call):
+    """Median milliseconds on the GPU, the L2 cache flushed between calls."""
+    from triton.testing import do_bench
+    return do_bench(call, warmup=10, rep=40, return_mode="median")
+
+
+def by_clock(call, calls=20):
+    """Median milliseconds of calls that are waited for one by one."""
+    times = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e3
+
+
+def difference(got, want):
+    """Norm of the difference over the norm of what is wanted; NaN where a NaN is new."""
+    got, want = got.double(), want.double()
+    return ((got - want).norm() / want.norm().clamp_min(1e-30)).item()
+
+
+def line(error):
+    return " ".join(str(error).split())[-300:]
