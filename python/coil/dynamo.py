@@ -4,7 +4,7 @@ import functools
 import torch
 
 from . import _native
-from .graph import translate
+from .graph import is_token, translate
 from .options import parse
 
 
@@ -18,11 +18,54 @@ def _decompositions():
 
 def compile_graph(gm, options, name="main"):
     """A callable for one functional graph: takes a list, which it empties, or the inputs one by one."""
-    traced = translate(gm, name)
-    graph = traced.compile(options.settings, options.cache, options.log, traced.device)
+    return _named(_compile(translate(gm, name), options), options)
+
+
+def _compile(traced, options, **keep):
+    return traced.compile(options.settings, options.cache, options.log, traced.device, **keep)
+
+
+def _named(graph, options):
     graph.record = options.record
     graph._boxed_call = True
+    graph.__name__ = "coil"  # Dynamo asks each call for it
     return graph
+
+
+def _compile_frozen(gm, options, inputs):
+    """As compile_graph for an inference graph, with the parameters and buffers among its inputs as constants: packed and folded at compile time, and again when one of them was written to.
+    A plain graph where there are none."""
+    from torch._functorch._aot_autograd.schemas import MutationType
+
+    context = torch._guards.TracingContext.try_get()
+    meta = context and context.fw_metadata
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    tokens = sum(map(is_token, placeholders))
+    if meta is None or len(placeholders) - tokens != len(inputs) or len(meta.input_info) != len(inputs):
+        return compile_graph(gm, options, "inference")
+
+    def can_hold(node, tensor):
+        val = node.meta["val"]
+        return (
+            isinstance(tensor, torch.Tensor)
+            and not isinstance(tensor, torch._subclasses.FakeTensor)
+            and not tensor.is_inference()
+            and (tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride()) == (val.dtype, val.device, tuple(val.shape), val.stride())
+        )
+
+    held = [i for i in sorted(set(meta.static_input_indices)) if meta.input_info[i].mutation_type is MutationType.NOT_MUTATED and can_hold(placeholders[tokens + i], inputs[i])]
+    nodes = [placeholders[tokens + i] for i in held]
+    if not held:
+        return compile_graph(gm, options, "inference")
+
+    def compile_holding(tensors):
+        if not all(map(can_hold, nodes, tensors)):
+            return compile_graph(gm, options, "inference"), False
+        return _named(_compile(translate(gm, "inference", {node.name: t for node, t in zip(nodes, tensors)}), options, keep_graph=False), options), True
+
+    frozen = _native.FrozenGraph([tokens + i for i in held], compile_holding)
+    frozen.prepare([inputs[i] for i in held])
+    return _named(frozen, options)
 
 
 def _is_plain(graph, count):
@@ -33,7 +76,7 @@ def _is_plain(graph, count):
     meta = context and context.fw_metadata
     return (
         meta is not None
-        and len(graph.inputs) == count
+        and graph.arguments == count
         and not meta.tokens
         and all(i.mutation_type in (MutationType.NOT_MUTATED, MutationType.MUTATED_IN_GRAPH) for i in meta.input_info)
         and all(o.output_type in (OutputType.non_alias, OutputType.unsafe_view_alias) for o in meta.output_info)
@@ -51,7 +94,7 @@ def coil(gm, example_inputs, *, options=None, mode=None):
     inference = []
 
     def compile_inference(graph, inputs):
-        inference.append(compile_graph(graph, chosen, "inference"))
+        inference.append(_compile_frozen(graph, chosen, example_inputs) if chosen.freeze else compile_graph(graph, chosen, "inference"))
         return inference[-1]
 
     backend = aot_autograd(
@@ -63,4 +106,6 @@ def coil(gm, example_inputs, *, options=None, mode=None):
         keep_inference_input_mutations=True,
     )
     wrapped = backend(gm, example_inputs)
-    return inference[0] if inference and _is_plain(inference[0], len(example_inputs)) else wrapped
+    if inference and _is_plain(getattr(inference[0], "graph", inference[0]), len(example_inputs)):
+        return inference[0]
+    return wrapped

@@ -5,6 +5,7 @@ import operator
 
 import sympy
 import torch
+from torch._higher_order_ops.effects import with_effects
 from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -33,14 +34,14 @@ def _dtype_name(dtype):
 
 
 @functools.cache
-def target_name(target):
+def target_name(target, effect=False):
     """`aten.add.Tensor`, `_operator.getitem`, `torch.sym_max`; registers the schema of an operator that Coil has none of."""
     if isinstance(target, torch._ops.OpOverload):
         name = str(target)
         schema = target._schema
         random = torch.Tag.nondeterministic_seeded in target.tags
         # What returns nothing is called for its effect: a check, mostly.
-        _native.declare_operator(name, str(schema), random, schema.is_mutable or not schema.returns)
+        _native.declare_operator(name, str(schema), random, effect or schema.is_mutable or not schema.returns)
         return name
     if isinstance(target, torch._ops.HigherOrderOperator):
         raise _native.Error(f"the higher-order operator {target} is not supported")
@@ -72,10 +73,14 @@ def _plain_attention(node):
 
 
 class Translator:
-    def __init__(self, gm, name):
+    """`frozen`: tensors by placeholder that become constants of the program; the input stays one of the graph's, and is not read."""
+
+    def __init__(self, gm, name, frozen=None):
         self.gm = gm
         self.native = _native.TracedGraph(name)
+        self.frozen = frozen or {}
         self.nodes = {}
+        self.effects = {}  # node of with_effects: (the token as it came, whether the operator gives several results)
         self.symbols = set()
 
     def run(self):
@@ -146,7 +151,13 @@ class Translator:
         return _literal(a)
 
     def placeholder(self, node):
-        self.nodes[node] = self.native.placeholder(node.name, self.meta(node.meta.get("val"), node.name))
+        if is_token(node):
+            self.nodes[node] = self.native.placeholder(node.name, None)
+        elif node.name in self.frozen:
+            with _disable_current_modes():
+                self.nodes[node] = self.native.frozen(node.name, self.frozen[node.name].detach(), self.tensor(node.meta["val"]))
+        else:
+            self.nodes[node] = self.native.placeholder(node.name, self.meta(node.meta.get("val"), node.name))
 
     def get_attr(self, node):
         value = functools.reduce(getattr, node.target.split("."), self.gm)
@@ -167,17 +178,46 @@ class Translator:
             return  # told with the node that it is a result of
         if plain := _plain_attention(node):
             return self.attention(node, *plain)
+        if node.target is with_effects:
+            return self.effectful(node)
+        if node.target is operator.getitem and node.args[0] in self.effects:
+            return self.result_of_effect(node, *node.args)
+        self.nodes[node] = self.call(node, node.target, node.args, node.meta.get("val"))
+
+    def call(self, node, operation, args, value):
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
-        meta = self.meta(node.meta.get("val"), node.name)
-        target = target_name(node.target)
-        if isinstance(node.target, torch._ops.OpOverload) and (_is_foreign(node.meta.get("val")) or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)):
+        meta = self.meta(value, node.name)
+        target = target_name(operation, node.target is with_effects)
+        if isinstance(operation, torch._ops.OpOverload) and (_is_foreign(value) or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)):
             target = "host." + target  # torch's to carry out, whatever Coil has of that name
-        self.nodes[node] = self.native.call(target, self.argument(node.args), kwargs, node.name, meta, node.meta.get("stack_trace") or "")
+        return self.native.call(target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or "")
+
+    def effectful(self, node):
+        """`with_effects(token, op, ...)` is the operator itself, in program order; its token is handed on as it came."""
+        token, operation, *args = node.args
+        _, *results = node.meta["val"]
+        several = len(operation._schema.returns) > 1 if isinstance(operation, torch._ops.OpOverload) else len(results) > 1
+        self.nodes[node] = self.call(node, operation, args, results if several else results[0] if results else None)
+        self.effects[node] = (self.nodes[token], several)
+
+    def result_of_effect(self, node, effect, index):
+        token, several = self.effects[effect]
+        if index == 0:
+            self.nodes[node] = token
+        elif not several:
+            self.nodes[node] = self.nodes[effect]
+        else:
+            self.nodes[node] = self.native.call("_operator.getitem", [self.nodes[effect], index - 1], {}, node.name, self.meta(node.meta.get("val"), node.name), "")
 
     def output(self, node):
         self.native.output([self.argument(a) for a in node.args[0]])
 
 
-def translate(gm, name="main"):
+def is_token(node):
+    """A placeholder by which AOTAutograd orders operators with effects; nothing comes in by it when the graph is called."""
+    return node.op == "placeholder" and any(user.target is with_effects and user.args[0] is node for user in node.users)
+
+
+def translate(gm, name="main", frozen=None):
     """The native graph of a module whose nodes carry `meta["val"]`. Raises coil.Error naming what Coil has no form for."""
-    return Translator(gm, name).run()
+    return Translator(gm, name, frozen).run()

@@ -19,6 +19,7 @@ struct CompiledGraph::State {
   std::vector<Tensor> inputs, outputs;
   std::vector<std::int64_t> numbers;  ///< memory of inputs that are Python numbers
   void* stream = nullptr;             ///< what the context queues work on; null: its own
+  std::vector<nb::object> computed, bases;  ///< results while they are made
 };
 
 /// A state for the length of a call.
@@ -38,6 +39,8 @@ struct CompiledGraph::Lease {
   }
   ~Lease() {
     for (Tensor& t : state->outputs) t.storage = {};
+    state->computed.clear();
+    state->bases.clear();
     std::lock_guard lock(graph.mutex_);
     graph.idle_.push_back(std::move(state));
   }
@@ -58,6 +61,9 @@ CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, Cal
   saved_ = std::make_shared<runtime::Program>(program);
   model_ = runtime::Model::load(std::move(program), torch_host(plan_device));
   const runtime::Plan& plan = model_->plan();
+  for (std::size_t i = 0; i < pattern_.inputs.size(); ++i)
+    if (pattern_.inputs[i] != InputKind::Frozen) arguments_.push_back(i);
+  COIL_CHECK(arguments_.size() == plan.inputs.size(), "a call passes {} inputs, the program takes {}", arguments_.size(), plan.inputs.size());
   std::map<runtime::BufferId, std::size_t> uses, bases;
   for (const runtime::Output& o : plan.outputs)
     if (o.kind == runtime::Output::Kind::Tensor) ++uses[runtime::memory_of(plan, o.view.buffer)];
@@ -148,6 +154,7 @@ void read_input(const Exchange& exchange, Device device, InputKind kind, PyObjec
       if (PyLong_Check(object)) return read_input(exchange, device, InputKind::Int, object, to, memory);
       if (PyFloat_Check(object)) return read_input(exchange, device, InputKind::Float, object, to, memory);
       return exchange.borrow(object, device, to);
+    case InputKind::Frozen:
     case InputKind::None: return set_number(to, DType::I64, memory);
   }
   if (PyErr_Occurred()) throw nb::python_error();
@@ -176,7 +183,7 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
       const Tensor& in = state.inputs[source.index];
       // An input that came in another layout was copied, so that nothing of the caller's is left to be a view of.
       if (t.storage.data != in.storage.data) return exchange.wrap(t);
-      return exchange.alias(args[source.index], in.dtype, t, t.offset);
+      return exchange.alias(args[arguments_[source.index]], in.dtype, t, t.offset);
     }
     case Source::Kind::Shared: {
       if (bases.size() <= source.index) bases.resize(source.index + 1);
@@ -227,13 +234,16 @@ nb::object CompiledGraph::call(PyObject* const* args, std::size_t count) {
   Lease lease(*this);
   State& state = *lease.state;
   if (device != Device{}) follow_stream(state);
-  for (std::size_t i = 0; i < count; ++i) read_input(exchange, device, pattern_.inputs[i], args[i], state.inputs[i], state.numbers[i]);
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    const std::size_t from = arguments_[i];
+    read_input(exchange, device, pattern_.inputs[from], args[from], state.inputs[i], state.numbers[i]);
+  }
   {
     nb::gil_scoped_release release;
     state.context.run_into(state.inputs, state.outputs);
   }
-  std::vector<nb::object> computed(state.outputs.size()), bases;
-  for (std::size_t k = 0; k < computed.size(); ++k) computed[k] = result(state, k, args, bases);
+  std::vector<nb::object>& computed = state.computed;
+  for (std::size_t k = 0; k < state.outputs.size(); ++k) computed.push_back(result(state, k, args, state.bases));
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(pattern_.results.size())));
   for (std::size_t k = 0; k < pattern_.results.size(); ++k) {
     const Result& r = pattern_.results[k];

@@ -19,7 +19,8 @@ namespace nb = nanobind;
 
 enum class InputKind : std::uint8_t {
   Tensor, Int, Bool, Float, None,
-  Any,  ///< a tensor or a Python number
+  Any,     ///< a tensor or a Python number
+  Frozen,  ///< the program holds a constant in its place: no input of it
 };
 enum class ResultKind : std::uint8_t {
   Constant,  ///< always this object
@@ -58,6 +59,7 @@ class CompiledGraph {
   /// Calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.
   bool record = false;
 
+  std::size_t argument_count() const { return pattern_.inputs.size(); }
   const CompileReport& report() const { return report_; }
   const runtime::Plan& plan() const;
   void save(const std::filesystem::path&) const;
@@ -73,6 +75,7 @@ class CompiledGraph {
   CallPattern pattern_;
   std::shared_ptr<const runtime::Model> model_;
   std::vector<Source> sources_;  ///< where the memory of each of the program's outputs comes from
+  std::vector<std::size_t> arguments_;  ///< for each of the program's inputs, its place in a call
   std::mutex mutex_;
   std::vector<std::unique_ptr<State>> idle_;
   std::shared_ptr<runtime::Program> saved_;

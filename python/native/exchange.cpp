@@ -99,6 +99,12 @@ void Exchange::borrow(nb::handle tensor, Device device, Tensor& to) const {
   to.storage.bytes = span_bytes(to);
 }
 
+const void* Exchange::address(nb::handle tensor) const {
+  dlpack::View view;
+  if (api_->view_from_object(tensor.ptr(), &view) != 0) throw nb::python_error();
+  return data_of(view);
+}
+
 Tensor Exchange::own(nb::handle tensor, Device device) const {
   Managed* managed = nullptr;
   if (api_->managed_from_object(tensor.ptr(), &managed) != 0) throw nb::python_error();

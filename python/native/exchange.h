@@ -21,7 +21,9 @@ class Exchange {
   /// `to` becomes a borrowed view of a torch tensor, valid while the tensor lives; its vectors are reused. Throws python_error for an object that is no tensor, Error for what has no strided memory on `device`
   /// or the host.
   void borrow(nb::handle tensor, Device device, Tensor& to) const;
-  /// The same, holding on to the memory.
+  /// Of a tensor's first element.
+  const void* address(nb::handle tensor) const;
+  /// As borrow, holding on to the memory.
   Tensor own(nb::handle tensor, Device device) const;
   /// A new torch tensor over a tensor's memory, which lives as long as it.
   nb::object wrap(const Tensor&) const;

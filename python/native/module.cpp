@@ -10,6 +10,7 @@
 
 #include "compiler/options.h"
 #include "exchange.h"
+#include "frozen_graph.h"
 #include "torch_host.h"
 #include "lowering/lowering.h"
 #include "ops/registry.h"
@@ -23,7 +24,8 @@ namespace {
 PyObject* g_error = nullptr;  ///< coil.Error, as long as the module lives
 
 /// `graph([inputs…])` empties the list, so that the caller's references go as soon as they can (torch's "boxed" convention); `graph(*inputs)` takes them one by one.
-PyObject* call_compiled(PyObject* self, PyObject* args, PyObject* kwargs) {
+template <class Graph>
+PyObject* call_graph(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
     PyErr_SetString(PyExc_TypeError, "a compiled graph takes its inputs by position");
     return nullptr;
@@ -35,7 +37,7 @@ PyObject* call_compiled(PyObject* self, PyObject* args, PyObject* kwargs) {
     if (!inputs.is_valid() || PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) != 0) return nullptr;
   }
   try {
-    auto& graph = *nb::inst_ptr<CompiledGraph>(self);
+    auto& graph = *nb::inst_ptr<Graph>(self);
     return graph.call(&PyTuple_GET_ITEM(inputs.ptr(), 0), static_cast<std::size_t>(PyTuple_GET_SIZE(inputs.ptr()))).release().ptr();
   } catch (nb::python_error& e) {
     e.restore();
@@ -45,7 +47,8 @@ PyObject* call_compiled(PyObject* self, PyObject* args, PyObject* kwargs) {
   return nullptr;
 }
 
-PyType_Slot kCompiledSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_compiled)}, {0, nullptr}};
+template <class Graph>
+PyType_Slot kSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_graph<Graph>)}, {0, nullptr}};
 
 CompileOptions options_of(std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device) {
   CompileOptions o;
@@ -84,17 +87,18 @@ NB_MODULE(_native, m) {
       .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(), nb::keep_alive<0, 1>())
       .def("constant", &TracedGraph::constant, nb::keep_alive<0, 1>())
       .def("call", &TracedGraph::call, nb::arg("target"), nb::arg("args"), nb::arg("kwargs"), nb::arg("name"), nb::arg("meta").none(), nb::arg("stack_trace"), nb::keep_alive<0, 1>())
+      .def("frozen", &TracedGraph::frozen, nb::keep_alive<0, 1>())
       .def("output", &TracedGraph::output)
       .def("text", &TracedGraph::text)
       .def_prop_ro("device", [](const TracedGraph& g) { return to_string(g.device()); })
       .def(
           "compile",
-          [](TracedGraph& g, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device) {
-            return g.compile(options_of(std::move(settings), std::move(cache), std::move(log), device));
+          [](TracedGraph& g, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device, bool keep_graph) {
+            return g.compile(options_of(std::move(settings), std::move(cache), std::move(log), device), keep_graph);
           },
-          nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"));
+          nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"), nb::arg("keep_graph") = true);
 
-  nb::class_<CompiledGraph>(m, "CompiledGraph", nb::type_slots(kCompiledSlots), nb::dynamic_attr(), nb::is_weak_referenceable())
+  nb::class_<CompiledGraph>(m, "CompiledGraph", nb::type_slots(kSlots<CompiledGraph>), nb::dynamic_attr(), nb::is_weak_referenceable())
       .def_prop_ro("report", [](const CompiledGraph& g) { return g.report().text; })
       .def_prop_ro("kernels", [](const CompiledGraph& g) { return g.report().kernels; })
       .def_prop_ro("seconds", [](const CompiledGraph& g) { return g.report().seconds; })
@@ -106,11 +110,17 @@ NB_MODULE(_native, m) {
           if (auto* call = std::get_if<runtime::HostCall>(&step)) out.push_back(call->op);
         return out;
       }, "Operators that are called in torch, in order.")
+      .def_prop_ro("arguments", &CompiledGraph::argument_count, "How many inputs a call takes, those included that the program holds as constants.")
       .def_prop_ro("inputs", [](const CompiledGraph& g) { return names(g.plan().inputs); })
       .def_prop_ro("outputs", [](const CompiledGraph& g) { return names(g.plan().outputs); })
       .def_rw("record", &CompiledGraph::record, "Whether calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.")
       .def("call_arrays", &CompiledGraph::call_arrays)
       .def("save", &CompiledGraph::save);
+
+  nb::class_<FrozenGraph>(m, "FrozenGraph", nb::type_slots(kSlots<FrozenGraph>), nb::dynamic_attr(), nb::is_weak_referenceable())
+      .def(nb::init<std::vector<std::size_t>, nb::callable>(), nb::arg("inputs"), nb::arg("compile"))
+      .def("prepare", &FrozenGraph::prepare)
+      .def_prop_ro("graph", &FrozenGraph::graph);
 
   m.def(
       "compile_archive",

@@ -133,8 +133,16 @@ NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m) {
   fx::Node* n = module_->graph.placeholder(name, std::move(value));
   n->meta.origins = {n->name};
   module_->inputs.push_back({n->name, n->name, std::move(constant)});
+  arguments_.emplace(n, pattern_.inputs.size());
   pattern_.inputs.push_back(kind);
   return {n};
+}
+
+NodeHandle TracedGraph::frozen(const std::string& name, nb::object tensor, nb::handle m) {
+  const NodeHandle handle = constant(name, std::move(tensor), m);
+  arguments_.emplace(handle.node, pattern_.inputs.size());
+  pattern_.inputs.push_back(InputKind::Frozen);
+  return handle;
 }
 
 NodeHandle TracedGraph::constant(const std::string& name, nb::object tensor, nb::handle m) {
@@ -165,15 +173,14 @@ NodeHandle TracedGraph::call(const std::string& target, nb::handle args, nb::dic
 
 void TracedGraph::output(nb::list results) {
   Values returned;
-  std::unordered_map<const fx::Node*, std::size_t> inputs, places;
-  for (std::size_t i = 0; i < module_->inputs.size(); ++i) inputs.emplace(module_->graph.find(module_->inputs[i].placeholder), i);
+  std::unordered_map<const fx::Node*, std::size_t> places;
   for (nb::handle h : results) {
     if (!nb::isinstance<NodeHandle>(h)) {
       pattern_.results.push_back({ResultKind::Constant, 0, nb::borrow(h)});
       continue;
     }
     fx::Node* n = nb::cast<NodeHandle&>(h).node;
-    if (auto in = inputs.find(n); in != inputs.end()) {
+    if (auto in = arguments_.find(n); in != arguments_.end()) {
       pattern_.results.push_back({ResultKind::Input, in->second, {}});
       continue;
     }
@@ -191,7 +198,7 @@ void TracedGraph::output(nb::list results) {
 
 std::string TracedGraph::text() const { return fx::to_string(*module_, {.locations = true}); }
 
-std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& options) {
+std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& options, bool keep_graph) {
   if (!module_->graph.output()) fail("the graph has no output node");
   frontend::ExportedProgram program;
   program.module = std::move(module_);
@@ -201,7 +208,7 @@ std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& option
     nb::gil_scoped_release release;
     const auto start = std::chrono::steady_clock::now();
     // A compile that is asked for the text of its stages must go through them.
-    const bool cached = options.cache && options.log.empty();
+    const bool cached = keep_graph && options.cache && options.log.empty();
     const std::string entry = cached ? cache_entry(*program.module, options) : "";
     if (auto found = cached ? load_cached(*options.cache, entry) : std::nullopt) {
       compiled.program = std::make_shared<runtime::Program>(std::move(found->program));

@@ -40,6 +40,8 @@ class TracedGraph {
   NodeHandle placeholder(const std::string& name, nb::handle meta);
   /// A tensor that belongs to the graph; its memory is shared, and `tensor` is what results that view it are views of.
   NodeHandle constant(const std::string& name, nb::object tensor, nb::handle meta);
+  /// An input of the graph in whose place the program holds this tensor: calls pass one there, which is not looked at.
+  NodeHandle frozen(const std::string& name, nb::object tensor, nb::handle meta);
   NodeHandle call(const std::string& target, nb::handle args, nb::dict kwargs, const std::string& name, nb::handle meta, const std::string& stack_trace);
   /// Ends the graph: a node, an int, None or another constant for each result.
   void output(nb::list results);
@@ -47,8 +49,8 @@ class TracedGraph {
   std::string text() const;
   /// Where the graph's tensors lie: the one device beside the CPU, if there is one. All of the program runs there. Throws Error when there are several.
   Device device() const { return device_; }
-  /// Compiles. The graph is used up.
-  std::unique_ptr<CompiledGraph> compile(const CompileOptions&);
+  /// Compiles. The graph is used up. `keep_graph`: into the cache, if there is one, and out of it; kernels are kept there either way.
+  std::unique_ptr<CompiledGraph> compile(const CompileOptions&, bool keep_graph = true);
 
  private:
   ops::Value value(nb::handle);
@@ -59,6 +61,7 @@ class TracedGraph {
 
   std::unique_ptr<fx::GraphModule> module_;
   std::unordered_map<std::string, sym::Expr> parsed_;
+  std::unordered_map<const fx::Node*, std::size_t> arguments_;  ///< what came in, by its place in a call
   CallPattern pattern_;
   Device device_;
   std::set<const fx::Node*> on_host_;  ///< nodes whose value is a tensor on the CPU

@@ -48,34 +48,16 @@ std::string json(const std::map<std::string, Attribute>& attributes) {
 
 }  // namespace
 
-std::string FxEmitter::emit(const Program& p, const EmitOptions& options) {
-  require_cpu(p, "fx");
-  PythonFile file(p, options);
-  file_ = &file;
-  body_.clear(), given_.clear(), values_.clear(), storage_offsets_.clear();
-  inputs();
-  const std::size_t begin = body_.size();
-  std::vector<std::size_t> ends;
-  for (const Line& l : p.lines) {
-    std::visit([&]<class T>(const T& x) {
-      if constexpr (!std::is_same_v<T, DefineSymbol>) line(x);  // those stand with the inputs that they are read from
-    }, l);
-    ends.push_back(body_.size());
-  }
-  for (std::size_t i = 0; i < p.inputs.size(); ++i)
-    if (p.inputs[i].mutated) node("write_back", fmt::format("torch.ops.coil_wrapper.write_back.default, {}, {}", given_[i], file.name(p.inputs[i].buffer)));
-  std::vector<std::string> results, takes, gives;
-  for (const Output& o : p.outputs) results.push_back(output(o)), gives.push_back(o.name);
-  for (const Input& i : p.inputs) takes.push_back(i.name);
-  statement(fmt::format("graph.output({})", python_tuple(results)));
-  auto listed = [](const std::vector<std::string>& names) { return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")); };
-  const std::string usage = fmt::format("load() makes a torch.fx.GraphModule that takes the flat inputs and gives the tuple of flat outputs.\n\nInputs: {}\nOutputs: {}", listed(takes), listed(gives));
-  std::string text = file.head(usage) + file.support() + file.kernels() + python_fx_support() + file.kernel_table() + definitions() +
-         "\n\ndef load():\n    root, graph = torch.nn.Module(), torch.fx.Graph()\n\n    def node(name, target, *args, origins=None, **kwargs):\n        made = graph.create_node(\"call_function\", target, args, kwargs, name)\n"
+void FxEmitter::write_back(const std::string& given, const std::string& used) { node("write_back", fmt::format("torch.ops.coil_wrapper.write_back.default, {}, {}", given, used)); }
+
+void FxEmitter::give(const std::string& results) { statement(fmt::format("graph.output({})", results)); }
+
+std::string FxEmitter::before() { return python_fx_support() + file_->kernel_table(); }
+
+std::string FxEmitter::around(const std::string& body) {
+  return "\n\ndef load():\n    root, graph = torch.nn.Module(), torch.fx.Graph()\n\n    def node(name, target, *args, origins=None, **kwargs):\n        made = graph.create_node(\"call_function\", target, args, kwargs, name)\n"
          "        if origins:\n            made.meta[\"origins\"] = origins\n        return made\n\n" +
-         body_ + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n";
-  locate(text, body_, begin, ends);
-  return text;
+         body + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n";
 }
 
 std::string FxEmitter::node(const std::string& wanted, const std::string& arguments) {
@@ -87,6 +69,7 @@ std::string FxEmitter::node(const std::string& wanted, const std::string& argume
 void FxEmitter::assign(const std::string& name, const std::string& arguments) { statement(fmt::format("{} = node({}, {})", name, python_string(name), arguments)); }
 
 void FxEmitter::inputs() {
+  values_.clear(), storage_offsets_.clear(), like_.clear();
   const Program& p = file_->program();
   for (const Input& in : p.inputs) {
     const std::string& name = file_->name(in.buffer);
@@ -98,12 +81,12 @@ void FxEmitter::inputs() {
     const Input& in = p.inputs[i];
     if (!in.unused && is_number(in)) assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.take, {}, {}, {}", given_[i], python_string(in.name), python_dtype(p.buffers[in.buffer].dtype)));
   }
-  for (const Line& l : p.lines)
-    if (auto* d = std::get_if<DefineSymbol>(&l)) line(*d);
+  define_symbols();
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
     const Input& in = p.inputs[i];
     const Buffer& b = p.buffers[in.buffer];
     if (in.unused || is_number(in)) continue;
+    if (like_.empty()) like_ = file_->name(in.buffer);
     const std::string wanted = sizes(b.sizes), strides = sizes(b.strides);
     assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.lay_out.default, {}, {}, {}, {}, {}", given_[i], python_string(in.name), python_dtype(b.dtype), wanted, strides));
   }
@@ -116,8 +99,10 @@ void FxEmitter::inputs() {
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
     if (p.buffers[b].kind != BufferKind::Constant) continue;
     const std::string& name = file_->name(static_cast<BufferId>(b));
-    statement(fmt::format("root.register_buffer({0}, {1})", python_string(name), name));
+    // A parameter, not a buffer: torch.fx.symbolic_trace takes buffers for values that the trace may compute with.
+    statement(fmt::format("root.register_parameter({0}, torch.nn.Parameter({1}, requires_grad=False))", python_string(name), name));
     statement(fmt::format("{1} = graph.get_attr({0})", python_string(name), name));
+    if (like_.empty()) like_ = name;
   }
 }
 
@@ -137,12 +122,12 @@ void FxEmitter::line(const Assert& a) {
   node("check", fmt::format("torch._assert, {}, {}", condition, python_string(a.message)));
 }
 
-void FxEmitter::line(const DefineKernel&) {}
-
 void FxEmitter::line(const Allocate& a) {
   const Buffer& b = file_->program().buffers[a.buffer];
   const std::string wanted = sizes(b.sizes), strides = sizes(b.strides);
-  assign(file_->name(a.buffer), fmt::format("torch.empty_strided, {}, {}, dtype={}, device=torch.device(\"cpu\")", wanted, strides, python_dtype(b.dtype)));
+  // Of a tensor of the program where there is one: what depends on no input a trace would run once, and all calls would share that memory.
+  const std::string target = like_.empty() ? "torch.empty_strided" : "torch.ops.aten.new_empty_strided.default, " + like_;
+  assign(file_->name(a.buffer), fmt::format("{}, {}, {}, dtype={}, device=torch.device(\"cpu\")", target, wanted, strides, python_dtype(b.dtype)));
 }
 
 void FxEmitter::line(const Reuse& r) {
@@ -179,12 +164,8 @@ void FxEmitter::line(const CallExtern& c) {
 }
 
 void FxEmitter::line(const CallFallback& c) {
-  std::string arguments;
-  for (const ops::NamedArgument& a : c.arguments) {
-    const std::string value = python_argument(a.value, [&](sym::Expr e) { return size(e); }, [&](std::size_t k) { return view(c.inputs.at(k)); });
-    arguments += fmt::format("{}{}{}", arguments.empty() ? "" : ", ", a.keyword.empty() ? "" : a.keyword + "=", value);
-  }
-  const std::string results = node("fallback", fmt::format("{}{}{}", python_operator(c.op), arguments.empty() ? "" : ", ", arguments));
+  const std::string given = arguments(c, [&](sym::Expr e) { return size(e); }, [&](const View& v) { return view(v); });
+  const std::string results = node("fallback", fmt::format("{}{}{}", python_operator(c.op), given.empty() ? "" : ", ", given));
   for (std::size_t k = 0; k < c.outputs.size(); ++k) {
     if (!c.outputs[k]) continue;
     const std::string to = view(*c.outputs[k]), result = c.is_list ? node("item", fmt::format("operator.getitem, {}, {}", results, k)) : results;

@@ -1,45 +1,41 @@
 // The wrapper IR as a torch.fx graph, in a Python file that builds it.
 #pragma once
-#include "wrapper/emitter.h"
-#include "wrapper/python/file.h"
+#include "wrapper/python/program.h"
 
 namespace coil::wrapper {
 
 /// Defines `load()`, which makes a `torch.fx.GraphModule` whose `forward` takes the flat user inputs and gives the tuple of flat outputs.
-/// Allocations are `torch.empty_strided`, views `aten.as_strided`, sizes arithmetic of `operator`, conditions `torch._assert`; kernels, library calls, checked inputs and frees are operators `coil_wrapper::…`
-/// that work on fake tensors and proxies as well. Weights are buffers of the module.
-class COIL_EMITTER_API FxEmitter : public Emitter {
- public:
-  std::string emit(const Program&, const EmitOptions&) override;
-  bool reads_packed_weights() const override { return false; }
-
+/// Allocations are `aten.new_empty_strided` (`torch.empty_strided` in a program without tensors), views `aten.as_strided`, sizes arithmetic of `operator`, conditions `torch._assert`; kernels, library calls, checked inputs and frees are operators `coil_wrapper::…`
+/// that work on fake tensors and proxies as well. Weights are parameters of the module.
+class COIL_EMITTER_API FxEmitter : public PythonProgram {
  protected:
-  // One for each kind of line: the nodes that it becomes.
-  virtual void line(const DefineSymbol&);
-  virtual void line(const Assert&);
-  virtual void line(const DefineKernel&);
-  virtual void line(const Allocate&);
-  virtual void line(const Reuse&);
-  virtual void line(const CallKernel&);
-  virtual void line(const CallExtern&);
-  virtual void line(const CallFallback&);
-  virtual void line(const Free&);
-  virtual void line(const ReadSymbol&);
+  using PythonProgram::line;
+  void line(const DefineSymbol&) override;
+  void line(const Assert&) override;
+  void line(const Allocate&) override;
+  void line(const Reuse&) override;
+  void line(const CallKernel&) override;
+  void line(const CallExtern&) override;
+  void line(const CallFallback&) override;
+  void line(const Free&) override;
+  void line(const ReadSymbol&) override;
   /// Refused: a graph has no blocks.
-  virtual void line(const Control&);
+  void line(const Control&) override;
   /// The node that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
   virtual void kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure,
                            const std::string& origins);
-  /// Definitions that stand before `load`.
-  virtual std::string definitions() { return ""; }
-
-  PythonFile& file() { return *file_; }
-  void statement(const std::string& text) { body_ += "    " + text + "\n"; }
   /// `NAME = node("NAME", ARGUMENTS)`; returns the name.
   std::string node(const std::string& wanted, const std::string& arguments);
 
  private:
-  void inputs();
+  const char* language() const override { return "fx"; }
+  const char* usage() const override { return "load() makes a torch.fx.GraphModule that takes the flat inputs and gives the tuple of flat outputs."; }
+  void inputs() override;
+  void write_back(const std::string& given, const std::string& used) override;
+  std::string output(const Output&) override;
+  void give(const std::string& results) override;
+  std::string before() override;
+  std::string around(const std::string& body) override;
   void assign(const std::string& name, const std::string& arguments);
   std::string size(sym::Expr);
   std::string sizes(const sym::Exprs&);
@@ -47,13 +43,10 @@ class COIL_EMITTER_API FxEmitter : public Emitter {
   std::string storage_offset(BufferId);
   std::string view(const View&);
   std::string views(const std::vector<View>&);
-  std::string output(const Output&);
 
-  PythonFile* file_ = nullptr;
-  std::string body_;
-  std::vector<std::string> given_;                      ///< names of the placeholders
   std::unordered_map<sym::Expr, std::string> values_;   ///< nodes that hold sizes
   std::map<BufferId, std::string> storage_offsets_;
+  std::string like_;  ///< a tensor that every call has; empty where there is none
 };
 
 }  // namespace coil::wrapper

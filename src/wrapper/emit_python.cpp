@@ -4,36 +4,16 @@
 
 namespace coil::wrapper {
 
-std::string PythonEmitter::emit(const Program& p, const EmitOptions& options) {
-  require_cpu(p, "python");
-  PythonFile file(p, options);
-  file_ = &file;
-  body_.clear(), library_calls_.clear(), given_.clear();
-  depth_ = 0;
-  inputs();
-  const std::size_t begin = body_.size();
-  std::vector<std::size_t> ends;
-  for (const Line& l : p.lines) {
-    std::visit([&]<class T>(const T& x) {
-      if constexpr (!std::is_same_v<T, DefineSymbol>) line(x);  // those stand with the inputs that they are read from
-    }, l);
-    ends.push_back(body_.size());
-  }
-  for (std::size_t i = 0; i < p.inputs.size(); ++i)
-    if (p.inputs[i].mutated) statement(fmt::format("write_back({}, {})", given_[i], file.name(p.inputs[i].buffer)));
-  std::vector<std::string> results, takes, gives;
-  for (const Output& o : p.outputs) results.push_back(output(o)), gives.push_back(o.name);
-  for (const Input& i : p.inputs) takes.push_back(i.name);
-  statement("return " + python_tuple(results));
-  auto listed = [](const std::vector<std::string>& names) { return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")); };
-  const std::string usage = fmt::format("call(args) takes the list of flat inputs and gives the tuple of flat outputs.\n\nInputs: {}\nOutputs: {}", listed(takes), listed(gives));
-  if (!library_calls_.empty()) library_calls_ = "\n\n# ---- Library calls of this program ----\n\n" + library_calls_;
-  std::string text = file.head(usage) + file.support() + file.kernels() + file.weights() + library_calls_ + definitions() + "\n\ndef call(args):\n" + body_;
-  locate(text, body_, begin, ends);
-  return text;
-}
+void PythonEmitter::write_back(const std::string& given, const std::string& used) { statement(fmt::format("write_back({}, {})", given, used)); }
+
+void PythonEmitter::give(const std::string& results) { statement("return " + results); }
+
+std::string PythonEmitter::before() { return file_->weights() + (library_calls_.empty() ? "" : "\n\n# ---- Library calls of this program ----\n\n" + library_calls_); }
+
+std::string PythonEmitter::around(const std::string& body) { return "\n\ndef call(args):\n" + body; }
 
 void PythonEmitter::inputs() {
+  library_calls_.clear();
   const Program& p = file_->program();
   std::vector<std::string> names;
   for (const Input& in : p.inputs) {
@@ -46,8 +26,7 @@ void PythonEmitter::inputs() {
     const Buffer& b = p.buffers[p.inputs[i].buffer];
     if (!p.inputs[i].unused) statement(fmt::format("{0} = take({1}, {0}, {2}, {3})", given_[i], python_string(p.inputs[i].name), python_dtype(b.dtype), b.sizes.size()));
   }
-  for (const Line& l : p.lines)
-    if (auto* d = std::get_if<DefineSymbol>(&l)) line(*d);
+  define_symbols();
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
     const Input& in = p.inputs[i];
     const Buffer& b = p.buffers[in.buffer];
@@ -68,8 +47,6 @@ void PythonEmitter::line(const DefineSymbol& d) {
 }
 
 void PythonEmitter::line(const Assert& a) { statement(fmt::format("check({}, {})", file_->size(a.condition), python_string(a.message))); }
-
-void PythonEmitter::line(const DefineKernel&) {}
 
 void PythonEmitter::line(const Allocate& a) {
   const Buffer& b = file_->program().buffers[a.buffer];
@@ -116,7 +93,7 @@ void PythonEmitter::line(const CallKernel& c) {
   std::vector<std::string> buffers, scalars;
   for (BufferId b : c.buffers) buffers.push_back(file_->name(b));
   for (sym::Expr e : c.scalars) scalars.push_back(file_->size(e));
-  if (const std::string from = PythonFile::origins(c.origins, c.where); !from.empty()) statement("# " + from);
+  origins(c.origins, c.where);
   statement(kernel_call(file_->program().kernels[c.kernel].symbol, fmt::format("[{}]", fmt::join(buffers, ", ")), fmt::format("[{}]", fmt::join(scalars, ", ")), file_->size(c.extent), c.grain, c.failure));
 }
 
@@ -129,22 +106,22 @@ void PythonEmitter::line(const CallExtern& c) {
   std::string attributes;
   for (const auto& [key, value] : c.attributes) attributes += fmt::format(", {}={}", key, python_attribute(value));
   library_calls_ += fmt::format("{} = LibraryCall({}{})\n", site, python_string(c.op), attributes);
-  if (const std::string from = PythonFile::origins(c.origins, c.where); !from.empty()) statement("# " + from);
+  origins(c.origins, c.where);
   statement(fmt::format("{}({}, {})", site, views(c.inputs), views(c.outputs)));
 }
 
 void PythonEmitter::line(const CallFallback& c) {
-  std::string arguments;
-  for (const ops::NamedArgument& a : c.arguments) {
-    const std::string value = python_argument(a.value, [&](sym::Expr e) { return file_->size(e); }, [&](std::size_t k) { return view(c.inputs.at(k)); });
-    arguments += fmt::format("{}{}{}", arguments.empty() ? "" : ", ", a.keyword.empty() ? "" : a.keyword + "=", value);
-  }
-  if (const std::string from = PythonFile::origins(c.origins, c.where); !from.empty()) statement("# " + from);
+  const std::string given = arguments(c, [&](sym::Expr e) { return file_->size(e); }, [&](const View& v) { return view(v); });
+  origins(c.origins, c.where);
   const std::string results = file_->unique("results");
-  statement(fmt::format("{} = {}({})", results, python_operator(c.op), arguments));
+  statement(fmt::format("{} = {}({})", results, python_operator(c.op), given));
   for (std::size_t k = 0; k < c.outputs.size(); ++k)
     if (c.outputs[k]) statement(fmt::format("{}.copy_({}{})", view(*c.outputs[k]), results, c.is_list ? fmt::format("[{}]", k) : ""));
   statement("del " + results);
+}
+
+void PythonEmitter::origins(const std::set<std::string>& origins, const std::string& where) {
+  if (const std::string from = PythonFile::origins(origins, where); !from.empty()) statement("# " + from);
 }
 
 std::string PythonEmitter::view(const View& v) {

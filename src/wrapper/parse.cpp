@@ -1,120 +1,14 @@
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
 
 #include "ops/value.h"
 #include "support/error.h"
 #include "sym/print.h"
+#include "wrapper/cursor.h"
 #include "wrapper/text.h"
 
 namespace coil::wrapper {
 namespace {
-
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
-
-/// One line, read from the left.
-class Cursor {
- public:
-  Cursor(std::string_view text, std::size_t number) : text_(text), number_(number) {}
-
-  [[noreturn]] void fault(const std::string& what) const { fail("line {}, column {}: {}", number_, at_ + 1, what); }
-
-  void spaces() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  bool done() {
-    spaces();
-    return at_ == text_.size();
-  }
-  void expect_end() {
-    if (!done()) fault("the line should end here");
-  }
-  bool accept(std::string_view token) {
-    spaces();
-    if (text_.substr(at_, token.size()) != token) return false;
-    // A word ends where it ends.
-    if (is_word(token.back()) && at_ + token.size() < text_.size() && is_word(text_[at_ + token.size()])) return false;
-    at_ += token.size();
-    return true;
-  }
-  void expect(std::string_view token) {
-    if (!accept(token)) fault(fmt::format("'{}' should stand here", token));
-  }
-  char peek() {
-    spaces();
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-
-  std::string bare() {
-    spaces();
-    const std::size_t begin = at_;
-    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
-    if (at_ == begin) fault("a word should stand here");
-    return std::string(text_.substr(begin, at_ - begin));
-  }
-  /// Letters, digits and underscores: names that reach code as they are.
-  std::string identifier() {
-    const std::size_t begin = at_;
-    std::string name = bare();
-    if (name.find('.') != name.npos || std::isdigit(static_cast<unsigned char>(name[0]))) {
-      at_ = begin;
-      fault(fmt::format("'{}' is no identifier", name));
-    }
-    return name;
-  }
-  std::string quoted() {
-    expect("\"");
-    std::string out;
-    while (at_ < text_.size() && text_[at_] != '"') {
-      if (text_[at_] != '\\') {
-        out += text_[at_++];
-        continue;
-      }
-      const char c = ++at_ < text_.size() ? text_[at_++] : '\0';
-      if (c == 'n') out += '\n';
-      else if (c == 't') out += '\t';
-      else if (c == '"' || c == '\\') out += c;
-      else if (c == 'x' && at_ + 2 <= text_.size() && std::isxdigit(static_cast<unsigned char>(text_[at_])) && std::isxdigit(static_cast<unsigned char>(text_[at_ + 1]))) {
-        out += static_cast<char>(std::stoi(std::string(text_.substr(at_, 2)), nullptr, 16));
-        at_ += 2;
-      } else fault("an unknown escape");
-    }
-    if (at_ == text_.size()) fault("the string has no end");
-    ++at_;
-    return out;
-  }
-  std::string name() { return peek() == '"' ? quoted() : bare(); }
-
-  /// Text up to one of the stops (or the end) that is in no bracket.
-  std::string_view until(std::initializer_list<std::string_view> stops) {
-    spaces();
-    const std::size_t begin = at_;
-    int depth = 0;
-    for (; at_ < text_.size(); ++at_) {
-      const char c = text_[at_];
-      if (depth == 0)
-        for (std::string_view stop : stops)
-          if (text_.substr(at_, stop.size()) == stop) return text_.substr(begin, at_ - begin);
-      if (c == '(' || c == '[') ++depth;
-      if ((c == ')' || c == ']') && --depth < 0) break;
-    }
-    return text_.substr(begin, at_ - begin);
-  }
-
-  std::int64_t integer() {
-    const std::string_view text = until({" ", ",", ";", ")", "]"});
-    std::int64_t v = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), v);
-    if (status != std::errc() || end != text.data() + text.size()) fault(fmt::format("'{}' is no integer", text));
-    return v;
-  }
-
-  std::size_t number() const { return number_; }
-
- private:
-  std::string_view text_;
-  std::size_t number_, at_ = 0;
-};
 
 class Parser {
  public:
@@ -197,7 +91,7 @@ class Parser {
     else if (c.accept("loop")) loop(c);
     else if (c.accept("break unless")) p_.lines.emplace_back(Control{Control::Kind::BreakUnless, expr(c, {})});
     else if (c.accept("end loop")) p_.lines.emplace_back(Control{Control::Kind::EndLoop});
-    else if (c.accept("fallback")) c.fault("a call of an operator of the host prints, but does not read back");
+    else if (c.accept("fallback")) host_call(c);
     else if (c.accept("output")) output(c);
     else if (c.accept("text")) open_text_ = kernel_named(c);
     else if (c.accept("source")) source(c);
@@ -508,6 +402,75 @@ class Parser {
     }
     origins(c, e);
     p_.lines.emplace_back(std::move(e));
+  }
+
+  /// `fallback y, None = aten.op.default(%0, [1, s0], dtype=f32) where %0 = x`; results in brackets are those of an operator that returns several values.
+  void host_call(Cursor& c) {
+    CallFallback f;
+    f.is_list = c.accept("[");
+    const char end = f.is_list ? ']' : '=';
+    while (c.peek() != end) {
+      if (c.accept("None")) f.outputs.emplace_back();
+      else f.outputs.emplace_back(view(c));
+      if (!c.accept(",") && c.peek() != end) c.fault(fmt::format("',' or '{}' should stand here", end));
+    }
+    if (f.is_list) c.expect("]");
+    c.expect("=");
+    f.op = c.bare();
+    c.expect("(");
+    std::size_t operands = 0;
+    while (!c.accept(")")) {
+      std::string keyword;
+      if (Cursor ahead = c; is_word(ahead.peek())) {
+        const std::string word = ahead.bare();
+        if (ahead.accept("=")) keyword = c.identifier(), c.expect("=");
+      }
+      f.arguments.push_back({std::move(keyword), argument(c, operands)});
+      if (!c.accept(",") && c.peek() != ')') c.fault("',' or ')' should stand here");
+    }
+    if (c.accept("where")) {
+      do {
+        c.expect(fmt::format("%{}", f.inputs.size()));
+        c.expect("=");
+        f.inputs.push_back(view(c));
+      } while (c.accept(","));
+    }
+    if (operands > f.inputs.size()) c.fault(fmt::format("%{} is no operand", operands - 1));
+    origins(c, f);
+    p_.lines.emplace_back(std::move(f));
+  }
+
+  /// `operands` becomes one more than the highest number of an operand.
+  ops::CallArgument argument(Cursor& c, std::size_t& operands) {
+    if (c.peek() == '"') return c.quoted();
+    if (c.accept("[")) {
+      ops::CallArguments items;
+      while (!c.accept("]")) {
+        items.push_back(argument(c, operands));
+        if (!c.accept(",") && c.peek() != ']') c.fault("',' or ']' should stand here");
+      }
+      return items;
+    }
+    if (c.accept("%")) {
+      const std::int64_t index = c.integer();
+      if (index < 0 || index > 0xffff) c.fault("no call has so many operands");
+      operands = std::max(operands, static_cast<std::size_t>(index) + 1);
+      return ops::Operand{static_cast<std::size_t>(index)};
+    }
+    Cursor before = c;
+    const std::string text(c.until({","}));
+    if (text == "None") return ops::None{};
+    if (text == "True" || text == "False") return text == "True";
+    if (auto d = dtype_from_short_name(text)) return *d;
+    if (text == "cpu" || text == "meta" || text.starts_with("cuda")) return parse_device(text);
+    using ops::MemoryFormat;
+    for (MemoryFormat m : {MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d})
+      if (text == ops::name_of(m)) return m;
+    for (ops::TensorLayout l : {ops::TensorLayout::Strided, ops::TensorLayout::Sparse})
+      if (text == ops::name_of(l)) return l;
+    if (char* end = nullptr; is_real(text) && (std::strtod(text.c_str(), &end), end == text.c_str() + text.size())) return real(c, text);
+    c = before;
+    return expr(c, {","});
   }
 
   static double real(Cursor& c, const std::string& text) {

@@ -172,8 +172,9 @@ class Text {
   }
 
   std::string line(const CallFallback& c) const {
-    std::string out = "fallback ";
+    std::string out = c.is_list ? "fallback [" : "fallback ";
     for (std::size_t k = 0; k < c.outputs.size(); ++k) out += (k ? ", " : "") + (c.outputs[k] ? view(*c.outputs[k]) : "None");
+    if (c.is_list) out += "]";
     std::string operands;
     for (std::size_t k = 0; k < c.inputs.size(); ++k) operands += fmt::format("{}%{} = {}", k ? ", " : " where ", k, view(c.inputs[k]));
     return out + fmt::format(" = {}({}){}{}", c.op, ops::to_string(c.arguments), operands, origins(c));

@@ -147,9 +147,9 @@ def test_options():
     same(compiled(f, options={"fuse": False, "cpu.isa": "avx2"})(x), x + 1)
     torch._dynamo.reset()
     same(compiled(f, mode="max-autotune")(x), x + 1)
-    for wrong in ({"fuze": True}, {"fuse": "maybe"}):
+    for wrong in ({"fuze": True}, {"fuse": "maybe"}, {"freeze": "maybe"}):
         torch._dynamo.reset()
-        with pytest.raises(Exception, match="fuze.*there are.*fuse|fuse takes true or false"):
+        with pytest.raises(Exception, match="fuze.*there are.*fuse|(fuse|freeze) takes true or false"):
             compiled(f, options=wrong)(x)
 
 
@@ -163,6 +163,62 @@ def test_operators_without_lowering_are_called_in_torch():
     torch._dynamo.reset()
     with pytest.raises(Exception, match="aten.*has no lowering"):
         compiled(f, options={"fallback": False})(torch.randn(4, 4))
+
+
+def test_operators_with_effects():
+    # What torch orders by tokens: checks of the solvers, and operators registered with an effect.
+    def f(x):
+        low = torch.linalg.cholesky(x @ x.t() + 3 * torch.eye(4))
+        return torch.linalg.solve_triangular(low, x, upper=False) + 1, low
+
+    x = torch.randn(4, 4)
+    check(f, x)
+    torch._dynamo.reset()
+    with pytest.raises(RuntimeError, match="positive-definite"):
+        compiled(torch.linalg.cholesky)(-torch.eye(3))
+    torch._dynamo.reset()
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    compiled(f)(a)[0].sum().backward()
+    f(b)[0].sum().backward()
+    torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_frozen_weights_follow_writes():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 5)).eval()
+    x = torch.randn(2, 3, 8, 8)
+    with torch.no_grad():
+        g = torch.compile(model, backend="coil", options={"freeze": True})
+        same(g(x), model(x))
+        assert len(g(x)) == 2
+        for write in (lambda: model[4].weight.mul_(2), lambda: model[1].running_mean.add_(1), lambda: setattr(model[0].weight, "data", torch.randn(8, 3, 3, 3)),
+                      lambda: model.load_state_dict({k: v + 0.25 if v.is_floating_point() else v for k, v in model.state_dict().items()})):
+            write()
+            same(g(x), model(x))
+            same(g(x[:1]), model(x[:1]))  # another graph of the same weights
+        model[4].weight = nn.Parameter(torch.randn(5, 8 * 36))
+        same(g(x), model(x))
+
+
+def test_frozen_graphs_hold_packed_weights():
+    from coil import dynamo
+
+    kept = []
+    original = dynamo._compile_frozen
+    dynamo._compile_frozen = lambda *args: kept.append(original(*args)) or kept[-1]
+    try:
+        model = nn.Linear(64, 64).eval()
+        x = torch.randn(8, 64)
+        with torch.no_grad():
+            same(torch.compile(model, backend="coil", options={"freeze": "true"})(x), model(x))
+        graph = kept[0].graph
+        assert graph.inputs == ["arg2_1"] and graph.arguments == 3
+        # Training graphs read weights as they come.
+        torch._dynamo.reset()
+        torch.compile(model, backend="coil", options={"freeze": True})(x).sum().backward()
+        assert len(kept) == 1 and model.weight.grad is not None
+    finally:
+        dynamo._compile_frozen = original
 
 
 def test_random_numbers_are_torchs():

@@ -57,7 +57,7 @@ std::unique_ptr<runtime::HostOp> host(const runtime::HostCall& call) { return ca
 TEST(HostCall, PrintsAndIsVerified) {
   const wrapper::Program p = one_call(std::make_shared<sym::ShapeEnv>());
   wrapper::verify(p);
-  EXPECT_NE(wrapper::to_string(p).find("fallback None, buf1 = test.twist.default(%0, s0 + 1, mode=\"wide\") where %0 = x"), std::string::npos) << wrapper::to_string(p);
+  EXPECT_NE(wrapper::to_string(p).find("fallback [None, buf1] = test.twist.default(%0, s0 + 1, mode=\"wide\") where %0 = x"), std::string::npos) << wrapper::to_string(p);
 }
 
 TEST(HostCall, RunsForEachSizeAndThroughTheFileForm) {

@@ -75,6 +75,37 @@ TEST(WrapperText, LaunchesOnAGpu) {
   EXPECT_EQ(to_text(p), text);
 }
 
+TEST(WrapperText, CallsOfTheHost) {
+  const std::string text = R"(wrapper main(s0: [1, 8]):
+buffer x : f32[s0] {[1]} input "x"
+buffer y : f32[s0] {[1]} output
+buffer z : i64[2*s0] {[1]} output
+symbol s0 = size(x, 0)
+allocate y
+allocate z
+fallback y = aten.cumsum.default(%0, [1, 2*s0, -3], None, True, 1.5, inf, 1e-05, "a, \"b\"", dtype=f32, device=cuda:1, memory_format=channels_last, layout=strided) where %0 = x from cumsum at "m.py:1"
+fallback [z, None] = mylib.two.default([%0, %1], %0, Max(3, s0)) where %0 = x, %1 = x.as_strided([s0, 2], [1, 0], 0)
+fallback  = aten._assert_async.msg(%0, "wrong") where %0 = x
+output "y" = y
+output "z" = z
+)";
+  const wrapper::Program p = parse(text);
+  EXPECT_NO_THROW(wrapper::verify(p));
+  EXPECT_EQ(to_text(p), text);
+  const auto& call = std::get<wrapper::CallFallback>(p.lines[3]);
+  EXPECT_EQ(call.op, "aten.cumsum.default");
+  EXPECT_FALSE(call.is_list);
+  ASSERT_EQ(call.arguments.size(), 12u);
+  EXPECT_EQ(std::get<std::string>(call.arguments[7].value), "a, \"b\"");
+  EXPECT_EQ(call.arguments[8].keyword, "dtype");
+  EXPECT_EQ(std::get<DType>(call.arguments[8].value), DType::F32);
+  EXPECT_EQ(std::get<Device>(call.arguments[9].value), (Device{DeviceType::CUDA, 1}));
+  const auto& two = std::get<wrapper::CallFallback>(p.lines[4]);
+  EXPECT_TRUE(two.is_list && two.outputs[0] && !two.outputs[1]);
+  EXPECT_EQ(two.inputs[1].sizes.size(), 2u);
+  EXPECT_TRUE(std::get<wrapper::CallFallback>(p.lines[5]).outputs.empty());
+}
+
 TEST(WrapperText, FaultsNameTheirLine) {
   const std::string head = "wrapper main(s0: [1, 8]):\nbuffer x : f32[s0] {[1]} input\n";
   const std::pair<const char*, const char*> faults[] = {
@@ -94,6 +125,9 @@ TEST(WrapperText, FaultsNameTheirLine) {
       {"output \"y\" = x.as_strided([1], [], 0)\n", "as many strides as sizes"},
       {"| text\n", "belongs to no kernel"},
       {"dance x\n", "no line of the wrapper begins so"},
+      {"fallback  = a.b(%1) where %0 = x\n", "%1 is no operand"},
+      {"fallback  = a.b(s7)\n", "the size s7 is not declared"},
+      {"fallback  = a.b(1\n", "',' or ')' should stand here"},
       {"free x x\n", "the line should end here"},
   };
   for (const auto& [line, fault] : faults) {

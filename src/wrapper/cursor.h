@@ -1,0 +1,120 @@
+// One line of a program's text, read from the left: words, strings and brackets, with faults that name the place.
+#pragma once
+#include <cctype>
+#include <charconv>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "support/error.h"
+
+namespace coil::wrapper {
+
+inline bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+
+/// One line, read from the left.
+class Cursor {
+ public:
+  Cursor(std::string_view text, std::size_t number) : text_(text), number_(number) {}
+
+  [[noreturn]] void fault(const std::string& what) const { fail("line {}, column {}: {}", number_, at_ + 1, what); }
+
+  void spaces() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool done() {
+    spaces();
+    return at_ == text_.size();
+  }
+  void expect_end() {
+    if (!done()) fault("the line should end here");
+  }
+  bool accept(std::string_view token) {
+    spaces();
+    if (text_.substr(at_, token.size()) != token) return false;
+    // A word ends where it ends.
+    if (is_word(token.back()) && at_ + token.size() < text_.size() && is_word(text_[at_ + token.size()])) return false;
+    at_ += token.size();
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!accept(token)) fault(fmt::format("'{}' should stand here", token));
+  }
+  char peek() {
+    spaces();
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+
+  std::string bare() {
+    spaces();
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+    if (at_ == begin) fault("a word should stand here");
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+  /// Letters, digits and underscores: names that reach code as they are.
+  std::string identifier() {
+    const std::size_t begin = at_;
+    std::string name = bare();
+    if (name.find('.') != name.npos || std::isdigit(static_cast<unsigned char>(name[0]))) {
+      at_ = begin;
+      fault(fmt::format("'{}' is no identifier", name));
+    }
+    return name;
+  }
+  std::string quoted() {
+    expect("\"");
+    std::string out;
+    while (at_ < text_.size() && text_[at_] != '"') {
+      if (text_[at_] != '\\') {
+        out += text_[at_++];
+        continue;
+      }
+      const char c = ++at_ < text_.size() ? text_[at_++] : '\0';
+      if (c == 'n') out += '\n';
+      else if (c == 't') out += '\t';
+      else if (c == '"' || c == '\\') out += c;
+      else if (c == 'x' && at_ + 2 <= text_.size() && std::isxdigit(static_cast<unsigned char>(text_[at_])) && std::isxdigit(static_cast<unsigned char>(text_[at_ + 1]))) {
+        out += static_cast<char>(std::stoi(std::string(text_.substr(at_, 2)), nullptr, 16));
+        at_ += 2;
+      } else fault("an unknown escape");
+    }
+    if (at_ == text_.size()) fault("the string has no end");
+    ++at_;
+    return out;
+  }
+  std::string name() { return peek() == '"' ? quoted() : bare(); }
+
+  /// Text up to one of the stops (or the end) that is in no bracket.
+  std::string_view until(std::initializer_list<std::string_view> stops) {
+    spaces();
+    const std::size_t begin = at_;
+    int depth = 0;
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (depth == 0)
+        for (std::string_view stop : stops)
+          if (text_.substr(at_, stop.size()) == stop) return text_.substr(begin, at_ - begin);
+      if (c == '(' || c == '[') ++depth;
+      if ((c == ')' || c == ']') && --depth < 0) break;
+    }
+    return text_.substr(begin, at_ - begin);
+  }
+
+  std::int64_t integer() {
+    const std::string_view text = until({" ", ",", ";", ")", "]"});
+    std::int64_t v = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), v);
+    if (status != std::errc() || end != text.data() + text.size()) fault(fmt::format("'{}' is no integer", text));
+    return v;
+  }
+
+  std::size_t number() const { return number_; }
+
+ private:
+  std::string_view text_;
+  std::size_t number_, at_ = 0;
+};
+
+}  // namespace coil::wrapper
