@@ -19,6 +19,9 @@ extern "C" {
 /* What the calling thread's last failure was; empty when there was none. Valid until its next call. */
 COIL_C_API const char* coil_last_error(void);
 COIL_C_API void coil_set_error(const char* message);
+/* Messages for whoever runs the process: 0 debug (sizes bound anew, memory planned), 1 info (programs loaded), 2 warnings. `log` is called by the thread that has one to tell, with one line that is valid for
+ * the call; null for none, as at the start. */
+COIL_C_API void coil_set_log(void (*log)(int level, const char* message, void* user), void* user);
 /* CPU threads of kernels and library calls; 0: all cores. */
 COIL_C_API void coil_set_threads(int threads);
 
@@ -85,6 +88,34 @@ COIL_C_API void coil_op_set_strings(coil_op*, const char* attribute, const char*
 /* Prepares itself when sizes or strides differ from the last run's. */
 COIL_C_API int coil_op_run(coil_op*, const coil_tensor* inputs, size_t input_count, const coil_tensor* outputs, size_t output_count);
 
+/* ---- Operators of the host ------------------------------------------------------------------------------------------ */
+
+/* An argument of a call. */
+typedef enum coil_value_kind {
+  COIL_VALUE_NONE = 0, COIL_VALUE_TENSOR, COIL_VALUE_BOOL, COIL_VALUE_INT, COIL_VALUE_FLOAT,
+  COIL_VALUE_TEXT, /* a string; also a dtype, device, memory format or layout, by torch's name */
+  COIL_VALUE_LIST
+} coil_value_kind;
+typedef struct coil_value {
+  coil_value_kind kind;
+  int64_t integer;               /* BOOL, INT */
+  double real;                   /* FLOAT */
+  const char* text;              /* TEXT */
+  const coil_tensor* tensor;     /* TENSOR */
+  const struct coil_value* items; /* LIST, of `count` */
+  size_t count;
+} coil_value;
+/* Carries out one call: arguments in the order of the schema, defaults filled in; writes every result into the memory that `outputs` has for it, in the strides given (data null: nobody reads that one).
+ * Everything is borrowed for the call. Returns 0, or another number after coil_set_error. Called by the thread that runs the program; several may at once. */
+typedef int (*coil_operator_function)(const coil_value* arguments, size_t argument_count, const coil_tensor* outputs, size_t output_count, void* user);
+/* Makes an operator known to this process by its schema in torch's notation, `mylib::scale(Tensor x, float by=1.0) -> Tensor`: packages that call it are bound to it when they are loaded, and one that calls
+ * what is not there, or is there with another schema, is refused. Fails on a name that is taken. */
+COIL_C_API int coil_operator_register(const char* schema, coil_operator_function, void* user);
+/* A registered operator by its name, `mylib.scale.default`, for programs written by `--emit=cpp`. Null when there is none, or it has another schema. Lives as long as the process. */
+typedef struct coil_operator coil_operator;
+COIL_C_API const coil_operator* coil_operator_find(const char* name, const char* schema);
+COIL_C_API int coil_operator_call(const coil_operator*, const coil_value* arguments, size_t argument_count, const coil_tensor* outputs, size_t output_count);
+
 /* ---- Packages ----------------------------------------------------------------------------------------------------- */
 
 /* An input or output of a program. */
@@ -108,6 +139,14 @@ COIL_C_API const coil_port* coil_model_outputs(const coil_model*, size_t* count)
 /* Writes `rank` sizes of input (output) `index`; -1 where the size depends on the call. Fails when there is no such port. */
 COIL_C_API int coil_model_input_sizes(const coil_model*, size_t index, int64_t* sizes);
 COIL_C_API int coil_model_output_sizes(const coil_model*, size_t index, int64_t* sizes);
+
+/* Weights of the model: what its package holds. Packed ones are bytes. */
+COIL_C_API const coil_port* coil_model_weights(const coil_model*, size_t* count);
+/* Writes `rank` sizes of weight `index`. */
+COIL_C_API int coil_model_weight_sizes(const coil_model*, size_t index, int64_t* sizes);
+/* The same model with other values in `count` of its weights, which are copied; kernels and all other weights are shared. The first model stays as it is, and so do its contexts: swapping is making contexts of
+ * the new one. Null for a name that is not there, another dtype or size, and a weight that the compiler folded or packed (compile with --set pack_weights=false --set fold_constants=false to keep all). */
+COIL_C_API coil_model* coil_model_with_weights(const coil_model*, const char* const* names, const coil_tensor* weights, size_t count);
 
 /* What one call at a time needs: memory for temporaries, prepared library calls, the program's own state (buffers that it writes to). Make one for each thread that calls. */
 typedef struct coil_context coil_context;

@@ -8,4 +8,12 @@ from .model import Model, compile, load
 from .options import settings
 
 __version__ = "0.1.0"
-__all__ = ["Error", "Model", "compile", "load", "settings"]
+__all__ = ["Error", "Library", "Model", "compile", "load", "settings"]
+
+
+def __getattr__(name):
+    if name == "Library":  # what needs torch is imported when it is asked for: packages run without
+        from .library import Library
+
+        return Library
+    raise AttributeError(f"module 'coil' has no attribute '{name}'")

@@ -8,9 +8,15 @@ from .graph import is_token, translate
 from .options import parse
 
 
-@functools.cache
 def _decompositions():
-    """torch's decompositions of operators that Coil knows nothing of."""
+    """Those of coil.Library, and torch's of operators that Coil knows nothing of."""
+    from .library import decompositions
+
+    return _torch_decompositions() | decompositions()
+
+
+@functools.cache
+def _torch_decompositions():
     known = set(_native.operators())
     table = torch._decomp.core_aten_decompositions()
     return {op: f for op, f in table.items() if str(op) not in known and torch.Tag.nondeterministic_seeded not in op.tags}

@@ -96,7 +96,16 @@ def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=No
         return Model(_native.compile_archive(os.fspath(module), chosen.settings, chosen.cache, chosen.log, device))
     import torch
 
+    from .graph import target_name
+    from .library import decompositions
+
     exported = module if isinstance(module, torch.export.ExportedProgram) else torch.export.export(module, tuple(inputs), kwargs, dynamic_shapes=dynamic_shapes)
+    called = {n.target for n in exported.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
+    if own := {op: rule for op, rule in decompositions().items() if op in called}:
+        exported = exported.run_decompositions(own)
+    for op in called:
+        if op.namespace not in ("aten", "prims"):
+            target_name(op)  # so that Coil can read a call of it; what carries it out is found when the program is loaded
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "program.pt2"
         torch.export.save(exported, path)

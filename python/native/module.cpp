@@ -13,6 +13,7 @@
 #include "frozen_graph.h"
 #include "torch_host.h"
 #include "lowering/lowering.h"
+#include "ops/outside.h"
 #include "ops/registry.h"
 #include "passes/passes.h"
 #include "support/error.h"
@@ -149,6 +150,8 @@ NB_MODULE(_native, m) {
   });
   m.def("check_settings", [](const std::map<std::string, std::string>& s) { parse_settings(s); });
   m.def("declare_operator", &declare_operator, nb::arg("target"), nb::arg("schema"), nb::arg("random"), nb::arg("side_effect"));
+  m.def("check_schema", [](const std::string& schema) { ops::parse_schema(schema); }, "Raises coil.Error for a schema that cannot be read, with the place.");
+  m.def("leave_to_host", [](const std::string& target) { ops::leave_to_host(target); }, "Calls of this operator may be left to the host whatever the setting `fallback` says.");
   m.def("operators", [] {
     std::vector<std::string> out;
     for (const std::string& target : ops::targets())

@@ -1,6 +1,8 @@
 #include "torch_host.h"
 
 #include "exchange.h"
+#include "ops/schema.h"
+#include "runtime/operators.h"
 #include "runtime/strided_copy.h"
 #include "support/error.h"
 
@@ -127,6 +129,19 @@ class TorchOp : public runtime::HostOp {
   std::vector<nb::object> values_;
 };
 
+/// An operator that is not torch's own must still be the one that the program was compiled for.
+void check_schema(const runtime::HostCall& call, const nb::object& function) {
+  if (call.schema.empty() || call.op.starts_with("aten.") || call.op.starts_with("prims.") || !nb::hasattr(function, "_schema")) return;
+  const std::string here = nb::cast<std::string>(nb::str(function.attr("_schema")));
+  std::string expected, found;
+  try {
+    expected = ops::to_string(ops::parse_schema(call.schema)), found = ops::to_string(ops::parse_schema(here));
+  } catch (const Error&) {
+    return;
+  }
+  if (expected != found) fail("operator {} is `{}` here, but the program was compiled for `{}`", call.op, found, expected);
+}
+
 }  // namespace
 
 void set_host(nb::callable find) {
@@ -138,7 +153,8 @@ runtime::Host torch_host(Device device) {
   return [device](const runtime::HostCall& call) -> std::unique_ptr<runtime::HostOp> {
     nb::gil_scoped_acquire gil;
     nb::object function = g_find ? (*g_find)(call.op.c_str()) : nb::none();
-    if (function.is_none()) return nullptr;
+    if (function.is_none()) return runtime::registered_operators()(call);
+    check_schema(call, function);
     return std::make_unique<TorchOp>(call, device, std::move(function));
   };
 }

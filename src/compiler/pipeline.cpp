@@ -19,6 +19,7 @@
 #include "wrapper/build.h"
 #include "wrapper/plan.h"
 #include "wrapper/text.h"
+#include "compiler/library.h"
 
 namespace coil {
 namespace {
@@ -114,6 +115,7 @@ void check_stage_names(const std::vector<std::string>& names) {
 Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stage, bool keep_source) {
   parse_settings(options.settings);  // bad settings are refused before an archive is read
   check_stage_names(options.log);
+  declare_registered_operators();
   return lower_program(stage("read", [&] { return frontend::read_pt2(pt2); }), options, stage, keep_source);
 }
 

@@ -6,6 +6,7 @@
 #include "lowering/control_flow.h"
 #include "lowering/fallback.h"
 #include "lowering/outputs.h"
+#include "ops/outside.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -48,7 +49,7 @@ bool is_lowered(const fx::Node& node) {
 
 void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>& lines) {
   for (fx::Node* n = module.graph.first(); n; n = n->next()) {
-    if (is_lowered(*n)) continue;
+    if (is_lowered(*n) || ops::is_left_to_host(n->target)) continue;
     std::string device = n->is_tensor() ? to_string(n->tensor().device) : "cpu";
     std::string line = fmt::format("{} has no lowering on {}", n->target, device);
     if (auto where = n->where(); !where.empty()) line += fmt::format(" (called at {})", where);

@@ -184,13 +184,7 @@ class Parser {
 
   Value scalar(TypeKind kind) {
     char c = peek();
-    if (c == '"' || c == '\'') {
-      std::size_t end = text_.find(c, at_ + 1);
-      if (end == text_.npos) fault("a closing quote");
-      std::string s(text_.substr(at_ + 1, end - at_ - 1));
-      at_ = end + 1;
-      return s;
-    }
+    if (c == '"' || c == '\'') return quoted(c);
     if (std::isdigit(static_cast<unsigned char>(c)) || c == '-' || c == '.') return number(kind);
     std::string_view name = word();
     if (name == "None") return None{};
@@ -214,6 +208,24 @@ class Parser {
     }
     at_ -= name.size();
     fault("a default value");
+  }
+
+  /// With the escapes that quote() writes.
+  std::string quoted(char quote) {
+    std::string out;
+    for (++at_; at_ < text_.size() && text_[at_] != quote; ++at_) {
+      if (text_[at_] != '\\' || at_ + 1 == text_.size()) {
+        out += text_[at_];
+        continue;
+      }
+      const char c = text_[++at_];
+      unsigned code = 0;
+      if (c == 'x' && at_ + 2 < text_.size() && std::from_chars(text_.data() + at_ + 1, text_.data() + at_ + 3, code, 16).ptr == text_.data() + at_ + 3) out += static_cast<char>(code), at_ += 2;
+      else out += c == 'n' ? '\n' : c == 't' ? '\t' : c;
+    }
+    if (at_ == text_.size()) fault("a closing quote");
+    ++at_;
+    return out;
   }
 
   Value number(TypeKind kind) {

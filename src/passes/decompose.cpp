@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <numeric>
+#include <shared_mutex>
 
 #include "fx/infer.h"
 #include "ops/shapes/strides.h"
 #include "passes/decompositions/rewriter.h"
 #include "passes/metadata.h"
+#include "passes/outside.h"
 #include "passes/passes.h"
 #include "support/error.h"
 
@@ -87,22 +91,53 @@ void replace_call(Rewriter& r, const Value& made, Renaming& renaming) {
 
 }  // namespace
 
-bool decomposes(std::string_view target) { return table().find(target) != table().end(); }
+namespace {
+
+/// What define_decomposition added. Entries are never moved or removed.
+struct Outside {
+  std::shared_mutex mutex;
+  std::map<std::string, Decomposition, std::less<>> entries;
+};
+
+Outside& outside() {
+  static Outside o;
+  return o;
+}
+
+/// Null for an operator without.
+const Decomposition* rule_of(std::string_view target) {
+  if (auto found = table().find(target); found != table().end()) return &found->second;
+  Outside& o = outside();
+  std::shared_lock lock(o.mutex);
+  auto found = o.entries.find(target);
+  return found == o.entries.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+void define_decomposition(std::string_view target, Decomposition rule) {
+  if (rule_of(target)) fail("{} has a decomposition already", target);
+  Outside& o = outside();
+  std::unique_lock lock(o.mutex);
+  o.entries.emplace(target, std::move(rule));
+}
+
+bool decomposes(std::string_view target) { return rule_of(target); }
 
 void decompose(fx::GraphModule& module) {
   fx::Graph& graph = module.graph;
   Renaming renaming;
   for (Node* node = graph.first(); node;) {
     Node* next = node->next();
-    auto entry = node->opcode == fx::Opcode::CallFunction ? table().find(node->target) : table().end();
-    if (entry == table().end()) {
+    const Decomposition* rule = node->opcode == fx::Opcode::CallFunction ? rule_of(node->target) : nullptr;
+    if (!rule) {
       node = next;
       continue;
     }
     Node* before = node->prev();
     fx::InsertBefore here(node);
     Rewriter r(module, node);
-    Value made = entry->second(r);
+    Value made = (*rule)(r);
     if (made.is_none()) {
       node = next;
       continue;

@@ -5,6 +5,7 @@
 
 #include "runtime/arena_planner.h"
 #include "runtime/constant_memory.h"
+#include "runtime/messages.h"
 #include "runtime/plan_check.h"
 #include "runtime/shape_program.h"
 #include "runtime/strided_copy.h"
@@ -78,6 +79,11 @@ void Binding::bind(std::span<const Tensor> given) {
   bind_results();
   remember(given);
   bound_ = true;
+  if (has_listener()) {
+    std::vector<std::string> shapes;
+    for (const Tensor& t : given) shapes.push_back(describe(t));
+    tell(MessageLevel::Debug, "bound for ({}): {} bytes of temporaries, {} of scratch memory", fmt::join(shapes, ", "), arena_bytes_, workspace_bytes_);
+  }
 }
 
 bool Binding::looks_like_last(std::span<const Tensor> given) const {

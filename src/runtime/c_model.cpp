@@ -4,6 +4,7 @@
 
 #include "runtime/c_interface.h"
 #include "runtime/executor.h"
+#include "runtime/messages.h"
 #include "runtime/strided_copy.h"
 #include "support/error.h"
 
@@ -33,12 +34,13 @@ DType dtype_of(const Output& out) {
 
 struct coil_model {
   std::shared_ptr<const Model> model;
-  std::vector<coil_port> inputs, outputs;
+  std::vector<coil_port> inputs, outputs, weights;
   std::vector<std::optional<std::int64_t>> slots;
 
   explicit coil_model(std::shared_ptr<const Model> m) : model(std::move(m)), slots(fixed_slots(model->plan())) {
     for (const Input& in : model->plan().inputs)
       inputs.push_back({in.name.c_str(), to_c(in.dtype), static_cast<std::int32_t>(in.sizes.size()), in.mutated});
+    for (const Constant& c : model->plan().constants) weights.push_back({c.name.c_str(), to_c(c.dtype), static_cast<std::int32_t>(c.sizes.size()), c.state, 0});
     for (const Output& out : model->plan().outputs)
       outputs.push_back({out.name.c_str(), to_c(dtype_of(out)), static_cast<std::int32_t>(out.view.sizes.size()), 0});
   }
@@ -101,6 +103,21 @@ struct coil_context {
   }
 };
 
+namespace {
+
+const coil_port* ports(const std::vector<coil_port>& all, size_t* count) {
+  if (count) *count = all.size();
+  return all.data();
+}
+
+const coil_port* no_ports(size_t* count) {
+  keep_error("no model was given");
+  if (count) *count = 0;
+  return nullptr;
+}
+
+}  // namespace
+
 extern "C" {
 
 coil_model* coil_model_load(const char* path) {
@@ -112,18 +129,13 @@ coil_model* coil_model_load(const char* path) {
 
 void coil_model_free(coil_model* model) { delete model; }
 
-const coil_port* coil_model_inputs(const coil_model* model, size_t* count) {
-  *count = model->inputs.size();
-  return model->inputs.data();
-}
+const coil_port* coil_model_inputs(const coil_model* model, size_t* count) { return model ? ports(model->inputs, count) : no_ports(count); }
 
-const coil_port* coil_model_outputs(const coil_model* model, size_t* count) {
-  *count = model->outputs.size();
-  return model->outputs.data();
-}
+const coil_port* coil_model_outputs(const coil_model* model, size_t* count) { return model ? ports(model->outputs, count) : no_ports(count); }
 
 int coil_model_input_sizes(const coil_model* model, size_t index, int64_t* sizes) {
   return guarded([&] {
+    if (!model || !sizes) fail("no model or no place for its sizes was given");
     if (index >= model->inputs.size()) fail("the program has no input {}", index);
     model->sizes(model->model->plan().inputs[index].sizes, sizes);
   });
@@ -131,23 +143,59 @@ int coil_model_input_sizes(const coil_model* model, size_t index, int64_t* sizes
 
 int coil_model_output_sizes(const coil_model* model, size_t index, int64_t* sizes) {
   return guarded([&] {
+    if (!model || !sizes) fail("no model or no place for its sizes was given");
     if (index >= model->outputs.size()) fail("the program has no output {}", index);
     model->sizes(model->model->plan().outputs[index].view.sizes, sizes);
   });
 }
 
+const coil_port* coil_model_weights(const coil_model* model, size_t* count) { return model ? ports(model->weights, count) : no_ports(count); }
+
+int coil_model_weight_sizes(const coil_model* model, size_t index, int64_t* sizes) {
+  return guarded([&] {
+    if (!model || !sizes) fail("no model or no place for its sizes was given");
+    if (index >= model->weights.size()) fail("the program has no weight {}", index);
+    const Sizes& known = model->model->plan().constants[index].sizes;
+    std::copy(known.begin(), known.end(), sizes);
+  });
+}
+
+coil_model* coil_model_with_weights(const coil_model* model, const char* const* names, const coil_tensor* weights, size_t count) {
+  return guarded_pointer([&] {
+    if (!model || (count > 0 && (!names || !weights))) fail("no model, no names or no weights were given");
+    std::map<std::string, Tensor> values;
+    for (size_t i = 0; i < count; ++i) {
+      if (!names[i]) fail("weight {} has no name", i);
+      values.insert_or_assign(names[i], borrow(weights[i]));
+    }
+    return new coil_model(model->model->with_constants(values));
+  });
+}
+
+void coil_set_log(void (*log)(int, const char*, void*), void* user) {
+  if (log) set_listener([log, user](MessageLevel level, const std::string& message) { log(static_cast<int>(level), message.c_str(), user); });
+  else set_listener({});
+}
+
 coil_context* coil_context_create(const coil_model* model) {
-  return guarded_pointer([&] { return new coil_context(model->model); });
+  return guarded_pointer([&] {
+    if (!model) fail("no model was given");
+    return new coil_context(model->model);
+  });
 }
 
 void coil_context_free(coil_context* context) { delete context; }
 
 int coil_context_run(coil_context* context, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count) {
-  return guarded([&] { context->run(inputs, input_count, outputs, output_count); });
+  return guarded([&] {
+    if (!context || (input_count > 0 && !inputs) || (output_count > 0 && !outputs)) fail("no context, no inputs or no outputs were given");
+    context->run(inputs, input_count, outputs, output_count);
+  });
 }
 
 int coil_context_set_allocator(coil_context* context, void* (*allocate)(size_t, void*), void (*release)(void*, void*), void* user) {
   return guarded([&] {
+    if (!context) fail("no context was given");
     if (allocate && !release) fail("an allocator needs a function that releases");
     context->allocate = allocate;
     context->release = release;
@@ -156,6 +204,7 @@ int coil_context_set_allocator(coil_context* context, void* (*allocate)(size_t, 
 }
 
 coil_memory coil_context_memory(const coil_context* context) {
+  if (!context) return {};
   const MemoryUse use = context->context.memory();
   return {use.arena_bytes, use.workspace_bytes, use.output_bytes, use.weight_bytes};
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,6 +76,9 @@ class Model {
   static std::shared_ptr<const Model> load(Program, Host = {});
   static std::shared_ptr<const Model> load(Program, std::shared_ptr<DeviceRuntime>, Host = {});
   static std::shared_ptr<const Model> load_package(const std::filesystem::path&);
+  /// The same program with other values in some of its constants, by name; kernels and all other constants are shared with this one. Constants that share memory see the change together. Throws Error for a name
+  /// that is not there, a wrong dtype or size, and a weight that is stored packed for the library.
+  std::shared_ptr<const Model> with_constants(const std::map<std::string, Tensor>& values) const;
   const Plan& plan() const;
   struct Impl;
   const Impl& impl() const { return *impl_; }

@@ -12,7 +12,7 @@ struct Model::Impl {
   Plan plan;
   std::shared_ptr<DeviceRuntime> device;
   std::vector<Tensor> constants;              ///< on the device
-  std::unique_ptr<LoadedKernels> loaded;
+  std::shared_ptr<LoadedKernels> loaded;
   std::vector<const void*> kernels;           ///< one for each of plan.kernels
   Host host;                                  ///< carries out what is left to it; may be empty
   std::uint64_t weight_bytes = 0;

@@ -140,6 +140,7 @@ struct NamedHostArgument {
 /// An operator that the program which runs the plan carries out (runtime/host.h).
 struct HostCall {
   std::string op;  ///< with overload: `aten.cumsum.default`
+  std::string schema;  ///< in torch's notation, that the program was compiled for; empty: not known
   std::vector<NamedHostArgument> arguments;
   std::vector<View> inputs;
   std::vector<std::optional<View>> outputs;  ///< absent where nothing reads them

@@ -142,12 +142,13 @@ Json to_json(const HostCall& c) {
   for (const NamedHostArgument& a : c.arguments) arguments.push_back({{"keyword", a.keyword}, {"value", to_json(a.value)}});
   for (const View& v : c.inputs) in.push_back(to_json(v));
   for (const auto& v : c.outputs) out.push_back(v ? to_json(*v) : Json());
-  return {{"host", c.op}, {"arguments", arguments}, {"inputs", in}, {"outputs", out}, {"list", c.is_list}};
+  return {{"host", c.op}, {"schema", c.schema}, {"arguments", arguments}, {"inputs", in}, {"outputs", out}, {"list", c.is_list}};
 }
 
 HostCall host_call_from(const Json& j) {
   HostCall call;
   call.op = j.at("host").get<std::string>();
+  call.schema = j.value("schema", "");
   call.is_list = j.at("list").get<bool>();
   for (const Json& a : j.at("arguments")) call.arguments.push_back({a.at("keyword").get<std::string>(), host_argument_from(a.at("value"))});
   for (const Json& v : j.at("inputs")) call.inputs.push_back(view_from(v));

@@ -6,6 +6,7 @@
 #include "codegen/cpp/kernel.h"
 #include "codegen/cpp/prelude.h"
 #include "coil/runtime.h"
+#include "ops/registry.h"
 #include "support/error.h"
 #include "sym/print.h"
 #include "wrapper/cpp/support_text.h"
@@ -242,7 +243,33 @@ class Printer {
     line("{}.run({{{}}}, {{{}}});", op, joined(in), joined(out));
   }
 
-  void print_line(const CallFallback& c) { throw Error(fmt::format("{} has no lowering, and C++ source has no host to call it in", c.op), c.op, c.where); }
+  void print_line(const CallFallback& c) {
+    comment(c.origins, c.where);
+    const std::string op = fmt::format("host{}", next_host_++);
+    const ops::Operator* known = ops::find(c.op);
+    members_ += fmt::format("  HostOperator {}{{{}, {}}};\n", op, c_string(c.op), c_string(known ? ops::to_string(known->schema) : ""));
+    std::vector<std::string> arguments, out;
+    for (const ops::NamedArgument& a : c.arguments) arguments.push_back(argument(a.value, c));
+    for (const auto& v : c.outputs) out.push_back(v ? window(*v) : "coil_tensor{}");
+    line("{}.run({{{}}}, {{{}}});", op, joined(arguments), joined(out));
+  }
+
+  /// An argument of an operator of the host, as the `coil_value` of it.
+  std::string argument(const ops::CallArgument& a, const CallFallback& c) {
+    if (std::holds_alternative<ops::None>(a)) return "coil_value{}";
+    if (auto* b = std::get_if<bool>(&a)) return fmt::format("truth({})", *b);
+    if (auto* e = std::get_if<Expr>(&a)) return fmt::format("whole({})", size(*e));
+    if (auto* d = std::get_if<double>(&a)) return fmt::format("fraction({})", real(*d));
+    if (auto* s = std::get_if<std::string>(&a)) return fmt::format("text({})", c_string(*s));
+    if (auto* d = std::get_if<DType>(&a)) return fmt::format("text({})", c_string(torch_name(*d)));
+    if (auto* d = std::get_if<Device>(&a)) return fmt::format("text({})", c_string(to_string(*d)));
+    if (auto* f = std::get_if<ops::MemoryFormat>(&a)) return fmt::format("text({})", c_string(ops::name_of(*f)));
+    if (auto* l = std::get_if<ops::TensorLayout>(&a)) return fmt::format("text({})", c_string(ops::name_of(*l)));
+    if (auto* o = std::get_if<ops::Operand>(&a)) return fmt::format("operand({})", window(c.inputs.at(o->index)));
+    std::vector<std::string> items;
+    for (const ops::CallArgument& item : std::get<ops::CallArguments>(a)) items.push_back(argument(item, c));
+    return fmt::format("items({{{}}})", joined(items));
+  }
 
   static std::string setter(const std::string& name, std::int64_t v) { return fmt::format(".integer({}, {})", name, cpp_integer(v)); }
   static std::string setter(const std::string& name, double v) { return fmt::format(".real({}, {})", name, real(v)); }
@@ -332,7 +359,7 @@ class Printer {
   std::vector<std::string> names_;
   std::unordered_map<Expr, std::string> sizes_;
   std::vector<Exprs> scopes_;  ///< for each open block, the sizes named in it
-  std::size_t next_size_ = 0, next_op_ = 0;
+  std::size_t next_size_ = 0, next_op_ = 0, next_host_ = 0;
   std::string run_, ops_, members_, weights_, initializers_;
 };
 

@@ -65,7 +65,7 @@ std::vector<std::string> emitter_names() {
   return names;
 }
 
-void load_emitters(const std::string& library) {
+void load_library(const std::string& library) {
   const std::string path = library.find('/') == std::string::npos ? "./" + library : library;  // a file, never one that the loader searches for
   if (!::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) fail("cannot load {}: {}", library, ::dlerror());
 }

@@ -17,7 +17,7 @@ COIL_EMITTER_API void register_emitter(const std::string& language, EmitterFacto
 /// Throws Error with the languages that there are.
 std::unique_ptr<Emitter> make_emitter(std::string_view language);
 std::vector<std::string> emitter_names();
-/// Loads a library from outside, which registers its languages. Throws Error.
-void load_emitters(const std::string& library);
+/// Loads a library from outside, which registers what it brings: languages, operators. Throws Error.
+void load_library(const std::string& library);
 
 }  // namespace coil::wrapper

@@ -1,5 +1,6 @@
 #include "wrapper/plan.h"
 
+#include "ops/registry.h"
 #include "runtime/arena_planner.h"
 #include "support/error.h"
 #include "support/overloaded.h"
@@ -209,6 +210,7 @@ class Planner {
   void line(const CallFallback& c) {
     runtime::HostCall call;
     call.op = c.op;
+    if (const ops::Operator* op = ops::find(c.op)) call.schema = ops::to_string(op->schema);
     call.is_list = c.is_list;
     for (const ops::NamedArgument& a : c.arguments) call.arguments.push_back({a.keyword, argument(a.value)});
     for (const View& v : c.inputs) call.inputs.push_back(view(v));

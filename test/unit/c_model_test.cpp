@@ -85,6 +85,96 @@ TEST_F(CModel, TakesTheCallersMemory) {
   EXPECT_EQ(coil_context_set_allocator(context, allocate, nullptr, nullptr), 1);
 }
 
+TEST_F(CModel, RefusesNothingWhereSomethingBelongs) {
+  std::size_t count = 7;
+  EXPECT_EQ(coil_model_inputs(nullptr, &count), nullptr);
+  EXPECT_EQ(count, 0u);
+  EXPECT_EQ(coil_context_create(nullptr), nullptr);
+  EXPECT_STREQ(coil_last_error(), "no model was given");
+  EXPECT_EQ(coil_context_run(nullptr, &input, 1, &output, 1), 1);
+  EXPECT_EQ(coil_context_run(context, nullptr, 1, &output, 1), 1);
+  EXPECT_EQ(coil_context_run(context, &input, 1, nullptr, 1), 1);
+  EXPECT_EQ(coil_context_run(context, &input, 0, &output, 1), 1);
+  EXPECT_NE(std::string(coil_last_error()).find("takes 1 inputs (x), but 0 were given"), std::string::npos);
+  input.data = nullptr;
+  EXPECT_EQ(coil_context_run(context, &input, 1, &output, 1), 1);
+  EXPECT_STREQ(coil_last_error(), "a tensor has no memory");
+  EXPECT_EQ(coil_model_with_weights(nullptr, nullptr, nullptr, 0), nullptr);
+  EXPECT_EQ(output.data, nullptr);
+}
+
+TEST_F(CModel, TellsItsListener) {
+  std::vector<std::string> lines;
+  coil_set_log([](int level, const char* message, void* user) { static_cast<std::vector<std::string>*>(user)->push_back(fmt::format("{} {}", level, message)); }, &lines);
+  coil_model* second = coil_model_load(path.c_str());
+  ASSERT_EQ(coil_context_run(context, &input, 1, &output, 1), 0);
+  coil_tensor_release(&output);
+  coil_set_log(nullptr, nullptr);
+  ASSERT_EQ(coil_context_run(context, &input, 1, &output, 1), 0);
+  coil_tensor_release(&output);
+  coil_model_free(second);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].rfind("1 loaded a program: 2 kernels, 3 steps, 0 bytes of weights, for cpu", 0), 0u) << lines[0];
+  EXPECT_EQ(lines[1].rfind("0 bound for (f32[2, 4]): ", 0), 0u) << lines[1];
+}
+
+/// y = x + w, w f32[4] among the constants, seen by a second constant of its last two elements; the sum of y and that one twice is the second output's matter.
+Program with_weights() {
+  PlanBuilder b;
+  const Slot four = b.constant(4), two = b.constant(2), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16);
+  b.plan.inputs.push_back({"x", DType::F32, {four}, {one}});
+  b.plan.constants.push_back({"w", DType::F32, {4}, {1}, 16, 0, false});
+  b.plan.constants.push_back({"tail", DType::F32, {2}, {1}, 8, 8, false});
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});
+  const BufferId w = b.buffer({.kind = BufferKind::Constant, .index = 0, .name = "w"});
+  const BufferId tail = b.buffer({.kind = BufferKind::Constant, .index = 1, .name = "tail"});
+  const BufferId y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = bytes});
+  b.plan.steps.push_back(KernelCall{b.kernel("add"), {x, w, y}, {}, four, four});
+  b.output("y", {y, DType::F32, {four}, {one}, zero});
+  b.output("tail", {tail, DType::F32, {two}, {one}, zero});
+  Tensor whole = tensor_of({1, 2, 3, 4}, {4}), part = whole;
+  part.sizes = {2}, part.offset = 2;
+  static const std::vector<std::byte> kernels = compile_kernels(kTestKernels);
+  return {std::move(b.plan), {whole, part}, {kernels}, kTestKernels};
+}
+
+TEST(CModelWeights, AreSwappedInAModelOfTheirOwn) {
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("coil_c_weights_{}.coil", ::getpid());
+  save_package(with_weights(), path);
+  coil_model* first = coil_model_load(path.c_str());
+  std::filesystem::remove(path);
+  ASSERT_TRUE(first) << coil_last_error();
+  std::size_t count = 0;
+  const coil_port* weights = coil_model_weights(first, &count);
+  ASSERT_EQ(count, 2u);
+  EXPECT_STREQ(weights[0].name, "w");
+  std::int64_t size = 0;
+  EXPECT_EQ(coil_model_weight_sizes(first, 0, &size), 0);
+  EXPECT_EQ(size, 4);
+
+  float spread[8] = {10, 0, 20, 0, 30, 0, 40, 0}, x[4] = {};
+  const char* name = "w";
+  coil_tensor value{spread, COIL_F32, 1, {4}, {2}, nullptr}, input{x, COIL_F32, 1, {4}, {1}, nullptr}, output[2] = {};
+  coil_model* second = coil_model_with_weights(first, &name, &value, 1);
+  ASSERT_TRUE(second) << coil_last_error();
+  for (auto [model, factor] : {std::pair{second, 10.f}, {first, 1.f}}) {
+    coil_context* context = coil_context_create(model);
+    ASSERT_EQ(coil_context_run(context, &input, 1, output, 2), 0) << coil_last_error();
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(static_cast<float*>(output[0].data)[i], factor * static_cast<float>(i + 1));
+    EXPECT_EQ(static_cast<float*>(output[1].data)[0], factor * 3);  // shares memory with w
+    coil_tensor_release(&output[0]), coil_tensor_release(&output[1]);
+    coil_context_free(context);
+  }
+  value.sizes[0] = 3;
+  EXPECT_EQ(coil_model_with_weights(first, &name, &value, 1), nullptr);
+  EXPECT_STREQ(coil_last_error(), "weight 'w' is float32[4], but float32[3] was given");
+  name = "v";
+  EXPECT_EQ(coil_model_with_weights(first, &name, &value, 1), nullptr);
+  EXPECT_STREQ(coil_last_error(), "the program has no weight 'v'");
+  coil_model_free(first);
+  coil_model_free(second);
+}
+
 TEST_F(CModel, ContextsOutliveTheirModel) {
   coil_model_free(model);
   model = nullptr;

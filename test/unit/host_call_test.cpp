@@ -1,6 +1,11 @@
 // Operators without lowering, from the graph to a run that a host takes part in.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include "coil/runtime.h"
+#include "compiler/library.h"
+#include "compiler/pipeline.h"
 #include "error_of.h"
 #include "frontend/graph_builder.h"
 #include "lowering/lowering.h"
@@ -75,6 +80,80 @@ TEST(HostCall, RunsForEachSizeAndThroughTheFileForm) {
 TEST(HostCall, IsRefusedAtLoadWhereTheHostHasNone) {
   const runtime::Plan plan = wrapper::make_plan(one_call(std::make_shared<sym::ShapeEnv>()));
   EXPECT_NE(error_of([&] { runtime::Model::load({.plan = plan}); }).find("test.twist.default"), std::string::npos);
+}
+
+TEST(HostCall, IsBoundToWhatTheProcessRegistered) {
+  runtime::Plan plan = wrapper::make_plan(one_call(std::make_shared<sym::ShapeEnv>()));
+  auto& call = std::get<runtime::HostCall>(plan.steps[0]);
+  call.op = "test.turn.default";
+  call.schema = "test::turn(Tensor x, SymInt by, *, str mode='wide') -> (Tensor, Tensor)";
+  const auto load = [&] { return runtime::Model::load({.plan = runtime::plan_from_json(runtime::plan_to_json(plan))}); };
+  EXPECT_NE(error_of([&] { load(); }).find("leaves test.turn.default (`test::turn("), std::string::npos);
+  static std::string seen;
+  const auto turn = [](const coil_value* a, size_t count, const coil_tensor* out, size_t outs, void* user) {
+    seen = fmt::format("{} {} {} {} {}", count, a[1].integer, a[2].text, outs, out[0].data == nullptr);
+    if (user) return coil_set_error("it will not turn"), 1;
+    for (std::int64_t i = 0; i < 2 * out[1].sizes[0]; ++i) static_cast<float*>(out[1].data)[i] = -static_cast<float*>(a[0].tensor->data)[i];
+    return 0;
+  };
+  ASSERT_EQ(coil_operator_register("test::turn(Tensor x, int by, *, str mode=\"wide\") -> (Tensor, Tensor)", turn, nullptr), 0) << coil_last_error();
+  EXPECT_EQ(coil_operator_register("test::turn(Tensor x) -> Tensor", turn, nullptr), 1);
+  EXPECT_STREQ(coil_last_error(), "operator test.turn.default is registered already");
+  runtime::Context context(load());
+  const Tensor x = Tensor::empty(DType::F32, {2, 2});
+  std::fill_n(x.data<float>(), 4, 3.f);
+  EXPECT_EQ(context.run({&x, 1}).outputs[0].data<float>()[3], -3.f);
+  EXPECT_EQ(seen, "3 3 wide 2 true");
+  call.schema = "test::turn(Tensor x, int by) -> Tensor";
+  EXPECT_NE(error_of([&] { load(); }).find("test.turn.default is registered as `"), std::string::npos);
+
+  int failing = 1;
+  ASSERT_EQ(coil_operator_register("test::stay(Tensor x, int by, *, str mode) -> (Tensor, Tensor)", turn, &failing), 0);
+  call.op = "test.stay.default", call.schema = "";
+  runtime::Context refused(load());
+  EXPECT_EQ(error_of([&] { refused.run({&x, 1}); }), "test.stay.default: it will not turn");
+
+  const coil_operator* op = coil_operator_find("test.turn.default", nullptr);
+  ASSERT_NE(op, nullptr);
+  float two[2] = {1, 2}, back[2] = {};
+  const coil_tensor in{two, COIL_F32, 2, {1, 2}, {2, 1}, nullptr}, out[2] = {{}, {back, COIL_F32, 2, {1, 2}, {2, 1}, nullptr}};
+  const coil_value values[] = {{COIL_VALUE_TENSOR, 0, 0, nullptr, &in, nullptr, 0}, {COIL_VALUE_INT, 4, 0, nullptr, nullptr, nullptr, 0}, {COIL_VALUE_TEXT, 0, 0, "narrow", nullptr, nullptr, 0}};
+  ASSERT_EQ(coil_operator_call(op, values, 3, out, 2), 0) << coil_last_error();
+  EXPECT_EQ(back[1], -2.f);
+  EXPECT_EQ(coil_operator_find("test.absent.default", "test::absent() -> ()"), nullptr);
+  EXPECT_NE(std::string(coil_last_error()).find("test.absent.default (test::absent() -> ())"), std::string::npos);
+}
+
+TEST(HostCall, OperatorsOfALibrary) {
+  Library library("shop");
+  const auto like_first = [](const ops::Call& c) -> ops::Value { return sym::contiguous(c.tensor(0).dtype, {}, c.tensor(0).sizes); };
+  const auto triple = [](std::span<const runtime::OperatorArgument> arguments, std::span<const Tensor> outputs) {
+    const Tensor& x = std::get<Tensor>(arguments[0]);
+    for (std::int64_t i = 0; i < x.numel(); ++i) outputs[0].data<float>()[i] = 3 * x.data<float>()[i] + static_cast<float>(std::get<double>(arguments[1]));
+  };
+  library.define("triple(Tensor x, float plus=0.5) -> Tensor", {.shape = like_first, .implementation = triple});
+  library.define("shop::twice(Tensor x) -> Tensor", {.shape = like_first, .decomposition = [](passes::Rewriter& r) -> ops::Value { return r.add(r["x"], r["x"]); }});
+  frontend::GraphBuilder b;
+  const sym::Expr rows = b.size("s0", 3);
+  fx::Node* x = b.input("x", DType::F32, {rows, 2});
+  frontend::ExportedProgram program;
+  program.module = b.build({b.op("shop.twice.default", {b.op("shop.triple.default", {x})})});
+  const Compiled compiled = compile_program(std::move(program), {});
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("coil_library_{}.coil", ::getpid());
+  runtime::save_package(*compiled.program, path);
+  runtime::Context context(runtime::Model::load_package(path));
+  std::filesystem::remove(path);
+  for (std::int64_t n : {3, 5}) {
+    const Tensor given = Tensor::empty(DType::F32, {n, 2});
+    std::fill_n(given.data<float>(), 2 * n, 2.f);
+    const Tensor got = context.run({&given, 1}).outputs[0];
+    EXPECT_EQ(got.sizes, (Sizes{n, 2}));
+    EXPECT_EQ(got.data<float>()[2 * n - 1], 13.f);
+  }
+  EXPECT_NE(error_of([&] { library.define("fill(Tensor(a!) x) -> Tensor(a!)"); }).find("writes to its arguments"), std::string::npos);
+  EXPECT_NE(error_of([&] { library.define("twice(Tensor x) -> Tensor"); }).find("already defined"), std::string::npos);
+  EXPECT_NE(error_of([&] { library.define("broken(Tensor x"); }).find("expected `)`"), std::string::npos);
+  EXPECT_NE(error_of([] { Library("aten"); }).find("torch's own"), std::string::npos);
 }
 
 TEST(HostCall, LoweringLeavesToTheHostOnlyWhenAllowed) {

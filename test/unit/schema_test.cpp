@@ -19,6 +19,7 @@ TEST(Schema, RoundTrip) {
            "aten::native_batch_norm(Tensor input, Tensor? weight, float momentum, float eps=1e-05) -> (Tensor, Tensor, "
            "Tensor)",
            "aten::_assert_async.msg(Tensor self, str assert_msg) -> ()",
+           "shop::say(str text=\"a \\\"b\\\" \\n \\\\\") -> ()",
            "aten::split.Tensor(Tensor(a) self, SymInt split_size, SymInt dim=0) -> Tensor(a)[]",
        })
     EXPECT_EQ(to_string(parse_schema(text)), text);

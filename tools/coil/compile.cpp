@@ -18,13 +18,11 @@ struct CompileCommand {
   ModelOptions model;
   std::filesystem::path output;
   std::string emit = "package";
-  std::vector<std::string> libraries;
 
   void run() {
-    for (const std::string& library : libraries) wrapper::load_emitters(library);
+    model.finish();
     if (const auto names = wrapper::emitter_names(); emit != "package" && std::find(names.begin(), names.end(), emit) == names.end())
       throw CLI::ValidationError("--emit", fmt::format("{} not in {{package, {}}}", emit, fmt::join(names, ", ")));
-    model.finish();
     Progress progress("compiling " + model.model.string());
     if (emit != "package") {
       coil::emit(model.model, emit, output, model.compile);
@@ -47,7 +45,6 @@ void add_compile(CLI::App& app) {
   sub->add_option("--emit", command->emit, "What to write: package, or the wrapper as cpp, python or fx source, or as its own text (wrapper); default package")
       ->type_name("WHAT");
   sub->add_option_function<std::string>("--provenance", [command](const std::string& file) { command->model.compile.provenance = file; }, "Also write where each call comes from, as JSON")->type_name("FILE");
-  sub->add_option("--load", command->libraries, "A library that registers further forms for --emit; may be repeated")->type_name("LIBRARY.so")->allow_extra_args(false);
   std::string settings;
   for (const SettingHelp& setting : settings_help()) settings += fmt::format("  {:16} {} ({})\n", setting.key, setting.text, setting.values);
   sub->footer("Settings:\n" + settings + "\nExample:\n  coil compile bert.pt2 -o bert.coil --threads 2 --set cpu.isa=avx2");

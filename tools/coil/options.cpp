@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "support/error.h"
+#include "wrapper/emitters.h"
 
 namespace coil::cli {
 
@@ -24,10 +25,12 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool packages) {
   app.add_option("--threads", o.compile.threads, "CPU threads (default: all cores)")->type_name("N")->check(CLI::Range(0, 4096));
   app.add_option("--set", o.settings, "A setting of the compiler; may be repeated")->type_name("KEY=VALUE")->allow_extra_args(false);
   app.add_option("--log", o.log, "Stages to log to stderr, or all")->type_name("STAGE,...")->delimiter(',')->allow_extra_args(false);
+  app.add_option("--load", o.libraries, "A library that registers operators, or further forms for --emit; may be repeated")->type_name("LIBRARY.so")->allow_extra_args(false);
   app.add_option("--cache", o.cache, "Keep compiled kernels in this folder (default: no cache)")->type_name("DIR");
 }
 
 void ModelOptions::finish() {
+  for (const std::string& library : libraries) wrapper::load_library(library);
   for (const std::string& setting : settings) {
     auto equals = setting.find('=');
     if (equals == 0 || equals == std::string::npos) fail("--set {}: expected KEY=VALUE", setting);

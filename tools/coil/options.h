@@ -17,11 +17,12 @@ struct ModelOptions {
   std::filesystem::path model;
   CompileOptions compile;
   std::vector<std::string> settings, log;  ///< as given: KEY=VALUE, STAGE,STAGE
+  std::vector<std::string> libraries;      ///< that register operators and forms of output
   std::string cache;
   bool device_given = false;
   bool record = false;  ///< `cuda.graphs`: a setting of runs, not of compiles
 
-  /// Moves what was given as text into `compile`; call first in a callback. Throws Error on a setting without `=`.
+  /// Loads the libraries, and moves what was given as text into `compile`; call first in a callback. Throws Error on a setting without `=`.
   void finish();
 };
 

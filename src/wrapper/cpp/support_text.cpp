@@ -220,6 +220,28 @@ class Op {
   coil_op* op_;
 };
 
+/// An operator that the host program has registered: looked up when the program is opened.
+class HostOperator {
+ public:
+  HostOperator(const char* name, const char* schema) : op_(coil_operator_find(name, schema)) {
+    if (!op_) fail(coil_last_error());
+  }
+  void run(std::initializer_list<coil_value> arguments, std::initializer_list<coil_tensor> outputs) const {
+    check(coil_operator_call(op_, arguments.begin(), arguments.size(), outputs.begin(), outputs.size()));
+  }
+
+ private:
+  const coil_operator* op_;
+};
+
+// Arguments of such operators; what they point to lives until the call is over.
+[[maybe_unused]] coil_value truth(bool v) { return {COIL_VALUE_BOOL, v, 0, nullptr, nullptr, nullptr, 0}; }
+[[maybe_unused]] coil_value whole(Size v) { return {COIL_VALUE_INT, v.value, 0, nullptr, nullptr, nullptr, 0}; }
+[[maybe_unused]] coil_value fraction(double v) { return {COIL_VALUE_FLOAT, 0, v, nullptr, nullptr, nullptr, 0}; }
+[[maybe_unused]] coil_value text(const char* v) { return {COIL_VALUE_TEXT, 0, 0, v, nullptr, nullptr, 0}; }
+[[maybe_unused]] coil_value operand(const coil_tensor& v) { return {COIL_VALUE_TENSOR, 0, 0, nullptr, &v, nullptr, 0}; }
+[[maybe_unused]] coil_value items(std::initializer_list<coil_value> v) { return {COIL_VALUE_LIST, 0, 0, nullptr, nullptr, v.begin(), v.size()}; }
+
 void call(coil_kernel kernel, std::initializer_list<void*> buffers, Sizes scalars, Size extent, Size grain) {
   static_assert(sizeof(Size) == sizeof(int64_t));
   coil_parallel_for(kernel, buffers.begin(), reinterpret_cast<const int64_t*>(scalars.begin()), extent.value, grain.value);

@@ -1,0 +1,36 @@
+// Operators of the user's own: schema, shape, implementation and decomposition of each, told to every part of the compiler and the runtime that asks.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "coil/coil.h"
+#include "ops/registry.h"
+#include "passes/decompositions/rewriter.h"
+#include "runtime/operators.h"
+
+namespace coil {
+
+/// What is known of an operator; each may be left out.
+struct Definition {
+  ops::ShapeFunction shape;                  ///< metadata of its results, with symbolic sizes; without it, what an archive recorded is taken
+  runtime::OperatorFunction implementation;  ///< on the CPU, in this process; another that runs the package registers its own (coil_operator_register)
+  passes::Decomposition decomposition;       ///< in operators that Coil has; the implementation is not called then
+  bool random = false, side_effect = false;  ///< never merged or folded; kept though nothing uses its result
+};
+
+class COIL_API Library {
+ public:
+  /// Operators of `name_space::`. Throws Error on `aten` and `prims`, which are torch's.
+  explicit Library(std::string name_space);
+  /// Defines `scale(Tensor x, float by=1.0) -> Tensor`, with or without the namespace in front, in torch's notation. Throws Error on a schema that cannot be read, one that writes to its arguments or returns
+  /// views of them, and a name that is taken. Definitions last as long as the process.
+  Library& define(std::string_view schema, Definition = {});
+
+ private:
+  std::string name_space_;
+};
+
+/// Makes the compiler know every operator that was registered with the runtime alone, by its schema. Throws Error naming one that cannot be read.
+void declare_registered_operators();
+
+}  // namespace coil

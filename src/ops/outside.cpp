@@ -1,0 +1,34 @@
+#include "ops/outside.h"
+
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace coil::ops {
+namespace {
+
+struct Table {
+  std::mutex mutex;
+  std::set<std::string, std::less<>> targets;
+};
+
+Table& table() {
+  static Table t;
+  return t;
+}
+
+}  // namespace
+
+void leave_to_host(std::string_view target) {
+  Table& t = table();
+  std::lock_guard lock(t.mutex);
+  t.targets.emplace(target);
+}
+
+bool is_left_to_host(std::string_view target) {
+  Table& t = table();
+  std::lock_guard lock(t.mutex);
+  return t.targets.contains(target);
+}
+
+}  // namespace coil::ops
