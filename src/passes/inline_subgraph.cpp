@@ -11,10 +11,19 @@ namespace {
 using fx::Node;
 using fx::Opcode;
 
-/// Subgraphs and attributes of a nested module become the outer one's; gives the new names of subgraphs that had to
-/// change theirs.
-std::unordered_map<std::string, std::string> hoist(fx::GraphModule& outer, fx::GraphModule& inner,
-                                                   const std::string& name) {
+/// The value with graphs called by other names.
+ops::Value renamed_graphs(const ops::Value& v, const std::unordered_map<std::string, std::string>& names) {
+  if (auto* g = v.get_if<ops::GraphRef>())
+    if (auto found = names.find(g->name); found != names.end()) return ops::GraphRef{found->second};
+  auto* list = v.get_if<ops::Values>();
+  if (!list) return v;
+  ops::Values out;
+  for (const ops::Value& item : *list) out.push_back(renamed_graphs(item, names));
+  return out;
+}
+
+/// Subgraphs and attributes of a nested module become the outer one's. Those that had to change their names are called by the new ones in the nested module too, which may be put in the place of further calls.
+void hoist(fx::GraphModule& outer, fx::GraphModule& inner, const std::string& name) {
   std::unordered_map<std::string, std::string> renamed;
   for (auto& [key, sub] : inner.subgraphs) {
     std::string fresh = key;
@@ -24,19 +33,19 @@ std::unordered_map<std::string, std::string> hoist(fx::GraphModule& outer, fx::G
   }
   inner.subgraphs.clear();
   for (auto& [key, tensor] : inner.attributes) outer.attributes.try_emplace(key, tensor);
-  return renamed;
+  if (renamed.empty()) return;
+  for (Node* n = inner.graph.first(); n; n = n->next()) {
+    ops::Values args;
+    for (const ops::Value& v : n->args) args.push_back(renamed_graphs(v, renamed));
+    n->set_args(std::move(args));
+  }
 }
 
-ops::Value mapped(const ops::Value& v, const std::unordered_map<const Node*, ops::Value>& values,
-                  const std::unordered_map<std::string, std::string>& graphs) {
+ops::Value mapped(const ops::Value& v, const std::unordered_map<const Node*, ops::Value>& values) {
   if (auto* n = v.get_if<Node*>()) return values.at(*n);
-  if (auto* g = v.get_if<ops::GraphRef>()) {
-    auto it = graphs.find(g->name);
-    return it == graphs.end() ? v : ops::Value(ops::GraphRef{it->second});
-  }
   if (auto* list = v.get_if<ops::Values>()) {
     ops::Values out;
-    for (const ops::Value& item : *list) out.push_back(mapped(item, values, graphs));
+    for (const ops::Value& item : *list) out.push_back(mapped(item, values));
     return out;
   }
   return v;
@@ -81,7 +90,7 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
     throw Error(fmt::format("@{} takes {} operands, found {}", name, placeholders.size(), operands.size()),
                 call->target, call->where());
 
-  auto renamed = hoist(m, sub, name);
+  hoist(m, sub, name);
   std::unordered_map<const Node*, ops::Value> values;
   for (std::size_t i = 0; i < operands.size(); ++i) values[placeholders[i]] = operands[i];
   fx::InsertBefore here(call);
@@ -89,7 +98,7 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
   for (Node* n = sub.graph.first(); n; n = n->next()) {
     if (n->opcode == Opcode::Placeholder) continue;
     ops::Values args;
-    for (const ops::Value& v : n->args) args.push_back(mapped(v, values, renamed));
+    for (const ops::Value& v : n->args) args.push_back(mapped(v, values));
     if (n->opcode == Opcode::Output) {
       results = std::move(args);
       continue;
@@ -99,7 +108,7 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
       copy = m.graph.get_attr(n->name, n->target, n->meta.value);
     } else {
       std::vector<std::pair<std::string, ops::Value>> named;
-      for (const auto& [key, v] : n->kwargs) named.emplace_back(key, mapped(v, values, renamed));
+      for (const auto& [key, v] : n->kwargs) named.emplace_back(key, mapped(v, values));
       copy = m.graph.call(n->target, std::move(args), n->name, std::move(named));
     }
     copy->meta = n->meta;

@@ -22,8 +22,16 @@ bool is_wrapper(const Node& n) {
 /// Takes the mode of autocast for written out (`write_out_autocast`).
 void inline_wrappers(fx::GraphModule& m) {
   for (auto& [name, sub] : m.subgraphs) inline_wrappers(*sub);
-  for (Node* n : m.graph.nodes())
-    if (is_wrapper(*n)) inline_subgraph(m, n);
+  for (Node* n : m.graph.nodes()) {
+    if (higher_order(*n) == "invoke_subgraph") {  // invoke_subgraph(graph, name of the region, operands…): one graph, called where its body might have stood
+      ops::Values args = n->args;
+      if (args.size() > 1 && args[1].is<std::string>()) args.erase(args.begin() + 1);
+      n->set_args(std::move(args));
+      inline_subgraph(m, n);
+    } else if (is_wrapper(*n)) {
+      inline_subgraph(m, n);
+    }
+  }
 }
 
 void drop_unused_subgraphs(fx::GraphModule& m) {

@@ -1,11 +1,20 @@
 """Programs that branch and loop: cond, while_loop, scan, map, nested in each other, with sizes that depend on data inside and outside."""
+import functools
+
+import pytest
 import torch
 from torch._higher_order_ops import map as map_over
 from torch._higher_order_ops import scan, while_loop
 
-from coil_harness import check
+import coil_harness
 
 ROWS = {0: torch.export.Dim("rows", min=1, max=64)}
+
+
+@pytest.fixture(params=[False, True], ids=["exported", "decomposed"])
+def check(request):
+    """Every program in both forms that torch writes."""
+    return functools.partial(coil_harness.check, decomposed=request.param)
 
 
 class TwoNetworks(torch.nn.Module):
@@ -23,11 +32,11 @@ class TwoNetworks(torch.nn.Module):
         return z[0] + y, z[1]
 
 
-def test_cond_between_networks():
+def test_cond_between_networks(check):
     check(TwoNetworks().eval(), (torch.ones(3, 4),), dynamic=(ROWS,), others=[(sign * torch.rand(n, 4),) for n in (2, 7, 64) for sign in (1, -1)])
 
 
-def test_cond_on_sizes_nested():
+def test_cond_on_sizes_nested(check):
     class Nested(torch.nn.Module):
         def forward(self, x):
             def small(x):
@@ -38,7 +47,7 @@ def test_cond_on_sizes_nested():
     check(Nested(), (torch.randn(6, 2),), dynamic=({0: torch.export.Dim.DYNAMIC},), others=[(torch.rand(n, 2) * scale,) for n, scale in [(5, 1), (4, 0.5), (3, 30)]])
 
 
-def test_cond_over_data_dependent_sizes():
+def test_cond_over_data_dependent_sizes(check):
     class Chosen(torch.nn.Module):
         def forward(self, x):
             y = x[x > 0]
@@ -60,11 +69,11 @@ class Newton(torch.nn.Module):
         return while_loop(more, step, (torch.zeros((), dtype=torch.int64), x.clone(), torch.zeros_like(x)))
 
 
-def test_while_loop_with_closures():
+def test_while_loop_with_closures(check):
     check(Newton(), (torch.rand(5) + 0.5, torch.tensor(20)), others=[(torch.rand(5) * 100 + 1, torch.tensor(n)) for n in (0, 1, 50)])
 
 
-def test_while_loop_swaps_and_counts():
+def test_while_loop_swaps_and_counts(check):
     class Fibonacci(torch.nn.Module):
         def forward(self, n, a, b):
             return while_loop(lambda i, a, b: i < n, lambda i, a, b: (i + 1, b.clone(), a + b), (torch.zeros((), dtype=torch.int64), a, b))
@@ -73,7 +82,7 @@ def test_while_loop_swaps_and_counts():
     check(Fibonacci(), (torch.tensor(7), one * 0, one), others=[(torch.tensor(n), one, one * 2) for n in (0, 1, 60)])
 
 
-def test_loop_in_a_branch_in_a_loop():
+def test_loop_in_a_branch_in_a_loop(check):
     class Collatz(torch.nn.Module):
         def forward(self, n):
             def step(n, count, twos):
@@ -89,7 +98,7 @@ def test_loop_in_a_branch_in_a_loop():
     check(Collatz(), (torch.tensor(6),), others=[(torch.tensor(n),) for n in (1, 2, 27, 97)])
 
 
-def test_scan():
+def test_scan(check):
     class Recurrent(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -105,7 +114,7 @@ def test_scan():
     check(Recurrent().eval(), (torch.randn(5, 3, 2), torch.randn(3, 4)), dynamic=(ROWS, None), others=[(torch.randn(n, 3, 2), torch.randn(3, 4)) for n in (1, 13, 64)])
 
 
-def test_map():
+def test_map(check):
     class Mapped(torch.nn.Module):
         def forward(self, x, y):
             return map_over(lambda row, y: (row.sort().values + y, row @ y), x, y)
@@ -135,7 +144,7 @@ class Suppress(torch.nn.Module):
         return torch.nonzero(kept)[:, 0], boxes[kept]
 
 
-def test_non_maximum_suppression():
+def test_non_maximum_suppression(check):
     def example(n):
         corner = torch.rand(n, 2) * 4
         return torch.cat([corner, corner + torch.rand(n, 2) * 3 + 0.1], 1), torch.randperm(n) / n, torch.tensor(0.3)
@@ -172,7 +181,7 @@ class TinyGpt(torch.nn.Module):
         return while_loop(more, step, (start, tokens))[1]
 
 
-def test_greedy_decode():
+def test_greedy_decode(check):
     def example(start):
         return torch.randint(0, 17, (2, 12)), torch.tensor(start)
 

@@ -1,4 +1,5 @@
 """Sizes and numbers that depend on data: each operator that makes one with operators that take it, at counts of 0, 1, primes and powers of two."""
+import functools
 import pathlib
 import tempfile
 
@@ -7,9 +8,15 @@ import torch
 import torch.nn.functional as F
 
 import coil_harness
-from coil_harness import CoilError, check
+from coil_harness import CoilError
 
 ROWS = {0: torch.export.Dim("rows", min=1, max=64)}
+
+
+@pytest.fixture(params=[False, True], ids=["exported", "decomposed"])
+def check(request):
+    """Every program in both forms that torch writes."""
+    return functools.partial(coil_harness.check, decomposed=request.param)
 
 
 class Module(torch.nn.Module):
@@ -48,7 +55,7 @@ def rows_by_nonzero(x):
 
 
 @pytest.mark.parametrize("function", [rows_by_mask, rows_by_nonzero])
-def test_consumers(function):
+def test_consumers(function, check):
     def example(rows, kept):
         x = torch.randn(rows, 3)
         x[:, 0] = counted(rows, true=kept)
@@ -75,7 +82,7 @@ def masked(x):
 
 
 @pytest.mark.parametrize("function", [nonzero, masked])
-def test_masks(function):
+def test_masks(function, check):
     shapes = [(1, 4, 0), (1, 4, 1), (13, 4, 52), (13, 4, 7), (13, 4, 0), (32, 4, 64)]
     check(Module(function), (counted(6, 4, true=9),), dynamic=(ROWS,), others=[(counted(n, m, true=k),) for n, m, k in shapes])
 
@@ -85,7 +92,7 @@ def repeated(x, counts):
             torch.repeat_interleave(x.t(), counts, dim=1) + 1)
 
 
-def test_repeat_interleave():
+def test_repeat_interleave(check):
     def example(rows, top):
         return torch.randn(rows, 3), torch.randint(0, top, (rows,))
 
@@ -102,19 +109,19 @@ def distinct(x):
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.int8])
-def test_unique(dtype):
+def test_unique(dtype, check):
     def example(rows, top):
         return (torch.randint(-top, top + 1, (rows, 2)).to(dtype),)
 
     check(Module(distinct), example(5, 2), dynamic=(ROWS,), others=[example(1, 0), example(13, 0), example(13, 1), example(64, 100)])
 
 
-def test_unique_keeps_every_nan():
+def test_unique_keeps_every_nan(check):
     x = torch.tensor([2.0, float("nan"), -0.0, 0.0, float("nan"), 2.0])
     check(Module(lambda x: (torch.unique(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x))), (x,))
 
 
-def test_bincount():
+def test_bincount(check):
     def counts(x, w):
         return torch.bincount(x), torch.bincount(x, minlength=9), torch.bincount(x, weights=w), torch.bincount(x).cumsum(0)
 
@@ -133,7 +140,7 @@ def by_number(x, at):
     return x[:n] * 2, x[n:].sum(0), x.narrow(0, n, 2) + 1, x[n] - 1, torch.arange(n) + 1, torch.zeros(n, 3), torch.full((2, n), 4.0), n + 1, n, x[:, 0].topk(n)[0]
 
 
-def test_item():
+def test_item(check):
     def example(rows, n):
         return torch.randn(rows, 3), torch.tensor(n)
 
@@ -149,7 +156,7 @@ def test_failing_assert_names_the_line(n):
         run_beyond(by_number, example(6, 3), example(6, n))
 
 
-def test_select_from_either_end():
+def test_select_from_either_end(check):
     def function(x, at):
         return x[at.item()] * 2, x[:, at.item()]
 
@@ -171,7 +178,7 @@ def run_beyond(function, args, beyond):
         return coil_harness.run(archive, coil_harness.named_inputs(module, beyond), folder)
 
 
-def test_views_of_an_input_at_a_place_that_is_data():
+def test_views_of_an_input_at_a_place_that_is_data(check):
     class Views(torch.nn.Module):
         def forward(self, x, at):
             n = at.item()
@@ -182,7 +189,7 @@ def test_views_of_an_input_at_a_place_that_is_data():
     check(Views(), (torch.randn(5, 3), torch.tensor(2)), others=[(torch.randn(5, 3), torch.tensor(n)) for n in (0, 4)])
 
 
-def test_split_at_data():
+def test_split_at_data(check):
     def function(x, at):
         a, b, c = torch.tensor_split(x, at)
         return a * 2, b.sum(0), c
@@ -190,7 +197,7 @@ def test_split_at_data():
     check(Module(function), (torch.randn(7, 3), torch.tensor([2, 5])), others=[(torch.randn(7, 3), torch.tensor(at)) for at in ([0, 0], [0, 7], [3, 3], [2, -1], [9, 9])])
 
 
-def test_split_with_sizes():
+def test_split_with_sizes(check):
     def function(x, sizes):
         a, b = sizes.tolist()
         torch._check(a >= 0)
@@ -204,7 +211,7 @@ def test_split_with_sizes():
         run_beyond(function, (torch.randn(7, 3), torch.tensor([2, 5])), (torch.randn(7, 3), torch.tensor([2, 4])))
 
 
-def test_numbers():
+def test_numbers(check):
     def function(x, real, flag):
         f = real.item()
         return x * f, x + f / 2, torch.full((3,), f), f, flag.long().item(), x.clamp(max=f)
@@ -212,7 +219,7 @@ def test_numbers():
     check(Module(function), (torch.randn(4), torch.tensor(0.3), torch.tensor(True)), others=[(torch.randn(4), torch.tensor(f), torch.tensor(f > 0)) for f in (0.0, -2.5, float("inf"))])
 
 
-def test_ragged_batches():
+def test_ragged_batches(check):
     """Sequences of other lengths in one list: means of segments by repeat_interleave and index_add."""
     class Ragged(torch.nn.Module):
         def forward(self, tokens, lengths, table):
@@ -243,5 +250,5 @@ class MixtureOfExperts(torch.nn.Module):
         return out
 
 
-def test_mixture_of_experts():
+def test_mixture_of_experts(check):
     check(MixtureOfExperts().eval(), (torch.randn(6, 8),), dynamic=(ROWS,), others=[(torch.randn(n, 8),) for n in (1, 13, 64)])

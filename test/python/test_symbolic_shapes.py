@@ -1,0 +1,99 @@
+"""Sizes that broke other compilers: broadcasting of sizes nobody knows, sizes that only one operator needs, library calls in branches, compound sizes in any order of inputs; memory over many turns; messages about bad sizes."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch._higher_order_ops import while_loop
+
+from coil_harness import COIL, ENVIRONMENT, CoilError, check, coil_ok, export, named_inputs, run
+
+FORMS = pytest.mark.parametrize("decomposed", [False, True], ids=["exported", "decomposed"])
+
+
+@FORMS
+def test_broadcast_of_a_quotient_of_an_unknown_size(decomposed):
+    class Program(torch.nn.Module):
+        def forward(self, at, row):
+            n = at.item()
+            torch._check(n >= 0)
+            torch._check(n <= 100)
+            a, c = torch.ones(n // 3, 2) * 2, torch.arange(n // 3).unsqueeze(1)
+            return a + row, a * c, (a + row).sum(0), torch.cat([a, a * c], 1)
+
+    example = lambda n: (torch.tensor(n), torch.randn(1, 2))
+    check(Program(), example(9), others=[example(n) for n in (0, 2, 3, 5, 100)], decomposed=decomposed)
+
+
+@FORMS
+def test_a_size_that_only_sizes_need(decomposed):
+    """Nothing reads what defines the size: it stays all the same, and before every use."""
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            n = torch.nonzero(x > 0).shape[0]
+            return torch.cat([torch.zeros(n, 2), torch.ones(n, 2)]), torch.empty(n, 3).fill_(1.5), torch.arange(n) + n, x[:1].expand(n + 1), n
+
+    check(Program(), (torch.tensor([1.0, -1, 2, 3]),), others=[(torch.full((4,), value),) for value in (1.0, -1.0)], decomposed=decomposed)
+
+
+@FORMS
+def test_library_calls_and_constants_of_both_branches(decomposed):
+    class Program(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda y: self.a(y).sort(-1).values, lambda y: self.b(y).topk(4, -1).values, (self.c(x),))
+
+    check(Program().eval(), (torch.ones(3, 4),), others=[(-torch.ones(3, 4),)], decomposed=decomposed)
+
+
+def test_a_sum_of_sizes_before_its_parts():
+    class Program(torch.nn.Module):
+        def forward(self, both, first, second):
+            return torch.cat([first, second]) + both[:, 0], both.sum(1)
+
+    example = lambda a, b: (torch.randn(a + b, 4), torch.randn(a), torch.randn(b))
+    auto = {0: torch.export.Dim.AUTO}
+    check(Program(), example(5, 3), dynamic=(auto, auto, auto), others=[example(a, b) for a, b in ((2, 2), (17, 31))])
+
+
+def test_memory_is_flat_over_turns(tmp_path):
+    """Ten thousand turns, each with a tensor whose size is data, need no more memory than ten."""
+    class Program(torch.nn.Module):
+        def forward(self, x, turns):
+            def turn(i, x, total):
+                kept = x[x > 0]
+                return i + 1, x.roll(1) - (i % 2) * 0.1 + 0.05, total + kept.sum()
+
+            return while_loop(lambda i, x, total: i < turns, turn, (torch.zeros((), dtype=torch.int64), x, torch.zeros(())))
+
+    module, x = Program(), torch.randn(2000)
+    export(module, (x, torch.tensor(3)), tmp_path / "m.pt2")
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
+    peak = {}
+    for turns in (10, 10_000):
+        save_file(named_inputs(module, (x, torch.tensor(turns))), tmp_path / "in.safetensors")
+        child = subprocess.Popen([COIL, "run", tmp_path / "m.coil", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors"], env=ENVIRONMENT)
+        _, status, usage = os.wait4(child.pid, 0)
+        assert status == 0
+        peak[turns] = usage.ru_maxrss
+    assert peak[10_000] < peak[10] + 4096, f"KiB: {peak}"
+
+
+class Rows(torch.nn.Module):
+    def forward(self, x, y):
+        return x + y, x.sum(0)
+
+
+@pytest.mark.parametrize("sizes, message", [((65, 65), r"size of [xy] in dimension 0 .*at most 64.*65"), ((3, 4), r"input '[xy]'.*dimension 0")])
+def test_bad_sizes_name_input_and_dimension(sizes, message, tmp_path):
+    rows = {0: torch.export.Dim("rows", min=2, max=64)}
+    export(Rows(), (torch.randn(3, 2), torch.randn(3, 2)), tmp_path / "m.pt2", (rows, rows))
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
+    with pytest.raises(CoilError, match=message):
+        run(tmp_path / "m.coil", {"x": torch.randn(sizes[0], 2), "y": torch.randn(sizes[1], 2)}, tmp_path)
+    assert run(tmp_path / "m.coil", {"x": torch.ones(5, 2), "y": torch.ones(5, 2)}, tmp_path)["0"].eq(2).all()
