@@ -68,6 +68,13 @@ Lowered view_dtype(Context& ctx, const ops::Values& args) {
   return result(ctx, from_bits(ctx, made, to));
 }
 
+/// Complex tensors at the border of a program: their memory as pairs of real numbers, and pairs as complex numbers. In between there are none (passes/split_complex.h).
+Lowered copy_parts(Context& ctx, const ops::Values& args) {
+  auto [made, window] = library_result(ctx, ctx.result().dtype, ctx.result().sizes, ctx.result().strides);
+  add_library_call(ctx, "complex_parts", {}, {library_operand(ctx.tensor(args[0]))}, {window});
+  return made;
+}
+
 /// The argument itself: what eager does when there is nothing to do, or where only autograd cares.
 Lowered same(Context& ctx, const ops::Values& args) { return ctx.tensor(args[0]); }
 
@@ -78,6 +85,7 @@ void add_casts(Table& t) {
                            "aten.to.other", "aten.type_as.default", "prims.convert_element_type.default"})
     t[name] = copy;
   t["aten.view.dtype"] = view_dtype;
+  t["aten.view_as_real.default"] = t["aten.view_as_complex.default"] = copy_parts;
   for (const char* name : {"aten.alias.default", "aten.detach.default", "aten.lift.default"}) t[name] = same;
 }
 

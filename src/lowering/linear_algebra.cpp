@@ -117,6 +117,16 @@ Lowered outer(Context& ctx, const Values& args) {
   return result(ctx, element_at(ctx, ctx.tensor(args[0]), {ctx.graph.ivar(0)}, sizes).cast(t) * element_at(ctx, ctx.tensor(args[1]), {ctx.graph.ivar(1)}, sizes).cast(t));
 }
 
+/// Runs of rows times a matrix for each run (the experts of a mixture), where the runs end being data.
+Lowered grouped(Context& ctx, const Values& args) {
+  const TensorBox x = ctx.tensor(args[0]), w = ctx.tensor(args[1]);
+  const bool plain = args.size() <= 3 || (args[3].is_none() && (args[4].is_none() || args[4] == ops::Value(x.dtype())));
+  if (x.rank() != 2 || w.rank() != 3 || args[2].is_none() || !plain) refuse(ctx, "is compiled for rows and a batch of matrices, without bias and in the type of the rows");
+  auto [box, out] = library_result(ctx, ctx.result().dtype, ctx.result().sizes, ctx.result().strides);
+  add_library_call(ctx, "grouped_matmul", {}, {library_operand(x), library_operand(w), library_operand(ctx.tensor(args[2]))}, {out});
+  return box;
+}
+
 }  // namespace
 
 void add_linear_algebra(Table& t) {
@@ -126,6 +136,7 @@ void add_linear_algebra(Table& t) {
   t["aten.bmm.default"] = t["aten.bmm.dtype"] = bmm;
   t["aten.matmul.default"] = matmul_node;
   t["aten.outer.default"] = outer;
+  t["transformers.grouped_mm_fallback.default"] = t["aten._grouped_mm.default"] = grouped;
 }
 
 }  // namespace coil::lowering

@@ -1,4 +1,5 @@
 #include "passes/passes.h"
+#include "passes/split_complex.h"
 
 namespace coil::passes {
 
@@ -7,6 +8,7 @@ const std::vector<Pass>& all() {
       {"remove-noops", remove_noops},
       {"expand-lists", expand_lists},
       {"functionalize", functionalize},
+      {"split-complex", split_complex},
       {"fold-batch-norm", fold_batch_norm},
       {"fuse-attention", fuse_attention},
       {"fuse-linear", fuse_linear},

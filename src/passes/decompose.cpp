@@ -6,8 +6,7 @@
 
 #include "fx/infer.h"
 #include "ops/shapes/strides.h"
-#include "passes/decompositions/rewriter.h"
-#include "passes/metadata.h"
+#include "passes/decompositions/replace.h"
 #include "passes/outside.h"
 #include "passes/passes.h"
 #include "support/error.h"
@@ -71,7 +70,8 @@ void replace(Rewriter& r, Node* old, const Value& made, Renaming& renaming) {
   if (old->is_tensor() && !agree(*r.module.env, r.meta(value), old->tensor())) refresh_views(r, value.as_node());
 }
 
-/// Puts a node's replacement in its place; of several results each goes where its `getitem` was.
+}  // namespace
+
 void replace_call(Rewriter& r, const Value& made, Renaming& renaming) {
   Node* node = r.node;
   if (const auto* list = made.get_if<Values>()) {
@@ -88,8 +88,6 @@ void replace_call(Rewriter& r, const Value& made, Renaming& renaming) {
   }
   node->graph().erase(node);
 }
-
-}  // namespace
 
 namespace {
 

@@ -320,7 +320,7 @@ class Functionalizer {
   /// dtypes stay, or `propagate` will say so.
   void update_metadata() {
     for (Node* n = m_.graph.first(); n; n = n->next()) {
-      const bool inferred = n->op || n->target.starts_with("_operator.");
+      const bool inferred = (n->op && n->op->shape) || n->target.starts_with("_operator.");
       if (!inferred || !changed_.contains(n)) continue;
       Value found = fx::infer(*n, *m_.env);
       if (found == n->meta.value) continue;

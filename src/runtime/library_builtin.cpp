@@ -1,10 +1,12 @@
 #include "runtime/library_builtin.h"
 
 #include "runtime/assertions.h"
+#include "runtime/complex_parts.h"
 #include "runtime/convolution.h"
 #include "runtime/convolution_weights.h"
 #include "runtime/gemm.h"
 #include "runtime/nan_guard.h"
+#include "runtime/grouped_matmul.h"
 #include "runtime/recurrent.h"
 #include "runtime/selection.h"
 #include "runtime/sort.h"
@@ -21,6 +23,8 @@ constexpr BuiltinOp kOps[] = {
     {"topk", make_topk},
     {"recurrent", make_recurrent},
     {"all_bounded", make_all_bounded},
+    {"complex_parts", make_complex_parts},
+    {"grouped_matmul", make_grouped_matmul},
     {"assert_finite", make_assert_finite},
     {"assert_aligned", make_assert_aligned},
     {"nonzero", make_nonzero},

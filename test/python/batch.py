@@ -18,6 +18,7 @@ class Case:
     args: tuple
     tolerance: float | None = None
     signs: bool = False
+    exported_only: str = ""  # why there is no decomposed form
 
 
 def plain(result):

@@ -79,6 +79,8 @@ def difference(got, want, tolerance=None, signs=False):
     """What is wrong with one tensor, or an empty string. `signs`: zeros must have the same sign."""
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{got.dtype}{tuple(got.shape)}, expected {want.dtype}{tuple(want.shape)}"
+    if want.dtype.is_complex:
+        return difference(torch.view_as_real(got), torch.view_as_real(want), tolerance, signs)
     if not want.dtype.is_floating_point:
         if torch.equal(got, want):
             return ""

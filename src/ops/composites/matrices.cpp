@@ -119,6 +119,18 @@ Value bilinear(Steps& s) {
   return s.has("bias") ? s.add(made, s["bias"]) : made;
 }
 
+/// What eager makes of `bilinear`: the product of three tensors, each with dimensions of size 1 put in, summed over some dimensions.
+Value trilinear(Steps& s) {
+  Value made;
+  for (int i = 1; i <= 3; ++i) {
+    Value x = s["i" + std::to_string(i)];
+    for (std::int64_t d : s.numbers("expand" + std::to_string(i))) x = s.unsqueeze(x, d);
+    made = made.is_none() ? x : s.mul(made, x);
+  }
+  const std::vector<std::int64_t> summed = s.numbers("sumdim");
+  return summed.empty() ? made : s.sum(made, summed);
+}
+
 Value matrix_power(Steps& s) {
   std::int64_t n = s.number("n");
   if (n < 0) s.refuse("a negative power wants the inverse of a matrix, which is not compiled");
@@ -211,6 +223,7 @@ constexpr Composite kMatrices[] = {
     {"aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot},
     {"aten::trace(Tensor self) -> Tensor", trace},
     {"aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", bilinear},
+    {"aten::_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1) -> Tensor", trilinear},
     {"aten::matrix_power(Tensor self, int n) -> Tensor", matrix_power},
     {"aten::linalg_matrix_power(Tensor self, int n) -> Tensor", matrix_power},
     {"aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor", cov},

@@ -88,11 +88,12 @@ std::span<const Composite> pieces();
 std::span<const Composite> statistics();
 std::span<const Composite> distances();
 std::span<const Composite> windows();
+std::span<const Composite> segments();
 
 /// Calls `f` with every composite operator.
 template <class F>
 void for_each(const F& f) {
-  for (auto family : {matrices, pieces, statistics, distances, windows})
+  for (auto family : {matrices, pieces, statistics, distances, windows, segments})
     for (const Composite& c : family()) f(c);
 }
 

@@ -1,4 +1,5 @@
 // Casts, copies and identities: everything whose result is its input in another type, device or memory.
+#include "ops/shapes/complex.h"
 #include "ops/shapes/elementwise.h"
 #include "ops/shapes/families.h"
 #include "ops/shapes/strides.h"
@@ -107,6 +108,7 @@ Value copy(const Call& call) {
 }  // namespace
 
 void register_casts() {
+  register_complex();
   define_each(kConversions, convert);
   define_each(kIdentities, [](const Call& call) -> Value { return call.tensor(0); });
   define("aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", to_copy);

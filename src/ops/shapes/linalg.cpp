@@ -189,6 +189,16 @@ Value flash_attention_backward(const Call& call) {
   return results;
 }
 
+/// Rows times the matrix of their group.
+Value grouped(const Call& call) {
+  const TensorMeta &rows = call.tensor(0), &matrices = call.tensor(1);
+  require_rank(call, rows, 2);
+  require_rank(call, matrices, 3);
+  require_same_type(call, rows, matrices);
+  require_equal(call, rows.sizes[1], matrices.sizes[1], "inner sizes");
+  return dense(call.env, product_type(call, rows), rows.device, {rows.sizes[0], matrices.sizes[2]});
+}
+
 struct Product {
   ShapeFunction shape;
   std::string_view schemas;
@@ -213,6 +223,10 @@ aten::vdot(Tensor self, Tensor other) -> Tensor
     {outer, R"(
 aten::outer(Tensor self, Tensor vec2) -> Tensor
 aten::ger(Tensor self, Tensor vec2) -> Tensor
+)"},
+    {grouped, R"(
+aten::_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor
+transformers::grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor
 )"},
     {linear, R"(
 aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor

@@ -1,9 +1,9 @@
 // Pooling and resampling in terms of their two- and three-dimensional batched forms with explicit sizes, and of views.
 // Kept for lowering: max_pool2d_with_indices, max_pool3d_with_indices, avg_pool2d, avg_pool3d, _adaptive_avg_pool2d,
-// _adaptive_avg_pool3d, adaptive_max_pool2d, upsample_* (with sizes), grid_sampler_2d.
+// _adaptive_avg_pool3d, adaptive_max_pool2d, upsample_* (with sizes).
 #include <numeric>
 
-#include "passes/decompositions/rewriter.h"
+#include "passes/decompositions/grid_sampling.h"
 
 namespace coil::passes {
 
@@ -195,6 +195,7 @@ void decompose_resampling(DecompositionTable& t) {
   t["aten.im2col.default"] = im2col;
   t["aten.col2im.default"] = col2im;
   t["aten.grid_sampler.default"] = grid_sampler;
+  t["aten.grid_sampler_2d.default"] = t["aten.grid_sampler_3d.default"] = decompose_grid_sampler;
 }
 
 }  // namespace coil::passes

@@ -5,7 +5,7 @@ from torch import nn
 
 from cases.data import Family
 
-matrices, pieces, statistics, distances, recurrent = Family("matrices"), Family("pieces"), Family("statistics"), Family("distances"), Family("recurrent")
+matrices, pieces, statistics, distances, recurrent, sampling = (Family(name) for name in ("matrices", "pieces", "statistics", "distances", "recurrent", "sampling"))
 m, p, s, d, r = matrices, pieces, statistics, distances, recurrent
 
 m.add("tensordot", lambda a, b: torch.tensordot(a, b, dims=([1, 2], [0, 1])), m.normal(3, 4, 5), m.normal(4, 5, 6))
@@ -33,7 +33,8 @@ p.add("cartesian_prod", lambda a, b: torch.cartesian_prod(a, b), p.integers(0, 9
 p.add("vander", lambda a: (torch.vander(a), torch.vander(a, 3, increasing=True), torch.linalg.vander(a)), p.normal(4))
 p.add("channel_shuffle", lambda a: F.channel_shuffle(a, 3), p.normal(2, 6, 3, 2))
 p.add("max_unpool", lambda a: F.max_unpool2d(*F.max_pool2d(a, 2, return_indices=True), 2), p.normal(2, 3, 4, 6))
-p.add("affine_grid", lambda t: (F.affine_grid(t, [2, 3, 4, 5], align_corners=False), F.affine_grid(t, [2, 3, 1, 5], align_corners=True)), p.normal(2, 2, 3))
+p.add("affine_grid", lambda t: (F.affine_grid(t, [2, 3, 4, 5], align_corners=False), F.affine_grid(t, [2, 3, 1, 5], align_corners=True)), p.normal(2, 2, 3),
+      exported_only="torch's run_decompositions() asserts on the detach_ of its own constants")
 p.add("affine_grid_3d", lambda t: F.affine_grid(t, [2, 1, 2, 3, 4], align_corners=False), p.normal(2, 3, 4))
 p.add("sum_to_size", lambda a: a.sum_to_size(3, 1), p.normal(2, 3, 4))
 p.add("renorm", lambda a: torch.renorm(a, 2, 0, 1.5), p.normal(4, 3))
@@ -60,6 +61,13 @@ d.add("margin_ranking", lambda a, b, t: F.margin_ranking_loss(a, b, t, margin=0.
 d.add("triplet_margin", lambda a, b, c: (F.triplet_margin_loss(a, b, c), F.triplet_margin_loss(a, b, c, swap=True, reduction="none")), d.normal(4, 6), d.normal(4, 6), d.normal(4, 6))
 d.add("cosine_embedding", lambda a, b, t: F.cosine_embedding_loss(a, b, t, margin=0.1), d.normal(4, 6), d.normal(4, 6), d.integers(0, 2, 4) * 2 - 1)
 d.add("multi_margin", lambda x, t, w: (F.multi_margin_loss(x, t), F.multi_margin_loss(x, t, p=2, weight=w, reduction="sum"), F.multi_margin_loss(x[0], t[0])), d.normal(4, 6), d.integers(0, 6, 4), d.uniform(0, 1, 6))
+
+
+for padding in ("zeros", "border", "reflection"):
+    sampling.add(padding, lambda x, g, p=padding: tuple(F.grid_sample(x, g, mode=m, padding_mode=p, align_corners=a) for m in ("bilinear", "nearest", "bicubic") for a in (False, True)), sampling.normal(2, 3, 5, 6),
+                 sampling.uniform(-1.6, 1.6, 2, 3, 4, 2))
+sampling.add("volume", lambda x, g: (F.grid_sample(x, g, align_corners=False), F.grid_sample(x, g, mode="nearest", padding_mode="reflection", align_corners=True)), sampling.normal(2, 2, 3, 4, 5), sampling.uniform(-1.3, 1.3, 2, 2, 3, 2, 3))
+sampling.add("bf16", lambda x, g: F.grid_sample(x, g, align_corners=True), sampling.normal(1, 2, 4, 4, dtype=torch.bfloat16), sampling.uniform(-1, 1, 1, 3, 3, 2, dtype=torch.bfloat16))
 
 
 def network(kind, **settings):

@@ -16,9 +16,9 @@ class Family:
     def __init__(self, group):
         self.group, self.cases, self.random = group, [], torch.Generator().manual_seed(sum(map(ord, group)))
 
-    def add(self, name, function, *args, tolerance=None, signs=False):
+    def add(self, name, function, *args, tolerance=None, signs=False, exported_only=""):
         assert all(name != case.name for case in self.cases), name
-        self.cases.append(Case(self.group, name, function, args, tolerance, signs))
+        self.cases.append(Case(self.group, name, function, args, tolerance, signs, exported_only))
 
     def normal(self, *sizes, dtype=torch.float32):
         return torch.randn(sizes, generator=self.random).to(dtype)

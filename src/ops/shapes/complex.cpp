@@ -1,0 +1,72 @@
+// Operators on complex tensors. Passes rewrite them before metadata is computed anew (passes/split_complex), so that most need none beyond what a program records.
+#include "ops/shapes/complex.h"
+
+#include "ops/shapes/common.h"
+#include "ops/shapes/elementwise.h"
+#include "ops/shapes/strides.h"
+
+namespace coil::ops::shapes {
+
+namespace {
+
+constexpr std::string_view kRewritten = R"(
+aten::real(Tensor(a) self) -> Tensor(a)
+aten::imag(Tensor(a) self) -> Tensor(a)
+aten::conj(Tensor(a) self) -> Tensor(a)
+aten::_conj(Tensor(a) self) -> Tensor(a)
+aten::polar(Tensor abs, Tensor angle) -> Tensor
+aten::complex(Tensor real, Tensor imag) -> Tensor
+aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor
+aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor
+aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor
+aten::fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+aten::fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+aten::fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+aten::fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor
+aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor
+aten::fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor
+aten::fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor
+aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor
+aten::fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
+aten::fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
+aten::fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
+aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
+aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor
+aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor
+aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor
+)";
+
+Value view_as_real(const Call& call) {
+  TensorMeta made = call.tensor(0);
+  if (!is_complex(made.dtype)) refuse(call, "takes complex tensors, not {}", torch_name(made.dtype));
+  made.dtype = real_type(made.dtype);
+  for (Expr& s : made.strides) s = call.env.simplify(s * 2);
+  made.offset = call.env.simplify(made.offset * 2);
+  made.sizes.push_back(2);
+  made.strides.push_back(1);
+  return made;
+}
+
+Value view_as_complex(const Call& call) {
+  TensorMeta made = call.tensor(0);
+  const bool pairs = made.rank() > 0 && made.sizes.back().is_constant(2) && made.strides.back().is_constant(1);
+  if (!pairs || (made.dtype != DType::F32 && made.dtype != DType::F64)) refuse(call, "takes pairs of numbers in a last dimension of two");
+  made.dtype = made.dtype == DType::F32 ? DType::C64 : DType::C128;
+  made.sizes.pop_back();
+  made.strides.pop_back();
+  for (Expr& s : made.strides) s = call.env.simplify(sym::floor_div(s, 2));
+  made.offset = call.env.simplify(sym::floor_div(made.offset, 2));
+  return made;
+}
+
+}  // namespace
+
+void register_complex() {
+  define_each(kRewritten, nullptr);
+  define_each("aten::view_as_real(Tensor(a) self) -> Tensor(a)", view_as_real);
+  define_each("aten::view_as_complex(Tensor(a) self) -> Tensor(a)", view_as_complex);
+}
+
+}  // namespace coil::ops::shapes

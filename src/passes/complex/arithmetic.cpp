@@ -1,0 +1,229 @@
+// Elementwise arithmetic, products of matrices, and the ways into and out of complex numbers.
+#include "passes/complex/parts.h"
+
+namespace coil::passes {
+
+namespace {
+
+Parts self(ComplexRewriter& r) { return r.parts(r.node->args[0]); }
+
+Parts other(ComplexRewriter& r, bool with_alpha) {
+  Parts b = r.parts(r["other"]);
+  if (with_alpha && r.has("alpha") && !(r["alpha"] == Value(1))) b = r.scaled(b, r.full({}, r["alpha"], r.part_type(), r.device()));
+  return b;
+}
+
+Made add(ComplexRewriter& r) {
+  const Parts a = self(r), b = other(r, true);
+  return Parts{r.plus(a.re, b.re), r.plus(a.im, b.im)};
+}
+
+Made subtract(ComplexRewriter& r) {
+  const Parts a = self(r), b = other(r, true);
+  return Parts{r.minus(a.re, b.re), r.minus(a.im, b.im)};
+}
+
+Made subtract_reversed(ComplexRewriter& r) {
+  const Parts b = self(r), a = other(r, false);
+  if (!(r["alpha"] == Value(1))) r.refuse("with alpha is not compiled for complex tensors");
+  return Parts{r.minus(a.re, b.re), r.minus(a.im, b.im)};
+}
+
+Made multiply(ComplexRewriter& r) { return r.product(self(r), other(r, false)); }
+
+/// The larger part of the divisor is divided out first, so that squares neither overflow nor vanish (Smith 1962).
+Parts quotient(ComplexRewriter& r, const Parts& a, const Parts& b) {
+  if (b.im.is_none()) return {r.div(a.re, b.re), a.im.is_none() ? a.im : Value(r.div(a.im, b.re))};
+  const Value scale = r.call("aten.maximum.default", {r.unary("abs", b.re), r.unary("abs", b.im)});
+  const Parts c = {r.div(b.re, scale), r.div(b.im, scale)};
+  const Value length = r.mul(r.add(r.mul(c.re, c.re), r.mul(c.im, c.im)), scale);
+  const Parts p = r.product(a, r.conjugate(c));
+  return {r.div(p.re, length), r.div(p.im, length)};
+}
+
+Made divide(ComplexRewriter& r) { return quotient(r, self(r), other(r, false)); }
+Made reciprocal(ComplexRewriter& r) { return quotient(r, {r.full({}, 1, r.part_type(), r.device()), None{}}, self(r)); }
+Made negative(ComplexRewriter& r) {
+  const Parts z = self(r);
+  return Parts{r.negated(z.re), r.negated(z.im)};
+}
+
+Made conjugate(ComplexRewriter& r) { return r.conjugate(self(r)); }
+/// Conjugate, with the last two dimensions exchanged.
+Made adjoint(ComplexRewriter& r) {
+  const Parts z = r.conjugate(self(r));
+  auto turned = [&](const Value& v) { return v.is_none() || r.rank(v) < 2 ? v : Value(r.call("aten.transpose.int", {v, -2, -1})); };
+  return Parts{turned(z.re), turned(z.im)};
+}
+
+Made itself(ComplexRewriter& r) { return self(r); }
+Made square(ComplexRewriter& r) { return r.product(self(r), self(r)); }
+
+Parts polar(ComplexRewriter& r, const Value& length, const Value& angle) { return {r.mul(length, r.unary("cos", angle)), r.mul(length, r.unary("sin", angle))}; }
+
+Made exponential(ComplexRewriter& r) {
+  const Parts z = self(r);
+  const Value length = r.unary("exp", z.re);
+  return z.im.is_none() ? Parts{length, None{}} : polar(r, length, z.im);
+}
+
+Made logarithm(ComplexRewriter& r) { return Parts{r.unary("log", r.magnitude(self(r))), r.angle(self(r))}; }
+
+Made square_root(ComplexRewriter& r) {
+  const Parts z = self(r);
+  return polar(r, r.unary("sqrt", r.magnitude(z)), r.mul(r.angle(z), 0.5));
+}
+
+Made power(ComplexRewriter& r) {
+  const auto* exponent = r["exponent"].get_if<Expr>();
+  const auto n = exponent ? exponent->constant() : std::nullopt;
+  constexpr std::int64_t kMost = 8;
+  if (!n || *n < 1 || *n > kMost) r.refuse(fmt::format("of a complex tensor takes whole exponents from 1 to {}", kMost));
+  const Parts z = self(r);
+  Parts made = z;
+  for (std::int64_t i = 1; i < *n; ++i) made = r.product(made, z);
+  return made;
+}
+
+Made absolute(ComplexRewriter& r) { return r.magnitude(self(r)); }
+Made angle(ComplexRewriter& r) { return r.angle(self(r)); }
+
+/// z / |z|, and 0 for 0.
+Made sign(ComplexRewriter& r) {
+  const Parts z = self(r);
+  const Value length = r.magnitude(z), safe = r.where(r.call("aten.eq.Scalar", {length, 0}), 1.0, length);
+  return Parts{r.div(z.re, safe), z.im.is_none() ? z.im : Value(r.div(z.im, safe))};
+}
+
+Made real_part(ComplexRewriter& r) { return Value(r.unary("clone", r.filled(self(r), r.meta(r.node->args[0]).sizes, r.part_type()).re)); }
+Made imaginary_part(ComplexRewriter& r) { return Value(r.unary("clone", r.filled(self(r), r.meta(r.node->args[0]).sizes, r.part_type()).im)); }
+
+Made as_real(ComplexRewriter& r) {
+  const Parts z = r.filled(self(r), r.meta(r.node->args[0]).sizes, r.part_type());
+  return Value(r.call("aten.stack.default", {Values{z.re, z.im}, -1}));
+}
+
+Made as_complex(ComplexRewriter& r) {
+  const Value& x = r.node->args[0];
+  return Parts{r.call("aten.select.int", {x, -1, 0}), r.call("aten.select.int", {x, -1, 1})};
+}
+
+Made of_parts(ComplexRewriter& r) { return Parts{r["real"], r["imag"]}; }
+Made of_polar(ComplexRewriter& r) { return polar(r, r["abs"], r["angle"]); }
+
+/// To another complex type, from a real one to complex, or the real part.
+Made convert(ComplexRewriter& r) {
+  const Parts z = self(r);
+  if (is_complex(r.result().dtype)) return z;
+  Value re = r.filled(z, r.result().sizes, r.part_type()).re;
+  return Value(r.call("aten._to_copy.default", {re}, {{"dtype", r.result().dtype}}));
+}
+
+Made equal(ComplexRewriter& r) {
+  const DType type = r.is_complex_node(r["self"]) ? r.part_type() : DType::F32;
+  const Parts a = r.parts(r["self"], type), b = r.parts(r["other"], type);
+  auto same = [&](const Value& x, const Value& y) {
+    if (x.is_none() && y.is_none()) return Value(None{});
+    return Value(r.call("aten.eq.Tensor", {x.is_none() ? r.zeros_like(y) : x, y.is_none() ? r.zeros_like(x) : y}));
+  };
+  const Value re = same(a.re, b.re), im = same(a.im, b.im);
+  const Value both = im.is_none() ? re : Value(r.call("aten.logical_and.default", {re, im}));
+  return r.node->target.starts_with("aten.ne.") ? Value(r.unary("logical_not", both)) : both;
+}
+
+Made choose(ComplexRewriter& r) {
+  const Parts a = r.parts(r["self"]), b = r.parts(r["other"]);
+  auto part = [&](const Value& x, const Value& y) {
+    if (x.is_none() && y.is_none()) return x;
+    return Value(r.call("aten.where.self", {r["condition"], x.is_none() ? r.zeros_like(y) : x, y.is_none() ? r.zeros_like(x) : y}));
+  };
+  return Parts{part(a.re, b.re), part(a.im, b.im)};
+}
+
+Made fill_masked(ComplexRewriter& r) {
+  const Parts z = r.filled(self(r), r.result().sizes, r.part_type());
+  return Parts{r.call("aten.masked_fill.Scalar", {z.re, r["mask"], r["value"]}), r.call("aten.masked_fill.Scalar", {z.im, r["mask"], 0})};
+}
+
+/// Filled like a tensor of these sizes; only the number is real.
+Made fill(ComplexRewriter& r, double number) {
+  return Parts{r.full(r.result().sizes, number, r.part_type(), r.device()), None{}};
+}
+Made zeros(ComplexRewriter& r) { return fill(r, 0); }
+Made ones(ComplexRewriter& r) { return fill(r, 1); }
+Made filled(ComplexRewriter& r) { return fill(r, r.real("fill_value")); }
+
+/// An operator that is linear in each of two arguments.
+Parts bilinear(ComplexRewriter& r, const Parts& a, const Parts& b, const std::function<Value(const Value&, const Value&)>& f) {
+  auto of = [&](const Value& x, const Value& y) { return x.is_none() || y.is_none() ? Value(None{}) : f(x, y); };
+  return {r.minus(of(a.re, b.re), of(a.im, b.im)), r.plus(of(a.re, b.im), of(a.im, b.re))};
+}
+
+Made matrices(ComplexRewriter& r) {
+  return bilinear(r, r.parts(r.node->args[0]), r.parts(r.node->args[1]), [&](const Value& x, const Value& y) { return Value(r.call(r.node->target, {x, y})); });
+}
+
+Made dot_conjugate(ComplexRewriter& r) {
+  return bilinear(r, r.conjugate(r.parts(r.node->args[0])), r.parts(r.node->args[1]), [&](const Value& x, const Value& y) { return Value(r.call("aten.dot.default", {x, y})); });
+}
+
+Made einsum(ComplexRewriter& r) {
+  const Values& all = r["tensors"].as_list();
+  auto with = [&](Values operands) { return Value(r.call("aten.einsum.default", {r["equation"], std::move(operands)})); };
+  if (all.size() == 1) {
+    const Parts z = r.parts(all[0]);
+    return Parts{with({z.re}), z.im.is_none() ? z.im : with({z.im})};
+  }
+  if (all.size() != 2) r.refuse("takes at most two complex tensors");
+  return bilinear(r, r.parts(all[0]), r.parts(all[1]), [&](const Value& x, const Value& y) { return with({x, y}); });
+}
+
+Made norm(ComplexRewriter& r) {
+  Values args = r.node->args;
+  args[0] = r.magnitude(self(r));
+  return Value(r.call(r.node->target, std::move(args)));
+}
+
+}  // namespace
+
+void add_complex_arithmetic(ComplexRules& t) {
+  t["aten.add.Tensor"] = t["aten.add.Scalar"] = add;
+  t["aten.sub.Tensor"] = t["aten.sub.Scalar"] = t["aten.subtract.Tensor"] = subtract;
+  t["aten.rsub.Scalar"] = t["aten.rsub.Tensor"] = subtract_reversed;
+  t["aten.mul.Tensor"] = t["aten.mul.Scalar"] = t["aten.multiply.Tensor"] = multiply;
+  t["aten.div.Tensor"] = t["aten.div.Scalar"] = t["aten.divide.Tensor"] = t["aten.true_divide.Tensor"] = divide;
+  t["aten.reciprocal.default"] = reciprocal;
+  t["aten.neg.default"] = t["aten.negative.default"] = negative;
+  t["aten.square.default"] = square;
+  t["aten.pow.Tensor_Scalar"] = power;
+  t["aten.exp.default"] = exponential;
+  t["aten.log.default"] = logarithm;
+  t["aten.sqrt.default"] = square_root;
+  t["aten.abs.default"] = t["aten.absolute.default"] = absolute;
+  t["aten.angle.default"] = angle;
+  t["aten.sgn.default"] = sign;
+  t["aten.real.default"] = real_part;
+  t["aten.imag.default"] = imaginary_part;
+  t["aten.conj.default"] = t["aten._conj.default"] = t["aten.conj_physical.default"] = conjugate;
+  for (std::string_view name : {"aten.resolve_conj.default", "aten.resolve_neg.default", "aten.positive.default", "aten.clone.default", "aten.contiguous.default", "aten.alias.default", "aten.detach.default",
+                                "aten.lift_fresh_copy.default", "aten.detach_.default"})
+    t[name] = itself;
+  for (std::string_view name : {"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.type_as.default"}) t[name] = convert;
+  t["aten.view_as_real.default"] = as_real;
+  t["aten.view_as_complex.default"] = as_complex;
+  t["aten.complex.default"] = of_parts;
+  t["aten.polar.default"] = of_polar;
+  t["aten.eq.Tensor"] = t["aten.eq.Scalar"] = t["aten.ne.Tensor"] = t["aten.ne.Scalar"] = equal;
+  for (std::string_view name : {"aten.mH.default", "aten.adjoint.default", "aten.matrix_H.default"}) t[name] = adjoint;
+  t["aten.where.self"] = t["aten.where.ScalarSelf"] = t["aten.where.ScalarOther"] = t["aten.where.Scalar"] = choose;
+  t["aten.masked_fill.Scalar"] = fill_masked;
+  t["aten.zeros_like.default"] = t["aten.zeros.default"] = t["aten.new_zeros.default"] = t["aten.empty_like.default"] = t["aten.empty.memory_format"] = zeros;
+  t["aten.ones_like.default"] = t["aten.ones.default"] = t["aten.new_ones.default"] = ones;
+  t["aten.full.default"] = t["aten.full_like.default"] = filled;
+  for (std::string_view name : {"aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default", "aten.outer.default", "aten.kron.default", "aten.inner.default"}) t[name] = matrices;
+  t["aten.vdot.default"] = dot_conjugate;
+  t["aten.einsum.default"] = einsum;
+  for (std::string_view name : {"aten.norm.Scalar", "aten.norm.ScalarOpt_dim", "aten.linalg_vector_norm.default"}) t[name] = norm;
+}
+
+}  // namespace coil::passes

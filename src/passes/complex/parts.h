@@ -1,0 +1,63 @@
+// What the rules of split-complex are written in: complex tensors as two real ones, the real and the imaginary part, each of the complex tensor's sizes.
+#pragma once
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "passes/decompositions/rewriter.h"
+
+namespace coil::passes {
+
+/// An imaginary part of None is zero.
+struct Parts {
+  Value re, im;
+};
+
+/// What a rule makes of a node: a real tensor (or several results, none of them complex), a complex one, or a list of complex ones.
+using Made = std::variant<Value, Parts, std::vector<Parts>>;
+
+using PartsOf = std::unordered_map<const fx::Node*, Parts>;
+
+/// The rewriting of one node that takes or gives complex tensors.
+class ComplexRewriter : public Rewriter {
+ public:
+  ComplexRewriter(fx::GraphModule& module, fx::Node* node, const PartsOf& known) : Rewriter(module, node), known_(known) {}
+
+  bool is_complex_node(const Value&) const;
+  /// Of a complex or a real tensor, or of a number.
+  Parts parts(const Value& argument) { return parts(argument, part_type()); }
+  Parts parts(const Value& argument, DType of_parts);
+  /// The element type of the parts: of the result if it is complex or real floating, else of the complex arguments.
+  DType part_type() const;
+
+  // Arithmetic on values that may be None, which stands for zero.
+
+  Value plus(const Value& a, const Value& b);
+  Value minus(const Value& a, const Value& b);
+  Value times(const Value& a, const Value& b);
+  Value negated(const Value& a);
+  Parts product(const Parts& a, const Parts& b);
+  Parts conjugate(const Parts& z) { return {z.re, negated(z.im)}; }
+  Parts scaled(const Parts& z, const Value& by) { return {times(z.re, by), times(z.im, by)}; }
+  Value zeros_like(const Value& x) { return call("aten.zeros_like.default", {x}); }
+  Value unary(std::string_view name, const Value& x) { return call("aten." + std::string(name) + ".default", {x}); }
+  Value magnitude(const Parts& z);
+  Value angle(const Parts& z);
+
+  /// Both parts as tensors of the sizes.
+  Parts filled(const Parts&, const Exprs& sizes, DType type);
+
+ private:
+  const PartsOf& known_;
+};
+
+using ComplexRule = Made (*)(ComplexRewriter&);
+using ComplexRules = std::unordered_map<std::string_view, ComplexRule>;
+
+// One for each file of this folder.
+void add_complex_arithmetic(ComplexRules&);
+void add_complex_structure(ComplexRules&);
+void add_fourier(ComplexRules&);
+
+}  // namespace coil::passes

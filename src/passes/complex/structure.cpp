@@ -1,0 +1,68 @@
+// Operators that move elements or add them up: linear, so that each part goes through them alone.
+#include "passes/complex/parts.h"
+
+namespace coil::passes {
+
+namespace {
+
+/// The call with every complex argument's real part, or with the imaginary ones (real tensors beside them in lists count as zero there).
+Values arguments_of_part(ComplexRewriter& r, bool imaginary) {
+  auto part = [&](const Value& v, bool in_list) -> Value {
+    const bool tensor = v.is<fx::Node*>() && v.as_node()->is_tensor();
+    if (!tensor || (!r.is_complex_node(v) && !in_list)) return v;
+    const Parts p = r.filled(r.parts(v), r.meta(v).sizes, r.part_type());
+    return imaginary ? p.im : p.re;
+  };
+  auto any_complex = [&](const Values& list) { return std::any_of(list.begin(), list.end(), [&](const Value& v) { return r.is_complex_node(v); }); };
+  Values args;
+  for (const Value& v : r.node->args) {
+    const auto* list = v.get_if<Values>();
+    if (!list || !any_complex(*list)) {
+      args.push_back(part(v, false));
+      continue;
+    }
+    Values items;
+    for (const Value& item : *list) items.push_back(part(item, true));
+    args.push_back(std::move(items));
+  }
+  return args;
+}
+
+Made part_wise(ComplexRewriter& r) {
+  Values results[2];
+  for (int imaginary : {0, 1}) {
+    Values args = arguments_of_part(r, imaginary);
+    const auto& parameters = r.node->op->schema.parameters;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (parameters[i].name == "dtype") args[i] = None{};  // the parts have theirs
+      if (parameters[i].name == "value" && imaginary && !args[i].is<fx::Node*>() && !args[i].is_none()) args[i] = 0;  // of padding: a real number
+    }
+    fx::Node* made = r.call(r.node->target, std::move(args));
+    if (made->is_tensor()) results[imaginary] = {made};
+    else
+      for (std::size_t i = 0; i < made->meta.value.as_list().size(); ++i) results[imaginary].push_back(r.item(made, static_cast<std::int64_t>(i)));
+  }
+  if (r.node->is_tensor()) return Parts{results[0].at(0), results[1].at(0)};
+  std::vector<Parts> list;
+  for (std::size_t i = 0; i < results[0].size(); ++i) list.push_back({results[0][i], results[1][i]});
+  return list;
+}
+
+constexpr std::string_view kPartWise[] = {
+    "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.view_as.default", "aten.reshape_as.default", "aten.unsqueeze.default", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims",
+    "aten.permute.default", "aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default", "aten.t.default", "aten.mT.default", "aten.numpy_T.default", "aten.movedim.int", "aten.movedim.intlist", "aten.moveaxis.int",
+    "aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default", "aten.slice.Tensor", "aten.select.int", "aten.narrow.default", "aten.flatten.using_ints", "aten.unflatten.int", "aten.ravel.default",
+    "aten.split.Tensor", "aten.split_with_sizes.default", "aten.split.sizes", "aten.chunk.default", "aten.unbind.int", "aten.tensor_split.sections", "aten.unfold.default", "aten.diagonal.default", "aten.as_strided.default",
+    "aten.cat.default", "aten.concat.default", "aten.concatenate.default", "aten.stack.default", "aten.hstack.default", "aten.vstack.default", "aten.roll.default", "aten.flip.default", "aten.fliplr.default", "aten.flipud.default",
+    "aten.rot90.default", "aten.repeat.default", "aten.tile.default", "aten.repeat_interleave.self_int", "aten.index.Tensor", "aten.index_select.default", "aten.gather.default", "aten.take_along_dim.default", "aten.diag_embed.default",
+    "aten.tril.default", "aten.triu.default", "aten.slice_scatter.default", "aten.select_scatter.default", "aten.index_put.default", "aten.copy.default", "aten.constant_pad_nd.default", "aten.fft_fftshift.default",
+    "aten.fft_ifftshift.default", "aten.sum.default", "aten.sum.dim_IntList", "aten.mean.default", "aten.mean.dim", "aten.cumsum.default", "aten.trace.default", "aten.view_copy.default", "aten.permute_copy.default",
+};
+
+}  // namespace
+
+void add_complex_structure(ComplexRules& t) {
+  for (std::string_view name : kPartWise) t[name] = part_wise;
+}
+
+}  // namespace coil::passes

@@ -1,0 +1,160 @@
+#include "passes/split_complex.h"
+
+#include <numeric>
+
+#include "ops/shapes/elementwise.h"
+#include "ops/shapes/strides.h"
+#include "passes/complex/parts.h"
+#include "passes/decompositions/replace.h"
+#include "support/error.h"
+
+namespace coil::passes {
+
+namespace {
+
+using fx::Node;
+using fx::Opcode;
+
+const ComplexRules& rules() {
+  static const ComplexRules entries = [] {
+    ComplexRules t;
+    for (auto add : {add_complex_arithmetic, add_complex_structure, add_fourier}) add(t);
+    return t;
+  }();
+  return entries;
+}
+
+bool is_complex_value(const Value& v) {
+  if (const auto* t = v.get_if<TensorMeta>()) return is_complex(t->dtype);
+  if (const auto* n = v.get_if<Node*>()) return is_complex_value((*n)->meta.value);
+  const auto* list = v.get_if<Values>();
+  return list && std::any_of(list->begin(), list->end(), is_complex_value);
+}
+
+bool touches_complex(const Node& n) { return is_complex_value(n.meta.value) || std::any_of(n.args.begin(), n.args.end(), is_complex_value); }
+
+class Splitter {
+ public:
+  explicit Splitter(fx::GraphModule& m) : m_(m) {}
+
+  void run() {
+    bool any = false;
+    for (Node* n : m_.graph.nodes()) {
+      if (!touches_complex(*n)) continue;
+      any = true;
+      visit(n);
+    }
+    if (any) {
+      renaming_.apply(m_);
+      m_.graph.eliminate_dead_code();
+    }
+    for (auto& [name, sub] : m_.subgraphs) split_complex(*sub);
+  }
+
+ private:
+  void visit(Node* n) {
+    switch (n->opcode) {
+      case Opcode::Placeholder: return parts_of_view(n);
+      case Opcode::GetAttr: return attribute(n);
+      case Opcode::Output: return output(n);
+      case Opcode::CallFunction: break;
+    }
+    if (n->is_call("_operator.getitem")) {
+      const auto index = static_cast<std::size_t>(*n->args[1].as_int().constant());
+      parts_[n] = lists_.at(n->args[0].as_node()).at(index);
+      return;
+    }
+    fx::InsertBefore here(n);
+    ComplexRewriter r(m_, n, parts_);
+    if (n->target.starts_with("aten.sym_") || n->target == "aten.is_complex.default") return;
+    auto rule = rules().find(n->target);
+    if (rule == rules().end()) r.refuse("is not compiled for complex tensors; compute with torch.view_as_real(x) here");
+    Made made = rule->second(r);
+    if (auto* parts = std::get_if<Parts>(&made)) parts_[n] = fitted(r, *parts);
+    else if (auto* list = std::get_if<std::vector<Parts>>(&made)) lists_[n] = std::move(*list);
+    else replace_call(r, std::get<Value>(made), renaming_);
+  }
+
+  /// The first part has the node's sizes: later steps ask it.
+  Parts fitted(ComplexRewriter& r, const Parts& p) {
+    const DType type = ops::shapes::real_type(r.result().dtype);
+    Parts whole{r.filled({p.re, None{}}, r.result().sizes, type).re, None{}};
+    if (!p.im.is_none()) whole.im = r.filled({p.im, None{}}, r.result().sizes, type).re;
+    return whole;
+  }
+
+  /// Out of memory that holds complex numbers.
+  void parts_of_view(Node* n) {
+    if (n->users().empty()) return;
+    fx::InsertBefore here(first_call());
+    ComplexRewriter r(m_, n, parts_);
+    Node* view = r.call("aten.view_as_real.default", {n});
+    parts_[n] = {r.call("aten.select.int", {view, -1, 0}), r.call("aten.select.int", {view, -1, 1})};
+  }
+
+  /// Nothing but placeholders and attributes comes before it.
+  Node* first_call() const {
+    Node* n = m_.graph.first();
+    while (n->opcode == Opcode::Placeholder || n->opcode == Opcode::GetAttr) n = n->next();
+    return n;
+  }
+
+  /// The same memory as real numbers.
+  void attribute(Node* n) {
+    const std::string name = n->target + ".real_view";
+    Tensor view = m_.attributes.at(n->target);
+    view.dtype = ops::shapes::real_type(view.dtype);
+    for (auto& s : view.strides) s *= 2;
+    view.offset *= 2;
+    view.sizes.push_back(2);
+    view.strides.push_back(1);
+    m_.attributes.insert_or_assign(name, view);
+    TensorMeta meta = n->tensor();
+    meta.dtype = view.dtype;
+    for (Expr& s : meta.strides) s = s * 2;
+    meta.sizes.push_back(2);
+    meta.strides.push_back(1);
+    Node* real;
+    {
+      fx::InsertBefore here(n);
+      real = m_.graph.get_attr(n->name + "_real", name, meta);
+      fx::Graph::inherit(real, n);
+    }
+    fx::InsertBefore here(first_call());
+    ComplexRewriter r(m_, n, parts_);
+    parts_[n] = {r.call("aten.select.int", {real, -1, 0}), r.call("aten.select.int", {real, -1, 1})};
+  }
+
+  void output(Node* n) {
+    fx::InsertBefore here(n);
+    Values args = n->args;
+    for (Value& v : args) {
+      if (!v.is<Node*>() || !is_complex_value(v) || v.as_node()->opcode == Opcode::Placeholder) continue;
+      Node* old = v.as_node();
+      ComplexRewriter r(m_, old, parts_);
+      const Parts p = r.filled(parts_.at(old), old->tensor().sizes, ops::shapes::real_type(old->tensor().dtype));
+      // Dense in the order of dimensions that is recorded.
+      const TensorMeta& wanted = old->tensor();
+      std::vector<std::int64_t> order(wanted.rank()), back(wanted.rank());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+        return ops::shapes::stride_less(*m_.env, wanted.strides[static_cast<std::size_t>(b)], wanted.strides[static_cast<std::size_t>(a)]);
+      });
+      for (std::size_t i = 0; i < order.size(); ++i) back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+      const Value pairs = r.call("aten.stack.default", {Values{r.permute(p.re, order), r.permute(p.im, order)}, -1});
+      v = r.permute(r.call("aten.view_as_complex.default", {pairs}), back);
+    }
+    n->set_args(std::move(args));
+  }
+
+  fx::GraphModule& m_;
+  PartsOf parts_;
+  Renaming renaming_;
+  std::unordered_map<const Node*, std::vector<Parts>> lists_;
+};
+
+}  // namespace
+
+void split_complex(fx::GraphModule& module) { Splitter(module).run(); }
+
+}  // namespace coil::passes

@@ -1,0 +1,43 @@
+"""Complex tensors, Fourier transforms, bags and segments of rows, conditionals."""
+import torch
+import torch.nn.functional as F
+
+from cases.data import Family
+
+numbers, fourier, segments = Family("complex"), Family("fourier"), Family("segments")
+n, f, g = numbers, fourier, segments
+
+
+def complex_normal(*sizes):
+    return torch.complex(n.normal(*sizes), n.normal(*sizes))
+
+
+n.add("made", lambda a, b: (lambda z: (z.real, z.imag, z.abs(), z.angle(), torch.view_as_real(z)))(torch.complex(a, b)), n.normal(3, 4), n.normal(3, 4))
+n.add("arithmetic", lambda a, b: (a + b, a - 2 * b, a * b, a / b, -a, a * 3 + 1, 1 - a, a.conj(), 1 / a, a ** 3, a.exp(), a.sgn()), complex_normal(3, 4), complex_normal(4))
+n.add("with_real", lambda a, x: (a * x, x - a, a / x, x.to(torch.complex64) + a, a.real.double() + 1), complex_normal(3, 4), n.uniform(1, 2, 4))
+n.add("products", lambda a, b: (a @ b.mT, torch.einsum("ij,kj->ki", a, b), torch.vdot(a[0], b[0]), a.mH @ a), complex_normal(3, 4), complex_normal(3, 4))
+n.add("moved", lambda a: (a.t(), a.reshape(2, 6), a[1:, ::2], torch.cat([a, a * 2]), a.unbind()[1], a.chunk(2, 1)[1], a.sum(0), a.mean(), a.flip(1), a.t().contiguous().abs()), complex_normal(3, 4))
+n.add("rotary", lambda x, t: torch.view_as_real(torch.view_as_complex(x.reshape(2, 5, 4, 2)) * torch.polar(torch.ones_like(t), t)).flatten(2), n.normal(2, 5, 8), n.normal(5, 4))
+n.add("chosen", lambda a, m: (torch.where(m, a, 0), a.masked_fill(m, 2.0), a == a.conj()), complex_normal(3, 4), n.bools(3, 4))
+n.add("returned", lambda a: (a, a + 0), complex_normal(3))
+
+f.add("complex", lambda x: (torch.view_as_real(torch.fft.fft(x)), torch.fft.ifft(x).abs(), torch.fft.fft(x, n=5).real, torch.fft.fft2(x, norm="ortho").imag), f.normal(3, 8))
+f.add("real", lambda x: (torch.fft.rfft(x).abs(), torch.fft.irfft(torch.fft.rfft(x, dim=0), n=5, dim=0), torch.fft.irfft2(torch.fft.rfft2(x) * 2), torch.fft.rfftn(x, norm="forward").real), f.normal(5, 9))
+f.add("long", lambda x: (torch.fft.fft(x).abs(), torch.fft.irfft(torch.fft.rfft(x)), torch.fft.rfft(x[:, :200]).imag, torch.fft.ifft(torch.fft.fft(x[:, :131])).real), f.normal(2, 360), tolerance=5e-5)
+f.add("double", lambda x: torch.fft.irfft(torch.fft.rfft(x)), f.normal(3, 96, dtype=torch.float64))
+f.add("shift", lambda x: (torch.fft.fftshift(x), torch.fft.ifftshift(x, dim=1), torch.fft.fftshift(torch.fft.fft2(x)).abs(), torch.fft.fftfreq(7) + 0, torch.fft.rfftfreq(8, 0.5) + 0), f.normal(4, 5))
+f.add("hermitian", lambda x: torch.fft.hfft(torch.fft.ihfft(x), n=8), f.normal(3, 8))
+f.add("stft", lambda x: torch.stft(x, 16, hop_length=4, win_length=12, window=torch.hann_window(12), return_complex=True).abs(), f.normal(2, 64))
+f.add("istft", lambda x: torch.istft(torch.stft(x, 16, hop_length=4, window=torch.hann_window(16), return_complex=True), 16, hop_length=4, window=torch.hann_window(16)), f.normal(2, 64))
+
+PADDING = 3
+rows, at, offsets = g.normal(10, 4), g.integers(0, 10, 9), torch.tensor([0, 4, 4, 7])
+at[1] = PADDING
+for mode in ("sum", "mean", "max"):
+    g.add(f"bag_{mode}", lambda w, i, o, mode=mode: (F.embedding_bag(i, w, o, mode=mode), F.embedding_bag(i.view(3, 3), w, mode=mode), F.embedding_bag(i, w, o, mode=mode, padding_idx=PADDING, include_last_offset=True)), rows, at, offsets)
+g.add("bag_weights", lambda w, i, o, s: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s), rows, at, offsets, g.normal(9))
+for how in ("sum", "mean", "max", "min", "prod"):
+    g.add(f"segment_{how}", lambda x, n, how=how: torch.segment_reduce(x, how, lengths=n, axis=0, unsafe=True), g.normal(6, 3), torch.tensor([2, 1, 3]))
+g.add("grouped_mm", lambda x, w, o: torch._grouped_mm(x, w, offs=o), g.normal(90, 16, dtype=torch.bfloat16), g.normal(4, 16, 32, dtype=torch.bfloat16), torch.tensor([5, 5, 77, 90], dtype=torch.int32))
+g.add("cond", lambda x: torch.cond(x.sum() > 0, lambda t: (t.sin() + 1, t * 3), lambda t: (t.cos() - 1, t * 2), (x,)), g.normal(4))
+g.add("cond_nested", lambda x: torch.cond(x[0] > 9, lambda t: t + 1, lambda t: torch.cond(t[1] > -9, lambda u: u * 2, lambda u: u / 2, (t,)), (x,)), g.normal(4))
