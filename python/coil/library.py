@@ -5,6 +5,7 @@ from . import _native
 from .graph import target_name
 
 _decompositions = {}
+_kept = []  # torch forgets the operators of a library object that nobody holds
 
 
 def decompositions():
@@ -21,6 +22,7 @@ class Library:
             raise _native.Error(f"operators of '{namespace}' are torch's own; choose another namespace")
         self.namespace = namespace
         self._torch = torch.library.Library(namespace, "FRAGMENT")
+        _kept.append(self._torch)
 
     def define(self, schema, *, shape, implementation, decomposition=None, backward=None, setup_context=None, tags=()):
         """Defines `scale(Tensor x, float by=1.0) -> Tensor` and gives it back as torch calls it. It must return new tensors and write to nothing.

@@ -132,7 +132,10 @@ class TorchOp : public runtime::HostOp {
 /// An operator that is not torch's own must still be the one that the program was compiled for.
 void check_schema(const runtime::HostCall& call, const nb::object& function) {
   if (call.schema.empty() || call.op.starts_with("aten.") || call.op.starts_with("prims.") || !nb::hasattr(function, "_schema")) return;
-  const std::string here = nb::cast<std::string>(nb::str(function.attr("_schema")));
+  const nb::object schema = function.attr("_schema"), text = nb::steal(PyObject_Str(schema.ptr()));
+  const char* printed = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  if (!printed) throw nb::python_error();
+  const std::string here = printed;
   std::string expected, found;
   try {
     expected = ops::to_string(ops::parse_schema(call.schema)), found = ops::to_string(ops::parse_schema(here));
