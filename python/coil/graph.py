@@ -73,12 +73,14 @@ def _plain_attention(node):
 
 
 class Translator:
-    """`frozen`: tensors by placeholder that become constants of the program; the input stays one of the graph's, and is not read."""
+    """`frozen`: tensors by placeholder that become constants of the program; the input stays one of the graph's, and is not read. `hand_over`: operators on complex numbers are torch's to carry out; else Coil
+    compiles what it can of them."""
 
-    def __init__(self, gm, name, frozen=None):
+    def __init__(self, gm, name, frozen=None, hand_over=True):
         self.gm = gm
         self.native = _native.TracedGraph(name)
         self.frozen = frozen or {}
+        self.hand_over = hand_over
         self.nodes = {}
         self.effects = {}  # node of with_effects: (the token as it came, whether the operator gives several results)
         self.symbols = set()
@@ -188,7 +190,7 @@ class Translator:
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
         meta = self.meta(value, node.name)
         target = target_name(operation, node.target is with_effects)
-        if isinstance(operation, torch._ops.OpOverload) and (_is_foreign(value) or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)):
+        if self.hand_over and isinstance(operation, torch._ops.OpOverload) and (_is_foreign(value) or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)):
             target = "host." + target  # torch's to carry out, whatever Coil has of that name
         return self.native.call(target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or "")
 
@@ -218,6 +220,6 @@ def is_token(node):
     return node.op == "placeholder" and any(user.target is with_effects and user.args[0] is node for user in node.users)
 
 
-def translate(gm, name="main", frozen=None):
+def translate(gm, name="main", frozen=None, hand_over=True):
     """The native graph of a module whose nodes carry `meta["val"]`. Raises coil.Error naming what Coil has no form for."""
-    return Translator(gm, name, frozen).run()
+    return Translator(gm, name, frozen, hand_over).run()

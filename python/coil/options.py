@@ -33,6 +33,11 @@ class Options:
     record: bool = False
     freeze: bool = False
 
+    @property
+    def hands_over(self):
+        """Whether operators without lowering may be torch's to carry out."""
+        return self.settings.get("fallback") != "false"
+
     def key(self):
         """What a compile depends on, besides its graph."""
         return sorted(self.settings.items())

