@@ -74,7 +74,7 @@ class ConvolutionBuilder {
 
   /// What an operand of a post-operation is read as: one value for each channel, one for all, or y's own layout.
   BoundView operand_form(const BoundView& given) const {
-    const DType type = given.dtype == DType::BF16 ? DType::BF16 : DType::F32;
+    const DType type = given.dtype == DType::BF16 && dtype_ == DType::BF16 ? DType::BF16 : DType::F32;
     bool small = true;
     for (std::size_t d = 0; d < given.sizes.size(); ++d) small = small && (d == 1 || given.strides[d] == 0 || given.sizes[d] == 1);
     if (!small) return channels_last(type, given.sizes);

@@ -123,7 +123,7 @@ class GemmBuilder {
   }
 
   Seen post_operand(const GemmOperand& o) {
-    const DType type = o.given.dtype == DType::BF16 ? DType::BF16 : DType::F32;
+    const DType type = o.given.dtype == DType::BF16 && dtype_ == DType::BF16 ? DType::BF16 : DType::F32;
     if (broadcasts(o)) {
       // One row (or one number) for all of y: seen with its leading dimensions of size 1.
       BoundView row = o.given;
