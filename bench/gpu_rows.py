@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 
 import gpu_sides as sides
 from micro import size, traffic
+from rows import adam_step
 
 F32, BF16 = torch.float32, torch.bfloat16
 
@@ -30,14 +31,6 @@ def rms_norm(x, w):
 def rope(q, cos, sin):
     a, b = q.chunk(2, -1)
     return q * cos + torch.cat([-b, a], -1) * sin
-
-
-def adam_step(parameters, gradients, first, second):
-    results = []
-    for p, g, m, v in zip(parameters, gradients, first, second):
-        m, v = m * 0.9 + g * 0.1, v * 0.999 + g * g * 0.001
-        results += [p - 1e-3 * m / (v.sqrt() + 1e-8), m, v]
-    return results
 
 
 def adam_state(count=32):

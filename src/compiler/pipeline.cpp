@@ -6,6 +6,7 @@
 #include "codegen/cpp/backend.h"
 #include "codegen/cuda/backend.h"
 #include "compiler/fold_constants.h"
+#include "compiler/library.h"
 #include "compiler/nan_guards.h"
 #include "compiler/pack_weights.h"
 #include "fx/text.h"
@@ -19,7 +20,6 @@
 #include "wrapper/build.h"
 #include "wrapper/plan.h"
 #include "wrapper/text.h"
-#include "compiler/library.h"
 
 namespace coil {
 namespace {

@@ -51,6 +51,16 @@ Binding::Binding(const Model::Impl& model, Queue& queue) : model_(model), plan_(
   find_late();
 }
 
+bool Binding::Site::prepare(std::vector<BoundView> in, std::vector<BoundView> out) {
+  if (prepared && inputs == in && outputs == out) return false;
+  prepared = false;
+  op->prepare(in, out);
+  inputs = std::move(in);
+  outputs = std::move(out);
+  prepared = true;
+  return true;
+}
+
 void Binding::copy_states() {
   for (const ConstantPiece& piece : constant_pieces(constants_)) {
     // Constants that share memory with a state see its writes: the piece moves whole.
@@ -339,13 +349,7 @@ Binding::BoundStep Binding::bind_extern(const ExternCall& call, Site& site) {
   bound.outputs = static_cast<std::uint32_t>(words_.size());
   for (std::size_t i = 0; i < out.size(); ++i)
     point(call.outputs[i].buffer, static_cast<std::uint64_t>(view_offset(call.outputs[i], out[i])) * size_of(out[i].dtype));
-  if (!site.prepared || site.inputs != in || site.outputs != out) {
-    site.prepared = false;
-    site.op->prepare(in, out);
-    site.inputs = std::move(in);
-    site.outputs = std::move(out);
-    site.prepared = true;
-  }
+  site.prepare(std::move(in), std::move(out));
   return bound;
 }
 

@@ -109,6 +109,8 @@ class Binding {
     std::unique_ptr<LibraryOp> op;
     std::vector<BoundView> inputs, outputs;
     bool prepared = false;
+    /// Readies the call for these views; false when it was ready for them.
+    bool prepare(std::vector<BoundView> in, std::vector<BoundView> out);
   };
 
   void copy_states();

@@ -189,14 +189,7 @@ void Binding::run_late_extern(const ExternCall& call, Site& site) {
   };
   for (std::size_t i = 0; i < in.size(); ++i) point_at(call.inputs[i], in[i]);
   for (std::size_t i = 0; i < out.size(); ++i) point_at(call.outputs[i], out[i]);
-  if (!site.prepared || site.inputs != in || site.outputs != out) {
-    site.prepared = false;
-    site.op->prepare(in, out);
-    site.inputs = std::move(in);
-    site.outputs = std::move(out);
-    site.prepared = true;
-    if (site.op->workspace_bytes() > workspace_.bytes) grow_workspace();
-  }
+  if (site.prepare(std::move(in), std::move(out)) && site.op->workspace_bytes() > workspace_.bytes) grow_workspace();
   site.op->run({late_words_.data(), call.inputs.size()}, {late_words_.data() + call.inputs.size(), call.outputs.size()}, workspace_.data.get());
 }
 
