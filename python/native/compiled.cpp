@@ -223,6 +223,8 @@ void CompiledGraph::follow_stream(State& state) const {
   void* stream = Exchange::get().current_stream(plan().device);
   if (!stream) stream = kDefaultStream;
   if (stream == state.stream) return;
+  // Recorded runs keep their memory, which their launches point at.
+  if (!state.stream && !record) state.context.borrow_memory([device = plan().device](std::size_t bytes) { return Exchange::get().allocate(device, bytes); });
   state.context.set_stream(stream);
   state.stream = stream;
 }

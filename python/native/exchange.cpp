@@ -148,6 +148,19 @@ nb::object Exchange::alias(nb::handle base, DType base_dtype, const Tensor& like
   return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides), first + offset);
 }
 
+Storage Exchange::allocate(Device device, std::size_t bytes) const {
+  auto size = static_cast<std::int64_t>(bytes);
+  std::int64_t stride = 1;
+  dlpack::View like{nullptr, device_of(device), 1, {dlpack::kUInt, 8, 1}, &size, &stride, 0};
+  Managed* managed = nullptr;
+  std::string error = "torch gave no memory";
+  const int status = api_->allocate(&like, &managed, &error, [](void* to, const char*, const char* message) { *static_cast<std::string*>(to) = message; });
+  if (status != 0 || !managed) fail("{} ({} bytes were asked for)", error, bytes);
+  return {std::shared_ptr<std::byte>(data_of(managed->view), [managed](std::byte*) {
+            if (managed->deleter) managed->deleter(managed);
+          }), bytes, device};
+}
+
 void* Exchange::current_stream(Device device) const {
   const dlpack::Device d = device_of(device);
   void* stream = nullptr;

@@ -30,6 +30,8 @@ class Exchange {
   /// One that shares storage (and version counter) with `base`, at `offset` elements of `dtype` from where base's first element lies.
   nb::object alias(nb::handle base, DType base_dtype, const Tensor& like, std::int64_t offset) const;
 
+  /// Memory of torch's own allocator, on the current stream; the GIL is not needed. Throws Error when it has none left.
+  Storage allocate(Device, std::size_t bytes) const;
   nb::object dtype(DType) const;
   /// The CUstream that torch puts work of the calling thread on.
   void* current_stream(Device) const;

@@ -33,6 +33,8 @@ class Backend {
   virtual const std::string& isa() const = 0;
   /// Fusion policy that suits the device.
   virtual const scheduler::Choices& choices() const = 0;
+  /// Bytes that rows of large matrices should start at for the device's library of products; 0: anywhere.
+  virtual std::int64_t row_alignment() const { return 0; }
   virtual Kernel group(ir::Graph&, const scheduler::Group&) const = 0;
   virtual Kernel scatter(ir::Graph&, const ir::Operation&) const = 0;
   /// The template kernel of an extern operation; nothing where a library carries it out at run time.

@@ -68,7 +68,7 @@ void check_library_calls(ir::Graph& graph, const codegen::Backend& backend) {
 
 /// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.
 void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out) {
-  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](ir::Graph& graph, const ir::Extern& call) { return is_implemented(graph, call, *out.backend); }}); });
+  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](ir::Graph& graph, const ir::Extern& call) { return is_implemented(graph, call, *out.backend); }, .row_alignment = out.backend->row_alignment()}); });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
   stage("post-ops", [&] {

@@ -1,4 +1,5 @@
 // Matrix products: library calls `linear` (a weight on the right) and `matmul` (two computed operands).
+#include "ir/layout_choice.h"
 #include "lowering/common.h"
 #include "support/error.h"
 
@@ -15,8 +16,55 @@ bool is_number(const ops::Value& v, double n) {
   return e && e->is_constant(static_cast<std::int64_t>(n));
 }
 
+/// Strides of a large matrix whose rows start where the device's library is fast, a few elements further apart than they lie by `strides`; nothing when they do already.
+std::optional<Exprs> aligned_rows(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& strides) {
+  constexpr std::int64_t kShortest = 256, kSmallest = 1 << 18;
+  if (ctx.row_alignment == 0 || sizes.size() < 2 || strides != sym::contiguous_strides(sizes)) return std::nullopt;
+  const auto n = sizes.back().constant();
+  const std::int64_t step = ctx.row_alignment / static_cast<std::int64_t>(size_of(dtype));
+  if (!n || step <= 1 || *n % step == 0 || *n < kShortest || ctx.graph.env().hint_or(sym::product(sizes), 0) < kSmallest) return std::nullopt;
+  Exprs padded = sizes;
+  padded.back() = Expr((*n + step - 1) / step * step);
+  return sym::contiguous_strides(padded);
+}
+
+/// An operand of a product that uses each of its elements `uses` times, with its rows aligned: laid out so where its layout is open, else as a copy where that is the lesser work.
+TensorBox aligned_operand(Context& ctx, TensorBox box, Expr uses) {
+  constexpr std::int64_t kWorthCopying = 256;
+  ir::StorageBox& storage = *box.storage;
+  const auto strides = aligned_rows(ctx, storage.dtype, storage.sizes, storage.realized() ? ctx.graph.buffer(*storage.buffer).layout.strides : storage.strides);
+  if (!strides || box.linear) return box;
+  if (!storage.realized()) {
+    storage.strides = *strides;
+    ctx.graph.buffer(box.realize()).layout.fixed = true;
+    return box;
+  }
+  if (ir::relayout(ctx.graph, *storage.buffer, *strides)) return box;
+  if (ctx.graph.env().hint_or(uses, 0) < kWorthCopying) return box;
+  const TensorBox whole = ir::whole(ctx.graph, *storage.buffer);
+  const TensorBox copy = ir::make_pointwise(ctx.graph, storage.dtype, storage.device, storage.sizes, element(ctx, whole, storage.sizes), *strides);
+  copy.storage->strides = *strides;
+  ctx.graph.buffer(copy.realize()).layout.fixed = true;
+  box.storage = copy.storage;
+  return box;
+}
+
+/// The result of a product over `k`, with its rows aligned. What must lie otherwise in the end (an output) is a copy.
+std::pair<TensorBox, BufferView> product_result(Context& ctx, const sym::TensorMeta& meta, Expr k) {
+  constexpr std::int64_t kWorthCopying = 64;
+  const auto strides = ctx.graph.env().hint_or(k, 0) < kWorthCopying ? std::nullopt : aligned_rows(ctx, meta.dtype, meta.sizes, meta.strides);
+  if (!strides) return library_result(ctx, meta.dtype, meta.sizes, meta.strides);
+  auto made = library_result(ctx, meta.dtype, meta.sizes, *strides);
+  made.second.strides = ctx.graph.buffer(made.second.buffer).layout.strides = made.first.storage->strides = *strides;
+  ctx.graph.buffer(made.second.buffer).layout.fixed = true;
+  return made;
+}
+
 /// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
 TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
+  const Expr rows = sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1));
+  x = aligned_operand(ctx, x, meta.sizes.back());
+  weight = aligned_operand(ctx, weight, rows);
   // A weight that lies in memory the other way round is the other form of it.
   BufferView w = library_operand(weight);
   if (w.strides[0].is_constant(1) && !w.strides[1].is_constant(1)) {
@@ -30,15 +78,17 @@ TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, c
   Attributes attributes{{"has_bias", std::int64_t{bias.has_value()}}, {"weight_transposed", std::int64_t{transposed}}};
   if (auto c = n.constant()) attributes["n"] = *c;
   if (auto c = k.constant()) attributes["k"] = *c;
-  auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
+  auto [box, out] = product_result(ctx, meta, k);
   add_library_call(ctx, "linear", std::move(attributes), std::move(inputs), {out});
   return box;
 }
 
 /// y[B.., M, N] = a[B.., M, K] b[B.., K, N], both operands with the same batch dimensions.
 TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
-  auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
-  add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}}, {library_operand(a), library_operand(b)}, {out});
+  const std::size_t rank = meta.sizes.size();
+  const TensorBox left = aligned_operand(ctx, a, meta.sizes[rank - 1]), right = aligned_operand(ctx, b, meta.sizes[rank - 2]);
+  auto [box, out] = product_result(ctx, meta, a.sizes.back());
+  add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}}, {library_operand(left), library_operand(right)}, {out});
   return box;
 }
 

@@ -60,7 +60,7 @@ void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>
 
 class Driver {
  public:
-  Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options) : options_(options), module_(module), graph_(&graph), ctx_(module, graph), storage_(module, graph) {}
+  Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options) : options_(options), module_(module), graph_(&graph), ctx_(module, graph), storage_(module, graph) { ctx_.row_alignment = options.row_alignment; }
 
   void run() {
     add_inputs();

@@ -61,6 +61,7 @@ class Context {
   std::vector<PendingAssert> pending;
   void assert_what_is_known();
   std::set<std::string> input_symbols;  ///< unbacked ones that inputs give
+  std::int64_t row_alignment = 0;       ///< as LowerOptions has it
 
   std::unordered_map<const fx::Node*, Lowered> values;
 
@@ -79,6 +80,8 @@ struct LowerOptions {
   bool fallback = false;  ///< operators without lowering become calls of the host, not an error
   /// Whether the device carries out a library call; with `fallback`, operators that would need another become calls of the host. Empty: all of them.
   std::function<bool(ir::Graph&, const ir::Extern&)> implemented = {};
+  /// Bytes that rows of a large product's matrices should start at, where the device's library has slow kernels for others; 0: anywhere.
+  std::int64_t row_alignment = 0;
 };
 /// Lowers a functional, decomposed module. Throws Error with every unsupported operator listed.
 std::unique_ptr<ir::Graph> lower(const fx::GraphModule&, const LowerOptions& = {});

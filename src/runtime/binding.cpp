@@ -87,6 +87,7 @@ void Binding::bind(std::span<const Tensor> given) {
   bind_memory();
   bind_steps();
   bind_results();
+  if (!borrows_memory_) take_memory();
   remember(given);
   bound_ = true;
   if (has_listener()) {
@@ -221,17 +222,25 @@ void Binding::bind_memory() {
     offsets = std::move(arena.offsets);
     arena_bytes_ = arena.peak;
   }
+  for (BufferId id : temporaries)
+    if (buffer_bytes_[id] > arena_bytes_ || offsets[id] > arena_bytes_ - buffer_bytes_[id])
+      fail("the plan is broken: buffer {} lies outside of the arena", plan_.buffers[id].name);
+  temporaries_ = std::move(temporaries);
+  arena_offset_ = std::move(offsets);
+}
+
+void Binding::take_memory() {
   if (arena_.bytes < arena_bytes_ || !arena_.data) {
     arena_ = {};
     queue_.planned_bytes = arena_bytes_ + model_.weight_bytes;
     for (const BoundOutputBuffer& out : outputs) queue_.planned_bytes += out.bytes;
     arena_ = queue_.allocate(arena_bytes_);
   }
-  for (BufferId id : temporaries) {
-    if (buffer_bytes_[id] > arena_bytes_ || offsets[id] > arena_bytes_ - buffer_bytes_[id])
-      fail("the plan is broken: buffer {} lies outside of the arena", plan_.buffers[id].name);
-    buffer_base_[id] = arena_.data.get() + offsets[id];
-  }
+  grow_workspace();
+  if (arena_.data.get() == arena_base_) return;
+  arena_base_ = arena_.data.get();
+  place(arena_patches_, arena_.data.get());
+  for (BufferId id : temporaries_) buffer_base_[id] = arena_.data.get() + arena_offset_[id];
 }
 
 void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
@@ -240,6 +249,7 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
   const Buffer& b = plan_.buffers[owner];
   std::byte* base = buffer_base_[owner];
   words_.push_back(base ? base + byte_offset : nullptr);
+  if (b.kind == BufferKind::Temporary && !late_buffer_[owner]) arena_patches_.push_back({at, arena_offset_[owner] + byte_offset});
   if (b.kind == BufferKind::Input) inputs[b.index].patches.push_back({at, byte_offset});
   if (b.kind == BufferKind::Output) outputs[output_index_[owner]].patches.push_back({at, byte_offset});
 }
@@ -257,6 +267,8 @@ std::int64_t Binding::view_offset(const View& v, const BoundView& bound) const {
 void Binding::bind_steps() {
   words_.clear();
   steps_.clear();
+  arena_patches_.clear();
+  arena_base_ = nullptr;
   for (BoundOutputBuffer& out : outputs) out.patches.clear();
   if (late_)
     for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
@@ -280,13 +292,16 @@ void Binding::bind_steps() {
     else bound = std::monostate();
     if (late_ || !std::holds_alternative<std::monostate>(bound)) steps_.push_back(bound);
   }
-  grow_workspace();
+  find_workspace_bytes();
 }
 
-void Binding::grow_workspace() {
+void Binding::find_workspace_bytes() {
   workspace_bytes_ = 0;
   for (const Site& s : sites_)
     if (s.prepared) workspace_bytes_ = std::max(workspace_bytes_, s.op->workspace_bytes());
+}
+
+void Binding::grow_workspace() {
   if (workspace_.bytes < workspace_bytes_) {
     workspace_ = {};
     workspace_ = queue_.allocate(workspace_bytes_);

@@ -45,6 +45,9 @@ class Binding {
   /// The queue is begun whenever the binding is used.
   Binding(const Model::Impl&, Queue&);
 
+  /// Temporaries and scratch memory are allocated for each run, between `take_memory` and `release`, and not kept: programs that take turns then share them.
+  void set_borrows_memory(bool on) { borrows_memory_ = on; }
+  void take_memory();
   /// Binds for these inputs; does nothing when they look like the last call's. Throws Error in the user's terms.
   void bind(std::span<const Tensor> inputs);
   void place(std::span<const Patch> patches, std::byte* memory) {
@@ -125,6 +128,7 @@ class Binding {
   BoundStep bind_extern(const ExternCall&, Site&);
   BoundStep bind_host(const HostCall&, HostOp&);
   void bind_results();
+  void find_workspace_bytes();
   void grow_workspace();
   BoundResult bind_result(const Output&) const;
   BoundView bind_view(const View&) const;
@@ -180,7 +184,7 @@ class Binding {
   std::vector<Seen> last_;
   std::vector<std::int64_t> slots_;
   std::vector<std::uint64_t> buffer_bytes_;      ///< of memory owners
-  std::vector<std::byte*> buffer_base_;          ///< of memory owners; null for inputs and outputs, which are patched
+  std::vector<std::byte*> buffer_base_;          ///< of memory owners; null for inputs and outputs, which are patched, and for temporaries before they have memory
   std::vector<void*> words_;                     ///< arguments of all steps: pointers and scalars
   std::vector<BoundStep> steps_;
   std::vector<std::int32_t> late_base_;          ///< for each memory owner that is an input or output: the pointer that is patched to it
@@ -188,6 +192,11 @@ class Binding {
   std::vector<bool> undefined_;                  ///< for each slot: a run-time size that came out without a value
   std::vector<void*> late_words_;                ///< arguments of the step that runs
   std::size_t late_bytes_ = 0, late_peak_ = 0;
+  bool borrows_memory_ = false;
+  std::vector<BufferId> temporaries_;            ///< memory owners that lie in the arena
+  std::vector<std::uint64_t> arena_offset_;      ///< of memory owners
+  std::vector<Patch> arena_patches_;
+  const std::byte* arena_base_ = nullptr;        ///< where the patches point
   Storage arena_, workspace_;
   std::size_t arena_bytes_ = 0, workspace_bytes_ = 0;
 };

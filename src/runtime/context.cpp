@@ -20,7 +20,7 @@ struct Context::Impl {
   std::vector<Tensor> relaid;   ///< inputs that came in another layout or from elsewhere, as kernels assume them
   std::vector<Tensor> readable; ///< inputs whose values the plan reads, on the host
   RecordedRuns recorded;
-  bool recording = false;
+  bool recording = false, borrows_memory = false;
   bool on_host;                 ///< the program runs on the CPU
   std::shared_ptr<OutputPool> numbers;  ///< memory of results that are numbers, where outputs are not on the host
 
@@ -158,6 +158,7 @@ struct Context::Impl {
     const QueueScope scope(*queue);
     if (queue->runs_ahead()) binding.check_failures();
     binding.bind(with_values(inputs));
+    if (borrows_memory) binding.take_memory();
     outputs.resize(plan().outputs.size());
     for (Tensor& t : outputs) t.storage = {};
     const bool from_host = place_inputs(inputs);
@@ -190,6 +191,12 @@ RunResult Context::run(std::span<const Tensor> inputs) {
 void Context::run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) { impl_->run(inputs, outputs); }
 
 void Context::set_output_allocator(OutputAllocator allocate) { impl_->allocate = std::move(allocate); }
+
+void Context::borrow_memory(OutputAllocator allocate) {
+  impl_->borrows_memory = static_cast<bool>(allocate);
+  impl_->binding.set_borrows_memory(impl_->borrows_memory);
+  impl_->queue->set_allocator(std::move(allocate));
+}
 
 void Context::wait() {
   const QueueScope scope(*impl_->queue);

@@ -5,6 +5,7 @@
 
 namespace coil::runtime {
 
+void Queue::set_allocator(std::function<Storage(std::size_t)>) { fail("{} takes no memory from its caller", to_string(device())); }
 void Queue::set_stream(void*) { fail("{} has no streams", to_string(device())); }
 
 std::shared_ptr<DeviceRuntime> open_device(Device device) {

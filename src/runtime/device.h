@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -61,6 +62,8 @@ class Queue {
   virtual void wait() {}
   /// Queues work on a stream of the caller's from now on (CUstream; its device must be this one); null: on the queue's own.
   virtual void set_stream(void* stream);
+  /// Memory comes from the caller from now on; it is given back while work on the stream that was current when it was taken may still use it. None: from the queue's own pool again.
+  virtual void set_allocator(std::function<Storage(std::size_t)> allocate);
 
   /// Between the two, work is recorded and not run. False where the device cannot.
   virtual bool begin_recording() { return false; }

@@ -54,6 +54,9 @@ class Context {
   void run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
   /// Outputs come from `allocate(bytes)` from now on (at least 64-byte aligned, or Error); an empty function restores the pool.
   void set_output_allocator(OutputAllocator allocate);
+  /// On a device that runs ahead: outputs, temporaries and scratch memory all come from `allocate` from now on, and temporaries go back as soon as a run's work is queued, so that programs which take turns on
+  /// one stream share them. An empty function restores the pool.
+  void borrow_memory(OutputAllocator allocate);
   /// Returns when the device has done what runs have queued. Throws Error when some of it failed.
   void wait();
   /// Queues work on a stream of the caller's (a CUstream of the program's device) from now on; null: on one of the context's own, which keeps order with CUDA's default stream.

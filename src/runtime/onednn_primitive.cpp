@@ -155,6 +155,7 @@ std::optional<Packed> pack(const Tensor& value, const dnnl::memory::desc& plain,
   if (plain == packed) return std::nullopt;
   Packed result;
   result.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed.get_size())});
+  std::memset(result.bytes.bytes(), 0, packed.get_size());  // gaps between rows, so that a package's bytes are always the same
   dnnl::memory from(plain, engine(), value.bytes()), to(packed, engine(), result.bytes.bytes());
   dnnl::stream s(engine());
   dnnl::reorder(from, to).execute(s, from, to);

@@ -31,6 +31,7 @@ class CudaBackend : public Backend {
   DeviceType device() const override { return DeviceType::CUDA; }
   const std::string& isa() const override { return arch_; }
   const scheduler::Choices& choices() const override { return *choices_; }
+  std::int64_t row_alignment() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_cuda_scatter(graph, op); }
   std::optional<Kernel> template_kernel(ir::Graph& graph, const ir::Extern& call) const override {

@@ -188,6 +188,7 @@ class EmulatedBackend : public Backend {
   DeviceType device() const override { return DeviceType::CPU; }
   const std::string& isa() const override { return cpp_->isa(); }
   const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
+  std::int64_t row_alignment() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return on_cpu(print_cuda_kernel(graph, group)); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return on_cpu(print_cuda_scatter(graph, op)); }
   std::optional<Kernel> template_kernel(ir::Graph& graph, const ir::Extern& call) const override {

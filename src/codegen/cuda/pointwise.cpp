@@ -16,6 +16,32 @@ std::vector<const Statement*> all_of(const Body& b) {
   return out;
 }
 
+/// The last dimension as far as its runs may go: over the elements that pad each row, where all accesses along it are to rows that lie a whole number of runs apart (products want them so). What is computed of padding
+/// goes to padding.
+Expr padded_length(Body& b, const LoopDim& dim) {
+  constexpr std::int64_t kRun = 8;
+  const auto n = dim.size.constant();
+  if (!n || *n % kRun == 0) return dim.size;
+  const Expr whole = (*n + kRun - 1) / kRun * kRun;
+  auto stays_in_row = [&](ir::BufferId buffer, Expr index) {
+    const auto along = sym::linear_in(index, dim.var);
+    if (!along) return false;
+    if (along->coefficient.is_constant(0)) return true;
+    const ir::Layout& layout = b.graph.buffer(buffer).layout;
+    const std::size_t r = layout.sizes.size();
+    if (!along->coefficient.is_constant(1) || b.graph.buffer(buffer).kind != ir::BufferKind::Computed || r < 2 || !(layout.sizes[r - 1] == dim.size) || !layout.strides[r - 1].is_constant(1)) return false;
+    const auto apart = layout.strides[r - 2].constant();
+    return apart && *apart % kRun == 0 && *apart >= *n && b.env().statically_known_multiple_of(along->rest, *apart);
+  };
+  for (const Statement& s : b.nest.statements) {
+    for (Scalar n : ir::topological(std::span(&s.body, 1))) {
+      if (n->op == ScalarOp::CheckIndex || (n->op == ScalarOp::LinearLoad && (!n->args.empty() || !stays_in_row(n->buffer, n->index[0])))) return dim.size;
+    }
+    if (s.stored && !stays_in_row(s.op->outs[0], s.store)) return dim.size;
+  }
+  return whole;
+}
+
 void compute_and_store(Body& b, const std::vector<const Statement*>& statements) {
   for (const Statement* s : statements) {
     const std::string value = b.name(s->body);
@@ -29,15 +55,94 @@ void run(Body& b) {
   b.elements(b.roots(statements), statements, [&] { compute_and_store(b, statements); });
 }
 
+/// Runs of the points in their row-major order, for results that lie so while their last dimension is no whole number of runs: stores, and loads that lie likewise, move as packs; each point of a run finds its own indices.
+class FlatRuns {
+ public:
+  explicit FlatRuns(Body& b) : b_(b), dims_(b.nest.outer), count_(b.env().simplify(product_of(dims_))) {
+    for (const LoopDim& d : dims_) flat_ = flat_ * d.size + d.var;
+    flat_ = b.env().simplify(flat_, b.vars());
+  }
+
+  /// Points of a run; 1 where this form does not fit.
+  int width(const GpuModel& gpu) const {
+    if (dims_.empty()) return 1;
+    std::size_t widest = 1;
+    for (const Statement& s : b_.nest.statements) {
+      if (!s.stored) continue;
+      if (!is_flat(s.store)) return 1;
+      widest = std::max(widest, size_of(b_.graph.buffer(s.op->outs[0]).layout.dtype));
+    }
+    int width = static_cast<int>(16 / std::max<std::size_t>(widest, 2));
+    const auto last = dims_.back().size.constant();
+    while (width > 1 && (!last || *last < width || b_.env().hint_or(count_, 1 << 24) / width < gpu.threads() / 8)) width /= 2;
+    return width;
+  }
+
+  Kernel print(int width) {
+    width_ = width;
+    const std::string& index = b_.index_type();
+    const auto statements = all_of(b_);
+    b_.line("const {0} w = (({0})blockIdx.x * {1} + threadIdx.x) * {2};", index, kThreads, width);
+    b_.line("const {0} rest = ({1}) - w;", index, b_.text(count_));
+    b_.put("if (rest <= 0) return;");
+    std::vector<std::pair<Scalar, std::string>> packs;
+    for (Scalar n : b_.roots(statements))
+      if (n->op == ScalarOp::LinearLoad && n->args.empty() && !n->mask && is_flat(n->index[0])) {
+        packs.emplace_back(n, b_.fresh("v"));
+        b_.line("const {} {} = c_read_part<{}>({} + w, rest);", pack(n->buffer), packs.back().second, width, b_.pointer(n->buffer, false));
+      }
+    std::map<const Statement*, std::string> results;
+    for (const Statement* s : statements)
+      if (s->stored) b_.line("{} {};", pack(s->op->outs[0]), results[s] = b_.fresh("o"));
+    if (dims_.size() > 1) b_.line("const {0} row = w / ({0}){1}, column = w - row * ({0}){1};", index, b_.text(dims_.back().size));
+    b_.put("#pragma unroll");
+    b_.block(fmt::format("for (int f = 0; f < {}; ++f)", width), [&] {
+      point();
+      for (auto& [load, name] : packs) b_.set_value_here(load, fmt::format("c_get_{}({}.e[f])", short_name(dtype(load->buffer)), name));
+      for (const Statement* s : statements) {
+        const std::string value = b_.name(s->body);
+        if (s->stored) b_.line("{}.e[f] = c_put_{}({});", results[s], short_name(dtype(s->op->outs[0])), value);
+      }
+    });
+    for (const Statement* s : statements)
+      if (s->stored) b_.line("c_write_part<{}>({} + w, {}, rest);", width, b_.pointer(s->op->outs[0], true), results[s]);
+    return b_.finish({.grid = {sym::ceil_div(count_, kThreads * width), 1, 1}, .block = kThreads});
+  }
+
+ private:
+  bool is_flat(Expr e) const { return e == flat_ || b_.env().simplify(e - flat_, b_.vars()).is_constant(0); }
+  DType dtype(ir::BufferId b) const { return b_.graph.buffer(b).layout.dtype; }
+  std::string pack(ir::BufferId b) const { return fmt::format("c_pack<{}, {}>", cuda_storage_type(dtype(b)), width_); }
+
+  /// Indices of point `f` of the run; past the end those of the last point.
+  void point() {
+    const std::string& index = b_.index_type();
+    const LoopDim& last = dims_.back();
+    if (dims_.size() == 1) return b_.line("const {} {} = w + (f < rest ? f : 0);", index, last.var.name());
+    b_.line("const {} along = column + (f < rest ? f : 0);", index);
+    b_.line("const bool next = along >= {};", b_.text(last.size));
+    b_.line("const {0} {1} = next ? along - ({0}){2} : along;", index, last.var.name(), b_.text(last.size));
+    decode(b_, std::span(dims_).first(dims_.size() - 1), "row + (next ? 1 : 0)");
+  }
+
+  Body& b_;
+  std::vector<LoopDim> dims_;
+  Expr count_, flat_ = 0;
+  int width_ = 1;
+};
+
 }  // namespace
 
 Kernel cuda_pointwise(Body& b, const GpuModel& gpu) {
   std::vector<LoopDim> dims = b.nest.outer;
+  if (!dims.empty()) dims.back().size = padded_length(b, dims.back());
   const std::string index = b.index_type();
   const Expr points = b.env().simplify(product_of(dims));
   int width = dims.empty() ? 1 : run_width(b, dims.back());
   const std::int64_t hint = b.env().hint_or(points, 1 << 24);
   while (width > 1 && hint / width < gpu.threads() / 8) width /= 2;
+  if (width == 1)
+    if (FlatRuns flat(b); flat.width(gpu) > 1) return flat.print(flat.width(gpu));
   if (!dims.empty()) b.lanes = {dims.back().var, width};
 
   // A run's last dimension counts runs.

@@ -38,6 +38,21 @@ template <int V, class E> C_FN void c_write(E* p, const c_pack<E, V>& x) {
   for (unsigned k = 0; k < sizeof w.w / sizeof w.w[0]; ++k) ((W*)p)->w[k] = w.w[k];
 }
 
+// The same where only the first `rest` of them (at least one) are there: others are read as the first, and not written.
+template <int V, class E> C_FN c_pack<E, V> c_read_part(const E* p, i64 rest) {
+  if (rest >= V) return c_read<V>(p);
+  c_pack<E, V> r;
+#pragma unroll
+  for (int k = 0; k < V; ++k) r.e[k] = p[k < rest ? k : 0];
+  return r;
+}
+template <int V, class E> C_FN void c_write_part(E* p, const c_pack<E, V>& x, i64 rest) {
+  if (rest >= V) return c_write<V>(p, x);
+#pragma unroll
+  for (int k = 0; k < V; ++k)
+    if (k < rest) p[k] = x.e[k];
+}
+
 // ---- Across threads. Orders are fixed, so that results are the same in every run.
 template <class T> C_FN T c_lane_xor(T x, int o) {
   if (sizeof(T) == 8) { u64 w = 0; memcpy(&w, &x, sizeof x); w = c_shfl_xor(w, o); memcpy(&x, &w, sizeof x); }

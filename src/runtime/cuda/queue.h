@@ -20,7 +20,7 @@ class CudaQueue final : public Queue {
   Device device() const override { return device_->device(); }
   void begin() override;
   void end() noexcept override;
-  Storage allocate(std::size_t bytes) override { return pool_->allocate(bytes, planned_bytes); }
+  Storage allocate(std::size_t bytes) override { return allocate_ ? allocate_(bytes) : pool_->allocate(bytes, planned_bytes); }
   std::span<std::int64_t> shared_words(std::size_t count) override;
   void copy(const Tensor& to, const Tensor& from) override;
   void launch(const Launch&, void* const* words) override;
@@ -29,6 +29,7 @@ class CudaQueue final : public Queue {
   void wait() override;
   /// Work on the new stream waits for what is queued on the old one.
   void set_stream(void* stream) override;
+  void set_allocator(std::function<Storage(std::size_t)> allocate) override { allocate_ = std::move(allocate); }
   bool begin_recording() override;
   std::unique_ptr<RecordedWork> end_recording() override;
   void run_recorded(const RecordedWork&) override;
@@ -48,6 +49,7 @@ class CudaQueue final : public Queue {
 
   std::shared_ptr<const CudaDevice> device_;
   std::shared_ptr<MemoryPool> pool_;
+  std::function<Storage(std::size_t)> allocate_;  ///< the caller's; none: the pool
   Stream own_ = nullptr, stream_ = nullptr;
   bool recording_ = false;
   int depth_ = 0;                 ///< of begin … end
