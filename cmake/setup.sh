@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SYSTEM=(g++ cmake ninja-build ccache pkg-config python3-venv python3-dev
-        libdnnl-dev libdeflate-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev
+        libdnnl-dev libopenblas0-openmp libdeflate-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev
         libgtest-dev libbenchmark-dev llvm-19-tools)
 FUZZ=(clang-16 libclang-rt-16-dev libomp-16-dev)
 TORCH=2.13.0

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kItem = "_operator.getitem";
 constexpr std::string_view kHigherOrder = "higher_order.";
+constexpr std::string_view kWithEffects = "higher_order.with_effects";  // (token, operator, its arguments …) -> (token, its results …)
 
 /// An argument that is well formed but that Coil has no value for; `what()` says which kind.
 struct UnsupportedArgument : std::runtime_error {
@@ -170,6 +171,10 @@ Node* GraphReader::add_attribute(std::size_t i, const std::string& attribute) {
   return node;
 }
 
+void GraphReader::add_token(std::size_t i) {
+  if (const Json* name = name_in(*inputs_[i])) tokens_.insert(name->as_string());
+}
+
 void GraphReader::read_calls() {
   for (const Json* node : graph_["nodes"].items()) {
     try {
@@ -185,12 +190,20 @@ void GraphReader::read_calls() {
 void GraphReader::read_call(const Json& node) {
   Call call;
   call.target = target_of(node["target"].as_string());
+  auto inputs = node["inputs"].items(), outputs = node["outputs"].items();
+  if (call.target == kWithEffects) {
+    if (inputs.size() < 2 || outputs.empty()) node.fail("with_effects takes a token and an operator, and gives a token");
+    call.target = target_of((*inputs[1])["arg"]["as_operator"].as_string());
+    if (const Json* token = name_in(*outputs[0])) tokens_.insert(token->as_string());
+    inputs = inputs.subspan(2);
+    outputs = outputs.subspan(1);
+  }
   call.op = ops::find(call.target);
   bool supported = call.op || is_known_without_schema(call.target);
   std::string name = call.target;
   if (supported) {
     try {
-      read_arguments(node, call);
+      read_arguments(inputs, call);
     } catch (const UnsupportedArgument& e) {
       supported = false;
       name += std::string(" with ") + e.what();
@@ -202,7 +215,6 @@ void GraphReader::read_call(const Json& node) {
     call = {"unsupported." + call.target, nullptr, {}, {}};
   }
 
-  const auto outputs = node["outputs"].items();
   const Json* own_name = node.find("name");
   // A higher-order operator may return a tuple of one, which only this flag tells from a bare value.
   const Json* bare = node.find("is_hop_single_tensor_return");
@@ -214,31 +226,30 @@ void GraphReader::read_call(const Json& node) {
                                   own_name ? own_name->as_string() : std::string(), std::move(call.named));
   read_metadata(node, made->meta);
   made->meta.origins = {made->name};
-  read_outputs(node, made, tuple_of_one);
+  read_outputs(outputs, made, tuple_of_one);
 }
 
-void GraphReader::read_arguments(const Json& node, Call& call) {
+void GraphReader::read_arguments(std::span<const Json* const> inputs, Call& call) {
   constexpr std::int64_t kPositional = 1;
-  for (const Json* input : node["inputs"].items()) {
+  for (const Json* input : inputs) {
     Value value = argument((*input)["arg"]);
     const std::string& name = (*input)["name"].as_string();
     const Json* kind = input->find("kind");
     const bool positional =
         name.empty() || (kind ? kind->as_int() == kPositional : !call.target.starts_with(kHigherOrder));
-    // Operators' arguments all come with the schema's names; Python's functions take them by position.
-    if (!call.op && positional)
+    // Operators' arguments come with the schema's names, but for calls with effects; Python's functions take them by position.
+    if (name.empty() || (!call.op && positional))
       call.positional.push_back(std::move(value));
     else
       call.named.emplace_back(name, std::move(value));
   }
   if (call.op) {
-    call.positional = ops::normalize(*call.op, {}, std::move(call.named));
+    call.positional = ops::normalize(*call.op, std::move(call.positional), std::move(call.named));
     call.named.clear();
   }
 }
 
-void GraphReader::read_outputs(const Json& node, Node* made, bool tuple_of_one) {
-  const auto outputs = node["outputs"].items();
+void GraphReader::read_outputs(std::span<const Json* const> outputs, Node* made, bool tuple_of_one) {
   if (outputs.empty()) return;
   if (outputs.size() == 1 && !tuple_of_one) {
     const auto& [kind, value] = outputs[0]->only_member();
@@ -357,6 +368,10 @@ Value GraphReader::nested_graph(const Json& graph_argument) {
 Values GraphReader::outputs() {
   Values results;
   for (const Json* output : graph_["outputs"].items()) {
+    if (const Json* name = name_in(*output); name && tokens_.contains(name->as_string())) {
+      results.push_back(ops::None{});
+      continue;
+    }
     try {
       results.push_back(argument(*output));
     } catch (const UnsupportedArgument& e) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "frontend/json.h"
@@ -37,9 +38,12 @@ class GraphReader {
   /// number, string or None) give the placeholder no users.
   fx::Node* add_placeholder(std::size_t i, const std::string& name);
   fx::Node* add_attribute(std::size_t i, const std::string& attribute);
+  /// Input `i` orders calls with effects, which here their order in the graph does: it has no value.
+  void add_token(std::size_t i);
   /// The constant that input `i` is, or nothing.
   std::optional<ops::Value> input_constant(std::size_t i) const;
   void read_calls();
+  /// None where an output is a token.
   ops::Values outputs();
   /// The graph returns one bare value.
   bool returns_bare_value() const;
@@ -47,8 +51,8 @@ class GraphReader {
  private:
   struct Call;
   void read_call(const Json& node);
-  void read_arguments(const Json& node, Call& call);
-  void read_outputs(const Json& node, fx::Node* made, bool tuple_of_one);
+  void read_arguments(std::span<const Json* const> inputs, Call& call);
+  void read_outputs(std::span<const Json* const> outputs, fx::Node* made, bool tuple_of_one);
   ops::Value make_items(fx::Node* made, std::span<const Json* const> outputs);
   ops::Value make_item(fx::Node* made, std::int64_t index, const Json& output);
   ops::Value argument(const Json& argument);
@@ -65,6 +69,7 @@ class GraphReader {
   enum class ValueKind : std::uint8_t { Tensor, Int, Bool, Float };
   std::unordered_map<std::string_view, std::pair<ValueKind, const Json*>> values_;
   std::unordered_map<std::string, fx::Node*> nodes_;
+  std::unordered_set<std::string> tokens_;
 };
 
 /// Reads a nested graph as a module of its own, which shares the environment.

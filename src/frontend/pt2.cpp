@@ -127,7 +127,7 @@ class ProgramReader {
         spec.fail(fmt::format("the program holds an object of class {}; custom objects are not supported",
                               (*value)["arg"]["class_fqn"].as_string()));
       else if (kind == "token")
-        spec.fail("programs with ordered side effects (tokens) are not supported");
+        reader.add_token(i);
       else
         spec.fail(fmt::format("unknown kind of input '{}'", kind));
     }
@@ -183,7 +183,7 @@ class ProgramReader {
       else if (kind == "gradient_to_parameter" || kind == "gradient_to_user_input")
         spec.fail("exported training steps (gradients among the outputs) are not supported");
       else if (kind == "token")
-        spec.fail("programs with ordered side effects (tokens) are not supported");
+        continue;
       else
         spec.fail(fmt::format("unknown kind of output '{}'", kind));
     }

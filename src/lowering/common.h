@@ -35,6 +35,7 @@ void add_scans(Table&);
 void add_pooling(Table&);
 void add_resampling(Table&);
 void add_linear_algebra(Table&);
+void add_factorizations(Table&);
 void add_convolution(Table&);
 void add_attention(Table&);
 void add_recurrent(Table&);

@@ -239,7 +239,7 @@ Node* write_back(fx::GraphModule& m, const Node* from, const ViewStep& step, con
     return scatter(m, from, "aten.slice_scatter.default", viewed(), written,
                    {rest[0], start, start + rest[2].as_int()});
   }
-  if (t == "aten.diagonal.default") return scatter(m, from, "aten.diagonal_scatter.default", viewed(), written, rest);
+  if (t == "aten.diagonal.default" || t == "aten.linalg_diagonal.default") return scatter(m, from, "aten.diagonal_scatter.default", viewed(), written, rest);
   if (t == "aten.as_strided.default")
     return scatter(m, from, "aten.as_strided_scatter.default", viewed(), written, rest);
   if (t == "aten.view.dtype") return make_call(m, from, "aten.view.dtype", {written, viewed_meta.dtype});

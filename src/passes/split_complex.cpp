@@ -18,7 +18,7 @@ using fx::Opcode;
 const ComplexRules& rules() {
   static const ComplexRules entries = [] {
     ComplexRules t;
-    for (auto add : {add_complex_arithmetic, add_complex_structure, add_fourier}) add(t);
+    for (auto add : {add_complex_arithmetic, add_complex_structure, add_fourier, add_complex_matrices}) add(t);
     return t;
   }();
   return entries;

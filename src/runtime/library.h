@@ -20,6 +20,7 @@
 //   nonzero     mask (dense) -> the first row-major positions of true elements, as many as the result has, then -1
 //   repeat_positions  counts -> position 0 counts[0] times, position 1 counts[1] times, …
 //   unique      rows[N, M] (dense) -> rows[N, M], inverse[N], counts[N], number: the first `number` rows and counts mean something. Attribute `consecutive`: compares neighbours only, else sorts
+//   lu_factor, lu_solve, cholesky, qr, svd, eigh, …   factorizations of matrices by LAPACK: runtime/matrices.h
 #pragma once
 #include <cstddef>
 #include <functional>

@@ -5,6 +5,7 @@
 #include "runtime/convolution.h"
 #include "runtime/convolution_weights.h"
 #include "runtime/gemm.h"
+#include "runtime/matrices.h"
 #include "runtime/nan_guard.h"
 #include "runtime/grouped_matmul.h"
 #include "runtime/recurrent.h"
@@ -30,6 +31,21 @@ constexpr BuiltinOp kOps[] = {
     {"nonzero", make_nonzero},
     {"repeat_positions", make_repeat_positions},
     {"unique", make_unique_rows},
+    {"lu_factor", make_lu_factor},
+    {"lu_solve", make_lu_solve},
+    {"lu_permutation", make_lu_permutation},
+    {"cholesky", make_cholesky},
+    {"solve_triangular", make_solve_triangular},
+    {"ldl_factor", make_ldl_factor},
+    {"ldl_solve", make_ldl_solve},
+    {"qr", make_qr},
+    {"geqrf", make_geqrf},
+    {"householder_product", make_householder_product},
+    {"ormqr", make_ormqr},
+    {"svd", make_svd},
+    {"eigh", make_eigh},
+    {"eig", make_eig},
+    {"matrix_exp", make_matrix_exp},
 };
 
 }  // namespace

@@ -103,3 +103,32 @@ def test_sizes(archive, plain):
     for form, error in outcomes(plain, ones(9)).items():
         assert "must be at most 8" in error, form
     assert set(outcomes(calls(archive, "assert_sizes=false"), ones(9)).values()) == {""}
+
+
+FACTORED = {
+    "inv": (torch.linalg.inv, "linalg.inv: the input matrix is singular"),
+    "solve": (lambda a: torch.linalg.solve(a, a[:, 0]), "linalg.solve: the input matrix is singular"),
+    "lu_factor": (torch.linalg.lu_factor, "lu_factor: the input matrix is singular"),
+    "cholesky": (torch.linalg.cholesky, "linalg.cholesky: the input is not positive-definite"),
+    "svd": (torch.linalg.svdvals, "linalg.svd: the algorithm did not converge"),
+}
+
+
+@pytest.mark.parametrize("decomposed", (False, True), ids=("exported", "decomposed"))
+@pytest.mark.parametrize("name", FACTORED)
+def test_matrix_without_factors(name, decomposed, tmp_path):
+    """Where eager raises, the call fails; a package goes on with the next input."""
+    function, message = FACTORED[name]
+
+    class Factored(torch.nn.Module):
+        def forward(self, a):
+            made = function(a)
+            return tuple(made) if isinstance(made, tuple) else made
+
+    export(Factored(), (torch.eye(3),), tmp_path / "m.pt2", decomposed=decomposed)
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
+    bad = torch.full((3, 3), float("nan")) if name == "svd" else torch.diag(torch.tensor([1.0, 2.0, 0.0]))
+    for a, fails in ((bad, True), (torch.eye(3), False)):
+        save_file({"a": a}, tmp_path / "in")
+        done = coil("run", tmp_path / "m.coil", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out")
+        assert (done.returncode == 1 and message in done.stderr) if fails else done.returncode == 0, done.stderr

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "ops/composites/steps.h"
+#include "ops/composites/factors.h"
 
 namespace coil::ops::composites {
 
@@ -133,8 +133,12 @@ Value trilinear(Steps& s) {
 
 Value matrix_power(Steps& s) {
   std::int64_t n = s.number("n");
-  if (n < 0) s.refuse("a negative power wants the inverse of a matrix, which is not compiled");
   Value square = s["self"], made;
+  if (n < 0) {
+    square = checked_inverse(s, square);
+    if (n == -1) return square;
+    n = -n;
+  }
   if (n == 0) return s.add(s.call("aten.zeros_like.default", {square}), s.call("aten.eye.default", {s.size(square, -1)}, {{"dtype", s.dtype(square)}}));
   if (n == 1) return s.unary("clone", square);
   for (; n; n >>= 1) {
@@ -177,20 +181,41 @@ Value vector_norm(Steps& s, const Value& ord, const Value& dim, bool keepdim) {
   return s.call("aten.linalg_vector_norm.default", {s["self"], ord, dim, keepdim}, std::move(named));
 }
 
-/// Norms of matrices that are sums and extremes; the others want singular values.
+/// The largest, the least or the sum of singular values of the matrices that lie in two dimensions.
+Value norm_of_singular_values(Steps& s, const Value& x, const std::vector<std::int64_t>& dims, bool keepdim, std::string_view reduce) {
+  std::vector<std::int64_t> order;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(s.rank(x)); ++d)
+    if (d != dims[0] && d != dims[1]) order.push_back(d);
+  order.insert(order.end(), dims.begin(), dims.end());
+  Value values = singular_values(s, s.permute(x, order));
+  const bool none = reduce == "amax" && s.size(values, -1).is_constant(0);  // the norm is 0
+  Value made = reduce == "sum" || none ? s.sum(values, {-1}) : s.call(reduce == "amax" ? "aten.amax.default" : "aten.amin.default", {values, Steps::list({-1})});
+  if (!keepdim) return made;
+  for (std::int64_t d : {std::min(dims[0], dims[1]), std::max(dims[0], dims[1])}) made = s.unsqueeze(made, d);
+  return made;
+}
+
+/// Norms of matrices: of their elements, sums of rows or columns, or singular values.
 Value matrix_norm_along(Steps& s, const Value& ord, std::vector<std::int64_t> dims, bool keepdim) {
   Value x = s["self"];
   for (std::int64_t& d : dims) d = s.wrapped(d, s.rank(x));
   if (dims.size() != 2 || dims[0] == dims[1]) s.refuse("takes two dimensions");
+  bool typed = false;
+  for (const auto& p : s.op.schema.parameters) typed = typed || p.name == "dtype";
+  auto in_type = [&] { return typed && s.has("dtype") ? s.to(x, s["dtype"].as_dtype()) : x; };
   if (ord.is<std::string>()) {
-    if (ord.as_string() != "fro") s.refuse(fmt::format("the norm `{}` wants singular values, which are not compiled", ord.as_string()));
+    if (ord.as_string() == "nuc") return norm_of_singular_values(s, in_type(), dims, keepdim, "sum");
+    if (ord.as_string() != "fro") s.refuse(fmt::format("knows the norms `fro` and `nuc`, not `{}`", ord.as_string()));
     return vector_norm(s, 2, Steps::list(dims), keepdim);
   }
   const double p = ord.as_double();
-  if (std::fabs(p) != 1 && std::fabs(p) != kInfinity) s.refuse(fmt::format("the norm {} wants singular values, which are not compiled", p));
+  if (std::fabs(p) == 2) return norm_of_singular_values(s, in_type(), dims, keepdim, p > 0 ? "amax" : "amin");
+  if (std::fabs(p) != 1 && std::fabs(p) != kInfinity) s.refuse(fmt::format("has no norm of order {} of a matrix", p));
   if (std::fabs(p) == kInfinity) std::swap(dims[0], dims[1]);
   Value sums = vector_norm(s, 1, Steps::list({dims[0]}), keepdim);
+  const bool none = s.size(x, dims[1]).is_constant(0);
   if (!keepdim && dims[1] > dims[0]) --dims[1];
+  if (none && p > 0) return s.sum(sums, {dims[1]}, keepdim);  // of no elements the norm is 0
   return s.call(p > 0 ? "aten.amax.default" : "aten.amin.default", {sums, Steps::list({dims[1]}), keepdim});
 }
 
@@ -210,7 +235,13 @@ Value any_norm(Steps& s) {
   return matrix_norm_along(s, ord, dims, keep);
 }
 
-Value nuclear(Steps& s) { return s.refuse("wants singular values, which are not compiled"), Value(); }
+Value nuclear(Steps& s) {
+  std::vector<std::int64_t> dims{-2, -1};
+  for (const auto& p : s.op.schema.parameters)
+    if (p.name == "dim") dims = s.numbers("dim");
+  for (std::int64_t& d : dims) d = s.wrapped(d, s.rank(s["self"]));
+  return norm_of_singular_values(s, s["self"], dims, s.flag("keepdim"), "sum");
+}
 
 constexpr Composite kMatrices[] = {
     {"aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", tensordot},
@@ -233,6 +264,7 @@ constexpr Composite kMatrices[] = {
     {"aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", any_norm},
     {"aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", any_norm},
     {"aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", nuclear},
+    {"aten::nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor", nuclear},
 };
 
 }  // namespace

@@ -106,7 +106,7 @@ Value cartesian_prod(Steps& s) {
 
 /// Powers of a vector's elements, the greatest first unless `increasing`.
 Value vander(Steps& s) {
-  const Value& x = s["x"];
+  const Value x = s.rank(s["x"]) == 0 ? s.unsqueeze(s["x"], 0) : s["x"];
   const Expr n = s.has("N") ? s.integer(s["N"]) : s.size(x, -1);
   Value powers = s.iota(n);
   if (s.op.schema.target == "aten.vander.default" && !s.flag("increasing")) powers = s.call("aten.flip.default", {powers, Steps::list({0})});

@@ -84,6 +84,7 @@ struct Composite {
 
 // One for each file of this folder.
 std::span<const Composite> matrices();
+std::span<const Composite> factors();
 std::span<const Composite> pieces();
 std::span<const Composite> statistics();
 std::span<const Composite> distances();
@@ -93,7 +94,7 @@ std::span<const Composite> segments();
 /// Calls `f` with every composite operator.
 template <class F>
 void for_each(const F& f) {
-  for (auto family : {matrices, pieces, statistics, distances, windows, segments})
+  for (auto family : {matrices, factors, pieces, statistics, distances, windows, segments})
     for (const Composite& c : family()) f(c);
 }
 

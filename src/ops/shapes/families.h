@@ -18,6 +18,7 @@ void register_reductions();
 void register_scans();
 void register_normalization();
 void register_linalg();
+void register_factorizations();
 void register_convolution();
 void register_pooling();
 void register_resampling();
@@ -35,7 +36,7 @@ inline constexpr std::initializer_list<void (*)()> kFamilies = {
     shapes::register_pointwise,   shapes::register_binary,        shapes::register_casts,
     shapes::register_creation,    shapes::register_views,         shapes::register_view_lists,
     shapes::register_makers,      shapes::register_indexing,      shapes::register_reductions,
-    shapes::register_scans,       shapes::register_normalization, shapes::register_linalg,
+    shapes::register_scans,       shapes::register_normalization, shapes::register_linalg, shapes::register_factorizations,
     shapes::register_convolution, shapes::register_pooling,       shapes::register_resampling,
     shapes::register_losses,      shapes::register_gradients,     shapes::register_window_gradients,
     shapes::register_lists,       shapes::register_recurrent,     shapes::register_symbolic,

@@ -421,6 +421,7 @@ aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor
 )"},
     {diagonal, R"(
 aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)
+aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)
 )",
      R"(
 aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor

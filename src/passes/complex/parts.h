@@ -59,5 +59,6 @@ using ComplexRules = std::unordered_map<std::string_view, ComplexRule>;
 void add_complex_arithmetic(ComplexRules&);
 void add_complex_structure(ComplexRules&);
 void add_fourier(ComplexRules&);
+void add_complex_matrices(ComplexRules&);
 
 }  // namespace coil::passes

@@ -1,22 +1,11 @@
 #include "runtime/cuda/shared_library.h"
 
-#include <dlfcn.h>
-
-#include "support/error.h"
-
 namespace coil::runtime::cuda {
 
-SharedLibrary::SharedLibrary(std::string_view what, std::span<const char* const> names) : what_(what) {
-  for (const char* folder : {"", "/usr/local/cuda/lib64/"})
-    for (const char* name : names)
-      if (!handle_) handle_ = dlopen((std::string(folder) + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle_) fail("{} is not on this machine: {} cannot be opened; install it, or add its folder to LD_LIBRARY_PATH", what_, names[0]);
+namespace {
+constexpr const char* kFolders[] = {"", "/usr/local/cuda/lib64/"};
 }
 
-void* SharedLibrary::address(const char* symbol) const {
-  void* found = dlsym(handle_, symbol);
-  if (!found) fail("{} is of a version that Coil does not know: it has no {}", what_, symbol);
-  return found;
-}
+SharedLibrary::SharedLibrary(std::string_view what, std::span<const char* const> names) : runtime::SharedLibrary(what, names, kFolders, "install it, or add its folder to LD_LIBRARY_PATH") {}
 
 }  // namespace coil::runtime::cuda

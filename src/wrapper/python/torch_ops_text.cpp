@@ -90,6 +90,78 @@ def torch_assert_finite(inputs, outputs, name, nan, inf):
 def torch_assert_aligned(inputs, outputs, name, bytes):
     check(inputs[0].data_ptr() % bytes == 0, f"{name} lies at an address that is no multiple of {bytes}")
 )py"},
+    {"lu_factor", false, R"py(
+def torch_lu_factor(inputs, outputs):
+    for output, value in zip(outputs, torch.linalg.lu_factor_ex(inputs[0])):
+        output.copy_(value)
+)py"},
+    {"lu_solve", false, R"py(
+def torch_lu_solve(inputs, outputs, left=1, adjoint=0):
+    outputs[0].copy_(torch.linalg.lu_solve(*inputs, left=bool(left), adjoint=bool(adjoint)))
+)py"},
+    {"lu_permutation", false, R"py(
+def torch_lu_permutation(inputs, outputs):
+    m = outputs[0].shape[-1]
+    p, _, _ = torch.lu_unpack(torch.empty(*inputs[0].shape[:-1], m, inputs[0].shape[-1]), inputs[0], unpack_data=False)
+    outputs[0].copy_(p.argmax(-2))
+)py"},
+    {"cholesky", false, R"py(
+def torch_cholesky(inputs, outputs, upper=0):
+    for output, value in zip(outputs, torch.linalg.cholesky_ex(inputs[0], upper=bool(upper))):
+        output.copy_(value)
+)py"},
+    {"solve_triangular", false, R"py(
+def torch_solve_triangular(inputs, outputs, upper, left=1, unit=0):
+    outputs[0].copy_(torch.linalg.solve_triangular(*inputs, upper=bool(upper), left=bool(left), unitriangular=bool(unit)))
+)py"},
+    {"ldl_factor", false, R"py(
+def torch_ldl_factor(inputs, outputs):
+    for output, value in zip(outputs, torch.linalg.ldl_factor_ex(inputs[0])):
+        output.copy_(value)
+)py"},
+    {"ldl_solve", false, R"py(
+def torch_ldl_solve(inputs, outputs):
+    outputs[0].copy_(torch.linalg.ldl_solve(*inputs))
+)py"},
+    {"qr", false, R"py(
+def torch_qr(inputs, outputs, r_only=0):
+    mode = "r" if r_only else "complete" if outputs[0].shape[-1] != min(inputs[0].shape[-2:]) else "reduced"
+    for output, value in zip(reversed(outputs), reversed(torch.linalg.qr(inputs[0], mode))):
+        output.copy_(value)
+)py"},
+    {"geqrf", false, R"py(
+def torch_geqrf(inputs, outputs):
+    for output, value in zip(outputs, torch.geqrf(inputs[0])):
+        output.copy_(value)
+)py"},
+    {"householder_product", false, R"py(
+def torch_householder_product(inputs, outputs):
+    outputs[0].copy_(torch.linalg.householder_product(*inputs))
+)py"},
+    {"ormqr", false, R"py(
+def torch_ormqr(inputs, outputs, left=1, transpose=0):
+    outputs[0].copy_(torch.ormqr(*inputs, left=bool(left), transpose=bool(transpose)))
+)py"},
+    {"svd", false, R"py(
+def torch_svd(inputs, outputs, values_only=0):
+    values = [torch.linalg.svdvals(inputs[0])] if values_only else torch.linalg.svd(inputs[0], full_matrices=outputs[0].shape[-1] + outputs[2].shape[-2] != 2 * min(inputs[0].shape[-2:]))
+    for output, value in zip(outputs, values):
+        output.copy_(value)
+)py"},
+    {"eigh", false, R"py(
+def torch_eigh(inputs, outputs, values_only=0, upper=0):
+    for output, value in zip(outputs, torch.linalg.eigh(inputs[0], "U" if upper else "L")):
+        output.copy_(value)
+)py"},
+    {"eig", false, R"py(
+def torch_eig(inputs, outputs, values_only=0):
+    for i, value in enumerate(torch.linalg.eig(inputs[0])[: 1 if values_only else 2]):
+        outputs[2 * i].copy_(value.real), outputs[2 * i + 1].copy_(value.imag)
+)py"},
+    {"matrix_exp", false, R"py(
+def torch_matrix_exp(inputs, outputs):
+    outputs[0].copy_(torch.linalg.matrix_exp(inputs[0]))
+)py"},
 };
 
 }  // namespace
