@@ -1,5 +1,8 @@
 #include "frontend/graph_reader.h"
 
+#include <algorithm>
+
+#include "fx/infer.h"
 #include "fx/scalar_functions.h"
 #include "support/error.h"
 
@@ -187,6 +190,73 @@ void GraphReader::read_calls() {
   }
 }
 
+namespace {
+
+/// Overloads that write their results to arguments of their own: `add.out`, `sum.IntList_out`, `max.dim_max`.
+/// The functional overload of the operator that takes these arguments, which come first; null when there is none.
+const ops::Operator* without_out(const std::string& target, const std::vector<std::pair<std::string, Value>>& given, std::size_t outs) {
+  const std::string base = target.substr(0, target.rfind('.') + 1);
+  auto fits = [](const ops::Parameter& p, const Value& v) {
+    const bool tensor = p.type.kind == ops::TypeKind::Tensor;
+    if (const auto* node = v.get_if<Node*>()) return (*node)->is_tensor() == tensor;
+    return !tensor || v.is_none() || v.is<Values>();
+  };
+  auto takes = [&](const ops::Operator& op) {
+    const auto& parameters = op.schema.parameters;
+    if (op.schema.is_mutating() || op.schema.is_view() || op.schema.returns.size() != outs) return false;
+    return std::all_of(given.begin(), given.end() - static_cast<std::ptrdiff_t>(outs), [&](const auto& argument) {
+      return std::any_of(parameters.begin(), parameters.end(), [&](const ops::Parameter& p) { return p.name == argument.first && fits(p, argument.second); });
+    });
+  };
+  for (const std::string& other : ops::targets())
+    if (other.starts_with(base))
+      if (const ops::Operator* op = ops::find(other); op && takes(*op)) return op;
+  return nullptr;
+}
+
+}  // namespace
+
+/// A call that writes its results to arguments (`out=`), as the functional call and copies into them. False when it is none, or no functional form is known.
+bool GraphReader::read_out_variant(const Json& node, const std::string& target) {
+  const auto inputs = node["inputs"].items(), outputs = node["outputs"].items();
+  if (!target.starts_with("aten.") || outputs.empty() || inputs.size() <= outputs.size()) return false;
+  // Each result is the argument that it was written to, in the order of the last arguments; these are always named ones.
+  constexpr std::int64_t kNamed = 2;
+  const Json* kind = inputs.back()->find("kind");
+  if (kind ? kind->as_int() != kNamed : !target.ends_with("out")) return false;
+  std::vector<std::pair<std::string, Value>> given;
+  for (const Json* input : inputs) given.emplace_back((*input)["name"].as_string(), argument((*input)["arg"]));
+  const ops::Operator* op = without_out(target, given, outputs.size());
+  if (!op) return false;
+  std::vector<Node*> written;
+  for (auto it = given.end() - static_cast<std::ptrdiff_t>(outputs.size()); it != given.end(); ++it) {
+    const auto* out = it->second.get_if<Node*>();
+    if (!out || !(*out)->is_tensor()) return false;
+    written.push_back(*out);
+  }
+  given.resize(given.size() - outputs.size());
+  auto described = [&](Node* made, Value meta) {
+    read_metadata(node, made->meta);
+    made->meta.origins = {made->name};
+    made->meta.value = std::move(meta);
+    return made;
+  };
+  Node* made = module_.graph.call(op->schema.target, ops::normalize(*op, {}, std::move(given)));
+  made = described(made, {});
+  made->meta.value = fx::infer(*made, *module_.env);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Json* name = name_in(*outputs[i]);
+    if (!name) outputs[i]->fail("expected a tensor that was written to");
+    const Value meta = metadata(*name);
+    if (meta != written[i]->meta.value)
+      throw Error(fmt::format("{} changes the sizes of its `out`, from {} to {}; make it in the size of the result", target, ops::to_string(written[i]->meta.value), ops::to_string(meta)), target, made->where());
+    Node* result = made;
+    if (made->meta.value.is<Values>()) result = described(module_.graph.call(kItem, {made, static_cast<std::int64_t>(i)}), made->meta.value.as_list()[i]);
+    define(*name, described(module_.graph.call("aten.copy_.default", {written[i], result, false}, name->as_string()), meta));
+  }
+  return true;
+}
+
 void GraphReader::read_call(const Json& node) {
   Call call;
   call.target = target_of(node["target"].as_string());
@@ -199,6 +269,7 @@ void GraphReader::read_call(const Json& node) {
     outputs = outputs.subspan(1);
   }
   call.op = ops::find(call.target);
+  if (!call.op && !is_known_without_schema(call.target) && read_out_variant(node, call.target)) return;
   bool supported = call.op || is_known_without_schema(call.target);
   std::string name = call.target;
   if (supported) {

@@ -28,6 +28,7 @@ using BufferId = std::uint32_t;
 #define COIL_SCALAR_OPS(X)                                                                                     \
   X(Add, "add", 2) X(Sub, "sub", 2) X(Mul, "mul", 2) X(Div, "div", 2)                                          \
   X(FloorDiv, "floordiv", 2) X(TruncDiv, "truncdiv", 2) X(Rem, "rem", 2) X(Fmod, "fmod", 2) X(Pow, "pow", 2)   \
+  X(Gcd, "gcd", 2)                                                                                             \
   X(Max, "max", 2) X(Min, "min", 2) X(FMax, "fmax", 2) X(FMin, "fmin", 2)                                      \
   X(Atan2, "atan2", 2) X(Hypot, "hypot", 2) X(Copysign, "copysign", 2) X(Nextafter, "nextafter", 2)            \
   X(And, "and", 2) X(Or, "or", 2) X(Xor, "xor", 2) X(Not, "not", 1) X(Shl, "shl", 2) X(Shr, "shr", 2)          \

@@ -372,7 +372,7 @@ bool is_costly(Scalar body) {
   int reads = 0;
   for (Scalar s : topological({&body, 1})) {
     if (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad) ++reads;
-    if (s->op == ScalarOp::Pow || s->op == ScalarOp::Fmod || s->op == ScalarOp::Rem || s->op == ScalarOp::Atan2 || s->op == ScalarOp::Hypot || s->op >= ScalarOp::Exp) return true;
+    if (s->op == ScalarOp::Pow || s->op == ScalarOp::Gcd || s->op == ScalarOp::Fmod || s->op == ScalarOp::Rem || s->op == ScalarOp::Atan2 || s->op == ScalarOp::Hypot || s->op >= ScalarOp::Exp) return true;
   }
   return reads >= 2;
 }

@@ -40,6 +40,11 @@ Value logaddexp2(Value a, Value b) {
   return where(isinf(a) & eq(a, b), a, high + log1p(exp2(-abs(a - b))) * kInverseLn2);
 }
 
+Value lcm(Value a, Value b) {
+  Value g = gcd(a, b);
+  return where(eq(g, 0.0), a.number(0), abs(trunc_div(a, g) * b));
+}
+
 Value heaviside(Value a, Value b) { return where(eq(a, 0.0), b, where(lt(a, 0.0), a.number(0), a.number(1))); }
 
 const std::pair<std::string_view, Unary> kUnary[] = {
@@ -69,7 +74,7 @@ const std::pair<std::string_view, Binary> kBinary[] = {
     {"mul.Tensor", mul}, {"mul.Scalar", mul}, {"maximum.default", max_of}, {"minimum.default", min_of},
     {"fmax.default", [](Value a, Value b) { return is_floating(a.dtype()) ? fmax(a, b) : max_of(a, b); }},
     {"fmin.default", [](Value a, Value b) { return is_floating(a.dtype()) ? fmin(a, b) : min_of(a, b); }},
-    {"atan2.default", atan2}, {"hypot.default", hypot}, {"nextafter.default", nextafter},
+    {"gcd.default", gcd}, {"lcm.default", lcm}, {"atan2.default", atan2}, {"hypot.default", hypot}, {"nextafter.default", nextafter},
     {"copysign.Tensor", copysign}, {"copysign.Scalar", copysign},
     {"fmod.Tensor", fmod}, {"fmod.Scalar", fmod},
     {"remainder.Tensor", remainder}, {"remainder.Scalar", remainder}, {"remainder.Scalar_Tensor", remainder},

@@ -94,9 +94,9 @@ TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym
 
 bool is_constant(Context& ctx, const TensorBox& box) { return box.storage->realized() && ctx.graph.buffer(*box.storage->buffer).kind == ir::BufferKind::Constant; }
 
-/// Of a matrix and a matrix, or a weight.
+/// Of a matrix and a matrix, or a weight; or of as many of both.
 TensorBox product(Context& ctx, const TensorBox& a, const TensorBox& b, const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
-  if (is_floating(meta.dtype) && is_constant(ctx, b)) return linear(ctx, a, b, true, bias, meta);
+  if (b.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b)) return linear(ctx, a, b, true, bias, meta);
   return matmul(ctx, a, b, meta);
 }
 

@@ -23,7 +23,7 @@ inline Value where(Value condition, Value yes, Value no) { return {yes.pool, yes
 #define COIL_VALUE_BINARY(X)                                                                                              \
   X(operator+, Add) X(operator-, Sub) X(operator*, Mul) X(operator/, Div) X(floor_div, FloorDiv) X(trunc_div, TruncDiv)   \
   X(remainder, Rem) X(fmod, Fmod) X(pow, Pow) X(maximum, Max) X(minimum, Min) X(fmax, FMax) X(fmin, FMin)                 \
-  X(atan2, Atan2) X(hypot, Hypot) X(copysign, Copysign) X(nextafter, Nextafter) X(operator&, And) X(operator|, Or)        \
+  X(gcd, Gcd) X(atan2, Atan2) X(hypot, Hypot) X(copysign, Copysign) X(nextafter, Nextafter) X(operator&, And) X(operator|, Or)        \
   X(operator^, Xor) X(shift_left, Shl) X(shift_right, Shr) X(eq, Eq) X(ne, Ne) X(lt, Lt) X(le, Le) X(gt, Gt) X(ge, Ge)
 #define X(name, op)                                                                      \
   inline Value name(Value a, Value b) { return apply(ir::ScalarOp::op, a, b); }          \

@@ -213,6 +213,24 @@ Node* apply_view(fx::GraphModule& m, const Node* from, const ViewStep& step, Nod
   }
 }
 
+namespace {
+
+/// Windows of `unfold` that have no element in common: the elements at each place of all windows lie a step apart.
+Node* write_back_windows(fx::GraphModule& m, const Node* from, const ViewStep& step, const TensorMeta& viewed_meta, const std::function<Node*()>& viewed, Node* written) {
+  const std::int64_t dim = wrapped(step.args[1], viewed_meta.rank());
+  const auto size = step.args[2].as_int().constant(), by = step.args[3].as_int().constant();
+  if (!size || !by || *by < *size) throw Error(fmt::format("{} writes through {}, whose windows have elements in common", from->target, step.target), from->target, from->where());
+  Node* whole = viewed();
+  const Expr windows = written->tensor().sizes[static_cast<std::size_t>(dim)];
+  for (std::int64_t i = 0; i < *size; ++i) {
+    Node* part = make_call(m, from, "aten.select.int", {written, -1, i});
+    whole = scatter(m, from, "aten.slice_scatter.default", whole, part, {dim, i, (windows - 1) * *by + i + 1, *by});
+  }
+  return whole;
+}
+
+}  // namespace
+
 Node* write_back(fx::GraphModule& m, const Node* from, const ViewStep& step, const TensorMeta& viewed_meta,
                  const std::function<Node*()>& viewed, Node* written) {
   std::string_view t = step.target;
@@ -243,6 +261,7 @@ Node* write_back(fx::GraphModule& m, const Node* from, const ViewStep& step, con
   if (t == "aten.as_strided.default")
     return scatter(m, from, "aten.as_strided_scatter.default", viewed(), written, rest);
   if (t == "aten.view.dtype") return make_call(m, from, "aten.view.dtype", {written, viewed_meta.dtype});
+  if (t == "aten.unfold.default") return write_back_windows(m, from, step, viewed_meta, viewed, written);
   if (starts_with_any(t, {"aten.expand.", "aten.expand_as.", "aten.broadcast_to."})) {
     if (m.env->statically_known_equal(written->tensor().numel(), viewed_meta.numel()))
       return make_call(m, from, "aten.reshape.default", {written, viewed_meta.sizes});

@@ -49,6 +49,12 @@ struct Object {
   View* view;
 };
 
+/// A call of `unsqueeze_` or its kin.
+struct Reshape {
+  const Object* object;
+  std::string target, where;
+};
+
 /// Views that one call made of one tensor.
 struct ListOfViews {
   View* of;
@@ -63,6 +69,7 @@ class Functionalizer {
   void run() {
     for (Node* n : m_.graph.nodes()) visit(n);
     check_shared_attributes();
+    check_reshaped_inputs();
     record_mutations();
     for (auto it = erased_.rbegin(); it != erased_.rend(); ++it) m_.graph.erase(*it);
     m_.graph.eliminate_dead_code();
@@ -281,6 +288,7 @@ class Functionalizer {
     Node* made = make_call(m_, n, twin.op->schema.target, {}, twin_arguments(twin, *n));
     object->view = child(object->view, made, view_step(*made), n->tensor());
     objects_[n] = object;
+    reshaped_.push_back({object, n->target, n->where()});
     erased_.push_back(n);
   }
 
@@ -338,6 +346,17 @@ class Functionalizer {
                b->view->base->root->target);
   }
 
+  /// The caller's own tensor, or the module's, would have to change its sizes.
+  void check_reshaped_inputs() const {
+    for (const Reshape& r : reshaped_)
+      for (const auto& [root, object] : objects_) {
+        const bool input = root->opcode == Opcode::Placeholder;
+        if (object != r.object || (!input && root->opcode != Opcode::GetAttr) || object->view->meta == root->tensor()) continue;
+        throw Error(fmt::format("{} gives the {} {} other sizes or strides, which its owner would see; use the operator that gives a view", r.target, input ? "input" : "attribute", input ? root->name : root->target), r.target,
+                    r.where);
+      }
+  }
+
   void record_mutations() {
     Node* output = m_.graph.output();
     Values results = output->args;
@@ -374,6 +393,7 @@ class Functionalizer {
   std::unordered_map<const Node*, ListOfViews> lists_;
   std::unordered_set<const Node*> written_lists_;
   std::vector<Object*> attributes_;
+  std::vector<Reshape> reshaped_;
   std::vector<Node*> erased_;
   std::unordered_set<const Node*> changed_;  ///< take other arguments than they did
 };

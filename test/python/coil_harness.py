@@ -57,8 +57,16 @@ def named_outputs(value):
     return {path_name(p) or "output": dense(x) for p, x in pytree.tree_flatten_with_path(value)[0] if x is not None}
 
 
+def argument_names(module, n):
+    """Of `n` arguments given by position; those of `*rest` are `rest_0`, `rest_1`, as torch.export names them."""
+    names = []
+    for p in inspect.signature(module.forward).parameters.values():
+        names += [f"{p.name}_{i}" for i in range(n - len(names))] if p.kind == p.VAR_POSITIONAL else [p.name]
+    return names[:n]
+
+
 def named_inputs(module, args):
-    named = zip(inspect.signature(module.forward).parameters, args)
+    named = zip(argument_names(module, len(args)), args)
     return {".".join(filter(None, [n, path_name(p)])): dense(x) for n, v in named for p, x in pytree.tree_flatten_with_path(v)[0] if x is not None}
 
 

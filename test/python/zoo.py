@@ -93,9 +93,11 @@ def visit(name, make, form=None):
             continue
         if isinstance(program, Exception):
             outcomes.append(Outcome(name, each, "no program", f"{type(program).__name__} {str(program).strip()}"))
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            outcomes.append(Outcome(name, each, *judge(program, module, [args, *others], folder)))
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                outcomes.append(Outcome(name, each, *judge(program, module, [args, *others], folder)))
+        if each == form:
+            break
     return outcomes
 
 

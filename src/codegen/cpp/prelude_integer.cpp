@@ -95,6 +95,15 @@ void add_integer_pieces(std::vector<PreludePiece>& out) {
 template <class T> COIL_FN T c_minus_one(T) { return (T)-1; }
 template <class H> COIL_FN twice<H> c_minus_one(twice<H>) { return {H{} - 1, H{} - 1}; }
 )" + for_each("COIL_FN $tv c_minus_one($tv) { return $tv{} - ($t)1; }\n", "t", {"i8", "i16", "i32", "u8", "u16", "u32"})});
+  out.push_back({"c_gcd", R"(
+template <class T> COIL_FN T c_gcd1(T x, T y) {
+  x = x < (T)0 ? (T)-x : x, y = y < (T)0 ? (T)-y : y;
+  while (x != 0) { T r = (T)(y % x); y = x; x = r; }
+  return y;
+}
+)" + for_each("COIL_FN $t c_gcd($t x, $t y) { return c_gcd1(x, y); }\nCOIL_FN $tv c_gcd($tv x, $tv y) { return c_map2(x, y, []($t a, $t b) { return c_gcd1(a, b); }); }\n", "t",
+                               {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}),
+                 {"c_gcd1"}});
   for (const Text& piece : kPieces) {
     std::string name(piece.name);
     if (name == "c_truncdiv") out.push_back({name, std::string(piece.text), {"c_divh"}});

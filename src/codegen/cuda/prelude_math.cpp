@@ -36,6 +36,11 @@ template <class T> C_FN T c_pow(T x, T y) {
     if (y & 1) r = (T)(r * x);
   return r;
 }
+template <class T> C_FN T c_gcd(T x, T y) {
+  x = x < (T)0 ? (T)-x : x, y = y < (T)0 ? (T)-y : y;
+  while (x != 0) { const T r = (T)(y % x); y = x; x = r; }
+  return y;
+}
 // x / y for many x and one y, of which r is the reciprocal: the quotient's residual makes up for r's rounding.
 C_FN f32 c_div_by(f32 x, f32 y, f32 r) {
   const f32 a = fabsf(y);

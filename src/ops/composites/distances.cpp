@@ -63,6 +63,27 @@ Value multi_margin(Steps& s) {
   return s.reduced(made);
 }
 
+/// How far every class that is no target comes within 1 of each target; targets end at the first negative one.
+Values multilabel_margins(Steps& s) {
+  Value x = s["self"], target = s["target"];
+  const std::size_t rank = s.rank(x);
+  const Exprs shape = s.sizes(target);
+  if (rank < 2) x = s.reshape(x, {1, rank == 0 ? Expr(1) : s.size(x, 0)}), target = s.reshape(target, {1, s.size(x, 1)});
+  const DType type = s.dtype(x);
+  const Value valid = s.call("aten.cumprod.default", {s.to(s.call("aten.ge.Scalar", {target, 0}), DType::I64), 1});
+  const Value place = s.mul(target, valid), held = s.call("aten.gt.Scalar", {valid, 0});
+  Value same = s.call("aten.eq.Tensor", {s.unsqueeze(place, 2), s.iota(s.size(x, 1))});
+  const Value is_target = s.call("aten.any.dim", {s.call("aten.logical_and.default", {same, s.unsqueeze(held, 2)}), 1});
+  Value each = clamped(s, s.add(s.sub(s.unsqueeze(x, 1), s.unsqueeze(s.call("aten.gather.default", {x, 1, place}), 2)), 1));
+  const Value counted = s.call("aten.logical_and.default", {s.unsqueeze(held, 2), s.unsqueeze(s.unary("logical_not", is_target), 1)});
+  Value made = s.div(s.sum(s.where(counted, each, s.full({}, 0, type)), {1, 2}), s.size(x, 1));
+  if (rank < 2) made = s.reshape(made, {});
+  return {s.reduced(made), s.reshape(s.to(is_target, type), shape)};
+}
+
+Value multilabel_margin(Steps& s) { return multilabel_margins(s)[0]; }
+Value multilabel_margin_forward(Steps& s) { return multilabel_margins(s); }
+
 constexpr Composite kDistances[] = {
     {"aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", dist},
     {"aten::pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor", pairwise_distance},
@@ -72,6 +93,8 @@ constexpr Composite kDistances[] = {
     {"aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor", triplet_margin},
     {"aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor", cosine_embedding},
     {"aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor", multi_margin},
+    {"aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", multilabel_margin},
+    {"aten::multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor output, Tensor is_target)", multilabel_margin_forward},
 };
 
 }  // namespace

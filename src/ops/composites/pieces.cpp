@@ -1,5 +1,6 @@
-// Tensors taken apart and put together: diagonals, blocks, stacks, products of sets, shuffles.
+// Tensors taken apart and put together: diagonals, blocks, stacks, products of sets, shuffles; numbers taken apart.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "ops/composites/steps.h"
@@ -142,6 +143,51 @@ Value max_unpool(Steps& s) {
   return s.reshape(made, sizes);
 }
 
+/// Where the windows of fractional pooling begin along a dimension: by steps of a fractional length from a random start, the last one at the end (ATen/native/FractionalMaxPooling.h).
+Value fractional_starts(Steps& s, const Value& sample, const Expr& in, std::int64_t out, std::int64_t window) {
+  const Value last = s.full({}, in - window, s.dtype(sample));
+  const Value ends = s.unsqueeze(s.call("aten.expand.default", {s.to(last, DType::I64), s.sizes(sample)}), -1);
+  if (out == 1) return ends;
+  const Value step = s.div(last, static_cast<double>(out - 1)), from = s.unsqueeze(sample, -1);
+  auto whole = [&](const Value& v) { return s.to(s.unary("trunc", s.mul(v, step)), DType::I64); };
+  return s.cat({s.sub(whole(s.add(s.iota(out - 1, s.dtype(sample)), from)), whole(from)), ends}, -1);
+}
+
+/// The greatest element of windows that begin at random places; its index in the plane.
+Value fractional_max_pool(Steps& s) {
+  Value x = s["self"];
+  const std::vector<std::int64_t> window = s.numbers("kernel_size"), out = s.numbers("output_size");
+  const std::size_t space = window.size(), rank = s.rank(x);
+  if (rank != space + 1 && rank != space + 2) s.refuse("takes planes with or without a batch");
+  const bool batched = rank == space + 2;
+  if (!batched) x = s.unsqueeze(x, 0);
+  const Exprs sizes = s.sizes(x);
+  const Value samples = s.to(s["random_samples"], compute_dtype(s.dtype(s["random_samples"])));
+  // The flat index of every element of every window: [batch, channel, places.., places in a window..].
+  Value index;
+  for (std::size_t d = 0; d < space; ++d) {
+    const std::size_t column = space == 2 ? 1 - d : d;  // two samples are of columns and rows, three of planes, rows and columns
+    Value starts = fractional_starts(s, s.call("aten.select.int", {samples, 2, static_cast<std::int64_t>(column)}), sizes[d + 2], out[d], window[d]);
+    Exprs at(2 + 2 * space, 1), within(2 + 2 * space, 1);
+    at[0] = s.size(starts, 0), at[1] = s.size(starts, 1), at[2 + d] = out[d], within[2 + space + d] = window[d];
+    const Value here = s.add(s.reshape(starts, at), s.reshape(s.iota(window[d]), within));
+    index = d == 0 ? here : s.add(s.mul(index, s.full({}, sizes[d + 2], DType::I64)), here);
+  }
+  Expr plane = 1, places = 1, elements = 1;
+  Exprs made = {sizes[0], sizes[1]};
+  for (std::size_t d = 0; d < space; ++d) {
+    plane = s.env.simplify(plane * sizes[d + 2]);
+    places = places * out[d], elements = elements * window[d];
+    made.push_back(out[d]);
+  }
+  index = s.reshape(index, {sizes[0], sizes[1], places * elements});
+  const Value read = s.reshape(s.call("aten.gather.default", {s.reshape(x, {sizes[0], sizes[1], plane}), 2, index}), {sizes[0], sizes[1], places, elements});
+  const Value best = s.call("aten.max.dim", {read, 3, true});
+  const Value at = s.call("aten.gather.default", {s.reshape(index, {sizes[0], sizes[1], places, elements}), 3, s.item(best, 1)});
+  if (!batched) made.erase(made.begin());
+  return Values{s.reshape(s.item(best, 0), made), s.reshape(at, made)};
+}
+
 /// Sampling positions of an affine map of the unit square or cube.
 Value affine_grid(Steps& s) {
   const Value& theta = s["theta"];
@@ -202,6 +248,28 @@ Value renorm(Steps& s) {
   return s.contiguous(s.mul(x, s.to(factor, s.dtype(x))));
 }
 
+/// Mantissa (from 0.5 to 1) and exponent of the bits: numbers below the least normal one are scaled up first.
+Value frexp(Steps& s) {
+  const Value& x = s["self"];
+  if (!is_floating(s.dtype(x))) s.refuse("takes floating numbers");
+  const bool wide = s.dtype(x) == DType::F64;
+  const DType type = wide ? DType::F64 : DType::F32, bits_type = wide ? DType::I64 : DType::I32;
+  const int shift = wide ? 52 : 23, exponents = wide ? 0x7ff : 0xff, bias = wide ? 1022 : 126;
+  constexpr int kUp = 64;
+  auto scalar = [&](const char* name, const Value& a, const Value& b) { return s.call("aten." + std::string(name), {a, b}); };
+  auto bits_of = [&](const Value& v) { return s.call("aten.view.dtype", {v, bits_type}); };
+  auto exponent_of = [&](const Value& bits) { return scalar("bitwise_and.Scalar", scalar("bitwise_right_shift.Tensor_Scalar", bits, shift), exponents); };
+  const Value given = s.contiguous(s.to(x, type));
+  const Value tiny = scalar("eq.Scalar", exponent_of(bits_of(given)), 0);
+  const Value scaled = s.where(tiny, s.mul(given, 0x1p64), given), bits = bits_of(scaled), exponent = exponent_of(bits);
+  const Value kept = s.call("aten.logical_or.default", {scalar("eq.Scalar", given, 0), scalar("eq.Scalar", exponent, exponents)});  // 0, infinity, NaN
+  const std::int64_t fraction = (std::int64_t{1} << shift) - 1, sign = wide ? std::numeric_limits<std::int64_t>::min() : std::int64_t{std::numeric_limits<std::int32_t>::min()};
+  const Value half = scalar("bitwise_or.Scalar", scalar("bitwise_and.Scalar", bits, sign | fraction), std::int64_t{bias} << shift);
+  const Value mantissa = s.where(kept, given, s.call("aten.view.dtype", {half, type}));
+  const Value unbiased = s.where(tiny, scalar("sub.Tensor", exponent, bias + kUp), scalar("sub.Tensor", exponent, bias));
+  return Values{s.to(mantissa, s.dtype(x)), s.to(s.where(kept, s.full({}, 0, bits_type), unbiased), DType::I32)};
+}
+
 constexpr Composite kPieces[] = {
     {"aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diag_embed},
     {"aten::diag(Tensor self, int diagonal=0) -> Tensor", diag},
@@ -222,9 +290,12 @@ constexpr Composite kPieces[] = {
     {"aten::native_channel_shuffle(Tensor self, SymInt groups) -> Tensor", channel_shuffle},
     {"aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", max_unpool},
     {"aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", max_unpool},
+    {"aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)", fractional_max_pool},
+    {"aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)", fractional_max_pool},
     {"aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", affine_grid},
     {"aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor", sum_to_size},
     {"aten::conj_physical(Tensor self) -> Tensor", copy_of_real},
+    {"aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)", frexp},
     {"aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm},
 };
 

@@ -1,4 +1,4 @@
-// Quantiles, histograms, integrals over samples.
+// Quantiles, modes, histograms, integrals over samples.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -62,6 +62,27 @@ Value quantile(Steps& s) { return quantiles(s, s["q"], false); }
 Value quantile_of_number(Steps& s) { return quantiles(s, s.full({}, s["q"], s.dtype(s["self"])), false); }
 Value nanquantile(Steps& s) { return quantiles(s, s["q"], true); }
 Value nanquantile_of_number(Steps& s) { return quantiles(s, s.full({}, s["q"], s.dtype(s["self"])), true); }
+
+/// The most frequent element, of several the least, and where it comes last: the longest run of the sorted elements.
+Value mode(Steps& s) {
+  const Value& x = s["self"];
+  const std::int64_t dim = s.wrapped(s.number("dim"), s.rank(x));
+  if (s.rank(x) == 0) return Values{s.unary("clone", x), s.full({}, 0, DType::I64)};
+  const Value sorted = s.call("aten.sort.stable", {x, true, dim, false}), values = s.item(sorted, 0);
+  const Expr n = s.size(x, dim);
+  Value changes = s.call("aten.ne.Tensor", {s.slice(values, dim, 1, n), s.slice(values, dim, 0, n - 1)});
+  Exprs first = s.sizes(x), line(s.rank(x), 1);
+  first[static_cast<std::size_t>(dim)] = 1, line[static_cast<std::size_t>(dim)] = n;
+  const Value begins = s.cat({s.full(first, true, DType::Bool), changes}, dim), places = s.reshape(s.iota(n), line);
+  const Value starts = s.item(s.call("aten.cummax.default", {s.where(begins, places, s.full({}, 0, DType::I64)), dim}), 0);
+  // A run grows up to its end: the first of the greatest counts ends the run.
+  const Value end = s.call("aten.argmax.default", {s.sub(places, starts), dim, true});
+  auto at_end = [&](const Value& of) {
+    Value made = s.call("aten.gather.default", {of, dim, end});
+    return s.flag("keepdim") ? made : s.contiguous(s.call("aten.squeeze.dim", {made, dim}));
+  };
+  return Values{at_end(values), at_end(s.item(sorted, 1))};
+}
 
 /// Counts in `bins` equal bins between min and max; between the extremes where these are equal.
 Value histc(Steps& s) {
@@ -143,6 +164,7 @@ constexpr Composite kStatistics[] = {
     {"aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", quantile_of_number},
     {"aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", nanquantile},
     {"aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", nanquantile_of_number},
+    {"aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", mode},
     {"aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", histc},
     {"aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", trapezoid},
     {"aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid},

@@ -90,11 +90,12 @@ std::span<const Composite> statistics();
 std::span<const Composite> distances();
 std::span<const Composite> windows();
 std::span<const Composite> segments();
+std::span<const Composite> quantization();
 
 /// Calls `f` with every composite operator.
 template <class F>
 void for_each(const F& f) {
-  for (auto family : {matrices, factors, pieces, statistics, distances, windows, segments})
+  for (auto family : {matrices, factors, pieces, statistics, distances, windows, segments, quantization})
     for (const Composite& c : family()) f(c);
 }
 

@@ -104,6 +104,13 @@ Value native_dropout(const Call& call) {
 void register_symbolic() {
   constexpr Traits kSideEffect{.side_effect = true}, kRandom{.random = true};
   define_each(kAssertions, nothing, kSideEffect);
+  define_each(R"(
+aten::result_type.Tensor(Tensor tensor, Tensor other) -> ScalarType
+aten::result_type.Scalar(Tensor tensor, Scalar other) -> ScalarType
+aten::result_type.Scalar_Tensor(Scalar scalar, Tensor tensor) -> ScalarType
+aten::result_type.Scalar_Scalar(Scalar scalar1, Scalar scalar2) -> ScalarType
+)",
+              nothing);  // the exporter has put the answer where it was used
   define_each(kConstraints, constrain, kSideEffect);
   define_each(R"(
 aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()

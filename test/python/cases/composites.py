@@ -41,6 +41,11 @@ p.add("renorm", lambda a: torch.renorm(a, 2, 0, 1.5), p.normal(4, 3))
 p.add("windows", lambda a: [w(7, periodic=q) * a for w in (torch.hann_window, torch.hamming_window, torch.blackman_window, torch.bartlett_window) for q in (True, False)], p.normal(7))
 p.add("write_through_hsplit", lambda a: (a.hsplit(2)[1].mul_(2), a), p.normal(3, 4))
 
+p.add("frexp", lambda x, y, h: (torch.frexp(x), torch.frexp(y), torch.frexp(h)), torch.tensor([0.0, -0.0, float("inf"), float("nan"), 1e-40, -3e-42, 5.0, -3.0, float("-inf"), 1.17e-38, 3e38]),
+      torch.tensor([0.0, 5e-324, 1e-310, -7.25, 1e300], dtype=torch.float64), p.normal(3, 4, dtype=torch.float16))
+p.add("fractional_max_pool", lambda x, r: (F.fractional_max_pool2d(x, (2, 3), output_size=(3, 4), return_indices=True, _random_samples=r), F.fractional_max_pool2d(x[0], 2, output_size=(1, 5), _random_samples=r[:1])), p.normal(2, 3, 7, 10),
+      p.uniform(0, 1, 2, 3, 2))
+p.add("fractional_max_pool_3d", lambda x, r: F.fractional_max_pool3d(x, 2, output_size=(2, 3, 2), return_indices=True, _random_samples=r), p.normal(1, 2, 4, 7, 5), p.uniform(0, 1, 1, 2, 3))
 p.add("view_narrower", lambda a, i: (a.view(torch.int16), a.view(torch.uint8), (a * 2).view(torch.bfloat16), i.view(torch.float32)), p.normal(3, 4), p.integers(0, 1 << 62, 2, 3))
 p.add("view_wider", lambda b, h: (b.view(torch.int32), b.view(torch.int64), b.view(torch.int16) + 1, h.view(torch.float32), h.view(torch.int16)), p.integers(0, 256, 3, 16, dtype=torch.uint8), p.normal(2, 4, dtype=torch.bfloat16))
 p.add("view_written", lambda a: (a.view(torch.int16)[:, ::2].zero_(), a), p.normal(3, 4))
@@ -50,6 +55,7 @@ s.add("quantile", lambda a: (torch.quantile(a, 0.3), torch.quantile(a, q, dim=1)
 for how in ("lower", "higher", "nearest", "midpoint"):
     s.add(f"quantile_{how}", lambda a, how=how: torch.quantile(a, q, dim=1, interpolation=how), s.normal(3, 6))
 s.add("quantile_nan", lambda a: (torch.quantile(a, 0.5, dim=1), torch.nanquantile(a, 0.5, dim=1)), torch.where(s.normal(4, 5) > 1, torch.nan, s.normal(4, 5)))
+s.add("mode", lambda i, a: (torch.mode(i), torch.mode(i, 0, True), torch.mode(a, 1), torch.mode(a[0, 0, 0])), s.integers(0, 3, 7, 9), s.integers(0, 2, 3, 5, 4).float())
 s.add("histc", lambda a: (torch.histc(a, 10, -2, 2), torch.histc(a, 7)), s.normal(100))
 s.add("trapezoid", lambda y, x: (torch.trapezoid(y), torch.trapezoid(y, x), torch.trapezoid(y, dx=0.5, dim=0), torch.cumulative_trapezoid(y, x[0])), s.normal(3, 5), s.normal(3, 5))
 s.add("mvlgamma", lambda a: torch.mvlgamma(a, 3), s.uniform(2, 9, 5))
@@ -60,12 +66,17 @@ d.add("pairwise", lambda a, b: (F.pairwise_distance(a, b), F.pairwise_distance(a
 d.add("margin_ranking", lambda a, b, t: F.margin_ranking_loss(a, b, t, margin=0.3), d.normal(6), d.normal(6), d.integers(0, 2, 6) * 2.0 - 1)
 d.add("triplet_margin", lambda a, b, c: (F.triplet_margin_loss(a, b, c), F.triplet_margin_loss(a, b, c, swap=True, reduction="none")), d.normal(4, 6), d.normal(4, 6), d.normal(4, 6))
 d.add("cosine_embedding", lambda a, b, t: F.cosine_embedding_loss(a, b, t, margin=0.1), d.normal(4, 6), d.normal(4, 6), d.integers(0, 2, 4) * 2 - 1)
+d.add("multilabel_margin", lambda x, t: (F.multilabel_margin_loss(x, t), F.multilabel_margin_loss(x, t, reduction="none"), F.multilabel_margin_loss(x[0], t[0])), d.normal(3, 4), torch.tensor([[3, 0, -1, 1], [1, 2, -1, 0], [-1, 1, 1, 1]]),
+      exported_only="torch's own decomposition counts what comes after the first -1")
 d.add("multi_margin", lambda x, t, w: (F.multi_margin_loss(x, t), F.multi_margin_loss(x, t, p=2, weight=w, reduction="sum"), F.multi_margin_loss(x[0], t[0])), d.normal(4, 6), d.integers(0, 6, 4), d.uniform(0, 1, 6))
 
 
 for padding in ("zeros", "border", "reflection"):
     sampling.add(padding, lambda x, g, p=padding: tuple(F.grid_sample(x, g, mode=m, padding_mode=p, align_corners=a) for m in ("bilinear", "nearest", "bicubic") for a in (False, True)), sampling.normal(2, 3, 5, 6),
                  sampling.uniform(-1.6, 1.6, 2, 3, 4, 2))
+for name in ("bilinear", "bicubic"):
+    sampling.add(f"antialiased_{name}", lambda x, m=name: (F.interpolate(x, size=(4, 5), mode=m, antialias=True), F.interpolate(x.double(), size=(4, 20), mode=m, antialias=True), F.interpolate(x, size=(14, 5), mode=m, antialias=True, align_corners=True), F.interpolate(x, scale_factor=(0.6, 1.7), mode=m, antialias=True),
+                                                          F.interpolate(x.to(memory_format=torch.channels_last), scale_factor=0.5, mode=m, antialias=True, recompute_scale_factor=True)), sampling.normal(2, 3, 9, 11))
 sampling.add("volume", lambda x, g: (F.grid_sample(x, g, align_corners=False), F.grid_sample(x, g, mode="nearest", padding_mode="reflection", align_corners=True)), sampling.normal(2, 2, 3, 4, 5), sampling.uniform(-1.3, 1.3, 2, 2, 3, 2, 3))
 sampling.add("bf16", lambda x, g: F.grid_sample(x, g, align_corners=True), sampling.normal(1, 2, 4, 4, dtype=torch.bfloat16), sampling.uniform(-1, 1, 1, 3, 3, 2, dtype=torch.bfloat16))
 

@@ -32,6 +32,8 @@ PROGRAMS = {
 }
 for name, lines in PROGRAMS.items():
     inplace.add(name, statements(*lines), inplace.normal(6, 6), inplace.normal(6, 6))
+inplace.add("unfold", statements("t = x * 1", "t[1:3].unfold(1, 3, 3).copy_(y[:2].view(2, 2, 3))", "t.unfold(0, 2, 4)[..., 1].mul_(2)", "t"), inplace.normal(6, 6), inplace.normal(6, 6), exported_only="torch's own decomposition forgets what lies outside the windows")
+inplace.add("out", lambda x, y: (torch.add(x, 1, out=torch.empty_like(x)), torch.matmul(y, y.t(), out=torch.empty(6, 6)), torch.sum(x, 1, out=torch.zeros(6)), torch.mul(x, y, out=x), torch.max(y, 1, out=(x[0], torch.zeros(6, dtype=torch.long)))), inplace.normal(6, 6), inplace.normal(6, 6))
 inplace.add("int_increment", lambda n: n.add_(1), torch.tensor(41))
 inplace.add("int_division", lambda n: n.floor_divide_(2), torch.tensor([7, -7, 8]))
 inplace.add("bool_or", lambda a, b: a.logical_or_(b), inplace.bools(9), inplace.bools(9))

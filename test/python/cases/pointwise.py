@@ -131,3 +131,6 @@ shapes.add("strided", lambda a: a[::2, 1::3] + 1, shapes.normal(9, 20))
 shapes.add("flipped", lambda a: a.flip(0) + a, shapes.normal(9, 20))
 shapes.add("large", lambda a, b: (a + b).relu() * 2, shapes.normal(300, 401), shapes.normal(300, 401))
 shapes.add("transposed_large", lambda a, b: a.t() + b, shapes.normal(300, 401), shapes.normal(401, 300))
+
+for short, dtype in INTS.items():
+    binary.add(f"gcd_lcm_{short}", lambda a, b: (torch.gcd(a, b), torch.lcm(a, b)), binary.any(dtype, 7, 19), binary.any(dtype, 19))
