@@ -87,6 +87,8 @@ class COIL_API Model {
   const CompileReport& report() const;  ///< of a package: kernels, library calls and weights only
   /// One array for each input, in order; one for each output comes back. Throws when an input has the wrong dtype, rank or size.
   std::vector<Array> run(const std::vector<Array>& inputs);
+  /// Random numbers of runs from now on follow from this number and the order of runs (copies of the model count as well); at first they follow from the system's entropy.
+  void seed(std::uint64_t);
 
  private:
   struct Impl;

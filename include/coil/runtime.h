@@ -140,6 +140,9 @@ COIL_C_API const coil_port* coil_model_outputs(const coil_model*, size_t* count)
 COIL_C_API int coil_model_input_sizes(const coil_model*, size_t index, int64_t* sizes);
 COIL_C_API int coil_model_output_sizes(const coil_model*, size_t index, int64_t* sizes);
 
+/* Random numbers of runs from now on follow from this number and the order of runs; at first they follow from the system's entropy. For all contexts of the model, and of those made from it. */
+COIL_C_API int coil_model_seed(const coil_model*, uint64_t seed);
+
 /* Weights of the model: what its package holds. Packed ones are bytes. */
 COIL_C_API const coil_port* coil_model_weights(const coil_model*, size_t* count);
 /* Writes `rank` sizes of weight `index`. */
@@ -171,6 +174,8 @@ typedef struct coil_program coil_program;
 /* `weights`: the file written beside the source; null looks for it beside the program's own file, then in the current folder. */
 COIL_C_API coil_program* coil_program_open(const char* weights);
 COIL_C_API void coil_program_close(coil_program*);
+/* As coil_model_seed. */
+COIL_C_API void coil_program_seed(coil_program*, uint64_t seed);
 COIL_C_API const coil_port* coil_program_inputs(const coil_program*, size_t* count);
 COIL_C_API const coil_port* coil_program_outputs(const coil_program*, size_t* count);
 /* One run at a time. Inputs are borrowed; those marked `mutated` are written to. Each output is to be released with coil_tensor_release; one that aliases an input or a weight borrows its memory. */

@@ -24,7 +24,7 @@ def _torch_decompositions():
 
 def compile_graph(gm, options, name="main"):
     """A callable for one functional graph: takes a list, which it empties, or the inputs one by one."""
-    return _named(_compile(translate(gm, name, hand_over=options.hands_over), options), options)
+    return _named(_compile(translate(gm, name, None, options.hands_over, options.fallback_random), options), options)
 
 
 def _compile(traced, options, **keep):
@@ -67,7 +67,7 @@ def _compile_frozen(gm, options, inputs):
     def compile_holding(tensors):
         if not all(map(can_hold, nodes, tensors)):
             return compile_graph(gm, options, "inference"), False
-        return _named(_compile(translate(gm, "inference", {node.name: t for node, t in zip(nodes, tensors)}, options.hands_over), options, keep_graph=False), options), True
+        return _named(_compile(translate(gm, "inference", {node.name: t for node, t in zip(nodes, tensors)}, options.hands_over, options.fallback_random), options, keep_graph=False), options), True
 
     frozen = _native.FrozenGraph([tokens + i for i in held], compile_holding)
     frozen.prepare([inputs[i] for i in held])

@@ -76,11 +76,12 @@ class Translator:
     """`frozen`: tensors by placeholder that become constants of the program; the input stays one of the graph's, and is not read. `hand_over`: operators on complex numbers are torch's to carry out; else Coil
     compiles what it can of them."""
 
-    def __init__(self, gm, name, frozen=None, hand_over=True):
+    def __init__(self, gm, name, frozen=None, hand_over=True, fallback_random=False):
         self.gm = gm
         self.native = _native.TracedGraph(name)
         self.frozen = frozen or {}
         self.hand_over = hand_over
+        self.fallback_random = fallback_random
         self.nodes = {}
         self.effects = {}  # node of with_effects: (the token as it came, whether the operator gives several results)
         self.symbols = set()
@@ -192,6 +193,9 @@ class Translator:
         target = target_name(operation, node.target is with_effects)
         if self.hand_over and isinstance(operation, torch._ops.OpOverload) and (_is_foreign(value) or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)):
             target = "host." + target  # torch's to carry out, whatever Coil has of that name
+        elif self.fallback_random and isinstance(operation, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in operation.tags:
+            target = "host." + target
+            _native.leave_to_host(target)
         return self.native.call(target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or "")
 
     def effectful(self, node):
@@ -220,6 +224,6 @@ def is_token(node):
     return node.op == "placeholder" and any(user.target is with_effects and user.args[0] is node for user in node.users)
 
 
-def translate(gm, name="main", frozen=None, hand_over=True):
+def translate(gm, name="main", frozen=None, hand_over=True, fallback_random=False):
     """The native graph of a module whose nodes carry `meta["val"]`. Raises coil.Error naming what Coil has no form for."""
-    return Translator(gm, name, frozen, hand_over).run()
+    return Translator(gm, name, frozen, hand_over, fallback_random).run()

@@ -1,4 +1,4 @@
-"""Operators that Coil has no lowering for are torch's to carry out."""
+"""What Coil leaves to torch: operators without lowering, and the seeds of random numbers."""
 import functools
 
 from . import _native
@@ -14,4 +14,12 @@ def find(name):
         return None
 
 
+def draw_seed():
+    """The seed of one call's random operators. From the generator of the CPU whatever the device, which nothing need wait for; torch.manual_seed sets all of them."""
+    import torch
+
+    return torch.randint(-(2**63), 2**63 - 1, (), device="cpu").item()
+
+
 _native.set_host(find)
+_native.set_seed_source(draw_seed)

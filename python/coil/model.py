@@ -58,6 +58,10 @@ class Model:
         """Kernels, fusions and refusals, memory over time; empty for a package."""
         return self._graph.report
 
+    def seed(self, n):
+        """Random numbers of calls from now on follow from this number and the order of calls; at first they follow from the system's entropy."""
+        self._graph.seed(n % 2**64)
+
     def save(self, path):
         """Writes the package: `coil run`, `coil.load` and the C runtime take it."""
         self._graph.save(os.fspath(path))

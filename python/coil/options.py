@@ -11,6 +11,7 @@ MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cu
 _OWN = {
     "cache": ("PATH|none", "folder of the kernel cache, shared between processes; $COIL_CACHE or ~/.cache/coil by default"),
     "cuda.graphs": ("true|false", "on a GPU, record calls that repeat with the same memory as CUDA graphs; so does mode='reduce-overhead'"),
+    "fallback_random": ("true|false", "leave operators that draw random numbers to torch, which draws the numbers that eager draws"),
     "freeze": ("true|false", "hold a model's weights as constants in graphs of inference, packed for the library; they are packed again after a write that torch counts (not through .data or NumPy)"),
     "log": ("STAGE,...", "stages to print to stderr, as `coil compile --log`"),
 }
@@ -32,6 +33,7 @@ class Options:
     log: list
     record: bool = False
     freeze: bool = False
+    fallback_random: bool = False
 
     @property
     def hands_over(self):
@@ -55,15 +57,17 @@ def parse(options=None, mode=None):
     if unknown := [k for k in given if k not in settings()]:
         raise _native.Error(f"unknown option '{unknown[0]}'; there are {', '.join(sorted(settings()))}")
     cache = given.pop("cache", None)
-    freeze = _text(given.pop("freeze", False))
-    if freeze not in ("true", "false"):
-        raise _native.Error(f"option freeze takes true or false, not '{freeze}'")
+
+    def flag(key, default=False):
+        text = _text(given.pop(key, default))
+        if text not in ("true", "false"):
+            raise _native.Error(f"option {key} takes true or false, not '{text}'")
+        return text == "true"
+
+    freeze, fallback_random, record = flag("freeze"), flag("fallback_random"), flag("cuda.graphs", mode == "reduce-overhead")
     log = given.pop("log", ())
-    record = _text(given.pop("cuda.graphs", mode == "reduce-overhead"))
-    if record not in ("true", "false"):
-        raise _native.Error(f"option cuda.graphs takes true or false, not '{record}'")
     log = [s for s in log.split(",") if s] if isinstance(log, str) else list(log)
     chosen = {"fallback": "true"} | {k: _text(v) for k, v in given.items()}
     _native.check_settings(chosen)
     folder = None if cache == "none" else pathlib.Path(cache) if cache else default_cache()
-    return Options(chosen, folder, log, record == "true", freeze == "true")
+    return Options(chosen, folder, log, record, freeze, fallback_random)

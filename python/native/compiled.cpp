@@ -64,6 +64,7 @@ CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, Cal
   for (std::size_t i = 0; i < pattern_.inputs.size(); ++i)
     if (pattern_.inputs[i] != InputKind::Frozen) arguments_.push_back(i);
   COIL_CHECK(arguments_.size() == plan.inputs.size(), "a call passes {} inputs, the program takes {}", arguments_.size(), plan.inputs.size());
+  for (const runtime::Constant& c : plan.constants) draws_ = draws_ || (c.seed && pattern_.torch_seed);
   std::map<runtime::BufferId, std::size_t> uses, bases;
   for (const runtime::Output& o : plan.outputs)
     if (o.kind == runtime::Output::Kind::Tensor) ++uses[runtime::memory_of(plan, o.view.buffer)];
@@ -102,6 +103,8 @@ CallPattern plain_pattern(const runtime::Plan& plan) {
 }
 
 const runtime::Plan& CompiledGraph::plan() const { return model_->plan(); }
+
+void CompiledGraph::seed(std::uint64_t seed) const { model_->seed(seed); }
 
 void CompiledGraph::save(const std::filesystem::path& path) const { runtime::save_package(*saved_, path); }
 
@@ -240,6 +243,7 @@ nb::object CompiledGraph::call(PyObject* const* args, std::size_t count) {
     const std::size_t from = arguments_[i];
     read_input(exchange, device, pattern_.inputs[from], args[from], state.inputs[i], state.numbers[i]);
   }
+  if (draws_) state.context.set_seed(torch_seed());
   {
     nb::gil_scoped_release release;
     state.context.run_into(state.inputs, state.outputs);

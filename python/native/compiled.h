@@ -38,6 +38,7 @@ struct CallPattern {
   std::vector<InputKind> inputs;
   std::vector<Result> results;
   std::map<std::string, nb::object> constants;  ///< the torch tensors of the program's constants, by name
+  bool torch_seed = false;                      ///< random operators follow torch's default generator, not the model's own
   std::set<std::size_t> on_host;                ///< outputs of the program that torch has on the CPU, wherever the program runs
 };
 
@@ -63,6 +64,8 @@ class CompiledGraph {
   const CompileReport& report() const { return report_; }
   const runtime::Plan& plan() const;
   void save(const std::filesystem::path&) const;
+  /// Random numbers of calls from now on follow from this number.
+  void seed(std::uint64_t) const;
 
  private:
   struct State;
@@ -76,6 +79,7 @@ class CompiledGraph {
   std::shared_ptr<const runtime::Model> model_;
   std::vector<Source> sources_;  ///< where the memory of each of the program's outputs comes from
   std::vector<std::size_t> arguments_;  ///< for each of the program's inputs, its place in a call
+  bool draws_ = false;  ///< each call takes a seed from torch
   std::mutex mutex_;
   std::vector<std::unique_ptr<State>> idle_;
   std::shared_ptr<runtime::Program> saved_;

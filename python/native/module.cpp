@@ -116,6 +116,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("outputs", [](const CompiledGraph& g) { return names(g.plan().outputs); })
       .def_rw("record", &CompiledGraph::record, "Whether calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.")
       .def("call_arrays", &CompiledGraph::call_arrays)
+      .def("seed", &CompiledGraph::seed)
       .def("save", &CompiledGraph::save);
 
   nb::class_<FrozenGraph>(m, "FrozenGraph", nb::type_slots(kSlots<FrozenGraph>), nb::dynamic_attr(), nb::is_weak_referenceable())
@@ -143,6 +144,7 @@ NB_MODULE(_native, m) {
   });
 
   m.def("set_host", [](nb::callable find) { set_host(std::move(find)); }, "`find(op)` gives the Python callable of an operator such as `aten.cumsum.default`, or None.");
+  m.def("set_seed_source", [](nb::callable draw) { set_seed_source(std::move(draw)); }, "`draw()` gives a new signed 64-bit integer: the seed of one call of a graph.");
   m.def("settings", [] {
     std::vector<std::vector<std::string>> rows;
     for (const SettingHelp& s : settings_help()) rows.push_back({s.key, s.values, s.text});

@@ -10,6 +10,7 @@ namespace coil::python {
 namespace {
 
 nb::object* g_find = nullptr;  ///< never freed: programs may outlive the module
+nb::object* g_draw = nullptr;
 
 std::string describe(DType dtype, const Sizes& sizes) { return fmt::format("{}[{}]", short_name(dtype), fmt::join(sizes, ", ")); }
 
@@ -150,6 +151,16 @@ void check_schema(const runtime::HostCall& call, const nb::object& function) {
 void set_host(nb::callable find) {
   if (!g_find) g_find = new nb::object();
   *g_find = std::move(find);
+}
+
+void set_seed_source(nb::callable draw) {
+  if (!g_draw) g_draw = new nb::object();
+  *g_draw = std::move(draw);
+}
+
+std::uint64_t torch_seed() {
+  if (!g_draw) fail("nothing says where random numbers come from");
+  return static_cast<std::uint64_t>(nb::cast<std::int64_t>((*g_draw)()));
 }
 
 runtime::Host torch_host(Device device) {

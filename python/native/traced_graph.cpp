@@ -220,6 +220,7 @@ std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& option
       if (cached) store_cached(*options.cache, entry, *compiled.program, compiled.report.text);
     }
   }
+  pattern_.torch_seed = true;
   return std::make_unique<CompiledGraph>(std::move(*compiled.program), std::move(compiled.report), std::move(pattern_));
 }
 

@@ -98,6 +98,8 @@ std::vector<Array> Model::run(const std::vector<Array>& inputs) {
   return out;
 }
 
+void Model::seed(std::uint64_t seed) { impl_->model->seed(seed); }
+
 std::map<std::string, Array> read_arrays(const std::filesystem::path& path) {
   std::map<std::string, Array> out;
   for (const auto& [name, t] : read_safetensors(path).tensors) out.emplace(name, to_array(t));

@@ -111,6 +111,23 @@ Exprs Graph::rvars(std::size_t n) {
   return vars;
 }
 
+Scalar Graph::seed() {
+  if (!seed_buffer_) {
+    std::string name = "random.seed";
+    while (std::any_of(buffers_.begin(), buffers_.end(), [&](const Buffer& b) { return b.name == name; })) name += "_";
+    Tensor value = Tensor::empty(DType::I64, {1});
+    *value.data<std::int64_t>() = 0;
+    seed_buffer_ = add_buffer(name, BufferKind::Constant, {.dtype = DType::I64, .sizes = {1}, .strides = {1}, .fixed = true}).id;
+    constants.emplace(*seed_buffer_, std::move(value));
+  }
+  Scalar seed = pool_.load(*seed_buffer_, DType::I64, {0});
+  for (const Turn& turn : turns_) {
+    auto half = [&](std::int64_t k) { return pool_.cast(pool_.random(seed, turn.salt + k, turn.counter), DType::I64); };
+    seed = pool_.op(ScalarOp::Xor, pool_.op(ScalarOp::Shl, half(0), pool_.constant_int(DType::I64, 32)), half(1));
+  }
+  return seed;
+}
+
 std::vector<BufferId> reads(const Operation& op) {
   std::vector<BufferId> result;
   auto add = [&](BufferId id) {

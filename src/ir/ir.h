@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -193,6 +194,16 @@ class Graph {
   Exprs ivars(std::size_t n);
   Exprs rvars(std::size_t n);
 
+  /// The seed of all random operators, an I64 that whoever runs the program renews before each run.
+  Scalar seed();
+  /// In a loop each turn has a seed of its own, until `end_turns`.
+  void begin_turns(Expr counter) { turns_.push_back({counter, new_salts(2)}); }
+  void end_turns() { turns_.pop_back(); }
+  /// The buffer that holds it, once something asked for it.
+  std::optional<BufferId> seed_buffer() const { return seed_buffer_; }
+  /// Numbers for the scalars (ScalarOp::Random) of one operator: the first of `count`.
+  std::int64_t new_salts(std::int64_t count) { return std::exchange(salts_, salts_ + count); }
+
   std::vector<BufferId> inputs;               ///< one for each of the program's inputs, in order
   std::map<BufferId, Tensor> constants;       ///< values of Constant buffers
   std::set<BufferId> mutated;                 ///< inputs and constants that operations write to
@@ -202,6 +213,13 @@ class Graph {
 
  private:
   Expr variable(Exprs& made, char letter, std::size_t d);
+  struct Turn {
+    Expr counter;
+    std::int64_t salt;
+  };
+  std::vector<Turn> turns_;
+  std::optional<BufferId> seed_buffer_;
+  std::int64_t salts_ = 0;
   Exprs ivars_, rvars_;
   std::shared_ptr<sym::ShapeEnv> env_;
   ScalarPool pool_;

@@ -21,6 +21,7 @@ struct OpInfo {
 constexpr OpInfo kOps[] = {
     {"load", -1}, {"linear_load", -1}, {"index", 0},   {"constant", 0},
     {"cast", 1},  {"round", 1},        {"bitcast", 1}, {"check_index", 1},
+    {"random", 1},
 #define X(e, n, count) {n, count},
     COIL_SCALAR_OPS(X)
 #undef X
@@ -161,7 +162,8 @@ ScalarPool::~ScalarPool() = default;
 Scalar ScalarPool::intern(ScalarNode n) {
   n.hash = hash_of(n);
   if (auto found = impl_->distinct.find(&n); found != impl_->distinct.end()) return *found;
-  std::uint64_t ops = 1;
+  constexpr std::uint64_t kRandomOps = 24;
+  std::uint64_t ops = n.op == ScalarOp::Random ? kRandomOps : 1;
   n.has_loads = n.op == ScalarOp::Load || n.op == ScalarOp::LinearLoad;
   auto include = [&](Scalar s) {
     ops += s->ops;
@@ -242,9 +244,14 @@ Scalar ScalarPool::check_index(Scalar s, Expr size) {
   return intern({.op = ScalarOp::CheckIndex, .dtype = DType::I64, .args = {s}, .index = {size}});
 }
 
+Scalar ScalarPool::random(Scalar seed, std::int64_t salt, Expr element) {
+  COIL_CHECK(seed->dtype == DType::I64, "seeds are I64");
+  return intern({.op = ScalarOp::Random, .dtype = DType::U32, .args = {seed}, .index = {element}, .integer = salt});
+}
+
 Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
   const int operands = info(o).operands;
-  COIL_CHECK(o > ScalarOp::CheckIndex && a && (operands < 2) == !b && (operands < 3) == !c, "operands of {}", name_of(o));
+  COIL_CHECK(o > ScalarOp::Random && a && (operands < 2) == !b && (operands < 3) == !c, "operands of {}", name_of(o));
   if (o == ScalarOp::Where) {
     COIL_CHECK(a->dtype == DType::Bool && b->dtype == c->dtype, "operands of where: {}, {}, {}", short_name(a->dtype), short_name(b->dtype), short_name(c->dtype));
     if (b == c || is_true(a)) return b;
@@ -379,6 +386,7 @@ Scalar rebuild(ScalarPool& pool, Scalar s, const std::vector<Scalar>& args, Expr
     case ScalarOp::Round: return pool.cast(args[0], s->rounded);
     case ScalarOp::Bitcast: return pool.bitcast(args[0], s->dtype);
     case ScalarOp::CheckIndex: return pool.check_index(args[0], index[0]);
+    case ScalarOp::Random: return pool.random(args[0], s->integer, index[0]);
     default: return pool.op(s->op, args[0], args.size() > 1 ? args[1] : nullptr, args.size() > 2 ? args[2] : nullptr);
   }
 }
@@ -441,9 +449,12 @@ Scalar ScalarPool::replace_loads(Scalar root, const std::function<Scalar(Scalar 
 Scalar ScalarPool::masked(Scalar value, Scalar mask, Scalar otherwise) {
   if (is_true(mask)) return value;
   if (is_false(mask)) return otherwise;
-  Scalar guarded = replace_loads(value, [&](Scalar l) -> Scalar {
-    Scalar m = l->mask ? op(ScalarOp::And, mask, l->mask) : mask;
-    return l->op == ScalarOp::Load ? load(l->buffer, l->rounded, l->index, l->args, m) : linear_load(l->buffer, l->rounded, l->index[0], l->args, m);
+  Scalar guarded = transform(value, [&](Scalar s, const std::vector<Scalar>& args, Scalar inner, bool same) {
+    if (s->op == ScalarOp::Random) return s;  // the seed may always be read
+    if (!same) s = rebuild(*this, s, args, s->index, inner);
+    if (s->op != ScalarOp::Load && s->op != ScalarOp::LinearLoad) return s;
+    Scalar m = s->mask ? op(ScalarOp::And, mask, s->mask) : mask;
+    return s->op == ScalarOp::Load ? load(s->buffer, s->rounded, s->index, s->args, m) : linear_load(s->buffer, s->rounded, s->index[0], s->args, m);
   });
   const bool is_load = guarded->op == ScalarOp::Load || guarded->op == ScalarOp::LinearLoad;
   if (is_load && (is_number(otherwise, 0.0))) return guarded;
@@ -483,6 +494,7 @@ std::string print_node(Scalar s, const std::function<std::string(Scalar)>& opera
     case ScalarOp::Bitcast: return fmt::format("{}({}, {})", name_of(s->op), operand(s->args[0]), short_name(s->dtype));
     case ScalarOp::Round: return fmt::format("round({}, {})", operand(s->args[0]), short_name(s->rounded));
     case ScalarOp::CheckIndex: return fmt::format("check_index({}, {})", operand(s->args[0]), sym::to_string(s->index[0]));
+    case ScalarOp::Random: return fmt::format("random({}, {}, {})", operand(s->args[0]), s->integer, sym::to_string(s->index[0]));
     default: return fmt::format("{}({})", name_of(s->op), list(s->args));
   }
 }

@@ -53,6 +53,7 @@ enum class ScalarOp : std::uint8_t {
   Round,       ///< f32 args[0] rounded to the precision of `rounded` (f16, bf16): what `to` means inside a fused body
   Bitcast,     ///< the bits of args[0] as `dtype` of the same width
   CheckIndex,  ///< I64 args[0], an index into a dimension of size index[0]: negative values count from the end; out of range sets the kernel's status and gives 0
+  Random,      ///< 32 random bits (U32) of element index[0]: a function of the I64 seed args[0], of the operator's number `integer` and of the element alone, so that what is computed again is the same (codegen/random_text.h)
 #define X(e, ...) e,
   COIL_SCALAR_OPS(X)
 #undef X
@@ -96,6 +97,7 @@ class ScalarPool {
   Scalar cast(Scalar, DType to);               ///< `to` may be a storage type: narrow floats give F32 with Round
   Scalar bitcast(Scalar, DType to);
   Scalar check_index(Scalar index, Expr size);
+  Scalar random(Scalar seed, std::int64_t salt, Expr element);
   /// Any of COIL_SCALAR_OPS. Operands must have one dtype (shifts and where's condition apart); the result's is theirs, or Bool for comparisons.
   Scalar op(ScalarOp, Scalar a, Scalar b = nullptr, Scalar c = nullptr);
 

@@ -23,6 +23,7 @@ void add_arithmetic(Table&);
 void add_activations(Table&);
 void add_casts(Table&);
 void add_creation(Table&);
+void add_random(Table&);
 void add_views(Table&);
 void add_concatenation(Table&);
 void add_indexing(Table&);

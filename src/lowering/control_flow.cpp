@@ -181,11 +181,14 @@ Lowered while_loop(Context& ctx, const Values& args) {
   std::vector<BlockValue> operands;
   append(operands, carried.slots);
   operands.insert(operands.end(), additional.begin(), additional.end());
-  control(ctx, Kind::Loop, 1, ctx.graph.env().fresh_unbacked());
+  const Expr turn = ctx.graph.env().fresh_unbacked();
+  control(ctx, Kind::Loop, 1, turn);
+  ctx.graph.begin_turns(turn);
   const auto more = lower_block(subgraph(ctx, args.at(0)), ctx.graph, operands);
   if (more.size() != 1) refuse(ctx, "has a condition that is not one value");
   control(ctx, Kind::BreakUnless, predicate(ctx, more[0]));
   carried.update(lower_block(subgraph(ctx, args.at(1)), ctx.graph, operands));
+  ctx.graph.end_turns();
   control(ctx, Kind::EndLoop);
   return results(ctx, carried.slots);
 }
@@ -211,6 +214,7 @@ Lowered loop_over(Context& ctx, const fx::GraphModule& body, const std::vector<B
   }
   operands.insert(operands.end(), additional.begin(), additional.end());
   control(ctx, Kind::Loop, 1, turn, turns);
+  ctx.graph.begin_turns(turn);
   const auto values = lower_block(body, ctx.graph, operands);
   if (values.size() != slots.size()) refuse(ctx, fmt::format("has a body that gives {} values, not {}", values.size(), slots.size()));
   for (std::size_t k = first.size(); k < slots.size(); ++k) {
@@ -220,6 +224,7 @@ Lowered loop_over(Context& ctx, const fx::GraphModule& body, const std::vector<B
     store(ctx, slots[k], sizes, stored(ctx, values[k], slots[k], sizes), at);
   }
   carried.update(std::span(values).first(first.size()));
+  ctx.graph.end_turns();
   control(ctx, Kind::EndLoop);
   return results(ctx, slots);
 }

@@ -20,7 +20,7 @@ using fx::Node;
 const DecompositionTable& table() {
   static const DecompositionTable entries = [] {
     DecompositionTable t;
-    for (auto add : {decompose_attention, decompose_views, decompose_casts, decompose_creation, decompose_pointwise, decompose_makers,
+    for (auto add : {decompose_attention, decompose_views, decompose_casts, decompose_creation, decompose_random, decompose_pointwise, decompose_makers,
                      decompose_indexing, decompose_reductions, decompose_normalization, decompose_linalg,
                      decompose_convolution, decompose_resampling, decompose_losses, decompose_gradients, decompose_recurrent,
                      decompose_composites})

@@ -35,12 +35,14 @@ DType dtype_of(const Output& out) {
 struct coil_model {
   std::shared_ptr<const Model> model;
   std::vector<coil_port> inputs, outputs, weights;
+  std::vector<std::size_t> weight_index;  ///< of each weight, among the plan's constants
   std::vector<std::optional<std::int64_t>> slots;
 
   explicit coil_model(std::shared_ptr<const Model> m) : model(std::move(m)), slots(fixed_slots(model->plan())) {
     for (const Input& in : model->plan().inputs)
       inputs.push_back({in.name.c_str(), to_c(in.dtype), static_cast<std::int32_t>(in.sizes.size()), in.mutated});
-    for (const Constant& c : model->plan().constants) weights.push_back({c.name.c_str(), to_c(c.dtype), static_cast<std::int32_t>(c.sizes.size()), c.state, 0});
+    for (const Constant& c : model->plan().constants)
+      if (!c.seed) weight_index.push_back(static_cast<std::size_t>(&c - model->plan().constants.data())), weights.push_back({c.name.c_str(), to_c(c.dtype), static_cast<std::int32_t>(c.sizes.size()), c.state, 0});
     for (const Output& out : model->plan().outputs)
       outputs.push_back({out.name.c_str(), to_c(dtype_of(out)), static_cast<std::int32_t>(out.view.sizes.size()), 0});
   }
@@ -149,13 +151,20 @@ int coil_model_output_sizes(const coil_model* model, size_t index, int64_t* size
   });
 }
 
+int coil_model_seed(const coil_model* model, uint64_t seed) {
+  return guarded([&] {
+    if (!model) fail("no model was given");
+    model->model->seed(seed);
+  });
+}
+
 const coil_port* coil_model_weights(const coil_model* model, size_t* count) { return model ? ports(model->weights, count) : no_ports(count); }
 
 int coil_model_weight_sizes(const coil_model* model, size_t index, int64_t* sizes) {
   return guarded([&] {
     if (!model || !sizes) fail("no model or no place for its sizes was given");
     if (index >= model->weights.size()) fail("the program has no weight {}", index);
-    const Sizes& known = model->model->plan().constants[index].sizes;
+    const Sizes& known = model->model->plan().constants[model->weight_index[index]].sizes;
     std::copy(known.begin(), known.end(), sizes);
   });
 }

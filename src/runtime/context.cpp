@@ -21,12 +21,16 @@ struct Context::Impl {
   std::vector<Tensor> readable; ///< inputs whose values the plan reads, on the host
   RecordedRuns recorded;
   bool recording = false, borrows_memory = false;
+  std::optional<std::uint32_t> seed;        ///< of constants: what random operators draw from
+  std::optional<std::uint64_t> next_seed;   ///< told by the caller
   bool on_host;                 ///< the program runs on the CPU
   std::shared_ptr<OutputPool> numbers;  ///< memory of results that are numbers, where outputs are not on the host
 
   explicit Impl(std::shared_ptr<const Model> m)
       : model(std::move(m)), queue(model->impl().device->make_queue()), binding(model->impl(), *queue), relaid(model->plan().inputs.size()), on_host(queue->device() == Device{}) {
     if (!on_host) numbers = OutputPool::make();
+    for (std::uint32_t i = 0; i < plan().constants.size(); ++i)
+      if (plan().constants[i].seed) seed = i;
   }
   ~Impl() { recorded.clear(); }
 
@@ -104,6 +108,14 @@ struct Context::Impl {
     if (bound.span > 0) queue->copy(t, given);
   }
 
+  /// In order with the work that is queued: what was queued before reads the old one.
+  void renew_seed() {
+    Tensor fresh = Tensor::empty(DType::I64, {1});
+    *fresh.data<std::int64_t>() = static_cast<std::int64_t>(next_seed ? *next_seed : model->impl().seeds->next());
+    next_seed.reset();
+    queue->copy(binding.constant(*seed), fresh);
+  }
+
   void place_outputs() {
     fresh.resize(binding.outputs.size());
     for (std::size_t k = 0; k < fresh.size(); ++k) {
@@ -163,6 +175,7 @@ struct Context::Impl {
     for (Tensor& t : outputs) t.storage = {};
     const bool from_host = place_inputs(inputs);
     place_outputs();
+    if (seed) renew_seed();
     // What a late program does differs from run to run.
     if (recording && !binding.is_late() && !binding.calls_host()) recorded.run(binding, *queue);
     else binding.run_steps([this](std::size_t bytes) { return new_output(bytes); });
@@ -207,6 +220,8 @@ void Context::set_stream(void* stream) {
   const QueueScope scope(*impl_->queue);
   impl_->queue->set_stream(stream);
 }
+
+void Context::set_seed(std::uint64_t seed) { impl_->next_seed = seed; }
 
 void Context::set_recording(bool on) { impl_->recording = on; }
 

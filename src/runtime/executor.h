@@ -63,6 +63,8 @@ class Context {
   void set_stream(void* stream);
   /// Runs that repeat with the same sizes and memory are recorded as CUDA graphs and launched whole. No effect on devices that cannot record.
   void set_recording(bool);
+  /// The seed of the next run's random numbers; without it the model's own sequence gives one.
+  void set_seed(std::uint64_t seed);
   /// A copy on the host (itself when it is there), after waiting for it.
   Tensor to_host(const Tensor&);
   MemoryUse memory() const;
@@ -82,6 +84,8 @@ class Model {
   /// The same program with other values in some of its constants, by name; kernels and all other constants are shared with this one. Constants that share memory see the change together. Throws Error for a name
   /// that is not there, a wrong dtype or size, and a weight that is stored packed for the library.
   std::shared_ptr<const Model> with_constants(const std::map<std::string, Tensor>& values) const;
+  /// Random numbers of calls from now on follow from this number and the order of calls; at first they follow from the system's entropy. Shared with models made by `with_constants`.
+  void seed(std::uint64_t) const;
   const Plan& plan() const;
   struct Impl;
   const Impl& impl() const { return *impl_; }

@@ -96,6 +96,8 @@ std::shared_ptr<const Model> Model::with_constants(const std::map<std::string, T
   return model;
 }
 
+void Model::seed(std::uint64_t seed) const { impl_->seeds->seed(seed); }
+
 const Plan& Model::plan() const { return impl_->plan; }
 
 }  // namespace coil::runtime

@@ -5,6 +5,7 @@
 
 #include "runtime/device.h"
 #include "runtime/executor.h"
+#include "runtime/seeds.h"
 
 namespace coil::runtime {
 
@@ -14,6 +15,7 @@ struct Model::Impl {
   std::vector<Tensor> constants;              ///< on the device
   std::shared_ptr<LoadedKernels> loaded;
   std::vector<const void*> kernels;           ///< one for each of plan.kernels
+  std::shared_ptr<Seeds> seeds = std::make_shared<Seeds>();
   Host host;                                  ///< carries out what is left to it; may be empty
   std::uint64_t weight_bytes = 0;
 };

@@ -62,6 +62,7 @@ struct Constant {
   std::uint64_t bytes = 0;
   std::uint64_t file_offset = 0;
   bool state = false;
+  bool seed = false;             ///< the seed of random operators, one I64 and a state: each run begins with a new one in it
 };
 
 enum class BufferKind : std::uint8_t {
@@ -197,7 +198,7 @@ struct Output {
 };
 
 struct Plan {
-  static constexpr int kVersion = 2;
+  static constexpr int kVersion = 3;
   std::string model_name;
   Device device;
   std::string isa;  ///< instruction set that the kernels need: `avx2`, `avx512`, …; empty for the baseline

@@ -15,7 +15,10 @@ class PlanChecker {
     check_shape_program();
     for (const Check& c : plan_.checks) slot(c.condition, "a check");
     for (const Input& in : plan_.inputs) layout(in.sizes, in.strides, "input " + in.name);
-    for (const Constant& c : plan_.constants) require(c.sizes.size() == c.strides.size(), "constant " + c.name);
+    for (const Constant& c : plan_.constants) {
+      require(c.sizes.size() == c.strides.size(), "constant " + c.name);
+      require(!c.seed || (c.state && c.dtype == DType::I64 && c.sizes == Sizes{1}), "seed " + c.name);
+    }
     for (BufferId id = 0; id < plan_.buffers.size(); ++id) check_buffer(id);
     for (const Step& step : plan_.steps) std::visit([&](const auto& s) { check_step(s); }, step);
     check_blocks();

@@ -216,12 +216,12 @@ Input input_from(const Json& j) {
 }
 
 Json to_json(const Constant& c) {
-  return {{"name", c.name}, {"dtype", short_name(c.dtype)}, {"sizes", c.sizes}, {"strides", c.strides}, {"bytes", c.bytes}, {"offset", c.file_offset}, {"state", c.state}};
+  return {{"name", c.name}, {"dtype", short_name(c.dtype)}, {"sizes", c.sizes}, {"strides", c.strides}, {"bytes", c.bytes}, {"offset", c.file_offset}, {"state", c.state}, {"seed", c.seed}};
 }
 
 Constant constant_from(const Json& j) {
   return {j.at("name").get<std::string>(), dtype_from(j.at("dtype")), integers(j.at("sizes")), integers(j.at("strides")),
-          integer<std::uint64_t>(j.at("bytes")), integer<std::uint64_t>(j.at("offset")), j.at("state").get<bool>()};
+          integer<std::uint64_t>(j.at("bytes")), integer<std::uint64_t>(j.at("offset")), j.at("state").get<bool>(), j.at("seed").get<bool>()};
 }
 
 Json to_json(const Buffer& b) {

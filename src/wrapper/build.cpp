@@ -48,7 +48,8 @@ class Builder {
       if (b.kind == ir::BufferKind::Constant) {
         out.kind = BufferKind::Constant;
         out.index = p_.constants.size();
-        p_.constants.push_back({b.name, graph_.constants.at(b.id), graph_.mutated.contains(b.id)});
+        const bool seed = graph_.seed_buffer() == b.id;
+        p_.constants.push_back({b.name, graph_.constants.at(b.id), seed || graph_.mutated.contains(b.id), seed});
       } else if (b.kind == ir::BufferKind::Computed && outputs.contains(b.id)) {
         out.kind = BufferKind::Output;
       }

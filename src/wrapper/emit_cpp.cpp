@@ -49,7 +49,7 @@ class Printer {
     name_buffers();
     print_run();
     const std::string ops = std::move(ops_), members = std::move(members_), weights = std::move(weights_);
-    return head() + cpp_support() + "\nnamespace {\n\n" + ports() + kernel_declarations() + "}  // namespace\n\nstruct coil_program {\n" + members + "\n  explicit coil_program(const char* weights_path);\n" +
+    return head() + cpp_support() + "\nnamespace {\n\n" + ports() + kernel_declarations() + "}  // namespace\n\nstruct coil_program {\n  Seeds seeds;\n" + members + "\n  explicit coil_program(const char* weights_path);\n" +
            "  void run(const coil_tensor* inputs, coil_tensor* outputs);\n};\n\ncoil_program::coil_program(const char* weights_path)" + initializers_ + " {\n" + require_isa() + weights + ops + "}\n\n" +
            "void coil_program::run(const coil_tensor* inputs, coil_tensor* outputs) {\n" + run_ + "}\n" + cpp_entry() + cpp_main() + kernels();
   }
@@ -154,6 +154,8 @@ class Printer {
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant) bind_constant(static_cast<BufferId>(k));
     if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) { return std::holds_alternative<CallKernel>(l); })) line("int64_t status = 0;");
+    for (std::size_t k = 0; k < p_.buffers.size(); ++k)
+      if (p_.buffers[k].kind == BufferKind::Constant && p_.constants[p_.buffers[k].index].seed) line("seeds.renew({});", names_[k]);
     begin = run_.size();
     for (const Line& l : p_.lines) {
       std::visit([&](const auto& x) { print_line(x); }, l);
@@ -355,7 +357,7 @@ class Printer {
   const Program& p_;
   const EmitOptions& options_;
   std::vector<std::optional<WeightPlace>> places_;
-  std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "read_number", "kernels"};
+  std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "seeds", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "read_number", "kernels"};
   std::vector<std::string> names_;
   std::unordered_map<Expr, std::string> sizes_;
   std::vector<Exprs> scopes_;  ///< for each open block, the sizes named in it

@@ -103,6 +103,7 @@ void FxEmitter::inputs() {
     statement(fmt::format("root.register_parameter({0}, torch.nn.Parameter({1}, requires_grad=False))", python_string(name), name));
     statement(fmt::format("{1} = graph.get_attr({0})", python_string(name), name));
     if (like_.empty()) like_ = name;
+    if (p.constants[p.buffers[b].index].seed) node("seed", fmt::format("torch.ops.aten.random_.default, {}", name));
   }
 }
 

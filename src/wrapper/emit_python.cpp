@@ -36,6 +36,8 @@ void PythonEmitter::inputs() {
     }
     statement(fmt::format("{} = lay_out({}, {}, {}, {})", file_->name(in.buffer), python_string(in.name), given_[i], file_->sizes(b.sizes), file_->sizes(b.strides)));
   }
+  for (std::size_t b = 0; b < p.buffers.size(); ++b)
+    if (p.buffers[b].kind == BufferKind::Constant && p.constants[p.buffers[b].index].seed) statement(fmt::format("{}.random_(-2**63, None)  # by torch's generator", file_->name(static_cast<BufferId>(b))));
 }
 
 void PythonEmitter::line(const DefineSymbol& d) {

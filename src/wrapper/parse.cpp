@@ -235,7 +235,8 @@ class Parser {
     } else if (kind == "constant") {
       b.kind = BufferKind::Constant;
       b.index = p_.constants.size();
-      p_.constants.push_back({b.name, zeros(c, b), c.accept("state")});
+      const bool seed = c.accept("seed");
+      p_.constants.push_back({b.name, zeros(c, b), seed || c.accept("state"), seed});
     } else if (kind == "output") {
       b.kind = BufferKind::Output;
     } else if (kind != "temporary") {

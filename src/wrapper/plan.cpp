@@ -89,7 +89,7 @@ class Planner {
       plan_.inputs.push_back({in.name, b.dtype, slots(b.sizes), slots(b.strides), in.mutated, in.unused});
     }
     for (const Constant& c : p_.constants) {
-      plan_.constants.push_back({c.name, c.value.dtype, c.value.sizes, c.value.strides, span_bytes(c.value), 0, c.state});
+      plan_.constants.push_back({c.name, c.value.dtype, c.value.sizes, c.value.strides, span_bytes(c.value), 0, c.state, c.seed});
     }
     for (const Buffer& b : p_.buffers) {
       runtime::Buffer out;

@@ -137,6 +137,7 @@ struct Constant {
   std::string name;
   Tensor value;
   bool state = false;  ///< the program writes to it
+  bool seed = false;   ///< the seed of random operators: new in each run; a state as well
 };
 
 struct Output {

@@ -77,7 +77,7 @@ class Text {
         const Input& in = p_.inputs[b.index];
         out_ += fmt::format(" {}{}{}", ops::quote(in.name), in.mutated ? " mutated" : "", in.unused ? " unused" : "");
       }
-      if (b.kind == BufferKind::Constant && p_.constants[b.index].state) out_ += " state";
+      if (b.kind == BufferKind::Constant && p_.constants[b.index].state) out_ += p_.constants[b.index].seed ? " seed" : " state";
       if (!(b.bytes == span_bytes(*p_.env, b.dtype, b.sizes, b.strides))) out_ += " bytes " + sym::to_string(b.bytes);
     }
     out_ += "\n";

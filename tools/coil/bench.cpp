@@ -51,6 +51,7 @@ struct BenchCommand {
     ReadyProgram program = make_ready(model);
     const runtime::Plan& plan = program.model->plan();
     std::vector<Tensor> given = make_inputs(program, inputs);
+    if (inputs.seed_given) program.model->seed(inputs.seed);
     runtime::Context context(program.model);
     context.set_recording(model.record);
     given = to_device(program, std::move(given));

@@ -48,7 +48,7 @@ void ModelOptions::finish() {
 
 void add_input_options(CLI::App& app, InputOptions& o) {
   app.add_option("--inputs", o.file, "Inputs by name (default: the archive's sample inputs, else random ones)")->type_name("IN.safetensors");
-  app.add_option("--seed", o.seed, "Seed of random inputs (default 0)")->type_name("N");
+  app.add_option("--seed", o.seed, "Seed of random inputs (default 0) and of the program's own random numbers (default: the system's entropy)")->type_name("N")->each([&o](const std::string&) { o.seed_given = true; });
   app.add_option("--random-below", o.integer_bound, "Random integers are drawn from 0 up to N-1 (default 2)")->type_name("N")->check(CLI::PositiveNumber);
   app.add_option("--random-size", o.dynamic_size, "Size of random inputs where the program takes any (default 4)")->type_name("N")->check(CLI::PositiveNumber);
 }

@@ -19,6 +19,7 @@ struct RunCommand {
     model.finish();
     ReadyProgram program = make_ready(model);
     std::vector<Tensor> given = make_inputs(program, inputs);
+    if (inputs.seed_given) program.model->seed(inputs.seed);
     runtime::Context context(program.model);
     context.set_recording(model.record);
     runtime::RunResult result = context.run(given);

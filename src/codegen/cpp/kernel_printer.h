@@ -206,6 +206,8 @@ class Printer {
   /// A condition made of comparisons of affine indices, as a mask; nothing for others.
   std::optional<std::string> condition(Expr e);
   Local check_index(Scalar n);
+  /// Random bits of one element or of a vector's.
+  Local random(Scalar n);
   /// A vector whose lane l is this scalar expression; lanes past a tail's n are 0.
   std::string lanes_of(DType reg, const std::string& lane);
   std::string lane_text(Expr e, const std::vector<std::string>& indirect = {});
@@ -214,6 +216,8 @@ class Printer {
 
   /// An index expression in C++. `indirect` spells the values that x0, x1, … stand for.
   std::string text(Expr e, const std::vector<std::string>& indirect = {});
+  /// An argument of the kernel with this value: kernels that differ in it are one text.
+  std::string scalar(const std::string& key, Expr value);
   std::string pointer(BufferId b, bool writes);
   void line(const std::string& s);
 
@@ -232,6 +236,7 @@ class Printer {
   std::unordered_map<BufferId, Local> locals_;
   std::unordered_map<Scalar, Local> names_, raw_;
   std::unordered_map<Scalar, std::string> windows_;
+  std::unordered_map<Scalar, std::string> random_rows_;  // what a random value's neighbours are kept in
   std::unordered_map<Scalar, std::string> transposed_;  // row of a block of transposed vectors
   std::unordered_set<Expr> assumed_;
   /// All that the kernel stores is rounded to f16 or bf16: functions need not be right to the last bits of f32.

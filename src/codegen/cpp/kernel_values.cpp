@@ -26,7 +26,7 @@ std::string float_literal(double x, DType d) {
 
 std::string int_literal(std::int64_t x, DType d) {
   if (d == DType::Bool) return x ? "true" : "false";
-  if (x == std::numeric_limits<std::int64_t>::min()) return "(i64)(-9223372036854775807L - 1)";
+  if (x == std::numeric_limits<std::int64_t>::min()) return fmt::format("({})(-9223372036854775807L - 1)", scalar_type(d));
   return fmt::format("({}){}{}", scalar_type(d), x, d == DType::U64 ? "ul" : "l");
 }
 
@@ -77,6 +77,7 @@ Printer::Local Printer::compute(Scalar n) {
     case ScalarOp::Load: COIL_CHECK(false, "loads are linear by now");
     case ScalarOp::Index: return index_value(n);
     case ScalarOp::CheckIndex: return check_index(n);
+    case ScalarOp::Random: return random(n);
     default: break;
   }
   std::vector<Local> args;
@@ -304,6 +305,21 @@ Printer::Local Printer::check_index(Scalar n) {
   return {fmt::format("c_check({}, {}, {}, status)", x.name, size, tail_ ? "n" : "COIL_L"), true};
 }
 
+Printer::Local Printer::random(Scalar n) {
+  const Local seed = name(n->args[0]);
+  COIL_CHECK(!seed.varying, "one seed for a vector");
+  const Expr e = n->index[0];
+  const std::string from = fmt::format("{}, {}", seed.name, scalar(fmt::format("salt {}", n->integer), n->integer));
+  if (!varies(e)) return {fmt::format("c_random({}, {})", from, text(e)), false};
+  if (auto linear = sym::linear_in(e, *vector_); linear && linear->coefficient.is_constant(1)) {
+    auto [row, added] = random_rows_.emplace(n, fmt::format("q{}", random_rows_.size()));
+    if (added) head_ += fmt::format("  c_random_row {};\n", row->second);
+    return {fmt::format("c_random_at({}, {}, {})", row->second, from, text(e)), true};
+  }
+  auto lanes = affine_lanes(e);
+  return {fmt::format("c_random({}, {})", from, lanes ? *lanes : lanes_of(DType::I64, lane_text(e))), true};
+}
+
 std::string Printer::lanes_of(DType reg, const std::string& lane) {
   const std::string array = fresh();
   line(fmt::format("{} {}[COIL_L] = {{}};", storage_type(reg), array));
@@ -324,12 +340,16 @@ std::string Printer::text(Expr e, const std::vector<std::string>& indirect) {
         if (s == graph_.pool().indirect(k)) return "(" + indirect[k] + ")";
       return std::string(s.name());
     }
-    auto [it, added] = symbols_.emplace(std::string(s.name()), scalars_.size());
-    if (added) scalars_.push_back(s);
-    return fmt::format("s{}", it->second);
+    return scalar(std::string(s.name()), s);
   };
   auto nonnegative = [&](Expr x) { return env().bounds(x, vars_).low >= 0; };
   return "(" + sym::to_cpp(e, spell, nonnegative) + ")";
+}
+
+std::string Printer::scalar(const std::string& key, Expr value) {
+  auto [it, added] = symbols_.emplace(key, scalars_.size());
+  if (added) scalars_.push_back(value);
+  return fmt::format("s{}", it->second);
 }
 
 std::string Printer::pointer(BufferId b, bool writes) {

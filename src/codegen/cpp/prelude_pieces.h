@@ -24,6 +24,7 @@ void add_integer_pieces(std::vector<PreludePiece>&);
 void add_math_pieces(std::vector<PreludePiece>&);
 void add_more_math_pieces(std::vector<PreludePiece>&);
 void add_lane_pieces(std::vector<PreludePiece>&);
+void add_random_pieces(std::vector<PreludePiece>&);
 
 /// `text` once for each value, with `$name` replaced by it: the one way in which the tables loop.
 std::string for_each(std::string_view text, std::string_view name, std::initializer_list<std::string_view> values);

@@ -28,7 +28,7 @@ std::string cuda_literal(double x, DType d) {
 
 std::string cuda_literal_int(std::int64_t x, DType d) {
   if (d == DType::Bool) return x ? "true" : "false";
-  if (x == std::numeric_limits<std::int64_t>::min()) return "(i64)(-9223372036854775807ll - 1)";
+  if (x == std::numeric_limits<std::int64_t>::min()) return fmt::format("({})(-9223372036854775807ll - 1)", cuda_register_type(d));
   return fmt::format("({}){}{}", cuda_register_type(d), x, d == DType::U64 ? "ull" : "ll");
 }
 
@@ -96,9 +96,7 @@ std::string Body::index_text(Expr e, const std::vector<std::string>& indirect) {
       if (in_lanes_ && s == lanes.var) return fmt::format("({} + j)", s.name());
       return std::string(s.name());
     }
-    auto [it, added] = symbols_.emplace(std::string(s.name()), scalars_.size());
-    if (added) scalars_.push_back(s);
-    return fmt::format("s{}", it->second);
+    return scalar(std::string(s.name()), s);
   };
   auto nonnegative = [&](Expr x) { return env().bounds(x, vars_).low >= 0; };
   return "(" + sym::to_cpp(e, spell, nonnegative) + ")";
@@ -181,6 +179,7 @@ std::string Body::compute(Scalar n) {
     case ScalarOp::LinearLoad: return load(n, args);
     case ScalarOp::Load: COIL_CHECK(false, "loads are linear by now");
     case ScalarOp::Index: return fmt::format("({}){}", n->dtype == DType::Bool ? "bool" : "i64", text(n->index[0]));
+    case ScalarOp::Random: return fmt::format("c_random({}, {}, (u64){})", list, scalar(fmt::format("salt {}", n->integer), n->integer), text(n->index[0]));
     case ScalarOp::CheckIndex: may_fail_ = true; return fmt::format("c_check({}, {}, status)", list, text(n->index[0]));
     case ScalarOp::Cast: return fmt::format("c_cast_{}({})", short_name(n->dtype), list);
     case ScalarOp::Round: return fmt::format("c_round_{}({})", short_name(n->rounded), list);
@@ -191,6 +190,12 @@ std::string Body::compute(Scalar n) {
     default: break;
   }
   return fmt::format("c_{}({})", ir::name_of(n->op), list);
+}
+
+std::string Body::scalar(const std::string& key, Expr value) {
+  auto [it, added] = symbols_.emplace(key, scalars_.size());
+  if (added) scalars_.push_back(value);
+  return fmt::format("s{}", it->second);
 }
 
 std::string Body::load(Scalar n, const std::vector<std::string>& indirect) {

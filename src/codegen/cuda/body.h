@@ -92,6 +92,8 @@ class Body {
   std::string bind(ir::Scalar);
   std::string compute(ir::Scalar);
   std::string load(ir::Scalar, const std::vector<std::string>& indirect);
+  /// A parameter of the kernel with this value: kernels that differ in it are one text.
+  std::string scalar(const std::string& key, Expr value);
   std::string index_text(Expr, const std::vector<std::string>& indirect);
   bool fits_32(Expr);
   void choose_index_type();

@@ -2,6 +2,7 @@
 
 #include "codegen/cuda/prelude_pieces.h"
 #include "codegen/cuda/sort.h"
+#include "codegen/random_text.h"
 
 namespace coil::codegen {
 
@@ -40,12 +41,29 @@ C_FN void c_atomic_add(i32* p, i32 x) { atomicAdd(p, x); }
 C_FN void c_atomic_add(i64* p, i64 x) { atomicAdd((u64*)p, (u64)x); }
 )";
 
+constexpr std::string_view kProducts = R"(
+// ---- Random bits.
+C_FN u64 c_wide_mul(u32 x, u32 m) { return (u64)x * m; }
+C_FN u32 c_high_of(u64 x) { return (u32)(x >> 32); }
+C_FN u32 c_low_of(u64 x) { return (u32)x; }
+)";
+
+// Neighbours that one thread holds share a block, which the compiler sees.
+constexpr std::string_view kRandom = R"(
+C_FN u32 c_random(i64 seed, i64 salt, u64 at) {
+  u32 a = (u32)(at >> 2), b = (u32)(at >> 34), c = (u32)salt, d = 0;
+  c_philox(a, b, c, d, (u32)seed, (u32)((u64)seed >> 32));
+  const u32 k = (u32)at & 3u;
+  return k == 0 ? a : k == 1 ? b : k == 2 ? c : d;
+}
+)";
+
 }  // namespace
 
 std::string_view cuda_machine() { return kMachine; }
 
 const std::string& cuda_prelude() {
-  static const std::string text = std::string(cuda_prelude_values()) + std::string(cuda_prelude_math()) + std::string(cuda_prelude_memory()) + std::string(cuda_prelude_sort());
+  static const std::string text = std::string(cuda_prelude_values()) + std::string(cuda_prelude_math()) + std::string(cuda_prelude_memory()) + std::string(cuda_prelude_sort()) + std::string(kProducts) + random_text("C_FN") + std::string(kRandom);
   return text;
 }
 

@@ -37,7 +37,17 @@ aten::bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> T
 aten::normal_functional(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor
 aten::uniform(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor
 aten::exponential(Tensor self, float lambd=1.0, *, Generator? generator=None) -> Tensor
+aten::geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor
+aten::cauchy(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor
+aten::log_normal(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor
+aten::random(Tensor self, *, Generator? generator=None) -> Tensor
+aten::random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor
+aten::random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor
 aten::normal.Tensor_float(Tensor mean, float std=1.0, *, Generator? generator=None) -> Tensor
+)";
+
+constexpr std::string_view kNormals = R"(
+aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor
 aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor
 )";
 
@@ -168,6 +178,21 @@ Value eye(const Call& call) {
 
 Value permutation(const Call& call) { return create(call, {call["n"].as_int()}, DType::I64); }
 
+/// A result like the first tensor and another of its sizes: bytes that tell what was kept, or the slopes.
+Value random_pair(const Call& call) {
+  TensorMeta made = like_in_format(call.env, call.tensor(0), MemoryFormat::Preserve), other = made;
+  if (call.op.schema.target == "aten._fused_dropout.default") other.dtype = DType::U8;
+  else other = like_in_format(call.env, call.tensor(1), MemoryFormat::Preserve);
+  return Values{made, other};
+}
+
+Value sampled(const Call& call) {
+  TensorMeta made = call.tensor(0);
+  if (made.rank() != 1 && made.rank() != 2) refuse(call, "takes weights of one or two dimensions, not {}", made.rank());
+  made.sizes.back() = call["num_samples"].as_int();
+  return dense(call.env, DType::I64, made.device, made.sizes);
+}
+
 Value triangle(const Call& call) {
   if (call.tensor(0).rank() < 2) refuse(call, "takes a matrix or a batch of them");
   return dense(call.env, call.tensor(0), call.tensor(0).sizes);
@@ -194,6 +219,13 @@ void register_creation() {
   define_each(kSpaced, spaced);
   define_with_twins(kTriangles, triangle);
   define_each(kRandomLike, like, kRandom);
+  define_each(kNormals, [](const Call& call) -> Value { return elementwise(call, tensors(call), tensors(call).front()->dtype); }, kRandom);
+  define_each(R"(
+aten::_fused_dropout(Tensor self, float p, Generator? generator=None) -> (Tensor, Tensor)
+aten::rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? generator=None) -> (Tensor, Tensor noise_out)
+)",
+              random_pair, kRandom);
+  define_each("aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", sampled, kRandom);
   define_each(kRandomOfSize, of_size, kRandom);
   define_each(kRandomIntegers, integers_of_size, kRandom);
   define_each(R"(

@@ -1,4 +1,4 @@
-// Attention that the fused kernel does not take (f64, symbolic head sizes): written out as products and a softmax.
+// Attention that the fused kernel does not take (f64, symbolic head sizes, dropout): written out as products and a softmax.
 #include <cmath>
 #include <limits>
 
@@ -34,6 +34,7 @@ Value with_added_mask(Rewriter& r) {
 }
 
 bool kernel_takes(Rewriter& r) {
+  if (r.real("dropout_p") != 0) return false;
   if (r.meta(r["query"]).device.type == DeviceType::CUDA) return cudnn_takes(r);
   const DType d = r.dtype(r["query"]);
   const bool narrow = d == DType::F32 || d == DType::BF16 || d == DType::F16;
@@ -87,15 +88,16 @@ Value attention(Rewriter& r) {
     const bool added = r.meta(r["query"]).device.type == DeviceType::CUDA && r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool;
     return added ? with_added_mask(r) : Value(None{});
   }
-  if (r.real("dropout_p") != 0) r.refuse("dropout in attention draws random numbers");
   const bool flash = !r.node->is_tensor();
+  if (flash && r.real("dropout_p") != 0) r.refuse("has no dropout in eager either");
   const Value& query = r["query"];
   const Exprs& q = r.meta(query).sizes;
   Value key = r["key"], value = r["value"];
   if (flash || r.flag("enable_gqa")) key = repeat_heads(r, key, q[q.size() - 3]), value = repeat_heads(r, value, q[q.size() - 3]);
   const Value scores = masked_scores(r, r.mul(r.call("aten.matmul.default", {query, transposed(r, key)}), scale_of(r)));
   const Value masked = r.call("aten.eq.Scalar", {r.call("aten.amax.default", {scores, dims_value({-1}), true}), kLow});
-  const Value weights = r.call("aten.where.ScalarSelf", {masked, 0.0, r.call("aten._softmax.default", {scores, -1, false})});
+  Value weights = r.call("aten.where.ScalarSelf", {masked, 0.0, r.call("aten._softmax.default", {scores, -1, false})});
+  if (r.real("dropout_p") != 0) weights = r.call("aten.dropout.default", {weights, r.real("dropout_p"), true});
   const Value made = r.call("aten.matmul.default", {weights, value});
   if (!flash) return made;
   return Values{made, r.to(r.call("aten.logsumexp.default", {scores, dims_value({-1})}), r.result(1).dtype)};
@@ -104,7 +106,7 @@ Value attention(Rewriter& r) {
 /// The probabilities are computed again from the scores and the logarithms of their sums. With P = exp(S - logs) and dP = dO V', dS = P * (dP - sum(dO * O)) * scale; dQ = dS K, dK = dS' Q, dV = P' dO.
 /// Products accumulate in f32 and P and dS are rounded to the type of the operands before the last three, as in eager's kernel.
 Value attention_backward(Rewriter& r) {
-  if (r.real("dropout_p") != 0) r.refuse("dropout in attention draws random numbers");
+  if (r.real("dropout_p") != 0) r.refuse("has no dropout in eager either");
   const Exprs q = r.meta(r["query"]).sizes, k = r.meta(r["key"]).sizes;
   const DType type = r.dtype(r["query"]), wide = compute_dtype(type);
   const double scale = scale_of(r);

@@ -1,5 +1,4 @@
-// Conversions in terms of _to_copy and clone, or nothing where nothing changes; dropout, which in inference changes
-// nothing.
+// Conversions in terms of _to_copy and clone, or nothing where nothing changes; dropout where it changes nothing.
 #include "ops/shapes/strides.h"
 #include "passes/decompositions/rewriter.h"
 
@@ -51,15 +50,11 @@ Value fill(Rewriter& r) {
                 {{"memory_format", ops::MemoryFormat::Contiguous}});
 }
 
-void refuse_training(Rewriter& r) { r.refuse("random masks are not compiled; export the model in eval mode"); }
-
-Value dropout(Rewriter& r) {
-  if (r.flag("train") && r.real("p") != 0.0) refuse_training(r);
-  return self(r);
-}
+/// Where nothing is dropped; lowering draws masks.
+Value dropout(Rewriter& r) { return r.flag("train") && r.real("p") != 0.0 ? Value(None{}) : self(r); }
 
 Value native_dropout(Rewriter& r) {
-  if (r.flag("train") && r.real("p") != 0.0) refuse_training(r);
+  if ((!r.has("train") || r.flag("train")) && r.real("p") != 0.0) return None{};
   return Values{r["input"], r.full(r.result(1).sizes, true, DType::Bool, r.result(1).device)};
 }
 

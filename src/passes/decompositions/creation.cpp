@@ -1,5 +1,5 @@
 // Tensors made from numbers in terms of full and arange.start_step, and of comparisons of positions.
-// Random ones are kept: they are refused where they have no lowering.
+// Random ones are random.cpp's.
 #include <algorithm>
 
 #include "passes/decompositions/rewriter.h"

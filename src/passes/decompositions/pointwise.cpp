@@ -308,11 +308,6 @@ Value prelu(Rewriter& r) {
   return r.where(r.call("aten.gt.Scalar", {x, 0}), x, r.mul(weight, x));
 }
 
-Value rrelu(Rewriter& r) {
-  if (r.flag("training")) r.refuse("random slopes are not compiled; export the model in eval mode");
-  return r.call("aten.leaky_relu.default", {r["self"], (r.real("lower") + r.real("upper")) / 2});
-}
-
 Value hard_shrink(Rewriter& r) {
   double lambda = r.real("lambd");
   const Value& x = r["self"];
@@ -397,7 +392,6 @@ void decompose_pointwise(DecompositionTable& t) {
   t["aten.threshold.default"] = threshold;
   t["aten.prelu.default"] = prelu;
   t["aten._prelu_kernel.default"] = prelu;
-  t["aten.rrelu.default"] = rrelu;
   t["aten.hardshrink.default"] = hard_shrink;
   t["aten.softshrink.default"] = soft_shrink;
   t["aten.glu.default"] = glu;

@@ -42,8 +42,6 @@ Value tanh(Rewriter& r, const Value& x) { return r.call("aten.tanh.default", {x}
 /// states of every step. Gives the output of the last layer.
 template <class Run>
 Value layers(Rewriter& r, bool has_projections, const Run& run) {
-  if (r.flag("train") && r.real("dropout") > 0 && r.number("num_layers") > 1)
-    r.refuse("draws random numbers for its dropout in training; export the model in eval mode");
   Value x = r["input"];
   bool batch_first = r.flag("batch_first");
   auto exchanged = [&](const Value& v) { return Value(r.call("aten.transpose.int", {v, 0, 1})); };
@@ -57,6 +55,7 @@ Value layers(Rewriter& r, bool has_projections, const Run& run) {
       both.push_back(run(linear(r, x, w.input, w.input_bias), layer * directions + d, w, d == 1));
     }
     x = directions == 2 ? Value(r.call("aten.cat.default", {both, 2})) : both[0];
+    if (r.flag("train") && r.real("dropout") > 0 && layer + 1 < r.number("num_layers")) x = r.call("aten.dropout.default", {x, r.real("dropout"), true});
   }
   return batch_first ? exchanged(x) : x;
 }

@@ -89,6 +89,7 @@ void decompose_views(DecompositionTable&);
 void decompose_casts(DecompositionTable&);
 void decompose_creation(DecompositionTable&);
 void decompose_pointwise(DecompositionTable&);
+void decompose_random(DecompositionTable&);
 void decompose_makers(DecompositionTable&);
 void decompose_indexing(DecompositionTable&);
 void decompose_reductions(DecompositionTable&);

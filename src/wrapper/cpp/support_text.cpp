@@ -278,6 +278,21 @@ struct Weights {
   }
 };
 
+/// A new seed for each run of a program that draws random numbers (SplitMix64).
+struct Seeds {
+  uint64_t state = 0;
+  Seeds() {
+    if (getentropy(&state, sizeof state)) fail("the system has no entropy");
+  }
+  void renew(char* to) {
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    std::memcpy(to, &z, sizeof z);
+  }
+};
+
 }  // namespace
 )cpp";
 
@@ -294,6 +309,8 @@ coil_program* coil_program_open(const char* weights) {
 }
 
 void coil_program_close(coil_program* program) { delete program; }
+
+void coil_program_seed(coil_program* program, uint64_t seed) { program->seeds.state = seed; }
 
 const coil_port* coil_program_inputs(const coil_program*, size_t* count) {
   *count = input_count;
