@@ -10,7 +10,7 @@ namespace coil::codegen {
 
 std::string storage_type(DType d) {
   if (d == DType::F16 || d == DType::BF16) return "u16";
-  if (d == DType::Bool) return "u8";
+  if (d == DType::Bool || d == DType::F8E4M3 || d == DType::F8E5M2) return "u8";
   return std::string(short_name(d));
 }
 

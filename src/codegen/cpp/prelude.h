@@ -3,7 +3,7 @@
 // Generated kernels include nothing; they are compiled with this text before them, cut down to what they use.
 //
 // Types, for L lanes (macro COIL_L): scalars `i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool`; L-lane vectors of them with a `v`
-// behind (`f32v`, `i64v`, …), and `boolv`, a mask. f16 and bf16 live in memory only: their values are f32 in registers.
+// behind (`f32v`, `i64v`, …), and `boolv`, a mask. f16, bf16 and the floats of 8 bits live in memory only: their values are f32 in registers.
 // 64-bit vectors and masks are structs, so kernels use the functions below and no operators on them.
 //
 // Functions take scalars or vectors alike (both operands of one type). `<d>` is a short dtype name (`f32`, `bf16`, `b8`, …).
@@ -14,7 +14,7 @@
 //               c_tile_<d>v(rows, p, stride, n): L vectors, transposed in registers
 //               n: only the first n lanes (others read as 0); strides and indices count elements.
 //   making      c_splat_<d>v(x) c_iota_i64v(start) c_iota_i32v(start) c_lane(v, i) c_firstn(n) (a mask) c_zero_<d>v()
-//   converting  c_cast_<d>(x) c_round_f16(x) c_round_bf16(x) c_bitcast_<d>(x)
+//   converting  c_cast_<d>(x) c_round_<d>(x) (of the narrow floats) c_bitcast_<d>(x)
 //   arithmetic  c_add c_sub c_mul c_div c_fma c_floordiv c_truncdiv c_rem c_fmod c_pow c_max c_min c_fmax c_fmin c_neg c_abs c_sign
 //               c_sqrt c_rsqrt c_recip c_floor c_ceil c_trunc c_round c_copysign c_nextafter
 //   compare     c_eq c_ne c_lt c_le c_gt c_ge c_where(condition, x, y) c_isnan c_isinf c_signbit

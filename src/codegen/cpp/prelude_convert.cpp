@@ -86,6 +86,48 @@ template <class M, class T> COIL_FN T c_pick(M m, T x, T y) { return m ? x : y; 
 template <class M, class H> COIL_FN twice<H> c_pick(twice<M> m, twice<H> x, twice<H> y) { return {m.a ? x.a : y.a, m.b ? x.b : y.b}; }
 )";
 
+/// A float of 8 bits: digits of the mantissa, the exponent of the least normal number, the bits of the least f32 that overflows, and what overflow gives.
+struct Float8 {
+  std::string_view name;
+  int digits, least;
+  std::string_view limit;
+  int overflow;
+};
+
+/// As f16 is made without F16C. `from` of the bits h, in a vector also by their u32 w.
+void add_float8(std::vector<PreludePiece>& out, const Float8& f, std::string_view from, std::string_view from_v) {
+  const int shift = 23 - f.digits, least = (127 + f.least) << 23;
+  const std::string bits = fmt::format("c_bits_{}", f.name), back = fmt::format("c_from_{}", f.name);
+  std::string text = R"(
+COIL_FN u32 $bits(f32 x) {
+  u32 u = __builtin_bit_cast(u32, x), s = (u >> 24) & 0x80u, e, r;
+  u &= 0x7fffffffu;
+  if (u > 0x7f800000u) return s | 0x7fu;
+  if (u >= $limit) return s | $over;
+  e = (u & 0x7f800000u) < $least ? $least : u & 0x7f800000u;
+  f32 big = __builtin_bit_cast(f32, e + ($shift << 23));
+  r = __builtin_bit_cast(u32, __builtin_bit_cast(f32, u) + big) - __builtin_bit_cast(u32, big);
+  return s | (r + ((e - $least) >> $shift));
+}
+COIL_FN u32v $bits(f32v x) {
+  u32v u = (u32v)x, s = (u >> 24) & 0x80u;
+  u &= 0x7fffffffu;
+  u32v e = u & 0x7f800000u;
+  e = e < $least ? (u32v{} + $least) : e;
+  u32v big = e + ($shift << 23), r = (u32v)((f32v)u + (f32v)big) - big + ((e - $least) >> $shift);
+  r = u >= $limit ? (u32v{} + $over) : r;
+  return s | (u > 0x7f800000u ? (u32v{} + 0x7fu) : r);
+}
+)";
+  for (auto [what, by] : {std::pair<std::string_view, std::string>{"$bits", bits}, {"$limit", std::string(f.limit)}, {"$over", fmt::format("{:#x}u", f.overflow)}, {"$least", fmt::format("{:#x}u", least)}, {"$shift", fmt::format("{}u", shift)}})
+    text = replace_all(text, what, by);
+  out.push_back({bits, text});
+  out.push_back({back, fmt::format("COIL_FN f32 {0}(u8 h) {{ return {1}; }}\nCOIL_FN f32v {0}(u8v h) {{ {3}return {2}; }}\n", back, from, from_v,
+                                   from_v.find("w ") == std::string_view::npos ? "" : "u32v w = COIL_CV(COIL_CV(h, u16v), u32v); ")});
+  out.push_back({fmt::format("c_round_{}", f.name), fmt::format("COIL_FN f32 c_round_{0}(f32 x) {{ return c_from_{0}((u8)c_bits_{0}(x)); }}\n"
+                                                                "COIL_FN f32v c_round_{0}(f32v x) {{ return c_from_{0}(COIL_CV(COIL_CV(c_bits_{0}(x), u16v), u8v)); }}\n", f.name)});
+}
+
 }  // namespace
 
 void add_convert_pieces(std::vector<PreludePiece>& out) {
@@ -198,7 +240,11 @@ COIL_FN f32v c_from_f16(u16v h) {
 COIL_FN f32 c_round_f16(f32 x) { return c_from_f16((u16)c_bits_f16(x)); }
 COIL_FN f32v c_round_f16(f32v x) { return c_from_f16(c_narrow16(c_bits_f16(x))); }
 )"});
-  for (std::string_view d : {"f16", "bf16"}) {
+  add_float8(out, {"f8e5m2", 2, -14, "0x47800000u", 0x7c}, "c_from_f16((u16)(h << 8))", "c_from_f16((u16v)(COIL_CV(h, u16v) << 8))");
+  add_float8(out, {"f8e4m3fn", 3, -6, "0x43e80000u", 0x7e},
+             "__builtin_bit_cast(f32, ((h & 0x7fu) == 0x7fu ? 0x7fc00000u : __builtin_bit_cast(u32, __builtin_bit_cast(f32, (h & 0x7fu) << 20) * 0x1p120f)) | (h & 0x80u) << 24)",
+             "(f32v)(((w & 0x7fu) == 0x7fu ? u32v{} + 0x7fc00000u : (u32v)((f32v)((w & 0x7fu) << 20) * 0x1p120f)) | (w & 0x80u) << 24)");
+  for (std::string_view d : {"f16", "bf16", "f8e4m3fn", "f8e5m2"}) {
     out.push_back({fmt::format("c_cast_{}", d), fmt::format("template <class T> COIL_FN auto c_cast_{0}(T x) {{ return c_round_{0}(c_cast_f32(x)); }}\n", d)});
   }
 }

@@ -120,11 +120,11 @@ COIL_FN u32v c_permute(u32v x, i32v i) { return (u32v)c_permute((f32v)x, i); }
   for (int lanes : {16, 8, 4}) transpose += fmt::format("#if COIL_L == {}\n{}#endif\n", lanes, transpose_text(lanes));
   out.push_back({"c_transpose", transpose + "}\n"});
   // Rows of n lanes' worth, `stride` elements apart, as columns.
-  for (std::string_view d : {"f32", "f16", "bf16", "i32", "u32"}) {
+  for (std::string_view d : {"f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "i32", "u32"}) {
     const std::string_view reg = d == "i32" || d == "u32" ? d : "f32";
     out.push_back({fmt::format("c_tile_{}v", d), fmt::format("COIL_FN void c_tile_{0}v({1}v* r, const void* p, i64 stride, i64 n) {{\n"
                                                               "  for (i64 l = 0; l < COIL_L; l++) r[l] = l < n ? c_load_{0}v((const char*)p + {2} * l * stride) : {1}v{{}};\n  c_transpose(r);\n}}\n",
-                                                              d, reg, reg == d ? 4 : 2)});
+                                                              d, reg, reg == d ? 4 : d.starts_with("f8") ? 1 : 2)});
   }
   // The last lane in all.
   out.push_back({"c_last", R"(

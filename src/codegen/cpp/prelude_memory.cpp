@@ -184,6 +184,8 @@ constexpr Storage kStorage[] = {
     {"b8", "bool", 8, "c_mask((i8v)($x != 0))", "COIL_CV(COIL_CV((u32v)($x.m & 1), u16v), u8v)", "$x != 0", "(u8)$x"},
     {"f16", "f32", 16, "c_from_f16($x)", "c_narrow16(c_bits_f16($x))", "c_from_f16($x)", "(u16)c_bits_f16($x)"},
     {"bf16", "f32", 16, "c_from_bf16($x)", "c_narrow16(c_bits_bf16($x))", "c_from_bf16($x)", "(u16)c_bits_bf16($x)"},
+    {"f8e4m3fn", "f32", 8, "c_from_f8e4m3fn($x)", "COIL_CV(COIL_CV(c_bits_f8e4m3fn($x), u16v), u8v)", "c_from_f8e4m3fn($x)", "(u8)c_bits_f8e4m3fn($x)"},
+    {"f8e5m2", "f32", 8, "c_from_f8e5m2($x)", "COIL_CV(COIL_CV(c_bits_f8e5m2($x), u16v), u8v)", "c_from_f8e5m2($x)", "(u8)c_bits_f8e5m2($x)"},
 };
 
 std::string fill(std::string_view text, const Storage& s, std::string_view value) {

@@ -26,6 +26,25 @@ C_FN f32 c_round_f16(f32 x) { return c_get_f16(c_put_f16(x)); }
 C_FN f32 c_round_bf16(f32 x) { return c_get_bf16(c_put_bf16(x)); }
 template <class T> C_FN f32 c_cast_f16(T x) { return c_round_f16((f32)x); }
 template <class T> C_FN f32 c_cast_bf16(T x) { return c_round_bf16((f32)x); }
+// Floats of 8 bits: f32's own rounding, made to cut at their last digit by a large number added; what overflows is infinity in e5m2, the greatest number in e4m3fn.
+C_FN u8 c_put_float8(f32 x, u32 shift, u32 least, u32 limit, u32 overflow) {
+  u32 u = c_bits_of(x);
+  const u32 s = (u >> 24) & 0x80u;
+  u &= 0x7fffffffu;
+  if (u > 0x7f800000u) return (u8)(s | 0x7fu);
+  if (u >= limit) return (u8)(s | overflow);
+  const u32 e = (u & 0x7f800000u) < least ? least : u & 0x7f800000u;
+  const f32 big = c_f32_of(e + (shift << 23));
+  return (u8)(s | (c_bits_of(c_f32_of(u) + big) - c_bits_of(big) + ((e - least) >> shift)));
+}
+C_FN u8 c_put_f8e5m2(f32 x) { return c_put_float8(x, 21, 0x38800000u, 0x47800000u, 0x7cu); }
+C_FN u8 c_put_f8e4m3fn(f32 x) { return c_put_float8(x, 20, 0x3c800000u, 0x43e80000u, 0x7eu); }
+C_FN f32 c_get_f8e5m2(u8 x) { return c_get_f16((u16)(x << 8)); }
+C_FN f32 c_get_f8e4m3fn(u8 x) { return c_f32_of(((x & 0x7fu) == 0x7fu ? 0x7fc00000u : c_bits_of(c_f32_of((x & 0x7fu) << 20) * c_f32_of(0x7b800000u))) | (u32)(x & 0x80u) << 24); }
+C_FN f32 c_round_f8e5m2(f32 x) { return c_get_f8e5m2(c_put_f8e5m2(x)); }
+C_FN f32 c_round_f8e4m3fn(f32 x) { return c_get_f8e4m3fn(c_put_f8e4m3fn(x)); }
+template <class T> C_FN f32 c_cast_f8e5m2(T x) { return c_round_f8e5m2((f32)x); }
+template <class T> C_FN f32 c_cast_f8e4m3fn(T x) { return c_round_f8e4m3fn((f32)x); }
 template <class To, class From> C_FN To c_bits_as(From x) { To r; memcpy(&r, &x, sizeof r); return r; }
 template <class T> C_FN f32 c_bitcast_f32(T x) { return c_bits_as<f32>(x); }
 template <class T> C_FN f64 c_bitcast_f64(T x) { return c_bits_as<f64>(x); }

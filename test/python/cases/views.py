@@ -108,3 +108,13 @@ creation.add("positions", lambda x: torch.arange(x.shape[1]).unsqueeze(0).expand
 creation.add("numbers", lambda x: (x.shape[0], 2.5, True, x + 1), creation.normal(3))
 creation.add("constant_output", lambda x: torch.ones(3), creation.normal(1))
 creation.add("dtype_of_default", lambda x: (torch.arange(3) / 2, torch.tensor([1, 2]) * 1.0), creation.normal(1))
+
+# Floats of 8 bits: every one of them, halves between neighbours, what overflows.
+E4, E5 = torch.float8_e4m3fn, torch.float8_e5m2
+bits = torch.arange(256, dtype=torch.int32).to(torch.uint8)
+every = torch.cat([bits.view(E4).float(), bits.view(E5).float()])
+floats = torch.cat([every, (every[1:] + every[:-1]) / 2, creation.normal(3000) * torch.exp2(creation.normal(3000) * 6), torch.tensor([464.0, 464.1, 480.0, 500.0, 61439.0, 61440.0, 1e9, float("inf"), float("-inf"), 2.0 ** -10, 1.01 * 2.0 ** -10, 2.0 ** -17])])
+creation.add("to_float8", lambda x: (x.to(E4), x.to(E5)), floats, tolerance=0)
+creation.add("from_float8", lambda a, b: (a.float(), b.float(), a.bfloat16(), b.double(), a.float().reshape(16, 16).t() + 1), bits.view(E4), bits.view(E5))
+creation.add("through_float8", lambda x: (x.to(E4).float(), x.half().to(E5).float(), (x * 3).to(E4).to(torch.bfloat16)), floats)
+creation.add("moved_float8", lambda a: (a.reshape(16, 16).t().contiguous(), torch.cat([a, a])), bits.view(E4), tolerance=0)
