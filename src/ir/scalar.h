@@ -42,7 +42,14 @@ using BufferId = std::uint32_t;
   X(Asin, "asin", 1) X(Acos, "acos", 1) X(Atan, "atan", 1) X(Sinh, "sinh", 1) X(Cosh, "cosh", 1)               \
   X(Tanh, "tanh", 1) X(Asinh, "asinh", 1) X(Acosh, "acosh", 1) X(Atanh, "atanh", 1) X(Erf, "erf", 1)           \
   X(Erfc, "erfc", 1) X(Erfinv, "erfinv", 1) X(Sigmoid, "sigmoid", 1) X(Lgamma, "lgamma", 1)                    \
-  X(Digamma, "digamma", 1)
+  X(Digamma, "digamma", 1)                                                                                     \
+  X(I0, "i0", 1) X(I0e, "i0e", 1) X(I1, "i1", 1) X(I1e, "i1e", 1) X(K0, "k0", 1) X(K0e, "k0e", 1)              \
+  X(K1, "k1", 1) X(K1e, "k1e", 1) X(J0, "j0", 1) X(J1, "j1", 1) X(Y0, "y0", 1) X(Y1, "y1", 1)                  \
+  X(Erfcx, "erfcx", 1) X(Ndtri, "ndtri", 1) X(AiryAi, "airy_ai", 1)                                            \
+  X(Zeta, "zeta", 2) X(Igamma, "igamma", 2) X(Igammac, "igammac", 2)                                           \
+  X(ChebyshevT, "chebyshev_t", 2) X(ChebyshevU, "chebyshev_u", 2) X(ChebyshevV, "chebyshev_v", 2)              \
+  X(ChebyshevW, "chebyshev_w", 2) X(HermiteH, "hermite_h", 2) X(HermiteHe, "hermite_he", 2)                    \
+  X(Laguerre, "laguerre", 2) X(Legendre, "legendre", 2)
 
 enum class ScalarOp : std::uint8_t {
   Load,        ///< element of `buffer` at `index` (one expression per dimension of the buffer's layout)

@@ -68,6 +68,7 @@ const std::pair<std::string_view, Unary> kPredicates[] = {
     {"isfinite", [](Value a) { return (!isnan(a)) & (!isinf(a)); }},
     {"isposinf", [](Value a) { return eq(a, INFINITY); }}, {"isneginf", [](Value a) { return eq(a, -INFINITY); }},
     {"logical_not", [](Value a) { return !is_true(a); }},
+    {"isreal", [](Value a) { return Value{a.pool, a.pool->constant_int(DType::Bool, 1)}; }},
 };
 
 const std::pair<std::string_view, Binary> kBinary[] = {

@@ -20,6 +20,7 @@ using Table = std::map<std::string, LoweringFunction, std::less<>>;
 
 // Each adds a family's operators; one file each.
 void add_arithmetic(Table&);
+void add_special_functions(Table&);
 void add_activations(Table&);
 void add_casts(Table&);
 void add_creation(Table&);

@@ -17,7 +17,7 @@ namespace {
 const Table& table() {
   static const Table entries = [] {
     Table t;
-    for (auto add : {add_arithmetic, add_activations, add_casts, add_creation, add_random, add_views, add_concatenation, add_indexing, add_reductions, add_normalization, add_normalization_gradients, add_window_gradients, add_pooling, add_linear_algebra, add_factorizations, add_convolution, add_attention, add_scans, add_scatter, add_resampling, add_recurrent, add_data_dependent, add_control_flow, add_numbers}) add(t);
+    for (auto add : {add_arithmetic, add_special_functions, add_activations, add_casts, add_creation, add_random, add_views, add_concatenation, add_indexing, add_reductions, add_normalization, add_normalization_gradients, add_window_gradients, add_pooling, add_linear_algebra, add_factorizations, add_convolution, add_attention, add_scans, add_scatter, add_resampling, add_recurrent, add_data_dependent, add_control_flow, add_numbers}) add(t);
     return t;
   }();
   return entries;

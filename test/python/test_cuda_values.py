@@ -10,7 +10,7 @@ from batch import Case, outcomes
 from test_ops import CHUNKS
 
 EMULATE = ("--set", "cuda.emulate=true")
-FAMILIES = ["reductions0"]
+FAMILIES = ["reductions0", "special0"]
 
 
 def normalized(x, weight):

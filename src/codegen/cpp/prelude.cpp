@@ -92,6 +92,7 @@ struct Table {
     add_math_pieces(pieces);
     add_more_math_pieces(pieces);
     add_random_pieces(pieces);
+    add_special_pieces(pieces);
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       bool fresh = index.emplace(pieces[i].name, i).second;
       for (const std::string& name : pieces[i].also) fresh &= index.emplace(name, i).second;

@@ -23,6 +23,7 @@ void add_arithmetic_pieces(std::vector<PreludePiece>&);
 void add_integer_pieces(std::vector<PreludePiece>&);
 void add_math_pieces(std::vector<PreludePiece>&);
 void add_more_math_pieces(std::vector<PreludePiece>&);
+void add_special_pieces(std::vector<PreludePiece>&);
 void add_lane_pieces(std::vector<PreludePiece>&);
 void add_random_pieces(std::vector<PreludePiece>&);
 

@@ -6,6 +6,7 @@
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
 #include "codegen/cuda/sort.h"
+#include "codegen/special_functions.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -52,7 +53,7 @@ class CudaBackend : public Backend {
     std::vector<std::string> bodies(units);
     for (const std::string& k : kernels) *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
     for (std::string& body : bodies) {
-      body = std::string(cuda_machine()) + cuda_prelude() + std::string(sym::cpp_helpers()) + body;
+      body = std::string(cuda_machine()) + cuda_prelude() + special_functions_on_cuda(body) + std::string(sym::cpp_helpers()) + body;
       out.source += body;
     }
     out.libraries = compile_cuda(options_.nvrtc, bodies, {.arch = arch_, .jobs = options.jobs, .cache_folder = options.cache});

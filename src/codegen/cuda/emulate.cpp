@@ -6,6 +6,7 @@
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/prelude.h"
 #include "codegen/cuda/sort.h"
+#include "codegen/special_functions.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -153,7 +154,7 @@ C_FN f64 c_erfinv_machine(f64 y) {
   const f64 a = 0.147, l = log1p(-y * y), b = 2 / (3.14159265358979323846 * a) + l / 2;
   f64 x = copysign(sqrt(sqrt(b * b - l / a) - b), y);
   for (int k = 0; k < 4; ++k) {
-    const f64 e = (fabs(y) > 0.5 ? copysign(1 - fabs(y) - erfc(fabs(x)), -y) : erf(x) - y) / (1.12837916709551257390 * exp(-x * x));
+    const f64 e = (fabs(y) > 0.5 ? copysign(1.0, y) * (1 - fabs(y) - erfc(fabs(x))) : erf(x) - y) / (1.12837916709551257390 * exp(-x * x));
     x -= e / (1 + x * e);
   }
   return x;
@@ -206,7 +207,7 @@ class EmulatedBackend : public Backend {
     Binaries out = plain.empty() ? Binaries{} : cpp_->compile(plain, options);
     std::erase(units, "");
     for (std::string& u : units) {
-      u = std::string(kEmulatedMachine) + cuda_prelude() + std::string(sym::cpp_helpers()) + u;
+      u = std::string(kEmulatedMachine) + cuda_prelude() + special_functions_on_cuda(u) + std::string(sym::cpp_helpers()) + u;
       out.source += u;
     }
     for (auto& library : compile_shared(toolchain_, units, {.jobs = options.jobs, .cache_folder = options.cache})) out.libraries.push_back(std::move(library));

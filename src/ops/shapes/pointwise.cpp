@@ -107,6 +107,10 @@ aten::special_modified_bessel_i0(Tensor self) -> Tensor
 aten::special_modified_bessel_i1(Tensor self) -> Tensor
 aten::special_modified_bessel_k0(Tensor self) -> Tensor
 aten::special_modified_bessel_k1(Tensor self) -> Tensor
+aten::special_scaled_modified_bessel_k0(Tensor x) -> Tensor
+aten::special_scaled_modified_bessel_k1(Tensor x) -> Tensor
+aten::special_spherical_bessel_j0(Tensor x) -> Tensor
+aten::special_airy_ai(Tensor x) -> Tensor
 aten::polygamma(int n, Tensor self) -> Tensor
 aten::special_polygamma(int n, Tensor self) -> Tensor
 )";
