@@ -55,6 +55,9 @@ def _is_foreign(value):
     return isinstance(value, (list, tuple)) and any(map(_is_foreign, value))
 
 
+# Random operators that look at their data first, and raise.
+_CHECKED = {"aten.multinomial.default"}
+
 # Kernels that tracing on a GPU picks for attention, with where their arguments have the mask, the rate of dropout and whether it is causal.
 _ATTENTION = {
     "aten._scaled_dot_product_flash_attention.default": (None, 3, 4),
@@ -74,7 +77,7 @@ def _plain_attention(node):
 
 class Translator:
     """`frozen`: tensors by placeholder that become constants of the program; the input stays one of the graph's, and is not read. `hand_over`: operators on complex numbers are torch's to carry out; else Coil
-    compiles what it can of them."""
+    compiles what it can of them. `fallback_random`: so are all that draw random numbers."""
 
     def __init__(self, gm, name, frozen=None, hand_over=True, fallback_random=False):
         self.gm = gm
@@ -196,6 +199,8 @@ class Translator:
         elif self.fallback_random and isinstance(operation, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in operation.tags:
             target = "host." + target
             _native.leave_to_host(target)
+        elif self.hand_over and target in _CHECKED:
+            target = "host." + target
         return self.native.call(target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or "")
 
     def effectful(self, node):

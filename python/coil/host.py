@@ -4,14 +4,52 @@ import functools
 from . import _native
 
 
+# What attention kernels tell their gradients of the random numbers that they drew.
+_DRAWN = ("philox_seed", "philox_offset")
+
+
+def _remembering(op, devices):
+    """A kernel of attention that notes where it leaves what it drew: on the CPU or the GPU, by kernel and by torch's version. Graphs hold it on their own device."""
+    place = next(i for i, result in enumerate(op._schema.returns) if result.name in _DRAWN)
+
+    def call(*args, **kwargs):
+        results = op(*args, **kwargs)
+        devices[op._schema.name] = results[place].device
+        return results
+
+    return call
+
+
+def _reminded(op, devices):
+    """The gradient of such a kernel, which reads what was drawn from there and nowhere else."""
+    places = [i for i, argument in enumerate(op._schema.arguments) if argument.name in _DRAWN]
+
+    def call(*args, **kwargs):
+        device = devices.get(op._schema.name.removesuffix("_backward"))
+        if device is not None:
+            args = [a.to(device) if i in places else a for i, a in enumerate(args)]
+        return op(*args, **kwargs)
+
+    return call
+
+
+_devices = {}  # of the process's kernels
+
+
 def find(name):
     """torch's operator of a name such as `aten.cumsum.default`, or None. The prefix `host.` is of those that Coil must not take itself."""
     import torch
 
     try:
-        return functools.reduce(getattr, name.removeprefix("host.").split("."), torch.ops)
+        op = functools.reduce(getattr, name.removeprefix("host.").split("."), torch.ops)
     except AttributeError:
         return None
+    schema = getattr(op, "_schema", None)
+    if schema is not None and any(r.name in _DRAWN for r in schema.returns):
+        return _remembering(op, _devices)
+    if schema is not None and schema.name.endswith("_backward") and any(a.name in _DRAWN for a in schema.arguments):
+        return _reminded(op, _devices)
+    return op
 
 
 def draw_seed():

@@ -350,6 +350,33 @@ def test_bert_learns_with_dropout():
 
 # ---- CUDA
 
+
+def test_attention_on_a_gpu_finds_what_it_drew():
+    # The gradient of some kernels reads the seed on the CPU, where eager has it, though tracing says GPU; here in place of a GPU is torch's device of no memory.
+    from coil import host
+
+    class Kernel:
+        def __init__(self, op, result):
+            self._schema, self.result, self.seen = op._schema, result, None
+
+        def __call__(self, *args):
+            self.seen = args
+            return self.result
+
+    aten, seed = torch.ops.aten, torch.tensor(7)
+    forward = Kernel(aten._scaled_dot_product_efficient_attention.default, (torch.ones(1, device="meta"), None, seed, seed))
+    backward = Kernel(aten._scaled_dot_product_efficient_attention_backward.default, None)
+    devices = {}
+    host._remembering(forward, devices)(1, 2)
+    forward.result = (None, None, torch.zeros((), device="meta"), None)
+    host._reminded(backward, devices)(*[None] * 7, seed, seed, 0.1)
+    assert backward.seen[7].device.type == "cpu" and backward.seen[9] == 0.1
+    host._remembering(forward, devices)(1, 2)
+    host._reminded(backward, devices)(*[None] * 7, seed, seed, 0.1)
+    assert backward.seen[7].device.type == "meta" and backward.seen[8].device.type == "meta"
+    assert host.find("aten._scaled_dot_product_efficient_attention.default").__name__ == "call" and host.find("aten.add.Tensor") is aten.add.Tensor
+
+
 DRAWS = {k: CONTINUOUS[k][0] for k in ("rand", "rand_rows", "rand_f64")} | {k: DISCRETE[k][0] for k in ("bernoulli_", "randint", "dropout")} | {"fused": lambda: F.layer_norm(F.dropout(torch.ones(30, 200), 0.1) + 1, (200,))}
 
 

@@ -221,18 +221,6 @@ def test_frozen_graphs_hold_packed_weights():
         dynamo._compile_frozen = original
 
 
-def test_random_numbers_are_torchs():
-    def f(x):
-        return torch.bernoulli(x) + torch.rand_like(x)
-
-    x = torch.full((5, 5), 0.5)
-    g = compiled(f)
-    torch.manual_seed(3)
-    got = g(x)
-    torch.manual_seed(3)
-    same(got, f(x))
-
-
 def test_errors_in_torch_come_through():
     g = compiled(lambda x: torch.multinomial(x, 2) + 1)
     with pytest.raises(RuntimeError, match="sum of probabilities"):

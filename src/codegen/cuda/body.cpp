@@ -179,7 +179,7 @@ std::string Body::compute(Scalar n) {
     case ScalarOp::LinearLoad: return load(n, args);
     case ScalarOp::Load: COIL_CHECK(false, "loads are linear by now");
     case ScalarOp::Index: return fmt::format("({}){}", n->dtype == DType::Bool ? "bool" : "i64", text(n->index[0]));
-    case ScalarOp::Random: return fmt::format("c_random({}, {}, (u64){})", list, scalar(fmt::format("salt {}", n->integer), n->integer), text(n->index[0]));
+    case ScalarOp::Random: return random(n, list);
     case ScalarOp::CheckIndex: may_fail_ = true; return fmt::format("c_check({}, {}, status)", list, text(n->index[0]));
     case ScalarOp::Cast: return fmt::format("c_cast_{}({})", short_name(n->dtype), list);
     case ScalarOp::Round: return fmt::format("c_round_{}({})", short_name(n->rounded), list);
@@ -190,6 +190,17 @@ std::string Body::compute(Scalar n) {
     default: break;
   }
   return fmt::format("c_{}({})", ir::name_of(n->op), list);
+}
+
+std::string Body::random(Scalar n, const std::string& seed) {
+  constexpr int kBlock = 4;
+  const Expr e = n->index[0];
+  const std::string from = fmt::format("{}, {}", seed, scalar(fmt::format("salt {}", n->integer), n->integer));
+  if (!in_lanes_ || lanes.width % kBlock != 0 || lane_stride(env(), e, lanes) != 1 || !run_aligned(env(), e, lanes)) return fmt::format("c_random({}, (u64){})", from, text(e));
+  in_lanes_ = false;
+  const std::string begin = text(e);
+  in_lanes_ = true;
+  return fmt::format("c_random_in_run({}, (u64){}, j)", from, begin);
 }
 
 std::string Body::scalar(const std::string& key, Expr value) {

@@ -92,6 +92,7 @@ class Body {
   std::string bind(ir::Scalar);
   std::string compute(ir::Scalar);
   std::string load(ir::Scalar, const std::vector<std::string>& indirect);
+  std::string random(ir::Scalar, const std::string& seed);
   /// A parameter of the kernel with this value: kernels that differ in it are one text.
   std::string scalar(const std::string& key, Expr value);
   std::string index_text(Expr, const std::vector<std::string>& indirect);

@@ -149,6 +149,7 @@ C_FN u16 c_put_f16(f32 x) {
 }
 C_FN f32 c_ex2(f32 x) { return exp2f(x); }
 C_FN f32 c_rcp_fast(f32 x) { return 1 / x; }
+C_FN u32 c_mul_high(u32 x, u32 y) { return (u32)(((u64)x * y) >> 32); }
 C_FN f64 c_erfinv_machine(f64 y) {
   if (!(fabs(y) < 1)) return fabs(y) == 1 ? copysign(INFINITY, y) : NAN;
   const f64 a = 0.147, l = log1p(-y * y), b = 2 / (3.14159265358979323846 * a) + l / 2;

@@ -26,6 +26,7 @@ C_FN u16 c_put_bf16(f32 x) { u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f
 C_FN f32 c_ex2(f32 x) { f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 C_FN f32 c_rcp_fast(f32 x) { f32 r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 C_FN f64 c_erfinv_machine(f64 x) { return erfinv(x); }
+C_FN u32 c_mul_high(u32 x, u32 y) { return __umulhi(x, y); }
 #define c_shfl_xor(x, o) __shfl_xor_sync(0xffffffffu, x, o)
 #define c_shfl_from(x, o) __shfl_sync(0xffffffffu, x, o)
 #define c_shfl_up(x, o) __shfl_up_sync(0xffffffffu, x, o)
@@ -43,17 +44,25 @@ C_FN void c_atomic_add(i64* p, i64 x) { atomicAdd((u64*)p, (u64)x); }
 
 constexpr std::string_view kProducts = R"(
 // ---- Random bits.
-C_FN u64 c_wide_mul(u32 x, u32 m) { return (u64)x * m; }
-C_FN u32 c_high_of(u64 x) { return (u32)(x >> 32); }
-C_FN u32 c_low_of(u64 x) { return (u32)x; }
+struct c_product { u32 low, high; };
+C_FN c_product c_wide_mul(u32 x, u32 m) { return {x * m, c_mul_high(x, m)}; }
+C_FN u32 c_high_of(c_product x) { return x.high; }
+C_FN u32 c_low_of(c_product x) { return x.low; }
 )";
 
-// Neighbours that one thread holds share a block, which the compiler sees.
 constexpr std::string_view kRandom = R"(
 C_FN u32 c_random(i64 seed, i64 salt, u64 at) {
   u32 a = (u32)(at >> 2), b = (u32)(at >> 34), c = (u32)salt, d = 0;
   c_philox(a, b, c, d, (u32)seed, (u32)((u64)seed >> 32));
   const u32 k = (u32)at & 3u;
+  return k == 0 ? a : k == 1 ? b : k == 2 ? c : d;
+}
+// Element j of a run that begins with a block: the compiler sees that four neighbours share it.
+C_FN u32 c_random_in_run(i64 seed, i64 salt, u64 begin, int j) {
+  const u64 block = (begin >> 2) + (u32)(j / 4);
+  u32 a = (u32)block, b = (u32)(block >> 32), c = (u32)salt, d = 0;
+  c_philox(a, b, c, d, (u32)seed, (u32)((u64)seed >> 32));
+  const int k = j % 4;
   return k == 0 ? a : k == 1 ? b : k == 2 ? c : d;
 }
 )";
