@@ -64,7 +64,7 @@ const std::pair<std::string_view, Unary> kUnary[] = {
 
 /// Of the input in its own type, giving bool.
 const std::pair<std::string_view, Unary> kPredicates[] = {
-    {"isnan", isnan}, {"isinf", isinf}, {"signbit", signbit},
+    {"isnan", isnan}, {"isinf", isinf}, {"signbit", [](Value a) { return is_floating(a.dtype()) ? signbit(a) : lt(a, a.number(0)); }},
     {"isfinite", [](Value a) { return (!isnan(a)) & (!isinf(a)); }},
     {"isposinf", [](Value a) { return eq(a, INFINITY); }}, {"isneginf", [](Value a) { return eq(a, -INFINITY); }},
     {"logical_not", [](Value a) { return !is_true(a); }},

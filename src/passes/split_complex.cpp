@@ -31,7 +31,8 @@ bool is_complex_value(const Value& v) {
   return list && std::any_of(list->begin(), list->end(), is_complex_value);
 }
 
-bool touches_complex(const Node& n) { return is_complex_value(n.meta.value) || std::any_of(n.args.begin(), n.args.end(), is_complex_value); }
+/// Also what takes real numbers for complex ones: the transforms to real numbers.
+bool touches_complex(const Node& n) { return n.target.starts_with("aten.fft_irfft") || n.target.starts_with("aten.fft_hfft") || is_complex_value(n.meta.value) || std::any_of(n.args.begin(), n.args.end(), is_complex_value); }
 
 class Splitter {
  public:

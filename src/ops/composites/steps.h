@@ -85,6 +85,7 @@ struct Composite {
 // One for each file of this folder.
 std::span<const Composite> matrices();
 std::span<const Composite> factors();
+std::span<const Composite> spaced();
 std::span<const Composite> pieces();
 std::span<const Composite> statistics();
 std::span<const Composite> distances();
@@ -95,7 +96,7 @@ std::span<const Composite> quantization();
 /// Calls `f` with every composite operator.
 template <class F>
 void for_each(const F& f) {
-  for (auto family : {matrices, factors, pieces, statistics, distances, windows, segments, quantization})
+  for (auto family : {matrices, factors, spaced, pieces, statistics, distances, windows, segments, quantization})
     for (const Composite& c : family()) f(c);
 }
 

@@ -82,7 +82,6 @@ aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? 
 
 constexpr std::string_view kSpaced = R"(
 aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 )";
 
 constexpr std::string_view kTriangles = R"(

@@ -315,8 +315,8 @@ void add_fourier(ComplexRules& t) {
   for (std::string_view name : {"aten.fft_ifft.default", "aten.fft_ifft2.default", "aten.fft_ifftn.default"}) t[name] = fft<false>;
   for (std::string_view name : {"aten.fft_rfft.default", "aten.fft_rfft2.default", "aten.fft_rfftn.default"}) t[name] = rfft;
   for (std::string_view name : {"aten.fft_irfft.default", "aten.fft_irfft2.default", "aten.fft_irfftn.default"}) t[name] = irfft;
-  t["aten.fft_hfft.default"] = hfft;
-  t["aten.fft_ihfft.default"] = ihfft;
+  for (std::string_view name : {"aten.fft_hfft.default", "aten.fft_hfft2.default", "aten.fft_hfftn.default"}) t[name] = hfft;
+  for (std::string_view name : {"aten.fft_ihfft.default", "aten.fft_ihfft2.default", "aten.fft_ihfftn.default"}) t[name] = ihfft;
   t["aten.stft.default"] = t["aten.stft.center"] = stft;
   t["aten.istft.default"] = istft;
 }

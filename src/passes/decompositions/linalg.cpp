@@ -83,11 +83,16 @@ Value dot(Rewriter& r) { return inner_product(r, r.node->args[0], r.node->args[1
 
 Value outer(Rewriter& r) { return r.mul(r.unsqueeze(r["self"], 1), r["vec2"]); }
 
-/// beta * self + alpha * product; a beta of 0 takes nothing of `self`, NaN included.
+/// beta * self + alpha * product, the factors without fractions where the product is of integers; a beta of 0 takes nothing of `self`, NaN included.
 Value added(Rewriter& r, Value product) {
-  if (r["alpha"] != Value(1)) product = r.mul(product, r["alpha"]);
-  if (r["beta"] == Value(0) || r["beta"] == Value(0.0)) return product;
-  Value self = r["beta"] == Value(1) ? r["self"] : Value(r.mul(r["self"], r["beta"]));
+  auto factor = [&](std::string_view name) -> Value {
+    const auto* real = r[name].get_if<double>();
+    return real && !is_floating(r.dtype(product)) ? Value(static_cast<std::int64_t>(*real)) : r[name];
+  };
+  const Value alpha = factor("alpha"), beta = factor("beta");
+  if (alpha != Value(1)) product = r.mul(product, alpha);
+  if (beta == Value(0) || beta == Value(0.0)) return r.to(product, r.result().dtype);
+  Value self = beta == Value(1) ? r["self"] : Value(r.mul(r["self"], beta));
   return r.to(r.add(self, product), r.result().dtype);
 }
 

@@ -106,11 +106,12 @@ Value native_batch_norm(Rewriter& r) {
   bool training = false;
   for (const auto& p : parameters)
     if (p.name == "training") training = r.flag("training");
-  if (!training)
-    return Values{
-        affine(r, x, r["running_mean"], r["running_var"], argument(r, "weight"), argument(r, "bias"), r.real("eps")),
-        nothing(r, 1), nothing(r, 2)};
   bool functional = r.node->target == "aten._native_batch_norm_legit_functional.default";
+  if (!training) {
+    Values results{affine(r, x, r["running_mean"], r["running_var"], argument(r, "weight"), argument(r, "bias"), r.real("eps")), nothing(r, 1), nothing(r, 2)};
+    if (functional) results.insert(results.end(), {r["running_mean"], r["running_var"]});
+    return results;
+  }
   if (!functional && r.has("running_mean")) r.refuse("writes its running statistics; the functional form is compiled");
   BatchStatistics s = batch_statistics(r, x);
   Values results = {affine(r, x, s.mean, s.variance, argument(r, "weight"), argument(r, "bias"), r.real("eps")),

@@ -18,6 +18,8 @@ m.add("kron_ranks", torch.kron, m.normal(3), m.normal(2, 5, 2))
 m.add("multi_dot", lambda a, b, c: torch.linalg.multi_dot([a, b, c]), m.normal(5), m.normal(5, 3), m.normal(3, 6))
 m.add("cross", lambda a, b: (torch.cross(a, b, dim=1), torch.linalg.cross(a, b[:, :1].expand(4, 3), dim=1)), m.normal(4, 3), m.normal(4, 3))
 m.add("vecdot", lambda a, b: torch.linalg.vecdot(a, b, dim=0), m.normal(4, 3), m.normal(4, 3))
+m.add("added_integers", lambda c, a, x, b, d: (torch.addmv(c, a, x, beta=1.9, alpha=2.6), torch.addmv(c, a, x, beta=0.6, alpha=1), torch.addbmm(d, b, b, beta=2.5, alpha=0.2)), m.integers(-9, 9, 5), m.integers(-9, 9, 5, 7), m.integers(-9, 9, 7),
+      m.integers(-9, 9, 3, 4, 4), m.integers(-9, 9, 4, 4))
 m.add("trace", lambda a, i: (torch.trace(a), torch.trace(i)), m.normal(4, 6), m.integers(0, 9, 3, 3))
 m.add("bilinear", F.bilinear, m.normal(2, 3, 4), m.normal(2, 3, 5), m.normal(6, 4, 5), m.normal(6))
 m.add("matrix_power", lambda a: (torch.matrix_power(a, 0), torch.matrix_power(a, 1), torch.matrix_power(a, 5)), m.normal(2, 3, 3))
@@ -52,6 +54,16 @@ p.add("view_written", lambda a: (a.view(torch.int16)[:, ::2].zero_(), a), p.norm
 
 q = torch.tensor([0.1, 0.5, 0.83])
 s.add("quantile", lambda a: (torch.quantile(a, 0.3), torch.quantile(a, q, dim=1), torch.quantile(a, q, dim=0, keepdim=True), torch.quantile(a, 0.7, dim=2, keepdim=True)), s.normal(3, 5, 4))
+s.add("gradient", lambda a, t: (*torch.gradient(a), *torch.gradient(a, spacing=2.0, dim=1, edge_order=2), *torch.gradient(a, spacing=[0.5, 2.0], dim=(0, 1)), *torch.gradient(a, spacing=(t[:4], t), edge_order=2), *torch.gradient(a, spacing=(t,), dim=1)),
+      s.normal(4, 6), torch.tensor([0.0, 1.0, 1.5, 3.0, 3.5, 4.5]))
+s.add("spaced", lambda a, b: (torch.linspace(a, b, 7), torch.linspace(a, 3, 4), torch.linspace(1.5, b, 1), torch.logspace(0, 2, 5), torch.logspace(a, b, 4, base=2.0)), torch.tensor(-1.0), torch.tensor(2.5))
+s.add("frexp", lambda a: tuple(torch.frexp(a)), torch.cat([s.normal(20) * 1e3, torch.tensor([0.0, -0.0, 1.0, -0.5, 1e-40, -3e-45, 1e38])]))
+s.add("frexp_f64", lambda a: tuple(torch.frexp(a)), torch.cat([s.normal(20).double() * 1e3, torch.tensor([0.0, 5e-324, -1e-310, 1e308], dtype=torch.float64)]))
+s.add("isreal", torch.isreal, s.normal(20, 20))
+s.add("signbit_integers", lambda a, b: (torch.signbit(a), torch.signbit(a.int()), torch.signbit(b), torch.signbit(b > 2)), s.integers(-5, 5, 20, 20), s.integers(0, 5, 20, 20, dtype=torch.uint8))
+p.add("chunk_cat", lambda a, b: torch.ops.aten._chunk_cat.default([a, b], 1, 3), p.normal(2, 4, 3), p.normal(2, 7))
+p.add("masked_index", lambda x, m, i, j, v: (torch.ops.aten._unsafe_masked_index(x, m, [i, j], 2.5), torch.ops.aten._unsafe_masked_index_put_accumulate(x, m, [i, j], v)), p.normal(4, 5),
+      torch.tensor([[True, False, True], [True, True, False]]), torch.tensor([[1], [3]]), torch.tensor([[0, 9, 4], [2, -5, -70]]), p.normal(2, 3))
 for how in ("lower", "higher", "nearest", "midpoint"):
     s.add(f"quantile_{how}", lambda a, how=how: torch.quantile(a, q, dim=1, interpolation=how), s.normal(3, 6))
 s.add("quantile_nan", lambda a: (torch.quantile(a, 0.5, dim=1), torch.nanquantile(a, 0.5, dim=1)), torch.where(s.normal(4, 5) > 1, torch.nan, s.normal(4, 5)))
