@@ -111,7 +111,9 @@ def coil(gm, example_inputs, *, options=None, mode=None):
         decompositions=_decompositions(),
         keep_inference_input_mutations=True,
     )
-    wrapped = backend(gm, example_inputs)
+    # Random states travel between graphs as tensors, not as generators.
+    with torch._functorch.config.patch({k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}):
+        wrapped = backend(gm, example_inputs)
     if inference and _is_plain(getattr(inference[0], "graph", inference[0]), len(example_inputs)):
         return inference[0]
     return wrapped

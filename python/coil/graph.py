@@ -6,6 +6,7 @@ import operator
 import sympy
 import torch
 from torch._higher_order_ops.effects import with_effects
+from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -75,6 +76,12 @@ def _plain_attention(node):
     return None if rate else (*node.args[:3], mask, causal, node.kwargs.get("scale"))
 
 
+def _plain_state(state):
+    """The state of a generator with its number of bytes, which tracing makes a symbol that nothing defines."""
+    bytes = state.shape[0] if type(state.shape[0]) is int else state.shape[0].node.hint
+    return torch.empty(bytes, dtype=state.dtype, device="cpu")
+
+
 class Translator:
     """`frozen`: tensors by placeholder that become constants of the program; the input stays one of the graph's, and is not read. `hand_over`: operators on complex numbers are torch's to carry out; else Coil
     compiles what it can of them. `fallback_random`: so are all that draw random numbers."""
@@ -87,6 +94,7 @@ class Translator:
         self.fallback_random = fallback_random
         self.nodes = {}
         self.effects = {}  # node of with_effects: (the token as it came, whether the operator gives several results)
+        self.saving = {}  # node of run_and_save_rng_state, or of its second item: (what was made of it, whether the operator gives several results)
         self.symbols = set()
 
     def run(self):
@@ -186,6 +194,12 @@ class Translator:
             return self.attention(node, *plain)
         if node.target is with_effects:
             return self.effectful(node)
+        if node.target is run_and_save_rng_state:
+            return self.save_random(node)
+        if node.target is run_with_rng_state:
+            return self.repeat_random(node)
+        if node.target is operator.getitem and node.args[0] in self.saving:
+            return self.saved_item(node, *node.args)
         if node.target is operator.getitem and node.args[0] in self.effects:
             return self.result_of_effect(node, *node.args)
         self.nodes[node] = self.call(node, node.target, node.args, node.meta.get("val"))
@@ -202,6 +216,35 @@ class Translator:
         elif self.hand_over and target in _CHECKED:
             target = "host." + target
         return self.native.call(target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or "")
+
+    def host_random(self, what, node, args, value):
+        kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
+        return self.native.call("host.random." + what, args, kwargs, node.name, self.meta(value, node.name), node.meta.get("stack_trace") or "")
+
+    def save_random(self, node):
+        """A draw of a forward graph that the backward graph repeats (activation checkpointing): torch carries out both, from the state that the first leaves. Gives the state, then the operator's results."""
+        operation, *args = node.args
+        state, value = ({user.args[1]: user.meta["val"] for user in node.users}[k] for k in (0, 1))  # the partitioner tells its items alone
+        results = list(value) if isinstance(value, (list, tuple)) else [value]
+        self.saving[node] = self.host_random("save", node, [str(operation), *map(self.argument, args)], [_plain_state(state), *results]), isinstance(value, (list, tuple))
+
+    def repeat_random(self, node):
+        state, operation, *args = node.args
+        if "val" not in node.meta:  # the partitioner leaves it out
+            given = torch.fx.node.map_arg((args, node.kwargs), lambda n: n.meta["val"])
+            with torch._guards.detect_fake_mode([n.meta.get("val") for n in self.gm.graph.nodes if n.op == "placeholder"]):
+                node.meta["val"] = operation(*given[0], **given[1])
+        value = node.meta["val"]
+        results = list(value) if isinstance(value, (list, tuple)) else value
+        self.nodes[node] = self.host_random("repeat", node, [self.nodes[state], str(operation), *map(self.argument, args)], results)
+
+    def saved_item(self, node, saving, index):
+        made, several = self.saving[saving]
+        if several and saving.target is run_and_save_rng_state and index == 1:
+            self.saving[node] = made, several
+            return
+        at = index if saving.target is run_and_save_rng_state else index + 1
+        self.nodes[node] = self.native.call("_operator.getitem", [made, at], {}, node.name, self.meta(_plain_state(node.meta["val"]) if at == 0 else node.meta["val"], node.name), "")
 
     def effectful(self, node):
         """`with_effects(token, op, ...)` is the operator itself, in program order; its token is handed on as it came."""

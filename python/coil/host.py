@@ -36,10 +36,30 @@ def _reminded(op, devices):
 _devices = {}  # of the process's kernels
 
 
+def _save(name, *args, **kwargs):
+    """The state of torch's generator, and what the operator then draws."""
+    from torch._prims.rng_prims import run_and_save_rng_state
+
+    state, results = run_and_save_rng_state(find(name), *args, **kwargs)
+    return (state, *results) if isinstance(results, (list, tuple)) else (state, results)
+
+
+def _repeat(state, name, *args, **kwargs):
+    """What the operator drew in that state."""
+    from torch._prims.rng_prims import run_with_rng_state
+
+    return run_with_rng_state(state.cpu(), find(name), *args, **kwargs)
+
+
+_RANDOM = {"host.random.save": _save, "host.random.repeat": _repeat}
+
+
 def find(name):
     """torch's operator of a name such as `aten.cumsum.default`, or None. The prefix `host.` is of those that Coil must not take itself."""
     import torch
 
+    if name in _RANDOM:
+        return _RANDOM[name]
     try:
         op = functools.reduce(getattr, name.removeprefix("host.").split("."), torch.ops)
     except AttributeError:

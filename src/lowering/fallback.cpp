@@ -21,7 +21,7 @@ class HostCall {
     for (const auto& [name, value] : node_.kwargs) call_.arguments.push_back({name, argument(value)});
     constexpr std::string_view kHost = "host.";
     const ops::Operator* known = node_.target.starts_with(kHost) ? ops::find(node_.target.substr(kHost.size())) : node_.op;
-    call_.has_effect = known && (known->random || known->side_effect);
+    call_.has_effect = node_.target.starts_with("host.random.") || (known && (known->random || known->side_effect));
     Lowered results = make_results();
     ir::Operation operation{.node = std::move(call_), .outs = std::move(outs_), .origins = ctx_.graph.provenance.origins, .where = ctx_.graph.provenance.where};
     ctx_.graph.add_operation(std::move(operation));

@@ -328,6 +328,25 @@ def test_fallback_random_is_eager():
         torch.testing.assert_close(g, w, rtol=1e-6, atol=1e-6)
 
 
+def test_checkpointed_layers_draw_the_same_again():
+    from torch.utils.checkpoint import checkpoint
+
+    weight = torch.rand(16, 16)
+
+    def f(x):
+        return checkpoint(lambda x: F.dropout(F.dropout(x @ weight, 0.5).exp().log(), 0.5) * torch.rand(16), x, use_reentrant=False).sum()
+
+    # The logarithm of exp(x) is x: all is linear, so that the value is what its gradient says, if both drew the same.
+    results = []
+    for _ in range(2):
+        x = (torch.rand(8, 16) / 16).requires_grad_()
+        y = torch.compile(f, backend="coil")(x)
+        y.backward()
+        torch.testing.assert_close(y.detach(), (x * x.grad).sum().detach(), rtol=1e-4, atol=1e-4)
+        results.append(x.grad)
+    assert not torch.equal(*results) and (results[0] != 0).any()
+
+
 def bert():
     import transformers
     config = transformers.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, vocab_size=120)
