@@ -1,4 +1,7 @@
 // Conversions between dtypes, and copies.
+#include <cmath>
+#include <optional>
+
 #include "lowering/common.h"
 
 namespace coil::lowering {
@@ -14,22 +17,66 @@ Lowered copy(Context& ctx, const ops::Values& args) {
 
 Value bitcast(Context& ctx, Value v, DType to) { return {&ctx.graph.pool(), ctx.graph.pool().bitcast(v, to)}; }
 
+constexpr double kWord = 4294967295.0;
+constexpr double kSpecial = 0x7f800000;  ///< f32's bits from here on are infinity and NaN
+
+/// A float of less than 32 bits, f32 in registers, that is not f32's upper half.
+struct Narrow {
+  int bits, digits, bias;  ///< digits of the mantissa
+  bool has_infinity;       ///< else only the greatest bits of all are NaN
+  std::int64_t exponents() const { return (std::int64_t{1} << (bits - 1 - digits)) - 1; }
+  std::int64_t fraction() const { return (std::int64_t{1} << digits) - 1; }
+  double tiny() const { return std::ldexp(1.0, 1 - bias - digits); }  ///< the least number above 0
+};
+
+std::optional<Narrow> narrow(DType d) {
+  switch (d) {
+    case DType::F16: return Narrow{16, 10, 15, true};
+    case DType::F8E5M2: return Narrow{8, 2, 15, true};
+    case DType::F8E4M3: return Narrow{8, 3, 7, false};
+    default: return {};
+  }
+}
+
+Value bits_of_f32(Context& ctx, Value v) { return bitcast(ctx, v, DType::I32).cast(DType::I64) & kWord; }
+
+Value bits_of_narrow(Context& ctx, Value v, const Narrow& n) {
+  const int shift = 23 - n.digits;
+  Value all = bits_of_f32(ctx, v), a = all & 0x7fffffff;
+  Value normal = shift_right(a, shift) - static_cast<double>(std::int64_t{127 - n.bias} << n.digits);
+  Value small = (abs(v) * (1 / n.tiny())).cast(DType::I64);
+  Value special = n.has_infinity ? (shift_right(a, shift) & static_cast<double>(n.fraction())) | static_cast<double>(n.exponents() << n.digits) : number(ctx, DType::I64, 0x7f);
+  Value made = where(ge(a, kSpecial), special, where(ge(a, static_cast<double>(std::int64_t{128 - n.bias} << 23)), normal, small));
+  return made | shift_left(shift_right(all, 31), n.bits - 1);
+}
+
+Value narrow_of_bits(Context& ctx, Value bits, const Narrow& n) {
+  const int shift = 23 - n.digits;
+  Value e = shift_right(bits, n.digits) & static_cast<double>(n.exponents()), f = bits & static_cast<double>(n.fraction()), sign = shift_right(bits, n.bits - 1) & 1;
+  Value normal = shift_left(e + static_cast<double>(127 - n.bias), 23) | shift_left(f, shift), small = bits_of_f32(ctx, f.cast(DType::F32) * n.tiny());
+  Value made = where(eq(e, 0), small, normal);
+  if (n.has_infinity) made = where(eq(e, static_cast<double>(n.exponents())), shift_left(f, shift) | kSpecial, made);
+  else made = where(eq(bits & 0x7f, 0x7f), number(ctx, DType::I64, 0x7fc00000), made);
+  return bitcast(ctx, (made | shift_left(sign, 31)).cast(DType::I32), DType::F32);
+}
+
 /// The bits of an element as stored, as a number without sign in I64.
 Value bits_of(Context& ctx, Value v, DType stored) {
-  constexpr double kWord = 4294967295.0;
+  if (auto n = narrow(stored)) return bits_of_narrow(ctx, v, *n);
   switch (stored) {
     case DType::F64: return bitcast(ctx, v, DType::I64);
-    case DType::F32: return bitcast(ctx, v, DType::I32).cast(DType::I64) & kWord;
-    case DType::BF16: return shift_right(bitcast(ctx, v, DType::I32).cast(DType::I64) & kWord, 16);  // f32 in registers: the upper half
+    case DType::F32: return bits_of_f32(ctx, v);
+    case DType::BF16: return shift_right(bits_of_f32(ctx, v), 16);  // f32 in registers: the upper half
     default: break;
   }
-  if (is_floating(stored) || is_complex(stored)) refuse(ctx, fmt::format("reads the bits of {}", torch_name(stored)));
+  if (is_complex(stored)) refuse(ctx, fmt::format("reads the bits of {}", torch_name(stored)));
   v = v.cast(DType::I64);
   return size_of(stored) == 8 ? v : v & static_cast<double>((std::int64_t{1} << (8 * size_of(stored))) - 1);
 }
 
 /// The other way round: the lowest bits of an I64 as an element of `to`, in its register type.
 Value from_bits(Context& ctx, Value bits, DType to) {
+  if (auto n = narrow(to)) return narrow_of_bits(ctx, bits, *n);
   switch (to) {
     case DType::F64: return bitcast(ctx, bits, DType::F64);
     case DType::F32: return bitcast(ctx, bits.cast(DType::I32), DType::F32);
@@ -37,7 +84,7 @@ Value from_bits(Context& ctx, Value bits, DType to) {
     case DType::Bool: return ne(bits & 255, 0);
     default: break;
   }
-  if (is_floating(to) || is_complex(to)) refuse(ctx, fmt::format("makes {} of bits", torch_name(to)));
+  if (is_complex(to)) refuse(ctx, fmt::format("makes {} of bits", torch_name(to)));
   return bits.cast(to);
 }
 

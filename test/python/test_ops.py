@@ -9,8 +9,8 @@ from cases.data import Family
 
 FAMILIES = [v for module in (pointwise, reductions, views, library, mutation, composites, complex_tensors, factorizations, quantization, special, gradients) for v in vars(module).values() if isinstance(v, Family)]
 CHUNK = 48  # cases in one compile
-# Groups that are tested as exported only: gradients come out of a decomposed trace anyway, and torch unrolls recurrences into thousands of nodes.
-EXPORTED_ONLY = {f.group for f in vars(gradients).values() if isinstance(f, Family)} | {composites.recurrent.group}
+# Groups that are tested as exported only: torch unrolls recurrences into thousands of nodes.
+EXPORTED_ONLY = {composites.recurrent.group}
 
 
 def chunks():

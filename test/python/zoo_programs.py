@@ -312,10 +312,10 @@ class Sized(nn.Module):
     def forward(self, x, y):
         n, m = x.shape
         h = torch.cat([x, y], 0).reshape(-1, m // 2, 2).sum(-1)
-        return h, x.new_zeros(n * 2, m), torch.arange(n) * m, x[: n // 2], F.pad(x, (0, n % 3)), {"n": n, "sum": n + y.shape[0] * m}, x.view(n, -1).t() @ x, torch.full((n,), float(m)), h.flatten().unfold(0, 2, 2)
+        return h, x.new_zeros(n * 2, m), torch.arange(n) * m, x[: n - 1], F.pad(x, (0, n % 3)), {"n": n, "sum": n + y.shape[0] * m}, x.view(n, -1).t() @ x, torch.full((n,), float(m)), h.flatten().unfold(0, 2, 2)
 
 
-PROGRAMS["symbolic_sizes"] = lambda: (Sized(), (r(5, 6), r(3, 6)), {"x": {0: D("n", min=2, max=100)}, "y": {0: D("k", min=2, max=100)}}, [(r(2, 6), r(9, 6)), (r(17, 6), r(4, 6))])
+PROGRAMS["symbolic_sizes"] = lambda: (Sized(), (r(5, 6), r(3, 6)), {"x": {0: D("n", min=4, max=100)}, "y": {0: D("k", min=2, max=100)}}, [(r(4, 6), r(9, 6)), (r(17, 6), r(4, 6))])
 PROGRAMS["symbolic_images"] = lambda: (nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.Upsample(scale_factor=2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)).eval(),
                                        (r(2, 3, 16, 20),), ({0: D("n", min=1, max=9), 2: D("h", min=8, max=64), 3: D("w", min=8, max=64)},), [(r(1, 3, 9, 33),), (r(5, 3, 64, 8),)])
 PROGRAMS["symbolic_attention"] = lambda: (nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 1, enable_nested_tensor=False).eval(), (r(2, 7, 16),), ({0: D("b", min=2, max=9), 1: D("t", min=2, max=64)},), [(r(3, 2, 16),)])

@@ -203,7 +203,7 @@ vision("dinat_like_vitdet", "VitDetModel", **(VISION | dict(window_block_indices
 vision("sam_vision", "SamVisionModel", config="SamVisionConfig", size=64, call=lambda m, x: m(x)[0], hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=64, patch_size=16, output_channels=16, window_size=2,
        global_attn_indexes=[1], mlp_dim=48)
 vision("yolo_timm_free_rt_resnet", "RTDetrResNetBackbone", config="RTDetrResNetConfig", size=64, call=lambda m, x: m(x).feature_maps, embedding_size=8, hidden_sizes=[16, 16, 32, 32], depths=[1, 1, 1, 1])
-vision("vit_mae", "ViTMAEModel", call=last, mask_ratio=0.0, **VISION)
+vision("vit_mae", "ViTMAEModel", call=lambda m, x: m(x, noise=torch.arange(16.0)[None] * 7 % 16).last_hidden_state, mask_ratio=0.5, **VISION)
 vision("levit_classify", "ResNetForImageClassification", config="ResNetConfig", size=64, call=lambda m, x: m(x).logits.softmax(-1), embedding_size=8, hidden_sizes=[16, 32, 32, 64], depths=[1, 1, 1, 1])
 vision("superpoint_like_depth_anything", "DepthAnythingForDepthEstimation", config="DepthAnythingConfig", size=28, call=lambda m, x: m(x).predicted_depth, reassemble_hidden_size=32, patch_size=14,
        neck_hidden_sizes=[8, 8], fusion_hidden_size=8, head_hidden_size=8, reassemble_factors=[2, 1], backbone_config=dict(model_type="dinov2", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=28,

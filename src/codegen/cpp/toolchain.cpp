@@ -96,6 +96,10 @@ std::vector<std::byte> compile_one(const Toolchain& toolchain, const std::string
   argv.insert(argv.end(), toolchain.flags.begin(), toolchain.flags.end());
   argv.insert(argv.end(), {input.string(), "-o", output.string(), "-lm"});
   ProcessResult result = run_process(argv);
+  if (!result.ok() && result.err.find("internal compiler error") != std::string::npos) {  // the compiler's own fault, mostly of an optimization
+    argv.push_back("-O1");
+    result = run_process(argv);
+  }
   if (!result.ok()) fail("the compiler {} refused a kernel: {}", toolchain.compiler.string(), first_complaint(result.err));
   std::string object = read_file(output);
   auto bytes = std::as_bytes(std::span(object));

@@ -79,6 +79,13 @@ Value dstack(Steps& s) {
   return s.cat(std::move(slabs), 2);
 }
 
+/// atleast_1d, atleast_2d, atleast_3d of each.
+Value at_least_each(Steps& s) {
+  Values made;
+  for (const Value& v : s["tensors"].as_list()) made.push_back(s.unary(s.op.schema.target.substr(5, 10), v));
+  return made;
+}
+
 Value row_stack(Steps& s) { return s.call("aten.vstack.default", {s["tensors"]}); }
 
 /// hsplit, vsplit and dsplit by the letter they begin with.
@@ -277,6 +284,9 @@ constexpr Composite kPieces[] = {
     {"aten::block_diag(Tensor[] tensors) -> Tensor", block_diag},
     {"aten::column_stack(Tensor[] tensors) -> Tensor", column_stack},
     {"aten::dstack(Tensor[] tensors) -> Tensor", dstack},
+    {"aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]", at_least_each},
+    {"aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]", at_least_each},
+    {"aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]", at_least_each},
     {"aten::row_stack(Tensor[] tensors) -> Tensor", row_stack},
     {"aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", split_sections},
     {"aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", split_sections},
@@ -295,6 +305,7 @@ constexpr Composite kPieces[] = {
     {"aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", affine_grid},
     {"aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor", sum_to_size},
     {"aten::conj_physical(Tensor self) -> Tensor", copy_of_real},
+    {"aten::_conj_physical(Tensor self) -> Tensor", copy_of_real},
     {"aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)", frexp},
     {"aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm},
 };

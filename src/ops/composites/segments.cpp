@@ -62,6 +62,17 @@ Value embedding_bag(Steps& s) {
   return Values{s.to(made, s.dtype(weight)), bag, s.to(counts, DType::I64), s.full({0}, 0, DType::I64)};
 }
 
+/// A table whose rows among `indices` are at most `max_norm` long.
+Value embedding_renorm(Steps& s) {
+  const Value& table = s["self"];
+  const DType type = compute_dtype(s.dtype(table));
+  const Value hit = s.call("aten.index_put.default", {s.full({s.size(table, 0)}, false, DType::Bool), Values{s.reshape(s["indices"], {s.env.simplify(sym::product(s.sizes(s["indices"])))})}, s.full({}, true, DType::Bool)});
+  const Value norm = s.call("aten.linalg_vector_norm.default", {s.to(table, type), s["norm_type"], Steps::list({1}), true});
+  const Value factor = s.div(s.full({}, s["max_norm"], type), s.add(norm, 1e-7));
+  const Value longer = s.call("aten.logical_and.default", {s.unsqueeze(hit, 1), s.call("aten.gt.Scalar", {norm, s["max_norm"]})});
+  return s.to(s.where(longer, s.mul(s.to(table, type), factor), s.to(table, type)), s.dtype(table));
+}
+
 /// Along the first dimension, by lengths or by the places where segments begin (and the last one ends).
 Value segment_reduce(Steps& s) {
   const Value& data = s["data"];
@@ -112,6 +123,7 @@ constexpr Composite kSegments[] = {
     {"aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", embedding_bag},
     {"aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", embedding_bag},
     {"aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor", segment_reduce},
+    {"aten::embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor", embedding_renorm},
     {"aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", fftshift},
     {"aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", ifftshift},
     {"aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", fftfreq},

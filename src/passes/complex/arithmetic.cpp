@@ -204,7 +204,7 @@ void add_complex_arithmetic(ComplexRules& t) {
   t["aten.sgn.default"] = sign;
   t["aten.real.default"] = real_part;
   t["aten.imag.default"] = imaginary_part;
-  t["aten.conj.default"] = t["aten._conj.default"] = t["aten.conj_physical.default"] = conjugate;
+  t["aten.conj.default"] = t["aten._conj.default"] = t["aten.conj_physical.default"] = t["aten._conj_physical.default"] = conjugate;
   for (std::string_view name : {"aten.resolve_conj.default", "aten.resolve_neg.default", "aten.positive.default", "aten.clone.default", "aten.contiguous.default", "aten.alias.default", "aten.detach.default",
                                 "aten.lift_fresh_copy.default", "aten.detach_.default"})
     t[name] = itself;

@@ -102,13 +102,14 @@ Value put(Rewriter& r) {
 
 /// One index for each slice of the source: the same for all of its elements.
 Value index_reduce(Rewriter& r) {
-  const Value& source = r["source"];
-  if (r.rank(r["self"]) == 0) r.refuse("of a tensor without dimensions is not compiled");
-  const std::int64_t dim = r.dim("dim", r.rank(r["self"]));
+  const Exprs whole = r.meta(r["self"]).sizes;
+  const bool number = whole.empty();  // as a list of one
+  const Value self = number ? r.reshape(r["self"], {1}) : r["self"], source = number ? r.reshape(r["source"], {1}) : r["source"];
+  const std::int64_t dim = r.dim("dim", r.rank(self));
   Exprs shape(r.rank(source), 1);
   shape[static_cast<std::size_t>(dim)] = r.meta(source).sizes[static_cast<std::size_t>(dim)];
   Value index = r.expand(r.reshape(r["index"], shape), r.meta(source).sizes);
-  return r.call("aten.scatter_reduce.two", {r["self"], dim, index, source, r["reduce"]}, {{"include_self", r["include_self"]}});
+  return r.reshape(r.call("aten.scatter_reduce.two", {self, dim, index, source, r["reduce"]}, {{"include_self", r["include_self"]}}), whole);
 }
 
 Value is_in(Rewriter& r) {
