@@ -34,9 +34,6 @@ bool is_complex_value(const Value& v) {
 /// Also what takes real numbers for complex ones: the transforms to real numbers.
 bool touches_complex(const Node& n) { return n.target.starts_with("aten.fft_irfft") || n.target.starts_with("aten.fft_hfft") || is_complex_value(n.meta.value) || std::any_of(n.args.begin(), n.args.end(), is_complex_value); }
 
-/// A transform from half a spectrum takes real numbers as well, and gives real ones.
-bool is_transform(const Node& n) { return n.target.starts_with("aten.fft_") && rules().contains(n.target); }
-
 class Splitter {
  public:
   explicit Splitter(fx::GraphModule& m) : m_(m) {}
@@ -44,7 +41,7 @@ class Splitter {
   void run() {
     bool any = false;
     for (Node* n : m_.graph.nodes()) {
-      if (!touches_complex(*n) && !is_transform(*n)) continue;
+      if (!touches_complex(*n)) continue;
       any = true;
       visit(n);
     }

@@ -18,9 +18,13 @@ Value number_of(Steps& s, const Value& v, DType type) {
   return plain ? s.full({}, v, type) : s.to(v, type);
 }
 
-/// `steps` numbers from one end to the other, counted from both to the middle, as eager does.
-Value spaced_between(Steps& s, DType type) {
-  const Value start = number_of(s, s["start"], type), end = number_of(s, s["end"], type);
+/// `steps` numbers from one end to the other, counted from both to the middle, as eager does; integers from the whole part of one to that of the other.
+Value spaced_between(Steps& s, DType type, bool whole) {
+  auto end_of = [&](const char* name) {
+    const Value v = number_of(s, s[name], type);
+    return whole ? s.unary("trunc", v) : v;
+  };
+  const Value start = end_of("start"), end = end_of("end");
   const Expr steps = s.integer(s["steps"]);
   if (steps.is_constant(1)) return s.reshape(start, {1});
   if (steps.is_constant(0)) return s.full({0}, 0, type);
@@ -35,12 +39,12 @@ DType computed_in(DType type) { return is_floating(type) ? type : DType::F64; }
 
 Value linspace(Steps& s) {
   const DType type = asked_type(s);
-  return s.to(spaced_between(s, computed_in(type)), type);
+  return s.to(spaced_between(s, computed_in(type), !is_floating(type)), type);
 }
 
 Value logspace(Steps& s) {
   const DType type = asked_type(s);
-  return s.to(s.call("aten.pow.Scalar", {s.real("base"), spaced_between(s, computed_in(type))}), type);
+  return s.to(s.call("aten.pow.Scalar", {s.real("base"), spaced_between(s, computed_in(type), !is_floating(type))}), type);
 }
 
 /// Along one dimension over points `spacing` apart, a number, or at coordinates: differences of neighbours on both sides, of one or two at the ends.

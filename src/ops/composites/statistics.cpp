@@ -1,4 +1,4 @@
-// Quantiles, modes, histograms, integrals and slopes over samples.
+// Quantiles, modes, histograms, integrals over samples.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -140,59 +140,6 @@ Value cumulative_trapezoid(Steps& s) {
   return s.call("aten.cumsum.default", {areas(s, dim), dim});
 }
 
-/// The slope along a dimension: through the neighbours on both sides, at the ends through two points or three. `at` are the places of the points, or None where they lie `step` apart.
-Value slope(Steps& s, const Value& f, std::int64_t dim, const Value& at, const Value& step) {
-  const Expr n = s.size(f, dim);
-  const std::int64_t order = s.number("edge_order");
-  if (order != 1 && order != 2) s.refuse("takes an edge_order of 1 or 2");
-  auto part = [&](const Value& of, std::int64_t along, Expr from, Expr count) { return s.slice(of, along, s.env.simplify(from), s.env.simplify(from + count)); };
-  Value gaps;  // between neighbours
-  if (at.is_none()) {
-    gaps = s.full({1}, step, compute_dtype(is_floating(s.dtype(f)) ? s.dtype(f) : DType::F32));
-  } else {
-    gaps = s.sub(part(at, 0, 1, n - 1), part(at, 0, 0, n - 1));
-  }
-  auto gap = [&](Expr from, Expr count) {
-    if (at.is_none()) return gaps;
-    Exprs shape(s.rank(f), 1);
-    shape[static_cast<std::size_t>(dim)] = count;
-    return s.reshape(part(gaps, 0, from, count), shape);
-  };
-  auto points = [&](Expr from, Expr count) { return part(f, dim, from, count); };
-  // Of three points at distances a and b: the slope at the first (where = -1), the middle (0), the last (1).
-  auto through = [&](int where, Expr first, Expr count) {
-    const Value a = gap(first, count), b = gap(first + 1, count), both = s.add(a, b);
-    const Value left = s.div(s.sub(points(first + 1, count), points(first, count)), a), right = s.div(s.sub(points(first + 2, count), points(first + 1, count)), b);
-    if (where < 0) return s.sub(left, s.div(s.mul(s.sub(right, left), a), both));
-    if (where > 0) return s.add(right, s.div(s.mul(s.sub(right, left), b), both));
-    return s.div(s.add(s.mul(left, b), s.mul(right, a)), both);
-  };
-  auto end = [&](bool last) {
-    if (order == 2) return through(last ? 1 : -1, last ? n - 3 : Expr(0), 1);
-    const Expr first = last ? n - 2 : Expr(0);
-    return s.div(s.sub(points(first + 1, 1), points(first, 1)), gap(first, 1));
-  };
-  return s.cat({end(false), through(0, 0, n - 2), end(true)}, dim);
-}
-
-/// Along each of the dimensions asked for, with a step or places for each of them, or one for all.
-Value gradient(Steps& s) {
-  const Value& f = s["self"];
-  std::vector<std::int64_t> dims;
-  if (s.has("dim")) dims = s.numbers("dim");
-  else
-    for (std::size_t d = 0; d < s.rank(f); ++d) dims.push_back(static_cast<std::int64_t>(d));
-  const bool spaced = std::any_of(s.op.schema.parameters.begin(), s.op.schema.parameters.end(), [](const Parameter& p) { return p.name == "spacing"; }) && s.has("spacing");
-  const Value spacing = spaced ? s["spacing"] : Value(1);
-  const bool places = s.op.schema.target.starts_with("aten.gradient.tensorarray");
-  Values made;
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    const Value own = spacing.is<Values>() ? spacing.as_list().at(spacing.as_list().size() == 1 ? 0 : i) : spacing;
-    made.push_back(slope(s, f, s.wrapped(dims[i], s.rank(f)), places ? own : Value(None{}), own));
-  }
-  return made;
-}
-
 Value mvlgamma(Steps& s) {
   const std::int64_t p = s.number("p");
   const Value& x = s["self"];
@@ -225,13 +172,6 @@ constexpr Composite kStatistics[] = {
     {"aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor", trapezoid},
     {"aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", cumulative_trapezoid},
     {"aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", cumulative_trapezoid},
-    {"aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]", gradient},
-    {"aten::gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]", gradient},
-    {"aten::gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]", gradient},
-    {"aten::gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]", gradient},
-    {"aten::gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]", gradient},
-    {"aten::gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]", gradient},
-    {"aten::gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]", gradient},
     {"aten::mvlgamma(Tensor self, int p) -> Tensor", mvlgamma},
     {"aten::special_multigammaln(Tensor self, int p) -> Tensor", mvlgamma},
     {"aten::angle(Tensor self) -> Tensor", angle},

@@ -1,4 +1,4 @@
-// Windows of signal processing (ATen/native/TensorFactories.cpp): sums of cosines over n points, of a period of n or of n - 1 steps; numbers spaced evenly, and their powers.
+// Windows of signal processing (ATen/native/TensorFactories.cpp): sums of cosines over n points, of a period of n or of n - 1 steps.
 #include <algorithm>
 
 #include "ops/composites/steps.h"
@@ -53,34 +53,7 @@ Value bartlett(Steps& s) {
   });
 }
 
-/// Numbers from start to end, which may be tensors: as eager, from the start for the first half, from the end for the second.
-Value spaced(Steps& s, DType type) {
-  const std::int64_t n = s.number("steps");
-  auto number = [&](std::string_view name) { return s[name].is<double>() || s[name].is<Expr>() ? s.full({}, s[name], type) : s.reshape(s.to(s[name], type), {}); };
-  // Whole numbers are spaced from the whole parts.
-  auto limit = [&](std::string_view name) { return is_floating(type_of(s)) ? number(name) : s.unary("trunc", number(name)); };
-  const Value start = limit("start"), end = limit("end");
-  if (n < 2) return s.call("aten.expand.default", {start, Exprs{n}});
-  const Value i = s.iota(n), step = s.div(s.sub(end, start), static_cast<double>(n - 1));
-  auto steps = [&](const Value& count) { return s.mul(s.to(count, type), step); };
-  const Value rising = s.add(start, steps(i)), falling = s.sub(end, steps(s.call("aten.rsub.Scalar", {i, n - 1})));
-  return s.where(s.call("aten.lt.Scalar", {i, n / 2}), rising, falling);
-}
-
-/// Whole numbers are computed as doubles.
-DType spaced_type(Steps& s) { return is_floating(type_of(s)) ? compute_dtype(type_of(s)) : DType::F64; }
-
-Value linspace(Steps& s) { return s.contiguous(s.to(spaced(s, spaced_type(s)), type_of(s))); }
-Value logspace(Steps& s) { return s.to(s.call("aten.pow.Scalar", {s["base"], spaced(s, spaced_type(s))}), type_of(s)); }
-
 constexpr Composite kWindows[] = {
-    {"aten::linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", linspace},
-    {"aten::linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", linspace},
-    {"aten::linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", linspace},
-    {"aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", logspace},
-    {"aten::logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", logspace},
-    {"aten::logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", logspace},
-    {"aten::logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", logspace},
     {"aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hann},
     {"aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hann},
     {"aten::hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hamming},

@@ -373,7 +373,6 @@ void decompose_pointwise(DecompositionTable& t) {
   t["aten.lerp.Tensor"] = lerp;
   t["aten.isclose.default"] = is_close;
   t["aten.isfinite.default"] = is_finite;
-  t["aten.isreal.default"] = [](Rewriter& r) -> Value { return r.full(r.result().sizes, true, DType::Bool, r.device()); };
   t["aten.isposinf.default"] = is_infinity(std::numeric_limits<double>::infinity());
   t["aten.isneginf.default"] = is_infinity(-std::numeric_limits<double>::infinity());
   for (std::string_view op : {"aten.xlogy.Tensor", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self"}) t[op] = xlogy;

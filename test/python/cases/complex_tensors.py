@@ -43,8 +43,6 @@ for how in ("sum", "mean", "max", "min", "prod"):
 g.add("grouped_mm", lambda x, w, o: torch._grouped_mm(x, w, offs=o), g.normal(90, 16, dtype=torch.bfloat16), g.normal(4, 16, 32, dtype=torch.bfloat16), torch.tensor([5, 5, 77, 90], dtype=torch.int32))
 g.add("cond", lambda x: torch.cond(x.sum() > 0, lambda t: (t.sin() + 1, t * 3), lambda t: (t.cos() - 1, t * 2), (x,)), g.normal(4))
 g.add("cond_nested", lambda x: torch.cond(x[0] > 9, lambda t: t + 1, lambda t: torch.cond(t[1] > -9, lambda u: u * 2, lambda u: u / 2, (t,)), (x,)), g.normal(4))
-f.add("real_halves", lambda x: (torch.fft.irfft(x), torch.fft.irfft(x, 9, 0, "ortho"), torch.fft.hfft(x, 8), torch.fft.irfft2(x), torch.fft.irfftn(x)), f.normal(5, 6))
 f.add("hermitian_many", lambda x: (torch.fft.hfft2(torch.fft.fft(x)), torch.fft.hfftn(x, s=(5, 8), norm="ortho"), torch.fft.ihfft2(x).real, torch.fft.ihfftn(x, norm="forward").imag), f.normal(5, 6))
-n.add("isreal", torch.isreal, n.normal(3))
 g.add("embedding_max_norm", lambda w, i: (F.embedding(i, w, max_norm=1.0), w), g.normal(7, 4), g.integers(0, 7, 2, 3))
 g.add("index_reduce_number", lambda a, b: torch.index_reduce(a, 0, torch.tensor([0]), b, "prod"), g.normal(), g.normal())
