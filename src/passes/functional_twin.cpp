@@ -22,6 +22,11 @@ constexpr Named kNamed[] = {
     {"aten._native_batch_norm_legit.default", "aten._native_batch_norm_legit_functional.default"},
     {"aten.instance_norm.default", "coil.instance_norm_functional.default"},
     {"aten.zero_.default", "aten.zero.default"},
+    // What these write to is `self`, and `input` where they do not write.
+    {"aten.dropout_.default", "aten.dropout.default"},
+    {"aten.feature_dropout_.default", "aten.feature_dropout.default"},
+    {"aten.alpha_dropout_.default", "aten.alpha_dropout.default"},
+    {"aten.feature_alpha_dropout_.default", "aten.feature_alpha_dropout.default"},
 };
 
 /// The running statistics that batch and instance norm in training update, though their schemas do not say so.
@@ -108,8 +113,7 @@ std::vector<std::pair<std::string, ops::Value>> twin_arguments(const FunctionalT
   std::vector<std::pair<std::string, ops::Value>> named;
   const Schema& s = n.op->schema;
   for (const Parameter& p : twin.op->schema.parameters) {
-    auto it =
-        std::find_if(s.parameters.begin(), s.parameters.end(), [&](const Parameter& q) { return q.name == p.name; });
+    auto it = std::find_if(s.parameters.begin(), s.parameters.end(), [&](const Parameter& q) { return q.name == p.name || (q.name == "self" && p.name == "input"); });
     if (it != s.parameters.end())
       named.emplace_back(p.name, n.args[static_cast<std::size_t>(it - s.parameters.begin())]);
   }

@@ -225,6 +225,28 @@ def test_exported_in_training(decomposed, tmp_path):
     torch.testing.assert_close(mean, F.scaled_dot_product_attention(x, x, x), rtol=0, atol=0.6)
 
 
+class Places(nn.Module):
+    """Draws in place, over sizes that are free, in other layouts, and read in parts."""
+
+    def forward(self, x):
+        image = x.reshape(-1, 2, 2, 2).to(memory_format=torch.channels_last)
+        y = F.dropout(x * 1, 0.5, inplace=True)
+        return F.rrelu(F.alpha_dropout(y * 1, 0.5, True, True), 0.1, 0.2, True, True), y, F.dropout(image, 0.5), F.dropout2d(image * 1, 0.5, True, True), y[:, 1:3].t().contiguous(), F.pad(y, (1, 2)), torch.rand(8).expand(3, 8) * 1
+
+
+def test_draws_at_every_place():
+    rows = torch.export.Dim("rows", min=0, max=1000)
+    model = coil.compile(Places(), (torch.ones(5, 8),), dynamic_shapes=({0: rows},), options={"cache": "none"})
+    for n in (0, 1, 7, 300):
+        slopes, y, image, features, part, padded, repeated = model(torch.ones(n, 8))
+        assert (slopes.shape, y.shape, image.shape, features.shape) == ((n, 8), (n, 8), (n, 2, 2, 2), (n, 2, 2, 2))
+        assert torch.equal(part, y[:, 1:3].t()) and torch.equal(padded, F.pad(y, (1, 2)))
+        assert torch.equal(repeated, repeated[:1].expand(3, 8)) and repeated.unique().numel() == 8
+        assert torch.equal(features, features[:, :, :1, :1].expand_as(features))
+        if n == 300:
+            assert all(abs(t.mean().item() - 1) < 0.2 for t in (y, image, features)) and slopes.isfinite().all()
+
+
 def test_each_turn_of_a_loop_draws_anew(tmp_path):
     class Loop(nn.Module):
         def forward(self, xs):
@@ -280,6 +302,15 @@ def test_dropout_and_its_gradient(dtype):
     assert set(native[0].unique().tolist()) == {0, scale[0, 0].item()}
     torch.testing.assert_close(y[~dropped], (x * (1 / 0.9))[~dropped], rtol=0, atol=0)
     torch.testing.assert_close(x.grad[~dropped], scale[~dropped], rtol=0, atol=0)
+
+
+def test_random_slopes_and_their_gradient():
+    x = torch.randn(50, 40, requires_grad=True)
+    y = compiled(lambda x: F.rrelu(x, 0.1, 0.3, True))(x)
+    y.sum().backward()
+    slopes = (y / x).detach()
+    torch.testing.assert_close(x.grad, slopes, rtol=1e-5, atol=1e-6)
+    assert torch.equal(x.grad[x > 0], torch.ones_like(x)[x > 0]) and slopes[x < 0].min() > 0.099 and slopes[x < 0].max() < 0.301 and slopes[x < 0].unique().numel() > 500
 
 
 def test_torch_seeds_graphs():

@@ -118,6 +118,13 @@ Value index_select_backward(Rewriter& r) { return r.call("aten.index_add.default
 
 Value dropout_backward(Rewriter& r) { return r.to(r.mul(r.mul(r["grad_output"], r.to(r["mask"], r.result().dtype)), r["scale"]), r.result().dtype); }
 
+/// The slopes of training, of which one that hardly varies is a constant, as in eager.
+Value rrelu_backward(Rewriter& r) {
+  const double lower = r.real("lower"), upper = r.real("upper");
+  if (r.flag("training") && upper - lower > 1e-6) return r.to(r.mul(r["grad_output"], r["noise"]), r.result().dtype);
+  return r.call("aten.leaky_relu_backward.default", {r["grad_output"], r["self"], (lower + upper) / 2, r.flag("self_is_result")});
+}
+
 /// w = v * g / |v|: the gradient of v is freed of what points along v; that of g is its length along v.
 Value weight_norm_backward(Rewriter& r) {
   Value v = r.widened(r["saved_v"]), g = r.widened(r["saved_g"]), grad = r.widened(r["grad_w"]), norm = r.widened(r["saved_norms"]);
@@ -174,6 +181,7 @@ void decompose_gradients(DecompositionTable& t) {
   t["aten.value_selecting_reduction_backward.default"] = value_selecting_reduction_backward;
   t["aten.index_select_backward.default"] = index_select_backward;
   t["aten.native_dropout_backward.default"] = dropout_backward;
+  t["aten.rrelu_with_noise_backward.default"] = rrelu_backward;
   t["aten._weight_norm_interface_backward.default"] = weight_norm_backward;
   t["aten._cdist_backward.default"] = cdist_backward;
   t["aten.batch_norm_backward.default"] = batch_norm_backward;
