@@ -72,7 +72,7 @@ std::vector<std::string> names(const Ports& ports) {
 NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);  // torch holds on to compiled graphs when a process ends
   m.doc() = "Coil's compiler and runtime, for the Python package.";
-  nb::exception<Error> error(m, "Error");
+  nb::exception<Error> error(m, "Error", PyExc_RuntimeError);
   g_error = error.ptr();
 
   nb::class_<NodeHandle>(m, "Node").def_prop_ro("name", [](const NodeHandle& h) { return h.node->name; });

@@ -100,6 +100,26 @@ torch.save((one.call([x, h.clone()]), two.load()(x, h.clone())), {str(tmp_path /
             assert got == w if isinstance(w, int) else not difference(got, w)
 
 
+def test_factorizations_in_torch(tmp_path, monkeypatch):
+    class Factored(torch.nn.Module):
+        def forward(self, a, b):
+            linalg, (lu, pivots) = torch.linalg, torch.linalg.lu_factor(a)
+            q, r = linalg.qr(b)
+            u, s, v = linalg.svd(b, full_matrices=False)
+            w, x = linalg.eigh(a @ a.mT)
+            h, tau = torch.geqrf(b)
+            return (linalg.solve(a, b), *torch.lu_unpack(lu, pivots), linalg.lu_solve(lu, pivots, b.mT, left=False), linalg.cholesky(a @ a.mT), linalg.solve_triangular(a.tril(), b, upper=False), q @ r, (u * s) @ v, linalg.svdvals(b), (x * w) @ x.mT,
+                    linalg.eigvalsh(a + a.mT), linalg.householder_product(h, tau).abs(), torch.ormqr(h, tau, b).abs(), torch.matrix_exp(a / 8), linalg.ldl_solve(*linalg.ldl_factor(a + a.mT), b), linalg.eigvals(a).abs().sum())
+
+    torch.manual_seed(0)
+    inputs = torch.randn(4, 4) + 3 * torch.eye(4), torch.randn(4, 3)
+    inputs = inputs[0], torch.cat([inputs[1], inputs[1][:, :1] ** 2], 1)
+    export(Factored(), inputs, tmp_path / "m.pt2")
+    monkeypatch.setenv("COIL_RUNTIME", "none")
+    for got, want in zip(load_module(emit(tmp_path / "m.pt2", "python")).call([t.clone() for t in inputs]), Factored()(*inputs), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
+
+
 def test_other_strides_and_numbers_are_taken(tmp_path):
     class Scaled(torch.nn.Module):
         def forward(self, x, n, flag):

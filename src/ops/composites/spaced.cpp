@@ -1,4 +1,4 @@
-// Numbers evenly spaced, and differences over them: linspace between tensors, logspace, gradient.
+// Numbers evenly spaced, and differences over them: linspace between tensors, logspace, gradient. Masked indices, _chunk_cat.
 #include "ops/composites/steps.h"
 
 namespace coil::ops::composites {

@@ -46,6 +46,8 @@ aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor
 )";
 constexpr std::string_view kSearch = R"(
 aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
+aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
+aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
 aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
 )";
 
@@ -209,8 +211,9 @@ Value nonzero(const Call& call) {
 Value masked_select(const Call& call) { return dense(call.env, call.tensor(0), {call.env.fresh_unbacked()}); }
 
 Value search(const Call& call) {
-  const TensorMeta& values = call["self"].as_tensor();
-  return dense(call.env, flag(call, "out_int32") ? DType::I32 : DType::I64, values.device, values.sizes);
+  const DType type = flag(call, "out_int32") ? DType::I32 : DType::I64;
+  const auto* values = call["self"].get_if<TensorMeta>();  // or a number
+  return dense(call.env, type, tensors(call)[0]->device, values ? values->sizes : Exprs{});
 }
 
 Value is_in(const Call& call) {

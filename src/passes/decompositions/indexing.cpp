@@ -112,6 +112,13 @@ Value index_reduce(Rewriter& r) {
   return r.reshape(r.call("aten.scatter_reduce.two", {self, dim, index, source, r["reduce"]}, {{"include_self", r["include_self"]}}), whole);
 }
 
+/// In the order that `sorter` gives.
+Value searchsorted(Rewriter& r) {
+  if (!r.has("sorter")) return None{};
+  Value sorted = r.call("aten.gather.default", {r["sorted_sequence"], -1, r["sorter"]});
+  return r.call(r.node->target, {sorted, r["self"]}, {{"out_int32", r["out_int32"]}, {"right", r["right"]}, {"side", r["side"]}});
+}
+
 Value is_in(Rewriter& r) {
   Value found;
   if (!is_tensor(r.node->args[1])) {
@@ -142,6 +149,7 @@ void decompose_indexing(DecompositionTable& t) {
   t["aten.masked_scatter.default"] = masked_scatter;
   t["aten.put.default"] = put;
   t["aten.index_reduce.default"] = index_reduce;
+  t["aten.searchsorted.Tensor"] = t["aten.searchsorted.Scalar"] = searchsorted;
   t["aten.isin.Tensor_Tensor"] = is_in;
   t["aten.isin.Tensor_Scalar"] = is_in;
 }

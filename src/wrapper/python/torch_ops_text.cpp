@@ -103,7 +103,7 @@ def torch_lu_solve(inputs, outputs, left=1, adjoint=0):
 def torch_lu_permutation(inputs, outputs):
     m = outputs[0].shape[-1]
     p, _, _ = torch.lu_unpack(torch.empty(*inputs[0].shape[:-1], m, inputs[0].shape[-1]), inputs[0], unpack_data=False)
-    outputs[0].copy_(p.argmax(-2))
+    outputs[0].copy_((p * torch.arange(m).unsqueeze(-1)).sum(-2))
 )py"},
     {"cholesky", false, R"py(
 def torch_cholesky(inputs, outputs, upper=0):

@@ -63,6 +63,9 @@ s.add("frexp", lambda a: tuple(torch.frexp(a)), torch.cat([s.normal(20) * 1e3, t
 s.add("frexp_f64", lambda a: tuple(torch.frexp(a)), torch.cat([s.normal(20).double() * 1e3, torch.tensor([0.0, 5e-324, -1e-310, 1e308], dtype=torch.float64)]))
 s.add("isreal", torch.isreal, s.normal(20, 20))
 s.add("signbit_integers", lambda a, b: (torch.signbit(a), torch.signbit(a.int()), torch.signbit(b), torch.signbit(b > 2)), s.integers(-5, 5, 20, 20), s.integers(0, 5, 20, 20, dtype=torch.uint8))
+p.add("embedding_max_norm", lambda i, w: (F.embedding(i, w, max_norm=1.0), F.embedding(i[0], w, max_norm=2.0, norm_type=1.0)), p.integers(0, 6, 3, 4), p.normal(8, 5))
+p.add("searches", lambda a, v: (lambda s: (torch.searchsorted(a[s], 0.3), torch.searchsorted(a, v, sorter=s), torch.searchsorted(a, v, sorter=s, side="right", out_int32=True), torch.bucketize(0.2, a[s])))(torch.argsort(a)), p.normal(9), p.normal(2, 3))
+p.add("index_reduce_number", lambda a, i, b: torch.index_reduce(a, 0, i, b, "prod"), p.normal(), torch.tensor([0]), p.normal())
 p.add("chunk_cat", lambda a, b: torch.ops.aten._chunk_cat.default([a, b], 1, 3), p.normal(2, 4, 3), p.normal(2, 7))
 p.add("masked_index", lambda x, m, i, j, v: (torch.ops.aten._unsafe_masked_index(x, m, [i, j], 2.5), torch.ops.aten._unsafe_masked_index_put_accumulate(x, m, [i, j], v)), p.normal(4, 5),
       torch.tensor([[True, False, True], [True, True, False]]), torch.tensor([[1], [3]]), torch.tensor([[0, 9, 4], [2, -5, -70]]), p.normal(2, 3))
