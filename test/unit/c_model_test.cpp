@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "coil/runtime.h"
 #include "runtime_plans.h"
@@ -173,6 +174,50 @@ TEST(CModelWeights, AreSwappedInAModelOfTheirOwn) {
   EXPECT_STREQ(coil_last_error(), "the program has no weight 'v'");
   coil_model_free(first);
   coil_model_free(second);
+}
+
+/// A program whose output is the seed that its random operators would draw from.
+Program seed_of_a_run() {
+  PlanBuilder b;
+  const Slot one = b.constant(1), zero = b.constant(0);
+  b.plan.constants.push_back({"random.seed", DType::I64, {1}, {1}, 8, 0, true, true});
+  b.plan.constants.push_back({"w", DType::I64, {1}, {1}, 8, 0, false, false});
+  const BufferId seed = b.buffer({BufferKind::Constant, 0, "random.seed"});
+  b.output("seed", {seed, DType::I64, {one}, {one}, zero});
+  Program program;
+  program.plan = std::move(b.plan);
+  for (int i = 0; i < 2; ++i) program.constants.push_back(Tensor::empty(DType::I64, {1}));
+  *program.constants[0].data<std::int64_t>() = *program.constants[1].data<std::int64_t>() = 0;
+  return program;
+}
+
+TEST(CModelSeed, IsNewInEachRunAndFollowsFromANumber) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("coil_c_seed_{}.coil", ::getpid());
+  save_package(seed_of_a_run(), path);
+  coil_model* model = coil_model_load(path.c_str());
+  ASSERT_TRUE(model) << coil_last_error();
+  coil_context* contexts[] = {coil_context_create(model), coil_context_create(model)};
+  auto draw = [&](int which) {
+    coil_tensor out{};
+    EXPECT_EQ(coil_context_run(contexts[which], nullptr, 0, &out, 1), 0) << coil_last_error();
+    const std::int64_t seed = *static_cast<std::int64_t*>(out.data);
+    coil_tensor_release(&out);
+    return seed;
+  };
+  std::vector<std::int64_t> drawn;
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_EQ(coil_model_seed(model, 7), 0);
+    for (int which : {0, 1, 0}) drawn.push_back(draw(which));
+  }
+  EXPECT_EQ(std::set<std::int64_t>(drawn.begin(), drawn.end()).size(), 3u) << "one sequence for all contexts";
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(drawn[i], drawn[i + 3]);
+  std::size_t weights = 0;
+  EXPECT_STREQ(coil_model_weights(model, &weights)->name, "w");
+  EXPECT_EQ(weights, 1u) << "the seed is no weight";
+  EXPECT_EQ(coil_model_seed(nullptr, 7), 1);
+  for (coil_context* c : contexts) coil_context_free(c);
+  coil_model_free(model);
+  std::filesystem::remove(path);
 }
 
 TEST_F(CModel, ContextsOutliveTheirModel) {
