@@ -33,7 +33,7 @@ class Backend {
   virtual const std::string& isa() const = 0;
   /// Fusion policy that suits the device.
   virtual const scheduler::Choices& choices() const = 0;
-  /// Bytes that rows of large matrices should start at for the device's library of products; 0: anywhere.
+  /// Bytes of the vectors that large matrices should consist of for the device's library of products; 0: any will do.
   virtual std::int64_t row_alignment() const { return 0; }
   virtual Kernel group(ir::Graph&, const scheduler::Group&) const = 0;
   virtual Kernel scatter(ir::Graph&, const ir::Operation&) const = 0;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "ir/layout_choice.h"
 #include "support/error.h"
 
 namespace coil::ir {
@@ -331,9 +330,6 @@ class PostOpFusion {
     if (result.sizes != between.layout.sizes || result.strides != between.layout.strides || !result.offset.is_constant(0)) return false;
     const auto map = LoopMap::make(graph_, root->index, result.sizes, loop.sizes);
     if (!map) return false;
-    // Rows that the product wants further apart than they are wide: so it is for what it is fused with, or not fused.
-    const bool spaced = call.op != "convolution" && result.strides != sym::contiguous_strides(result.sizes);
-    if (spaced && !(map->is_identity() && relayout(graph_, list_, out.id, result.strides))) return false;
     auto out_strides = map->strides(out.layout.strides);
     if (!out_strides) return false;
     if (map->is_identity()) *out_strides = out.layout.strides;
@@ -350,7 +346,6 @@ class PostOpFusion {
     if (!may_stand_together(post)) return false;
     BufferView window{out.id, out.layout.dtype, result.sizes, *out_strides, 0};
     if (out.layout.device.type == DeviceType::CUDA && !gpu_takes(call.op, post, operands, window)) return false;
-    if (spaced) out.layout.fixed = true;
     if (!map->is_identity()) {
       for (std::size_t d = result.sizes.size(); d-- > 0;)
         if (result.sizes[d].is_constant(1)) window.strides[d] = d + 1 < result.sizes.size() ? window.strides[d + 1] * result.sizes[d + 1] : Expr(1);

@@ -22,16 +22,6 @@ Views views_in_calls(std::span<Operation> list) {
   return views;
 }
 
-template <class Operations> std::vector<BufferView*> views_of(Operations&& list, BufferId id) {
-  std::vector<BufferView*> views;
-  for (Operation& op : list)
-    if (auto* call = std::get_if<Extern>(&op.node))
-      for (auto* of : {&call->inputs, &call->outputs})
-        for (BufferView& v : *of)
-          if (v.buffer == id) views.push_back(&v);
-  return views;
-}
-
 bool relayout(Graph& graph, BufferId id, const Exprs& strides, const std::vector<BufferView*>& views) {
   Layout& layout = graph.buffer(id).layout;
   if (layout.strides == strides) return true;
@@ -189,9 +179,15 @@ class ChannelsLast {
 
 }  // namespace
 
-bool relayout(Graph& graph, BufferId id, const Exprs& strides) { return relayout(graph, id, strides, views_of(graph.operations(), id)); }
-
-bool relayout(Graph& graph, std::span<Operation> list, BufferId id, const Exprs& strides) { return relayout(graph, id, strides, views_of(list, id)); }
+bool relayout(Graph& graph, BufferId id, const Exprs& strides) {
+  std::vector<BufferView*> views;
+  for (Operation& op : graph.operations())
+    if (auto* call = std::get_if<Extern>(&op.node))
+      for (auto* of : {&call->inputs, &call->outputs})
+        for (BufferView& v : *of)
+          if (v.buffer == id) views.push_back(&v);
+  return relayout(graph, id, strides, views);
+}
 
 void choose_layouts(Graph& graph) {
   ChannelsLast(graph).run();

@@ -1,15 +1,11 @@
 // Strides for buffers whose layout is still a proposal: channels-last through convolutional nets, eager's elsewhere.
 #pragma once
-#include <span>
-
 #include "ir/ir.h"
 
 namespace coil::ir {
 
 /// Gives a computed buffer other strides, in its layout and in the library calls that take it whole. Does nothing and returns false when its layout is settled or a call sees a part of it by stride.
 bool relayout(Graph&, BufferId, const Exprs& strides);
-/// The same for operations that are not the graph's own list (a pass has them in its hands).
-bool relayout(Graph&, std::span<Operation>, BufferId, const Exprs& strides);
 /// Settles every layout.
 void choose_layouts(Graph&);
 

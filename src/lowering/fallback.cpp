@@ -78,6 +78,12 @@ class HostCall {
     return ir::whole(ctx_.graph, view.buffer);
   }
 
+  /// A number that is known without the host: those who use it read the record.
+  static bool is_recorded(const ops::Value& v) {
+    const auto* e = v.get_if<Expr>();
+    return e && e->is_constant();
+  }
+
   Lowered make_results() {
     const ops::Value& meta = node_.meta.value;
     if (meta.is<sym::TensorMeta>()) return result(node_.tensor());
@@ -89,7 +95,7 @@ class HostCall {
     for (const ops::Value& item : *list) {
       if (item.is<sym::TensorMeta>()) {
         boxes.push_back(result(item.as_tensor()));
-      } else if (item.is_none()) {
+      } else if (item.is_none() || is_recorded(item)) {
         boxes.emplace_back();
         call_.outputs.emplace_back();
       } else {

@@ -1,5 +1,4 @@
 // Matrix products: library calls `linear` (a weight on the right) and `matmul` (two computed operands).
-#include "ir/layout_choice.h"
 #include "lowering/common.h"
 #include "support/error.h"
 
@@ -16,69 +15,117 @@ bool is_number(const ops::Value& v, double n) {
   return e && e->is_constant(static_cast<std::int64_t>(n));
 }
 
-/// Strides of a large matrix whose rows start where the device's library is fast, a few elements further apart than they lie by `strides`; nothing when they do already.
-std::optional<Exprs> aligned_rows(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& strides) {
-  constexpr std::int64_t kShortest = 256, kSmallest = 1 << 18;
-  if (ctx.row_alignment == 0 || sizes.size() < 2 || strides != sym::contiguous_strides(sizes)) return std::nullopt;
-  const auto n = sizes.back().constant();
+// Libraries of GPUs have slow kernels for matrices whose rows do not start on 16 bytes, and for products over or into numbers of columns that are not whole vectors (a vocabulary of 50,257). Large products are therefore made
+// with operands and results grown to whole vectors, the new elements 0: where the operand is computed by a kernel anyway that costs nothing, else a copy.
+
+constexpr std::int64_t kShortest = 256;             // columns: fewer are not worth it
+constexpr std::int64_t kSmallest = 1 << 24;         // multiplications
+constexpr std::int64_t kSmallestCopied = 1 << 28;   // the same where operands must be copied,
+constexpr std::int64_t kWorthCopying = 256;         // and uses of each of their elements
+
+/// `n` up to a whole number of vectors; itself where that is not known or not worth it.
+Expr grown(const Context& ctx, DType dtype, Expr n) {
   const std::int64_t step = ctx.row_alignment / static_cast<std::int64_t>(size_of(dtype));
-  if (!n || step <= 1 || *n % step == 0 || *n < kShortest || ctx.graph.env().hint_or(sym::product(sizes), 0) < kSmallest) return std::nullopt;
-  Exprs padded = sizes;
-  padded.back() = Expr((*n + step - 1) / step * step);
-  return sym::contiguous_strides(padded);
+  const auto c = n.constant();
+  return step > 1 && c && *c >= kShortest ? Expr((*c + step - 1) / step * step) : n;
 }
 
-/// An operand of a product that uses each of its elements `uses` times, with its rows aligned: laid out so where its layout is open, else as a copy where that is the lesser work.
-TensorBox aligned_operand(Context& ctx, TensorBox box, Expr uses) {
-  constexpr std::int64_t kWorthCopying = 256;
-  ir::StorageBox& storage = *box.storage;
-  const auto strides = aligned_rows(ctx, storage.dtype, storage.sizes, storage.realized() ? ctx.graph.buffer(*storage.buffer).layout.strides : storage.strides);
-  if (!strides || box.linear) return box;
-  if (!storage.realized()) {
-    storage.strides = *strides;
-    ctx.graph.buffer(box.realize()).layout.fixed = true;
-    return box;
+/// The dimension of the storage that dimension `d` of a view walks through alone.
+std::optional<std::size_t> storage_dimension(Context& ctx, const TensorBox& box, std::size_t d) {
+  if (box.linear) return std::nullopt;
+  const Expr variable = ctx.graph.ivar(d);
+  std::optional<std::size_t> found;
+  for (std::size_t k = 0; k < box.map.size(); ++k) {
+    if (!sym::contains(box.map[k], variable)) continue;
+    if (found || !(box.map[k] == variable) || !(box.storage->sizes[k] == box.sizes[d])) return std::nullopt;
+    found = k;
   }
-  if (ir::relayout(ctx.graph, *storage.buffer, *strides)) return box;
-  if (ctx.graph.env().hint_or(uses, 0) < kWorthCopying) return box;
-  const TensorBox whole = ir::whole(ctx.graph, *storage.buffer);
-  const TensorBox copy = ir::make_pointwise(ctx.graph, storage.dtype, storage.device, storage.sizes, element(ctx, whole, storage.sizes), *strides);
-  copy.storage->strides = *strides;
-  ctx.graph.buffer(copy.realize()).layout.fixed = true;
-  box.storage = copy.storage;
+  return found;
+}
+
+/// Whether an operand that so many products are made with may become a copy.
+bool worth_a_copy(Context& ctx, const TensorBox& box, Expr uses) {
+  const auto& env = ctx.graph.env();
+  return !box.storage->realized() || (env.hint_or(uses, 0) >= kWorthCopying && env.hint_or(uses * sym::product(box.sizes), 0) >= kSmallestCopied);
+}
+
+bool may_grow(Context& ctx, const TensorBox& box, std::size_t d, Expr uses) { return storage_dimension(ctx, box, d) && worth_a_copy(ctx, box, uses); }
+
+/// The operand with dimensions `dims`, and its rows in memory, grown. Views of one storage share what is made of it.
+TensorBox grown(Context& ctx, TensorBox box, const std::vector<std::size_t>& dims, Expr uses) {
+  const std::shared_ptr<ir::StorageBox> storage = box.storage;
+  if (box.linear || storage->sizes.empty() || (dims.empty() && !worth_a_copy(ctx, box, uses))) return box;
+  Exprs sizes = storage->sizes;
+  sizes.back() = grown(ctx, storage->dtype, sizes.back());
+  for (std::size_t d : dims) {
+    Expr& size = sizes[*storage_dimension(ctx, box, d)];
+    size = box.sizes[d] = grown(ctx, storage->dtype, size);
+  }
+  if (sizes == storage->sizes) return box;
+  std::vector<bool> grew;
+  for (std::size_t d = 0; d < sizes.size(); ++d) grew.push_back(!(sizes[d] == storage->sizes[d]));
+  auto& [original, made] = ctx.grown_storages[{storage.get(), grew}];
+  if (!made) {
+    original = storage;
+    const TensorBox whole{storage, storage->sizes, ctx.graph.ivars(sizes.size()), false};
+    Value inside = condition(ctx, 1);
+    for (std::size_t d = 0; d < sizes.size(); ++d)
+      if (grew[d]) inside = inside & condition(ctx, sym::lt(ctx.graph.ivar(d), storage->sizes[d]));
+    const TensorBox result = pointwise(ctx, storage->dtype, sizes, element_at(ctx, whole, ctx.graph.ivars(sizes.size()), sizes, {}, inside), sym::contiguous_strides(sizes));
+    result.realize();
+    made = result.storage;
+  }
+  box.storage = made;
   return box;
 }
 
-/// The result of a product over `k`, with its rows aligned. What must lie otherwise in the end (an output) is a copy.
-std::pair<TensorBox, BufferView> product_result(Context& ctx, const sym::TensorMeta& meta, Expr k) {
-  constexpr std::int64_t kWorthCopying = 64;
-  const auto strides = ctx.graph.env().hint_or(k, 0) < kWorthCopying ? std::nullopt : aligned_rows(ctx, meta.dtype, meta.sizes, meta.strides);
-  if (!strides) return library_result(ctx, meta.dtype, meta.sizes, meta.strides);
-  auto made = library_result(ctx, meta.dtype, meta.sizes, *strides);
-  made.second.strides = ctx.graph.buffer(made.second.buffer).layout.strides = made.first.storage->strides = *strides;
-  ctx.graph.buffer(made.second.buffer).layout.fixed = true;
+/// Operands of a product y[.., M, N] = a[.., M, K] b, and the columns that it is made with.
+struct Operands {
+  TensorBox a, b;
+  Expr columns;
+};
+Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k, std::size_t b_n, const sym::TensorMeta& meta) {
+  const auto& env = ctx.graph.env();
+  const std::size_t a_k = a.rank() - 1;
+  const Expr m = meta.sizes[meta.sizes.size() - 2], n = meta.sizes.back(), k = a.sizes[a_k], rows = b.rank() == 2 ? sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1)) : m;
+  Operands result{a, b, n};
+  if (ctx.row_alignment == 0 || env.hint_or(sym::product(meta.sizes) * k, 0) < kSmallest) return result;
+  const bool over = !(grown(ctx, meta.dtype, k) == k) && may_grow(ctx, a, a_k, n) && may_grow(ctx, b, b_k, rows);
+  const bool into = !(grown(ctx, meta.dtype, n) == n) && may_grow(ctx, b, b_n, rows);
+  std::vector<std::size_t> of_a, of_b;
+  if (over) of_a.push_back(a_k), of_b.push_back(b_k);
+  if (into) of_b.push_back(b_n), result.columns = grown(ctx, meta.dtype, n);
+  result.a = grown(ctx, a, of_a, n);
+  result.b = grown(ctx, b, of_b, rows);
+  return result;
+}
+
+/// The result of a product into `columns`, of which the first are the node's.
+std::pair<TensorBox, BufferView> product_result(Context& ctx, const sym::TensorMeta& meta, Expr columns) {
+  Exprs sizes = meta.sizes;
+  sizes.back() = columns;
+  auto made = library_result(ctx, meta.dtype, sizes, columns == meta.sizes.back() ? meta.strides : sym::contiguous_strides(sizes));
+  made.first.sizes.back() = meta.sizes.back();
   return made;
 }
 
 /// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
 TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
-  const Expr rows = sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1));
-  x = aligned_operand(ctx, x, meta.sizes.back());
-  weight = aligned_operand(ctx, weight, rows);
+  Operands operands = grown_operands(ctx, x, weight, transposed ? 0 : 1, transposed ? 1 : 0, meta);
   // A weight that lies in memory the other way round is the other form of it.
-  BufferView w = library_operand(weight);
+  BufferView w = library_operand(operands.b);
   if (w.strides[0].is_constant(1) && !w.strides[1].is_constant(1)) {
     std::swap(w.sizes[0], w.sizes[1]);
     std::swap(w.strides[0], w.strides[1]);
     transposed = !transposed;
   }
   const Expr n = w.sizes[transposed ? 1 : 0], k = w.sizes[transposed ? 0 : 1];
-  std::vector<BufferView> inputs{library_operand(x), w};
-  if (bias) inputs.push_back(library_operand(*bias));
+  std::vector<BufferView> inputs{library_operand(operands.a), w};
+  if (bias) inputs.push_back(library_operand(n == meta.sizes.back() ? *bias : grown(ctx, *bias, {0}, kSmallestCopied)));
   Attributes attributes{{"has_bias", std::int64_t{bias.has_value()}}, {"weight_transposed", std::int64_t{transposed}}};
   if (auto c = n.constant()) attributes["n"] = *c;
   if (auto c = k.constant()) attributes["k"] = *c;
-  auto [box, out] = product_result(ctx, meta, k);
+  auto [box, out] = product_result(ctx, meta, operands.columns);
   add_library_call(ctx, "linear", std::move(attributes), std::move(inputs), {out});
   return box;
 }
@@ -86,9 +133,9 @@ TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, c
 /// y[B.., M, N] = a[B.., M, K] b[B.., K, N], both operands with the same batch dimensions.
 TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
   const std::size_t rank = meta.sizes.size();
-  const TensorBox left = aligned_operand(ctx, a, meta.sizes[rank - 1]), right = aligned_operand(ctx, b, meta.sizes[rank - 2]);
-  auto [box, out] = product_result(ctx, meta, a.sizes.back());
-  add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}}, {library_operand(left), library_operand(right)}, {out});
+  const Operands operands = grown_operands(ctx, a, b, rank - 2, rank - 1, meta);
+  auto [box, out] = product_result(ctx, meta, operands.columns);
+  add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}}, {library_operand(operands.a), library_operand(operands.b)}, {out});
   return box;
 }
 

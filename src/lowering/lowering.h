@@ -1,6 +1,8 @@
 // ATen operators to IR: one entry for each operator, one file for each family.
 #pragma once
 #include <functional>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -62,6 +64,8 @@ class Context {
   void assert_what_is_known();
   std::set<std::string> input_symbols;  ///< unbacked ones that inputs give
   std::int64_t row_alignment = 0;       ///< as LowerOptions has it
+  /// What products made of storages to have whole vectors (linear_algebra.cpp), by the dimensions that grew; each behind the storage that it was made of.
+  std::map<std::pair<const ir::StorageBox*, std::vector<bool>>, std::pair<std::shared_ptr<ir::StorageBox>, std::shared_ptr<ir::StorageBox>>> grown_storages;
 
   std::unordered_map<const fx::Node*, Lowered> values;
 
@@ -80,7 +84,7 @@ struct LowerOptions {
   bool fallback = false;  ///< operators without lowering become calls of the host, not an error
   /// Whether the device carries out a library call; with `fallback`, operators that would need another become calls of the host. Empty: all of them.
   std::function<bool(ir::Graph&, const ir::Extern&)> implemented = {};
-  /// Bytes that rows of a large product's matrices should start at, where the device's library has slow kernels for others; 0: anywhere.
+  /// Bytes of the vectors that large products' matrices should consist of, where the device's library has slow kernels for others; 0: any will do.
   std::int64_t row_alignment = 0;
 };
 /// Lowers a functional, decomposed module. Throws Error with every unsupported operator listed.

@@ -59,12 +59,12 @@ SHAPES = [
     Case("forms", "embedding", lambda i, e, p, w, b: F.layer_norm(e[i] + p, (64,), w, b), (torch.arange(24).reshape(2, 12) * 7 % 50, seeded(50, 64), seeded(12, 64), seeded(64), seeded(64))),
     Case("forms", "scatter_add", lambda x, i, y: x.index_add(0, i, y), (seeded(10, 8), torch.arange(30) % 10, seeded(30, 8))),
     Case("forms", "scatter_narrow", lambda x, i, y: x.scatter_reduce(0, i, y, "amax"), (seeded(9, dtype=BF16), torch.arange(40) % 9, seeded(40, dtype=BF16))),
-    # Rows of products that are padded to 16 bytes: the result, its copy as an output, what is computed from it, and operands made or copied so.
+    # Large products whose matrices grow to whole vectors: the result, its copy as an output, what is computed from it, operands made so, and operands copied so.
     Case("padded", "head", lambda x, w: F.linear(x, w), (seeded(520, 80, dtype=BF16), seeded(515, 80, dtype=BF16))),
     Case("padded", "head_bias", lambda x, w, b: F.linear(x, w, b), (seeded(2, 260, 80), seeded(515, 80), seeded(515))),
     Case("padded", "head_loss", lambda x, w, t: (F.cross_entropy(F.linear(x, w).float(), t), F.linear(x, w)), (seeded(520, 80, dtype=BF16), seeded(515, 80, dtype=BF16), torch.arange(520) % 515)),
     Case("padded", "operands", lambda x, y: (torch.relu(x) @ y, torch.relu(x).t() @ torch.relu(x)), (seeded(515, 515), seeded(515, 300))),
-    Case("padded", "copied", lambda x, y: x @ y, (seeded(600, 515), seeded(515, 515))),
+    Case("padded", "copied", lambda x, y: x @ y, (seeded(1100, 515), seeded(515, 515))),
     Case("padded", "chain", lambda x, y, z: F.gelu(x @ y) @ z, (seeded(600, 80), seeded(80, 515), seeded(515, 72))),
     Case("padded", "viewed", lambda x, y: ((x @ y).view(4, 130, 515) * 2).transpose(1, 2), (seeded(520, 80), seeded(80, 515))),
     Case("forms", "cross_entropy", lambda x, t: F.cross_entropy(x.float(), t), (seeded(6, 9000, dtype=BF16), torch.arange(6) * 1400)),

@@ -16,32 +16,6 @@ std::vector<const Statement*> all_of(const Body& b) {
   return out;
 }
 
-/// The last dimension as far as its runs may go: over the elements that pad each row, where all accesses along it are to rows that lie a whole number of runs apart (products want them so). What is computed of padding
-/// goes to padding.
-Expr padded_length(Body& b, const LoopDim& dim) {
-  constexpr std::int64_t kRun = 8;
-  const auto n = dim.size.constant();
-  if (!n || *n % kRun == 0) return dim.size;
-  const Expr whole = (*n + kRun - 1) / kRun * kRun;
-  auto stays_in_row = [&](ir::BufferId buffer, Expr index) {
-    const auto along = sym::linear_in(index, dim.var);
-    if (!along) return false;
-    if (along->coefficient.is_constant(0)) return true;
-    const ir::Layout& layout = b.graph.buffer(buffer).layout;
-    const std::size_t r = layout.sizes.size();
-    if (!along->coefficient.is_constant(1) || b.graph.buffer(buffer).kind != ir::BufferKind::Computed || r < 2 || !(layout.sizes[r - 1] == dim.size) || !layout.strides[r - 1].is_constant(1)) return false;
-    const auto apart = layout.strides[r - 2].constant();
-    return apart && *apart % kRun == 0 && *apart >= *n && b.env().statically_known_multiple_of(along->rest, *apart);
-  };
-  for (const Statement& s : b.nest.statements) {
-    for (Scalar n : ir::topological(std::span(&s.body, 1))) {
-      if (n->op == ScalarOp::CheckIndex || (n->op == ScalarOp::LinearLoad && (!n->args.empty() || !stays_in_row(n->buffer, n->index[0])))) return dim.size;
-    }
-    if (s.stored && !stays_in_row(s.op->outs[0], s.store)) return dim.size;
-  }
-  return whole;
-}
-
 void compute_and_store(Body& b, const std::vector<const Statement*>& statements) {
   for (const Statement* s : statements) {
     const std::string value = b.name(s->body);
@@ -135,7 +109,6 @@ class FlatRuns {
 
 Kernel cuda_pointwise(Body& b, const GpuModel& gpu) {
   std::vector<LoopDim> dims = b.nest.outer;
-  if (!dims.empty()) dims.back().size = padded_length(b, dims.back());
   const std::string index = b.index_type();
   const Expr points = b.env().simplify(product_of(dims));
   int width = dims.empty() ? 1 : run_width(b, dims.back());
