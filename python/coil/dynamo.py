@@ -3,7 +3,7 @@ import functools
 
 import torch
 
-from . import _native
+from . import _native, masks
 from .graph import is_token, translate
 from .options import parse
 
@@ -111,6 +111,7 @@ def coil(gm, example_inputs, *, options=None, mode=None):
         decompositions=_decompositions(),
         keep_inference_input_mutations=True,
     )
+    masks.simplify(gm)
     # Random states travel between graphs as tensors, not as generators.
     with torch._functorch.config.patch({k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}):
         wrapped = backend(gm, example_inputs)
