@@ -18,17 +18,7 @@ class Folder {
   std::size_t run(const RunModule& run_module) {
     find_constants();
     if (chosen_.empty()) return 0;
-    fx::GraphModule part;
-    part.env = module_.env;
-    part.name = module_.name + ".constants";
-    ops::Values results;
-    for (Node* n : chosen_) {
-      results.emplace_back(copy(n, part));
-      part.outputs.push_back({n->name});
-    }
-    part.graph.output(std::move(results));
-    const std::vector<Tensor> values = run_module(part);
-    COIL_CHECK(values.size() == chosen_.size());
+    const std::vector<Tensor> values = compute(module_, chosen_, run_module);
     for (std::size_t k = 0; k < chosen_.size(); ++k) {
       Node* old = chosen_[k];
       const std::string attribute = "folded." + old->name;
@@ -98,30 +88,57 @@ class Folder {
     return std::min(work, std::int64_t{1} << 50);
   }
 
-  Node* copy(Node* n, fx::GraphModule& to) {
+  fx::GraphModule& module_;
+  std::int64_t min_work_;
+  std::unordered_map<const Node*, std::int64_t> work_;  // of nodes that are constant: elements computed for them
+  std::vector<Node*> chosen_;
+};
+
+/// A part of a program as a program of its own.
+class Part {
+ public:
+  explicit Part(const fx::GraphModule& from) : from_(from) {
+    module.env = from.env;
+    module.name = from.name + ".constants";
+  }
+
+  Node* copy(Node* n) {
     if (auto it = copied_.find(n); it != copied_.end()) return it->second;
     Node* made = nullptr;
     if (n->opcode == Opcode::GetAttr) {
-      to.attributes.emplace(n->target, module_.attributes.at(n->target));
-      made = to.graph.get_attr(n->name, n->target, n->meta.value);
+      module.attributes.emplace(n->target, from_.attributes.at(n->target));
+      made = module.graph.get_attr(n->name, n->target, n->meta.value);
     } else {
       ops::Values args = n->args;
-      for (ops::Value& arg : args) ops::for_each_node(arg, [&](Node*& x) { x = copy(x, to); });
-      made = to.graph.call(n->target, std::move(args), n->name);
+      for (ops::Value& arg : args) ops::for_each_node(arg, [&](Node*& x) { x = copy(x); });
+      made = module.graph.call(n->target, std::move(args), n->name);
       made->meta.value = n->meta.value;
     }
     fx::Graph::inherit(made, n);
     return copied_[n] = made;
   }
 
-  fx::GraphModule& module_;
-  std::int64_t min_work_;
-  std::unordered_map<const Node*, std::int64_t> work_;  // of nodes that are constant: elements computed for them
+  fx::GraphModule module;
+
+ private:
+  const fx::GraphModule& from_;
   std::unordered_map<const Node*, Node*> copied_;
-  std::vector<Node*> chosen_;
 };
 
 }  // namespace
+
+std::vector<Tensor> compute(const fx::GraphModule& module, std::span<Node* const> nodes, const RunModule& run) {
+  Part part(module);
+  ops::Values results;
+  for (Node* n : nodes) {
+    results.emplace_back(part.copy(n));
+    part.module.outputs.push_back({n->name});
+  }
+  part.module.graph.output(std::move(results));
+  std::vector<Tensor> values = run(part.module);
+  COIL_CHECK(values.size() == nodes.size());
+  return values;
+}
 
 std::size_t fold_constants(fx::GraphModule& module, const RunModule& run, std::int64_t min_work) { return Folder(module, min_work).run(run); }
 

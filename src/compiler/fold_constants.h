@@ -1,6 +1,7 @@
 // Computes at compile time what depends on weights alone, by running the compiler on that part of the program.
 #pragma once
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "fx/graph.h"
@@ -9,6 +10,9 @@ namespace coil {
 
 /// Compiles and runs a module without inputs; gives its outputs.
 using RunModule = std::function<std::vector<Tensor>(fx::GraphModule&)>;
+
+/// Values of nodes that depend on no input: attributes and calls that give the same each time, with known sizes.
+std::vector<Tensor> compute(const fx::GraphModule&, std::span<fx::Node* const>, const RunModule&);
 
 /// Replaces values that follow from unwritten attributes by new attributes, where that saves each call `min_work` elements of arithmetic in all (a compile of its own is not worth less) and the program does not grow
 /// by more than it holds. Views of attributes stay views. Returns how many values were folded.

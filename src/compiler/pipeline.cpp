@@ -6,6 +6,7 @@
 #include "codegen/cpp/backend.h"
 #include "codegen/cuda/backend.h"
 #include "compiler/fold_constants.h"
+#include "compiler/known_masks.h"
 #include "compiler/library.h"
 #include "compiler/nan_guards.h"
 #include "compiler/pack_weights.h"
@@ -137,11 +138,12 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   }
   out.toolchain = codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa);
   out.backend = make_backend(device, settings, out.toolchain);
-  if (settings.fold_constants)
-    stage("fold-constants", [&] {
-      // Constants are computed here, whatever machine the program is for.
-      fold_constants(module, [&](fx::GraphModule& part) { return run_part(part, settings, machine_runs(out.toolchain.isa) ? out.toolchain : codegen::find_toolchain(settings.cpu_compiler), options); });
-    });
+  if (settings.fold_constants) {
+    // Constants are computed here, whatever machine the program is for.
+    const RunModule run = [&](fx::GraphModule& part) { return run_part(part, settings, machine_runs(out.toolchain.isa) ? out.toolchain : codegen::find_toolchain(settings.cpu_compiler), options); };
+    stage("known-masks", [&] { simplify_known_masks(module, run); });
+    stage("fold-constants", [&] { fold_constants(module, run); });
+  }
   passes::move_to_device(module, device);
   if (device.type != DeviceType::CPU)
     stage("decompose for the device", [&] {
