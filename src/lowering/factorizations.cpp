@@ -12,6 +12,8 @@ std::int64_t flag(Context& ctx, std::string_view name) { return std::int64_t{ctx
 
 /// The call, with the results of the node from `first` to `last`.
 std::vector<TensorBox> call(Context& ctx, std::string op, Attributes attributes, const std::vector<TensorBox>& operands, std::vector<sym::TensorMeta> results) {
+  const DType type = operands[0].dtype();
+  if (is_floating(type) && type != DType::F32 && type != DType::F64) refuse(ctx, fmt::format("takes float and double, not {}", torch_name(type)));
   std::vector<BufferView> inputs, outputs;
   for (const TensorBox& box : operands) inputs.push_back(library_operand(box));
   std::vector<TensorBox> boxes;
