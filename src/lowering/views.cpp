@@ -145,6 +145,29 @@ Lowered unfold(Context& ctx, const Values& args) {
   return box.view(sizes, index);
 }
 
+/// Where a buffer's first element lies in the storage that eager counts from: constants and inputs may be views into it.
+Expr start_in_storage(Context& ctx, ir::BufferId id) {
+  if (auto constant = ctx.graph.constants.find(id); constant != ctx.graph.constants.end()) return constant->second.offset;
+  for (std::size_t k = 0; k < ctx.graph.inputs.size(); ++k)
+    if (ctx.graph.inputs[k] == id)
+      for (const fx::Node* n = ctx.module.graph.first(); n; n = n->next())
+        if (n->opcode == fx::Opcode::Placeholder && n->target == ctx.module.inputs[k].placeholder) return n->tensor().offset;
+  return 0;
+}
+
+/// For certain: sizes and strides that are not known are no evidence.
+bool reaches_outside(const ir::Layout& layout, const Exprs& sizes, const Exprs& strides, Expr first) {
+  Expr low = first, high = first, span = 1;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    const auto stride = strides[d].constant();
+    if (!stride || sizes[d].is_constant(0)) return false;
+    (*stride < 0 ? low : high) += (sizes[d] - 1) * *stride;
+  }
+  for (std::size_t d = 0; d < layout.sizes.size(); ++d) span += (layout.sizes[d] - 1) * layout.strides[d];
+  const auto from = low.constant(), to = (high - span).constant();
+  return (from && *from < 0) || (to && *to >= 0);
+}
+
 /// Reads by stride from the memory that the argument lies in, which therefore keeps eager's layout.
 Lowered as_strided(Context& ctx, const Values& args) {
   TensorBox box = ctx.tensor(args[0]);
@@ -153,9 +176,10 @@ Lowered as_strided(Context& ctx, const Values& args) {
   const ir::Buffer& buffer = ctx.graph.buffer(id);
   ctx.graph.buffer(id).layout.fixed = true;
   Expr first = args.size() < 4 || args[3].is_none() ? source->tensor().offset : ctx.integer(args[3]);
-  if (auto constant = ctx.graph.constants.find(id); constant != ctx.graph.constants.end()) first = first - constant->second.offset;
+  first = first - start_in_storage(ctx, id);
   const Exprs strides = ctx.integers(args[2]);
   if (strides.size() != ctx.result().rank()) refuse(ctx, "sizes and strides differ in number");
+  if (reaches_outside(buffer.layout, ctx.result().sizes, strides, first)) refuse(ctx, "reads memory outside of the tensor that it is given, and the program is given that tensor alone");
   for (std::size_t d = 0; d < strides.size(); ++d) first += ctx.graph.ivar(d) * strides[d];
   box = ir::whole(ctx.graph, buffer.id);
   box.sizes = ctx.result().sizes;
