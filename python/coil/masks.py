@@ -7,7 +7,6 @@ import operator
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-_ATTENTION = (torch._C._nn.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention)
 _ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _LARGEST = 1 << 28  # elements
 _DRAWS = ("rand", "bernoulli", "multinomial", "normal", "dropout", "uniform", "exponential", "seed")
@@ -17,7 +16,7 @@ def simplify(gm):
     """Rewrites the attention calls of a Dynamo graph in place."""
     values = {}
     changed = False
-    for node in gm.graph.find_nodes(op="call_function", target=_ATTENTION[0]) + (gm.graph.find_nodes(op="call_function", target=_ATTENTION[1]) if _ATTENTION[0] is not _ATTENTION[1] else []):
+    for node in gm.graph.find_nodes(op="call_function", target=torch.nn.functional.scaled_dot_product_attention):
         given = dict(zip(_ARGUMENTS, node.args)) | dict(node.kwargs)
         mask, query, key = given.get("attn_mask"), _example(given.get("query")), _example(given.get("key"))
         if not isinstance(mask, torch.fx.Node) or query is None or key is None or given.get("is_causal"):
@@ -29,7 +28,10 @@ def simplify(gm):
         node.args, node.kwargs = (given.pop("query"), given.pop("key"), given.pop("value")), given
         changed = True
     if changed:
-        gm.graph.eliminate_dead_code()
+        # Only what masks were made of: other nodes without users may be there for what they write.
+        for node in reversed(list(gm.graph.nodes)):
+            if node in values and not node.users:
+                gm.graph.erase_node(node)
         gm.recompile()
 
 

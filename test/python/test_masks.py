@@ -79,3 +79,22 @@ def test_compiled(kind):
     call, = seen
     found = ("causal" if call.kwargs.get("is_causal") else "everything") if call.kwargs.get("attn_mask") is None else None
     assert found == {"added": "causal"}.get(kind, kind if kind in FOUND else None)
+
+
+def test_other_work_stays():
+    """What a graph does to its inputs for nobody's use is not taken away with the mask."""
+    class Counting(Attention):
+        def __init__(self):
+            super().__init__(causal)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls.add_(1)
+            return super().forward(x)
+
+    torch._dynamo.reset()
+    module = Counting()
+    compiled = torch.compile(module, backend=lambda gm, inputs: masks.simplify(gm) or gm)
+    for _ in range(3):
+        compiled(torch.randn(2, 3, 16, 8))
+    assert module.calls == 3
