@@ -66,7 +66,7 @@ Value checked(const Operator& op, const Parameter& p, Value v) {
   };
   if (v.is_none()) {
     // A list of operators' defaults aside, torch takes None only where the schema says so.
-    // (and for any tensor of operators that only the host knows: some take undefined ones).
+    // Of operators that only the host knows, any tensor may be undefined.
     if (!op.shape && p.type.kind == TypeKind::Tensor && !p.type.list) return v;
     if (!p.type.optional && p.type.kind != TypeKind::Generator && !(p.fallback && p.fallback->is_none())) refuse(v);
     return v;

@@ -32,13 +32,47 @@ void run(Body& b) {
 /// Runs of the points in their row-major order, for results that lie so while their last dimension is no whole number of runs: stores, and loads that lie likewise, move as packs; each point of a run finds its own indices.
 class FlatRuns {
  public:
-  explicit FlatRuns(Body& b) : b_(b), dims_(b.nest.outer), count_(b.env().simplify(product_of(dims_))) {
+  FlatRuns(Body& b, const GpuModel& gpu) : b_(b), dims_(b.nest.outer), count_(b.env().simplify(product_of(dims_))) {
     for (const LoopDim& d : dims_) flat_ = flat_ * d.size + d.var;
     flat_ = b.env().simplify(flat_, b.vars());
+    width_ = fitting_width(gpu);
   }
 
   /// Points of a run; 1 where this form does not fit.
-  int width(const GpuModel& gpu) const {
+  int width() const { return width_; }
+
+  Kernel print() {
+    const std::string& index = b_.index_type();
+    const auto statements = all_of(b_);
+    b_.line("const {0} w = (({0})blockIdx.x * {1} + threadIdx.x) * {2};", index, kThreads, width_);
+    b_.line("const {0} rest = ({1}) - w;", index, b_.text(count_));
+    b_.put("if (rest <= 0) return;");
+    std::vector<std::pair<Scalar, std::string>> packs;
+    for (Scalar n : b_.roots(statements))
+      if (n->op == ScalarOp::LinearLoad && n->args.empty() && !n->mask && is_flat(n->index[0])) {
+        packs.emplace_back(n, b_.fresh("v"));
+        b_.line("const {} {} = c_read_part<{}>({} + w, rest);", pack(n->buffer), packs.back().second, width_, b_.pointer(n->buffer, false));
+      }
+    std::map<const Statement*, std::string> results;
+    for (const Statement* s : statements)
+      if (s->stored) b_.line("{} {};", pack(s->op->outs[0]), results[s] = b_.fresh("o"));
+    if (dims_.size() > 1) b_.line("const {0} row = w / ({0}){1}, column = w - row * ({0}){1};", index, b_.text(dims_.back().size));
+    b_.put("#pragma unroll");
+    b_.block(fmt::format("for (int f = 0; f < {}; ++f)", width_), [&] {
+      point();
+      for (auto& [load, name] : packs) b_.set_value_here(load, fmt::format("c_get_{}({}.e[f])", short_name(dtype(load->buffer)), name));
+      for (const Statement* s : statements) {
+        const std::string value = b_.name(s->body);
+        if (s->stored) b_.line("{}.e[f] = c_put_{}({});", results[s], short_name(dtype(s->op->outs[0])), value);
+      }
+    });
+    for (const Statement* s : statements)
+      if (s->stored) b_.line("c_write_part<{}>({} + w, {}, rest);", width_, b_.pointer(s->op->outs[0], true), results[s]);
+    return b_.finish({.grid = {sym::ceil_div(count_, kThreads * width_), 1, 1}, .block = kThreads});
+  }
+
+ private:
+  int fitting_width(const GpuModel& gpu) const {
     if (dims_.empty()) return 1;
     std::size_t widest = 1;
     for (const Statement& s : b_.nest.statements) {
@@ -52,38 +86,6 @@ class FlatRuns {
     return width;
   }
 
-  Kernel print(int width) {
-    width_ = width;
-    const std::string& index = b_.index_type();
-    const auto statements = all_of(b_);
-    b_.line("const {0} w = (({0})blockIdx.x * {1} + threadIdx.x) * {2};", index, kThreads, width);
-    b_.line("const {0} rest = ({1}) - w;", index, b_.text(count_));
-    b_.put("if (rest <= 0) return;");
-    std::vector<std::pair<Scalar, std::string>> packs;
-    for (Scalar n : b_.roots(statements))
-      if (n->op == ScalarOp::LinearLoad && n->args.empty() && !n->mask && is_flat(n->index[0])) {
-        packs.emplace_back(n, b_.fresh("v"));
-        b_.line("const {} {} = c_read_part<{}>({} + w, rest);", pack(n->buffer), packs.back().second, width, b_.pointer(n->buffer, false));
-      }
-    std::map<const Statement*, std::string> results;
-    for (const Statement* s : statements)
-      if (s->stored) b_.line("{} {};", pack(s->op->outs[0]), results[s] = b_.fresh("o"));
-    if (dims_.size() > 1) b_.line("const {0} row = w / ({0}){1}, column = w - row * ({0}){1};", index, b_.text(dims_.back().size));
-    b_.put("#pragma unroll");
-    b_.block(fmt::format("for (int f = 0; f < {}; ++f)", width), [&] {
-      point();
-      for (auto& [load, name] : packs) b_.set_value_here(load, fmt::format("c_get_{}({}.e[f])", short_name(dtype(load->buffer)), name));
-      for (const Statement* s : statements) {
-        const std::string value = b_.name(s->body);
-        if (s->stored) b_.line("{}.e[f] = c_put_{}({});", results[s], short_name(dtype(s->op->outs[0])), value);
-      }
-    });
-    for (const Statement* s : statements)
-      if (s->stored) b_.line("c_write_part<{}>({} + w, {}, rest);", width, b_.pointer(s->op->outs[0], true), results[s]);
-    return b_.finish({.grid = {sym::ceil_div(count_, kThreads * width), 1, 1}, .block = kThreads});
-  }
-
- private:
   bool is_flat(Expr e) const { return e == flat_ || b_.env().simplify(e - flat_, b_.vars()).is_constant(0); }
   DType dtype(ir::BufferId b) const { return b_.graph.buffer(b).layout.dtype; }
   std::string pack(ir::BufferId b) const { return fmt::format("c_pack<{}, {}>", cuda_storage_type(dtype(b)), width_); }
@@ -115,7 +117,7 @@ Kernel cuda_pointwise(Body& b, const GpuModel& gpu) {
   const std::int64_t hint = b.env().hint_or(points, 1 << 24);
   while (width > 1 && hint / width < gpu.threads() / 8) width /= 2;
   if (width == 1)
-    if (FlatRuns flat(b); flat.width(gpu) > 1) return flat.print(flat.width(gpu));
+    if (FlatRuns flat(b, gpu); flat.width() > 1) return flat.print();
   if (!dims.empty()) b.lanes = {dims.back().var, width};
 
   // A run's last dimension counts runs.
