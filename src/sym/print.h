@@ -1,4 +1,4 @@
-// One expression, printed for people and for each target language; and parsed back from the first two.
+// One expression, printed for people and for each target language; and the text form is parsed back.
 #pragma once
 #include <functional>
 #include <string>
@@ -16,13 +16,19 @@ std::string to_string(Expr);
 /// `PythonMod`, `CleanDiv`, `IsNonOverlappingAndDenseIndicator` is refused). Symbols not yet in the environment are added by `define`. Throws Error with the position of the fault.
 Expr parse(std::string_view text, const std::function<Expr(std::string_view name)>& define);
 
-enum class IntWidth { Bits32, Bits64 };
-/// A C++ expression in int64_t (or int32_t) arithmetic. `name` gives a symbol's spelling. Division is `coil_floordiv` / `coil_mod` unless both
-/// operands are known not to be negative by `nonnegative`, where plain `/` and `%` serve.
-std::string to_cpp(Expr, const std::function<std::string(Expr)>& name, const std::function<bool(Expr)>& nonnegative, IntWidth = IntWidth::Bits64);
-/// The C++ functions that `to_cpp` calls (`coil_floordiv`, `coil_ceildiv`, `coil_mod`, `coil_min`, `coil_max`, `coil_pow`), as text for the head of a generated file.
-std::string_view cpp_helpers();
-/// Python, with `//`, `%`, `min`, `max`.
-std::string to_python(Expr, const std::function<std::string(Expr)>& name);
+/// What expressions are printed in. Kernels' languages compute in one width and their division rounds towards zero; Python has neither limit.
+enum class Language : std::uint8_t { Cpp, Cuda, Metal, Triton, Python };
+enum class IntWidth : std::uint8_t { Bits32, Bits64 };
+/// Code that has the expression's value in integers of this width (Python: in any). `name` gives a symbol's spelling, which in C++, CUDA and Metal has that width's type. Division is `coil_floordiv`,
+/// `coil_mod`, … unless both operands are known not to be negative by `nonnegative`, where the language's own serves.
+std::string to_code(Language, Expr, const std::function<std::string(Expr)>& name, const std::function<bool(Expr)>& nonnegative, IntWidth = IntWidth::Bits64);
+/// The functions that such code calls (`coil_floordiv`, `coil_ceildiv`, `coil_mod`, `coil_min`, `coil_max`, `coil_pow`, `coil_shr`), as text for the head of a generated file; none for Python.
+std::string_view code_helpers(Language);
+
+inline std::string to_cpp(Expr e, const std::function<std::string(Expr)>& name, const std::function<bool(Expr)>& nonnegative, IntWidth width = IntWidth::Bits64) {
+  return to_code(Language::Cpp, e, name, nonnegative, width);
+}
+inline std::string_view cpp_helpers() { return code_helpers(Language::Cpp); }
+inline std::string to_python(Expr e, const std::function<std::string(Expr)>& name) { return to_code(Language::Python, e, name, nullptr); }
 
 }  // namespace coil::sym

@@ -1,6 +1,6 @@
 """Random programs of views, pads, slices, concatenations, reductions and pointwise operators over symbolic sizes, compiled once and compared with eager at random sizes.
 
-By hand, as long as one likes: `python test/python/test_random_shapes.py FIRST_SEED PROGRAMS` prints what it ran. A failure prints its seed and its program.
+By hand, as long as one likes: `python test/python/test_random_shapes.py FIRST_SEED PROGRAMS [CALLS]` prints what it ran. A failure prints its seed and its program.
 """
 import pathlib
 import random
@@ -158,13 +158,13 @@ def test_random_shapes(seed, tmp_path):
             pytest.skip("torch does not export this program for every size")
 
 
-def main(first, programs):
+def main(first, programs, draws=20):
     ran = calls = 0
     failed = []
     for seed in range(first, first + programs):
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
             try:
-                made = attempt(seed, folder, 20)
+                made = attempt(seed, folder, draws)
             except AssertionError as error:
                 failed.append(seed)
                 print(error, flush=True)
@@ -177,4 +177,4 @@ def main(first, programs):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))

@@ -96,6 +96,23 @@ TEST_F(SymPrint, Python) {
   EXPECT_EQ(python(where(lt(i0, s0), min(i0, s1), mod(i0, s0))), "min(i0, s1) if i0 < s0 else i0 % s0");
 }
 
+TEST_F(SymPrint, KernelLanguages) {
+  auto code = [&](Language language, Expr e, IntWidth width = IntWidth::Bits64) { return to_code(language, e, [](Expr s) { return std::string(s.name()); }, nullptr, width); };
+  const Expr choice = where(logical_and(lt(i0, s0), eq(i1, 0)), floor_div(i0, 4), 5000000000);
+  EXPECT_EQ(code(Language::Cuda, choice), "i1 == 0 && i0 < s0 ? coil_floordiv(i0, 4) : 5000000000LL");
+  EXPECT_EQ(code(Language::Metal, choice), "i1 == 0 && i0 < s0 ? coil_floordiv(i0, 4) : 5000000000L");
+  EXPECT_EQ(code(Language::Triton, where(lt(i0, 3), min(min(i0, s0), 7), mod(i0, 4)), IntWidth::Bits32), "tl.where(i0 <= 2, tl.minimum(tl.minimum(7, i0), s0), coil_mod(i0, 4))");
+  EXPECT_EQ(code(Language::Triton, 2 * i0 + 1), "2*tl.cast(i0, tl.int64) + 1");
+  EXPECT_THROW(code(Language::Triton, choice, IntWidth::Bits32), Error);
+  // What is narrow by itself is widened before it is computed with.
+  const Expr both = lt(i0, s0) + lt(i1, s0);
+  EXPECT_EQ(code(Language::Cpp, both * 2000000000), "2000000000*(long long)(i0 < s0) + 2000000000*(long long)(i1 < s0)");
+  EXPECT_EQ(code(Language::Triton, both, IntWidth::Bits32), "tl.cast(i0 < s0, tl.int32) + tl.cast(i1 < s0, tl.int32)");
+  EXPECT_EQ(code(Language::Cpp, shift_left(1, s0)), "1LL << s0");
+  EXPECT_EQ(code(Language::Metal, shift_left(1, s0)), "1L << s0");
+  EXPECT_EQ(code(Language::Python, shift_left(1, s0)), "1 << s0");
+}
+
 TEST_F(SymPrint, TensorMeta) {
   Device cpu;
   EXPECT_EQ(to_string(contiguous(DType::F32, cpu, {2, s0})), "f32[2, s0]");

@@ -1,6 +1,8 @@
 // Random expressions: construction, simplification, printing and parsing keep the value at random points.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -151,10 +153,11 @@ struct SymProperty : testing::Test {
     return text;
   }
 
-  /// The number of expressions tried.
-  void check(int count, int max_depth) {
+  /// Tries `count` expressions, or as many as COIL_SYM_COUNT says.
+  void check(long count, int max_depth) {
+    if (const char* given = std::getenv("COIL_SYM_COUNT")) count = std::atol(given);
     int changed = 0, proved = 0;
-    for (int i = 0; i < count; ++i) {
+    for (long i = 0; i < count; ++i) {
       Tree t = i % 4 ? tree(static_cast<int>(pick(1, max_depth))) : condition(static_cast<int>(pick(1, max_depth)));
       Expr e, simplified;
       try {
@@ -200,6 +203,50 @@ TEST_F(SymProperty, PairsForASolver) {
       file << text_of(t) << "\t" << to_string(simplified) << "\n";
       --left;
     } catch (const Error&) {  // a division by a constant zero
+    }
+  }
+}
+
+/// The value of every part of it, each of which a width of 32 bits must hold.
+bool fits_32_bits(Expr e, const std::function<std::int64_t(Expr)>& at) {
+  const std::int64_t v = evaluate(e, at);
+  return v == static_cast<std::int32_t>(v) && std::ranges::all_of(e.operands(), [&](Expr o) { return fits_32_bits(o, at); });
+}
+
+/// One expression a line in every language, with points and values (test_printers.py): COIL_SYM_TEXTS names the file, COIL_SYM_COUNT says how many, COIL_SYM_SEED makes them again.
+TEST_F(SymProperty, TextsForLanguages) {
+  const char* path = std::getenv("COIL_SYM_TEXTS");
+  if (!path) GTEST_SKIP() << "only where COIL_SYM_TEXTS names a file";
+  if (const char* given = std::getenv("COIL_SYM_SEED")) random.seed(std::strtoull(given, nullptr, 10));
+  const char* count = std::getenv("COIL_SYM_COUNT");
+  std::ofstream file(path);
+  const std::pair<const char*, Language> languages[] = {{"cpp", Language::Cpp}, {"cuda", Language::Cuda}, {"metal", Language::Metal}, {"triton", Language::Triton}, {"python", Language::Python}};
+  for (auto& [word, language] : languages) std::ofstream(fmt::format("{}.{}", path, word)) << code_helpers(language);
+  auto name = [](Expr s) { return std::string(s.name()); };
+  auto nonnegative = [&](Expr x) { return env.bounds(x, loops).low >= 0; };
+  for (long left = count ? std::atol(count) : 1000, turn = 0; left > 0; ++turn) {
+    const bool narrow = left % 2;
+    Tree t = turn % 4 ? tree(static_cast<int>(pick(1, 4))) : condition(3);
+    if (turn % 8 == 5) t = {std::array{Kind::Pow, Kind::ShiftLeft, Kind::ShiftRight, Kind::BitOr, Kind::BitXor}[static_cast<std::size_t>(pick(0, 4))], 0, {tree(1), {Kind::Symbol, loops[1].var}}};  // by 0 to 7
+    std::string line;
+    try {
+      const Expr e = turn % 3 ? env.simplify(build(t), loops) : build(t);
+      std::string points;
+      for (int k = 0; k < 3; ++k) {
+        const Values v = point(e);
+        auto at = [&](Expr s) { return v.at(s); };
+        if (narrow && !fits_32_bits(e, at)) continue;
+        points += fmt::format("\t{}", evaluate(e, at));
+        for (Expr s : sizes) points += fmt::format(" {}", v.at(s));
+        for (const LoopVar& l : loops) points += fmt::format(" {}", v.at(l.var));
+      }
+      if (points.empty()) continue;
+      line = narrow ? "32" : "64";
+      for (auto& [word, language] : languages)
+        line += "\t" + to_code(language, e, name, nonnegative, narrow ? IntWidth::Bits32 : IntWidth::Bits64);
+      file << line << points << "\n";
+      --left;
+    } catch (const Error&) {  // a division by zero, a value beyond 64 bits, a constant beyond 32
     }
   }
 }

@@ -53,7 +53,7 @@ class CudaBackend : public Backend {
     std::vector<std::string> bodies(units);
     for (const std::string& k : kernels) *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
     for (std::string& body : bodies) {
-      body = std::string(cuda_machine()) + cuda_prelude() + special_functions_on_cuda(body) + std::string(sym::cpp_helpers()) + body;
+      body = std::string(cuda_machine()) + cuda_prelude() + special_functions_on_cuda(body) + std::string(sym::code_helpers(sym::Language::Cuda)) + body;
       out.source += body;
     }
     out.libraries = compile_cuda(options_.nvrtc, bodies, {.arch = arch_, .jobs = options.jobs, .cache_folder = options.cache});

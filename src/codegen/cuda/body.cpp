@@ -99,7 +99,7 @@ std::string Body::index_text(Expr e, const std::vector<std::string>& indirect) {
     return scalar(std::string(s.name()), s);
   };
   auto nonnegative = [&](Expr x) { return env().bounds(x, vars_).low >= 0; };
-  return "(" + sym::to_cpp(e, spell, nonnegative) + ")";
+  return "(" + sym::to_code(sym::Language::Cuda, e, spell, nonnegative) + ")";
 }
 
 std::string Body::text(Expr e) { return index_text(e, {}); }

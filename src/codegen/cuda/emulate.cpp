@@ -208,7 +208,7 @@ class EmulatedBackend : public Backend {
     Binaries out = plain.empty() ? Binaries{} : cpp_->compile(plain, options);
     std::erase(units, "");
     for (std::string& u : units) {
-      u = std::string(kEmulatedMachine) + cuda_prelude() + special_functions_on_cuda(u) + std::string(sym::cpp_helpers()) + u;
+      u = std::string(kEmulatedMachine) + cuda_prelude() + special_functions_on_cuda(u) + std::string(sym::code_helpers(sym::Language::Cuda)) + u;
       out.source += u;
     }
     for (auto& library : compile_shared(toolchain_, units, {.jobs = options.jobs, .cache_folder = options.cache})) out.libraries.push_back(std::move(library));
