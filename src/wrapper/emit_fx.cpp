@@ -55,9 +55,7 @@ void FxEmitter::give(const std::string& results) { statement(fmt::format("graph.
 std::string FxEmitter::before() { return python_fx_support() + file_->kernel_table(); }
 
 std::string FxEmitter::around(const std::string& body) {
-  return "\n\ndef load():\n    root, graph = torch.nn.Module(), torch.fx.Graph()\n\n    def node(name, target, *args, origins=None, **kwargs):\n        made = graph.create_node(\"call_function\", target, args, kwargs, name)\n"
-         "        if origins:\n            made.meta[\"origins\"] = origins\n        return made\n\n" +
-         body + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n";
+  return "\n\ndef load():\n    program = Program()\n    root, graph, node = program.root, program.graph, program.node\n\n" + body + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n";
 }
 
 std::string FxEmitter::node(const std::string& wanted, const std::string& arguments) {
@@ -69,7 +67,7 @@ std::string FxEmitter::node(const std::string& wanted, const std::string& argume
 void FxEmitter::assign(const std::string& name, const std::string& arguments) { statement(fmt::format("{} = node({}, {})", name, python_string(name), arguments)); }
 
 void FxEmitter::inputs() {
-  values_.clear(), storage_offsets_.clear(), like_.clear();
+  values_.clear(), storage_offsets_.clear(), like_.clear(), blocks_.clear();
   const Program& p = file_->program();
   for (const Input& in : p.inputs) {
     const std::string& name = file_->name(in.buffer);
@@ -141,9 +139,77 @@ void FxEmitter::line(const Free& f) { node("delete", fmt::format("torch.ops.coil
 
 void FxEmitter::line(const ReadSymbol& r) { assign(file_->symbol(r.symbol), fmt::format("torch.ops.coil_wrapper.integer.default, {}", file_->name(r.source))); }
 
+// What a block computes of sizes is known in it only.
+void FxEmitter::open(Block block, const std::string& as) {
+  statement(fmt::format("with {} as {}:", as.empty() ? "Block(program)" : as, block.name));
+  block.values = values_, block.storage_offsets = storage_offsets_;
+  blocks_.push_back(std::move(block));
+  ++depth_;
+}
+
+FxEmitter::Block FxEmitter::close() {
+  Block block = std::move(blocks_.back());
+  blocks_.pop_back();
+  values_ = block.values, storage_offsets_ = block.storage_offsets;
+  return block;
+}
+
+std::string FxEmitter::truth(sym::Expr condition) {
+  const sym::Expr e = sym::ne(condition, 0);
+  return e.is_constant() ? e.is_constant(0) ? "False" : "True" : size(e);
+}
+
 void FxEmitter::line(const Control& c) {
-  const bool loop = c.kind == Control::Kind::Loop || c.kind == Control::Kind::BreakUnless || c.kind == Control::Kind::EndLoop;
-  fail("--emit=fx cannot write a {}: a graph has no blocks; write Python or a package instead", loop ? "loop" : "branch");
+  using Kind = Control::Kind;
+  auto extent = [&] { return c.extent.is_constant(sym::Range::kMax) ? std::string("None") : size(c.extent); };
+  switch (c.kind) {
+    case Kind::If: {
+      Block block{.name = file_->unique("yes"), .condition = truth(c.condition)};
+      open(block);
+      break;
+    }
+    case Kind::Else: {
+      statement("pass");
+      --depth_;
+      const Block yes = close();
+      open({.name = file_->unique("no"), .other = yes.name, .condition = yes.condition});
+      break;
+    }
+    case Kind::EndIf: {
+      statement("pass");
+      --depth_;
+      const Block block = close();
+      statement(fmt::format("program.branch({}, {}, {}, {})", python_string(file_->unique("branch")), block.condition, block.other.empty() ? block.name : block.other, block.other.empty() ? "None" : block.name));
+      break;
+    }
+    case Kind::Loop: {
+      const std::string counter = file_->symbol(c.counter), turns = extent();
+      Block block{.name = file_->unique("turn"), .extent = turns};
+      open(block, fmt::format("program.turn({})", python_string(counter)));
+      statement(fmt::format("{} = {}.carried[0]", counter, block.name));
+      break;
+    }
+    case Kind::BreakUnless: {
+      Block block{.name = file_->unique("rest"), .condition = truth(c.condition), .is_rest = true};
+      open(block);
+      break;
+    }
+    case Kind::EndLoop: {
+      std::string more = "True";
+      if (blocks_.back().is_rest) {
+        statement("pass");
+        --depth_;
+        const Block rest = close();
+        more = rest.condition;
+        statement(fmt::format("program.branch({}, {}, {})", python_string(file_->unique("unless_done")), more, rest.name));
+      }
+      statement(fmt::format("program.end_turn({}, {}, {})", blocks_.back().name, more, blocks_.back().extent));
+      --depth_;
+      const Block turn = close();
+      statement(fmt::format("program.loop({}, {}, {})", python_string(file_->unique("loop")), turn.name, turn.extent));
+      break;
+    }
+  }
 }
 
 void FxEmitter::line(const CallKernel& c) {

@@ -19,7 +19,7 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   void line(const CallFallback&) override;
   void line(const Free&) override;
   void line(const ReadSymbol&) override;
-  /// Refused: a graph has no blocks.
+  /// Blocks are graphs of their own, in `higher_order.cond` and `higher_order.while_loop`.
   void line(const Control&) override;
   /// The node that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
   virtual void kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure,
@@ -44,8 +44,24 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   std::string view(const View&);
   std::string views(const std::vector<View>&);
 
-  std::unordered_map<sym::Expr, std::string> values_;   ///< nodes that hold sizes
-  std::map<BufferId, std::string> storage_offsets_;
+  using Sizes = std::unordered_map<sym::Expr, std::string>;
+  using Offsets = std::map<BufferId, std::string>;
+  /// A block being written.
+  struct Block {
+    std::string name, other = {};  ///< the Python variable that holds it; of the branch's first side, where this is the second
+    std::string condition = {};    ///< of a branch, and of what follows the break in a loop
+    std::string extent = {};       ///< of a loop
+    bool is_rest = false;          ///< what follows the break
+    Sizes values = {};             ///< as they were outside
+    Offsets storage_offsets = {};
+  };
+  void open(Block, const std::string& as = "");
+  Block close();
+  std::string truth(sym::Expr condition);
+
+  Sizes values_;   ///< nodes that hold sizes
+  Offsets storage_offsets_;
+  std::vector<Block> blocks_;
   std::string like_;  ///< a tensor that every call has; empty where there is none
 };
 

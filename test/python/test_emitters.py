@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import fixture_programs
-from coil_harness import CoilError, coil_ok, named_inputs, run, same
+from coil_harness import coil_ok, named_inputs, run, same
 from emitted import bound, build_program, call_flat, call_program, emit, load_module
 from models import SMALL
 from test_control_flow import Suppress, TwoNetworks
@@ -41,7 +41,7 @@ def named(module, args, kwargs):
     return {".".join(filter(None, [n, path_name(p)])): dense(x) for n, v in bound(module, args, kwargs).items() for p, x in pytree.tree_flatten_with_path(v)[0] if x is not None and not isinstance(x, str)}
 
 
-def check_all(program, folder, graphs=True):
+def check_all(program, folder):
     module, args, kwargs, dynamic, others = program
     archive = folder / "m.pt2"
     with torch.no_grad():
@@ -50,18 +50,15 @@ def check_all(program, folder, graphs=True):
     cpp = build_program(emit(archive, "cpp", *SETTINGS))
     for each in [args, *others]:
         # A fresh start for each call: programs may keep state.
-        python, fx = load_module(emit(archive, "python")).call, graphs and load_module(emit(archive, "fx")).load()
+        python, fx = load_module(emit(archive, "python")).call, load_module(emit(archive, "fx")).load()
         inputs = named(module, each, kwargs)
         want = run(folder / "m.coil", inputs, folder)
         results = {
             "cpp": call_program(cpp, inputs),
             "python": call_flat(python, module, each, kwargs, want),
+            "fx": call_flat(lambda flat: fx(*flat), module, each, kwargs, want),
+            "fx interpreted": call_flat(lambda flat: torch.fx.Interpreter(load_module(emit(archive, "fx")).load()).run(*flat), module, each, kwargs, want),
         }
-        if graphs:
-            results |= {
-                "fx": call_flat(lambda flat: fx(*flat), module, each, kwargs, want),
-                "fx interpreted": call_flat(lambda flat: torch.fx.Interpreter(load_module(emit(archive, "fx")).load()).run(*flat), module, each, kwargs, want),
-            }
         for form, got in results.items():
             assert got.keys() == want.keys(), form
             wrong = [k for k in want if (got[k].dtype, got[k].shape) != (want[k].dtype, want[k].shape) or not same(got[k], want[k])]
@@ -95,9 +92,7 @@ def boxes():
 
 @pytest.mark.parametrize("program", [(TwoNetworks().eval(), (torch.ones(3, 4),), {}, None, [(-torch.ones(3, 4),)]), (Suppress(), boxes(), {}, None, [boxes()])], ids=["branch", "loop"])
 def test_control_flow(program, tmp_path):
-    check_all(program, tmp_path, graphs=False)
-    with pytest.raises(CoilError, match="--emit=fx cannot write a (loop|branch)"):
-        emit(tmp_path / "m.pt2", "fx")
+    check_all(program, tmp_path)
 
 
 @pytest.mark.full

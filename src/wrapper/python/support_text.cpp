@@ -11,6 +11,7 @@ namespace coil::wrapper {
 namespace {
 
 constexpr const char* kImports = R"py(import concurrent.futures
+import contextlib
 import ctypes
 import ctypes.util
 import hashlib
@@ -270,6 +271,74 @@ def operators():
     for op in (torch.ops.coil_wrapper.delete.default, torch.ops.coil_wrapper.library.default):  # what stays though nothing reads it
         torch.fx.node.has_side_effect(op)
     return shared.kernels
+
+
+class Block:
+    """A graph inside another, as one side of a branch or one turn of a loop. What it uses of the graphs around it becomes its operands; it gives its results by writing to them."""
+
+    def __init__(self, program, carried=()):
+        self.program, self.graph, self.around, self.operands = program, torch.fx.Graph(), program.stack[-1] if program.stack else None, {}
+        self.carried = [self.graph.placeholder(name) for name in carried]
+
+    def __enter__(self):
+        self.program.stack.append(self)
+        return self
+
+    def __exit__(self, *_):
+        self.program.stack.pop()
+
+    def own(self, node):
+        """The node as this graph sees it."""
+        if node.graph is not self.graph and node not in self.operands:
+            first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
+            with self.graph.inserting_before(first) if first else contextlib.nullcontext():
+                self.operands[node] = self.graph.placeholder(node.name)
+        return self.operands.get(node, node)
+
+    def finish(self, name, operands, results=()):
+        """Placeholders in the order that the call has; the graph becomes a module of the program's, of which the node is returned."""
+        for node in reversed([*self.carried, *map(self.own, operands)]):
+            if node is not (first := next(iter(self.graph.nodes))):
+                first.prepend(node)
+        self.graph.output(results)
+        self.program.root.add_module(name, torch.fx.GraphModule(self.program.root, self.graph))
+        return self.program.stack[-1].graph.get_attr(name)
+
+
+class Program:
+    """The graph being written, and what belongs to it."""
+
+    def __init__(self):
+        self.root, self.stack = torch.nn.Module(), []
+        self.stack.append(Block(self))
+        self.graph = self.stack[0].graph
+
+    def node(self, name, target, *args, origins=None, **kwargs):
+        args, kwargs = torch.fx.node.map_arg((args, kwargs), self.stack[-1].own)
+        made = self.stack[-1].graph.create_node("call_function", target, args, kwargs, name)
+        if origins:
+            made.meta["origins"] = origins
+        return made
+
+    def branch(self, name, condition, yes, no=None):
+        no = no or Block(self)
+        operands = list({**yes.operands, **no.operands})
+        self.node(name, torch.ops.higher_order.cond, condition, yes.finish(name + "_yes", operands), no.finish(name + "_no", operands), tuple(operands))
+
+    def turn(self, counter):
+        """A loop's body; it counts its turns."""
+        return Block(self, (counter, "more"))
+
+    def end_turn(self, turn, more, extent):
+        """Written at the body's end: what the next turn begins with."""
+        count = self.node("next", operator.add, turn.carried[0], 1)
+        below = True if extent is None else self.node("below", operator.lt, count, extent)
+        turn.results = (count, below if more is True else more if below is True else self.node("more", operator.and_, more, below))
+
+    def loop(self, name, turn, extent):
+        operands, first = list(turn.operands), True if extent is None else self.node("below", operator.lt, 0, extent)
+        test = Block(self, ("counter", "more"))
+        self.node(name, torch.ops.higher_order.while_loop, test.finish(name + "_test", operands, test.carried[1]), turn.finish(name + "_turn", operands, turn.results), (0, first), tuple(operands))
 )py";
 
 /// The table of element types, by the numbers that the C interface has for them.
@@ -302,7 +371,7 @@ std::set<std::string> python_support_names() {
     }
     if (text.find('\n', at) == std::string::npos) break;
   }
-  names.insert({"finish", "POST_OPS", "KERNELS", "WEIGHTS", "KERNEL_SOURCE", "args", "graph", "root", "node"});
+  names.insert({"finish", "POST_OPS", "KERNELS", "WEIGHTS", "KERNEL_SOURCE", "args", "graph", "root", "node", "program"});
   return names;
 }
 
