@@ -13,6 +13,7 @@
 #include "fx/text.h"
 #include "ir/fuse_post_ops.h"
 #include "ir/layout_choice.h"
+#include "ir/part_writes.h"
 #include "lowering/lowering.h"
 #include "passes/passes.h"
 #include "runtime/library.h"
@@ -77,6 +78,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
     ir::eliminate_dead_operations(graph);
   });
   stage("layouts", [&] { ir::choose_layouts(graph); });
+  stage("part-writes", [&] { ir::split_part_writes(graph); });
   if (settings.keep_nan && out.backend->device() == DeviceType::CPU) stage("nan-guards", [&] { add_nan_guards(graph); });
   stage.show("ir", [&] { return ir::to_string(graph); });
   if (settings.pack_weights) stage("pack", [&] { out.backend->device() == DeviceType::CPU ? pack_weights(graph) : relayout_weights(graph); });

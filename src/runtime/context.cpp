@@ -6,6 +6,7 @@
 #include "runtime/model.h"
 #include "runtime/output_pool.h"
 #include "runtime/recorded_runs.h"
+#include "runtime/shared_inputs.h"
 #include "runtime/strided_copy.h"
 #include "support/error.h"
 
@@ -17,8 +18,9 @@ struct Context::Impl {
   Binding binding;
   OutputAllocator allocate;
   std::vector<Storage> fresh;   ///< memory of this call's output buffers
-  std::vector<Tensor> relaid;   ///< inputs that came in another layout or from elsewhere, as kernels assume them
+  std::vector<Tensor> relaid;   ///< inputs that came in another layout or from elsewhere, or share memory with one that is written to, as kernels assume them
   std::vector<Tensor> readable; ///< inputs whose values the plan reads, on the host
+  SharedInputs shared;
   RecordedRuns recorded;
   bool recording = false, borrows_memory = false;
   std::optional<std::uint32_t> seed;        ///< of constants: what random operators draw from
@@ -27,7 +29,7 @@ struct Context::Impl {
   std::shared_ptr<OutputPool> numbers;  ///< memory of results that are numbers, where outputs are not on the host
 
   explicit Impl(std::shared_ptr<const Model> m)
-      : model(std::move(m)), queue(model->impl().device->make_queue()), binding(model->impl(), *queue), relaid(model->plan().inputs.size()), on_host(queue->device() == Device{}) {
+      : model(std::move(m)), queue(model->impl().device->make_queue()), binding(model->impl(), *queue), relaid(model->plan().inputs.size()), shared(mutated_inputs(model->plan())), on_host(queue->device() == Device{}) {
     if (!on_host) numbers = OutputPool::make();
     for (std::uint32_t i = 0; i < plan().constants.size(); ++i)
       if (plan().constants[i].seed) seed = i;
@@ -35,6 +37,13 @@ struct Context::Impl {
   ~Impl() { recorded.clear(); }
 
   const Plan& plan() const { return model->plan(); }
+
+  static std::vector<std::size_t> mutated_inputs(const Plan& plan) {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < plan.inputs.size(); ++i)
+      if (plan.inputs[i].mutated) found.push_back(i);
+    return found;
+  }
 
   Storage new_output(std::size_t bytes) {
     if (!allocate) return queue->allocate(bytes);
@@ -68,6 +77,7 @@ struct Context::Impl {
   /// Whether memory of the host was read.
   bool place_inputs(std::span<const Tensor> inputs) {
     bool from_host = false;
+    const std::vector<char>& overlaps = shared.find(inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const BoundInput& bound = binding.inputs[i];
       if (bound.patches.empty() && !bound.aliased) continue;
@@ -78,7 +88,7 @@ struct Context::Impl {
       if (bound.span > 0) check_input_memory(i, given);
       // Kernels of a GPU read in pieces of 16 bytes from the start of each tensor.
       const bool aligned = on_host || reinterpret_cast<std::uintptr_t>(given.bytes()) % 16 == 0;
-      if (here && aligned && same_layout(bound.sizes, given.strides, bound.strides)) {
+      if (here && aligned && !overlaps[i] && same_layout(bound.sizes, given.strides, bound.strides)) {
         relaid[i].storage = {};
         binding.place(bound.patches, given.bytes());
       } else {

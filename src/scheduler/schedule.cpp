@@ -1,5 +1,6 @@
 #include "scheduler/schedule.h"
 
+#include "ir/part_writes.h"
 #include "scheduler/space_match.h"
 #include "support/error.h"
 #include "sym/print.h"
@@ -75,6 +76,7 @@ class Fuser {
   struct Info {
     std::set<BufferId> reads, writes;
     std::size_t scalar_ops = 0, block = 0;
+    bool is_copy = false;
   };
 
   void place(const Operation& op) {
@@ -95,8 +97,10 @@ class Fuser {
       return;
     }
     const std::set<std::size_t> producers(candidates.begin(), candidates.end());
+    const bool copy = is_copy(op);
+    if (copy && !needs_no_memory(reads[0])) candidates.clear();
     for (BufferId b : reads)
-      if (!uses_[b].readers.empty()) candidates.push_back(uses_[b].readers.back());
+      if (!copy && !uses_[b].readers.empty()) candidates.push_back(uses_[b].readers.back());
     std::sort(candidates.begin(), candidates.end(), std::greater<>());
     candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
 
@@ -107,6 +111,7 @@ class Fuser {
       std::string reason;
       std::optional<Group> joined;
       if (!std::holds_alternative<Group>(out_.items[c])) reason = "the other is a library call or runs alone";
+      else if (infos_[c].is_copy) reason = "the other is a copy, which costs nothing where both sides can share memory";
       else if (infos_[c].block != blocks_[op.id]) reason = "one runs in a branch or a loop that the other is not in";
       else if (c < earliest) reason = "an operation between them needs the one and feeds the other";
       else if (conflicts.contains(c)) reason = "one writes a buffer that the other touches";
@@ -124,7 +129,20 @@ class Fuser {
       record(*best, op, reads);
     } else {
       start_item(op, reads);
+      infos_.back().is_copy = copy;
     }
+  }
+
+  /// A whole value that moves to memory of the caller, or to where parts of it will be replaced: a kernel of its own, which wrapper/coalesce_copies.h may find needless.
+  bool is_copy(const Operation& op) {
+    const ir::Buffer& to = graph_.buffer(op.outs[0]);
+    return (to.kind != ir::BufferKind::Computed || to.writers.size() > 1) && ir::copied_buffer(graph_, op);
+  }
+
+  /// Whether a value is used in the kernel that makes it alone, so that it is better stored to where it is copied to.
+  bool needs_no_memory(BufferId b) {
+    const Use& use = uses_[b];
+    return use.writers.size() == 1 && std::all_of(use.readers.begin(), use.readers.end(), [&](std::size_t r) { return r == use.writers[0]; });
   }
 
   void start_item(const Operation& op, const std::vector<BufferId>& reads) {

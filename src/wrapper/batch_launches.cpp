@@ -53,8 +53,7 @@ class Batcher {
     std::sort(all.begin(), all.end(), [](const Batch& a, const Batch& b) { return a.first < b.first; });
     std::set<std::size_t> gone;
     for (const Batch& b : all) merge(b, gone);
-    if (gone.empty()) return;
-    drop(gone);
+    drop_calls(p_, gone);
   }
 
  private:
@@ -96,27 +95,6 @@ class Batcher {
     auto same = std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const Kernel& k) { return k.symbol == text->first; });
     first.kernel = static_cast<std::size_t>(same - p_.kernels.begin());
     if (same == p_.kernels.end()) p_.kernels.push_back({text->first, std::move(text->second)});
-  }
-
-  /// Lines that went into others, and kernels that nobody calls any more.
-  void drop(const std::set<std::size_t>& gone) {
-    std::vector<Line> lines;
-    std::vector<Kernel> kernels;
-    std::map<std::size_t, std::size_t> renumbered;
-    for (std::size_t i = 0; i < p_.lines.size(); ++i) {
-      if (gone.contains(i) || std::holds_alternative<DefineKernel>(p_.lines[i])) continue;
-      if (auto* call = std::get_if<CallKernel>(&p_.lines[i])) {
-        auto [it, added] = renumbered.emplace(call->kernel, kernels.size());
-        if (added) {
-          kernels.push_back(std::move(p_.kernels[call->kernel]));
-          lines.push_back(DefineKernel{it->second});
-        }
-        call->kernel = it->second;
-      }
-      lines.push_back(std::move(p_.lines[i]));
-    }
-    p_.lines = std::move(lines);
-    p_.kernels = std::move(kernels);
   }
 
   Program& p_;

@@ -1,7 +1,9 @@
 #include "wrapper/build.h"
 
+#include "ir/part_writes.h"
 #include "support/error.h"
 #include "wrapper/batch_launches.h"
+#include "wrapper/coalesce_copies.h"
 #include "wrapper/symbols.h"
 
 namespace coil::wrapper {
@@ -29,6 +31,7 @@ class Builder {
       else out.value = std::get<double>(o.value);
       p_.outputs.push_back(std::move(out));
     }
+    coalesce_copies(p_, copies_);
     add_value_checks(p_, checks);
     drop_unused_constants();
     batch_launches(p_, backend_);
@@ -106,6 +109,9 @@ class Builder {
       if (!op.where.empty()) where = op.where;
     }
     call_kernel(backend_.group(graph_, group), std::move(origins), std::move(where));
+    const ir::Operation& op = graph_.operations()[group.members[0].op];
+    if (group.members.size() > 1) return;
+    if (auto from = ir::copied_buffer(graph_, op)) copies_.push_back({p_.lines.size() - 1, *from, op.outs[0]});
   }
 
   /// Nodes of the incoming graph that nodes of the lowered one came from.
@@ -160,6 +166,7 @@ class Builder {
   const codegen::Backend& backend_;
   Program p_;
   std::map<std::string, std::size_t> kernel_index_;
+  std::vector<Copy> copies_;
   std::vector<std::pair<std::size_t, Expr>> numbers_;
 };
 

@@ -31,6 +31,27 @@ Uses uses(const Line& line) {
   return u;
 }
 
+void drop_calls(Program& p, const std::set<std::size_t>& gone) {
+  if (gone.empty()) return;
+  std::vector<Line> lines;
+  std::vector<Kernel> kernels;
+  std::map<std::size_t, std::size_t> renumbered;
+  for (std::size_t i = 0; i < p.lines.size(); ++i) {
+    if (gone.contains(i) || std::holds_alternative<DefineKernel>(p.lines[i])) continue;
+    if (auto* call = std::get_if<CallKernel>(&p.lines[i])) {
+      auto [it, added] = renumbered.emplace(call->kernel, kernels.size());
+      if (added) {
+        kernels.push_back(std::move(p.kernels[call->kernel]));
+        lines.push_back(DefineKernel{it->second});
+      }
+      call->kernel = it->second;
+    }
+    lines.push_back(std::move(p.lines[i]));
+  }
+  p.lines = std::move(lines);
+  p.kernels = std::move(kernels);
+}
+
 Exprs runtime_symbols(const Program& p) {
   Exprs found;
   for (const Line& l : p.lines) {

@@ -166,6 +166,9 @@ struct Uses {
 };
 Uses uses(const Line&);
 
+/// Takes calls out, and kernels that nobody calls any more.
+void drop_calls(Program&, const std::set<std::size_t>& lines);
+
 /// Symbols that lines define while the program runs, in order.
 Exprs runtime_symbols(const Program&);
 
