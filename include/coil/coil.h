@@ -21,6 +21,7 @@ struct CompileOptions {
   std::optional<std::filesystem::path> cache;   ///< folder of the kernel cache; none: no cache
   std::vector<std::string> log;                 ///< stages to log to stderr
   std::optional<std::filesystem::path> provenance;  ///< file for where each call comes from, as JSON
+  std::optional<std::filesystem::path> debug_dir;   ///< folder for what each stage made, and how long it took
 };
 
 /// What `coil explain` and `coil bench` print.
@@ -50,7 +51,8 @@ COIL_API Compiled compile(const std::filesystem::path& pt2, const CompileOptions
 COIL_API void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, const CompileOptions& = {});
 
 /// A self-contained HTML page: the graph before and after the passes, kernels, fusions, memory over time. Throws coil::Error.
-COIL_API std::string explain_page(const std::filesystem::path& pt2, const CompileOptions& = {});
+/// `measure`: the program is run on the archive's sample inputs, and the page has the time of each call.
+COIL_API std::string explain_page(const std::filesystem::path& pt2, const CompileOptions& = {}, bool measure = false);
 
 /// A tensor at the border: memory of the caller's, borrowed while a call lasts, or memory that `data` keeps alive.
 struct Array {

@@ -4,11 +4,11 @@
 """
 from . import host  # noqa: F401  (tells the extension where operators without lowering are)
 from ._native import Error
-from .model import Model, compile, load
+from .model import Model, compile, fx_wrapper, load
 from .options import settings
 
 __version__ = "0.1.0"
-__all__ = ["Error", "Library", "Model", "compile", "load", "settings"]
+__all__ = ["Error", "Library", "Model", "compile", "fx_wrapper", "load", "settings"]
 
 
 def __getattr__(name):

@@ -24,11 +24,11 @@ def _torch_decompositions():
 
 def compile_graph(gm, options, name="main"):
     """A callable for one functional graph: takes a list, which it empties, or the inputs one by one."""
-    return _named(_compile(translate(gm, name, None, options.hands_over, options.fallback_random), options), options)
+    return _named(_compile(translate(gm, name, None, options.hands_over, options.fallback_random), options, name), options)
 
 
-def _compile(traced, options, **keep):
-    return traced.compile(options.settings, options.cache, options.log, traced.device, **keep)
+def _compile(traced, options, name, **keep):
+    return traced.compile(options.settings, options.cache, options.log, traced.device, debug_dir=options.debug_folder(name), **keep)
 
 
 def _named(graph, options):
@@ -67,7 +67,7 @@ def _compile_frozen(gm, options, inputs):
     def compile_holding(tensors):
         if not all(map(can_hold, nodes, tensors)):
             return compile_graph(gm, options, "inference"), False
-        return _named(_compile(translate(gm, "inference", {node.name: t for node, t in zip(nodes, tensors)}, options.hands_over, options.fallback_random), options, keep_graph=False), options), True
+        return _named(_compile(translate(gm, "inference", {node.name: t for node, t in zip(nodes, tensors)}, options.hands_over, options.fallback_random), options, "inference", keep_graph=False), options), True
 
     frozen = _native.FrozenGraph([tokens + i for i in held], compile_holding)
     frozen.prepare([inputs[i] for i in held])

@@ -5,6 +5,7 @@ import operator
 
 import sympy
 import torch
+from torch._higher_order_ops.auto_functionalize import auto_functionalized_v2
 from torch._higher_order_ops.effects import with_effects
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import Node
@@ -194,6 +195,8 @@ class Translator:
             return self.attention(node, *plain)
         if node.target is with_effects:
             return self.effectful(node)
+        if node.target is auto_functionalized_v2:
+            return self.writing(node, *node.args)
         if node.target is run_and_save_rng_state:
             return self.save_random(node)
         if node.target is run_with_rng_state:
@@ -253,6 +256,12 @@ class Translator:
         several = len(operation._schema.returns) > 1 if isinstance(operation, torch._ops.OpOverload) else len(results) > 1
         self.nodes[node] = self.call(node, operation, args, results if several else results[0] if results else None)
         self.effects[node] = (self.nodes[token], several)
+
+    def writing(self, node, operation):
+        """An operator that writes to its arguments, as torch's functionalization wraps it; Coil's passes take the wrapping off."""
+        kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
+        meta = [self.meta(v, node.name) for v in node.meta["val"]]
+        self.nodes[node] = self.native.call("higher_order.auto_functionalized_v2", [target_name(operation)], kwargs, node.name, meta, node.meta.get("stack_trace") or "")
 
     def result_of_effect(self, node, effect, index):
         token, several = self.effects[effect]

@@ -25,7 +25,8 @@ class Library:
         _kept.append(self._torch)
 
     def define(self, schema, *, shape, implementation, decomposition=None, backward=None, setup_context=None, tags=()):
-        """Defines `scale(Tensor x, float by=1.0) -> Tensor` and gives it back as torch calls it. It must return new tensors and write to nothing.
+        """Defines `scale(Tensor x, float by=1.0) -> Tensor` and gives it back as torch calls it. It returns new tensors, and may write to arguments that its
+        schema says are written to (`Tensor(a!) x`).
 
         shape: the results for fake tensors, whose sizes may be symbolic (`torch.empty_like(x)`).
         implementation: the results for real ones. One that gives other sizes or another dtype than `shape` said fails the call.

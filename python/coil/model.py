@@ -1,4 +1,7 @@
 """Programs compiled ahead of time: `coil.compile` for a module and its inputs, `coil.load` for a package."""
+import contextlib
+import importlib.util
+import itertools
 import os
 import pathlib
 import tempfile
@@ -97,7 +100,52 @@ def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=No
     """Compiles a module (an nn.Module or a torch.fx graph module) for these inputs, or a `.pt2` file. Weights become part of the program; save() writes it as a package."""
     chosen = parse(options, mode)
     if isinstance(module, (str, os.PathLike)):
-        return Model(_native.compile_archive(os.fspath(module), chosen.settings, chosen.cache, chosen.log, device))
+        return Model(_native.compile_archive(os.fspath(module), chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("archive")))
+    import torch
+
+    exported = _exported(module, inputs, kwargs, dynamic_shapes)
+    with _archive(exported) as path:
+        graph = _native.compile_archive(path, chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("program"))
+    spec = exported.call_spec.out_spec
+    complete = spec.num_leaves == len(graph.outputs)
+    return Model(graph, (lambda values: torch.utils._pytree.tree_unflatten(list(values), spec)) if complete else None)
+
+
+def fx_wrapper(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=None):
+    """The compiled program as a torch.fx.GraphModule: allocations, kernel calls, library calls, checks and frees as nodes, which may be interpreted, traced again, edited and saved. `forward` takes the flat
+    inputs and gives the tuple of flat outputs. Takes what `compile` takes, on the CPU."""
+    chosen = parse(options)
+    with contextlib.ExitStack() as stack:
+        archive = os.fspath(module) if isinstance(module, (str, os.PathLike)) else stack.enter_context(_archive(_exported(module, inputs, kwargs, dynamic_shapes)))
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        # The file imports itself under this name: pickled graphs find their kernels by importing a file that `coil compile --emit=fx` wrote.
+        path = folder / f"coil_fx_wrapper_{next(_written)}.py"
+        _native.emit_archive(archive, "fx", os.fspath(path), chosen.settings)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        written = importlib.util.module_from_spec(spec)
+        with _own_runtime():
+            spec.loader.exec_module(written)
+        return written.load()
+
+
+_written = itertools.count()
+
+
+@contextlib.contextmanager
+def _own_runtime():
+    """Programs written as source take the runtime's library that COIL_RUNTIME names; the extension is one."""
+    if "COIL_RUNTIME" in os.environ:
+        yield
+        return
+    os.environ["COIL_RUNTIME"] = _native.__file__
+    try:
+        yield
+    finally:
+        del os.environ["COIL_RUNTIME"]
+
+
+def _exported(module, inputs, kwargs, dynamic_shapes):
+    """An exported program, with operators of coil.Library that have a decomposition decomposed."""
     import torch
 
     from .graph import target_name
@@ -110,10 +158,15 @@ def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=No
     for op in called:
         if op.namespace not in ("aten", "prims"):
             target_name(op)  # so that Coil can read a call of it; what carries it out is found when the program is loaded
+    return exported
+
+
+@contextlib.contextmanager
+def _archive(exported):
+    """The program as a file, for as long as this lasts."""
+    import torch
+
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "program.pt2"
         torch.export.save(exported, path)
-        graph = _native.compile_archive(str(path), chosen.settings, chosen.cache, chosen.log, device)
-    spec = exported.call_spec.out_spec
-    complete = spec.num_leaves == len(graph.outputs)
-    return Model(graph, (lambda values: torch.utils._pytree.tree_unflatten(list(values), spec)) if complete else None)
+        yield str(path)

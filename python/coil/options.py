@@ -1,5 +1,6 @@
 """The options of a compile: the keys of `coil --set`, and a few that only make sense from Python."""
 import dataclasses
+import itertools
 import os
 import pathlib
 
@@ -13,8 +14,13 @@ _OWN = {
     "cuda.graphs": ("true|false", "on a GPU, record calls that repeat with the same memory as CUDA graphs; so does mode='reduce-overhead'"),
     "fallback_random": ("true|false", "leave operators that draw random numbers to torch, which draws the numbers that eager draws"),
     "freeze": ("true|false", "hold a model's weights as constants in graphs of inference, packed for the library; they are packed again after a write that torch counts (not through .data or NumPy)"),
-    "log": ("STAGE,...", "stages to print to stderr, as `coil compile --log`"),
+    "debug_dir": ("PATH", "a folder for what each stage made, one in it for each graph: graphs, IR before and after fusion, wrapper lines, kernels, timings"),
+    "log": ("STAGE,...", "stages to print to stderr, as `coil compile --log`; also by the names of torch's logs; $COIL_LOGS by default"),
 }
+
+
+# Stages by the names that TORCH_LOGS has for Inductor's.
+_TORCH_NAMES = {"aot_graphs": "graph", "post_grad_graphs": "propagate", "ir_pre_fusion": "lower", "ir_post_fusion": "schedule", "fusion": "schedule", "output_code": "wrapper", "kernel_code": "kernels"}
 
 
 def settings():
@@ -34,6 +40,12 @@ class Options:
     record: bool = False
     freeze: bool = False
     fallback_random: bool = False
+    debug_dir: pathlib.Path | None = None
+    numbers: itertools.count = dataclasses.field(default_factory=itertools.count, compare=False)
+
+    def debug_folder(self, name):
+        """The folder of the next graph."""
+        return self.debug_dir and self.debug_dir / f"{next(self.numbers)}_{name}"
 
     @property
     def hands_over(self):
@@ -65,9 +77,11 @@ def parse(options=None, mode=None):
         return text == "true"
 
     freeze, fallback_random, record = flag("freeze"), flag("fallback_random"), flag("cuda.graphs", mode == "reduce-overhead")
-    log = given.pop("log", ())
-    log = [s for s in log.split(",") if s] if isinstance(log, str) else list(log)
+    log = given.pop("log", os.environ.get("COIL_LOGS", ""))
+    log = [s.strip().lstrip("+") for s in log.split(",") if s.strip()] if isinstance(log, str) else list(log)
+    log = [_TORCH_NAMES.get(s, s) for s in log]
+    debug_dir = given.pop("debug_dir", None)
     chosen = {"fallback": "true"} | {k: _text(v) for k, v in given.items()}
     _native.check_settings(chosen)
     folder = None if cache == "none" else pathlib.Path(cache) if cache else default_cache()
-    return Options(chosen, folder, log, record, freeze, fallback_random)
+    return Options(chosen, folder, log, record, freeze, fallback_random, pathlib.Path(debug_dir) if debug_dir else None)

@@ -8,6 +8,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include "compiler/library.h"
 #include "compiler/options.h"
 #include "exchange.h"
 #include "frozen_graph.h"
@@ -51,8 +52,9 @@ PyObject* call_graph(PyObject* self, PyObject* args, PyObject* kwargs) {
 template <class Graph>
 PyType_Slot kSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_graph<Graph>)}, {0, nullptr}};
 
-CompileOptions options_of(std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device) {
+CompileOptions options_of(std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device, std::optional<std::filesystem::path> debug_dir = {}) {
   CompileOptions o;
+  o.debug_dir = std::move(debug_dir);
   o.device = device;
   o.settings = std::move(settings);
   o.cache = std::move(cache);
@@ -94,10 +96,10 @@ NB_MODULE(_native, m) {
       .def_prop_ro("device", [](const TracedGraph& g) { return to_string(g.device()); })
       .def(
           "compile",
-          [](TracedGraph& g, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device, bool keep_graph) {
-            return g.compile(options_of(std::move(settings), std::move(cache), std::move(log), device), keep_graph);
+          [](TracedGraph& g, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device, bool keep_graph, std::optional<std::filesystem::path> debug_dir) {
+            return g.compile(options_of(std::move(settings), std::move(cache), std::move(log), device, std::move(debug_dir)), keep_graph);
           },
-          nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"), nb::arg("keep_graph") = true);
+          nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"), nb::arg("keep_graph") = true, nb::arg("debug_dir").none() = nb::none());
 
   nb::class_<CompiledGraph>(m, "CompiledGraph", nb::type_slots(kSlots<CompiledGraph>), nb::dynamic_attr(), nb::is_weak_referenceable())
       .def_prop_ro("report", [](const CompiledGraph& g) { return g.report().text; })
@@ -126,8 +128,8 @@ NB_MODULE(_native, m) {
 
   m.def(
       "compile_archive",
-      [](const std::filesystem::path& pt2, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device) {
-        const CompileOptions options = options_of(std::move(settings), std::move(cache), std::move(log), device);
+      [](const std::filesystem::path& pt2, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device, std::optional<std::filesystem::path> debug_dir) {
+        const CompileOptions options = options_of(std::move(settings), std::move(cache), std::move(log), device, std::move(debug_dir));
         Compiled c;
         {
           nb::gil_scoped_release release;
@@ -136,7 +138,14 @@ NB_MODULE(_native, m) {
         CallPattern pattern = plain_pattern(c.program->plan);
         return std::make_unique<CompiledGraph>(std::move(*c.program), std::move(c.report), std::move(pattern));
       },
-      nb::arg("pt2"), nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"));
+      nb::arg("pt2"), nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"), nb::arg("debug_dir").none() = nb::none());
+  m.def(
+      "emit_archive",
+      [](const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, std::map<std::string, std::string> settings) {
+        nb::gil_scoped_release release;
+        emit(pt2, language, output, options_of(std::move(settings), {}, {}, "cpu"));
+      },
+      nb::arg("pt2"), nb::arg("language"), nb::arg("output"), nb::arg("settings"));
   m.def("load_package", [](const std::filesystem::path& path) {
     runtime::Program program = runtime::load_program(path);
     CallPattern pattern = plain_pattern(program.plan);
@@ -152,7 +161,7 @@ NB_MODULE(_native, m) {
   });
   m.def("check_settings", [](const std::map<std::string, std::string>& s) { parse_settings(s); });
   m.def("declare_operator", &declare_operator, nb::arg("target"), nb::arg("schema"), nb::arg("random"), nb::arg("side_effect"));
-  m.def("check_schema", [](const std::string& schema) { ops::parse_schema(schema); }, "Raises coil.Error for a schema that cannot be read, with the place.");
+  m.def("check_schema", [](const std::string& schema) { check_schema(schema); }, "Raises coil.Error for a schema that cannot be read, with the place, or that no operator of one's own may have.");
   m.def("leave_to_host", [](const std::string& target) { ops::leave_to_host(target); }, "Calls of this operator may be left to the host whatever the setting `fallback` says.");
   m.def("operators", [] {
     std::vector<std::string> out;

@@ -46,6 +46,14 @@ class TorchOp : public runtime::HostOp {
     nb::gil_scoped_acquire gil;
     std::vector<nb::object> operands;
     for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back(Exchange::get().wrap(lent(inputs_[i], const_cast<void*>(inputs[i]))));
+    // What it writes to are copies, in the memory of its last outputs.
+    for (std::size_t k = 0; k < call_.writes.size(); ++k) {
+      const std::size_t operand = call_.writes[k], to = outputs_.size() - call_.writes.size() + k;
+      nb::object copy = Exchange::get().wrap(lent(outputs_[to], outputs[to]));
+      if (device_ == Device{}) runtime::copy_strided(lent(outputs_[to], outputs[to]), lent(inputs_[operand], const_cast<void*>(inputs[operand])));
+      else copy.attr("copy_")(operands[operand]);
+      operands[operand] = std::move(copy);
+    }
     std::vector<nb::object> held;
     std::vector<PyObject*> arguments;
     for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -108,7 +116,7 @@ class TorchOp : public runtime::HostOp {
 
   void store(nb::handle result, std::span<void* const> outputs) const {
     std::size_t k = 0;
-    for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
+    for (std::size_t i = 0; i < call_.outputs.size() - call_.writes.size(); ++i) {
       if (!call_.outputs[i]) continue;
       nb::object item = call_.is_list ? nb::steal(PySequence_GetItem(result.ptr(), static_cast<Py_ssize_t>(i))) : nb::borrow(result);
       if (!item.is_valid()) throw nb::python_error();

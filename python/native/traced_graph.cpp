@@ -208,7 +208,7 @@ std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& option
     nb::gil_scoped_release release;
     const auto start = std::chrono::steady_clock::now();
     // A compile that is asked for the text of its stages must go through them.
-    const bool cached = keep_graph && options.cache && options.log.empty();
+    const bool cached = keep_graph && options.cache && options.log.empty() && !options.debug_dir;
     const std::string entry = cached ? cache_entry(*program.module, options) : "";
     if (auto found = cached ? load_cached(*options.cache, entry) : std::nullopt) {
       compiled.program = std::make_shared<runtime::Program>(std::move(found->program));

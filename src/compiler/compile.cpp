@@ -24,6 +24,7 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower) {
   if (options.provenance) stage("provenance", [&] { write_file(*options.provenance, provenance_json(lowered, "package", {})); });
   describe_program(out.report, lines);
   out.report.text = report_text(out.report, lowered.source_lines, *lowered.graph, lowered.schedule, lines);
+  stage.write_timings();
   out.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
 }

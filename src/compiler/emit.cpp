@@ -2,6 +2,7 @@
 #include "compiler/pipeline.h"
 #include "compiler/provenance.h"
 #include "support/file.h"
+#include "wrapper/emit_cpp.h"
 #include "wrapper/emitters.h"
 #include "wrapper/weights_file.h"
 
@@ -19,6 +20,8 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
                                                            .source_name = output.filename().string(), .weights_name = weights.filename().string()});
   wrapper::write_weights(lowered.lines, weights);
   write_file(output, source);
+  if (language == "cpp") write_file(std::filesystem::path(output).replace_extension(".cmake"), wrapper::cpp_cmake(output.filename().string()));
+  stage.write_timings();
   if (options.provenance) write_file(*options.provenance, provenance_json(lowered, language, emitter->lines()));
 }
 

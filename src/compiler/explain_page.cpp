@@ -1,5 +1,6 @@
 // `coil explain --html`: one self-contained page about what became of a program.
 #include <algorithm>
+#include <numeric>
 
 #include "coil/coil.h"
 #include "compiler/explain_text.h"
@@ -8,6 +9,7 @@
 #include "compiler/report.h"
 #include "fx/text.h"
 #include "runtime/arena_planner.h"
+#include "runtime/executor.h"
 #include "support/error.h"
 
 namespace coil {
@@ -37,7 +39,8 @@ struct Block {
 
 class Page {
  public:
-  Page(const Lowered& lowered, const CompileReport& report) : lowered_(lowered), p_(lowered.lines), report_(report), calls_(provenance_calls(p_)) {
+  /// `seconds` of each call, or none.
+  Page(const Lowered& lowered, const CompileReport& report, std::vector<double> seconds) : lowered_(lowered), p_(lowered.lines), report_(report), calls_(provenance_calls(p_)), seconds_(std::move(seconds)) {
     for (std::size_t c = 0; c < calls_.size(); ++c) call_of_line_[calls_[c].line] = c;
   }
 
@@ -66,10 +69,13 @@ class Page {
     section("summary", "Summary");
     const std::uint64_t live = report_.live_bytes.empty() ? 0 : *std::max_element(report_.live_bytes.begin(), report_.live_bytes.end());
     out_ += "<table>\n" + row("device", to_string(p_.device)) + row("calls", fmt::format("{}, {} of them of libraries", calls_.size(), report_.extern_calls)) + row("kernels", std::to_string(p_.kernels.size())) +
-            row("weights", human_bytes(report_.weight_bytes)) + row("peak of temporaries and outputs", human_bytes(live)) + "</table>\n<details><summary>Compile time by stage</summary><table>\n";
+            (seconds_.empty() ? "" : row("calls took, on the sample inputs", fmt::format("{:.3f} ms in all", total() * 1e3))) + row("weights", human_bytes(report_.weight_bytes)) + row("peak of temporaries and outputs", human_bytes(live)) + "</table>\n<details><summary>Compile time by stage</summary><table>\n";
     for (const auto& [stage, seconds] : report_.stages) out_ += row(stage, fmt::format("{:.2f} ms", seconds * 1e3));
     out_ += "</table></details>\n</section>\n";
   }
+
+  double total() const { return std::accumulate(seconds_.begin(), seconds_.end(), 0.0); }
+  std::string time(double seconds) const { return fmt::format("{:.3f} ms <span class=\"quiet\">{:.1f} %</span>", seconds * 1e3, total() > 0 ? 100 * seconds / total() : 0); }
 
   // ---- Memory over time ------------------------------------------------------------------------------------------------------
 
@@ -151,7 +157,7 @@ class Page {
 
   void calls() {
     section("calls", "Calls");
-    out_ += "<table class=\"wide\">\n<tr><th></th><th>call</th><th>live</th><th>computes</th><th>from</th><th>reads</th><th>writes</th></tr>\n";
+    out_ += "<table class=\"wide\">\n<tr><th></th><th>call</th>" + std::string(seconds_.empty() ? "" : "<th>time</th>") + "<th>live</th><th>computes</th><th>from</th><th>reads</th><th>writes</th></tr>\n";
     std::size_t step = 0;
     for (std::size_t l = 0; l < p_.lines.size(); ++l) {
       auto found = call_of_line_.find(l);
@@ -159,8 +165,9 @@ class Page {
       const ProvenanceCall& call = calls_[found->second];
       const wrapper::Uses uses = wrapper::uses(p_.lines[l]);
       const std::string name = call.kernel ? fmt::format("<a href=\"#{0}\"><code>{0}</code></a>", call.name) : "library <code>" + escape(call.name) + "</code>";
-      out_ += fmt::format("<tr class=\"item\" id=\"call{0}\"><td>{0}</td><td>{1}</td><td>{2}</td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>\n", step, name,
-                          step < live_.size() ? human_bytes(live_[step]) : "", escape(fmt::format("{}", fmt::join(*call.nodes, ", "))), escape(places(call)), buffers(uses.reads), buffers(uses.writes));
+      out_ += fmt::format("<tr class=\"item\" id=\"call{0}\"><td>{0}</td><td>{1}</td>{7}<td>{2}</td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>\n", step, name,
+                          step < live_.size() ? human_bytes(live_[step]) : "", escape(fmt::format("{}", fmt::join(*call.nodes, ", "))), escape(places(call)), buffers(uses.reads), buffers(uses.writes),
+                          seconds_.empty() ? "" : "<td class=\"time\">" + time(seconds_[found->second]) + "</td>");
       ++step;
     }
     out_ += "</table>\n</section>\n";
@@ -171,14 +178,16 @@ class Page {
     for (std::size_t k = 0; k < p_.kernels.size(); ++k) {
       std::vector<std::string> users;
       std::set<std::string> nodes, where;
+      double taken = 0;
       for (std::size_t c = 0; c < calls_.size(); ++c)
         if (calls_[c].kernel && calls_[c].name == p_.kernels[k].symbol) {
           users.push_back(link(c));
           nodes.insert(calls_[c].nodes->begin(), calls_[c].nodes->end());
           where.insert(places(calls_[c]));
+          if (!seconds_.empty()) taken += seconds_[c];
         }
-      out_ += fmt::format("<details class=\"item\" id=\"{0}\"><summary><code>{0}</code> called by {1}; computes {2}<br><span class=\"quiet\">{3}</span></summary><pre>{4}</pre></details>\n", p_.kernels[k].symbol,
-                          fmt::join(users, ", "), escape(fmt::format("{}", fmt::join(nodes, ", "))), escape(fmt::format("{}", fmt::join(where, "; "))), escape(p_.kernels[k].text));
+      out_ += fmt::format("<details class=\"item\" id=\"{0}\"><summary><code>{0}</code> called by {1}{5}; computes {2}<br><span class=\"quiet\">{3}</span></summary><pre>{4}</pre></details>\n", p_.kernels[k].symbol,
+                          fmt::join(users, ", "), escape(fmt::format("{}", fmt::join(nodes, ", "))), escape(fmt::format("{}", fmt::join(where, "; "))), escape(p_.kernels[k].text), seconds_.empty() ? "" : "; " + time(taken));
     }
     out_ += "</section>\n";
   }
@@ -202,6 +211,7 @@ class Page {
   const wrapper::Program& p_;
   const CompileReport& report_;
   std::vector<ProvenanceCall> calls_;
+  std::vector<double> seconds_;
   std::map<std::size_t, std::size_t> call_of_line_;
   const std::vector<std::uint64_t> live_ = live_at_calls(p_);
   std::string out_;
@@ -209,14 +219,39 @@ class Page {
 
 }  // namespace
 
-std::string explain_page(const std::filesystem::path& pt2, const CompileOptions& options) {
+namespace {
+
+/// Seconds of each call, the least of a few runs on the archive's sample inputs.
+std::vector<double> measured(Lowered& lowered, const CompileOptions& options, Stages& stage) {
+  if (!lowered.source.sample_inputs) fail("this archive has no sample inputs to measure with");
+  const std::vector<Tensor>& inputs = *lowered.source.sample_inputs;
+  const auto model = runtime::Model::load(assemble(lowered.lines, *lowered.backend, options, stage));
+  const runtime::Plan& plan = model->plan();
+  runtime::Context context(model);
+  std::vector<double> least;
+  for (int round = 0; round < 6; ++round) {
+    std::vector<double> calls;
+    const std::vector<double> steps = context.time_steps(inputs);
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      if (std::holds_alternative<runtime::KernelCall>(plan.steps[i]) || std::holds_alternative<runtime::ExternCall>(plan.steps[i]) || std::holds_alternative<runtime::HostCall>(plan.steps[i])) calls.push_back(steps[i]);
+    if (least.empty()) least = calls;
+    for (std::size_t i = 0; i < calls.size(); ++i) least[i] = std::min(least[i], calls[i]);
+  }
+  return least;
+}
+
+}  // namespace
+
+std::string explain_page(const std::filesystem::path& pt2, const CompileOptions& options, bool measure) {
   CompileReport report;
   const auto start = std::chrono::steady_clock::now();
   Stages stage(report, options);
-  const Lowered lowered = lower_archive(pt2, options, stage, true);
+  Lowered lowered = lower_archive(pt2, options, stage, true);
   describe_program(report, lowered.lines);
+  std::vector<double> seconds;
+  if (measure) seconds = measured(lowered, options, stage);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return Page(lowered, report).print(pt2.filename().string());
+  return Page(lowered, report, std::move(seconds)).print(pt2.filename().string());
 }
 
 }  // namespace coil

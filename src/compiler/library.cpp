@@ -7,11 +7,14 @@
 namespace coil {
 namespace {
 
-/// A functional operator: plans hand its results over by value.
-void check_functional(const ops::Schema& schema) {
-  auto has_alias = [](const ops::Parameter& p) { return p.alias.has_value(); };
-  if (std::any_of(schema.parameters.begin(), schema.parameters.end(), has_alias) || std::any_of(schema.returns.begin(), schema.returns.end(), has_alias))
-    throw Error(fmt::format("{} writes to its arguments or returns views of them; define one that returns new tensors: `{}`", schema.target, ops::to_string(schema)), schema.target, "");
+/// Plans hand its own results over by value; what it writes to may come behind them.
+void check_results(const ops::Schema& schema) {
+  auto is_written = [](const ops::Parameter& p) { return p.alias && p.alias->write; };
+  auto is_view = [&](const ops::Parameter& p) { return p.alias && !p.alias->write; };
+  if (std::any_of(schema.returns.begin(), schema.returns.end(), is_view))
+    throw Error(fmt::format("{} returns views of its arguments; define one that returns new tensors: `{}`", schema.target, ops::to_string(schema)), schema.target, "");
+  if (!std::is_partitioned(schema.returns.begin(), schema.returns.end(), [&](const ops::Parameter& p) { return !is_written(p); }))
+    throw Error(fmt::format("{} returns arguments that it writes to before results of its own; list them last: `{}`", schema.target, ops::to_string(schema)), schema.target, "");
 }
 
 }  // namespace
@@ -25,7 +28,7 @@ Library& Library::define(std::string_view schema, Definition d) {
   if (whole.find("::") == whole.npos || whole.find("::") > whole.find('(')) whole = name_space_ + "::" + whole;
   const ops::Schema parsed = ops::parse_schema(whole);
   if (!parsed.target.starts_with(name_space_ + ".")) fail("{} is no operator of the library {}", parsed.target, name_space_);
-  check_functional(parsed);
+  check_results(parsed);
   if (ops::find(parsed.target)) fail("operator {} is already defined", parsed.target);
   if (d.implementation) runtime::register_operator(ops::to_string(parsed), std::move(d.implementation));
   if (d.decomposition) passes::define_decomposition(parsed.target, std::move(d.decomposition));
@@ -34,11 +37,13 @@ Library& Library::define(std::string_view schema, Definition d) {
   return *this;
 }
 
+void check_schema(std::string_view schema) { check_results(ops::parse_schema(schema)); }
+
 void declare_registered_operators() {
   for (const std::string& schema : runtime::registered_schemas()) {
     const std::string target = runtime::operator_name(schema);
     if (!ops::find(target)) {
-      check_functional(ops::parse_schema(schema));
+      check_results(ops::parse_schema(schema));
       ops::define(schema, {});
     }
     ops::leave_to_host(target);

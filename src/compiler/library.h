@@ -22,13 +22,16 @@ class COIL_API Library {
  public:
   /// Operators of `name_space::`. Throws Error on `aten` and `prims`, which are torch's.
   explicit Library(std::string name_space);
-  /// Defines `scale(Tensor x, float by=1.0) -> Tensor`, with or without the namespace in front, in torch's notation. Throws Error on a schema that cannot be read, one that writes to its arguments or returns
-  /// views of them, and a name that is taken. Definitions last as long as the process.
+  /// Defines `scale(Tensor x, float by=1.0) -> Tensor`, with or without the namespace in front, in torch's notation. Throws Error on a schema that cannot be read, one that returns views of its
+  /// arguments, and a name that is taken. One that writes to its arguments (`Tensor(a!)`) is given copies to write to, of which the program makes what eager would. Definitions last as long as the process.
   Library& define(std::string_view schema, Definition = {});
 
  private:
   std::string name_space_;
 };
+
+/// Throws Error on a schema that cannot be read, and on one that Library refuses.
+void check_schema(std::string_view schema);
 
 /// Makes the compiler know every operator that was registered with the runtime alone, by its schema. Throws Error naming one that cannot be read.
 void declare_registered_operators();

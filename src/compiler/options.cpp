@@ -32,6 +32,7 @@ const Row kRows[] = {
     {"assert_alignment", &wrapper::Checks::alignment, "true|false", "refuse inputs at addresses that are no multiple of 16"},
     {"assert_nan", &wrapper::Checks::nan, "true|false", "fail a run that returns a NaN, in views and written inputs as well"},
     {"assert_inf", &wrapper::Checks::inf, "true|false", "fail a run that returns an infinity"},
+    {"assert_lifetimes", &wrapper::Checks::lifetimes, "true|false", "on the cpu: watch each run, slowly, for uses of memory before it is written to or after it is freed, and for writes outside of what was given"},
     {"verify", &Settings::verify, "true|false", "check every intermediate representation"},
 };
 

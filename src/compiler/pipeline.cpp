@@ -34,7 +34,7 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 }
 
 /// Graph-to-graph passes in order: each is named as `coil opt --pass` names it.
-constexpr const char* kPasses[] = {"remove-noops", "expand-lists", "functionalize", "eliminate-dead-code", "split-complex", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
+constexpr const char* kPasses[] = {"remove-noops", "expand-lists", "expand-auto-functionalized", "functionalize", "eliminate-dead-code", "split-complex", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
                                    "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
 
 /// Compilers side by side; more than these wait for each other's memory.
@@ -97,6 +97,7 @@ std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const
   CompileReport unseen;
   CompileOptions quiet = options;
   quiet.log.clear();
+  quiet.debug_dir.reset();
   Stages stage(unseen, quiet);
   Lowered lowered;
   lowered.toolchain = toolchain;
@@ -126,6 +127,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   const Settings settings = parse_settings(options.settings);
   check_stage_names(options.log);
   const Device device = parse_device(options.device);
+  if (settings.checks.lifetimes && device.type != DeviceType::CPU) fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
   Lowered out;
   out.source = std::move(source);
   fx::GraphModule& module = *out.source.module;

@@ -262,6 +262,7 @@ std::string print(const Operation& op) {
           },
           [&](const Fallback& f) {
             std::string text = fmt::format("fallback {}({})", f.op, ops::to_string(f.arguments));
+            for (std::size_t k = 0; k < f.writes.size(); ++k) text += fmt::format("{}%{}", k ? ", " : " writes ", f.writes[k]);
             for (std::size_t k = 0; k < f.inputs.size(); ++k) text += fmt::format("{}%{} = {}", k ? ", " : " where ", k, print(f.inputs[k]));
             text += " ->";
             for (auto& v : f.outputs) text += " " + (v ? print(*v) : "None");

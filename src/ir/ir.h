@@ -104,6 +104,7 @@ struct Fallback {
   std::vector<ops::NamedArgument> arguments;
   std::vector<BufferView> inputs;
   std::vector<std::optional<BufferView>> outputs;
+  std::vector<std::size_t> writes;  ///< of `inputs`: those that the operator writes to. It is given copies, which are the last of `outputs`, in this order
   bool is_list = false;     ///< the operator returns several values, be it one
   bool has_effect = false;  ///< draws random numbers or the like: kept, in order, though nothing uses its results
 };

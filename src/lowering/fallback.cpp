@@ -1,6 +1,7 @@
 #include "lowering/fallback.h"
 
 #include "lowering/common.h"
+#include "ops/outside.h"
 #include "support/error.h"
 
 namespace coil::lowering {
@@ -11,16 +12,24 @@ using ops::CallArguments;
 
 class HostCall {
  public:
-  HostCall(Context& ctx, const fx::Node& node) : ctx_(ctx), node_(node) { call_.op = node.target; }
+  HostCall(Context& ctx, const fx::Node& node) : ctx_(ctx), node_(node), known_(node.op) {
+    call_.op = node.target;
+    if (!node.target.starts_with(ops::kFunctional)) return;
+    call_.op = node.target.substr(ops::kFunctional.size());
+    known_ = writing_ = ops::find(call_.op);
+  }
 
   Lowered run() {
     for (std::size_t i = 0; i < node_.args.size(); ++i) {
-      const ops::Parameter* p = node_.op && i < node_.op->schema.parameters.size() ? &node_.op->schema.parameters[i] : nullptr;
+      const ops::Parameter* p = known_ && i < known_->schema.parameters.size() ? &known_->schema.parameters[i] : nullptr;
+      const std::size_t first = call_.inputs.size();
       call_.arguments.push_back({p && p->keyword_only ? p->name : "", argument(node_.args[i])});
+      if (writing_ && p && p->alias && p->alias->write)
+        for (std::size_t k = first; k < call_.inputs.size(); ++k) call_.writes.push_back(k);
     }
     for (const auto& [name, value] : node_.kwargs) call_.arguments.push_back({name, argument(value)});
     constexpr std::string_view kHost = "host.";
-    const ops::Operator* known = node_.target.starts_with(kHost) ? ops::find(node_.target.substr(kHost.size())) : node_.op;
+    const ops::Operator* known = node_.target.starts_with(kHost) ? ops::find(node_.target.substr(kHost.size())) : known_;
     call_.has_effect = node_.target.starts_with("host.random.") || (known && (known->random || known->side_effect));
     Lowered results = make_results();
     ir::Operation operation{.node = std::move(call_), .outs = std::move(outs_), .origins = ctx_.graph.provenance.origins, .where = ctx_.graph.provenance.where};
@@ -90,7 +99,8 @@ class HostCall {
     if (meta.is_none()) return std::monostate{};
     auto* list = meta.get_if<ops::Values>();
     if (!list) refuse(ctx_, "a number that the host reads out of data cannot be compiled");
-    call_.is_list = true;
+    const auto* returns = writing_ ? &writing_->schema.returns : nullptr;
+    call_.is_list = !returns || returns->size() > 1 || (returns->size() == 1 && returns->front().type.list);
     std::vector<TensorBox> boxes;
     for (const ops::Value& item : *list) {
       if (item.is<sym::TensorMeta>()) {
@@ -107,6 +117,8 @@ class HostCall {
 
   Context& ctx_;
   const fx::Node& node_;
+  const ops::Operator* known_;               ///< null where not even a schema is
+  const ops::Operator* writing_ = nullptr;   ///< the operator that is given copies to write to
   ir::Fallback call_;
   std::vector<ir::BufferId> outs_;
 };

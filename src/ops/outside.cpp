@@ -28,6 +28,7 @@ void leave_to_host(std::string_view target) {
 bool is_left_to_host(std::string_view target) {
   Table& t = table();
   std::lock_guard lock(t.mutex);
+  if (target.starts_with(kFunctional)) target.remove_prefix(kFunctional.size());
   return t.targets.contains(target);
 }
 

@@ -7,6 +7,7 @@ const std::vector<Pass>& all() {
   static const std::vector<Pass> passes = {
       {"remove-noops", remove_noops},
       {"expand-lists", expand_lists},
+      {"expand-auto-functionalized", expand_auto_functionalized},
       {"functionalize", functionalize},
       {"split-complex", split_complex},
       {"fold-batch-norm", fold_batch_norm},

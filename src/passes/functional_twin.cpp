@@ -102,10 +102,14 @@ std::optional<FunctionalTwin> functional_twin(const fx::Node& n) {
   }
   twin.own_results = s.returns.size() - aliased_results;
   twin.op = find_twin(s);
-  if (!twin.op)
+  if (twin.op || twin.written.empty()) return twin;
+  if (s.target.starts_with("aten.") || s.target.starts_with("prims."))
     throw Error(fmt::format("{} writes to its argument {} and has no functional form", s.target,
                             s.parameters[twin.written.at(0)].name),
                 s.target, n.where());
+  // Its own results as they were recorded: a list may be several.
+  const ops::Value& results = n.meta.value;
+  twin.own_results = results.is_none() ? 0 : results.is<ops::Values>() ? results.as_list().size() - aliased_results : 1 - aliased_results;
   return twin;
 }
 

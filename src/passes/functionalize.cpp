@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "fx/infer.h"
+#include "ops/outside.h"
 #include "passes/aliasing.h"
 #include "passes/functional_twin.h"
 #include "passes/make.h"
@@ -221,7 +222,7 @@ class Functionalizer {
     if (n->is_call("_operator.getitem")) return visit_item(n);
     if (gives_back_input(*n)) return visit_same(n);
     if (auto twin = functional_twin(*n)) {
-      bool only_reshapes = n->op->schema.is_mutating() && twin->op->schema.is_view();
+      bool only_reshapes = n->op->schema.is_mutating() && twin->op && twin->op->schema.is_view();
       return only_reshapes ? visit_reshape(n, *twin) : visit_write(n, *twin);
     }
     if (is_view_of_input(*n, *m_.env)) return visit_view(n);
@@ -301,15 +302,16 @@ class Functionalizer {
           throw Error(fmt::format("{} writes to %{}, which is no tensor", n->target, a->name), n->target, n->where());
         written.push_back(object);
       });
+    if (!twin.op) check_separate(*n, written);
     refresh(n);
-    Node* made = make_call(m_, n, twin.op->schema.target, {}, twin_arguments(twin, *n));
+    Node* made = twin.op ? make_call(m_, n, twin.op->schema.target, {}, twin_arguments(twin, *n)) : host_call(n, twin, written);
     const bool several = made->meta.value.is<Values>();
     auto result = [&](std::size_t i) -> Node* {
       return several ? make_call(m_, n, "_operator.getitem", {made, static_cast<std::int64_t>(i)}) : made;
     };
     // New values come last among the twin's results; a written list of tensors (`_foreach_add_`) is all that its
     // operator has.
-    std::size_t next = twin.op->schema.returns.size() - twin.written.size();
+    std::size_t next = twin.op ? twin.op->schema.returns.size() - twin.written.size() : twin.own_results;
     for (Object* object : written) write(*object->view, result(next++), n);
     erased_.push_back(n);
 
@@ -320,6 +322,34 @@ class Functionalizer {
       for (std::size_t i = 0; i < n->meta.value.as_list().size(); ++i)
         items_[{n, i}] = i < twin.own_results ? new_base(result(i)) : written.at(i - twin.own_results);
     }
+  }
+
+  /// An operator from outside with copies to write to: its own results, then what it wrote to each.
+  Node* host_call(Node* n, const FunctionalTwin& twin, const std::vector<Object*>& written) {
+    Node* made = m_.graph.call(std::string(ops::kFunctional) + n->target, n->args, n->name);
+    fx::Graph::inherit(made, n);
+    Values results;
+    if (const Value& own = n->meta.value; twin.own_results > 0) results = own.is<Values>() ? own.as_list() : Values{own};
+    results.resize(twin.own_results);
+    const ops::Operator& copy = *ops::find("aten.clone.default");
+    for (Object* object : written) {
+      const Values args = {object->view->meta, ops::None{}};
+      results.push_back(copy.shape({copy, args, *m_.env}));
+    }
+    made->meta.value = std::move(results);
+    return made;
+  }
+
+  /// Copies would part what eager has in one memory.
+  void check_separate(const Node& n, const std::vector<Object*>& written) {
+    std::map<const Base*, int> uses;
+    for (const Value& a : n.args)
+      ops::for_each_node(a, [&](Node* given) {
+        if (Object* object = object_of(given)) ++uses[object->view->base];
+      });
+    for (Object* object : written)
+      if (const Base* base = object->view->base; uses[base] > 1)
+        throw Error(fmt::format("{} writes to memory of %{} that it is given twice; give it a copy of one (clone())", n.target, base->root->name), n.target, n.where());
   }
 
   // --- the end

@@ -13,6 +13,8 @@ namespace coil::passes {
 void remove_noops(fx::GraphModule&);
 /// Operators on lists of tensors (`_foreach_*`) as one call for each item, which fuse like any others.
 void expand_lists(fx::GraphModule&);
+/// `auto_functionalized_v2`, by which torch's own functionalization wraps operators from outside that write to their arguments, as the operator itself on copies of what it writes to.
+void expand_auto_functionalized(fx::GraphModule&);
 /// Turns in-place operators and writes through chains of views into new values, and records what inputs and attributes must receive at the end as `mutations`.
 void functionalize(fx::GraphModule&);
 /// Rewrites composite operators by the tables in passes/decompositions/, keeping those that a library or a template does better whole:

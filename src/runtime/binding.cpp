@@ -49,6 +49,9 @@ Binding::Binding(const Model::Impl& model, Queue& queue) : model_(model), plan_(
   last_.resize(plan_.inputs.size());
   inputs.resize(plan_.inputs.size());
   find_late();
+  if (!plan_.check_lifetimes) return;
+  if (queue_.device() != Device{}) fail("lifetimes are checked on the cpu, not on {}; compile for the cpu, or without assert_lifetimes", to_string(queue_.device()));
+  checker_ = std::make_unique<LifetimeChecker>(plan_);
 }
 
 bool Binding::Site::prepare(std::vector<BoundView> in, std::vector<BoundView> out) {
@@ -222,6 +225,12 @@ void Binding::bind_memory() {
     offsets = std::move(arena.offsets);
     arena_bytes_ = arena.peak;
   }
+  if (checker_) {
+    checker_->check_placement(temporaries, intervals, offsets);
+    ArenaPlan apart = LifetimeChecker::apart(temporaries, intervals);
+    offsets = std::move(apart.offsets);
+    arena_bytes_ = apart.peak;
+  }
   for (BufferId id : temporaries)
     if (buffer_bytes_[id] > arena_bytes_ || offsets[id] > arena_bytes_ - buffer_bytes_[id])
       fail("the plan is broken: buffer {} lies outside of the arena", plan_.buffers[id].name);
@@ -270,9 +279,10 @@ void Binding::bind_steps() {
   arena_patches_.clear();
   arena_base_ = nullptr;
   for (BoundOutputBuffer& out : outputs) out.patches.clear();
-  if (late_)
+  if (late_ || checker_)
     for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
       const BufferKind kind = plan_.buffers[id].kind;
+      if (kind == BufferKind::Input && plan_.inputs[plan_.buffers[id].index].unused) continue;
       if (memory_of_[id] != id || late_buffer_[id] || (kind != BufferKind::Input && kind != BufferKind::Output)) continue;
       late_base_[id] = static_cast<std::int32_t>(words_.size());
       point(id, 0);
@@ -290,7 +300,7 @@ void Binding::bind_steps() {
     else if (const auto* call = std::get_if<ExternCall>(&step)) bound = bind_extern(*call, sites_[at]);
     else if (const auto* host = std::get_if<HostCall>(&step)) bound = bind_host(*host, *host_ops_[host_call++]);
     else bound = std::monostate();
-    if (late_ || !std::holds_alternative<std::monostate>(bound)) steps_.push_back(bound);
+    if (walks() || !std::holds_alternative<std::monostate>(bound)) steps_.push_back(bound);
   }
   find_workspace_bytes();
 }
@@ -426,7 +436,7 @@ void Binding::bind_results() {
 }
 
 void Binding::run_steps(const OutputAllocator& allocate) {
-  if (late_) return run_late_steps(allocate);
+  if (walks()) return walk_steps(allocate);
   void* const* words = words_.data();
   for (const BoundStep& step : steps_) {
     if (const auto* k = std::get_if<KernelStep>(&step)) run_bound(*k, words);

@@ -8,6 +8,7 @@
 
 #include "runtime/device.h"
 #include "runtime/library.h"
+#include "runtime/lifetime_checker.h"
 #include "runtime/model.h"
 #include "runtime/shape_program.h"
 
@@ -58,6 +59,12 @@ class Binding {
   void run_steps(const OutputAllocator& allocate = {});
   /// Something is only known as the program runs.
   bool is_late() const { return late_; }
+  /// From now on each run leaves the seconds of the plan's steps there; null: no longer.
+  void time_steps(std::vector<double>* seconds) {
+    seconds_ = seconds;
+    bound_ = false;
+  }
+  bool is_timed() const { return seconds_ != nullptr; }
   /// The same of what ran since the last check, for devices that run ahead.
   void check_failures();
   /// All that the steps' work depends on: sizes, pointers, scalars. Runs with equal states queue equal work.
@@ -151,7 +158,10 @@ class Binding {
   bool is_late(const View&) const;
   bool is_late(const Step&) const;
   bool is_late(const Output&) const;
-  void run_late_steps(const OutputAllocator&);
+  /// Steps one by one as the plan has them: of late programs, and of watched ones.
+  void walk_steps(const OutputAllocator&);
+  bool walks() const { return late_ || checker_ || seconds_; }
+  void begin_watching();
   void run_late(const Step&, const LateStep&, const OutputAllocator&);
   void run_late_kernel(const KernelCall&, std::uint32_t failure);
   void run_late_extern(const ExternCall&, Site&);
@@ -174,12 +184,14 @@ class Binding {
   std::vector<Site> sites_;
   std::vector<Failure> failures_;                ///< the first is of kernels that cannot fail
   std::vector<std::unique_ptr<HostOp>> host_ops_;  ///< of HostCalls, in order
+  std::unique_ptr<LifetimeChecker> checker_;     ///< of plans that ask for it
   ShapeStages stages_;
   bool late_ = false;                            ///< something is only known as the program runs
   std::vector<bool> late_buffer_;                ///< for each memory owner: allocated as the program runs
   std::vector<bool> early_assert_;               ///< for each step: an assertion that is checked when sizes are bound
 
   bool bound_ = false;
+  std::vector<double>* seconds_ = nullptr;
   int threads_ = 0;
   std::vector<Seen> last_;
   std::vector<std::int64_t> slots_;

@@ -86,8 +86,8 @@ struct Context::Impl {
       if (!here && given.device() != Device{})
         fail("input '{}' is on {}, but the program runs on {}; move it there", plan().inputs[i].name, to_string(given.device()), to_string(queue->device()));
       if (bound.span > 0) check_input_memory(i, given);
-      // Kernels of a GPU read in pieces of 16 bytes from the start of each tensor.
-      const bool aligned = on_host || reinterpret_cast<std::uintptr_t>(given.bytes()) % 16 == 0;
+      // Kernels of a GPU read in pieces of 16 bytes from the start of each tensor; on the CPU elements must lie where their type may.
+      const bool aligned = reinterpret_cast<std::uintptr_t>(given.bytes()) % (on_host ? size_of(given.dtype) : 16) == 0;
       if (here && aligned && !overlaps[i] && same_layout(bound.sizes, given.strides, bound.strides)) {
         relaid[i].storage = {};
         binding.place(bound.patches, given.bytes());
@@ -187,7 +187,7 @@ struct Context::Impl {
     place_outputs();
     if (seed) renew_seed();
     // What a late program does differs from run to run.
-    if (recording && !binding.is_late() && !binding.calls_host()) recorded.run(binding, *queue);
+    if (recording && !binding.is_timed() && !binding.is_late() && !binding.calls_host()) recorded.run(binding, *queue);
     else binding.run_steps([this](std::size_t bytes) { return new_output(bytes); });
     write_back(inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);
@@ -212,6 +212,20 @@ RunResult Context::run(std::span<const Tensor> inputs) {
 }
 
 void Context::run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) { impl_->run(inputs, outputs); }
+
+std::vector<double> Context::time_steps(std::span<const Tensor> inputs) {
+  std::vector<double> seconds;
+  std::vector<Tensor> outputs;
+  impl_->binding.time_steps(&seconds);
+  try {
+    impl_->run(inputs, outputs);
+  } catch (...) {
+    impl_->binding.time_steps(nullptr);
+    throw;
+  }
+  impl_->binding.time_steps(nullptr);
+  return seconds;
+}
 
 void Context::set_output_allocator(OutputAllocator allocate) { impl_->allocate = std::move(allocate); }
 

@@ -65,6 +65,8 @@ class Context {
   void set_recording(bool);
   /// The seed of the next run's random numbers; without it the model's own sequence gives one.
   void set_seed(std::uint64_t seed);
+  /// One run, with the seconds that each step of the plan took, from its start to its end. Runs after it are as they were.
+  std::vector<double> time_steps(std::span<const Tensor> inputs);
   /// A copy on the host (itself when it is there), after waiting for it.
   Tensor to_host(const Tensor&);
   MemoryUse memory() const;

@@ -1,5 +1,6 @@
 // Steps whose sizes or memory are only known as the program runs, and the branches and loops around them.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "runtime/binding.h"
@@ -61,11 +62,22 @@ bool Binding::is_late(const Output& out) const {
   }
 }
 
-void Binding::run_late_steps(const OutputAllocator& allocate) {
+void Binding::begin_watching() {
+  checker_->begin();
+  for (BufferId id = 0; id < plan_.buffers.size(); ++id)
+    if (memory_of_[id] == id && !late_buffer_[id] && buffer_bytes_[id] > 0) checker_->allocated(id, late_address(id), buffer_bytes_[id], plan_.buffers[id].kind == BufferKind::Temporary);
+}
+
+void Binding::walk_steps(const OutputAllocator& allocate) {
   release();
   late_peak_ = 0;
+  if (checker_) begin_watching();
+  if (seconds_) seconds_->assign(plan_.steps.size(), 0);
   try {
     for (std::size_t at = 0; at < steps_.size();) {
+      const std::size_t here = at;
+      if (checker_) checker_->before(here);
+      const auto start = std::chrono::steady_clock::now();
       const BoundStep& bound = steps_[at];
       const Step& step = plan_.steps[at++];
       if (const auto* k = std::get_if<KernelStep>(&bound)) {
@@ -98,7 +110,12 @@ void Binding::run_late_steps(const OutputAllocator& allocate) {
       } else if (const auto* late = std::get_if<LateStep>(&bound)) {
         run_late(step, *late, allocate);
       }
+      if (checker_) checker_->after(here, at);
+      if (!seconds_) continue;
+      if (queue_.runs_ahead()) queue_.wait();
+      (*seconds_)[here] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
+    if (checker_) checker_->end();
     for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
       if (is_late(plan_.outputs[k])) results[k] = bind_result(plan_.outputs[k]);
   } catch (...) {
@@ -120,6 +137,7 @@ void Binding::run_late(const Step& step, const LateStep& late, const OutputAlloc
   if (const auto* a = std::get_if<AllocateBuffer>(&step)) return allocate_late(a->buffer, allocate);
   if (const auto* f = std::get_if<FreeBuffer>(&step)) {
     const BufferId owner = memory_of_[f->buffer];
+    if (checker_) checker_->freed(owner);
     late_bytes_ -= buffer_bytes_[owner];
     late_memory_[owner] = {};
     return;
@@ -152,7 +170,11 @@ void Binding::allocate_late(BufferId id, const OutputAllocator& allocate) {
   const BufferId owner = memory_of_[id];
   slot(b.bytes);
   buffer_bytes_[owner] = slot_bytes(b.bytes, b.name);
-  late_memory_[owner] = b.kind == BufferKind::Output ? allocate(buffer_bytes_[owner]) : queue_.allocate(buffer_bytes_[owner]);
+  const bool guarded = checker_ && b.kind != BufferKind::Output;
+  constexpr std::uint64_t kGuard = LifetimeChecker::kGuard;
+  Storage& memory = late_memory_[owner] = b.kind == BufferKind::Output ? allocate(buffer_bytes_[owner]) : queue_.allocate(buffer_bytes_[owner] + (guarded ? 2 * kGuard : 0));
+  if (guarded) memory.data = std::shared_ptr<std::byte>(memory.data, memory.data.get() + kGuard);
+  if (checker_) checker_->allocated(owner, memory.data.get(), buffer_bytes_[owner], guarded);
   late_bytes_ += buffer_bytes_[owner];
   if (b.kind != BufferKind::Output) late_peak_ = std::max(late_peak_, late_bytes_);
 }

@@ -47,9 +47,12 @@ class RegisteredOp : public HostOp {
     for (std::size_t i = 0; i < inputs.size(); ++i) lend(inputs_[i], const_cast<void*>(inputs[i]));
     for (std::size_t i = 0, next = 0; i < outputs_.size(); ++i)
       if (call_.outputs[i]) lend(outputs_[i], outputs[next++]);
+    // What it writes to are copies, in the memory of its last outputs.
+    const std::size_t own = outputs_.size() - call_.writes.size();
+    for (std::size_t k = 0; k < call_.writes.size(); ++k) copy_strided(outputs_[own + k], inputs_[call_.writes[k]]);
     arguments_.clear();
     for (const NamedHostArgument& a : call_.arguments) arguments_.push_back(value(a.value));
-    registered_.function(arguments_, outputs_);
+    registered_.function(arguments_, std::span(outputs_).first(own));
   }
 
  private:
@@ -69,7 +72,11 @@ class RegisteredOp : public HostOp {
     if (auto* s = std::get_if<std::string>(&a)) return *s;
     if (auto* i = std::get_if<HostInteger>(&a)) return slots_[i->slot];
     if (auto* n = std::get_if<HostName>(&a)) return n->text;
-    if (auto* o = std::get_if<HostOperand>(&a)) return inputs_[o->index];
+    if (auto* o = std::get_if<HostOperand>(&a)) {
+      for (std::size_t k = 0; k < call_.writes.size(); ++k)
+        if (call_.writes[k] == o->index) return outputs_[outputs_.size() - call_.writes.size() + k];
+      return inputs_[o->index];
+    }
     if (auto* list = std::get_if<std::vector<HostArgument>>(&a)) {
       std::vector<OperatorArgument> items;
       for (const HostArgument& item : *list) items.push_back(value(item));

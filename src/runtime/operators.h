@@ -17,7 +17,7 @@ struct OperatorArgument : std::variant<std::monostate, bool, std::int64_t, doubl
   using variant::variant;
 };
 
-/// Arguments in the order of the schema; writes each result into the memory that is there for it, in the layout given. An output without storage is one that nobody reads.
+/// Arguments in the order of the schema; those that it says are written to may be. Writes each result of its own into the memory that is there for it, in the layout given. An output without storage is one that nobody reads.
 /// Throws what the caller of the program is to see. Called by one thread for each context; several contexts may call at once.
 using OperatorFunction = std::function<void(std::span<const OperatorArgument> arguments, std::span<const Tensor> outputs)>;
 

@@ -105,6 +105,7 @@ struct KernelCall {
   std::vector<Slot> grid;
   std::uint32_t block = 0;
   Slot shared_bytes = 0;
+  std::vector<std::uint32_t> written = {};  ///< places in `buffers` that it writes to; told where lifetimes are checked
 };
 
 /// Work done by a library (runtime/library): `op` with attributes, on views. Inputs may be absent (`present` false keeps positions).
@@ -146,6 +147,7 @@ struct HostCall {
   std::vector<View> inputs;
   std::vector<std::optional<View>> outputs;  ///< absent where nothing reads them
   bool is_list = false;                      ///< it returns several values, be it one
+  std::vector<std::uint32_t> writes;         ///< of `inputs`: those that it writes to. It is given copies of them, which are the last of `outputs`, in this order; its own results come before
 };
 
 /// Fails the call with the message when slot is 0: asserts of the program itself, at their place among the steps.
@@ -198,7 +200,7 @@ struct Output {
 };
 
 struct Plan {
-  static constexpr int kVersion = 3;
+  static constexpr int kVersion = 4, kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
   std::string model_name;
   Device device;
   std::string isa;  ///< instruction set that the kernels need: `avx2`, `avx512`, …; empty for the baseline
@@ -211,6 +213,7 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<Output> outputs;
   std::uint64_t static_arena_bytes = 0;  ///< when every temporary has an arena_offset
+  bool check_lifetimes = false;          ///< each run is watched (lifetime_checker.h)
 };
 
 }  // namespace coil::runtime

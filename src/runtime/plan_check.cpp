@@ -85,6 +85,7 @@ class PlanChecker {
     slot(call.grain, what);
     for (Slot s : call.grid) slot(s, what);
     slot(call.shared_bytes, what);
+    for (std::uint32_t k : call.written) require(k < call.buffers.size(), what);
     require(call.grid.empty() || (call.grid.size() == 3 && call.block >= 1 && call.block <= 1024), what);
   }
   void check_step(const ExternCall& call) const {
@@ -98,6 +99,11 @@ class PlanChecker {
     for (const auto& v : call.outputs)
       if (v) view(*v, what);
     for (const NamedHostArgument& a : call.arguments) check_argument(a.value, call, what);
+    require(call.writes.size() <= call.outputs.size(), what);
+    for (std::size_t k = 0; k < call.writes.size(); ++k) {
+      const auto& to = call.outputs[call.outputs.size() - call.writes.size() + k];
+      require(call.writes[k] < call.inputs.size() && to && to->dtype == call.inputs[call.writes[k]].dtype && to->sizes.size() == call.inputs[call.writes[k]].sizes.size(), what);
+    }
   }
   void check_argument(const HostArgument& a, const HostCall& call, const std::string& what) const {
     if (auto* i = std::get_if<HostInteger>(&a)) slot(i->slot, what);

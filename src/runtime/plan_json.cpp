@@ -1,5 +1,6 @@
 #include "runtime/plan_json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -142,7 +143,9 @@ Json to_json(const HostCall& c) {
   for (const NamedHostArgument& a : c.arguments) arguments.push_back({{"keyword", a.keyword}, {"value", to_json(a.value)}});
   for (const View& v : c.inputs) in.push_back(to_json(v));
   for (const auto& v : c.outputs) out.push_back(v ? to_json(*v) : Json());
-  return {{"host", c.op}, {"schema", c.schema}, {"arguments", arguments}, {"inputs", in}, {"outputs", out}, {"list", c.is_list}};
+  Json j = {{"host", c.op}, {"schema", c.schema}, {"arguments", arguments}, {"inputs", in}, {"outputs", out}, {"list", c.is_list}};
+  if (!c.writes.empty()) j["writes"] = c.writes;
+  return j;
 }
 
 HostCall host_call_from(const Json& j) {
@@ -150,6 +153,7 @@ HostCall host_call_from(const Json& j) {
   call.op = j.at("host").get<std::string>();
   call.schema = j.value("schema", "");
   call.is_list = j.at("list").get<bool>();
+  if (j.contains("writes")) call.writes = integers<std::uint32_t>(j.at("writes"));
   for (const Json& a : j.at("arguments")) call.arguments.push_back({a.at("keyword").get<std::string>(), host_argument_from(a.at("value"))});
   for (const Json& v : j.at("inputs")) call.inputs.push_back(view_from(v));
   for (const Json& v : j.at("outputs")) call.outputs.push_back(v.is_null() ? std::nullopt : std::optional(view_from(v)));
@@ -161,6 +165,7 @@ Json to_json(const Step& step) {
     Json operator()(const KernelCall& c) const {
       Json out = {{"kernel", c.kernel}, {"buffers", c.buffers}, {"scalars", c.scalars}, {"extent", c.extent}, {"grain", c.grain}};
       if (!c.grid.empty()) out.update({{"grid", c.grid}, {"block", c.block}, {"shared_bytes", c.shared_bytes}});
+      if (!c.written.empty()) out["written"] = c.written;
       return out;
     }
     Json operator()(const ExternCall& c) const {
@@ -187,6 +192,7 @@ KernelCall kernel_call_from(const Json& j) {
     call.block = integer<std::uint32_t>(j.at("block"));
     call.shared_bytes = integer<Slot>(j.at("shared_bytes"));
   }
+  if (j.contains("written")) call.written = integers<std::uint32_t>(j.at("written"));
   return call;
 }
 
@@ -275,13 +281,14 @@ void read_list(const Json& j, std::vector<T>& to, T (*read)(const Json&)) {
 
 Plan read_plan(const Json& j) {
   if (j.at("format").get<std::string>() != "coil-plan") fail("it is not a plan");
-  if (const auto version = integer(j.at("version")); version != Plan::kVersion)
-    fail("it has version {}, but this runtime reads version {}; compile the model again", version, Plan::kVersion);
+  if (const auto version = integer(j.at("version")); version < Plan::kOldestVersion || version > Plan::kVersion)
+    fail("it has version {}, but this runtime reads versions {} to {}; compile the model again", version, Plan::kOldestVersion, Plan::kVersion);
   Plan plan;
   plan.model_name = j.at("model").get<std::string>();
   plan.device = parse_device(j.at("device").get<std::string>());
   plan.isa = j.at("isa").get<std::string>();
   plan.static_arena_bytes = integer<std::uint64_t>(j.at("arena_bytes"));
+  plan.check_lifetimes = j.contains("check_lifetimes") && j.at("check_lifetimes").get<bool>();
   read_list(j.at("shape_program"), plan.shape_program, instruction_from);
   read_list(j.at("checks"), plan.checks, check_from);
   read_list(j.at("inputs"), plan.inputs, input_from);
@@ -293,11 +300,20 @@ Plan read_plan(const Json& j) {
   return plan;
 }
 
+/// Version 4 has operators that write to their arguments, and checks of lifetimes.
+int version_of(const Plan& plan) {
+  auto is_new = [](const Step& step) {
+    const auto* host = std::get_if<HostCall>(&step);
+    return host && !host->writes.empty();
+  };
+  return plan.check_lifetimes || std::any_of(plan.steps.begin(), plan.steps.end(), is_new) ? 4 : 3;
+}
+
 }  // namespace
 
 std::string plan_to_json(const Plan& plan) {
-  const Json j = {{"format", "coil-plan"},
-                  {"version", Plan::kVersion},
+  Json j = {{"format", "coil-plan"},
+                  {"version", version_of(plan)},
                   {"model", plan.model_name},
                   {"device", to_string(plan.device)},
                   {"isa", plan.isa},
@@ -310,6 +326,7 @@ std::string plan_to_json(const Plan& plan) {
                   {"buffers", list_to_json(plan.buffers)},
                   {"kernels", list_to_json(plan.kernels)},
                   {"steps", list_to_json(plan.steps)}};
+  if (plan.check_lifetimes) j["check_lifetimes"] = true;
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

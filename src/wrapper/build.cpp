@@ -18,6 +18,7 @@ class Builder {
   }
 
   Program run(const scheduler::Schedule& schedule, const Checks& checks) {
+    p_.check_lifetimes = checks.lifetimes;
     add_buffers();
     add_inputs();
     for (const scheduler::Item& item : schedule.items) {
@@ -147,7 +148,7 @@ class Builder {
     } else if (std::holds_alternative<ir::Scatter>(op.node)) {
       call_kernel(backend_.scatter(graph_, op), op.origins, op.where);
     } else if (auto* host = std::get_if<ir::Fallback>(&op.node)) {
-      CallFallback line{host->op, host->arguments, {}, {}, host->is_list, op.origins, origins_of(op.origins), op.where};
+      CallFallback line{host->op, host->arguments, {}, {}, host->writes, host->is_list, op.origins, origins_of(op.origins), op.where};
       for (const ir::BufferView& v : host->inputs) line.inputs.push_back(view(v));
       for (const auto& v : host->outputs) line.outputs.push_back(v ? std::optional(view(*v)) : std::nullopt);
       p_.lines.push_back(std::move(line));

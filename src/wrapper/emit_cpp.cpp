@@ -251,8 +251,9 @@ class Printer {
     const ops::Operator* known = ops::find(c.op);
     members_ += fmt::format("  HostOperator {}{{{}, {}}};\n", op, c_string(c.op), c_string(known ? ops::to_string(known->schema) : ""));
     std::vector<std::string> arguments, out;
+    for (std::size_t k = 0; k < c.writes.size(); ++k) line("copy({}, {});", window(*c.outputs[own_results(c) + k]), window(c.inputs[c.writes[k]]));
     for (const ops::NamedArgument& a : c.arguments) arguments.push_back(argument(a.value, c));
-    for (const auto& v : c.outputs) out.push_back(v ? window(*v) : "coil_tensor{}");
+    for (std::size_t k = 0; k < own_results(c); ++k) out.push_back(c.outputs[k] ? window(*c.outputs[k]) : "coil_tensor{}");
     line("{}.run({{{}}}, {{{}}});", op, joined(arguments), joined(out));
   }
 
@@ -267,7 +268,7 @@ class Printer {
     if (auto* d = std::get_if<Device>(&a)) return fmt::format("text({})", c_string(to_string(*d)));
     if (auto* f = std::get_if<ops::MemoryFormat>(&a)) return fmt::format("text({})", c_string(ops::name_of(*f)));
     if (auto* l = std::get_if<ops::TensorLayout>(&a)) return fmt::format("text({})", c_string(ops::name_of(*l)));
-    if (auto* o = std::get_if<ops::Operand>(&a)) return fmt::format("operand({})", window(c.inputs.at(o->index)));
+    if (auto* o = std::get_if<ops::Operand>(&a)) return fmt::format("operand({})", window(operand(c, o->index)));
     std::vector<std::string> items;
     for (const ops::CallArgument& item : std::get<ops::CallArguments>(a)) items.push_back(argument(item, c));
     return fmt::format("items({{{}}})", joined(items));
@@ -314,6 +315,7 @@ class Printer {
     std::string out = fmt::format("// {}, compiled by coil. Only the runtime's C header is used.\n//   a program: g++ -std=c++20 -O2 -DCOIL_MAIN {} -o {} -lcoil_runtime && ./{} IN.safetensors OUT.safetensors\n", p_.name.empty() ? "A program" : p_.name, source, stem, stem);
     out += fmt::format("//   a library: g++ -std=c++20 -O2 -fPIC -shared {} -o lib{}.so -lcoil_runtime\n", source, stem);
     if (std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); })) out += fmt::format("// Weights are read from {}, which belongs beside it.\n", options_.weights_name);
+    if (p_.check_lifetimes) out += "#define COIL_CHECK_LIFETIMES  // memory holds NaN before it is written to and after it was freed\n";
     if (const std::string flags = target_flags(options_.flags); !flags.empty())
       out += fmt::format("// g++ takes what kernels need from the pragmas below. Other compilers want it as flags: {}\n", flags);
     return out;
@@ -366,6 +368,25 @@ class Printer {
 };
 
 }  // namespace
+
+std::string cpp_cmake(const std::string& source_name) {
+  std::string name = source_name.substr(0, source_name.rfind('.')), path;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  for (char c : source_name) path += (c == '"' || c == '\\' || c == '$' || c == ';' ? "\\" : "") + std::string(1, c);
+  return fmt::format(R"(# Builds {1} against an installed Coil: include() this file where C++ is enabled.
+find_package(coil REQUIRED)
+# A program: coil_{0} IN.safetensors OUT.safetensors
+add_executable(coil_{0} "${{CMAKE_CURRENT_LIST_DIR}}/{1}")
+target_compile_definitions(coil_{0} PRIVATE COIL_MAIN)
+# A library with the C entry that coil/runtime.h declares
+add_library(coil_{0}_library SHARED EXCLUDE_FROM_ALL "${{CMAKE_CURRENT_LIST_DIR}}/{1}")
+foreach(target coil_{0} coil_{0}_library)
+  target_compile_features(${{target}} PRIVATE cxx_std_20)
+  target_link_libraries(${{target}} PRIVATE coil::runtime ${{CMAKE_DL_LIBS}})
+endforeach()
+)", name, path);
+}
 
 std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
   Printer printer(p, options);

@@ -13,4 +13,7 @@ class CppEmitter : public Emitter {
   std::string emit(const Program&, const EmitOptions&) override;
 };
 
+/// A CMake file that builds the source beside it against an installed Coil.
+std::string cpp_cmake(const std::string& source_name);
+
 }  // namespace coil::wrapper

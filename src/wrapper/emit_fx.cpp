@@ -231,9 +231,13 @@ void FxEmitter::line(const CallExtern& c) {
 }
 
 void FxEmitter::line(const CallFallback& c) {
+  for (std::size_t k = 0; k < c.writes.size(); ++k) {
+    const std::string to = view(*c.outputs[own_results(c) + k]), from = view(c.inputs[c.writes[k]]);
+    node("copy", fmt::format("torch.ops.aten.copy_.default, {}, {}", to, from));
+  }
   const std::string given = arguments(c, [&](sym::Expr e) { return size(e); }, [&](const View& v) { return view(v); });
   const std::string results = node("fallback", fmt::format("{}{}{}", python_operator(c.op), given.empty() ? "" : ", ", given));
-  for (std::size_t k = 0; k < c.outputs.size(); ++k) {
+  for (std::size_t k = 0; k < own_results(c); ++k) {
     if (!c.outputs[k]) continue;
     const std::string to = view(*c.outputs[k]), result = c.is_list ? node("item", fmt::format("operator.getitem, {}, {}", results, k)) : results;
     node("copy", fmt::format("torch.ops.aten.copy_.default, {}, {}", to, result));

@@ -113,11 +113,12 @@ void PythonEmitter::line(const CallExtern& c) {
 }
 
 void PythonEmitter::line(const CallFallback& c) {
-  const std::string given = arguments(c, [&](sym::Expr e) { return file_->size(e); }, [&](const View& v) { return view(v); });
   origins(c.origins, c.where);
+  for (std::size_t k = 0; k < c.writes.size(); ++k) statement(fmt::format("{}.copy_({})", view(*c.outputs[own_results(c) + k]), view(c.inputs[c.writes[k]])));
+  const std::string given = arguments(c, [&](sym::Expr e) { return file_->size(e); }, [&](const View& v) { return view(v); });
   const std::string results = file_->unique("results");
   statement(fmt::format("{} = {}({})", results, python_operator(c.op), given));
-  for (std::size_t k = 0; k < c.outputs.size(); ++k)
+  for (std::size_t k = 0; k < own_results(c); ++k)
     if (c.outputs[k]) statement(fmt::format("{}.copy_({}{})", view(*c.outputs[k]), results, c.is_list ? fmt::format("[{}]", k) : ""));
   statement("del " + results);
 }

@@ -50,6 +50,7 @@ class Parser {
       if (!c.accept(",") && c.peek() != ')') c.fault("',' or ')' should stand here");
     }
     if (c.accept("on")) p_.device = device(c);
+    p_.check_lifetimes = c.accept("watched");
     c.expect(":");
     c.expect_end();
   }
@@ -429,6 +430,12 @@ class Parser {
       f.arguments.push_back({std::move(keyword), argument(c, operands)});
       if (!c.accept(",") && c.peek() != ')') c.fault("',' or ')' should stand here");
     }
+    if (c.accept("writes")) {
+      do {
+        c.expect("%");
+        f.writes.push_back(static_cast<std::size_t>(c.integer()));
+      } while (c.accept(","));
+    }
     if (c.accept("where")) {
       do {
         c.expect(fmt::format("%{}", f.inputs.size()));
@@ -437,6 +444,8 @@ class Parser {
       } while (c.accept(","));
     }
     if (operands > f.inputs.size()) c.fault(fmt::format("%{} is no operand", operands - 1));
+    for (std::size_t k : f.writes)
+      if (k >= f.inputs.size() || f.writes.size() > f.outputs.size()) c.fault(fmt::format("%{} is no operand that could be written to", k));
     origins(c, f);
     p_.lines.emplace_back(std::move(f));
   }

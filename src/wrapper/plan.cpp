@@ -80,6 +80,7 @@ class Planner {
   runtime::Plan run() {
     plan_.model_name = p_.name;
     plan_.device = p_.device;
+    plan_.check_lifetimes = p_.check_lifetimes;
     for (const Line& l : p_.lines)
       if (auto* d = std::get_if<DefineSymbol>(&l)) define(*d);
     std::int64_t order = 0;
@@ -193,6 +194,8 @@ class Planner {
   void line(const CallKernel& c) {
     runtime::KernelCall call{static_cast<std::uint32_t>(c.kernel), c.buffers, slots(c.scalars), shape_(c.extent), shape_(c.grain), {}, 0, 0};
     if (c.launch) call.grid = slots(c.launch->grid), call.block = static_cast<std::uint32_t>(c.launch->block), call.shared_bytes = shape_(c.launch->shared_bytes);
+    for (std::uint32_t i = 0; p_.check_lifetimes && i < c.written.size(); ++i)
+      if (c.written[i]) call.written.push_back(i);
     runtime::Kernel& k = plan_.kernels[c.kernel];
     if (k.description.empty()) k.description = fmt::format("{}{}", fmt::join(c.origins, ", "), c.where.empty() ? "" : " (" + c.where + ")");
     if (k.failure.empty()) k.failure = c.failure;
@@ -212,6 +215,7 @@ class Planner {
     call.op = c.op;
     if (const ops::Operator* op = ops::find(c.op)) call.schema = ops::to_string(op->schema);
     call.is_list = c.is_list;
+    call.writes.assign(c.writes.begin(), c.writes.end());
     for (const ops::NamedArgument& a : c.arguments) call.arguments.push_back({a.keyword, argument(a.value)});
     for (const View& v : c.inputs) call.inputs.push_back(view(v));
     for (const auto& v : c.outputs) call.outputs.push_back(v ? std::optional(view(*v)) : std::nullopt);

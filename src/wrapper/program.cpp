@@ -136,6 +136,11 @@ void verify(const Program& p) {
                             for (const auto& v : c.outputs)
                               if (v) live(v->buffer), view(*v), written(v->buffer);
                             for (const auto& a : c.arguments) ops::for_each_integer(a.value, known);
+                            COIL_CHECK(c.writes.size() <= c.outputs.size(), "line {} has no results for what {} writes to", at, c.op);
+                            for (std::size_t k = 0; k < c.writes.size(); ++k) {
+                              const auto& to = c.outputs[own_results(c) + k];
+                              COIL_CHECK(c.writes[k] < c.inputs.size() && to && to->dtype == c.inputs[c.writes[k]].dtype && to->sizes.size() == c.inputs[c.writes[k]].sizes.size(), "line {} writes to a copy that is none of operand %{}", at, c.writes[k]);
+                            }
                           },
                           [&](const ReadSymbol& r) {
                             live(r.source);

@@ -93,6 +93,7 @@ struct CallFallback {
   std::vector<ops::NamedArgument> arguments;
   std::vector<View> inputs;
   std::vector<std::optional<View>> outputs;
+  std::vector<std::size_t> writes;  ///< of `inputs`: those that it writes to. It is given copies of them, which are the last of `outputs`, in this order; its own results come before
   bool is_list = false;  ///< the operator returns several values, be it one
   std::set<std::string> nodes, origins;
   std::string where;
@@ -156,9 +157,19 @@ struct Program {
   std::vector<Kernel> kernels;
   std::vector<Line> lines;
   std::vector<Output> outputs;
+  bool check_lifetimes = false;  ///< runs are watched, in languages that do not watch themselves
   /// The incoming graph, line by line with the node that each defines: what origins name. For people; empty where nobody asked.
   std::vector<std::pair<std::string, std::string>> source;
 };
+
+/// Results of the operator itself, which come before what it wrote to its arguments.
+inline std::size_t own_results(const CallFallback& c) { return c.outputs.size() - c.writes.size(); }
+/// The memory that the operator is given for its operand `k`.
+inline const View& operand(const CallFallback& c, std::size_t k) {
+  for (std::size_t i = 0; i < c.writes.size(); ++i)
+    if (c.writes[i] == k) return *c.outputs[own_results(c) + i];
+  return c.inputs.at(k);
+}
 
 /// Buffers that a call touches, read ones and written ones; none for other lines.
 struct Uses {

@@ -65,7 +65,7 @@ class Text {
       symbols += fmt::format("{}{}: {}[{}, {}]", symbols.empty() ? "" : ", ", s.name(), s.symbol_kind() == sym::SymbolKind::Unbacked ? "unbacked " : "", bound(r.low), bound(r.high));
       if (auto hint = p_.env->hint(s)) symbols += fmt::format(" = {}", *hint);
     }
-    out_ += fmt::format("wrapper {}({}){}:\n", word(p_.name), symbols, p_.device == Device{} ? "" : " on " + to_string(p_.device));
+    out_ += fmt::format("wrapper {}({}){}{}:\n", word(p_.name), symbols, p_.device == Device{} ? "" : " on " + to_string(p_.device), p_.check_lifetimes ? " watched" : "");
   }
 
   void buffer(const Buffer& b) {
@@ -177,7 +177,9 @@ class Text {
     if (c.is_list) out += "]";
     std::string operands;
     for (std::size_t k = 0; k < c.inputs.size(); ++k) operands += fmt::format("{}%{} = {}", k ? ", " : " where ", k, view(c.inputs[k]));
-    return out + fmt::format(" = {}({}){}{}", c.op, ops::to_string(c.arguments), operands, origins(c));
+    std::string writes;
+    for (std::size_t k = 0; k < c.writes.size(); ++k) writes += fmt::format("{}%{}", k ? ", " : " writes ", c.writes[k]);
+    return out + fmt::format(" = {}({}){}{}{}", c.op, ops::to_string(c.arguments), writes, operands, origins(c));
   }
 
   const Program& p_;

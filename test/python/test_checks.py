@@ -132,3 +132,64 @@ def test_matrix_without_factors(name, decomposed, tmp_path):
         save_file({"a": a}, tmp_path / "in")
         done = coil("run", tmp_path / "m.coil", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out")
         assert (done.returncode == 1 and message in done.stderr) if fails else done.returncode == 0, done.stderr
+
+
+# ---- Lifetimes ----
+
+def program(name):
+    from models import SMALL
+    from test_control_flow import Suppress, TwoNetworks
+    from test_emitters import Masked, boxes
+    if name in SMALL:
+        module, args, dynamic, others = SMALL[name]()
+        return module, args, dynamic, [args, *others]
+    if name == "masks":
+        return Masked(), (torch.randn(6, 3),), None, [(torch.randn(6, 3).abs() * sign,) for sign in (1, -1)]
+    return (TwoNetworks().eval(), (torch.ones(3, 4),), None, [(torch.ones(3, 4),), (-torch.ones(3, 4),)]) if name == "branch" else (Suppress(), boxes(), None, [boxes(), boxes()])
+
+
+@pytest.mark.parametrize("name", ["nested", "bert_dynamic", "unet", "buffers", "mobilenetv2", "encoder", "masks", "branch", "loop"])
+def test_sound_programs_pass_watched(name, tmp_path):
+    """Static arenas, sizes bound at the call, memory taken while the program runs, in-place reuse, branches and loops: watched, each gives the same bits."""
+    from coil_harness import named_inputs, run, same
+    module, args, dynamic, calls_of = program(name)
+    export(module, args, tmp_path / "m.pt2", dynamic)
+    for package, options in (("plain", ()), ("watched", ("--set", "assert_lifetimes=true", "--set", "verify=true"))):
+        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / f"{package}.coil", *options)
+    for each in calls_of:
+        plain, watched = (run(tmp_path / f"{package}.coil", named_inputs(module, each), tmp_path) for package in ("plain", "watched"))
+        assert plain.keys() == watched.keys() and all(same(plain[k], watched[k]) for k in plain)
+
+
+class Chain(torch.nn.Module):
+    def forward(self, x):
+        y = x.sin()
+        return (y.cos() + y).sum(0)
+
+
+def test_watched_programs_as_cpp(tmp_path):
+    """Faults put into the source by hand: unwatched they go unseen."""
+    import subprocess
+
+    from coil_harness import ENVIRONMENT
+    from emitted import build_program, call_program
+    inputs = {"x": torch.randn(3, 4)}
+    export(Chain(), (inputs["x"],), tmp_path / "m.pt2")
+    source = emit(tmp_path / "m.pt2", "cpp", "--set", "assert_lifetimes=true", "--set", "fuse=false")
+    text = source.read_text()
+    torch.testing.assert_close(call_program(build_program(source), inputs)["output"], Chain()(inputs["x"]))
+    freed = text.splitlines()
+    last = max(i for i, line in enumerate(freed) if line.strip().endswith(".free();"))
+    name = freed[last].strip().removesuffix(".free();")
+    uses = [i for i, line in enumerate(freed[:last]) if f"{name}.data" in line]
+    early = freed[:uses[-1]] + [freed[last]] + freed[uses[-1]:last] + freed[last + 1:]
+    overrun = [line if i != last else f"  {name}.data.at[{name}.bytes] = 1;\n{line}" for i, line in enumerate(freed)]
+    for broken, message in ((early, "lifetimes: a buffer is used that is not allocated"), (overrun, "lifetimes: something was written behind the end of a buffer")):
+        (tmp_path / "broken.cpp").write_text("\n".join(broken))
+        broken_program = build_program(tmp_path / "broken.cpp")
+        save_file(inputs, tmp_path / "in")
+        done = subprocess.run([broken_program, tmp_path / "in", tmp_path / "out"], capture_output=True, text=True, env=ENVIRONMENT)
+        assert done.returncode == 1 and message in done.stderr, done.stderr
+    plain = tmp_path / "plain.cpp"
+    plain.write_text("\n".join(line for line in overrun if "define COIL_CHECK_LIFETIMES" not in line))
+    call_program(build_program(plain), inputs)

@@ -7,7 +7,7 @@ import torch
 import fixture_programs
 from coil_harness import coil_ok, named_inputs, run, same
 from emitted import bound, build_program, call_flat, call_program, emit, load_module
-from models import SMALL
+from models import FULL, SMALL
 from test_control_flow import Suppress, TwoNetworks
 from test_random_programs import Writer, module_of
 
@@ -99,6 +99,13 @@ def test_control_flow(program, tmp_path):
 @pytest.mark.parametrize("name", OTHER_MODELS)
 def test_other_models(name, tmp_path):
     check_all(model(name), tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted(FULL))
+def test_full_models(name, tmp_path):
+    module, args, dynamic, others = FULL[name]()
+    check_all((module, args, {}, dynamic, others), tmp_path)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,4 +1,4 @@
-"""The C and ctypes examples run a package and give what `coil run` gives."""
+"""The C, Rust and ctypes examples run a package and give what `coil run` gives."""
 import json
 import shutil
 import struct
@@ -81,6 +81,17 @@ def test_ctypes_program(package, inputs, expected):
     out = package / "ctypes.safetensors"
     subprocess.run([sys.executable, ROOT / "examples/python_ctypes/run_package.py", LIBRARY, package / "m.coil", inputs, out], check=True)
     assert read(out) == expected
+
+
+def test_rust_program(package, inputs, expected):
+    compiler = shutil.which("rustc") or pytest.skip("needs rustc")
+    program, out = package / "run_package_rust", package / "rust.safetensors"
+    done = subprocess.run([compiler, "-O", "-D", "warnings", ROOT / "examples/rust/run_package.rs", "-L", LIBRARY.parent, "-C", f"link-arg=-Wl,-rpath,{LIBRARY.parent}", "-o", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    subprocess.run([program, package / "m.coil", inputs, out], check=True)
+    assert read(out) == expected
+    failed = subprocess.run([program, package / "absent.coil", inputs, out], capture_output=True, text=True)
+    assert failed.returncode == 1 and failed.stderr.startswith("error: ") and "absent.coil" in failed.stderr
 
 
 def test_errors_are_one_line(package, inputs):

@@ -1,4 +1,5 @@
 """Operators of one's own (`coil.Library`, coil_operator_register) in archives, torch.compile, packages and every form of output."""
+import copy
 import ctypes
 import os
 import pathlib
@@ -27,7 +28,24 @@ def library():
     split = shop.define("halves(Tensor x, int dim=0) -> (Tensor, Tensor)", shape=lambda x, dim=0: tuple(torch.empty_like(t, memory_format=torch.contiguous_format) for t in x.chunk(2, dim)),
                         implementation=lambda x, dim=0: tuple(t.contiguous() for t in x.chunk(2, dim)))
     liar = shop.define("liar(Tensor x) -> Tensor", shape=torch.empty_like, implementation=lambda x: x[:1].clone())
+
+    def raises(x):
+        raise ValueError("the shop is closed")
+    shop.define("closed(Tensor x) -> Tensor", shape=torch.empty_like, implementation=raises)
+    shop.define("bump_(Tensor(a!) x, float by=1.0) -> ()", shape=lambda x, by=1.0: None, implementation=lambda x, by=1.0: x.add_(by).numel() and None)
+    shop.define("drain(Tensor(a!) x, Tensor(b!)[] tanks, *, Tensor(c!)? log=None) -> (Tensor, Tensor)", shape=lambda x, tanks, log=None: (torch.empty_like(x), x.new_empty((), dtype=torch.int64)), implementation=drain)
     return dict(soft_step=soft_step, twice=twice, halves=split, liar=liar, called=called)
+
+
+def drain(x, tanks, log=None):
+    """Moves a tenth of x into each tank; counts into the log."""
+    old = x.clone()
+    for tank in tanks:
+        tank.add_(x.sum() / 10)
+        x.mul_(0.9)
+    if log is not None:
+        log.add_(len(tanks))
+    return old, torch.tensor(len(tanks))
 
 
 class Net(torch.nn.Module):
@@ -93,6 +111,204 @@ def test_packages(library, archive, tmp_path):
 class OneOperator(torch.nn.Module):
     def forward(self, x):
         return torch.ops.shop.soft_step(x * 2, 0.5) + 1
+
+
+# ---- Operators that write to their arguments ----
+
+class Writes(torch.nn.Module):
+    """To a temporary, a view of one, an input, a buffer of its own, lists and optional arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("level", torch.zeros(6))
+
+    def forward(self, x, h):
+        y = x * 2
+        before = y + 0
+        torch.ops.shop.bump_(y[:, 1:4], 3.0)
+        torch.ops.shop.bump_(h)
+        tank = y.sum(0)
+        old, count = torch.ops.shop.drain(y, [tank, self.level], log=h[0])
+        torch.ops.shop.drain(tank, [])
+        return {"y": y + 1, "before": before, "old": old.relu(), "tank": tank, "twice": h * 2, "level": self.level + 0, "count": count}
+
+
+def written(module, x, h):
+    """What a call gives and leaves behind, from a fresh start."""
+    module = copy.deepcopy(module)
+    x, h = x.clone(), h.clone()
+    with torch.no_grad():
+        return dict(module(x, h)), h, module.level.clone()
+
+
+def some_input(rows):
+    return torch.randn(rows, 6), torch.randn(3)
+
+
+def test_writing_operators_under_torch_compile(library):
+    torch._dynamo.reset()
+    module = Writes()
+    for dynamic in (False, True):
+        torch._dynamo.reset()
+        for rows in (5, 3):
+            x, h = some_input(rows)
+            want, want_h, want_level = written(module, x, h)
+            other, got_h = copy.deepcopy(module), h.clone()
+            with torch.no_grad():
+                got = torch.compile(other, backend="coil", fullgraph=True, dynamic=dynamic, options={"fallback": False})(x, got_h)
+            torch.testing.assert_close(dict(got), want)
+            torch.testing.assert_close((got_h, other.level), (want_h, want_level))
+    # In training, on a value that needs gradients.
+    x = torch.randn(4, 6, requires_grad=True)
+
+    def loss(x):
+        y = x.sin()
+        with torch.no_grad():
+            scale = torch.ones(4, 6)
+            torch.ops.shop.bump_(scale, 2.0)
+        return (y * scale).sum()
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.autograd.grad(torch.compile(loss, backend="coil", fullgraph=True)(x), x), torch.autograd.grad(loss(x), x))
+
+
+@pytest.mark.parametrize("decomposed", (False, True), ids=("exported", "decomposed"))
+def test_writing_operators_in_archives_and_every_output(library, decomposed, tmp_path):
+    module = Writes()
+    x, h = some_input(5)
+    program = torch.export.export(copy.deepcopy(module), (x, h), dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=64)}, None))
+    if decomposed:
+        program = program.run_decompositions()
+    torch.export.save(program, tmp_path / "m.pt2")
+    model = coil.compile(program, options={"verify": True, "assert_lifetimes": True})
+    model.save(tmp_path / "m.coil")
+    # The text of the wrapper travels as well, and what is written from it is what is written at once.
+    built = writing_library(tmp_path)
+    plain = coil_ok("opt", "--pass", "plan-lifetimes", "--pass", "verify", "--emit", "python", emit_wrapper(tmp_path, built)).stdout
+    python = emit(tmp_path / "m.pt2", "python", "--load", built)
+    assert plain[plain.index("def call(args):"):] == python.read_text()[python.read_text().index("def call(args):"):]
+    cpp = emit(tmp_path / "m.pt2", "cpp", "--load", built)
+    for rows in (5, 31):
+        x, h = some_input(rows)
+        want, want_h, _ = written(module, x, h)
+        for form, function in {"compiled": model, "loaded": coil.load(tmp_path / "m.coil"), "python": listed(load_module(python).call), "fx": load_module(emit(tmp_path / "m.pt2", "fx", "--load", built)).load(),
+                               "interpreted": interpreted(load_module(emit(tmp_path / "m.pt2", "fx", "--load", built)).load())}.items():
+            if form == "compiled" and rows != 5:
+                continue  # it keeps its state
+            got_h = h.clone()
+            got = function(x.clone(), got_h)
+            got = dict(zip(want, got)) if isinstance(got, tuple) else dict(got)
+            torch.testing.assert_close(got, want, msg=lambda m: f"{form}: {m}")
+            torch.testing.assert_close(got_h, want_h)
+    # The command and the C++ program, whose host is a library in C.
+    program = cpp.with_suffix("")
+    subprocess.run(["g++", "-std=c++20", "-O1", "-DCOIL_MAIN", f"-I{ROOT}/include", cpp, tmp_path / "writing.o", "-o", program, f"-L{BUILD}/lib", "-lcoil_runtime", f"-Wl,-rpath,{BUILD}/lib"], check=True)
+    x, h = some_input(7)
+    want, want_h, _ = written(module, x, h)
+    for got in (run(tmp_path / "m.pt2", {"x": x, "h": h}, tmp_path, "--load", built), call_program(program, {"x": x, "h": h})):
+        torch.testing.assert_close(dict(got), want | {"h": want_h})
+
+
+def listed(call):
+    return lambda *args: call(list(args))
+
+
+def interpreted(module):
+    return lambda *args: torch.fx.Interpreter(module).run(*args)
+
+
+def emit_wrapper(folder, built):
+    coil_ok("compile", folder / "m.pt2", "-o", folder / "m.wrap", "--emit", "wrapper", "--set", "pack_weights=false", "--load", built)
+    return folder / "m.wrap"
+
+
+WRITING = r"""
+#include <coil/runtime.h>
+typedef void (*step)(float*, float);
+static void plus(float* a, float by) { *a += by; }
+static void times(float* a, float by) { *a *= by; }
+static void keep(float* a, float by) { *a = by; }
+static int64_t each(const coil_tensor* t, step f, float by, const coil_tensor* from) {
+  int64_t index[COIL_MAX_RANK] = {0}, count = 1;
+  for (int d = 0; d < t->rank; ++d) count *= t->sizes[d];
+  for (int64_t n = 0; n < count; ++n) {
+    int64_t at = 0, source = 0;
+    for (int d = 0; d < t->rank; ++d) at += index[d] * t->strides[d], source += from ? index[d] * from->strides[d] : 0;
+    f((float*)t->data + at, from ? ((const float*)from->data)[source] : by);
+    for (int d = t->rank - 1; d >= 0 && ++index[d] == t->sizes[d]; --d) index[d] = 0;
+  }
+  return count;
+}
+static float total;
+static void add_up(float* a, float by) { (void)by; total += *a; }
+static int bump(const coil_value* a, size_t n, const coil_tensor* out, size_t results, void* user) {
+  (void)n, (void)out, (void)user;
+  if (results != 0) { coil_set_error("bump_ has no results"); return 1; }
+  each(a[0].tensor, plus, (float)(a[1].kind == COIL_VALUE_INT ? (double)a[1].integer : a[1].real), 0);
+  return 0;
+}
+static int drain(const coil_value* a, size_t n, const coil_tensor* out, size_t results, void* user) {
+  (void)n, (void)user;
+  if (results != 2) { coil_set_error("drain has two results"); return 1; }
+  if (out[0].data) each(&out[0], keep, 0, a[0].tensor);
+  if (out[1].data) *(int64_t*)out[1].data = (int64_t)a[1].count;
+  for (size_t i = 0; i < a[1].count; ++i) {
+    total = 0;
+    each(a[0].tensor, add_up, 0, 0);
+    each(a[1].items[i].tensor, plus, total / 10, 0);
+    each(a[0].tensor, times, 0.9f, 0);
+  }
+  if (a[2].kind == COIL_VALUE_TENSOR) each(a[2].tensor, plus, (float)a[1].count, 0);
+  return 0;
+}
+__attribute__((constructor)) static void when_loaded(void) {
+  coil_operator_register("shop::bump_(Tensor(a!) x, float by=1.0) -> ()", bump, 0);
+  coil_operator_register("shop::drain(Tensor(a!) x, Tensor(b!)[] tanks, *, Tensor(c!)? log=None) -> (Tensor, Tensor)", drain, 0);
+}
+"""
+
+
+def writing_library(folder):
+    (folder / "writing.c").write_text(WRITING)
+    flags = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", f"-I{ROOT}/include", folder / "writing.c"]
+    subprocess.run([*flags, "-c", "-o", folder / "writing.o"], check=True)
+    subprocess.run([*flags, "-shared", "-o", folder / "writing.so"], check=True)
+    return folder / "writing.so"
+
+
+def test_what_writing_operators_may_not_do(library, tmp_path):
+    class Overlapping(torch.nn.Module):
+        def forward(self, x):
+            y = x + 1
+            torch.ops.shop.drain(y[:2], [y[1:]])
+            return y
+    torch.export.save(torch.export.export(Overlapping(), (torch.randn(5),)), tmp_path / "m.pt2")
+    with pytest.raises(coil.Error, match="memory of %.* that it is given twice"):
+        coil.compile(tmp_path / "m.pt2")
+    with pytest.raises(coil.Error, match="returns views"):
+        coil.Library("shop").define("half(Tensor(a) x) -> Tensor(a)", shape=None, implementation=None)
+
+
+def test_implementations_that_raise(library, tmp_path):
+    class Closed(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.shop.closed(x + 1)
+    x = torch.randn(4)
+    torch._dynamo.reset()
+    compiled = torch.compile(Closed(), backend="coil")
+    for _ in range(2):
+        with torch.no_grad(), pytest.raises(ValueError, match="the shop is closed"):
+            compiled(x)
+    coil.compile(Closed(), (x,)).save(tmp_path / "m.coil")
+    model = coil.load(tmp_path / "m.coil")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="the shop is closed"):
+            model(x)
+
+    class Liar(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.shop.liar(x) + 1
+    with pytest.raises(coil.Error, match=r"shop.liar.default gave f32\[1\] where f32\[4\] was expected"):
+        coil.compile(Liar(), (x,))(x)
 
 
 def test_command_with_a_library_in_c(library, tmp_path):

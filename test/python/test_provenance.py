@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import torch
 
-from coil_harness import coil_ok, export
+from coil_harness import coil, coil_ok, export
 from models import SMALL
 
 
@@ -99,6 +99,29 @@ def test_page_is_whole(archive, tmp_path):
     assert re.search(r'<g class="block" data-text="buf\d+', text)
     targets = set(re.findall(r'href="#([^"]+)"', text))
     assert targets <= set(re.findall(r'id="([^"]+)"', text))
+
+
+def test_page_with_measured_times(archive, tmp_path):
+    page = tmp_path / "page.html"
+    coil_ok("explain", archive, "--html", page, "--measure")
+    text = page.read_text()
+    calls = re.findall(r'<tr class="item" id="call\d+">', text)
+    times = re.findall(r'<td class="time">([0-9.]+) ms <span class="quiet">([0-9.]+) %</span></td>', text)
+    assert len(times) == len(calls) > 0 and 98 < sum(float(share) for _, share in times) < 102
+    coil_ok("explain", archive, "--html", page)
+    assert '<td class="time">' not in page.read_text()
+
+
+def test_debug_folder(archive, tmp_path):
+    coil_ok("compile", archive, "-o", tmp_path / "m.coil", "--debug-dir", tmp_path / "debug")
+    names = {p.name for p in (tmp_path / "debug").iterdir()}
+    assert {"00_graph.txt", "fx_graph_transformed.txt", "ir_pre_fusion.txt", "ir_post_fusion.txt", "wrapper.txt", "kernels.cpp", "timings.txt"} <= names
+    assert re.search(r"^ +[0-9.]+ ms  kernels$", (tmp_path / "debug/timings.txt").read_text(), re.M)
+    coil_ok("compile", archive, "-o", tmp_path / "other.coil")
+    assert (tmp_path / "m.coil").read_bytes() == (tmp_path / "other.coil").read_bytes()
+    (tmp_path / "file").write_text("")
+    done = coil("compile", archive, "-o", tmp_path / "no.coil", "--debug-dir", tmp_path / "file")
+    assert done.returncode == 1 and "file" in done.stderr and not (tmp_path / "no.coil").exists()
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed")

@@ -1,4 +1,5 @@
 """`torch.compile(backend="coil")` against eager: values, strides, aliasing, mutation, gradients. The package comes from the build folder."""
+import copy
 import gc
 import pathlib
 import sys
@@ -286,3 +287,78 @@ def test_memory_stays_flat():
         for _ in range(20000):
             g(x)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048  # KiB: what the process itself may wobble
+
+
+# ---- What each stage made ----
+
+def test_debug_folder_and_logs(tmp_path, capfd, monkeypatch):
+    def f(x):
+        return torch.softmax(x.sin() @ x.t(), -1).cumsum(0)
+    x = torch.randn(5, 5)
+    with torch.no_grad():
+        torch.compile(f, backend="coil", options={"debug_dir": tmp_path / "debug"})(x)
+        torch._dynamo.reset()
+        monkeypatch.setenv("COIL_LOGS", "+output_code,ir_post_fusion")
+        torch.compile(f, backend="coil")(x)
+    (graph,) = (tmp_path / "debug").iterdir()
+    assert graph.name == "0_inference"
+    names = {p.name for p in graph.iterdir()}
+    assert {"00_graph.txt", "fx_graph_transformed.txt", "ir_pre_fusion.txt", "ir_post_fusion.txt", "wrapper.txt", "kernels.cpp", "timings.txt"} <= names
+    assert "aten.sin.default" in (graph / "00_graph.txt").read_text() and "reduce.max" in (graph / "ir_pre_fusion.txt").read_text() and "kernel over" in (graph / "ir_post_fusion.txt").read_text()
+    assert "extern " in (graph / "wrapper.txt").read_text() and 'extern "C" void' in (graph / "kernels.cpp").read_text()
+    assert {"schedule", "lower", "kernels", "in all"} <= {line.split("  ")[-1] for line in (graph / "timings.txt").read_text().splitlines()}
+    logged = capfd.readouterr().err
+    assert "wrapper" in logged and "kernel over" in logged and "aten.sin" not in logged
+    monkeypatch.setenv("COIL_LOGS", "nonsense")
+    torch._dynamo.reset()
+    with torch.no_grad(), pytest.raises(Exception, match="nonsense"):
+        torch.compile(f, backend="coil")(x)
+
+
+# ---- The wrapper as an FX graph, in process ----
+
+class Stateful(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x, h):
+        self.calls.add_(1)
+        h.mul_(2)
+        return torch.softmax(self.linear(x), -1), x.t()[1:], h.sum() + self.calls
+
+
+def test_fx_wrapper_in_process():
+    module = Stateful()
+    x, h = torch.randn(5, 6), torch.randn(3)
+    rows = torch.export.Dim("rows", min=2, max=64)
+    graph = coil.fx_wrapper(copy.deepcopy(module), (x, h), dynamic_shapes=({0: rows}, None))
+    assert isinstance(graph, torch.fx.GraphModule) and any(n.target is torch.ops.coil_wrapper.kernel.default for n in graph.graph.nodes)
+    again = torch.fx.symbolic_trace(graph)
+    for turn, (form, rows) in enumerate([(graph, 5), (graph, 31), (again, 7), (lambda *a: torch.fx.Interpreter(again).run(*a), 4)]):
+        x, h = torch.randn(rows, 6), torch.randn(3)
+        theirs, ours = h.clone(), h.clone()
+        with torch.no_grad():
+            want = copy.deepcopy(module)(x, theirs)
+        got = form(x, ours)
+        torch.testing.assert_close(got[:2], want[:2])
+        torch.testing.assert_close(got[2], want[2] + turn)  # it counts on
+        torch.testing.assert_close(ours, theirs)
+    with pytest.raises(AssertionError, match="must be at most 64"):
+        graph(torch.randn(65, 6), h)
+
+
+def test_fx_wrapper_of_training_graphs():
+    """Forward and backward as AOTAutograd makes them."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    def compiler(gm, inputs):
+        wrapper = coil.fx_wrapper(gm, tuple(inputs))
+        return lambda *args: wrapper(*(a for a in args))
+    module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3))
+    x = torch.randn(4, 6, requires_grad=True)
+    compiled = torch.compile(copy.deepcopy(module), backend=aot_autograd(fw_compiler=compiler, bw_compiler=compiler))
+    want = torch.autograd.grad(module(x).square().sum(), [x, *module.parameters()])
+    got = torch.autograd.grad(compiled(x).square().sum(), [x, *compiled.parameters()])
+    torch.testing.assert_close(got, want)

@@ -25,6 +25,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool packages) {
   app.add_option("--threads", o.compile.threads, "CPU threads (default: all cores)")->type_name("N")->check(CLI::Range(0, 4096));
   app.add_option("--set", o.settings, "A setting of the compiler; may be repeated")->type_name("KEY=VALUE")->allow_extra_args(false);
   app.add_option("--log", o.log, "Stages to log to stderr, or all")->type_name("STAGE,...")->delimiter(',')->allow_extra_args(false);
+  app.add_option_function<std::string>("--debug-dir", [&o](const std::string& folder) { o.compile.debug_dir = folder; }, "Write what each stage made into this folder: graphs, IR before and after fusion, wrapper lines, kernels, timings")
+      ->type_name("DIR");
   app.add_option("--load", o.libraries, "A library that registers operators, or further forms for --emit; may be repeated")->type_name("LIBRARY.so")->allow_extra_args(false);
   app.add_option("--cache", o.cache, "Keep compiled kernels in this folder (default: no cache)")->type_name("DIR");
 }

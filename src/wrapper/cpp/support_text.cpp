@@ -80,30 +80,64 @@ const Dtype& describe(coil_dtype number) {
   fail("a tensor has an unknown dtype");
 }
 
-/// Memory from the runtime's pool, given back when this goes out of scope.
-struct Memory {
-  char* data = nullptr;
-  Memory() = default;
-  explicit Memory(Size bytes) {
-    if (bytes < 0) fail("a buffer would have a negative size");
-    data = static_cast<char*>(coil_alloc(static_cast<size_t>(bytes.value)));
-    if (!data) fail(coil_last_error());
+#ifdef COIL_CHECK_LIFETIMES
+constexpr bool watched = true;
+#else
+constexpr bool watched = false;
+#endif
+
+/// The address of memory that is there.
+struct Address {
+  char* at = nullptr;
+  operator char*() const {
+    if (!at) fail("lifetimes: a buffer is used that is not allocated");
+    return at;
   }
-  Memory(Memory&& other) noexcept : data(other.data) { other.data = nullptr; }
+};
+
+/// Memory from the runtime's pool, given back when this goes out of scope. Of watched programs it holds NaN before something is written to it and after it was freed, and ends in a guard.
+struct Memory {
+  static constexpr size_t guard = watched ? 64 : 0;
+  Address data;
+  size_t bytes = 0;
+  bool handed_on = false;
+  Memory() = default;
+  explicit Memory(Size size) : bytes(static_cast<size_t>(size.value)) {
+    if (size < 0) fail("a buffer would have a negative size");
+    data.at = static_cast<char*>(coil_alloc(bytes + guard));
+    if (!data.at) fail(coil_last_error());
+    if (watched) std::memset(data.at, 0xff, bytes + guard);
+  }
+  Memory(Memory&& other) noexcept { swap(other); }
   Memory& operator=(Memory&& other) noexcept {
-    std::swap(data, other.data);
+    swap(other);
     return *this;
   }
-  ~Memory() { free(); }
+  ~Memory() { release(); }
   /// A second owner: the kernel that reads one of the two while it writes the other may do so in place.
-  Memory share() const {
+  Memory share() {
     Memory other;
-    other.data = static_cast<char*>(coil_retain(data));
+    other.data.at = static_cast<char*>(coil_retain(data));
+    other.bytes = bytes;
+    handed_on = true;
     return other;
   }
   void free() {
-    coil_free(data);
-    data = nullptr;
+    if (watched && !handed_on) {
+      for (size_t i = bytes; i < bytes + guard; ++i)
+        if (data.at[i] != static_cast<char>(0xff)) fail("lifetimes: something was written behind the end of a buffer");
+      std::memset(data.at, 0xff, bytes);
+    }
+    release();
+  }
+  void release() {
+    coil_free(data.at);
+    data.at = nullptr;
+  }
+  void swap(Memory& other) noexcept {
+    std::swap(data, other.data);
+    std::swap(bytes, other.bytes);
+    std::swap(handed_on, other.handed_on);
   }
 };
 
@@ -194,10 +228,10 @@ struct Input {
   }
   void* data() const { return used.data; }
   void write_back() const {
-    if (copy.data) check(coil_tensor_copy(&given, &used));
+    if (copy.data.at) check(coil_tensor_copy(&given, &used));
   }
   /// What an output that aliases it owns.
-  coil_tensor alias(coil_tensor view) const { return copy.data ? owned(view, copy) : view; }
+  coil_tensor alias(coil_tensor view) const { return copy.data.at ? owned(view, copy) : view; }
 };
 
 /// A call site of a library operation.
@@ -219,6 +253,9 @@ class Op {
  private:
   coil_op* op_;
 };
+
+/// What an operator writes to is a copy.
+[[maybe_unused]] void copy(const coil_tensor& to, const coil_tensor& from) { check(coil_tensor_copy(&to, &from)); }
 
 /// An operator that the host program has registered: looked up when the program is opened.
 class HostOperator {

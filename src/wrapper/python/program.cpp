@@ -38,7 +38,7 @@ void PythonProgram::define_symbols() {
 std::string PythonProgram::arguments(const CallFallback& c, const std::function<std::string(sym::Expr)>& size, const std::function<std::string(const View&)>& view) const {
   std::string out;
   for (const ops::NamedArgument& a : c.arguments) {
-    const std::string value = python_argument(a.value, size, [&](std::size_t k) { return view(c.inputs.at(k)); });
+    const std::string value = python_argument(a.value, size, [&](std::size_t k) { return view(operand(c, k)); });
     out += fmt::format("{}{}{}", out.empty() ? "" : ", ", a.keyword.empty() ? "" : a.keyword + "=", value);
   }
   return out;
