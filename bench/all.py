@@ -6,13 +6,14 @@ import time
 import warnings
 
 import calls
+import dynamic
 import growth
 import memory
 import micro
 import models
 
 RESULT = pathlib.Path(__file__).resolve().parents[1] / "build/bench.md"
-PARTS = {"Models": models.run, "Memory-bound rows": micro.run, "Calls": calls.run, "Growth of compile cost": growth.run, "Peak memory": memory.run}
+PARTS = {"Models": models.run, "Memory-bound rows": micro.run, "Free sizes": dynamic.run, "Calls": calls.run, "Growth of compile cost": growth.run, "Peak memory": memory.run}
 
 
 def processor():

@@ -117,6 +117,15 @@ Expr at_least_zero(Expr e) {
   return intern(kind, operands);
 }
 
+/// What `a <= b` (`a < b` for less = 1) is where the difference of the constants leaves 64 bits, which nothing else in it can make up for.
+std::optional<Expr> beyond_64_bits(Expr a, Expr b, int less) {
+  auto constant_of = [](Expr e) { return e.kind() == Kind::Add ? e.operands()[0].constant().value_or(0) : e.constant().value_or(0); };
+  if (a.is_constant() == b.is_constant()) return std::nullopt;
+  const __int128 d = static_cast<__int128>(constant_of(b)) - constant_of(a) - less;
+  if (d == static_cast<std::int64_t>(d)) return std::nullopt;
+  return d > 0 ? 1 : 0;
+}
+
 Expr equality(Kind kind, Expr a, Expr b) {
   const bool equal = kind == Kind::Eq;
   if (a == b) return equal ? 1 : 0;
@@ -178,8 +187,15 @@ Expr where(Expr condition, Expr yes, Expr no) {
 
 Expr eq(Expr a, Expr b) { return equality(Kind::Eq, a, b); }
 Expr ne(Expr a, Expr b) { return equality(Kind::Ne, a, b); }
-Expr le(Expr a, Expr b) { return at_least_zero(b - a); }
-Expr lt(Expr a, Expr b) { return at_least_zero(b - a - 1); }
+Expr le(Expr a, Expr b) {
+  if (auto known = beyond_64_bits(a, b, 0)) return *known;
+  return at_least_zero(b - a);
+}
+
+Expr lt(Expr a, Expr b) {
+  if (auto known = beyond_64_bits(a, b, 1)) return *known;
+  return at_least_zero(b - a - 1);
+}
 
 Expr logical_and(Expr a, Expr b) {
   Expr both[] = {a, b};

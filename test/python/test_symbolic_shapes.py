@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from torch._higher_order_ops import while_loop
 
-from coil_harness import COIL, ENVIRONMENT, CoilError, check, coil_ok, export, named_inputs, run
+from coil_harness import COIL, ENVIRONMENT, CoilError, check, coil_ok, difference, export, named_inputs, run
 
 FORMS = pytest.mark.parametrize("decomposed", [False, True], ids=["exported", "decomposed"])
 
@@ -97,3 +97,40 @@ def test_bad_sizes_name_input_and_dimension(sizes, message, tmp_path):
     with pytest.raises(CoilError, match=message):
         run(tmp_path / "m.coil", {"x": torch.randn(sizes[0], 2), "y": torch.randn(sizes[1], 2)}, tmp_path)
     assert run(tmp_path / "m.coil", {"x": torch.ones(5, 2), "y": torch.ones(5, 2)}, tmp_path)["0"].eq(2).all()
+
+
+def test_more_elements_than_32_bits_count(tmp_path):
+    """Views of 2^32 elements and more: slices, selections, sums of a few of them, and a flat view whose elements are numbered beyond 2^31 (which eager would copy: 4 GiB)."""
+    class Program(torch.nn.Module):
+        def forward(self, x, y, places):
+            n = x.shape[0]
+            wide = x.view(n, 1, 1).expand(n, 65536, 32768)  # 2^31 for each of x
+            square = y.unsqueeze(1).expand(65536, 65537)
+            flat = square.reshape(-1)
+            return (wide[:, 65535, 30000:30007] * 2, wide.select(1, 40000).select(1, 7) + 1, wide[:, ::65535, ::32767].sum((1, 2)), square[65530:, 65530:].sum(), wide.shape[1] * wide.shape[2] * n,
+                    flat[2**31 + 5:2**31 + 65537 * 3:30011] * 1, flat[places] + 0, (flat[-3:] + 1).sum())
+
+    module, rows = Program(), {0: torch.export.Dim("rows", min=1, max=8)}
+    places = torch.tensor([0, 2**31, 2**32, 65536 * 65537 - 1])
+    example = lambda n: (torch.randn(n), torch.randint(-100, 100, (65536,), dtype=torch.int8), places)
+    export(module, example(3), tmp_path / "m.pt2", (rows, None, None))
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
+    for n in (1, 2, 7, 8):
+        x, y, _ = given = example(n)
+        far = torch.arange(2**31 + 5, 2**31 + 65537 * 3, 30011)
+        want = [x[:, None].expand(n, 7) * 2, x + 1, x * 4, y[65530:].sum() * 7, torch.tensor(n * 2**31), y[far // 65537], y[places // 65537], (y[-1:].expand(3) + 1).sum()]
+        got = run(tmp_path / "m.coil", named_inputs(module, given), tmp_path)
+        for k, w in enumerate(want):
+            assert not difference(got[str(k)], w.contiguous()), (n, k)
+
+
+def test_a_sum_of_more_elements_than_32_bits_count(tmp_path):
+    """(Eager writes the truth values out as integers first: 26 GB.)"""
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            return (x.view(-1, 1, 1) != 0).expand(-1, 40000, 27000).sum()
+
+    module = Program()
+    export(module, (torch.tensor([1, 0, 2], dtype=torch.int8),), tmp_path / "m.pt2", ({0: torch.export.Dim("rows", min=1, max=8)},))
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
+    assert run(tmp_path / "m.coil", {"x": torch.tensor([3, 0, 5, 1], dtype=torch.int8)}, tmp_path)["output"] == 3 * 40000 * 27000
