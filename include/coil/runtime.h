@@ -158,6 +158,8 @@ COIL_C_API void coil_context_free(coil_context*);
 /* Runs the program. Inputs are borrowed for the call, in the order of coil_model_inputs, with any strides; those marked `mutated` are written to. Fills `outputs`, in the order of
  * coil_model_outputs; each is to be released with coil_tensor_release. One that aliases an input, or a state of the context, borrows its memory. On failure no output is set. */
 COIL_C_API int coil_context_run(coil_context*, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count);
+/* From any thread, or a signal's handler: a run that is in a loop ends between two turns, with an error. The context is as good for the next run as before. No effect when nothing runs. */
+COIL_C_API void coil_context_interrupt(coil_context*);
 /* Output memory comes from `allocate(bytes, user)` from now on (aligned to 64 bytes; null: out of memory) and is the caller's: outputs then have no owner. Outputs that view one another
  * share one block. `release(memory, user)` takes back what a failed run does not hand out. `allocate` null restores coil_alloc. */
 COIL_C_API int coil_context_set_allocator(coil_context*, void* (*allocate)(size_t bytes, void* user), void (*release)(void* memory, void* user), void* user);

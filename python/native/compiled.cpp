@@ -2,6 +2,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include <chrono>
 #include <cstring>
 #include <optional>
 
@@ -13,8 +14,36 @@
 namespace coil::python {
 
 /// What one call at a time needs; kept between calls so that a call allocates only its results.
+namespace {
+
+/// Whether Python has a signal to handle whose handler raises, as Ctrl-C's does. Asked often: it looks twenty times a second. Called without the GIL.
+class Interruption {
+ public:
+  bool operator()() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return false;
+    next_ = now + std::chrono::milliseconds(50);
+    nb::gil_scoped_acquire acquire;
+    return PyErr_CheckSignals() != 0;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point next_;
+};
+
+}  // namespace
+
 struct CompiledGraph::State {
-  explicit State(const std::shared_ptr<const runtime::Model>& model) : context(model), inputs(model->plan().inputs.size()), numbers(inputs.size()) {}
+  explicit State(const std::shared_ptr<const runtime::Model>& model) : context(model), inputs(model->plan().inputs.size()), numbers(inputs.size()) { context.set_stop(Interruption()); }
+
+  /// Without the GIL. Where Python's handler of a signal raised, so does this.
+  void run(std::span<const Tensor> given) try {
+    nb::gil_scoped_release release;
+    context.run_into(given, outputs);
+  } catch (const Error&) {
+    if (PyErr_Occurred()) throw nb::python_error();
+    throw;
+  }
   runtime::Context context;
   std::vector<Tensor> inputs, outputs;
   std::vector<std::int64_t> numbers;  ///< memory of inputs that are Python numbers
@@ -211,10 +240,7 @@ nb::list CompiledGraph::call_arrays(nb::list arrays) {
   }
   Lease lease(*this);
   State& state = *lease.state;
-  {
-    nb::gil_scoped_release release;
-    state.context.run_into(inputs, state.outputs);
-  }
+  state.run(inputs);
   nb::list out;
   for (const Tensor& t : state.outputs) out.append(numpy_array(t));
   return out;
@@ -244,10 +270,7 @@ nb::object CompiledGraph::call(PyObject* const* args, std::size_t count) {
     read_input(exchange, device, pattern_.inputs[from], args[from], state.inputs[i], state.numbers[i]);
   }
   if (draws_) state.context.set_seed(torch_seed());
-  {
-    nb::gil_scoped_release release;
-    state.context.run_into(state.inputs, state.outputs);
-  }
+  state.run(state.inputs);
   std::vector<nb::object>& computed = state.computed;
   for (std::size_t k = 0; k < state.outputs.size(); ++k) computed.push_back(result(state, k, args, state.bases));
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(pattern_.results.size())));

@@ -1,6 +1,7 @@
 // A plan with the sizes of one call bound: every pointer, scalar and extent resolved, so that calls with the same sizes only patch inputs and outputs.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,6 +50,8 @@ class Binding {
   /// Temporaries and scratch memory are allocated for each run, between `take_memory` and `release`, and not kept: programs that take turns then share them.
   void set_borrows_memory(bool on) { borrows_memory_ = on; }
   void take_memory();
+  /// Asked between turns of loops: whether the run is to end.
+  void set_stop(std::function<bool()> asked) { stop_ = std::move(asked); }
   /// Binds for these inputs; does nothing when they look like the last call's. Throws Error in the user's terms.
   void bind(std::span<const Tensor> inputs);
   void place(std::span<const Patch> patches, std::byte* memory) {
@@ -205,6 +208,7 @@ class Binding {
   std::vector<void*> late_words_;                ///< arguments of the step that runs
   std::size_t late_bytes_ = 0, late_peak_ = 0;
   bool borrows_memory_ = false;
+  std::function<bool()> stop_;
   std::vector<BufferId> temporaries_;            ///< memory owners that lie in the arena
   std::vector<std::uint64_t> arena_offset_;      ///< of memory owners
   std::vector<Patch> arena_patches_;

@@ -1,5 +1,6 @@
 // The C interface to packages: load, look at, run.
 #include <algorithm>
+#include <atomic>
 #include <optional>
 
 #include "runtime/c_interface.h"
@@ -60,9 +61,12 @@ struct coil_context {
   void (*release)(void*, void*) = nullptr;
   void* user = nullptr;
 
+  std::atomic<bool> interrupted = false;
+
   bool on_host;  ///< else results are copied to the host
 
   explicit coil_context(std::shared_ptr<const Model> model) : context(model), on_host(model->plan().device == Device{}) {
+    context.set_stop([this] { return interrupted.load(std::memory_order_relaxed); });
     if (on_host) context.set_output_allocator([this](std::size_t bytes) { return new_block(bytes); });
   }
 
@@ -198,6 +202,7 @@ void coil_context_free(coil_context* context) { delete context; }
 int coil_context_run(coil_context* context, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count) {
   return guarded([&] {
     if (!context || (input_count > 0 && !inputs) || (output_count > 0 && !outputs)) fail("no context, no inputs or no outputs were given");
+    context->interrupted = false;
     context->run(inputs, input_count, outputs, output_count);
   });
 }
@@ -210,6 +215,10 @@ int coil_context_set_allocator(coil_context* context, void* (*allocate)(size_t, 
     context->release = release;
     context->user = user;
   });
+}
+
+void coil_context_interrupt(coil_context* context) {
+  if (context) context->interrupted = true;
 }
 
 coil_memory coil_context_memory(const coil_context* context) {

@@ -245,6 +245,8 @@ void Context::set_stream(void* stream) {
   impl_->queue->set_stream(stream);
 }
 
+void Context::set_stop(std::function<bool()> asked) { impl_->binding.set_stop(std::move(asked)); }
+
 void Context::set_seed(std::uint64_t seed) { impl_->next_seed = seed; }
 
 void Context::set_recording(bool on) { impl_->recording = on; }

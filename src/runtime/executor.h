@@ -63,6 +63,8 @@ class Context {
   void set_stream(void* stream);
   /// Runs that repeat with the same sizes and memory are recorded as CUDA graphs and launched whole. No effect on devices that cannot record.
   void set_recording(bool);
+  /// Asked between turns of loops from now on; where it says true the run ends with an Error. The context is as good for the next run as before. An empty function: nobody is asked.
+  void set_stop(std::function<bool()> asked);
   /// The seed of the next run's random numbers; without it the model's own sequence gives one.
   void set_seed(std::uint64_t seed);
   /// One run, with the seconds that each step of the plan took, from its start to its end. Runs after it are as they were.

@@ -101,6 +101,7 @@ void Binding::walk_steps(const OutputAllocator& allocate) {
           case Kind::EndLoop: {
             const auto& loop = std::get<Control>(plan_.steps[c->target]);
             const std::int64_t next = slots_[loop.counter] + 1;
+            if (stop_ && stop_()) fail("the run was interrupted in a loop, after {} turns", next);
             if (next >= slot(loop.value)) break;
             set_number(loop.counter, next);
             at = c->target + 1;

@@ -1,4 +1,4 @@
-"""Models whose batch, lengths, heights and widths are free: name -> (module, a function from sizes to arguments, the dynamic shapes, the range of each size)."""
+"""Models whose batch, lengths, heights and widths are free, and programs whose sizes and branches depend on data: name -> (module, a function from sizes to arguments, the dynamic shapes, the range of each size)."""
 import torch
 from torch import nn
 from torch.export import Dim
@@ -83,15 +83,22 @@ def t5():
 
 
 def whisper():
-    """An encoder over spectrograms: its length is the model's, the batch is free."""
+    """The layers of an encoder over spectrograms, at any length up to the model's (its own forward takes that length alone)."""
     import transformers
 
     class Net(Call):
         def forward(self, features):
-            return self.model(features).last_hidden_state
+            encoder = self.model
+            x = nn.functional.gelu(encoder.conv2(nn.functional.gelu(encoder.conv1(features)))).transpose(1, 2)
+            x = x + encoder.embed_positions.weight[:x.shape[1]]
+            for layer in encoder.layers:
+                x = layer(x, None)
+                x = x[0] if isinstance(x, tuple) else x
+            return encoder.layer_norm(x)
 
     config = transformers.WhisperConfig(d_model=32, encoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=64, num_mel_bins=16, max_source_positions=30)
-    return Net(transformers.WhisperModel(config).encoder), lambda b: (torch.randn(b, 16, 60),), {"features": {0: Dim("batch", min=1, max=16)}}, ((1, 16),)
+    shapes = {"features": {0: Dim("batch", min=1, max=16), 2: Dim("length", min=4, max=60)}}
+    return Net(transformers.WhisperModel(config).encoder), lambda b, n: (torch.randn(b, 16, n),), shapes, ((1, 16), (4, 60))
 
 
 def resnet():
@@ -132,4 +139,41 @@ def unet():
     return UNet().eval(), lambda b, h, w: (torch.randn(b, 3, 4 * h, 4 * w),), shapes, ((1, 4), (1, 16), (1, 16))
 
 
-MODELS = {"bert": bert, "gpt2": gpt2, "llama": llama, "t5": t5, "whisper": whisper, "resnet": resnet, "unet": unet}
+def decode():
+    """Greedy decoding as a loop, from any position on."""
+    from test_control_flow import TinyGpt
+    return TinyGpt().eval(), lambda b, start: (torch.randint(0, 17, (b, 12)), torch.tensor(start)), {"tokens": {0: Dim("batch", min=1, max=8)}, "start": None}, ((1, 8), (1, 12))
+
+
+def suppress():
+    """Non-maximum suppression as a loop."""
+    from test_control_flow import Suppress
+
+    def make(n, overlap):
+        corner = torch.rand(n, 2) * 4
+        return torch.cat([corner, corner + torch.rand(n, 2) * 3 + 0.1], 1), torch.randperm(n) / n, torch.tensor(overlap / 10)
+
+    rows = {0: Dim("rows", min=1, max=40)}
+    return Suppress(), make, {"boxes": rows, "scores": rows, "limit": None}, ((1, 40), (0, 10))
+
+
+def experts():
+    """A mixture of experts: tokens are routed by nonzero and index_put."""
+    from test_unbacked import MixtureOfExperts
+    return MixtureOfExperts().eval(), lambda n: (torch.randn(n, 8),), {"x": {0: Dim("rows", min=1, max=64)}}, ((1, 64),)
+
+
+def ragged():
+    from test_unbacked import Ragged
+    rows = {0: Dim("rows", min=1, max=32)}
+    return Ragged(), lambda n, top: (torch.randint(0, top + 1, (n,)), torch.randn(n, 4)), {"lengths": rows, "table": rows}, ((1, 32), (0, 9))
+
+
+def branch():
+    """A branch between two subnetworks."""
+    from test_control_flow import TwoNetworks
+    return TwoNetworks().eval(), lambda n, side: (torch.rand(n, 4) * (2 * side - 1),), {"x": {0: Dim("rows", min=2, max=64)}}, ((2, 64), (0, 1))  # torch asserts that results of branches have no size of 1
+
+
+MODELS = {"bert": bert, "gpt2": gpt2, "llama": llama, "t5": t5, "whisper": whisper, "resnet": resnet, "unet": unet,
+          "decode": decode, "suppress": suppress, "experts": experts, "ragged": ragged, "branch": branch}

@@ -82,19 +82,20 @@ def test_while_loop_swaps_and_counts(check):
     check(Fibonacci(), (torch.tensor(7), one * 0, one), others=[(torch.tensor(n), one, one * 2) for n in (0, 1, 60)])
 
 
+class Collatz(torch.nn.Module):
+    def forward(self, n):
+        def step(n, count, twos):
+            def even(n, twos):
+                return while_loop(lambda n, t: (n % 2) == 0, lambda n, t: (n // 2, t + 1), (n, twos))
+
+            n, twos = torch.cond((n % 2) == 0, even, lambda n, t: (3 * n + 1, t.clone()), (n, twos))
+            return n, count + 1, twos
+
+        zero = torch.zeros((), dtype=torch.int64)
+        return while_loop(lambda n, count, twos: n > 1, step, (n, zero, zero.clone()))
+
+
 def test_loop_in_a_branch_in_a_loop(check):
-    class Collatz(torch.nn.Module):
-        def forward(self, n):
-            def step(n, count, twos):
-                def even(n, twos):
-                    return while_loop(lambda n, t: (n % 2) == 0, lambda n, t: (n // 2, t + 1), (n, twos))
-
-                n, twos = torch.cond((n % 2) == 0, even, lambda n, t: (3 * n + 1, t.clone()), (n, twos))
-                return n, count + 1, twos
-
-            zero = torch.zeros((), dtype=torch.int64)
-            return while_loop(lambda n, count, twos: n > 1, step, (n, zero, zero.clone()))
-
     check(Collatz(), (torch.tensor(6),), others=[(torch.tensor(n),) for n in (1, 2, 27, 97)])
 
 
@@ -120,6 +121,33 @@ def test_map(check):
             return map_over(lambda row, y: (row.sort().values + y, row @ y), x, y)
 
     check(Mapped(), (torch.randn(3, 4), torch.randn(4)))
+
+
+@torch.compiler.nested_compile_region
+def region(x, k):
+    return x[x > 0].sum() * k + x.cos()
+
+
+class Nested(torch.nn.Module):
+    """Everything in everything, with sizes that data tell inside, outside and carried from turn to turn: a branch in a map in a loop, a branch in a scan in a branch, a region that is called twice in a loop."""
+
+    def forward(self, x, n):
+        def one(row, total):
+            return torch.cond(row.sum() > 0, lambda r, t: r.nonzero().sum() + t.sum(), lambda r, t: r.abs().sum().long() + t.numel(), (row, total))
+
+        def many(x):
+            return scan(lambda c, r: (torch.cond(r.sum() > c.sum(), lambda c, r: c + r, lambda c, r: c - r, (c, r)), r[r > 0].sum()), torch.zeros(3), x)[0]
+
+        zero = torch.zeros((), dtype=torch.int64)
+        _, total = while_loop(lambda i, total: i < n, lambda i, total: (i + 1, total + map_over(one, x, total).sum()), (zero, torch.zeros(3, dtype=torch.int64)))
+        kept = x[x > 0]
+        _, doubled = while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, y * 2 + kept), (zero, kept.clone()))
+        _, regions = while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, region(x, 2) + region(x, 2)), (zero, x))
+        return total, doubled, regions, torch.cond(x.sum() > 0, many, lambda x: x.sum(0), (x,))
+
+
+def test_nested_with_sizes_that_data_tell(check):
+    check(Nested(), (torch.randn(4, 3).round(), torch.tensor(3)), others=[(torch.randn(4, 3).abs(), torch.tensor(0)), (-torch.randn(4, 3).abs(), torch.tensor(5))])
 
 
 class Suppress(torch.nn.Module):

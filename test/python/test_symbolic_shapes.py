@@ -2,6 +2,7 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from safetensors.torch import save_file
 from torch._higher_order_ops import while_loop
 
 from coil_harness import COIL, ENVIRONMENT, CoilError, check, coil_ok, difference, export, named_inputs, run
+from emitted import build_program, emit
 
 FORMS = pytest.mark.parametrize("decomposed", [False, True], ids=["exported", "decomposed"])
 
@@ -61,8 +63,22 @@ def test_a_sum_of_sizes_before_its_parts():
     check(Program(), example(5, 3), dynamic=(auto, auto, auto), others=[example(a, b) for a, b in ((2, 2), (17, 31))])
 
 
-def test_memory_is_flat_over_turns(tmp_path):
-    """Ten thousand turns, each with a tensor whose size is data, need no more memory than ten."""
+CALL_SOURCE = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+import pathlib, torch
+from emitted import load_module
+from safetensors.torch import load_file
+path = pathlib.Path(sys.argv[2])
+module, given = load_module(path), load_file(sys.argv[3])
+flat = [given["x"], given["turns"]]
+module.load()(*flat) if path.suffixes == [".fx", ".py"] else module.call(flat)
+"""
+
+
+@pytest.mark.parametrize("form, turns, size", [("package", 10_000, 2000), ("cpp", 10_000, 2000), ("python", 500, 20_000), ("fx", 500, 20_000)])
+def test_memory_is_flat_over_turns(form, turns, size, tmp_path):
+    """Many turns, each with a tensor whose size is data and calls of library operations, need no more memory than ten, in every language."""
     class Program(torch.nn.Module):
         def forward(self, x, turns):
             def turn(i, x, total):
@@ -71,17 +87,24 @@ def test_memory_is_flat_over_turns(tmp_path):
 
             return while_loop(lambda i, x, total: i < turns, turn, (torch.zeros((), dtype=torch.int64), x, torch.zeros(())))
 
-    module, x = Program(), torch.randn(2000)
-    export(module, (x, torch.tensor(3)), tmp_path / "m.pt2")
-    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
+    module, x = Program(), torch.randn(size)
+    archive, given, results = tmp_path / "m.pt2", tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    export(module, (x, torch.tensor(3)), archive)
+    if form == "package":
+        coil_ok("compile", archive, "-o", tmp_path / "m.coil")
+        command = [COIL, "run", tmp_path / "m.coil", "--inputs", given, "--outputs", results]
+    elif form == "cpp":
+        command = [build_program(emit(archive, "cpp")), given, results]
+    else:
+        command = [sys.executable, "-W", "ignore", "-c", CALL_SOURCE, os.path.dirname(__file__), emit(archive, form), given]
     peak = {}
-    for turns in (10, 10_000):
-        save_file(named_inputs(module, (x, torch.tensor(turns))), tmp_path / "in.safetensors")
-        child = subprocess.Popen([COIL, "run", tmp_path / "m.coil", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors"], env=ENVIRONMENT)
+    for n in (10, turns):
+        save_file(named_inputs(module, (x, torch.tensor(n))), given)
+        child = subprocess.Popen(list(map(str, command)), env=ENVIRONMENT)
         _, status, usage = os.wait4(child.pid, 0)
         assert status == 0
-        peak[turns] = usage.ru_maxrss
-    assert peak[10_000] < peak[10] + 4096, f"KiB: {peak}"
+        peak[n] = usage.ru_maxrss
+    assert peak[turns] < peak[10] + 4096, f"KiB: {peak}"
 
 
 class Rows(torch.nn.Module):

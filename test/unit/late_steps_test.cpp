@@ -1,6 +1,7 @@
 // Plans with numbers that steps give: sizes read from memory, loops, branches.
 #include <unistd.h>
 
+#include "error_of.h"
 #include "runtime/plan_check.h"
 #include "runtime/plan_json.h"
 #include "runtime_plans.h"
@@ -81,6 +82,16 @@ TEST(LateSteps, MemoryIsFlatOverManyTurns) {
   few.run({{x}});
   many.run({{x}});
   EXPECT_EQ(few.memory().arena_bytes, many.memory().arena_bytes);
+}
+
+TEST(LateSteps, ALoopWithoutEndIsStopped) {
+  Context context(Model::load(counted(std::numeric_limits<std::int64_t>::max())));
+  for (int again = 0; again < 2; ++again) {
+    int asked = 0;
+    context.set_stop([&] { return ++asked == 100; });
+    EXPECT_EQ(error_of([&] { context.run({{tensor_of({1, -1}, {2})}}); }), "the run was interrupted in a loop, after 100 turns");
+    EXPECT_EQ(asked, 100);
+  }
 }
 
 TEST(LateSteps, PlansTravelAsText) {
