@@ -21,7 +21,10 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower) {
   out.program = std::make_shared<runtime::Program>(assemble(lines, *lowered.backend, options, stage));
   if (lowered.source.sample_inputs) out.program->sample_inputs = std::move(*lowered.source.sample_inputs);
 
-  if (options.provenance) stage("provenance", [&] { write_file(*options.provenance, provenance_json(lowered, "package", {})); });
+  if (options.provenance) {
+    const std::string text = stage("provenance", [&] { return provenance_json(lowered, "package", {}); });
+    stage("write provenance", [&] { write_file(*options.provenance, text); });
+  }
   describe_program(out.report, lines);
   out.report.text = report_text(out.report, lowered.source_lines, *lowered.graph, lowered.schedule, lines);
   stage.write_timings();

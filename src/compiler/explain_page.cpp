@@ -129,10 +129,25 @@ class Page {
       const bool output = p_.buffers[b.buffer].kind == wrapper::BufferKind::Output;
       out_ += fmt::format("<g class=\"block\" data-text=\"{5}\"><rect x=\"{0:.2f}\" y=\"{1:.2f}\" width=\"{2:.2f}\" height=\"{3:.2f}\" fill=\"{4}\"/>", x, y, width, height, output ? "#2f5d8a" : "#8fb4d8", escape(b.names));
       out_ += fmt::format("<title>{}: {}, calls {} to {}</title>", escape(b.names), human_bytes(b.bytes), b.first, b.last);
-      if (height >= 11 && width >= 7.0 * static_cast<double>(b.names.size())) out_ += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"10\" fill=\"{}\">{}</text>", x + 3, y + std::min(height, 20.0) / 2 + 4, output ? "#fff" : "#1d2430", escape(b.names));
+      label(b.names, x, y, width, height, output ? "#fff" : "#1d2430");
       out_ += "</g>\n";
     }
     out_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#69727f\">call 0 to {}</text>\n</svg>\n</section>\n", kLeft, kHeight + 15, calls_.empty() ? 0 : calls_.size() - 1);
+  }
+
+  /// The names in a rectangle, along it or upright, or the first alone, or none where it is too small.
+  void label(const std::string& names, double x, double y, double width, double height, std::string_view color) {
+    for (const std::string& text : {names, names.substr(0, names.find(','))}) {
+      const double length = 6.5 * static_cast<double>(text.size()) + 6;
+      if (height >= 11 && width >= length) {
+        out_ += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"10\" fill=\"{}\">{}</text>", x + 3, y + std::min(height, 20.0) / 2 + 4, color, escape(text));
+        return;
+      }
+      if (width >= 9 && height >= length) {
+        out_ += fmt::format("<text transform=\"translate({:.2f} {:.2f}) rotate(-90)\" font-size=\"{}\" fill=\"{}\">{}</text>", x + width / 2 + 3.5, y + height - 4, width >= 11 ? 10 : 8, color, escape(text));
+        return;
+      }
+    }
   }
 
   // ---- Calls and kernels ------------------------------------------------------------------------------------------------------
@@ -165,7 +180,7 @@ class Page {
       const ProvenanceCall& call = calls_[found->second];
       const wrapper::Uses uses = wrapper::uses(p_.lines[l]);
       const std::string name = call.kernel ? fmt::format("<a href=\"#{0}\"><code>{0}</code></a>", call.name) : "library <code>" + escape(call.name) + "</code>";
-      out_ += fmt::format("<tr class=\"item\" id=\"call{0}\"><td>{0}</td><td>{1}</td>{7}<td>{2}</td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>\n", step, name,
+      out_ += fmt::format("<tr class=\"item\" id=\"call{0}\"><td>{0}</td><td>{1}</td>{7}<td class=\"bytes\">{2}</td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>\n", step, name,
                           step < live_.size() ? human_bytes(live_[step]) : "", escape(fmt::format("{}", fmt::join(*call.nodes, ", "))), escape(places(call)), buffers(uses.reads), buffers(uses.writes),
                           seconds_.empty() ? "" : "<td class=\"time\">" + time(seconds_[found->second]) + "</td>");
       ++step;

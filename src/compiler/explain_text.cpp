@@ -12,7 +12,8 @@ table { border-collapse: collapse; } td, th { text-align: left; padding: .15rem 
 table.wide { width: 100%; font-size: 13px; } table.wide tr:nth-child(even) { background: #f7f9fa; }
 table.code td { font: 12px/1.35 ui-monospace, monospace; overflow-wrap: anywhere; } table.code td:first-child { min-width: 3rem; }
 pre { background: #f4f6f8; padding: .8rem; overflow-x: auto; font-size: 12px; line-height: 1.35; white-space: pre-wrap; }
-code { font-size: 12.5px; } svg { width: 100%; height: auto; } .quiet { color: #69727f; } summary { cursor: pointer; } .hidden { display: none; }
+#calls td:nth-last-child(2) { overflow-wrap: anywhere; }
+code { font-size: 12.5px; } svg { width: 100%; height: auto; } td.time, td.bytes, td .quiet { white-space: nowrap; } .quiet { color: #69727f; } summary { cursor: pointer; } .hidden { display: none; }
 .block rect { stroke: #fff; stroke-width: .5; } .block.faded { opacity: .15; }
 )css";
 }

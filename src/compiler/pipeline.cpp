@@ -133,7 +133,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   fx::GraphModule& module = *out.source.module;
   out.source_lines = source_lines(module);
   std::vector<std::pair<std::string, std::string>> lines;
-  if (keep_source) lines = fx::node_lines(module, {.locations = true});
+  if (keep_source) lines = stage("source lines", [&] { return fx::node_lines(module, {.locations = true}); });
   stage.show_changed("graph", [&] { return fx::to_string(module, {.locations = true}); });
   for (const char* name : kPasses) {
     if (settings.fallback && std::string_view(name) == "split-complex") continue;  // the host has complex operators: all of them

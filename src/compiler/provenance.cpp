@@ -12,6 +12,11 @@ using Json = nlohmann::ordered_json;
 /// Calls by the name of a node.
 using Users = std::map<std::string, std::vector<std::size_t>, std::less<>>;
 
+/// A member behind the others; nobody else has the name. (The library's own way looks through all of them first.)
+void append(Json& object, const std::string& name, Json value) {
+  static_cast<Json::object_t::Container&>(object.get_ref<Json::object_t&>()).emplace_back(name, std::move(value));
+}
+
 Json calls_of(const Users& users, const std::string& node) {
   auto found = users.find(node);
   return found == users.end() ? Json::array() : Json(found->second);
@@ -50,7 +55,7 @@ std::string provenance_json(const Lowered& lowered, const std::string& form, con
   for (const fx::Node* n = lowered.source.module->graph.first(); n; n = n->next()) {
     if (n->opcode == fx::Opcode::Output) continue;
     for (const std::string& origin : n->meta.origins) after[origin].push_back(n->name);
-    nodes[n->name] = {{"incoming", n->meta.origins}, {"calls", calls_of(by_node, n->name)}};
+    append(nodes, n->name, {{"incoming", n->meta.origins}, {"calls", calls_of(by_node, n->name)}});
   }
   for (const auto& [name, text] : lowered.lines.source) {
     Json entry = {{"text", text}};
@@ -58,7 +63,7 @@ std::string provenance_json(const Lowered& lowered, const std::string& form, con
     auto made = after.find(name);
     entry["nodes"] = made == after.end() ? Json::array() : Json(made->second);
     entry["calls"] = calls_of(by_origin, name);
-    incoming[name] = std::move(entry);
+    append(incoming, name, std::move(entry));
   }
   const Json all = {{"version", 1}, {"program", lowered.lines.name}, {"form", form}, {"incoming", std::move(incoming)}, {"nodes", std::move(nodes)}, {"calls", std::move(call_list)}};
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
