@@ -20,7 +20,11 @@ struct Settings {
   bool keep_nan = true;               ///< keep_nan: through products and convolutions with relu or clip behind them
   bool fallback = false;              ///< fallback: operators without lowering are called in the host, which must know them
   wrapper::Checks checks;             ///< assert_sizes, assert_strides, assert_alignment, assert_nan, assert_inf, assert_lifetimes
-  bool verify = false;                ///< verify: checks every intermediate representation
+#ifdef NDEBUG
+  bool verify = false;  ///< verify: checks every intermediate representation
+#else
+  bool verify = true;
+#endif
 };
 
 struct SettingHelp {

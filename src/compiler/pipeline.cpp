@@ -17,6 +17,7 @@
 #include "lowering/lowering.h"
 #include "passes/passes.h"
 #include "runtime/library.h"
+#include "scheduler/verify.h"
 #include "support/cpu.h"
 #include "support/error.h"
 #include "wrapper/build.h"
@@ -34,7 +35,7 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 }
 
 /// Graph-to-graph passes in order: each is named as `coil opt --pass` names it.
-constexpr const char* kPasses[] = {"remove-noops", "expand-lists", "expand-auto-functionalized", "functionalize", "eliminate-dead-code", "split-complex", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
+constexpr const char* kPasses[] = {"outline-vmap", "remove-noops", "expand-lists", "expand-auto-functionalized", "functionalize", "eliminate-dead-code", "split-complex", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
                                    "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
 
 /// Compilers side by side; more than these wait for each other's memory.
@@ -87,7 +88,10 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   stage.show("schedule", [&] { return scheduler::to_string(graph, out.schedule); });
   out.lines = stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, *out.backend, settings.checks); });
   stage.show("wrapper", [&] { return wrapper::to_string(out.lines); });
-  if (settings.verify) wrapper::verify(out.lines);
+  if (settings.verify) {
+    scheduler::verify(graph, out.schedule);
+    wrapper::verify(out.lines);
+  }
 }
 
 /// Compiles and runs a part of the program that has no inputs.

@@ -30,8 +30,16 @@ std::string target_of(const std::string& serialized) {
   return serialized.starts_with(kOps) ? serialized.substr(kOps.size()) : serialized;
 }
 
+/// Functions by which an exported graph says what torch.vmap did (passes::outline_vmap).
+bool is_vmap_border(std::string_view target) {
+  constexpr std::string_view kPlace = "torch._functorch.predispatch.";
+  if (!target.starts_with(kPlace)) return false;
+  target.remove_prefix(kPlace.size());
+  return target == "lazy_load_decompositions" || target == "_vmap_increment_nesting" || target == "_vmap_decrement_nesting" || target == "_add_batch_dim" || target == "_remove_batch_dim";
+}
+
 bool is_known_without_schema(std::string_view target) {
-  return target == kItem || target.starts_with(kHigherOrder) || fx::find_scalar_function(target);
+  return target == kItem || target.starts_with(kHigherOrder) || is_vmap_border(target) || fx::find_scalar_function(target);
 }
 
 /// The path of the innermost module in `key,path,type;key,path,type`.

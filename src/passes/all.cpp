@@ -5,6 +5,7 @@ namespace coil::passes {
 
 const std::vector<Pass>& all() {
   static const std::vector<Pass> passes = {
+      {"outline-vmap", outline_vmap},
       {"remove-noops", remove_noops},
       {"expand-lists", expand_lists},
       {"expand-auto-functionalized", expand_auto_functionalized},

@@ -11,6 +11,8 @@ namespace coil::passes {
 
 /// Inlines `wrap_with_set_grad_enabled` and similar wrappers, with the casts of `wrap_with_autocast` written out (autocast.h), drops `_assert_tensor_metadata`, `detach`, `lift_fresh_copy`, dropout in inference, `to` that changes nothing.
 void remove_noops(fx::GraphModule&);
+/// Regions that `torch.vmap` opened, as they stand in exported graphs (associative_scan's among them), as maps over the batched dimension.
+void outline_vmap(fx::GraphModule&);
 /// Operators on lists of tensors (`_foreach_*`) as one call for each item, which fuse like any others.
 void expand_lists(fx::GraphModule&);
 /// `auto_functionalized_v2`, by which torch's own functionalization wraps operators from outside that write to their arguments, as the operator itself on copies of what it writes to.

@@ -36,9 +36,9 @@ class Blocks {
       }
   }
 
-  /// From the first to the last of these lines, both included, widened to the borders of their common block.
-  Lifetime around(const std::vector<std::size_t>& lines) const {
-    std::size_t common = of_[lines[0]];
+  /// From the first to the last of these lines, both included, widened to the borders of their common block; for what leaves the program, of the program's own.
+  Lifetime around(const std::vector<std::size_t>& lines, bool leaves) const {
+    std::size_t common = leaves ? 0 : of_[lines[0]];
     for (std::size_t k : lines) common = meet(common, of_[k]);
     Lifetime life;
     for (std::size_t k : lines) {
@@ -80,13 +80,16 @@ void plan_lifetimes(Program& p) {
       for (BufferId b : *side) touches[b].push_back(k);
   }
   const Blocks blocks(p.lines);
+  std::set<BufferId> leaves;
+  for (const Output& o : p.outputs)
+    if (auto* v = std::get_if<View>(&o.value)) leaves.insert(v->buffer);
   std::vector<Lifetime> life(p.buffers.size());
   // Buffers that come to life before a line, or die after it, in order of their numbers.
   std::vector<std::set<BufferId>> born(p.lines.size()), dies(p.lines.size());
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
     const BufferKind kind = p.buffers[b].kind;
     if (touches[b].empty()) continue;
-    life[b] = blocks.around(touches[b]);
+    life[b] = blocks.around(touches[b], leaves.contains(static_cast<BufferId>(b)));
     if (kind == BufferKind::Temporary || kind == BufferKind::Output) born[life[b].first].insert(static_cast<BufferId>(b));
     if (kind == BufferKind::Temporary) dies[life[b].last].insert(static_cast<BufferId>(b));
   }

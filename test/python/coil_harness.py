@@ -141,7 +141,7 @@ def check(module, args, dynamic=None, others=(), decomposed=False, tolerance=Non
     with tempfile.TemporaryDirectory() as folder:
         archive, package = pathlib.Path(folder) / "m.pt2", pathlib.Path(folder) / "m.coil"
         export(module, args, archive, dynamic, decomposed)
-        coil_ok("compile", archive, "-o", package)
+        coil_ok("compile", archive, "-o", package, "--set", "verify=true")
         for number, each in enumerate([args, *others]):
             before, want = eager(module, each)
             wrong = differences(run(package, before, folder), want, lambda name: {"tolerance": tolerance})

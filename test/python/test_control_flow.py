@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch._higher_order_ops import map as map_over
 from torch._higher_order_ops import scan, while_loop
+from torch._higher_order_ops.associative_scan import associative_scan
 
 import coil_harness
 
@@ -99,28 +100,54 @@ def test_loop_in_a_branch_in_a_loop(check):
     check(Collatz(), (torch.tensor(6),), others=[(torch.tensor(n),) for n in (1, 2, 27, 97)])
 
 
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = torch.nn.Linear(6, 4)
+
+    def forward(self, x, h):
+        def step(h, x):
+            new = torch.tanh(self.cell(torch.cat([h, x], -1)))
+            return new, new * 2
+
+        return scan(step, h, x)
+
+
 def test_scan(check):
-    class Recurrent(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.cell = torch.nn.Linear(6, 4)
-
-        def forward(self, x, h):
-            def step(h, x):
-                new = torch.tanh(self.cell(torch.cat([h, x], -1)))
-                return new, new * 2
-
-            return scan(step, h, x)
-
     check(Recurrent().eval(), (torch.randn(5, 3, 2), torch.randn(3, 4)), dynamic=(ROWS, None), others=[(torch.randn(n, 3, 2), torch.randn(3, 4)) for n in (1, 13, 64)])
 
 
-def test_map(check):
-    class Mapped(torch.nn.Module):
-        def forward(self, x, y):
-            return map_over(lambda row, y: (row.sort().values + y, row @ y), x, y)
+class Mapped(torch.nn.Module):
+    def forward(self, x, y):
+        return map_over(lambda row, y: (row.sort().values + y, row @ y), x, y)
 
+
+def test_map(check):
     check(Mapped(), (torch.randn(3, 4), torch.randn(4)))
+
+
+class Linear(torch.nn.Module):
+    """A linear recurrence h[t] = a[t]*h[t-1] + b[t], which torch exports as levels of vmap."""
+
+    def forward(self, a, b):
+        return associative_scan(lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]), (a, b), dim=0, combine_mode="generic")
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 16])
+def test_associative_scan(n, check):
+    check(Linear(), (torch.rand(n, 3), torch.randn(n, 3)))
+
+
+class Batched(torch.nn.Module):
+    """vmap over any dimension, with what is not batched, and operators of every kind. (Nested, or with results batched elsewhere than first, torch itself fails to export it.)"""
+
+    def forward(self, x, y):
+        each = torch.vmap(lambda a, b: (a @ b).relu().sum() + y.sum(), in_dims=(1, None))(x, y)
+        return each, torch.vmap(lambda a: (a.cumsum(0) + y).sort().values, in_dims=1)(x)
+
+
+def test_vmap(check):
+    check(Batched(), (torch.randn(3, 5), torch.randn(3)))
 
 
 @torch.compiler.nested_compile_region

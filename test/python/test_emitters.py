@@ -8,7 +8,7 @@ import fixture_programs
 from coil_harness import coil_ok, named_inputs, run, same
 from emitted import bound, build_program, call_flat, call_program, emit, load_module
 from models import FULL, SMALL
-from test_control_flow import Collatz, Nested, Suppress, TwoNetworks
+from test_control_flow import Collatz, Mapped, Nested, Recurrent, Suppress, TwoNetworks
 from test_random_programs import Writer, module_of
 
 # Constants are packed for the library in plans and in C++; Python and FX hold them as they are, and a library may round otherwise then.
@@ -91,9 +91,10 @@ def boxes():
 
 
 @pytest.mark.parametrize("program", [(TwoNetworks().eval(), (torch.ones(3, 4),), {}, None, [(-torch.ones(3, 4),)]), (Suppress(), boxes(), {}, None, [boxes()]),
+                                     (Recurrent().eval(), (torch.randn(5, 3, 2), torch.randn(3, 4)), {}, None, []), (Mapped(), (torch.randn(3, 4), torch.randn(4)), {}, None, []),
                                      (Collatz(), (torch.tensor(6),), {}, None, [(torch.tensor(n),) for n in (1, 27)]),
                                      (Nested(), (torch.randn(4, 3).round(), torch.tensor(3)), {}, None, [(torch.randn(4, 3).abs(), torch.tensor(0)), (-torch.randn(4, 3).abs(), torch.tensor(5))])],
-                         ids=["branch", "loop", "loop in branch in loop", "all in all"])
+                         ids=["branch", "loop", "scan", "map", "loop in branch in loop", "all in all"])
 def test_control_flow(program, tmp_path):
     check_all(program, tmp_path)
 

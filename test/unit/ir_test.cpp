@@ -140,5 +140,40 @@ TEST_F(IrTest, DenseStridesFollowTheOrder) {
   EXPECT_EQ(dense_strides(*env, {1, 3, 2}, {3, 1, 3}), (Exprs{3, 1, 3}));
 }
 
+/// Symbols of every kind of operation, each in one place only.
+TEST_F(IrTest, FreeSymbolsOfEveryKind) {
+  auto u = [&, k = 0]() mutable { return env->add_unbacked(fmt::format("u{}", k++)); };
+  auto buffer = [&](Exprs sizes, BufferKind kind = BufferKind::Computed) {
+    Exprs strides = sym::contiguous_strides(sizes);
+    return graph.add_buffer("b", kind, {DType::F32, {}, std::move(sizes), std::move(strides), true}).id;
+  };
+  auto names = [&](Operation op) { return free_symbols(graph, graph.add_operation(std::move(op))); };
+  using Names = std::set<std::string>;
+  const BufferId in = buffer({4}, BufferKind::Input), out = buffer({4}), one = buffer({u()}), other = buffer({u()});
+  const Scalar x = pool.load(in, DType::F32, {graph.ivar(0)});
+  EXPECT_EQ(names({.node = Pointwise{{4}, x}, .outs = {one}}), Names{"u0"}) << "of the layout written to";
+  EXPECT_EQ(names({.node = Pointwise{{4}, pool.load(other, DType::F32, {graph.ivar(0)})}, .outs = {out}}), Names{"u1"}) << "of the layout read";
+  EXPECT_EQ(names({.node = Pointwise{{u()}, x}, .outs = {out}}), Names{"u2"});
+  EXPECT_EQ(names({.node = Pointwise{{4}, pool.load(in, DType::F32, {graph.ivar(0) + u()})}, .outs = {out}}), Names{"u3"}) << "a view at a place that data tell";
+  EXPECT_EQ(names({.node = Pointwise{{4}, x}, .outs = {out}, .store_index = {u()}}), Names{"u4"}) << "a part of a concatenation";
+  EXPECT_EQ(names({.node = Reduction{{4}, {u()}, {}, x}, .outs = {out}}), Names{"u5"});
+  EXPECT_EQ(names({.node = Scan{.sizes = {u()}, .body = x}, .outs = {out}}), Names{"u6"});
+  EXPECT_EQ(names({.node = Scatter{.sizes = {4}, .body = x, .index = {u()}}, .outs = {out}}), Names{"u7"});
+  EXPECT_EQ(names({.node = Scatter{.sizes = {4}, .body = x, .index = {0}, .indirect = {pool.load(in, DType::F32, {u()})}}, .outs = {out}}), Names{"u8"});
+  const BufferView whole_out{out, DType::F32, {4}, {1}};
+  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {u()}, {1}}}, .outputs = {whole_out}}, .outs = {out}}), Names{"u9"});
+  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {4}, {u()}}}, .outputs = {whole_out}}, .outs = {out}}), Names{"u10"});
+  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {4}, {1}, u()}}, .outputs = {whole_out}}, .outs = {out}}), Names{"u11"});
+  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {4}, {1}}}, .outputs = {whole_out, {other, DType::F32, {u()}, {1}}}}, .outs = {out, one}}), (Names{"u0", "u12"})) << "of several results";
+  EXPECT_EQ(names({.node = Assertion{sym::le(u(), 4), "no"}}), Names{"u13"});
+  EXPECT_EQ(names({.node = Control{.kind = Control::Kind::If, .condition = u()}}), Names{"u14"});
+  EXPECT_EQ(names({.node = Control{.kind = Control::Kind::EndIf}}), Names{});
+  EXPECT_EQ(names({.node = Control{.kind = Control::Kind::Loop, .counter = u(), .extent = u()}}), Names{"u16"}) << "not of the counter, which it defines";
+  EXPECT_EQ(names({.node = ReadSymbol{u(), in}}), Names{});
+  ops::NamedArgument count{.value = ops::CallArgument(u())};
+  EXPECT_EQ(names({.node = Fallback{.op = "lib.f.default", .arguments = {count}}, .outs = {out}}), Names{"u18"});
+  EXPECT_EQ(names({.node = Fallback{.op = "lib.f.default", .inputs = {{in, DType::F32, {u()}, {1}}}}, .outs = {out}}), Names{"u19"});
+}
+
 }  // namespace
 }  // namespace coil::ir
