@@ -357,6 +357,78 @@ $fn c_legendre(f64 x, f64 degree) {
   return q;
 }
 )"},
+    // The x > 0 that the lower incomplete gamma function of a > 0 takes to u: Wilson and Hilferty's approximation, then Newton's method within a bracket that narrows.
+    {"c_gamma_quantile", 2, R"(
+$fn c_gamma_quantile(f64 a, f64 u) {
+  if (!(a > 0) || !(u >= 0) || !(u <= 1)) return $nan;
+  if (u == 0) return 0;
+  if (u == 1) return $inf;
+  const f64 h = 1 - 1 / (9 * a) + c_ndtri(u) / (3 * c_sqrt(a));
+  f64 x = h > 0.1 && a > 0.5 ? a * h * h * h : c_exp((c_log(u) + c_lgamma(a + 1)) / a), low = 0, high = $inf;
+  for (int k = 0; k < 60 && x > 0; k++) {
+    const f64 over = c_igamma(a, x) - u;
+    if (over > 0) high = x; else low = x;
+    f64 next = x - over * x / (a * c_gamma_front(a, x));
+    if (!(next > low) || !(next < high)) next = high < $inf ? 0.5 * (low + high) : 2 * low;
+    if (c_abs(next - x) <= 1e-13 * x) return next;
+    x = next;
+  }
+  return x;
+}
+)"},
+    // Where u in [0, 1) falls among the probabilities of counts, taken from the most probable one outwards: some deviations' worth of steps. Of large means Cornish and Fisher's expansion, which is nearer than a count.
+    {"c_poisson_draw", 2, R"(
+$fn c_poisson_draw(f64 rate, f64 u) {
+  if (!(rate >= 0)) return $nan;
+  if (rate == 0) return 0;
+  if (rate > 1e6) {
+    const f64 z = c_ndtri(u > 0 ? u : 1e-17), n = c_floor(rate + z * c_sqrt(rate) + (z * z - 1) / 6 + 0.5);
+    return n > 0 ? n : 0.0;
+  }
+  f64 up = c_floor(rate), down = up, above = c_gamma_front(up, rate), below = above;
+  if (up == 0) above = below = c_exp(-rate);
+  u -= above;
+  while (u >= 0 && (above > 1e-20 || below > 1e-20)) {
+    up += 1;
+    above *= rate / up;
+    u -= above;
+    if (u < 0) return up;
+    below *= down / rate;
+    if (down > 0) down -= 1;
+    u -= below;
+    if (u < 0) return down;
+  }
+  return c_floor(rate);
+}
+)"},
+    {"c_binomial_draw", 3, R"(
+$fn c_binomial_draw(f64 count, f64 p, f64 u) {
+  if (!(count >= 0) || !(p >= 0) || !(p <= 1)) return $nan;
+  if (count == 0 || p == 0) return 0;
+  if (p == 1) return count;
+  if (count * p * (1 - p) > 1e6) {
+    const f64 s = c_sqrt(count * p * (1 - p)), z = c_ndtri(u > 0 ? u : 1e-17), n = c_floor(count * p + z * s + (1 - 2 * p) * (z * z - 1) / 6 + 0.5);
+    return n < 0 ? 0.0 : n > count ? count : n;
+  }
+  f64 mode = c_floor((count + 1) * p);
+  if (mode > count) mode = count;
+  f64 up = mode, down = mode;
+  f64 above = c_exp(c_lgamma(count + 1) - c_lgamma(mode + 1) - c_lgamma(count - mode + 1) + mode * c_log(p) + (count - mode) * c_log1p(-p)), below = above;
+  const f64 odds = p / (1 - p);
+  u -= above;
+  while (u >= 0 && (above > 1e-20 || below > 1e-20)) {
+    above *= (count - up) / (up + 1) * odds;
+    if (up < count) up += 1;
+    u -= above;
+    if (u < 0) return up;
+    below *= down / ((count - down + 1) * odds);
+    if (down > 0) down -= 1;
+    u -= below;
+    if (u < 0) return down;
+  }
+  return mode;
+}
+)"},
 };
 
 std::string body_of(const SpecialFunction& f, std::string_view begin, std::string_view infinity, std::string_view nan) {
@@ -383,6 +455,7 @@ std::string special_functions_on_cuda(std::string_view text) {
     out += body_of(f, "static __device__ f64", "c_f64_of(0x7ff0000000000000ull)", "c_f64_of(0x7ff8000000000000ull)");
     if (f.operands == 1) out += replace_all("C_FN f32 $f(f32 x) { return (f32)$f((f64)x); }\n", "$f", f.name);
     if (f.operands == 2) out += replace_all("C_FN f32 $f(f32 x, f32 y) { return (f32)$f((f64)x, (f64)y); }\n", "$f", f.name);
+    if (f.operands == 3) out += replace_all("C_FN f32 $f(f32 x, f32 y, f32 z) { return (f32)$f((f64)x, (f64)y, (f64)z); }\n", "$f", f.name);
   }
   return out;
 }
@@ -399,6 +472,11 @@ COIL_FN f64v $f(f64v x) { return c_map(x, [](f64 y) { return $f(y); }); }
       text += R"(COIL_FN f32 $f(f32 x, f32 y) { return (f32)$f((f64)x, (f64)y); }
 COIL_FN f32v $f(f32v x, f32v y) { return c_map2(x, y, [](f32 a, f32 b) { return $f(a, b); }); }
 COIL_FN f64v $f(f64v x, f64v y) { return c_map2(x, y, [](f64 a, f64 b) { return $f(a, b); }); }
+)";
+    if (f.operands == 3)
+      text += R"(COIL_FN f32 $f(f32 x, f32 y, f32 z) { return (f32)$f((f64)x, (f64)y, (f64)z); }
+COIL_FN f32v $f(f32v x, f32v y, f32v z) { return c_map3(x, y, z, [](f32 a, f32 b, f32 c) { return $f(a, b, c); }); }
+COIL_FN f64v $f(f64v x, f64v y, f64v z) { return c_map3(x, y, z, [](f64 a, f64 b, f64 c) { return $f(a, b, c); }); }
 )";
     out.push_back({std::string(f.name), replace_all(text, "$f(", std::string(f.name) + "(")});
   }

@@ -11,26 +11,13 @@ using fx::Opcode;
 
 std::optional<std::int64_t> elements(const Node* n) { return n->is_tensor() ? n->tensor().numel().constant() : std::nullopt; }
 
-class Folder {
+class Finder {
  public:
-  Folder(fx::GraphModule& module, std::int64_t min_work) : module_(module), min_work_(min_work) {}
+  Finder(const fx::GraphModule& module, std::int64_t min_work) : module_(module), min_work_(min_work) {}
 
-  std::size_t run(const RunModule& run_module) {
+  std::vector<Node*> run() {
     find_constants();
-    if (chosen_.empty()) return 0;
-    const std::vector<Tensor> values = compute(module_, chosen_, run_module);
-    for (std::size_t k = 0; k < chosen_.size(); ++k) {
-      Node* old = chosen_[k];
-      const std::string attribute = "folded." + old->name;
-      module_.attributes.emplace(attribute, values[k]);
-      fx::InsertBefore before(old);
-      Node* made = module_.graph.get_attr(old->name + "_folded", attribute, old->meta.value);
-      fx::Graph::inherit(made, old);
-      made->meta.origins = origins_of(old);
-      old->replace_all_uses_with(made);
-    }
-    module_.graph.eliminate_dead_code();
-    return chosen_.size();
+    return std::move(chosen_);
   }
 
  private:
@@ -66,21 +53,6 @@ class Folder {
     return reads && constant;
   }
 
-  /// Of everything that was folded into the value: those of weights that it began with aside.
-  static std::vector<std::string> origins_of(Node* n) {
-    std::set<std::string> found;
-    std::set<const Node*> seen;
-    std::vector<Node*> next{n};
-    while (!next.empty()) {
-      Node* x = next.back();
-      next.pop_back();
-      if (x->opcode == Opcode::GetAttr || !seen.insert(x).second) continue;
-      found.insert(x->meta.origins.begin(), x->meta.origins.end());
-      for (ops::Value& arg : x->args) ops::for_each_node(arg, [&](Node* a) { next.push_back(a); });
-    }
-    return {found.begin(), found.end()};
-  }
-
   std::int64_t work_of(const Node* n) const {
     std::int64_t work = n->op->schema.is_view() ? 0 : *elements(n);
     for (const ops::Value& arg : n->args)
@@ -88,11 +60,26 @@ class Folder {
     return std::min(work, std::int64_t{1} << 50);
   }
 
-  fx::GraphModule& module_;
+  const fx::GraphModule& module_;
   std::int64_t min_work_;
   std::unordered_map<const Node*, std::int64_t> work_;  // of nodes that are constant: elements computed for them
   std::vector<Node*> chosen_;
 };
+
+/// Of everything that was folded into the value: those of weights that it began with aside.
+std::vector<std::string> origins_of(Node* n) {
+  std::set<std::string> found;
+  std::set<const Node*> seen;
+  std::vector<Node*> next{n};
+  while (!next.empty()) {
+    Node* x = next.back();
+    next.pop_back();
+    if (x->opcode == Opcode::GetAttr || !seen.insert(x).second) continue;
+    found.insert(x->meta.origins.begin(), x->meta.origins.end());
+    for (ops::Value& arg : x->args) ops::for_each_node(arg, [&](Node* a) { next.push_back(a); });
+  }
+  return {found.begin(), found.end()};
+}
 
 /// A part of a program as a program of its own.
 class Part {
@@ -140,6 +127,28 @@ std::vector<Tensor> compute(const fx::GraphModule& module, std::span<Node* const
   return values;
 }
 
-std::size_t fold_constants(fx::GraphModule& module, const RunModule& run, std::int64_t min_work) { return Folder(module, min_work).run(run); }
+std::vector<Node*> constants_to_fold(const fx::GraphModule& module, std::int64_t min_work) { return Finder(module, min_work).run(); }
+
+void fold_constants(fx::GraphModule& module, std::span<Node* const> nodes, std::span<const Tensor> values) {
+  std::set<const Node*> read;
+  std::vector<const Node*> next{module.graph.output()};
+  while (!next.empty()) {
+    const Node* n = next.back();
+    next.pop_back();
+    if (!read.insert(n).second) continue;
+    for (const ops::Value& arg : n->args) ops::for_each_node(arg, [&](const Node* x) { next.push_back(x); });
+  }
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    Node* old = nodes[k];
+    if (!read.contains(old)) continue;
+    const std::string attribute = "folded." + old->name;
+    module.attributes.emplace(attribute, values[k]);
+    fx::InsertBefore before(old);
+    Node* made = module.graph.get_attr(old->name + "_folded", attribute, old->meta.value);
+    fx::Graph::inherit(made, old);
+    made->meta.origins = origins_of(old);
+    old->replace_all_uses_with(made);
+  }
+}
 
 }  // namespace coil

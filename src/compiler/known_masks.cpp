@@ -44,30 +44,29 @@ Kind kind_of(const Tensor& mask, std::int64_t rows, std::int64_t columns) {
   return none ? Kind::None : causal ? Kind::Causal : Kind::Other;
 }
 
+std::optional<std::int64_t> rows(const Node& x) { return x.tensor().sizes[x.tensor().rank() - 2].constant(); }
+
+Node* before_repeats(Node* mask) {
+  while (mask->is_call("aten.expand.default")) mask = mask->args[0].as_node();
+  return mask;
+}
+
 class KnownMasks {
  public:
-  explicit KnownMasks(fx::GraphModule& module) : module_(module) {
+  explicit KnownMasks(const fx::GraphModule& module) : module_(module) {
     for (const fx::Mutation& m : module.mutations)
       if (m.kind == fx::Mutation::Target::Attribute) written_.insert(m.target);
   }
 
-  std::size_t run(const RunModule& run_module) {
+  std::vector<Node*> run() {
+    std::vector<Node*> masks;
     for (Node* n = module_.graph.first(); n; n = n->next())
       if (n->op && n->target == kAttention)
-        if (Node* mask = mask_of(*n); mask && std::find(masks_.begin(), masks_.end(), mask) == masks_.end()) masks_.push_back(mask);
-    if (masks_.empty()) return 0;
-    const std::vector<Tensor> values = compute(module_, masks_, run_module);
-    std::size_t rewritten = 0;
-    for (Node* n = module_.graph.first(); n; n = n->next())
-      if (n->op && n->target == kAttention)
-        if (Node* mask = mask_of(*n)) rewritten += rewrite(*n, values[static_cast<std::size_t>(std::find(masks_.begin(), masks_.end(), mask) - masks_.begin())]);
-    if (rewritten) module_.graph.eliminate_dead_code();
-    return rewritten;
+        if (Node* mask = mask_of(*n); mask && std::find(masks.begin(), masks.end(), mask) == masks.end()) masks.push_back(mask);
+    return masks;
   }
 
  private:
-  static std::optional<std::int64_t> rows(const Node& x) { return x.tensor().sizes[x.tensor().rank() - 2].constant(); }
-
   /// The mask of an attention call before it was repeated over a batch, when it can be known.
   Node* mask_of(const Node& call) {
     auto* given = call.arg("attn_mask").get_if<Node*>();
@@ -75,7 +74,7 @@ class KnownMasks {
     auto *query = call.args[0].get_if<Node*>(), *key = call.args[1].get_if<Node*>();
     if (!query || !key || !rows(**query) || !rows(**key)) return nullptr;
     Node* mask = *given;
-    while (mask->is_call("aten.expand.default")) mask = mask->args[0].as_node();
+    mask = before_repeats(mask);
     const auto count = mask->tensor().numel().constant();
     return count && *count <= kLargest && mask->opcode == Opcode::CallFunction && is_known(mask) ? mask : nullptr;
   }
@@ -92,24 +91,32 @@ class KnownMasks {
     return known_[n] = known;
   }
 
-  static bool rewrite(Node& call, const Tensor& mask) {
-    const Kind kind = kind_of(mask, *rows(*call.args[0].as_node()), *rows(*call.args[1].as_node()));
-    if (kind == Kind::Other) return false;
-    ops::Values args = call.args;  // one for each parameter: query, key, value, attn_mask, dropout_p, is_causal, …
-    args.at(3) = ops::None{};
-    args.at(5) = kind == Kind::Causal;
-    call.set_args(std::move(args));
-    return true;
-  }
-
-  fx::GraphModule& module_;
+  const fx::GraphModule& module_;
   std::set<std::string> written_;
   std::unordered_map<const Node*, bool> known_;
-  std::vector<Node*> masks_;
 };
+
+void rewrite(Node& call, const Tensor& mask) {
+  const Kind kind = kind_of(mask, *rows(*call.args[0].as_node()), *rows(*call.args[1].as_node()));
+  if (kind == Kind::Other) return;
+  ops::Values args = call.args;  // one for each parameter: query, key, value, attn_mask, dropout_p, is_causal, …
+  args.at(3) = ops::None{};
+  args.at(5) = kind == Kind::Causal;
+  call.set_args(std::move(args));
+}
 
 }  // namespace
 
-std::size_t simplify_known_masks(fx::GraphModule& module, const RunModule& run) { return KnownMasks(module).run(run); }
+std::vector<Node*> known_masks(const fx::GraphModule& module) { return KnownMasks(module).run(); }
+
+void simplify_known_masks(fx::GraphModule& module, std::span<Node* const> masks, std::span<const Tensor> values) {
+  for (Node* n = module.graph.first(); n; n = n->next()) {
+    if (!n->op || n->target != kAttention) continue;
+    auto* given = n->arg("attn_mask").get_if<Node*>();
+    if (!given || n->arg("is_causal").as_bool()) continue;
+    const auto found = std::find(masks.begin(), masks.end(), before_repeats(*given));
+    if (found != masks.end()) rewrite(*n, values[static_cast<std::size_t>(found - masks.begin())]);
+  }
+}
 
 }  // namespace coil

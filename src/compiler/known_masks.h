@@ -1,10 +1,15 @@
 // Attention masks that follow from sizes alone: none where they let everything through, the kernels' own causal form where they are the lower triangle.
 #pragma once
-#include "compiler/fold_constants.h"
+#include <span>
+#include <vector>
+
+#include "fx/graph.h"
 
 namespace coil {
 
-/// Rewrites the attention calls of a decomposed module whose masks depend on no input. Masks are computed by `run`. Returns how many calls were rewritten.
-std::size_t simplify_known_masks(fx::GraphModule&, const RunModule&);
+/// Masks of a decomposed module's attention calls that depend on no input, each once, before they were repeated over a batch.
+std::vector<fx::Node*> known_masks(const fx::GraphModule&);
+/// Rewrites the calls whose masks, of these values, say what the calls can say themselves. Leaves the masks to dead code elimination.
+void simplify_known_masks(fx::GraphModule&, std::span<fx::Node* const> masks, std::span<const Tensor> values);
 
 }  // namespace coil

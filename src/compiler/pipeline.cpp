@@ -60,18 +60,18 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
 }
 
 /// Whether a kernel of the backend or the runtime's libraries can carry out a call on the device.
-bool is_implemented(ir::Graph& graph, const ir::Extern& call, const codegen::Backend& backend) { return runtime::has_library_op(call.op, backend.device()) || backend.template_kernel(graph, call); }
+bool is_implemented(const ir::Extern& call, const codegen::Backend& backend) { return runtime::has_library_op(call.op, backend.device()) || backend.has_template(call.op); }
 
 /// Throws Error for a library call that the device lacks.
-void check_library_calls(ir::Graph& graph, const codegen::Backend& backend) {
+void check_library_calls(const ir::Graph& graph, const codegen::Backend& backend) {
   for (const ir::Operation& op : graph.operations())
-    if (const auto* call = std::get_if<ir::Extern>(&op.node); call && !is_implemented(graph, *call, backend))
+    if (const auto* call = std::get_if<ir::Extern>(&op.node); call && !is_implemented(*call, backend))
       throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op, to_string(Device{backend.device(), 0})), call->op, op.where);
 }
 
 /// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.
 void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out) {
-  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](ir::Graph& graph, const ir::Extern& call) { return is_implemented(graph, call, *out.backend); }, .row_alignment = out.backend->row_alignment()}); });
+  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes()}); });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
   stage("post-ops", [&] {
@@ -109,6 +109,17 @@ std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const
   lower_module(part, settings, stage, lowered);
   runtime::Context context(runtime::Model::load(assemble(lowered.lines, *lowered.backend, quiet, stage)));
   return context.run({}).outputs;
+}
+
+/// Values that depend on no input, computed once: attention masks that are then said by name, and constants worth folding.
+void compute_what_is_known(fx::GraphModule& module, const RunModule& run) {
+  std::vector<fx::Node*> masks = known_masks(module), constants = constants_to_fold(module), all = masks;
+  all.insert(all.end(), constants.begin(), constants.end());
+  if (all.empty()) return;
+  const std::vector<Tensor> values = compute(module, all, run);
+  simplify_known_masks(module, masks, std::span(values).first(masks.size()));
+  fold_constants(module, constants, std::span(values).subspan(masks.size()));
+  module.graph.eliminate_dead_code();
 }
 
 /// Throws Error when a name is none of what is shown: the graph after each pass, and the stages below.
@@ -149,8 +160,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   if (settings.fold_constants) {
     // Constants are computed here, whatever machine the program is for.
     const RunModule run = [&](fx::GraphModule& part) { return run_part(part, settings, machine_runs(out.toolchain.isa) ? out.toolchain : codegen::find_toolchain(settings.cpu_compiler), options); };
-    stage("known-masks", [&] { simplify_known_masks(module, run); });
-    stage("fold-constants", [&] { fold_constants(module, run); });
+    stage("constants", [&] { compute_what_is_known(module, run); });
   }
   passes::move_to_device(module, device);
   if (device.type != DeviceType::CPU)

@@ -4,6 +4,7 @@
 #include "frontend/json.h"
 #include "frontend/pickle.h"
 #include "frontend/treespec.h"
+#include "frontend/view_offsets.h"
 #include "frontend/weights.h"
 #include "support/archive.h"
 #include "support/error.h"
@@ -301,6 +302,7 @@ ExportedProgram read_pt2(const Archive& archive) {
   Weights weights(archive, location.prefix, location.model);
   ProgramReader reader(program, *result.module, weights);
   reader.read();
+  fill_in_view_offsets(*result.module);
   result.sample_inputs = read_sample_inputs(archive, location, reader.call_spec());
   if (const Json* version = program.find("torch_version")) result.torch_version = version->as_string();
   return result;

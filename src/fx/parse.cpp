@@ -3,22 +3,23 @@
 
 #include "fx/text.h"
 #include "support/error.h"
+#include "support/text_cursor.h"
 #include "sym/print.h"
 
 namespace coil::fx {
 
 namespace {
 
-class Parser {
+class Parser final : TextCursor {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit Parser(std::string_view text) : TextCursor(text, " \t\r") {}
 
   std::unique_ptr<GraphModule> parse() {
     auto m = std::make_unique<GraphModule>();
     env_ = m->env;
     module(*m, true);
     skip();
-    if (at_ != text_.size()) fault("the end");
+    if (at_ != text_.size()) expected("the end");
     return m;
   }
 
@@ -31,21 +32,15 @@ class Parser {
     std::size_t begin = before.rfind('\n');
     fail("line {}, column {}: {}", line, begin == before.npos ? at + 1 : at - begin, message);
   }
-  [[noreturn]] void fault(std::string_view wanted) const {
+  [[noreturn]] void expected(std::string_view wanted) const override {
     std::string_view found = text_.substr(at_, text_.substr(at_, 20).find('\n'));
     fault_at(at_, fmt::format("expected {}, found {}", wanted,
                               at_ == text_.size() ? "the end" : ops::quote(found.substr(0, 20))));
   }
-  bool at_space() const {
-    return at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r');
-  }
-  void blanks() {
-    while (at_space()) ++at_;
-  }
   /// Blanks, line ends and comments.
   void skip() {
-    while (at_ < text_.size()) {
-      if (at_space() || text_[at_] == '\n')
+    while (!done()) {
+      if (text_[at_] == '\n')
         ++at_;
       else if (text_[at_] == '#')
         at_ = std::min(text_.find('\n', at_), text_.size());
@@ -53,37 +48,19 @@ class Parser {
         break;
     }
   }
-  char peek() {
-    blanks();
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-  bool accept(char c) {
-    if (peek() != c) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char c) {
-    if (!accept(c)) fault(fmt::format("`{}`", c));
-  }
-  static bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-  /// The word that begins here, without moving.
-  std::string_view look(std::string_view also = "") {
-    blanks();
-    std::size_t end = at_;
-    while (end < text_.size() && (is_name(text_[end]) || also.find(text_[end]) != also.npos)) ++end;
-    return text_.substr(at_, end - at_);
-  }
+  using TextCursor::accept;
+  using TextCursor::expect;
   bool accept(std::string_view word) {
     if (look() != word) return false;
     at_ += word.size();
     return true;
   }
   void expect(std::string_view word) {
-    if (!accept(word)) fault(fmt::format("`{}`", word));
+    if (!accept(word)) expected(fmt::format("`{}`", word));
   }
   std::string_view name(std::string_view what = "a name") {
     std::string_view w = look();
-    if (w.empty()) fault(what);
+    if (w.empty()) expected(what);
     at_ += w.size();
     return w;
   }
@@ -91,7 +68,7 @@ class Parser {
   std::string word(std::string_view what) {
     if (peek() == '"') return string();
     std::string_view w = look(".");
-    if (w.empty()) fault(what);
+    if (w.empty()) expected(what);
     at_ += w.size();
     return std::string(w);
   }
@@ -116,11 +93,11 @@ class Parser {
         unsigned v = 0;
         const char* digits = text_.data() + at_ + 1;
         if (at_ + 3 > text_.size() || std::from_chars(digits, digits + 2, v, 16).ptr != digits + 2)
-          fault("two hexadecimal digits");
+          expected("two hexadecimal digits");
         out += static_cast<char>(v);
         at_ += 2;
       } else {
-        fault("an escape: \\n, \\t, \\\", \\\\ or \\xHH");
+        expected("an escape: \\n, \\t, \\\", \\\\ or \\xHH");
       }
     }
     if (at_ >= text_.size() || text_[at_] != '"') fault_at(begin, "the string has no end");
@@ -132,7 +109,7 @@ class Parser {
     peek();
     std::int64_t v = 0;
     auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), v);
-    if (error != std::errc{}) fault("an integer");
+    if (error != std::errc{}) expected("an integer");
     at_ = static_cast<std::size_t>(end - text_.data());
     return v;
   }
@@ -142,7 +119,7 @@ class Parser {
   /// Text up to what ends a value: `,`, `=`, a closing bracket, a comment or the line's end, outside brackets of its
   /// own.
   std::string_view extent(std::string_view also = "") {
-    blanks();
+    skip_blanks();
     std::size_t end = at_;
     for (int depth = 0; end < text_.size(); ++end) {
       char c = text_[end];
@@ -161,7 +138,7 @@ class Parser {
 
   Expr expression(std::string_view also = "") {
     std::string_view source = extent(also);
-    if (source.empty()) fault("an expression");
+    if (source.empty()) expected("an expression");
     std::size_t begin = at_;
     at_ += source.size();
     try {
@@ -210,7 +187,7 @@ class Parser {
       int& depth;
       ~Depth() { --depth; }
     } nested{depth_};
-    if (++depth_ > 64) fault("a list that nests less deep");
+    if (++depth_ > 64) expected("a list that nests less deep");
     char c = peek();
     if (c == '%') {
       ++at_;
@@ -257,7 +234,7 @@ class Parser {
     auto [end, error] = std::from_chars(source.data(), source.data() + source.size(), d);
     if (error != std::errc::invalid_argument && end == source.data() + source.size() &&
         source.find_first_of(".en") != source.npos) {
-      if (error == std::errc::result_out_of_range) fault("a float that a double can hold");
+      if (error == std::errc::result_out_of_range) expected("a float that a double can hold");
       at_ += source.size();
       return d;
     }
@@ -286,7 +263,7 @@ class Parser {
     if (top && peek() != '(') m.name = word("a name or `(`");
     expect('(');
     if (!accept(')')) {
-      if (!top) fault("`)`: symbols are declared by the outermost graph");
+      if (!top) expected("`)`: symbols are declared by the outermost graph");
       do symbol();
       while (accept(','));
       expect(')');
@@ -312,7 +289,7 @@ class Parser {
     expect(']');
     std::optional<std::int64_t> hint;
     if (accept('=')) hint = integer();
-    if (range.low > range.high) fault("a range with a value in it");
+    if (range.low > range.high) expected("a range with a value in it");
     if (unbacked)
       env_->add_unbacked(n, range);
     else
@@ -336,7 +313,7 @@ class Parser {
       comments(n);
       return;
     }
-    if (peek() != '%') fault("a node or `return`");
+    if (peek() != '%') expected("a node or `return`");
     ++at_;
     std::size_t begin = at_;
     std::string node_name(name("a node's name"));
@@ -443,7 +420,7 @@ class Parser {
         expect(':');
         auto& sub = m.subgraphs[key];
         if (sub) fault_at(at_, fmt::format("the subgraph {} is defined twice", key));
-        if (++depth_ > 16) fault("subgraphs that nest less deep");
+        if (++depth_ > 16) expected("subgraphs that nest less deep");
         sub = std::make_unique<GraphModule>();
         sub->env = m.env;
         sub->name = key;
@@ -456,11 +433,11 @@ class Parser {
     if (m.inputs.empty())
       for (Node* n : placeholders) m.inputs.push_back({n->name, n->name, {}});
     std::size_t results = m.graph.output()->args.size();
-    if (m.mutations.size() > results) fault("a result for each mutation");
+    if (m.mutations.size() > results) expected("a result for each mutation");
     std::size_t count = results - m.mutations.size();
     if (m.outputs.empty())
       for (std::size_t i = 0; i < count; ++i) m.outputs.push_back({plain_output_name(i, count)});
-    if (m.outputs.size() != count) fault(fmt::format("{} `output` lines", count));
+    if (m.outputs.size() != count) expected(fmt::format("{} `output` lines", count));
   }
 
   void mutation(GraphModule& m) {
@@ -473,13 +450,11 @@ class Parser {
     expect('=');
     std::int64_t index = integer();
     if (index < 0 || index >= static_cast<std::int64_t>(m.graph.output()->args.size()))
-      fault("the position of a result");
+      expected("the position of a result");
     w.output = static_cast<std::size_t>(index);
     m.mutations.push_back(std::move(w));
   }
 
-  std::string_view text_;
-  std::size_t at_ = 0;
   std::shared_ptr<sym::ShapeEnv> env_;
   Graph* graph_ = nullptr;
   int depth_ = 0;

@@ -62,11 +62,10 @@ std::vector<std::size_t> blocks(const Graph& graph) {
   std::size_t next = 1;
   for (const Operation& op : graph.operations()) {
     const Control* c = control_of(op);
-    const bool closes = c && (c->kind == Control::Kind::Else || c->kind == Control::Kind::EndIf || c->kind == Control::Kind::EndLoop);
-    if (closes) open.pop_back();
+    if (c && c->closes()) open.pop_back();
     COIL_CHECK(!open.empty(), "op{} closes a block that is not open", op.id);
     result.push_back(open.back());
-    if (c && (c->kind == Control::Kind::If || c->kind == Control::Kind::Else || c->kind == Control::Kind::Loop)) open.push_back(next++);
+    if (c && c->opens()) open.push_back(next++);
     // The last turn of a loop ends there: what follows must not join what came before.
     if (c && c->kind == Control::Kind::BreakUnless) open.back() = next++;
   }
@@ -79,13 +78,13 @@ void verify(const Graph& graph) {
   std::vector<std::set<std::string>> outer;  // symbols known before each open block
   for (const Operation& op : graph.operations()) {
     const Control* c = control_of(op);
-    if (c && (c->kind == Control::Kind::Else || c->kind == Control::Kind::EndIf || c->kind == Control::Kind::EndLoop)) {
+    if (c && c->closes()) {
       COIL_CHECK(!outer.empty(), "op{} closes a block that is not open", op.id);
       known = std::move(outer.back());
       outer.pop_back();
     }
     for (Expr s : runtime_symbols(graph, op)) COIL_CHECK(known.contains(std::string(s.name())), "op{} needs the symbol {}, which is not defined there", op.id, s.name());
-    if (c && (c->kind == Control::Kind::If || c->kind == Control::Kind::Else || c->kind == Control::Kind::Loop)) outer.push_back(known);
+    if (c && c->opens()) outer.push_back(known);
     if (auto symbol = op.defined_symbol()) known.emplace(symbol->name());
   }
   COIL_CHECK(outer.empty(), "a block is not closed");

@@ -129,7 +129,9 @@ struct Control {
   enum class Kind : std::uint8_t { If, Else, EndIf, Loop, BreakUnless, EndLoop } kind = Kind::If;
   Expr condition = 1;  ///< of If and BreakUnless
   Expr counter = 0;    ///< of Loop: the symbol that counts turns from 0
-  Expr extent = sym::Range::kMax;  ///< of Loop
+  Expr extent = sym::Range::kMax;  ///< of Loop; kMax: without end
+  bool opens() const { return kind == Kind::If || kind == Kind::Else || kind == Kind::Loop; }
+  bool closes() const { return kind == Kind::Else || kind == Kind::EndIf || kind == Kind::EndLoop; }
 };
 
 struct Operation {

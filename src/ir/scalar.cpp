@@ -260,6 +260,10 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
   }
   const DType t = a->dtype;
   COIL_CHECK(!b || b->dtype == t, "{} of {} and {}", name_of(o), short_name(t), short_name(b->dtype));
+  if (c) {
+    COIL_CHECK(c->dtype == t, "{} of {} and {}", name_of(o), short_name(t), short_name(c->dtype));
+    return intern({.op = o, .dtype = t, .args = {a, b, c}});
+  }
   const bool integral = is_int(t);
   DType result = t;
   if (is_comparison(o) || o == ScalarOp::IsNan || o == ScalarOp::IsInf || o == ScalarOp::Signbit) result = DType::Bool;

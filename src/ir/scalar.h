@@ -49,7 +49,8 @@ using BufferId = std::uint32_t;
   X(Zeta, "zeta", 2) X(Igamma, "igamma", 2) X(Igammac, "igammac", 2)                                           \
   X(ChebyshevT, "chebyshev_t", 2) X(ChebyshevU, "chebyshev_u", 2) X(ChebyshevV, "chebyshev_v", 2)              \
   X(ChebyshevW, "chebyshev_w", 2) X(HermiteH, "hermite_h", 2) X(HermiteHe, "hermite_he", 2)                    \
-  X(Laguerre, "laguerre", 2) X(Legendre, "legendre", 2)
+  X(Laguerre, "laguerre", 2) X(Legendre, "legendre", 2)                                                        \
+  X(GammaQuantile, "gamma_quantile", 2) X(PoissonDraw, "poisson_draw", 2) X(BinomialDraw, "binomial_draw", 3)
 
 enum class ScalarOp : std::uint8_t {
   Load,        ///< element of `buffer` at `index` (one expression per dimension of the buffer's layout)

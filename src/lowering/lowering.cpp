@@ -60,7 +60,7 @@ void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>
 
 class Driver {
  public:
-  Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options) : options_(options), module_(module), graph_(&graph), ctx_(module, graph), storage_(module, graph) { ctx_.row_alignment = options.row_alignment; }
+  Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options) : options_(options), module_(module), graph_(&graph), ctx_(module, graph), storage_(module, graph) { ctx_.product_vector_bytes = options.product_vector_bytes; }
 
   void run() {
     add_inputs();
@@ -224,7 +224,7 @@ class Driver {
     auto& all = graph_->operations();
     auto lacks = [&](const ir::Operation& op) {
       const auto* call = std::get_if<ir::Extern>(&op.node);
-      return call && options_.implemented && !options_.implemented(*graph_, *call);
+      return call && options_.implemented && !options_.implemented(*call);
     };
     if (std::none_of(all.begin() + static_cast<std::ptrdiff_t>(since), all.end(), lacks)) return false;
     graph_->drop_operations(since, [](const ir::Operation& op) { return std::holds_alternative<ir::Extern>(op.node); });

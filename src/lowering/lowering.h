@@ -63,7 +63,7 @@ class Context {
   std::vector<PendingAssert> pending;
   void assert_what_is_known();
   std::set<std::string> input_symbols;  ///< unbacked ones that inputs give
-  std::int64_t row_alignment = 0;       ///< as LowerOptions has it
+  std::int64_t product_vector_bytes = 0;       ///< as LowerOptions has it
   /// What products made of storages to have whole vectors (linear_algebra.cpp), by the dimensions that grew; each behind the storage that it was made of.
   std::map<std::pair<const ir::StorageBox*, std::vector<bool>>, std::pair<std::shared_ptr<ir::StorageBox>, std::shared_ptr<ir::StorageBox>>> grown_storages;
 
@@ -83,9 +83,9 @@ std::string unsupported(const fx::GraphModule&);
 struct LowerOptions {
   bool fallback = false;  ///< operators without lowering become calls of the host, not an error
   /// Whether the device carries out a library call; with `fallback`, operators that would need another become calls of the host. Empty: all of them.
-  std::function<bool(ir::Graph&, const ir::Extern&)> implemented = {};
+  std::function<bool(const ir::Extern&)> implemented = {};
   /// Bytes of the vectors that large products' matrices should consist of, where the device's library has slow kernels for others; 0: any will do.
-  std::int64_t row_alignment = 0;
+  std::int64_t product_vector_bytes = 0;
 };
 /// Lowers a functional, decomposed module. Throws Error with every unsupported operator listed.
 std::unique_ptr<ir::Graph> lower(const fx::GraphModule&, const LowerOptions& = {});

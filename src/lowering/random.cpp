@@ -147,6 +147,19 @@ LoweringFunction bernoulli_of(std::size_t argument) {
   };
 }
 
+/// A count or a number that is data decides by: parameters in f64, one of `args` each.
+Value parameter(Context& ctx, const ops::Value& arg) { return element(ctx, ctx.tensor(arg), ctx.result().sizes).cast(DType::F64); }
+Value stored(Context& ctx, Value drawn) { return drawn.cast(register_type(ctx.result().dtype)); }
+
+/// Of shape `a` and scale 1. Below 1 the shape is raised by one and the number multiplied by a power of another (Marsaglia and Tsang, 2000), so that it may be as near to 0 as it should.
+Value standard_gamma(Context& ctx, const Draw& draw, const ops::Values& args) {
+  const Value a = parameter(ctx, args[0]), small = lt(a, 1.0);
+  const Value above = apply(ScalarOp::GammaQuantile, where(small, a + 1.0, a), draw.open_uniform(DType::F64));
+  const Value g = where(small, above * exp(log(draw.open_uniform(DType::F64, 2)) / a), above);
+  const DType t = ctx.result().dtype;
+  return stored(ctx, maximum(g, t == DType::F64 ? 0x1p-1022 : t == DType::F16 ? 0x1p-14 : 0x1p-126));
+}
+
 // ---- Dropout --------------------------------------------------------------------------------------------------------------
 
 /// The draw of a mask: one for each element, or, for features, one for each of the first two dimensions.
@@ -240,6 +253,11 @@ void add_random(Table& t) {
   t["aten.cauchy.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
     return tan((draw.open_uniform(float_register(ctx)) - 0.5) * M_PI) * real(ctx, args[2]) + real(ctx, args[1]);
   });
+  t["aten.poisson.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) { return stored(ctx, apply(ScalarOp::PoissonDraw, parameter(ctx, args[0]), draw.uniform(DType::F64))); });
+  t["aten.binomial.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
+    return stored(ctx, apply(ScalarOp::BinomialDraw, parameter(ctx, args[0]), parameter(ctx, args[1]), draw.uniform(DType::F64)));
+  });
+  t["aten._standard_gamma.default"] = drawn(standard_gamma);
   t["aten.bernoulli.default"] = bernoulli_of(0);
   t["aten.bernoulli.Tensor"] = bernoulli_of(1);
   t["aten.bernoulli.p"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {

@@ -17,6 +17,7 @@ struct Value {
 
 inline Value apply(ir::ScalarOp op, Value a) { return {a.pool, a.pool->op(op, a.scalar)}; }
 inline Value apply(ir::ScalarOp op, Value a, Value b) { return {a.pool, a.pool->op(op, a.scalar, b.scalar)}; }
+inline Value apply(ir::ScalarOp op, Value a, Value b, Value c) { return {a.pool, a.pool->op(op, a.scalar, b.scalar, c.scalar)}; }
 inline Value where(Value condition, Value yes, Value no) { return {yes.pool, yes.pool->op(ir::ScalarOp::Where, condition.scalar, yes.scalar, no.scalar)}; }
 
 // X(C++ name, scalar operator)

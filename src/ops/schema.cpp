@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "support/error.h"
+#include "support/text_cursor.h"
 
 namespace coil::ops {
 
@@ -32,9 +33,9 @@ constexpr TypeName kTypeNames[] = {
     {"Generator", TypeKind::Generator},
 };
 
-class Parser {
+class Parser final : TextCursor {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit Parser(std::string_view text) : TextCursor(text, " \t\n\v\f\r") {}
 
   Schema schema() {
     Schema s;
@@ -60,38 +61,19 @@ class Parser {
     } else {
       s.returns.push_back(result());
     }
-    space();
-    if (at_ != text_.size()) fault("the end");
+    if (!done()) expected("the end");
     return s;
   }
 
  private:
-  [[noreturn]] void fault(std::string_view wanted) const {
+  [[noreturn]] void expected(std::string_view wanted) const override {
     fail("schema `{}`: expected {} at position {}", text_, wanted, at_);
   }
-  void space() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-  }
-  char peek() {
-    space();
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-  bool accept(char c) {
-    if (peek() != c) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char c) {
-    if (!accept(c)) fault(fmt::format("`{}`", c));
-  }
   std::string_view word(std::string_view also = "") {
-    space();
-    std::size_t begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' ||
-                                  also.find(text_[at_]) != also.npos))
-      ++at_;
-    if (begin == at_) fault("a name");
-    return text_.substr(begin, at_ - begin);
+    const std::string_view found = look(also);
+    if (found.empty()) expected("a name");
+    at_ += found.size();
+    return found;
   }
 
   std::string target() {
@@ -108,7 +90,7 @@ class Parser {
     ++at_;
     Alias a;
     while (peek() != ')') {
-      if (peek() == '\0') fault("`)`");
+      if (peek() == '\0') expected("`)`");
       if (accept('!'))
         a.write = true;
       else if (accept('-'))
@@ -159,10 +141,10 @@ class Parser {
   }
 
   Expr integer() {
-    space();
+    skip_blanks();
     std::int64_t v = 0;
     auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), v);
-    if (error != std::errc{}) fault("an integer");
+    if (error != std::errc{}) expected("an integer");
     at_ = static_cast<std::size_t>(end - text_.data());
     return v;
   }
@@ -207,7 +189,7 @@ class Parser {
       if (auto d = dtype_from_short_name(name)) return *d;
     }
     at_ -= name.size();
-    fault("a default value");
+    expected("a default value");
   }
 
   /// With the escapes that quote() writes.
@@ -223,7 +205,7 @@ class Parser {
       if (c == 'x' && at_ + 2 < text_.size() && std::from_chars(text_.data() + at_ + 1, text_.data() + at_ + 3, code, 16).ptr == text_.data() + at_ + 3) out += static_cast<char>(code), at_ += 2;
       else out += c == 'n' ? '\n' : c == 't' ? '\t' : c;
     }
-    if (at_ == text_.size()) fault("a closing quote");
+    if (at_ == text_.size()) expected("a closing quote");
     ++at_;
     return out;
   }
@@ -231,15 +213,13 @@ class Parser {
   Value number(TypeKind kind) {
     double d = 0;
     auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), d);
-    if (error != std::errc{}) fault("a number");
+    if (error != std::errc{}) expected("a number");
     std::string_view spelled = text_.substr(at_, static_cast<std::size_t>(end - text_.data()) - at_);
     if (kind != TypeKind::Float && spelled.find_first_of(".en") == spelled.npos) return integer();
     at_ += spelled.size();
     return d;
   }
 
-  std::string_view text_;
-  std::size_t at_ = 0;
 };
 
 std::string to_string(const Parameter& p) {

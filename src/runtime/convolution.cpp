@@ -42,13 +42,6 @@ void check(const ConvolutionProblem& p) {
   }
 }
 
-/// The convolution with the first `count` of its post-operations.
-ConvolutionProblem with_post(ConvolutionProblem p, std::size_t count) {
-  p.post.resize(count);
-  p.operands.resize(static_cast<std::size_t>(std::ranges::count_if(p.post, &PostOp::takes_operand)));
-  return p;
-}
-
 std::unique_ptr<PreparedCall> make_call(const ConvolutionProblem& problem) {
   if (auto call = onednn::make_convolution(problem)) return call;
   return make_plain_convolution(problem);

@@ -139,13 +139,6 @@ GemmProblem matmul_problem(const Attributes& attributes, std::span<const BoundVi
 
 namespace {
 
-/// The product with the first `count` of its post-operations.
-GemmProblem with_post(GemmProblem p, std::size_t count) {
-  p.post.resize(count);
-  p.operands.resize(static_cast<std::size_t>(std::ranges::count_if(p.post, &PostOp::takes_operand)));
-  return p;
-}
-
 std::unique_ptr<PreparedCall> make_product(const GemmProblem& problem) {
   if (auto call = onednn::make_gemm(problem)) return call;
   return make_plain_gemm(problem);

@@ -27,7 +27,7 @@ class Builder {
     }
     for (const ir::GraphOutput& o : graph_.outputs) {
       Output out{o.name, 0.0, o.is_bool};
-      if (auto* v = std::get_if<ir::BufferView>(&o.value)) out.value = view(*v);
+      if (auto* v = std::get_if<ir::BufferView>(&o.value)) out.value = *v;
       else if (auto* e = std::get_if<Expr>(&o.value)) out.value = *e;
       else out.value = std::get<double>(o.value);
       p_.outputs.push_back(std::move(out));
@@ -99,8 +99,6 @@ class Builder {
     p_.constants = std::move(kept);
   }
 
-  static View view(const ir::BufferView& v) { return {v.buffer, v.dtype, v.sizes, v.strides, v.offset}; }
-
   void call_group(const scheduler::Group& group) {
     std::set<std::string> origins;
     std::string where;
@@ -142,23 +140,17 @@ class Builder {
     if (auto* a = std::get_if<ir::Assertion>(&op.node)) {
       p_.lines.push_back(Assert{a->condition, op.where.empty() ? a->message : fmt::format("{} (at {})", a->message, op.where)});
     } else if (auto* r = std::get_if<ir::ReadSymbol>(&op.node)) {
-      p_.lines.push_back(ReadSymbol{r->symbol, r->source});
+      p_.lines.push_back(*r);
     } else if (auto* c = std::get_if<ir::Control>(&op.node)) {
-      p_.lines.push_back(Control{static_cast<Control::Kind>(c->kind), c->condition, c->counter, c->extent});
+      p_.lines.push_back(*c);
     } else if (std::holds_alternative<ir::Scatter>(op.node)) {
       call_kernel(backend_.scatter(graph_, op), op.origins, op.where);
     } else if (auto* host = std::get_if<ir::Fallback>(&op.node)) {
-      CallFallback line{host->op, host->arguments, {}, {}, host->writes, host->is_list, op.origins, origins_of(op.origins), op.where};
-      for (const ir::BufferView& v : host->inputs) line.inputs.push_back(view(v));
-      for (const auto& v : host->outputs) line.outputs.push_back(v ? std::optional(view(*v)) : std::nullopt);
-      p_.lines.push_back(std::move(line));
+      p_.lines.push_back(CallFallback{host->op, host->arguments, host->inputs, host->outputs, host->writes, host->is_list, op.origins, origins_of(op.origins), op.where});
     } else {
       const auto& call = std::get<ir::Extern>(op.node);
-      if (auto kernel = backend_.template_kernel(graph_, call)) return call_kernel(std::move(*kernel), op.origins, op.where);
-      CallExtern line{call.op, {call.attributes.begin(), call.attributes.end()}, {}, {}, op.origins, origins_of(op.origins), op.where};
-      for (const ir::BufferView& v : call.inputs) line.inputs.push_back(view(v));
-      for (const ir::BufferView& v : call.outputs) line.outputs.push_back(view(v));
-      p_.lines.push_back(std::move(line));
+      if (backend_.has_template(call.op)) return call_kernel(backend_.template_kernel(graph_, call), op.origins, op.where);
+      p_.lines.push_back(CallExtern{call.op, call.attributes, call.inputs, call.outputs, op.origins, origins_of(op.origins), op.where});
     }
   }
 

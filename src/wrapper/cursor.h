@@ -7,31 +7,24 @@
 #include <string>
 #include <string_view>
 
-#include "support/error.h"
+#include "support/text_cursor.h"
 
 namespace coil::wrapper {
 
-inline bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+inline bool is_word(char c) { return TextCursor::is_name(c) || c == '.'; }
 
 /// One line, read from the left.
-class Cursor {
+class Cursor final : public TextCursor {
  public:
-  Cursor(std::string_view text, std::size_t number) : text_(text), number_(number) {}
+  Cursor(std::string_view text, std::size_t number) : TextCursor(text, " "), number_(number) {}
 
   [[noreturn]] void fault(const std::string& what) const { fail("line {}, column {}: {}", number_, at_ + 1, what); }
 
-  void spaces() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  bool done() {
-    spaces();
-    return at_ == text_.size();
-  }
   void expect_end() {
     if (!done()) fault("the line should end here");
   }
   bool accept(std::string_view token) {
-    spaces();
+    skip_blanks();
     if (text_.substr(at_, token.size()) != token) return false;
     // A word ends where it ends.
     if (is_word(token.back()) && at_ + token.size() < text_.size() && is_word(text_[at_ + token.size()])) return false;
@@ -41,17 +34,11 @@ class Cursor {
   void expect(std::string_view token) {
     if (!accept(token)) fault(fmt::format("'{}' should stand here", token));
   }
-  char peek() {
-    spaces();
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-
   std::string bare() {
-    spaces();
-    const std::size_t begin = at_;
-    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
-    if (at_ == begin) fault("a word should stand here");
-    return std::string(text_.substr(begin, at_ - begin));
+    const std::string_view word = look(".");
+    if (word.empty()) expected("a word");
+    at_ += word.size();
+    return std::string(word);
   }
   /// Letters, digits and underscores: names that reach code as they are.
   std::string identifier() {
@@ -88,7 +75,7 @@ class Cursor {
 
   /// Text up to one of the stops (or the end) that is in no bracket.
   std::string_view until(std::initializer_list<std::string_view> stops) {
-    spaces();
+    skip_blanks();
     const std::size_t begin = at_;
     int depth = 0;
     for (; at_ < text_.size(); ++at_) {
@@ -113,8 +100,9 @@ class Cursor {
   std::size_t number() const { return number_; }
 
  private:
-  std::string_view text_;
-  std::size_t number_, at_ = 0;
+  [[noreturn]] void expected(std::string_view wanted) const override { fault(fmt::format("{} should stand here", wanted)); }
+
+  std::size_t number_;
 };
 
 }  // namespace coil::wrapper

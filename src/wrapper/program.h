@@ -20,7 +20,7 @@ namespace coil::wrapper {
 
 using sym::Expr;
 using sym::Exprs;
-using BufferId = std::uint32_t;
+using ir::BufferId;
 
 enum class BufferKind : std::uint8_t { Input, Constant, Temporary, Output };
 
@@ -34,13 +34,7 @@ struct Buffer {
   std::size_t index = 0;      ///< of the input or constant
 };
 
-/// A strided window on a buffer; offset in elements.
-struct View {
-  BufferId buffer = 0;
-  DType dtype = DType::F32;
-  Exprs sizes, strides;
-  Expr offset = 0;
-};
+using View = ir::BufferView;
 
 /// A size symbol gets its value: an expression over sizes (or the value, for a number) of inputs. `Divided` ones were solved from a multiple and must come out even.
 struct DefineSymbol {
@@ -79,7 +73,7 @@ struct CallKernel {
   std::string where;
   std::optional<codegen::Launch> launch;  ///< on a GPU, where extent and grain say nothing
 };
-using Attribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
+using Attribute = ir::ExternAttribute;
 struct CallExtern {
   std::string op;
   std::map<std::string, Attribute> attributes;
@@ -104,23 +98,9 @@ struct Assert {
   std::string message;
 };
 
-/// A symbol gets the value of the 0-d I64 buffer, which a call before has filled. The lines after it may use the symbol; in a loop it gets a new value in each turn.
-struct ReadSymbol {
-  Expr symbol;
-  BufferId source = 0;
-};
-/// A border of a block of lines. Blocks nest; symbols defined and buffers allocated in one are used in it only.
-///
-///     If condition … Else … EndIf          the first block where the condition is not 0, else the second
-///     Loop counter < extent … EndLoop      the block again and again; BreakUnless, a direct part of it, leaves when its condition is 0
-struct Control {
-  enum class Kind : std::uint8_t { If, Else, EndIf, Loop, BreakUnless, EndLoop } kind = Kind::If;
-  Expr condition = 1;              ///< of If and BreakUnless
-  Expr counter = 0;                ///< of Loop: the symbol that counts turns from 0
-  Expr extent = sym::Range::kMax;  ///< of Loop; kMax: without end
-  bool opens() const { return kind == Kind::If || kind == Kind::Else || kind == Kind::Loop; }
-  bool closes() const { return kind == Kind::Else || kind == Kind::EndIf || kind == Kind::EndLoop; }
-};
+// Symbols that get their values while the program runs, and the borders of blocks of lines, are those of the IR. Symbols defined and buffers allocated in a block are used in it only.
+using ir::Control;
+using ir::ReadSymbol;
 
 using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback, Free, ReadSymbol, Control>;
 

@@ -41,6 +41,11 @@ def filled(value, dtype=torch.float32, n=N):
 
 # Name -> (what draws, the cumulative distribution that continuous ones have, bounds of the values: from the first on, below or up to the second).
 CONTINUOUS = {
+    "gamma": (lambda: torch._standard_gamma(filled(2.5)), lambda x: torch.special.gammainc(torch.tensor(2.5, dtype=torch.float64), x), (0, 40)),
+    "gamma_small": (lambda: torch._standard_gamma(filled(0.3, torch.float64)), lambda x: torch.special.gammainc(torch.tensor(0.3, dtype=torch.float64), x), (0, 40)),
+    "dirichlet": (lambda: torch._sample_dirichlet(torch.tensor([1.0, 2.0]).expand(N, 2))[:, 0], lambda x: 1 - (1 - x) ** 2, (0, 1)),
+    "poisson_of_many": (lambda: torch.poisson(filled(4e6, torch.float64)), normal_of(4e6, 2e3), (3.98e6, 4.02e6)),
+    "binomial_of_many": (lambda: torch.binomial(filled(2e7, torch.float64), filled(0.4, torch.float64)), normal_of(8e6, 4.8e6**0.5), (7.98e6, 8.02e6)),
     "rand": (lambda: torch.rand(N), uniform_of(0, 1), (0, 1)),
     "rand_rows": (lambda: torch.rand(200, 100), uniform_of(0, 1), (0, 1)),
     "rand_f64": (lambda: torch.rand(N, dtype=torch.float64), uniform_of(0, 1), (0, 1)),
@@ -59,7 +64,19 @@ CONTINUOUS = {
     "log_normal_": (lambda: torch.empty(N).log_normal_(0.5, 0.25), lambda x: normal_of(0.5, 0.25)(x.log()), (0, 20)),
 }
 # Name -> (what draws, how likely each value is).
+def poisson_of(rate):
+    return {k: math.exp(k * math.log(rate) - rate - math.lgamma(k + 1)) for k in range(60)}
+
+
+def binomial_of(n, p):
+    return {k: math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)}
+
+
 DISCRETE = {
+    "poisson": (lambda: torch.poisson(filled(3.5)), poisson_of(3.5)),
+    "poisson_small": (lambda: torch.poisson(filled(0.2, torch.float64)), poisson_of(0.2)),
+    "binomial": (lambda: torch.binomial(filled(10.0), filled(0.3)), binomial_of(10, 0.3)),
+    "binomial_f64": (lambda: torch.binomial(filled(4.0, torch.float64), filled(0.9, torch.float64)), binomial_of(4, 0.9)),
     "bernoulli": (lambda: torch.bernoulli(filled(0.3)), {0: 0.7, 1: 0.3}),
     "bernoulli_": (lambda: torch.empty(N).bernoulli_(0.9), {0: 0.1, 1: 0.9}),
     "bernoulli_of": (lambda: torch.empty(N, dtype=torch.int64).bernoulli_(filled(0.25, torch.float64)), {0: 0.75, 1: 0.25}),

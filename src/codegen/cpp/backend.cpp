@@ -19,10 +19,8 @@ class CppBackend : public Backend {
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_kernel(graph, group, options_); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_scatter(graph, op, options_); }
 
-  std::optional<Kernel> template_kernel(ir::Graph&, const ir::Extern& call) const override {
-    if (call.op == "attention") return attention_call(call, toolchain_);
-    return std::nullopt;
-  }
+  bool has_template(std::string_view op) const override { return op == "attention"; }
+  Kernel template_kernel(ir::Graph&, const ir::Extern& call) const override { return attention_call(call, toolchain_); }
 
   /// Kernels as translation units of about equal size, one for each compiler that may run at once.
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {

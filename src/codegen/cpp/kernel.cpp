@@ -507,19 +507,18 @@ std::size_t Printer::made_depth(Scalar load) {
 Kernel Printer::finish() {
   Kernel k;
   std::string text;
-  for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    const std::string type = storage_type(graph_.buffer(buffers_[i]).layout.dtype);
-    text += fmt::format("  {0}{1}* const p{2} = ({0}{1}*)buffers[{2}];\n", written_[i] ? "" : "const ", type, i);
+  const auto& buffers = arguments_.buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const std::string type = storage_type(graph_.buffer(buffers[i]).layout.dtype);
+    text += fmt::format("  {0}{1}* const p{2} = ({0}{1}*)buffers[{2}];\n", arguments_.written()[i] ? "" : "const ", type, i);
   }
-  for (std::size_t i = 0; i < scalars_.size(); ++i) text += fmt::format("  const i64 s{0} = scalars[{0}];\n", i);
-  if (may_fail_) text += fmt::format("  i64* const status = (i64*)buffers[{}];\n", buffers_.size());
+  for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) text += fmt::format("  const i64 s{0} = scalars[{0}];\n", i);
+  if (may_fail_) text += fmt::format("  i64* const status = (i64*)buffers[{}];\n", buffers.size());
   text += head_;
   text += (nest_.partition ? "  {\n" : "  for (i64 w = begin; w < end; ++w) {\n") + body_ + "  }\n";
   k.symbol = "coil_" + to_hex(hash(text + std::to_string(lanes_))).substr(0, 16);
   k.text = fmt::format("extern \"C\" void {}(void* const* buffers, const i64* scalars, i64 begin, i64 end) {{\n{}}}\n", k.symbol, text);
-  k.buffers = buffers_;
-  k.written = written_;
-  k.scalars = scalars_;
+  arguments_.give(k);
   k.extent = env().simplify(extent_);
   std::size_t ops = 0;
   for (const Statement& s : nest_.statements) ops += s.body->ops;

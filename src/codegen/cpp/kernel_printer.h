@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "codegen/kernel_arguments.h"
 #include "codegen/cpp/kernel.h"
 #include "codegen/loop_nest.h"
 
@@ -217,8 +218,8 @@ class Printer {
   /// An index expression in C++. `indirect` spells the values that x0, x1, … stand for.
   std::string text(Expr e, const std::vector<std::string>& indirect = {});
   /// An argument of the kernel with this value: kernels that differ in it are one text.
-  std::string scalar(const std::string& key, Expr value);
-  std::string pointer(BufferId b, bool writes);
+  std::string scalar(const std::string& key, Expr value) { return arguments_.scalar(key, value); }
+  std::string pointer(BufferId b, bool writes) { return arguments_.pointer(b, writes); }
   void line(const std::string& s);
 
   Kernel finish();
@@ -249,11 +250,7 @@ class Printer {
   int level_ = 0;
   bool in_loop_ = false, tail_ = false, may_fail_ = false;
 
-  std::unordered_map<BufferId, std::size_t> pointers_;
-  std::vector<BufferId> buffers_;
-  std::vector<bool> written_;
-  std::map<std::string, std::size_t> symbols_;
-  Exprs scalars_;
+  KernelArguments arguments_;
   Expr extent_ = 1;
   std::int64_t point_elements_ = 1;
   std::size_t next_ = 0;

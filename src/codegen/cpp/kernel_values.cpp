@@ -346,19 +346,6 @@ std::string Printer::text(Expr e, const std::vector<std::string>& indirect) {
   return "(" + sym::to_cpp(e, spell, nonnegative) + ")";
 }
 
-std::string Printer::scalar(const std::string& key, Expr value) {
-  auto [it, added] = symbols_.emplace(key, scalars_.size());
-  if (added) scalars_.push_back(value);
-  return fmt::format("s{}", it->second);
-}
-
-std::string Printer::pointer(BufferId b, bool writes) {
-  auto [it, added] = pointers_.emplace(b, buffers_.size());
-  if (added) buffers_.push_back(b), written_.push_back(false);
-  if (writes) written_[it->second] = true;
-  return fmt::format("p{}", it->second);
-}
-
 void Printer::line(const std::string& s) { body_ += std::string(static_cast<std::size_t>(2 * indent_), ' ') + s + "\n"; }
 
 }  // namespace coil::codegen

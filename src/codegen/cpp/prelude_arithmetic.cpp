@@ -233,7 +233,17 @@ template <class V, class F> COIL_FN V c_map2(V x, V y, F f) {
   __builtin_memcpy(&x, lanes, sizeof x);
   return x;
 }
-)", {"c_map2"}});
+template <class V, class F> COIL_FN V c_map3(V x, V y, V z, F f) {
+  auto t = x[0];
+  decltype(t) lanes[COIL_L] __attribute__((aligned(64))), others[COIL_L] __attribute__((aligned(64))), thirds[COIL_L] __attribute__((aligned(64)));
+  __builtin_memcpy(lanes, &x, sizeof x);
+  __builtin_memcpy(others, &y, sizeof y);
+  __builtin_memcpy(thirds, &z, sizeof z);
+  for (int i = 0; i < COIL_L; i++) lanes[i] = f(lanes[i], others[i], thirds[i]);
+  __builtin_memcpy(&x, lanes, sizeof x);
+  return x;
+}
+)", {"c_map2", "c_map3"}});
   for (const Text& piece : kPieces) out.push_back({std::string(piece.name), std::string(piece.text), piece.also.empty() ? std::vector<std::string>{} : std::vector<std::string>{std::string(piece.also)}});
 }
 

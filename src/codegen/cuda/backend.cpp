@@ -32,13 +32,11 @@ class CudaBackend : public Backend {
   DeviceType device() const override { return DeviceType::CUDA; }
   const std::string& isa() const override { return arch_; }
   const scheduler::Choices& choices() const override { return *choices_; }
-  std::int64_t row_alignment() const override { return 16; }
+  std::int64_t product_vector_bytes() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_cuda_scatter(graph, op); }
-  std::optional<Kernel> template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
-    if (call.op == "sort" || call.op == "topk") return cuda_sort(graph, call);
-    return std::nullopt;
-  }
+  bool has_template(std::string_view op) const override { return is_cuda_sort(op); }
+  Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return cuda_sort(graph, call); }
 
   std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text, std::size_t buffers, std::size_t count) const override {
     return batch_cuda_kernel(symbol, text, buffers, count);

@@ -203,12 +203,6 @@ std::string Body::random(Scalar n, const std::string& seed) {
   return fmt::format("c_random_in_run({}, (u64){}, j)", from, begin);
 }
 
-std::string Body::scalar(const std::string& key, Expr value) {
-  auto [it, added] = symbols_.emplace(key, scalars_.size());
-  if (added) scalars_.push_back(value);
-  return fmt::format("s{}", it->second);
-}
-
 std::string Body::load(Scalar n, const std::vector<std::string>& indirect) {
   const std::string dtype(short_name(graph.buffer(n->buffer).layout.dtype));
   if (auto pack = packs_.find(n); pack != packs_.end()) return fmt::format("c_get_{}({}.e{})", dtype, pack->second, lane());
@@ -300,23 +294,17 @@ void Body::store(const Statement& s, const std::string& value) {
 
 // ---- The kernel -------------------------------------------------------------------------------------------------------------
 
-std::string Body::pointer(BufferId b, bool writes) {
-  auto [it, added] = pointers_.emplace(b, buffers_.size());
-  if (added) buffers_.push_back(b), written_.push_back(false);
-  if (writes) written_[it->second] = true;
-  return fmt::format("p{}", it->second);
-}
-
 Kernel Body::finish(Launch launch) {
   Kernel k;
   k.in_place = in_place();
   std::vector<std::string> parameters;
-  for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    const bool shares = std::any_of(k.in_place.begin(), k.in_place.end(), [&](auto& p) { return p.first == buffers_[i] || p.second == buffers_[i]; });
-    parameters.push_back(fmt::format("{}{}*{} p{}", written_[i] ? "" : "const ", cuda_storage_type(graph.buffer(buffers_[i]).layout.dtype), shares ? "" : " __restrict__", i));
+  const auto& buffers = arguments_.buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const bool shares = std::any_of(k.in_place.begin(), k.in_place.end(), [&](auto& p) { return p.first == buffers[i] || p.second == buffers[i]; });
+    parameters.push_back(fmt::format("{}{}*{} p{}", arguments_.written()[i] ? "" : "const ", cuda_storage_type(graph.buffer(buffers[i]).layout.dtype), shares ? "" : " __restrict__", i));
   }
   std::string text;
-  for (std::size_t i = 0; i < scalars_.size(); ++i) {
+  for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) {
     parameters.push_back(fmt::format("i64 n{}", i));
     text += fmt::format("  const {0} s{1} = ({0})n{1};\n", index_type_, i);
   }
@@ -326,9 +314,7 @@ Kernel Body::finish(Launch launch) {
   const std::string bounds = fmt::format("__launch_bounds__({})", launch.block);
   k.symbol = "coil_" + to_hex(hash(signature + bounds + text)).substr(0, 16);
   k.text = fmt::format("extern \"C\" __global__ void {} {}{} {{\n{}}}\n", bounds, k.symbol, signature, text);
-  k.buffers = buffers_;
-  k.written = written_;
-  k.scalars = scalars_;
+  arguments_.give(k);
   k.may_fail = may_fail_;
   for (Expr& e : launch.grid) e = env().simplify(e);
   k.launch = std::move(launch);
@@ -352,7 +338,7 @@ std::vector<std::pair<BufferId, BufferId>> Body::in_place() {
       }
     }
     for (auto [b, ok] : fits)
-      if (ok && pointers_.contains(b) && !written_[pointers_.at(b)]) pairs.emplace_back(b, out.op->outs[0]);
+      if (ok && arguments_.only_reads(b)) pairs.emplace_back(b, out.op->outs[0]);
   }
   return pairs;
 }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "codegen/kernel_arguments.h"
 #include "codegen/cuda/lanes.h"
 #include "codegen/kernel.h"
 #include "codegen/loop_nest.h"
@@ -78,7 +79,7 @@ class Body {
   /// Stores stand under this condition; empty: always.
   std::string store_guard;
 
-  std::string pointer(BufferId, bool writes);
+  std::string pointer(BufferId b, bool writes) { return arguments_.pointer(b, writes); }
   std::vector<ir::Scalar> roots(const std::vector<const Statement*>&) const;
 
   Kernel finish(Launch launch);
@@ -94,7 +95,7 @@ class Body {
   std::string load(ir::Scalar, const std::vector<std::string>& indirect);
   std::string random(ir::Scalar, const std::string& seed);
   /// A parameter of the kernel with this value: kernels that differ in it are one text.
-  std::string scalar(const std::string& key, Expr value);
+  std::string scalar(const std::string& key, Expr value) { return arguments_.scalar(key, value); }
   std::string index_text(Expr, const std::vector<std::string>& indirect);
   bool fits_32(Expr);
   void choose_index_type();
@@ -117,11 +118,7 @@ class Body {
   std::unordered_map<ir::Scalar, bool> varies_;
   std::map<const Statement*, std::string> out_packs_;
 
-  std::unordered_map<BufferId, std::size_t> pointers_;
-  std::vector<BufferId> buffers_;
-  std::vector<bool> written_;
-  std::map<std::string, std::size_t> symbols_;
-  Exprs scalars_;
+  KernelArguments arguments_;
 };
 
 }  // namespace coil::codegen

@@ -190,13 +190,11 @@ class EmulatedBackend : public Backend {
   DeviceType device() const override { return DeviceType::CPU; }
   const std::string& isa() const override { return cpp_->isa(); }
   const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
-  std::int64_t row_alignment() const override { return 16; }
+  std::int64_t product_vector_bytes() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return on_cpu(print_cuda_kernel(graph, group)); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return on_cpu(print_cuda_scatter(graph, op)); }
-  std::optional<Kernel> template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
-    if (call.op == "sort" || call.op == "topk") return on_cpu(cuda_sort(graph, call));
-    return cpp_->template_kernel(graph, call);
-  }
+  bool has_template(std::string_view op) const override { return is_cuda_sort(op) || cpp_->has_template(op); }
+  Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return is_cuda_sort(call.op) ? on_cpu(cuda_sort(graph, call)) : cpp_->template_kernel(graph, call); }
 
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
     std::vector<std::string> plain;

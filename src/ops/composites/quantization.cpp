@@ -192,6 +192,27 @@ Value choose_per_token(Steps& s) {
 
 Value convert(Steps& s) { return s.to(s["input"], dtype_of(s)); }
 
+// --- products of narrow numbers
+
+/// Bytes, whose products are added up as 32-bit integers.
+Value integer_product(Steps& s) {
+  if (s.dtype(s["self"]) != DType::I8 || s.dtype(s["mat2"]) != DType::I8) s.refuse("takes two matrices of int8");
+  return s.call("aten.mm.default", {s.to(s["self"], DType::I32), s.to(s["mat2"], DType::I32)});
+}
+
+/// 8-bit floats with a scale for each matrix, or for each row of the one and each column of the other (ATen/native/Blas.cpp).
+Value scaled_product(Steps& s) {
+  const Value &a = s["self"], &b = s["mat2"];
+  for (const Value* x : {&a, &b})
+    if (size_of(s.dtype(*x)) != 1 || !is_floating(s.dtype(*x))) s.refuse("takes matrices of 8-bit floats");
+  auto scale = [&](const char* name) { return s.rank(s[name]) == 2 ? s[name] : s.reshape(s[name], {}); };
+  Value y = s.mul(s.mul(s.call("aten.mm.default", {s.to(a, DType::F32), s.to(b, DType::F32)}), scale("scale_a")), scale("scale_b"));
+  if (s.has("bias")) y = s.add(y, s.to(s["bias"], DType::F32));
+  const DType out = s.has("out_dtype") ? s["out_dtype"].as_dtype() : s.dtype(a);
+  if (size_of(out) == 1 && s.has("scale_result")) y = s.mul(y, s.reshape(s["scale_result"], {}));
+  return s.to(y, out);
+}
+
 constexpr Composite kQuantization[] = {
     {"aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor", fake_per_tensor},
     {"aten::fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor", fake_per_tensor_of_tensors},
@@ -215,6 +236,8 @@ constexpr Composite kQuantization[] = {
     {"quantized_decomposed::choose_qparams.tensor(Tensor input, int quant_min, int quant_max, float eps, ScalarType dtype) -> (Tensor, Tensor)", choose_affine},
     {"quantized_decomposed::choose_qparams_symmetric.tensor(Tensor input, int quant_min, int quant_max, float eps, ScalarType dtype) -> (Tensor, Tensor)", choose_symmetric},
     {"quantized_decomposed::choose_qparams_per_token_asymmetric(Tensor input, ScalarType dtype) -> (Tensor, Tensor)", choose_per_token},
+    {"aten::_int_mm(Tensor self, Tensor mat2) -> Tensor", integer_product},
+    {"aten::_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor", scaled_product},
     {"quantized_decomposed::convert_element_type.no_fuse(Tensor input, ScalarType dtype) -> Tensor", convert},
 };
 

@@ -224,6 +224,13 @@ aten::_fused_dropout(Tensor self, float p, Generator? generator=None) -> (Tensor
 aten::rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? generator=None) -> (Tensor, Tensor noise_out)
 )",
               random_pair, kRandom);
+  define_each(R"(
+aten::poisson(Tensor self, Generator? generator=None) -> Tensor
+aten::binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor
+aten::_standard_gamma(Tensor self, Generator? generator=None) -> Tensor
+aten::_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor
+)",
+              [](const Call& call) -> Value { return dense(call.env, call.tensor(0), call.tensor(0).sizes); }, kRandom);
   define_each("aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", sampled, kRandom);
   define_each(kRandomOfSize, of_size, kRandom);
   define_each(kRandomIntegers, integers_of_size, kRandom);

@@ -34,6 +34,16 @@ Value fused_dropout(Rewriter& r) {
   return Values{r.item(made, 0), r.to(r.item(made, 1), DType::U8)};
 }
 
+/// Numbers of gamma distributions, divided by their sum.
+Value dirichlet(Rewriter& r) {
+  const TensorMeta made = r.result();
+  const Value numbers = r.call("aten._standard_gamma.default", {r.to(r["self"], DType::F64)});
+  const Value shares = r.div(numbers, r.call("aten.sum.dim_IntList", {numbers, Values{-1}, true}));
+  const double step = made.dtype == DType::F64 ? 0x1p-52 : made.dtype == DType::F32 ? 0x1p-23 : made.dtype == DType::F16 ? 0x1p-10 : 0x1p-7;
+  const double least = made.dtype == DType::F64 ? 0x1p-1022 : made.dtype == DType::F16 ? 0x1p-14 : 0x1p-126;
+  return r.to(r.call("aten.clamp.default", {shares, least, 1 - step / 2}), made.dtype);
+}
+
 Value rrelu(Rewriter& r) {
   const Value& x = r["self"];
   if (!r.flag("training")) return r.call("aten.leaky_relu.default", {x, (r.real("lower") + r.real("upper")) / 2});
@@ -45,6 +55,7 @@ Value rrelu(Rewriter& r) {
 void decompose_random(DecompositionTable& t) {
   t["aten.randperm.default"] = t["aten.randperm.generator"] = permutation;
   t["aten.multinomial.default"] = multinomial;
+  t["aten._sample_dirichlet.default"] = dirichlet;
   t["aten._fused_dropout.default"] = fused_dropout;
   t["aten.rrelu.default"] = rrelu;
 }

@@ -95,6 +95,9 @@ for name in ("bilinear", "bicubic"):
     sampling.add(f"antialiased_{name}", lambda x, m=name: (F.interpolate(x, size=(4, 5), mode=m, antialias=True), F.interpolate(x.double(), size=(4, 20), mode=m, antialias=True), F.interpolate(x, size=(14, 5), mode=m, antialias=True, align_corners=True), F.interpolate(x, scale_factor=(0.6, 1.7), mode=m, antialias=True),
                                                           F.interpolate(x.to(memory_format=torch.channels_last), scale_factor=0.5, mode=m, antialias=True, recompute_scale_factor=True)), sampling.normal(2, 3, 9, 11))
 sampling.add("volume", lambda x, g: (F.grid_sample(x, g, align_corners=False), F.grid_sample(x, g, mode="nearest", padding_mode="reflection", align_corners=True)), sampling.normal(2, 2, 3, 4, 5), sampling.uniform(-1.3, 1.3, 2, 2, 3, 2, 3))
+for short, dtype in {"bf16": torch.bfloat16, "f16": torch.float16}.items():
+    # Eager rounds every step, so that positions lie far from those in f32: to the last bit the same.
+    sampling.add(f"rounded_{short}", lambda x, g: (F.grid_sample(x, g, align_corners=True), F.grid_sample(x, g, align_corners=False, padding_mode="border")), sampling.normal(2, 3, 20, 30, dtype=dtype), sampling.uniform(-1.1, 1.1, 2, 7, 11, 2, dtype=dtype), tolerance=0)
 sampling.add("bf16", lambda x, g: F.grid_sample(x, g, align_corners=True), sampling.normal(1, 2, 4, 4, dtype=torch.bfloat16), sampling.uniform(-1, 1, 1, 3, 3, 2, dtype=torch.bfloat16))
 
 

@@ -56,3 +56,9 @@ q.add("tokens", tokens, q.normal(3, 4), q.uniform(0.05, 1, 3, 1, dtype=torch.flo
 q.add("groups", groups, q.normal(3, 4), q.uniform(0.05, 1, 3, 2), q.integers(-5, 5, 3, 2))
 q.add("linear", linear, q.normal(5, 8), q.integers(-127, 128, 6, 8, dtype=torch.int8), q.uniform(0.01, 0.1, 6))
 q.add("convert", lambda x: qd.convert_element_type.no_fuse(x, torch.float16), q.normal(3, 4))
+
+f8, e5 = torch.float8_e4m3fn, torch.float8_e5m2
+half, two = torch.tensor(0.5), torch.tensor([2.0])
+q.add("int_mm", lambda a, b: (torch._int_mm(a, b), torch._int_mm(b.t().contiguous(), a.t().contiguous()) + 1), q.integers(-128, 128, 20, 32, dtype=torch.int8), q.integers(-128, 128, 32, 16, dtype=torch.int8))
+q.add("scaled_mm", lambda a, b, c: (torch._scaled_mm(a.to(f8), b.to(f8).t(), half, two, out_dtype=torch.bfloat16), torch._scaled_mm(a.to(f8), b.to(f8).t(), half, two, bias=c, out_dtype=torch.float32)),
+      q.normal(16, 32), q.normal(48, 32), q.normal(48))
