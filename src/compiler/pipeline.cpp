@@ -35,8 +35,8 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 }
 
 /// Graph-to-graph passes in order: each is named as `coil opt --pass` names it.
-constexpr const char* kPasses[] = {"outline-vmap", "remove-noops", "expand-lists", "expand-auto-functionalized", "functionalize", "eliminate-dead-code", "split-complex", "fold-batch-norm", "fuse-attention", "fuse-linear", "decompose",
-                                   "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
+constexpr const char* kPasses[] = {"outline-vmap", "remove-noops", "expand-lists", "expand-auto-functionalized", "functionalize", "eliminate-dead-code", "split-complex", "fold-batch-norm", "fold-batch-norm-of-inputs",
+                                   "fuse-attention", "fuse-linear", "decompose", "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
 
 /// Compilers side by side; more than these wait for each other's memory.
 int default_jobs() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16); }
@@ -152,6 +152,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   stage.show_changed("graph", [&] { return fx::to_string(module, {.locations = true}); });
   for (const char* name : kPasses) {
     if (settings.fallback && std::string_view(name) == "split-complex") continue;  // the host has complex operators: all of them
+    if (device.type == DeviceType::CPU && std::string_view(name) == "fold-batch-norm-of-inputs") continue;
     stage(name, [&] { run_pass(name, module); });
     stage.show_changed(name, [&] { return fx::to_string(module, {.locations = true}); });
   }

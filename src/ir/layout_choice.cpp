@@ -55,8 +55,10 @@ class ChannelsLast {
   void run() {
     for (std::size_t i = 0; i < list_.size(); ++i) {
       if (auto* call = std::get_if<Extern>(&list_[i].node); call && call->op == "convolution") {
+        // The CPU's library has layouts of its own for weights.
+        const bool weights = graph_.buffer(call->outputs[0].buffer).layout.device.type == DeviceType::CUDA;
         for (std::size_t k = 0; k < call->inputs.size(); ++k)
-          if (k != 1 && call->inputs[k].sizes.size() > 2) want(call->inputs[k].buffer);
+          if ((k != 1 || weights) && call->inputs[k].sizes.size() > 2) want(call->inputs[k].buffer);
         want(call->outputs[0].buffer);
       }
       for (BufferId b : loop_buffers(list_[i])) users_[b].push_back(i);

@@ -37,10 +37,37 @@ std::optional<Padding> absorbed_padding(Context& ctx, const fx::Node& input, std
   return padding;
 }
 
+// GPU libraries have slow kernels for channels that are no whole vectors: the three of an image, the one of a recording. There a convolution becomes one of stride 1 whose channels are those of stride^d neighbours, up to whole
+// vectors, with a window as many times smaller; patches side by side become a product that way. What is made of the input and of the weights costs a pass over each.
+
+constexpr std::int64_t kPlanes = 64;  // channels of which a copy is not worth it
+
+bool gathers_channels(Context& ctx, const TensorBox& x, std::int64_t groups, const std::vector<std::int64_t>& dilation) {
+  const auto channels = x.sizes[1].constant();
+  const bool narrow = x.dtype() == DType::BF16 || x.dtype() == DType::F16;
+  return ctx.row_alignment > 0 && narrow && groups == 1 && channels && *channels < kPlanes && *channels * 2 % ctx.row_alignment != 0 && std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
+}
+
+/// Of x[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at Y * stride + i - padding; 0 outside of x and beyond its channels. A dimension of `sizes` is as long as its last window reaches.
+TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const std::vector<std::int64_t>& stride, const std::vector<std::int64_t>& padding) {
+  const std::size_t spatial = stride.size();
+  Exprs index{ctx.graph.ivar(0), 0};
+  index.resize(2 + spatial);
+  Expr channel = ctx.graph.ivar(1);
+  for (std::size_t d = spatial; d-- > 0;) {
+    index[2 + d] = ctx.graph.ivar(2 + d) * stride[d] + sym::mod(channel, stride[d]) - padding[d];
+    channel = sym::floor_div(channel, stride[d]);
+  }
+  index[1] = channel;
+  Value inside = condition(ctx, sym::lt(channel, x.sizes[1]));
+  for (std::size_t d = 0; d < spatial; ++d) inside = inside & condition(ctx, sym::le(0, index[2 + d])) & condition(ctx, sym::lt(index[2 + d], x.sizes[2 + d]));
+  return pointwise(ctx, x.dtype(), sizes, element_at(ctx, x, index, sizes, {}, inside));
+}
+
 /// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 Lowered convolution(Context& ctx, const Values& args) {
   TensorBox x = ctx.tensor(args[0]);
-  const TensorBox weight = ctx.tensor(args[1]);
+  TensorBox weight = ctx.tensor(args[1]);
   const auto bias = ctx.optional_tensor(args[2]);
   const std::size_t spatial = weight.rank() - 2;
   auto list = [&](std::size_t i) {
@@ -64,12 +91,31 @@ Lowered convolution(Context& ctx, const Values& args) {
     if (!c) refuse(ctx, "has a weight of symbolic size");
     weight_sizes.push_back(*c);
   }
+  const sym::TensorMeta& meta = ctx.result();
+  std::vector<std::int64_t> stride = list(3);
+  if (!transposed && x.rank() == spatial + 2 && gathers_channels(ctx, x, constant(ctx, args[8]), list(5))) {
+    std::int64_t channels = weight_sizes[1];
+    for (std::int64_t s : stride) channels *= s;
+    const std::int64_t step = ctx.row_alignment / static_cast<std::int64_t>(size_of(x.dtype()));
+    weight_sizes[1] = (channels + step - 1) / step * step;
+    Exprs of_weight{weight.sizes[0], weight_sizes[1]}, of_x{x.sizes[0], weight_sizes[1]};
+    for (std::size_t d = 0; d < spatial; ++d) {
+      std::int64_t& window = weight_sizes[2 + d];
+      window = (window + stride[d] - 1) / stride[d];
+      of_weight.push_back(window);
+      of_x.push_back(meta.sizes[2 + d] + window - 1);
+    }
+    weight = gathered(ctx, weight, of_weight, stride, std::vector<std::int64_t>(spatial));
+    x = gathered(ctx, x, of_x, stride, before);
+    stride.assign(spatial, 1);
+    before.assign(spatial, 0);
+    after = before;
+  }
   std::vector<BufferView> inputs{library_operand(x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));
-  const sym::TensorMeta& meta = ctx.result();
   auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
   add_library_call(ctx, "convolution",
-                   {{"stride", list(3)},
+                   {{"stride", stride},
                     {"padding", before},
                     {"padding_end", after},
                     {"dilation", list(5)},

@@ -142,8 +142,8 @@ TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym
 bool is_constant(Context& ctx, const TensorBox& box) { return box.storage->realized() && ctx.graph.buffer(*box.storage->buffer).kind == ir::BufferKind::Constant; }
 
 /// Of a matrix and a matrix, or a weight; or of as many of both.
-TensorBox product(Context& ctx, const TensorBox& a, const TensorBox& b, const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
-  if (b.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b)) return linear(ctx, a, b, true, bias, meta);
+TensorBox product(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
+  if (b.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b)) return linear(ctx, a, b, true, std::nullopt, meta);
   return matmul(ctx, a, b, meta);
 }
 
@@ -173,7 +173,14 @@ Lowered linear_node(Context& ctx, const Values& args) {
   return linear(ctx, x, weight, false, bias, meta);
 }
 
-Lowered mm(Context& ctx, const Values& args) { return product(ctx, ctx.tensor(args[0]), ctx.tensor(args[1]), std::nullopt, ctx.result()); }
+Lowered mm(Context& ctx, const Values& args) { return product(ctx, ctx.tensor(args[0]), ctx.tensor(args[1]), ctx.result()); }
+
+/// Whether the library adds a row to the product for nothing: the GPU's to any matrices (a result that goes to another library call would need a kernel of its own for it), the CPU's where it has packed the weight.
+bool adds_a_row(Context& ctx, const TensorBox& b, const sym::TensorMeta& meta) {
+  const DType t = meta.dtype;
+  if (meta.device.type == DeviceType::CUDA) return t == DType::F32 || t == DType::BF16 || t == DType::F16;
+  return is_floating(t) && is_constant(ctx, b);
+}
 
 /// beta*self + alpha*(mat1 @ mat2)
 Lowered addmm(Context& ctx, const Values& args) {
@@ -182,9 +189,9 @@ Lowered addmm(Context& ctx, const Values& args) {
   const ops::Value &beta = ctx.node->arg("beta"), &alpha = ctx.node->arg("alpha");
   const bool plain = is_number(beta, 1) && is_number(alpha, 1);
   const bool row = self.rank() == 1 && self.sizes[0] == meta.sizes.back();
-  if (plain && row && a.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b)) return product(ctx, a, b, self, meta);
+  if (plain && row && a.rank() == 2 && self.dtype() == meta.dtype && adds_a_row(ctx, b, meta)) return linear(ctx, a, b, true, self, meta);
   const DType t = register_type(meta.dtype);
-  Value y = element(ctx, product(ctx, a, b, std::nullopt, meta), meta.sizes).cast(t);
+  Value y = element(ctx, product(ctx, a, b, meta), meta.sizes).cast(t);
   if (!is_number(alpha, 1)) y = y * Value{&ctx.graph.pool(), ctx.number(alpha, t)};
   if (is_number(beta, 0)) return result(ctx, y);
   Value addend = element(ctx, self, meta.sizes).cast(t);

@@ -12,6 +12,7 @@ const std::vector<Pass>& all() {
       {"functionalize", functionalize},
       {"split-complex", split_complex},
       {"fold-batch-norm", fold_batch_norm},
+      {"fold-batch-norm-of-inputs", fold_batch_norm_of_inputs},
       {"fuse-attention", fuse_attention},
       {"fuse-linear", fuse_linear},
       {"propagate", propagate},

@@ -1,5 +1,6 @@
 // y = (w*x + b - mean) / sqrt(var + eps) * gamma + beta is a convolution with other weights. The new weights are
-// written as operators over the old ones; constant folding computes them once, at compile time.
+// written as operators over the old ones; constant folding computes them once, at compile time. Weights that are inputs
+// are computed in each call, which is worth it on a GPU while they are fewer than the elements that a pass is saved over.
 #include "passes/make.h"
 #include "passes/passes.h"
 #include "support/error.h"
@@ -27,6 +28,16 @@ bool is_constant(const fx::GraphModule& m, const Value& v) {
   return std::none_of(m.mutations.begin(), m.mutations.end(), [&](const fx::Mutation& w) {
     return w.kind == fx::Mutation::Target::Attribute && w.target == (*n)->target;
   });
+}
+
+bool is_input(const Value& v) {
+  auto* n = v.get_if<Node*>();
+  return n && (*n)->opcode == fx::Opcode::Placeholder;
+}
+
+bool worth_computing_in_each_call(const Node& layer, const Node& weight) {
+  const auto made = layer.tensor().numel().constant(), weights = weight.tensor().numel().constant();
+  return made && weights && *weights <= *made;
 }
 
 std::optional<BatchNorm> match(Node* n) {
@@ -70,19 +81,20 @@ std::optional<Layer> layer_of(const Node& n) {
   return {};
 }
 
-void fold(fx::GraphModule& m, Node* n) {
+void fold(fx::GraphModule& m, Node* n, bool inputs) {
   auto bn = match(n);
   if (!bn) return;
   Node* layer = bn->input;
   auto kind = layer_of(*layer);
-  if (!kind || layer->users().size() != 1 || !is_constant(m, layer->arg("weight")) ||
-      !is_constant(m, layer->arg("bias")))
-    return;
-  for (const Value* v : {&bn->gamma, &bn->beta, &bn->mean, &bn->variance})
-    if (!is_constant(m, *v)) return;
+  if (!kind || layer->users().size() != 1 || layer->arg("weight").is_none()) return;
+  const Value parameters[] = {layer->arg("weight"), layer->arg("bias"), bn->gamma, bn->beta, bn->mean, bn->variance};
+  auto every = [&](auto&& holds) { return std::all_of(std::begin(parameters), std::end(parameters), holds); };
   Node* weight = layer->arg("weight").as_node();
+  const bool constant = every([&](const Value& v) { return is_constant(m, v); });
+  const bool known = constant || (inputs && every([&](const Value& v) { return is_constant(m, v) || is_input(v); }));
+  if (!known || !layer->is_tensor() || !(constant || worth_computing_in_each_call(*layer, *weight))) return;
   // Batch norm's channels are dimension 1 of what it takes; without a batch that would be another one.
-  if (!layer->is_tensor() || !bn->result->is_tensor() || layer->tensor() != bn->result->tensor()) return;
+  if (!bn->result->is_tensor() || layer->tensor() != bn->result->tensor()) return;
   if (layer->tensor().rank() != weight->tensor().rank() || !is_floating(weight->tensor().dtype)) return;
 
   fx::InsertBefore here(layer);
@@ -114,14 +126,17 @@ void fold(fx::GraphModule& m, Node* n) {
   m.graph.erase(n);
 }
 
-}  // namespace
-
-void fold_batch_norm(fx::GraphModule& m) {
+void fold_all(fx::GraphModule& m, bool inputs) {
   std::vector<Node*> found;
   for (Node* n = m.graph.first(); n; n = n->next())
     if (match(n)) found.push_back(n);
-  for (Node* n : found) fold(m, n);
-  for (auto& [name, sub] : m.subgraphs) fold_batch_norm(*sub);
+  for (Node* n : found) fold(m, n, inputs);
+  for (auto& [name, sub] : m.subgraphs) fold_all(*sub, inputs);
 }
+
+}  // namespace
+
+void fold_batch_norm(fx::GraphModule& m) { fold_all(m, false); }
+void fold_batch_norm_of_inputs(fx::GraphModule& m) { fold_all(m, true); }
 
 }  // namespace coil::passes

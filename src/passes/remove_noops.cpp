@@ -22,15 +22,17 @@ bool is_wrapper(const Node& n) {
 /// Takes the mode of autocast for written out (`write_out_autocast`).
 void inline_wrappers(fx::GraphModule& m) {
   for (auto& [name, sub] : m.subgraphs) inline_wrappers(*sub);
-  for (Node* n : m.graph.nodes()) {
+  // Putting a body in place erases the call and the items taken of it, so that the calls are found before.
+  std::vector<Node*> calls;
+  for (Node* n = m.graph.first(); n; n = n->next())
+    if (higher_order(*n) == "invoke_subgraph" || is_wrapper(*n)) calls.push_back(n);
+  for (Node* n : calls) {
     if (higher_order(*n) == "invoke_subgraph") {  // invoke_subgraph(graph, name of the region, operands…): one graph, called where its body might have stood
       ops::Values args = n->args;
       if (args.size() > 1 && args[1].is<std::string>()) args.erase(args.begin() + 1);
       n->set_args(std::move(args));
-      inline_subgraph(m, n);
-    } else if (is_wrapper(*n)) {
-      inline_subgraph(m, n);
     }
+    inline_subgraph(m, n);
   }
 }
 

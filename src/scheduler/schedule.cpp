@@ -289,7 +289,7 @@ class Fuser {
     if (!before.pointwise() && !pointwise) return true;
     const std::int64_t rows = graph_.env().hint_or(sym::product(joined.outer), choices_.min_parallel_outer());
     const std::int64_t row = graph_.env().hint_or(sym::product(joined.inner), 1);
-    if (rows >= choices_.min_parallel_outer() || rows * row < choices_.small_work()) return true;
+    if (rows >= choices_.min_parallel_outer() || rows * row < choices_.small_work() || row <= choices_.short_row()) return true;
     return no(reason, "the rows are too few for the threads");
   }
 

@@ -75,6 +75,8 @@ class Choices {
   /// Outer points that a kernel needs, if it has work for several threads: fusing a large pointwise operation into a reduction with fewer is refused.
   virtual std::int64_t min_parallel_outer() const { return 8; }
   virtual std::int64_t small_work() const { return 1 << 15; }
+  /// Elements of a row that one worker of the device goes through no slower than a kernel more is started: rows this short are fused however few they are.
+  virtual std::int64_t short_row() const { return 0; }
 };
 
 /// Fuses greedily in program order. Linear in the number of operations and their reads. The order of operations that touch one buffer, where one of them writes, is kept.

@@ -17,6 +17,7 @@ namespace {
 class CudaChoices : public scheduler::Choices {
  public:
   std::int64_t min_parallel_outer() const override { return 256; }
+  std::int64_t short_row() const override { return 1 << 14; }  // a block's threads take sixteen elements each
 };
 
 class CudaBackend : public Backend {

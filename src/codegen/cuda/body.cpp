@@ -1,6 +1,7 @@
 #include "codegen/cuda/body.h"
 
 #include <cmath>
+#include <set>
 
 #include "support/error.h"
 #include "support/hash.h"
@@ -150,12 +151,52 @@ bool Body::depends(Scalar root, std::span<const Expr> variables) {
   return false;
 }
 
+namespace {
+
+/// A function of the prelude that does the work of two operations.
+struct Together {
+  const char* function;
+  Scalar argument;
+};
+
+/// 1 + erf(x) and 1 + tanh(x), which gelu is made of: cheaper together, and right where the sum is small.
+std::optional<Together> together(Scalar n) {
+  if (n->op != ScalarOp::Add || n->dtype != DType::F32) return std::nullopt;
+  for (int k = 0; k < 2; ++k) {
+    Scalar one = n->args[k], f = n->args[1 - k];
+    if (one->op != ScalarOp::Constant || one->number != 1) continue;
+    if (f->op == ScalarOp::Erf) return Together{"one_plus_erf", f->args[0]};
+    if (f->op == ScalarOp::Tanh) return Together{"one_plus_tanh", f->args[0]};
+  }
+  return std::nullopt;
+}
+
+/// What `n` needs that stands below it, operands first: an expression may be deep, so walk instead of recursing.
+std::vector<Scalar> needed_for(Scalar n) {
+  const std::vector<Scalar> order = ir::topological(std::span(&n, 1));
+  std::set<Scalar> needed{n};
+  for (std::size_t k = order.size(); k-- > 0;) {
+    if (!needed.contains(order[k])) continue;
+    if (auto pair = together(order[k])) {
+      needed.insert(pair->argument);
+      continue;
+    }
+    needed.insert(order[k]->args.begin(), order[k]->args.end());
+    if (order[k]->mask) needed.insert(order[k]->mask);
+  }
+  std::vector<Scalar> out;
+  for (Scalar x : order)
+    if (x != n && needed.contains(x)) out.push_back(x);
+  return out;
+}
+
+}  // namespace
+
 std::string Body::name(Scalar n) {
   if (auto it = names_.find(n); it != names_.end()) return it->second;
   if (n->op == ScalarOp::Constant) return is_floating(n->dtype) ? cuda_literal(n->number, n->dtype) : cuda_literal_int(n->integer, n->dtype);
-  // Operands first: an expression may be deep, so walk instead of recursing.
-  for (Scalar below : ir::topological(std::span(&n, 1)))
-    if (below != n && below->op != ScalarOp::Constant && !names_.contains(below)) bind(below);
+  for (Scalar below : needed_for(n))
+    if (below->op != ScalarOp::Constant && !names_.contains(below)) bind(below);
   return bind(n);
 }
 
@@ -172,6 +213,7 @@ std::string Body::bind(Scalar n) {
 }
 
 std::string Body::compute(Scalar n) {
+  if (auto pair = together(n)) return fmt::format("c_{}({})", pair->function, name(pair->argument));
   std::vector<std::string> args;
   for (Scalar a : n->args) args.push_back(name(a));
   const std::string list = fmt::format("{}", fmt::join(args, ", "));
@@ -222,7 +264,8 @@ std::string Body::pack_load(Scalar n) {
   std::vector<std::string> args;
   for (Scalar a : n->args) args.push_back(name(a));
   const std::string mask = n->mask ? name(n->mask) : "";
-  const std::string x = fmt::format("c_read<{}>({} + {})", lanes.width, pointer(n->buffer, false), index_text(n->index[0], args));
+  const std::string at = fmt::format("{} + {}", pointer(n->buffer, false), index_text(n->index[0], args));
+  const std::string x = rest.empty() ? fmt::format("c_read<{}>({})", lanes.width, at) : fmt::format("c_read_part<{}>({}, {})", lanes.width, at, rest);
   return n->mask ? fmt::format("{} ? {} : {}{{}}", mask, x, pack_type(graph.buffer(n->buffer).layout.dtype)) : x;
 }
 
@@ -269,27 +312,38 @@ void Body::elements(std::span<const Scalar> nodes, std::span<const Statement* co
   out_packs_.clear();
   for (const Statement* s : stores)
     if (s->stored && lane_stride(env(), s->store, lanes) == 1 && run_aligned(env(), s->store, lanes)) {
-      const std::string pack = fresh("o");
-      line("{} {};", pack_type(graph.buffer(s->op->outs[0]).layout.dtype), pack);
+      const DType d = graph.buffer(s->op->outs[0]).layout.dtype;
+      const OutPack pack{fresh("o"), (d == DType::BF16 || d == DType::F16) && s->body->dtype == DType::F32};
+      if (pack.registers) line("f32 {}[{}];", pack.name, lanes.width);
+      else line("{} {};", pack_type(d), pack.name);
       out_packs_[s] = pack;
     }
   put("#pragma unroll");
   block(fmt::format("for (int j = 0; j < {}; ++j)", lanes.width), [&] {
     in_lanes_ = true;
-    each();
+    if (rest.empty()) each();
+    else block(fmt::format("if (j < {})", rest), each);
     in_lanes_ = false;
   });
   for (auto& s : stores)
-    if (auto pack = out_packs_.find(s); pack != out_packs_.end())
-      line("{}c_write<{}>({} + {}, {});", store_guard, lanes.width, pointer(s->op->outs[0], true), text(s->store), pack->second);
+    if (auto pack = out_packs_.find(s); pack != out_packs_.end()) {
+      const std::string at = fmt::format("{} + {}", pointer(s->op->outs[0], true), text(s->store));
+      const std::string value = pack->second.registers ? fmt::format("c_packed_{}({})", short_name(graph.buffer(s->op->outs[0]).layout.dtype), pack->second.name) : pack->second.name;
+      if (rest.empty()) line("{}c_write<{}>({}, {});", store_guard, lanes.width, at, value);
+      else line("{}c_write_part<{}>({}, {}, {});", store_guard, lanes.width, at, value, rest);
+    }
   out_packs_.clear();
 }
 
 void Body::store(const Statement& s, const std::string& value) {
   const DType d = graph.buffer(s.op->outs[0]).layout.dtype;
   const std::string stored = fmt::format("c_put_{}({})", short_name(d), value);
-  if (auto pack = out_packs_.find(&s); pack != out_packs_.end()) line("{}.e{} = {};", pack->second, lane(), stored);
-  else line("{}{}[{}] = {};", store_guard, pointer(s.op->outs[0], true), text(s.store), stored);
+  if (auto pack = out_packs_.find(&s); pack != out_packs_.end()) {
+    if (pack->second.registers) line("{}{} = {};", pack->second.name, lane(), value);
+    else line("{}.e{} = {};", pack->second.name, lane(), stored);
+    return;
+  }
+  line("{}{}[{}] = {};", store_guard, pointer(s.op->outs[0], true), text(s.store), stored);
 }
 
 // ---- The kernel -------------------------------------------------------------------------------------------------------------

@@ -78,6 +78,8 @@ class Body {
   std::string pack_load(ir::Scalar load);
   /// Stores stand under this condition; empty: always.
   std::string store_guard;
+  /// How many elements of a run are there, where its dimension may end within one; empty: all.
+  std::string rest;
 
   std::string pointer(BufferId b, bool writes) { return arguments_.pointer(b, writes); }
   std::vector<ir::Scalar> roots(const std::vector<const Statement*>&) const;
@@ -116,7 +118,12 @@ class Body {
   std::unordered_map<ir::Scalar, std::string> names_, packs_, reciprocals_;
   std::vector<std::vector<ir::Scalar>> scopes_{{}}, pack_scopes_{{}}, reciprocal_scopes_{{}};
   std::unordered_map<ir::Scalar, bool> varies_;
-  std::map<const Statement*, std::string> out_packs_;
+  /// A run of stored elements: as a pack, or as an array of registers that become one together.
+  struct OutPack {
+    std::string name;
+    bool registers = false;
+  };
+  std::map<const Statement*, OutPack> out_packs_;
 
   KernelArguments arguments_;
 };

@@ -7,6 +7,8 @@ namespace {
 using ir::Scalar;
 using scheduler::Role;
 
+constexpr int kMostDown = 128;  // threads that share a column
+
 class Columns {
  public:
   Columns(Body& b, const GpuModel& gpu) : b_(b), gpu_(gpu), outer_(b.nest.outer), inner_(b.nest.inner), length_(b.env().simplify(product_of(inner_))) {
@@ -33,16 +35,18 @@ class Columns {
     width_ = run_width(b_, v);
     const std::int64_t columns = b_.env().hint_or(product_of(outer_), 1 << 16), n = b_.env().hint_or(length_, 1024), along = b_.env().hint_or(v.size, 1024);
     // A short column is one thread's; a long one is shared so that the machine is full.
-    while (width_ > 1 && columns / width_ * std::min<std::int64_t>(n / 4 + 1, 8) < gpu_.threads() / 8) width_ /= 2;
+    while (width_ > 1 && columns / width_ * std::min<std::int64_t>(n / 16 + 1, kMostDown) < gpu_.threads() / 8) width_ /= 2;
     std::size_t bytes = 0;
     for (const Statement& s : b_.nest.statements)
       if (s.role == Role::Reduce) bytes += 2 * size_of(s.body->dtype) * static_cast<std::size_t>(width_);
-    int threads = 256;
-    while (threads > 64 && bytes * static_cast<std::size_t>(threads) > 40000) threads /= 2;
-    const int most_across = power_of_two_at_least((along + width_ - 1) / width_, threads);
+    // Threads side by side touch whole sectors of memory at least.
+    const int narrowest = power_of_two_at_least(std::min<std::int64_t>((along + width_ - 1) / width_, 32 / width_), 32);
     down_ = n <= 16 ? 1 : 8;
-    while (down_ > 0 && down_ < threads / 4 && n / down_ > 16 && columns / width_ * down_ < gpu_.threads() / 2) down_ *= 2;
-    across_ = std::min(most_across, threads / down_);
+    while (down_ * narrowest < 1024 && n / down_ > 16 && columns / width_ * down_ < gpu_.threads() / 2) down_ *= 2;
+    int threads = std::max(256, down_ * narrowest);
+    while (threads > 64 && bytes * static_cast<std::size_t>(threads) > 40000) threads /= 2;
+    down_ = std::min(down_, std::max(1, threads / narrowest));
+    across_ = std::min(power_of_two_at_least((along + width_ - 1) / width_, threads), threads / down_);
     if (across_ < threads / down_ && n > 16) down_ = std::min<int>(threads / across_, power_of_two_at_least(n, threads));
     if (across_ * down_ < 32) across_ = 32 / down_;
     b_.lanes = {v.var, width_};
@@ -74,7 +78,7 @@ class Columns {
     for (const Statement* s : statements)
       if (s->role == Role::Reduce) {
         Accumulator& a = accumulators_[index_of(*s)];
-        a = accumulator(*s, index_of(*s));
+        a = accumulator(b_, *s, index_of(*s));
         b_.line("{} {}[{}];", a.type, a.name, width_);
         b_.put("#pragma unroll");
         b_.line("for (int j = 0; j < {}; ++j) {}[j] = {};", width_, a.name, a.arg ? a.type + a.identity : a.identity);
@@ -84,7 +88,10 @@ class Columns {
     b_.put("#pragma unroll 4");
     b_.block(fmt::format("for ({0} q = ({0})ly; q < {1}; q += {2})", index, b_.text(length_), down_), [&] {
       decode(b_, inner_, "q");
-      b_.elements(roots, statements, [&] {
+      std::vector<const Statement*> points;
+      for (const Statement* s : statements)
+        if (s->role != Role::Reduce) points.push_back(s);
+      b_.elements(roots, points, [&] {
         for (const Statement* s : statements) {
           if (s->role == Role::Reduce) {
             accumulate(b_, accumulators_[index_of(*s)], b_.lane());
@@ -119,17 +126,7 @@ class Columns {
         for (const Statement* s : all) f(accumulators_[index_of(*s)]);
       });
     };
-    if (down_ > 1) {
-      each_lane([&](const Accumulator& a) {
-        b_.head(fmt::format("__shared__ {} h{}[{}][{}];", a.type, a.name, down_, across_ * width_));
-        b_.line("h{0}[ly][lx * {1} + j] = {0}[j];", a.name, width_);
-      });
-      b_.put("c_sync();");
-      each_lane([&](const Accumulator& a) {
-        b_.line("{0}[j] = h{0}[0][lx * {1} + j];", a.name, width_);
-        b_.line("for (int y = 1; y < {1}; ++y) {0}[j] = {2}({0}[j], h{0}[y][lx * {3} + j]);", a.name, down_, a.op, width_);
-      });
-    }
+    if (down_ > 1) combine(each_lane);
     for (const Statement* s : all) {
       const Accumulator& a = accumulators_[index_of(*s)];
       std::string name = a.name;
@@ -142,6 +139,26 @@ class Columns {
       b_.set_local(s->op->outs[0], name, true);
       if (s->stored) store_column({s}, [&](const Statement&) { return name + b_.lane(); });
     }
+  }
+
+  /// The threads of a column put their parts together: those of one warp by exchange, warps through shared memory, in a fixed order.
+  void combine(const std::function<void(const std::function<void(const Accumulator&)>&)>& each_lane) {
+    const int in_warp = std::max(1, 32 / across_), parts = down_ / in_warp;
+    if (in_warp > 1) each_lane([&](const Accumulator& a) { b_.line("for (int o = {1}; o < 32; o *= 2) {0}[j] = {2}({0}[j], c_lane_xor({0}[j], o));", a.name, across_, a.op); });
+    if (parts <= 1) return;
+    each_lane([&](const Accumulator& a) {
+      b_.head(fmt::format("__shared__ {} h{}[{}][{}];", a.type, a.name, parts, across_ * width_));
+      b_.line("h{0}[ly / {1}][lx * {2} + j] = {0}[j];", a.name, in_warp, width_);
+    });
+    b_.put("c_sync();");
+    // Only the first threads store a column; others need it where something follows.
+    const bool last = level_ + 1 == b_.nest.levels && std::none_of(b_.nest.statements.begin(), b_.nest.statements.end(), [&](const Statement& s) { return s.level == level_ && s.role == Role::Outer; });
+    b_.block(last ? "if (ly == 0)" : "", [&] {
+      each_lane([&](const Accumulator& a) {
+        b_.line("{0}[j] = h{0}[0][lx * {1} + j];", a.name, width_);
+        b_.line("for (int y = 1; y < {1}; ++y) {0}[j] = {2}({0}[j], h{0}[y][lx * {3} + j]);", a.name, parts, a.op, width_);
+      });
+    });
   }
 
   /// One thread of each column stores.

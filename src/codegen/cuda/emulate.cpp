@@ -147,6 +147,8 @@ C_FN u16 c_put_f16(f32 x) {
   r = c_bits_of(c_f32_of(u) + big) - c_bits_of(big);
   return (u16)(s | (r + ((e - 0x38800000u) >> 13)));
 }
+C_FN u32 c_put_bf16_pair(f32 x, f32 y) { return c_put_bf16(x) | (u32)c_put_bf16(y) << 16; }
+C_FN u32 c_put_f16_pair(f32 x, f32 y) { return c_put_f16(x) | (u32)c_put_f16(y) << 16; }
 C_FN f32 c_ex2(f32 x) { return exp2f(x); }
 C_FN f32 c_rcp_fast(f32 x) { return 1 / x; }
 C_FN u32 c_mul_high(u32 x, u32 y) { return (u32)(((u64)x * y) >> 32); }
@@ -221,7 +223,7 @@ class EmulatedBackend : public Backend {
     std::string text = k.text;
     text.replace(at, k.symbol.size(), inner);
     text.replace(0, std::string_view("extern \"C\" ").size(), "");
-    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_sort<") != std::string::npos;
+    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_lane_") != std::string::npos || text.find("c_sort<") != std::string::npos;
     text += fmt::format("extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, {}, {}, {}, {}); }}\n", k.symbol, inner, k.buffers.size(), k.scalars.size(),
                         k.launch->block, waits);
     k.text = text;

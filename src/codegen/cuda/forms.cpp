@@ -39,7 +39,7 @@ int power_of_two_at_least(std::int64_t n, int most) {
   return p;
 }
 
-int run_width(Body& b, const LoopDim& dim) {
+int run_width(Body& b, const LoopDim& dim, bool ends_short) {
   struct Access {
     Expr index;
     std::size_t width;
@@ -51,7 +51,7 @@ int run_width(Body& b, const LoopDim& dim) {
     if (s.stored) accesses.push_back({s.store, size_of(b.graph.buffer(s.op->outs[0]).layout.dtype)});
   }
   for (int width = 8; width > 1; width /= 2) {
-    if (!b.env().statically_known_multiple_of(dim.size, width)) continue;
+    if (!ends_short && !b.env().statically_known_multiple_of(dim.size, width)) continue;
     const Lanes lanes{dim.var, width};
     std::size_t packed = 0, loose = 0, narrowest = 16, widest = 1;
     for (const Access& a : accesses) {
@@ -83,7 +83,7 @@ std::string reduction_identity(ReductionKind kind, DType d) {
   return cuda_literal_int(low ? -most - 1 : most, d);
 }
 
-Accumulator accumulator(const Statement& s, std::size_t number) {
+Accumulator accumulator(Body& b, const Statement& s, std::size_t number) {
   const ReductionKind kind = std::get<ir::Reduction>(s.op->node).kind;
   const DType d = s.body->dtype;
   Accumulator a{&s, fmt::format("a{}", number), cuda_register_type(d), reduction_identity(kind, d), "", false, ""};
@@ -99,8 +99,9 @@ Accumulator accumulator(const Statement& s, std::size_t number) {
     case ReductionKind::ArgMin: a.op = "c_op_argmin()"; a.arg = true; break;
   }
   if (a.arg) {
-    a.identity = fmt::format("{{{}, 0x7fffffffffffffffll}}", a.identity);
-    a.type = fmt::format("c_arg<{}>", a.type);
+    const bool narrow = b.env().bounds(s.position, b.vars()).high < std::numeric_limits<std::int32_t>::max();
+    a.identity = fmt::format("{{{}, {}}}", a.identity, narrow ? "0x7fffffff" : "0x7fffffffffffffffll");
+    a.type = fmt::format("c_arg<{}, {}>", a.type, narrow ? "i32" : "i64");
     a.result = ".p";
   }
   return a;
@@ -108,7 +109,7 @@ Accumulator accumulator(const Statement& s, std::size_t number) {
 
 void accumulate(Body& b, const Accumulator& a, const std::string& at) {
   const std::string x = b.name(a.statement->body), variable = a.name + at;
-  if (a.arg) b.line("{0} = {1}({0}, {2}{{{3}, (i64){4}}});", variable, a.op, a.type, x, b.text(a.statement->position));
+  if (a.arg) b.line("{0} = {1}({0}, {2}{{{3}, (decltype({0}.p)){4}}});", variable, a.op, a.type, x, b.text(a.statement->position));
   else b.line("{0} = {1}({0}, ({2}){3});", variable, a.op, a.type, x);
 }
 

@@ -31,21 +31,21 @@ Kernel cuda_scatter(Body&, const GpuModel&);
 void decode(Body&, std::span<const LoopDim> dims, const std::string& linear);
 Expr product_of(std::span<const LoopDim> dims);
 Exprs variables_of(std::span<const LoopDim> dims);
-/// The widest run along `dim` for which its contiguous accesses move as packs of up to 16 bytes: 1 to 8.
-int run_width(Body&, const LoopDim& dim);
+/// The widest run along `dim` for which its contiguous accesses move as packs of up to 16 bytes: 1 to 8. `ends_short`: the last run may be a part of one.
+int run_width(Body&, const LoopDim& dim, bool ends_short = false);
 int power_of_two_at_least(std::int64_t n, int most);
 
 /// The accumulator of a reduction and its parts in device code.
 struct Accumulator {
   const Statement* statement = nullptr;
   std::string name;      ///< variable, or array over lanes
-  std::string type;      ///< `f32`, `c_arg<f32>`
+  std::string type;      ///< `f32`, `c_arg<f32, i32>`
   std::string identity;
   std::string op;        ///< `c_op_add()`
   bool arg = false;
   std::string result;    ///< suffix that takes the value out: empty, or `.p`
 };
-Accumulator accumulator(const Statement&, std::size_t number);
+Accumulator accumulator(Body&, const Statement&, std::size_t number);
 /// Statement that takes one element in; `at` subscripts arrays over lanes.
 void accumulate(Body&, const Accumulator&, const std::string& at);
 std::string reduction_identity(ir::ReductionKind, DType);

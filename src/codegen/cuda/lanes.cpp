@@ -62,13 +62,13 @@ std::optional<std::int64_t> lane_stride(const sym::ShapeEnv& env, Expr e, const 
       if (*s != 1 || !run_aligned(env, ops[0], lanes) || !run_aligned(env, ops[1], lanes)) return std::nullopt;
       return e.kind() == Kind::Mod ? 1 : 0;
     }
-    // a < b and a <= b change only where a - b crosses 0.
+    // Moving up by one, a - b changes the answer between its last value for which it holds and the next one, `turn`; moving down, between `turn` and `turn - 1`. A run that may begin there, but not cross, is of one answer.
     case Kind::Lt: case Kind::Le: {
       const Expr difference = ops[0] - ops[1];
       auto s = stride(difference);
-      if (!s) return std::nullopt;
-      if (*s == 0) return 0;
-      const bool whole = *s == (e.kind() == Kind::Lt ? 1 : -1) && run_aligned(env, difference, lanes);
+      if (!s || *s == 0) return s;
+      const std::int64_t turn = e.kind() == Kind::Lt ? 0 : 1;
+      const bool whole = (*s == 1 && run_aligned(env, difference - turn, lanes)) || (*s == -1 && run_aligned(env, difference - turn + 1, lanes));
       return whole ? std::optional<std::int64_t>(0) : std::nullopt;
     }
     case Kind::And: case Kind::Or: case Kind::Not:

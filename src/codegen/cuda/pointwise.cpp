@@ -161,81 +161,167 @@ Kernel cuda_pointwise(Body& b, const GpuModel& gpu) {
   return b.finish({.grid = {sym::ceil_div(count, threads * turns), 1, 1}, .block = threads});
 }
 
-Kernel cuda_tiles(Body& b, const GpuModel&) {
-  constexpr int kSide = 32, kRows = 8;
-  std::vector<LoopDim> others = b.nest.outer;
-  const LoopDim v = others.back(), u = others[*b.nest.tiled];
-  others.pop_back();
-  others.erase(others.begin() + static_cast<std::ptrdiff_t>(*b.nest.tiled));
-  const std::string index = b.index_type();
-  const Expr along_v = sym::ceil_div(v.size, kSide), along_u = sym::ceil_div(u.size, kSide);
-  const std::string vn(v.var.name()), un(u.var.name());
+namespace {
 
-  const std::string wide = index == "i32" ? "u32" : "u64";
-  b.line("{0} w = ({0})blockIdx.x;", wide);
-  b.line("const {0} v0 = ({0})(w % ({1}){2}) * {3}; w /= ({1}){2};", index, wide, b.text(along_v), kSide);
-  b.line("const {0} u0 = ({0})(w % ({1}){2}) * {3}; w /= ({1}){2};", index, wide, b.text(along_u), kSide);
-  decode(b, others, "w");
-  b.line("const int lx = threadIdx.x % {0}, ly = threadIdx.x / {0};", kSide);
+/// Two dimensions in squares that pass through shared memory: `v`, along which results mostly lie, and `u`, along which the rest does. Threads stand along u while they move what lies along u, and along v for everything else;
+/// either way each moves packs.
+class Tiles {
+ public:
+  explicit Tiles(Body& b) : b_(b), others_(b.nest.outer), v_(others_.back()), u_(others_[*b.nest.tiled]), statements_(all_of(b)) {
+    others_.pop_back();
+    others_.erase(others_.begin() + static_cast<std::ptrdiff_t>(*b.nest.tiled));
+  }
 
-  // Loads and stores along `u` go through a tile each.
-  auto transposed = [&](Expr e) {
-    auto a = sym::linear_in(e, u.var), c = sym::linear_in(e, v.var);
-    return a && a->coefficient.is_constant(1) && c && !c->coefficient.is_constant(0) && !c->coefficient.is_constant(1);
-  };
-  const auto statements = all_of(b);
+  Kernel print() {
+    find_tiles();
+    along_u_ = widest(u_, through_tiles_);
+    along_v_ = widest(v_, direct_);
+    point();
+    for (const Tile& t : tiles_) b_.head(fmt::format("__shared__ {} {}[{}][{}];", cuda_storage_type(t.dtype), t.name, side_, side_ + 1));
+    const bool loads = std::any_of(tiles_.begin(), tiles_.end(), [](const Tile& t) { return t.load; }), stores = std::any_of(tiles_.begin(), tiles_.end(), [](const Tile& t) { return t.store; });
+    if (loads) {
+      move(true);
+      b_.put("c_sync();");
+    }
+    compute();
+    if (stores) {
+      b_.put("c_sync();");
+      move(false);
+    }
+    return b_.finish({.grid = {product_of(others_) * sym::ceil_div(u_.size, side_) * sym::ceil_div(v_.size, side_), 1, 1}, .block = kThreads});
+  }
+
+ private:
+  /// A load or a store along u, as [v][u].
   struct Tile {
     Scalar load = nullptr;
     const Statement* store = nullptr;
-    std::string name, dtype;
+    std::string name;
+    DType dtype;
   };
-  std::vector<Tile> loads, stores;
-  std::size_t bytes = 0;
-  auto add = [&](std::vector<Tile>& list, Tile t, DType d) {
-    if (bytes + kSide * (kSide + 1) * size_of(d) > 40000) return;
-    bytes += kSide * (kSide + 1) * size_of(d);
-    t.name = fmt::format("h{}", loads.size() + stores.size());
-    t.dtype = short_name(d);
-    b.head(fmt::format("__shared__ {} {}[{}][{}];", cuda_storage_type(d), t.name, kSide, kSide + 1));
-    list.push_back(t);
+  struct Access {
+    Expr index;
+    std::size_t bytes;
   };
-  for (Scalar n : b.roots(statements))
-    if (n->op == ScalarOp::LinearLoad && n->args.empty() && !n->mask && transposed(n->index[0])) add(loads, {n, nullptr, "", ""}, b.graph.buffer(n->buffer).layout.dtype);
-  for (const Statement* s : statements)
-    if (s->stored && transposed(s->store)) add(stores, {nullptr, s, "", ""}, b.graph.buffer(s->op->outs[0]).layout.dtype);
 
-  auto tile_loop = [&](const std::string& position, const std::function<void()>& inside) {
-    b.put("#pragma unroll");
-    b.block(fmt::format("for (int k = 0; k < {}; k += {})", kSide, kRows), [&] {
-      b.put(position);
-      b.block(fmt::format("if ({} < {} && {} < {})", vn, b.text(v.size), un, b.text(u.size)), inside);
-    });
-  };
-  // Lanes along u.
-  const std::string across = fmt::format("const {} {} = u0 + lx, {} = v0 + ly + k;", index, un, vn);
-  if (!loads.empty()) {
-    tile_loop(across, [&] {
-      for (const Tile& t : loads) b.line("{}[ly + k][lx] = {}[{}];", t.name, b.pointer(t.load->buffer, false), b.text(t.load->index[0]));
-    });
-    b.put("c_sync();");
+  bool is_transposed(Expr e) const {
+    auto a = sym::linear_in(e, u_.var), c = sym::linear_in(e, v_.var);
+    return a && a->coefficient.is_constant(1) && c && !c->coefficient.is_constant(0) && !c->coefficient.is_constant(1);
   }
-  tile_loop(fmt::format("const {} {} = u0 + ly + k, {} = v0 + lx;", index, un, vn), [&] {
-    for (const Tile& t : loads) b.set_value_here(t.load, fmt::format("c_get_{}({}[lx][ly + k])", t.dtype, t.name));
-    for (const Statement* s : statements) {
-      const std::string value = b.name(s->body);
-      if (!s->stored) continue;
-      auto tile = std::find_if(stores.begin(), stores.end(), [&](const Tile& t) { return t.store == s; });
-      if (tile == stores.end()) b.store(*s, value);
-      else b.line("{}[lx][ly + k] = c_put_{}({});", tile->name, tile->dtype, value);
+
+  DType dtype(ir::BufferId buffer) const { return b_.graph.buffer(buffer).layout.dtype; }
+
+  void find_tiles() {
+    std::vector<Tile> found;
+    std::size_t bytes = 0;
+    auto access = [&](Expr index, Tile tile) {
+      if (!is_transposed(index)) return direct_.push_back({index, size_of(tile.dtype)});
+      found.push_back(std::move(tile));
+      bytes += size_of(found.back().dtype);
+    };
+    for (Scalar n : b_.roots(statements_))
+      if (n->op == ScalarOp::LinearLoad && n->args.empty() && !n->mask) access(n->index[0], {n, nullptr, "", dtype(n->buffer)});
+    for (const Statement* s : statements_)
+      if (s->stored) access(s->store, {nullptr, s, "", dtype(s->op->outs[0])});
+    // Large squares touch longer pieces of memory; what does not fit even as small ones is read and written element by element.
+    auto fits = [](std::size_t bytes, int side) { return bytes * static_cast<std::size_t>(side * (side + 1)) <= kSharedBytes; };
+    const auto &env = b_.env();
+    side_ = fits(bytes, kSide) && env.hint_or(u_.size, kSide) > kSide / 2 && env.hint_or(v_.size, kSide) > kSide / 2 ? kSide : kSide / 2;
+    std::size_t used = 0;
+    for (Tile& t : found) {
+      if (!fits(used + size_of(t.dtype), side_)) continue;
+      used += size_of(t.dtype);
+      t.name = fmt::format("h{}", tiles_.size());
+      through_tiles_.push_back({t.load ? t.load->index[0] : t.store->store, size_of(t.dtype)});
+      tiles_.push_back(std::move(t));
     }
-  });
-  if (!stores.empty()) {
-    b.put("c_sync();");
-    tile_loop(across, [&] {
-      for (const Tile& t : stores) b.line("{}[{}] = {}[ly + k][lx];", b.pointer(t.store->op->outs[0], true), b.text(t.store->store), t.name);
+  }
+
+  /// The widest pack for accesses that lie along `dim`, with work for all threads in a square.
+  int widest(const LoopDim& dim, const std::vector<Access>& accesses) const {
+    for (int width = std::min(8, side_ * side_ / kThreads); width > 1; width /= 2) {
+      const Lanes lanes{dim.var, width};
+      bool any = false, all = b_.env().statically_known_multiple_of(dim.size, width);
+      for (const Access& a : accesses) {
+        if (lane_stride(b_.env(), a.index, lanes) != 1) continue;
+        any = true;
+        all = all && run_aligned(b_.env(), a.index, lanes) && a.bytes * static_cast<std::size_t>(width) <= 16;
+      }
+      if (any && all) return width;
+    }
+    return 1;
+  }
+
+  void point() {
+    const std::string index = b_.index_type(), wide = index == "i32" ? "u32" : "u64";
+    b_.line("{0} w = ({0})blockIdx.x;", wide);
+    b_.line("const {0} v0 = ({0})(w % ({1}){2}) * {3}; w /= ({1}){2};", index, wide, b_.text(b_.env().simplify(sym::ceil_div(v_.size, side_))), side_);
+    b_.line("const {0} u0 = ({0})(w % ({1}){2}) * {3}; w /= ({1}){2};", index, wide, b_.text(b_.env().simplify(sym::ceil_div(u_.size, side_))), side_);
+    decode(b_, others_, "w");
+  }
+
+  /// All of a square, threads side by side along `along` with `width` elements each: lx counts along it, ly + k across.
+  void sweep(const LoopDim& along, int width, const std::function<void()>& inside) {
+    const int side_by_side = side_ / width, rows = kThreads / side_by_side;
+    const bool along_u = along.var == u_.var;
+    b_.block("", [&] {
+      b_.line("const int lx = threadIdx.x % {0}{1}, ly = threadIdx.x / {0};", side_by_side, width > 1 ? fmt::format(" * {}", width) : "");
+      b_.put("#pragma unroll");
+      b_.block(fmt::format("for (int k = 0; k < {}; k += {})", side_, rows), [&] {
+        b_.line("const {0} {1} = u0 + {2}, {3} = v0 + {4};", b_.index_type(), u_.var.name(), along_u ? "lx" : "ly + k", v_.var.name(), along_u ? "ly + k" : "lx");
+        b_.block(fmt::format("if ({} < {} && {} < {})", v_.var.name(), b_.text(v_.size), u_.var.name(), b_.text(u_.size)), inside);
+      });
     });
   }
-  return b.finish({.grid = {product_of(others) * along_u * along_v, 1, 1}, .block = kSide * kRows});
-}
+
+  /// Between memory and squares.
+  void move(bool in) {
+    sweep(u_, along_u_, [&] {
+      for (const Tile& t : tiles_) {
+        if ((t.load != nullptr) != in) continue;
+        const std::string at = b_.text(in ? t.load->index[0] : t.store->store), pack = b_.fresh("m"), type = fmt::format("c_pack<{}, {}>", cuda_storage_type(t.dtype), along_u_);
+        const std::string each = fmt::format("for (int j = 0; j < {}; ++j)", along_u_);
+        if (in) b_.line("const {} {} = c_read<{}>({} + {});", type, pack, along_u_, b_.pointer(t.load->buffer, false), at);
+        else b_.line("{} {};", type, pack);
+        if (in) b_.line("{} {}[ly + k][lx + j] = {}.e[j];", each, t.name, pack);
+        else b_.line("{} {}.e[j] = {}[ly + k][lx + j];", each, pack, t.name);
+        if (!in) b_.line("c_write<{}>({} + {}, {});", along_u_, b_.pointer(t.store->op->outs[0], true), at, pack);
+      }
+    });
+  }
+
+  void compute() {
+    b_.lanes = {v_.var, along_v_};
+    const std::string place = along_v_ > 1 ? "[lx + j][ly + k]" : "[lx][ly + k]";
+    sweep(v_, along_v_, [&] {
+      b_.elements(b_.roots(statements_), statements_, [&] {
+        for (const Tile& t : tiles_)
+          if (t.load) b_.set_value_here(t.load, fmt::format("c_get_{}({}{})", short_name(t.dtype), t.name, place));
+        for (const Statement* s : statements_) {
+          const std::string value = b_.name(s->body);
+          if (!s->stored) continue;
+          auto tile = std::find_if(tiles_.begin(), tiles_.end(), [&](const Tile& t) { return t.store == s; });
+          if (tile == tiles_.end()) b_.store(*s, value);
+          else b_.line("{}{} = c_put_{}({});", tile->name, place, short_name(tile->dtype), value);
+        }
+      });
+    });
+  }
+
+  static constexpr int kSide = 64;
+  static constexpr std::size_t kSharedBytes = 40000;
+
+  Body& b_;
+  std::vector<LoopDim> others_;
+  LoopDim v_, u_;
+  std::vector<const Statement*> statements_;
+  std::vector<Tile> tiles_;
+  std::vector<Access> direct_, through_tiles_;
+  int side_ = kSide, along_u_ = 1, along_v_ = 1;
+};
+
+}  // namespace
+
+Kernel cuda_tiles(Body& b, const GpuModel&) { return Tiles(b).print(); }
 
 }  // namespace coil::codegen

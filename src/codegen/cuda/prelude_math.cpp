@@ -19,6 +19,14 @@ C_FN f32 c_erf(f32 x) {
   const f32 q = fmaf(fmaf(fmaf(fmaf(fmaf(0x1.39dd6ep-15f, s, 0x1.36c63ap-10f), s, 0x1.f24eb8p-7f), s, 0x1.d87978p-4f), s, 0x1.027cdep-1f), s, 1.0f);
   return c_min_nan(c_max_nan(x * p * c_rcp_fast(q), -1.0f), 1.0f);
 }
+// 1 + erf(x) = erfc(-x). 2 to the power of a P(a), of degree 7, is erfc(a) for a > 0, fitted for the least absolute error (2e-8) over [0, 4.2]; further out its tail keeps falling.
+C_FN f32 c_one_plus_erf(f32 x) {
+  const f32 a = fabsf(x);
+  const f32 p = fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(-0x1.7c7e7p-15f, a, 0x1.d325a2p-12f), a, -0x1.867268p-10f), a, -0x1.962214p-11f), a, 0x1.cee88ep-6f), a, -0x1.301722p-3f), a, -0x1.d63aacp-1f), a, -0x1.a0be9ep+0f);
+  const f32 tail = c_ex2(a * p);
+  return x > 0 ? 2 - tail : tail;
+}
+C_FN f32 c_one_plus_tanh(f32 x) { return 2 * c_rcp_fast(1.0f + expf(-2 * x)); }
 C_FUNCTION(erfc, erfcf, erfc) C_FUNCTION(lgamma, lgammaf, lgamma)
 C_FN f32 c_sigmoid(f32 x) { return c_rcp_fast(1.0f + expf(-x)); }
 C_FN f64 c_sigmoid(f64 x) { return 1 / (1 + exp(-x)); }

@@ -38,6 +38,15 @@ template <int V, class E> C_FN void c_write(E* p, const c_pack<E, V>& x) {
   for (unsigned k = 0; k < sizeof w.w / sizeof w.w[0]; ++k) ((W*)p)->w[k] = w.w[k];
 }
 
+// Registers as a pack of 16-bit floats, converted two at a time.
+#define C_PACKED(t) template <int V> C_FN c_pack<u16, V> c_packed_##t(const f32 (&x)[V]) { \
+  u32 w[V / 2]; \
+  for (int k = 0; k < V / 2; ++k) w[k] = c_put_##t##_pair(x[2 * k], x[2 * k + 1]); \
+  c_pack<u16, V> r; \
+  memcpy(&r, w, sizeof r); \
+  return r; }
+C_PACKED(bf16) C_PACKED(f16)
+
 // The same where only the first `rest` of them (at least one) are there: others are read as the first, and not written.
 template <int V, class E> C_FN c_pack<E, V> c_read_part(const E* p, i64 rest) {
   if (rest >= V) return c_read<V>(p);
@@ -88,14 +97,14 @@ struct c_op_lse {
   }
 };
 // An extreme with its place: the first of equals wins, NaN counts as extreme.
-template <class T> struct c_arg { T x; i64 p; };
-template <class T> C_FN bool c_beats(T x, i64 p, T y, i64 q, bool high) {
+template <class T, class P> struct c_arg { T x; P p; };
+template <class T, class P> C_FN bool c_beats(T x, P p, T y, P q, bool high) {
   if (x != x || y != y) return x != x && (y == y || p < q);
   return (high ? x > y : x < y) || (x == y && p < q);
 }
-template <class T> C_FN c_arg<T> c_lane_xor(c_arg<T> x, int o) { return {c_lane_xor(x.x, o), c_lane_xor(x.p, o)}; }
-struct c_op_argmax { template <class T> C_METHOD c_arg<T> operator()(c_arg<T> a, c_arg<T> b) const { return c_beats(b.x, b.p, a.x, a.p, true) ? b : a; } };
-struct c_op_argmin { template <class T> C_METHOD c_arg<T> operator()(c_arg<T> a, c_arg<T> b) const { return c_beats(b.x, b.p, a.x, a.p, false) ? b : a; } };
+template <class T, class P> C_FN c_arg<T, P> c_lane_xor(c_arg<T, P> x, int o) { return {c_lane_xor(x.x, o), c_lane_xor(x.p, o)}; }
+struct c_op_argmax { template <class T, class P> C_METHOD c_arg<T, P> operator()(c_arg<T, P> a, c_arg<T, P> b) const { return c_beats(b.x, b.p, a.x, a.p, true) ? b : a; } };
+struct c_op_argmin { template <class T, class P> C_METHOD c_arg<T, P> operator()(c_arg<T, P> a, c_arg<T, P> b) const { return c_beats(b.x, b.p, a.x, a.p, false) ? b : a; } };
 // A maximum, and the sum of exponentials under it, in one pass: what was summed under a lower maximum is scaled down.
 template <class T> struct c_soft { T m, s; };
 template <class T> C_FN c_soft<T> c_lane_xor(c_soft<T> x, int o) { return {c_lane_xor(x.m, o), c_lane_xor(x.s, o)}; }
@@ -103,13 +112,12 @@ template <class T, int V> C_FN c_soft<T> c_take(c_soft<T> a, const T (&x)[V]) {
   T m = a.m;
 #pragma unroll
   for (int j = 0; j < V; ++j) m = c_max(m, x[j]);
-  if (m > a.m) a.s *= c_exp(a.m - m);
-  if (m > -c_infinity<T>()) {
+  // Without a branch, so that the loads of runs to come are under way meanwhile.
+  const T shift = m > -c_infinity<T>() ? m : (T)0;
+  T s = a.s * c_exp(a.m - shift);
 #pragma unroll
-    for (int j = 0; j < V; ++j) a.s += c_exp(x[j] - m);
-  }
-  a.m = m;
-  return a;
+  for (int j = 0; j < V; ++j) s += c_exp(x[j] - shift);
+  return {m, s};
 }
 struct c_op_soft {
   template <class T> C_METHOD c_soft<T> operator()(c_soft<T> a, c_soft<T> b) const {

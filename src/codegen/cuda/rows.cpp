@@ -13,6 +13,8 @@ using scheduler::Role;
 constexpr int kBlock = 128;          // threads of a block whose rows belong to warps
 constexpr int kKeptBytes = 192;      // of a row, in one thread's registers
 constexpr int kMostTurns = 16;       // runs of a row that one thread takes where its loop is unrolled
+constexpr int kOnceTeam = 256;       // threads of a row that is read once, where there are rows enough
+constexpr std::int64_t kLongRow = 1024;  // elements for which a run cut short at the end is worth its checks
 
 class Rows {
  public:
@@ -22,10 +24,11 @@ class Rows {
   }
 
   Kernel print() {
+    pairs_ = online_pairs(b_, length_);
     choose_team();
     accumulators_.resize(b_.nest.statements.size());
     choose_kept();
-    if (!unrolled_ && team_ > 32) pairs_ = online_pairs(b_, length_);
+    if (unrolled_ || team_ <= 32) pairs_.clear();
     point();
     for (level_ = 0; level_ < b_.nest.levels; ++level_) {
       inner_level();
@@ -39,11 +42,22 @@ class Rows {
   // ---- How many threads take a row, and in how many turns ---------------------------------------------------------------------
 
   void choose_team() {
-    if (!inner_.empty() && b_.nest.vector == LoopNest::Vector::Inner) width_ = run_width(b_, inner_.back());
     const std::int64_t n = b_.env().hint_or(length_, 4096), rows = b_.env().hint_or(product_of(outer_), 1 << 16);
+    if (!inner_.empty() && b_.nest.vector == LoopNest::Vector::Inner) {
+      width_ = run_width(b_, inner_.back());
+      // Rows that start on a vector but do not end on one. Counts and means of a run take all of its elements.
+      const bool counts = std::any_of(pairs_.begin(), pairs_.end(), [](const OnlinePair& p) { return p.kind == OnlinePair::Kind::Moments; });
+      if (width_ == 1 && inner_.size() == 1 && n >= kLongRow && !counts) {
+        width_ = run_width(b_, inner_.back(), true);
+        ends_short_ = width_ > 1;
+      }
+    }
     auto runs = [&] { return (n + width_ - 1) / width_; };
     const std::int64_t wanted = runs() <= 128 ? runs() : std::max<std::int64_t>(64, (runs() + 3) / 4);
     team_ = power_of_two_at_least(wanted, runs() <= 128 ? 32 : runs() > 4096 ? 1024 : 512);
+    // Rows that are read once: more rows at a time, each with fewer threads, so that some load while others combine.
+    const bool once = read_once();
+    if (once && team_ > kOnceTeam && rows * kOnceTeam >= gpu_.threads()) team_ = kOnceTeam;
     // Few rows: more threads on each.
     while (team_ < 1024 && team_ < runs() && rows * team_ < gpu_.threads() / 2) team_ *= 2;
     rows_ = team_ >= kBlock ? 1 : kBlock / team_;
@@ -52,9 +66,23 @@ class Rows {
     if (auto whole = length_.constant()) {
       const std::int64_t per_turn = static_cast<std::int64_t>(team_) * width_;
       turns_ = static_cast<int>(std::min<std::int64_t>((*whole + per_turn - 1) / per_turn, kMostTurns + 1));
-      unrolled_ = turns_ <= kMostTurns && turns_ >= 1;
+      unrolled_ = turns_ <= kMostTurns && turns_ >= 1 && (pairs_.empty() || !once || runs() <= 4096);
       exact_ = *whole == static_cast<std::int64_t>(turns_) * per_turn;
     }
+  }
+
+  /// Whether one pass over a row is enough: all that runs along it are reductions of one level, or such pairs.
+  bool read_once() const {
+    int level = -1;
+    for (const Statement& s : b_.nest.statements) {
+      if (s.role == Role::Outer) continue;
+      if (s.role != Role::Reduce) return false;
+      const bool paired = std::any_of(pairs_.begin(), pairs_.end(), [&](const OnlinePair& p) { return p.second == &s; });
+      if (paired) continue;
+      if (level >= 0 && s.level != level) return false;
+      level = s.level;
+    }
+    return true;
   }
 
   // ---- What stays in registers from one level to the next ---------------------------------------------------------------------
@@ -174,7 +202,12 @@ class Rows {
     const std::string n = b_.text(length_);
     auto run = [&] {
       decode(b_, inner_, "q");
+      if (ends_short_) {
+        b_.line("const {} rest = {} - q;", index, n);
+        b_.rest = "rest";
+      }
       inside();
+      b_.rest.clear();
     };
     if (unrolled_) {
       b_.put("#pragma unroll");
@@ -214,7 +247,7 @@ class Rows {
 
   Accumulator accumulator_of(const Statement& s) const {
     const OnlinePair* pair = pair_of(s);
-    Accumulator a = accumulator(s, index_of(s));
+    Accumulator a = accumulator(b_, s, index_of(s));
     if (!pair) return a;
     const bool soft = pair->kind == OnlinePair::Kind::Softmax;
     a.name = fmt::format("w{}", index_of(s));
@@ -262,7 +295,11 @@ class Rows {
     b_.store_guard = guard_.empty() ? "" : "if (live) ";
     turns([&] {
       for (const Statement* s : statements)
-        if (pair_of(*s)) b_.line("{} y{}[{}];", cuda_register_type(s->body->dtype), index_of(*s), width_);
+        if (pair_of(*s)) {
+          b_.line("{} y{}[{}];", cuda_register_type(s->body->dtype), index_of(*s), width_);
+          // Nothing adds to a softmax.
+          if (ends_short_) b_.line("for (int j = 0; j < {}; ++j) y{}[j] = {};", width_, index_of(*s), reduction_identity(ir::ReductionKind::Max, s->body->dtype));
+        }
       b_.elements(roots, statements, [&] {
         for (const Kept& k : kept_)
           if (!k.pack && k.level < level_) b_.set_value_here(k.value, fmt::format("{}[c]{}", k.name, b_.lane()));
@@ -365,7 +402,7 @@ class Rows {
   Expr length_;
   Exprs inner_vars_;
   int width_ = 1, team_ = 1, rows_ = 1, turns_ = 1, level_ = 0;
-  bool unrolled_ = false, exact_ = false;
+  bool unrolled_ = false, exact_ = false, ends_short_ = false;
   std::string guard_;
   std::vector<Accumulator> accumulators_;
   std::vector<Kept> kept_;
