@@ -166,6 +166,17 @@ def test_operators_without_lowering_are_called_in_torch():
         compiled(f, options={"fallback": False})(torch.randn(4, 4))
 
 
+def torch_keeps_checks():
+    """Whether AOTAutograd leaves the checks of torch.linalg in the graph; torch 2.11 does not."""
+    try:
+        torch.compile(torch.linalg.cholesky, backend="aot_eager")(-torch.eye(3))
+    except RuntimeError:
+        return True
+    finally:
+        torch._dynamo.reset()
+    return False
+
+
 def test_operators_with_effects():
     # What torch orders by tokens: checks of the solvers, and operators registered with an effect.
     def f(x):
@@ -175,8 +186,9 @@ def test_operators_with_effects():
     x = torch.randn(4, 4)
     check(f, x)
     torch._dynamo.reset()
-    with pytest.raises((RuntimeError, coil.Error), match="positive-definite"):
-        compiled(torch.linalg.cholesky)(-torch.eye(3))
+    if torch_keeps_checks():
+        with pytest.raises((RuntimeError, coil.Error), match="positive-definite"):
+            compiled(torch.linalg.cholesky)(-torch.eye(3))
     torch._dynamo.reset()
     a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
     compiled(f)(a)[0].sum().backward()
