@@ -79,6 +79,10 @@ class HostCall {
   }
 
   TensorBox result(const sym::TensorMeta& meta) {
+    for (Expr size : meta.sizes)
+      for (Expr s : sym::free_symbols(size))
+        if (s.symbol_kind() == sym::SymbolKind::Unbacked && !ctx_.graph.defined_symbols.contains(std::string(s.name())) && !ctx_.input_symbols.contains(std::string(s.name())))
+          refuse(ctx_, fmt::format("has a result whose size {} only the host tells; results that the host makes need sizes that are known before", s.name()));
     ir::Layout layout{meta.dtype, meta.device, meta.sizes, meta.strides, true};
     BufferView view{0, meta.dtype, meta.sizes, meta.strides, 0};
     view.buffer = ctx_.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;

@@ -137,14 +137,18 @@ void Binding::check_inputs(std::span<const Tensor> given) const {
 }
 
 void Binding::bind_inputs(std::span<const Tensor> given) {
+  auto fill = [&](Sizes& values, const std::vector<Slot>& from) {  // without new memory for each input
+    values.resize(from.size());
+    for (std::size_t d = 0; d < from.size(); ++d) values[d] = slots_[from[d]];
+  };
   for (std::size_t i = 0; i < given.size(); ++i) {
     const Input& expected = plan_.inputs[i];
     BoundInput& bound = inputs[i];
     bound.patches.clear();
     bound.aliased = false;
     if (expected.unused) continue;
-    bound.sizes = slots(expected.sizes);
-    bound.strides = slots(expected.strides);
+    fill(bound.sizes, expected.sizes);
+    fill(bound.strides, expected.strides);
     for (std::size_t d = 0; d < bound.sizes.size(); ++d)
       if (given[i].sizes[d] != bound.sizes[d])
         fail("input '{}' has size {} in dimension {}, but the program takes {} ({} was given)", expected.name, given[i].sizes[d], d,

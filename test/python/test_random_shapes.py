@@ -16,7 +16,7 @@ from test_random_programs import module_of
 HIGH = 33
 PROBES = ({"a": 5, "b": 7}, {"a": 1, "b": 1}, {"a": 2, "b": 16}, {"a": 13, "b": 3})
 LAYOUTS = (("a", "b"), ("b", "a"), ("a",), ("b", 4), (2, "a", 3), ("a", "b", 2), (1, "b"), ("a", "a"))
-SEEDS = (1, 3, 4, 8, 11)  # of those that torch exports for every size
+SEEDS = (1, 3, 4, 8, 11, 20243, 60004)  # of those that torch exports for every size; the last two failed once
 CALLS = 4
 
 
@@ -140,7 +140,12 @@ def attempt(seed, folder, calls):
                 want = named_outputs(module(*given))
             except (RuntimeError, IndexError, ValueError):  # the largest of nothing
                 continue
-            got, made = call(given), made + 1
+            try:
+                got, made = call(given), made + 1
+            except (CoilError, RuntimeError) as error:
+                if 0 in sizes.values() and "would have -" in str(error):  # torch recorded the length of v[1:] as one less than v's, which is negative for nothing
+                    continue
+                raise
             wrong = [f"{k}: {w}" for k in want if (w := difference(got[k], want[k], 1e-4))]
             assert not wrong, f"at {sizes}: {wrong}"
     except (AssertionError, CoilError, RuntimeError) as error:

@@ -123,6 +123,10 @@ Value roll(Rewriter& r) {
   Value x = r["self"];
   Exprs shifts = r.ints(r["shifts"]), dims = r.ints(r["dims"]);
   bool flat = dims.empty();
+  // Nothing has no place to be cut at: where that may be, the whole operator is an index modulo the size.
+  const Exprs& sizes = r.meta(x).sizes;
+  for (Expr size : sizes)
+    if (!size.is_constant(0) && !r.module.env->statically_known_le(1, size)) return None{};
   if (flat) {
     x = r.reshape(x, {r.meta(x).numel()});
     dims = {0};
