@@ -116,7 +116,13 @@ class Parser final : TextCursor {
     if (accept('[')) {
       t.list = true;
       t.optional_items = std::exchange(t.optional, false);
-      if (peek() != ']') t.list_size = static_cast<int>(*integer().constant());
+      if (peek() != ']') {
+        // A default is spread over the whole list: what comes from a file must not say how much memory that takes.
+        constexpr std::int64_t kLongest = 1024;
+        const std::int64_t size = *integer().constant();
+        if (size < 0 || size > kLongest) expected("a length of at most 1024");
+        t.list_size = static_cast<int>(size);
+      }
       expect(']');
       if (auto a = alias()) aliased = a;
       if (accept('?')) t.optional = true;
