@@ -60,6 +60,7 @@ SHAPES = [
     Case("forms", "columns_normalized", lambda x: F.softmax(x, 0), (seeded(50, 37),)),
     Case("forms", "columns_arg", lambda x: (x.argmax(0), x.argmin(0)), (seeded(70, 40).round(),)),
     Case("forms", "rows_arg", lambda x: (x.argmax(-1), x.argmin(-1)), (seeded(5, 3000).round(),)),
+    Case("forms", "rows_arg_used", lambda x: (x.argmax(-1) // 3, torch.where(x.argmin(-1) > 500, x.argmin(-1), -1), x.median(-1)), (seeded(5, 3000).round(),)),
     Case("forms", "batch_statistics", lambda x: torch.var_mean(x, (0, 2, 3)), (seeded(6, 4, 10, 12),)),
     Case("forms", "all", lambda x: x.sum(), (seeded(300, 1000),)),
     Case("forms", "scan", lambda x: x.cumsum(-1), (seeded(3, 5000),)),

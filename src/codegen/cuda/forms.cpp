@@ -86,7 +86,7 @@ std::string reduction_identity(ReductionKind kind, DType d) {
 Accumulator accumulator(Body& b, const Statement& s, std::size_t number) {
   const ReductionKind kind = std::get<ir::Reduction>(s.op->node).kind;
   const DType d = s.body->dtype;
-  Accumulator a{&s, fmt::format("a{}", number), cuda_register_type(d), reduction_identity(kind, d), "", false, ""};
+  Accumulator a{&s, fmt::format("a{}", number), cuda_register_type(d), reduction_identity(kind, d), "", false};
   switch (kind) {
     case ReductionKind::Sum: a.op = "c_op_add()"; break;
     case ReductionKind::Prod: a.op = "c_op_mul()"; break;
@@ -102,7 +102,6 @@ Accumulator accumulator(Body& b, const Statement& s, std::size_t number) {
     const bool narrow = b.env().bounds(s.position, b.vars()).high < std::numeric_limits<std::int32_t>::max();
     a.identity = fmt::format("{{{}, {}}}", a.identity, narrow ? "0x7fffffff" : "0x7fffffffffffffffll");
     a.type = fmt::format("c_arg<{}, {}>", a.type, narrow ? "i32" : "i64");
-    a.result = ".p";
   }
   return a;
 }

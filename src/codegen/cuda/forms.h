@@ -43,7 +43,9 @@ struct Accumulator {
   std::string identity;
   std::string op;        ///< `c_op_add()`
   bool arg = false;
-  std::string result;    ///< suffix that takes the value out: empty, or `.p`
+
+  /// What it comes to: the value, or the place as the number that it is elsewhere.
+  std::string result() const { return arg ? fmt::format("(i64){}.p", name) : name; }
 };
 Accumulator accumulator(Body&, const Statement&, std::size_t number);
 /// Statement that takes one element in; `at` subscripts arrays over lanes.

@@ -365,7 +365,7 @@ class Rows {
     }
     if (!publishes) return;
     for (const Accumulator* a : all)
-      if (!pair_of(*a->statement)) made(*a->statement, a->name + a->result);
+      if (!pair_of(*a->statement)) made(*a->statement, a->result());
   }
 
   /// A value that the whole team has: one thread stores it.
