@@ -1,4 +1,5 @@
 """What the benchmarks share: the command, exporting, timing in turns, peak memory of a process, tables."""
+import argparse
 import json
 import os
 import pathlib
@@ -37,6 +38,29 @@ def burst(call, calls=6):
         call()
         times.append(time.perf_counter() - start)
     return statistics.median(times) * 1e3
+
+
+def take_turns(calls, archives, rounds, threads, *options):
+    """(least milliseconds, least cold seconds) by side: bursts of the `calls` and runs of `coil bench` on the `archives`, in rounds, so that what disturbs the machine disturbs all. Only archives have cold seconds."""
+    best, cold = {}, {}
+    for _ in range(rounds):
+        for side, call in calls.items():
+            best[side] = min(best.get(side, 1e9), burst(call))
+        for side, archive in archives.items():
+            figures = coil_bench(archive, threads, *options)
+            best[side] = min(best.get(side, 1e9), figures["latency_ms"]["median"])
+            cold[side] = min(cold.get(side, 1e9), figures["compile_s"])
+    return best, cold
+
+
+def main(run, doc):
+    """The command line of a table with a row for each model: `run(names, threads, rounds)` gives its text."""
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("names", nargs="?")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    a = parser.parse_args()
+    print(run(a.names and a.names.split(","), a.threads, a.rounds))
 
 
 # Linux counts what a process held before `exec` into its peak, which after a fork is its parent's memory: a small process starts the command, so that a large benchmark does not show through.

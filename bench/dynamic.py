@@ -2,7 +2,6 @@
 
 usage: dynamic.py [NAME,...] [--threads N] [--rounds N]
 """
-import argparse
 import pathlib
 import tempfile
 import time
@@ -10,7 +9,7 @@ import time
 import torch
 from torch.export import Dim
 
-from common import burst, coil_bench, export, geometric_mean, table
+from common import burst, export, geometric_mean, main, table, take_turns
 from workloads import MODELS
 
 BATCH, LENGTH = Dim("batch", min=1, max=32), Dim("length", min=2, max=512)
@@ -35,7 +34,7 @@ def measure(name, threads, rounds):
     module, args = MODELS[name]()
     if args[0].shape[0] == 1:  # torch specializes a size that is 1 in the example
         args = (torch.cat([args[0]] * 2),)
-    best, cold, calls = {}, {}, {}
+    cold, calls = {}, {}
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
         archives = {side: pathlib.Path(folder) / f"{side}.pt2" for side in SIDES[2:]}
         export(module, args, archives["coil"])
@@ -43,14 +42,8 @@ def measure(name, threads, rounds):
         for side in SIDES[:2]:
             calls[side], cold[side] = inductor(module, args, side.endswith("dynamic"))
             burst(calls[side], 3)
-        for _ in range(rounds):
-            for side, call in calls.items():
-                best[side] = min(best.get(side, 1e9), burst(call))
-            for side, archive in archives.items():
-                figures = coil_bench(archive, threads, "--seconds", 2)
-                best[side] = min(best.get(side, 1e9), figures["latency_ms"]["median"])
-                cold[side] = min(cold.get(side, 1e9), figures["compile_s"])
-    return best, cold
+        best, compiles = take_turns(calls, archives, rounds, threads, "--seconds", 2)
+    return best, cold | compiles
 
 
 def run(names=None, threads=2, rounds=3):
@@ -68,9 +61,4 @@ def run(names=None, threads=2, rounds=3):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="?")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    a = parser.parse_args()
-    print(run(a.names and a.names.split(","), a.threads, a.rounds))
+    main(run, __doc__)

@@ -2,14 +2,13 @@
 
 usage: models.py [NAME,...] [--threads N] [--rounds N]
 """
-import argparse
 import pathlib
 import tempfile
 
 import torch
 
 import peers
-from common import coil_bench, burst, export, geometric_mean, table
+from common import burst, export, geometric_mean, main, table, take_turns
 from workloads import MODELS
 
 
@@ -17,7 +16,7 @@ def measure(name, threads, rounds):
     """(milliseconds, cold seconds), each by side; a side that refuses the model is left out and says why."""
     torch.manual_seed(0)
     module, args = MODELS[name]()
-    best, cold, calls = {}, {}, {}
+    cold, calls = {}, {}
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
         for side in peers.SIDES:
             try:
@@ -28,13 +27,8 @@ def measure(name, threads, rounds):
                 print(f"  {name}: {side}: {str(error).splitlines()[0][:120]}", flush=True)
         archive = pathlib.Path(folder) / "model.pt2"
         export(module, args, archive)
-        for _ in range(rounds):
-            for side, call in calls.items():
-                best[side] = min(best.get(side, 1e9), burst(call))
-            figures = coil_bench(archive, threads)
-            best["coil"] = min(best.get("coil", 1e9), figures["latency_ms"]["median"])
-            cold["coil"] = min(cold.get("coil", 1e9), figures["compile_s"])
-    return best, cold
+        best, compiles = take_turns(calls, {"coil": archive}, rounds, threads)
+    return best, cold | compiles
 
 
 def run(names=None, threads=2, rounds=3):
@@ -51,9 +45,4 @@ def run(names=None, threads=2, rounds=3):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="?")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    a = parser.parse_args()
-    print(run(a.names and a.names.split(","), a.threads, a.rounds))
+    main(run, __doc__)

@@ -2,17 +2,13 @@
 
 #include <algorithm>
 
+#include "ir/tensor_box.h"
+
 namespace coil::ir {
 namespace {
 
 constexpr std::int64_t kSmall = 1 << 14;  // bytes, below which one kernel over the whole is as fast
 constexpr std::int64_t kShare = 2;        // a part is at most one half
-
-std::vector<sym::LoopVar> loop_vars(Graph& graph, const Exprs& sizes) {
-  std::vector<sym::LoopVar> loops;
-  for (std::size_t d = 0; d < sizes.size(); ++d) loops.push_back({graph.ivar(d), sizes[d]});
-  return loops;
-}
 
 bool is_load(Scalar s) { return (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad) && s->args.empty(); }
 

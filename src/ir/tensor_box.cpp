@@ -17,12 +17,6 @@ bool is_identity(Graph& graph, const Exprs& map, std::size_t rank) {
   return true;
 }
 
-std::vector<sym::LoopVar> loop_vars(Graph& graph, const Exprs& sizes) {
-  std::vector<sym::LoopVar> loops;
-  for (std::size_t d = 0; d < sizes.size(); ++d) loops.push_back({graph.ivar(d), sizes[d]});
-  return loops;
-}
-
 /// An index expression over new variables. Plain variables and constants are as simple as can be.
 Expr mapped(const sym::ShapeEnv& env, Expr e, const Exprs& from, std::span<const Expr> to, std::span<const sym::LoopVar> loops) {
   Expr changed = sym::substitute(e, from, to);
@@ -30,6 +24,13 @@ Expr mapped(const sym::ShapeEnv& env, Expr e, const Exprs& from, std::span<const
 }
 
 }  // namespace
+
+std::vector<sym::LoopVar> loop_vars(Graph& graph, const Exprs& sizes, const Exprs& reduced) {
+  std::vector<sym::LoopVar> loops;
+  for (std::size_t d = 0; d < sizes.size(); ++d) loops.push_back({graph.ivar(d), sizes[d]});
+  for (std::size_t d = 0; d < reduced.size(); ++d) loops.push_back({graph.rvar(d), reduced[d]});
+  return loops;
+}
 
 namespace {
 

@@ -50,6 +50,9 @@ class TensorBox {
   bool computes_at(std::span<const sym::LoopVar> loops) const;
 };
 
+/// Variables of a loop nest with their sizes: i0, i1, … over `sizes`, r0, r1, … over `reduced`.
+std::vector<sym::LoopVar> loop_vars(Graph&, const Exprs& sizes, const Exprs& reduced = {});
+
 /// A new unrealised value: body over i0… in register_type(dtype). `strides` is the proposed layout (empty: dense row-major).
 TensorBox make_pointwise(Graph&, DType, Device, Exprs sizes, Scalar body, Exprs strides = {});
 /// A new buffer filled by a reduction. Large reductions to few elements are split in two, so that threads share the work.

@@ -7,13 +7,6 @@
 
 namespace coil::lowering {
 
-std::vector<sym::LoopVar> loop_vars(ir::Graph& graph, const Exprs& sizes, const Exprs& reduced) {
-  std::vector<sym::LoopVar> loops;
-  for (std::size_t d = 0; d < sizes.size(); ++d) loops.push_back({graph.ivar(d), sizes[d]});
-  for (std::size_t d = 0; d < reduced.size(); ++d) loops.push_back({graph.rvar(d), reduced[d]});
-  return loops;
-}
-
 void require_equal(Context& ctx, Expr size, Expr other) {
   if (size == other || (!sym::has_symbol_of(size, sym::SymbolKind::Unbacked) && !sym::has_symbol_of(other, sym::SymbolKind::Unbacked))) return;
   if (ctx.graph.env().statically_known_equal(size, other)) return;

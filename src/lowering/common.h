@@ -45,9 +45,6 @@ void add_data_dependent(Table&);
 void add_control_flow(Table&);
 void add_numbers(Table&);
 
-/// Variables of a loop nest with their sizes: i0, i1, … over `sizes`, r0, r1, … over `reduced`.
-std::vector<sym::LoopVar> loop_vars(ir::Graph&, const Exprs& sizes, const Exprs& reduced = {});
-
 /// Sizes that must be equal: where they depend on data and may not be, the run tells.
 void require_equal(Context&, Expr, Expr);
 /// The element of a tensor broadcast to `sizes`, at i0, i1, …

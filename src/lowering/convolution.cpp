@@ -45,7 +45,7 @@ constexpr std::int64_t kPlanes = 64;  // channels of which a copy is not worth i
 bool gathers_channels(Context& ctx, const TensorBox& x, std::int64_t groups, const std::vector<std::int64_t>& dilation) {
   const auto channels = x.sizes[1].constant();
   const bool narrow = x.dtype() == DType::BF16 || x.dtype() == DType::F16;
-  return ctx.product_vector_bytes > 0 && narrow && groups == 1 && channels && *channels < kPlanes && *channels * 2 % ctx.product_vector_bytes != 0 && std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
+  return ctx.product_vector_bytes > 0 && narrow && groups == 1 && channels && *channels < kPlanes && *channels * static_cast<std::int64_t>(size_of(x.dtype())) % ctx.product_vector_bytes != 0 && std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
 }
 
 /// Of x[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at Y * stride + i - padding; 0 outside of x and beyond its channels. A dimension of `sizes` is as long as its last window reaches.

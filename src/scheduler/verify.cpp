@@ -67,9 +67,8 @@ void verify(const ir::Graph& graph, const Schedule& schedule) {
     const ir::Operation& op = graph.operations()[id];
     COIL_CHECK(!ran[id], "op{} is scheduled twice", id);
     ran[id] = true;
-    using Kind = ir::Control::Kind;
     const auto* c = std::get_if<ir::Control>(&op.node);
-    if (c && (c->kind == Kind::Else || c->kind == Kind::EndIf || c->kind == Kind::EndLoop)) {
+    if (c && c->closes()) {
       COIL_CHECK(!outer.empty(), "op{} closes a block that is not open", id);
       known = std::move(outer.back());
       outer.pop_back();
@@ -79,7 +78,7 @@ void verify(const ir::Graph& graph, const Schedule& schedule) {
     for (const std::string& name : named_by(graph, op, lines.at(id))) COIL_CHECK(own.contains(name), "op{} uses {}, but does not say so: {}", id, name, lines.at(id));
     for (ir::BufferId b : ir::reads(op)) COIL_CHECK(written.contains(b), "op{} is scheduled before buf{} is written", id, b);
     written.insert(op.outs.begin(), op.outs.end());
-    if (c && (c->kind == Kind::If || c->kind == Kind::Else || c->kind == Kind::Loop)) outer.push_back(known);
+    if (c && c->opens()) outer.push_back(known);
     if (auto symbol = op.defined_symbol()) known.emplace(symbol->name());
   };
   for (const Item& item : schedule.items) {

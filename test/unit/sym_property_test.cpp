@@ -183,6 +183,13 @@ struct SymProperty : testing::Test {
     RecordProperty("changed", changed);
     RecordProperty("proved", proved);
   }
+
+  /// For a script that checks what is written: starts again from COIL_SYM_SEED, where it is given, and says how many COIL_SYM_COUNT asks for.
+  long seed_and_count() {
+    if (const char* given = std::getenv("COIL_SYM_SEED")) random.seed(std::strtoull(given, nullptr, 10));
+    const char* count = std::getenv("COIL_SYM_COUNT");
+    return count ? std::atol(count) : 1000;
+  }
 };
 
 TEST_F(SymProperty, SmallExpressionsKeepTheirValues) { check(150'000, 3); }
@@ -193,10 +200,8 @@ TEST_F(SymProperty, LargeExpressionsKeepTheirValues) { check(50'000, 5); }
 TEST_F(SymProperty, PairsForASolver) {
   const char* path = std::getenv("COIL_SYM_PAIRS");
   if (!path) GTEST_SKIP() << "only where COIL_SYM_PAIRS names a file";
-  if (const char* given = std::getenv("COIL_SYM_SEED")) random.seed(std::strtoull(given, nullptr, 10));
-  const char* count = std::getenv("COIL_SYM_COUNT");
   std::ofstream file(path);
-  for (long left = count ? std::atol(count) : 1000; left > 0;) {
+  for (long left = seed_and_count(); left > 0;) {
     const Tree t = left % 4 ? tree(static_cast<int>(pick(1, 3))) : condition(2);
     try {
       const Expr e = build(t), simplified = env.simplify(e, loops);
@@ -217,14 +222,12 @@ bool fits_32_bits(Expr e, const std::function<std::int64_t(Expr)>& at) {
 TEST_F(SymProperty, TextsForLanguages) {
   const char* path = std::getenv("COIL_SYM_TEXTS");
   if (!path) GTEST_SKIP() << "only where COIL_SYM_TEXTS names a file";
-  if (const char* given = std::getenv("COIL_SYM_SEED")) random.seed(std::strtoull(given, nullptr, 10));
-  const char* count = std::getenv("COIL_SYM_COUNT");
   std::ofstream file(path);
   const std::pair<const char*, Language> languages[] = {{"cpp", Language::Cpp}, {"cuda", Language::Cuda}, {"metal", Language::Metal}, {"triton", Language::Triton}, {"python", Language::Python}};
   for (auto& [word, language] : languages) std::ofstream(fmt::format("{}.{}", path, word)) << code_helpers(language);
   auto name = [](Expr s) { return std::string(s.name()); };
   auto nonnegative = [&](Expr x) { return env.bounds(x, loops).low >= 0; };
-  for (long left = count ? std::atol(count) : 1000, turn = 0; left > 0; ++turn) {
+  for (long left = seed_and_count(), turn = 0; left > 0; ++turn) {
     const bool narrow = left % 2;
     Tree t = turn % 4 ? tree(static_cast<int>(pick(1, 4))) : condition(3);
     if (turn % 8 == 5) t = {std::array{Kind::Pow, Kind::ShiftLeft, Kind::ShiftRight, Kind::BitOr, Kind::BitXor}[static_cast<std::size_t>(pick(0, 4))], 0, {tree(1), {Kind::Symbol, loops[1].var}}};  // by 0 to 7

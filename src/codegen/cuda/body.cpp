@@ -1,7 +1,7 @@
 #include "codegen/cuda/body.h"
 
 #include <cmath>
-#include <set>
+#include <unordered_set>
 
 #include "support/error.h"
 #include "support/hash.h"
@@ -174,7 +174,7 @@ std::optional<Together> together(Scalar n) {
 /// What `n` needs that stands below it, operands first: an expression may be deep, so walk instead of recursing.
 std::vector<Scalar> needed_for(Scalar n) {
   const std::vector<Scalar> order = ir::topological(std::span(&n, 1));
-  std::set<Scalar> needed{n};
+  std::unordered_set<Scalar> needed{n};
   for (std::size_t k = order.size(); k-- > 0;) {
     if (!needed.contains(order[k])) continue;
     if (auto pair = together(order[k])) {
