@@ -7,6 +7,7 @@ const std::vector<Pass>& all() {
   static const std::vector<Pass> passes = {
       {"outline-vmap", outline_vmap},
       {"remove-noops", remove_noops},
+      {"correct-records", correct_records},
       {"expand-lists", expand_lists},
       {"expand-auto-functionalized", expand_auto_functionalized},
       {"functionalize", functionalize},

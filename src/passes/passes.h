@@ -13,6 +13,8 @@ namespace coil::passes {
 void remove_noops(fx::GraphModule&);
 /// Regions that `torch.vmap` opened, as they stand in exported graphs (associative_scan's among them), as maps over the batched dimension.
 void outline_vmap(fx::GraphModule&);
+/// Metadata that a version of torch records wrongly, and all that follows from it, as the operators' shape functions have it.
+void correct_records(fx::GraphModule&);
 /// Operators on lists of tensors (`_foreach_*`) as one call for each item, which fuse like any others.
 void expand_lists(fx::GraphModule&);
 /// `auto_functionalized_v2`, by which torch's own functionalization wraps operators from outside that write to their arguments, as the operator itself on copies of what it writes to.

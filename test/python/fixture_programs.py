@@ -178,5 +178,26 @@ def custom():
     return Custom(), (torch.randn(2),), {}, None
 
 
-PROGRAMS = {f.__name__: f for f in (nested, structure, symbols, weights, results, arguments, control, unbacked, custom)}
+class Recurrent(nn.Module):
+    """Last states are what torch 2.11 records with a dimension too many; what is made of them follows."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(8, 2, batch_first=True)
+        self.rnn = nn.RNN(2, 3, bidirectional=True)
+
+    def forward(self, x, c):
+        y, (h, cell) = self.lstm(x, (c * 0.5, c))
+        z, last = self.gru(y)
+        w, both = self.rnn(z)
+        cell.mul_(2)
+        return y, h[-1], torch.cat([h, cell], -1).relu(), h.sum(0), last, w, both + h.sum()
+
+
+def recurrent():
+    return Recurrent(), (torch.randn(2, 5, 3), torch.randn(4, 2, 4)), {}, None
+
+
+PROGRAMS = {f.__name__: f for f in (nested, structure, symbols, weights, results, arguments, control, unbacked, custom, recurrent)}
 DECOMPOSED = ("nested", "control")

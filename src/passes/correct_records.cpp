@@ -1,0 +1,48 @@
+#include <unordered_set>
+
+#include "fx/infer.h"
+#include "ops/registry.h"
+#include "passes/metadata.h"
+#include "passes/passes.h"
+
+namespace coil::passes {
+
+namespace {
+
+using fx::Node;
+using ops::Value;
+using ops::Values;
+
+/// torch 2.11 records the last states of an LSTM as its reference for one direction of one layer gives them, with a dimension of size 1 that eager's results do not have.
+bool has_extra_dimension(const Value& recorded, const Value& inferred) {
+  const auto *r = recorded.get_if<sym::TensorMeta>(), *i = inferred.get_if<sym::TensorMeta>();
+  if (!r || !i || i->rank() != 3 || r->rank() != 4 || !r->sizes[1].is_constant(1)) return false;
+  return r->sizes[0] == i->sizes[0] && r->sizes[2] == i->sizes[1] && r->sizes[3] == i->sizes[2];
+}
+
+bool is_recorded_wrongly(const Node& n, sym::ShapeEnv& env) {
+  if (!n.is_call("aten.lstm.input")) return false;
+  const auto* recorded = n.meta.value.get_if<Values>();
+  if (!recorded || recorded->size() != 3) return false;
+  const Values inferred = fx::infer(n, env).as_list();
+  return has_extra_dimension((*recorded)[1], inferred[1]) || has_extra_dimension((*recorded)[2], inferred[2]);
+}
+
+bool is_inferable(const Node& n) { return n.op ? static_cast<bool>(n.op->shape) : n.is_call("_operator.getitem"); }
+
+}  // namespace
+
+void correct_records(fx::GraphModule& module) {
+  std::unordered_set<const Node*> follows;  // calls with an argument whose metadata changed
+  for (Node* n = module.graph.first(); n; n = n->next()) {
+    if (n->opcode != fx::Opcode::CallFunction || !is_inferable(*n)) continue;
+    if (!follows.contains(n) && !is_recorded_wrongly(*n, *module.env)) continue;
+    Value inferred = fx::infer(*n, *module.env);
+    if (agree(*module.env, inferred, n->meta.value)) continue;
+    n->meta.value = std::move(inferred);
+    follows.insert(n->users().begin(), n->users().end());
+  }
+  for (auto& [name, subgraph] : module.subgraphs) correct_records(*subgraph);
+}
+
+}  // namespace coil::passes
