@@ -140,6 +140,12 @@ COIL_C_API const coil_port* coil_model_outputs(const coil_model*, size_t* count)
 COIL_C_API int coil_model_input_sizes(const coil_model*, size_t index, int64_t* sizes);
 COIL_C_API int coil_model_output_sizes(const coil_model*, size_t index, int64_t* sizes);
 
+/* How inputs and outputs nest in the program that was exported, as JSON (the member `signature` in docs/package.md): dictionary keys, names of fields, positions. Ports are its leaves, and their names the paths
+ * to them. Empty where the package does not say. Lives as long as the model. */
+COIL_C_API const char* coil_model_signature(const coil_model*);
+/* Where each call comes from, as JSON (docs/emitted.md); empty where the package was not compiled with `--set provenance=true`. Lives as long as the model. */
+COIL_C_API const char* coil_model_provenance(const coil_model*);
+
 /* Random numbers of runs from now on follow from this number and the order of runs; at first they follow from the system's entropy. For all contexts of the model, and of those made from it. */
 COIL_C_API int coil_model_seed(const coil_model*, uint64_t seed);
 

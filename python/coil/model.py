@@ -1,13 +1,17 @@
 """Programs compiled ahead of time: `coil.compile` for a module and its inputs, `coil.load` for a package."""
 import contextlib
+import functools
 import importlib.util
 import itertools
+import json
 import os
 import pathlib
+import sys
 import tempfile
 
 from . import _native
 from .options import parse
+from .structure import Arguments, Results
 
 
 def _nested(names, values):
@@ -41,15 +45,17 @@ def _leaves(value):
 
 
 class Model:
-    """A compiled program. Called as the module was: torch tensors in, torch tensors out; with NumPy arrays alone, NumPy arrays out and no torch needed."""
+    """A compiled program. Called as the module was, with the same nesting of arguments and results: torch tensors in, torch tensors out; with NumPy arrays alone, NumPy arrays out and no torch needed."""
 
-    def __init__(self, graph, unflatten=None):
+    def __init__(self, graph):
         self._graph = graph
-        self._unflatten = unflatten
+        self.signature = json.loads(graph.signature) if graph.signature else None
+        self._arguments = Arguments(self.signature["inputs"], graph.inputs) if self.signature else None
+        self._results = Results(self.signature["outputs"]) if self.signature else functools.partial(_nested, graph.outputs)
 
     @property
     def inputs(self):
-        """Names of the inputs, in order."""
+        """Names of the inputs, in order: paths from an argument's name through keys, fields and positions."""
         return self._graph.inputs
 
     @property
@@ -61,6 +67,11 @@ class Model:
         """Kernels, fusions and refusals, memory over time; empty for a package."""
         return self._graph.report
 
+    @property
+    def provenance(self):
+        """Where each call comes from (docs/emitted.md); None where the program was not compiled with the option `provenance`."""
+        return json.loads(self._graph.provenance) if self._graph.provenance else None
+
     def seed(self, n):
         """Random numbers of calls from now on follow from this number and the order of calls; at first they follow from the system's entropy."""
         self._graph.seed(n % 2**64)
@@ -70,6 +81,7 @@ class Model:
         self._graph.save(os.fspath(path))
 
     def _flat(self, args, kwargs):
+        """The flat inputs of a program whose package does not say how they nest."""
         flat = _leaves(args)
         by_name = {}
         for name in list(kwargs):
@@ -84,11 +96,11 @@ class Model:
         return flat
 
     def __call__(self, *args, **kwargs):
-        flat = self._flat(args, kwargs)
-        if flat and all(hasattr(a, "__array_interface__") for a in flat):
-            return _nested(self.outputs, self._graph.call_arrays(flat))
-        values = self._graph(flat)
-        return self._unflatten(values) if self._unflatten else _nested(self.outputs, values)
+        flat = self._arguments(args, kwargs) if self._arguments else self._flat(args, kwargs)
+        arrays = [hasattr(a, "__array_interface__") for a in flat]
+        if any(arrays) and all(is_array or isinstance(a, (int, float)) for is_array, a in zip(arrays, flat)):
+            return self._results(self._graph.call_arrays([a if is_array else sys.modules["numpy"].asarray(a) for is_array, a in zip(arrays, flat)]))
+        return self._results(self._graph(flat))
 
 
 def load(path):
@@ -105,10 +117,7 @@ def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=No
 
     exported = _exported(module, inputs, kwargs, dynamic_shapes)
     with _archive(exported) as path:
-        graph = _native.compile_archive(path, chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("program"))
-    spec = exported.call_spec.out_spec
-    complete = spec.num_leaves == len(graph.outputs)
-    return Model(graph, (lambda values: torch.utils._pytree.tree_unflatten(list(values), spec)) if complete else None)
+        return Model(_native.compile_archive(path, chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("program")))
 
 
 def fx_wrapper(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=None):

@@ -63,6 +63,7 @@ class CompiledGraph {
   std::size_t argument_count() const { return pattern_.inputs.size(); }
   const CompileReport& report() const { return report_; }
   const runtime::Plan& plan() const;
+  const std::string& provenance() const { return model_->provenance(); }
   void save(const std::filesystem::path&) const;
   /// Random numbers of calls from now on follow from this number.
   void seed(std::uint64_t) const;

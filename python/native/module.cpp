@@ -17,6 +17,7 @@
 #include "ops/outside.h"
 #include "ops/registry.h"
 #include "passes/passes.h"
+#include "runtime/signature_json.h"
 #include "support/error.h"
 #include "traced_graph.h"
 
@@ -116,6 +117,13 @@ NB_MODULE(_native, m) {
       .def_prop_ro("arguments", &CompiledGraph::argument_count, "How many inputs a call takes, those included that the program holds as constants.")
       .def_prop_ro("inputs", [](const CompiledGraph& g) { return names(g.plan().inputs); })
       .def_prop_ro("outputs", [](const CompiledGraph& g) { return names(g.plan().outputs); })
+      .def_prop_ro("signature", [](const CompiledGraph& g) { return g.plan().signature ? runtime::signature_to_json(*g.plan().signature).dump() : std::string(); }, "As JSON; empty where it is not known.")
+      .def_prop_ro("provenance", &CompiledGraph::provenance, "As JSON; empty where nobody asked for it.")
+      .def_prop_ro("unused", [](const CompiledGraph& g) {
+        std::vector<bool> out;
+        for (const runtime::Input& in : g.plan().inputs) out.push_back(in.unused);
+        return out;
+      })
       .def_rw("record", &CompiledGraph::record, "Whether calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.")
       .def("call_arrays", &CompiledGraph::call_arrays)
       .def("seed", &CompiledGraph::seed)

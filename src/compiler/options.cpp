@@ -27,6 +27,7 @@ const Row kRows[] = {
     {"fold_constants", &Settings::fold_constants, "true|false", "compute at compile time what depends on weights alone"},
     {"keep_nan", &Settings::keep_nan, "true|false", "keep NaN through relu and clip behind products and convolutions, as eager does; false saves a look at the data"},
     {"fallback", &Settings::fallback, "true|false", "leave operators that Coil has no kernel for to the program that runs the result (in Python, to torch)"},
+    {"provenance", &Settings::provenance, "true|false", "keep in the package where each call comes from (docs/emitted.md)"},
     {"assert_sizes", &wrapper::Checks::sizes, "true|false", "check sizes of inputs against the ranges and conditions compiled for"},
     {"assert_strides", &wrapper::Checks::strides, "true|false", "refuse inputs in other strides instead of copying them"},
     {"assert_alignment", &wrapper::Checks::alignment, "true|false", "refuse inputs at addresses that are no multiple of 16"},

@@ -45,12 +45,6 @@ Location find_program(const Archive& archive) {
   fail("it holds several programs ({}), none of them named 'model'", fmt::join(names, ", "));
 }
 
-/// Structure of what the program takes and gives.
-struct CallSpec {
-  TreeSpec in, out;
-  std::vector<std::string> argument_names;  ///< of positional arguments, then of named ones; may be shorter
-};
-
 std::optional<CallSpec> read_call_spec(const Json& graph_module) {
   const Json* calls = graph_module.find("module_call_graph");
   if (!calls) return {};
@@ -107,6 +101,7 @@ class ProgramReader {
     module_.graph.lint();
   }
   const std::optional<CallSpec>& call_spec() const { return spec_; }
+  const std::vector<std::int64_t>& output_of_leaf() const { return output_of_leaf_; }
 
  private:
   void read_inputs(GraphReader& reader) {
@@ -214,6 +209,7 @@ class ProgramReader {
     const bool bare = spec_ ? spec_->out.is_leaf() : user.size() == 1;
     Values kept;
     for (std::size_t i = 0; i < user.size(); ++i) {
+      output_of_leaf_.push_back(user[i].is_none() ? -1 : static_cast<std::int64_t>(kept.size()));
       if (user[i].is_none()) continue;
       const std::string path = bare ? "output" : paths[i];
       if (user[i].is<std::string>()) fail("the output '{}' is a string; outputs are tensors and numbers", path);
@@ -231,6 +227,7 @@ class ProgramReader {
   Symbols symbols_;
   UnsupportedOperators unsupported_;
   std::optional<CallSpec> spec_;
+  std::vector<std::int64_t> output_of_leaf_;
 };
 
 template <class T>
@@ -304,6 +301,8 @@ ExportedProgram read_pt2(const Archive& archive) {
   reader.read();
   fill_in_view_offsets(*result.module);
   result.sample_inputs = read_sample_inputs(archive, location, reader.call_spec());
+  result.call = reader.call_spec();
+  result.output_of_leaf = reader.output_of_leaf();
   if (const Json* version = program.find("torch_version")) result.torch_version = version->as_string();
   return result;
 }

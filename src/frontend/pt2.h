@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "frontend/treespec.h"
 #include "fx/graph.h"
 #include "support/archive.h"
 
@@ -19,6 +20,8 @@ struct ExportedProgram {
   /// nothing when the archive has none.
   std::optional<std::vector<Tensor>> sample_inputs;
   std::string torch_version;
+  std::optional<CallSpec> call;              ///< nothing where the archive does not say
+  std::vector<std::int64_t> output_of_leaf;  ///< for each leaf of `call->out`, its place among `module->outputs`; -1: None
 };
 
 /// Weights are mapped from the file and shared where the archive shares them. Throws Error on anything malformed, and

@@ -1,5 +1,7 @@
 #include "frontend/treespec.h"
 
+#include <nlohmann/json.hpp>
+
 #include "support/error.h"
 
 namespace coil::frontend {
@@ -47,6 +49,25 @@ std::vector<std::string> keys_of(const std::string& type, const Json& context, c
   return key_list(context);
 }
 
+nlohmann::ordered_json copied(const Json& j) {
+  switch (j.kind()) {
+    case Json::Kind::Null: return nullptr;
+    case Json::Kind::Bool: return j.as_bool();
+    case Json::Kind::Int: return j.as_int();
+    case Json::Kind::Float: return j.as_double();
+    case Json::Kind::String: return j.as_string();
+    case Json::Kind::List: {
+      auto list = nlohmann::ordered_json::array();
+      for (const Json* item : j.items()) list.push_back(copied(*item));
+      return list;
+    }
+    case Json::Kind::Object: break;
+  }
+  auto object = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : j.members()) object[name] = copied(*value);
+  return object;
+}
+
 TreeSpec read(const Json& j, const Json* named_tuples) {
   TreeSpec spec;
   const Json* type = j.find("type");
@@ -55,6 +76,7 @@ TreeSpec read(const Json& j, const Json* named_tuples) {
   for (const Json* child : j["children_spec"].items()) spec.children.push_back(read(*child, named_tuples));
   // The context is mostly JSON within a string.
   if (const Json* context = j.find("context")) {
+    if (!context->is_string() || context->as_string() != "null") spec.context = copied(*context).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
     if (context->is_string()) {
       std::optional<JsonDocument> inner;
       try {

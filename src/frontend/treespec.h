@@ -13,12 +13,19 @@ struct TreeSpec {
   std::string type;               ///< `builtins.dict`, …; empty for a leaf
   std::vector<std::string> keys;  ///< of each child: dict key, position, field
   std::vector<TreeSpec> children;
+  std::string context;            ///< of a container, as JSON; empty where it is null
 
   bool is_leaf() const { return type.empty(); }
   std::size_t leaves() const;
   /// Paths of the leaves in order, keys joined by dots, each after `prefix`: `cache.0.k`. A leaf's own path is
   /// `prefix`.
   std::vector<std::string> paths(const std::string& prefix = {}) const;
+};
+
+/// Structure of what a program takes and gives.
+struct CallSpec {
+  TreeSpec in, out;                         ///< `in`: a tuple of positional arguments, and a dict of named ones
+  std::vector<std::string> argument_names;  ///< of positional arguments, then of named ones; may be shorter
 };
 
 /// `text` holds what `treespec_dumps` of torch.utils._pytree writes (protocol 1); `named_tuples` is the archive's

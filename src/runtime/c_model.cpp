@@ -6,6 +6,7 @@
 #include "runtime/c_interface.h"
 #include "runtime/executor.h"
 #include "runtime/messages.h"
+#include "runtime/signature_json.h"
 #include "runtime/strided_copy.h"
 #include "support/error.h"
 
@@ -38,14 +39,16 @@ struct coil_model {
   std::vector<coil_port> inputs, outputs, weights;
   std::vector<std::size_t> weight_index;  ///< of each weight, among the plan's constants
   std::vector<std::optional<std::int64_t>> slots;
+  std::string signature;
 
   explicit coil_model(std::shared_ptr<const Model> m) : model(std::move(m)), slots(fixed_slots(model->plan())) {
     for (const Input& in : model->plan().inputs)
-      inputs.push_back({in.name.c_str(), to_c(in.dtype), static_cast<std::int32_t>(in.sizes.size()), in.mutated});
+      inputs.push_back({in.name.c_str(), to_c(in.dtype), static_cast<std::int32_t>(in.sizes.size()), in.mutated, in.unused});
     for (const Constant& c : model->plan().constants)
       if (!c.seed) weight_index.push_back(static_cast<std::size_t>(&c - model->plan().constants.data())), weights.push_back({c.name.c_str(), to_c(c.dtype), static_cast<std::int32_t>(c.sizes.size()), c.state, 0});
     for (const Output& out : model->plan().outputs)
       outputs.push_back({out.name.c_str(), to_c(dtype_of(out)), static_cast<std::int32_t>(out.view.sizes.size()), 0});
+    if (model->plan().signature) signature = signature_to_json(*model->plan().signature).dump();
   }
 
   void sizes(const std::vector<Slot>& from, std::int64_t* to) const {
@@ -154,6 +157,10 @@ int coil_model_output_sizes(const coil_model* model, size_t index, int64_t* size
     model->sizes(model->model->plan().outputs[index].view.sizes, sizes);
   });
 }
+
+const char* coil_model_signature(const coil_model* model) { return model ? model->signature.c_str() : (keep_error("no model was given"), nullptr); }
+
+const char* coil_model_provenance(const coil_model* model) { return model ? model->model->provenance().c_str() : (keep_error("no model was given"), nullptr); }
 
 int coil_model_seed(const coil_model* model, uint64_t seed) {
   return guarded([&] {

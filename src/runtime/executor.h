@@ -23,6 +23,7 @@ struct Program {
   std::vector<std::vector<std::byte>> libraries;  ///< what holds the kernels' symbols: shared objects; for CUDA cubins and PTX
   std::string kernel_source;                  ///< for people; may be empty
   std::vector<Tensor> sample_inputs;          ///< one for each of plan.inputs, or none; packages keep them when they are small
+  std::string provenance;                     ///< where each call comes from, as JSON; empty where nobody asked
 };
 
 /// A value given to or taken from a run; numbers are 0-d tensors of int64, float64 or bool.
@@ -91,6 +92,7 @@ class Model {
   /// Random numbers of calls from now on follow from this number and the order of calls; at first they follow from the system's entropy. Shared with models made by `with_constants`.
   void seed(std::uint64_t) const;
   const Plan& plan() const;
+  const std::string& provenance() const;  ///< as the program had it
   struct Impl;
   const Impl& impl() const { return *impl_; }
 

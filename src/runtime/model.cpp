@@ -61,6 +61,7 @@ std::shared_ptr<const Model> Model::load(Program program, std::shared_ptr<Device
   impl->kernels = resolve(program.plan, *impl->loaded);
   impl->plan = std::move(program.plan);
   impl->host = std::move(host);
+  impl->provenance = std::move(program.provenance);
   for (const Constant& c : impl->plan.constants) impl->weight_bytes += c.bytes;
   impl->constants = std::move(program.constants);
   if (device->device() != Device{}) move_constants(impl->constants, *device->make_queue());
@@ -99,5 +100,7 @@ std::shared_ptr<const Model> Model::with_constants(const std::map<std::string, T
 void Model::seed(std::uint64_t seed) const { impl_->seeds->seed(seed); }
 
 const Plan& Model::plan() const { return impl_->plan; }
+
+const std::string& Model::provenance() const { return impl_->provenance; }
 
 }  // namespace coil::runtime

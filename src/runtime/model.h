@@ -18,6 +18,7 @@ struct Model::Impl {
   std::shared_ptr<Seeds> seeds = std::make_shared<Seeds>();
   Host host;                                  ///< carries out what is left to it; may be empty
   std::uint64_t weight_bytes = 0;
+  std::string provenance;
 };
 
 }  // namespace coil::runtime

@@ -15,6 +15,7 @@ namespace {
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kWeights = "weights.bin";
 constexpr const char* kSource = "kernels/kernels.cpp";
+constexpr const char* kProvenance = "provenance.json";
 constexpr const char* kSampleHeader = "sample_inputs/header.json";
 constexpr const char* kSampleData = "sample_inputs/data.bin";
 constexpr const char* kHashes = "hashes";  // lines `hash entry`
@@ -130,6 +131,7 @@ Program read_package(const Archive& archive, WeightCheck check) {
   if (archive.contains(kSource)) program.kernel_source = archive.read(kSource).text();
   const Bytes weights = check == WeightCheck::Hash ? checked_entry(archive, hashes, kWeights) : archive.map(kWeights);
   for (const Constant& c : program.plan.constants) program.constants.push_back(constant_in(c, weights));
+  if (archive.contains(kProvenance)) program.provenance = checked_entry(archive, hashes, kProvenance).text();
   if (archive.contains(kSampleHeader))
     program.sample_inputs = unpack_sample_inputs(checked_entry(archive, hashes, kSampleHeader).text(), checked_entry(archive, hashes, kSampleData));
   return program;
@@ -156,6 +158,7 @@ void save_package(const Program& program, const std::filesystem::path& path) {
   add(kManifest, std::as_bytes(std::span(manifest)));
   for (std::size_t i = 0; i < program.libraries.size(); ++i) add(library_entry(i), program.libraries[i]);
   if (!program.kernel_source.empty()) add(kSource, std::as_bytes(std::span(program.kernel_source)));
+  if (!program.provenance.empty()) add(kProvenance, std::as_bytes(std::span(program.provenance)));
   if (const auto samples = pack_sample_inputs(program.sample_inputs)) {
     add(kSampleHeader, std::as_bytes(std::span(samples->header)));
     add(kSampleData, samples->data);

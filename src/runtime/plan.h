@@ -199,8 +199,25 @@ struct Output {
   double number = 0;  ///< Float: a constant
 };
 
+/// How inputs or outputs nest in the program as its author wrote it: containers down to leaves.
+struct Structure {
+  std::string type;                ///< of a container, by the name that torch's pytree writes: `builtins.dict`, `collections.namedtuple`; empty for a leaf
+  std::vector<std::string> keys;   ///< of the children: keys of a dictionary, names of fields, positions
+  std::vector<Structure> children;
+  std::string context;             ///< what torch's pytree writes of a container besides, as JSON: keys with their types, the class of a named tuple; empty where that is null
+  std::int64_t leaf = -1;          ///< of a leaf: which input or output; -1 for None among the outputs
+  std::string fixed;               ///< of an input that export fixed: its value, as JSON; empty for others
+
+  bool is_leaf() const { return type.empty(); }
+};
+
+/// Inputs are a pair: the tuple of positional arguments, whose keys are their names, and the dictionary of named ones.
+struct Signature {
+  Structure inputs, outputs;
+};
+
 struct Plan {
-  static constexpr int kVersion = 4, kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
+  static constexpr int kVersion = 5, kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
   std::string model_name;
   Device device;
   std::string isa;  ///< instruction set that the kernels need: `avx2`, `avx512`, …; empty for the baseline
@@ -214,6 +231,7 @@ struct Plan {
   std::vector<Output> outputs;
   std::uint64_t static_arena_bytes = 0;  ///< when every temporary has an arena_offset
   bool check_lifetimes = false;          ///< each run is watched (lifetime_checker.h)
+  std::optional<Signature> signature;    ///< of programs that came as archives
 };
 
 }  // namespace coil::runtime

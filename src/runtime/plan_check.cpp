@@ -23,9 +23,23 @@ class PlanChecker {
     for (const Step& step : plan_.steps) std::visit([&](const auto& s) { check_step(s); }, step);
     check_blocks();
     for (const Output& out : plan_.outputs) check_output(out);
+    if (plan_.signature) check_signature(*plan_.signature);
   }
 
  private:
+  /// Every input once and in order; outputs in order, but for those that are None.
+  void check_signature(const Signature& s) const {
+    std::int64_t inputs = 0, outputs = 0;
+    check_leaves(s.inputs, inputs, false);
+    check_leaves(s.outputs, outputs, true);
+    require(inputs == static_cast<std::int64_t>(plan_.inputs.size()) && outputs == static_cast<std::int64_t>(plan_.outputs.size()), "the signature");
+    require(s.inputs.children.size() == 2, "the signature");
+  }
+  void check_leaves(const Structure& s, std::int64_t& next, bool optional) const {
+    if (s.is_leaf() && !(optional && s.leaf < 0)) require(s.leaf == next++, "the signature");
+    for (const Structure& child : s.children) check_leaves(child, next, optional);
+  }
+
   void require(bool good, const std::string& what) const {
     if (!good) fail("the plan is broken: {} refers to something that is not there", what);
   }

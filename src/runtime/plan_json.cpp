@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "runtime/signature_json.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -279,16 +280,41 @@ void read_list(const Json& j, std::vector<T>& to, T (*read)(const Json&)) {
   for (const Json& v : j) to.push_back(read(v));
 }
 
+constexpr std::string_view kMembers[] = {"format", "version", "model", "device", "isa", "arena_bytes", "inputs", "outputs", "shape_program", "checks", "constants", "buffers", "kernels", "steps", "check_lifetimes", "signature"};
+
+/// Brackets inside brackets, which are read by functions that call themselves.
+void check_nesting(std::string_view text) {
+  constexpr int kDeepest = 300;  // a signature may nest some 140
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      else quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepest) fail("it nests deeper than {}", kDeepest);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
 Plan read_plan(const Json& j) {
   if (j.at("format").get<std::string>() != "coil-plan") fail("it is not a plan");
   if (const auto version = integer(j.at("version")); version < Plan::kOldestVersion || version > Plan::kVersion)
     fail("it has version {}, but this runtime reads versions {} to {}; compile the model again", version, Plan::kOldestVersion, Plan::kVersion);
+  for (const auto& [name, value] : j.items())
+    if (std::find(std::begin(kMembers), std::end(kMembers), name) == std::end(kMembers)) fail("it has a member '{}', which this runtime does not know", name);
   Plan plan;
   plan.model_name = j.at("model").get<std::string>();
   plan.device = parse_device(j.at("device").get<std::string>());
   plan.isa = j.at("isa").get<std::string>();
   plan.static_arena_bytes = integer<std::uint64_t>(j.at("arena_bytes"));
   plan.check_lifetimes = j.contains("check_lifetimes") && j.at("check_lifetimes").get<bool>();
+  if (j.contains("signature")) plan.signature = signature_from_json(j.at("signature"));
   read_list(j.at("shape_program"), plan.shape_program, instruction_from);
   read_list(j.at("checks"), plan.checks, check_from);
   read_list(j.at("inputs"), plan.inputs, input_from);
@@ -300,12 +326,13 @@ Plan read_plan(const Json& j) {
   return plan;
 }
 
-/// Version 4 has operators that write to their arguments, and checks of lifetimes.
+/// Version 4 has operators that write to their arguments, and checks of lifetimes; version 5 signatures.
 int version_of(const Plan& plan) {
   auto is_new = [](const Step& step) {
     const auto* host = std::get_if<HostCall>(&step);
     return host && !host->writes.empty();
   };
+  if (plan.signature) return 5;
   return plan.check_lifetimes || std::any_of(plan.steps.begin(), plan.steps.end(), is_new) ? 4 : 3;
 }
 
@@ -327,11 +354,13 @@ std::string plan_to_json(const Plan& plan) {
                   {"kernels", list_to_json(plan.kernels)},
                   {"steps", list_to_json(plan.steps)}};
   if (plan.check_lifetimes) j["check_lifetimes"] = true;
+  if (plan.signature) j["signature"] = signature_to_json(*plan.signature);
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 Plan plan_from_json(std::string_view text) {
   try {
+    check_nesting(text);
     return read_plan(Json::parse(text));
   } catch (const nlohmann::json::exception& e) {
     fail("the plan is damaged: {}", e.what());

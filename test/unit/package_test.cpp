@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
 #include <random>
 
 #include "runtime/plan_json.h"
@@ -124,6 +125,49 @@ TEST(Package, ErrorsNameTheFile) {
   }
 }
 
+/// {"x": input} and one more in a list that export fixed; results: (y, None, [z, f], none).
+Signature a_signature() {
+  auto leaf = [](std::int64_t i, std::string fixed = "") { return Structure{.leaf = i, .fixed = std::move(fixed)}; };
+  Signature s;
+  s.inputs = {"builtins.tuple", {"0", "1"}, {{"builtins.tuple", {"x"}, {leaf(0)}}, {"builtins.dict", {}, {}, R"("[]")"}}};
+  s.outputs = {"fixtures.Four", {"a", "b", "c", "d"}, {leaf(0), leaf(-1), {"builtins.list", {"0", "1"}, {leaf(1), leaf(2)}}, leaf(3)}, R"({"k":[1,"é"]})"};
+  return s;
+}
+
+TEST(Package, SignaturesTravel) {
+  TemporaryFolder folder;
+  Program program = with_constants();
+  EXPECT_NE(plan_to_json(program.plan).find("\"version\":3"), std::string::npos);  // nothing in it is newer
+  program.plan.signature = a_signature();
+  program.provenance = "{}\n";
+  const std::string text = plan_to_json(program.plan);
+  EXPECT_NE(text.find("\"version\":5"), std::string::npos);
+  EXPECT_EQ(plan_to_json(plan_from_json(text)), text);
+  save_package(program, folder.path / "m.coil");
+  const auto model = Model::load_package(folder.path / "m.coil");
+  EXPECT_EQ(model->plan().signature->outputs.context, a_signature().outputs.context);
+  EXPECT_EQ(model->provenance(), "{}\n");
+}
+
+TEST(Package, SignaturesThatDoNotFitAreRefused) {
+  for (const std::function<void(Signature&)>& spoil : std::vector<std::function<void(Signature&)>>{
+           [](Signature& s) { s.outputs.children[0].leaf = 1; }, [](Signature& s) { s.outputs.children.pop_back(), s.outputs.keys.pop_back(); }, [](Signature& s) { s.inputs.children[0].children[0].leaf = -1; },
+           [](Signature& s) { s.inputs = s.inputs.children[0]; }, [](Signature& s) { s.outputs.children[2].children[1].leaf = 99; }}) {
+    Program program = with_constants();
+    program.plan.signature = a_signature();
+    spoil(*program.plan.signature);
+    EXPECT_THROW(Model::load(std::move(program)), Error);
+  }
+}
+
+TEST(Package, BracketsWithoutEndAreRefused) {
+  for (const char* open : {"[", "{\"a\":"}) {
+    std::string text = R"({"format":"coil-plan","version":)";
+    for (int i = 0; i < 1'000'000; ++i) text += open;
+    EXPECT_THROW(plan_from_json(text), Error);
+  }
+}
+
 TEST(Package, WrongTypesInThePlanAreRefused) {
   const std::string good = plan_to_json(with_constants().plan);
   auto with = [&](const std::string& from, const std::string& to) {
@@ -134,7 +178,7 @@ TEST(Package, WrongTypesInThePlanAreRefused) {
   };
   EXPECT_NO_THROW(plan_from_json(good));
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"\"version\":3", "\"version\":2"}, {"\"version\":3", "\"version\":5"}, {"\"dtype\":\"f32\"", "\"dtype\":\"f33\""}, {"\"first\":0", "\"first\":-1"}, {"\"first\":0", "\"first\":0.5"},
+           {"\"version\":3", "\"version\":2"}, {"\"version\":3", "\"version\":6"}, {"\"dtype\":\"f32\"", "\"dtype\":\"f33\""}, {"\"first\":0", "\"first\":-1"}, {"\"first\":0", "\"first\":0.5"},
            {"\"first\":0", "\"first\":99999999999"}, {"[\"const\"", "[\"constant\""}, {"\"steps\":[", "\"stops\":["}, {"\"mutated\":false", "\"mutated\":0"},
            {"{", "["}})
     EXPECT_THROW(plan_from_json(with(from, to)), Error) << to;
