@@ -71,7 +71,7 @@ void check_library_calls(const ir::Graph& graph, const codegen::Backend& backend
 
 /// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.
 void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out) {
-  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes()}); });
+  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes(), .selects_by_kernels = out.backend->device() == DeviceType::CUDA || settings.cuda_emulate}); });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
   stage("post-ops", [&] {

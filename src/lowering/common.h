@@ -97,6 +97,10 @@ Expr indirect_index(Context&, Value index, Expr size, const std::vector<sym::Loo
 
 /// Combines `body` over i0… < sizes into place `index` of a realised value, x0, x1, … standing for `indirect`.
 void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Value body, Exprs index, std::vector<Scalar> indirect, ir::StoreMode);
+/// Running totals along one dimension, in memory: `body` over i0, i1, … < sizes.
+TensorBox running_scan(Context&, DType, const Exprs& sizes, std::size_t dim, ir::ScanKind, Value body, const Exprs& strides = {});
+/// Library calls `sort` (attributes `dim`, `descending`, `stable`) and `topk` (`dim`, `k`, `largest`, `sorted`): values and positions.
+std::vector<TensorBox> ordered(Context&, const TensorBox&, std::string op, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes);
 /// Where an element of an edge-padded tensor lies in the tensor of these sizes; `pad` as torch lists it, from the last dimension backwards.
 Exprs edge_pad_index(Context&, const Exprs& sizes, const Exprs& pad, bool reflect);
 

@@ -118,7 +118,7 @@ Lowered cond(Context& ctx, const Values& args) {
   }
   for (int branch : {1, 2}) {
     control(ctx, branch == 1 ? Kind::If : Kind::Else, condition);
-    const auto values = lower_block(subgraph(ctx, args.at(static_cast<std::size_t>(branch))), ctx.graph, operands);
+    const auto values = lower_block(subgraph(ctx, args.at(static_cast<std::size_t>(branch))), ctx, operands);
     if (values.size() != slots.size()) refuse(ctx, "has branches with other numbers of results");
     for (std::size_t k = 0; k < slots.size(); ++k) store(ctx, slots[k], slots[k].sizes, stored(ctx, values[k], slots[k], slots[k].sizes));
   }
@@ -184,10 +184,10 @@ Lowered while_loop(Context& ctx, const Values& args) {
   const Expr turn = ctx.graph.env().fresh_unbacked();
   control(ctx, Kind::Loop, 1, turn);
   ctx.graph.begin_turns(turn);
-  const auto more = lower_block(subgraph(ctx, args.at(0)), ctx.graph, operands);
+  const auto more = lower_block(subgraph(ctx, args.at(0)), ctx, operands);
   if (more.size() != 1) refuse(ctx, "has a condition that is not one value");
   control(ctx, Kind::BreakUnless, predicate(ctx, more[0]));
-  carried.update(lower_block(subgraph(ctx, args.at(1)), ctx.graph, operands));
+  carried.update(lower_block(subgraph(ctx, args.at(1)), ctx, operands));
   ctx.graph.end_turns();
   control(ctx, Kind::EndLoop);
   return results(ctx, carried.slots);
@@ -215,7 +215,7 @@ Lowered loop_over(Context& ctx, const fx::GraphModule& body, const std::vector<B
   operands.insert(operands.end(), additional.begin(), additional.end());
   control(ctx, Kind::Loop, 1, turn, turns);
   ctx.graph.begin_turns(turn);
-  const auto values = lower_block(body, ctx.graph, operands);
+  const auto values = lower_block(body, ctx, operands);
   if (values.size() != slots.size()) refuse(ctx, fmt::format("has a body that gives {} values, not {}", values.size(), slots.size()));
   for (std::size_t k = first.size(); k < slots.size(); ++k) {
     const Exprs sizes(slots[k].sizes.begin() + 1, slots[k].sizes.end());

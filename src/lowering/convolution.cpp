@@ -45,7 +45,7 @@ constexpr std::int64_t kPlanes = 64;  // channels of which a copy is not worth i
 bool gathers_channels(Context& ctx, const TensorBox& x, std::int64_t groups, const std::vector<std::int64_t>& dilation) {
   const auto channels = x.sizes[1].constant();
   const bool narrow = x.dtype() == DType::BF16 || x.dtype() == DType::F16;
-  return ctx.product_vector_bytes > 0 && narrow && groups == 1 && channels && *channels < kPlanes && *channels * static_cast<std::int64_t>(size_of(x.dtype())) % ctx.product_vector_bytes != 0 && std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
+  return ctx.options.product_vector_bytes > 0 && narrow && groups == 1 && channels && *channels < kPlanes && *channels * static_cast<std::int64_t>(size_of(x.dtype())) % ctx.options.product_vector_bytes != 0 && std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
 }
 
 /// Of x[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at Y * stride + i - padding; 0 outside of x and beyond its channels. A dimension of `sizes` is as long as its last window reaches.
@@ -96,7 +96,7 @@ Lowered convolution(Context& ctx, const Values& args) {
   if (!transposed && x.rank() == spatial + 2 && gathers_channels(ctx, x, constant(ctx, args[8]), list(5))) {
     std::int64_t channels = weight_sizes[1];
     for (std::int64_t s : stride) channels *= s;
-    const std::int64_t step = ctx.product_vector_bytes / static_cast<std::int64_t>(size_of(x.dtype()));
+    const std::int64_t step = ctx.options.product_vector_bytes / static_cast<std::int64_t>(size_of(x.dtype()));
     weight_sizes[1] = (channels + step - 1) / step * step;
     Exprs of_weight{weight.sizes[0], weight_sizes[1]}, of_x{x.sizes[0], weight_sizes[1]};
     for (std::size_t d = 0; d < spatial; ++d) {

@@ -1,5 +1,5 @@
 // Operators whose results have sizes, or are numbers, that depend on data. Each counts first; the count becomes a symbol; what is sized by it is made after that.
-#include "lowering/common.h"
+#include "lowering/selection.h"
 #include "support/error.h"
 
 namespace coil::lowering {
@@ -19,6 +19,7 @@ TensorBox as_mask(Context& ctx, const TensorBox& box) {
 
 /// Row-major positions of the mask's true elements, the first `count` of them; -1 behind the last.
 TensorBox positions(Context& ctx, const TensorBox& mask, Expr count) {
+  if (ctx.options.selects_by_kernels) return positions_by_kernels(ctx, mask, count);
   const BufferView in = library_operand(ir::contiguous(mask));
   auto [flat, out] = library_result(ctx, DType::I64, {count});
   add_library_call(ctx, "nonzero", {}, {in}, {out});
@@ -119,6 +120,7 @@ TensorBox repeated_positions(Context& ctx, TensorBox repeats, Expr count) {
   if (repeats.rank() == 0) repeats = unsqueeze(ctx, repeats, 0);
   repeats.realize();
   ctx.define(count, total(ctx, repeats));
+  if (ctx.options.selects_by_kernels) return repeats_by_kernels(ctx, repeats, count);
   const TensorBox wide = pointwise(ctx, DType::I64, repeats.sizes, element(ctx, repeats, repeats.sizes).cast(DType::I64));
   auto [at, out] = library_result(ctx, DType::I64, {count});
   add_library_call(ctx, "repeat_positions", {}, {library_operand(ir::contiguous(wide))}, {out});
@@ -146,12 +148,9 @@ Lowered repeat_interleave(Context& ctx, const Values& args) {
   return result(ctx, {&ctx.graph.pool(), self.load(index, loop_vars(ctx.graph, sizes), nullptr, std::move(indirect))});
 }
 
-/// The distinct rows of a matrix, where each row of it went, how often each occurs: as large as the matrix, of which the first `count` rows count.
-struct Distinct {
-  TensorBox rows, inverse, counts;
-};
-
+/// What `distinct_by_kernels` says, by the library: rows and counts have the matrix's own length, of which the first `count` are in use.
 Distinct distinct(Context& ctx, const TensorBox& matrix, bool consecutive, Expr count) {
+  if (ctx.options.selects_by_kernels) return distinct_by_kernels(ctx, matrix, consecutive, count);
   const Expr n = matrix.sizes[0];
   auto [rows, rows_out] = library_result(ctx, matrix.dtype(), matrix.sizes);
   auto [inverse, inverse_out] = library_result(ctx, DType::I64, {n});
@@ -184,7 +183,9 @@ Lowered unique_rows(Context& ctx, const TensorBox& self, std::size_t dim, bool c
   const TensorBox first = permute(ctx, self, order);
   const Expr width = sym::product(std::span(first.sizes).subspan(1));
   const Distinct found = distinct(ctx, reshape(ctx, first, {first.sizes[0], width}), consecutive, count);
-  const TensorBox rows = reshape(ctx, found.rows, first.sizes);
+  Exprs unfolded = first.sizes;
+  unfolded[0] = found.rows.sizes[0];
+  const TensorBox rows = reshape(ctx, found.rows, unfolded);
   Exprs index{ctx.graph.ivar(dim)};
   for (std::size_t d = 0; d < self.rank(); ++d)
     if (d != dim) index.push_back(ctx.graph.ivar(d));

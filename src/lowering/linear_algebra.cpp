@@ -25,7 +25,7 @@ constexpr std::int64_t kWorthCopying = 256;         // and uses of each of their
 
 /// `n` up to a whole number of vectors; itself where that is not known or not worth it.
 Expr grown(const Context& ctx, DType dtype, Expr n) {
-  const std::int64_t step = ctx.product_vector_bytes / static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t step = ctx.options.product_vector_bytes / static_cast<std::int64_t>(size_of(dtype));
   const auto c = n.constant();
   return step > 1 && c && *c >= kShortest ? Expr((*c + step - 1) / step * step) : n;
 }
@@ -89,7 +89,7 @@ Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, st
   const std::size_t a_k = a.rank() - 1;
   const Expr m = meta.sizes[meta.sizes.size() - 2], n = meta.sizes.back(), k = a.sizes[a_k], rows = b.rank() == 2 ? sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1)) : m;
   Operands result{a, b, n};
-  if (ctx.product_vector_bytes == 0 || env.hint_or(sym::product(meta.sizes) * k, 0) < kSmallest) return result;
+  if (ctx.options.product_vector_bytes == 0 || env.hint_or(sym::product(meta.sizes) * k, 0) < kSmallest) return result;
   const bool over = !(grown(ctx, meta.dtype, k) == k) && may_grow(ctx, a, a_k, n) && may_grow(ctx, b, b_k, rows);
   const bool into = !(grown(ctx, meta.dtype, n) == n) && may_grow(ctx, b, b_n, rows);
   std::vector<std::size_t> of_a, of_b;

@@ -60,7 +60,7 @@ void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>
 
 class Driver {
  public:
-  Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options) : options_(options), module_(module), graph_(&graph), ctx_(module, graph), storage_(module, graph) { ctx_.product_vector_bytes = options.product_vector_bytes; }
+  Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options) : module_(module), graph_(&graph), ctx_(module, graph, options), storage_(module, graph) {}
 
   void run() {
     add_inputs();
@@ -203,7 +203,7 @@ class Driver {
       const LoweringFunction* lowering = find(node.target);
       const std::size_t before = graph_->operations().size();
       value = lowering ? (*lowering)(ctx_, node.args) : call_host(ctx_, node);
-      if (options_.fallback && lowering && hand_over(before)) value = call_host(ctx_, node);
+      if (ctx_.options.fallback && lowering && hand_over(before)) value = call_host(ctx_, node);
     } catch (const Error& e) {
       if (!e.op().empty()) throw;
       throw Error(fmt::format("{} ({}): {}", node.target, node.name, e.what()), node.target, node.where());
@@ -224,7 +224,7 @@ class Driver {
     auto& all = graph_->operations();
     auto lacks = [&](const ir::Operation& op) {
       const auto* call = std::get_if<ir::Extern>(&op.node);
-      return call && options_.implemented && !options_.implemented(*call);
+      return call && ctx_.options.implemented && !ctx_.options.implemented(*call);
     };
     if (std::none_of(all.begin() + static_cast<std::ptrdiff_t>(since), all.end(), lacks)) return false;
     graph_->drop_operations(since, [](const ir::Operation& op) { return std::holds_alternative<ir::Extern>(op.node); });
@@ -249,7 +249,6 @@ class Driver {
     return true;
   }
 
-  const LowerOptions options_;
   const fx::GraphModule& module_;
   ir::Graph* graph_;
   Context ctx_;
@@ -276,6 +275,10 @@ std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module, const LowerOptio
   return graph;
 }
 
-std::vector<BlockValue> lower_block(const fx::GraphModule& module, ir::Graph& graph, const std::vector<BlockValue>& operands) { return Driver(module, graph, {}).run(operands); }
+std::vector<BlockValue> lower_block(const fx::GraphModule& module, const Context& outer, const std::vector<BlockValue>& operands) {
+  LowerOptions options = outer.options;
+  options.product_vector_bytes = 0;  // what grows for a product would grow again in every turn
+  return Driver(module, outer.graph, options).run(operands);
+}
 
 }  // namespace coil::lowering

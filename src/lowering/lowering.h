@@ -26,12 +26,23 @@ struct Lowered : std::variant<std::monostate, TensorBox, std::vector<TensorBox>>
   using variant::variant;
 };
 
+struct LowerOptions {
+  bool fallback = false;  ///< operators without lowering become calls of the host, not an error
+  /// Whether the device carries out a library call; with `fallback`, operators that would need another become calls of the host. Empty: all of them.
+  std::function<bool(const ir::Extern&)> implemented = {};
+  /// Bytes of the vectors that large products' matrices should consist of, where the device's library has slow kernels for others; 0: any will do.
+  std::int64_t product_vector_bytes = 0;
+  /// Positions that depend on data are found by kernels of the program (lowering/selection.h), not by library calls.
+  bool selects_by_kernels = false;
+};
+
 /// State of one lowering.
 class Context {
  public:
-  Context(const fx::GraphModule& module, ir::Graph& graph) : module(module), graph(graph) {}
+  Context(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options) : module(module), graph(graph), options(options) {}
   const fx::GraphModule& module;
   ir::Graph& graph;
+  const LowerOptions options;
   const fx::Node* node = nullptr;  ///< being lowered
 
   /// The tensor that an argument stands for; throws Error when it is none.
@@ -63,7 +74,6 @@ class Context {
   std::vector<PendingAssert> pending;
   void assert_what_is_known();
   std::set<std::string> input_symbols;  ///< unbacked ones that inputs give
-  std::int64_t product_vector_bytes = 0;       ///< as LowerOptions has it
   /// What products made of storages to have whole vectors (linear_algebra.cpp), by the dimensions that grew; each behind the storage that it was made of.
   std::map<std::pair<const ir::StorageBox*, std::vector<bool>>, std::pair<std::shared_ptr<ir::StorageBox>, std::shared_ptr<ir::StorageBox>>> grown_storages;
 
@@ -80,13 +90,6 @@ using LoweringFunction = std::function<Lowered(Context&, const ops::Values& args
 const LoweringFunction* find(std::string_view target);
 /// Operators of a module (subgraphs included) without lowering on this device, with their source lines, as one message; empty when all have one.
 std::string unsupported(const fx::GraphModule&);
-struct LowerOptions {
-  bool fallback = false;  ///< operators without lowering become calls of the host, not an error
-  /// Whether the device carries out a library call; with `fallback`, operators that would need another become calls of the host. Empty: all of them.
-  std::function<bool(const ir::Extern&)> implemented = {};
-  /// Bytes of the vectors that large products' matrices should consist of, where the device's library has slow kernels for others; 0: any will do.
-  std::int64_t product_vector_bytes = 0;
-};
 /// Lowers a functional, decomposed module. Throws Error with every unsupported operator listed.
 std::unique_ptr<ir::Graph> lower(const fx::GraphModule&, const LowerOptions& = {});
 

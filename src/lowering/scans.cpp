@@ -9,18 +9,29 @@ namespace {
 using Values = ops::Values;
 using ir::ScanKind;
 
-TensorBox scan(Context& ctx, DType dtype, const Exprs& sizes, std::size_t dim, ScanKind kind, Value body, const Exprs& strides = {}) {
+}  // namespace
+
+TensorBox running_scan(Context& ctx, DType dtype, const Exprs& sizes, std::size_t dim, ScanKind kind, Value body, const Exprs& strides) {
   auto [box, window] = library_result(ctx, dtype, sizes, strides);
   ctx.graph.add_operation({.node = ir::Scan{sizes, dim, kind, body}, .outs = {window.buffer}, .origins = ctx.graph.provenance.of(body), .where = ctx.graph.provenance.where});
   return box;
 }
+
+std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string op, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes) {
+  auto [values, values_window] = library_result(ctx, box.dtype(), sizes);
+  auto [positions, positions_window] = library_result(ctx, DType::I64, sizes);
+  add_library_call(ctx, std::move(op), std::move(attributes), {library_operand(box)}, {values_window, positions_window});
+  return {values, positions};
+}
+
+namespace {
 
 LoweringFunction running(ScanKind kind) {
   return [kind](Context& ctx, const Values& args) -> Lowered {
     const sym::TensorMeta& meta = ctx.result();
     Value x = operand(ctx, args[0], meta.sizes, register_type(meta.dtype));
     if (meta.rank() == 0) return result(ctx, x);
-    return scan(ctx, meta.dtype, meta.sizes, dimension(ctx, args[1], meta.rank()), kind, x, meta.strides);
+    return running_scan(ctx, meta.dtype, meta.sizes, dimension(ctx, args[1], meta.rank()), kind, x, meta.strides);
   };
 }
 
@@ -33,20 +44,12 @@ LoweringFunction running_extreme(ScanKind kind) {
     if (meta.rank() == 0) return std::vector<TensorBox>{result(ctx, element(ctx, box, {}), meta), result(ctx, number(ctx, DType::I64, 0), positions)};
     const std::size_t dim = dimension(ctx, args[1], meta.rank());
     Value x = element(ctx, box, meta.sizes);
-    const TensorBox values = scan(ctx, meta.dtype, meta.sizes, dim, kind, x, meta.strides);
+    const TensorBox values = running_scan(ctx, meta.dtype, meta.sizes, dim, kind, x, meta.strides);
     Value reached = eq(x, element(ctx, values, meta.sizes));
     if (is_floating(x.dtype())) reached = reached | isnan(x);
     Value at = where(reached, index_value(ctx, ctx.graph.ivar(dim)), number(ctx, DType::I64, 0));
-    return std::vector<TensorBox>{values, scan(ctx, DType::I64, positions.sizes, dim, ScanKind::Max, at, positions.strides)};
+    return std::vector<TensorBox>{values, running_scan(ctx, DType::I64, positions.sizes, dim, ScanKind::Max, at, positions.strides)};
   };
-}
-
-/// Library calls `sort` (attributes `dim`, `descending`, `stable`) and `topk` (`dim`, `k`, `largest`, `sorted`): values and positions.
-std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string op, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes) {
-  auto [values, values_window] = library_result(ctx, box.dtype(), sizes);
-  auto [positions, positions_window] = library_result(ctx, DType::I64, sizes);
-  add_library_call(ctx, std::move(op), std::move(attributes), {library_operand(box)}, {values_window, positions_window});
-  return {values, positions};
 }
 
 std::int64_t flag(const ops::Value& v) { return !v.is_none() && v.as_bool(); }

@@ -29,7 +29,7 @@ def test_forms_compile(arch, tmp_path):
     assert b"\x7fELF" in package.read_bytes() or package.stat().st_size > 10000
 
 
-@pytest.mark.parametrize("chunk", ["unary0", "reductions0", "special0"])
+@pytest.mark.parametrize("chunk", ["unary0", "reductions0", "special0", "selection0", "selection1"])
 def test_operators_compile(chunk, tmp_path):
     cases = CHUNKS[chunk]
     compile_for("sm_90a", Batch(cases), ({c.name: c.args for c in cases},), tmp_path)

@@ -4,10 +4,10 @@ import functools
 import pytest
 
 from batch import outcomes
-from cases import complex_tensors, composites, factorizations, gradients, library, mutation, pointwise, quantization, reductions, special, views
+from cases import complex_tensors, composites, factorizations, gradients, library, mutation, pointwise, quantization, reductions, selection, special, views
 from cases.data import Family
 
-FAMILIES = [v for module in (pointwise, reductions, views, library, mutation, composites, complex_tensors, factorizations, quantization, special, gradients) for v in vars(module).values() if isinstance(v, Family)]
+FAMILIES = [v for module in (pointwise, reductions, views, library, mutation, composites, complex_tensors, factorizations, quantization, special, selection, gradients) for v in vars(module).values() if isinstance(v, Family)]
 CHUNK = 48  # cases in one compile
 # Groups that are tested as exported only: torch unrolls recurrences into thousands of nodes.
 EXPORTED_ONLY = {composites.recurrent.group}

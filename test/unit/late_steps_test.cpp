@@ -1,6 +1,11 @@
 // Plans with numbers that steps give: sizes read from memory, loops, branches.
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "coil/runtime.h"
 #include "error_of.h"
 #include "runtime/plan_check.h"
 #include "runtime/plan_json.h"
@@ -92,6 +97,43 @@ TEST(LateSteps, ALoopWithoutEndIsStopped) {
     EXPECT_EQ(error_of([&] { context.run({{tensor_of({1, -1}, {2})}}); }), "the run was interrupted in a loop, after 100 turns");
     EXPECT_EQ(asked, 100);
   }
+}
+
+TEST(LateSteps, CInterfaceInterruptsALoop) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("coil_late_steps_{}.coil", ::getpid());
+  save_package(counted(std::numeric_limits<std::int64_t>::max()), path);
+  coil_model* model = coil_model_load(path.c_str());
+  ASSERT_TRUE(model) << coil_last_error();
+  coil_context* context = coil_context_create(model);
+  float data[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  auto run = [&](std::int64_t size) -> std::string {
+    const coil_tensor input{data, COIL_F32, 1, {size}, {1}, nullptr};
+    coil_tensor outputs[3] = {};
+    const int error = coil_context_run(context, &input, 1, outputs, 3);
+    for (const coil_tensor& t : outputs) EXPECT_EQ(t.data, nullptr) << "on failure no output is set";
+    return error ? coil_last_error() : "";
+  };
+  for (int round = 0; round < 2; ++round) {
+    std::atomic<bool> ended = false;
+    std::string message;
+    std::thread runner([&] {
+      message = run(2);
+      ended = true;
+    });
+    // One that comes before the run begins is for nobody.
+    while (!ended) {
+      coil_context_interrupt(context);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    runner.join();
+    EXPECT_TRUE(message.starts_with("the run was interrupted in a loop")) << message;
+    coil_context_interrupt(context);
+    EXPECT_EQ(run(8), "at most 7 positive values") << "the next run is not the one that was interrupted";
+  }
+  coil_context_interrupt(nullptr);
+  coil_context_free(context);
+  coil_model_free(model);
+  std::filesystem::remove(path);
 }
 
 TEST(LateSteps, PlansTravelAsText) {

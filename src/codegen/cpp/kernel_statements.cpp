@@ -262,6 +262,8 @@ void Printer::store(const Statement& s, const Local& value) {
   const BufferId b = s.op->outs[0];
   const DType d = graph_.buffer(b).layout.dtype, reg = ir::register_type(d);
   const std::string p = pointer(b, true);
+  const Exprs& sizes = graph_.buffer(b).layout.sizes;
+  if (std::any_of(sizes.begin(), sizes.end(), [](Expr s) { return s.is_constant(0); })) return;  // no iteration, whatever its strides say
   if (!varies(s.store)) {
     COIL_CHECK(!value.varying, "lanes of one vector are stored to one place of {}", graph_.buffer(b).name);
     line(fmt::format("c_store_{}({} + {}, {});", short_name(d), p, text(s.store), value.name));
