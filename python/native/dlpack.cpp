@@ -1,5 +1,7 @@
 #include "dlpack.h"
 
+#include <bit>
+
 #include "support/error.h"
 
 namespace coil::dlpack {
@@ -27,11 +29,23 @@ constexpr DType kAllTypes[] = {
 #undef X
 };
 
+/// dtypes by code and number of bits, of which there are powers of two up to 128.
+struct TypeTable {
+  static constexpr std::size_t kCodes = 32, kWidths = 8;
+  std::optional<DType> found[kCodes][kWidths];
+
+  TypeTable() {
+    for (DType d : kAllTypes)
+      if (const auto t = type_of(d)) found[t->code][std::countr_zero(t->bits)] = d;
+  }
+};
+
 }  // namespace
 
 DType dtype_of(Type type) {
-  for (DType d : kAllTypes)
-    if (type_of(d) == type) return d;
+  static const TypeTable table;
+  if (type.code < TypeTable::kCodes && std::has_single_bit(type.bits) && type.lanes == 1)
+    if (const auto d = table.found[type.code][std::countr_zero(type.bits)]) return *d;
   fail("tensors of DLPack type {}:{} are not supported", type.code, type.bits);
 }
 

@@ -114,6 +114,14 @@ bool Binding::looks_like_last(std::span<const Tensor> given) const {
 void Binding::remember(std::span<const Tensor> given) {
   for (std::size_t i = 0; i < given.size(); ++i)
     last_[i] = {given[i].sizes, given[i].strides, reads_value_[i] ? integer_value(given[i]) : 0};
+  state_.clear();
+  for (const Seen& s : last_) {
+    state_.push_back(s.sizes.size());
+    state_.insert(state_.end(), s.sizes.begin(), s.sizes.end());
+    state_.insert(state_.end(), s.strides.begin(), s.strides.end());
+    state_.push_back(static_cast<std::uint64_t>(s.value));
+  }
+  state_sizes_ = state_.size();
 }
 
 void Binding::check_inputs(std::span<const Tensor> given) const {
@@ -280,6 +288,7 @@ std::int64_t Binding::view_offset(const View& v, const BoundView& bound) const {
 void Binding::bind_steps() {
   words_.clear();
   steps_.clear();
+  plan_step_.clear();
   arena_patches_.clear();
   arena_base_ = nullptr;
   for (BoundOutputBuffer& out : outputs) out.patches.clear();
@@ -304,7 +313,9 @@ void Binding::bind_steps() {
     else if (const auto* call = std::get_if<ExternCall>(&step)) bound = bind_extern(*call, sites_[at]);
     else if (const auto* host = std::get_if<HostCall>(&step)) bound = bind_host(*host, *host_ops_[host_call++]);
     else bound = std::monostate();
-    if (walks() || !std::holds_alternative<std::monostate>(bound)) steps_.push_back(bound);
+    if (!walks() && std::holds_alternative<std::monostate>(bound)) continue;
+    steps_.push_back(bound);
+    plan_step_.push_back(static_cast<std::uint32_t>(&step - plan_.steps.data()));
   }
   find_workspace_bytes();
 }
@@ -441,12 +452,63 @@ void Binding::bind_results() {
 
 void Binding::run_steps(const OutputAllocator& allocate) {
   if (walks()) return walk_steps(allocate);
-  void* const* words = words_.data();
-  for (const BoundStep& step : steps_) {
-    if (const auto* k = std::get_if<KernelStep>(&step)) run_bound(*k, words);
-    else if (const auto* h = std::get_if<HostStep>(&step)) run_bound(*h);
-    else run_bound(std::get<ExternStep>(step));
+  for (const BoundStep& step : steps_) run_bound(step);
+}
+
+void Binding::record_steps() {
+  std::vector<std::vector<Touch>> touched;
+  for (std::size_t i = 0; i < steps_.size(); ++i) touched.push_back(touches(i));
+  const std::vector<StepOrder> orders = order_steps(touched, queue_.lanes());
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    queue_.begin_step(orders[i]);
+    run_bound(steps_[i]);
+    queue_.end_step(orders[i]);
   }
+}
+
+/// Of memory that steps use: where it is in this run.
+std::uintptr_t Binding::base_of(BufferId owner) const {
+  const Buffer& b = plan_.buffers[owner];
+  const auto patched = [&](const std::vector<Patch>& patches) {
+    return patches.empty() ? 0 : reinterpret_cast<std::uintptr_t>(words_[patches.front().word]) - patches.front().offset;
+  };
+  if (b.kind == BufferKind::Input) return patched(inputs[b.index].patches);
+  if (b.kind == BufferKind::Output) return patched(outputs[output_index_[owner]].patches);
+  return reinterpret_cast<std::uintptr_t>(buffer_base_[owner]);
+}
+
+/// What a kernel or library call reads and writes.
+std::vector<Touch> Binding::touches(std::size_t bound) const {
+  std::vector<Touch> out;
+  const Step& step = plan_.steps[plan_step_[bound]];
+  if (const auto* call = std::get_if<KernelCall>(&step)) {
+    for (std::uint32_t k = 0; k < call->buffers.size(); ++k) {
+      const BufferId owner = memory_of_[call->buffers[k]];
+      const bool writes = call->written.empty() || std::ranges::find(call->written, k) != call->written.end();  // older plans do not tell
+      out.push_back({base_of(owner), base_of(owner) + buffer_bytes_[owner], writes});
+    }
+    return out;
+  }
+  const auto& call = std::get<ExternStep>(steps_[bound]);
+  const auto& views = std::get<ExternCall>(step);
+  auto add = [&](const std::vector<View>& of, std::uint32_t words, bool writes) {
+    for (std::size_t i = 0; i < of.size(); ++i) {
+      const BoundView v = bind_view(of[i]);
+      const auto begin = reinterpret_cast<std::uintptr_t>(words_[words + i]);
+      out.push_back({begin, begin + static_cast<std::uintptr_t>(layout_span(v.sizes, v.strides)) * size_of(v.dtype), writes});
+    }
+  };
+  add(views.inputs, call.inputs, false);
+  add(views.outputs, call.outputs, true);
+  const auto scratch = reinterpret_cast<std::uintptr_t>(workspace_.data.get());
+  out.push_back({scratch, scratch + call.op->workspace_bytes(), true});
+  return out;
+}
+
+void Binding::run_bound(const BoundStep& step) {
+  if (const auto* k = std::get_if<KernelStep>(&step)) run_bound(*k, words_.data());
+  else if (const auto* h = std::get_if<HostStep>(&step)) run_bound(*h);
+  else run_bound(std::get<ExternStep>(step));
 }
 
 void Binding::run_bound(const KernelStep& k, void* const* words) {
@@ -474,17 +536,12 @@ void Binding::fail_run(const Failure& failure) {
   fail("{}", *failure.message);
 }
 
-std::vector<std::uint64_t> Binding::state() const {
-  std::vector<std::uint64_t> out;
-  for (const Seen& s : last_) {
-    out.push_back(s.sizes.size());
-    out.insert(out.end(), s.sizes.begin(), s.sizes.end());
-    out.insert(out.end(), s.strides.begin(), s.strides.end());
-    out.push_back(static_cast<std::uint64_t>(s.value));
-  }
-  for (void* w : words_) out.push_back(reinterpret_cast<std::uint64_t>(w));
-  out.push_back(reinterpret_cast<std::uint64_t>(workspace_.data.get()));
-  return out;
+std::span<const std::uint64_t> Binding::state() {
+  state_.resize(state_sizes_ + words_.size() + 1);
+  static_assert(sizeof(void*) == sizeof(std::uint64_t));
+  std::memcpy(state_.data() + state_sizes_, words_.data(), words_.size() * sizeof(void*));
+  state_.back() = reinterpret_cast<std::uint64_t>(workspace_.data.get());
+  return state_;
 }
 
 MemoryUse Binding::memory() const {

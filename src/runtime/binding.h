@@ -60,6 +60,8 @@ class Binding {
   /// On a device that does not run ahead: throws Error when a kernel finds an index out of range. Outputs whose sizes only the run tells get their memory from `allocate`; the results that depend on the run are
   /// bound after it.
   void run_steps(const OutputAllocator& allocate = {});
+  /// The same while the queue records: steps that touch different memory side by side.
+  void record_steps();
   /// Something is only known as the program runs.
   bool is_late() const { return late_; }
   /// From now on each run leaves the seconds of the plan's steps there; null: no longer.
@@ -71,7 +73,7 @@ class Binding {
   /// The same of what ran since the last check, for devices that run ahead.
   void check_failures();
   /// All that the steps' work depends on: sizes, pointers, scalars. Runs with equal states queue equal work.
-  std::vector<std::uint64_t> state() const;
+  std::span<const std::uint64_t> state();
   /// Memory of a buffer that the run allocated.
   const Storage& late_memory(BufferId owner) const { return late_memory_[owner]; }
   /// Lets go of what the run allocated.
@@ -171,6 +173,9 @@ class Binding {
   void allocate_late(BufferId, const OutputAllocator&);
   void set_number(Slot, std::int64_t value);
   std::byte* late_address(BufferId) const;
+  std::vector<Touch> touches(std::size_t bound) const;
+  std::uintptr_t base_of(BufferId owner) const;
+  void run_bound(const BoundStep&);
   void run_bound(const KernelStep&, void* const* words);
   void run_bound(const ExternStep&);
   void run_bound(const HostStep&);
@@ -197,11 +202,14 @@ class Binding {
   std::vector<double>* seconds_ = nullptr;
   int threads_ = 0;
   std::vector<Seen> last_;
+  std::vector<std::uint64_t> state_;             ///< `state`, of which the first come from the inputs' sizes
+  std::size_t state_sizes_ = 0;
   std::vector<std::int64_t> slots_;
   std::vector<std::uint64_t> buffer_bytes_;      ///< of memory owners
   std::vector<std::byte*> buffer_base_;          ///< of memory owners; null for inputs and outputs, which are patched, and for temporaries before they have memory
   std::vector<void*> words_;                     ///< arguments of all steps: pointers and scalars
   std::vector<BoundStep> steps_;
+  std::vector<std::uint32_t> plan_step_;         ///< for each bound step, its place in the plan
   std::vector<std::int32_t> late_base_;          ///< for each memory owner that is an input or output: the pointer that is patched to it
   std::vector<Storage> late_memory_;
   std::vector<bool> undefined_;                  ///< for each slot: a run-time size that came out without a value

@@ -85,10 +85,11 @@ struct Context::Impl {
       const bool here = given.device() == queue->device();
       if (!here && given.device() != Device{})
         fail("input '{}' is on {}, but the program runs on {}; move it there", plan().inputs[i].name, to_string(given.device()), to_string(queue->device()));
-      if (bound.span > 0) check_input_memory(i, given);
+      const bool as_bound = given.strides == bound.strides;
+      if (bound.span > 0) check_input_memory(i, given, as_bound ? bound.span : layout_span(given.sizes, given.strides));
       // Kernels of a GPU read in pieces of 16 bytes from the start of each tensor; on the CPU elements must lie where their type may.
       const bool aligned = reinterpret_cast<std::uintptr_t>(given.bytes()) % (on_host ? size_of(given.dtype) : 16) == 0;
-      if (here && aligned && !overlaps[i] && same_layout(bound.sizes, given.strides, bound.strides)) {
+      if (here && aligned && !overlaps[i] && (as_bound || same_layout(bound.sizes, given.strides, bound.strides))) {
         relaid[i].storage = {};
         binding.place(bound.patches, given.bytes());
       } else {
@@ -100,8 +101,7 @@ struct Context::Impl {
     return from_host;
   }
 
-  void check_input_memory(std::size_t i, const Tensor& given) const {
-    const std::int64_t span = layout_span(given.sizes, given.strides);
+  void check_input_memory(std::size_t i, const Tensor& given, std::int64_t span) const {
     const auto items = static_cast<std::int64_t>(given.storage.bytes / size_of(given.dtype));
     if (!given.storage.data || given.offset < 0 || span > items || given.offset > items - span)
       fail("input '{}' reaches outside of its memory", plan().inputs[i].name);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/library.h"
+#include "runtime/overlap.h"
 #include "runtime/plan.h"
 
 namespace coil::runtime {
@@ -68,6 +69,10 @@ class Queue {
   /// Between the two, work is recorded and not run. False where the device cannot.
   virtual bool begin_recording() { return false; }
   virtual std::unique_ptr<RecordedWork> end_recording() { return nullptr; }
+  /// How many steps may run side by side when they are recorded. Between begin_step and end_step work is recorded as its order says; the steps come in program order, each once.
+  virtual std::uint32_t lanes() const { return 1; }
+  virtual void begin_step(const StepOrder&) {}
+  virtual void end_step(const StepOrder&) {}
   virtual void run_recorded(const RecordedWork&) {}
 
   std::uint64_t planned_bytes = 0;  ///< the program's planned peak, for messages

@@ -105,7 +105,7 @@ struct KernelCall {
   std::vector<Slot> grid;
   std::uint32_t block = 0;
   Slot shared_bytes = 0;
-  std::vector<std::uint32_t> written = {};  ///< places in `buffers` that it writes to; told where lifetimes are checked
+  std::vector<std::uint32_t> written = {};  ///< places in `buffers` that it writes to; told where lifetimes are checked, and on a GPU
 };
 
 /// Work done by a library (runtime/library): `op` with attributes, on views. Inputs may be absent (`present` false keeps positions).

@@ -326,11 +326,12 @@ Plan read_plan(const Json& j) {
   return plan;
 }
 
-/// Version 4 has operators that write to their arguments, and checks of lifetimes; version 5 signatures.
+/// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures.
 int version_of(const Plan& plan) {
   auto is_new = [](const Step& step) {
     const auto* host = std::get_if<HostCall>(&step);
-    return host && !host->writes.empty();
+    const auto* kernel = std::get_if<KernelCall>(&step);
+    return (host && !host->writes.empty()) || (kernel && !kernel->written.empty());
   };
   if (plan.signature) return 5;
   return plan.check_lifetimes || std::any_of(plan.steps.begin(), plan.steps.end(), is_new) ? 4 : 3;

@@ -5,11 +5,11 @@
 namespace coil::runtime {
 
 void RecordedRuns::run(Binding& binding, Queue& queue) {
-  std::vector<std::uint64_t> state = binding.state();
-  auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Entry& e) { return e.state == state; });
+  const std::span<const std::uint64_t> state = binding.state();
+  auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Entry& e) { return std::ranges::equal(e.state, state); });
   if (found == kept_.end()) {
     binding.run_steps();
-    kept_.push_front({std::move(state), nullptr});
+    kept_.push_front({{state.begin(), state.end()}, nullptr});
     if (kept_.size() > kKept) kept_.pop_back();
     return;
   }
@@ -17,7 +17,7 @@ void RecordedRuns::run(Binding& binding, Queue& queue) {
   if (!found->work) {
     if (!queue.begin_recording()) return binding.run_steps();
     try {
-      binding.run_steps();
+      binding.record_steps();
     } catch (...) {
       try {
         queue.end_recording();  // what was recorded is dropped; the first error is the one to tell

@@ -194,7 +194,8 @@ class Planner {
   void line(const CallKernel& c) {
     runtime::KernelCall call{static_cast<std::uint32_t>(c.kernel), c.buffers, slots(c.scalars), shape_(c.extent), shape_(c.grain), {}, 0, 0};
     if (c.launch) call.grid = slots(c.launch->grid), call.block = static_cast<std::uint32_t>(c.launch->block), call.shared_bytes = shape_(c.launch->shared_bytes);
-    for (std::uint32_t i = 0; p_.check_lifetimes && i < c.written.size(); ++i)
+    const bool told = p_.check_lifetimes || c.launch;
+    for (std::uint32_t i = 0; told && i < c.written.size(); ++i)
       if (c.written[i]) call.written.push_back(i);
     runtime::Kernel& k = plan_.kernels[c.kernel];
     if (k.description.empty()) k.description = fmt::format("{}{}", fmt::join(c.origins, ", "), c.where.empty() ? "" : " (" + c.where + ")");

@@ -61,6 +61,7 @@ CudaQueue::~CudaQueue() {
   dnn_.reset();
   copier_.reset();
   for (void* words : shared_) driver().host_release(words);
+  for (Stream s : side_) driver().stream_destroy(s);
   driver().stream_destroy(own_);
 }
 
@@ -144,14 +145,67 @@ void CudaQueue::set_stream(void* stream) {
 bool CudaQueue::begin_recording() {
   // The default stream cannot be recorded, so that the queue's own is.
   if (driver().capture_begin(own_, kCaptureThreadLocal) != kSuccess) return false;
-  recording_ = true;
+  recording_.emplace();
+  recording_->lanes = {own_};
   return true;
 }
 
+Event CudaQueue::mark(Stream stream) {
+  Event event = nullptr;
+  driver().check(driver().event_create(&event, kEventNoTiming), "make an event");
+  const Result result = driver().event_record(event, stream);
+  if (result != kSuccess) driver().event_destroy(event);
+  driver().check(result, "mark a place in a recording");
+  return event;
+}
+
+void CudaQueue::wait_for(Stream stream, Event event) { driver().check(driver().stream_wait_event(stream, event, 0), "put recorded work behind other work"); }
+
+void CudaQueue::begin_step(const StepOrder& order) {
+  Recording& r = *recording_;
+  if (!r.begun) r.begun = mark(own_);
+  while (r.lanes.size() <= order.lane) {
+    if (side_.size() < r.lanes.size()) {
+      Stream made = nullptr;
+      driver().check(driver().stream_create(&made, kStreamNonBlocking), "make a stream");
+      side_.push_back(made);
+    }
+    r.lanes.push_back(side_[r.lanes.size() - 1]);
+    wait_for(r.lanes.back(), r.begun);
+  }
+  r.lane = order.lane;
+  for (std::uint32_t step : order.after) wait_for(stream(), r.done.at(step));
+}
+
+void CudaQueue::end_step(const StepOrder& order) { recording_->done.push_back(order.awaited ? mark(stream()) : nullptr); }
+
+/// Everything recorded ends on the first lane.
+void CudaQueue::end_lanes() {
+  Recording& r = *recording_;
+  for (std::size_t l = 1; l < r.lanes.size(); ++l) {
+    r.done.push_back(mark(r.lanes[l]));
+    wait_for(own_, r.done.back());
+  }
+}
+
 std::unique_ptr<RecordedWork> CudaQueue::end_recording() {
-  recording_ = false;
+  std::string failure;
+  try {
+    end_lanes();
+  } catch (const Error& e) {
+    failure = e.what();
+  }
+  for (Event e : recording_->done)
+    if (e) driver().event_destroy(e);
+  if (recording_->begun) driver().event_destroy(recording_->begun);
+  recording_.reset();
   Graph graph = nullptr;
-  driver().check(driver().capture_end(own_, &graph), "record a graph");
+  const Result ended = driver().capture_end(own_, &graph);  // always: no stream may stay behind in a recording
+  if (!failure.empty()) {
+    if (ended == kSuccess && graph) driver().graph_destroy(graph);
+    fail("{}", failure);
+  }
+  driver().check(ended, "record a graph");
   GraphExec exec = nullptr;
   const Result result = driver().graph_instantiate(&exec, graph, 0);
   driver().graph_destroy(graph);

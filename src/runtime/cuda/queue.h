@@ -32,18 +32,33 @@ class CudaQueue final : public Queue {
   void set_allocator(std::function<Storage(std::size_t)> allocate) override { allocate_ = std::move(allocate); }
   bool begin_recording() override;
   std::unique_ptr<RecordedWork> end_recording() override;
+  std::uint32_t lanes() const override { return kLanes; }
+  void begin_step(const StepOrder&) override;
+  void end_step(const StepOrder&) override;
   void run_recorded(const RecordedWork&) override;
 
   const CudaDevice& cuda() const { return *device_; }
   const Driver& driver() const { return device_->driver(); }
-  /// Where work goes now: while recording, the stream that is recorded.
-  Stream stream() const { return recording_ ? own_ : stream_; }
+  /// Where work goes now: while recording, the lane of the step.
+  Stream stream() const { return recording_ ? recording_->lanes[recording_->lane] : stream_; }
   /// The libraries, opened when first asked for. Throws Error when they are not to be found.
   Blas& blas();
   Dnn& dnn();
   MemoryPool& pool() { return *pool_; }
 
  private:
+  static constexpr std::uint32_t kLanes = 4;
+  /// Work that is being recorded: the lanes are streams that part from the first and come back to it.
+  struct Recording {
+    std::vector<Stream> lanes;
+    std::uint32_t lane = 0;
+    Event begun = nullptr;
+    std::vector<Event> done;  ///< of steps that others wait for; null: of others
+  };
+  Event mark(Stream);
+  void wait_for(Stream, Event);
+  void end_lanes();
+
   void copy_here(const Tensor& to, const Tensor& from);
   Tensor dense_here(const Tensor& like);
 
@@ -51,7 +66,8 @@ class CudaQueue final : public Queue {
   std::shared_ptr<MemoryPool> pool_;
   std::function<Storage(std::size_t)> allocate_;  ///< the caller's; none: the pool
   Stream own_ = nullptr, stream_ = nullptr;
-  bool recording_ = false;
+  std::vector<Stream> side_;      ///< the lanes of recorded work beside the first, which is own_
+  std::optional<Recording> recording_;
   int depth_ = 0;                 ///< of begin … end
   ContextHandle before_ = nullptr;  ///< the thread's context at the outermost begin
   std::vector<void*> shared_;     ///< host memory that kernels see
