@@ -8,17 +8,28 @@ from .graph import is_token, translate
 from .options import parse
 
 
-def _decompositions():
-    """Those of coil.Library, and torch's of operators that Coil knows nothing of."""
+# Operators that Coil knows, but torch's partitioner only in parts. It keeps what goes in and out of them for the backward graph, in f32 under autocast, where it computes pointwise parts again.
+_IN_PARTS = {
+    f"aten.{name}.default"
+    for name in (
+        *("detach", "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "nll_loss_forward", "nll_loss_backward"),
+        *("native_layer_norm", "native_layer_norm_backward", "native_dropout_backward"),
+        *(f"{f}_backward" for f in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_sigmoid", "mish", "sigmoid", "silu", "softplus", "tanh")),
+    )
+}
+
+
+def _decompositions(differentiated):
+    """Those of coil.Library, and torch's of operators that Coil knows nothing of; of a graph that is `differentiated`, also those of _IN_PARTS."""
     from .library import decompositions
 
-    return _torch_decompositions() | decompositions()
+    return _torch_decompositions(differentiated) | decompositions()
 
 
 @functools.cache
-def _torch_decompositions():
-    known = set(_native.operators())
-    table = torch._decomp.core_aten_decompositions()
+def _torch_decompositions(differentiated):
+    known = set(_native.operators()) - (_IN_PARTS if differentiated else set())
+    table = torch._decomp.core_aten_decompositions() | {op: f for op, f in torch._decomp.decomposition_table.items() if str(op) in _IN_PARTS}
     return {op: f for op, f in table.items() if str(op) not in known and torch.Tag.nondeterministic_seeded not in op.tags}
 
 
@@ -108,7 +119,7 @@ def coil(gm, example_inputs, *, options=None, mode=None):
         bw_compiler=lambda graph, inputs: compile_graph(graph, chosen, "backward"),
         inference_compiler=compile_inference,
         partition_fn=min_cut_rematerialization_partition,
-        decompositions=_decompositions(),
+        decompositions=_decompositions(torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs)),
         keep_inference_input_mutations=True,
     )
     masks.simplify(gm)

@@ -251,7 +251,7 @@ void Binding::bind_memory() {
 }
 
 void Binding::take_memory() {
-  if (arena_.bytes < arena_bytes_ || !arena_.data) {
+  if (arena_.bytes < arena_bytes_) {
     arena_ = {};
     queue_.planned_bytes = arena_bytes_ + model_.weight_bytes;
     for (const BoundOutputBuffer& out : outputs) queue_.planned_bytes += out.bytes;
