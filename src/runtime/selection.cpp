@@ -104,7 +104,7 @@ int compare(const std::byte* a, const std::byte* b) {
   if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, F16> || std::is_same_v<T, BF16>) {
     using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
     const auto v = static_cast<Wide>(x), w = static_cast<Wide>(y);
-    if (v != v || w != w) return (v != v) - (w != w) ? (v != v) - (w != w) : 2;
+    if (v != v || w != w) return (v != v) == (w != w) ? 2 : (v != v) - (w != w);
     return v < w ? -1 : w < v ? 1 : 0;
   } else {
     return x < y ? -1 : y < x ? 1 : 0;

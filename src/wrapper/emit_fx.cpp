@@ -1,6 +1,7 @@
 #include "wrapper/emit_fx.h"
 
 #include "support/error.h"
+#include "wrapper/python/graph_text.h"
 #include "wrapper/python/support_text.h"
 
 namespace coil::wrapper {
@@ -52,10 +53,10 @@ void FxEmitter::write_back(const std::string& given, const std::string& used) { 
 
 void FxEmitter::give(const std::string& results) { statement(fmt::format("graph.output({})", results)); }
 
-std::string FxEmitter::before() { return python_fx_support() + file_->kernel_table(); }
+std::string FxEmitter::before() { return python_fx_support() + python_graph_text() + file_->kernel_table(); }
 
 std::string FxEmitter::around(const std::string& body) {
-  return "\n\ndef load():\n    program = Program()\n    root, graph, node = program.root, program.graph, program.node\n\n" + body + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n";
+  return "\n\ndef load():\n    program = Program()\n    root, graph, node = program.root, program.graph, program.node\n\n" + body + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n\n\nif __name__ == \"__main__\":\n    print(text(), end=\"\")\n";
 }
 
 std::string FxEmitter::node(const std::string& wanted, const std::string& arguments) {

@@ -1,6 +1,8 @@
 """`--emit=python` and `--emit=fx`: what the files define, how they fail, what else can be done with them. That their results are the plan's is in test_emitters.py."""
 import ast
+import operator
 import os
+import re
 import subprocess
 import sys
 
@@ -198,6 +200,58 @@ def test_graph_of_typed_nodes(fx):
     assert torch.ops.aten.new_empty_strided.default in {n.target for n in graph.nodes} and torch._assert in {n.target for n in graph.nodes}
     assert {n.target for n in graph.nodes if n.op == "get_attr"} == {n for n, _ in load_module(fx).load().named_parameters()}
     assert all(n.meta["origins"] for n in graph.nodes if str(n.target) == "coil_wrapper.kernel.default")
+
+
+# ---- The graph's own text ----
+
+
+def test_coil_opt_reads_the_graph(fx, tmp_path):
+    """What it prints, `coil opt` prints back, and the module read from that computes the same; so does the one without the nodes that a pass takes out."""
+    module = load_module(fx)
+    (tmp_path / "m.fx").write_text(module.text())
+    once = coil_ok("opt", "--origins", "--locations", tmp_path / "m.fx").stdout
+    (tmp_path / "once.fx").write_text(once)
+    assert coil_ok("opt", "--origins", "--locations", tmp_path / "once.fx").stdout == once
+    lines = once.splitlines()
+    assert any("call_function[target=torch._assert](args = (%" in line and "must be at least" in line for line in lines)
+    assert any("target=coil_wrapper.kernel.default" in line and "# from " in line and "# at test_emit_python.py:" in line for line in lines)
+    assert module.text(module.read(module.text())) == re.sub(r"  # (at|from) .*", "", module.text())
+    check_outputs(module.read(once))
+
+    graph = module.load()
+    size = next(n for n in graph.graph.nodes if str(n.target) == "aten.sym_size.int")
+    with graph.graph.inserting_after(size):
+        graph.graph.call_function(operator.mul, (size, 3), name="idle")
+    (tmp_path / "idle.fx").write_text(module.text(graph))
+    assert "%idle" in coil_ok("opt", tmp_path / "idle.fx").stdout
+    shorter = coil_ok("opt", "--pass", "eliminate-dead-code", tmp_path / "idle.fx").stdout
+    assert "%idle" not in shorter and "torch._assert" in shorter
+    check_outputs(module.read(shorter))
+
+
+class Blocks(torch.nn.Module):
+    def forward(self, x):
+        y = torch.cond(x.sum() > 0, lambda x: (x + 1,), lambda x: (x * 2,), (x,))[0]
+        return torch.while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, t * 2), (torch.tensor(0), y))
+
+
+def test_text_with_blocks_and_odd_strings(tmp_path):
+    export(Blocks(), (torch.ones(3),), tmp_path / "m.pt2")
+    module = load_module(emit(tmp_path / "m.pt2", "fx"))
+    (tmp_path / "m.fx").write_text(module.text())
+    read = module.read(coil_ok("opt", tmp_path / "m.fx").stdout)
+    assert any(isinstance(m, torch.fx.GraphModule) for m in read.children())
+    for x in (torch.ones(3), -torch.ones(3)):
+        for got, want in zip(read(x), module.load()(x), strict=True):
+            assert torch.equal(got, want)
+    odd = 'a "quoted" \\ back\nnew\ttab \x01 é #'
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch._assert, (x, odd))
+    graph.output((x,))
+    (tmp_path / "odd.fx").write_text(module.text(torch.fx.GraphModule(torch.nn.Module(), graph)))
+    back = module.read(coil_ok("opt", tmp_path / "odd.fx").stdout)
+    assert [n.args[1] for n in back.graph.nodes if n.target is torch._assert] == [odd]
 
 
 # ---- Hostile names ----

@@ -5,12 +5,14 @@
 #include <cctype>
 
 #include "tensor/dtype.h"
+#include "wrapper/python/graph_text.h"
 #include "wrapper/python/torch_ops_text.h"
 
 namespace coil::wrapper {
 namespace {
 
-constexpr const char* kImports = R"py(import concurrent.futures
+constexpr const char* kImports = R"py(import builtins
+import concurrent.futures
 import contextlib
 import ctypes
 import ctypes.util
@@ -22,6 +24,7 @@ import mmap
 import operator
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -360,7 +363,7 @@ std::string python_fx_support() { return kFx; }
 
 std::set<std::string> python_support_names() {
   std::set<std::string> names;
-  const std::string text = python_support({}) + python_fx_support();
+  const std::string text = python_support({}) + python_fx_support() + python_graph_text();
   for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {  // what a line at the margin defines
     for (std::string_view lead : {"def ", "class ", "import ", ""}) {
       if (text.compare(at, lead.size(), lead) != 0) continue;
