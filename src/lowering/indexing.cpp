@@ -1,5 +1,6 @@
 // Reads at indices that are data: embedding, index, gather and their kind. Indices are checked when the kernel runs.
 #include <algorithm>
+#include <bit>
 
 #include "lowering/common.h"
 #include "support/error.h"
@@ -131,31 +132,57 @@ Lowered take(Context& ctx, const Values& args) {
   return result(ctx, {&ctx.graph.pool(), flat.load(at, loops, nullptr, std::move(indirect))});
 }
 
-/// Where a value belongs among sorted boundaries: how many of them are smaller (or not larger, when `right`). NaN belongs at the end.
-Lowered count_below(Context& ctx, const TensorBox& boundaries, const ops::Value& values, bool right) {
+/// Where a value belongs among sorted boundaries: after those that are smaller (or not larger, when `right`). NaN belongs at the end. A few are counted; more are
+/// halved again and again, by eager's probes, so that boundaries that are not sorted give what they give there.
+Lowered place_among(Context& ctx, const TensorBox& boundaries, const ops::Value& values, bool right) {
+  constexpr std::int64_t kFew = 16;
+  auto& env = ctx.graph.env();
+  auto& pool = ctx.graph.pool();
   const sym::TensorMeta& meta = ctx.result();
   const ops::Value* both[] = {&values, &ctx.node->args[0]};
   const DType t = register_type(is_floating(boundaries.dtype()) ? boundaries.dtype() : promoted(ctx, both));
-  const Expr r = ctx.graph.rvar(0), count = boundaries.sizes.back();
+  const Expr count = boundaries.sizes.back();
   Exprs at;
   if (boundaries.rank() > 1) at = ctx.graph.ivars(boundaries.rank() - 1);
-  at.push_back(r);
-  Value b = element_at(ctx, boundaries, at, meta.sizes, {count}).cast(t);
-  auto box = ctx.optional_tensor(values);
-  Value v = box ? element_at(ctx, *box, ctx.graph.ivars(box->rank()), meta.sizes, {count}).cast(t) : Value{&ctx.graph.pool(), ctx.number(values, t)};
-  Value below = !(right ? gt(b, v) : ge(b, v));
-  const TensorBox sum = reduction(ctx, DType::I64, meta.sizes, {count}, ReductionKind::Sum, below.cast(DType::I64));
-  return result(ctx, element(ctx, sum, meta.sizes));
+  auto before = [&](Value boundary, Value v) { return !(right ? gt(boundary.cast(t), v) : ge(boundary.cast(t), v)); };
+  auto value = [&](const Exprs& reduced) {
+    auto box = ctx.optional_tensor(values);
+    return box ? element_at(ctx, *box, ctx.graph.ivars(box->rank()), meta.sizes, reduced).cast(t) : Value{&pool, ctx.number(values, t)};
+  };
+  if (env.statically_known_le(count, kFew)) {
+    at.push_back(ctx.graph.rvar(0));
+    const Value below = before(element_at(ctx, boundaries, at, meta.sizes, {count}), value({count}));
+    const TensorBox sum = reduction(ctx, DType::I64, meta.sizes, {count}, ReductionKind::Sum, below.cast(DType::I64));
+    return result(ctx, element(ctx, sum, meta.sizes));
+  }
+  boundaries.realize();
+  at.push_back(pool.indirect(0));
+  const auto loops = loop_vars(ctx.graph, meta.sizes);
+  const Value v = value({}), one{&pool, pool.constant_int(DType::I64, 1)}, last = index_value(ctx, count - 1);
+  Value low{&pool, pool.constant_int(DType::I64, 0)}, high = index_value(ctx, count);
+  // No more halvings than memory has places.
+  const auto most = static_cast<std::uint64_t>(std::min(env.bounds(count).high, std::int64_t{1} << 47));
+  const bool never_empty = env.statically_known_le(1, count);
+  for (int halving = 0; halving < static_cast<int>(std::bit_width(most)); ++halving) {
+    const Value open = lt(low, high), middle = shift_right(low + high, one), place = minimum(middle, last);
+    const Value probe{&pool, boundaries.load(at, loops, never_empty ? nullptr : open.scalar, {place.scalar})};
+    const Value after = open & before(probe, v);
+    high = where(open & !after, middle, high);
+    low = where(after, middle + one, low);
+  }
+  const TensorBox found = pointwise(ctx, DType::I64, meta.sizes, low);
+  found.realize();
+  return result(ctx, element(ctx, found, meta.sizes));
 }
 
 /// bucketize(self, boundaries, *, out_int32, right)
-Lowered bucketize(Context& ctx, const Values& args) { return count_below(ctx, ctx.tensor(args[1]), args[0], ctx.node->arg("right").as_bool()); }
+Lowered bucketize(Context& ctx, const Values& args) { return place_among(ctx, ctx.tensor(args[1]), args[0], ctx.node->arg("right").as_bool()); }
 
 /// searchsorted(sorted_sequence, self, *, out_int32, right, side, sorter)
 Lowered searchsorted(Context& ctx, const Values& args) {
   if (!ctx.node->arg("sorter").is_none()) refuse(ctx, "takes no sorter");
   const ops::Value& side = ctx.node->arg("side");
-  return count_below(ctx, ctx.tensor(args[0]), args[1], ctx.node->arg("right").as_bool() || (side.is<std::string>() && side.as_string() == "right"));
+  return place_among(ctx, ctx.tensor(args[0]), args[1], ctx.node->arg("right").as_bool() || (side.is<std::string>() && side.as_string() == "right"));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "runtime/attributes.h"
-#include "runtime/half.h"
+#include "runtime/radix_sort.h"
 #include "runtime/threads.h"
 #include "support/error.h"
 
@@ -55,15 +55,26 @@ class NonzeroOp : public LibraryOp {
     for (std::int64_t c = 0; c < chunks_; ++c) found += std::exchange(first[c], found);
     parallel_ranges(chunks_, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t c = begin; c < end; ++c) {
+        // A block at a time beside the results: no branch on the data, and no write past this chunk's.
         std::int64_t at = first[c];
-        for (std::int64_t i = begin_of(c); i < begin_of(c + 1) && at < wanted_; ++i)
-          if (mask[i]) out[at++] = i;
+        const std::int64_t stop = begin_of(c + 1);
+        for (std::int64_t from = begin_of(c); from < stop && at < wanted_; from += kBlock) {
+          std::int64_t block[kBlock], count = 0;
+          for (std::int64_t i = from; i < std::min(from + kBlock, stop); ++i) {
+            block[count] = i;
+            count += mask[i] != 0;
+          }
+          count = std::min(count, wanted_ - at);
+          std::copy_n(block, count, out + at);
+          at += count;
+        }
       }
     });
     for (std::int64_t at = found; at < wanted_; ++at) out[at] = -1;
   }
 
  private:
+  static constexpr std::int64_t kBlock = 256;
   std::int64_t elements_ = 0, wanted_ = 0;
   int chunks_ = 0;
 };
@@ -101,7 +112,7 @@ int compare(const std::byte* a, const std::byte* b) {
   T x, y;
   std::memcpy(&x, a, sizeof x);
   std::memcpy(&y, b, sizeof y);
-  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, F16> || std::is_same_v<T, BF16>) {
+  if constexpr (kIsFloat<T>) {
     using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
     const auto v = static_cast<Wide>(x), w = static_cast<Wide>(y);
     if (v != v || w != w) return (v != v) == (w != w) ? 2 : (v != v) - (w != w);
@@ -112,24 +123,6 @@ int compare(const std::byte* a, const std::byte* b) {
 }
 
 using Compare = int (*)(const std::byte*, const std::byte*);
-
-Compare compare_function(DType d) {
-  switch (d) {
-    case DType::F32: return compare<float>;
-    case DType::F64: return compare<double>;
-    case DType::F16: return compare<F16>;
-    case DType::BF16: return compare<BF16>;
-    case DType::I8: return compare<std::int8_t>;
-    case DType::I16: return compare<std::int16_t>;
-    case DType::I32: return compare<std::int32_t>;
-    case DType::I64: return compare<std::int64_t>;
-    case DType::U8: case DType::Bool: return compare<std::uint8_t>;
-    case DType::U16: return compare<std::uint16_t>;
-    case DType::U32: return compare<std::uint32_t>;
-    case DType::U64: return compare<std::uint64_t>;
-    default: fail("unique does not take {}", torch_name(d));
-  }
-}
 
 /// unique: a dense matrix -> its distinct rows (sorted, or as they come when only neighbours are compared), for each row the one that it is, for each distinct one how many, and how many there are.
 class UniqueOp : public LibraryOp {
@@ -143,37 +136,64 @@ class UniqueOp : public LibraryOp {
     rows_ = inputs[0].sizes[0];
     width_ = inputs[0].sizes[1];
     item_ = size_of(inputs[0].dtype);
-    compare_ = compare_function(inputs[0].dtype);
+    dtype_ = inputs[0].dtype;
+    with_ordered_type(dtype_, "unique", [&](auto zero) { compare_ = compare<decltype(zero)>, key_bytes_ = sizeof(key_of(zero)); });
   }
 
-  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(rows_) * sizeof(std::int64_t); }
+  std::size_t workspace_bytes() const override { return by_key() ? sort_bytes(rows_, key_bytes_) : static_cast<std::size_t>(rows_) * sizeof(std::int64_t); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
-    const auto* x = static_cast<const std::byte*>(inputs[0]);
     auto* values = static_cast<std::byte*>(outputs[0]);
     auto* inverse = static_cast<std::int64_t*>(outputs[1]);
     auto* counts = static_cast<std::int64_t*>(outputs[2]);
-    auto* order = static_cast<std::int64_t*>(workspace);
-    std::iota(order, order + rows_, std::int64_t{0});
-    if (!consecutive_)
-      std::sort(order, order + rows_, [&](std::int64_t a, std::int64_t b) {
-        const int c = compare_rows(x, a, b);
-        return c == 0 || c == 2 ? a < b : c < 0;
-      });
-    const std::size_t row = static_cast<std::size_t>(width_) * item_;
     std::int64_t found = 0;
-    for (std::int64_t k = 0; k < rows_; ++k) {
-      if (k == 0 || compare_rows(x, order[k - 1], order[k]) != 0) {
-        if (row > 0) std::memcpy(values + static_cast<std::size_t>(found) * row, x + static_cast<std::size_t>(order[k]) * row, row);
-        counts[found++] = 0;
+    if (by_key()) {
+      with_ordered_type(dtype_, "unique", [&](auto zero) { found = unique_keys<decltype(zero)>(inputs[0], outputs[0], inverse, counts, static_cast<std::byte*>(workspace)); });
+    } else {
+      const auto* x = static_cast<const std::byte*>(inputs[0]);
+      auto* order = static_cast<std::int64_t*>(workspace);
+      std::iota(order, order + rows_, std::int64_t{0});
+      if (!consecutive_)
+        std::sort(order, order + rows_, [&](std::int64_t a, std::int64_t b) {
+          const int c = compare_rows(x, a, b);
+          return c == 0 || c == 2 ? a < b : c < 0;
+        });
+      const std::size_t row = static_cast<std::size_t>(width_) * item_;
+      for (std::int64_t k = 0; k < rows_; ++k) {
+        if (k == 0 || compare_rows(x, order[k - 1], order[k]) != 0) {
+          if (row > 0) std::memcpy(values + static_cast<std::size_t>(found) * row, x + static_cast<std::size_t>(order[k]) * row, row);
+          counts[found++] = 0;
+        }
+        ++counts[found - 1];
+        inverse[order[k]] = found - 1;
       }
-      ++counts[found - 1];
-      inverse[order[k]] = found - 1;
     }
     std::memcpy(outputs[3], &found, sizeof found);
   }
 
  private:
+  bool by_key() const { return width_ == 1 && !consecutive_; }
+
+  /// Rows of one element each; gives how many distinct ones there are.
+  template <class T>
+  std::int64_t unique_keys(const void* input, void* output, std::int64_t* inverse, std::int64_t* counts, std::byte* scratch) const {
+    const auto* x = static_cast<const T*>(input);
+    auto* values = static_cast<T*>(output);
+    std::int64_t found = 0;
+    sort_by_key(rows_, scratch, [&](std::int64_t i) { return std::uint64_t{key_of(x[i])}; }, [&](const auto* entries, std::uint64_t least) {
+      for (std::int64_t k = 0; k < rows_; ++k) {
+        const auto place = static_cast<std::int64_t>(entries[k].place());
+        if (k == 0 || entries[k].key() != entries[k - 1].key() || (kIsFloat<T> && entries[k].key() + least == kNanKey<T>)) {
+          values[found] = x[place];
+          counts[found++] = 0;
+        }
+        ++counts[found - 1];
+        inverse[place] = found - 1;
+      }
+    });
+    return found;
+  }
+
   int compare_rows(const std::byte* x, std::int64_t a, std::int64_t b) const {
     const std::size_t row = static_cast<std::size_t>(width_) * item_;
     const std::byte *p = x + static_cast<std::size_t>(a) * row, *q = x + static_cast<std::size_t>(b) * row;
@@ -188,7 +208,8 @@ class UniqueOp : public LibraryOp {
 
   bool consecutive_;
   std::int64_t rows_ = 0, width_ = 0;
-  std::size_t item_ = 1;
+  std::size_t item_ = 1, key_bytes_ = 8;
+  DType dtype_ = DType::F32;
   Compare compare_ = nullptr;
 };
 

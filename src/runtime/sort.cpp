@@ -1,71 +1,14 @@
 #include "runtime/sort.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "runtime/attributes.h"
-#include "runtime/half.h"
+#include "runtime/radix_sort.h"
 #include "runtime/threads.h"
 #include "support/error.h"
 
 namespace coil::runtime {
 namespace {
-
-/// An element as an unsigned number of the same order: NaN last, both zeros equal.
-template <class T>
-std::uint64_t order_of(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  if constexpr (std::is_same_v<T, double>) {
-    if (value != value) return UINT64_MAX;
-    const auto bits = std::bit_cast<std::uint64_t>(value == 0 ? 0.0 : value);
-    return bits >> 63 ? ~bits : bits | (std::uint64_t{1} << 63);
-  } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, F16> || std::is_same_v<T, BF16>) {
-    const auto wide = static_cast<float>(value);
-    if (wide != wide) return UINT32_MAX;
-    const auto bits = std::bit_cast<std::uint32_t>(wide == 0 ? 0.0f : wide);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
-  } else if constexpr (sizeof(T) == 8) {
-    return static_cast<std::uint64_t>(value) ^ (std::is_signed_v<T> ? std::uint64_t{1} << 63 : 0);
-  } else {
-    return static_cast<std::uint32_t>(static_cast<std::int64_t>(value) - (std::is_signed_v<T> ? INT32_MIN : 0));
-  }
-}
-
-using OrderFunction = std::uint64_t (*)(const std::byte*);
-
-OrderFunction order_function(DType d) {
-  switch (d) {
-    case DType::F32: return order_of<float>;
-    case DType::F64: return order_of<double>;
-    case DType::F16: return order_of<F16>;
-    case DType::BF16: return order_of<BF16>;
-    case DType::I8: return order_of<std::int8_t>;
-    case DType::I16: return order_of<std::int16_t>;
-    case DType::I32: return order_of<std::int32_t>;
-    case DType::I64: return order_of<std::int64_t>;
-    case DType::U8: case DType::Bool: return order_of<std::uint8_t>;
-    case DType::U16: return order_of<std::uint16_t>;
-    case DType::U32: return order_of<std::uint32_t>;
-    case DType::U64: return order_of<std::uint64_t>;
-    default: fail("sort does not take {}", torch_name(d));
-  }
-}
-
-/// Sorts by key, then by index; narrow keys share one word with their index, which sorts twice as fast.
-struct NarrowEntry {
-  std::uint64_t word;
-  static NarrowEntry make(std::uint64_t key, std::uint64_t index) { return {key << 32 | index}; }
-  std::uint64_t index() const { return word & UINT32_MAX; }
-  auto operator<=>(const NarrowEntry&) const = default;
-};
-struct WideEntry {
-  std::uint64_t key, place;
-  static WideEntry make(std::uint64_t key, std::uint64_t index) { return {key, index}; }
-  std::uint64_t index() const { return place; }
-  auto operator<=>(const WideEntry&) const = default;
-};
 
 class SortOp : public LibraryOp {
  public:
@@ -90,28 +33,54 @@ class SortOp : public LibraryOp {
     Sizes expected = x_.sizes;
     expected[at_] = kept_;
     if (values_.sizes != expected || indices_.sizes != expected || kept_ > length_) fail("sort: the results do not have the sizes of x");
-    order_ = order_function(x_.dtype);
+    with_ordered_type(x_.dtype, "sort", [&](auto zero) { key_bytes_ = sizeof(key_of(zero)); });
     rows_ = length_ == 0 ? 0 : numel(x_.sizes) / length_;
-    narrow_ = size_of(x_.dtype) <= 4 && length_ <= std::int64_t{UINT32_MAX};
+    few_ = kept_ < length_ / 8;
     chunks_ = chunk_count(rows_, 1 + 4096 / (length_ + 1), thread_count());
   }
 
   std::size_t workspace_bytes() const override { return static_cast<std::size_t>(chunks_) * row_bytes(); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
-    parallel_ranges(chunks_, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-        std::byte* entries = static_cast<std::byte*>(workspace) + static_cast<std::size_t>(chunk) * row_bytes();
-        for (std::int64_t row = rows_ * chunk / chunks_; row < rows_ * (chunk + 1) / chunks_; ++row) {
-          if (narrow_) sort_row(reinterpret_cast<NarrowEntry*>(entries), row, inputs, outputs);
-          else sort_row(reinterpret_cast<WideEntry*>(entries), row, inputs, outputs);
+    with_ordered_type(x_.dtype, "sort", [&](auto zero) {
+      using T = decltype(zero);
+      parallel_ranges(chunks_, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t chunk = begin; chunk < end; ++chunk) {
+          std::byte* scratch = static_cast<std::byte*>(workspace) + static_cast<std::size_t>(chunk) * row_bytes();
+          for (std::int64_t row = rows_ * chunk / chunks_; row < rows_ * (chunk + 1) / chunks_; ++row) {
+            const Row<T> r{static_cast<const T*>(inputs[0]) + row_offset(x_, row), x_.strides[at_], static_cast<T*>(outputs[0]) + row_offset(values_, row), values_.strides[at_],
+                           static_cast<std::int64_t*>(outputs[1]) + row_offset(indices_, row), indices_.strides[at_]};
+            if (!few_) sort_row(r, scratch);
+            else if (narrow()) select_row<NarrowEntry>(r, scratch);
+            else select_row<WideEntry>(r, scratch);
+          }
         }
-      }
+      });
     });
   }
 
  private:
-  std::size_t row_bytes() const { return (static_cast<std::size_t>(length_) * (narrow_ ? sizeof(NarrowEntry) : sizeof(WideEntry)) + 63) / 64 * 64; }
+  template <class T>
+  struct Row {
+    const T* x;
+    std::int64_t x_stride;
+    T* values;
+    std::int64_t values_stride;
+    std::int64_t* indices;
+    std::int64_t indices_stride;
+
+    void put(std::int64_t at, std::uint64_t place) const {
+      const auto from = static_cast<std::int64_t>(place);
+      values[at * values_stride] = x[from * x_stride];
+      indices[at * indices_stride] = from;
+    }
+  };
+
+  bool narrow() const { return key_bytes_ <= 4 && length_ <= std::int64_t{UINT32_MAX}; }
+  std::size_t row_bytes() const {
+    const std::size_t bytes = few_ ? static_cast<std::size_t>(kept_) * sizeof(WideEntry) : sort_bytes(length_, key_bytes_);
+    return (bytes + 63) / 64 * 64;
+  }
 
   /// Offset in elements of the row's first element.
   std::int64_t row_offset(const BoundView& v, std::int64_t row) const {
@@ -124,30 +93,43 @@ class SortOp : public LibraryOp {
     return offset;
   }
 
-  template <class Entry>
-  void sort_row(Entry* entries, std::int64_t row, std::span<const void* const> inputs, std::span<void* const> outputs) const {
-    const auto item = static_cast<std::int64_t>(size_of(x_.dtype));
-    const std::byte* x = static_cast<const std::byte*>(inputs[0]) + row_offset(x_, row) * item;
-    const std::uint64_t flip = !descending_ ? 0 : narrow_ ? UINT32_MAX : UINT64_MAX;
-    for (std::int64_t i = 0; i < length_; ++i) entries[i] = Entry::make(order_(x + i * x_.strides[at_] * item) ^ flip, static_cast<std::uint64_t>(i));
-    if (kept_ * 8 < length_) std::partial_sort(entries, entries + kept_, entries + length_);
-    else std::sort(entries, entries + length_);
-    std::byte* values = static_cast<std::byte*>(outputs[0]) + row_offset(values_, row) * item;
-    std::int64_t* indices = static_cast<std::int64_t*>(outputs[1]) + row_offset(indices_, row);
-    for (std::int64_t i = 0; i < kept_; ++i) {
-      const auto from = static_cast<std::int64_t>(entries[i].index());
-      std::memcpy(values + i * values_.strides[at_] * item, x + from * x_.strides[at_] * item, static_cast<std::size_t>(item));
-      indices[i * indices_.strides[at_]] = from;
+  template <class T>
+  std::uint64_t key(T x) const {
+    return descending_ ? static_cast<Key<T>>(~key_of(x)) : key_of(x);
+  }
+
+  template <class T>
+  void sort_row(const Row<T>& r, std::byte* scratch) const {
+    sort_by_key(length_, scratch, [&](std::int64_t i) { return key(r.x[i * r.x_stride]); }, [&](const auto* entries, std::uint64_t) {
+      for (std::int64_t i = 0; i < kept_; ++i) r.put(i, entries[i].place());
+    });
+  }
+
+  /// Few of many: the first ones seen so far, the last of them on top of a heap, which hardly any element comes before.
+  template <class Entry, class T>
+  void select_row(const Row<T>& r, std::byte* scratch) const {
+    auto* const first = reinterpret_cast<Entry*>(scratch);
+    Entry* const end = first + kept_;
+    auto entry = [&](std::int64_t i) { return Entry::make(key(r.x[i * r.x_stride]), static_cast<std::uint64_t>(i)); };
+    for (std::int64_t i = 0; i < kept_; ++i) first[i] = entry(i);
+    std::make_heap(first, end);
+    for (std::int64_t i = kept_; kept_ > 0 && i < length_; ++i) {
+      if (key(r.x[i * r.x_stride]) >= first->key()) continue;  // an equal one comes after
+      std::pop_heap(first, end);
+      end[-1] = entry(i);
+      std::push_heap(first, end);
     }
+    std::sort_heap(first, end);
+    for (std::int64_t i = 0; i < kept_; ++i) r.put(i, first[i].place());
   }
 
   std::int64_t dim_;
-  bool descending_, narrow_ = false;
+  bool descending_, few_ = false;
   BoundView x_, values_, indices_;
   std::size_t at_ = 0;
   std::int64_t length_ = 0, kept_ = 0, rows_ = 0;
+  std::size_t key_bytes_ = 8;
   int chunks_ = 1;
-  OrderFunction order_ = nullptr;
 };
 
 }  // namespace

@@ -203,6 +203,40 @@ def test_dynamic_position():
     check(Net(), make(100, 5), {"x": {0: n}, "y": {0: n}, "at": torch.export.Dim.DYNAMIC}, others=[make(41, 17), make(300, 1)])
 
 
+WRITES = {"index_put": "x[p] = y", "index_add": "x.index_add_(0, p, y)", "index_copy": "x.index_copy_(0, p, y)", "scatter": "x.scatter_(0, p[:, None].expand(3, 64), y)"}
+
+
+@pytest.mark.parametrize("name", list(WRITES))
+def test_wrong_index(tmp_path, name):
+    """The run fails, and memory of the caller's that no index names is as it was: eager may have written what comes before the wrong one, too."""
+    export(program([WRITES[name], "x.sum(1)"]), arguments(), tmp_path / "m.pt2")
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
+    lib = library()
+    model = ctypes.c_void_p(lib.coil_model_load(str(tmp_path / "m.coil").encode()))
+    context = ctypes.c_void_p(lib.coil_context_create(model))
+    x, y, z, p = arguments()
+    p[1] = ROWS
+    before = x.clone()
+    with pytest.raises((IndexError, RuntimeError)):
+        program([WRITES[name], "x.sum(1)"])(x.clone(), y, z, p)
+    ports = [x, y, z, p]
+    operands, results = (Tensor * 4)(*map(as_coil, ports)), (Tensor * 1)()
+    assert lib.coil_context_run(context, operands, ctypes.c_size_t(4), results, ctypes.c_size_t(1)) != 0
+    assert b"out of range" in lib.coil_last_error(), lib.coil_last_error()
+    named = torch.zeros(ROWS, dtype=torch.bool)
+    named[[7, 200]] = True
+    assert torch.equal(x[~named], before[~named])
+    p[1] = 3  # the next call is as any other
+    want = before.clone()
+    x.copy_(before)
+    program([WRITES[name], "x.sum(1)"])(want, y, z, p)
+    assert lib.coil_context_run(context, operands, ctypes.c_size_t(4), results, ctypes.c_size_t(1)) == 0, lib.coil_last_error()
+    for r in results:
+        lib.coil_tensor_release(ctypes.byref(r))
+    lib.coil_context_free(context), lib.coil_model_free(model)
+    assert torch.equal(x, want)
+
+
 @pytest.mark.parametrize("shift", [0, 3, -2], ids=["same", "later", "earlier"])
 def test_inputs_that_overlap(tmp_path, shift):
     """Each input is read as it was before the run, though it lies in memory that the run writes to."""

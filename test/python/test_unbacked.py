@@ -116,6 +116,21 @@ def test_unique(dtype, check):
     check(Module(distinct), example(5, 2), dynamic=(ROWS,), others=[example(1, 0), example(13, 0), example(13, 1), example(64, 100)])
 
 
+def test_many(check):
+    """Enough to be sorted by digits, searched by halving, and selected in blocks."""
+    def f(x, n):
+        values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
+        return values, inverse, counts, torch.unique(n), torch.nonzero(x > 0), n[n % 3 == 0], torch.searchsorted(values, x, right=True), x.sort()[0]
+
+    def example(size):
+        x = (torch.randn(size) * 9).round() / 3
+        x[::19] = float("nan")
+        return x, torch.randint(-10**12, 10**12, (size,))
+
+    size = torch.export.Dim("size", min=1, max=5000)
+    check(Module(f), example(700), dynamic=({0: size}, {0: size}), others=[example(1), example(257), example(3001)])
+
+
 def test_unique_keeps_every_nan(check):
     x = torch.tensor([2.0, float("nan"), -0.0, 0.0, float("nan"), 2.0])
     check(Module(lambda x: (torch.unique(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x))), (x,))

@@ -1,4 +1,5 @@
 // What the statements of a kernel do with their values: stores, accumulators of reductions and scans, scatters.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -283,6 +284,8 @@ void Printer::store(const Statement& s, const Local& value) {
 void Printer::scatter(const Statement& s) {
   std::vector<std::string> indirect;
   for (Scalar x : s.indirect) indirect.push_back(name(x).name);
+  // As in eager, what comes before a wrong index is written, and nothing else: least of all the place that stands in for it.
+  if (std::any_of(s.indirect.begin(), s.indirect.end(), [](Scalar x) { return x->op == ir::ScalarOp::CheckIndex; })) line("if (__builtin_expect(*status != 0, 0)) return;");
   if (!nest_.partition) {
     combine_at(s, indirect);
     return;

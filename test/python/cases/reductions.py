@@ -87,6 +87,11 @@ scans.add("sort_descending", lambda x: x.sort(0, descending=True), scans.normal(
 scans.add("argsort", lambda x: x.argsort(1), scans.normal(6, 50))
 scans.add("topk", lambda x: x.topk(3), scans.normal(6, 50))
 scans.add("topk_smallest", lambda x: x.topk(3, dim=0, largest=False), scans.normal(30, 4))
+for short in ("f32", "f64", "i64", "bf16", "i8"):  # long enough to be sorted by digits
+    scans.add(f"sort_long_{short}", lambda x: (x.sort(dim=1, stable=True), x.sort(dim=1, descending=True, stable=True)), scans.any(ALL[short], 3, 700))
+scans.add("sort_wide_i64", lambda x: x.sort(dim=0, stable=True), scans.integers(-2**62, 2**62, 500, 2))
+scans.add("sort_long_nan", lambda x: (x.sort(dim=1, stable=True)[0], torch.kthvalue(x, 50, 1)[0], x.nanmedian(1)[0]), some_nan[160:180])
+scans.add("topk_long", lambda x: (x.topk(7, 1), x.topk(200, 1), x.topk(7, 1, largest=False)), scans.normal(3, 700))
 scans.add("kthvalue_pattern", lambda x: x.sort(1)[0][:, 2], scans.normal(6, 9))
 
 for shape in [(5, 33), (2, 3, 64), (1, 7), (4, 1000)]:

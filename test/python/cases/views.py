@@ -90,6 +90,13 @@ indexing.add("select_scatter", lambda x, v: x.select_scatter(v, 0, 2), indexing.
 indexing.add("slice_scatter", lambda x, v: x.slice_scatter(v, 1, 1, 5, 2), indexing.normal(9, 5), indexing.normal(9, 2))
 indexing.add("diagonal_scatter", lambda x, v: x.diagonal_scatter(v), indexing.normal(5, 5), indexing.normal(5))
 indexing.add("bucketize", lambda x, b: torch.bucketize(x, b), indexing.normal(20), torch.tensor([-1.0, 0.0, 0.5, 2.0]))
+many = indexing.normal(3, 301).sort(-1)[0]
+for side in ("left", "right"):  # more boundaries than are counted
+    indexing.add(f"searchsorted_many_{side}", lambda b, x, side=side: (torch.searchsorted(b, x, side=side), torch.searchsorted(b[0], x, side=side, out_int32=True), torch.searchsorted(b[0], 0.25, side=side), torch.bucketize(x, b[1]) * 2),
+                 many, torch.cat([indexing.normal(3, 20), many[:, ::60], torch.tensor([[float("nan"), float("inf"), -float("inf")]] * 3)], 1))
+indexing.add("searchsorted_integers", lambda b, x, y: (torch.searchsorted(b, x), torch.searchsorted(b, x, right=True), torch.searchsorted(b, y), torch.searchsorted(b[:17], x)), indexing.integers(-50, 50, 100).sort()[0], indexing.integers(-60, 60, 5, 9), indexing.normal(7))
+indexing.add("searchsorted_unsorted", lambda b, x: (torch.searchsorted(b, x), torch.searchsorted(b, x, right=True), torch.bucketize(x, b)), indexing.normal(57), indexing.normal(40))
+indexing.add("searchsorted_some_nan", lambda b, x: torch.searchsorted(b, x), torch.cat([many[0, :40], torch.full((5,), float("nan"))]), indexing.normal(40))
 indexing.add("searchsorted", lambda b, x: torch.searchsorted(b, x, right=True), torch.tensor([-1.0, 0.0, 0.5, 2.0]), indexing.normal(20))
 indexing.add("isin_pattern", lambda x, y: (x[:, None] == y).any(1), indexing.integers(0, 9, 20), indexing.integers(0, 9, 4))
 
