@@ -147,7 +147,9 @@ class Translator:
         if isinstance(value, torch.SymBool):
             return {"bool": str(self.expression(value)) if not value.node.expr.is_Boolean else sympy.srepr(value.node.expr)}
         if isinstance(value, torch.SymFloat):
-            return {"float": name}
+            # Of one that sizes tell, how.
+            told = all(symbol.is_integer for symbol in value.node.expr.free_symbols)
+            return {"float": name} | ({"value": self.expression(value)} if told else {})
         if value is None or isinstance(value, (int, float, bool)):
             return value
         raise _native.Error(f"%{name}: a value of type {type(value).__name__} is not supported")

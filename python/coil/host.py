@@ -1,5 +1,6 @@
 """What Coil leaves to torch: operators without lowering, and the seeds of random numbers."""
 import functools
+import itertools
 
 from . import _native
 
@@ -51,6 +52,29 @@ def _repeat(state, name, *args, **kwargs):
     return run_with_rng_state(state.cpu(), find(name), *args, **kwargs)
 
 
+_kept, _tickets = {}, itertools.count(1)
+
+
+def _sized(op):
+    """An operator whose results have sizes that only it tells: it runs, they are kept, and the sizes asked for follow the number that they are kept under."""
+    import torch
+
+    def call(which, *args, **kwargs):
+        results = op(*args, **kwargs)
+        tensors, ticket = results if isinstance(results, (list, tuple)) else [results], next(_tickets)
+        _kept[ticket] = results
+        while len(_kept) > 64:  # of runs that failed before they took theirs
+            _kept.pop(next(iter(_kept)), None)
+        return torch.tensor([ticket, *(tensors[k].size(d) for k, d in zip(which[::2], which[1::2]))], device=tensors[0].device)
+
+    call._schema = getattr(op, "_schema", None)
+    return call
+
+
+def _take(ticket):
+    return _kept.pop(int(ticket[0]))
+
+
 _RANDOM = {"host.random.save": _save, "host.random.repeat": _repeat}
 
 
@@ -60,6 +84,11 @@ def find(name):
 
     if name in _RANDOM:
         return _RANDOM[name]
+    if name.startswith("sized."):
+        op = find(name.removeprefix("sized."))
+        return op and _sized(op)
+    if name.startswith("kept."):
+        return _take if find(name.removeprefix("kept.")) else None
     try:
         op = functools.reduce(getattr, name.removeprefix("host.").split("."), torch.ops)
     except AttributeError:

@@ -97,10 +97,18 @@ Value TracedGraph::meta(nb::handle h) {
   }
   if (PyBool_Check(h.ptr())) return h.is(Py_True);
   if (PyFloat_Check(h.ptr())) return nb::cast<double>(h);
-  if (nb::isinstance<nb::dict>(h)) {  // {"bool": srepr}, {"float": name}
+  if (nb::isinstance<nb::dict>(h)) {  // {"bool": srepr}, {"float": name, "value": srepr}
     const auto d = nb::borrow<nb::dict>(h);
     if (d.contains("bool")) return ops::Bool{expression(nb::cast<std::string>(d["bool"]))};
-    return ops::SymFloat{nb::cast<std::string>(d["float"])};
+    ops::SymFloat f{nb::cast<std::string>(d["float"])};
+    if (d.contains("value")) {
+      try {
+        f.value = frontend::parse_float_srepr(nb::cast<std::string>(d["value"]), [&](std::string_view name) { return module_->env->context().find(name).value(); });
+      } catch (const Error&) {
+        // A function that sizes do not go through: the program computes it in memory.
+      }
+    }
+    return f;
   }
   return integer(h);
 }

@@ -10,6 +10,7 @@
 #include "compiler/library.h"
 #include "compiler/nan_guards.h"
 #include "compiler/pack_weights.h"
+#include "compiler/symbolic_masks.h"
 #include "fx/text.h"
 #include "ir/fuse_post_ops.h"
 #include "ir/layout_choice.h"
@@ -113,6 +114,8 @@ std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const
 
 /// Values that depend on no input, computed once: attention masks that are then said by name, and constants worth folding.
 void compute_what_is_known(fx::GraphModule& module, const RunModule& run) {
+  simplify_symbolic_masks(module);
+  module.graph.eliminate_dead_code();
   std::vector<fx::Node*> masks = known_masks(module), constants = constants_to_fold(module), all = masks;
   all.insert(all.end(), constants.begin(), constants.end());
   if (all.empty()) return;

@@ -1,8 +1,10 @@
 #include "frontend/sympy.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "support/error.h"
+#include "sym/floats.h"
 
 namespace coil::frontend {
 
@@ -18,6 +20,7 @@ constexpr int kMaxDepth = 200;
 struct Fraction {
   Expr numerator;
   std::int64_t denominator = 1;
+  bool is_float = false;  ///< `numerator` is an operand of functions of floats
 };
 
 class Parser {
@@ -26,6 +29,11 @@ class Parser {
 
   Expr parse() {
     const Expr e = whole(term(0));
+    if (at_ != text_.size()) error("nothing more");
+    return e;
+  }
+  Expr parse_float() {
+    const Expr e = real(term(0));
     if (at_ != text_.size()) error("nothing more");
     return e;
   }
@@ -88,8 +96,21 @@ class Parser {
   }
 
   Expr whole(const Fraction& f) const {
-    if (f.denominator != 1) fail("symbolic expression `{}` is not known to be an integer", text_);
+    if (f.denominator != 1 || f.is_float) fail("symbolic expression `{}` is not known to be an integer", text_);
     return f.numerator;
+  }
+  static Expr real(const Fraction& f) {
+    if (f.is_float) return f.numerator;
+    return f.denominator == 1 ? sym::float_call(FloatFunction::FromInt, f.numerator) : sym::float_call(FloatFunction::IntTrueDiv, f.numerator, f.denominator);
+  }
+  static bool any_float(const std::vector<Fraction>& list) {
+    return std::any_of(list.begin(), list.end(), [](const Fraction& f) { return f.is_float; });
+  }
+  /// From left to right, in floats.
+  static Fraction folded(FloatFunction f, const std::vector<Fraction>& list) {
+    Expr result = real(list.front());
+    for (std::size_t i = 1; i < list.size(); ++i) result = sym::float_call(f, result, real(list[i]));
+    return {result, 1, true};
   }
 
   std::vector<Fraction> operands(int depth) {
@@ -128,11 +149,59 @@ class Parser {
       if (denominator <= 0) error("a positive denominator");
       return {numerator, denominator};
     }
+    if (name == "Float") {
+      const auto digits = quoted();
+      double value = 0;
+      const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+      if (status != std::errc() || end != digits.data() + digits.size()) error("a float");
+      while (accept(',')) {  // precision=53
+        word();
+        expect('=');
+        word();
+      }
+      expect(')');
+      return {sym::float_constant(value), 1, true};
+    }
     const auto list = operands(depth);
+    if (const auto f = float_function_named(name)) return float_call(*f, list);
+    if (any_float(list)) return over_floats(name, list);
     if (name == "Mul" || name == "Add") return name == "Mul" ? product(list) : sum(list);
     Exprs e;
     for (const Fraction& f : list) e.push_back(whole(f));
     return {apply(name, e)};
+  }
+
+  Fraction float_call(FloatFunction f, const std::vector<Fraction>& list) {
+    const FloatSignature& s = signature_of(f);
+    if (list.size() != s.takes.size()) error(fmt::format("another number of operands of {}", s.name));
+    Expr operands[2];
+    for (std::size_t i = 0; i < list.size(); ++i) operands[i] = s.takes[i] == 'f' ? real(list[i]) : whole(list[i]);
+    return {sym::float_call(f, operands[0], operands[1]), 1, s.gives == 'f'};
+  }
+
+  /// What sympy writes alike for integers and floats.
+  Fraction over_floats(std::string_view name, const std::vector<Fraction>& list) {
+    struct Form {
+      std::string_view name;
+      FloatFunction function;
+      std::size_t most;
+    };
+    static constexpr Form kForms[] = {{"Add", FloatFunction::Add, 64}, {"Mul", FloatFunction::Mul, 64}, {"Max", FloatFunction::Max, 64}, {"Min", FloatFunction::Min, 64}, {"Mod", FloatFunction::Mod, 2},
+                                      {"PythonMod", FloatFunction::Mod, 2}, {"Pow", FloatFunction::Pow, 2}, {"Abs", FloatFunction::Abs, 1}, {"Equality", FloatFunction::Eq, 2}, {"Unequality", FloatFunction::Ne, 2},
+                                      {"StrictLessThan", FloatFunction::Lt, 2}, {"LessThan", FloatFunction::Le, 2}};
+    for (const Form& form : kForms) {
+      if (form.name != name) continue;
+      if (list.size() > form.most || list.size() < std::min<std::size_t>(form.most, 2)) error(fmt::format("another number of operands of {}", name));
+      if (form.most == 1 || signature_of(form.function).gives == 'i') {
+        const Expr e = sym::float_call(form.function, real(list[0]), form.most == 2 ? real(list[1]) : Expr(0));
+        return {form.most == 2 ? sym::ne(e, 0) : e, 1, form.most == 1};
+      }
+      return folded(form.function, list);
+    }
+    if (list.size() == 2 && (name == "StrictGreaterThan" || name == "GreaterThan"))
+      return {sym::ne(sym::float_call(name == "GreaterThan" ? FloatFunction::Le : FloatFunction::Lt, real(list[1]), real(list[0])), 0)};
+    if (name == "Identity" && list.size() == 1) return list[0];
+    refuse(name);
   }
 
   static Fraction reduced(Fraction f) {
@@ -230,6 +299,10 @@ class Parser {
 
 Expr parse_srepr(std::string_view text, const std::function<Expr(std::string_view)>& define) {
   return Parser(text, define).parse();
+}
+
+Expr parse_float_srepr(std::string_view text, const std::function<Expr(std::string_view)>& define) {
+  return Parser(text, define).parse_float();
 }
 
 std::string_view srepr_symbol(std::string_view text) {

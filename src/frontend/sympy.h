@@ -8,10 +8,13 @@
 
 namespace coil::frontend {
 
-/// Integers, and relations and logic over them (which are 0 or 1). `define` gives the expression of a symbol. Throws
-/// Error on malformed text and, by name, on functions that leave the integers (`ToFloat`, `FloatTrueDiv`, …) or that
-/// Coil has no form for.
+/// Integers, and relations and logic over them (which are 0 or 1); floats may be among what they are made of
+/// (`TruncToInt(Mul(Float('0.3'), ToFloat(…)))`). `define` gives the expression of a symbol. Throws Error on malformed
+/// text and, by name, on functions that Coil has no form for.
 sym::Expr parse_srepr(std::string_view text, const std::function<sym::Expr(std::string_view name)>& define);
+
+/// The same for the text of a float: what sym/floats.h takes as an operand.
+sym::Expr parse_float_srepr(std::string_view text, const std::function<sym::Expr(std::string_view name)>& define);
 
 /// The name, when the text is a single symbol; else empty.
 std::string_view srepr_symbol(std::string_view text);

@@ -161,7 +161,15 @@ Value Symbols::read_bool(const Json& sym_bool) {
 Value Symbols::read_float(const Json& sym_float, std::string_view node) {
   const auto& [kind, value] = sym_float.only_member();
   if (kind == "as_float") return value->as_double();
-  if (kind == "as_expr") return ops::SymFloat{std::string(node)};
+  if (kind == "as_expr") {
+    ops::SymFloat f{std::string(node)};
+    try {
+      f.value = parse_float_srepr((*value)["expr_str"].as_string(), [this](std::string_view name) { return define(name); });
+    } catch (const Error&) {
+      // It is made of more than sizes: the program computes it in memory.
+    }
+    return f;
+  }
   sym_float.fail(fmt::format("unknown kind of float '{}'", kind));
 }
 

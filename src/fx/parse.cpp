@@ -4,6 +4,7 @@
 #include "fx/text.h"
 #include "support/error.h"
 #include "support/text_cursor.h"
+#include "sym/floats.h"
 #include "sym/print.h"
 
 namespace coil::fx {
@@ -136,13 +137,23 @@ class Parser final : TextCursor {
     return found;
   }
 
-  Expr expression(std::string_view also = "") {
+  /// `mul`, or `mul, FloatMul(0.5, ToFloat(s0))`
+  ops::SymFloat symbolic_float() {
+    ops::SymFloat f{std::string(name())};
+    if (accept(',')) f.value = read_expression("", sym::parse_float);
+    return f;
+  }
+
+  Expr expression(std::string_view also = "") { return read_expression(also, sym::parse); }
+
+  template <class Parse>
+  Expr read_expression(std::string_view also, const Parse& parse) {
     std::string_view source = extent(also);
     if (source.empty()) expected("an expression");
     std::size_t begin = at_;
     at_ += source.size();
     try {
-      return sym::parse(source, [&](std::string_view symbol) -> Expr {
+      return parse(source, [&](std::string_view symbol) -> Expr {
         if (auto known = env_->context().find(symbol)) return *known;
         fail("the symbol {} is not declared in the graph's header", symbol);
       });
@@ -211,7 +222,7 @@ class Parser final : TextCursor {
     if (w == "Bool" || w == "SymFloat") {
       at_ += w.size();
       expect('(');
-      Value v = w == "Bool" ? Value(ops::Bool{expression()}) : Value(ops::SymFloat{std::string(name())});
+      Value v = w == "Bool" ? Value(ops::Bool{expression()}) : Value(symbolic_float());
       expect(')');
       return v;
     }

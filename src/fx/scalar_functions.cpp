@@ -1,10 +1,9 @@
 #include "fx/scalar_functions.h"
 
-#include <cmath>
-#include <limits>
 #include <map>
 
 #include "support/error.h"
+#include "sym/floats.h"
 
 namespace coil::fx {
 
@@ -17,7 +16,6 @@ using ops::Values;
 using sym::Expr;
 
 bool is_integer(const Value& v) { return v.is<Expr>() || v.is<Bool>(); }
-bool is_known_float(const Value& v) { return v.is<double>() || (is_integer(v) && v.as_int().is_constant()); }
 bool is_bool(const Value& v) { return v.is<Bool>(); }
 
 void expect_numbers(const ScalarCall& call, std::size_t count) {
@@ -26,24 +24,46 @@ void expect_numbers(const ScalarCall& call, std::size_t count) {
     if (!is_integer(v) && !v.is<double>() && !v.is<SymFloat>()) fail("{} is not a number", ops::to_string(v));
 }
 
-/// A function of two numbers: integers symbolically, floats when both are known.
-ScalarFunction arithmetic(Expr (*exact)(Expr, Expr), double (*floating)(double, double)) {
+/// The float that an operand of functions of floats is: known, or named after the node; of one that only data tell (none) nothing more is known.
+Value made(const ScalarCall& call, std::optional<Expr> e) {
+  if (e && e->is_constant()) return float_of_bits(*e->constant());
+  return SymFloat{call.node, e};
+}
+
+using Floats = std::function<Expr(Expr, Expr)>;
+
+/// A function of the library of floats as it is.
+Floats plain(FloatFunction f) {
+  return [f](Expr a, Expr b) { return sym::float_call(f, a, b); };
+}
+
+/// A function of two numbers: integers symbolically, floats as far as sizes tell them.
+ScalarFunction arithmetic(Expr (*exact)(Expr, Expr), const Floats& floating) {
   return [=](const ScalarCall& call) -> Value {
     expect_numbers(call, 2);
     const Value &a = call.args[0], &b = call.args[1];
     if (exact && is_integer(a) && is_integer(b)) return exact(a.as_int(), b.as_int());
-    if (is_known_float(a) && is_known_float(b)) return floating(a.as_double(), b.as_double());
-    return SymFloat{call.node};
+    const auto x = ops::float_of(a), y = ops::float_of(b);
+    return made(call, x && y ? std::optional(floating(*x, *y)) : std::nullopt);
   };
 }
 
-ScalarFunction relation(Expr (*exact)(Expr, Expr), bool (*floating)(double, double)) {
+/// A quotient of integers is rounded once.
+Value true_division(const ScalarCall& call) {
+  expect_numbers(call, 2);
+  const Value &a = call.args[0], &b = call.args[1];
+  if (is_integer(a) && is_integer(b)) return made(call, sym::float_call(FloatFunction::IntTrueDiv, a.as_int(), b.as_int()));
+  return arithmetic(nullptr, plain(FloatFunction::Div))(call);
+}
+
+ScalarFunction relation(Expr (*exact)(Expr, Expr), const Floats& floating) {
   return [=](const ScalarCall& call) -> Value {
     expect_numbers(call, 2);
     const Value &a = call.args[0], &b = call.args[1];
     if (is_integer(a) && is_integer(b)) return Bool{exact(a.as_int(), b.as_int())};
-    if (is_known_float(a) && is_known_float(b)) return floating(a.as_double(), b.as_double());
-    fail("a comparison of floats known only at run time cannot be compiled");
+    const auto x = ops::float_of(a), y = ops::float_of(b);
+    if (!x || !y) fail("a comparison of floats known only at run time cannot be compiled");
+    return Bool{sym::ne(floating(*x, *y), 0)};
   };
 }
 
@@ -59,24 +79,24 @@ ScalarFunction bitwise(Expr (*on_bools)(Expr, Expr), Expr (*on_integers)(Expr, E
 }
 
 /// A function of one float, float out; never exact on symbols.
-ScalarFunction transcendental(double (*f)(double)) {
-  return [=](const ScalarCall& call) -> Value {
+ScalarFunction transcendental(FloatFunction f) {
+  return [f](const ScalarCall& call) -> Value {
     expect_numbers(call, 1);
-    if (is_known_float(call.args[0])) return f(call.args[0].as_double());
-    return SymFloat{call.node};
+    const auto x = ops::float_of(call.args[0]);
+    return made(call, x ? std::optional(sym::float_call(f, *x)) : std::nullopt);
   };
 }
 
 /// Float to integer; integers stay.
-ScalarFunction rounding(double (*f)(double)) {
-  return [=](const ScalarCall& call) -> Value {
+ScalarFunction rounding(FloatFunction f) {
+  return [f](const ScalarCall& call) -> Value {
     if (call.args.empty()) fail("takes a number");
     const Value& a = call.args[0];
     if (is_integer(a)) return a.as_int();
-    if (!a.is<double>()) fail("an integer made from a float known only at run time cannot be compiled");
-    double d = f(a.as_double());
-    if (!(std::fabs(d) < 9.2e18)) fail("{} does not fit in 64 bits", d);
-    return static_cast<std::int64_t>(d);
+    const auto x = ops::float_of(a);
+    if (!x) fail("an integer made from a float known only at run time cannot be compiled");
+    if (call.args.size() > 1 && !call.args[1].is_none()) fail("rounding to a number of digits cannot be compiled");
+    return sym::float_call(f, *x);
   };
 }
 
@@ -85,17 +105,12 @@ Expr add(Expr a, Expr b) { return a + b; }
 Expr multiply(Expr a, Expr b) { return a * b; }
 Expr xor_bools(Expr a, Expr b) { return sym::ne(a, b); }
 
-double python_mod(double a, double b) {
-  double r = std::fmod(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
 Value negate(const ScalarCall& call) {
   expect_numbers(call, 1);
   const Value& a = call.args[0];
   if (is_integer(a)) return -a.as_int();
-  if (a.is<double>()) return -a.as_double();
-  return SymFloat{call.node};
+  const auto x = ops::float_of(a);
+  return made(call, x ? std::optional(sym::float_call(FloatFunction::Mul, sym::float_constant(-1), *x)) : std::nullopt);
 }
 
 Value power(const ScalarCall& call) {
@@ -105,8 +120,7 @@ Value power(const ScalarCall& call) {
     auto exponent = b.as_int().constant();
     if (!exponent || *exponent >= 0) return sym::pow(a.as_int(), b.as_int());
   }
-  if (is_known_float(a) && is_known_float(b)) return std::pow(a.as_double(), b.as_double());
-  return SymFloat{call.node};
+  return arithmetic(nullptr, plain(FloatFunction::Pow))(call);
 }
 
 Value choose(const ScalarCall& call) {
@@ -123,8 +137,7 @@ Value absolute(const ScalarCall& call) {
   expect_numbers(call, 1);
   const Value& a = call.args[0];
   if (is_integer(a)) return sym::max(a.as_int(), -a.as_int());
-  if (a.is<double>()) return std::fabs(a.as_double());
-  return SymFloat{call.node};
+  return transcendental(FloatFunction::Abs)(call);
 }
 
 Value total(const ScalarCall& call) {
@@ -145,28 +158,30 @@ Value invert(const ScalarCall& call) {
 
 Value to_float(const ScalarCall& call) {
   expect_numbers(call, 1);
-  if (is_known_float(call.args[0])) return call.args[0].as_double();
-  return SymFloat{call.node};
+  return made(call, ops::float_of(call.args[0]));
 }
 
 using Table = std::map<std::string, ScalarFunction, std::less<>>;
 
 Table make_table() {
+  auto subtracted = [](Expr a, Expr b) { return sym::float_call(FloatFunction::Add, a, sym::float_call(FloatFunction::Mul, sym::float_constant(-1), b)); };
+  auto floor_divided = [](Expr a, Expr b) { return sym::float_call(FloatFunction::Floor, sym::float_call(FloatFunction::Div, a, b)); };
+  auto swapped = [](FloatFunction f) -> Floats { return [f](Expr a, Expr b) { return sym::float_call(f, b, a); }; };
   Table t;
-  t["_operator.add"] = arithmetic(add, [](double a, double b) { return a + b; });
-  t["_operator.sub"] = arithmetic(subtract, [](double a, double b) { return a - b; });
-  t["_operator.mul"] = arithmetic(multiply, [](double a, double b) { return a * b; });
-  t["_operator.floordiv"] = arithmetic(sym::floor_div, [](double a, double b) { return std::floor(a / b); });
-  t["_operator.truediv"] = arithmetic(nullptr, [](double a, double b) { return a / b; });
-  t["_operator.mod"] = arithmetic(sym::mod, python_mod);
+  t["_operator.add"] = arithmetic(add, plain(FloatFunction::Add));
+  t["_operator.sub"] = arithmetic(subtract, subtracted);
+  t["_operator.mul"] = arithmetic(multiply, plain(FloatFunction::Mul));
+  t["_operator.floordiv"] = arithmetic(sym::floor_div, floor_divided);
+  t["_operator.truediv"] = true_division;
+  t["_operator.mod"] = arithmetic(sym::mod, plain(FloatFunction::Mod));
   t["_operator.pow"] = power;
   t["_operator.neg"] = negate;
-  t["_operator.eq"] = relation(sym::eq, [](double a, double b) { return a == b; });
-  t["_operator.ne"] = relation(sym::ne, [](double a, double b) { return a != b; });
-  t["_operator.lt"] = relation(sym::lt, [](double a, double b) { return a < b; });
-  t["_operator.le"] = relation(sym::le, [](double a, double b) { return a <= b; });
-  t["_operator.gt"] = relation(sym::gt, [](double a, double b) { return a > b; });
-  t["_operator.ge"] = relation(sym::ge, [](double a, double b) { return a >= b; });
+  t["_operator.eq"] = relation(sym::eq, plain(FloatFunction::Eq));
+  t["_operator.ne"] = relation(sym::ne, plain(FloatFunction::Ne));
+  t["_operator.lt"] = relation(sym::lt, plain(FloatFunction::Lt));
+  t["_operator.le"] = relation(sym::le, plain(FloatFunction::Le));
+  t["_operator.gt"] = relation(sym::gt, swapped(FloatFunction::Lt));
+  t["_operator.ge"] = relation(sym::ge, swapped(FloatFunction::Le));
   t["_operator.and_"] = bitwise(sym::logical_and, sym::bit_and);
   t["_operator.or_"] = bitwise(sym::logical_or, sym::bit_or);
   t["_operator.xor"] = bitwise(xor_bools, sym::bit_xor);
@@ -175,18 +190,20 @@ Table make_table() {
   t["_operator.invert"] = invert;
   t["_operator.not_"] = t["torch.sym_not"] = logical_not;
   t["_operator.abs"] = t["builtins.abs"] = absolute;
-  t["torch.sym_max"] = t["builtins.max"] = arithmetic(sym::max, [](double a, double b) { return a < b ? b : a; });
-  t["torch.sym_min"] = t["builtins.min"] = arithmetic(sym::min, [](double a, double b) { return b < a ? b : a; });
+  t["torch.sym_max"] = t["builtins.max"] = arithmetic(sym::max, plain(FloatFunction::Max));
+  t["torch.sym_min"] = t["builtins.min"] = arithmetic(sym::min, plain(FloatFunction::Min));
   t["torch.sym_ite"] = choose;
   t["torch.sym_sum"] = total;
   t["torch.sym_float"] = t["builtins.float"] = to_float;
-  t["torch.sym_int"] = t["builtins.int"] = t["math.trunc"] = rounding([](double d) { return std::trunc(d); });
-  t["math.floor"] = rounding([](double d) { return std::floor(d); });
-  t["math.ceil"] = rounding([](double d) { return std::ceil(d); });
-  t["builtins.round"] = rounding([](double d) { return std::nearbyint(d); });
-  t["math.sqrt"] = t["torch.sym_sqrt"] = t["torch._sym_sqrt"] = transcendental([](double d) { return std::sqrt(d); });
-  t["math.log2"] = t["torch._sym_log2"] = transcendental([](double d) { return std::log2(d); });
-  t["math.exp"] = t["torch._sym_exp"] = transcendental([](double d) { return std::exp(d); });
+  t["torch.sym_int"] = t["builtins.int"] = t["math.trunc"] = rounding(FloatFunction::TruncToInt);
+  t["math.floor"] = rounding(FloatFunction::FloorToInt);
+  t["math.ceil"] = rounding(FloatFunction::CeilToInt);
+  t["builtins.round"] = rounding(FloatFunction::RoundToInt);
+  const std::pair<const char*, FloatFunction> kOfOne[] = {{"sqrt", FloatFunction::Sqrt}, {"exp", FloatFunction::Exp}, {"log", FloatFunction::Log}, {"log2", FloatFunction::Log2}, {"sin", FloatFunction::Sin},
+                                                          {"cos", FloatFunction::Cos}, {"tan", FloatFunction::Tan}, {"asin", FloatFunction::Asin}, {"acos", FloatFunction::Acos}, {"atan", FloatFunction::Atan},
+                                                          {"sinh", FloatFunction::Sinh}, {"cosh", FloatFunction::Cosh}, {"tanh", FloatFunction::Tanh}};
+  for (const auto& [name, f] : kOfOne)
+    for (const char* module : {"math.", "torch.sym_", "torch._sym_"}) t[fmt::format("{}{}", module, name)] = transcendental(f);
   return t;
 }
 

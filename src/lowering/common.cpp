@@ -3,14 +3,17 @@
 #include <algorithm>
 
 #include "support/error.h"
+#include "sym/floats.h"
 #include "sym/print.h"
 
 namespace coil::lowering {
 
 void require_equal(Context& ctx, Expr size, Expr other) {
-  if (size == other || (!sym::has_symbol_of(size, sym::SymbolKind::Unbacked) && !sym::has_symbol_of(other, sym::SymbolKind::Unbacked))) return;
+  if (size == other) return;
+  auto may_differ = [](Expr e) { return sym::has_symbol_of(e, sym::SymbolKind::Unbacked) || sym::has_float(e); };
+  if (!may_differ(size) && !may_differ(other)) return;
   if (ctx.graph.env().statically_known_equal(size, other)) return;
-  ctx.require(sym::eq(size, other), fmt::format("{}: a size of {} does not go with one of {} (a size that depends on data is not broadcast)", ctx.node->target, sym::to_string(size), sym::to_string(other)));
+  ctx.require(sym::eq(size, other), fmt::format("{}: a size of {} does not go with one of {} (a size that depends on data, or is made of floats, is not broadcast)", ctx.node->target, sym::to_string(size), sym::to_string(other)));
 }
 
 Value element(Context& ctx, const TensorBox& box, const Exprs& sizes) {

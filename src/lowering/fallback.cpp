@@ -31,13 +31,66 @@ class HostCall {
     constexpr std::string_view kHost = "host.";
     const ops::Operator* known = node_.target.starts_with(kHost) ? ops::find(node_.target.substr(kHost.size())) : known_;
     call_.has_effect = node_.target.starts_with("host.random.") || (known && (known->random || known->side_effect));
+    if (const auto unknown = unknown_sizes(); !unknown.empty()) run_for_sizes(unknown);
     Lowered results = make_results();
-    ir::Operation operation{.node = std::move(call_), .outs = std::move(outs_), .origins = ctx_.graph.provenance.origins, .where = ctx_.graph.provenance.where};
-    ctx_.graph.add_operation(std::move(operation));
+    add_call();
     return results;
   }
 
  private:
+  void add_call() {
+    ir::Operation operation{.node = std::move(call_), .outs = std::move(outs_), .origins = ctx_.graph.provenance.origins, .where = ctx_.graph.provenance.where};
+    ctx_.graph.add_operation(std::move(operation));
+    call_ = {}, outs_ = {};
+  }
+
+  bool is_unknown(Expr s) const { return s.symbol_kind() == sym::SymbolKind::Unbacked && !ctx_.graph.defined_symbols.contains(std::string(s.name())) && !ctx_.input_symbols.contains(std::string(s.name())); }
+
+  /// Sizes that are symbols without a value so far: which result, which dimension.
+  std::vector<std::pair<std::size_t, std::size_t>> unknown_sizes() const {
+    std::vector<const sym::TensorMeta*> metas;
+    const ops::Value& meta = node_.meta.value;
+    if (auto* t = meta.get_if<sym::TensorMeta>()) metas = {t};
+    if (auto* list = meta.get_if<ops::Values>())
+      for (const ops::Value& item : *list) metas.push_back(item.get_if<sym::TensorMeta>());
+    std::vector<std::pair<std::size_t, std::size_t>> found;
+    for (std::size_t k = 0; k < metas.size(); ++k)
+      for (std::size_t d = 0; metas[k] && d < metas[k]->rank(); ++d)
+        if (Expr size = metas[k]->sizes[d]; size.is_symbol() && is_unknown(size)) found.emplace_back(k, d);
+    return found;
+  }
+
+  /// The call that runs the operator and says these sizes, which have values from here on; the next one takes the results.
+  void run_for_sizes(const std::vector<std::pair<std::size_t, std::size_t>>& unknown) {
+    if (writing_) refuse(ctx_, "writes to its arguments and has a result whose size only the host tells");
+    const std::string op = std::exchange(call_.op, std::string(ops::kSized) + call_.op);
+    CallArguments which;
+    for (auto [k, d] : unknown)
+      for (std::size_t number : {k, d}) which.emplace_back(Expr(number));
+    call_.arguments.insert(call_.arguments.begin(), {"", std::move(which)});
+    const std::int64_t count = static_cast<std::int64_t>(unknown.size()) + 1;
+    const TensorBox told = result(sym::contiguous(DType::I64, device(), {count}));
+    add_call();
+    const ops::Value& meta = node_.meta.value;
+    for (std::size_t i = 0; i < unknown.size(); ++i) {
+      const auto [k, d] = unknown[i];
+      const sym::TensorMeta& t = meta.is<sym::TensorMeta>() ? node_.tensor() : meta.as_list()[k].as_tensor();
+      ctx_.define(t.sizes[d], pointwise(ctx_, DType::I64, {}, element_at(ctx_, told, {static_cast<std::int64_t>(i) + 1}, {})));
+    }
+    call_.op = std::string(ops::kKept) + op;
+    const BufferView view = library_operand(told);
+    call_.inputs = {view};
+    call_.arguments = {{"", ops::Operand{0}}};
+  }
+
+  Device device() const {
+    const ops::Value& meta = node_.meta.value;
+    if (meta.is<sym::TensorMeta>()) return node_.tensor().device;
+    for (const ops::Value& item : meta.as_list())
+      if (auto* t = item.get_if<sym::TensorMeta>()) return t->device;
+    return {};
+  }
+
   CallArgument argument(const ops::Value& v) {
     if (auto* n = v.get_if<fx::Node*>()) return (*n)->is_tensor() ? operand(**n) : number((*n)->meta.value);
     if (auto* list = v.get_if<ops::Values>()) {
@@ -81,7 +134,7 @@ class HostCall {
   TensorBox result(const sym::TensorMeta& meta) {
     for (Expr size : meta.sizes)
       for (Expr s : sym::free_symbols(size))
-        if (s.symbol_kind() == sym::SymbolKind::Unbacked && !ctx_.graph.defined_symbols.contains(std::string(s.name())) && !ctx_.input_symbols.contains(std::string(s.name())))
+        if (is_unknown(s))
           refuse(ctx_, fmt::format("has a result whose size {} only the host tells; results that the host makes need sizes that are known before", s.name()));
     ir::Layout layout{meta.dtype, meta.device, meta.sizes, meta.strides, true};
     BufferView view{0, meta.dtype, meta.sizes, meta.strides, 0};

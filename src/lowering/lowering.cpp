@@ -8,6 +8,7 @@
 #include "lowering/outputs.h"
 #include "ops/outside.h"
 #include "support/error.h"
+#include "sym/floats.h"
 #include "sym/print.h"
 
 namespace coil::lowering {
@@ -252,11 +253,12 @@ class Driver {
     throw Error(fmt::format("{} ({}) was lowered to {}, recorded is {}", node.target, node.name, sym::to_string(made), sym::to_string(meta)), node.target, node.where());
   }
 
-  /// Of sizes that depend on data, the run may have to tell.
+  /// Of sizes that depend on data, or are made of floats, the run may have to tell.
   bool equal(const fx::Node& node, Expr made, Expr recorded) {
     auto& env = graph_->env();
     if (env.statically_known_equal(made, recorded)) return true;
-    if (!sym::has_symbol_of(made - recorded, sym::SymbolKind::Unbacked) || env.statically_known_true(sym::ne(made, recorded))) return false;
+    const bool asks_the_run = sym::has_symbol_of(made - recorded, sym::SymbolKind::Unbacked) || sym::has_float(made - recorded);
+    if (!asks_the_run || env.statically_known_true(sym::ne(made, recorded))) return false;
     ctx_.require(sym::eq(made, recorded), fmt::format("{} gives a size of {}, which must be {}", node.target, sym::to_string(made), sym::to_string(recorded)));
     return true;
   }

@@ -43,8 +43,9 @@ void add_numbers(Table& t) {
   t["_operator.abs"] = t["builtins.abs"] = unary([](Value a) { return abs(a); });
   t["torch.sym_float"] = t["builtins.float"] = unary([](Value a) { return a; });
   t["math.sqrt"] = t["torch.sym_sqrt"] = t["torch._sym_sqrt"] = unary([](Value a) { return sqrt(a); });
-  t["math.log2"] = t["torch._sym_log2"] = unary([](Value a) { return log2(a); });
-  t["math.exp"] = t["torch._sym_exp"] = unary([](Value a) { return exp(a); });
+  const std::pair<const char*, Unary> kOfOne[] = {{"exp", exp}, {"log", log}, {"log2", log2}, {"sin", sin}, {"cos", cos}, {"tan", tan}, {"asin", asin}, {"acos", acos}, {"atan", atan}, {"sinh", sinh}, {"cosh", cosh}, {"tanh", tanh}};
+  for (const auto& [name, f] : kOfOne)
+    for (const char* module : {"math.", "torch.sym_", "torch._sym_"}) t[fmt::format("{}{}", module, name)] = unary(f);
 }
 
 }  // namespace coil::lowering

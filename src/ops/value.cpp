@@ -4,6 +4,7 @@
 
 #include "support/error.h"
 #include "support/overloaded.h"
+#include "sym/floats.h"
 #include "sym/print.h"
 
 namespace coil::ops {
@@ -120,7 +121,7 @@ std::string to_string(const Value& value) {
                         [](Device d) { return coil::to_string(d); },
                         [](MemoryFormat f) { return std::string(name_of(f)); },
                         [](TensorLayout l) { return std::string(name_of(l)); },
-                        [](const SymFloat& f) { return "SymFloat(" + f.name + ")"; },
+                        [](const SymFloat& f) { return "SymFloat(" + f.name + (f.value ? ", " + sym::float_to_string(*f.value) : "") + ")"; },
                         [](const GraphRef& g) { return "@" + g.name; },
                         [](fx::Node* n) { return "%" + fx::name_of(*n); },
                         [](const TensorMeta& t) { return sym::to_string(t); },
@@ -131,6 +132,13 @@ std::string to_string(const Value& value) {
                         },
                     },
                     static_cast<const Base&>(value));
+}
+
+std::optional<Expr> float_of(const Value& v) {
+  if (auto* d = v.get_if<double>()) return sym::float_constant(*d);
+  if (auto* f = v.get_if<SymFloat>()) return f->value;
+  if (v.is<Expr>() || v.is<Bool>()) return sym::float_call(FloatFunction::FromInt, v.as_int());
+  return std::nullopt;
 }
 
 }  // namespace coil::ops

@@ -1,5 +1,6 @@
 // The values that operators take and give: one type for arguments in a graph, for metadata, and for defaults in schemas.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -30,9 +31,10 @@ struct Bool {
   Expr condition;
   bool operator==(const Bool&) const = default;
 };
-/// A float computed at run time from sizes or read out of a tensor, known by the name of the node that makes it.
+/// A float computed at run time from sizes or read out of a tensor, known by the name of the node that makes it; of one that sizes tell, `value` says how (sym/floats.h).
 struct SymFloat {
   std::string name;
+  std::optional<Expr> value = {};
   bool operator==(const SymFloat&) const = default;
 };
 /// A nested graph of the same module, by name (operands of cond, while_loop, …).
@@ -69,6 +71,9 @@ struct Value : std::variant<None, Bool, Expr, double, std::string, DType, Device
   const Values& as_list() const;
   Exprs as_ints() const;                ///< a list of integers; a single integer counts as a list of one
 };
+
+/// A number as an operand of functions of floats (sym/floats.h), where it is known without running the program.
+std::optional<Expr> float_of(const Value&);
 
 /// Calls `f` on every node in a value, nested lists included.
 template <class V, class F>

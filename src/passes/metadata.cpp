@@ -94,6 +94,7 @@ Value Renaming::renamed(const Value& v) const {
   auto expression = [&](Expr e) { return sym::has_symbol_of(e, sym::SymbolKind::Unbacked) ? sym::substitute(e, from_, to_) : e; };
   if (auto* e = v.get_if<Expr>()) return expression(*e);
   if (auto* b = v.get_if<Bool>()) return Bool{expression(b->condition)};
+  if (auto* f = v.get_if<SymFloat>(); f && f->value) return SymFloat{f->name, expression(*f->value)};
   if (auto* t = v.get_if<TensorMeta>()) {
     TensorMeta made = *t;
     for (auto* list : {&made.sizes, &made.strides})

@@ -301,17 +301,19 @@ void Binding::bind_steps() {
       point(id, 0);
     }
   std::uint32_t site = 0, failing = 0;
-  std::size_t host_call = 0;
+  std::uint32_t host_call = 0;
   for (const Step& step : plan_.steps) {
     BoundStep bound;
     const std::uint32_t at = site;
     const auto* kernel = std::get_if<KernelCall>(&step);
     const std::uint32_t failure = kernel && !plan_.kernels[kernel->kernel].failure.empty() ? ++failing : 0;
     if (std::holds_alternative<ExternCall>(step)) ++site;
-    if (late_ && is_late(step)) bound = LateStep{at, failure};
+    const auto* host = std::get_if<HostCall>(&step);
+    const std::uint32_t call_of_host = host ? host_call++ : 0;
+    if (late_ && is_late(step)) bound = LateStep{host ? call_of_host : at, failure};
     else if (kernel) bound = bind_kernel(*kernel, failure);
     else if (const auto* call = std::get_if<ExternCall>(&step)) bound = bind_extern(*call, sites_[at]);
-    else if (const auto* host = std::get_if<HostCall>(&step)) bound = bind_host(*host, *host_ops_[host_call++]);
+    else if (host) bound = bind_host(*host, *host_ops_[call_of_host]);
     else bound = std::monostate();
     if (!walks() && std::holds_alternative<std::monostate>(bound)) continue;
     steps_.push_back(bound);

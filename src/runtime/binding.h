@@ -116,7 +116,7 @@ class Binding {
   };
   /// A step whose sizes or memory are only known when it is reached. Programs with such steps have one bound step for each of the plan's, so that branches find theirs.
   struct LateStep {
-    std::uint32_t site = 0;     ///< of a library call
+    std::uint32_t site = 0;     ///< of a library call, or of one of the host
     std::uint32_t failure = 0;  ///< of a kernel call, as KernelStep has it
   };
   using BoundStep = std::variant<KernelStep, ExternStep, HostStep, LateStep, std::monostate>;
@@ -170,6 +170,7 @@ class Binding {
   void run_late(const Step&, const LateStep&, const OutputAllocator&);
   void run_late_kernel(const KernelCall&, std::uint32_t failure);
   void run_late_extern(const ExternCall&, Site&);
+  void run_late_host(const HostCall&, HostOp&);
   void allocate_late(BufferId, const OutputAllocator&);
   void set_number(Slot, std::int64_t value);
   std::byte* late_address(BufferId) const;

@@ -47,9 +47,8 @@ bool Binding::is_late(const Step& step) const {
       const auto* list = std::get_if<std::vector<HostArgument>>(&a);
       return list && std::any_of(list->begin(), list->end(), [&](const HostArgument& x) { return self(self, x); });
     };
-    if (std::any_of(h->arguments.begin(), h->arguments.end(), [&](const NamedHostArgument& a) { return late_argument(late_argument, a.value); }) || std::any_of(h->inputs.begin(), h->inputs.end(), late) || std::any_of(h->outputs.begin(), h->outputs.end(), [&](const auto& v) { return v && is_late(*v); }))
-      fail("{} has a size that depends on data, which an operator that the host carries out cannot have yet", h->op);
-    return false;
+    return std::any_of(h->arguments.begin(), h->arguments.end(), [&](const NamedHostArgument& a) { return late_argument(late_argument, a.value); }) || std::any_of(h->inputs.begin(), h->inputs.end(), late) ||
+           std::any_of(h->outputs.begin(), h->outputs.end(), [&](const auto& v) { return v && is_late(*v); });
   }
   return true;
 }
@@ -135,6 +134,7 @@ void Binding::release() {
 void Binding::run_late(const Step& step, const LateStep& late, const OutputAllocator& allocate) {
   if (const auto* k = std::get_if<KernelCall>(&step)) return run_late_kernel(*k, late.failure);
   if (const auto* e = std::get_if<ExternCall>(&step)) return run_late_extern(*e, sites_[late.site]);
+  if (const auto* h = std::get_if<HostCall>(&step)) return run_late_host(*h, *host_ops_[late.site]);
   if (const auto* a = std::get_if<AllocateBuffer>(&step)) return allocate_late(a->buffer, allocate);
   if (const auto* f = std::get_if<FreeBuffer>(&step)) {
     const BufferId owner = memory_of_[f->buffer];
@@ -218,6 +218,21 @@ void Binding::run_late_extern(const ExternCall& call, Site& site) {
     grow_workspace();
   }
   site.op->run({late_words_.data(), call.inputs.size()}, {late_words_.data() + call.inputs.size(), call.outputs.size()}, workspace_.data.get());
+}
+
+void Binding::run_late_host(const HostCall& call, HostOp& op) {
+  std::vector<BoundView> in, out;
+  late_words_.clear();
+  auto take = [&](const View& v, std::vector<BoundView>& views) {
+    views.push_back(bind_view(v));
+    std::byte* base = late_address(v.buffer);
+    late_words_.push_back(base ? base + static_cast<std::uint64_t>(view_offset(v, views.back())) * size_of(v.dtype) : nullptr);
+  };
+  for (const View& v : call.inputs) take(v, in);
+  for (const auto& v : call.outputs)
+    if (v) take(*v, out);
+  op.prepare(in, out, slots_);
+  op.run({late_words_.data(), in.size()}, {late_words_.data() + in.size(), out.size()});
 }
 
 void Binding::fail_undefined() const { fail("a size that the program computes as it runs has no value: it is divided by zero, or does not fit in 64 bits"); }

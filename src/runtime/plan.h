@@ -30,6 +30,7 @@ enum class ShapeOp : std::uint8_t {
   Where,        ///< slot a ? slot b : slot c
   Eq, Ne, Lt, Le, And, Or, Not,
   BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight,
+  Float,        ///< the function c (support/float_functions.h) of slots a and b; floats are slots that hold their bits
   RunTime,      ///< a number that a step gives: a ReadSymbol, or a loop that counts. What is computed from it is computed then, and again each time
 };
 
@@ -217,7 +218,7 @@ struct Signature {
 };
 
 struct Plan {
-  static constexpr int kVersion = 5, kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
+  static constexpr int kVersion = 6, kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
   std::string model_name;
   Device device;
   std::string isa;  ///< instruction set that the kernels need: `avx2`, `avx512`, …; empty for the baseline

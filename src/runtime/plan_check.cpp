@@ -3,6 +3,7 @@
 #include "runtime/library.h"
 #include "runtime/shape_program.h"
 #include "support/error.h"
+#include "support/float_functions.h"
 
 namespace coil::runtime {
 namespace {
@@ -62,6 +63,7 @@ class PlanChecker {
       const std::string what = fmt::format("shape instruction {}", i);
       require(in.op <= ShapeOp::RunTime, what);
       require(in.op != ShapeOp::RunTime || in.a == numbers++, what);
+      require(in.op != ShapeOp::Float || (in.c >= 0 && in.c < kFloatFunctions), what);
       const std::int64_t operands[] = {in.a, in.b, in.c};
       for (int k = 0; k < slot_operands(in.op); ++k) require(operands[k] >= 0 && operands[k] < static_cast<std::int64_t>(i), what);
       if (in.op == ShapeOp::InputSize || in.op == ShapeOp::InputStride || in.op == ShapeOp::InputValue) {

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kShapeOps[] = {"const", "size", "stride", "value", "add", "sub", "mul", "floordiv", "ceildiv", "mod", "min", "max", "pow",
-                                     "where", "eq", "ne", "lt", "le", "and", "or", "not", "bitand", "bitor", "bitxor", "shl", "shr", "runtime"};
+                                     "where", "eq", "ne", "lt", "le", "and", "or", "not", "bitand", "bitor", "bitxor", "shl", "shr", "float", "runtime"};
 static_assert(std::size(kShapeOps) == static_cast<std::size_t>(ShapeOp::RunTime) + 1);
 constexpr const char* kControls[] = {"if", "else", "end if", "loop", "break unless", "end loop"};
 static_assert(std::size(kControls) == static_cast<std::size_t>(Control::Kind::EndLoop) + 1);
@@ -326,8 +326,9 @@ Plan read_plan(const Json& j) {
   return plan;
 }
 
-/// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures.
+/// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures; version 6 sizes that are made of floats.
 int version_of(const Plan& plan) {
+  if (std::any_of(plan.shape_program.begin(), plan.shape_program.end(), [](const ShapeInstruction& in) { return in.op == ShapeOp::Float; })) return 6;
   auto is_new = [](const Step& step) {
     const auto* host = std::get_if<HostCall>(&step);
     const auto* kernel = std::get_if<KernelCall>(&step);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "support/error.h"
+#include "support/float_functions.h"
 
 namespace coil::runtime {
 namespace {
@@ -86,6 +87,7 @@ std::int64_t evaluate(const ShapeInstruction& in, std::span<const Tensor> inputs
     case ShapeOp::BitXor: return a() ^ b();
     case ShapeOp::ShiftLeft: return shift(a(), b(), true);
     case ShapeOp::ShiftRight: return shift(a(), b(), false);
+    case ShapeOp::Float: return apply_float_function(static_cast<FloatFunction>(in.c), a(), b());
     case ShapeOp::RunTime: break;
   }
   fail("unknown shape instruction {}", static_cast<int>(in.op));

@@ -22,6 +22,7 @@ enum class Kind : std::uint8_t {
   Add, Mul, FloorDiv, CeilDiv, Mod, Min, Max, Pow, Where,
   Eq, Ne, Lt, Le, And, Or, Not,
   BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight,
+  Float,  ///< a call of a function of floats (sym/floats.h): the FloatFunction, then its operands
 };
 
 /// What a symbol stands for. Backed sizes have a hint and may be guarded on; unbacked ones (`u0`) are only known at run time;

@@ -1,4 +1,5 @@
 // Canonical forms of choices (Min, Max, Where), relations, boolean operators and bit operators.
+#include "sym/floats.h"
 #include "sym/node.h"
 
 namespace coil::sym {
@@ -281,6 +282,7 @@ Expr make(Kind kind, std::span<const Expr> o) {
     case Kind::Or: return junction(kind, o);
     case Kind::Not: expect(1); return logical_not(o[0]);
     case Kind::Where: expect(3); return where(o[0], o[1], o[2]);
+    case Kind::Float: return float_call(static_cast<FloatFunction>(*o[0].constant()), o[1], o.size() > 2 ? o[2] : 0);
     default: break;
   }
   expect(2);

@@ -1,5 +1,6 @@
 #include <charconv>
 
+#include "sym/floats.h"
 #include "sym/node.h"
 #include "sym/print.h"
 
@@ -53,11 +54,18 @@ const Function kFunctions[] = {
     {"Abs", 1, [](Arguments a) { return max(a[0], -a[0]); }}, {"Identity", 1, [](Arguments a) { return a[0]; }},
 };
 
-/// Rounding of a true quotient to an integer.
-const Function kRoundings[] = {
-    {"FloorToInt", 2, binary<floor_div>}, {"floor", 2, binary<floor_div>}, {"CeilToInt", 2, binary<ceil_div>}, {"ceiling", 2, binary<ceil_div>},
-    {"TruncToInt", 2, [](Arguments a) { return where(ge(a[0] * a[1], 0), floor_div(a[0], a[1]), ceil_div(a[0], a[1])); }},
+/// Other names of functions of floats.
+struct FloatName {
+  std::string_view name;
+  FloatFunction function;
 };
+const FloatName kFloatNames[] = {{"floor", FloatFunction::FloorToInt}, {"ceiling", FloatFunction::CeilToInt}};
+
+std::optional<FloatFunction> float_function_of(std::string_view name) {
+  for (const FloatName& f : kFloatNames)
+    if (f.name == name) return f.function;
+  return float_function_named(name);
+}
 
 const Function* find(std::span<const Function> table, std::string_view name) {
   auto it = std::ranges::find(table, name, &Function::name);
@@ -73,6 +81,13 @@ class Parser {
 
   Expr parse() {
     Expr e = disjunction();
+    skip();
+    if (at_ != text_.size()) fault("this does not belong here");
+    return e;
+  }
+
+  Expr parse_float() {
+    Expr e = float_operand();
     skip();
     if (at_ != text_.size()) fault("this does not belong here");
     return e;
@@ -290,6 +305,24 @@ class Parser {
     return value;
   }
 
+  /// A number, or a call that gives a float.
+  Expr float_operand() {
+    if (++depth_ > kMaxDepth) fault("it is nested too deeply");
+    skip();
+    const std::size_t begin = at_;
+    double value = 0;
+    const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    const bool is_number = error == std::errc() || error == std::errc::result_out_of_range;
+    if (is_number) at_ = static_cast<std::size_t>(end - text_.data());
+    if (!is_number && !is_letter(peek())) fault("a float is expected");
+    wants_float_ = !is_number;
+    const Expr e = is_number ? float_constant(value) : atom();
+    wants_float_ = false;
+    --depth_;
+    if (!e.is_constant() && !is_float(e)) at_ = begin, fault("a float is expected");
+    return e;
+  }
+
   Exprs arguments() {
     expect('(');
     Exprs all;
@@ -302,21 +335,23 @@ class Parser {
   }
 
   Expr call(std::string_view name, std::size_t begin) {
-    const Function* f = find(kFunctions, name);
+    const bool wants_float = std::exchange(wants_float_, false);
+    const Function* f = wants_float ? nullptr : find(kFunctions, name);
     if (f) {
       Exprs all = arguments();
       bool fits = f->operands < 0 ? !all.empty() : all.size() == static_cast<std::size_t>(f->operands);
       if (!fits) at_ = begin, fault(fmt::format("{} takes another number of operands than {}", name, all.size()));
       return f->apply(all);
     }
-    if (const Function* rounding = find(kRoundings, name)) {
+    if (const auto function = float_function_of(name); function && (signature_of(*function).gives == 'f') == wants_float) {
       expect('(');
-      if (take_word("IntTrueDiv")) {
-        Exprs all = arguments();
-        if (all.size() != 2) at_ = begin, fault("IntTrueDiv takes two operands");
-        expect(')');
-        return rounding->apply(all);
+      Expr operands[2];
+      for (std::size_t i = 0; char kind : signature_of(*function).takes) {
+        if (i > 0) expect(',');
+        operands[i++] = kind == 'f' ? float_operand() : disjunction();
       }
+      expect(')');
+      return float_call(*function, operands[0], operands[1]);
     }
     at_ = begin;
     fault(fmt::format("sizes cannot contain {}", name));
@@ -326,10 +361,13 @@ class Parser {
   const std::function<Expr(std::string_view)>& define_;
   std::size_t at_ = 0;
   int depth_ = 0;
+  bool wants_float_ = false;  ///< what is called next must give a float, and only then may it
 };
 
 }  // namespace
 
 Expr parse(std::string_view text, const std::function<Expr(std::string_view name)>& define) { return Parser(text, define).parse(); }
+
+Expr parse_float(std::string_view text, const std::function<Expr(std::string_view name)>& define) { return Parser(text, define).parse_float(); }
 
 }  // namespace coil::sym

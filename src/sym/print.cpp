@@ -1,7 +1,9 @@
 #include "sym/print.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "sym/floats.h"
 #include "sym/node.h"
 
 namespace coil::sym {
@@ -66,6 +68,48 @@ constexpr Spelling kSpellings[] = {
     {Kind::ShiftRight, {{"ShiftRight"}, {">>", kShift}, {"coil_shr"}, {"coil_shr"}}},
 };
 
+/// A function of floats in the languages that compute sizes; {0} and {1} are its operands.
+struct FloatSpelling {
+  FloatFunction function;
+  std::string_view cpp, python;
+};
+
+constexpr FloatSpelling kFloatSpellings[] = {
+    {FloatFunction::FromInt, "to_float({0})", "float({0})"},
+    {FloatFunction::IntTrueDiv, "(to_float({0}) / to_float({1}))", "({0} / {1})"},
+    {FloatFunction::Add, "({0} + {1})", "({0} + {1})"},
+    {FloatFunction::Mul, "({0} * {1})", "({0} * {1})"},
+    {FloatFunction::Div, "({0} / {1})", "({0} / {1})"},
+    {FloatFunction::Pow, "std::pow({0}, {1})", "({0} ** {1})"},
+    {FloatFunction::Mod, "float_remainder({0}, {1})", "({0} % {1})"},
+    {FloatFunction::Min, "std::min({0}, {1})", "min({0}, {1})"},
+    {FloatFunction::Max, "std::max({0}, {1})", "max({0}, {1})"},
+    {FloatFunction::Abs, "std::fabs({0})", "abs({0})"},
+    {FloatFunction::Floor, "std::floor({0})", "float(math.floor({0}))"},
+    {FloatFunction::Sqrt, "std::sqrt({0})", "math.sqrt({0})"},
+    {FloatFunction::Exp, "std::exp({0})", "math.exp({0})"},
+    {FloatFunction::Log, "std::log({0})", "math.log({0})"},
+    {FloatFunction::Log2, "std::log2({0})", "math.log2({0})"},
+    {FloatFunction::Sin, "std::sin({0})", "math.sin({0})"},
+    {FloatFunction::Cos, "std::cos({0})", "math.cos({0})"},
+    {FloatFunction::Tan, "std::tan({0})", "math.tan({0})"},
+    {FloatFunction::Asin, "std::asin({0})", "math.asin({0})"},
+    {FloatFunction::Acos, "std::acos({0})", "math.acos({0})"},
+    {FloatFunction::Atan, "std::atan({0})", "math.atan({0})"},
+    {FloatFunction::Sinh, "std::sinh({0})", "math.sinh({0})"},
+    {FloatFunction::Cosh, "std::cosh({0})", "math.cosh({0})"},
+    {FloatFunction::Tanh, "std::tanh({0})", "math.tanh({0})"},
+    {FloatFunction::TruncToInt, "to_size(std::trunc({0}))", "math.trunc({0})"},
+    {FloatFunction::FloorToInt, "to_size(std::floor({0}))", "math.floor({0})"},
+    {FloatFunction::CeilToInt, "to_size(std::ceil({0}))", "math.ceil({0})"},
+    {FloatFunction::RoundToInt, "to_size(std::nearbyint({0}))", "round({0})"},
+    {FloatFunction::Eq, "Size({0} == {1})", "({0} == {1})"},
+    {FloatFunction::Ne, "Size({0} != {1})", "({0} != {1})"},
+    {FloatFunction::Lt, "Size({0} < {1})", "({0} < {1})"},
+    {FloatFunction::Le, "Size({0} <= {1})", "({0} <= {1})"},
+};
+static_assert(std::size(kFloatSpellings) == kFloatFunctions);
+
 const Word& word_of(Kind kind, Family family) {
   for (const Spelling& s : kSpellings)
     if (s.kind == kind) return s.words[family];
@@ -82,12 +126,15 @@ bool is_narrow(Expr e) {
 
 class Printer {
  public:
-  Printer(const Dialect& dialect, const std::function<std::string(Expr)>* name, const std::function<bool(Expr)>* nonnegative, IntWidth width)
-      : dialect_(dialect), name_(name), nonnegative_(nonnegative), width_(width) {}
+  using Given = std::function<std::optional<std::string>(Expr)>;
+  Printer(const Dialect& dialect, const std::function<std::string(Expr)>* name, const std::function<bool(Expr)>* nonnegative, IntWidth width, const Given* given = nullptr)
+      : dialect_(dialect), name_(name), nonnegative_(nonnegative), width_(width), given_(given) {}
 
   /// Parenthesised when it binds no tighter than `outer`.
   void print(Expr e, int outer) {
     if (auto c = e.constant()) return literal(*c, outer);
+    if (given_)
+      if (auto text = (*given_)(e)) return void(out += *text);
     switch (e.kind()) {
       case Kind::Symbol: return symbol(e);
       case Kind::Add: return group(kSum, outer, [&] { sum(e); });
@@ -104,6 +151,15 @@ class Printer {
           print(e.operands()[1], kProduct);
           out += ")";
         });
+      case Kind::Float:
+        if (dialect_.family == kText) return float_call_text(e);
+        if (dialect_.family != kPython) fail("{} is computed before a kernel runs, not in it", to_string(e));
+        out += float_code(Language::Python, e, [&](Expr x) {
+          Printer inner(dialect_, name_, nonnegative_, width_);
+          inner.print(x, kProduct);
+          return std::move(inner.out);
+        });
+        return;
       default: break;
     }
     if (nonnegative_ && (e.kind() == Kind::FloorDiv || e.kind() == Kind::Mod) && plain_division(e))
@@ -129,6 +185,19 @@ class Printer {
     const std::string text = name_ ? (*name_)(e) : std::string(e.name());
     const bool cast = dialect_.casts_symbols && width_ == IntWidth::Bits64;
     out += cast ? dialect_.wide_cast + text + dialect_.wide_end : text;
+  }
+
+  void float_call_text(Expr e) {
+    const FloatSignature& s = signature_of(float_function(e));
+    out += s.name;
+    out += "(";
+    const auto o = float_operands(e);
+    for (std::size_t i = 0; i < o.size(); ++i) {
+      if (i) out += ", ";
+      if (s.takes[i] == 'f' && o[i].is_constant()) out += float_text(float_of_bits(*o[i].constant()));
+      else print(o[i], -1);
+    }
+    out += ")";
   }
 
   void literal(std::int64_t v, int outer, bool wide = false) {
@@ -253,6 +322,7 @@ class Printer {
   const std::function<std::string(Expr)>* name_;
   const std::function<bool(Expr)>* nonnegative_;
   IntWidth width_;
+  const Given* given_;
 };
 
 }  // namespace
@@ -263,8 +333,34 @@ std::string to_string(Expr e) {
   return std::move(p.out);
 }
 
-std::string to_code(Language language, Expr e, const std::function<std::string(Expr)>& name, const std::function<bool(Expr)>& nonnegative, IntWidth width) {
-  Printer p(kDialects[static_cast<std::size_t>(language)], &name, nonnegative ? &nonnegative : nullptr, width);
+std::string float_to_string(Expr e) { return e.is_constant() ? float_text(float_of_bits(*e.constant())) : to_string(e); }
+
+std::string float_code(Language language, Expr call, const std::function<std::string(Expr)>& integer) {
+  if (language != Language::Cpp && language != Language::Python) fail("{} is computed before a kernel runs, not in it", to_string(call));
+  const bool cpp = language == Language::Cpp;
+  const FloatFunction f = float_function(call);
+  const FloatSignature& s = signature_of(f);
+  std::string operands[2];
+  for (std::size_t i = 0; const Expr& o : float_operands(call)) {
+    std::string& text = operands[i];
+    if (s.takes[i++] == 'i') {
+      text = integer(o);
+    } else if (auto bits = o.constant()) {
+      const double x = float_of_bits(*bits);
+      if (std::isfinite(x)) text = cpp ? fmt::format("({:a})", x) : "(" + float_text(x) + ")";
+      else text = fmt::format("{}({}{})", std::signbit(x) ? "-" : "", cpp ? "__builtin_" : "math.", std::isnan(x) ? (cpp ? "nan(\"\")" : "nan") : cpp ? "inf()" : "inf");
+    } else {
+      text = float_code(language, o, integer);
+    }
+  }
+  for (const FloatSpelling& spelling : kFloatSpellings)
+    if (spelling.function == f) return fmt::format(fmt::runtime(cpp ? spelling.cpp : spelling.python), operands[0], operands[1]);
+  COIL_CHECK(false, "a function without a spelling");
+}
+
+std::string to_code(Language language, Expr e, const std::function<std::string(Expr)>& name, const std::function<bool(Expr)>& nonnegative, IntWidth width,
+                    const std::function<std::optional<std::string>(Expr)>& given) {
+  Printer p(kDialects[static_cast<std::size_t>(language)], &name, nonnegative ? &nonnegative : nullptr, width, given ? &given : nullptr);
   p.print(e, -1);
   return std::move(p.out);
 }

@@ -1,6 +1,7 @@
 // One expression, printed for people and for each target language; and the text form is parsed back.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,8 +21,11 @@ Expr parse(std::string_view text, const std::function<Expr(std::string_view name
 enum class Language : std::uint8_t { Cpp, Cuda, Metal, Triton, Python };
 enum class IntWidth : std::uint8_t { Bits32, Bits64 };
 /// Code that has the expression's value in integers of this width (Python: in any). `name` gives a symbol's spelling, which in C++, CUDA and Metal has that width's type. Division is `coil_floordiv`,
-/// `coil_mod`, … unless both operands are known not to be negative by `nonnegative`, where the language's own serves.
-std::string to_code(Language, Expr, const std::function<std::string(Expr)>& name, const std::function<bool(Expr)>& nonnegative, IntWidth = IntWidth::Bits64);
+/// `coil_mod`, … unless both operands are known not to be negative by `nonnegative`, where the language's own serves. What `given` has a spelling for is computed elsewhere.
+std::string to_code(Language, Expr, const std::function<std::string(Expr)>& name, const std::function<bool(Expr)>& nonnegative, IntWidth = IntWidth::Bits64,
+                    const std::function<std::optional<std::string>(Expr)>& given = nullptr);
+/// A call of a function of floats, which kernels are handed, for who computes it: in C++ (on `Size`) or Python. `integer` spells the integers that it is made of.
+std::string float_code(Language, Expr call, const std::function<std::string(Expr)>& integer);
 /// The functions that such code calls (`coil_floordiv`, `coil_ceildiv`, `coil_mod`, `coil_min`, `coil_max`, `coil_pow`, `coil_shr`), as text for the head of a generated file; none for Python.
 std::string_view code_helpers(Language);
 

@@ -1,4 +1,5 @@
 // What can be shown about the values of an expression.
+#include "sym/floats.h"
 #include "sym/interval.h"
 #include "sym/simplify.h"
 
@@ -107,6 +108,7 @@ Range Simplifier::node_interval(Expr e) {
       if (a.low < 0 && b.low < 0) return {};
       return {0, a.low < 0 ? b.high : b.low < 0 ? a.high : std::min(a.high, b.high)};
     }
+    case Kind::Float: return float_interval(e, [this](Expr x) { return interval(x); });
     default: return is_boolean(e) ? Range{0, 1} : Range{};
   }
 }

@@ -97,6 +97,11 @@ struct Evaluation {
     switch (e.kind()) {
       case Kind::Where: return (*this)((*this)(o[0]) ? o[1] : o[2]);
       case Kind::And: return std::ranges::all_of(o, [&](Expr x) { return (*this)(x) != 0; });
+      case Kind::Float: {
+        std::vector<Expr> known;
+        for (Expr x : o) known.push_back((*this)(x));
+        return *make(Kind::Float, known).constant();
+      }
       case Kind::Or: return std::ranges::any_of(o, [&](Expr x) { return (*this)(x) != 0; });
       default: break;
     }

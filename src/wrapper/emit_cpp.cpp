@@ -6,6 +6,7 @@
 #include "codegen/cpp/kernel.h"
 #include "codegen/cpp/prelude.h"
 #include "coil/runtime.h"
+#include "ops/outside.h"
 #include "ops/registry.h"
 #include "support/error.h"
 #include "sym/print.h"
@@ -87,7 +88,11 @@ class Printer {
   // ---- Sizes ----------------------------------------------------------------------------------------------------------------
 
   std::string cpp(Expr e) {
-    return sym::to_cpp(e, [&](Expr s) { return symbol(s); }, [&](Expr x) { return p_.env->bounds(x).low >= 0; });
+    auto floats = [&](Expr x) -> std::optional<std::string> {
+      if (x.kind() != sym::Kind::Float) return std::nullopt;
+      return sym::float_code(sym::Language::Cpp, x, [&](Expr integer) { return cpp(integer); });
+    };
+    return sym::to_code(sym::Language::Cpp, e, [&](Expr s) { return symbol(s); }, [&](Expr x) { return p_.env->bounds(x).low >= 0; }, sym::IntWidth::Bits64, floats);
   }
 
   std::string symbol(Expr s) {
@@ -247,6 +252,7 @@ class Printer {
 
   void print_line(const CallFallback& c) {
     comment(c.origins, c.where);
+    if (ops::without_prefix(c.op) != c.op) fail("{} gives results whose sizes only it tells{}, which C++ source cannot hold; write a package or Python", ops::without_prefix(c.op), c.where.empty() ? "" : " (" + c.where + ")");
     const std::string op = fmt::format("host{}", next_host_++);
     const ops::Operator* known = ops::find(c.op);
     members_ += fmt::format("  HostOperator {}{{{}, {}}};\n", op, c_string(c.op), c_string(known ? ops::to_string(known->schema) : ""));

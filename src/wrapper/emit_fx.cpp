@@ -1,11 +1,49 @@
 #include "wrapper/emit_fx.h"
 
 #include "support/error.h"
+#include "sym/floats.h"
 #include "wrapper/python/graph_text.h"
 #include "wrapper/python/support_text.h"
 
 namespace coil::wrapper {
 namespace {
+
+/// The function of a node that computes with floats. (math's give floats and integers as Python does.)
+const char* function_of(FloatFunction f) {
+  switch (f) {
+    case FloatFunction::FromInt: return "torch.sym_float";
+    case FloatFunction::IntTrueDiv: case FloatFunction::Div: return "operator.truediv";
+    case FloatFunction::Add: return "operator.add";
+    case FloatFunction::Mul: return "operator.mul";
+    case FloatFunction::Pow: return "operator.pow";
+    case FloatFunction::Mod: return "operator.mod";
+    case FloatFunction::Min: return "torch.sym_min";
+    case FloatFunction::Max: return "torch.sym_max";
+    case FloatFunction::Abs: return "operator.abs";
+    case FloatFunction::Floor: case FloatFunction::FloorToInt: return "math.floor";
+    case FloatFunction::Sqrt: return "torch._sym_sqrt";
+    case FloatFunction::Exp: return "math.exp";
+    case FloatFunction::Log: return "math.log";
+    case FloatFunction::Log2: return "torch._sym_log2";
+    case FloatFunction::Sin: return "torch._sym_sin";
+    case FloatFunction::Cos: return "torch._sym_cos";
+    case FloatFunction::Tan: return "torch._sym_tan";
+    case FloatFunction::Asin: return "torch._sym_asin";
+    case FloatFunction::Acos: return "torch._sym_acos";
+    case FloatFunction::Atan: return "torch._sym_atan";
+    case FloatFunction::Sinh: return "torch._sym_sinh";
+    case FloatFunction::Cosh: return "torch._sym_cosh";
+    case FloatFunction::Tanh: return "torch._sym_tanh";
+    case FloatFunction::TruncToInt: return "math.trunc";
+    case FloatFunction::CeilToInt: return "math.ceil";
+    case FloatFunction::RoundToInt: return "round";
+    case FloatFunction::Eq: return "operator.eq";
+    case FloatFunction::Ne: return "operator.ne";
+    case FloatFunction::Lt: return "operator.lt";
+    case FloatFunction::Le: return "operator.le";
+  }
+  return "";
+}
 
 /// The function of a node that computes a size from two.
 const char* function_of(sym::Kind k) {
@@ -263,6 +301,12 @@ std::string FxEmitter::sizes(const sym::Exprs& values) {
 
 std::string FxEmitter::compute(sym::Expr e) {
   std::vector<std::string> args;
+  if (e.kind() == sym::Kind::Float) {
+    const FloatFunction f = sym::float_function(e);
+    for (std::size_t i = 0; const sym::Expr& x : sym::float_operands(e)) args.push_back(signature_of(f).takes[i++] == 'f' && x.is_constant() ? python_real(float_of_bits(*x.constant())) : size(x));
+    const std::string made = node(sym::is_float(e) ? "real" : "size", fmt::format("{}, {}", function_of(f), fmt::join(args, ", ")));
+    return f == FloatFunction::Floor ? node("real", "torch.sym_float, " + made) : made;
+  }
   for (sym::Expr x : e.operands()) args.push_back(size(x));
   switch (e.kind()) {
     case sym::Kind::Where: return node("size", fmt::format("torch.sym_ite, {}, {}, {}", node("size", fmt::format("operator.ne, {}, 0", args[0])), args[1], args[2]));

@@ -1,9 +1,11 @@
 #include "wrapper/plan.h"
 
+#include "ops/outside.h"
 #include "ops/registry.h"
 #include "runtime/arena_planner.h"
 #include "support/error.h"
 #include "support/overloaded.h"
+#include "sym/floats.h"
 #include "sym/print.h"
 
 namespace coil::wrapper {
@@ -30,6 +32,10 @@ class ShapeProgram {
     if (auto it = slots_.find(e); it != slots_.end()) return it->second;
     COIL_CHECK(!e.is_symbol(), "symbol {} has no definition", e.name());
     std::vector<Slot> args;
+    if (e.kind() == sym::Kind::Float) {
+      for (Expr x : sym::float_operands(e)) args.push_back((*this)(x));
+      return slots_[e] = emit(ShapeOp::Float, args.front(), args.back(), static_cast<std::int64_t>(sym::float_function(e)));
+    }
     for (Expr x : e.operands()) args.push_back((*this)(x));
     Slot s = args.empty() ? 0 : args[0];
     if (e.kind() == sym::Kind::Where) s = emit(ShapeOp::Where, args[0], args[1], args[2]);
@@ -214,7 +220,7 @@ class Planner {
   void line(const CallFallback& c) {
     runtime::HostCall call;
     call.op = c.op;
-    if (const ops::Operator* op = ops::find(c.op)) call.schema = ops::to_string(op->schema);
+    if (const ops::Operator* op = ops::find(ops::without_prefix(c.op))) call.schema = ops::to_string(op->schema);
     call.is_list = c.is_list;
     call.writes.assign(c.writes.begin(), c.writes.end());
     for (const ops::NamedArgument& a : c.arguments) call.arguments.push_back({a.keyword, argument(a.value)});

@@ -104,23 +104,6 @@ def test_a_size_that_only_a_branch_tells_is_refused(tmp_path):
         coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
 
 
-def test_a_size_that_only_an_operator_from_outside_tells_is_refused(tmp_path):
-    @torch.library.custom_op("coil_bad_sizes::positive", mutates_args=())
-    def positive(x: torch.Tensor) -> torch.Tensor:
-        return x[x > 0].clone()
-
-    @positive.register_fake
-    def _(x):
-        return x.new_empty(torch.library.get_ctx().new_dynamic_size())
-
-    class Program(torch.nn.Module):
-        def forward(self, x):
-            return torch.ops.coil_bad_sizes.positive(x * 2) + 1
-
-    with pytest.raises(coil.Error, match=r"coil_bad_sizes\.positive.* only the host tells.*test_bad_sizes\.py"):
-        coil.compile(Program(), (torch.randn(6),))
-
-
 class Endless(torch.nn.Module):
     """Counts up by `by` to 10: never where that is 0."""
 

@@ -267,8 +267,8 @@ __attribute__((constructor)) static void when_loaded(void) {
 """
 
 
-def writing_library(folder):
-    (folder / "writing.c").write_text(WRITING)
+def writing_library(folder, source=WRITING):
+    (folder / "writing.c").write_text(source)
     flags = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", f"-I{ROOT}/include", folder / "writing.c"]
     subprocess.run([*flags, "-c", "-o", folder / "writing.o"], check=True)
     subprocess.run([*flags, "-shared", "-o", folder / "writing.so"], check=True)
@@ -346,3 +346,92 @@ def test_what_is_refused(library):
         coil.Library("shop").define("bad(Tensor x, -> Tensor", shape=None, implementation=None)
     with pytest.raises(coil.Error, match="torch's own"):
         coil.Library("aten")
+
+
+# ---- Operators whose results have sizes that only they tell ----
+
+@pytest.fixture(scope="module")
+def finders(library):
+    """shop::positive (one size), shop::extremes (two results, of sizes of their own and one known), shop::pieces (a list)."""
+    shop = coil.Library("shop")
+    new = lambda: torch.library.get_ctx().new_dynamic_size()
+    shop.define("positive(Tensor x) -> Tensor", shape=lambda x: x.new_empty(new()), implementation=lambda x: x[x > 0].clone())
+    shop.define("extremes(Tensor x, *, float below, float above) -> (Tensor, Tensor, Tensor)", shape=lambda x, below, above: (x.new_empty(new(), 2), x.new_empty((), dtype=torch.int64), x.new_empty(3, new())),
+                implementation=lambda x, below, above: (x[x < below][:, None].repeat(1, 2), torch.tensor(x.numel()), x[x > above].repeat(3, 1)))
+    shop.define("pieces(Tensor x) -> Tensor[]", shape=lambda x: [x.new_empty(new()), x.new_empty(new())], implementation=lambda x: [x[x > 0].clone(), x[x <= 0].clone()])
+
+
+# What the command knows of these operators: their schemas. (Implementations in C give results of sizes that are known before.)
+SCHEMAS = r"""
+#include <coil/runtime.h>
+static int none(const coil_value* a, size_t n, const coil_tensor* out, size_t results, void* user) {
+  (void)a, (void)n, (void)out, (void)results, (void)user;
+  coil_set_error("only its schema is known");
+  return 1;
+}
+__attribute__((constructor)) static void when_loaded(void) {
+  coil_operator_register("shop::positive(Tensor x) -> Tensor", none, 0);
+  coil_operator_register("shop::extremes(Tensor x, *, float below, float above) -> (Tensor, Tensor, Tensor)", none, 0);
+  coil_operator_register("shop::pieces(Tensor x) -> Tensor[]", none, 0);
+  coil_operator_register("shop::soft_step(Tensor x, float width=1.0) -> Tensor", none, 0);
+}
+"""
+
+
+class Finds(torch.nn.Module):
+    def forward(self, x):
+        found = torch.ops.shop.positive(x * 2)
+        low, count, high = torch.ops.shop.extremes(x, below=-0.5, above=0.5)
+        again = torch.ops.shop.positive(found - 1)
+        more, less = torch.ops.shop.pieces(x)
+        return {"found": found + 1, "sum": found.sum(), "count": found.shape[0], "low": low.t() * 2, "all": count + 1, "high": high.sum(0), "again": again, "both": torch.cat([more, less, found]).cumsum(0), "steps": torch.ops.shop.soft_step(found, 0.5)}
+
+
+VECTORS = [torch.tensor([1.0, -2, 3, 0.1, -0.1]), torch.full((4,), -1.0), torch.ones(7), torch.randn(1000), torch.zeros(2)]
+LENGTH = {"x": {0: torch.export.Dim("length", min=2, max=4096)}}
+
+
+def test_sizes_that_an_operator_tells(library, finders, tmp_path):
+    module = Finds()
+    program = torch.export.export(module, (VECTORS[0],), dynamic_shapes=LENGTH)
+    model = coil.compile(program, options={"verify": True, "assert_lifetimes": True})
+    model.save(tmp_path / "m.coil")
+    torch.export.save(program, tmp_path / "m.pt2")
+    built = writing_library(tmp_path, SCHEMAS)
+    python, fx = (load_module(emit(tmp_path / "m.pt2", form, "--load", built)) for form in ("python", "fx"))
+    left = len(coil.host._kept)
+    for x in VECTORS * 2:
+        want = module(x)
+        for form, function in {"compiled": model, "loaded": coil.load(tmp_path / "m.coil"), "python": listed(python.call), "fx": fx.load(), "interpreted": interpreted(fx.load())}.items():
+            got = function(x)
+            got = dict(zip(want, got)) if isinstance(got, (tuple, list)) else dict(got)
+            assert got.keys() == want.keys()
+            for name, value in want.items():
+                torch.testing.assert_close(torch.as_tensor(got[name]), torch.as_tensor(value), msg=lambda m: f"{form}, {name}: {m}")
+    assert len(coil.host._kept) == left, "what was kept between two calls was taken"
+    done = command("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.cpp", "--emit", "cpp", "--load", built)
+    assert done.returncode == 1 and "whose sizes only it tells" in done.stderr and "shop.positive.default" in done.stderr, done.stderr
+
+
+def test_sizes_that_an_operator_tells_under_torch_compile(library, finders):
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(Finds(), backend="coil", fullgraph=True, dynamic=True)
+        for x in VECTORS[:4]:
+            want = Finds()(x)
+            for name, value in compiled(x).items():
+                torch.testing.assert_close(torch.as_tensor(value), torch.as_tensor(want[name]))
+
+
+def test_a_failure_after_an_operator_told_its_sizes(library, finders):
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            found = torch.ops.shop.positive(x)
+            torch._check(found.shape[0] <= 3)
+            return found * 2
+
+    model = coil.compile(Program(), (torch.tensor([1.0, -1]),), dynamic_shapes=LENGTH)
+    for _ in range(2):
+        with pytest.raises(coil.Error, match="test_library"):
+            model(torch.ones(5))
+        torch.testing.assert_close(model(torch.tensor([1.0, -1, 2])), torch.tensor([2.0, 4.0]))

@@ -98,3 +98,46 @@ def test_other_work_stays():
     for _ in range(3):
         compiled(torch.randn(2, 3, 16, 8))
     assert module.calls == 3
+
+
+# ---- Of free sizes: shown, not looked at ----
+
+def positions(x):
+    return torch.arange(x.shape[-2])
+
+
+def triangle(x):
+    i = positions(x)
+    return i[None, :] <= i[:, None]
+
+
+def packed(x):
+    """As transformers finds sequences that are packed behind each other: here there is one."""
+    i = positions(x)[None].expand(x.shape[0], -1)
+    sequence = (torch.diff(i, prepend=i[:, :1] - 1, dim=-1) != 1).cumsum(-1)
+    rows, columns = positions(x)[:, None], positions(x)[None]
+    batch = torch.arange(x.shape[0])[:, None, None]
+    return ((sequence[batch, rows] == sequence[batch, columns]) & (i[batch, columns] <= i[batch, rows]))[:, None]
+
+
+def apart(x):
+    """Two sequences behind each other: every second position begins anew."""
+    i = positions(x) // 2
+    return (i[:, None] == i[None, :]) & triangle(x)
+
+
+FREE = {"triangle": triangle, "packed": packed, "tril": lambda x: torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril(), "added": lambda x: torch.where(triangle(x), 0.0, float("-inf")),
+        "negated": lambda x: torch.where(positions(x)[None] > positions(x)[:, None], float("-inf"), 0.0), "everything": everything, "band": band, "below_the_diagonal": below_the_diagonal, "apart": apart,
+        "shifted": lambda x: torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril(1), "of_data": lambda x: triangle(x) & (x[0, 0, :, :1] < 9)}
+SHOWN = {name: "causal=1 has_mask=0" for name in ("triangle", "packed", "tril", "added", "negated")} | {"everything": "causal=0 has_mask=0"}
+
+
+@pytest.mark.parametrize("kind", FREE)
+def test_free_sizes(kind, tmp_path):
+    module, dynamic = Attention(FREE[kind]), ({0: torch.export.Dim("batch", min=1, max=8), 2: torch.export.Dim("length", min=2, max=64)},)
+    export(module, (torch.randn(2, 3, 16, 8),), tmp_path / "m.pt2", dynamic)
+    done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--log", "ir")
+    assert done.returncode == 0, done.stderr
+    call, = [line for line in (done.stdout + done.stderr).splitlines() if "extern attention" in line]
+    assert SHOWN.get(kind, "has_mask=1") in call
+    check(module, (torch.randn(2, 3, 16, 8),), dynamic, others=[(torch.randn(b, 3, n, 8),) for b, n in ((1, 2), (3, 7), (2, 64))])

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch._higher_order_ops import while_loop
 
 from coil_harness import COIL, ENVIRONMENT, CoilError, check, coil_ok, difference, export, named_inputs, run
-from emitted import build_program, emit
+from emitted import build_program, call_program, emit, load_module
 
 FORMS = pytest.mark.parametrize("decomposed", [False, True], ids=["exported", "decomposed"])
 
@@ -157,3 +157,67 @@ def test_a_sum_of_more_elements_than_32_bits_count(tmp_path):
     export(module, (torch.tensor([1, 0, 2], dtype=torch.int8),), tmp_path / "m.pt2", ({0: torch.export.Dim("rows", min=1, max=8)},))
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
     assert run(tmp_path / "m.coil", {"x": torch.tensor([3, 0, 5, 1], dtype=torch.int8)}, tmp_path)["output"] == 3 * 40000 * 27000
+
+
+def kernels_of(archive, *options):
+    """The text of the program's kernels, without the prelude."""
+    done = coil_ok("compile", archive, "-o", archive.with_suffix(".coil"), "--log", "kernels", *options)
+    lines = [line.removeprefix("[kernels] ") for line in (done.stdout + done.stderr).splitlines()]
+    first = next(k for k, line in enumerate(lines) if line.startswith(('extern "C" void coil_', 'extern "C" __global__ void')) or "_threads(" in line)
+    return "\n".join(lines[first:])
+
+
+def test_a_multiple_by_its_form_is_known_to_be_one(tmp_path):
+    """Rows of 4*s0 elements are whole runs of four, whatever s0 is; of rows of s0 elements nobody knows."""
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            return torch.cat([x, x * 2, x + 1, -x], 1).relu()[:, None].expand(-1, 3, -1) * 2
+
+    module, auto = Program(), torch.export.Dim.AUTO
+    export(module, (torch.randn(700, 1021),), tmp_path / "m.pt2", ({0: auto, 1: auto},))  # (small programs are spread over threads, not packed)
+    export(Plain(), (torch.randn(700, 1021),), tmp_path / "plain.pt2", ({0: auto, 1: auto},))
+    emulate = ("--set", "cuda.emulate=true")
+    multiple, plain = kernels_of(tmp_path / "m.pt2", *emulate), kernels_of(tmp_path / "plain.pt2", *emulate)
+    assert "c_pack<f32, 4>" in multiple
+    assert "c_pack<f32, 4>" not in plain
+    for sizes in ((5, 7), (2, 2), (13, 16)):
+        x = torch.randn(sizes)
+        assert not difference(run(tmp_path / "m.coil", {"x": x}, tmp_path)["output"], module(x).contiguous())
+
+
+class Plain(torch.nn.Module):
+    def forward(self, x):
+        return x[:, None].expand(-1, 3, -1) * 2
+
+
+class Rolled(torch.nn.Module):
+    """What indices are made of takes divisions of sizes: here two thirds of one and a fifth of a product."""
+
+    def forward(self, x, y):
+        n, m = x.shape[0], y.shape[0]
+        return x.roll(n // 3) * 2, torch.cat([x[: (n * m) // (5 * m)], y]) + 1, x[n // 2:].cumsum(0)
+
+
+@pytest.mark.parametrize("form", ["package", "cpp", "python", "fx"])
+def test_costly_terms_of_indices_are_computed_once_on_the_host(form, tmp_path):
+    module, auto = Rolled(), {0: torch.export.Dim.AUTO}
+    example = lambda n, m: (torch.randn(n), torch.randn(m))
+    export(module, example(12, 7), tmp_path / "m.pt2", (auto, auto))
+    kernels = kernels_of(tmp_path / "m.pt2")
+    assert "roll" not in kernels and not any(f" / {k})" in kernels or f", {k})" in line for k in (3, 5) for line in kernels.splitlines() if "div" in line), kernels
+    source = emit(tmp_path / "m.pt2", form) if form != "package" else None
+    if form == "fx":
+        assert "operator.floordiv" in source.read_text(), "nodes compute them, and kernels take them"
+    program = build_program(source) if form == "cpp" else load_module(source) if source else None
+    for n, m in ((12, 7), (10, 2), (64, 31), (13, 13)):
+        given = example(n, m)
+        named = named_inputs(module, given)
+        if form == "package":
+            got = run(tmp_path / "m.coil", named, tmp_path)
+        elif form == "cpp":
+            got = call_program(program, named)
+        else:
+            got = program.load()(*given) if form == "fx" else program.call(list(given))
+        got = [got[str(k)] for k in range(3)] if isinstance(got, dict) else got
+        for g, w in zip(got, module(*given)):
+            assert not difference(g, w)

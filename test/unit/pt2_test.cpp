@@ -320,7 +320,7 @@ TEST(Pt2, WrongJsonIsNamedByItsPlace) {
                       .program(R"(Symbol('s77', positive=True, integer=True))",
                                R"(ToFloat(Symbol('s77', positive=True, integer=True)))")
                       .error(),
-                  "ToFloat is not supported"));
+                  "is not known to be an integer"));
 }
 
 TEST(Pt2, WeightsThatDoNotFitAreRefused) {

@@ -343,7 +343,7 @@ std::string Printer::text(Expr e, const std::vector<std::string>& indirect) {
     return scalar(std::string(s.name()), s);
   };
   auto nonnegative = [&](Expr x) { return env().bounds(x, vars_).low >= 0; };
-  return "(" + sym::to_cpp(e, spell, nonnegative) + ")";
+  return "(" + sym::to_code(sym::Language::Cpp, e, spell, nonnegative, sym::IntWidth::Bits64, [&](Expr x) { return arguments_.term(env(), x); }) + ")";
 }
 
 void Printer::line(const std::string& s) { body_ += std::string(static_cast<std::size_t>(2 * indent_), ' ') + s + "\n"; }

@@ -100,7 +100,7 @@ std::string Body::index_text(Expr e, const std::vector<std::string>& indirect) {
     return scalar(std::string(s.name()), s);
   };
   auto nonnegative = [&](Expr x) { return env().bounds(x, vars_).low >= 0; };
-  return "(" + sym::to_code(sym::Language::Cuda, e, spell, nonnegative) + ")";
+  return "(" + sym::to_code(sym::Language::Cuda, e, spell, nonnegative, sym::IntWidth::Bits64, [&](Expr x) { return arguments_.term(env(), x); }) + ")";
 }
 
 std::string Body::text(Expr e) { return index_text(e, {}); }

@@ -5,6 +5,7 @@
 #include "ops/shapes/elementwise.h"
 #include "ops/shapes/families.h"
 #include "ops/shapes/strides.h"
+#include "sym/floats.h"
 
 namespace coil::ops::shapes {
 
@@ -154,9 +155,12 @@ Value range(const Call& call) {
   bool whole = start.is<Expr>() && end.is<Expr>() && step.is<Expr>();
   DType dtype = given_dtype(call).value_or(whole ? DType::I64 : DType::F32);
   if (!whole) {
-    double n = std::ceil((end.as_double() - start.as_double()) / step.as_double());
-    if (!(n >= 0)) refuse(call, "the bounds do not agree with the sign of the step");
-    return create(call, {static_cast<std::int64_t>(n)}, dtype);
+    const auto from = float_of(start), to = float_of(end), by = float_of(step);
+    if (!from || !to || !by) refuse(call, "the bounds are floats that only data tell");
+    const Expr length = from->is_constant(0) ? *to : sym::float_call(FloatFunction::Add, *to, sym::float_call(FloatFunction::Mul, sym::float_constant(-1), *from));
+    const Expr n = sym::float_call(FloatFunction::CeilToInt, sym::float_call(FloatFunction::Div, length, *by));
+    if (n.is_constant() && *n.constant() < 0) refuse(call, "the bounds do not agree with the sign of the step");
+    return create(call, {call.env.simplify(n)}, dtype);
   }
   Expr length = end.as_int() - start.as_int(), by = step.as_int();
   if (by.is_constant(0)) refuse(call, "the step is 0");

@@ -3,6 +3,7 @@
 
 #include "ops/shapes/families.h"
 #include "ops/shapes/strides.h"
+#include "sym/floats.h"
 
 namespace coil::ops::shapes {
 
@@ -41,11 +42,9 @@ aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_c
 aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
 )";
 
-/// floor(size * scale): exact for whole scales, else with the size fixed to its hint.
+/// size * scale in floats, its fraction cut off.
 Expr scaled(const Call& call, Expr size, double scale) {
-  if (scale == std::floor(scale)) return size * static_cast<std::int64_t>(scale);
-  std::int64_t n = call.env.specialize(size, "size of an interpolation by a fractional scale");
-  return static_cast<std::int64_t>(static_cast<double>(n) * scale);
+  return call.env.simplify(sym::float_call(FloatFunction::TruncToInt, sym::float_call(FloatFunction::Mul, sym::float_constant(scale), sym::float_call(FloatFunction::FromInt, size))));
 }
 
 template <std::size_t N>

@@ -12,6 +12,8 @@ constexpr const char* kHead = R"cpp(#include <coil/runtime.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <cstring>
 #include <initializer_list>
@@ -70,6 +72,17 @@ bool operator==(Size a, Size b) { return a.value == b.value; }
 bool operator<(Size a, Size b) { return a.value < b.value; }
 bool operator<=(Size a, Size b) { return a.value <= b.value; }
 using Sizes = std::initializer_list<Size>;
+
+// Sizes that are made of floats.
+[[maybe_unused]] double to_float(Size v) { return static_cast<double>(v.value); }
+[[maybe_unused]] Size to_size(double x) {
+  if (!(std::fabs(x) < 0x1p63)) fail("a size is made of the float " + std::to_string(x) + ", which does not fit in 64 bits");
+  return static_cast<int64_t>(x);
+}
+[[maybe_unused]] double float_remainder(double a, double b) {
+  const double r = std::fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
 
 )cpp";
 

@@ -226,6 +226,26 @@ def weight(file, name, offset, bytes, dtype, sizes, strides):
     places, memory = file
     check(name in places and places[name][1] >= offset + bytes, f"the file of weights belongs to another program: no '{name}' of {offset + bytes} bytes")
     return torch.frombuffer(memory, dtype=dtype, count=bytes // dtype.itemsize, offset=places[name][0] + offset).as_strided(sizes, strides)
+
+
+KEPT, TICKETS = {}, itertools.count(1)
+
+
+def sized(op):
+    """`op`, whose results have sizes that only it tells: it runs, they are kept, and the sizes asked for follow the number that they are kept under."""
+    def call(which, *args, **kwargs):
+        results = op(*args, **kwargs)
+        tensors, ticket = results if isinstance(results, (list, tuple)) else [results], next(TICKETS)
+        KEPT[ticket] = results
+        while len(KEPT) > 64:  # of runs that failed before they took theirs
+            del KEPT[next(iter(KEPT))]
+        return torch.tensor([ticket, *(tensors[k].size(d) for k, d in zip(which[::2], which[1::2]))], device=tensors[0].device)
+
+    return call
+
+
+def kept(ticket):
+    return KEPT.pop(int(ticket[0]))
 )py";
 
 constexpr const char* kFx = R"py(

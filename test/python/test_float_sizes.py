@@ -1,0 +1,120 @@
+"""Sizes and numbers that Python floats of sizes are made into: `int(n * 0.75)`, `math.sqrt(n)`, `n / 3`, interpolation by scales, at many sizes, in every form that a program leaves the compiler in.
+
+As torch's strict export records them: without strict it fixes most of these sizes. (`round`, `math.ceil` and `math.floor` of floats torch cannot write to an archive; torch.compile hands them over.)
+"""
+import math
+import pathlib
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from coil_harness import coil_ok, dense, difference, differences, eager, run, same
+from emitted import build_program, call_program, emit, load_module
+
+PROGRAMS = {
+    "scale": lambda x: x[:int(x.shape[0] * 0.75)] * 1,
+    "third": lambda x: x[:int(x.shape[0] * 0.3)] * 1,
+    "truncated": lambda x: x[:math.trunc(x.shape[0] * 0.7)].sum(),
+    "more": lambda x: torch.zeros(int(x.shape[0] * 1.7)) + x[0],
+    "added": lambda x: x[:max(1, int(0.3 * x.shape[0] + 0.5))] * 1,
+    "topk": lambda x: x.topk(max(int(x.shape[0] * 0.35), 1))[0],
+    "root": lambda x: x / math.sqrt(x.shape[0]),
+    "side": lambda x: x[:int(math.sqrt(x.shape[0]))] * 1,
+    "power": lambda x: x * (x.shape[0] ** 0.5) + x.shape[0] ** -0.25,
+    "powered": lambda x: torch.ones(int(x.shape[0] ** 0.5), 2) * x[0],
+    "quotient": lambda x: x * (x.shape[0] / 7) + float(x.shape[0]),
+    "extremes": lambda x: x * min(x.shape[0] * 0.5, 3.5) + max(x.shape[0] / 7, 1.5),
+    "remainder": lambda x: x * (x.shape[0] % 2.5),
+    "negated": lambda x: x * -(x.shape[0] * 0.3),
+    "frequencies": lambda x: torch.sin(x * (10000 ** (2 / x.shape[0]))),
+    "filled": lambda x: torch.full((3,), x.shape[0] * 0.1) + x[0],
+    "range": lambda x: torch.arange(0, x.shape[0] * 0.5, 0.25) + x[0],
+    "range_uneven": lambda x: torch.arange(0, x.shape[0] * 0.3, 0.7) + x[0],
+    "places": lambda x: torch.arange(int(x.shape[0] * 0.3) + 1) * 2,
+    "given_back": lambda x: (x * 2, x.shape[0] * 0.5, int(x.shape[0] * 0.3)),
+    "halved": lambda x: F.interpolate(x[None, None], scale_factor=0.5, mode="linear"),
+    "grown": lambda x: F.interpolate(x[None, None], scale_factor=1.5, mode="nearest"),
+    "grown_again": lambda x: F.interpolate(x[None, None], scale_factor=1.7, mode="linear", recompute_scale_factor=True),
+    "image": lambda x: F.interpolate(x.expand(1, 1, 4, x.shape[0]), scale_factor=(2.0, 0.3), mode="bilinear"),
+    "used_again": lambda x: (x[:int(x.shape[0] * 0.6)].reshape(-1, 1) * torch.arange(3)).sum(0) / int(x.shape[0] * 0.6),
+}
+
+
+class Program(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.names = list(PROGRAMS)
+
+    def forward(self, x):
+        return {name: PROGRAMS[name](x) for name in self.names}
+
+
+SIZES = [4, 5, 6, 7, 10, 12, 13, 20, 27, 33, 64, 70, 97, 100, 127, 199, 1000, 4099]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["exported", "decomposed"])
+def archive(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("floats") / "m.pt2"
+    with torch.no_grad():
+        program = torch.export.export(Program(), (torch.randn(12),), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=True)
+        torch.export.save(program.run_decompositions() if request.param else program, path)
+    return path
+
+
+def test_every_size(archive, tmp_path):
+    coil_ok("compile", archive, "-o", tmp_path / "m.coil", "--set", "verify=true")
+    for n in SIZES:
+        before, want = eager(Program(), (torch.randn(n),))
+        wrong = differences(run(tmp_path / "m.coil", before, tmp_path), want)
+        assert not wrong, "\n".join([f"n = {n}:", *wrong])
+
+
+@pytest.mark.parametrize("form", ["cpp", "python", "fx"])
+def test_every_language(archive, form, tmp_path):
+    coil_ok("compile", archive, "-o", tmp_path / "m.coil")
+    source = emit(archive, form)
+    program = build_program(source) if form == "cpp" else load_module(source)
+    for n in (4, 7, 10, 33, 1000):
+        x = torch.randn(n)
+        want = run(tmp_path / "m.coil", {"x": x}, tmp_path)
+        if form == "cpp":
+            got = call_program(program, {"x": x})
+        else:
+            flat = program.load()(x) if form == "fx" else program.call([x])
+            got = dict(zip(eager(Program(), (x,))[1], map(dense, flat)))
+        wrong = [k for k in want if not same(got[k], want[k])]
+        assert got.keys() == want.keys() and not wrong, f"n = {n}: {wrong}"
+
+
+def test_text_reads_back(archive, tmp_path):
+    """The graph and the wrapper, floats in them, are what they were after being written as text and read."""
+    coil_ok("compile", archive, "-o", tmp_path / "m.wrap", "--emit", "wrapper")
+    text = (tmp_path / "m.wrap").read_text()
+    assert "TruncToInt(FloatMul(0.3, ToFloat(" in text
+    assert coil_ok("opt", "--emit", "wrapper", tmp_path / "m.wrap").stdout == text
+    done = coil_ok("compile", archive, "-o", tmp_path / "m.coil", "--log", "graph")
+    graph = "\n".join(line.removeprefix("[graph] ") for line in (done.stdout + done.stderr).splitlines() if line.startswith("[graph] "))
+    (tmp_path / "g.fx").write_text(graph + "\n")
+    assert "SymFloat(" in graph and coil_ok("opt", "--locations", tmp_path / "g.fx").stdout.strip() == graph.strip()
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+
+
+def test_torch_compile():
+    """Dynamo records roundings that archives cannot hold."""
+    coil = pytest.importorskip("coil", reason="the Python extension is not built")
+    del coil
+
+    def function(x):
+        n = x.shape[0]
+        return x[:round(n / 3)] * 1, x[:math.ceil(n / 4)] * 2, x[:math.floor(n * 0.3)] + n // 2.5, x * math.sqrt(n), torch.zeros(math.ceil(n ** 0.5)) + x[0]
+
+    compiled = torch.compile(function, backend="coil", dynamic=True)
+    for n in (12, 13, 14, 15, 16, 40, 97):
+        x = torch.randn(n)
+        for got, want in zip(compiled(x), function(x)):
+            assert not difference(got, want), n
