@@ -145,7 +145,7 @@ void CudaQueue::set_stream(void* stream) {
 bool CudaQueue::begin_recording() {
   // The default stream cannot be recorded, so that the queue's own is.
   if (driver().capture_begin(own_, kCaptureThreadLocal) != kSuccess) return false;
-  recording_.emplace();
+  recording_ = Recording{};
   recording_->lanes = {own_};
   return true;
 }
