@@ -12,11 +12,24 @@ from .options import parse
 _IN_PARTS = {
     f"aten.{name}.default"
     for name in (
-        *("detach", "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "nll_loss_forward", "nll_loss_backward"),
+        *("detach", "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "nll_loss_backward"),
         *("native_layer_norm", "native_layer_norm_backward", "native_dropout_backward"),
         *(f"{f}_backward" for f in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_sigmoid", "mish", "sigmoid", "silu", "softplus", "tanh")),
     )
 }
+
+
+def _nll_loss_backward(grad, self, target, weight, reduction, ignore_index, total_weight):
+    """Element by element, where torch's own scatters into zeros as large as the scores."""
+    classes = self.dim() - 1
+    target = target.unsqueeze(classes)
+    if reduction == 0:
+        grad = grad.unsqueeze(classes)
+    elif reduction == 1:
+        grad = grad / total_weight
+    value = -grad if weight is None else -grad * weight
+    hit = (torch.arange(self.shape[classes], device=self.device) == target) & (target != ignore_index)
+    return torch.where(hit, value, 0.0)
 
 
 def _decompositions(differentiated):
@@ -29,7 +42,7 @@ def _decompositions(differentiated):
 @functools.cache
 def _torch_decompositions(differentiated):
     known = set(_native.operators()) - (_IN_PARTS if differentiated else set())
-    table = torch._decomp.core_aten_decompositions() | {op: f for op, f in torch._decomp.decomposition_table.items() if str(op) in _IN_PARTS}
+    table = torch._decomp.core_aten_decompositions() | {op: f for op, f in torch._decomp.decomposition_table.items() if str(op) in _IN_PARTS} | {torch.ops.aten.nll_loss_backward.default: _nll_loss_backward}
     return {op: f for op, f in table.items() if str(op) not in known and torch.Tag.nondeterministic_seeded not in op.tags}
 
 

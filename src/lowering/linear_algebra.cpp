@@ -1,5 +1,8 @@
 // Matrix products: library calls `linear` (a weight on the right) and `matmul` (two computed operands).
+#include <algorithm>
+
 #include "lowering/common.h"
+#include "lowering/products.h"
 #include "support/error.h"
 
 namespace coil::lowering {
@@ -98,6 +101,23 @@ Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, st
   result.a = grown(ctx, a, of_a, n);
   result.b = grown(ctx, b, of_b, rows);
   return result;
+}
+
+/// Multiplications of the largest product that has the node's value as a factor, as it is or turned over; 0 where none has.
+std::int64_t largest_product(const Context& ctx, const fx::Node& node) {
+  constexpr std::string_view kViews[] = {"aten.t.default", "aten.transpose.int", "aten.permute.default", "aten.view.default", "aten._unsafe_view.default", "aten.reshape.default"};
+  std::int64_t most = 0;
+  for (const fx::Node* user : node.users()) {
+    if (std::ranges::find(kViews, user->target) != std::end(kViews)) {
+      most = std::max(most, largest_product(ctx, *user));
+      continue;
+    }
+    const bool adds = user->is_call("aten.addmm.default") || user->is_call("aten.baddbmm.default");
+    if (!adds && !user->is_call("aten.mm.default") && !user->is_call("aten.bmm.default")) continue;
+    const fx::Node *a = user->args[adds].as_node(), *b = user->args[adds + 1].as_node();
+    if (a == &node || b == &node) most = std::max(most, ctx.graph.env().hint_or(sym::product(user->tensor().sizes) * a->tensor().sizes.back(), 0));
+  }
+  return most;
 }
 
 /// The result of a product into `columns`, of which the first are the node's.
@@ -232,6 +252,15 @@ Lowered grouped(Context& ctx, const Values& args) {
 }
 
 }  // namespace
+
+void store_for_products(Context& ctx, const fx::Node& node, const TensorBox& box) {
+  const std::shared_ptr<ir::StorageBox> storage = box.storage;
+  if (ctx.options.product_vector_bytes == 0 || storage->realized() || largest_product(ctx, node) < kSmallest) return;
+  const TensorBox made = grown(ctx, box, {}, kSmallestCopied);
+  if (made.storage == storage) return;
+  const TensorBox whole{made.storage, made.storage->sizes, ctx.graph.ivars(storage->sizes.size()), false};
+  storage->body = element_at(ctx, whole, ctx.graph.ivars(storage->sizes.size()), storage->sizes).scalar;
+}
 
 void add_linear_algebra(Table& t) {
   t["aten.linear.default"] = linear_node;

@@ -6,6 +6,7 @@
 #include "lowering/control_flow.h"
 #include "lowering/fallback.h"
 #include "lowering/outputs.h"
+#include "lowering/products.h"
 #include "ops/outside.h"
 #include "support/error.h"
 #include "sym/floats.h"
@@ -42,18 +43,6 @@ bool is_bookkeeping(const fx::Node& node) {
   for (auto& arg : node.args)
     if (auto* n = arg.get_if<fx::Node*>(); n && (*n)->is_tensor() && !node.target.starts_with("aten.sym_")) return false;
   return true;
-}
-
-/// Whether only matrix products read a value, as it is or turned over. They put it into memory in the form that suits them.
-bool is_only_multiplied(const fx::Node& node) {
-  constexpr std::string_view kViews[] = {"aten.t.default", "aten.transpose.int", "aten.permute.default", "aten.view.default", "aten._unsafe_view.default", "aten.reshape.default"};
-  auto multiplies = [&](const fx::Node* user) {
-    if (std::ranges::find(kViews, user->target) != std::end(kViews)) return is_only_multiplied(*user);
-    const bool adds = user->is_call("aten.addmm.default") || user->is_call("aten.baddbmm.default");
-    if (adds) return !(user->args[0].is<fx::Node*>() && user->args[0].as_node() == &node);
-    return user->is_call("aten.mm.default") || user->is_call("aten.bmm.default");
-  };
-  return !node.users().empty() && std::ranges::all_of(node.users(), multiplies);
 }
 
 bool is_lowered(const fx::Node& node) {
@@ -223,7 +212,8 @@ class Driver {
     }
     if (auto* box = std::get_if<TensorBox>(&value)) {
       if (node.is_tensor()) check(node, *box, node.tensor());
-      if (!is_only_multiplied(node)) ir::realize_by_policy(*box, node.users().size());
+      store_for_products(ctx_, node, *box);
+      ir::realize_by_policy(*box, node.users().size());
     } else if (auto* items = std::get_if<std::vector<TensorBox>>(&value)) {
       const auto& metas = node.meta.value.as_list();
       for (std::size_t i = 0; i < items->size(); ++i)

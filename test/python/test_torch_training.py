@@ -57,6 +57,26 @@ def test_fifty_steps(name, rtol):
     check(MODELS[name](), 50, rtol=rtol)
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape, weighted", [((6, 11), True), ((6, 11), False), ((11,), True), ((2, 11, 3, 5), True)], ids=str)
+def test_gradients_of_class_losses(shape, weighted, reduction):
+    """Dynamo's graph of a loss goes to torch's partitioner in parts: its gradient is eager's, with weights, and where classes are ignored."""
+    classes = shape[1] if len(shape) > 1 else shape[0]
+    scores = torch.randn(shape)
+    target = torch.randint(0, classes, (shape[0], *shape[2:]) if len(shape) > 1 else ())
+    weight = torch.rand(classes) if weighted else None
+
+    def loss(x):
+        return torch.nn.functional.cross_entropy(torch.tanh(x), target, weight, ignore_index=3, reduction=reduction).square().sum()
+
+    gradients = []
+    for f in (loss, torch.compile(loss, backend="coil")):
+        x = scores.clone().requires_grad_()
+        f(x).backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-5, atol=1e-6)
+
+
 def test_fifty_steps_with_the_optimizer_compiled():
     torch.manual_seed(0)
     check(MODELS["digits"](), 50, compiled_step=True)
