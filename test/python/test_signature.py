@@ -193,7 +193,7 @@ def test_a_package_of_version_3_loads_and_runs():
 @pytest.mark.parametrize(
     "edit, message",
     [
-        (lambda m: m.update(version=6), "it has version 6, but this runtime reads versions 3 to 5; compile the model again"),
+        (lambda m: m.update(version=99), "it has version 99, but this runtime reads versions 3 to "),
         (lambda m: m.update(version=2), "it has version 2, but"),
         (lambda m: m.update(streams=[]), "it has a member 'streams', which this runtime does not know"),
         (lambda m: m["signature"]["outputs"]["keys"].pop(), "a container of 1 keys and 2 children"),
