@@ -21,12 +21,13 @@ import torch
 
 from coil_harness import CoilError, coil, differences, eager, named_outputs, run
 
+from zoo_architectures import ARCHITECTURES
 from zoo_programs import PROGRAMS
 from zoo_transformers import MODELS
 
 # Relative to the largest value of an output: layers add up what single operators are allowed.
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
-ZOO = MODELS | PROGRAMS
+ZOO = MODELS | PROGRAMS | ARCHITECTURES
 
 
 @dataclasses.dataclass

@@ -358,3 +358,28 @@ def dynamic_image(name, size, other, **settings):
 
 MODELS["convnext_dynamic"] = lambda: dynamic_image("ConvNext", 64, 96, hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1])
 MODELS["resnet_dynamic"] = lambda: dynamic_image("ResNet", 64, 96, embedding_size=8, hidden_sizes=[16, 32, 32, 64], depths=[1, 1, 1, 1])
+
+# Attention and state spaces side by side, and experts of other kinds.
+STATES = dict(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=1, mamba_d_state=8, mamba_chunk_size=4)
+EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=16)
+text("jamba", "JambaModel", num_experts=4, num_experts_per_tok=2, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1, mamba_d_state=4, mamba_dt_rank=4, use_mamba_kernels=False, **DECODER)
+text("bamba", "BambaModel", attn_layer_indices=[1], **STATES, **DECODER)
+text("zamba2", "Zamba2Model", use_cache=False, mamba_d_state=8, n_mamba_heads=4, mamba_headdim=16, chunk_size=4, layers_block_type=["mamba", "hybrid"], num_mem_blocks=1, hybrid_layer_ids=[1], **TEXT)
+text("granite_moe_hybrid", "GraniteMoeHybridModel", layer_types=["mamba", "attention"], num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=32, **STATES, **DECODER)
+text("deepseek_v2", "DeepseekV2Model", q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8, n_routed_experts=4, first_k_dense_replace=1, n_group=1, topk_group=1, **EXPERTS,
+     **DECODER | {"num_key_value_heads": 4})
+text("glm4_moe", "Glm4MoeModel", head_dim=8, n_routed_experts=4, first_k_dense_replace=1, n_group=1, topk_group=1, **EXPERTS, **DECODER)
+text("phimoe", "PhimoeModel", num_local_experts=4, **DECODER)
+text("minimax", "MiniMaxModel", head_dim=8, num_local_experts=4, block_size=4, **DECODER)
+text("qwen3_next", "Qwen3NextModel", head_dim=8, linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, num_experts=4, shared_expert_intermediate_size=16,
+     layer_types=["linear_attention", "full_attention"], **EXPERTS, **DECODER)
+
+# Sound by convolutions and attention, and films.
+MODELS["wav2vec2_bert"] = lambda: (One(build("Wav2Vec2BertModel", "Wav2Vec2BertConfig", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, feature_projection_input_dim=16,
+                                             conv_depthwise_kernel_size=7, add_adapter=False), last), (torch.randn(2, 20, 16),))
+MODELS["wav2vec2_conformer"] = lambda: (One(build("Wav2Vec2ConformerModel", "Wav2Vec2ConformerConfig", **AUDIO), last), (torch.randn(2, 800),))
+MODELS["moonshine"] = lambda: (One(build("MoonshineModel", "MoonshineConfig", hidden_size=32, encoder_num_hidden_layers=2, decoder_num_hidden_layers=2, encoder_num_attention_heads=4, decoder_num_attention_heads=4,
+                                         intermediate_size=48, vocab_size=99), lambda m, x: m.encoder(x).last_hidden_state), (torch.randn(1, 4000),))
+FILM = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=16, num_frames=4)
+for name, cls, settings in [("timesformer", "Timesformer", {"patch_size": 8}), ("videomae", "VideoMAE", {"patch_size": 8}), ("vivit", "Vivit", {"tubelet_size": [2, 8, 8]})]:
+    MODELS[name] = lambda cls=cls, settings=settings: (One(build(f"{cls}Model", f"{cls}Config", **settings, **FILM), last), (torch.randn(1, 4, 3, 16, 16),))
