@@ -211,12 +211,13 @@ namespace {
 
 constexpr std::int64_t kEnoughPoints = 8;      // parallel points that keep threads busy
 constexpr std::int64_t kSmallScatter = 1 << 14;  // iterations that are not worth a second thread
+constexpr std::int64_t kSharedRow = 8;           // elements that an index moves for which threads that each read every index gain on one that reads them once
 
 /// Loops of a scatter by what they may do.
 struct ScatterLoops {
   std::vector<bool> apart;            ///< iterations that differ here write to different places
   std::optional<std::size_t> vector;  ///< neighbours write to neighbouring places
-  std::int64_t points = 1, work = 1;  ///< hints: of the loops apart, but for the vector; of all
+  std::int64_t points = 1, row = 1, work = 1;  ///< hints: of the loops apart, but for the vector; of those and the vector; of all
 };
 
 ScatterLoops look_at(ir::Graph& graph, const ir::Scatter& scatter, const ir::Layout& layout, int lanes) {
@@ -237,6 +238,7 @@ ScatterLoops look_at(ir::Graph& graph, const ir::Scatter& scatter, const ir::Lay
   for (std::size_t k = 0; k < scatter.sizes.size(); ++k) {
     const std::int64_t size = env.hint_or(scatter.sizes[k], 64);
     loops.work *= size;
+    if (loops.apart[k]) loops.row *= size;
     if (loops.apart[k] && loops.vector != k) loops.points *= size;
   }
   return loops;
@@ -277,7 +279,7 @@ LoopNest make_threaded_scatter_nest(ir::Graph& graph, const ir::Operation& op, i
   LoopNest nest;
   std::optional<std::int64_t> block;
   if (loops.vector && loops.points < kEnoughPoints) block = choose_block(scatter.sizes[*loops.vector], loops.points, lanes);
-  if (!block && loops.points < kEnoughPoints && loops.work >= kSmallScatter)
+  if (!block && loops.points < kEnoughPoints && loops.row >= kSharedRow && loops.work >= kSmallScatter)
     for (std::size_t d = 0; d < scatter.index.size(); ++d)
       for (std::size_t j = 0; j < scatter.indirect.size(); ++j)
         if (scatter.index[d] == graph.pool().indirect(j) && (!nest.partition || graph.env().hint_or(layout.sizes[d], 0) > graph.env().hint_or(nest.partition->places, 0))) nest.partition = {j, layout.sizes[d]};
