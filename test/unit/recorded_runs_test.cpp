@@ -1,0 +1,156 @@
+// Recorded runs on a device that carries steps out in any order that their lanes allow: the CPU, with its work put off and shuffled.
+#include "runtime/recorded_runs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "compiler/pipeline.h"
+#include "frontend/graph_builder.h"
+
+namespace coil {
+namespace {
+
+using ops::Values;
+using runtime::StepOrder;
+
+class Shuffled : public runtime::RecordedWork {
+ public:
+  struct Step {
+    StepOrder order;
+    std::vector<std::function<void()>> work;
+  };
+  std::vector<Step> steps;
+};
+
+/// What was queued between begin_recording and end_recording is done by run_recorded: each time in another order.
+class ShufflingQueue : public runtime::Queue {
+ public:
+  ShufflingQueue(std::unique_ptr<Queue> inner, std::mt19937_64& random, std::size_t& overtaken) : inner_(std::move(inner)), random_(random), overtaken_(overtaken) {}
+  Device device() const override { return inner_->device(); }
+  void begin() override { inner_->begin(); }
+  void end() noexcept override { inner_->end(); }
+  Storage allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
+  std::span<std::int64_t> shared_words(std::size_t count) override { return inner_->shared_words(count); }
+  void copy(const Tensor& to, const Tensor& from) override { inner_->copy(to, from); }
+  void launch(const runtime::Launch& l, void* const* words) override {
+    if (!recorded_) return inner_->launch(l, words);
+    std::vector<void*> table(words, words + l.words + l.word_count);  // as it is now: replays have these pointers
+    recorded_->steps.back().work.push_back([this, l, table = std::move(table)] { inner_->launch(l, table.data()); });
+  }
+  std::unique_ptr<runtime::LibraryOp> make_op(const std::string& op, const runtime::Attributes& a) override { return std::make_unique<Op>(*this, inner_->make_op(op, a)); }
+  bool begin_recording() override {
+    recorded_ = std::make_unique<Shuffled>();
+    return true;
+  }
+  std::unique_ptr<runtime::RecordedWork> end_recording() override { return std::move(recorded_); }
+  std::uint32_t lanes() const override { return 4; }
+  void begin_step(const StepOrder& order) override { recorded_->steps.push_back({order, {}}); }
+  void run_recorded(const runtime::RecordedWork& work) override {
+    const auto& steps = static_cast<const Shuffled&>(work).steps;
+    std::vector<bool> done(steps.size(), false);
+    for (std::size_t count = 0; count < steps.size(); ++count) {
+      std::vector<std::size_t> ready;
+      for (std::size_t s = 0; s < steps.size(); ++s)
+        if (!done[s] && may_run(steps, done, s)) ready.push_back(s);
+      const std::size_t next = ready.at(random_() % ready.size());
+      overtaken_ += next != ready.front();
+      for (const auto& f : steps[next].work) f();
+      done[next] = true;
+    }
+  }
+
+ private:
+  static bool may_run(const std::vector<Shuffled::Step>& steps, const std::vector<bool>& done, std::size_t s) {
+    for (std::size_t d = 0; d < s; ++d)
+      if (!done[d] && steps[d].order.lane == steps[s].order.lane) return false;
+    return std::ranges::all_of(steps[s].order.after, [&](std::uint32_t d) { return done[d]; });
+  }
+
+  class Op : public runtime::LibraryOp {
+   public:
+    Op(ShufflingQueue& queue, std::unique_ptr<LibraryOp> inner) : queue_(queue), inner_(std::move(inner)) {}
+    void prepare(std::span<const runtime::BoundView> in, std::span<const runtime::BoundView> out) override { inner_->prepare(in, out); }
+    std::size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
+    void run(std::span<const void* const> in, std::span<void* const> out, void* scratch) override {
+      if (!queue_.recorded_) return inner_->run(in, out, scratch);
+      queue_.recorded_->steps.back().work.push_back([this, given = std::vector(in.begin(), in.end()), made = std::vector(out.begin(), out.end()), scratch] { inner_->run(given, made, scratch); });
+    }
+
+   private:
+    ShufflingQueue& queue_;
+    std::unique_ptr<LibraryOp> inner_;
+  };
+
+  std::unique_ptr<Queue> inner_;
+  std::mt19937_64& random_;
+  std::size_t& overtaken_;
+  std::unique_ptr<Shuffled> recorded_;
+};
+
+class ShufflingDevice : public runtime::DeviceRuntime {
+ public:
+  Device device() const override { return inner_->device(); }
+  std::unique_ptr<runtime::LoadedKernels> load(const std::string& isa, std::span<const std::vector<std::byte>> libraries) override { return inner_->load(isa, libraries); }
+  std::unique_ptr<runtime::Queue> make_queue() override { return std::make_unique<ShufflingQueue>(inner_->make_queue(), random_, overtaken); }
+  std::size_t overtaken = 0;  ///< steps that ran although an earlier one was ready
+
+ private:
+  std::shared_ptr<runtime::DeviceRuntime> inner_ = runtime::open_cpu();
+  std::mt19937_64 random_{20261122};
+};
+
+Tensor random_tensor(Sizes sizes, std::mt19937_64& random) {
+  Tensor t = Tensor::empty(DType::F32, std::move(sizes));
+  std::uniform_real_distribution<float> number(-1, 1);
+  for (std::int64_t i = 0; i < t.numel(); ++i) t.data<float>()[i] = number(random);
+  return t;
+}
+
+bool equal(const Tensor& a, const Tensor& b) { return a.sizes == b.sizes && std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype)) == 0; }
+
+/// Two layers of what attention looks like: three products of one input, products of their results, and sums.
+runtime::Program layers() {
+  frontend::GraphBuilder b;
+  std::mt19937_64 random(7);
+  fx::Node* x = b.input("x", DType::F32, {48, 32});
+  std::vector<fx::Node*> results;
+  for (int layer = 0; layer < 2; ++layer) {
+    auto product = [&](fx::Node* in, const char* name) { return b.op("aten.mm.default", {in, b.constant(fmt::format("{}{}", name, layer), random_tensor({32, 32}, random))}); };
+    fx::Node *q = product(x, "q"), *k = product(x, "k"), *v = product(x, "v");
+    fx::Node* scores = b.op("aten._softmax.default", {b.op("aten.mm.default", {q, b.op("aten.t.default", {k})}), -1, false});
+    fx::Node* mixed = b.op("aten.mm.default", {scores, b.op("aten.tanh.default", {v})});
+    results.push_back(b.op("aten.sum.dim_IntList", {q, Values{0}}));
+    x = b.op("aten.add.Tensor", {x, product(mixed, "o")});
+  }
+  results.push_back(x);
+  frontend::ExportedProgram program;
+  program.module = b.build(std::move(results));
+  CompileOptions options;
+  options.settings = {{"assert_lifetimes", "true"}, {"keep_nan", "false"}};  // the first so that kernels say what they write to
+  Compiled compiled = compile_program(std::move(program), options);
+  compiled.program->plan.check_lifetimes = false;
+  return *compiled.program;
+}
+
+TEST(RecordedRuns, AnyOrderThatTheLanesAllowGivesTheSameValues) {
+  const runtime::Program program = layers();
+  auto device = std::make_shared<ShufflingDevice>();
+  runtime::Context plain(runtime::Model::load(program)), recorded(runtime::Model::load(program, device));
+  recorded.set_recording(true);
+  std::mt19937_64 random(11);
+  std::vector<Tensor> given{random_tensor({48, 32}, random), random_tensor({48, 32}, random)}, made;
+  for (int call = 0; call < 60; ++call) {
+    const Tensor& x = given[static_cast<std::size_t>(call) % 3 == 2];
+    const auto wanted = plain.run({&x, 1}).outputs;
+    recorded.run_into({&x, 1}, made);
+    ASSERT_EQ(made.size(), wanted.size());
+    for (std::size_t k = 0; k < made.size(); ++k) ASSERT_TRUE(equal(made[k], wanted[k])) << "call " << call << ", result " << k;
+  }
+  EXPECT_GT(device->overtaken, 100u);
+}
+
+}  // namespace
+}  // namespace coil
