@@ -167,7 +167,7 @@ class PartWrites {
 
   std::optional<Chain> chain_of(const Operation& op) {
     const auto* loop = std::get_if<Pointwise>(&op.node);
-    if (!loop || !op.store_index.empty() || loop->body->op != ScalarOp::Where) return std::nullopt;
+    if (!loop || !op.store_index.empty() || loop->body->op != ScalarOp::Where || may_fail(loop->body)) return std::nullopt;
     const Layout& layout = graph_.buffer(op.outs[0]).layout;
     const std::int64_t whole = elements(loop->sizes, std::numeric_limits<std::int32_t>::max());
     if (whole * static_cast<std::int64_t>(size_of(layout.dtype)) < kSmall) return std::nullopt;

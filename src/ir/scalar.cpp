@@ -343,6 +343,10 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
 
 Expr ScalarPool::indirect(std::size_t k) { return env_.context().symbol(fmt::format("x{}", k), sym::SymbolKind::Loop); }
 
+bool may_fail(Scalar root) {
+  return std::ranges::any_of(topological({&root, 1}), [](Scalar s) { return s->op == ScalarOp::CheckIndex; });
+}
+
 std::vector<Scalar> topological(std::span<const Scalar> roots) {
   std::vector<Scalar> order;
   std::unordered_set<Scalar> done;

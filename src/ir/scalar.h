@@ -134,6 +134,8 @@ class ScalarPool {
 inline DType register_type(DType storage) { return compute_dtype(storage); }
 /// Every node below (and with) `root`, operands before users, each once.
 std::vector<Scalar> topological(std::span<const Scalar> roots);
+/// Whether a value has an index in it that is checked as it is computed, and so may fail the run.
+bool may_fail(Scalar root);
 /// Loads of both kinds below the root, each distinct one once.
 std::vector<Scalar> loads(Scalar root);
 /// `add(load(buf0, [i0, i1]), 1.0)`.

@@ -76,7 +76,7 @@ class Fuser {
   struct Info {
     std::set<BufferId> reads, writes;
     std::size_t scalar_ops = 0, block = 0;
-    bool is_copy = false;
+    bool is_copy = false, may_fail = false;
   };
 
   void place(const Operation& op) {
@@ -112,6 +112,7 @@ class Fuser {
       std::optional<Group> joined;
       if (!std::holds_alternative<Group>(out_.items[c])) reason = "the other is a library call or runs alone";
       else if (infos_[c].is_copy) reason = "the other is a copy, which costs nothing where both sides can share memory";
+      else if (infos_[c].may_fail && writes_to_caller(op)) reason = "the other may fail half way, and this one writes to memory of the caller";
       else if (infos_[c].block != blocks_[op.id]) reason = "one runs in a branch or a loop that the other is not in";
       else if (c < earliest) reason = "an operation between them needs the one and feeds the other";
       else if (conflicts.contains(c)) reason = "one writes a buffer that the other touches";
@@ -137,6 +138,10 @@ class Fuser {
   bool is_copy(const Operation& op) {
     const ir::Buffer& to = graph_.buffer(op.outs[0]);
     return (to.kind != ir::BufferKind::Computed || to.writers.size() > 1) && ir::copied_buffer(graph_, op);
+  }
+
+  bool writes_to_caller(const Operation& op) {
+    return std::ranges::any_of(op.outs, [&](BufferId b) { return graph_.buffer(b).kind != ir::BufferKind::Computed; });
   }
 
   /// Whether a value is used in the kernel that makes it alone, so that it is better stored to where it is copied to.
@@ -181,6 +186,8 @@ class Fuser {
     for (BufferId b : op.outs) add(uses_[b].writers), infos_[item].writes.insert(b);
     infos_[item].scalar_ops += body_ops(op);
     infos_[item].block = blocks_[op.id];
+    if (const auto* loop = std::get_if<ir::Pointwise>(&op.node)) infos_[item].may_fail |= ir::may_fail(loop->body);
+    if (const auto* loop = std::get_if<ir::Reduction>(&op.node)) infos_[item].may_fail |= ir::may_fail(loop->body);
     if (auto symbol = op.defined_symbol()) definitions_[*symbol] = item;
     // What is computed with a symbol may rely on what was asserted of it.
     if (std::holds_alternative<ir::Assertion>(op.node))

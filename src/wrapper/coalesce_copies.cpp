@@ -80,11 +80,18 @@ class Coalescer {
         if (reads[s] && memory != value[s]) return false;
       if (!writes[0] && !writes[1]) continue;
       const int s = writes[1];
+      // A value made anew that may fail half way is not made in memory of the caller.
+      if (value[s] == kNone && (of_caller(a) || of_caller(b)) && may_fail(k)) return false;
       if (nested_[k] || (writes[0] && writes[1]) || (value[s] != kNone && memory != value[s])) return false;
       if (reads[1 - s] && !in_place(k, s ? a : b, s ? b : a)) return false;
       memory = value[s] = ++last;
     }
     return (!lives_on_[a] || value[0] == memory) && (!lives_on_[b] || value[1] == memory);
+  }
+
+  bool may_fail(std::size_t line) const {
+    const auto* call = std::get_if<CallKernel>(&p_.lines[line]);
+    return call && !call->failure.empty();
   }
 
   /// Whether a call may write `to` over what it reads of `from`.

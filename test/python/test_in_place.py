@@ -203,7 +203,7 @@ def test_dynamic_position():
     check(Net(), make(100, 5), {"x": {0: n}, "y": {0: n}, "at": torch.export.Dim.DYNAMIC}, others=[make(41, 17), make(300, 1)])
 
 
-WRITES = {"index_put": "x[p] = y", "index_add": "x.index_add_(0, p, y)", "index_copy": "x.index_copy_(0, p, y)", "scatter": "x.scatter_(0, p[:, None].expand(3, 64), y)"}
+WRITES = {"copy": "x[:3] = z[p]", "copy_whole": "x.copy_(z[p[0]] + z[p[1]])", "copy_reused": "t = z[p]; x[:3] = t * 2; x[3:6] = t", "index_put": "x[p] = y", "index_add": "x.index_add_(0, p, y)", "index_copy": "x.index_copy_(0, p, y)", "scatter": "x.scatter_(0, p[:, None].expand(3, 64), y)"}
 
 
 @pytest.mark.parametrize("name", list(WRITES))
