@@ -353,9 +353,9 @@ std::string float_code(Language language, Expr call, const std::function<std::st
       text = float_code(language, o, integer);
     }
   }
-  for (const FloatSpelling& spelling : kFloatSpellings)
-    if (spelling.function == f) return fmt::format(fmt::runtime(cpp ? spelling.cpp : spelling.python), operands[0], operands[1]);
-  COIL_CHECK(false, "a function without a spelling");
+  const auto* spelling = std::ranges::find(kFloatSpellings, f, &FloatSpelling::function);
+  COIL_CHECK(spelling != std::end(kFloatSpellings), "a function without a spelling");
+  return fmt::format(fmt::runtime(cpp ? spelling->cpp : spelling->python), operands[0], operands[1]);
 }
 
 std::string to_code(Language language, Expr e, const std::function<std::string(Expr)>& name, const std::function<bool(Expr)>& nonnegative, IntWidth width,
