@@ -9,7 +9,7 @@ import tempfile
 import torch
 from torch.utils import _pytree as pytree
 
-from common import burst, coil_bench, export, geometric_mean, table
+from common import burst, export, geometric_mean, table, take_turns
 from rows import ROWS
 
 
@@ -38,6 +38,18 @@ def copy_bandwidth():
     return 2 * size(source) / min(burst(lambda: target.copy_(source), 20) for _ in range(3))
 
 
+def least_times(function, args, threads, rounds, seconds):
+    """Milliseconds of eager, Inductor and Coil; `seconds` of calls of Coil in each round."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True)
+    compiled(*args)
+    with tempfile.TemporaryDirectory() as folder:
+        archive = pathlib.Path(folder) / "row.pt2"
+        export(Row(function), (args,), archive)
+        calls = {"eager": lambda: function(*args), "inductor": lambda: compiled(*args)}
+        return take_turns(calls, {"coil": archive}, rounds, threads, "--seconds", seconds)[0]
+
+
 def run(names=None, threads=2):
     torch.set_num_threads(threads)
     ceiling = copy_bandwidth()
@@ -46,18 +58,9 @@ def run(names=None, threads=2):
         torch.manual_seed(0)
         function, make = ROWS[name]
         args = make()
-        with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        with torch.no_grad():
             floor = traffic(name, args, function(*args)) / ceiling
-            torch._dynamo.reset()
-            compiled = torch.compile(function, fullgraph=True)
-            compiled(*args)
-            archive = pathlib.Path(folder) / "row.pt2"
-            export(Row(function), (args,), archive)
-            best = {"eager": 1e9, "inductor": 1e9, "coil": 1e9}
-            for _ in range(3):
-                best["eager"] = min(best["eager"], burst(lambda: function(*args)))
-                best["inductor"] = min(best["inductor"], burst(lambda: compiled(*args)))
-                best["coil"] = min(best["coil"], coil_bench(archive, threads, "--seconds", 0.7)["latency_ms"]["median"])
+            best = least_times(function, args, threads, 3, 0.7)
         rows.append([name, *best.values(), *(floor / ms for ms in best.values())])
         print(name, {k: round(v, 3) for k, v in best.items()}, f"{floor / best['coil']:.2f} of copy", flush=True)
     heads = ["row", "eager ms", "inductor ms", "**coil** ms", "eager, share of copy", "inductor, share", "**coil**, share"]

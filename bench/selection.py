@@ -3,13 +3,11 @@
 usage: selection.py [NAME,...] [--threads N]
 """
 import argparse
-import pathlib
-import tempfile
 
 import torch
 
-from common import burst, coil_bench, export, geometric_mean, table
-from micro import Row
+from common import geometric_mean, table
+from micro import least_times
 
 
 def normal(*sizes):
@@ -64,17 +62,8 @@ def run(names=None, threads=2):
         torch.manual_seed(0)
         function, make = ROWS_OF[name]
         args = make()
-        with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
-            torch._dynamo.reset()
-            compiled = torch.compile(function, fullgraph=True)
-            compiled(*args)
-            archive = pathlib.Path(folder) / "row.pt2"
-            export(Row(function), (args,), archive)
-            best = {"eager": 1e9, "inductor": 1e9, "coil": 1e9}
-            for _ in range(2):
-                best["eager"] = min(best["eager"], burst(lambda: function(*args), 5))
-                best["inductor"] = min(best["inductor"], burst(lambda: compiled(*args), 5))
-                best["coil"] = min(best["coil"], coil_bench(archive, threads, "--seconds", 0.3)["latency_ms"]["median"])
+        with torch.no_grad():
+            best = least_times(function, args, threads, 2, 0.3)
         rows.append([name, *best.values(), min(best["eager"], best["inductor"]) / best["coil"]])
         print(name, {k: round(v, 3) for k, v in best.items()}, flush=True)
     heads = ["operator", "eager ms", "inductor ms", "**coil** ms", "best of the two / coil"]

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "coil/runtime.h"
+#include "at_once.h"
 #include "runtime_plans.h"
 
 namespace coil::runtime {
@@ -40,19 +40,7 @@ struct CThreads : testing::Test {
   }
   void TearDown() override { std::filesystem::remove(path); }
 
-  /// `work(thread)` on all threads at once; what each counts as wrong must be nothing.
-  static void at_once(const std::function<int(int)>& work) {
-    std::atomic<int> waiting{kThreads}, wrong{0};
-    std::vector<std::thread> threads;
-    for (int t = 0; t < kThreads; ++t)
-      threads.emplace_back([&, t] {
-        --waiting;
-        while (waiting > 0) std::this_thread::yield();
-        wrong += work(t);
-      });
-    for (std::thread& t : threads) t.join();
-    EXPECT_EQ(wrong, 0);
-  }
+  static void at_once(const std::function<int(int)>& work) { test::at_once(kThreads, work); }
 };
 
 /// A call on `rows` rows of `value`; whether every element came out five times as large.

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
-#include <thread>
 
+#include "at_once.h"
 #include "codegen/binary_cache.h"
 #include "codegen/cpp/toolchain.h"
 #include "coil/runtime.h"
@@ -25,19 +25,7 @@ struct SharedFolder : testing::Test {
   }
   ~SharedFolder() override { fs::remove_all(path); }
 
-  /// `work(thread)` on all threads at once; what each counts as wrong must be nothing.
-  static void at_once(const std::function<int(int)>& work) {
-    std::atomic<int> waiting{kThreads}, wrong{0};
-    std::vector<std::thread> threads;
-    for (int t = 0; t < kThreads; ++t)
-      threads.emplace_back([&, t] {
-        --waiting;
-        while (waiting > 0) std::this_thread::yield();
-        wrong += work(t);
-      });
-    for (std::thread& t : threads) t.join();
-    EXPECT_EQ(wrong, 0);
-  }
+  static void at_once(const std::function<int(int)>& work) { test::at_once(kThreads, work); }
 };
 
 TEST_F(SharedFolder, AnEntryIsAMissOrWhole) {
