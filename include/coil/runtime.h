@@ -72,6 +72,8 @@ COIL_C_API int coil_file_write(const char* path, const char* const* names, const
 typedef void (*coil_kernel)(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end);
 /* Runs a kernel over [0, extent) in chunks of at least `grain`, on the threads of coil_set_threads. */
 COIL_C_API void coil_parallel_for(coil_kernel, void* const* buffers, const int64_t* scalars, int64_t extent, int64_t grain);
+/* Python's round(x, digits), which sizes may go through. */
+COIL_C_API double coil_round_decimal(double x, int64_t digits);
 /* Fails when this machine lacks the instruction set (`avx2`, `avx512+avx512bf16`, ...). */
 COIL_C_API int coil_require_isa(const char* isa);
 
@@ -111,10 +113,27 @@ typedef int (*coil_operator_function)(const coil_value* arguments, size_t argume
 /* Makes an operator known to this process by its schema in torch's notation, `mylib::scale(Tensor x, float by=1.0) -> Tensor`: packages that call it are bound to it when they are loaded, and one that calls
  * what is not there, or is there with another schema, is refused. Fails on a name that is taken. */
 COIL_C_API int coil_operator_register(const char* schema, coil_operator_function, void* user);
+
+/* Results that an operator makes itself, since only it tells their sizes. */
+typedef struct coil_results coil_results;
+/* One more result, in the order of the schema: dense, zero-filled memory of these sizes, for the operator to fill; both belong to the results. Null on failure. */
+COIL_C_API coil_tensor* coil_results_add(coil_results*, coil_dtype, int32_t rank, const int64_t* sizes);
+COIL_C_API size_t coil_results_count(const coil_results*);
+/* Null where there is none. */
+COIL_C_API const coil_tensor* coil_results_at(const coil_results*, size_t index);
+/* Of results that coil_operator_results gave. */
+COIL_C_API void coil_results_free(coil_results*);
+/* As coil_operator_function, but all results are added, read by somebody or not. */
+typedef int (*coil_results_function)(const coil_value* arguments, size_t argument_count, coil_results* results, void* user);
+/* As coil_operator_register, for operators whose results may have sizes that follow from data. */
+COIL_C_API int coil_operator_register_results(const char* schema, coil_results_function, void* user);
+
 /* A registered operator by its name, `mylib.scale.default`, for programs written by `--emit=cpp`. Null when there is none, or it has another schema. Lives as long as the process. */
 typedef struct coil_operator coil_operator;
 COIL_C_API const coil_operator* coil_operator_find(const char* name, const char* schema);
 COIL_C_API int coil_operator_call(const coil_operator*, const coil_value* arguments, size_t argument_count, const coil_tensor* outputs, size_t output_count);
+/* What an operator of coil_operator_register_results gives; null on failure. */
+COIL_C_API coil_results* coil_operator_results(const coil_operator*, const coil_value* arguments, size_t argument_count);
 
 /* ---- Packages ----------------------------------------------------------------------------------------------------- */
 

@@ -31,6 +31,7 @@ Library& Library::define(std::string_view schema, Definition d) {
   check_results(parsed);
   if (ops::find(parsed.target)) fail("operator {} is already defined", parsed.target);
   if (d.implementation) runtime::register_operator(ops::to_string(parsed), std::move(d.implementation));
+  if (d.results) runtime::register_operator(ops::to_string(parsed), std::move(d.results));
   if (d.decomposition) passes::define_decomposition(parsed.target, std::move(d.decomposition));
   ops::define(whole, std::move(d.shape), d.random, d.side_effect);
   ops::leave_to_host(parsed.target);

@@ -15,6 +15,7 @@ struct Definition {
   ops::ShapeFunction shape;                  ///< metadata of its results, with symbolic sizes; without it, what an archive recorded is taken
   runtime::OperatorFunction implementation;  ///< on the CPU, in this process; another that runs the package registers its own (coil_operator_register)
   passes::Decomposition decomposition;       ///< in operators that Coil has; the implementation is not called then
+  runtime::ResultsFunction results;          ///< instead of the implementation where a result has a size that only the operator tells (in `shape`, a new unbacked symbol)
   bool random = false, side_effect = false;  ///< never merged or folded; kept though nothing uses its result
 };
 

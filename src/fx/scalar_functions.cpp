@@ -95,7 +95,10 @@ ScalarFunction rounding(FloatFunction f) {
     if (is_integer(a)) return a.as_int();
     const auto x = ops::float_of(a);
     if (!x) fail("an integer made from a float known only at run time cannot be compiled");
-    if (call.args.size() > 1 && !call.args[1].is_none()) fail("rounding to a number of digits cannot be compiled");
+    if (call.args.size() > 1 && !call.args[1].is_none()) {
+      if (f != FloatFunction::RoundToInt || !is_integer(call.args[1])) fail("takes a number and perhaps a number of digits");
+      return made(call, sym::float_call(FloatFunction::RoundDecimal, *x, call.args[1].as_int()));
+    }
     return sym::float_call(f, *x);
   };
 }

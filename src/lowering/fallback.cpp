@@ -3,6 +3,7 @@
 #include "lowering/common.h"
 #include "ops/outside.h"
 #include "support/error.h"
+#include "support/host_names.h"
 
 namespace coil::lowering {
 namespace {
@@ -62,22 +63,24 @@ class HostCall {
 
   /// The call that runs the operator and says these sizes, which have values from here on; the next one takes the results.
   void run_for_sizes(const std::vector<std::pair<std::size_t, std::size_t>>& unknown) {
-    if (writing_) refuse(ctx_, "writes to its arguments and has a result whose size only the host tells");
-    const std::string op = std::exchange(call_.op, std::string(ops::kSized) + call_.op);
+    const std::string op = std::exchange(call_.op, std::string(kSized) + call_.op);
     CallArguments which;
     for (auto [k, d] : unknown)
       for (std::size_t number : {k, d}) which.emplace_back(Expr(number));
     call_.arguments.insert(call_.arguments.begin(), {"", std::move(which)});
     const std::int64_t count = static_cast<std::int64_t>(unknown.size()) + 1;
     const TensorBox told = result(sym::contiguous(DType::I64, device(), {count}));
-    add_call();
     const ops::Value& meta = node_.meta.value;
+    // What it writes to is written by this call.
+    if (writing_)
+      for (std::size_t k = meta.as_list().size() - call_.writes.size(); k < meta.as_list().size(); ++k) written_.push_back(result(meta.as_list()[k].as_tensor()));
+    add_call();
     for (std::size_t i = 0; i < unknown.size(); ++i) {
       const auto [k, d] = unknown[i];
       const sym::TensorMeta& t = meta.is<sym::TensorMeta>() ? node_.tensor() : meta.as_list()[k].as_tensor();
       ctx_.define(t.sizes[d], pointwise(ctx_, DType::I64, {}, element_at(ctx_, told, {static_cast<std::int64_t>(i) + 1}, {})));
     }
-    call_.op = std::string(ops::kKept) + op;
+    call_.op = std::string(kKept) + op;
     const BufferView view = library_operand(told);
     call_.inputs = {view};
     call_.arguments = {{"", ops::Operand{0}}};
@@ -159,7 +162,7 @@ class HostCall {
     const auto* returns = writing_ ? &writing_->schema.returns : nullptr;
     call_.is_list = !returns || returns->size() > 1 || (returns->size() == 1 && returns->front().type.list);
     std::vector<TensorBox> boxes;
-    for (const ops::Value& item : *list) {
+    for (const ops::Value& item : std::span(*list).first(list->size() - written_.size())) {
       if (item.is<sym::TensorMeta>()) {
         boxes.push_back(result(item.as_tensor()));
       } else if (item.is_none() || is_recorded(item)) {
@@ -169,6 +172,7 @@ class HostCall {
         refuse(ctx_, "results other than tensors cannot be handed over by the host");
       }
     }
+    boxes.insert(boxes.end(), written_.begin(), written_.end());
     return boxes;
   }
 
@@ -177,6 +181,7 @@ class HostCall {
   const ops::Operator* known_;               ///< null where not even a schema is
   const ops::Operator* writing_ = nullptr;   ///< the operator that is given copies to write to
   ir::Fallback call_;
+  std::vector<TensorBox> written_;           ///< results that the first of two calls gave already
   std::vector<ir::BufferId> outs_;
 };
 

@@ -112,16 +112,12 @@ bool Binding::looks_like_last(std::span<const Tensor> given) const {
 }
 
 void Binding::remember(std::span<const Tensor> given) {
-  for (std::size_t i = 0; i < given.size(); ++i)
-    last_[i] = {given[i].sizes, given[i].strides, reads_value_[i] ? integer_value(given[i]) : 0};
-  state_.clear();
-  for (const Seen& s : last_) {
-    state_.push_back(s.sizes.size());
-    state_.insert(state_.end(), s.sizes.begin(), s.sizes.end());
-    state_.insert(state_.end(), s.strides.begin(), s.strides.end());
-    state_.push_back(static_cast<std::uint64_t>(s.value));
+  for (std::size_t i = 0; i < given.size(); ++i) {  // without new memory for each input
+    last_[i].sizes = given[i].sizes;
+    last_[i].strides = given[i].strides;
+    last_[i].value = reads_value_[i] ? integer_value(given[i]) : 0;
   }
-  state_sizes_ = state_.size();
+  state_sizes_ = 0;
 }
 
 void Binding::check_inputs(std::span<const Tensor> given) const {
@@ -539,6 +535,16 @@ void Binding::fail_run(const Failure& failure) {
 }
 
 std::span<const std::uint64_t> Binding::state() {
+  if (state_sizes_ == 0) {
+    state_.assign(1, last_.size());
+    for (const Seen& s : last_) {
+      state_.push_back(s.sizes.size());
+      state_.insert(state_.end(), s.sizes.begin(), s.sizes.end());
+      state_.insert(state_.end(), s.strides.begin(), s.strides.end());
+      state_.push_back(static_cast<std::uint64_t>(s.value));
+    }
+    state_sizes_ = state_.size();
+  }
   state_.resize(state_sizes_ + words_.size() + 1);
   static_assert(sizeof(void*) == sizeof(std::uint64_t));
   std::memcpy(state_.data() + state_sizes_, words_.data(), words_.size() * sizeof(void*));

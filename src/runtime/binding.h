@@ -204,7 +204,7 @@ class Binding {
   int threads_ = 0;
   std::vector<Seen> last_;
   std::vector<std::uint64_t> state_;             ///< `state`, of which the first come from the inputs' sizes
-  std::size_t state_sizes_ = 0;
+  std::size_t state_sizes_ = 0;                  ///< how many; 0: they are to be taken from `last_`
   std::vector<std::int64_t> slots_;
   std::vector<std::uint64_t> buffer_bytes_;      ///< of memory owners
   std::vector<std::byte*> buffer_base_;          ///< of memory owners; null for inputs and outputs, which are patched, and for temporaries before they have memory

@@ -61,8 +61,34 @@ OperatorArgument argument(const coil_value& v) {
 }
 
 const coil_operator* to_c(const RegisteredOperator* found) { return reinterpret_cast<const coil_operator*>(found); }
+const RegisteredOperator& registered(const coil_operator* op) {
+  if (!op) fail("no operator was given");
+  return *reinterpret_cast<const RegisteredOperator*>(op);
+}
+
+std::vector<OperatorArgument> arguments_of(const coil_value* arguments, size_t count) {
+  std::vector<OperatorArgument> values;
+  for (size_t i = 0; i < count; ++i) values.push_back(argument(arguments[i]));
+  return values;
+}
+
+[[noreturn]] void fail_as_told(const std::string& name) {
+  const std::string why = coil_last_error();
+  fail("{}{}{}", name, why.empty() ? " failed" : ": ", why);
+}
 
 }  // namespace
+
+/// The tensors and, at places that stay, what C sees of them.
+struct coil_results {
+  std::vector<Tensor> made;
+  std::deque<coil_tensor> plain;
+  coil_tensor* add(Tensor t) {
+    plain.push_back(coil::runtime::to_c(t));
+    made.push_back(std::move(t));
+    return &plain.back();
+  }
+};
 
 extern "C" {
 
@@ -74,12 +100,37 @@ int coil_operator_register(const char* schema, coil_operator_function function, 
       std::vector<coil_tensor> results;
       for (const Tensor& t : outputs) results.push_back(t.sizes.empty() && !t.storage.data ? coil_tensor{} : coil::runtime::to_c(t));
       coil_set_error("");
-      if (function(values.data(), values.size(), results.data(), results.size(), user) == 0) return;
-      const std::string why = coil_last_error();
-      fail("{}{}{}", name, why.empty() ? " failed" : ": ", why);
+      if (function(values.data(), values.size(), results.data(), results.size(), user) != 0) fail_as_told(name);
     });
   });
 }
+
+int coil_operator_register_results(const char* schema, coil_results_function function, void* user) {
+  return guarded([&] {
+    if (!schema || !function) fail("an operator needs a schema and a function");
+    register_operator(schema, [function, user, name = operator_name(schema)](std::span<const OperatorArgument> arguments) {
+      const Values values(arguments);
+      coil_results results;
+      coil_set_error("");
+      if (function(values.data(), values.size(), &results, user) != 0) fail_as_told(name);
+      return std::move(results.made);
+    });
+  });
+}
+
+coil_tensor* coil_results_add(coil_results* results, coil_dtype dtype, int32_t rank, const int64_t* sizes) {
+  return guarded_pointer([&] {
+    if (!results || (rank > 0 && !sizes)) fail("a result needs its sizes and the results that it is one of");
+    if (rank < 0 || rank > COIL_MAX_RANK) fail("a result has {} dimensions", rank);
+    for (int32_t d = 0; d < rank; ++d)
+      if (sizes[d] < 0) fail("a result would have the size {}", sizes[d]);
+    return results->add(Tensor::empty(from_c(dtype), Sizes(sizes, sizes + rank)));
+  });
+}
+
+size_t coil_results_count(const coil_results* results) { return results ? results->plain.size() : 0; }
+const coil_tensor* coil_results_at(const coil_results* results, size_t index) { return index < coil_results_count(results) ? &results->plain[index] : nullptr; }
+void coil_results_free(coil_results* results) { delete results; }
 
 const coil_operator* coil_operator_find(const char* name, const char* schema) {
   const coil_operator* found = nullptr;
@@ -92,12 +143,19 @@ const coil_operator* coil_operator_find(const char* name, const char* schema) {
 
 int coil_operator_call(const coil_operator* op, const coil_value* arguments, size_t argument_count, const coil_tensor* outputs, size_t output_count) {
   return guarded([&] {
-    if (!op) fail("no operator was given");
-    std::vector<OperatorArgument> values;
-    for (size_t i = 0; i < argument_count; ++i) values.push_back(argument(arguments[i]));
+    const RegisteredOperator& called = registered(op);
     std::vector<Tensor> results;
     for (size_t i = 0; i < output_count; ++i) results.push_back(outputs[i].data ? borrow(outputs[i]) : Tensor{});
-    reinterpret_cast<const RegisteredOperator*>(op)->function(values, results);
+    call_operator(called, operator_name(called.schema), arguments_of(arguments, argument_count), results);
+  });
+}
+
+coil_results* coil_operator_results(const coil_operator* op, const coil_value* arguments, size_t argument_count) {
+  return guarded_pointer([&] {
+    const RegisteredOperator& called = registered(op);
+    auto results = std::make_unique<coil_results>();
+    for (Tensor& t : make_results(called, operator_name(called.schema), arguments_of(arguments, argument_count))) results->add(std::move(t));
+    return results.release();
   });
 }
 

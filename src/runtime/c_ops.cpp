@@ -7,6 +7,7 @@
 #include "runtime/output_pool.h"
 #include "runtime/threads.h"
 #include "support/error.h"
+#include "support/float_functions.h"
 
 using namespace coil;
 using namespace coil::runtime;
@@ -79,6 +80,8 @@ struct coil_op {
 };
 
 extern "C" {
+
+double coil_round_decimal(double x, int64_t digits) { return round_decimal(x, digits); }
 
 void coil_parallel_for(coil_kernel kernel, void* const* buffers, const int64_t* scalars, int64_t extent, int64_t grain) {
   if (extent <= 0) return;

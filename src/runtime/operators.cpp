@@ -6,6 +6,7 @@
 
 #include "runtime/strided_copy.h"
 #include "support/error.h"
+#include "support/host_names.h"
 
 namespace coil::runtime {
 namespace {
@@ -31,6 +32,44 @@ std::string comparable(std::string_view schema) {
   return out;
 }
 
+std::string describe(const Tensor& t) { return fmt::format("{}[{}]", short_name(t.dtype), fmt::join(t.sizes, ", ")); }
+
+/// Copies results to where they are wanted.
+void deliver(std::string_view name, std::span<const Tensor> results, std::span<const Tensor> outputs) {
+  if (results.size() < outputs.size()) fail("{} gave {} results where {} were expected", name, results.size(), outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].storage.data) continue;
+    if (results[i].dtype != outputs[i].dtype || results[i].sizes != outputs[i].sizes) fail("{} gave {} where {} was expected", name, describe(results[i]), describe(outputs[i]));
+    copy_strided(outputs[i], results[i]);
+  }
+}
+
+/// Results between the two calls of an operator that alone tells their sizes.
+class KeptResults {
+ public:
+  std::int64_t keep(std::vector<Tensor> results) {
+    std::lock_guard lock(mutex_);
+    kept_.emplace(++last_, std::move(results));
+    return last_;
+  }
+  std::vector<Tensor> take(std::int64_t number) {
+    std::lock_guard lock(mutex_);
+    auto node = kept_.extract(number);
+    COIL_CHECK(!node.empty(), "no results are kept under {}", number);
+    return std::move(node.mapped());
+  }
+  void drop(std::int64_t number) {
+    std::lock_guard lock(mutex_);
+    kept_.erase(number);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::int64_t, std::vector<Tensor>> kept_;
+  std::int64_t last_ = 0;
+};
+
+/// A call site: operands and results as tensors of the run.
 class RegisteredOp : public HostOp {
  public:
   RegisteredOp(const HostCall& call, const RegisteredOperator& registered) : call_(call), registered_(registered) {}
@@ -52,8 +91,16 @@ class RegisteredOp : public HostOp {
     for (std::size_t k = 0; k < call_.writes.size(); ++k) copy_strided(outputs_[own + k], inputs_[call_.writes[k]]);
     arguments_.clear();
     for (const NamedHostArgument& a : call_.arguments) arguments_.push_back(value(a.value));
-    registered_.function(arguments_, std::span(outputs_).first(own));
+    carry_out(std::span(outputs_).first(own));
   }
+
+ protected:
+  virtual void carry_out(std::span<const Tensor> outputs) { call_operator(registered_, call_.op, arguments_, outputs); }
+
+  const HostCall call_;
+  const RegisteredOperator& registered_;
+  std::vector<Tensor> inputs_;
+  std::vector<OperatorArgument> arguments_;
 
  private:
   static Tensor tensor(const BoundView& v) {
@@ -85,12 +132,55 @@ class RegisteredOp : public HostOp {
     return std::monostate{};
   }
 
-  const HostCall call_;
-  const RegisteredOperator& registered_;
-  std::vector<Tensor> inputs_, outputs_;
+  std::vector<Tensor> outputs_;
   std::vector<std::int64_t> slots_;
-  std::vector<OperatorArgument> arguments_;
 };
+
+/// The first of the two calls.
+class SizedOp : public RegisteredOp {
+ public:
+  SizedOp(const HostCall& call, const RegisteredOperator& registered, std::shared_ptr<KeptResults> kept) : RegisteredOp(call, registered), kept_(std::move(kept)) {}
+  ~SizedOp() override { kept_->drop(last_); }
+
+ private:
+  void carry_out(std::span<const Tensor> outputs) override {
+    kept_->drop(last_);  // of a run that failed before it took them
+    const std::string_view name = without_prefix(call_.op);
+    std::vector<Tensor> results = make_results(registered_, name, std::span(arguments_).subspan(1));
+    const auto& which = std::get<std::vector<OperatorArgument>>(arguments_[0]);
+    auto* told = outputs[0].data<std::int64_t>();
+    for (std::size_t i = 0; i + 1 < which.size(); i += 2) {
+      const auto result = static_cast<std::size_t>(std::get<std::int64_t>(which[i])), dim = static_cast<std::size_t>(std::get<std::int64_t>(which[i + 1]));
+      if (result >= results.size()) fail("{} gave {} results where {} were expected", name, results.size(), result + 1);
+      if (dim >= results[result].sizes.size()) fail("{} gave {} where {} dimensions were expected", name, describe(results[result]), dim + 1);
+      told[1 + i / 2] = results[result].sizes[dim];
+    }
+    told[0] = last_ = kept_->keep(std::move(results));
+  }
+
+  std::shared_ptr<KeptResults> kept_;
+  std::int64_t last_ = 0;
+};
+
+/// The second.
+class KeptOp : public RegisteredOp {
+ public:
+  KeptOp(const HostCall& call, const RegisteredOperator& registered, std::shared_ptr<KeptResults> kept) : RegisteredOp(call, registered), kept_(std::move(kept)) {}
+
+ private:
+  void carry_out(std::span<const Tensor> outputs) override { deliver(without_prefix(call_.op), kept_->take(*inputs_.at(0).data<std::int64_t>()), outputs); }
+
+  std::shared_ptr<KeptResults> kept_;
+};
+
+/// Adds to the registry under the name that the schema says.
+void add(std::string_view schema, RegisteredOperator registered) {
+  std::string name = operator_name(schema);
+  if (!registered.function && !registered.make) fail("operator {} has no function", name);
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  if (!r.operators.emplace(name, std::make_unique<const RegisteredOperator>(std::move(registered))).second) fail("operator {} is registered already", name);
+}
 
 }  // namespace
 
@@ -102,13 +192,17 @@ std::string operator_name(std::string_view schema) {
   return name;
 }
 
-void register_operator(std::string_view schema, OperatorFunction function) {
-  std::string name = operator_name(schema);
-  if (!function) fail("operator {} has no function", name);
-  Registry& r = registry();
-  std::lock_guard lock(r.mutex);
-  auto made = std::make_unique<const RegisteredOperator>(RegisteredOperator{std::string(schema), std::move(function)});
-  if (!r.operators.emplace(name, std::move(made)).second) fail("operator {} is registered already", name);
+void register_operator(std::string_view schema, OperatorFunction function) { add(schema, {std::string(schema), std::move(function), {}}); }
+void register_operator(std::string_view schema, ResultsFunction make) { add(schema, {std::string(schema), {}, std::move(make)}); }
+
+std::vector<Tensor> make_results(const RegisteredOperator& registered, std::string_view name, std::span<const OperatorArgument> arguments) {
+  if (!registered.make) fail("operator {} is registered with a function that is given memory for its results, but the program asks it for their sizes; register it with coil_operator_register_results", name);
+  return registered.make(arguments);
+}
+
+void call_operator(const RegisteredOperator& registered, std::string_view name, std::span<const OperatorArgument> arguments, std::span<const Tensor> outputs) {
+  if (registered.function) registered.function(arguments, outputs);
+  else deliver(name, registered.make(arguments), outputs);
 }
 
 const RegisteredOperator* find_operator(std::string_view name, std::string_view schema) {
@@ -132,9 +226,14 @@ std::vector<std::string> registered_schemas() {
 }
 
 Host registered_operators() {
-  return [](const HostCall& call) -> std::unique_ptr<HostOp> {
-    const RegisteredOperator* found = find_operator(call.op, call.schema);
-    return found ? std::make_unique<RegisteredOp>(call, *found) : nullptr;
+  return [kept = std::make_shared<KeptResults>()](const HostCall& call) -> std::unique_ptr<HostOp> {
+    const std::string_view name = without_prefix(call.op);
+    const RegisteredOperator* found = find_operator(name, call.schema);
+    if (!found) return nullptr;
+    if (name == call.op) return std::make_unique<RegisteredOp>(call, *found);
+    if (!found->make) make_results(*found, name, {});  // refuses
+    if (call.op.starts_with(kSized)) return std::make_unique<SizedOp>(call, *found, kept);
+    return std::make_unique<KeptOp>(call, *found, kept);
   };
 }
 

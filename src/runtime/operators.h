@@ -21,14 +21,23 @@ struct OperatorArgument : std::variant<std::monostate, bool, std::int64_t, doubl
 /// Throws what the caller of the program is to see. Called by one thread for each context; several contexts may call at once.
 using OperatorFunction = std::function<void(std::span<const OperatorArgument> arguments, std::span<const Tensor> outputs)>;
 
-/// A registered operator: its schema as it was given, and what carries it out.
+/// One that makes its results itself, since only it tells their sizes: all of them, in the order of the schema, in any layout. Called as an OperatorFunction is.
+using ResultsFunction = std::function<std::vector<Tensor>(std::span<const OperatorArgument> arguments)>;
+
+/// A registered operator: its schema as it was given, and what carries it out: one of the two.
 struct RegisteredOperator {
   std::string schema;
   OperatorFunction function;
+  ResultsFunction make;
 };
+/// Runs it, whichever it is. Throws Error where results have another dtype or other sizes than the memory for them.
+void call_operator(const RegisteredOperator&, std::string_view name, std::span<const OperatorArgument> arguments, std::span<const Tensor> outputs);
+/// The results that it makes. Throws Error for one that does not.
+std::vector<Tensor> make_results(const RegisteredOperator&, std::string_view name, std::span<const OperatorArgument> arguments);
 
 /// From now on programs that are loaded may call the operator of this schema, in torch's notation: `mylib::scale(Tensor x, float by=1.0) -> Tensor`. Throws Error on a name that is taken.
 void register_operator(std::string_view schema, OperatorFunction);
+void register_operator(std::string_view schema, ResultsFunction);
 /// The registration of `mylib.scale.default`; null where there is none. Throws Error where `schema` (if given) is another. Lives as long as the process.
 const RegisteredOperator* find_operator(std::string_view name, std::string_view schema = "");
 /// Schemas of all, in order of name.

@@ -218,7 +218,7 @@ struct Signature {
 };
 
 struct Plan {
-  static constexpr int kVersion = 6, kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
+  static constexpr int kVersion = 7, kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
   std::string model_name;
   Device device;
   std::string isa;  ///< instruction set that the kernels need: `avx2`, `avx512`, …; empty for the baseline

@@ -6,6 +6,7 @@
 
 #include "runtime/signature_json.h"
 #include "support/error.h"
+#include "support/float_functions.h"
 
 namespace coil::runtime {
 namespace {
@@ -326,9 +327,13 @@ Plan read_plan(const Json& j) {
   return plan;
 }
 
-/// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures; version 6 sizes that are made of floats.
+/// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures; version 6 sizes that are made of floats; version 7 those that are rounded to
+/// a number of digits.
 int version_of(const Plan& plan) {
-  if (std::any_of(plan.shape_program.begin(), plan.shape_program.end(), [](const ShapeInstruction& in) { return in.op == ShapeOp::Float; })) return 6;
+  int of_floats = 0;
+  for (const ShapeInstruction& in : plan.shape_program)
+    if (in.op == ShapeOp::Float) of_floats = std::max(of_floats, in.c == static_cast<std::int64_t>(FloatFunction::RoundDecimal) ? 7 : 6);
+  if (of_floats) return of_floats;
   auto is_new = [](const Step& step) {
     const auto* host = std::get_if<HostCall>(&step);
     const auto* kernel = std::get_if<KernelCall>(&step);

@@ -47,7 +47,7 @@ std::int64_t dimension(std::span<const Tensor> inputs, const ShapeInstruction& i
   return of[static_cast<std::size_t>(in.b)];
 }
 
-std::int64_t evaluate(const ShapeInstruction& in, std::span<const Tensor> inputs, const std::int64_t* slots) {
+inline std::int64_t evaluate(const ShapeInstruction& in, std::span<const Tensor> inputs, const std::int64_t* slots) {
   auto a = [&] { return slots[in.a]; };
   auto b = [&] { return slots[in.b]; };
   std::int64_t r = 0;

@@ -1,6 +1,7 @@
 #include "support/float_functions.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "support/error.h"
@@ -64,6 +65,35 @@ std::optional<FloatFunction> float_function_named(std::string_view name) {
   return std::nullopt;
 }
 
+double round_decimal(double x, std::int64_t digits) {
+  // Beyond these every double has fewer digits, or is less than half of the last.
+  if (!std::isfinite(x) || x == 0 || digits > 323) return x;
+  if (digits < -309) return std::copysign(0.0, x);
+  char text[800];
+  const auto print = [&](std::chars_format format, int precision) { return std::string_view(text, static_cast<std::size_t>(std::to_chars(text, std::end(text), x, format, precision).ptr - text)); };
+  std::string_view rounded;
+  std::string unit;
+  if (digits >= 0) {
+    rounded = print(std::chars_format::fixed, static_cast<int>(digits));
+  } else {
+    // All digits of the integer part, of which the last `-digits` go; with fewer than those, one unit or none.
+    const std::string_view exact = print(std::chars_format::scientific, 60);
+    const int places = std::stoi(std::string(exact.substr(exact.find('e') + 1))), last = static_cast<int>(-digits);
+    if (places >= last) {
+      rounded = print(std::chars_format::scientific, places - last);
+    } else {
+      const std::string_view mantissa = exact.substr(x < 0, exact.find('e') - (x < 0));
+      const bool more = places == last - 1 && (mantissa[0] > '5' || (mantissa[0] == '5' && mantissa.find_first_not_of("0.", 1) != std::string_view::npos));
+      if (!more) return std::copysign(0.0, x);
+      unit = fmt::format("{}1e{}", x < 0 ? "-" : "", last);
+      rounded = unit;
+    }
+  }
+  double result = 0;
+  if (std::from_chars(rounded.data(), rounded.data() + rounded.size(), result).ec == std::errc::result_out_of_range) return std::copysign(HUGE_VAL, x);
+  return result;
+}
+
 std::int64_t apply_float_function(FloatFunction f, std::int64_t a, std::int64_t b) {
   const double x = float_of_bits(a), y = float_of_bits(b);
   switch (f) {
@@ -73,6 +103,7 @@ std::int64_t apply_float_function(FloatFunction f, std::int64_t a, std::int64_t 
     case FloatFunction::FloorToInt: return whole(std::floor(x));
     case FloatFunction::CeilToInt: return whole(std::ceil(x));
     case FloatFunction::RoundToInt: return whole(std::nearbyint(x));
+    case FloatFunction::RoundDecimal: return float_bits(round_decimal(x, b));
     case FloatFunction::Eq: return x == y;
     case FloatFunction::Ne: return x != y;
     case FloatFunction::Lt: return x < y;

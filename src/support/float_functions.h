@@ -20,8 +20,10 @@ namespace coil {
   X(Tanh, "OpaqueUnaryFn_tanh", "f", 'f')                                                                                            \
   X(TruncToInt, "TruncToInt", "f", 'i') X(FloorToInt, "FloorToInt", "f", 'i') X(CeilToInt, "CeilToInt", "f", 'i')                    \
   X(RoundToInt, "RoundToInt", "f", 'i')                                                                                              \
-  X(Eq, "FloatEq", "ff", 'i') X(Ne, "FloatNe", "ff", 'i') X(Lt, "FloatLt", "ff", 'i') X(Le, "FloatLe", "ff", 'i')
+  X(Eq, "FloatEq", "ff", 'i') X(Ne, "FloatNe", "ff", 'i') X(Lt, "FloatLt", "ff", 'i') X(Le, "FloatLe", "ff", 'i')                    \
+  X(RoundDecimal, "RoundDecimal", "fi", 'f')
 
+// Plans hold their numbers: new ones come last.
 enum class FloatFunction : std::uint8_t {
 #define X(e, ...) e,
   COIL_FLOAT_FUNCTIONS(X)
@@ -32,13 +34,15 @@ struct FloatSignature {
   std::string_view name, takes;
   char gives = 'f';
 };
-constexpr int kFloatFunctions = static_cast<int>(FloatFunction::Le) + 1;
+constexpr int kFloatFunctions = static_cast<int>(FloatFunction::RoundDecimal) + 1;
 const FloatSignature& signature_of(FloatFunction);
 std::optional<FloatFunction> float_function_named(std::string_view name);
 
 inline std::int64_t float_bits(double x) { return std::bit_cast<std::int64_t>(x); }
 inline double float_of_bits(std::int64_t x) { return std::bit_cast<double>(x); }
 
+/// Python's round(x, digits): the double nearest to the decimal number that x, exactly, rounds to; half goes to the even digit. Digits may be negative.
+double round_decimal(double x, std::int64_t digits);
 /// The value as Python has it (half rounds to even, a remainder has the divisor's sign), operands and result as words; `b` counts only for functions of two. Throws Error where an integer does not fit in 64 bits.
 std::int64_t apply_float_function(FloatFunction, std::int64_t a, std::int64_t b = 0);
 

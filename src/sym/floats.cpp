@@ -108,6 +108,12 @@ Reals bounds(Expr e, const std::function<Range(Expr)>& interval) {
     case FloatFunction::Min: return {std::min(real(0).low, real(1).low), std::min(real(0).high, real(1).high)};
     case FloatFunction::Max: return {std::max(real(0).low, real(1).low), std::max(real(0).high, real(1).high)};
     case FloatFunction::Floor: return {std::floor(real(0).low), std::floor(real(0).high)};
+    case FloatFunction::RoundDecimal: {
+      const auto digits = o[1].constant();
+      if (!digits) return {};
+      const Reals a = real(0);
+      return {round_decimal(a.low, *digits), round_decimal(a.high, *digits)};
+    }
     case FloatFunction::Sqrt: {
       const Reals a = real(0);
       return a.low >= 0 ? Reals{std::sqrt(a.low), std::sqrt(a.high)} : Reals{};

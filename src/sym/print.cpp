@@ -107,6 +107,7 @@ constexpr FloatSpelling kFloatSpellings[] = {
     {FloatFunction::Ne, "Size({0} != {1})", "({0} != {1})"},
     {FloatFunction::Lt, "Size({0} < {1})", "({0} < {1})"},
     {FloatFunction::Le, "Size({0} <= {1})", "({0} <= {1})"},
+    {FloatFunction::RoundDecimal, "coil_round_decimal({0}, int64_t({1}))", "round({0}, {1})"},
 };
 static_assert(std::size(kFloatSpellings) == kFloatFunctions);
 

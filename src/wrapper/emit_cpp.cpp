@@ -6,9 +6,9 @@
 #include "codegen/cpp/kernel.h"
 #include "codegen/cpp/prelude.h"
 #include "coil/runtime.h"
-#include "ops/outside.h"
 #include "ops/registry.h"
 #include "support/error.h"
+#include "support/host_names.h"
 #include "sym/print.h"
 #include "wrapper/cpp/support_text.h"
 #include "wrapper/cpp/target_text.h"
@@ -159,6 +159,10 @@ class Printer {
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant) bind_constant(static_cast<BufferId>(k));
     if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) { return std::holds_alternative<CallKernel>(l); })) line("int64_t status = 0;");
+    if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) { return std::holds_alternative<CallFallback>(l) && std::get<CallFallback>(l).op.starts_with(kSized); })) {
+      members_ += "  Kept kept;\n";
+      line("kept.clear();  // of a run that failed");
+    }
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant && p_.constants[p_.buffers[k].index].seed) line("seeds.renew({});", names_[k]);
     begin = run_.size();
@@ -252,15 +256,20 @@ class Printer {
 
   void print_line(const CallFallback& c) {
     comment(c.origins, c.where);
-    if (ops::without_prefix(c.op) != c.op) fail("{} gives results whose sizes only it tells{}, which C++ source cannot hold; write a package or Python", ops::without_prefix(c.op), c.where.empty() ? "" : " (" + c.where + ")");
-    const std::string op = fmt::format("host{}", next_host_++);
-    const ops::Operator* known = ops::find(c.op);
-    members_ += fmt::format("  HostOperator {}{{{}, {}}};\n", op, c_string(c.op), c_string(known ? ops::to_string(known->schema) : ""));
     std::vector<std::string> arguments, out;
     for (std::size_t k = 0; k < c.writes.size(); ++k) line("copy({}, {});", window(*c.outputs[own_results(c) + k]), window(c.inputs[c.writes[k]]));
-    for (const ops::NamedArgument& a : c.arguments) arguments.push_back(argument(a.value, c));
+    const bool sized = c.op.starts_with(kSized);
+    for (std::size_t k = sized ? 1 : 0; k < c.arguments.size(); ++k) arguments.push_back(argument(c.arguments[k].value, c));
     for (std::size_t k = 0; k < own_results(c); ++k) out.push_back(c.outputs[k] ? window(*c.outputs[k]) : "coil_tensor{}");
-    line("{}.run({{{}}}, {{{}}});", op, joined(arguments), joined(out));
+    const std::string name(without_prefix(c.op));
+    if (c.op.starts_with(kKept)) return line("kept.take({}, {}, {{{}}});", c_string(name), window(c.inputs.at(0)), joined(out));
+    const std::string op = fmt::format("host{}", next_host_++);
+    const ops::Operator* known = ops::find(name);
+    members_ += fmt::format("  HostOperator {}{{{}, {}}};\n", op, c_string(name), c_string(known ? ops::to_string(known->schema) : ""));
+    if (!sized) return line("{}.run({{{}}}, {{{}}});", op, joined(arguments), joined(out));
+    std::vector<std::string> which;
+    for (const ops::CallArgument& n : std::get<ops::CallArguments>(c.arguments.at(0).value)) which.push_back(cpp(std::get<Expr>(n)));
+    line("{}.tell(kept, {{{}}}, {{{}}}, {});", op, joined(which), joined(arguments), out.at(0));
   }
 
   /// An argument of an operator of the host, as the `coil_value` of it.
@@ -365,7 +374,7 @@ class Printer {
   const Program& p_;
   const EmitOptions& options_;
   std::vector<std::optional<WeightPlace>> places_;
-  std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "seeds", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "read_number", "kernels"};
+  std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "seeds", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "read_number", "kernels", "kept"};
   std::vector<std::string> names_;
   std::unordered_map<Expr, std::string> sizes_;
   std::vector<Exprs> scopes_;  ///< for each open block, the sizes named in it

@@ -36,7 +36,7 @@ const char* function_of(FloatFunction f) {
     case FloatFunction::Tanh: return "torch._sym_tanh";
     case FloatFunction::TruncToInt: return "math.trunc";
     case FloatFunction::CeilToInt: return "math.ceil";
-    case FloatFunction::RoundToInt: return "round";
+    case FloatFunction::RoundToInt: case FloatFunction::RoundDecimal: return "round";
     case FloatFunction::Eq: return "operator.eq";
     case FloatFunction::Ne: return "operator.ne";
     case FloatFunction::Lt: return "operator.lt";

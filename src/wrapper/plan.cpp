@@ -1,9 +1,9 @@
 #include "wrapper/plan.h"
 
-#include "ops/outside.h"
 #include "ops/registry.h"
 #include "runtime/arena_planner.h"
 #include "support/error.h"
+#include "support/host_names.h"
 #include "support/overloaded.h"
 #include "sym/floats.h"
 #include "sym/print.h"
@@ -220,7 +220,7 @@ class Planner {
   void line(const CallFallback& c) {
     runtime::HostCall call;
     call.op = c.op;
-    if (const ops::Operator* op = ops::find(ops::without_prefix(c.op))) call.schema = ops::to_string(op->schema);
+    if (const ops::Operator* op = ops::find(without_prefix(c.op))) call.schema = ops::to_string(op->schema);
     call.is_list = c.is_list;
     call.writes.assign(c.writes.begin(), c.writes.end());
     for (const ops::NamedArgument& a : c.arguments) call.arguments.push_back({a.keyword, argument(a.value)});

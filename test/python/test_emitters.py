@@ -41,11 +41,12 @@ def named(module, args, kwargs):
     return {".".join(filter(None, [n, path_name(p)])): dense(x) for n, v in bound(module, args, kwargs).items() for p, x in pytree.tree_flatten_with_path(v)[0] if x is not None and not isinstance(x, str)}
 
 
-def check_all(program, folder):
+def check_all(program, folder, decomposed=False):
     module, args, kwargs, dynamic, others = program
     archive = folder / "m.pt2"
     with torch.no_grad():
-        torch.export.save(torch.export.export(module, args, kwargs, dynamic_shapes=dynamic), archive)
+        exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
+        torch.export.save(exported.run_decompositions() if decomposed else exported, archive)
     coil_ok("compile", archive, "-o", folder / "m.coil", *SETTINGS)
     cpp = build_program(emit(archive, "cpp", *SETTINGS))
     for each in [args, *others]:
@@ -83,6 +84,54 @@ class Masked(torch.nn.Module):
 
 def test_sizes_that_depend_on_data(tmp_path):
     check_all((Masked(), (torch.randn(6, 3),), {}, None, [(torch.randn(6, 3).abs() * sign,) for sign in (1, -1)]), tmp_path)
+
+
+class EveryProducer(torch.nn.Module):
+    """Every operator that makes a size, or a number, out of data; what it gives is used where a size may stand."""
+
+    def forward(self, x, counts, at, real, flag):
+        n = at.item()
+        torch._check(n >= 0)
+        torch._check(n + 2 <= x.shape[0])
+        first, second = counts[:2].tolist()
+        torch._check(first >= 0)
+        torch._check(second >= 0)
+        torch._check(first + second <= x.shape[0])
+        pieces = torch.split(x, [first, second, x.shape[0] - first - second])
+        left, middle, right = torch.tensor_split(x, counts[:2])
+        values, inverse, times = torch.unique(counts, return_inverse=True, return_counts=True)
+        runs, lengths = torch.unique_consecutive(counts, return_counts=True)
+        rows, row_of = torch.unique(x > 0, dim=0, return_inverse=True)
+        where = torch.nonzero(x > 0, as_tuple=True)
+        changed = x.clone()
+        changed[x > 0] = changed[x > 0] * 2 + 1
+        f = real.item()
+        return {
+            "nonzero": torch.nonzero(x > 0), "argwhere": torch.argwhere(x[:, 0] > 0).sum(), "nonzero_tuple": where[0] * 2 + where[1], "nonzero_static": torch.nonzero_static(x > 0, size=5),
+            "item": n, "item_sum": n + 1, "item_float": f, "item_float_used": x * f, "item_bool": x[:, 0] * flag.long().item(),
+            "masked_select": torch.masked_select(x, x > 0).exp(), "mask": x[x[:, 0] > 0] * 2, "mask_sums": x[x > 0].sum(), "mask_written": changed, "mask_of_columns": x[:, x[0] > 0],
+            "repeats": x.repeat_interleave(counts, dim=0), "repeats_alone": torch.repeat_interleave(counts), "repeats_sum": torch.repeat_interleave(x.t(), counts, dim=1).sum(1),
+            "unique": values, "unique_inverse": inverse, "unique_counts": times, "unique_rows": rows, "unique_row_of": row_of, "runs": runs, "run_lengths": lengths,
+            "bincount": torch.bincount(counts), "bincount_weighted": torch.bincount(counts, weights=x[:, 0].double(), minlength=3), "bincount_total": torch.bincount(counts).cumsum(0),
+            "tensor_split": left * 2, "tensor_split_sum": middle.sum(0), "tensor_split_last": right, "split": pieces[0] + 1, "split_sum": pieces[1].sum(0), "split_last": pieces[2],
+            "slice": x[:n] * 2, "slice_end": x[n:].sum(0), "narrow": x.narrow(0, n, 2) + 1, "select": x[n] - 1, "select_column": x[:, x.shape[1] - 1 - n % 2],
+            "topk": x[:, 0].topk(n)[0], "arange": torch.arange(n) + 1, "arange_steps": torch.arange(0, 2 * n, 3), "zeros": torch.zeros(n, 3), "full": torch.full((2, n), 4.0),
+        }
+
+
+def producers(size, top, at):
+    x = torch.randn(size, 4)
+    counts = torch.randint(0, top, (size,))
+    counts[:2] = counts[:2].clamp(max=size // 2)
+    return x, counts, torch.tensor(at), torch.tensor(0.37), torch.tensor(at % 2 == 0)
+
+
+@pytest.mark.parametrize("decomposed", [False, True], ids=["exported", "decomposed"])
+def test_every_producer_of_sizes(decomposed, tmp_path):
+    rows = torch.export.Dim("rows", min=4, max=512)
+    none = producers(7, 1, 0)
+    none[0].abs_().neg_()  # nothing is found, nothing is repeated
+    check_all((EveryProducer(), producers(6, 4, 3), {}, ({0: rows}, {0: rows}, None, None, None), [none, producers(13, 5, 11), producers(64, 3, 32), producers(257, 2, 1)]), tmp_path, decomposed)
 
 
 def boxes():

@@ -4,6 +4,7 @@ As torch's strict export records them: without strict it fixes most of these siz
 """
 import math
 import pathlib
+import re
 import sys
 
 import pytest
@@ -100,6 +101,35 @@ def test_text_reads_back(archive, tmp_path):
     assert "SymFloat(" in graph and coil_ok("opt", "--locations", tmp_path / "g.fx").stdout.strip() == graph.strip()
 
 
+def test_rounding_to_digits(tmp_path):
+    """`round(x, digits)`, which torch cannot write to an archive, put into a program's text: in every language that the text is printed in."""
+    class Part(torch.nn.Module):
+        def forward(self, x, digits):
+            return x[:int(x.shape[0] * 0.3)] * digits.shape[0]
+    free = {0: torch.export.Dim.AUTO}
+    with torch.no_grad():
+        torch.export.save(torch.export.export(Part(), (torch.randn(12), torch.randn(3)), dynamic_shapes=(free, free), strict=True), tmp_path / "m.pt2")
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.wrap", "--emit", "wrapper")
+    text = (tmp_path / "m.wrap").read_text()
+    rows, digits = re.search(r"symbol (\w+) = size\(x, 0\)", text)[1], re.search(r"symbol (\w+) = size\(digits, 0\)", text)[1]
+    given = f"FloatMul(0.3, ToFloat({rows}))"
+    assert given in text
+    (tmp_path / "r.wrap").write_text(text.replace(given, f"RoundDecimal(FloatMul(1.2345678, ToFloat({rows})), {digits} - 4)").replace(f"TruncToInt(RoundDecimal", f"Min({rows}, TruncToInt(RoundDecimal").replace(f"{digits} - 4))", f"{digits} - 4)))"))
+    assert f"RoundDecimal(FloatMul(1.2345678, ToFloat({rows})), {digits} - 4)" in coil_ok("opt", "--emit", "wrapper", tmp_path / "r.wrap").stdout
+    forms = {}
+    for language, suffix in (("cpp", ".cpp"), ("python", ".py"), ("fx", ".fx.py")):
+        path = tmp_path / f"r_{language}{suffix}"
+        path.write_text(coil_ok("opt", "--emit", language, tmp_path / "r.wrap").stdout)
+        forms[language] = build_program(path) if language == "cpp" else load_module(path)
+    assert '"version": 7' in coil_ok("opt", "--emit", "plan", tmp_path / "r.wrap").stdout.replace('"version":7', '"version": 7')
+    for n, d in [(12, 3), (40, 2), (99, 5), (100, 6), (4099, 2), (4050, 3), (20250, 2)]:
+        x, y = torch.randn(n), torch.randn(d)
+        want = x[:min(n, int(round(1.2345678 * n, d - 4)))] * d
+        for language, form in forms.items():
+            got = call_program(form, {"x": x, "digits": y})["output"] if language == "cpp" else (form.load()(x, y) if language == "fx" else form.call([x, y]))[0]
+            assert same(dense(got), want), (language, n, d, got.shape, want.shape)
+
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 
@@ -111,7 +141,7 @@ def test_torch_compile():
 
     def function(x):
         n = x.shape[0]
-        return x[:round(n / 3)] * 1, x[:math.ceil(n / 4)] * 2, x[:math.floor(n * 0.3)] + n // 2.5, x * math.sqrt(n), torch.zeros(math.ceil(n ** 0.5)) + x[0]
+        return x[:round(n / 3)] * 1, x[:int(round(n * 0.37, 1))] * 3, x[:math.floor(round(n * 0.377, n // 8 - 2))] + 1, x[:math.ceil(n / 4)] * 2, x[:math.floor(n * 0.3)] + n // 2.5, x * math.sqrt(n), torch.zeros(math.ceil(n ** 0.5)) + x[0]
 
     compiled = torch.compile(function, backend="coil", dynamic=True)
     for n in (12, 13, 14, 15, 16, 40, 97):

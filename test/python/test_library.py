@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from coil_harness import COIL, ENVIRONMENT, ROOT, coil as command, coil_ok, run
 from emitted import BUILD, call_program, emit, load_module
@@ -352,7 +353,7 @@ def test_what_is_refused(library):
 
 @pytest.fixture(scope="module")
 def finders(library):
-    """shop::positive (one size), shop::extremes (two results, of sizes of their own and one known), shop::pieces (a list)."""
+    """shop::positive (one size), shop::extremes (two results, of sizes of their own and one known), shop::pieces (a list), shop::drawn (writes to its argument)."""
     shop = coil.Library("shop")
     new = lambda: torch.library.get_ctx().new_dynamic_size()
     shop.define("positive(Tensor x) -> Tensor", shape=lambda x: x.new_empty(new()), implementation=lambda x: x[x > 0].clone())
@@ -360,20 +361,89 @@ def finders(library):
                 implementation=lambda x, below, above: (x[x < below][:, None].repeat(1, 2), torch.tensor(x.numel()), x[x > above].repeat(3, 1)))
     shop.define("pieces(Tensor x) -> Tensor[]", shape=lambda x: [x.new_empty(new()), x.new_empty(new())], implementation=lambda x: [x[x > 0].clone(), x[x <= 0].clone()])
 
+    def draw(x):
+        taken = x[x > 0].clone()
+        x[x > 0] = 0
+        return taken
+    shop.define("drawn(Tensor(a!) x) -> Tensor", shape=lambda x: x.new_empty(new()), implementation=draw)
 
-# What the command knows of these operators: their schemas. (Implementations in C give results of sizes that are known before.)
-SCHEMAS = r"""
+
+# The same in C, for the command, packages and C++ source.
+FINDERS = r"""
 #include <coil/runtime.h>
-static int none(const coil_value* a, size_t n, const coil_tensor* out, size_t results, void* user) {
-  (void)a, (void)n, (void)out, (void)results, (void)user;
-  coil_set_error("only its schema is known");
-  return 1;
+static float at(const coil_tensor* x, int64_t i) { return ((const float*)x->data)[i * x->strides[0]]; }
+static int64_t chosen(const coil_tensor* x, double above, float sign, float* to) { /* how many, and those with `to` */
+  int64_t n = 0;
+  for (int64_t i = 0; i < x->sizes[0]; ++i)
+    if (sign * at(x, i) > above) { if (to) to[n] = at(x, i); ++n; }
+  return n;
+}
+static float* add(coil_results* results, int rank, int64_t n, int64_t m) {
+  const int64_t sizes[2] = {n, m};
+  coil_tensor* t = coil_results_add(results, COIL_F32, rank, sizes);
+  return t ? (float*)t->data : 0;
+}
+static int positive(const coil_value* a, size_t n, coil_results* results, void* user) {
+  (void)n, (void)user;
+  if (a[0].tensor->sizes[0] == 666) { coil_set_error("it finds nothing good"); return 1; }
+  float* to = add(results, 1, chosen(a[0].tensor, 0, 1, 0) + (a[0].tensor->sizes[0] == 777), 0);
+  if (!to) return 1;
+  chosen(a[0].tensor, 0, 1, to);
+  return 0;
+}
+static int extremes(const coil_value* a, size_t count, coil_results* results, void* user) {
+  (void)count, (void)user;
+  const coil_tensor* x = a[0].tensor;
+  int64_t n = chosen(x, -a[1].real, -1, 0), m = chosen(x, a[2].real, 1, 0);
+  float* low = add(results, 2, n, 2);
+  coil_tensor* all = coil_results_add(results, COIL_I64, 0, 0);
+  float* high = add(results, 2, 3, m);
+  if (!low || !all || !high) return 1;
+  for (int64_t i = 0, k = 0; i < x->sizes[0]; ++i)
+    if (at(x, i) < a[1].real) low[k] = low[k + 1] = at(x, i), k += 2;
+  *(int64_t*)all->data = x->sizes[0];
+  for (int row = 0; row < 3; ++row) chosen(x, a[2].real, 1, high + row * m);
+  return 0;
+}
+static int pieces(const coil_value* a, size_t count, coil_results* results, void* user) {
+  (void)count, (void)user;
+  const coil_tensor* x = a[0].tensor;
+  int64_t n = chosen(x, 0, 1, 0);
+  float *more = add(results, 1, n, 0), *less = add(results, 1, x->sizes[0] - n, 0);
+  if (!more || !less) return 1;
+  chosen(x, 0, 1, more);
+  for (int64_t i = 0, k = 0; i < x->sizes[0]; ++i)
+    if (!(at(x, i) > 0)) less[k++] = at(x, i);
+  return 0;
+}
+/* Every second one is taken out of x, which keeps zeros there. */
+static int drawn(const coil_value* a, size_t count, coil_results* results, void* user) {
+  (void)count, (void)user;
+  const coil_tensor* x = a[0].tensor;
+  int64_t n = 0;
+  for (int64_t i = 0; i < x->sizes[0]; ++i) n += at(x, i) > 0;
+  float* to = add(results, 1, n, 0);
+  if (!to) return 1;
+  for (int64_t i = 0, k = 0; i < x->sizes[0]; ++i)
+    if (at(x, i) > 0) to[k++] = at(x, i), ((float*)x->data)[i * x->strides[0]] = 0;
+  return 0;
+}
+static int soft_step(const coil_value* a, size_t count, coil_results* results, void* user) {
+  (void)count, (void)user;
+  float* to = add(results, 1, a[0].tensor->sizes[0], 0);
+  if (!to) return 1;
+  for (int64_t i = 0; i < a[0].tensor->sizes[0]; ++i) {
+    const float v = at(a[0].tensor, i);
+    to[i] = v / ((v < 0 ? -v : v) + (float)a[1].real);
+  }
+  return 0;
 }
 __attribute__((constructor)) static void when_loaded(void) {
-  coil_operator_register("shop::positive(Tensor x) -> Tensor", none, 0);
-  coil_operator_register("shop::extremes(Tensor x, *, float below, float above) -> (Tensor, Tensor, Tensor)", none, 0);
-  coil_operator_register("shop::pieces(Tensor x) -> Tensor[]", none, 0);
-  coil_operator_register("shop::soft_step(Tensor x, float width=1.0) -> Tensor", none, 0);
+  coil_operator_register_results("shop::positive(Tensor x) -> Tensor", positive, 0);
+  coil_operator_register_results("shop::extremes(Tensor x, *, float below, float above) -> (Tensor, Tensor, Tensor)", extremes, 0);
+  coil_operator_register_results("shop::pieces(Tensor x) -> Tensor[]", pieces, 0);
+  coil_operator_register_results("shop::drawn(Tensor(a!) x) -> Tensor", drawn, 0);
+  coil_operator_register_results("shop::soft_step(Tensor x, float width=1.0) -> Tensor", soft_step, 0);
 }
 """
 
@@ -397,20 +467,99 @@ def test_sizes_that_an_operator_tells(library, finders, tmp_path):
     model = coil.compile(program, options={"verify": True, "assert_lifetimes": True})
     model.save(tmp_path / "m.coil")
     torch.export.save(program, tmp_path / "m.pt2")
-    built = writing_library(tmp_path, SCHEMAS)
+    built = writing_library(tmp_path, FINDERS)
     python, fx = (load_module(emit(tmp_path / "m.pt2", form, "--load", built)) for form in ("python", "fx"))
+    cpp = build_with(emit(tmp_path / "m.pt2", "cpp", "--load", built), tmp_path / "writing.o")
     left = len(coil.host._kept)
     for x in VECTORS * 2:
         want = module(x)
-        for form, function in {"compiled": model, "loaded": coil.load(tmp_path / "m.coil"), "python": listed(python.call), "fx": fx.load(), "interpreted": interpreted(fx.load())}.items():
+        given = {"x": x}
+        forms = {"compiled": model, "loaded": coil.load(tmp_path / "m.coil"), "python": listed(python.call), "fx": fx.load(), "interpreted": interpreted(fx.load()),
+                 "command": lambda _: run(tmp_path / "m.coil", given, tmp_path, "--load", built), "cpp": lambda _: call_program(cpp, given)}
+        for form, function in forms.items():
             got = function(x)
             got = dict(zip(want, got)) if isinstance(got, (tuple, list)) else dict(got)
             assert got.keys() == want.keys()
             for name, value in want.items():
                 torch.testing.assert_close(torch.as_tensor(got[name]), torch.as_tensor(value), msg=lambda m: f"{form}, {name}: {m}")
     assert len(coil.host._kept) == left, "what was kept between two calls was taken"
-    done = command("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.cpp", "--emit", "cpp", "--load", built)
-    assert done.returncode == 1 and "whose sizes only it tells" in done.stderr and "shop.positive.default" in done.stderr, done.stderr
+
+
+def build_with(source, *objects):
+    program = source.with_suffix("")
+    subprocess.run(["g++", "-std=c++20", "-O1", "-DCOIL_MAIN", f"-I{ROOT}/include", source, *objects, "-o", program, f"-L{BUILD}/lib", "-lcoil_runtime", f"-Wl,-rpath,{BUILD}/lib"], check=True)
+    return program
+
+
+def test_a_writer_that_tells_its_sizes(library, finders, tmp_path):
+    class Draws(torch.nn.Module):
+        def forward(self, x):
+            y = x * 2
+            first = torch.ops.shop.drawn(y)
+            second = torch.ops.shop.drawn(x)
+            return {"first": first * 3, "second": second.sum(), "y": y + 1, "none": torch.ops.shop.drawn(y)}
+
+    program = torch.export.export(Draws(), (VECTORS[0].clone(),), dynamic_shapes=LENGTH)
+    model = coil.compile(program, options={"verify": True, "assert_lifetimes": True})
+    torch.export.save(program, tmp_path / "m.pt2")
+    built = writing_library(tmp_path, FINDERS)
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--load", built)
+    python, fx = (load_module(emit(tmp_path / "m.pt2", form, "--load", built)) for form in ("python", "fx"))
+    cpp = build_with(emit(tmp_path / "m.pt2", "cpp", "--load", built), tmp_path / "writing.o")
+    for x in VECTORS:
+        after = x.clone()
+        want = Draws()(after)
+        for form, function in {"compiled": model, "python": listed(python.call), "fx": fx.load()}.items():
+            given = x.clone()
+            got = function(given)
+            got = dict(zip(want, got)) if isinstance(got, (tuple, list)) else got
+            for name, value in want.items():
+                torch.testing.assert_close(got[name], value, msg=lambda m: f"{form}, {name}: {m}")
+            torch.testing.assert_close(given, after, msg=lambda m: f"{form}: {m}")
+        for form, got in {"command": run(tmp_path / "m.coil", {"x": x}, tmp_path, "--load", built), "cpp": call_program(cpp, {"x": x})}.items():
+            for name, value in {**want, "x": after}.items():
+                torch.testing.assert_close(got[name], value, msg=lambda m: f"{form}, {name}: {m}")
+
+
+def test_operators_in_c_that_tell_wrong_sizes(library, finders, tmp_path):
+    """One that fails, one that gives another size in the second of two results than in the first, one registered without sizes."""
+    class Finds(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.shop.extremes(x, below=-0.5, above=0.5)[0], torch.ops.shop.positive(x)
+
+    class Knows(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.shop.soft_step(x)
+
+    built = writing_library(tmp_path, FINDERS)
+    torch.export.save(torch.export.export(Finds(), (VECTORS[0],), dynamic_shapes=LENGTH), tmp_path / "m.pt2")
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--load", built)
+    cpp = build_with(emit(tmp_path / "m.pt2", "cpp", "--load", built), tmp_path / "writing.o")
+    save_file({"x": torch.randn(666)}, tmp_path / "bad.safetensors")
+    for done in (command("run", tmp_path / "m.coil", "--inputs", tmp_path / "bad.safetensors", "--load", built),
+                 subprocess.run([cpp, tmp_path / "bad.safetensors", tmp_path / "out.safetensors"], capture_output=True, text=True)):
+        assert done.returncode == 1 and "shop.positive.default: it finds nothing good" in done.stderr, done.stderr
+
+    # A result of a size that is known before must have it.
+    liar = writing_library(tmp_path, FINDERS.replace("add(results, 1, a[0].tensor->sizes[0], 0)", "add(results, 1, a[0].tensor->sizes[0] + 1, 0)"))
+    torch.export.save(torch.export.export(Knows(), (VECTORS[0],), dynamic_shapes=LENGTH), tmp_path / "k.pt2")
+    coil_ok("compile", tmp_path / "k.pt2", "-o", tmp_path / "k.coil", "--load", liar)
+    cpp = build_with(emit(tmp_path / "k.pt2", "cpp", "--load", liar), tmp_path / "writing.o")
+    save_file({"x": torch.randn(5)}, tmp_path / "five.safetensors")
+    for done in (command("run", tmp_path / "k.coil", "--inputs", tmp_path / "five.safetensors", "--load", liar),
+                 subprocess.run([cpp, tmp_path / "five.safetensors", tmp_path / "out.safetensors"], capture_output=True, text=True)):
+        assert done.returncode == 1 and "shop.soft_step.default gave f32[6] where f32[5] was expected" in done.stderr, done.stderr
+
+    plain = writing_library(tmp_path, """
+#include <coil/runtime.h>
+static int none(const coil_value* a, size_t n, const coil_tensor* out, size_t results, void* user) { (void)a, (void)n, (void)out, (void)results, (void)user; return 1; }
+__attribute__((constructor)) static void when_loaded(void) {
+  coil_operator_register("shop::positive(Tensor x) -> Tensor", none, 0);
+  coil_operator_register("shop::extremes(Tensor x, *, float below, float above) -> (Tensor, Tensor, Tensor)", none, 0);
+}
+""")
+    done = command("run", tmp_path / "m.coil", "--inputs", tmp_path / "five.safetensors", "--load", plain)
+    assert done.returncode == 1 and "shop.extremes.default" in done.stderr and "coil_operator_register_results" in done.stderr, done.stderr
 
 
 def test_sizes_that_an_operator_tells_under_torch_compile(library, finders):

@@ -17,6 +17,8 @@ constexpr const char* kHead = R"cpp(#include <coil/runtime.h>
 #include <concepts>
 #include <cstring>
 #include <initializer_list>
+#include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -270,6 +272,32 @@ class Op {
 /// What an operator writes to is a copy.
 [[maybe_unused]] void copy(const coil_tensor& to, const coil_tensor& from) { check(coil_tensor_copy(&to, &from)); }
 
+/// Results between the two calls of an operator that alone tells their sizes.
+class Kept {
+ public:
+  using Results = std::unique_ptr<coil_results, decltype(&coil_results_free)>;
+  int64_t keep(Results results) {
+    results_.emplace(++last_, std::move(results));
+    return last_;
+  }
+  void take(const char* name, const coil_tensor& told, std::initializer_list<coil_tensor> outputs) {
+    const auto found = results_.extract(read_number(told.data).value);
+    size_t k = 0;
+    for (const coil_tensor& to : outputs) {
+      const coil_tensor* from = coil_results_at(found.mapped().get(), k++);
+      if (!to.data) continue;
+      if (!from) fail(std::string(name) + " gave fewer results than were expected");
+      if (shape(*from) != shape(to)) fail(std::string(name) + " gave " + shape(*from) + " where " + shape(to) + " was expected");
+      check(coil_tensor_copy(&to, from));
+    }
+  }
+  void clear() { results_.clear(); }
+
+ private:
+  std::map<int64_t, Results> results_;
+  int64_t last_ = 0;
+};
+
 /// An operator that the host program has registered: looked up when the program is opened.
 class HostOperator {
  public:
@@ -278,6 +306,18 @@ class HostOperator {
   }
   void run(std::initializer_list<coil_value> arguments, std::initializer_list<coil_tensor> outputs) const {
     check(coil_operator_call(op_, arguments.begin(), arguments.size(), outputs.begin(), outputs.size()));
+  }
+  /// Runs it and keeps its results: into `told` goes the number that they are kept under, then the sizes asked for, as pairs of a result and a dimension.
+  void tell(Kept& kept, std::initializer_list<int64_t> which, std::initializer_list<coil_value> arguments, const coil_tensor& told) const {
+    Kept::Results results(coil_operator_results(op_, arguments.begin(), arguments.size()), coil_results_free);
+    if (!results) fail(coil_last_error());
+    auto* out = static_cast<int64_t*>(told.data);
+    for (const int64_t *pair = which.begin(); pair != which.end(); pair += 2) {
+      const coil_tensor* result = coil_results_at(results.get(), static_cast<size_t>(pair[0]));
+      if (!result || pair[1] >= result->rank) fail("an operator of the host gave fewer results, or dimensions, than were expected");
+      *++out = result->sizes[pair[1]];
+    }
+    *static_cast<int64_t*>(told.data) = kept.keep(std::move(results));
   }
 
  private:

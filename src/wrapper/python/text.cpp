@@ -3,8 +3,8 @@
 #include <cctype>
 #include <cmath>
 
-#include "ops/outside.h"
 #include "support/error.h"
+#include "support/host_names.h"
 
 namespace coil::wrapper {
 namespace {
@@ -97,8 +97,8 @@ std::string python_dtype(DType d) { return fmt::format("torch.{}", torch_name(d)
 std::string python_attribute(const Attribute& attribute) { return std::visit([](const auto& v) { return value(v); }, attribute); }
 
 std::string python_operator(const std::string& op) {
-  if (op.starts_with(ops::kSized)) return fmt::format("sized({})", python_operator(std::string(ops::without_prefix(op))));
-  if (op.starts_with(ops::kKept)) return "kept";
+  if (op.starts_with(kSized)) return fmt::format("sized({})", python_operator(std::string(without_prefix(op))));
+  if (op.starts_with(kKept)) return "kept";
   bool begins = true, good = !op.empty();
   for (char c : op) {
     const bool letter = std::isalpha(static_cast<unsigned char>(c)) || c == '_';
