@@ -10,6 +10,7 @@
 #include "fx/text.h"
 #include "runtime/arena_planner.h"
 #include "runtime/executor.h"
+#include "runtime/library.h"
 #include "support/error.h"
 
 namespace coil {
@@ -179,7 +180,7 @@ class Page {
       if (found == call_of_line_.end()) continue;
       const ProvenanceCall& call = calls_[found->second];
       const wrapper::Uses uses = wrapper::uses(p_.lines[l]);
-      const std::string name = call.kernel ? fmt::format("<a href=\"#{0}\"><code>{0}</code></a>", call.name) : "library <code>" + escape(call.name) + "</code>";
+      const std::string name = call.kernel ? fmt::format("<a href=\"#{0}\"><code>{0}</code></a>", call.name) : "library <code>" + escape(call.name) + "</code>" + (runtime::leaves_to_host(call.name, p_.device.type) ? ", on the host" : "");
       out_ += fmt::format("<tr class=\"item\" id=\"call{0}\"><td>{0}</td><td>{1}</td>{7}<td class=\"bytes\">{2}</td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>\n", step, name,
                           step < live_.size() ? human_bytes(live_[step]) : "", escape(fmt::format("{}", fmt::join(*call.nodes, ", "))), escape(places(call)), buffers(uses.reads), buffers(uses.writes),
                           seconds_.empty() ? "" : "<td class=\"time\">" + time(seconds_[found->second]) + "</td>");

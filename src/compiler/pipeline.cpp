@@ -63,16 +63,17 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
 /// Whether a kernel of the backend or the runtime's libraries can carry out a call on the device.
 bool is_implemented(const ir::Extern& call, const codegen::Backend& backend) { return runtime::has_library_op(call.op, backend.device()) || backend.has_template(call.op); }
 
-/// Throws Error for a library call that the device lacks.
+/// Throws Error for a library call that neither the device nor the host can carry out.
 void check_library_calls(const ir::Graph& graph, const codegen::Backend& backend) {
   for (const ir::Operation& op : graph.operations())
-    if (const auto* call = std::get_if<ir::Extern>(&op.node); call && !is_implemented(*call, backend))
+    if (const auto* call = std::get_if<ir::Extern>(&op.node); call && !is_implemented(*call, backend) && !runtime::leaves_to_host(call->op, backend.device()))
       throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op, to_string(Device{backend.device(), 0})), call->op, op.where);
 }
 
 /// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.
 void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out) {
-  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes(), .selects_by_kernels = out.backend->device() == DeviceType::CUDA || settings.cuda_emulate}); });
+  const bool as_cuda = out.backend->device() == DeviceType::CUDA || settings.cuda_emulate;
+  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes(), .selects_by_kernels = as_cuda, .multiplies_integers = !as_cuda}); });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
   stage("post-ops", [&] {

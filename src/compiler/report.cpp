@@ -1,5 +1,6 @@
 #include "compiler/report.h"
 
+#include "runtime/library.h"
 #include "support/error.h"
 
 namespace coil {
@@ -44,6 +45,9 @@ std::string buffers_of(const wrapper::Program& program, const std::vector<wrappe
   return some(names);
 }
 
+/// Where a library call is carried out, when that is not the program's device.
+std::string_view place_of(const wrapper::Program& program, const wrapper::CallExtern& call) { return runtime::leaves_to_host(call.op, program.device.type) ? " (on the host)" : ""; }
+
 void write_steps(std::string& text, const CompileReport& report, const SourceLines& lines, const wrapper::Program& program) {
   std::size_t step = 0;
   auto add = [&](const wrapper::Line& line, const std::string& name, const std::set<std::string>& origins, const std::string& where) {
@@ -56,7 +60,7 @@ void write_steps(std::string& text, const CompileReport& report, const SourceLin
   };
   for (const wrapper::Line& line : program.lines) {
     if (auto* call = std::get_if<wrapper::CallKernel>(&line)) add(line, program.kernels.at(call->kernel).symbol, call->origins, call->where);
-    if (auto* call = std::get_if<wrapper::CallExtern>(&line)) add(line, "library " + call->op, call->origins, call->where);
+    if (auto* call = std::get_if<wrapper::CallExtern>(&line)) add(line, fmt::format("library {}{}", call->op, place_of(program, *call)), call->origins, call->where);
     if (auto* call = std::get_if<wrapper::CallFallback>(&line)) add(line, "fallback " + call->op, call->origins, call->where);
     if (auto* assertion = std::get_if<wrapper::Assert>(&line)) {
       text += fmt::format("      assert       {}\n", assertion->message);
@@ -99,7 +103,7 @@ void write_library_calls(std::string& text, const wrapper::Program& program) {
       std::string name = call->op;
       if (auto post = call->attributes.find("post"); post != call->attributes.end())
         if (auto* list = std::get_if<std::vector<std::string>>(&post->second); list && !list->empty()) name += fmt::format(" then {}", fmt::join(*list, ", "));
-      ++calls[name];
+      ++calls[fmt::format("{}{}", name, place_of(program, *call))];
     }
   for (const auto& [name, count] : calls) text += fmt::format("  {:5} × {}\n", count, name);
   if (calls.empty()) text += "  none\n";

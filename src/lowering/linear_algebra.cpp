@@ -150,8 +150,21 @@ TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, c
   return box;
 }
 
+/// y[B.., M, N] = a[B.., M, K] b as a sum of products, for the types that no library of the device takes. `b` may be one matrix for all of `a`.
+TensorBox product_by_kernel(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
+  const std::size_t rank = meta.sizes.size();
+  const Exprs over{a.sizes.back()};
+  Exprs left = ctx.graph.ivars(rank), right = ctx.graph.ivars(b.rank());
+  left[rank - 1] = right[b.rank() - 2] = ctx.graph.rvar(0);
+  right[b.rank() - 1] = ctx.graph.ivar(rank - 1);
+  const DType t = register_type(meta.dtype);
+  const TensorBox sum = reduction(ctx, t, meta.sizes, over, ReductionKind::Sum, element_at(ctx, a, left, meta.sizes, over).cast(t) * element_at(ctx, b, right, meta.sizes, over).cast(t));
+  return result(ctx, element(ctx, sum, meta.sizes), meta);
+}
+
 /// y[B.., M, N] = a[B.., M, K] b[B.., K, N], both operands with the same batch dimensions.
 TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
+  if ((is_integral(meta.dtype) || meta.dtype == DType::Bool) && !ctx.options.multiplies_integers) return product_by_kernel(ctx, a, b, meta);
   const std::size_t rank = meta.sizes.size();
   const Operands operands = grown_operands(ctx, a, b, rank - 2, rank - 1, meta);
   auto [box, out] = product_result(ctx, meta, operands.columns);

@@ -34,6 +34,8 @@ struct LowerOptions {
   std::int64_t product_vector_bytes = 0;
   /// Positions that depend on data are found by kernels of the program (lowering/selection.h), not by library calls.
   bool selects_by_kernels = false;
+  /// The device's library multiplies matrices of integers; where not, kernels do.
+  bool multiplies_integers = true;
 };
 
 /// State of one lowering.

@@ -315,13 +315,17 @@ void Binding::bind_steps() {
     steps_.push_back(bound);
     plan_step_.push_back(static_cast<std::uint32_t>(&step - plan_.steps.data()));
   }
-  find_workspace_bytes();
+  ask_calls();
 }
 
-void Binding::find_workspace_bytes() {
+void Binding::ask_calls() {
   workspace_bytes_ = 0;
+  detours_ = false;
   for (const Site& s : sites_)
-    if (s.prepared) workspace_bytes_ = std::max(workspace_bytes_, s.op->workspace_bytes());
+    if (s.prepared) {
+      workspace_bytes_ = std::max(workspace_bytes_, s.op->workspace_bytes());
+      detours_ = detours_ || s.op->runs_on_host();
+    }
 }
 
 void Binding::grow_workspace() {

@@ -83,7 +83,7 @@ class Binding {
   const Tensor& constant(std::uint32_t index) const { return constants_[index]; }
   MemoryUse memory() const;
   /// Whether a step is the host's to carry out, which it does anew in each run.
-  bool calls_host() const { return !host_ops_.empty(); }
+  bool calls_host() const { return !host_ops_.empty() || detours_; }
   /// Whether the plan computes with the value of input `index`, which then must be on the host.
   bool reads_value(std::size_t index) const { return reads_value_[index]; }
 
@@ -140,7 +140,8 @@ class Binding {
   BoundStep bind_extern(const ExternCall&, Site&);
   BoundStep bind_host(const HostCall&, HostOp&);
   void bind_results();
-  void find_workspace_bytes();
+  /// Library calls are prepared: what scratch memory they need, and whether the host does some of them.
+  void ask_calls();
   void grow_workspace();
   BoundResult bind_result(const Output&) const;
   BoundView bind_view(const View&) const;
@@ -199,7 +200,7 @@ class Binding {
   std::vector<bool> late_buffer_;                ///< for each memory owner: allocated as the program runs
   std::vector<bool> early_assert_;               ///< for each step: an assertion that is checked when sizes are bound
 
-  bool bound_ = false;
+  bool bound_ = false, detours_ = false;         ///< a library call of the bound sizes is the host's
   std::vector<double>* seconds_ = nullptr;
   int threads_ = 0;
   std::vector<Seen> last_;

@@ -12,6 +12,7 @@ class PreparedCall {
  public:
   virtual ~PreparedCall() = default;
   virtual std::size_t workspace_bytes() const = 0;
+  virtual bool runs_on_host() const { return false; }
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) = 0;
 };
 
@@ -19,6 +20,7 @@ class CachedOp : public LibraryOp {
  public:
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) final;
   std::size_t workspace_bytes() const final { return prepared_.front().call->workspace_bytes(); }
+  bool runs_on_host() const final { return prepared_.front().call->runs_on_host(); }
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) final {
     prepared_.front().call->run(inputs, outputs, workspace);
   }

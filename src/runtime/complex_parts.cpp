@@ -6,28 +6,23 @@
 namespace coil::runtime {
 namespace {
 
+BoundView as_real(BoundView v) {
+  if (!is_complex(v.dtype)) return v;
+  if (v.dtype == DType::C32) fail("complex_parts does not take {}", torch_name(v.dtype));
+  v.dtype = v.dtype == DType::C64 ? DType::F32 : DType::F64;
+  for (auto& s : v.strides) s *= 2;
+  v.sizes.push_back(2);
+  v.strides.push_back(1);
+  return v;
+}
+
 class ComplexParts : public LibraryOp {
  public:
-  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    if (inputs.size() != 1 || outputs.size() != 1 || is_complex(inputs[0].dtype) == is_complex(outputs[0].dtype)) fail("complex_parts takes complex numbers and gives real ones, or the other way round");
-    x_ = as_real(inputs[0]);
-    y_ = as_real(outputs[0]);
-    if (x_.dtype != y_.dtype || x_.sizes != y_.sizes) fail("complex_parts: the result does not hold the numbers of x");
-  }
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override { views_ = real_views(inputs, outputs); }
 
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override { copy_strided(at(y_, outputs[0]), at(x_, inputs[0])); }
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override { copy_strided(at(views_.to, outputs[0]), at(views_.from, inputs[0])); }
 
  private:
-  static BoundView as_real(BoundView v) {
-    if (!is_complex(v.dtype)) return v;
-    if (v.dtype == DType::C32) fail("complex_parts does not take {}", torch_name(v.dtype));
-    v.dtype = v.dtype == DType::C64 ? DType::F32 : DType::F64;
-    for (auto& s : v.strides) s *= 2;
-    v.sizes.push_back(2);
-    v.strides.push_back(1);
-    return v;
-  }
-
   /// A tensor over memory that it does not own.
   static Tensor at(const BoundView& v, const void* data) {
     Storage borrowed;
@@ -35,10 +30,17 @@ class ComplexParts : public LibraryOp {
     return {std::move(borrowed), v.dtype, v.sizes, v.strides, 0};
   }
 
-  BoundView x_, y_;
+  RealViews views_;
 };
 
 }  // namespace
+
+RealViews real_views(std::span<const BoundView> inputs, std::span<const BoundView> outputs) {
+  if (inputs.size() != 1 || outputs.size() != 1 || is_complex(inputs[0].dtype) == is_complex(outputs[0].dtype)) fail("complex_parts takes complex numbers and gives real ones, or the other way round");
+  RealViews views{as_real(inputs[0]), as_real(outputs[0])};
+  if (views.from.dtype != views.to.dtype || views.from.sizes != views.to.sizes) fail("complex_parts: the result does not hold the numbers of x");
+  return views;
+}
 
 std::unique_ptr<LibraryOp> make_complex_parts(const Attributes&) { return std::make_unique<ComplexParts>(); }
 

@@ -4,6 +4,13 @@
 
 namespace coil::runtime {
 
+/// The copy of real numbers that a call is.
+struct RealViews {
+  BoundView from, to;
+};
+/// Throws Error where operands do not fit.
+RealViews real_views(std::span<const BoundView> inputs, std::span<const BoundView> outputs);
+
 /// One side is complex, the other of its real type with a last dimension of two more.
 std::unique_ptr<LibraryOp> make_complex_parts(const Attributes&);
 

@@ -5,6 +5,7 @@
 
 #include "runtime/cuda/library.h"
 #include "runtime/device.h"
+#include "runtime/host_detour.h"
 #include "runtime/library_builtin.h"
 #include "support/error.h"
 
@@ -48,9 +49,12 @@ std::unique_ptr<LibraryOp> make_library_op(Queue& queue, std::string_view op, co
     std::lock_guard lock(r.mutex);
     if (auto found = r.elsewhere.find({queue.device().type, std::string(op)}); found != r.elsewhere.end()) make = found->second;
   }
-  if (!make) fail("this runtime has no library operation '{}' on {}", op, to_string(queue.device()));
-  return make(attributes, queue);
+  if (make) return make(attributes, queue);
+  if (leaves_to_host(op, queue.device().type)) return make_host_detour(queue, op, attributes);
+  fail("this runtime has no library operation '{}' on {}", op, to_string(queue.device()));
 }
+
+bool leaves_to_host(std::string_view op, DeviceType device) { return device != DeviceType::CPU && takes_detour(op) && !has_library_op(op, device) && has_library_op(op); }
 
 bool has_library_op(std::string_view op, DeviceType device) {
   Registry& r = registry();

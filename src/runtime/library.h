@@ -49,6 +49,8 @@ class LibraryOp {
   virtual void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) = 0;
   /// Bytes of scratch memory that `run` wants, valid after `prepare`.
   virtual std::size_t workspace_bytes() const { return 0; }
+  /// On another device: whether the host does the work (runtime/host_detour.h), so that it cannot be recorded. Valid after `prepare`.
+  virtual bool runs_on_host() const { return false; }
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) = 0;
 };
 
@@ -57,10 +59,12 @@ using LibraryFactory = std::function<std::unique_ptr<LibraryOp>(const Attributes
 /// Makes a call site on the CPU; throws Error naming the operation when this build has none.
 std::unique_ptr<LibraryOp> make_library_op(std::string_view op, const Attributes&);
 bool has_library_op(std::string_view op, DeviceType = DeviceType::CPU);
+/// Whether the device has no form of an operation, but the host carries it out for it (runtime/host_detour.h).
+bool leaves_to_host(std::string_view op, DeviceType);
 void define_library_op(std::string_view op, LibraryFactory);
 
 class Queue;
-/// On another device: the call site works on the queue, which outlives it.
+/// On another device: the call site works on the queue, which outlives it. Operations that the host carries out for the device are made too.
 using QueueLibraryFactory = std::function<std::unique_ptr<LibraryOp>(const Attributes&, Queue&)>;
 std::unique_ptr<LibraryOp> make_library_op(Queue&, std::string_view op, const Attributes&);
 void define_library_op(DeviceType, std::string_view op, QueueLibraryFactory);

@@ -158,6 +158,64 @@ TEST_F(GpuLibrary, Convolution) {
       }
 }
 
+TEST_F(GpuLibrary, GradientsOfConvolutionWeights) {
+  using Ints = std::vector<std::int64_t>;
+  struct Case {
+    const char* name;
+    Sizes x, dy, dw;
+    Attributes attributes;
+  };
+  const Case cases[] = {
+      {"3x3", {2, 16, 9, 11}, {2, 8, 9, 11}, {8, 16, 3, 3}, {{"padding", Ints{1, 1}}}},
+      {"strided 7x7", {2, 3, 21, 20}, {2, 16, 11, 10}, {16, 3, 7, 7}, {{"padding", Ints{3, 3}}, {"stride", Ints{2, 2}}}},
+      {"1x1", {2, 32, 5, 5}, {2, 24, 5, 5}, {24, 32, 1, 1}, {}},
+      {"1x1, strided", {2, 32, 6, 6}, {2, 24, 3, 3}, {24, 32, 1, 1}, {{"stride", Ints{2, 2}}}},
+      {"grouped", {2, 8, 8, 8}, {2, 16, 6, 6}, {16, 4, 3, 3}, {{"groups", 2}}},
+      {"depthwise", {2, 16, 8, 8}, {2, 16, 8, 8}, {16, 1, 3, 3}, {{"groups", 16}, {"padding", Ints{1, 1}}}},
+      {"dilated", {1, 8, 12, 12}, {1, 8, 8, 8}, {8, 8, 3, 3}, {{"dilation", Ints{2, 2}}}},
+      {"more than windows reach", {1, 8, 12, 9}, {1, 8, 4, 3}, {8, 8, 2, 2}, {{"stride", Ints{2, 2}}}},
+      {"one dimension", {2, 8, 15}, {2, 8, 13}, {8, 8, 3}, {}},
+      {"three dimensions", {2, 4, 5, 6, 7}, {2, 8, 3, 4, 5}, {8, 4, 3, 3, 3}, {}},
+      {"no images", {0, 8, 5, 5}, {0, 4, 3, 3}, {4, 8, 3, 3}, {}},
+  };
+  for (DType t : {DType::F32, DType::BF16, DType::F16, DType::F64})
+    for (const Case& c : cases)
+      for (bool last : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", c.name, short_name(t), last ? "channels-last" : "contiguous"));
+        auto view = [&](const Sizes& s) { return last ? channels_last(t, s) : dense_view(t, s); };
+        Operands in;
+        in.add(view(c.x));
+        in.add(view(c.dy));
+        agrees("convolution_weights", c.attributes, in, view(c.dw), by(t));
+      }
+  Operands integers;
+  integers.add(dense_view(DType::I64, {2, 3, 6, 6}));
+  integers.add(dense_view(DType::I64, {2, 4, 4, 4}));
+  agrees("convolution_weights", {}, integers, dense_view(DType::I64, {4, 3, 3, 3}), 0);
+}
+
+TEST_F(GpuLibrary, WhatTheHostDoesForTheDevice) {
+  Operands in;
+  in.add(laid(DType::F64, {3, 2, 12}, {24, 1, 2}));
+  in.add(dense_view(DType::F64, {2, 4}));
+  in.add(dense_view(DType::F64, {12, 4}));
+  const V states = dense_view(DType::F64, {2, 4});
+  const Attributes attributes{{"mode", std::string("gru")}};
+  const std::vector<V> out{laid(DType::F64, {3, 2, 4}, {4, 12, 1}), states};
+  const QueueScope scope(*queue);
+  auto call = queue->make_op("recurrent", attributes);
+  call->prepare(in.views, out);
+  EXPECT_TRUE(call->runs_on_host());
+  const std::vector<Tensor> expected = run_call("recurrent", attributes, in, out);
+  std::vector<Tensor> there, results;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (const Tensor& t : in.tensors) inputs.push_back(there.emplace_back(on_device(*queue, t)).bytes());
+  for (const Tensor& t : expected) outputs.push_back(results.emplace_back(on_device(*queue, Tensor::empty(t.dtype, t.sizes))).bytes());
+  call->run(inputs, outputs, nullptr);
+  for (std::size_t i = 0; i < out.size(); ++i) expect_near(numbers(out[i], on_host(*queue, results[i]).bytes()), numbers(out[i], expected[i].bytes()), 0);
+}
+
 /// Attention by definition, in double.
 std::vector<double> attention(const Operands& in, const V& y, double scale, bool causal, bool masked) {
   std::vector<double> result;

@@ -29,10 +29,17 @@ def test_forms_compile(arch, tmp_path):
     assert b"\x7fELF" in package.read_bytes() or package.stat().st_size > 10000
 
 
-@pytest.mark.parametrize("chunk", ["unary0", "reductions0", "special0", "selection0", "selection1"])
+@pytest.mark.parametrize("chunk", ["unary0", "reductions0", "special0", "selection0", "selection1", "gradients_convolutions0", "solves0"])
 def test_operators_compile(chunk, tmp_path):
     cases = CHUNKS[chunk]
     compile_for("sm_90a", Batch(cases), ({c.name: c.args for c in cases},), tmp_path)
+
+
+def test_explain_names_what_the_host_does(tmp_path):
+    export(Batch([c := next(c for c in CHUNKS["solves0"] if c.name.startswith("cholesky"))]), ({c.name: c.args},), tmp_path / "m.pt2")
+    options = ("--device", "cuda", "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}")
+    assert "library cholesky (on the host)" in coil_ok("explain", tmp_path / "m.pt2", *options).stdout
+    assert "(on the host)" not in coil_ok("explain", tmp_path / "m.pt2").stdout
 
 
 @pytest.mark.parametrize("name", ["encoder"])

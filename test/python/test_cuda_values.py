@@ -73,6 +73,11 @@ SHAPES = [
     Case("gathered", "stem", lambda x, w: F.conv2d(x, w, stride=2, padding=3).relu(), (seeded(2, 3, 31, 34, dtype=BF16), seeded(8, 3, 7, 7, dtype=BF16) * 0.1)),
     Case("gathered", "uneven", lambda x, w: F.conv2d(F.pad(x, (1, 2, 0, 3)), w, stride=(3, 1), padding=(0, 1)), (seeded(1, 5, 20, 17, dtype=BF16), seeded(9, 5, 4, 3, dtype=BF16) * 0.1)),
     Case("gathered", "recording", lambda x, w, b: F.gelu(F.conv1d(x, w, b, stride=5)), (seeded(2, 1, 403, dtype=torch.float16), seeded(12, 1, 10, dtype=torch.float16), seeded(12, dtype=torch.float16))),
+    # Integers have no library on a GPU: sums of products.
+    Case("integers", "int_mm", lambda x, y: (x @ y, x.t() @ x, torch.addmm(y, x[:17], y, beta=2, alpha=3)), (torch.arange(17 * 17).reshape(17, 17) % 11 - 5, torch.arange(17 * 17).reshape(17, 17) % 7 - 3)),
+    Case("integers", "int_bmm", lambda x, y: (torch.bmm(x, y), torch.matmul(x, y[0])), (torch.arange(3 * 5 * 70).reshape(3, 5, 70).int() - 400, torch.arange(3 * 70 * 9).reshape(3, 70, 9).int() * 12345)),
+    Case("integers", "int_narrow", lambda x, y: (x @ y, torch._int_mm(x, y)), ((torch.arange(33 * 40).reshape(33, 40) % 255 - 127).to(torch.int8), (torch.arange(40 * 24).reshape(40, 24) % 253 - 126).to(torch.int8))),
+    Case("integers", "int_none", lambda x, y: x @ y, (torch.zeros(4, 0, dtype=torch.int64), torch.zeros(0, 6, dtype=torch.int64))),
     Case("forms", "embedding", lambda i, e, p, w, b: F.layer_norm(e[i] + p, (64,), w, b), (torch.arange(24).reshape(2, 12) * 7 % 50, seeded(50, 64), seeded(12, 64), seeded(64), seeded(64))),
     Case("forms", "scatter_add", lambda x, i, y: x.index_add(0, i, y), (seeded(10, 8), torch.arange(30) % 10, seeded(30, 8))),
     Case("forms", "scatter_narrow", lambda x, i, y: x.scatter_reduce(0, i, y, "amax"), (seeded(9, dtype=BF16), torch.arange(40) % 9, seeded(40, dtype=BF16))),

@@ -3,9 +3,11 @@
 
 #include "runtime/cached_op.h"
 #include "runtime/convert.h"
+#include "runtime/cuda/convolution_layout.h"
 #include "runtime/cuda/dnn.h"
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/staging.h"
+#include "runtime/host_detour.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {
@@ -28,25 +30,6 @@ bool takes(const std::vector<PostOp>& post) {
   return true;
 }
 
-/// One spatial dimension becomes two: cuDNN's engines want them.
-BoundView widened(BoundView v) {
-  if (v.sizes.size() != 3) return v;
-  v.sizes.insert(v.sizes.begin() + 2, 1);
-  v.strides.insert(v.strides.begin() + 2, v.sizes[3] * v.strides[3]);
-  return v;
-}
-
-Sizes widened(Sizes s, std::int64_t first) {
-  if (s.size() == 1) s.insert(s.begin(), first);
-  return s;
-}
-
-bool overlaps(const BoundView& v) {
-  for (std::size_t d = 0; d < v.sizes.size(); ++d)
-    if (v.strides[d] == 0 && v.sizes[d] != 1) return true;
-  return false;
-}
-
 class ConvolutionCall : public PreparedCall {
  public:
   ConvolutionCall(CudaQueue& queue, const ConvolutionProblem& p) : queue_(queue) {
@@ -55,8 +38,8 @@ class ConvolutionCall : public PreparedCall {
     if (p.x.dtype != p.weight.dtype || p.x.dtype != p.y.dtype) fail("a convolution of {} and {} to {} does not run on cuda", short_name(p.x.dtype), short_name(p.weight.dtype), short_name(p.y.dtype));
     // First as the operands lie; when no engine takes that, everything channels-last, which is what the engines of matrix units are made for; when none takes it whole, what follows as a graph of its own.
     for (const bool split : {false, true})
-      for (const bool channels_last : {false, true})
-        if (attempt(p, channels_last, split)) return;
+      for (const bool relaid : {false, true})
+        if (attempt(p, relaid, split)) return;
     fail("cuDNN has no engine for a convolution of x [{}] and weight [{}] in {}: {}", fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), short_name(p.x.dtype), why_);
   }
 
@@ -73,15 +56,6 @@ class ConvolutionCall : public PreparedCall {
   }
 
  private:
-  static BoundView channels_last(const BoundView& v) {
-    BoundView out{v.dtype, v.sizes, Sizes(v.sizes.size())};
-    std::int64_t next = out.strides[1] = 1;
-    next *= v.sizes[1];
-    for (std::size_t d = v.sizes.size(); d-- > 2; next *= v.sizes[d]) out.strides[d] = next;
-    out.strides[0] = next;
-    return out;
-  }
-
   using Operand = DeviceStaging::Operand;
   struct Part {
     std::unique_ptr<DnnGraph> graph;
@@ -183,7 +157,9 @@ class ConvolutionOp : public CachedOp {
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    return std::make_unique<ConvolutionCall>(queue_, convolution_problem(attributes_, inputs, outputs));
+    const ConvolutionProblem problem = convolution_problem(attributes_, inputs, outputs);
+    if (!is_floating(problem.y.dtype)) return prepare_host_detour(queue_, "convolution", attributes_, inputs, outputs);
+    return std::make_unique<ConvolutionCall>(queue_, problem);
   }
 
  private:

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kNames[] = {"libcudnn.so.9"};
 
 // Values of cudnn_graph.h: descriptors,
-constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5, kConvolutionForward = 10, kConvolutionBackwardData = 12, kOperationPointwise = 13, kGraph = 15,
+constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5, kConvolutionForward = 10, kConvolutionBackwardWeights = 11, kConvolutionBackwardData = 12, kOperationPointwise = 13, kGraph = 15,
               kVariantPack = 16, kTensor = 17, kMatmul = 18, kOperationMatmul = 19, kReduction = 21, kOperationReduction = 22;
 // types of attributes,
 constexpr int kHandleType = 0, kDataType = 1, kBooleanType = 2, kIntegerType = 3, kFloatType = 4, kDoubleType = 5, kPointerType = 6, kConvolutionModeType = 7, kHeuristicModeType = 8, kNoteType = 11, kPointwiseModeType = 14,
@@ -23,6 +23,7 @@ constexpr int kHeuristicMode = 200, kHeuristicGraph = 201, kHeuristicResults = 2
 constexpr int kPlanHandle = 400, kPlanConfig = 401, kPlanWorkspace = 402;
 constexpr int kForwardAlpha = 700, kForwardBeta = 701, kForwardConvolution = 702, kForwardW = 703, kForwardX = 704, kForwardY = 705;
 constexpr int kBackwardAlpha = 706, kBackwardBeta = 707, kBackwardConvolution = 708, kBackwardW = 709, kBackwardDx = 710, kBackwardDy = 711;
+constexpr int kWeightsAlpha = 712, kWeightsBeta = 713, kWeightsConvolution = 714, kWeightsDw = 715, kWeightsX = 716, kWeightsDy = 717;
 constexpr int kPointwiseDesc = 750, kPointwiseX = 751, kPointwiseB = 752, kPointwiseY = 753, kPointwiseT = 758;
 constexpr int kGraphHandle = 800, kGraphOperations = 801;
 constexpr int kTensorAlignment = 900, kTensorType = 901, kTensorSizes = 902, kTensorStrides = 903, kTensorId = 906, kTensorVirtual = 907, kTensorByValue = 908;
@@ -116,7 +117,7 @@ DnnGraph::Tensor DnnGraph::number(float value, std::size_t rank) {
   return t;
 }
 
-void DnnGraph::convolution(Tensor x, Tensor w, Tensor y, const Convolution& c) {
+DnnGraph::Descriptor DnnGraph::convolution_kind(const Convolution& c) {
   const auto rank = static_cast<std::int64_t>(c.stride.size());
   Descriptor conv = make(kConvolution);
   set(conv, kConvolutionPrecision, kDataType, precision_);
@@ -127,19 +128,40 @@ void DnnGraph::convolution(Tensor x, Tensor w, Tensor y, const Convolution& c) {
   set(conv, kConvolutionPrePadding, kIntegerType, rank, c.padding.data());
   set(conv, kConvolutionPostPadding, kIntegerType, rank, c.padding_end.data());
   finish(conv);
+  return conv;
+}
+
+/// The result is the operation's alone: nothing of what was there before.
+void DnnGraph::set_factors(Descriptor op, int alpha, int beta) {
   const float one = 1, zero = 0;
+  if (precision_ == kFloat) {
+    set(op, alpha, kFloatType, one);
+    set(op, beta, kFloatType, zero);
+  } else {
+    set(op, alpha, kDoubleType, static_cast<double>(one));
+    set(op, beta, kDoubleType, static_cast<double>(zero));
+  }
+}
+
+void DnnGraph::convolution(Tensor x, Tensor w, Tensor y, const Convolution& c) {
+  Descriptor conv = convolution_kind(c);
   Descriptor op = make(c.transposed ? kConvolutionBackwardData : kConvolutionForward);
   set(op, c.transposed ? kBackwardConvolution : kForwardConvolution, kDescriptorType, conv);
   set(op, c.transposed ? kBackwardDy : kForwardX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
   set(op, c.transposed ? kBackwardW : kForwardW, kDescriptorType, tensors_[static_cast<std::size_t>(w)]);
   set(op, c.transposed ? kBackwardDx : kForwardY, kDescriptorType, tensors_[static_cast<std::size_t>(y)]);
-  if (precision_ == kFloat) {
-    set(op, c.transposed ? kBackwardAlpha : kForwardAlpha, kFloatType, one);
-    set(op, c.transposed ? kBackwardBeta : kForwardBeta, kFloatType, zero);
-  } else {
-    set(op, c.transposed ? kBackwardAlpha : kForwardAlpha, kDoubleType, static_cast<double>(one));
-    set(op, c.transposed ? kBackwardBeta : kForwardBeta, kDoubleType, static_cast<double>(zero));
-  }
+  set_factors(op, c.transposed ? kBackwardAlpha : kForwardAlpha, c.transposed ? kBackwardBeta : kForwardBeta);
+  finish(op);
+  operations_.push_back(op);
+}
+
+void DnnGraph::weight_gradient(Tensor x, Tensor dy, Tensor dw, const Convolution& c) {
+  Descriptor conv = convolution_kind(c), op = make(kConvolutionBackwardWeights);
+  set(op, kWeightsConvolution, kDescriptorType, conv);
+  set(op, kWeightsX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
+  set(op, kWeightsDy, kDescriptorType, tensors_[static_cast<std::size_t>(dy)]);
+  set(op, kWeightsDw, kDescriptorType, tensors_[static_cast<std::size_t>(dw)]);
+  set_factors(op, kWeightsAlpha, kWeightsBeta);
   finish(op);
   operations_.push_back(op);
 }

@@ -73,6 +73,8 @@ class DnnGraph {
     bool transposed = false;  ///< x, w, y are then those of the transposed convolution
   };
   void convolution(Tensor x, Tensor w, Tensor y, const Convolution&);
+  /// Of a convolution that is not transposed.
+  void weight_gradient(Tensor x, Tensor dy, Tensor dw, const Convolution&);
   /// Modes are cudnnPointwiseMode_t.
   void pointwise(int mode, Tensor x, Tensor y);
   void pointwise(int mode, Tensor x, Tensor b, Tensor y);
@@ -98,6 +100,8 @@ class DnnGraph {
   void finish(Descriptor);
   Tensor add_tensor(DType, const Sizes& sizes, const Sizes& strides, std::int64_t alignment, bool is_virtual, bool by_value);
   Descriptor pointwise_operation(int mode);
+  Descriptor convolution_kind(const Convolution&);
+  void set_factors(Descriptor, int alpha, int beta);
   bool try_mode(Descriptor graph, int mode, bool exact);
   bool try_config(Descriptor config, bool exact);
 

@@ -7,6 +7,8 @@ constexpr BuiltinOp kOps[] = {
     {"linear", make_linear},
     {"matmul", make_matmul},
     {"convolution", make_convolution},
+    {"convolution_weights", make_convolution_weights},
+    {"complex_parts", make_complex_parts},
     {"attention", make_attention},
 };
 

@@ -1,0 +1,115 @@
+// `convolution_weights` by cuDNN.
+#include "runtime/convolution_weights.h"
+
+#include "runtime/convert.h"
+#include "runtime/cuda/convolution_layout.h"
+#include "runtime/cuda/dnn.h"
+#include "runtime/cuda/library.h"
+#include "runtime/cuda/staging.h"
+#include "runtime/host_detour.h"
+#include "support/error.h"
+
+namespace coil::runtime::cuda {
+namespace {
+
+/// Without what no window reaches: cuDNN wants dy to be as large as a convolution of x gives it.
+BoundView reached(const WeightGradientProblem& p) {
+  BoundView x = p.x;
+  for (std::size_t d = 0; d < p.spatial(); ++d) {
+    const std::int64_t reach = (p.dw.sizes[d + 2] - 1) * p.dilation[d] + 1, most = p.dy.sizes[d + 2] * p.stride[d] + reach - 1 - 2 * p.padding[d];
+    if (x.sizes[d + 2] > most) x.sizes[d + 2] = most - p.stride[d] + 1;
+  }
+  return x;
+}
+
+class WeightGradientCall : public PreparedCall {
+ public:
+  WeightGradientCall(CudaQueue& queue, const WeightGradientProblem& p) : queue_(queue) {
+    if (p.x.dtype != p.dy.dtype || p.x.dtype != p.dw.dtype)
+      fail("the gradient of a convolution's weight in {} from {} and {} does not run on cuda", short_name(p.dw.dtype), short_name(p.x.dtype), short_name(p.dy.dtype));
+    const BoundView x = reached(p);
+    if (numel(x.sizes) == 0 || numel(p.dy.sizes) == 0) {
+      make_empty(p);
+      return;
+    }
+    // First as the operands lie, then all of them channels-last, which is what the engines of matrix units are made for.
+    for (const bool relaid : {false, true})
+      if (attempt(p, x, relaid)) return;
+    fail("cuDNN has no engine for the gradient of a convolution's weight [{}] from x [{}] in {}: {}", fmt::join(p.dw.sizes, ", "), fmt::join(p.x.sizes, ", "), short_name(p.x.dtype), why_);
+  }
+
+  std::size_t workspace_bytes() const override { return staging_.bytes(); }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    staging_.load(queue_, inputs, outputs, workspace, pointers_);
+    if (graph_) {
+      const void* const operands[] = {pointers_[x_], pointers_[dy_], pointers_[dw_]};
+      graph_->run(operands, pointers_[scratch_]);
+    } else {
+      queue_.driver().check(queue_.driver().fill_bytes(reinterpret_cast<Address>(pointers_[dw_]), 0, empty_bytes_, queue_.stream()), "fill memory");
+    }
+    staging_.store(queue_, outputs, pointers_);
+  }
+
+ private:
+  /// A sum over no elements.
+  void make_empty(const WeightGradientProblem& p) {
+    const BoundView dense = dense_view(p.dw.dtype, p.dw.sizes);
+    empty_bytes_ = dense_bytes(dense);
+    dw_ = dense == p.dw ? staging_.output(0) : staging_.output(0, p.dw, dense, false);
+    pointers_.resize(staging_.operands());
+  }
+
+  bool attempt(const WeightGradientProblem& p, const BoundView& x, bool relaid) {
+    staging_ = {};
+    graph_ = std::make_unique<DnnGraph>(queue_.dnn());
+    auto input = [&](std::size_t place, const BoundView& given, DeviceStaging::Operand& operand) {
+      const BoundView lies = relaid || overlaps(given) ? channels_last(given) : given;
+      operand = lies == given ? staging_.input(place) : staging_.input(place, given, lies);
+      const BoundView seen = widened(lies);
+      return graph_->tensor(seen.dtype, seen.sizes, seen.strides);
+    };
+    const DnnGraph::Tensor xt = input(0, x, x_), dyt = input(1, p.dy, dy_);
+    const BoundView lies = relaid ? channels_last(p.dw) : p.dw, seen = widened(lies);
+    dw_ = lies == p.dw ? staging_.output(0) : staging_.output(0, p.dw, lies, false);
+    const DnnGraph::Tensor dwt = graph_->tensor(seen.dtype, seen.sizes, seen.strides);
+    graph_->weight_gradient(xt, dyt, dwt, {widened(p.stride, 1), widened(p.padding, 0), widened(p.padding, 0), widened(p.dilation, 1)});
+    if (!graph_->build(p.x.dtype == DType::F32)) {
+      why_ = graph_->why();
+      return false;
+    }
+    scratch_ = staging_.scratch(graph_->workspace_bytes());
+    pointers_.resize(staging_.operands());
+    return true;
+  }
+
+  CudaQueue& queue_;
+  DeviceStaging staging_;
+  std::unique_ptr<DnnGraph> graph_;  ///< none: the gradient is 0
+  DeviceStaging::Operand x_ = 0, dy_ = 0, dw_ = 0, scratch_ = 0;
+  std::size_t empty_bytes_ = 0;
+  std::vector<void*> pointers_;
+  std::string why_;
+};
+
+class ConvolutionWeightsOp : public CachedOp {
+ public:
+  ConvolutionWeightsOp(const Attributes& attributes, Queue& queue) : attributes_(attributes), queue_(static_cast<CudaQueue&>(queue)) {}
+
+ protected:
+  std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    const WeightGradientProblem problem = weight_gradient_problem(attributes_, inputs, outputs);
+    if (!is_floating(problem.dw.dtype)) return prepare_host_detour(queue_, "convolution_weights", attributes_, inputs, outputs);
+    return std::make_unique<WeightGradientCall>(queue_, problem);
+  }
+
+ private:
+  Attributes attributes_;
+  CudaQueue& queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<LibraryOp> make_convolution_weights(const Attributes& attributes, Queue& queue) { return std::make_unique<ConvolutionWeightsOp>(attributes, queue); }
+
+}  // namespace coil::runtime::cuda
