@@ -36,6 +36,21 @@ class Interruption {
 struct CompiledGraph::State {
   explicit State(const std::shared_ptr<const runtime::Model>& model) : context(model), inputs(model->plan().inputs.size()), numbers(inputs.size()) { context.set_stop(Interruption()); }
 
+  /// From now on the run in progress may let go of these arguments (null: of none), each of which nobody else refers to.
+  void set_loose(const std::vector<PyObject**>* arguments) {
+    if (arguments)
+      context.set_inputs_done([arguments](std::span<const std::uint32_t> done) {
+        std::optional<nb::gil_scoped_acquire> gil;
+        for (std::uint32_t i : done) {
+          if (!(*arguments)[i]) continue;
+          if (!gil) gil.emplace();
+          PyObject* gone = std::exchange(*(*arguments)[i], Py_NewRef(Py_None));
+          Py_DECREF(gone);
+        }
+      });
+    else context.set_inputs_done({});
+  }
+
   /// Without the GIL. Where Python's handler of a signal raised, so does this.
   void run(std::span<const Tensor> given) try {
     nb::gil_scoped_release release;
@@ -49,6 +64,7 @@ struct CompiledGraph::State {
   std::vector<std::int64_t> numbers;  ///< memory of inputs that are Python numbers
   void* stream = nullptr;             ///< what the context queues work on; null: its own
   std::vector<nb::object> computed, bases;  ///< results while they are made
+  std::vector<PyObject**> loose;            ///< for each input of the plan, the argument that the run may let go of, or null
 };
 
 /// A state for the length of a call.
@@ -68,6 +84,7 @@ struct CompiledGraph::Lease {
   }
   ~Lease() {
     for (Tensor& t : state->outputs) t.storage = {};
+    if (!state->loose.empty()) state->set_loose(nullptr), state->loose.clear();
     state->computed.clear();
     state->bases.clear();
     std::lock_guard lock(graph.mutex_);
@@ -93,6 +110,9 @@ CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, Cal
   for (std::size_t i = 0; i < pattern_.inputs.size(); ++i)
     if (pattern_.inputs[i] != InputKind::Frozen) arguments_.push_back(i);
   COIL_CHECK(arguments_.size() == plan.inputs.size(), "a call passes {} inputs, the program takes {}", arguments_.size(), plan.inputs.size());
+  returned_.resize(pattern_.inputs.size());
+  for (const Result& r : pattern_.results)
+    if (r.kind == ResultKind::Input) returned_[r.index] = true;
   for (const runtime::Constant& c : plan.constants) draws_ = draws_ || (c.seed && pattern_.torch_seed);
   std::map<runtime::BufferId, std::size_t> uses, bases;
   for (const runtime::Output& o : plan.outputs)
@@ -258,7 +278,20 @@ void CompiledGraph::follow_stream(State& state) const {
   state.stream = stream;
 }
 
-nb::object CompiledGraph::call(PyObject* const* args, std::size_t count) {
+/// Whether the run may let go of any arguments, and which: those that nobody else refers to and that are no results. (Of those that results view the run says nothing.)
+bool CompiledGraph::find_loose(PyObject** args, State& state) const {
+  state.loose.assign(arguments_.size(), nullptr);
+  bool any = false;
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    PyObject*& argument = args[arguments_[i]];
+    if (pattern_.inputs[arguments_[i]] != InputKind::Tensor || returned_[arguments_[i]] || Py_REFCNT(argument) != 1) continue;
+    state.loose[i] = &argument;
+    any = true;
+  }
+  return any;
+}
+
+nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go) {
   if (count != pattern_.inputs.size()) fail("the graph takes {} inputs, but {} were given", pattern_.inputs.size(), count);
   const Exchange& exchange = Exchange::get();
   const Device device = plan().device;
@@ -270,6 +303,7 @@ nb::object CompiledGraph::call(PyObject* const* args, std::size_t count) {
     read_input(exchange, device, pattern_.inputs[from], args[from], state.inputs[i], state.numbers[i]);
   }
   if (draws_) state.context.set_seed(torch_seed());
+  if (lets_go && find_loose(args, state)) state.set_loose(&state.loose);
   state.run(state.inputs);
   std::vector<nb::object>& computed = state.computed;
   for (std::size_t k = 0; k < state.outputs.size(); ++k) computed.push_back(result(state, k, args, state.bases));

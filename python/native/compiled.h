@@ -52,7 +52,8 @@ class CompiledGraph {
 
   /// One object for each input of the graph; one for each result comes back. Runs without the GIL; several threads may call at once.
   /// Results are torch tensors: new memory is Coil's own, results that lie in an input or in each other's memory are views of it. Throws Error and python_error.
-  nb::object call(PyObject* const* args, std::size_t count);
+  /// `lets_go`: the caller needs no argument after the call; one that nobody else refers to becomes None in `args` as soon as the run has no more use for it, so that its memory serves what comes then.
+  nb::object call(PyObject** args, std::size_t count, bool lets_go = false);
 
   /// The same on NumPy arrays and what else has memory on the CPU; nothing of torch is needed. Numbers are 0-d arrays.
   nb::list call_arrays(nb::list arrays);
@@ -73,6 +74,7 @@ class CompiledGraph {
   struct Lease;
   struct Source;
   void follow_stream(State&) const;
+  bool find_loose(PyObject** args, State&) const;
   nb::object result(State&, std::size_t k, PyObject* const* args, std::vector<nb::object>& bases) const;
 
   CompileReport report_;
@@ -80,6 +82,7 @@ class CompiledGraph {
   std::shared_ptr<const runtime::Model> model_;
   std::vector<Source> sources_;  ///< where the memory of each of the program's outputs comes from
   std::vector<std::size_t> arguments_;  ///< for each of the program's inputs, its place in a call
+  std::vector<bool> returned_;          ///< for each argument: it is a result itself
   bool draws_ = false;  ///< each call takes a seed from torch
   std::mutex mutex_;
   std::vector<std::unique_ptr<State>> idle_;

@@ -34,7 +34,7 @@ void FrozenGraph::prepare(nb::list tensors) {
   else inputs_.clear();
 }
 
-nb::object FrozenGraph::call(PyObject* const* args, std::size_t count) {
+nb::object FrozenGraph::call(PyObject** args, std::size_t count, bool lets_go) {
   for (std::size_t i : inputs_)
     if (i >= count) fail("the graph takes more than {} inputs", count);
   if (!graph_.is_valid() || !unchanged(args)) {
@@ -43,7 +43,7 @@ nb::object FrozenGraph::call(PyObject* const* args, std::size_t count) {
     prepare(std::move(tensors));
   }
   const nb::object graph = graph_;  // another thread may put another in its place
-  return nb::inst_ptr<CompiledGraph>(graph)->call(args, count);
+  return nb::inst_ptr<CompiledGraph>(graph)->call(args, count, lets_go);
 }
 
 }  // namespace coil::python

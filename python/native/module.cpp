@@ -34,14 +34,16 @@ PyObject* call_graph(PyObject* self, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   nb::object inputs = nb::borrow(args);  // holds on to them while the graph runs
+  bool boxed = false;
   if (PyTuple_GET_SIZE(args) == 1 && PyList_Check(PyTuple_GET_ITEM(args, 0))) {
     PyObject* list = PyTuple_GET_ITEM(args, 0);
     inputs = nb::steal(PyList_AsTuple(list));
     if (!inputs.is_valid() || PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) != 0) return nullptr;
+    boxed = true;
   }
   try {
     auto& graph = *nb::inst_ptr<Graph>(self);
-    return graph.call(&PyTuple_GET_ITEM(inputs.ptr(), 0), static_cast<std::size_t>(PyTuple_GET_SIZE(inputs.ptr()))).release().ptr();
+    return graph.call(&PyTuple_GET_ITEM(inputs.ptr(), 0), static_cast<std::size_t>(PyTuple_GET_SIZE(inputs.ptr())), boxed).release().ptr();
   } catch (nb::python_error& e) {
     e.restore();
   } catch (const std::exception& e) {

@@ -367,32 +367,57 @@ TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, 
   return box;
 }
 
-bool is_costly(Scalar body) {
+namespace {
+
+/// Beside its reads: a transcendental function, or more than a few operations.
+bool computes_much(Scalar body) {
   constexpr std::uint32_t kFewOps = 6;
   if (body->ops > kFewOps) return true;
-  int reads = 0;
-  for (Scalar s : topological({&body, 1})) {
-    if (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad) ++reads;
+  for (Scalar s : topological({&body, 1}))
     if (s->op == ScalarOp::Pow || s->op == ScalarOp::Gcd || s->op == ScalarOp::Fmod || s->op == ScalarOp::Rem || s->op == ScalarOp::Atan2 || s->op == ScalarOp::Hypot || s->op >= ScalarOp::Exp) return true;
-  }
-  return reads >= 2;
+  return false;
 }
+
+std::int64_t bytes_or(Graph& graph, const Exprs& sizes, DType dtype, std::int64_t fallback) {
+  const std::int64_t count = graph.env().hint_or(sym::product(sizes), -1);
+  return count < 0 ? fallback : count * static_cast<std::int64_t>(size_of(dtype));
+}
+
+/// Whether several loads move more bytes than the stored value would have: `x - max` of narrow rows in f32 does not.
+bool reads_much(const StorageBox& s, std::span<const Scalar> loads) {
+  if (loads.size() < 2) return false;
+  std::int64_t read = 0;
+  for (Scalar load : loads) {
+    const Layout& layout = s.graph->buffer(load->buffer).layout;
+    if (!load->args.empty()) return true;  // at places that data decide
+    const std::int64_t bytes = bytes_or(*s.graph, layout.sizes, layout.dtype, -1);
+    if (bytes < 0) return true;
+    read += bytes;
+  }
+  const std::int64_t stored = bytes_or(*s.graph, s.sizes, s.dtype, 0);
+  return read > stored + stored / 8;  // a number for each row counts little
+}
+
+}  // namespace
+
+bool is_costly(Scalar body) { return computes_much(body) || loads(body).size() >= 2; }
 
 void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLimits& limits) {
   StorageBox& s = *box.storage;
   if (s.realized() || users == 0) return;
   const auto all = loads(s.body);
   bool realize = static_cast<int>(all.size()) > limits.reads || s.body->ops > static_cast<std::uint32_t>(limits.operations);
-  if (!realize && users > 1) realize = is_costly(s.body);
-  // A library call can do a little arithmetic on its way out; only an operation of its own can be given to it.
+  if (!realize && users > 1) realize = computes_much(s.body) || reads_much(s, all);
+  // A library call can do a little arithmetic on its way out, in the type of its result; only an operation of its own can be given to it.
   if (!realize && users > 1)
     for (Scalar load : all)
-      for (OperationId w : s.graph->buffer(load->buffer).writers) realize |= s.body != load && std::holds_alternative<Extern>(s.graph->operations()[w].node);
+      if (const Buffer& from = s.graph->buffer(load->buffer); s.body != load && from.layout.dtype == s.dtype)
+        for (OperationId w : from.writers) realize |= std::holds_alternative<Extern>(s.graph->operations()[w].node);
   if (!realize && all.size() > 1) {
     std::int64_t bytes = 0;
     for (Scalar load : all) {
       const Layout& layout = s.graph->buffer(load->buffer).layout;
-      bytes += s.graph->env().hint_or(sym::product(layout.sizes), 0) * static_cast<std::int64_t>(size_of(layout.dtype));
+      bytes += bytes_or(*s.graph, layout.sizes, layout.dtype, 0);
     }
     realize = bytes > limits.read_bytes;
   }

@@ -74,7 +74,8 @@ struct RealizeLimits {
   int operations = 64;
   std::int64_t read_bytes = std::int64_t{1} << 30;
 };
-/// Called after each node is lowered, with how many fx users it has: realises it when a limit is passed, or when several users would compute something costly again.
+/// Called after each node is lowered, with how many fx users it has: realises it when a limit is passed, or when several users would compute again what is costly, or read
+/// more bytes again than the value has.
 void realize_by_policy(const TensorBox&, std::size_t users, const RealizeLimits& = {});
 
 }  // namespace coil::ir

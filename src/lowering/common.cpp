@@ -188,6 +188,10 @@ std::pair<TensorBox, BufferView> library_result(Context& ctx, DType dtype, const
   return {ir::whole(ctx.graph, view.buffer), view};
 }
 
+void store_part(Context& ctx, ir::BufferId buffer, const Exprs& sizes, Exprs at, Value body) {
+  ctx.graph.add_operation({.node = ir::Pointwise{sizes, body}, .outs = {buffer}, .store_index = std::move(at), .origins = ctx.graph.provenance.of(body), .where = ctx.graph.provenance.where});
+}
+
 void add_library_call(Context& ctx, std::string op, std::map<std::string, ir::ExternAttribute> attributes, std::vector<BufferView> inputs, std::vector<BufferView> outputs) {
   ir::Operation operation;
   for (auto& view : outputs) operation.outs.push_back(view.buffer);

@@ -113,6 +113,8 @@ std::vector<std::optional<TensorBox>> spread_masks(Context&, const ops::Value& l
 
 /// A new buffer for a library's result, laid out by proposal, and the window on it.
 std::pair<TensorBox, BufferView> library_result(Context&, DType, const Exprs& sizes, const Exprs& strides = {});
+/// Writes a part of a buffer that several operations put together: for each i0… below `sizes`, the element at `at` over i0….
+void store_part(Context&, ir::BufferId, const Exprs& sizes, Exprs at, Value body);
 void add_library_call(Context&, std::string op, std::map<std::string, ir::ExternAttribute> attributes, std::vector<BufferView> inputs, std::vector<BufferView> outputs);
 
 /// A dimension argument, counted from the end when negative.

@@ -44,7 +44,7 @@ TensorBox as_writes(Context& ctx, const std::vector<TensorBox>& parts, std::size
     Value body = element(ctx, part, part.sizes).cast(register_type(meta.dtype));
     Exprs at = ctx.graph.ivars(meta.rank());
     at[dim] = at[dim] + start;
-    ctx.graph.add_operation({.node = ir::Pointwise{part.sizes, body}, .outs = {window.buffer}, .store_index = std::move(at), .origins = ctx.graph.provenance.of(body), .where = ctx.graph.provenance.where});
+    store_part(ctx, window.buffer, part.sizes, std::move(at), body);
     start += part.sizes[dim];
   }
   return whole;

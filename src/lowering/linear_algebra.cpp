@@ -54,6 +54,33 @@ bool worth_a_copy(Context& ctx, const TensorBox& box, Expr uses) {
 
 bool may_grow(Context& ctx, const TensorBox& box, std::size_t d, Expr uses) { return storage_dimension(ctx, box, d) && worth_a_copy(ctx, box, uses); }
 
+/// Whether a kernel of the program makes something that the value is computed from, and may as well compute the value.
+bool follows_a_kernel(Context& ctx, ir::Scalar body) {
+  for (ir::Scalar load : ir::loads(body))
+    for (ir::OperationId w : ctx.graph.buffer(load->buffer).writers) {
+      const auto& node = ctx.graph.operations()[w].node;
+      if (std::holds_alternative<ir::Pointwise>(node) || std::holds_alternative<ir::Reduction>(node)) return true;
+    }
+  return false;
+}
+
+/// A computed value in a buffer of larger sizes, the rest of which is 0: in parts, so that the value has the loops that it is computed in anywhere else and shares their kernel.
+TensorBox stored_in_parts(Context& ctx, const TensorBox& whole, const Exprs& sizes) {
+  const Exprs& own = whole.sizes;
+  auto [result, window] = library_result(ctx, whole.dtype(), sizes, sym::contiguous_strides(sizes));
+  store_part(ctx, window.buffer, own, ctx.graph.ivars(own.size()), element(ctx, whole, own));
+  Exprs region = own;
+  for (std::size_t d = 0; d < own.size(); ++d) {
+    if (sizes[d] == own[d]) continue;
+    region[d] = sizes[d] - own[d];
+    Exprs at = ctx.graph.ivars(own.size());
+    at[d] = at[d] + own[d];
+    store_part(ctx, window.buffer, region, std::move(at), number(ctx, register_type(whole.dtype()), 0));
+    region[d] = sizes[d];
+  }
+  return result;
+}
+
 /// The operand with dimensions `dims`, and its rows in memory, grown. Views of one storage share what is made of it.
 TensorBox grown(Context& ctx, TensorBox box, const std::vector<std::size_t>& dims, Expr uses) {
   const std::shared_ptr<ir::StorageBox> storage = box.storage;
@@ -71,12 +98,16 @@ TensorBox grown(Context& ctx, TensorBox box, const std::vector<std::size_t>& dim
   if (!made) {
     original = storage;
     const TensorBox whole{storage, storage->sizes, ctx.graph.ivars(sizes.size()), false};
-    Value inside = condition(ctx, 1);
-    for (std::size_t d = 0; d < sizes.size(); ++d)
-      if (grew[d]) inside = inside & condition(ctx, sym::lt(ctx.graph.ivar(d), storage->sizes[d]));
-    const TensorBox result = pointwise(ctx, storage->dtype, sizes, element_at(ctx, whole, ctx.graph.ivars(sizes.size()), sizes, {}, inside), sym::contiguous_strides(sizes));
-    result.realize();
-    made = result.storage;
+    if (!storage->realized() && follows_a_kernel(ctx, storage->body)) {
+      made = stored_in_parts(ctx, whole, sizes).storage;
+    } else {
+      Value inside = condition(ctx, 1);
+      for (std::size_t d = 0; d < sizes.size(); ++d)
+        if (grew[d]) inside = inside & condition(ctx, sym::lt(ctx.graph.ivar(d), storage->sizes[d]));
+      const TensorBox result = pointwise(ctx, storage->dtype, sizes, element_at(ctx, whole, ctx.graph.ivars(sizes.size()), sizes, {}, inside), sym::contiguous_strides(sizes));
+      result.realize();
+      made = result.storage;
+    }
   }
   box.storage = made;
   return box;

@@ -267,8 +267,16 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
   std::byte* base = buffer_base_[owner];
   words_.push_back(base ? base + byte_offset : nullptr);
   if (b.kind == BufferKind::Temporary && !late_buffer_[owner]) arena_patches_.push_back({at, arena_offset_[owner] + byte_offset});
-  if (b.kind == BufferKind::Input) inputs[b.index].patches.push_back({at, byte_offset});
-  if (b.kind == BufferKind::Output) outputs[output_index_[owner]].patches.push_back({at, byte_offset});
+  const auto step = static_cast<std::uint32_t>(steps_.size());
+  if (b.kind == BufferKind::Input) {
+    inputs[b.index].patches.push_back({at, byte_offset});
+    inputs[b.index].last = step;
+  }
+  if (b.kind == BufferKind::Output) {
+    BoundOutputBuffer& out = outputs[output_index_[owner]];
+    if (out.patches.empty()) out.first = step;
+    out.patches.push_back({at, byte_offset});
+  }
 }
 
 BoundView Binding::bind_view(const View& v) const { return {v.dtype, slots(v.sizes), slots(v.strides)}; }
@@ -287,7 +295,7 @@ void Binding::bind_steps() {
   plan_step_.clear();
   arena_patches_.clear();
   arena_base_ = nullptr;
-  for (BoundOutputBuffer& out : outputs) out.patches.clear();
+  for (BoundOutputBuffer& out : outputs) out.patches.clear(), out.first = 0;
   if (late_ || checker_)
     for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
       const BufferKind kind = plan_.buffers[id].kind;
@@ -315,7 +323,18 @@ void Binding::bind_steps() {
     steps_.push_back(bound);
     plan_step_.push_back(static_cast<std::uint32_t>(&step - plan_.steps.data()));
   }
+  find_first_and_last_uses();
   ask_calls();
+}
+
+void Binding::find_first_and_last_uses() {
+  by_first_use_.clear();
+  by_last_use_.clear();
+  for (std::uint32_t k = 0; k < outputs.size(); ++k) by_first_use_.push_back(k);
+  for (std::uint32_t i = 0; i < inputs.size(); ++i)
+    if (!inputs[i].patches.empty()) by_last_use_.push_back(i);
+  std::ranges::stable_sort(by_first_use_, {}, [&](std::uint32_t k) { return outputs[k].first; });
+  std::ranges::stable_sort(by_last_use_, {}, [&](std::uint32_t i) { return inputs[i].last; });
 }
 
 void Binding::ask_calls() {
@@ -452,9 +471,21 @@ void Binding::bind_results() {
   }
 }
 
-void Binding::run_steps(const OutputAllocator& allocate) {
-  if (walks()) return walk_steps(allocate);
-  for (const BoundStep& step : steps_) run_bound(step);
+void Binding::run_steps(const MemoryHooks& hooks) {
+  if (walks()) {
+    for (std::uint32_t k = 0; k < outputs.size() && hooks.output_needed; ++k) hooks.output_needed(k);
+    return walk_steps(hooks.allocate);
+  }
+  const std::size_t count = steps_.size();
+  std::size_t needed = hooks.output_needed ? 0 : by_first_use_.size(), done = hooks.inputs_done ? 0 : by_last_use_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    for (; needed < by_first_use_.size() && outputs[by_first_use_[needed]].first <= i; ++needed) hooks.output_needed(by_first_use_[needed]);
+    run_bound(steps_[i]);
+    const std::size_t from = done;
+    while (done < by_last_use_.size() && inputs[by_last_use_[done]].last <= i) ++done;
+    if (done > from) hooks.inputs_done(std::span(by_last_use_).subspan(from, done - from));
+  }
+  for (; needed < by_first_use_.size(); ++needed) hooks.output_needed(by_first_use_[needed]);  // there are no steps
 }
 
 void Binding::record_steps() {

@@ -25,12 +25,21 @@ struct BoundInput {
   Sizes sizes, strides;         ///< as kernels assume them
   std::int64_t span = 0;        ///< elements that the layout reaches over
   bool aliased = false;         ///< an output views it
+  std::uint32_t last = 0;       ///< the last bound step that uses it, where there are patches
   std::vector<Patch> patches;
 };
 
 struct BoundOutputBuffer {
   std::size_t bytes = 0;
+  std::uint32_t first = 0;      ///< the first bound step that uses it, where there are patches
   std::vector<Patch> patches;
+};
+
+/// What a run tells of memory that is not its own. Each may be empty.
+struct MemoryHooks {
+  OutputAllocator allocate;                                      ///< memory of outputs whose sizes only the run tells
+  std::function<void(std::uint32_t output)> output_needed;       ///< before the first step that uses an output buffer: it is to be placed
+  std::function<void(std::span<const std::uint32_t>)> inputs_done;  ///< after a step: no later one uses these inputs
 };
 
 struct BoundResult {
@@ -57,9 +66,8 @@ class Binding {
   void place(std::span<const Patch> patches, std::byte* memory) {
     for (const Patch& p : patches) words_[p.word] = memory + p.offset;
   }
-  /// On a device that does not run ahead: throws Error when a kernel finds an index out of range. Outputs whose sizes only the run tells get their memory from `allocate`; the results that depend on the run are
-  /// bound after it.
-  void run_steps(const OutputAllocator& allocate = {});
+  /// On a device that does not run ahead: throws Error when a kernel finds an index out of range. Results that depend on the run are bound after it.
+  void run_steps(const MemoryHooks& hooks = {});
   /// The same while the queue records: steps that touch different memory side by side.
   void record_steps();
   /// Something is only known as the program runs.
@@ -140,6 +148,7 @@ class Binding {
   BoundStep bind_extern(const ExternCall&, Site&);
   BoundStep bind_host(const HostCall&, HostOp&);
   void bind_results();
+  void find_first_and_last_uses();
   /// Library calls are prepared: what scratch memory they need, and whether the host does some of them.
   void ask_calls();
   void grow_workspace();
@@ -212,6 +221,8 @@ class Binding {
   std::vector<void*> words_;                     ///< arguments of all steps: pointers and scalars
   std::vector<BoundStep> steps_;
   std::vector<std::uint32_t> plan_step_;         ///< for each bound step, its place in the plan
+  std::vector<std::uint32_t> by_first_use_;      ///< outputs in order of their first steps; those that no step uses come first
+  std::vector<std::uint32_t> by_last_use_;       ///< inputs in order of their last steps, of those that steps use
   std::vector<std::int32_t> late_base_;          ///< for each memory owner that is an input or output: the pointer that is patched to it
   std::vector<Storage> late_memory_;
   std::vector<bool> undefined_;                  ///< for each slot: a run-time size that came out without a value

@@ -17,19 +17,22 @@ struct Context::Impl {
   std::unique_ptr<Queue> queue;
   Binding binding;
   OutputAllocator allocate;
+  InputsDone inputs_done;
+  std::vector<std::uint32_t> done;  ///< inputs that nothing reads any more, while their owner is told
   std::vector<Storage> fresh;   ///< memory of this call's output buffers
   std::vector<Tensor> relaid;   ///< inputs that came in another layout or from elsewhere, or share memory with one that is written to, as kernels assume them
   std::vector<Tensor> readable; ///< inputs whose values the plan reads, on the host
   SharedInputs shared;
   RecordedRuns recorded;
   bool recording = false, borrows_memory = false;
+  bool writes_for_good;  ///< a run that fails half way for want of memory would leave inputs or states half written
   std::optional<std::uint32_t> seed;        ///< of constants: what random operators draw from
   std::optional<std::uint64_t> next_seed;   ///< told by the caller
   bool on_host;                 ///< the program runs on the CPU
   std::shared_ptr<OutputPool> numbers;  ///< memory of results that are numbers, where outputs are not on the host
 
   explicit Impl(std::shared_ptr<const Model> m)
-      : model(std::move(m)), queue(model->impl().device->make_queue()), binding(model->impl(), *queue), relaid(model->plan().inputs.size()), shared(mutated_inputs(model->plan())), on_host(queue->device() == Device{}) {
+      : model(std::move(m)), queue(model->impl().device->make_queue()), binding(model->impl(), *queue), relaid(model->plan().inputs.size()), shared(mutated_inputs(model->plan())), writes_for_good(writes_to_inputs_or_states(model->plan())), on_host(queue->device() == Device{}) {
     if (!on_host) numbers = OutputPool::make();
     for (std::uint32_t i = 0; i < plan().constants.size(); ++i)
       if (plan().constants[i].seed) seed = i;
@@ -43,6 +46,10 @@ struct Context::Impl {
     for (std::size_t i = 0; i < plan.inputs.size(); ++i)
       if (plan.inputs[i].mutated) found.push_back(i);
     return found;
+  }
+
+  static bool writes_to_inputs_or_states(const Plan& plan) {
+    return std::ranges::any_of(plan.inputs, [](const Input& in) { return in.mutated; }) || std::ranges::any_of(plan.constants, [](const Constant& c) { return c.state && !c.seed; });
   }
 
   Storage new_output(std::size_t bytes) {
@@ -126,12 +133,35 @@ struct Context::Impl {
     queue->copy(binding.constant(*seed), fresh);
   }
 
-  void place_outputs() {
-    fresh.resize(binding.outputs.size());
-    for (std::size_t k = 0; k < fresh.size(); ++k) {
-      fresh[k] = new_output(binding.outputs[k].bytes);
-      binding.place(binding.outputs[k].patches, fresh[k].data.get());
+  void place_output(std::size_t k) {
+    fresh[k] = new_output(binding.outputs[k].bytes);
+    binding.place(binding.outputs[k].patches, fresh[k].data.get());
+  }
+
+  /// Lets go of inputs that no later step uses: of those laid out anew, and by telling the caller, of the caller's. Memory of the host may be being read until the run has been waited for.
+  void let_go(std::span<const std::uint32_t> used, std::span<const Tensor> inputs) {
+    done.clear();
+    for (std::uint32_t i : used) {
+      if (binding.inputs[i].aliased || plan().inputs[i].mutated || inputs[i].device() != queue->device()) continue;
+      relaid[i].storage = {};
+      done.push_back(i);
     }
+    if (inputs_done && !done.empty()) inputs_done(done);
+  }
+
+  /// Outputs get their memory when the first step needs it, and inputs go after the last, so that the two need not be there together.
+  void run_steps(std::span<const Tensor> inputs) {
+    MemoryHooks hooks{[this](std::size_t bytes) { return new_output(bytes); }, {}, {}};
+    if (!writes_for_good) hooks.output_needed = [this](std::uint32_t k) { place_output(k); };
+    else
+      for (std::size_t k = 0; k < fresh.size(); ++k) place_output(k);
+    if (inputs_done) hooks.inputs_done = [this, inputs](std::span<const std::uint32_t> used) { let_go(used, inputs); };
+    binding.run_steps(hooks);
+  }
+
+  void run_recorded() {
+    for (std::size_t k = 0; k < fresh.size(); ++k) place_output(k);
+    recorded.run(binding, *queue);
   }
 
   void write_back(std::span<const Tensor> inputs) {
@@ -176,7 +206,7 @@ struct Context::Impl {
     return bytes / item;
   }
 
-  void run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
+  void run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) try {
     const QueueScope scope(*queue);
     if (queue->runs_ahead()) binding.check_failures();
     binding.bind(with_values(inputs));
@@ -184,16 +214,20 @@ struct Context::Impl {
     outputs.resize(plan().outputs.size());
     for (Tensor& t : outputs) t.storage = {};
     const bool from_host = place_inputs(inputs);
-    place_outputs();
+    fresh.resize(binding.outputs.size());
     if (seed) renew_seed();
     // What a late program does differs from run to run.
-    if (recording && !binding.is_timed() && !binding.is_late() && !binding.calls_host()) recorded.run(binding, *queue);
-    else binding.run_steps([this](std::size_t bytes) { return new_output(bytes); });
+    if (recording && !binding.is_timed() && !binding.is_late() && !binding.calls_host()) run_recorded();
+    else run_steps(inputs);
     write_back(inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);
     fresh.clear();
     binding.release();
     if (from_host) wait();
+  } catch (...) {
+    fresh.clear();
+    binding.release();
+    throw;
   }
 
   void wait() {
@@ -228,6 +262,8 @@ std::vector<double> Context::time_steps(std::span<const Tensor> inputs) {
 }
 
 void Context::set_output_allocator(OutputAllocator allocate) { impl_->allocate = std::move(allocate); }
+
+void Context::set_inputs_done(InputsDone done) { impl_->inputs_done = std::move(done); }
 
 void Context::borrow_memory(OutputAllocator allocate) {
   impl_->borrows_memory = static_cast<bool>(allocate);

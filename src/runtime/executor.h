@@ -37,6 +37,8 @@ struct MemoryUse {
 
 /// Memory for one output.
 using OutputAllocator = std::function<Storage(std::size_t bytes)>;
+/// Told of inputs, by their places, that the rest of the run leaves alone.
+using InputsDone = std::function<void(std::span<const std::uint32_t> inputs)>;
 
 class DeviceRuntime;
 class Model;
@@ -55,6 +57,9 @@ class Context {
   void run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
   /// Outputs come from `allocate(bytes)` from now on (at least 64-byte aligned, or Error); an empty function restores the pool.
   void set_output_allocator(OutputAllocator allocate);
+  /// During a run, `done` hears of inputs once the last step that reads them has run (on a device that runs ahead: is queued), so that their owner may let go of them; not of those that an output views, that the program
+  /// writes to or that lie on another device, nor of a program that is recorded or has sizes that only its run tells. An empty function: nobody hears.
+  void set_inputs_done(InputsDone done);
   /// On a device that runs ahead: outputs, temporaries and scratch memory all come from `allocate` from now on, and temporaries go back as soon as a run's work is queued, so that programs which take turns on
   /// one stream share them. An empty function restores the pool.
   void borrow_memory(OutputAllocator allocate);

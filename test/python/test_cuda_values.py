@@ -89,6 +89,7 @@ SHAPES = [
     Case("grown", "copied", lambda x, y: x @ y, (seeded(1100, 515), seeded(515, 515))),
     Case("grown", "chain", lambda x, y, z: F.gelu(x @ y) @ z, (seeded(3500, 160), seeded(160, 515), seeded(515, 300))),
     Case("grown", "shared", lambda x, y, z: (torch.sigmoid(x).t() @ y, torch.sigmoid(x) @ z, torch.sigmoid(x).sum(0), torch.sigmoid(x).view(2, 900, 515)), (seeded(1800, 515), seeded(1800, 80), seeded(515, 90))),
+    Case("grown", "rows", lambda x, y, z: (F.softmax(x, -1) @ y, F.softmax(x, -1).t() @ z, F.softmax(x, -1).sum(0)), (seeded(1100, 515), seeded(515, 300), seeded(1100, 304))),
     Case("grown", "viewed", lambda x, y: ((x @ y).view(4, 875, 515) * 2).transpose(1, 2), (seeded(3500, 160), seeded(160, 515))),
     Case("forms", "cross_entropy", lambda x, t: F.cross_entropy(x.float(), t), (seeded(6, 9000, dtype=BF16), torch.arange(6) * 1400)),
 ]

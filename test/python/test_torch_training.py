@@ -2,6 +2,7 @@
 import copy
 import pathlib
 import sys
+import weakref
 
 import pytest
 import torch
@@ -75,6 +76,171 @@ def test_gradients_of_class_losses(shape, weighted, reduction):
         f(x).backward()
         gradients.append(x.grad)
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-5, atol=1e-6)
+
+
+class Watch:
+    """An operator of torch's in the middle of a graph that notes which of some tensors are still there."""
+
+    def __init__(self):
+        self.tensors, self.seen = [], []
+        self.library = torch.library.Library("coil_watch", "FRAGMENT")
+        self.library.define("look(Tensor x) -> Tensor")
+        self.library.impl("look", self.look, "CPU")
+        self.library.impl("look", lambda x: torch.empty_like(x), "Meta")
+
+    def look(self, x):
+        self.seen.append([t() is not None for t in self.tensors])
+        return x.clone()
+
+    def close(self):
+        self.library._destroy()
+
+
+@pytest.fixture
+def watch():
+    made = Watch()
+    yield made
+    made.close()
+
+
+def boxed(f, inputs):
+    from coil.dynamo import compile_graph, parse
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return compile_graph(make_fx(f, tracing_mode="fake")(*inputs), parse({"cache": "none"}))
+
+
+def test_arguments_go_as_the_run_goes(watch):
+    """What came in a list is let go after the last step that reads it, where nobody else holds it; what is returned, viewed or held elsewhere stays."""
+
+    def f(read, late, returned, viewed, held):
+        y = torch.ops.coil_watch.look(read.exp() + returned.exp() + viewed.exp() + held.exp())
+        return y + late, returned, viewed[1:]
+
+    inputs = [torch.randn(4) for _ in range(5)]
+    kept, held = [t.clone() for t in inputs], inputs[4]
+    graph = boxed(f, inputs)
+    for _ in range(2):
+        inputs = [t.clone() for t in kept[:4]] + [held]
+        watch.tensors, watch.seen = [weakref.ref(t) for t in inputs], []
+        got = graph(inputs)
+        assert watch.seen == [[False, True, True, True, True]] and inputs == []
+        assert [t() is not None for t in watch.tensors] == [False, False, True, True, True]
+        read, late, returned, viewed, _ = kept
+        for g, want in zip(got, (read.exp() + returned.exp() + viewed.exp() + held.exp() + late, returned, viewed[1:])):
+            torch.testing.assert_close(g, want)
+        assert got[1].data_ptr() == watch.tensors[2]().data_ptr() and got[2].data_ptr() == watch.tensors[3]().data_ptr() + 4
+        del got
+    # By position, the caller holds them all.
+    watch.seen = []
+    given = [t.clone() for t in kept]
+    watch.tensors = [weakref.ref(t) for t in given]
+    graph(*given)
+    assert watch.seen == [[True] * 5] and all(torch.equal(a, b) for a, b in zip(given, kept))
+
+
+def test_one_tensor_twice_and_views_of_one_memory(watch):
+    def f(a, b, c):
+        return (torch.ops.coil_watch.look(a * 2) + b.sum() + c,)
+
+    base = torch.randn(8)
+    graph = boxed(f, [base[:4], base[:4], base[4:]])
+    want = base[:4] * 2 + base[:4].sum() + base[4:]
+    one, memory = base.clone()[:4], weakref.ref(base)
+    torch.testing.assert_close(graph([one, one, base[4:].clone()])[0], want)
+    copy = base.clone()
+    args = [copy[:4], copy[:4], copy[4:]]
+    del copy
+    torch.testing.assert_close(graph(args)[0], want)
+    assert memory() is base
+
+
+class Deep(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 16), torch.nn.LayerNorm(16)) for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+def gradients(model, x, backend=None, steps=2, **backward):
+    """Gradients of a few backward passes of one forward pass where `retain_graph` is given, else of as many passes."""
+    f = torch.compile(model, backend=backend) if backend else model
+    model.zero_grad()
+    x = x.clone().requires_grad_()
+    loss = f(x).square().mean()
+    for k in range(steps):
+        loss.backward(**(backward if k + 1 < steps else {}))
+        if k + 1 < steps and not backward:
+            loss = f(x).square().mean()
+    return [x.grad, *(p.grad.clone() for p in model.parameters())]
+
+
+def test_saved_tensors_that_others_hold():
+    """Backward graphs let go of what forward graphs saved; hooks, retained graphs and checkpoints see what eager gives them."""
+    torch.manual_seed(0)
+    model, x = Deep(), torch.randn(8, 16)
+    want = gradients(model, x)
+    torch.testing.assert_close(gradients(model, x, "coil"), want, rtol=1e-4, atol=1e-6)
+    packed = []
+
+    def pack(t):
+        packed.append((t, t.detach().clone()))
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        torch.testing.assert_close(gradients(model, x, "coil"), want, rtol=1e-4, atol=1e-6)
+    assert packed and all(torch.equal(held, then) for held, then in packed), "what a hook holds was written to"
+    with torch._functorch.config.patch(donated_buffer=False):
+        torch._dynamo.reset()
+        torch.testing.assert_close(gradients(model, x, "coil", retain_graph=True), want, rtol=1e-4, atol=1e-6)
+    torch._dynamo.reset()
+
+    class Checkpointed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x):
+            return torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False)
+
+    torch.testing.assert_close(gradients(Checkpointed(), x, "coil"), want, rtol=1e-4, atol=1e-6)
+
+
+def test_saved_tensors_go_in_the_backward_pass(watch):
+    """What the last layer saved is gone when the gradient of the first is computed: AOTAutograd's list is the only reference."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    class Look(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return torch.ops.coil_watch.look(grad)
+
+    def f(x, w):
+        for k in range(3):
+            x = torch.tanh(Look.apply(x) @ w[k])
+        return x.square().sum()
+
+    x, w = torch.randn(64, 32, requires_grad=True), torch.randn(3, 32, 32, requires_grad=True)
+    compiled = torch.compile(f, backend="coil")
+    loss = compiled(x, w)
+    given = {t.untyped_storage()._cdata for t in (x, w)}
+    saved = [StorageWeakRef(t.untyped_storage()) for t in loss.grad_fn.saved_tensors if t.untyped_storage()._cdata not in given]
+    watch.tensors = [lambda ref=ref: None if ref.expired() else ref for ref in saved]
+    loss.backward()
+    alive = [sum(row) for row in watch.seen]
+    assert len(saved) >= 3 and len(alive) == 3 and len(saved) >= alive[0] > alive[1] > alive[2]
+    got = x.grad, w.grad
+    x.grad = w.grad = None
+    f(x, w).backward()
+    torch.testing.assert_close(got, (x.grad, w.grad), rtol=1e-4, atol=1e-5)
 
 
 def test_fifty_steps_with_the_optimizer_compiled():

@@ -127,6 +127,70 @@ TEST(Executor, NamesTheInputAndTheRule) {
   EXPECT_EQ(with(shallow), "input 'x' reaches outside of its memory");
 }
 
+/// a = x * 2, then b = y * 3; with `writes`, b is y itself.
+Program two_scales(bool writes) {
+  PlanBuilder b;
+  const Slot four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16), two = b.constant(2), three = b.constant(3);
+  for (const char* name : {"x", "y"}) b.plan.inputs.push_back({name, DType::F32, {four}, {one}});
+  b.plan.inputs[1].mutated = writes;
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .index = 0, .name = "x"}), y = b.buffer({.kind = BufferKind::Input, .index = 1, .name = "y"});
+  const BufferId first = b.buffer({.kind = BufferKind::Output, .name = "a", .bytes = bytes}), second = writes ? y : b.buffer({.kind = BufferKind::Output, .name = "b", .bytes = bytes});
+  const std::uint32_t scale = b.kernel("scale");
+  b.plan.steps.push_back(KernelCall{scale, {x, first}, {two}, four, four});
+  b.plan.steps.push_back(KernelCall{scale, {y, second}, {three}, four, four});
+  b.output("a", {first, DType::F32, {four}, {one}, zero});
+  b.output("b", {second, DType::F32, {four}, {one}, zero});
+  static const std::vector<std::byte> kernels = compile_kernels(kTestKernels);
+  return {std::move(b.plan), {}, {kernels}, kTestKernels};
+}
+
+/// What a run asks for and gives back, in order, and its results.
+std::pair<std::string, std::vector<std::vector<float>>> memory_over_time(Program program) {
+  Context context(Model::load(std::move(program)));
+  std::string log;
+  const auto pool = OutputPool::make();
+  std::vector<Tensor> inputs{tensor_of({1, 2, 3, 4}, {4}), tensor_of({5, 6, 7, 8}, {4})};
+  context.set_output_allocator([&](std::size_t bytes) {
+    log += "+";
+    return pool->allocate(bytes);
+  });
+  context.set_inputs_done([&](std::span<const std::uint32_t> done) {
+    for (std::uint32_t i : done) log += inputs[i].data<float>()[0] > 4 ? "y" : "x";
+  });
+  std::vector<std::vector<float>> values;
+  for (const Tensor& t : context.run(inputs).outputs) values.push_back(values_of(t));
+  return {log, values};
+}
+
+TEST(Executor, OutputsGetMemoryWithTheStepThatWritesThemAndInputsGoAfterTheLastThatReadsThem) {
+  const auto [log, values] = memory_over_time(two_scales(false));
+  EXPECT_EQ(log, "+x+y");
+  EXPECT_EQ(values, (std::vector<std::vector<float>>{{2, 4, 6, 8}, {15, 18, 21, 24}}));
+}
+
+TEST(Executor, InputsThatAreWrittenToOrReturnedStay) {
+  const auto [log, values] = memory_over_time(two_scales(true));
+  EXPECT_EQ(log, "+x");
+  EXPECT_EQ(values, (std::vector<std::vector<float>>{{2, 4, 6, 8}, {15, 18, 21, 24}}));
+}
+
+TEST(Executor, ARunThatFindsNoMemoryForALaterOutputKeepsNone) {
+  Context context(Model::load(two_scales(false)));
+  const auto pool = OutputPool::make();
+  std::weak_ptr<std::byte> first;
+  context.set_output_allocator([&](std::size_t bytes) {
+    if (first.lock()) fail("no memory");
+    Storage s = pool->allocate(bytes);
+    first = s.data;
+    return s;
+  });
+  const std::vector<Tensor> inputs{tensor_of({1, 2, 3, 4}, {4}), tensor_of({5, 6, 7, 8}, {4})};
+  EXPECT_EQ(error_of([&] { context.run(inputs); }), "no memory");
+  EXPECT_TRUE(first.expired());
+  context.set_output_allocator({});
+  EXPECT_EQ(values_of(context.run(inputs).outputs[1]), (std::vector<float>{15, 18, 21, 24}));
+}
+
 TEST(Executor, WorksAgainAfterAnError) {
   Context context(Model::load(scaled_sum()));
   const Tensor good = tensor_of(counting(8), {2, 4}), bad = Tensor::empty(DType::F32, {9, 4});
