@@ -168,6 +168,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
     stage("constants", [&] { compute_what_is_known(module, run); });
   }
   passes::move_to_device(module, device);
+  if (device.type != DeviceType::CPU || settings.cuda_emulate) stage("recurrences", [&] { run_pass("loop-recurrences", module); });
   if (device.type != DeviceType::CPU)
     stage("decompose for the device", [&] {
       for (const char* name : {"decompose", "eliminate-common-subexpressions", "eliminate-dead-code"}) run_pass(name, module);

@@ -42,6 +42,9 @@ void fuse_attention(fx::GraphModule&);
 /// A batched product with one matrix expanded over the batch, and the bias added after it (what run_decompositions leaves of linear in half precision), as addmm.
 void fuse_linear(fx::GraphModule&);
 
+/// Layers of recurrent networks as scans over their steps: for devices whose libraries have no such layers.
+void loop_recurrences(fx::GraphModule&);
+
 /// Every tensor of the program on one device, `device` arguments included (not those that say `meta`): an archive exported on one device compiles for another.
 void move_to_device(fx::GraphModule&, Device to);
 

@@ -13,18 +13,14 @@ namespace {
 class GroupedMatmul : public LibraryOp {
  public:
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    if (inputs.size() != 3 || outputs.size() != 1) fail("grouped_matmul takes x, matrices and offsets");
-    x_ = inputs[0], w_ = inputs[1], offsets_ = inputs[2], y_ = outputs[0];
-    const bool good = x_.sizes.size() == 2 && w_.sizes.size() == 3 && offsets_.sizes == Sizes{w_.sizes[0]} && y_.sizes == Sizes{x_.sizes[0], w_.sizes[2]} && x_.sizes[1] == w_.sizes[1];
-    if (!good) fail("grouped_matmul: sizes [{}], [{}] and [{}] do not give [{}]", fmt::join(x_.sizes, ", "), fmt::join(w_.sizes, ", "), fmt::join(offsets_.sizes, ", "), fmt::join(y_.sizes, ", "));
-    if (offsets_.dtype != DType::I32 && offsets_.dtype != DType::I64) fail("grouped_matmul takes offsets of int32 or int64");
+    p_ = grouped_problem(inputs, outputs);
     products_.clear();
     workspace_ = 0;
-    const BoundView matrix{w_.dtype, {w_.sizes[1], w_.sizes[2]}, {w_.strides[1], w_.strides[2]}};
+    const BoundView matrix{p_.w.dtype, {p_.w.sizes[1], p_.w.sizes[2]}, {p_.w.strides[1], p_.w.strides[2]}};
     for (std::int64_t rows = 64; rows > 0; rows /= 2) {
-      if (rows > x_.sizes[0]) continue;
+      if (rows > p_.x.sizes[0]) continue;
       auto of_rows = [&](const BoundView& v) { return BoundView{v.dtype, {rows, v.sizes[1]}, v.strides}; };
-      const BoundView in[] = {of_rows(x_), matrix}, out[] = {of_rows(y_)};
+      const BoundView in[] = {of_rows(p_.x), matrix}, out[] = {of_rows(p_.y)};
       auto op = make_matmul({});
       op->prepare(in, out);
       workspace_ = std::max(workspace_, op->workspace_bytes());
@@ -35,37 +31,49 @@ class GroupedMatmul : public LibraryOp {
   std::size_t workspace_bytes() const override { return workspace_; }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    Storage borrowed;
+    borrowed.data = std::shared_ptr<std::byte>(std::shared_ptr<void>(), static_cast<std::byte*>(const_cast<void*>(inputs[2])));
+    const Tensor offsets{std::move(borrowed), p_.offsets.dtype, p_.offsets.sizes, p_.offsets.strides, 0};
     std::int64_t row = 0;
-    for (std::int64_t group = 0; group < w_.sizes[0]; ++group) {
-      const std::int64_t end = offset(inputs[2], group);
-      if (end < row || end > x_.sizes[0]) fail("grouped_matmul: offset {} of group {} is not between {} and {}", end, group, row, x_.sizes[0]);
-      const void* matrix = at(inputs[1], w_, group);
+    for (std::int64_t group = 0; group < p_.w.sizes[0]; ++group) {
+      const std::int64_t end = p_.end_of(group, row, offsets);
+      const void* matrix = at(inputs[1], p_.w, group);
       for (const auto& [rows, op] : products_)
         for (; end - row >= rows; row += rows) {
-          const void* in[] = {at(inputs[0], x_, row), matrix};
-          void* out[] = {const_cast<void*>(at(outputs[0], y_, row))};
+          const void* in[] = {at(inputs[0], p_.x, row), matrix};
+          void* out[] = {const_cast<void*>(at(outputs[0], p_.y, row))};
           op->run(in, out, workspace);
         }
     }
-    for (; row < y_.sizes[0]; ++row)
-      for (std::int64_t n = 0; n < y_.sizes[1]; ++n) std::memset(static_cast<std::byte*>(const_cast<void*>(at(outputs[0], y_, row))) + n * y_.strides[1] * item(y_), 0, size_of(y_.dtype));
+    for (; row < p_.y.sizes[0]; ++row)
+      for (std::int64_t n = 0; n < p_.y.sizes[1]; ++n) std::memset(static_cast<std::byte*>(const_cast<void*>(at(outputs[0], p_.y, row))) + n * p_.y.strides[1] * item(p_.y), 0, size_of(p_.y.dtype));
   }
 
  private:
   static std::int64_t item(const BoundView& v) { return static_cast<std::int64_t>(size_of(v.dtype)); }
   static const void* at(const void* data, const BoundView& v, std::int64_t i) { return static_cast<const std::byte*>(data) + i * v.strides[0] * item(v); }
 
-  std::int64_t offset(const void* data, std::int64_t group) const {
-    if (offsets_.dtype == DType::I64) return *static_cast<const std::int64_t*>(at(data, offsets_, group));
-    return *static_cast<const std::int32_t*>(at(data, offsets_, group));
-  }
-
-  BoundView x_, w_, offsets_, y_;
+  GroupedProblem p_;
   std::vector<std::pair<std::int64_t, std::unique_ptr<LibraryOp>>> products_;  ///< by rows, most first
   std::size_t workspace_ = 0;
 };
 
 }  // namespace
+
+GroupedProblem grouped_problem(std::span<const BoundView> inputs, std::span<const BoundView> outputs) {
+  if (inputs.size() != 3 || outputs.size() != 1) fail("grouped_matmul takes x, matrices and offsets");
+  GroupedProblem p{inputs[0], inputs[1], inputs[2], outputs[0]};
+  const bool good = p.x.sizes.size() == 2 && p.w.sizes.size() == 3 && p.offsets.sizes == Sizes{p.w.sizes[0]} && p.y.sizes == Sizes{p.x.sizes[0], p.w.sizes[2]} && p.x.sizes[1] == p.w.sizes[1];
+  if (!good) fail("grouped_matmul: sizes [{}], [{}] and [{}] do not give [{}]", fmt::join(p.x.sizes, ", "), fmt::join(p.w.sizes, ", "), fmt::join(p.offsets.sizes, ", "), fmt::join(p.y.sizes, ", "));
+  if (p.offsets.dtype != DType::I32 && p.offsets.dtype != DType::I64) fail("grouped_matmul takes offsets of int32 or int64");
+  return p;
+}
+
+std::int64_t GroupedProblem::end_of(std::int64_t group, std::int64_t row, const Tensor& offsets) const {
+  const std::int64_t at = group * offsets.strides[0], end = offsets.dtype == DType::I64 ? offsets.data<std::int64_t>()[at] : offsets.data<std::int32_t>()[at];
+  if (end < row || end > x.sizes[0]) fail("grouped_matmul: offset {} of group {} is not between {} and {}", end, group, row, x.sizes[0]);
+  return end;
+}
 
 std::unique_ptr<LibraryOp> make_grouped_matmul(const Attributes&) { return std::make_unique<GroupedMatmul>(); }
 

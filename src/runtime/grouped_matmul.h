@@ -4,6 +4,16 @@
 
 namespace coil::runtime {
 
+struct GroupedProblem {
+  BoundView x, w, offsets, y;
+
+  /// Where the rows of a group end that begin at `row`; `offsets` holds the offsets, on the host. Throws Error where they do not ascend.
+  std::int64_t end_of(std::int64_t group, std::int64_t row, const Tensor& offsets) const;
+};
+
+/// Throws Error where sizes do not fit.
+GroupedProblem grouped_problem(std::span<const BoundView> inputs, std::span<const BoundView> outputs);
+
 std::unique_ptr<LibraryOp> make_grouped_matmul(const Attributes&);
 
 }  // namespace coil::runtime

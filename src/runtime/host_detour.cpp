@@ -8,7 +8,7 @@
 namespace coil::runtime {
 namespace {
 
-constexpr std::string_view kHostOps[] = {"assert_finite", "cholesky", "eig", "eigh", "geqrf", "grouped_matmul", "householder_product", "ldl_factor", "ldl_solve", "lu_factor", "lu_permutation", "lu_solve",
+constexpr std::string_view kHostOps[] = {"assert_finite", "cholesky", "eig", "eigh", "geqrf", "householder_product", "ldl_factor", "ldl_solve", "lu_factor", "lu_permutation", "lu_solve",
                                          "matrix_exp", "nonzero", "ormqr", "qr", "recurrent", "repeat_positions", "solve_triangular", "svd", "unique"};
 
 /// Operands on the host are dense, whatever their strides on the device.

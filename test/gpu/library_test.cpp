@@ -194,6 +194,20 @@ TEST_F(GpuLibrary, GradientsOfConvolutionWeights) {
   agrees("convolution_weights", {}, integers, dense_view(DType::I64, {4, 3, 3, 3}), 0);
 }
 
+TEST_F(GpuLibrary, GroupedProducts) {
+  for (DType t : {DType::F32, DType::BF16})
+    for (const std::vector<std::int32_t>& ends : std::vector<std::vector<std::int32_t>>{{13, 13, 40}, {0, 1, 100}, {100, 100, 100}, {7, 20, 33}}) {
+      SCOPED_TRACE(fmt::format("{} {}", short_name(t), fmt::join(ends, ", ")));
+      Operands in;
+      in.add(dense_view(t, {100, 24}));
+      in.add(laid(t, {3, 24, 16}, {24 * 16, 1, 24}));
+      Tensor offsets = Tensor::empty(DType::I32, {3});
+      std::copy(ends.begin(), ends.end(), offsets.data<std::int32_t>());
+      in.use(dense_view(DType::I32, {3}), offsets);
+      agrees("grouped_matmul", {}, in, dense_view(t, {100, 16}), by(t));
+    }
+}
+
 TEST_F(GpuLibrary, WhatTheHostDoesForTheDevice) {
   Operands in;
   in.add(laid(DType::F64, {3, 2, 12}, {24, 1, 2}));

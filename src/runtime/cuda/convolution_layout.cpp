@@ -1,5 +1,7 @@
 #include "runtime/cuda/convolution_layout.h"
 
+#include "runtime/strided_copy.h"
+
 namespace coil::runtime::cuda {
 
 BoundView widened(BoundView v) {
@@ -19,6 +21,8 @@ bool overlaps(const BoundView& v) {
     if (v.strides[d] == 0 && v.sizes[d] != 1) return true;
   return false;
 }
+
+bool is_channels_last(const BoundView& v) { return same_layout(v.sizes, v.strides, channels_last(v).strides) && !same_layout(v.sizes, v.strides, contiguous_strides(v.sizes)); }
 
 BoundView channels_last(const BoundView& v) {
   BoundView out{v.dtype, v.sizes, Sizes(v.sizes.size())};

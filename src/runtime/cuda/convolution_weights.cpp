@@ -7,6 +7,7 @@
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/staging.h"
 #include "runtime/host_detour.h"
+#include "runtime/strided_copy.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {
@@ -32,8 +33,9 @@ class WeightGradientCall : public PreparedCall {
       make_empty(p);
       return;
     }
-    // First as the operands lie, then all of them channels-last, which is what the engines of matrix units are made for.
-    for (const bool relaid : {false, true})
+    // All operands channels-last, which is what the engines of matrix units are made for, or as they lie: first in the form that one of the large ones has already.
+    const bool last = is_channels_last(x) || is_channels_last(p.dy);
+    for (const bool relaid : {last, !last})
       if (attempt(p, x, relaid)) return;
     fail("cuDNN has no engine for the gradient of a convolution's weight [{}] from x [{}] in {}: {}", fmt::join(p.dw.sizes, ", "), fmt::join(p.x.sizes, ", "), short_name(p.x.dtype), why_);
   }
@@ -65,13 +67,13 @@ class WeightGradientCall : public PreparedCall {
     graph_ = std::make_unique<DnnGraph>(queue_.dnn());
     auto input = [&](std::size_t place, const BoundView& given, DeviceStaging::Operand& operand) {
       const BoundView lies = relaid || overlaps(given) ? channels_last(given) : given;
-      operand = lies == given ? staging_.input(place) : staging_.input(place, given, lies);
+      operand = same_layout(given.sizes, given.strides, lies.strides) ? staging_.input(place) : staging_.input(place, given, lies);
       const BoundView seen = widened(lies);
       return graph_->tensor(seen.dtype, seen.sizes, seen.strides);
     };
     const DnnGraph::Tensor xt = input(0, x, x_), dyt = input(1, p.dy, dy_);
     const BoundView lies = relaid ? channels_last(p.dw) : p.dw, seen = widened(lies);
-    dw_ = lies == p.dw ? staging_.output(0) : staging_.output(0, p.dw, lies, false);
+    dw_ = same_layout(p.dw.sizes, p.dw.strides, lies.strides) ? staging_.output(0) : staging_.output(0, p.dw, lies, false);
     const DnnGraph::Tensor dwt = graph_->tensor(seen.dtype, seen.sizes, seen.strides);
     graph_->weight_gradient(xt, dyt, dwt, {widened(p.stride, 1), widened(p.padding, 0), widened(p.padding, 0), widened(p.dilation, 1)});
     if (!graph_->build(p.x.dtype == DType::F32)) {

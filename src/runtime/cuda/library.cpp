@@ -9,6 +9,7 @@ constexpr BuiltinOp kOps[] = {
     {"convolution", make_convolution},
     {"convolution_weights", make_convolution_weights},
     {"complex_parts", make_complex_parts},
+    {"grouped_matmul", make_grouped_matmul},
     {"attention", make_attention},
 };
 

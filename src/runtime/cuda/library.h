@@ -20,6 +20,7 @@ std::unique_ptr<LibraryOp> make_linear(const Attributes&, Queue&);
 std::unique_ptr<LibraryOp> make_matmul(const Attributes&, Queue&);
 std::unique_ptr<LibraryOp> make_convolution(const Attributes&, Queue&);
 std::unique_ptr<LibraryOp> make_convolution_weights(const Attributes&, Queue&);
+std::unique_ptr<LibraryOp> make_grouped_matmul(const Attributes&, Queue&);
 std::unique_ptr<LibraryOp> make_complex_parts(const Attributes&, Queue&);
 /// q[B, H, S, D], k[B, G, T, D], v[B, G, T, E], mask? (added, broadcast to [B, H, S, T]) -> y[B, H, S, E]. Attributes `scale`, `causal`, `has_mask`. float16 and bfloat16.
 std::unique_ptr<LibraryOp> make_attention(const Attributes&, Queue&);
