@@ -1,7 +1,5 @@
 #include "dlpack.h"
 
-#include <bit>
-
 #include "support/error.h"
 
 namespace coil::dlpack {
@@ -29,24 +27,32 @@ constexpr DType kAllTypes[] = {
 #undef X
 };
 
-/// dtypes by code and number of bits, of which there are powers of two up to 128.
+/// dtypes by code and number of bytes, and types by dtype.
 struct TypeTable {
-  static constexpr std::size_t kCodes = 32, kWidths = 8;
-  std::optional<DType> found[kCodes][kWidths];
+  static constexpr std::size_t kCodes = 32, kBytes = 17;
+  std::optional<DType> found[kCodes][kBytes];
+  Type types[256] = {};
 
   TypeTable() {
     for (DType d : kAllTypes)
-      if (const auto t = type_of(d)) found[t->code][std::countr_zero(t->bits)] = d;
+      if (const auto t = type_of(d)) found[t->code][t->bits / 8] = d, types[static_cast<std::uint8_t>(d)] = *t;
   }
 };
+const TypeTable kTable;
 
 }  // namespace
 
 DType dtype_of(Type type) {
-  static const TypeTable table;
-  if (type.code < TypeTable::kCodes && std::has_single_bit(type.bits) && type.lanes == 1)
-    if (const auto d = table.found[type.code][std::countr_zero(type.bits)]) return *d;
+  if (type.code < TypeTable::kCodes && type.bits % 8 == 0 && type.bits / 8 < TypeTable::kBytes && type.lanes == 1)
+    if (const auto d = kTable.found[type.code][type.bits / 8]) return *d;
   fail("tensors of DLPack type {}:{} are not supported", type.code, type.bits);
+}
+
+bool looks_like(const View& view, const Tensor& t) {
+  if (static_cast<std::size_t>(view.rank) != t.sizes.size() || t.strides.size() != t.sizes.size() || !view.strides || kTable.types[static_cast<std::uint8_t>(t.dtype)] != view.type) return false;
+  bool same = true;
+  for (std::size_t d = 0; d < t.sizes.size(); ++d) same = same && view.sizes[d] == t.sizes[d] && view.strides[d] == t.strides[d];
+  return same;
 }
 
 std::size_t span_bytes(const Tensor& t) {

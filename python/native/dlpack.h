@@ -59,6 +59,8 @@ struct ExchangeApi {
 std::optional<Type> type_of(DType);
 /// Throws Error for a type that Coil has none of.
 DType dtype_of(Type);
+/// Whether the tensor has the view's dtype, sizes and strides.
+bool looks_like(const View&, const Tensor&);
 /// Bytes from the first element to the end of the last.
 std::size_t span_bytes(const Tensor&);
 

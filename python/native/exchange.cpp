@@ -23,7 +23,7 @@ dlpack::Device device_of(Device d) {
 
 /// Where a tensor lies: `program`, or the host. Throws Error for another device.
 Device checked_device(const dlpack::View& view, Device program) {
-  if (view.device.kind == dlpack::kCpu) return {};
+  if (view.device.kind == dlpack::kCpu) [[likely]] return {};
   const dlpack::Device d = device_of(program);
   if (view.device.kind == d.kind && view.device.index == d.index) return program;
   fail("a tensor is on {}:{}, but the program was compiled for {}", view.device.kind == dlpack::kCuda ? "cuda" : "another device", view.device.index, to_string(program));
@@ -94,9 +94,11 @@ void Exchange::borrow(nb::handle tensor, Device device, Tensor& to) const {
   dlpack::View view;
   if (api_->view_from_object(tensor.ptr(), &view) != 0) throw nb::python_error();
   to.storage.device = checked_device(view, device);
-  describe(view, to);
-  to.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), data_of(view));
-  to.storage.bytes = span_bytes(to);
+  // Mostly it is what was borrowed the last time, or another of its kind.
+  const bool alike = to.storage.bytes > 0 && to.offset == 0 && dlpack::looks_like(view, to);
+  if (!alike) describe(view, to);
+  if (to.storage.data.get() != data_of(view) || to.storage.data.use_count() != 0) to.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), data_of(view));
+  if (!alike) to.storage.bytes = span_bytes(to);
 }
 
 const void* Exchange::address(nb::handle tensor) const {

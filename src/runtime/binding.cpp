@@ -45,6 +45,7 @@ Binding::Binding(const Model::Impl& model, Queue& queue) : model_(model), plan_(
     if (const auto* call = std::get_if<HostCall>(&step)) host_ops_.push_back(model_.host(*call));
   const std::span<std::int64_t> words = queue_.shared_words(failures_.size());
   for (std::size_t i = 0; i < failures_.size(); ++i) failures_[i].status = &words[i];
+  reads_values_ = std::ranges::find(reads_value_, true) != reads_value_.end();
   slots_.resize(plan_.shape_program.size());
   last_.resize(plan_.inputs.size());
   inputs.resize(plan_.inputs.size());
@@ -103,8 +104,8 @@ void Binding::bind(std::span<const Tensor> given) {
 bool Binding::looks_like_last(std::span<const Tensor> given) const {
   for (std::size_t i = 0; i < given.size(); ++i) {
     const Tensor& t = given[i];
-    if ((t.dtype != plan_.inputs[i].dtype && !plan_.inputs[i].unused) || t.sizes != last_[i].sizes) return false;
-    if (reads_stride_[i] && t.strides != last_[i].strides) return false;
+    if ((t.dtype != plan_.inputs[i].dtype && !plan_.inputs[i].unused) || !same_numbers(t.sizes, last_[i].sizes)) return false;
+    if (reads_stride_[i] && !same_numbers(t.strides, last_[i].strides)) return false;
     if (t.strides.size() != t.sizes.size()) return false;
     if (reads_value_[i] && integer_value(t) != last_[i].value) return false;
   }

@@ -94,6 +94,8 @@ class Binding {
   bool calls_host() const { return !host_ops_.empty() || detours_; }
   /// Whether the plan computes with the value of input `index`, which then must be on the host.
   bool reads_value(std::size_t index) const { return reads_value_[index]; }
+  /// Whether it does so with any.
+  bool reads_values() const { return reads_values_; }
 
   std::vector<BoundInput> inputs;           ///< one for each input of the plan
   std::vector<BoundOutputBuffer> outputs;   ///< one for each output buffer that has memory of its own
@@ -200,6 +202,7 @@ class Binding {
   std::vector<BufferId> memory_of_;              ///< for each buffer, the one whose memory it lives in
   std::vector<std::uint32_t> output_index_;      ///< for each buffer, its place in `outputs`
   std::vector<bool> reads_stride_, reads_value_; ///< for each input: the shape program reads its strides, its value
+  bool reads_values_ = false;
   std::vector<Site> sites_;
   std::vector<Failure> failures_;                ///< the first is of kernels that cannot fail
   std::vector<std::unique_ptr<HostOp>> host_ops_;  ///< of HostCalls, in order

@@ -63,6 +63,7 @@ struct Context::Impl {
 
   /// The inputs, those whose values the plan reads copied to the host.
   std::span<const Tensor> with_values(std::span<const Tensor> inputs) {
+    if (!binding.reads_values()) return inputs;
     auto unreadable = [&](std::size_t i) { return i < plan().inputs.size() && binding.reads_value(i) && inputs[i].device() != Device{}; };
     bool any = false;
     for (std::size_t i = 0; i < inputs.size(); ++i) any = any || unreadable(i);
@@ -85,20 +86,23 @@ struct Context::Impl {
   bool place_inputs(std::span<const Tensor> inputs) {
     bool from_host = false;
     const std::vector<char>& overlaps = shared.find(inputs);
+    const Device device = queue->device();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const BoundInput& bound = binding.inputs[i];
       if (bound.patches.empty() && !bound.aliased) continue;
       const Tensor& given = inputs[i];
-      const bool here = given.device() == queue->device();
+      const bool here = given.device() == device;
       if (!here && given.device() != Device{})
-        fail("input '{}' is on {}, but the program runs on {}; move it there", plan().inputs[i].name, to_string(given.device()), to_string(queue->device()));
-      const bool as_bound = given.strides == bound.strides;
-      if (bound.span > 0) check_input_memory(i, given, as_bound ? bound.span : layout_span(given.sizes, given.strides));
-      // Kernels of a GPU read in pieces of 16 bytes from the start of each tensor; on the CPU elements must lie where their type may.
-      const bool aligned = reinterpret_cast<std::uintptr_t>(given.bytes()) % (on_host ? size_of(given.dtype) : 16) == 0;
+        fail("input '{}' is on {}, but the program runs on {}; move it there", plan().inputs[i].name, to_string(given.device()), to_string(device));
+      const bool as_bound = same_numbers(given.strides, bound.strides);
+      const std::size_t item = size_of(given.dtype);
+      if (bound.span > 0) check_input_memory(i, given, as_bound ? bound.span : layout_span(given.sizes, given.strides), item);
+      std::byte* const at = given.storage.data.get() + given.offset * static_cast<std::int64_t>(item);
+      // Kernels of a GPU read in pieces of 16 bytes from the start of each tensor; on the CPU elements must lie where their type may. (Their sizes are powers of two.)
+      const bool aligned = (reinterpret_cast<std::uintptr_t>(at) & ((on_host ? item : 16) - 1)) == 0;
       if (here && aligned && !overlaps[i] && (as_bound || same_layout(bound.sizes, given.strides, bound.strides))) {
-        relaid[i].storage = {};
-        binding.place(bound.patches, given.bytes());
+        if (relaid[i].storage.data) relaid[i].storage = {};
+        binding.place(bound.patches, at);
       } else {
         relay(i, given);
         binding.place(bound.patches, relaid[i].bytes());
@@ -108,9 +112,10 @@ struct Context::Impl {
     return from_host;
   }
 
-  void check_input_memory(std::size_t i, const Tensor& given, std::int64_t span) const {
-    const auto items = static_cast<std::int64_t>(given.storage.bytes / size_of(given.dtype));
-    if (!given.storage.data || given.offset < 0 || span > items || given.offset > items - span)
+  void check_input_memory(std::size_t i, const Tensor& given, std::int64_t span, std::size_t item) const {
+    // (Spans are below 2^59, so that neither sum nor product overflows.)
+    constexpr std::int64_t kFurthest = std::int64_t{1} << 58;
+    if (!given.storage.data || given.offset < 0 || given.offset > kFurthest || static_cast<std::uint64_t>(given.offset + span) * item > given.storage.bytes)
       fail("input '{}' reaches outside of its memory", plan().inputs[i].name);
   }
 

@@ -23,6 +23,7 @@ struct Program {
   std::vector<std::vector<std::byte>> libraries;  ///< what holds the kernels' symbols: shared objects; for CUDA cubins and PTX
   std::string kernel_source;                  ///< for people; may be empty
   std::vector<Tensor> sample_inputs;          ///< one for each of plan.inputs, or none; packages keep them when they are small
+  std::filesystem::path file;                 ///< the package it was read from, which errors name; empty for others
   std::string provenance;                     ///< where each call comes from, as JSON; empty where nobody asked
 };
 

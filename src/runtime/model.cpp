@@ -52,6 +52,13 @@ std::shared_ptr<const Model> Model::load(Program program, Host host) {
 }
 
 std::shared_ptr<const Model> Model::load(Program program, std::shared_ptr<DeviceRuntime> device, Host host) {
+  if (const std::filesystem::path file = std::exchange(program.file, {}); !file.empty()) {
+    try {
+      return load(std::move(program), std::move(device), std::move(host));
+    } catch (const Error& e) {
+      fail("cannot load package '{}': {}", file.string(), e.what());
+    }
+  }
   if (!host && program.plan.device == Device{}) host = registered_operators();  // they take memory of the CPU
   check_plan(program.plan);
   check_host(program.plan, host);

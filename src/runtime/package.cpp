@@ -172,7 +172,9 @@ void save_package(const Program& program, const std::filesystem::path& path) {
 Program load_program(const std::filesystem::path& path, WeightCheck check) {
   const Archive archive = Archive::open(path);
   try {
-    return read_package(archive, check);
+    Program program = read_package(archive, check);
+    program.file = path;
+    return program;
   } catch (const Error& e) {
     fail("cannot load package '{}': {}", path.string(), e.what());
   }

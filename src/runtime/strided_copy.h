@@ -7,6 +7,13 @@ namespace coil::runtime {
 /// `to[i] = from[i]` for every index; sizes and dtype are equal, strides need not be. The two must not overlap.
 void copy_strided(const Tensor& to, const Tensor& from);
 
+/// Whether two lists are equal; they are a few numbers long.
+inline bool same_numbers(std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i] != b[i]) return false;
+  return true;
+}
 /// Whether two sets of strides address the same elements for these sizes (dimensions of size 1 do not count).
 bool same_layout(std::span<const std::int64_t> sizes, std::span<const std::int64_t> a, std::span<const std::int64_t> b);
 

@@ -13,12 +13,14 @@ TORCH_CANNOT_DECOMPOSE = {"gpt2"}
 
 
 def sizes_of(ranges, seed):
-    """`CALLS` distinct choices where there are as many: both edges of all, then of each alone, then any."""
+    """`CALLS` distinct choices where there are as many: both edges of all, then of each alone, then any, primes and powers of two among them."""
     rng = random.Random(seed)
     chosen = [tuple(low for low, _ in ranges), tuple(high for _, high in ranges)]
     chosen += [tuple(ranges[d][edge] if d == k else rng.randint(*ranges[d]) for d in range(len(ranges))) for k in range(len(ranges)) for edge in (0, 1)]
+    # Every second one of primes and powers of two, where a range has any.
+    special = lambda low, high: [n for n in range(low, high + 1) if n & (n - 1) == 0 or all(n % k for k in range(2, n))] or [low, high]
     while len(chosen) < CALLS:
-        chosen.append(tuple(rng.randint(*r) for r in ranges))
+        chosen.append(tuple(rng.choice(special(*r)) if len(chosen) % 2 else rng.randint(*r) for r in ranges))
     return chosen[:CALLS]
 
 

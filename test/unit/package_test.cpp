@@ -4,6 +4,7 @@
 #include <functional>
 #include <random>
 
+#include "error_of.h"
 #include "runtime/plan_json.h"
 #include "runtime_plans.h"
 
@@ -123,6 +124,18 @@ TEST(Package, ErrorsNameTheFile) {
       EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
     }
   }
+}
+
+TEST(Package, ErrorsInThePlanNameTheFile) {
+  TemporaryFolder folder;
+  auto program = with_constants();
+  program.plan.outputs[0].view.buffer = 99;
+  save_package(program, folder.path / "broken.coil");
+  EXPECT_EQ(error_of([&] { Model::load_package(folder.path / "broken.coil"); }).find("cannot load package '" + (folder.path / "broken.coil").string() + "': the plan is broken: "), 0u);
+  program = with_constants();
+  program.plan.kernels.push_back({"gone", "", ""});
+  save_package(program, folder.path / "gone.coil");
+  EXPECT_NE(error_of([&] { Model::load_package(folder.path / "gone.coil"); }).find("gone.coil': kernel 'gone' is in none"), std::string::npos);
 }
 
 /// {"x": input} and one more in a list that export fixed; results: (y, None, [z, f], none).
