@@ -111,6 +111,16 @@ TEST_F(GpuLibrary, Matmul) {
   }
 }
 
+TEST_F(GpuLibrary, MatmulIntoAWiderType) {
+  for (DType t : {DType::BF16, DType::F16})
+    for (std::int64_t columns : {6, 8}) {
+      Operands in;
+      in.add(dense_view(t, {3, 5, 7}));
+      in.add(dense_view(t, {3, 7, columns}));
+      agrees("matmul", {}, in, dense_view(DType::F32, {3, 5, columns}), by(DType::F32));
+    }
+}
+
 V channels_last(DType dtype, const Sizes& s) {
   V v = dense_view(dtype, s);
   std::int64_t next = v.strides[1] = 1;

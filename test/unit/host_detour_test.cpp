@@ -87,6 +87,18 @@ TEST(HostDetour, OnlyForOperationsThatAreTheHostsToDo) {
   }
 }
 
+TEST(HostDetour, AnAddressIsLookedAtWhereItIs) {
+  FakeQueue queue;
+  auto call = queue.make_op("assert_aligned", {{"bytes", std::int64_t{16}}, {"name", std::string("input 'x'")}});
+  const BoundView view = dense_view(DType::F32, {3});
+  call->prepare({&view, 1}, {});
+  EXPECT_FALSE(call->runs_on_host());
+  const void* far = reinterpret_cast<const void*>(0x1000);  // no memory of the host
+  call->run({&far, 1}, {}, nullptr);
+  const void* odd = reinterpret_cast<const void*>(0x1008);
+  EXPECT_THROW(call->run({&odd, 1}, {}, nullptr), Error);
+}
+
 class FakeRuntime : public DeviceRuntime {
  public:
   Device device() const override { return kDevice; }

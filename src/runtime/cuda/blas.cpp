@@ -1,5 +1,6 @@
 #include "runtime/cuda/blas.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "support/error.h"
@@ -119,7 +120,7 @@ Blas::Plan::Choice Blas::Plan::choose(std::uint32_t alignment, std::size_t works
 void Blas::Plan::run(const void* a, const void* b, const void* c, void* d, const void* bias, void* workspace) {
   const bool aligned = on_sixteen(a) && on_sixteen(b) && on_sixteen(d) && (!c || on_sixteen(c)) && (!bias || on_sixteen(bias));
   if (!aligned && !unaligned_) {
-    unaligned_ = choose(static_cast<std::uint32_t>(size_of(product_.d.dtype)), workspace_bytes_);
+    unaligned_ = choose(static_cast<std::uint32_t>(std::min(size_of(product_.a.dtype), size_of(product_.d.dtype))), workspace_bytes_);
     bias_ = nullptr;
   }
   const Choice& choice = aligned ? aligned_ : *unaligned_;

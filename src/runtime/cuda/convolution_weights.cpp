@@ -7,6 +7,7 @@
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/staging.h"
 #include "runtime/host_detour.h"
+#include "runtime/messages.h"
 #include "runtime/strided_copy.h"
 #include "support/error.h"
 
@@ -37,9 +38,12 @@ class WeightGradientCall : public PreparedCall {
     const bool last = is_channels_last(x) || is_channels_last(p.dy);
     for (const bool relaid : {last, !last})
       if (attempt(p, x, relaid)) return;
-    fail("cuDNN has no engine for the gradient of a convolution's weight [{}] from x [{}] in {}: {}", fmt::join(p.dw.sizes, ", "), fmt::join(p.x.sizes, ", "), short_name(p.x.dtype), why_);
+    graph_ = nullptr;
+    tell(MessageLevel::Warning, "cuDNN has no engine for the gradient of a convolution's weight [{}] from x [{}] in {}, which is left to the host: {}", fmt::join(p.dw.sizes, ", "), fmt::join(p.x.sizes, ", "), short_name(p.x.dtype), why_);
   }
 
+  /// False when no engine takes it.
+  bool is_ready() const { return graph_ || empty_bytes_; }
   std::size_t workspace_bytes() const override { return staging_.bytes(); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
@@ -101,8 +105,9 @@ class ConvolutionWeightsOp : public CachedOp {
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     const WeightGradientProblem problem = weight_gradient_problem(attributes_, inputs, outputs);
-    if (!is_floating(problem.dw.dtype)) return prepare_host_detour(queue_, "convolution_weights", attributes_, inputs, outputs);
-    return std::make_unique<WeightGradientCall>(queue_, problem);
+    if (is_floating(problem.dw.dtype))
+      if (auto call = std::make_unique<WeightGradientCall>(queue_, problem); call->is_ready()) return call;
+    return prepare_host_detour(queue_, "convolution_weights", attributes_, inputs, outputs);
   }
 
  private:

@@ -65,7 +65,8 @@ class ProductCall : public PreparedCall {
   ProductCall(CudaQueue& queue, const GemmProblem& p) : queue_(queue) {
     if (!p.packed_desc.empty()) fail("a weight that was packed for the cpu cannot be used on cuda");
     const DType dtype = p.y.given.dtype;
-    if (p.a.given.dtype != p.b.given.dtype || p.a.given.dtype != dtype) fail("a matrix product of {} and {} to {} does not run on cuda", short_name(p.a.given.dtype), short_name(p.b.given.dtype), short_name(dtype));
+    const bool widens = dtype == DType::F32 && (p.a.given.dtype == DType::BF16 || p.a.given.dtype == DType::F16);
+    if (p.a.given.dtype != p.b.given.dtype || (p.a.given.dtype != dtype && !widens)) fail("a matrix product of {} and {} to {} does not run on cuda", short_name(p.a.given.dtype), short_name(p.b.given.dtype), short_name(dtype));
     const auto epilogue = epilogue_of(p.post);
     if (!epilogue) fail("cuBLASLt cannot do all post-operations of a matrix product");
     BlasProduct product;

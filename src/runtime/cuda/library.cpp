@@ -1,5 +1,7 @@
 #include "runtime/cuda/library.h"
 
+#include "runtime/assertions.h"
+
 namespace coil::runtime::cuda {
 namespace {
 
@@ -11,6 +13,7 @@ constexpr BuiltinOp kOps[] = {
     {"complex_parts", make_complex_parts},
     {"grouped_matmul", make_grouped_matmul},
     {"attention", make_attention},
+    {"assert_aligned", [](const Attributes& a, Queue&) { return make_assert_aligned(a); }},
 };
 
 }  // namespace
