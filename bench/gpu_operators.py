@@ -36,7 +36,7 @@ def main():
     end = time.monotonic() + a.seconds
     keys = [k for k in test_ops.CHUNKS if not a.groups or any(k.startswith(g) for g in a.groups)]
     wrong, right, reached = {}, 0, set()
-    pool = multiprocessing.Pool(a.jobs, maxtasksperchild=1)  # a second export in a forked process can hang in torch
+    pool = multiprocessing.get_context("spawn").Pool(a.jobs, maxtasksperchild=1)  # a forked process hangs in OpenMP once its parent has used threads, and at torch's second export
     results = pool.imap_unordered(check, keys)
     while len(reached) < len(keys):
         try:

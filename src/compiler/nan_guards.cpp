@@ -168,7 +168,11 @@ class Guards {
     return runtime::parse_post_ops({{"post", std::get<std::vector<std::string>>(found->second)}});
   }
 
+  /// A convolution that compiler/winograd.h will take apart: what is not finite would spread through its tile.
+  static bool spreads_nan(const ir::Extern& call) { return call.attributes.contains("algorithm"); }
+
   static bool loses_nan(const ir::Extern& call) {
+    if (spreads_nan(call)) return true;
     for (const runtime::PostOp& op : post_ops(call))
       if (runtime::loses_nan(op)) return true;
     return false;
@@ -220,6 +224,8 @@ class Guards {
     ProductBound out;
     std::size_t next = 2;
     double at = bound(call, 0) * gain(call);
+    constexpr double kTransforms = 64;  // by what the sums in a tile may be greater
+    if (spreads_nan(call)) out.safe = at * kTransforms <= kGreatest;
     if (number(call, "has_bias")) at += bound(call, next++);
     for (const runtime::PostOp& op : post_ops(call)) {
       using Kind = runtime::PostOp::Kind;

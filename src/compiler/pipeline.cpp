@@ -11,6 +11,7 @@
 #include "compiler/nan_guards.h"
 #include "compiler/pack_weights.h"
 #include "compiler/symbolic_masks.h"
+#include "compiler/winograd.h"
 #include "fx/text.h"
 #include "ir/fuse_post_ops.h"
 #include "ir/layout_choice.h"
@@ -76,6 +77,8 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes(), .selects_by_kernels = as_cuda, .multiplies_integers = !as_cuda}); });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
+  const bool winograd = settings.winograd && out.backend->device() == DeviceType::CPU && !settings.cuda_emulate;
+  if (winograd) choose_winograd(graph);
   stage("post-ops", [&] {
     ir::fuse_post_ops(graph);
     ir::eliminate_dead_operations(graph);
@@ -83,6 +86,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   stage("layouts", [&] { ir::choose_layouts(graph); });
   stage("part-writes", [&] { ir::split_part_writes(graph); });
   if (settings.keep_nan && out.backend->device() == DeviceType::CPU) stage("nan-guards", [&] { add_nan_guards(graph); });
+  if (winograd) stage("winograd", [&] { expand_winograd(graph); });
   stage.show("ir", [&] { return ir::to_string(graph); });
   if (settings.pack_weights) stage("pack", [&] { out.backend->device() == DeviceType::CPU ? pack_weights(graph) : relayout_weights(graph); });
   check_library_calls(graph, *out.backend);

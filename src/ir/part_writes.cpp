@@ -247,6 +247,16 @@ std::optional<BufferId> copied_buffer(Graph& graph, const Operation& op) {
   return loop->body->buffer;
 }
 
+bool stores_apart(Graph& graph, const Operation& a, const Operation& b) {
+  const Exprs &sizes = a.sizes(), &others = b.sizes();
+  const Exprs vars = graph.ivars(others.size()), renamed = graph.rvars(others.size());
+  const auto loops = loop_vars(graph, sizes, others);
+  const Exprs &at = a.store_index, &other_at = b.store_index;
+  for (std::size_t d = 0; d < std::min(at.size(), other_at.size()); ++d)
+    if (graph.env().statically_known_true(sym::ne(at[d], sym::substitute(other_at[d], vars, renamed)), loops)) return true;
+  return false;
+}
+
 void split_part_writes(Graph& graph) { PartWrites(graph).run(); }
 
 }  // namespace coil::ir

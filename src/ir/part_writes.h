@@ -11,4 +11,7 @@ std::optional<BufferId> copied_buffer(Graph&, const Operation&);
 /// before, where it reads what is written to. Only where the region is much smaller than the whole.
 void split_part_writes(Graph&);
 
+/// Whether two loops store to different places of a buffer, whatever points they are at.
+bool stores_apart(Graph&, const Operation&, const Operation&);
+
 }  // namespace coil::ir

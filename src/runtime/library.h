@@ -7,6 +7,7 @@
 //   convolution x[N, C, ..], weight, bias?, post-op operands.. -> y[N, O, ..]
 //               Attributes: `stride`, `padding` (begin), `padding_end`, `dilation`, `groups`, `transposed`, `output_padding`, `has_bias`, `weight_sizes`, `packed_desc`
 //   convolution_weights x[N, C, ..], dy[N, O, ..] -> dw[O, C/groups, ..]: the gradient of a convolution's weight. Attributes: `stride`, `padding`, `dilation`, `groups`
+//   winograd_products   v, u, x, flag -> m: runtime/winograd.h
 //   Post-operations, applied in order to the f32 accumulator: attribute `post` is a list of strings: `relu`, `gelu_erf`, `gelu_tanh`, `silu`, `sigmoid`, `tanh`, `clip:LO:HI`, `hardswish`, `hardsigmoid`,
 //   `elu:ALPHA`, `leaky_relu:SLOPE`, `scale:A:B` (a*x+b), `add`, `mul` (each takes the next post-op operand, broadcast against y), `sum` (y += what y holds already: in place).
 //   oneDNN's relu, clip and hardsigmoid give a number for NaN, where eager gives NaN; all other post-operations, and the plain loops, keep NaN. Attribute `nan` (runtime/nan_guard.h) asks for NaN to be

@@ -11,6 +11,7 @@
 #include "runtime/recurrent.h"
 #include "runtime/selection.h"
 #include "runtime/sort.h"
+#include "runtime/winograd.h"
 
 namespace coil::runtime {
 namespace {
@@ -20,6 +21,7 @@ constexpr BuiltinOp kOps[] = {
     {"matmul", make_matmul},
     {"convolution", make_convolution},
     {"convolution_weights", make_convolution_weights},
+    {"winograd_products", make_winograd_products},
     {"sort", make_sort},
     {"topk", make_topk},
     {"recurrent", make_recurrent},

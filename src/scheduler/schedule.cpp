@@ -89,7 +89,10 @@ class Fuser {
     for (BufferId b : reads)
       for (std::size_t w : uses_[b].writers) earliest = std::max(earliest, w), candidates.push_back(w);
     for (BufferId b : op.outs) {
-      for (std::size_t w : uses_[b].writers) earliest = std::max(earliest, w), conflicts.insert(w);
+      for (std::size_t w : uses_[b].writers) {
+        earliest = std::max(earliest, w);
+        if (!writes_beside(op, reads, w, b)) conflicts.insert(w);
+      }
       for (std::size_t r : uses_[b].readers) earliest = std::max(earliest, r), conflicts.insert(r);
     }
     if (!std::holds_alternative<ir::Pointwise>(op.node) && !std::holds_alternative<ir::Reduction>(op.node)) {
@@ -142,6 +145,16 @@ class Fuser {
 
   bool writes_to_caller(const Operation& op) {
     return std::ranges::any_of(op.outs, [&](BufferId b) { return graph_.buffer(b).kind != ir::BufferKind::Computed; });
+  }
+
+  /// Whether the operation writes a part of the buffer that no member of the item writes, where neither reads the buffer: their order means nothing.
+  bool writes_beside(const Operation& op, const std::vector<BufferId>& reads, std::size_t item, BufferId buffer) {
+    const auto* group = std::get_if<Group>(&out_.items[item]);
+    if (!group || !std::holds_alternative<ir::Pointwise>(op.node) || infos_[item].reads.contains(buffer) || std::ranges::find(reads, buffer) != reads.end()) return false;
+    return std::ranges::all_of(group->members, [&](const Member& m) {
+      const Operation& other = graph_.operations()[m.op];
+      return other.outs[0] != buffer || (std::holds_alternative<ir::Pointwise>(other.node) && ir::stores_apart(graph_, op, other));
+    });
   }
 
   /// Whether a value is used in the kernel that makes it alone, so that it is better stored to where it is copied to.
@@ -312,7 +325,7 @@ class Fuser {
       if (!group) continue;
       for (BufferId b : infos_[k].writes) {
         const ir::Buffer& buffer = graph_.buffer(b);
-        if (kept.contains(b) || buffer.kind != ir::BufferKind::Computed || uses_[b].writers.size() > 1) continue;
+        if (kept.contains(b) || buffer.kind != ir::BufferKind::Computed || buffer.writers.size() > 1) continue;
         if (readers[b].empty() || (readers[b].size() == 1 && *readers[b].begin() == k)) group->internal.insert(b);
       }
     }

@@ -72,6 +72,7 @@ CASES = {
     "convolution": (lambda: Behind(lambda: nn.Conv2d(3, 4, 3, padding=1)), (torch.randn(2, 3, 9, 9), torch.randn(2, 4, 9, 9))),
     "grouped": (lambda: Behind(lambda: nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False)), (torch.randn(1, 4, 9, 9), torch.randn(1, 4, 9, 9))),
     "bf16": (lambda: Behind(lambda: nn.Linear(6, 5)).bfloat16(), (torch.randn(7, 6).bfloat16(), torch.randn(7, 5).bfloat16())),
+    "tiles": (lambda: Behind(lambda: nn.Conv2d(32, 32, 3, padding=1)), (torch.randn(1, 32, 9, 8), torch.randn(1, 32, 9, 8))),
     "chain": (Chain, (torch.randn(2, 3, 32, 32),)),
     "product": (Product, (torch.randn(4, 6), torch.randn(6, 3))),
 }

@@ -65,6 +65,20 @@ def torch_convolution(inputs, outputs, stride, padding, padding_end, dilation, t
         x, padding = torch.nn.functional.pad(x, extra), least
     finish(torch.convolution(x, weight, bias, stride, padding, dilation, bool(transposed), output_padding, groups), post, operands, outputs[0])
 )py"},
+    {"winograd_products", false, R"py(
+def torch_winograd_products(inputs, outputs, padding, padding_end):  # the convolution itself, each result in the one term of its tile that the transform back takes for it alone
+    _, u, x, _ = inputs
+    terms = u.unflatten(0, (4, 4))
+    rows = torch.stack([terms[0], terms[1] - terms[2], terms[3]])
+    weight = torch.stack([rows[:, 0], rows[:, 1] - rows[:, 2], rows[:, 3]], 1).permute(3, 2, 0, 1)
+    pad = [padding[1], padding_end[1], padding[0], padding_end[0]]
+    y = torch.nn.functional.conv2d(torch.nn.functional.pad(x, pad), weight)
+    y = torch.nn.functional.pad(y, [0, y.shape[3] % 2, 0, y.shape[2] % 2])
+    y = y.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).permute(3, 5, 0, 2, 4, 1).flatten(2, 4)
+    y[0, 1], y[1, 0] = -y[0, 1], -y[1, 0]
+    outputs[0].zero_()
+    outputs[0].unflatten(0, (4, 4))[::3, ::3] = y
+)py"},
     {"sort", false, R"py(
 def torch_sort(inputs, outputs, dim, descending=0, **_):
     values, indices = torch.sort(inputs[0], stable=True, dim=dim, descending=bool(descending))

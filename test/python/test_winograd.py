@@ -1,0 +1,135 @@
+"""3x3 convolutions taken apart into transforms and products (src/compiler/winograd.h): which are, and their values. How they keep NaN is in test_nan.py."""
+import copy
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from coil_harness import check, coil_ok, eager, export, run
+from emitted import emit, load_module
+
+LINE = "winograd_products("
+
+
+class One(nn.Module):
+    def __init__(self, channels, results, bias=True, **options):
+        super().__init__()
+        self.convolution = nn.Conv2d(channels, results, 3, bias=bias, **options)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+class Block(nn.Module):
+    """What stands behind convolutions in networks: one reader, a residual, two readers, a concatenation, a result that is also returned."""
+
+    def __init__(self, n=32):
+        super().__init__()
+        self.a, self.b, self.c, self.d = (nn.Conv2d(n, n, 3, padding=1) for _ in range(4))
+        self.norm = nn.BatchNorm2d(n)
+
+    def forward(self, x):
+        y = torch.relu(self.norm(self.a(x)) + x)
+        z = self.b(y)
+        w = F.gelu(self.c(torch.relu(z) * 2)) - z.amax((2, 3), keepdim=True)
+        return torch.cat([w, y], 1), self.d(w).sigmoid(), z
+
+
+def wrapper_lines(module, args, folder, *options):
+    archive, text = folder / "m.pt2", folder / "m.txt"
+    export(module.eval(), args, archive)
+    coil_ok("compile", archive, "-o", text, "--emit", "wrapper", *options)
+    return text.read_text()
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2, (0, 2), "same"])
+def test_sizes_and_padding(padding):
+    for i, (n, h, w) in enumerate([(1, 10, 12), (2, 9, 11), (3, 7, 6), (1, 5, 64)]):
+        torch.manual_seed(i)
+        check(One(32, 48, bias=i % 2 == 0, padding=padding), (torch.randn(n, 32, h, w),))
+
+
+def test_padding_of_an_operator_before_it():
+    class Padded(One):
+        def forward(self, x):
+            return torch.relu(self.convolution(F.pad(x, (2, 0, 1, 3))))
+
+    check(Padded(32, 32), (torch.randn(2, 32, 9, 8),))
+
+
+def test_inputs_in_any_strides():
+    class Strided(One):
+        def forward(self, x, y, z):
+            return self.convolution(x[:, :, ::2, 1:]), self.convolution(y.permute(0, 3, 1, 2)), self.convolution(z.expand(-1, 32, -1, -1))
+
+    check(Strided(32, 32, padding=1), (torch.randn(1, 32, 22, 12), torch.randn(2, 9, 11, 32), torch.randn(2, 1, 10, 9)))
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_what_follows(decomposed):
+    torch.manual_seed(1)
+    check(Block().eval(), (torch.randn(2, 32, 13, 10),), decomposed=decomposed)
+
+
+def test_free_sizes():
+    n, h, w = (torch.export.Dim(name, min=1, max=40) for name in "nhw")
+    sizes = [(1, 1, 1), (1, 2, 1), (3, 5, 40), (2, 40, 3), (1, 16, 16), (4, 7, 7)]
+    check(Block().eval(), (torch.randn(2, 32, 12, 14),), {"x": {0: n, 2: h, 3: w}}, [(torch.randn(n, 32, h, w),) for n, h, w in sizes])
+
+
+def test_which_are_taken_apart(tmp_path):
+    x = torch.randn(1, 64, 16, 16)
+    lines = lambda module, x=x, *options: wrapper_lines(module, (x,), tmp_path, *options).count(LINE)
+    assert lines(One(64, 64, padding=1)) == 1
+    assert lines(One(64, 64, padding=1), x, "--set", "winograd=false") == 0
+    assert lines(One(64, 64, stride=2)) == 0
+    assert lines(One(64, 64, dilation=2)) == 0
+    assert lines(One(64, 64, groups=2)) == 0
+    assert lines(One(64, 8)) == 0, "few channels"
+    assert lines(One(64, 64), torch.randn(1, 64, 4, 4)) == 0, "few tiles"
+    assert lines(One(64, 64).double(), x.double()) == 0
+    assert lines(One(64, 64).bfloat16(), x.bfloat16()) == 0
+    infinite = One(64, 64)
+    infinite.convolution.weight.data[0, 0, 0, 0] = float("inf")
+    assert lines(infinite) == 0
+
+
+def test_transforms_are_one_kernel_each(tmp_path):
+    """Sixteen terms are written by one loop, and what follows is computed in the loop that transforms back."""
+    class Residual(One):
+        def forward(self, x):
+            return torch.relu(self.convolution(x) + x).mean()
+
+    text = wrapper_lines(Residual(64, 64, padding=1), (torch.randn(1, 64, 16, 16),), tmp_path)
+    assert len(re.findall(r"^kernel ", text, re.M)) <= 4, text  # there, back with sum and relu, and the mean
+    assert text.count(LINE) == 1
+
+
+def test_close_to_f64(tmp_path):
+    """No further from the result in f64 than some times what eager is."""
+    torch.manual_seed(5)
+    module, x = One(256, 256, padding=1).eval(), torch.randn(1, 256, 14, 14)
+    exact = copy.deepcopy(module).double()(x.double())
+    archive, package = tmp_path / "m.pt2", tmp_path / "m.coil"
+    export(module, (x,), archive)
+    coil_ok("compile", archive, "-o", package)
+    before, want = eager(module, (x,))
+    got = run(package, before, tmp_path)
+    distance = lambda y: ((y.double() - exact).norm() / exact.norm()).item()
+    (name, e), = want.items()
+    assert distance(got[name]) < 5 * distance(e) + 1e-7
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan")])
+def test_in_torch_alone(tmp_path, value, monkeypatch):
+    """The emitted Python file where Coil's runtime is not there."""
+    monkeypatch.setenv("COIL_RUNTIME", "none")
+    torch.manual_seed(6)
+    module, x = One(32, 48, padding=1).eval(), torch.randn(2, 32, 9, 12)
+    x[0, 3, 4, 5] = value
+    archive = tmp_path / "m.pt2"
+    export(module, (x,), archive)
+    got, = load_module(emit(archive, "python")).call([x])
+    torch.testing.assert_close(got, module(x), equal_nan=True, rtol=1e-4, atol=1e-4)
