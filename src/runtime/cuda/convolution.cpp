@@ -30,6 +30,16 @@ bool takes(const std::vector<PostOp>& post) {
   return true;
 }
 
+/// cuDNN sees a transposed convolution as the gradient of one from y to x, and wants x to be as large as that one gives it: where output padding leaves room for another place, y is padded less.
+Sizes end_padding(const ConvolutionProblem& p) {
+  Sizes padding = p.padding_end;
+  for (std::size_t d = 0; p.transposed && d < p.spatial(); ++d) {
+    const std::int64_t reach = (p.kernel(d) - 1) * p.dilation[d] + 1, natural = (p.x.sizes[d + 2] - 1) * p.stride[d] + reach - p.padding[d] - padding[d];
+    if (const std::int64_t left_over = p.y.sizes[d + 2] - natural; left_over >= p.stride[d]) padding[d] -= left_over;
+  }
+  return padding;
+}
+
 class ConvolutionCall : public PreparedCall {
  public:
   ConvolutionCall(CudaQueue& queue, const ConvolutionProblem& p) : queue_(queue) {
@@ -114,7 +124,7 @@ class ConvolutionCall : public PreparedCall {
     std::size_t link = 0;
     auto next = [&] { return link++ == links ? use(*part, y) : part->graph->between(p.x.dtype == DType::F64 ? DType::F64 : DType::F32, y.view.sizes, y.view.strides); };
     DnnGraph::Tensor value = split ? use(*part, y) : next();
-    part->graph->convolution(xt, wt, value, {widened(p.stride, 1), widened(p.padding, 0), widened(p.padding_end, 0), widened(p.dilation, 1), p.transposed});
+    part->graph->convolution(xt, wt, value, {widened(p.stride, 1), widened(p.padding, 0), widened(end_padding(p), 0), widened(p.dilation, 1), p.transposed});
     if (split) {
       if (!finish(*part, exact)) return false;
       part = &start();
