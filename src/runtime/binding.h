@@ -76,6 +76,7 @@ class Binding {
   void time_steps(std::vector<double>* seconds) {
     seconds_ = seconds;
     bound_ = false;
+    shelf_.clear();
   }
   bool is_timed() const { return seconds_ != nullptr; }
   /// The same of what ran since the last check, for devices that run ahead.
@@ -137,9 +138,31 @@ class Binding {
     /// Readies the call for these views; false when it was ready for them.
     bool prepare(std::vector<BoundView> in, std::vector<BoundView> out);
   };
+  /// All that follows from the sizes of a call, put aside while calls have others.
+  struct Shelved {
+    std::vector<Seen> last;
+    std::vector<std::int64_t> slots;
+    std::vector<BoundInput> inputs;
+    std::vector<BoundOutputBuffer> outputs;
+    std::vector<BoundResult> results;
+    std::vector<std::uint64_t> buffer_bytes, arena_offset;
+    std::vector<std::byte*> buffer_base;
+    std::vector<void*> words;
+    std::vector<BoundStep> steps;
+    std::vector<std::uint32_t> plan_step;
+    std::vector<BufferId> temporaries;
+    std::vector<Patch> arena_patches;
+    std::vector<Site> sites;  ///< views alone
+    const std::byte* arena_base = nullptr;
+    std::size_t arena_bytes = 0, workspace_bytes = 0;
+  };
+  static constexpr std::size_t kShelved = 8;
 
   void copy_states();
-  bool looks_like_last(std::span<const Tensor>) const;
+  bool looks_like(const std::vector<Seen>&, std::span<const Tensor>) const;
+  /// Puts what is bound aside; true when what was bound for these inputs once is in its place.
+  bool take_from_shelf(std::span<const Tensor>);
+  void exchange(Shelved&);
   void check_inputs(std::span<const Tensor>) const;
   void remember(std::span<const Tensor>);
   void bind_inputs(std::span<const Tensor>);
@@ -202,7 +225,8 @@ class Binding {
   std::vector<BufferId> memory_of_;              ///< for each buffer, the one whose memory it lives in
   std::vector<std::uint32_t> output_index_;      ///< for each buffer, its place in `outputs`
   std::vector<bool> reads_stride_, reads_value_; ///< for each input: the shape program reads its strides, its value
-  bool reads_values_ = false;
+  bool reads_values_ = false;                    ///< any of them
+  unsigned misses_ = 0;                          ///< of the shelf while it is full
   std::vector<Site> sites_;
   std::vector<Failure> failures_;                ///< the first is of kernels that cannot fail
   std::vector<std::unique_ptr<HostOp>> host_ops_;  ///< of HostCalls, in order
@@ -216,6 +240,7 @@ class Binding {
   std::vector<double>* seconds_ = nullptr;
   int threads_ = 0;
   std::vector<Seen> last_;
+  std::vector<std::unique_ptr<Shelved>> shelf_;  ///< the last put aside first
   std::vector<std::uint64_t> state_;             ///< `state`, of which the first come from the inputs' sizes
   std::size_t state_sizes_ = 0;                  ///< how many; 0: they are to be taken from `last_`
   std::vector<std::int64_t> slots_;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "runtime/output_pool.h"
+#include "runtime/threads.h"
 #include "runtime_plans.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(COIL_SANITIZED_THREADS)
@@ -55,6 +56,31 @@ TEST(Executor, RunsForEachSize) {
     EXPECT_EQ(result.outputs[0].strides, (Sizes{4, 1}));
     EXPECT_EQ(values_of(result.outputs[0]), times(x, 5));
   }
+}
+
+/// More of them than are kept bound, with failures and another number of threads in between.
+TEST(Executor, SizesInAnyOrder) {
+  Program program = scaled_sum();
+  for (ShapeInstruction& in : program.plan.shape_program)
+    if (in.op == ShapeOp::Constant && in.a == 8) {
+      in.a = 40;
+      break;
+    }
+  Context context(Model::load(std::move(program)));
+  std::int64_t rows = 1;
+  for (int call = 0; call < 400; ++call) {
+    rows = call % 3 ? 1 + (rows * 7 + call) % 13 : 3 + call % 37;
+    if (call == 200) set_threads(1);
+    if (call % 17 == 0) {
+      const Tensor beyond = Tensor::empty(DType::F32, {41, 4});
+      EXPECT_NE(error_of([&] { context.run({{beyond}}); }).find("at most 8 rows"), std::string::npos);
+    }
+    const std::vector<float> x = counting(static_cast<std::size_t>(rows) * 4);
+    const RunResult result = context.run({{tensor_of(x, {rows, 4})}});
+    ASSERT_EQ(result.outputs[0].sizes, (Sizes{rows, 4})) << call;
+    ASSERT_EQ(values_of(result.outputs[0]), times(x, 5)) << call;
+  }
+  set_threads(0);
 }
 
 TEST(Executor, EmptyExtentsLaunchNothing) {
