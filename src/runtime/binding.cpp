@@ -99,6 +99,7 @@ void Binding::bind(std::span<const Tensor> given) {
   bind_memory();
   bind_steps();
   bind_results();
+  repeats_ = takes_the_same_steps();
   if (!borrows_memory_) take_memory();
   remember(given);
   bound_ = true;
@@ -535,6 +536,12 @@ void Binding::run_steps(const MemoryHooks& hooks) {
 }
 
 void Binding::record_steps() {
+  if (late_) {  // one after another, as the walk comes to them
+    queue_.begin_step({});
+    walk_steps({});
+    queue_.end_step({});
+    return;
+  }
   std::vector<std::vector<Touch>> touched;
   for (std::size_t i = 0; i < steps_.size(); ++i) touched.push_back(touches(i));
   const std::vector<StepOrder> orders = order_steps(touched, queue_.lanes());
@@ -626,9 +633,10 @@ std::span<const std::uint64_t> Binding::state() {
     }
     state_sizes_ = state_.size();
   }
-  state_.resize(state_sizes_ + words_.size() + 1);
+  state_.resize(state_sizes_ + words_.size() + 2);
   static_assert(sizeof(void*) == sizeof(std::uint64_t));
   std::memcpy(state_.data() + state_sizes_, words_.data(), words_.size() * sizeof(void*));
+  state_[state_.size() - 2] = reinterpret_cast<std::uint64_t>(arena_.data.get());  // where late steps find temporaries
   state_.back() = reinterpret_cast<std::uint64_t>(workspace_.data.get());
   return state_;
 }

@@ -72,6 +72,8 @@ class Binding {
   void record_steps();
   /// Something is only known as the program runs.
   bool is_late() const { return late_; }
+  /// Whether runs with the bound sizes all take the same steps, loops included, and few enough to be recorded.
+  bool repeats() const { return repeats_; }
   /// From now on each run leaves the seconds of the plan's steps there; null: no longer.
   void time_steps(std::vector<double>* seconds) {
     seconds_ = seconds;
@@ -198,6 +200,7 @@ class Binding {
   bool is_late(const View&) const;
   bool is_late(const Step&) const;
   bool is_late(const Output&) const;
+  bool takes_the_same_steps() const;
   /// Steps one by one as the plan has them: of late programs, and of watched ones.
   void walk_steps(const OutputAllocator&);
   bool walks() const { return late_ || checker_ || seconds_; }
@@ -236,7 +239,8 @@ class Binding {
   std::vector<bool> late_buffer_;                ///< for each memory owner: allocated as the program runs
   std::vector<bool> early_assert_;               ///< for each step: an assertion that is checked when sizes are bound
 
-  bool bound_ = false, detours_ = false;         ///< a library call of the bound sizes is the host's
+  bool bound_ = false, repeats_ = true;
+  bool detours_ = false;                         ///< a library call of the bound sizes is the host's
   std::vector<double>* seconds_ = nullptr;
   int threads_ = 0;
   std::vector<Seen> last_;

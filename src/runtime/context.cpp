@@ -221,8 +221,8 @@ struct Context::Impl {
     const bool from_host = place_inputs(inputs);
     fresh.resize(binding.outputs.size());
     if (seed) renew_seed();
-    // What a late program does differs from run to run.
-    if (recording && !binding.is_timed() && !binding.is_late() && !binding.calls_host()) run_recorded();
+    // What a late program does may differ from run to run.
+    if (recording && !binding.is_timed() && binding.repeats() && !binding.calls_host()) run_recorded();
     else run_steps(inputs);
     write_back(inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);

@@ -61,6 +61,34 @@ bool Binding::is_late(const Output& out) const {
   }
 }
 
+bool Binding::takes_the_same_steps() const {
+  if (!late_) return true;
+  constexpr std::int64_t kMost = 1 << 13;  // steps of a recording
+  auto late = [&](Slot s) { return is_late(s); };
+  auto late_layout = [&](const View& v) { return late_buffer_[memory_of_[v.buffer]] || std::any_of(v.sizes.begin(), v.sizes.end(), late) || std::any_of(v.strides.begin(), v.strides.end(), late); };
+  if (std::any_of(plan_.outputs.begin(), plan_.outputs.end(), [&](const Output& o) { return is_late(o); })) return false;
+  std::vector<std::int64_t> turns{1};  // of the loops around a step, all together
+  std::int64_t steps = 0;
+  for (const Step& step : plan_.steps) {
+    if (const auto* c = std::get_if<Control>(&step)) {
+      using Kind = Control::Kind;
+      const bool decides = c->kind == Kind::If || c->kind == Kind::BreakUnless || c->kind == Kind::Loop;
+      if (decides && late(c->value)) return false;
+      if (c->kind == Kind::Loop) turns.push_back(std::min(kMost, std::max<std::int64_t>(0, slot(c->value))) * turns.back());
+      if (c->kind == Kind::EndLoop) turns.pop_back();
+    } else if (const auto* call = std::get_if<ExternCall>(&step)) {
+      if (std::any_of(call->inputs.begin(), call->inputs.end(), late_layout) || std::any_of(call->outputs.begin(), call->outputs.end(), late_layout)) return false;
+    } else if (const auto* assertion = std::get_if<AssertCall>(&step)) {
+      if (late(assertion->condition)) return false;
+    } else if (!std::holds_alternative<KernelCall>(step)) {
+      return false;
+    }
+    steps += turns.back();
+    if (steps > kMost) return false;
+  }
+  return true;
+}
+
 void Binding::begin_watching() {
   checker_->begin();
   for (BufferId id = 0; id < plan_.buffers.size(); ++id)
@@ -213,9 +241,12 @@ void Binding::run_late_extern(const ExternCall& call, Site& site) {
   };
   for (std::size_t i = 0; i < in.size(); ++i) point_at(call.inputs[i], in[i]);
   for (std::size_t i = 0; i < out.size(); ++i) point_at(call.outputs[i], out[i]);
-  if (site.prepare(std::move(in), std::move(out)) && site.op->workspace_bytes() > workspace_.bytes) {
-    ask_calls();
-    grow_workspace();
+  if (site.prepare(std::move(in), std::move(out))) {
+    detours_ = detours_ || site.op->runs_on_host();
+    if (site.op->workspace_bytes() > workspace_.bytes) {
+      ask_calls();
+      grow_workspace();
+    }
   }
   site.op->run({late_words_.data(), call.inputs.size()}, {late_words_.data() + call.inputs.size(), call.outputs.size()}, workspace_.data.get());
 }

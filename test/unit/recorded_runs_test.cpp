@@ -28,7 +28,7 @@ class Shuffled : public runtime::RecordedWork {
 /// What was queued between begin_recording and end_recording is done by run_recorded: each time in another order.
 class ShufflingQueue : public runtime::Queue {
  public:
-  ShufflingQueue(std::unique_ptr<Queue> inner, std::mt19937_64& random, std::size_t& overtaken) : inner_(std::move(inner)), random_(random), overtaken_(overtaken) {}
+  ShufflingQueue(std::unique_ptr<Queue> inner, std::mt19937_64& random, std::size_t& overtaken, std::size_t& replays) : inner_(std::move(inner)), random_(random), overtaken_(overtaken), replays_(replays) {}
   Device device() const override { return inner_->device(); }
   void begin() override { inner_->begin(); }
   void end() noexcept override { inner_->end(); }
@@ -49,6 +49,7 @@ class ShufflingQueue : public runtime::Queue {
   std::uint32_t lanes() const override { return 4; }
   void begin_step(const StepOrder& order) override { recorded_->steps.push_back({order, {}}); }
   void run_recorded(const runtime::RecordedWork& work) override {
+    ++replays_;
     const auto& steps = static_cast<const Shuffled&>(work).steps;
     std::vector<bool> done(steps.size(), false);
     for (std::size_t count = 0; count < steps.size(); ++count) {
@@ -86,7 +87,7 @@ class ShufflingQueue : public runtime::Queue {
 
   std::unique_ptr<Queue> inner_;
   std::mt19937_64& random_;
-  std::size_t& overtaken_;
+  std::size_t &overtaken_, &replays_;
   std::unique_ptr<Shuffled> recorded_;
 };
 
@@ -94,8 +95,9 @@ class ShufflingDevice : public runtime::DeviceRuntime {
  public:
   Device device() const override { return inner_->device(); }
   std::unique_ptr<runtime::LoadedKernels> load(const std::string& isa, std::span<const std::vector<std::byte>> libraries) override { return inner_->load(isa, libraries); }
-  std::unique_ptr<runtime::Queue> make_queue() override { return std::make_unique<ShufflingQueue>(inner_->make_queue(), random_, overtaken); }
+  std::unique_ptr<runtime::Queue> make_queue() override { return std::make_unique<ShufflingQueue>(inner_->make_queue(), random_, overtaken, replays); }
   std::size_t overtaken = 0;  ///< steps that ran although an earlier one was ready
+  std::size_t replays = 0;
 
  private:
   std::shared_ptr<runtime::DeviceRuntime> inner_ = runtime::open_cpu();
@@ -150,6 +152,43 @@ TEST(RecordedRuns, AnyOrderThatTheLanesAllowGivesTheSameValues) {
     for (std::size_t k = 0; k < made.size(); ++k) ASSERT_TRUE(equal(made[k], wanted[k])) << "call " << call << ", result " << k;
   }
   EXPECT_GT(device->overtaken, 100u);
+}
+
+/// A layer of a recurrent network as a loop over its steps, or a number that the run reads before it goes on.
+runtime::Program recurrence(bool reads) {
+  frontend::GraphBuilder b;
+  std::mt19937_64 random(7);
+  fx::Node* x = b.input("x", DType::F32, {6, 3, 12});
+  fx::Node* layer = b.op("coil.recurrent_layer.default", {x, b.constant("h", random_tensor({3, 4}, random)), b.constant("w", random_tensor({12, 4}, random)), ops::None{}, std::string("gru"), false});
+  std::vector<fx::Node*> results{b.item(layer, 0), b.item(layer, 1)};
+  if (reads) results.push_back(b.op("aten.nonzero.default", {b.op("aten.gt.Scalar", {x, 0.0})}));
+  frontend::ExportedProgram program;
+  program.module = b.build(std::move(results));
+  CompileOptions options;
+  options.settings = {{"cuda.emulate", "true"}};
+  return *compile_program(std::move(program), options).program;
+}
+
+TEST(RecordedRuns, LoopsWhoseTurnsAreKnownAreRecordedTurnByTurn) {
+  for (bool reads : {false, true}) {
+    const runtime::Program program = recurrence(reads);
+    auto device = std::make_shared<ShufflingDevice>();
+    runtime::Context plain(runtime::Model::load(program)), recorded(runtime::Model::load(program, device));
+    recorded.set_recording(true);
+    std::mt19937_64 random(11);
+    Tensor x = Tensor::empty(DType::F32, {6, 3, 12});
+    std::vector<Tensor> made;
+    for (int call = 0; call < 10; ++call) {
+      const Tensor fresh = random_tensor({6, 3, 12}, random);
+      std::memcpy(x.bytes(), fresh.bytes(), fresh.storage.bytes);
+      const auto wanted = plain.run({&x, 1}).outputs;
+      recorded.run_into({&x, 1}, made);
+      ASSERT_EQ(made.size(), wanted.size());
+      for (std::size_t k = 0; k < made.size(); ++k) ASSERT_TRUE(equal(made[k], wanted[k])) << "call " << call << ", result " << k;
+    }
+    if (reads) EXPECT_EQ(device->replays, 0u);
+    else EXPECT_GE(device->replays, 4u);
+  }
 }
 
 }  // namespace
