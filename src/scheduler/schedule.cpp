@@ -72,6 +72,7 @@ class Fuser {
   struct Use {
     std::vector<std::size_t> writers, readers;  // items, ascending
   };
+  static constexpr std::size_t kReaders = 4;  ///< of a buffer, the last ones, that another reader may join
   /// Bookkeeping of an item: buffers it touches, size of its bodies.
   struct Info {
     std::set<BufferId> reads, writes;
@@ -102,8 +103,10 @@ class Fuser {
     const std::set<std::size_t> producers(candidates.begin(), candidates.end());
     const bool copy = is_copy(op);
     if (copy && !needs_no_memory(reads[0])) candidates.clear();
-    for (BufferId b : reads)
-      if (!copy && !uses_[b].readers.empty()) candidates.push_back(uses_[b].readers.back());
+    for (BufferId b : reads) {
+      const auto& readers = uses_[b].readers;
+      if (!copy) candidates.insert(candidates.end(), readers.end() - static_cast<std::ptrdiff_t>(std::min(readers.size(), kReaders)), readers.end());
+    }
     std::sort(candidates.begin(), candidates.end(), std::greater<>());
     candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
 

@@ -9,11 +9,11 @@ constexpr std::size_t kMostPointers = 480;           // of a launch: what fits i
 constexpr std::int64_t kLargest = std::int64_t{64} << 20;  // bytes that one launch writes, past which it fills the machine alone
 constexpr std::int64_t kTemporary = 1 << 20;         // bytes of a temporary that may live longer for it
 
-/// Calls that become one, and what lines after the first of them touch.
+/// Calls that become one, and what lines between the outermost of them and where the search is touch.
 struct Batch {
-  std::size_t first = 0;
+  std::size_t place = 0;  ///< of the call that the others join
   std::vector<std::size_t> calls;
-  std::set<BufferId> reads, writes, later_reads, later_writes;
+  std::set<BufferId> reads, writes, passed_reads, passed_writes;
 };
 
 bool meet(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
@@ -22,12 +22,18 @@ bool meet(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
 
 class Batcher {
  public:
-  Batcher(Program& p, const codegen::Backend& backend) : p_(p), backend_(backend) {}
+  Batcher(Program& p, const codegen::Backend& backend) : p_(p), backend_(backend) {
+    for (const Line& l : p.lines)
+      for (BufferId b : uses(l).reads) read_.insert(b);
+  }
 
-  void run() {
+  /// Calls join the first of them; or the last, where they make results of the program of something small that may live longer for it.
+  void run(bool join_last) {
+    join_last_ = join_last;
     std::vector<Batch> all;
     std::map<std::size_t, Batch> open;  // by kernel
-    for (std::size_t i = 0; i < p_.lines.size(); ++i) {
+    for (std::size_t n = 0; n < p_.lines.size(); ++n) {
+      const std::size_t i = join_last ? p_.lines.size() - 1 - n : n;
       if (std::holds_alternative<Control>(p_.lines[i]) || std::holds_alternative<ReadSymbol>(p_.lines[i])) {  // no call moves over a border, or to where its sizes are not known
         for (auto& [kernel, batch] : open) all.push_back(std::move(batch));
         open.clear();
@@ -41,16 +47,16 @@ class Batcher {
           open.erase(it);
         }
       for (auto& [kernel, batch] : open)
-        if (!call || kernel != call->kernel) batch.later_reads.insert(u.reads.begin(), u.reads.end()), batch.later_writes.insert(u.writes.begin(), u.writes.end());
+        if (!call || kernel != call->kernel) batch.passed_reads.insert(u.reads.begin(), u.reads.end()), batch.passed_writes.insert(u.writes.begin(), u.writes.end());
       if (!call) continue;
       Batch& batch = open[call->kernel];
-      if (batch.calls.empty()) batch.first = i;
+      if (batch.calls.empty()) batch.place = i;
       batch.calls.push_back(i);
       batch.reads.insert(u.reads.begin(), u.reads.end());
       batch.writes.insert(u.writes.begin(), u.writes.end());
     }
     for (auto& [kernel, batch] : open) all.push_back(std::move(batch));
-    std::sort(all.begin(), all.end(), [](const Batch& a, const Batch& b) { return a.first < b.first; });
+    std::sort(all.begin(), all.end(), [](const Batch& a, const Batch& b) { return a.place < b.place; });
     std::set<std::size_t> gone;
     for (const Batch& b : all) merge(b, gone);
     drop_calls(p_, gone);
@@ -61,9 +67,10 @@ class Batcher {
     if (!call.launch || !call.failure.empty() || call.launch->grid.size() != 3 || !call.launch->grid[1].is_constant(1)) return false;
     std::int64_t written = 0;
     for (std::size_t k = 0; k < call.buffers.size(); ++k) {
-      if (!call.written[k]) continue;
       const Buffer& b = p_.buffers[call.buffers[k]];
       const std::int64_t bytes = p_.env->hint_or(b.bytes, kLargest);
+      if (join_last_ && !(call.written[k] ? b.kind == BufferKind::Output && !read_.contains(call.buffers[k]) : b.kind == BufferKind::Constant || bytes <= kTemporary)) return false;
+      if (!call.written[k]) continue;
       if (b.kind == BufferKind::Temporary && bytes > kTemporary) return false;
       written += bytes;
     }
@@ -71,15 +78,15 @@ class Batcher {
   }
 
   bool joins(const Batch& batch, const CallKernel& call, const Uses& u) const {
-    const auto& first = std::get<CallKernel>(p_.lines[batch.first]);
+    const auto& first = std::get<CallKernel>(p_.lines[batch.place]);
     if (first.scalars != call.scalars || first.launch->grid != call.launch->grid || (batch.calls.size() + 1) * call.buffers.size() > kMostPointers) return false;
-    return !meet(batch.writes, u.reads) && !meet(batch.later_writes, u.reads) && !meet(batch.reads, u.writes) && !meet(batch.writes, u.writes) && !meet(batch.later_reads, u.writes) &&
-           !meet(batch.later_writes, u.writes);
+    return !meet(batch.writes, u.reads) && !meet(batch.passed_writes, u.reads) && !meet(batch.reads, u.writes) && !meet(batch.writes, u.writes) && !meet(batch.passed_reads, u.writes) &&
+           !meet(batch.passed_writes, u.writes);
   }
 
   void merge(const Batch& batch, std::set<std::size_t>& gone) {
     if (batch.calls.size() < 2) return;
-    auto& first = std::get<CallKernel>(p_.lines[batch.first]);
+    auto& first = std::get<CallKernel>(p_.lines[batch.place]);
     auto text = backend_.batch(p_.kernels[first.kernel].symbol, p_.kernels[first.kernel].text, first.buffers.size(), batch.calls.size());
     if (!text) return;
     for (std::size_t k = 1; k < batch.calls.size(); ++k) {
@@ -99,10 +106,16 @@ class Batcher {
 
   Program& p_;
   const codegen::Backend& backend_;
+  std::set<BufferId> read_;
+  bool join_last_ = false;
 };
 
 }  // namespace
 
-void batch_launches(Program& p, const codegen::Backend& backend) { Batcher(p, backend).run(); }
+void batch_launches(Program& p, const codegen::Backend& backend) {
+  Batcher batcher(p, backend);
+  batcher.run(true);
+  batcher.run(false);
+}
 
 }  // namespace coil::wrapper

@@ -5,7 +5,8 @@
 
 namespace coil::wrapper {
 
-/// Before lifetimes are planned. A launch joins an earlier one of the same kernel and grid when nothing between them orders the two. Where the backend has no such launches nothing changes.
+/// Before lifetimes are planned. A launch joins an earlier one of the same kernel and grid when nothing between them orders the two; or a later one, where it makes a result of the program
+/// of little: the last sums of all layers' gradients become one launch. Where the backend has no such launches nothing changes.
 void batch_launches(Program&, const codegen::Backend&);
 
 }  // namespace coil::wrapper

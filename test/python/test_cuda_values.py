@@ -122,3 +122,19 @@ def test_large_products_take_whole_vectors(tmp_path):
         return int(call.split("-> ")[1].split("]")[0].split(", ")[-1])
 
     assert (columns(7000), columns(5)) == (516, 515)
+
+
+def test_a_reader_joins_an_earlier_one(tmp_path):
+    """The copy of a product out of its whole vectors goes with the kernel of its rows, though another kernel has read the product since."""
+    class Module(torch.nn.Module):
+        def forward(self, x, w, i):
+            y = x @ w
+            return y.logsumexp(-1), y.gather(1, i).sum(), y
+
+    export(Module(), (torch.randn(3500, 160), torch.randn(160, 515), torch.zeros(3500, 1, dtype=torch.long)), tmp_path / "m.pt2")
+    done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *EMULATE, "--log", "schedule")
+    assert done.returncode == 0, done.stderr
+    items = (done.stdout + done.stderr).split("item")
+    rows, = [item for item in items if "kernel over [3500] x [515]" in item]
+    assert " reduce " in rows and " inner " in rows, rows
+    assert not any("kernel over [3500, 515] x []" in item for item in items)
