@@ -131,8 +131,8 @@ bool Binding::take_from_shelf(std::span<const Tensor> given) {
       if (site.prepared) site.op->prepare(site.inputs, site.outputs);
     return true;
   }
-  // Where sizes are mostly new there is little to keep: one in four replaces the oldest.
-  if (shelf_.size() == kShelved && ++misses_ % 4 != 0) return false;
+  // Where sizes are mostly new there is little to keep: one in eight replaces the oldest.
+  if (shelf_.size() == kShelved && ++misses_ % 8 != 0) return false;
   if (shelf_.size() < kShelved) shelf_.push_back(std::make_unique<Shelved>());
   std::rotate(shelf_.begin(), shelf_.end() - 1, shelf_.end());
   exchange(*shelf_.front());
