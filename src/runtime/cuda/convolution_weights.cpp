@@ -14,30 +14,36 @@
 namespace coil::runtime::cuda {
 namespace {
 
-/// Without what no window reaches: cuDNN wants dy to be as large as a convolution of x gives it.
-BoundView reached(const WeightGradientProblem& p) {
-  BoundView x = p.x;
-  for (std::size_t d = 0; d < p.spatial(); ++d) {
-    const std::int64_t reach = (p.dw.sizes[d + 2] - 1) * p.dilation[d] + 1, most = p.dy.sizes[d + 2] * p.stride[d] + reach - 1 - 2 * p.padding[d];
-    if (x.sizes[d + 2] > most) x.sizes[d + 2] = most - p.stride[d] + 1;
+/// x without what no window reaches, and its padding at the end: cuDNN wants dy to be as large as a convolution of x gives it, and x may have room for more.
+struct Reached {
+  BoundView x;
+  Sizes padding_end;
+
+  explicit Reached(const WeightGradientProblem& p) : x(p.x), padding_end(p.padding) {
+    for (std::size_t d = 0; d < p.spatial(); ++d) {
+      const std::int64_t reach = (p.dw.sizes[d + 2] - 1) * p.dilation[d] + 1, extent = (p.dy.sizes[d + 2] - 1) * p.stride[d] + reach;
+      std::int64_t& size = x.sizes[d + 2];
+      if (size + 2 * p.padding[d] < extent + p.stride[d]) continue;
+      size = std::min(size, extent - p.padding[d]);
+      padding_end[d] = extent - p.padding[d] - size;
+    }
   }
-  return x;
-}
+};
 
 class WeightGradientCall : public PreparedCall {
  public:
   WeightGradientCall(CudaQueue& queue, const WeightGradientProblem& p) : queue_(queue) {
     if (p.x.dtype != p.dy.dtype || p.x.dtype != p.dw.dtype)
       fail("the gradient of a convolution's weight in {} from {} and {} does not run on cuda", short_name(p.dw.dtype), short_name(p.x.dtype), short_name(p.dy.dtype));
-    const BoundView x = reached(p);
-    if (numel(x.sizes) == 0 || numel(p.dy.sizes) == 0) {
+    const Reached reached(p);
+    if (numel(reached.x.sizes) == 0 || numel(p.dy.sizes) == 0) {
       make_empty(p);
       return;
     }
     // All operands channels-last, which is what the engines of matrix units are made for, or as they lie: first in the form that one of the large ones has already.
-    const bool last = is_channels_last(x) || is_channels_last(p.dy);
+    const bool last = is_channels_last(reached.x) || is_channels_last(p.dy);
     for (const bool relaid : {last, !last})
-      if (attempt(p, x, relaid)) return;
+      if (attempt(p, reached, relaid)) return;
     graph_ = nullptr;
     tell(MessageLevel::Warning, "cuDNN has no engine for the gradient of a convolution's weight [{}] from x [{}] in {}, which is left to the host: {}", fmt::join(p.dw.sizes, ", "), fmt::join(p.x.sizes, ", "), short_name(p.x.dtype), why_);
   }
@@ -66,7 +72,7 @@ class WeightGradientCall : public PreparedCall {
     pointers_.resize(staging_.operands());
   }
 
-  bool attempt(const WeightGradientProblem& p, const BoundView& x, bool relaid) {
+  bool attempt(const WeightGradientProblem& p, const Reached& reached, bool relaid) {
     staging_ = {};
     graph_ = std::make_unique<DnnGraph>(queue_.dnn());
     auto input = [&](std::size_t place, const BoundView& given, DeviceStaging::Operand& operand) {
@@ -75,11 +81,11 @@ class WeightGradientCall : public PreparedCall {
       const BoundView seen = widened(lies);
       return graph_->tensor(seen.dtype, seen.sizes, seen.strides);
     };
-    const DnnGraph::Tensor xt = input(0, x, x_), dyt = input(1, p.dy, dy_);
+    const DnnGraph::Tensor xt = input(0, reached.x, x_), dyt = input(1, p.dy, dy_);
     const BoundView lies = relaid ? channels_last(p.dw) : p.dw, seen = widened(lies);
     dw_ = same_layout(p.dw.sizes, p.dw.strides, lies.strides) ? staging_.output(0) : staging_.output(0, p.dw, lies, false);
     const DnnGraph::Tensor dwt = graph_->tensor(seen.dtype, seen.sizes, seen.strides);
-    graph_->weight_gradient(xt, dyt, dwt, {widened(p.stride, 1), widened(p.padding, 0), widened(p.padding, 0), widened(p.dilation, 1)});
+    graph_->weight_gradient(xt, dyt, dwt, {widened(p.stride, 1), widened(p.padding, 0), widened(reached.padding_end, 0), widened(p.dilation, 1)});
     if (!graph_->build(p.x.dtype == DType::F32)) {
       why_ = graph_->why();
       return false;
