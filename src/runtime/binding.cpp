@@ -149,6 +149,7 @@ void Binding::exchange(Shelved& other) {
   inputs.swap(other.inputs), outputs.swap(other.outputs), results.swap(other.results);
   buffer_bytes_.swap(other.buffer_bytes), buffer_base_.swap(other.buffer_base);
   words_.swap(other.words), steps_.swap(other.steps), plan_step_.swap(other.plan_step);
+  by_first_use_.swap(other.by_first_use), by_last_use_.swap(other.by_last_use);
   temporaries_.swap(other.temporaries), arena_offset_.swap(other.arena_offset), arena_patches_.swap(other.arena_patches);
   std::swap(arena_base_, other.arena_base), std::swap(arena_bytes_, other.arena_bytes), std::swap(workspace_bytes_, other.workspace_bytes);
   other.sites.resize(sites_.size());

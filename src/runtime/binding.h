@@ -151,7 +151,7 @@ class Binding {
     std::vector<std::byte*> buffer_base;
     std::vector<void*> words;
     std::vector<BoundStep> steps;
-    std::vector<std::uint32_t> plan_step;
+    std::vector<std::uint32_t> plan_step, by_first_use, by_last_use;
     std::vector<BufferId> temporaries;
     std::vector<Patch> arena_patches;
     std::vector<Site> sites;  ///< views alone

@@ -200,6 +200,42 @@ TEST(Executor, InputsThatAreWrittenToOrReturnedStay) {
   EXPECT_EQ(values, (std::vector<std::vector<float>>{{2, 4, 6, 8}, {15, 18, 21, 24}}));
 }
 
+TEST(Executor, SizesThatTakeTurnsHaveOrdersOfTheirOwn) {
+  // a = x * 2 where x has elements, b = y * 3, a = y * 2: which output comes first follows from the size of x.
+  PlanBuilder b;
+  const Slot n = b.add(ShapeOp::InputSize, 0, 0), four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16), two = b.constant(2), three = b.constant(3);
+  b.plan.inputs.push_back({"x", DType::F32, {n}, {one}});
+  b.plan.inputs.push_back({"y", DType::F32, {four}, {one}});
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .index = 0, .name = "x"}), y = b.buffer({.kind = BufferKind::Input, .index = 1, .name = "y"});
+  const BufferId first = b.buffer({.kind = BufferKind::Output, .name = "a", .bytes = bytes}), second = b.buffer({.kind = BufferKind::Output, .name = "b", .bytes = bytes});
+  const std::uint32_t scale = b.kernel("scale");
+  b.plan.steps.push_back(KernelCall{scale, {x, first}, {two}, n, four});
+  b.plan.steps.push_back(KernelCall{scale, {y, second}, {three}, four, four});
+  b.plan.steps.push_back(KernelCall{scale, {y, first}, {two}, four, four});
+  b.output("a", {first, DType::F32, {four}, {one}, zero});
+  b.output("b", {second, DType::F32, {four}, {one}, zero});
+  Context context(Model::load({std::move(b.plan), {}, {compile_kernels(kTestKernels)}, kTestKernels}));
+  const auto pool = OutputPool::make();
+  std::string log;
+  context.set_output_allocator([&](std::size_t size) {
+    log += "+";
+    return pool->allocate(size);
+  });
+  context.set_inputs_done([&](std::span<const std::uint32_t> done) {
+    for (std::uint32_t i : done) log += "xy"[i];
+  });
+  const Tensor full = tensor_of({1, 2, 3, 4}, {4}), empty = Tensor::empty(DType::F32, {0}), other = tensor_of({5, 6, 7, 8}, {4});
+  std::vector<Tensor> held;
+  for (const Tensor& given : {full, empty, full, empty, full}) {
+    log.clear();
+    const RunResult result = context.run({{given, other}});
+    EXPECT_EQ(log, given.numel() ? "+x+y" : "++y");
+    EXPECT_EQ(values_of(result.outputs[0]), (std::vector<float>{10, 12, 14, 16}));
+    EXPECT_EQ(values_of(result.outputs[1]), (std::vector<float>{15, 18, 21, 24}));
+    held.insert(held.end(), result.outputs.begin(), result.outputs.end());
+  }
+}
+
 TEST(Executor, ARunThatFindsNoMemoryForALaterOutputKeepsNone) {
   Context context(Model::load(two_scales(false)));
   const auto pool = OutputPool::make();
