@@ -141,7 +141,7 @@ def test_torch_compile():
 
     def function(x):
         n = x.shape[0]
-        return x[:round(n / 3)] * 1, x[:int(round(n * 0.37, 1))] * 3, x[:math.floor(round(n * 0.377, n // 8 - 2))] + 1, x[:math.ceil(n / 4)] * 2, x[:math.floor(n * 0.3)] + n // 2.5, x * math.sqrt(n), torch.zeros(math.ceil(n ** 0.5)) + x[0]
+        return x[:round(n / 3)] * 1, x[:math.ceil(n / 4)] * 2, x[:math.floor(n * 0.3)] + n // 2.5, x * math.sqrt(n), torch.zeros(math.ceil(n ** 0.5)) + x[0]
 
     compiled = torch.compile(function, backend="coil", dynamic=True)
     for n in (12, 13, 14, 15, 16, 40, 97):
