@@ -92,7 +92,8 @@ class Fuser {
     for (BufferId b : op.outs) {
       for (std::size_t w : uses_[b].writers) {
         earliest = std::max(earliest, w);
-        if (!writes_beside(op, reads, w, b)) conflicts.insert(w);
+        const bool last = w == uses_[b].writers.back();  // what is before it cannot be joined anyway
+        if (!last || !writes_beside(op, reads, w, b)) conflicts.insert(w);
       }
       for (std::size_t r : uses_[b].readers) earliest = std::max(earliest, r), conflicts.insert(r);
     }
