@@ -61,6 +61,8 @@ class ChannelsLast {
           if ((k != 1 || weights) && call->inputs[k].sizes.size() > 2) want(call->inputs[k].buffer);
         want(call->outputs[0].buffer);
       }
+      if (is_weight_gradient(list_[i]))
+        for (const BufferView& operand : std::get<Extern>(list_[i].node).inputs) want(operand.buffer);
       for (BufferId b : loop_buffers(list_[i])) users_[b].push_back(i);
     }
     if (pending_.empty() && !has_convolution()) return;
@@ -76,8 +78,14 @@ class ChannelsLast {
   bool has_convolution() const {
     return std::any_of(list_.begin(), list_.end(), [](const Operation& op) {
       auto* call = std::get_if<Extern>(&op.node);
-      return call && call->op == "convolution";
+      return call && (call->op == "convolution" || call->op == "convolution_weights");
     });
+  }
+
+  /// The GPU's library takes both operands of a weight's gradient channels-last; the CPU's has layouts of its own.
+  bool is_weight_gradient(const Operation& op) const {
+    auto* call = std::get_if<Extern>(&op.node);
+    return call && call->op == "convolution_weights" && graph_.buffer(call->inputs[0].buffer).layout.device.type == DeviceType::CUDA;
   }
 
   /// Gives a buffer channels-last strides when it is free to have them.
@@ -111,22 +119,24 @@ class ChannelsLast {
   void convert_at_borders() {
     std::vector<Operation> result;
     std::unordered_map<BufferId, BufferView> converted;
+    auto convert = [&](BufferView& x) {
+      if (!needs_conversion(x)) return;
+      auto found = converted.find(x.buffer);
+      if (found == converted.end() || found->second.sizes != x.sizes) {
+        const BufferView copy = temporary(x);
+        result.push_back(copy_operation(load_of(x), x.sizes, copy.buffer, {}));
+        found = converted.insert_or_assign(x.buffer, copy).first;
+      }
+      x = found->second;
+    };
     for (Operation& op : list_) {
       auto* call = std::get_if<Extern>(&op.node);
+      if (call && is_weight_gradient(op)) std::for_each(call->inputs.begin(), call->inputs.end(), convert);
       if (!call || call->op != "convolution") {
         result.push_back(std::move(op));
         continue;
       }
-      BufferView& x = call->inputs[0];
-      if (needs_conversion(x)) {
-        auto found = converted.find(x.buffer);
-        if (found == converted.end() || found->second.sizes != x.sizes) {
-          const BufferView copy = temporary(x);
-          result.push_back(copy_operation(load_of(x), x.sizes, copy.buffer, {}));
-          found = converted.insert_or_assign(x.buffer, copy).first;
-        }
-        x = found->second;
-      }
+      convert(call->inputs[0]);
       BufferView& y = call->outputs[0];
       const Layout& layout = graph_.buffer(y.buffer).layout;
       if (!needs_conversion(y) || !is_whole(y, layout)) {
