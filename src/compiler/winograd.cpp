@@ -6,6 +6,7 @@
 
 #include "compiler/pack_weights.h"
 #include "ir/tensor_box.h"
+#include "runtime/threads.h"
 
 namespace coil {
 namespace {
@@ -73,19 +74,21 @@ Tensor transformed(const Tensor& weight) {
   const std::int64_t step = ((results + line - 1) / line | 1) * line;
   Tensor made{Storage::allocate(static_cast<std::size_t>(kTerms * channels * step) * sizeof(float)), DType::F32, {kTerms, channels, results}, {channels * step, step, 1}, 0};
   const auto row = [](const auto& g) { return std::array<float, 4>{g[0], 0.5F * (g[0] + g[1] + g[2]), 0.5F * (g[0] - g[1] + g[2]), g[2]}; };
-  for (std::int64_t o = 0; o < results; ++o)
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const float* g = dense.data<float>() + (o * channels + c) * kWindow * kWindow;
-      std::array<std::array<float, 3>, 4> half;  // G g
-      for (std::size_t j = 0; j < 3; ++j) {
-        const auto column = row(std::array<float, 3>{g[j], g[3 + j], g[6 + j]});
-        for (std::size_t i = 0; i < 4; ++i) half[i][j] = column[i];
+  runtime::parallel_ranges(channels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; ++c)
+      for (std::int64_t o = 0; o < results; ++o) {
+        const float* g = dense.data<float>() + (o * channels + c) * kWindow * kWindow;
+        std::array<std::array<float, 3>, 4> half;  // G g
+        for (std::size_t j = 0; j < 3; ++j) {
+          const auto column = row(std::array<float, 3>{g[j], g[3 + j], g[6 + j]});
+          for (std::size_t i = 0; i < 4; ++i) half[i][j] = column[i];
+        }
+        for (std::size_t i = 0; i < 4; ++i) {
+          const auto u = row(half[i]);
+          for (std::size_t j = 0; j < 4; ++j) made.data<float>()[(static_cast<std::int64_t>(4 * i + j) * channels + c) * step + o] = u[j];
+        }
       }
-      for (std::size_t i = 0; i < 4; ++i) {
-        const auto u = row(half[i]);
-        for (std::size_t j = 0; j < 4; ++j) made.data<float>()[(static_cast<std::int64_t>(4 * i + j) * channels + c) * step + o] = u[j];
-      }
-    }
+  });
   return made;
 }
 
