@@ -258,7 +258,6 @@ bool may_be_channels_last(const Graph& graph) {
 /// Whether neighbouring elements of what a reduction reads are reduced together, however they come to lie.
 bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
   constexpr std::size_t kImage = 3;  // dimensions from which on layouts are chosen
-  const bool open = may_be_channels_last(graph);
   std::int64_t along = 0, across = 0;
   for (Scalar l : loads(body)) {
     const Layout& layout = graph.buffer(l->buffer).layout;
@@ -266,10 +265,10 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
     bool neighbours = false;
     for (std::size_t d = 0; d < reduced; ++d)
       if (auto step = sym::linear_in(index, graph.rvar(d))) neighbours = neighbours || step->coefficient.is_constant(1);
-    if (open && !layout.fixed && l->op == ScalarOp::Load && layout.sizes.size() >= kImage) {
+    if (neighbours && !layout.fixed && l->op == ScalarOp::Load && layout.sizes.size() >= kImage) {
       bool channels = false;
       for (std::size_t d = 0; d < reduced; ++d) channels = channels || sym::contains(l->index[1], graph.rvar(d));
-      neighbours = neighbours && channels;
+      neighbours = channels || !may_be_channels_last(graph);  // the search last: it goes through all operations
     }
     (neighbours ? along : across) += graph.env().hint_or(sym::product(layout.sizes), 1 << 12) * static_cast<std::int64_t>(size_of(layout.dtype));
   }
