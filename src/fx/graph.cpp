@@ -210,11 +210,11 @@ Graph::~Graph() {
   for (Node* n = first_; n;) delete std::exchange(n, n->next_);
 }
 
-std::vector<Node*> Graph::nodes() const {
+Snapshot Graph::nodes() const {
   std::vector<Node*> all;
   all.reserve(size_);
   for (Node* n = first_; n; n = n->next_) all.push_back(n);
-  return all;
+  return Snapshot(std::move(all));
 }
 
 Node* Graph::find(std::string_view name) const {
@@ -297,7 +297,7 @@ void Graph::inherit(Node* made, const Node* from) {
 }
 
 void Graph::erase(Node* node) {
-  COIL_CHECK(node->graph_ == this);
+  COIL_CHECK(node->graph_ == this && !node->erased_, "%{} is not in this graph", node->name);
   COIL_CHECK(node->users().empty(), "%{} still has users", node->name);
   node->unlink_inputs();
   if (insert_before_ == node) insert_before_ = node->next_;
@@ -305,7 +305,14 @@ void Graph::erase(Node* node) {
   (node->next_ ? node->next_->prev_ : last_) = node->prev_;
   by_name_.erase(node->name);
   --size_;
-  delete node;
+  node->erased_ = true;
+  node->opcode = Opcode::CallFunction;
+  node->target.clear();
+  node->op = nullptr;
+  node->args = {};
+  node->kwargs = {};
+  node->meta = {};
+  erased_.emplace_back(node);
 }
 
 void Graph::move_before(Node* node, Node* before) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ops/registry.h"
@@ -45,7 +46,9 @@ class Node {
   Meta meta;
 
   Graph& graph() const { return *graph_; }
-  Node* next() const { return next_; }  ///< null after the last
+  /// Taken out of its graph by `Graph::erase`: a call of nothing, without arguments, users or metadata.
+  bool erased() const { return erased_; }
+  Node* next() const { return next_; }  ///< null after the last; of an erased node, what followed it then
   Node* prev() const { return prev_; }
   /// Users, each once, in order of first use being recorded.
   const std::vector<Node*>& users() const {
@@ -76,6 +79,7 @@ class Node {
   void close_holes() const;
   Graph* graph_;
   Node *prev_ = nullptr, *next_ = nullptr;
+  bool erased_ = false;
   // A weight or a scale may have ten thousand users, each of which goes in its turn: those of a node with many are found by their position, and
   // leave a hole that is closed when somebody looks.
   mutable std::vector<Node*> users_;
@@ -83,7 +87,43 @@ class Node {
   mutable std::unordered_map<const Node*, std::size_t> position_;  ///< of all users, or empty while they are few
 };
 
+/// The nodes of a graph at one moment, in execution order. Walking over it leaves out those that have been erased since, and does not meet new ones.
+class Snapshot {
+ public:
+  class Iterator {
+   public:
+    using difference_type = std::ptrdiff_t;
+    using value_type = Node*;
+    Iterator() = default;
+    Iterator(std::vector<Node*>::const_iterator at, std::vector<Node*>::const_iterator end) : at_(at), end_(end) { skip(); }
+    Node* operator*() const { return *at_; }
+    Iterator& operator++() {
+      ++at_;
+      skip();
+      return *this;
+    }
+    Iterator operator++(int) { return std::exchange(*this, ++Iterator(*this)); }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    void skip() {
+      while (at_ != end_ && (*at_)->erased()) ++at_;
+    }
+    std::vector<Node*>::const_iterator at_, end_;
+  };
+
+  explicit Snapshot(std::vector<Node*> nodes) : nodes_(std::move(nodes)) {}
+  Iterator begin() const { return {nodes_.begin(), nodes_.end()}; }
+  Iterator end() const { return {nodes_.end(), nodes_.end()}; }
+  /// Those at that moment, by position, the erased ones with them.
+  const std::vector<Node*>& all() const { return nodes_; }
+
+ private:
+  std::vector<Node*> nodes_;
+};
+
 /// Nodes in execution order. Iterate `for (Node* n = g.first(); n; n = n->next())`, or `for (Node* n : g.nodes())` over a snapshot when nodes are erased or added on the way.
+/// An erased node stays in memory until the graph goes, so that whoever still has it finds a call of nothing.
 class Graph {
  public:
   Graph() = default;
@@ -93,7 +133,7 @@ class Graph {
 
   Node* first() const { return first_; }
   Node* last() const { return last_; }
-  std::vector<Node*> nodes() const;
+  Snapshot nodes() const;
   std::size_t size() const { return size_; }
   Node* find(std::string_view name) const;
   std::vector<Node*> placeholders() const;
@@ -125,6 +165,7 @@ class Graph {
   Node* add(Opcode, std::string_view name, std::string_view target);
   std::string unique_name(std::string_view wanted);
   Node *first_ = nullptr, *last_ = nullptr, *insert_before_ = nullptr;
+  std::vector<std::unique_ptr<Node>> erased_;
   std::size_t size_ = 0;
   std::unordered_map<std::string, Node*> by_name_;
   std::unordered_map<std::string, int> next_suffix_;

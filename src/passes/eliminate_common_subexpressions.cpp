@@ -50,20 +50,16 @@ void eliminate_common_subexpressions(fx::GraphModule& m) {
     if (n->op && n->op->schema.is_mutating()) return;  // equal arguments may hold different values
   std::unordered_set<const Node*> escapes = escaping(m.graph);
   std::unordered_map<std::string, Node*> seen;
-  for (Node* n = m.graph.first(); n;) {
-    Node* next = n->next();
-    if (is_pure(*n)) {
-      auto [it, fresh] = seen.try_emplace(key_of(*n), n);
-      Node* first = it->second;
-      // Two results that are separate tensors in eager stay so.
-      bool both_escape = escapes.contains(n) && escapes.contains(first) && !is_alias(*n);
-      if (!fresh && !both_escape && first->meta.value == n->meta.value) {
-        if (escapes.contains(n)) escapes.insert(first);
-        n->replace_all_uses_with(first);
-        m.graph.erase(n);
-      }
-    }
-    n = next;
+  for (Node* n : m.graph.nodes()) {
+    if (!is_pure(*n)) continue;
+    auto [it, fresh] = seen.try_emplace(key_of(*n), n);
+    Node* first = it->second;
+    // Two results that are separate tensors in eager stay so.
+    bool both_escape = escapes.contains(n) && escapes.contains(first) && !is_alias(*n);
+    if (fresh || both_escape || first->meta.value != n->meta.value) continue;
+    if (escapes.contains(n)) escapes.insert(first);
+    n->replace_all_uses_with(first);
+    m.graph.erase(n);
   }
 }
 

@@ -50,11 +50,8 @@ void expand(fx::GraphModule& m, Node* node) {
 
 void expand_lists(fx::GraphModule& m) {
   for (auto& [name, sub] : m.subgraphs) expand_lists(*sub);
-  // Expanding a call erases it and the items taken of it, so that the calls are found before.
-  std::vector<Node*> calls;
-  for (Node* n = m.graph.first(); n; n = n->next())
-    if (n->opcode == fx::Opcode::CallFunction && n->op && ops::is_foreach(n->target)) calls.push_back(n);
-  for (Node* n : calls) {
+  for (Node* n : m.graph.nodes()) {
+    if (!n->op || !ops::is_foreach(n->target)) continue;
     fx::InsertBefore here(n);
     expand(m, n);
   }

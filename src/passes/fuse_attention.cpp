@@ -350,7 +350,7 @@ class Matcher {
 bool relay(fx::GraphModule& m, Node* replaced, Node* by) {
   std::unordered_map<Node*, Value> before;
   std::unordered_map<const Node*, std::size_t> order;
-  std::vector<Node*> nodes = m.graph.nodes();
+  const std::vector<Node*> nodes = m.graph.nodes().all();
   for (std::size_t i = 0; i < nodes.size(); ++i) order[nodes[i]] = i;
   std::set<std::size_t> pending;
   for (Node* user : replaced->users()) pending.insert(order.at(user));

@@ -118,9 +118,8 @@ void loop(fx::GraphModule& m, Node* layer) {
 
 void loop_recurrences(fx::GraphModule& m) {
   for (auto& [name, sub] : m.subgraphs) loop_recurrences(*sub);
-  std::vector<Node*> layers = m.graph.nodes();
-  std::erase_if(layers, [](const Node* n) { return !is_layer(*n); });  // before any goes, with the items taken of its results
-  for (Node* layer : layers) loop(m, layer);
+  for (Node* n : m.graph.nodes())
+    if (is_layer(*n)) loop(m, n);
 }
 
 }  // namespace coil::passes

@@ -228,5 +228,32 @@ TEST(FxGraph, EditsKeepUsersInStep) {
   EXPECT_EQ(c->where(), "model.py:7");
 }
 
+TEST(FxGraph, ErasedNodesAreCallsOfNothing) {
+  define_test_operators();
+  GraphBuilder b;
+  Node* x = b.input("x", DType::F32, {2});
+  Node* first = b.op("fxtest.same.default", {x});
+  Node* second = b.op("fxtest.same.default", {x});
+  Node* third = b.op("fxtest.same.default", {second});
+  auto m = b.build({first});
+  // Whoever walks over a snapshot may erase nodes that are still to come, and make new ones.
+  std::vector<Node*> met;
+  for (Node* n : m->graph.nodes()) {
+    met.push_back(n);
+    if (n != first) continue;
+    m->graph.erase(third);
+    m->graph.erase(second);
+    InsertBefore here(m->graph.output());
+    m->graph.call("fxtest.same.default", {x, 1.0, "none", ops::None{}});
+  }
+  EXPECT_EQ(met, (std::vector<Node*>{x, first, m->graph.output()}));
+  EXPECT_TRUE(second->erased());
+  EXPECT_FALSE(second->is_call("fxtest.same.default"));
+  EXPECT_TRUE(second->op == nullptr && second->args.empty() && second->users().empty());
+  EXPECT_THROW(m->graph.erase(second), Error);
+  EXPECT_EQ(x->users().size(), 2u);
+  m->graph.lint();
+}
+
 }  // namespace
 }  // namespace coil::fx
