@@ -46,9 +46,38 @@ def _torch_decompositions(differentiated):
     return {op: f for op, f in table.items() if str(op) not in known and torch.Tag.nondeterministic_seeded not in op.tags}
 
 
-def compile_graph(gm, options, name="main"):
-    """A callable for one functional graph: takes a list, which it empties, or the inputs one by one."""
-    return _named(_compile(translate(gm, name, None, options.hands_over, options.fallback_random), options, name), options)
+def compile_graph(gm, options, name="main", **layouts):
+    """A callable for one functional graph: takes a list, which it empties, or the inputs one by one. `layouts`: strides and free results (graph.Translator)."""
+    return _named(_compile(translate(gm, name, None, options.hands_over, options.fallback_random, **layouts), options, name), options)
+
+
+def _compile_forward(gm, options):
+    """As compile_graph for a graph that saves tensors for its backward graph: those may lie in memory as Coil likes, which AOTAutograd is told, and tells the backward graph's compiler."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.output_strides is None or context.fw_metadata is None or context.fw_metadata.tokens:
+        return compile_graph(gm, options, "forward")
+    results = next(node for node in gm.graph.nodes if node.op == "output").args[0]
+    saved = range(*context.fw_metadata.tensors_saved_for_backwards_slice.indices(len(results)))
+    graph = compile_graph(gm, options, "forward", free=saved)
+    told = [graph.constant_strides(i) if i in saved else None for i in range(len(results))]
+    context.output_strides[:] = [strides and tuple(strides) for strides in told]
+    return graph
+
+
+def _compile_backward(gm, options, inputs):
+    """As compile_graph for a graph whose saved tensors come in strides of their own: `inputs` have them, and the graph's nodes those that tracing saw."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    if len(placeholders) != len(inputs):
+        raise _native.Error(f"a backward graph has {len(placeholders)} inputs and was given {len(inputs)}")
+    strides = {}
+    for node, given in zip(placeholders, inputs):
+        if isinstance(given, torch.Tensor) and all(type(s) is int for s in given.stride()) and not _same(given.stride(), node.meta["val"].stride()):
+            strides[node.name] = given.stride()
+    return compile_graph(gm, options, "backward", strides=strides)
+
+
+def _same(strides, traced):
+    return all(type(t) is int and s == t for s, t in zip(strides, traced))
 
 
 def _compile(traced, options, name, **keep):
@@ -128,8 +157,8 @@ def coil(gm, example_inputs, *, options=None, mode=None):
         return inference[-1]
 
     backend = aot_autograd(
-        fw_compiler=lambda graph, inputs: compile_graph(graph, chosen, "forward"),
-        bw_compiler=lambda graph, inputs: compile_graph(graph, chosen, "backward"),
+        fw_compiler=lambda graph, inputs: _compile_forward(graph, chosen),
+        bw_compiler=lambda graph, inputs: _compile_backward(graph, chosen, inputs),
         inference_compiler=compile_inference,
         partition_fn=min_cut_rematerialization_partition,
         decompositions=_decompositions(torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs)),

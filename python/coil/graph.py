@@ -85,14 +85,17 @@ def _plain_state(state):
 
 class Translator:
     """`frozen`: tensors by placeholder that become constants of the program; the input stays one of the graph's, and is not read. `hand_over`: operators on complex numbers are torch's to carry out; else Coil
-    compiles what it can of them. `fallback_random`: so are all that draw random numbers."""
+    compiles what it can of them. `fallback_random`: so are all that draw random numbers. `strides`: by placeholder, those of memory that does not come as the graph has it. `free`: positions of results whose
+    strides Coil may choose."""
 
-    def __init__(self, gm, name, frozen=None, hand_over=True, fallback_random=False):
+    def __init__(self, gm, name, frozen=None, hand_over=True, fallback_random=False, strides=None, free=()):
         self.gm = gm
         self.native = _native.TracedGraph(name)
         self.frozen = frozen or {}
         self.hand_over = hand_over
         self.fallback_random = fallback_random
+        self.strides = strides or {}
+        self.free = free
         self.nodes = {}
         self.effects = {}  # node of with_effects: (the token as it came, whether the operator gives several results)
         self.saving = {}  # node of run_and_save_rng_state, or of its second item: (what was made of it, whether the operator gives several results)
@@ -174,7 +177,7 @@ class Translator:
             with _disable_current_modes():
                 self.nodes[node] = self.native.frozen(node.name, self.frozen[node.name].detach(), self.tensor(node.meta["val"]))
         else:
-            self.nodes[node] = self.native.placeholder(node.name, self.meta(node.meta.get("val"), node.name))
+            self.nodes[node] = self.native.placeholder(node.name, self.meta(node.meta.get("val"), node.name), self.strides.get(node.name))
 
     def get_attr(self, node):
         value = functools.reduce(getattr, node.target.split("."), self.gm)
@@ -275,7 +278,7 @@ class Translator:
             self.nodes[node] = self.native.call("_operator.getitem", [self.nodes[effect], index - 1], {}, node.name, self.meta(node.meta.get("val"), node.name), "")
 
     def output(self, node):
-        self.native.output([self.argument(a) for a in node.args[0]])
+        self.native.output([self.argument(a) for a in node.args[0]], set(self.free))
 
 
 def is_token(node):
@@ -283,6 +286,6 @@ def is_token(node):
     return node.op == "placeholder" and any(user.target is with_effects and user.args[0] is node for user in node.users)
 
 
-def translate(gm, name="main", frozen=None, hand_over=True, fallback_random=False):
+def translate(gm, name="main", frozen=None, hand_over=True, fallback_random=False, strides=None, free=()):
     """The native graph of a module whose nodes carry `meta["val"]`. Raises coil.Error naming what Coil has no form for."""
-    return Translator(gm, name, frozen, hand_over, fallback_random).run()
+    return Translator(gm, name, frozen, hand_over, fallback_random, strides, free).run()

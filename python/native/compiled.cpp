@@ -155,6 +155,20 @@ const runtime::Plan& CompiledGraph::plan() const { return model_->plan(); }
 
 void CompiledGraph::seed(std::uint64_t seed) const { model_->seed(seed); }
 
+std::optional<std::vector<std::int64_t>> CompiledGraph::constant_strides(std::size_t k) const {
+  const Result& result = pattern_.results.at(k);
+  if (result.kind != ResultKind::Computed) return {};
+  const runtime::Output& out = plan().outputs[result.index];
+  if (out.kind != runtime::Output::Kind::Tensor) return {};
+  std::vector<std::int64_t> strides;
+  for (runtime::Slot s : out.view.strides) {
+    const runtime::ShapeInstruction& i = plan().shape_program[s];
+    if (i.op != runtime::ShapeOp::Constant) return {};
+    strides.push_back(i.a);
+  }
+  return strides;
+}
+
 void CompiledGraph::save(const std::filesystem::path& path) const { runtime::save_package(*saved_, path); }
 
 namespace {

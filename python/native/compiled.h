@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -66,6 +67,8 @@ class CompiledGraph {
   const runtime::Plan& plan() const;
   const std::string& provenance() const { return model_->provenance(); }
   void save(const std::filesystem::path&) const;
+  /// Strides of the graph's result at a position, where it is a tensor that the program computes and no size of a call changes them; else nothing.
+  std::optional<std::vector<std::int64_t>> constant_strides(std::size_t result) const;
   /// Random numbers of calls from now on follow from this number.
   void seed(std::uint64_t) const;
 

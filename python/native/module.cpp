@@ -4,6 +4,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -90,11 +91,11 @@ NB_MODULE(_native, m) {
   nb::class_<TracedGraph>(m, "TracedGraph")
       .def(nb::init<std::string>())
       .def("symbol", &TracedGraph::symbol, nb::arg("name"), nb::arg("hint").none(), nb::arg("low").none(), nb::arg("high").none(), nb::arg("unbacked"))
-      .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(), nb::keep_alive<0, 1>())
+      .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(), nb::arg("strides") = nb::none(), nb::keep_alive<0, 1>())
       .def("constant", &TracedGraph::constant, nb::keep_alive<0, 1>())
       .def("call", &TracedGraph::call, nb::arg("target"), nb::arg("args"), nb::arg("kwargs"), nb::arg("name"), nb::arg("meta").none(), nb::arg("stack_trace"), nb::keep_alive<0, 1>())
       .def("frozen", &TracedGraph::frozen, nb::keep_alive<0, 1>())
-      .def("output", &TracedGraph::output)
+      .def("output", &TracedGraph::output, nb::arg("results"), nb::arg("any_strides") = std::set<std::size_t>())
       .def("text", &TracedGraph::text)
       .def_prop_ro("device", [](const TracedGraph& g) { return to_string(g.device()); })
       .def(
@@ -119,6 +120,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("arguments", &CompiledGraph::argument_count, "How many inputs a call takes, those included that the program holds as constants.")
       .def_prop_ro("inputs", [](const CompiledGraph& g) { return names(g.plan().inputs); })
       .def_prop_ro("outputs", [](const CompiledGraph& g) { return names(g.plan().outputs); })
+      .def("constant_strides", &CompiledGraph::constant_strides, nb::arg("result"), "Of one of the graph's results, where no size of a call changes them; else None.")
       .def_prop_ro("signature", [](const CompiledGraph& g) { return g.plan().signature ? runtime::signature_to_json(*g.plan().signature).dump() : std::string(); }, "As JSON; empty where it is not known.")
       .def_prop_ro("provenance", &CompiledGraph::provenance, "As JSON; empty where nobody asked for it.")
       .def_prop_ro("unused", [](const CompiledGraph& g) {

@@ -130,7 +130,7 @@ Value TracedGraph::value(nb::handle h) {
   fail("an argument of type {} is not supported", nb::cast<std::string>(nb::type_name(h.type())));
 }
 
-NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m) {
+NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::handle strides) {
   Value value = meta(m);
   InputKind kind = InputKind::Tensor;
   std::optional<Value> constant;
@@ -141,6 +141,11 @@ NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m) {
   fx::Node* n = module_->graph.placeholder(name, std::move(value));
   n->meta.origins = {n->name};
   module_->inputs.push_back({n->name, n->name, std::move(constant)});
+  if (!strides.is_none()) {
+    Exprs& given = module_->inputs.back().strides.emplace();
+    laid_out_anew_.insert(n);
+    for (nb::handle s : nb::borrow<nb::tuple>(strides)) given.push_back(integer(s));
+  }
   arguments_.emplace(n, pattern_.inputs.size());
   pattern_.inputs.push_back(kind);
   return {n};
@@ -179,16 +184,17 @@ NodeHandle TracedGraph::call(const std::string& target, nb::handle args, nb::dic
   return {n};
 }
 
-void TracedGraph::output(nb::list results) {
+void TracedGraph::output(nb::list results, const std::set<std::size_t>& any_strides) {
   Values returned;
   std::unordered_map<const fx::Node*, std::size_t> places;
   for (nb::handle h : results) {
+    const bool any = any_strides.contains(pattern_.results.size());
     if (!nb::isinstance<NodeHandle>(h)) {
       pattern_.results.push_back({ResultKind::Constant, 0, nb::borrow(h)});
       continue;
     }
     fx::Node* n = nb::cast<NodeHandle&>(h).node;
-    if (auto in = arguments_.find(n); in != arguments_.end()) {
+    if (auto in = arguments_.find(n); in != arguments_.end() && !laid_out_anew_.contains(n)) {
       pattern_.results.push_back({ResultKind::Input, in->second, {}});
       continue;
     }
@@ -196,7 +202,9 @@ void TracedGraph::output(nb::list results) {
     if (added) {
       if (device_ != Device{} && on_host_.contains(n)) pattern_.on_host.insert(returned.size());
       returned.push_back(n);
-      module_->outputs.push_back({n->name});
+      module_->outputs.push_back({n->name, any});
+    } else {
+      module_->outputs[place->second].any_strides &= any;
     }
     pattern_.results.push_back({ResultKind::Computed, place->second, {}});
   }

@@ -37,14 +37,15 @@ class TracedGraph {
 
   /// A size symbol, with the value that tracing saw and its bounds (None: not known).
   void symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low, std::optional<std::int64_t> high, bool unbacked);
-  NodeHandle placeholder(const std::string& name, nb::handle meta);
+  /// `strides`: how the memory that comes lies, where that is not as `meta` has it; None: as it has it.
+  NodeHandle placeholder(const std::string& name, nb::handle meta, nb::handle strides);
   /// A tensor that belongs to the graph; its memory is shared, and `tensor` is what results that view it are views of.
   NodeHandle constant(const std::string& name, nb::object tensor, nb::handle meta);
   /// An input of the graph in whose place the program holds this tensor: calls pass one there, which is not looked at.
   NodeHandle frozen(const std::string& name, nb::object tensor, nb::handle meta);
   NodeHandle call(const std::string& target, nb::handle args, nb::dict kwargs, const std::string& name, nb::handle meta, const std::string& stack_trace);
-  /// Ends the graph: a node, an int, None or another constant for each result.
-  void output(nb::list results);
+  /// Ends the graph: a node, an int, None or another constant for each result. Those at the positions `any_strides` may lie in memory as is best (CompiledGraph::constant_strides tells how).
+  void output(nb::list results, const std::set<std::size_t>& any_strides);
 
   std::string text() const;
   /// Where the graph's tensors lie: the one device beside the CPU, if there is one. All of the program runs there. Throws Error when there are several.
@@ -64,6 +65,7 @@ class TracedGraph {
   std::unordered_map<const fx::Node*, std::size_t> arguments_;  ///< what came in, by its place in a call
   CallPattern pattern_;
   Device device_;
+  std::set<const fx::Node*> laid_out_anew_;  ///< placeholders whose memory comes in strides of its own
   std::set<const fx::Node*> on_host_;  ///< nodes whose value is a tensor on the CPU
 };
 

@@ -188,11 +188,15 @@ struct Input {
   std::string placeholder, path;
   /// What export fixed (a Python number, string or None); such an input has a placeholder without users and is not read.
   std::optional<Value> constant;
+  /// How its memory lies, where that is not as the placeholder is recorded: what a program reads that another one saved for it (Output::any_strides). Operators see the recorded strides.
+  std::optional<Exprs> strides = {};
 };
 
 /// A user output and its path in the program's result (`y.0`; `output` for one bare value); its value is the output node's argument at the same position.
 struct Output {
   std::string path;
+  /// Who takes it asks where its elements lie: the compiler may choose strides, which are constants. The recorded ones are a proposal.
+  bool any_strides = false;
 };
 
 /// A write that a run must leave behind: the value of output argument `output` goes to the input (by placeholder name) or attribute.

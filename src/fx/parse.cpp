@@ -421,9 +421,16 @@ class Parser final : TextCursor {
         if (!n || n->opcode != Opcode::Placeholder) fault_at(at_ - in.placeholder.size(), "no such input");
         in.path = string();
         if (accept('=')) in.constant = value();
+        if (accept("strides")) {
+          const Value strides = value();
+          if (!strides.is<Values>() || !n->is_tensor() || strides.as_list().size() != n->tensor().rank()) expected("one stride for each dimension");
+          in.strides.emplace();
+          for (const Value& s : strides.as_list()) in.strides->push_back(s.as_int());
+        }
         m.inputs.push_back(std::move(in));
       } else if (accept("output")) {
         m.outputs.push_back({string()});
+        m.outputs.back().any_strides = accept("any_strides");
       } else if (accept("mutation")) {
         mutation(m);
       } else if (accept("subgraph")) {

@@ -127,19 +127,20 @@ class Printer {
     bool plain = m.inputs.size() == placeholders.size();
     for (std::size_t i = 0; plain && i < placeholders.size(); ++i) {
       const Input& in = m.inputs[i];
-      plain = in.placeholder == placeholders[i]->name && in.path == in.placeholder && !in.constant;
+      plain = in.placeholder == placeholders[i]->name && in.path == in.placeholder && !in.constant && !in.strides;
     }
     if (!plain)
       for (const Input& in : m.inputs) {
         out += fmt::format("{}input %{} {}", indent, in.placeholder, ops::quote(in.path));
         if (in.constant) out += fmt::format(" = {}", ops::to_string(*in.constant));
+        if (in.strides) out += fmt::format(" strides {}", ops::to_string(Values(in.strides->begin(), in.strides->end())));
         out += "\n";
       }
     plain = true;
     for (std::size_t i = 0; i < m.outputs.size(); ++i)
-      plain &= m.outputs[i].path == plain_output_name(i, m.outputs.size());
+      plain &= m.outputs[i].path == plain_output_name(i, m.outputs.size()) && !m.outputs[i].any_strides;
     if (!plain)
-      for (const Output& o : m.outputs) out += fmt::format("{}output {}\n", indent, ops::quote(o.path));
+      for (const Output& o : m.outputs) out += fmt::format("{}output {}{}\n", indent, ops::quote(o.path), o.any_strides ? " any_strides" : "");
     for (const Mutation& w : m.mutations)
       out += fmt::format("{}mutation {} {} = {}\n", indent, w.kind == Mutation::Target::Input ? "input" : "attribute",
                          word(w.target), w.output);

@@ -29,7 +29,7 @@ struct Layout {
   DType dtype = DType::F32;
   Device device;
   Exprs sizes, strides;
-  bool fixed = false;  ///< strides are settled: inputs, constants, outputs that must equal eager's
+  bool fixed = false;  ///< strides are settled: inputs, constants, outputs that must equal eager's (those that the caller takes as they come may stay open)
 };
 
 enum class BufferKind : std::uint8_t { Input, Constant, Computed };

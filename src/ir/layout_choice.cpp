@@ -10,11 +10,13 @@ namespace {
 
 bool is_whole(const BufferView& v, const Layout& layout) { return v.sizes == layout.sizes && v.strides == layout.strides && v.offset.is_constant(0); }
 
-/// Views of each buffer in library calls.
+/// Views of each buffer in library calls and among the results.
 using Views = std::unordered_map<BufferId, std::vector<BufferView*>>;
 
-Views views_in_calls(std::span<Operation> list) {
+Views views_in_calls(Graph& graph, std::span<Operation> list) {
   Views views;
+  for (GraphOutput& out : graph.outputs)
+    if (auto* v = std::get_if<BufferView>(&out.value)) views[v->buffer].push_back(v);
   for (Operation& op : list)
     if (auto* call = std::get_if<Extern>(&op.node))
       for (auto* of : {&call->inputs, &call->outputs})
@@ -25,7 +27,10 @@ Views views_in_calls(std::span<Operation> list) {
 bool relayout(Graph& graph, BufferId id, const Exprs& strides, const std::vector<BufferView*>& views) {
   Layout& layout = graph.buffer(id).layout;
   if (layout.strides == strides) return true;
-  if (layout.fixed || graph.buffer(id).kind != BufferKind::Computed) return false;
+  const Buffer& buffer = graph.buffer(id);
+  if (layout.fixed || buffer.kind != BufferKind::Computed) return false;
+  // Whoever takes a result of open layout is told its strides once, whatever the sizes of a call.
+  if (buffer.is_output && !std::all_of(strides.begin(), strides.end(), [](Expr e) { return e.constant().has_value(); })) return false;
   for (const BufferView* v : views)
     if (!is_whole(*v, layout)) return false;
   for (BufferView* v : views) v->strides = strides;
@@ -50,7 +55,7 @@ Exprs channels_last(const Exprs& sizes) {
 /// Spreads channels-last from convolutions through the operations between them.
 class ChannelsLast {
  public:
-  explicit ChannelsLast(Graph& graph) : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), views_(views_in_calls(list_)) {}
+  explicit ChannelsLast(Graph& graph) : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), views_(views_in_calls(graph_, list_)) {}
 
   void run() {
     for (std::size_t i = 0; i < list_.size(); ++i) {
@@ -193,6 +198,8 @@ class ChannelsLast {
 
 bool relayout(Graph& graph, BufferId id, const Exprs& strides) {
   std::vector<BufferView*> views;
+  for (GraphOutput& out : graph.outputs)
+    if (auto* v = std::get_if<BufferView>(&out.value); v && v->buffer == id) views.push_back(v);
   for (Operation& op : graph.operations())
     if (auto* call = std::get_if<Extern>(&op.node))
       for (auto* of : {&call->inputs, &call->outputs})

@@ -145,9 +145,21 @@ class Driver {
     for (auto& input : module_.inputs) {
       fx::Node* node = module_.graph.find(input.placeholder);
       COIL_CHECK(node, "no placeholder {}", input.placeholder);
-      const TensorBox box = storage_.input(input, *node);
+      TensorBox box = storage_.input(input, *node);
+      if (input.strides && reads_by_stride()) {
+        const sym::TensorMeta& meta = node->tensor();
+        box = ir::make_pointwise(*graph_, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes), meta.strides);
+        graph_->buffer(box.realize()).layout.fixed = true;
+      }
       if (node->is_tensor()) ctx_.values[node] = box;
     }
+  }
+
+  /// Strides that a program tells are those of its recorded layouts.
+  bool reads_by_stride() const {
+    for (fx::Node* n = module_.graph.first(); n; n = n->next())
+      if (n->is_call("aten.as_strided.default")) return true;
+    return false;
   }
 
   static Expr condition_of(const fx::Node& node) {

@@ -63,7 +63,8 @@ TensorBox ProgramStorage::input(const fx::Input& input, const fx::Node& placehol
     layout.dtype = meta->dtype;
     layout.device = meta->device;
     layout.sizes = meta->sizes;
-    layout.strides = meta->strides;
+    layout.strides = input.strides.value_or(meta->strides);
+    if (input.strides) anew_.insert(input.placeholder);
   } else {
     // A number comes as a tensor of no dimensions.
     const ops::Value& value = input.constant ? *input.constant : placeholder.meta.value;
@@ -119,17 +120,17 @@ class Outputs {
   void run() {
     for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i)
       if (auto* node = output_.args.at(i).get_if<fx::Node*>(); node && (*node)->is_tensor()) ++outputs_on_[base_of(*node)];
-    for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i) add(ctx_.module.outputs[i].path, output_.args[i]);
+    for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i) add(ctx_.module.outputs[i], output_.args[i]);
     write_back();
   }
 
  private:
-  void add(const std::string& name, const ops::Value& arg) {
+  void add(const fx::Output& output, const ops::Value& arg) {
     const ops::Value* value = &arg;
     if (auto* node = arg.get_if<fx::Node*>()) value = &(*node)->meta.value;
-    ir::GraphOutput out{.name = name, .value = Expr(0)};
+    ir::GraphOutput out{.name = output.path, .value = Expr(0)};
     if (value->is<sym::TensorMeta>()) {
-      out.value = tensor(arg.as_node());
+      out.value = output.any_strides ? tensor_of_any_strides(arg.as_node()) : tensor(arg.as_node());
     } else if (auto* e = value->get_if<Expr>()) {
       out.value = *e;
     } else if (auto* b = value->get_if<ops::Bool>()) {
@@ -142,7 +143,7 @@ class Outputs {
     } else if (value->is_none()) {
       return;  // None has no value to give
     } else {
-      fail("output {} is {}, which has no form at run time", name, ops::to_string(*value));
+      fail("output {} is {}, which has no form at run time", output.path, ops::to_string(*value));
     }
     graph_.outputs.push_back(std::move(out));
   }
@@ -161,7 +162,7 @@ class Outputs {
     const sym::TensorMeta& meta = node->tensor();
     const fx::Node* base = base_of(node);
     auto window = [&](ir::BufferId id) { return BufferView{id, meta.dtype, meta.sizes, meta.strides, meta.offset - base->tensor().offset}; };
-    if (base->opcode != fx::Opcode::CallFunction) return window(storage_.buffer(*base));
+    if (base->opcode != fx::Opcode::CallFunction && !storage_.is_laid_out_anew(*base)) return window(storage_.buffer(*base));
     if (auto found = written_.find(base); found != written_.end()) return window(found->second);
     if (node == base) return window(own_memory(node));
     // A view that nothing else shares memory with needs not hold on to all of its base.
@@ -169,6 +170,23 @@ class Outputs {
     if (outputs_on_[base] == 1 && !whole.storage->realized() && ir::dense_strides(graph_.env(), meta.sizes, meta.strides) == meta.strides)
       return {own_memory(node), meta.dtype, meta.sizes, meta.strides, 0};
     return window(own_memory(base));
+  }
+
+  /// A value of its own in whatever layout is best for those who make it: that stays open until layouts are chosen. What shares memory with other results, or has strides that are not known, is as recorded.
+  BufferView tensor_of_any_strides(const fx::Node* node) {
+    const fx::Node* base = base_of(node);
+    if (node != base || base->opcode != fx::Opcode::CallFunction || outputs_on_[base] != 1 || written_.contains(base) || memory_.contains(node)) return tensor(node);
+    const sym::TensorMeta& meta = node->tensor();
+    TensorBox box = std::get<TensorBox>(ctx_.values.at(node));
+    ir::StorageBox& storage = *box.storage;
+    if (box.linear || box.sizes != storage.sizes || box.map != graph_.ivars(box.rank())) return tensor(node);
+    if (!storage.realized()) storage.strides = meta.strides;
+    ir::Buffer& buffer = graph_.buffer(box.realize());
+    const Exprs& strides = buffer.layout.strides;
+    if (buffer.kind != ir::BufferKind::Computed || buffer.is_output || !std::all_of(strides.begin(), strides.end(), [](Expr e) { return e.constant().has_value(); })) return tensor(node);
+    buffer.is_output = true;
+    memory_[node] = buffer.id;
+    return {buffer.id, meta.dtype, buffer.layout.sizes, strides, 0};
   }
 
   bool matches(const Exprs& strides, const sym::TensorMeta& meta) const {

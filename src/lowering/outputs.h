@@ -1,6 +1,7 @@
 // The border of a program: buffers of its inputs and attributes, what it returns (aliases included), and what it writes back.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 
 #include "lowering/lowering.h"
@@ -18,12 +19,15 @@ class ProgramStorage {
   /// The buffer of a placeholder or get_attr node.
   ir::BufferId buffer(const fx::Node&);
   ir::BufferId target(const fx::Mutation&);
+  /// Whether an input's memory lies otherwise than its placeholder is recorded: what is returned of it is a copy.
+  bool is_laid_out_anew(const fx::Node& placeholder) const { return anew_.contains(placeholder.name); }
 
  private:
   ir::BufferId attribute_buffer(const std::string& name);
   const fx::GraphModule& module_;
   ir::Graph& graph_;
   std::map<std::string, ir::BufferId> inputs_, attributes_;
+  std::set<std::string> anew_;
 };
 
 /// Lowers the output node: returned values, then write-backs.

@@ -78,6 +78,93 @@ def test_gradients_of_class_losses(shape, weighted, reduction):
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-5, atol=1e-6)
 
 
+class Convolutions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Conv2d(c, 16, 3, padding=1), torch.nn.BatchNorm2d(16), torch.nn.ReLU()) for c in (3, 16))
+        self.last = torch.nn.Linear(16, 5)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x) + (x if x.shape[1] == 16 else 0)
+        return self.last(x.mean((2, 3))), x, x.permute(0, 2, 3, 1).reshape(x.shape[0], -1, 16)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """What is compiled: (name, strides of what came in, graph)."""
+    from coil import dynamo
+
+    made, original = [], dynamo.compile_graph
+
+    def watched(gm, options, name="main", **layouts):
+        made.append((name, layouts.get("strides") or {}, original(gm, options, name, **layouts)))
+        return made[-1][2]
+
+    monkeypatch.setattr(dynamo, "compile_graph", watched)
+    return made
+
+
+def trained(model, x, backend=None, dynamic=None):
+    model = copy.deepcopy(model)
+    f = torch.compile(model, backend=backend, dynamic=dynamic) if backend else model
+    optimizer, losses, strides = torch.optim.SGD(model.parameters(), lr=0.05), [], []
+    for batch in x:
+        if dynamic is None:
+            torch._dynamo.mark_dynamic(batch, 0)
+        optimizer.zero_grad()
+        results = f(batch)
+        loss = sum(r.square().mean() for r in results)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        strides.append(tuple(r.stride() for r in results) + tuple(p.grad.stride() for p in model.parameters()))
+    return losses, strides
+
+
+@pytest.mark.parametrize("sizes, dynamic", [([(4, 12, 12), (5, 12, 12)], None), ([(4, 12, 12), (3, 10, 14)], True)], ids=["batch", "images"])
+def test_saved_activations_lie_as_convolutions_read_them(compiled, sizes, dynamic):
+    """What is only saved for the backward graph comes channels-last, and the backward graph takes it so; what the caller sees has eager's strides."""
+    torch.manual_seed(0)
+    model, x = Convolutions(), [torch.randn(n, 3, h, w) for n, h, w in sizes]
+    want, strides = trained(model, x)
+    got, same = trained(model, x, "coil", dynamic)
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    assert same == strides
+    backward = [(taken, graph) for name, taken, graph in compiled if name == "backward"]
+    assert backward
+    if dynamic:  # strides that a call's sizes change are those that tracing saw
+        assert all(not taken for _, taken, _ in compiled)
+        return
+    for taken, graph in backward:
+        images = [s for s in taken.values() if len(s) == 4]
+        assert len(images) >= 3 and all(s[1] == 1 and s[3] > 1 for s in images), taken
+        # A kernel for each layer's norm and ReLU, which read what was saved as it lies, one for the gradient of the results and one for the bias: none that only copies.
+        assert graph.kernels <= 5, graph.report
+
+
+def test_saved_tensors_in_other_strides_than_told():
+    """A hook may bring back what was saved in strides of its own; programs that read by stride see those that tracing saw."""
+    torch.manual_seed(0)
+    model, x = Convolutions(), [torch.randn(4, 3, 12, 12)] * 2
+    want, _ = trained(model, x)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.contiguous(), lambda t: t):
+        torch.testing.assert_close(trained(model, x, "coil")[0], want, rtol=1e-4, atol=1e-5)
+
+    def f(x, w):
+        y = torch.nn.functional.conv2d(x, w, padding=1).sigmoid()
+        return (y * y.detach().as_strided((2, 4, 6, 6), (144, 36, 1, 6))).sum()
+
+    w = torch.randn(4, 3, 3, 3)
+    gradients = []
+    for g in (f, torch.compile(f, backend="coil")):
+        weights = w.clone().requires_grad_()
+        torch.manual_seed(1)
+        g(torch.randn(2, 3, 6, 6), weights).backward()
+        gradients.append(weights.grad)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-5)
+
+
 class Watch:
     """An operator of torch's in the middle of a graph that notes which of some tensors are still there."""
 
