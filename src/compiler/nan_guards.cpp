@@ -169,18 +169,13 @@ class Guards {
   }
 
   /// A convolution that compiler/winograd.h will take apart: what is not finite would spread through its tile.
-  static bool spreads_nan(const ir::Extern& call) { return call.attributes.contains("algorithm"); }
+  static bool spreads_nan(const ir::Extern& call) { return call.computed_by("winograd"); }
 
   static bool loses_nan(const ir::Extern& call) {
     if (spreads_nan(call)) return true;
     for (const runtime::PostOp& op : post_ops(call))
       if (runtime::loses_nan(op)) return true;
     return false;
-  }
-
-  static std::int64_t number(const ir::Extern& call, const char* name) {
-    auto found = call.attributes.find(name);
-    return found == call.attributes.end() ? 0 : std::get<std::int64_t>(found->second);
   }
 
   double bound(const ir::BufferView& v) {
@@ -203,7 +198,7 @@ class Guards {
   double gain(const ir::Extern& call) {
     const ir::BufferView& w = call.inputs[1];
     if (const auto value = constant_operand(graph_, w); value && is_float(value->dtype) && call.op != "matmul") {
-      const std::size_t kept = call.op == "linear" ? (number(call, "weight_transposed") ? 1 : 0) : (number(call, "transposed") ? 1 : 0);
+      const std::size_t kept = call.op == "linear" ? (call.integer("weight_transposed") ? 1 : 0) : (call.integer("transposed") ? 1 : 0);
       auto [it, added] = gains_.try_emplace({w.buffer, kept}, 0);
       if (added || !is_whole(w)) it->second = Magnitudes(*value).greatest_sum(kept);
       return it->second;
@@ -226,7 +221,7 @@ class Guards {
     double at = bound(call, 0) * gain(call);
     constexpr double kTransforms = 64;  // by what the sums in a tile may be greater
     if (spreads_nan(call)) out.safe = at * kTransforms <= kGreatest;
-    if (number(call, "has_bias")) at += bound(call, next++);
+    if (call.integer("has_bias")) at += bound(call, next++);
     for (const runtime::PostOp& op : post_ops(call)) {
       using Kind = runtime::PostOp::Kind;
       if (std::isnan(at)) at = kUnknown;

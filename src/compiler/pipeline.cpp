@@ -111,7 +111,9 @@ std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const
   Stages stage(unseen, quiet);
   Lowered lowered;
   lowered.toolchain = toolchain;
-  lowered.backend = make_backend({}, settings, toolchain);
+  // Kernels that run once: what they gain by more optimization is less than it takes.
+  std::replace(lowered.toolchain.flags.begin(), lowered.toolchain.flags.end(), std::string("-O2"), std::string("-O1"));
+  lowered.backend = make_backend({}, settings, lowered.toolchain);
   lower_module(part, settings, stage, lowered);
   runtime::Context context(runtime::Model::load(assemble(lowered.lines, *lowered.backend, quiet, stage)));
   return context.run({}).outputs;

@@ -25,11 +25,6 @@ constexpr double kLeastChannels = 16;    ///< C*O/(C+O)
 constexpr std::int64_t kLeastTiles = 8;  ///< transformed weights are 16/9 as large, and few tiles do not pay for reading them
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 26;  ///< of both transforms
 
-std::int64_t integer(const ir::Extern& call, const char* name) {
-  auto found = call.attributes.find(name);
-  return found == call.attributes.end() ? 0 : std::get<std::int64_t>(found->second);
-}
-
 bool all_are(const ir::Extern& call, const char* name, std::int64_t value) {
   auto found = call.attributes.find(name);
   if (found == call.attributes.end()) return true;
@@ -54,7 +49,7 @@ struct Tiles {
 
 bool gains(ir::Graph& graph, const ir::Extern& call) {
   const ir::BufferView &x = call.inputs[0], &w = call.inputs[kWeight], &y = call.outputs[0];
-  if (x.dtype != DType::F32 || w.dtype != DType::F32 || y.dtype != DType::F32 || x.sizes.size() != 4 || integer(call, "groups") != 1 || integer(call, "transposed")) return false;
+  if (x.dtype != DType::F32 || w.dtype != DType::F32 || y.dtype != DType::F32 || x.sizes.size() != 4 || call.integer("groups") != 1 || call.integer("transposed")) return false;
   if (!w.sizes[2].is_constant(kWindow) || !w.sizes[3].is_constant(kWindow) || !all_are(call, "stride", 1) || !all_are(call, "dilation", 1)) return false;
   const auto value = constant_operand(graph, w);
   if (!value) return false;
@@ -169,7 +164,7 @@ class Expansion {
     ir::Operation multiplied{.node = std::move(products), .outs = {m}, .origins = op.origins, .where = op.where};
     made_.push_back(std::move(multiplied));
     Products made{m, {}, y.buffer};
-    if (integer(call, "has_bias")) made.bias = call.inputs[kBias];
+    if (call.integer("has_bias")) made.bias = call.inputs[kBias];
     if (const auto reader = sole_reader(at, y)) {
       results_.emplace(*reader, made);
       return;

@@ -294,7 +294,7 @@ class PostOpFusion {
  private:
   bool takes_post_ops(const Operation& op) const {
     auto* call = std::get_if<Extern>(&op.node);
-    if (!call || (call->op != "linear" && call->op != "matmul" && call->op != "convolution") || call->attributes.contains("algorithm")) return false;
+    if (!call || (call->op != "linear" && call->op != "matmul" && call->op != "convolution") || call->computed_by("winograd")) return false;
     const DType t = call->outputs[0].dtype;
     return t == DType::F32 || t == DType::BF16 || t == DType::F16;
   }

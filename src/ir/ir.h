@@ -94,6 +94,10 @@ using ExternAttribute = std::variant<std::int64_t, double, std::string, std::vec
 struct Extern {
   std::string op;
   std::map<std::string, ExternAttribute> attributes;
+  /// An attribute that is an integer; 0 when it is not there.
+  std::int64_t integer(const std::string& attribute) const;
+  /// Whether a pass has chosen to take the call apart by this algorithm (`winograd`), and will later.
+  bool computed_by(std::string_view algorithm) const;
   std::vector<BufferView> inputs;
   std::vector<BufferView> outputs;  ///< windows on the operation's `outs`, in order
 };
@@ -180,6 +184,8 @@ class Graph {
 
   Buffer& add_buffer(std::string name, BufferKind, Layout);
   Operation& add_operation(Operation);
+  /// Whether it ever had a convolution, or the gradient of one's weights: layouts left open may then come to have the channels innermost (ir/layout_choice.h).
+  bool has_convolutions() const { return has_convolutions_; }
   /// Forgets those of operation `first` and its followers that `unwanted` tells; nothing may read their results.
   void drop_operations(std::size_t first, const std::function<bool(const Operation&)>& unwanted);
   /// The whole list anew, in this order: what passes over the IR end with. Operations get new ids and buffers their writers.
@@ -223,6 +229,7 @@ class Graph {
   std::vector<Turn> turns_;
   std::optional<BufferId> seed_buffer_;
   std::int64_t salts_ = 0;
+  bool has_convolutions_ = false;
   Exprs ivars_, rvars_;
   std::shared_ptr<sym::ShapeEnv> env_;
   ScalarPool pool_;

@@ -70,7 +70,7 @@ class ChannelsLast {
         for (const BufferView& operand : std::get<Extern>(list_[i].node).inputs) want(operand.buffer);
       for (BufferId b : loop_buffers(list_[i])) users_[b].push_back(i);
     }
-    if (pending_.empty() && !has_convolution()) return;
+    if (pending_.empty() && !graph_.has_convolutions()) return;
     while (!pending_.empty()) {
       const BufferId id = pending_.back();
       pending_.pop_back();
@@ -80,13 +80,6 @@ class ChannelsLast {
   }
 
  private:
-  bool has_convolution() const {
-    return std::any_of(list_.begin(), list_.end(), [](const Operation& op) {
-      auto* call = std::get_if<Extern>(&op.node);
-      return call && (call->op == "convolution" || call->op == "convolution_weights");
-    });
-  }
-
   /// The GPU's library takes both operands of a weight's gradient channels-last; the CPU's has layouts of its own.
   bool is_weight_gradient(const Operation& op) const {
     auto* call = std::get_if<Extern>(&op.node);

@@ -247,14 +247,6 @@ struct Split {
   bool exact = false;  ///< chunks divide the dimension
 };
 
-/// Whether layouts left open may come to have their second dimension innermost (ir/layout_choice.h).
-bool may_be_channels_last(const Graph& graph) {
-  return std::any_of(graph.operations().begin(), graph.operations().end(), [](const Operation& op) {
-    const auto* call = std::get_if<Extern>(&op.node);
-    return call && call->op == "convolution";
-  });
-}
-
 /// Whether neighbouring elements of what a reduction reads are reduced together, however they come to lie.
 bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
   constexpr std::size_t kImage = 3;  // dimensions from which on layouts are chosen
@@ -268,7 +260,7 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
     if (neighbours && !layout.fixed && l->op == ScalarOp::Load && layout.sizes.size() >= kImage) {
       bool channels = false;
       for (std::size_t d = 0; d < reduced; ++d) channels = channels || sym::contains(l->index[1], graph.rvar(d));
-      neighbours = channels || !may_be_channels_last(graph);  // the search last: it goes through all operations
+      neighbours = channels || !graph.has_convolutions();
     }
     (neighbours ? along : across) += graph.env().hint_or(sym::product(layout.sizes), 1 << 12) * static_cast<std::int64_t>(size_of(layout.dtype));
   }

@@ -7,18 +7,13 @@
 #include <algorithm>
 
 #include "runtime/strided_copy.h"
+#include "runtime/view_layout.h"
 #include "support/error.h"
 
 namespace coil::runtime::onednn {
 namespace {
 
 bool is_channels_last(const BoundView& v) { return same_layout(v.sizes, v.strides, channels_last(v.dtype, v.sizes).strides); }
-
-bool has_zero_stride(const BoundView& v) {
-  for (std::size_t d = 0; d < v.sizes.size(); ++d)
-    if (v.strides[d] == 0 && v.sizes[d] != 1) return true;
-  return false;
-}
 
 /// The weight's view in oneDNN's order: [groups?, O/groups, C/groups, ..].
 BoundView weight_view(const ConvolutionProblem& p) {

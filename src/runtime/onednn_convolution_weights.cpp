@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/strided_copy.h"
+#include "runtime/view_layout.h"
 #include "support/error.h"
 
 namespace coil::runtime::onednn {
@@ -22,12 +23,6 @@ BoundView grouped(const BoundView& w, std::int64_t groups) {
   v.sizes.insert(v.sizes.begin(), groups);
   v.strides.insert(v.strides.begin(), v.sizes[1] * w.strides[0]);
   return v;
-}
-
-bool has_zero_stride(const BoundView& v) {
-  for (std::size_t d = 0; d < v.sizes.size(); ++d)
-    if (v.strides[d] == 0 && v.sizes[d] > 1) return true;
-  return false;
 }
 
 /// As it lies, dimensions of size 1 included.

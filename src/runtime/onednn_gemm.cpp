@@ -6,18 +6,13 @@
 #ifdef COIL_HAVE_ONEDNN
 #include <algorithm>
 
+#include "runtime/view_layout.h"
 #include "support/error.h"
 
 namespace coil::runtime::onednn {
 namespace {
 
 bool is_dense(const BoundView& v) { return v.strides == contiguous_strides(v.sizes); }
-
-bool has_zero_stride(const BoundView& v) {
-  for (std::size_t d = 0; d < v.sizes.size(); ++d)
-    if (v.strides[d] == 0 && v.sizes[d] != 1) return true;
-  return false;
-}
 
 /// One stride of the matrix is 1, the other steps over at least a row (or column); sizes of 1 have any stride.
 bool is_matrix(const BoundView& v) {

@@ -57,18 +57,6 @@ dnnl::memory::desc describe(const BoundView& v) {
   return {dims, data_type(v.dtype), strides};
 }
 
-BoundView channels_last(DType dtype, const Sizes& sizes) {
-  BoundView v{dtype, sizes, Sizes(sizes.size())};
-  std::int64_t step = v.sizes[1];
-  v.strides[1] = 1;
-  for (std::size_t d = sizes.size() - 1; d >= 2; --d) {
-    v.strides[d] = step;
-    step *= sizes[d];
-  }
-  v.strides[0] = step;
-  return v;
-}
-
 dnnl::primitive_attr attributes(const std::vector<PostOp>& post, const std::vector<dnnl::memory::desc>& operands) {
   using A = dnnl::algorithm;
   dnnl::post_ops ops;

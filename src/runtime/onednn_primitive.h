@@ -13,8 +13,6 @@ const dnnl::engine& engine();
 dnnl::memory::data_type data_type(DType);
 /// The memory of a view; dimensions of stride 0 become dimensions of size 1, which oneDNN broadcasts.
 dnnl::memory::desc describe(const BoundView&);
-/// Sizes laid out with the channels, dimension 1, innermost.
-BoundView channels_last(DType, const Sizes&);
 /// Whether oneDNN computes on this type.
 bool computes_on(DType);
 

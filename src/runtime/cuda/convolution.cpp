@@ -8,6 +8,7 @@
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/staging.h"
 #include "runtime/host_detour.h"
+#include "runtime/view_layout.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {
@@ -80,7 +81,7 @@ class ConvolutionCall : public PreparedCall {
   };
 
   Seen input(std::size_t place, const BoundView& given, bool relaid) {
-    const BoundView lies = relaid || overlaps(given) ? channels_last(given) : given;
+    const BoundView lies = relaid || has_zero_stride(given) ? channels_last(given.dtype, given.sizes) : given;
     return {widened(lies), lies == given ? staging_.input(place) : staging_.input(place, given, lies)};
   }
 
@@ -114,7 +115,7 @@ class ConvolutionCall : public PreparedCall {
     const std::size_t links = (p.bias ? 1u : 0u) + p.post.size();
     if (split && links == 0) return false;
     const Seen x = input(0, p.x, relaid), w = input(1, p.weight, relaid);
-    const BoundView lies = relaid ? channels_last(p.y) : p.y;
+    const BoundView lies = relaid ? channels_last(p.y.dtype, p.y.sizes) : p.y;
     const Seen y{widened(lies), lies == p.y ? staging_.output(0) : staging_.output(0, p.y, lies, false)};
     auto start = [&]() -> Part& { return parts_.emplace_back(Part{std::make_unique<DnnGraph>(queue_.dnn()), {}, 0, {}}); };
     const bool exact = p.x.dtype == DType::F32;

@@ -8,11 +8,7 @@ namespace coil::runtime::cuda {
 BoundView widened(BoundView);
 /// What belongs to spatial dimensions, one before the first where there is only one.
 Sizes widened(Sizes, std::int64_t first);
-/// Whether elements lie on one another.
-bool overlaps(const BoundView&);
 /// Whether elements lie dense with the channels innermost (and not row-major as well).
 bool is_channels_last(const BoundView&);
-/// Dense, the channels innermost.
-BoundView channels_last(const BoundView&);
 
 }  // namespace coil::runtime::cuda

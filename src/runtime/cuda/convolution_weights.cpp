@@ -9,6 +9,7 @@
 #include "runtime/host_detour.h"
 #include "runtime/messages.h"
 #include "runtime/strided_copy.h"
+#include "runtime/view_layout.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {
@@ -76,13 +77,13 @@ class WeightGradientCall : public PreparedCall {
     staging_ = {};
     graph_ = std::make_unique<DnnGraph>(queue_.dnn());
     auto input = [&](std::size_t place, const BoundView& given, DeviceStaging::Operand& operand) {
-      const BoundView lies = relaid || overlaps(given) ? channels_last(given) : given;
+      const BoundView lies = relaid || has_zero_stride(given) ? channels_last(given.dtype, given.sizes) : given;
       operand = same_layout(given.sizes, given.strides, lies.strides) ? staging_.input(place) : staging_.input(place, given, lies);
       const BoundView seen = widened(lies);
       return graph_->tensor(seen.dtype, seen.sizes, seen.strides);
     };
     const DnnGraph::Tensor xt = input(0, reached.x, x_), dyt = input(1, p.dy, dy_);
-    const BoundView lies = relaid ? channels_last(p.dw) : p.dw, seen = widened(lies);
+    const BoundView lies = relaid ? channels_last(p.dw.dtype, p.dw.sizes) : p.dw, seen = widened(lies);
     dw_ = same_layout(p.dw.sizes, p.dw.strides, lies.strides) ? staging_.output(0) : staging_.output(0, p.dw, lies, false);
     const DnnGraph::Tensor dwt = graph_->tensor(seen.dtype, seen.sizes, seen.strides);
     graph_->weight_gradient(xt, dyt, dwt, {widened(p.stride, 1), widened(p.padding, 0), widened(reached.padding_end, 0), widened(p.dilation, 1)});
