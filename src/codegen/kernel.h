@@ -16,6 +16,8 @@ using sym::Exprs;
 struct Launch {
   Exprs grid;                ///< blocks along x, y, z
   int block = 128;           ///< threads of a block, along x
+  int cluster = 1;           ///< neighbouring blocks that exchange what they have; the text says so too
+  int resident = 0;          ///< blocks that a multiprocessor's registers are to have room for; 0: as the compiler likes
   Expr shared_bytes = 0;     ///< dynamic shared memory
 };
 

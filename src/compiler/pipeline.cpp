@@ -56,7 +56,7 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
     case DeviceType::CPU:
       if (settings.cuda_emulate) return codegen::make_emulated_cuda_backend(toolchain, std::move(choices));
       return codegen::make_cpp_backend(toolchain, choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
-    case DeviceType::CUDA: return codegen::make_cuda_backend({.arch = settings.cuda_arch, .nvrtc = settings.cuda_nvrtc}, std::move(choices));
+    case DeviceType::CUDA: return codegen::make_cuda_backend({.arch = settings.cuda_arch, .nvrtc = settings.cuda_nvrtc, .cluster = settings.cuda_cluster}, std::move(choices));
     default: fail("programs compile for cpu and cuda, not for {}", to_string(device));
   }
 }

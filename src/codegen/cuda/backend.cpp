@@ -28,13 +28,19 @@ class CudaBackend : public Backend {
     if (!arch_.starts_with("sm_") || arch_.size() < 5) fail("cuda.arch is {}: it is written like sm_90a", arch_);
     // Kernels use nothing that only one member of a family has, and PTX of a family's own kind does not run on later ones.
     while (!std::isdigit(static_cast<unsigned char>(arch_.back()))) arch_.pop_back();
+    if (std::atoi(arch_.c_str() + 3) < kFirstWithClusters) gpu_.most_cluster = 1;
+    if (!options_.cluster.empty()) {
+      const bool known = options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
+      if (!known || (options_.cluster != "1" && gpu_.most_cluster == 1)) fail("cuda.cluster is {}: it is 1, and from sm_{} on also 2, 4 or 8", options_.cluster, kFirstWithClusters);
+      gpu_.cluster = options_.cluster[0] - '0';
+    }
   }
 
   DeviceType device() const override { return DeviceType::CUDA; }
   const std::string& isa() const override { return arch_; }
   const scheduler::Choices& choices() const override { return *choices_; }
   std::int64_t product_vector_bytes() const override { return 16; }
-  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group); }
+  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group, gpu_); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_cuda_scatter(graph, op); }
   bool has_template(std::string_view op) const override { return is_cuda_sort(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return cuda_sort(graph, call); }
@@ -60,9 +66,11 @@ class CudaBackend : public Backend {
   }
 
  private:
+  static constexpr int kFirstWithClusters = 90;
   CudaOptions options_;
   std::unique_ptr<scheduler::Choices> choices_;
   std::string arch_;
+  GpuModel gpu_;
 };
 
 }  // namespace

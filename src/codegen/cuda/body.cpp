@@ -1,7 +1,7 @@
 #include "codegen/cuda/body.h"
 
 #include <cmath>
-#include <unordered_set>
+#include <set>
 
 #include "support/error.h"
 #include "support/hash.h"
@@ -33,7 +33,10 @@ std::string cuda_literal_int(std::int64_t x, DType d) {
   return fmt::format("({}){}{}", cuda_register_type(d), x, d == DType::U64 ? "ull" : "ll");
 }
 
-Body::Body(ir::Graph& g, LoopNest n) : graph(g), nest(std::move(n)), vars_(nest.vars()) { choose_index_type(); }
+Body::Body(ir::Graph& g, LoopNest n) : graph(g), nest(std::move(n)), vars_(nest.vars()) {
+  choose_index_type();
+  find_coarse();
+}
 
 // ---- Lines ----------------------------------------------------------------------------------------------------------------
 
@@ -86,6 +89,51 @@ void Body::choose_index_type() {
     if (!fits_32(s.store) || !fits_32(s.position)) return;
   }
   index_type_ = "i32";
+}
+
+namespace {
+
+bool is_narrow(DType d) { return d == DType::BF16 || d == DType::F16 || d == DType::F8E4M3 || d == DType::F8E5M2; }
+
+/// Whether the result's relative error is about that of the argument.
+bool keeps_errors(Scalar n, std::size_t argument) {
+  switch (n->op) {
+    case ScalarOp::Mul: case ScalarOp::Div: case ScalarOp::Neg: case ScalarOp::Abs: case ScalarOp::Sqrt: case ScalarOp::Rsqrt: case ScalarOp::Recip: return true;
+    case ScalarOp::Where: return argument > 0;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+void Body::find_coarse() {
+  std::unordered_set<Scalar> exact;
+  std::set<BufferId> read;
+  std::vector<Scalar> all;
+  for (const Statement& s : nest.statements) {
+    all.push_back(s.body);
+    all.insert(all.end(), s.indirect.begin(), s.indirect.end());
+    exact.insert(s.indirect.begin(), s.indirect.end());
+  }
+  const std::vector<Scalar> order = ir::topological(all);
+  for (Scalar n : order)
+    if (n->op == ScalarOp::LinearLoad) read.insert(n->buffer);
+  for (const Statement& s : nest.statements) {
+    const bool ends = s.role == scheduler::Role::Inner || s.role == scheduler::Role::Outer;
+    if (!ends || !is_narrow(graph.buffer(s.op->outs[0]).layout.dtype) || read.contains(s.op->outs[0])) exact.insert(s.body);
+  }
+  for (std::size_t k = order.size(); k-- > 0;) {
+    Scalar n = order[k];
+    for (std::size_t a = 0; a < n->args.size(); ++a)
+      if (!(n->op == ScalarOp::Round && is_narrow(n->rounded)) && (exact.contains(n) || !keeps_errors(n, a))) exact.insert(n->args[a]);
+    if (n->mask) exact.insert(n->mask);
+    if (!exact.contains(n) && n->dtype == DType::F32) coarse_.insert(n);
+  }
+}
+
+std::string Body::value_to_store(const Statement& s) {
+  if (s.stored && s.body->op == ScalarOp::Round && s.body->rounded == graph.buffer(s.op->outs[0]).layout.dtype && !names_.contains(s.body)) return name(s.body->args[0]);
+  return name(s.body);
 }
 
 std::string Body::index_text(Expr e, const std::vector<std::string>& indirect) {
@@ -213,7 +261,8 @@ std::string Body::bind(Scalar n) {
 }
 
 std::string Body::compute(Scalar n) {
-  if (auto pair = together(n)) return fmt::format("c_{}({})", pair->function, name(pair->argument));
+  const char* const coarse = coarse_.contains(n) ? "_coarse" : "";
+  if (auto pair = together(n)) return fmt::format("c_{}{}({})", pair->function, coarse, name(pair->argument));
   std::vector<std::string> args;
   for (Scalar a : n->args) args.push_back(name(a));
   const std::string list = fmt::format("{}", fmt::join(args, ", "));
@@ -227,8 +276,9 @@ std::string Body::compute(Scalar n) {
     case ScalarOp::Round: return fmt::format("c_round_{}({})", short_name(n->rounded), list);
     case ScalarOp::Bitcast: return fmt::format("c_bitcast_{}({})", short_name(n->dtype), list);
     case ScalarOp::Div:
-      if (auto r = reciprocals_.find(n->args[1]); r != reciprocals_.end() && n->dtype == DType::F32) return fmt::format("c_div_by({}, {})", list, r->second);
+      if (auto r = reciprocals_.find(n->args[1]); r != reciprocals_.end() && n->dtype == DType::F32) return fmt::format("c_div_by{}({}, {})", coarse, args[0], r->second);
       break;
+    case ScalarOp::Exp: case ScalarOp::Sigmoid: return fmt::format("c_{}{}({})", ir::name_of(n->op), coarse, list);
     default: break;
   }
   return fmt::format("c_{}({})", ir::name_of(n->op), list);
@@ -247,7 +297,10 @@ std::string Body::random(Scalar n, const std::string& seed) {
 
 std::string Body::load(Scalar n, const std::vector<std::string>& indirect) {
   const std::string dtype(short_name(graph.buffer(n->buffer).layout.dtype));
-  if (auto pack = packs_.find(n); pack != packs_.end()) return fmt::format("c_get_{}({}.e{})", dtype, pack->second, lane());
+  if (auto pack = packs_.find(n); pack != packs_.end()) {
+    if (dtype == "bf16" && lanes.width > 1) return fmt::format("c_bf16_in({}, j)", pack->second);
+    return fmt::format("c_get_{}({}.e{})", dtype, pack->second, lane());
+  }
   const std::string x = fmt::format("c_get_{}({}[{}])", dtype, pointer(n->buffer, false), index_text(n->index[0], indirect));
   return n->mask ? fmt::format("{} ? {} : ({})0", name(n->mask), x, cuda_register_type(n->dtype)) : x;
 }
@@ -289,7 +342,7 @@ void Body::hoist(std::span<const Scalar> nodes, std::span<const Expr> variables)
     // Many quotients by one divisor.
     if (n->op != ScalarOp::Div || n->dtype != DType::F32 || reciprocals_.contains(n->args[1]) || depends(n->args[1], variables) || varies(n->args[1])) continue;
     const std::string y = name(n->args[1]), r = fresh();
-    line("const f32 {} = 1.0f / {};", r, y);
+    line("const c_divisor {} = c_divisor_of({});", r, y);
     reciprocals_[n->args[1]] = r;
     reciprocal_scopes_.back().push_back(n->args[1]);
   }
@@ -365,7 +418,8 @@ Kernel Body::finish(Launch launch) {
   parameters.push_back("i64* status");
   text += head_ + body_;
   const std::string signature = fmt::format("({})", fmt::join(parameters, ", "));
-  const std::string bounds = fmt::format("__launch_bounds__({})", launch.block);
+  std::string bounds = launch.resident ? fmt::format("__launch_bounds__({}, {})", launch.block, launch.resident) : fmt::format("__launch_bounds__({})", launch.block);
+  if (launch.cluster > 1) bounds += fmt::format(" __cluster_dims__({}, 1, 1)", launch.cluster);
   k.symbol = "coil_" + to_hex(hash(signature + bounds + text)).substr(0, 16);
   k.text = fmt::format("extern \"C\" __global__ void {} {}{} {{\n{}}}\n", bounds, k.symbol, signature, text);
   arguments_.give(k);

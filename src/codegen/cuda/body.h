@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "codegen/kernel_arguments.h"
@@ -67,6 +68,7 @@ class Body {
   std::string lane() const { return lanes.width > 1 ? "[j]" : "[0]"; }
   /// A load that `elements` finds in this pack already, such as `k0[c]`.
   void set_pack(ir::Scalar load, std::string pack) { packs_[load] = std::move(pack); }
+  void drop_pack(ir::Scalar load) { packs_.erase(load); }
   /// A value that stands in this text, until the scope ends.
   void set_value_here(ir::Scalar value, std::string text) {
     names_[value] = std::move(text);
@@ -74,6 +76,10 @@ class Body {
   }
   bool packable(ir::Scalar load);
   bool varies(ir::Scalar);
+  /// A value that may be as near as 16 bits need (softmax's exponentials are).
+  void make_coarse(ir::Scalar n) { coarse_.insert(n); }
+  /// What a statement puts into memory: rounding to what it is stored as is left to the store.
+  std::string value_to_store(const Statement&);
   std::string pack_type(DType storage) const { return fmt::format("c_pack<{}, {}>", cuda_storage_type(storage), lanes.width); }
   std::string pack_load(ir::Scalar load);
   /// Stores stand under this condition; empty: always.
@@ -101,6 +107,7 @@ class Body {
   std::string index_text(Expr, const std::vector<std::string>& indirect);
   bool fits_32(Expr);
   void choose_index_type();
+  void find_coarse();
   std::vector<std::pair<BufferId, BufferId>> in_place();
 
   std::vector<sym::LoopVar> vars_;
@@ -118,6 +125,7 @@ class Body {
   std::unordered_map<ir::Scalar, std::string> names_, packs_, reciprocals_;
   std::vector<std::vector<ir::Scalar>> scopes_{{}}, pack_scopes_{{}}, reciprocal_scopes_{{}};
   std::unordered_map<ir::Scalar, bool> varies_;
+  std::unordered_set<ir::Scalar> coarse_;  ///< values that end in 16 bits without anything on the way that makes relative errors larger
   /// A run of stored elements: as a pack, or as an array of registers that become one together.
   struct OutPack {
     std::string name;

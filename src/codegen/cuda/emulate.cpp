@@ -28,7 +28,8 @@ typedef float f32; typedef double f64;
 #define C_METHOD inline
 #define __device__
 #define __global__ static
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __restrict__ __restrict
 #define __shared__ static thread_local
 struct uint2 { u32 x, y; };
@@ -66,11 +67,13 @@ static bool c_may_run(const c_block& b, u32 t) {
     if (!f->done && f->waits < b.fibers[t]->waits) return false;
   return true;
 }
-static void c_launch(const u64* grid, u32 threads, bool waits, const function<void()>& body) {
+static void c_launch(const u64* grid, u32 block_threads, u32 cluster, bool waits, const function<void()>& body) {
+  // The blocks of a cluster run together; what they share is one variable, which all of them fill alike.
+  const u32 threads = block_threads * cluster;
   c_block block;
   c_here = &block;
   block.body = body;
-  for (u64 z = 0; z < grid[2]; ++z) for (u64 y = 0; y < grid[1]; ++y) for (u64 x = 0; x < grid[0]; ++x) {
+  for (u64 z = 0; z < grid[2]; ++z) for (u64 y = 0; y < grid[1]; ++y) for (u64 x = 0; x < grid[0]; x += cluster) {
     blockIdx = {(u32)x, (u32)y, (u32)z};
     if (!waits) {
       for (u32 t = 0; t < threads; ++t) { threadIdx.x = t; body(); }
@@ -98,7 +101,8 @@ static void c_launch(const u64* grid, u32 threads, bool waits, const function<vo
         c_fiber& f = *block.fibers[t];
         if (f.done || f.waits != least) continue;
         block.now = t;
-        threadIdx.x = t;
+        threadIdx.x = t % block_threads;
+        blockIdx.x = (u32)x + t / block_threads;
         swapcontext(&block.main, &f.context);
       }
     }
@@ -112,17 +116,19 @@ template <class T> static T c_exchange(T x, u32 from) {
   c_block* b = c_here;
   u64 w = 0;
   memcpy(&w, &x, sizeof x);
-  b->slots[threadIdx.x] = w;
-  const u32 me = b->now;
+  b->slots[b->now] = w;
   c_wait();
   memcpy(&x, &b->slots[from], sizeof x);
   c_wait();
-  (void)me;
   return x;
 }
-template <class T> static T c_shfl_xor(T x, int o) { return c_exchange(x, threadIdx.x ^ o); }
-template <class T> static T c_shfl_up(T x, int o) { const u32 t = threadIdx.x; return c_exchange(x, t % 32 >= (u32)o ? t - o : t); }
-template <class T> static T c_shfl_from(T x, int o) { return c_exchange(x, threadIdx.x / 32 * 32 + o); }
+template <class T> static T c_shfl_xor(T x, int o) { return c_exchange(x, c_here->now ^ o); }
+template <class T> static T c_shfl_up(T x, int o) { const u32 t = c_here->now; return c_exchange(x, t % 32 >= (u32)o ? t - o : t); }
+template <class T> static T c_shfl_from(T x, int o) { return c_exchange(x, c_here->now / 32 * 32 + o); }
+C_FN void c_cluster_begin() {}
+C_FN void c_cluster_begun() {}
+#define c_cluster_sync c_wait
+template <class T> static T* c_shared_of(T* p, u32) { return p; }
 template <class A, class B> static A c_as(B x) { A r; memcpy(&r, &x, sizeof r); return r; }
 C_FN f32 c_f32_of(u32 x) { return c_as<f32>(x); }
 C_FN u32 c_bits_of(f32 x) { return c_as<u32>(x); }
@@ -151,6 +157,7 @@ C_FN u32 c_put_bf16_pair(f32 x, f32 y) { return c_put_bf16(x) | (u32)c_put_bf16(
 C_FN u32 c_put_f16_pair(f32 x, f32 y) { return c_put_f16(x) | (u32)c_put_f16(y) << 16; }
 C_FN f32 c_ex2(f32 x) { return exp2f(x); }
 C_FN f32 c_rcp_fast(f32 x) { return 1 / x; }
+C_FN f32 c_product_of(f32 x, f32 y) { return x * y; }
 C_FN u32 c_mul_high(u32 x, u32 y) { return (u32)(((u64)x * y) >> 32); }
 C_FN f64 c_erfinv_machine(f64 y) {
   if (!(fabs(y) < 1)) return fabs(y) == 1 ? copysign(INFINITY, y) : NAN;
@@ -173,9 +180,9 @@ template <class P> static P c_argument(void* const* buffers, const long* scalars
 template <class... P, size_t... K> static void c_call_with(void (*f)(P...), void* const* buffers, const long* scalars, int nb, int ns, index_sequence<K...>) {
   f(c_argument<P>(buffers, scalars, nb, ns, (int)K)...);
 }
-template <class... P> static void c_call(void (*f)(P...), void* const* buffers, const long* scalars, int nb, int ns, u32 threads, bool waits) {
+template <class... P> static void c_call(void (*f)(P...), void* const* buffers, const long* scalars, int nb, int ns, u32 threads, u32 cluster, bool waits) {
   const u64 grid[3] = {(u64)scalars[ns], (u64)scalars[ns + 1], (u64)scalars[ns + 2]};
-  c_launch(grid, threads, waits, [&] { c_call_with(f, buffers, scalars, nb, ns, index_sequence_for<P...>{}); });
+  c_launch(grid, threads, cluster, waits, [&] { c_call_with(f, buffers, scalars, nb, ns, index_sequence_for<P...>{}); });
 }
 )";
 
@@ -224,8 +231,8 @@ class EmulatedBackend : public Backend {
     text.replace(at, k.symbol.size(), inner);
     text.replace(0, std::string_view("extern \"C\" ").size(), "");
     const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_lane_") != std::string::npos || text.find("c_sort<") != std::string::npos;
-    text += fmt::format("extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, {}, {}, {}, {}); }}\n", k.symbol, inner, k.buffers.size(), k.scalars.size(),
-                        k.launch->block, waits);
+    text += fmt::format("extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, {}, {}, {}, {}, {}); }}\n", k.symbol, inner, k.buffers.size(), k.scalars.size(),
+                        k.launch->block, k.launch->cluster, waits);
     k.text = text;
     k.scalars.insert(k.scalars.end(), k.launch->grid.begin(), k.launch->grid.end());
     k.extent = 1;

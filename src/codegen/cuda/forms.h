@@ -3,14 +3,9 @@
 #include <span>
 
 #include "codegen/cuda/body.h"
+#include "codegen/cuda/model.h"
 
 namespace coil::codegen {
-
-/// What forms know of the machine: enough blocks to fill it, not which one it is.
-struct GpuModel {
-  std::int64_t multiprocessors = 132;
-  std::int64_t threads() const { return multiprocessors * 2048; }
-};
 
 /// Flat: a thread takes a run of neighbouring points.
 Kernel cuda_pointwise(Body&, const GpuModel&);

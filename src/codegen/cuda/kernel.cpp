@@ -38,13 +38,12 @@ void inline_values(ir::Graph& graph, LoopNest& nest) {
 
 }  // namespace
 
-Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group) {
+Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const GpuModel& gpu) {
   LoopNest nest = make_loop_nest(graph, group, kRun);
   inline_values(graph, nest);
   bool pointwise = true, scans = false;
   for (const Statement& s : nest.statements) pointwise = pointwise && s.role == Role::Outer, scans = scans || s.role == Role::Scan;
   Body body(graph, std::move(nest));
-  const GpuModel gpu;
   if (scans) return cuda_scan(body, gpu);
   if (pointwise) return body.nest.tiled ? cuda_tiles(body, gpu) : cuda_pointwise(body, gpu);
   return body.nest.vector == LoopNest::Vector::Outer ? cuda_columns(body, gpu) : cuda_rows(body, gpu);

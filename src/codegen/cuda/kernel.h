@@ -1,5 +1,6 @@
 // A group of fused operations, or a scatter, as the text of one CUDA kernel.
 #pragma once
+#include "codegen/cuda/model.h"
 #include "codegen/kernel.h"
 #include "scheduler/schedule.h"
 
@@ -7,7 +8,7 @@ namespace coil::codegen {
 
 /// The text is a function of the fused node alone. It stands behind cuda_machine(), cuda_prelude() and sym::cpp_helpers().
 /// Kernels move packs of up to 16 bytes: every buffer must start at a multiple of 16 bytes.
-Kernel print_cuda_kernel(ir::Graph&, const scheduler::Group&);
+Kernel print_cuda_kernel(ir::Graph&, const scheduler::Group&, const GpuModel& = {});
 /// One thread an iteration, by atomic updates; where several iterations assign to one place, any of them wins, as in eager on a GPU.
 Kernel print_cuda_scatter(ir::Graph&, const ir::Operation&);
 

@@ -18,7 +18,7 @@ std::vector<const Statement*> all_of(const Body& b) {
 
 void compute_and_store(Body& b, const std::vector<const Statement*>& statements) {
   for (const Statement* s : statements) {
-    const std::string value = b.name(s->body);
+    const std::string value = b.value_to_store(*s);
     if (s->stored) b.store(*s, value);
   }
 }

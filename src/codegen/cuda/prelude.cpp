@@ -20,13 +20,15 @@ C_FN f64 c_f64_of(u64 x) { return __longlong_as_double((i64)x); }
 C_FN u64 c_bits_of(f64 x) { return (u64)__double_as_longlong(x); }
 C_FN f32 c_max_nan(f32 x, f32 y) { f32 r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
 C_FN f32 c_min_nan(f32 x, f32 y) { f32 r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
-C_FN u16 c_put_f16(f32 x) { u16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
 C_FN f32 c_get_f16(u16 x) { f32 r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r; }
-C_FN u16 c_put_bf16(f32 x) { u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
 C_FN u32 c_put_bf16_pair(f32 x, f32 y) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(y), "f"(x)); return r; }
 C_FN u32 c_put_f16_pair(f32 x, f32 y) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(y), "f"(x)); return r; }
+// Of two numbers at once: the conversion of one alone takes the slow way of special functions.
+C_FN u16 c_put_bf16(f32 x) { return (u16)c_put_bf16_pair(x, 0.0f); }
+C_FN u16 c_put_f16(f32 x) { return (u16)c_put_f16_pair(x, 0.0f); }
 C_FN f32 c_ex2(f32 x) { f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 C_FN f32 c_rcp_fast(f32 x) { f32 r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+C_FN f32 c_product_of(f32 x, f32 y) { return __fmul_rn(x, y); }  // never a part of an fma
 C_FN f64 c_erfinv_machine(f64 x) { return erfinv(x); }
 C_FN u32 c_mul_high(u32 x, u32 y) { return __umulhi(x, y); }
 #define c_shfl_xor(x, o) __shfl_xor_sync(0xffffffffu, x, o)
@@ -35,6 +37,11 @@ C_FN u32 c_mul_high(u32 x, u32 y) { return __umulhi(x, y); }
 #define c_sync __syncthreads
 #define c_sync_warp __syncwarp
 C_FN void c_fence() { __threadfence(); }
+// Blocks of one cluster: each waits until all have begun, and for what all have written; a block's shared variable as another block has it.
+C_FN void c_cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" : : : "memory"); }
+C_FN void c_cluster_begun() { asm volatile("barrier.cluster.wait.aligned;" : : : "memory"); }
+C_FN void c_cluster_sync() { asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" : : : "memory"); }
+template <class T> C_FN T* c_shared_of(T* p, u32 rank) { T* q; asm("mapa.u64 %0, %1, %2;" : "=l"(q) : "l"(p), "r"(rank)); return q; }
 C_FN u32 c_cas(u32* p, u32 old, u32 now) { return atomicCAS(p, old, now); }
 C_FN u64 c_cas(u64* p, u64 old, u64 now) { return atomicCAS(p, old, now); }
 C_FN u16 c_cas(u16* p, u16 old, u16 now) { return atomicCAS(p, old, now); }

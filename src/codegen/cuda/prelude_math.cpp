@@ -49,13 +49,24 @@ template <class T> C_FN T c_gcd(T x, T y) {
   while (x != 0) { const T r = (T)(y % x); y = x; x = r; }
   return y;
 }
-// x / y for many x and one y, of which r is the reciprocal: the quotient's residual makes up for r's rounding.
-C_FN f32 c_div_by(f32 x, f32 y, f32 r) {
-  const f32 a = fabsf(y);
-  if (!(a > 0x1p-100f && a < 0x1p100f)) return x / y;
-  const f32 q = x * r, better = fmaf(fmaf(-q, y, x), r, q);
+// For what ends rounded to 16 bits, and for softmax: the relative error is at most that of x by the rounding of x log2 e, |x| times 6e-8, and results under the least normal number are 0.
+C_FN f32 c_exp_coarse(f32 x) { return c_ex2(x * 0x1.715476p+0f); }
+C_FN f32 c_sigmoid_coarse(f32 x) { return c_rcp_fast(1.0f + c_exp_coarse(-x)); }
+C_FN f32 c_one_plus_tanh_coarse(f32 x) { return 2 * c_rcp_fast(1.0f + c_exp_coarse(-2 * x)); }
+C_FN f32 c_one_plus_erf_coarse(f32 x) { return c_one_plus_erf(x); }
+// x / y for many x and one y: y and its reciprocal, both scaled by a power of two where y is very large or small, so that neither they nor quotients leave the range that a quotient of any use stays in.
+struct c_divisor { f32 y, r, scale; };
+C_FN c_divisor c_divisor_of(f32 y) {
+  const f32 a = fabsf(y), scale = a < 0x1p-64f ? 0x1p64f : a > 0x1p64f ? 0x1p-64f : 1.0f;
+  return {y * scale, 1.0f / (y * scale), scale};
+}
+// The quotient's residual makes up for the reciprocal's rounding.
+C_FN f32 c_div_by(f32 x, c_divisor d) {
+  x *= d.scale;
+  const f32 q = x * d.r, better = fmaf(fmaf(-q, d.y, x), d.r, q);
   return fabsf(better) < c_f32_of(0x7f800000u) ? better : q;
 }
+C_FN f32 c_div_by_coarse(f32 x, c_divisor d) { return x * d.scale * d.r; }
 static __device__ f64 c_digamma(f64 x) {
   if (x == 0) return copysign(c_f64_of(0x7ff0000000000000ull), -x);
   f64 r = 0;

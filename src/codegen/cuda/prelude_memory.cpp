@@ -38,6 +38,13 @@ template <int V, class E> C_FN void c_write(E* p, const c_pack<E, V>& x) {
   for (unsigned k = 0; k < sizeof w.w / sizeof w.w[0]; ++k) ((W*)p)->w[k] = w.w[k];
 }
 
+// Element j of a pack of bf16, j known to the compiler: one instruction on the word that holds two.
+template <int V> C_FN f32 c_bf16_in(const c_pack<u16, V>& x, int j) {
+  u32 w;
+  memcpy(&w, &x.e[j & ~1], sizeof w);
+  return c_f32_of(j & 1 ? w & 0xffff0000u : w << 16);
+}
+
 // Registers as a pack of 16-bit floats, converted two at a time.
 #define C_PACKED(t) template <int V> C_FN c_pack<u16, V> c_packed_##t(const f32 (&x)[V]) { \
   u32 w[V / 2]; \
@@ -119,18 +126,43 @@ template <class T, int V> C_FN c_soft<T> c_take(c_soft<T> a, const T (&x)[V]) {
   for (int j = 0; j < V; ++j) s += c_exp(x[j] - shift);
   return {m, s};
 }
+// f32 counts in powers of two: the sum of 2^(x log2 e - r), where r is m log2 e as rounded; c_soft_sum makes up for that rounding. Maxima of more than 2^126 are not its (c_soft_fits).
+C_FN f32 c_log2e() { return 0x1.715476p+0f; }
+C_FN f32 c_soft_shift(f32 m) { return m > -c_infinity<f32>() ? c_product_of(m, c_log2e()) : 0.0f; }
+template <int V> C_FN c_soft<f32> c_take(c_soft<f32> a, const f32 (&x)[V]) {
+  f32 m = a.m;
+#pragma unroll
+  for (int j = 0; j < V; ++j) m = c_max(m, x[j]);
+  const f32 shift = c_soft_shift(m);
+  f32 s = a.s * c_ex2(c_product_of(a.m, c_log2e()) - shift), e[V];
+#pragma unroll
+  for (int j = 0; j < V; ++j) e[j] = c_ex2(fmaf(x[j], c_log2e(), -shift));
+#pragma unroll
+  for (int o = 1; o < V; o *= 2)
+#pragma unroll
+    for (int j = 0; j + o < V; j += 2 * o) e[j] += e[j + o];
+  return {m, s + e[0]};
+}
 struct c_op_soft {
   template <class T> C_METHOD c_soft<T> operator()(c_soft<T> a, c_soft<T> b) const {
     const T m = c_max(a.m, b.m);
     return {m, m > -c_infinity<T>() ? a.s * c_exp(a.m - m) + b.s * c_exp(b.m - m) : (T)0};
   }
+  C_METHOD c_soft<f32> operator()(c_soft<f32> a, c_soft<f32> b) const {
+    const f32 m = c_max(a.m, b.m), shift = c_soft_shift(m);
+    return {m, a.s * c_ex2(c_product_of(a.m, c_log2e()) - shift) + b.s * c_ex2(c_product_of(b.m, c_log2e()) - shift)};
+  }
 };
+template <class T> C_FN bool c_soft_fits(T m) { return c_abs(m) < c_infinity<T>(); }
+C_FN bool c_soft_fits(f32 m) { return fabsf(m) < 0x1p126f; }
+template <class T> C_FN T c_soft_sum(c_soft<T> a) { return a.s; }
+C_FN f32 c_soft_sum(c_soft<f32> a) { return a.s * c_ex2(-fmaf(a.m, c_log2e(), -c_product_of(a.m, c_log2e()))); }
 // Count, mean and squared deviations from it, in one pass (Chan, Golub and LeVeque 1979).
 template <class T> struct c_moments { T n, mean, squares; };
 template <class T> C_FN c_moments<T> c_lane_xor(c_moments<T> x, int o) { return {c_lane_xor(x.n, o), c_lane_xor(x.mean, o), c_lane_xor(x.squares, o)}; }
 struct c_op_moments {
   template <class T> C_METHOD c_moments<T> operator()(c_moments<T> a, c_moments<T> b) const {
-    const T n = a.n + b.n, d = b.mean - a.mean, share = n > 0 ? b.n / n : (T)0;
+    const T n = a.n + b.n, d = b.mean - a.mean, share = n > 0 ? b.n * c_quick_recip(n) : (T)0;
     return {n, a.mean + d * share, a.squares + b.squares + d * d * a.n * share};
   }
 };

@@ -23,7 +23,7 @@ template <class T> C_FN u8 c_cast_u8(T x) { return (u8)(i64)x; }
 template <class T> C_FN bool c_cast_b8(T x) { return x != 0; }
 C_FN f32 c_get_bf16(u16 x) { return c_f32_of((u32)x << 16); }
 C_FN f32 c_round_f16(f32 x) { return c_get_f16(c_put_f16(x)); }
-C_FN f32 c_round_bf16(f32 x) { return c_get_bf16(c_put_bf16(x)); }
+C_FN f32 c_round_bf16(f32 x) { return c_f32_of(c_put_bf16_pair(0.0f, x)); }
 template <class T> C_FN f32 c_cast_f16(T x) { return c_round_f16((f32)x); }
 template <class T> C_FN f32 c_cast_bf16(T x) { return c_round_bf16((f32)x); }
 // Floats of 8 bits: f32's own rounding, made to cut at their last digit by a large number added; what overflows is infinity in e5m2, the greatest number in e4m3fn.

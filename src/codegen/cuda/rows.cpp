@@ -1,4 +1,5 @@
-// Reductions along rows: a team of threads (part of a warp, a warp, or a block) takes a row. Rows that fit stay in registers from level to level; others are read again, which the second-level cache mostly serves.
+// Reductions along rows: a team of threads (part of a warp, a warp, a block, or a cluster of blocks) takes a row. Rows that fit stay in registers from level to level; others are read again, which the second-level cache
+// mostly serves. Several blocks share a long row so that each is small: a multiprocessor then has others that load while one combines.
 #include "codegen/cuda/forms.h"
 #include "codegen/cuda/online.h"
 #include "support/error.h"
@@ -13,6 +14,11 @@ using scheduler::Role;
 constexpr int kBlock = 128;          // threads of a block whose rows belong to warps
 constexpr int kKeptBytes = 192;      // of a row, in one thread's registers
 constexpr int kMostTurns = 16;       // runs of a row that one thread takes where its loop is unrolled
+constexpr int kBatch = 4;            // runs that a thread has under way where its loop is not
+constexpr int kBatchBytes = 128;     // of them, in one thread's registers
+constexpr int kShare = 256;          // threads of a block that shares a row with others
+constexpr int kResident = 3;         // such blocks that a multiprocessor should hold
+constexpr std::int64_t kSharedRow = 4096;  // runs of a row that several blocks share
 constexpr int kOnceTeam = 256;       // threads of a row that is read once, where there are rows enough
 constexpr std::int64_t kLongRow = 1024;  // elements for which a run cut short at the end is worth its checks
 
@@ -28,6 +34,9 @@ class Rows {
     choose_team();
     accumulators_.resize(b_.nest.statements.size());
     choose_kept();
+    // A softmax's terms are at most 1, and their quotients too: no digit that counts is lost.
+    for (const OnlinePair& p : pairs_)
+      if (p.kind == OnlinePair::Kind::Softmax && p.second->body->dtype == DType::F32) b_.make_coarse(p.second->body);
     if (unrolled_ || team_ <= 32) pairs_.clear();
     point();
     for (level_ = 0; level_ < b_.nest.levels; ++level_) {
@@ -35,7 +44,7 @@ class Rows {
       outer_level();
     }
     const Expr rows = product_of(outer_);
-    return b_.finish({.grid = {sym::ceil_div(rows, rows_), 1, 1}, .block = std::max(team_ * rows_, 32)});
+    return b_.finish({.grid = {cluster_ > 1 ? rows * cluster_ : sym::ceil_div(rows, rows_), 1, 1}, .block = std::max(team_ * rows_ / cluster_, 32), .cluster = cluster_, .resident = cluster_ > 1 ? kResident : 0});
   }
 
  private:
@@ -62,6 +71,7 @@ class Rows {
     while (team_ < 1024 && team_ < runs() && rows * team_ < gpu_.threads() / 2) team_ *= 2;
     rows_ = team_ >= kBlock ? 1 : kBlock / team_;
     if (team_ > 32) rows_ = 1;
+    if (!once && length_.is_constant() && runs() >= kSharedRow) share();
     if (!inner_.empty()) b_.lanes = {inner_.back().var, width_};
     if (auto whole = length_.constant()) {
       const std::int64_t per_turn = static_cast<std::int64_t>(team_) * width_;
@@ -69,6 +79,16 @@ class Rows {
       unrolled_ = turns_ <= kMostTurns && turns_ >= 1 && (pairs_.empty() || !once || runs() <= 4096);
       exact_ = *whole == static_cast<std::int64_t>(turns_) * per_turn;
     }
+  }
+
+  /// The fewest blocks that hold a row in registers with so few runs a thread that a multiprocessor has room for several.
+  void share() {
+    const std::int64_t runs = (*length_.constant() + width_ - 1) / width_;
+    int blocks = std::max(1, gpu_.cluster);
+    while (gpu_.cluster == 0 && blocks < gpu_.most_cluster && runs > static_cast<std::int64_t>(blocks) * kShare * kMostTurns / 2) blocks *= 2;
+    if (blocks == 1 || runs > static_cast<std::int64_t>(blocks) * kShare * kMostTurns) return;
+    cluster_ = blocks;
+    team_ = blocks * kShare;
   }
 
   /// Whether one pass over a row is enough: all that runs along it are reductions of one level, or such pairs.
@@ -112,7 +132,13 @@ class Rows {
   bool moves(Scalar n) { return n->op != ScalarOp::Constant && b_.depends(n, inner_vars_); }
 
   void choose_kept() {
-    if (!unrolled_) return;
+    if (!unrolled_ || keep(true) || keep(false)) return;
+    unrolled_ = false;
+  }
+
+  /// `values`: what is cheap to make from loads is kept itself where it takes no more registers than they do. Returns whether all fits.
+  bool keep(bool values) {
+    kept_.clear();
     std::map<Scalar, int> first;  // level of first use
     std::vector<Scalar> order;
     std::vector<std::vector<Scalar>> nodes(static_cast<std::size_t>(b_.nest.levels));
@@ -123,7 +149,7 @@ class Rows {
     std::set<Scalar> wanted;
     std::function<void(Scalar)> keep = [&](Scalar n) {
       if (wanted.contains(n)) return;
-      if (n->op != ScalarOp::LinearLoad && n->op != ScalarOp::Index && cost(n) <= 6) {
+      if (n->op != ScalarOp::LinearLoad && n->op != ScalarOp::Index && cost(n) <= 6 && !(values && bytes_of_loads(n, wanted) >= bytes_to_keep(n))) {
         for (Scalar a : n->args)
           if (moves(a)) keep(a);
         if (!n->args.empty()) return;
@@ -146,34 +172,57 @@ class Rows {
       for (const Statement* s : inner_statements(l))
         if (old.contains(s->body)) keep(s->body);
     }
-    // All loads of the first level are under way before the first is used.
+    const std::size_t kept = order.size();
+    // All loads of the first level are under way before the first is used, though only what is made of them stays.
     if (turns_ > 1)
       for (Scalar n : nodes[0])
         if (n->op == ScalarOp::LinearLoad && !wanted.contains(n) && b_.packable(n)) wanted.insert(n), order.push_back(n);
-    int bytes = 0;
+    int bytes = 0, passing = 0;
     bool full = false;
-    const int budget = team_ > 512 ? kKeptBytes * 2 / 3 : kKeptBytes;
-    for (Scalar n : order) {
-      const bool pack = b_.packable(n);
-      const DType stored = n->op == ScalarOp::LinearLoad ? b_.graph.buffer(n->buffer).layout.dtype : n->dtype;
-      const int size = turns_ * width_ * static_cast<int>(pack ? size_of(stored) : std::max<std::size_t>(4, size_of(n->dtype)));
-      if (bytes + size > budget) {
-        full = true;
+    const int budget = team_ / cluster_ > 512 ? kKeptBytes * 2 / 3 : kKeptBytes;
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      Scalar n = order[k];
+      const int size = turns_ * bytes_to_keep(n);
+      int& sum = k < kept ? bytes : passing;
+      if (sum + size > budget) {
+        full = full || k < kept;
         continue;
       }
-      bytes += size;
-      kept_.push_back({n, fmt::format("k{}", kept_.size()), pack, first.at(n)});
+      sum += size;
+      kept_.push_back({n, fmt::format("k{}", kept_.size()), b_.packable(n), first.at(n)});
     }
-    if (!full || b_.nest.levels == 1) return;
-    unrolled_ = false;
-    kept_.clear();
+    if (full && b_.nest.levels > 1) kept_.clear();
+    return !full || b_.nest.levels == 1;
+  }
+
+  /// In a thread's registers, of one run.
+  int bytes_to_keep(Scalar n) {
+    const DType stored = n->op == ScalarOp::LinearLoad ? b_.graph.buffer(n->buffer).layout.dtype : n->dtype;
+    return width_ * static_cast<int>(b_.packable(n) ? size_of(stored) : std::max<std::size_t>(4, size_of(n->dtype)));
+  }
+
+  /// The same of the loads that a value is made of, but for what is kept already.
+  int bytes_of_loads(Scalar root, const std::set<Scalar>& kept) {
+    std::set<Scalar> seen;
+    int bytes = 0;
+    std::function<void(Scalar)> walk = [&](Scalar n) {
+      if (kept.contains(n) || !moves(n) || !seen.insert(n).second) return;
+      if (n->op == ScalarOp::LinearLoad) bytes += bytes_to_keep(n);
+      for (Scalar a : n->args) walk(a);
+    };
+    walk(root);
+    return bytes;
   }
 
   // ---- Loops ------------------------------------------------------------------------------------------------------------------
 
   void point() {
     const std::string& index = b_.index_type();
-    if (team_ > 32) {
+    if (cluster_ > 1) {
+      b_.line("const {0} row = ({0})(blockIdx.x / {1});", index, cluster_);
+      b_.line("const int part = blockIdx.x % {0}, t = part * {1} + threadIdx.x, lane = threadIdx.x % 32, warp = t / 32;", cluster_, team_ / cluster_);
+      b_.put("c_cluster_begin();");
+    } else if (team_ > 32) {
       b_.line("const {0} row = ({0})blockIdx.x;", index);
       b_.put("const int t = threadIdx.x, lane = t % 32, warp = t / 32;");
     } else {
@@ -196,30 +245,62 @@ class Rows {
     }
   }
 
-  /// The loop over a thread's runs of the row. `inside` stands where the run's variables are known.
-  void turns(const std::function<void()>& inside) {
+  /// The loop over a thread's runs of the row. `inside` stands where the run's variables are known; `roots` are what it computes.
+  void turns(const std::vector<Scalar>& roots, const std::function<void()>& inside) {
     const std::string& index = b_.index_type();
     const std::string n = b_.text(length_);
-    auto run = [&] {
+    auto run = [&](const std::function<void()>& body) {
       decode(b_, inner_, "q");
       if (ends_short_) {
         b_.line("const {} rest = {} - q;", index, n);
         b_.rest = "rest";
       }
-      inside();
+      body();
       b_.rest.clear();
     };
-    if (unrolled_) {
+    auto each = [&](int count, const std::string& q, bool all, const std::function<void()>& body) {
       b_.put("#pragma unroll");
-      b_.block(fmt::format("for (int c = 0; c < {}; ++c)", turns_), [&] {
-        b_.line("const {0} q = ({0})(c * {1} + t) * {2};", index, team_, width_);
-        if (exact_) run();
-        else b_.block(fmt::format("if (q < {})", n), run);
+      b_.block(fmt::format("for (int c = 0; c < {}; ++c)", count), [&] {
+        b_.line("const {} q = {};", index, q);
+        if (all) run(body);
+        else b_.block(fmt::format("if (q < {})", n), [&] { run(body); });
       });
-    } else {
+    };
+    if (unrolled_) return each(turns_, fmt::format("({0})(c * {1} + t) * {2}", index, team_, width_), exact_, inside);
+    const std::vector<Scalar> loads = batched(roots);
+    if (loads.empty()) {
       b_.put(b_.nest.levels > 0 ? "#pragma unroll 4" : "");
-      b_.block(fmt::format("for ({0} q = ({0})t * {1}; q < {2}; q += {3})", index, width_, n, team_ * width_), run);
+      b_.block(fmt::format("for ({0} q = ({0})t * {1}; q < {2}; q += {3})", index, width_, n, team_ * width_), [&] { run(inside); });
+      return;
     }
+    // Several runs are under way before the first is used.
+    const std::string begin = b_.fresh("q"), at = fmt::format("{} + ({})(c * {})", begin, index, team_ * width_);
+    b_.block(fmt::format("for ({0} {1} = ({0})t * {2}; {1} < {3}; {1} += {4})", index, begin, width_, n, kBatch * team_ * width_), [&] {
+      std::vector<std::string> packs;
+      for (Scalar l : loads) b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(l->buffer).layout.dtype), packs.emplace_back(b_.fresh("b")), kBatch);
+      each(kBatch, at, false, [&] {
+        for (std::size_t k = 0; k < loads.size(); ++k) {
+          const std::string value = b_.pack_load(loads[k]);
+          b_.line("{}[c] = {};", packs[k], value);
+        }
+      });
+      for (std::size_t k = 0; k < loads.size(); ++k) b_.set_pack(loads[k], packs[k] + "[c]");
+      each(kBatch, at, false, inside);
+      for (Scalar l : loads) b_.drop_pack(l);
+    });
+  }
+
+  /// Loads of a level's runs that can stand before all of what the level computes, as many as registers hold.
+  std::vector<Scalar> batched(const std::vector<Scalar>& roots) {
+    std::vector<Scalar> loads;
+    int bytes = 0;
+    for (Scalar n : roots) {
+      if (!b_.packable(n) || !moves(n) || std::any_of(n->args.begin(), n->args.end(), [&](Scalar a) { return moves(a); })) continue;
+      if (std::any_of(b_.nest.statements.begin(), b_.nest.statements.end(), [&](const Statement& s) { return s.stored && s.op->outs[0] == n->buffer; })) continue;
+      if ((bytes += kBatch * bytes_to_keep(n)) > kBatchBytes) break;
+      loads.push_back(n);
+    }
+    return loads;
   }
 
   void inner_level() {
@@ -233,9 +314,15 @@ class Rows {
     // Other threads of the team read from memory what this level stored.
     for (const Statement* s : statements)
       if (s->role == Role::Inner && s->stored && read_later(*s)) {
-        b_.put(team_ > 32 ? "c_sync();" : "c_sync_warp();");
+        wait();
         break;
       }
+  }
+
+  /// All threads of a row have come here, and see what the others wrote.
+  void wait() {
+    if (cluster_ > 1) b_.put("c_cluster_sync();");
+    else b_.put(team_ > 32 ? "c_sync();" : "c_sync_warp();");
   }
 
   const OnlinePair* pair_of(const Statement& s) const {
@@ -261,8 +348,8 @@ class Rows {
   void publish(const OnlinePair& p) {
     const std::string w = accumulators_[index_of(*p.first)].name, type = cuda_register_type(p.first->body->dtype), first = w + "a", second = w + "b";
     const bool soft = p.kind == OnlinePair::Kind::Softmax;
-    b_.line("{} {} = {}, {} = {};", type, first, soft ? w + ".m" : fmt::format("{0}.mean * {0}.n", w), second, soft ? w + ".s" : w + ".squares");
-    b_.block(fmt::format("if (!(c_abs({}) < c_infinity<{}>()))", first, type), [&] {
+    b_.line("{} {} = {}, {} = {};", type, first, soft ? w + ".m" : fmt::format("{0}.mean * {0}.n", w), second, soft ? fmt::format("c_soft_sum({})", w) : w + ".squares");
+    b_.block(soft ? fmt::format("if (!c_soft_fits({}))", first) : fmt::format("if (!(c_abs({}) < c_infinity<{}>()))", first, type), [&] {
       plain_ = true;
       for (const Statement* s : {p.first, p.second}) {
         if (soft && s == p.first) {
@@ -293,7 +380,7 @@ class Rows {
       }
     preload(roots);
     b_.store_guard = guard_.empty() ? "" : "if (live) ";
-    turns([&] {
+    turns(roots, [&] {
       for (const Statement* s : statements)
         if (pair_of(*s)) {
           b_.line("{} y{}[{}];", cuda_register_type(s->body->dtype), index_of(*s), width_);
@@ -310,7 +397,7 @@ class Rows {
           } else if (s->role == Role::Reduce) {
             accumulate(b_, accumulators_[index_of(*s)], "");
           } else {
-            const std::string value = b_.name(s->body);
+            const std::string value = b_.value_to_store(*s);
             if (s->stored) b_.store(*s, value);
           }
         }
@@ -331,7 +418,7 @@ class Rows {
     for (const Kept& k : kept_)
       if (k.pack && k.level == level_ && std::find(roots.begin(), roots.end(), k.value) != roots.end()) packs.push_back(&k);
     if (packs.empty()) return;
-    turns([&] {
+    turns(roots, [&] {
       for (const Kept* k : packs) b_.line("{}[c] = {};", k->name, b_.pack_load(k->value));
     });
     for (const Kept* k : packs) b_.set_pack(k->value, k->name + "[c]");
@@ -355,13 +442,21 @@ class Rows {
     if (team_ > 1)
       for (const Accumulator* a : all) b_.line("{0} = c_reduce_warp<{1}>({0}, {2});", a->name, std::min(team_, 32), a->op);
     if (team_ > 32) {
-      const int warps = team_ / 32;
+      // In a cluster every block is given what all warps of the row have.
+      const int warps = team_ / 32, across = std::min(warps, 32);
+      if (cluster_ > 1 && !begun_) b_.put("c_cluster_begun();");
+      begun_ = true;
       for (const Accumulator* a : all) {
         b_.head(fmt::format("__shared__ {} h{}[{}];", a->type, a->name, warps));
-        b_.line("if (lane == 0) h{0}[warp] = {0};", a->name);
+        if (cluster_ > 1) b_.line("if (lane < {1}) c_shared_of(h{0}, lane)[warp] = {0};", a->name, cluster_);
+        else b_.line("if (lane == 0) h{0}[warp] = {0};", a->name);
       }
-      b_.put("c_sync();");
-      for (const Accumulator* a : all) b_.line("{0} = c_reduce_warp<{1}>(h{0}[lane % {1}], {2});", a->name, warps, a->op);
+      wait();
+      for (const Accumulator* a : all) {
+        b_.line("{0} = h{0}[lane % {1}];", a->name, across);
+        for (int w = across; w < warps; w += across) b_.line("{0} = {1}({0}, h{0}[lane + {2}]);", a->name, a->op, w);
+        b_.line("{0} = c_reduce_warp<{1}>({0}, {2});", a->name, across, a->op);
+      }
     }
     if (!publishes) return;
     for (const Accumulator* a : all)
@@ -391,7 +486,7 @@ class Rows {
           for (const Statement& w : b_.nest.statements) reads_written = reads_written || (w.stored && w.op->outs[0] == n->buffer);
     for (const Statement* s : statements) {
       values.emplace_back(s, b_.name(s->body));
-      if (reads_written) b_.put(team_ > 32 ? "c_sync();" : "c_sync_warp();");
+      if (reads_written) wait();
       made(*s, values.back().second);
     }
   }
@@ -402,7 +497,8 @@ class Rows {
   Expr length_;
   Exprs inner_vars_;
   int width_ = 1, team_ = 1, rows_ = 1, turns_ = 1, level_ = 0;
-  bool unrolled_ = false, exact_ = false, ends_short_ = false;
+  int cluster_ = 1;  // blocks that share a row
+  bool begun_ = false, unrolled_ = false, exact_ = false, ends_short_ = false;
   std::string guard_;
   std::vector<Accumulator> accumulators_;
   std::vector<Kept> kept_;

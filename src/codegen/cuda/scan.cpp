@@ -44,13 +44,20 @@ Kernel columns(Body& b, const Statement& s, const Combine& c, const std::string&
   return b.finish({.grid = {sym::ceil_div(count, kThreads), 1, 1}, .block = kThreads});
 }
 
+/// A row's chunk is cut into the warps' segments, and a segment into `turns` pieces of a run for each lane: all loads of a chunk are under way at once, and the pieces' scans do not wait for one another.
 Kernel rows(Body& b, const Statement& s, const Combine& c, const std::string& type) {
+  constexpr int kMostThreads = 256, kMostTurns = 4;
   const std::string index = b.index_type();
   const LoopDim along = b.nest.inner[0];
   const std::string r(along.var.name()), n = b.text(along.size);
-  const int width = run_width(b, along), each = std::max(4, width);  // elements of a thread in one chunk
-  const int threads = std::max(32, power_of_two_at_least((b.env().hint_or(along.size, 4096) + each - 1) / each, 1024));
-  const int warps = threads / 32;
+  const int width = run_width(b, along);
+  const std::int64_t runs = (b.env().hint_or(along.size, 4096) + width - 1) / width, rows = b.env().hint_or(product_of(b.nest.outer), 1 << 10);
+  int threads = std::max(32, power_of_two_at_least((runs + kMostTurns - 1) / kMostTurns, kMostThreads));
+  // Few rows: one chunk of more threads rather than several chunks.
+  while (threads < 1024 && threads * kMostTurns < runs && rows * threads < 132 * 1024) threads *= 2;
+  const int warps = threads / 32, turns = power_of_two_at_least((runs + threads - 1) / threads, kMostTurns);
+  const int piece = 32 * width, segment = piece * turns, chunk = segment * warps;
+  const bool whole = b.env().statically_known_multiple_of(along.size, chunk), once = b.env().statically_known_le(along.size, chunk);
   b.lanes = {along.var, width};
   b.line("const {0} row = ({0})blockIdx.x;", index);
   b.put("const int t = threadIdx.x, lane = t % 32, warp = t / 32;");
@@ -58,55 +65,87 @@ Kernel rows(Body& b, const Statement& s, const Combine& c, const std::string& ty
   const auto nodes = b.roots({&s});
   const Exprs moving{along.var};
   b.hoist(nodes, moving);
-  b.head(fmt::format("__shared__ {} h[{}];", type, warps));
+  if (warps > 1) b.head(fmt::format("__shared__ {} h[2][{}];", type, warps));
   b.line("{} carry = {};", type, c.identity);
-  const bool whole = b.env().statically_known_multiple_of(along.size, static_cast<std::int64_t>(threads) * each);
-  b.block(fmt::format("for ({0} q0 = 0; q0 < {1}; q0 += {2})", index, n, threads * each), [&] {
-    b.line("{} y[{}];", type, each);
-    auto runs = [&](const std::function<void()>& inside) {
-      b.put("#pragma unroll");
-      b.block(fmt::format("for (int m = 0; m < {}; ++m)", each / width), [&] {
-        b.line("const {0} {1} = q0 + t * {2} + m * {3};", index, r, each, width);
-        inside();
-      });
-    };
-    const std::string at = width > 1 ? fmt::format("y[m * {} + j]", width) : "y[m]";
-    runs([&] {
-      const auto take = [&] {
-        b.elements(nodes, {}, [&] {
-          const std::string x = b.name(s.body);
-          b.line("{} = {};", at, x);
-        });
-      };
-      if (whole) return take();
-      b.put("#pragma unroll");
-      b.line("for (int j = 0; j < {0}; ++j) y[m * {0} + j] = {1};", width, c.identity);
-      b.block(fmt::format("if ({} < {})", r, n), take);
-    });
+  b.put("int side = 0;");
+  std::vector<Scalar> loads;
+  for (Scalar l : nodes)
+    if (b.packable(l) && l->args.empty() && std::none_of(loads.begin(), loads.end(), [&](Scalar x) { return x == l; })) loads.push_back(l);
+  auto pieces = [&](const std::function<void()>& inside) {
     b.put("#pragma unroll");
-    b.line("for (int m = 1; m < {}; ++m) y[m] = {}(y[m - 1], y[m]);", each, c.op);
-    b.line("const {} sum = c_scan_warp(y[{}], lane, {});", type, each - 1, c.op);
-    b.line("const {} left = c_lane_up(sum, 1);", type);
-    b.put("if (lane == 31) h[warp] = sum;");
-    b.put("c_sync();");
-    // Every warp scans the warps' totals for itself.
-    b.line("{0} totals = lane < {1} ? h[lane] : {2};", type, warps, c.identity);
-    b.line("totals = c_scan_warp(totals, lane, {});", c.op);
-    b.line("{} before = carry;", type);
-    b.line("const {0} earlier = c_lane_from(totals, warp > 0 ? warp - 1 : 0);", type);
-    b.line("if (warp > 0) before = {}(before, earlier);", c.op);
-    b.line("carry = {}(carry, c_lane_from(totals, {}));", c.op, warps - 1);
-    b.line("if (lane > 0) before = {}(before, left);", c.op);
-    runs([&] {
-      const auto give = [&] {
-        const Statement* const stores[] = {&s};
-        b.elements({}, stores, [&] { b.store(s, fmt::format("{}(before, {})", c.op, at)); });
-      };
-      if (whole) return give();
-      b.block(fmt::format("if ({} < {})", r, n), give);
+    b.block(fmt::format("for (int m = 0; m < {}; ++m)", turns), [&] {
+      b.line("const {0} {1} = q0 + warp * {2} + m * {3} + lane * {4};", index, r, segment, piece, width);
+      if (whole) inside();
+      else b.block(fmt::format("if ({} < {})", r, n), inside);
     });
-    b.put("c_sync();");
-  });
+  };
+  const auto chunk_of = [&] {
+    std::vector<std::string> packs;
+    for (Scalar l : loads) b.line("{} {}[{}];", b.pack_type(b.graph.buffer(l->buffer).layout.dtype), packs.emplace_back(b.fresh("k")), turns);
+    if (!loads.empty())
+      pieces([&] {
+        for (std::size_t k = 0; k < loads.size(); ++k) {
+          const std::string value = b.pack_load(loads[k]);
+          b.line("{}[m] = {};", packs[k], value);
+        }
+      });
+    for (std::size_t k = 0; k < loads.size(); ++k) b.set_pack(loads[k], packs[k] + "[m]");
+    b.line("{} y[{}][{}], left[{}], total = {};", type, turns, width, turns, c.identity);
+    if (!whole) {
+      b.put("#pragma unroll");
+      b.line("for (int m = 0; m < {}; ++m)", turns);
+      b.put("#pragma unroll");
+      b.line("  for (int j = 0; j < {}; ++j) y[m][j] = {};", width, c.identity);
+    }
+    const std::string at = fmt::format("y[m]{}", b.lane());
+    pieces([&] {
+      b.elements(nodes, {}, [&] {
+        const std::string x = b.name(s.body);
+        b.line("{} = {};", at, x);
+      });
+    });
+    for (Scalar l : loads) b.drop_pack(l);
+    // Each piece by itself: lanes' runs, then the lanes of the warp.
+    b.put("#pragma unroll");
+    b.block(fmt::format("for (int m = 0; m < {}; ++m)", turns), [&] {
+      b.put("#pragma unroll");
+      b.line("for (int j = 1; j < {0}; ++j) y[m][j] = {1}(y[m][j - 1], y[m][j]);", width, c.op);
+      b.line("left[m] = c_scan_warp(y[m][{}], lane, {});", width - 1, c.op);
+    });
+    // What stands before each: the pieces before it, then the warps before, then the chunks before.
+    b.put("#pragma unroll");
+    b.block(fmt::format("for (int m = 0; m < {}; ++m)", turns), [&] {
+      b.line("const {} sum = c_lane_from(left[m], 31), up = c_lane_up(left[m], 1);", type);
+      b.line("left[m] = lane > 0 ? {}(total, up) : total;", c.op);
+      b.line("total = {}(total, sum);", c.op);
+    });
+    if (warps > 1) {
+      b.put("if (lane == 0) h[side][warp] = total;");
+      b.put("c_sync();");
+      b.line("{0} earlier = lane < {1} ? h[side][lane] : {2};", type, warps, c.identity);
+      b.line("earlier = c_scan_warp(earlier, lane, {});", c.op);
+      b.line("const {0} all = c_lane_from(earlier, {1}), mine = c_lane_from(earlier, warp > 0 ? warp - 1 : 0);", type, warps - 1);
+      b.line("const {0} before = warp > 0 ? {1}(carry, mine) : carry;", type, c.op);
+      b.line("carry = {}(carry, all);", c.op);
+      b.put("side ^= 1;");
+    } else {
+      b.line("const {0} before = carry;", type);
+      b.line("carry = {}(carry, total);", c.op);
+    }
+    pieces([&] {
+      b.line("const {0} start = {1}(before, left[m]);", type, c.op);
+      const Statement* const stores[] = {&s};
+      b.elements({}, stores, [&] { b.store(s, fmt::format("{}(start, {})", c.op, at)); });
+    });
+  };
+  if (once) {
+    b.block("", [&] {
+      b.line("const {} q0 = 0;", index);
+      chunk_of();
+    });
+  } else {
+    b.block(fmt::format("for ({0} q0 = 0; q0 < {1}; q0 += {2})", index, n, chunk), chunk_of);
+  }
   return b.finish({.grid = {product_of(b.nest.outer), 1, 1}, .block = threads});
 }
 
