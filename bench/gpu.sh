@@ -2,6 +2,7 @@
 # Builds Coil on a machine with an NVIDIA GPU, tests it there and times it against eager and Inductor, in one call.
 #
 # usage: bench/gpu.sh [PART ...]      parts, in order: tests operators rows models; all of them when none is named
+#        by name alone: sanitizer (memcheck and racecheck over the tests and some operator groups), calls (what a call costs), compile (Coil's share of a training step's compile)
 # Needs CUDA's driver, NVRTC, cuBLASLt and cuDNN; CMake, Ninja, a C++20 compiler; torch with CUDA, Triton, transformers, nanobind.
 # oneDNN is left out of the build. $COIL_DEPS: a folder with include/, lib/ and *Config.cmake of libraries that the machine lacks (CLI11, xxHash, libdeflate).
 # $SECONDS_EACH: how long a part may take (150). What each part prints also goes to build-gpu/report/.
@@ -36,6 +37,28 @@ part() {  # NAME COMMAND...
   tail -60 "$REPORT/$name.txt"
   echo "($((SECONDS - start)) s)"
 }
+# Under compute-sanitizer: the GPU tests but those of speed and of memory that is out, then operator cases, each program's run by itself.
+sanitizer() {
+  local failed=0 end=$((SECONDS + LIMIT - 10)) wrapper=$PWD/$BUILD/coil_sanitized tool groups=${SANITIZED:-reductions0 scans0 indexing0 selection0}
+  for tool in memcheck racecheck; do
+    local options="--tool $tool --error-exitcode 9 --print-limit 5"
+    [[ $tool == memcheck ]] && options+=" --report-api-errors no"
+    echo "-- $tool over gpu_tests"
+    timeout -k 5 $(((end - SECONDS) / 4 + 5)) compute-sanitizer $options $BUILD/bin/gpu_tests --gtest_brief=1 --gtest_filter='-*HostTime*:*SaysWhatMemory*:*RefusesADevice*' 2>&1 | tail -25
+    [[ ${PIPESTATUS[0]} == 0 ]] || { failed=1; echo "$tool over gpu_tests: failed"; }
+    printf '#!/usr/bin/env bash\n[[ $1 == run ]] && exec compute-sanitizer %s %s "$@"\nexec %s "$@"\n' "$options" "$PWD/$BUILD/bin/coil" "$PWD/$BUILD/bin/coil" > "$wrapper"
+    chmod +x "$wrapper"
+    local tool_seconds=$((end - SECONDS))
+    [[ $tool == memcheck ]] && tool_seconds=$((tool_seconds / 2))
+    echo "-- $tool over $groups"
+    COIL=$wrapper python3 bench/gpu_operators.py $groups --seconds $tool_seconds --jobs 8 2>&1 | tail -15
+    [[ ${PIPESTATUS[0]} == 0 ]] || failed=1
+  done
+  return $failed
+}
+export -f sanitizer
+export BUILD LIMIT
+
 for name in "${@:-tests operators rows models}"; do
   for each in $name; do
     case $each in
@@ -43,7 +66,10 @@ for name in "${@:-tests operators rows models}"; do
       operators) part operators python3 bench/gpu_operators.py --seconds "$((LIMIT - 10))" ;;
       rows) part rows python3 bench/gpu_rows.py --seconds "$((LIMIT - 10))" ;;
       models) part models python3 bench/gpu_models.py --seconds "$((LIMIT - 10))" ;;
-      *) echo "unknown part $each (tests operators rows models)"; exit 2 ;;
+      sanitizer) part sanitizer bash -c sanitizer ;;
+      calls) part calls python3 bench/floor.py --device cuda --rounds 10 ;;
+      compile) part compile python3 bench/compile_training.py ;;
+      *) echo "unknown part $each (tests operators rows models sanitizer calls compile)"; exit 2 ;;
     esac
   done
 done

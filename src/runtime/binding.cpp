@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "runtime/arena_planner.h"
 #include "runtime/constant_memory.h"
@@ -520,6 +521,28 @@ void Binding::bind_results() {
 }
 
 void Binding::run_steps(const MemoryHooks& hooks) {
+  if (!parts_) return run_directly(hooks);
+  state();
+  parts_->begin(std::span(state_).first(state_sizes_));
+  try {
+    run_directly(hooks);
+    flush_parts();
+  } catch (...) {
+    parts_->drop();
+    throw;
+  }
+}
+
+void Binding::flush_parts() {
+  if (!parts_ || !parts_->pending()) return;
+  parts_->flush([this](std::int64_t step) -> std::vector<Touch> {
+    if (step < 0) return {{0, std::numeric_limits<std::uintptr_t>::max(), true}};  // one whose memory the run alone tells
+    return touches(static_cast<std::size_t>(step));
+  });
+  if (!queue_.runs_ahead()) check_failures();
+}
+
+void Binding::run_directly(const MemoryHooks& hooks) {
   if (walks()) {
     for (std::uint32_t k = 0; k < outputs.size() && hooks.output_needed; ++k) hooks.output_needed(k);
     return walk_steps(hooks.allocate);
@@ -528,6 +551,7 @@ void Binding::run_steps(const MemoryHooks& hooks) {
   std::size_t needed = hooks.output_needed ? 0 : by_first_use_.size(), done = hooks.inputs_done ? 0 : by_last_use_.size();
   for (std::size_t i = 0; i < count; ++i) {
     for (; needed < by_first_use_.size() && outputs[by_first_use_[needed]].first <= i; ++needed) hooks.output_needed(by_first_use_[needed]);
+    step_now_ = static_cast<std::int64_t>(i);
     run_bound(steps_[i]);
     const std::size_t from = done;
     while (done < by_last_use_.size() && inputs[by_last_use_[done]].last <= i) ++done;
@@ -599,17 +623,29 @@ void Binding::run_bound(const BoundStep& step) {
 }
 
 void Binding::run_bound(const KernelStep& k, void* const* words) {
+  if (parts_) {
+    parts_->launch(k.launch, words, words == words_.data() ? step_now_ : -1);
+    if (parts_->full()) flush_parts();
+    return;
+  }
   queue_.launch(k.launch, words);
   if (k.failure && !queue_.runs_ahead() && *failures_[k.failure].status) fail_run(failures_[k.failure]);
 }
 
 void Binding::run_bound(const HostStep& h) {
+  flush_parts();
   void* const* words = words_.data();
   h.op->run({words + h.inputs, h.input_count}, {words + h.outputs, h.output_count});
 }
 
 void Binding::run_bound(const ExternStep& e) {
   void* const* words = words_.data();
+  if (parts_ && !e.op->runs_on_host()) {
+    parts_->call(*e.op, {words + e.inputs, std::size_t{e.input_count} + e.output_count}, e.input_count, workspace_.data.get(), {}, step_now_);
+    if (parts_->full()) flush_parts();
+    return;
+  }
+  flush_parts();
   e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, workspace_.data.get());
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/library.h"
 #include "runtime/lifetime_checker.h"
 #include "runtime/model.h"
+#include "runtime/recorded_parts.h"
 #include "runtime/shape_program.h"
 
 namespace coil::runtime {
@@ -68,6 +69,8 @@ class Binding {
   }
   /// On a device that does not run ahead: throws Error when a kernel finds an index out of range. Results that depend on the run are bound after it.
   void run_steps(const MemoryHooks& hooks = {});
+  /// From now on steps that a device can record go through `parts`, which records what lies between others; null: straight to the queue. Watched programs take no notice.
+  void run_in_parts(RecordedParts* parts) { parts_ = checker_ ? nullptr : parts; }
   /// The same while the queue records: steps that touch different memory side by side.
   void record_steps();
   /// Something is only known as the program runs.
@@ -212,6 +215,8 @@ class Binding {
   void allocate_late(BufferId, const OutputAllocator&);
   void set_number(Slot, std::int64_t value);
   std::byte* late_address(BufferId) const;
+  void run_directly(const MemoryHooks&);
+  void flush_parts();
   std::vector<Touch> touches(std::size_t bound) const;
   std::uintptr_t base_of(BufferId owner) const;
   void run_bound(const BoundStep&);
@@ -240,6 +245,8 @@ class Binding {
   std::vector<bool> early_assert_;               ///< for each step: an assertion that is checked when sizes are bound
 
   bool bound_ = false, repeats_ = true;
+  RecordedParts* parts_ = nullptr;
+  std::int64_t step_now_ = 0;                    ///< the bound step that runs, told to parts_
   bool detours_ = false;                         ///< a library call of the bound sizes is the host's
   std::vector<double>* seconds_ = nullptr;
   int threads_ = 0;

@@ -24,6 +24,7 @@ struct Context::Impl {
   std::vector<Tensor> readable; ///< inputs whose values the plan reads, on the host
   SharedInputs shared;
   RecordedRuns recorded;
+  RecordedParts parts;
   bool recording = false, borrows_memory = false;
   bool writes_for_good;  ///< a run that fails half way for want of memory would leave inputs or states half written
   std::optional<std::uint32_t> seed;        ///< of constants: what random operators draw from
@@ -32,12 +33,15 @@ struct Context::Impl {
   std::shared_ptr<OutputPool> numbers;  ///< memory of results that are numbers, where outputs are not on the host
 
   explicit Impl(std::shared_ptr<const Model> m)
-      : model(std::move(m)), queue(model->impl().device->make_queue()), binding(model->impl(), *queue), relaid(model->plan().inputs.size()), shared(mutated_inputs(model->plan())), writes_for_good(writes_to_inputs_or_states(model->plan())), on_host(queue->device() == Device{}) {
+      : model(std::move(m)), queue(model->impl().device->make_queue()), binding(model->impl(), *queue), relaid(model->plan().inputs.size()), shared(mutated_inputs(model->plan())), parts(*queue), writes_for_good(writes_to_inputs_or_states(model->plan())), on_host(queue->device() == Device{}) {
     if (!on_host) numbers = OutputPool::make();
     for (std::uint32_t i = 0; i < plan().constants.size(); ++i)
       if (plan().constants[i].seed) seed = i;
   }
-  ~Impl() { recorded.clear(); }
+  ~Impl() {
+    recorded.clear();
+    parts.clear();
+  }
 
   const Plan& plan() const { return model->plan(); }
 
@@ -160,7 +164,7 @@ struct Context::Impl {
     if (!writes_for_good) hooks.output_needed = [this](std::uint32_t k) { place_output(k); };
     else
       for (std::size_t k = 0; k < fresh.size(); ++k) place_output(k);
-    if (inputs_done) hooks.inputs_done = [this, inputs](std::span<const std::uint32_t> used) { let_go(used, inputs); };
+    if (inputs_done && !recording) hooks.inputs_done = [this, inputs](std::span<const std::uint32_t> used) { let_go(used, inputs); };
     binding.run_steps(hooks);
   }
 
@@ -221,8 +225,10 @@ struct Context::Impl {
     const bool from_host = place_inputs(inputs);
     fresh.resize(binding.outputs.size());
     if (seed) renew_seed();
-    // What a late program does may differ from run to run.
-    if (recording && !binding.is_timed() && binding.repeats() && !binding.calls_host()) run_recorded();
+    // What a late program does may differ from run to run, and nothing of the host's is recorded: there, what lies between.
+    const bool records = recording && !binding.is_timed(), whole = records && binding.repeats() && !binding.calls_host();
+    binding.run_in_parts(records && !whole ? &parts : nullptr);
+    if (whole) run_recorded();
     else run_steps(inputs);
     write_back(inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);

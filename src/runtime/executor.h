@@ -68,7 +68,8 @@ class Context {
   void wait();
   /// Queues work on a stream of the caller's (a CUstream of the program's device) from now on; null: on one of the context's own, which keeps order with CUDA's default stream.
   void set_stream(void* stream);
-  /// Runs that repeat with the same sizes and memory are recorded as CUDA graphs and launched whole. No effect on devices that cannot record.
+  /// Runs that repeat with the same sizes and memory are recorded as CUDA graphs and launched whole; those with steps that cannot be recorded (the host's, numbers that the host reads) part by part between them. What
+  /// the device will not record is queued step by step, and a message (runtime/messages.h) says why. No effect on devices that cannot record.
   void set_recording(bool);
   /// Asked between turns of loops from now on; where it says true the run ends with an Error. The context is as good for the next run as before. An empty function: nobody is asked.
   void set_stop(std::function<bool()> asked);

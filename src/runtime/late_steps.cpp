@@ -106,6 +106,7 @@ void Binding::walk_steps(const OutputAllocator& allocate) {
       if (checker_) checker_->before(here);
       const auto start = std::chrono::steady_clock::now();
       const BoundStep& bound = steps_[at];
+      step_now_ = static_cast<std::int64_t>(here);
       const Step& step = plan_.steps[at++];
       if (const auto* k = std::get_if<KernelStep>(&bound)) {
         run_bound(*k, words_.data());
@@ -168,11 +169,14 @@ void Binding::run_late(const Step& step, const LateStep& late, const OutputAlloc
     const BufferId owner = memory_of_[f->buffer];
     if (checker_) checker_->freed(owner);
     late_bytes_ -= buffer_bytes_[owner];
+    if (parts_) parts_->keep(std::move(late_memory_[owner]));
     late_memory_[owner] = {};
+    if (parts_ && parts_->full()) flush_parts();
     return;
   }
   if (const auto* r = std::get_if<ReadSymbol>(&step)) {
     std::int64_t value = 0;
+    flush_parts();
     if (queue_.device() == Device{}) {
       std::memcpy(&value, late_address(r->source), sizeof value);
     } else {
@@ -241,6 +245,7 @@ void Binding::run_late_extern(const ExternCall& call, Site& site) {
   };
   for (std::size_t i = 0; i < in.size(); ++i) point_at(call.inputs[i], in[i]);
   for (std::size_t i = 0; i < out.size(); ++i) point_at(call.outputs[i], out[i]);
+  if (!site.prepared || site.inputs != in || site.outputs != out) flush_parts();  // what was asked of the call before is not queued yet
   if (site.prepare(std::move(in), std::move(out))) {
     detours_ = detours_ || site.op->runs_on_host();
     if (site.op->workspace_bytes() > workspace_.bytes) {
@@ -248,6 +253,12 @@ void Binding::run_late_extern(const ExternCall& call, Site& site) {
       grow_workspace();
     }
   }
+  if (parts_ && !site.op->runs_on_host()) {
+    parts_->call(*site.op, late_words_, call.inputs.size(), workspace_.data.get(), {site.inputs, site.outputs}, -1);
+    if (parts_->full()) flush_parts();
+    return;
+  }
+  flush_parts();
   site.op->run({late_words_.data(), call.inputs.size()}, {late_words_.data() + call.inputs.size(), call.outputs.size()}, workspace_.data.get());
 }
 
@@ -262,6 +273,7 @@ void Binding::run_late_host(const HostCall& call, HostOp& op) {
   for (const View& v : call.inputs) take(v, in);
   for (const auto& v : call.outputs)
     if (v) take(*v, out);
+  flush_parts();
   op.prepare(in, out, slots_);
   op.run({late_words_.data(), in.size()}, {late_words_.data() + in.size(), out.size()});
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/recorded_parts.h"
+
 namespace coil::runtime {
 
 void RecordedRuns::run(Binding& binding, Queue& queue) {
@@ -9,23 +11,15 @@ void RecordedRuns::run(Binding& binding, Queue& queue) {
   auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Entry& e) { return std::ranges::equal(e.state, state); });
   if (found == kept_.end()) {
     binding.run_steps();
-    kept_.push_front({{state.begin(), state.end()}, nullptr});
+    kept_.push_front({{state.begin(), state.end()}, nullptr, false});
     if (kept_.size() > kKept) kept_.pop_back();
     return;
   }
   kept_.splice(kept_.begin(), kept_, found);
   if (!found->work) {
-    if (!queue.begin_recording()) return binding.run_steps();
-    try {
-      binding.record_steps();
-    } catch (...) {
-      try {
-        queue.end_recording();  // what was recorded is dropped; the first error is the one to tell
-      } catch (...) {
-      }
-      throw;
-    }
-    found->work = queue.end_recording();
+    if (!found->refused) found->work = try_to_record(queue, [&] { binding.record_steps(); });
+    found->refused = !found->work;
+    if (found->refused) return binding.run_steps();
   }
   queue.run_recorded(*found->work);
 }

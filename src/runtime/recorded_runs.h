@@ -20,7 +20,8 @@ class RecordedRuns {
   static constexpr std::size_t kKept = 8;
   struct Entry {
     std::vector<std::uint64_t> state;
-    std::unique_ptr<RecordedWork> work;  ///< null: seen once
+    std::unique_ptr<RecordedWork> work;  ///< null: seen once, or not to be recorded
+    bool refused = false;
   };
   std::list<Entry> kept_;  ///< the last used first
 };

@@ -169,7 +169,7 @@ runtime::Program recurrence(bool reads) {
   return *compile_program(std::move(program), options).program;
 }
 
-TEST(RecordedRuns, LoopsWhoseTurnsAreKnownAreRecordedTurnByTurn) {
+TEST(RecordedRuns, LoopsAreRecordedTurnByTurnAndPartsAroundANumberThatTheRunReads) {
   for (bool reads : {false, true}) {
     const runtime::Program program = recurrence(reads);
     auto device = std::make_shared<ShufflingDevice>();
@@ -186,8 +186,7 @@ TEST(RecordedRuns, LoopsWhoseTurnsAreKnownAreRecordedTurnByTurn) {
       ASSERT_EQ(made.size(), wanted.size());
       for (std::size_t k = 0; k < made.size(); ++k) ASSERT_TRUE(equal(made[k], wanted[k])) << "call " << call << ", result " << k;
     }
-    if (reads) EXPECT_EQ(device->replays, 0u);
-    else EXPECT_GE(device->replays, 4u);
+    EXPECT_GE(device->replays, 4u);  // of the whole, or of what lies before and after the number
   }
 }
 

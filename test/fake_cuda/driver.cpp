@@ -1,0 +1,313 @@
+// The functions of libcuda that Coil's runtime opens, over fake_cuda.h's machine.
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include "kernels.h"
+#include "streams.h"
+
+namespace coil::fake_cuda {
+namespace {
+
+using Address = std::uint64_t;
+
+struct FakeContext {
+  int device;
+};
+struct FakeModule {
+  std::set<std::string> entries;
+};
+struct FakeFunction {
+  std::string name;
+  HostKernel run;
+};
+
+struct Driver {
+  Machine machine;
+  Streams streams{machine};
+  std::recursive_mutex mutex;
+  std::map<Address, std::pair<std::size_t, int>> memory;  ///< bytes and device of each block
+  std::map<int, FakeContext> contexts;
+  std::map<std::string, FakeFunction> functions;
+};
+
+std::unique_ptr<Driver>& held() {
+  static std::unique_ptr<Driver> driver = std::make_unique<Driver>();
+  return driver;
+}
+Driver& driver() { return *held(); }
+thread_local FakeContext* current = nullptr;
+
+/// The result of a call that a test wants to fail; else nothing.
+std::optional<Result> fault(const char* symbol) {
+  auto found = driver().machine.faults.find(symbol);
+  if (found == driver().machine.faults.end()) return {};
+  Fault& f = found->second;
+  if (f.skip > 0) return --f.skip, std::nullopt;
+  if (f.count <= 0) return {};
+  --f.count;
+  return f.result;
+}
+
+void note(const std::string& what) { driver().machine.calls.push_back(what + " on device " + (current ? std::to_string(current->device) : "none")); }
+
+FakeStream& stream_of(void* stream) { return stream ? *static_cast<FakeStream*>(stream) : driver().streams.default_stream(current->device); }
+
+/// A stream of the current context, or why not.
+Result usable(void* stream) {
+  if (!current) return kInvalidContext;
+  if (!stream) return kDone;
+  if (!driver().streams.knows(static_cast<FakeStream*>(stream))) return kInvalidHandle;
+  return static_cast<FakeStream*>(stream)->device == current->device ? kDone : kInvalidHandle;
+}
+
+/// Whether bytes lie in a block that is there.
+bool is_live(Address at, std::size_t bytes) {
+  auto after = driver().memory.upper_bound(at);
+  if (after == driver().memory.begin()) return false;
+  const auto& [begin, block] = *std::prev(after);
+  return at + bytes <= begin + block.first;
+}
+
+Result copy(void* to, const void* from, std::size_t bytes, void* stream) {
+  return driver().streams.submit(stream_of(stream), [=] { std::memmove(to, from, bytes); });
+}
+
+}  // namespace
+}  // namespace coil::fake_cuda
+
+using namespace coil::fake_cuda;
+
+#define ENTER(symbol)                                       \
+  std::lock_guard lock(driver().mutex);                     \
+  if (auto failed = fault(symbol)) return *failed
+#define CHECKED(expression) \
+  if (const Result r_ = (expression); r_ != kDone) return r_
+
+extern "C" {
+
+Machine* coil_fake_cuda() { return &driver().machine; }
+void coil_fake_cuda_reset() {
+  for (auto& [at, block] : driver().memory) std::free(reinterpret_cast<void*>(at));
+  held() = std::make_unique<Driver>();
+  current = nullptr;
+}
+
+Result cuInit(unsigned) {
+  ENTER("cuInit");
+  return driver().machine.devices ? kDone : 100;
+}
+Result cuDriverGetVersion(int* version) {
+  ENTER("cuDriverGetVersion");
+  return *version = driver().machine.version, kDone;
+}
+Result cuGetErrorName(Result r, const char** name) {
+  static const std::map<Result, const char*> names = {{1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {201, "CUDA_ERROR_INVALID_CONTEXT"}, {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"},
+                                                      {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}, {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}, {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}};
+  auto found = names.find(r);
+  *name = found == names.end() ? nullptr : found->second;
+  return kDone;
+}
+Result cuGetErrorString(Result, const char** text) { return *text = "as the test wants", kDone; }
+Result cuDeviceGetCount(int* count) {
+  ENTER("cuDeviceGetCount");
+  return *count = driver().machine.devices, kDone;
+}
+Result cuDeviceGet(int* device, int index) { return *device = index, kDone; }
+Result cuDeviceGetName(char* name, int bytes, int) { return std::strncpy(name, "Fake GPU", static_cast<std::size_t>(bytes)), kDone; }
+Result cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == 75 ? driver().machine.capability / 10 : attribute == 76 ? driver().machine.capability % 10 : 227 << 10;
+  return kDone;
+}
+Result cuDevicePrimaryCtxRetain(FakeContext** context, int device) {
+  ENTER("cuDevicePrimaryCtxRetain");
+  return *context = &driver().contexts.try_emplace(device, FakeContext{device}).first->second, kDone;
+}
+Result cuDevicePrimaryCtxRelease_v2(int) { return kDone; }
+Result cuCtxGetCurrent(FakeContext** context) { return *context = current, kDone; }
+Result cuCtxSetCurrent(FakeContext* context) { return current = context, kDone; }
+
+Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+  ENTER("cuMemGetInfo_v2");
+  if (!current) return kInvalidContext;
+  *total = driver().machine.memory;
+  *free = *total - driver().machine.used[current->device];
+  return kDone;
+}
+Result cuMemAlloc_v2(Address* at, std::size_t bytes) {
+  ENTER("cuMemAlloc_v2");
+  if (!current) return kInvalidContext;
+  CHECKED(driver().streams.forbidden_in_capture());
+  std::size_t& used = driver().machine.used[current->device];
+  if (bytes > driver().machine.memory - used) return kMemoryOut;
+  used += bytes;
+  void* block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  std::memset(block, 0xff, bytes);
+  *at = reinterpret_cast<Address>(block);
+  driver().memory[*at] = {bytes, current->device};
+  note("cuMemAlloc " + std::to_string(bytes));
+  return kDone;
+}
+Result cuMemFree_v2(Address at) {
+  ENTER("cuMemFree_v2");
+  if (!current) return kInvalidContext;
+  CHECKED(driver().streams.forbidden_in_capture());
+  auto found = driver().memory.find(at);
+  if (found == driver().memory.end()) return kInvalidValue;
+  driver().streams.synchronize_all();
+  driver().machine.used[found->second.second] -= found->second.first;
+  std::free(reinterpret_cast<void*>(at));
+  driver().memory.erase(found);
+  note("cuMemFree");
+  return kDone;
+}
+Result cuMemHostAlloc(void** at, std::size_t bytes, unsigned) {
+  ENTER("cuMemHostAlloc");
+  if (!current) return kInvalidContext;
+  CHECKED(driver().streams.forbidden_in_capture());
+  return *at = std::malloc(bytes), kDone;
+}
+Result cuMemFreeHost(void* at) { return std::free(at), kDone; }
+Result cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t bytes, void* stream) {
+  ENTER("cuMemcpyHtoDAsync_v2");
+  CHECKED(usable(stream));
+  if (!is_live(to, bytes)) return kInvalidValue;
+  if (stream_of(stream).capture) return stream_of(stream).capture->invalid = true, kCaptureUnsupported;
+  // Pageable memory has been read when the call returns.
+  auto held = std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+  note("cuMemcpyHtoD " + std::to_string(bytes));
+  return driver().streams.submit(stream_of(stream), [=] { std::memcpy(reinterpret_cast<void*>(to), held->data(), bytes); });
+}
+Result cuMemcpyDtoHAsync_v2(void* to, Address from, std::size_t bytes, void* stream) {
+  ENTER("cuMemcpyDtoHAsync_v2");
+  CHECKED(usable(stream));
+  if (!is_live(from, bytes)) return kInvalidValue;
+  if (stream_of(stream).capture) return stream_of(stream).capture->invalid = true, kCaptureUnsupported;
+  note("cuMemcpyDtoH " + std::to_string(bytes));
+  return copy(to, reinterpret_cast<const void*>(from), bytes, stream);
+}
+Result cuMemcpyDtoDAsync_v2(Address to, Address from, std::size_t bytes, void* stream) {
+  ENTER("cuMemcpyDtoDAsync_v2");
+  CHECKED(usable(stream));
+  if (!is_live(from, bytes) || !is_live(to, bytes)) return kInvalidValue;
+  note("cuMemcpyDtoD " + std::to_string(bytes));
+  return copy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes, stream);
+}
+Result cuMemsetD8Async(Address at, unsigned char value, std::size_t bytes, void* stream) {
+  ENTER("cuMemsetD8Async");
+  CHECKED(usable(stream));
+  if (!is_live(at, bytes)) return kInvalidValue;
+  return driver().streams.submit(stream_of(stream), [=] { std::memset(reinterpret_cast<void*>(at), value, bytes); });
+}
+
+Result cuStreamCreate(void** stream, unsigned flags) {
+  ENTER("cuStreamCreate");
+  if (!current) return kInvalidContext;
+  auto* made = new FakeStream;
+  made->device = current->device;
+  made->blocking = flags == 0;
+  driver().streams.add(made);
+  ++driver().machine.live_streams;
+  return *stream = made, kDone;
+}
+Result cuStreamDestroy_v2(void* stream) {
+  std::lock_guard lock(driver().mutex);
+  CHECKED(usable(stream));
+  driver().streams.remove(static_cast<FakeStream*>(stream));
+  delete static_cast<FakeStream*>(stream);
+  --driver().machine.live_streams;
+  return kDone;
+}
+Result cuStreamSynchronize(void* stream) {
+  ENTER("cuStreamSynchronize");
+  CHECKED(usable(stream));
+  note("cuStreamSynchronize");
+  return driver().streams.synchronize(stream_of(stream));
+}
+Result cuStreamWaitEvent(void* stream, void* event, unsigned) {
+  ENTER("cuStreamWaitEvent");
+  CHECKED(usable(stream));
+  return driver().streams.wait(stream_of(stream), *static_cast<FakeEvent*>(event));
+}
+Result cuEventCreate(void** event, unsigned) {
+  ENTER("cuEventCreate");
+  ++driver().machine.live_events;
+  return *event = new FakeEvent, kDone;
+}
+Result cuEventRecord(void* event, void* stream) {
+  ENTER("cuEventRecord");
+  CHECKED(usable(stream));
+  return driver().streams.record(*static_cast<FakeEvent*>(event), stream_of(stream));
+}
+Result cuEventDestroy_v2(void* event) {
+  std::lock_guard lock(driver().mutex);
+  delete static_cast<FakeEvent*>(event);
+  --driver().machine.live_events;
+  return kDone;
+}
+
+Result cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
+  ENTER("cuModuleLoadDataEx");
+  if (!current) return kInvalidContext;
+  const char* text = static_cast<const char*>(image);
+  if (std::memcmp(text, "\x7f" "ELF", 4) == 0) return kNoBinary;
+  if (const char* target = std::strstr(text, ".target sm_"); target && std::atoi(target + 11) > driver().machine.capability) return kNoBinary;
+  if (const char* version = std::strstr(text, ".version "); version && std::atof(version + 9) > driver().machine.version / 1000.0 - 4) return kUnsupportedPtx;  // 13.0 takes PTX up to 9.0
+  auto made = std::make_unique<FakeModule>();
+  for (const char* at = text; (at = std::strstr(at, ".entry ")); ++at) made->entries.insert(std::string(at + 7, std::strcspn(at + 7, "( \n")));
+  return *module = made.release(), kDone;
+}
+Result cuModuleUnload(void* module) { return delete static_cast<FakeModule*>(module), kDone; }
+Result cuModuleGetFunction(void** function, void* module, const char* name) {
+  ENTER("cuModuleGetFunction");
+  if (!static_cast<FakeModule*>(module)->entries.contains(name)) return kNotFound;
+  const HostKernel kernel = find_kernel(name);
+  if (!kernel) return kNotFound;
+  return *function = &driver().functions.try_emplace(name, FakeFunction{name, kernel}).first->second, kDone;
+}
+Result cuFuncSetAttribute(void*, int, int) { return kDone; }
+Result cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned, unsigned, void* stream, void**, void** extra) {
+  ENTER("cuLaunchKernel");
+  CHECKED(usable(stream));
+  if (x == 0 || y == 0 || z == 0 || threads == 0 || threads > 1024) return kInvalidValue;
+  const auto& f = *static_cast<FakeFunction*>(function);
+  std::vector<std::uint64_t> words(*static_cast<std::size_t*>(extra[3]) / 8);
+  std::memcpy(words.data(), extra[1], words.size() * 8);
+  note("cuLaunchKernel " + f.name);
+  return driver().streams.submit(stream_of(stream), [run = f.run, words, count = std::uint64_t{x} * threads] { run(words.data(), count); });
+}
+
+Result cuStreamBeginCapture_v2(void* stream, int) {
+  ENTER("cuStreamBeginCapture_v2");
+  CHECKED(usable(stream));
+  note("cuStreamBeginCapture");
+  return driver().streams.begin_capture(stream_of(stream));
+}
+Result cuStreamEndCapture(void* stream, void** graph) {
+  std::lock_guard lock(driver().mutex);
+  CHECKED(usable(stream));
+  std::unique_ptr<FakeGraph> made;
+  Result ended = driver().streams.end_capture(stream_of(stream), made);
+  if (auto failed = fault("cuStreamEndCapture"); failed && ended == kDone) ended = *failed, made.reset();
+  driver().machine.live_graphs += made != nullptr;
+  return *graph = made.release(), ended;
+}
+Result cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
+  ENTER("cuGraphInstantiateWithFlags");
+  ++driver().machine.live_graphs;
+  return *exec = new FakeGraph(*static_cast<FakeGraph*>(graph)), kDone;
+}
+Result cuGraphLaunch(void* exec, void* stream) {
+  ENTER("cuGraphLaunch");
+  CHECKED(usable(stream));
+  note("cuGraphLaunch " + std::to_string(static_cast<FakeGraph*>(exec)->nodes.size()));
+  return driver().streams.launch(*static_cast<FakeGraph*>(exec), stream_of(stream));
+}
+Result cuGraphDestroy(void* graph) {
+  std::lock_guard lock(driver().mutex);
+  --driver().machine.live_graphs;
+  return delete static_cast<FakeGraph*>(graph), kDone;
+}
+Result cuGraphExecDestroy(void* exec) { return cuGraphDestroy(exec); }
+}
