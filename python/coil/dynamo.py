@@ -109,6 +109,8 @@ def _compile_frozen(gm, options, inputs):
             isinstance(tensor, torch.Tensor)
             and not isinstance(tensor, torch._subclasses.FakeTensor)
             and not tensor.is_inference()
+            and not tensor.is_neg()
+            and not tensor.is_conj()
             and (tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride()) == (val.dtype, val.device, tuple(val.shape), val.stride())
         )
 

@@ -177,14 +177,17 @@ class Translator:
             with _disable_current_modes():
                 self.nodes[node] = self.native.frozen(node.name, self.frozen[node.name].detach(), self.tensor(node.meta["val"]))
         else:
-            self.nodes[node] = self.native.placeholder(node.name, self.meta(node.meta.get("val"), node.name), self.strides.get(node.name))
+            value = node.meta.get("val")
+            # Dynamo's guards tell a tensor that is put off to negate from one that is not; gradients, which autograd makes as it likes, have none.
+            lazy = isinstance(value, torch.Tensor) and (value.is_neg() or value.is_conj() or node.name.startswith("tangents_"))
+            self.nodes[node] = self.native.placeholder(node.name, self.meta(value, node.name), self.strides.get(node.name), lazy)
 
     def get_attr(self, node):
         value = functools.reduce(getattr, node.target.split("."), self.gm)
         if not isinstance(value, torch.Tensor):
             raise _native.Error(f"the attribute {node.target} is a {type(value).__name__}, which is not supported")
         with _disable_current_modes():  # AOTAutograd compiles under a fake mode; this tensor is real
-            self.nodes[node] = self.native.constant(node.name, value.detach(), self.tensor(value))
+            self.nodes[node] = self.native.constant(node.name, value.detach().resolve_neg().resolve_conj(), self.tensor(value))
 
     def attention(self, node, query, key, value, mask, causal, scale):
         meta = self.tensor(node.meta["val"][0])

@@ -52,9 +52,13 @@ struct CompiledGraph::State {
   }
 
   /// Without the GIL. Where Python's handler of a signal raised, so does this.
-  void run(std::span<const Tensor> given) try {
+  /// `alike`: `given` are `inputs`, and look like those of the last run.
+  void run(std::span<const Tensor> given, bool alike = false) try {
+    alike = std::exchange(seen, false) && alike;
     nb::gil_scoped_release release;
-    context.run_into(given, outputs);
+    if (alike) context.run_alike_into(given, outputs);
+    else context.run_into(given, outputs);
+    seen = given.data() == inputs.data();
   } catch (const Error&) {
     if (PyErr_Occurred()) throw nb::python_error();
     throw;
@@ -62,6 +66,8 @@ struct CompiledGraph::State {
   runtime::Context context;
   std::vector<Tensor> inputs, outputs;
   std::vector<std::int64_t> numbers;  ///< memory of inputs that are Python numbers
+  std::vector<nb::object> resolved;   ///< what stands for inputs that torch had put off to compute; empty where it had none
+  bool seen = false;                  ///< the last run took `inputs`, and did not fail
   void* stream = nullptr;             ///< what the context queues work on; null: its own
   std::vector<nb::object> computed, bases;  ///< results while they are made
   std::vector<PyObject**> loose;            ///< for each input of the plan, the argument that the run may let go of, or null
@@ -87,6 +93,7 @@ struct CompiledGraph::Lease {
     if (!state->loose.empty()) state->set_loose(nullptr), state->loose.clear();
     state->computed.clear();
     state->bases.clear();
+    state->resolved.clear();
     std::lock_guard lock(graph.mutex_);
     graph.idle_.push_back(std::move(state));
   }
@@ -198,9 +205,8 @@ void set_number(Tensor& t, DType dtype, std::int64_t& memory) {
   t.storage = {std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), reinterpret_cast<std::byte*>(&memory)), size_of(dtype)};
 }
 
-void read_input(const Exchange& exchange, Device device, InputKind kind, PyObject* object, Tensor& to, std::int64_t& memory) {
+void read_number(InputKind kind, PyObject* object, Tensor& to, std::int64_t& memory) {
   switch (kind) {
-    case InputKind::Tensor: return exchange.borrow(object, device, to);
     case InputKind::Int:
       set_number(to, DType::I64, memory);
       memory = PyLong_AsLongLong(object);
@@ -215,18 +221,34 @@ void read_input(const Exchange& exchange, Device device, InputKind kind, PyObjec
       std::memcpy(&memory, &d, sizeof d);
       break;
     }
-    case InputKind::Any:
-      if (PyBool_Check(object)) return read_input(exchange, device, InputKind::Bool, object, to, memory);
-      if (PyLong_Check(object)) return read_input(exchange, device, InputKind::Int, object, to, memory);
-      if (PyFloat_Check(object)) return read_input(exchange, device, InputKind::Float, object, to, memory);
-      return exchange.borrow(object, device, to);
-    case InputKind::Frozen:
-    case InputKind::None: return set_number(to, DType::I64, memory);
+    default: return set_number(to, DType::I64, memory);
   }
   if (PyErr_Occurred()) throw nb::python_error();
 }
 
 }  // namespace
+
+/// True where the input looks like the last call's.
+bool CompiledGraph::read_input(State& state, std::size_t i, PyObject* object) const {
+  const InputKind kind = pattern_.inputs[arguments_[i]];
+  Tensor& to = state.inputs[i];
+  if (kind == InputKind::Tensor) [[likely]] return Exchange::get().borrow(object, plan().device, to, true);
+  if (kind == InputKind::Any && (PyBool_Check(object) || PyLong_Check(object) || PyFloat_Check(object))) {
+    read_number(PyBool_Check(object) ? InputKind::Bool : PyLong_Check(object) ? InputKind::Int : InputKind::Float, object, to, state.numbers[i]);
+    return false;
+  }
+  if (kind != InputKind::Lazy && kind != InputKind::Any) {
+    read_number(kind, object, to, state.numbers[i]);
+    return true;
+  }
+  const bool alike = Exchange::get().borrow(object, plan().device, to, false);  // first, since it refuses what is no tensor
+  nb::object resolved = Exchange::get().resolve(object);
+  if (resolved.is(object)) return alike;
+  Exchange::get().borrow(resolved, plan().device, to, false);
+  state.resolved.resize(arguments_.size());
+  state.resolved[i] = std::move(resolved);
+  return false;
+}
 
 nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* args, std::vector<nb::object>& bases) const {
   const Tensor& t = state.outputs[k];
@@ -298,7 +320,8 @@ bool CompiledGraph::find_loose(PyObject** args, State& state) const {
   bool any = false;
   for (std::size_t i = 0; i < arguments_.size(); ++i) {
     PyObject*& argument = args[arguments_[i]];
-    if (pattern_.inputs[arguments_[i]] != InputKind::Tensor || returned_[arguments_[i]] || Py_REFCNT(argument) != 1) continue;
+    const InputKind kind = pattern_.inputs[arguments_[i]];
+    if ((kind != InputKind::Tensor && kind != InputKind::Lazy) || (!state.resolved.empty() && state.resolved[i]) || returned_[arguments_[i]] || Py_REFCNT(argument) != 1) continue;
     state.loose[i] = &argument;
     any = true;
   }
@@ -307,18 +330,21 @@ bool CompiledGraph::find_loose(PyObject** args, State& state) const {
 
 nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go) {
   if (count != pattern_.inputs.size()) fail("the graph takes {} inputs, but {} were given", pattern_.inputs.size(), count);
-  const Exchange& exchange = Exchange::get();
-  const Device device = plan().device;
   Lease lease(*this);
   State& state = *lease.state;
-  if (device != Device{}) follow_stream(state);
+  if (plan().device != Device{}) follow_stream(state);
+  bool alike = true;
+  const Exchange& exchange = Exchange::get();
   for (std::size_t i = 0; i < arguments_.size(); ++i) {
-    const std::size_t from = arguments_[i];
-    read_input(exchange, device, pattern_.inputs[from], args[from], state.inputs[i], state.numbers[i]);
+    PyObject* const argument = args[arguments_[i]];
+    if (pattern_.inputs[arguments_[i]] == InputKind::Tensor && exchange.borrow_alike(argument, state.inputs[i])) continue;
+    alike = read_input(state, i, argument) && alike;
   }
   if (draws_) state.context.set_seed(torch_seed());
   if (lets_go && find_loose(args, state)) state.set_loose(&state.loose);
-  state.run(state.inputs);
+  state.run(state.inputs, alike);
+  for (std::size_t i = 0; i < state.resolved.size(); ++i)
+    if (state.resolved[i] && plan().inputs[i].mutated) nb::handle(args[arguments_[i]]).attr("copy_")(state.resolved[i]);
   std::vector<nb::object>& computed = state.computed;
   for (std::size_t k = 0; k < state.outputs.size(); ++k) computed.push_back(result(state, k, args, state.bases));
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(pattern_.results.size())));

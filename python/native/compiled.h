@@ -20,6 +20,7 @@ namespace nb = nanobind;
 
 enum class InputKind : std::uint8_t {
   Tensor, Int, Bool, Float, None,
+  Lazy,    ///< a tensor whose values torch may have put off to negate or to conjugate
   Any,     ///< a tensor or a Python number
   Frozen,  ///< the program holds a constant in its place: no input of it
 };
@@ -77,6 +78,7 @@ class CompiledGraph {
   struct Lease;
   struct Source;
   void follow_stream(State&) const;
+  bool read_input(State&, std::size_t i, PyObject* object) const;
   bool find_loose(PyObject** args, State&) const;
   nb::object result(State&, std::size_t k, PyObject* const* args, std::vector<nb::object>& bases) const;
 

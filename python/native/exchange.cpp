@@ -83,28 +83,39 @@ const Exchange& Exchange::get() {
 Exchange::Exchange() {
   torch_ = nb::module_::import_("torch");
   as_strided_ = torch_.attr("as_strided");
+  resolve_neg_ = torch_.attr("resolve_neg");
+  resolve_conj_ = torch_.attr("resolve_conj");
   nb::object capsule = nb::getattr(torch_.attr("Tensor"), "__dlpack_c_exchange_api__", nb::none());
   if (!PyCapsule_IsValid(capsule.ptr(), dlpack::kCapsule)) fail("this torch has no DLPack exchange API; 2.10 is the first that has");
   api_ = static_cast<const dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), dlpack::kCapsule));
   while (api_ && api_->version.major > 1) api_ = api_->older;
   if (!api_ || !api_->view_from_object) fail("this torch has no DLPack exchange API of version 1");
+  reader_ = TensorReader::find(torch_);
 }
 
-void Exchange::borrow(nb::handle tensor, Device device, Tensor& to) const {
+dlpack::View Exchange::look(nb::handle tensor, bool guarded) const {
   dlpack::View view;
+  if (reader_ && reader_->view(tensor.ptr(), guarded, view)) [[likely]] return view;
   if (api_->view_from_object(tensor.ptr(), &view) != 0) throw nb::python_error();
-  to.storage.device = checked_device(view, device);
-  // Mostly it is what was borrowed the last time, or another of its kind.
-  const bool alike = to.storage.bytes > 0 && to.offset == 0 && dlpack::looks_like(view, to);
-  if (!alike) describe(view, to);
-  if (to.storage.data.get() != data_of(view) || to.storage.data.use_count() != 0) to.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), data_of(view));
-  if (!alike) to.storage.bytes = span_bytes(to);
+  return view;
 }
+
+bool Exchange::borrow(nb::handle tensor, Device device, Tensor& to, bool guarded) const {
+  const dlpack::View view = look(tensor, guarded);
+  const Device on = checked_device(view, device);
+  // Mostly it is what was borrowed the last time, or another of its kind.
+  const bool alike = to.storage.bytes > 0 && to.offset == 0 && to.storage.device == on && dlpack::looks_like(view, to);
+  to.storage.device = on;
+  if (!alike) describe(view, to);
+  point(to, data_of(view));
+  if (!alike) to.storage.bytes = span_bytes(to);
+  return alike;
+}
+
+nb::object Exchange::resolve(nb::handle tensor) const { return resolve_conj_(resolve_neg_(tensor)); }
 
 const void* Exchange::address(nb::handle tensor) const {
-  dlpack::View view;
-  if (api_->view_from_object(tensor.ptr(), &view) != 0) throw nb::python_error();
-  return data_of(view);
+  return data_of(look(tensor, false));
 }
 
 Tensor Exchange::own(nb::handle tensor, Device device) const {

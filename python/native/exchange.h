@@ -1,4 +1,5 @@
-// Tensors across the border to torch, by the functions of `torch.Tensor.__dlpack_c_exchange_api__`: no Python attribute is asked for, no copy is made, and nothing of torch is linked.
+// Tensors across the border to torch, by the functions of `torch.Tensor.__dlpack_c_exchange_api__`: no Python attribute is asked for, no copy is made, and nothing of torch is linked. Inputs are looked at by
+// `TensorReader` where this torch has what it needs.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -7,6 +8,7 @@
 #include "dlpack.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
+#include "tensor_reader.h"
 
 namespace coil::python {
 
@@ -18,9 +20,19 @@ class Exchange {
   /// The one of this process; imports torch at the first call. Throws Error when torch is too old to have it (2.10 is the first).
   static const Exchange& get();
 
-  /// `to` becomes a borrowed view of a torch tensor, valid while the tensor lives; its vectors are reused. Throws python_error for an object that is no tensor, Error for what has no strided memory on `device`
-  /// or the host.
-  void borrow(nb::handle tensor, Device device, Tensor& to) const;
+  /// `to` becomes a borrowed view of a torch tensor, valid while the tensor lives; its vectors are reused. True where only its memory may be another than `to` had. `guarded`: somebody has seen to it that the tensor has
+  /// strides. Throws python_error for an object that is no tensor, Error for what has no strided memory on `device` or the host.
+  bool borrow(nb::handle tensor, Device device, Tensor& to, bool guarded) const;
+  /// The short way to do that again, for a tensor that has strides and looks like the one that `to` was last borrowed from. False: nothing was done.
+  bool borrow_alike(PyObject* tensor, Tensor& to) const {
+    if (!reader_ || to.storage.bytes == 0 || to.offset != 0 || to.storage.device != Device{}) return false;
+    void* const data = reader_->data_of_same(tensor, to);
+    if (!data) return false;
+    point(to, static_cast<std::byte*>(data));
+    return true;
+  }
+  /// The tensor itself, or one that has its values where torch has put off to negate or conjugate them, which memory does not show.
+  nb::object resolve(nb::handle tensor) const;
   /// Of a tensor's first element.
   const void* address(nb::handle tensor) const;
   /// As borrow, holding on to the memory.
@@ -38,9 +50,14 @@ class Exchange {
 
  private:
   Exchange();
+  static void point(Tensor& to, std::byte* data) {
+    if (to.storage.data.get() != data || to.storage.data.use_count() != 0) to.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), data);
+  }
+  dlpack::View look(nb::handle tensor, bool guarded) const;
   const dlpack::ExchangeApi* api_;
+  std::unique_ptr<const TensorReader> reader_;  ///< null: DLPack alone
   nb::object torch_;
-  nb::object as_strided_;
+  nb::object as_strided_, resolve_neg_, resolve_conj_;
 };
 
 }  // namespace coil::python

@@ -91,7 +91,7 @@ NB_MODULE(_native, m) {
   nb::class_<TracedGraph>(m, "TracedGraph")
       .def(nb::init<std::string>())
       .def("symbol", &TracedGraph::symbol, nb::arg("name"), nb::arg("hint").none(), nb::arg("low").none(), nb::arg("high").none(), nb::arg("unbacked"))
-      .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(), nb::arg("strides") = nb::none(), nb::keep_alive<0, 1>())
+      .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(), nb::arg("strides") = nb::none(), nb::arg("lazy") = false, nb::keep_alive<0, 1>())
       .def("constant", &TracedGraph::constant, nb::keep_alive<0, 1>())
       .def("call", &TracedGraph::call, nb::arg("target"), nb::arg("args"), nb::arg("kwargs"), nb::arg("name"), nb::arg("meta").none(), nb::arg("stack_trace"), nb::keep_alive<0, 1>())
       .def("frozen", &TracedGraph::frozen, nb::keep_alive<0, 1>())

@@ -121,7 +121,11 @@ class TorchOp : public runtime::HostOp {
       nb::object item = call_.is_list ? nb::steal(PySequence_GetItem(result.ptr(), static_cast<Py_ssize_t>(i))) : nb::borrow(result);
       if (!item.is_valid()) throw nb::python_error();
       Tensor from;
-      Exchange::get().borrow(item, device_, from);
+      Exchange::get().borrow(item, device_, from, false);
+      if (device_ == Device{}) {
+        item = Exchange::get().resolve(item);
+        Exchange::get().borrow(item, device_, from, false);
+      }
       const runtime::BoundView& wanted = outputs_[k];
       if (from.dtype != wanted.dtype || from.sizes != wanted.sizes)
         fail("{} gave {} where {} was expected", call_.op, describe(from.dtype, from.sizes), describe(wanted.dtype, wanted.sizes));

@@ -130,7 +130,7 @@ Value TracedGraph::value(nb::handle h) {
   fail("an argument of type {} is not supported", nb::cast<std::string>(nb::type_name(h.type())));
 }
 
-NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::handle strides) {
+NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::handle strides, bool lazy) {
   Value value = meta(m);
   InputKind kind = InputKind::Tensor;
   std::optional<Value> constant;
@@ -138,6 +138,7 @@ NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::h
   else if (value.is<Expr>()) kind = InputKind::Int;
   else if (value.is<ops::Bool>()) kind = InputKind::Bool;
   else if (!value.is<sym::TensorMeta>()) kind = InputKind::Float;
+  else if (lazy) kind = InputKind::Lazy;
   fx::Node* n = module_->graph.placeholder(name, std::move(value));
   n->meta.origins = {n->name};
   module_->inputs.push_back({n->name, n->name, std::move(constant)});

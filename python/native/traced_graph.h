@@ -37,8 +37,8 @@ class TracedGraph {
 
   /// A size symbol, with the value that tracing saw and its bounds (None: not known).
   void symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low, std::optional<std::int64_t> high, bool unbacked);
-  /// `strides`: how the memory that comes lies, where that is not as `meta` has it; None: as it has it.
-  NodeHandle placeholder(const std::string& name, nb::handle meta, nb::handle strides);
+  /// `strides`: how the memory that comes lies, where that is not as `meta` has it; None: as it has it. `lazy`: a tensor that torch may have put off to negate or conjugate when a call passes it.
+  NodeHandle placeholder(const std::string& name, nb::handle meta, nb::handle strides, bool lazy);
   /// A tensor that belongs to the graph; its memory is shared, and `tensor` is what results that view it are views of.
   NodeHandle constant(const std::string& name, nb::object tensor, nb::handle meta);
   /// An input of the graph in whose place the program holds this tensor: calls pass one there, which is not looked at.

@@ -64,8 +64,11 @@ class Binding {
   void set_stop(std::function<bool()> asked) { stop_ = std::move(asked); }
   /// Binds for these inputs; does nothing when they look like the last call's. Throws Error in the user's terms.
   void bind(std::span<const Tensor> inputs);
+  /// Whether `bind` would have nothing to do for inputs of the same dtypes, sizes and strides as the last.
+  bool is_bound_alike() const { return bound_ && !reads_values_ && threads_ == thread_count(); }
+  void place(const Patch& p, std::byte* memory) { words_[p.word] = memory + p.offset; }
   void place(std::span<const Patch> patches, std::byte* memory) {
-    for (const Patch& p : patches) words_[p.word] = memory + p.offset;
+    for (const Patch& p : patches) place(p, memory);
   }
   /// On a device that does not run ahead: throws Error when a kernel finds an index out of range. Results that depend on the run are bound after it.
   void run_steps(const MemoryHooks& hooks = {});

@@ -56,6 +56,8 @@ class Context {
   RunResult run(std::span<const Tensor> inputs);
   /// The same into `outputs`, whose old tensors are let go first (no input may be one of them) and whose vectors are reused: with the same sizes as the last call's it allocates nothing at all.
   void run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
+  /// The same where the inputs differ from those of this context's last run, which did not fail, in nothing but where their memory lies: nothing else of them is looked at.
+  void run_alike_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
   /// Outputs come from `allocate(bytes)` from now on (at least 64-byte aligned, or Error); an empty function restores the pool.
   void set_output_allocator(OutputAllocator allocate);
   /// During a run, `done` hears of inputs once the last step that reads them has run (on a device that runs ahead: is queued), so that their owner may let go of them; not of those that an output views, that the program

@@ -128,6 +128,136 @@ def test_dynamic_sizes():
         same(g(x, size + 1), f(x, size + 1))
 
 
+def graphs_of(monkeypatch):
+    """The compiled graphs that torch.compile makes from now on, to be called without Dynamo's guards."""
+    from coil import dynamo
+
+    made, named = [], dynamo._named
+    monkeypatch.setattr(dynamo, "_named", lambda graph, options: made.append(graph) or named(graph, options))
+    return made
+
+
+def changes():
+    """What a program may do to a tensor that it keeps."""
+    other = torch.randn(4, 6)
+    return {
+        "values": lambda x: x.mul_(3),
+        "storage": lambda x: x.set_(torch.randn(4, 6)),
+        "view of another": lambda x: x.set_(other.untyped_storage(), 3, (2, 6), (9, 1)),
+        "fewer rows": lambda x: x.resize_(2, 6),
+        "more rows": lambda x: x.resize_(64, 6).normal_(),
+        "strides": lambda x: x.set_(torch.randn(6, 4)).t_(),
+        "data": lambda x: setattr(x, "data", torch.randn(4, 12)[:, ::2]),
+        "expanded": lambda x: x.set_(torch.randn(6)).as_strided_((4, 6), (0, 1)),
+        "no rows": lambda x: x.resize_(0, 6),
+    }
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_tensor_that_is_changed_in_place_between_calls(dynamic, monkeypatch):
+    """Inputs that look like the last call's are taken as they were: whatever changed must be seen, in Dynamo's guards or behind them."""
+    graphs = graphs_of(monkeypatch)
+
+    def f(x, y):
+        return x * 2 + y, x.sum(0)
+
+    with torch.no_grad():
+        g = compiled(f, dynamic=dynamic)
+        x, y = torch.randn(4, 6), torch.randn(6)
+        same(g(x, y), f(x, y))
+        for change in changes().values():
+            change(x)
+            for _ in range(2):
+                same(g(x, y), f(x, y))
+        # Without the guards: another layout of the same sizes is taken as it is, other sizes are an error, and so is another dtype.
+        torch._dynamo.reset()
+        x = torch.randn(4, 6)
+        compiled(f)(x, y)
+        graph = graphs[-1]
+        for name, change in changes().items():
+            change(x)
+            for _ in range(2):
+                if x.shape == (4, 6):
+                    torch.testing.assert_close(graph(x, y), f(x, y))
+                else:
+                    with pytest.raises(coil.Error, match="size"):
+                        graph(x, y)
+            x.set_(torch.randn(4, 6))
+            torch.testing.assert_close(graph(x, y), f(x, y))
+        for other in (x.double(), x.to(torch.int32)):
+            with pytest.raises(coil.Error, match="expected float32|is (float64|int32)|f32"):
+                graph(other, y)
+        torch.testing.assert_close(graph(x, y), f(x, y))
+
+
+def test_inputs_of_other_classes(monkeypatch):
+    graphs = graphs_of(monkeypatch)
+
+    class Named(torch.Tensor):
+        pass
+
+    def f(x, y):
+        return x * 2 + y
+
+    with torch.no_grad():
+        x, y = torch.randn(4, 6), torch.randn(6)
+        compiled(f)(x, y)
+        for other in (nn.Parameter(x), x.as_subclass(Named), nn.Buffer(x), x):
+            same(graphs[-1](other, y)[0], f(x, y))
+        for wrong in (x.to_sparse(), x.numpy(), 3, None, x.to("meta")):
+            with pytest.raises(Exception) as error:
+                graphs[-1](wrong, y)
+            assert str(error.value)
+        same(graphs[-1](x, y)[0], f(x, y))
+
+
+def test_inputs_that_torch_has_put_off_to_negate_or_conjugate(tmp_path):
+    """Such a tensor's memory has other values than the tensor: views like `z.conj().imag` are."""
+    z = torch.randn(4, dtype=torch.complex64)
+    x = z.conj().imag
+    assert x.is_neg() and z.conj().is_conj()
+    plain = torch.randn(4)
+
+    def value(t):
+        return t.resolve_conj().resolve_neg()
+
+    def both(f, *args):
+        """Compiled for tensors that are as they look first, and for those that are not."""
+        for first in (args, [value(a).clone() for a in args]):
+            torch._dynamo.reset()
+            with torch.no_grad():
+                g = compiled(f)
+                g(*first)
+                got, want = g(*args), f(*args)
+            torch.testing.assert_close(value(got), value(want))
+
+    both(lambda x: x + 1, x)
+    both(lambda x, y: x * y, plain, x)
+    both(lambda x: x[1:] * 2, x)
+    both(lambda x: x[1:], x)
+    both(lambda z: z * 2 + 1, z.conj())
+    both(lambda z: z.conj().imag + 1, z)
+    mine, theirs = z.clone().conj().imag, z.clone().conj().imag
+    torch._dynamo.reset()
+    with torch.no_grad():
+        compiled(lambda x: x.add_(1))(mine)
+        theirs.add_(1)
+    torch.testing.assert_close(value(mine), value(theirs))
+
+    # Gradients come as autograd made them.
+    for x, gradient in ((torch.randn(3), torch.randn(3, dtype=torch.complex64).conj().imag), (torch.randn(3, dtype=torch.complex64), torch.randn(3, dtype=torch.complex64).conj())):
+        torch._dynamo.reset()
+        got = []
+        for f in (compiled(lambda x: x * x), lambda x: x * x):
+            leaf = x.clone().requires_grad_()
+            f(leaf).backward(gradient)
+            got.append(value(leaf.grad))
+        torch.testing.assert_close(*got)
+
+    model = coil.compile(nn.ReLU(), (torch.randn(4),))
+    torch.testing.assert_close(model(z.conj().imag), value(z.conj().imag).relu())
+
+
 def test_inference_mode_and_autocast():
     m = nn.Linear(4, 3)
     x = torch.randn(2, 4)

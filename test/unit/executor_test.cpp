@@ -139,6 +139,41 @@ TEST(Executor, TakesInputsInAnyLayoutAndOffset) {
   EXPECT_EQ(values_of(context.run({{in}}).outputs[0]), times(values_of(in), 5));
 }
 
+TEST(Executor, InputsAlikeMayLieAnywhere) {
+  Context context(Model::load(scaled_sum()));
+  std::vector<Tensor> outputs;
+  Tensor in = tensor_of(counting(12), {3, 4});
+  context.run_into({{in}}, outputs);
+  for (float by : {2.0f, 3.0f}) {
+    const Tensor other = tensor_of(times(counting(12), by), {3, 4});
+    context.run_alike_into({{other}}, outputs);
+    EXPECT_EQ(values_of(outputs[0]), times(counting(12), 5 * by));
+  }
+  // Nor need they be aligned: such a one is copied.
+  std::vector<std::byte> bytes(12 * sizeof(float) + 2);
+  std::memcpy(bytes.data() + 2, in.bytes(), 12 * sizeof(float));
+  Tensor odd = in;
+  odd.storage = {std::shared_ptr<std::byte>(std::shared_ptr<void>(), bytes.data() + 2), 12 * sizeof(float)};
+  context.run_alike_into({{odd}}, outputs);
+  EXPECT_EQ(values_of(outputs[0]), times(counting(12), 5));
+  context.run_alike_into({{in}}, outputs);
+  EXPECT_EQ(values_of(outputs[0]), times(counting(12), 5));
+}
+
+TEST(Executor, InputsAlikeInAnyLayout) {
+  Context context(Model::load(scaled_sum()));
+  std::vector<Tensor> outputs;
+  Tensor in = tensor_of(counting(4 * 3 + 1), {13});
+  in.sizes = {3, 4};
+  in.strides = {1, 3};
+  in.offset = 1;
+  context.run_into({{in}}, outputs);
+  Tensor other = in;
+  other.storage = tensor_of(times(counting(13), 2), {13}).storage;
+  context.run_alike_into({{other}}, outputs);
+  EXPECT_EQ(values_of(outputs[0]), times(values_of(other), 5));
+}
+
 TEST(Executor, NamesTheInputAndTheRule) {
   Context context(Model::load(scaled_sum()));
   auto with = [&](const Tensor& t) { return error_of([&] { context.run({{t}}); }); };
@@ -320,6 +355,20 @@ TEST(Executor, WritesBackThroughForeignStrides) {
   context.run({{in}});
   EXPECT_EQ(values_of(in), (std::vector<float>{2, 4, 6, 8}));
   EXPECT_EQ(in.data<float>()[1], 9);
+}
+
+TEST(Executor, InputsAlikeThatAreWrittenTo) {
+  Context context(Model::load(counter()));
+  std::vector<Tensor> outputs;
+  for (bool alike : {false, true, true}) {
+    Tensor in = tensor_of({1, 9, 2, 9, 3, 9, 4, 9}, {8});
+    in.sizes = {4};
+    in.strides = {2};
+    alike ? context.run_alike_into({{in}}, outputs) : context.run_into({{in}}, outputs);
+    EXPECT_EQ(values_of(in).size(), 4u);
+    EXPECT_EQ(in.data<float>()[1], 9);
+    EXPECT_NE(in.data<float>()[0], 1);
+  }
 }
 
 TEST(Executor, RefusesBrokenPlans) {
