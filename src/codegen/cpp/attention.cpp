@@ -359,11 +359,15 @@ std::string attention_kernel(const Toolchain& toolchain, const AttentionSpec& sp
   std::string text;
   if (pairs) {
     text += R"(
-#ifdef __clang__
+// The builtins take vectors of this type from GCC 13 on.
+#if defined(__clang__) || __GNUC__ >= 13
 typedef __bf16 $s_bf __attribute__((vector_size(64)));
-#define $s_DOT(acc, x, y) (f32v)__builtin_ia32_dpbf16ps_512(acc, ($s_bf)(x), ($s_bf)(y))
 #else
 typedef short $s_bf __attribute__((vector_size(64)));
+#endif
+#ifdef __clang__
+#define $s_DOT(acc, x, y) (f32v)__builtin_ia32_dpbf16ps_512(acc, ($s_bf)(x), ($s_bf)(y))
+#else
 #define $s_DOT(acc, x, y) (f32v)__builtin_ia32_dpbf16ps_v16sf(acc, ($s_bf)(x), ($s_bf)(y))
 #endif
 )";
