@@ -50,6 +50,11 @@ def target_name(target, effect=False):
     return f"{target.__module__}.{target.__name__}"
 
 
+def _is_read_float(symbol):
+    """A float that data tell, as item() reads it."""
+    return symbol.name.startswith("zuf")
+
+
 def _is_foreign(value):
     """Tensors of a type that Coil has no kernels for, somewhere in a value."""
     if isinstance(value, torch.Tensor):
@@ -127,7 +132,7 @@ class Translator:
 
         hint = getattr(env, "backed_var_to_val", None) or env.var_to_val
         unbacked = torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(symbol)
-        value = hint.get(symbol)
+        value = None if _is_read_float(symbol) else hint.get(symbol)
         self.native.symbol(symbol.name, None if value is None else int(value), bound(bounds and bounds.lower), bound(bounds and bounds.upper), bool(unbacked))
 
     def size(self, s):
@@ -150,8 +155,8 @@ class Translator:
         if isinstance(value, torch.SymBool):
             return {"bool": str(self.expression(value)) if not value.node.expr.is_Boolean else sympy.srepr(value.node.expr)}
         if isinstance(value, torch.SymFloat):
-            # Of one that sizes tell, how.
-            told = all(symbol.is_integer for symbol in value.node.expr.free_symbols)
+            # Of one that sizes, or floats read from data, tell, how.
+            told = all(symbol.is_integer or _is_read_float(symbol) for symbol in value.node.expr.free_symbols)
             return {"float": name} | ({"value": self.expression(value)} if told else {})
         if value is None or isinstance(value, (int, float, bool)):
             return value

@@ -135,7 +135,11 @@ class Parser {
     if (name == "true" || name == "True") return {1};
     if (name == "false" || name == "False") return {0};
     expect('(');
-    if (name == "Symbol") return {symbol()};
+    if (name == "Symbol") {
+      const Expr s = symbol();
+      if (s.is_symbol() && s.name().starts_with("zuf")) return {sym::float_call(FloatFunction::OfBits, s), 1, true};
+      return {s};
+    }
     if (name == "Integer") {
       const std::int64_t value = integer();
       expect(')');

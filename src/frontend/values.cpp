@@ -122,6 +122,7 @@ Expr Symbols::define(std::string_view name) {
   std::optional<Range> range;
   if (range_at != ranges_.end()) range = range_at->second;
   if (name.starts_with('u')) return env_.add_unbacked(name, range.value_or(Range{}));
+  if (name.starts_with("zuf")) return env_.add_unbacked(name);  // the bits of a float that data tell
   if (name.starts_with('z')) fail("the symbol {} is a float; only sizes may be symbolic", name);
   Range sizes = range.value_or(Range{});
   sizes.low = std::max<std::int64_t>(sizes.low, 0);

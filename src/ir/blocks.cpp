@@ -1,5 +1,6 @@
 // What the order of operations must respect: blocks, symbols that the program defines as it runs, and what is needed at all.
 #include <algorithm>
+#include <iterator>
 
 #include "ir/ir.h"
 #include "support/error.h"
@@ -73,21 +74,28 @@ std::vector<std::size_t> blocks(const Graph& graph) {
   return result;
 }
 
-void verify(const Graph& graph) {
-  std::set<std::string> known;
-  std::vector<std::set<std::string>> outer;  // symbols known before each open block
-  for (const Operation& op : graph.operations()) {
-    const Control* c = control_of(op);
-    if (c && c->closes()) {
-      COIL_CHECK(!outer.empty(), "op{} closes a block that is not open", op.id);
-      known = std::move(outer.back());
-      outer.pop_back();
-    }
-    for (Expr s : runtime_symbols(graph, op)) COIL_CHECK(known.contains(std::string(s.name())), "op{} needs the symbol {}, which is not defined there", op.id, s.name());
-    if (c && c->opens()) outer.push_back(known);
-    if (auto symbol = op.defined_symbol()) known.emplace(symbol->name());
+void KnownSymbols::border(const Control& c) {
+  Names first_side;
+  if (c.closes()) {
+    COIL_CHECK(!open_.empty(), "a block is closed that is not open");
+    Names inside = std::exchange(known_, open_.back().before);
+    if (c.kind == Control::Kind::EndIf)
+      std::set_intersection(inside.begin(), inside.end(), open_.back().first_side.begin(), open_.back().first_side.end(), std::inserter(known_, known_.end()));
+    else first_side = std::move(inside);
+    open_.pop_back();
   }
-  COIL_CHECK(outer.empty(), "a block is not closed");
+  if (c.opens()) open_.push_back({known_, std::move(first_side)});
+  if (c.kind == Control::Kind::Loop) define(c.counter);
+}
+
+void verify(const Graph& graph) {
+  KnownSymbols known;
+  for (const Operation& op : graph.operations()) {
+    if (const Control* c = control_of(op)) known.border(*c);
+    for (Expr s : runtime_symbols(graph, op)) COIL_CHECK(known.contains(s), "op{} needs the symbol {}, which is not defined there", op.id, s.name());
+    if (auto symbol = op.defined_symbol()) known.define(*symbol);
+  }
+  COIL_CHECK(known.all_closed(), "a block is not closed");
 }
 
 }  // namespace coil::ir

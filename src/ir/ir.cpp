@@ -18,7 +18,7 @@ void for_each_root(const Operation& op, F&& f) {
                           f(s.body);
                           for (Scalar x : s.indirect) f(x);
                         },
-                        [](const Extern&) {}, [](const Assertion&) {}, [](const ReadSymbol&) {}, [](const Control&) {}, [](const Fallback&) {}, [&](const auto& loop) { f(loop.body); }},
+                        [](const Extern&) {}, [](const Assertion&) {}, [](const ReadSymbol&) {}, [](const SetSymbol&) {}, [](const Control&) {}, [](const Fallback&) {}, [&](const auto& loop) { f(loop.body); }},
              op.node);
 }
 
@@ -36,6 +36,7 @@ const Exprs& Operation::sizes() const {
 
 std::optional<Expr> Operation::defined_symbol() const {
   if (auto* read = std::get_if<ReadSymbol>(&node)) return read->symbol;
+  if (auto* set = std::get_if<SetSymbol>(&node)) return set->symbol;
   if (auto* control = std::get_if<Control>(&node); control && control->kind == Control::Kind::Loop) return control->counter;
   return std::nullopt;
 }
@@ -180,6 +181,7 @@ std::set<std::string> free_symbols(const Graph& graph, const Operation& op) {
   for (BufferId id : op.outs) add_layout(id);
   if (auto* scatter = std::get_if<Scatter>(&op.node)) add_all(scatter->index);
   if (auto* assertion = std::get_if<Assertion>(&op.node)) add(assertion->condition);
+  if (auto* set = std::get_if<SetSymbol>(&op.node)) add(set->value);
   if (auto* control = std::get_if<Control>(&op.node)) add(control->condition), add(control->extent);
   if (auto* call = std::get_if<Extern>(&op.node))
     for (auto* views : {&call->inputs, &call->outputs})
@@ -281,6 +283,7 @@ std::string print(const Operation& op) {
           },
           [&](const Assertion& a) { return fmt::format("assert {} \"{}\"", sym::to_string(a.condition), a.message); },
           [&](const ReadSymbol& r) { return fmt::format("symbol {} = read(buf{})", sym::to_string(r.symbol), r.source); },
+          [&](const SetSymbol& s) { return fmt::format("symbol {} = number({})", sym::to_string(s.symbol), sym::to_string(s.value)); },
           [&](const Control& c) { return print(c); }},
       op.node);
 }

@@ -119,13 +119,19 @@ struct Assertion {
   std::string message;
 };
 
-/// A symbol gets its value while the program runs: the integer that `source` (0-d, I64) holds.
+/// A symbol gets its value while the program runs: the integer that `source` (0-d, I64) holds; of a float (0-d, F64) its bits (FloatFunction::OfBits).
 struct ReadSymbol {
   Expr symbol;
   BufferId source = 0;
 };
 
-/// A border of a block of operations. Blocks nest; what is made in one is used in it only, so results leave through buffers that were made before it.
+/// A symbol gets the value of an expression: on each side of a branch that of the side's own result, where only the branch tells the size of what it gives.
+struct SetSymbol {
+  Expr symbol, value;
+};
+
+/// A border of a block of operations. Blocks nest; what is made in one is used in it only, so results leave through buffers that were made before it: but for a symbol that both sides of a branch set, and buffers
+/// that are sized by it, which each side makes and both have made after it.
 ///
 ///     If condition … Else … EndIf          the first block where the condition is not 0, else the second
 ///     Loop counter < extent … EndLoop      the block again and again; BreakUnless, a direct part of it, leaves when its condition is 0
@@ -140,7 +146,7 @@ struct Control {
 
 struct Operation {
   OperationId id = 0;
-  std::variant<Pointwise, Reduction, Scan, Scatter, Extern, Assertion, Fallback, ReadSymbol, Control> node;
+  std::variant<Pointwise, Reduction, Scan, Scatter, Extern, Assertion, Fallback, ReadSymbol, SetSymbol, Control> node;
   std::vector<BufferId> outs;
   /// Of Pointwise, Reduction, Scan: where in outs[0] an iteration stores, over i0, i1, …; empty means at (i0, i1, …).
   Exprs store_index;
@@ -245,6 +251,22 @@ std::set<std::string> free_symbols(const Graph&, const Operation&);
 std::vector<Expr> runtime_symbols(const Graph&, const Operation&);
 /// Which operations are needed for the outputs, for writes to inputs and constants, and for effects.
 std::vector<bool> live_operations(const Graph&);
+/// Which symbols have values, as a walk over operations goes in and out of blocks. What both sides of a branch define is known after it.
+class KnownSymbols {
+ public:
+  void border(const Control&);
+  void define(Expr symbol) { known_.emplace(symbol.name()); }
+  bool contains(Expr symbol) const { return known_.contains(symbol.name()); }
+  bool all_closed() const { return open_.empty(); }
+
+ private:
+  using Names = std::set<std::string, std::less<>>;
+  struct Block {
+    Names before, first_side;
+  };
+  Names known_;
+  std::vector<Block> open_;
+};
 /// For each operation, its block: equal numbers, same block. 0 is the program's own; a BreakUnless parts a block in two.
 std::vector<std::size_t> blocks(const Graph&);
 /// Every symbol is defined before its use, in the same block or one around it; blocks nest; a buffer made in a block is used in it only. Throws Error naming the operation.

@@ -1,6 +1,7 @@
 // Reading arguments of the node being lowered.
 #include "lowering/lowering.h"
 #include "support/error.h"
+#include "sym/floats.h"
 #include "sym/print.h"
 
 namespace coil::lowering {
@@ -71,9 +72,39 @@ void Context::define(Expr recorded, const TensorBox& count) {
   graph.add_operation({.node = ir::ReadSymbol{symbol, source}, .origins = graph.provenance.origins, .where = graph.provenance.where});
   assert_what_is_known();
   if (!own) return require(sym::eq(symbol, recorded), fmt::format("{} gives a size other than {}", node->target, sym::to_string(recorded)));
+  check_range(symbol);
+}
+
+void Context::check_range(Expr symbol) {
   const sym::Range range = graph.env().range(symbol);
   if (range.low != sym::Range::kMin) require(sym::ge(symbol, range.low), fmt::format("{} ({}) must be at least {}", symbol.name(), node->target, range.low));
   if (range.high != sym::Range::kMax) require(sym::le(symbol, range.high), fmt::format("{} ({}) must be at most {}", symbol.name(), node->target, range.high));
+}
+
+void Context::set(const std::vector<std::pair<Expr, Expr>>& values) {
+  for (const auto& [symbol, value] : values) graph.add_operation({.node = ir::SetSymbol{symbol, value}, .origins = graph.provenance.origins, .where = graph.provenance.where});
+  assert_what_is_known();
+  for (const auto& [symbol, value] : values) check_range(symbol);
+}
+
+void Context::go_back_to(Asserted before) {
+  required_ = std::move(before.conditions);
+  pending = std::move(before.pending);
+}
+
+void Context::keep_what_also(const Asserted& other_side) {
+  std::erase_if(required_, [&](Expr condition) { return !other_side.conditions.contains(condition); });
+}
+
+void Context::define(const ops::SymFloat& recorded, const TensorBox& number) {
+  if (!recorded.value || recorded.value->kind() != sym::Kind::Float || sym::float_function(*recorded.value) != FloatFunction::OfBits) return;
+  const Expr bits = sym::float_operands(*recorded.value)[0];
+  if (!bits.is_symbol() || is_known(bits)) return;
+  TensorBox word = ir::make_pointwise(graph, DType::F64, number.device(), {}, graph.pool().cast(number.load(Exprs(number.rank(), 0), {}), DType::F64));
+  const ir::BufferId source = word.realize();
+  graph.buffer(source).layout.fixed = true;
+  graph.add_operation({.node = ir::ReadSymbol{bits, source}, .origins = graph.provenance.origins, .where = graph.provenance.where});
+  assert_what_is_known();
 }
 
 Expr Context::read(const TensorBox& number, sym::Range range) {

@@ -89,7 +89,7 @@ void expect_sizes_known(Context& ctx, const ops::Value& meta) {
   for (Expr size : t->sizes)
     for (Expr s : sym::free_symbols(size))
       if (s.symbol_kind() == sym::SymbolKind::Unbacked && !ctx.graph.defined_symbols.contains(std::string(s.name())) && !ctx.input_symbols.contains(std::string(s.name())))
-        refuse(ctx, fmt::format("has a result whose size {} only one of its branches tells; give it a size that is known before", s.name()));
+        refuse(ctx, fmt::format("has a result whose size {} only its turns tell; give it a size that is known before", s.name()));
 }
 
 /// Slots as the results of the node; integers among them get their symbols.
@@ -99,11 +99,59 @@ Lowered results(Context& ctx, const std::vector<TensorBox>& slots) {
   for (std::size_t k = 0; k < slots.size(); ++k) {
     list.push_back(slots[k]);
     if (auto* e = metas[k].get_if<Expr>(); e && !e->is_constant()) ctx.define(*e, slots[k]);
+    if (auto* f = metas[k].get_if<ops::SymFloat>()) ctx.define(*f, slots[k]);
     if (auto* b = metas[k].get_if<ops::Bool>())
       if (auto symbols = sym::free_symbols(b->condition); symbols.size() == 1) ctx.define(symbols[0], slots[k]);
     if (!metas[k].is<sym::TensorMeta>() && !metas[k].is<ops::SymFloat>()) list.back() = {};
   }
   return list;
+}
+
+/// Symbols among the sizes of results that nothing has given a value so far: the branch will tell.
+Exprs unknown_sizes(const Context& ctx, const Values& metas) {
+  Exprs found;
+  for (const ops::Value& meta : metas) {
+    auto* t = meta.get_if<sym::TensorMeta>();
+    for (std::size_t d = 0; t && d < t->rank(); ++d)
+      for (Expr s : sym::free_symbols(t->sizes[d]))
+        if (!ctx.is_known(s) && std::ranges::find(found, s) == found.end()) found.push_back(s);
+  }
+  return found;
+}
+
+/// What those are on the side that made these values, and that its results have the recorded sizes.
+void tell_sizes(Context& ctx, Exprs unknown, const Values& metas, const std::vector<BlockValue>& values) {
+  std::vector<std::pair<Expr, Expr>> told;
+  for (bool more = true; more && !unknown.empty();) {
+    more = false;
+    for (std::size_t k = 0; k < metas.size(); ++k) {
+      auto *t = metas[k].get_if<sym::TensorMeta>();
+      auto* box = std::get_if<TensorBox>(&values[k]);
+      for (std::size_t d = 0; t && box && d < t->rank(); ++d) {
+        std::vector<std::size_t> in;
+        for (std::size_t i = 0; i < unknown.size(); ++i)
+          if (sym::contains(t->sizes[d], unknown[i])) in.push_back(i);
+        if (in.size() != 1) continue;
+        const Expr symbol = unknown[in[0]];
+        const auto linear = sym::linear_in(t->sizes[d], symbol);
+        if (!linear || linear->coefficient.is_constant(0)) continue;
+        const Expr rest = box->sizes.at(d) - linear->rest;
+        told.emplace_back(symbol, linear->coefficient.is_constant(1) ? rest : sym::floor_div(rest, linear->coefficient));
+        unknown.erase(unknown.begin() + static_cast<std::ptrdiff_t>(in[0]));
+        more = true;
+      }
+    }
+  }
+  if (!unknown.empty()) refuse(ctx, fmt::format("has a result whose size {} its branches do not tell", unknown[0].name()));
+  ctx.set(told);
+  for (std::size_t k = 0; k < metas.size(); ++k) {
+    auto *t = metas[k].get_if<sym::TensorMeta>();
+    auto* box = std::get_if<TensorBox>(&values[k]);
+    for (std::size_t d = 0; t && box && d < t->rank(); ++d) {
+      const bool is_told = std::ranges::any_of(told, [&](const auto& pair) { return pair.first == t->sizes[d]; });
+      if (!is_told) require_equal(ctx, t->sizes[d], box->sizes.at(d));
+    }
+  }
 }
 
 /// cond(predicate, true graph, false graph, operands)
@@ -112,16 +160,20 @@ Lowered cond(Context& ctx, const Values& args) {
   const auto& metas = ctx.node->meta.value.as_list();
   const Expr condition = predicate(ctx, operand_of(ctx, args.at(0)));
   std::vector<TensorBox> slots;
-  for (const ops::Value& meta : metas) {
-    expect_sizes_known(ctx, meta);
-    slots.push_back(slot_for(ctx, meta));
-  }
+  for (const ops::Value& meta : metas) slots.push_back(slot_for(ctx, meta));
+  const Exprs unknown = unknown_sizes(ctx, metas);
+  const auto before = ctx.asserted();
+  auto first_side = before;
   for (int branch : {1, 2}) {
+    ctx.go_back_to(before);
     control(ctx, branch == 1 ? Kind::If : Kind::Else, condition);
     const auto values = lower_block(subgraph(ctx, args.at(static_cast<std::size_t>(branch))), ctx, operands);
     if (values.size() != slots.size()) refuse(ctx, "has branches with other numbers of results");
+    tell_sizes(ctx, unknown, metas, values);
     for (std::size_t k = 0; k < slots.size(); ++k) store(ctx, slots[k], slots[k].sizes, stored(ctx, values[k], slots[k], slots[k].sizes));
+    if (branch == 1) first_side = ctx.asserted();
   }
+  ctx.keep_what_also(first_side);
   control(ctx, Kind::EndIf);
   return results(ctx, slots);
 }

@@ -50,6 +50,7 @@ Lowered item(Context& ctx, const Values& args) {
   } else {
     TensorBox real = pointwise(ctx, DType::F64, {}, element(ctx, number, {}).cast(DType::F64));
     real.realize();
+    if (auto* f = meta.get_if<ops::SymFloat>()) ctx.define(*f, real);
     return real;
   }
   return {};

@@ -111,6 +111,7 @@ class Driver {
       if (auto* box = std::get_if<TensorBox>(&given)) {
         if (n->is_tensor() || n->meta.value.is<ops::SymFloat>()) ctx_.values[n] = *box;
         else bind_number(n->meta.value, *box);
+        if (auto* f = n->meta.value.get_if<ops::SymFloat>()) ctx_.define(*f, *box);
         if (n->is_tensor())
           for (std::size_t d = 0; d < box->rank(); ++d) bind_size(n->tensor().sizes.at(d), box->sizes[d]);
       } else if (const auto& number = std::get<ops::Value>(given); number.is<Expr>() || number.is<ops::Bool>()) {
@@ -176,7 +177,9 @@ class Driver {
         for (const auto* list : {&n->tensor().sizes, &n->tensor().strides})
           for (Expr e : *list) note_input_symbols(e);
       if (n->opcode == fx::Opcode::Placeholder && n->meta.value.is<Expr>()) note_input_symbols(n->meta.value.as_int());
-      if (n->opcode != fx::Opcode::CallFunction || !n->target.starts_with("aten._assert_scalar.")) continue;
+      if (n->opcode != fx::Opcode::CallFunction) continue;
+      if (n->target.starts_with("aten.sym_constrain_range")) add_range(*n);
+      if (!n->target.starts_with("aten._assert_scalar.")) continue;
       const Expr condition = condition_of(*n);
       ctx_.pending.push_back({condition, n->args.size() > 1 && n->args[1].is<std::string>() ? n->args[1].as_string() : "assertion failed", n->where(), {n->name}});
       if (!sym::has_symbol_of(condition, sym::SymbolKind::Unbacked) || is_of_outside(condition)) continue;
@@ -187,6 +190,18 @@ class Driver {
       }
     }
     ctx_.assert_what_is_known();
+  }
+
+  /// sym_constrain_range(size, *, min, max); the one for sizes has a least of 0 where none is given.
+  void add_range(const fx::Node& node) {
+    const Expr size = ctx_.integer(node.arg("size"));
+    const ops::Value &min = node.arg("min"), &max = node.arg("max");
+    auto require = [&](Expr condition, std::string_view rule, Expr bound) {
+      ctx_.pending.push_back({condition, fmt::format("{} must be {} {}", sym::to_string(size), rule, sym::to_string(bound)), node.where(), {node.name}});
+    };
+    if (!min.is_none()) require(sym::ge(size, min.as_int()), "at least", min.as_int());
+    else if (node.is_call("aten.sym_constrain_range_for_size.default")) require(sym::ge(size, 0), "at least", 0);
+    if (!max.is_none()) require(sym::le(size, max.as_int()), "at most", max.as_int());
   }
 
   /// In a branch or loop: about symbols of the program around it, where it need not hold.
@@ -212,6 +227,7 @@ class Driver {
       return;
     }
     if (node.target.starts_with("aten._assert_scalar.")) return ctx_.require(condition_of(node), "assertion failed");  // those of `pending` are made by now
+    require_no_negative_sizes(node.meta.value);
     Lowered value;
     try {
       const LoweringFunction* lowering = find(node.target);
@@ -232,6 +248,19 @@ class Driver {
         if ((*items)[i].storage && metas.at(i).is<sym::TensorMeta>()) check(node, (*items)[i], metas[i].as_tensor());
     }
     ctx_.values[&node] = std::move(value);
+  }
+
+  /// Sizes by arithmetic on numbers that data tell (`u0 - 5`) may come out negative: the run says where.
+  void require_no_negative_sizes(const ops::Value& meta) {
+    if (auto* list = meta.get_if<ops::Values>())
+      for (const ops::Value& item : *list) require_no_negative_sizes(item);
+    auto* t = meta.get_if<sym::TensorMeta>();
+    for (std::size_t d = 0; t && d < t->rank(); ++d) {
+      const Expr size = t->sizes[d];
+      const bool by_arithmetic = !size.is_symbol() && (sym::has_symbol_of(size, sym::SymbolKind::Unbacked) || sym::has_float(size));
+      if (by_arithmetic && ctx_.is_known(size) && !graph_->env().statically_known_le(0, size))
+        ctx_.require(sym::ge(size, 0), fmt::format("{} makes a tensor whose size in dimension {} ({}) is negative", ctx_.node->target, d, sym::to_string(size)));
+    }
   }
 
   /// Drops library calls made since an operation when the device lacks one of them; false when it has them all. Values that were put into memory for them stay.

@@ -62,8 +62,14 @@ class Context {
 
   /// The recorded size gets its value here: what `count` (0-d, integers or bools) holds. Where the record is no symbol, or one that has a value already, the run must find that very number.
   void define(Expr recorded, const TensorBox& count);
+  /// The same for a float that lies in memory (0-d, F64): the symbol that has its bits, where it is recorded by one.
+  void define(const ops::SymFloat& recorded, const TensorBox& number);
   /// A number that the program computes as it runs, as a new symbol.
   Expr read(const TensorBox& number, sym::Range = {});
+  /// Sizes that only a branch tells get their values on one of its sides, and what is known of them is checked there.
+  void set(const std::vector<std::pair<Expr, Expr>>& values);
+  /// Whether all sizes in it have values.
+  bool is_known(Expr) const;
   /// The run fails with the message unless the condition holds.
   void require(Expr condition, const std::string& message);
 
@@ -74,6 +80,14 @@ class Context {
     std::set<std::string> origins;
   };
   std::vector<PendingAssert> pending;
+  /// What is asserted so far. On each side of a branch it is what was before the branch; after it, what both sides asserted.
+  struct Asserted {
+    std::unordered_set<Expr> conditions;
+    std::vector<PendingAssert> pending;
+  };
+  Asserted asserted() const { return {required_, pending}; }
+  void go_back_to(Asserted);
+  void keep_what_also(const Asserted& other_side);
   void assert_what_is_known();
   std::set<std::string> input_symbols;  ///< unbacked ones that inputs give
   /// What products made of storages to have whole vectors (linear_algebra.cpp), by the dimensions that grew; each behind the storage that it was made of.
@@ -82,7 +96,7 @@ class Context {
   std::unordered_map<const fx::Node*, Lowered> values;
 
  private:
-  bool is_known(Expr) const;
+  void check_range(Expr symbol);
   std::unordered_set<Expr> required_;
 };
 

@@ -1,6 +1,7 @@
 // Arithmetic of Python floats that are only known as the program runs: each is a tensor of no dimensions, f64 as in Python. Integers need none of it: they are expressions.
 #include "lowering/common.h"
 #include "support/error.h"
+#include "sym/floats.h"
 
 namespace coil::lowering {
 
@@ -27,6 +28,14 @@ LoweringFunction binary(Binary f) {
   return [f](Context& ctx, const Values& args) { return made(ctx, f(real(ctx, args.at(0)), real(ctx, args.at(1)))); };
 }
 
+/// round(self, digits): by the host, which has the exact decimals; the kernels are given the bits.
+Lowered rounded(Context& ctx, const Values& args) {
+  auto* f = ctx.node->meta.value.get_if<ops::SymFloat>();
+  if (!f || !f->value) refuse(ctx, fmt::format("rounds {}, a float that the program computes, to digits; only floats made of sizes and of numbers read by item() can be", ops::to_string(args.at(0))));
+  auto& pool = ctx.graph.pool();
+  return made(ctx, {&pool, pool.bitcast(pool.index(sym::float_call(FloatFunction::ToBits, *f->value)), DType::F64)});
+}
+
 }  // namespace
 
 void add_numbers(Table& t) {
@@ -39,6 +48,7 @@ void add_numbers(Table& t) {
   t["_operator.pow"] = binary([](Value a, Value b) { return pow(a, b); });
   t["torch.sym_max"] = t["builtins.max"] = binary([](Value a, Value b) { return where(lt(a, b), b, a); });
   t["torch.sym_min"] = t["builtins.min"] = binary([](Value a, Value b) { return where(lt(b, a), b, a); });
+  t["builtins.round"] = rounded;
   t["_operator.neg"] = unary([](Value a) { return -a; });
   t["_operator.abs"] = t["builtins.abs"] = unary([](Value a) { return abs(a); });
   t["torch.sym_float"] = t["builtins.float"] = unary([](Value a) { return a; });

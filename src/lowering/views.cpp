@@ -1,6 +1,7 @@
 // Views: maps from the result's indices to the argument's. Nothing is computed and nothing is copied.
 #include "lowering/common.h"
 #include "support/error.h"
+#include "sym/floats.h"
 #include "sym/print.h"
 
 namespace coil::lowering {
@@ -65,6 +66,11 @@ Expr checked_index(Context& ctx, Expr at, Expr size, Expr length) {
 
 /// The part of `sizes` from `start` in one dimension, every step-th element.
 TensorBox window(Context& ctx, const TensorBox& box, std::size_t dim, Expr start, Expr step, const Exprs& sizes) {
+  // Sizes that data tell may be recorded as ones that fit, where only the run can say whether they do.
+  auto of_data = [](Expr e) { return sym::has_symbol_of(e, sym::SymbolKind::Unbacked) || sym::has_float(e); };
+  const Expr last = start + (sizes[dim] - 1) * step;
+  if ((of_data(last) || of_data(box.sizes[dim])) && !ctx.graph.env().statically_known_lt(last, box.sizes[dim]))
+    ctx.require(sym::lt(last, box.sizes[dim]), fmt::format("{}: {} elements from {} on do not fit a size of {}", ctx.node->target, sym::to_string(sizes[dim]), sym::to_string(start), sym::to_string(box.sizes[dim])));
   Exprs index = ctx.graph.ivars(box.rank());
   index[dim] = start + index[dim] * step;
   return box.view(sizes, index);

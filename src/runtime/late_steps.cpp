@@ -15,7 +15,7 @@ void Binding::find_late() {
   undefined_.assign(plan_.shape_program.size(), false);
   for (const Step& step : plan_.steps) {
     if (const auto* a = std::get_if<AllocateBuffer>(&step)) late_buffer_[memory_of_[a->buffer]] = true;
-    late_ = late_ || std::holds_alternative<ReadSymbol>(step) || std::holds_alternative<Control>(step);
+    late_ = late_ || std::holds_alternative<ReadSymbol>(step) || std::holds_alternative<SetNumber>(step) || std::holds_alternative<Control>(step);
   }
   // An assertion outside of blocks whose sizes are known is checked before anything runs.
   int depth = 0;
@@ -188,7 +188,9 @@ void Binding::run_late(const Step& step, const LateStep& late, const OutputAlloc
     }
     return set_number(r->symbol, value);
   }
+  if (const auto* s = std::get_if<SetNumber>(&step)) return set_number(s->symbol, slot(s->value));
   const auto& assertion = std::get<AssertCall>(step);
+  if (undefined_[assertion.condition]) fail("{}: a number in it has no value, for it is divided by zero, not a number, or does not fit in 64 bits", assertion.message);
   if (slot(assertion.condition) == 0) fail("{}", assertion.message);
 }
 

@@ -31,7 +31,7 @@ enum class ShapeOp : std::uint8_t {
   Eq, Ne, Lt, Le, And, Or, Not,
   BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight,
   Float,        ///< the function c (support/float_functions.h) of slots a and b; floats are slots that hold their bits
-  RunTime,      ///< a number that a step gives: a ReadSymbol, or a loop that counts. What is computed from it is computed then, and again each time
+  RunTime,      ///< a number that a step gives: a ReadSymbol, a SetNumber, or a loop that counts. What is computed from it is computed then, and again each time
 };
 
 struct ShapeInstruction {
@@ -157,17 +157,21 @@ struct AssertCall {
   std::string message;
 };
 
-/// Memory for a buffer whose size is only known now; only buffers with such sizes have these steps.
+/// Memory for a buffer whose size is only known now; only buffers with such sizes have these steps. Both sides of a branch may allocate the same one.
 struct AllocateBuffer {
   BufferId buffer = 0;
 };
 struct FreeBuffer {
   BufferId buffer = 0;
 };
-/// `symbol`, a RunTime slot, gets the value of the 0-d I64 buffer.
+/// `symbol`, a RunTime slot, gets the word that the 0-d buffer holds: an I64, or the bits of an F64.
 struct ReadSymbol {
   BufferId source = 0;
   Slot symbol = 0;
+};
+/// `symbol`, a RunTime slot, gets the value of another slot: on each side of a branch, of one that the side tells.
+struct SetNumber {
+  Slot symbol = 0, value = 0;
 };
 /// A border of a block of steps; blocks nest.
 struct Control {
@@ -183,7 +187,7 @@ struct Control {
   std::uint32_t target = 0;
 };
 
-using Step = std::variant<KernelCall, ExternCall, AssertCall, HostCall, AllocateBuffer, FreeBuffer, ReadSymbol, Control>;
+using Step = std::variant<KernelCall, ExternCall, AssertCall, HostCall, AllocateBuffer, FreeBuffer, ReadSymbol, SetNumber, Control>;
 
 struct Kernel {
   std::string symbol;              ///< C name in the kernel library
@@ -218,7 +222,7 @@ struct Signature {
 };
 
 struct Plan {
-  static constexpr int kVersion = 7, kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
+  static constexpr int kVersion = 8, kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
   std::string model_name;
   Device device;
   std::string isa;  ///< instruction set that the kernels need: `avx2`, `avx512`, …; empty for the baseline

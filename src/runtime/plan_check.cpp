@@ -134,6 +134,10 @@ class PlanChecker {
     require(step.source < plan_.buffers.size(), "a symbol's buffer");
     runtime_number(step.symbol, "a symbol");
   }
+  void check_step(const SetNumber& step) const {
+    runtime_number(step.symbol, "a symbol");
+    slot(step.value, "a symbol");
+  }
   void check_step(const Control& step) const {
     slot(step.value, "a branch");
     if (step.kind == Control::Kind::Loop) runtime_number(step.counter, "a loop");

@@ -182,6 +182,7 @@ Json to_json(const Step& step) {
     Json operator()(const AllocateBuffer& a) const { return {{"allocate", a.buffer}}; }
     Json operator()(const FreeBuffer& f) const { return {{"free", f.buffer}}; }
     Json operator()(const ReadSymbol& r) const { return {{"read", r.source}, {"symbol", r.symbol}}; }
+    Json operator()(const SetNumber& s) const { return {{"set", s.symbol}, {"value", s.value}}; }
     Json operator()(const Control& c) const { return {{"control", kControls[static_cast<std::size_t>(c.kind)]}, {"value", c.value}, {"counter", c.counter}, {"target", c.target}}; }
   } visitor;
   return std::visit(visitor, step);
@@ -205,6 +206,7 @@ Step step_from(const Json& j) {
   if (j.contains("allocate")) return AllocateBuffer{integer<BufferId>(j.at("allocate"))};
   if (j.contains("free")) return FreeBuffer{integer<BufferId>(j.at("free"))};
   if (j.contains("read")) return ReadSymbol{integer<BufferId>(j.at("read")), integer<Slot>(j.at("symbol"))};
+  if (j.contains("set")) return SetNumber{integer<Slot>(j.at("set")), integer<Slot>(j.at("value"))};
   if (j.contains("control"))
     return Control{enum_from<Control::Kind>(kControls, j.at("control").get<std::string>()), integer<Slot>(j.at("value")), integer<Slot>(j.at("counter")), integer<std::uint32_t>(j.at("target"))};
   ExternCall call{j.at("library").get<std::string>(), {}, {}, {}};
@@ -328,11 +330,12 @@ Plan read_plan(const Json& j) {
 }
 
 /// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures; version 6 sizes that are made of floats; version 7 those that are rounded to
-/// a number of digits.
+/// a number of digits; version 8 those that a branch tells, or floats read from data.
 int version_of(const Plan& plan) {
+  if (std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& s) { return std::holds_alternative<SetNumber>(s); })) return 8;
   int of_floats = 0;
   for (const ShapeInstruction& in : plan.shape_program)
-    if (in.op == ShapeOp::Float) of_floats = std::max(of_floats, in.c == static_cast<std::int64_t>(FloatFunction::RoundDecimal) ? 7 : 6);
+    if (in.op == ShapeOp::Float) of_floats = std::max(of_floats, in.c == static_cast<std::int64_t>(FloatFunction::OfBits) ? 8 : in.c == static_cast<std::int64_t>(FloatFunction::RoundDecimal) ? 7 : 6);
   if (of_floats) return of_floats;
   auto is_new = [](const Step& step) {
     const auto* host = std::get_if<HostCall>(&step);

@@ -59,27 +59,20 @@ void verify(const ir::Graph& graph, const Schedule& schedule) {
   const auto lines = operation_lines(graph);
   std::vector<bool> ran(graph.operations().size(), false);
   std::set<ir::BufferId> written;
-  Names known;
-  std::vector<Names> outer;  // symbols known before each open block
+  ir::KnownSymbols known;
   for (const ir::Buffer& b : graph.buffers())
     if (b.kind != ir::BufferKind::Computed) written.insert(b.id);
   auto visit = [&](ir::OperationId id) {
     const ir::Operation& op = graph.operations()[id];
     COIL_CHECK(!ran[id], "op{} is scheduled twice", id);
     ran[id] = true;
-    const auto* c = std::get_if<ir::Control>(&op.node);
-    if (c && c->closes()) {
-      COIL_CHECK(!outer.empty(), "op{} closes a block that is not open", id);
-      known = std::move(outer.back());
-      outer.pop_back();
-    }
-    for (sym::Expr s : ir::runtime_symbols(graph, op)) COIL_CHECK(known.contains(std::string(s.name())), "op{} is scheduled before {} has a value", id, s.name());
+    if (const auto* c = std::get_if<ir::Control>(&op.node)) known.border(*c);
+    for (sym::Expr s : ir::runtime_symbols(graph, op)) COIL_CHECK(known.contains(s), "op{} is scheduled before {} has a value", id, s.name());
     Names own = ir::free_symbols(graph, op);
     for (const std::string& name : named_by(graph, op, lines.at(id))) COIL_CHECK(own.contains(name), "op{} uses {}, but does not say so: {}", id, name, lines.at(id));
     for (ir::BufferId b : ir::reads(op)) COIL_CHECK(written.contains(b), "op{} is scheduled before buf{} is written", id, b);
     written.insert(op.outs.begin(), op.outs.end());
-    if (c && c->opens()) outer.push_back(known);
-    if (auto symbol = op.defined_symbol()) known.emplace(symbol->name());
+    if (auto symbol = op.defined_symbol()) known.define(*symbol);
   };
   for (const Item& item : schedule.items) {
     if (auto* single = std::get_if<Single>(&item)) visit(single->op);

@@ -104,6 +104,7 @@ std::int64_t apply_float_function(FloatFunction f, std::int64_t a, std::int64_t 
     case FloatFunction::CeilToInt: return whole(std::ceil(x));
     case FloatFunction::RoundToInt: return whole(std::nearbyint(x));
     case FloatFunction::RoundDecimal: return float_bits(round_decimal(x, b));
+    case FloatFunction::OfBits: case FloatFunction::ToBits: return a;
     case FloatFunction::Eq: return x == y;
     case FloatFunction::Ne: return x != y;
     case FloatFunction::Lt: return x < y;

@@ -21,7 +21,8 @@ namespace coil {
   X(TruncToInt, "TruncToInt", "f", 'i') X(FloorToInt, "FloorToInt", "f", 'i') X(CeilToInt, "CeilToInt", "f", 'i')                    \
   X(RoundToInt, "RoundToInt", "f", 'i')                                                                                              \
   X(Eq, "FloatEq", "ff", 'i') X(Ne, "FloatNe", "ff", 'i') X(Lt, "FloatLt", "ff", 'i') X(Le, "FloatLe", "ff", 'i')                    \
-  X(RoundDecimal, "RoundDecimal", "fi", 'f')
+  X(RoundDecimal, "RoundDecimal", "fi", 'f')                                                                                        \
+  X(OfBits, "FloatOfBits", "i", 'f') X(ToBits, "BitsOfFloat", "f", 'i')
 
 // Plans hold their numbers: new ones come last.
 enum class FloatFunction : std::uint8_t {
@@ -34,7 +35,7 @@ struct FloatSignature {
   std::string_view name, takes;
   char gives = 'f';
 };
-constexpr int kFloatFunctions = static_cast<int>(FloatFunction::RoundDecimal) + 1;
+constexpr int kFloatFunctions = static_cast<int>(FloatFunction::ToBits) + 1;
 const FloatSignature& signature_of(FloatFunction);
 std::optional<FloatFunction> float_function_named(std::string_view name);
 

@@ -138,6 +138,7 @@ Expr float_call(FloatFunction f, Expr a, Expr b) {
   const bool two = signature_of(f).takes.size() == 2;
   if (a.is_constant() && (!two || b.is_constant())) return apply_float_function(f, *a.constant(), two ? *b.constant() : 0);
   if ((f == FloatFunction::Add || f == FloatFunction::Mul) && before(b, a)) std::swap(a, b);
+  if ((f == FloatFunction::OfBits && is_call(a, FloatFunction::ToBits)) || (f == FloatFunction::ToBits && is_call(a, FloatFunction::OfBits))) return float_operands(a)[0];
   if (auto simpler = simplified(f, a, b)) return *simpler;
   const Expr operands[] = {static_cast<int>(f), a, b};
   return intern(Kind::Float, std::span(operands).first(two ? 3 : 2));

@@ -1,4 +1,4 @@
-// Floats inside sizes: `TruncToInt(FloatMul(0.3, ToFloat(s0)))`. A float stands only among the operands of Kind::Float, as the call that makes it or, where it is known, as the constant of its bits.
+// Floats inside sizes: `TruncToInt(FloatMul(0.3, ToFloat(s0)))`. A float that is read from data is one whose bits an unbacked symbol holds (`FloatOfBits(u0)`). A float stands only among the operands of Kind::Float, as the call that makes it or, where it is known, as the constant of its bits.
 #pragma once
 #include "support/float_functions.h"
 #include "sym/shape_env.h"

@@ -108,6 +108,8 @@ constexpr FloatSpelling kFloatSpellings[] = {
     {FloatFunction::Lt, "Size({0} < {1})", "({0} < {1})"},
     {FloatFunction::Le, "Size({0} <= {1})", "({0} <= {1})"},
     {FloatFunction::RoundDecimal, "coil_round_decimal({0}, int64_t({1}))", "round({0}, {1})"},
+    {FloatFunction::OfBits, "float_of_bits({0})", "float_of_bits({0})"},
+    {FloatFunction::ToBits, "bits_of_float({0})", "bits_of_float({0})"},
 };
 static_assert(std::size(kFloatSpellings) == kFloatFunctions);
 

@@ -141,6 +141,8 @@ class Builder {
       p_.lines.push_back(Assert{a->condition, op.where.empty() ? a->message : fmt::format("{} (at {})", a->message, op.where)});
     } else if (auto* r = std::get_if<ir::ReadSymbol>(&op.node)) {
       p_.lines.push_back(*r);
+    } else if (auto* s = std::get_if<ir::SetSymbol>(&op.node)) {
+      p_.lines.push_back(*s);
     } else if (auto* c = std::get_if<ir::Control>(&op.node)) {
       p_.lines.push_back(*c);
     } else if (std::holds_alternative<ir::Scatter>(op.node)) {

@@ -44,7 +44,7 @@ std::string dtype(DType d) {
 
 class Printer {
  public:
-  Printer(const Program& p, const EmitOptions& options) : p_(p), options_(options), places_(place_weights(p)) {}
+  Printer(const Program& p, const EmitOptions& options) : p_(p), options_(options), places_(place_weights(p)), joined_(joined_values(p)) {}
 
   std::string print() {
     name_buffers();
@@ -166,8 +166,9 @@ class Printer {
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant && p_.constants[p_.buffers[k].index].seed) line("seeds.renew({});", names_[k]);
     begin = run_.size();
-    for (const Line& l : p_.lines) {
-      std::visit([&](const auto& x) { print_line(x); }, l);
+    for (std::size_t k = 0; k < p_.lines.size(); ++k) {
+      if (auto both = joined_.find(k); both != joined_.end()) declare(both->second);
+      std::visit([&](const auto& x) { print_line(x); }, p_.lines[k]);
       ends.push_back(run_.size());
     }
     for (const Input& in : p_.inputs)
@@ -203,9 +204,22 @@ class Printer {
   }
   void print_line(const Allocate& a) {
     const std::string bytes = size(p_.buffers[a.buffer].bytes);
-    line("Memory {}({});", names_[a.buffer], bytes);
+    if (declared_.contains(a.buffer)) line("{} = Memory({});", names_[a.buffer], bytes);
+    else line("Memory {}({});", names_[a.buffer], bytes);
   }
   void print_line(const ReadSymbol& r) { line("const Size {} = read_number({});", symbol(r.symbol), address(r.source)); }
+  void print_line(const SetSymbol& s) {
+    const std::string value = cpp(s.value);
+    const bool declared = declared_symbols_.contains(s.symbol);
+    line("{}{} = {};", declared ? "" : "const Size ", symbol(s.symbol), value);
+  }
+  /// What both sides of a branch make, before it.
+  void declare(const Joined& both) {
+    for (Expr s : both.symbols)
+      if (declared_symbols_.insert(s).second) line("Size {};", symbol(s));
+    for (BufferId b : both.buffers)
+      if (declared_.insert(b).second) line("Memory {};", names_[b]);
+  }
   void print_line(const Control& c) {
     if (c.closes()) {
       // What was named in the block is not known after it.
@@ -377,6 +391,9 @@ class Printer {
   std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "seeds", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "read_number", "kernels", "kept"};
   std::vector<std::string> names_;
   std::unordered_map<Expr, std::string> sizes_;
+  std::map<std::size_t, Joined> joined_;
+  std::set<BufferId> declared_;
+  std::unordered_set<Expr> declared_symbols_;
   std::vector<Exprs> scopes_;  ///< for each open block, the sizes named in it
   std::size_t next_size_ = 0, next_op_ = 0, next_host_ = 0;
   std::string run_, ops_, members_, weights_, initializers_;

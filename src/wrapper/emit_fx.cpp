@@ -41,6 +41,8 @@ const char* function_of(FloatFunction f) {
     case FloatFunction::Ne: return "operator.ne";
     case FloatFunction::Lt: return "operator.lt";
     case FloatFunction::Le: return "operator.le";
+    case FloatFunction::OfBits: return "torch.ops.coil_wrapper.float_of_bits.default";
+    case FloatFunction::ToBits: return "torch.ops.coil_wrapper.bits_of_float.default";
   }
   return "";
 }
@@ -108,6 +110,7 @@ void FxEmitter::assign(const std::string& name, const std::string& arguments) { 
 void FxEmitter::inputs() {
   values_.clear(), storage_offsets_.clear(), like_.clear(), blocks_.clear();
   const Program& p = file_->program();
+  joined_ = joined_values(p);
   for (const Input& in : p.inputs) {
     const std::string& name = file_->name(in.buffer);
     given_.push_back(in.unused ? name : file_->unique("given_" + name));
@@ -176,7 +179,16 @@ void FxEmitter::line(const Reuse& r) {
 
 void FxEmitter::line(const Free& f) { node("delete", fmt::format("torch.ops.coil_wrapper.delete.default, {}", file_->name(f.buffer))); }
 
-void FxEmitter::line(const ReadSymbol& r) { assign(file_->symbol(r.symbol), fmt::format("torch.ops.coil_wrapper.integer.default, {}", file_->name(r.source))); }
+void FxEmitter::line(const ReadSymbol& r) {
+  std::string source = file_->name(r.source);
+  if (file_->program().buffers[r.source].dtype == DType::F64) source = node("bits", fmt::format("torch.ops.aten.view.dtype, {}, torch.int64", source));
+  assign(file_->symbol(r.symbol), fmt::format("torch.ops.coil_wrapper.integer.default, {}", source));
+}
+
+void FxEmitter::line(const SetSymbol& s) {
+  const std::string value = size(s.value);
+  assign(file_->symbol(s.symbol), fmt::format("operator.add, {}, 0", value));  // a node of this graph, which its results can be
+}
 
 // What a block computes of sizes is known in it only.
 void FxEmitter::open(Block block, const std::string& as) {
@@ -193,6 +205,13 @@ FxEmitter::Block FxEmitter::close() {
   return block;
 }
 
+void FxEmitter::end_side() {
+  const Block& block = blocks_.back();
+  if (block.gives.empty()) statement("pass");
+  else statement(fmt::format("{}.results = ({},)", block.name, fmt::join(block.gives, ", ")));
+  --depth_;
+}
+
 std::string FxEmitter::truth(sym::Expr condition) {
   const sym::Expr e = sym::ne(condition, 0);
   return e.is_constant() ? e.is_constant(0) ? "False" : "True" : size(e);
@@ -204,21 +223,26 @@ void FxEmitter::line(const Control& c) {
   switch (c.kind) {
     case Kind::If: {
       Block block{.name = file_->unique("yes"), .condition = truth(c.condition)};
+      if (auto both = joined_.find(at_); both != joined_.end()) {
+        for (sym::Expr s : both->second.symbols) block.gives.push_back(file_->symbol(s));
+        for (BufferId b : both->second.buffers) block.gives.push_back(file_->name(b));
+      }
       open(block);
       break;
     }
     case Kind::Else: {
-      statement("pass");
-      --depth_;
+      end_side();
       const Block yes = close();
-      open({.name = file_->unique("no"), .other = yes.name, .condition = yes.condition});
+      open({.name = file_->unique("no"), .other = yes.name, .condition = yes.condition, .gives = yes.gives});
       break;
     }
     case Kind::EndIf: {
-      statement("pass");
-      --depth_;
+      end_side();
       const Block block = close();
-      statement(fmt::format("program.branch({}, {}, {}, {})", python_string(file_->unique("branch")), block.condition, block.other.empty() ? block.name : block.other, block.other.empty() ? "None" : block.name));
+      std::string results, names;
+      for (const std::string& name : block.gives) results += name + ", ", names += python_string(name) + ", ";
+      statement(fmt::format("{}program.branch({}, {}, {}, {}{})", results.empty() ? "" : fmt::format("[{}] = ", results), python_string(file_->unique("branch")), block.condition, block.other.empty() ? block.name : block.other,
+                            block.other.empty() ? "None" : block.name, names.empty() ? "" : fmt::format(", [{}]", names)));
       break;
     }
     case Kind::Loop: {

@@ -19,6 +19,7 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   void line(const CallFallback&) override;
   void line(const Free&) override;
   void line(const ReadSymbol&) override;
+  void line(const SetSymbol&) override;
   /// Blocks are graphs of their own, in `higher_order.cond` and `higher_order.while_loop`.
   void line(const Control&) override;
   /// The node that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
@@ -52,16 +53,19 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
     std::string condition = {};    ///< of a branch, and of what follows the break in a loop
     std::string extent = {};       ///< of a loop
     bool is_rest = false;          ///< what follows the break
+    std::vector<std::string> gives = {};  ///< of a branch: the variables that hold what both sides make
     Sizes values = {};             ///< as they were outside
     Offsets storage_offsets = {};
   };
   void open(Block, const std::string& as = "");
   Block close();
+  void end_side();
   std::string truth(sym::Expr condition);
 
   Sizes values_;   ///< nodes that hold sizes
   Offsets storage_offsets_;
   std::vector<Block> blocks_;
+  std::map<std::size_t, Joined> joined_;
   std::string like_;  ///< a tensor that every call has; empty where there is none
 };
 

@@ -66,7 +66,12 @@ void PythonEmitter::line(const Reuse& r) {
 
 void PythonEmitter::line(const Free& f) { statement("del " + file_->name(f.buffer)); }
 
-void PythonEmitter::line(const ReadSymbol& r) { statement(fmt::format("{} = int({})", file_->symbol(r.symbol), file_->name(r.source))); }
+void PythonEmitter::line(const ReadSymbol& r) {
+  const bool is_float = file_->program().buffers[r.source].dtype == DType::F64;
+  statement(fmt::format("{} = int({}{})", file_->symbol(r.symbol), file_->name(r.source), is_float ? ".view(torch.int64)" : ""));
+}
+
+void PythonEmitter::line(const SetSymbol& s) { statement(fmt::format("{} = {}", file_->symbol(s.symbol), file_->size(s.value))); }
 
 void PythonEmitter::line(const Control& c) {
   using Kind = Control::Kind;

@@ -18,6 +18,7 @@ class COIL_EMITTER_API PythonEmitter : public PythonProgram {
   void line(const CallFallback&) override;
   void line(const Free&) override;
   void line(const ReadSymbol&) override;
+  void line(const SetSymbol&) override;
   void line(const Control&) override;
   /// The statement that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
   virtual std::string kernel_call(const std::string& symbol, const std::string& buffers, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure);

@@ -1,4 +1,6 @@
 // Allocate, Reuse and Free lines around calls.
+#include <algorithm>
+
 #include "support/error.h"
 #include "wrapper/build.h"
 
@@ -13,7 +15,7 @@ struct Lifetime {
 /// the one that closes the last.
 class Blocks {
  public:
-  explicit Blocks(const std::vector<Line>& lines) : of_(lines.size()) {
+  explicit Blocks(const std::vector<Line>& lines) : lines_(lines), of_(lines.size()) {
     all_.push_back({0, 0, lines.size(), 0});
     std::size_t current = 0;
     for (std::size_t k = 0; k < lines.size(); ++k) {
@@ -50,7 +52,40 @@ class Blocks {
     return life;
   }
 
+  /// Before which lines a buffer of this many bytes gets its memory, which is used from `first` on: where only the sides of a branch there say how many, on each side.
+  std::vector<std::size_t> births(std::size_t first, const std::vector<std::size_t>& touches, Expr bytes) const {
+    const auto* c = std::get_if<Control>(&lines_[first]);
+    if (!c || c->kind != Control::Kind::If || !is_set_inside(first, bytes)) return {first};
+    std::vector<std::size_t> found;
+    for (std::size_t side = 1; side < all_.size(); ++side) {
+      if (all_[side].open != first) continue;
+      std::vector<std::size_t> inside;
+      std::size_t begin = SIZE_MAX;
+      for (std::size_t k : touches) {
+        std::size_t block = of_[k], at = k;
+        for (; block != side && block != 0; block = all_[block].parent) at = all_[block].open;
+        if (block != side) continue;
+        inside.push_back(k);
+        begin = std::min(begin, at);
+      }
+      COIL_CHECK(!inside.empty(), "a result of a branch is not made on one of its sides");
+      for (std::size_t k : births(begin, inside, bytes)) found.push_back(k);
+    }
+    return found;
+  }
+
  private:
+  bool is_set_inside(std::size_t open, Expr bytes) const {
+    const Exprs symbols = sym::free_symbols(bytes);
+    std::size_t close = open;
+    for (const Block& b : all_)
+      if (b.open == open) close = std::max(close, b.close);
+    return std::any_of(lines_.begin() + static_cast<std::ptrdiff_t>(open), lines_.begin() + static_cast<std::ptrdiff_t>(close), [&](const Line& l) {
+      const auto* s = std::get_if<SetSymbol>(&l);
+      return s && std::ranges::find(symbols, s->symbol) != symbols.end();
+    });
+  }
+
   struct Block {
     std::size_t parent, open, close, depth;
   };
@@ -58,6 +93,7 @@ class Blocks {
     while (a != b) (all_[a].depth >= all_[b].depth ? a : b) = all_[all_[a].depth >= all_[b].depth ? a : b].parent;
     return a;
   }
+  const std::vector<Line>& lines_;
   std::vector<std::size_t> of_;
   std::vector<Block> all_;
 };
@@ -86,11 +122,16 @@ void plan_lifetimes(Program& p) {
   std::vector<Lifetime> life(p.buffers.size());
   // Buffers that come to life before a line, or die after it, in order of their numbers.
   std::vector<std::set<BufferId>> born(p.lines.size()), dies(p.lines.size());
+  std::set<BufferId> of_sides;  // made on both sides of a branch
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
     const BufferKind kind = p.buffers[b].kind;
     if (touches[b].empty()) continue;
     life[b] = blocks.around(touches[b], leaves.contains(static_cast<BufferId>(b)));
-    if (kind == BufferKind::Temporary || kind == BufferKind::Output) born[life[b].first].insert(static_cast<BufferId>(b));
+    if (kind == BufferKind::Temporary || kind == BufferKind::Output) {
+      const std::vector<std::size_t> births = blocks.births(life[b].first, touches[b], p.buffers[b].bytes);
+      for (std::size_t k : births) born[k].insert(static_cast<BufferId>(b));
+      if (births.size() > 1) of_sides.insert(static_cast<BufferId>(b));
+    }
     if (kind == BufferKind::Temporary) dies[life[b].last].insert(static_cast<BufferId>(b));
   }
   for (const Output& o : p.outputs)
@@ -101,7 +142,7 @@ void plan_lifetimes(Program& p) {
     std::set<BufferId> taken;
     for (BufferId b : born[k]) {
       std::optional<BufferId> from;
-      if (auto* call = std::get_if<CallKernel>(&p.lines[k]); call && p.buffers[b].kind == BufferKind::Temporary) from = dying_operand(p, *call, b, k, life, taken);
+      if (auto* call = std::get_if<CallKernel>(&p.lines[k]); call && p.buffers[b].kind == BufferKind::Temporary && !of_sides.contains(b)) from = dying_operand(p, *call, b, k, life, taken);
       if (from) taken.insert(*from), lines.push_back(Reuse{*from, b});
       else lines.push_back(Allocate{b});
     }

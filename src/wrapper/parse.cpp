@@ -281,8 +281,15 @@ class Parser {
       c.expect("(");
       const BufferId source = buffer_named(c);
       c.expect(")");
-      if (p_.buffers[source].dtype != DType::I64 || !p_.buffers[source].sizes.empty()) c.fault(fmt::format("{} is no single i64", p_.buffers[source].name));
+      if ((p_.buffers[source].dtype != DType::I64 && p_.buffers[source].dtype != DType::F64) || !p_.buffers[source].sizes.empty()) c.fault(fmt::format("{} is no single i64 or f64", p_.buffers[source].name));
       p_.lines.emplace_back(ReadSymbol{d.symbol, source});
+      return;
+    }
+    if (c.accept("number")) {
+      c.expect("(");
+      const Expr value = expr(c, {});
+      c.expect(")");
+      p_.lines.emplace_back(SetSymbol{d.symbol, value});
       return;
     }
     const bool part = c.accept("(");

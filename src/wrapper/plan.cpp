@@ -164,8 +164,8 @@ class Planner {
   }
   void line(const Allocate& a) {
     if (is_runtime(p_.buffers[a.buffer].bytes)) plan_.steps.push_back(runtime::AllocateBuffer{a.buffer});
+    if (!allocated_.insert(a.buffer).second) return;  // on the first side of a branch
     plan_.buffers[a.buffer].first = plan_.buffers[a.buffer].last = static_cast<std::uint32_t>(plan_.steps.size());
-    allocated_.insert(a.buffer);
   }
   void line(const Free& f) {
     runtime::Buffer& b = plan_.buffers[f.buffer];
@@ -180,6 +180,7 @@ class Planner {
     plan_.buffers[r.to].first = plan_.buffers[r.to].last = static_cast<std::uint32_t>(plan_.steps.size());
   }
   void line(const ReadSymbol& r) { plan_.steps.push_back(runtime::ReadSymbol{r.source, shape_(r.symbol)}); }
+  void line(const SetSymbol& s) { plan_.steps.push_back(runtime::SetNumber{shape_(s.symbol), shape_(s.value)}); }
   void line(const Control& c) {
     using Kind = Control::Kind;
     runtime::Control step{static_cast<runtime::Control::Kind>(c.kind)};

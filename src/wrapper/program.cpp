@@ -1,5 +1,7 @@
 #include "wrapper/program.h"
 
+#include <algorithm>
+
 #include "support/error.h"
 #include "support/overloaded.h"
 
@@ -54,11 +56,52 @@ void drop_calls(Program& p, const std::set<std::size_t>& gone) {
 
 Exprs runtime_symbols(const Program& p) {
   Exprs found;
+  auto define = [&](Expr symbol) {
+    std::erase(found, symbol);
+    found.push_back(symbol);
+  };
   for (const Line& l : p.lines) {
-    if (auto* r = std::get_if<ReadSymbol>(&l)) found.push_back(r->symbol);
-    if (auto* c = std::get_if<Control>(&l); c && c->kind == Control::Kind::Loop) found.push_back(c->counter);
+    if (auto* r = std::get_if<ReadSymbol>(&l)) define(r->symbol);
+    if (auto* s = std::get_if<SetSymbol>(&l)) define(s->symbol);
+    if (auto* c = std::get_if<Control>(&l); c && c->kind == Control::Kind::Loop) define(c->counter);
   }
   return found;
+}
+
+std::map<std::size_t, Joined> joined_values(const Program& p) {
+  struct Block {
+    std::size_t open;
+    Joined made, first_side;  ///< in it, or its first side
+  };
+  std::map<std::size_t, Joined> result;
+  std::vector<Block> blocks{{}};
+  for (std::size_t k = 0; k < p.lines.size(); ++k) {
+    Joined& here = blocks.back().made;
+    if (auto* s = std::get_if<SetSymbol>(&p.lines[k])) here.symbols.push_back(s->symbol);
+    if (auto* a = std::get_if<Allocate>(&p.lines[k])) here.buffers.push_back(a->buffer);
+    if (auto* f = std::get_if<Free>(&p.lines[k])) std::erase(here.buffers, f->buffer);
+    auto* c = std::get_if<Control>(&p.lines[k]);
+    if (!c) continue;
+    Block closed{k, {}, {}};
+    if (c->closes()) {
+      closed = std::move(blocks.back());
+      blocks.pop_back();
+    }
+    if (c->kind == Control::Kind::Else) blocks.push_back({closed.open, {}, std::move(closed.made)});
+    else if (c->opens()) blocks.push_back({k, {}, {}});
+    if (c->kind != Control::Kind::EndIf) continue;
+    Joined both;
+    for (Expr s : closed.made.symbols)
+      if (std::ranges::find(closed.first_side.symbols, s) != closed.first_side.symbols.end()) both.symbols.push_back(s);
+    for (BufferId b : closed.made.buffers)
+      if (std::ranges::find(closed.first_side.buffers, b) != closed.first_side.buffers.end()) both.buffers.push_back(b);
+    if (both.symbols.empty() && both.buffers.empty()) continue;
+    Joined& around = blocks.back().made;
+    around.symbols.insert(around.symbols.end(), both.symbols.begin(), both.symbols.end());
+    around.buffers.insert(around.buffers.end(), both.buffers.begin(), both.buffers.end());
+    result.emplace(closed.open, std::move(both));
+  }
+  return result;
 }
 
 void verify(const Program& p) {
@@ -66,16 +109,16 @@ void verify(const Program& p) {
   std::vector<State> state(p.buffers.size(), State::Absent);
   for (std::size_t b = 0; b < p.buffers.size(); ++b)
     if (p.buffers[b].kind == BufferKind::Input || p.buffers[b].kind == BufferKind::Constant) state[b] = State::Live;
-  std::set<std::string> symbols;
+  ir::KnownSymbols symbols;
   struct Block {
-    std::set<std::string> symbols;  ///< known before it
-    std::vector<State> state;
+    std::vector<State> before;
     bool loop;
+    std::set<BufferId> first_side = {};  ///< what the first side of a branch allocated and left to be used after it
   };
   std::vector<Block> open;
   std::size_t at = 0;
   auto known = [&](Expr e) {
-    for (Expr s : sym::free_symbols(e)) COIL_CHECK(symbols.contains(std::string(s.name())), "line {} uses symbol {} before it is defined", at, s.name());
+    for (Expr s : sym::free_symbols(e)) COIL_CHECK(symbols.contains(s), "line {} uses symbol {} before it is defined", at, s.name());
   };
   auto view = [&](const View& v) {
     for (const Exprs* list : {&v.sizes, &v.strides})
@@ -92,7 +135,7 @@ void verify(const Program& p) {
   for (const Line& l : p.lines) {
     std::visit(Overloaded{[&](const DefineSymbol& d) {
                             known(d.subtract), known(d.divide);
-                            symbols.emplace(d.symbol.name());
+                            symbols.define(d.symbol);
                           },
                           [&](const Assert& a) { known(a.condition); },
                           [&](const DefineKernel& d) {
@@ -144,20 +187,34 @@ void verify(const Program& p) {
                           },
                           [&](const ReadSymbol& r) {
                             live(r.source);
-                            symbols.emplace(r.symbol.name());
+                            symbols.define(r.symbol);
+                          },
+                          [&](const SetSymbol& s) {
+                            known(s.value);
+                            symbols.define(s.symbol);
                           },
                           [&](const Control& c) {
                             known(c.condition), known(c.extent);
                             if (c.closes()) {
                               COIL_CHECK(!open.empty() && open.back().loop == (c.kind == Control::Kind::EndLoop), "line {} closes a block that is not open", at);
-                              for (std::size_t b = 0; b < state.size(); ++b)
-                                COIL_CHECK((state[b] == State::Live) == (open.back().state[b] == State::Live), "line {} leaves a block that does not give back {}", at, p.buffers[b].name);
-                              symbols = std::move(open.back().symbols);
+                              std::set<BufferId> made;
+                              for (std::size_t b = 0; b < state.size(); ++b) {
+                                if ((state[b] == State::Live) == (open.back().before[b] == State::Live)) continue;
+                                const bool other_side = c.kind == Control::Kind::Else || open.back().first_side.contains(static_cast<BufferId>(b));
+                                COIL_CHECK(!open.back().loop && state[b] == State::Live && other_side, "line {} leaves a block that does not give back {}", at, p.buffers[b].name);
+                                made.insert(static_cast<BufferId>(b));
+                              }
+                              const std::set<BufferId> first_side = std::move(open.back().first_side);
+                              for (BufferId b : first_side) COIL_CHECK(made.contains(b), "line {} leaves a branch that allocates {} on its first side only", at, p.buffers[b].name);
                               open.pop_back();
+                              if (c.kind == Control::Kind::Else) {
+                                for (BufferId b : made) state[b] = State::Absent;
+                                open.push_back({state, false, std::move(made)});
+                              }
                             }
+                            symbols.border(c);
                             COIL_CHECK(c.kind != Control::Kind::BreakUnless || (!open.empty() && open.back().loop), "line {} leaves no loop", at);
-                            if (c.opens()) open.push_back({symbols, state, c.kind == Control::Kind::Loop});
-                            if (c.kind == Control::Kind::Loop) symbols.emplace(c.counter.name());
+                            if (c.kind == Control::Kind::If || c.kind == Control::Kind::Loop) open.push_back({state, c.kind == Control::Kind::Loop});
                           }},
                l);
     ++at;

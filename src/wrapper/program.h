@@ -98,11 +98,13 @@ struct Assert {
   std::string message;
 };
 
-// Symbols that get their values while the program runs, and the borders of blocks of lines, are those of the IR. Symbols defined and buffers allocated in a block are used in it only.
+// Symbols that get their values while the program runs, and the borders of blocks of lines, are those of the IR. Symbols defined and buffers allocated in a block are used in it only, but for those that both sides
+// of a branch define and allocate.
 using ir::Control;
 using ir::ReadSymbol;
+using ir::SetSymbol;
 
-using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback, Free, ReadSymbol, Control>;
+using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback, Free, ReadSymbol, SetSymbol, Control>;
 
 struct Kernel {
   std::string symbol, text;  ///< in the device's language, without the prelude
@@ -160,11 +162,19 @@ Uses uses(const Line&);
 /// Takes calls out, and kernels that nobody calls any more.
 void drop_calls(Program&, const std::set<std::size_t>& lines);
 
-/// Symbols that lines define while the program runs, in order.
+/// Symbols that lines define while the program runs, each once, in the order in which the last line that defines each comes: what is made of several has its value when the last of them has.
 Exprs runtime_symbols(const Program&);
 
+/// What both sides of a branch make, so that it is there after it.
+struct Joined {
+  Exprs symbols;
+  std::vector<BufferId> buffers;
+};
+/// For each If line whose sides have such, by its place.
+std::map<std::size_t, Joined> joined_values(const Program&);
+
 /// Every temporary is allocated once and freed once, and used only between; reuse is between equal sizes; symbols and kernels are defined before use, symbols in the same block or one around it; what a block allocates
-/// it frees; only outputs, mutated inputs and states are written for good; calls are those of the program's device. Throws Error naming the line.
+/// it frees, unless the other side of the branch allocates it too; only outputs, mutated inputs and states are written for good; calls are those of the program's device. Throws Error naming the line.
 void verify(const Program&);
 
 /// Bytes that a strided layout spans; 0 when a size is 0.

@@ -139,6 +139,7 @@ class Text {
   std::string line(const Reuse& r) const { return fmt::format("reuse {} as {}", name(r.from), name(r.to)); }
   std::string line(const Free& f) const { return "free " + name(f.buffer); }
   std::string line(const ReadSymbol& r) const { return fmt::format("symbol {} = read({})", sym::to_string(r.symbol), name(r.source)); }
+  std::string line(const SetSymbol& s) const { return fmt::format("symbol {} = number({})", sym::to_string(s.symbol), sym::to_string(s.value)); }
   std::string line(const Control& c) const {
     switch (c.kind) {
       case Control::Kind::If: return fmt::format("if {}:", sym::to_string(c.condition));

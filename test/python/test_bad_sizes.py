@@ -94,16 +94,6 @@ def test_sizes_made_by_arithmetic(less, more, message, tmp_path):
         assert model(torch.tensor(7), torch.tensor(0))[0].tolist() == [1, 2]
 
 
-def test_a_size_that_only_a_branch_tells_is_refused(tmp_path):
-    class Program(torch.nn.Module):
-        def forward(self, x):
-            return torch.cond(x.sum() > 0, lambda x: x[:2] * 1, lambda x: x[:3] * 2, (x,))
-
-    export(Program(), (torch.randn(5),), tmp_path / "m.pt2")
-    with pytest.raises(CoilError, match=r"higher_order\.cond.* only one of its branches tells.*test_bad_sizes\.py"):
-        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
-
-
 class Endless(torch.nn.Module):
     """Counts up by `by` to 10: never where that is 0."""
 

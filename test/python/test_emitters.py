@@ -8,6 +8,7 @@ import fixture_programs
 from coil_harness import coil_ok, named_inputs, run, same
 from emitted import bound, build_program, call_flat, call_program, emit, load_module
 from models import FULL, SMALL
+from test_branch_sizes import PROGRAMS as BRANCHES
 from test_control_flow import Collatz, Mapped, Nested, Recurrent, Suppress, TwoNetworks
 from test_random_programs import Writer, module_of
 
@@ -146,6 +147,12 @@ def boxes():
                          ids=["branch", "loop", "scan", "map", "loop in branch in loop", "all in all"])
 def test_control_flow(program, tmp_path):
     check_all(program, tmp_path)
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_sizes_that_a_branch_tells(name, tmp_path):
+    module, args, dynamic, others = BRANCHES[name]
+    check_all((module, args, {}, dynamic, others[:4]), tmp_path)
 
 
 @pytest.mark.full

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from coil_harness import coil_ok, dense, difference, differences, eager, run, same
+from coil_harness import CoilError, coil_ok, dense, difference, differences, eager, run, same
 from emitted import build_program, call_program, emit, load_module
 
 PROGRAMS = {
@@ -148,3 +148,74 @@ def test_torch_compile():
         x = torch.randn(n)
         for got, want in zip(compiled(x), function(x)):
             assert not difference(got, want), n
+
+
+class Read(torch.nn.Module):
+    """Integers made of a float that is read from data: sizes, numbers, bounds of a loop over them."""
+
+    def forward(self, x, scale):
+        f = scale.item()
+        n = torch.sym_int(f * 2)
+        m = torch.sym_int(n * f / 3 + 0.5)
+        torch._check(n >= 0)
+        torch._check(n <= x.shape[0])
+        torch._check(m >= 0)
+        return torch.ones(n) * f, n, x[:n].sum(0), torch.arange(m) * 2, m + n, x * (f / 7), torch.zeros(n, m).sum(), torch.cond(n > 3, lambda x: x * 2, lambda x: x + 1, (x,))
+
+
+READ = [2.9, 0.0, 0.49, 0.5, 1.0, 3.7000000476837158, 4.5]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["exported", "decomposed"])
+def read_archive(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("read") / "m.pt2"
+    with torch.no_grad():
+        program = torch.export.export(Read(), (torch.randn(12, 2), torch.tensor(1.3)), dynamic_shapes=({0: torch.export.Dim("rows", min=9)}, None))
+        torch.export.save(program.run_decompositions() if request.param else program, path)
+    return path
+
+
+def test_floats_read_from_data(read_archive, tmp_path):
+    coil_ok("compile", read_archive, "-o", tmp_path / "m.coil", "--set", "verify=true")
+    programs = {form: emit(read_archive, form) for form in ("cpp", "python", "fx")}
+    library, python, fx = build_program(programs["cpp"]), load_module(programs["python"]), load_module(programs["fx"]).load()
+    for f in READ:
+        before, expected = eager(Read(), (torch.randn(13, 2), torch.tensor(f)))
+        got = {"package": run(tmp_path / "m.coil", before, tmp_path), "cpp": call_program(library, before)}
+        got |= {form: dict(zip(expected, map(dense, flat))) for form, flat in (("python", python.call(list(before.values()))), ("fx", fx(*before.values())))}
+        for form, results in got.items():
+            wrong = differences(results, expected)
+            assert not wrong, "\n".join([f"{form}, {f}:", *wrong])
+    for f, message in ((-1.0, r"test_float_sizes\.py"), (20.0, r"test_float_sizes\.py"), (float("nan"), r"test_float_sizes\.py.*no value"), (1e30, r"test_float_sizes\.py.*no value")):
+        with pytest.raises(CoilError, match=message):
+            run(tmp_path / "m.coil", {"x": torch.randn(13, 2), "scale": torch.tensor(f)}, tmp_path)
+
+
+def test_read_floats_stand_in_texts(read_archive, tmp_path):
+    """The graph and the wrapper are what they were after being written as text and read."""
+    coil_ok("compile", read_archive, "-o", tmp_path / "m.wrap", "--emit", "wrapper")
+    text = (tmp_path / "m.wrap").read_text()
+    assert "FloatOfBits(zuf0)" in text
+    assert coil_ok("opt", "--emit", "wrapper", tmp_path / "m.wrap").stdout == text
+    done = coil_ok("compile", read_archive, "-o", tmp_path / "m.coil", "--log", "graph")
+    graph = "\n".join(line.removeprefix("[graph] ") for line in (done.stdout + done.stderr).splitlines() if line.startswith("[graph] "))
+    (tmp_path / "g.fx").write_text(graph + "\n")
+    assert "FloatOfBits(zuf0)" in graph and coil_ok("opt", "--locations", tmp_path / "g.fx").stdout.strip() == graph.strip()
+
+
+def test_torch_compile_reads_floats():
+    pytest.importorskip("coil", reason="the Python extension is not built")
+
+    def function(x, scale):
+        f = scale.item()
+        n = int(f * 3)
+        torch._check(n >= 0)
+        torch._check(n <= x.shape[0])
+        return x[:n] * round(f, 1), torch.ones(n) + round(f * 10 + 0.123, 2), x * (n / 2), round(f + 2), x + round(x.shape[0] * 0.123, 2), round(x.shape[0] / 3, -1) * x
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(function, backend="coil", dynamic=True, fullgraph=True)
+        for n, f in ((12, 2.25), (13, 0.05), (40, 1.15), (97, 12.345678)):
+            args = torch.randn(n), torch.tensor(f)
+            for got, want in zip(compiled(*args), function(*args)):
+                assert not difference(dense(got), dense(want)), (n, f, got, want)

@@ -1,5 +1,6 @@
 """Sizes and numbers that depend on data: each operator that makes one with operators that take it, at counts of 0, 1, primes and powers of two."""
 import functools
+import inspect
 import pathlib
 import tempfile
 
@@ -171,6 +172,50 @@ def test_failing_assert_names_the_line(n):
 
     with pytest.raises(CoilError, match=r"test_unbacked\.py"):
         run_beyond(by_number, example(6, 3), example(6, n))
+
+
+class IsSize(torch.nn.Module):
+    def forward(self, x, n):
+        k = n.item()
+        torch._check_is_size(k)
+        return x * k
+
+
+class RangeOfSize(torch.nn.Module):
+    def forward(self, x, n):
+        k = n.item()
+        torch.ops.aten.sym_constrain_range_for_size.default(k, max=9)
+        return torch.ones(k) + x[0]
+
+
+class RangeOfNumber(torch.nn.Module):
+    def forward(self, x, n):
+        k = n.item()
+        torch.ops.aten.sym_constrain_range.default(k, min=2, max=9)
+        return x * k
+
+
+class Asserted(torch.nn.Module):
+    def forward(self, x, n):
+        k = n.item()
+        torch.ops.aten._assert_scalar.default(k * 2 < x.shape[0] + 3, "too many for the rows")
+        return x * k
+
+
+@pytest.mark.parametrize("program, bad, good, rule", [(IsSize, [-1, -2**63], [0, 5], "u0 >= 0"), (RangeOfSize, [-1, 10], [0, 9], "u0 (>= 0|<= 9)"), (RangeOfNumber, [1, 10, -3], [2, 9], "u0 (>= 2|<= 9)"),
+                                                      (Asserted, [8, 100], [4, -5], "u0")])
+def test_each_assertion_names_its_rule_and_line(program, bad, good, rule, check):
+    """Each way to say what holds of a number: a value that breaks it, with the rule and the user's line; then values that do not."""
+    x, module = torch.randn(12), program()
+    check(module, (x, torch.tensor(4)), others=[(x, torch.tensor(n)) for n in good])
+    lines, first = inspect.getsourcelines(program)
+    with tempfile.TemporaryDirectory() as folder:
+        archive = pathlib.Path(folder) / "m.pt2"
+        coil_harness.export(module, (x, torch.tensor(4)), archive)
+        for n in bad:
+            with pytest.raises(CoilError, match=rule) as error:
+                coil_harness.run(archive, {"x": x, "n": torch.tensor(n)}, folder)
+            assert any(f"test_unbacked.py:{first + k}" in str(error.value) for k in range(len(lines))), error.value
 
 
 def test_select_from_either_end(check):

@@ -75,6 +75,36 @@ TEST(LateSteps, SizesReadFromMemoryInALoop) {
   }
 }
 
+TEST(LateSteps, EachSideOfABranchSetsANumberAndAllocatesByIt) {
+  PlanBuilder b;
+  const Slot size = b.add(ShapeOp::InputSize, 0, 0), one = b.constant(1), zero = b.constant(0), four = b.constant(4), few = b.constant(3), seven = b.constant(7);
+  const Slot n = b.add(ShapeOp::RunTime, 0), bytes = b.add(ShapeOp::Mul, n, four), small = b.add(ShapeOp::Lt, size, few);
+  b.plan.inputs.push_back({"x", DType::F32, {size}, {one}});
+  b.buffer({.kind = BufferKind::Input, .index = 0, .name = "x"});
+  const BufferId out = b.buffer({.kind = BufferKind::Output, .name = "out", .bytes = bytes});
+  const std::uint32_t fill = b.kernel("fill");
+  b.plan.steps = {Control{Control::Kind::If, small, zero, 5},     // 0
+                  SetNumber{n, few},                              // 1
+                  AllocateBuffer{out},                            // 2
+                  KernelCall{fill, {out}, {seven}, n, one},       // 3
+                  Control{Control::Kind::Else, zero, zero, 9},    // 4
+                  SetNumber{n, size},                             // 5
+                  AllocateBuffer{out},                            // 6
+                  KernelCall{fill, {out}, {four}, n, one},        // 7
+                  Control{Control::Kind::EndIf, zero, zero, 9}};  // 8
+  b.output("out", {out, DType::F32, {n}, {one}, zero});
+  const std::string text = plan_to_json(b.plan);
+  EXPECT_NE(text.find("\"version\":8"), std::string::npos);
+  EXPECT_EQ(plan_to_json(plan_from_json(text)), text);
+  Context context(Model::load({b.plan, {}, {compile_kernels(kKernels)}, "", {}}));
+  for (std::size_t count : {0u, 2u, 3u, 17u, 1u}) {
+    const RunResult result = context.run({{tensor_of(std::vector<float>(count, 1), {static_cast<std::int64_t>(count)})}});
+    EXPECT_EQ(values_of(result.outputs[0]), count < 3 ? std::vector<float>(3, 7) : std::vector<float>(count, 4));
+  }
+  b.plan.steps[1] = SetNumber{small, few};
+  EXPECT_THROW(check_plan(b.plan), Error);
+}
+
 TEST(LateSteps, AFailedAssertionLeavesTheContextUsable) {
   Context context(Model::load(counted(2)));
   EXPECT_THROW(context.run({{tensor_of(std::vector<float>(8, 1), {8})}}), Error);

@@ -191,7 +191,7 @@ TEST(Package, WrongTypesInThePlanAreRefused) {
   };
   EXPECT_NO_THROW(plan_from_json(good));
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"\"version\":3", "\"version\":2"}, {"\"version\":3", "\"version\":8"}, {"\"dtype\":\"f32\"", "\"dtype\":\"f33\""}, {"\"first\":0", "\"first\":-1"}, {"\"first\":0", "\"first\":0.5"},
+           {"\"version\":3", "\"version\":2"}, {"\"version\":3", "\"version\":9"}, {"\"dtype\":\"f32\"", "\"dtype\":\"f33\""}, {"\"first\":0", "\"first\":-1"}, {"\"first\":0", "\"first\":0.5"},
            {"\"first\":0", "\"first\":99999999999"}, {"[\"const\"", "[\"constant\""}, {"\"steps\":[", "\"stops\":["}, {"\"mutated\":false", "\"mutated\":0"},
            {"{", "["}})
     EXPECT_THROW(plan_from_json(with(from, to)), Error) << to;

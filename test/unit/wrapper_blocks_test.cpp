@@ -98,6 +98,56 @@ TEST(WrapperBlocks, BranchesShareMemory) {
   EXPECT_EQ(std::get<runtime::Control>(plan.steps[3]).target, 7u) << "past EndIf";
 }
 
+/// if s0 < 3: u0 = 2, r of u0 elements; else u0 = s0, r the same; then out = f(r).
+struct Told : WrapperProgram {
+  sym::Expr s = env->add_size("s0", 1), u = env->add_unbacked("u0", {0, 8});
+  BufferId x, r, out;
+  Told() : x(input("x", {8})), r(temporary("r", {u})), out(temporary("out", {8})) {
+    lines.insert(lines.begin(), wrapper::DefineSymbol{s});
+    lines.emplace_back(Control{Kind::If, sym::lt(s, 3)});
+    lines.emplace_back(wrapper::SetSymbol{u, 2});
+    call({x}, r);
+    lines.emplace_back(Control{Kind::Else});
+    lines.emplace_back(wrapper::SetSymbol{u, s});
+    call({x}, r);
+    lines.emplace_back(Control{Kind::EndIf});
+    call({r}, out);
+    returns(out);
+  }
+};
+
+TEST(WrapperBlocks, WhatBothSidesMakeIsThereAfterTheBranch) {
+  Told p;
+  wrapper::plan_lifetimes(p);
+  EXPECT_NO_THROW(wrapper::verify(p));
+  const std::string text = wrapper::to_text(p);
+  for (const char* side : {"symbol u0 = number(2)\n  allocate r\n", "symbol u0 = number(s0)\n  allocate r\n", "end if\nallocate out\n"}) EXPECT_NE(text.find(side), std::string::npos) << text;
+  EXPECT_EQ(wrapper::to_text(wrapper::parse(text)), text);
+  const auto joined = wrapper::joined_values(p);
+  ASSERT_EQ(joined.size(), 1u);
+  EXPECT_EQ(joined.begin()->second.symbols, sym::Exprs{p.u});
+  EXPECT_EQ(joined.begin()->second.buffers, std::vector<BufferId>{p.r});
+  EXPECT_EQ(wrapper::runtime_symbols(p), sym::Exprs{p.u});
+  const runtime::Plan plan = wrapper::make_plan(p);
+  auto count = [&]<class T>(T) { return std::count_if(plan.steps.begin(), plan.steps.end(), [](const runtime::Step& s) { return std::holds_alternative<T>(s); }); };
+  EXPECT_EQ(count(runtime::SetNumber{}), 2);
+  EXPECT_EQ(count(runtime::AllocateBuffer{}), 2);
+  EXPECT_EQ(count(runtime::FreeBuffer{}), 1);
+}
+
+TEST(WrapperBlocks, BothSidesMustMakeIt) {
+  Told p;
+  wrapper::plan_lifetimes(p);
+  auto without = [&](auto unwanted) {
+    Told q = p;
+    q.lines.erase(std::find_if(q.lines.rbegin(), q.lines.rend(), unwanted).base() - 1);
+    return error_of([&] { wrapper::verify(q); });
+  };
+  const BufferId r = p.r;
+  EXPECT_NE(without([](const wrapper::Line& l) { return std::holds_alternative<wrapper::SetSymbol>(l); }).find("u0 before it is defined"), std::string::npos);
+  EXPECT_NE(without([&](const wrapper::Line& l) { auto* a = std::get_if<wrapper::Allocate>(&l); return a && a->buffer == r; }).find("r, which is not allocated"), std::string::npos);
+}
+
 TEST(WrapperBlocks, SymbolsAreDefinedBeforeTheirUseAndInTheirBlock) {
   WrapperProgram p;
   const sym::Expr u = p.env->add_unbacked("u0", {0, 8});

@@ -81,6 +81,17 @@ using Sizes = std::initializer_list<Size>;
   if (!(std::fabs(x) < 0x1p63)) fail("a size is made of the float " + std::to_string(x) + ", which does not fit in 64 bits");
   return static_cast<int64_t>(x);
 }
+// Floats that are read from data, and those that kernels are given, travel as their bits.
+[[maybe_unused]] double float_of_bits(Size v) {
+  double x;
+  std::memcpy(&x, &v.value, sizeof x);
+  return x;
+}
+[[maybe_unused]] Size bits_of_float(double x) {
+  Size v;
+  std::memcpy(&v.value, &x, sizeof x);
+  return v;
+}
 [[maybe_unused]] double float_remainder(double a, double b) {
   const double r = std::fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;

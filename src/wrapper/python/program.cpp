@@ -11,10 +11,10 @@ std::string PythonProgram::emit(const Program& p, const EmitOptions& options) {
   inputs();
   const std::size_t begin = body_.size();
   std::vector<std::size_t> ends;
-  for (const Line& l : p.lines) {
+  for (at_ = 0; at_ < p.lines.size(); ++at_) {
     std::visit([&]<class T>(const T& x) {
       if constexpr (!std::is_same_v<T, DefineSymbol>) line(x);
-    }, l);
+    }, p.lines[at_]);
     ends.push_back(body_.size());
   }
   for (std::size_t i = 0; i < p.inputs.size(); ++i)

@@ -22,6 +22,7 @@ class COIL_EMITTER_API PythonProgram : public Emitter {
   virtual void line(const CallFallback&) = 0;
   virtual void line(const Free&) = 0;
   virtual void line(const ReadSymbol&) = 0;
+  virtual void line(const SetSymbol&) = 0;
   virtual void line(const Control&) = 0;
 
   /// Definitions that stand before the program itself.
@@ -48,6 +49,7 @@ class COIL_EMITTER_API PythonProgram : public Emitter {
 
   PythonFile* file_ = nullptr;
   std::size_t depth_ = 0;           ///< of open blocks
+  std::size_t at_ = 0;              ///< place of the line that is being written
   std::vector<std::string> given_;  ///< names of inputs as the caller gave them
 
  private:

@@ -26,6 +26,7 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -174,6 +175,14 @@ constexpr const char* kTensors = R"py(
 
 # ---- Inputs, weights, views ----
 
+def float_of_bits(word):
+    return struct.unpack("d", struct.pack("q", word))[0]
+
+
+def bits_of_float(x):
+    return struct.unpack("q", struct.pack("d", x))[0]
+
+
 def check(condition, message):
     if not condition:
         raise RuntimeError(message)
@@ -287,6 +296,8 @@ def operators():
     define("take.Tensor(Tensor(a) given, str name, ScalarType dtype) -> Tensor(a)", lambda t, name, dtype: take(name, t, dtype, 0))
     define("take.Scalar(Scalar given, str name, ScalarType dtype) -> Tensor", lambda v, name, dtype: torch.tensor(v, dtype=dtype))
     define("integer(Tensor t) -> SymInt", lambda t: int(t))
+    define("float_of_bits(SymInt word) -> float", float_of_bits)
+    define("bits_of_float(float x) -> SymInt", bits_of_float)
     define("lay_out(Tensor(a) given, str name, ScalarType dtype, SymInt[] sizes, SymInt[] strides) -> Tensor(a)",
            lambda t, name, dtype, sizes, strides: lay_out(name, take(name, t, dtype, len(sizes)), sizes, strides))
     define("write_back(Tensor(a!) given, Tensor used) -> ()", write_back, nothing)
@@ -301,7 +312,7 @@ class Block:
 
     def __init__(self, program, carried=()):
         self.program, self.graph, self.around, self.operands = program, torch.fx.Graph(), program.stack[-1] if program.stack else None, {}
-        self.carried = [self.graph.placeholder(name) for name in carried]
+        self.carried, self.results = [self.graph.placeholder(name) for name in carried], ()
 
     def __enter__(self):
         self.program.stack.append(self)
@@ -343,10 +354,12 @@ class Program:
             made.meta["origins"] = origins
         return made
 
-    def branch(self, name, condition, yes, no=None):
+    def branch(self, name, condition, yes, no=None, gives=()):
+        """Nodes of these names for what both sides give."""
         no = no or Block(self)
         operands = list({**yes.operands, **no.operands})
-        self.node(name, torch.ops.higher_order.cond, condition, yes.finish(name + "_yes", operands), no.finish(name + "_no", operands), tuple(operands))
+        made = self.node(name, torch.ops.higher_order.cond, condition, yes.finish(name + "_yes", operands, yes.results), no.finish(name + "_no", operands, no.results), tuple(operands))
+        return [self.node(given, operator.getitem, made, k) for k, given in enumerate(gives)]
 
     def turn(self, counter):
         """A loop's body; it counts its turns."""
