@@ -1,6 +1,7 @@
 """The memory-bound rows on a GPU: eager, Inductor and Coil, both through torch.compile; milliseconds by events, share of the copy ceiling, seconds of the first call.
 
-usage: gpu_rows.py [NAME,...] [--seconds N]
+usage: gpu_rows.py [NAME,...] [--seconds N] [--backends NAME,...] [--set KEY=VALUE ...]     a NAME may also be `selection`: sorting, scans, scatters and what the data decides the size of
+`device` behind Coil's time is the device's alone, without what the host takes to call. With --set, Coil is also timed with each of these settings by itself.
 """
 import argparse
 
@@ -62,6 +63,31 @@ ROWS = {
     "adam_32": (adam_step, adam_state),
 }
 
+SELECTION = {
+    "sort_1e6": (lambda x: x.sort(), lambda: (normal(1_000_000),)),
+    "sort_1e6_i64": (lambda x: x.sort(descending=True), lambda: (index(1 << 40, 1_000_000),)),
+    "sort_rows": (lambda x: x.sort(-1), lambda: (normal(512, 4096),)),
+    "sort_short_rows": (lambda x: x.sort(-1), lambda: (normal(16384, 64),)),
+    "argsort_bf16": (lambda x: x.argsort(-1), lambda: (normal(512, 4096, dtype=BF16),)),
+    "topk_vocabulary": (lambda x: x.topk(50), lambda: (normal(512, 50304),)),
+    "topk_experts": (lambda x: x.topk(8), lambda: (normal(16384, 256),)),
+    "kthvalue": (lambda x: x.kthvalue(100, -1), lambda: (normal(512, 4096),)),
+    "median": (lambda x: x.median(-1), lambda: (normal(512, 4096),)),
+    "cumsum_1e7": (lambda x: x.cumsum(0), lambda: (normal(10_000_000),)),
+    "cumsum_columns": (lambda x: x.cumsum(0), lambda: (normal(4096, 4096),)),
+    "cumsum_mask": (lambda x: x.cumsum(-1), lambda: (normal(4096, 4096) > 0,)),
+    "cummax": (lambda x: x.cummax(-1), lambda: (normal(4096, 4096),)),
+    "logcumsumexp": (lambda x: x.logcumsumexp(-1), lambda: (normal(4096, 4096),)),
+    "nonzero": (lambda x: x.nonzero(), lambda: (normal(1_000_000) > 1,)),
+    "masked_select": (lambda x: x[x > 0], lambda: (normal(1_000_000),)),
+    "unique": (lambda x: x.unique(return_inverse=True, return_counts=True), lambda: (index(5000, 1_000_000),)),
+    "bincount": (lambda x: x.bincount(minlength=1000), lambda: (index(1000, 1_000_000),)),
+    "index_add": (lambda x, i, y: x.index_add(0, i, y), lambda: (normal(50_000, 256), index(50_000, 100_000), normal(100_000, 256))),
+    "scatter_rows": (lambda x, i, y: x.scatter(1, i, y), lambda: (normal(4096, 4096), index(4096, 4096, 1024), normal(4096, 1024))),
+    "scatter_amax": (lambda x, i, y: x.scatter_reduce(0, i, y, "amax"), lambda: (normal(1_000_000), index(1_000_000, 4_000_000), normal(4_000_000))),
+    "gather_rows": (lambda x, i: x.gather(1, i), lambda: (normal(4096, 8192), index(8192, 4096, 4096))),
+}
+
 
 def copy_bandwidth():
     """Bytes that a copy of 1 GiB moves in a millisecond."""
@@ -75,15 +101,15 @@ def worst(got, want):
     return max(sides.difference(g, w) for g, w in pairs)
 
 
-def measure(name, ceiling, backends):
+def measure(name, ceiling, backends, settings):
     torch.manual_seed(0)
-    function, make = ROWS[name]
+    function, make = (ROWS | SELECTION)[name]
     args = make()
     want = function(*args)
     floor = traffic(name, args, want) / ceiling
     calls, cold, notes = {"eager": lambda: function(*args)}, {}, []
-    for backend in backends:
-        compiled = sides.compiled(function, backend)
+    for backend in backends + [f"coil {one}" for one in settings]:
+        compiled = sides.compiled(function, *backend.split()[:1], options=dict([backend.split()[1].split("=")]) if " " in backend else {})
         call = lambda compiled=compiled: compiled(*args)
         try:
             cold[backend] = sides.first_call(call)
@@ -94,7 +120,8 @@ def measure(name, ceiling, backends):
             notes.append(f"{backend}: {sides.line(error)}")
     del want
     best = {k: min(sides.by_events(call) for _ in range(2)) for k, call in calls.items()}
-    text = "   ".join(f"{k} {ms:7.3f} ms {floor / ms:4.2f}" + (f" ({cold[k]:4.1f} s)" if k in cold else "") for k, ms in best.items())
+    device = {k: f" device {sides.on_device(call):7.3f}" for k, call in calls.items() if k.startswith("coil")}
+    text = "   ".join(f"{k} {ms:7.3f} ms {floor / ms:4.2f}" + device.get(k, "") + (f" ({cold[k]:4.1f} s)" if k in cold else "") for k, ms in best.items())
     print(f"{name:21s} {text}   {'; '.join(notes)}", flush=True)
     return best
 
@@ -104,16 +131,19 @@ def main():
     parser.add_argument("names", nargs="?")
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--backends", default="inductor,coil")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     a = parser.parse_args()
+    torch._dynamo.config.capture_dynamic_output_shape_ops = True  # nonzero and its like
+    names = [row for name in (a.names or ",".join(ROWS)).split(",") for row in (SELECTION if name == "selection" else [name])]
     deadline = sides.Deadline(a.seconds)
     with torch.no_grad():
         ceiling = copy_bandwidth()
         print(f"{torch.cuda.get_device_name()}, copy ceiling {ceiling / 1e6:.0f} GB/s; share of it behind each time", flush=True)
-        for name in a.names.split(",") if a.names else ROWS:
+        for name in names:
             if deadline.passed():
                 print(f"{name:21s} not reached in time")
                 continue
-            measure(name, ceiling, a.backends.split(","))
+            measure(name, ceiling, a.backends.split(","), a.set)
             torch.cuda.empty_cache()
 
 

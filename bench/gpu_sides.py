@@ -15,10 +15,10 @@ class Deadline:
         return time.monotonic() > self.end
 
 
-def compiled(function, backend, mode=None):
-    """A function compiled by a backend of torch.compile, cold caches for Coil; nothing is compiled yet."""
+def compiled(function, backend, mode=None, options={}):
+    """A function compiled by a backend of torch.compile, cold caches for Coil, which takes options too; nothing is compiled yet."""
     torch._dynamo.reset()
-    options = OPTIONS | {"cache": "none"} if backend == "coil" and mode is None else None
+    options = OPTIONS | {"cache": "none"} | options if backend == "coil" and mode is None else None
     return torch.compile(function, backend=backend, fullgraph=True, mode=mode, options=options)
 
 
@@ -35,6 +35,20 @@ def by_events(call):
     """Median milliseconds on the GPU, the L2 cache flushed between calls."""
     from triton.testing import do_bench
     return do_bench(call, warmup=10, rep=40, return_mode="median")
+
+
+def on_device(call, calls=15):
+    """Median milliseconds of the device alone: it is kept busy, the L2 cache flushed, until the host has queued all of a call."""
+    flush = torch.empty(1 << 28, dtype=torch.int8, device="cuda")
+    marks = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
+    for begin, end in marks:
+        torch.cuda._sleep(1_500_000)  # cycles; not far from a millisecond
+        flush.zero_()
+        begin.record()
+        call()
+        end.record()
+    torch.cuda.synchronize()
+    return statistics.median(begin.elapsed_time(end) for begin, end in marks)
 
 
 def by_clock(call, calls=20):

@@ -25,6 +25,8 @@ constexpr std::int64_t kShortest = 256;             // columns: fewer are not wo
 constexpr std::int64_t kSmallest = 1 << 24;         // multiplications
 constexpr std::int64_t kSmallestCopied = 1 << 28;   // the same where operands must be copied,
 constexpr std::int64_t kWorthCopying = 256;         // and uses of each of their elements
+constexpr std::int64_t kSmallestDirect = 16 << 20;  // bytes of a result that several products write,
+constexpr std::int64_t kFewestDirect = 512;         // and its rows
 
 /// `n` up to a whole number of vectors; itself where that is not known or not worth it.
 Expr grown(const Context& ctx, DType dtype, Expr n) {
@@ -113,19 +115,40 @@ TensorBox grown(Context& ctx, TensorBox box, const std::vector<std::size_t>& dim
   return box;
 }
 
+/// Whether the node's value goes out of the program, as it is or seen in other sizes, and nowhere else.
+bool only_leaves(const fx::Node& node) {
+  constexpr std::string_view kViews[] = {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.unsqueeze.default", "aten.alias.default"};
+  return !node.users().empty() && std::ranges::all_of(node.users(), [&](const fx::Node* user) {
+    return user->opcode == fx::Opcode::Output || (user->opcode == fx::Opcode::CallFunction && std::ranges::find(kViews, user->target) != std::end(kViews) && only_leaves(*user));
+  });
+}
+
+/// Whether the product of two matrices goes to where its result leaves the program in parts that start on whole vectors (runtime/cuda/row_parts.h): what is left of the weight then does too.
+bool goes_into_rows(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k, const sym::TensorMeta& meta) {
+  if (!ctx.options.products_into_rows || b.rank() != 2 || !only_leaves(*ctx.node) || ctx.node->is_call("aten.addmm.default")) return false;
+  const auto& env = ctx.graph.env();
+  const Expr rows = sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1));
+  if (env.hint_or(rows, 0) < kFewestDirect || env.hint_or(rows * meta.sizes.back(), 0) * static_cast<std::int64_t>(size_of(meta.dtype)) < kSmallestDirect) return false;
+  const auto lies_along = [&](const TensorBox& box, std::size_t d) {
+    const auto found = storage_dimension(ctx, box, d);
+    return found && *found + 1 == box.storage->sizes.size() && env.statically_known_multiple_of(box.sizes[d], ctx.options.product_vector_bytes / static_cast<std::int64_t>(size_of(meta.dtype)));
+  };
+  return lies_along(a, a.rank() - 1) && lies_along(b, b_k);
+}
+
 /// Operands of a product y[.., M, N] = a[.., M, K] b, and the columns that it is made with.
 struct Operands {
   TensorBox a, b;
   Expr columns;
 };
-Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k, std::size_t b_n, const sym::TensorMeta& meta) {
+Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k, std::size_t b_n, const sym::TensorMeta& meta, bool bias = false) {
   const auto& env = ctx.graph.env();
   const std::size_t a_k = a.rank() - 1;
   const Expr m = meta.sizes[meta.sizes.size() - 2], n = meta.sizes.back(), k = a.sizes[a_k], rows = b.rank() == 2 ? sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1)) : m;
   Operands result{a, b, n};
   if (ctx.options.product_vector_bytes == 0 || env.hint_or(sym::product(meta.sizes) * k, 0) < kSmallest) return result;
   const bool over = !(grown(ctx, meta.dtype, k) == k) && may_grow(ctx, a, a_k, n) && may_grow(ctx, b, b_k, rows);
-  const bool into = !(grown(ctx, meta.dtype, n) == n) && may_grow(ctx, b, b_n, rows);
+  const bool into = !(grown(ctx, meta.dtype, n) == n) && may_grow(ctx, b, b_n, rows) && (bias || !goes_into_rows(ctx, a, b, b_k, meta));
   std::vector<std::size_t> of_a, of_b;
   if (over) of_a.push_back(a_k), of_b.push_back(b_k);
   if (into) of_b.push_back(b_n), result.columns = grown(ctx, meta.dtype, n);
@@ -162,7 +185,7 @@ std::pair<TensorBox, BufferView> product_result(Context& ctx, const sym::TensorM
 
 /// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
 TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
-  Operands operands = grown_operands(ctx, x, weight, transposed ? 0 : 1, transposed ? 1 : 0, meta);
+  Operands operands = grown_operands(ctx, x, weight, transposed ? 0 : 1, transposed ? 1 : 0, meta, bias.has_value());
   // A weight that lies in memory the other way round is the other form of it.
   BufferView w = library_operand(operands.b);
   if (w.strides[0].is_constant(1) && !w.strides[1].is_constant(1)) {

@@ -32,6 +32,8 @@ struct LowerOptions {
   std::function<bool(const ir::Extern&)> implemented = {};
   /// Bytes of the vectors that large products' matrices should consist of, where the device's library has slow kernels for others; 0: any will do.
   std::int64_t product_vector_bytes = 0;
+  /// The device's library writes a large product that only leaves the program into rows of any number of columns: it needs no larger result to be copied from.
+  bool products_into_rows = false;
   /// Positions that depend on data are found by kernels of the program (lowering/selection.h), not by library calls.
   bool selects_by_kernels = false;
   /// The device's library multiplies matrices of integers; where not, kernels do.

@@ -128,15 +128,16 @@ def test_family(family):
 
 def test_large_products_take_whole_vectors(tmp_path):
     """515 columns are 516 for the library, and 515 again for who reads them; a small product stays as it is."""
-    def columns(rows):
+    def columns(rows, *options):
         module = torch.nn.Linear(80, 515, bias=False)
         export(module, (torch.randn(rows, 80),), tmp_path / "m.pt2")
-        done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *EMULATE, "--log", "ir")
+        done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *EMULATE, *options, "--log", "ir")
         assert done.returncode == 0, done.stderr
         call, = [line for line in (done.stdout + done.stderr).splitlines() if "extern linear" in line]
         return int(call.split("-> ")[1].split("]")[0].split(", ")[-1])
 
-    assert (columns(7000), columns(5)) == (516, 515)
+    direct = ("--set", "cuda.direct_rows=true")
+    assert (columns(7000), columns(5), columns(9000, *direct), columns(7000, *direct)) == (516, 515, 515, 516)  # 14 MB are not worth parts
 
 
 def test_a_reader_joins_an_earlier_one(tmp_path):

@@ -1,8 +1,11 @@
 // `linear` and `matmul` by cuBLASLt. It counts in columns, so that y = a @ b is given to it as yᵀ = bᵀ @ aᵀ, whose memory is the same.
+#include <algorithm>
+
 #include "runtime/cached_op.h"
 #include "runtime/convert.h"
 #include "runtime/cuda/blas.h"
 #include "runtime/cuda/library.h"
+#include "runtime/cuda/row_parts.h"
 #include "runtime/cuda/staging.h"
 #include "runtime/gemm.h"
 #include "support/error.h"
@@ -81,8 +84,12 @@ class ProductCall : public PreparedCall {
     if (p.bias) bias_ = vector(*p.bias, dtype);
     if (epilogue->adds_operand) c_ = addend(p.operands.at(0), product.d, dtype);
     if (p.k > 0) {
-      plan_ = std::make_unique<Blas::Plan>(queue.blas(), product);
-      scratch_ = staging_.scratch(plan_->workspace_bytes());
+      std::size_t scratch = 0;
+      for (const ProductPart& part : row_parts(product)) {
+        plans_.push_back({part, std::make_unique<Blas::Plan>(queue.blas(), part.product)});
+        scratch = std::max(scratch, plans_.back().plan->workspace_bytes());
+      }
+      scratch_ = staging_.scratch(scratch);
     } else if (!p.post.empty()) {
       fail("a matrix product over no elements with post-operations does not run on cuda");
     } else {
@@ -95,16 +102,21 @@ class ProductCall : public PreparedCall {
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
     staging_.load(queue_, inputs, outputs, workspace, pointers_);
-    if (plan_) {
-      plan_->run(pointers_[b_], pointers_[a_], c_ ? pointers_[*c_] : nullptr, pointers_[y_], bias_ ? pointers_[*bias_] : nullptr, pointers_[scratch_]);
-    } else {
-      fill_empty();
-    }
+    // The library's first matrix is our second.
+    for (const PlannedPart& p : plans_)
+      p.plan->run(at(b_, p.part.a), at(a_, p.part.b), c_ ? pointers_[*c_] : nullptr, at(y_, p.part.d), bias_ ? pointers_[*bias_] : nullptr, pointers_[scratch_]);
+    if (plans_.empty()) fill_empty();
     staging_.store(queue_, outputs, pointers_);
   }
 
  private:
   using Operand = DeviceStaging::Operand;
+  struct PlannedPart {
+    ProductPart part;
+    std::unique_ptr<Blas::Plan> plan;
+  };
+
+  void* at(Operand o, std::int64_t bytes) const { return static_cast<std::byte*>(pointers_[o]) + bytes; }
 
   /// A product over no elements is zero, or the bias in each row.
   void fill_empty() {
@@ -168,7 +180,7 @@ class ProductCall : public PreparedCall {
   DeviceStaging staging_;
   Operand a_ = 0, b_ = 0, y_ = 0, scratch_ = 0;
   std::optional<Operand> bias_, c_;
-  std::unique_ptr<Blas::Plan> plan_;
+  std::vector<PlannedPart> plans_;
   std::vector<void*> pointers_;
   std::optional<BoundView> empty_;  ///< y, when there is nothing to multiply
 };

@@ -1,0 +1,72 @@
+// Products into rows that do not start on 16 bytes, cut into products that do.
+#include "runtime/cuda/row_parts.h"
+
+#include <gtest/gtest.h>
+
+namespace coil::runtime::cuda {
+namespace {
+
+BlasProduct vocabulary(DType dtype, std::int64_t columns, std::int64_t rows, std::int64_t k) {
+  BlasProduct p;
+  p.a = {.dtype = dtype, .transposed = true, .rows = k, .columns = columns, .ld = k};
+  p.b = {.dtype = dtype, .rows = k, .columns = rows, .ld = k};
+  p.d = {.dtype = dtype, .rows = columns, .columns = rows, .ld = columns};
+  return p;
+}
+
+/// Every element of the result is written from its own row and column, and all but two narrow parts start on vectors.
+void check_cover(const BlasProduct& p) {
+  const auto parts = row_parts(p);
+  ASSERT_GT(parts.size(), 1u);
+  const auto item = static_cast<std::int64_t>(size_of(p.d.dtype)), step = 16 / item;
+  std::vector<bool> written(static_cast<std::size_t>(p.d.rows * p.d.columns), false);
+  std::size_t narrow = 0;
+  for (const ProductPart& part : parts) {
+    const BlasProduct& q = part.product;
+    ASSERT_EQ(q.a.columns, q.d.rows);
+    ASSERT_EQ(q.b.columns, q.d.columns);
+    const std::int64_t column = part.a / (p.a.ld * item), row = part.b / (p.b.ld * item);
+    ASSERT_EQ(part.d, (row * p.d.ld + column) * item);
+    ASSERT_EQ(q.b.ld % p.b.ld, 0);
+    ASSERT_EQ(q.d.ld * p.b.ld, q.b.ld * p.d.ld);
+    if (q.d.rows < 2 * step) ++narrow;
+    else {
+      EXPECT_EQ(part.d % 16, 0);
+      EXPECT_EQ(q.d.ld * item % 16, 0);
+      EXPECT_EQ(q.d.rows % step, 0);
+    }
+    for (std::int64_t j = 0; j < q.d.columns; ++j)
+      for (std::int64_t i = 0; i < q.d.rows; ++i) {
+        const std::int64_t r = row + j * (q.d.ld / p.d.ld), c = column + i;
+        ASSERT_LT(r, p.d.columns);
+        ASSERT_LT(c, p.d.rows);
+        written[static_cast<std::size_t>(r * p.d.rows + c)] = true;
+      }
+  }
+  EXPECT_LE(narrow, 2u);
+  EXPECT_EQ(std::count(written.begin(), written.end(), false), 0);
+}
+
+TEST(RowParts, CoverTheResult) {
+  check_cover(vocabulary(DType::BF16, 8193, 1027, 64));
+  check_cover(vocabulary(DType::BF16, 8196, 1024, 64));
+  check_cover(vocabulary(DType::BF16, 8198, 1030, 64));
+  check_cover(vocabulary(DType::BF16, 16391, 513, 64));
+  check_cover(vocabulary(DType::F32, 4099, 1025, 64));
+}
+
+TEST(RowParts, OnlyWhereTheyHelp) {
+  const BlasProduct odd = vocabulary(DType::BF16, 8193, 1027, 64);
+  EXPECT_EQ(row_parts(vocabulary(DType::BF16, 8192, 1027, 64)).size(), 1u);  // whole vectors
+  EXPECT_EQ(row_parts(vocabulary(DType::BF16, 515, 1027, 64)).size(), 1u);   // small
+  EXPECT_EQ(row_parts(vocabulary(DType::BF16, 8193, 1027, 65)).size(), 1u);  // operands that start anywhere
+  BlasProduct p = odd;
+  p.bias = true;
+  EXPECT_EQ(row_parts(p), (std::vector<ProductPart>{{p}}));
+  p = odd;
+  p.a.transposed = false;
+  EXPECT_EQ(row_parts(p).size(), 1u);
+}
+
+}  // namespace
+}  // namespace coil::runtime::cuda
