@@ -1,4 +1,6 @@
 // Running sums, products and extremes; sorting.
+#include <limits>
+
 #include "lowering/common.h"
 #include "support/error.h"
 
@@ -17,7 +19,33 @@ TensorBox running_scan(Context& ctx, DType dtype, const Exprs& sizes, std::size_
   return box;
 }
 
+namespace {
+
+/// Rows longer than a block sorts at a time: pieces in order first, then runs put together two by two, each step a kernel over all of the row.
+std::vector<TensorBox> ordered_by_merging(Context& ctx, const TensorBox& box, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes, std::int64_t length, std::int64_t tile) {
+  const auto step = [&](const char* op, std::vector<BufferView> inputs) {
+    auto [values, values_window] = library_result(ctx, box.dtype(), sizes);
+    auto [positions, positions_window] = library_result(ctx, DType::I64, sizes);
+    add_library_call(ctx, op, attributes, std::move(inputs), {values_window, positions_window});
+    return std::vector<TensorBox>{values, positions};
+  };
+  attributes["tile"] = tile;
+  std::vector<TensorBox> both = step("sort_tiles", {library_operand(box)});
+  for (std::int64_t width = tile; width < length; width *= 2) {
+    attributes["width"] = width;
+    both = step("merge_runs", {library_operand(both[0]), library_operand(both[1])});
+  }
+  return both;
+}
+
+}  // namespace
+
 std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string op, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes) {
+  if (op == "sort" && ctx.options.selects_by_kernels && !sizes.empty()) {
+    const auto length = sizes[static_cast<std::size_t>(std::get<std::int64_t>(attributes.at("dim")))].constant();
+    const std::int64_t tile = size_of(box.dtype()) <= 4 ? 4096 : 2048;
+    if (length && *length > tile && *length < std::numeric_limits<std::int32_t>::max()) return ordered_by_merging(ctx, box, std::move(attributes), sizes, *length, tile);
+  }
   auto [values, values_window] = library_result(ctx, box.dtype(), sizes);
   auto [positions, positions_window] = library_result(ctx, DType::I64, sizes);
   add_library_call(ctx, std::move(op), std::move(attributes), {library_operand(box)}, {values_window, positions_window});
@@ -26,12 +54,47 @@ std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string o
 
 namespace {
 
+constexpr std::int64_t kChunk = 4096;      // elements of a long row that are scanned by themselves,
+constexpr std::int64_t kLongRow = 1 << 15;  // where it has so many and there are
+constexpr std::int64_t kFewRows = 1 << 7;   // so few of them
+
+/// Running sums or products of few long rows, for machines that need many to work on at once: within chunks, over the chunks' results, and both together.
+TensorBox running_in_chunks(Context& ctx, const TensorBox& box, std::size_t dim, ScanKind kind, const sym::TensorMeta& meta) {
+  const DType t = register_type(meta.dtype);
+  const Expr n = meta.sizes[dim], chunks = sym::ceil_div(n, kChunk);
+  // `index` with the place along the row, which comes as a chunk and a place in it, or goes there.
+  auto around = [&](std::size_t rank, std::size_t skip, std::initializer_list<Expr> middle) {
+    Exprs out;
+    for (std::size_t k = 0; k < dim; ++k) out.push_back(ctx.graph.ivar(k));
+    out.insert(out.end(), middle);
+    for (std::size_t k = dim + skip; k < rank; ++k) out.push_back(ctx.graph.ivar(k));
+    return out;
+  };
+  Exprs totals_sizes = meta.sizes;
+  totals_sizes[dim] = chunks;
+  Exprs sizes = totals_sizes;
+  sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(dim) + 1, kChunk);
+  const std::size_t rank = meta.rank();
+  const Expr i = ctx.graph.ivar(dim), at = i * kChunk + ctx.graph.ivar(dim + 1), chunk = sym::floor_div(i, kChunk);
+  Value inside = condition(ctx, sym::lt(at, n));
+  Value x = element_at(ctx, box, around(rank + 1, 2, {at}), sizes, {}, inside).cast(t);
+  const TensorBox within = running_scan(ctx, t, sizes, dim + 1, kind, x);  // what stands behind the row's end reaches nothing in it
+  const TensorBox before = running_scan(ctx, t, totals_sizes, dim, kind, element_at(ctx, within, around(rank, 1, {i, kChunk - 1}), totals_sizes));
+  Value here = element_at(ctx, within, around(rank, 1, {chunk, sym::mod(i, kChunk)}), meta.sizes);
+  Value follows = condition(ctx, sym::ge(chunk, 1)), earlier = element_at(ctx, before, around(rank, 1, {chunk - 1}), meta.sizes, {}, follows);
+  return result(ctx, where(follows, kind == ScanKind::Sum ? earlier + here : earlier * here, here), meta);
+}
+
 LoweringFunction running(ScanKind kind) {
   return [kind](Context& ctx, const Values& args) -> Lowered {
     const sym::TensorMeta& meta = ctx.result();
     Value x = operand(ctx, args[0], meta.sizes, register_type(meta.dtype));
     if (meta.rank() == 0) return result(ctx, x);
-    return running_scan(ctx, meta.dtype, meta.sizes, dimension(ctx, args[1], meta.rank()), kind, x, meta.strides);
+    const std::size_t dim = dimension(ctx, args[1], meta.rank());
+    const auto& env = ctx.graph.env();
+    const std::int64_t length = env.hint_or(meta.sizes[dim], 0), all = env.hint_or(sym::product(meta.sizes), 0);
+    if (ctx.options.selects_by_kernels && (kind == ScanKind::Sum || kind == ScanKind::Prod) && length >= kLongRow && all < length * kFewRows) return running_in_chunks(ctx, ctx.tensor(args[0]), dim, kind, meta);
+    return running_scan(ctx, meta.dtype, meta.sizes, dim, kind, x, meta.strides);
   };
 }
 

@@ -78,6 +78,7 @@ SHAPES = [
     Case("forms", "scan_bf16", lambda x: x.cumsum(-1), (seeded(3, 1032, dtype=BF16).round(),)),
     Case("forms", "scan_odd", lambda x: (x.cumsum(-1), x.long().cumsum(-1), x.double().cumprod(-1)), (seeded(2, 1041).round(),)),
     Case("forms", "scan_chunks", lambda x: (x.cumsum(-1), x.cummax(-1).values), (seeded(1, 40008),)),
+    Case("forms", "scan_few_long", lambda x, y: (x.cumsum(-1), y.cumsum(1), x.long().cumsum(-1), (x * 1e-4 + 1).double().cumprod(-1)), (seeded(2, 40001).round(), seeded(1, 33000, 2, dtype=BF16).abs() * 1e-3)),
     Case("forms", "scan_short", lambda x: x.cumsum(-1), (seeded(5, 7),)),
     Case("forms", "scan_columns", lambda x: x.cumsum(0), (seeded(70, 33),)),
     Case("forms", "scan_logsumexp", lambda x: x.logcumsumexp(-1), (seeded(3, 700),)),
@@ -106,6 +107,12 @@ SHAPES = [
     Case("grown", "shared", lambda x, y, z: (torch.sigmoid(x).t() @ y, torch.sigmoid(x) @ z, torch.sigmoid(x).sum(0), torch.sigmoid(x).view(2, 900, 515)), (seeded(1800, 515), seeded(1800, 80), seeded(515, 90))),
     Case("grown", "rows", lambda x, y, z: (F.softmax(x, -1) @ y, F.softmax(x, -1).t() @ z, F.softmax(x, -1).sum(0)), (seeded(1100, 515), seeded(515, 300), seeded(1100, 304))),
     Case("grown", "viewed", lambda x, y: ((x @ y).view(4, 875, 515) * 2).transpose(1, 2), (seeded(3500, 160), seeded(160, 515))),
+    # A row in a block's memory, rows of pieces that are merged, and the first of a long row, with equal values and NaN.
+    Case("sorted", "sort_rows", lambda x: (x.sort(dim=-1, stable=True), x.sort(dim=0, stable=True, descending=True), x.argsort(stable=True, dim=-1)), (torch.cat([seeded(5, 70).round(), torch.full((5, 3), float("nan"))], -1),)),
+    Case("sorted", "sort_merged", lambda x: (x.sort(stable=True), x.round().long().sort(stable=True, descending=True)), (torch.cat([seeded(12000) * 100, torch.tensor([float("nan"), float("inf"), -0.0, 0.0, float("-inf"), float("nan")])]),)),
+    Case("sorted", "sort_merged_rows", lambda x: (x.round().sort(dim=-1, stable=True), x.t().contiguous().sort(dim=0, stable=True, descending=True)), (seeded(2, 8195, dtype=BF16),)),
+    Case("sorted", "topk_long", lambda x: (x.topk(50), x.topk(3, largest=False), x.sort(-1).values.topk(70), x.topk(2048).values), (seeded(2, 9001),)),
+    Case("sorted", "topk_short", lambda x: (x.topk(8, 0), x.topk(1), x.topk(33, largest=False)), (seeded(40, 33),)),
     Case("forms", "cross_entropy", lambda x, t: F.cross_entropy(x.float(), t), (seeded(6, 9000, dtype=BF16), torch.arange(6) * 1400)),
 ]
 

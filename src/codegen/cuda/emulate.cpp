@@ -171,6 +171,7 @@ C_FN f64 c_erfinv_machine(f64 y) {
 }
 template <class T> static T c_cas(T* p, T old, T now) { const T seen = *p; if (seen == old) *p = now; return seen; }
 template <class T> static void c_atomic_add(T* p, T x) { *p += x; }
+C_FN i32 c_count(i32* p) { return (*p)++; }
 
 // The CPU's way to call: pointers and numbers from two arrays. Behind a kernel's own numbers stand the grid and the threads of a block.
 template <class P> static P c_argument(void* const* buffers, const long* scalars, int nb, int ns, int k) {
@@ -230,7 +231,7 @@ class EmulatedBackend : public Backend {
     std::string text = k.text;
     text.replace(at, k.symbol.size(), inner);
     text.replace(0, std::string_view("extern \"C\" ").size(), "");
-    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_lane_") != std::string::npos || text.find("c_sort<") != std::string::npos;
+    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_lane_") != std::string::npos || text.find("c_sort<") != std::string::npos || text.find("c_merge<") != std::string::npos;
     text += fmt::format("extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, {}, {}, {}, {}, {}); }}\n", k.symbol, inner, k.buffers.size(), k.scalars.size(),
                         k.launch->block, k.launch->cluster, waits);
     k.text = text;

@@ -45,6 +45,7 @@ template <class T> C_FN T* c_shared_of(T* p, u32 rank) { T* q; asm("mapa.u64 %0,
 C_FN u32 c_cas(u32* p, u32 old, u32 now) { return atomicCAS(p, old, now); }
 C_FN u64 c_cas(u64* p, u64 old, u64 now) { return atomicCAS(p, old, now); }
 C_FN u16 c_cas(u16* p, u16 old, u16 now) { return atomicCAS(p, old, now); }
+C_FN i32 c_count(i32* p) { return atomicAdd(p, 1); }
 C_FN void c_atomic_add(f32* p, f32 x) { atomicAdd(p, x); }
 C_FN void c_atomic_add(f64* p, f64 x) { atomicAdd(p, x); }
 C_FN void c_atomic_add(i32* p, i32 x) { atomicAdd(p, x); }

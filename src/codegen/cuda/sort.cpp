@@ -1,5 +1,7 @@
 #include "codegen/cuda/sort.h"
 
+#include <algorithm>
+
 #include "codegen/cuda/body.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -14,20 +16,20 @@ template <class T> C_FN bool c_stands_before(T a, i64 i, T b, i64 j, bool descen
   return descending ? greater || (!less && i < j) : less || (!greater && i < j);
 }
 // A network of comparators that all put the earlier element first, so that a length that is no power of two needs no padding.
-template <class Row> static __device__ void c_sort_row(Row row, i64 n, int t, int threads) {
-  for (i64 k = 2; k < 2 * n; k *= 2)
-    for (i64 j = k / 2; j > 0; j /= 2) {
+template <class I, class Row> static __device__ void c_sort_row(Row row, I n, int t, int threads) {
+  for (I k = 2; k < 2 * n; k *= 2)
+    for (I j = k / 2; j > 0; j /= 2) {
       const bool flip = j == k / 2;
-      for (i64 i = t; i < n; i += threads) {
-        const i64 other = flip ? (i ^ (k - 1)) : (i ^ j);
+      for (I i = t; i < n; i += threads) {
+        const I other = flip ? (i ^ (k - 1)) : (i ^ j);
         if (other > i && other < n) row.order(i, other);
       }
       c_sync();
     }
 }
 template <class E, class Get, bool D> struct c_shared_row {
-  E* keys; i32* places; i64 base;
-  C_METHOD void order(i64 i, i64 j) const {
+  E* keys; i32* places;
+  C_METHOD void order(i32 i, i32 j) const {
     if (c_stands_before(Get::get(keys[j]), places[j], Get::get(keys[i]), places[i], D)) {
       const E e = keys[i]; keys[i] = keys[j]; keys[j] = e;
       const i32 p = places[i]; places[i] = places[j]; places[j] = p;
@@ -45,79 +47,190 @@ template <class E, class Get, bool D> struct c_strided_row {
     }
   }
 };
-// The first k of n in order. `keys` and `places` hold C elements; with more than that, the best k stay in front and the rest of the row passes behind them.
+// The first k of n in order, places counted from `base`. `keys` and `places` hold C elements, at least twice k where n is more.
 template <int C, class Get, bool D, class E>
-static __device__ void c_sort(const E* x, i64 x_step, E* values, i64 v_step, i64* indices, i64 i_step, i64 n, i64 k, E* keys, i32* places, int t, int threads) {
-  if (n > C && k == n) {
-    for (i64 i = t; i < n; i += threads) { values[i * v_step] = x[i * x_step]; indices[i * i_step] = i; }
+static __device__ void c_sort(const E* x, i64 x_step, E* values, i64 v_step, i64* indices, i64 i_step, i64 n, i64 k, i64 base, E* keys, i32* places, i32* count, int t, int threads) {
+  const c_shared_row<E, Get, D> row = {keys, places};
+  if (n <= C) {
+    for (i32 i = t; i < (i32)n; i += threads) { keys[i] = x[i * x_step]; places[i] = i; }
+    c_sync();
+    c_sort_row(row, (i32)n, t, threads);
+  } else if (k == n) {
+    for (i64 i = t; i < n; i += threads) { values[i * v_step] = x[i * x_step]; indices[i * i_step] = base + i; }
     c_sync();
     return c_sort_row(c_strided_row<E, Get, D>{values, indices, v_step, i_step}, n, t, threads);
-  }
-  i64 held = 0;
-  for (i64 from = 0; from < n;) {
-    const i64 take = n - from < C - held ? n - from : C - held;
-    for (i64 i = t; i < take; i += threads) { keys[held + i] = x[(from + i) * x_step]; places[held + i] = (i32)(from + i); }
+  } else if (k > 0) {
+    // The best k so far stand in front; of what follows, only what stands before the last of them is taken in behind them.
+    bool full = false;
+    if (t == 0) *count = 0;
     c_sync();
-    c_sort_row(c_shared_row<E, Get, D>{keys, places, 0}, held + take, t, threads);
-    held = held + take < k ? held + take : k;
-    from += take;
+    for (i64 from = 0; from < n; from += C / 2) {
+      const i64 end = n - from < C / 2 ? n : from + C / 2;
+      for (i64 i = from + t; i < end; i += threads) {
+        const E e = x[i * x_step];
+        if (full && !c_stands_before(Get::get(e), i, Get::get(keys[k - 1]), (i64)places[k - 1], D)) continue;
+        const i32 at = c_count(count);
+        keys[at] = e;
+        places[at] = (i32)i;
+      }
+      c_sync();
+      const i32 held = *count;
+      c_sync();
+      if (held <= C / 2 && end < n) continue;
+      c_sort_row(row, held, t, threads);
+      full = held >= k;
+      if (t == 0) *count = full ? (i32)k : held;
+      c_sync();
+    }
   }
-  for (i64 i = t; i < k; i += threads) { values[i * v_step] = keys[i]; indices[i * i_step] = places[i]; }
+  for (i64 i = t; i < k; i += threads) { values[i * v_step] = keys[i]; indices[i * i_step] = base + places[i]; }
+}
+// How many of the first `taken` elements of two ordered lists put together are the first list's, which stands before the second among equals.
+template <class Get, bool D, class E> C_FN i64 c_merge_split(const E* a, i64 in_a, const E* b, i64 in_b, i64 step, i64 taken) {
+  i64 low = taken > in_b ? taken - in_b : 0, high = taken < in_a ? taken : in_a;
+  while (low < high) {
+    const i64 middle = (low + high) / 2;
+    if (c_stands_before(Get::get(a[middle * step]), 0, Get::get(b[(taken - 1 - middle) * step]), 1, D)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+// One block's T elements of a row in which ordered runs of `width` elements are put together two by two. T divides the width.
+template <int T, class Get, bool D, class E>
+static __device__ void c_merge(const E* x, i64 x_step, const i64* p, i64 p_step, E* values, i64 v_step, i64* indices, i64 i_step, i64 n, i64 width, i64 from, E* keys, i32* places, i64* cuts, int t, int threads) {
+  const i64 base = from / (2 * width) * (2 * width), left = n - base;
+  const i64 in_a = left < width ? left : width, in_b = left - in_a < width ? left - in_a : width, end = n - from < T ? n : from + T;
+  if (t < 2) cuts[t] = c_merge_split<Get, D>(x + base * x_step, in_a, x + (base + in_a) * x_step, in_b, x_step, (t == 0 ? from : end) - base);
+  c_sync();
+  const i64 a0 = cuts[0], b0 = from - base - a0;
+  const i32 count = (i32)(end - from), of_a = (i32)(cuts[1] - a0), of_b = count - of_a;
+  for (i32 i = t; i < count; i += threads) {
+    const i64 at = base + (i < of_a ? a0 + i : in_a + b0 + (i - of_a));
+    keys[i] = x[at * x_step];
+    places[i] = (i32)p[at * p_step];
+  }
+  c_sync();
+  const i32 each = T / threads, first = t * each, stop = first + each < count ? first + each : count;
+  if (first >= count) return;
+  i32 a = (i32)c_merge_split<Get, D>(keys, of_a, keys + of_a, of_b, 1, first), b = first - a;
+  for (i32 i = first; i < stop; ++i) {
+    const bool takes_a = b >= of_b || (a < of_a && c_stands_before(Get::get(keys[a]), 0, Get::get(keys[of_a + b]), 1, D));
+    const i32 at = takes_a ? a++ : of_a + b++;
+    values[(from + i) * v_step] = keys[at];
+    indices[(from + i) * i_step] = places[at];
+  }
 }
 )";
 }
 
-Kernel cuda_sort(ir::Graph& graph, const ir::Extern& call) {
-  const ir::BufferView &x = call.inputs[0], &values = call.outputs[0], &indices = call.outputs[1];
-  auto number = [&](const char* name, std::int64_t otherwise) {
-    auto it = call.attributes.find(name);
-    return it == call.attributes.end() ? otherwise : std::get<std::int64_t>(it->second);
-  };
-  const std::size_t rank = x.sizes.size();
-  const auto dim = static_cast<std::size_t>(number("dim", 0) < 0 ? number("dim", 0) + static_cast<std::int64_t>(rank) : number("dim", 0));
-  const bool descending = call.op == "topk" ? number("largest", 1) != 0 : number("descending", 0) != 0;
-  const int capacity = size_of(x.dtype) <= 4 ? 4096 : 2048;
-  const Expr length = rank ? x.sizes[dim] : Expr(1), taken = rank ? values.sizes[dim] : Expr(1);
-  if (call.op == "topk" && !graph.env().statically_known_le(length, capacity) && !(taken == length)) {
-    if (!graph.env().statically_known_le(taken, capacity / 2)) fail("topk takes at most {} of a row of more than {} on cuda", capacity / 2, capacity);
+namespace {
+
+constexpr int kThreads = 512;       // of a block that sorts
+constexpr int kMergeThreads = 256;  // and of one that merges
+
+std::int64_t number(const ir::Extern& call, const char* name, std::int64_t otherwise) {
+  auto it = call.attributes.find(name);
+  return it == call.attributes.end() ? otherwise : std::get<std::int64_t>(it->second);
+}
+
+/// A kernel over rows of several views along one dimension, each row by `per_row` blocks: parameters `p0, p1, …`, where the block's row begins in each (`o0, …`), how far its elements are apart, which of the row's blocks it is (`part`).
+class RowKernel {
+ public:
+  RowKernel(ir::Graph& graph, const ir::Extern& call, Expr per_row) : graph_(graph), blocks_(per_row) {
+    std::vector<const ir::BufferView*> views;
+    for (const ir::BufferView& v : call.inputs) views.push_back(&v), k_.written.push_back(false);
+    for (const ir::BufferView& v : call.outputs) views.push_back(&v), k_.written.push_back(true);
+    const ir::BufferView& x = *views[0];
+    const std::size_t rank = x.sizes.size();
+    const std::int64_t given = number(call, "dim", 0), dim = given < 0 ? given + static_cast<std::int64_t>(rank) : given;
+    for (std::size_t v = 0; v < views.size(); ++v) {
+      k_.buffers.push_back(views[v]->buffer);
+      head_ += fmt::format("  i64 o{} = {};\n", v, scalar(views[v]->offset));
+    }
+    head_ += "  i64 w = blockIdx.x, r;\n";
+    if (!per_row.is_constant(1)) head_ += fmt::format("  const i64 part = w % {0}; w /= {0};\n", scalar(per_row));
+    for (std::size_t d = rank; d-- > 0;) {
+      if (static_cast<std::int64_t>(d) == dim) continue;
+      const std::string size = scalar(x.sizes[d]);
+      head_ += fmt::format("  r = w % {0}; w /= {0};\n", size);
+      for (std::size_t v = 0; v < views.size(); ++v) head_ += fmt::format("  o{} += r * {};\n", v, scalar(views[v]->strides[d]));
+      blocks_ *= x.sizes[d];
+    }
+    for (const ir::BufferView* v : views) steps.push_back(rank ? scalar(v->strides[static_cast<std::size_t>(dim)]) : "1");
+    length = rank ? x.sizes[static_cast<std::size_t>(dim)] : Expr(1);
+    element = cuda_storage_type(x.dtype);
+    getter_ = fmt::format("  struct Get {{ static C_METHOD {} get({} e) {{ return c_get_{}(e); }} }};\n", cuda_register_type(ir::register_type(x.dtype)), element, short_name(x.dtype));
   }
 
-  Kernel k;
-  k.buffers = {x.buffer, values.buffer, indices.buffer};
-  k.written = {false, true, true};
-  std::string parameters, offsets[3];
-  auto scalar = [&](Expr e) {
-    parameters += fmt::format(", i64 n{}", k.scalars.size());
-    k.scalars.push_back(e);
-    return fmt::format("n{}", k.scalars.size() - 1);
-  };
-  const ir::BufferView* views[] = {&x, &values, &indices};
-  for (int v = 0; v < 3; ++v) offsets[v] = scalar(views[v]->offset);
-  Expr rows = 1;
-  std::string decode = "  i64 w = blockIdx.x, r;\n";
-  for (std::size_t d = rank; d-- > 0;) {
-    if (d == dim) continue;
-    const std::string size = scalar(x.sizes[d]);
-    decode += fmt::format("  r = w % {0}; w /= {0};\n", size);
-    for (int v = 0; v < 3; ++v) decode += fmt::format("  o{} += r * {};\n", v, scalar(views[v]->strides[d]));
-    rows *= x.sizes[d];
+  std::vector<std::string> steps;
+  Expr length;
+  std::string element;
+
+  std::string scalar(Expr e) {
+    parameters_ += fmt::format(", i64 n{}", k_.scalars.size());
+    k_.scalars.push_back(e);
+    return fmt::format("n{}", k_.scalars.size() - 1);
   }
-  std::string steps[3];
-  for (int v = 0; v < 3; ++v) steps[v] = rank ? scalar(views[v]->strides[dim]) : "1";
-  const std::string n = scalar(length), count = scalar(taken);
-  constexpr int kThreads = 512;
-  const std::string element = cuda_storage_type(x.dtype), dtype(short_name(x.dtype));
-  std::string text = fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n", element, capacity, capacity);
-  text += fmt::format("  struct Get {{ static C_METHOD {} get({} e) {{ return c_get_{}(e); }} }};\n", cuda_register_type(ir::register_type(x.dtype)), element, dtype);
-  for (int v = 0; v < 3; ++v) text += fmt::format("  i64 o{} = {};\n", v, offsets[v]);
-  text += decode;
-  text += fmt::format("  c_sort<{}, Get, {}>(p0 + o0, {}, p1 + o1, {}, p2 + o2, {}, {}, {}, keys, places, threadIdx.x, {});\n", capacity, descending, steps[0], steps[1], steps[2], n, count, kThreads);
-  const std::string signature = fmt::format("(const {0}* p0, {0}* p1, i64* p2{1}, i64* status)", element, parameters);
-  k.symbol = "coil_" + to_hex(hash(signature + text)).substr(0, 16);
-  k.text = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}{} {{\n{}}}\n", kThreads, k.symbol, signature, text);
-  // A block of no elements has nothing to do.
-  k.launch = Launch{.grid = {graph.env().simplify(rows), 1, 1}, .block = kThreads};
-  return k;
+
+  Kernel finish(const std::vector<std::string>& pointers, const std::string& shared, const std::string& body, int threads) {
+    std::string signature;
+    for (std::size_t v = 0; v < pointers.size(); ++v) signature += fmt::format("{}{}* p{}", v ? ", " : "", pointers[v], v);
+    signature = fmt::format("({}{}, i64* status)", signature, parameters_);
+    const std::string text = shared + getter_ + head_ + body;
+    k_.symbol = "coil_" + to_hex(hash(signature + text)).substr(0, 16);
+    k_.text = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}{} {{\n{}}}\n", threads, k_.symbol, signature, text);
+    // A row of no elements has nothing to do.
+    k_.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = threads};
+    return std::move(k_);
+  }
+
+ private:
+  ir::Graph& graph_;
+  Kernel k_;
+  Expr blocks_;
+  std::string parameters_, head_, getter_;
+};
+
+/// Pieces of `tile` elements, each put in order, with their places in the row; the whole row or its first elements where there is no tile.
+Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, std::int64_t tile) {
+  const ir::BufferView& x = call.inputs[0];
+  const std::int64_t given = number(call, "dim", 0);
+  const std::size_t rank = x.sizes.size(), dim = static_cast<std::size_t>(given < 0 ? given + static_cast<std::int64_t>(rank) : given);
+  const Expr whole = rank ? x.sizes[dim] : Expr(1), taken = rank ? call.outputs[0].sizes[dim] : Expr(1);
+  int capacity = size_of(x.dtype) <= 4 ? 4096 : 2048;
+  if (call.op == "topk" && !graph.env().statically_known_le(whole, capacity) && !(taken == whole)) {
+    if (!graph.env().statically_known_le(taken, capacity / 2)) fail("topk takes at most {} of a row of more than {} on cuda", capacity / 2, capacity);
+  }
+  // Short rows: less memory and fewer threads, and so more rows at a time.
+  while (capacity > 64 && graph.env().statically_known_le(whole, capacity / 2)) capacity /= 2;
+  const int threads = std::clamp(capacity / 4, 32, kThreads);
+  RowKernel k(graph, call, tile ? sym::ceil_div(whole, tile) : Expr(1));
+  std::string n = k.scalar(whole), count = k.scalar(taken), from = "0", body;
+  if (tile) {
+    body += fmt::format("  const i64 from = part * {0}, n = {1} - from < {0} ? {1} - from : {0};\n", tile, n);
+    n = count = "n", from = "from";
+  }
+  body += fmt::format("  c_sort<{0}, Get, {1}>(p0 + o0 + {2} * {3}, {3}, p1 + o1 + {2} * {4}, {4}, p2 + o2 + {2} * {5}, {5}, {6}, {7}, {2}, keys, places, &held, threadIdx.x, {8});\n", capacity, descending, from, k.steps[0],
+                      k.steps[1], k.steps[2], n, count, threads);
+  return k.finish({"const " + k.element, k.element, "i64"}, fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}], held;\n", k.element, capacity, capacity), body, threads);
+}
+
+Kernel merged_runs(ir::Graph& graph, const ir::Extern& call, bool descending) {
+  const int tile = size_of(call.inputs[0].dtype) <= 4 ? 2048 : 1024;
+  const std::int64_t given = number(call, "dim", 0), rank = static_cast<std::int64_t>(call.inputs[0].sizes.size());
+  RowKernel k(graph, call, sym::ceil_div(call.inputs[0].sizes[static_cast<std::size_t>(given < 0 ? given + rank : given)], tile));
+  const std::string n = k.scalar(k.length);
+  const std::string body = fmt::format("  c_merge<{}, Get, {}>(p0 + o0, {}, p1 + o1, {}, p2 + o2, {}, p3 + o3, {}, {}, {}, part * {}, keys, places, cuts, threadIdx.x, {});\n", tile, descending, k.steps[0], k.steps[1], k.steps[2],
+                                       k.steps[3], n, k.scalar(number(call, "width", 0)), tile, kMergeThreads);
+  return k.finish({"const " + k.element, "const i64", k.element, "i64"}, fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n  __shared__ i64 cuts[2];\n", k.element, tile, tile), body, kMergeThreads);
+}
+
+}  // namespace
+
+Kernel cuda_sort(ir::Graph& graph, const ir::Extern& call) {
+  const bool descending = call.op == "topk" ? number(call, "largest", 1) != 0 : number(call, "descending", 0) != 0;
+  if (call.op == "merge_runs") return merged_runs(graph, call, descending);
+  return sorted_rows(graph, call, descending, call.op == "sort_tiles" ? number(call, "tile", 0) : 0);
 }
 
 }  // namespace coil::codegen
