@@ -1,7 +1,11 @@
 #include "passes/inline_subgraph.h"
 
+#include <algorithm>
+#include <functional>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "passes/metadata.h"
 #include "support/error.h"
 
 namespace coil::passes {
@@ -51,6 +55,75 @@ ops::Value mapped(const ops::Value& v, const std::unordered_map<const Node*, ops
   return v;
 }
 
+void for_each_unbacked(const ops::Value& v, const std::function<void(sym::Expr)>& f) {
+  auto visit = [&](sym::Expr e) {
+    for (sym::Expr s : sym::free_symbols(e))
+      if (s.symbol_kind() == sym::SymbolKind::Unbacked) f(s);
+  };
+  if (auto* e = v.get_if<sym::Expr>()) visit(*e);
+  if (auto* b = v.get_if<ops::Bool>()) visit(b->condition);
+  if (auto* x = v.get_if<ops::SymFloat>(); x && x->value) visit(*x->value);
+  if (auto* t = v.get_if<sym::TensorMeta>())
+    for (const auto* list : {&t->sizes, &t->strides})
+      for (sym::Expr e : *list) visit(e);
+  if (auto* list = v.get_if<ops::Values>())
+    for (const ops::Value& item : *list) for_each_unbacked(item, f);
+}
+
+/// Those of a node and of the graphs that it calls, which `owner` has.
+void for_each_unbacked(const fx::GraphModule& owner, const Node& node, const std::function<void(sym::Expr)>& f) {
+  for_each_unbacked(node.meta.value, f);
+  for (const ops::Value& v : node.args) {
+    auto* g = v.get_if<ops::GraphRef>();
+    auto found = g ? owner.subgraphs.find(g->name) : owner.subgraphs.end();
+    if (found == owner.subgraphs.end()) continue;
+    for (const Node* n = found->second->graph.first(); n; n = n->next()) for_each_unbacked(*found->second, *n, f);
+  }
+}
+
+/// A body that stands in several places finds sizes in its data in each of them: where those are there already, new symbols for them.
+Renaming fresh_sizes(fx::GraphModule& outer, const Node* call, const fx::GraphModule& body) {
+  std::unordered_set<sym::Expr> given, seen;
+  for (const Node* n = outer.graph.first(); n != call; n = n->next()) for_each_unbacked(outer, *n, [&](sym::Expr s) { seen.insert(s); });
+  for (const Node* n : body.graph.placeholders()) for_each_unbacked(n->meta.value, [&](sym::Expr s) { given.insert(s); });
+  Renaming fresh;
+  for (const Node* n = body.graph.first(); n; n = n->next())
+    for_each_unbacked(outer, *n, [&](sym::Expr s) {  // (its graphs are the outer one's by now)
+      if (seen.contains(s) && given.insert(s).second) fresh.add(s, outer.env->fresh_unbacked(outer.env->range(s)));
+    });
+  return fresh;
+}
+
+/// A graph of its own, with other symbols.
+std::unique_ptr<fx::GraphModule> copied(const fx::GraphModule& from, const Renaming& fresh) {
+  auto to = std::make_unique<fx::GraphModule>();
+  to->env = from.env, to->name = from.name;
+  to->attributes = from.attributes, to->inputs = from.inputs, to->outputs = from.outputs, to->mutations = from.mutations;
+  for (const auto& [name, sub] : from.subgraphs) to->subgraphs[name] = copied(*sub, fresh);
+  std::unordered_map<const Node*, ops::Value> values;
+  auto argument = [&](const ops::Value& v) { return fresh.renamed(mapped(v, values)); };
+  for (Node* n = from.graph.first(); n; n = n->next()) {
+    ops::Values args;
+    for (const ops::Value& v : n->args) args.push_back(argument(v));
+    Node* made = nullptr;
+    if (n->opcode == Opcode::Placeholder) {
+      made = to->graph.placeholder(n->name, n->meta.value);
+    } else if (n->opcode == Opcode::GetAttr) {
+      made = to->graph.get_attr(n->name, n->target, n->meta.value);
+    } else if (n->opcode == Opcode::Output) {
+      made = to->graph.output(std::move(args));
+    } else {
+      std::vector<std::pair<std::string, ops::Value>> named;
+      for (const auto& [key, v] : n->kwargs) named.emplace_back(key, argument(v));
+      made = to->graph.call(n->target, std::move(args), n->name, std::move(named));
+    }
+    made->meta = n->meta;
+    made->meta.value = fresh.renamed(n->meta.value);
+    values[n] = made;
+  }
+  return to;
+}
+
 /// A use of `node` becomes `value`, which may be no node at all.
 void replace_uses(Node* node, const ops::Value& value) {
   if (auto* n = value.get_if<Node*>()) return node->replace_all_uses_with(*n);
@@ -91,6 +164,20 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
                 call->target, call->where());
 
   hoist(m, sub, name);
+  const Renaming fresh = fresh_sizes(m, call, sub);
+  std::unordered_map<std::string, std::string> renamed;  // graphs inside, which get the new symbols too
+  if (!fresh.empty()) {
+    std::function<void(const ops::Value&)> collect = [&](const ops::Value& v) {
+      if (auto* g = v.get_if<ops::GraphRef>(); g && m.subgraphs.contains(g->name)) renamed.emplace(g->name, "");
+      if (auto* list = v.get_if<ops::Values>()) std::ranges::for_each(*list, collect);
+    };
+    for (Node* n = sub.graph.first(); n; n = n->next()) std::ranges::for_each(n->args, collect);
+    for (auto& [from, to] : renamed) {
+      to = from + "_again";
+      while (m.subgraphs.contains(to)) to += "_again";
+      m.subgraphs[to] = copied(*m.subgraphs.at(from), fresh);
+    }
+  }
   std::unordered_map<const Node*, ops::Value> values;
   for (std::size_t i = 0; i < operands.size(); ++i) values[placeholders[i]] = operands[i];
   fx::InsertBefore here(call);
@@ -98,7 +185,7 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
   for (Node* n = sub.graph.first(); n; n = n->next()) {
     if (n->opcode == Opcode::Placeholder) continue;
     ops::Values args;
-    for (const ops::Value& v : n->args) args.push_back(mapped(v, values));
+    for (const ops::Value& v : n->args) args.push_back(fresh.renamed(renamed_graphs(mapped(v, values), renamed)));
     if (n->opcode == Opcode::Output) {
       results = std::move(args);
       continue;
@@ -112,6 +199,7 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
       copy = m.graph.call(n->target, std::move(args), n->name, std::move(named));
     }
     copy->meta = n->meta;
+    copy->meta.value = fresh.renamed(n->meta.value);
     values[n] = copy;
   }
 

@@ -24,10 +24,13 @@ class Renaming {
   void unify(sym::ShapeEnv&, const ops::Value& recorded, const ops::Value& found);
   /// Says what was found wherever the symbols stand in a module, subgraphs included.
   void apply(fx::GraphModule&) const;
+  /// Notes a new symbol for one, and says it in a value.
+  void add(sym::Expr from, sym::Expr to) { from_.push_back(from), to_.push_back(to); }
+  bool empty() const { return from_.empty(); }
+  ops::Value renamed(const ops::Value&) const;
 
  private:
   void note(sym::ShapeEnv&, sym::Expr recorded, sym::Expr found);
-  ops::Value renamed(const ops::Value&) const;
   sym::Exprs from_, to_;
 };
 

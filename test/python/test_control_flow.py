@@ -177,6 +177,29 @@ def test_nested_with_sizes_that_data_tell(check):
     check(Nested(), (torch.randn(4, 3).round(), torch.tensor(3)), others=[(torch.randn(4, 3).abs(), torch.tensor(0)), (-torch.randn(4, 3).abs(), torch.tensor(5))])
 
 
+@torch.compiler.nested_compile_region
+def finding(x):
+    """Sizes that data tell, in the region itself and in a branch in it."""
+    kept = x[x > 0]
+    return torch.cond(kept.sum() > 1, lambda x, k: x[x > 0.5].sum() + k.sum(), lambda x, k: x[x < 0].sum() - k.shape[0], (x, kept)), kept.exp().sum()
+
+
+class RegionTwice(torch.nn.Module):
+    """A region called with other data each time, which finds other sizes."""
+
+    def forward(self, x, n):
+        def turn(i, x):
+            a, b = finding(x)
+            c, d = finding(-x)
+            return i + 1, x.cos() - 0.5 + 0.01 * (a + b * c + d)
+
+        return while_loop(lambda i, x: i < n, turn, (torch.zeros((), dtype=torch.int64), x))[1]
+
+
+def test_a_region_called_twice_with_other_sizes(check):
+    check(RegionTwice(), (torch.randn(5, 3), torch.tensor(3)), others=[(torch.randn(5, 3).abs() * sign, torch.tensor(n)) for sign in (1, -1) for n in (0, 1, 7)])
+
+
 class Suppress(torch.nn.Module):
     """Non-maximum suppression as a loop: the best box left takes out those that overlap it."""
 
@@ -241,3 +264,37 @@ def test_greedy_decode(check):
         return torch.randint(0, 17, (2, 12)), torch.tensor(start)
 
     check(TinyGpt().eval(), example(3), others=[example(1), example(12)])
+
+
+def counter():
+    return torch.zeros((), dtype=torch.int64)
+
+
+# Results and carried values that share memory, where torch exports that.
+SHARING = {
+    "a branch gives its operand": (lambda x, n: torch.cond(n > 2, lambda x: x, lambda x: x * 2, (x,)), "exported"),
+    "a branch gives one value twice": (lambda x, n: torch.cond(n > 2, lambda x: (lambda y: (y, y))(x + 1), lambda x: (x * 2, x * 3), (x,)), "exported"),
+    "a loop begins with one value twice": (lambda x, n: while_loop(lambda i, a, b: i < n, lambda i, a, b: (i + 1, a + b, b * 2), (counter(), x, x)), "exported"),
+    "a turn gives one value twice": (lambda x, n: while_loop(lambda i, a, b: i < n, lambda i, a, b: (i + 1, a + b, a + b), (counter(), x.clone(), x * 2)), ""),
+    "a turn gives its value turned round": (lambda x, n: while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a.flip(0)), (counter(), x)), ""),
+    "a turn gives its value transposed": (lambda x, n: while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a.t().contiguous()), (counter(), x[:3])), ""),
+    "a scan hands on what it gives": (lambda x, n: scan(lambda c, r: (c + r, c + r), torch.zeros(3), x), ""),
+    "a loop reads what is outside": (lambda x, n: (lambda w: while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a @ w), (counter(), x)))(torch.eye(3) * 1.1), ""),
+}
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, n):
+        return self.function(x, n)
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_values_that_share_memory(name, check):
+    function, only = SHARING[name]
+    if only and check.keywords["decomposed"]:
+        pytest.skip("torch's run_decompositions() refuses results that alias")
+    check(Function(function), (torch.randn(4, 3), torch.tensor(3)), others=[(torch.randn(4, 3), torch.tensor(n)) for n in (0, 1, 5)])
