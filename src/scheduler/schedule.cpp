@@ -112,11 +112,10 @@ class Fuser {
     candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
 
     std::optional<std::size_t> best;
-    std::int64_t best_score = 0;
-    Group best_group;
+    Joined best_joined;
     for (std::size_t c : candidates) {
       std::string reason;
-      std::optional<Group> joined;
+      std::optional<Joined> joined;
       if (!std::holds_alternative<Group>(out_.items[c])) reason = "the other is a library call or runs alone";
       else if (infos_[c].is_copy) reason = "the other is a copy, which costs nothing where both sides can share memory";
       else if (infos_[c].may_fail && writes_to_caller(op)) reason = "the other may fail half way, and this one writes to memory of the caller";
@@ -129,11 +128,10 @@ class Fuser {
           out_.refusals.push_back({std::get<Group>(out_.items[c]).members.back().op, op.id, reason});
         continue;
       }
-      const std::int64_t score = saved_bytes(infos_[c], reads);
-      if (!best || score > best_score) best = c, best_score = score, best_group = std::move(*joined);
+      if (!best || joined->saved > best_joined.saved) best = c, best_joined = std::move(*joined);
     }
-    if (best && (best_score > 0 || producers.contains(*best))) {
-      out_.items[*best] = std::move(best_group);
+    if (best && (best_joined.saved > 0 || producers.contains(*best))) {
+      out_.items[*best] = std::move(best_joined.group);
       record(*best, op, reads);
     } else {
       start_item(op, reads);
@@ -225,32 +223,77 @@ class Fuser {
     return graph_.env().hint_or(sym::product(l.sizes), 1 << 16) * static_cast<std::int64_t>(size_of(l.dtype));
   }
 
+  /// Where a load reads, over a group's variables; nothing when data decides it.
+  std::optional<Expr> place_of(ir::Scalar load, const Member& m) {
+    if (!load->args.empty()) return std::nullopt;
+    Exprs from = graph_.ivars(m.ivars.size()), to = m.ivars;
+    for (std::size_t d = 0; d < m.rvars.size(); ++d) from.push_back(graph_.rvar(d)), to.push_back(m.rvars[d]);
+    const Exprs index = load->op == ir::ScalarOp::Load ? load->index : Exprs{load->index[0]};
+    Exprs moved;
+    for (Expr e : index) moved.push_back(sym::substitute(e, from, to));
+    return load->op == ir::ScalarOp::Load ? ir::linear_index(graph_.buffer(load->buffer).layout, moved) : moved[0];
+  }
+
+  /// Whether the operation goes through the buffer as a member of the group does: what the one has read is near for the other. Two that go through it in different orders share nothing.
+  bool goes_alike(const Group& group, const Operation& op, const Member& member, BufferId b) {
+    const auto loops = loop_vars(graph_, group);
+    for (ir::Scalar mine : loads_of(op)) {
+      if (mine->buffer != b) continue;
+      const std::optional<Expr> at = place_of(mine, member);
+      if (!at) return true;
+      for (const Member& m : group.members) {
+        const Operation& other = graph_.operations()[m.op];
+        for (ir::Scalar l : loads_of(other)) {
+          if (l->buffer != b) continue;
+          const std::optional<Expr> there = place_of(l, m);
+          if (!there || *there == *at) return true;
+          const Expr distance = graph_.env().simplify(*at - *there, loops);
+          if (!names_variable(distance, 'i') && !names_variable(distance, 'r')) return true;
+        }
+      }
+    }
+    return false;
+  }
+
   /// Bytes that need not be read again when the operation joins.
-  std::int64_t saved_bytes(const Info& info, const std::vector<BufferId>& reads) {
+  std::int64_t saved_bytes(const Group& group, const Info& info, const Operation& op, const Member& member, const std::vector<BufferId>& reads) {
     std::int64_t saved = 0;
     for (BufferId b : reads)
-      if (info.reads.contains(b) || info.writes.contains(b)) saved += bytes(b);
+      if (info.writes.contains(b) || (info.reads.contains(b) && goes_alike(group, op, member, b))) saved += bytes(b);
     return saved;
   }
 
-  std::optional<Group> join(const Group& group, const Info& info, const Operation& op, const std::vector<BufferId>& reads, std::string& reason) {
+  /// A group that an operation has joined, and the bytes that need not be read again.
+  struct Joined {
+    Group group;
+    std::int64_t saved = 0;
+  };
+
+  std::optional<Joined> join(const Group& group, const Info& info, const Operation& op, const std::vector<BufferId>& reads, std::string& reason) {
     if (group.members.size() >= choices_.max_members()) return refuse(reason, "the kernel has as many operations as the policy allows");
     if (info.scalar_ops + body_ops(op) > choices_.max_scalar_ops()) return refuse(reason, "the kernel's bodies are as large as the policy allows");
     if (info.reads.size() + info.writes.size() + reads.size() > choices_.max_buffers()) return refuse(reason, "the kernel touches as many buffers as the policy allows");
     for (const Member& m : group.members)
       if (m.role == Role::Scan) return refuse(reason, "a scan runs alone");
     reason = "their iteration spaces differ";
+    std::int64_t most = 0;
+    for (BufferId b : reads)
+      if (info.reads.contains(b) || info.writes.contains(b)) most += bytes(b);
+    std::optional<Joined> best;
     for (Placement& p : placements(graph_, group, op)) {
       Group joined = moved(group, p);
       Member m{op.id, p.role, 0, p.ivars, p.rvars};
       if (!check_reads(joined, op, m, reason) || !enough_rows(group, joined, op, reason)) continue;
+      const std::int64_t saved = saved_bytes(joined, info, op, m, reads);
+      if (best && saved <= best->saved) continue;
       joined.members.push_back(std::move(m));
-      return joined;
+      best = Joined{std::move(joined), saved};
+      if (saved == most) break;
     }
-    return std::nullopt;
+    return best;
   }
 
-  static std::optional<Group> refuse(std::string& reason, const char* why) {
+  static std::optional<Joined> refuse(std::string& reason, const char* why) {
     reason = why;
     return std::nullopt;
   }

@@ -80,6 +80,29 @@ TEST_F(Fixture, DifferentSpacesAreRefusedWithAReason) {
   EXPECT_NE(schedule.refusals[0].reason, "");
 }
 
+TEST_F(Fixture, OperationsThatShareAnInputAreLaidOverEachOtherByTheOrderOfTheirReads) {
+  const TensorBox x = input("x", {4, 16, 9});
+  returns(pointwise(ScalarOp::Add, x, x));
+  const Exprs at{graph.ivar(1), graph.ivar(0), graph.rvar(0)};
+  const std::vector<sym::LoopVar> loops{{at[0], 4}, {at[1], 16}, {at[2], 9}};
+  returns(ir::make_reduction(graph, DType::F32, {}, {16, 4}, {9}, ir::ReductionKind::Sum, x.load(at, loops)));
+  const auto schedule = scheduler::schedule(graph);
+  ASSERT_EQ(schedule.items.size(), 1u) << scheduler::to_string(graph, schedule);
+  const auto& group = std::get<scheduler::Group>(schedule.items[0]);
+  EXPECT_EQ(group.outer, (Exprs{16, 4})) << "and not 4, 4, 4, where both spaces have equal numbers of points";
+  EXPECT_EQ(group.members[0].ivars, (Exprs{graph.ivar(1), graph.ivar(0), graph.rvar(0)}));
+}
+
+TEST_F(Fixture, OperationsThatReadAnInputInDifferentOrdersShareNoKernel) {
+  const TensorBox x = input("x", {8, 8});
+  returns(row_sum(x));
+  const Exprs at{graph.rvar(0), graph.ivar(0)};
+  const std::vector<sym::LoopVar> loops{{at[0], 8}, {at[1], 8}};
+  returns(ir::make_reduction(graph, DType::F32, {}, {8}, {8}, ir::ReductionKind::Sum, x.load(at, loops)));
+  const auto schedule = scheduler::schedule(graph);
+  EXPECT_EQ(schedule.items.size(), 2u) << scheduler::to_string(graph, schedule);
+}
+
 TEST_F(Fixture, EqualKernelsAreEqualTexts) {
   const TensorBox a = input("a", {1000}), b = input("b", {1000});
   returns(pointwise(ScalarOp::Add, a, a));
