@@ -31,6 +31,8 @@ class Backend {
   virtual DeviceType device() const = 0;
   /// Instruction set or architecture that the binaries need: `avx512`, `sm_90a`.
   virtual const std::string& isa() const = 0;
+  /// Whether kernels wait, before they touch memory, for the one that was launched before them.
+  virtual bool launches_early() const { return false; }
   /// Fusion policy that suits the device.
   virtual const scheduler::Choices& choices() const = 0;
   /// Bytes of the vectors that rows of large matrices should consist of for the device's library of products; 0: any will do.

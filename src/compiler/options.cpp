@@ -23,6 +23,7 @@ const Row kRows[] = {
     {"cuda.nvrtc", &Settings::cuda_nvrtc, "PATH", "NVRTC's library, or a folder that holds it; searched in the usual places by default"},
     {"cuda.cluster", &Settings::cuda_cluster, "1|2|4|8", "blocks that share a long row of a reduction; as many as its length asks for by default"},
     {"cuda.direct_rows", &Settings::cuda_direct_rows, "true|false", "write a large matrix product that leaves the program straight into rows that are no whole number of vectors, in several products, instead of copying it there"},
+    {"cuda.dependent_launch", &Settings::cuda_dependent_launch, "true|false", "from sm_90 on: kernels are launched while the one before still runs, and wait for it themselves"},
     {"cuda.emulate", &Settings::cuda_emulate, "true|false", "on the cpu: run the kernels of cuda there, slowly, to test their values without a GPU"},
     {"pack_weights", &Settings::pack_weights, "true|false", "rearrange constant weights for the library at compile time"},
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},

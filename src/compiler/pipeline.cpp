@@ -56,7 +56,7 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
     case DeviceType::CPU:
       if (settings.cuda_emulate) return codegen::make_emulated_cuda_backend(toolchain, std::move(choices));
       return codegen::make_cpp_backend(toolchain, choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
-    case DeviceType::CUDA: return codegen::make_cuda_backend({.arch = settings.cuda_arch, .nvrtc = settings.cuda_nvrtc, .cluster = settings.cuda_cluster}, std::move(choices));
+    case DeviceType::CUDA: return codegen::make_cuda_backend({.arch = settings.cuda_arch, .nvrtc = settings.cuda_nvrtc, .dependent_launch = settings.cuda_dependent_launch, .cluster = settings.cuda_cluster}, std::move(choices));
     default: fail("programs compile for cpu and cuda, not for {}", to_string(device));
   }
 }
@@ -188,6 +188,7 @@ runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backe
   runtime::Program out;
   out.plan = stage("plan", [&] { return wrapper::make_plan(lines); });
   out.plan.isa = backend.isa();
+  out.plan.launches_early = backend.launches_early();
   std::vector<std::string> texts;
   for (const wrapper::Kernel& k : lines.kernels) texts.push_back(k.text);
   codegen::Binaries binaries = stage("kernels", [&] { return backend.compile(texts, {.jobs = options.threads > 0 ? options.threads : default_jobs(), .cache = options.cache}); });

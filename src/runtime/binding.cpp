@@ -51,9 +51,56 @@ Binding::Binding(const Model::Impl& model, Queue& queue) : model_(model), plan_(
   last_.resize(plan_.inputs.size());
   inputs.resize(plan_.inputs.size());
   find_late();
+  find_guarded_steps();
   if (!plan_.check_lifetimes) return;
   if (queue_.device() != Device{}) fail("lifetimes are checked on the cpu, not on {}; compile for the cpu, or without assert_lifetimes", to_string(queue_.device()));
   checker_ = std::make_unique<LifetimeChecker>(plan_);
+}
+
+bool Binding::writes_for_caller(const Step& step) const {
+  auto of_caller = [&](BufferId id) {
+    const Buffer& b = plan_.buffers[memory_of_[id]];
+    return b.kind == BufferKind::Input || b.kind == BufferKind::Constant;
+  };
+  if (const auto* k = std::get_if<KernelCall>(&step)) return std::ranges::any_of(k->written, [&](std::uint32_t i) { return of_caller(k->buffers[i]); });
+  if (const auto* e = std::get_if<ExternCall>(&step)) return std::ranges::any_of(e->outputs, [&](const View& v) { return of_caller(v.buffer); });
+  if (const auto* h = std::get_if<HostCall>(&step)) return std::ranges::any_of(h->outputs, [&](const auto& v) { return v && of_caller(v->buffer); });
+  return false;
+}
+
+void Binding::find_guarded_steps() {
+  if (!plan_.stops_on_failure || failures_.size() < 2) return;
+  const bool loops = std::ranges::any_of(plan_.steps, [](const Step& s) { return std::holds_alternative<Control>(s); });
+  bool may_have_failed = loops;
+  for (const Step& step : plan_.steps) {
+    guarded_.push_back(may_have_failed && writes_for_caller(step));
+    const auto* call = std::get_if<KernelCall>(&step);
+    may_have_failed = may_have_failed || (call && !plan_.kernels[call->kernel].failure.empty());
+  }
+  const auto count = static_cast<std::int64_t>(failures_.size());
+  clear_statuses_ = Tensor::empty(DType::I64, {4 * count});
+  statuses_ = clear_statuses_;
+  statuses_.storage = queue_.allocate(static_cast<std::size_t>(count) * 32);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t* words = clear_statuses_.data<std::int64_t>() + 4 * i;
+    words[0] = 0;
+    words[1] = reinterpret_cast<std::int64_t>(failures_[static_cast<std::size_t>(i)].status);
+    words[2] = reinterpret_cast<std::int64_t>(statuses_.bytes());
+    words[3] = count;
+  }
+  queue_.copy(statuses_, clear_statuses_);
+}
+
+void* Binding::status_of(std::uint32_t failure, std::size_t step) const {
+  if (!plan_.stops_on_failure) return failures_[failure].status;
+  return statuses_.storage.data && (failure || guarded_[step]) ? statuses_.bytes() + std::size_t{failure} * 32 : nullptr;
+}
+
+void Binding::settle(std::size_t bound) {
+  if (guarded_.empty() || !guarded_[plan_step_[bound]]) return;
+  flush_parts();
+  queue_.wait();
+  check_failures();
 }
 
 bool Binding::Site::prepare(std::vector<BoundView> in, std::vector<BoundView> out) {
@@ -364,7 +411,7 @@ void Binding::bind_steps() {
     const auto* host = std::get_if<HostCall>(&step);
     const std::uint32_t call_of_host = host ? host_call++ : 0;
     if (late_ && is_late(step)) bound = LateStep{host ? call_of_host : at, failure};
-    else if (kernel) bound = bind_kernel(*kernel, failure);
+    else if (kernel) bound = bind_kernel(*kernel, failure, static_cast<std::size_t>(&step - plan_.steps.data()));
     else if (const auto* call = std::get_if<ExternCall>(&step)) bound = bind_extern(*call, sites_[at]);
     else if (host) bound = bind_host(*host, *host_ops_[call_of_host]);
     else bound = std::monostate();
@@ -394,6 +441,7 @@ void Binding::ask_calls() {
       workspace_bytes_ = std::max(workspace_bytes_, s.op->workspace_bytes());
       detours_ = detours_ || s.op->runs_on_host();
     }
+  for (std::size_t s = 0; s < guarded_.size(); ++s) detours_ = detours_ || (guarded_[s] && !std::holds_alternative<KernelCall>(plan_.steps[s]));
 }
 
 void Binding::grow_workspace() {
@@ -417,6 +465,7 @@ std::optional<Launch> Binding::launch_of(const KernelCall& call) const {
       l.grid[d] = static_cast<std::uint32_t>(blocks);
     }
     l.block = call.block;
+    l.early = plan_.launches_early;
     l.shared_bytes = static_cast<std::uint32_t>(std::max<std::int64_t>(0, slot(call.shared_bytes)));
   } else {
     l.extent = slot(call.extent);
@@ -426,14 +475,14 @@ std::optional<Launch> Binding::launch_of(const KernelCall& call) const {
   return l;
 }
 
-Binding::BoundStep Binding::bind_kernel(const KernelCall& call, std::uint32_t failure) {
+Binding::BoundStep Binding::bind_kernel(const KernelCall& call, std::uint32_t failure, std::size_t step) {
   std::optional<Launch> l = launch_of(call);
   if (!l) return std::monostate();
   const bool gpu = !call.grid.empty();
   l->words = static_cast<std::uint32_t>(words_.size());
   for (BufferId b : call.buffers) point(b, 0);
   if (gpu) scalars(call, words_);
-  words_.push_back(failures_[failure].status);
+  words_.push_back(status_of(failure, step));
   if (!gpu) scalars(call, words_);
   l->word_count = static_cast<std::uint32_t>(words_.size()) - l->words;
   return KernelStep{*l, failure};
@@ -633,12 +682,14 @@ void Binding::run_bound(const KernelStep& k, void* const* words) {
 }
 
 void Binding::run_bound(const HostStep& h) {
+  settle(static_cast<std::size_t>(step_now_));
   flush_parts();
   void* const* words = words_.data();
   h.op->run({words + h.inputs, h.input_count}, {words + h.outputs, h.output_count});
 }
 
 void Binding::run_bound(const ExternStep& e) {
+  settle(static_cast<std::size_t>(step_now_));
   void* const* words = words_.data();
   if (parts_ && !e.op->runs_on_host()) {
     parts_->call(*e.op, {words + e.inputs, std::size_t{e.input_count} + e.output_count}, e.input_count, workspace_.data.get(), {}, step_now_);
@@ -656,6 +707,7 @@ void Binding::check_failures() {
 
 void Binding::fail_run(const Failure& failure) {
   for (Failure& f : failures_) *f.status = 0;
+  if (statuses_.storage.data) queue_.copy(statuses_, clear_statuses_);
   fail("{}", *failure.message);
 }
 

@@ -177,7 +177,7 @@ class Binding {
   void check_conditions(std::span<const Tensor>) const;
   void bind_memory();
   void bind_steps();
-  BoundStep bind_kernel(const KernelCall&, std::uint32_t failure);
+  BoundStep bind_kernel(const KernelCall&, std::uint32_t failure, std::size_t step);
   BoundStep bind_extern(const ExternCall&, Site&);
   BoundStep bind_host(const HostCall&, HostOp&);
   void bind_results();
@@ -194,6 +194,14 @@ class Binding {
   std::optional<Launch> launch_of(const KernelCall&) const;
   void scalars(const KernelCall&, std::vector<void*>& words) const;
   [[noreturn]] void fail_run(const Failure&);
+
+  // Plans that stop on failure (plan.h): after a failed step nothing writes to memory of the caller.
+  void find_guarded_steps();
+  bool writes_for_caller(const Step&) const;
+  /// What a kernel finds as its status.
+  void* status_of(std::uint32_t failure, std::size_t step) const;
+  /// Before a library or the host writes to memory of the caller: what came before must be done, and well.
+  void settle(std::size_t bound);
   std::int64_t slot(Slot s) const {
     if (late_ && undefined_[s]) fail_undefined();
     return slots_[s];
@@ -212,7 +220,7 @@ class Binding {
   bool walks() const { return late_ || checker_ || seconds_; }
   void begin_watching();
   void run_late(const Step&, const LateStep&, const OutputAllocator&);
-  void run_late_kernel(const KernelCall&, std::uint32_t failure);
+  void run_late_kernel(const KernelCall&, std::uint32_t failure, std::size_t step);
   void run_late_extern(const ExternCall&, Site&);
   void run_late_host(const HostCall&, HostOp&);
   void allocate_late(BufferId, const OutputAllocator&);
@@ -240,6 +248,8 @@ class Binding {
   unsigned misses_ = 0;                          ///< of the shelf while it is full
   std::vector<Site> sites_;
   std::vector<Failure> failures_;                ///< the first is of kernels that cannot fail
+  Tensor statuses_, clear_statuses_;             ///< of calls that can fail, four words each: on the device, and as they are before a run
+  std::vector<bool> guarded_;                    ///< for each step, where the plan stops on failure: it writes to memory of the caller, behind one that may fail
   std::vector<std::unique_ptr<HostOp>> host_ops_;  ///< of HostCalls, in order
   std::unique_ptr<LifetimeChecker> checker_;     ///< of plans that ask for it
   ShapeStages stages_;

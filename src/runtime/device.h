@@ -22,6 +22,7 @@ struct Launch {
   std::uint32_t grid[3] = {0, 0, 0}, block = 0, shared_bytes = 0;
   std::int64_t extent = 0;          ///< CPU
   int chunks = 1;                   ///< CPU
+  bool early = false;               ///< GPU: the kernel itself waits for the one before it
 };
 
 /// The kernels of a program, loaded.

@@ -161,7 +161,7 @@ void Binding::release() {
 }
 
 void Binding::run_late(const Step& step, const LateStep& late, const OutputAllocator& allocate) {
-  if (const auto* k = std::get_if<KernelCall>(&step)) return run_late_kernel(*k, late.failure);
+  if (const auto* k = std::get_if<KernelCall>(&step)) return run_late_kernel(*k, late.failure, static_cast<std::size_t>(step_now_));
   if (const auto* e = std::get_if<ExternCall>(&step)) return run_late_extern(*e, sites_[late.site]);
   if (const auto* h = std::get_if<HostCall>(&step)) return run_late_host(*h, *host_ops_[late.site]);
   if (const auto* a = std::get_if<AllocateBuffer>(&step)) return allocate_late(a->buffer, allocate);
@@ -221,14 +221,14 @@ std::byte* Binding::late_address(BufferId id) const {
   return buffer_base_[owner];
 }
 
-void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure) {
+void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std::size_t step) {
   std::optional<Launch> l = launch_of(call);
   if (!l) return;
   const bool gpu = !call.grid.empty();
   late_words_.clear();
   for (BufferId b : call.buffers) late_words_.push_back(late_address(b));
   if (gpu) scalars(call, late_words_);
-  late_words_.push_back(failures_[failure].status);
+  late_words_.push_back(status_of(failure, step));
   if (!gpu) scalars(call, late_words_);
   l->words = 0;
   l->word_count = static_cast<std::uint32_t>(late_words_.size());
@@ -236,6 +236,7 @@ void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure) {
 }
 
 void Binding::run_late_extern(const ExternCall& call, Site& site) {
+  settle(static_cast<std::size_t>(step_now_));
   std::vector<BoundView> in, out;
   for (const View& v : call.inputs) in.push_back(bind_view(v));
   for (const View& v : call.outputs) out.push_back(bind_view(v));
@@ -265,6 +266,7 @@ void Binding::run_late_extern(const ExternCall& call, Site& site) {
 }
 
 void Binding::run_late_host(const HostCall& call, HostOp& op) {
+  settle(static_cast<std::size_t>(step_now_));
   std::vector<BoundView> in, out;
   late_words_.clear();
   auto take = [&](const View& v, std::vector<BoundView>& views) {

@@ -96,6 +96,8 @@ struct View {
 /// On the CPU, `void symbol(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end)`, run over [0, extent) in chunks of at least `grain`, in parallel, in any order.
 /// The kernel finds one pointer more than `buffers` has: a status word (int64, 0 before the call) that it sets to 1 when an index read from a tensor is out of range (it then reads
 /// element 0 instead). The executor looks at it after calls of kernels that have a `failure` message, and fails the run with that message.
+/// On a GPU, whose runs are ahead of the host, a plan that `stops_on_failure` has four words for each such call, in memory of the device: whether the run failed, the address of the word that the host looks at, the address of
+/// the first call's four words, and how many calls there are. A kernel that fails sets the host's word, and the first of each call's.
 struct KernelCall {
   std::uint32_t kernel = 0;         ///< index into Plan::kernels
   std::vector<BufferId> buffers;
@@ -235,6 +237,10 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<Output> outputs;
   std::uint64_t static_arena_bytes = 0;  ///< when every temporary has an arena_offset
+  /// On a GPU: kernels look at their status before they begin, and leave when it is set; its pointer may be null. One that fails sets it for all (KernelCall).
+  bool stops_on_failure = false;
+  /// On a GPU: kernels wait, before they touch memory, for the one before them, so that they may be launched while that still runs.
+  bool launches_early = false;
   bool check_lifetimes = false;          ///< each run is watched (lifetime_checker.h)
   std::optional<Signature> signature;    ///< of programs that came as archives
 };

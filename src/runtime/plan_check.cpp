@@ -13,6 +13,7 @@ class PlanChecker {
   explicit PlanChecker(const Plan& plan) : plan_(plan) {}
 
   void check() {
+    require(!(plan_.stops_on_failure || plan_.launches_early) || plan_.device.type == DeviceType::CUDA, "a status that the device keeps");
     check_shape_program();
     for (const Check& c : plan_.checks) slot(c.condition, "a check");
     for (const Input& in : plan_.inputs) layout(in.sizes, in.strides, "input " + in.name);

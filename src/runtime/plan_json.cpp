@@ -283,7 +283,7 @@ void read_list(const Json& j, std::vector<T>& to, T (*read)(const Json&)) {
   for (const Json& v : j) to.push_back(read(v));
 }
 
-constexpr std::string_view kMembers[] = {"format", "version", "model", "device", "isa", "arena_bytes", "inputs", "outputs", "shape_program", "checks", "constants", "buffers", "kernels", "steps", "check_lifetimes", "signature"};
+constexpr std::string_view kMembers[] = {"format", "version", "model", "device", "isa", "arena_bytes", "inputs", "outputs", "shape_program", "checks", "constants", "buffers", "kernels", "steps", "check_lifetimes", "signature", "stops_on_failure", "launches_early"};
 
 /// Brackets inside brackets, which are read by functions that call themselves.
 void check_nesting(std::string_view text) {
@@ -317,6 +317,8 @@ Plan read_plan(const Json& j) {
   plan.isa = j.at("isa").get<std::string>();
   plan.static_arena_bytes = integer<std::uint64_t>(j.at("arena_bytes"));
   plan.check_lifetimes = j.contains("check_lifetimes") && j.at("check_lifetimes").get<bool>();
+  plan.launches_early = j.contains("launches_early") && j.at("launches_early").get<bool>();
+  plan.stops_on_failure = j.contains("stops_on_failure") && j.at("stops_on_failure").get<bool>();
   if (j.contains("signature")) plan.signature = signature_from_json(j.at("signature"));
   read_list(j.at("shape_program"), plan.shape_program, instruction_from);
   read_list(j.at("checks"), plan.checks, check_from);
@@ -330,8 +332,9 @@ Plan read_plan(const Json& j) {
 }
 
 /// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures; version 6 sizes that are made of floats; version 7 those that are rounded to
-/// a number of digits; version 8 those that a branch tells, or floats read from data.
+/// a number of digits; version 8 those that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched early.
 int version_of(const Plan& plan) {
+  if (plan.stops_on_failure || plan.launches_early) return 8;
   if (std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& s) { return std::holds_alternative<SetNumber>(s); })) return 8;
   int of_floats = 0;
   for (const ShapeInstruction& in : plan.shape_program)
@@ -364,6 +367,8 @@ std::string plan_to_json(const Plan& plan) {
                   {"kernels", list_to_json(plan.kernels)},
                   {"steps", list_to_json(plan.steps)}};
   if (plan.check_lifetimes) j["check_lifetimes"] = true;
+  if (plan.launches_early) j["launches_early"] = true;
+  if (plan.stops_on_failure) j["stops_on_failure"] = true;
   if (plan.signature) j["signature"] = signature_to_json(*plan.signature);
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -207,6 +207,7 @@ class Planner {
     runtime::Kernel& k = plan_.kernels[c.kernel];
     if (k.description.empty()) k.description = fmt::format("{}{}", fmt::join(c.origins, ", "), c.where.empty() ? "" : " (" + c.where + ")");
     if (k.failure.empty()) k.failure = c.failure;
+    plan_.stops_on_failure = plan_.stops_on_failure || (c.launch && !c.failure.empty());
     plan_.steps.push_back(std::move(call));
   }
   void line(const CallExtern& c) {

@@ -277,6 +277,20 @@ Result cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsign
   note("cuLaunchKernel " + f.name);
   return driver().streams.submit(stream_of(stream), [run = f.run, words, count = std::uint64_t{x} * threads] { run(words.data(), count); });
 }
+struct Config {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  const int* attributes;
+  unsigned count;
+};
+Result cuLaunchKernelEx(const Config* c, void* function, void** parameters, void** extra) {
+  if (c->count != 1 || c->attributes[0] != 6 || c->attributes[2] != 1) return kInvalidValue;
+  {
+    std::lock_guard lock(driver().mutex);
+    note("cuLaunchKernelEx");
+  }
+  return cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream, parameters, extra);
+}
 
 Result cuStreamBeginCapture_v2(void* stream, int) {
   ENTER("cuStreamBeginCapture_v2");

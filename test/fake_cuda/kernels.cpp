@@ -8,8 +8,9 @@ namespace {
 
 template <class T> T* pointer(std::uint64_t word) { return reinterpret_cast<T*>(word); }
 
-// scale(x, y, s0, n, status): y[i] = x[i] * s0.
+// scale(x, y, s0, n, status): y[i] = x[i] * s0, unless the run has failed.
 void scale(const std::uint64_t* w, std::uint64_t threads) {
+  if (w[4] && *pointer<std::int64_t>(w[4])) return;
   for (std::uint64_t i = 0; i < std::min(w[3], threads); ++i) pointer<float>(w[1])[i] = pointer<float>(w[0])[i] * static_cast<float>(static_cast<std::int64_t>(w[2]));
 }
 
@@ -21,6 +22,14 @@ void add(const std::uint64_t* w, std::uint64_t threads) {
 // guard(s0, status): fails where s0 is not 0.
 void guard(const std::uint64_t* w, std::uint64_t) {
   if (w[0] != 0) *pointer<std::int64_t>(w[1]) = 1;
+}
+
+// fail(s0, status): fails where s0 is not 0, as kernels of plans that stop on failure do.
+void fail(const std::uint64_t* w, std::uint64_t) {
+  if (w[0] == 0) return;
+  auto* status = pointer<std::int64_t>(w[1]);
+  *pointer<std::int64_t>(static_cast<std::uint64_t>(status[1])) = 1;
+  for (std::int64_t k = 0; k < status[3]; ++k) pointer<std::int64_t>(static_cast<std::uint64_t>(status[2]))[4 * k] = 1;
 }
 
 // count(x, y, n, status): y[0] = how many of x[i] are above 0.
@@ -47,7 +56,7 @@ template <std::size_t kItem> void copy(const std::uint64_t* w, std::uint64_t) {
 constexpr struct {
   std::string_view name;
   HostKernel run;
-} kKernels[] = {{"scale", scale}, {"add", add}, {"guard", guard}, {"count", count}, {"coil_copy_1", copy<1>}, {"coil_copy_2", copy<2>}, {"coil_copy_4", copy<4>}, {"coil_copy_8", copy<8>}, {"coil_copy_16", copy<16>}};
+} kKernels[] = {{"scale", scale}, {"add", add}, {"guard", guard}, {"fail", fail}, {"count", count}, {"coil_copy_1", copy<1>}, {"coil_copy_2", copy<2>}, {"coil_copy_4", copy<4>}, {"coil_copy_8", copy<8>}, {"coil_copy_16", copy<16>}};
 
 }  // namespace
 

@@ -73,6 +73,30 @@ TEST(GpuExecutor, RecordedRunsFollowInputsThatMove) {
     }
 }
 
+TEST(GpuExecutor, PartsAroundANumberThatTheHostReadsAreRecorded) {
+  for (const std::int64_t turns : {1, 4}) {
+    Context context(Model::load(gpu_counted(turns)));
+    context.set_recording(true);
+    auto queue = open_device(kGpu)->make_queue();
+    Tensor x;
+    std::vector<Tensor> outputs;
+    for (const float from : {-3.0f, -3.0f, -3.0f, -3.0f, -250.0f, -250.0f, -250.0f, -3.0f, -400.0f, 5.0f, -3.0f}) {
+      const std::vector<float> values = counting(300, from);
+      {
+        const QueueScope scope(*queue);
+        if (!x.storage.data) x = on_device(*queue, tensor_of(values, {300}));
+        else queue->copy(x, tensor_of(values, {300}));
+        queue->wait();
+      }
+      outputs.clear();
+      context.run_into({&x, 1}, outputs);
+      const auto n = std::count_if(values.begin(), values.end(), [](float v) { return v > 0; });
+      ASSERT_EQ(values_of(context.to_host(outputs.at(0))), times(values, 5)) << turns << " turns, from " << from;
+      ASSERT_EQ(values_of(context.to_host(outputs.at(1))), times({values.begin(), values.begin() + n}, 6)) << turns << " turns, from " << from;
+    }
+  }
+}
+
 TEST(GpuExecutor, SaysWhatFailedOnTheDevice) {
   GpuPlan b;
   b.plan.kernels.push_back({"guard", "a test's kernel", "an index read from a tensor is out of range (at model.py:3)"});

@@ -78,6 +78,17 @@ TEST_F(FakeCuda, RunsForEachSizeFromTheHost) {
   }
 }
 
+TEST_F(FakeCuda, KernelsThatWaitThemselvesAreLaunchedEarly) {
+  for (bool early : {false, true}) {
+    machine->calls.clear();
+    Program program = gpu_scaled_sum();
+    program.plan.launches_early = early;
+    Context context(load(std::move(program)));
+    EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))), times(counting(10), 5));
+    EXPECT_EQ(machine->count("cuLaunchKernelEx"), early ? 3u : 0u);
+  }
+}
+
 TEST_F(FakeCuda, EverythingHappensOnTheModelsOwnDevice) {
   void *first = nullptr, *current = nullptr;
   ASSERT_EQ(retain(&first, 0), 0);
@@ -293,6 +304,45 @@ TEST_F(FakeCuda, WhatFailedOnTheDeviceIsSaidAndTheContextGoesOn) {
   Context context(load(b.program()));
   EXPECT_EQ(error_of([&] { context.run({{tensor_of(counting(11), {11})}}); }), "an index read from a tensor is out of range (at model.py:3)");
   EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))), times(counting(10), 2));
+}
+
+/// Fails where x has more than ten elements, then doubles x in place. (Only the fake driver has such a kernel.)
+Program doubled_in_place() {
+  GpuPlan b;
+  b.plan.kernels.push_back({"fail", "a test's kernel", "an index read from a tensor is out of range (at model.py:3)"});
+  b.plan.stops_on_failure = true;
+  b.plan.inputs[0].mutated = true;
+  const Slot two = b.constant(2), large = b.PlanBuilder::add(ShapeOp::Lt, b.constant(10), b.elements);
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}), y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
+  b.plan.steps = {b.launch(b.scale, {x, y}, {two}), KernelCall{2, {}, {large}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero}, b.launch(b.scale, {x, x}, {two})};
+  b.output("y", {y, DType::F32, {b.elements}, {b.one}, b.zero});
+  Program program = b.program();
+  program.libraries.push_back(gpu_kernels(".version 7.0\n.target sm_75\n.entry fail(\n"));
+  return program;
+}
+
+TEST_F(FakeCuda, AfterAFailureNothingWritesToTheCallersMemory) {
+  for (bool recording : {false, true}) {
+    Context context(load(doubled_in_place()));
+    context.set_recording(recording);
+    auto queue = open()->make_queue();
+    const Tensor few = on_device(*queue, counting(10)), many = on_device(*queue, counting(11));
+    std::vector<Tensor> outputs;
+    for (int k = 0; k < 3; ++k) {
+      write(*queue, few, counting(10));
+      context.run_into({&few, 1}, outputs);
+      EXPECT_EQ(values_of(context.to_host(few)), times(counting(10), 2));
+      // The call that fails, and one that is queued before anybody looked.
+      context.run_into({&many, 1}, outputs);
+      context.run_into({&many, 1}, outputs);
+      EXPECT_EQ(error_of([&] { context.wait(); }), "an index read from a tensor is out of range (at model.py:3)");
+      const QueueScope scope(*queue);
+      Tensor seen = Tensor::empty(DType::F32, {11});
+      queue->copy(seen, many);
+      queue->wait();
+      EXPECT_EQ(values_of(seen), counting(11)) << "written to after the failure";
+    }
+  }
 }
 
 TEST_F(FakeCuda, OutOfMemorySaysWhatWasAskedForAndTheContextGoesOn) {

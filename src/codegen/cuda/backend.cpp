@@ -38,6 +38,7 @@ class CudaBackend : public Backend {
 
   DeviceType device() const override { return DeviceType::CUDA; }
   const std::string& isa() const override { return arch_; }
+  bool launches_early() const override { return options_.dependent_launch && std::atoi(arch_.c_str() + 3) >= 90; }
   const scheduler::Choices& choices() const override { return *choices_; }
   std::int64_t product_vector_bytes() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group, gpu_); }
@@ -58,7 +59,7 @@ class CudaBackend : public Backend {
     std::vector<std::string> bodies(units);
     for (const std::string& k : kernels) *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
     for (std::string& body : bodies) {
-      body = std::string(cuda_machine()) + cuda_prelude() + special_functions_on_cuda(body) + std::string(sym::code_helpers(sym::Language::Cuda)) + body;
+      body = std::string(launches_early() ? "#define C_DEPENDENT\n" : "") + std::string(cuda_machine()) + cuda_prelude() + special_functions_on_cuda(body) + std::string(sym::code_helpers(sym::Language::Cuda)) + body;
       out.source += body;
     }
     out.libraries = compile_cuda(options_.nvrtc, bodies, {.arch = arch_, .jobs = options.jobs, .cache_folder = options.cache});

@@ -8,6 +8,7 @@ namespace coil::codegen {
 struct CudaOptions {
   std::string arch;   ///< `sm_90a`; empty: the first GPU's, `sm_90` where there is none
   std::string nvrtc;  ///< see Nvrtc
+  bool dependent_launch = false;  ///< kernels may begin while the one before still runs, from sm_90 on
   std::string cluster;  ///< blocks that share a long row, as digits; empty: as many as its length asks for
 };
 

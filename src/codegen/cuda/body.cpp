@@ -410,7 +410,8 @@ Kernel Body::finish(Launch launch) {
     const bool shares = std::any_of(k.in_place.begin(), k.in_place.end(), [&](auto& p) { return p.first == buffers[i] || p.second == buffers[i]; });
     parameters.push_back(fmt::format("{}{}*{} p{}", arguments_.written()[i] ? "" : "const ", cuda_storage_type(graph.buffer(buffers[i]).layout.dtype), shares ? "" : " __restrict__", i));
   }
-  std::string text;
+  // A run that failed writes no more. (Blocks of the kernel that fails may wait for each other, so that it goes on.)
+  std::string text = !may_fail_ || stops_any_time ? "  if (c_stop(status)) return;\n" : "  c_begin();\n";
   for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) {
     parameters.push_back(fmt::format("i64 n{}", i));
     text += fmt::format("  const {0} s{1} = ({0})n{1};\n", index_type_, i);

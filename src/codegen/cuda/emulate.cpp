@@ -112,6 +112,9 @@ static void c_launch(const u64* grid, u32 block_threads, u32 cluster, bool waits
 #define c_sync c_wait
 #define c_sync_warp c_wait
 C_FN void c_fence() {}
+C_FN void c_begin() {}
+C_FN bool c_stop(const i64* status) { return status && *status; }
+C_FN void c_fail(i64* status) { *status = 1; }
 template <class T> static T c_exchange(T x, u32 from) {
   c_block* b = c_here;
   u64 w = 0;

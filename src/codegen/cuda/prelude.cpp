@@ -37,6 +37,18 @@ C_FN u32 c_mul_high(u32 x, u32 y) { return __umulhi(x, y); }
 #define c_sync __syncthreads
 #define c_sync_warp __syncwarp
 C_FN void c_fence() { __threadfence(); }
+// First in each kernel. With dependent launches it may begin while the one before it still runs, and waits for it here, before it touches memory.
+#ifdef C_DEPENDENT
+C_FN void c_begin() { asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory"); }
+#else
+C_FN void c_begin() {}
+#endif
+C_FN bool c_stop(const i64* status) { c_begin(); return status && *(volatile const i64*)status; }
+// The host is told, and later kernels of the run, each at a word of its own (runtime/plan.h).
+C_FN void c_fail(i64* status) {
+  *(volatile i64*)status[1] = 1;
+  for (i64 k = 0; k < status[3]; ++k) ((volatile i64*)status[2])[4 * k] = 1;
+}
 // Blocks of one cluster: each waits until all have begun, and for what all have written; a block's shared variable as another block has it.
 C_FN void c_cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" : : : "memory"); }
 C_FN void c_cluster_begun() { asm volatile("barrier.cluster.wait.aligned;" : : : "memory"); }

@@ -201,10 +201,14 @@ template <class F> C_FN void c_update(u8* p, F f) {
 }
 
 // ---- Indices that data decides.
+template <class I> C_FN bool c_outside(I index, i64 size) {
+  const i64 i = (i64)index;
+  return (u64)(i < 0 ? i + size : i) >= (u64)size;
+}
 template <class I> C_FN i64 c_check(I index, i64 size, i64* status) {
   i64 i = (i64)index;
   if (i < 0) i += size;
-  if ((u64)i >= (u64)size) { *status = 1; return 0; }
+  if ((u64)i >= (u64)size) { c_fail(status); return 0; }
   return i;
 }
 )";

@@ -15,7 +15,11 @@ Kernel cuda_scatter(Body& b, const GpuModel&) {
   decode(b, b.nest.inner, "w");
   const std::string x = b.name(s.body);
   std::vector<std::string> indirect;
-  for (ir::Scalar i : s.indirect) indirect.push_back(b.name(i));
+  for (ir::Scalar i : s.indirect) {
+    indirect.push_back(b.name(i));
+    if (i->op == ir::ScalarOp::CheckIndex) b.line("if (c_outside({}, {})) return;", b.name(i->args[0]), b.text(i->index[0]));
+  }
+  b.stops_any_time = true;
   const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
   const std::string place = fmt::format("{} + {}", b.pointer(s.op->outs[0], true), b.text_with(s.store, indirect)), dtype(short_name(d));
   if (mode == ir::StoreMode::Assign) {

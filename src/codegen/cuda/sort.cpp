@@ -176,7 +176,7 @@ class RowKernel {
     std::string signature;
     for (std::size_t v = 0; v < pointers.size(); ++v) signature += fmt::format("{}{}* p{}", v ? ", " : "", pointers[v], v);
     signature = fmt::format("({}{}, i64* status)", signature, parameters_);
-    const std::string text = shared + getter_ + head_ + body;
+    const std::string text = "  if (c_stop(status)) return;\n" + shared + getter_ + head_ + body;
     k_.symbol = "coil_" + to_hex(hash(signature + text)).substr(0, 16);
     k_.text = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}{} {{\n{}}}\n", threads, k_.symbol, signature, text);
     // A row of no elements has nothing to do.

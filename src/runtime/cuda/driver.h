@@ -25,9 +25,24 @@ inline constexpr int kCaptureThreadLocal = 1;
 inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeSharedOptin = 97;
 inline constexpr int kFunctionMaxDynamicShared = 8;
 inline constexpr int kJitErrorLog = 5, kJitErrorLogBytes = 6;
+inline constexpr int kLaunchEarly = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 inline void* const kLaunchEnd = nullptr;
 inline void* const kLaunchBuffer = reinterpret_cast<void*>(1);
 inline void* const kLaunchBufferSize = reinterpret_cast<void*>(2);
+
+/// CUlaunchAttribute.
+struct LaunchAttribute {
+  alignas(8) int id = 0;
+  alignas(8) int value = 0;
+  char rest[60] = {};
+};
+/// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned grid[3] = {}, block[3] = {}, shared_bytes = 0;
+  Stream stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
 
 // X(name here, symbol in libcuda, parameters)
 #define COIL_CUDA_DRIVER(X)                                                                                                       \
@@ -64,6 +79,7 @@ inline void* const kLaunchBufferSize = reinterpret_cast<void*>(2);
   X(module_function, "cuModuleGetFunction", (Function*, Module, const char*))                                                     \
   X(function_set, "cuFuncSetAttribute", (Function, int, int))                                                                     \
   X(launch, "cuLaunchKernel", (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**)) \
+  X(launch_with, "cuLaunchKernelEx", (const LaunchConfig*, Function, void**, void**))                                            \
   X(capture_begin, "cuStreamBeginCapture_v2", (Stream, int))                                                                      \
   X(capture_end, "cuStreamEndCapture", (Stream, Graph*))                                                                          \
   X(graph_instantiate, "cuGraphInstantiateWithFlags", (GraphExec*, Graph, unsigned long long))                                    \

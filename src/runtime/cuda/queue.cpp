@@ -126,6 +126,11 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
   }
   std::size_t bytes = l.word_count * sizeof(void*);
   void* arguments[] = {kLaunchBuffer, const_cast<void**>(words + l.words), kLaunchBufferSize, &bytes, kLaunchEnd};
+  if (l.early) {
+    LaunchAttribute early{kLaunchEarly, 1};
+    const LaunchConfig config{{l.grid[0], l.grid[1], l.grid[2]}, {l.block, 1, 1}, l.shared_bytes, stream(), &early, 1};
+    return driver().check(driver().launch_with(&config, function, nullptr, arguments), "launch a kernel");
+  }
   driver().check(driver().launch(function, l.grid[0], l.grid[1], l.grid[2], l.block, 1, 1, l.shared_bytes, stream(), nullptr, arguments), "launch a kernel");
 }
 
