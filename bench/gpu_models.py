@@ -1,6 +1,6 @@
 """Inference of models in bf16 on a GPU: eager, Inductor and Coil, the last both through torch.compile and as a package made from a `.pt2` by the command; each with and without CUDA graphs.
 
-usage: gpu_models.py [NAME,...] [--sides NAME,...] [--seconds N]
+usage: gpu_models.py [NAME,...] [--sides NAME,...] [--seconds N] [--set KEY=VALUE ...]     settings of Coil's sides: cuda.dependent_launch=true
 Milliseconds of calls waited for one by one (a package: as `coil bench` has them), seconds of the first call or of `coil compile`, distance from eager.
 """
 import argparse
@@ -66,7 +66,7 @@ class Package:
         torch.export.save(torch.export.export(module, (x,)), self.folder / "model.pt2")
         save_file({"x": x}, self.folder / "in.safetensors")
         start = time.perf_counter()
-        coil("compile", self.folder / "model.pt2", "-o", self.folder / "model.coil", "--device", "cuda", "--threads", os.cpu_count(), "--set", "cpu.isa=avx2")
+        coil("compile", self.folder / "model.pt2", "-o", self.folder / "model.coil", "--device", "cuda", "--threads", os.cpu_count(), *(f"--set={k}={v}" for k, v in sides.OPTIONS.items()))
         self.seconds = time.perf_counter() - start
 
     def result(self):
@@ -111,7 +111,9 @@ def main():
     parser.add_argument("names", nargs="?")
     parser.add_argument("--sides", default="package,package graphs,coil,coil graphs,inductor,inductor graphs")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--set", action="append", default=[])
     a = parser.parse_args()
+    sides.OPTIONS.update(s.split("=", 1) for s in a.set)
     deadline = sides.Deadline(a.seconds)
     with torch.no_grad():
         for name in a.names.split(",") if a.names else MODELS:

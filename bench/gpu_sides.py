@@ -18,8 +18,10 @@ class Deadline:
 def compiled(function, backend, mode=None, options={}):
     """A function compiled by a backend of torch.compile, cold caches for Coil, which takes options too; nothing is compiled yet."""
     torch._dynamo.reset()
-    options = OPTIONS | {"cache": "none"} | options if backend == "coil" and mode is None else None
-    return torch.compile(function, backend=backend, fullgraph=True, mode=mode, options=options)
+    if backend != "coil":
+        return torch.compile(function, backend=backend, fullgraph=True, mode=mode)
+    graphs = {"cuda.graphs": True} if mode == "reduce-overhead" else {}  # torch takes a mode or options
+    return torch.compile(function, backend=backend, fullgraph=True, options=OPTIONS | {"cache": "none"} | graphs | options)
 
 
 def first_call(call):

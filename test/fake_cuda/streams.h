@@ -50,6 +50,11 @@ struct FakeGraph {
 class Streams {
  public:
   explicit Streams(Machine& machine) : machine_(machine) {}
+  ~Streams() {
+    for (FakeStream* s : streams_) delete s;  // those that nobody destroyed
+  }
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
   /// Queues work; null: the default stream of a device.
   Result submit(FakeStream&, std::function<void()>);
   Result record(FakeEvent&, FakeStream&);
@@ -72,7 +77,6 @@ class Streams {
     std::set<std::uint64_t> after;
   };
   void finish(std::set<std::uint64_t> wanted);
-  template <class Id, class Items> Id draw(const Items& ready);
 
   Machine& machine_;
   std::map<std::uint64_t, Work> queued_;  ///< by age
