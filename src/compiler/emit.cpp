@@ -1,3 +1,6 @@
+#include <memory>
+#include <vector>
+
 #include "coil/coil.h"
 #include "compiler/pipeline.h"
 #include "compiler/provenance.h"
@@ -18,11 +21,19 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   const std::filesystem::path weights = std::filesystem::path(output).replace_extension(".weights.safetensors");
   const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.toolchain.lanes, .isa = lowered.toolchain.isa, .flags = lowered.toolchain.flags,
                                                            .source_name = output.filename().string(), .weights_name = weights.filename().string()});
-  wrapper::write_weights(lowered.lines, weights);
-  write_file(output, source);
-  if (language == "cpp") write_file(std::filesystem::path(output).replace_extension(".cmake"), wrapper::cpp_cmake(output.filename().string()));
+  // All files or none: each is on the disk before the first gets its name.
+  std::vector<std::unique_ptr<AtomicFile>> files;
+  const auto add = [&](const std::filesystem::path& path, std::string_view content) {
+    files.push_back(std::make_unique<AtomicFile>(path));
+    files.back()->write(content);
+    files.back()->complete();
+  };
+  if (auto file = wrapper::write_weights(lowered.lines, weights)) files.push_back(std::move(file));
+  if (language == "cpp") add(std::filesystem::path(output).replace_extension(".cmake"), wrapper::cpp_cmake(output.filename().string()));
+  if (options.provenance) add(*options.provenance, provenance_json(lowered, language, emitter->lines()));
+  add(output, source);
   stage.write_timings();
-  if (options.provenance) write_file(*options.provenance, provenance_json(lowered, language, emitter->lines()));
+  for (const auto& file : files) file->commit();
 }
 
 }  // namespace coil

@@ -74,7 +74,12 @@ void write_fusions(std::string& text, const ir::Graph& graph, const scheduler::S
   for (const scheduler::Item& item : schedule.items)
     if (auto* group = std::get_if<scheduler::Group>(&item); group && group->members.size() > 1) {
       text += fmt::format("  one kernel for {} operations; {} of their results need no memory:\n", group->members.size(), group->internal.size());
-      for (const scheduler::Member& member : group->members) text += "      " + operation_name(graph.operations()[member.op]) + "\n";
+      // One node of the program is often several loops in a row.
+      for (std::size_t i = 0, next = 0; i < group->members.size(); i = next) {
+        const std::string name = operation_name(graph.operations()[group->members[i].op]);
+        while (next < group->members.size() && operation_name(graph.operations()[group->members[next].op]) == name) ++next;
+        text += "      " + name + (next - i > 1 ? fmt::format(", {} loops", next - i) : "") + "\n";
+      }
       ++fused;
     }
   if (fused == 0) text += "  nothing\n";

@@ -1,8 +1,10 @@
 #include "runtime/operators.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "runtime/strided_copy.h"
 #include "support/error.h"
@@ -195,14 +197,30 @@ std::string operator_name(std::string_view schema) {
 void register_operator(std::string_view schema, OperatorFunction function) { add(schema, {std::string(schema), std::move(function), {}}); }
 void register_operator(std::string_view schema, ResultsFunction make) { add(schema, {std::string(schema), {}, std::move(make)}); }
 
+/// How many results a schema has; nothing where a list may be any length, or where arguments that are written to are among them.
+static std::optional<std::size_t> count_of_results(std::string_view schema) {
+  const std::size_t arrow = schema.rfind("->");
+  if (arrow == schema.npos) return {};
+  const std::string_view results = schema.substr(arrow + 2);
+  if (results.find_first_of("[!") != results.npos) return {};
+  if (results.find("Tensor") == results.npos) return {};
+  return 1 + static_cast<std::size_t>(std::ranges::count(results, ','));
+}
+
+static std::vector<Tensor> made(const RegisteredOperator& registered, std::string_view name, std::span<const OperatorArgument> arguments) {
+  std::vector<Tensor> results = registered.make(arguments);
+  if (const auto count = count_of_results(registered.schema); count && *count != results.size()) fail("{} gave {} results where {} were expected", name, results.size(), *count);
+  return results;
+}
+
 std::vector<Tensor> make_results(const RegisteredOperator& registered, std::string_view name, std::span<const OperatorArgument> arguments) {
   if (!registered.make) fail("operator {} is registered with a function that is given memory for its results, but the program asks it for their sizes; register it with coil_operator_register_results", name);
-  return registered.make(arguments);
+  return made(registered, name, arguments);
 }
 
 void call_operator(const RegisteredOperator& registered, std::string_view name, std::span<const OperatorArgument> arguments, std::span<const Tensor> outputs) {
   if (registered.function) registered.function(arguments, outputs);
-  else deliver(name, registered.make(arguments), outputs);
+  else deliver(name, made(registered, name, arguments), outputs);
 }
 
 const RegisteredOperator* find_operator(std::string_view name, std::string_view schema) {

@@ -98,6 +98,7 @@ void AtomicFile::flush(std::span<const std::byte> bytes) {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   COIL_CHECK(fd_ >= 0, "written to after commit");
+  completed_ = false;
   position_ += bytes.size();
   if (buffer_.size() + bytes.size() >= kBuffer) {
     flush(std::as_bytes(std::span(buffer_)));
@@ -109,10 +110,15 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-void AtomicFile::commit() {
+void AtomicFile::complete() {
   flush(std::as_bytes(std::span(buffer_)));
   buffer_.clear();
-  if (!direct_ && ::fsync(fd_) != 0) fail_with(errno);
+  if (!direct_ && !completed_ && ::fsync(fd_) != 0) fail_with(errno);
+  completed_ = true;
+}
+
+void AtomicFile::commit() {
+  complete();
   if (unnamed_) {
     temporary_ = aside(target_);
     const std::string self = fmt::format("/proc/self/fd/{}", fd_);

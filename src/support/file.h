@@ -26,7 +26,9 @@ class AtomicFile {
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
   /// Bytes written so far.
   std::uint64_t position() const { return position_; }
-  /// Flushes to the disk and gives the file its name.
+  /// Flushes to the disk: what can go wrong for want of space has gone wrong then. Files that belong together are all completed before the first is committed.
+  void complete();
+  /// Completes the file and gives it its name.
   void commit();
 
  private:
@@ -36,6 +38,7 @@ class AtomicFile {
   std::string buffer_;
   std::uint64_t position_ = 0;
   int fd_ = -1;
+  bool completed_ = false;
   bool direct_ = false;   ///< the target is no regular file
   bool unnamed_ = false;  ///< the temporary file has no name until `commit`
 };

@@ -140,8 +140,13 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   }
 }
 
-void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata) {
+  AtomicFile file(path);
+  write_safetensors(file, tensors, metadata);
+  file.commit();
+}
+
+void write_safetensors(AtomicFile& file, const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata) {
   // Whole cache lines first, then larger elements: gaps are not allowed, and so most tensors begin on a line and all
   // are aligned to their element.
   std::vector<std::pair<const std::string*, const Tensor*>> order;
@@ -165,7 +170,6 @@ void write_safetensors(const std::filesystem::path& path, const std::map<std::st
   std::string text = header.dump();
   text.resize((8 + text.size() + kLine - 1) / kLine * kLine - 8, ' ');
 
-  AtomicFile file(path);
   std::byte length[8];
   for (int i = 0; i < 8; ++i) length[i] = static_cast<std::byte>(text.size() >> (8 * i));
   file.write(length);
@@ -174,7 +178,6 @@ void write_safetensors(const std::filesystem::path& path, const std::map<std::st
     const Tensor dense = tensor->contiguous();
     file.write({dense.bytes(), static_cast<std::size_t>(dense.numel()) * size_of(dense.dtype)});
   }
-  file.commit();
 }
 
 }  // namespace coil

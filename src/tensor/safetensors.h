@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "support/file.h"
 #include "tensor/tensor.h"
 
 namespace coil {
@@ -22,5 +23,8 @@ Safetensors read_safetensors(const std::filesystem::path&);
 /// name for.
 void write_safetensors(const std::filesystem::path&, const std::map<std::string, Tensor>&,
                        const std::map<std::string, std::string>& metadata = {});
+
+/// The same into a file that the caller commits.
+void write_safetensors(AtomicFile&, const std::map<std::string, Tensor>&, const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace coil

@@ -84,10 +84,14 @@ std::vector<std::optional<WeightPlace>> place_weights(const Program& p) {
   return places;
 }
 
-void write_weights(const Program& p, const std::filesystem::path& path) {
+std::unique_ptr<AtomicFile> write_weights(const Program& p, const std::filesystem::path& path) {
   std::map<std::string, Tensor> file;
   for (const Piece& piece : pieces_of(p)) COIL_CHECK(file.emplace(name_of(p, piece), tensor_of(p, piece)).second, "two constants have the name {}", name_of(p, piece));
-  if (!file.empty()) write_safetensors(path, file);
+  if (file.empty()) return nullptr;
+  auto written = std::make_unique<AtomicFile>(path);
+  write_safetensors(*written, file);
+  written->complete();
+  return written;
 }
 
 }  // namespace coil::wrapper

@@ -1,11 +1,14 @@
 """Every form in which a program leaves the compiler gives the same bits: the plan, C++, Python, an FX graph."""
 import copy
+import json
+import resource
+import signal
 
 import pytest
 import torch
 
 import fixture_programs
-from coil_harness import coil_ok, named_inputs, run, same
+from coil_harness import coil, coil_ok, named_inputs, run, same
 from emitted import bound, build_program, call_flat, call_program, emit, load_module
 from models import FULL, SMALL
 from test_branch_sizes import PROGRAMS as BRANCHES
@@ -177,3 +180,60 @@ def test_random_programs(seed, tmp_path):
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_many_random_programs(seed, tmp_path):
     check_all(random_program(seed), tmp_path)
+
+
+# ---- Names and places that mean something to a language ----
+
+TEXTS = ['a"; abort(); //', "*/ #error", "it\'s \"\"\" \\ odd", "line\nbreak\ttab", "{0} %s ${x} `id`", "</script><script>alert(1)</script>", "??/", "\u2028é🙂", "R\"(x)\"", "class", "x" * 300]
+WORDS = ("double", "namespace", "std", "this", "template", "int64_t", "NULL", "main", "coil", "torch", "call", "buf0", "s0", "args", "self_")
+
+
+def hostile(folder):
+    """A program whose parameters, weights, results and source lines are named to break whatever writes them down unescaped."""
+    source = f"def forward(self, {', '.join(WORDS)}, given):\n    total = {' + '.join(WORDS)}\n    for value in given.values():\n        total = total * 1.5 + value\n    out = {{}}\n    for k, name in enumerate(self.names):\n        out[name] = (total + getattr(self, name)).sin() * k if k % 3 else (total @ getattr(self, name).t()).cumsum(0)\n    return out\n"
+    scope = {}
+    exec(compile(source, str(folder / 'a */ " \\ \'\'\' \"\"\" ??/.py'), "exec"), scope)
+    module = type("class */ \"", (torch.nn.Module,), {"forward": scope["forward"]})()
+    module.names = TEXTS
+    for k, name in enumerate(TEXTS):
+        module.register_buffer(name, torch.randn(3, 3))
+    args = (*(torch.randn(3, 3) for _ in WORDS), {name: torch.randn(3, 3) for name in TEXTS})
+    return module, args, {}, None, [(*(torch.randn(3, 3) for _ in WORDS), {name: torch.randn(3, 3) for name in TEXTS})]
+
+
+def test_hostile_names(tmp_path):
+    check_all(hostile(tmp_path), tmp_path)
+    archive = tmp_path / "m.pt2"
+    coil_ok("explain", archive, "--html", tmp_path / "m.html")
+    assert "<script>alert(1)" not in (tmp_path / "m.html").read_text()
+    coil_ok("compile", archive, "-o", tmp_path / "m.coil", "--provenance", tmp_path / "m.json", "--log", "all")
+    calls = json.loads((tmp_path / "m.json").read_text())["calls"]
+    assert calls and all(c["incoming"] for c in calls)
+
+
+@pytest.mark.parametrize("language", ["python", "fx", "cpp"])
+@pytest.mark.parametrize("bytes", [512, 40_000])
+def test_a_full_disk_leaves_no_part_of_a_program(language, bytes, tmp_path):
+    """RLIMIT_FSIZE stands in for a full disk: the weights fit or do not, the source does not."""
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(32, 32)
+
+        def forward(self, x):
+            for _ in range(40):
+                x = self.linear(x).softmax(-1).cumsum(0)
+            return x
+
+    with torch.no_grad():
+        torch.export.save(torch.export.export(Net(), (torch.randn(4, 32),)), tmp_path / "m.pt2")
+    written = tmp_path / "written"
+    written.mkdir()
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes, bytes))
+
+    done = coil("compile", tmp_path / "m.pt2", "-o", written / "m.py", "--emit", language, preexec_fn=limit)
+    assert done.returncode == 1 and done.stderr.startswith("coil: error: ") and done.stderr.count("\n") == 1, done.stderr
+    assert list(written.iterdir()) == []

@@ -101,6 +101,13 @@ def test_page_is_whole(archive, tmp_path):
     assert targets <= set(re.findall(r'id="([^"]+)"', text))
 
 
+def test_loops_of_one_node_are_one_line(archive):
+    said = coil_ok("explain", archive).stdout
+    lines = said[said.index("one kernel for"):].splitlines()
+    assert any(", 2 loops" in line or ", 3 loops" in line or ", 4 loops" in line for line in lines), said
+    assert all(a != b for a, b in zip(lines, lines[1:]) if a.startswith("      ")), said
+
+
 def test_page_with_measured_times(archive, tmp_path):
     page = tmp_path / "page.html"
     coil_ok("explain", archive, "--html", page, "--measure")

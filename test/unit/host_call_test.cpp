@@ -156,6 +156,62 @@ TEST(HostCall, OperatorsOfALibrary) {
   EXPECT_NE(error_of([] { Library("aten"); }).find("torch's own"), std::string::npos);
 }
 
+/// The positive elements of x, doubled: compiled with an operator of the given results.
+Compiled positives_of(const std::string& name, runtime::ResultsFunction results) {
+  Library library("market");
+  const auto unknown_length = [](const ops::Call& c) -> ops::Value { return sym::contiguous(c.tensor(0).dtype, {}, {c.env.fresh_unbacked()}); };
+  library.define(name + "(Tensor x, float above=0.0) -> Tensor", {.shape = unknown_length, .results = std::move(results)});
+  frontend::GraphBuilder b;
+  fx::Node* found = b.op("market." + name + ".default", {b.input("x", DType::F32, {b.size("s0", 3)})});
+  frontend::ExportedProgram program;
+  program.module = b.build({b.op("aten.add.Tensor", {found, found})});
+  return compile_program(std::move(program), {});
+}
+
+std::vector<float> results_of(runtime::Context& context, const std::vector<float>& x) {
+  const Tensor given = Tensor::empty(DType::F32, {static_cast<std::int64_t>(x.size())});
+  std::copy(x.begin(), x.end(), given.data<float>());
+  const Tensor got = context.run({&given, 1}).outputs[0];
+  return {got.data<float>(), got.data<float>() + got.numel()};
+}
+
+TEST(HostCall, OperatorsOfALibraryThatTellTheSizesOfTheirResults) {
+  const auto positive = [](std::span<const runtime::OperatorArgument> arguments) {
+    const Tensor& x = std::get<Tensor>(arguments[0]);
+    std::vector<float> kept;
+    for (std::int64_t i = 0; i < x.numel(); ++i)
+      if (x.data<float>()[i] > std::get<double>(arguments[1])) kept.push_back(x.data<float>()[i]);
+    Tensor y = Tensor::empty(DType::F32, {static_cast<std::int64_t>(kept.size()), 1});  // in any layout: every second element of more memory
+    y.storage = Tensor::empty(DType::F32, {2 * y.sizes[0] + 1}).storage;
+    y.sizes = {y.sizes[0]}, y.strides = {2};
+    for (std::size_t i = 0; i < kept.size(); ++i) y.data<float>()[2 * i] = kept[i];
+    return std::vector<Tensor>{y};
+  };
+  const Compiled compiled = positives_of("positive", positive);
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("coil_results_{}.coil", ::getpid());
+  runtime::save_package(*compiled.program, path);
+  runtime::Context context(runtime::Model::load_package(path));
+  std::filesystem::remove(path);
+  EXPECT_EQ(results_of(context, {1, -2, 3}), (std::vector<float>{2, 6}));
+  EXPECT_EQ(results_of(context, {-1, -2, -3, -4}), (std::vector<float>{}));
+  EXPECT_EQ(results_of(context, {1, 2, 3, 4, 5}), (std::vector<float>{2, 4, 6, 8, 10}));
+}
+
+TEST(HostCall, ResultsThatAreNotWhatWasPromised) {
+  const auto said = [](const std::string& name, runtime::ResultsFunction results) {
+    const Compiled compiled = positives_of(name, std::move(results));
+    runtime::Context context(runtime::Model::load(*compiled.program));
+    const std::string first = error_of([&] { results_of(context, {1, 2, 3}); });
+    EXPECT_EQ(error_of([&] { results_of(context, {1, 2, 3}); }), first);  // and it is as good for the next run as before
+    return first;
+  };
+  EXPECT_TRUE(has(said("none", [](auto) { return std::vector<Tensor>{}; }), "market.none.default gave 0 results where 1 were expected"));
+  EXPECT_TRUE(has(said("two", [](auto) { return std::vector<Tensor>(2, Tensor::empty(DType::F32, {1})); }), "market.two.default gave 2 results where 1 were expected"));
+  EXPECT_TRUE(has(said("wide", [](auto) { return std::vector<Tensor>{Tensor::empty(DType::F64, {2})}; }), "market.wide.default"));
+  EXPECT_TRUE(has(said("deep", [](auto) { return std::vector<Tensor>{Tensor::empty(DType::F32, {2, 2})}; }), "market.deep.default"));
+  EXPECT_TRUE(has(said("rude", [](auto) -> std::vector<Tensor> { fail("not today"); }), "not today"));
+}
+
 TEST(HostCall, LoweringLeavesToTheHostOnlyWhenAllowed) {
   frontend::GraphBuilder b;
   fx::Node* x = b.input("x", DType::F32, {4, 3});

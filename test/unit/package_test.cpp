@@ -181,6 +181,20 @@ TEST(Package, BracketsWithoutEndAreRefused) {
   }
 }
 
+TEST(Package, OtherVersionsThanThoseItReadsAreNamed) {
+  TemporaryFolder folder;
+  save_package(with_constants(), folder.path / "m.coil");
+  const std::string whole = read_file(folder.path / "m.coil"), text = plan_to_json(load_program(folder.path / "m.coil").plan);
+  for (int version : {Plan::kOldestVersion - 1, Plan::kVersion + 1, 1 << 30}) {
+    std::string other = text;
+    other.replace(other.find("\"version\":3"), 11, fmt::format("\"version\":{}", version));
+    EXPECT_TRUE(has(error_of([&] { plan_from_json(other); }), fmt::format("it has version {}, but this runtime reads versions {} to {}; compile the model again", version, Plan::kOldestVersion, Plan::kVersion)));
+  }
+  std::string other = text;
+  other.replace(1, 0, "\"wings\":2,");
+  EXPECT_TRUE(has(error_of([&] { plan_from_json(other); }), "it has a member 'wings', which this runtime does not know"));
+}
+
 TEST(Package, WrongTypesInThePlanAreRefused) {
   const std::string good = plan_to_json(with_constants().plan);
   auto with = [&](const std::string& from, const std::string& to) {
