@@ -78,6 +78,7 @@ SHAPES = [
     Case("forms", "scan_bf16", lambda x: x.cumsum(-1), (seeded(3, 1032, dtype=BF16).round(),)),
     Case("forms", "scan_odd", lambda x: (x.cumsum(-1), x.long().cumsum(-1), x.double().cumprod(-1)), (seeded(2, 1041).round(),)),
     Case("forms", "scan_chunks", lambda x: (x.cumsum(-1), x.cummax(-1).values), (seeded(1, 40008),)),
+    Case("forms", "scan_none", lambda x: (x.cumsum(-1), x.cumsum(0), (x > 0).nonzero()), (seeded(3, 0),)),
     Case("forms", "scan_few_long", lambda x, y: (x.cumsum(-1), y.cumsum(1), x.long().cumsum(-1), (x * 1e-4 + 1).double().cumprod(-1)), (seeded(2, 40001).round(), seeded(1, 33000, 2, dtype=BF16).abs() * 1e-3)),
     Case("forms", "scan_short", lambda x: x.cumsum(-1), (seeded(5, 7),)),
     Case("forms", "scan_columns", lambda x: x.cumsum(0), (seeded(70, 33),)),

@@ -57,7 +57,9 @@ Kernel rows(Body& b, const Statement& s, const Combine& c, const std::string& ty
   while (threads < 1024 && threads * kMostTurns < runs && rows * threads < 132 * 1024) threads *= 2;
   const int warps = threads / 32, turns = power_of_two_at_least((runs + threads - 1) / threads, kMostTurns);
   const int piece = 32 * width, segment = piece * turns, chunk = segment * warps;
-  const bool whole = b.env().statically_known_multiple_of(along.size, chunk), once = b.env().statically_known_le(along.size, chunk);
+  const bool whole = b.env().statically_known_multiple_of(along.size, chunk);
+  // 0 is a multiple too: a row that may have no elements needs the loop, which then does nothing.
+  const bool once = b.env().statically_known_le(along.size, chunk) && (!whole || b.env().statically_known_le(1, along.size));
   b.lanes = {along.var, width};
   b.line("const {0} row = ({0})blockIdx.x;", index);
   b.put("const int t = threadIdx.x, lane = t % 32, warp = t / 32;");
