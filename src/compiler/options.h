@@ -14,7 +14,7 @@ struct Settings {
   std::string cuda_arch;              ///< cuda.arch: empty for the first GPU's, sm_90 without one
   std::string cuda_nvrtc;             ///< cuda.nvrtc: NVRTC's library, or a folder that holds it; empty to look in the usual places
   std::string cuda_cluster;           ///< cuda.cluster: blocks that share a long row; empty for as many as its length asks for
-  bool cuda_direct_rows = false;      ///< cuda.direct_rows: large products that leave the program are written where they go, whatever their number of columns
+  bool cuda_direct_rows = true;       ///< cuda.direct_rows: large products that leave the program are written where they go, whatever their number of columns
   bool cuda_dependent_launch = false; ///< cuda.dependent_launch: a kernel's launch does not wait for the end of the one before
   bool cuda_emulate = false;          ///< cuda.emulate: CUDA kernels run on the CPU
   bool pack_weights = true;           ///< pack_weights

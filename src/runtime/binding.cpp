@@ -92,7 +92,8 @@ void Binding::find_guarded_steps() {
 }
 
 void* Binding::status_of(std::uint32_t failure, std::size_t step) const {
-  if (!plan_.stops_on_failure) return failures_[failure].status;
+  // The word that the host looks at lies across the bus: only a kernel that fails may touch it.
+  if (!plan_.stops_on_failure) return failure || plan_.device == Device{} ? failures_[failure].status : nullptr;
   return statuses_.storage.data && (failure || guarded_[step]) ? statuses_.bytes() + std::size_t{failure} * 32 : nullptr;
 }
 

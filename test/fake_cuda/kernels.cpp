@@ -32,6 +32,9 @@ void fail(const std::uint64_t* w, std::uint64_t) {
   for (std::int64_t k = 0; k < status[3]; ++k) pointer<std::int64_t>(static_cast<std::uint64_t>(status[2]))[4 * k] = 1;
 }
 
+// sees(y, status): y[0] = whether there is a status to look at.
+void sees(const std::uint64_t* w, std::uint64_t) { *pointer<float>(w[0]) = w[1] != 0; }
+
 // count(x, y, n, status): y[0] = how many of x[i] are above 0.
 void count(const std::uint64_t* w, std::uint64_t) {
   std::int64_t& y = *pointer<std::int64_t>(w[1]) = 0;
@@ -56,7 +59,7 @@ template <std::size_t kItem> void copy(const std::uint64_t* w, std::uint64_t) {
 constexpr struct {
   std::string_view name;
   HostKernel run;
-} kKernels[] = {{"scale", scale}, {"add", add}, {"guard", guard}, {"fail", fail}, {"count", count}, {"coil_copy_1", copy<1>}, {"coil_copy_2", copy<2>}, {"coil_copy_4", copy<4>}, {"coil_copy_8", copy<8>}, {"coil_copy_16", copy<16>}};
+} kKernels[] = {{"scale", scale}, {"add", add}, {"guard", guard}, {"fail", fail}, {"sees", sees}, {"count", count}, {"coil_copy_1", copy<1>}, {"coil_copy_2", copy<2>}, {"coil_copy_4", copy<4>}, {"coil_copy_8", copy<8>}, {"coil_copy_16", copy<16>}};
 
 }  // namespace
 

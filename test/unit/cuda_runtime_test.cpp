@@ -306,6 +306,19 @@ TEST_F(FakeCuda, WhatFailedOnTheDeviceIsSaidAndTheContextGoesOn) {
   EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))), times(counting(10), 2));
 }
 
+TEST_F(FakeCuda, KernelsThatCannotFailFindNoStatus) {
+  GpuPlan b;
+  const std::uint32_t sees = b.kernel("sees");
+  const BufferId y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.constant(4)});
+  b.buffer({.kind = BufferKind::Input, .name = "x"});
+  b.plan.steps = {KernelCall{sees, {y}, {}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero}};
+  b.output("y", {y, DType::F32, {b.one}, {b.one}, b.zero});
+  Program program = b.program();
+  program.libraries.push_back(gpu_kernels(".version 7.0\n.target sm_75\n.entry sees(\n"));
+  Context context(load(std::move(program)));
+  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(3), {3})}}).outputs.at(0))), std::vector<float>{0}) << "each thread of each kernel would read the host's memory";
+}
+
 /// Fails where x has more than ten elements, then doubles x in place. (Only the fake driver has such a kernel.)
 Program doubled_in_place() {
   GpuPlan b;
