@@ -8,6 +8,7 @@ using ir::Scalar;
 using scheduler::Role;
 
 constexpr int kMostDown = 128;  // threads that share a column
+constexpr int kThreads = 256;   // of a block whose threads share nothing
 
 class Columns {
  public:
@@ -26,7 +27,7 @@ class Columns {
     }
     const LoopDim v = outer_.back();
     const Expr others = product_of(std::span(outer_).first(outer_.size() - 1));
-    return b_.finish({.grid = {others * sym::ceil_div(v.size, across_ * width_), 1, 1}, .block = across_ * down_});
+    return b_.finish({.grid = {sym::ceil_div(others * sym::ceil_div(v.size, across_ * width_), beside_), 1, 1}, .block = across_ * down_ * beside_});
   }
 
  private:
@@ -48,7 +49,9 @@ class Columns {
     down_ = std::min(down_, std::max(1, threads / narrowest));
     across_ = std::min(power_of_two_at_least((along + width_ - 1) / width_, threads), threads / down_);
     if (across_ < threads / down_ && n > 16) down_ = std::min<int>(threads / across_, power_of_two_at_least(n, threads));
-    if (across_ * down_ < 32) across_ = 32 / down_;
+    // A block of few columns, each one thread's, takes those of several outer points.
+    if (down_ == 1) beside_ = std::max(1, kThreads / across_);
+    else if (across_ * down_ < 32) across_ = 32 / down_;
     b_.lanes = {v.var, width_};
   }
 
@@ -56,13 +59,19 @@ class Columns {
     const std::string& index = b_.index_type();
     const LoopDim v = outer_.back();
     const std::vector<LoopDim> others(outer_.begin(), outer_.end() - 1);
-    b_.line("const int lx = threadIdx.x % {0}, ly = threadIdx.x / {0};", across_);
+    b_.line("const int lx = threadIdx.x % {}, ly = {};", across_, down_ > 1 ? fmt::format("threadIdx.x / {}", across_) : "0");
     const std::string blocks = b_.text(b_.env().simplify(sym::ceil_div(v.size, across_ * width_)));
     const std::string wide = index == "i32" ? "u32" : "u64";
-    b_.line("const {0} w = ({0})blockIdx.x;", wide);
+    if (beside_ > 1) {
+      b_.line("{0} w = ({0})blockIdx.x * {1} + threadIdx.x / {2};", wide, beside_, across_);
+      b_.line("const bool inside = w < ({})({});", wide, b_.text(b_.env().simplify(product_of(others) * sym::ceil_div(v.size, across_ * width_))));
+      b_.put("if (!inside) w = 0;");
+    } else {
+      b_.line("const {0} w = ({0})blockIdx.x;", wide);
+    }
     b_.line("{0} {1} = (({0})(w % ({2}){3}) * {4} + lx) * {5};", index, v.var.name(), wide, blocks, across_, width_);
     // Threads past the edge read the first column and store nothing.
-    b_.line("const bool live = {} < {};", v.var.name(), b_.text(v.size));
+    b_.line("const bool live = {}{} < {};", beside_ > 1 ? "inside && " : "", v.var.name(), b_.text(v.size));
     b_.line("if (!live) {} = 0;", v.var.name());
     decode(b_, others, fmt::format("w / ({}){}", wide, blocks));
   }
@@ -199,7 +208,7 @@ class Columns {
   std::vector<LoopDim> outer_, inner_;
   Expr length_;
   Exprs inner_vars_;
-  int width_ = 1, across_ = 32, down_ = 8, level_ = 0;
+  int width_ = 1, across_ = 32, down_ = 8, beside_ = 1, level_ = 0;
   std::vector<Accumulator> accumulators_;
 };
 
