@@ -25,10 +25,20 @@ Exprs store_in_group(ir::Graph& graph, const Group& group, const Member& m) {
   return out;
 }
 
-ir::Scalar body_in_group(ir::Graph& graph, const Group& group, const Member& m) {
-  const Operation& op = graph.operations()[m.op];
+namespace {
+
+/// An operation's own loop variables, and what they are in its group.
+std::pair<Exprs, Exprs> renaming(ir::Graph& graph, const Member& m) {
   Exprs from = graph.ivars(m.ivars.size()), to = m.ivars;
   for (std::size_t d = 0; d < m.rvars.size(); ++d) from.push_back(graph.rvar(d)), to.push_back(m.rvars[d]);
+  return {std::move(from), std::move(to)};
+}
+
+}  // namespace
+
+ir::Scalar body_in_group(ir::Graph& graph, const Group& group, const Member& m) {
+  const Operation& op = graph.operations()[m.op];
+  const auto [from, to] = renaming(graph, m);
   ir::Scalar body = std::visit(
       [](const auto& n) -> ir::Scalar {
         if constexpr (requires { n.body; }) return n.body;
@@ -226,8 +236,7 @@ class Fuser {
   /// Where a load reads, over a group's variables; nothing when data decides it.
   std::optional<Expr> place_of(ir::Scalar load, const Member& m) {
     if (!load->args.empty()) return std::nullopt;
-    Exprs from = graph_.ivars(m.ivars.size()), to = m.ivars;
-    for (std::size_t d = 0; d < m.rvars.size(); ++d) from.push_back(graph_.rvar(d)), to.push_back(m.rvars[d]);
+    const auto [from, to] = renaming(graph_, m);
     const Exprs index = load->op == ir::ScalarOp::Load ? load->index : Exprs{load->index[0]};
     Exprs moved;
     for (Expr e : index) moved.push_back(sym::substitute(e, from, to));
@@ -319,8 +328,7 @@ class Fuser {
   /// Every value that the operation reads from the group must be made at the same outer point; sets the member's level.
   bool check_reads(const Group& group, const Operation& op, Member& member, std::string& reason) {
     const auto loops = loop_vars(graph_, group);
-    Exprs from = graph_.ivars(member.ivars.size()), to = member.ivars;
-    for (std::size_t d = 0; d < member.rvars.size(); ++d) from.push_back(graph_.rvar(d)), to.push_back(member.rvars[d]);
+    const auto [from, to] = renaming(graph_, member);
     const bool inner_role = member.role != Role::Outer;
     for (ir::Scalar l : loads_of(op)) {
       auto made = std::find_if(group.members.begin(), group.members.end(), [&](const Member& m) { return graph_.operations()[m.op].outs[0] == l->buffer; });
