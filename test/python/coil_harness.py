@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COIL = os.environ.get("COIL", str(ROOT / "build/bin/coil"))
+COMPILE_OPTIONS = []  # of every compile, after its own: what `pytest --device` adds
 
 # Largest difference allowed, relative to the larger of 1 and the largest expected value, and its cause: eager rounds to the narrow type after each
 # operator where Coil computes a fused kernel in f32 and rounds once; sums are added in another order; elementary functions differ by a few ulp.
@@ -31,7 +32,8 @@ ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive"}
 
 def coil(*arguments, timeout=300, env=ENVIRONMENT, **popen):
     """Runs the command; returns the finished process, whatever its exit code."""
-    return subprocess.run([COIL, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, env=env, **popen)
+    options = COMPILE_OPTIONS if arguments[0] == "compile" else []
+    return subprocess.run([COIL, *map(str, arguments), *options], capture_output=True, text=True, timeout=timeout, env=env, **popen)
 
 
 def coil_ok(*arguments, **popen):

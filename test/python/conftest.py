@@ -1,4 +1,5 @@
 """What every test here needs: quiet, reproducible torch, and the command built."""
+import contextlib
 import logging
 import os
 import pathlib
@@ -17,12 +18,15 @@ def pytest_configure(config):
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
+    if (device := config.getoption("--device")) != "cpu":
+        coil_harness.COMPILE_OPTIONS += ["--device", device, "--set", "cpu.isa=avx2"]
     if not os.access(coil_harness.COIL, os.X_OK):
         pytest.exit(f"{coil_harness.COIL} is not there: build first, or set COIL", returncode=2)
 
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run the tests marked full as well")
+    parser.addoption("--device", default="cpu", help="where programs run (cuda: on the GPU of this machine; eager stays on the CPU but for torch.compile's tests)")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -33,5 +37,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(autouse=True)
-def seed():
+def seed(request):
     torch.manual_seed(0)
+    device = request.config.getoption("--device")
+    with torch.device(device) if device != "cpu" and request.module.__name__.startswith("test_torch_") else contextlib.nullcontext():
+        yield
