@@ -11,7 +11,7 @@ MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cu
 # Keys that the command has flags for, with their help.
 _OWN = {
     "cache": ("PATH|none", "folder of the kernel cache, shared between processes; $COIL_CACHE or ~/.cache/coil by default"),
-    "cuda.graphs": ("true|false", "on a GPU, record calls that repeat with the same memory as CUDA graphs; so does mode='reduce-overhead'"),
+    "cuda.graphs": ("true|false", "on a GPU, record calls that repeat with the same memory as CUDA graphs; so do the modes reduce-overhead and max-autotune"),
     "fallback_random": ("true|false", "leave operators that draw random numbers to torch, which draws the numbers that eager draws"),
     "freeze": ("true|false", "hold a model's weights as constants in graphs of inference, packed for the library; they are packed again after a write that torch counts (not through .data or NumPy)"),
     "debug_dir": ("PATH", "a folder for what each stage made, one in it for each graph: graphs, IR before and after fusion, wrapper lines, kernels, timings"),
@@ -76,12 +76,12 @@ def parse(options=None, mode=None):
             raise _native.Error(f"option {key} takes true or false, not '{text}'")
         return text == "true"
 
-    freeze, fallback_random, record = flag("freeze"), flag("fallback_random"), flag("cuda.graphs", mode == "reduce-overhead")
+    freeze, fallback_random, record = flag("freeze"), flag("fallback_random"), flag("cuda.graphs", mode in ("reduce-overhead", "max-autotune"))
     log = given.pop("log", os.environ.get("COIL_LOGS", ""))
     log = [s.strip().lstrip("+") for s in log.split(",") if s.strip()] if isinstance(log, str) else list(log)
     log = [_TORCH_NAMES.get(s, s) for s in log]
     debug_dir = given.pop("debug_dir", None)
-    chosen = {"fallback": "true"} | {k: _text(v) for k, v in given.items()}
+    chosen = {"fallback": "true"} | ({"max_autotune": "true"} if mode and mode.startswith("max-autotune") else {}) | {k: _text(v) for k, v in given.items()}
     _native.check_settings(chosen)
     folder = None if cache == "none" else pathlib.Path(cache) if cache else default_cache()
     return Options(chosen, folder, log, record, freeze, fallback_random, pathlib.Path(debug_dir) if debug_dir else None)

@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 
+#include "autotune/cuda_timer.h"
 #include "codegen/cuda/nvrtc.h"
+#include "compiler/options.h"
 #include "fx/text.h"
 #include "support/cpu.h"
 #include "support/error.h"
@@ -30,6 +32,8 @@ std::string cache_entry(const fx::GraphModule& module, const CompileOptions& opt
   Hasher h;
   h.add(build_id()).add(machine_isa()).add(options.device).add(options.device.starts_with("cuda") ? codegen::device_arch().value_or("") : "").add(static_cast<std::uint64_t>(options.threads));
   for (const auto& [key, value] : options.settings) h.add(key).add(value);
+  // What was measured on one device is not another's.
+  if (const Device device = parse_device(options.device); device.type == DeviceType::CUDA && parse_settings(options.settings).max_autotune) h.add(autotune::cuda_identity(device.index));
   h.add(fx::to_string(module, {.locations = true, .origins = true}));
   for (const auto& [name, tensor] : module.attributes) {
     const Tensor dense = tensor.contiguous();

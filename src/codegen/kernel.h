@@ -36,6 +36,7 @@ struct Kernel {
   /// Pairs {input, output} of buffers that may share memory: each element of the input is read only where, and before, the same element of the output is written.
   std::vector<std::pair<ir::BufferId, ir::BufferId>> in_place;
   std::optional<Launch> launch;       ///< GPU
+  int shapes = 1;                     ///< launch shapes worth a measurement (scheduler::Group::shape); some may be equal texts
 };
 
 }  // namespace coil::codegen

@@ -13,10 +13,12 @@ struct Settings {
   std::string cpu_compiler;           ///< cpu.compiler: empty for the first of c++, g++, clang++ in PATH
   std::string cuda_arch;              ///< cuda.arch: empty for the first GPU's, sm_90 without one
   std::string cuda_nvrtc;             ///< cuda.nvrtc: NVRTC's library, or a folder that holds it; empty to look in the usual places
+  std::string cuda_launch_shape;      ///< cuda.launch_shape: the number of the launch shape that every kernel takes; empty for 0, the one of the model of the machine
   std::string cuda_cluster;           ///< cuda.cluster: blocks that share a long row; empty for as many as its length asks for
   bool cuda_direct_rows = true;       ///< cuda.direct_rows: large products that leave the program are written where they go, whatever their number of columns
   bool cuda_dependent_launch = false; ///< cuda.dependent_launch: a kernel's launch does not wait for the end of the one before
   bool cuda_emulate = false;          ///< cuda.emulate: CUDA kernels run on the CPU
+  bool max_autotune = false;          ///< max_autotune: kernels and products on a GPU are timed there in several forms
   bool pack_weights = true;           ///< pack_weights
   bool fuse = true;                   ///< fuse
   bool fold_constants = true;         ///< fold_constants

@@ -1,8 +1,12 @@
 #include "compiler/pipeline.h"
 
 #include <algorithm>
+#include <charconv>
+#include <functional>
 #include <thread>
 
+#include "autotune/cuda_timer.h"
+#include "autotune/launches.h"
 #include "codegen/cpp/backend.h"
 #include "codegen/cuda/backend.h"
 #include "compiler/fold_constants.h"
@@ -41,7 +45,7 @@ constexpr const char* kPasses[] = {"outline-vmap", "remove-noops", "correct-reco
                                    "fold-batch-norm-of-inputs", "fuse-attention", "fuse-linear", "decompose", "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
 
 /// Compilers side by side; more than these wait for each other's memory.
-int default_jobs() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16); }
+int jobs_of(const CompileOptions& options) { return options.threads > 0 ? options.threads : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16); }
 
 /// With `fuse` off: every operation alone.
 class NoFusion : public scheduler::Choices {
@@ -49,14 +53,22 @@ class NoFusion : public scheduler::Choices {
   std::size_t max_members() const override { return 1; }
 };
 
+/// The number of a launch shape.
+int launch_shape(const std::string& text) {
+  int number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (!text.empty() && (status != std::errc() || end != text.data() + text.size() || number < 0)) fail("cuda.launch_shape is {}: it is a number from 0 on", text);
+  return number;
+}
+
 std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& settings, const codegen::Toolchain& toolchain) {
   std::unique_ptr<scheduler::Choices> choices;
   if (!settings.fuse) choices = std::make_unique<NoFusion>();
   switch (device.type) {
     case DeviceType::CPU:
-      if (settings.cuda_emulate) return codegen::make_emulated_cuda_backend(toolchain, std::move(choices));
+      if (settings.cuda_emulate) return codegen::make_emulated_cuda_backend(toolchain, std::move(choices), launch_shape(settings.cuda_launch_shape));
       return codegen::make_cpp_backend(toolchain, choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
-    case DeviceType::CUDA: return codegen::make_cuda_backend({.arch = settings.cuda_arch, .nvrtc = settings.cuda_nvrtc, .dependent_launch = settings.cuda_dependent_launch, .cluster = settings.cuda_cluster}, std::move(choices));
+    case DeviceType::CUDA: return codegen::make_cuda_backend({.arch = settings.cuda_arch, .nvrtc = settings.cuda_nvrtc, .dependent_launch = settings.cuda_dependent_launch, .shape = launch_shape(settings.cuda_launch_shape), .cluster = settings.cuda_cluster}, std::move(choices));
     default: fail("programs compile for cpu and cuda, not for {}", to_string(device));
   }
 }
@@ -71,8 +83,18 @@ void check_library_calls(const ir::Graph& graph, const codegen::Backend& backend
       throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op, to_string(Device{backend.device(), 0})), call->op, op.where);
 }
 
-/// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.
-void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out) {
+/// Launch shapes by measurement on the program's device; where that is not there, those of the model stay. Returns what was found, as text.
+std::string measure_launches(Lowered& lowered, Device device, const CompileOptions& options) {
+  try {
+    autotune::CudaTimer timer(device.index, lowered.backend->isa());
+    return autotune::choose_launches(*lowered.graph, lowered.schedule, *lowered.backend, timer, {.jobs = jobs_of(options), .cache = options.cache});
+  } catch (const Error& e) {
+    return fmt::format("nothing was measured: {}\n", e.what());
+  }
+}
+
+/// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already. `scheduled`: what is done between the schedule and the text of its kernels.
+void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out, const std::function<void()>& scheduled = {}) {
   const bool as_cuda = out.backend->device() == DeviceType::CUDA || settings.cuda_emulate;
   out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes(), .products_into_rows = as_cuda && settings.cuda_direct_rows, .selects_by_kernels = as_cuda, .multiplies_integers = !as_cuda}); });
   ir::Graph& graph = *out.graph;
@@ -92,6 +114,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   check_library_calls(graph, *out.backend);
   out.schedule = stage("schedule", [&] { return scheduler::schedule(graph, out.backend->choices()); });
   stage.show("schedule", [&] { return scheduler::to_string(graph, out.schedule); });
+  if (scheduled) scheduled();
   out.lines = stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, *out.backend, settings.checks); });
   stage.show("wrapper", [&] { return wrapper::to_string(out.lines); });
   if (settings.verify) {
@@ -134,7 +157,7 @@ void compute_what_is_known(fx::GraphModule& module, const RunModule& run) {
 
 /// Throws Error when a name is none of what is shown: the graph after each pass, and the stages below.
 void check_stage_names(const std::vector<std::string>& names) {
-  std::set<std::string, std::less<>> known = {"graph", "lower", "ir", "schedule", "wrapper", "kernels"};
+  std::set<std::string, std::less<>> known = {"graph", "lower", "ir", "schedule", "autotune", "wrapper", "kernels"};
   known.insert(std::begin(kPasses), std::end(kPasses));
   parse_stages(fmt::format("{}", fmt::join(names, ",")), known);
 }
@@ -179,7 +202,11 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
     stage("decompose for the device", [&] {
       for (const char* name : {"decompose", "eliminate-common-subexpressions", "eliminate-dead-code"}) run_pass(name, module);
     });
-  lower_module(module, settings, stage, out);
+  lower_module(module, settings, stage, out, [&] {
+    if (!settings.max_autotune || device.type != DeviceType::CUDA) return;
+    const std::string found = stage("autotune", [&] { return measure_launches(out, device, options); });
+    stage.show("autotune", [&] { return found; });
+  });
   out.lines.source = std::move(lines);
   return out;
 }
@@ -191,7 +218,7 @@ runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backe
   out.plan.launches_early = backend.launches_early();
   std::vector<std::string> texts;
   for (const wrapper::Kernel& k : lines.kernels) texts.push_back(k.text);
-  codegen::Binaries binaries = stage("kernels", [&] { return backend.compile(texts, {.jobs = options.threads > 0 ? options.threads : default_jobs(), .cache = options.cache}); });
+  codegen::Binaries binaries = stage("kernels", [&] { return backend.compile(texts, {.jobs = jobs_of(options), .cache = options.cache}); });
   out.kernel_source = std::move(binaries.source);
   out.libraries = std::move(binaries.libraries);
   stage.show("kernels", [&] { return out.kernel_source; });

@@ -417,7 +417,7 @@ std::string to_string(const ir::Graph& graph, const Schedule& s) {
       continue;
     }
     const Group& g = std::get<Group>(s.items[k]);
-    text += fmt::format("item{}: kernel over {} x {}\n", k, list(g.outer), list(g.inner));
+    text += fmt::format("item{}: kernel over {} x {}{}\n", k, list(g.outer), list(g.inner), g.shape > 0 ? fmt::format(", launch shape {}", g.shape) : "");
     for (const Member& m : g.members) {
       const ir::Buffer& out = graph.buffer(graph.operations()[m.op].outs[0]);
       text += fmt::format("    op{} {} level {} -> {}{}\n", m.op, kRoles[static_cast<int>(m.role)], m.level, out.name, g.internal.contains(out.id) ? " (internal)" : "");

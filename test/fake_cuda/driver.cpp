@@ -238,7 +238,13 @@ Result cuEventCreate(void** event, unsigned) {
 Result cuEventRecord(void* event, void* stream) {
   ENTER("cuEventRecord");
   CHECKED(usable(stream));
-  return driver().streams.record(*static_cast<FakeEvent*>(event), stream_of(stream));
+  const Result recorded = driver().streams.record(*static_cast<FakeEvent*>(event), stream_of(stream));
+  static_cast<FakeEvent*>(event)->at = driver().machine.clock;
+  return recorded;
+}
+Result cuEventElapsedTime(float* milliseconds, void* from, void* to) {
+  ENTER("cuEventElapsedTime");
+  return *milliseconds = static_cast<float>(static_cast<FakeEvent*>(to)->at - static_cast<FakeEvent*>(from)->at), kDone;
 }
 Result cuEventDestroy_v2(void* event) {
   std::lock_guard lock(driver().mutex);
@@ -275,6 +281,7 @@ Result cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsign
   std::vector<std::uint64_t> words(*static_cast<std::size_t*>(extra[3]) / 8);
   std::memcpy(words.data(), extra[1], words.size() * 8);
   note("cuLaunchKernel " + f.name);
+  if (auto takes = driver().machine.milliseconds.find(f.name); takes != driver().machine.milliseconds.end()) driver().machine.clock += takes->second;
   return driver().streams.submit(stream_of(stream), [run = f.run, words, count = std::uint64_t{x} * threads] { run(words.data(), count); });
 }
 struct Config {

@@ -18,8 +18,10 @@ struct Machine {
   int devices = 2, version = 13000, capability = 90;
   std::size_t memory = std::size_t{64} << 20;  ///< of each device
   std::map<std::string, Fault> faults;         ///< by symbol: `cuMemAlloc_v2`
+  std::map<std::string, double> milliseconds;  ///< that a kernel takes, by name, as events tell; others: none
   unsigned seed = 1;                           ///< of the order in which work is done
 
+  double clock = 0;                ///< milliseconds of all launches so far
   std::vector<std::string> calls;  ///< of functions that do something: `cuLaunchKernel scale on device 0`, in order
   std::map<int, std::size_t> used; ///< bytes taken, by device
   std::size_t live_streams = 0, live_events = 0, live_graphs = 0, overtaken = 0;  ///< the last: work that was done before older work

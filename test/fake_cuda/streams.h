@@ -41,6 +41,7 @@ struct FakeEvent {
   std::set<std::uint64_t> after;
   std::shared_ptr<Capture> capture;
   std::set<std::size_t> nodes;
+  double at = 0;  ///< of the machine's clock when it was recorded last
 };
 
 struct FakeGraph {

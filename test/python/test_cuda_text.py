@@ -48,6 +48,22 @@ def test_model_compiles(name, tmp_path):
     compile_for("sm_90a", module.eval(), args, tmp_path)
 
 
+def test_autotune_without_a_device(tmp_path):
+    """Nothing can be timed: the program is the one without it, and the log says why."""
+    export(torch.nn.ReLU(), (torch.randn(3000, 64),), tmp_path / "m.pt2")
+    options = ("--device", "cuda", "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}")
+    done = coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "tuned.coil", *options, "--set", "max_autotune=true", "--log", "autotune")
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "plain.coil", *options)
+    assert "nothing was measured: " in done.stdout + done.stderr
+    assert (tmp_path / "tuned.coil").read_bytes() == (tmp_path / "plain.coil").read_bytes()
+
+
+def test_launch_shapes_are_numbers(tmp_path):
+    export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
+    with pytest.raises(CoilError, match="cuda.launch_shape is wide"):
+        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--set", "cuda.emulate=true", "--set", "cuda.launch_shape=wide")
+
+
 def test_no_nvrtc(tmp_path):
     export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
     with pytest.raises(CoilError, match="cuda.nvrtc"):

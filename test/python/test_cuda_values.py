@@ -128,6 +128,13 @@ def test_form(forms, name):
     assert not forms[name]
 
 
+def test_other_launch_shapes():
+    """Shapes that only a measurement would choose give the same values."""
+    cases = [c for c in SHAPES if c.name.startswith(("run", "broadcast", "transposed", "row", "columns", "scan", "batch")) and "long" not in c.name and "chunks" not in c.name]
+    wrong = {name: text for name, text in outcomes(cases, False, *EMULATE, "--set", "cuda.launch_shape=4").items() if text}
+    assert not wrong, "\n".join(f"{k}: {v}" for k, v in wrong.items())
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_family(family):
     wrong = {name: text for name, text in outcomes(CHUNKS[family], False, *EMULATE).items() if text}

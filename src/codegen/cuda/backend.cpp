@@ -28,6 +28,7 @@ class CudaBackend : public Backend {
     if (!arch_.starts_with("sm_") || arch_.size() < 5) fail("cuda.arch is {}: it is written like sm_90a", arch_);
     // Kernels use nothing that only one member of a family has, and PTX of a family's own kind does not run on later ones.
     while (!std::isdigit(static_cast<unsigned char>(arch_.back()))) arch_.pop_back();
+    gpu_.shape = options_.shape;
     if (std::atoi(arch_.c_str() + 3) < kFirstWithClusters) gpu_.most_cluster = 1;
     if (!options_.cluster.empty()) {
       const bool known = options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";

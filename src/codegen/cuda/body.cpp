@@ -425,6 +425,7 @@ Kernel Body::finish(Launch launch) {
   k.text = fmt::format("extern \"C\" __global__ void {} {}{} {{\n{}}}\n", bounds, k.symbol, signature, text);
   arguments_.give(k);
   k.may_fail = may_fail_;
+  k.shapes = shapes;
   for (Expr& e : launch.grid) e = env().simplify(e);
   k.launch = std::move(launch);
   return k;

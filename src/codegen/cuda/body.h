@@ -96,6 +96,8 @@ class Body {
   void head(const std::string& text) { head_ += "  " + text + "\n"; }
   /// Pairs of buffers that may share memory; row kernels leave out what one thread writes for all.
   bool outer_in_place = true;
+  /// Launch shapes that the form finds worth trying.
+  int shapes = 1;
   /// Threads of the kernel do not wait for each other: each may leave when the run has failed.
   bool stops_any_time = false;
 

@@ -37,22 +37,39 @@ class Columns {
     const std::int64_t columns = b_.env().hint_or(product_of(outer_), 1 << 16), n = b_.env().hint_or(length_, 1024), along = b_.env().hint_or(v.size, 1024);
     // A short column is one thread's; a long one is shared so that the machine is full.
     while (width_ > 1 && columns / width_ * std::min<std::int64_t>(n / 16 + 1, kMostDown) < gpu_.threads() / 8) width_ /= 2;
+    // Threads side by side touch whole sectors of memory at least.
+    const int narrowest = power_of_two_at_least(std::min<std::int64_t>((along + width_ - 1) / width_, 32 / width_), 32);
+    int down = n <= 16 ? 1 : 8;
+    while (down * narrowest < 1024 && n / down > 16 && columns / width_ * down < gpu_.threads() / 2) down *= 2;
+    std::vector<Shape> shapes{shape_of(down, std::max(kThreads, down * narrowest), narrowest, along, n)};
+    for (int shared : {down, down * 2, down / 2, down * 4, down / 4})
+      for (int threads : {256, 512, 1024, 128})
+        if (shared >= 1 && shared * narrowest <= threads && (shared == 1 || n / shared >= 4))
+          if (const Shape s = shape_of(shared, threads, narrowest, along, n); std::find(shapes.begin(), shapes.end(), s) == shapes.end()) shapes.push_back(s);
+    const Shape shape = chosen(b_, gpu_, shapes);
+    across_ = shape.across;
+    down_ = shape.down;
+    beside_ = shape.beside;
+    b_.lanes = {v.var, width_};
+  }
+
+  struct Shape {
+    int across, down, beside;
+    bool operator==(const Shape&) const = default;
+  };
+
+  /// A block of about so many threads, of which about `down` share a column.
+  Shape shape_of(int down, int threads, int narrowest, std::int64_t along, std::int64_t n) const {
     std::size_t bytes = 0;
     for (const Statement& s : b_.nest.statements)
       if (s.role == Role::Reduce) bytes += 2 * size_of(s.body->dtype) * static_cast<std::size_t>(width_);
-    // Threads side by side touch whole sectors of memory at least.
-    const int narrowest = power_of_two_at_least(std::min<std::int64_t>((along + width_ - 1) / width_, 32 / width_), 32);
-    down_ = n <= 16 ? 1 : 8;
-    while (down_ * narrowest < 1024 && n / down_ > 16 && columns / width_ * down_ < gpu_.threads() / 2) down_ *= 2;
-    int threads = std::max(256, down_ * narrowest);
     while (threads > 64 && bytes * static_cast<std::size_t>(threads) > 40000) threads /= 2;
-    down_ = std::min(down_, std::max(1, threads / narrowest));
-    across_ = std::min(power_of_two_at_least((along + width_ - 1) / width_, threads), threads / down_);
-    if (across_ < threads / down_ && n > 16) down_ = std::min<int>(threads / across_, power_of_two_at_least(n, threads));
+    down = std::min(down, std::max(1, threads / narrowest));
+    int across = std::min(power_of_two_at_least((along + width_ - 1) / width_, threads), threads / down);
+    if (across < threads / down && n > 16) down = std::min<int>(threads / across, power_of_two_at_least(n, threads));
     // A block of few columns, each one thread's, takes those of several outer points.
-    if (down_ == 1) beside_ = std::max(1, kThreads / across_);
-    else if (across_ * down_ < 32) across_ = 32 / down_;
-    b_.lanes = {v.var, width_};
+    if (down == 1) return {across, down, std::max(1, threads / across)};
+    return {across * down < 32 ? 32 / down : across, down, 1};
   }
 
   void point() {

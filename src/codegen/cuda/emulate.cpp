@@ -192,7 +192,8 @@ template <class... P> static void c_call(void (*f)(P...), void* const* buffers, 
 
 class EmulatedBackend : public Backend {
  public:
-  EmulatedBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices) : cpp_(make_cpp_backend(toolchain)), toolchain_(std::move(toolchain)), choices_(std::move(choices)) {
+  EmulatedBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int shape) : cpp_(make_cpp_backend(toolchain)), toolchain_(std::move(toolchain)), choices_(std::move(choices)) {
+    gpu_.shape = shape;
     // Headers, and the whole standard library behind them.
     std::erase(toolchain_.flags, "-nostdlib");
     std::erase_if(toolchain_.flags, [](const std::string& f) { return f.starts_with("-march=") || f == "-fno-exceptions" || f == "-fno-rtti"; });
@@ -204,7 +205,7 @@ class EmulatedBackend : public Backend {
   const std::string& isa() const override { return cpp_->isa(); }
   const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
   std::int64_t product_vector_bytes() const override { return 16; }
-  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return on_cpu(print_cuda_kernel(graph, group)); }
+  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return on_cpu(print_cuda_kernel(graph, group, gpu_)); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return on_cpu(print_cuda_scatter(graph, op)); }
   bool has_template(std::string_view op) const override { return is_cuda_sort(op) || cpp_->has_template(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return is_cuda_sort(call.op) ? on_cpu(cuda_sort(graph, call)) : cpp_->template_kernel(graph, call); }
@@ -248,12 +249,13 @@ class EmulatedBackend : public Backend {
   std::unique_ptr<Backend> cpp_;
   Toolchain toolchain_;
   std::unique_ptr<scheduler::Choices> choices_;
+  GpuModel gpu_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices) {
-  return std::make_unique<EmulatedBackend>(std::move(toolchain), std::move(choices));
+std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int shape) {
+  return std::make_unique<EmulatedBackend>(std::move(toolchain), std::move(choices), shape);
 }
 
 }  // namespace coil::codegen

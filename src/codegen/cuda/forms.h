@@ -1,5 +1,6 @@
 // The forms a CUDA kernel takes, one a file: each writes a prepared nest's loops into a Body and says how to launch it.
 #pragma once
+#include <algorithm>
 #include <span>
 
 #include "codegen/cuda/body.h"
@@ -29,6 +30,11 @@ Exprs variables_of(std::span<const LoopDim> dims);
 /// The widest run along `dim` for which its contiguous accesses move as packs of up to 16 bytes: 1 to 8. `ends_short`: the last run may be a part of one.
 int run_width(Body&, const LoopDim& dim, bool ends_short = false);
 int power_of_two_at_least(std::int64_t n, int most);
+/// The launch shape that is asked for among those that a form finds worth trying, the model's own first.
+template <class Shape> Shape chosen(Body& b, const GpuModel& gpu, const std::vector<Shape>& shapes) {
+  b.shapes = static_cast<int>(shapes.size());
+  return shapes[static_cast<std::size_t>(std::min(gpu.shape, b.shapes - 1))];
+}
 
 /// The accumulator of a reduction and its parts in device code.
 struct Accumulator {

@@ -38,7 +38,9 @@ void inline_values(ir::Graph& graph, LoopNest& nest) {
 
 }  // namespace
 
-Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const GpuModel& gpu) {
+Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const GpuModel& model) {
+  GpuModel gpu = model;
+  if (group.shape > 0) gpu.shape = group.shape;
   LoopNest nest = make_loop_nest(graph, group, kRun);
   inline_values(graph, nest);
   bool pointwise = true, scans = false;

@@ -8,6 +8,7 @@ struct GpuModel {
   std::int64_t multiprocessors = 132;
   int most_cluster = 8;  ///< blocks of a cluster; 1: the machine has none
   int cluster = 0;       ///< blocks that share a long row; 0: as many as its length asks for
+  int shape = 0;         ///< of those that a form finds worth trying, by number; 0: the one that this model takes. Past the end: the last
   std::int64_t threads() const { return multiprocessors * 2048; }
 };
 

@@ -36,6 +36,7 @@ class FlatRuns {
     for (const LoopDim& d : dims_) flat_ = flat_ * d.size + d.var;
     flat_ = b.env().simplify(flat_, b.vars());
     width_ = fitting_width(gpu);
+    if (width_ > 1) threads_ = chosen(b, gpu, std::vector<int>{kThreads, kThreads / 2, kThreads * 2});
   }
 
   /// Points of a run; 1 where this form does not fit.
@@ -44,7 +45,7 @@ class FlatRuns {
   Kernel print() {
     const std::string& index = b_.index_type();
     const auto statements = all_of(b_);
-    b_.line("const {0} w = (({0})blockIdx.x * {1} + threadIdx.x) * {2};", index, kThreads, width_);
+    b_.line("const {0} w = (({0})blockIdx.x * {1} + threadIdx.x) * {2};", index, threads_, width_);
     b_.line("const {0} rest = ({1}) - w;", index, b_.text(count_));
     b_.put("if (rest <= 0) return;");
     std::vector<std::pair<Scalar, std::string>> packs;
@@ -68,7 +69,7 @@ class FlatRuns {
     });
     for (const Statement* s : statements)
       if (s->stored) b_.line("c_write_part<{}>({} + w, {}, rest);", width_, b_.pointer(s->op->outs[0], true), results[s]);
-    return b_.finish({.grid = {sym::ceil_div(count_, kThreads * width_), 1, 1}, .block = kThreads});
+    return b_.finish({.grid = {sym::ceil_div(count_, threads_ * width_), 1, 1}, .block = threads_});
   }
 
  private:
@@ -104,8 +105,31 @@ class FlatRuns {
   Body& b_;
   std::vector<LoopDim> dims_;
   Expr count_, flat_ = 0;
-  int width_ = 1;
+  int width_ = 1, threads_ = kThreads;
 };
+
+/// A thread takes `turns` runs of `width` points, a block apart.
+struct FlatShape {
+  int width, threads, turns;
+  auto operator<=>(const FlatShape&) const = default;
+};
+
+std::vector<FlatShape> flat_shapes(std::int64_t points, int widest, const GpuModel& gpu) {
+  int width = widest;
+  while (width > 1 && points / width < gpu.threads() / 8) width /= 2;
+  // Narrow accesses: several points a thread, so that enough bytes are under way.
+  std::vector<FlatShape> shapes{{width, points / width < gpu.threads() / 4 ? 128 : kThreads, width == 1 && points > 4 * gpu.threads() ? 4 : 1}};
+  const FlatShape usual = shapes[0];
+  auto add = [&](FlatShape s) {
+    const bool fills = points / s.width >= static_cast<std::int64_t>(s.threads) * s.turns * gpu.multiprocessors || s.turns == 1;
+    if (fills && std::find(shapes.begin(), shapes.end(), s) == shapes.end()) shapes.push_back(s);
+  };
+  for (int threads : {128, 256, 512})
+    for (int turns : {1, 2, 4}) add({width, threads, turns});
+  if (width > 1) add({width / 2, usual.threads, 1}), add({width / 2, usual.threads, 2});
+  if (width < widest) add({width * 2, usual.threads, 1});
+  return shapes;
+}
 
 }  // namespace
 
@@ -113,20 +137,17 @@ Kernel cuda_pointwise(Body& b, const GpuModel& gpu) {
   std::vector<LoopDim> dims = b.nest.outer;
   const std::string index = b.index_type();
   const Expr points = b.env().simplify(product_of(dims));
-  int width = dims.empty() ? 1 : run_width(b, dims.back());
-  const std::int64_t hint = b.env().hint_or(points, 1 << 24);
-  while (width > 1 && hint / width < gpu.threads() / 8) width /= 2;
-  if (width == 1)
+  const std::vector<FlatShape> shapes = flat_shapes(b.env().hint_or(points, 1 << 24), dims.empty() ? 1 : run_width(b, dims.back()), gpu);
+  if (shapes[0].width == 1)
     if (FlatRuns flat(b, gpu); flat.width() > 1) return flat.print();
+  const FlatShape shape = chosen(b, gpu, shapes);
+  const int width = shape.width, threads = shape.threads, turns = shape.turns;
   if (!dims.empty()) b.lanes = {dims.back().var, width};
 
   // A run's last dimension counts runs.
   std::vector<LoopDim> runs = dims;
   if (width > 1) runs.back() = {dims.back().var, sym::floor_div(dims.back().size, width)};
   const Expr count = b.env().simplify(product_of(runs));
-  const int threads = hint / width < gpu.threads() / 4 ? 128 : kThreads;
-  // Narrow accesses: several points a thread, a block apart, so that enough bytes are under way.
-  const int turns = width == 1 && hint > 4 * gpu.threads() ? 4 : 1;
   const std::string wide = index == "i32" ? "u32" : "u64";
   auto point = [&](const std::string& w) {
     if (width == 1) {
@@ -167,7 +188,7 @@ namespace {
 /// either way each moves packs.
 class Tiles {
  public:
-  explicit Tiles(Body& b) : b_(b), others_(b.nest.outer), v_(others_.back()), u_(others_[*b.nest.tiled]), statements_(all_of(b)) {
+  Tiles(Body& b, const GpuModel& gpu) : b_(b), gpu_(gpu), others_(b.nest.outer), v_(others_.back()), u_(others_[*b.nest.tiled]), statements_(all_of(b)) {
     others_.pop_back();
     others_.erase(others_.begin() + static_cast<std::ptrdiff_t>(*b.nest.tiled));
   }
@@ -226,7 +247,8 @@ class Tiles {
     // Large squares touch longer pieces of memory; what does not fit even as small ones is read and written element by element.
     auto fits = [](std::size_t bytes, int side) { return bytes * static_cast<std::size_t>(side * (side + 1)) <= kSharedBytes; };
     const auto &env = b_.env();
-    side_ = fits(bytes, kSide) && env.hint_or(u_.size, kSide) > kSide / 2 && env.hint_or(v_.size, kSide) > kSide / 2 ? kSide : kSide / 2;
+    const bool large = fits(bytes, kSide) && env.hint_or(u_.size, kSide) > kSide / 2 && env.hint_or(v_.size, kSide) > kSide / 2;
+    side_ = chosen(b_, gpu_, large ? std::vector<int>{kSide, kSide / 2} : std::vector<int>{kSide / 2});
     std::size_t used = 0;
     for (Tile& t : found) {
       if (!fits(used + size_of(t.dtype), side_)) continue;
@@ -312,6 +334,7 @@ class Tiles {
   static constexpr std::size_t kSharedBytes = 40000;
 
   Body& b_;
+  const GpuModel& gpu_;
   std::vector<LoopDim> others_;
   LoopDim v_, u_;
   std::vector<const Statement*> statements_;
@@ -322,6 +345,6 @@ class Tiles {
 
 }  // namespace
 
-Kernel cuda_tiles(Body& b, const GpuModel&) { return Tiles(b).print(); }
+Kernel cuda_tiles(Body& b, const GpuModel& gpu) { return Tiles(b, gpu).print(); }
 
 }  // namespace coil::codegen

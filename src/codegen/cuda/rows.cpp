@@ -17,7 +17,7 @@ constexpr int kMostTurns = 16;       // runs of a row that one thread takes wher
 constexpr int kBatch = 4;            // runs that a thread has under way where its loop is not
 constexpr int kBatchBytes = 128;     // of them, in one thread's registers
 constexpr int kShare = 256;          // threads of a block that shares a row with others
-constexpr int kResident = 3;         // such blocks that a multiprocessor should hold
+constexpr int kResidentThreads = 768;  // of such blocks that a multiprocessor should hold
 constexpr std::int64_t kSharedRow = 4096;  // runs of a row that several blocks share
 constexpr int kOnceTeam = 256;       // threads of a row that is read once, where there are rows enough
 constexpr std::int64_t kLongRow = 1024;  // elements for which a run cut short at the end is worth its checks
@@ -44,7 +44,7 @@ class Rows {
       outer_level();
     }
     const Expr rows = product_of(outer_);
-    return b_.finish({.grid = {cluster_ > 1 ? rows * cluster_ : sym::ceil_div(rows, rows_), 1, 1}, .block = std::max(team_ * rows_ / cluster_, 32), .cluster = cluster_, .resident = cluster_ > 1 ? kResident : 0});
+    return b_.finish({.grid = {cluster_ > 1 ? rows * cluster_ : sym::ceil_div(rows, rows_), 1, 1}, .block = std::max(team_ * rows_ / cluster_, 32), .cluster = cluster_, .resident = cluster_ > 1 ? std::max(1, kResidentThreads / (team_ / cluster_)) : 0});
   }
 
  private:
@@ -61,34 +61,58 @@ class Rows {
         ends_short_ = width_ > 1;
       }
     }
-    auto runs = [&] { return (n + width_ - 1) / width_; };
-    const std::int64_t wanted = runs() <= 128 ? runs() : std::max<std::int64_t>(64, (runs() + 3) / 4);
-    team_ = power_of_two_at_least(wanted, runs() <= 128 ? 32 : runs() > 4096 ? 1024 : 512);
-    // Rows that are read once: more rows at a time, each with fewer threads, so that some load while others combine.
+    const std::int64_t runs = (n + width_ - 1) / width_;
     const bool once = read_once();
-    if (once && team_ > kOnceTeam && rows * kOnceTeam >= gpu_.threads()) team_ = kOnceTeam;
-    // Few rows: more threads on each.
-    while (team_ < 1024 && team_ < runs() && rows * team_ < gpu_.threads() / 2) team_ *= 2;
-    rows_ = team_ >= kBlock ? 1 : kBlock / team_;
-    if (team_ > 32) rows_ = 1;
-    if (!once && length_.is_constant() && runs() >= kSharedRow) share();
+    const Shape shape = chosen(b_, gpu_, shapes(runs, rows, once));
+    team_ = shape.team;
+    rows_ = shape.rows;
+    cluster_ = shape.cluster;
     if (!inner_.empty()) b_.lanes = {inner_.back().var, width_};
     if (auto whole = length_.constant()) {
       const std::int64_t per_turn = static_cast<std::int64_t>(team_) * width_;
       turns_ = static_cast<int>(std::min<std::int64_t>((*whole + per_turn - 1) / per_turn, kMostTurns + 1));
-      unrolled_ = turns_ <= kMostTurns && turns_ >= 1 && (pairs_.empty() || !once || runs() <= 4096);
+      unrolled_ = turns_ <= kMostTurns && turns_ >= 1 && (pairs_.empty() || !once || runs <= 4096);
       exact_ = *whole == static_cast<std::int64_t>(turns_) * per_turn;
     }
   }
 
-  /// The fewest blocks that hold a row in registers with so few runs a thread that a multiprocessor has room for several.
-  void share() {
-    const std::int64_t runs = (*length_.constant() + width_ - 1) / width_;
+  /// A row has `team` threads, of `cluster` blocks; a block takes `rows` of them.
+  struct Shape {
+    int team, rows, cluster;
+    bool operator==(const Shape&) const = default;
+  };
+
+  std::vector<Shape> shapes(std::int64_t runs, std::int64_t rows, bool once) const {
+    const std::int64_t wanted = runs <= 128 ? runs : std::max<std::int64_t>(64, (runs + 3) / 4);
+    int team = power_of_two_at_least(wanted, runs <= 128 ? 32 : runs > 4096 ? 1024 : 512);
+    // Rows that are read once: more rows at a time, each with fewer threads, so that some load while others combine.
+    if (once && team > kOnceTeam && rows * kOnceTeam >= gpu_.threads()) team = kOnceTeam;
+    // Few rows: more threads on each.
+    while (team < 1024 && team < runs && rows * team < gpu_.threads() / 2) team *= 2;
+    auto in_block = [](int t, int block) { return t > 32 ? 1 : std::max(1, block / t); };
+    std::vector<Shape> out{{team, in_block(team, kBlock), 1}};
+    auto add = [&](Shape s) {
+      if (std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
+    };
+    const bool shares = !once && length_.is_constant() && gpu_.most_cluster > 1;
+    if (shares && runs >= kSharedRow)
+      if (const int blocks = blocks_that_share(runs); blocks > 1) out[0] = {blocks * kShare, 1, blocks};
+    for (int t : {team / 2, team * 2, team / 4, team})
+      if (t >= 1 && t <= 1024 && (t <= runs || t <= 32)) add({t, in_block(t, kBlock), 1});
+    if (team <= 32)
+      for (int block : {kBlock / 2, kBlock * 2}) add({team, in_block(team, block), 1});
+    if (shares && gpu_.cluster == 0 && runs >= kSharedRow / 4)
+      for (int blocks = 2; blocks <= gpu_.most_cluster; blocks *= 2)
+        for (int share : {kShare, kShare / 2, kShare * 2})
+          if (runs >= static_cast<std::int64_t>(blocks) * share && runs <= static_cast<std::int64_t>(blocks) * share * kMostTurns) add({blocks * share, 1, blocks});
+    return out;
+  }
+
+  /// The fewest blocks that hold a row in registers with so few runs a thread that a multiprocessor has room for several; 1 where the row is too long for that.
+  int blocks_that_share(std::int64_t runs) const {
     int blocks = std::max(1, gpu_.cluster);
     while (gpu_.cluster == 0 && blocks < gpu_.most_cluster && runs > static_cast<std::int64_t>(blocks) * kShare * kMostTurns / 2) blocks *= 2;
-    if (blocks == 1 || runs > static_cast<std::int64_t>(blocks) * kShare * kMostTurns) return;
-    cluster_ = blocks;
-    team_ = blocks * kShare;
+    return runs <= static_cast<std::int64_t>(blocks) * kShare * kMostTurns ? blocks : 1;
   }
 
   /// Whether one pass over a row is enough: all that runs along it are reductions of one level, or such pairs.

@@ -45,17 +45,26 @@ Kernel columns(Body& b, const Statement& s, const Combine& c, const std::string&
 }
 
 /// A row's chunk is cut into the warps' segments, and a segment into `turns` pieces of a run for each lane: all loads of a chunk are under way at once, and the pieces' scans do not wait for one another.
-Kernel rows(Body& b, const Statement& s, const Combine& c, const std::string& type) {
+Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, const std::string& type) {
   constexpr int kMostThreads = 256, kMostTurns = 4;
   const std::string index = b.index_type();
   const LoopDim along = b.nest.inner[0];
   const std::string r(along.var.name()), n = b.text(along.size);
   const int width = run_width(b, along);
   const std::int64_t runs = (b.env().hint_or(along.size, 4096) + width - 1) / width, rows = b.env().hint_or(product_of(b.nest.outer), 1 << 10);
-  int threads = std::max(32, power_of_two_at_least((runs + kMostTurns - 1) / kMostTurns, kMostThreads));
+  int usual = std::max(32, power_of_two_at_least((runs + kMostTurns - 1) / kMostTurns, kMostThreads));
   // Few rows: one chunk of more threads rather than several chunks.
-  while (threads < 1024 && threads * kMostTurns < runs && rows * threads < 132 * 1024) threads *= 2;
-  const int warps = threads / 32, turns = power_of_two_at_least((runs + threads - 1) / threads, kMostTurns);
+  while (usual < 1024 && usual * kMostTurns < runs && rows * usual < gpu.threads() / 2) usual *= 2;
+  struct Shape {
+    int threads, turns;
+    bool operator==(const Shape&) const = default;
+  };
+  std::vector<Shape> shapes{{usual, power_of_two_at_least((runs + usual - 1) / usual, kMostTurns)}};
+  for (int threads : {usual, usual / 2, usual * 2, usual * 4})
+    for (int turns : {1, 2, 4, 8})
+      if (const Shape s{threads, turns}; threads >= 32 && threads <= 1024 && threads * turns < 2 * runs && std::find(shapes.begin(), shapes.end(), s) == shapes.end()) shapes.push_back(s);
+  const Shape shape = chosen(b, gpu, shapes);
+  const int threads = shape.threads, warps = threads / 32, turns = shape.turns;
   const int piece = 32 * width, segment = piece * turns, chunk = segment * warps;
   const bool whole = b.env().statically_known_multiple_of(along.size, chunk);
   // 0 is a multiple too: a row that may have no elements needs the loop, which then does nothing.
@@ -153,13 +162,13 @@ Kernel rows(Body& b, const Statement& s, const Combine& c, const std::string& ty
 
 }  // namespace
 
-Kernel cuda_scan(Body& b, const GpuModel&) {
+Kernel cuda_scan(Body& b, const GpuModel& gpu) {
   COIL_CHECK(b.nest.statements.size() == 1 && b.nest.inner.size() == 1, "a scan runs alone, along one dimension");
   const Statement& s = b.nest.statements[0];
   const Combine c = combine_of(std::get<ir::Scan>(s.op->node).kind, s.body->dtype);
   const std::string type = cuda_register_type(s.body->dtype);
   const bool side_by_side = b.nest.vector == LoopNest::Vector::Outer;
-  return side_by_side ? columns(b, s, c, type) : rows(b, s, c, type);
+  return side_by_side ? columns(b, s, c, type) : rows(b, gpu, s, c, type);
 }
 
 }  // namespace coil::codegen

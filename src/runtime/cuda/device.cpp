@@ -19,6 +19,7 @@ CudaDevice::CudaDevice(std::shared_ptr<const Driver> driver, int index) : driver
   d.check(d.device_attribute(&major, kAttributeMajor, ordinal_), "tell the device's capability");
   d.check(d.device_attribute(&minor, kAttributeMinor, ordinal_), "tell the device's capability");
   d.check(d.device_attribute(&shared_bytes_, kAttributeSharedOptin, ordinal_), "tell the device's shared memory");
+  d.check(d.device_attribute(&cache_bytes_, kAttributeL2, ordinal_), "tell the device's cache");
   capability_ = major * 10 + minor;
   d.check(d.context_retain(&context_, ordinal_), "make a context on the device");
 }

@@ -22,6 +22,8 @@ class CudaDevice {
   ContextHandle context() const { return context_; }
   int capability() const { return capability_; }  ///< 90 for compute capability 9.0
   int shared_bytes() const { return shared_bytes_; }  ///< that one block may ask for
+  const std::string& name() const { return name_; }   ///< `NVIDIA H200`
+  int cache_bytes() const { return cache_bytes_; }     ///< of the second-level cache
   /// `cuda:0 (NVIDIA H200)`.
   std::string describe() const;
 
@@ -31,7 +33,7 @@ class CudaDevice {
   Ordinal ordinal_ = 0;
   ContextHandle context_ = nullptr;
   std::string name_;
-  int capability_ = 0, shared_bytes_ = 0;
+  int capability_ = 0, shared_bytes_ = 0, cache_bytes_ = 0;
 };
 
 /// Makes a device's context current in the calling thread for its lifetime.

@@ -22,7 +22,7 @@ using GraphExec = struct CUgraphExec_st*;
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kInvalidImage = 200, kNoBinaryForGpu = 209, kInvalidPtx = 218, kUnsupportedPtxVersion = 222;
 inline constexpr unsigned kStreamDefault = 0, kStreamNonBlocking = 1, kHostAllocPortable = 1, kHostAllocMapped = 2, kEventNoTiming = 2;
 inline constexpr int kCaptureThreadLocal = 1;
-inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeSharedOptin = 97;
+inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeSharedOptin = 97, kAttributeL2 = 38;
 inline constexpr int kFunctionMaxDynamicShared = 8;
 inline constexpr int kJitErrorLog = 5, kJitErrorLogBytes = 6;
 inline constexpr int kLaunchEarly = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -73,6 +73,7 @@ struct LaunchConfig {
   X(stream_wait_event, "cuStreamWaitEvent", (Stream, Event, unsigned))                                                            \
   X(event_create, "cuEventCreate", (Event*, unsigned))                                                                            \
   X(event_record, "cuEventRecord", (Event, Stream))                                                                               \
+  X(event_elapsed, "cuEventElapsedTime", (float*, Event, Event))                                                                 \
   X(event_destroy, "cuEventDestroy_v2", (Event))                                                                                  \
   X(module_load, "cuModuleLoadDataEx", (Module*, const void*, unsigned, int*, void**))                                            \
   X(module_unload, "cuModuleUnload", (Module))                                                                                    \

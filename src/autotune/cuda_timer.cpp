@@ -1,0 +1,137 @@
+#include "autotune/cuda_timer.h"
+
+#include <algorithm>
+
+#include "runtime/cuda/modules.h"
+#include "support/error.h"
+
+namespace coil::autotune {
+namespace {
+
+using namespace runtime::cuda;
+
+constexpr int kFewest = 3, kMost = 9;       // launches of each shape that are timed
+constexpr double kBudget = 20;              // milliseconds of launches for one shape, if that allows the fewest
+constexpr std::uint64_t kAligned = 512;
+constexpr std::uint32_t kSharedUnasked = 48 << 10;
+
+std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
+
+/// Status words, and behind them the buffers.
+std::uint64_t bytes_of(const Trial& t) {
+  std::uint64_t sum = kAligned;
+  for (std::uint64_t b : t.buffers) sum += aligned(b + kAligned);
+  return sum;
+}
+
+std::string identity_of(const CudaDevice& device) { return fmt::format("{} (sm_{}), CUDA {}", device.name(), device.capability(), device.driver().version()); }
+
+}  // namespace
+
+std::string cuda_identity(int index) {
+  try {
+    return identity_of(CudaDevice(Driver::open(), index));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+CudaTimer::CudaTimer(int index, std::string isa, const std::string& driver_library) : device_(std::make_shared<const CudaDevice>(Driver::open(driver_library), index)), isa_(std::move(isa)) {
+  const Driver& d = device_->driver();
+  identity_ = identity_of(*device_);
+  if (!runs_on(isa_, device_->capability())) fail("kernels for {} do not run on {}", isa_, device_->describe());
+  const CurrentContext current(*device_);
+  d.check(d.stream_create(&stream_, kStreamNonBlocking), "make a stream");
+  d.check(d.event_create(&begin_, 0), "make an event");
+  d.check(d.event_create(&end_, 0), "make an event");
+  flushed_bytes_ = 2 * static_cast<std::size_t>(std::max(device_->cache_bytes(), 0));
+  if (d.allocate(&flushed_, flushed_bytes_) != kSuccess) flushed_ = 0;
+}
+
+CudaTimer::~CudaTimer() {
+  const CurrentContext current(*device_);
+  const Driver& d = device_->driver();
+  if (stream_) d.stream_wait(stream_);
+  kernels_.reset();
+  if (flushed_) d.release(flushed_);
+  for (Event e : {begin_, end_})
+    if (e) d.event_destroy(e);
+  if (stream_) d.stream_destroy(stream_);
+}
+
+void CudaTimer::load(std::span<const std::vector<std::byte>> libraries) { kernels_ = load_modules(device_, isa_, libraries); }
+
+bool CudaTimer::launch(const Trial& t, Address memory) {
+  const Driver& d = device_->driver();
+  auto* function = static_cast<Function>(const_cast<void*>(kernels_->find(t.symbol)));
+  if (!function || t.shared_bytes > static_cast<std::uint32_t>(device_->shared_bytes())) return false;
+  if (t.shared_bytes > kSharedUnasked && d.function_set(function, kFunctionMaxDynamicShared, static_cast<int>(t.shared_bytes)) != kSuccess) return false;
+  std::vector<std::uint64_t> words;
+  Address at = memory + kAligned;
+  for (std::uint64_t b : t.buffers) words.push_back(at), at += aligned(b + kAligned);
+  for (std::int64_t s : t.scalars) words.push_back(static_cast<std::uint64_t>(s));
+  words.push_back(memory);
+  std::size_t bytes = words.size() * sizeof words[0];
+  void* arguments[] = {kLaunchBuffer, words.data(), kLaunchBufferSize, &bytes, kLaunchEnd};
+  return d.launch(function, t.grid[0], t.grid[1], t.grid[2], t.block, 1, 1, t.shared_bytes, stream_, nullptr, arguments) == kSuccess;
+}
+
+std::optional<double> CudaTimer::once(const Trial& t, Address memory) {
+  const Driver& d = device_->driver();
+  if (flushed_) d.check(d.fill_bytes(flushed_, 0, flushed_bytes_, stream_), "fill memory");
+  d.check(d.event_record(begin_, stream_), "mark a time");
+  if (!launch(t, memory)) return std::nullopt;
+  d.check(d.event_record(end_, stream_), "mark a time");
+  d.check(d.stream_wait(stream_), "finish a measurement");
+  float milliseconds = 0;
+  d.check(d.event_elapsed(&milliseconds, begin_, end_), "tell a time");
+  return milliseconds;
+}
+
+std::vector<std::optional<double>> CudaTimer::time(std::span<const Trial> trials) {
+  const CurrentContext current(*device_);
+  const Driver& d = device_->driver();
+  std::vector<std::optional<double>> out(trials.size());
+  std::uint64_t bytes = 0;
+  for (const Trial& t : trials) bytes = std::max(bytes, bytes_of(t));
+  std::size_t free = 0, total = 0;
+  d.check(d.memory_info(&free, &total), "tell how much memory is free");
+  // The caller's program needs memory too; what does not fit is left to the model of the machine.
+  Address memory = 0;
+  if (bytes > free / 2 || d.allocate(&memory, bytes) != kSuccess) return out;
+  struct Release {
+    const Driver& d;
+    Address memory;
+    Stream stream;
+    ~Release() { d.stream_wait(stream), d.release(memory); }
+  } release{d, memory, stream_};
+  d.check(d.fill_bytes(memory, 0, bytes, stream_), "fill memory");
+  // status[1], status[2]: where a failed index would be told.
+  const std::uint64_t status[4] = {0, memory + 64, memory + 64, 0};
+  d.check(d.copy_to_device(memory, status, sizeof status, stream_), "copy memory to the device");
+
+  std::vector<std::vector<double>> times(trials.size());
+  std::vector<bool> runs(trials.size(), true);
+  for (int round = -1; round < kMost; ++round) {  // the first is not counted
+    bool more = false;
+    for (std::size_t k = 0; k < trials.size(); ++k) {
+      if (!runs[k]) continue;
+      double spent = 0;
+      for (double t : times[k]) spent += t;
+      if (round >= kFewest && spent > kBudget) continue;
+      const auto t = once(trials[k], memory);
+      runs[k] = t.has_value();
+      if (t && round >= 0) times[k].push_back(*t);
+      more = more || t.has_value();
+    }
+    if (!more) break;
+  }
+  for (std::size_t k = 0; k < trials.size(); ++k) {
+    if (!runs[k] || times[k].empty()) continue;
+    std::nth_element(times[k].begin(), times[k].begin() + static_cast<std::ptrdiff_t>(times[k].size() / 2), times[k].end());
+    out[k] = times[k][times[k].size() / 2];
+  }
+  return out;
+}
+
+}  // namespace coil::autotune

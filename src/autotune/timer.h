@@ -1,0 +1,35 @@
+// What autotuning asks of a device: how long a kernel takes there in each of several launch shapes.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace coil::autotune {
+
+/// A kernel ready to launch, with sizes bound.
+struct Trial {
+  std::string symbol;
+  std::array<std::uint32_t, 3> grid{1, 1, 1};
+  std::uint32_t block = 0, shared_bytes = 0;
+  std::vector<std::uint64_t> buffers;  ///< bytes of each
+  std::vector<std::int64_t> scalars;
+  bool operator==(const Trial&) const = default;
+};
+
+class Timer {
+ public:
+  virtual ~Timer() = default;
+  /// The device and its driver: times are good for this alone.
+  virtual const std::string& identity() const = 0;
+  /// The kernels that trials name from now on. Throws Error when the device cannot load them.
+  virtual void load(std::span<const std::vector<std::byte>> libraries) = 0;
+  /// Milliseconds of each trial, on memory that holds zeros. The trials are one kernel's shapes and take turns, so that what slows the machine slows all of them. Nothing for one that
+  /// cannot run here. Throws Error when the device fails.
+  virtual std::vector<std::optional<double>> time(std::span<const Trial>) = 0;
+};
+
+}  // namespace coil::autotune

@@ -1,0 +1,254 @@
+// Launch shapes by measurement: what is timed, what is taken, what is remembered, and times on the driver of test/fake_cuda.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "../fake_cuda/fake_cuda.h"
+#include "autotune/cuda_timer.h"
+#include "autotune/launches.h"
+#include "codegen/cuda/backend.h"
+#include "error_of.h"
+#include "gpu_plans.h"
+#include "ir/tensor_box.h"
+#include "support/file.h"
+#include "temporary_folder.h"
+
+namespace coil {
+namespace {
+
+using autotune::Trial;
+
+/// The CUDA backend's texts, and no compiler behind them.
+class TextBackend : public codegen::Backend {
+ public:
+  DeviceType device() const override { return cuda_->device(); }
+  const std::string& isa() const override { return cuda_->isa(); }
+  const scheduler::Choices& choices() const override { return cuda_->choices(); }
+  codegen::Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return cuda_->group(graph, group); }
+  codegen::Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return cuda_->scatter(graph, op); }
+  bool has_template(std::string_view) const override { return false; }
+  codegen::Kernel template_kernel(ir::Graph&, const ir::Extern&) const override { return {}; }
+  codegen::Binaries compile(std::span<const std::string> kernels, const codegen::CompileKernels&) const override {
+    compiled += kernels.size();
+    return {};
+  }
+  mutable std::size_t compiled = 0;
+
+ private:
+  std::unique_ptr<codegen::Backend> cuda_ = codegen::make_cuda_backend({.arch = "sm_90"});
+};
+
+/// Says that the trial of number `fastest` takes `ratio` of the time of the others.
+class SaidTimes : public autotune::Timer {
+ public:
+  explicit SaidTimes(std::size_t fastest, double ratio = 0.5, std::string identity = "GPU A, CUDA 13000") : fastest_(fastest), ratio_(ratio), identity_(std::move(identity)) {}
+  const std::string& identity() const override { return identity_; }
+  void load(std::span<const std::vector<std::byte>>) override { ++loads; }
+  std::vector<std::optional<double>> time(std::span<const Trial> trials) override {
+    timed.emplace_back(trials.begin(), trials.end());
+    std::vector<std::optional<double>> out(trials.size(), 1.0);
+    for (std::size_t k : failing) out[k] = std::nullopt;
+    if (fastest_ < out.size()) out[fastest_] = ratio_;
+    return out;
+  }
+  int loads = 0;
+  std::vector<std::size_t> failing;
+  std::vector<std::vector<Trial>> timed;
+
+ private:
+  std::size_t fastest_;
+  double ratio_;
+  std::string identity_;
+};
+
+struct Autotune : testing::Test {
+  std::shared_ptr<sym::ShapeEnv> env = std::make_shared<sym::ShapeEnv>();
+  ir::Graph graph{env};
+  TextBackend backend;
+  TemporaryFolder cache;
+
+  /// The sum of each row of f32[rows, columns], `count` times from other inputs: one kernel's text.
+  void row_sums(sym::Expr rows, sym::Expr columns, int count = 1) {
+    for (int k = 0; k < count; ++k) {
+      const sym::Exprs sizes{rows, columns};
+      const ir::TensorBox x = ir::whole(graph, graph.add_buffer(fmt::format("x{}", k), ir::BufferKind::Input, {DType::F32, {}, sizes, sym::contiguous_strides(sizes), true}).id);
+      const sym::Exprs at{graph.ivar(0), graph.rvar(0)};
+      const ir::TensorBox sum = ir::make_reduction(graph, DType::F32, {}, {rows}, {columns}, ir::ReductionKind::Sum, x.load(at, std::vector<sym::LoopVar>{{at[0], rows}, {at[1], columns}}));
+      sum.realize();
+      graph.outputs.push_back({fmt::format("output{}", k), *sum.strided()});
+    }
+  }
+  std::vector<int> choose(autotune::Timer& timer, bool remember = true) {
+    scheduler::Schedule schedule = scheduler::schedule(graph, backend.choices());
+    said = autotune::choose_launches(graph, schedule, backend, timer, {.cache = remember ? std::optional(cache.path()) : std::nullopt});
+    std::vector<int> shapes;
+    for (const auto& item : schedule.items) shapes.push_back(std::get<scheduler::Group>(item).shape);
+    return shapes;
+  }
+  std::string said;
+};
+
+TEST_F(Autotune, ShapesDifferInTextAndTheModelsComesFirst) {
+  row_sums(16384, 8192);
+  SaidTimes timer(99);
+  EXPECT_EQ(choose(timer), std::vector<int>{0}) << "none was faster";
+  ASSERT_EQ(timer.timed.size(), 1u);
+  const std::vector<Trial>& trials = timer.timed[0];
+  EXPECT_GE(trials.size(), 3u);
+  const scheduler::Schedule schedule = scheduler::schedule(graph, backend.choices());
+  EXPECT_EQ(trials[0].symbol, backend.group(graph, std::get<scheduler::Group>(schedule.items.at(0))).symbol);
+  EXPECT_EQ(trials[0].buffers, (std::vector<std::uint64_t>{std::uint64_t{16384} * 8192 * 4, 16384 * 4}));
+  for (std::size_t k = 0; k < trials.size(); ++k)
+    for (std::size_t j = 0; j < k; ++j) EXPECT_NE(trials[k], trials[j]) << "a shape is timed once";
+  EXPECT_EQ(backend.compiled, trials.size());
+}
+
+TEST_F(Autotune, TheFastestIsTakenForEachKernelOfTheTextAndMeasuredOnce) {
+  row_sums(16384, 8192, 3);
+  SaidTimes timer(2);
+  const std::vector<int> shapes = choose(timer);
+  ASSERT_EQ(shapes.size(), 3u);
+  EXPECT_EQ(std::set<int>(shapes.begin(), shapes.end()).size(), 1u);
+  EXPECT_GT(shapes[0], 0);
+  EXPECT_EQ(timer.timed.size(), 1u);
+  EXPECT_EQ(timer.loads, 1);
+}
+
+TEST_F(Autotune, WhatWasFoundIsTakenAgainWithoutAMeasurement) {
+  row_sums(16384, 8192);
+  SaidTimes first(2), second(1);
+  const std::vector<int> found = choose(first);
+  const std::size_t compiled = backend.compiled;
+  EXPECT_EQ(choose(second), found);
+  EXPECT_TRUE(second.timed.empty());
+  EXPECT_EQ(second.loads, 0);
+  EXPECT_EQ(backend.compiled, compiled);
+  EXPECT_TRUE(has(said, "remembered"));
+}
+
+TEST_F(Autotune, ATornEntryAndAnotherCompilersEntryAreMeasuredAgain) {
+  row_sums(16384, 8192);
+  SaidTimes first(2);
+  const std::vector<int> found = choose(first);
+  const auto entries = cache.entries();
+  ASSERT_EQ(entries.size(), 1u);
+  const std::string whole = read_file(cache / entries[0]);
+  std::ofstream(cache / entries[0], std::ios::binary) << whole.substr(0, whole.size() / 2);
+  SaidTimes second(2);
+  EXPECT_EQ(choose(second), found);
+  EXPECT_EQ(second.timed.size(), 1u) << "the torn entry is no answer";
+  EXPECT_EQ(read_file(cache / entries[0]), whole) << "and is replaced";
+
+  // A whole entry of another kernel: the symbol is not that of the shape with this number.
+  row_sums(64, 100000);
+  SaidTimes third(1);
+  choose(third);
+  for (const std::string& name : cache.entries())
+    if (name != entries[0]) std::filesystem::copy_file(cache / name, cache / entries[0], std::filesystem::copy_options::overwrite_existing);
+  SaidTimes fourth(2);
+  choose(fourth);
+  EXPECT_EQ(fourth.timed.size(), 1u);
+}
+
+TEST_F(Autotune, AnotherDeviceOrDriverIsMeasuredByItself) {
+  row_sums(16384, 8192);
+  SaidTimes first(2), other_device(1, 0.5, "GPU B, CUDA 13000"), other_driver(1, 0.5, "GPU A, CUDA 13010");
+  const std::vector<int> found = choose(first), there = choose(other_device);
+  EXPECT_NE(there, found);
+  EXPECT_EQ(other_device.timed.size(), 1u);
+  choose(other_driver);
+  EXPECT_EQ(other_driver.timed.size(), 1u);
+  SaidTimes again(3);
+  EXPECT_EQ(choose(again), found) << "the first device's entry is still its own";
+}
+
+TEST_F(Autotune, WhatIsHardlyFasterIsNotTaken) {
+  row_sums(16384, 8192);
+  SaidTimes timer(2, 0.98);
+  EXPECT_EQ(choose(timer), std::vector<int>{0});
+}
+
+TEST_F(Autotune, ShapesThatDoNotRunAreLeftOut) {
+  row_sums(16384, 8192);
+  SaidTimes timer(1, 0.5);
+  timer.failing = {0, 2};
+  EXPECT_GT(choose(timer, false).at(0), 0) << "the usual one failed";
+  EXPECT_TRUE(has(said, "failed"));
+  EXPECT_TRUE(cache.entries().empty());
+}
+
+TEST_F(Autotune, SizesWithoutAHintAreLeftToTheModel) {
+  row_sums(env->add_size("s0", std::nullopt), 8192);
+  SaidTimes timer(1);
+  EXPECT_EQ(choose(timer), std::vector<int>{0});
+  EXPECT_TRUE(timer.timed.empty());
+}
+
+TEST_F(Autotune, SizesAreTimedAtTheirHints) {
+  row_sums(env->add_size("s0", 5000), 8192);
+  SaidTimes timer(1);
+  EXPECT_GT(choose(timer).at(0), 0);
+  ASSERT_EQ(timer.timed.size(), 1u);
+  EXPECT_EQ(timer.timed[0][0].buffers[0], std::uint64_t{5000} * 8192 * 4);
+}
+
+// ---- On a driver
+
+struct CudaTimes : testing::Test {
+  CudaTimes() {
+    library = (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/fake_cuda/libcuda.so.1").string();
+    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle) throw std::runtime_error(dlerror());
+    reinterpret_cast<void (*)()>(dlsym(handle, "coil_fake_cuda_reset"))();
+    machine = reinterpret_cast<fake_cuda::Machine* (*)()>(dlsym(handle, "coil_fake_cuda"))();
+  }
+  Trial trial(const std::string& symbol, std::uint64_t bytes = 4000) const { return {symbol, {8, 1, 1}, 128, 0, {bytes, bytes}, {3, 1000}}; }
+  std::string library;
+  fake_cuda::Machine* machine = nullptr;
+};
+
+TEST_F(CudaTimes, AreTheEventsOfEachTrial) {
+  machine->milliseconds = {{"scale", 2}, {"guard", 0.5}};
+  {
+    autotune::CudaTimer timer(0, "sm_90", library);
+    EXPECT_EQ(timer.identity(), "Fake GPU (sm_90), CUDA 13000");
+    timer.load(std::vector<std::vector<std::byte>>{runtime::gpu_kernels()});
+    Trial guard{"guard", {1, 1, 1}, 32, 0, {}, {0}};
+    const auto times = timer.time(std::vector{trial("scale"), guard, trial("missing")});
+    ASSERT_EQ(times.size(), 3u);
+    EXPECT_NEAR(times[0].value(), 2, 1e-3);
+    EXPECT_NEAR(times[1].value(), 0.5, 1e-3);
+    EXPECT_FALSE(times[2]);
+    EXPECT_GE(machine->count("cuLaunchKernel scale"), 4u);
+  }
+  EXPECT_EQ(machine->used[0], 0u);
+  EXPECT_EQ(machine->live_events, 0u);
+  EXPECT_EQ(machine->live_streams, 0u);
+}
+
+TEST_F(CudaTimes, AreTakenOnTheDeviceOfTheProgram) {
+  autotune::CudaTimer timer(1, "sm_90", library);
+  timer.load(std::vector<std::vector<std::byte>>{runtime::gpu_kernels()});
+  timer.time(std::vector{trial("scale")});
+  EXPECT_GE(machine->count("cuLaunchKernel scale on device 1"), 4u);
+  EXPECT_EQ(machine->count("cuLaunchKernel scale on device 0"), 0u);
+}
+
+TEST_F(CudaTimes, AreNotTakenOfWhatTheDeviceHasNoRoomFor) {
+  autotune::CudaTimer timer(0, "sm_90", library);
+  timer.load(std::vector<std::vector<std::byte>>{runtime::gpu_kernels()});
+  const auto times = timer.time(std::vector{trial("scale", std::uint64_t{1} << 40)});
+  EXPECT_FALSE(times.at(0));
+  EXPECT_EQ(machine->count("cuLaunchKernel"), 0u);
+}
+
+TEST_F(CudaTimes, NeedADeviceThatRunsTheKernels) {
+  EXPECT_TRUE(has(error_of([&] { autotune::CudaTimer(0, "sm_100", library); }), "do not run on cuda:0 (Fake GPU)"));
+  EXPECT_TRUE(has(error_of([&] { autotune::CudaTimer(7, "sm_90", library); }), "no device cuda:7"));
+  machine->devices = 0;
+  EXPECT_NE(error_of([&] { autotune::CudaTimer(0, "sm_90", library); }), "no error");
+}
+
+}  // namespace
+}  // namespace coil
