@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compiler/pack_weights.h"
+#include "compiler/winograd_transforms.h"
 #include "runtime/half.h"
 #include "runtime/nan_guard.h"
 #include "support/error.h"
@@ -219,8 +220,7 @@ class Guards {
     ProductBound out;
     std::size_t next = 2;
     double at = bound(call, 0) * gain(call);
-    constexpr double kTransforms = 64;  // by what the sums in a tile may be greater
-    if (spreads_nan(call)) out.safe = at * kTransforms <= kGreatest;
+    if (spreads_nan(call)) out.safe = std::max(at, bound(call, 0)) * winograd::transforms(call.integer("tile")).amplification() <= kGreatest;
     if (call.integer("has_bias")) at += bound(call, next++);
     for (const runtime::PostOp& op : post_ops(call)) {
       using Kind = runtime::PostOp::Kind;

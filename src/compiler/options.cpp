@@ -31,7 +31,7 @@ const Row kRows[] = {
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"fold_constants", &Settings::fold_constants, "true|false", "compute at compile time what depends on weights alone"},
     {"keep_nan", &Settings::keep_nan, "true|false", "keep NaN through relu and clip behind products and convolutions, as eager does; false saves a look at the data"},
-    {"winograd", &Settings::winograd, "true|false", "on the cpu: compute 3x3 convolutions with constant weights by Winograd's minimal filtering, with 16 multiplications instead of 36 and roundings in other places"},
+    {"winograd", &Settings::winograd, "true|false|2|4", "on the cpu: compute 3x3 convolutions with constant weights by Winograd's minimal filtering, with up to four times fewer multiplications and roundings in other places, where it gains; 2 or 4: all that can be, in tiles of 2x2 or 4x4"},
     {"fallback", &Settings::fallback, "true|false", "leave operators that Coil has no kernel for to the program that runs the result (in Python, to torch)"},
     {"provenance", &Settings::provenance, "true|false", "keep in the package where each call comes from (docs/emitted.md)"},
     {"assert_sizes", &wrapper::Checks::sizes, "true|false", "check sizes of inputs against the ranges and conditions compiled for"},
@@ -64,6 +64,7 @@ Settings parse_settings(const std::map<std::string, std::string>& given) {
     else if (auto* c = std::get_if<bool wrapper::Checks::*>(&row->field)) s.checks.*(*c) = parse_bool(key, value);
     else s.*std::get<std::string Settings::*>(row->field) = value;
   }
+  if (s.winograd != "2" && s.winograd != "4") s.winograd = parse_bool("winograd", s.winograd) ? "true" : "false";
   return s;
 }
 

@@ -23,7 +23,7 @@ struct Settings {
   bool fuse = true;                   ///< fuse
   bool fold_constants = true;         ///< fold_constants
   bool keep_nan = true;               ///< keep_nan: through products and convolutions with relu or clip behind them
-  bool winograd = true;               ///< winograd: 3x3 convolutions by fewer multiplications
+  std::string winograd = "true";      ///< winograd: 3x3 convolutions by fewer multiplications; 2 or 4 for all in tiles of that size
   bool fallback = false;              ///< fallback: operators without lowering are called in the host, which must know them
   bool provenance = false;            ///< provenance: the package says where each call comes from
   wrapper::Checks checks;             ///< assert_sizes, assert_strides, assert_alignment, assert_nan, assert_inf, assert_lifetimes

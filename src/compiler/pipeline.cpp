@@ -99,8 +99,8 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes(), .products_into_rows = as_cuda && settings.cuda_direct_rows, .selects_by_kernels = as_cuda, .multiplies_integers = !as_cuda}); });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
-  const bool winograd = settings.winograd && out.backend->device() == DeviceType::CPU && !settings.cuda_emulate;
-  if (winograd) choose_winograd(graph);
+  const bool winograd = settings.winograd != "false" && out.backend->device() == DeviceType::CPU && !settings.cuda_emulate;
+  if (winograd) choose_winograd(graph, settings.winograd == "true" ? std::nullopt : std::optional<std::int64_t>(settings.winograd == "2" ? 2 : 4));
   stage("post-ops", [&] {
     ir::fuse_post_ops(graph);
     ir::eliminate_dead_operations(graph);

@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <unordered_map>
 
 #include "compiler/pack_weights.h"
+#include "compiler/winograd_transforms.h"
 #include "ir/tensor_box.h"
 #include "runtime/threads.h"
 
@@ -16,14 +18,20 @@ using ir::Exprs;
 using ir::Scalar;
 using ir::ScalarOp;
 
-constexpr std::int64_t kWindow = 3, kTile = 2, kSquare = kTile + kWindow - 1, kTerms = kSquare * kSquare;
-constexpr std::size_t kWeight = 1, kBias = 2;
+using winograd::kWindow;
+using winograd::Transforms;
 
-// Of m tiles and channels C and O the products save 40*C*O*m operations of a direct convolution's 72*C*O*m, and the transforms move about 128*m*(C+O) bytes more. Zen 3, 2 threads: 200 GFLOP/s and 50 GB/s within the
-// caches, so that both sides are equal at C*O/(C+O) = 13.
-constexpr double kLeastChannels = 16;    ///< C*O/(C+O)
-constexpr std::int64_t kLeastTiles = 8;  ///< transformed weights are 16/9 as large, and few tiles do not pay for reading them
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 26;  ///< of both transforms
+constexpr std::size_t kWeight = 1, kBias = 2;
+constexpr double kMostBytes = 1 << 26;  ///< of both transforms
+
+/// What a convolution costs, in seconds: its multiplications, its weights, which a net reads from memory each time, and what is transformed, which is written and read within the caches. The rates are those of two threads
+/// of Zen 3; only their ratios count, and any choice is right.
+struct Cost {
+  static constexpr double kOperations = 200e9, kMemory = 20e9, kCaches = 50e9, kCall = 5e-6;
+  double seconds;
+
+  Cost(double multiplications, double weights, double transformed, double calls) : seconds(2 * multiplications / kOperations + weights * sizeof(float) / kMemory + 2 * transformed * sizeof(float) / kCaches + calls * kCall) {}
+};
 
 bool all_are(const ir::Extern& call, const char* name, std::int64_t value) {
   auto found = call.attributes.find(name);
@@ -39,53 +47,121 @@ bool all_finite(const Tensor& t) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
-/// Rows and columns of results two by two, the last perhaps alone.
+/// Squares of results, the last ones perhaps not full.
 struct Tiles {
   Expr images, down, across;
 
-  explicit Tiles(const ir::BufferView& y) : images(y.sizes[0]), down(sym::ceil_div(y.sizes[2], kTile)), across(sym::ceil_div(y.sizes[3], kTile)) {}
+  Tiles(const ir::BufferView& y, std::int64_t tile) : images(y.sizes[0]), down(sym::ceil_div(y.sizes[2], tile)), across(sym::ceil_div(y.sizes[3], tile)) {}
   Expr count() const { return images * down * across; }
 };
 
-bool gains(ir::Graph& graph, const ir::Extern& call) {
+/// The tile that the call takes least time with; nothing where it stays whole. `wanted`: this one or none.
+std::optional<std::int64_t> best_tile(ir::Graph& graph, const ir::Extern& call, std::optional<std::int64_t> wanted) {
   const ir::BufferView &x = call.inputs[0], &w = call.inputs[kWeight], &y = call.outputs[0];
-  if (x.dtype != DType::F32 || w.dtype != DType::F32 || y.dtype != DType::F32 || x.sizes.size() != 4 || call.integer("groups") != 1 || call.integer("transposed")) return false;
-  if (!w.sizes[2].is_constant(kWindow) || !w.sizes[3].is_constant(kWindow) || !all_are(call, "stride", 1) || !all_are(call, "dilation", 1)) return false;
+  if (x.dtype != DType::F32 || w.dtype != DType::F32 || y.dtype != DType::F32 || x.sizes.size() != 4 || call.integer("groups") != 1 || call.integer("transposed")) return std::nullopt;
+  if (!w.sizes[2].is_constant(kWindow) || !w.sizes[3].is_constant(kWindow) || !all_are(call, "stride", 1) || !all_are(call, "dilation", 1)) return std::nullopt;
   const auto value = constant_operand(graph, w);
-  if (!value) return false;
-  const auto results = static_cast<double>(value->sizes[0]), channels = static_cast<double>(value->sizes[1]);
+  if (!value) return std::nullopt;
+  const auto pairs = static_cast<double>(value->sizes[0] * value->sizes[1]), both = static_cast<double>(value->sizes[0] + value->sizes[1]);
   // Any choice is right for all sizes: the hint needs no guard.
-  const std::int64_t tiles = graph.env().hint_or(Tiles(y).count(), 64);
-  if (results * channels < kLeastChannels * (results + channels) || tiles < kLeastTiles) return false;
-  if (static_cast<double>(tiles * kTerms) * (results + channels) * sizeof(float) > static_cast<double>(kMostBytes)) return false;
-  return all_finite(*value);
+  const auto pixels = static_cast<double>(graph.env().hint_or(y.sizes[0] * y.sizes[2] * y.sizes[3], 256));
+  constexpr double kDirect = kWindow * kWindow;
+  double least = wanted ? std::numeric_limits<double>::infinity() : Cost(kDirect * pixels * pairs, kDirect * pairs, 0, 1).seconds;
+  std::optional<std::int64_t> best;
+  for (const Transforms& t : winograd::all_transforms()) {
+    if (wanted && *wanted != t.tile) continue;
+    const auto terms = static_cast<double>(t.terms()), transformed = terms * static_cast<double>(graph.env().hint_or(Tiles(y, t.tile).count(), 64));
+    if (transformed * both * sizeof(float) > kMostBytes) continue;
+    const double seconds = Cost(transformed * pairs, terms * pairs, transformed * both, 3).seconds;
+    if (seconds < least) least = seconds, best = t.tile;
+  }
+  return best && all_finite(*value) ? best : std::nullopt;
 }
 
-/// U[4 * i + j, c, o] = (G g Gt)[i, j] for the window g of channels c and o. Rows lie an odd number of cache lines apart: those a multiple of a page apart share few sets of the cache.
-Tensor transformed(const Tensor& weight) {
+/// U[n * i + j, c, o] = (G g Gt)[i, j] for the window g of channels c and o, rounded once. Rows lie an odd number of cache lines apart: those a multiple of a page apart share few sets of the cache.
+Tensor transformed(const Tensor& weight, const Transforms& t) {
   const Tensor dense = weight.contiguous();
   const std::int64_t results = dense.sizes[0], channels = dense.sizes[1];
   constexpr std::int64_t line = 64 / sizeof(float);
   const std::int64_t step = ((results + line - 1) / line | 1) * line;
-  Tensor made{Storage::allocate(static_cast<std::size_t>(kTerms * channels * step) * sizeof(float)), DType::F32, {kTerms, channels, results}, {channels * step, step, 1}, 0};
-  const auto row = [](const auto& g) { return std::array<float, 4>{g[0], 0.5F * (g[0] + g[1] + g[2]), 0.5F * (g[0] - g[1] + g[2]), g[2]}; };
+  const auto n = static_cast<std::size_t>(t.square);
+  Tensor made{Storage::allocate(static_cast<std::size_t>(t.terms() * channels * step) * sizeof(float)), DType::F32, {t.terms(), channels, results}, {channels * step, step, 1}, 0};
+  std::vector<std::array<double, kWindow>> g;
+  for (const auto& row : t.g) g.push_back({row[0].value(), row[1].value(), row[2].value()});
   runtime::parallel_ranges(channels, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::array<double, kWindow>> half(n);  // G g
     for (std::int64_t c = begin; c < end; ++c)
       for (std::int64_t o = 0; o < results; ++o) {
-        const float* g = dense.data<float>() + (o * channels + c) * kWindow * kWindow;
-        std::array<std::array<float, 3>, 4> half;  // G g
-        for (std::size_t j = 0; j < 3; ++j) {
-          const auto column = row(std::array<float, 3>{g[j], g[3 + j], g[6 + j]});
-          for (std::size_t i = 0; i < 4; ++i) half[i][j] = column[i];
-        }
-        for (std::size_t i = 0; i < 4; ++i) {
-          const auto u = row(half[i]);
-          for (std::size_t j = 0; j < 4; ++j) made.data<float>()[(static_cast<std::int64_t>(4 * i + j) * channels + c) * step + o] = u[j];
-        }
+        const float* window = dense.data<float>() + (o * channels + c) * kWindow * kWindow;
+        float* to = made.data<float>() + c * step + o;
+        for (std::size_t i = 0; i < n; ++i)
+          for (std::size_t j = 0; j < kWindow; ++j) half[i][j] = g[i][0] * double{window[j]} + g[i][1] * double{window[kWindow + j]} + g[i][2] * double{window[2 * kWindow + j]};
+        for (std::size_t i = 0; i < n; ++i)
+          for (std::size_t j = 0; j < n; ++j, to += channels * step) *to = static_cast<float>(half[i][0] * g[j][0] + half[i][1] * g[j][1] + half[i][2] * g[j][2]);
       }
   });
   return made;
 }
+
+/// Products of fractions and scalars, summed. Sums that two rows of a transform have in common up to their sign are made alike, so that they are one.
+class LinearSums {
+ public:
+  explicit LinearSums(ir::ScalarPool& pool) : pool_(pool) {}
+
+  /// matrix * x, for Bt: of the rows for p and -p one half is the same, the other has its sign turned.
+  std::vector<Scalar> of_input(const winograd::Matrix& matrix, const std::vector<Scalar>& x) {
+    std::vector<Scalar> out;
+    for (const auto& row : matrix) {
+      Signed halves[2];
+      for (std::size_t i = 0; i < row.size(); ++i) add(halves[i % 2], row[i], x[i], row[i]);
+      out.push_back(joined(halves[0], halves[1]));
+    }
+    return out;
+  }
+
+  /// matrix * x, for At: p and -p have numbers of one magnitude, so that their terms are added or subtracted first.
+  std::vector<Scalar> of_products(const winograd::Matrix& matrix, const std::vector<Scalar>& x) {
+    std::vector<Scalar> out;
+    for (const auto& row : matrix) {
+      Signed sum;
+      add(sum, row.front(), x.front(), 1);
+      for (std::size_t i = 1; i + 1 < row.size(); i += 2) add(sum, row[i], pool_.op(row[i] == row[i + 1] ? ScalarOp::Add : ScalarOp::Sub, x[i], x[i + 1]), 1);
+      add(sum, row.back(), x.back(), 1);
+      out.push_back(sum.value);
+    }
+    return out;
+  }
+
+ private:
+  /// The sum itself, or its negative.
+  struct Signed {
+    Scalar value = nullptr;
+    bool negative = false;
+  };
+
+  /// The first number that is not 0 decides by the sign of `like` whether the sum is kept as its negative.
+  void add(Signed& sum, winograd::Rational number, Scalar x, winograd::Rational like) {
+    if (number.numerator == 0) return;
+    if (!sum.value) sum.negative = like.numerator < 0;
+    if (sum.negative) number = winograd::Rational{} - number;
+    const double magnitude = std::fabs(number.value());
+    const Scalar term = magnitude == 1 ? x : pool_.op(ScalarOp::Mul, x, pool_.constant(DType::F32, magnitude));
+    if (!sum.value) sum.value = number.numerator < 0 ? pool_.op(ScalarOp::Neg, term) : term;
+    else sum.value = pool_.op(number.numerator < 0 ? ScalarOp::Sub : ScalarOp::Add, sum.value, term);
+  }
+
+  Scalar joined(const Signed& a, const Signed& b) {
+    if (!a.value || !b.value) {
+      const Signed& one = a.value ? a : b;
+      return one.negative ? pool_.op(ScalarOp::Neg, one.value) : one.value;
+    }
+    if (a.negative && !b.negative) return pool_.op(ScalarOp::Sub, b.value, a.value);
+    const Scalar both = pool_.op(a.negative == b.negative ? ScalarOp::Add : ScalarOp::Sub, a.value, b.value);
+    return a.negative && b.negative ? pool_.op(ScalarOp::Neg, both) : both;
+  }
+
+  ir::ScalarPool& pool_;
+};
 
 class Expansion {
  public:
@@ -102,10 +178,12 @@ class Expansion {
     bool any = false;
     for (std::size_t i = 0; i < list_.size(); ++i) {
       ir::Operation& op = list_[i];
-      if (auto* call = std::get_if<ir::Extern>(&op.node); call && call->attributes.erase("algorithm")) {
+      if (auto* call = std::get_if<ir::Extern>(&op.node); call && call->computed_by("winograd")) {
         any = true;
+        const Transforms& transforms = winograd::transforms(call->integer("tile"));
+        call->attributes.erase("algorithm"), call->attributes.erase("tile");
         if (takes_apart(*call)) {
-          expand(i, *call);
+          expand(i, *call, transforms);
           continue;
         }
       }
@@ -118,9 +196,10 @@ class Expansion {
  private:
   /// A convolution's products, still to be transformed.
   struct Products {
-    ir::BufferId buffer;  ///< M[term, image, down, across, channel]
-    std::optional<ir::BufferView> bias;
-    ir::BufferId y;       ///< that loads of the body stand for
+    const Transforms& transforms;
+    ir::BufferId buffer;  ///< M[term, image, down, across, channel]; where the flag is 0 it begins with y[image, h, w, channel] itself
+    ir::BufferView y;     ///< that loads of the body stand for
+    std::optional<ir::BufferView> bias, flag;
   };
 
   /// How dimension `d` of four stands in loops over [image, down, across, channel].
@@ -146,25 +225,29 @@ class Expansion {
     return graph_.add_buffer("", ir::BufferKind::Computed, {DType::F32, device, std::move(sizes), std::move(strides), true}).id;
   }
 
-  void expand(std::size_t at, const ir::Extern& call) {
+  void expand(std::size_t at, const ir::Extern& call, const Transforms& t) {
     const ir::Operation& op = list_[at];
     const ir::BufferView y = call.outputs[0];
-    const Tiles tiles(y);
+    const Tiles tiles(y, t.tile);
     const Expr channels = call.inputs[kWeight].sizes[1], results = call.inputs[kWeight].sizes[0];
-    const ir::BufferId v = transform_input(op, call, tiles, channels);
-    const ir::BufferId m = temporary(y, {kTerms, tiles.images, tiles.down, tiles.across, results});
-    auto matrices = [&](ir::BufferId b, Expr columns) { return ir::BufferView{b, DType::F32, {kTerms, tiles.count(), columns}, {tiles.count() * columns, columns, 1}, 0}; };
-    ir::Extern products{"matmul", {{"has_bias", std::int64_t{0}}}, {matrices(v, channels), weights(call.inputs[kWeight])}, {matrices(m, results)}};
+    const ir::BufferId v = transform_input(op, call, t, tiles, channels);
+    const ir::BufferId m = temporary(y, {t.terms(), tiles.images, tiles.down, tiles.across, results});
+    auto matrices = [&](ir::BufferId b, Expr columns) { return ir::BufferView{b, DType::F32, {t.terms(), tiles.count(), columns}, {tiles.count() * columns, columns, 1}, 0}; };
+    ir::Extern products{"matmul", {{"has_bias", std::int64_t{0}}}, {matrices(v, channels), weights(call.inputs[kWeight], t)}, {matrices(m, results)}};
+    Products made{t, m, y, {}, {}};
     if (call.attributes.contains("nan")) {
+      std::vector<double> recover;
+      for (const auto& row : t.recover)
+        for (const auto& number : row) recover.push_back(number.value());
       products.op = "winograd_products";
-      products.attributes = {{"padding", call.attributes.at("padding")}, {"padding_end", call.attributes.at("padding_end")}};
+      products.attributes = {{"padding", call.attributes.at("padding")}, {"padding_end", call.attributes.at("padding_end")}, {"recover", std::move(recover)}};
       products.inputs.push_back(call.inputs[0]);
       products.inputs.push_back(call.inputs.back());
+      made.flag = call.inputs.back();
     }
+    if (call.integer("has_bias")) made.bias = call.inputs[kBias];
     ir::Operation multiplied{.node = std::move(products), .outs = {m}, .origins = op.origins, .where = op.where};
     made_.push_back(std::move(multiplied));
-    Products made{m, {}, y.buffer};
-    if (call.integer("has_bias")) made.bias = call.inputs[kBias];
     if (const auto reader = sole_reader(at, y)) {
       results_.emplace(*reader, made);
       return;
@@ -185,26 +268,26 @@ class Expansion {
     return readers[0];
   }
 
-  ir::BufferId transform_input(const ir::Operation& op, const ir::Extern& call, const Tiles& tiles, Expr channels) {
+  ir::BufferId transform_input(const ir::Operation& op, const ir::Extern& call, const Transforms& t, const Tiles& tiles, Expr channels) {
     const ir::BufferView& x = call.inputs[0];
     const Exprs sizes{tiles.images, tiles.down, tiles.across, channels};
     const auto loops = ir::loop_vars(graph_, sizes);
-    std::array<std::array<Scalar, 4>, 4> d;
-    for (std::int64_t i = 0; i < kSquare; ++i)
-      for (std::int64_t j = 0; j < kSquare; ++j) {
-        const Exprs index{graph_.ivar(kLoop[0]), graph_.ivar(kLoop[1]), graph_.ivar(kLoop[2]) * kTile + (i - padding(call, 0)), graph_.ivar(kLoop[3]) * kTile + (j - padding(call, 1))};
-        d[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = element(x, index, loops);
+    LinearSums sums(graph_.pool());
+    const ir::BufferId v = temporary(x, {t.terms(), tiles.images, tiles.down, tiles.across, channels});
+    std::vector<std::vector<Scalar>> half;  // column by column of Bt d
+    for (std::int64_t j = 0; j < t.square; ++j) {
+      std::vector<Scalar> column;
+      for (std::int64_t i = 0; i < t.square; ++i) {
+        const Exprs index{graph_.ivar(kLoop[0]), graph_.ivar(kLoop[1]), graph_.ivar(kLoop[2]) * t.tile + (i - padding(call, 0)), graph_.ivar(kLoop[3]) * t.tile + (j - padding(call, 1))};
+        column.push_back(element(x, index, loops));
       }
-    const ir::BufferId v = temporary(x, {kTerms, tiles.images, tiles.down, tiles.across, channels});
-    auto transform = [&](const std::array<Scalar, 4>& a) { return std::array<Scalar, 4>{minus(a[0], a[2]), plus(a[1], a[2]), minus(a[2], a[1]), minus(a[1], a[3])}; };
-    std::array<std::array<Scalar, 4>, 4> half;  // Bt d
-    for (std::size_t j = 0; j < 4; ++j) {
-      const auto column = transform({d[0][j], d[1][j], d[2][j], d[3][j]});
-      for (std::size_t i = 0; i < 4; ++i) half[i][j] = column[i];
+      half.push_back(sums.of_input(t.bt, column));
     }
-    for (std::size_t i = 0; i < 4; ++i) {
-      const auto row = transform(half[i]);
-      for (std::size_t j = 0; j < 4; ++j) made_.push_back(loop(op, sizes, row[j], v, stored_at(4 * i + j)));
+    std::int64_t term = 0;
+    for (std::size_t i = 0; i < half.size(); ++i) {
+      std::vector<Scalar> row;
+      for (const auto& column : half) row.push_back(column[i]);
+      for (Scalar made : sums.of_input(t.bt, row)) made_.push_back(loop(op, sizes, made, v, stored_at(term++)));
     }
     return v;
   }
@@ -230,43 +313,68 @@ class Expansion {
     return pool.linear_load(x.buffer, x.dtype, at, {}, inside);
   }
 
-  /// The loop that reads y, in four: one for each place in a tile.
+  /// The loop that reads y, in as many as a tile has places.
   void write_results(const ir::Operation& op, const Products& products) {
     const auto& whole = std::get<ir::Pointwise>(op.node);
     auto& pool = graph_.pool();
     const Exprs vars = graph_.ivars(4);
-    for (std::int64_t a = 0; a < kTile; ++a)
-      for (std::int64_t b = 0; b < kTile; ++b) {
+    const std::int64_t tile = products.transforms.tile;
+    const auto places = results(products);
+    for (std::int64_t a = 0; a < tile; ++a)
+      for (std::int64_t b = 0; b < tile; ++b) {
         // The tiles that have this place.
-        const Exprs sizes{whole.sizes[0], whole.sizes[1], sym::ceil_div(whole.sizes[2] - a, kTile), sym::ceil_div(whole.sizes[3] - b, kTile)};
-        const Exprs index{vars[0], vars[1], vars[2] * kTile + a, vars[3] * kTile + b};
+        const Exprs sizes{whole.sizes[0], whole.sizes[1], sym::ceil_div(whole.sizes[2] - a, tile), sym::ceil_div(whole.sizes[3] - b, tile)};
+        const Exprs index{vars[0], vars[1], vars[2] * tile + a, vars[3] * tile + b};
         const auto loops = ir::loop_vars(graph_, sizes);
-        Scalar value = result(products, a, b);
-        if (products.bias) value = plus(value, pool.linear_load(products.bias->buffer, DType::F32, products.bias->offset + vars[1] * products.bias->strides[0]));
-        Scalar body = pool.substitute(whole.body, vars, index, [&](Expr e) { return graph_.env().simplify(e, loops); });
-        body = pool.replace_loads(body, [&](Scalar load) { return load->buffer == products.y ? value : nullptr; });
+        const auto simplified = [&](Expr e) { return graph_.env().simplify(e, loops); };
+        Scalar value = places[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)];
+        if (products.flag) value = unless_computed_exactly(products, value, index, simplified);
+        if (products.bias) value = pool.op(ScalarOp::Add, value, pool.linear_load(products.bias->buffer, DType::F32, products.bias->offset + vars[1] * products.bias->strides[0]));
+        Scalar body = pool.substitute(whole.body, vars, index, simplified);
+        body = pool.replace_loads(body, [&](Scalar load) { return load->buffer == products.y.buffer ? value : nullptr; });
         made_.push_back(loop(op, sizes, body, op.outs[0], index));
       }
   }
 
-  /// (At M A)[a, b] over loops [image, channel, down, across]
-  Scalar result(const Products& products, std::int64_t a, std::int64_t b) {
-    auto m = [&](std::int64_t i, std::int64_t j) { return graph_.pool().load(products.buffer, DType::F32, {4 * i + j, graph_.ivar(0), graph_.ivar(2), graph_.ivar(3), graph_.ivar(1)}); };
-    auto combine = [&](std::int64_t place, auto term) { return place == 0 ? plus(plus(term(0), term(1)), term(2)) : minus(minus(term(1), term(2)), term(3)); };
-    return combine(b, [&](std::int64_t j) { return combine(a, [&](std::int64_t i) { return m(i, j); }); });
+  /// At M A over loops [image, channel, down, across]: each place of a tile.
+  std::vector<std::vector<Scalar>> results(const Products& products) {
+    const Transforms& t = products.transforms;
+    LinearSums sums(graph_.pool());
+    std::vector<std::vector<Scalar>> half, out;  // half: column by column of At M
+    for (std::int64_t j = 0; j < t.square; ++j) {
+      std::vector<Scalar> column;
+      for (std::int64_t i = 0; i < t.square; ++i) column.push_back(graph_.pool().load(products.buffer, DType::F32, {t.square * i + j, graph_.ivar(0), graph_.ivar(2), graph_.ivar(3), graph_.ivar(1)}));
+      half.push_back(sums.of_products(t.at, column));
+    }
+    for (std::size_t a = 0; a < t.at.size(); ++a) {
+      std::vector<Scalar> row;
+      for (const auto& column : half) row.push_back(column[a]);
+      out.push_back(sums.of_products(t.at, row));
+    }
+    return out;
   }
 
-  Exprs stored_at(std::size_t term) {
+  /// The value, or where the flag is 0 the result itself, which lies in place of the products.
+  Scalar unless_computed_exactly(const Products& products, Scalar value, const Exprs& index, const std::function<Expr(Expr)>& simplified) {
+    auto& pool = graph_.pool();
+    const Exprs& y = products.y.sizes;
+    const Scalar flag = pool.linear_load(products.flag->buffer, DType::I32, products.flag->offset);
+    const Scalar exact = pool.op(ScalarOp::Eq, flag, pool.constant_int(DType::I32, 0));
+    const Expr at = ((index[0] * y[2] + index[2]) * y[3] + index[3]) * y[1] + index[1];
+    return pool.op(ScalarOp::Where, exact, pool.linear_load(products.buffer, DType::F32, simplified(at), {}, exact), value);
+  }
+
+  Exprs stored_at(std::int64_t term) {
     Exprs at = graph_.ivars(4);
-    at.insert(at.begin(), static_cast<std::int64_t>(term));
+    at.insert(at.begin(), term);
     return at;
   }
 
-  ir::BufferView weights(const ir::BufferView& w) {
-    ir::BufferView view{0, DType::F32, {kTerms, w.sizes[1], w.sizes[0]}, {}, 0};
-    auto [it, added] = weights_.try_emplace({w.buffer, w.offset.constant().value_or(0)}, 0);
+  ir::BufferView weights(const ir::BufferView& w, const Transforms& t) {
+    ir::BufferView view{0, DType::F32, {t.terms(), w.sizes[1], w.sizes[0]}, {}, 0};
+    auto [it, added] = weights_.try_emplace({w.buffer, w.offset.constant().value_or(0), t.tile}, 0);
     if (added) {
-      Tensor value = transformed(*constant_operand(graph_, w));
+      Tensor value = transformed(*constant_operand(graph_, w), t);
       ir::Layout layout{DType::F32, graph_.buffer(w.buffer).layout.device, view.sizes, {}, true};
       layout.strides.assign(value.strides.begin(), value.strides.end());
       const std::string name = graph_.buffer(w.buffer).name + ".winograd";
@@ -278,9 +386,6 @@ class Expansion {
     return view;
   }
 
-  Scalar plus(Scalar a, Scalar b) { return graph_.pool().op(ScalarOp::Add, a, b); }
-  Scalar minus(Scalar a, Scalar b) { return graph_.pool().op(ScalarOp::Sub, a, b); }
-
   ir::Graph& graph_;
   std::vector<ir::Operation> list_;
   const std::vector<std::size_t> blocks_;
@@ -288,15 +393,19 @@ class Expansion {
   std::unordered_map<ir::BufferId, std::size_t> writers_;
   std::set<ir::BufferId> returned_;
   std::unordered_map<std::size_t, Products> results_;  ///< by the operation that reads them
-  std::map<std::pair<ir::BufferId, std::int64_t>, ir::BufferId> weights_;  ///< transformed, by buffer and offset: one of several calls stays one
+  std::map<std::tuple<ir::BufferId, std::int64_t, std::int64_t>, ir::BufferId> weights_;  ///< transformed, by buffer, offset and tile: one of several calls stays one
   std::vector<ir::Operation> made_;
 };
 
 }  // namespace
 
-void choose_winograd(ir::Graph& graph) {
-  for (ir::Operation& op : graph.operations())
-    if (auto* call = std::get_if<ir::Extern>(&op.node); call && call->op == "convolution" && gains(graph, *call)) call->attributes["algorithm"] = "winograd";
+void choose_winograd(ir::Graph& graph, std::optional<std::int64_t> tile) {
+  for (ir::Operation& op : graph.operations()) {
+    auto* call = std::get_if<ir::Extern>(&op.node);
+    if (!call || call->op != "convolution") continue;
+    const auto best = best_tile(graph, *call, tile);
+    if (best) call->attributes["algorithm"] = "winograd", call->attributes["tile"] = *best;
+  }
 }
 
 void expand_winograd(ir::Graph& graph) { Expansion(graph).run(); }

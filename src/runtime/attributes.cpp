@@ -24,6 +24,8 @@ std::vector<std::int64_t> ints_attribute(const Attributes& a, const std::string&
   return read(a, name, std::move(fallback));
 }
 
+std::vector<double> doubles_attribute(const Attributes& a, const std::string& name) { return read(a, name, std::vector<double>()); }
+
 std::vector<std::string> strings_attribute(const Attributes& a, const std::string& name) {
   return read(a, name, std::vector<std::string>());
 }

@@ -13,6 +13,7 @@ namespace coil::runtime {
 std::int64_t int_attribute(const Attributes&, const std::string& name, std::int64_t fallback);
 double double_attribute(const Attributes&, const std::string& name, double fallback);
 std::vector<std::int64_t> ints_attribute(const Attributes&, const std::string& name, std::vector<std::int64_t> fallback);
+std::vector<double> doubles_attribute(const Attributes&, const std::string& name);
 std::vector<std::string> strings_attribute(const Attributes&, const std::string& name);
 std::string string_attribute(const Attributes&, const std::string& name);
 

@@ -138,12 +138,12 @@ def run(model, inputs, folder, *options):
     return load_file(results)
 
 
-def check(module, args, dynamic=None, others=(), decomposed=False, tolerance=None):
-    """Fails unless the compiled module gives eager's results for `args` and for each of `others`."""
+def check(module, args, dynamic=None, others=(), decomposed=False, tolerance=None, settings=()):
+    """Fails unless the compiled module gives eager's results for `args` and for each of `others`. `settings` are KEY=VALUE."""
     with tempfile.TemporaryDirectory() as folder:
         archive, package = pathlib.Path(folder) / "m.pt2", pathlib.Path(folder) / "m.coil"
         export(module, args, archive, dynamic, decomposed)
-        coil_ok("compile", archive, "-o", package, "--set", "verify=true")
+        coil_ok("compile", archive, "-o", package, *[word for setting in ("verify=true", *settings) for word in ("--set", setting)])
         for number, each in enumerate([args, *others]):
             before, want = eager(module, each)
             wrong = differences(run(package, before, folder), want, lambda name: {"tolerance": tolerance})

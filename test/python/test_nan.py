@@ -73,6 +73,7 @@ CASES = {
     "grouped": (lambda: Behind(lambda: nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False)), (torch.randn(1, 4, 9, 9), torch.randn(1, 4, 9, 9))),
     "bf16": (lambda: Behind(lambda: nn.Linear(6, 5)).bfloat16(), (torch.randn(7, 6).bfloat16(), torch.randn(7, 5).bfloat16())),
     "tiles": (lambda: Behind(lambda: nn.Conv2d(32, 32, 3, padding=1)), (torch.randn(1, 32, 9, 8), torch.randn(1, 32, 9, 8))),
+    "tiles of four": (lambda: Behind(lambda: nn.Conv2d(16, 24, 3, padding=1)), (torch.randn(2, 16, 9, 11), torch.randn(2, 24, 9, 11))),
     "chain": (Chain, (torch.randn(2, 3, 32, 32),)),
     "product": (Product, (torch.randn(4, 6), torch.randn(6, 3))),
 }
@@ -92,7 +93,7 @@ def test_pattern_is_eagers(case):
     with tempfile.TemporaryDirectory() as folder:
         archive, package = pathlib.Path(folder) / "m.pt2", pathlib.Path(folder) / "m.coil"
         export(module, args, archive)
-        coil_ok("compile", archive, "-o", package)
+        coil_ok("compile", archive, "-o", package, "--set", f"winograd={dict(tiles=2).get(case, 4)}")
         wrong = []
         for kind, values in POISON.items():
             if kind == "overflow" and case in ("bf16", "chain", "product"):

@@ -11,6 +11,7 @@ from coil_harness import check, coil_ok, eager, export, run
 from emitted import emit, load_module
 
 LINE = "winograd_products("
+tiles = pytest.mark.parametrize("tile", ["winograd=2", "winograd=4"])
 
 
 class One(nn.Module):
@@ -44,39 +45,44 @@ def wrapper_lines(module, args, folder, *options):
     return text.read_text()
 
 
-@pytest.mark.parametrize("padding", [0, 1, 2, (0, 2), "same"])
-def test_sizes_and_padding(padding):
-    for i, (n, h, w) in enumerate([(1, 10, 12), (2, 9, 11), (3, 7, 6), (1, 5, 64)]):
+@tiles
+@pytest.mark.parametrize("padding", [0, 1, (0, 2), "same"])
+def test_sizes_and_padding(padding, tile):
+    for i, (channels, results, n, h, w) in enumerate([(32, 48, 1, 10, 12), (19, 13, 2, 9, 11), (1, 8, 3, 7, 6), (8, 1, 1, 5, 37)]):
         torch.manual_seed(i)
-        check(One(32, 48, bias=i % 2 == 0, padding=padding), (torch.randn(n, 32, h, w),))
+        check(One(channels, results, bias=i % 2 == 0, padding=padding), (torch.randn(n, channels, h, w),), settings=[tile])
 
 
-def test_padding_of_an_operator_before_it():
+@tiles
+def test_padding_of_an_operator_before_it(tile):
     class Padded(One):
         def forward(self, x):
             return torch.relu(self.convolution(F.pad(x, (2, 0, 1, 3))))
 
-    check(Padded(32, 32), (torch.randn(2, 32, 9, 8),))
+    check(Padded(32, 32), (torch.randn(2, 32, 9, 8),), settings=[tile])
 
 
-def test_inputs_in_any_strides():
+@tiles
+def test_inputs_in_any_strides(tile):
     class Strided(One):
         def forward(self, x, y, z):
             return self.convolution(x[:, :, ::2, 1:]), self.convolution(y.permute(0, 3, 1, 2)), self.convolution(z.expand(-1, 32, -1, -1))
 
-    check(Strided(32, 32, padding=1), (torch.randn(1, 32, 22, 12), torch.randn(2, 9, 11, 32), torch.randn(2, 1, 10, 9)))
+    check(Strided(32, 32, padding=1), (torch.randn(1, 32, 22, 12), torch.randn(2, 9, 11, 32), torch.randn(2, 1, 10, 9)), settings=[tile])
 
 
+@tiles
 @pytest.mark.parametrize("decomposed", [False, True])
-def test_what_follows(decomposed):
+def test_what_follows(decomposed, tile):
     torch.manual_seed(1)
-    check(Block().eval(), (torch.randn(2, 32, 13, 10),), decomposed=decomposed)
+    check(Block().eval(), (torch.randn(2, 32, 13, 10),), decomposed=decomposed, settings=[tile])
 
 
-def test_free_sizes():
+@tiles
+def test_free_sizes(tile):
     n, h, w = (torch.export.Dim(name, min=1, max=40) for name in "nhw")
     sizes = [(1, 1, 1), (1, 2, 1), (3, 5, 40), (2, 40, 3), (1, 16, 16), (4, 7, 7)]
-    check(Block().eval(), (torch.randn(2, 32, 12, 14),), {"x": {0: n, 2: h, 3: w}}, [(torch.randn(n, 32, h, w),) for n, h, w in sizes])
+    check(Block().eval(), (torch.randn(2, 32, 12, 14),), {"x": {0: n, 2: h, 3: w}}, [(torch.randn(n, 32, h, w),) for n, h, w in sizes], settings=[tile])
 
 
 def test_which_are_taken_apart(tmp_path):
@@ -91,30 +97,41 @@ def test_which_are_taken_apart(tmp_path):
     assert lines(One(64, 64), torch.randn(1, 64, 4, 4)) == 0, "few tiles"
     assert lines(One(64, 64).double(), x.double()) == 0
     assert lines(One(64, 64).bfloat16(), x.bfloat16()) == 0
+    assert lines(One(64, 8), x, "--set", "winograd=4") == 1, "asked for"
     infinite = One(64, 64)
     infinite.convolution.weight.data[0, 0, 0, 0] = float("inf")
     assert lines(infinite) == 0
 
 
-def test_transforms_are_one_kernel_each(tmp_path):
-    """Sixteen terms are written by one loop, and what follows is computed in the loop that transforms back."""
+def test_tiles_follow_the_sizes(tmp_path):
+    """Wide maps take tiles of 4x4; where weights are most of what is read, the larger ones of 4x4 do not pay."""
+    terms = lambda c, size: [int(n) for n in re.findall(r"winograd_products\([^)]*?\[(\d+), ", wrapper_lines(One(c, c, padding=1), (torch.randn(1, c, size, size),), tmp_path))]
+    assert terms(64, 56) == [36] and terms(128, 28) == [36]
+    assert terms(512, 7) == [16]
+
+
+@tiles
+def test_transforms_are_one_kernel_each(tmp_path, tile):
+    """All terms are written by one loop, and what follows is computed in the loop that transforms back."""
     class Residual(One):
         def forward(self, x):
             return torch.relu(self.convolution(x) + x).mean()
 
-    text = wrapper_lines(Residual(64, 64, padding=1), (torch.randn(1, 64, 16, 16),), tmp_path)
-    assert len(re.findall(r"^kernel ", text, re.M)) <= 4, text  # there, back with sum and relu, and the mean
+    text = wrapper_lines(Residual(64, 64, padding=1), (torch.randn(1, 64, 16, 16),), tmp_path, "--set", tile)
+    assert len(re.findall(r"^kernel ", text, re.M)) <= (5 if tile == "winograd=4" else 4), text  # 36 terms are more than one kernel takes; there, back with sum and relu, and the mean
     assert text.count(LINE) == 1
 
 
-def test_close_to_f64(tmp_path):
-    """No further from the result in f64 than some times what eager is."""
+@tiles
+@pytest.mark.parametrize("channels", [64, 256])
+def test_close_to_f64(tmp_path, tile, channels):
+    """No further from the result in f64 than some times what eager is: a direct sum in another order may be 2 times, F(4x4) 3 times as far."""
     torch.manual_seed(5)
-    module, x = One(256, 256, padding=1).eval(), torch.randn(1, 256, 14, 14)
+    module, x = One(channels, 256, padding=1).eval(), torch.randn(1, channels, 14, 14)
     exact = copy.deepcopy(module).double()(x.double())
     archive, package = tmp_path / "m.pt2", tmp_path / "m.coil"
     export(module, (x,), archive)
-    coil_ok("compile", archive, "-o", package)
+    coil_ok("compile", archive, "-o", package, "--set", tile)
     before, want = eager(module, (x,))
     got = run(package, before, tmp_path)
     distance = lambda y: ((y.double() - exact).norm() / exact.norm()).item()
@@ -122,8 +139,9 @@ def test_close_to_f64(tmp_path):
     assert distance(got[name]) < 5 * distance(e) + 1e-7
 
 
+@tiles
 @pytest.mark.parametrize("value", [0.0, float("nan")])
-def test_in_torch_alone(tmp_path, value, monkeypatch):
+def test_in_torch_alone(tmp_path, value, monkeypatch, tile):
     """The emitted Python file where Coil's runtime is not there."""
     monkeypatch.setenv("COIL_RUNTIME", "none")
     torch.manual_seed(6)
@@ -131,5 +149,5 @@ def test_in_torch_alone(tmp_path, value, monkeypatch):
     x[0, 3, 4, 5] = value
     archive = tmp_path / "m.pt2"
     export(module, (x,), archive)
-    got, = load_module(emit(archive, "python")).call([x])
+    got, = load_module(emit(archive, "python", "--set", tile)).call([x])
     torch.testing.assert_close(got, module(x), equal_nan=True, rtol=1e-4, atol=1e-4)

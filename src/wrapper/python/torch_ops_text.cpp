@@ -66,18 +66,15 @@ def torch_convolution(inputs, outputs, stride, padding, padding_end, dilation, t
     finish(torch.convolution(x, weight, bias, stride, padding, dilation, bool(transposed), output_padding, groups), post, operands, outputs[0])
 )py"},
     {"winograd_products", false, R"py(
-def torch_winograd_products(inputs, outputs, padding, padding_end):  # the convolution itself, each result in the one term of its tile that the transform back takes for it alone
-    _, u, x, _ = inputs
-    terms = u.unflatten(0, (4, 4))
-    rows = torch.stack([terms[0], terms[1] - terms[2], terms[3]])
-    weight = torch.stack([rows[:, 0], rows[:, 1] - rows[:, 2], rows[:, 3]], 1).permute(3, 2, 0, 1)
-    pad = [padding[1], padding_end[1], padding[0], padding_end[0]]
-    y = torch.nn.functional.conv2d(torch.nn.functional.pad(x, pad), weight)
-    y = torch.nn.functional.pad(y, [0, y.shape[3] % 2, 0, y.shape[2] % 2])
-    y = y.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).permute(3, 5, 0, 2, 4, 1).flatten(2, 4)
-    y[0, 1], y[1, 0] = -y[0, 1], -y[1, 0]
-    outputs[0].zero_()
-    outputs[0].unflatten(0, (4, 4))[::3, ::3] = y
+def torch_winograd_products(inputs, outputs, recover, padding, padding_end):
+    v, u, x, bounded = inputs
+    if bounded.item():
+        outputs[0].copy_(torch.matmul(v, u))
+        return
+    rows = torch.tensor(recover, dtype=torch.float64).view(3, -1)  # the convolution itself, put where the products begin
+    weight = torch.einsum("ai,bj,ijco->ocab", rows, rows, u.double().unflatten(0, (rows.shape[1], -1))).float()
+    y = torch.nn.functional.conv2d(torch.nn.functional.pad(x, [padding[1], padding_end[1], padding[0], padding_end[0]]), weight)
+    outputs[0].view(-1)[:y.numel()].copy_(y.permute(0, 2, 3, 1).reshape(-1))
 )py"},
     {"sort", false, R"py(
 def torch_sort(inputs, outputs, dim, descending=0, **_):
@@ -92,8 +89,9 @@ def torch_topk(inputs, outputs, dim, largest=1, **_):
     outputs[0].copy_(narrow(values)), outputs[1].copy_(narrow(indices))
 )py"},
     {"all_bounded", false, R"py(
-def torch_all_bounded(inputs, outputs, limit):  # these products and convolutions keep NaN whatever the flag says
-    outputs[0].fill_(1)
+def torch_all_bounded(inputs, outputs, limit):
+    x, *before = inputs
+    outputs[0].fill_(bool((x.abs() <= limit).all()) and all(flag.item() for flag in before))
 )py"},
     {"assert_finite", false, R"py(
 def torch_assert_finite(inputs, outputs, name, nan, inf):
