@@ -46,7 +46,9 @@ def target_name(target, effect=False):
         _native.declare_operator(name, str(schema), random, effect or schema.is_mutable or not schema.returns)
         return name
     if isinstance(target, torch._ops.HigherOrderOperator):
-        raise _native.Error(f"the higher-order operator {target} is not supported")
+        if target.name() not in _HIGHER_ORDER:
+            raise _native.Error(f"the higher-order operator {target.name()} is not supported")
+        return f"higher_order.{target.name()}"
     return f"{target.__module__}.{target.__name__}"
 
 
@@ -61,6 +63,12 @@ def _is_foreign(value):
         return value.dtype.is_complex or (value.dtype.is_floating_point and value.dtype.itemsize == 1)
     return isinstance(value, (list, tuple)) and any(map(_is_foreign, value))
 
+
+# Operators that take graphs: branches, loops, and regions that Coil puts in the place of their calls.
+_HIGHER_ORDER = {
+    *("cond", "while_loop", "while_loop_stack_output", "scan", "map_impl", "associative_scan"),
+    *("invoke_subgraph", "wrap_with_set_grad_enabled", "wrap_with_autocast"),
+}
 
 # Random operators that look at their data first, and raise.
 _CHECKED = {"aten.multinomial.default"}
@@ -103,6 +111,8 @@ class Translator:
         self.free = free
         self.nodes = {}
         self.effects = {}  # node of with_effects: (the token as it came, whether the operator gives several results)
+        self.inside = False  # a graph that an operator takes is walked, not the program's own
+        self.walked = set()  # names of such graphs in the one that is walked
         self.saving = {}  # node of run_and_save_rng_state, or of its second item: (what was made of it, whether the operator gives several results)
         self.symbols = set()
 
@@ -130,7 +140,7 @@ class Translator:
         def bound(value):
             return None if value is None or not value.is_Integer or not math.isfinite(value) else int(value)
 
-        hint = getattr(env, "backed_var_to_val", None) or env.var_to_val
+        hint = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
         unbacked = torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(symbol)
         value = None if _is_read_float(symbol) else hint.get(symbol)
         self.native.symbol(symbol.name, None if value is None else int(value), bound(bounds and bounds.lower), bound(bounds and bounds.upper), bool(unbacked))
@@ -178,6 +188,8 @@ class Translator:
     def placeholder(self, node):
         if is_token(node):
             self.nodes[node] = self.native.placeholder(node.name, None)
+        elif self.inside:
+            self.nodes[node] = self.native.placeholder(node.name, self.meta(node.meta["val"], node.name))
         elif node.name in self.frozen:
             with _disable_current_modes():
                 self.nodes[node] = self.native.frozen(node.name, self.frozen[node.name].detach(), self.tensor(node.meta["val"]))
@@ -189,10 +201,24 @@ class Translator:
 
     def get_attr(self, node):
         value = functools.reduce(getattr, node.target.split("."), self.gm)
+        if isinstance(value, torch.fx.GraphModule):
+            self.nodes[node] = self.nested(node.target.replace(".", "_"), value)
+            return
         if not isinstance(value, torch.Tensor):
             raise _native.Error(f"the attribute {node.target} is a {type(value).__name__}, which is not supported")
         with _disable_current_modes():  # AOTAutograd compiles under a fake mode; this tensor is real
             self.nodes[node] = self.native.constant(node.name, value.detach().resolve_neg().resolve_conj(), self.tensor(value))
+
+    def nested(self, name, gm):
+        """A graph that an operator takes: walked once where it stands, however many calls there are."""
+        if name not in self.walked:
+            self.walked.add(name)
+            outside = self.gm, self.inside, self.walked
+            self.gm, self.inside, self.walked = gm, True, set()
+            self.native.begin_graph(name)
+            self.run()
+            self.gm, self.inside, self.walked = outside
+        return Literal.graph(name)
 
     def attention(self, node, query, key, value, mask, causal, scale):
         meta = self.tensor(node.meta["val"][0])
@@ -286,7 +312,13 @@ class Translator:
             self.nodes[node] = self.native.call("_operator.getitem", [self.nodes[effect], index - 1], {}, node.name, self.meta(node.meta.get("val"), node.name), "")
 
     def output(self, node):
-        self.native.output([self.argument(a) for a in node.args[0]], set(self.free))
+        results = node.args[0]
+        bare = not isinstance(results, (list, tuple))
+        values = [self.argument(a) for a in ([results] if bare else results)]
+        if self.inside:
+            self.native.end_graph(values, bare)
+        else:
+            self.native.output(values, set(self.free))
 
 
 def is_token(node):

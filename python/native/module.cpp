@@ -86,7 +86,8 @@ NB_MODULE(_native, m) {
       .def_static("dtype", &Literal::dtype)
       .def_static("device", &Literal::device)
       .def_static("memory_format", &Literal::memory_format)
-      .def_static("layout", &Literal::layout);
+      .def_static("layout", &Literal::layout)
+      .def_static("graph", &Literal::graph);
 
   nb::class_<TracedGraph>(m, "TracedGraph")
       .def(nb::init<std::string>())
@@ -95,6 +96,8 @@ NB_MODULE(_native, m) {
       .def("constant", &TracedGraph::constant, nb::keep_alive<0, 1>())
       .def("call", &TracedGraph::call, nb::arg("target"), nb::arg("args"), nb::arg("kwargs"), nb::arg("name"), nb::arg("meta").none(), nb::arg("stack_trace"), nb::keep_alive<0, 1>())
       .def("frozen", &TracedGraph::frozen, nb::keep_alive<0, 1>())
+      .def("begin_graph", &TracedGraph::begin_graph)
+      .def("end_graph", &TracedGraph::end_graph, nb::arg("results"), nb::arg("bare"))
       .def("output", &TracedGraph::output, nb::arg("results"), nb::arg("any_strides") = std::set<std::size_t>())
       .def("text", &TracedGraph::text)
       .def_prop_ro("device", [](const TracedGraph& g) { return to_string(g.device()); })

@@ -43,6 +43,8 @@ Literal Literal::memory_format(const std::string& name) {
 }
 Literal Literal::layout(const std::string& name) { return {name == "strided" ? ops::TensorLayout::Strided : ops::TensorLayout::Sparse}; }
 
+Literal Literal::graph(const std::string& name) { return {ops::GraphRef{name}}; }
+
 TracedGraph::TracedGraph(std::string name) : module_(std::make_unique<fx::GraphModule>()) { module_->name = std::move(name); }
 
 void TracedGraph::symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low, std::optional<std::int64_t> high, bool unbacked) {
@@ -139,9 +141,10 @@ NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::h
   else if (value.is<ops::Bool>()) kind = InputKind::Bool;
   else if (!value.is<sym::TensorMeta>()) kind = InputKind::Float;
   else if (lazy) kind = InputKind::Lazy;
-  fx::Node* n = module_->graph.placeholder(name, std::move(value));
+  fx::Node* n = current().graph.placeholder(name, std::move(value));
   n->meta.origins = {n->name};
-  module_->inputs.push_back({n->name, n->name, std::move(constant)});
+  current().inputs.push_back({n->name, n->name, std::move(constant)});
+  if (!open_.empty()) return {n};
   if (!strides.is_none()) {
     Exprs& given = module_->inputs.back().strides.emplace();
     laid_out_anew_.insert(n);
@@ -164,9 +167,12 @@ NodeHandle TracedGraph::constant(const std::string& name, nb::object tensor, nb:
   // The compiler reads constants; a program for another device brings them there.
   Tensor held = Exchange::get().own(is_on_host(m) ? tensor : tensor.attr("cpu")(), Device{});
   meta.offset = 0;  // of what is held: its memory begins at its first element
-  module_->attributes.emplace(name, std::move(held));
-  pattern_.constants.emplace(name, std::move(tensor));
-  fx::Node* n = module_->graph.get_attr(name, name, std::move(meta));
+  std::string key;
+  for (const fx::GraphModule* g : open_) key += g->name + ".";
+  key += name;
+  current().attributes.emplace(key, std::move(held));
+  pattern_.constants.emplace(key, std::move(tensor));
+  fx::Node* n = current().graph.get_attr(name, key, std::move(meta));
   n->meta.origins = {n->name};
   if (is_on_host(m)) on_host_.insert(n);
   return {n};
@@ -177,12 +183,34 @@ NodeHandle TracedGraph::call(const std::string& target, nb::handle args, nb::dic
   std::vector<std::pair<std::string, Value>> named;
   for (auto [k, v] : kwargs) named.emplace_back(nb::cast<std::string>(k), value(v));
   if (const ops::Operator* op = ops::find(target)) positional = ops::normalize(*op, std::move(positional), std::exchange(named, {}));
-  fx::Node* n = module_->graph.call(target, std::move(positional), name, std::move(named));
+  fx::Node* n = current().graph.call(target, std::move(positional), name, std::move(named));
   n->meta.value = meta(m);
   n->meta.stack_trace = stack_trace;
   n->meta.origins = {n->name};
   if (is_on_host(m)) on_host_.insert(n);
   return {n};
+}
+
+void TracedGraph::begin_graph(const std::string& name) {
+  auto graph = std::make_unique<fx::GraphModule>();
+  graph->env = module_->env;
+  graph->name = name;
+  fx::GraphModule* begun = graph.get();
+  if (!current().subgraphs.emplace(name, std::move(graph)).second) fail("the graph {} is there already", name);
+  open_.push_back(begun);
+}
+
+void TracedGraph::end_graph(nb::list results, bool bare) {
+  if (open_.empty()) fail("no graph was begun");
+  fx::GraphModule& ended = current();
+  Values returned;
+  for (nb::handle h : results) {
+    ended.outputs.push_back({bare ? "output" : fmt::format("{}", returned.size())});
+    returned.push_back(value(h));
+  }
+  ended.graph.output(std::move(returned));
+  ended.graph.lint();
+  open_.pop_back();
 }
 
 void TracedGraph::output(nb::list results, const std::set<std::size_t>& any_strides) {

@@ -28,6 +28,7 @@ struct Literal {
   static Literal device(const std::string&);
   static Literal memory_format(const std::string&);  ///< `channels_last`, …
   static Literal layout(const std::string&);
+  static Literal graph(const std::string& name);  ///< one that begin_graph() began where it is an argument
 };
 
 /// Metadata comes as Python tells it: a tensor as (dtype, sizes, strides, offset, device), a list for several values, None, a number; a symbolic integer as a string of sympy's `srepr`.
@@ -44,6 +45,10 @@ class TracedGraph {
   /// An input of the graph in whose place the program holds this tensor: calls pass one there, which is not looked at.
   NodeHandle frozen(const std::string& name, nb::object tensor, nb::handle meta);
   NodeHandle call(const std::string& target, nb::handle args, nb::dict kwargs, const std::string& name, nb::handle meta, const std::string& stack_trace);
+  /// What is added from here to end_graph() is a graph of its own, an argument of calls: symbols are those of all, placeholders what the call passes. Graphs may nest.
+  void begin_graph(const std::string& name);
+  /// `bare`: the one result is no list.
+  void end_graph(nb::list results, bool bare);
   /// Ends the graph: a node, an int, None or another constant for each result. Those at the positions `any_strides` may lie in memory as is best (CompiledGraph::constant_strides tells how).
   void output(nb::list results, const std::set<std::size_t>& any_strides);
 
@@ -60,7 +65,10 @@ class TracedGraph {
   sym::Expr integer(nb::handle);
   sym::Expr expression(std::string_view srepr);
 
+  fx::GraphModule& current() const { return open_.empty() ? *module_ : *open_.back(); }
+
   std::unique_ptr<fx::GraphModule> module_;
+  std::vector<fx::GraphModule*> open_;  ///< graphs that are begun and not ended, the innermost last
   std::unordered_map<std::string, sym::Expr> parsed_;
   std::unordered_map<const fx::Node*, std::size_t> arguments_;  ///< what came in, by its place in a call
   CallPattern pattern_;

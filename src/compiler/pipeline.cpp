@@ -41,7 +41,7 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 }
 
 /// Graph-to-graph passes in order: each is named as `coil opt --pass` names it.
-constexpr const char* kPasses[] = {"outline-vmap", "remove-noops", "correct-records", "expand-lists", "expand-auto-functionalized", "functionalize", "eliminate-dead-code", "split-complex", "fold-batch-norm",
+constexpr const char* kPasses[] = {"outline-vmap", "remove-noops", "correct-records", "expand-loops", "expand-lists", "expand-auto-functionalized", "functionalize", "eliminate-dead-code", "split-complex", "fold-batch-norm",
                                    "fold-batch-norm-of-inputs", "fuse-attention", "fuse-linear", "decompose", "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
 
 /// Compilers side by side; more than these wait for each other's memory.

@@ -223,6 +223,13 @@ class Carried {
   std::set<ir::BufferId> buffers_;
 };
 
+/// What a turn both gives and hands on is computed once.
+void realize_repeated(const std::vector<BlockValue>& values) {
+  std::set<const void*> seen;
+  for (const BlockValue& v : values)
+    if (auto* box = std::get_if<TensorBox>(&v); box && !seen.insert(box->storage.get()).second) TensorBox(*box).realize();
+}
+
 /// What a block sees of slots: tensors, and for numbers (whose placeholders are numbers) still the slots, which lower_block reads.
 void append(std::vector<BlockValue>& to, const std::vector<TensorBox>& boxes) { to.insert(to.end(), boxes.begin(), boxes.end()); }
 
@@ -269,6 +276,7 @@ Lowered loop_over(Context& ctx, const fx::GraphModule& body, const std::vector<B
   ctx.graph.begin_turns(turn);
   const auto values = lower_block(body, ctx, operands);
   if (values.size() != slots.size()) refuse(ctx, fmt::format("has a body that gives {} values, not {}", values.size(), slots.size()));
+  realize_repeated(values);
   for (std::size_t k = first.size(); k < slots.size(); ++k) {
     const Exprs sizes(slots[k].sizes.begin() + 1, slots[k].sizes.end());
     Exprs at = ctx.graph.ivars(sizes.size());

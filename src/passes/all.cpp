@@ -8,6 +8,7 @@ const std::vector<Pass>& all() {
       {"outline-vmap", outline_vmap},
       {"remove-noops", remove_noops},
       {"correct-records", correct_records},
+      {"expand-loops", expand_loops},
       {"expand-lists", expand_lists},
       {"expand-auto-functionalized", expand_auto_functionalized},
       {"functionalize", functionalize},

@@ -81,7 +81,9 @@ void for_each_unbacked(const fx::GraphModule& owner, const Node& node, const std
   }
 }
 
-/// A body that stands in several places finds sizes in its data in each of them: where those are there already, new symbols for them.
+}  // namespace
+
+/// A body that stands in several places finds sizes in its data in each of them.
 Renaming fresh_sizes(fx::GraphModule& outer, const Node* call, const fx::GraphModule& body) {
   std::unordered_set<sym::Expr> given, seen;
   for (const Node* n = outer.graph.first(); n != call; n = n->next()) for_each_unbacked(outer, *n, [&](sym::Expr s) { seen.insert(s); });
@@ -94,7 +96,6 @@ Renaming fresh_sizes(fx::GraphModule& outer, const Node* call, const fx::GraphMo
   return fresh;
 }
 
-/// A graph of its own, with other symbols.
 std::unique_ptr<fx::GraphModule> copied(const fx::GraphModule& from, const Renaming& fresh) {
   auto to = std::make_unique<fx::GraphModule>();
   to->env = from.env, to->name = from.name;
@@ -123,6 +124,8 @@ std::unique_ptr<fx::GraphModule> copied(const fx::GraphModule& from, const Renam
   }
   return to;
 }
+
+namespace {
 
 /// A use of `node` becomes `value`, which may be no node at all.
 void replace_uses(Node* node, const ops::Value& value) {

@@ -13,6 +13,8 @@ namespace coil::passes {
 void remove_noops(fx::GraphModule&);
 /// Regions that `torch.vmap` opened, as they stand in exported graphs (associative_scan's among them), as maps over the batched dimension.
 void outline_vmap(fx::GraphModule&);
+/// Loops in forms that only training and GPUs are asked for (`while_loop_stack_output`, `associative_scan`), as those that lowering has.
+void expand_loops(fx::GraphModule&);
 /// Metadata that a version of torch records wrongly, and all that follows from it, as the operators' shape functions have it.
 void correct_records(fx::GraphModule&);
 /// Operators on lists of tensors (`_foreach_*`) as one call for each item, which fuse like any others.
