@@ -96,61 +96,55 @@ void Binding::begin_watching() {
 }
 
 void Binding::walk_steps(const OutputAllocator& allocate) {
-  release();
   late_peak_ = 0;
   if (checker_) begin_watching();
   if (seconds_) seconds_->assign(plan_.steps.size(), 0);
-  try {
-    for (std::size_t at = 0; at < steps_.size();) {
-      const std::size_t here = at;
-      if (checker_) checker_->before(here);
-      const auto start = std::chrono::steady_clock::now();
-      const BoundStep& bound = steps_[at];
-      step_now_ = static_cast<std::int64_t>(here);
-      const Step& step = plan_.steps[at++];
-      if (const auto* k = std::get_if<KernelStep>(&bound)) {
-        run_bound(*k, words_.data());
-      } else if (const auto* e = std::get_if<ExternStep>(&bound)) {
-        run_bound(*e);
-      } else if (const auto* h = std::get_if<HostStep>(&bound)) {
-        run_bound(*h);
-      } else if (const auto* c = std::get_if<Control>(&step)) {
-        using Kind = Control::Kind;
-        switch (c->kind) {
-          case Kind::If: case Kind::BreakUnless:
-            if (slot(c->value) == 0) at = c->target;
-            break;
-          case Kind::Else: at = c->target; break;
-          case Kind::EndIf: break;
-          case Kind::Loop:
-            if (0 < slot(c->value)) set_number(c->counter, 0);
-            else at = c->target;
-            break;
-          case Kind::EndLoop: {
-            const auto& loop = std::get<Control>(plan_.steps[c->target]);
-            const std::int64_t next = slots_[loop.counter] + 1;
-            if (stop_ && stop_()) fail("the run was interrupted in a loop, after {} turns", next);
-            if (next >= slot(loop.value)) break;
-            set_number(loop.counter, next);
-            at = c->target + 1;
-            break;
-          }
+  for (std::size_t at = 0; at < steps_.size();) {
+    const std::size_t here = at;
+    if (checker_) checker_->before(here);
+    const auto start = std::chrono::steady_clock::now();
+    const BoundStep& bound = steps_[at];
+    step_now_ = static_cast<std::int64_t>(here);
+    const Step& step = plan_.steps[at++];
+    if (const auto* k = std::get_if<KernelStep>(&bound)) {
+      run_bound(*k, words_.data());
+    } else if (const auto* e = std::get_if<ExternStep>(&bound)) {
+      run_bound(*e);
+    } else if (const auto* h = std::get_if<HostStep>(&bound)) {
+      run_bound(*h);
+    } else if (const auto* c = std::get_if<Control>(&step)) {
+      using Kind = Control::Kind;
+      switch (c->kind) {
+        case Kind::If: case Kind::BreakUnless:
+          if (slot(c->value) == 0) at = c->target;
+          break;
+        case Kind::Else: at = c->target; break;
+        case Kind::EndIf: break;
+        case Kind::Loop:
+          if (0 < slot(c->value)) set_number(c->counter, 0);
+          else at = c->target;
+          break;
+        case Kind::EndLoop: {
+          const auto& loop = std::get<Control>(plan_.steps[c->target]);
+          const std::int64_t next = slots_[loop.counter] + 1;
+          if (stop_ && stop_()) fail("the run was interrupted in a loop, after {} turns", next);
+          if (next >= slot(loop.value)) break;
+          set_number(loop.counter, next);
+          at = c->target + 1;
+          break;
         }
-      } else if (const auto* late = std::get_if<LateStep>(&bound)) {
-        run_late(step, *late, allocate);
       }
-      if (checker_) checker_->after(here, at);
-      if (!seconds_) continue;
-      if (queue_.runs_ahead()) queue_.wait();
-      (*seconds_)[here] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    } else if (const auto* late = std::get_if<LateStep>(&bound)) {
+      run_late(step, *late, allocate);
     }
-    if (checker_) checker_->end();
-    for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
-      if (is_late(plan_.outputs[k])) results[k] = bind_result(plan_.outputs[k]);
-  } catch (...) {
-    release();
-    throw;
+    if (checker_) checker_->after(here, at);
+    if (!seconds_) continue;
+    if (queue_.runs_ahead()) queue_.wait();
+    (*seconds_)[here] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
+  if (checker_) checker_->end();
+  for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
+    if (is_late(plan_.outputs[k])) results[k] = bind_result(plan_.outputs[k]);
 }
 
 void Binding::release() {

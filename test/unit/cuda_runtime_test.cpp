@@ -400,6 +400,31 @@ TEST_F(FakeCuda, MemoryOfTheCallersOwn) {
   EXPECT_LE(machine->used[0] - used, 8192u);
 }
 
+TEST_F(FakeCuda, MemoryOfTheCallersOwnIsHeldWhileTheRunLasts) {
+  // What goes back is handed out again at once, as torch's allocator does: what a run still needs must not have gone back.
+  auto queue = open()->make_queue();
+  std::vector<std::shared_ptr<Storage>> back;
+  Context context(load(gpu_counted()));
+  context.borrow_memory([&](std::size_t bytes) {
+    const QueueScope scope(*queue);
+    std::shared_ptr<Storage> block = back.empty() ? std::make_shared<Storage>(queue->allocate(std::max<std::size_t>(bytes, 1 << 16))) : back.back();
+    if (!back.empty()) back.pop_back();
+    std::memset(block->data.get(), 0xff, block->bytes);
+    Storage lent = *block;
+    lent.data = std::shared_ptr<std::byte>(block->data.get(), [&back, block](std::byte*) { back.push_back(block); });
+    return lent;
+  });
+  const Tensor x = on_device(*queue, counting(300));
+  std::vector<Tensor> outputs;
+  for (float from : {-3.0f, -250.0f, 5.0f, -3.0f}) {
+    write(*queue, x, counting(300, from));
+    outputs.clear();
+    context.run_into({&x, 1}, outputs);
+    check_counted(context, outputs, counting(300, from), fmt::format("from {}", from));
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_F(FakeCuda, MachinesThatWillNotDoAreRefused) {
   EXPECT_TRUE(has(error_of([] { cuda::open_cuda(0, "libcuda-that-is-not-there.so.1"); }), "no CUDA driver on this machine"));
   EXPECT_TRUE(has(error_of([&] { open(7); }), "there is no device cuda:7: this machine has 2"));

@@ -98,7 +98,7 @@ inline Program gpu_scaled_sum() {
   return b.program();
 }
 
-/// Work with a number in the middle that the host reads: n = how many of x are above 0; each of `turns` turns makes t = x * 3 over the first n, u = t + t. Returns y = x * 5 by four kernels before, and u.
+/// Work with a number in the middle that the host reads: n = how many of x are above 0; each of `turns` turns makes t = x * 3 over the first n, u = t + t1, which is x * 3 from before. Returns y = x * 5 by four kernels before, and u.
 inline Program gpu_counted(std::int64_t turns = 1) {
   GpuPlan b;
   const Slot two = b.constant(2), three = b.constant(3), eight = b.constant(8), four = b.constant(4), threads = b.constant(128), end = b.constant(turns);
@@ -106,7 +106,7 @@ inline Program gpu_counted(std::int64_t turns = 1) {
   const std::uint32_t count = b.kernel("count");
   const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});
   const BufferId t0 = b.buffer({.kind = BufferKind::Temporary, .name = "t0", .bytes = b.bytes, .first = 0, .last = 2});
-  const BufferId t1 = b.buffer({.kind = BufferKind::Temporary, .name = "t1", .bytes = b.bytes, .first = 1, .last = 2});
+  const BufferId t1 = b.buffer({.kind = BufferKind::Temporary, .name = "t1", .bytes = b.bytes, .first = 1, .last = 9});
   const BufferId number = b.buffer({.kind = BufferKind::Temporary, .name = "number", .bytes = eight, .first = 3, .last = 4});
   const BufferId y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
   const BufferId t = b.buffer({.kind = BufferKind::Temporary, .name = "t", .bytes = bytes, .first = 6, .last = 9});
@@ -124,7 +124,7 @@ inline Program gpu_counted(std::int64_t turns = 1) {
                   Control{Control::Kind::Loop, end, turn, 11},             // 6
                   AllocateBuffer{t},                                       // 7
                   late(b.scale, {x, t}, {three}),                          // 8
-                  late(b.add, {t, t, u}, {}),                              // 9
+                  late(b.add, {t, t1, u}, {}),                             // 9
                   FreeBuffer{t},                                           // 10
                   Control{Control::Kind::EndLoop, b.zero, b.zero, 6}};     // 11
   std::get<Control>(b.plan.steps[6]).target = 12;
