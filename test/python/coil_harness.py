@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COIL = os.environ.get("COIL", str(ROOT / "build/bin/coil"))
-COMPILE_OPTIONS = []  # of every compile, after its own: what `pytest --device` adds
+COMPILE_OPTIONS = []  # of every compile, after its own: what `pytest --device` and `--set` add
 
 # Largest difference allowed, relative to the larger of 1 and the largest expected value, and its cause: eager rounds to the narrow type after each
 # operator where Coil computes a fused kernel in f32 and rounds once; sums are added in another order; elementary functions differ by a few ulp.
@@ -49,9 +49,9 @@ def path_name(path):
 
 
 def dense(value):
-    """A tensor of its own memory; a Python number as 0-d (int64, float64, bool)."""
+    """A tensor of its own memory, on the CPU; a Python number as 0-d (int64, float64, bool)."""
     if isinstance(value, torch.Tensor):
-        return value.detach().clone().contiguous()
+        return value.detach().clone().contiguous().cpu()
     return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 

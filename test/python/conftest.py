@@ -20,12 +20,15 @@ def pytest_configure(config):
     torch.set_num_threads(1)
     if (device := config.getoption("--device")) != "cpu":
         coil_harness.COMPILE_OPTIONS += ["--device", device, "--set", "cpu.isa=avx2"]
+    for setting in config.getoption("--set"):
+        coil_harness.COMPILE_OPTIONS += ["--set", setting]
     if not os.access(coil_harness.COIL, os.X_OK):
         pytest.exit(f"{coil_harness.COIL} is not there: build first, or set COIL", returncode=2)
 
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run the tests marked full as well")
+    parser.addoption("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of every compile")
     parser.addoption("--device", default="cpu", help="where programs run (cuda: on the GPU of this machine; eager stays on the CPU but for torch.compile's tests)")
 
 

@@ -190,6 +190,7 @@ class Printer {
   std::string whole_vector(const std::string& dtype, const std::string& at, Expr step);
   Local load(Scalar n);
   /// A masked load whose value where the mask does not hold is of no interest.
+  Local where_read(Scalar load, Local value);
   Local raw_load(Scalar n);
   Local keep_raw(Scalar n, const std::string& value);
   /// One or the other way to load, by a condition.

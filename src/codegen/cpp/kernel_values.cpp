@@ -36,7 +36,7 @@ Printer::Local Printer::name(Scalar n) {
   if (auto it = names_.find(n); it != names_.end()) return it->second;
   if (n->op == ScalarOp::Constant) return {is_floating(n->dtype) ? float_literal(n->number, n->dtype) : int_literal(n->integer, n->dtype), false};
   if (n->op == ScalarOp::LinearLoad)
-    if (auto value = made_here(n)) return *value;
+    if (auto value = made_here(n)) return where_read(n, *value);
   // Operands first: an expression may be deep, so walk instead of recursing.
   const bool ready = std::all_of(n->args.begin(), n->args.end(), [&](Scalar a) { return a->args.empty() || names_.contains(a); });
   if (!ready)
@@ -47,7 +47,7 @@ Printer::Local Printer::name(Scalar n) {
 
 Printer::Local Printer::bind(Scalar n) {
   if (n->op == ScalarOp::LinearLoad)
-    if (auto value = made_here(n)) return *value;
+    if (auto value = made_here(n)) return where_read(n, *value);
   Local result = compute(n);
   const DType d = n->dtype;
   const std::string variable = fresh();
@@ -84,7 +84,7 @@ Printer::Local Printer::compute(Scalar n) {
   bool varying = false;
   for (Scalar a : n->args) args.push_back(name(a)), varying = varying || args.back().varying;
   std::string list;
-  if (n->op == ScalarOp::Where && args[0].varying && n->args[1]->mask == n->args[0]) args[1] = raw_load(n->args[1]);
+  if (n->op == ScalarOp::Where && args[0].varying && n->args[1]->mask == n->args[0] && !made_.contains(n->args[1]->buffer)) args[1] = raw_load(n->args[1]);
   if (n->op == ScalarOp::Cast && n->dtype == DType::F32 && n->args[0]->op == ScalarOp::Index && n->args[0]->dtype == DType::I64 && varying)
     if (auto lanes = narrow_lanes(n->args[0]->index[0])) return {fmt::format("c_cast_f32({})", *lanes), true};
   for (std::size_t k = 0; k < args.size(); ++k) list += (k ? ", " : "") + (varying ? as_vector(args[k], n->args[k]->dtype) : args[k].name);
@@ -123,16 +123,23 @@ Expr Printer::span(BufferId b) {
   return env().simplify(last + 1);
 }
 
+/// A value that this kernel made, as a load of it under a mask has it.
+Printer::Local Printer::where_read(Scalar load, Local value) {
+  if (!load->mask) return value;
+  const Local mask = name(load->mask);
+  if (!mask.varying && !value.varying) return {fmt::format("({} ? {} : ({})0)", mask.name, value.name, scalar_type(load->dtype)), false};
+  return {fmt::format("c_where({}, {}, c_splat_{}v(({})0))", as_vector(mask, DType::Bool), as_vector(value, load->dtype), short_name(load->dtype), scalar_type(load->dtype)), true};
+}
+
 Printer::Local Printer::load(Scalar n) {
   const DType reg = n->dtype;
   if (auto row = strip_values_.find(n->buffer); row != strip_values_.end() && nest_.statements[made_.at(n->buffer)].store == n->index[0])
-    return {fmt::format("c_load_{}v({} + {})", short_name(reg), row->second, in_strip()), true};
+    return where_read(n, {fmt::format("c_load_{}v({} + {})", short_name(reg), row->second, in_strip()), true});
   if (auto row = scratch_.find(n->buffer); row != scratch_.end() && made_.contains(n->buffer))
-    return {fmt::format("c_load{}_{}v({} + {}{})", tail_ ? "n" : "", short_name(reg), row->second, row_position(), tail_ ? ", n" : ""), true};
-  Local value = raw_load(n);
+    return where_read(n, {fmt::format("c_load{}_{}v({} + {}{})", tail_ ? "n" : "", short_name(reg), row->second, row_position(), tail_ ? ", n" : ""), true});
+  const Local value = raw_load(n);
   if (!n->mask) return value;
-  const Local mask = name(n->mask);
-  return mask.varying ? Local{fmt::format("c_where({}, {}, c_splat_{}v(({})0))", mask.name, value.name, short_name(reg), scalar_type(reg)), true} : value;
+  return name(n->mask).varying ? where_read(n, value) : value;
 }
 
 Printer::Local Printer::raw_load(Scalar n) {

@@ -172,7 +172,7 @@ bool Body::varies(Scalar n) {
   if (auto it = varies_.find(n); it != varies_.end()) return it->second;
   bool v = false;
   if (n->op == ScalarOp::LinearLoad && made_here(n)) {
-    v = locals_.at(n->buffer).per_lane;
+    v = locals_.at(n->buffer).per_lane || (n->mask && varies(n->mask));
   } else {
     for (Expr e : n->index) {
       // An index value is itself a number; only conditions and addresses may ignore the lane.
@@ -251,7 +251,8 @@ std::string Body::name(Scalar n) {
 std::string Body::bind(Scalar n) {
   if (n->op == ScalarOp::LinearLoad && made_here(n)) {
     const Local& l = locals_.at(n->buffer);
-    return l.per_lane ? l.text + lane() : l.text;
+    const std::string value = l.per_lane ? l.text + lane() : l.text;
+    return n->mask ? fmt::format("({} ? {} : ({})0)", name(n->mask), value, cuda_register_type(n->dtype)) : value;
   }
   const std::string value = compute(n), variable = fresh();
   line("const {} {} = {};", cuda_register_type(n->dtype), variable, value);

@@ -88,6 +88,24 @@ indexing.add("index_copy", lambda x, i, v: x.index_copy(0, i, v), indexing.norma
 indexing.add("index_fill", lambda x, i: x.index_fill(1, i, 4.0), indexing.normal(9, 5), torch.tensor([0, 3]))
 indexing.add("select_scatter", lambda x, v: x.select_scatter(v, 0, 2), indexing.normal(9, 5), indexing.normal(5))
 indexing.add("slice_scatter", lambda x, v: x.slice_scatter(v, 1, 1, 5, 2), indexing.normal(9, 5), indexing.normal(9, 2))
+
+
+def parts_of(results):
+    """What a kernel makes for a row, some of it put into a tensor of zeros, read again in the same kernel."""
+    def taken(x):
+        made = results(x)
+        row, one = torch.zeros_like(x), x.clone()
+        row[..., 2:7], one[..., 1] = made[..., 2:7], made[..., 0]
+        halved = made.clone()
+        halved.select(-1, 0).mul_(0.5)
+        halved.select(0, 1).mul_(3)
+        return row, row.sum(-1), one.tanh(), halved.tanh(), halved.cumsum(-1), made.tril(), made.triu(1).amax(-1)
+    return taken
+
+
+for name, results in {"softmax": lambda x: x.softmax(-1), "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]), "cumsum": lambda x: x.cumsum(-1), "mean": lambda x: x.mean(-1, keepdim=True).expand_as(x), "amax_columns": lambda x: x.amax(0).expand_as(x)}.items():
+    for sizes in ((4, 8), (5, 33), (3, 600)):
+        indexing.add(f"parts_of_{name}_{sizes[1]}", parts_of(results), indexing.normal(*sizes))
 indexing.add("diagonal_scatter", lambda x, v: x.diagonal_scatter(v), indexing.normal(5, 5), indexing.normal(5))
 indexing.add("bucketize", lambda x, b: torch.bucketize(x, b), indexing.normal(20), torch.tensor([-1.0, 0.0, 0.5, 2.0]))
 many = indexing.normal(3, 301).sort(-1)[0]
