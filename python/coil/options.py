@@ -3,6 +3,7 @@ import dataclasses
 import itertools
 import os
 import pathlib
+import sys
 
 from . import _native
 
@@ -81,7 +82,9 @@ def parse(options=None, mode=None):
     log = [s.strip().lstrip("+") for s in log.split(",") if s.strip()] if isinstance(log, str) else list(log)
     log = [_TORCH_NAMES.get(s, s) for s in log]
     debug_dir = given.pop("debug_dir", None)
-    chosen = {"fallback": "true"} | ({"max_autotune": "true"} if mode and mode.startswith("max-autotune") else {}) | {k: _text(v) for k, v in given.items()}
+    torch = sys.modules.get("torch")
+    ordered = {"deterministic": "true"} if torch and torch.are_deterministic_algorithms_enabled() else {}
+    chosen = {"fallback": "true"} | ordered | ({"max_autotune": "true"} if mode and mode.startswith("max-autotune") else {}) | {k: _text(v) for k, v in given.items()}
     _native.check_settings(chosen)
     folder = None if cache == "none" else pathlib.Path(cache) if cache else default_cache()
     return Options(chosen, folder, log, record, freeze, fallback_random, pathlib.Path(debug_dir) if debug_dir else None)

@@ -14,6 +14,7 @@ constexpr int kFewest = 3, kMost = 9;       // launches of each shape that are t
 constexpr double kBudget = 20;              // milliseconds of launches for one shape, if that allows the fewest
 constexpr std::uint64_t kAligned = 512;
 constexpr std::uint32_t kSharedUnasked = 48 << 10;
+constexpr std::uint64_t kCleared = 1 << 18;  // bytes of buffers that hold zeros again before each launch: some are what blocks count in
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
 
@@ -79,6 +80,11 @@ bool CudaTimer::launch(const Trial& t, Address memory) {
 std::optional<double> CudaTimer::once(const Trial& t, Address memory) {
   const Driver& d = device_->driver();
   if (flushed_) d.check(d.fill_bytes(flushed_, 0, flushed_bytes_, stream_), "fill memory");
+  Address at = memory + kAligned;
+  for (std::uint64_t b : t.buffers) {
+    if (b > 0 && b <= kCleared) d.check(d.fill_bytes(at, 0, b, stream_), "fill memory");
+    at += aligned(b + kAligned);
+  }
   d.check(d.event_record(begin_, stream_), "mark a time");
   if (!launch(t, memory)) return std::nullopt;
   d.check(d.event_record(end_, stream_), "mark a time");

@@ -18,6 +18,7 @@ struct Settings {
   bool cuda_direct_rows = true;       ///< cuda.direct_rows: large products that leave the program are written where they go, whatever their number of columns
   bool cuda_dependent_launch = false; ///< cuda.dependent_launch: a kernel's launch does not wait for the end of the one before
   bool cuda_emulate = false;          ///< cuda.emulate: CUDA kernels run on the CPU
+  bool deterministic = false;         ///< deterministic: the same inputs give the same bits in every run
   bool max_autotune = false;          ///< max_autotune: kernels and products on a GPU are timed there in several forms
   bool pack_weights = true;           ///< pack_weights
   bool fuse = true;                   ///< fuse

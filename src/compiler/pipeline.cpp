@@ -96,7 +96,7 @@ std::string measure_launches(Lowered& lowered, Device device, const CompileOptio
 /// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already. `scheduled`: what is done between the schedule and the text of its kernels.
 void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out, const std::function<void()>& scheduled = {}) {
   const bool as_cuda = out.backend->device() == DeviceType::CUDA || settings.cuda_emulate;
-  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes(), .products_into_rows = as_cuda && settings.cuda_direct_rows, .selects_by_kernels = as_cuda, .multiplies_integers = !as_cuda}); });
+  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes(), .products_into_rows = as_cuda && settings.cuda_direct_rows, .selects_by_kernels = as_cuda, .orders_writes = as_cuda && settings.deterministic, .multiplies_integers = !as_cuda}); });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
   const bool winograd = settings.winograd != "false" && out.backend->device() == DeviceType::CPU && !settings.cuda_emulate;

@@ -262,7 +262,7 @@ std::string print(const Operation& op) {
           [&](const Scatter& s) {
             std::string where = join(s.index);
             for (std::size_t k = 0; k < s.indirect.size(); ++k) where += fmt::format(", x{} = {}", k, to_string(s.indirect[k]));
-            return fmt::format("scatter.{}[{}] at [{}] {}", kStores[static_cast<int>(s.mode)], loops('i', s.sizes), where, to_string(s.body));
+            return fmt::format("scatter.{}[{}{}] at [{}] {}", kStores[static_cast<int>(s.mode)], loops('i', s.sizes), s.sorted ? fmt::format("; sorted along i{}", *s.sorted) : "", where, to_string(s.body));
           },
           [&](const Extern& e) {
             std::string text = "extern " + e.op + "(";

@@ -61,6 +61,7 @@ struct Reduction {
 enum class ScanKind : std::uint8_t { Sum, Prod, Max, Min, LogSumExp };
 
 /// Inclusive scan along dimension `dim` of `sizes`.
+/// With a second buffer among the operation's `outs` (ir/scan_state.h), a row may be shared by blocks that tell each other through it; it holds zeros before.
 struct Scan {
   Exprs sizes;
   std::size_t dim = 0;
@@ -78,6 +79,7 @@ struct Scatter {
   Exprs index;
   std::vector<Scalar> indirect;
   StoreMode mode = StoreMode::Assign;
+  std::optional<std::size_t> sorted = {};  ///< the loop along which iterations that hit one place are neighbours: one thread can carry them out in order
 };
 
 /// A strided window on a buffer, as library calls see it.

@@ -96,7 +96,9 @@ BufferView library_operand(const TensorBox&);
 Expr indirect_index(Context&, Value index, Expr size, const std::vector<sym::LoopVar>& loops, std::vector<Scalar>& indirect);
 
 /// Combines `body` over i0… < sizes into place `index` of a realised value, x0, x1, … standing for `indirect`.
-void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Value body, Exprs index, std::vector<Scalar> indirect, ir::StoreMode);
+void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Value body, Exprs index, std::vector<Scalar> indirect, ir::StoreMode, bool apart = false);
+/// The same by sorting (sorted_scatter.cpp); false, and nothing done, where the result depends on no order.
+bool scatter_in_order(Context&, const TensorBox& out, const Exprs& sizes, Value body, const Exprs& index, const std::vector<Scalar>& indirect, ir::StoreMode);
 /// Running totals along one dimension, in memory: `body` over i0, i1, … < sizes.
 TensorBox running_scan(Context&, DType, const Exprs& sizes, std::size_t dim, ir::ScanKind, Value body, const Exprs& strides = {});
 /// Library calls `sort` (attributes `dim`, `descending`, `stable`) and `topk` (`dim`, `k`, `largest`, `sorted`): values and positions.

@@ -236,12 +236,7 @@ Lowered bincount(Context& ctx, const Values& args) {
   out.realize();
   Value add = {&pool, pool.constant_int(t, 1)};
   if (auto weights = ctx.optional_tensor(args[1])) add = element(ctx, *weights, self.sizes).cast(t);
-  ir::Operation op;
-  op.outs = {*out.storage->buffer};
-  op.origins = ctx.graph.provenance.of(add);
-  op.where = ctx.graph.provenance.where;
-  op.node = ir::Scatter{self.sizes, add, {pool.indirect(0)}, {pool.check_index(element(ctx, self, self.sizes).cast(DType::I64), meta.sizes[0])}, ir::StoreMode::Add};
-  ctx.graph.add_operation(std::move(op));
+  scatter_into(ctx, out, self.sizes, add, {pool.indirect(0)}, {pool.check_index(element(ctx, self, self.sizes).cast(DType::I64), meta.sizes[0])}, ir::StoreMode::Add);
   return out;
 }
 

@@ -36,6 +36,8 @@ struct LowerOptions {
   bool products_into_rows = false;
   /// Positions that depend on data are found by kernels of the program (lowering/selection.h), not by library calls.
   bool selects_by_kernels = false;
+  /// Writes to one place are carried out in program order, where the device's threads would do them in any.
+  bool orders_writes = false;
   /// The device's library multiplies matrices of integers; where not, kernels do.
   bool multiplies_integers = true;
 };

@@ -1,6 +1,7 @@
 // Running sums, products and extremes; sorting.
 #include <limits>
 
+#include "ir/scan_state.h"
 #include "lowering/common.h"
 #include "support/error.h"
 
@@ -11,11 +12,34 @@ namespace {
 using Values = ops::Values;
 using ir::ScanKind;
 
+constexpr std::int64_t kChunk = 4096;       // elements of a long row that are scanned by themselves where they lie apart in memory
+constexpr std::int64_t kLongRow = 1 << 15;  // where it has so many and there are
+constexpr std::int64_t kFewRows = 1 << 7;   // so few of them, several blocks share a row
+
+/// Whether there are too few rows for a block each, on machines that need many to work on at once.
+bool few_long_rows(Context& ctx, const Exprs& sizes, std::size_t dim) {
+  const auto& env = ctx.graph.env();
+  const std::int64_t length = env.hint_or(sizes[dim], 0), all = env.hint_or(sym::product(sizes), 0);
+  return ctx.options.selects_by_kernels && length >= kLongRow && all < length * kFewRows;
+}
+
+bool lies_last(const Exprs& sizes, std::size_t dim) {
+  return std::all_of(sizes.begin() + static_cast<std::ptrdiff_t>(dim) + 1, sizes.end(), [](const Expr& s) { return s.is_constant(1); });
+}
+
 }  // namespace
 
 TensorBox running_scan(Context& ctx, DType dtype, const Exprs& sizes, std::size_t dim, ScanKind kind, Value body, const Exprs& strides) {
   auto [box, window] = library_result(ctx, dtype, sizes, strides);
-  ctx.graph.add_operation({.node = ir::Scan{sizes, dim, kind, body}, .outs = {window.buffer}, .origins = ctx.graph.provenance.of(body), .where = ctx.graph.provenance.where});
+  std::vector<ir::BufferId> outs{window.buffer};
+  if (few_long_rows(ctx, sizes, dim) && lies_last(sizes, dim)) {
+    Exprs others = sizes;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(dim));
+    TensorBox state = pointwise(ctx, DType::I64, {ir::ScanState(sizes[dim]).words(sym::product(others))}, number(ctx, DType::I64, 0));
+    state.realize();
+    outs.push_back(*state.storage->buffer);
+  }
+  ctx.graph.add_operation({.node = ir::Scan{sizes, dim, kind, body}, .outs = std::move(outs), .origins = ctx.graph.provenance.of(body), .where = ctx.graph.provenance.where});
   return box;
 }
 
@@ -54,11 +78,7 @@ std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string o
 
 namespace {
 
-constexpr std::int64_t kChunk = 4096;      // elements of a long row that are scanned by themselves,
-constexpr std::int64_t kLongRow = 1 << 15;  // where it has so many and there are
-constexpr std::int64_t kFewRows = 1 << 7;   // so few of them
-
-/// Running sums or products of few long rows, for machines that need many to work on at once: within chunks, over the chunks' results, and both together.
+/// Running sums or products of few long rows whose elements lie apart: within chunks, over the chunks' results, and both together.
 TensorBox running_in_chunks(Context& ctx, const TensorBox& box, std::size_t dim, ScanKind kind, const sym::TensorMeta& meta) {
   const DType t = register_type(meta.dtype);
   const Expr n = meta.sizes[dim], chunks = sym::ceil_div(n, kChunk);
@@ -91,9 +111,7 @@ LoweringFunction running(ScanKind kind) {
     Value x = operand(ctx, args[0], meta.sizes, register_type(meta.dtype));
     if (meta.rank() == 0) return result(ctx, x);
     const std::size_t dim = dimension(ctx, args[1], meta.rank());
-    const auto& env = ctx.graph.env();
-    const std::int64_t length = env.hint_or(meta.sizes[dim], 0), all = env.hint_or(sym::product(meta.sizes), 0);
-    if (ctx.options.selects_by_kernels && (kind == ScanKind::Sum || kind == ScanKind::Prod) && length >= kLongRow && all < length * kFewRows) return running_in_chunks(ctx, ctx.tensor(args[0]), dim, kind, meta);
+    if ((kind == ScanKind::Sum || kind == ScanKind::Prod) && few_long_rows(ctx, meta.sizes, dim) && !lies_last(meta.sizes, dim)) return running_in_chunks(ctx, ctx.tensor(args[0]), dim, kind, meta);
     return running_scan(ctx, meta.dtype, meta.sizes, dim, kind, x, meta.strides);
   };
 }

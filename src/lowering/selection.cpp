@@ -50,7 +50,7 @@ TensorBox filled(Context& ctx, Expr length, Expr value) {
 }
 
 /// list[at] = value for each i0 below `length`; `at` and `value` are over i0.
-void store_at(Context& ctx, const TensorBox& list, Expr length, Value at, Value value) { scatter_into(ctx, list, {length}, value, {ctx.graph.pool().indirect(0)}, {at.scalar}, ir::StoreMode::Assign); }
+void store_at(Context& ctx, const TensorBox& list, Expr length, Value at, Value value) { scatter_into(ctx, list, {length}, value, {ctx.graph.pool().indirect(0)}, {at.scalar}, ir::StoreMode::Assign, true); }
 
 /// The element of a list at a place that is data.
 Value element_of(Context& ctx, const TensorBox& box, Exprs index, Value place, const Exprs& sizes) {

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from batch import Case, outcomes
+from batch import Batch, Case, outcomes
 from coil_harness import coil, export
 from test_ops import CHUNKS
 
@@ -80,6 +80,10 @@ SHAPES = [
     Case("forms", "scan_chunks", lambda x: (x.cumsum(-1), x.cummax(-1).values), (seeded(1, 40008),)),
     Case("forms", "scan_none", lambda x: (x.cumsum(-1), x.cumsum(0), (x > 0).nonzero()), (seeded(3, 0),)),
     Case("forms", "scan_few_long", lambda x, y: (x.cumsum(-1), y.cumsum(1), x.long().cumsum(-1), (x * 1e-4 + 1).double().cumprod(-1)), (seeded(2, 40001).round(), seeded(1, 33000, 2, dtype=BF16).abs() * 1e-3)),
+    # One pass with tiles that tell each other their totals: all kinds, several rows, a rest, more than one group of tiles, and the extremes' places.
+    Case("forms", "scan_tiles", lambda x: (x.cumsum(-1), x.cummax(-1), x.cummin(-1), x.logcumsumexp(-1), (x > 0).cumsum(-1), x.double().cumsum(-1)), (seeded(2, 70003).round(),)),
+    Case("forms", "scan_tiles_groups", lambda x, y: (x.cumsum(0), (y.double() * 1e-5 + 1).cumprod(0), y.to(BF16).cumsum(0), x.int().cumsum(0, dtype=torch.int32)), (torch.arange(300000) % 7 - 3, seeded(150000))),
+    Case("forms", "scan_tiles_nan", lambda x: (x.cumsum(-1), x.cummax(-1).values), (torch.where(torch.arange(40000) == 20011, float("nan"), 1.0),)),
     Case("forms", "scan_short", lambda x: x.cumsum(-1), (seeded(5, 7),)),
     Case("forms", "scan_columns", lambda x: x.cumsum(0), (seeded(70, 33),)),
     Case("forms", "scan_logsumexp", lambda x: x.logcumsumexp(-1), (seeded(3, 700),)),
@@ -126,6 +130,32 @@ def forms():
 @pytest.mark.parametrize("name", [c.name for c in SHAPES])
 def test_form(forms, name):
     assert not forms[name]
+
+
+def test_scatters_in_a_fixed_order(tmp_path):
+    """With deterministic=true no sum of floats is left to atomics, and f32 sums are those of a loop in program order, to the bit."""
+    i, j, many = torch.arange(60) * 7 % 10, torch.arange(60) * 3 % 4, torch.arange(9000) * 31 % 50
+    rows, columns, wide = seeded(60, 8), torch.arange(60 * 8).reshape(60, 8) * 5 % 10, seeded(9000, 3)
+    programs = {
+        "index_add": (lambda x, y: x.index_add(0, i, y, alpha=2), (seeded(10, 8), rows)),
+        "scatter_add": (lambda x, y: x.scatter_add(0, columns, y), (seeded(10, 8), rows)),
+        "scatter_add_last": (lambda x, y: x.scatter_add(1, columns.t(), y), (seeded(8, 10), rows.t().contiguous())),
+        "index_put": (lambda x, y: torch.index_put(x, (i, j), y, accumulate=True), (seeded(10, 4, 8), rows)),
+        "index_put_apart": (lambda x, y: torch.ops.aten.index_put(x, [i, None, j], y, True), (seeded(10, 5, 4), seeded(60, 5))),
+        "index_copy": (lambda x, y: (x.index_copy(0, i, y), torch.index_put(x, (i,), y)), (seeded(10, 8), rows)),
+        "scatter": (lambda x, y: x.scatter(0, columns, y), (seeded(10, 8), rows)),
+        "product": (lambda x, y: x.scatter_reduce(0, columns, y, "prod"), (seeded(10, 8), rows)),
+        "many": (lambda x, y: x.index_add(0, many, y), (seeded(50, 3), wide)),
+        "embedding": (lambda g: torch.ops.aten.embedding_dense_backward(g, i, 12, -1, False), (rows,)),
+        "counts": (lambda w: torch.bincount(i, weights=w, minlength=12), (seeded(60).double(),)),
+    }
+    cases = [Case("ordered", name, f, args) for name, (f, args) in programs.items()]
+    wrong = {name: text for name, text in outcomes(cases, False, *EMULATE, "--set", "deterministic=true").items() if text}
+    assert not wrong, "\n".join(f"{k}: {v}" for k, v in wrong.items())
+    export(Batch(cases), ({case.name: case.args for case in cases},), tmp_path / "m.pt2")
+    done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *EMULATE, "--set", "deterministic=true", "--log", "ir")
+    scatters = [line for line in (done.stdout + done.stderr).splitlines() if " scatter." in line]
+    assert len(scatters) >= len(cases) and all("sorted along" in line for line in scatters), "\n".join(scatters)
 
 
 def test_other_launch_shapes():

@@ -1,5 +1,9 @@
 // Scans along one dimension: a block walks a row in chunks and carries the total from one to the next; columns are one thread's each where they lie side by side.
+//
+// Of few long rows each chunk is a block's (a tile), in one pass: a block tells the others what its tile comes to and adds up what all tiles before it came to, in an order that only the tile's place decides, so that
+// results do not depend on which block was first (single-pass scans: Merrill and Garland 2016, whose order does). Tiles are put together in groups, so that a late tile reads few numbers; a tile waits only for tiles begun before it.
 #include "codegen/cuda/forms.h"
+#include "ir/scan_state.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -44,6 +48,24 @@ Kernel columns(Body& b, const Statement& s, const Combine& c, const std::string&
   return b.finish({.grid = {sym::ceil_div(count, kThreads), 1, 1}, .block = kThreads});
 }
 
+/// Sets `carry` to what stands before the tile, whose total is `all`.
+void look_back(Body& b, const Combine& c, const std::string& type, const std::string& state, const ir::ScanState& layout, int threads) {
+  const int group = static_cast<int>(ir::ScanState::kGroup), warps = threads / 32;
+  b.head(fmt::format("__shared__ {} far_of[{}], near_tiles;", type, warps));
+  b.line("u64* const tiles = (u64*){} + 2 + (i64)row * {}, * const groups = tiles + (i64)2 * {};", state, b.text(b.env().simplify(layout.row_words())), b.text(b.env().simplify(layout.tiles)));
+  b.put("if (t == 0) c_tell(tiles + (i64)2 * tile, all);");
+  b.line("{0} near = t < tile % {1} ? c_told<{0}>(tiles + (i64)2 * (tile / {1} * {1} + t)) : ({0}){2}, far = {2};", type, group, c.identity);
+  b.line("near = c_reduce_warp<32>(near, {});", c.op);
+  b.line("if (t == 0 && tile % {0} == {0} - 1) c_tell(groups + (i64)2 * (tile / {0}), {1}(near, all));", group, c.op);
+  b.line("for (int g = t; g < tile / {0}; g += {1}) far = {2}(far, c_told<{3}>(groups + (i64)2 * g));", group, threads, c.op, type);
+  b.line("far = c_reduce_warp<32>(far, {});", c.op);
+  b.put("if (lane == 0) far_of[warp] = far;");
+  b.put("if (t == 0) near_tiles = near;");
+  b.put("c_sync();");
+  b.line("far = lane < {} ? far_of[lane] : ({}){};", warps, type, c.identity);
+  b.line("carry = {0}(c_reduce_warp<32>(far, {0}), near_tiles);", c.op);
+}
+
 /// A row's chunk is cut into the warps' segments, and a segment into `turns` pieces of a run for each lane: all loads of a chunk are under way at once, and the pieces' scans do not wait for one another.
 Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, const std::string& type) {
   constexpr int kMostThreads = 256, kMostTurns = 4;
@@ -54,7 +76,8 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, 
   const std::int64_t runs = (b.env().hint_or(along.size, 4096) + width - 1) / width, rows = b.env().hint_or(product_of(b.nest.outer), 1 << 10);
   int usual = std::max(32, power_of_two_at_least((runs + kMostTurns - 1) / kMostTurns, kMostThreads));
   // Few rows: one chunk of more threads rather than several chunks.
-  while (usual < 1024 && usual * kMostTurns < runs && rows * usual < gpu.threads() / 2) usual *= 2;
+  const bool tiled = s.op->outs.size() > 1;
+  while (!tiled && usual < 1024 && usual * kMostTurns < runs && rows * usual < gpu.threads() / 2) usual *= 2;
   struct Shape {
     int threads, turns;
     bool operator==(const Shape&) const = default;
@@ -62,7 +85,8 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, 
   std::vector<Shape> shapes{{usual, power_of_two_at_least((runs + usual - 1) / usual, kMostTurns)}};
   for (int threads : {usual, usual / 2, usual * 2, usual * 4})
     for (int turns : {1, 2, 4, 8})
-      if (const Shape s{threads, turns}; threads >= 32 && threads <= 1024 && threads * turns < 2 * runs && std::find(shapes.begin(), shapes.end(), s) == shapes.end()) shapes.push_back(s);
+      if (const Shape s{threads, turns}; threads >= 32 && threads <= 1024 && threads * turns < 2 * runs && (!tiled || threads * turns * width >= ir::ScanState::kSmallest) && std::find(shapes.begin(), shapes.end(), s) == shapes.end())
+        shapes.push_back(s);
   const Shape shape = chosen(b, gpu, shapes);
   const int threads = shape.threads, warps = threads / 32, turns = shape.turns;
   const int piece = 32 * width, segment = piece * turns, chunk = segment * warps;
@@ -70,8 +94,19 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, 
   // 0 is a multiple too: a row that may have no elements needs the loop, which then does nothing.
   const bool once = b.env().statically_known_le(along.size, chunk) && (!whole || b.env().statically_known_le(1, along.size));
   b.lanes = {along.var, width};
-  b.line("const {0} row = ({0})blockIdx.x;", index);
+  const Expr tiles = b.env().simplify(sym::ceil_div(along.size, chunk)), count = product_of(b.nest.outer);
+  const std::string state = tiled ? b.pointer(s.op->outs[1], true) : "";
   b.put("const int t = threadIdx.x, lane = t % 32, warp = t / 32;");
+  if (tiled) {
+    // Tiles are numbered as blocks begin, so that none waits for one that may not have a place to run. (The remainder: should the state not hold zeros, nothing is written outside.)
+    b.head("__shared__ u32 ticket;");
+    b.line("if (t == 0) ticket = (u32)c_count((i32*){}) % (u32){};", state, b.text(b.env().simplify(count * tiles)));
+    b.put("c_sync();");
+    b.line("const {0} row = ({0})(ticket / (u32){1});", index, b.text(tiles));
+    b.line("const int tile = (int)(ticket % (u32){});", b.text(tiles));
+  } else {
+    b.line("const {0} row = ({0})blockIdx.x;", index);
+  }
   decode(b, b.nest.outer, "row");
   const auto nodes = b.roots({&s});
   const Exprs moving{along.var};
@@ -136,6 +171,7 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, 
       b.line("{0} earlier = lane < {1} ? h[side][lane] : {2};", type, warps, c.identity);
       b.line("earlier = c_scan_warp(earlier, lane, {});", c.op);
       b.line("const {0} all = c_lane_from(earlier, {1}), mine = c_lane_from(earlier, warp > 0 ? warp - 1 : 0);", type, warps - 1);
+      if (tiled) look_back(b, c, type, state, ir::ScanState(along.size), threads);
       b.line("const {0} before = warp > 0 ? {1}(carry, mine) : carry;", type, c.op);
       b.line("carry = {}(carry, all);", c.op);
       b.put("side ^= 1;");
@@ -149,15 +185,15 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, 
       b.elements({}, stores, [&] { b.store(s, fmt::format("{}(start, {})", c.op, at)); });
     });
   };
-  if (once) {
+  if (once || tiled) {
     b.block("", [&] {
-      b.line("const {} q0 = 0;", index);
+      b.line("const {0} q0 = {1};", index, tiled ? fmt::format("({})tile * {}", index, chunk) : "0");
       chunk_of();
     });
   } else {
     b.block(fmt::format("for ({0} q0 = 0; q0 < {1}; q0 += {2})", index, n, chunk), chunk_of);
   }
-  return b.finish({.grid = {product_of(b.nest.outer), 1, 1}, .block = threads});
+  return b.finish({.grid = {tiled ? count * tiles : count, 1, 1}, .block = threads});
 }
 
 }  // namespace
@@ -167,7 +203,7 @@ Kernel cuda_scan(Body& b, const GpuModel& gpu) {
   const Statement& s = b.nest.statements[0];
   const Combine c = combine_of(std::get<ir::Scan>(s.op->node).kind, s.body->dtype);
   const std::string type = cuda_register_type(s.body->dtype);
-  const bool side_by_side = b.nest.vector == LoopNest::Vector::Outer;
+  const bool side_by_side = b.nest.vector == LoopNest::Vector::Outer && s.op->outs.size() == 1;
   return side_by_side ? columns(b, s, c, type) : rows(b, gpu, s, c, type);
 }
 

@@ -1,8 +1,46 @@
-// Scatters: one thread an iteration. What hits one place combines by atomic updates; where it assigns, one of the writers wins, as in eager on a GPU.
+// Scatters: one thread an iteration. What hits one place combines by atomic updates; where it assigns, one of the writers wins, as in eager on a GPU. Sorted ones: one thread a place, which carries out the place's
+// iterations in order.
 #include "codegen/cuda/forms.h"
 #include "support/error.h"
 
 namespace coil::codegen {
+
+namespace {
+
+/// The first thread of a place's iterations combines all of them; where they assign, the last one's thread writes.
+void in_order(Body& b, const Statement& s, const ir::Scatter& scatter) {
+  const LoopDim along = b.nest.inner[*scatter.sorted];
+  const std::string index = b.index_type(), i(along.var.name()), n = b.text(along.size);
+  auto key_at = [&](const std::string& variable, const std::string& place) {
+    b.block("", [&] {
+      if (place != i) b.line("const {} other = {};", index, place);
+      b.block("", [&] {
+        if (place != i) b.line("const {} {} = other;", index, i);
+        const std::string key = b.name(s.indirect[0]);
+        b.line("{} = {};", variable, key);
+      });
+    });
+  };
+  b.put("i64 key, neighbour = -1;");
+  key_at("key", i);
+  const bool assigns = scatter.mode == ir::StoreMode::Assign;
+  b.block(assigns ? fmt::format("if ({} + 1 < {})", i, n) : fmt::format("if ({} > 0)", i), [&] { key_at("neighbour", assigns ? i + " + 1" : i + " - 1"); });
+  b.put("if (neighbour == key) return;");
+  const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
+  const std::string dtype(short_name(d)), place = fmt::format("{}[{}]", b.pointer(s.op->outs[0], true), b.text_with(s.store, {"key"}));
+  if (assigns) return b.line("{} = c_put_{}({});", place, dtype, b.name(s.body));
+  b.line("const {} first = {};", index, i);
+  b.line("{} sum = c_get_{}({});", cuda_register_type(s.body->dtype), dtype, place);
+  b.block(fmt::format("for ({0} {1} = first; {1} < {2}; ++{1})", index, i, n), [&] {
+    const std::string here = b.name(s.indirect[0]);
+    b.line("if ({} != key) break;", here);
+    const std::string x = b.name(s.body);
+    b.line("sum = {}(sum, {});", scatter.mode == ir::StoreMode::Add ? "c_add" : scatter.mode == ir::StoreMode::Prod ? "c_mul" : scatter.mode == ir::StoreMode::Max ? "c_max" : "c_min", x);
+  });
+  b.line("{} = c_put_{}(sum);", place, dtype);
+}
+
+}  // namespace
 
 Kernel cuda_scatter(Body& b, const GpuModel&) {
   constexpr int kThreads = 256;
@@ -13,6 +51,11 @@ Kernel cuda_scatter(Body& b, const GpuModel&) {
   b.line("const {0} w = ({0})blockIdx.x * {1} + threadIdx.x;", index, kThreads);
   b.line("if (w >= {}) return;", b.text(count));
   decode(b, b.nest.inner, "w");
+  if (const auto& scatter = std::get<ir::Scatter>(s.op->node); scatter.sorted) {
+    in_order(b, s, scatter);
+    b.stops_any_time = true;
+    return b.finish({.grid = {sym::ceil_div(count, kThreads), 1, 1}, .block = kThreads});
+  }
   const std::string x = b.name(s.body);
   std::vector<std::string> indirect;
   for (ir::Scalar i : s.indirect) {
