@@ -85,15 +85,13 @@ Lowered convolution(Context& ctx, const Values& args) {
         after[d] += padding->after[d];
       }
     }
-  std::vector<std::int64_t> weight_sizes;
-  for (const Expr& e : weight.sizes) {
-    auto c = e.constant();
-    if (!c) refuse(ctx, "has a weight of symbolic size");
-    weight_sizes.push_back(*c);
-  }
+  std::vector<std::int64_t> weight_sizes;  // where they are known; else the library goes by what comes
+  for (const Expr& e : weight.sizes)
+    if (auto c = e.constant()) weight_sizes.push_back(*c);
+  const bool known = weight_sizes.size() == weight.rank();
   const sym::TensorMeta& meta = ctx.result();
   std::vector<std::int64_t> stride = list(3);
-  if (!transposed && x.rank() == spatial + 2 && gathers_channels(ctx, x, constant(ctx, args[8]), list(5))) {
+  if (known && !transposed && x.rank() == spatial + 2 && gathers_channels(ctx, x, constant(ctx, args[8]), list(5))) {
     std::int64_t channels = weight_sizes[1];
     for (std::int64_t s : stride) channels *= s;
     const std::int64_t step = ctx.options.product_vector_bytes / static_cast<std::int64_t>(size_of(x.dtype()));
@@ -114,17 +112,10 @@ Lowered convolution(Context& ctx, const Values& args) {
   std::vector<BufferView> inputs{library_operand(x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));
   auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
-  add_library_call(ctx, "convolution",
-                   {{"stride", stride},
-                    {"padding", before},
-                    {"padding_end", after},
-                    {"dilation", list(5)},
-                    {"transposed", std::int64_t{transposed}},
-                    {"output_padding", list(7)},
-                    {"groups", constant(ctx, args[8])},
-                    {"has_bias", std::int64_t{bias.has_value()}},
-                    {"weight_sizes", weight_sizes}},
-                   std::move(inputs), {out});
+  std::map<std::string, ir::ExternAttribute> attributes = {{"stride", stride}, {"padding", before}, {"padding_end", after}, {"dilation", list(5)}, {"transposed", std::int64_t{transposed}},
+                                                           {"output_padding", list(7)}, {"groups", constant(ctx, args[8])}, {"has_bias", std::int64_t{bias.has_value()}}};
+  if (known) attributes.emplace("weight_sizes", weight_sizes);
+  add_library_call(ctx, "convolution", std::move(attributes), std::move(inputs), {out});
   return box;
 }
 

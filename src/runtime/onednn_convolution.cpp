@@ -190,7 +190,7 @@ class ConvolutionBuilder {
 bool is_float16_or_32(DType d) { return d == DType::F32 || d == DType::BF16 || d == DType::F16; }
 
 std::optional<DType> compute_type(const ConvolutionProblem& p) {
-  if (!is_float16_or_32(p.x.dtype) || !is_float16_or_32(p.y.dtype) || numel(p.x.sizes) == 0) return std::nullopt;
+  if (!is_float16_or_32(p.x.dtype) || !is_float16_or_32(p.y.dtype) || numel(p.x.sizes) == 0 || numel(p.y.sizes) == 0) return std::nullopt;
   for (const BoundView& o : p.operands)
     if (!is_float16_or_32(o.dtype)) return std::nullopt;
   if (!p.packed_desc.empty()) return desc_from_text(p.packed_desc).data_type() == dnnl::memory::data_type::bf16 ? DType::BF16 : DType::F32;

@@ -76,14 +76,23 @@ module.load()(*flat) if path.suffixes == [".fx", ".py"] else module.call(flat)
 """
 
 
-@pytest.mark.parametrize("form, turns, size", [("package", 10_000, 2000), ("cpp", 10_000, 2000), ("python", 500, 20_000), ("fx", 500, 20_000)])
-def test_memory_is_flat_over_turns(form, turns, size, tmp_path):
-    """Many turns, each with a tensor whose size is data and calls of library operations, need no more memory than ten, in every language."""
+def kept_rows(x):
+    """As many as the data say."""
+    return x[x > 0]
+
+
+def rows_of_a_branch(x):
+    """As many as only the branch tells."""
+    return torch.cond(x[0] > 0, lambda x: x[x > 0], lambda x: x[: x.shape[0] // 2] * 2, (x,))
+
+
+@pytest.mark.parametrize("form, turns, size, rows", [(*form, kept_rows) for form in (("package", 10_000, 2000), ("cpp", 10_000, 2000), ("python", 500, 20_000), ("fx", 500, 20_000))] + [("package", 10_000, 2000, rows_of_a_branch), ("cpp", 10_000, 2000, rows_of_a_branch)])
+def test_memory_is_flat_over_turns(form, turns, size, rows, tmp_path):
+    """Many turns, each with a tensor whose size is not known before and calls of library operations, need no more memory than ten, in every language."""
     class Program(torch.nn.Module):
         def forward(self, x, turns):
             def turn(i, x, total):
-                kept = x[x > 0]
-                return i + 1, x.roll(1) - (i % 2) * 0.1 + 0.05, total + kept.sum()
+                return i + 1, x.roll(1) - (i % 2) * 0.1 + 0.05, total + rows(x).sum()
 
             return while_loop(lambda i, x, total: i < turns, turn, (torch.zeros((), dtype=torch.int64), x, torch.zeros(())))
 

@@ -316,3 +316,34 @@ class MixtureOfExperts(torch.nn.Module):
 
 def test_mixture_of_experts(check):
     check(MixtureOfExperts().eval(), (torch.randn(6, 8),), dynamic=(ROWS,), others=[(torch.randn(n, 8),) for n in (1, 13, 64)])
+
+
+class Filters(torch.nn.Module):
+    """Convolutions whose weights have as many filters or places as data tell."""
+
+    def forward(self, x, w, keep):
+        at = keep.nonzero()[:, 0]
+        few, narrow = w.index_select(0, at), w.index_select(3, at)
+        torch._check(at.shape[0] >= 1)
+        return (
+            torch.nn.functional.conv2d(x, few, few.sum((1, 2, 3)), padding=1),
+            torch.nn.functional.conv2d(x, few, stride=2).relu(),
+            torch.nn.functional.conv_transpose2d(x, few.transpose(0, 1)),
+            torch.nn.functional.conv2d(x, narrow),
+            torch.nn.functional.conv1d(x[:, :, 0].double(), few[:, :, 0].double()),
+        )
+
+
+def test_convolutions_of_free_weights(check):
+    def example(*kept):
+        return torch.randn(2, 4, 6, 7), torch.randn(4, 4, 3, 4), torch.tensor([k in kept for k in range(4)])
+
+    check(Filters(), example(0, 2, 3), others=[example(1), example(0, 1, 2, 3), example(0, 3)])
+
+
+def test_pairs_of_free_rows(check):
+    class Pairs(torch.nn.Module):
+        def forward(self, x):
+            return torch.pdist(x[x[:, 0] > 0])
+
+    check(Pairs(), (torch.rand(5, 3),), others=[(torch.rand(5, 3) - torch.tensor([p, 0, 0]),) for p in (0.5, 0.5, 1.0)] + [(torch.tensor([[1.0, 2, 3], [-1, 0, 1], [-1, 0, 2], [-1, 0, 3], [-1, 0, 4]]),)])

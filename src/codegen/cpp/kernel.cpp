@@ -501,7 +501,7 @@ std::size_t Printer::depth(Scalar n) {
 
 std::size_t Printer::made_depth(Scalar load) {
   const Statement& m = nest_.statements[made_.at(load->buffer)];
-  return m.role == Role::Inner && m.level == level_ ? nest_.inner.size() : 0;
+  return m.role == Role::Inner && (m.level == level_ || scratch_.contains(load->buffer)) ? nest_.inner.size() : 0;
 }
 
 Kernel Printer::finish() {

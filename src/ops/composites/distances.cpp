@@ -17,10 +17,14 @@ Value pairwise_distance(Steps& s) { return pairwise(s, s["x1"], s["x2"], s["p"],
 Value pdist(Steps& s) {
   const Value& x = s["self"];
   if (s.rank(x) != 2) s.refuse("takes a matrix");
-  const auto n = s.constant(s.sizes(x)[0]);
-  Value pairs = s.call("aten.triu_indices.default", {n, n, 1});
-  auto rows = [&](std::int64_t which) { return s.call("aten.index_select.default", {x, 0, s.call("aten.select.int", {pairs, 0, which})}); };
-  return norm_last(s, s.sub(rows(0), rows(1)), s["p"]);
+  const Expr n = s.sizes(x)[0], pairs = sym::floor_div(n * (n - 1), 2);
+  // Places of a triangle in row-major order: a stable sort puts those that are inside first.
+  const Value outside = s.call("aten.ge.Tensor", {s.unsqueeze(s.iota(n), 1), s.iota(n)});
+  const Value sorted = s.item(s.call("aten.sort.stable", {s.to(s.reshape(outside, {n * n}), DType::U8)}, {{"stable", true}, {"dim", 0}, {"descending", false}}), 1);
+  auto rows = [&](const Value& which) { return s.call("aten.index_select.default", {x, 0, which}); };
+  const Value place = s.call("aten.index_select.default", {sorted, 0, s.iota(pairs)}), length = sym::max(n, 1);
+  const Value row = s.call("aten.div.Tensor_mode", {place, length}, {{"rounding_mode", "floor"}});
+  return norm_last(s, s.sub(rows(row), rows(s.sub(place, s.mul(row, length)))), s["p"]);
 }
 
 Value clamped(Steps& s, const Value& x) { return s.call("aten.clamp_min.default", {x, 0}); }
