@@ -70,6 +70,9 @@ _HIGHER_ORDER = {
     *("invoke_subgraph", "wrap_with_set_grad_enabled", "wrap_with_autocast"),
 }
 
+# Those whose graphs may write to what they are given: the graphs' argument names, and what the names of operands begin with.
+_WRITING = {"cond": (("true_fn", "false_fn"), "operand"), "invoke_subgraph": (("subgraph",), "arg")}
+
 # Random operators that look at their data first, and raise.
 _CHECKED = {"aten.multinomial.default"}
 
@@ -88,6 +91,11 @@ def _plain_attention(node):
         return None
     mask, rate, causal = (node.args[p] if p is not None and p < len(node.args) else default for p, default in zip(places, (None, 0.0, False)))
     return None if rate else (*node.args[:3], mask, causal, node.kwargs.get("scale"))
+
+
+def _value(a):
+    """What tracing saw of an argument."""
+    return a.meta["val"] if isinstance(a, Node) else a
 
 
 def _plain_state(state):
@@ -112,6 +120,7 @@ class Translator:
         self.nodes = {}
         self.effects = {}  # node of with_effects: (the token as it came, whether the operator gives several results)
         self.inside = False  # a graph that an operator takes is walked, not the program's own
+        self.written = {}  # of the graph that is walked: placeholders that it writes to, with what it leaves in them
         self.walked = set()  # names of such graphs in the one that is walked
         self.saving = {}  # node of run_and_save_rng_state, or of its second item: (what was made of it, whether the operator gives several results)
         self.symbols = set()
@@ -201,6 +210,8 @@ class Translator:
 
     def get_attr(self, node):
         value = functools.reduce(getattr, node.target.split("."), self.gm)
+        if all(user.target is auto_functionalized_v2 and isinstance(user.args[0], torch._ops.HigherOrderOperator) for user in node.users):
+            return  # told there
         if isinstance(value, torch.fx.GraphModule):
             self.nodes[node] = self.nested(node.target.replace(".", "_"), value)
             return
@@ -209,15 +220,17 @@ class Translator:
         with _disable_current_modes():  # AOTAutograd compiles under a fake mode; this tensor is real
             self.nodes[node] = self.native.constant(node.name, value.detach().resolve_neg().resolve_conj(), self.tensor(value))
 
-    def nested(self, name, gm):
-        """A graph that an operator takes: walked once where it stands, however many calls there are."""
+    def nested(self, name, gm, written=()):
+        """A graph that an operator takes: walked once where it stands, however many calls there are. What it leaves in the placeholders at positions `written` are further results."""
         if name not in self.walked:
             self.walked.add(name)
-            outside = self.gm, self.inside, self.walked
+            outside = self.gm, self.inside, self.walked, self.written
             self.gm, self.inside, self.walked = gm, True, set()
+            placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+            self.written = {placeholders[i]: placeholders[i] for i in written}
             self.native.begin_graph(name)
             self.run()
-            self.gm, self.inside, self.walked = outside
+            self.gm, self.inside, self.walked, self.written = outside
         return Literal.graph(name)
 
     def attention(self, node, query, key, value, mask, causal, scale):
@@ -230,6 +243,9 @@ class Translator:
     def call_function(self, node):
         if node in self.nodes:
             return  # told with the node that it is a result of
+        if node.target is torch.ops.aten.copy_.default and node.args[0] in self.written and not node.users:
+            self.written[node.args[0]] = node.args[1]
+            return
         if plain := _plain_attention(node):
             return self.attention(node, *plain)
         if node.target is with_effects:
@@ -298,9 +314,53 @@ class Translator:
 
     def writing(self, node, operation):
         """An operator that writes to its arguments, as torch's functionalization wraps it; Coil's passes take the wrapping off."""
+        if isinstance(operation, torch._ops.HigherOrderOperator):
+            return self.writing_graphs(node, operation)
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
         meta = [self.meta(v, node.name) for v in node.meta["val"]]
         self.nodes[node] = self.native.call("higher_order.auto_functionalized_v2", [target_name(operation)], kwargs, node.name, meta, node.meta.get("stack_trace") or "")
+
+    def writing_graphs(self, node, operation):
+        """An operator whose graphs write to what they are given, on copies of that: the graphs give what they leave there as further results, which are written to the copies."""
+        name, given = operation.name(), node.kwargs
+        if name not in _WRITING:
+            raise _native.Error(f"%{node.name}: {name} with graphs that write to what they are given is not supported; let them give the values as results")
+        graphs, lead = _WRITING[name]
+        where = node.meta.get("stack_trace") or ""
+
+        def call(target, args, value, kwargs=None):
+            return self.native.call(target, args, kwargs or {}, f"{node.name}_{target.split('.')[1]}", self.meta(value, node.name), where), value
+
+        def view(base, key):
+            if f"_{key}_slice_dim" in given:
+                args = [given[f"_{key}_slice_{part}"] for part in ("dim", "start", "end")]
+                return call("aten.slice.Tensor", [base[0], *map(self.argument, args)], torch.ops.aten.slice.Tensor(base[1], *map(_value, args)))
+            if f"_{key}_size" in given:
+                args = [given[f"_{key}_{part}"] for part in ("size", "stride", "storage_offset")]
+                return call("aten.as_strided.default", [base[0], *map(self.argument, args)], torch.as_strided(base[1], *torch.fx.node.map_arg(args, _value)))
+            return base
+
+        bases = [call("aten.clone.default", [self.nodes[b]], b.meta["val"].clone()) for b in given["_all_bases"]]
+        operands, views = [], {}
+        while True:
+            key = f"{lead}{len(operands)}"
+            if f"_{key}_base_index" in given:
+                views[len(operands)] = view(bases[given[f"_{key}_base_index"]], key)
+                operands.append(views[len(operands)][0])
+            elif key in given:
+                operands.append(self.argument(given[key]))
+            else:
+                break
+        bodies = [self.nested(f"{given[g].target}_writing".replace(".", "_"), functools.reduce(getattr, given[g].target.split("."), self.gm), tuple(views)) for g in graphs]
+        results = list(node.meta["val"][: len(node.meta["val"]) - len(bases)])
+        left = [v.clone() for _, v in views.values()]
+        args = [self.argument(given["pred"]), *bodies, operands] if name == "cond" else [*bodies, name, *operands]
+        made, _ = call(f"higher_order.{name}", args, [*results, *left])
+        items = [call("_operator.getitem", [made, i], value)[0] for i, value in enumerate([*results, *left])]
+        for (target, value), item in zip(views.values(), items[len(results) :]):
+            call("aten.copy_.default", [target, item, False], value)
+        for user in node.users:
+            self.nodes[user] = [*items[: len(results)], *(base for base, _ in bases)][user.args[1]]
 
     def result_of_effect(self, node, effect, index):
         token, several = self.effects[effect]
@@ -316,7 +376,7 @@ class Translator:
         bare = not isinstance(results, (list, tuple))
         values = [self.argument(a) for a in ([results] if bare else results)]
         if self.inside:
-            self.native.end_graph(values, bare)
+            self.native.end_graph([*values, *(self.nodes[n] for n in self.written.values())], bare)
         else:
             self.native.output(values, set(self.free))
 

@@ -504,3 +504,18 @@ def test_fx_wrapper_of_training_graphs():
     want = torch.autograd.grad(module(x).square().sum(), [x, *module.parameters()])
     got = torch.autograd.grad(compiled(x).square().sum(), [x, *compiled.parameters()])
     torch.testing.assert_close(got, want)
+
+
+def test_sizes_from_strides_and_offsets():
+    """Symbols that no size tells: of slices' strides and beginnings, in every order of inputs."""
+    def sliced(n, m):
+        return torch.randn(n, m)[:, 1:4]
+
+    def f(x, y, z):
+        return (x * 2).t() @ y, y.as_strided((2, 2), (y.stride(0), 1)) + x.stride(0), z.sum() + z.storage_offset()
+
+    g = compiled(f, dynamic=True)
+    with torch.no_grad():
+        for n, a, b, k in ((6, 10, 11, 3), (7, 13, 9, 5), (5, 9, 21, 9)):
+            x, y, z = sliced(n, a), sliced(n, b), torch.randn(40)[k:]
+            same(g(x, y, z), f(x, y, z))

@@ -1,5 +1,7 @@
 """Branches, loops and regions through `torch.compile(backend="coil")`: values and gradients are eager's."""
 import functools
+import signal
+import time
 
 import pytest
 import torch
@@ -198,6 +200,52 @@ def test_values(f):
         same([g(x.clone()) for x in xs], want)
 
 
+@torch.compiler.nested_compile_region
+def writing(x):
+    x.add_(1)
+    return x * 2
+
+
+def writes_to_its_operand(x):
+    y = x * 2
+    return torch.cond(x.sum() > 0, lambda y, x: y.add_(x.sum()).sum(0), lambda y, x: y.mul_(2).sum(0) - x.sum(), (y[1:], x)), y + 1
+
+
+def writes_to_a_column(x):
+    y = x * 2
+    return torch.cond(x.sum() > 0, lambda y: y.add_(1).sum(), lambda y: y.mul_(2).sum(), (y[:, 1],)), y
+
+
+def writes_to_an_input_on_one_side(x):
+    return torch.cond(x.sum() > 0, lambda x: x.add_(1).sum(), lambda x: x.sum(), (x,)), x * 2
+
+
+def regions_that_write(x):
+    return writing(x[1:]) + writing(x[:3]), x * 3
+
+
+@pytest.mark.parametrize("f, dynamic", [(writes_to_its_operand, False), (writes_to_its_operand, True), (writes_to_a_column, False), (writes_to_an_input_on_one_side, False), (regions_that_write, False)])
+def test_graphs_that_write_to_what_they_are_given(f, dynamic):
+    def call(g, x):
+        x = x.clone()
+        return g(x), x
+
+    xs = inputs(4, 4, 4)
+    with torch.no_grad():
+        want = references(functools.partial(call, f), xs)
+        g = compiled(f, dynamic=dynamic)
+        same([call(g, x) for x in xs], want)
+
+
+def test_a_loop_that_writes_to_what_is_outside_is_refused_by_name():
+    def f(x):
+        y = torch.zeros(3)
+        return while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a + y.add_(1)), (zero(), x)), y
+
+    with torch.no_grad(), pytest.raises(Exception, match="while_loop with graphs that write"):
+        compiled(f)(torch.randn(4, 3))
+
+
 def test_a_loop_of_no_turns():
     """Torch stacks the first values of such a loop for its gradient."""
     def f(x, n):
@@ -225,3 +273,29 @@ def test_a_condition_that_random_numbers_decide():
 
     with pytest.raises(Exception, match="random numbers decide"):
         compiled(f)(torch.randn(4, requires_grad=True))
+
+
+def test_an_endless_loop_is_interrupted():
+    """As by Ctrl-C: a signal's handler that raises; the program takes the next input."""
+    def raises(*_):
+        raise TimeoutError
+
+    def f(by, x):
+        return while_loop(lambda i, x: i < 10, lambda i, x: (i + by, x * 0.5 + 1), (zero(), x))
+
+    x = torch.rand(4)
+    with torch.no_grad():
+        (want,) = references(lambda x: f(torch.tensor(3), x), [x])
+        g = compiled(f)
+        same(g(torch.tensor(3), x), want)
+        old = signal.signal(signal.SIGALRM, raises)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            begin = time.monotonic()
+            with pytest.raises(TimeoutError):
+                g(torch.tensor(0), x)
+            assert time.monotonic() - begin < 5
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+        same(g(torch.tensor(3), x), want)
