@@ -108,9 +108,18 @@ def load(path):
     return Model(_native.load_package(os.fspath(path)))
 
 
-def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=None, mode=None, device="cpu"):
-    """Compiles a module (an nn.Module or a torch.fx graph module) for these inputs, or a `.pt2` file. Weights become part of the program; save() writes it as a package."""
+def _device_of(inputs):
+    """The device of the first tensor that does not lie on the CPU."""
+    leaves = inputs.values() if isinstance(inputs, dict) else inputs if isinstance(inputs, (list, tuple)) else ()
+    found = [_device_of(x) for x in leaves] if leaves else [str(inputs.device)] if hasattr(inputs, "device") else []
+    return next((device for device in found if device != "cpu"), "cpu")
+
+
+def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=None, mode=None, device=None):
+    """Compiles a module (an nn.Module or a torch.fx graph module) for these inputs, or a `.pt2` file. Weights become part of the program; save() writes it as a package. `device`: where it runs; without
+    one, where the inputs lie, and for a file the CPU."""
     chosen = parse(options, mode)
+    device = device or _device_of((inputs, kwargs))
     if isinstance(module, (str, os.PathLike)):
         return Model(_native.compile_archive(os.fspath(module), chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("archive")))
     import torch

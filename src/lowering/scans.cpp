@@ -64,10 +64,13 @@ std::vector<TensorBox> ordered_by_merging(Context& ctx, const TensorBox& box, st
 
 }  // namespace
 
+/// Elements that a block of a device's own kernels sorts at a time.
+static std::int64_t sorted_at_once(DType dtype) { return size_of(dtype) <= 4 ? 4096 : 2048; }
+
 std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string op, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes) {
   if (op == "sort" && ctx.options.selects_by_kernels && !sizes.empty()) {
     const auto length = sizes[static_cast<std::size_t>(std::get<std::int64_t>(attributes.at("dim")))].constant();
-    const std::int64_t tile = size_of(box.dtype()) <= 4 ? 4096 : 2048;
+    const std::int64_t tile = sorted_at_once(box.dtype());
     if (length && *length > tile && *length < std::numeric_limits<std::int32_t>::max()) return ordered_by_merging(ctx, box, std::move(attributes), sizes, *length, tile);
   }
   auto [values, values_window] = library_result(ctx, box.dtype(), sizes);
@@ -147,7 +150,19 @@ Lowered sort(Context& ctx, const Values&) {
 Lowered topk(Context& ctx, const Values&) {
   const TensorBox box = ctx.tensor(ctx.node->args[0]);
   const auto dim = static_cast<std::int64_t>(dimension(ctx, ctx.node->arg("dim"), box.rank()));
-  return ordered(ctx, box, "topk", {{"dim", dim}, {"largest", flag(ctx.node->arg("largest"))}, {"sorted", flag(ctx.node->arg("sorted"))}}, ctx.result(0).sizes);
+  const std::int64_t largest = flag(ctx.node->arg("largest"));
+  const Exprs& sizes = ctx.result(0).sizes;
+  if (ctx.options.selects_by_kernels && box.rank() > 0) {
+    // A kernel of the device's own keeps half of what it sorts at a time beside the pieces of a longer row. More are the first of the whole row in order.
+    const auto at = static_cast<std::size_t>(dim);
+    const std::int64_t most = sorted_at_once(box.dtype());
+    if (!ctx.graph.env().statically_known_le(box.sizes[at], most) && !ctx.graph.env().statically_known_le(sizes[at], most / 2)) {
+      std::vector<TensorBox> whole = ordered(ctx, box, "sort", {{"dim", dim}, {"descending", largest}, {"stable", std::int64_t{1}}}, box.sizes), first;
+      for (std::size_t k = 0; k < whole.size(); ++k) first.push_back(result(ctx, element(ctx, whole[k].view(sizes, ctx.graph.ivars(box.rank())), sizes), ctx.result(k)));
+      return first;
+    }
+  }
+  return ordered(ctx, box, "topk", {{"dim", dim}, {"largest", largest}, {"sorted", flag(ctx.node->arg("sorted"))}}, sizes);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 using Names = std::set<std::string>;
 
-/// Size symbols among the words of a text; what stands in quotes is somebody's own text.
+/// Size symbols among the words of a text; what stands in quotes is somebody's own text, and u8 is a dtype there as well as a symbol.
 void add_symbols(const ir::Graph& graph, std::string_view text, Names& names) {
   auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; };
   bool quoted = false;
@@ -21,7 +21,7 @@ void add_symbols(const ir::Graph& graph, std::string_view text, Names& names) {
     while (end < text.size() && is_word(text[end])) ++end;
     const std::string word(text.substr(at, end - at));
     at = std::max(end, at + 1);
-    if (quoted || word.empty()) continue;
+    if (quoted || word.empty() || dtype_from_short_name(word)) continue;
     if (auto s = graph.env_ptr()->context().find(word); s && s->symbol_kind() != sym::SymbolKind::Loop) names.insert(word);
   }
 }
@@ -43,8 +43,9 @@ Names named_by(const ir::Graph& graph, const ir::Operation& op, const std::strin
   Names names;
   add_symbols(graph, line, names);
   auto add_buffer = [&](ir::BufferId b) {
-    const ir::Layout& l = graph.buffer(b).layout;
-    add_symbols(graph, sym::to_string(sym::TensorMeta{.dtype = l.dtype, .device = l.device, .sizes = l.sizes, .strides = l.strides}), names);
+    for (const sym::Exprs* list : {&graph.buffer(b).layout.sizes, &graph.buffer(b).layout.strides})
+      for (sym::Expr e : *list)
+        for (sym::Expr s : sym::free_symbols(e)) names.emplace(s.name());
   };
   for (ir::BufferId b : ir::reads(op)) add_buffer(b);
   for (ir::BufferId b : op.outs) add_buffer(b);

@@ -421,6 +421,7 @@ endforeach()
 }
 
 std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
+  require_cpu(p, "cpp");
   Printer printer(p, options);
   std::string text = printer.print();
   locate(text, printer.body(), printer.begin, printer.ends);

@@ -31,4 +31,7 @@ class COIL_EMITTER_API Emitter {
   std::vector<TextLines> lines_;
 };
 
+/// Throws Error when a buffer lies on a device that this language's programs are not written for: all but the CPU.
+void require_cpu(const Program&, const char* language);
+
 }  // namespace coil::wrapper

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COIL = os.environ.get("COIL", str(ROOT / "build/bin/coil"))
+RUNTIME = pathlib.Path(COIL).resolve().parents[1] / "lib/libcoil_runtime.so"
 COMPILE_OPTIONS = []  # of every compile, after its own: what `pytest --device` and `--set` add
 
 # Largest difference allowed, relative to the larger of 1 and the largest expected value, and its cause: eager rounds to the narrow type after each

@@ -68,3 +68,10 @@ def test_no_nvrtc(tmp_path):
     export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
     with pytest.raises(CoilError, match="cuda.nvrtc"):
         coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "cuda", "--set", f"cuda.nvrtc={tmp_path}")
+
+
+@pytest.mark.parametrize("language", ["cpp", "python", "fx"])
+def test_source_is_for_the_cpu(language, tmp_path):
+    export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
+    with pytest.raises(CoilError, match=f"--emit={language} writes programs for the cpu, not for cuda:0; write a package instead"):
+        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m", "--emit", language, "--device", "cuda", "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}")

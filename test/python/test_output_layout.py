@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from coil_harness import ROOT, coil_ok, export, named_inputs, path_name
+from coil_harness import RUNTIME, coil_ok, export, named_inputs, path_name
 from torch.utils import _pytree as pytree
 
 MAX_RANK = 16
@@ -21,7 +21,7 @@ class Port(ctypes.Structure):
 
 
 def library():
-    lib = ctypes.CDLL(str(ROOT / "build/lib/libcoil_runtime.so"))
+    lib = ctypes.CDLL(str(RUNTIME))
     for name in ("coil_model_load", "coil_context_create"):
         getattr(lib, name).restype = ctypes.c_void_p
     for name in ("coil_model_inputs", "coil_model_outputs"):

@@ -364,7 +364,9 @@ def test_frozen_graphs_hold_packed_weights():
         dynamo._compile_frozen = original
 
 
-def test_errors_in_torch_come_through():
+def test_errors_in_torch_come_through(request):
+    if request.config.getoption("--device") != "cpu":
+        pytest.skip("a failed assertion on a GPU ends all work there")
     g = compiled(lambda x: torch.multinomial(x, 2) + 1)
     with pytest.raises(RuntimeError, match="sum of probabilities"):
         g(torch.zeros(3))

@@ -1,13 +1,12 @@
 """Runs Coil's text form of a graph with torch, so that passes can be checked before anything is compiled."""
 import math
 import operator
-import os
 import re
 import subprocess
 
 import torch
 
-COIL = os.path.join(os.environ.get("COIL_BUILD", os.path.join(os.path.dirname(__file__), "..", "..", "build")), "bin", "coil")
+from coil_harness import COIL
 
 DTYPES = {
     "u8": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "f16": torch.float16,

@@ -198,9 +198,7 @@ Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, st
   const std::size_t rank = x.sizes.size(), dim = static_cast<std::size_t>(given < 0 ? given + static_cast<std::int64_t>(rank) : given);
   const Expr whole = rank ? x.sizes[dim] : Expr(1), taken = rank ? call.outputs[0].sizes[dim] : Expr(1);
   int capacity = size_of(x.dtype) <= 4 ? 4096 : 2048;
-  if (call.op == "topk" && !graph.env().statically_known_le(whole, capacity) && !(taken == whole)) {
-    if (!graph.env().statically_known_le(taken, capacity / 2)) fail("topk takes at most {} of a row of more than {} on cuda", capacity / 2, capacity);
-  }
+  COIL_CHECK(call.op != "topk" || taken == whole || graph.env().statically_known_le(whole, capacity) || graph.env().statically_known_le(taken, capacity / 2), "{} of a row of {}", sym::to_string(taken), sym::to_string(whole));
   // Short rows: less memory and fewer threads, and so more rows at a time.
   while (capacity > 64 && graph.env().statically_known_le(whole, capacity / 2)) capacity /= 2;
   const int threads = std::clamp(capacity / 4, 32, kThreads);

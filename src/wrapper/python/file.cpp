@@ -23,12 +23,6 @@ bool is_whole(const Program& p, const View& v) {
   return v.dtype == b.dtype && v.sizes == b.sizes && v.strides == b.strides && v.offset.is_constant(0);
 }
 
-void require_cpu(const Program& p, const char* language) {
-  if (p.device.type != DeviceType::CPU) fail("--emit={} writes programs for the cpu, not for {}; write a package instead", language, to_string(p.device));
-  for (const Buffer& b : p.buffers)
-    if (b.device.type != DeviceType::CPU) fail("--emit={} writes programs for the cpu; {} lies on {}; write a package instead", language, b.name, to_string(b.device));
-}
-
 PythonFile::PythonFile(const Program& p, const EmitOptions& options) : p_(p), options_(options), places_(place_weights(p)), names_(reserved(p)) {
   for (const Buffer& b : p.buffers) buffers_.push_back(unique(b.kind == BufferKind::Constant ? "w_" + b.name : b.name));
 }

@@ -54,7 +54,5 @@ class COIL_EMITTER_API PythonFile {
 
 /// Whether the view is the whole buffer as it is laid out.
 bool is_whole(const Program&, const View&);
-/// Throws Error when a buffer lies on a device that Python programs are not written for.
-void require_cpu(const Program&, const char* language);
 
 }  // namespace coil::wrapper

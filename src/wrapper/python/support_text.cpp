@@ -191,6 +191,7 @@ def check(condition, message):
 def take(name, value, dtype, rank):
     """An input as a tensor (a Python number as 0-d), of the dtype and rank that the program takes."""
     t = value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=dtype)
+    check(t.device.type in ("cpu", "meta"), f"input '{name}' is on {t.device}, but the program runs on the CPU; move it there")
     check(t.dtype == dtype, f"input '{name}' is {t.dtype}, but the program takes {dtype}")
     check(t.dim() == rank, f"input '{name}' has {t.dim()} dimensions, but the program takes {rank}")
     return t.detach()

@@ -91,6 +91,7 @@ for short in ("f32", "f64", "i64", "bf16", "i8"):  # long enough to be sorted by
     scans.add(f"sort_long_{short}", lambda x: (x.sort(dim=1, stable=True), x.sort(dim=1, descending=True, stable=True)), scans.any(ALL[short], 3, 700))
 scans.add("sort_wide_i64", lambda x: x.sort(dim=0, stable=True), scans.integers(-2**62, 2**62, 500, 2))
 scans.add("sort_long_nan", lambda x: (x.sort(dim=1, stable=True)[0], torch.kthvalue(x, 50, 1)[0], x.nanmedian(1)[0]), some_nan[160:180])
+scans.add("topk_most_of_long", lambda x: (x.topk(3000, 1), x.topk(2500, 1, largest=False)), scans.normal(2, 5000))
 scans.add("topk_long", lambda x: (x.topk(7, 1), x.topk(200, 1), x.topk(7, 1, largest=False)), scans.normal(3, 700))
 scans.add("kthvalue_pattern", lambda x: x.sort(1)[0][:, 2], scans.normal(6, 9))
 
