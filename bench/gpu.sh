@@ -2,7 +2,7 @@
 # Builds Coil on a machine with an NVIDIA GPU, tests it there and times it against eager and Inductor, in one call.
 #
 # usage: bench/gpu.sh [PART ...]      parts, in order: tests operators rows models; all of them when none is named
-#        by name alone: sanitizer (memcheck and racecheck over the tests and some operator groups), calls (what a call costs), compile (Coil's share of a training step's compile)
+#        by name alone: programs (the CPU's tests of whole programs, with torch.compile's, on the GPU; needs pytest and pytest-xdist), sanitizer (memcheck and racecheck over the tests and some operator groups), calls (what a call costs), compile (Coil's share of a training step's compile)
 # Needs CUDA's driver, NVRTC, cuBLASLt and cuDNN; CMake, Ninja, a C++20 compiler; torch with CUDA, Triton, transformers, nanobind.
 # oneDNN is left out of the build. $COIL_DEPS: a folder with include/, lib/ and *Config.cmake of libraries that the machine lacks (CLI11, xxHash, libdeflate).
 # $SECONDS_EACH: how long a part may take (150). What each part prints also goes to build-gpu/report/.
@@ -56,7 +56,13 @@ sanitizer() {
   done
   return $failed
 }
-export -f sanitizer
+# Whole programs, compiled for the GPU and run there; what a newer torch exports and this one does not fails as torch has it.
+programs() {
+  local names="control_flow branch_sizes unbacked float_sizes random_programs random_shapes in_place as_strided masks nan training_graphs output_layout dynamic_models random torch_compile torch_training" name files=()
+  for name in $names; do files+=("test/python/test_$name.py"); done
+  timeout -s INT $((LIMIT - 10)) python3 -m pytest -q -p no:cacheprovider -n 14 --tb=short --device cuda "${files[@]}"
+}
+export -f sanitizer programs
 export BUILD LIMIT
 
 for name in "${@:-tests operators rows models}"; do
@@ -66,10 +72,11 @@ for name in "${@:-tests operators rows models}"; do
       operators) part operators python3 bench/gpu_operators.py --seconds "$((LIMIT - 10))" ;;
       rows) part rows python3 bench/gpu_rows.py --seconds "$((LIMIT - 10))" ;;
       models) part models python3 bench/gpu_models.py --seconds "$((LIMIT - 10))" ;;
+      programs) part programs bash -c programs ;;
       sanitizer) part sanitizer bash -c sanitizer ;;
       calls) part calls python3 bench/floor.py --device cuda --rounds 10 ;;
       compile) part compile python3 bench/compile_training.py ;;
-      *) echo "unknown part $each (tests operators rows models sanitizer calls compile)"; exit 2 ;;
+      *) echo "unknown part $each (tests operators rows models programs sanitizer calls compile)"; exit 2 ;;
     esac
   done
 done
