@@ -12,9 +12,6 @@
 namespace coil::autotune {
 namespace {
 
-/// What a shape must win to be taken: less is the clock's noise, and the model's choice holds for other sizes too.
-constexpr double kWorth = 0.97;
-
 /// Kernels with one text and the same sizes: they are timed once.
 struct Tuned {
   std::vector<scheduler::Group*> groups;

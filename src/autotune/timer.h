@@ -10,6 +10,9 @@
 
 namespace coil::autotune {
 
+/// The share of the usual choice's time that another must stay below to be taken: less is the clock's noise, and the usual choice holds for other sizes too.
+inline constexpr double kWorth = 0.97;
+
 /// A kernel ready to launch, with sizes bound.
 struct Trial {
   std::string symbol;

@@ -7,6 +7,7 @@
 
 #include "autotune/cuda_timer.h"
 #include "autotune/launches.h"
+#include "autotune/products.h"
 #include "codegen/cpp/backend.h"
 #include "codegen/cuda/backend.h"
 #include "compiler/fold_constants.h"
@@ -90,6 +91,17 @@ std::string measure_launches(Lowered& lowered, Device device, const CompileOptio
     return autotune::choose_launches(*lowered.graph, lowered.schedule, *lowered.backend, timer, {.jobs = jobs_of(options), .cache = options.cache});
   } catch (const Error& e) {
     return fmt::format("nothing was measured: {}\n", e.what());
+  }
+}
+
+/// The same for algorithms of matrix products.
+std::string measure_products(Lowered& lowered, Device device, const CompileOptions& options) {
+  const auto& operations = lowered.graph->operations();
+  if (std::none_of(operations.begin(), operations.end(), autotune::is_product)) return {};
+  try {
+    return autotune::choose_algorithms(*lowered.graph, *autotune::make_cuda_call_timer(device.index), {.cache = options.cache});
+  } catch (const Error& e) {
+    return fmt::format("no product was measured: {}\n", e.what());
   }
 }
 
@@ -204,7 +216,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
     });
   lower_module(module, settings, stage, out, [&] {
     if (!settings.max_autotune || device.type != DeviceType::CUDA) return;
-    const std::string found = stage("autotune", [&] { return measure_launches(out, device, options); });
+    const std::string found = stage("autotune", [&] { return measure_launches(out, device, options) + measure_products(out, device, options); });
     stage.show("autotune", [&] { return found; });
   });
   out.lines.source = std::move(lines);

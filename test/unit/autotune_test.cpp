@@ -7,6 +7,7 @@
 #include "../fake_cuda/fake_cuda.h"
 #include "autotune/cuda_timer.h"
 #include "autotune/launches.h"
+#include "autotune/products.h"
 #include "codegen/cuda/backend.h"
 #include "error_of.h"
 #include "gpu_plans.h"
@@ -191,6 +192,94 @@ TEST_F(Autotune, SizesAreTimedAtTheirHints) {
   EXPECT_GT(choose(timer).at(0), 0);
   ASSERT_EQ(timer.timed.size(), 1u);
   EXPECT_EQ(timer.timed[0][0].buffers[0], std::uint64_t{5000} * 8192 * 4);
+}
+
+// ---- Products
+
+/// Says that the trial of number `fastest` takes half of the time of the others.
+class SaidCallTimes : public autotune::CallTimer {
+ public:
+  explicit SaidCallTimes(std::size_t fastest, std::string identity = "GPU A, cuBLASLt 1") : fastest_(fastest), identity_(std::move(identity)) {}
+  const std::string& identity() const override { return identity_; }
+  std::vector<std::optional<double>> time(std::span<const autotune::CallTrial> trials) override {
+    timed.emplace_back(trials.begin(), trials.end());
+    std::vector<std::optional<double>> out(trials.size(), 1.0);
+    if (fastest_ < out.size()) out[fastest_] = 0.5;
+    return out;
+  }
+  std::vector<std::vector<autotune::CallTrial>> timed;
+
+ private:
+  std::size_t fastest_;
+  std::string identity_;
+};
+
+struct Products : Autotune {
+  ir::BufferView view(sym::Expr rows, sym::Expr columns) {
+    const sym::Exprs sizes{rows, columns}, strides = sym::contiguous_strides(sizes);
+    return {graph.add_buffer("", ir::BufferKind::Computed, {DType::BF16, {}, sizes, strides, true}).id, DType::BF16, sizes, strides, 0};
+  }
+  void product(sym::Expr m, std::int64_t n, std::int64_t k) {
+    const ir::BufferView x = view(m, k), w = view(n, k), y = view(m, n);
+    graph.add_operation({.node = ir::Extern{"linear", {{"n", n}, {"k", k}}, {x, w}, {y}}, .outs = {y.buffer}});
+  }
+  /// Number and device of each product's algorithm; -1: none.
+  std::vector<std::pair<std::int64_t, std::string>> chosen() {
+    std::vector<std::pair<std::int64_t, std::string>> out;
+    for (const ir::Operation& op : graph.operations()) {
+      const auto& attributes = std::get<ir::Extern>(op.node).attributes;
+      if (attributes.contains("algorithm")) out.emplace_back(std::get<std::int64_t>(attributes.at("algorithm")), std::get<std::string>(attributes.at("algorithm_for")));
+      else out.emplace_back(-1, "");
+    }
+    return out;
+  }
+  std::string tune(autotune::CallTimer& timer) { return autotune::choose_algorithms(graph, timer, {.cache = cache.path()}); }
+};
+
+TEST_F(Products, TheFastestAlgorithmGoesIntoEachEqualCall) {
+  product(512, 768, 768);
+  product(512, 768, 768);
+  product(512, 3072, 768);
+  SaidCallTimes timer(3);
+  tune(timer);
+  EXPECT_EQ(timer.timed.size(), 2u) << "equal calls are timed once";
+  ASSERT_EQ(timer.timed[0].size(), 8u);
+  for (std::int64_t k = 0; k < 8; ++k) EXPECT_EQ(std::get<std::int64_t>(timer.timed[0][static_cast<std::size_t>(k)].attributes.at("algorithm")), k);
+  EXPECT_EQ(chosen(), (std::vector<std::pair<std::int64_t, std::string>>(3, {3, "GPU A, cuBLASLt 1"})));
+}
+
+TEST_F(Products, TheHeuristicsFirstLeavesTheCallAsItIs) {
+  product(512, 768, 768);
+  SaidCallTimes timer(0);
+  tune(timer);
+  EXPECT_EQ(chosen().at(0).first, -1);
+}
+
+TEST_F(Products, AlgorithmsAreRememberedForOneDeviceAndLibrary) {
+  product(512, 768, 768);
+  SaidCallTimes first(3), other(5, "GPU B, cuBLASLt 1");
+  tune(first);
+  const std::string entry = (cache / cache.entries().at(0)).string();
+  product(512, 768, 768);  // a new program with the same product; its first call names an algorithm already, which makes it another call
+  SaidCallTimes again(1);
+  EXPECT_TRUE(has(tune(again), "algorithm 3, remembered"));
+  EXPECT_EQ(chosen().at(1).first, 3);
+  product(512, 768, 768);
+  tune(other);
+  EXPECT_EQ(chosen().at(2), (std::pair<std::int64_t, std::string>{5, "GPU B, cuBLASLt 1"}));
+  std::filesystem::resize_file(entry, 20);
+  product(512, 768, 768);
+  SaidCallTimes torn(2);
+  tune(torn);
+  EXPECT_EQ(chosen().at(3).first, 2) << "a torn entry is no answer";
+}
+
+TEST_F(Products, SizesWithoutAHintAreLeft) {
+  product(env->add_size("s0", std::nullopt), 768, 768);
+  SaidCallTimes timer(3);
+  tune(timer);
+  EXPECT_TRUE(timer.timed.empty());
+  EXPECT_EQ(chosen().at(0).first, -1);
 }
 
 // ---- On a driver

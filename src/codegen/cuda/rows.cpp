@@ -94,8 +94,8 @@ class Rows {
     auto add = [&](Shape s) {
       if (std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
     };
-    const bool shares = !once && length_.is_constant() && gpu_.most_cluster > 1;
-    if (shares && runs >= kSharedRow)
+    const bool shares = length_.is_constant() && gpu_.most_cluster > 1;
+    if (shares && !once && runs >= kSharedRow)
       if (const int blocks = blocks_that_share(runs); blocks > 1) out[0] = {blocks * kShare, 1, blocks};
     for (int t : {team / 2, team * 2, team / 4, team})
       if (t >= 1 && t <= 1024 && (t <= runs || t <= 32)) add({t, in_block(t, kBlock), 1});
@@ -104,7 +104,7 @@ class Rows {
     if (shares && gpu_.cluster == 0 && runs >= kSharedRow / 4)
       for (int blocks = 2; blocks <= gpu_.most_cluster; blocks *= 2)
         for (int share : {kShare, kShare / 2, kShare * 2})
-          if (runs >= static_cast<std::int64_t>(blocks) * share && runs <= static_cast<std::int64_t>(blocks) * share * kMostTurns) add({blocks * share, 1, blocks});
+          if (runs >= static_cast<std::int64_t>(blocks) * share && runs <= static_cast<std::int64_t>(blocks) * share * (once ? runs : kMostTurns)) add({blocks * share, 1, blocks});
     return out;
   }
 

@@ -64,7 +64,9 @@ void Blas::check(Status status, const char* what) const {
   if (status != 0) fail("cuBLASLt cannot {} (status {})", what, status);
 }
 
-Blas::Plan::Plan(Blas& blas, const BlasProduct& p) : blas_(blas), product_(p) {
+std::string Blas::identity() const { return fmt::format("{} (sm_{}), cuBLASLt {}", queue_.cuda().name(), queue_.cuda().capability(), version_()); }
+
+Blas::Plan::Plan(Blas& blas, const BlasProduct& p, int algorithm) : blas_(blas), product_(p), algorithm_(algorithm) {
   const bool f64 = p.d.dtype == DType::F64;
   const int scale = data_type(f64 ? DType::F64 : DType::F32);
   blas.check(blas.desc_create_(&desc_, f64 ? kCompute64F : kCompute32F, scale), "describe a product");
@@ -94,7 +96,7 @@ Blas::Plan::~Plan() {
 }
 
 Blas::Plan::Choice Blas::Plan::choose(std::uint32_t alignment, std::size_t workspace) const {
-  const auto key = std::pair(product_, alignment);
+  const auto key = std::tuple(product_, alignment, algorithm_);
   if (auto found = blas_.chosen_.find(key); found != blas_.chosen_.end() && found->second.workspace <= workspace) return found->second;
   void* preference = nullptr;
   blas_.check(blas_.preference_create_(&preference), "describe a search");
@@ -104,10 +106,12 @@ Blas::Plan::Choice Blas::Plan::choose(std::uint32_t alignment, std::size_t works
     const std::uintptr_t somewhere = alignment;
     blas_.check(blas_.desc_set_(desc_, kDescBiasPointer, &somewhere, sizeof somewhere), "describe a product");
   }
-  HeuristicResult result{};
+  HeuristicResult results[kAlgorithms]{};
   int count = 0;
-  const Status status = blas_.heuristic_(blas_.handle_, desc_, a_, b_, d_, d_, preference, 1, &result, &count);
+  const Status status = blas_.heuristic_(blas_.handle_, desc_, a_, b_, d_, d_, preference, std::clamp(algorithm_ + 1, 1, kAlgorithms), results, &count);
   blas_.preference_destroy_(preference);
+  const bool has = algorithm_ < count && algorithm_ < kAlgorithms && results[algorithm_].state == 0;
+  const HeuristicResult& result = results[has ? algorithm_ : 0];
   if (status != 0 || count == 0 || result.state != 0)
     fail("cuBLASLt has no algorithm for a product of {}x{} and {}x{} {} (status {})", product_.b.columns, product_.b.rows, product_.a.columns, product_.a.rows, short_name(product_.d.dtype), status);
   Choice choice;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "runtime/cuda/queue.h"
@@ -36,10 +37,15 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
+  static constexpr int kAlgorithms = 8;  ///< of the heuristics' list that may be asked for
+  /// The device and the library's version: for others the heuristics' list is another.
+  std::string identity() const;
+
   /// A product ready to run: descriptors and an algorithm.
   class Plan {
    public:
-    Plan(Blas&, const BlasProduct&);
+    /// `algorithm`: of the heuristics' list, by number; the first where it has fewer.
+    Plan(Blas&, const BlasProduct&, int algorithm = 0);
     ~Plan();
     Plan(const Plan&) = delete;
     Plan& operator=(const Plan&) = delete;
@@ -50,6 +56,7 @@ class Blas {
     friend class Blas;
     Blas& blas_;
     BlasProduct product_;
+    int algorithm_;
     void *desc_ = nullptr, *a_ = nullptr, *b_ = nullptr, *d_ = nullptr;
     const void* bias_ = nullptr;
     struct Algorithm {
@@ -72,9 +79,10 @@ class Blas {
   CudaQueue& queue_;
   SharedLibrary library_;
   void* handle_ = nullptr;
-  std::map<std::pair<BlasProduct, std::uint32_t>, Plan::Choice> chosen_;
+  std::map<std::tuple<BlasProduct, std::uint32_t, int>, Plan::Choice> chosen_;
 
 #define COIL_CUBLASLT(X)                                                                                              \
+  X(version, "cublasLtGetVersion", ())                                                                                \
   X(create, "cublasLtCreate", (void**))                                                                               \
   X(destroy, "cublasLtDestroy", (void*))                                                                              \
   X(desc_create, "cublasLtMatmulDescCreate", (void**, int, int))                                                      \

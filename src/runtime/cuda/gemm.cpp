@@ -65,7 +65,7 @@ std::optional<Epilogue> epilogue_of(const std::vector<PostOp>& post) {
 
 class ProductCall : public PreparedCall {
  public:
-  ProductCall(CudaQueue& queue, const GemmProblem& p) : queue_(queue) {
+  ProductCall(CudaQueue& queue, const GemmProblem& p, int algorithm) : queue_(queue) {
     if (!p.packed_desc.empty()) fail("a weight that was packed for the cpu cannot be used on cuda");
     const DType dtype = p.y.given.dtype;
     const bool widens = dtype == DType::F32 && (p.a.given.dtype == DType::BF16 || p.a.given.dtype == DType::F16);
@@ -86,7 +86,7 @@ class ProductCall : public PreparedCall {
     if (p.k > 0) {
       std::size_t scratch = 0;
       for (const ProductPart& part : row_parts(product)) {
-        plans_.push_back({part, std::make_unique<Blas::Plan>(queue.blas(), part.product)});
+        plans_.push_back({part, std::make_unique<Blas::Plan>(queue.blas(), part.product, algorithm)});
         scratch = std::max(scratch, plans_.back().plan->workspace_bytes());
       }
       scratch_ = staging_.scratch(scratch);
@@ -192,10 +192,17 @@ class ProductOp : public CachedOp {
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    return std::make_unique<ProductCall>(queue_, problem_(attributes_, inputs, outputs));
+    return std::make_unique<ProductCall>(queue_, problem_(attributes_, inputs, outputs), algorithm());
   }
 
  private:
+  /// What was found by measurement (autotune/products.h), if it was found on this device.
+  int algorithm() const {
+    const auto number = attributes_.find("algorithm"), place = attributes_.find("algorithm_for");
+    if (number == attributes_.end() || place == attributes_.end() || std::get<std::string>(place->second) != queue_.blas().identity()) return 0;
+    return static_cast<int>(std::clamp<std::int64_t>(std::get<std::int64_t>(number->second), 0, Blas::kAlgorithms - 1));
+  }
+
   Attributes attributes_;
   CudaQueue& queue_;
   ProblemFunction problem_;
