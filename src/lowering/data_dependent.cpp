@@ -217,6 +217,23 @@ LoweringFunction unique_dim(bool consecutive) {
   };
 }
 
+/// Counts of equal numbers on a machine of few threads: parts of the numbers are counted side by side, each into a row of its own, as long as rows are short beside the parts; then rows are added.
+TensorBox counted_in_parts(Context& ctx, const TensorBox& self, const sym::TensorMeta& meta) {
+  auto& pool = ctx.graph.pool();
+  constexpr std::int64_t kParts = 8, kNumbersPerCount = 4;
+  const Expr numbers = self.sizes[0], length = meta.sizes[0];
+  const Expr parts = sym::max(1, sym::min(kParts, sym::floor_div(numbers, sym::max(1, length * (kParts * kNumbersPerCount)))));
+  const Expr part = sym::ceil_div(numbers, parts);
+  const Exprs sizes{parts, part}, rows{parts, length};
+  const TensorBox table = pointwise(ctx, meta.dtype, rows, {&pool, pool.constant_int(DType::I64, 0)});
+  table.realize();
+  const Expr place = ctx.graph.ivar(0) * part + ctx.graph.ivar(1);
+  const Value inside = condition(ctx, sym::lt(place, numbers)), x = element_at(ctx, self, {place}, sizes, {}, inside).cast(DType::I64);
+  const Value none = {&pool, pool.constant_int(DType::I64, 0)}, one = {&pool, pool.constant_int(DType::I64, 1)};
+  scatter_into(ctx, table, sizes, where(inside, one, none), {ctx.graph.ivar(0), pool.indirect(0)}, {pool.check_index(x, length)}, ir::StoreMode::Add);
+  return reduce_over(ctx, table, reduced_axes(ctx, table, std::vector<std::int64_t>{0}, false), ReductionKind::Sum, meta.dtype);
+}
+
 /// bincount(self, weights, minlength)
 Lowered bincount(Context& ctx, const Values& args) {
   const TensorBox self = ctx.tensor(args[0]);
@@ -232,10 +249,12 @@ Lowered bincount(Context& ctx, const Values& args) {
   const sym::TensorMeta& meta = ctx.result();
   ctx.define(meta.sizes[0], pointwise(ctx, DType::I64, {}, length));
   const DType t = register_type(meta.dtype);
+  const auto weights = ctx.optional_tensor(args[1]);
+  if (!weights && !ctx.options.selects_by_kernels) return counted_in_parts(ctx, self, meta);
   const TensorBox out = result(ctx, {&pool, pool.constant_int(t, 0)});
   out.realize();
   Value add = {&pool, pool.constant_int(t, 1)};
-  if (auto weights = ctx.optional_tensor(args[1])) add = element(ctx, *weights, self.sizes).cast(t);
+  if (weights) add = element(ctx, *weights, self.sizes).cast(t);
   scatter_into(ctx, out, self.sizes, add, {pool.indirect(0)}, {pool.check_index(element(ctx, self, self.sizes).cast(DType::I64), meta.sizes[0])}, ir::StoreMode::Add);
   return out;
 }

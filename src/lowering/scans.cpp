@@ -147,6 +147,35 @@ Lowered sort(Context& ctx, const Values&) {
   return both;
 }
 
+/// kthvalue(self, k, dim, keepdim): the library picks one rank of each row. Kernels sort whole rows, and so does the library where the rank is known at run time alone, unless it is the middle.
+Lowered kth_value(Context& ctx, const Values&) {
+  const TensorBox box = ctx.tensor(ctx.node->args[0]);
+  const std::size_t dim = dimension(ctx, ctx.node->arg("dim"), box.rank());
+  auto& env = ctx.graph.env();
+  const Expr rank = env.simplify(ctx.integer(ctx.node->arg("k")) - 1), length = box.sizes[dim];
+  std::map<std::string, ir::ExternAttribute> attributes{{"dim", static_cast<std::int64_t>(dim)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}};
+  const bool middle = rank == env.simplify(sym::floor_div(length - 1, 2));
+  const bool whole = ctx.options.selects_by_kernels || (!rank.constant() && !middle);
+  Exprs sizes = box.sizes;
+  if (!whole) {
+    sizes[dim] = 1;
+    if (rank.constant()) attributes["first"] = *rank.constant();
+    else attributes["middle"] = std::int64_t{1};
+  }
+  std::vector<TensorBox> results;
+  for (const TensorBox& sorted : ordered(ctx, box, "sort", std::move(attributes), sizes)) {
+    const sym::TensorMeta& meta = ctx.result(results.size());
+    Exprs index;
+    for (std::size_t d = 0, next = 0; d < box.rank(); ++d) {
+      const bool kept = d != dim || meta.sizes.size() == box.rank();
+      const Expr at = kept ? ctx.graph.ivar(next++) : Expr(0);
+      index.push_back(d != dim ? at : whole ? rank : Expr(0));
+    }
+    results.push_back(result(ctx, element_at(ctx, sorted, index, meta.sizes), meta));
+  }
+  return results;
+}
+
 Lowered topk(Context& ctx, const Values&) {
   const TensorBox box = ctx.tensor(ctx.node->args[0]);
   const auto dim = static_cast<std::int64_t>(dimension(ctx, ctx.node->arg("dim"), box.rank()));
@@ -174,6 +203,7 @@ void add_scans(Table& t) {
   t["aten.cummax.default"] = running_extreme(ScanKind::Max);
   t["aten.cummin.default"] = running_extreme(ScanKind::Min);
   for (const char* name : {"aten.sort.default", "aten.sort.stable", "aten.argsort.default", "aten.argsort.stable"}) t[name] = sort;
+  t["aten.kthvalue.default"] = kth_value;
   t["aten.topk.default"] = topk;
 }
 

@@ -45,6 +45,14 @@ Key<T> key_of(T value) {
   }
 }
 
+/// The whole number that has this key.
+template <class T>
+  requires std::is_integral_v<T>
+T of_key(Key<T> key) {
+  if constexpr (std::is_signed_v<T>) return static_cast<T>(static_cast<std::make_signed_t<Key<T>>>(key ^ Key<T>{1} << (8 * sizeof(Key<T>) - 1)));
+  else return static_cast<T>(key);
+}
+
 /// Calls `body` with a value of the type of the elements; throws Error naming the operation when they have no order.
 template <class Body>
 decltype(auto) with_ordered_type(DType d, std::string_view op, Body&& body) {
@@ -102,6 +110,30 @@ Entry* radix_sort(Entry* entries, Entry* other, std::int64_t count, std::uint64_
     std::swap(entries, other);
   }
   return entries;
+}
+
+/// The entry that would stand at `rank` if the entries, which are in order of their places, were sorted; they are lost. Digit by digit from the highest, of those left only the ones with the digit that the rank falls on stay.
+template <class Entry>
+Entry select_rank(Entry* entries, std::int64_t count, std::int64_t rank) {
+  constexpr std::int64_t kFew = 64;
+  while (count > kFew) {
+    std::uint64_t least = UINT64_MAX, largest = 0;
+    for (std::int64_t i = 0; i < count; ++i) least = std::min(least, entries[i].key()), largest = std::max(largest, entries[i].key());
+    if (least == largest) return entries[rank];
+    const int shift = std::max(static_cast<int>(std::bit_width(largest - least)) - 8, 0);
+    std::array<std::int64_t, 256> counts{};
+    for (std::int64_t i = 0; i < count; ++i) ++counts[(entries[i].key() - least) >> shift];
+    std::uint64_t digit = 0;
+    while (rank >= counts[digit]) rank -= counts[digit++];
+    std::int64_t kept = 0;
+    for (std::int64_t i = 0; i < count; ++i) {  // no branch on the data
+      entries[kept] = entries[i];
+      kept += (entries[i].key() - least) >> shift == digit;
+    }
+    count = kept;
+  }
+  std::sort(entries, entries + count);
+  return entries[rank];
 }
 
 /// Bytes of scratch memory that `sort_by_key` wants for `count` keys of `key_bytes` (4 or 8) each.

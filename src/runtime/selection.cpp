@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "runtime/attributes.h"
@@ -180,6 +181,11 @@ class UniqueOp : public LibraryOp {
     const auto* x = static_cast<const T*>(input);
     auto* values = static_cast<T*>(output);
     std::int64_t found = 0;
+    if constexpr (std::is_integral_v<T>) {
+      const auto [least, largest] = extremes(x, rows_);
+      // A count for every number between them lies in the memory that a sort would take.
+      if (rows_ > 0 && std::uint64_t{largest - least} < 2 * static_cast<std::uint64_t>(rows_)) return unique_by_counting(x, rows_, least, largest, values, inverse, counts, reinterpret_cast<std::int64_t*>(scratch));
+    }
     sort_by_key(rows_, scratch, [&](std::int64_t i) { return std::uint64_t{key_of(x[i])}; }, [&](const auto* entries, std::uint64_t least) {
       for (std::int64_t k = 0; k < rows_; ++k) {
         const auto place = static_cast<std::int64_t>(entries[k].place());
@@ -190,6 +196,32 @@ class UniqueOp : public LibraryOp {
         ++counts[found - 1];
         inverse[place] = found - 1;
       }
+    });
+    return found;
+  }
+
+  template <class T>
+  static std::pair<Key<T>, Key<T>> extremes(const T* x, std::int64_t count) {
+    std::pair<Key<T>, Key<T>> out{std::numeric_limits<Key<T>>::max(), 0};
+    for (std::int64_t i = 0; i < count; ++i) out = {std::min(out.first, key_of(x[i])), std::max(out.second, key_of(x[i]))};
+    return out;
+  }
+
+  /// Numbers that lie close together: how many there are of each says which occur, and which of those each is.
+  template <class T>
+  static std::int64_t unique_by_counting(const T* x, std::int64_t rows, Key<T> least, Key<T> largest, T* values, std::int64_t* inverse, std::int64_t* counts, std::int64_t* table) {
+    const auto range = static_cast<std::int64_t>(largest - least) + 1;
+    std::fill_n(table, range, 0);
+    for (std::int64_t i = 0; i < rows; ++i) ++table[key_of(x[i]) - least];
+    std::int64_t found = 0;
+    for (std::int64_t k = 0; k < range; ++k) {
+      if (table[k] == 0) continue;
+      values[found] = of_key<T>(static_cast<Key<T>>(least + static_cast<Key<T>>(k)));
+      counts[found] = table[k];
+      table[k] = found++;
+    }
+    parallel_ranges(rows, 1 << 15, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) inverse[i] = table[key_of(x[i]) - least];
     });
     return found;
   }

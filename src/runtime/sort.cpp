@@ -12,7 +12,8 @@ namespace {
 
 class SortOp : public LibraryOp {
  public:
-  SortOp(const Attributes& attributes, bool descending) : dim_(int_attribute(attributes, "dim", -1)), descending_(descending) {}
+  SortOp(const Attributes& attributes, bool descending)
+      : dim_(int_attribute(attributes, "dim", -1)), first_(int_attribute(attributes, "first", 0)), middle_(int_attribute(attributes, "middle", 0) != 0), descending_(descending) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     if (inputs.size() != 1 || outputs.size() != 2 || outputs[1].dtype != DType::I64 || outputs[0].dtype != inputs[0].dtype)
@@ -32,10 +33,13 @@ class SortOp : public LibraryOp {
     kept_ = values_.sizes[at_];
     Sizes expected = x_.sizes;
     expected[at_] = kept_;
-    if (values_.sizes != expected || indices_.sizes != expected || kept_ > length_) fail("sort: the results do not have the sizes of x");
+    if (middle_) first_ = std::max<std::int64_t>(length_ - 1, 0) / 2;
+    if (values_.sizes != expected || indices_.sizes != expected || first_ < 0 || kept_ > length_ - first_) fail("sort: the results do not have the sizes of x");
     with_ordered_type(x_.dtype, "sort", [&](auto zero) { key_bytes_ = sizeof(key_of(zero)); });
     rows_ = length_ == 0 ? 0 : numel(x_.sizes) / length_;
-    few_ = kept_ < length_ / 8;
+    if (kept_ == 0) rows_ = 0;
+    one_ = first_ > 0 && kept_ == 1;
+    few_ = first_ == 0 && kept_ < length_ / 8;
     chunks_ = chunk_count(rows_, 1 + 4096 / (length_ + 1), thread_count());
   }
 
@@ -50,7 +54,8 @@ class SortOp : public LibraryOp {
           for (std::int64_t row = rows_ * chunk / chunks_; row < rows_ * (chunk + 1) / chunks_; ++row) {
             const Row<T> r{static_cast<const T*>(inputs[0]) + row_offset(x_, row), x_.strides[at_], static_cast<T*>(outputs[0]) + row_offset(values_, row), values_.strides[at_],
                            static_cast<std::int64_t*>(outputs[1]) + row_offset(indices_, row), indices_.strides[at_]};
-            if (!few_) sort_row(r, scratch);
+            if (one_) narrow() ? put_rank<NarrowEntry>(r, scratch) : put_rank<WideEntry>(r, scratch);
+            else if (!few_) sort_row(r, scratch);
             else if (narrow()) select_row<NarrowEntry>(r, scratch);
             else select_row<WideEntry>(r, scratch);
           }
@@ -101,8 +106,15 @@ class SortOp : public LibraryOp {
   template <class T>
   void sort_row(const Row<T>& r, std::byte* scratch) const {
     sort_by_key(length_, scratch, [&](std::int64_t i) { return key(r.x[i * r.x_stride]); }, [&](const auto* entries, std::uint64_t) {
-      for (std::int64_t i = 0; i < kept_; ++i) r.put(i, entries[i].place());
+      for (std::int64_t i = 0; i < kept_; ++i) r.put(i, entries[first_ + i].place());
     });
+  }
+
+  template <class Entry, class T>
+  void put_rank(const Row<T>& r, std::byte* scratch) const {
+    auto* const entries = reinterpret_cast<Entry*>(scratch);
+    for (std::int64_t i = 0; i < length_; ++i) entries[i] = Entry::make(key(r.x[i * r.x_stride]), static_cast<std::uint64_t>(i));
+    r.put(0, select_rank(entries, length_, first_).place());
   }
 
   /// Few of many: the first ones seen so far, the last of them on top of a heap, which hardly any element comes before.
@@ -123,8 +135,8 @@ class SortOp : public LibraryOp {
     for (std::int64_t i = 0; i < kept_; ++i) r.put(i, first[i].place());
   }
 
-  std::int64_t dim_;
-  bool descending_, few_ = false;
+  std::int64_t dim_, first_;
+  bool middle_, descending_, few_ = false, one_ = false;
   BoundView x_, values_, indices_;
   std::size_t at_ = 0;
   std::int64_t length_ = 0, kept_ = 0, rows_ = 0;

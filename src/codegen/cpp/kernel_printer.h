@@ -208,6 +208,8 @@ class Printer {
   /// A condition made of comparisons of affine indices, as a mask; nothing for others.
   std::optional<std::string> condition(Expr e);
   Local check_index(Scalar n);
+  /// Whether the kernel ends where this index is wrong, which then is -1: in a scatter, where nothing but the place stored to follows from it.
+  bool ends_at(Scalar) const;
   /// Random bits of one element or of a vector's.
   Local random(Scalar n);
   /// A vector whose lane l is this scalar expression; lanes past a tail's n are 0.

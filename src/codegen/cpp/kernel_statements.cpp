@@ -283,9 +283,19 @@ void Printer::store(const Statement& s, const Local& value) {
 
 void Printer::scatter(const Statement& s) {
   std::vector<std::string> indirect;
-  for (Scalar x : s.indirect) indirect.push_back(name(x).name);
-  // As in eager, what comes before a wrong index is written, and nothing else: least of all the place that stands in for it.
-  if (std::any_of(s.indirect.begin(), s.indirect.end(), [](Scalar x) { return x->op == ir::ScalarOp::CheckIndex; })) line("if (__builtin_expect(*status != 0, 0)) return;");
+  bool by_status = false;
+  for (Scalar x : s.indirect) {
+    const Local place = name(x);
+    indirect.push_back(place.name);
+    if (x->op == ir::ScalarOp::CheckIndex && (place.varying || !ends_at(x))) by_status = true;
+  }
+  // As in eager, what comes before a wrong index is written, and nothing else: least of all the place that stands in for it. Where it can be helped the status is not read again at each element: it would come from memory
+  // behind every store.
+  if (!by_status)
+    for (std::size_t i = 0; i < indirect.size(); ++i)
+      if (s.indirect[i]->op == ir::ScalarOp::CheckIndex) line(fmt::format("if (__builtin_expect({} < 0, 0)) {{ *status = 1; return; }}", indirect[i]));
+  if (by_status) line("if (__builtin_expect(*status != 0, 0)) return;");
+  else if (may_fail_) head_ += "  if (*status != 0) return;\n";
   if (!nest_.partition) {
     combine_at(s, indirect);
     return;

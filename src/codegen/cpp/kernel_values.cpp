@@ -304,10 +304,27 @@ std::optional<std::string> Printer::condition(Expr e) {
   return out;
 }
 
+bool Printer::ends_at(Scalar n) const {
+  for (const Statement& s : nest_.statements) {
+    if (std::find(s.indirect.begin(), s.indirect.end(), n) == s.indirect.end()) continue;
+    // What is computed before the kernel ends there must not read at the wrong place.
+    std::vector<Scalar> within;
+    for (Scalar x : s.indirect) {
+      if (x->op == ir::ScalarOp::CheckIndex) within.insert(within.end(), x->args.begin(), x->args.end());
+      else within.push_back(x);
+    }
+    const auto looked_up = [](Scalar x) { return x->op == ir::ScalarOp::CheckIndex; };
+    const auto places = ir::topological(within), values = ir::topological({&s.body, 1});
+    return std::none_of(places.begin(), places.end(), looked_up) && std::find(values.begin(), values.end(), n) == values.end();
+  }
+  return false;
+}
+
 Printer::Local Printer::check_index(Scalar n) {
   may_fail_ = true;
   const Local x = name(n->args[0]);
   const std::string size = text(n->index[0]);
+  if (!x.varying && ends_at(n)) return {fmt::format("coil_place({}, {})", x.name, size), false};
   if (!x.varying) return {fmt::format("coil_check({}, {}, status)", x.name, size), false};
   return {fmt::format("c_check({}, {}, {}, status)", x.name, size, tail_ ? "n" : "COIL_L"), true};
 }

@@ -171,11 +171,14 @@ Value sort(Rewriter& r) {
 }
 
 Value argsort(Rewriter& r) { return r.item(sort_stable(r, r["dim"], r["descending"]), 1); }
+/// The lower median's, counted from 1.
+Expr middle_rank(Rewriter& r, Expr length) { return r.module.env->simplify(sym::floor_div(length - 1, 2) + 1); }
+
 /// The lower median and a place of it; NaN, and the first place of one, where there is any.
 std::pair<Value, Value> median_along(Rewriter& r, const Value& x, std::int64_t dim) {
-  fx::Node* sorted = r.call("aten.sort.stable", {x}, {{"stable", true}, {"dim", dim}, {"descending", false}});
-  const Expr middle = r.module.env->simplify(sym::floor_div(r.meta(x).sizes[static_cast<std::size_t>(dim)] - 1, 2));
-  Value value = r.call("aten.select.int", {r.item(sorted, 0), dim, middle}), place = r.call("aten.select.int", {r.item(sorted, 1), dim, middle});
+  const Expr middle = middle_rank(r, r.meta(x).sizes[static_cast<std::size_t>(dim)]);
+  fx::Node* both = r.call("aten.kthvalue.default", {x, middle, dim, false});
+  Value value = r.item(both, 0), place = r.item(both, 1);
   if (!is_floating(r.dtype(x))) return {value, place};
   const Value missing = r.call("aten.isnan.default", {x});
   const Value any = r.call("aten.any.dim", {missing, dim, false}), first = r.call("aten.argmax.default", {r.to(missing, DType::I32), dim, false});
@@ -197,19 +200,16 @@ Value median(Rewriter& r) {
   return median_along(r, r.reshape(r["self"], {n}), 0).first;
 }
 
-/// The k-th smallest, NaN being the greatest.
+/// The k-th smallest, NaN being the greatest: kept whole, for lowering/scans.cpp.
 Value kth_value(Rewriter& r) {
   const Value& x = r["self"];
   const Expr k = r.integer(r["k"]);
   if (r.rank(x) == 0) return Values{r.call("aten.clone.default", {x}), r.full({}, 0, DType::I64)};
   const std::int64_t dim = r.dim("dim", r.rank(x));
-  if (!r.module.env->statically_known_true(sym::le(k, r.meta(x).sizes[static_cast<std::size_t>(dim)])) || !r.module.env->statically_known_le(1, k)) r.refuse("takes k from 1 to the size of the dimension");
-  fx::Node* sorted = r.call("aten.sort.stable", {x}, {{"stable", true}, {"dim", dim}, {"descending", false}});
-  auto at = [&](std::int64_t which) {
-    Value one = r.call("aten.select.int", {r.item(sorted, which), dim, k - 1});
-    return r.contiguous(r.flag("keepdim") ? r.unsqueeze(one, dim) : one);
-  };
-  return Values{at(0), at(1)};
+  const Expr length = r.meta(x).sizes[static_cast<std::size_t>(dim)];
+  if (r.module.env->simplify(k) == middle_rank(r, length)) return None{};
+  if (!r.module.env->statically_known_true(sym::le(k, length)) || !r.module.env->statically_known_le(1, k)) r.refuse("takes k from 1 to the size of the dimension");
+  return None{};
 }
 
 /// The lower median of what is not NaN; NaN, at the first place, where nothing else is.

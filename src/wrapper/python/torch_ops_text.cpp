@@ -77,9 +77,11 @@ def torch_winograd_products(inputs, outputs, recover, padding, padding_end):
     outputs[0].view(-1)[:y.numel()].copy_(y.permute(0, 2, 3, 1).reshape(-1))
 )py"},
     {"sort", false, R"py(
-def torch_sort(inputs, outputs, dim, descending=0, **_):
-    values, indices = torch.sort(inputs[0], stable=True, dim=dim, descending=bool(descending))
-    outputs[0].copy_(values), outputs[1].copy_(indices)
+def torch_sort(inputs, outputs, dim, descending=0, first=0, middle=0, **_):
+    x = inputs[0] if inputs[0].dim() else inputs[0].view(1)
+    first = max(x.shape[dim] - 1, 0) // 2 if middle else first
+    for output, value in zip(outputs, torch.sort(x, stable=True, dim=dim, descending=bool(descending))):
+        output.copy_(value.narrow(dim, first, output.shape[dim] if output.dim() else 1).view(output.shape))
 )py"},
     {"topk", false, R"py(
 def torch_topk(inputs, outputs, dim, largest=1, **_):
