@@ -71,7 +71,7 @@ _HIGHER_ORDER = {
 }
 
 # Those whose graphs may write to what they are given: the graphs' argument names, and what the names of operands begin with.
-_WRITING = {"cond": (("true_fn", "false_fn"), "operand"), "invoke_subgraph": (("subgraph",), "arg")}
+_WRITING = {"cond": (("true_fn", "false_fn"), ("operand",)), "invoke_subgraph": (("subgraph",), ("arg",)), "while_loop": (("cond_fn", "body_fn"), ("carried_input", "additional_input"))}
 
 # Random operators that look at their data first, and raise.
 _CHECKED = {"aten.multinomial.default"}
@@ -125,8 +125,13 @@ class Translator:
         self.saving = {}  # node of run_and_save_rng_state, or of its second item: (what was made of it, whether the operator gives several results)
         self.symbols = set()
 
-    def run(self):
-        for node in self.gm.graph.nodes:
+    def run(self, order=None):
+        """`order`: of the placeholders, by their positions."""
+        nodes = list(self.gm.graph.nodes)
+        if order:
+            placeholders = [node for node in nodes if node.op == "placeholder"]
+            nodes = [*(placeholders[i] for i in order), *(node for node in nodes if node.op != "placeholder")]
+        for node in nodes:
             getattr(self, node.op)(node)
         return self.native
 
@@ -220,7 +225,7 @@ class Translator:
         with _disable_current_modes():  # AOTAutograd compiles under a fake mode; this tensor is real
             self.nodes[node] = self.native.constant(node.name, value.detach().resolve_neg().resolve_conj(), self.tensor(value))
 
-    def nested(self, name, gm, written=()):
+    def nested(self, name, gm, written=(), order=None):
         """A graph that an operator takes: walked once where it stands, however many calls there are. What it leaves in the placeholders at positions `written` are further results."""
         if name not in self.walked:
             self.walked.add(name)
@@ -229,7 +234,7 @@ class Translator:
             placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
             self.written = {placeholders[i]: placeholders[i] for i in written}
             self.native.begin_graph(name)
-            self.run()
+            self.run(order)
             self.gm, self.inside, self.walked, self.written = outside
         return Literal.graph(name)
 
@@ -325,7 +330,7 @@ class Translator:
         name, given = operation.name(), node.kwargs
         if name not in _WRITING:
             raise _native.Error(f"%{node.name}: {name} with graphs that write to what they are given is not supported; let them give the values as results")
-        graphs, lead = _WRITING[name]
+        graphs, leads = _WRITING[name]
         where = node.meta.get("stack_trace") or ""
 
         def call(target, args, value, kwargs=None):
@@ -341,20 +346,29 @@ class Translator:
             return base
 
         bases = [call("aten.clone.default", [self.nodes[b]], b.meta["val"].clone()) for b in given["_all_bases"]]
-        operands, views = [], {}
-        while True:
-            key = f"{lead}{len(operands)}"
-            if f"_{key}_base_index" in given:
-                views[len(operands)] = view(bases[given[f"_{key}_base_index"]], key)
-                operands.append(views[len(operands)][0])
-            elif key in given:
-                operands.append(self.argument(given[key]))
-            else:
-                break
-        bodies = [self.nested(f"{given[g].target}_writing".replace(".", "_"), functools.reduce(getattr, given[g].target.split("."), self.gm), tuple(views)) for g in graphs]
+        operands, views, counts = [], {}, []
+        for lead in leads:
+            begin = len(operands)
+            while f"_{(key := f'{lead}{len(operands) - begin}')}_base_index" in given or key in given:
+                if key in given:
+                    operands.append(self.argument(given[key]))
+                else:
+                    views[len(operands)] = view(bases[given[f"_{key}_base_index"]], key)
+                    operands.append(views[len(operands)][0])
+            counts.append(len(operands) - begin)
+        carried, order = counts[0], None
+        if name == "while_loop":  # what it writes to is carried from turn to turn
+            if any(k < carried for k in views):
+                raise _native.Error(f"%{node.name}: a while_loop that writes to what it carries is not supported; let it give the values as results")
+            order = [*range(carried), *views, *(k for k in range(carried, len(operands)) if k not in views)]
+            operands, carried = [operands[k] for k in order], carried + len(views)
+        bodies = []
+        for g in graphs:
+            body = functools.reduce(getattr, given[g].target.split("."), self.gm)
+            bodies.append(self.nested(f"{given[g].target}_writing".replace(".", "_"), body, () if g == "cond_fn" else tuple(views), order))
         results = list(node.meta["val"][: len(node.meta["val"]) - len(bases)])
         left = [v.clone() for _, v in views.values()]
-        args = [self.argument(given["pred"]), *bodies, operands] if name == "cond" else [*bodies, name, *operands]
+        args = {"cond": lambda: [self.argument(given["pred"]), *bodies, operands], "invoke_subgraph": lambda: [*bodies, name, *operands], "while_loop": lambda: [*bodies, operands[:carried], operands[carried:]]}[name]()
         made, _ = call(f"higher_order.{name}", args, [*results, *left])
         items = [call("_operator.getitem", [made, i], value)[0] for i, value in enumerate([*results, *left])]
         for (target, value), item in zip(views.values(), items[len(results) :]):
