@@ -1,5 +1,6 @@
 """torch.fx graphs, as AOTAutograd makes them, for Coil: node by node, with the metadata that tracing recorded."""
 import functools
+import itertools
 import math
 import operator
 
@@ -73,6 +74,11 @@ _HIGHER_ORDER = {
 # Those whose graphs may write to what they are given: the graphs' argument names, and what the names of operands begin with.
 _WRITING = {"cond": (("true_fn", "false_fn"), ("operand",)), "invoke_subgraph": (("subgraph",), ("arg",)), "while_loop": (("cond_fn", "body_fn"), ("carried_input", "additional_input"))}
 
+
+def _has_complex(args):
+    """Complex numbers among arguments."""
+    return any(isinstance(a, complex) or (isinstance(a, (list, tuple)) and _has_complex(a)) for a in args)
+
 # Random operators that look at their data first, and raise.
 _CHECKED = {"aten.multinomial.default"}
 
@@ -124,6 +130,7 @@ class Translator:
         self.walked = set()  # names of such graphs in the one that is walked
         self.saving = {}  # node of run_and_save_rng_state, or of its second item: (what was made of it, whether the operator gives several results)
         self.symbols = set()
+        self.numbers = itertools.count()
 
     def run(self, order=None):
         """`order`: of the placeholders, by their positions."""
@@ -193,11 +200,19 @@ class Translator:
             return self.nodes[a]
         if a is None or isinstance(a, (bool, int, float, str)):
             return a
+        if isinstance(a, complex) and self.hand_over:
+            return self.complex_number(a)
         if isinstance(a, (list, tuple)):
             return [self.argument(x) for x in a]
         if isinstance(a, (torch.SymInt, torch.SymBool, torch.SymFloat)):
             raise _native.Error("a symbolic number that no node computes is not supported")
         return _literal(a)
+
+    def complex_number(self, value):
+        """As torch has it that carries out the call: a tensor of no dimensions counts as a number."""
+        with _disable_current_modes():
+            held = torch.tensor(value, dtype=torch.complex64 if torch.get_default_dtype() is not torch.float64 else torch.complex128)
+            return self.native.constant(f"complex_number_{next(self.numbers)}", held, self.tensor(held))
 
     def placeholder(self, node):
         if is_token(node):
@@ -271,7 +286,7 @@ class Translator:
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
         meta = self.meta(value, node.name)
         target = target_name(operation, node.target is with_effects)
-        if self.hand_over and isinstance(operation, torch._ops.OpOverload) and (_is_foreign(value) or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)):
+        if self.hand_over and isinstance(operation, torch._ops.OpOverload) and (_is_foreign(value) or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes) or _has_complex((*args, *node.kwargs.values()))):
             target = "host." + target  # torch's to carry out, whatever Coil has of that name
         elif self.fallback_random and isinstance(operation, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in operation.tags:
             target = "host." + target

@@ -75,6 +75,20 @@ def _take(ticket):
     return _kept.pop(int(ticket[0]))
 
 
+def _with_numbers(op, numbers):
+    """An operator on complex numbers, which graphs hold as tensors of no dimensions; `numbers`: the arguments that torch takes no tensor for."""
+    import torch
+
+    def plain(key, value):
+        return value.item() if key in numbers and isinstance(value, torch.Tensor) else value
+
+    def call(*args, **kwargs):
+        return op(*(plain(i, a) for i, a in enumerate(args)), **{k: plain(k, v) for k, v in kwargs.items()})
+
+    call._schema = op._schema
+    return call
+
+
 _RANDOM = {"host.random.save": _save, "host.random.repeat": _repeat}
 
 
@@ -98,6 +112,9 @@ def find(name):
         return _remembering(op, _devices)
     if schema is not None and schema.name.endswith("_backward") and any(a.name in _DRAWN for a in schema.arguments):
         return _reminded(op, _devices)
+    if schema is not None and name.startswith("host."):
+        numbers = {key for i, a in enumerate(schema.arguments) for key in (i, a.name) if isinstance(a.type, torch.NumberType)}
+        return _with_numbers(op, numbers) if numbers else op
     return op
 
 

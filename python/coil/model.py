@@ -1,12 +1,13 @@
 """Programs compiled ahead of time: `coil.compile` for a module and its inputs, `coil.load` for a package."""
 import contextlib
+import copy
 import functools
+import importlib
 import importlib.util
 import itertools
 import json
 import os
 import pathlib
-import sys
 import tempfile
 
 from . import _native
@@ -99,7 +100,8 @@ class Model:
         flat = self._arguments(args, kwargs) if self._arguments else self._flat(args, kwargs)
         arrays = [hasattr(a, "__array_interface__") for a in flat]
         if any(arrays) and all(is_array or isinstance(a, (int, float)) for is_array, a in zip(arrays, flat)):
-            return self._results(self._graph.call_arrays([a if is_array else sys.modules["numpy"].asarray(a) for is_array, a in zip(arrays, flat)]))
+            asarray = importlib.import_module("numpy").asarray  # NumPy's own scalars are no arrays
+            return self._results(self._graph.call_arrays(list(map(asarray, flat))))
         return self._results(self._graph(flat))
 
 
@@ -176,6 +178,25 @@ def _exported(module, inputs, kwargs, dynamic_shapes):
     for op in called:
         if op.namespace not in ("aten", "prims"):
             target_name(op)  # so that Coil can read a call of it; what carries it out is found when the program is loaded
+    return _computed(exported)
+
+
+def _computed(exported):
+    """The program with the values of weights that torch has put off to negate or conjugate, which an archive would hold as they lie in memory."""
+    import torch
+
+    def computed(t):
+        if not isinstance(t, torch.Tensor) or not (t.is_neg() or t.is_conj()):
+            return t
+        reach = t.storage_offset() + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) + 1 if t.numel() else 0
+        return torch.empty(reach, dtype=t.dtype, device=t.device).as_strided(t.shape, t.stride(), t.storage_offset()).copy_(t)
+
+    tables = {name: {k: computed(t) for k, t in getattr(exported, name).items()} for name in ("_state_dict", "_constants")}
+    if all(t is getattr(exported, name)[k] for name, table in tables.items() for k, t in table.items()):
+        return exported
+    exported = copy.copy(exported)
+    for name, table in tables.items():
+        setattr(exported, name, table)
     return exported
 
 

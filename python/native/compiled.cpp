@@ -180,24 +180,44 @@ void CompiledGraph::save(const std::filesystem::path& path) const { runtime::sav
 
 namespace {
 
-using Array = nb::ndarray<nb::device::cpu>;
+using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 
-Tensor lent(const Array& a) {
+Array array_of(nb::handle object, const runtime::Input& input) {
+  Array a;
+  if (!nb::try_cast(object, a)) fail("input '{}' cannot be an array of {}", input.name, nb::str(nb::getattr(object, "dtype", nb::str("unknown type"))).c_str());
+  if (input.mutated && !nb::cast<bool>(nb::getattr(nb::getattr(object, "flags", nb::none()), "writeable", nb::bool_(true)))) fail("the program writes to input '{}', and this array is for reading only", input.name);
+  return a;
+}
+
+bool runs_backwards(const Array& a) {
+  for (std::size_t d = 0; d < a.ndim(); ++d)
+    if (a.stride(d) < 0) return true;
+  return false;
+}
+
+/// Holds on to the array: results may be views of it.
+Tensor held(const Array& a) {
   Tensor t;
   t.dtype = dlpack::dtype_of({a.dtype().code, a.dtype().bits, a.dtype().lanes});
   for (std::size_t d = 0; d < a.ndim(); ++d) t.sizes.push_back(a.shape(d)), t.strides.push_back(a.stride(d));
-  t.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(a.data()))));
+  t.storage.data = std::shared_ptr<std::byte>(static_cast<std::byte*>(const_cast<void*>(a.data())), [kept = new Array(a)](std::byte*) {
+    nb::gil_scoped_acquire acquire;
+    delete kept;
+  });
   t.storage.bytes = dlpack::span_bytes(t);
   return t;
 }
 
-nb::object numpy_array(const Tensor& t) {
+/// `frozen`: it is a view of memory that is for reading only.
+nb::object numpy_array(const Tensor& t, bool frozen) {
   const auto type = dlpack::type_of(t.dtype);
   if (!type || t.dtype == DType::BF16) fail("NumPy has no {}; call with torch tensors", torch_name(t.dtype));
   auto* owner = new std::shared_ptr<std::byte>(t.storage.data);
   nb::capsule capsule(owner, [](void* p) noexcept { delete static_cast<std::shared_ptr<std::byte>*>(p); });
   const std::vector<std::size_t> sizes(t.sizes.begin(), t.sizes.end());
-  return nb::cast(nb::ndarray<nb::numpy>(t.storage.data ? t.bytes() : nullptr, sizes.size(), sizes.data(), capsule, t.strides.data(), nb::dlpack::dtype{type->code, type->bits, type->lanes}), nb::rv_policy::reference);
+  nb::object made = nb::cast(nb::ndarray<nb::numpy>(t.storage.data ? t.bytes() : nullptr, sizes.size(), sizes.data(), capsule, t.strides.data(), nb::dlpack::dtype{type->code, type->bits, type->lanes}), nb::rv_policy::reference);
+  if (frozen) made.attr("flags").attr("writeable") = false;
+  return made;
 }
 
 void set_number(Tensor& t, DType dtype, std::int64_t& memory) {
@@ -288,17 +308,31 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
 
 nb::list CompiledGraph::call_arrays(nb::list arrays) {
   if (plan().device.type != DeviceType::CPU) fail("the program was compiled for {}; call it with torch tensors", to_string(plan().device));
-  std::vector<Array> held;
+  if (arrays.size() != plan().inputs.size()) fail("the program takes {} inputs, but {} were given", plan().inputs.size(), arrays.size());
   std::vector<Tensor> inputs;
-  for (nb::handle h : arrays) {
-    held.push_back(nb::cast<Array>(h));
-    inputs.push_back(lent(held.back()));
+  std::vector<bool> frozen;
+  std::vector<std::pair<nb::object, nb::object>> copies;  // of arrays that run backwards, which tensors cannot
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const nb::handle array = arrays[i];
+    Array a = array_of(array, plan().inputs[i]);
+    if (runs_backwards(a)) {
+      copies.emplace_back(nb::borrow(array), array.attr("copy")());
+      a = array_of(copies.back().second, plan().inputs[i]);
+      if (!plan().inputs[i].mutated) copies.back().first = nb::none();
+    }
+    inputs.push_back(held(a));
+    frozen.push_back(!nb::cast<bool>(nb::getattr(nb::getattr(array, "flags", nb::none()), "writeable", nb::bool_(true))));
   }
   Lease lease(*this);
   State& state = *lease.state;
   state.run(inputs);
+  for (const auto& [array, copy] : copies)
+    if (!array.is_none()) array[nb::ellipsis()] = copy;
   nb::list out;
-  for (const Tensor& t : state.outputs) out.append(numpy_array(t));
+  for (std::size_t k = 0; k < state.outputs.size(); ++k) {
+    const Source& source = sources_[k];
+    out.append(numpy_array(state.outputs[k], source.kind == Source::Kind::Input && frozen[source.index]));
+  }
   return out;
 }
 

@@ -132,6 +132,8 @@ Tensor Exchange::own(nb::handle tensor, Device device) const {
 }
 
 nb::object Exchange::wrap(const Tensor& t) const {
+  // Of no elements there is no memory to share, and torch's own can be resized.
+  if (std::ranges::find(t.sizes, 0) != t.sizes.end() && t.device() == Device{}) return torch_.attr("empty_strided")(tuple_of(t.sizes), tuple_of(t.strides), nb::arg("dtype") = dtype(t.dtype));
   Held* held = Held::make(t);
   held->managed.view.data = t.storage.data ? t.bytes() : nullptr;
   held->managed.view.device = device_of(t.device());

@@ -4,7 +4,7 @@ namespace coil {
 
 std::string_view explain_style() {
   return R"css(
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 76rem; margin: 0 auto; padding: 0 1rem 4rem; color: #1d2430; }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 96rem; margin: 0 auto; padding: 0 1rem 4rem; color: #1d2430; }
 header { position: sticky; top: 0; background: #fff; padding: .6rem 0; border-bottom: 1px solid #d8dde3; display: flex; gap: 1rem; align-items: baseline; }
 h1 { font-size: 1.3rem; margin: 0; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 #search { flex: 1; font: inherit; padding: .25rem .6rem; } #found { color: #69727f; min-width: 6rem; }

@@ -23,6 +23,7 @@
 #include "ir/part_writes.h"
 #include "lowering/lowering.h"
 #include "passes/passes.h"
+#include "passes/split_complex.h"
 #include "runtime/library.h"
 #include "scheduler/verify.h"
 #include "support/cpu.h"
@@ -196,7 +197,10 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   if (keep_source) lines = stage("source lines", [&] { return fx::node_lines(module, {.locations = true}); });
   stage.show_changed("graph", [&] { return fx::to_string(module, {.locations = true}); });
   for (const char* name : kPasses) {
-    if (settings.fallback && std::string_view(name) == "split-complex") continue;  // the host has complex operators: all of them
+    if (settings.fallback && std::string_view(name) == "split-complex" && !passes::splits_complex(module)) {
+      passes::leave_complex_to_host(module);  // all of them
+      continue;
+    }
     if (device.type == DeviceType::CPU && std::string_view(name) == "fold-batch-norm-of-inputs") continue;
     stage(name, [&] { run_pass(name, module); });
     stage.show_changed(name, [&] { return fx::to_string(module, {.locations = true}); });

@@ -1,6 +1,7 @@
-#include "sym/print.h"
 #include "fx/text.h"
 #include "support/error.h"
+#include "sym/declarations.h"
+#include "sym/print.h"
 
 namespace coil::fx {
 
@@ -14,12 +15,6 @@ std::string word(std::string_view text) {
   return plain ? std::string(text) : ops::quote(text);
 }
 
-std::string bound(std::int64_t b) {
-  if (b == sym::Range::kMin) return "-inf";
-  if (b == sym::Range::kMax) return "inf";
-  return std::to_string(b);
-}
-
 class Printer {
  public:
   Printer(PrintOptions options) : options_(options) {}
@@ -28,7 +23,7 @@ class Printer {
     out += indent + "graph";
     if (top && m.name != "main") out += fmt::format(" {}", word(m.name));
     out += "(";
-    if (top) symbols(*m.env);
+    if (top) out += sym::declarations(*m.env);
     out += "):\n";
     for (Node* n = m.graph.first(); n; n = n->next()) {
       out += indent + "    ";
@@ -54,17 +49,6 @@ class Printer {
   std::string out;
 
  private:
-  void symbols(const sym::ShapeEnv& env) {
-    bool first = true;
-    for (Expr s : env.symbols()) {
-      if (!std::exchange(first, false)) out += ", ";
-      sym::Range r = env.range(s);
-      bool unbacked = s.symbol_kind() == sym::SymbolKind::Unbacked;
-      out += fmt::format("{}: {}[{}, {}]", s.name(), unbacked ? "unbacked " : "", bound(r.low), bound(r.high));
-      if (auto hint = env.hint(s)) out += fmt::format(" = {}", *hint);
-    }
-  }
-
   void list(const Values& values, std::size_t count, char open, char close) {
     out += open;
     for (std::size_t i = 0; i < count; ++i) {

@@ -117,24 +117,24 @@ class ChannelsLast {
   void convert_at_borders() {
     std::vector<Operation> result;
     std::unordered_map<BufferId, BufferView> converted;
-    auto convert = [&](BufferView& x) {
+    auto convert = [&](BufferView& x, const Operation& reader) {
       if (!needs_conversion(x)) return;
       auto found = converted.find(x.buffer);
       if (found == converted.end() || found->second.sizes != x.sizes) {
         const BufferView copy = temporary(x);
-        result.push_back(copy_operation(load_of(x), x.sizes, copy.buffer, {}));
+        result.push_back(copy_operation(load_of(x), x.sizes, copy.buffer, reader));
         found = converted.insert_or_assign(x.buffer, copy).first;
       }
       x = found->second;
     };
     for (Operation& op : list_) {
       auto* call = std::get_if<Extern>(&op.node);
-      if (call && is_weight_gradient(op)) std::for_each(call->inputs.begin(), call->inputs.end(), convert);
+      if (call && is_weight_gradient(op)) for (BufferView& x : call->inputs) convert(x, op);
       if (!call || call->op != "convolution") {
         result.push_back(std::move(op));
         continue;
       }
-      convert(call->inputs[0]);
+      convert(call->inputs[0], op);
       BufferView& y = call->outputs[0];
       const Layout& layout = graph_.buffer(y.buffer).layout;
       if (!needs_conversion(y) || !is_whole(y, layout)) {
@@ -145,8 +145,9 @@ class ChannelsLast {
       y = temporary(settled);
       op.outs = {y.buffer};
       const BufferView made = y;
+      Operation copy = copy_operation(load_of(made), settled.sizes, settled.buffer, op);
       result.push_back(std::move(op));
-      result.push_back(copy_operation(load_of(made), settled.sizes, settled.buffer, {}));
+      result.push_back(std::move(copy));
     }
     graph_.replace_operations(std::move(result));
   }
@@ -177,7 +178,8 @@ class ChannelsLast {
     return graph_.pool().linear_load(v.buffer, v.dtype, at);
   }
 
-  Operation copy_operation(Scalar body, const Exprs& sizes, BufferId to, std::set<std::string> origins) { return {.node = Pointwise{sizes, body}, .outs = {to}, .origins = std::move(origins)}; }
+  /// A copy that is a part of what the convolution `of` computes.
+  Operation copy_operation(Scalar body, const Exprs& sizes, BufferId to, const Operation& of) { return {.node = Pointwise{sizes, body}, .outs = {to}, .origins = of.origins, .where = of.where}; }
 
   Graph& graph_;
   std::vector<Operation> list_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lowering/common.h"
+#include "ops/shapes/strides.h"
 #include "support/error.h"
 
 namespace coil::lowering {
@@ -229,19 +230,36 @@ Lowered diagonal_scatter(Context& ctx, const Values& args) {
   return result(ctx, where(inside, element_at(ctx, src, at, sizes, {}, inside).cast(register_type(self.dtype())), element(ctx, self, sizes)));
 }
 
+/// Dimensions of a dense tensor from the outermost in memory to the innermost, each with its stride; those of one element are left out. Empty when it is not known to be dense.
+std::optional<std::vector<std::pair<std::size_t, Expr>>> dense_order(sym::ShapeEnv& env, const sym::TensorMeta& t) {
+  std::vector<std::size_t> order;
+  for (std::size_t d = 0; d < t.rank(); ++d)
+    if (!env.statically_known_equal(t.sizes[d], 1)) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ops::shapes::stride_less(env, t.strides[b], t.strides[a]); });
+  std::vector<std::pair<std::size_t, Expr>> found;
+  Expr expected = 1;
+  for (auto d = order.rbegin(); d != order.rend(); ++d) {
+    if (!ops::shapes::same_stride(env, t.strides[*d], expected)) return {};
+    found.emplace(found.begin(), *d, expected);
+    expected = expected * t.sizes[*d];
+  }
+  return found;
+}
+
 /// as_strided_scatter(self, src, size, stride, storage_offset): places in memory, turned into places in the dense result.
 Lowered as_strided_scatter(Context& ctx, const Values& args) {
   const TensorBox src = ctx.tensor(args[1]);
   const TensorBox out = fresh_copy(ctx, ctx.tensor(args[0]), ctx.result());
-  const Exprs strides = ctx.integers(args[3]), dense = sym::contiguous_strides(out.sizes);
-  if (!(dense == ctx.result().strides)) refuse(ctx, "writes by stride into a tensor that is not row-major");
+  const Exprs strides = ctx.integers(args[3]);
+  const auto dense = dense_order(ctx.graph.env(), ctx.result());
+  if (!dense) refuse(ctx, "writes by stride into a tensor that is not dense");
   Expr flat = args[4].is_none() ? ctx.result().offset : ctx.integer(args[4]);
   for (std::size_t d = 0; d < strides.size(); ++d) flat += ctx.graph.ivar(d) * strides[d];
   const auto loops = loop_vars(ctx.graph, src.sizes);
-  Exprs at;
-  for (std::size_t d = 0; d < out.rank(); ++d) {
-    const Expr e = sym::floor_div(flat, dense[d]);
-    at.push_back(ctx.graph.env().simplify(d ? sym::mod(e, out.sizes[d]) : e, loops));
+  Exprs at(out.rank(), 0);
+  for (const auto& [d, stride] : *dense) {
+    const Expr e = sym::floor_div(flat, stride);
+    at[d] = ctx.graph.env().simplify(d == dense->front().first ? e : sym::mod(e, out.sizes[d]), loops);
   }
   Value body = element(ctx, src, src.sizes).cast(register_type(out.dtype()));
   ctx.graph.add_operation({.node = ir::Pointwise{src.sizes, body}, .outs = {*out.storage->buffer}, .store_index = at, .origins = ctx.graph.provenance.of(body), .where = ctx.graph.provenance.where});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fx/infer.h"
 #include "passes/make.h"
 #include "support/error.h"
 
@@ -218,7 +219,7 @@ namespace {
 /// Windows of `unfold` that have no element in common: the elements at each place of all windows lie a step apart.
 Node* write_back_windows(fx::GraphModule& m, const Node* from, const ViewStep& step, const TensorMeta& viewed_meta, const std::function<Node*()>& viewed, Node* written) {
   const std::int64_t dim = wrapped(step.args[1], viewed_meta.rank());
-  const auto size = step.args[2].as_int().constant(), by = step.args[3].as_int().constant();
+  const auto size = fx::resolve(step.args[2]).as_int().constant(), by = fx::resolve(step.args[3]).as_int().constant();
   if (!size || !by || *by < *size) throw Error(fmt::format("{} writes through {}, whose windows have elements in common", from->target, step.target), from->target, from->where());
   Node* whole = viewed();
   const Expr windows = written->tensor().sizes[static_cast<std::size_t>(dim)];
@@ -252,10 +253,10 @@ Node* write_back(fx::GraphModule& m, const Node* from, const ViewStep& step, con
   if (t == "aten.slice.Tensor") return scatter(m, from, "aten.slice_scatter.default", viewed(), written, rest);
   if (t == "aten.narrow.default") {
     std::size_t dim = static_cast<std::size_t>(wrapped(rest[0], viewed_meta.rank()));
-    Expr start = rest[1].as_int();
+    Expr start = fx::resolve(rest[1]).as_int();
     if (start.is_constant() && *start.constant() < 0) start += viewed_meta.sizes.at(dim);
     return scatter(m, from, "aten.slice_scatter.default", viewed(), written,
-                   {rest[0], start, start + rest[2].as_int()});
+                   {rest[0], start, start + fx::resolve(rest[2]).as_int()});
   }
   if (t == "aten.diagonal.default" || t == "aten.linalg_diagonal.default") return scatter(m, from, "aten.diagonal_scatter.default", viewed(), written, rest);
   if (t == "aten.as_strided.default")

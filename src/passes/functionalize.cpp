@@ -113,7 +113,7 @@ class Functionalizer {
     const bool exact = of->exact;
     if (step.target == "aten.as_strided.default") {
       // Counts from the beginning of the storage, whatever it is applied to.
-      sym::Expr offset = step.args[3].is_none() ? of->meta.offset : step.args[3].as_int();
+      sym::Expr offset = step.args[3].is_none() ? of->meta.offset : fx::resolve(step.args[3]).as_int();
       while (of->of) of = of->of;
       step.args[3] = offset - of->meta.offset;
     }

@@ -56,7 +56,8 @@ bool acceptable(const fx::Node& node, const sym::ShapeEnv& env, const Value& com
 /// An operator of which nothing but the schema is known, or not even that: what is recorded is all there is.
 bool is_opaque(const fx::Node& node) {
   const bool known = node.op ? static_cast<bool>(node.op->shape) : node.is_call("_operator.getitem") || fx::find_scalar_function(node.target);
-  return !known && (!node.meta.value.is_none() || (node.op && node.op->schema.returns.empty()));
+  const bool gives_nothing = node.op ? node.op->schema.returns.empty() : node.target == "torch._assert";
+  return !known && (!node.meta.value.is_none() || gives_nothing);
 }
 
 /// What is recorded, with what it leaves out filled in.

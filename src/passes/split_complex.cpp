@@ -34,6 +34,9 @@ bool is_complex_value(const Value& v) {
 /// Also what takes real numbers for complex ones: the transforms to real numbers.
 bool touches_complex(const Node& n) { return n.target.starts_with("aten.fft_irfft") || n.target.starts_with("aten.fft_hfft") || is_complex_value(n.meta.value) || std::any_of(n.args.begin(), n.args.end(), is_complex_value); }
 
+/// Of its sizes or its type, which parts have as well.
+bool asks_only(const Node& n) { return n.target.starts_with("aten.sym_") || n.target == "aten.is_complex.default"; }
+
 class Splitter {
  public:
   explicit Splitter(fx::GraphModule& m) : m_(m) {}
@@ -67,7 +70,7 @@ class Splitter {
     }
     fx::InsertBefore here(n);
     ComplexRewriter r(m_, n, parts_);
-    if (n->target.starts_with("aten.sym_") || n->target == "aten.is_complex.default") return;
+    if (asks_only(*n)) return;
     auto rule = rules().find(n->target);
     if (rule == rules().end()) r.refuse("is not compiled for complex tensors; compute with torch.view_as_real(x) here");
     Made made = rule->second(r);
@@ -157,5 +160,29 @@ class Splitter {
 }  // namespace
 
 void split_complex(fx::GraphModule& module) { Splitter(module).run(); }
+
+bool splits_complex(const fx::GraphModule& module) {
+  for (const Node* n = module.graph.first(); n; n = n->next()) {
+    if (n->opcode != Opcode::CallFunction || !touches_complex(*n) || asks_only(*n) || n->is_call("_operator.getitem")) continue;
+    if (!rules().contains(n->target)) return false;
+  }
+  return std::all_of(module.subgraphs.begin(), module.subgraphs.end(), [](const auto& sub) { return splits_complex(*sub.second); });
+}
+
+void leave_complex_to_host(fx::GraphModule& module) {
+  for (Node* n = module.graph.first(); n; n = n->next()) {
+    if (n->opcode != Opcode::CallFunction || !n->op || !n->target.starts_with("aten.") || !touches_complex(*n) || asks_only(*n)) continue;
+    Values positional;
+    for (std::size_t i = 0; i < n->args.size(); ++i) {
+      const ops::Parameter& p = n->op->schema.parameters[i];
+      if (p.keyword_only) n->kwargs.emplace_back(p.name, n->args[i]);
+      else positional.push_back(n->args[i]);
+    }
+    n->target = "host." + n->target;
+    n->op = nullptr;
+    n->set_args(std::move(positional));
+  }
+  for (auto& [name, sub] : module.subgraphs) leave_complex_to_host(*sub);
+}
 
 }  // namespace coil::passes

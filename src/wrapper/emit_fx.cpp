@@ -1,7 +1,11 @@
 #include "wrapper/emit_fx.h"
 
+#include "fx/text.h"
+#include "ops/value.h"
 #include "support/error.h"
+#include "sym/declarations.h"
 #include "sym/floats.h"
+#include "sym/node.h"
 #include "wrapper/python/graph_text.h"
 #include "wrapper/python/support_text.h"
 
@@ -89,6 +93,83 @@ std::string json(const std::map<std::string, Attribute>& attributes) {
 
 }  // namespace
 
+// ---- Types of nodes in the words of the text form ----
+
+/// The symbols' names in the text, where torch's (`u8`) mean something else there.
+sym::Expr FxEmitter::in_text(sym::Expr e) const { return renamed_from_.empty() ? e : sym::substitute(e, renamed_from_, renamed_to_); }
+
+std::string FxEmitter::type_of(const View& v, sym::Expr offset) const {
+  sym::TensorMeta t{v.dtype, file_->program().buffers[v.buffer].device, v.sizes, v.strides, in_text(offset)};
+  for (sym::Exprs* list : {&t.sizes, &t.strides})
+    for (sym::Expr& e : *list) e = in_text(e);
+  return ops::to_string(ops::Value(std::move(t)));
+}
+
+std::string FxEmitter::type_of(sym::Expr e, const std::string& name) const {
+  e = in_text(e);
+  if (sym::is_float(e)) return ops::to_string(ops::Value(ops::SymFloat{name, e}));
+  return ops::to_string(sym::is_boolean(e) ? ops::Value(ops::Bool{e}) : ops::Value(e));
+}
+
+std::string FxEmitter::type_of(BufferId b) const {
+  const Buffer& buffer = file_->program().buffers[b];
+  auto moved = moved_.find(b);
+  return type_of({b, buffer.dtype, buffer.sizes, buffer.strides, 0}, moved == moved_.end() ? sym::Expr(0) : moved->second);
+}
+
+void FxEmitter::name_symbols() {
+  own_symbols_.clear(), renamed_from_.clear(), renamed_to_.clear();
+  for (sym::Expr s : file_->program().env->symbols()) {
+    if (!fx::is_reserved(s.name())) continue;
+    renamed_from_.push_back(s);
+    renamed_to_.push_back(own_symbol(std::string(s.name()) + "_", ""));
+  }
+  name_storage_offsets();
+}
+
+std::string FxEmitter::symbols_in_text() const {
+  std::string out = ", " + sym::declarations(*file_->program().env);
+  for (std::size_t i = 0; i < renamed_from_.size(); ++i) {
+    const std::string name = fmt::format(", {}:", renamed_from_[i].name());
+    out.replace(out.find(name), name.size(), fmt::format(", {}:", renamed_to_[i].name()));
+  }
+  for (const auto& [name, declared] : own_symbols_)
+    if (!declared.empty()) out += (out.size() > 2 ? ", " : "") + declared;
+  return out.substr(2);
+}
+
+/// A symbol of this text alone; `most`: the end of its range, empty where it is declared already.
+sym::Expr FxEmitter::own_symbol(std::string name, const char* most) {
+  const std::vector<sym::Expr> known = file_->program().env->symbols();
+  while (std::any_of(known.begin(), known.end(), [&](sym::Expr s) { return s.name() == name; }) || own_symbols_.contains(name)) name += "_";
+  own_symbols_.emplace(name, *most ? fmt::format("{}: unbacked [0, {}]", name, most) : "");
+  return file_->program().env->context().symbol(name, sym::SymbolKind::Unbacked);
+}
+
+/// Inputs begin anywhere in their storage: those whose views are taken have a symbol for where.
+void FxEmitter::name_storage_offsets() {
+  const Program& p = file_->program();
+  moved_.clear();
+  auto see = [&](const View& v) {
+    if (p.buffers[v.buffer].kind != BufferKind::Input || is_whole(p, v) || moved_.contains(v.buffer)) return;
+    moved_.emplace(v.buffer, own_symbol(file_->name(v.buffer) + "_offset", "inf"));
+  };
+  for (const Line& l : p.lines) {
+    if (auto* r = std::get_if<Reuse>(&l)) see({r->from, p.buffers[r->to].dtype, p.buffers[r->to].sizes, p.buffers[r->to].strides, 0});
+    if (auto* c = std::get_if<CallExtern>(&l)) {
+      for (const View& v : c->inputs) see(v);
+      for (const View& v : c->outputs) see(v);
+    }
+    if (auto* c = std::get_if<CallFallback>(&l)) {
+      for (const View& v : c->inputs) see(v);
+      for (const auto& v : c->outputs)
+        if (v) see(*v);
+    }
+  }
+  for (const Output& o : p.outputs)
+    if (auto* v = std::get_if<View>(&o.value)) see(*v);
+}
+
 void FxEmitter::write_back(const std::string& given, const std::string& used) { node("write_back", fmt::format("torch.ops.coil_wrapper.write_back.default, {}, {}", given, used)); }
 
 void FxEmitter::give(const std::string& results) { statement(fmt::format("graph.output({})", results)); }
@@ -96,30 +177,34 @@ void FxEmitter::give(const std::string& results) { statement(fmt::format("graph.
 std::string FxEmitter::before() { return python_fx_support() + python_graph_text() + file_->kernel_table(); }
 
 std::string FxEmitter::around(const std::string& body) {
-  return "\n\ndef load():\n    program = Program()\n    root, graph, node = program.root, program.graph, program.node\n\n" + body + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n\n\nif __name__ == \"__main__\":\n    print(text(), end=\"\")\n";
+  return "\n\nSYMBOLS = " + python_string(symbols_in_text()) + "\n\n\ndef load():\n    program = Program()\n    root, graph, node = program.root, program.graph, program.node\n\n" + body + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n\n\nif __name__ == \"__main__\":\n    print(text(), end=\"\")\n";
 }
 
-std::string FxEmitter::node(const std::string& wanted, const std::string& arguments) {
+std::string FxEmitter::node(const std::string& wanted, const std::string& arguments, const std::string& type) {
   const std::string name = file_->unique(wanted);
-  assign(name, arguments);
+  assign(name, arguments, type);
   return name;
 }
 
-void FxEmitter::assign(const std::string& name, const std::string& arguments) { statement(fmt::format("{} = node({}, {})", name, python_string(name), arguments)); }
+void FxEmitter::assign(const std::string& name, const std::string& arguments, const std::string& type) {
+  statement(fmt::format("{} = node({}, {}{})", name, python_string(name), arguments, type.empty() ? "" : ", type=" + python_string(type)));
+}
 
 void FxEmitter::inputs() {
   values_.clear(), storage_offsets_.clear(), like_.clear(), blocks_.clear();
   const Program& p = file_->program();
   joined_ = joined_values(p);
+  name_symbols();
+  auto is_number = [&](const Input& in) { return p.buffers[in.buffer].sizes.empty(); };
   for (const Input& in : p.inputs) {
     const std::string& name = file_->name(in.buffer);
     given_.push_back(in.unused ? name : file_->unique("given_" + name));
-    statement(fmt::format("{} = graph.placeholder({})", given_.back(), python_string(name)));
+    // A number may come as Python's; of others the text says the strides that kernels assume.
+    statement(fmt::format("{} = typed(graph.placeholder({}), {})", given_.back(), python_string(name), is_number(in) ? "None" : python_string(type_of(in.buffer))));
   }
-  auto is_number = [&](const Input& in) { return p.buffers[in.buffer].sizes.empty(); };
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
     const Input& in = p.inputs[i];
-    if (!in.unused && is_number(in)) assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.take, {}, {}, {}", given_[i], python_string(in.name), python_dtype(p.buffers[in.buffer].dtype)));
+    if (!in.unused && is_number(in)) assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.take, {}, {}, {}", given_[i], python_string(in.name), python_dtype(p.buffers[in.buffer].dtype)), type_of(in.buffer));
   }
   define_symbols();
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
@@ -128,7 +213,7 @@ void FxEmitter::inputs() {
     if (in.unused || is_number(in)) continue;
     if (like_.empty()) like_ = file_->name(in.buffer);
     const std::string wanted = sizes(b.sizes), strides = sizes(b.strides);
-    assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.lay_out.default, {}, {}, {}, {}, {}", given_[i], python_string(in.name), python_dtype(b.dtype), wanted, strides));
+    assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.lay_out.default, {}, {}, {}, {}, {}", given_[i], python_string(in.name), python_dtype(b.dtype), wanted, strides), type_of(in.buffer));
   }
   const std::string weights = file_->weights();
   for (std::size_t at = 0; at < weights.size();) {
@@ -141,7 +226,7 @@ void FxEmitter::inputs() {
     const std::string& name = file_->name(static_cast<BufferId>(b));
     // A parameter, not a buffer: torch.fx.symbolic_trace takes buffers for values that the trace may compute with.
     statement(fmt::format("root.register_parameter({0}, torch.nn.Parameter({1}, requires_grad=False))", python_string(name), name));
-    statement(fmt::format("{1} = graph.get_attr({0})", python_string(name), name));
+    statement(fmt::format("{} = typed(graph.get_attr({}), {})", name, python_string(name), python_string(type_of(static_cast<BufferId>(b)))));
     if (like_.empty()) like_ = name;
     if (p.constants[p.buffers[b].index].seed) node("seed", fmt::format("torch.ops.aten.random_.default, {}", name));
   }
@@ -155,7 +240,7 @@ void FxEmitter::line(const DefineSymbol& d) {
   const std::string name = file_->symbol(d.symbol);
   if (!d.subtract.is_constant(0)) value = fmt::format("operator.sub, {}, {}", node(name + "_part", value), size(d.subtract));
   if (!d.divide.is_constant(1)) value = fmt::format("operator.floordiv, {}, {}", node(name + "_part", value), size(d.divide));
-  assign(name, value);
+  assign(name, value, type_of(d.symbol, name));
 }
 
 void FxEmitter::line(const Assert& a) {
@@ -167,8 +252,8 @@ void FxEmitter::line(const Allocate& a) {
   const Buffer& b = file_->program().buffers[a.buffer];
   const std::string wanted = sizes(b.sizes), strides = sizes(b.strides);
   // Of a tensor of the program where there is one: what depends on no input a trace would run once, and all calls would share that memory.
-  const std::string target = like_.empty() ? "torch.empty_strided" : "torch.ops.aten.new_empty_strided.default, " + like_;
-  assign(file_->name(a.buffer), fmt::format("{}, {}, {}, dtype={}, device=torch.device(\"cpu\")", target, wanted, strides, python_dtype(b.dtype)));
+  const std::string target = like_.empty() ? "torch.ops.aten.empty_strided.default" : "torch.ops.aten.new_empty_strided.default, " + like_;
+  assign(file_->name(a.buffer), fmt::format("{}, {}, {}, dtype={}, device=torch.device(\"cpu\")", target, wanted, strides, python_dtype(b.dtype)), type_of(a.buffer));
 }
 
 void FxEmitter::line(const Reuse& r) {
@@ -182,12 +267,12 @@ void FxEmitter::line(const Free& f) { node("delete", fmt::format("torch.ops.coil
 void FxEmitter::line(const ReadSymbol& r) {
   std::string source = file_->name(r.source);
   if (file_->program().buffers[r.source].dtype == DType::F64) source = node("bits", fmt::format("torch.ops.aten.view.dtype, {}, torch.int64", source));
-  assign(file_->symbol(r.symbol), fmt::format("torch.ops.coil_wrapper.integer.default, {}", source));
+  assign(file_->symbol(r.symbol), fmt::format("torch.ops.coil_wrapper.integer.default, {}", source), type_of(r.symbol, ""));
 }
 
 void FxEmitter::line(const SetSymbol& s) {
   const std::string value = size(s.value);
-  assign(file_->symbol(s.symbol), fmt::format("operator.add, {}, 0", value));  // a node of this graph, which its results can be
+  assign(file_->symbol(s.symbol), fmt::format("operator.add, {}, 0", value), type_of(s.symbol, ""));  // a node of this graph, which its results can be
 }
 
 // What a block computes of sizes is known in it only.
@@ -224,8 +309,8 @@ void FxEmitter::line(const Control& c) {
     case Kind::If: {
       Block block{.name = file_->unique("yes"), .condition = truth(c.condition)};
       if (auto both = joined_.find(at_); both != joined_.end()) {
-        for (sym::Expr s : both->second.symbols) block.gives.push_back(file_->symbol(s));
-        for (BufferId b : both->second.buffers) block.gives.push_back(file_->name(b));
+        for (sym::Expr s : both->second.symbols) block.gives.push_back(file_->symbol(s)), block.types.push_back(type_of(s, ""));
+        for (BufferId b : both->second.buffers) block.gives.push_back(file_->name(b)), block.types.push_back(type_of(b));
       }
       open(block);
       break;
@@ -233,14 +318,14 @@ void FxEmitter::line(const Control& c) {
     case Kind::Else: {
       end_side();
       const Block yes = close();
-      open({.name = file_->unique("no"), .other = yes.name, .condition = yes.condition, .gives = yes.gives});
+      open({.name = file_->unique("no"), .other = yes.name, .condition = yes.condition, .gives = yes.gives, .types = yes.types});
       break;
     }
     case Kind::EndIf: {
       end_side();
       const Block block = close();
       std::string results, names;
-      for (const std::string& name : block.gives) results += name + ", ", names += python_string(name) + ", ";
+      for (std::size_t i = 0; i < block.gives.size(); ++i) results += block.gives[i] + ", ", names += fmt::format("({}, {}), ", python_string(block.gives[i]), python_string(block.types[i]));
       statement(fmt::format("{}program.branch({}, {}, {}, {}{})", results.empty() ? "" : fmt::format("[{}] = ", results), python_string(file_->unique("branch")), block.condition, block.other.empty() ? block.name : block.other,
                             block.other.empty() ? "None" : block.name, names.empty() ? "" : fmt::format(", [{}]", names)));
       break;
@@ -248,7 +333,8 @@ void FxEmitter::line(const Control& c) {
     case Kind::Loop: {
       const std::string counter = file_->symbol(c.counter), turns = extent();
       Block block{.name = file_->unique("turn"), .extent = turns};
-      open(block, fmt::format("program.turn({})", python_string(counter)));
+      const sym::Expr more = sym::ne(own_symbol(counter + "_more", "1"), 0);
+      open(block, fmt::format("program.turn({}, {}, {})", python_string(counter), python_string(type_of(c.counter, "")), python_string(type_of(more, ""))));
       statement(fmt::format("{} = {}.carried[0]", counter, block.name));
       break;
     }
@@ -299,7 +385,12 @@ void FxEmitter::line(const CallFallback& c) {
     node("copy", fmt::format("torch.ops.aten.copy_.default, {}, {}", to, from));
   }
   const std::string given = arguments(c, [&](sym::Expr e) { return size(e); }, [&](const View& v) { return view(v); });
-  const std::string results = node("fallback", fmt::format("{}{}{}", python_operator(c.op), given.empty() ? "" : ", ", given));
+  std::string type;
+  for (std::size_t k = 0; k < own_results(c); ++k) {
+    const auto& v = c.outputs[k];
+    type += (k ? ", " : "") + (v ? type_of(*v, 0) : "None");
+  }
+  const std::string results = node("fallback", fmt::format("{}{}{}", python_operator(c.op), given.empty() ? "" : ", ", given), c.is_list ? "[" + type + "]" : type == "None" ? "" : type);
   for (std::size_t k = 0; k < own_results(c); ++k) {
     if (!c.outputs[k]) continue;
     const std::string to = view(*c.outputs[k]), result = c.is_list ? node("item", fmt::format("operator.getitem, {}, {}", results, k)) : results;
@@ -325,21 +416,22 @@ std::string FxEmitter::sizes(const sym::Exprs& values) {
 
 std::string FxEmitter::compute(sym::Expr e) {
   std::vector<std::string> args;
+  const std::string type = type_of(e, "size");
   if (e.kind() == sym::Kind::Float) {
     const FloatFunction f = sym::float_function(e);
     for (std::size_t i = 0; const sym::Expr& x : sym::float_operands(e)) args.push_back(signature_of(f).takes[i++] == 'f' && x.is_constant() ? python_real(float_of_bits(*x.constant())) : size(x));
-    const std::string made = node(sym::is_float(e) ? "real" : "size", fmt::format("{}, {}", function_of(f), fmt::join(args, ", ")));
-    return f == FloatFunction::Floor ? node("real", "torch.sym_float, " + made) : made;
+    const std::string made = node(sym::is_float(e) ? "real" : "size", fmt::format("{}, {}", function_of(f), fmt::join(args, ", ")), f == FloatFunction::Floor ? "" : type);
+    return f == FloatFunction::Floor ? node("real", "torch.sym_float, " + made, type) : made;
   }
   for (sym::Expr x : e.operands()) args.push_back(size(x));
   switch (e.kind()) {
-    case sym::Kind::Where: return node("size", fmt::format("torch.sym_ite, {}, {}, {}", node("size", fmt::format("operator.ne, {}, 0", args[0])), args[1], args[2]));
-    case sym::Kind::Not: return node("size", fmt::format("operator.eq, {}, 0", args[0]));
-    case sym::Kind::CeilDiv: return node("size", fmt::format("operator.neg, {}", node("size", fmt::format("operator.floordiv, {}, {}", node("size", fmt::format("operator.neg, {}", args[0])), args[1]))));
+    case sym::Kind::Where: return node("size", fmt::format("torch.sym_ite, {}, {}, {}", node("size", fmt::format("operator.ne, {}, 0", args[0])), args[1], args[2]), type);
+    case sym::Kind::Not: return node("size", fmt::format("operator.eq, {}, 0", args[0]), type);
+    case sym::Kind::CeilDiv: return node("size", fmt::format("operator.neg, {}", node("size", fmt::format("operator.floordiv, {}, {}", node("size", fmt::format("operator.neg, {}", args[0])), args[1]))), type);
     default: break;
   }
   std::string value = args[0];
-  for (std::size_t i = 1; i < args.size(); ++i) value = node("size", fmt::format("{}, {}, {}", function_of(e.kind()), value, args[i]));
+  for (std::size_t i = 1; i < args.size(); ++i) value = node("size", fmt::format("{}, {}, {}", function_of(e.kind()), value, args[i]), i + 1 < args.size() ? "" : type);
   return value;
 }
 
@@ -349,7 +441,7 @@ std::string FxEmitter::compute(sym::Expr e) {
 std::string FxEmitter::storage_offset(BufferId b) {
   if (file_->program().buffers[b].kind != BufferKind::Input) return "";
   auto [it, added] = storage_offsets_.emplace(b, "");
-  if (added) it->second = node("offset", fmt::format("torch.ops.aten.sym_storage_offset.default, {}", file_->name(b)));
+  if (added) it->second = node("offset", fmt::format("torch.ops.aten.sym_storage_offset.default, {}", file_->name(b)), type_of(moved_.at(b), ""));
   return it->second;
 }
 
@@ -362,13 +454,22 @@ std::string FxEmitter::view(const View& v) {
     const auto from = static_cast<std::int64_t>(size_of(b.dtype)), to = static_cast<std::int64_t>(size_of(v.dtype));
     const std::string elements = size(sym::floor_div(b.bytes, from));
     base = node("flat", fmt::format("torch.ops.aten.as_strided.default, {}, ({},), (1,), {}", base, elements, start.empty() ? "0" : start));
-    base = node("flat", fmt::format("torch.ops.aten.view.dtype, {}, {}", base, python_dtype(v.dtype)));
+    const View flat{v.buffer, v.dtype, {sym::floor_div(b.bytes, to)}, {1}, 0};
+    base = node("flat", fmt::format("torch.ops.aten.view.dtype, {}, {}", base, python_dtype(v.dtype)), type_of(flat, placed(flat)));
     if (!start.empty() && from != to) start = node("offset", fmt::format("operator.floordiv, {}, {}", node("offset", fmt::format("operator.mul, {}, {}", start, from)), to));
   }
   std::string offset = size(v.offset);
   if (!start.empty()) offset = v.offset.is_constant(0) ? start : node("offset", fmt::format("operator.add, {}, {}", start, offset));
   const std::string wanted = sizes(v.sizes), strides = sizes(v.strides);
-  return node(file_->name(v.buffer) + "_view", fmt::format("torch.ops.aten.as_strided.default, {}, {}, {}, {}", base, wanted, strides, offset));
+  return node(file_->name(v.buffer) + "_view", fmt::format("torch.ops.aten.as_strided.default, {}, {}, {}, {}", base, wanted, strides, offset), type_of(v, placed(v)));
+}
+
+/// Where a view begins in its storage, in elements of its own type.
+sym::Expr FxEmitter::placed(const View& v) const {
+  auto moved = moved_.find(v.buffer);
+  if (moved == moved_.end()) return v.offset;
+  const auto from = static_cast<std::int64_t>(size_of(file_->program().buffers[v.buffer].dtype)), to = static_cast<std::int64_t>(size_of(v.dtype));
+  return (from == to ? moved->second : sym::floor_div(moved->second * from, to)) + v.offset;
 }
 
 std::string FxEmitter::views(const std::vector<View>& all) {

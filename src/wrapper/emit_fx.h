@@ -25,8 +25,8 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   /// The node that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
   virtual void kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure,
                            const std::string& origins);
-  /// `NAME = node("NAME", ARGUMENTS)`; returns the name.
-  std::string node(const std::string& wanted, const std::string& arguments);
+  /// `NAME = node("NAME", ARGUMENTS, type="TYPE")`, the type where one is known; returns the name.
+  std::string node(const std::string& wanted, const std::string& arguments, const std::string& type = "");
 
  private:
   const char* language() const override { return "fx"; }
@@ -37,7 +37,16 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   void give(const std::string& results) override;
   std::string before() override;
   std::string around(const std::string& body) override;
-  void assign(const std::string& name, const std::string& arguments);
+  void assign(const std::string& name, const std::string& arguments, const std::string& type = "");
+  void name_storage_offsets();
+  sym::Expr own_symbol(std::string name, const char* most);
+  sym::Expr placed(const View&) const;
+  void name_symbols();
+  std::string symbols_in_text() const;
+  sym::Expr in_text(sym::Expr) const;
+  std::string type_of(BufferId) const;
+  std::string type_of(const View&, sym::Expr offset) const;
+  std::string type_of(sym::Expr, const std::string& name) const;
   std::string size(sym::Expr);
   std::string sizes(const sym::Exprs&);
   std::string compute(sym::Expr);
@@ -54,6 +63,7 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
     std::string extent = {};       ///< of a loop
     bool is_rest = false;          ///< what follows the break
     std::vector<std::string> gives = {};  ///< of a branch: the variables that hold what both sides make
+    std::vector<std::string> types = {};  ///< and their types
     Sizes values = {};             ///< as they were outside
     Offsets storage_offsets = {};
   };
@@ -66,6 +76,9 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   Offsets storage_offsets_;
   std::vector<Block> blocks_;
   std::map<std::size_t, Joined> joined_;
+  std::map<BufferId, sym::Expr> moved_;             ///< where inputs of which views are taken begin in their storage
+  std::map<std::string, std::string> own_symbols_;  ///< declarations of symbols that the program has none of
+  sym::Exprs renamed_from_, renamed_to_;            ///< symbols whose names the text has another meaning for
   std::string like_;  ///< a tensor that every call has; empty where there is none
 };
 

@@ -5,6 +5,7 @@
 #include "ops/call_argument.h"
 #include "ops/value.h"
 #include "support/error.h"
+#include "sym/declarations.h"
 #include "sym/print.h"
 
 namespace coil::wrapper {
@@ -56,16 +57,8 @@ class Text {
   }
 
  private:
-  static std::string bound(std::int64_t b) { return b == sym::Range::kMin ? "-inf" : b == sym::Range::kMax ? "inf" : std::to_string(b); }
-
   void header() {
-    std::string symbols;
-    for (Expr s : p_.env->symbols()) {
-      const sym::Range r = p_.env->range(s);
-      symbols += fmt::format("{}{}: {}[{}, {}]", symbols.empty() ? "" : ", ", s.name(), s.symbol_kind() == sym::SymbolKind::Unbacked ? "unbacked " : "", bound(r.low), bound(r.high));
-      if (auto hint = p_.env->hint(s)) symbols += fmt::format(" = {}", *hint);
-    }
-    out_ += fmt::format("wrapper {}({}){}{}:\n", word(p_.name), symbols, p_.device == Device{} ? "" : " on " + to_string(p_.device), p_.check_lifetimes ? " watched" : "");
+    out_ += fmt::format("wrapper {}({}){}{}:\n", word(p_.name), sym::declarations(*p_.env), p_.device == Device{} ? "" : " on " + to_string(p_.device), p_.check_lifetimes ? " watched" : "");
   }
 
   void buffer(const Buffer& b) {

@@ -50,7 +50,7 @@ def call_program(program, inputs):
     """A C++ program on named inputs; its named results."""
     given, results = program.with_suffix(".in"), program.with_suffix(".out")
     save_file(inputs, given)
-    done = subprocess.run([program, given, results], capture_output=True, text=True, env=ENVIRONMENT)
+    done = subprocess.run([program, given, results], capture_output=True, text=True, env=ENVIRONMENT | {"OMP_NUM_THREADS": str(torch.get_num_threads())})
     assert done.returncode == 0, done.stderr
     return load_file(results)
 

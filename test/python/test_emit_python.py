@@ -216,7 +216,11 @@ def test_coil_opt_reads_the_graph(fx, tmp_path):
     assert any("call_function[target=torch._assert](args = (%" in line and "must be at least" in line for line in lines)
     assert any("target=coil_wrapper.kernel.default" in line and "# from " in line and "# at test_emit_python.py:" in line for line in lines)
     assert module.text(module.read(module.text())) == re.sub(r"  # (at|from) .*", "", module.text())
-    check_outputs(module.read(once))
+    size = re.fullmatch(r"graph\((s\d+): \[\d, 64\] = 5, h_offset: unbacked \[0, inf\], x_offset: unbacked \[0, inf\]\):", lines[0])[1]
+    types = {m[1]: m[2] for m in map(re.compile(r" *%(\w+)(?: : (.*?))? = ").match, lines) if m}
+    typed = {"aten.new_empty_strided.default", "aten.as_strided.default", "aten.sym_size.int", "coil_wrapper.lay_out.default"}
+    assert all(types[n.name] for n in module.load().graph.nodes if n.op in ("placeholder", "get_attr") or str(n.target) in typed)
+    assert types["x"] == f"f32[{size}, 16]{{16, 1}}+x_offset" and {f"f32[{size}, 8]{{16, 2}}+x_offset", "f32[3, 4]{1, 3}+h_offset", f"3*{size}"} <= set(types.values())
 
     graph = module.load()
     size = next(n for n in graph.graph.nodes if str(n.target) == "aten.sym_size.int")

@@ -45,6 +45,16 @@ def named(module, args, kwargs):
     return {".".join(filter(None, [n, path_name(p)])): dense(x) for n, v in bound(module, args, kwargs).items() for p, x in pytree.tree_flatten_with_path(v)[0] if x is not None and not isinstance(x, str)}
 
 
+def through_passes(module, folder):
+    """The graph as text with types, after passes that want them, read back."""
+    text = folder / "m.fx"
+    text.write_text(module.text())
+    lines = [line for line in text.read_text().splitlines() if " = placeholder[" in line or " = get_attr[" in line or "new_empty_strided" in line]
+    assert all(" : " in line.split(" = ")[0] for line in lines if " = placeholder[" not in line), lines
+    passes = [word for name in ("propagate", "eliminate-common-subexpressions", "eliminate-dead-code", "propagate") for word in ("--pass", name)]
+    return module.read(coil_ok("opt", *passes, text).stdout)
+
+
 def check_all(program, folder, decomposed=False):
     module, args, kwargs, dynamic, others = program
     archive = folder / "m.pt2"
@@ -57,12 +67,14 @@ def check_all(program, folder, decomposed=False):
         # A fresh start for each call: programs may keep state.
         python, fx = load_module(emit(archive, "python")).call, load_module(emit(archive, "fx")).load()
         inputs = named(module, each, kwargs)
-        want = run(folder / "m.coil", inputs, folder)
+        # Products of the library may add in another order on more threads: programs in this process run on torch's.
+        want = run(folder / "m.coil", inputs, folder, "--threads", torch.get_num_threads())
         results = {
             "cpp": call_program(cpp, inputs),
             "python": call_flat(python, module, each, kwargs, want),
             "fx": call_flat(lambda flat: fx(*flat), module, each, kwargs, want),
             "fx interpreted": call_flat(lambda flat: torch.fx.Interpreter(load_module(emit(archive, "fx")).load()).run(*flat), module, each, kwargs, want),
+            "fx through passes": call_flat(lambda flat: through_passes(load_module(emit(archive, "fx")), folder)(*flat), module, each, kwargs, want),
         }
         for form, got in results.items():
             assert got.keys() == want.keys(), form

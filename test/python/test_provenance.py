@@ -81,10 +81,11 @@ def test_lines_of_the_text(archive, form):
         assert call["name"] in here or (form == "cpp" and call["kind"] == "library" and "op" in here), (call, here)
 
 
-def test_on_a_model(tmp_path):
-    module, args, dynamic, _ = SMALL["bert"]()
-    export(module, args, tmp_path / "bert.pt2", dynamic)
-    check_both_ways(provenance(tmp_path / "bert.pt2"))
+@pytest.mark.parametrize("name", ["bert", "resnet"])
+def test_on_a_model(name, tmp_path):
+    module, args, dynamic, _ = SMALL[name]()
+    export(module, args, tmp_path / "m.pt2", dynamic)
+    check_both_ways(provenance(tmp_path / "m.pt2"))
 
 
 # ---- The page -----------------------------------------------------------------------------------------------------------------------

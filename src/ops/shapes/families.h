@@ -30,6 +30,7 @@ void register_lists();
 void register_symbolic();
 void register_data_dependent();
 void register_composites();
+void register_wrapper();
 }  // namespace shapes
 
 inline constexpr std::initializer_list<void (*)()> kFamilies = {
@@ -40,7 +41,7 @@ inline constexpr std::initializer_list<void (*)()> kFamilies = {
     shapes::register_convolution, shapes::register_pooling,       shapes::register_resampling,
     shapes::register_losses,      shapes::register_gradients,     shapes::register_window_gradients,
     shapes::register_lists,       shapes::register_recurrent,     shapes::register_symbolic,
-    shapes::register_data_dependent, shapes::register_composites,
+    shapes::register_data_dependent, shapes::register_composites, shapes::register_wrapper,
 };
 
 }  // namespace coil::ops

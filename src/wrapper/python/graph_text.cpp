@@ -14,7 +14,7 @@ constexpr const char* kText = R"py(
 def target_text(target):
     if isinstance(target, torch._ops.HigherOrderOperator):
         return "higher_order." + target.name()
-    return str(target) if isinstance(target, torch._ops.OpOverload) else f"{target.__module__}.{target.__name__}"
+    return str(target) if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) else f"{target.__module__}.{target.__name__}"
 
 
 def string_text(s):
@@ -37,16 +37,17 @@ def value_text(value):
 
 def node_text(node):
     name = lambda t: t if re.fullmatch(r"[\w.]+", t, re.ASCII) else string_text(t)
+    made = f"%{node.name} : {node.meta['type']}" if "type" in node.meta else f"%{node.name}"
     if node.op != "call_function":
-        return f"%{node.name} = {node.op}[target={name(node.target)}]"
+        return f"{made} = {node.op}[target={name(node.target)}]"
     args, kwargs = list(map(value_text, node.args)), [f"{k}: {value_text(v)}" for k, v in node.kwargs.items()]
-    made, where = re.fullmatch(r"(.*?)(?: \((.*:\d+)\))?", node.meta.get("origins", "")).groups()
-    notes = (f"  # at {where}" if where else "") + (f"  # from {made}" if made else "")
-    return f"%{node.name} = call_function[target={name(target_text(node.target))}](args = ({', '.join(args)}{',' * (len(args) == 1)}), kwargs = {{{', '.join(kwargs)}}}){notes}"
+    origins, where = re.fullmatch(r"(.*?)(?: \((.*:\d+)\))?", node.meta.get("origins", "")).groups()
+    notes = (f"  # at {where}" if where else "") + (f"  # from {origins}" if origins else "")
+    return f"{made} = call_function[target={name(target_text(node.target))}](args = ({', '.join(args)}{',' * (len(args) == 1)}), kwargs = {{{', '.join(kwargs)}}}){notes}"
 
 
 def text(module=None):
-    """The graph in the text form of `coil opt`, asserts included; of a module that load() made, edited or not."""
+    """The graph in the text form of `coil opt`, with types and asserts; of a module that load() made, edited or not. (Traced again, it has no types.)"""
     module = module or load()
     inner, found = {}, [module]
     while found:  # graphs inside graphs stand behind the outermost, by name
@@ -57,7 +58,7 @@ def text(module=None):
                 found.append(held)
 
     def lines(one, indent):
-        yield indent + "graph():"
+        yield f"{indent}graph({'' if indent else SYMBOLS}):"
         for node in one.graph.nodes:
             if node.op == "output":
                 results = node.args[0] if isinstance(node.args[0], (list, tuple)) else [node.args[0]]
@@ -143,15 +144,15 @@ def read(text):
         elif line.startswith("return "):
             values = TextValues(line[len("return ("):], graph, nodes).many(")")
             graph.output(values[0] if name in bare else tuple(values))
-        elif match := re.match(r'%(\w+)(?: : .*?)? = (placeholder|get_attr|call_function)\[target=("(?:[^"\\]|\\.)*"|[^\]]*)\](.*)', line):
-            made, op, target, rest = match.groups()
+        elif match := re.match(r'%(\w+)(?: : (.*?))? = (placeholder|get_attr|call_function)\[target=("(?:[^"\\]|\\.)*"|[^\]]*)\](.*)', line):
+            made, type, op, target, rest = match.groups()
             target = TextValues(target, graph, nodes).value() if target[0] == '"' else target
             args, kwargs = (), {}
             if op == "call_function":
                 args, kwargs = TextValues(rest, graph, nodes).arguments()
                 args = [tuple(a) if target.startswith("higher_order.") and isinstance(a, list) else a for a in args]
                 target = target_of(target)
-            nodes[made] = graph.create_node(op, target, tuple(args), kwargs, made)
+            nodes[made] = typed(graph.create_node(op, target, tuple(args), kwargs, made), type)
 
     def built(name):
         for node in graphs[name].nodes:

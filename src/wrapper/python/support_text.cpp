@@ -4,6 +4,7 @@
 
 #include <cctype>
 
+#include "ops/wrapper_schemas.h"
 #include "tensor/dtype.h"
 #include "wrapper/python/graph_text.h"
 #include "wrapper/python/torch_ops_text.h"
@@ -272,9 +273,8 @@ def operators():
     shared.kernels, shared.torch_ops, shared.library_calls = {}, TORCH_OPS, {}
     shared.library = torch.library.Library("coil_wrapper", "DEF")
 
-    def define(schema, run, fake=None):
-        shared.library.define(schema)
-        name = schema[:schema.index("(")]
+    def define(name, run, fake=None):
+        shared.library.define(SCHEMAS[name])
         shared.library.impl(name, run, "CompositeExplicitAutograd")
         if fake:
             shared.library.impl(name, fake, "Meta")
@@ -292,20 +292,26 @@ def operators():
         shared.library_calls[op, attributes](inputs, outputs)
 
     nothing = lambda *_: None
-    define("kernel(str name, Tensor[] reads, Tensor(a!)[] writes, SymInt[] scalars, SymInt extent, int grain, str failure) -> ()", kernel, nothing)
-    define("library(str op, str attributes, Tensor[] inputs, Tensor(a!)[] outputs) -> ()", library, nothing)
-    define("take.Tensor(Tensor(a) given, str name, ScalarType dtype) -> Tensor(a)", lambda t, name, dtype: take(name, t, dtype, 0))
-    define("take.Scalar(Scalar given, str name, ScalarType dtype) -> Tensor", lambda v, name, dtype: torch.tensor(v, dtype=dtype))
-    define("integer(Tensor t) -> SymInt", lambda t: int(t))
-    define("float_of_bits(SymInt word) -> float", float_of_bits)
-    define("bits_of_float(float x) -> SymInt", bits_of_float)
-    define("lay_out(Tensor(a) given, str name, ScalarType dtype, SymInt[] sizes, SymInt[] strides) -> Tensor(a)",
-           lambda t, name, dtype, sizes, strides: lay_out(name, take(name, t, dtype, len(sizes)), sizes, strides))
-    define("write_back(Tensor(a!) given, Tensor used) -> ()", write_back, nothing)
-    define("delete(Tensor t) -> ()", nothing)
+    define("kernel", kernel, nothing)
+    define("library", library, nothing)
+    define("take.Tensor", lambda t, name, dtype: take(name, t, dtype, 0))
+    define("take.Scalar", lambda v, name, dtype: torch.tensor(v, dtype=dtype))
+    define("integer", lambda t: int(t))
+    define("float_of_bits", float_of_bits)
+    define("bits_of_float", bits_of_float)
+    define("lay_out", lambda t, name, dtype, sizes, strides: lay_out(name, take(name, t, dtype, len(sizes)), sizes, strides))
+    define("write_back", write_back, nothing)
+    define("delete", nothing)
     for op in (torch.ops.coil_wrapper.delete.default, torch.ops.coil_wrapper.library.default):  # what stays though nothing reads it
         torch.fx.node.has_side_effect(op)
     return shared.kernels
+
+
+def typed(node, type):
+    """What is known of the node's value, in the words of coil's text form: `f32[s0, 16]`."""
+    if type:
+        node.meta["type"] = type
+    return node
 
 
 class Block:
@@ -313,7 +319,7 @@ class Block:
 
     def __init__(self, program, carried=()):
         self.program, self.graph, self.around, self.operands = program, torch.fx.Graph(), program.stack[-1] if program.stack else None, {}
-        self.carried, self.results = [self.graph.placeholder(name) for name in carried], ()
+        self.carried, self.results = [typed(self.graph.placeholder(name), type) for name, type in carried], ()
 
     def __enter__(self):
         self.program.stack.append(self)
@@ -327,7 +333,7 @@ class Block:
         if node.graph is not self.graph and node not in self.operands:
             first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
             with self.graph.inserting_before(first) if first else contextlib.nullcontext():
-                self.operands[node] = self.graph.placeholder(node.name)
+                self.operands[node] = typed(self.graph.placeholder(node.name), node.meta.get("type"))
         return self.operands.get(node, node)
 
     def finish(self, name, operands, results=()):
@@ -348,23 +354,24 @@ class Program:
         self.stack.append(Block(self))
         self.graph = self.stack[0].graph
 
-    def node(self, name, target, *args, origins=None, **kwargs):
+    def node(self, name, target, *args, type=None, origins=None, **kwargs):
         args, kwargs = torch.fx.node.map_arg((args, kwargs), self.stack[-1].own)
         made = self.stack[-1].graph.create_node("call_function", target, args, kwargs, name)
         if origins:
             made.meta["origins"] = origins
-        return made
+        return typed(made, type)
 
     def branch(self, name, condition, yes, no=None, gives=()):
-        """Nodes of these names for what both sides give."""
+        """Nodes for what both sides give: names and types."""
         no = no or Block(self)
         operands = list({**yes.operands, **no.operands})
-        made = self.node(name, torch.ops.higher_order.cond, condition, yes.finish(name + "_yes", operands, yes.results), no.finish(name + "_no", operands, no.results), tuple(operands))
-        return [self.node(given, operator.getitem, made, k) for k, given in enumerate(gives)]
+        made = self.node(name, torch.ops.higher_order.cond, condition, yes.finish(name + "_yes", operands, yes.results), no.finish(name + "_no", operands, no.results), tuple(operands),
+                         type=f"[{', '.join(type for _, type in gives)}]" if gives else None)
+        return [self.node(given, operator.getitem, made, k, type=type) for k, (given, type) in enumerate(gives)]
 
-    def turn(self, counter):
-        """A loop's body; it counts its turns."""
-        return Block(self, (counter, "more"))
+    def turn(self, counter, type, more):
+        """A loop's body; it counts its turns. Types of its counter and of what says whether it goes on."""
+        return Block(self, ((counter, type), ("more", more)))
 
     def end_turn(self, turn, more, extent):
         """Written at the body's end: what the next turn begins with."""
@@ -374,7 +381,7 @@ class Program:
 
     def loop(self, name, turn, extent):
         operands, first = list(turn.operands), True if extent is None else self.node("below", operator.lt, 0, extent)
-        test = Block(self, ("counter", "more"))
+        test = Block(self, [(name, node.meta.get("type")) for name, node in zip(("counter", "more"), turn.carried)])
         self.node(name, torch.ops.higher_order.while_loop, test.finish(name + "_test", operands, test.carried[1]), turn.finish(name + "_turn", operands, turn.results), (0, first), tuple(operands))
 )py";
 
@@ -393,7 +400,11 @@ std::string dtype_numbers() {
 
 std::string python_support(const std::set<std::string>& library_ops) { return kImports + dtype_numbers() + kRuntime + python_torch_ops(library_ops) + kKernels + kTensors; }
 
-std::string python_fx_support() { return kFx; }
+std::string python_fx_support() {
+  std::string schemas = "\n\nSCHEMAS = {\n";
+  for (std::string_view schema : ops::kWrapperSchemas) schemas += fmt::format("    \"{}\": \"{}\",\n", schema.substr(0, schema.find('(')), schema);
+  return schemas + "}\n" + kFx;
+}
 
 std::set<std::string> python_support_names() {
   std::set<std::string> names;
@@ -408,7 +419,7 @@ std::set<std::string> python_support_names() {
     }
     if (text.find('\n', at) == std::string::npos) break;
   }
-  names.insert({"finish", "POST_OPS", "KERNELS", "WEIGHTS", "KERNEL_SOURCE", "args", "graph", "root", "node", "program"});
+  names.insert({"finish", "POST_OPS", "SYMBOLS", "KERNELS", "WEIGHTS", "KERNEL_SOURCE", "args", "graph", "root", "node", "program"});
   return names;
 }
 

@@ -1,0 +1,21 @@
+// Schemas of the operators that a program written as an FX graph (`--emit=fx`) calls kernels, library operations and checks by: torch has them from the file itself, and the registry for `coil opt`.
+#pragma once
+#include <string_view>
+
+namespace coil::ops {
+
+/// Without the namespace, `coil_wrapper::`.
+inline constexpr std::string_view kWrapperSchemas[] = {
+    "kernel(str name, Tensor[] reads, Tensor(a!)[] writes, SymInt[] scalars, SymInt extent, int grain, str failure) -> ()",
+    "library(str op, str attributes, Tensor[] inputs, Tensor(a!)[] outputs) -> ()",
+    "take.Tensor(Tensor(a) given, str name, ScalarType dtype) -> Tensor(a)",
+    "take.Scalar(Scalar given, str name, ScalarType dtype) -> Tensor",
+    "lay_out(Tensor(a) given, str name, ScalarType dtype, SymInt[] sizes, SymInt[] strides) -> Tensor(a)",
+    "integer(Tensor t) -> SymInt",
+    "float_of_bits(SymInt word) -> float",
+    "bits_of_float(float x) -> SymInt",
+    "write_back(Tensor(a!) given, Tensor used) -> ()",
+    "delete(Tensor t) -> ()",
+};
+
+}  // namespace coil::ops

@@ -1,0 +1,12 @@
+// Symbols of sizes as the heads of text forms declare them.
+#pragma once
+#include <string>
+
+#include "sym/shape_env.h"
+
+namespace coil::sym {
+
+/// `s0: [1, 100] = 3, u0: unbacked [0, inf]`: each symbol with its range and, where there is one, its hint.
+std::string declarations(const ShapeEnv&);
+
+}  // namespace coil::sym
