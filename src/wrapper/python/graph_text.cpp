@@ -135,7 +135,7 @@ def read(text):
     """The module of a text that text() wrote, after `coil opt` or an editor. Kernels and weights are this file's."""
     module, graphs, bare = load(), {}, set(re.findall(r"while_loop\]\(args = \(@(\w+)", text))  # what a loop goes on by is no tuple
     name = None
-    for line in map(str.strip, text.splitlines()):
+    for line in map(str.strip, text.split("\n")):  # strings may hold other line ends
         if line.startswith("subgraph "):
             name = line[len("subgraph "):-1]
         elif line.startswith("graph"):
