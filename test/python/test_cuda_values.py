@@ -11,7 +11,7 @@ from coil_harness import coil, export
 from test_ops import CHUNKS
 
 EMULATE = ("--set", "cuda.emulate=true")
-FAMILIES = ["reductions0", "special0", "selection0", "selection1", "recurrent0"]
+FAMILIES = ["reductions0", "indexing0", "special0", "selection0", "selection1", "recurrent0"]
 
 
 def normalized(x, weight):

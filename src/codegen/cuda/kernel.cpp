@@ -27,7 +27,7 @@ void inline_values(ir::Graph& graph, LoopNest& nest) {
       if (it == made.end()) return nullptr;
       Statement& m = *it->second;
       if (!computes_in_order(m, pointwise)) return nullptr;
-      if (l->index[0] == m.store && !l->mask && l->dtype == m.body->dtype) return m.body;
+      if (l->index[0] == m.store && l->dtype == m.body->dtype) return l->mask ? graph.pool().op(ScalarOp::Where, l->mask, m.body, graph.pool().constant(l->dtype, 0)) : m.body;
       m.stored = true;
       return nullptr;
     };
