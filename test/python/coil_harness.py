@@ -33,7 +33,7 @@ ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive"}
 
 def coil(*arguments, timeout=300, env=ENVIRONMENT, **popen):
     """Runs the command; returns the finished process, whatever its exit code."""
-    options = COMPILE_OPTIONS if arguments[0] == "compile" else []
+    options = COMPILE_OPTIONS if arguments[:1] == ("compile",) else []
     return subprocess.run([COIL, *map(str, arguments), *options], capture_output=True, text=True, timeout=timeout, env=env, **popen)
 
 
