@@ -1,6 +1,7 @@
 // Running sums, products and extremes; sorting.
 #include <limits>
 
+#include "ir/radix_state.h"
 #include "ir/scan_state.h"
 #include "lowering/common.h"
 #include "support/error.h"
@@ -62,14 +63,49 @@ std::vector<TensorBox> ordered_by_merging(Context& ctx, const TensorBox& box, st
   return both;
 }
 
-}  // namespace
+/// Rows of any length, digit by digit from the lowest (codegen/cuda/radix.h): a kernel that counts the values of all digits, and one for each digit.
+std::vector<TensorBox> ordered_by_digits(Context& ctx, const TensorBox& box, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes, std::size_t dim) {
+  const auto bits = attributes.find("bits");
+  const std::int64_t digits = bits == attributes.end() ? static_cast<std::int64_t>(size_of(box.dtype())) : (std::get<std::int64_t>(bits->second) + 7) / 8;
+  const bool wide = !ctx.graph.env().statically_known_le(sizes[dim], ir::RadixState::kMostNarrow);
+  const DType word = wide ? DType::I64 : DType::I32;
+  Exprs others = sizes;
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(dim));
+  TensorBox state = pointwise(ctx, word, {ir::RadixState(sizes[dim]).words(sym::product(others), digits)}, number(ctx, register_type(word), 0));
+  const BufferView words = library_operand(state), x = library_operand(box);
+  attributes["digits"] = digits;
+  add_library_call(ctx, "radix_count", attributes, {x}, {words});
+  std::vector<TensorBox> both;
+  for (std::int64_t digit = 0; digit < digits; ++digit) {
+    attributes["digit"] = digit;
+    auto [values, values_window] = library_result(ctx, box.dtype(), sizes);
+    auto [places, places_window] = library_result(ctx, digit == digits - 1 ? DType::I64 : word, sizes);
+    std::vector<BufferView> inputs = both.empty() ? std::vector{x} : std::vector{library_operand(both[0]), library_operand(both[1])};
+    inputs.push_back(words);
+    add_library_call(ctx, "radix_pass", attributes, std::move(inputs), {values_window, places_window, words});
+    both = {values, places};
+  }
+  return both;
+}
 
 /// Elements that a block of a device's own kernels sorts at a time.
-static std::int64_t sorted_at_once(DType dtype) { return size_of(dtype) <= 4 ? 4096 : 2048; }
+std::int64_t sorted_at_once(DType dtype) { return size_of(dtype) <= 4 ? 4096 : 2048; }
+
+/// Whether digits are less work than pieces merged two by two, each of which moves the row once more, and takes about twice as long over it.
+bool digits_are_less(Context& ctx, DType dtype, Expr length) {
+  const std::int64_t tile = sorted_at_once(dtype), usual = ctx.graph.env().hint_or(length, 0);
+  std::int64_t merges = 0;
+  for (std::int64_t width = tile; width < usual; width *= 2) ++merges;
+  return ir::has_digits(dtype) && merges > 0 && (!length.constant() || 2 * merges > static_cast<std::int64_t>(size_of(dtype)));
+}
+
+}  // namespace
 
 std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string op, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes) {
   if (op == "sort" && ctx.options.selects_by_kernels && !sizes.empty()) {
-    const auto length = sizes[static_cast<std::size_t>(std::get<std::int64_t>(attributes.at("dim")))].constant();
+    const auto dim = static_cast<std::size_t>(std::get<std::int64_t>(attributes.at("dim")));
+    if (digits_are_less(ctx, box.dtype(), sizes[dim])) return ordered_by_digits(ctx, box, std::move(attributes), sizes, dim);
+    const auto length = sizes[dim].constant();
     const std::int64_t tile = sorted_at_once(box.dtype());
     if (length && *length > tile && *length < std::numeric_limits<std::int32_t>::max()) return ordered_by_merging(ctx, box, std::move(attributes), sizes, *length, tile);
   }

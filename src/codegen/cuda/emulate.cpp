@@ -128,6 +128,16 @@ template <class T> static T c_exchange(T x, u32 from) {
 template <class T> static T c_shfl_xor(T x, int o) { return c_exchange(x, c_here->now ^ o); }
 template <class T> static T c_shfl_up(T x, int o) { const u32 t = c_here->now; return c_exchange(x, t % 32 >= (u32)o ? t - o : t); }
 template <class T> static T c_shfl_from(T x, int o) { return c_exchange(x, c_here->now / 32 * 32 + o); }
+C_FN u32 c_popc(u32 x) { return (u32)__builtin_popcount(x); }
+C_FN u32 c_match(u32 x) {
+  c_block* b = c_here;
+  b->slots[b->now] = x & 255;
+  c_wait();
+  u32 same = 0;
+  for (u32 lane = 0; lane < 32; ++lane) same |= (u32)(b->slots[b->now / 32 * 32 + lane] == (x & 255)) << lane;
+  c_wait();
+  return same;
+}
 C_FN void c_cluster_begin() {}
 C_FN void c_cluster_begun() {}
 #define c_cluster_sync c_wait
@@ -235,7 +245,7 @@ class EmulatedBackend : public Backend {
     std::string text = k.text;
     text.replace(at, k.symbol.size(), inner);
     text.replace(0, std::string_view("extern \"C\" ").size(), "");
-    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_lane_") != std::string::npos || text.find("c_sort<") != std::string::npos || text.find("c_merge<") != std::string::npos;
+    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_lane_") != std::string::npos || text.find("c_sort<") != std::string::npos || text.find("c_merge<") != std::string::npos || text.find("c_digit_") != std::string::npos || text.find("c_radix_") != std::string::npos;
     text += fmt::format("extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, {}, {}, {}, {}, {}); }}\n", k.symbol, inner, k.buffers.size(), k.scalars.size(),
                         k.launch->block, k.launch->cluster, waits);
     k.text = text;

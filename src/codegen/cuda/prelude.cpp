@@ -34,6 +34,17 @@ C_FN u32 c_mul_high(u32 x, u32 y) { return __umulhi(x, y); }
 #define c_shfl_xor(x, o) __shfl_xor_sync(0xffffffffu, x, o)
 #define c_shfl_from(x, o) __shfl_sync(0xffffffffu, x, o)
 #define c_shfl_up(x, o) __shfl_up_sync(0xffffffffu, x, o)
+C_FN u32 c_popc(u32 x) { return __popc(x); }
+// The lanes whose x has the same eight low bits.
+C_FN u32 c_match(u32 x) {
+  u32 same = 0xffffffffu;
+#pragma unroll
+  for (int bit = 0; bit < 8; ++bit) {
+    const u32 set = __ballot_sync(0xffffffffu, x >> bit & 1);
+    same &= x >> bit & 1 ? set : ~set;
+  }
+  return same;
+}
 #define c_sync __syncthreads
 #define c_sync_warp __syncwarp
 C_FN void c_fence() { __threadfence(); }
@@ -94,7 +105,7 @@ C_FN u32 c_random_in_run(i64 seed, i64 salt, u64 begin, int j) {
 std::string_view cuda_machine() { return kMachine; }
 
 const std::string& cuda_prelude() {
-  static const std::string text = std::string(cuda_prelude_values()) + std::string(cuda_prelude_math()) + std::string(cuda_prelude_memory()) + std::string(cuda_prelude_sort()) + std::string(kProducts) + random_text("C_FN") + std::string(kRandom);
+  static const std::string text = std::string(cuda_prelude_values()) + std::string(cuda_prelude_math()) + std::string(cuda_prelude_memory()) + std::string(cuda_prelude_sort()) + std::string(cuda_prelude_radix()) + std::string(kProducts) + random_text("C_FN") + std::string(kRandom);
   return text;
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
-#include "codegen/cuda/body.h"
+#include "codegen/cuda/radix.h"
+#include "codegen/cuda/row_kernel.h"
+#include "ir/radix_state.h"
 #include "support/error.h"
-#include "support/hash.h"
+#include "sym/print.h"
 
 namespace coil::codegen {
 
@@ -128,107 +130,55 @@ namespace {
 constexpr int kThreads = 512;       // of a block that sorts
 constexpr int kMergeThreads = 256;  // and of one that merges
 
-std::int64_t number(const ir::Extern& call, const char* name, std::int64_t otherwise) {
-  auto it = call.attributes.find(name);
-  return it == call.attributes.end() ? otherwise : std::get<std::int64_t>(it->second);
-}
-
-/// A kernel over rows of several views along one dimension, each row by `per_row` blocks: parameters `p0, p1, …`, where the block's row begins in each (`o0, …`), how far its elements are apart, which of the row's blocks it is (`part`).
-class RowKernel {
- public:
-  RowKernel(ir::Graph& graph, const ir::Extern& call, Expr per_row) : graph_(graph), blocks_(per_row) {
-    std::vector<const ir::BufferView*> views;
-    for (const ir::BufferView& v : call.inputs) views.push_back(&v), k_.written.push_back(false);
-    for (const ir::BufferView& v : call.outputs) views.push_back(&v), k_.written.push_back(true);
-    const ir::BufferView& x = *views[0];
-    const std::size_t rank = x.sizes.size();
-    const std::int64_t given = number(call, "dim", 0), dim = given < 0 ? given + static_cast<std::int64_t>(rank) : given;
-    for (std::size_t v = 0; v < views.size(); ++v) {
-      k_.buffers.push_back(views[v]->buffer);
-      head_ += fmt::format("  i64 o{} = {};\n", v, scalar(views[v]->offset));
-    }
-    head_ += "  i64 w = blockIdx.x, r;\n";
-    if (!per_row.is_constant(1)) head_ += fmt::format("  const i64 part = w % {0}; w /= {0};\n", scalar(per_row));
-    for (std::size_t d = rank; d-- > 0;) {
-      if (static_cast<std::int64_t>(d) == dim) continue;
-      const std::string size = scalar(x.sizes[d]);
-      head_ += fmt::format("  r = w % {0}; w /= {0};\n", size);
-      for (std::size_t v = 0; v < views.size(); ++v) head_ += fmt::format("  o{} += r * {};\n", v, scalar(views[v]->strides[d]));
-      blocks_ *= x.sizes[d];
-    }
-    for (const ir::BufferView* v : views) steps.push_back(rank ? scalar(v->strides[static_cast<std::size_t>(dim)]) : "1");
-    length = rank ? x.sizes[static_cast<std::size_t>(dim)] : Expr(1);
-    element = cuda_storage_type(x.dtype);
-    getter_ = fmt::format("  struct Get {{ static C_METHOD {} get({} e) {{ return c_get_{}(e); }} }};\n", cuda_register_type(ir::register_type(x.dtype)), element, short_name(x.dtype));
-  }
-
-  std::vector<std::string> steps;
-  Expr length;
-  std::string element;
-
-  std::string scalar(Expr e) {
-    parameters_ += fmt::format(", i64 n{}", k_.scalars.size());
-    k_.scalars.push_back(e);
-    return fmt::format("n{}", k_.scalars.size() - 1);
-  }
-
-  Kernel finish(const std::vector<std::string>& pointers, const std::string& shared, const std::string& body, int threads) {
-    std::string signature;
-    for (std::size_t v = 0; v < pointers.size(); ++v) signature += fmt::format("{}{}* p{}", v ? ", " : "", pointers[v], v);
-    signature = fmt::format("({}{}, i64* status)", signature, parameters_);
-    const std::string text = "  if (c_stop(status)) return;\n" + shared + getter_ + head_ + body;
-    k_.symbol = "coil_" + to_hex(hash(signature + text)).substr(0, 16);
-    k_.text = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}{} {{\n{}}}\n", threads, k_.symbol, signature, text);
-    // A row of no elements has nothing to do.
-    k_.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = threads};
-    return std::move(k_);
-  }
-
- private:
-  ir::Graph& graph_;
-  Kernel k_;
-  Expr blocks_;
-  std::string parameters_, head_, getter_;
-};
-
 /// Pieces of `tile` elements, each put in order, with their places in the row; the whole row or its first elements where there is no tile.
 Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, std::int64_t tile) {
   const ir::BufferView& x = call.inputs[0];
-  const std::int64_t given = number(call, "dim", 0);
-  const std::size_t rank = x.sizes.size(), dim = static_cast<std::size_t>(given < 0 ? given + static_cast<std::int64_t>(rank) : given);
-  const Expr whole = rank ? x.sizes[dim] : Expr(1), taken = rank ? call.outputs[0].sizes[dim] : Expr(1);
+  const Expr whole = row_length(call, x), taken = row_length(call, call.outputs[0]);
   int capacity = size_of(x.dtype) <= 4 ? 4096 : 2048;
-  COIL_CHECK(call.op != "topk" || taken == whole || graph.env().statically_known_le(whole, capacity) || graph.env().statically_known_le(taken, capacity / 2), "{} of a row of {}", sym::to_string(taken), sym::to_string(whole));
+  const bool fits = tile || graph.env().statically_known_le(whole, capacity);
+  COIL_CHECK(call.op != "topk" || taken == whole || fits || graph.env().statically_known_le(taken, capacity / 2), "{} of a row of {}", sym::to_string(taken), sym::to_string(whole));
   // Short rows: less memory and fewer threads, and so more rows at a time.
   while (capacity > 64 && graph.env().statically_known_le(whole, capacity / 2)) capacity /= 2;
-  const int threads = std::clamp(capacity / 4, 32, kThreads);
-  RowKernel k(graph, call, tile ? sym::ceil_div(whole, tile) : Expr(1));
+  // Fewer are compared sooner than their digits are counted.
+  const bool by_digits = ir::has_digits(x.dtype) && capacity >= (size_of(x.dtype) <= 4 ? 1024 : 2048);
+  const int threads = by_digits ? kRadixThreads : std::clamp(capacity / 4, 32, kThreads);
+  RowKernel k(graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1, tile ? sym::ceil_div(whole, tile) : Expr(1));
   std::string n = k.scalar(whole), count = k.scalar(taken), from = "0", body;
   if (tile) {
     body += fmt::format("  const i64 from = part * {0}, n = {1} - from < {0} ? {1} - from : {0};\n", tile, n);
     n = count = "n", from = "from";
   }
-  body += fmt::format("  c_sort<{0}, Get, {1}>(p0 + o0 + {2} * {3}, {3}, p1 + o1 + {2} * {4}, {4}, p2 + o2 + {2} * {5}, {5}, {6}, {7}, {2}, keys, places, &held, threadIdx.x, {8});\n", capacity, descending, from, k.steps[0],
-                      k.steps[1], k.steps[2], n, count, threads);
-  return k.finish({"const " + k.element, k.element, "i64"}, fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}], held;\n", k.element, capacity, capacity), body, threads);
+  const std::string views = fmt::format("p0 + o0 + {0} * {1}, {1}, p1 + o1 + {0} * {2}, {2}, p2 + o2 + {0} * {3}, {3}", from, k.steps[0], k.steps[1], k.steps[2]);
+  std::string shared = fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n", k.element, capacity, capacity);
+  if (by_digits) {
+    shared += "  __shared__ u32 counts[8 * 256];\n  __shared__ u64 sums[16];\n";
+    body += fmt::format("  {}c_digit_sort<{}, Get, {}>({}, (i32){}, (i32){}, {}, keys, places, counts, sums, threadIdx.x);\n", fits ? "" : fmt::format("if ({} <= {}) return ", n, capacity), capacity / kRadixThreads, descending, views, n, count, from);
+  }
+  if (!by_digits || !fits) {
+    shared += "  __shared__ i32 held;\n";
+    body += fmt::format("  c_sort<{}, Get, {}>({}, {}, {}, {}, keys, places, &held, threadIdx.x, {});\n", capacity, descending, views, n, count, from, threads);
+  }
+  return k.finish({"const " + k.element, k.element, "i64"}, shared, body, threads);
 }
 
 Kernel merged_runs(ir::Graph& graph, const ir::Extern& call, bool descending) {
-  const int tile = size_of(call.inputs[0].dtype) <= 4 ? 2048 : 1024;
-  const std::int64_t given = number(call, "dim", 0), rank = static_cast<std::int64_t>(call.inputs[0].sizes.size());
-  RowKernel k(graph, call, sym::ceil_div(call.inputs[0].sizes[static_cast<std::size_t>(given < 0 ? given + rank : given)], tile));
-  const std::string n = k.scalar(k.length);
+  const ir::BufferView& x = call.inputs[0];
+  const int tile = size_of(x.dtype) <= 4 ? 2048 : 1024;
+  const Expr length = row_length(call, x);
+  RowKernel k(graph, call, {&x, &call.inputs[1], &call.outputs[0], &call.outputs[1]}, 2, sym::ceil_div(length, tile));
+  const std::string n = k.scalar(length);
   const std::string body = fmt::format("  c_merge<{}, Get, {}>(p0 + o0, {}, p1 + o1, {}, p2 + o2, {}, p3 + o3, {}, {}, {}, part * {}, keys, places, cuts, threadIdx.x, {});\n", tile, descending, k.steps[0], k.steps[1], k.steps[2],
-                                       k.steps[3], n, k.scalar(number(call, "width", 0)), tile, kMergeThreads);
+                                       k.steps[3], n, k.scalar(attribute(call, "width", 0)), tile, kMergeThreads);
   return k.finish({"const " + k.element, "const i64", k.element, "i64"}, fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n  __shared__ i64 cuts[2];\n", k.element, tile, tile), body, kMergeThreads);
 }
 
 }  // namespace
 
 Kernel cuda_sort(ir::Graph& graph, const ir::Extern& call) {
-  const bool descending = call.op == "topk" ? number(call, "largest", 1) != 0 : number(call, "descending", 0) != 0;
+  if (is_cuda_radix(call.op)) return cuda_radix(graph, call);
+  const bool descending = call.op == "topk" ? attribute(call, "largest", 1) != 0 : attribute(call, "descending", 0) != 0;
   if (call.op == "merge_runs") return merged_runs(graph, call, descending);
-  return sorted_rows(graph, call, descending, call.op == "sort_tiles" ? number(call, "tile", 0) : 0);
+  return sorted_rows(graph, call, descending, call.op == "sort_tiles" ? attribute(call, "tile", 0) : 0);
 }
 
 }  // namespace coil::codegen

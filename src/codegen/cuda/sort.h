@@ -1,12 +1,12 @@
 // `sort` and `topk` as kernels: a block sorts a row.
 #pragma once
-#include "codegen/kernel.h"
+#include "codegen/cuda/radix.h"
 
 namespace coil::codegen {
 
-/// Stable; NaN is greater than every number. Rows that fit are sorted in shared memory, longer ones in the results' own memory; of long rows `topk` keeps the best k while it walks over them (k up to half of what fits).
 /// Whether `cuda_sort` makes kernels of operations of this name.
-inline bool is_cuda_sort(std::string_view op) { return op == "sort" || op == "topk" || op == "sort_tiles" || op == "merge_runs"; }
+inline bool is_cuda_sort(std::string_view op) { return op == "sort" || op == "topk" || op == "sort_tiles" || op == "merge_runs" || is_cuda_radix(op); }
+/// Stable; NaN is greater than every number. Rows that fit are sorted in shared memory, longer ones in the results' own memory; of long rows `topk` keeps the best k while it walks over them (k up to half of what fits).
 Kernel cuda_sort(ir::Graph&, const ir::Extern& call);
 
 /// Device functions that the kernels call, part of the prelude.

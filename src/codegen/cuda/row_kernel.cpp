@@ -1,0 +1,68 @@
+#include "codegen/cuda/row_kernel.h"
+
+#include "codegen/cuda/body.h"
+#include "ir/radix_state.h"
+#include "support/hash.h"
+
+namespace coil::codegen {
+
+std::int64_t attribute(const ir::Extern& call, const char* name, std::int64_t otherwise) {
+  auto it = call.attributes.find(name);
+  return it == call.attributes.end() ? otherwise : std::get<std::int64_t>(it->second);
+}
+
+std::size_t row_dimension(const ir::Extern& call) {
+  const std::int64_t given = attribute(call, "dim", 0), rank = static_cast<std::int64_t>(call.inputs[0].sizes.size());
+  return static_cast<std::size_t>(given < 0 ? given + rank : given);
+}
+
+Expr row_length(const ir::Extern& call, const ir::BufferView& view) { return view.sizes.empty() ? Expr(1) : view.sizes[row_dimension(call)]; }
+
+RowKernel::RowKernel(ir::Graph& graph, const ir::Extern& call, const std::vector<const ir::BufferView*>& views, std::size_t inputs, Expr per_row, const ir::BufferView* words, const std::string& block)
+    : graph_(graph), blocks_(per_row) {
+  const ir::BufferView& x = *views[0];
+  const std::size_t rank = x.sizes.size(), dim = row_dimension(call);
+  for (std::size_t v = 0; v < views.size(); ++v) {
+    k_.buffers.push_back(views[v]->buffer);
+    k_.written.push_back(v >= inputs);
+    head_ += fmt::format("  i64 o{} = {};\n", v, scalar(views[v]->offset));
+  }
+  if (words) k_.buffers.push_back(words->buffer), k_.written.push_back(true);
+  head_ += fmt::format("  i64 w = {}, r;\n", block);
+  if (!per_row.is_constant(1)) head_ += fmt::format("  const i64 part = w % {0}; w /= {0};\n", scalar(per_row));
+  else if (words) head_ += "  const i64 part = 0;\n";
+  if (words) head_ += "  const i64 row = w;\n";
+  for (std::size_t d = rank; d-- > 0;) {
+    if (d == dim) continue;
+    const std::string size = scalar(x.sizes[d]);
+    head_ += fmt::format("  r = w % {0}; w /= {0};\n", size);
+    for (std::size_t v = 0; v < views.size(); ++v) head_ += fmt::format("  o{} += r * {};\n", v, scalar(views[v]->strides[d]));
+    blocks_ *= x.sizes[d];
+  }
+  for (const ir::BufferView* v : views) steps.push_back(rank ? scalar(v->strides[dim]) : "1");
+  element = cuda_storage_type(x.dtype);
+  const std::string name(short_name(x.dtype));
+  getter_ = fmt::format("  struct Get {{\n    static C_METHOD {} get({} e) {{ return c_get_{}(e); }}\n", cuda_register_type(ir::register_type(x.dtype)), element, name);
+  if (ir::has_digits(x.dtype)) getter_ += fmt::format("    static C_METHOD {} key({} e) {{ return c_key_{}(e); }}\n", size_of(x.dtype) == 8 ? "u64" : "u32", element, name);
+  getter_ += "  };\n";
+}
+
+std::string RowKernel::scalar(Expr e) {
+  parameters_ += fmt::format(", i64 n{}", k_.scalars.size());
+  k_.scalars.push_back(e);
+  return fmt::format("n{}", k_.scalars.size() - 1);
+}
+
+Kernel RowKernel::finish(const std::vector<std::string>& pointers, const std::string& shared, const std::string& body, int threads) {
+  std::string signature;
+  for (std::size_t v = 0; v < pointers.size(); ++v) signature += fmt::format("{}{}* p{}", v ? ", " : "", pointers[v], v);
+  signature = fmt::format("({}{}, i64* status)", signature, parameters_);
+  const std::string text = "  if (c_stop(status)) return;\n" + shared + getter_ + head_ + body;
+  k_.symbol = "coil_" + to_hex(hash(signature + text)).substr(0, 16);
+  k_.text = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}{} {{\n{}}}\n", threads, k_.symbol, signature, text);
+  // A row of no elements has nothing to do.
+  k_.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = threads};
+  return std::move(k_);
+}
+
+}  // namespace coil::codegen
