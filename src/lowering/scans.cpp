@@ -24,6 +24,14 @@ bool few_long_rows(Context& ctx, const Exprs& sizes, std::size_t dim) {
   return ctx.options.selects_by_kernels && length >= kLongRow && all < length * kFewRows;
 }
 
+/// Whether a row is so long, and so few are with it, that all blocks together sort them sooner than a block each walks over them.
+bool hardly_any_rows(Context& ctx, const Exprs& sizes, std::size_t dim) {
+  constexpr std::int64_t kHardlyAny = 8;
+  const auto& env = ctx.graph.env();
+  const std::int64_t length = env.hint_or(sizes[dim], 0);
+  return length >= kLongRow && env.hint_or(sym::product(sizes), 0) < length * kHardlyAny;
+}
+
 bool lies_last(const Exprs& sizes, std::size_t dim) {
   return std::all_of(sizes.begin() + static_cast<std::ptrdiff_t>(dim) + 1, sizes.end(), [](const Expr& s) { return s.is_constant(1); });
 }
@@ -183,7 +191,7 @@ Lowered sort(Context& ctx, const Values&) {
   return both;
 }
 
-/// kthvalue(self, k, dim, keepdim): the library picks one rank of each row. Kernels sort whole rows, and so does the library where the rank is known at run time alone, unless it is the middle.
+/// kthvalue(self, k, dim, keepdim): one rank of each row is picked. Whole rows are sorted where the rank is known at run time alone, unless it is the middle, and where a kernel would leave few long rows to few blocks.
 Lowered kth_value(Context& ctx, const Values&) {
   const TensorBox box = ctx.tensor(ctx.node->args[0]);
   const std::size_t dim = dimension(ctx, ctx.node->arg("dim"), box.rank());
@@ -191,7 +199,8 @@ Lowered kth_value(Context& ctx, const Values&) {
   const Expr rank = env.simplify(ctx.integer(ctx.node->arg("k")) - 1), length = box.sizes[dim];
   std::map<std::string, ir::ExternAttribute> attributes{{"dim", static_cast<std::int64_t>(dim)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}};
   const bool middle = rank == env.simplify(sym::floor_div(length - 1, 2));
-  const bool whole = ctx.options.selects_by_kernels || (!rank.constant() && !middle);
+  const bool selects = !ctx.options.selects_by_kernels || (ir::has_digits(box.dtype()) && !hardly_any_rows(ctx, box.sizes, dim));
+  const bool whole = !selects || (!rank.constant() && !middle);
   Exprs sizes = box.sizes;
   if (!whole) {
     sizes[dim] = 1;
@@ -199,7 +208,7 @@ Lowered kth_value(Context& ctx, const Values&) {
     else attributes["middle"] = std::int64_t{1};
   }
   std::vector<TensorBox> results;
-  for (const TensorBox& sorted : ordered(ctx, box, "sort", std::move(attributes), sizes)) {
+  for (const TensorBox& sorted : ordered(ctx, box, !whole && ctx.options.selects_by_kernels ? "select_rank" : "sort", std::move(attributes), sizes)) {
     const sym::TensorMeta& meta = ctx.result(results.size());
     Exprs index;
     for (std::size_t d = 0, next = 0; d < box.rank(); ++d) {

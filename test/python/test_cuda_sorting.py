@@ -45,7 +45,22 @@ def descending(x):
 
 # As short as rows may be for many blocks to sort them: more merges than half as many digits.
 LONG = {1: TILE + 1, 2: 2 * TILE + 1, 4: 4 * TILE + 1, 8: 8 * TILE + 1}
+def ranked(k):
+    def function(x):
+        (value, place), (middle, middle_place) = x.kthvalue(k, -1), x.median(-1)
+        return value, middle, x.gather(-1, place.unsqueeze(-1)), x.gather(-1, middle_place.unsqueeze(-1))
+    return function
+
+
+def distinct(*sizes):
+    return torch.randperm(torch.Size(sizes).numel(), generator=torch.Generator().manual_seed(7)).reshape(sizes)
+
+
 CASES = [
+    *[Case("ranks", f"rank_{name_of(t)}", ranked(n // 3 + 1), (values(t, 2, n),)) for t, n in zip(DTYPES[1:], (700, 1, 65, 2048, 4096, 4097, 1000, 9001, 2))],
+    Case("ranks", "rank_of_distinct", lambda x, y: (x.kthvalue(1, -1), x.kthvalue(900, -1), x.median(-1), y.kthvalue(5, 0, keepdim=True), (x * 1e30 - 1e34).float().kthvalue(450, -1)), (distinct(5, 900), distinct(64, 3).float())),
+    Case("ranks", "rank_of_alike", lambda x: (x.kthvalue(3000, -1).values, x.median(-1).values), (torch.full((3, 3001), -2.5),)),
+    Case("ranks", "rank_of_one_long_row", lambda x: (x.kthvalue(12345), x.median(0)), (distinct(33000).to(torch.int32),)),
     *[Case("block", f"block_{name_of(t)}", both_ways, (values(t, 2, 1500 if t.itemsize < 8 else 2048),), signs=True) for t in DTYPES],
     *[Case("long", f"long_{name_of(t)}", ascending if t.itemsize == 8 else both_ways, (values(t, LONG[t.itemsize]),), signs=True) for t in DTYPES],
     *[Case("sizes", f"block_of_{n}", both_ways, (values(torch.float32, 2, n),), signs=True) for n in (513, 1024, 1025, TILE - 1, TILE)],
@@ -85,5 +100,5 @@ def test_symbolic_length():
 @pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
 def test_compiles(arch, tmp_path):
-    cases = [c for c in CASES if c.name in ("block_float32", "block_int64", "long_bool", "long_bfloat16", "long_float64", "shared_digits")]
+    cases = [c for c in CASES if c.name in ("block_float32", "block_int64", "long_bool", "long_bfloat16", "long_float64", "shared_digits", "rank_float32", "rank_float64", "rank_int8")]
     compile_for(arch, Batch(cases), ({c.name: c.args for c in cases},), tmp_path)

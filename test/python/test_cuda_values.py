@@ -87,6 +87,10 @@ SHAPES = [
     Case("forms", "scan_short", lambda x: x.cumsum(-1), (seeded(5, 7),)),
     Case("forms", "scan_columns", lambda x: x.cumsum(0), (seeded(70, 33),)),
     Case("forms", "scan_logsumexp", lambda x: x.logcumsumexp(-1), (seeded(3, 700),)),
+    # Infinities at either end and NaN; sums that are hardly more than their greatest part; columns; tiles, in both widths.
+    Case("forms", "scan_logsumexp_special", lambda x: (x.logcumsumexp(-1), x.double().logcumsumexp(-1), x.logcumsumexp(0), x.half().logcumsumexp(-1)),
+         (torch.cat([torch.tensor([[float("-inf")] * 3, [0.0, -30.0, -20.0], [float("inf"), 1.0, float("-inf")], [1.0, float("nan"), float("-inf")], [90.0, 90.0, -100.0]]), seeded(5, 300) * 20], -1),)),
+    Case("forms", "scan_logsumexp_tiles", lambda x: (x.logcumsumexp(-1), x.float().logcumsumexp(-1)), (torch.cat([torch.full((2, 5000), float("-inf"), dtype=torch.float64), seeded(2, 32001, dtype=torch.float64) * 5], -1),)),
     Case("forms", "rotary", lambda x, c, s: x * c + torch.cat([-x.chunk(2, -1)[1], x.chunk(2, -1)[0]], -1) * s, (seeded(2, 3, 10, 16, dtype=BF16), seeded(10, 16, dtype=BF16), seeded(10, 16, dtype=BF16))),
     # Convolutions over few channels gather neighbours as channels.
     Case("gathered", "patches", lambda x, w, b: (F.conv2d(x, w, b, stride=8), F.conv2d(x, w, None, stride=8).relu()), (seeded(2, 3, 37, 48, dtype=BF16), seeded(24, 3, 8, 8, dtype=BF16), seeded(24, dtype=BF16))),

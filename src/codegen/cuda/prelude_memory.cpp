@@ -97,12 +97,21 @@ template <> C_METHOD f32 c_infinity<f32>() { return c_f32_of(0x7f800000u); }
 template <> C_METHOD f64 c_infinity<f64>() { return c_f64_of(0x7ff0000000000000ull); }
 C_FN f32 c_quick_recip(f32 x) { return c_rcp_fast(x); }
 C_FN f64 c_quick_recip(f64 x) { return 1 / x; }
+// The logarithm of a sum of exponentials: the greatest exponent, and the sum of all others' exponentials under it, so that only what is stored takes a logarithm.
+template <class T> struct c_lse { T m, rest; };
+C_FN f32 c_exp_of_less(f32 d) { return c_ex2(c_product_of(d, 0x1.715476p+0f)); }
+C_FN f64 c_exp_of_less(f64 d) { return c_exp(d); }
 struct c_op_lse {
-  template <class T> C_METHOD T operator()(T a, T b) const {
-    const T m = c_max(a, b), e = m + c_log1p(c_exp(c_min(a, b) - m));
-    return c_isinf(m) || m != m ? m : e;
+  template <class T> C_METHOD c_lse<T> operator()(c_lse<T> a, c_lse<T> b) const {
+    const T m = c_max(a.m, b.m), low = c_min(a.m, b.m), share = a.m == b.m ? (T)1 : c_exp_of_less(low - m);
+    return {m, (a.m >= b.m ? a.rest + b.rest * share : b.rest + a.rest * share) + share};  // the same either way round
   }
 };
+template <class T> C_FN c_lse<T> c_lse_of(T x) { return {x, 0}; }
+template <class T> C_FN T c_lse_value(c_lse<T> x) { return c_isinf(x.m) ? x.m : x.m + c_log1p(x.rest); }
+template <class T> C_FN c_lse<T> c_lane_xor(c_lse<T> x, int o) { return {c_lane_xor(x.m, o), c_lane_xor(x.rest, o)}; }
+template <class T> C_FN c_lse<T> c_lane_up(c_lse<T> x, int o) { return {c_lane_up(x.m, o), c_lane_up(x.rest, o)}; }
+template <class T> C_FN c_lse<T> c_lane_from(c_lse<T> x, int o) { return {c_lane_from(x.m, o), c_lane_from(x.rest, o)}; }
 // An extreme with its place: the first of equals wins, NaN counts as extreme.
 template <class T, class P> struct c_arg { T x; P p; };
 template <class T, class P> C_FN bool c_beats(T x, P p, T y, P q, bool high) {

@@ -36,7 +36,7 @@ template <class Get, bool D, class E> C_FN u32 c_digit(E e, int shift) {
 }
 C_FN void c_add_count(u32* p, u32 x) { c_atomic_add((i32*)p, (i32)x); }
 C_FN void c_add_count(u64* p, u64 x) { c_atomic_add((i64*)p, (i64)x); }
-// What the threads before this one of a block of 256 hold together. `sums` has eight elements, which are free again after the next barrier.
+// What the threads before this one of a block hold together. `sums` has an element for each warp, which are free again after the next barrier.
 template <class W> C_FN W c_before_thread(W x, W* sums, int t) {
   const int lane = t % 32, warp = t / 32;
   W upto = c_scan_warp(x, lane, c_op_add());
@@ -145,6 +145,45 @@ template <int DIGITS, class Get, bool D, class W, class E> static __device__ voi
   c_sync();
   for (int d = 0; d < DIGITS; ++d)
     if (const u32 count = counts[256 * d + t]) c_add_count(words + d * digit_words + t, (W)count);
+}
+// The element that stands at `rank` of a row in order, and its place, by one block of T threads: digit by digit from the highest, of those left only the ones with the digit that the rank falls on stay.
+template <int T, class Get, class E>
+static __device__ void c_digit_select(const E* x, i64 step, i64 n, i64 rank, E* value, i64* place, u32* counts, u32* sums, i64* found, int t) {
+  typedef decltype(Get::key(*x)) K;
+  K known = 0, mask = 0;
+  i64 left = n;
+  for (int shift = 8 * (int)sizeof(E) - 8; shift >= 0 && left > 1; shift -= 8) {
+    if (t < 256) counts[t] = 0;
+    c_sync();
+#pragma unroll 4
+    for (i64 i = t; i < n; i += T) {
+      const K key = Get::key(x[i * step]);
+      if ((key & mask) == known) c_count((i32*)counts + (u32)(key >> shift & 255));
+    }
+    c_sync();
+    const u32 here = t < 256 ? counts[t] : 0, before = c_before_thread(here, sums, t);
+    if (before <= rank && rank < (i64)before + here) {
+      found[0] = t;
+      found[1] = rank - before;
+      found[2] = here;
+    }
+    c_sync();
+    known |= (K)found[0] << shift;
+    mask |= (K)255 << shift;
+    rank = found[1];
+    left = found[2];
+  }
+  // Of equal ones, in the order they are in: a run of the row for each thread.
+  const i64 each = (n + T - 1) / T, from = left > 1 ? t * each : t, end = left > 1 && from + each < n ? from + each : n, next = left > 1 ? 1 : T;
+  u32 mine = 0;
+  if (left > 1)
+    for (i64 i = from; i < end; ++i) mine += (Get::key(x[i * step]) & mask) == known;
+  i64 before = c_before_thread(mine, sums, t);
+  for (i64 i = from; i < end; i += next)
+    if ((Get::key(x[i * step]) & mask) == known && before++ == rank) {
+      *value = x[i * step];
+      *place = i;
+    }
 }
 // A tile tells how many elements of a digit it has (1), or it and all before it (2): a mark in the two highest bits, the count in the others, in one store. What the tiles before this one have.
 template <class W> C_FN W c_before_tile(const volatile W* told, i64 tile) {
@@ -265,6 +304,17 @@ Kernel counts(ir::Graph& graph, const ir::Extern& call, bool descending) {
   return k.finish({"const " + k.element, words.type}, fmt::format("  __shared__ u32 counts[{}];\n", digits * State::kValues), body, kRadixThreads);
 }
 
+/// One element of each row, the one at rank `first`, or in the middle.
+Kernel selected(ir::Graph& graph, const ir::Extern& call) {
+  const ir::BufferView& x = call.inputs[0];
+  const Expr length = row_length(call, x), rank = attribute(call, "middle", 0) != 0 ? sym::floor_div(length - 1, 2) : Expr(attribute(call, "first", 0));
+  const int threads = graph.env().hint_or(length, 1) > 2 * State::kTile ? 4 * kRadixThreads : kRadixThreads;
+  RowKernel k(graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1, 1);
+  const std::string n = k.scalar(length);
+  const std::string body = fmt::format("  c_digit_select<{}, Get>(p0 + o0, {}, {}, {}, p1 + o1, p2 + o2, counts, sums, found, threadIdx.x);\n", threads, k.steps[0], n, k.scalar(rank));
+  return k.finish({"const " + k.element, k.element, "i64"}, "  __shared__ u32 counts[256], sums[32];\n  __shared__ i64 found[3];\n", body, threads);
+}
+
 Kernel pass(ir::Graph& graph, const ir::Extern& call, bool descending) {
   // x, places but for the first digit, the state; values, places, the state.
   const bool first = call.inputs.size() == 2;
@@ -296,6 +346,7 @@ Kernel pass(ir::Graph& graph, const ir::Extern& call, bool descending) {
 
 Kernel cuda_radix(ir::Graph& graph, const ir::Extern& call) {
   const bool descending = attribute(call, "descending", 0) != 0;
+  if (call.op == "select_rank") return selected(graph, call);
   return call.op == "radix_count" ? counts(graph, call, descending) : pass(graph, call, descending);
 }
 

@@ -1,4 +1,4 @@
-// Rows in order, digit by digit: short ones in a block's memory, long ones by many blocks.
+// Rows in order, digit by digit: short ones in a block's memory, long ones by many blocks. One rank of a row.
 #pragma once
 #include "codegen/kernel.h"
 
@@ -7,7 +7,8 @@ namespace coil::codegen {
 inline constexpr int kRadixThreads = 256;  // one for each value of a digit
 
 /// `radix_count` counts the values of all digits of a row, `radix_pass` puts the row in order of one digit (attribute `digit`, from the lowest).
-inline bool is_cuda_radix(std::string_view op) { return op == "radix_count" || op == "radix_pass"; }
+/// `select_rank` finds the one element of each row that would stand at rank `first` (or `middle`), and its place, as a stable sort has it.
+inline bool is_cuda_radix(std::string_view op) { return op == "select_rank" || op == "radix_count" || op == "radix_pass"; }
 Kernel cuda_radix(ir::Graph&, const ir::Extern& call);
 
 /// Device functions that the kernels call, part of the prelude.

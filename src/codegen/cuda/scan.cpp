@@ -12,22 +12,24 @@ namespace {
 using ir::Scalar;
 using ir::ScanKind;
 
+/// How two parts become one, and what an element is on the way: lifted to it, and taken out of it again.
 struct Combine {
-  std::string op, identity;
+  std::string op, identity, type, lift = "", value = "";
 };
 
 Combine combine_of(ScanKind kind, DType d) {
+  const std::string type = cuda_register_type(d);
   switch (kind) {
-    case ScanKind::Sum: return {"c_op_add()", reduction_identity(ir::ReductionKind::Sum, d)};
-    case ScanKind::Prod: return {"c_op_mul()", reduction_identity(ir::ReductionKind::Prod, d)};
-    case ScanKind::Max: return {"c_op_max()", reduction_identity(ir::ReductionKind::Max, d)};
-    case ScanKind::Min: return {"c_op_min()", reduction_identity(ir::ReductionKind::Min, d)};
-    case ScanKind::LogSumExp: return {"c_op_lse()", reduction_identity(ir::ReductionKind::Max, d)};
+    case ScanKind::Sum: return {"c_op_add()", reduction_identity(ir::ReductionKind::Sum, d), type};
+    case ScanKind::Prod: return {"c_op_mul()", reduction_identity(ir::ReductionKind::Prod, d), type};
+    case ScanKind::Max: return {"c_op_max()", reduction_identity(ir::ReductionKind::Max, d), type};
+    case ScanKind::Min: return {"c_op_min()", reduction_identity(ir::ReductionKind::Min, d), type};
+    case ScanKind::LogSumExp: return {"c_op_lse()", fmt::format("c_lse_of({})", reduction_identity(ir::ReductionKind::Max, d)), fmt::format("c_lse<{}>", type), "c_lse_of", "c_lse_value"};
   }
   return {};
 }
 
-Kernel columns(Body& b, const Statement& s, const Combine& c, const std::string& type) {
+Kernel columns(Body& b, const Statement& s, const Combine& c) {
   constexpr int kThreads = 128;
   const std::string index = b.index_type();
   const LoopDim along = b.nest.inner[0];
@@ -38,26 +40,27 @@ Kernel columns(Body& b, const Statement& s, const Combine& c, const std::string&
   const auto nodes = b.roots({&s});
   const Exprs moving{along.var};
   b.hoist(nodes, moving);
-  b.line("{} a = {};", type, c.identity);
+  b.line("{} a = {};", c.type, c.identity);
   b.put("#pragma unroll 8");
   b.block(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index, along.var.name(), b.text(along.size)), [&] {
     const std::string x = b.name(s.body);
-    b.line("a = {}(a, {});", c.op, x);
-    b.store(s, "a");
+    b.line("a = {}(a, {}({}));", c.op, c.lift, x);
+    b.store(s, fmt::format("{}(a)", c.value));
   });
   return b.finish({.grid = {sym::ceil_div(count, kThreads), 1, 1}, .block = kThreads});
 }
 
 /// Sets `carry` to what stands before the tile, whose total is `all`.
-void look_back(Body& b, const Combine& c, const std::string& type, const std::string& state, const ir::ScanState& layout, int threads) {
+void look_back(Body& b, const Combine& c, DType dtype, const std::string& state, const ir::ScanState& layout, int threads) {
   const int group = static_cast<int>(ir::ScanState::kGroup), warps = threads / 32;
+  const std::string &type = c.type, told = fmt::format("{}(c_told<{}>", c.lift, cuda_register_type(dtype));
   b.head(fmt::format("__shared__ {} far_of[{}], near_tiles;", type, warps));
   b.line("u64* const tiles = (u64*){} + 2 + (i64)row * {}, * const groups = tiles + (i64)2 * {};", state, b.text(b.env().simplify(layout.row_words())), b.text(b.env().simplify(layout.tiles)));
-  b.put("if (t == 0) c_tell(tiles + (i64)2 * tile, all);");
-  b.line("{0} near = t < tile % {1} ? c_told<{0}>(tiles + (i64)2 * (tile / {1} * {1} + t)) : ({0}){2}, far = {2};", type, group, c.identity);
+  b.line("if (t == 0) c_tell(tiles + (i64)2 * tile, {}(all));", c.value);
+  b.line("{0} near = t < tile % {1} ? {3}(tiles + (i64)2 * (tile / {1} * {1} + t))) : ({0}){2}, far = {2};", type, group, c.identity, told);
   b.line("near = c_reduce_warp<32>(near, {});", c.op);
-  b.line("if (t == 0 && tile % {0} == {0} - 1) c_tell(groups + (i64)2 * (tile / {0}), {1}(near, all));", group, c.op);
-  b.line("for (int g = t; g < tile / {0}; g += {1}) far = {2}(far, c_told<{3}>(groups + (i64)2 * g));", group, threads, c.op, type);
+  b.line("if (t == 0 && tile % {0} == {0} - 1) c_tell(groups + (i64)2 * (tile / {0}), {2}({1}(near, all)));", group, c.op, c.value);
+  b.line("for (int g = t; g < tile / {0}; g += {1}) far = {2}(far, {3}(groups + (i64)2 * g)));", group, threads, c.op, told);
   b.line("far = c_reduce_warp<32>(far, {});", c.op);
   b.put("if (lane == 0) far_of[warp] = far;");
   b.put("if (t == 0) near_tiles = near;");
@@ -67,7 +70,8 @@ void look_back(Body& b, const Combine& c, const std::string& type, const std::st
 }
 
 /// A row's chunk is cut into the warps' segments, and a segment into `turns` pieces of a run for each lane: all loads of a chunk are under way at once, and the pieces' scans do not wait for one another.
-Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, const std::string& type) {
+Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c) {
+  const std::string& type = c.type;
   constexpr int kMostThreads = 256, kMostTurns = 4;
   const std::string index = b.index_type();
   const LoopDim along = b.nest.inner[0];
@@ -147,7 +151,7 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, 
     pieces([&] {
       b.elements(nodes, {}, [&] {
         const std::string x = b.name(s.body);
-        b.line("{} = {};", at, x);
+        b.line("{} = {}({});", at, c.lift, x);
       });
     });
     for (Scalar l : loads) b.drop_pack(l);
@@ -171,7 +175,7 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, 
       b.line("{0} earlier = lane < {1} ? h[side][lane] : {2};", type, warps, c.identity);
       b.line("earlier = c_scan_warp(earlier, lane, {});", c.op);
       b.line("const {0} all = c_lane_from(earlier, {1}), mine = c_lane_from(earlier, warp > 0 ? warp - 1 : 0);", type, warps - 1);
-      if (tiled) look_back(b, c, type, state, ir::ScanState(along.size), threads);
+      if (tiled) look_back(b, c, s.body->dtype, state, ir::ScanState(along.size), threads);
       b.line("const {0} before = warp > 0 ? {1}(carry, mine) : carry;", type, c.op);
       b.line("carry = {}(carry, all);", c.op);
       b.put("side ^= 1;");
@@ -182,7 +186,7 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c, 
     pieces([&] {
       b.line("const {0} start = {1}(before, left[m]);", type, c.op);
       const Statement* const stores[] = {&s};
-      b.elements({}, stores, [&] { b.store(s, fmt::format("{}(start, {})", c.op, at)); });
+      b.elements({}, stores, [&] { b.store(s, fmt::format("{}({}(start, {}))", c.value, c.op, at)); });
     });
   };
   if (once || tiled) {
@@ -202,9 +206,8 @@ Kernel cuda_scan(Body& b, const GpuModel& gpu) {
   COIL_CHECK(b.nest.statements.size() == 1 && b.nest.inner.size() == 1, "a scan runs alone, along one dimension");
   const Statement& s = b.nest.statements[0];
   const Combine c = combine_of(std::get<ir::Scan>(s.op->node).kind, s.body->dtype);
-  const std::string type = cuda_register_type(s.body->dtype);
   const bool side_by_side = b.nest.vector == LoopNest::Vector::Outer && s.op->outs.size() == 1;
-  return side_by_side ? columns(b, s, c, type) : rows(b, gpu, s, c, type);
+  return side_by_side ? columns(b, s, c) : rows(b, gpu, s, c);
 }
 
 }  // namespace coil::codegen
