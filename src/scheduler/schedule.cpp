@@ -219,13 +219,18 @@ class Fuser {
       for (Expr s : ir::runtime_symbols(graph_, op)) definitions_[s] = item;
   }
 
-  static std::size_t body_ops(const Operation& op) {
+  static ir::Scalar body_of(const Operation& op) {
     return std::visit(
-        [](const auto& n) -> std::size_t {
-          if constexpr (requires { n.body; }) return n.body->ops;
-          else return 0;
+        [](const auto& n) -> ir::Scalar {
+          if constexpr (requires { n.body; }) return n.body;
+          else return nullptr;
         },
         op.node);
+  }
+
+  static std::size_t body_ops(const Operation& op) {
+    const ir::Scalar body = body_of(op);
+    return body ? body->ops : 0;
   }
 
   std::int64_t bytes(BufferId b) {
@@ -280,7 +285,6 @@ class Fuser {
 
   std::optional<Joined> join(const Group& group, const Info& info, const Operation& op, const std::vector<BufferId>& reads, std::string& reason) {
     if (group.members.size() >= choices_.max_members()) return refuse(reason, "the kernel has as many operations as the policy allows");
-    if (info.scalar_ops + body_ops(op) > choices_.max_scalar_ops()) return refuse(reason, "the kernel's bodies are as large as the policy allows");
     if (info.reads.size() + info.writes.size() + reads.size() > choices_.max_buffers()) return refuse(reason, "the kernel touches as many buffers as the policy allows");
     for (const Member& m : group.members)
       if (m.role == Role::Scan) return refuse(reason, "a scan runs alone");
@@ -292,7 +296,7 @@ class Fuser {
     for (Placement& p : placements(graph_, group, op)) {
       Group joined = moved(group, p);
       Member m{op.id, p.role, 0, p.ivars, p.rvars};
-      if (!check_reads(joined, op, m, reason) || !enough_rows(group, joined, op, reason)) continue;
+      if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason) || !enough_rows(group, joined, op, reason)) continue;
       const std::int64_t saved = saved_bytes(joined, info, op, m, reads);
       if (best && saved <= best->saved) continue;
       joined.members.push_back(std::move(m));
@@ -300,6 +304,20 @@ class Fuser {
       if (saved == most) break;
     }
     return best;
+  }
+
+  /// Whether the kernel stays within the policy's size. Terms that bodies over the same variables share are there once.
+  bool bodies_fit(const Group& group, const Info& info, const Operation& op, const Member& member, std::string& reason) const {
+    if (info.scalar_ops + body_ops(op) <= choices_.max_scalar_ops()) return true;
+    std::vector<std::pair<const Member*, std::vector<ir::Scalar>>> bodies{{&member, {body_of(op)}}};
+    for (const Member& m : group.members) {
+      auto alike = std::find_if(bodies.begin(), bodies.end(), [&](const auto& b) { return b.first->ivars == m.ivars && b.first->rvars == m.rvars; });
+      if (alike == bodies.end()) alike = bodies.insert(alike, {&m, {}});
+      alike->second.push_back(body_of(graph_.operations()[m.op]));
+    }
+    std::size_t ops = 0;
+    for (const auto& [over, roots] : bodies) ops += distinct_ops(roots);
+    return ops <= choices_.max_scalar_ops() || no(reason, "the kernel's bodies are as large as the policy allows");
   }
 
   static std::optional<Joined> refuse(std::string& reason, const char* why) {
@@ -397,6 +415,16 @@ class Fuser {
 };
 
 }  // namespace
+
+std::size_t distinct_ops(std::span<const ir::Scalar> roots) {
+  std::size_t total = 0;
+  for (ir::Scalar s : ir::topological(roots)) {
+    std::size_t below = s->mask ? s->mask->ops : 0;
+    for (ir::Scalar a : s->args) below += a->ops;
+    total += below < s->ops ? s->ops - below : 1;
+  }
+  return total;
+}
 
 Schedule schedule(ir::Graph& graph, const Choices& choices) { return Fuser(graph, choices).run(); }
 

@@ -69,7 +69,7 @@ struct Schedule {
 class Choices {
  public:
   virtual ~Choices() = default;
-  /// Operations in one kernel; scalar nodes in one kernel (as trees, see ScalarNode::ops).
+  /// Operations in one kernel; scalar nodes in one kernel (see distinct_ops).
   virtual std::size_t max_members() const { return 48; }
   virtual std::size_t max_scalar_ops() const { return 1200; }
   /// Distinct buffers that a kernel may touch.
@@ -80,6 +80,9 @@ class Choices {
   /// Elements of a row that one worker of the device goes through no slower than a kernel more is started: rows this short are fused however few they are.
   virtual std::int64_t short_row() const { return 0; }
 };
+
+/// Scalar nodes of expressions that are computed together, each once: what their text grows with. A node weighs as much as it adds to `ops`.
+std::size_t distinct_ops(std::span<const ir::Scalar> roots);
 
 /// Fuses greedily in program order. Linear in the number of operations and their reads. The order of operations that touch one buffer, where one of them writes, is kept.
 Schedule schedule(ir::Graph&, const Choices& = {});

@@ -41,6 +41,10 @@ struct Fixture : testing::Test {
   }
 };
 
+struct NoFusion : scheduler::Choices {
+  std::size_t max_members() const override { return 1; }
+};
+
 TEST_F(Fixture, RefinementCutsBothNestsAtEveryBoundary) {
   auto r = scheduler::refine(Exprs{2, 128, 768}, Exprs{256, 768}, *env);
   ASSERT_TRUE(r);
@@ -101,6 +105,47 @@ TEST_F(Fixture, OperationsThatReadAnInputInDifferentOrdersShareNoKernel) {
   returns(ir::make_reduction(graph, DType::F32, {}, {8}, {8}, ir::ReductionKind::Sum, x.load(at, loops)));
   const auto schedule = scheduler::schedule(graph);
   EXPECT_EQ(schedule.items.size(), 2u) << scheduler::to_string(graph, schedule);
+}
+
+TEST_F(Fixture, TermsThatBodiesShareCountOnceTowardsAKernelsSize) {
+  const TensorBox x = input("x", {1000});
+  const Exprs at{graph.ivar(0)};
+  const std::vector<sym::LoopVar> loops{{at[0], 1000}};
+  auto& pool = graph.pool();
+  auto chain = [&](double step) {
+    Scalar value = x.load(at, loops);
+    for (int k = 1; k <= 400; ++k) value = pool.op(ScalarOp::Mul, value, pool.constant(DType::F32, 1 + k * step));
+    return value;
+  };
+  const auto result = [&](Scalar body) { returns(ir::make_pointwise(graph, DType::F32, {}, {1000}, body)); };
+  result(pool.op(ScalarOp::Neg, chain(0.5)));
+  result(pool.op(ScalarOp::Sin, chain(0.5)));
+  EXPECT_EQ(scheduler::schedule(graph).items.size(), 1u) << "803 nodes";
+  result(chain(0.25));
+  EXPECT_EQ(scheduler::schedule(graph).items.size(), 2u) << "as many again, of their own";
+}
+
+TEST_F(Fixture, ConditionsOfWholeVectorsAreBoolsAndSmallBodiesAreWrittenWithoutThem) {
+  const TensorBox x = input("x", {64, 256});
+  const ir::BufferId b = x.strided()->buffer;
+  const Exprs at{graph.ivar(0), graph.ivar(1)};
+  auto& pool = graph.pool();
+  const Scalar row = pool.condition(sym::le(1, at[0])), lane = pool.condition(sym::le(1, at[1]));
+  /// Of a load under the mask, with `steps` products behind it.
+  const auto text = [&](Scalar mask, int steps) {
+    Scalar value = pool.op(ScalarOp::Where, mask, pool.linear_load(b, DType::F32, 256 * at[0] + at[1] - (mask == row ? 256 : 1), {}, mask), pool.constant(DType::F32, 2));
+    for (int k = 1; k <= steps; ++k) value = pool.op(ScalarOp::Mul, value, pool.constant(DType::F32, 1 + k * 0.5));
+    returns(ir::make_pointwise(graph, DType::F32, {}, {64, 256}, value));
+    const auto schedule = scheduler::schedule(graph, NoFusion());
+    return codegen::print_kernel(graph, std::get<scheduler::Group>(schedule.items.back()), {.lanes = 16}).text;
+  };
+  const std::string small = text(row, 1), large = text(row, 100), lanes = text(lane, 100);
+  const std::size_t otherwise = small.find("} else {");
+  ASSERT_NE(otherwise, std::string::npos) << small;
+  EXPECT_EQ(small.substr(0, otherwise).find(" ? "), std::string::npos) << "what was tested is tested again: " << small;
+  EXPECT_EQ(small.find("c_splat_b8v"), std::string::npos) << small;
+  EXPECT_EQ(large.find("} else {"), std::string::npos) << large;
+  EXPECT_NE(lanes.find("} else {\n"), std::string::npos) << lanes;
 }
 
 TEST_F(Fixture, EqualKernelsAreEqualTexts) {

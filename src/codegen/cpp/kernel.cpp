@@ -13,6 +13,7 @@ constexpr std::int64_t kTile = 16;               // run of a tiled dimension ins
 constexpr std::int64_t kScratchElements = 8192;  // longest row kept on the stack
 constexpr std::int64_t kWindow = 32;             // points of a window that are written out
 constexpr std::size_t kWindowText = 1200;        // scalar nodes that writing out, or writing twice, may make
+constexpr std::size_t kSmallText = 100;          // the same, where each condition is one for a whole vector
 constexpr std::size_t kConditions = 32;          // conditions worth one test
 constexpr std::int64_t kStrip = 1024;            // most columns that a reduction over rows takes at once
 constexpr std::int64_t kFewRows = 16;            // rows that a strip is not worth
@@ -176,8 +177,8 @@ void Printer::levels() {
     }
     inner_level();
     in_loop_ = false;
-    for (const Statement& s : nest_.statements)
-      if (s.level == level_ && s.role == Role::Outer) outer_statement(s);
+    for (Statement& s : nest_.statements)
+      if (s.level == level_ && s.role == Role::Outer) with_bodies({&s}, [&](Statement& t) { t.body = assume(t.body); }, [&] { outer_statement(s); });
   }
 }
 
@@ -292,7 +293,7 @@ bool Printer::flat(const std::vector<Statement*>& statements) const {
   }
   for (const Statement* s : statements)
     if (s->role == Role::Scan) return false;
-  return points >= 1 && points <= kWindow && static_cast<std::size_t>(points) * work(statements) <= kWindowText;
+  return points >= 1 && points <= kWindow && static_cast<std::size_t>(points) * text_size(statements) <= kWindowText;
 }
 
 void Printer::flat_points(const std::vector<Statement*>& statements) {
@@ -356,12 +357,12 @@ std::vector<std::pair<Expr, Expr>> Printer::common_conditions() {
   std::vector<Statement*> all;
   for (Statement& s : nest_.statements) all.push_back(&s);
   std::unordered_set<Expr> seen;
-  bool masks = false;
+  bool masks = false, by_lane = false;
   auto take = [&](Scalar body) {
     for (Scalar n : ir::topological(std::span(&body, 1))) {
       masks |= n->mask != nullptr;
       if (n->op != ScalarOp::Index || n->dtype != DType::Bool || !seen.insert(n->index[0]).second) continue;
-      if (auto worst = at_worst(n->index[0])) out.emplace_back(n->index[0], *worst);
+      if (auto worst = at_worst(n->index[0])) out.emplace_back(n->index[0], *worst), by_lane |= varies(n->index[0]);
     }
   };
   std::size_t points = 1;
@@ -390,7 +391,7 @@ std::vector<std::pair<Expr, Expr>> Printer::common_conditions() {
       if (t->level == s->level && t->role != Role::Outer) inner.push_back(t);
     if (s->role == Role::Outer || !flat(inner)) take(s->body);
   }
-  if (!masks || out.size() > kConditions || points * work(all) > kWindowText) return {};
+  if (!masks || out.size() > kConditions || points * text_size(all) > (by_lane ? kWindowText : kSmallText)) return {};
   return out;
 }
 
@@ -471,6 +472,12 @@ std::size_t Printer::work(const std::vector<Statement*>& statements) const {
   std::size_t ops = 0;
   for (const Statement* s : statements) ops += s->body->ops;
   return ops;
+}
+
+std::size_t Printer::text_size(const std::vector<Statement*>& statements) {
+  std::vector<Scalar> roots;
+  for (const Statement* s : statements) roots.push_back(s->body);
+  return scheduler::distinct_ops(roots);
 }
 
 int Printer::accumulators_for(const std::vector<Statement*>& statements) const {

@@ -139,6 +139,8 @@ class Printer {
   void strip_row(const std::string& name, DType register_type);
 
   std::size_t work(const std::vector<Statement*>& statements) const;
+  /// Nodes that are printed for them, those that several share once.
+  static std::size_t text_size(const std::vector<Statement*>& statements);
   /// How many accumulators a reduction alternates between, so that its additions need not wait for each other.
   int accumulators_for(const std::vector<Statement*>& statements) const;
   /// How many inner loops a value depends on, counted from the outside.

@@ -87,7 +87,9 @@ Printer::Local Printer::compute(Scalar n) {
   if (n->op == ScalarOp::Where && args[0].varying && n->args[1]->mask == n->args[0] && !made_.contains(n->args[1]->buffer)) args[1] = raw_load(n->args[1]);
   if (n->op == ScalarOp::Cast && n->dtype == DType::F32 && n->args[0]->op == ScalarOp::Index && n->args[0]->dtype == DType::I64 && varying)
     if (auto lanes = narrow_lanes(n->args[0]->index[0])) return {fmt::format("c_cast_f32({})", *lanes), true};
-  for (std::size_t k = 0; k < args.size(); ++k) list += (k ? ", " : "") + (varying ? as_vector(args[k], n->args[k]->dtype) : args[k].name);
+  // One condition for all lanes stays a bool: compilers take very long over choices by vectors that are all of one value.
+  const auto as_operand = [&](std::size_t k) { return varying && !(n->op == ScalarOp::Where && k == 0) ? as_vector(args[k], n->args[k]->dtype) : args[k].name; };
+  for (std::size_t k = 0; k < args.size(); ++k) list += (k ? ", " : "") + as_operand(k);
   switch (n->op) {
     case ScalarOp::Cast: return {fmt::format("c_cast_{}({})", short_name(n->dtype), list), varying};
     case ScalarOp::Round: return {fmt::format("c_round_{}({})", short_name(n->rounded), list), varying};
@@ -128,7 +130,7 @@ Printer::Local Printer::where_read(Scalar load, Local value) {
   if (!load->mask) return value;
   const Local mask = name(load->mask);
   if (!mask.varying && !value.varying) return {fmt::format("({} ? {} : ({})0)", mask.name, value.name, scalar_type(load->dtype)), false};
-  return {fmt::format("c_where({}, {}, c_splat_{}v(({})0))", as_vector(mask, DType::Bool), as_vector(value, load->dtype), short_name(load->dtype), scalar_type(load->dtype)), true};
+  return {fmt::format("c_where({}, {}, c_splat_{}v(({})0))", mask.name, as_vector(value, load->dtype), short_name(load->dtype), scalar_type(load->dtype)), true};
 }
 
 Printer::Local Printer::load(Scalar n) {
