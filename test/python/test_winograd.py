@@ -125,7 +125,7 @@ def test_transforms_are_one_kernel_each(tmp_path, tile):
 @tiles
 @pytest.mark.parametrize("channels", [64, 256])
 def test_close_to_f64(tmp_path, tile, channels):
-    """No further from the result in f64 than some times what eager is: a direct sum in another order may be 2 times, F(4x4) 3 times as far."""
+    """No further from the result in f64 than some times what direct sums are: F(4x4) may be 3 times as far. (Of these, eager's came 4 times as close as oneDNN 2.6's with AVX-512, 2 times with AVX2.)"""
     torch.manual_seed(5)
     module, x = One(channels, 256, padding=1).eval(), torch.randn(1, channels, 14, 14)
     exact = copy.deepcopy(module).double()(x.double())
@@ -136,7 +136,8 @@ def test_close_to_f64(tmp_path, tile, channels):
     got = run(package, before, tmp_path)
     distance = lambda y: ((y.double() - exact).norm() / exact.norm()).item()
     (name, e), = want.items()
-    assert distance(got[name]) < 5 * distance(e) + 1e-7
+    whole = run(archive, before, tmp_path, "--set", "winograd=false")[name]
+    assert distance(got[name]) < max(5 * distance(e), 3 * distance(whole)) + 1e-7
 
 
 @tiles
