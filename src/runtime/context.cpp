@@ -103,7 +103,7 @@ struct Context::Impl {
     const std::vector<char>& overlaps = shared.find(inputs);
     const Device device = queue->device();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const BoundInput& bound = binding.inputs[i];
+      const BoundInput& bound = binding.inputs()[i];
       if (bound.patches.empty() && !bound.aliased) continue;
       const Tensor& given = inputs[i];
       const bool here = given.device() == device;
@@ -151,7 +151,7 @@ struct Context::Impl {
   }
 
   void relay(std::size_t i, const Tensor& given) {
-    const BoundInput& bound = binding.inputs[i];
+    const BoundInput& bound = binding.inputs()[i];
     Tensor& t = relaid[i];
     t.dtype = given.dtype;
     t.sizes = bound.sizes;
@@ -170,15 +170,15 @@ struct Context::Impl {
   }
 
   void place_output(std::size_t k) {
-    fresh[k] = new_output(binding.outputs[k].bytes);
-    binding.place(binding.outputs[k].patches, fresh[k].data.get());
+    fresh[k] = new_output(binding.outputs()[k].bytes);
+    binding.place(binding.outputs()[k].patches, fresh[k].data.get());
   }
 
   /// Lets go of inputs that no later step uses: of those laid out anew, and by telling the caller, of the caller's. Memory of the host may be being read until the run has been waited for.
   void let_go(std::span<const std::uint32_t> used, std::span<const Tensor> inputs) {
     done.clear();
     for (std::uint32_t i : used) {
-      if (binding.inputs[i].aliased || plan().inputs[i].mutated || inputs[i].device() != queue->device()) continue;
+      if (binding.inputs()[i].aliased || plan().inputs[i].mutated || inputs[i].device() != queue->device()) continue;
       relaid[i].storage = {};
       done.push_back(i);
     }
@@ -202,11 +202,11 @@ struct Context::Impl {
 
   void write_back(std::span<const Tensor> inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (relaid[i].storage.data && plan().inputs[i].mutated && binding.inputs[i].span > 0) queue->copy(inputs[i], relaid[i]);
+      if (relaid[i].storage.data && plan().inputs[i].mutated && binding.inputs()[i].span > 0) queue->copy(inputs[i], relaid[i]);
   }
 
   void result(std::size_t k, std::span<const Tensor> inputs, Tensor& to) {
-    const BoundResult& bound = binding.results[k];
+    const BoundResult& bound = binding.results()[k];
     to.dtype = bound.dtype;
     to.sizes = bound.sizes;
     to.strides = bound.strides;
@@ -252,7 +252,7 @@ struct Context::Impl {
     outputs.resize(plan().outputs.size());
     for (Tensor& t : outputs) t.storage = {};
     const bool from_host = !(alike && place_alike(inputs)) && place_inputs(inputs);
-    fresh.resize(binding.outputs.size());
+    fresh.resize(binding.outputs().size());
     if (seed) renew_seed();
     // What a late program does may differ from run to run, and nothing of the host's is recorded: there, what lies between.
     const bool records = recording && !binding.is_timed(), whole = records && binding.repeats() && !binding.calls_host();

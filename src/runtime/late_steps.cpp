@@ -92,22 +92,22 @@ bool Binding::takes_the_same_steps() const {
 void Binding::begin_watching() {
   checker_->begin();
   for (BufferId id = 0; id < plan_.buffers.size(); ++id)
-    if (memory_of_[id] == id && !late_buffer_[id] && buffer_bytes_[id] > 0) checker_->allocated(id, late_address(id), buffer_bytes_[id], plan_.buffers[id].kind == BufferKind::Temporary);
+    if (memory_of_[id] == id && !late_buffer_[id] && now_.buffer_bytes[id] > 0) checker_->allocated(id, late_address(id), now_.buffer_bytes[id], plan_.buffers[id].kind == BufferKind::Temporary);
 }
 
 void Binding::walk_steps(const OutputAllocator& allocate) {
   late_peak_ = 0;
   if (checker_) begin_watching();
   if (seconds_) seconds_->assign(plan_.steps.size(), 0);
-  for (std::size_t at = 0; at < steps_.size();) {
+  for (std::size_t at = 0; at < now_.steps.size();) {
     const std::size_t here = at;
     if (checker_) checker_->before(here);
     const auto start = std::chrono::steady_clock::now();
-    const BoundStep& bound = steps_[at];
+    const BoundStep& bound = now_.steps[at];
     step_now_ = static_cast<std::int64_t>(here);
     const Step& step = plan_.steps[at++];
     if (const auto* k = std::get_if<KernelStep>(&bound)) {
-      run_bound(*k, words_.data());
+      run_bound(*k, now_.words.data());
     } else if (const auto* e = std::get_if<ExternStep>(&bound)) {
       run_bound(*e);
     } else if (const auto* h = std::get_if<HostStep>(&bound)) {
@@ -126,7 +126,7 @@ void Binding::walk_steps(const OutputAllocator& allocate) {
           break;
         case Kind::EndLoop: {
           const auto& loop = std::get<Control>(plan_.steps[c->target]);
-          const std::int64_t next = slots_[loop.counter] + 1;
+          const std::int64_t next = now_.slots[loop.counter] + 1;
           if (stop_ && stop_()) fail("the run was interrupted in a loop, after {} turns", next);
           if (next >= slot(loop.value)) break;
           set_number(loop.counter, next);
@@ -144,7 +144,7 @@ void Binding::walk_steps(const OutputAllocator& allocate) {
   }
   if (checker_) checker_->end();
   for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
-    if (is_late(plan_.outputs[k])) results[k] = bind_result(plan_.outputs[k]);
+    if (is_late(plan_.outputs[k])) now_.results[k] = bind_result(plan_.outputs[k]);
 }
 
 void Binding::release() {
@@ -156,13 +156,13 @@ void Binding::release() {
 
 void Binding::run_late(const Step& step, const LateStep& late, const OutputAllocator& allocate) {
   if (const auto* k = std::get_if<KernelCall>(&step)) return run_late_kernel(*k, late.failure, static_cast<std::size_t>(step_now_));
-  if (const auto* e = std::get_if<ExternCall>(&step)) return run_late_extern(*e, sites_[late.site]);
+  if (const auto* e = std::get_if<ExternCall>(&step)) return run_late_extern(*e, late.site);
   if (const auto* h = std::get_if<HostCall>(&step)) return run_late_host(*h, *host_ops_[late.site]);
   if (const auto* a = std::get_if<AllocateBuffer>(&step)) return allocate_late(a->buffer, allocate);
   if (const auto* f = std::get_if<FreeBuffer>(&step)) {
     const BufferId owner = memory_of_[f->buffer];
     if (checker_) checker_->freed(owner);
-    late_bytes_ -= buffer_bytes_[owner];
+    late_bytes_ -= now_.buffer_bytes[owner];
     if (parts_) parts_->keep(std::move(late_memory_[owner]));
     late_memory_[owner] = {};
     if (parts_ && parts_->full()) flush_parts();
@@ -189,30 +189,30 @@ void Binding::run_late(const Step& step, const LateStep& late, const OutputAlloc
 }
 
 void Binding::set_number(Slot s, std::int64_t value) {
-  slots_[s] = value;
+  now_.slots[s] = value;
   undefined_[s] = false;
-  run_late_shape_program(plan_.shape_program, stages_.after[stages_.of[s]], slots_, undefined_);
+  run_late_shape_program(plan_.shape_program, stages_.after[stages_.of[s]], now_.slots, undefined_);
 }
 
 void Binding::allocate_late(BufferId id, const OutputAllocator& allocate) {
   const Buffer& b = plan_.buffers[id];
   const BufferId owner = memory_of_[id];
   slot(b.bytes);
-  buffer_bytes_[owner] = slot_bytes(b.bytes, b.name);
+  now_.buffer_bytes[owner] = slot_bytes(b.bytes, b.name);
   const bool guarded = checker_ && b.kind != BufferKind::Output;
   constexpr std::uint64_t kGuard = LifetimeChecker::kGuard;
-  Storage& memory = late_memory_[owner] = b.kind == BufferKind::Output ? allocate(buffer_bytes_[owner]) : queue_.allocate(buffer_bytes_[owner] + (guarded ? 2 * kGuard : 0));
+  Storage& memory = late_memory_[owner] = b.kind == BufferKind::Output ? allocate(now_.buffer_bytes[owner]) : queue_.allocate(now_.buffer_bytes[owner] + (guarded ? 2 * kGuard : 0));
   if (guarded) memory.data = std::shared_ptr<std::byte>(memory.data, memory.data.get() + kGuard);
-  if (checker_) checker_->allocated(owner, memory.data.get(), buffer_bytes_[owner], guarded);
-  late_bytes_ += buffer_bytes_[owner];
+  if (checker_) checker_->allocated(owner, memory.data.get(), now_.buffer_bytes[owner], guarded);
+  late_bytes_ += now_.buffer_bytes[owner];
   if (b.kind != BufferKind::Output) late_peak_ = std::max(late_peak_, late_bytes_);
 }
 
 std::byte* Binding::late_address(BufferId id) const {
   const BufferId owner = memory_of_[id];
   if (late_buffer_[owner]) return late_memory_[owner].data.get();
-  if (late_base_[owner] >= 0) return static_cast<std::byte*>(words_[static_cast<std::size_t>(late_base_[owner])]);
-  return buffer_base_[owner];
+  if (late_base_[owner] >= 0) return static_cast<std::byte*>(now_.words[static_cast<std::size_t>(late_base_[owner])]);
+  return now_.buffer_base[owner];
 }
 
 void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std::size_t step) {
@@ -222,14 +222,16 @@ void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std
   late_words_.clear();
   for (BufferId b : call.buffers) late_words_.push_back(late_address(b));
   if (gpu) scalars(call, late_words_);
-  late_words_.push_back(status_of(failure, step));
+  late_words_.push_back(failures_.word_of(failure, step));
   if (!gpu) scalars(call, late_words_);
   l->words = 0;
   l->word_count = static_cast<std::uint32_t>(late_words_.size());
   run_bound(KernelStep{*l, failure}, late_words_.data());
 }
 
-void Binding::run_late_extern(const ExternCall& call, Site& site) {
+void Binding::run_late_extern(const ExternCall& call, std::uint32_t site) {
+  LibraryOp& op = *ops_[site];
+  PreparedViews& views = now_.sites[site];
   settle(static_cast<std::size_t>(step_now_));
   std::vector<BoundView> in, out;
   for (const View& v : call.inputs) in.push_back(bind_view(v));
@@ -242,21 +244,21 @@ void Binding::run_late_extern(const ExternCall& call, Site& site) {
   };
   for (std::size_t i = 0; i < in.size(); ++i) point_at(call.inputs[i], in[i]);
   for (std::size_t i = 0; i < out.size(); ++i) point_at(call.outputs[i], out[i]);
-  if (!site.prepared || site.inputs != in || site.outputs != out) flush_parts();  // what was asked of the call before is not queued yet
-  if (site.prepare(std::move(in), std::move(out))) {
-    detours_ = detours_ || site.op->runs_on_host();
-    if (site.op->workspace_bytes() > workspace_.bytes) {
+  if (!views.prepared || views.inputs != in || views.outputs != out) flush_parts();  // what was asked of the call before is not queued yet
+  if (prepare(site, std::move(in), std::move(out))) {
+    now_.detours = now_.detours || op.runs_on_host();
+    if (op.workspace_bytes() > workspace_.bytes) {
       ask_calls();
       grow_workspace();
     }
   }
-  if (parts_ && !site.op->runs_on_host()) {
-    parts_->call(*site.op, late_words_, call.inputs.size(), workspace_.data.get(), {site.inputs, site.outputs}, -1);
+  if (parts_ && !op.runs_on_host()) {
+    parts_->call(op, late_words_, call.inputs.size(), workspace_.data.get(), {views.inputs, views.outputs}, -1);
     if (parts_->full()) flush_parts();
     return;
   }
   flush_parts();
-  site.op->run({late_words_.data(), call.inputs.size()}, {late_words_.data() + call.inputs.size(), call.outputs.size()}, workspace_.data.get());
+  op.run({late_words_.data(), call.inputs.size()}, {late_words_.data() + call.inputs.size(), call.outputs.size()}, workspace_.data.get());
 }
 
 void Binding::run_late_host(const HostCall& call, HostOp& op) {
@@ -272,7 +274,7 @@ void Binding::run_late_host(const HostCall& call, HostOp& op) {
   for (const auto& v : call.outputs)
     if (v) take(*v, out);
   flush_parts();
-  op.prepare(in, out, slots_);
+  op.prepare(in, out, now_.slots);
   op.run({late_words_.data(), in.size()}, {late_words_.data() + in.size(), out.size()});
 }
 
