@@ -5,6 +5,7 @@
 #include <optional>
 #include <sstream>
 
+#include "passes/inline_subgraph.h"
 #include "passes/make.h"
 #include "support/error.h"
 
@@ -146,8 +147,7 @@ void visit(fx::GraphModule& m, const std::optional<Mode>& mode) {
     const std::string_view wrapper = higher_order(*n);
     const std::optional<Mode> inner = wrapper == "wrap_with_autocast" ? mode_of(*n) : mode;
     for (const Value& v : n->args)
-      if (auto* g = v.get_if<ops::GraphRef>())
-        if (auto sub = m.subgraphs.find(g->name); sub != m.subgraphs.end()) visit(*sub->second, inner);
+      if (fx::GraphModule* sub = subgraph_of(m, v)) visit(*sub, inner);
     if (mode && wrapper.empty()) cast_operands(m, n, *mode);
   }
 }

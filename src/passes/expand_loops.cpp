@@ -19,10 +19,9 @@ using sym::Expr;
 constexpr std::string_view kStackingLoop = "higher_order.while_loop_stack_output", kAssociativeScan = "higher_order.associative_scan";
 
 fx::GraphModule& graph_of(fx::GraphModule& m, const Node& call, std::size_t argument) {
-  auto* ref = call.args.at(argument).get_if<ops::GraphRef>();
-  auto found = ref ? m.subgraphs.find(ref->name) : m.subgraphs.end();
-  if (found == m.subgraphs.end()) throw Error(fmt::format("{} has no graph as argument {}", call.target, argument), call.target, call.where());
-  return *found->second;
+  fx::GraphModule* graph = subgraph_of(m, call.args.at(argument));
+  if (!graph) throw Error(fmt::format("{} has no graph as argument {}", call.target, argument), call.target, call.where());
+  return *graph;
 }
 
 std::string add_graph(fx::GraphModule& m, const std::string& wanted, std::unique_ptr<fx::GraphModule> graph) {
@@ -52,7 +51,7 @@ Node* described(Node* made, const Node* from, Value meta) {
 }
 
 /// What some results of a graph are computed from.
-std::unordered_set<const Node*> needed_for(const Values& results) {
+std::unordered_set<const Node*> ancestors_of(const Values& results) {
   std::unordered_set<const Node*> needed;
   std::vector<const Node*> open;
   auto need = [&](const Node* n) {
@@ -73,12 +72,11 @@ bool draws(const fx::GraphModule& m, const std::unordered_set<const Node*>& amon
     if (!among.contains(n)) continue;
     if (n->op && n->op->random) return true;
     for (const Value& v : n->args)
-      if (auto* g = v.get_if<ops::GraphRef>())
-        if (auto found = m.subgraphs.find(g->name); found != m.subgraphs.end()) {
-          std::unordered_set<const Node*> all;
-          for (const Node* inner = found->second->graph.first(); inner; inner = inner->next()) all.insert(inner);
-          if (draws(*found->second, all)) return true;
-        }
+      if (const fx::GraphModule* sub = subgraph_of(m, v)) {
+        std::unordered_set<const Node*> all;
+        for (const Node* inner = sub->graph.first(); inner; inner = inner->next()) all.insert(inner);
+        if (draws(*sub, all)) return true;
+      }
   }
   return false;
 }
@@ -124,14 +122,14 @@ class StackingLoop {
   std::vector<bool> deciding() const {
     const std::vector<Node*> tested = condition_.graph.placeholders(), carried = body_.graph.placeholders();
     std::vector<bool> decides(carried_.size());
-    const auto asked = needed_for(condition_.graph.output()->args);
+    const auto asked = ancestors_of(condition_.graph.output()->args);
     for (std::size_t k = 0; k < decides.size(); ++k) decides[k] = asked.contains(tested[k]);
     for (bool more = true; more;) {
       more = false;
       Values results;
       for (std::size_t k = 0; k < decides.size(); ++k)
         if (decides[k]) results.push_back(body_.graph.output()->args.at(k));
-      const auto needed = needed_for(results);
+      const auto needed = ancestors_of(results);
       if (draws(body_, needed)) throw Error(fmt::format("{} ({}) has a condition that random numbers decide, in a program that is differentiated; decide it by other values", call_->target, call_->name), call_->target, call_->where());
       for (std::size_t k = 0; k < decides.size(); ++k)
         if (!decides[k] && needed.contains(carried[k])) decides[k] = more = true;
@@ -151,7 +149,7 @@ class StackingLoop {
     for (std::size_t k = 0; k < keep.size(); ++k)
       if (!keep[k]) gone.insert(placeholders[k]);
     std::vector<Node*> unneeded;
-    const auto needed = needed_for(results);
+    const auto needed = ancestors_of(results);
     for (Node* n = to->graph.first(); n; n = n->next()) {
       if (n == output || n->opcode == Opcode::Placeholder || needed.contains(n)) continue;
       bool lost = !n->users().empty();  // a check is kept where it can be

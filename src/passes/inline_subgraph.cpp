@@ -74,14 +74,19 @@ void for_each_unbacked(const ops::Value& v, const std::function<void(sym::Expr)>
 void for_each_unbacked(const fx::GraphModule& owner, const Node& node, const std::function<void(sym::Expr)>& f) {
   for_each_unbacked(node.meta.value, f);
   for (const ops::Value& v : node.args) {
-    auto* g = v.get_if<ops::GraphRef>();
-    auto found = g ? owner.subgraphs.find(g->name) : owner.subgraphs.end();
-    if (found == owner.subgraphs.end()) continue;
-    for (const Node* n = found->second->graph.first(); n; n = n->next()) for_each_unbacked(*found->second, *n, f);
+    const fx::GraphModule* sub = subgraph_of(owner, v);
+    if (!sub) continue;
+    for (const Node* n = sub->graph.first(); n; n = n->next()) for_each_unbacked(*sub, *n, f);
   }
 }
 
 }  // namespace
+
+fx::GraphModule* subgraph_of(const fx::GraphModule& m, const ops::Value& argument) {
+  auto* ref = argument.get_if<ops::GraphRef>();
+  auto found = ref ? m.subgraphs.find(ref->name) : m.subgraphs.end();
+  return found == m.subgraphs.end() ? nullptr : found->second.get();
+}
 
 /// A body that stands in several places finds sizes in its data in each of them.
 Renaming fresh_sizes(fx::GraphModule& outer, const Node* call, const fx::GraphModule& body) {
@@ -153,10 +158,9 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
   if (graph_argument == call->args.end())
     throw Error(call->target + " has no graph among its arguments", call->target, call->where());
   const std::string name = graph_argument->get_if<ops::GraphRef>()->name;
-  auto found = m.subgraphs.find(name);
-  if (found == m.subgraphs.end())
-    throw Error(fmt::format("{} runs @{}, which is not there", call->target, name), call->target, call->where());
-  fx::GraphModule& sub = *found->second;
+  fx::GraphModule* const named = subgraph_of(m, *graph_argument);
+  if (!named) throw Error(fmt::format("{} runs @{}, which is not there", call->target, name), call->target, call->where());
+  fx::GraphModule& sub = *named;
 
   std::vector<Node*> placeholders = sub.graph.placeholders();
   ops::Values operands(std::next(graph_argument), call->args.end());

@@ -1,4 +1,4 @@
-// Puts the body of a nested graph in the place of the call that runs it.
+// Nested graphs: finding the one that a call runs, and putting its body in the place of the call.
 #pragma once
 #include <memory>
 
@@ -6,6 +6,9 @@
 #include "passes/metadata.h"
 
 namespace coil::passes {
+
+/// The graph that an argument names; null where it names none that is there.
+fx::GraphModule* subgraph_of(const fx::GraphModule&, const ops::Value& argument);
 
 /// `call` has the subgraph's name among its arguments, and after it one argument for each of the subgraph's placeholders. Its results (items of it, or itself
 /// for a single bare result) become the subgraph's; the call is erased. The subgraph stays for other calls; what it nests and holds moves up.

@@ -3,6 +3,7 @@
 
 #include "fx/infer.h"
 #include "fx/scalar_functions.h"
+#include "passes/inline_subgraph.h"
 #include "passes/metadata.h"
 #include "passes/passes.h"
 #include "support/error.h"
@@ -78,8 +79,7 @@ std::vector<Value> results_of(const fx::GraphModule& graph) {
 void unify_branches(const fx::GraphModule& module, const fx::Node& node, Renaming& renaming) {
   std::vector<std::vector<Value>> branches;
   for (const Value& v : node.args)
-    if (auto* ref = v.get_if<ops::GraphRef>())
-      if (auto found = module.subgraphs.find(ref->name); found != module.subgraphs.end()) branches.push_back(results_of(*found->second));
+    if (const fx::GraphModule* branch = subgraph_of(module, v)) branches.push_back(results_of(*branch));
   const auto* recorded = node.meta.value.get_if<Values>();
   if (branches.size() != 2 || !recorded || branches[0].size() != recorded->size() || branches[1].size() != recorded->size()) return;
   std::set<std::string> outside;
