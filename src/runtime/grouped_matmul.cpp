@@ -1,6 +1,7 @@
 #include "runtime/grouped_matmul.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "runtime/gemm.h"
@@ -9,53 +10,27 @@
 namespace coil::runtime {
 namespace {
 
-/// How many rows a group has is known when it runs, so that products of 64, 32, … and 1 rows are prepared, of which any number of rows is made up.
 class GroupedMatmul : public LibraryOp {
  public:
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     p_ = grouped_problem(inputs, outputs);
-    products_.clear();
-    workspace_ = 0;
-    const BoundView matrix{p_.w.dtype, {p_.w.sizes[1], p_.w.sizes[2]}, {p_.w.strides[1], p_.w.strides[2]}};
-    for (std::int64_t rows = 64; rows > 0; rows /= 2) {
-      if (rows > p_.x.sizes[0]) continue;
-      auto of_rows = [&](const BoundView& v) { return BoundView{v.dtype, {rows, v.sizes[1]}, v.strides}; };
-      const BoundView in[] = {of_rows(p_.x), matrix}, out[] = {of_rows(p_.y)};
-      auto op = make_matmul({});
-      op->prepare(in, out);
-      workspace_ = std::max(workspace_, op->workspace_bytes());
-      products_.emplace_back(rows, std::move(op));
-    }
+    products_.prepare(p_, std::min<std::int64_t>(64, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(p_.x.sizes[0])))), [] { return make_matmul({}); });
   }
 
-  std::size_t workspace_bytes() const override { return workspace_; }
+  std::size_t workspace_bytes() const override { return products_.workspace_bytes(); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
     Storage borrowed;
     borrowed.data = std::shared_ptr<std::byte>(std::shared_ptr<void>(), static_cast<std::byte*>(const_cast<void*>(inputs[2])));
     const Tensor offsets{std::move(borrowed), p_.offsets.dtype, p_.offsets.sizes, p_.offsets.strides, 0};
-    std::int64_t row = 0;
-    for (std::int64_t group = 0; group < p_.w.sizes[0]; ++group) {
-      const std::int64_t end = p_.end_of(group, row, offsets);
-      const void* matrix = at(inputs[1], p_.w, group);
-      for (const auto& [rows, op] : products_)
-        for (; end - row >= rows; row += rows) {
-          const void* in[] = {at(inputs[0], p_.x, row), matrix};
-          void* out[] = {const_cast<void*>(at(outputs[0], p_.y, row))};
-          op->run(in, out, workspace);
-        }
-    }
-    for (; row < p_.y.sizes[0]; ++row)
-      for (std::int64_t n = 0; n < p_.y.sizes[1]; ++n) std::memset(static_cast<std::byte*>(const_cast<void*>(at(outputs[0], p_.y, row))) + n * p_.y.strides[1] * item(p_.y), 0, size_of(p_.y.dtype));
+    for (std::int64_t row = products_.run(p_, offsets, inputs, outputs, workspace); row < p_.y.sizes[0]; ++row)
+      for (std::int64_t n = 0; n < p_.y.sizes[1]; ++n)
+        std::memset(static_cast<std::byte*>(const_cast<void*>(row_at(outputs[0], p_.y, row))) + n * p_.y.strides[1] * static_cast<std::int64_t>(size_of(p_.y.dtype)), 0, size_of(p_.y.dtype));
   }
 
  private:
-  static std::int64_t item(const BoundView& v) { return static_cast<std::int64_t>(size_of(v.dtype)); }
-  static const void* at(const void* data, const BoundView& v, std::int64_t i) { return static_cast<const std::byte*>(data) + i * v.strides[0] * item(v); }
-
   GroupedProblem p_;
-  std::vector<std::pair<std::int64_t, std::unique_ptr<LibraryOp>>> products_;  ///< by rows, most first
-  std::size_t workspace_ = 0;
+  GroupedProducts products_;
 };
 
 }  // namespace
@@ -74,6 +49,38 @@ std::int64_t GroupedProblem::end_of(std::int64_t group, std::int64_t row, const 
   if (end < row || end > x.sizes[0]) fail("grouped_matmul: offset {} of group {} is not between {} and {}", end, group, row, x.sizes[0]);
   return end;
 }
+
+void GroupedProducts::prepare(const GroupedProblem& p, std::int64_t most, const std::function<std::unique_ptr<LibraryOp>()>& make_matmul) {
+  products_.clear();
+  workspace_ = 0;
+  const BoundView matrix{p.w.dtype, {p.w.sizes[1], p.w.sizes[2]}, {p.w.strides[1], p.w.strides[2]}};
+  for (std::int64_t rows = most; rows > 0; rows /= 2) {
+    const BoundView in[] = {rows_of(p.x, rows), matrix}, out[] = {rows_of(p.y, rows)};
+    auto op = make_matmul();
+    op->prepare(in, out);
+    workspace_ = std::max(workspace_, op->workspace_bytes());
+    products_.emplace_back(rows, std::move(op));
+  }
+}
+
+std::int64_t GroupedProducts::run(const GroupedProblem& p, const Tensor& offsets, std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) const {
+  std::int64_t row = 0;
+  for (std::int64_t group = 0; group < p.w.sizes[0]; ++group) {
+    const std::int64_t end = p.end_of(group, row, offsets);
+    const void* matrix = row_at(inputs[1], p.w, group);
+    for (const auto& [rows, op] : products_)
+      for (; end - row >= rows; row += rows) {
+        const void* in[] = {row_at(inputs[0], p.x, row), matrix};
+        void* out[] = {const_cast<void*>(row_at(outputs[0], p.y, row))};
+        op->run(in, out, workspace);
+      }
+  }
+  return row;
+}
+
+const void* row_at(const void* data, const BoundView& v, std::int64_t row) { return static_cast<const std::byte*>(data) + row * v.strides[0] * static_cast<std::int64_t>(size_of(v.dtype)); }
+
+BoundView rows_of(const BoundView& v, std::int64_t rows) { return {v.dtype, {rows, v.sizes[1]}, v.strides}; }
 
 std::unique_ptr<LibraryOp> make_grouped_matmul(const Attributes&) { return std::make_unique<GroupedMatmul>(); }
 
