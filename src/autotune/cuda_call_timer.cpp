@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "autotune/products.h"
+#include "autotune/timer.h"
 #include "runtime/cuda/blas.h"
 #include "support/error.h"
 
@@ -10,8 +11,6 @@ namespace {
 
 using namespace runtime::cuda;
 
-constexpr int kFewest = 3, kMost = 9;  // runs of each that are timed
-constexpr double kBudget = 20;         // milliseconds of them, if that allows the fewest
 constexpr unsigned char kFill = 0x3c;  // a small number in every format: zeros would let the machine run faster than it does
 
 /// Bytes that a view spans.
@@ -41,28 +40,13 @@ class CudaCallTimer : public CallTimer {
 
   std::vector<std::optional<double>> time(std::span<const CallTrial> trials) override {
     const runtime::QueueScope scope(queue_);
-    std::vector<std::optional<double>> out(trials.size());
     std::vector<Ready> ready(trials.size());
     try {
       for (std::size_t k = 0; k < trials.size(); ++k) prepare(trials[k], ready[k], k == 0 ? nullptr : &ready[0]);
     } catch (const Error&) {
-      return out;  // no room, or nothing that the library can do: the call is left as it is
+      return std::vector<std::optional<double>>(trials.size());  // no room, or nothing that the library can do: the call is left as it is
     }
-    std::vector<std::vector<double>> times(trials.size());
-    for (int round = -1; round < kMost; ++round)  // the first is not counted
-      for (std::size_t k = 0; k < trials.size(); ++k) {
-        double spent = 0;
-        for (double t : times[k]) spent += t;
-        if (!ready[k].op || (round >= kFewest && spent > kBudget)) continue;
-        const double t = once(ready[k]);
-        if (round >= 0) times[k].push_back(t);
-      }
-    for (std::size_t k = 0; k < trials.size(); ++k) {
-      if (times[k].empty()) continue;
-      std::nth_element(times[k].begin(), times[k].begin() + static_cast<std::ptrdiff_t>(times[k].size() / 2), times[k].end());
-      out[k] = times[k][times[k].size() / 2];
-    }
-    return out;
+    return time_in_turns(trials.size(), [&](std::size_t k) { return ready[k].op ? std::optional(once(ready[k])) : std::nullopt; });
   }
 
  private:

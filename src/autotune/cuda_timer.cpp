@@ -10,8 +10,6 @@ namespace {
 
 using namespace runtime::cuda;
 
-constexpr int kFewest = 3, kMost = 9;       // launches of each shape that are timed
-constexpr double kBudget = 20;              // milliseconds of launches for one shape, if that allows the fewest
 constexpr std::uint64_t kAligned = 512;
 constexpr std::uint32_t kSharedUnasked = 48 << 10;
 constexpr std::uint64_t kCleared = 1 << 18;  // bytes of buffers that hold zeros again before each launch: some are what blocks count in
@@ -97,14 +95,13 @@ std::optional<double> CudaTimer::once(const Trial& t, Address memory) {
 std::vector<std::optional<double>> CudaTimer::time(std::span<const Trial> trials) {
   const CurrentContext current(*device_);
   const Driver& d = device_->driver();
-  std::vector<std::optional<double>> out(trials.size());
   std::uint64_t bytes = 0;
   for (const Trial& t : trials) bytes = std::max(bytes, bytes_of(t));
   std::size_t free = 0, total = 0;
   d.check(d.memory_info(&free, &total), "tell how much memory is free");
   // The caller's program needs memory too; what does not fit is left to the model of the machine.
   Address memory = 0;
-  if (bytes > free / 2 || d.allocate(&memory, bytes) != kSuccess) return out;
+  if (bytes > free / 2 || d.allocate(&memory, bytes) != kSuccess) return std::vector<std::optional<double>>(trials.size());
   struct Release {
     const Driver& d;
     Address memory;
@@ -115,29 +112,7 @@ std::vector<std::optional<double>> CudaTimer::time(std::span<const Trial> trials
   // status[1], status[2]: where a failed index would be told.
   const std::uint64_t status[4] = {0, memory + 64, memory + 64, 0};
   d.check(d.copy_to_device(memory, status, sizeof status, stream_), "copy memory to the device");
-
-  std::vector<std::vector<double>> times(trials.size());
-  std::vector<bool> runs(trials.size(), true);
-  for (int round = -1; round < kMost; ++round) {  // the first is not counted
-    bool more = false;
-    for (std::size_t k = 0; k < trials.size(); ++k) {
-      if (!runs[k]) continue;
-      double spent = 0;
-      for (double t : times[k]) spent += t;
-      if (round >= kFewest && spent > kBudget) continue;
-      const auto t = once(trials[k], memory);
-      runs[k] = t.has_value();
-      if (t && round >= 0) times[k].push_back(*t);
-      more = more || t.has_value();
-    }
-    if (!more) break;
-  }
-  for (std::size_t k = 0; k < trials.size(); ++k) {
-    if (!runs[k] || times[k].empty()) continue;
-    std::nth_element(times[k].begin(), times[k].begin() + static_cast<std::ptrdiff_t>(times[k].size() / 2), times[k].end());
-    out[k] = times[k][times[k].size() / 2];
-  }
-  return out;
+  return time_in_turns(trials.size(), [&](std::size_t k) { return once(trials[k], memory); });
 }
 
 }  // namespace coil::autotune

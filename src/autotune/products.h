@@ -22,7 +22,7 @@ class CallTimer {
   virtual ~CallTimer() = default;
   /// The device, its driver and its library: times are good for this alone, and the runtime knows its own by it.
   virtual const std::string& identity() const = 0;
-  /// Milliseconds of each, on memory of zeros, in turns; nothing for one that cannot run here.
+  /// Milliseconds of each, on memory of small numbers, in turns; nothing for one that cannot run here.
   virtual std::vector<std::optional<double>> time(std::span<const CallTrial>) = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,9 +31,11 @@ class Timer {
   virtual const std::string& identity() const = 0;
   /// The kernels that trials name from now on. Throws Error when the device cannot load them.
   virtual void load(std::span<const std::vector<std::byte>> libraries) = 0;
-  /// Milliseconds of each trial, on memory that holds zeros. The trials are one kernel's shapes and take turns, so that what slows the machine slows all of them. Nothing for one that
-  /// cannot run here. Throws Error when the device fails.
+  /// Milliseconds of each trial, on memory that holds zeros. The trials are one kernel's shapes, and take turns. Nothing for one that cannot run here. Throws Error when the device fails.
   virtual std::vector<std::optional<double>> time(std::span<const Trial>) = 0;
 };
+
+/// For each of `count` things the middle of several times, which `once` measures in milliseconds; nothing for one of which it once gave nothing. They take turns, so that what slows the machine slows all of them.
+std::vector<std::optional<double>> time_in_turns(std::size_t count, const std::function<std::optional<double>(std::size_t)>& once);
 
 }  // namespace coil::autotune
