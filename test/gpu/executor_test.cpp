@@ -1,29 +1,10 @@
 #include <chrono>
 
+#include "error_of.h"
 #include "gpu_calls.h"
 
 namespace coil::runtime {
 namespace {
-
-std::vector<float> counting(std::size_t n, float from = -3) {
-  std::vector<float> v(n);
-  for (std::size_t i = 0; i < n; ++i) v[i] = static_cast<float>(i) + from;
-  return v;
-}
-
-std::vector<float> times(std::vector<float> v, float by) {
-  for (float& x : v) x *= by;
-  return v;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(GpuExecutor, RunsForEachSizeFromTheHost) {
   Context context(Model::load(gpu_scaled_sum()));

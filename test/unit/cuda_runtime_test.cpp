@@ -41,17 +41,6 @@ struct FakeCuda : testing::Test {
   int (*retain)(void**, int) = nullptr;
 };
 
-std::vector<float> counting(std::size_t n, float from = -3) {
-  std::vector<float> v(n);
-  for (std::size_t i = 0; i < n; ++i) v[i] = static_cast<float>(i) + from;
-  return v;
-}
-
-std::vector<float> times(std::vector<float> v, float by) {
-  for (float& x : v) x *= by;
-  return v;
-}
-
 /// A tensor on the model's device.
 Tensor on_device(Queue& queue, const std::vector<float>& values) {
   const QueueScope scope(queue);

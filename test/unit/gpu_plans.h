@@ -9,6 +9,17 @@ namespace coil::runtime {
 
 inline constexpr Device kGpu{DeviceType::CUDA, 0};
 
+inline std::vector<float> counting(std::size_t n, float from = -3) {
+  std::vector<float> v(n);
+  for (std::size_t i = 0; i < n; ++i) v[i] = static_cast<float>(i) + from;
+  return v;
+}
+
+inline std::vector<float> times(std::vector<float> v, float by) {
+  for (float& x : v) x *= by;
+  return v;
+}
+
 /// y[i] = x[i] * s0 and c[i] = a[i] + b[i] over f32, and a kernel that reports a failure when s0 is not 0.
 inline constexpr const char* kGpuKernels = R"(.version 7.0
 .target sm_75
