@@ -27,7 +27,7 @@ const Row kRows[] = {
     {"cuda.dependent_launch", &Settings::cuda_dependent_launch, "true|false", "from sm_90 on: kernels are launched while the one before still runs, and wait for it themselves"},
     {"cuda.emulate", &Settings::cuda_emulate, "true|false", "on the cpu: run the kernels of cuda there, slowly, to test their values without a GPU"},
     {"deterministic", &Settings::deterministic, "true|false", "on cuda: carry out writes to one place in program order, by sorting, so that sums of floats are the same in every run; on the cpu they always are"},
-    {"max_autotune", &Settings::max_autotune, "true|false", "on cuda, where the device is there: time each kernel in several launch shapes, and keep the fastest, in the cache as well"},
+    {"max_autotune", &Settings::max_autotune, "true|false", "on cuda, where the device is there: time each kernel in several launch shapes and each matrix product by several of the library's algorithms, and keep the fastest, in the cache as well"},
     {"pack_weights", &Settings::pack_weights, "true|false", "rearrange constant weights for the library at compile time"},
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"fold_constants", &Settings::fold_constants, "true|false", "compute at compile time what depends on weights alone"},

@@ -35,8 +35,6 @@ const dnnl::engine& engine() {
   return e;
 }
 
-bool computes_on(DType d) { return d == DType::F32 || d == DType::BF16; }
-
 dnnl::memory::data_type data_type(DType d) {
   switch (d) {
     case DType::F32: return dnnl::memory::data_type::f32;

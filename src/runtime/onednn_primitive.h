@@ -13,8 +13,6 @@ const dnnl::engine& engine();
 dnnl::memory::data_type data_type(DType);
 /// The memory of a view; dimensions of stride 0 become dimensions of size 1, which oneDNN broadcasts.
 dnnl::memory::desc describe(const BoundView&);
-/// Whether oneDNN computes on this type.
-bool computes_on(DType);
 
 /// `post` as oneDNN's attribute, with the scratchpad left to the caller; `operands` are those of add and mul, in order.
 dnnl::primitive_attr attributes(const std::vector<PostOp>& post, const std::vector<dnnl::memory::desc>& operands);

@@ -117,8 +117,6 @@ const Table& table() {
 
 }  // namespace
 
-std::string_view prelude_types() { return kTypes; }
-
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {
   for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
   return text;

@@ -14,9 +14,6 @@ struct PreludePiece {
   std::vector<std::string> also = {};  ///< other names that the text defines
 };
 
-/// Scalar and vector types; in front of every kernel.
-std::string_view prelude_types();
-
 void add_convert_pieces(std::vector<PreludePiece>&);
 void add_memory_pieces(std::vector<PreludePiece>&);
 void add_arithmetic_pieces(std::vector<PreludePiece>&);

@@ -91,7 +91,6 @@ class Body {
   std::vector<ir::Scalar> roots(const std::vector<const Statement*>&) const;
 
   Kernel finish(Launch launch);
-  void make_may_fail() { may_fail_ = true; }
   /// Text in front of the kernel's lines (shared memory), and of the body.
   void head(const std::string& text) { head_ += "  " + text + "\n"; }
   /// Pairs of buffers that may share memory; row kernels leave out what one thread writes for all.

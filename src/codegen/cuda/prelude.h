@@ -1,7 +1,7 @@
 // The text in front of generated CUDA kernels: device functions (`c_…`) that kernels call.
 //
 // Nothing is included: headers would cost more compile time than the kernels. What only a GPU has (PTX instructions, shuffles, atomics) stands in one part, `cuda_machine`, so that the same kernels also run on a CPU behind
-// another such part (codegen/cuda/emulate.h).
+// another such part (codegen/cuda/emulate.cpp).
 //
 // Types: `i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool`. f16, bf16 and float8 live in memory only: their values are f32 in registers, their elements u16 and u8.
 // `<d>` below is a short dtype name (`f32`, `bf16`, `b8`, …).

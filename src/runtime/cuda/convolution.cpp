@@ -182,6 +182,4 @@ class ConvolutionOp : public CachedOp {
 
 std::unique_ptr<LibraryOp> make_convolution(const Attributes& attributes, Queue& queue) { return std::make_unique<ConvolutionOp>(attributes, queue); }
 
-bool convolution_takes(const std::vector<PostOp>& post) { return takes(post); }
-
 }  // namespace coil::runtime::cuda

@@ -19,7 +19,7 @@ using Graph = struct CUgraph_st*;
 using GraphExec = struct CUgraphExec_st*;
 
 // Values of cuda.h.
-inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kInvalidImage = 200, kNoBinaryForGpu = 209, kInvalidPtx = 218, kUnsupportedPtxVersion = 222;
+inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kInvalidImage = 200, kNoBinaryForGpu = 209, kUnsupportedPtxVersion = 222;
 inline constexpr unsigned kStreamDefault = 0, kStreamNonBlocking = 1, kHostAllocPortable = 1, kHostAllocMapped = 2, kEventNoTiming = 2;
 inline constexpr int kCaptureThreadLocal = 1;
 inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeSharedOptin = 97, kAttributeL2 = 38;

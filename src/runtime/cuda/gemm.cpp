@@ -213,6 +213,4 @@ class ProductOp : public CachedOp {
 std::unique_ptr<LibraryOp> make_linear(const Attributes& attributes, Queue& queue) { return std::make_unique<ProductOp>(attributes, queue, linear_problem); }
 std::unique_ptr<LibraryOp> make_matmul(const Attributes& attributes, Queue& queue) { return std::make_unique<ProductOp>(attributes, queue, matmul_problem); }
 
-bool product_takes(const std::vector<PostOp>& post) { return epilogue_of(post).has_value(); }
-
 }  // namespace coil::runtime::cuda

@@ -2,10 +2,8 @@
 #pragma once
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "runtime/library.h"
-#include "runtime/post_ops.h"
 
 namespace coil::runtime::cuda {
 
@@ -24,9 +22,5 @@ std::unique_ptr<LibraryOp> make_grouped_matmul(const Attributes&, Queue&);
 std::unique_ptr<LibraryOp> make_complex_parts(const Attributes&, Queue&);
 /// q[B, H, S, D], k[B, G, T, D], v[B, G, T, E], mask? (added, broadcast to [B, H, S, T]) -> y[B, H, S, E]. Attributes `scale`, `causal`, `has_mask`. float16 and bfloat16.
 std::unique_ptr<LibraryOp> make_attention(const Attributes&, Queue&);
-
-/// Whether a matrix product (a convolution) takes these post-operations along.
-bool product_takes(const std::vector<PostOp>&);
-bool convolution_takes(const std::vector<PostOp>&);
 
 }  // namespace coil::runtime::cuda

@@ -22,7 +22,6 @@ class COIL_EMITTER_API PythonFile {
   /// An expression over sizes.
   std::string size(sym::Expr);
   std::string sizes(const sym::Exprs&);
-  bool has_place(BufferId constant) const { return places_[p_.buffers[constant].index].has_value(); }
 
   /// The file's first lines: its docstring. `usage` says what it defines.
   std::string head(const std::string& usage) const;
