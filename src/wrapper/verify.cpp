@@ -1,0 +1,176 @@
+// A checker of wrapper programs: what each line uses is there, and what is allocated is freed.
+#include "support/error.h"
+#include "wrapper/program.h"
+
+namespace coil::wrapper {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Program& p) : p_(p), state_(p.buffers.size(), State::Absent), defined_(p.kernels.size(), false) {
+    for (std::size_t b = 0; b < p.buffers.size(); ++b)
+      if (p.buffers[b].kind == BufferKind::Input || p.buffers[b].kind == BufferKind::Constant) state_[b] = State::Live;
+  }
+
+  void run() {
+    for (const Line& l : p_.lines) {
+      std::visit([this](const auto& line) { check(line); }, l);
+      ++at_;
+    }
+    COIL_CHECK(open_.empty(), "a block is not closed");
+    for (const Output& o : p_.outputs) check(o);
+    for (std::size_t b = 0; b < p_.buffers.size(); ++b)
+      COIL_CHECK(p_.buffers[b].kind != BufferKind::Temporary || state_[b] != State::Live, "{} is never freed", p_.buffers[b].name);
+  }
+
+ private:
+  enum class State { Absent, Live, Dead };
+  struct Block {
+    std::vector<State> before;
+    bool loop;
+    std::set<BufferId> first_side = {};  ///< what the first side of a branch allocated and left to be used after it
+  };
+
+  void known(Expr e) const {
+    for (Expr s : sym::free_symbols(e)) COIL_CHECK(symbols_.contains(s), "line {} uses symbol {} before it is defined", at_, s.name());
+  }
+
+  void live(BufferId b) const { COIL_CHECK(state_[b] == State::Live, "line {} uses {}, which is {}", at_, p_.buffers[b].name, state_[b] == State::Dead ? "freed" : "not allocated"); }
+
+  void viewed(const View& v) const {
+    live(v.buffer);
+    for (const Exprs* list : {&v.sizes, &v.strides})
+      for (Expr e : *list) known(e);
+    known(v.offset);
+  }
+
+  void written(BufferId b) const {
+    const Buffer& buffer = p_.buffers[b];
+    COIL_CHECK(buffer.kind != BufferKind::Input || p_.inputs[buffer.index].mutated, "line {} writes to the input {}, which is not said to be written to", at_, buffer.name);
+    COIL_CHECK(buffer.kind != BufferKind::Constant || p_.constants[buffer.index].state, "line {} writes to the constant {}", at_, buffer.name);
+  }
+
+  void allocated(BufferId b) {
+    COIL_CHECK(state_[b] == State::Absent, "line {} allocates {} again", at_, p_.buffers[b].name);
+    state_[b] = State::Live;
+  }
+
+  void check(const DefineSymbol& d) {
+    known(d.subtract), known(d.divide);
+    symbols_.define(d.symbol);
+  }
+
+  void check(const Assert& a) { known(a.condition); }
+
+  void check(const DefineKernel& d) {
+    COIL_CHECK(!defined_.at(d.kernel), "line {} defines {} again", at_, p_.kernels[d.kernel].symbol);
+    defined_[d.kernel] = true;
+  }
+
+  void check(const Allocate& a) {
+    allocated(a.buffer);
+    known(p_.buffers[a.buffer].bytes);
+  }
+
+  void check(const Reuse& r) {
+    live(r.from);
+    allocated(r.to);
+    COIL_CHECK(p_.env->statically_known_equal(p_.buffers[r.from].bytes, p_.buffers[r.to].bytes), "line {} reuses memory of another size", at_);
+  }
+
+  void check(const Free& f) {
+    live(f.buffer);
+    state_[f.buffer] = State::Dead;
+  }
+
+  void check(const CallKernel& c) {
+    COIL_CHECK(defined_.at(c.kernel), "line {} calls {} before it is defined", at_, p_.kernels[c.kernel].symbol);
+    COIL_CHECK(c.launch.has_value() == (p_.device.type != DeviceType::CPU), "line {} calls {} as another device does than {}", at_, p_.kernels[c.kernel].symbol, to_string(p_.device));
+    for (BufferId b : c.buffers) live(b);
+    for (std::size_t k = 0; k < c.buffers.size(); ++k)
+      if (c.written[k]) written(c.buffers[k]);
+    for (Expr e : c.scalars) known(e);
+    known(c.extent);
+    if (!c.launch) return;
+    for (Expr e : c.launch->grid) known(e);
+    known(c.launch->shared_bytes);
+  }
+
+  void check(const CallExtern& c) {
+    for (const auto* views : {&c.inputs, &c.outputs})
+      for (const View& v : *views) viewed(v);
+    for (const View& v : c.outputs) written(v.buffer);
+  }
+
+  void check(const CallFallback& c) {
+    for (const View& v : c.inputs) viewed(v);
+    for (const auto& v : c.outputs)
+      if (v) viewed(*v), written(v->buffer);
+    for (const auto& a : c.arguments) ops::for_each_integer(a.value, [this](Expr e) { known(e); });
+    COIL_CHECK(c.writes.size() <= c.outputs.size(), "line {} has no results for what {} writes to", at_, c.op);
+    for (std::size_t k = 0; k < c.writes.size(); ++k) {
+      const auto& to = c.outputs[own_results(c) + k];
+      COIL_CHECK(c.writes[k] < c.inputs.size() && to && to->dtype == c.inputs[c.writes[k]].dtype && to->sizes.size() == c.inputs[c.writes[k]].sizes.size(),
+                 "line {} writes to a copy that is none of operand %{}", at_, c.writes[k]);
+    }
+  }
+
+  void check(const ReadSymbol& r) {
+    live(r.source);
+    symbols_.define(r.symbol);
+  }
+
+  void check(const SetSymbol& s) {
+    known(s.value);
+    symbols_.define(s.symbol);
+  }
+
+  void check(const Control& c) {
+    using Kind = Control::Kind;
+    known(c.condition), known(c.extent);
+    if (c.closes()) close(c.kind);
+    symbols_.border(c);
+    COIL_CHECK(c.kind != Kind::BreakUnless || (!open_.empty() && open_.back().loop), "line {} leaves no loop", at_);
+    if (c.kind == Kind::If || c.kind == Kind::Loop) open_.push_back({state_, c.kind == Kind::Loop});
+  }
+
+  /// What lives after a block is what lived before it, and what both sides of a branch allocated.
+  void close(Control::Kind kind) {
+    using Kind = Control::Kind;
+    COIL_CHECK(!open_.empty() && open_.back().loop == (kind == Kind::EndLoop), "line {} closes a block that is not open", at_);
+    const Block block = std::move(open_.back());
+    open_.pop_back();
+    std::set<BufferId> made;
+    for (BufferId b = 0; b < state_.size(); ++b) {
+      if ((state_[b] == State::Live) == (block.before[b] == State::Live)) continue;
+      const bool other_side = kind == Kind::Else || block.first_side.contains(b);
+      COIL_CHECK(!block.loop && state_[b] == State::Live && other_side, "line {} leaves a block that does not give back {}", at_, p_.buffers[b].name);
+      made.insert(b);
+    }
+    for (BufferId b : block.first_side) COIL_CHECK(made.contains(b), "line {} leaves a branch that allocates {} on its first side only", at_, p_.buffers[b].name);
+    if (kind != Kind::Else) return;
+    for (BufferId b : made) state_[b] = State::Absent;
+    open_.push_back({state_, false, std::move(made)});
+  }
+
+  void check(const Output& o) {
+    if (auto* v = std::get_if<View>(&o.value)) {
+      viewed(*v);
+      COIL_CHECK(p_.buffers[v->buffer].kind != BufferKind::Temporary, "the output {} lies in the temporary {}", o.name, p_.buffers[v->buffer].name);
+    }
+    if (auto* e = std::get_if<Expr>(&o.value)) known(*e);
+  }
+
+  const Program& p_;
+  std::vector<State> state_;
+  ir::KnownSymbols symbols_;
+  std::vector<Block> open_;
+  std::vector<bool> defined_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+void verify(const Program& p) { Verifier(p).run(); }
+
+}  // namespace coil::wrapper
