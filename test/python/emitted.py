@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.utils import _pytree as pytree
 
-from coil_harness import COIL, ENVIRONMENT, ROOT, coil_ok, dense, named_outputs, path_name, run
+from coil_harness import COIL, ENVIRONMENT, ROOT, coil_ok, dense, named_outputs, path_name
 
 BUILD = os.path.dirname(os.path.dirname(os.path.abspath(COIL)))
 RUNTIME = os.path.join(BUILD, "lib", "libcoil_runtime.so")
@@ -27,11 +27,6 @@ def load_module(path):
     finally:
         sys.dont_write_bytecode = kept
     return module
-
-
-def flat_inputs(args, kwargs=None):
-    """The list of flat user inputs, copied, so that a call may write to them."""
-    return copy.deepcopy(pytree.tree_flatten((args, kwargs or {}))[0])
 
 
 def emit(archive, language, *options):
@@ -77,7 +72,3 @@ def bound(module, args, kwargs):
     import inspect
     names = list(inspect.signature(module.forward).parameters)
     return dict(zip(names, args)) | kwargs
-
-
-def call_plan(package, inputs, folder):
-    return run(package, inputs, folder)
