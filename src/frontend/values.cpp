@@ -1,6 +1,7 @@
 #include "frontend/values.h"
 
 #include "frontend/sympy.h"
+#include "fx/text.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -118,6 +119,7 @@ void Symbols::learn_ranges_of_expressions() {
 
 Expr Symbols::define(std::string_view name) {
   if (const auto known = env_.context().find(name)) return *known;
+  if (fx::is_reserved(name)) fail("`{}` cannot name a size", name);
   const auto range_at = ranges_.find(name);
   std::optional<Range> range;
   if (range_at != ranges_.end()) range = range_at->second;

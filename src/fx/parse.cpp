@@ -232,9 +232,8 @@ class Parser final : TextCursor {
     for (auto l : {ops::TensorLayout::Strided, ops::TensorLayout::Sparse})
       if (ops::name_of(l) == w) return taken(l);
     if (auto dtype = dtype_from_short_name(w)) {
-      at_ += w.size();
-      if (at_ < text_.size() && text_[at_] == '[') return tensor(*dtype);
-      return *dtype;
+      if (text_.substr(at_ + w.size(), 1) == "[") return at_ += w.size(), tensor(*dtype);
+      if (extent() == w) return taken(*dtype);  // `u8 + 1` is about a size of that name
     }
     return number();
   }
@@ -508,8 +507,7 @@ bool is_reserved(std::string_view word) {
                                                 "channels_last_3d",
                                                 "strided",
                                                 "sparse_coo"};
-  return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords) ||
-         dtype_from_short_name(word).has_value();
+  return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
 }
 
 std::unique_ptr<GraphModule> parse(std::string_view text) { return Parser(text).parse(); }

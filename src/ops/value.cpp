@@ -114,7 +114,10 @@ std::string to_string(const Value& value) {
                           if (b.condition.is_constant()) return *b.condition.constant() ? "True" : "False";
                           return "Bool(" + sym::to_string(b.condition) + ")";
                         },
-                        [](const Expr& e) { return sym::to_string(e); },
+                        [](const Expr& e) {
+                          const std::string text = sym::to_string(e);
+                          return dtype_from_short_name(text) ? "(" + text + ")" : text;  // u8 is also torch's name of a size
+                        },
                         [](double d) { return to_string(d); },
                         [](const std::string& s) { return quote(s); },
                         [](DType d) { return std::string(short_name(d)); },

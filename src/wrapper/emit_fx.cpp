@@ -1,6 +1,5 @@
 #include "wrapper/emit_fx.h"
 
-#include "fx/text.h"
 #include "ops/value.h"
 #include "support/error.h"
 #include "sym/declarations.h"
@@ -95,18 +94,11 @@ std::string json(const std::map<std::string, Attribute>& attributes) {
 
 // ---- Types of nodes in the words of the text form ----
 
-/// The symbols' names in the text, where torch's (`u8`) mean something else there.
-sym::Expr FxEmitter::in_text(sym::Expr e) const { return renamed_from_.empty() ? e : sym::substitute(e, renamed_from_, renamed_to_); }
-
 std::string FxEmitter::type_of(const View& v, sym::Expr offset) const {
-  sym::TensorMeta t{v.dtype, file_->program().buffers[v.buffer].device, v.sizes, v.strides, in_text(offset)};
-  for (sym::Exprs* list : {&t.sizes, &t.strides})
-    for (sym::Expr& e : *list) e = in_text(e);
-  return ops::to_string(ops::Value(std::move(t)));
+  return ops::to_string(ops::Value(sym::TensorMeta{v.dtype, file_->program().buffers[v.buffer].device, v.sizes, v.strides, offset}));
 }
 
 std::string FxEmitter::type_of(sym::Expr e, const std::string& name) const {
-  e = in_text(e);
   if (sym::is_float(e)) return ops::to_string(ops::Value(ops::SymFloat{name, e}));
   return ops::to_string(sym::is_boolean(e) ? ops::Value(ops::Bool{e}) : ops::Value(e));
 }
@@ -117,25 +109,11 @@ std::string FxEmitter::type_of(BufferId b) const {
   return type_of({b, buffer.dtype, buffer.sizes, buffer.strides, 0}, moved == moved_.end() ? sym::Expr(0) : moved->second);
 }
 
-void FxEmitter::name_symbols() {
-  own_symbols_.clear(), renamed_from_.clear(), renamed_to_.clear();
-  for (sym::Expr s : file_->program().env->symbols()) {
-    if (!fx::is_reserved(s.name())) continue;
-    renamed_from_.push_back(s);
-    renamed_to_.push_back(own_symbol(std::string(s.name()) + "_", ""));
-  }
-  name_storage_offsets();
-}
-
 std::string FxEmitter::symbols_in_text() const {
-  std::string out = ", " + sym::declarations(*file_->program().env);
-  for (std::size_t i = 0; i < renamed_from_.size(); ++i) {
-    const std::string name = fmt::format(", {}:", renamed_from_[i].name());
-    out.replace(out.find(name), name.size(), fmt::format(", {}:", renamed_to_[i].name()));
-  }
+  std::string out = sym::declarations(*file_->program().env);
   for (const auto& [name, declared] : own_symbols_)
-    if (!declared.empty()) out += (out.size() > 2 ? ", " : "") + declared;
-  return out.substr(2);
+    if (!declared.empty()) out += (out.empty() ? "" : ", ") + declared;
+  return out;
 }
 
 /// A symbol of this text alone; `most`: the end of its range, empty where it is declared already.
@@ -149,7 +127,7 @@ sym::Expr FxEmitter::own_symbol(std::string name, const char* most) {
 /// Inputs begin anywhere in their storage: those whose views are taken have a symbol for where.
 void FxEmitter::name_storage_offsets() {
   const Program& p = file_->program();
-  moved_.clear();
+  own_symbols_.clear(), moved_.clear();
   auto see = [&](const View& v) {
     if (p.buffers[v.buffer].kind != BufferKind::Input || is_whole(p, v) || moved_.contains(v.buffer)) return;
     moved_.emplace(v.buffer, own_symbol(file_->name(v.buffer) + "_offset", "inf"));
@@ -194,7 +172,7 @@ void FxEmitter::inputs() {
   values_.clear(), storage_offsets_.clear(), like_.clear(), blocks_.clear();
   const Program& p = file_->program();
   joined_ = joined_values(p);
-  name_symbols();
+  name_storage_offsets();
   auto is_number = [&](const Input& in) { return p.buffers[in.buffer].sizes.empty(); };
   for (const Input& in : p.inputs) {
     const std::string& name = file_->name(in.buffer);

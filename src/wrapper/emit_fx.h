@@ -41,9 +41,7 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   void name_storage_offsets();
   sym::Expr own_symbol(std::string name, const char* most);
   sym::Expr placed(const View&) const;
-  void name_symbols();
   std::string symbols_in_text() const;
-  sym::Expr in_text(sym::Expr) const;
   std::string type_of(BufferId) const;
   std::string type_of(const View&, sym::Expr offset) const;
   std::string type_of(sym::Expr, const std::string& name) const;
@@ -78,7 +76,6 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   std::map<std::size_t, Joined> joined_;
   std::map<BufferId, sym::Expr> moved_;             ///< where inputs of which views are taken begin in their storage
   std::map<std::string, std::string> own_symbols_;  ///< declarations of symbols that the program has none of
-  sym::Exprs renamed_from_, renamed_to_;            ///< symbols whose names the text has another meaning for
   std::string like_;  ///< a tensor that every call has; empty where there is none
 };
 

@@ -106,6 +106,21 @@ TEST(FxText, ReadsEveryConstructBack) {
   expect_round_trip("graph gradients():\n    return ()\n");
 }
 
+TEST(FxText, SizesWithNamesOfDtypes) {
+  define_test_operators();
+  const std::string text =
+      "graph(f32: [1, 100] = 3, u8: unbacked [0, inf]):\n"
+      "    %x : u8[u8, 2*f32] = placeholder[target=x]\n"
+      "    %n : (f32) = call_function[target=_operator.add](args = ((u8), 1), kwargs = {})\n"
+      "    %any : f32[1] = call_function[target=fxtest.any.default](args = ([(u8), u8, [f32, (f32)], u8 + 1, u8[u8], Bool(u8 <= 3), 2*f32],), kwargs = {})\n"
+      "    return (%any, (u8))\n";
+  expect_round_trip(text);
+  const auto module = parse(text);
+  EXPECT_TRUE(module->graph.output()->args[1].is<sym::Expr>());
+  const ops::Values& list = module->graph.find("any")->args[0].as_list();
+  EXPECT_TRUE(list[0].is<sym::Expr>() && list[1].is<DType>());
+}
+
 TEST(FxText, LocationsAndOrigins) {
   define_test_operators();
   expect_round_trip(
@@ -150,7 +165,7 @@ TEST(FxText, FaultsNameLineAndColumn) {
            "graph():",
            "graph():\n    return (",
            "graph():\n    return ()\nmore",
-           "graph(f32: [0, 1]):\n    return ()",
+           "graph(Min: [0, 1]):\n    return ()",
            "graph(s0: [3, 1]):\n    return ()",
            "graph(s0: [0, 1], s0: [0, 1]):\n    return ()",
            "graph():\n    return (\"abc)\n",
@@ -174,7 +189,7 @@ TEST(GraphBuilder, RefusesWhatIsWrong) {
   EXPECT_THROW(b.op("fxtest.same.default", {}), Error);
   EXPECT_THROW(b.op("fxtest.refuse.default", {x}), Error);
   EXPECT_THROW(b.item(x, 0), Error);
-  EXPECT_THROW(b.size("f32"), Error);
+  EXPECT_THROW(b.size("Min"), Error);
   EXPECT_EQ(b.build({x})->graph.size(), 2u);
 }
 

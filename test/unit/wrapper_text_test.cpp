@@ -67,6 +67,22 @@ TEST(WrapperText, KeepsWhatTheLinesSay) {
   EXPECT_EQ(p.constants[0].value.storage.bytes, 128u);
 }
 
+TEST(WrapperText, SizesWithNamesOfDtypes) {
+  const std::string text = R"(wrapper main(u8: [1, 8]):
+buffer x : u8[u8] {[1]} input "x"
+buffer y : u8[u8] {[1]} output
+symbol u8 = size(x, 0)
+allocate y
+fallback y = mylib.fill.default(%0, (u8), u8, [(u8), u8 + 1], dtype=u8) where %0 = x
+output "y" = y
+output "n" = int u8
+)";
+  const wrapper::Program p = parse(text);
+  EXPECT_EQ(to_text(p), text);
+  const auto& arguments = std::get<wrapper::CallFallback>(p.lines[2]).arguments;
+  EXPECT_TRUE(std::holds_alternative<sym::Expr>(arguments[1].value) && std::holds_alternative<DType>(arguments[2].value));
+}
+
 TEST(WrapperText, LaunchesOnAGpu) {
   const std::string text = "wrapper main(s0: [1, 8]) on cuda:0:\nbuffer x : f32[s0] {[1]} input on cuda:0 \"x\"\nbuffer y : f32[s0] {[1]} output on cuda:0\nsymbol s0 = size(x, 0)\nkernel coil_1\nallocate y\n"
                            "launch coil_1(x, &y; [s0]) on [FloorDiv(s0 + 127, 128), 1, 1] x 128 threads, 4*s0 shared bytes\noutput \"y\" = y\ntext coil_1\n";
