@@ -48,7 +48,35 @@ def _torch_decompositions(differentiated):
 
 def compile_graph(gm, options, name="main", **layouts):
     """A callable for one functional graph: takes a list, which it empties, or the inputs one by one. `layouts`: strides and free results (graph.Translator)."""
+    if (moved := _moving(gm)) is not None:
+        if not options.hands_over:
+            raise _native.Error(f"%{moved.name}: {moved.target}, which gives a tensor another's memory, is not compiled, and fallback is off")
+        return _named(_InTorch(gm), options)
     return _named(_compile(translate(gm, name, None, options.hands_over, options.fallback_random, **layouts), options, name), options)
+
+
+def _moving(gm):
+    """A node that gives an input another tensor's memory (`x.data = y`, `x.set_(y)`): AOTAutograd leaves it in its graphs, and only torch can carry it out. None where there is none."""
+    return next((node for node in gm.graph.nodes if isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket is torch.ops.aten.set_), None)
+
+
+class _InTorch:
+    """A graph that torch runs, called as compiled ones are."""
+
+    host_calls = True
+    arguments = -1  # AOTAutograd stays around it
+
+    def __init__(self, gm):
+        self.gm = gm
+
+    def __call__(self, *args):
+        if len(args) == 1 and isinstance(args[0], list):
+            given, args = args[0], tuple(args[0])
+            given.clear()
+        return self.gm(*args)
+
+    def constant_strides(self, result):
+        return None
 
 
 def _compile_forward(gm, options):
@@ -114,6 +142,8 @@ def _compile_frozen(gm, options, inputs):
             and (tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride()) == (val.dtype, val.device, tuple(val.shape), val.stride())
         )
 
+    if _moving(gm) is not None:
+        return compile_graph(gm, options, "inference")
     held = [i for i in sorted(set(meta.static_input_indices)) if meta.input_info[i].mutation_type is MutationType.NOT_MUTATED and can_hold(placeholders[tokens + i], inputs[i])]
     nodes = [placeholders[tokens + i] for i in held]
     if not held:

@@ -65,6 +65,11 @@ def _is_foreign(value):
     return isinstance(value, (list, tuple)) and any(map(_is_foreign, value))
 
 
+def _is_exact(value):
+    """Tensors of doubles, or of complex numbers made of them."""
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.float64, torch.complex128)
+
+
 # Operators that take graphs: branches, loops, and regions that Coil puts in the place of their calls.
 _HIGHER_ORDER = {
     *("cond", "while_loop", "while_loop_stack_output", "scan", "map_impl", "associative_scan"),
@@ -131,6 +136,7 @@ class Translator:
         self.saving = {}  # node of run_and_save_rng_state, or of its second item: (what was made of it, whether the operator gives several results)
         self.symbols = set()
         self.numbers = itertools.count()
+        self.exact = False  # the call that is walked has numbers of 64 bits
 
     def run(self, order=None):
         """`order`: of the placeholders, by their positions."""
@@ -200,7 +206,7 @@ class Translator:
             return self.nodes[a]
         if a is None or isinstance(a, (bool, int, float, str)):
             return a
-        if isinstance(a, complex) and self.hand_over:
+        if isinstance(a, complex):
             return self.complex_number(a)
         if isinstance(a, (list, tuple)):
             return [self.argument(x) for x in a]
@@ -209,9 +215,9 @@ class Translator:
         return _literal(a)
 
     def complex_number(self, value):
-        """As torch has it that carries out the call: a tensor of no dimensions counts as a number."""
+        """A constant of no dimensions, which counts as a number beside tensors that have some. It is no less exact than the call's tensors, and no wider: beside others without dimensions its type counts."""
         with _disable_current_modes():
-            held = torch.tensor(value, dtype=torch.complex64 if torch.get_default_dtype() is not torch.float64 else torch.complex128)
+            held = torch.tensor(value, dtype=torch.complex128 if self.exact else torch.complex64)
             return self.native.constant(f"complex_number_{next(self.numbers)}", held, self.tensor(held))
 
     def placeholder(self, node):
@@ -283,6 +289,7 @@ class Translator:
         self.nodes[node] = self.call(node, node.target, node.args, node.meta.get("val"))
 
     def call(self, node, operation, args, value):
+        self.exact = torch.get_default_dtype() is torch.float64 or _is_exact(value) or any(_is_exact(n.meta.get("val")) for n in node.all_input_nodes)
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
         meta = self.meta(value, node.name)
         target = target_name(operation, node.target is with_effects)

@@ -1,6 +1,7 @@
 #include "frontend/graph_reader.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "fx/infer.h"
 #include "fx/scalar_functions.h"
@@ -306,6 +307,7 @@ void GraphReader::read_call(const Json& node) {
   read_metadata(node, made->meta);
   made->meta.origins = {made->name};
   read_outputs(outputs, made, tuple_of_one);
+  if (!complex_numbers_.empty()) settle_complex_numbers(*made);
 }
 
 void GraphReader::read_arguments(std::span<const Json* const> inputs, Call& call) {
@@ -432,9 +434,50 @@ Value GraphReader::argument(const Json& argument) {
   if (kind == "as_graph") return nested_graph(*value);
   if (kind == "as_custom_obj")
     throw UnsupportedArgument(fmt::format("an object of class {}", (*value)["class_fqn"].as_string()));
-  if (kind == "as_complex") throw UnsupportedArgument("a complex number");
+  if (kind == "as_complex") return complex_number({(*value)["real"].as_double(), (*value)["imag"].as_double()});
   if (kind == "as_string_to_argument") throw UnsupportedArgument("a dictionary");
   argument.fail(fmt::format("unknown kind of argument '{}'", kind));
+}
+
+namespace {
+
+Tensor complex_tensor(std::complex<double> number, DType dtype) {
+  Tensor t = Tensor::empty(dtype, {});
+  const std::complex<float> narrow(number);
+  if (dtype == DType::C128) std::memcpy(t.bytes(), &number, sizeof(number));
+  else std::memcpy(t.bytes(), &narrow, sizeof(narrow));
+  return t;
+}
+
+bool has_doubles(const Value& v) {
+  if (const auto* t = v.get_if<ops::TensorMeta>()) return t->dtype == DType::F64 || t->dtype == DType::C128;
+  const auto* node = v.get_if<Node*>();
+  return node && has_doubles((*node)->meta.value);
+}
+
+}  // namespace
+
+/// A constant without dimensions, which counts as a number beside tensors that have some. It gets its type when the call is read.
+Node* GraphReader::complex_number(std::complex<double> number) {
+  std::string name = fmt::format("complex_number_{}", module_.attributes.size());
+  while (module_.graph.find(name) || module_.attributes.contains(name)) name += "_";
+  module_.attributes.emplace(name, complex_tensor(number, DType::C64));
+  std::optional<fx::InsertBefore> here;
+  if (Node* first = module_.graph.first()) here.emplace(first);
+  Node* made = module_.graph.get_attr(name, name, ops::TensorMeta{.dtype = DType::C64});
+  made->meta.origins = {name};
+  complex_numbers_.emplace_back(made, number);
+  return made;
+}
+
+/// No less exact than the call's tensors, and no wider: beside others without dimensions its type counts.
+void GraphReader::settle_complex_numbers(const Node& call) {
+  const auto numbers = std::exchange(complex_numbers_, {});
+  if (!has_doubles(call.meta.value) && std::none_of(call.args.begin(), call.args.end(), has_doubles)) return;
+  for (const auto& [node, number] : numbers) {
+    module_.attributes.insert_or_assign(node->target, complex_tensor(number, DType::C128));
+    node->meta.value = ops::TensorMeta{.dtype = DType::C128};
+  }
 }
 
 Value GraphReader::nested_graph(const Json& graph_argument) {
@@ -452,6 +495,7 @@ Values GraphReader::outputs() {
       continue;
     }
     try {
+      if (output->find("as_complex")) throw UnsupportedArgument("a complex number");
       results.push_back(argument(*output));
     } catch (const UnsupportedArgument& e) {
       output->fail(fmt::format("{} as an output is not supported", e.what()));

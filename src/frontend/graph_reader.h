@@ -1,5 +1,6 @@
 // One graph of an archive: its inputs, calls with their arguments, outputs, and the graphs nested in it.
 #pragma once
+#include <complex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -57,6 +58,8 @@ class GraphReader {
   ops::Value make_items(fx::Node* made, std::span<const Json* const> outputs);
   ops::Value make_item(fx::Node* made, std::int64_t index, const Json& output);
   ops::Value argument(const Json& argument);
+  fx::Node* complex_number(std::complex<double>);
+  void settle_complex_numbers(const fx::Node& call);
   ops::Value nested_graph(const Json& graph_argument);
   fx::Node* lookup(const Json& name) const;
   void define(const Json& name, fx::Node* node);
@@ -71,6 +74,7 @@ class GraphReader {
   std::unordered_map<std::string_view, std::pair<ValueKind, const Json*>> values_;
   std::unordered_map<std::string, fx::Node*> nodes_;
   std::unordered_set<std::string> tokens_;
+  std::vector<std::pair<fx::Node*, std::complex<double>>> complex_numbers_;  ///< of the call that is being read
 };
 
 /// Reads a nested graph as a module of its own, which shares the environment.

@@ -228,6 +228,26 @@ def a_buffer_that_grows(x):
     return y
 
 
+@case(lambda: (R(4), R(4)))
+def memory_of_another_argument(x, y):
+    x.data = y
+    return x * 2
+
+
+@case(lambda: (R(4), R(4)))
+def memory_of_a_result(x, y):
+    before = x * 2
+    x.data = y * 3
+    return x + before
+
+
+@case(lambda: (R(4), R(6)))
+def memory_of_a_view(x, y):
+    x.set_(y[1:5])
+    y = y + 1
+    return x + y[:4]
+
+
 @case(lambda: (R(4, requires_grad=True),), grad=True)
 def a_function_of_ones_own(x):
     return TimesExp.apply(x)
@@ -367,6 +387,15 @@ def test_weights_put_off_ahead_of_time(complex, tmp_path):
         with torch.no_grad():
             for got, want in zip(program(x), model(x), strict=True):
                 torch.testing.assert_close(got, want, check_stride=not complex)  # a part of a complex result is dense in a package
+
+
+def test_memory_of_another_without_fallback():
+    def f(x, y):
+        x.data = y
+        return x * 2
+
+    with pytest.raises(Exception, match="set_.* gives a tensor another's memory, is not compiled, and fallback is off"):
+        torch.compile(f, backend="coil", options={"fallback": False})(R(4), R(4))
 
 
 def test_complex_operators_ahead_of_time():

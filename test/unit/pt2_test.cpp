@@ -266,12 +266,11 @@ TEST(Pt2, UnsupportedOperatorsAreListedTogether) {
   EXPECT_EQ(error,
             "2 operators are not supported: fixtures.twice.default (fixture_programs.py:173, 2 uses), "
             "fixtures.both.default (fixture_programs.py:173)");
-  Edited complex("custom");
-  complex.program("torch.ops.fixtures.both.default", "torch.ops.aten.add.Tensor")
-      .program(R"({"as_int": 3})", R"({"as_complex": {"real": 0.0, "imag": 1.0}})");
-  EXPECT_EQ(complex.error(),
+  Edited dictionary("custom");
+  dictionary.program("torch.ops.fixtures.both.default", "torch.ops.aten.add.Tensor").program(R"({"as_int": 3})", R"({"as_string_to_argument": {}})");
+  EXPECT_EQ(dictionary.error(),
             "2 operators are not supported: fixtures.twice.default (fixture_programs.py:173, 2 uses), aten.add.Tensor "
-            "with a complex number (fixture_programs.py:173)");
+            "with a dictionary (fixture_programs.py:173)");
 }
 
 TEST(Pt2, MissingPartsAreNamed) {

@@ -105,7 +105,10 @@ Exprs sizes_argument(const Call& call) {
 
 /// A new tensor; the type is `dtype`, else that of the value it is filled with, else `fallback`.
 TensorMeta create(const Call& call, Exprs sizes, DType fallback) {
-  if (const Value* fill = given(call, "fill_value")) fallback = number_type(*fill).value_or(fallback);
+  if (const Value* fill = given(call, "fill_value")) {
+    const auto* held = fill->get_if<TensorMeta>();  // a complex number is a constant without dimensions
+    fallback = held ? held->dtype : number_type(*fill).value_or(fallback);
+  }
   TensorMeta made = dense(call.env, given_dtype(call).value_or(fallback), given_device(call), std::move(sizes));
   auto format = given_format(call);
   if (format && *format != MemoryFormat::Preserve) made.strides = format_strides(call.env, made.sizes, *format);

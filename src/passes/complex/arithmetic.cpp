@@ -1,4 +1,5 @@
 // Elementwise arithmetic, products of matrices, and the ways into and out of complex numbers.
+#include "ops/shapes/elementwise.h"
 #include "passes/complex/parts.h"
 
 namespace coil::passes {
@@ -9,7 +10,7 @@ Parts self(ComplexRewriter& r) { return r.parts(r.node->args[0]); }
 
 Parts other(ComplexRewriter& r, bool with_alpha) {
   Parts b = r.parts(r["other"]);
-  if (with_alpha && r.has("alpha") && !(r["alpha"] == Value(1))) b = r.scaled(b, r.full({}, r["alpha"], r.part_type(), r.device()));
+  if (with_alpha && r.has("alpha") && !(r["alpha"] == Value(1))) b = r.product(b, r.parts(r["alpha"]));
   return b;
 }
 
@@ -120,7 +121,9 @@ Made convert(ComplexRewriter& r) {
 }
 
 Made equal(ComplexRewriter& r) {
-  const DType type = r.is_complex_node(r["self"]) ? r.part_type() : DType::F32;
+  auto known = [](const Value& v) { return v.is<fx::Node*>() ? v.as_node()->meta.value : v; };
+  const Value self = known(r["self"]), other = known(r["other"]);
+  const DType type = ops::shapes::real_type(ops::shapes::result_type({&self, &other}));
   const Parts a = r.parts(r["self"], type), b = r.parts(r["other"], type);
   auto same = [&](const Value& x, const Value& y) {
     if (x.is_none() && y.is_none()) return Value(None{});
@@ -142,16 +145,17 @@ Made choose(ComplexRewriter& r) {
 
 Made fill_masked(ComplexRewriter& r) {
   const Parts z = r.filled(self(r), r.result().sizes, r.part_type());
-  return Parts{r.call("aten.masked_fill.Scalar", {z.re, r["mask"], r["value"]}), r.call("aten.masked_fill.Scalar", {z.im, r["mask"], 0})};
+  const Parts value = r.parts(r["value"]);
+  auto part = [&](const Value& x, const Value& v) { return v.is_none() ? r.call("aten.masked_fill.Scalar", {x, r["mask"], 0}) : r.call("aten.masked_fill.Tensor", {x, r["mask"], v}); };
+  return Parts{part(z.re, value.re), part(z.im, value.im)};
 }
 
-/// Filled like a tensor of these sizes; only the number is real.
-Made fill(ComplexRewriter& r, double number) {
-  return Parts{r.full(r.result().sizes, number, r.part_type(), r.device()), None{}};
-}
-Made zeros(ComplexRewriter& r) { return fill(r, 0); }
-Made ones(ComplexRewriter& r) { return fill(r, 1); }
-Made filled(ComplexRewriter& r) { return fill(r, r.real("fill_value")); }
+/// A tensor of these sizes, filled with one number.
+Made zeros(ComplexRewriter& r) { return r.parts(Value(0.0)); }
+Made ones(ComplexRewriter& r) { return r.parts(Value(1.0)); }
+Made filled(ComplexRewriter& r) { return r.parts(r["fill_value"]); }
+Made filled_in_place(ComplexRewriter& r) { return r.parts(r["value"]); }
+Made single(ComplexRewriter& r) { return r.parts(r["s"]); }
 
 /// An operator that is linear in each of two arguments.
 Parts bilinear(ComplexRewriter& r, const Parts& a, const Parts& b, const std::function<Value(const Value&, const Value&)>& f) {
@@ -219,7 +223,9 @@ void add_complex_arithmetic(ComplexRules& t) {
   t["aten.masked_fill.Scalar"] = fill_masked;
   t["aten.zeros_like.default"] = t["aten.zeros.default"] = t["aten.new_zeros.default"] = t["aten.empty_like.default"] = t["aten.empty.memory_format"] = zeros;
   t["aten.ones_like.default"] = t["aten.ones.default"] = t["aten.new_ones.default"] = ones;
-  t["aten.full.default"] = t["aten.full_like.default"] = filled;
+  t["aten.full.default"] = t["aten.full_like.default"] = t["aten.new_full.default"] = filled;
+  t["aten.fill.Scalar"] = t["aten.fill.Tensor"] = filled_in_place;
+  t["aten.scalar_tensor.default"] = single;
   for (std::string_view name : {"aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default", "aten.outer.default", "aten.kron.default", "aten.inner.default"}) t[name] = matrices;
   t["aten.vdot.default"] = dot_conjugate;
   t["aten.einsum.default"] = einsum;

@@ -4,8 +4,6 @@ import torch.nn.functional as F
 
 from cases.data import Family
 
-# run_decompositions() makes tensors of complex numbers there, which archives of torch hold and Coil does not read.
-CONSTANTS = "complex numbers as arguments"
 numbers, fourier, segments = Family("complex"), Family("fourier"), Family("segments")
 n, f, g = numbers, fourier, segments
 
@@ -15,12 +13,15 @@ def complex_normal(*sizes):
 
 
 n.add("made", lambda a, b: (lambda z: (z.real, z.imag, z.abs(), z.angle(), torch.view_as_real(z)))(torch.complex(a, b)), n.normal(3, 4), n.normal(3, 4))
-n.add("arithmetic", lambda a, b: (a + b, a - 2 * b, a * b, a / b, -a, a * 3 + 1, 1 - a, a.conj(), 1 / a, a ** 3, a.exp(), a.sgn()), complex_normal(3, 4), complex_normal(4), exported_only=CONSTANTS)
+n.add("arithmetic", lambda a, b: (a + b, a - 2 * b, a * b, a / b, -a, a * 3 + 1, 1 - a, a.conj(), 1 / a, a ** 3, a.exp(), a.sgn()), complex_normal(3, 4), complex_normal(4))
 n.add("with_real", lambda a, x: (a * x, x - a, a / x, x.to(torch.complex64) + a, a.real.double() + 1), complex_normal(3, 4), n.uniform(1, 2, 4))
 n.add("products", lambda a, b: (a @ b.mT, torch.einsum("ij,kj->ki", a, b), torch.vdot(a[0], b[0]), a.mH @ a), complex_normal(3, 4), complex_normal(3, 4), exported_only="aten._conj_physical is not compiled")
 n.add("moved", lambda a: (a.t(), a.reshape(2, 6), a[1:, ::2], torch.cat([a, a * 2]), a.unbind()[1], a.chunk(2, 1)[1], a.sum(0), a.mean(), a.flip(1), a.t().contiguous().abs()), complex_normal(3, 4))
 n.add("rotary", lambda x, t: torch.view_as_real(torch.view_as_complex(x.reshape(2, 5, 4, 2)) * torch.polar(torch.ones_like(t), t)).flatten(2), n.normal(2, 5, 8), n.normal(5, 4))
-n.add("chosen", lambda a, m: (torch.where(m, a, 0), a.masked_fill(m, 2.0), a == a.conj()), complex_normal(3, 4), n.bools(3, 4), exported_only=CONSTANTS)
+n.add("chosen", lambda a, m: (torch.where(m, a, 0), a.masked_fill(m, 2.0), a == a.conj()), complex_normal(3, 4), n.bools(3, 4))
+n.add("numbers", lambda a, x, k: (a * 2j, x * (1 - 2j), k + 0.5j, a - (1 + 1j), (2 + 1j) - a, (1 + 2j) / a, a / (1 + 2j), torch.add(a, a, alpha=1j), torch.exp(2j * torch.pi * x)), complex_normal(3, 4), n.normal(4), n.integers(-3, 4, 4))
+n.add("numbers_in_double", lambda a, x: (torch.view_as_real(torch.complex(a, x) * (0.1 + 0.2j)), (x * 0.3j).imag.clone(), x == 0.3j, torch.complex(a, x) == 1j), n.normal(3, dtype=torch.float64), n.normal(3, dtype=torch.float64))
+n.add("filled", lambda a, m: (torch.full((3,), 1 + 2j) * a[:, 0], torch.full_like(a, 1j), a.new_full((2,), 3 - 1j), torch.where(m, a, 1j), a.masked_fill(m, 2 - 1j), a.clone().fill_(2j), a.clone().mul_(1j), a == 1j), complex_normal(3, 4), n.bools(3, 4))
 n.add("returned", lambda a: (a, a + 0), complex_normal(3))
 
 f.add("complex", lambda x: (torch.view_as_real(torch.fft.fft(x)), torch.fft.ifft(x).abs(), torch.fft.fft(x, n=5).real, torch.fft.fft2(x, norm="ortho").imag), f.normal(3, 8))
