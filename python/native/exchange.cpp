@@ -96,7 +96,11 @@ Exchange::Exchange() {
 dlpack::View Exchange::look(nb::handle tensor, bool guarded) const {
   dlpack::View view;
   if (reader_ && reader_->view(tensor.ptr(), guarded, view)) [[likely]] return view;
-  if (api_->view_from_object(tensor.ptr(), &view) != 0) throw nb::python_error();
+  if (api_->view_from_object(tensor.ptr(), &view) != 0) {
+    nb::python_error raised;
+    if (PyObject_IsInstance(tensor.ptr(), torch_.attr("Tensor").ptr()) == 1) throw raised;
+    fail("a tensor should be given, not a {}", Py_TYPE(tensor.ptr())->tp_name);
+  }
   return view;
 }
 

@@ -398,6 +398,13 @@ def test_memory_of_another_without_fallback():
         torch.compile(f, backend="coil", options={"fallback": False})(R(4), R(4))
 
 
+def test_what_is_no_tensor_is_refused():
+    model = coil.compile(nn.Linear(3, 2), (R(4, 3),))
+    for given in (None, "x", [1.0, 2.0]):
+        with pytest.raises(coil.Error, match=f"a tensor should be given, not a {type(given).__name__}|arguments .* were given"):
+            model(given)
+
+
 def test_complex_operators_ahead_of_time():
     """Where Coil has all of them it computes with parts; else all are torch's."""
     class Spectrum(nn.Module):
