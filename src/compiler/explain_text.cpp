@@ -32,7 +32,7 @@ search.addEventListener('input', () => {
     count += shown;
   }
   for (const block of blocks) block.classList.toggle('faded', !holds(block.dataset.text));
-  for (const [details, open] of folded) if (!details.classList.contains('item')) details.open = words.length ? true : open;
+  for (const [details, open] of folded) if (!details.classList.contains('item')) details.open = words.length ? details.querySelector('.item:not(.hidden)') !== null : open;
   document.getElementById('found').textContent = words.length ? count + ' found' : '';
 });
 const follow = () => { const at = document.getElementById(location.hash.slice(1)); if (at && at.tagName === 'DETAILS') at.open = true; };
