@@ -71,10 +71,15 @@ std::vector<TensorBox> ordered_by_merging(Context& ctx, const TensorBox& box, st
   return both;
 }
 
+/// Bytes of an element that may differ: the lowest `bits` of a number that is not negative, or all.
+std::int64_t digits_of(DType dtype, const std::map<std::string, ir::ExternAttribute>& attributes) {
+  const auto bits = attributes.find("bits");
+  return bits == attributes.end() ? static_cast<std::int64_t>(size_of(dtype)) : (std::get<std::int64_t>(bits->second) + 7) / 8;
+}
+
 /// Rows of any length, digit by digit from the lowest (codegen/cuda/radix.h): a kernel that counts the values of all digits, and one for each digit.
 std::vector<TensorBox> ordered_by_digits(Context& ctx, const TensorBox& box, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes, std::size_t dim) {
-  const auto bits = attributes.find("bits");
-  const std::int64_t digits = bits == attributes.end() ? static_cast<std::int64_t>(size_of(box.dtype())) : (std::get<std::int64_t>(bits->second) + 7) / 8;
+  const std::int64_t digits = digits_of(box.dtype(), attributes);
   const bool wide = !ctx.graph.env().statically_known_le(sizes[dim], ir::RadixState::kMostNarrow);
   const DType word = wide ? DType::I64 : DType::I32;
   Exprs others = sizes;
@@ -100,11 +105,11 @@ std::vector<TensorBox> ordered_by_digits(Context& ctx, const TensorBox& box, std
 std::int64_t sorted_at_once(DType dtype) { return size_of(dtype) <= 4 ? 4096 : 2048; }
 
 /// Whether digits are less work than pieces merged two by two, each of which moves the row once more, and takes about twice as long over it.
-bool digits_are_less(Context& ctx, DType dtype, Expr length) {
+bool digits_are_less(Context& ctx, DType dtype, std::int64_t digits, Expr length) {
   const std::int64_t tile = sorted_at_once(dtype), usual = ctx.graph.env().hint_or(length, 0);
   std::int64_t merges = 0;
   for (std::int64_t width = tile; width < usual; width *= 2) ++merges;
-  return ir::has_digits(dtype) && merges > 0 && (!length.constant() || 2 * merges > static_cast<std::int64_t>(size_of(dtype)));
+  return ir::has_digits(dtype) && merges > 0 && (!length.constant() || 2 * merges > digits);
 }
 
 }  // namespace
@@ -112,7 +117,7 @@ bool digits_are_less(Context& ctx, DType dtype, Expr length) {
 std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string op, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes) {
   if (op == "sort" && ctx.options.selects_by_kernels && !sizes.empty()) {
     const auto dim = static_cast<std::size_t>(std::get<std::int64_t>(attributes.at("dim")));
-    if (digits_are_less(ctx, box.dtype(), sizes[dim])) return ordered_by_digits(ctx, box, std::move(attributes), sizes, dim);
+    if (digits_are_less(ctx, box.dtype(), digits_of(box.dtype(), attributes), sizes[dim])) return ordered_by_digits(ctx, box, std::move(attributes), sizes, dim);
     const auto length = sizes[dim].constant();
     const std::int64_t tile = sorted_at_once(box.dtype());
     if (length && *length > tile && *length < std::numeric_limits<std::int32_t>::max()) return ordered_by_merging(ctx, box, std::move(attributes), sizes, *length, tile);

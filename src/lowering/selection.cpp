@@ -58,22 +58,24 @@ Value element_of(Context& ctx, const TensorBox& box, Exprs index, Value place, c
   return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, sizes), nullptr, {place.scalar})};
 }
 
-/// An order of the matrix's rows: stably, column by column from the last to the first.
-TensorBox order_of_rows(Context& ctx, const TensorBox& matrix) {
+/// An order of the matrix's rows, stably, column by column from the last to the first; and the first column in that order.
+std::pair<TensorBox, TensorBox> order_of_rows(Context& ctx, const TensorBox& matrix) {
   const Expr n = matrix.sizes[0], i = ctx.graph.ivar(0);
   const auto width = matrix.sizes[1].constant();
   if (!width || *width > kMaxColumns) refuse(ctx, fmt::format("orders rows of {} numbers at most on this device; run this program on the cpu", kMaxColumns));
-  TensorBox order = pointwise(ctx, DType::I64, {n}, index_value(ctx, i));
+  TensorBox order = pointwise(ctx, DType::I64, {n}, index_value(ctx, i)), column = order;
   for (std::int64_t c = *width; c-- > 0;) {
     const bool first = c == *width - 1;
     Value key = first ? element_at(ctx, matrix, {i, c}, {n}) : element_of(ctx, matrix, {0, c}, element(ctx, order, {n}), {n});
     const DType t = matrix.dtype() == DType::Bool ? DType::U8 : matrix.dtype();
     const TensorBox keys = pointwise(ctx, t, {n}, key.cast(register_type(t)));
-    const TensorBox places = ordered(ctx, keys, "sort", {{"dim", std::int64_t{0}}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}}, {n}).at(1);
+    const std::vector<TensorBox> both = ordered(ctx, keys, "sort", {{"dim", std::int64_t{0}}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}}, {n});
+    const TensorBox& places = both.at(1);
+    column = both[0];
     order = first ? places : pointwise(ctx, DType::I64, {n}, element_of(ctx, order, {0}, element(ctx, places, {n}), {n}));
     order.realize();
   }
-  return order;
+  return {order, column};
 }
 
 }  // namespace
@@ -108,9 +110,14 @@ Distinct distinct_by_kernels(Context& ctx, const TensorBox& given, bool consecut
   std::optional<TensorBox> order;
   TensorBox matrix = given;
   if (!consecutive) {
-    order = order_of_rows(ctx, given);
-    matrix = pointwise(ctx, given.dtype(), {n, width}, element_of(ctx, given, {0, j}, element_at(ctx, *order, {i}, {n, width}), {n, width}));
-    matrix.realize();
+    const auto [places, column] = order_of_rows(ctx, given);
+    order = places;
+    if (width.is_constant(1) && column.dtype() == given.dtype()) {
+      matrix = reshape(ctx, column, {n, width});
+    } else {
+      matrix = pointwise(ctx, given.dtype(), {n, width}, element_of(ctx, given, {0, j}, element_at(ctx, *order, {i}, {n, width}), {n, width}));
+      matrix.realize();
+    }
   }
   Value follows = condition(ctx, sym::ge(i, 1));
   TensorBox begins = reduction(ctx, DType::Bool, {n}, {width}, ReductionKind::Any, ne(element_at(ctx, matrix, {i, r}, {n}, {width}), element_at(ctx, matrix, {i - 1, r}, {n}, {width}, follows)));

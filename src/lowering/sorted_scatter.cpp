@@ -1,5 +1,6 @@
 // Scatters whose results depend on the order of writes, in program order on machines whose threads run in any: the places are sorted, and one thread carries out all writes to a place.
 #include <algorithm>
+#include <bit>
 
 #include "lowering/common.h"
 #include "support/error.h"
@@ -74,8 +75,14 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Va
     }
     key = d == places.front() ? place : key * index_value(ctx, out.sizes[d]) + place;
   }
-  const TensorBox keys = pointwise(ctx, DType::I64, key_sizes, key);
-  const std::vector<TensorBox> sorted = ordered(ctx, keys, "sort", {{"dim", static_cast<std::int64_t>(at)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}}, key_sizes);
+  // Few places: narrow keys, of which few digits differ.
+  Expr count = 1;
+  for (std::size_t d : places) count = count * out.sizes[d];
+  const DType key_type = graph.env().statically_known_le(count, std::int64_t{1} << 31) ? DType::I32 : DType::I64;
+  std::map<std::string, ir::ExternAttribute> order{{"dim", static_cast<std::int64_t>(at)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}};
+  if (const auto most = graph.env().simplify(count).constant(); most && *most > 1) order["bits"] = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(*most - 1)));
+  const TensorBox keys = pointwise(ctx, key_type, key_sizes, key.cast(key_type));
+  const std::vector<TensorBox> sorted = ordered(ctx, keys, "sort", std::move(order), key_sizes);
   const TensorBox values = pointwise(ctx, body.dtype(), value_sizes, moved(body, value_loops));
   values.realize();
 
@@ -94,7 +101,7 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Va
   op.outs = {*out.storage->buffer};
   op.origins = graph.provenance.of(body);
   op.where = graph.provenance.where;
-  op.node = ir::Scatter{value_sizes, value.cast(register_type(out.dtype())), std::move(stored), {element_at(ctx, sorted[0], here, value_sizes)}, mode, at};
+  op.node = ir::Scatter{value_sizes, value.cast(register_type(out.dtype())), std::move(stored), {element_at(ctx, sorted[0], here, value_sizes).cast(DType::I64)}, mode, at};
   graph.add_operation(std::move(op));
   return true;
 }

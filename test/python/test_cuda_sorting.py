@@ -87,14 +87,15 @@ def test_sorted(sorted_cases, name):
     assert not sorted_cases[name]
 
 
-def test_symbolic_length():
-    """One program for a row of any length: what one block sorts, whole tiles and none."""
+@pytest.mark.parametrize("usual", [2 * TILE + 3, 1500])
+def test_symbolic_length(usual):
+    """One program for a row of any length: what one block sorts, whole tiles and none; made for long rows, and for short ones."""
     class Module(torch.nn.Module):
         def forward(self, x):
             return tuple(x.sort(dim=-1, stable=True))
 
     others = [(values(torch.uint8, 2, n) if n else torch.zeros(2, 0, dtype=torch.uint8),) for n in (0, 1, TILE - 1, TILE, TILE + 1)]
-    check(Module(), (values(torch.uint8, 2, 2 * TILE + 3),), dynamic={"x": {1: Dim("n", min=0)}}, others=others, settings=EMULATE[1:])
+    check(Module(), (values(torch.uint8, 2, usual),), dynamic={"x": {1: Dim("n", min=0)}}, others=others, settings=EMULATE[1:])
 
 
 @pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")

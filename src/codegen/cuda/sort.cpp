@@ -139,8 +139,8 @@ Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, st
   COIL_CHECK(call.op != "topk" || taken == whole || fits || graph.env().statically_known_le(taken, capacity / 2), "{} of a row of {}", sym::to_string(taken), sym::to_string(whole));
   // Short rows: less memory and fewer threads, and so more rows at a time.
   while (capacity > 64 && graph.env().statically_known_le(whole, capacity / 2)) capacity /= 2;
-  // Fewer are compared sooner than their digits are counted.
-  const bool by_digits = ir::has_digits(x.dtype) && capacity >= (size_of(x.dtype) <= 4 ? 1024 : 2048);
+  // Fewer are compared sooner than their digits are counted; so are the first of a row that never fits.
+  const bool by_digits = ir::has_digits(x.dtype) && capacity >= (size_of(x.dtype) <= 4 ? 1024 : 2048) && (fits || call.op == "sort");
   const int threads = by_digits ? kRadixThreads : std::clamp(capacity / 4, 32, kThreads);
   RowKernel k(graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1, tile ? sym::ceil_div(whole, tile) : Expr(1));
   std::string n = k.scalar(whole), count = k.scalar(taken), from = "0", body;
