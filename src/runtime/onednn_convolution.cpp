@@ -187,14 +187,12 @@ class ConvolutionBuilder {
   std::optional<dnnl::memory::desc> packed_;
 };
 
-bool is_float16_or_32(DType d) { return d == DType::F32 || d == DType::BF16 || d == DType::F16; }
-
 std::optional<DType> compute_type(const ConvolutionProblem& p) {
   if (!is_float16_or_32(p.x.dtype) || !is_float16_or_32(p.y.dtype) || numel(p.x.sizes) == 0 || numel(p.y.sizes) == 0) return std::nullopt;
   for (const BoundView& o : p.operands)
     if (!is_float16_or_32(o.dtype)) return std::nullopt;
   if (!p.packed_desc.empty()) return desc_from_text(p.packed_desc).data_type() == dnnl::memory::data_type::bf16 ? DType::BF16 : DType::F32;
-  return p.x.dtype == DType::BF16 && p.weight.dtype == DType::BF16 ? DType::BF16 : DType::F32;
+  return product_type(p.x.dtype, p.weight.dtype);
 }
 
 std::unique_ptr<PreparedCall> attempt(const ConvolutionProblem& p, DType dtype) {
@@ -215,18 +213,30 @@ std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem& p) {
   return *dtype == DType::F32 ? nullptr : attempt(p, DType::F32);
 }
 
+namespace {
+
+/// `weight` has the type to compute on; nothing where it lies as the primitive likes it, unless it was `converted`.
+std::optional<Packed> pack_alike(const ConvolutionProblem& p, const Tensor& weight, bool converted) {
+  const dnnl::memory::desc plain = describe_weight(weight_view(p)), wanted = ConvolutionBuilder(p, weight.dtype).preferred_weight();
+  if (plain == wanted && !converted) return std::nullopt;
+  Packed packed = pack(weight, plain, wanted);
+  packed.attributes["weight_sizes"] = p.weight.sizes;
+  return packed;
+}
+
+}  // namespace
+
 std::optional<Packed> pack_convolution(const ConvolutionProblem& p, const Tensor& weight) {
   const auto dtype = compute_type(p);
-  if (!dtype || weight.dtype != *dtype) return std::nullopt;
+  if (!dtype || !is_float16_or_32(weight.dtype)) return std::nullopt;
   try {
-    auto packed = pack(weight, describe_weight(weight_view(p)), ConvolutionBuilder(p, *dtype).preferred_weight());
-    if (packed) packed->attributes["weight_sizes"] = p.weight.sizes;
-    return packed;
-  } catch (const dnnl::error&) {
-    if (*dtype == DType::F32) return std::nullopt;
-    ConvolutionProblem wide = p;  // a machine without bf16
+    if (weight.dtype == *dtype) return pack_alike(p, weight, false);
+    if (weight.dtype == DType::F32) return std::nullopt;
+    ConvolutionProblem wide = p;
     wide.x.dtype = wide.weight.dtype = DType::F32;
-    return pack_convolution(wide, widened(weight));
+    return pack_alike(wide, widened(weight), true);
+  } catch (const dnnl::error&) {
+    return std::nullopt;
   }
 }
 

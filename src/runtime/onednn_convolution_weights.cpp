@@ -99,8 +99,6 @@ class Builder {
   DType dtype_, result_type_;
 };
 
-bool is_narrow(DType d) { return d == DType::F32 || d == DType::BF16 || d == DType::F16; }
-
 std::unique_ptr<PreparedCall> attempt(const WeightGradientProblem& p, DType dtype) {
   try {
     return Builder(p, dtype).build();
@@ -112,10 +110,10 @@ std::unique_ptr<PreparedCall> attempt(const WeightGradientProblem& p, DType dtyp
 }  // namespace
 
 std::unique_ptr<PreparedCall> make_weight_gradient(const WeightGradientProblem& p) {
-  if (!is_narrow(p.x.dtype) || !is_narrow(p.dy.dtype) || !is_narrow(p.dw.dtype) || numel(p.x.sizes) == 0 || numel(p.dy.sizes) == 0 || numel(p.dw.sizes) == 0) return nullptr;
-  if (p.x.dtype == DType::BF16 && p.dy.dtype == DType::BF16)
-    if (auto call = attempt(p, DType::BF16)) return call;
-  return attempt(p, DType::F32);
+  if (!is_float16_or_32(p.x.dtype) || !is_float16_or_32(p.dy.dtype) || !is_float16_or_32(p.dw.dtype) || numel(p.x.sizes) == 0 || numel(p.dy.sizes) == 0 || numel(p.dw.sizes) == 0) return nullptr;
+  const DType dtype = product_type(p.x.dtype, p.dy.dtype);
+  if (auto call = attempt(p, dtype)) return call;
+  return dtype == DType::F32 ? nullptr : attempt(p, DType::F32);
 }
 
 }  // namespace coil::runtime::onednn

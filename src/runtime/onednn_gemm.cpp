@@ -188,9 +188,7 @@ class GemmBuilder {
   dnnl::memory::desc weights_;
 };
 
-bool is_float16_or_32(DType d) { return d == DType::F32 || d == DType::BF16 || d == DType::F16; }
-
-/// The type to compute on: bf16 where both matrices are; f32 for the rest, f16 converted on the way.
+/// The type to compute on; matrices of another one are converted on the way.
 std::optional<DType> compute_type(const GemmProblem& p) {
   if (!is_float16_or_32(p.a.given.dtype) || !is_float16_or_32(p.y.given.dtype) || p.k == 0) return std::nullopt;
   if (!p.packed_desc.empty())
@@ -198,7 +196,7 @@ std::optional<DType> compute_type(const GemmProblem& p) {
   if (!is_float16_or_32(p.b.given.dtype)) return std::nullopt;
   for (const GemmOperand& o : p.operands)
     if (!is_float16_or_32(o.given.dtype)) return std::nullopt;
-  return p.a.given.dtype == DType::BF16 && p.b.given.dtype == DType::BF16 ? DType::BF16 : DType::F32;
+  return product_type(p.a.given.dtype, p.b.given.dtype);
 }
 
 std::unique_ptr<PreparedCall> attempt(const GemmProblem& p, DType dtype) {
@@ -221,19 +219,31 @@ std::unique_ptr<PreparedCall> make_gemm(const GemmProblem& p) {
   if (!dtype) return nullptr;
   if (auto call = attempt(p, *dtype)) return call;
   if (!p.packed_desc.empty()) fail("this machine cannot use a weight packed as {}; compile the model for it", short_name(*dtype));
-  return *dtype == DType::F32 ? nullptr : attempt(p, DType::F32);  // a machine without bf16
+  return *dtype == DType::F32 ? nullptr : attempt(p, DType::F32);
 }
+
+namespace {
+
+/// `weight` has the type to compute on; nothing where it lies as the primitive likes it, unless it was `converted`.
+std::optional<Packed> pack_alike(const GemmProblem& p, const Tensor& weight, bool converted) {
+  const dnnl::memory::desc plain = describe(p.b.given), wanted = GemmBuilder(p, weight.dtype, false).preferred_weight();
+  if (plain == wanted && !converted) return std::nullopt;
+  return pack(weight, plain, wanted);
+}
+
+}  // namespace
 
 std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight) {
   const auto dtype = compute_type(p);
-  if (!dtype || weight.dtype != *dtype || p.k == 0 || p.n == 0) return std::nullopt;
+  if (!dtype || !is_float16_or_32(weight.dtype) || p.k == 0 || p.n == 0) return std::nullopt;
   try {
-    return pack(weight, describe(p.b.given), GemmBuilder(p, *dtype, false).preferred_weight());
-  } catch (const dnnl::error&) {
-    if (*dtype == DType::F32) return std::nullopt;
-    GemmProblem wide = p;  // a machine without bf16
+    if (weight.dtype == *dtype) return pack_alike(p, weight, false);
+    if (weight.dtype == DType::F32) return std::nullopt;
+    GemmProblem wide = p;
     wide.a.given.dtype = wide.b.given.dtype = DType::F32;
-    return pack_gemm(wide, widened(weight));
+    return pack_alike(wide, widened(weight), true);
+  } catch (const dnnl::error&) {
+    return std::nullopt;
   }
 }
 

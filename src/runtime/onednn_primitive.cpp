@@ -7,6 +7,7 @@
 
 #include "runtime/convert.h"
 #include "runtime/strided_copy.h"
+#include "support/cpu.h"
 #include "support/error.h"
 
 namespace coil::runtime::onednn {
@@ -33,6 +34,13 @@ std::string version() {
 const dnnl::engine& engine() {
   static const dnnl::engine e(dnnl::engine::kind::cpu, 0);
   return e;
+}
+
+bool is_float16_or_32(DType d) { return d == DType::F32 || d == DType::BF16 || d == DType::F16; }
+
+DType product_type(DType a, DType b) {
+  static const bool multiplies_bf16 = machine_runs("avx512bf16") || machine_runs("amx-bf16");
+  return multiplies_bf16 && a == DType::BF16 && b == DType::BF16 ? DType::BF16 : DType::F32;
 }
 
 dnnl::memory::data_type data_type(DType d) {
@@ -137,8 +145,7 @@ Tensor widened(const Tensor& t) {
   return wide;
 }
 
-std::optional<Packed> pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed) {
-  if (plain == packed) return std::nullopt;
+Packed pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed) {
   Packed result;
   result.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed.get_size())});
   std::memset(result.bytes.bytes(), 0, packed.get_size());  // gaps between rows, so that a package's bytes are always the same

@@ -13,6 +13,10 @@ const dnnl::engine& engine();
 dnnl::memory::data_type data_type(DType);
 /// The memory of a view; dimensions of stride 0 become dimensions of size 1, which oneDNN broadcasts.
 dnnl::memory::desc describe(const BoundView&);
+/// The type in which to multiply values of two types: bf16 where both are and the machine has instructions for it (without them oneDNN emulates it, at less than a third of f32's speed), else f32.
+DType product_type(DType, DType);
+/// f32, and the floats of 16 bits, which are computed on as `product_type` says.
+bool is_float16_or_32(DType);
 
 /// `post` as oneDNN's attribute, with the scratchpad left to the caller; `operands` are those of add and mul, in order.
 dnnl::primitive_attr attributes(const std::vector<PostOp>& post, const std::vector<dnnl::memory::desc>& operands);
@@ -27,10 +31,10 @@ dnnl::memory::desc desc_from_text(const std::string&);
 /// The reference implementation: right, and a hundred times slower.
 bool is_reference(const char* implementation);
 
-/// `value`, which lies as `plain`, rearranged as `packed`; nothing when that is how it lies already.
 /// A tensor of a narrower float as f32, in the same layout.
 Tensor widened(const Tensor&);
-std::optional<Packed> pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed);
+/// `value`, which lies as `plain`, rearranged as `packed`.
+Packed pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed);
 
 /// A primitive with its operands. Packed weights that the primitive wants otherwise (packed for another machine) are rearranged at the first run.
 class PrimitiveCall : public PreparedCall {
