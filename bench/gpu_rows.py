@@ -85,7 +85,7 @@ SELECTION = {
     "unique": (lambda x: x.unique(return_inverse=True, return_counts=True), lambda: (index(5000, 1_000_000),)),
     "bincount": (lambda x: x.bincount(minlength=1000), lambda: (index(1000, 1_000_000),)),
     "index_add": (lambda x, i, y: x.index_add(0, i, y), lambda: (normal(50_000, 256), index(50_000, 100_000), normal(100_000, 256))),
-    "scatter_rows": (lambda x, i, y: x.scatter(1, i, y), lambda: (normal(4096, 4096), index(4096, 4096, 1024), normal(4096, 1024))),
+    "scatter_rows": (lambda x, i, y: x.scatter(1, i, y), lambda: (normal(4096, 4096), normal(4096, 4096).argsort(1)[:, :1024].contiguous(), normal(4096, 1024))),
     "scatter_amax": (lambda x, i, y: x.scatter_reduce(0, i, y, "amax"), lambda: (normal(1_000_000), index(1_000_000, 4_000_000), normal(4_000_000))),
     "gather_rows": (lambda x, i: x.gather(1, i), lambda: (normal(4096, 8192), index(8192, 4096, 4096))),
 }
