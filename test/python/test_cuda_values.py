@@ -105,6 +105,11 @@ SHAPES = [
     Case("integers", "int_none", lambda x, y: x @ y, (torch.zeros(4, 0, dtype=torch.int64), torch.zeros(0, 6, dtype=torch.int64))),
     Case("forms", "embedding", lambda i, e, p, w, b: F.layer_norm(e[i] + p, (64,), w, b), (torch.arange(24).reshape(2, 12) * 7 % 50, seeded(50, 64), seeded(12, 64), seeded(64), seeded(64))),
     Case("forms", "scatter_add", lambda x, i, y: x.index_add(0, i, y), (seeded(10, 8), torch.arange(30) % 10, seeded(30, 8))),
+    # Whole vectors that are added, or written, side by side.
+    Case("forms", "scatter_runs", lambda x, y, i: (x.index_add(0, i, y, alpha=2), torch.index_put(x, (i - 1000,), y.sigmoid(), accumulate=True)), (seeded(1000, 256), seeded(1100, 256), torch.arange(1100) * 7 % 1000)),
+    Case("forms", "scatter_runs_16", lambda x, y, z, i: (x.index_add(0, i, y), z.index_add(0, i, y.half())), (seeded(1000, 256, dtype=BF16), seeded(1100, 256, dtype=BF16), seeded(1000, 256, dtype=torch.float16), torch.arange(1100) * 7 % 1000)),
+    Case("forms", "scatter_runs_copied", lambda x, y, i: (x.index_copy(0, i, y), torch.index_put(x.char(), (i,), y.char())), (seeded(1200, 512) * 9, seeded(1100, 512) * 9, torch.arange(1100) * 7 % 1200)),
+    Case("forms", "scatter_runs_odd", lambda x, y, i: x.index_add(0, i, y), (seeded(1000, 255), seeded(1100, 255), torch.arange(1100) * 7 % 1000)),
     Case("forms", "scatter_narrow", lambda x, i, y: x.scatter_reduce(0, i, y, "amax"), (seeded(9, dtype=BF16), torch.arange(40) % 9, seeded(40, dtype=BF16))),
     # Large products whose matrices grow to whole vectors: the result, its copy as an output, what is computed from it, operands made so, and operands copied so.
     Case("grown", "head", lambda x, w: F.linear(x, w), (seeded(3500, 160, dtype=BF16), seeded(515, 160, dtype=BF16))),

@@ -43,7 +43,7 @@ class CudaBackend : public Backend {
   const scheduler::Choices& choices() const override { return *choices_; }
   std::int64_t product_vector_bytes() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group, gpu_); }
-  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_cuda_scatter(graph, op); }
+  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_cuda_scatter(graph, op, gpu_); }
   bool has_template(std::string_view op) const override { return is_cuda_sort(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return cuda_sort(graph, call); }
 

@@ -184,6 +184,7 @@ C_FN f64 c_erfinv_machine(f64 y) {
 }
 template <class T> static T c_cas(T* p, T old, T now) { const T seen = *p; if (seen == old) *p = now; return seen; }
 template <class T> static void c_atomic_add(T* p, T x) { *p += x; }
+#define C_ADDS_RUNS 0
 C_FN i32 c_count(i32* p) { return (*p)++; }
 
 // The CPU's way to call: pointers and numbers from two arrays. Behind a kernel's own numbers stand the grid and the threads of a block.
@@ -216,7 +217,7 @@ class EmulatedBackend : public Backend {
   const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
   std::int64_t product_vector_bytes() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return on_cpu(print_cuda_kernel(graph, group, gpu_)); }
-  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return on_cpu(print_cuda_scatter(graph, op)); }
+  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return on_cpu(print_cuda_scatter(graph, op, gpu_)); }
   bool has_template(std::string_view op) const override { return is_cuda_sort(op) || cpp_->has_template(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return is_cuda_sort(call.op) ? on_cpu(cuda_sort(graph, call)) : cpp_->template_kernel(graph, call); }
 

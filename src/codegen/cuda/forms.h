@@ -18,7 +18,7 @@ Kernel cuda_rows(Body&, const GpuModel&);
 Kernel cuda_columns(Body&, const GpuModel&);
 /// Running sums and the like along one dimension.
 Kernel cuda_scan(Body&, const GpuModel&);
-/// Stores where data says, one thread an iteration; what hits one place combines atomically.
+/// Stores where data says, a thread for an iteration or a run of them; what hits one place combines atomically.
 Kernel cuda_scatter(Body&, const GpuModel&);
 
 // ---- What forms share

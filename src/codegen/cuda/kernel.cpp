@@ -71,9 +71,9 @@ std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol,
   return {batched, head + ") {\n" + body + text.substr(close + 4)};
 }
 
-Kernel print_cuda_scatter(ir::Graph& graph, const ir::Operation& op) {
+Kernel print_cuda_scatter(ir::Graph& graph, const ir::Operation& op, const GpuModel& model) {
   Body body(graph, make_scatter_nest(graph, op));
-  return cuda_scatter(body, {});
+  return cuda_scatter(body, model);
 }
 
 }  // namespace coil::codegen

@@ -73,6 +73,14 @@ C_FN void c_atomic_add(f32* p, f32 x) { atomicAdd(p, x); }
 C_FN void c_atomic_add(f64* p, f64 x) { atomicAdd(p, x); }
 C_FN void c_atomic_add(i32* p, i32 x) { atomicAdd(p, x); }
 C_FN void c_atomic_add(i64* p, i64 x) { atomicAdd((u64*)p, (u64)x); }
+// From sm_90 on: 16 bytes of neighbouring places in one update, each element's own.
+#define C_ADDS_RUNS (__CUDA_ARCH__ >= 900)
+#if C_ADDS_RUNS
+C_FN u64 c_global(const void* p) { return (u64)__cvta_generic_to_global(p); }
+C_FN void c_add_vector(f32* p, const f32* x) { asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" : : "l"(c_global(p)), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory"); }
+C_FN void c_add_vector_bf16(u16* p, const u32* x) { asm volatile("red.global.add.noftz.v4.bf16x2 [%0], {%1, %2, %3, %4};" : : "l"(c_global(p)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory"); }
+C_FN void c_add_vector_f16(u16* p, const u32* x) { asm volatile("red.global.add.noftz.v4.f16x2 [%0], {%1, %2, %3, %4};" : : "l"(c_global(p)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory"); }
+#endif
 )";
 
 constexpr std::string_view kProducts = R"(
