@@ -263,6 +263,26 @@ LoopNest with_statement(ir::Graph& graph, const ir::Operation& op, const ir::Sca
   return nest;
 }
 
+/// Moves the last parallel loop inside the others where it walks what they stride over.
+void share_out(LoopNest& nest) {
+  const std::size_t at = nest.inner.size() - (nest.vector == LoopNest::Vector::Inner ? 1 : 0);
+  if (nest.partition || nest.outer.empty() || at == 0) return;
+  const LoopDim d = nest.outer.back();
+  const Expr step = at < nest.inner.size() ? nest.inner.back().size : Expr(1);
+  std::vector<Scalar> roots = nest.statements.front().indirect;
+  roots.push_back(nest.statements.front().body);
+  bool walks = false;
+  for (Scalar n : ir::topological(roots)) {
+    if (n->op != ir::ScalarOp::LinearLoad || !sym::contains(n->index[0], d.var)) continue;
+    const auto linear = sym::linear_in(n->index[0], d.var);
+    walks |= linear && linear->coefficient == step;
+  }
+  if (!walks) return;
+  nest.outer.pop_back();
+  nest.inner.insert(nest.inner.begin() + static_cast<std::ptrdiff_t>(at), d);
+  nest.shared = at;
+}
+
 }  // namespace
 
 LoopNest make_scatter_nest(ir::Graph& graph, const ir::Operation& op) {
@@ -300,7 +320,9 @@ LoopNest make_threaded_scatter_nest(ir::Graph& graph, const ir::Operation& op, i
       for (Expr& e : scatter.index) e = sym::substitute(e, std::span(&whole, 1), std::vector<Expr>{place});
     }
   }
-  return with_statement(graph, op, scatter, std::move(nest));
+  nest = with_statement(graph, op, scatter, std::move(nest));
+  share_out(nest);
+  return nest;
 }
 
 }  // namespace coil::codegen

@@ -43,6 +43,9 @@ struct LoopNest {
     Expr places;
   };
   std::optional<Partition> partition;
+  /// Of a scatter: the dimension of `inner` whose points are shared out to threads, as the last of the parallel range. Each thread walks its own part of it inside the loops before, so that what lies side by side is read
+  /// side by side.
+  std::optional<std::size_t> shared;
   std::vector<sym::LoopVar> vars() const;
 };
 

@@ -103,6 +103,11 @@ void Printer::decode_point() {
       point_elements_ = block;
     }
   }
+  if (nest_.shared) {
+    const Expr size = nest_.inner[*nest_.shared].size;
+    extent_ = size;
+    blocks = fmt::format("const i64 v0 = (i64)((u64)t % (u64)({0})), v1 = end - w < {0} - v0 ? v0 + (end - w) : {0}; t = (i64)((u64)t / (u64)({0})); w += v1 - v0 - 1;", text(size));
+  }
   const bool decodes = !blocks.empty() || !dims.empty();
   if (decodes) line("i64 t = w;");
   if (!blocks.empty()) line(blocks);
@@ -117,7 +122,8 @@ void Printer::decode_point() {
     point_elements_ *= kTile;
     line(fmt::format("const i64 {0}_0 = {0}_b * {1}, {0}_1 = {0}_0 + {1} < {2} ? {0}_0 + {1} : {2};", dims[k].var.name(), kTile, text(dims[k].size)));
   }
-  for (const LoopDim& d : nest_.inner) point_elements_ *= std::max<std::int64_t>(1, env().hint_or(d.size, 64));
+  for (std::size_t k = 0; k < nest_.inner.size(); ++k)
+    if (nest_.shared != k) point_elements_ *= std::max<std::int64_t>(1, env().hint_or(nest_.inner[k].size, 64));
   if (nest_.partition) extent_ = nest_.partition->places;
 }
 
@@ -220,7 +226,8 @@ void Printer::inner_loops(std::size_t d, const std::vector<Scalar>& nodes, const
       if (depth(n) == d && n->op != ScalarOp::Constant) name(n);
   const LoopDim& dim = nest_.inner[d];
   if (d + 1 == nest_.inner.size() && (inner_vector() || strip_)) return last_loop(dim, statements);
-  line(fmt::format("for (i64 {0} = 0; {0} < {1}; ++{0}) {{", dim.var.name(), text(dim.size)));
+  if (nest_.shared == d) line(fmt::format("for (i64 {0} = v0; {0} < v1; ++{0}) {{", dim.var.name()));
+  else line(fmt::format("for (i64 {0} = 0; {0} < {1}; ++{0}) {{", dim.var.name(), text(dim.size)));
   in_scope([&] { inner_loops(d + 1, nodes, statements); });
   line("}");
 }

@@ -132,6 +132,8 @@ lookups.add("index_put_last_wins", lambda x, i, s: x.index_put((i,), s), lookups
 lookups.add("scatter_add_rows", lambda x, i, s: x.scatter_add(0, i, s), lookups.normal(40, 96), lookups.integers(0, 40, 600, 96), lookups.normal(600, 96), tolerance=1e-4)
 lookups.add("scatter_add_columns", lambda x, i, s: x.scatter_add(1, i, s), lookups.normal(96, 40), lookups.integers(0, 40, 96, 600), lookups.normal(96, 600), tolerance=1e-4)
 lookups.add("scatter_add_few_rows", lambda x, i, s: x.scatter_add(1, i, s), lookups.normal(2, 400), lookups.integers(0, 400, 2, 20000), lookups.normal(2, 20000), tolerance=1e-4)
+lookups.add("scatter_add_middle", lambda x, i, s: x.scatter_add(1, i, s), lookups.normal(6, 40, 70), lookups.integers(0, 40, 6, 900, 70), lookups.normal(6, 900, 70), tolerance=1e-4)
+lookups.add("index_add_strips", lambda x, i, s: x.index_add(1, i, s), lookups.normal(3, 50, 256), lookups.integers(0, 50, 300), lookups.normal(3, 300, 256), tolerance=1e-4)
 lookups.add("scatter_reduce_amax", lambda x, i, s: x.scatter_reduce(0, i, s, "amax"), lookups.normal(40, 96), lookups.integers(0, 40, 600, 96), lookups.normal(600, 96))
 lookups.add("scatter_add_i64", lambda x, i, s: x.scatter_add(0, i, s), lookups.integers(-9, 9, 40, 96), lookups.integers(0, 40, 600, 96), lookups.integers(-9, 9, 600, 96))
 
