@@ -4,10 +4,11 @@ A chunk of each family's cases; `coil compile --set cuda.emulate=true` runs any 
 """
 import pytest
 import torch
+from torch.export import Dim
 from torch.nn import functional as F
 
 from batch import Batch, Case, outcomes
-from coil_harness import coil, export
+from coil_harness import check, coil, export
 from test_ops import CHUNKS
 
 EMULATE = ("--set", "cuda.emulate=true")
@@ -208,3 +209,22 @@ def test_a_reader_joins_an_earlier_one(tmp_path):
     rows, = [item for item in items if "kernel over [3500] x [515]" in item]
     assert " reduce " in rows and " inner " in rows, rows
     assert not any("kernel over [3500, 515] x []" in item for item in items)
+
+
+class MaskedScores(torch.nn.Module):
+    """Attention's weights where a mask puts the least number, or an infinity, in place of scores; and where the least number is all there is."""
+
+    def forward(self, scores, mask):
+        least, infinite = (torch.where(mask, scores, low) for low in (torch.finfo(torch.float32).min, float("-inf")))
+        return F.softmax(least, -1), F.log_softmax(least, -1), F.softmax(infinite, -1), least.logsumexp(-1), F.softmax(torch.full_like(scores, torch.finfo(torch.float32).min), -1)
+
+
+def masked_scores(rows, length):
+    kept = torch.tensor([1, (length + 1) // 2, length])[torch.arange(rows) % 3]
+    return seeded(rows, length), torch.arange(length) < kept[:, None]
+
+
+def test_masked_rows_of_free_length():
+    """Most threads of a row see nothing but masked scores."""
+    dynamic = {name: {0: Dim("rows", max=4096), 1: Dim("length", max=4096)} for name in ("scores", "mask")}
+    check(MaskedScores(), masked_scores(33, 130), dynamic=dynamic, others=[masked_scores(*sizes) for sizes in ((4, 33), (8, 1), (40, 700))], settings=EMULATE[1:])

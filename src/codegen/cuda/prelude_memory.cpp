@@ -135,9 +135,10 @@ template <class T, int V> C_FN c_soft<T> c_take(c_soft<T> a, const T (&x)[V]) {
   for (int j = 0; j < V; ++j) s += c_exp(x[j] - shift);
   return {m, s};
 }
-// f32 counts in powers of two: the sum of 2^(x log2 e - r), where r is m log2 e as rounded; c_soft_sum makes up for that rounding. Maxima of more than 2^126 are not its (c_soft_fits).
+// f32 counts in powers of two: the sum of 2^(x log2 e - r), where r is m log2 e as rounded; c_soft_sum makes up for that rounding. Maxima beyond 2^126 are not its (c_soft_fits), but a part of a row may have none above
+// -2^126, the least number as a mask or -inf: it adds nothing.
 C_FN f32 c_log2e() { return 0x1.715476p+0f; }
-C_FN f32 c_soft_shift(f32 m) { return m > -c_infinity<f32>() ? c_product_of(m, c_log2e()) : 0.0f; }
+C_FN f32 c_soft_shift(f32 m) { return c_product_of(fmaxf(m, -0x1p126f), c_log2e()); }
 template <int V> C_FN c_soft<f32> c_take(c_soft<f32> a, const f32 (&x)[V]) {
   f32 m = a.m;
 #pragma unroll
