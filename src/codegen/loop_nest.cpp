@@ -176,12 +176,12 @@ class Builder {
 
 }  // namespace
 
-LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lanes) {
+LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lanes, bool scans_along) {
   LoopNest nest;
   for (std::size_t d = 0; d < group.outer.size(); ++d) nest.outer.push_back({graph.ivar(d), group.outer[d]});
   for (std::size_t d = 0; d < group.inner.size(); ++d) nest.inner.push_back({graph.rvar(d), group.inner[d]});
   Builder builder(graph, nest);
-  bool scans = false, lane_scans = true;
+  bool scans = false, in_turn = false;
   for (const scheduler::Member& m : group.members) {
     const ir::Operation& op = graph.operations()[m.op];
     Statement s{.op = &op, .role = m.role, .level = m.level};
@@ -191,8 +191,7 @@ LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lan
     Expr position = 0;
     for (std::size_t d = 0; d < m.rvars.size(); ++d) position = position * op.reduced()[d] + m.rvars[d];
     if (auto* r = std::get_if<ir::Reduction>(&op.node); r && (r->kind == ir::ReductionKind::ArgMax || r->kind == ir::ReductionKind::ArgMin)) s.position = position;
-    // Vectors along a scan need its operator on lanes.
-    if (auto* scan = std::get_if<ir::Scan>(&op.node)) scans = true, lane_scans = lane_scans && scan->kind != ir::ScanKind::LogSumExp && scan->body->dtype != DType::Bool;
+    if (auto* scan = std::get_if<ir::Scan>(&op.node)) scans = true, in_turn = in_turn || (!scans_along && (scan->kind == ir::ScanKind::LogSumExp || scan->body->dtype == DType::Bool));
     nest.levels = std::max(nest.levels, m.level + 1);
     nest.statements.push_back(std::move(s));
   }
@@ -202,7 +201,7 @@ LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lan
   builder.order(nest.inner);
   builder.merge(nest.outer);
   builder.merge(nest.inner);
-  builder.choose_vector(lanes, scans && !lane_scans);
+  builder.choose_vector(lanes, in_turn);
   builder.choose_tile();
   return nest;
 }

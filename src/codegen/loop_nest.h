@@ -49,7 +49,8 @@ struct LoopNest {
   std::vector<sym::LoopVar> vars() const;
 };
 
-LoopNest make_loop_nest(ir::Graph&, const scheduler::Group&, int lanes);
+/// `scans_along`: neighbours along a scan may be computed together whatever its operator is; else only those whose operator vectors have.
+LoopNest make_loop_nest(ir::Graph&, const scheduler::Group&, int lanes, bool scans_along = false);
 /// Loops of a scatter as they come, all inner.
 LoopNest make_scatter_nest(ir::Graph&, const ir::Operation&);
 /// Loops of a scatter for threads. Iterations that differ in a variable which is itself the place in some dimension never meet: such loops are outer, or fill vectors; the others keep their order.

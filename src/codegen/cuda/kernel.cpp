@@ -41,7 +41,7 @@ void inline_values(ir::Graph& graph, LoopNest& nest) {
 Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const GpuModel& model) {
   GpuModel gpu = model;
   if (group.shape > 0) gpu.shape = group.shape;
-  LoopNest nest = make_loop_nest(graph, group, kRun);
+  LoopNest nest = make_loop_nest(graph, group, kRun, true);
   inline_values(graph, nest);
   bool pointwise = true, scans = false;
   for (const Statement& s : nest.statements) pointwise = pointwise && s.role == Role::Outer, scans = scans || s.role == Role::Scan;
