@@ -13,7 +13,7 @@ namespace coil::autotune {
 namespace {
 
 /// Kernels with one text and the same sizes: they are timed once.
-struct Tuned {
+struct TunedKernel {
   std::vector<scheduler::Group*> groups;
   std::filesystem::path entry;
   std::vector<Trial> trials;  ///< distinct texts, the usual first
@@ -60,7 +60,7 @@ std::string key_of(const Trial& t, const std::string& isa, const std::string& id
 }
 
 /// An entry is `NUMBER SYMBOL`: a number alone would mean another shape to a later compiler.
-std::optional<std::pair<int, std::string>> remembered(const std::filesystem::path& entry) {
+std::optional<std::pair<int, std::string>> remembered_launch(const std::filesystem::path& entry) {
   const auto bytes = codegen::read_binary(entry);
   if (!bytes) return std::nullopt;
   const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
@@ -86,7 +86,7 @@ codegen::Kernel in_shape(ir::Graph& graph, scheduler::Group group, const codegen
 
 std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, const codegen::Backend& backend, Timer& timer, const LaunchOptions& options) {
   std::string text;
-  std::map<std::string, Tuned> all;
+  std::map<std::string, TunedKernel> all;
   std::vector<std::string> order;
   for (scheduler::Item& item : schedule.items) {
     auto* group = std::get_if<scheduler::Group>(&item);
@@ -96,7 +96,7 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
     const auto trial = trial_of(graph, usual);
     if (!trial) continue;
     const std::string key = key_of(*trial, backend.isa(), timer.identity());
-    Tuned& t = all[key];
+    TunedKernel& t = all[key];
     t.groups.push_back(group);
     if (t.groups.size() > 1) continue;
     order.push_back(key);
@@ -108,9 +108,9 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
   std::vector<std::string> kernels, measured;
   std::set<std::string> seen;
   for (const std::string& key : order) {
-    Tuned& t = all[key];
+    TunedKernel& t = all[key];
     const scheduler::Group& group = *t.groups[0];
-    if (const auto found = options.cache ? remembered(t.entry) : std::nullopt) {
+    if (const auto found = options.cache ? remembered_launch(t.entry) : std::nullopt) {
       if (in_shape(graph, group, backend, found->first).symbol == found->second) {
         for (scheduler::Group* g : t.groups) g->shape = found->first;
         text += fmt::format("{}: shape {}, remembered\n", t.trials[0].symbol, found->first);
@@ -136,7 +136,7 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
 
   timer.load(backend.compile(kernels, {.jobs = options.jobs, .cache = std::nullopt}).libraries);
   for (const std::string& key : measured) {
-    Tuned& t = all[key];
+    TunedKernel& t = all[key];
     const auto times = timer.time(t.trials);
     std::size_t best = 0;
     for (std::size_t k = 1; k < times.size(); ++k)

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kAlgorithms = 8;  // of the heuristics' list that are tried
 
-struct Tuned {
+struct TunedProduct {
   std::vector<ir::OperationId> operations;
   CallTrial call;
 };
@@ -54,7 +54,7 @@ std::string text_of(const CallTrial& c) {
   return text;
 }
 
-std::optional<std::int64_t> remembered(const std::filesystem::path& entry) {
+std::optional<std::int64_t> remembered_algorithm(const std::filesystem::path& entry) {
   const auto bytes = codegen::read_binary(entry);
   if (!bytes) return std::nullopt;
   std::int64_t number = 0;
@@ -72,7 +72,7 @@ bool is_product(const ir::Operation& op) {
 }
 
 std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOptions& options) {
-  std::map<std::string, Tuned> all;
+  std::map<std::string, TunedProduct> all;
   std::vector<std::string> order;
   std::vector<ir::Operation> operations(graph.operations().begin(), graph.operations().end());
   for (const ir::Operation& op : operations) {
@@ -80,7 +80,7 @@ std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOp
     const auto& call = std::get<ir::Extern>(op.node);
     const auto inputs = bound(graph, call.inputs), outputs = bound(graph, call.outputs);
     if (!inputs || !outputs) continue;
-    Tuned t{{}, {call.op, {}, *inputs, *outputs}};
+    TunedProduct t{{}, {call.op, {}, *inputs, *outputs}};
     for (const auto& [name, value] : call.attributes) t.call.attributes.emplace(name, std::visit([](const auto& v) { return runtime::Attribute(v); }, value));
     const std::string name = text_of(t.call);
     auto [it, added] = all.try_emplace(name, std::move(t));
@@ -90,10 +90,10 @@ std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOp
   std::string text;
   bool changed = false;
   for (const std::string& name : order) {
-    const Tuned& t = all.at(name);
+    const TunedProduct& t = all.at(name);
     std::optional<std::filesystem::path> entry;
     if (options.cache) entry = *options.cache / ("algorithm_" + to_hex(Hasher().add(timer.identity()).add(name).digest()));
-    std::optional<std::int64_t> found = entry ? remembered(*entry) : std::nullopt;
+    std::optional<std::int64_t> found = entry ? remembered_algorithm(*entry) : std::nullopt;
     if (found) {
       text += fmt::format("{}: algorithm {}, remembered\n", name, *found);
     } else {

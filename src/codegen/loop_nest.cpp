@@ -210,7 +210,7 @@ namespace {
 
 constexpr std::int64_t kEnoughPoints = 8;      // parallel points that keep threads busy
 constexpr std::int64_t kSmallScatter = 1 << 14;  // iterations that are not worth a second thread
-constexpr std::int64_t kSharedRow = 8;           // elements that an index moves for which threads that each read every index gain on one that reads them once
+constexpr std::int64_t kSharedScatterRow = 8;           // elements that an index moves for which threads that each read every index gain on one that reads them once
 
 /// Loops of a scatter by what they may do.
 struct ScatterLoops {
@@ -298,7 +298,7 @@ LoopNest make_threaded_scatter_nest(ir::Graph& graph, const ir::Operation& op, i
   LoopNest nest;
   std::optional<std::int64_t> block;
   if (loops.vector && loops.points < kEnoughPoints) block = choose_block(scatter.sizes[*loops.vector], loops.points, lanes);
-  if (!block && loops.points < kEnoughPoints && loops.row >= kSharedRow && loops.work >= kSmallScatter)
+  if (!block && loops.points < kEnoughPoints && loops.row >= kSharedScatterRow && loops.work >= kSmallScatter)
     for (std::size_t d = 0; d < scatter.index.size(); ++d)
       for (std::size_t j = 0; j < scatter.indirect.size(); ++j)
         if (scatter.index[d] == graph.pool().indirect(j) && (!nest.partition || graph.env().hint_or(layout.sizes[d], 0) > graph.env().hint_or(nest.partition->places, 0))) nest.partition = {j, layout.sizes[d]};

@@ -13,7 +13,7 @@ using sym::Exprs;
 
 namespace {
 
-constexpr int kMaxDepth = 200;
+constexpr int kMaxNesting = 200;
 
 /// What a term evaluates to. Fractions live only inside products and sums, where they must come out whole:
 /// `Mul(Rational(1, 2), Symbol('s0'))` has denominator 2.
@@ -130,7 +130,7 @@ class Parser {
   }
 
   Fraction term(int depth) {
-    if (depth > kMaxDepth) fail("a symbolic expression is nested deeper than {}", kMaxDepth);
+    if (depth > kMaxNesting) fail("a symbolic expression is nested deeper than {}", kMaxNesting);
     const auto name = word();
     if (name == "true" || name == "True") return {1};
     if (name == "false" || name == "False") return {0};

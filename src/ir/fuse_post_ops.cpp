@@ -30,9 +30,9 @@ bool may_stand_together(const std::vector<std::string>& post) {
 }
 
 bool is_op(Scalar s, ScalarOp op) { return s->op == op; }
-bool is_constant(Scalar s) { return s->op == ScalarOp::Constant && s->dtype == DType::F32; }
+bool is_constant_f32(Scalar s) { return s->op == ScalarOp::Constant && s->dtype == DType::F32; }
 bool is_close(double a, double b) { return std::fabs(a - b) <= 1e-6 * std::fabs(b); }
-bool is_number(Scalar s, double v) { return is_constant(s) && (v == 0 ? s->number == 0 : is_close(s->number, v)); }
+bool is_close_number(Scalar s, double v) { return is_constant_f32(s) && (v == 0 ? s->number == 0 : is_close(s->number, v)); }
 
 /// A product taken apart: its constant, and its other factors (a constant divisor counts as a factor).
 struct Product {
@@ -44,10 +44,10 @@ void collect_factors(Scalar s, Product& p) {
   if (is_op(s, ScalarOp::Mul)) {
     collect_factors(s->args[0], p);
     collect_factors(s->args[1], p);
-  } else if (is_op(s, ScalarOp::Div) && is_constant(s->args[1])) {
+  } else if (is_op(s, ScalarOp::Div) && is_constant_f32(s->args[1])) {
     p.constant /= s->args[1]->number;
     collect_factors(s->args[0], p);
-  } else if (is_constant(s)) {
+  } else if (is_constant_f32(s)) {
     p.constant *= s->number;
   } else {
     p.factors.push_back(s);
@@ -63,8 +63,8 @@ Product product_of(Scalar s) {
 /// The other operand of a commutative operation with this constant; null when it is something else.
 Scalar beside_constant(Scalar s, ScalarOp op, double constant) {
   if (!is_op(s, op)) return nullptr;
-  if (is_number(s->args[1], constant)) return s->args[0];
-  if (is_number(s->args[0], constant)) return s->args[1];
+  if (is_close_number(s->args[1], constant)) return s->args[0];
+  if (is_close_number(s->args[0], constant)) return s->args[1];
   return nullptr;
 }
 
@@ -75,7 +75,7 @@ struct Clip {
 };
 
 std::optional<Clip> as_clip(Scalar s) {
-  auto split = [](Scalar e) -> std::pair<Scalar, Scalar> { return is_constant(e->args[1]) ? std::pair(e->args[0], e->args[1]) : is_constant(e->args[0]) ? std::pair(e->args[1], e->args[0]) : std::pair<Scalar, Scalar>(); };
+  auto split = [](Scalar e) -> std::pair<Scalar, Scalar> { return is_constant_f32(e->args[1]) ? std::pair(e->args[0], e->args[1]) : is_constant_f32(e->args[0]) ? std::pair(e->args[1], e->args[0]) : std::pair<Scalar, Scalar>(); };
   if (!is_op(s, ScalarOp::Min) && !is_op(s, ScalarOp::Max)) return std::nullopt;
   auto [inner, outer_bound] = split(s);
   if (!inner || !is_op(inner, is_op(s, ScalarOp::Min) ? ScalarOp::Max : ScalarOp::Min)) return std::nullopt;
@@ -153,7 +153,7 @@ class Chain {
     if (is_op(s, ScalarOp::Tanh)) return Step{s->args[0], {"tanh"}};
     if (is_op(s, ScalarOp::Where)) return piecewise(s);
     if (is_op(s, ScalarOp::Add)) return sum(s);
-    if (is_op(s, ScalarOp::Sub) && is_constant(s->args[1])) return Step{s->args[0], scale(1, -s->args[1]->number)};
+    if (is_op(s, ScalarOp::Sub) && is_constant_f32(s->args[1])) return Step{s->args[0], scale(1, -s->args[1]->number)};
     if (is_op(s, ScalarOp::Mul) || is_op(s, ScalarOp::Div)) return product(s);
     return std::nullopt;
   }
@@ -161,7 +161,7 @@ class Chain {
   /// leaky_relu and elu.
   std::optional<Step> piecewise(Scalar s) {
     Scalar condition = s->args[0], yes = s->args[1], no = s->args[2];
-    if (condition->args.size() != 2 || !is_number(condition->args[1], 0)) return std::nullopt;
+    if (condition->args.size() != 2 || !is_close_number(condition->args[1], 0)) return std::nullopt;
     Scalar x = condition->args[0];
     if (is_op(condition, ScalarOp::Gt) && yes == x) {
       const Product p = product_of(no);
@@ -178,7 +178,7 @@ class Chain {
 
   std::optional<Step> sum(Scalar s) {
     for (int k = 0; k < 2; ++k) {
-      if (is_constant(s->args[k])) return Step{s->args[1 - k], scale(1, s->args[k]->number)};
+      if (is_constant_f32(s->args[k])) return Step{s->args[1 - k], scale(1, s->args[k]->number)};
       if (is_operand(s->args[k])) return Step{s->args[1 - k], {"add", s->args[k]}};
     }
     return std::nullopt;
@@ -192,9 +192,9 @@ class Chain {
     if (p.factors.size() == 1 && is_close(p.constant, 1.0 / 6))
       if (Scalar x = hard_gate(p.factors[0])) return Step{x, {"hardsigmoid"}};
     Scalar left = s->args[0], right = s->args[1];
-    if (is_constant(right)) return Step{left, scale(is_op(s, ScalarOp::Mul) ? right->number : 1 / right->number, 0)};
+    if (is_constant_f32(right)) return Step{left, scale(is_op(s, ScalarOp::Mul) ? right->number : 1 / right->number, 0)};
     if (!is_op(s, ScalarOp::Mul)) return std::nullopt;
-    if (is_constant(left)) return Step{right, scale(left->number, 0)};
+    if (is_constant_f32(left)) return Step{right, scale(left->number, 0)};
     if (is_operand(right)) return Step{left, {"mul", right}};
     if (is_operand(left)) return Step{right, {"mul", left}};
     return std::nullopt;

@@ -37,6 +37,17 @@ Value operand(Context& ctx, const ops::Value& arg, const Exprs& sizes, DType reg
   return {&ctx.graph.pool(), ctx.number(arg, register_type)};
 }
 
+bool is_number(const ops::Value& v, double n) {
+  if (auto* d = v.get_if<double>()) return *d == n;
+  auto* e = v.get_if<Expr>();
+  return e && e->is_constant(static_cast<std::int64_t>(n));
+}
+
+std::vector<std::int64_t> spread(std::vector<std::int64_t> values, std::size_t n) {
+  if (values.size() == 1) values.resize(n, values[0]);
+  return values;
+}
+
 Value number(Context& ctx, DType register_type, double v) { return {&ctx.graph.pool(), ctx.graph.pool().constant(register_type, v)}; }
 Value index_value(Context& ctx, Expr e) { return {&ctx.graph.pool(), ctx.graph.pool().index(e)}; }
 Value condition(Context& ctx, Expr e) { return {&ctx.graph.pool(), ctx.graph.pool().condition(e)}; }

@@ -55,6 +55,10 @@ Value element_at(Context&, const TensorBox&, const Exprs& index, const Exprs& si
 Value operand(Context&, const ops::Value& arg, const Exprs& sizes, DType register_type);
 
 Value number(Context&, DType register_type, double);
+/// Whether an argument is this number.
+bool is_number(const ops::Value&, double);
+/// One value for each of n dimensions, where a single one stands for all.
+std::vector<std::int64_t> spread(std::vector<std::int64_t> values, std::size_t n);
 Value index_value(Context&, Expr);
 Value condition(Context&, Expr);
 

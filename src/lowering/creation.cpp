@@ -14,12 +14,6 @@ LoweringFunction filled_with(double value) {
   return [value](Context& ctx, const ops::Values&) -> Lowered { return result(ctx, number(ctx, register_type(ctx.result().dtype), value)); };
 }
 
-bool is_number(const ops::Value& v, double n) {
-  if (auto* d = v.get_if<double>()) return *d == n;
-  auto* e = v.get_if<Expr>();
-  return e && e->is_constant(static_cast<std::int64_t>(n));
-}
-
 /// start + i*step, in integers where the result is; floats in the accumulation type of eager (double), rounded at the end.
 Value ramp(Context& ctx, const ops::Value& start, const ops::Value& step) {
   const DType dtype = ctx.result().dtype;

@@ -12,12 +12,6 @@ namespace {
 using Values = ops::Values;
 using Attributes = std::map<std::string, ir::ExternAttribute>;
 
-bool is_number(const ops::Value& v, double n) {
-  if (auto* d = v.get_if<double>()) return *d == n;
-  auto* e = v.get_if<Expr>();
-  return e && e->is_constant(static_cast<std::int64_t>(n));
-}
-
 // Libraries of GPUs have slow kernels for matrices whose rows do not start on 16 bytes, and for products over or into numbers of columns that are not whole vectors (a vocabulary of 50,257). Large products are therefore made
 // with operands and results grown to whole vectors, the new elements 0: where the operand is computed by a kernel anyway that costs nothing, else a copy.
 

@@ -18,11 +18,6 @@ struct Window {
   std::vector<Expr> starts;  ///< of the window in each pooled dimension, before clipping
 };
 
-Ints spread(Ints values, std::size_t n) {
-  if (values.size() == 1) values.resize(n, values[0]);
-  return values;
-}
-
 /// Windows of `kernel` elements, `dilation` apart, every `stride` elements from -padding on. `spatial` pooled dimensions.
 Window fixed_window(Context& ctx, const TensorBox& box, const Exprs& sizes, const Ints& kernel, const Ints& stride, const Ints& padding, const Ints& dilation) {
   const std::size_t spatial = kernel.size(), lead = box.rank() - spatial;

@@ -8,26 +8,26 @@ namespace {
 
 using ir::ScanKind;
 
-constexpr std::int64_t kChunk = 4096;    // elements that one block scans
+constexpr std::int64_t kBlockChunk = 4096;    // elements that one block scans
 constexpr std::int64_t kMaxColumns = 64;  // of rows that are put in order, column by column
 
 /// Running totals over a list of any length, in two levels: within chunks, which are rows of a matrix and so scanned side by side, and over the chunks' totals.
 class Running {
  public:
   /// `body` gives element i of the list, `inside` where it is one.
-  Running(Context& ctx, Expr length, DType within, ScanKind kind, const std::function<Value(Expr i, const Exprs& sizes, Scalar inside)>& body) : ctx_(ctx), kind_(kind), chunks_(sym::ceil_div(length, kChunk)) {
-    const Exprs sizes{chunks_, kChunk};
-    const Expr i = ctx.graph.ivar(0) * kChunk + ctx.graph.ivar(1);
+  Running(Context& ctx, Expr length, DType within, ScanKind kind, const std::function<Value(Expr i, const Exprs& sizes, Scalar inside)>& body) : ctx_(ctx), kind_(kind), chunks_(sym::ceil_div(length, kBlockChunk)) {
+    const Exprs sizes{chunks_, kBlockChunk};
+    const Expr i = ctx.graph.ivar(0) * kBlockChunk + ctx.graph.ivar(1);
     Value inside = condition(ctx, sym::lt(i, length)), x = body(i, sizes, inside).cast(within);
     within_ = running_scan(ctx, within, sizes, 1, kind, where(inside, x, x.number(0)));
-    Value last = element_at(ctx, within_, {ctx.graph.ivar(0), kChunk - 1}, {chunks_}).cast(DType::I64);
+    Value last = element_at(ctx, within_, {ctx.graph.ivar(0), kBlockChunk - 1}, {chunks_}).cast(DType::I64);
     before_ = running_scan(ctx, DType::I64, {chunks_}, 0, kind, last);
   }
 
   /// The total up to and with element i, in a nest of these sizes.
   Value at(Expr i, const Exprs& sizes) const {
-    const Expr chunk = sym::floor_div(i, kChunk);
-    Value x = element_at(ctx_, within_, {chunk, sym::mod(i, kChunk)}, sizes).cast(DType::I64);
+    const Expr chunk = sym::floor_div(i, kBlockChunk);
+    Value x = element_at(ctx_, within_, {chunk, sym::mod(i, kBlockChunk)}, sizes).cast(DType::I64);
     Value earlier = element_at(ctx_, before_, {chunk - 1}, sizes, {}, condition(ctx_, sym::ge(chunk, 1)));
     return kind_ == ScanKind::Sum ? x + earlier : maximum(x, earlier);
   }

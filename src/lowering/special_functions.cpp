@@ -42,7 +42,7 @@ Value spherical_bessel_j0(Value x) {
   return where(isinf(x), x.number(0), where(lt(abs(x), 0.5), series, sin(x) / x));
 }
 
-const std::pair<std::string_view, Unary> kUnary[] = {
+const std::pair<std::string_view, Unary> kOfOneValue[] = {
     {"i0", one<ScalarOp::I0>}, {"special_i0e", one<ScalarOp::I0e>}, {"special_i1", one<ScalarOp::I1>}, {"special_i1e", one<ScalarOp::I1e>},
     {"special_modified_bessel_i0", one<ScalarOp::I0>}, {"special_modified_bessel_i1", one<ScalarOp::I1>},
     {"special_modified_bessel_k0", one<ScalarOp::K0>}, {"special_modified_bessel_k1", one<ScalarOp::K1>},
@@ -52,7 +52,7 @@ const std::pair<std::string_view, Unary> kUnary[] = {
     {"special_erfcx", one<ScalarOp::Erfcx>}, {"special_ndtri", one<ScalarOp::Ndtri>}, {"special_log_ndtr", log_ndtr},
 };
 
-const std::pair<std::string_view, Binary> kBinary[] = {
+const std::pair<std::string_view, Binary> kOfTwoValues[] = {
     {"igamma", two<ScalarOp::Igamma>}, {"igammac", two<ScalarOp::Igammac>},
 };
 
@@ -91,8 +91,8 @@ Lowered polygamma(Context& ctx, const ops::Values& args) {
 }  // namespace
 
 void add_special_functions(Table& t) {
-  for (auto& [name, f] : kUnary) t[fmt::format("aten.{}.default", name)] = of_one(f);
-  for (auto& [name, f] : kBinary) t[fmt::format("aten.{}.default", name)] = of_two(f);
+  for (auto& [name, f] : kOfOneValue) t[fmt::format("aten.{}.default", name)] = of_one(f);
+  for (auto& [name, f] : kOfTwoValues) t[fmt::format("aten.{}.default", name)] = of_two(f);
   for (auto& [name, f] : kPolynomials)
     for (std::string_view form : {"default", "x_scalar", "n_scalar"}) t[fmt::format("aten.special_{}.{}", name, form)] = of_two(f);
   for (std::string_view form : {"default", "other_scalar", "self_scalar"}) t[fmt::format("aten.special_zeta.{}", form)] = of_two(two<ScalarOp::Zeta>);

@@ -11,11 +11,6 @@ namespace {
 using Values = ops::Values;
 using Ints = std::vector<std::int64_t>;
 
-Ints spread(Ints values, std::size_t n) {
-  if (values.size() == 1) values.resize(n, values[0]);
-  return values;
-}
-
 /// The windows that may cover a place of the input, counted by r0, r1, …
 struct Covering {
   Exprs sizes, reduced;

@@ -10,13 +10,6 @@
 namespace coil::runtime {
 namespace {
 
-Sizes per_dimension(const Attributes& attributes, const std::string& name, std::int64_t fallback, std::size_t spatial) {
-  Sizes values = ints_attribute(attributes, name, Sizes(spatial, fallback));
-  if (values.size() == 1) values.assign(spatial, values[0]);
-  if (values.size() != spatial) fail("convolution: attribute '{}' has {} values for {} dimensions", name, values.size(), spatial);
-  return values;
-}
-
 /// Size of y in a spatial dimension, but for the output padding of a transposed convolution.
 std::int64_t result_size(const ConvolutionProblem& p, std::size_t d) {
   const std::int64_t reach = (p.kernel(d) - 1) * p.dilation[d] + 1, in = p.x.sizes[d + 2];
@@ -78,10 +71,10 @@ ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<c
     p.packed_bytes = dense_bytes(p.weight);
     p.weight = dense_view(p.x.dtype, ints_attribute(attributes, "weight_sizes", {}));
   }
-  p.stride = per_dimension(attributes, "stride", 1, p.spatial());
-  p.padding = per_dimension(attributes, "padding", 0, p.spatial());
-  p.padding_end = attributes.contains("padding_end") ? per_dimension(attributes, "padding_end", 0, p.spatial()) : p.padding;
-  p.dilation = per_dimension(attributes, "dilation", 1, p.spatial());
+  p.stride = per_dimension(attributes, "stride", 1, p.spatial(), "convolution");
+  p.padding = per_dimension(attributes, "padding", 0, p.spatial(), "convolution");
+  p.padding_end = attributes.contains("padding_end") ? per_dimension(attributes, "padding_end", 0, p.spatial(), "convolution") : p.padding;
+  p.dilation = per_dimension(attributes, "dilation", 1, p.spatial(), "convolution");
   p.groups = int_attribute(attributes, "groups", 1);
   p.transposed = int_attribute(attributes, "transposed", 0) != 0;
   p.post = parse_post_ops(attributes);

@@ -11,13 +11,6 @@
 namespace coil::runtime {
 namespace {
 
-Sizes per_dimension(const Attributes& attributes, const std::string& name, std::int64_t fallback, std::size_t spatial) {
-  Sizes values = ints_attribute(attributes, name, Sizes(spatial, fallback));
-  if (values.size() == 1) values.assign(spatial, values[0]);
-  if (values.size() != spatial) fail("convolution_weights: attribute '{}' has {} values for {} dimensions", name, values.size(), spatial);
-  return values;
-}
-
 /// By loops over three spatial dimensions; absent ones have size 1. Each thread has weights of its own.
 template <class T>
 class PlainWeightGradient : public PreparedCall {
@@ -101,9 +94,9 @@ WeightGradientProblem weight_gradient_problem(const Attributes& attributes, std:
   WeightGradientProblem p{inputs[0], inputs[1], outputs[0], {}, {}, {}};
   const std::size_t rank = p.x.sizes.size();
   if (rank < 3 || rank > 5 || p.dy.sizes.size() != rank || p.dw.sizes.size() != rank) fail("convolution_weights: x has {} dimensions; 3, 4 and 5 are possible", rank);
-  p.stride = per_dimension(attributes, "stride", 1, p.spatial());
-  p.padding = per_dimension(attributes, "padding", 0, p.spatial());
-  p.dilation = per_dimension(attributes, "dilation", 1, p.spatial());
+  p.stride = per_dimension(attributes, "stride", 1, p.spatial(), "convolution_weights");
+  p.padding = per_dimension(attributes, "padding", 0, p.spatial(), "convolution_weights");
+  p.dilation = per_dimension(attributes, "dilation", 1, p.spatial(), "convolution_weights");
   p.groups = int_attribute(attributes, "groups", 1);
   const bool fits = p.groups > 0 && p.x.sizes[0] == p.dy.sizes[0] && p.dw.sizes[0] == p.dy.sizes[1] && p.dy.sizes[1] % p.groups == 0 && p.dw.sizes[1] * p.groups == p.x.sizes[1] &&
                     std::all_of(p.stride.begin(), p.stride.end(), [](auto s) { return s > 0; });

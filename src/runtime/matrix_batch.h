@@ -13,6 +13,9 @@
 
 namespace coil::runtime {
 
+/// A leading dimension as LAPACK takes it, which is at least 1.
+inline int leading(int rows) { return std::max(rows, 1); }
+
 /// One operand: matrices (rank 2), vectors (1) or numbers (0) after the dimensions of the batch, any strides.
 struct BatchOperand {
   BoundView view;

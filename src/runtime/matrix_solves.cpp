@@ -8,11 +8,6 @@
 namespace coil::runtime {
 namespace {
 
-bool flag(const Attributes& a, const char* name, bool fallback = false) { return int_attribute(a, name, fallback) != 0; }
-
-/// A leading dimension: never 0.
-int leading(int rows) { return std::max(rows, 1); }
-
 template <class T>
 class LuFactor : public MatrixBatch<T> {
  public:
@@ -79,7 +74,7 @@ template <class T>
 class LuSolve : public Solve<T> {
  public:
   // X A = B is A' X' = B'.
-  explicit LuSolve(const Attributes& a) : Solve<T>("lu_solve", flag(a, "left", true)), transposed_(flag(a, "adjoint") == flag(a, "left", true)) {}
+  explicit LuSolve(const Attributes& a) : Solve<T>("lu_solve", flag_attribute(a, "left", true)), transposed_(flag_attribute(a, "adjoint") == flag_attribute(a, "left", true)) {}
 
  private:
   void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) override { lapack_.getrs(transposed_ ? "T" : "N", &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1); }
@@ -135,7 +130,7 @@ class LdlSolve : public Solve<T> {
 template <class T>
 class Cholesky : public MatrixBatch<T> {
  public:
-  explicit Cholesky(const Attributes& a) : MatrixBatch<T>("cholesky", {2}, {2, 0}), upper_(flag(a, "upper")) {}
+  explicit Cholesky(const Attributes& a) : MatrixBatch<T>("cholesky", {2}, {2, 0}), upper_(flag_attribute(a, "upper")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -162,7 +157,7 @@ class Cholesky : public MatrixBatch<T> {
 template <class T>
 class SolveTriangular : public MatrixBatch<T> {
  public:
-  explicit SolveTriangular(const Attributes& a) : MatrixBatch<T>("solve_triangular", {2, 2}, {2}), upper_(flag(a, "upper")), left_(flag(a, "left", true)), unit_(flag(a, "unit")) {}
+  explicit SolveTriangular(const Attributes& a) : MatrixBatch<T>("solve_triangular", {2, 2}, {2}), upper_(flag_attribute(a, "upper")), left_(flag_attribute(a, "left", true)), unit_(flag_attribute(a, "unit")) {}
 
  private:
   using Base = MatrixBatch<T>;

@@ -8,9 +8,6 @@
 namespace coil::runtime {
 namespace {
 
-bool flag(const Attributes& a, const char* name, bool fallback = false) { return int_attribute(a, name, fallback) != 0; }
-int leading(int rows) { return std::max(rows, 1); }
-
 using Ranks = std::vector<std::size_t>;
 
 template <class T>
@@ -34,7 +31,7 @@ int orgqr_work(const Lapack<T>& lapack, int m, int n, int k) {
 template <class T>
 class Qr : public MatrixBatch<T> {
  public:
-  explicit Qr(const Attributes& a) : MatrixBatch<T>("qr", {2}, flag(a, "r_only") ? Ranks{2} : Ranks{2, 2}), r_only_(flag(a, "r_only")) {}
+  explicit Qr(const Attributes& a) : MatrixBatch<T>("qr", {2}, flag_attribute(a, "r_only") ? Ranks{2} : Ranks{2, 2}), r_only_(flag_attribute(a, "r_only")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -125,7 +122,7 @@ class HouseholderProduct : public MatrixBatch<T> {
 template <class T>
 class Ormqr : public MatrixBatch<T> {
  public:
-  explicit Ormqr(const Attributes& a) : MatrixBatch<T>("ormqr", {2, 1, 2}, {2}), left_(flag(a, "left", true)), transpose_(flag(a, "transpose")) {}
+  explicit Ormqr(const Attributes& a) : MatrixBatch<T>("ormqr", {2, 1, 2}, {2}), left_(flag_attribute(a, "left", true)), transpose_(flag_attribute(a, "transpose")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -163,7 +160,7 @@ constexpr const char* kNotConverged = "the algorithm did not converge: the matri
 template <class T>
 class Svd : public MatrixBatch<T> {
  public:
-  explicit Svd(const Attributes& a) : MatrixBatch<T>("svd", {2}, flag(a, "values_only") ? Ranks{1} : Ranks{2, 1, 2}), values_only_(flag(a, "values_only")) {}
+  explicit Svd(const Attributes& a) : MatrixBatch<T>("svd", {2}, flag_attribute(a, "values_only") ? Ranks{1} : Ranks{2, 1, 2}), values_only_(flag_attribute(a, "values_only")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -216,7 +213,7 @@ class Svd : public MatrixBatch<T> {
 template <class T>
 class Eigh : public MatrixBatch<T> {
  public:
-  explicit Eigh(const Attributes& a) : MatrixBatch<T>("eigh", {2}, flag(a, "values_only") ? Ranks{1} : Ranks{1, 2}), values_only_(flag(a, "values_only")), upper_(flag(a, "upper")) {}
+  explicit Eigh(const Attributes& a) : MatrixBatch<T>("eigh", {2}, flag_attribute(a, "values_only") ? Ranks{1} : Ranks{1, 2}), values_only_(flag_attribute(a, "values_only")), upper_(flag_attribute(a, "upper")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -255,7 +252,7 @@ class Eigh : public MatrixBatch<T> {
 template <class T>
 class Eig : public MatrixBatch<T> {
  public:
-  explicit Eig(const Attributes& a) : MatrixBatch<T>("eig", {2}, flag(a, "values_only") ? Ranks{1, 1} : Ranks{1, 1, 2, 2}), values_only_(flag(a, "values_only")) {}
+  explicit Eig(const Attributes& a) : MatrixBatch<T>("eig", {2}, flag_attribute(a, "values_only") ? Ranks{1, 1} : Ranks{1, 1, 2, 2}), values_only_(flag_attribute(a, "values_only")) {}
 
  private:
   using Base = MatrixBatch<T>;

@@ -14,13 +14,13 @@ namespace coil::runtime {
 namespace {
 
 /// The registrations of this process. Entries are never moved or removed.
-struct Registry {
+struct OperatorRegistry {
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<const RegisteredOperator>, std::less<>> operators;
 };
 
-Registry& registry() {
-  static Registry r;
+OperatorRegistry& operator_registry() {
+  static OperatorRegistry r;
   return r;
 }
 
@@ -179,7 +179,7 @@ class KeptOp : public RegisteredOp {
 void add(std::string_view schema, RegisteredOperator registered) {
   std::string name = operator_name(schema);
   if (!registered.function && !registered.make) fail("operator {} has no function", name);
-  Registry& r = registry();
+  OperatorRegistry& r = operator_registry();
   std::lock_guard lock(r.mutex);
   if (!r.operators.emplace(name, std::make_unique<const RegisteredOperator>(std::move(registered))).second) fail("operator {} is registered already", name);
 }
@@ -226,7 +226,7 @@ void call_operator(const RegisteredOperator& registered, std::string_view name, 
 const RegisteredOperator* find_operator(std::string_view name, std::string_view schema) {
   const RegisteredOperator* found = nullptr;
   {
-    Registry& r = registry();
+    OperatorRegistry& r = operator_registry();
     std::lock_guard lock(r.mutex);
     if (auto it = r.operators.find(name); it != r.operators.end()) found = it->second.get();
   }
@@ -236,7 +236,7 @@ const RegisteredOperator* find_operator(std::string_view name, std::string_view 
 }
 
 std::vector<std::string> registered_schemas() {
-  Registry& r = registry();
+  OperatorRegistry& r = operator_registry();
   std::lock_guard lock(r.mutex);
   std::vector<std::string> out;
   for (const auto& [name, registered] : r.operators) out.push_back(registered->schema);

@@ -6,7 +6,7 @@ namespace coil::sym {
 
 namespace {
 
-constexpr int kMaxDepth = 64;              // rewriting of results of rewriting
+constexpr int kMaxRewrites = 64;              // rewriting of results of rewriting
 constexpr std::size_t kMaxCandidates = 12;  // divisors tried for one division
 
 /// {coefficient·monomial} of the largest common divisor of two terms.
@@ -40,7 +40,7 @@ Expr Simplifier::simplify(Expr e) {
     if (n->kind == Kind::Where && operands.size() == 1 && operands[0].is_constant()) return simplify(e.operands()[operands[0].is_constant(0) ? 2 : 1]);
   }
   Expr result = changed ? make(n->kind, operands) : e;
-  if (result.node() && !result.node()->polynomial && depth_ < kMaxDepth) {
+  if (result.node() && !result.node()->polynomial && depth_ < kMaxRewrites) {
     ++depth_;
     if (changed && result.kind() != n->kind) {
       result = simplify(result);

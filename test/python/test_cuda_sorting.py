@@ -82,6 +82,7 @@ def sorted_cases():
     return outcomes(CASES, False, *EMULATE)
 
 
+@pytest.mark.xdist_group("sorting on the CPU")  # compiled once
 @pytest.mark.parametrize("name", [c.name for c in CASES])
 def test_sorted(sorted_cases, name):
     assert not sorted_cases[name]

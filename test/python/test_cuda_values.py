@@ -137,6 +137,7 @@ def forms():
     return outcomes(SHAPES, False, *EMULATE)
 
 
+@pytest.mark.xdist_group("forms on the CPU")  # compiled once
 @pytest.mark.parametrize("name", [c.name for c in SHAPES])
 def test_form(forms, name):
     assert not forms[name]

@@ -168,7 +168,7 @@ static __attribute__((noinline)) void $s_pack_mask(const $s_me* m, long stride, 
 }
 )";
 
-constexpr std::string_view kBlock = R"(
+constexpr std::string_view kBlockText = R"(
 // `rows` queries (at most two vectors) from `first` on against all keys that they see. Rows of s and o are `width` queries wide.
 static __attribute__((noinline)) void $s_block(const $s_e* qp, const $s_e* kp, const $s_e* vp, const void* mp, $s_e* op, const long* z, long first, long rows, $E* kbuf, $E* vbuf, bool packed$log_parameter) {
 $names
@@ -303,7 +303,7 @@ constexpr std::string_view kScalarNames =
     "         MaskBatchStride, MaskHeadStride, MaskQueryStride, MaskKeyStride };";
 
 /// The same with the rounds written out.
-std::string transpose_text(int lanes) {
+std::string register_transpose_text(int lanes) {
   std::string out;
   for (int i = 0; i < lanes; ++i) out += fmt::format("  f32v r{0} = in[{0}];\n", i);
   out += "  f32v t;\n";
@@ -376,7 +376,7 @@ typedef short $s_bf __attribute__((vector_size(64)));
   text += kHelpers;
   text += pairs ? kPackPairs : kPackQueryPlain;
   if (spec.mask) text += kPackMask;
-  text += kBlock;
+  text += kBlockText;
 
   auto set = [&](std::string_view key, std::string_view value) { text = replace_all(std::move(text), key, value); };
   set("$masks", std::string(spec.mask ? kAddMask : "") + std::string(spec.causal ? kCausal : ""));
@@ -388,7 +388,7 @@ typedef short $s_bf __attribute__((vector_size(64)));
   set("$log_store", spec.log_sums ? kStoreLogs : "");
   set("$LOG", std::to_string(static_cast<int>(spec.mask ? AttentionScalar::Count : AttentionScalar::MaskBatchStride)));
   set("$causal_limit", spec.causal ? " < first + rows ? z[Keys] : first + rows" : "");
-  set("$transpose", transpose_text(lanes));
+  set("$transpose", register_transpose_text(lanes));
   if (spec.mask) {
     std::string m(short_name(*spec.mask));
     bool boolean = *spec.mask == DType::Bool;

@@ -8,7 +8,7 @@
 namespace coil::codegen {
 namespace {
 
-constexpr std::int64_t kBlock = 1024;            // elements of a vector dimension that one parallel point takes, where it is cut
+constexpr std::int64_t kBlockElements = 1024;            // elements of a vector dimension that one parallel point takes, where it is cut
 constexpr std::int64_t kTile = 16;               // run of a tiled dimension inside the vector loop: a cache line of f32
 constexpr std::int64_t kScratchElements = 8192;  // longest row kept on the stack
 constexpr std::int64_t kWindow = 32;             // points of a window that are written out
@@ -92,11 +92,11 @@ void Printer::decode_point() {
     Expr others = 1;
     for (std::size_t k = 0; k < dims.size(); ++k) others *= nest_.tiled == k ? sym::ceil_div(dims[k].size, kTile) : dims[k].size;
     const auto size = v.size.constant();
-    if (strip_ ? size && *size <= strip_ : env().hint_or(others, 1) >= 64 || env().hint_or(v.size, kBlock * 4) <= 256) {
+    if (strip_ ? size && *size <= strip_ : env().hint_or(others, 1) >= 64 || env().hint_or(v.size, kBlockElements * 4) <= 256) {
       line(fmt::format("const i64 v0 = 0, v1 = {};", text(v.size)));
-      point_elements_ = env().hint_or(v.size, kBlock);
+      point_elements_ = env().hint_or(v.size, kBlockElements);
     } else {
-      const std::int64_t block = strip_ ? strip_ : nest_.inner.empty() ? kBlock : 4 * lanes_;
+      const std::int64_t block = strip_ ? strip_ : nest_.inner.empty() ? kBlockElements : 4 * lanes_;
       const Expr count = sym::ceil_div(v.size, block);
       extent_ = count;
       blocks = fmt::format("const i64 v0 = (i64)((u64)t % (u64)({0})) * {1}, v1 = v0 + {1} < {2} ? v0 + {1} : {2}; t = (i64)((u64)t / (u64)({0}));", text(count), block, text(v.size));

@@ -11,7 +11,7 @@ namespace coil::codegen {
 
 namespace {
 
-constexpr std::string_view kTypes = R"(
+constexpr std::string_view kTypeText = R"(
 #define COIL_FN static inline __attribute__((always_inline))
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -141,7 +141,7 @@ std::string prelude(int lanes, const std::set<std::string>& used) {
     if (!wanted[i]) continue;
     for (std::size_t need : all.needs[i]) wanted[need] = 1;
   }
-  std::string out = fmt::format("#define COIL_L {}{}", lanes, kTypes);
+  std::string out = fmt::format("#define COIL_L {}{}", lanes, kTypeText);
   for (std::size_t i = 0; i < all.pieces.size(); ++i) {
     if (wanted[i]) out += all.pieces[i].text;
   }

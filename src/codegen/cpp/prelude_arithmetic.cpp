@@ -9,7 +9,7 @@ struct Text {
   std::string_view name, text, also = {};
 };
 
-constexpr Text kPieces[] = {
+constexpr Text kArithmetic[] = {
     // bool + bool is or, bool * bool is and, as in torch.
     {"c_add", R"(
 template <class T> COIL_FN T c_add(T x, T y) { return x + y; }
@@ -244,7 +244,7 @@ template <class V, class F> COIL_FN V c_map3(V x, V y, V z, F f) {
   return x;
 }
 )", {"c_map2", "c_map3"}});
-  for (const Text& piece : kPieces) out.push_back({std::string(piece.name), std::string(piece.text), piece.also.empty() ? std::vector<std::string>{} : std::vector<std::string>{std::string(piece.also)}});
+  for (const Text& piece : kArithmetic) out.push_back({std::string(piece.name), std::string(piece.text), piece.also.empty() ? std::vector<std::string>{} : std::vector<std::string>{std::string(piece.also)}});
 }
 
 }  // namespace coil::codegen

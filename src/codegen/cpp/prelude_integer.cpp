@@ -9,7 +9,7 @@ struct Text {
   std::string_view name, text;
 };
 
-constexpr Text kPieces[] = {
+constexpr Text kInteger[] = {
     {"c_and", "template <class T> COIL_FN T c_and(T x, T y) { return x & y; }\n"},
     {"c_or", "template <class T> COIL_FN T c_or(T x, T y) { return x | y; }\n"},
     {"c_xor", "template <class T> COIL_FN T c_xor(T x, T y) { return x ^ y; }\n"},
@@ -104,7 +104,7 @@ template <class T> COIL_FN T c_gcd1(T x, T y) {
 )" + for_each("COIL_FN $t c_gcd($t x, $t y) { return c_gcd1(x, y); }\nCOIL_FN $tv c_gcd($tv x, $tv y) { return c_map2(x, y, []($t a, $t b) { return c_gcd1(a, b); }); }\n", "t",
                                {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}),
                  {"c_gcd1"}});
-  for (const Text& piece : kPieces) {
+  for (const Text& piece : kInteger) {
     std::string name(piece.name);
     if (name == "c_truncdiv") out.push_back({name, std::string(piece.text), {"c_divh"}});
     else if (name != "c_lane_of") out.push_back({name, std::string(piece.text)});

@@ -13,7 +13,7 @@ struct Text {
   std::vector<std::string> also = {};
 };
 
-const Text kPieces[] = {
+const Text kMath[] = {
     // Views of f32 as bits and constants of either shape, for templates over f32 and f32v.
     {"c_ibits", R"(
 COIL_FN i32 c_ibits(f32 x) { return __builtin_bit_cast(i32, x); }
@@ -208,7 +208,7 @@ template <class V> COIL_FN V c_coarse_tanh(V x) {
 }  // namespace
 
 void add_math_pieces(std::vector<PreludePiece>& out) {
-  for (const Text& piece : kPieces) out.push_back({std::string(piece.name), std::string(piece.text), piece.also});
+  for (const Text& piece : kMath) out.push_back({std::string(piece.name), std::string(piece.text), piece.also});
 }
 
 }  // namespace coil::codegen

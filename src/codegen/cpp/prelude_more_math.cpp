@@ -12,7 +12,7 @@ struct Text {
   std::vector<std::string> also = {};
 };
 
-const Text kPieces[] = {
+const Text kMoreMath[] = {
     {"c_log2", R"(
 extern "C" double log2(double);
 template <class V> COIL_FN V c_log2f(V x) {
@@ -204,7 +204,7 @@ COIL_FN f64v c_$f(f64v x, f64v y) { return c_map2(x, y, $f); }
 )";
     out.push_back({fmt::format("c_{}", f), replace_all(text, "$f", f)});
   }
-  for (const Text& piece : kPieces) out.push_back({std::string(piece.name), std::string(piece.text), piece.also});
+  for (const Text& piece : kMoreMath) out.push_back({std::string(piece.name), std::string(piece.text), piece.also});
 }
 
 }  // namespace coil::codegen

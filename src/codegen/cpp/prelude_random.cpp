@@ -7,7 +7,7 @@ namespace coil::codegen {
 namespace {
 
 // A number of 32 bits stands in the low half of one of 64, whose high half says nothing.
-constexpr std::string_view kProducts = R"(
+constexpr std::string_view kWideProducts = R"(
 COIL_FN u64 c_wide_mul(u32 x, u32 m) { return (u64)x * m; }
 COIL_FN u32 c_high_of(u64 x) { return (u32)(x >> 32); }
 COIL_FN u32 c_low_of(u64 x) { return (u32)x; }
@@ -91,7 +91,7 @@ COIL_FN u32v c_random_at(c_random_row& r, i64 seed, i64 salt, i64 at) {
 }  // namespace
 
 void add_random_pieces(std::vector<PreludePiece>& out) {
-  out.push_back({"c_wide_mul", std::string(kProducts), {"c_high_of", "c_low_of", "c_factor", "c_product8"}});
+  out.push_back({"c_wide_mul", std::string(kWideProducts), {"c_high_of", "c_low_of", "c_factor", "c_product8"}});
   out.push_back({"c_philox", random_text("COIL_FN")});
   out.push_back({"c_random", std::string(kElements), {"c_random_half"}});
   out.push_back({"c_random_at", std::string(kRow), {"c_random_row", "c_random_fill"}});

@@ -8,7 +8,7 @@ using ir::Scalar;
 using scheduler::Role;
 
 constexpr int kMostDown = 128;  // threads that share a column
-constexpr int kThreads = 256;   // of a block whose threads share nothing
+constexpr int kColumnThreads = 256;   // of a block whose threads share nothing
 
 class Columns {
  public:
@@ -41,7 +41,7 @@ class Columns {
     const int narrowest = power_of_two_at_least(std::min<std::int64_t>((along + width_ - 1) / width_, 32 / width_), 32);
     int down = n <= 16 ? 1 : 8;
     while (down * narrowest < 1024 && n / down > 16 && columns / width_ * down < gpu_.threads() / 2) down *= 2;
-    std::vector<Shape> shapes{shape_of(down, std::max(kThreads, down * narrowest), narrowest, along, n)};
+    std::vector<Shape> shapes{shape_of(down, std::max(kColumnThreads, down * narrowest), narrowest, along, n)};
     for (int shared : {down, down * 2, down / 2, down * 4, down / 4})
       for (int threads : {256, 512, 1024, 128})
         if (shared >= 1 && shared * narrowest <= threads && (shared == 1 || n / shared >= 4))

@@ -8,7 +8,7 @@ namespace {
 using ir::Scalar;
 using ir::ScalarOp;
 
-constexpr int kThreads = 256;
+constexpr int kPointThreads = 256;
 
 std::vector<const Statement*> all_of(const Body& b) {
   std::vector<const Statement*> out;
@@ -36,7 +36,7 @@ class FlatRuns {
     for (const LoopDim& d : dims_) flat_ = flat_ * d.size + d.var;
     flat_ = b.env().simplify(flat_, b.vars());
     width_ = fitting_width(gpu);
-    if (width_ > 1) threads_ = chosen(b, gpu, std::vector<int>{kThreads, kThreads / 2, kThreads * 2});
+    if (width_ > 1) threads_ = chosen(b, gpu, std::vector<int>{kPointThreads, kPointThreads / 2, kPointThreads * 2});
   }
 
   /// Points of a run; 1 where this form does not fit.
@@ -105,7 +105,7 @@ class FlatRuns {
   Body& b_;
   std::vector<LoopDim> dims_;
   Expr count_, flat_ = 0;
-  int width_ = 1, threads_ = kThreads;
+  int width_ = 1, threads_ = kPointThreads;
 };
 
 /// A thread takes `turns` runs of `width` points, a block apart.
@@ -118,7 +118,7 @@ std::vector<FlatShape> flat_shapes(std::int64_t points, int widest, const GpuMod
   int width = widest;
   while (width > 1 && points / width < gpu.threads() / 8) width /= 2;
   // Narrow accesses: several points a thread, so that enough bytes are under way.
-  std::vector<FlatShape> shapes{{width, points / width < gpu.threads() / 4 ? 128 : kThreads, width == 1 && points > 4 * gpu.threads() ? 4 : 1}};
+  std::vector<FlatShape> shapes{{width, points / width < gpu.threads() / 4 ? 128 : kPointThreads, width == 1 && points > 4 * gpu.threads() ? 4 : 1}};
   const FlatShape usual = shapes[0];
   auto add = [&](FlatShape s) {
     const bool fills = points / s.width >= static_cast<std::int64_t>(s.threads) * s.turns * gpu.multiprocessors || s.turns == 1;
@@ -209,7 +209,7 @@ class Tiles {
       b_.put("c_sync();");
       move(false);
     }
-    return b_.finish({.grid = {product_of(others_) * sym::ceil_div(u_.size, side_) * sym::ceil_div(v_.size, side_), 1, 1}, .block = kThreads});
+    return b_.finish({.grid = {product_of(others_) * sym::ceil_div(u_.size, side_) * sym::ceil_div(v_.size, side_), 1, 1}, .block = kPointThreads});
   }
 
  private:
@@ -261,7 +261,7 @@ class Tiles {
 
   /// The widest pack for accesses that lie along `dim`, with work for all threads in a square.
   int widest(const LoopDim& dim, const std::vector<Access>& accesses) const {
-    for (int width = std::min(8, side_ * side_ / kThreads); width > 1; width /= 2) {
+    for (int width = std::min(8, side_ * side_ / kPointThreads); width > 1; width /= 2) {
       const Lanes lanes{dim.var, width};
       bool any = false, all = b_.env().statically_known_multiple_of(dim.size, width);
       for (const Access& a : accesses) {
@@ -284,7 +284,7 @@ class Tiles {
 
   /// All of a square, threads side by side along `along` with `width` elements each: lx counts along it, ly + k across.
   void sweep(const LoopDim& along, int width, const std::function<void()>& inside) {
-    const int side_by_side = side_ / width, rows = kThreads / side_by_side;
+    const int side_by_side = side_ / width, rows = kPointThreads / side_by_side;
     const bool along_u = along.var == u_.var;
     b_.block("", [&] {
       b_.line("const int lx = threadIdx.x % {0}{1}, ly = threadIdx.x / {0};", side_by_side, width > 1 ? fmt::format(" * {}", width) : "");

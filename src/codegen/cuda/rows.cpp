@@ -11,14 +11,14 @@ using ir::Scalar;
 using ir::ScalarOp;
 using scheduler::Role;
 
-constexpr int kBlock = 128;          // threads of a block whose rows belong to warps
+constexpr int kBlockThreads = 128;          // threads of a block whose rows belong to warps
 constexpr int kKeptBytes = 192;      // of a row, in one thread's registers
 constexpr int kMostTurns = 16;       // runs of a row that one thread takes where its loop is unrolled
 constexpr int kBatch = 4;            // runs that a thread has under way where its loop is not
 constexpr int kBatchBytes = 128;     // of them, in one thread's registers
 constexpr int kShare = 256;          // threads of a block that shares a row with others
 constexpr int kResidentThreads = 768;  // of such blocks that a multiprocessor should hold
-constexpr std::int64_t kSharedRow = 4096;  // runs of a row that several blocks share
+constexpr std::int64_t kSharedRowRuns = 4096;  // runs of a row that several blocks share
 constexpr int kOnceTeam = 256;       // threads of a row that is read once, where there are rows enough
 constexpr std::int64_t kLongRow = 1024;  // elements for which a run cut short at the end is worth its checks
 
@@ -90,18 +90,18 @@ class Rows {
     // Few rows: more threads on each.
     while (team < 1024 && team < runs && rows * team < gpu_.threads() / 2) team *= 2;
     auto in_block = [](int t, int block) { return t > 32 ? 1 : std::max(1, block / t); };
-    std::vector<Shape> out{{team, in_block(team, kBlock), 1}};
+    std::vector<Shape> out{{team, in_block(team, kBlockThreads), 1}};
     auto add = [&](Shape s) {
       if (std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
     };
     const bool shares = length_.is_constant() && gpu_.most_cluster > 1;
-    if (shares && !once && runs >= kSharedRow)
+    if (shares && !once && runs >= kSharedRowRuns)
       if (const int blocks = blocks_that_share(runs); blocks > 1) out[0] = {blocks * kShare, 1, blocks};
     for (int t : {team / 2, team * 2, team / 4, team})
-      if (t >= 1 && t <= 1024 && (t <= runs || t <= 32)) add({t, in_block(t, kBlock), 1});
+      if (t >= 1 && t <= 1024 && (t <= runs || t <= 32)) add({t, in_block(t, kBlockThreads), 1});
     if (team <= 32)
-      for (int block : {kBlock / 2, kBlock * 2}) add({team, in_block(team, block), 1});
-    if (shares && gpu_.cluster == 0 && runs >= kSharedRow / 4)
+      for (int block : {kBlockThreads / 2, kBlockThreads * 2}) add({team, in_block(team, block), 1});
+    if (shares && gpu_.cluster == 0 && runs >= kSharedRowRuns / 4)
       for (int blocks = 2; blocks <= gpu_.most_cluster; blocks *= 2)
         for (int share : {kShare, kShare / 2, kShare * 2})
           if (runs >= static_cast<std::int64_t>(blocks) * share && runs <= static_cast<std::int64_t>(blocks) * share * (once ? runs : kMostTurns)) add({blocks * share, 1, blocks});

@@ -127,7 +127,7 @@ static __device__ void c_merge(const E* x, i64 x_step, const i64* p, i64 p_step,
 
 namespace {
 
-constexpr int kThreads = 512;       // of a block that sorts
+constexpr int kSortThreads = 512;       // of a block that sorts
 constexpr int kMergeThreads = 256;  // and of one that merges
 
 /// Pieces of `tile` elements, each put in order, with their places in the row; the whole row or its first elements where there is no tile.
@@ -141,7 +141,7 @@ Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, st
   while (capacity > 64 && graph.env().statically_known_le(whole, capacity / 2)) capacity /= 2;
   // Fewer are compared sooner than their digits are counted; so are the first of a row that never fits.
   const bool by_digits = ir::has_digits(x.dtype) && capacity >= (size_of(x.dtype) <= 4 ? 1024 : 2048) && (fits || call.op == "sort");
-  const int threads = by_digits ? kRadixThreads : std::clamp(capacity / 4, 32, kThreads);
+  const int threads = by_digits ? kRadixThreads : std::clamp(capacity / 4, 32, kSortThreads);
   RowKernel k(graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1, tile ? sym::ceil_div(whole, tile) : Expr(1));
   std::string n = k.scalar(whole), count = k.scalar(taken), from = "0", body;
   if (tile) {

@@ -326,13 +326,9 @@ struct Tolerances {
   Value absolute, relative;
 };
 
-bool takes(const Steps& s, std::string_view name) {
-  return std::any_of(s.op.schema.parameters.begin(), s.op.schema.parameters.end(), [&](const Parameter& p) { return p.name == name; });
-}
-
 Tolerances tolerances(Steps& s) {
-  if (takes(s, "rcond")) return {{}, s["rcond"]};
-  if (takes(s, "tol")) return {s["tol"], 0.0};
+  if (s.takes("rcond")) return {{}, s["rcond"]};
+  if (s.takes("tol")) return {s["tol"], 0.0};
   return {s["atol"], s["rtol"]};
 }
 
@@ -347,7 +343,7 @@ Value matrix_rank(Steps& s) {
 
 Value pseudo_inverse(Steps& s) {
   const Value& a = s["self"];
-  const bool hermitian = takes(s, "hermitian") && s.flag("hermitian");
+  const bool hermitian = s.takes("hermitian") && s.flag("hermitian");
   require_matrix(s, a, hermitian);
   const Expr m = s.size(a, -2), n = s.size(a, -1);
   if (m.is_constant(0) || n.is_constant(0)) {

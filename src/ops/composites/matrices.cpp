@@ -173,8 +173,6 @@ Value corrcoef(Steps& s) {
   return s.call("aten.clamp.default", {made, -1, 1});
 }
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 Value vector_norm(Steps& s, const Value& ord, const Value& dim, bool keepdim) {
   std::vector<std::pair<std::string, Value>> named;
   if (s.has("dtype")) named.emplace_back("dtype", s["dtype"]);

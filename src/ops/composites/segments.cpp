@@ -1,13 +1,9 @@
 // Rows in bags and segments, each reduced to one; and the shifts and frequencies that go with transforms.
-#include <limits>
-
 #include "ops/composites/steps.h"
 
 namespace coil::ops::composites {
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// For each of `n` rows, which segment it is in: how many of the sorted `starts` are not behind it, less one.
 Value segment_of_rows(Steps& s, const Value& starts, const Expr& n) {

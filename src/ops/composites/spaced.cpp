@@ -5,12 +5,6 @@ namespace coil::ops::composites {
 
 namespace {
 
-bool takes(const Steps& s, std::string_view name) {
-  for (const Parameter& p : s.op.schema.parameters)
-    if (p.name == name) return true;
-  return false;
-}
-
 /// A number or a tensor without dimensions as such a tensor.
 Value number_of(Steps& s, const Value& v, DType type) {
   const bool plain = v.is<double>() || v.is<Expr>() || v.is<Bool>();
@@ -94,7 +88,7 @@ Value gradient(Steps& s) {
   Values made;
   for (std::size_t i = 0; i < dims.size(); ++i) {
     Value spacing = 1;
-    if (takes(s, "spacing") && s.has("spacing")) {
+    if (s.takes("spacing") && s.has("spacing")) {
       const auto* list = s["spacing"].get_if<Values>();
       if (list && list->size() != dims.size()) s.refuse("takes a spacing for each dimension");
       spacing = list ? (*list)[i] : s["spacing"];

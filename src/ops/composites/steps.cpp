@@ -1,11 +1,17 @@
 #include "ops/composites/steps.h"
 
+#include <algorithm>
+
 #include "ops/shapes/common.h"
 #include "ops/shapes/families.h"
 
 namespace coil::ops {
 
 namespace composites {
+
+bool Steps::takes(std::string_view name) const {
+  return std::any_of(op.schema.parameters.begin(), op.schema.parameters.end(), [&](const Parameter& p) { return p.name == name; });
+}
 
 std::int64_t Steps::constant(const Value& v) const {
   auto n = integer(v).constant();

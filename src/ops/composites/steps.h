@@ -1,5 +1,6 @@
 // Operators that eager itself composes of others, each written once: carried out on metadata it is the operator's shape function, carried out on a graph its decomposition.
 #pragma once
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,8 @@
 #include "ops/registry.h"
 
 namespace coil::ops::composites {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// One call being carried out: its arguments, and the operators to carry it out with. Tensors are whatever `call` gives and takes: metadata, or nodes.
 class Steps {
@@ -32,6 +35,7 @@ class Steps {
   // Arguments.
 
   const Value& operator[](std::string_view name) const { return args_[op.schema.index(name)]; }
+  bool takes(std::string_view name) const;  ///< the schema has it
   bool has(std::string_view name) const { return !(*this)[name].is_none(); }
   bool flag(std::string_view name) const { return has(name) && (*this)[name].as_bool(); }
   double real(std::string_view name) const { return (*this)[name].as_double(); }

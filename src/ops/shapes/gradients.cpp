@@ -8,7 +8,7 @@ namespace coil::ops::shapes {
 namespace {
 
 // Of the type and sizes of all operands.
-constexpr std::string_view kElementwise = R"(
+constexpr std::string_view kElementwiseGradients = R"(
 aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor
 aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor
 aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor
@@ -148,7 +148,7 @@ Value cdist_backward(const Call& call) { return dense_like(call, "x1"); }
 }  // namespace
 
 void register_gradients() {
-  define_each(kElementwise, same_type);
+  define_each(kElementwiseGradients, same_type);
   define_each(kLikeSelf, like_self);
   define_each(kOfSizes, of_sizes);
   define("aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)", log_sigmoid_forward);

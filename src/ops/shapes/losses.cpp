@@ -9,7 +9,7 @@ namespace coil::ops::shapes {
 
 namespace {
 
-constexpr std::string_view kElementwise = R"(
+constexpr std::string_view kElementwiseLosses = R"(
 aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor
 aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor
 aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor
@@ -85,7 +85,7 @@ Value pairwise_distances(const Call& call) {
 }  // namespace
 
 void register_losses() {
-  define_each(kElementwise, elementwise_loss);
+  define_each(kElementwiseLosses, elementwise_loss);
   define_each(kTargetFirst, target_first_loss);
   define_each(kClassLosses, class_loss);
   define_each(kClassLossesWithWeight, class_loss_with_weight);

@@ -288,7 +288,7 @@ Value view_dtype(const Call& call) {
   return made;
 }
 
-constexpr std::string_view kNone = "";
+constexpr std::string_view kNoSchemas = "";
 
 struct ViewFamily {
   ShapeFunction shape;
@@ -301,11 +301,11 @@ const ViewFamily kViews[] = {
 aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)
 aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor
 )",
-     kNone},
+     kNoSchemas},
     {view_as, R"(
 aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)
 )",
-     kNone},
+     kNoSchemas},
     {reshape, R"(
 aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)
 )",
@@ -316,19 +316,19 @@ aten::_reshape_copy(Tensor self, SymInt[] size) -> Tensor
     {reshape_as, R"(
 aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)
 )",
-     kNone},
+     kNoSchemas},
     {ravel, R"(
 aten::ravel(Tensor(a) self) -> Tensor(a)
 )",
-     kNone},
+     kNoSchemas},
     {flatten, R"(
 aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)
 )",
-     kNone},
+     kNoSchemas},
     {unflatten, R"(
 aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)
 )",
-     kNone},
+     kNoSchemas},
     {permute, R"(
 aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)
 )",
@@ -358,18 +358,18 @@ aten::mH(Tensor(a) self) -> Tensor(a)
 aten::adjoint(Tensor(a) self) -> Tensor(a)
 aten::matrix_H(Tensor(a) self) -> Tensor(a)
 )",
-     kNone},
+     kNoSchemas},
     {reverse_dims, R"(
 aten::numpy_T(Tensor(a) self) -> Tensor(a)
 )",
-     kNone},
+     kNoSchemas},
     {move_dims, R"(
 aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)
 aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
 aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)
 aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)
 )",
-     kNone},
+     kNoSchemas},
     {expand, R"(
 aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)
 aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)
@@ -380,7 +380,7 @@ aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor
     {expand_as, R"(
 aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)
 )",
-     kNone},
+     kNoSchemas},
     {slice, R"(
 aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)
 )",
@@ -446,7 +446,7 @@ aten::view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor
 )"},
 };
 
-constexpr std::string_view kScatters = R"(
+constexpr std::string_view kViewScatters = R"(
 aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor
 aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor
 aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor
@@ -471,7 +471,7 @@ void register_views() {
       return dense(call.env, viewed, viewed.sizes);
     });
   }
-  define_each(kScatters, scatter_back);
+  define_each(kViewScatters, scatter_back);
 }
 
 }  // namespace coil::ops::shapes

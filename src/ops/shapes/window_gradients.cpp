@@ -17,7 +17,7 @@ aten::_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor
 aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor
 aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor
 )";
-constexpr std::string_view kPads = R"(
+constexpr std::string_view kPadGradients = R"(
 aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor
 aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor
 aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor
@@ -75,7 +75,7 @@ Value convolution_backward(const Call& call) {
 
 void register_window_gradients() {
   define_each(kPools, like_pooled);
-  define_each(kPads, like_padded);
+  define_each(kPadGradients, like_padded);
   define_each(kResizes, like_resized);
   define_each(R"(
 aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)

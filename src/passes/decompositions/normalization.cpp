@@ -12,11 +12,10 @@ namespace coil::passes {
 
 namespace {
 
-Value argument(Rewriter& r, std::string_view name) { return r.has(name) ? r[name] : Value(None{}); }
 
 Value layer_norm(Rewriter& r) {
   return r.item(r.call("aten.native_layer_norm.default",
-                       {r["input"], r["normalized_shape"], argument(r, "weight"), argument(r, "bias"), r["eps"]}),
+                       {r["input"], r["normalized_shape"], r.optional("weight"), r.optional("bias"), r["eps"]}),
                 0);
 }
 
@@ -29,7 +28,7 @@ Value group_norm(Rewriter& r) {
   if (!ops::shapes::is_contiguous(*r.module.env, input, format))
     dense = r.call("aten.clone.default", {dense}, {{"memory_format", format}});
   return r.item(
-      r.call("aten.native_group_norm.default", {dense, argument(r, "weight"), argument(r, "bias"), input.sizes[0],
+      r.call("aten.native_group_norm.default", {dense, r.optional("weight"), r.optional("bias"), input.sizes[0],
                                                 input.sizes[1], rest, r["num_groups"], r["eps"]}),
       0);
 }
@@ -89,11 +88,11 @@ BatchStatistics batch_statistics(Rewriter& r, const Value& x) {
 Value batch_norm(Rewriter& r) {
   const Value& x = r["input"];
   if (!r.flag("training") && r.has("running_mean"))
-    return affine(r, x, r["running_mean"], r["running_var"], argument(r, "weight"), argument(r, "bias"), r.real("eps"));
+    return affine(r, x, r["running_mean"], r["running_var"], r.optional("weight"), r.optional("bias"), r.real("eps"));
   if (r.has("running_mean"))
     r.refuse("writes its running statistics in training; export the model in eval mode, or run its decompositions");
   BatchStatistics s = batch_statistics(r, x);
-  return affine(r, x, s.mean, s.variance, argument(r, "weight"), argument(r, "bias"), r.real("eps"));
+  return affine(r, x, s.mean, s.variance, r.optional("weight"), r.optional("bias"), r.real("eps"));
 }
 
 Value nothing(Rewriter& r, std::size_t result) { return r.full(r.result(result).sizes, 0, r.result(result).dtype); }
@@ -108,13 +107,13 @@ Value native_batch_norm(Rewriter& r) {
     if (p.name == "training") training = r.flag("training");
   bool functional = r.node->target == "aten._native_batch_norm_legit_functional.default";
   if (!training) {
-    Values results{affine(r, x, r["running_mean"], r["running_var"], argument(r, "weight"), argument(r, "bias"), r.real("eps")), nothing(r, 1), nothing(r, 2)};
+    Values results{affine(r, x, r["running_mean"], r["running_var"], r.optional("weight"), r.optional("bias"), r.real("eps")), nothing(r, 1), nothing(r, 2)};
     if (functional) results.insert(results.end(), {r["running_mean"], r["running_var"]});
     return results;
   }
   if (!functional && r.has("running_mean")) r.refuse("writes its running statistics; the functional form is compiled");
   BatchStatistics s = batch_statistics(r, x);
-  Values results = {affine(r, x, s.mean, s.variance, argument(r, "weight"), argument(r, "bias"), r.real("eps")),
+  Values results = {affine(r, x, s.mean, s.variance, r.optional("weight"), r.optional("bias"), r.real("eps")),
                     r.to(s.mean, r.result(1).dtype),
                     r.to(inverse_deviation(r, s.variance, r.real("eps")), r.result(2).dtype)};
   if (!functional) return results;
@@ -131,7 +130,7 @@ Value native_batch_norm(Rewriter& r) {
 Value instance_norm(Rewriter& r) {
   const Value& x = r["input"];
   if (!r.flag("use_input_stats"))
-    return affine(r, x, r["running_mean"], r["running_var"], argument(r, "weight"), argument(r, "bias"), r.real("eps"));
+    return affine(r, x, r["running_mean"], r["running_var"], r.optional("weight"), r.optional("bias"), r.real("eps"));
   std::size_t rank = r.rank(x);
   std::vector<std::int64_t> dims;
   for (std::size_t d = 2; d < rank; ++d) dims.push_back(static_cast<std::int64_t>(d));

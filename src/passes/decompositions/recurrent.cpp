@@ -92,12 +92,11 @@ Decomposition network(std::string_view mode) {
 /// Part `i` of the gates, which lie side by side in the last dimension.
 Value gate(Rewriter& r, const Value& gates, std::int64_t i, Expr width) { return r.slice(gates, 1, width * i, width * (i + 1)); }
 
-Value argument(Rewriter& r, std::string_view name) { return r.has(name) ? r[name] : Value(None{}); }
-Value input_gates(Rewriter& r) { return linear(r, r["input"], r["w_ih"], argument(r, "b_ih")); }
+Value input_gates(Rewriter& r) { return linear(r, r["input"], r["w_ih"], r.optional("b_ih")); }
 
 Value lstm_cell(Rewriter& r) {
   const Values& first = r["hx"].as_list();
-  Value gates = r.add(input_gates(r), linear(r, first[0], r["w_hh"], argument(r, "b_hh")));
+  Value gates = r.add(input_gates(r), linear(r, first[0], r["w_hh"], r.optional("b_hh")));
   Expr n = r.meta(first[1]).sizes[1];
   Value cell = r.add(r.mul(sigmoid(r, gate(r, gates, 1, n)), first[1]), r.mul(sigmoid(r, gate(r, gates, 0, n)), tanh(r, gate(r, gates, 2, n))));
   return Values{r.mul(sigmoid(r, gate(r, gates, 3, n)), tanh(r, cell)), cell};
@@ -105,7 +104,7 @@ Value lstm_cell(Rewriter& r) {
 
 Value gru_cell(Rewriter& r) {
   const Value& h = r["hx"];
-  Value x = input_gates(r), s = linear(r, h, r["w_hh"], argument(r, "b_hh"));
+  Value x = input_gates(r), s = linear(r, h, r["w_hh"], r.optional("b_hh"));
   Expr n = r.meta(h).sizes[1];
   Value reset = sigmoid(r, r.add(gate(r, x, 0, n), gate(r, s, 0, n))), keep = sigmoid(r, r.add(gate(r, x, 1, n), gate(r, s, 1, n)));
   Value fresh = tanh(r, r.add(gate(r, x, 2, n), r.mul(gate(r, s, 2, n), reset)));
@@ -113,7 +112,7 @@ Value gru_cell(Rewriter& r) {
 }
 
 Decomposition plain_cell(std::string_view activation) {
-  return [activation](Rewriter& r) -> Value { return r.call(activation, {r.add(input_gates(r), linear(r, r["hx"], r["w_hh"], argument(r, "b_hh")))}); };
+  return [activation](Rewriter& r) -> Value { return r.call(activation, {r.add(input_gates(r), linear(r, r["hx"], r["w_hh"], r.optional("b_hh")))}); };
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace coil::runtime::cuda {
 namespace {
 
-constexpr const char* kNames[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
+constexpr const char* kBlasNames[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
 
 // Values of cublasLt.h and library_types.h.
@@ -19,7 +19,7 @@ constexpr int kPreferenceWorkspace = 1, kPreferenceAlignmentA = 5;
 constexpr std::uint32_t kEpilogueDefault = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32;
 constexpr int kTranspose = 1;
 
-int data_type(DType d) {
+int blas_type(DType d) {
   switch (d) {
     case DType::F32: return 0;
     case DType::F64: return 1;
@@ -49,7 +49,7 @@ bool on_sixteen(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16
 
 }  // namespace
 
-Blas::Blas(CudaQueue& queue) : queue_(queue), library_("cuBLASLt", kNames) {
+Blas::Blas(CudaQueue& queue) : queue_(queue), library_("cuBLASLt", kBlasNames) {
 #define X(name, symbol, parameters) library_.find(name##_, symbol);
   COIL_CUBLASLT(X)
 #undef X
@@ -68,15 +68,15 @@ std::string Blas::identity() const { return fmt::format("{} (sm_{}), cuBLASLt {}
 
 Blas::Plan::Plan(Blas& blas, const BlasProduct& p, int algorithm) : blas_(blas), product_(p), algorithm_(algorithm) {
   const bool f64 = p.d.dtype == DType::F64;
-  const int scale = data_type(f64 ? DType::F64 : DType::F32);
+  const int scale = blas_type(f64 ? DType::F64 : DType::F32);
   blas.check(blas.desc_create_(&desc_, f64 ? kCompute64F : kCompute32F, scale), "describe a product");
   auto set = [&](int attribute, auto value) { blas.check(blas.desc_set_(desc_, attribute, &value, sizeof value), "describe a product"); };
   if (p.a.transposed) set(kDescTransA, kTranspose);
   if (p.b.transposed) set(kDescTransB, kTranspose);
   set(kDescEpilogue, epilogue(p));
-  if (p.bias) set(kDescBiasType, data_type(p.d.dtype));
+  if (p.bias) set(kDescBiasType, blas_type(p.d.dtype));
   auto layout = [&](void** made, const BlasMatrix& m) {
-    blas.check(blas.layout_create_(made, data_type(m.dtype), static_cast<std::uint64_t>(m.rows), static_cast<std::uint64_t>(m.columns), m.ld), "describe a matrix");
+    blas.check(blas.layout_create_(made, blas_type(m.dtype), static_cast<std::uint64_t>(m.rows), static_cast<std::uint64_t>(m.columns), m.ld), "describe a matrix");
     if (p.batch == 1) return;
     const auto batch = static_cast<std::int32_t>(p.batch);
     blas.check(blas.layout_set_(*made, kLayoutBatch, &batch, sizeof batch), "describe a batch");

@@ -7,7 +7,7 @@
 namespace coil::runtime::cuda {
 namespace {
 
-constexpr const char* kNames[] = {"libcudnn.so.9"};
+constexpr const char* kDnnNames[] = {"libcudnn.so.9"};
 
 // Values of cudnn_graph.h: descriptors,
 constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5, kConvolutionForward = 10, kConvolutionBackwardWeights = 11, kConvolutionBackwardData = 12, kOperationPointwise = 13, kGraph = 15,
@@ -35,7 +35,7 @@ constexpr int kReductionOperator = 1600, kReductionPrecision = 1601, kReductionX
 constexpr int kFloat = 0, kCrossCorrelation = 1, kGenIndex = 501, kBinarySelect = 601, kHeuristicFallback = 2, kHeuristicA = 3;
 constexpr int kNoteTensorCore = 0, kNoteDownConvert = 1, kNoteNondeterministic = 4;
 
-int data_type(DType d) {
+int dnn_type(DType d) {
   switch (d) {
     case DType::F32: return 0;
     case DType::F64: return 1;
@@ -49,7 +49,7 @@ int data_type(DType d) {
 
 }  // namespace
 
-Dnn::Dnn(CudaQueue& queue) : queue_(queue), library_("cuDNN 9", kNames) {
+Dnn::Dnn(CudaQueue& queue) : queue_(queue), library_("cuDNN 9", kDnnNames) {
 #define X(name, symbol, result, parameters) library_.find(name##_, symbol);
   COIL_CUDNN(X)
 #undef X
@@ -89,7 +89,7 @@ void DnnGraph::finish(Descriptor d) { dnn_.check(dnn_.finalize_(d), "take an ope
 DnnGraph::Tensor DnnGraph::add_tensor(DType dtype, const Sizes& sizes, const Sizes& strides, std::int64_t alignment, bool is_virtual, bool by_value) {
   const auto id = static_cast<Tensor>(tensors_.size());
   Descriptor t = make(kTensor);
-  set(t, kTensorType, kDataType, data_type(dtype));
+  set(t, kTensorType, kDataType, dnn_type(dtype));
   set(t, kTensorSizes, kIntegerType, static_cast<std::int64_t>(sizes.size()), sizes.data());
   set(t, kTensorStrides, kIntegerType, static_cast<std::int64_t>(strides.size()), strides.data());
   set(t, kTensorId, kIntegerType, id + 1);
@@ -104,7 +104,7 @@ DnnGraph::Tensor DnnGraph::add_tensor(DType dtype, const Sizes& sizes, const Siz
 DnnGraph::Tensor DnnGraph::tensor(DType dtype, const Sizes& sizes, const Sizes& strides, std::int64_t alignment) {
   const Tensor t = add_tensor(dtype, sizes, strides, alignment, false, false);
   in_memory_.push_back(t + 1);
-  if (dtype == DType::F64) precision_ = data_type(dtype);
+  if (dtype == DType::F64) precision_ = dnn_type(dtype);
   return t;
 }
 
@@ -169,7 +169,7 @@ void DnnGraph::weight_gradient(Tensor x, Tensor dy, Tensor dw, const Convolution
 DnnGraph::Descriptor DnnGraph::pointwise_operation(int mode) {
   Descriptor kind = make(kPointwise);
   set(kind, kPointwiseMode, kPointwiseModeType, mode);
-  set(kind, kPointwisePrecision, kDataType, mode == kDnnGreaterEqual ? data_type(DType::Bool) : precision_);
+  set(kind, kPointwisePrecision, kDataType, mode == kDnnGreaterEqual ? dnn_type(DType::Bool) : precision_);
   finish(kind);
   Descriptor op = make(kOperationPointwise);
   set(op, kPointwiseDesc, kDescriptorType, kind);

@@ -5,7 +5,7 @@
 namespace coil::wrapper {
 namespace {
 
-constexpr const char* kHead = R"py(
+constexpr const char* kTorchHead = R"py(
 
 # ---- Library operations in torch, for when the runtime is not there. Sums are added in another order then, so last bits may differ ----
 )py";
@@ -190,7 +190,7 @@ std::string python_torch_ops(const std::set<std::string>& ops) {
     table += fmt::format("{}\"{}\": torch_{}", table.empty() ? "" : ", ", row.op, row.op);
   }
   if (functions.empty()) return "\nTORCH_OPS = {}\n";
-  return kHead + std::string(post_ops ? kPostOps : "") + functions + "\n\nTORCH_OPS = {" + table + "}\n";
+  return kTorchHead + std::string(post_ops ? kPostOps : "") + functions + "\n\nTORCH_OPS = {" + table + "}\n";
 }
 
 }  // namespace coil::wrapper
