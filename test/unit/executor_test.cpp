@@ -10,7 +10,7 @@
 #include "runtime/threads.h"
 #include "runtime_plans.h"
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(COIL_SANITIZED_THREADS)
+#ifndef COIL_SANITIZED
 // Counts the allocations of the thread that asks.
 static thread_local long allocations = 0;
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
@@ -118,7 +118,7 @@ TEST(Executor, ReusesTheMemoryOfOutputsThatWereLetGo) {
   EXPECT_EQ(outputs[0].bytes(), first);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(COIL_SANITIZED_THREADS)
+#ifndef COIL_SANITIZED
 TEST(Executor, AllocatesNothingAfterTheFirstCall) {
   Context context(Model::load(scaled_sum()));
   const Tensor in = tensor_of(counting(8), {2, 4});

@@ -11,7 +11,7 @@ using wrapper::BufferId;
 using wrapper::CallKernel;
 using wrapper::Copy;
 
-struct CopiesProgram : WrapperProgram {
+struct Program : WrapperProgram {
   std::vector<Copy> copies;
   BufferId state(const std::string& name) {
     const BufferId id = input(name, {8});
@@ -37,7 +37,7 @@ struct CopiesProgram : WrapperProgram {
 };
 
 TEST(WrapperCopies, ANewValueIsMadeInTheMemoryItBelongsTo) {
-  CopiesProgram p;
+  Program p;
   const BufferId x = p.state("x"), y = p.input("y", {8}), b = p.temporary("b", {8});
   p.call({y}, b);
   p.copy(b, x);
@@ -47,7 +47,7 @@ TEST(WrapperCopies, ANewValueIsMadeInTheMemoryItBelongsTo) {
 
 TEST(WrapperCopies, AKernelThatReadsTheOldValueMustBeAbleToWriteOverIt) {
   for (bool in_place : {false, true}) {
-    CopiesProgram p;
+    Program p;
     const BufferId x = p.state("x"), b = p.temporary("b", {8});
     p.call({x}, b, in_place);
     p.copy(b, x);
@@ -57,7 +57,7 @@ TEST(WrapperCopies, AKernelThatReadsTheOldValueMustBeAbleToWriteOverIt) {
 
 TEST(WrapperCopies, AReaderOfTheOldValueAfterwardsKeepsTheCopy) {
   for (bool after : {false, true}) {
-    CopiesProgram p;
+    Program p;
     const BufferId x = p.state("x"), y = p.input("y", {8}), b = p.temporary("b", {8}), out = p.temporary("out", {8});
     if (!after) p.call({x}, out);
     p.call({y}, b);
@@ -69,7 +69,7 @@ TEST(WrapperCopies, AReaderOfTheOldValueAfterwardsKeepsTheCopy) {
 }
 
 TEST(WrapperCopies, AValueThatLivesOnKeepsItsOwnMemory) {
-  CopiesProgram p;
+  Program p;
   const BufferId x = p.state("x"), y = p.input("y", {8}), b = p.temporary("b", {8});
   p.call({y}, b);
   p.returns(b);
@@ -78,7 +78,7 @@ TEST(WrapperCopies, AValueThatLivesOnKeepsItsOwnMemory) {
 }
 
 TEST(WrapperCopies, AnInputThatIsOnlyReadIsNotWrittenTo) {
-  CopiesProgram p;
+  Program p;
   const BufferId x = p.input("x", {8}), y = p.input("y", {8}), b = p.temporary("b", {8}), out = p.temporary("out", {8});
   p.copy(x, b);
   p.call({y}, b);
@@ -90,7 +90,7 @@ TEST(WrapperCopies, AnInputThatIsOnlyReadIsNotWrittenTo) {
 TEST(WrapperCopies, AChainOfPartsIsWrittenWhereItEndsUp) {
   // x -> a, a part of a is written, a is read, a -> b, a part of b is written, b -> x
   for (bool late_reader : {false, true}) {
-    CopiesProgram p;
+    Program p;
     const BufferId x = p.state("x"), y = p.input("y", {8}), a = p.temporary("a", {8}), b = p.temporary("b", {8}), out = p.temporary("out", {8});
     p.copy(x, a);
     p.call({y}, a);
@@ -105,7 +105,7 @@ TEST(WrapperCopies, AChainOfPartsIsWrittenWhereItEndsUp) {
 }
 
 TEST(WrapperCopies, WritesInALoopAreLeftAlone) {
-  CopiesProgram p;
+  Program p;
   const BufferId x = p.state("x"), y = p.input("y", {8}), b = p.temporary("b", {8}), c = p.temporary("c", {8});
   p.call({y}, b);
   p.lines.emplace_back(wrapper::Control{.kind = wrapper::Control::Kind::Loop, .counter = p.env->fresh_unbacked(), .extent = 3});

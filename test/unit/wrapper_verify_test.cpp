@@ -14,10 +14,10 @@ using wrapper::Free;
 using wrapper::Reuse;
 
 /// A correct program that each test breaks in one way: x -> a -> b, b reusing a's memory.
-struct VerifiedProgram : WrapperProgram {
+struct Program : WrapperProgram {
   sym::Expr s = env->add_size("s0", 4);
   BufferId x = input("x", {s}), a = temporary("a", {s}), b = temporary("b", {s}), out = temporary("out", {s});
-  VerifiedProgram() {
+  Program() {
     lines = {DefineSymbol{s, 0, DefineSymbol::From::Size, 0}, Allocate{a}};
     call({x}, a);
     lines.emplace_back(Reuse{a, b});
@@ -33,66 +33,66 @@ struct VerifiedProgram : WrapperProgram {
   }
 };
 
-void expect_fault(VerifiedProgram& p, const char* part) { EXPECT_NE(p.fault().find(part), std::string::npos) << p.fault() << "\n" << wrapper::to_string(p); }
+void expect_fault(Program& p, const char* part) { EXPECT_NE(p.fault().find(part), std::string::npos) << p.fault() << "\n" << wrapper::to_string(p); }
 
-TEST(WrapperVerify, ACorrectProgramPasses) { EXPECT_EQ(VerifiedProgram().fault(), "no error"); }
+TEST(WrapperVerify, ACorrectProgramPasses) { EXPECT_EQ(Program().fault(), "no error"); }
 
 TEST(WrapperVerify, UseBeforeAllocation) {
-  VerifiedProgram p;
+  Program p;
   p.lines.erase(p.lines.begin() + 2);
   expect_fault(p, "line 2 uses a, which is not allocated");
 }
 
 TEST(WrapperVerify, UseAfterFree) {
-  VerifiedProgram p;
+  Program p;
   std::swap(p.lines[5], p.lines[6]);
   expect_fault(p, "line 6 uses a, which is freed");
 }
 
 TEST(WrapperVerify, AllocatedTwice) {
-  VerifiedProgram p;
+  Program p;
   p.lines.insert(p.lines.begin() + 3, Allocate{p.a});
   expect_fault(p, "line 3 allocates a again");
 }
 
 TEST(WrapperVerify, FreedTwice) {
-  VerifiedProgram p;
+  Program p;
   p.lines.emplace_back(Free{p.b});
   expect_fault(p, "uses b, which is freed");
 }
 
 TEST(WrapperVerify, NeverFreed) {
-  VerifiedProgram p;
+  Program p;
   p.lines.pop_back();
   expect_fault(p, "b is never freed");
 }
 
 TEST(WrapperVerify, SymbolBeforeItsDefinition) {
-  VerifiedProgram p;
+  Program p;
   std::swap(p.lines[1], p.lines[2]);
   expect_fault(p, "line 1 uses symbol s0 before it is defined");
 }
 
 TEST(WrapperVerify, ReuseOfAnotherSize) {
-  VerifiedProgram p;
+  Program p;
   p.buffers[p.b].bytes = p.s * 8;
   expect_fault(p, "line 4 reuses memory of another size");
 }
 
 TEST(WrapperVerify, OutputThatWasNeverMade) {
-  VerifiedProgram p;
+  Program p;
   p.lines.erase(p.lines.begin() + 7, p.lines.begin() + 9);
   expect_fault(p, "uses out, which is not allocated");
 }
 
 TEST(WrapperVerify, KernelBeforeItsDefinition) {
-  VerifiedProgram p;
+  Program p;
   p.lines.erase(p.lines.begin());
   expect_fault(p, "calls coil_k before it is defined");
 }
 
 TEST(WrapperVerify, AnInputWrittenToInSecret) {
-  VerifiedProgram p;
+  Program p;
   std::get<wrapper::CallKernel>(p.lines[3]).buffers = {p.a, p.x};
   expect_fault(p, "writes to the input x");
   p.inputs[0].mutated = true;
@@ -100,19 +100,19 @@ TEST(WrapperVerify, AnInputWrittenToInSecret) {
 }
 
 TEST(WrapperVerify, AnOutputInATemporary) {
-  VerifiedProgram p;
+  Program p;
   p.buffers[p.out].kind = wrapper::BufferKind::Temporary;
   expect_fault(p, "the output output lies in the temporary out");
 }
 
 TEST(WrapperVerify, ACallForAnotherDevice) {
-  VerifiedProgram p;
+  Program p;
   std::get<wrapper::CallKernel>(p.lines[3]).launch.emplace();
   expect_fault(p, "calls coil_k as another device does");
 }
 
 TEST(WrapperVerify, ASymbolOfAView) {
-  VerifiedProgram p;
+  Program p;
   p.outputs.push_back({"more", wrapper::View{p.x, DType::F32, {p.env->add_size("s1", 2)}, {1}, 0}});
   expect_fault(p, "uses symbol s1 before it is defined");
 }
