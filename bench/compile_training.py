@@ -1,4 +1,4 @@
-"""Coil's own share of what a training step (forward, backward, AdamW; bf16 autocast) takes to compile: seconds in its backend calls, without a cache, and with one that another process filled.
+"""Coil's own share of what a training step (forward, backward, AdamW; bf16 autocast) takes to compile: seconds in its backend calls, without a cache (NVRTC's of its own is off), and with one that another process filled.
 
 usage: compile_training.py [bert|gpt2|small,...] [--device cuda] [--layers N] [--set KEY=VALUE ...]
 The rest of the first step is Dynamo's, AOTAutograd's and eager's. `small` is a model of two layers, for machines without a GPU.
@@ -106,7 +106,7 @@ def main():
     a = parser.parse_args()
     if a.cache:
         return one_side(a)
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'build/python'}:{os.environ.get('PYTHONPATH', '')}", "PYTHONWARNINGS": "ignore"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'build/python'}:{os.environ.get('PYTHONPATH', '')}", "PYTHONWARNINGS": "ignore", "CUDA_CACHE_DISABLE": "1"}
     if "PYTHONPATH" in os.environ and "build-gpu" in os.environ["PYTHONPATH"]:
         environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
     for name in a.names.split(","):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "loaded_library.h"
 #include "support/error.h"
 
 namespace coil::python {
@@ -91,6 +92,8 @@ Exchange::Exchange() {
   while (api_ && api_->version.major > 1) api_ = api_->older;
   if (!api_ || !api_->view_from_object) fail("this torch has no DLPack exchange API of version 1");
   reader_ = TensorReader::find(torch_);
+  const LoadedLibrary gpu("libtorch_cuda.so");
+  if (!gpu.find("aoti_torch_cuda_caching_allocator_raw_delete", raw_release_) || !gpu.find("aoti_torch_cuda_caching_allocator_raw_alloc", raw_allocate_)) raw_allocate_ = nullptr;
 }
 
 dlpack::View Exchange::look(nb::handle tensor, bool guarded) const {
@@ -168,6 +171,9 @@ nb::object Exchange::alias(nb::handle base, DType base_dtype, const Tensor& like
 }
 
 Storage Exchange::allocate(Device device, std::size_t bytes) const {
+  if (void* memory = nullptr; raw_allocate_ && device.type == DeviceType::CUDA && bytes > 0 && raw_allocate_(bytes, &memory) == 0 && memory)
+    return {std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [release = raw_release_](std::byte* gone) { release(gone); }), bytes, device};
+  // What that way refused is asked for in this one, whose errors say why.
   auto size = static_cast<std::int64_t>(bytes);
   std::int64_t stride = 1;
   dlpack::View like{nullptr, device_of(device), 1, {dlpack::kUInt, 8, 1}, &size, &stride, 0};

@@ -25,7 +25,7 @@ class Exchange {
   bool borrow(nb::handle tensor, Device device, Tensor& to, bool guarded) const;
   /// The short way to do that again, for a tensor that has strides and looks like the one that `to` was last borrowed from. False: nothing was done.
   bool borrow_alike(PyObject* tensor, Tensor& to) const {
-    if (!reader_ || to.storage.bytes == 0 || to.offset != 0 || to.storage.device != Device{}) return false;
+    if (!reader_ || to.storage.bytes == 0 || to.offset != 0) return false;
     void* const data = reader_->data_of_same(tensor, to);
     if (!data) return false;
     point(to, static_cast<std::byte*>(data));
@@ -42,7 +42,7 @@ class Exchange {
   /// One that shares storage (and version counter) with `base`, at `offset` elements of `dtype` from where base's first element lies.
   nb::object alias(nb::handle base, DType base_dtype, const Tensor& like, std::int64_t offset) const;
 
-  /// Memory of torch's own allocator, on the current stream; the GIL is not needed. Throws Error when it has none left.
+  /// Memory of torch's own allocator, on the current stream, with the device's context current; the GIL is not needed. Throws Error when it has none left.
   Storage allocate(Device, std::size_t bytes) const;
   nb::object dtype(DType) const;
   /// The CUstream that torch puts work of the calling thread on.
@@ -56,6 +56,9 @@ class Exchange {
   dlpack::View look(nb::handle tensor, bool guarded) const;
   const dlpack::ExchangeApi* api_;
   std::unique_ptr<const TensorReader> reader_;  ///< null: DLPack alone
+  /// Memory of a GPU without a tensor around it, a third of whose cost that is; 0: done. Null: DLPack alone.
+  std::int32_t (*raw_allocate_)(std::uint64_t bytes, void** memory) = nullptr;
+  std::int32_t (*raw_release_)(void* memory) = nullptr;
   nb::object torch_;
   nb::object as_strided_, resolve_neg_, resolve_conj_;
 };

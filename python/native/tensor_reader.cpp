@@ -1,42 +1,17 @@
 #include "tensor_reader.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
 
+#include "loaded_library.h"
+
 namespace coil::python {
 namespace {
 
-/// A library that this process has loaded already.
-class Loaded {
- public:
-  explicit Loaded(const char* name) : library_(dlopen(name, RTLD_LAZY | RTLD_NOLOAD)) {}
-  ~Loaded() {
-    if (library_) dlclose(library_);
-  }
-  Loaded(const Loaded&) = delete;
-  Loaded& operator=(const Loaded&) = delete;
-
-  template <class F>
-  bool find(const std::string& name, F& function) const {
-    function = library_ ? reinterpret_cast<F>(dlsym(library_, name.c_str())) : nullptr;
-    return function != nullptr;
-  }
-  std::optional<std::int32_t> number(const std::string& name) const {
-    std::int32_t (*function)() = nullptr;
-    if (!find(name, function)) return {};
-    return function();
-  }
-
- private:
-  void* library_;
-};
-
 /// Where in a tensor's Python object its handle begins: the word that a handle of torch's own making, told of the same tensor, holds as well.
-std::optional<std::size_t> handle_offset(nb::handle torch, const Loaded& library) {
+std::optional<std::size_t> handle_offset(nb::handle torch, const LoadedLibrary& library) {
   std::int32_t (*end)(void*) = nullptr;
   nb::object made = nb::getattr(nb::getattr(nb::getattr(torch, "_C", nb::none()), "_aoti", nb::none()), "unsafe_alloc_void_ptr_from_tensor", nb::none());
   if (made.is_none() || !library.find("aoti_torch_delete_tensor_object", end)) return {};
@@ -63,7 +38,7 @@ std::optional<std::size_t> handle_offset(nb::handle torch, const Loaded& library
 }  // namespace
 
 std::unique_ptr<const TensorReader> TensorReader::find(nb::handle torch) try {
-  const Loaded library("libtorch_cpu.so");
+  const LoadedLibrary library("libtorch_cpu.so");
   std::unique_ptr<TensorReader> r(new TensorReader());
   const auto offset = handle_offset(torch, library);
   const auto strided = library.number("aoti_torch_layout_strided"), cpu = library.number("aoti_torch_device_type_cpu"), cuda = library.number("aoti_torch_device_type_cuda");

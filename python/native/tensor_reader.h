@@ -39,12 +39,15 @@ class TensorReader {
     return sizes_(handle, &to.sizes) == 0 && strides_(handle, &to.strides) == 0 && data_(handle, &to.data) == 0;
   }
 
-  /// Where the tensor's elements begin, if it is a plain one on the CPU of this dtype, these sizes and these strides; else null. It must have strides.
+  /// Where the tensor's elements begin, if it is a plain one on this device, of this dtype, these sizes and these strides; else null. It must have strides.
   void* data_of_same(PyObject* object, const Tensor& like) const {
     void* const handle = handle_of(object);
     std::int32_t type = 0, device = 0;
     std::int64_t rank = 0, *sizes = nullptr, *strides = nullptr;
-    if (!handle || dtype_(handle, &type) != 0 || type != numbers_[static_cast<std::uint8_t>(like.dtype)] || device_type_(handle, &device) != 0 || device != cpu_ || dim_(handle, &rank) != 0) return nullptr;
+    if (!handle || dtype_(handle, &type) != 0 || type != numbers_[static_cast<std::uint8_t>(like.dtype)] || dim_(handle, &rank) != 0) return nullptr;
+    const bool on_gpu = like.device().type == DeviceType::CUDA;
+    if (device_type_(handle, &device) != 0 || device != (on_gpu ? cuda_ : cpu_)) return nullptr;
+    if (on_gpu && (device_index_(handle, &device) != 0 || device != like.device().index)) return nullptr;
     const std::size_t dims = like.sizes.size();
     if (static_cast<std::size_t>(rank) != dims || like.strides.size() != dims || sizes_(handle, &sizes) != 0 || strides_(handle, &strides) != 0) return nullptr;
     for (std::size_t d = 0; d < dims; ++d)

@@ -86,6 +86,7 @@ class Fuser {
   /// Bookkeeping of an item: buffers it touches, size of its bodies.
   struct Info {
     std::set<BufferId> reads, writes;
+    std::set<std::int64_t> draws;  ///< numbers of the random bits that its bodies draw (ScalarOp::Random)
     std::size_t scalar_ops = 0, block = 0;
     bool is_copy = false, may_fail = false;
   };
@@ -114,10 +115,10 @@ class Fuser {
     const std::set<std::size_t> producers(candidates.begin(), candidates.end());
     const bool copy = is_copy(op);
     if (copy && !needs_no_memory(reads[0])) candidates.clear();
-    for (BufferId b : reads) {
-      const auto& readers = uses_[b].readers;
-      if (!copy) candidates.insert(candidates.end(), readers.end() - static_cast<std::ptrdiff_t>(std::min(readers.size(), kReaders)), readers.end());
-    }
+    auto add_last = [&](const std::vector<std::size_t>& items) { candidates.insert(candidates.end(), items.end() - static_cast<std::ptrdiff_t>(std::min(items.size(), kReaders)), items.end()); };
+    for (BufferId b : reads)
+      if (!copy) add_last(uses_[b].readers);
+    for (std::int64_t draw : draws_of(op)) add_last(drawers_[draw]);
     std::sort(candidates.begin(), candidates.end(), std::greater<>());
     candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
 
@@ -208,6 +209,7 @@ class Fuser {
       if (list.empty() || list.back() != item) list.insert(std::upper_bound(list.begin(), list.end(), item), item);
     };
     for (BufferId b : reads) add(uses_[b].readers), infos_[item].reads.insert(b);
+    for (std::int64_t draw : draws_of(op)) add(drawers_[draw]), infos_[item].draws.insert(draw);
     for (BufferId b : op.outs) add(uses_[b].writers), infos_[item].writes.insert(b);
     infos_[item].scalar_ops += body_ops(op);
     infos_[item].block = blocks_[op.id];
@@ -228,6 +230,20 @@ class Fuser {
         op.node);
   }
 
+  static std::vector<ir::Scalar> random_bits_of(const Operation& op) {
+    std::vector<ir::Scalar> out;
+    if (const ir::Scalar body = body_of(op))
+      for (ir::Scalar s : ir::topological({&body, 1}))
+        if (s->op == ir::ScalarOp::Random) out.push_back(s);
+    return out;
+  }
+
+  static std::set<std::int64_t> draws_of(const Operation& op) {
+    std::set<std::int64_t> out;
+    for (ir::Scalar s : random_bits_of(op)) out.insert(s->integer);
+    return out;
+  }
+
   static std::size_t body_ops(const Operation& op) {
     const ir::Scalar body = body_of(op);
     return body ? body->ops : 0;
@@ -238,28 +254,27 @@ class Fuser {
     return graph_.env().hint_or(sym::product(l.sizes), 1 << 16) * static_cast<std::int64_t>(size_of(l.dtype));
   }
 
-  /// Where a load reads, over a group's variables; nothing when data decides it.
-  std::optional<Expr> place_of(ir::Scalar load, const Member& m) {
-    if (!load->args.empty()) return std::nullopt;
+  /// Where a load reads, or which element random bits are of, over a group's variables; nothing when data decides it.
+  std::optional<Expr> place_of(ir::Scalar s, const Member& m) {
+    const bool random = s->op == ir::ScalarOp::Random;
+    if (!random && !s->args.empty()) return std::nullopt;
     const auto [from, to] = renaming(graph_, m);
-    const Exprs index = load->op == ir::ScalarOp::Load ? load->index : Exprs{load->index[0]};
+    const Exprs index = s->op == ir::ScalarOp::Load ? s->index : Exprs{s->index[0]};
     Exprs moved;
     for (Expr e : index) moved.push_back(sym::substitute(e, from, to));
-    return load->op == ir::ScalarOp::Load ? ir::linear_index(graph_.buffer(load->buffer).layout, moved) : moved[0];
+    return s->op == ir::ScalarOp::Load ? ir::linear_index(graph_.buffer(s->buffer).layout, moved) : moved[0];
   }
 
-  /// Whether the operation goes through the buffer as a member of the group does: what the one has read is near for the other. Two that go through it in different orders share nothing.
-  bool goes_alike(const Group& group, const Operation& op, const Member& member, BufferId b) {
+  /// Whether the operation goes through what it takes (loads of one buffer, or one operator's random bits) as a member of the group does: what the one has at hand is near for the other. Two that go through it in
+  /// different orders share nothing.
+  bool goes_alike(const Group& group, const Operation& op, const Member& member, const std::function<std::vector<ir::Scalar>(const Operation&)>& taken) {
     const auto loops = loop_vars(graph_, group);
-    for (ir::Scalar mine : loads_of(op)) {
-      if (mine->buffer != b) continue;
+    for (ir::Scalar mine : taken(op)) {
       const std::optional<Expr> at = place_of(mine, member);
       if (!at) return true;
       for (const Member& m : group.members) {
-        const Operation& other = graph_.operations()[m.op];
-        for (ir::Scalar l : loads_of(other)) {
-          if (l->buffer != b) continue;
-          const std::optional<Expr> there = place_of(l, m);
+        for (ir::Scalar s : taken(graph_.operations()[m.op])) {
+          const std::optional<Expr> there = place_of(s, m);
           if (!there || *there == *at) return true;
           const Expr distance = graph_.env().simplify(*at - *there, loops);
           if (!names_variable(distance, 'i') && !names_variable(distance, 'r')) return true;
@@ -269,15 +284,35 @@ class Fuser {
     return false;
   }
 
-  /// Bytes that need not be read again when the operation joins.
-  std::int64_t saved_bytes(const Group& group, const Info& info, const Operation& op, const Member& member, const std::vector<BufferId>& reads) {
+  bool reads_alike(const Group& group, const Operation& op, const Member& member, BufferId b) {
+    return goes_alike(group, op, member, [b](const Operation& of) {
+      std::vector<ir::Scalar> loads = loads_of(of);
+      std::erase_if(loads, [b](ir::Scalar s) { return s->buffer != b; });
+      return loads;
+    });
+  }
+
+  bool draws_alike(const Group& group, const Operation& op, const Member& member, std::int64_t draw) {
+    return goes_alike(group, op, member, [draw](const Operation& of) {
+      std::vector<ir::Scalar> bits = random_bits_of(of);
+      std::erase_if(bits, [draw](ir::Scalar s) { return s->integer != draw; });
+      return bits;
+    });
+  }
+
+  /// Bytes that need not be read again, or drawn again, when the operation joins as `member`; without one, the most that it could save in any place.
+  std::int64_t saved_bytes(const Group& group, const Info& info, const Operation& op, const Member* member, const std::vector<BufferId>& reads) {
     std::int64_t saved = 0;
     for (BufferId b : reads)
-      if (info.writes.contains(b) || (info.reads.contains(b) && goes_alike(group, op, member, b))) saved += bytes(b);
+      if (info.writes.contains(b) || (info.reads.contains(b) && (!member || reads_alike(group, op, *member, b)))) saved += bytes(b);
+    if (info.draws.empty()) return saved;
+    const std::int64_t drawn = graph_.env().hint_or(sym::product(op.sizes()), 1 << 16) * static_cast<std::int64_t>(sizeof(std::uint32_t));
+    for (std::int64_t draw : draws_of(op))
+      if (info.draws.contains(draw) && (!member || draws_alike(group, op, *member, draw))) saved += drawn;
     return saved;
   }
 
-  /// A group that an operation has joined, and the bytes that need not be read again.
+  /// A group that an operation has joined, and the bytes that need not be read or drawn again.
   struct Joined {
     Group group;
     std::int64_t saved = 0;
@@ -289,15 +324,13 @@ class Fuser {
     for (const Member& m : group.members)
       if (m.role == Role::Scan) return refuse(reason, "a scan runs alone");
     reason = "their iteration spaces differ";
-    std::int64_t most = 0;
-    for (BufferId b : reads)
-      if (info.reads.contains(b) || info.writes.contains(b)) most += bytes(b);
+    const std::int64_t most = saved_bytes(group, info, op, nullptr, reads);
     std::optional<Joined> best;
     for (Placement& p : placements(graph_, group, op)) {
       Group joined = moved(group, p);
       Member m{op.id, p.role, 0, p.ivars, p.rvars};
       if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason) || !enough_rows(group, joined, op, reason)) continue;
-      const std::int64_t saved = saved_bytes(joined, info, op, m, reads);
+      const std::int64_t saved = saved_bytes(joined, info, op, &m, reads);
       if (best && saved <= best->saved) continue;
       joined.members.push_back(std::move(m));
       best = Joined{std::move(joined), saved};
@@ -410,6 +443,7 @@ class Fuser {
   std::vector<std::size_t> blocks_;
   std::unordered_map<Expr, std::size_t> definitions_;  ///< the items that define symbols
   std::unordered_map<BufferId, Use> uses_;
+  std::unordered_map<std::int64_t, std::vector<std::size_t>> drawers_;  ///< items that draw the random bits of a number, ascending
   std::vector<Info> infos_;
   Schedule out_;
 };

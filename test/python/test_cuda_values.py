@@ -46,6 +46,8 @@ SHAPES = [
     Case("forms", "row_warp", lambda x: F.softmax(x, -1), (seeded(9, 200),)),
     Case("forms", "row_short", lambda x: F.softmax(x, -1), (seeded(35, 5),)),
     Case("forms", "row_block", lambda x, w, b: F.layer_norm(x, (2048,), w, b), (seeded(3, 2048, dtype=BF16), seeded(2048, dtype=BF16), seeded(2048, dtype=BF16))),
+    # Rows in another order than they lie in: those that read the same row of a mask come one after another.
+    Case("forms", "row_masked", lambda x, y: (F.softmax(x + y, -1), F.layer_norm(x + y[:, :, :1], (260,))), (seeded(3, 5, 4, 260), seeded(3, 1, 4, 260))),
     Case("forms", "row_odd", lambda x: F.layer_norm(x, (1537,)), (seeded(2, 1537),)),
     Case("forms", "row_long", online, (seeded(2, 40000, dtype=BF16),)),
     Case("forms", "row_ends_short", lambda x: (F.log_softmax(x[:, :5003].float(), -1).logsumexp(-1), F.softmax(x[:, :5003].float(), -1)), (seeded(3, 5008, dtype=BF16),)),
@@ -56,6 +58,7 @@ SHAPES = [
     Case("forms", "row_group", lambda x, w, b: F.silu(F.group_norm(x, 4, w, b)), (seeded(2, 16, 12, 12, dtype=BF16), seeded(16, dtype=BF16), seeded(16, dtype=BF16))),
     # Rows that several blocks share: whole runs, a rest, an extreme and its place, and what the row's blocks read of each other's results.
     Case("forms", "row_shared", lambda x, w, b: F.silu(F.group_norm(x, 2, w, b)), (seeded(2, 8, 64, 128, dtype=BF16), seeded(8, dtype=BF16), seeded(8, dtype=BF16))),
+    Case("forms", "row_shared_not_finite", lambda x: F.layer_norm(x, (32768,)), (torch.stack([seeded(32768) * 3 + 70, seeded(32768).index_fill(0, torch.tensor([5]), float("inf")), seeded(32768).index_fill(0, torch.tensor([32767]), float("nan")), seeded(32768) * 1e30]),)),
     Case("forms", "row_shared_rest", lambda x: (F.softmax(x, -1), x.argmax(-1), x - x.amin(-1, keepdim=True)), (seeded(2, 33000),)),
     Case("forms", "row_shared_odd", lambda x: F.layer_norm(x, (36871,)), (seeded(2, 36871, dtype=BF16),)),
     Case("forms", "row_shared_again", lambda x: F.normalize(F.softmax(x.double(), -1), dim=-1), (seeded(2, 9000),)),

@@ -415,6 +415,34 @@ def test_bert_learns_with_dropout():
     assert all(map(math.isfinite, losses)) and losses[-1] < 0.6 * losses[0], losses
 
 
+def test_masks_are_stored_where_they_are_drawn(tmp_path):
+    # Of two equal layers each kernel stores its own mask, so that both are one kernel; the mask is a result, which nothing in the program reads.
+    class Layers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.norm = nn.Linear(64, 64), nn.LayerNorm(64)
+
+        def forward(self, x):
+            first, kept = torch.native_dropout(x, 0.25, True)
+            y = self.norm(first + x)
+            z = self.linear(y)
+            second, also_kept = torch.native_dropout(z, 0.25, True)
+            return self.norm(second + z), kept, z, also_kept
+
+    model, x = Layers().eval(), torch.randn(32, 64)
+    export(model, (x,), tmp_path / "m.pt2")
+    for options in ((), ("--set", "cuda.emulate=true")):
+        said = coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *options).stdout
+        assert " 1 kernels," in said, said
+        got = run(tmp_path / "m.coil", {"x": x}, tmp_path, "--seed", 3)
+        result, kept, z, also_kept = (got[str(k)] for k in range(4))
+        dropped = lambda x, kept: torch.where(kept, x / 0.75, 0.0)  # noqa: E731
+        with torch.no_grad():
+            torch.testing.assert_close(z, model.linear(model.norm(dropped(x, kept) + x)))
+            torch.testing.assert_close(result, model.norm(dropped(z, also_kept) + z), rtol=1e-4, atol=1e-5)
+        assert 0.7 < kept.float().mean() < 0.8 and not torch.equal(kept, also_kept)
+
+
 # ---- CUDA
 
 

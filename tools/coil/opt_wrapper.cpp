@@ -23,7 +23,7 @@ constexpr WrapperPass kPasses[] = {
     {"verify", [](wrapper::Program& p) { wrapper::verify(p); }},
 };
 
-const WrapperPass& find_pass(std::string_view name) {
+const WrapperPass& find_wrapper_pass(std::string_view name) {
   std::string known;
   for (const WrapperPass& pass : kPasses) {
     if (pass.name == name) return pass;
@@ -44,7 +44,7 @@ std::string written(const wrapper::Program& program, const std::string& language
 
 void run_wrapper_opt(const std::string& text, const OptOptions& options) {
   std::vector<const WrapperPass*> passes;
-  for (const std::string& name : options.passes) passes.push_back(&find_pass(name));
+  for (const std::string& name : options.passes) passes.push_back(&find_wrapper_pass(name));
   wrapper::Program program = wrapper::parse(text);
   for (const WrapperPass* pass : passes) pass->run(program);
   const std::string out = written(program, options.emit);

@@ -141,6 +141,7 @@ C_FN u32 c_match(u32 x) {
 C_FN void c_cluster_begin() {}
 C_FN void c_cluster_begun() {}
 #define c_cluster_sync c_wait
+C_FN void c_opaque(u32&) {}
 template <class T> static T* c_shared_of(T* p, u32) { return p; }
 template <class A, class B> static A c_as(B x) { A r; memcpy(&r, &x, sizeof r); return r; }
 C_FN f32 c_f32_of(u32 x) { return c_as<f32>(x); }

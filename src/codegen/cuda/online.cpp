@@ -1,6 +1,7 @@
 #include "codegen/cuda/online.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace coil::codegen {
 namespace {
@@ -43,13 +44,20 @@ bool is_count(Body& b, Scalar n, Expr length) {
   return is_floating(n->dtype) ? n->number == static_cast<double>(*c) : n->integer == *c;
 }
 
+/// A sum over the number of elements, or times that number's reciprocal as the type has it.
+bool is_mean(Body& b, Scalar n, const Statement& sum, Expr length) {
+  if ((n->op != ScalarOp::Div && n->op != ScalarOp::Mul) || !reads_result(n->args[0], sum)) return false;
+  if (n->op == ScalarOp::Div) return is_count(b, n->args[1], length);
+  auto c = length.constant();
+  return c && n->args[1]->op == ScalarOp::Constant && std::abs(n->args[1]->number * static_cast<double>(*c) - 1) <= (n->dtype == DType::F64 ? 0x1p-52 : 0x1p-23);
+}
+
 bool is_moments(Body& b, const Statement& sum, const Statement& squares, Expr length) {
   Scalar product = squares.body;
   if (product->op != ScalarOp::Mul || product->args[0] != product->args[1] || product->dtype != sum.body->dtype) return false;
   Scalar deviation = product->args[0];
   if (deviation->op != ScalarOp::Sub || deviation->args[0] != sum.body) return false;
-  Scalar mean = deviation->args[1];
-  return mean->op == ScalarOp::Div && reads_result(mean->args[0], sum) && is_count(b, mean->args[1], length);
+  return is_mean(b, deviation->args[1], sum, length);
 }
 
 }  // namespace

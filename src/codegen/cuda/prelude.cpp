@@ -64,6 +64,8 @@ C_FN void c_fail(i64* status) {
 C_FN void c_cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" : : : "memory"); }
 C_FN void c_cluster_begun() { asm volatile("barrier.cluster.wait.aligned;" : : : "memory"); }
 C_FN void c_cluster_sync() { asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" : : : "memory"); }
+// What the compiler may not take for the value that it was.
+C_FN void c_opaque(u32& x) { asm volatile("" : "+r"(x)); }
 template <class T> C_FN T* c_shared_of(T* p, u32 rank) { T* q; asm("mapa.u64 %0, %1, %2;" : "=l"(q) : "l"(p), "r"(rank)); return q; }
 C_FN u32 c_cas(u32* p, u32 old, u32 now) { return atomicCAS(p, old, now); }
 C_FN u64 c_cas(u64* p, u64 old, u64 now) { return atomicCAS(p, old, now); }

@@ -38,6 +38,15 @@ template <int V, class E> C_FN void c_write(E* p, const c_pack<E, V>& x) {
   for (unsigned k = 0; k < sizeof w.w / sizeof w.w[0]; ++k) ((W*)p)->w[k] = w.w[k];
 }
 
+// A pack of whole words is as if it had just been read: what was converted from it earlier need not stay in registers.
+template <class E, int V> C_FN void c_renew(c_pack<E, V>& x) {
+  u32 w[sizeof x / 4];
+  memcpy(w, &x, sizeof x);
+#pragma unroll
+  for (unsigned k = 0; k < sizeof x / 4; ++k) c_opaque(w[k]);
+  memcpy(&x, w, sizeof x);
+}
+
 // Element j of a pack of bf16, j known to the compiler: one instruction on the word that holds two.
 template <int V> C_FN f32 c_bf16_in(const c_pack<u16, V>& x, int j) {
   u32 w;

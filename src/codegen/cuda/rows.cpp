@@ -16,8 +16,9 @@ constexpr int kKeptBytes = 192;      // of a row, in one thread's registers
 constexpr int kMostTurns = 16;       // runs of a row that one thread takes where its loop is unrolled
 constexpr int kBatch = 4;            // runs that a thread has under way where its loop is not
 constexpr int kBatchBytes = 128;     // of them, in one thread's registers
-constexpr int kShare = 256;          // threads of a block that shares a row with others
-constexpr int kResidentThreads = 768;  // of such blocks that a multiprocessor should hold
+constexpr int kLeastShare = 128, kMostShare = 256;  // threads of a block that shares a row with others
+constexpr int kManyElements = 64;    // of a pack's kind in one thread, from which on they are converted again at each level, not kept converted
+constexpr std::int64_t kOwnRowBytes = 512;   // of a row that is as well read from any other place as from behind the one before
 constexpr std::int64_t kSharedRowRuns = 4096;  // runs of a row that several blocks share
 constexpr int kOnceTeam = 256;       // threads of a row that is read once, where there are rows enough
 constexpr std::int64_t kLongRow = 1024;  // elements for which a run cut short at the end is worth its checks
@@ -27,6 +28,7 @@ class Rows {
   Rows(Body& b, const GpuModel& gpu) : b_(b), gpu_(gpu), outer_(b.nest.outer), inner_(b.nest.inner), length_(b.env().simplify(product_of(inner_))) {
     b.outer_in_place = false;
     inner_vars_ = variables_of(inner_);
+    order_rows();
   }
 
   Kernel print() {
@@ -37,17 +39,35 @@ class Rows {
     // A softmax's terms are at most 1, and their quotients too: no digit that counts is lost.
     for (const OnlinePair& p : pairs_)
       if (p.kind == OnlinePair::Kind::Softmax && p.second->body->dtype == DType::F32) b_.make_coarse(p.second->body);
-    if (unrolled_ || team_ <= 32) pairs_.clear();
+    // What stays in registers is gone through again at no cost but a wait for the row's other threads, which is long only where they are of several blocks.
+    std::erase_if(pairs_, [&](const OnlinePair& p) { return team_ <= 32 || (unrolled_ && (cluster_ == 1 || p.kind != OnlinePair::Kind::Moments)); });
     point();
     for (level_ = 0; level_ < b_.nest.levels; ++level_) {
       inner_level();
       outer_level();
     }
     const Expr rows = product_of(outer_);
-    return b_.finish({.grid = {cluster_ > 1 ? rows * cluster_ : sym::ceil_div(rows, rows_), 1, 1}, .block = std::max(team_ * rows_ / cluster_, 32), .cluster = cluster_, .resident = cluster_ > 1 ? std::max(1, kResidentThreads / (team_ / cluster_)) : 0});
+    return b_.finish({.grid = {cluster_ > 1 ? rows * cluster_ : sym::ceil_div(rows, rows_), 1, 1}, .block = std::max(team_ * rows_ / cluster_, 32), .cluster = cluster_, .resident = cluster_ > 1 ? std::max(1, resident_threads() / (team_ / cluster_)) : 0});
   }
 
  private:
+  /// Rows that read the same row of something beside their own come one after another, so that it is read once: the outer dimension that most such loads leave out turns fastest.
+  void order_rows() {
+    if (outer_.size() < 2 || inner_.empty()) return;
+    std::set<Scalar> loads;
+    for (const Statement& s : b_.nest.statements)
+      if (s.role != Role::Outer)
+        for (Scalar n : ir::topological(std::span(&s.body, 1)))
+          if (n->op == ScalarOp::LinearLoad && !b_.made_here(n) && moves(n) && b_.env().hint_or(length_, 4096) * static_cast<std::int64_t>(size_of(b_.graph.buffer(n->buffer).layout.dtype)) >= kOwnRowBytes) loads.insert(n);
+    auto shared = [&](const LoopDim& d) {
+      return std::ranges::count_if(loads, [&](Scalar n) { return !b_.depends(n, Exprs{d.var}) && b_.depends(n, variables_of(outer_)); });
+    };
+    auto best = std::prev(outer_.end());
+    for (auto d = outer_.begin(); d != outer_.end(); ++d)
+      if (shared(*d) > shared(*best)) best = d;
+    std::rotate(best, std::next(best), outer_.end());
+  }
+
   // ---- How many threads take a row, and in how many turns ---------------------------------------------------------------------
 
   void choose_team() {
@@ -95,24 +115,34 @@ class Rows {
       if (std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
     };
     const bool shares = length_.is_constant() && gpu_.most_cluster > 1;
-    if (shares && !once && runs >= kSharedRowRuns)
-      if (const int blocks = blocks_that_share(runs); blocks > 1) out[0] = {blocks * kShare, 1, blocks};
+    if (shares && !once && runs >= kSharedRowRuns) out[0] = shared_row(runs, out[0]);
     for (int t : {team / 2, team * 2, team / 4, team})
       if (t >= 1 && t <= 1024 && (t <= runs || t <= 32)) add({t, in_block(t, kBlockThreads), 1});
     if (team <= 32)
       for (int block : {kBlockThreads / 2, kBlockThreads * 2}) add({team, in_block(team, block), 1});
     if (shares && gpu_.cluster == 0 && runs >= kSharedRowRuns / 4)
       for (int blocks = 2; blocks <= gpu_.most_cluster; blocks *= 2)
-        for (int share : {kShare, kShare / 2, kShare * 2})
+        for (int share : {kMostShare, kLeastShare, kMostShare * 2})
           if (runs >= static_cast<std::int64_t>(blocks) * share && runs <= static_cast<std::int64_t>(blocks) * share * (once ? runs : kMostTurns)) add({blocks * share, 1, blocks});
     return out;
   }
 
-  /// The fewest blocks that hold a row in registers with so few runs a thread that a multiprocessor has room for several; 1 where the row is too long for that.
-  int blocks_that_share(std::int64_t runs) const {
-    int blocks = std::max(1, gpu_.cluster);
-    while (gpu_.cluster == 0 && blocks < gpu_.most_cluster && runs > static_cast<std::int64_t>(blocks) * kShare * kMostTurns / 2) blocks *= 2;
-    return runs <= static_cast<std::int64_t>(blocks) * kShare * kMostTurns ? blocks : 1;
+  /// Threads of a cluster that hold a row in registers with so few runs each that a multiprocessor has room for several blocks: the fewest of few threads, else of many. One block where the row is too long for that.
+  Shape shared_row(std::int64_t runs, Shape otherwise) const {
+    auto fits = [&](int blocks, int share, int turns) { return runs <= static_cast<std::int64_t>(blocks) * share * turns; };
+    for (int share : {kLeastShare, kMostShare}) {
+      int blocks = std::max(1, gpu_.cluster);
+      while (gpu_.cluster == 0 && blocks < gpu_.most_cluster && !fits(blocks, share, kMostTurns / 2)) blocks *= 2;
+      if (blocks > 1 && fits(blocks, share, share == kMostShare ? kMostTurns : kMostTurns / 2)) return {blocks * share, 1, blocks};
+    }
+    return otherwise;
+  }
+
+  /// Of blocks that share rows, how many threads a multiprocessor should hold: 64 registers for each, or 80 where much is kept.
+  int resident_threads() const {
+    int kept = 0;
+    for (const Kept& k : kept_) kept += turns_ * bytes_to_keep(k.value);
+    return kept <= kKeptBytes * 2 / 3 ? 1024 : 768;
   }
 
   /// Whether one pass over a row is enough: all that runs along it are reductions of one level, or such pairs.
@@ -220,7 +250,7 @@ class Rows {
   }
 
   /// In a thread's registers, of one run.
-  int bytes_to_keep(Scalar n) {
+  int bytes_to_keep(Scalar n) const {
     const DType stored = n->op == ScalarOp::LinearLoad ? b_.graph.buffer(n->buffer).layout.dtype : n->dtype;
     return width_ * static_cast<int>(b_.packable(n) ? size_of(stored) : std::max<std::size_t>(4, size_of(n->dtype)));
   }
@@ -402,7 +432,10 @@ class Rows {
         a = accumulator_of(*s);
         b_.line("{} {} = {};", a.type, a.name, a.identity);
       }
-    preload(roots);
+    if (!plain_) {
+      renew();
+      preload(roots);
+    }
     b_.store_guard = guard_.empty() ? "" : "if (live) ";
     turns(roots, [&] {
       for (const Statement* s : statements)
@@ -435,6 +468,15 @@ class Rows {
         if (pair_of(*s)) b_.line("{0} = c_take({0}, y{1});", accumulators_[index_of(*s)].name, index_of(*s));
     });
     b_.store_guard.clear();
+  }
+
+  /// What earlier levels converted of many narrow elements is converted again, since it would take twice the registers.
+  void renew() {
+    for (const Kept& k : kept_) {
+      if (!k.pack || k.level >= level_ || turns_ * width_ < kManyElements || size_of(b_.graph.buffer(k.value->buffer).layout.dtype) >= 4) continue;
+      b_.put("#pragma unroll");
+      b_.line("for (int c = 0; c < {}; ++c) c_renew({}[c]);", turns_, k.name);
+    }
   }
 
   void preload(const std::vector<Scalar>& roots) {
