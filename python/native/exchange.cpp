@@ -93,7 +93,9 @@ Exchange::Exchange() {
   if (!api_ || !api_->view_from_object) fail("this torch has no DLPack exchange API of version 1");
   reader_ = TensorReader::find(torch_);
   const LoadedLibrary gpu("libtorch_cuda.so");
-  if (!gpu.find("aoti_torch_cuda_caching_allocator_raw_delete", raw_release_) || !gpu.find("aoti_torch_cuda_caching_allocator_raw_alloc", raw_allocate_)) raw_allocate_ = nullptr;
+  if (!gpu.find("aoti_torch_create_cuda_guard", begin_guard_) || !gpu.find("aoti_torch_delete_cuda_guard", end_guard_) || !gpu.find("aoti_torch_cuda_caching_allocator_raw_delete", raw_release_) ||
+      !gpu.find("aoti_torch_cuda_caching_allocator_raw_alloc", raw_allocate_))
+    raw_allocate_ = nullptr;
 }
 
 dlpack::View Exchange::look(nb::handle tensor, bool guarded) const {
@@ -170,10 +172,18 @@ nb::object Exchange::alias(nb::handle base, DType base_dtype, const Tensor& like
   return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides), first + offset);
 }
 
+void* Exchange::allocate_raw(Device device, std::size_t bytes) const {
+  void *guard = nullptr, *memory = nullptr;
+  if (!raw_allocate_ || device.type != DeviceType::CUDA || bytes == 0 || begin_guard_(device.index, &guard) != 0) return nullptr;
+  if (raw_allocate_(bytes, &memory) != 0) memory = nullptr;
+  end_guard_(guard);
+  return memory;
+}
+
 Storage Exchange::allocate(Device device, std::size_t bytes) const {
-  if (void* memory = nullptr; raw_allocate_ && device.type == DeviceType::CUDA && bytes > 0 && raw_allocate_(bytes, &memory) == 0 && memory)
+  if (void* memory = allocate_raw(device, bytes))
     return {std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [release = raw_release_](std::byte* gone) { release(gone); }), bytes, device};
-  // What that way refused is asked for in this one, whose errors say why.
+  // What was refused that way is asked for in this one, whose errors say why.
   auto size = static_cast<std::int64_t>(bytes);
   std::int64_t stride = 1;
   dlpack::View like{nullptr, device_of(device), 1, {dlpack::kUInt, 8, 1}, &size, &stride, 0};

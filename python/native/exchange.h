@@ -42,7 +42,7 @@ class Exchange {
   /// One that shares storage (and version counter) with `base`, at `offset` elements of `dtype` from where base's first element lies.
   nb::object alias(nb::handle base, DType base_dtype, const Tensor& like, std::int64_t offset) const;
 
-  /// Memory of torch's own allocator, on the current stream, with the device's context current; the GIL is not needed. Throws Error when it has none left.
+  /// Memory of torch's own allocator, on the device's current stream; the GIL is not needed. Throws Error when it has none left.
   Storage allocate(Device, std::size_t bytes) const;
   nb::object dtype(DType) const;
   /// The CUstream that torch puts work of the calling thread on.
@@ -54,11 +54,15 @@ class Exchange {
     if (to.storage.data.get() != data || to.storage.data.use_count() != 0) to.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), data);
   }
   dlpack::View look(nb::handle tensor, bool guarded) const;
+  /// Null: torch did not give it.
+  void* allocate_raw(Device, std::size_t bytes) const;
   const dlpack::ExchangeApi* api_;
   std::unique_ptr<const TensorReader> reader_;  ///< null: DLPack alone
-  /// Memory of a GPU without a tensor around it, a third of whose cost that is; 0: done. Null: DLPack alone.
+  /// Memory of torch's current GPU without a tensor around it, and a guard that makes a GPU the current one; 0: done. Null: DLPack alone.
   std::int32_t (*raw_allocate_)(std::uint64_t bytes, void** memory) = nullptr;
   std::int32_t (*raw_release_)(void* memory) = nullptr;
+  std::int32_t (*begin_guard_)(std::int32_t index, void** guard) = nullptr;
+  std::int32_t (*end_guard_)(void* guard) = nullptr;
   nb::object torch_;
   nb::object as_strided_, resolve_neg_, resolve_conj_;
 };

@@ -30,10 +30,12 @@ const std::string& build_id() {
 
 std::string cache_entry(const fx::GraphModule& module, const CompileOptions& options) {
   Hasher h;
-  h.add(build_id()).add(machine_isa()).add(options.device).add(options.device.starts_with("cuda") ? codegen::device_arch().value_or("") : "").add(static_cast<std::uint64_t>(options.threads));
+  const Device device = parse_device(options.device);
+  const bool is_cuda = device.type == DeviceType::CUDA;
+  h.add(build_id()).add(machine_isa()).add(options.device).add(is_cuda ? codegen::device_arch(device.index).value_or("") : "").add(static_cast<std::uint64_t>(options.threads));
   for (const auto& [key, value] : options.settings) h.add(key).add(value);
   // What was measured on one device is not another's.
-  if (const Device device = parse_device(options.device); device.type == DeviceType::CUDA && parse_settings(options.settings).max_autotune) h.add(autotune::cuda_identity(device.index));
+  if (is_cuda && parse_settings(options.settings).max_autotune) h.add(autotune::cuda_identity(device.index));
   h.add(fx::to_string(module, {.locations = true, .origins = true}));
   for (const auto& [name, tensor] : module.attributes) {
     const Tensor dense = tensor.contiguous();

@@ -28,7 +28,8 @@ struct Binaries {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual DeviceType device() const = 0;
+  /// Where the program runs.
+  virtual Device device() const = 0;
   /// Instruction set or architecture that the binaries need: `avx512`, `sm_90a`.
   virtual const std::string& isa() const = 0;
   /// Whether kernels wait, before they touch memory, for the one that was launched before them.

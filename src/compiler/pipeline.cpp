@@ -70,19 +70,19 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
     case DeviceType::CPU:
       if (settings.cuda_emulate) return codegen::make_emulated_cuda_backend(toolchain, std::move(choices), launch_shape(settings.cuda_launch_shape));
       return codegen::make_cpp_backend(toolchain, choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
-    case DeviceType::CUDA: return codegen::make_cuda_backend({.arch = settings.cuda_arch, .nvrtc = settings.cuda_nvrtc, .dependent_launch = settings.cuda_dependent_launch, .shape = launch_shape(settings.cuda_launch_shape), .cluster = settings.cuda_cluster}, std::move(choices));
+    case DeviceType::CUDA: return codegen::make_cuda_backend({.device = device.index, .arch = settings.cuda_arch, .nvrtc = settings.cuda_nvrtc, .dependent_launch = settings.cuda_dependent_launch, .shape = launch_shape(settings.cuda_launch_shape), .cluster = settings.cuda_cluster}, std::move(choices));
     default: fail("programs compile for cpu and cuda, not for {}", to_string(device));
   }
 }
 
 /// Whether a kernel of the backend or the runtime's libraries can carry out a call on the device.
-bool is_implemented(const ir::Extern& call, const codegen::Backend& backend) { return runtime::has_library_op(call.op, backend.device()) || backend.has_template(call.op); }
+bool is_implemented(const ir::Extern& call, const codegen::Backend& backend) { return runtime::has_library_op(call.op, backend.device().type) || backend.has_template(call.op); }
 
 /// Throws Error for a library call that neither the device nor the host can carry out.
 void check_library_calls(const ir::Graph& graph, const codegen::Backend& backend) {
   for (const ir::Operation& op : graph.operations())
-    if (const auto* call = std::get_if<ir::Extern>(&op.node); call && !is_implemented(*call, backend) && !runtime::leaves_to_host(call->op, backend.device()))
-      throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op, to_string(Device{backend.device(), 0})), call->op, op.where);
+    if (const auto* call = std::get_if<ir::Extern>(&op.node); call && !is_implemented(*call, backend) && !runtime::leaves_to_host(call->op, backend.device().type))
+      throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op, to_string(backend.device())), call->op, op.where);
 }
 
 /// Launch shapes by measurement on the program's device; where that is not there, those of the model stay. Returns what was found, as text.
@@ -108,11 +108,11 @@ std::string measure_products(Lowered& lowered, Device device, const CompileOptio
 
 /// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already. `scheduled`: what is done between the schedule and the text of its kernels.
 void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out, const std::function<void()>& scheduled = {}) {
-  const bool as_cuda = out.backend->device() == DeviceType::CUDA || settings.cuda_emulate;
+  const bool as_cuda = out.backend->device().type == DeviceType::CUDA || settings.cuda_emulate;
   out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes(), .products_into_rows = as_cuda && settings.cuda_direct_rows, .selects_by_kernels = as_cuda, .orders_writes = as_cuda && settings.deterministic, .multiplies_integers = !as_cuda}); });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
-  const bool winograd = settings.winograd != "false" && out.backend->device() == DeviceType::CPU && !settings.cuda_emulate;
+  const bool winograd = settings.winograd != "false" && out.backend->device().type == DeviceType::CPU && !settings.cuda_emulate;
   if (winograd) choose_winograd(graph, settings.winograd == "true" ? std::nullopt : std::optional<std::int64_t>(settings.winograd == "2" ? 2 : 4));
   stage("post-ops", [&] {
     ir::fuse_post_ops(graph);
@@ -120,10 +120,10 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   });
   stage("layouts", [&] { ir::choose_layouts(graph); });
   stage("part-writes", [&] { ir::split_part_writes(graph); });
-  if (settings.keep_nan && out.backend->device() == DeviceType::CPU) stage("nan-guards", [&] { add_nan_guards(graph); });
+  if (settings.keep_nan && out.backend->device().type == DeviceType::CPU) stage("nan-guards", [&] { add_nan_guards(graph); });
   if (winograd) stage("winograd", [&] { expand_winograd(graph); });
   stage.show("ir", [&] { return ir::to_string(graph); });
-  if (settings.pack_weights) stage("pack", [&] { out.backend->device() == DeviceType::CPU ? pack_weights(graph) : relayout_weights(graph); });
+  if (settings.pack_weights) stage("pack", [&] { out.backend->device().type == DeviceType::CPU ? pack_weights(graph) : relayout_weights(graph); });
   check_library_calls(graph, *out.backend);
   out.schedule = stage("schedule", [&] { return scheduler::schedule(graph, out.backend->choices()); });
   stage.show("schedule", [&] { return scheduler::to_string(graph, out.schedule); });

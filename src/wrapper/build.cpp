@@ -14,7 +14,7 @@ class Builder {
   Builder(const fx::GraphModule& module, ir::Graph& graph, const codegen::Backend& backend) : module_(module), graph_(graph), backend_(backend) {
     p_.env = graph.env_ptr();
     p_.name = module.name;
-    p_.device = {backend.device(), 0};
+    p_.device = backend.device();
   }
 
   Program run(const scheduler::Schedule& schedule, const Checks& checks) {

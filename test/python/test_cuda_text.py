@@ -1,6 +1,8 @@
 """Where there is no GPU: all CUDA text of these programs compiles, for each generation of machines, and packages are made."""
 import importlib.util
+import json
 import pathlib
+import zipfile
 
 import pytest
 import torch
@@ -68,6 +70,14 @@ def test_no_nvrtc(tmp_path):
     export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
     with pytest.raises(CoilError, match="cuda.nvrtc"):
         coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "cuda", "--set", f"cuda.nvrtc={tmp_path}")
+
+
+def test_a_program_is_for_the_device_that_was_named(tmp_path):
+    export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
+    for name in ("cuda", "cuda:0", "cuda:3"):
+        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", name, "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}")
+        with zipfile.ZipFile(tmp_path / "m.coil") as package:
+            assert json.loads(package.read("manifest.json"))["device"] == (name if ":" in name else "cuda:0")
 
 
 @pytest.mark.parametrize("language", ["cpp", "python", "fx"])

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import fixture_programs
+import test_training_graphs
 from coil_harness import coil, coil_ok, named_inputs, run, same
 from emitted import bound, build_program, call_flat, call_program, emit, load_module
 from models import FULL, SMALL
@@ -168,6 +169,12 @@ def test_control_flow(program, tmp_path):
 def test_sizes_that_a_branch_tells(name, tmp_path):
     module, args, dynamic, others = BRANCHES[name]
     check_all((module, args, {}, dynamic, others[:4]), tmp_path)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in ("digits", "gpt2") else pytest.mark.full) for name in test_training_graphs.MODELS])
+def test_training_steps(name, tmp_path):
+    module, args = test_training_graphs.traced(name)
+    check_all((module, args, {}, None, []), tmp_path)
 
 
 @pytest.mark.full

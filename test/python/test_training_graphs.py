@@ -90,6 +90,14 @@ class Traced(nn.Module):
         return self.graph(parameters, buffers, batch)
 
 
+def traced(name):
+    """A model's step as a module and its arguments."""
+    torch.manual_seed(0)
+    model, batch, loss_of = MODELS[name]()
+    args = (*state(model), batch)
+    return Traced(gradients(model, loss_of), args), tuple({k: v.detach() for k, v in d.items()} for d in args)
+
+
 def in_double(args):
     return tuple({k: v.detach().double().requires_grad_(v.requires_grad) if v.is_floating_point() else v for k, v in d.items()} for d in args)
 

@@ -15,7 +15,7 @@ using wrapper::CallKernel;
 
 /// Knows how to launch a kernel several times at once, and nothing else.
 struct Launcher : codegen::Backend {
-  DeviceType device() const override { return DeviceType::CUDA; }
+  Device device() const override { return {DeviceType::CUDA, 0}; }
   const std::string& isa() const override { return name; }
   const scheduler::Choices& choices() const override { throw Error("not asked for"); }
   codegen::Kernel group(ir::Graph&, const scheduler::Group&) const override { throw Error("not asked for"); }

@@ -13,7 +13,7 @@ class CppBackend : public Backend {
  public:
   CppBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices) : toolchain_(std::move(toolchain)), choices_(std::move(choices)), options_{.lanes = toolchain_.lanes} {}
 
-  DeviceType device() const override { return DeviceType::CPU; }
+  Device device() const override { return {}; }
   const std::string& isa() const override { return toolchain_.isa; }
   const scheduler::Choices& choices() const override { return *choices_; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_kernel(graph, group, options_); }

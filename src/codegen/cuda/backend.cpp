@@ -24,7 +24,7 @@ class CudaBackend : public Backend {
  public:
   CudaBackend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices)
       : options_(std::move(options)), choices_(choices ? std::move(choices) : std::make_unique<CudaChoices>()), arch_(options_.arch) {
-    if (arch_.empty()) arch_ = device_arch().value_or("sm_90");
+    if (arch_.empty()) arch_ = device_arch(options_.device).value_or("sm_90");
     if (!arch_.starts_with("sm_") || arch_.size() < 5) fail("cuda.arch is {}: it is written like sm_90a", arch_);
     // Kernels use nothing that only one member of a family has, and PTX of a family's own kind does not run on later ones.
     while (!std::isdigit(static_cast<unsigned char>(arch_.back()))) arch_.pop_back();
@@ -37,7 +37,7 @@ class CudaBackend : public Backend {
     }
   }
 
-  DeviceType device() const override { return DeviceType::CUDA; }
+  Device device() const override { return {DeviceType::CUDA, options_.device}; }
   const std::string& isa() const override { return arch_; }
   bool launches_early() const override { return options_.dependent_launch && std::atoi(arch_.c_str() + 3) >= 90; }
   const scheduler::Choices& choices() const override { return *choices_; }

@@ -6,7 +6,8 @@
 namespace coil::codegen {
 
 struct CudaOptions {
-  std::string arch;   ///< `sm_90a`; empty: the first GPU's, `sm_90` where there is none
+  int device = 0;     ///< number of the GPU
+  std::string arch;   ///< `sm_90a`; empty: that GPU's, `sm_90` where there is none
   std::string nvrtc;  ///< see Nvrtc
   bool dependent_launch = false;  ///< kernels may begin while the one before still runs, from sm_90 on
   int shape = 0;  ///< of every kernel whose group names none, see GpuModel

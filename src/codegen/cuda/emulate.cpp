@@ -213,7 +213,7 @@ class EmulatedBackend : public Backend {
     std::replace(toolchain_.flags.begin(), toolchain_.flags.end(), std::string("-ffp-contract=fast"), std::string("-ffp-contract=off"));
   }
 
-  DeviceType device() const override { return DeviceType::CPU; }
+  Device device() const override { return {}; }
   const std::string& isa() const override { return cpp_->isa(); }
   const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
   std::int64_t product_vector_bytes() const override { return 16; }

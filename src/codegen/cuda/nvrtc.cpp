@@ -194,14 +194,14 @@ std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::s
   return out;
 }
 
-std::optional<std::string> device_arch() {
+std::optional<std::string> device_arch(int device) {
   void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!driver) return std::nullopt;
   auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
   auto attribute = reinterpret_cast<int (*)(int*, int, int)>(::dlsym(driver, "cuDeviceGetAttribute"));
   constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
   int major = 0, minor = 0;
-  if (!init || !attribute || init(0) != 0 || attribute(&major, kMajor, 0) != 0 || attribute(&minor, kMinor, 0) != 0) return std::nullopt;
+  if (!init || !attribute || init(0) != 0 || attribute(&major, kMajor, device) != 0 || attribute(&minor, kMinor, device) != 0) return std::nullopt;
   return fmt::format("sm_{}{}", major, minor);
 }
 

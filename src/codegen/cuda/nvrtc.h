@@ -45,7 +45,7 @@ struct CompileCudaOptions {
 /// The cubin and the PTX of each source, in order (two entries a source). What the cache holds is not compiled.
 std::vector<std::vector<std::byte>> compile_cuda(const std::string& nvrtc_path, std::span<const std::string> sources, const CompileCudaOptions&);
 
-/// The architecture of the first GPU, as its driver says; nothing without one.
-std::optional<std::string> device_arch();
+/// The architecture of a GPU, as its driver says; nothing where there is none of that number.
+std::optional<std::string> device_arch(int device);
 
 }  // namespace coil::codegen
