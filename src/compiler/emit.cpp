@@ -19,7 +19,7 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   Stages stage(report, options);
   const Lowered lowered = lower_archive(pt2, options, stage, true);
   const std::filesystem::path weights = std::filesystem::path(output).replace_extension(".weights.safetensors");
-  const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.toolchain.lanes, .isa = lowered.toolchain.isa, .flags = lowered.toolchain.flags,
+  const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.toolchain.lanes, .isa = lowered.toolchain.isa, .flags = lowered.toolchain.flags, .launches_early = lowered.backend->launches_early(),
                                                            .source_name = output.filename().string(), .weights_name = weights.filename().string()});
   // All files or none: each is on the disk before the first gets its name.
   std::vector<std::unique_ptr<AtomicFile>> files;

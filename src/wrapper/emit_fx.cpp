@@ -95,7 +95,7 @@ std::string json(const std::map<std::string, Attribute>& attributes) {
 // ---- Types of nodes in the words of the text form ----
 
 std::string FxEmitter::type_of(const View& v, sym::Expr offset) const {
-  return ops::to_string(ops::Value(sym::TensorMeta{v.dtype, file_->program().buffers[v.buffer].device, v.sizes, v.strides, offset}));
+  return ops::to_string(ops::Value(sym::TensorMeta{v.dtype, file_->device(v.buffer), v.sizes, v.strides, offset}));
 }
 
 std::string FxEmitter::type_of(sym::Expr e, const std::string& name) const {
@@ -152,7 +152,7 @@ void FxEmitter::write_back(const std::string& given, const std::string& used) { 
 
 void FxEmitter::give(const std::string& results) { statement(fmt::format("graph.output({})", results)); }
 
-std::string FxEmitter::before() { return python_fx_support() + python_graph_text() + file_->kernel_table(); }
+std::string FxEmitter::before() { return python_fx_support(file_->program().device) + python_graph_text() + file_->kernel_table(); }
 
 std::string FxEmitter::around(const std::string& body) {
   return "\n\nSYMBOLS = " + python_string(symbols_in_text()) + "\n\n\ndef load():\n    program = Program()\n    root, graph, node = program.root, program.graph, program.node\n\n" + body + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n\n\nif __name__ == \"__main__\":\n    print(text(), end=\"\")\n";
@@ -182,7 +182,7 @@ void FxEmitter::inputs() {
   }
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
     const Input& in = p.inputs[i];
-    if (!in.unused && is_number(in)) assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.take, {}, {}, {}", given_[i], python_string(in.name), python_dtype(p.buffers[in.buffer].dtype)), type_of(in.buffer));
+    if (!in.unused && is_number(in)) assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.take, {}, {}, {}", given_[i], python_string(in.name), python_dtype(p.buffers[in.buffer].dtype) + on_device(in.buffer)), type_of(in.buffer));
   }
   define_symbols();
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
@@ -191,7 +191,7 @@ void FxEmitter::inputs() {
     if (in.unused || is_number(in)) continue;
     if (like_.empty()) like_ = file_->name(in.buffer);
     const std::string wanted = sizes(b.sizes), strides = sizes(b.strides);
-    assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.lay_out.default, {}, {}, {}, {}, {}", given_[i], python_string(in.name), python_dtype(b.dtype), wanted, strides), type_of(in.buffer));
+    assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.lay_out.default, {}, {}, {}, {}, {}{}", given_[i], python_string(in.name), python_dtype(b.dtype), wanted, strides, on_device(in.buffer)), type_of(in.buffer));
   }
   const std::string weights = file_->weights();
   for (std::size_t at = 0; at < weights.size();) {
@@ -208,6 +208,24 @@ void FxEmitter::inputs() {
     if (like_.empty()) like_ = name;
     if (p.constants[p.buffers[b].index].seed) node("seed", fmt::format("torch.ops.aten.random_.default, {}", name));
   }
+  if (failures_.sites.empty()) return;
+  const auto count = static_cast<std::int64_t>(failures_.sites.size());
+  told_ = node("failures", fmt::format("torch.ops.coil_wrapper.new_failures.default, {}, {}", like_, count), ops::to_string(ops::Value(sym::TensorMeta{DType::I64, p.device, {5 * count}, {1}, 0})));
+}
+
+void FxEmitter::end() {
+  if (!failures_.sites.empty()) check_failures();
+}
+
+void FxEmitter::check_failures() {
+  std::vector<std::string> messages;
+  for (const auto& [line, site] : failures_.sites) messages.push_back(python_string(std::get<CallKernel>(file_->program().lines[line]).failure));
+  node("check_failures", fmt::format("torch.ops.coil_wrapper.check_failures.default, {}, {}", told_, text_of(messages)));
+}
+
+std::string FxEmitter::on_device(BufferId b) const {
+  const std::string name = file_->device_name(b);
+  return name.empty() ? "" : ", " + name;
 }
 
 void FxEmitter::line(const DefineSymbol& d) {
@@ -231,7 +249,7 @@ void FxEmitter::line(const Allocate& a) {
   const std::string wanted = sizes(b.sizes), strides = sizes(b.strides);
   // Of a tensor of the program where there is one: what depends on no input a trace would run once, and all calls would share that memory.
   const std::string target = like_.empty() ? "torch.ops.aten.empty_strided.default" : "torch.ops.aten.new_empty_strided.default, " + like_;
-  assign(file_->name(a.buffer), fmt::format("{}, {}, {}, dtype={}, device=torch.device(\"cpu\")", target, wanted, strides, python_dtype(b.dtype)), type_of(a.buffer));
+  assign(file_->name(a.buffer), fmt::format("{}, {}, {}, dtype={}, device={}", target, wanted, strides, python_dtype(b.dtype), file_->device_name(a.buffer).empty() ? "torch.device(\"cpu\")" : "DEVICE"), type_of(a.buffer));
 }
 
 void FxEmitter::line(const Reuse& r) {
@@ -243,6 +261,7 @@ void FxEmitter::line(const Reuse& r) {
 void FxEmitter::line(const Free& f) { node("delete", fmt::format("torch.ops.coil_wrapper.delete.default, {}", file_->name(f.buffer))); }
 
 void FxEmitter::line(const ReadSymbol& r) {
+  if (failures_.behind.contains(at_)) check_failures();
   std::string source = file_->name(r.source);
   if (file_->program().buffers[r.source].dtype == DType::F64) source = node("bits", fmt::format("torch.ops.aten.view.dtype, {}, torch.int64", source));
   assign(file_->symbol(r.symbol), fmt::format("torch.ops.coil_wrapper.integer.default, {}", source), type_of(r.symbol, ""));
@@ -343,6 +362,14 @@ void FxEmitter::line(const CallKernel& c) {
   std::vector<std::string> reads, writes, scalars;
   for (std::size_t i = 0; i < c.buffers.size(); ++i) (c.written[i] ? writes : reads).push_back(file_->name(c.buffers[i]));
   for (sym::Expr e : c.scalars) scalars.push_back(size(e));
+  if (c.launch) {
+    std::vector<std::string> grid;
+    for (sym::Expr e : c.launch->grid) grid.push_back(size(e));
+    const std::string shared = size(c.launch->shared_bytes);
+    auto site = failures_.sites.find(at_);
+    const std::string failure = site != failures_.sites.end() ? fmt::format("{}, {}", told_, site->second) : failures_.guarded.contains(at_) ? told_ : "";
+    return kernel_launch(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), text_of(grid), c.launch->block, shared, failure, PythonFile::origins(c.origins, c.where));
+  }
   const std::string extent = size(c.extent);
   kernel_call(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), extent, c.grain, c.failure, PythonFile::origins(c.origins, c.where));
 }
@@ -352,12 +379,20 @@ void FxEmitter::kernel_call(const std::string& kernel, const std::string& reads,
   node("kernel", fmt::format("torch.ops.coil_wrapper.kernel.default, {}, {}, {}, {}, {}, {}, {}, origins={}", python_string(kernel), reads, writes, scalars, extent, grain, python_string(failure), python_string(origins)));
 }
 
+void FxEmitter::kernel_launch(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& grid, int block, const std::string& shared_bytes,
+                              const std::string& failure, const std::string& origins) {
+  const std::string rest = failure.empty() ? shared_bytes == "0" ? "" : ", " + shared_bytes : fmt::format(", {}, {}", shared_bytes, failure);
+  node("launch", fmt::format("torch.ops.coil_wrapper.launch.default, {}, {}, {}, {}, {}, {}{}, origins={}", python_string(kernel), reads, writes, scalars, grid, block, rest, python_string(origins)));
+}
+
 void FxEmitter::line(const CallExtern& c) {
+  if (failures_.guarded.contains(at_)) check_failures();
   const std::string in = views(c.inputs), out = views(c.outputs);
   node(c.op, fmt::format("torch.ops.coil_wrapper.library.default, {}, {}, {}, {}, origins={}", python_string(c.op), python_string(json(c.attributes)), in, out, python_string(PythonFile::origins(c.origins, c.where))));
 }
 
 void FxEmitter::line(const CallFallback& c) {
+  if (failures_.guarded.contains(at_)) check_failures();
   for (std::size_t k = 0; k < c.writes.size(); ++k) {
     const std::string to = view(*c.outputs[own_results(c) + k]), from = view(c.inputs[c.writes[k]]);
     node("copy", fmt::format("torch.ops.aten.copy_.default, {}, {}", to, from));

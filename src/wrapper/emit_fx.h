@@ -25,6 +25,9 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   /// The node that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
   virtual void kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure,
                            const std::string& origins);
+  /// The same on a GPU. `failure`: the statuses and the kernel's place among them, empty where it has none.
+  virtual void kernel_launch(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& grid, int block, const std::string& shared_bytes,
+                             const std::string& failure, const std::string& origins);
   /// `NAME = node("NAME", ARGUMENTS, type="TYPE")`, the type where one is known; returns the name.
   std::string node(const std::string& wanted, const std::string& arguments, const std::string& type = "");
 
@@ -32,11 +35,14 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   const char* language() const override { return "fx"; }
   const char* usage() const override { return "load() makes a torch.fx.GraphModule that takes the flat inputs and gives the tuple of flat outputs."; }
   void inputs() override;
+  void end() override;
   void write_back(const std::string& given, const std::string& used) override;
   std::string output(const Output&) override;
   void give(const std::string& results) override;
   std::string before() override;
   std::string around(const std::string& body) override;
+  void check_failures();
+  std::string on_device(BufferId) const;
   void assign(const std::string& name, const std::string& arguments, const std::string& type = "");
   void name_storage_offsets();
   sym::Expr own_symbol(std::string name, const char* most);
@@ -77,6 +83,7 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   std::map<BufferId, sym::Expr> moved_;             ///< where inputs of which views are taken begin in their storage
   std::map<std::string, std::string> own_symbols_;  ///< declarations of symbols that the program has none of
   std::string like_;  ///< a tensor that every call has; empty where there is none
+  std::string told_;  ///< the statuses of kernels that may fail
 };
 
 }  // namespace coil::wrapper

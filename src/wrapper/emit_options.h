@@ -9,6 +9,7 @@ struct EmitOptions {
   int lanes = 16;                  ///< that the kernels were printed for
   std::string isa;                 ///< instruction set that the kernels need, as `codegen::Toolchain` states it
   std::vector<std::string> flags;  ///< of the compiler for kernels: those that change what kernels compute go into the file
+  bool launches_early = false;     ///< on CUDA: kernels wait themselves for the one before them
   std::string source_name = "program.cpp";                     ///< for the head of the file
   std::string weights_name = "program.weights.safetensors";    ///< file that write_weights wrote, beside the source
 };

@@ -24,7 +24,7 @@ void PythonEmitter::inputs() {
   if (!names.empty()) statement(fmt::format("{}{} = args", fmt::join(names, ", "), names.size() == 1 ? "," : ""));
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
     const Buffer& b = p.buffers[p.inputs[i].buffer];
-    if (!p.inputs[i].unused) statement(fmt::format("{0} = take({1}, {0}, {2}, {3})", given_[i], python_string(p.inputs[i].name), python_dtype(b.dtype), b.sizes.size()));
+    if (!p.inputs[i].unused) statement(fmt::format("{0} = take({1}, {0}, {2}, {3}{4})", given_[i], python_string(p.inputs[i].name), python_dtype(b.dtype), b.sizes.size(), on_device(p.inputs[i].buffer, "")));
   }
   define_symbols();
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
@@ -38,6 +38,20 @@ void PythonEmitter::inputs() {
   }
   for (std::size_t b = 0; b < p.buffers.size(); ++b)
     if (p.buffers[b].kind == BufferKind::Constant && p.constants[p.buffers[b].index].seed) statement(fmt::format("{}.random_(-2**63, None)  # by torch's generator", file_->name(static_cast<BufferId>(b))));
+  if (failures_.sites.empty()) return;
+  told_ = file_->unique("failures");
+  statement(fmt::format("{} = Failures({})", told_, failures_.sites.size()));
+}
+
+void PythonEmitter::end() { check_failures(!failures_.sites.empty()); }
+
+void PythonEmitter::check_failures(bool wanted) {
+  if (wanted) statement(told_ + ".check()");
+}
+
+std::string PythonEmitter::on_device(BufferId b, const char* keyword) const {
+  const std::string name = file_->device_name(b);
+  return name.empty() ? "" : fmt::format(", {}{}", keyword, name);
 }
 
 void PythonEmitter::line(const DefineSymbol& d) {
@@ -52,7 +66,7 @@ void PythonEmitter::line(const Assert& a) { statement(fmt::format("check({}, {})
 
 void PythonEmitter::line(const Allocate& a) {
   const Buffer& b = file_->program().buffers[a.buffer];
-  statement(fmt::format("{} = torch.empty_strided({}, {}, dtype={})", file_->name(a.buffer), file_->sizes(b.sizes), file_->sizes(b.strides), python_dtype(b.dtype)));
+  statement(fmt::format("{} = torch.empty_strided({}, {}, dtype={}{})", file_->name(a.buffer), file_->sizes(b.sizes), file_->sizes(b.strides), python_dtype(b.dtype), on_device(a.buffer, "device=")));
 }
 
 void PythonEmitter::line(const Reuse& r) {
@@ -68,6 +82,7 @@ void PythonEmitter::line(const Free& f) { statement("del " + file_->name(f.buffe
 
 void PythonEmitter::line(const ReadSymbol& r) {
   const bool is_float = file_->program().buffers[r.source].dtype == DType::F64;
+  check_failures(failures_.behind.contains(at_));
   statement(fmt::format("{} = int({}{})", file_->symbol(r.symbol), file_->name(r.source), is_float ? ".view(torch.int64)" : ""));
 }
 
@@ -101,7 +116,18 @@ void PythonEmitter::line(const CallKernel& c) {
   for (BufferId b : c.buffers) buffers.push_back(file_->name(b));
   for (sym::Expr e : c.scalars) scalars.push_back(file_->size(e));
   origins(c.origins, c.where);
-  statement(kernel_call(file_->program().kernels[c.kernel].symbol, fmt::format("[{}]", fmt::join(buffers, ", ")), fmt::format("[{}]", fmt::join(scalars, ", ")), file_->size(c.extent), c.grain, c.failure));
+  const std::string &symbol = file_->program().kernels[c.kernel].symbol, given = fmt::format("[{}]", fmt::join(buffers, ", ")), numbers = fmt::format("[{}]", fmt::join(scalars, ", "));
+  if (!c.launch) return statement(kernel_call(symbol, given, numbers, file_->size(c.extent), c.grain, c.failure));
+  auto site = failures_.sites.find(at_);
+  const std::string status = site != failures_.sites.end() ? fmt::format("{}({}, {})", told_, site->second, python_string(c.failure)) : failures_.guarded.contains(at_) ? told_ + ".any" : "";
+  statement(kernel_launch(symbol, given, numbers, *c.launch, status));
+}
+
+std::string PythonEmitter::kernel_launch(const std::string& symbol, const std::string& buffers, const std::string& scalars, const codegen::Launch& launch, const std::string& failure) {
+  sym::Exprs grid = launch.grid;
+  while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();
+  const std::string shared = launch.shared_bytes.is_constant(0) ? "" : ", shared=" + file_->size(launch.shared_bytes);
+  return fmt::format("{}({}, {}, grid={}, block={}{}{})", symbol, buffers, scalars, file_->sizes(grid), launch.block, shared, failure.empty() ? "" : ", failure=" + failure);
 }
 
 std::string PythonEmitter::kernel_call(const std::string& symbol, const std::string& buffers, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure) {
@@ -113,12 +139,14 @@ void PythonEmitter::line(const CallExtern& c) {
   std::string attributes;
   for (const auto& [key, value] : c.attributes) attributes += fmt::format(", {}={}", key, python_attribute(value));
   library_calls_ += fmt::format("{} = LibraryCall({}{})\n", site, python_string(c.op), attributes);
+  check_failures(failures_.guarded.contains(at_));
   origins(c.origins, c.where);
   statement(fmt::format("{}({}, {})", site, views(c.inputs), views(c.outputs)));
 }
 
 void PythonEmitter::line(const CallFallback& c) {
   origins(c.origins, c.where);
+  check_failures(failures_.guarded.contains(at_));
   for (std::size_t k = 0; k < c.writes.size(); ++k) statement(fmt::format("{}.copy_({})", view(*c.outputs[own_results(c) + k]), view(c.inputs[c.writes[k]])));
   const std::string given = arguments(c, [&](sym::Expr e) { return file_->size(e); }, [&](const View& v) { return view(v); });
   const std::string results = file_->unique("results");

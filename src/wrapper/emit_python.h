@@ -22,11 +22,14 @@ class COIL_EMITTER_API PythonEmitter : public PythonProgram {
   void line(const Control&) override;
   /// The statement that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
   virtual std::string kernel_call(const std::string& symbol, const std::string& buffers, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure);
+  /// The same on a GPU. `failure`: the status that the kernel is given, empty for none.
+  virtual std::string kernel_launch(const std::string& symbol, const std::string& buffers, const std::string& scalars, const codegen::Launch&, const std::string& failure);
 
  private:
   const char* language() const override { return "python"; }
   const char* usage() const override { return "call(args) takes the list of flat inputs and gives the tuple of flat outputs."; }
   void inputs() override;
+  void end() override;
   void write_back(const std::string& given, const std::string& used) override;
   std::string output(const Output&) override;
   void give(const std::string& results) override;
@@ -36,7 +39,10 @@ class COIL_EMITTER_API PythonEmitter : public PythonProgram {
   std::string views(const std::vector<View>&);
   void origins(const std::set<std::string>& origins, const std::string& where);
 
-  std::string library_calls_;
+  void check_failures(bool wanted);
+  std::string on_device(BufferId, const char* keyword) const;
+
+  std::string library_calls_, told_;  ///< `told_`: the variable that holds the statuses
 };
 
 }  // namespace coil::wrapper

@@ -31,7 +31,7 @@ class COIL_EMITTER_API Emitter {
   std::vector<TextLines> lines_;
 };
 
-/// Throws Error when a buffer lies on a device that this language's programs are not written for: all but the CPU.
+/// Throws Error when the program or a buffer of it is not for the CPU, the only device that the language's programs are written for.
 void require_cpu(const Program&, const char* language);
 
 }  // namespace coil::wrapper

@@ -6,9 +6,7 @@
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
 #include "codegen/cuda/sort.h"
-#include "codegen/special_functions.h"
 #include "support/error.h"
-#include "sym/print.h"
 
 namespace coil::codegen {
 namespace {
@@ -60,7 +58,7 @@ class CudaBackend : public Backend {
     std::vector<std::string> bodies(units);
     for (const std::string& k : kernels) *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
     for (std::string& body : bodies) {
-      body = std::string(launches_early() ? "#define C_DEPENDENT\n" : "") + std::string(cuda_machine()) + cuda_prelude() + special_functions_on_cuda(body) + std::string(sym::code_helpers(sym::Language::Cuda)) + body;
+      body = cuda_head(body, launches_early()) + body;
       out.source += body;
     }
     out.libraries = compile_cuda(options_.nvrtc, bodies, {.arch = arch_, .jobs = options.jobs, .cache_folder = options.cache});

@@ -126,8 +126,9 @@ Nvrtc::Code Nvrtc::compile(const std::string& source, const std::string& arch) c
     ~Guard() { f.destroy(&program); }
   } guard{f, program};
   const std::string target = "-arch=" + arch;
-  const char* options[] = {target.c_str(), "-std=c++17", "-default-device", "-w"};
-  if (const int status = f.compile(program, static_cast<int>(std::size(options)), options); status != 0) {
+  std::vector<const char*> options = {target.c_str()};
+  options.insert(options.end(), std::begin(kNvrtcFlags), std::end(kNvrtcFlags));
+  if (const int status = f.compile(program, static_cast<int>(options.size()), options.data()); status != 0) {
     std::size_t size = 0;
     f.log_size(program, &size);
     std::string log(size, '\0');

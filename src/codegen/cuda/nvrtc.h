@@ -10,6 +10,9 @@
 
 namespace coil::codegen {
 
+/// What kernels are compiled with, beside the architecture.
+inline constexpr const char* kNvrtcFlags[] = {"-std=c++17", "-default-device", "-w"};
+
 class Nvrtc {
  public:
   /// `path` (setting `cuda.nvrtc`): the library or a folder that holds it; empty for the loader's own search and the usual places of a toolkit or of PyPI's packages.

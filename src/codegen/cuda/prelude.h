@@ -21,5 +21,7 @@ namespace coil::codegen {
 std::string_view cuda_machine();
 /// Everything else, to stand behind a machine part.
 const std::string& cuda_prelude();
+/// All that stands in front of `kernels` in a unit for NVRTC. `launches_early`: they wait themselves for the kernel before them.
+std::string cuda_head(std::string_view kernels, bool launches_early);
 
 }  // namespace coil::codegen

@@ -2,6 +2,8 @@
 
 #include "codegen/cpp/kernel.h"
 #include "codegen/cpp/prelude.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/cuda/prelude.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "sym/print.h"
@@ -24,7 +26,13 @@ bool is_whole(const Program& p, const View& v) {
 }
 
 PythonFile::PythonFile(const Program& p, const EmitOptions& options) : p_(p), options_(options), places_(place_weights(p)), names_(reserved(p)) {
-  for (const Buffer& b : p.buffers) buffers_.push_back(unique(b.kind == BufferKind::Constant ? "w_" + b.name : b.name));
+  for (const Buffer& b : p.buffers) buffers_.push_back(unique(b.kind == BufferKind::Constant ? "w_" + b.name : b.name)), touched_.push_back(b.kind == BufferKind::Constant);
+  for (const Line& l : p.lines) {
+    if (std::holds_alternative<ReadSymbol>(l)) continue;
+    const Uses u = uses(l);
+    for (const auto* touched : {&u.reads, &u.writes})
+      for (BufferId b : *touched) touched_[b] = true;
+  }
 }
 
 std::string PythonFile::symbol(sym::Expr s) {
@@ -56,7 +64,7 @@ std::set<std::string> PythonFile::library_ops() const {
   return ops;
 }
 
-std::string PythonFile::support() const { return python_support(library_ops()); }
+std::string PythonFile::support() const { return python_support(p_.device, library_ops()); }
 
 std::string PythonFile::origins(const std::set<std::string>& origins, const std::string& where) {
   return python_comment(fmt::format("{}{}", fmt::join(origins, ", "), where.empty() ? "" : " (" + where + ")"));
@@ -72,20 +80,22 @@ std::string PythonFile::fragment(const std::set<std::string>& origins) const {
 std::string PythonFile::kernel_source() const {
   std::string body;
   for (const Kernel& k : p_.kernels) body += "\n" + k.text;
+  if (p_.device.type == DeviceType::CUDA) return codegen::cuda_head(body, options_.launches_early) + body;
   return codegen::prelude(options_.lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body;
 }
 
 std::string PythonFile::kernel_key(std::size_t kernel) const {
   if (key_.empty()) {
     Hasher hasher;
-    for (const std::string& f : options_.flags) hasher.add(f);
+    if (p_.device.type == DeviceType::CPU)
+      for (const std::string& f : options_.flags) hasher.add(f);
     key_ = to_hex(hasher.add(kernel_source()).digest()).substr(0, 8);
   }
   return p_.kernels[kernel].symbol + "@" + key_;
 }
 
 std::string PythonFile::kernel_table() const {
-  std::string out = "\n\nKERNEL_TABLE = operators()\n";
+  std::string out = fmt::format("\n\nKERNEL_TABLE = operators(\"{}\")\n", p_.device.type == DeviceType::CPU ? "cpu" : "cuda");
   std::set<std::size_t> entered;
   for (const Line& l : p_.lines) {
     auto* c = std::get_if<CallKernel>(&l);
@@ -97,14 +107,31 @@ std::string PythonFile::kernel_table() const {
   return out;
 }
 
-std::string PythonFile::kernels() const {
-  if (p_.kernels.empty()) return "";
-  std::string out = "\n\n# ---- Kernels of this program ----\n\n";
+std::string PythonFile::kernels_on_cpu() const {
+  std::string out;
   if (!options_.isa.empty()) out += fmt::format("require_isa({})\n", python_string(options_.isa));
   out += "KERNEL_SOURCE = " + python_block(kernel_source()) + "\n";
   std::vector<std::string> flags;
   for (const std::string& f : options_.flags) flags.push_back(python_string(f));
-  out += fmt::format("KERNELS = compile_kernels(KERNEL_SOURCE, [{}])\n", fmt::join(flags, ", "));
+  return out + fmt::format("KERNELS = compile_kernels(KERNEL_SOURCE, [{}])\n", fmt::join(flags, ", "));
+}
+
+std::string PythonFile::kernels_on_cuda() const {
+  constexpr int kWithClusters = 90;
+  std::string bodies, texts, flags;
+  for (const Kernel& k : p_.kernels) bodies += k.text, texts += fmt::format("    {},\n", python_block("\n" + k.text));
+  for (const char* f : codegen::kNvrtcFlags) flags += fmt::format("{}{}", flags.empty() ? "" : ", ", python_string(f));
+  const bool clusters = options_.launches_early || std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) {
+    auto* c = std::get_if<CallKernel>(&l);
+    return c && c->launch->cluster > 1;
+  });
+  return fmt::format("KERNEL_HEAD = {}\nKERNEL_TEXTS = [\n{}]\nKERNELS = LoadedKernels(compile_kernels(KERNEL_HEAD, KERNEL_TEXTS, [{}], device_arch({})), early={})\n", python_block(codegen::cuda_head(bodies, options_.launches_early)),
+                     texts, flags, clusters ? kWithClusters : 0, options_.launches_early ? "True" : "False");
+}
+
+std::string PythonFile::kernels() const {
+  if (p_.kernels.empty()) return "";
+  std::string out = "\n\n# ---- Kernels of this program ----\n\n" + (p_.device.type == DeviceType::CUDA ? kernels_on_cuda() : kernels_on_cpu());
   std::vector<bool> described(p_.kernels.size(), false);
   for (const Line& l : p_.lines) {
     auto* c = std::get_if<CallKernel>(&l);
@@ -129,7 +156,7 @@ std::string PythonFile::weights() const {
       for (auto v : values) items.push_back(std::to_string(v));
       return python_tuple(items);
     };
-    out += fmt::format("{} = weight({}, {}, {}, {}, {}, {}, {})\n", buffers_[b], place ? "WEIGHTS" : "None", place ? python_string(place->name) : "\"\"", place ? place->offset : 0, place ? place->bytes : 0, python_dtype(t.dtype), list(t.sizes), list(t.strides));
+    out += fmt::format("{} = weight({}, {}, {}, {}, {}, {}, {}{})\n", buffers_[b], place ? "WEIGHTS" : "None", place ? python_string(place->name) : "\"\"", place ? place->offset : 0, place ? place->bytes : 0, python_dtype(t.dtype), list(t.sizes), list(t.strides), p_.device.type == DeviceType::CPU ? "" : ", DEVICE");
   }
   if (out.empty()) return "";
   const bool file = std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); });

@@ -17,6 +17,10 @@ class COIL_EMITTER_API PythonFile {
 
   const Program& program() const { return p_; }
   const std::string& name(BufferId b) const { return buffers_[b]; }
+  /// Where the buffer lies: on the program's device but for what no call touches, and nothing but its value is asked of.
+  Device device(BufferId b) const { return touched_[b] ? p_.device : p_.buffers[b].device; }
+  /// `DEVICE` in programs for a GPU, where the buffer lies on it; empty for the CPU.
+  std::string device_name(BufferId b) const { return device(b).type == DeviceType::CPU ? "" : "DEVICE"; }
   std::string symbol(sym::Expr);
   std::string unique(std::string_view name) { return names_.unique(name); }
   /// An expression over sizes.
@@ -26,7 +30,7 @@ class COIL_EMITTER_API PythonFile {
   /// The file's first lines: its docstring. `usage` says what it defines.
   std::string head(const std::string& usage) const;
   std::string support() const;
-  /// The kernels' C++ text and, for each, its description: what it computes and the lines of the source graph.
+  /// The kernels' text and, for each, its description: what it computes and the lines of the source graph.
   std::string kernels() const;
   /// The name under which graphs call a kernel: equal in two files only where all of the kernels' text is.
   std::string kernel_key(std::size_t kernel) const;
@@ -39,6 +43,8 @@ class COIL_EMITTER_API PythonFile {
 
  private:
   std::string kernel_source() const;
+  std::string kernels_on_cpu() const;
+  std::string kernels_on_cuda() const;
   std::set<std::string> library_ops() const;
   std::string fragment(const std::set<std::string>& origins) const;
 
@@ -48,6 +54,7 @@ class COIL_EMITTER_API PythonFile {
   PythonNames names_;
   mutable std::string key_;  ///< of the kernels' text, made when asked for
   std::vector<std::string> buffers_;
+  std::vector<bool> touched_;
   std::unordered_map<sym::Expr, std::string> symbols_;
 };
 

@@ -3,11 +3,12 @@
 namespace coil::wrapper {
 
 std::string PythonProgram::emit(const Program& p, const EmitOptions& options) {
-  require_cpu(p, language());
+  if (p.device.type != DeviceType::CUDA) require_cpu(p, language());
   PythonFile file(p, options);
   file_ = &file;
   body_.clear(), given_.clear();
   depth_ = 0;
+  failures_ = failure_sites(p);
   inputs();
   const std::size_t begin = body_.size();
   std::vector<std::size_t> ends;
@@ -17,6 +18,7 @@ std::string PythonProgram::emit(const Program& p, const EmitOptions& options) {
     }, p.lines[at_]);
     ends.push_back(body_.size());
   }
+  end();
   for (std::size_t i = 0; i < p.inputs.size(); ++i)
     if (p.inputs[i].mutated) write_back(given_[i], file.name(p.inputs[i].buffer));
   std::vector<std::string> results, takes, gives;

@@ -1,6 +1,7 @@
 // What programs written as Python share, be they statements or the nodes of a graph: the walk over inputs, lines and outputs, and the sections of the file around it.
 #pragma once
 #include "wrapper/emitter.h"
+#include "wrapper/failures.h"
 #include "wrapper/python/file.h"
 
 namespace coil::wrapper {
@@ -34,6 +35,8 @@ class COIL_EMITTER_API PythonProgram : public Emitter {
   virtual const char* usage() const = 0;
   /// Takes the inputs, fills `given_`, and defines symbols by define_symbols().
   virtual void inputs() = 0;
+  /// What stands between the last line and the results.
+  virtual void end() {}
   virtual void write_back(const std::string& given, const std::string& used) = 0;
   virtual std::string output(const Output&) = 0;
   virtual void give(const std::string& results) = 0;
@@ -50,6 +53,7 @@ class COIL_EMITTER_API PythonProgram : public Emitter {
   PythonFile* file_ = nullptr;
   std::size_t depth_ = 0;           ///< of open blocks
   std::size_t at_ = 0;              ///< place of the line that is being written
+  FailureSites failures_;           ///< of a program on a GPU
   std::vector<std::string> given_;  ///< names of inputs as the caller gave them
 
  private:

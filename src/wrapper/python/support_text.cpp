@@ -5,7 +5,9 @@
 #include <cctype>
 
 #include "ops/wrapper_schemas.h"
+#include "support/error.h"
 #include "tensor/dtype.h"
+#include "wrapper/python/cuda_text.h"
 #include "wrapper/python/graph_text.h"
 #include "wrapper/python/torch_ops_text.h"
 
@@ -189,22 +191,23 @@ def check(condition, message):
         raise RuntimeError(message)
 
 
-def take(name, value, dtype, rank):
+def take(name, value, dtype, rank, device=torch.device("cpu")):
     """An input as a tensor (a Python number as 0-d), of the dtype and rank that the program takes."""
-    t = value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=dtype)
-    check(t.device.type in ("cpu", "meta"), f"input '{name}' is on {t.device}, but the program runs on the CPU; move it there")
+    t = value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=dtype, device=device)
+    check(t.device in (device, torch.device("meta")), f"input '{name}' is on {t.device}, but the program takes it on {device}; move it there")
     check(t.dtype == dtype, f"input '{name}' is {t.dtype}, but the program takes {dtype}")
     check(t.dim() == rank, f"input '{name}' has {t.dim()} dimensions, but the program takes {rank}")
     return t.detach()
 
 
 def lay_out(name, t, sizes, strides):
-    """Asserts the sizes; the input itself, or a copy where its strides are not those that kernels assume."""
+    """Asserts the sizes; the input itself, or a copy where its strides are not those that kernels assume, or its address none that a GPU's can read 16 bytes from."""
     for d, (given, wanted) in enumerate(zip(t.shape, sizes)):
         check(given == wanted, f"input '{name}' has size {given} in dimension {d}, but the program takes {wanted}")
-    if t.numel() == 0 or all(n == 1 or a == b for n, a, b in zip(sizes, t.stride(), strides)):
+    aligned = not t.is_cuda or t.storage_offset() * t.element_size() % 16 == 0
+    if t.numel() == 0 or aligned and all(n == 1 or a == b for n, a, b in zip(sizes, t.stride(), strides)):
         return t
-    return torch.empty_strided(sizes, strides, dtype=t.dtype).copy_(t)
+    return torch.empty_strided(sizes, strides, dtype=t.dtype, device=t.device).copy_(t)
 
 
 def write_back(given, used):
@@ -217,7 +220,7 @@ def window(t, dtype, sizes, strides, offset=0):
     """A strided view of a buffer's memory; the offset counts elements from its first."""
     if t.dtype != dtype:
         first = t.storage_offset() * t.element_size() // dtype.itemsize
-        t = torch.empty(0, dtype=dtype).set_(t.untyped_storage(), first, (0,), (1,))
+        t = torch.empty(0, dtype=dtype, device=t.device).set_(t.untyped_storage(), first, (0,), (1,))
     return torch.as_strided(t, sizes, strides, t.storage_offset() + offset)
 
 
@@ -230,13 +233,13 @@ def open_weights(name):
     return places, memory
 
 
-def weight(file, name, offset, bytes, dtype, sizes, strides):
+def weight(file, name, offset, bytes, dtype, sizes, strides, device=torch.device("cpu")):
     """A constant in the file of weights."""
     if bytes == 0:
-        return torch.empty_strided(sizes, strides, dtype=dtype)
+        return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
     places, memory = file
     check(name in places and places[name][1] >= offset + bytes, f"the file of weights belongs to another program: no '{name}' of {offset + bytes} bytes")
-    return torch.frombuffer(memory, dtype=dtype, count=bytes // dtype.itemsize, offset=places[name][0] + offset).as_strided(sizes, strides)
+    return torch.frombuffer(memory, dtype=dtype, count=bytes // dtype.itemsize, offset=places[name][0] + offset).to(device).as_strided(sizes, strides)
 
 
 KEPT, TICKETS = {}, itertools.count(1)
@@ -263,17 +266,19 @@ constexpr const char* kFx = R"py(
 
 # ---- What graphs call: torch operators, which fake tensors and proxies can take as well ----
 
-def operators():
-    """Defines torch.ops.coil_wrapper, once in a process; gives the table of kernels that it looks into."""
-    shared = sys.modules.get("_coil_wrapper")
-    if shared:
-        shared.torch_ops.update(TORCH_OPS)
-        return shared.kernels
-    shared = sys.modules["_coil_wrapper"] = types.ModuleType("_coil_wrapper")
-    shared.kernels, shared.torch_ops, shared.library_calls = {}, TORCH_OPS, {}
-    shared.library = torch.library.Library("coil_wrapper", "DEF")
+def operators(device):
+    """Defines torch.ops.coil_wrapper, each operator once in a process; gives the table of kernels that it looks into."""
+    if "_coil_wrapper" not in sys.modules:
+        shared = sys.modules["_coil_wrapper"] = types.ModuleType("_coil_wrapper")
+        shared.kernels, shared.libraries, shared.defined = {}, {}, set()
+        shared.library = torch.library.Library("coil_wrapper", "DEF")
+    shared = sys.modules["_coil_wrapper"]
+    shared.libraries.setdefault(device, (LibraryCall, TORCH_OPS, {}))[1].update(TORCH_OPS)
 
     def define(name, run, fake=None):
+        if name in shared.defined:
+            return
+        shared.defined.add(name)
         shared.library.define(SCHEMAS[name])
         shared.library.impl(name, run, "CompositeExplicitAutograd")
         if fake:
@@ -285,25 +290,36 @@ def operators():
         sides = (iter(reads), iter(writes))
         run([next(sides[w]) for w in written], scalars, extent, grain, failure)
 
+    def launch(name, reads, writes, scalars, grid, block, shared_bytes=0, failures=None, site=0):
+        """The same on a GPU."""
+        run, written = shared.kernels[name]
+        sides = (iter(reads), iter(writes))
+        run([next(sides[w]) for w in written], scalars, grid, block, shared_bytes, 0 if failures is None else status_of(failures, site))
+
     def library(op, attributes, inputs, outputs):
         """`attributes` as JSON."""
-        if (op, attributes) not in shared.library_calls:
-            shared.library_calls[op, attributes] = LibraryCall(op, **json.loads(attributes))
-        shared.library_calls[op, attributes](inputs, outputs)
+        call, _, calls = shared.libraries[(*inputs, *outputs)[0].device.type]
+        if (op, attributes) not in calls:
+            calls[op, attributes] = call(op, **json.loads(attributes))
+        calls[op, attributes](inputs, outputs)
 
     nothing = lambda *_: None
     define("kernel", kernel, nothing)
     define("library", library, nothing)
-    define("take.Tensor", lambda t, name, dtype: take(name, t, dtype, 0))
-    define("take.Scalar", lambda v, name, dtype: torch.tensor(v, dtype=dtype))
+    on = lambda device: device or torch.device("cpu")
+    define("take.Tensor", lambda t, name, dtype, device=None: take(name, t, dtype, 0, on(device)))
+    define("take.Scalar", lambda v, name, dtype, device=None: torch.tensor(v, dtype=dtype, device=on(device)))
     define("integer", lambda t: int(t))
     define("float_of_bits", float_of_bits)
     define("bits_of_float", bits_of_float)
-    define("lay_out", lambda t, name, dtype, sizes, strides: lay_out(name, take(name, t, dtype, len(sizes)), sizes, strides))
+    define("lay_out", lambda t, name, dtype, sizes, strides, device=None: lay_out(name, take(name, t, dtype, len(sizes), on(device)), sizes, strides))
     define("write_back", write_back, nothing)
     define("delete", nothing)
-    for op in (torch.ops.coil_wrapper.delete.default, torch.ops.coil_wrapper.library.default):  # what stays though nothing reads it
-        torch.fx.node.has_side_effect(op)
+    define("launch", launch, nothing)
+    define("new_failures", lambda like, count: new_failures(count, like.device), lambda like, count: like.new_empty(5 * count, dtype=torch.int64))
+    define("check_failures", check_failures, nothing)
+    for name in ("delete", "library", "launch", "check_failures"):  # what stays though nothing reads it
+        torch.fx.node.has_side_effect(getattr(torch.ops.coil_wrapper, name).default)
     return shared.kernels
 
 
@@ -398,17 +414,22 @@ std::string dtype_numbers() {
 
 }  // namespace
 
-std::string python_support(const std::set<std::string>& library_ops) { return kImports + dtype_numbers() + kRuntime + python_torch_ops(library_ops) + kKernels + kTensors; }
+std::string python_support(Device device, const std::set<std::string>& library_ops) {
+  if (device.type == DeviceType::CPU) return kImports + dtype_numbers() + kRuntime + python_torch_ops(device.type, library_ops) + kKernels + kTensors;
+  for (const std::string& op : library_ops)
+    if (!is_torch_op(device.type, op)) fail("the library operation '{}' has no form in torch, which programs in Python call on {}; write a package instead", op, to_string(device));
+  return fmt::format("{}\nDEVICE = torch.device(\"{}\")\n", kImports, to_string(device)) + python_torch_library() + python_torch_ops(device.type, library_ops) + python_cuda_kernels() + kTensors;
+}
 
-std::string python_fx_support() {
+std::string python_fx_support(Device device) {
   std::string schemas = "\n\nSCHEMAS = {\n";
   for (std::string_view schema : ops::kWrapperSchemas) schemas += fmt::format("    \"{}\": \"{}\",\n", schema.substr(0, schema.find('(')), schema);
-  return schemas + "}\n" + kFx;
+  return schemas + "}\n" + (device.type == DeviceType::CPU ? python_failures() : "") + kFx;
 }
 
 std::set<std::string> python_support_names() {
   std::set<std::string> names;
-  const std::string text = python_support({}) + python_fx_support() + python_graph_text();
+  const std::string text = python_support({}, {}) + python_torch_library() + python_cuda_kernels() + python_fx_support({}) + python_graph_text();
   for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {  // what a line at the margin defines
     for (std::string_view lead : {"def ", "class ", "import ", ""}) {
       if (text.compare(at, lead.size(), lead) != 0) continue;
@@ -419,7 +440,7 @@ std::set<std::string> python_support_names() {
     }
     if (text.find('\n', at) == std::string::npos) break;
   }
-  names.insert({"finish", "POST_OPS", "SYMBOLS", "KERNELS", "WEIGHTS", "KERNEL_SOURCE", "args", "graph", "root", "node", "program"});
+  names.insert({"finish", "POST_OPS", "SYMBOLS", "KERNELS", "WEIGHTS", "KERNEL_SOURCE", "KERNEL_HEAD", "KERNEL_TEXTS", "DEVICE", "args", "graph", "root", "node", "program"});
   return names;
 }
 

@@ -3,12 +3,14 @@
 #include <set>
 #include <string>
 
+#include "tensor/device.h"
+
 namespace coil::wrapper {
 
-/// Imports and helpers. `library_ops`: those that the program calls, whose equals in torch are written out.
-std::string python_support(const std::set<std::string>& library_ops);
+/// Imports and helpers for programs of the device. `library_ops`: those that the program calls, whose equals in torch are written out; throws Error for one that has none where nothing else carries it out.
+std::string python_support(Device, const std::set<std::string>& library_ops);
 /// The torch operators through which an FX graph calls kernels and library operations, after python_support.
-std::string python_fx_support();
+std::string python_fx_support(Device);
 /// Names that the text defines: programs must not use them for their own.
 std::set<std::string> python_support_names();
 
