@@ -131,16 +131,17 @@ def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=No
         return Model(_native.compile_archive(path, chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("program")))
 
 
-def fx_wrapper(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=None):
+def fx_wrapper(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=None, device=None):
     """The compiled program as a torch.fx.GraphModule: allocations, kernel calls, library calls, checks and frees as nodes, which may be interpreted, traced again, edited and saved. `forward` takes the flat
-    inputs and gives the tuple of flat outputs. Takes what `compile` takes, on the CPU."""
+    inputs and gives the tuple of flat outputs. Takes what `compile` takes."""
     chosen = parse(options)
+    device = device or _device_of((inputs, kwargs))
     with contextlib.ExitStack() as stack:
         archive = os.fspath(module) if isinstance(module, (str, os.PathLike)) else stack.enter_context(_archive(_exported(module, inputs, kwargs, dynamic_shapes)))
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         # The file imports itself under this name: pickled graphs find their kernels by importing a file that `coil compile --emit=fx` wrote.
         path = folder / f"coil_fx_wrapper_{next(_written)}.py"
-        _native.emit_archive(archive, "fx", os.fspath(path), chosen.settings)
+        _native.emit_archive(archive, "fx", os.fspath(path), chosen.settings, device)
         spec = importlib.util.spec_from_file_location(path.stem, path)
         written = importlib.util.module_from_spec(spec)
         with _own_runtime():

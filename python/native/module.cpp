@@ -156,11 +156,11 @@ NB_MODULE(_native, m) {
       nb::arg("pt2"), nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"), nb::arg("debug_dir").none() = nb::none());
   m.def(
       "emit_archive",
-      [](const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, std::map<std::string, std::string> settings) {
+      [](const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, std::map<std::string, std::string> settings, const std::string& device) {
         nb::gil_scoped_release release;
-        emit(pt2, language, output, options_of(std::move(settings), {}, {}, "cpu"));
+        emit(pt2, language, output, options_of(std::move(settings), {}, {}, device));
       },
-      nb::arg("pt2"), nb::arg("language"), nb::arg("output"), nb::arg("settings"));
+      nb::arg("pt2"), nb::arg("language"), nb::arg("output"), nb::arg("settings"), nb::arg("device"));
   m.def("load_package", [](const std::filesystem::path& path) {
     runtime::Program program = runtime::load_program(path);
     CallPattern pattern = plain_pattern(program.plan);
