@@ -18,7 +18,7 @@ torch.backends.cudnn.allow_tf32 = False
 
 
 def on_gpu(value):
-    return pytree.tree_map(lambda x: x.cuda() if isinstance(x, torch.Tensor) else x, copy.deepcopy(value))
+    return pytree.tree_map(lambda x: x.cuda() if isinstance(x, (torch.Tensor, torch.nn.Module)) else x, copy.deepcopy(value))
 
 
 def cases(name):
