@@ -53,7 +53,7 @@ def dense(value):
     """A tensor of its own memory, on the CPU; a Python number as 0-d (int64, float64, bool)."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone().contiguous().cpu()
-    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None, device="cpu")
 
 
 def named_outputs(value):

@@ -113,7 +113,7 @@ def test_failures(language, tmp_path):
     assert torch.equal(h, before)
     call(x, h, i)
     assert torch.equal(h, before * 2)
-    for given, message in [((x.cpu(), h, i), "input 'x' is on cpu, but the program takes it on cuda:0"), ((x, h, i.int()), "input 'i' is torch.int32"), ((seeded(70, 16).cuda(), h, i), "must be at most 64")]:
+    for given, message in [((x.cpu(), h, i), "input 'x' is on cpu, but the program takes it on cuda:0"), ((x, h, i.int()), "input 'i' is torch.int32"), ((seeded(70, 16).cuda(), h, torch.arange(70, device="cuda")), "must be at most 64")]:
         with pytest.raises((RuntimeError, AssertionError), match=message):
             call(*given)
 
