@@ -15,11 +15,11 @@ demo:
 	@build/bin/digits_demo examples/digits
 
 test:
-	@cmake/setup.sh system python
+	@cmake/setup.sh system clang python
 	@test/run.py
 
 fuzz:
-	@cmake/setup.sh system fuzz
+	@cmake/setup.sh system clang
 	@test/run.py fuzz
 
 bench: build

@@ -58,7 +58,7 @@ sanitizer() {
 }
 # Whole programs, compiled for the GPU and run there; what a newer torch exports and this one does not fails as torch has it.
 programs() {
-  local names="control_flow branch_sizes unbacked float_sizes random_programs random_shapes in_place as_strided masks nan training_graphs output_layout dynamic_models random torch_compile torch_training" name files=()
+  local names="control_flow branch_sizes unbacked float_sizes random_programs random_shapes in_place as_strided masks nan training_graphs output_layout dynamic_models random torch_compile torch_training emitters_cuda" name files=()
   for name in $names; do files+=("test/python/test_$name.py"); done
   timeout -s INT $((LIMIT - 10)) python3 -m pytest -q -p no:cacheprovider -n 14 --tb=short --device cuda "${files[@]}"
 }

