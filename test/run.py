@@ -52,7 +52,7 @@ def unit():
     build("debug", "unit_tests")
     command = ["build-debug/bin/unit_tests", "--gtest_brief=1"]
     # oneDNN brings GCC's OpenMP along, beside Clang's: threads of neither may spin while they wait for the other's.
-    env = os.environ | {"OMP_WAIT_POLICY": "passive", "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1", "GTEST_TOTAL_SHARDS": str(SHARDS)}
+    env = os.environ | {"OMP_WAIT_POLICY": "passive", "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0", "UBSAN_OPTIONS": "print_stacktrace=1", "GTEST_TOTAL_SHARDS": str(SHARDS)}
     shards = [subprocess.Popen(command, cwd=ROOT, env=env | {"GTEST_SHARD_INDEX": str(k)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") for k in range(SHARDS)]
     with concurrent.futures.ThreadPoolExecutor(SHARDS) as pool:
         texts = list(pool.map(lambda shard: shard.communicate()[0], shards))

@@ -63,13 +63,19 @@ struct Operands {
   void use(const BoundView& view, const Tensor& memory, std::size_t at) {
     views[at] = view;
     tensors[at] = memory;
+    decoded.clear();
   }
   double value(std::size_t operand, const Sizes& at) const {
-    std::int64_t offset = 0;
-    for (std::size_t d = 0; d < at.size(); ++d) offset += at[d] * views[operand].strides[d];
-    const std::int64_t item = static_cast<std::int64_t>(size_of(views[operand].dtype));
-    return numbers({views[operand].dtype, {}, {}}, tensors[operand].bytes() + offset * item)[0];
+    std::size_t offset = 0;
+    for (std::size_t d = 0; d < at.size(); ++d) offset += static_cast<std::size_t>(at[d] * views[operand].strides[d]);
+    decoded.resize(views.size());
+    std::vector<double>& all = decoded[operand];
+    if (all.empty()) all = numbers({views[operand].dtype, tensors[operand].sizes, {1}}, tensors[operand].bytes());
+    return all.at(offset);
   }
+
+ private:
+  mutable std::vector<std::vector<double>> decoded;  // each tensor's elements, since a test asks for them one by one
 };
 
 /// The outputs' memory after one call; every element holds `fill` before.

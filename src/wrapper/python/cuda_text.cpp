@@ -61,7 +61,7 @@ class LibraryCall:
         self.run(inputs, outputs, **self.attributes)
 )py";
 
-constexpr const char* kKernels = R"py(
+constexpr const char* kCudaKernels = R"py(
 
 # ---- Kernels: compiled once by NVRTC for the GPU at hand, kept by the hash of their text, launched by CUDA's driver ----
 
@@ -220,7 +220,7 @@ class Kernel:
 
 std::string python_failures() { return kFailures; }
 
-std::string python_cuda_kernels() { return fmt::format("{}{}{}", kKernels, kFailures, kFailuresOfACall); }
+std::string python_cuda_kernels() { return fmt::format("{}{}{}", kCudaKernels, kFailures, kFailuresOfACall); }
 
 std::string python_torch_library() { return kLibrary; }
 
