@@ -2,7 +2,7 @@
 # Builds Coil on a machine with an NVIDIA GPU, tests it there and times it against eager and Inductor, in one call.
 #
 # usage: bench/gpu.sh [PART ...]      parts, in order: tests operators rows models; all of them when none is named
-#        by name alone: programs (the CPU's tests of whole programs, with torch.compile's, on the GPU; needs pytest and pytest-xdist), sanitizer (memcheck and racecheck over the tests and some operator groups), calls (what a call costs), compile (Coil's share of a training step's compile)
+#        by name alone: programs (programs written as Python and FX; the CPU's tests of whole programs, with torch.compile's, on the GPU; needs pytest and pytest-xdist), sanitizer (memcheck and racecheck over the tests and some operator groups), calls (what a call costs), compile (Coil's share of a training step's compile)
 # Needs CUDA's driver, NVRTC, cuBLASLt and cuDNN; CMake, Ninja, a C++20 compiler; torch with CUDA, Triton, transformers, nanobind.
 # oneDNN is left out of the build. $COIL_DEPS: a folder with include/, lib/ and *Config.cmake of libraries that the machine lacks (CLI11, xxHash, libdeflate).
 # $SECONDS_EACH: how long a part may take (150). What each part prints also goes to build-gpu/report/.
@@ -33,7 +33,7 @@ part() {  # NAME COMMAND...
   shift
   echo "== $name"
   # The process group of its own is ended whole: a hung child must not hold the rest up.
-  timeout -k 5 "$LIMIT" "$@" > "$REPORT/$name.txt" 2> "$REPORT/$name.errors.txt" || { failed=1; echo "$name: exit $?"; tail -5 "$REPORT/$name.errors.txt"; }
+  timeout -k 5 "$LIMIT" "$@" > "$REPORT/$name.txt" 2> "$REPORT/$name.errors.txt" || { echo "$name: exit $?"; failed=1; tail -5 "$REPORT/$name.errors.txt"; }
   tail -60 "$REPORT/$name.txt"
   echo "($((SECONDS - start)) s)"
 }
@@ -58,9 +58,11 @@ sanitizer() {
 }
 # Whole programs, compiled for the GPU and run there; what a newer torch exports and this one does not fails as torch has it.
 programs() {
-  local names="control_flow branch_sizes unbacked float_sizes random_programs random_shapes in_place as_strided masks nan training_graphs output_layout dynamic_models random torch_compile torch_training emitters_cuda" name files=()
+  local failed=0 names="control_flow branch_sizes unbacked float_sizes random_programs random_shapes in_place as_strided masks nan training_graphs output_layout dynamic_models random torch_compile torch_training" name files=()
   for name in $names; do files+=("test/python/test_$name.py"); done
-  timeout -s INT $((LIMIT - 10)) python3 -m pytest -q -p no:cacheprovider -n 14 --tb=short --device cuda "${files[@]}"
+  python3 -m pytest -q -p no:cacheprovider -n 14 --tb=short test/python/test_emitters_cuda.py || failed=1
+  timeout -s INT $((LIMIT - 40)) python3 -m pytest -q -p no:cacheprovider -n 14 --tb=short --device cuda "${files[@]}" || failed=1
+  return $failed
 }
 export -f sanitizer programs
 export BUILD LIMIT
