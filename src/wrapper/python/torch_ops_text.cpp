@@ -137,7 +137,7 @@ def torch_attention(inputs, outputs, causal=0, scale=1.0, has_mask=0):
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
         mask, causal = mask & seen if mask.dtype == torch.bool else mask.masked_fill(~seen, -math.inf), 0
     if has_mask and mask.dtype not in (torch.bool, q.dtype):
-        mask = mask.clamp(min=torch.finfo(q.dtype).min).to(q.dtype)
+        mask = torch.where(mask == -math.inf, mask, mask.clamp(min=torch.finfo(q.dtype).min)).to(q.dtype)
     y = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, 0.0, bool(causal), scale=scale, enable_gqa=q.shape[1] != k.shape[1])
     outputs[0].copy_(y)
 )py"},
