@@ -76,9 +76,9 @@ class LibraryCall:
         self.op, self.attributes, self.handle = op, attributes, None
         if RUNTIME:
             self.handle = ctypes.c_void_p(RUNTIME.coil_op_create(op.encode()))
-            if not self.handle:
+            if not self.handle and op not in TORCH_OPS:
                 raise RuntimeError(RUNTIME.coil_last_error().decode())
-            for name, value in attributes.items():
+            for name, value in attributes.items() if self.handle else ():
                 self.set(name.encode(), value)
 
     def set(self, name, value):
