@@ -200,8 +200,9 @@ class Guards {
     const ir::BufferView& w = call.inputs[1];
     if (const auto value = constant_operand(graph_, w); value && is_float(value->dtype) && call.op != "matmul") {
       const std::size_t kept = call.op == "linear" ? (call.integer("weight_transposed") ? 1 : 0) : (call.integer("transposed") ? 1 : 0);
+      if (!is_whole(w)) return Magnitudes(*value).greatest_sum(kept);
       auto [it, added] = gains_.try_emplace({w.buffer, kept}, 0);
-      if (added || !is_whole(w)) it->second = Magnitudes(*value).greatest_sum(kept);
+      if (added) it->second = Magnitudes(*value).greatest_sum(kept);
       return it->second;
     }
     const ir::BufferView& a = call.inputs[0];

@@ -375,16 +375,17 @@ class Expansion {
 
   ir::BufferView weights(const ir::BufferView& w, const Transforms& t) {
     ir::BufferView view{0, DType::F32, {t.terms(), w.sizes[1], w.sizes[0]}, {}, 0};
-    auto [it, added] = weights_.try_emplace({w.buffer, w.offset.constant().value_or(0), t.tile}, 0);
-    if (added) {
+    auto& made = weights_[{w.buffer, t.tile}];
+    auto known = std::find_if(made.begin(), made.end(), [&](const auto& m) { return m.first == w; });
+    if (known == made.end()) {
       Tensor value = transformed(*constant_operand(graph_, w), t);
       ir::Layout layout{DType::F32, graph_.buffer(w.buffer).layout.device, view.sizes, {}, true};
       layout.strides.assign(value.strides.begin(), value.strides.end());
       const std::string name = graph_.buffer(w.buffer).name + ".winograd";
-      it->second = graph_.add_buffer(name, ir::BufferKind::Constant, layout).id;
-      graph_.constants.emplace(it->second, std::move(value));
+      known = made.emplace(made.end(), w, graph_.add_buffer(name, ir::BufferKind::Constant, layout).id);
+      graph_.constants.emplace(known->second, std::move(value));
     }
-    view.buffer = it->second;
+    view.buffer = known->second;
     view.strides = graph_.buffer(view.buffer).layout.strides;
     return view;
   }
@@ -396,7 +397,7 @@ class Expansion {
   std::unordered_map<ir::BufferId, std::size_t> writers_;
   std::set<ir::BufferId> returned_;
   std::unordered_map<std::size_t, Products> results_;  ///< by the operation that reads them
-  std::map<std::tuple<ir::BufferId, std::int64_t, std::int64_t>, ir::BufferId> weights_;  ///< transformed, by buffer, offset and tile: one of several calls stays one
+  std::map<std::pair<ir::BufferId, std::int64_t>, std::vector<std::pair<ir::BufferView, ir::BufferId>>> weights_;  ///< transformed, by buffer and tile, each with what it was made of: one of several calls stays one
   std::vector<ir::Operation> made_;
 };
 

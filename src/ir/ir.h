@@ -88,6 +88,7 @@ struct BufferView {
   DType dtype = DType::F32;
   Exprs sizes, strides;
   Expr offset = 0;
+  bool operator==(const BufferView&) const = default;
 };
 
 using ExternAttribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;

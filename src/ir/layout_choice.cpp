@@ -116,14 +116,15 @@ class ChannelsLast {
   /// A convolution's operand or result whose layout is settled otherwise is converted by a copy.
   void convert_at_borders() {
     std::vector<Operation> result;
-    std::unordered_map<BufferId, BufferView> converted;
+    std::unordered_map<BufferId, std::vector<std::pair<BufferView, BufferView>>> converted;  // several views of one buffer, each with its copy
     auto convert = [&](BufferView& x, const Operation& reader) {
       if (!needs_conversion(x)) return;
-      auto found = converted.find(x.buffer);
-      if (found == converted.end() || found->second.sizes != x.sizes) {
+      auto& copies = converted[x.buffer];
+      auto found = std::find_if(copies.begin(), copies.end(), [&](const auto& known) { return known.first == x; });
+      if (found == copies.end()) {
         const BufferView copy = temporary(x);
         result.push_back(copy_operation(load_of(x), x.sizes, copy.buffer, reader));
-        found = converted.insert_or_assign(x.buffer, copy).first;
+        found = copies.emplace(copies.end(), x, copy);
       }
       x = found->second;
     };

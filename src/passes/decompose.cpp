@@ -102,8 +102,9 @@ Outside& outside() {
   return o;
 }
 
-/// Null for an operator without.
-const Decomposition* rule_of(std::string_view target) {
+}  // namespace
+
+const Decomposition* decomposition_of(std::string_view target) {
   if (auto found = table().find(target); found != table().end()) return &found->second;
   Outside& o = outside();
   std::shared_lock lock(o.mutex);
@@ -111,23 +112,21 @@ const Decomposition* rule_of(std::string_view target) {
   return found == o.entries.end() ? nullptr : &found->second;
 }
 
-}  // namespace
-
 void define_decomposition(std::string_view target, Decomposition rule) {
-  if (rule_of(target)) fail("{} has a decomposition already", target);
+  if (decomposition_of(target)) fail("{} has a decomposition already", target);
   Outside& o = outside();
   std::unique_lock lock(o.mutex);
   o.entries.emplace(target, std::move(rule));
 }
 
-bool decomposes(std::string_view target) { return rule_of(target); }
+bool decomposes(std::string_view target) { return decomposition_of(target); }
 
 void decompose(fx::GraphModule& module) {
   fx::Graph& graph = module.graph;
   Renaming renaming;
   for (Node* node = graph.first(); node;) {
     Node* next = node->next();
-    const Decomposition* rule = node->opcode == fx::Opcode::CallFunction ? rule_of(node->target) : nullptr;
+    const Decomposition* rule = node->opcode == fx::Opcode::CallFunction ? decomposition_of(node->target) : nullptr;
     if (!rule) {
       node = next;
       continue;

@@ -1,9 +1,7 @@
 #include "passes/split_complex.h"
 
-#include <numeric>
+#include <algorithm>
 
-#include "ops/shapes/elementwise.h"
-#include "ops/shapes/strides.h"
 #include "passes/complex/parts.h"
 #include "passes/decompositions/replace.h"
 #include "support/error.h"
@@ -18,11 +16,19 @@ using fx::Opcode;
 const ComplexRules& rules() {
   static const ComplexRules entries = [] {
     ComplexRules t;
-    for (auto add : {add_complex_arithmetic, add_complex_structure, add_fourier, add_complex_matrices}) add(t);
+    for (auto add : {add_complex_arithmetic, add_complex_functions, add_complex_structure, add_fourier, add_complex_matrices}) add(t);
     return t;
   }();
   return entries;
 }
+
+/// Operators whose decompositions hold for complex numbers as they stand: what they are made of has rules.
+constexpr std::string_view kByDecomposition[] = {
+    "aten.addbmm.default", "aten.addcdiv.default", "aten.addcmul.default", "aten.addmv.default", "aten.addr.default", "aten.index_add.default", "aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor", "aten.isclose.default",
+    "aten.ldexp.Tensor", "aten.lerp.Scalar", "aten.lerp.Tensor", "aten.linspace.default", "aten.rms_norm.default", "aten.sinc.default",
+};
+
+bool is_decomposed(std::string_view target) { return std::find(std::begin(kByDecomposition), std::end(kByDecomposition), target) != std::end(kByDecomposition); }
 
 bool is_complex_value(const Value& v) {
   if (const auto* t = v.get_if<TensorMeta>()) return is_complex(t->dtype);
@@ -71,6 +77,7 @@ class Splitter {
     fx::InsertBefore here(n);
     ComplexRewriter r(m_, n, parts_);
     if (asks_only(*n)) return;
+    if (is_decomposed(n->target)) return take_apart(r);
     auto rule = rules().find(n->target);
     if (rule == rules().end()) r.refuse("is not compiled for complex tensors; compute with torch.view_as_real(x) here");
     Made made = rule->second(r);
@@ -79,9 +86,19 @@ class Splitter {
     else replace_call(r, std::get<Value>(made), renaming_);
   }
 
+  void take_apart(Rewriter& r) {
+    Node *before = r.node->prev(), *after = r.node->next();
+    replace_call(r, (*decomposition_of(r.node->target))(r), renaming_);
+    for (Node* n = before ? before->next() : m_.graph.first(); n != after;) {
+      Node* next = n->next();
+      if (touches_complex(*n)) visit(n);
+      n = next;
+    }
+  }
+
   /// The first part has the node's sizes: later steps ask it.
   Parts fitted(ComplexRewriter& r, const Parts& p) {
-    const DType type = ops::shapes::real_type(r.result().dtype);
+    const DType type = real_type(r.result().dtype);
     Parts whole{r.filled({p.re, None{}}, r.result().sizes, type).re, None{}};
     if (!p.im.is_none()) whole.im = r.filled({p.im, None{}}, r.result().sizes, type).re;
     return whole;
@@ -90,15 +107,14 @@ class Splitter {
   /// Out of memory that holds complex numbers.
   void parts_of_view(Node* n) {
     if (n->users().empty()) return;
-    fx::InsertBefore here(first_call());
+    fx::InsertBefore here(first_call(n));
     ComplexRewriter r(m_, n, parts_);
     Node* view = r.call("aten.view_as_real.default", {n});
     parts_[n] = {r.call("aten.select.int", {view, -1, 0}), r.call("aten.select.int", {view, -1, 1})};
   }
 
-  /// Nothing but placeholders and attributes comes before it.
-  Node* first_call() const {
-    Node* n = m_.graph.first();
+  /// The first call behind a placeholder or an attribute: calls do not stand between those.
+  static Node* first_call(Node* n) {
     while (n->opcode == Opcode::Placeholder || n->opcode == Opcode::GetAttr) n = n->next();
     return n;
   }
@@ -107,7 +123,7 @@ class Splitter {
   void attribute(Node* n) {
     const std::string name = n->target + ".real_view";
     Tensor view = m_.attributes.at(n->target);
-    view.dtype = ops::shapes::real_type(view.dtype);
+    view.dtype = real_type(view.dtype);
     for (auto& s : view.strides) s *= 2;
     view.offset *= 2;
     view.sizes.push_back(2);
@@ -124,7 +140,7 @@ class Splitter {
       real = m_.graph.get_attr(n->name + "_real", name, meta);
       fx::Graph::inherit(real, n);
     }
-    fx::InsertBefore here(first_call());
+    fx::InsertBefore here(first_call(n));
     ComplexRewriter r(m_, n, parts_);
     parts_[n] = {r.call("aten.select.int", {real, -1, 0}), r.call("aten.select.int", {real, -1, 1})};
   }
@@ -136,17 +152,8 @@ class Splitter {
       if (!v.is<Node*>() || !is_complex_value(v) || v.as_node()->opcode == Opcode::Placeholder) continue;
       Node* old = v.as_node();
       ComplexRewriter r(m_, old, parts_);
-      const Parts p = r.filled(parts_.at(old), old->tensor().sizes, ops::shapes::real_type(old->tensor().dtype));
-      // Dense in the order of dimensions that is recorded.
-      const TensorMeta& wanted = old->tensor();
-      std::vector<std::int64_t> order(wanted.rank()), back(wanted.rank());
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-        return ops::shapes::stride_less(*m_.env, wanted.strides[static_cast<std::size_t>(b)], wanted.strides[static_cast<std::size_t>(a)]);
-      });
-      for (std::size_t i = 0; i < order.size(); ++i) back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-      const Value pairs = r.call("aten.stack.default", {Values{r.permute(p.re, order), r.permute(p.im, order)}, -1});
-      v = r.permute(r.call("aten.view_as_complex.default", {pairs}), back);
+      const auto pairs = r.interleaved(parts_.at(old), old->tensor());
+      v = r.permute(r.call("aten.view_as_complex.default", {pairs.value}), pairs.back);
     }
     n->set_args(std::move(args));
   }
@@ -164,7 +171,7 @@ void split_complex(fx::GraphModule& module) { Splitter(module).run(); }
 bool splits_complex(const fx::GraphModule& module) {
   for (const Node* n = module.graph.first(); n; n = n->next()) {
     if (n->opcode != Opcode::CallFunction || !touches_complex(*n) || asks_only(*n) || n->is_call("_operator.getitem")) continue;
-    if (!rules().contains(n->target)) return false;
+    if (!rules().contains(n->target) && !is_decomposed(n->target)) return false;
   }
   return std::all_of(module.subgraphs.begin(), module.subgraphs.end(), [](const auto& sub) { return splits_complex(*sub.second); });
 }

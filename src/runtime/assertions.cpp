@@ -27,9 +27,9 @@ using ReadReal = double (*)(const std::byte*);
 
 /// How an element (each part of a complex one) is read.
 ReadReal reader_of(DType d) {
-  switch (d) {
-    case DType::F32: case DType::C64: return real_at<float>;
-    case DType::F64: case DType::C128: return real_at<double>;
+  switch (real_type(d)) {
+    case DType::F32: return real_at<float>;
+    case DType::F64: return real_at<double>;
     case DType::F16: return real_at<F16>;
     case DType::BF16: return real_at<BF16>;
     default: fail("assert_finite does not take {}", torch_name(d));

@@ -8,8 +8,7 @@ namespace {
 
 BoundView as_real(BoundView v) {
   if (!is_complex(v.dtype)) return v;
-  if (v.dtype == DType::C32) fail("complex_parts does not take {}", torch_name(v.dtype));
-  v.dtype = v.dtype == DType::C64 ? DType::F32 : DType::F64;
+  v.dtype = real_type(v.dtype);
   for (auto& s : v.strides) s *= 2;
   v.sizes.push_back(2);
   v.strides.push_back(1);

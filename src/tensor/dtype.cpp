@@ -56,7 +56,8 @@ bool is_floating(DType d) {
   }
 }
 bool is_complex(DType d) { return d == DType::C32 || d == DType::C64 || d == DType::C128; }
-bool is_integral(DType d) { return !is_floating(d) && !is_complex(d) && d != DType::Bool; }
+bool is_fractional(DType d) { return is_floating(d) || is_complex(d); }
+bool is_integral(DType d) { return !is_fractional(d) && d != DType::Bool; }
 bool is_signed(DType d) {
   switch (d) {
     case DType::U8: case DType::U16: case DType::U32: case DType::U64: case DType::Bool: return false;
@@ -64,6 +65,15 @@ bool is_signed(DType d) {
   }
 }
 DType compute_dtype(DType d) { return is_floating(d) && d != DType::F64 ? DType::F32 : d; }
+DType real_type(DType d) {
+  switch (d) {
+    case DType::C32: return DType::F16;
+    case DType::C64: return DType::F32;
+    case DType::C128: return DType::F64;
+    default: return d;
+  }
+}
+DType complex_type(DType d) { return d == DType::F16 ? DType::C32 : d == DType::F64 ? DType::C128 : DType::C64; }
 
 namespace {
 
@@ -88,12 +98,10 @@ DType promote_floats(DType a, DType b) {
 }
 
 DType promote_complex(DType a, DType b) {
-  auto part = [](DType d) { return d == DType::C32 ? DType::F16 : d == DType::C64 ? DType::F32 : d == DType::C128 ? DType::F64 : d; };
-  auto whole = [](DType d) { return d == DType::F16 ? DType::C32 : d == DType::F64 ? DType::C128 : DType::C64; };
-  DType pa = part(a), pb = part(b);
-  if (!is_floating(pa)) return whole(pb);
-  if (!is_floating(pb)) return whole(pa);
-  return whole(promote_types(pa, pb));
+  const DType pa = real_type(a), pb = real_type(b);
+  if (!is_floating(pa)) return complex_type(pb);
+  if (!is_floating(pb)) return complex_type(pa);
+  return complex_type(promote_types(pa, pb));
 }
 
 }  // namespace

@@ -51,10 +51,15 @@ std::optional<DType> dtype_from_export_number(int);
 
 bool is_floating(DType);  ///< f16, bf16, f32, f64, float8
 bool is_complex(DType);
+bool is_fractional(DType);  ///< floating or complex
 bool is_integral(DType);  ///< signed and unsigned integers, not bool
 bool is_signed(DType);
 /// f32 for the floating types that are narrower; else the type itself. Kernels compute in it.
 DType compute_dtype(DType);
+/// Of one part of a complex number; a real type itself.
+DType real_type(DType);
+/// Of complex numbers with parts of this type: complex32 for f16, complex128 for f64, else complex64.
+DType complex_type(DType);
 /// `torch.promote_types`: the smallest type both convert to without loss of category (torch/c10/core/ScalarType.cpp).
 DType promote_types(DType, DType);
 

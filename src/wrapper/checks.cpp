@@ -13,7 +13,10 @@ View whole(const Program& p, BufferId b) { return {b, p.buffers[b].dtype, p.buff
 bool is_call(const Line& l) { return std::holds_alternative<CallKernel>(l) || std::holds_alternative<CallExtern>(l) || std::holds_alternative<CallFallback>(l); }
 
 /// Whether a value of this type is looked at for NaN and infinities.
-bool is_checked(DType d) { return d == DType::F16 || d == DType::BF16 || d == DType::F32 || d == DType::F64 || d == DType::C64 || d == DType::C128; }
+bool is_checked(DType d) {
+  const DType part = real_type(d);
+  return part == DType::F16 || part == DType::BF16 || part == DType::F32 || part == DType::F64;
+}
 
 }  // namespace
 

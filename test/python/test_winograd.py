@@ -72,6 +72,20 @@ def test_inputs_in_any_strides(tile):
 
 
 @tiles
+def test_several_views_of_one_weight(tile):
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weights = nn.Parameter(torch.randn(2, 32, 32, 3, 3))
+
+        def forward(self, x):
+            first, second = self.weights
+            return [F.conv2d(image, weight) for image in x.unbind(1) for weight in (first, second, first.transpose(0, 1), first.mT)]
+
+    check(Shared(), (torch.randn(1, 2, 32, 8, 8),), settings=[tile])
+
+
+@tiles
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_what_follows(decomposed, tile):
     torch.manual_seed(1)

@@ -265,7 +265,7 @@ Value float_power(const Call& call) {
 
 Value fused_product(const Call& call) {
   DType dtype = result_type({&call[0], &call[1], &call[2]});
-  if (call.op.schema.target.starts_with("aten.addcdiv") && !is_floating(dtype) && !is_complex(dtype))
+  if (call.op.schema.target.starts_with("aten.addcdiv") && !is_fractional(dtype))
     refuse(call, "takes floating types, not {}", torch_name(dtype));
   return elementwise(call, dtype);
 }

@@ -56,8 +56,8 @@ Value view_as_real(const Call& call) {
 Value view_as_complex(const Call& call) {
   TensorMeta made = call.tensor(0);
   const bool pairs = made.rank() > 0 && made.sizes.back().is_constant(2) && made.strides.back().is_constant(1);
-  if (!pairs || (made.dtype != DType::F32 && made.dtype != DType::F64)) refuse(call, "takes pairs of numbers in a last dimension of two");
-  made.dtype = made.dtype == DType::F32 ? DType::C64 : DType::C128;
+  if (!pairs || (made.dtype != DType::F16 && made.dtype != DType::F32 && made.dtype != DType::F64)) refuse(call, "takes pairs of numbers in a last dimension of two");
+  made.dtype = complex_type(made.dtype);
   made.sizes.pop_back();
   made.strides.pop_back();
   for (Expr& s : made.strides) s = call.env.simplify(sym::floor_div(s, 2));

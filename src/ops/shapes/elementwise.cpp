@@ -75,15 +75,11 @@ std::optional<DType> merge(std::optional<DType> a, std::optional<DType> b) {
   if (!a || !b) return a ? a : b;
   return promote_types(*a, *b);
 }
-DType to_complex(DType t) {
-  if (t == DType::F16) return DType::C32;
-  return t == DType::F64 ? DType::C128 : DType::C64;
-}
 /// `combine_categories` of ATen/native/TypeProperties.cpp.
 std::optional<DType> combine(std::optional<DType> higher, std::optional<DType> lower) {
   if (!higher || !lower) return higher ? higher : lower;
   if (is_complex(*higher)) return higher;
-  if (is_floating(*higher)) return is_complex(*lower) ? to_complex(*higher) : *higher;
+  if (is_floating(*higher)) return is_complex(*lower) ? complex_type(*higher) : *higher;
   if (*higher == DType::Bool || is_floating(*lower) || is_complex(*lower)) return promote_types(*higher, *lower);
   return higher;
 }
@@ -119,13 +115,7 @@ std::optional<DType> number_type(const Value& value) {
   return std::nullopt;
 }
 
-DType to_float(DType t) { return is_floating(t) || is_complex(t) ? t : DType::F32; }
-
-DType real_type(DType t) {
-  if (t == DType::C32) return DType::F16;
-  if (t == DType::C64) return DType::F32;
-  return t == DType::C128 ? DType::F64 : t;
-}
+DType to_float(DType t) { return is_fractional(t) ? t : DType::F32; }
 
 bool can_cast(DType from, DType to) {
   if (is_complex(from) && !is_complex(to)) return false;

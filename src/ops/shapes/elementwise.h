@@ -34,8 +34,6 @@ DType to_float(DType);
 bool can_cast(DType from, DType to);
 /// The type of a Python number: bool, i64 or f32.
 std::optional<DType> number_type(const Value&);
-/// complex64 -> f32 and so on; others are themselves.
-DType real_type(DType);
 
 /// The result of TensorIterator over these tensors: broadcast sizes, eager's strides, first device with dimensions.
 TensorMeta elementwise(const Call&, std::span<const TensorMeta* const> operands, DType);

@@ -142,7 +142,7 @@ Value eig_parts(const Call& call) {
 
 /// Complex ones, which split-complex takes apart.
 TensorMeta complex_of(TensorMeta real) {
-  real.dtype = real.dtype == DType::F64 ? DType::C128 : DType::C64;
+  real.dtype = complex_type(real.dtype);
   return real;
 }
 

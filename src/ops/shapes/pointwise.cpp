@@ -153,7 +153,7 @@ aten::prelu(Tensor self, Tensor weight) -> Tensor
 
 Value activation(const Call& call) {
   const TensorMeta& self = call.tensor(0);
-  if (!is_floating(self.dtype) && !is_complex(self.dtype))
+  if (!is_fractional(self.dtype))
     refuse(call, "takes floating types, not {}", torch_name(self.dtype));
   const TensorMeta* operands[] = {&self};
   return elementwise(call, operands, self.dtype);

@@ -105,7 +105,6 @@ TensorMeta reduced(const Call& call, DType dtype) {
   return dense(call.env, dtype, call.tensor(0).device, reduced_sizes(call));
 }
 
-bool is_fractional(DType t) { return is_floating(t) || is_complex(t); }
 
 Value sum(const Call& call) {
   DType self = call.tensor(0).dtype;

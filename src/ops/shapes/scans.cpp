@@ -36,7 +36,7 @@ TensorMeta dense_self(const Call& call, DType dtype) {
 
 Value scan(const Call& call) {
   DType self = call.tensor(0).dtype;
-  return dense_self(call, given_dtype(call).value_or(is_floating(self) || is_complex(self) ? self : DType::I64));
+  return dense_self(call, given_dtype(call).value_or(is_fractional(self) ? self : DType::I64));
 }
 
 Value scan_with_index(const Call& call) {

@@ -1,4 +1,4 @@
-// Elementwise arithmetic, products of matrices, and the ways into and out of complex numbers.
+// Arithmetic, products of matrices, and the ways into and out of complex numbers.
 #include "ops/shapes/elementwise.h"
 #include "passes/complex/parts.h"
 
@@ -32,18 +32,8 @@ Made subtract_reversed(ComplexRewriter& r) {
 
 Made multiply(ComplexRewriter& r) { return r.product(self(r), other(r, false)); }
 
-/// The larger part of the divisor is divided out first, so that squares neither overflow nor vanish (Smith 1962).
-Parts quotient(ComplexRewriter& r, const Parts& a, const Parts& b) {
-  if (b.im.is_none()) return {r.div(a.re, b.re), a.im.is_none() ? a.im : Value(r.div(a.im, b.re))};
-  const Value scale = r.call("aten.maximum.default", {r.unary("abs", b.re), r.unary("abs", b.im)});
-  const Parts c = {r.div(b.re, scale), r.div(b.im, scale)};
-  const Value length = r.mul(r.add(r.mul(c.re, c.re), r.mul(c.im, c.im)), scale);
-  const Parts p = r.product(a, r.conjugate(c));
-  return {r.div(p.re, length), r.div(p.im, length)};
-}
-
-Made divide(ComplexRewriter& r) { return quotient(r, self(r), other(r, false)); }
-Made reciprocal(ComplexRewriter& r) { return quotient(r, {r.full({}, 1, r.part_type(), r.device()), None{}}, self(r)); }
+Made divide(ComplexRewriter& r) { return r.quotient(self(r), other(r, false)); }
+Made reciprocal(ComplexRewriter& r) { return r.quotient(r.one(), self(r)); }
 Made negative(ComplexRewriter& r) {
   const Parts z = self(r);
   return Parts{r.negated(z.re), r.negated(z.im)};
@@ -59,32 +49,6 @@ Made adjoint(ComplexRewriter& r) {
 
 Made itself(ComplexRewriter& r) { return self(r); }
 Made square(ComplexRewriter& r) { return r.product(self(r), self(r)); }
-
-Parts polar(ComplexRewriter& r, const Value& length, const Value& angle) { return {r.mul(length, r.unary("cos", angle)), r.mul(length, r.unary("sin", angle))}; }
-
-Made exponential(ComplexRewriter& r) {
-  const Parts z = self(r);
-  const Value length = r.unary("exp", z.re);
-  return z.im.is_none() ? Parts{length, None{}} : polar(r, length, z.im);
-}
-
-Made logarithm(ComplexRewriter& r) { return Parts{r.unary("log", r.magnitude(self(r))), r.angle(self(r))}; }
-
-Made square_root(ComplexRewriter& r) {
-  const Parts z = self(r);
-  return polar(r, r.unary("sqrt", r.magnitude(z)), r.mul(r.angle(z), 0.5));
-}
-
-Made power(ComplexRewriter& r) {
-  const auto* exponent = r["exponent"].get_if<Expr>();
-  const auto n = exponent ? exponent->constant() : std::nullopt;
-  constexpr std::int64_t kMost = 8;
-  if (!n || *n < 1 || *n > kMost) r.refuse(fmt::format("of a complex tensor takes whole exponents from 1 to {}", kMost));
-  const Parts z = self(r);
-  Parts made = z;
-  for (std::int64_t i = 1; i < *n; ++i) made = r.product(made, z);
-  return made;
-}
 
 Made absolute(ComplexRewriter& r) { return r.magnitude(self(r)); }
 Made angle(ComplexRewriter& r) { return r.angle(self(r)); }
@@ -110,12 +74,36 @@ Made as_complex(ComplexRewriter& r) {
 }
 
 Made of_parts(ComplexRewriter& r) { return Parts{r["real"], r["imag"]}; }
-Made of_polar(ComplexRewriter& r) { return polar(r, r["abs"], r["angle"]); }
+Made of_polar(ComplexRewriter& r) { return r.polar(r["abs"], r["angle"]); }
 
-/// To another complex type, from a real one to complex, or the real part.
+/// Whether an element is not zero: what it is as a bool.
+Value truth(ComplexRewriter& r, const Parts& z) {
+  auto nonzero = [&](const Value& part) { return Value(r.call("aten.ne.Scalar", {part, 0})); };
+  return z.im.is_none() ? nonzero(z.re) : Value(r.call("aten.logical_or.default", {nonzero(z.re), nonzero(z.im)}));
+}
+
+/// An operator that asks of complex tensors only where they are not zero.
+Made of_truths(ComplexRewriter& r) {
+  Values args = r.node->args;
+  for (Value& v : args)
+    if (r.is_complex_node(v)) v = truth(r, r.filled(r.parts(v), r.meta(v).sizes, r.part_type()));
+  return Value(r.call(r.node->target, std::move(args)));
+}
+
+/// Of both parts, each asked alone.
+Made asked(ComplexRewriter& r, std::string_view join) {
+  const Parts z = r.filled(self(r), r.result().sizes, r.part_type());
+  return Value(r.call(join, {r.call(r.node->target, {z.re}), r.call(r.node->target, {z.im})}));
+}
+Made is_in_both(ComplexRewriter& r) { return asked(r, "aten.logical_and.default"); }
+Made is_in_either(ComplexRewriter& r) { return asked(r, "aten.logical_or.default"); }
+Made is_real(ComplexRewriter& r) { return Value(r.call("aten.eq.Scalar", {r.filled(self(r), r.result().sizes, r.part_type()).im, 0})); }
+
+/// To another complex type, from a real one to complex, whether it is zero, or the real part.
 Made convert(ComplexRewriter& r) {
   const Parts z = self(r);
   if (is_complex(r.result().dtype)) return z;
+  if (r.result().dtype == DType::Bool) return truth(r, r.filled(z, r.result().sizes, r.part_type()));
   Value re = r.filled(z, r.result().sizes, r.part_type()).re;
   return Value(r.call("aten._to_copy.default", {re}, {{"dtype", r.result().dtype}}));
 }
@@ -123,7 +111,7 @@ Made convert(ComplexRewriter& r) {
 Made equal(ComplexRewriter& r) {
   auto known = [](const Value& v) { return v.is<fx::Node*>() ? v.as_node()->meta.value : v; };
   const Value self = known(r["self"]), other = known(r["other"]);
-  const DType type = ops::shapes::real_type(ops::shapes::result_type({&self, &other}));
+  const DType type = real_type(ops::shapes::result_type({&self, &other}));
   const Parts a = r.parts(r["self"], type), b = r.parts(r["other"], type);
   auto same = [&](const Value& x, const Value& y) {
     if (x.is_none() && y.is_none()) return Value(None{});
@@ -167,6 +155,17 @@ Made matrices(ComplexRewriter& r) {
   return bilinear(r, r.parts(r.node->args[0]), r.parts(r.node->args[1]), [&](const Value& x, const Value& y) { return Value(r.call(r.node->target, {x, y})); });
 }
 
+/// beta * self + alpha * (a @ b)
+Made add_product(ComplexRewriter& r) {
+  const bool batched = r.node->target.starts_with("aten.baddbmm");
+  const char* product = batched ? "aten.bmm.default" : "aten.mm.default";
+  const Parts made = bilinear(r, r.parts(r.node->args[1]), r.parts(r.node->args[2]), [&](const Value& x, const Value& y) { return Value(r.call(product, {x, y})); });
+  auto scaled = [&](const Parts& z, std::string_view by) { return r[by] == Value(1) ? z : r.product(z, r.parts(r[by])); };
+  if (r["beta"] == Value(0)) return scaled(made, "alpha");
+  const Parts a = scaled(self(r), "beta"), b = scaled(made, "alpha");
+  return Parts{r.plus(a.re, b.re), r.plus(a.im, b.im)};
+}
+
 Made dot_conjugate(ComplexRewriter& r) {
   return bilinear(r, r.conjugate(r.parts(r.node->args[0])), r.parts(r.node->args[1]), [&](const Value& x, const Value& y) { return Value(r.call("aten.dot.default", {x, y})); });
 }
@@ -181,6 +180,52 @@ Made einsum(ComplexRewriter& r) {
   if (all.size() != 2) r.refuse("takes at most two complex tensors");
   return bilinear(r, r.parts(all[0]), r.parts(all[1]), [&](const Value& x, const Value& y) { return with({x, y}); });
 }
+
+Made linear(ComplexRewriter& r) {
+  Parts made = bilinear(r, r.parts(r["input"]), r.parts(r["weight"]), [&](const Value& x, const Value& w) { return Value(r.call("aten.linear.default", {x, w})); });
+  if (!r.has("bias")) return made;
+  const Parts bias = r.parts(r["bias"]);
+  return Parts{r.plus(made.re, bias.re), r.plus(made.im, bias.im)};
+}
+
+Made convolution(ComplexRewriter& r) {
+  const std::size_t rank = r.rank(r["input"]), spatial = r.rank(r["weight"]) - 2;
+  Parts made = bilinear(r, r.parts(r["input"]), r.parts(r["weight"]), [&](const Value& x, const Value& w) {
+    Values args = r.node->args;
+    args[0] = x;
+    args[1] = w;
+    args[2] = None{};
+    return Value(r.call(r.node->target, std::move(args)));
+  });
+  if (!r.has("bias")) return made;
+  Exprs sizes(rank - (rank == spatial + 2 ? 1 : 0), 1);
+  sizes.front() = r.meta(r["bias"]).sizes[0];
+  auto per_channel = [&](const Value& part) { return part.is_none() ? part : r.reshape(part, sizes); };
+  const Parts bias = r.parts(r["bias"]);
+  return Parts{r.plus(made.re, per_channel(bias.re)), r.plus(made.im, per_channel(bias.im))};
+}
+
+Made of_two(ComplexRewriter& r) {
+  return bilinear(r, r.parts(r.node->args[0]), r.parts(r.node->args[1]), [&](const Value& x, const Value& y) {
+    Values args = r.node->args;
+    args[0] = x;
+    args[1] = y;
+    return Value(r.call(r.node->target, std::move(args)));
+  });
+}
+
+/// mean((x - mean(x)) conj(x - mean(x))): the sum of the parts' variances.
+Value variance_of(ComplexRewriter& r, const std::string& target) {
+  auto of = [&](const Value& part) {
+    Values args = r.node->args;
+    args[0] = part;
+    return Value(r.call(target, std::move(args)));
+  };
+  const Parts z = r.filled(self(r), r.meta(r.node->args[0]).sizes, r.part_type());
+  return r.add(of(z.re), of(z.im));
+}
+Made variance(ComplexRewriter& r) { return variance_of(r, r.node->target); }
+Made deviation(ComplexRewriter& r) { return Value(r.unary("sqrt", variance_of(r, "aten.var" + r.node->target.substr(std::string_view("aten.std").size())))); }
 
 Made norm(ComplexRewriter& r) {
   Values args = r.node->args;
@@ -199,10 +244,6 @@ void add_complex_arithmetic(ComplexRules& t) {
   t["aten.reciprocal.default"] = reciprocal;
   t["aten.neg.default"] = t["aten.negative.default"] = negative;
   t["aten.square.default"] = square;
-  t["aten.pow.Tensor_Scalar"] = power;
-  t["aten.exp.default"] = exponential;
-  t["aten.log.default"] = logarithm;
-  t["aten.sqrt.default"] = square_root;
   t["aten.abs.default"] = t["aten.absolute.default"] = absolute;
   t["aten.angle.default"] = angle;
   t["aten.sgn.default"] = sign;
@@ -212,6 +253,12 @@ void add_complex_arithmetic(ComplexRules& t) {
   for (std::string_view name : {"aten.resolve_conj.default", "aten.resolve_neg.default", "aten.positive.default", "aten.clone.default", "aten.contiguous.default", "aten.alias.default", "aten.detach.default",
                                 "aten.lift_fresh_copy.default", "aten.detach_.default"})
     t[name] = itself;
+  for (std::string_view name : {"aten.logical_not.default", "aten.logical_and.default", "aten.logical_or.default", "aten.logical_xor.default", "aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default",
+                                "aten.all.dim", "aten.all.dims", "aten.count_nonzero.default", "aten.count_nonzero.dim_IntList", "aten.nonzero.default", "aten.argwhere.default"})
+    t[name] = of_truths;
+  t["aten.isnan.default"] = t["aten.isinf.default"] = is_in_either;
+  t["aten.isfinite.default"] = is_in_both;
+  t["aten.isreal.default"] = is_real;
   for (std::string_view name : {"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.type_as.default"}) t[name] = convert;
   t["aten.view_as_real.default"] = as_real;
   t["aten.view_as_complex.default"] = as_complex;
@@ -221,13 +268,21 @@ void add_complex_arithmetic(ComplexRules& t) {
   for (std::string_view name : {"aten.mH.default", "aten.adjoint.default", "aten.matrix_H.default"}) t[name] = adjoint;
   t["aten.where.self"] = t["aten.where.ScalarSelf"] = t["aten.where.ScalarOther"] = t["aten.where.Scalar"] = choose;
   t["aten.masked_fill.Scalar"] = fill_masked;
-  t["aten.zeros_like.default"] = t["aten.zeros.default"] = t["aten.new_zeros.default"] = t["aten.empty_like.default"] = t["aten.empty.memory_format"] = zeros;
+  t["aten.zeros_like.default"] = t["aten.zeros.default"] = t["aten.new_zeros.default"] = t["aten.zero.default"] = t["aten.empty_like.default"] = t["aten.empty.memory_format"] = zeros;
   t["aten.ones_like.default"] = t["aten.ones.default"] = t["aten.new_ones.default"] = ones;
   t["aten.full.default"] = t["aten.full_like.default"] = t["aten.new_full.default"] = filled;
   t["aten.fill.Scalar"] = t["aten.fill.Tensor"] = filled_in_place;
   t["aten.scalar_tensor.default"] = single;
   for (std::string_view name : {"aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default", "aten.outer.default", "aten.kron.default", "aten.inner.default"}) t[name] = matrices;
+  t["aten.addmm.default"] = t["aten.baddbmm.default"] = add_product;
   t["aten.vdot.default"] = dot_conjugate;
+  t["aten.linear.default"] = linear;
+  for (std::string_view name : {"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default", "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding", "aten.conv_transpose1d.default",
+                                "aten.conv_transpose2d.input", "aten.conv_transpose3d.input", "aten.convolution.default"})
+    t[name] = convolution;
+  for (std::string_view name : {"aten.tensordot.default", "aten.cross.default", "aten.linalg_cross.default"}) t[name] = of_two;
+  for (std::string_view name : {"aten.var.default", "aten.var.dim", "aten.var.correction"}) t[name] = variance;
+  for (std::string_view name : {"aten.std.default", "aten.std.dim", "aten.std.correction"}) t[name] = deviation;
   t["aten.einsum.default"] = einsum;
   for (std::string_view name : {"aten.norm.Scalar", "aten.norm.ScalarOpt_dim", "aten.linalg_vector_norm.default"}) t[name] = norm;
 }

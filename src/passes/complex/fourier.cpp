@@ -281,28 +281,30 @@ Made stft(ComplexRewriter& r) {
   return Value(r.call("aten.stack.default", {Values{made.re, made.im}, -1}));
 }
 
-/// Frames added where they overlap, over the sum of the squared windows there.
+/// Frames added where they overlap, over the sum of the squared windows there. Real signals are made of the first half of the points alone.
 Made istft(ComplexRewriter& r) {
-  if (r.flag("return_complex")) r.refuse("with return_complex is not compiled");
   const std::int64_t n = r.number("n_fft"), hop = r.has("hop_length") ? r.number("hop_length") : n / 4, width = r.has("win_length") ? r.number("win_length") : n;
   Parts x = r.filled(r.parts(r["self"]), r.meta(r["self"]).sizes, r.part_type());
   const bool batched = r.rank(x.re) == 3;
-  const bool onesided = r.has("onesided") ? r.flag("onesided") : !r.module.env->statically_known_equal(r.meta(x.re).sizes[batched ? 1 : 0], n);
   x = on_both(r, x, [&](const Value& v) { return Value(r.call("aten.transpose.int", {batched ? v : Value(r.unsqueeze(v, 0)), 1, 2})); });
   const int by = r.flag("normalized") ? 1 : 2;
-  const Value frames = onesided ? complex_to_real(r, x, {2}, n, by) : complex_to_complex(r, x, {2}, false, by).re;
-  const DType type = r.dtype(frames);
+  const Parts frames = r.flag("return_complex") ? complex_to_complex(r, x, {2}, false, by) : Parts{complex_to_real(r, x, {2}, n, by), None{}};
+  const DType type = r.dtype(frames.re);
   const Value window = centered_window(r, n, width, type);
-  const Expr count = r.meta(frames).sizes[1], whole = r.module.env->simplify((count - 1) * hop + n);
+  const Expr count = r.meta(frames.re).sizes[1], whole = r.module.env->simplify((count - 1) * hop + n);
   auto overlapped = [&](const Value& of, const Expr& batch) { return Value(r.call("aten.unfold_backward.default", {of, Exprs{batch, whole}, 1, n, hop})); };
-  const Value sum = overlapped(r.mul(frames, window), r.meta(frames).sizes[0]);
   const Value weight = overlapped(r.expand(r.mul(window, window), {1, count, n}), 1);
   const Expr begin = r.flag("center") ? n / 2 : 0;
   Expr end = r.has("length") ? r.module.env->simplify(begin + r.integer(r["length"])) : r.flag("center") ? r.module.env->simplify(whole - n / 2) : whole;
   const Expr covered = r.module.env->statically_known_true(sym::le(end, whole)) ? end : whole;
-  Value made = r.div(r.slice(sum, 1, begin, covered), r.slice(weight, 1, begin, covered));
-  if (covered != end) made = r.call("aten.constant_pad_nd.default", {made, Exprs{0, r.module.env->simplify(end - covered)}, 0});
-  return batched ? made : Value(r.call("aten.squeeze.dim", {made, 0}));
+  const Parts made = on_both(r, frames, [&](const Value& part) {
+    const Value sum = overlapped(r.mul(part, window), r.meta(part).sizes[0]);
+    Value signal = r.div(r.slice(sum, 1, begin, covered), r.slice(weight, 1, begin, covered));
+    if (covered != end) signal = r.call("aten.constant_pad_nd.default", {signal, Exprs{0, r.module.env->simplify(end - covered)}, 0});
+    return batched ? signal : Value(r.call("aten.squeeze.dim", {signal, 0}));
+  });
+  if (made.im.is_none()) return made.re;
+  return made;
 }
 
 }  // namespace

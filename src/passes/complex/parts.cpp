@@ -1,13 +1,15 @@
 #include "passes/complex/parts.h"
 
-#include "ops/shapes/elementwise.h"
+#include <numeric>
+
+#include "ops/shapes/strides.h"
 
 namespace coil::passes {
 
 bool ComplexRewriter::is_complex_node(const Value& v) const { return v.is<fx::Node*>() && v.as_node()->is_tensor() && is_complex(dtype(v)); }
 
 DType ComplexRewriter::part_type() const {
-  auto of = [](const fx::Node* n) { return ops::shapes::real_type(n->tensor().dtype); };
+  auto of = [](const fx::Node* n) { return real_type(n->tensor().dtype); };
   if (node->is_tensor() && (is_complex(node->tensor().dtype) || is_floating(node->tensor().dtype))) return of(node);
   for (const Value& v : node->args) {
     if (is_complex_node(v)) return of(v.as_node());
@@ -40,6 +42,16 @@ Parts ComplexRewriter::product(const Parts& a, const Parts& b) {
   return {minus(times(a.re, b.re), times(a.im, b.im)), plus(times(a.re, b.im), times(a.im, b.re))};
 }
 
+/// The larger part of the divisor is divided out first, so that squares neither overflow nor vanish (Smith 1962).
+Parts ComplexRewriter::quotient(const Parts& a, const Parts& b) {
+  if (b.im.is_none()) return {div(a.re, b.re), a.im.is_none() ? a.im : Value(div(a.im, b.re))};
+  const Value scale = call("aten.maximum.default", {unary("abs", b.re), unary("abs", b.im)});
+  const Parts c = {div(b.re, scale), div(b.im, scale)};
+  const Value length = mul(add(mul(c.re, c.re), mul(c.im, c.im)), scale);
+  const Parts p = product(a, conjugate(c));
+  return {div(p.re, length), div(p.im, length)};
+}
+
 Value ComplexRewriter::magnitude(const Parts& z) { return z.im.is_none() ? unary("abs", z.re) : call("aten.hypot.default", {z.re, z.im}); }
 
 Value ComplexRewriter::angle(const Parts& z) { return call("aten.atan2.default", {z.im.is_none() ? zeros_like(z.re) : z.im, z.re}); }
@@ -47,6 +59,17 @@ Value ComplexRewriter::angle(const Parts& z) { return call("aten.atan2.default",
 Parts ComplexRewriter::filled(const Parts& p, const Exprs& sizes, DType type) {
   auto whole = [&](const Value& part) { return part.is_none() ? full(sizes, 0, type, device()) : expand(to(part, type), sizes); };
   return {whole(p.re), whole(p.im)};
+}
+
+ComplexRewriter::Pairs ComplexRewriter::interleaved(const Parts& z, const TensorMeta& layout) {
+  const Parts p = filled(z, layout.sizes, real_type(layout.dtype));
+  std::vector<std::int64_t> order(layout.rank()), back(layout.rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return ops::shapes::stride_less(*module.env, layout.strides[static_cast<std::size_t>(b)], layout.strides[static_cast<std::size_t>(a)]);
+  });
+  for (std::size_t i = 0; i < order.size(); ++i) back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  return {call("aten.stack.default", {Values{permute(p.re, order), permute(p.im, order)}, -1}), back};
 }
 
 }  // namespace coil::passes

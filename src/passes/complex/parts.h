@@ -38,15 +38,24 @@ class ComplexRewriter : public Rewriter {
   Value times(const Value& a, const Value& b);
   Value negated(const Value& a);
   Parts product(const Parts& a, const Parts& b);
+  Parts quotient(const Parts& a, const Parts& b);
   Parts conjugate(const Parts& z) { return {z.re, negated(z.im)}; }
   Parts scaled(const Parts& z, const Value& by) { return {times(z.re, by), times(z.im, by)}; }
   Value zeros_like(const Value& x) { return call("aten.zeros_like.default", {x}); }
   Value unary(std::string_view name, const Value& x) { return call("aten." + std::string(name) + ".default", {x}); }
+  Parts one() { return {full({}, 1, part_type(), device()), None{}}; }
+  Parts polar(const Value& length, const Value& angle) { return {mul(length, unary("cos", angle)), mul(length, unary("sin", angle))}; }
   Value magnitude(const Parts& z);
   Value angle(const Parts& z);
 
   /// Both parts as tensors of the sizes.
   Parts filled(const Parts&, const Exprs& sizes, DType type);
+  /// Both parts side by side in a last dimension of two, dense, with the dimensions before it in the order of the layout's strides.
+  struct Pairs {
+    Value value;
+    std::vector<std::int64_t> back;  ///< where each dimension of the layout went
+  };
+  Pairs interleaved(const Parts&, const TensorMeta& layout);
 
  private:
   const PartsOf& known_;
@@ -57,6 +66,7 @@ using ComplexRules = std::unordered_map<std::string_view, ComplexRule>;
 
 // One for each file of this folder.
 void add_complex_arithmetic(ComplexRules&);
+void add_complex_functions(ComplexRules&);
 void add_complex_structure(ComplexRules&);
 void add_fourier(ComplexRules&);
 void add_complex_matrices(ComplexRules&);

@@ -1,4 +1,5 @@
 // Operators that move elements or add them up: linear, so that each part goes through them alone.
+#include "ops/shapes/strides.h"
 #include "passes/complex/parts.h"
 
 namespace coil::passes {
@@ -48,21 +49,43 @@ Made part_wise(ComplexRewriter& r) {
   return list;
 }
 
+/// Reads by stride from memory in which the parts of a number lie side by side.
+Made as_strided(ComplexRewriter& r) {
+  const Value& self = r.node->args[0];
+  const TensorMeta layout = r.meta(self);
+  if (!ops::shapes::is_non_overlapping_and_dense(*r.module.env, layout)) r.refuse("of a complex tensor that is not dense is not compiled");
+  const Value pairs = r.interleaved(r.parts(self), layout).value;
+  Exprs sizes = r.ints(r["size"]), strides = r.ints(r["stride"]);
+  const Expr first = r.has("storage_offset") ? r.integer(r["storage_offset"]) - layout.offset : Expr(0);
+  for (Expr& s : strides) s = s * 2;
+  sizes.push_back(2);
+  strides.push_back(1);
+  const Value both = r.call("aten.as_strided.default", {pairs, sizes, strides, r.module.env->simplify(first * 2)});
+  return Parts{r.call("aten.select.int", {both, -1, 0}), r.call("aten.select.int", {both, -1, 1})};
+}
+
 constexpr std::string_view kPartWise[] = {
     "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.view_as.default", "aten.reshape_as.default", "aten.unsqueeze.default", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims",
     "aten.permute.default", "aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default", "aten.t.default", "aten.mT.default", "aten.numpy_T.default", "aten.movedim.int", "aten.movedim.intlist", "aten.moveaxis.int",
     "aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default", "aten.slice.Tensor", "aten.select.int", "aten.narrow.default", "aten.flatten.using_ints", "aten.unflatten.int", "aten.ravel.default",
-    "aten.split.Tensor", "aten.split_with_sizes.default", "aten.split.sizes", "aten.chunk.default", "aten.unbind.int", "aten.tensor_split.sections", "aten.unfold.default", "aten.diagonal.default", "aten.linalg_diagonal.default", "aten.as_strided.default",
+    "aten.split.Tensor", "aten.split_with_sizes.default", "aten.split.sizes", "aten.chunk.default", "aten.unbind.int", "aten.tensor_split.sections", "aten.unfold.default", "aten.diagonal.default", "aten.linalg_diagonal.default",
     "aten.cat.default", "aten.concat.default", "aten.concatenate.default", "aten.stack.default", "aten.hstack.default", "aten.vstack.default", "aten.roll.default", "aten.flip.default", "aten.fliplr.default", "aten.flipud.default",
     "aten.rot90.default", "aten.repeat.default", "aten.tile.default", "aten.repeat_interleave.self_int", "aten.index.Tensor", "aten.index_select.default", "aten.gather.default", "aten.take_along_dim.default", "aten.diag_embed.default",
     "aten.tril.default", "aten.triu.default", "aten.slice_scatter.default", "aten.select_scatter.default", "aten.index_put.default", "aten.copy.default", "aten.constant_pad_nd.default", "aten.fft_fftshift.default",
-    "aten.fft_ifftshift.default", "aten.sum.default", "aten.sum.dim_IntList", "aten.mean.default", "aten.mean.dim", "aten.cumsum.default", "aten.trace.default", "aten.view_copy.default", "aten.permute_copy.default",
+    "aten.fft_ifftshift.default", "aten.alias_copy.default", "aten.block_diag.default", "aten.broadcast_tensors.default", "aten.cartesian_prod.default", "aten.channel_shuffle.default", "aten.column_stack.default",
+    "aten.diag.default", "aten.diagflat.default", "aten.diagonal_copy.default", "aten.diagonal_scatter.default", "aten.diff.default", "aten.dsplit.int", "aten.dsplit.array", "aten.dstack.default", "aten.expand_copy.default",
+    "aten.gradient.scalarint", "aten.hsplit.int", "aten.hsplit.array", "aten.im2col.default", "aten.index_copy.default", "aten.masked_scatter.default", "aten.meshgrid.default", "aten.meshgrid.indexing", "aten.narrow_copy.default", "aten.pad.default",
+    "aten.pixel_shuffle.default", "aten.pixel_unshuffle.default", "aten.put.default", "aten.repeat_interleave.self_Tensor", "aten.scatter.src", "aten.scatter_add.default", "aten.split_with_sizes_copy.default", "aten.squeeze_copy.default",
+    "aten.squeeze_copy.dim", "aten.squeeze_copy.dims", "aten.sum_to_size.default", "aten.t_copy.default", "aten.take.default", "aten.tensor_split.indices", "aten.tensor_split.tensor_indices_or_sections", "aten.transpose_copy.int",
+    "aten.unbind_copy.int", "aten.unfold_copy.default", "aten.unsafe_chunk.default", "aten.unsafe_split.Tensor", "aten.unsqueeze_copy.default", "aten.vsplit.int", "aten.vsplit.array", "aten.atleast_1d.default",
+    "aten.atleast_2d.default", "aten.atleast_3d.default", "aten.trapezoid.dx", "aten.trapz.dx", "aten.cumulative_trapezoid.dx", "aten.sum.default", "aten.sum.dim_IntList", "aten.mean.default", "aten.mean.dim", "aten.cumsum.default", "aten.trace.default", "aten.view_copy.default", "aten.permute_copy.default",
 };
 
 }  // namespace
 
 void add_complex_structure(ComplexRules& t) {
   for (std::string_view name : kPartWise) t[name] = part_wise;
+  t["aten.as_strided.default"] = t["aten.as_strided_copy.default"] = as_strided;
 }
 
 }  // namespace coil::passes

@@ -87,7 +87,7 @@ Value outer(Rewriter& r) { return r.mul(r.unsqueeze(r["self"], 1), r["vec2"]); }
 Value added(Rewriter& r, Value product) {
   auto factor = [&](std::string_view name) -> Value {
     const auto* real = r[name].get_if<double>();
-    return real && !is_floating(r.dtype(product)) ? Value(static_cast<std::int64_t>(*real)) : r[name];
+    return real && !is_fractional(r.dtype(product)) ? Value(static_cast<std::int64_t>(*real)) : r[name];
   };
   const Value alpha = factor("alpha"), beta = factor("beta");
   if (alpha != Value(1)) product = r.mul(product, alpha);

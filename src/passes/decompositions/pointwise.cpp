@@ -159,13 +159,13 @@ Value lerp(Rewriter& r) {
 Value is_close(Rewriter& r) {
   const Value &a = r["self"], &b = r["other"];
   Value same = r.call("aten.eq.Tensor", {a, b});
-  if (r.flag("equal_nan") && is_floating(r.dtype(a)))
+  if (r.flag("equal_nan") && is_fractional(r.dtype(a)))
     same = r.call("aten.logical_or.default",
                   {same, r.call("aten.logical_and.default",
                                 {r.call("aten.isnan.default", {a}), r.call("aten.isnan.default", {b})})});
   if (r.real("rtol") == 0 && r.real("atol") == 0) return same;
   auto abs = [&](const Value& x) { return r.call("aten.abs.default", {x}); };
-  Value x = is_floating(r.dtype(a)) ? a : r.to(a, DType::F32), y = is_floating(r.dtype(b)) ? b : r.to(b, DType::F32);
+  Value x = is_fractional(r.dtype(a)) ? a : r.to(a, DType::F32), y = is_fractional(r.dtype(b)) ? b : r.to(b, DType::F32);
   Value allowed = r.add(abs(r.mul(y, r["rtol"])), r["atol"]), error = abs(r.sub(x, y));
   Value finite = r.call("aten.lt.Scalar", {error, std::numeric_limits<double>::infinity()});
   Value close = r.call("aten.logical_and.default", {finite, r.call("aten.le.Tensor", {error, allowed})});
@@ -225,7 +225,7 @@ Value logit(Rewriter& r) {
 }
 
 Value sinc(Rewriter& r) {
-  Value x = is_floating(r.dtype(r["self"])) ? r["self"] : r.to(r["self"], DType::F32);
+  Value x = is_fractional(r.dtype(r["self"])) ? r["self"] : r.to(r["self"], DType::F32);
   Value turn = r.mul(x, M_PI);
   return r.where(r.call("aten.eq.Scalar", {x, 0}), 1, r.div(r.call("aten.sin.default", {turn}), turn));
 }
@@ -273,8 +273,13 @@ Value log_add_exp(Rewriter& r) {
 }
 
 Value hypot(Rewriter& r) {
-  Value a = r.to(r["self"], r.result().dtype), b = r.to(r["other"], r.result().dtype);
-  return r.call("aten.sqrt.default", {r.add(r.mul(a, a), r.mul(b, b))});
+  auto size_of = [&](const Value& x) { return Value(r.call("aten.abs.default", {r.to(x, r.result().dtype)})); };
+  auto infinite = [&](const Value& x) { return Value(r.call("aten.eq.Scalar", {x, std::numeric_limits<double>::infinity()})); };
+  const Value a = size_of(r["self"]), b = size_of(r["other"]), most = r.call("aten.maximum.default", {a, b});
+  // The larger one is divided out, so that squares do not overflow; it is also the result beside 0.
+  const Value ratio = r.div(r.call("aten.minimum.default", {a, b}), r.where(r.call("aten.eq.Scalar", {most, 0}), 1.0, most));
+  const Value length = r.mul(most, r.call("aten.sqrt.default", {r.call("aten.add.Scalar", {r.mul(ratio, ratio), 1})}));
+  return r.where(r.call("aten.logical_or.default", {infinite(a), infinite(b)}), std::numeric_limits<double>::infinity(), length);
 }
 
 // Activations.
