@@ -192,16 +192,16 @@ class AllBounded : public LibraryOp {
   DType dtype_ = DType::F32;
 };
 
-std::unique_ptr<PreparedCall> finish(std::unique_ptr<PreparedCall> head, std::vector<PostOp> rest, const BoundView& y, std::span<const EpilogueOperand> operands) {
+}  // namespace
+
+std::unique_ptr<PreparedCall> make_finished(std::unique_ptr<PreparedCall> head, std::vector<PostOp> rest, const BoundView& y, std::span<const EpilogueOperand> operands) {
   for (const PostOp& op : rest)
-    if (op.kind == PostOp::Kind::Sum) fail("a sum with what y holds cannot follow a post-operation that keeps NaN");
+    if (op.kind == PostOp::Kind::Sum) fail("a sum with what y holds cannot follow a post-operation that is computed after the product");
   const DType loop = loop_dtype(y.dtype);
   if (loop == DType::F64) return std::make_unique<FinishedCall<double>>(std::move(head), std::move(rest), y, operands, loop);
   if (loop == DType::F32) return std::make_unique<FinishedCall<float>>(std::move(head), std::move(rest), y, operands, loop);
-  fail("integers hold no NaN");
+  fail("post-operations are computed on floats");
 }
-
-}  // namespace
 
 bool loses_nan(const PostOp& op) { return op.kind == PostOp::Kind::Relu || op.kind == PostOp::Kind::Clip || op.kind == PostOp::Kind::HardSigmoid; }
 
@@ -214,7 +214,7 @@ std::unique_ptr<PreparedCall> make_with_nan_kept(const Attributes& attributes, c
   const auto count = static_cast<std::size_t>(first - post.begin());
   const auto taken = static_cast<std::ptrdiff_t>(std::count_if(post.begin(), first, [](const PostOp& op) { return op.takes_operand(); }));
   operands.erase(operands.begin(), operands.begin() + taken);
-  auto exact = [make, count, rest = std::vector<PostOp>(first, post.end()), y, operands] { return finish(make(count), rest, y, operands); };
+  auto exact = [make, count, rest = std::vector<PostOp>(first, post.end()), y, operands] { return make_finished(make(count), rest, y, operands); };
   if (form == "keep") return exact();
   if (inputs < 3) fail("a call with nan=flag has no flag");
   return std::make_unique<FlaggedCall>(make(post.size()), std::move(exact), inputs - 1);

@@ -4,6 +4,7 @@
 // `keep`: always the exact form.
 #pragma once
 #include <functional>
+#include <span>
 
 #include "runtime/cached_op.h"
 #include "runtime/post_ops.h"
@@ -18,6 +19,9 @@ struct EpilogueOperand {
   std::size_t input = 0;
   BoundView view;
 };
+
+/// y made by `head`, then post-operations over it; `operands` are those of them that take one, in order.
+std::unique_ptr<PreparedCall> make_finished(std::unique_ptr<PreparedCall> head, std::vector<PostOp> rest, const BoundView& y, std::span<const EpilogueOperand> operands);
 
 /// A product or convolution in the form that attribute `nan` asks for. `make(n)` makes the call with the first `n` of the post-operations only; `operands` are those of all of them, in order.
 /// Throws Error where the attribute says something else.

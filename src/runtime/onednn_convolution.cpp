@@ -6,6 +6,7 @@
 #ifdef COIL_HAVE_ONEDNN
 #include <algorithm>
 
+#include "runtime/nan_guard.h"
 #include "runtime/strided_copy.h"
 #include "runtime/view_layout.h"
 #include "support/error.h"
@@ -45,7 +46,9 @@ class ConvolutionBuilder {
     for (std::size_t i = 0; i < p.operands.size(); ++i) operands_.push_back(operand_form(p.operands[i]));
   }
 
-  dnnl::memory::desc preferred_weight() { return with_primitive(any_weight(), [](const auto& pd) { return pd.weights_desc(); }); }
+  dnnl::memory::desc preferred_weight() {
+    return with_primitive(any_weight(), [&](const auto& pd) { return misreads_operands(pd) ? ConvolutionBuilder(without_operands(), dtype_).preferred_weight() : pd.weights_desc(); });
+  }
 
   std::unique_ptr<PreparedCall> build() {
     dnnl::memory::desc weight = any_weight();
@@ -56,15 +59,47 @@ class ConvolutionBuilder {
     }
     if (packed_) {
       try {
-        auto call = with_primitive(weight, [&](const auto& pd) { return is_reference(pd.impl_info_str()) ? nullptr : finish(pd); });
+        auto call = with_primitive(weight, [&](const auto& pd) { return is_reference(pd.impl_info_str()) || misreads_operands(pd) ? nullptr : finish(pd); });
         if (call) return call;
       } catch (const dnnl::error&) {  // packed for another kind of machine
       }
     }
-    return with_primitive(any_weight(), [&](const auto& pd) { return finish(pd); });
+    return with_primitive(any_weight(), [&](const auto& pd) { return misreads_operands(pd) ? finish_alone() : finish(pd); });
   }
 
  private:
+  static bool is_small(const BoundView& form) {
+    for (std::size_t d = 0; d < form.sizes.size(); ++d)
+      if (d != 1 && form.sizes[d] != 1) return false;
+    return true;
+  }
+
+  /// oneDNN's convolution by products of gathered rows reads operands of y's size from the wrong places (2.6.3, with every instruction set, whatever the sizes).
+  template <class Desc>
+  bool misreads_operands(const Desc& pd) const {
+    return !p_.transposed && std::string_view(pd.impl_info_str()).find("gemm") != std::string_view::npos && !std::ranges::all_of(operands_, is_small);
+  }
+
+  /// Post-operations before the first one with an operand of y's size.
+  std::size_t posts_without_operands() const {
+    std::size_t operand = 0, count = 0;
+    for (const PostOp& op : p_.post) {
+      if (op.takes_operand() && !is_small(operands_[operand++])) break;
+      ++count;
+    }
+    return count;
+  }
+
+  ConvolutionProblem without_operands() const { return with_post(p_, posts_without_operands()); }
+
+  /// Those and what follows them by loops of our own.
+  std::unique_ptr<PreparedCall> finish_alone() const {
+    const ConvolutionProblem head = without_operands();
+    std::vector<EpilogueOperand> operands;
+    for (std::size_t i = head.operands.size(); i < p_.operands.size(); ++i) operands.push_back({p_.first_operand + i, p_.operands[i]});
+    return make_finished(ConvolutionBuilder(head, dtype_).build(), {p_.post.begin() + static_cast<std::ptrdiff_t>(head.post.size()), p_.post.end()}, p_.y, operands);
+  }
+
   dnnl::memory::desc any_weight() const { return {weight_view(p_).sizes, data_type(dtype_), dnnl::memory::format_tag::any}; }
 
   /// What an operand of a post-operation is read as: one value for each channel, one for all, or y's own layout.
