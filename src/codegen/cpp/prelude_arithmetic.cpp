@@ -94,18 +94,28 @@ COIL_FN f64v c_rsqrt(f64v x) { x = c_sqrt(x); return {1.0 / x.a, 1.0 / x.b}; }
 #if COIL_L == 8 && defined(__AVX__)
 COIL_FN f32v c_greater(f32v x, f32v y) { return (f32v)__builtin_ia32_maxps256(x, y); }
 COIL_FN f32v c_lesser(f32v x, f32v y) { return (f32v)__builtin_ia32_minps256(x, y); }
+COIL_FN f64h c_greater(f64h x, f64h y) { return (f64h)__builtin_ia32_maxpd256(x, y); }
+COIL_FN f64h c_lesser(f64h x, f64h y) { return (f64h)__builtin_ia32_minpd256(x, y); }
 #elif COIL_L == 4 && defined(__SSE__)
 COIL_FN f32v c_greater(f32v x, f32v y) { return (f32v)__builtin_ia32_maxps(x, y); }
 COIL_FN f32v c_lesser(f32v x, f32v y) { return (f32v)__builtin_ia32_minps(x, y); }
+COIL_FN f64h c_greater(f64h x, f64h y) { return (f64h)__builtin_ia32_maxpd(x, y); }
+COIL_FN f64h c_lesser(f64h x, f64h y) { return (f64h)__builtin_ia32_minpd(x, y); }
 #elif COIL_L == 16 && defined(__AVX512F__) && defined(__clang__)
 COIL_FN f32v c_greater(f32v x, f32v y) { return (f32v)__builtin_ia32_maxps512(x, y, 4); }
 COIL_FN f32v c_lesser(f32v x, f32v y) { return (f32v)__builtin_ia32_minps512(x, y, 4); }
+COIL_FN f64h c_greater(f64h x, f64h y) { return (f64h)__builtin_ia32_maxpd512(x, y, 4); }
+COIL_FN f64h c_lesser(f64h x, f64h y) { return (f64h)__builtin_ia32_minpd512(x, y, 4); }
 #elif COIL_L == 16 && defined(__AVX512F__)
 COIL_FN f32v c_greater(f32v x, f32v y) { return (f32v)__builtin_ia32_maxps512_mask(x, y, x, (u16)-1, 4); }
 COIL_FN f32v c_lesser(f32v x, f32v y) { return (f32v)__builtin_ia32_minps512_mask(x, y, x, (u16)-1, 4); }
+COIL_FN f64h c_greater(f64h x, f64h y) { return (f64h)__builtin_ia32_maxpd512_mask(x, y, x, (u8)-1, 4); }
+COIL_FN f64h c_lesser(f64h x, f64h y) { return (f64h)__builtin_ia32_minpd512_mask(x, y, x, (u8)-1, 4); }
 #else
 COIL_FN f32v c_greater(f32v x, f32v y) { return x > y ? x : y; }
 COIL_FN f32v c_lesser(f32v x, f32v y) { return x < y ? x : y; }
+COIL_FN f64h c_greater(f64h x, f64h y) { return x > y ? x : y; }
+COIL_FN f64h c_lesser(f64h x, f64h y) { return x < y ? x : y; }
 #endif
 )", "c_lesser"},
     // NaN of either side goes through max and min. The choice is written out: with c_pick, whose mask is a value of its own, GCC takes 30 times as long over a chain of eighteen (a window) as over one of six.
@@ -115,7 +125,8 @@ template <class T> COIL_FN T c_maxn(T x, T y) { return c_pick(x != x, x, c_pick(
 COIL_FN f32 c_max(f32 x, f32 y) { return c_maxn(x, y); }
 COIL_FN f64 c_max(f64 x, f64 y) { return c_maxn(x, y); }
 COIL_FN f32v c_max(f32v x, f32v y) { return x != x ? x : c_greater(x, y); }
-COIL_FN f64v c_max(f64v x, f64v y) { return c_maxn(x, y); }
+COIL_FN f64h c_max(f64h x, f64h y) { return x != x ? x : c_greater(x, y); }
+COIL_FN f64v c_max(f64v x, f64v y) { return {c_max(x.a, y.a), c_max(x.b, y.b)}; }
 COIL_FN boolv c_max(boolv x, boolv y) { return x | y; }
 )"},
     {"c_min", R"(
@@ -124,7 +135,8 @@ template <class T> COIL_FN T c_minn(T x, T y) { return c_pick(x != x, x, c_pick(
 COIL_FN f32 c_min(f32 x, f32 y) { return c_minn(x, y); }
 COIL_FN f64 c_min(f64 x, f64 y) { return c_minn(x, y); }
 COIL_FN f32v c_min(f32v x, f32v y) { return x != x ? x : c_lesser(x, y); }
-COIL_FN f64v c_min(f64v x, f64v y) { return c_minn(x, y); }
+COIL_FN f64h c_min(f64h x, f64h y) { return x != x ? x : c_lesser(x, y); }
+COIL_FN f64v c_min(f64v x, f64v y) { return {c_min(x.a, y.a), c_min(x.b, y.b)}; }
 COIL_FN boolv c_min(boolv x, boolv y) { return x & y; }
 )"},
     // NaN of one side is ignored.
