@@ -1,50 +1,27 @@
 """Random networks of convolutions, products, norms, pools, attention and what moves values between them, with weights that several layers share, against eager. A failure prints its seed and its program."""
 import math
-import random
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from coil_harness import CoilError, check
+from program_writer import ProgramWriter
 
 SEEDS = range(24)
 CHANNELS = (1, 3, 4, 8, 16, 17, 32)
-MEMORY = {"torch": torch, "F": F}
 
 
-class Writer:
-    """Writes a straight-line network over images [N, C, H, W] and rows of tokens [N, L, C], whose shapes it follows by running it as it goes."""
+class Writer(ProgramWriter):
+    """Of images [N, C, H, W] and rows of tokens [N, L, C]."""
 
-    def __init__(self, seed):
-        self.random, self.lines, self.weights = random.Random(seed), [], {}
-        torch.manual_seed(seed)
+    def make_inputs(self):
         n, side = self.random.choice((1, 1, 2, 3)), self.random.choice((5, 8, 9, 14))
-        self.inputs = {"x0": torch.randn(n, self.random.choice(CHANNELS), side, self.random.choice((side, side + 3)))}
+        inputs = {"x0": torch.randn(n, self.random.choice(CHANNELS), side, self.random.choice((side, side + 3)))}
         if self.random.random() < 0.3:
-            self.inputs["x1"] = torch.randn(n, 2, *self.inputs["x0"].shape[1:])
-        self.values = dict(self.inputs)
+            inputs["x1"] = torch.randn(n, 2, *inputs["x0"].shape[1:])
+        return inputs
 
     # --- values
-
-    def emit(self, text):
-        """Adds `vN = text` and its value; nothing when eager refuses it or it grows out of bounds."""
-        try:
-            with torch.no_grad():
-                value = eval(text, {**MEMORY, "self": type("Weights", (), self.weights), **{k: v.clone() for k, v in self.values.items()}})
-        except (RuntimeError, IndexError, ValueError):
-            return None
-        if value.numel() > 50000 or value.numel() == 0 or not (value.abs() < 1e3).all():
-            return None
-        name = f"v{len(self.lines)}"
-        self.lines.append(f"{name} = {text}")
-        self.values[name] = value
-        return name
-
-    def pick(self, keep=lambda t: True):
-        """A value's name, the newer the likelier."""
-        names = [n for n, t in self.values.items() if keep(t)]
-        return names[-1 - min(int(self.random.expovariate(0.5)), len(names) - 1)] if names else None
 
     def image(self):
         return self.pick(lambda t: t.dim() == 4)
@@ -149,36 +126,15 @@ class Writer:
         return self.emit(self.random.choice(options))
 
     def inplace(self):
-        """A write to a fresh copy through a view of it."""
-        x = self.image()
-        name = f"v{len(self.lines)}"
-        view = self.random.choice([name, f"{name}[:, :1]", f"{name}[:, :, 1:]", f"{name}.permute(0, 2, 3, 1)"])
-        write = self.random.choice(["add_(1)", "mul_(0.5)", "relu_()", "clamp_(min=0)", "zero_()"])
-        value = self.values[x].clone()
-        exec(f"{view}.{write}", {name: value, "torch": torch})
-        self.lines.append(f"{name} = {x}.clone(); {view}.{write}")
-        self.values[name] = value
+        self.write_through(self.image(), ["{0}", "{0}[:, :1]", "{0}[:, :, 1:]", "{0}.permute(0, 2, 3, 1)"], ["add_(1)", "mul_(0.5)", "relu_()", "clamp_(min=0)", "zero_()"])
 
-    def program(self, length):
-        for _ in range(length):
-            self.random.choices([self.convolution, self.siblings, self.norm, self.activation, self.pool, self.move, self.to_tokens, self.on_tokens, self.inplace], [7, 2, 3, 6, 2, 4, 1, 4, 1])[0]()
-        made = [n for n in self.values if n not in self.inputs]
-        results = sorted({*self.random.sample(made, min(4, len(made))), *(made[-1:])})
-        body = "\n".join(f"    {line}" for line in self.lines)
-        return f"def forward(self, {', '.join(self.inputs)}):\n{body}\n    return {{{', '.join(f'{r!r}: {r}' for r in results)}}}\n"
-
-    def module(self, source):
-        scope = dict(MEMORY)
-        exec(source, scope)
-        made = type("Net", (torch.nn.Module,), {"forward": scope["forward"]})()
-        for name, weight in self.weights.items():
-            made.register_parameter(name, weight)
-        return made.eval()
+    def step(self):
+        self.random.choices([self.convolution, self.siblings, self.norm, self.activation, self.pool, self.move, self.to_tokens, self.on_tokens, self.inplace], [7, 2, 3, 6, 2, 4, 1, 4, 1])[0]()
 
 
 def run(seed, length=18, **options):
     writer = Writer(seed)
-    source = writer.program(length)
+    source = writer.program(length, results=4)
     with torch.no_grad():
         check(writer.module(source), tuple(writer.inputs.values()), tolerance=2e-4, decomposed=seed % 3 == 2, **options)
 
@@ -189,4 +145,4 @@ def test_random_net(seed):
         run(seed, settings=[f"winograd={(seed % 2 + 1) * 2}"] if seed % 4 < 2 else [])
     except (AssertionError, CoilError) as error:
         writer = Writer(seed)
-        pytest.fail(f"seed {seed}:\n{writer.program(18)}\n{error}", pytrace=False)
+        pytest.fail(f"seed {seed}:\n{writer.program(18, results=4)}\n{error}", pytrace=False)

@@ -1,41 +1,21 @@
 """Random programs of pointwise, reduction, view, matmul and in-place operators, against eager. A failure prints its seed and its program."""
-import random
-
 import pytest
 import torch
 
 from coil_harness import CoilError, check
+from program_writer import ProgramWriter
 
 SEEDS = range(40)
 SIZES = (1, 2, 3, 4, 8, 17)
 
 
-class Writer:
-    """Writes a straight-line program over values whose shapes it follows by running it as it goes."""
+class Writer(ProgramWriter):
+    """Of values of any shape."""
 
-    def __init__(self, seed):
-        self.random, self.lines, self.values = random.Random(seed), [], {}
-        torch.manual_seed(seed)
-        for i in range(self.random.randint(1, 3)):
-            self.values[f"x{i}"] = torch.randn([self.random.choice(SIZES) for _ in range(self.random.randint(0, 3))])
-        self.inputs = dict(self.values)
+    OLDER, MOST_ELEMENTS, MOST_MAGNITUDE = 0.4, 20000, 1e4
 
-    def pick(self, keep=lambda t: True):
-        """A value's name, the newer the likelier."""
-        names = [n for n, t in self.values.items() if keep(t)]
-        return names[min(int(self.random.expovariate(0.4)), len(names) - 1) * -1 - 1] if names else None
-
-    def emit(self, text):
-        """Adds `vN = text` and its value; nothing when eager refuses it or it grows out of bounds."""
-        try:
-            value = eval(text, {"torch": torch, **{k: v.clone() for k, v in self.values.items()}})
-        except (RuntimeError, IndexError):
-            return
-        if value.numel() > 20000 or not (value.abs() < 1e4).all():
-            return
-        name = f"v{len(self.lines)}"
-        self.lines.append(f"{name} = {text}")
-        self.values[name] = value
+    def make_inputs(self):
+        return {f"x{i}": torch.randn([self.random.choice(SIZES) for _ in range(self.random.randint(0, 3))]) for i in range(self.random.randint(1, 3))}
 
     def pointwise(self):
         a, b = self.pick(), self.pick()
@@ -66,31 +46,13 @@ class Writer:
             self.emit(f"{a} @ {a}.transpose(-1, -2) / {self.values[a].shape[-1] or 1}")
 
     def inplace(self):
-        """A write to a fresh copy through a view of it."""
         a = self.pick(lambda t: t.dim() > 0 and min(t.shape) > 0)
         if a:
-            name, i = f"v{len(self.lines)}", self.random.randrange(self.values[a].dim())
-            view = self.random.choice([name, f"{name}.select({i}, 0)", f"{name}.transpose(0, {i})", f"{name}.reshape({name}.shape)"])
-            write = self.random.choice(["add_(1)", "mul_(0.5)", "tanh_()", "clamp_(min=0)", "zero_()"])
-            value = self.values[a].clone()
-            exec(f"{view}.{write}", {name: value, "torch": torch})
-            self.lines.append(f"{name} = {a}.clone(); {view}.{write}")
-            self.values[name] = value
+            i = self.random.randrange(self.values[a].dim())
+            self.write_through(a, ["{0}", f"{{0}}.select({i}, 0)", f"{{0}}.transpose(0, {i})", "{0}.reshape({0}.shape)"], ["add_(1)", "mul_(0.5)", "tanh_()", "clamp_(min=0)", "zero_()"])
 
-    def program(self, length):
-        for _ in range(length):
-            self.random.choices([self.pointwise, self.reduction, self.view, self.matmul, self.inplace], [8, 3, 5, 1, 2])[0]()
-        made = [n for n in self.values if n not in self.inputs]
-        results = sorted({*self.random.sample(made, min(8, len(made))), *(made[-1:])})
-        parameters = ", ".join(self.inputs)
-        body = "\n".join(f"    {line}" for line in self.lines)
-        return f"def forward(self, {parameters}):\n{body}\n    return {{{', '.join(f'{r!r}: {r}' for r in results)}}}\n"
-
-
-def module_of(source):
-    scope = {"torch": torch}
-    exec(source, scope)
-    return type("Program", (torch.nn.Module,), {"forward": scope["forward"]})()
+    def step(self):
+        self.random.choices([self.pointwise, self.reduction, self.view, self.matmul, self.inplace], [8, 3, 5, 1, 2])[0]()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -98,6 +60,6 @@ def test_random_program(seed):
     writer = Writer(seed)
     source = writer.program(25)
     try:
-        check(module_of(source), tuple(writer.inputs.values()), tolerance=1e-4, decomposed=seed % 2 == 1)
+        check(writer.module(source), tuple(writer.inputs.values()), tolerance=1e-4, decomposed=seed % 2 == 1)
     except (AssertionError, CoilError) as error:
         pytest.fail(f"seed {seed}:\n{source}\n{error}", pytrace=False)
