@@ -65,8 +65,8 @@ for name, function in {"relu": F.relu, "relu6": F.relu6, "silu": F.silu, "hardsw
     convolutions.add(f"conv2d_{name}", lambda x, w, b, f=function: f(F.conv2d(x, w, b, padding=1)), convolutions.normal(2, 3, 9, 9), convolutions.normal(5, 3, 3, 3), convolutions.normal(5))
 convolutions.add("conv2d_residual", lambda x, w: F.relu(F.conv2d(x, w, padding=1) + x), convolutions.normal(2, 3, 9, 9), convolutions.normal(3, 3, 3, 3))
 # A 1x1 window over a padded image: oneDNN takes these by products of gathered rows.
-convolutions.add("conv2d_of_gathered_rows", lambda x, y, w: (F.relu(F.conv2d(x, w, padding=1) + F.conv2d(y, w, padding=1)), F.conv2d(x, w, padding=1) * F.conv2d(y, w, padding=1).sigmoid(), F.gelu(F.conv2d(x, w, padding=1)) + x[:, :3, :1, :1]),
-                 convolutions.normal(2, 4, 6, 6), convolutions.normal(2, 4, 6, 6), convolutions.normal(3, 4, 1, 1))
+for name, join in {"sum": lambda a, b: F.relu(a + b), "product": lambda a, b: a * b.sigmoid()}.items():
+    convolutions.add(f"conv2d_of_gathered_rows_{name}", lambda x, y, w, j=join: j(F.conv2d(x, w, padding=1), F.conv2d(y, w, padding=1)), convolutions.normal(2, 4, 6, 6), convolutions.normal(2, 4, 6, 6), convolutions.normal(3, 4, 1, 1))
 convolutions.add("conv2d_batch_norm", lambda x, w, m, v: F.relu(F.batch_norm(F.conv2d(x, w), m, v)), convolutions.normal(2, 3, 9, 9), convolutions.normal(5, 3, 3, 3), convolutions.normal(5), convolutions.uniform(0.5, 2, 5))
 convolutions.add("conv2d_channels_last", lambda x, w: F.conv2d(x, w, padding=1), convolutions.normal(2, 8, 9, 9).to(memory_format=torch.channels_last), convolutions.normal(5, 8, 3, 3))
 convolutions.add("conv2d_of_permuted", lambda x, w: F.conv2d(x.permute(0, 3, 1, 2), w), convolutions.normal(2, 9, 9, 8), convolutions.normal(5, 8, 3, 3))
