@@ -1,5 +1,8 @@
 #include "compiler/pack_weights.h"
 
+#include <map>
+#include <utility>
+
 #include "runtime/library.h"
 #include "runtime/strided_copy.h"
 #include "support/error.h"
@@ -30,14 +33,30 @@ std::optional<Tensor> channels_last(const Tensor& t) {
   return made;
 }
 
-void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Device device) {
+/// A form that a view of a constant was brought into, for all calls that want it so.
+struct Made {
+  ir::BufferView from, to;
+  runtime::Attributes attributes;  ///< that say how it lies
+};
+using MadeOf = std::map<ir::BufferId, std::vector<Made>>;
+
+/// The weight gives way to `value`, or to an equal form that an earlier call has.
+void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Device device, MadeOf& made_of, runtime::Attributes attributes = {}) {
+  std::vector<Made>& made = made_of[weight.buffer];
+  for (const Made& m : made)
+    if (m.from == weight && m.attributes == attributes) {
+      weight = m.to;
+      return;
+    }
   ir::Layout layout{.dtype = value.dtype, .device = device, .sizes = {}, .strides = {}, .fixed = true};
   layout.sizes.assign(value.sizes.begin(), value.sizes.end());
   layout.strides.assign(value.strides.begin(), value.strides.end());
-  const std::string name = graph.buffer(weight.buffer).name + ".packed";
+  std::string name = graph.buffer(weight.buffer).name + ".packed";
+  if (!made.empty()) name += fmt::format(".{}", made.size() + 1);
   const ir::BufferId id = graph.add_buffer(name, ir::BufferKind::Constant, layout).id;
-  weight = {id, layout.dtype, layout.sizes, layout.strides, 0};
+  const ir::BufferView from = std::exchange(weight, {id, layout.dtype, layout.sizes, layout.strides, 0});
   graph.constants.emplace(id, std::move(value));
+  made.push_back({from, weight, std::move(attributes)});
 }
 
 }  // namespace
@@ -59,25 +78,21 @@ std::optional<Tensor> constant_operand(const ir::Graph& graph, const ir::BufferV
 }
 
 void relayout_weights(ir::Graph& graph) {
-  std::map<ir::BufferId, ir::BufferView> made;  // a weight of several calls stays one
+  MadeOf made;
   for (ir::Operation& op : graph.operations()) {
     auto* call = std::get_if<ir::Extern>(&op.node);
     if (!call || call->op != "convolution") continue;
     ir::BufferView& weight = call->inputs[kWeightOperand];
-    if (auto found = made.find(weight.buffer); found != made.end() && found->second.sizes == weight.sizes) {
-      weight = found->second;
-      continue;
-    }
     const auto value = constant_operand(graph, weight);
     auto relaid = value && value->numel() > 0 ? channels_last(*value) : std::nullopt;
     if (!relaid) continue;
-    const ir::BufferId before = weight.buffer;
-    replace_weight(graph, weight, std::move(*relaid), graph.buffer(before).layout.device);
-    made.emplace(before, weight);
+    const Device device = graph.buffer(weight.buffer).layout.device;
+    replace_weight(graph, weight, std::move(*relaid), device, made);
   }
 }
 
 void pack_weights(ir::Graph& graph) {
+  MadeOf made;
   for (ir::Operation& op : graph.operations()) {
     auto* call = std::get_if<ir::Extern>(&op.node);
     if (!call || (call->op != "linear" && call->op != "convolution") || call->inputs.size() <= kWeightOperand) continue;
@@ -92,7 +107,7 @@ void pack_weights(ir::Graph& graph) {
     auto packed = runtime::pack_operand(call->op, attributes, inputs, outputs, kWeightOperand, *value);
     if (!packed) continue;
     for (const auto& [key, v] : packed->attributes) call->attributes[key] = std::visit([](const auto& x) { return ir::ExternAttribute(x); }, static_cast<const runtime::Attribute::variant&>(v));
-    replace_weight(graph, weight, std::move(packed->bytes), {});
+    replace_weight(graph, weight, std::move(packed->bytes), {}, made, std::move(packed->attributes));
   }
 }
 

@@ -1,8 +1,10 @@
 #include "compiler/winograd.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <unordered_map>
 
 #include "compiler/pack_weights.h"
@@ -381,7 +383,8 @@ class Expansion {
       Tensor value = transformed(*constant_operand(graph_, w), t);
       ir::Layout layout{DType::F32, graph_.buffer(w.buffer).layout.device, view.sizes, {}, true};
       layout.strides.assign(value.strides.begin(), value.strides.end());
-      const std::string name = graph_.buffer(w.buffer).name + ".winograd";
+      std::string name = graph_.buffer(w.buffer).name + ".winograd";
+      if (const std::size_t earlier = forms_of_[w.buffer]++) name += fmt::format(".{}", earlier + 1);
       known = made.emplace(made.end(), w, graph_.add_buffer(name, ir::BufferKind::Constant, layout).id);
       graph_.constants.emplace(known->second, std::move(value));
     }
@@ -398,6 +401,7 @@ class Expansion {
   std::set<ir::BufferId> returned_;
   std::unordered_map<std::size_t, Products> results_;  ///< by the operation that reads them
   std::map<std::pair<ir::BufferId, std::int64_t>, std::vector<std::pair<ir::BufferView, ir::BufferId>>> weights_;  ///< transformed, by buffer and tile, each with what it was made of: one of several calls stays one
+  std::map<ir::BufferId, std::size_t> forms_of_;  ///< how many weights were made of a buffer
   std::vector<ir::Operation> made_;
 };
 

@@ -1,9 +1,11 @@
 """Library calls that read several views of one tensor: what is made of one view (a copy in another layout, packed weights) is not what another one holds."""
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from coil_harness import check
+from coil_harness import check, coil_ok, export
 
 # By name: an operation on two operands, and their sizes. Square in the last two dimensions, so that a transposed view has them as well.
 OPERATIONS = {
@@ -46,3 +48,28 @@ def test_views_of_one_tensor(operation, views, constant):
     f, x, w = OPERATIONS[operation]
     x, w = torch.randn(2, *x), torch.randn(2, *w)
     check(Twice(f, VIEWS[views], torch.nn.Parameter(w) if constant else None), (x, w))
+
+
+class Tied(torch.nn.Module):
+    """One weight in five products and two convolutions."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(64, 64) / 8)
+
+    def forward(self, x, image):
+        y = x
+        for _ in range(5):
+            y = torch.tanh(F.linear(y, self.weight))
+        kernel = self.weight[:, :, None, None]
+        return y, F.conv2d(torch.relu(F.conv2d(image, kernel)), kernel, stride=2)
+
+
+def test_one_weight_is_packed_once_for_each_form(tmp_path):
+    module, args = Tied(), (torch.randn(8, 64), torch.randn(1, 64, 9, 9))
+    check(module, args)
+    archive, text = tmp_path / "m.pt2", tmp_path / "m.txt"
+    export(module, args, archive)
+    coil_ok("compile", archive, "-o", text, "--emit", "wrapper")  # which wants names of constants to differ
+    constants = re.findall(r"^buffer (\S+) : .* constant$", text.read_text(), re.M)
+    assert constants and len(set(constants)) == len(constants) <= 3, constants
