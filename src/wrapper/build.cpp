@@ -47,8 +47,18 @@ class Builder {
     std::set<BufferId> outputs;
     for (const ir::GraphOutput& o : graph_.outputs)
       if (auto* v = std::get_if<ir::BufferView>(&o.value)) outputs.insert(v->buffer);
+    // The text form tells buffers by their names. Constants keep theirs; an input may be called as one is, and either as Coil calls what it computes.
+    std::set<std::string> taken;
+    std::vector<std::string> names(graph_.buffers().size());
+    auto free_name = [&](std::string name) {
+      while (!taken.insert(name).second) name += "_";
+      return name;
+    };
+    for (auto kind : {ir::BufferKind::Constant, ir::BufferKind::Input, ir::BufferKind::Computed})
+      for (const ir::Buffer& b : graph_.buffers())
+        if (b.kind == kind) names[b.id] = free_name(b.name);
     for (const ir::Buffer& b : graph_.buffers()) {
-      Buffer out{b.name, BufferKind::Temporary, b.layout.dtype, b.layout.device, b.layout.sizes, b.layout.strides, span_bytes(*p_.env, b.layout.dtype, b.layout.sizes, b.layout.strides), 0};
+      Buffer out{names[b.id], BufferKind::Temporary, b.layout.dtype, b.layout.device, b.layout.sizes, b.layout.strides, span_bytes(*p_.env, b.layout.dtype, b.layout.sizes, b.layout.strides), 0};
       if (b.kind == ir::BufferKind::Constant) {
         out.kind = BufferKind::Constant;
         out.index = p_.constants.size();
