@@ -7,6 +7,16 @@ import torch.nn.functional as F
 NAMES = {"torch": torch, "F": F}
 
 
+def module_of(source, weights=None):
+    """A module whose `forward` is this source; `weights` are its parameters by name."""
+    scope = dict(NAMES)
+    exec(source, scope)
+    made = type("Program", (torch.nn.Module,), {"forward": scope["forward"]})()
+    for name, weight in (weights or {}).items():
+        made.register_parameter(name, weight)
+    return made.eval()
+
+
 class ProgramWriter:
     """Follows the values of the program that it writes by running it as it goes."""
 
@@ -58,9 +68,4 @@ class ProgramWriter:
         return f"def forward(self, {', '.join(self.inputs)}):\n{body}\n    return {{{', '.join(f'{r!r}: {r}' for r in returned)}}}\n"
 
     def module(self, source):
-        scope = dict(NAMES)
-        exec(source, scope)
-        made = type("Program", (torch.nn.Module,), {"forward": scope["forward"]})()
-        for name, weight in self.weights.items():
-            made.register_parameter(name, weight)
-        return made.eval()
+        return module_of(source, self.weights)

@@ -14,7 +14,7 @@ from emitted import bound, build_program, call_flat, call_program, emit, load_mo
 from models import FULL, SMALL
 from test_branch_sizes import PROGRAMS as BRANCHES
 from test_control_flow import Collatz, Mapped, Nested, Recurrent, Suppress, TwoNetworks
-from test_random_programs import Writer, module_of
+from test_random_programs import Writer
 
 # Constants are packed for the library in plans and in C++; Python and FX hold them as they are, and a library may round otherwise then.
 SETTINGS = ["--set", "pack_weights=false"]
@@ -37,7 +37,7 @@ def model(name):
 def random_program(seed):
     writer = Writer(seed)
     source = writer.program(25)
-    return module_of(source), tuple(writer.inputs.values()), {}, None, []
+    return writer.module(source), tuple(writer.inputs.values()), {}, None, []
 
 
 def named(module, args, kwargs):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from coil_harness import ROOT, CoilError, coil_ok, difference, export, named_inputs, named_outputs, run
-from test_random_programs import module_of
+from program_writer import module_of
 
 HIGH = 33
 PROBES = ({"a": 5, "b": 7}, {"a": 1, "b": 1}, {"a": 2, "b": 16}, {"a": 13, "b": 3})
