@@ -1,5 +1,6 @@
 #include "compiler/pack_weights.h"
 
+#include <cstring>
 #include <map>
 #include <utility>
 
@@ -33,19 +34,24 @@ std::optional<Tensor> channels_last(const Tensor& t) {
   return made;
 }
 
-/// A form that a view of a constant was brought into, for all calls that want it so.
+/// A form that a constant was brought into, for all calls that want it so.
 struct Made {
-  ir::BufferView from, to;
+  ir::BufferView weight;
   runtime::Attributes attributes;  ///< that say how it lies
 };
 using MadeOf = std::map<ir::BufferId, std::vector<Made>>;
+
+/// By their bytes: calls read one view of a weight in several ways (`weight_transposed`). Both are dense.
+bool are_same(const Tensor& a, const Tensor& b) {
+  return a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides && std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype)) == 0;
+}
 
 /// The weight gives way to `value`, or to an equal form that an earlier call has.
 void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Device device, MadeOf& made_of, runtime::Attributes attributes = {}) {
   std::vector<Made>& made = made_of[weight.buffer];
   for (const Made& m : made)
-    if (m.from == weight && m.attributes == attributes) {
-      weight = m.to;
+    if (m.attributes == attributes && are_same(graph.constants.at(m.weight.buffer), value)) {
+      weight = m.weight;
       return;
     }
   ir::Layout layout{.dtype = value.dtype, .device = device, .sizes = {}, .strides = {}, .fixed = true};
@@ -54,9 +60,9 @@ void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Devi
   std::string name = graph.buffer(weight.buffer).name + ".packed";
   if (!made.empty()) name += fmt::format(".{}", made.size() + 1);
   const ir::BufferId id = graph.add_buffer(name, ir::BufferKind::Constant, layout).id;
-  const ir::BufferView from = std::exchange(weight, {id, layout.dtype, layout.sizes, layout.strides, 0});
+  weight = {id, layout.dtype, layout.sizes, layout.strides, 0};
   graph.constants.emplace(id, std::move(value));
-  made.push_back({from, weight, std::move(attributes)});
+  made.push_back({weight, std::move(attributes)});
 }
 
 }  // namespace
