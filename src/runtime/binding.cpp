@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "runtime/arena_planner.h"
 #include "runtime/constant_memory.h"
@@ -238,7 +239,11 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
   }
 }
 
-BoundView Binding::bind_view(const View& v) const { return {v.dtype, slots(v.sizes), slots(v.strides)}; }
+BoundView Binding::bind_view(const View& v) const {
+  BoundView bound{v.dtype, slots(v.sizes), slots(v.strides)};
+  if (plan_.device.type != DeviceType::CPU) bound.alignment = std::gcd(kDeviceAlignment, slot(v.offset) * static_cast<std::int64_t>(size_of(v.dtype)));
+  return bound;
+}
 
 std::int64_t Binding::view_offset(const View& v, const BoundView& bound) const {
   const std::int64_t span = layout_span(bound.sizes, bound.strides), offset = slot(v.offset);

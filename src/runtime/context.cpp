@@ -114,8 +114,8 @@ struct Context::Impl {
       if (bound.span > 0) check_input_memory(i, given, as_bound ? bound.span : layout_span(given.sizes, given.strides), item);
       const std::int64_t skipped = given.offset * static_cast<std::int64_t>(item);
       std::byte* const at = given.storage.data.get() + skipped;
-      // Kernels of a GPU read in pieces of 16 bytes from the start of each tensor; on the CPU elements must lie where their type may. (Their sizes are powers of two.)
-      const std::uintptr_t misaligned = (on_host ? item : 16) - 1;
+      // Kernels of a GPU read in pieces of kDeviceAlignment bytes from the start of each tensor; on the CPU elements must lie where their type may. (Their sizes are powers of two.)
+      const std::uintptr_t misaligned = (on_host ? item : static_cast<std::size_t>(kDeviceAlignment)) - 1;
       const bool aligned = (reinterpret_cast<std::uintptr_t>(at) & misaligned) == 0;
       if (here && aligned && !overlaps[i] && (as_bound || same_layout(bound.sizes, given.strides, bound.strides))) {
         if (relaid[i].storage.data) relaid[i].storage = {};

@@ -47,10 +47,13 @@ class ConvolutionCall : public PreparedCall {
     if (!p.packed_desc.empty()) fail("a weight that was packed for the cpu cannot be used on cuda");
     if (!takes(p.post)) fail("cuDNN cannot do all post-operations of a convolution");
     if (p.x.dtype != p.weight.dtype || p.x.dtype != p.y.dtype) fail("a convolution of {} and {} to {} does not run on cuda", short_name(p.x.dtype), short_name(p.weight.dtype), short_name(p.y.dtype));
-    // First as the operands lie; when no engine takes that, everything channels-last, which is what the engines of matrix units are made for; when none takes it whole, what follows as a graph of its own.
+    std::vector<const BoundView*> views{&p.x, &p.weight, &p.y};
+    for (const BoundView& operand : p.operands) views.push_back(&operand);
+    const bool lie_last = lie_channels_last(views);
+    // First in the layout in which more of the operands lie, then in the other; when no engine takes the graph whole, what follows as one of its own.
     for (const bool split : {false, true})
-      for (const bool relaid : {false, true})
-        if (attempt(p, relaid, split)) return;
+      for (const bool last : {lie_last, !lie_last})
+        if (attempt(p, last, split)) return;
     fail("cuDNN has no engine for a convolution of x [{}] and weight [{}] in {}: {}", fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), short_name(p.x.dtype), why_);
   }
 
@@ -80,17 +83,17 @@ class ConvolutionCall : public PreparedCall {
     Operand operand;
   };
 
-  Seen input(std::size_t place, const BoundView& given, bool relaid) {
-    const BoundView lies = relaid || has_zero_stride(given) ? channels_last(given.dtype, given.sizes) : given;
-    return {widened(lies), lies == given ? staging_.input(place) : staging_.input(place, given, lies)};
+  Seen input(std::size_t place, const BoundView& given, bool last) {
+    const BoundView shown = shown_as(given, last);
+    return {widened(shown), staging_.input(place, given, shown)};
   }
 
   Seen bias(const ConvolutionProblem& p) {
-    if (p.bias->dtype != p.x.dtype || (p.bias->strides[0] != 1 && p.bias->sizes[0] != 1)) fail("the bias of a convolution does not lie as cuDNN needs it");
+    if (p.bias->dtype != p.x.dtype) fail("the bias of a convolution is {}, but its input {}", short_name(p.bias->dtype), short_name(p.x.dtype));
     Sizes sizes(widened(p.y).sizes.size(), 1), strides(sizes.size(), p.y.sizes[1]);
     sizes[1] = p.y.sizes[1];
     strides[1] = 1;
-    return {{p.bias->dtype, std::move(sizes), std::move(strides)}, staging_.input(2)};
+    return {{p.bias->dtype, std::move(sizes), std::move(strides)}, staging_.input(2, *p.bias, dense_view(p.bias->dtype, p.bias->sizes))};
   }
 
   /// A tensor of the part under construction.
@@ -109,14 +112,14 @@ class ConvolutionCall : public PreparedCall {
     return true;
   }
 
-  bool attempt(const ConvolutionProblem& p, bool relaid, bool split) {
+  bool attempt(const ConvolutionProblem& p, bool last, bool split) {
     staging_ = {};
     parts_.clear();
     const std::size_t links = (p.bias ? 1u : 0u) + p.post.size();
     if (split && links == 0) return false;
-    const Seen x = input(0, p.x, relaid), w = input(1, p.weight, relaid);
-    const BoundView lies = relaid ? channels_last(p.y.dtype, p.y.sizes) : p.y;
-    const Seen y{widened(lies), lies == p.y ? staging_.output(0) : staging_.output(0, p.y, lies, false)};
+    const Seen x = input(0, p.x, last), w = input(1, p.weight, last);
+    const BoundView shown = shown_as(p.y, last);
+    const Seen y{widened(shown), staging_.output(0, p.y, shown, false)};
     auto start = [&]() -> Part& { return parts_.emplace_back(Part{std::make_unique<DnnGraph>(queue_.dnn()), {}, 0, {}}); };
     const bool exact = p.x.dtype == DType::F32;
 
@@ -140,7 +143,7 @@ class ConvolutionCall : public PreparedCall {
     std::size_t operand = 0;
     for (const PostOp& op : p.post) {
       if (op.kind == PostOp::Kind::Add) {
-        const DnnGraph::Tensor added = use(*part, input(p.first_operand + operand, p.operands[operand], relaid)), after = next();
+        const DnnGraph::Tensor added = use(*part, input(p.first_operand + operand, p.operands[operand], last)), after = next();
         part->graph->pointwise(kDnnAdd, value, added, after);
         value = after;
         ++operand;

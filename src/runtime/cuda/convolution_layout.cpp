@@ -1,6 +1,7 @@
 #include "runtime/cuda/convolution_layout.h"
 
-#include "runtime/strided_copy.h"
+#include "runtime/convert.h"
+#include "runtime/cuda/staging.h"
 #include "runtime/view_layout.h"
 
 namespace coil::runtime::cuda {
@@ -17,6 +18,16 @@ Sizes widened(Sizes s, std::int64_t first) {
   return s;
 }
 
-bool is_channels_last(const BoundView& v) { return same_layout(v.sizes, v.strides, channels_last(v.dtype, v.sizes).strides) && !same_layout(v.sizes, v.strides, contiguous_strides(v.sizes)); }
+BoundView shown_as(const BoundView& v, bool last) { return last ? channels_last(v.dtype, v.sizes) : dense_view(v.dtype, v.sizes); }
+
+bool lie_channels_last(std::span<const BoundView* const> views) {
+  auto copied = [&](bool last) {
+    std::size_t bytes = 0;
+    for (const BoundView* v : views)
+      if (const BoundView shown = shown_as(*v, last); !lies_so(*v, shown)) bytes += dense_bytes(shown);
+    return bytes;
+  };
+  return copied(true) < copied(false);
+}
 
 }  // namespace coil::runtime::cuda

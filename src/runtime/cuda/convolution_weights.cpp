@@ -41,10 +41,10 @@ class WeightGradientCall : public PreparedCall {
       make_empty(p);
       return;
     }
-    // All operands channels-last, which is what the engines of matrix units are made for, or as they lie: first in the form that one of the large ones has already.
-    const bool last = is_channels_last(reached.x) || is_channels_last(p.dy);
-    for (const bool relaid : {last, !last})
-      if (attempt(p, reached, relaid)) return;
+    const BoundView* const views[] = {&reached.x, &p.dy, &p.dw};
+    const bool lie_last = lie_channels_last(views);
+    for (const bool last : {lie_last, !lie_last})
+      if (attempt(p, reached, last)) return;
     graph_ = nullptr;
     tell(MessageLevel::Warning, "cuDNN has no engine for the gradient of a convolution's weight [{}] from x [{}] in {}, which is left to the host: {}", fmt::join(p.dw.sizes, ", "), fmt::join(p.x.sizes, ", "), short_name(p.x.dtype), why_);
   }
@@ -69,22 +69,21 @@ class WeightGradientCall : public PreparedCall {
   void make_empty(const WeightGradientProblem& p) {
     const BoundView dense = dense_view(p.dw.dtype, p.dw.sizes);
     empty_bytes_ = dense_bytes(dense);
-    dw_ = dense == p.dw ? staging_.output(0) : staging_.output(0, p.dw, dense, false);
+    dw_ = staging_.output(0, p.dw, dense, false);
     pointers_.resize(staging_.operands());
   }
 
-  bool attempt(const WeightGradientProblem& p, const Reached& reached, bool relaid) {
+  bool attempt(const WeightGradientProblem& p, const Reached& reached, bool last) {
     staging_ = {};
     graph_ = std::make_unique<DnnGraph>(queue_.dnn());
     auto input = [&](std::size_t place, const BoundView& given, DeviceStaging::Operand& operand) {
-      const BoundView lies = relaid || has_zero_stride(given) ? channels_last(given.dtype, given.sizes) : given;
-      operand = same_layout(given.sizes, given.strides, lies.strides) ? staging_.input(place) : staging_.input(place, given, lies);
-      const BoundView seen = widened(lies);
+      const BoundView shown = shown_as(given, last), seen = widened(shown);
+      operand = staging_.input(place, given, shown);
       return graph_->tensor(seen.dtype, seen.sizes, seen.strides);
     };
     const DnnGraph::Tensor xt = input(0, reached.x, x_), dyt = input(1, p.dy, dy_);
-    const BoundView lies = relaid ? channels_last(p.dw.dtype, p.dw.sizes) : p.dw, seen = widened(lies);
-    dw_ = same_layout(p.dw.sizes, p.dw.strides, lies.strides) ? staging_.output(0) : staging_.output(0, p.dw, lies, false);
+    const BoundView shown = shown_as(p.dw, last), seen = widened(shown);
+    dw_ = staging_.output(0, p.dw, shown, false);
     const DnnGraph::Tensor dwt = graph_->tensor(seen.dtype, seen.sizes, seen.strides);
     graph_->weight_gradient(xt, dyt, dwt, {widened(p.stride, 1), widened(p.padding, 0), widened(reached.padding_end, 0), widened(p.dilation, 1)});
     if (!graph_->build(p.x.dtype == DType::F32)) {

@@ -1,6 +1,7 @@
 #include "runtime/cuda/staging.h"
 
 #include "runtime/convert.h"
+#include "runtime/strided_copy.h"
 
 namespace coil::runtime::cuda {
 namespace {
@@ -14,6 +15,8 @@ Tensor tensor_at(const CudaQueue& queue, const void* data, const BoundView& view
   return {std::move(storage), view.dtype, view.sizes, view.strides, 0};
 }
 
+bool lies_so(const BoundView& given, const BoundView& shown) { return given.alignment == kDeviceAlignment && same_layout(given.sizes, given.strides, shown.strides); }
+
 DeviceStaging::Operand DeviceStaging::add(Entry entry, std::size_t bytes) {
   entry.offset = bytes_;
   bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -23,14 +26,16 @@ DeviceStaging::Operand DeviceStaging::add(Entry entry, std::size_t bytes) {
 
 DeviceStaging::Operand DeviceStaging::input(std::size_t index) { return add({.source = Source::Input, .index = index}, 0); }
 
-DeviceStaging::Operand DeviceStaging::input(std::size_t index, const BoundView& given, const BoundView& staged) {
-  return add({.source = Source::Input, .index = index, .copied = true, .loaded = true, .given = given, .staged = staged}, dense_bytes(staged));
+DeviceStaging::Operand DeviceStaging::input(std::size_t index, const BoundView& given, const BoundView& shown) {
+  if (lies_so(given, shown)) return input(index);
+  return add({.source = Source::Input, .index = index, .copied = true, .loaded = true, .given = given, .staged = shown}, dense_bytes(shown));
 }
 
 DeviceStaging::Operand DeviceStaging::output(std::size_t index) { return add({.source = Source::Output, .index = index}, 0); }
 
-DeviceStaging::Operand DeviceStaging::output(std::size_t index, const BoundView& given, const BoundView& staged, bool load) {
-  return add({.source = Source::Output, .index = index, .copied = true, .loaded = load, .stored = true, .given = given, .staged = staged}, dense_bytes(staged));
+DeviceStaging::Operand DeviceStaging::output(std::size_t index, const BoundView& given, const BoundView& shown, bool load) {
+  if (lies_so(given, shown)) return output(index);
+  return add({.source = Source::Output, .index = index, .copied = true, .loaded = load, .stored = true, .given = given, .staged = shown}, dense_bytes(shown));
 }
 
 DeviceStaging::Operand DeviceStaging::scratch(std::size_t bytes) { return add({.source = Source::Scratch, .copied = true}, bytes); }

@@ -9,16 +9,20 @@ namespace coil::runtime::cuda {
 /// A view of the queue's memory, borrowed.
 Tensor tensor_at(const CudaQueue&, const void* data, const BoundView&);
 
+/// Whether a library finds what lies as `given` where it is, when it is told that it lies as `shown` (the same sizes) on kDeviceAlignment bytes.
+bool lies_so(const BoundView& given, const BoundView& shown);
+
 class DeviceStaging {
  public:
   /// A place in what `load` fills: where the library finds the operand.
   using Operand = std::size_t;
 
   Operand input(std::size_t index);
-  /// Input `index`, which lies as `given`, made dense as `staged` (the same sizes) before each run.
-  Operand input(std::size_t index, const BoundView& given, const BoundView& staged);
+  /// Input `index`, which lies as `given`, as the library is shown it (the same sizes): copied before each run unless it lies so.
+  Operand input(std::size_t index, const BoundView& given, const BoundView& shown);
   Operand output(std::size_t index);
-  Operand output(std::size_t index, const BoundView& given, const BoundView& staged, bool load);
+  /// Likewise, copied after each run, and with `load` before it too.
+  Operand output(std::size_t index, const BoundView& given, const BoundView& shown, bool load);
   Operand scratch(std::size_t bytes);
 
   std::size_t bytes() const { return bytes_; }
