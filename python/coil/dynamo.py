@@ -4,6 +4,7 @@ import functools
 import torch
 
 from . import _native, masks
+from .attention import DECOMPOSITIONS as ATTENTION
 from .graph import is_token, translate
 from .options import parse
 
@@ -33,10 +34,10 @@ def _nll_loss_backward(grad, self, target, weight, reduction, ignore_index, tota
 
 
 def _decompositions(differentiated):
-    """Those of coil.Library, and torch's of operators that Coil knows nothing of; of a graph that is `differentiated`, also those of _IN_PARTS."""
+    """Those of coil.Library, and torch's of operators that Coil knows nothing of; of a graph that is `differentiated`, also those of _IN_PARTS and of attention."""
     from .library import decompositions
 
-    return _torch_decompositions(differentiated) | decompositions()
+    return _torch_decompositions(differentiated) | (ATTENTION if differentiated else {}) | decompositions()
 
 
 @functools.cache

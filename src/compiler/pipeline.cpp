@@ -150,6 +150,7 @@ std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const
   // Kernels that run once: what they gain by more optimization is less than it takes.
   std::replace(lowered.toolchain.flags.begin(), lowered.toolchain.flags.end(), std::string("-O2"), std::string("-O1"));
   lowered.backend = make_backend({}, settings, lowered.toolchain);
+  run_pass("decompose-for-device", part);
   lower_module(part, settings, stage, lowered);
   runtime::Context context(runtime::Model::load(assemble(lowered.lines, *lowered.backend, quiet, stage)));
   return context.run({}).outputs;
@@ -214,10 +215,9 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   }
   passes::move_to_device(module, device);
   if (device.type != DeviceType::CPU || settings.cuda_emulate) stage("recurrences", [&] { run_pass("loop-recurrences", module); });
-  if (device.type != DeviceType::CPU)
-    stage("decompose for the device", [&] {
-      for (const char* name : {"decompose", "eliminate-common-subexpressions", "eliminate-dead-code"}) run_pass(name, module);
-    });
+  stage("decompose-for-device", [&] {
+    for (const char* name : {"decompose-for-device", "eliminate-common-subexpressions", "eliminate-dead-code"}) run_pass(name, module);
+  });
   lower_module(module, settings, stage, out, [&] {
     if (!settings.max_autotune || device.type != DeviceType::CUDA) return;
     const std::string found = stage("autotune", [&] { return measure_launches(out, device, options) + measure_products(out, device, options); });

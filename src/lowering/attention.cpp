@@ -20,6 +20,12 @@ TensorBox rank_four(Context& ctx, TensorBox box) {
   return reshape(ctx, box, sizes);
 }
 
+double scale_of(Context& ctx, const ops::Value& given, const TensorBox& query) {
+  if (!given.is_none()) return given.as_double();
+  if (auto depth = query.sizes.back().constant()) return 1.0 / std::sqrt(static_cast<double>(*depth));
+  refuse(ctx, "has a head size that is symbolic");
+}
+
 struct Options {
   std::optional<TensorBox> mask;
   ops::Value dropout, scale;
@@ -30,11 +36,7 @@ struct Options {
 std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& options, const sym::TensorMeta& meta, const sym::TensorMeta* logs) {
   if (options.dropout.as_double() != 0) refuse(ctx, "dropout in attention draws random numbers");
   const TensorBox q = rank_four(ctx, ctx.tensor(args[0])), k = rank_four(ctx, ctx.tensor(args[1])), v = rank_four(ctx, ctx.tensor(args[2]));
-  const Expr depth = q.sizes[3];
-  double scale = 0;
-  if (!options.scale.is_none()) scale = options.scale.as_double();
-  else if (auto d = depth.constant()) scale = 1.0 / std::sqrt(static_cast<double>(*d));
-  else refuse(ctx, "has a head size that is symbolic");
+  const double scale = scale_of(ctx, options.scale, q);
 
   std::vector<BufferView> inputs{library_operand(q), library_operand(k), library_operand(v)};
   if (options.mask) {
@@ -80,11 +82,26 @@ Lowered flash_attention(Context& ctx, const Values& args) {
   return attend(ctx, args, {ctx.optional_tensor(args[5]), args[3], args[6], args[4].as_bool()}, ctx.result(0), logs_used ? &ctx.result(1) : nullptr);
 }
 
+/// _scaled_dot_product_flash_attention_for_cpu_backward(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale), where a library has it whole.
+Lowered flash_attention_backward(Context& ctx, const Values& args) {
+  std::vector<BufferView> inputs, outputs;
+  for (std::size_t i = 0; i < 6; ++i) inputs.push_back(library_operand(ctx.tensor(args[i])));
+  std::vector<TensorBox> results;
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto [box, out] = library_result(ctx, ctx.result(i).dtype, ctx.result(i).sizes, ctx.result(i).strides);
+    results.push_back(box);
+    outputs.push_back(out);
+  }
+  add_library_call(ctx, "attention_backward", {{"causal", std::int64_t{args[7].as_bool()}}, {"scale", scale_of(ctx, args[9], ctx.tensor(args[1]))}}, std::move(inputs), std::move(outputs));
+  return results;
+}
+
 }  // namespace
 
 void add_attention(Table& t) {
   t["aten.scaled_dot_product_attention.default"] = attention;
   t["aten._scaled_dot_product_flash_attention_for_cpu.default"] = flash_attention;
+  t["aten._scaled_dot_product_flash_attention_for_cpu_backward.default"] = flash_attention_backward;
 }
 
 }  // namespace coil::lowering

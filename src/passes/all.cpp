@@ -19,6 +19,7 @@ const std::vector<Pass>& all() {
       {"fuse-linear", fuse_linear},
       {"propagate", propagate},
       {"decompose", decompose},
+      {"decompose-for-device", decompose_for_device},
       {"loop-recurrences", loop_recurrences},
       {"eliminate-common-subexpressions", eliminate_common_subexpressions},
       {"eliminate-dead-code", eliminate_dead_code},

@@ -121,13 +121,18 @@ void define_decomposition(std::string_view target, Decomposition rule) {
 
 bool decomposes(std::string_view target) { return decomposition_of(target); }
 
-void decompose(fx::GraphModule& module) {
+namespace {
+
+/// Calls that stay as they are until the device is known: only some devices have a library for them.
+bool waits_for_device(const Node* node) { return node->target == "aten._scaled_dot_product_flash_attention_for_cpu_backward.default"; }
+
+void decompose(fx::GraphModule& module, bool device_is_known) {
   fx::Graph& graph = module.graph;
   Renaming renaming;
   for (Node* node = graph.first(); node;) {
     Node* next = node->next();
     const Decomposition* rule = node->opcode == fx::Opcode::CallFunction ? decomposition_of(node->target) : nullptr;
-    if (!rule) {
+    if (!rule || (!device_is_known && waits_for_device(node))) {
       node = next;
       continue;
     }
@@ -145,7 +150,13 @@ void decompose(fx::GraphModule& module) {
   }
   renaming.apply(module);
   graph.eliminate_dead_code();
-  for (auto& [name, subgraph] : module.subgraphs) decompose(*subgraph);
+  for (auto& [name, subgraph] : module.subgraphs) decompose(*subgraph, device_is_known);
 }
+
+}  // namespace
+
+void decompose(fx::GraphModule& module) { decompose(module, false); }
+
+void decompose_for_device(fx::GraphModule& module) { decompose(module, true); }
 
 }  // namespace coil::passes

@@ -24,8 +24,10 @@ void expand_auto_functionalized(fx::GraphModule&);
 /// Turns in-place operators and writes through chains of views into new values, and records what inputs and attributes must receive at the end as `mutations`.
 void functionalize(fx::GraphModule&);
 /// Rewrites composite operators by the tables in passes/decompositions/, keeping those that a library or a template does better whole:
-/// linear, addmm, mm, bmm, convolution, scaled_dot_product_attention, and all that lowering has whole.
+/// linear, addmm, mm, bmm, convolution, scaled_dot_product_attention, and all that lowering has whole. What some devices' libraries do whole, by the types and sizes of operands, is left for decompose_for_device.
 void decompose(fx::GraphModule&);
+/// The same for a program whose tensors are on the device that it is compiled for, leaving nothing.
+void decompose_for_device(fx::GraphModule&);
 /// Whether the tables have this operator.
 bool decomposes(std::string_view target);
 /// Computes metadata of every call by its shape function; where a node came with metadata, checks that they agree (throws Error naming node and line when they do not).

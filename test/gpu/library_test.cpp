@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "gpu_calls.h"
 
 namespace coil::runtime {
@@ -240,8 +242,72 @@ TEST_F(GpuLibrary, WhatTheHostDoesForTheDevice) {
   for (std::size_t i = 0; i < out.size(); ++i) expect_near(numbers(out[i], on_host(*queue, results[i]).bytes()), numbers(out[i], expected[i].bytes()), 0);
 }
 
-/// Attention by definition, in double.
-std::vector<double> attention(const Operands& in, const V& y, double scale, bool causal, bool masked) {
+/// Layouts of one size: dense ones, and views of what is larger, odd or in another order.
+std::vector<std::pair<const char*, V>> layouts(DType t, const Sizes& s) {
+  const std::size_t r = s.size();
+  auto laid_in = [&](std::vector<std::size_t> innermost_first, std::int64_t first_stride, std::int64_t gap) {
+    V v{t, s, Sizes(r)};
+    std::int64_t stride = first_stride;
+    for (std::size_t d : innermost_first) {
+      v.strides[d] = stride;
+      stride = stride * s[d] + gap;
+    }
+    return v;
+  };
+  std::vector<std::size_t> rows, turned, first_in, last{1};
+  for (std::size_t d = r; d-- > 0;) rows.push_back(d);
+  turned = rows;
+  std::swap(turned[0], turned[1]);
+  for (std::size_t d = 0; d < r; ++d) first_in.push_back(d);
+  for (std::size_t d = r; d-- > 2;) last.push_back(d);
+  last.push_back(0);
+  V odd = laid_in(rows, 1, 0), repeated = odd;
+  odd.alignment = static_cast<std::int64_t>(size_of(t));
+  repeated.strides[0] = 0;
+  V odd_last = channels_last(t, s);
+  odd_last.alignment = odd.alignment;
+  return {{"dense", dense_view(t, s)}, {"channels last", channels_last(t, s)}, {"last two exchanged", laid_in(turned, 1, 0)}, {"first innermost", laid_in(first_in, 1, 0)}, {"every second", laid_in(rows, 2, 0)},
+          {"rows apart", laid_in(rows, 1, 3)}, {"channels last, rows apart", laid_in(last, 1, 5)}, {"channels last, every second", laid_in(last, 2, 0)}, {"one image", repeated}, {"odd address", odd}, {"channels last, odd address", odd_last}};
+}
+
+TEST_F(GpuLibrary, ConvolutionsOfViews) {
+  using Ints = std::vector<std::int64_t>;
+  struct Case {
+    const char* name;
+    const char* op;
+    std::vector<Sizes> operands;
+    Sizes y;
+    Attributes attributes;
+  };
+  const Case cases[] = {
+      {"3x3", "convolution", {{2, 8, 6, 6}, {8, 8, 3, 3}}, {2, 8, 6, 6}, {{"padding", Ints{1, 1}}}},
+      {"1x1", "convolution", {{2, 8, 5, 4}, {16, 8, 1, 1}}, {2, 16, 5, 4}, {}},
+      {"grouped", "convolution", {{2, 8, 5, 5}, {8, 4, 3, 3}}, {2, 8, 3, 3}, {{"groups", 2}}},
+      {"one dimension", "convolution", {{2, 8, 9}, {8, 8, 3}}, {2, 8, 7}, {}},
+      {"three dimensions", "convolution", {{2, 4, 4, 4, 4}, {8, 4, 2, 2, 2}}, {2, 8, 3, 3, 3}, {}},
+      {"transposed", "convolution", {{2, 8, 4, 4}, {8, 8, 2, 2}}, {2, 8, 8, 8}, {{"transposed", 1}, {"stride", Ints{2, 2}}}},
+      {"with a sum", "convolution", {{2, 8, 6, 6}, {8, 8, 3, 3}, {2, 8, 6, 6}}, {2, 8, 6, 6}, {{"padding", Ints{1, 1}}, {"post", std::vector<std::string>{"add", "relu"}}}},
+      {"gradient", "convolution_weights", {{2, 8, 7, 7}, {2, 8, 3, 3}}, {8, 8, 3, 3}, {{"stride", Ints{2, 2}}}},
+      {"gradient of less than x", "convolution_weights", {{2, 8, 8, 8}, {2, 8, 4, 4}}, {8, 8, 1, 1}, {{"stride", Ints{2, 2}}}},
+  };
+  for (DType t : {DType::F32, DType::BF16})
+    for (const Case& c : cases)
+      for (std::size_t varied = 0; varied <= c.operands.size(); ++varied)
+        for (bool others_last : {false, true}) {
+          const bool result = varied == c.operands.size();
+          for (const auto& [layout, view] : layouts(t, result ? c.y : c.operands[varied])) {
+            if (result && std::ranges::find(view.strides, 0) != view.strides.end()) continue;
+            SCOPED_TRACE(fmt::format("{} {}: operand {} {}, others {}", c.name, short_name(t), varied, layout, others_last ? "channels-last" : "contiguous"));
+            auto other = [&](const Sizes& s) { return others_last ? channels_last(t, s) : dense_view(t, s); };
+            Operands in;
+            for (std::size_t i = 0; i < c.operands.size(); ++i) in.add(i == varied ? view : other(c.operands[i]));
+            agrees(c.op, c.attributes, in, result ? view : other(c.y), by(t));
+          }
+        }
+}
+
+/// Attention by definition, in double; the logarithms of the queries' sums into `logarithms`.
+std::vector<double> attention(const Operands& in, const V& y, double scale, bool causal, bool masked, std::vector<double>* logarithms = nullptr) {
   std::vector<double> result;
   const Sizes& q = in.views[0].sizes;
   const std::int64_t columns = in.views[1].sizes[2], share = q[1] / in.views[1].sizes[1];
@@ -262,6 +328,7 @@ std::vector<double> attention(const Operands& in, const V& y, double scale, bool
       value += w * in.value(2, {at[0], at[1] / share, t, at[3]});
     }
     result.push_back(value / sum);
+    if (logarithms && at[3] == 0) logarithms->push_back(most + std::log(sum));
   });
   return result;
 }
@@ -284,6 +351,95 @@ TEST_F(GpuLibrary, Attention) {
             const Attributes attributes{{"scale", 0.25}, {"causal", int(causal)}, {"has_mask", masked}};
             expect_near(run_on(*queue, "attention", attributes, in, y), attention(in, y, 0.25, causal, masked), t == DType::BF16 ? 0.02 : 0.004);
           }
+}
+
+TEST_F(GpuLibrary, AttentionOfViews) {
+  const DType t = DType::BF16;
+  const Sizes sizes{2, 2, 9, 16};
+  for (std::size_t varied = 0; varied < 4; ++varied)
+    for (const auto& [layout, view] : layouts(t, sizes)) {
+      if (varied == 3 && std::ranges::find(view.strides, 0) != view.strides.end()) continue;
+      SCOPED_TRACE(fmt::format("operand {} {}", varied, layout));
+      Operands in;
+      for (std::size_t i = 0; i < 3; ++i) in.add(i == varied ? view : dense_view(t, sizes));
+      const V y = varied == 3 ? view : dense_view(t, sizes);
+      expect_near(run_on(*queue, "attention", {{"scale", 0.25}}, in, y), attention(in, y, 0.25, false, false), 0.02);
+    }
+  for (const auto& [layout, view] : layouts(t, {2, 2, 9, 9})) {
+    SCOPED_TRACE(fmt::format("mask {}", layout));
+    Operands in;
+    for (std::size_t i = 0; i < 3; ++i) in.add(dense_view(t, sizes));
+    in.add(view);
+    expect_near(run_on(*queue, "attention", {{"scale", 0.25}, {"has_mask", 1}}, in, dense_view(t, sizes)), attention(in, dense_view(t, sizes), 0.25, false, true), 0.02);
+  }
+}
+
+struct AttentionCase {
+  std::int64_t batch, heads, groups, queries, keys, depth;
+};
+
+/// Gradients by definition, in double, for dy, q, k, v.
+std::vector<std::vector<double>> attention_gradients(const Operands& in, const AttentionCase& c, double scale, bool causal) {
+  const std::int64_t share = c.heads / c.groups;
+  auto at = [&](std::int64_t heads, std::int64_t length, std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t d) { return static_cast<std::size_t>(((b * heads + h) * length + s) * c.depth + d); };
+  std::vector<double> dq(static_cast<std::size_t>(c.batch * c.heads * c.queries * c.depth)), dk(static_cast<std::size_t>(c.batch * c.groups * c.keys * c.depth)), dv = dk;
+  for (std::int64_t b = 0; b < c.batch; ++b)
+    for (std::int64_t h = 0; h < c.heads; ++h)
+      for (std::int64_t s = 0; s < c.queries; ++s) {
+        const std::int64_t g = h / share, n = causal ? std::min(c.keys, s + 1) : c.keys;
+        std::vector<double> p, dp;
+        double sum = 0, along = 0;
+        for (std::int64_t t = 0; t < n; ++t) {
+          double score = 0, slope = 0;
+          for (std::int64_t d = 0; d < c.depth; ++d) {
+            score += in.value(1, {b, h, s, d}) * in.value(2, {b, g, t, d});
+            slope += in.value(0, {b, h, s, d}) * in.value(3, {b, g, t, d});
+          }
+          p.push_back(std::exp(score * scale));
+          dp.push_back(slope);
+          sum += p.back();
+        }
+        for (std::size_t t = 0; t < p.size(); ++t) p[t] /= sum, along += p[t] * dp[t];
+        for (std::int64_t t = 0; t < n; ++t) {
+          const double weight = p[static_cast<std::size_t>(t)], ds = weight * (dp[static_cast<std::size_t>(t)] - along) * scale;
+          for (std::int64_t d = 0; d < c.depth; ++d) {
+            dq[at(c.heads, c.queries, b, h, s, d)] += ds * in.value(2, {b, g, t, d});
+            dk[at(c.groups, c.keys, b, g, t, d)] += ds * in.value(1, {b, h, s, d});
+            dv[at(c.groups, c.keys, b, g, t, d)] += weight * in.value(0, {b, h, s, d});
+          }
+        }
+      }
+  return {dq, dk, dv};
+}
+
+TEST_F(GpuLibrary, AttentionsGradient) {
+  for (DType t : {DType::BF16, DType::F16})
+    for (bool causal : {false, true})
+      for (bool interleaved : {false, true})
+        for (const AttentionCase& c : {AttentionCase{2, 2, 2, 9, 9, 16}, AttentionCase{1, 4, 2, 64, 130, 64}, AttentionCase{2, 4, 1, 33, 17, 32}, AttentionCase{1, 2, 2, 1, 40, 128}}) {
+          SCOPED_TRACE(fmt::format("{}{}{} {} heads of {} for {}, {} queries, {} keys", short_name(t), causal ? " causal" : "", interleaved ? " interleaved" : "", c.groups, c.depth, c.heads, c.queries, c.keys));
+          auto view = [&](std::int64_t heads, std::int64_t length) {
+            const Sizes s{c.batch, heads, length, c.depth};
+            return interleaved ? laid(t, s, {length * heads * c.depth, c.depth, heads * c.depth, 1}) : dense_view(t, s);
+          };
+          const double scale = 0.25;
+          const V rows = view(c.heads, c.queries), keys = view(c.groups, c.keys), logs = laid(DType::F32, {c.batch, c.heads, c.queries}, {c.heads * c.queries, 1, c.heads});
+          Operands in, forward;
+          for (const V& v : {rows, rows, keys, keys}) in.add(v);
+          for (std::size_t i = 1; i < 4; ++i) forward.use(in.views[i], in.tensors[i]);
+          const Attributes attributes{{"scale", scale}, {"causal", int(causal)}};
+          const std::vector<Tensor> made = run_all_on(*queue, "attention", attributes, forward, {rows, logs});
+          std::vector<double> expected_logs;
+          const double by = t == DType::BF16 ? 0.02 : 0.004;
+          expect_near(numbers(rows, made[0].bytes()), attention(forward, rows, scale, causal, false, &expected_logs), by);
+          expect_near(numbers(logs, made[1].bytes()), expected_logs, 1e-4);
+          in.use(rows, made[0]);
+          in.use(logs, made[1]);
+          const std::vector<V> out{rows, keys, keys};
+          const std::vector<Tensor> gradients = run_all_on(*queue, "attention_backward", attributes, in, out);
+          const std::vector<std::vector<double>> expected = attention_gradients(in, c, scale, causal);
+          for (std::size_t i = 0; i < 3; ++i) expect_near(numbers(out[i], gradients[i].bytes()), expected[i], 3 * by);
+        }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Attention that the fused kernel does not take (f64, symbolic head sizes, dropout): written out as products and a softmax.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -10,7 +11,6 @@ namespace {
 
 /// cuDNN's: 16-bit types, heads of whole 16-byte pieces, masks that are added.
 bool cudnn_takes(Rewriter& r) {
-  if (!r.node->is_tensor()) return false;  // the logarithms of the sums are asked for as well
   const DType d = r.dtype(r["query"]);
   auto fits = [&](const char* name) {
     const auto depth = r.meta(r[name]).sizes.back().constant();
@@ -33,9 +33,17 @@ Value with_added_mask(Rewriter& r) {
   return r.where(r.call("aten.any.dim", {mask, -1, true}), y, r.full({}, 0.0, d, r.device()));
 }
 
+/// cuDNN's where more than the output is asked for (the logarithms of the sums, gradients): no mask, and something to attend to.
+bool cudnn_takes_training(Rewriter& r) {
+  const Exprs &q = r.meta(r["query"]).sizes, &k = r.meta(r["key"]).sizes;
+  auto is = [](const Expr& size, std::int64_t n) { return size.is_constant(n); };
+  const bool some = std::ranges::none_of(q, [&](const Expr& s) { return is(s, 0); }) && !is(k[2], 0);
+  return r.meta(r["query"]).device.type == DeviceType::CUDA && cudnn_takes(r) && !r.has("attn_mask") && some && !(is(q[2], 1) && is(k[2], 1));
+}
+
 bool kernel_takes(Rewriter& r) {
   if (r.real("dropout_p") != 0) return false;
-  if (r.meta(r["query"]).device.type == DeviceType::CUDA) return cudnn_takes(r);
+  if (r.meta(r["query"]).device.type == DeviceType::CUDA) return r.node->is_tensor() ? cudnn_takes(r) : cudnn_takes_training(r);
   const DType d = r.dtype(r["query"]);
   const bool narrow = d == DType::F32 || d == DType::BF16 || d == DType::F16;
   return narrow && r.meta(r["query"]).sizes.back().is_constant() && r.meta(r["value"]).sizes.back().is_constant();
@@ -106,6 +114,7 @@ Value attention(Rewriter& r) {
 /// The probabilities are computed again from the scores and the logarithms of their sums. With P = exp(S - logs) and dP = dO V', dS = P * (dP - sum(dO * O)) * scale; dQ = dS K, dK = dS' Q, dV = P' dO.
 /// Products accumulate in f32 and P and dS are rounded to the type of the operands before the last three, as in eager's kernel.
 Value attention_backward(Rewriter& r) {
+  if (cudnn_takes_training(r)) return None{};
   if (r.real("dropout_p") != 0) r.refuse("has no dropout in eager either");
   const Exprs q = r.meta(r["query"]).sizes, k = r.meta(r["key"]).sizes;
   const DType type = r.dtype(r["query"]), wide = compute_dtype(type);

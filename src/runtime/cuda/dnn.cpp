@@ -11,7 +11,7 @@ constexpr const char* kDnnNames[] = {"libcudnn.so.9"};
 
 // Values of cudnn_graph.h: descriptors,
 constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5, kConvolutionForward = 10, kConvolutionBackwardWeights = 11, kConvolutionBackwardData = 12, kOperationPointwise = 13, kGraph = 15,
-              kVariantPack = 16, kTensor = 17, kMatmul = 18, kOperationMatmul = 19, kReduction = 21, kOperationReduction = 22;
+              kVariantPack = 16, kTensor = 17, kMatmul = 18, kOperationMatmul = 19, kReduction = 21, kOperationReduction = 22, kOperationReshape = 31;
 // types of attributes,
 constexpr int kHandleType = 0, kDataType = 1, kBooleanType = 2, kIntegerType = 3, kFloatType = 4, kDoubleType = 5, kPointerType = 6, kConvolutionModeType = 7, kHeuristicModeType = 8, kNoteType = 11, kPointwiseModeType = 14,
               kDescriptorType = 15, kReductionType = 18;
@@ -31,6 +31,7 @@ constexpr int kPackIds = 1000, kPackPointers = 1001, kPackWorkspace = 1003;
 constexpr int kEngineNote = 1303;
 constexpr int kMatmulPrecision = 1500, kMatmulA = 1520, kMatmulB = 1521, kMatmulC = 1522, kMatmulDesc = 1523;
 constexpr int kReductionOperator = 1600, kReductionPrecision = 1601, kReductionX = 1610, kReductionY = 1611, kReductionDesc = 1612;
+constexpr int kReshapeX = 2200, kReshapeY = 2201;
 // and modes.
 constexpr int kFloat = 0, kCrossCorrelation = 1, kGenIndex = 501, kBinarySelect = 601, kHeuristicFallback = 2, kHeuristicA = 3;
 constexpr int kNoteTensorCore = 0, kNoteDownConvert = 1, kNoteNondeterministic = 4;
@@ -82,9 +83,13 @@ DnnGraph::Descriptor DnnGraph::make(int type) {
   return d;
 }
 
-void DnnGraph::set(Descriptor d, int attribute, int type, std::int64_t count, const void* values) { dnn_.check(dnn_.set_(d, attribute, type, count, values), "describe an operation"); }
+void DnnGraph::set(Descriptor d, int attribute, int type, std::int64_t count, const void* values) {
+  if (taken_ && dnn_.set_(d, attribute, type, count, values) != 0) taken_ = refused("a description");
+}
 
-void DnnGraph::finish(Descriptor d) { dnn_.check(dnn_.finalize_(d), "take an operation"); }
+void DnnGraph::finish(Descriptor d) {
+  if (taken_ && dnn_.finalize_(d) != 0) taken_ = refused("an operation");
+}
 
 DnnGraph::Tensor DnnGraph::add_tensor(DType dtype, const Sizes& sizes, const Sizes& strides, std::int64_t alignment, bool is_virtual, bool by_value) {
   const auto id = static_cast<Tensor>(tensors_.size());
@@ -228,6 +233,14 @@ void DnnGraph::product(Tensor a, Tensor b, Tensor c) {
   operations_.push_back(op);
 }
 
+void DnnGraph::reshape(Tensor x, Tensor y) {
+  Descriptor op = make(kOperationReshape);
+  set(op, kReshapeX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
+  set(op, kReshapeY, kDescriptorType, tensors_[static_cast<std::size_t>(y)]);
+  finish(op);
+  operations_.push_back(op);
+}
+
 void DnnGraph::reduce(int mode, Tensor x, Tensor y) {
   Descriptor kind = make(kReduction);
   set(kind, kReductionOperator, kReductionType, mode);
@@ -248,17 +261,20 @@ bool DnnGraph::refused(const char* step) {
   return false;
 }
 
-bool DnnGraph::build(bool exact) {
+bool DnnGraph::build(bool exact, bool repeatable) {
+  if (!taken_) return false;
+  exact_ = exact;
+  repeatable_ = repeatable;
   dnn_.follow_queue();
   Descriptor graph = make(kGraph);
   void* handle = dnn_.handle();
   set(graph, kGraphHandle, kHandleType, handle);
   set(graph, kGraphOperations, kDescriptorType, static_cast<std::int64_t>(operations_.size()), operations_.data());
   if (dnn_.finalize_(graph) != 0) return refused("the graph");
-  return try_mode(graph, kHeuristicA, exact) || try_mode(graph, kHeuristicFallback, exact);
+  return try_mode(graph, kHeuristicA) || try_mode(graph, kHeuristicFallback);
 }
 
-bool DnnGraph::try_mode(Descriptor graph, int mode, bool exact) {
+bool DnnGraph::try_mode(Descriptor graph, int mode) {
   Descriptor heuristic = make(kHeuristic);
   set(heuristic, kHeuristicGraph, kDescriptorType, graph);
   set(heuristic, kHeuristicMode, kHeuristicModeType, mode);
@@ -270,10 +286,10 @@ bool DnnGraph::try_mode(Descriptor graph, int mode, bool exact) {
   std::int64_t returned = 0;
   if (dnn_.get_(heuristic, kHeuristicResults, kDescriptorType, count, &returned, configs.data()) != 0) return refused("engines");
   configs.resize(static_cast<std::size_t>(returned));
-  return std::any_of(configs.begin(), configs.end(), [&](Descriptor c) { return try_config(c, exact); });
+  return std::any_of(configs.begin(), configs.end(), [&](Descriptor c) { return try_config(c); });
 }
 
-bool DnnGraph::try_config(Descriptor config, bool exact) {
+bool DnnGraph::try_config(Descriptor config) {
   Descriptor engine = make(kEngine);
   std::int64_t count = 0;
   if (dnn_.get_(config, kConfigEngine, kDescriptorType, 1, &count, &engine) != 0) return refused("an engine");
@@ -281,7 +297,7 @@ bool DnnGraph::try_config(Descriptor config, bool exact) {
   count = 0;
   if (dnn_.get_(engine, kEngineNote, kNoteType, 16, &count, notes) == 0)
     for (std::int64_t i = 0; i < std::min<std::int64_t>(count, 16); ++i)
-      if (notes[i] == kNoteNondeterministic || (exact && (notes[i] == kNoteTensorCore || notes[i] == kNoteDownConvert))) {
+      if ((repeatable_ && notes[i] == kNoteNondeterministic) || (exact_ && (notes[i] == kNoteTensorCore || notes[i] == kNoteDownConvert))) {
         why_ = "engines that are left out for what they do to numbers";
         return false;
       }
@@ -315,6 +331,7 @@ void DnnGraph::run(std::span<const void* const> pointers, void* workspace) {
     set(pack_, kPackPointers, kPointerType, static_cast<std::int64_t>(all.size()), all.data());
     set(pack_, kPackWorkspace, kPointerType, workspace);
     finish(pack_);
+    if (!taken_) fail("cuDNN does not take the operands of a call: {}", why_);
     last_.assign(pointers.begin(), pointers.end());
     last_workspace_ = workspace;
   }

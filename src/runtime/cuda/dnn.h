@@ -52,7 +52,7 @@ class Dnn {
   void follow_queue();
 };
 
-/// A graph under construction, then ready to run. Tensors are numbered in the order in which they are made.
+/// A graph under construction, then ready to run. Tensors are numbered in the order in which they are made. What the library does not take while a graph is described makes `build` say no.
 class DnnGraph {
  public:
   using Tensor = std::int64_t;
@@ -81,10 +81,12 @@ class DnnGraph {
   void select(Tensor condition, Tensor x, Tensor b, Tensor y);
   void index(Tensor x, Tensor y, std::int64_t axis);
   void product(Tensor a, Tensor b, Tensor c);
+  /// y is x in another order.
+  void reshape(Tensor x, Tensor y);
   void reduce(int mode, Tensor x, Tensor y);
 
-  /// Chooses an engine. False when none takes the graph (`why` then says what the library said last). `exact`: none that rounds f32 operands.
-  bool build(bool exact);
+  /// Chooses an engine. False when none takes the graph (`why` then says what the library said last). `exact`: none that rounds f32 operands; `repeatable`: none whose results differ from run to run.
+  bool build(bool exact, bool repeatable = true);
   const std::string& why() const { return why_; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   void run(std::span<const void* const> pointers, void* workspace);
@@ -102,8 +104,8 @@ class DnnGraph {
   Descriptor pointwise_operation(int mode);
   Descriptor convolution_kind(const Convolution&);
   void set_factors(Descriptor, int alpha, int beta);
-  bool try_mode(Descriptor graph, int mode, bool exact);
-  bool try_config(Descriptor config, bool exact);
+  bool try_mode(Descriptor graph, int mode);
+  bool try_config(Descriptor config);
 
   Dnn& dnn_;
   std::vector<Descriptor> owned_, tensors_, operations_;
@@ -115,11 +117,13 @@ class DnnGraph {
   std::size_t workspace_bytes_ = 0;
   std::string why_;
   int precision_ = 0;  ///< what operations compute in: cudnnDataType_t
+  bool exact_ = false, repeatable_ = true;
+  bool taken_ = true;  ///< what was described so far
   bool refused(const char* step);
 };
 
 /// cudnnPointwiseMode_t and cudnnReduceTensorOp_t.
-inline constexpr int kDnnAdd = 0, kDnnMul = 1, kDnnDiv = 6, kDnnSub = 9, kDnnExp = 13, kDnnLog = 15, kDnnRelu = 100, kDnnTanh = 101, kDnnSigmoid = 102, kDnnSwish = 106, kDnnGreaterEqual = 303;
+inline constexpr int kDnnAdd = 0, kDnnMul = 1, kDnnDiv = 6, kDnnSub = 9, kDnnExp = 13, kDnnLog = 15, kDnnIdentity = 21, kDnnRelu = 100, kDnnTanh = 101, kDnnSigmoid = 102, kDnnSwish = 106, kDnnGreaterEqual = 303;
 inline constexpr int kDnnReduceAdd = 0, kDnnReduceMax = 3;
 
 }  // namespace coil::runtime::cuda

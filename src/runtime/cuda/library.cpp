@@ -13,6 +13,7 @@ constexpr BuiltinOp kOps[] = {
     {"complex_parts", make_complex_parts},
     {"grouped_matmul", make_grouped_matmul},
     {"attention", make_attention},
+    {"attention_backward", make_attention_backward},
     {"assert_aligned", [](const Attributes& a, Queue&) { return make_assert_aligned(a); }},
 };
 

@@ -62,8 +62,16 @@ def product(a, b, bias, post, operands, output):
     finish(y if bias is None else y + bias, post, operands, output)
 )py";
 
+/// Attention where more than its output is wanted.
+constexpr const char* kAttentionScores = R"py(
+
+def attention_scores(q, k, causal, scale):
+    scores = q.float() @ k.float().repeat_interleave(q.shape[1] // k.shape[1], 1).mT * scale
+    return scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -math.inf) if causal else scores
+)py";
+
 enum class On : std::uint8_t { Any, Cpu, Cuda };
-enum class Needs : std::uint8_t { Nothing, PostOps, Product };
+enum class Needs : std::uint8_t { Nothing, PostOps, Product, AttentionScores };
 
 struct Row {
   const char* op;
@@ -129,7 +137,7 @@ def torch_convolution_weights(inputs, outputs, stride, padding, dilation, groups
         gradients = torch.ops.aten.convolution_backward(dy, x, outputs[0].to(x.device), None, stride, padding, dilation, False, [0] * (x.dim() - 2), groups, [False, True, False])
     outputs[0].copy_(gradients[1])
 )py"},
-    {"attention", On::Any, Needs::Nothing, R"py(
+    {"attention", On::Any, Needs::AttentionScores, R"py(
 def torch_attention(inputs, outputs, causal=0, scale=1.0, has_mask=0):
     q, k, v, *masks = inputs
     mask = masks[0] if has_mask else None
@@ -140,6 +148,19 @@ def torch_attention(inputs, outputs, causal=0, scale=1.0, has_mask=0):
         mask = torch.where(mask == -math.inf, mask, mask.clamp(min=torch.finfo(q.dtype).min)).to(q.dtype)
     y = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, 0.0, bool(causal), scale=scale, enable_gqa=q.shape[1] != k.shape[1])
     outputs[0].copy_(y)
+    if len(outputs) > 1:
+        outputs[1].copy_(attention_scores(q, k, causal, scale).logsumexp(-1))
+)py"},
+    {"attention_backward", On::Any, Needs::AttentionScores, R"py(
+def torch_attention_backward(inputs, outputs, causal=0, scale=1.0):
+    dy, q, k, v, y, logs = inputs
+    share = q.shape[1] // k.shape[1]
+    wide = lambda t: t.float().repeat_interleave(share, 1)
+    p = (attention_scores(q, k, causal, scale) - logs.unsqueeze(-1)).exp()
+    ds = p * (dy.float() @ wide(v).mT - (dy.float() * y).sum(-1, keepdim=True)) * scale
+    outputs[0].copy_(ds @ wide(k))
+    for output, gradient in ((outputs[1], ds.mT @ q.float()), (outputs[2], p.mT @ dy.float())):
+        output.copy_(gradient.unflatten(1, (-1, share)).sum(2))
 )py"},
     {"grouped_matmul", On::Any, Needs::Nothing, R"py(
 def torch_grouped_matmul(inputs, outputs):
@@ -299,16 +320,17 @@ bool is_torch_op(DeviceType device, std::string_view op) {
 
 std::string python_torch_ops(DeviceType device, const std::set<std::string>& ops) {
   std::string functions, table;
-  bool post_ops = false, product = false;
+  bool post_ops = false, product = false, scores = false;
   for (const Row& row : kRows) {
     if (!ops.contains(row.op) || !row.is_for(device, row.op)) continue;
     product = product || row.needs == Needs::Product;
-    post_ops = post_ops || row.needs != Needs::Nothing;
+    post_ops = post_ops || row.needs == Needs::PostOps || row.needs == Needs::Product;
+    scores = scores || row.needs == Needs::AttentionScores;
     functions += fmt::format("\n{}", row.text);
     table += fmt::format("{}\"{}\": torch_{}", table.empty() ? "" : ", ", row.op, row.op);
   }
   if (functions.empty()) return "\nTORCH_OPS = {}\n";
-  return std::string(device == DeviceType::CPU ? kTorchHead : kTorchHeadOnGpu) + (post_ops ? kPostOps : "") + (product ? kProduct : "") + functions + "\n\nTORCH_OPS = {" + table + "}\n";
+  return std::string(device == DeviceType::CPU ? kTorchHead : kTorchHeadOnGpu) + (post_ops ? kPostOps : "") + (product ? kProduct : "") + (scores ? kAttentionScores : "") + functions + "\n\nTORCH_OPS = {" + table + "}\n";
 }
 
 }  // namespace coil::wrapper

@@ -1,0 +1,106 @@
+"""Attention in training on a GPU: PyTorch's kernels, forward and backward, as the one pair that Coil has a library call for (cuDNN's), where that takes the operands.
+
+AOTAutograd applies these while it traces. The pair is the CPU kernel's, which takes no more than attention has: operands, the result and the logarithms of the queries' sums. Whatever is left alone here is torch's to carry out.
+"""
+import torch
+
+aten = torch.ops.aten
+
+_CUDNN = 91600  # 9.16: takes any number of keys
+
+
+def _is_taken(query, key, value, mask, rate):
+    """Whether cuDNN has this with its gradient: half precision, heads of whole 16-byte pieces, something to attend to. Dropout draws other numbers there than in torch's kernels."""
+    return (
+        query.device.type == "cuda"
+        and query.dtype in (torch.float16, torch.bfloat16)
+        and query.dtype == key.dtype == value.dtype
+        and query.dim() == 4
+        and mask is None
+        and rate == 0
+        and not torch.are_deterministic_algorithms_enabled()
+        and _takes_heads(query.shape[-1])
+        and query.shape[-1] == value.shape[-1]
+        and all(type(s) is not int or s > 0 for t in (query, key) for s in t.shape)
+        and not (_is_one(query.shape[2]) and _is_one(key.shape[2]))
+        and (torch.backends.cudnn.version() or 0) >= _CUDNN
+    )
+
+
+def _takes_heads(size):
+    return type(size) is int and size % 8 == 0 and size <= 128
+
+
+def _is_one(size):
+    return type(size) is int and size == 1
+
+
+def _forward(query, key, value, causal, scale):
+    return aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal, scale=scale)
+
+
+def _backward(grad, query, key, value, out, logarithms, causal, scale):
+    """Gradients with the heads of one row side by side."""
+    return aten._scaled_dot_product_flash_attention_for_cpu_backward(grad, query, key, value, out, logarithms, 0.0, causal, scale=scale)
+
+
+def _backward_alike(grad, query, key, value, *rest):
+    """As _backward, each gradient in the order of its operand's dimensions, as the kernels have them that make theirs by `empty_like`."""
+    return tuple(map(_in_order_of, (query, key, value), _backward(grad, query, key, value, *rest)))
+
+
+def _in_order_of(operand, gradient):
+    order = sorted(range(operand.dim()), key=operand.stride, reverse=True)
+    return gradient.permute(order).contiguous().permute([order.index(d) for d in range(len(order))])
+
+
+def _number(query, sizes=(), dtype=torch.int64):
+    """In the place of a generator's state, which nothing draws from."""
+    return torch.empty(sizes, dtype=dtype, device=query.device)
+
+
+def _flash(query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    if return_debug_mask or not _is_taken(query, key, value, None, dropout_p):
+        return NotImplemented
+    out, logarithms = _forward(query, key, value, is_causal, scale)
+    return out, logarithms, None, None, query.shape[2], key.shape[2], _number(query, (2,), torch.uint64), _number(query, (), torch.uint64), query.new_empty(0)
+
+
+def _flash_backward(grad, query, key, value, out, logarithms, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, seed, offset, *, scale=None):
+    if not _is_taken(query, key, value, None, dropout_p):
+        return NotImplemented
+    return _backward_alike(grad, query, key, value, out, logarithms, is_causal, scale)
+
+
+def _efficient(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None):
+    if not compute_log_sumexp or not _is_taken(query, key, value, attn_bias, dropout_p):
+        return NotImplemented
+    return *_forward(query, key, value, is_causal, scale), _number(query), _number(query)
+
+
+def _efficient_backward(grad, query, key, value, attn_bias, out, logarithms, seed, offset, dropout_p, grad_input_mask, is_causal=False, *, scale=None):
+    if not _is_taken(query, key, value, attn_bias, dropout_p):
+        return NotImplemented
+    return *_backward(grad, query, key, value, out, logarithms, is_causal, scale), None
+
+
+def _cudnn(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    if not compute_log_sumexp or return_debug_mask or not _is_taken(query, key, value, attn_bias, dropout_p):
+        return NotImplemented
+    return *_forward(query, key, value, is_causal, scale), None, None, query.shape[2], key.shape[2], _number(query), _number(query), None
+
+
+def _cudnn_backward(grad, query, key, value, out, logarithms, seed, offset, attn_bias, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, *, scale=None):
+    if not _is_taken(query, key, value, attn_bias, dropout_p):
+        return NotImplemented
+    return _backward_alike(grad, query, key, value, out, logarithms, is_causal, scale)
+
+
+DECOMPOSITIONS = {
+    aten._scaled_dot_product_flash_attention.default: _flash,
+    aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
+    aten._scaled_dot_product_efficient_attention.default: _efficient,
+    aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
+    aten._scaled_dot_product_cudnn_attention.default: _cudnn,
+    aten._scaled_dot_product_cudnn_attention_backward.default: _cudnn_backward,
+}

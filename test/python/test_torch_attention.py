@@ -1,0 +1,79 @@
+"""Attention and its gradient through `torch.compile(backend="coil")`, with heads that share keys, causal patterns and operands in several layouts: as near to the result in f64 as eager is, which rounds to the same types."""
+import pathlib
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+pytest.importorskip("coil", reason="the Python extension is not built")
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("COIL_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
+    torch._dynamo.reset()
+
+
+# By name: batch, heads, heads of keys, queries, keys, elements of a head, and what attention is told.
+CASES = {
+    "plain": (2, 3, 3, 40, 40, 64, {}),
+    "causal": (2, 2, 2, 65, 65, 32, {"is_causal": True}),
+    "long": (1, 2, 2, 512, 512, 64, {"is_causal": True}),
+    "shared_keys": (2, 6, 2, 33, 33, 64, {"is_causal": True, "enable_gqa": True}),
+    "other_keys": (2, 2, 2, 17, 130, 128, {}),
+    "scale": (1, 2, 2, 24, 24, 16, {"scale": 0.3}),
+    "odd_heads": (1, 2, 2, 24, 24, 20, {}),
+    "wide_heads": (1, 2, 2, 24, 24, 160, {}),
+    "one_query": (2, 2, 2, 1, 31, 64, {}),
+    "one_key": (2, 2, 2, 1, 1, 64, {}),
+}
+
+
+def operands(case, dtype, interleaved):
+    batch, heads, groups, queries, keys, depth, _ = CASES[case]
+
+    def make(count, length):
+        if interleaved:
+            return torch.randn(batch, length, count * depth, dtype=dtype)
+        return torch.randn(batch, count, length, depth, dtype=dtype)
+
+    return make(heads, queries), make(groups, keys), make(groups, keys), make(heads, queries)
+
+
+def strides(t):
+    """Of dimensions with several elements."""
+    return [s for n, s in zip(t.shape, t.stride()) if n > 1]
+
+
+def gradients(attend, given):
+    *leaves, weight = [t.clone() for t in given]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    y = attend(*leaves)
+    return [y.detach(), *torch.autograd.grad((y * weight).sum(), leaves)]
+
+
+@pytest.mark.parametrize("interleaved", [False, True], ids=["dense", "interleaved"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
+@pytest.mark.parametrize("case", CASES)
+def test_gradients(case, dtype, interleaved):
+    torch.manual_seed(1)
+    _, heads, groups, *_, depth, told = CASES[case]
+    given = operands(case, dtype, interleaved)
+
+    def attend(q, k, v):
+        if interleaved:
+            q, k, v = (t.unflatten(-1, (count, depth)).transpose(1, 2) for t, count in ((q, heads), (k, groups), (v, groups)))
+        y = F.scaled_dot_product_attention(q, k, v, **told)
+        return y.transpose(1, 2).flatten(2) if interleaved else y
+
+    exact = gradients(attend, [t.double() for t in given])
+    eager = gradients(attend, given)
+    made = gradients(torch.compile(attend, backend="coil"), given)
+    for want, near, got in zip(exact, eager, made, strict=True):
+        assert (got.dtype, got.shape, strides(got)) == (near.dtype, near.shape, strides(near))
+        error, eagers = ((t.double() - want).abs().max().item() for t in (got, near))
+        assert error <= 2 * eagers + torch.finfo(dtype).eps * want.abs().max().item(), (error, eagers)
