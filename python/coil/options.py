@@ -58,6 +58,18 @@ class Options:
         return sorted(self.settings.items())
 
 
+def _tf32(torch):
+    """What torch may round to TF32, as a value of `cuda.tf32`."""
+
+    def allowed(switch, old):
+        precision = getattr(switch, "fp32_precision", None)  # since torch 2.9, which also keeps it where the old names are set; those may raise there
+        return old.allow_tf32 if precision is None else precision == "tf32"
+
+    products = allowed(torch.backends.cuda.matmul, torch.backends.cuda.matmul)
+    convolutions = allowed(getattr(torch.backends.cudnn, "conv", None), torch.backends.cudnn)
+    return {(False, False): "none", (True, False): "products", (False, True): "convolutions", (True, True): "all"}[products, convolutions]
+
+
 def _text(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -83,8 +95,10 @@ def parse(options=None, mode=None):
     log = [_TORCH_NAMES.get(s, s) for s in log]
     debug_dir = given.pop("debug_dir", None)
     torch = sys.modules.get("torch")
-    ordered = {"deterministic": "true"} if torch and torch.are_deterministic_algorithms_enabled() else {}
-    chosen = {"fallback": "true"} | ordered | ({"max_autotune": "true"} if mode and mode.startswith("max-autotune") else {}) | {k: _text(v) for k, v in given.items()}
+    of_torch = {"cuda.tf32": _tf32(torch)} if torch else {}
+    if torch and torch.are_deterministic_algorithms_enabled():
+        of_torch["deterministic"] = "true"
+    chosen = {"fallback": "true"} | of_torch | ({"max_autotune": "true"} if mode and mode.startswith("max-autotune") else {}) | {k: _text(v) for k, v in given.items()}
     _native.check_settings(chosen)
     folder = None if cache == "none" else pathlib.Path(cache) if cache else default_cache()
     return Options(chosen, folder, log, record, freeze, fallback_random, pathlib.Path(debug_dir) if debug_dir else None)

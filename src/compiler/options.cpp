@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "compiler/tf32.h"
 #include "support/error.h"
 
 namespace coil {
@@ -25,6 +26,7 @@ const Row kRows[] = {
     {"cuda.launch_shape", &Settings::cuda_launch_shape, "N", "which of the launch shapes that max_autotune would try every kernel takes, the last where it has fewer; 0, what a model of the machine says, by default"},
     {"cuda.direct_rows", &Settings::cuda_direct_rows, "true|false", "write a large matrix product that leaves the program straight into rows that are no whole number of vectors, in several products, instead of copying it there"},
     {"cuda.dependent_launch", &Settings::cuda_dependent_launch, "true|false", "from sm_90 on: kernels are launched while the one before still runs, and wait for it themselves"},
+    {"cuda.tf32", &Settings::cuda_tf32, "none|products|convolutions|all", "what may round its operands of f32 to TF32, for the matrix units of the GPU; none by default, from Python what torch is set to"},
     {"cuda.emulate", &Settings::cuda_emulate, "true|false", "on the cpu: run the kernels of cuda there, slowly, to test their values without a GPU"},
     {"deterministic", &Settings::deterministic, "true|false", "on cuda: carry out writes to one place in program order, by sorting, so that sums of floats are the same in every run; on the cpu they always are"},
     {"max_autotune", &Settings::max_autotune, "true|false", "on cuda, where the device is there: time each kernel in several launch shapes and each matrix product by several of the library's algorithms, and keep the fastest, in the cache as well"},
@@ -66,6 +68,7 @@ Settings parse_settings(const std::map<std::string, std::string>& given) {
     else s.*std::get<std::string Settings::*>(row->field) = value;
   }
   if (s.winograd != "2" && s.winograd != "4") s.winograd = parse_bool("winograd", s.winograd) ? "true" : "false";
+  if (!is_tf32_choice(s.cuda_tf32)) fail("setting cuda.tf32 takes none, products, convolutions or all, not '{}'", s.cuda_tf32);
   return s;
 }
 

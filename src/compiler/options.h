@@ -17,6 +17,7 @@ struct Settings {
   std::string cuda_cluster;           ///< cuda.cluster: blocks that share a long row; empty for as many as its length asks for
   bool cuda_direct_rows = true;       ///< cuda.direct_rows: large products that leave the program are written where they go, whatever their number of columns
   bool cuda_dependent_launch = false; ///< cuda.dependent_launch: a kernel's launch does not wait for the end of the one before
+  std::string cuda_tf32 = "none";     ///< cuda.tf32: products and convolutions of f32 that may round their operands to TF32 (compiler/tf32.h)
   bool cuda_emulate = false;          ///< cuda.emulate: CUDA kernels run on the CPU
   bool deterministic = false;         ///< deterministic: the same inputs give the same bits in every run
   bool max_autotune = false;          ///< max_autotune: kernels and products on a GPU are timed there in several forms

@@ -16,6 +16,7 @@
 #include "compiler/nan_guards.h"
 #include "compiler/pack_weights.h"
 #include "compiler/symbolic_masks.h"
+#include "compiler/tf32.h"
 #include "compiler/winograd.h"
 #include "fx/text.h"
 #include "ir/fuse_post_ops.h"
@@ -122,6 +123,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   stage("part-writes", [&] { ir::split_part_writes(graph); });
   if (settings.keep_nan && out.backend->device().type == DeviceType::CPU) stage("nan-guards", [&] { add_nan_guards(graph); });
   if (winograd) stage("winograd", [&] { expand_winograd(graph); });
+  if (out.backend->device().type == DeviceType::CUDA) allow_tf32(graph, settings.cuda_tf32);
   stage.show("ir", [&] { return ir::to_string(graph); });
   if (settings.pack_weights) stage("pack", [&] { out.backend->device().type == DeviceType::CPU ? pack_weights(graph) : relayout_weights(graph); });
   check_library_calls(graph, *out.backend);

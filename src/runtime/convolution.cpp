@@ -77,6 +77,7 @@ ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<c
   p.dilation = per_dimension(attributes, "dilation", 1, p.spatial(), "convolution");
   p.groups = int_attribute(attributes, "groups", 1);
   p.transposed = int_attribute(attributes, "transposed", 0) != 0;
+  p.tf32 = flag_attribute(attributes, "tf32");
   p.post = parse_post_ops(attributes);
   check(p);
   if (int_attribute(attributes, "has_bias", 0)) {

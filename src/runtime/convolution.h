@@ -18,6 +18,7 @@ struct ConvolutionProblem {
   Sizes stride, padding, padding_end, dilation;
   std::int64_t groups = 1;
   bool transposed = false;
+  bool tf32 = false;                 ///< on CUDA: may round f32 operands to TF32
 
   std::size_t spatial() const { return x.sizes.size() - 2; }
   std::int64_t kernel(std::size_t d) const { return weight.sizes[d + 2]; }

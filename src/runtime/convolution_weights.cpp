@@ -98,6 +98,7 @@ WeightGradientProblem weight_gradient_problem(const Attributes& attributes, std:
   p.padding = per_dimension(attributes, "padding", 0, p.spatial(), "convolution_weights");
   p.dilation = per_dimension(attributes, "dilation", 1, p.spatial(), "convolution_weights");
   p.groups = int_attribute(attributes, "groups", 1);
+  p.tf32 = flag_attribute(attributes, "tf32");
   const bool fits = p.groups > 0 && p.x.sizes[0] == p.dy.sizes[0] && p.dw.sizes[0] == p.dy.sizes[1] && p.dy.sizes[1] % p.groups == 0 && p.dw.sizes[1] * p.groups == p.x.sizes[1] &&
                     std::all_of(p.stride.begin(), p.stride.end(), [](auto s) { return s > 0; });
   if (!fits) fail("convolution_weights: sizes do not fit (x [{}], dy [{}], dw [{}], {} groups)", fmt::join(p.x.sizes, ", "), fmt::join(p.dy.sizes, ", "), fmt::join(p.dw.sizes, ", "), p.groups);

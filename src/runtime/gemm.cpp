@@ -14,6 +14,7 @@ namespace {
 void add_epilogue(GemmProblem& p, const Attributes& attributes, std::span<const BoundView> inputs, const BoundView& y) {
   std::size_t next = 2;
   p.post = parse_post_ops(attributes);
+  p.tf32 = flag_attribute(attributes, "tf32");
   auto operand = [&](std::size_t index) {
     if (index >= inputs.size()) fail("a post-operation of a matrix product has no operand");
     return GemmOperand{index, expand_view(inputs[index], y.sizes), p.y.sizes};

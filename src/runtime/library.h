@@ -4,6 +4,7 @@
 //   linear      x[.., K], weight, bias?, post-op operands.. -> y[.., N]
 //               weight is [N, K] as torch has it, or packed (attribute `packed_desc`). Attributes: `n`, `k`, `has_bias`, `weight_transposed` (1: weight is [K, N], addmm/mm)
 //               On CUDA also `algorithm` and `algorithm_for`: which of cuBLASLt's heuristics' list, on that device with that version alone (autotune/products.h); of matmul too
+//               and `tf32` (1: f32 operands may be rounded to it); of matmul, convolution and convolution_weights too
 //   matmul      a[B.., M, K], b[B.., K, N], bias?, post-op operands.. -> y[B.., M, N]     (batched; dtype f32, bf16, f16, integers by plain loops)
 //   convolution x[N, C, ..], weight, bias?, post-op operands.. -> y[N, O, ..]
 //               Attributes: `stride`, `padding` (begin), `padding_end`, `dilation`, `groups`, `transposed`, `output_padding`, `has_bias`, `weight_sizes`, `packed_desc`

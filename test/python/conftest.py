@@ -24,6 +24,7 @@ def pytest_configure(config):
     torch._export.utils._materialize_cpp_cia_ops = functools.cache(torch._export.utils._materialize_cpp_cia_ops)
     if (device := config.getoption("--device")) != "cpu":
         coil_harness.COMPILE_OPTIONS += ["--device", device, "--set", "cpu.isa=avx2"]
+        torch.backends.cudnn.allow_tf32 = False  # eager is what results are compared with
     for setting in config.getoption("--set"):
         coil_harness.COMPILE_OPTIONS += ["--set", setting]
     if not os.access(coil_harness.COIL, os.X_OK):

@@ -56,8 +56,8 @@ class AttentionGraph : public PreparedCall {
     own_.clear();
   }
 
-  bool finish(bool repeatable) {
-    if (!graph_->build(false, repeatable)) return false;
+  bool finish(const DnnGraph::Freedom& freedom) {
+    if (!graph_->build(freedom)) return false;
     scratch_ = staging_.scratch(graph_->workspace_bytes());
     staged_.resize(staging_.operands());
     return true;
@@ -216,7 +216,7 @@ class ForwardCall : public AttentionGraph {
     const Tensor weights = g.between(in[0].dtype, scores_);
     g.pointwise(kDnnDiv, value, sum, weights);
     g.product(weights, v, output(0, out[0]));
-    return finish(true);
+    return finish({});
   }
 };
 
@@ -231,7 +231,7 @@ class BackwardCall : public AttentionGraph {
     if (queue.dnn().version() < kWholeKeys && k.sizes[2] % 128 != 0) fail("attention's gradient over {} keys needs cuDNN 9.16 or later (this is {}); before, their number must be a multiple of 128", k.sizes[2], queue.dnn().version());
     restart();
     describe(in, out);
-    if (!finish(false)) refuse("attention's gradient", q, k, v);
+    if (!finish({.any_order = true})) refuse("attention's gradient", q, k, v);
   }
 
  private:

@@ -12,7 +12,7 @@ constexpr const char* kBlasNames[] = {"libcublasLt.so.13", "libcublasLt.so.12", 
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
 
 // Values of cublasLt.h and library_types.h.
-constexpr int kCompute32F = 68, kCompute64F = 70;
+constexpr int kCompute32F = 68, kCompute64F = 70, kComputeTf32 = 77;
 constexpr int kDescTransA = 3, kDescTransB = 4, kDescEpilogue = 7, kDescBiasPointer = 8, kDescBiasType = 26;
 constexpr int kLayoutBatch = 5, kLayoutBatchStride = 6;
 constexpr int kPreferenceWorkspace = 1, kPreferenceAlignmentA = 5;
@@ -69,7 +69,8 @@ std::string Blas::identity() const { return fmt::format("{} (sm_{}), cuBLASLt {}
 Blas::Plan::Plan(Blas& blas, const BlasProduct& p, int algorithm) : blas_(blas), product_(p), algorithm_(algorithm) {
   const bool f64 = p.d.dtype == DType::F64;
   const int scale = blas_type(f64 ? DType::F64 : DType::F32);
-  blas.check(blas.desc_create_(&desc_, f64 ? kCompute64F : kCompute32F, scale), "describe a product");
+  const int compute = f64 ? kCompute64F : p.tf32 && p.a.dtype == DType::F32 ? kComputeTf32 : kCompute32F;
+  blas.check(blas.desc_create_(&desc_, compute, scale), "describe a product");
   auto set = [&](int attribute, auto value) { blas.check(blas.desc_set_(desc_, attribute, &value, sizeof value), "describe a product"); };
   if (p.a.transposed) set(kDescTransA, kTranspose);
   if (p.b.transposed) set(kDescTransB, kTranspose);

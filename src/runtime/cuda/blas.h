@@ -26,6 +26,7 @@ struct BlasProduct {
   BlasMatrix a, b, d;
   std::int64_t batch = 1;
   bool bias = false, adds = false;
+  bool tf32 = false;  ///< may round f32 operands to it
   BlasActivation activation = BlasActivation::None;
   auto operator<=>(const BlasProduct&) const = default;
 };

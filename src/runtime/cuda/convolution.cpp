@@ -102,8 +102,8 @@ class ConvolutionCall : public PreparedCall {
     return part.graph->tensor(seen.view.dtype, seen.view.sizes, seen.view.strides);
   }
 
-  bool finish(Part& part, bool exact) {
-    if (!part.graph->build(exact)) {
+  bool finish(Part& part, const DnnGraph::Freedom& freedom) {
+    if (!part.graph->build(freedom)) {
       why_ = part.graph->why();
       return false;
     }
@@ -122,6 +122,7 @@ class ConvolutionCall : public PreparedCall {
     const Seen y{widened(shown), staging_.output(0, p.y, shown, false)};
     auto start = [&]() -> Part& { return parts_.emplace_back(Part{std::make_unique<DnnGraph>(queue_.dnn()), {}, 0, {}}); };
     const bool exact = p.x.dtype == DType::F32;
+    const DnnGraph::Freedom freedom{.matrix_units = !exact || p.tf32, .narrower = !exact};
 
     Part* part = &start();
     DnnGraph::Tensor xt = use(*part, x), wt = use(*part, w);
@@ -130,7 +131,7 @@ class ConvolutionCall : public PreparedCall {
     DnnGraph::Tensor value = split ? use(*part, y) : next();
     part->graph->convolution(xt, wt, value, {widened(p.stride, 1), widened(p.padding, 0), widened(end_padding(p), 0), widened(p.dilation, 1), p.transposed});
     if (split) {
-      if (!finish(*part, exact)) return false;
+      if (!finish(*part, freedom)) return false;
       part = &start();
       value = use(*part, y);
       ++link;
@@ -153,7 +154,7 @@ class ConvolutionCall : public PreparedCall {
         value = after;
       }
     }
-    if (!finish(*part, exact && !split)) return false;
+    if (!finish(*part, split ? DnnGraph::Freedom() : freedom)) return false;
     pointers_.resize(staging_.operands());
     return true;
   }

@@ -86,7 +86,8 @@ class WeightGradientCall : public PreparedCall {
     dw_ = staging_.output(0, p.dw, shown, false);
     const DnnGraph::Tensor dwt = graph_->tensor(seen.dtype, seen.sizes, seen.strides);
     graph_->weight_gradient(xt, dyt, dwt, {widened(p.stride, 1), widened(p.padding, 0), widened(reached.padding_end, 0), widened(p.dilation, 1)});
-    if (!graph_->build(p.x.dtype == DType::F32)) {
+    const bool exact = p.x.dtype == DType::F32;
+    if (!graph_->build({.matrix_units = !exact || p.tf32, .narrower = !exact})) {
       why_ = graph_->why();
       return false;
     }

@@ -261,10 +261,9 @@ bool DnnGraph::refused(const char* step) {
   return false;
 }
 
-bool DnnGraph::build(bool exact, bool repeatable) {
+bool DnnGraph::build(const Freedom& freedom) {
   if (!taken_) return false;
-  exact_ = exact;
-  repeatable_ = repeatable;
+  freedom_ = freedom;
   dnn_.follow_queue();
   Descriptor graph = make(kGraph);
   void* handle = dnn_.handle();
@@ -297,7 +296,7 @@ bool DnnGraph::try_config(Descriptor config) {
   count = 0;
   if (dnn_.get_(engine, kEngineNote, kNoteType, 16, &count, notes) == 0)
     for (std::int64_t i = 0; i < std::min<std::int64_t>(count, 16); ++i)
-      if ((repeatable_ && notes[i] == kNoteNondeterministic) || (exact_ && (notes[i] == kNoteTensorCore || notes[i] == kNoteDownConvert))) {
+      if ((notes[i] == kNoteNondeterministic && !freedom_.any_order) || (notes[i] == kNoteTensorCore && !freedom_.matrix_units) || (notes[i] == kNoteDownConvert && !freedom_.narrower)) {
         why_ = "engines that are left out for what they do to numbers";
         return false;
       }

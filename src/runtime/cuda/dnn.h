@@ -85,8 +85,14 @@ class DnnGraph {
   void reshape(Tensor x, Tensor y);
   void reduce(int mode, Tensor x, Tensor y);
 
-  /// Chooses an engine. False when none takes the graph (`why` then says what the library said last). `exact`: none that rounds f32 operands; `repeatable`: none whose results differ from run to run.
-  bool build(bool exact, bool repeatable = true);
+  /// What an engine may do to numbers.
+  struct Freedom {
+    bool matrix_units = true;  ///< their products, which round f32 operands to TF32
+    bool narrower = true;      ///< convert operands to narrower types
+    bool any_order = false;    ///< add up in an order that differs from run to run
+  };
+  /// Chooses an engine. False when none takes the graph (`why` then says what the library said last).
+  bool build(const Freedom&);
   const std::string& why() const { return why_; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   void run(std::span<const void* const> pointers, void* workspace);
@@ -117,7 +123,7 @@ class DnnGraph {
   std::size_t workspace_bytes_ = 0;
   std::string why_;
   int precision_ = 0;  ///< what operations compute in: cudnnDataType_t
-  bool exact_ = false, repeatable_ = true;
+  Freedom freedom_;
   bool taken_ = true;  ///< what was described so far
   bool refused(const char* step);
 };

@@ -76,6 +76,7 @@ class ProductCall : public PreparedCall {
     product.batch = p.y.sizes.size() > 2 ? numel(std::span(p.y.sizes).first(p.y.sizes.size() - 2)) : 1;
     product.activation = epilogue->activation;
     product.bias = p.bias.has_value();
+    product.tf32 = p.tf32;
     product.adds = epilogue->adds_operand || epilogue->adds_old;
     product.d = result(p, epilogue->adds_old);
     // In the library's order: its first matrix is our second.

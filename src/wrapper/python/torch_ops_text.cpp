@@ -117,7 +117,7 @@ def torch_matmul(inputs, outputs, post=(), has_bias=0, **_):
     product(a, b, operands.pop(0) if has_bias else None, post, operands, outputs[0])
 )py"},
     {"convolution", On::Cuda, Needs::PostOps, R"py(
-def torch_convolution(inputs, outputs, stride, padding, padding_end, dilation, transposed, output_padding, groups, has_bias=0, post=(), **_):
+def torch_convolution(inputs, outputs, stride, padding, padding_end, dilation, transposed, output_padding, groups, has_bias=0, post=(), tf32=0, **_):
     x, weight, *operands = [t if t.is_floating_point() else t.cpu() for t in inputs]  # torch has no convolution of integers on a GPU
     bias = operands.pop(0) if has_bias else None
     if padding != padding_end:  # what is more on one side is padded by hand
@@ -125,15 +125,15 @@ def torch_convolution(inputs, outputs, stride, padding, padding_end, dilation, t
         extra = [n for a, b, c in reversed(list(zip(padding, padding_end, least))) for n in (a - c, b - c)]
         x, padding = torch.nn.functional.pad(x, extra), least
     cudnn = torch.backends.cudnn
-    y = torch._convolution(x, weight, bias, stride, padding, dilation, bool(transposed), output_padding, groups, cudnn.benchmark, cudnn.deterministic, True, False)  # f32 is f32, not TF32
+    y = torch._convolution(x, weight, bias, stride, padding, dilation, bool(transposed), output_padding, groups, cudnn.benchmark, cudnn.deterministic, True, bool(tf32))
     finish(y, post, operands, outputs[0])
 )py"},
     {"convolution_weights", On::Any, Needs::Nothing, R"py(
-def torch_convolution_weights(inputs, outputs, stride, padding, dilation, groups, **_):
+def torch_convolution_weights(inputs, outputs, stride, padding, dilation, groups, tf32=0, **_):
     x, dy = [t if t.is_floating_point() else t.cpu() for t in inputs]
     cudnn = torch.backends.cudnn
-    exact = cudnn.flags(enabled=True, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False) if x.is_cuda and x.dtype == torch.float32 else contextlib.nullcontext()
-    with exact:
+    rounding = cudnn.flags(enabled=True, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=bool(tf32)) if x.is_cuda and x.dtype == torch.float32 else contextlib.nullcontext()
+    with rounding:
         gradients = torch.ops.aten.convolution_backward(dy, x, outputs[0].to(x.device), None, stride, padding, dilation, False, [0] * (x.dim() - 2), groups, [False, True, False])
     outputs[0].copy_(gradients[1])
 )py"},
