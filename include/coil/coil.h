@@ -48,6 +48,7 @@ struct Compiled {
 /// Compiles a `.pt2`. Throws coil::Error.
 COIL_API Compiled compile(const std::filesystem::path& pt2, const CompileOptions& = {});
 /// Writes the wrapper as source: `cpp`, `python` or `fx`; its weights go into a file beside it (OUT.cpp: OUT.weights.safetensors).
+/// `-` is standard output, for programs without weights, and for `wrapper`, which leaves them out.
 COIL_API void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, const CompileOptions& = {});
 
 /// A self-contained HTML page: the graph before and after the passes, kernels, fusions, memory over time. Throws coil::Error.

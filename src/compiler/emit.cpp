@@ -1,15 +1,32 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "coil/coil.h"
 #include "compiler/pipeline.h"
 #include "compiler/provenance.h"
+#include "support/error.h"
 #include "support/file.h"
 #include "wrapper/emit_cpp.h"
 #include "wrapper/emitters.h"
 #include "wrapper/weights_file.h"
 
 namespace coil {
+namespace {
+
+bool has_weights(const wrapper::Program& lines) {
+  const auto places = wrapper::place_weights(lines);
+  return std::any_of(places.begin(), places.end(), [](const auto& p) { return p.has_value(); });
+}
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) fail("cannot write to standard output: {}", std::strerror(errno));
+}
+
+}  // namespace
 
 void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, const CompileOptions& given) {
   const std::unique_ptr<wrapper::Emitter> emitter = wrapper::make_emitter(language);
@@ -18,9 +35,11 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   CompileReport report;
   Stages stage(report, options);
   const Lowered lowered = lower_archive(pt2, options, stage, true);
-  const std::filesystem::path weights = std::filesystem::path(output).replace_extension(".weights.safetensors");
+  const bool printed = output == "-";
+  if (printed && language != "wrapper" && has_weights(lowered.lines)) fail("{} has weights, which its program in {} reads from a file beside it: it cannot go to standard output; name a file", pt2.string(), language);
+  const std::filesystem::path place = printed ? "program" : output, weights = std::filesystem::path(place).replace_extension(".weights.safetensors");
   const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.toolchain.lanes, .isa = lowered.toolchain.isa, .flags = lowered.toolchain.flags, .launches_early = lowered.backend->launches_early(),
-                                                           .source_name = output.filename().string(), .weights_name = weights.filename().string()});
+                                                           .source_name = place.filename().string(), .weights_name = weights.filename().string()});
   // All files or none: each is on the disk before the first gets its name.
   std::vector<std::unique_ptr<AtomicFile>> files;
   const auto add = [&](const std::filesystem::path& path, std::string_view content) {
@@ -28,12 +47,14 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
     files.back()->write(content);
     files.back()->complete();
   };
-  if (auto file = wrapper::write_weights(lowered.lines, weights)) files.push_back(std::move(file));
-  if (language == "cpp") add(std::filesystem::path(output).replace_extension(".cmake"), wrapper::cpp_cmake(output.filename().string()));
+  if (!printed)
+    if (auto file = wrapper::write_weights(lowered.lines, weights)) files.push_back(std::move(file));
+  if (language == "cpp" && !printed) add(std::filesystem::path(output).replace_extension(".cmake"), wrapper::cpp_cmake(output.filename().string()));
   if (options.provenance) add(*options.provenance, provenance_json(lowered, language, emitter->lines()));
-  add(output, source);
+  if (!printed) add(output, source);
   stage.write_timings();
   for (const auto& file : files) file->commit();
+  if (printed) print(source);
 }
 
 }  // namespace coil

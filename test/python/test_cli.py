@@ -139,6 +139,30 @@ def test_same_input_same_bytes(made, tmp_path):
     assert (tmp_path / "again.coil").read_bytes() == (made / "net.coil").read_bytes()
 
 
+@pytest.mark.parametrize("language", ["cpp", "python", "fx", "wrapper"])
+def test_texts_go_to_standard_output(language, made, tmp_path):
+    export(nn.Softmax(-1), (torch.randn(3, 8),), tmp_path / "m.pt2")
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "program", "--emit", language)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert coil_ok("compile", tmp_path / "m.pt2", "-o", "-", "--emit", language, cwd=empty).stdout == (tmp_path / "program").read_text()
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([COIL, "compile", tmp_path / "m.pt2", "-o", "-", "--emit", language], stdout=full, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=empty)
+    refused(done, "standard output")
+    if language == "wrapper":
+        assert "lin.weight" in coil_ok("compile", made / "net.pt2", "-o", "-", "--emit", language, cwd=empty).stdout
+    else:
+        done = coil("compile", made / "net.pt2", "-o", "-", "--emit", language, cwd=empty)
+        refused(done, "net.pt2 has weights", "name a file")
+        assert done.stdout == ""
+    assert not list(empty.iterdir())
+
+
+def test_packages_do_not_go_to_standard_output(made, tmp_path):
+    refused(coil("compile", made / "net.pt2", "-o", "-", cwd=tmp_path), "a package cannot go to standard output", code=2)
+    assert not list(tmp_path.iterdir())
+
+
 def test_full_disk_leaves_nothing(made, tmp_path):
     """RLIMIT_FSIZE stands in for a full disk: every write beyond it fails."""
     def limit():

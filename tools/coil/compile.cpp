@@ -23,6 +23,7 @@ struct CompileCommand {
     model.finish();
     if (const auto names = wrapper::emitter_names(); emit != "package" && std::find(names.begin(), names.end(), emit) == names.end())
       throw CLI::ValidationError("--emit", fmt::format("{} not in {{package, {}}}", emit, fmt::join(names, ", ")));
+    if (emit == "package" && output == "-") throw CLI::ValidationError("--output", "a package cannot go to standard output; name a file, or ask for a text with --emit");
     Progress progress("compiling " + model.model.string());
     if (emit != "package") {
       coil::emit(model.model, emit, output, model.compile);
@@ -41,7 +42,7 @@ void add_compile(CLI::App& app) {
   auto command = std::make_shared<CompileCommand>();
   CLI::App* sub = app.add_subcommand("compile", "Compile an exported program to a package");
   add_model_options(*sub, command->model, false);
-  sub->add_option("-o,--output", command->output, "File to write")->required()->type_name("OUT");
+  sub->add_option("-o,--output", command->output, "File to write; - prints what --emit writes as one text")->required()->type_name("OUT");
   sub->add_option("--emit", command->emit, "What to write: package, or the wrapper as cpp, python or fx source, or as its own text (wrapper); default package")
       ->type_name("WHAT");
   sub->add_option_function<std::string>("--provenance", [command](const std::string& file) { command->model.compile.provenance = file; }, "Also write where each call comes from, as JSON")->type_name("FILE");
