@@ -2,6 +2,7 @@
 import copy
 import gc
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -55,6 +56,12 @@ def test_needs_no_import():
 
     assert [e.value for e in entry_points(group="torch_dynamo_backends") if e.name == "coil"] == ["coil.dynamo:coil"]
     assert "coil" in torch._dynamo.list_backends()
+
+
+def test_extension_exports_no_more_than_it_must():
+    done = subprocess.run(["nm", "-D", "--defined-only", "--format=just-symbols", coil._native.__file__], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not [name for name in done.stdout.split() if name != "PyInit__native" and not name.startswith("coil_")]
 
 
 def test_strides_of_inputs_and_outputs():
