@@ -375,10 +375,11 @@ TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, 
 
 namespace {
 
+constexpr std::uint32_t kFewOps = 6, kSomeOps = 24;
+
 /// Beside its reads: a transcendental function, or more than a few operations.
-bool computes_much(Scalar body) {
-  constexpr std::uint32_t kFewOps = 6;
-  if (body->ops > kFewOps) return true;
+bool computes_much(Scalar body, std::uint32_t few = kFewOps) {
+  if (body->ops > few) return true;
   for (Scalar s : topological({&body, 1}))
     if (s->op == ScalarOp::Pow || s->op == ScalarOp::Gcd || s->op == ScalarOp::Fmod || s->op == ScalarOp::Rem || s->op == ScalarOp::Atan2 || s->op == ScalarOp::Hypot || s->op >= ScalarOp::Exp) return true;
   return false;
@@ -404,6 +405,21 @@ bool reads_much(const StorageBox& s, std::span<const Scalar> loads) {
   return read > stored + stored / 8;  // a number for each row counts little
 }
 
+/// Whether the value is so much larger than all that it is made of (a mask, the place of a label in each row) that to compute it again takes less than to store it and read it back.
+bool grows_much(const StorageBox& s, std::span<const Scalar> loads) {
+  constexpr std::int64_t kTimes = 16;
+  std::int64_t read = 0;
+  for (Scalar load : loads) {
+    const Layout& layout = s.graph->buffer(load->buffer).layout;
+    const std::int64_t bytes = load->args.empty() ? bytes_or(*s.graph, layout.sizes, layout.dtype, -1) : -1;
+    if (bytes < 0) return false;
+    read += bytes;
+  }
+  const auto nodes = topological({&s.body, 1});
+  if (std::ranges::any_of(nodes, [](Scalar n) { return n->op == ScalarOp::Random; })) return false;
+  return kTimes * read <= bytes_or(*s.graph, s.sizes, s.dtype, 0);
+}
+
 }  // namespace
 
 bool is_costly(Scalar body) { return computes_much(body) || loads(body).size() >= 2; }
@@ -413,7 +429,7 @@ void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLim
   if (s.realized() || users == 0) return;
   const auto all = loads(s.body);
   bool realize = static_cast<int>(all.size()) > limits.reads || s.body->ops > static_cast<std::uint32_t>(limits.operations);
-  if (!realize && users > 1) realize = computes_much(s.body) || reads_much(s, all);
+  if (!realize && users > 1) realize = computes_much(s.body, grows_much(s, all) ? kSomeOps : kFewOps) || reads_much(s, all);
   // A library call can do a little arithmetic on its way out, in the type of its result; only an operation of its own can be given to it.
   if (!realize && users > 1)
     for (Scalar load : all)

@@ -126,7 +126,7 @@ std::size_t dense_bytes(const BoundView& v) { return static_cast<std::size_t>(nu
 std::optional<BoundView> reshape_view(const BoundView& from, const Sizes& sizes) {
   COIL_CHECK(numel(from.sizes) == numel(sizes));
   if (numel(sizes) == 0) return dense_view(from.dtype, sizes);
-  BoundView to{from.dtype, sizes, Sizes(sizes.size(), 1)};
+  BoundView to{from.dtype, sizes, Sizes(sizes.size(), 1), from.alignment};
   Sizes old_sizes, old_strides;
   for (std::size_t d = 0; d < from.sizes.size(); ++d) {
     if (from.sizes[d] == 1) continue;
@@ -151,7 +151,7 @@ std::optional<BoundView> reshape_view(const BoundView& from, const Sizes& sizes)
 
 BoundView expand_view(const BoundView& from, const Sizes& sizes) {
   if (from.sizes.size() > sizes.size()) fail("an operand of {} dimensions does not broadcast to {}", from.sizes.size(), sizes.size());
-  BoundView to{from.dtype, sizes, Sizes(sizes.size(), 0)};
+  BoundView to{from.dtype, sizes, Sizes(sizes.size(), 0), from.alignment};
   const std::size_t shift = sizes.size() - from.sizes.size();
   for (std::size_t d = 0; d < from.sizes.size(); ++d) {
     if (from.sizes[d] != 1 && from.sizes[d] != sizes[d + shift])
