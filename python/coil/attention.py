@@ -18,7 +18,6 @@ def _is_taken(query, key, value, mask, rate):
         and query.dim() == 4
         and mask is None
         and rate == 0
-        and not torch.are_deterministic_algorithms_enabled()
         and _takes_heads(query.shape[-1])
         and query.shape[-1] == value.shape[-1]
         and all(type(s) is not int or s > 0 for t in (query, key) for s in t.shape)
@@ -96,6 +95,7 @@ def _cudnn_backward(grad, query, key, value, out, logarithms, seed, offset, attn
     return _backward_alike(grad, query, key, value, out, logarithms, is_causal, scale)
 
 
+# cuDNN adds up the gradient of queries in an order that differs from run to run, as torch's kernels do: not for programs that are to be deterministic.
 DECOMPOSITIONS = {
     aten._scaled_dot_product_flash_attention.default: _flash,
     aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,

@@ -33,11 +33,11 @@ def _nll_loss_backward(grad, self, target, weight, reduction, ignore_index, tota
     return torch.where(hit, value, 0.0)
 
 
-def _decompositions(differentiated):
-    """Those of coil.Library, and torch's of operators that Coil knows nothing of; of a graph that is `differentiated`, also those of _IN_PARTS and of attention."""
+def _decompositions(differentiated, deterministic):
+    """Those of coil.Library, and torch's of operators that Coil knows nothing of; of a graph that is `differentiated`, also those of _IN_PARTS and, unless it is to be `deterministic`, of attention."""
     from .library import decompositions
 
-    return _torch_decompositions(differentiated) | (ATTENTION if differentiated else {}) | decompositions()
+    return _torch_decompositions(differentiated) | (ATTENTION if differentiated and not deterministic else {}) | decompositions()
 
 
 @functools.cache
@@ -184,6 +184,7 @@ def coil(gm, example_inputs, *, options=None, mode=None):
 
     chosen = parse(options, mode)
     inference = []
+    differentiated = torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs)
 
     def compile_inference(graph, inputs):
         inference.append(_compile_frozen(graph, chosen, example_inputs) if chosen.freeze else compile_graph(graph, chosen, "inference"))
@@ -194,7 +195,7 @@ def coil(gm, example_inputs, *, options=None, mode=None):
         bw_compiler=lambda graph, inputs: _compile_backward(graph, chosen, inputs),
         inference_compiler=compile_inference,
         partition_fn=min_cut_rematerialization_partition,
-        decompositions=_decompositions(torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs)),
+        decompositions=_decompositions(differentiated, chosen.settings.get("deterministic") == "true"),
         keep_inference_input_mutations=True,
     )
     masks.simplify(gm)

@@ -215,6 +215,8 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
     const RunModule run = [&](fx::GraphModule& part) { return run_part(part, settings, machine_runs(out.toolchain.isa) ? out.toolchain : codegen::find_toolchain(settings.cpu_compiler), options); };
     stage("constants", [&] { compute_what_is_known(module, run); });
   }
+  // The library of a GPU adds up attention's gradient in any order.
+  if (settings.deterministic) stage("decompose-for-device", [&] { run_pass("decompose-for-device", module); });
   passes::move_to_device(module, device);
   if (device.type != DeviceType::CPU || settings.cuda_emulate) stage("recurrences", [&] { run_pass("loop-recurrences", module); });
   stage("decompose-for-device", [&] {

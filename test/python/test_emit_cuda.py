@@ -82,6 +82,11 @@ def seeded(*shape, dtype=torch.float32):
 
 
 BF16 = torch.bfloat16
+def attention_and_gradient(q, k, v, dy):
+    y, logarithms = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
+    return y, logarithms, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(dy, q, k, v, y, logarithms, 0.0, True)
+
+
 PROGRAMS = {
     "pointwise": (of(lambda x, y: (x.sin() + y, (x > y).sum())), [(seeded(70, 33), seeded(33))], None),
     "reduction": (of(lambda x: (x.softmax(-1), x.sum(0), x.var(1), x.amax())), [(seeded(9, 700),)], None),
@@ -92,6 +97,7 @@ PROGRAMS = {
     "batched": (of(lambda x, y: torch.bmm(x, y) * 2), [(seeded(3, 5, 7), seeded(3, 7, 9))], None),
     "attention": (of(lambda q, k, v: (F.scaled_dot_product_attention(q, k, v, is_causal=True), F.scaled_dot_product_attention(q, k, v, (q @ k.mT).sign().to(q.dtype)))),
                   [(seeded(2, 3, 8, 16, dtype=BF16), seeded(2, 3, 8, 16, dtype=BF16), seeded(2, 3, 8, 16, dtype=BF16))], None),
+    "attention in training": (of(attention_and_gradient), [(seeded(2, 4, 8, 16, dtype=BF16), seeded(2, 2, 9, 16, dtype=BF16), seeded(2, 2, 9, 16, dtype=BF16), seeded(2, 4, 8, 16, dtype=BF16))], None),
     "blocks": (Loop(), [(torch.ones(3),), (-torch.ones(3),)], None),
     "selected": (Selected(), [(seeded(6, 3), torch.tensor([2, 0, 5]), 3), (-seeded(6, 3).abs(), torch.tensor([0, 0, 1]), 5)], (None, None, Dim.DYNAMIC)),
     "convolution": (Convolved(), [(seeded(2, 3, 10, 12),)], None),
