@@ -230,22 +230,11 @@ std::optional<DType> compute_type(const ConvolutionProblem& p) {
   return product_type(p.x.dtype, p.weight.dtype);
 }
 
-std::unique_ptr<PreparedCall> attempt(const ConvolutionProblem& p, DType dtype) {
-  try {
-    return ConvolutionBuilder(p, dtype).build();
-  } catch (const dnnl::error&) {
-    return nullptr;
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem& p) {
   const auto dtype = compute_type(p);
-  if (!dtype) return nullptr;
-  if (auto call = attempt(p, *dtype)) return call;
-  if (!p.packed_desc.empty()) fail("this machine cannot use a weight packed as {}; compile the model for it", short_name(*dtype));
-  return *dtype == DType::F32 ? nullptr : attempt(p, DType::F32);
+  return dtype ? attempt(*dtype, !p.packed_desc.empty(), [&](DType d) { return ConvolutionBuilder(p, d).build(); }) : nullptr;
 }
 
 namespace {

@@ -99,21 +99,11 @@ class Builder {
   DType dtype_, result_type_;
 };
 
-std::unique_ptr<PreparedCall> attempt(const WeightGradientProblem& p, DType dtype) {
-  try {
-    return Builder(p, dtype).build();
-  } catch (const dnnl::error&) {
-    return nullptr;
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<PreparedCall> make_weight_gradient(const WeightGradientProblem& p) {
   if (!is_float16_or_32(p.x.dtype) || !is_float16_or_32(p.dy.dtype) || !is_float16_or_32(p.dw.dtype) || numel(p.x.sizes) == 0 || numel(p.dy.sizes) == 0 || numel(p.dw.sizes) == 0) return nullptr;
-  const DType dtype = product_type(p.x.dtype, p.dy.dtype);
-  if (auto call = attempt(p, dtype)) return call;
-  return dtype == DType::F32 ? nullptr : attempt(p, DType::F32);
+  return attempt(product_type(p.x.dtype, p.dy.dtype), false, [&](DType d) { return Builder(p, d).build(); });
 }
 
 }  // namespace coil::runtime::onednn

@@ -199,27 +199,21 @@ std::optional<DType> compute_type(const GemmProblem& p) {
   return product_type(p.a.given.dtype, p.b.given.dtype);
 }
 
-std::unique_ptr<PreparedCall> attempt(const GemmProblem& p, DType dtype) {
-  try {
-    GemmBuilder natural(p, dtype, false);
-    auto call = natural.build();
-    if (!natural.reference() || !p.packed_desc.empty()) return call;
-    GemmBuilder dense(p, dtype, true);
-    auto copied = dense.build();
-    return dense.reference() ? std::move(call) : std::move(copied);
-  } catch (const dnnl::error&) {
-    return nullptr;
-  }
+/// Of operands as they lie, or copied dense where only the reference implementation takes them as they lie.
+std::unique_ptr<PreparedCall> build(const GemmProblem& p, DType dtype) {
+  GemmBuilder natural(p, dtype, false);
+  auto call = natural.build();
+  if (!natural.reference() || !p.packed_desc.empty()) return call;
+  GemmBuilder dense(p, dtype, true);
+  auto copied = dense.build();
+  return dense.reference() ? std::move(call) : std::move(copied);
 }
 
 }  // namespace
 
 std::unique_ptr<PreparedCall> make_gemm(const GemmProblem& p) {
   const auto dtype = compute_type(p);
-  if (!dtype) return nullptr;
-  if (auto call = attempt(p, *dtype)) return call;
-  if (!p.packed_desc.empty()) fail("this machine cannot use a weight packed as {}; compile the model for it", short_name(*dtype));
-  return *dtype == DType::F32 ? nullptr : attempt(p, DType::F32);
+  return dtype ? attempt(*dtype, !p.packed_desc.empty(), [&](DType d) { return build(p, d); }) : nullptr;
 }
 
 namespace {

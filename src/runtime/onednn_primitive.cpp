@@ -135,6 +135,19 @@ dnnl::memory::desc desc_from_text(const std::string& text) {
   return desc;
 }
 
+std::unique_ptr<PreparedCall> attempt(DType type, bool packed, const std::function<std::unique_ptr<PreparedCall>(DType)>& make) {
+  auto made = [&](DType t) -> std::unique_ptr<PreparedCall> {
+    try {
+      return make(t);
+    } catch (const dnnl::error&) {
+      return nullptr;
+    }
+  };
+  if (auto call = made(type)) return call;
+  if (packed) fail("this machine cannot use a weight packed as {}; compile the model for it", short_name(type));
+  return type == DType::F32 ? nullptr : made(DType::F32);
+}
+
 bool is_reference(const char* implementation) { return std::string_view(implementation).find("ref") != std::string_view::npos; }
 
 Tensor widened(const Tensor& t) {

@@ -1,6 +1,8 @@
 // What the oneDNN operations share: descriptors, post-operations, and running one primitive.
 #pragma once
 #ifdef COIL_HAVE_ONEDNN
+#include <functional>
+
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "runtime/cached_op.h"
@@ -27,6 +29,9 @@ std::vector<int> operand_arguments(const std::vector<PostOp>& post);
 std::string desc_to_text(const dnnl::memory::desc&);
 /// Throws Error when another version of oneDNN wrote it.
 dnnl::memory::desc desc_from_text(const std::string&);
+
+/// A call that `make` builds to compute on a type: on `type`, or in f32 where oneDNN has none for it; nothing where it has neither. Throws Error for a weight packed for `type` (`packed`) that this machine cannot use.
+std::unique_ptr<PreparedCall> attempt(DType type, bool packed, const std::function<std::unique_ptr<PreparedCall>(DType)>& make);
 
 /// The reference implementation: right, and a hundred times slower.
 bool is_reference(const char* implementation);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "gpu_calls.h"
+#include "runtime/view_layout.h"
 
 namespace coil::runtime {
 namespace {
@@ -121,15 +122,6 @@ TEST_F(GpuLibrary, MatmulIntoAWiderType) {
       in.add(dense_view(t, {3, 7, columns}));
       agrees("matmul", {}, in, dense_view(DType::F32, {3, 5, columns}), by(DType::F32));
     }
-}
-
-V channels_last(DType dtype, const Sizes& s) {
-  V v = dense_view(dtype, s);
-  std::int64_t next = v.strides[1] = 1;
-  next *= s[1];
-  for (std::size_t d = s.size(); d-- > 2; next *= s[d]) v.strides[d] = next;
-  v.strides[0] = next;
-  return v;
 }
 
 TEST_F(GpuLibrary, Convolution) {

@@ -50,3 +50,10 @@ def seed(request):
     device = request.config.getoption("--device")
     with torch.device(device) if device != "cpu" and request.module.__name__.startswith("test_torch_") else contextlib.nullcontext():
         yield
+
+
+@pytest.fixture
+def fresh(tmp_path_factory, monkeypatch):
+    """For torch.compile's tests: nothing compiled before counts, and kernels are kept in a folder of this run's."""
+    monkeypatch.setenv("COIL_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
+    torch._dynamo.reset()

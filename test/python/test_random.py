@@ -14,12 +14,7 @@ from coil_harness import coil_ok, export, run
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 coil = pytest.importorskip("coil", reason="the Python extension is not built")
-
-
-@pytest.fixture(autouse=True)
-def fresh(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("COIL_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 # ---- Distributions

@@ -9,12 +9,7 @@ import torch.nn.functional as F
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 pytest.importorskip("coil", reason="the Python extension is not built")
-
-
-@pytest.fixture(autouse=True)
-def fresh(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("COIL_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 # By name: batch, heads, heads of keys, queries, keys, elements of a head, and what attention is told.

@@ -7,7 +7,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from test_torch_compile import TOLERANCE, coil, fresh  # noqa: F401  (the fixture sets the cache)
+from test_torch_compile import TOLERANCE, coil
+
+pytestmark = pytest.mark.usefixtures("fresh")
 
 R = torch.randn
 Pair = collections.namedtuple("Pair", "first second")

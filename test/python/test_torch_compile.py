@@ -12,14 +12,9 @@ from torch import nn
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 coil = pytest.importorskip("coil", reason="the Python extension is not built")
+pytestmark = pytest.mark.usefixtures("fresh")
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}
-
-
-@pytest.fixture(autouse=True)
-def fresh(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("COIL_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
-    torch._dynamo.reset()
 
 
 def compiled(f, **options):

@@ -9,7 +9,9 @@ from torch._higher_order_ops import map as map_over
 from torch._higher_order_ops import scan, while_loop
 from torch._higher_order_ops.associative_scan import associative_scan
 
-from test_torch_compile import compiled, fresh, same  # noqa: F401
+from test_torch_compile import compiled, same
+
+pytestmark = pytest.mark.usefixtures("fresh")
 
 WEIGHT = torch.tensor([0.5, -1.5, 1.25])
 

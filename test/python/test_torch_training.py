@@ -12,12 +12,7 @@ from test_training_graphs import MODELS
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 pytest.importorskip("coil", reason="the Python extension is not built")
-
-
-@pytest.fixture(autouse=True)
-def fresh(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("COIL_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def losses(model, batch, loss_of, steps, backend=None, compiled_step=False, lr=1e-3):

@@ -87,6 +87,8 @@ void DnnGraph::set(Descriptor d, int attribute, int type, std::int64_t count, co
   if (taken_ && dnn_.set_(d, attribute, type, count, values) != 0) taken_ = refused("a description");
 }
 
+void DnnGraph::connect(Descriptor operation, int attribute, Tensor t) { set(operation, attribute, kDescriptorType, tensors_[static_cast<std::size_t>(t)]); }
+
 void DnnGraph::finish(Descriptor d) {
   if (taken_ && dnn_.finalize_(d) != 0) taken_ = refused("an operation");
 }
@@ -152,9 +154,9 @@ void DnnGraph::convolution(Tensor x, Tensor w, Tensor y, const Convolution& c) {
   Descriptor conv = convolution_kind(c);
   Descriptor op = make(c.transposed ? kConvolutionBackwardData : kConvolutionForward);
   set(op, c.transposed ? kBackwardConvolution : kForwardConvolution, kDescriptorType, conv);
-  set(op, c.transposed ? kBackwardDy : kForwardX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
-  set(op, c.transposed ? kBackwardW : kForwardW, kDescriptorType, tensors_[static_cast<std::size_t>(w)]);
-  set(op, c.transposed ? kBackwardDx : kForwardY, kDescriptorType, tensors_[static_cast<std::size_t>(y)]);
+  connect(op, c.transposed ? kBackwardDy : kForwardX, x);
+  connect(op, c.transposed ? kBackwardW : kForwardW, w);
+  connect(op, c.transposed ? kBackwardDx : kForwardY, y);
   set_factors(op, c.transposed ? kBackwardAlpha : kForwardAlpha, c.transposed ? kBackwardBeta : kForwardBeta);
   finish(op);
   operations_.push_back(op);
@@ -163,9 +165,9 @@ void DnnGraph::convolution(Tensor x, Tensor w, Tensor y, const Convolution& c) {
 void DnnGraph::weight_gradient(Tensor x, Tensor dy, Tensor dw, const Convolution& c) {
   Descriptor conv = convolution_kind(c), op = make(kConvolutionBackwardWeights);
   set(op, kWeightsConvolution, kDescriptorType, conv);
-  set(op, kWeightsX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
-  set(op, kWeightsDy, kDescriptorType, tensors_[static_cast<std::size_t>(dy)]);
-  set(op, kWeightsDw, kDescriptorType, tensors_[static_cast<std::size_t>(dw)]);
+  connect(op, kWeightsX, x);
+  connect(op, kWeightsDy, dy);
+  connect(op, kWeightsDw, dw);
   set_factors(op, kWeightsAlpha, kWeightsBeta);
   finish(op);
   operations_.push_back(op);
@@ -184,25 +186,25 @@ DnnGraph::Descriptor DnnGraph::pointwise_operation(int mode) {
 
 void DnnGraph::pointwise(int mode, Tensor x, Tensor y) {
   Descriptor op = pointwise_operation(mode);
-  set(op, kPointwiseX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
-  set(op, kPointwiseY, kDescriptorType, tensors_[static_cast<std::size_t>(y)]);
+  connect(op, kPointwiseX, x);
+  connect(op, kPointwiseY, y);
   finish(op);
 }
 
 void DnnGraph::pointwise(int mode, Tensor x, Tensor b, Tensor y) {
   Descriptor op = pointwise_operation(mode);
-  set(op, kPointwiseX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
-  set(op, kPointwiseB, kDescriptorType, tensors_[static_cast<std::size_t>(b)]);
-  set(op, kPointwiseY, kDescriptorType, tensors_[static_cast<std::size_t>(y)]);
+  connect(op, kPointwiseX, x);
+  connect(op, kPointwiseB, b);
+  connect(op, kPointwiseY, y);
   finish(op);
 }
 
 void DnnGraph::select(Tensor condition, Tensor x, Tensor b, Tensor y) {
   Descriptor op = pointwise_operation(kBinarySelect);
-  set(op, kPointwiseX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
-  set(op, kPointwiseB, kDescriptorType, tensors_[static_cast<std::size_t>(b)]);
-  set(op, kPointwiseT, kDescriptorType, tensors_[static_cast<std::size_t>(condition)]);
-  set(op, kPointwiseY, kDescriptorType, tensors_[static_cast<std::size_t>(y)]);
+  connect(op, kPointwiseX, x);
+  connect(op, kPointwiseB, b);
+  connect(op, kPointwiseT, condition);
+  connect(op, kPointwiseY, y);
   finish(op);
 }
 
@@ -214,8 +216,8 @@ void DnnGraph::index(Tensor x, Tensor y, std::int64_t axis) {
   finish(kind);
   Descriptor op = make(kOperationPointwise);
   set(op, kPointwiseDesc, kDescriptorType, kind);
-  set(op, kPointwiseX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
-  set(op, kPointwiseY, kDescriptorType, tensors_[static_cast<std::size_t>(y)]);
+  connect(op, kPointwiseX, x);
+  connect(op, kPointwiseY, y);
   finish(op);
   operations_.push_back(op);
 }
@@ -225,9 +227,9 @@ void DnnGraph::product(Tensor a, Tensor b, Tensor c) {
   set(kind, kMatmulPrecision, kDataType, precision_);
   finish(kind);
   Descriptor op = make(kOperationMatmul);
-  set(op, kMatmulA, kDescriptorType, tensors_[static_cast<std::size_t>(a)]);
-  set(op, kMatmulB, kDescriptorType, tensors_[static_cast<std::size_t>(b)]);
-  set(op, kMatmulC, kDescriptorType, tensors_[static_cast<std::size_t>(c)]);
+  connect(op, kMatmulA, a);
+  connect(op, kMatmulB, b);
+  connect(op, kMatmulC, c);
   set(op, kMatmulDesc, kDescriptorType, kind);
   finish(op);
   operations_.push_back(op);
@@ -235,8 +237,8 @@ void DnnGraph::product(Tensor a, Tensor b, Tensor c) {
 
 void DnnGraph::reshape(Tensor x, Tensor y) {
   Descriptor op = make(kOperationReshape);
-  set(op, kReshapeX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
-  set(op, kReshapeY, kDescriptorType, tensors_[static_cast<std::size_t>(y)]);
+  connect(op, kReshapeX, x);
+  connect(op, kReshapeY, y);
   finish(op);
   operations_.push_back(op);
 }
@@ -247,8 +249,8 @@ void DnnGraph::reduce(int mode, Tensor x, Tensor y) {
   set(kind, kReductionPrecision, kDataType, precision_);
   finish(kind);
   Descriptor op = make(kOperationReduction);
-  set(op, kReductionX, kDescriptorType, tensors_[static_cast<std::size_t>(x)]);
-  set(op, kReductionY, kDescriptorType, tensors_[static_cast<std::size_t>(y)]);
+  connect(op, kReductionX, x);
+  connect(op, kReductionY, y);
   set(op, kReductionDesc, kDescriptorType, kind);
   finish(op);
   operations_.push_back(op);

@@ -105,6 +105,7 @@ class DnnGraph {
   void set(Descriptor d, int attribute, int type, const T& value) {
     set(d, attribute, type, 1, &value);
   }
+  void connect(Descriptor operation, int attribute, Tensor);
   void finish(Descriptor);
   Tensor add_tensor(DType, const Sizes& sizes, const Sizes& strides, std::int64_t alignment, bool is_virtual, bool by_value);
   Descriptor pointwise_operation(int mode);
