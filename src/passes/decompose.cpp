@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <shared_mutex>
 
 #include "fx/infer.h"
@@ -39,18 +38,10 @@ Value in_layout_of(Rewriter& r, const Value& made, const TensorMeta& wanted) {
   if (agree(*r.module.env, have, wanted) && !ops::shapes::is_non_overlapping_and_dense(*r.module.env, wanted)) return made;  // strides with holes are a trace's artefact: a new value has none
   if (!agree(*r.module.env, have, wanted))
     r.refuse(fmt::format("decomposes to {}, not to {}", sym::to_string(r.meta(made)), sym::to_string(wanted)));
-  std::vector<std::int64_t> order(wanted.rank()), back(wanted.rank());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    const Exprs& strides = wanted.strides;
-    return ops::shapes::stride_less(*r.module.env, strides[static_cast<std::size_t>(b)],
-                                    strides[static_cast<std::size_t>(a)]);
-  });
-  for (std::size_t i = 0; i < order.size(); ++i)
-    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  const std::vector<std::int64_t> order = ops::shapes::memory_order(*r.module.env, wanted.strides);
   Value dense =
       r.call("aten.clone.default", {r.permute(made, order)}, {{"memory_format", ops::MemoryFormat::Contiguous}});
-  return r.permute(dense, back);
+  return r.permute(dense, ops::shapes::inverse_order(order));
 }
 
 /// Views of a node whose strides are not those recorded get their metadata anew.

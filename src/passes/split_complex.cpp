@@ -16,7 +16,7 @@ using fx::Opcode;
 const ComplexRules& rules() {
   static const ComplexRules entries = [] {
     ComplexRules t;
-    for (auto add : {add_complex_arithmetic, add_complex_functions, add_complex_structure, add_fourier, add_complex_matrices}) add(t);
+    for (auto add : {add_complex_arithmetic, add_complex_functions, add_complex_structure, add_fourier, add_complex_matrices, add_complex_products}) add(t);
     return t;
   }();
   return entries;
@@ -25,7 +25,7 @@ const ComplexRules& rules() {
 /// Operators whose decompositions hold for complex numbers as they stand: what they are made of has rules.
 constexpr std::string_view kByDecomposition[] = {
     "aten.addbmm.default", "aten.addcdiv.default", "aten.addcmul.default", "aten.addmv.default", "aten.addr.default", "aten.index_add.default", "aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor", "aten.isclose.default",
-    "aten.ldexp.Tensor", "aten.lerp.Scalar", "aten.lerp.Tensor", "aten.linspace.default", "aten.rms_norm.default", "aten.sinc.default",
+    "aten.ldexp.Tensor", "aten.lerp.Scalar", "aten.lerp.Tensor", "aten.linalg_multi_dot.default", "aten.linspace.default", "aten.rms_norm.default", "aten.sinc.default",
 };
 
 bool is_decomposed(std::string_view target) { return std::find(std::begin(kByDecomposition), std::end(kByDecomposition), target) != std::end(kByDecomposition); }
@@ -81,7 +81,10 @@ class Splitter {
     auto rule = rules().find(n->target);
     if (rule == rules().end()) r.refuse("is not compiled for complex tensors; compute with torch.view_as_real(x) here");
     Made made = rule->second(r);
-    if (auto* parts = std::get_if<Parts>(&made)) parts_[n] = fitted(r, *parts);
+    if (auto* parts = std::get_if<Parts>(&made)) {
+      take_sizes(n, *parts);
+      parts_[n] = fitted(r, *parts);
+    }
     else if (auto* list = std::get_if<std::vector<Parts>>(&made)) lists_[n] = std::move(*list);
     else replace_call(r, std::get<Value>(made), renaming_);
   }
@@ -94,6 +97,17 @@ class Splitter {
       if (touches_complex(*n)) visit(n);
       n = next;
     }
+  }
+
+  /// Sizes that a node's data tell have the names from now on that the parts have for them.
+  void take_sizes(Node* n, const Parts& p) {
+    const TensorMeta &recorded = n->tensor(), &found = p.re.as_node()->tensor();
+    if (recorded.rank() != found.rank()) return;
+    auto is_told = [](const Expr& e) { return e.is_symbol() && e.symbol_kind() == sym::SymbolKind::Unbacked; };
+    for (std::size_t d = 0; d < found.rank(); ++d)
+      if (!(recorded.sizes[d] == found.sizes[d]) && !(is_told(recorded.sizes[d]) && is_told(found.sizes[d]))) return;
+    renaming_.unify(*m_.env, n->meta.value, p.re.as_node()->meta.value);
+    n->meta.value = renaming_.renamed(n->meta.value);
   }
 
   /// The first part has the node's sizes: later steps ask it.

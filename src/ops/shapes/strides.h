@@ -25,6 +25,10 @@ TensorMeta in_format(Env&, const TensorMeta& like, Exprs sizes, MemoryFormat);
 bool same_stride(Env&, Expr a, Expr b);
 /// Whether stride `a` is less than `b`: statically, else as multiples of each other, else by a guard.
 bool stride_less(Env&, Expr a, Expr b);
+/// Dimensions from the outermost in memory to the innermost.
+std::vector<std::int64_t> memory_order(Env&, const Exprs& strides);
+/// Where each dimension went under a permutation.
+std::vector<std::int64_t> inverse_order(const std::vector<std::int64_t>&);
 
 bool is_contiguous(Env&, const TensorMeta&);
 bool is_contiguous(Env&, const TensorMeta&, MemoryFormat);

@@ -1,7 +1,5 @@
 #include "passes/complex/parts.h"
 
-#include <numeric>
-
 #include "ops/shapes/strides.h"
 
 namespace coil::passes {
@@ -63,13 +61,8 @@ Parts ComplexRewriter::filled(const Parts& p, const Exprs& sizes, DType type) {
 
 ComplexRewriter::Pairs ComplexRewriter::interleaved(const Parts& z, const TensorMeta& layout) {
   const Parts p = filled(z, layout.sizes, real_type(layout.dtype));
-  std::vector<std::int64_t> order(layout.rank()), back(layout.rank());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return ops::shapes::stride_less(*module.env, layout.strides[static_cast<std::size_t>(b)], layout.strides[static_cast<std::size_t>(a)]);
-  });
-  for (std::size_t i = 0; i < order.size(); ++i) back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-  return {call("aten.stack.default", {Values{permute(p.re, order), permute(p.im, order)}, -1}), back};
+  const std::vector<std::int64_t> order = ops::shapes::memory_order(*module.env, layout.strides);
+  return {call("aten.stack.default", {Values{permute(p.re, order), permute(p.im, order)}, -1}), ops::shapes::inverse_order(order)};
 }
 
 }  // namespace coil::passes

@@ -70,5 +70,6 @@ void add_complex_functions(ComplexRules&);
 void add_complex_structure(ComplexRules&);
 void add_fourier(ComplexRules&);
 void add_complex_matrices(ComplexRules&);
+void add_complex_products(ComplexRules&);
 
 }  // namespace coil::passes

@@ -1,4 +1,6 @@
 // Operators that move elements or add them up: linear, so that each part goes through them alone.
+#include <algorithm>
+
 #include "ops/shapes/strides.h"
 #include "passes/complex/parts.h"
 
@@ -64,6 +66,26 @@ Made as_strided(ComplexRewriter& r) {
   return Parts{r.call("aten.select.int", {both, -1, 0}), r.call("aten.select.int", {both, -1, 1})};
 }
 
+/// Elements that data choose: of both parts side by side, so that they are looked for once.
+Parts selected(ComplexRewriter& r, const Parts& z, const Value& indices) {
+  const Value both = r.call("aten.index.Tensor", {r.call("aten.stack.default", {Values{z.re, z.im}, -1}), indices});
+  return Parts{r.call("aten.select.int", {both, -1, 0}), r.call("aten.select.int", {both, -1, 1})};
+}
+
+Made index(ComplexRewriter& r) {
+  const Values& indices = r["indices"].as_list();
+  const bool masked = std::ranges::any_of(indices, [&](const Value& v) { return v.is<fx::Node*>() && (r.dtype(v) == DType::Bool || r.dtype(v) == DType::U8); });
+  if (!masked) return part_wise(r);
+  return selected(r, r.filled(r.parts(r["self"]), r.meta(r["self"]).sizes, r.part_type()), r["indices"]);
+}
+
+Made masked_select(ComplexRewriter& r) {
+  const Value& mask = r["mask"];
+  // Where the mask is true, in the sizes of both.
+  const Value everywhere = r.call("aten.mul.Tensor", {mask, r.full(r.meta(r["self"]).sizes, true, DType::Bool, r.device())});
+  return selected(r, r.filled(r.parts(r["self"]), r.meta(everywhere).sizes, r.part_type()), Values{everywhere});
+}
+
 constexpr std::string_view kPartWise[] = {
     "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.view_as.default", "aten.reshape_as.default", "aten.unsqueeze.default", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims",
     "aten.permute.default", "aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default", "aten.t.default", "aten.mT.default", "aten.numpy_T.default", "aten.movedim.int", "aten.movedim.intlist", "aten.moveaxis.int",
@@ -85,6 +107,8 @@ constexpr std::string_view kPartWise[] = {
 
 void add_complex_structure(ComplexRules& t) {
   for (std::string_view name : kPartWise) t[name] = part_wise;
+  t["aten.index.Tensor"] = index;
+  t["aten.masked_select.default"] = masked_select;
   t["aten.as_strided.default"] = t["aten.as_strided_copy.default"] = as_strided;
 }
 

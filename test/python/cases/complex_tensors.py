@@ -36,6 +36,9 @@ n.add("more_products", lambda a, b, v: (F.linear(a, b), F.linear(a, b, v[:3]), t
                                         torch.addcmul(a, a, b, value=0.5), torch.addcdiv(a, a, b, value=0.5), a.var(0), a.std(), torch.cross(a[:, :3], b[:, 1:], dim=1)), complex_normal(3, 4), complex_normal(3, 4), complex_normal(4))
 n.add("convolutions", lambda x, w, b: (F.conv1d(x, w, b, stride=2), F.conv_transpose1d(x, w.transpose(0, 1), b)), complex_normal(2, 3, 9), complex_normal(4, 3, 3), complex_normal(4), tolerance=1e-4)
 n.add("half", lambda h, z: (torch.view_as_real(h * 1j), torch.view_as_real(h[0, 0] * 1j), (h * z).imag, (h * 2j).abs()), n.normal(3, 4, dtype=torch.float16), torch.tensor(1 + 2j), tolerance=4e-3)
+n.add("products_along", lambda z, one: (z.prod(), z.prod(0), z.prod(1, keepdim=True), z.cumprod(1), z.cumprod(0), z[:, :0].prod(1), one.prod(), one.cumprod(0), torch.prod(z.real, 0, dtype=torch.complex64)), complex_normal(5, 7), torch.tensor(1 + 2j), tolerance=5e-5)
+n.add("products_of_infinities", lambda z: (z.cumprod(0).isnan(), z.prod().isnan()), torch.tensor([1j, 2, complex(float("inf"), 1), 3]))
+n.add("selected", lambda z, m: (z[m], z.masked_select(m), z[m[:, 0]], (z * 1j).masked_select(m[1]), z[:, m[0]].abs() + 1, z[m].sum()), complex_normal(3, 4), n.bools(3, 4))
 n.add("returned", lambda a: (a, a + 0), complex_normal(3))
 
 f.add("complex", lambda x: (torch.view_as_real(torch.fft.fft(x)), torch.fft.ifft(x).abs(), torch.fft.fft(x, n=5).real, torch.fft.fft2(x, norm="ortho").imag), f.normal(3, 8))
