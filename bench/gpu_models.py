@@ -3,7 +3,6 @@
 usage: gpu_models.py [NAME,...] [--sides NAME,...] [--seconds N] [--set KEY=VALUE ...]     settings of Coil's sides: cuda.dependent_launch=true
 Milliseconds of calls waited for one by one (a package: as `coil bench` has them), seconds of the first call or of `coil compile`, distance from eager.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -107,20 +106,10 @@ def measure(name, chosen, deadline):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="?")
-    parser.add_argument("--sides", default="package,package graphs,coil,coil graphs,inductor,inductor graphs")
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--set", action="append", default=[])
-    a = parser.parse_args()
-    sides.OPTIONS.update(s.split("=", 1) for s in a.set)
-    deadline = sides.Deadline(a.seconds)
+    a = sides.parser(__doc__, "package,package graphs,coil,coil graphs,inductor,inductor graphs").parse_args()
     with torch.no_grad():
-        for name in a.names.split(",") if a.names else MODELS:
-            if deadline.passed():
-                print(f"{name} not reached in time")
-            else:
-                measure(name, a.sides.split(","), deadline)
+        for name, deadline in sides.each(a, MODELS):
+            measure(name, a.sides.split(","), deadline)
 
 
 if __name__ == "__main__":

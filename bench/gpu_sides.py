@@ -1,4 +1,5 @@
 """What the GPU benchmarks share: timing by events with the cache flushed, by the host's clock, sides that take turns, a deadline."""
+import argparse
 import statistics
 import time
 
@@ -13,6 +14,27 @@ class Deadline:
 
     def passed(self):
         return time.monotonic() > self.end
+
+
+def parser(doc, chosen):
+    """Arguments of a benchmark of models: names, `--sides` (those `chosen` where nothing is said), a limit in seconds and settings of Coil's sides."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("names", nargs="?")
+    made.add_argument("--sides", default=chosen)
+    made.add_argument("--seconds", type=float, default=1e9)
+    made.add_argument("--set", action="append", default=[])
+    return made
+
+
+def each(a, models):
+    """The models that parsed arguments name, until their time is over, each with the deadline. Their settings hold from now on."""
+    OPTIONS.update(s.split("=", 1) for s in a.set)
+    deadline = Deadline(a.seconds)
+    for name in a.names.split(",") if a.names else models:
+        if deadline.passed():
+            print(f"{name} not reached in time")
+        else:
+            yield name, deadline
 
 
 def compiled(function, backend, mode=None, options={}):

@@ -4,7 +4,6 @@ usage: gpu_training.py [NAME,...] [--sides NAME,...] [--dropout] [--small] [--de
 Milliseconds of a step (median of 15, by events), GiB of torch's allocator at its peak, seconds of the step that compiles, and what lies between loss and gradients and eager's, relative to those.
 `--dropout`: BERT and GPT-2 with the dropout that `transformers` gives them, which every side draws for itself, so that losses and gradients are far apart. `--small`: a size for machines without a GPU (`--device cpu`).
 """
-import argparse
 import gc
 import statistics
 import time
@@ -221,22 +220,13 @@ def measure(name, a, deadline):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="?")
-    parser.add_argument("--sides", default="eager,inductor,coil")
+    parser = sides.parser(__doc__, "eager,inductor,coil")
     parser.add_argument("--dropout", action="store_true")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--set", action="append", default=[])
     a = parser.parse_args()
-    sides.OPTIONS.update(s.split("=", 1) for s in a.set)
-    deadline = sides.Deadline(a.seconds)
-    for name in a.names.split(",") if a.names else MODELS:
-        if deadline.passed():
-            print(f"{name} not reached in time")
-        else:
-            measure(name, a, deadline)
+    for name, deadline in sides.each(a, MODELS):
+        measure(name, a, deadline)
 
 
 if __name__ == "__main__":

@@ -47,9 +47,10 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
     files.back()->write(content);
     files.back()->complete();
   };
-  if (!printed)
+  if (!printed) {
     if (auto file = wrapper::write_weights(lowered.lines, weights)) files.push_back(std::move(file));
-  if (language == "cpp" && !printed) add(std::filesystem::path(output).replace_extension(".cmake"), wrapper::cpp_cmake(output.filename().string()));
+    if (language == "cpp") add(std::filesystem::path(output).replace_extension(".cmake"), wrapper::cpp_cmake(output.filename().string()));
+  }
   if (options.provenance) add(*options.provenance, provenance_json(lowered, language, emitter->lines()));
   if (!printed) add(output, source);
   stage.write_timings();

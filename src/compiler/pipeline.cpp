@@ -152,6 +152,7 @@ std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const
   // Kernels that run once: what they gain by more optimization is less than it takes.
   std::replace(lowered.toolchain.flags.begin(), lowered.toolchain.flags.end(), std::string("-O2"), std::string("-O1"));
   lowered.backend = make_backend({}, settings, lowered.toolchain);
+  passes::move_to_device(part, {});
   run_pass("decompose-for-device", part);
   lower_module(part, settings, stage, lowered);
   runtime::Context context(runtime::Model::load(assemble(lowered.lines, *lowered.backend, quiet, stage)));
@@ -199,13 +200,15 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   std::vector<std::pair<std::string, std::string>> lines;
   if (keep_source) lines = stage("source lines", [&] { return fx::node_lines(module, {.locations = true}); });
   stage.show_changed("graph", [&] { return fx::to_string(module, {.locations = true}); });
+  // The library of a GPU adds up attention's gradient in any order.
+  const bool waits = device.type != DeviceType::CPU && !settings.deterministic;
   for (const char* name : kPasses) {
     if (settings.fallback && std::string_view(name) == "split-complex" && !passes::splits_complex(module)) {
       passes::leave_complex_to_host(module);  // all of them
       continue;
     }
     if (device.type == DeviceType::CPU && std::string_view(name) == "fold-batch-norm-of-inputs") continue;
-    stage(name, [&] { run_pass(name, module); });
+    stage(name, [&] { run_pass(!waits && std::string_view(name) == "decompose" ? "decompose-for-device" : name, module); });
     stage.show_changed(name, [&] { return fx::to_string(module, {.locations = true}); });
   }
   out.toolchain = codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa);
@@ -215,13 +218,12 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
     const RunModule run = [&](fx::GraphModule& part) { return run_part(part, settings, machine_runs(out.toolchain.isa) ? out.toolchain : codegen::find_toolchain(settings.cpu_compiler), options); };
     stage("constants", [&] { compute_what_is_known(module, run); });
   }
-  // The library of a GPU adds up attention's gradient in any order.
-  if (settings.deterministic) stage("decompose-for-device", [&] { run_pass("decompose-for-device", module); });
   passes::move_to_device(module, device);
   if (device.type != DeviceType::CPU || settings.cuda_emulate) stage("recurrences", [&] { run_pass("loop-recurrences", module); });
-  stage("decompose-for-device", [&] {
-    for (const char* name : {"decompose-for-device", "eliminate-common-subexpressions", "eliminate-dead-code"}) run_pass(name, module);
-  });
+  if (device.type != DeviceType::CPU)
+    stage("decompose for the device", [&] {
+      for (const char* name : {"decompose-for-device", "eliminate-common-subexpressions", "eliminate-dead-code"}) run_pass(name, module);
+    });
   lower_module(module, settings, stage, out, [&] {
     if (!settings.max_autotune || device.type != DeviceType::CUDA) return;
     const std::string found = stage("autotune", [&] { return measure_launches(out, device, options) + measure_products(out, device, options); });

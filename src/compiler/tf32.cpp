@@ -6,6 +6,7 @@ bool is_tf32_choice(std::string_view choice) { return choice == "none" || choice
 
 void allow_tf32(ir::Graph& graph, std::string_view choice) {
   const bool products = choice == "products" || choice == "all", convolutions = choice == "convolutions" || choice == "all";
+  if (!products && !convolutions) return;
   bool changed = false;
   std::vector<ir::Operation> operations(graph.operations().begin(), graph.operations().end());
   for (ir::Operation& op : operations) {

@@ -390,34 +390,32 @@ std::int64_t bytes_or(Graph& graph, const Exprs& sizes, DType dtype, std::int64_
   return count < 0 ? fallback : count * static_cast<std::int64_t>(size_of(dtype));
 }
 
+/// What loads read, each its whole tensor; nothing when sizes are not known, or data decide places.
+std::optional<std::int64_t> bytes_read(Graph& graph, std::span<const Scalar> loads) {
+  std::int64_t read = 0;
+  for (Scalar load : loads) {
+    const Layout& layout = graph.buffer(load->buffer).layout;
+    const std::int64_t bytes = load->args.empty() ? bytes_or(graph, layout.sizes, layout.dtype, -1) : -1;
+    if (bytes < 0) return std::nullopt;
+    read += bytes;
+  }
+  return read;
+}
+
 /// Whether several loads move more bytes than the stored value would have: `x - max` of narrow rows in f32 does not.
 bool reads_much(const StorageBox& s, std::span<const Scalar> loads) {
   if (loads.size() < 2) return false;
-  std::int64_t read = 0;
-  for (Scalar load : loads) {
-    const Layout& layout = s.graph->buffer(load->buffer).layout;
-    if (!load->args.empty()) return true;  // at places that data decide
-    const std::int64_t bytes = bytes_or(*s.graph, layout.sizes, layout.dtype, -1);
-    if (bytes < 0) return true;
-    read += bytes;
-  }
+  const std::optional<std::int64_t> read = bytes_read(*s.graph, loads);
   const std::int64_t stored = bytes_or(*s.graph, s.sizes, s.dtype, 0);
-  return read > stored + stored / 8;  // a number for each row counts little
+  return !read || *read > stored + stored / 8;  // a number for each row counts little
 }
 
 /// Whether the value is so much larger than all that it is made of (a mask, the place of a label in each row) that to compute it again takes less than to store it and read it back.
 bool grows_much(const StorageBox& s, std::span<const Scalar> loads) {
   constexpr std::int64_t kTimes = 16;
-  std::int64_t read = 0;
-  for (Scalar load : loads) {
-    const Layout& layout = s.graph->buffer(load->buffer).layout;
-    const std::int64_t bytes = load->args.empty() ? bytes_or(*s.graph, layout.sizes, layout.dtype, -1) : -1;
-    if (bytes < 0) return false;
-    read += bytes;
-  }
-  const auto nodes = topological({&s.body, 1});
-  if (std::ranges::any_of(nodes, [](Scalar n) { return n->op == ScalarOp::Random; })) return false;
-  return kTimes * read <= bytes_or(*s.graph, s.sizes, s.dtype, 0);
+  const std::optional<std::int64_t> read = bytes_read(*s.graph, loads);
+  if (!read || kTimes * *read > bytes_or(*s.graph, s.sizes, s.dtype, 0)) return false;
+  return std::ranges::none_of(topological({&s.body, 1}), [](Scalar n) { return n->op == ScalarOp::Random; });
 }
 
 }  // namespace
@@ -429,7 +427,7 @@ void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLim
   if (s.realized() || users == 0) return;
   const auto all = loads(s.body);
   bool realize = static_cast<int>(all.size()) > limits.reads || s.body->ops > static_cast<std::uint32_t>(limits.operations);
-  if (!realize && users > 1) realize = computes_much(s.body, grows_much(s, all) ? kSomeOps : kFewOps) || reads_much(s, all);
+  if (!realize && users > 1) realize = computes_much(s.body, s.body->ops > kFewOps && grows_much(s, all) ? kSomeOps : kFewOps) || reads_much(s, all);
   // A library call can do a little arithmetic on its way out, in the type of its result; only an operation of its own can be given to it.
   if (!realize && users > 1)
     for (Scalar load : all)

@@ -84,9 +84,11 @@ class Splitter {
     if (auto* parts = std::get_if<Parts>(&made)) {
       take_sizes(n, *parts);
       parts_[n] = fitted(r, *parts);
+    } else if (auto* list = std::get_if<std::vector<Parts>>(&made)) {
+      lists_[n] = std::move(*list);
+    } else {
+      replace_call(r, std::get<Value>(made), renaming_);
     }
-    else if (auto* list = std::get_if<std::vector<Parts>>(&made)) lists_[n] = std::move(*list);
-    else replace_call(r, std::get<Value>(made), renaming_);
   }
 
   void take_apart(Rewriter& r) {
@@ -124,7 +126,7 @@ class Splitter {
     fx::InsertBefore here(first_call(n));
     ComplexRewriter r(m_, n, parts_);
     Node* view = r.call("aten.view_as_real.default", {n});
-    parts_[n] = {r.call("aten.select.int", {view, -1, 0}), r.call("aten.select.int", {view, -1, 1})};
+    parts_[n] = r.apart(view);
   }
 
   /// The first call behind a placeholder or an attribute: calls do not stand between those.
@@ -156,7 +158,7 @@ class Splitter {
     }
     fx::InsertBefore here(first_call(n));
     ComplexRewriter r(m_, n, parts_);
-    parts_[n] = {r.call("aten.select.int", {real, -1, 0}), r.call("aten.select.int", {real, -1, 1})};
+    parts_[n] = r.apart(real);
   }
 
   void output(Node* n) {

@@ -60,18 +60,15 @@ Made sign(ComplexRewriter& r) {
   return Parts{r.div(z.re, safe), z.im.is_none() ? z.im : Value(r.div(z.im, safe))};
 }
 
-Made real_part(ComplexRewriter& r) { return Value(r.unary("clone", r.filled(self(r), r.meta(r.node->args[0]).sizes, r.part_type()).re)); }
-Made imaginary_part(ComplexRewriter& r) { return Value(r.unary("clone", r.filled(self(r), r.meta(r.node->args[0]).sizes, r.part_type()).im)); }
+Made real_part(ComplexRewriter& r) { return Value(r.unary("clone", r.whole(r.node->args[0]).re)); }
+Made imaginary_part(ComplexRewriter& r) { return Value(r.unary("clone", r.whole(r.node->args[0]).im)); }
 
 Made as_real(ComplexRewriter& r) {
-  const Parts z = r.filled(self(r), r.meta(r.node->args[0]).sizes, r.part_type());
+  const Parts z = r.whole(r.node->args[0]);
   return Value(r.call("aten.stack.default", {Values{z.re, z.im}, -1}));
 }
 
-Made as_complex(ComplexRewriter& r) {
-  const Value& x = r.node->args[0];
-  return Parts{r.call("aten.select.int", {x, -1, 0}), r.call("aten.select.int", {x, -1, 1})};
-}
+Made as_complex(ComplexRewriter& r) { return r.apart(r.node->args[0]); }
 
 Made of_parts(ComplexRewriter& r) { return Parts{r["real"], r["imag"]}; }
 Made of_polar(ComplexRewriter& r) { return r.polar(r["abs"], r["angle"]); }
@@ -86,7 +83,7 @@ Value truth(ComplexRewriter& r, const Parts& z) {
 Made of_truths(ComplexRewriter& r) {
   Values args = r.node->args;
   for (Value& v : args)
-    if (r.is_complex_node(v)) v = truth(r, r.filled(r.parts(v), r.meta(v).sizes, r.part_type()));
+    if (r.is_complex_node(v)) v = truth(r, r.whole(v));
   return Value(r.call(r.node->target, std::move(args)));
 }
 
@@ -221,7 +218,7 @@ Value variance_of(ComplexRewriter& r, const std::string& target) {
     args[0] = part;
     return Value(r.call(target, std::move(args)));
   };
-  const Parts z = r.filled(self(r), r.meta(r.node->args[0]).sizes, r.part_type());
+  const Parts z = r.whole(r.node->args[0]);
   return r.add(of(z.re), of(z.im));
 }
 Made variance(ComplexRewriter& r) { return variance_of(r, r.node->target); }

@@ -284,7 +284,7 @@ Made stft(ComplexRewriter& r) {
 /// Frames added where they overlap, over the sum of the squared windows there. Real signals are made of the first half of the points alone.
 Made istft(ComplexRewriter& r) {
   const std::int64_t n = r.number("n_fft"), hop = r.has("hop_length") ? r.number("hop_length") : n / 4, width = r.has("win_length") ? r.number("win_length") : n;
-  Parts x = r.filled(r.parts(r["self"]), r.meta(r["self"]).sizes, r.part_type());
+  Parts x = r.whole(r["self"]);
   const bool batched = r.rank(x.re) == 3;
   x = on_both(r, x, [&](const Value& v) { return Value(r.call("aten.transpose.int", {batched ? v : Value(r.unsqueeze(v, 0)), 1, 2})); });
   const int by = r.flag("normalized") ? 1 : 2;

@@ -9,7 +9,7 @@ namespace {
 /// [.., M, N] -> [.., 2M, 2N]
 Value as_real_matrix(ComplexRewriter& r, const Value& matrix) {
   if (r.rank(matrix) < 2) r.refuse("takes tensors of at least two dimensions");
-  const Parts z = r.filled(r.parts(matrix), r.meta(matrix).sizes, r.part_type());
+  const Parts z = r.whole(matrix);
   auto beside = [&](const Value& a, const Value& b, int dim) { return Value(r.call("aten.cat.default", {Values{a, b}, dim})); };
   return beside(beside(z.re, r.negated(z.im), -1), beside(z.im, z.re, -1), -2);
 }
@@ -30,7 +30,7 @@ Made solve(ComplexRewriter& r) {
   if (!r["left"].as_bool()) r.refuse("with left=False is not compiled for complex tensors");
   // As many vectors as matrices are not matrices.
   const bool vector = r.rank(b) == 1 || r.rank(b) + 1 == r.rank(a);
-  Parts z = r.filled(r.parts(b), r.meta(b).sizes, r.part_type());
+  Parts z = r.whole(b);
   if (vector) z = {r.unsqueeze(z.re, -1), r.unsqueeze(z.im, -1)};
   Parts made = parts_of(r, r.call("aten.linalg_solve.default", {as_real_matrix(r, a), Value(r.call("aten.cat.default", {Values{z.re, z.im}, -2}))}), false);
   if (vector) made = {r.call("aten.squeeze.dim", {made.re, -1}), r.call("aten.squeeze.dim", {made.im, -1})};

@@ -50,6 +50,10 @@ class ComplexRewriter : public Rewriter {
 
   /// Both parts as tensors of the sizes.
   Parts filled(const Parts&, const Exprs& sizes, DType type);
+  /// Both parts of a tensor argument, in its own sizes.
+  Parts whole(const Value& argument) { return filled(parts(argument), meta(argument).sizes, part_type()); }
+  /// Of a real tensor that has both parts side by side in a last dimension of two.
+  Parts apart(const Value& pairs) { return {call("aten.select.int", {pairs, -1, 0}), call("aten.select.int", {pairs, -1, 1})}; }
   /// Both parts side by side in a last dimension of two, dense, with the dimensions before it in the order of the layout's strides.
   struct Pairs {
     Value value;

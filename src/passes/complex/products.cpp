@@ -27,26 +27,24 @@ Parts multiplied(ComplexRewriter& r, Parts z, Exprs sizes, std::int64_t dim) {
     return r.filled(r.one(), sizes, r.part_type());
   }
   for (; n > 1; n = n / 2 + n % 2) {
-    const Parts last = sliced(r, z, dim, n / 2 * 2, n), half = r.product(sliced(r, z, dim, 0, n / 2), sliced(r, z, dim, n / 2, n / 2 * 2));
-    z = n % 2 ? joined(r, half, last, dim) : half;
+    const Parts half = r.product(sliced(r, z, dim, 0, n / 2), sliced(r, z, dim, n / 2, n / 2 * 2));
+    z = n % 2 ? joined(r, half, sliced(r, z, dim, n - 1, n), dim) : half;
   }
   return z;
 }
 
-Parts whole_self(ComplexRewriter& r, const Exprs& sizes) { return r.filled(r.parts(r["self"]), sizes, r.part_type()); }
-
 Made product_of_all(ComplexRewriter& r) {
   const Exprs& sizes = r.meta(r["self"]).sizes;
   const Exprs row = {r.module.env->simplify(sym::product(sizes))};
-  const Parts z = whole_self(r, sizes), p = multiplied(r, {r.reshape(z.re, row), r.reshape(z.im, row)}, row, 0);
+  const Parts z = r.whole(r["self"]), p = multiplied(r, {r.reshape(z.re, row), r.reshape(z.im, row)}, row, 0);
   return Parts{r.reshape(p.re, {}), r.reshape(p.im, {})};
 }
 
 Made product_along(ComplexRewriter& r) {
   const Exprs& sizes = r.meta(r["self"]).sizes;
-  if (sizes.empty()) return whole_self(r, sizes);
+  if (sizes.empty()) return r.whole(r["self"]);
   const std::int64_t dim = r.dim("dim", sizes.size());
-  const Parts p = multiplied(r, whole_self(r, sizes), sizes, dim);
+  const Parts p = multiplied(r, r.whole(r["self"]), sizes, dim);
   if (r.flag("keepdim")) return p;
   return Parts{r.call("aten.squeeze.dim", {p.re, dim}), r.call("aten.squeeze.dim", {p.im, dim})};
 }
@@ -54,7 +52,7 @@ Made product_along(ComplexRewriter& r) {
 /// After step s each element holds the product of the last 2^s up to it.
 Made running_product(ComplexRewriter& r) {
   const Exprs& sizes = r.meta(r["self"]).sizes;
-  Parts z = whole_self(r, sizes);
+  Parts z = r.whole(r["self"]);
   if (sizes.empty()) return z;
   const std::int64_t dim = r.dim("dim", sizes.size()), n = count(r, sizes, dim);
   for (std::int64_t step = 1; step < n; step *= 2) z = joined(r, sliced(r, z, dim, 0, step), r.product(sliced(r, z, dim, step, n), sliced(r, z, dim, 0, n - step)), dim);

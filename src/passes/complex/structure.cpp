@@ -13,7 +13,7 @@ Values arguments_of_part(ComplexRewriter& r, bool imaginary) {
   auto part = [&](const Value& v, bool in_list) -> Value {
     const bool tensor = v.is<fx::Node*>() && v.as_node()->is_tensor();
     if (!tensor || (!r.is_complex_node(v) && !in_list)) return v;
-    const Parts p = r.filled(r.parts(v), r.meta(v).sizes, r.part_type());
+    const Parts p = r.whole(v);
     return imaginary ? p.im : p.re;
   };
   auto any_complex = [&](const Values& list) { return std::any_of(list.begin(), list.end(), [&](const Value& v) { return r.is_complex_node(v); }); };
@@ -62,21 +62,19 @@ Made as_strided(ComplexRewriter& r) {
   for (Expr& s : strides) s = s * 2;
   sizes.push_back(2);
   strides.push_back(1);
-  const Value both = r.call("aten.as_strided.default", {pairs, sizes, strides, r.module.env->simplify(first * 2)});
-  return Parts{r.call("aten.select.int", {both, -1, 0}), r.call("aten.select.int", {both, -1, 1})};
+  return r.apart(r.call("aten.as_strided.default", {pairs, sizes, strides, r.module.env->simplify(first * 2)}));
 }
 
 /// Elements that data choose: of both parts side by side, so that they are looked for once.
 Parts selected(ComplexRewriter& r, const Parts& z, const Value& indices) {
-  const Value both = r.call("aten.index.Tensor", {r.call("aten.stack.default", {Values{z.re, z.im}, -1}), indices});
-  return Parts{r.call("aten.select.int", {both, -1, 0}), r.call("aten.select.int", {both, -1, 1})};
+  return r.apart(r.call("aten.index.Tensor", {r.call("aten.stack.default", {Values{z.re, z.im}, -1}), indices}));
 }
 
 Made index(ComplexRewriter& r) {
   const Values& indices = r["indices"].as_list();
   const bool masked = std::ranges::any_of(indices, [&](const Value& v) { return v.is<fx::Node*>() && (r.dtype(v) == DType::Bool || r.dtype(v) == DType::U8); });
   if (!masked) return part_wise(r);
-  return selected(r, r.filled(r.parts(r["self"]), r.meta(r["self"]).sizes, r.part_type()), r["indices"]);
+  return selected(r, r.whole(r["self"]), r["indices"]);
 }
 
 Made masked_select(ComplexRewriter& r) {

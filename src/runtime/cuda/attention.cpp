@@ -78,7 +78,7 @@ class AttentionGraph : public PreparedCall {
     return add(staging_.output(index, given, shown, false), shown);
   }
   /// The logarithms of the queries' sums [B, H, S], as the library has numbers of each row: [B, H, S, 1].
-  BoundView dense_logarithms(const BoundView& given) const { return dense_view(DType::F32, given.sizes); }
+  static BoundView dense_logarithms(const BoundView& given) { return dense_view(DType::F32, given.sizes); }
   Tensor logarithms_input(std::size_t index, const BoundView& given) { return add(staging_.input(index, given, dense_logarithms(given)), dense_view(DType::F32, per_row_)); }
   Tensor logarithms_output(std::size_t index, const BoundView& given) { return add(staging_.output(index, given, dense_logarithms(given), false), dense_view(DType::F32, per_row_)); }
   /// f32 memory of the call's own, `zeroed` before each run.

@@ -8,7 +8,6 @@
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/staging.h"
 #include "runtime/host_detour.h"
-#include "runtime/view_layout.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {

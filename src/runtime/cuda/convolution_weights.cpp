@@ -8,8 +8,6 @@
 #include "runtime/cuda/staging.h"
 #include "runtime/host_detour.h"
 #include "runtime/messages.h"
-#include "runtime/strided_copy.h"
-#include "runtime/view_layout.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {
