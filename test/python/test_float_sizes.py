@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from coil_harness import CoilError, coil_ok, dense, difference, differences, eager, run, same
+from coil_harness import CoilError, coil_ok, dense, device, difference, differences, eager, run, same
 from emitted import build_program, call_program, emit, load_module
 
 PROGRAMS = {
@@ -83,7 +83,8 @@ def test_every_language(archive, form, tmp_path):
         if form == "cpp":
             got = call_program(program, {"x": x})
         else:
-            flat = program.load()(x) if form == "fx" else program.call([x])
+            there = x.to(device())
+            flat = program.load()(there) if form == "fx" else program.call([there])
             got = dict(zip(eager(Program(), (x,))[1], map(dense, flat)))
         wrong = [k for k in want if not same(got[k], want[k])]
         assert got.keys() == want.keys() and not wrong, f"n = {n}: {wrong}"
@@ -126,7 +127,8 @@ def test_rounding_to_digits(tmp_path):
         x, y = torch.randn(n), torch.randn(d)
         want = x[:min(n, int(round(1.2345678 * n, d - 4)))] * d
         for language, form in forms.items():
-            got = call_program(form, {"x": x, "digits": y})["output"] if language == "cpp" else (form.load()(x, y) if language == "fx" else form.call([x, y]))[0]
+            there = [t.to(device()) for t in (x, y)]
+            got = call_program(form, {"x": x, "digits": y})["output"] if language == "cpp" else (form.load()(*there) if language == "fx" else form.call(there))[0]
             assert same(dense(got), want), (language, n, d, got.shape, want.shape)
 
 
@@ -182,7 +184,8 @@ def test_floats_read_from_data(read_archive, tmp_path):
     for f in READ:
         before, expected = eager(Read(), (torch.randn(13, 2), torch.tensor(f)))
         got = {"package": run(tmp_path / "m.coil", before, tmp_path), "cpp": call_program(library, before)}
-        got |= {form: dict(zip(expected, map(dense, flat))) for form, flat in (("python", python.call(list(before.values()))), ("fx", fx(*before.values())))}
+        there = [t.to(device()) for t in before.values()]
+        got |= {form: dict(zip(expected, map(dense, flat))) for form, flat in (("python", python.call(list(there))), ("fx", fx(*there)))}
         for form, results in got.items():
             wrong = differences(results, expected)
             assert not wrong, "\n".join([f"{form}, {f}:", *wrong])

@@ -53,13 +53,14 @@ class Attention(torch.nn.Module):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_archive(kind, tmp_path):
+def test_archive(kind, tmp_path, on_cpu):
     module, args = Attention(KINDS[kind]), (torch.randn(2, 3, 16, 8),)
     archive = tmp_path / "m.pt2"
     export(module, args, archive)
     done = coil("compile", archive, "-o", tmp_path / "m.coil", "--log", "ir")
     assert done.returncode == 0, done.stderr
-    assert FOUND.get(kind, "causal=0 has_mask=1") in done.stdout + done.stderr
+    if on_cpu:  # a GPU has no kernel for attention in f32
+        assert FOUND.get(kind, "causal=0 has_mask=1") in done.stdout + done.stderr
     check(module, args)
 
 
@@ -133,11 +134,12 @@ SHOWN = {name: "causal=1 has_mask=0" for name in ("triangle", "packed", "tril", 
 
 
 @pytest.mark.parametrize("kind", FREE)
-def test_free_sizes(kind, tmp_path):
+def test_free_sizes(kind, tmp_path, on_cpu):
     module, dynamic = Attention(FREE[kind]), ({0: torch.export.Dim("batch", min=1, max=8), 2: torch.export.Dim("length", min=2, max=64)},)
     export(module, (torch.randn(2, 3, 16, 8),), tmp_path / "m.pt2", dynamic)
     done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--log", "ir")
     assert done.returncode == 0, done.stderr
-    call, = [line for line in (done.stdout + done.stderr).splitlines() if "extern attention" in line]
-    assert SHOWN.get(kind, "has_mask=1") in call
+    if on_cpu:
+        call, = [line for line in (done.stdout + done.stderr).splitlines() if "extern attention" in line]
+        assert SHOWN.get(kind, "has_mask=1") in call
     check(module, (torch.randn(2, 3, 16, 8),), dynamic, others=[(torch.randn(b, 3, n, 8),) for b, n in ((1, 2), (3, 7), (2, 64))])

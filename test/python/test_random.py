@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from coil_harness import coil_ok, export, run
+from coil_harness import coil_ok, device, export, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
@@ -275,11 +275,12 @@ def test_emitted_programs_draw(tmp_path):
     from emitted import build_program, call_program, emit, load_module
     export(nn.Dropout(0.5).train(), (torch.ones(1000),), tmp_path / "m.pt2")
     x = torch.ones(1000)
+    there = x.to(device())
     program = build_program(emit(tmp_path / "m.pt2", "cpp"))
     calls = {
         "cpp": lambda: call_program(program, {"input": x})["output"],
-        "python": lambda call=load_module(emit(tmp_path / "m.pt2", "python")).call: call([x])[0],
-        "fx": lambda graph=load_module(emit(tmp_path / "m.pt2", "fx")).load(): graph(x)[0],
+        "python": lambda call=load_module(emit(tmp_path / "m.pt2", "python")).call: call([there])[0],
+        "fx": lambda graph=load_module(emit(tmp_path / "m.pt2", "fx")).load(): graph(there)[0],
     }
     for name, call in calls.items():
         torch.manual_seed(1)
@@ -481,6 +482,7 @@ def test_cuda_text_draws_the_same(tmp_path):
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("nvidia"), reason="nvidia-cuda-nvrtc is not installed")
+@pytest.mark.cpu("compiles for a GPU that is not there")
 def test_cuda_text_compiles(tmp_path):
     from test_cuda_text import NVRTC, compile_for
     if NVRTC is None:

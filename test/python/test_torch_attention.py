@@ -68,7 +68,8 @@ def test_gradients(case, dtype, interleaved):
     exact = gradients(attend, [t.double() for t in given])
     eager = gradients(attend, given)
     made = gradients(torch.compile(attend, backend="coil"), given)
+    scale = max(t.abs().max().item() for t in exact)  # a gradient may be 0 all over: that of the queries where there is one key
     for want, near, got in zip(exact, eager, made, strict=True):
         assert (got.dtype, got.shape, strides(got)) == (near.dtype, near.shape, strides(near))
         error, eagers = ((t.double() - want).abs().max().item() for t in (got, near))
-        assert error <= 2 * eagers + torch.finfo(dtype).eps * want.abs().max().item(), (error, eagers)
+        assert error <= 2 * eagers + torch.finfo(dtype).eps * scale, (error, eagers)

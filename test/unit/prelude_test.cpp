@@ -185,6 +185,33 @@ extern "C" void scalar(void* const* b, const long*, long begin, long end) {
   }
 }
 
+TEST_P(Prelude, QuotientsByOneDivisor) {
+  KernelLibrary library(toolchain, with_prelude(R"(
+extern "C" void exact(void* const* b, const long*, long begin, long end) {
+  for (long i = begin; i < end; i += COIL_L) c_store_f32((f32*)b[2] + i, c_div_by(c_load_f32v((f32*)b[0] + i), c_load_f32((f32*)b[1])));
+}
+extern "C" void coarse(void* const* b, const long*, long begin, long end) {
+  for (long i = begin; i < end; i += COIL_L) c_store_f32((f32*)b[2] + i, c_coarse_div_by(c_load_f32v((f32*)b[0] + i), c_load_f32((f32*)b[1])));
+}
+)"));
+  std::vector<float> x{0, 1, 2, 3, 7, 0x1.fffffep127f, 0x1p-126f, 0x1p-149f, INFINITY, NAN};
+  for (std::size_t i = 0, n = x.size(); i < n; ++i) x.push_back(-x[i]);
+  for (std::uint32_t i = 0; i < 100000; ++i) x.push_back(std::bit_cast<float>(i * 2654435761u));
+  x.resize((x.size() + 15) / 16 * 16);
+  std::vector<float> z(x.size());
+  for (float y : {1.0f, 3.0f, -7.0f, 0.1f, 1e-3f, 4096.0f, 0x1.fffffep3f, 1e18f, 1e-18f, 1e30f, 1e-30f, 0x1p-149f, 0x1.fffffep127f, 0.0f, -0.0f, INFINITY, NAN})
+    for (const auto& [name, ulps] : {std::pair{"exact", 0.5}, std::pair{"coarse", 1.5}}) {
+      void* buffers[] = {x.data(), &y, z.data()};
+      library[name](buffers, nullptr, 0, static_cast<long>(x.size()));
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double want = static_cast<double>(x[i]) / static_cast<double>(y);
+        const bool small = std::abs(want) < 0x1p-100 || std::abs(x[i]) < 0x1p-100f;  // residuals are rounded there
+        ASSERT_LE(ulps_between(z[i], want), small ? 1.5 : ulps) << name << fmt::format(": {:a} / {:a} is {:a}", x[i], y, z[i]);
+        ASSERT_TRUE(want != want || std::signbit(z[i]) == std::signbit(want)) << name << fmt::format(": {:a} / {:a} is {:a}", x[i], y, z[i]);
+      }
+    }
+}
+
 /// The f32 nearest to x among those with `drop` fewer bits below, ties to even, by arithmetic on integers.
 std::uint16_t bf16_bits(float x) {
   std::uint64_t u = std::bit_cast<std::uint32_t>(x), kept = u >> 16, rest = u & 0xffff;

@@ -1,5 +1,8 @@
 #include "codegen/cpp/kernel.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "codegen/cpp/kernel_printer.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -18,6 +21,10 @@ constexpr std::size_t kConditions = 32;          // conditions worth one test
 constexpr std::int64_t kStrip = 1024;            // most columns that a reduction over rows takes at once
 constexpr std::int64_t kFewRows = 16;            // rows that a strip is not worth
 constexpr std::int64_t kFewPoints = 4;           // parallel points that strips should leave
+constexpr std::int64_t kLine = 64;               // bytes of a cache line
+constexpr std::int64_t kShortRow = 2 << 10;      // bytes of a row that the processor's own fetching ahead is enough for
+constexpr std::int64_t kNearRow = 8 << 10;       // bytes of a row of which the nearest cache holds two and what is made of them
+constexpr std::int64_t kFarRow = 512 << 10;      // bytes of a row of which the next cache holds two
 
 }  // namespace
 
@@ -176,6 +183,7 @@ std::vector<Scalar> Printer::transposed_loads() {
 }
 
 void Printer::levels() {
+  fetched_ = false;
   for (level_ = 0; level_ < nest_.levels; ++level_) {
     if (strip_) {
       strip_level();
@@ -194,6 +202,8 @@ void Printer::inner_level() {
     if (s.level == level_ && s.role != Role::Outer) statements.push_back(&s);
   if (statements.empty()) return;
   in_loop_ = true;
+  next_rows_.clear();
+  if (level_ > 0 && !std::exchange(fetched_, true)) find_next_rows();
   copies_ = accumulators_for(statements);
   for (const Statement* s : statements)
     if (s->role != Role::Inner)
@@ -284,7 +294,26 @@ void Printer::last_loop(const LoopDim& dim, const std::vector<Statement*>& state
   line("}");
 }
 
+void Printer::find_next_rows() {
+  if (!inner_vector() || strip_ || nest_.outer.empty() || nest_.shared || nest_.partition) return;
+  Expr elements = 1;
+  for (const LoopDim& d : nest_.inner) elements *= d.size;
+  for (const Statement& s : nest_.statements) {
+    if (s.level != 0 || s.role == Role::Outer) continue;
+    for (Scalar l : linear_loads(s)) {
+      if (!l->args.empty() || l->mask || made_.contains(l->buffer)) continue;
+      const std::int64_t size = static_cast<std::int64_t>(size_of(graph_.buffer(l->buffer).layout.dtype)), bytes = env().hint_or(elements, 0) * size;
+      const auto along = sym::linear_in(l->index[0], *vector_), ahead = sym::linear_in(l->index[0], nest_.outer.back().var);
+      if (bytes < kShortRow || bytes > kFarRow || !along || !along->coefficient.is_constant(1) || !ahead || ahead->coefficient.is_constant(0)) continue;
+      const NextRow row{l->buffer, l->index[0] + ahead->coefficient, size, bytes <= kNearRow};
+      if (std::ranges::none_of(next_rows_, [&](const NextRow& r) { return r.buffer == row.buffer && r.at == row.at; })) next_rows_.push_back(row);
+    }
+  }
+}
+
 void Printer::point(const std::vector<Statement*>& statements) {
+  for (const NextRow& row : next_rows_)
+    if (copy_ * lanes_ * row.element_bytes % kLine == 0 && !tail_) line(fmt::format("c_fetch{}({} + {});", row.near ? "" : "_far", pointer(row.buffer, false), text(row.at)));
   for (const Statement* s : statements) inner_statement(*s);
 }
 

@@ -117,6 +117,8 @@ class Printer {
   /// The last inner loop: by vectors with several accumulators, by strips, or one point at a time.
   void last_loop(const LoopDim& dim, const std::vector<Statement*>& statements);
   void point(const std::vector<Statement*>& statements);
+  /// Rows that the first level of the next point reads from memory: fetched while the second level of this one computes, when memory would stand idle.
+  void find_next_rows();
   /// Small constant inner loops written out, so that conditions on window positions are settled here.
   bool flat(const std::vector<Statement*>& statements) const;
   void flat_points(const std::vector<Statement*>& statements);
@@ -249,6 +251,14 @@ class Printer {
   bool coarse_ = false;
   std::int64_t strip_ = 0;
   std::map<BufferId, std::string> strip_values_;  // made by a finished level of a strip: rows on the stack
+  struct NextRow {
+    BufferId buffer;
+    Expr at;                     ///< of the element that lies where the inner loops are
+    std::int64_t element_bytes;
+    bool near;                   ///< into the nearest cache
+  };
+  std::vector<NextRow> next_rows_;
+  bool fetched_ = false;         ///< a level of this point has fetched the next one's rows
   int copies_ = 1, copy_ = 0;
   std::vector<std::vector<Scalar>> scopes_{{}};
   std::unordered_map<Scalar, std::size_t> depth_;

@@ -90,15 +90,18 @@ Printer::Local Printer::compute(Scalar n) {
   // One condition for all lanes stays a bool: compilers take very long over choices by vectors that are all of one value.
   const auto as_operand = [&](std::size_t k) { return varying && !(n->op == ScalarOp::Where && k == 0) ? as_vector(args[k], n->args[k]->dtype) : args[k].name; };
   for (std::size_t k = 0; k < args.size(); ++k) list += (k ? ", " : "") + as_operand(k);
+  const char* const coarse = coarse_ && n->dtype == DType::F32 ? "coarse_" : "";
   switch (n->op) {
     case ScalarOp::Cast: return {fmt::format("c_cast_{}({})", short_name(n->dtype), list), varying};
     case ScalarOp::Round: return {fmt::format("c_round_{}({})", short_name(n->rounded), list), varying};
     case ScalarOp::Bitcast: return {fmt::format("c_bitcast_{}({})", short_name(n->dtype), list), varying};
-    default: {
-      const bool coarse = coarse_ && n->dtype == DType::F32 && (n->op == ScalarOp::Erf || n->op == ScalarOp::Tanh);
-      return {fmt::format("c_{}{}({})", coarse ? "coarse_" : "", ir::name_of(n->op), list), varying};
-    }
+    case ScalarOp::Erf: case ScalarOp::Tanh: return {fmt::format("c_{}{}({})", coarse, ir::name_of(n->op), list), varying};
+    case ScalarOp::Div:
+      if (n->dtype == DType::F32 && args[0].varying && !args[1].varying) return {fmt::format("c_{}div_by({}, {})", coarse, args[0].name, args[1].name), true};
+      break;
+    default: break;
   }
+  return {fmt::format("c_{}({})", ir::name_of(n->op), list), varying};
 }
 
 std::optional<std::string> Printer::narrow_lanes(Expr e) {

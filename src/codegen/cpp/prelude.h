@@ -13,9 +13,10 @@
 //               c_loads2_<d>v(p) c_loads4_<d>v(p) and c_loadsn2_ c_loadsn4_ (p, n): every second, every fourth element, by whole loads
 //               c_tile_<d>v(rows, p, stride, n): L vectors, transposed in registers
 //               n: only the first n lanes (others read as 0); strides and indices count elements.
+//               c_fetch(p) c_fetch_far(p): will be read soon, into the nearest cache and into the next
 //   making      c_splat_<d>v(x) c_iota_i64v(start) c_iota_i32v(start) c_lane(v, i) c_firstn(n) (a mask) c_zero_<d>v()
 //   converting  c_cast_<d>(x) c_round_<d>(x) (of the narrow floats) c_bitcast_<d>(x)
-//   arithmetic  c_add c_sub c_mul c_div c_fma c_floordiv c_truncdiv c_rem c_fmod c_pow c_max c_min c_fmax c_fmin c_neg c_abs c_sign
+//   arithmetic  c_add c_sub c_mul c_div c_div_by(v, x) c_fma c_floordiv c_truncdiv c_rem c_fmod c_pow c_max c_min c_fmax c_fmin c_neg c_abs c_sign
 //               c_sqrt c_rsqrt c_recip c_floor c_ceil c_trunc c_round c_copysign c_nextafter
 //   compare     c_eq c_ne c_lt c_le c_gt c_ge c_where(condition, x, y) c_isnan c_isinf c_signbit
 //   bits        c_and c_or c_xor c_not c_shl c_shr
@@ -24,7 +25,7 @@
 //   lanes       c_hsum c_hprod c_hmax c_hmin c_hany c_hall c_hxor c_prefix_add c_prefix_mul c_prefix_max c_prefix_min c_last c_permute c_transpose c_check
 // Semantics are torch's (CPU): NaN goes through max and min, integer division by zero gives 0, shifts past the width give 0 or
 // the sign. f32 functions are within 2 ulp over the whole range (sigmoid 2.5); test/unit/prelude_test.cpp states the bound of each.
-// c_coarse_erf and c_coarse_tanh (15 and 6 ulp) serve kernels that store f16 or bf16 alone.
+// c_coarse_erf and c_coarse_tanh (15 and 6 ulp), and c_coarse_div_by (1.5), serve kernels that store f16 or bf16 alone.
 #pragma once
 #include <set>
 #include <string>

@@ -218,6 +218,7 @@ void add_memory_pieces(std::vector<PreludePiece>& out) {
     if (w == "64") also.push_back("c_half2");
     out.push_back({"c_raws2x" + w, replace_all(std::string(text), "$w", w), also});
   }
+  out.push_back({"c_fetch", "COIL_FN void c_fetch(const void* p) { __builtin_prefetch(p, 0, 3); }\nCOIL_FN void c_fetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }\n", {"c_fetch_far"}});
   out.push_back({"c_at", "COIL_FN i64 c_at(i64 s, i64 i) { return s * i; }\nCOIL_FN i64 c_at(const i64* s, i64 i) { return s[i]; }\n"});
   for (int width : {8, 16, 32, 64}) {
     std::string w = std::to_string(width);

@@ -60,6 +60,21 @@ Value repeat_heads(Rewriter& r, const Value& x, Expr heads) {
   return r.reshape(r.expand(r.unsqueeze(x, static_cast<std::int64_t>(h) + 1), wide), sizes);
 }
 
+/// a @ b where heads of a share heads of b: the rows of those that share one are rows of one matrix, and nothing of b is repeated.
+Value shared_product(Rewriter& r, const Value& a, const Value& b) {
+  const Exprs rows = r.meta(a).sizes, columns = r.meta(b).sizes;
+  const std::size_t h = rows.size() - 3;
+  const Expr heads = columns[columns.size() - 3];
+  if (rows[h] == heads) return r.call("aten.matmul.default", {a, b});
+  Exprs joined = rows;
+  joined[h] = heads;
+  joined[h + 1] = r.module.env->simplify(sym::floor_div(rows[h], heads) * rows[h + 1]);
+  const Value product = r.call("aten.matmul.default", {r.reshape(a, joined), b});
+  Exprs sizes = r.meta(product).sizes;
+  std::copy(rows.begin() + static_cast<std::ptrdiff_t>(h), rows.end() - 1, sizes.end() - 3);
+  return r.reshape(product, sizes);
+}
+
 double scale_of(Rewriter& r) {
   if (r.has("scale")) return r.real("scale");
   if (auto depth = r.meta(r["query"]).sizes.back().constant()) return 1 / std::sqrt(static_cast<double>(*depth));
@@ -99,14 +114,12 @@ Value attention(Rewriter& r) {
   const bool flash = !r.node->is_tensor();
   if (flash && r.real("dropout_p") != 0) r.refuse("has no dropout in eager either");
   const Value& query = r["query"];
-  const Exprs& q = r.meta(query).sizes;
-  Value key = r["key"], value = r["value"];
-  if (flash || r.flag("enable_gqa")) key = repeat_heads(r, key, q[q.size() - 3]), value = repeat_heads(r, value, q[q.size() - 3]);
-  const Value scores = masked_scores(r, r.mul(r.call("aten.matmul.default", {query, transposed(r, key)}), scale_of(r)));
+  auto product = [&](const Value& a, const Value& b) { return flash || r.flag("enable_gqa") ? shared_product(r, a, b) : Value(r.call("aten.matmul.default", {a, b})); };
+  const Value scores = masked_scores(r, r.mul(product(query, transposed(r, r["key"])), scale_of(r)));
   const Value masked = r.call("aten.eq.Scalar", {r.call("aten.amax.default", {scores, dims_value({-1}), true}), kLow});
   Value weights = r.call("aten.where.ScalarSelf", {masked, 0.0, r.call("aten._softmax.default", {scores, -1, false})});
   if (r.real("dropout_p") != 0) weights = r.call("aten.dropout.default", {weights, r.real("dropout_p"), true});
-  const Value made = r.call("aten.matmul.default", {weights, value});
+  const Value made = product(weights, r["value"]);
   if (!flash) return made;
   return Values{made, r.to(r.call("aten.logsumexp.default", {scores, dims_value({-1})}), r.result(1).dtype)};
 }
