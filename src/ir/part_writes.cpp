@@ -16,7 +16,9 @@ bool is_load(Scalar s) { return (s->op == ScalarOp::Load || s->op == ScalarOp::L
 bool same_place(Graph& graph, Scalar load, BufferId out, const Exprs& index, const Exprs& loop_sizes) {
   if (!is_load(load) || load->mask) return false;
   const Layout &from = graph.buffer(load->buffer).layout, &to = graph.buffer(out).layout;
-  if (from.dtype != to.dtype || !(from.device == to.device)) return false;
+  // Constants have no device of their own: they go where the program runs.
+  const bool anywhere = graph.buffer(load->buffer).kind == BufferKind::Constant || graph.buffer(out).kind == BufferKind::Constant;
+  if (from.dtype != to.dtype || !(anywhere || from.device == to.device)) return false;
   auto& env = graph.env();
   const auto loops = loop_vars(graph, loop_sizes);
   const Expr read = load->op == ScalarOp::Load ? linear_index(from, load->index) : load->index[0];

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from coil_harness import check, coil_ok, differences, eager, export, run
+from test_cuda_text import NVRTC
 from test_output_layout import Tensor, as_coil, library
 
 ROWS, COLUMNS = 256, 64
@@ -72,9 +73,9 @@ PROGRAMS = {
 }
 
 
-def allocated(archive):
+def allocated(archive, *options):
     """Sizes in elements of what the compiled program allocates for itself."""
-    done = coil_ok("compile", archive, "-o", archive.with_suffix(".coil"), "--log", "wrapper")
+    done = coil_ok("compile", archive, "-o", archive.with_suffix(".coil"), "--log", "wrapper", *options)
     log = (done.stdout + done.stderr).replace("[wrapper] ", "")
     sizes = {m[1]: eval(m[2].replace(", ", "*") or "1") for m in re.finditer(r"^buffer (\S+) : \w+\[(.*?)\]", log, re.M)}
     assert sizes, log
@@ -165,6 +166,16 @@ class Decoder(nn.Module):
             x = layer["post"](h)
             h = h + layer["down"](F.silu(layer["gate"](x)) * layer["up"](x))
         return self.head(self.norm(h))
+
+
+@pytest.mark.cpu("compiles for a GPU that is not there")
+@pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
+@pytest.mark.parametrize("how", ["index_copy", "index_put", "slice"])
+def test_static_cache_on_a_gpu(tmp_path, how):
+    """Of a cache that is a state, a step writes its part alone; keys and values are not repeated for the heads that share them."""
+    module = Decoder(how).eval()
+    export(module, (torch.tensor([[3]]), torch.tensor([40])), tmp_path / "m.pt2")
+    assert max(allocated(tmp_path / "m.pt2", "--device", "cuda", "--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={NVRTC}")) < module.layers[0]["cache"].keys.numel()
 
 
 @pytest.mark.parametrize("how", ["index_copy", "index_put", "slice"])
