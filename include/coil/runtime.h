@@ -33,13 +33,14 @@ typedef enum coil_dtype {
   COIL_B8 = 12, COIL_BF16 = 13, COIL_U16 = 28, COIL_F8E4M3FN = 29, COIL_F8E5M2 = 30, COIL_U32 = 34, COIL_U64 = 35
 } coil_dtype;
 
-/* A strided window on memory: `data` is the address of its first element, strides count elements. A number is a tensor of rank 0. */
+/* A strided window on memory: `data` is the address of its first element, strides count elements. A number is a tensor of rank 0. Memory is the host's where `on_device` is 0, and that of the device that the
+ * program runs on where it is 1; functions that take memory of the host only refuse the latter. */
 typedef struct coil_tensor {
   void* data;
   coil_dtype dtype;
-  int32_t rank;
+  int16_t rank, on_device;
   int64_t sizes[COIL_MAX_RANK], strides[COIL_MAX_RANK];
-  void* owner; /* coil_alloc's memory that this tensor holds a share of; null where the memory is borrowed */
+  void* owner; /* a block of coil_alloc's, or one that keeps memory of a device, that this tensor holds a share of; null where the memory is borrowed */
 } coil_tensor;
 
 /* Lets go of a tensor's share of its memory. */
@@ -181,12 +182,21 @@ typedef struct coil_context coil_context;
 COIL_C_API coil_context* coil_context_create(const coil_model*);
 COIL_C_API void coil_context_free(coil_context*);
 /* Runs the program. Inputs are borrowed for the call, in the order of coil_model_inputs, with any strides; those marked `mutated` are written to. Fills `outputs`, in the order of
- * coil_model_outputs; each is to be released with coil_tensor_release. One that aliases an input, or a state of the context, borrows its memory. On failure no output is set. */
+ * coil_model_outputs; each is to be released with coil_tensor_release. One that aliases an input, or a state of the context, borrows its memory. On failure no output is set.
+ * Programs for a GPU take memory of the host and of their device alike, and return when all is done. Outputs come to the host, copies all of them, with the strides they have on the device where these leave no
+ * holes, else dense. */
 COIL_C_API int coil_context_run(coil_context*, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count);
+/* For programs for a GPU; fails for one on the CPU. From now on outputs stay in memory of the device, numbers excepted, and runs return when their work is queued on `stream` (a CUstream of that device; null: one of
+ * the context's own, in order with CUDA's default stream). Inputs of the host have been read when a run returns; those of the device are borrowed until its work is done. What goes wrong on the device is said by
+ * coil_context_wait or a later run. An output that aliases an input borrows its memory; others own theirs, which may be released while work on the stream still uses it, and is then used again in the stream's order. */
+COIL_C_API int coil_context_stay_on_device(coil_context*, void* stream);
+/* Returns when all runs are done; fails where a kernel failed. */
+COIL_C_API int coil_context_wait(coil_context*);
 /* From any thread, or a signal's handler: a run that is in a loop ends between two turns, with an error. The context is as good for the next run as before. No effect when nothing runs. */
 COIL_C_API void coil_context_interrupt(coil_context*);
 /* Output memory comes from `allocate(bytes, user)` from now on (aligned to 64 bytes; null: out of memory) and is the caller's: outputs then have no owner. Outputs that view one another
- * share one block. `release(memory, user)` takes back what a failed run does not hand out. `allocate` null restores coil_alloc. */
+ * share one block. `release(memory, user)` takes back what a failed run does not hand out. `allocate` null restores coil_alloc. After coil_context_stay_on_device it gives memory of the device; numbers, which lie on
+ * the host, have an owner then. */
 COIL_C_API int coil_context_set_allocator(coil_context*, void* (*allocate)(size_t bytes, void* user), void (*release)(void* memory, void* user), void* user);
 /* Bytes that the context holds for the sizes of its last run: temporaries, scratch memory of library calls, and the outputs of one run. */
 typedef struct coil_memory {

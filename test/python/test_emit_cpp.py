@@ -93,12 +93,12 @@ def test_errors_are_one_line(tmp_path):
 
 class CTensor(ctypes.Structure):
     """coil_tensor."""
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int32), ("sizes", ctypes.c_int64 * 16), ("strides", ctypes.c_int64 * 16), ("owner", ctypes.c_void_p)]
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int16), ("on_device", ctypes.c_int16), ("sizes", ctypes.c_int64 * 16), ("strides", ctypes.c_int64 * 16), ("owner", ctypes.c_void_p)]
 
     @staticmethod
     def of(t):
         fill = (0,) * (16 - t.dim())
-        return CTensor(t.data_ptr(), {torch.float32: 7}[t.dtype], t.dim(), (*t.shape, *fill), (*t.stride(), *fill), None)
+        return CTensor(t.data_ptr(), {torch.float32: 7}[t.dtype], t.dim(), 0, (*t.shape, *fill), (*t.stride(), *fill), None)
 
 
 def test_as_a_library_through_the_c_entry(tmp_path):

@@ -13,7 +13,7 @@ MAX_RANK = 16
 
 class Tensor(ctypes.Structure):
     """`coil_tensor` of runtime.h."""
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int32), ("sizes", ctypes.c_int64 * MAX_RANK), ("strides", ctypes.c_int64 * MAX_RANK), ("owner", ctypes.c_void_p)]
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int16), ("on_device", ctypes.c_int16), ("sizes", ctypes.c_int64 * MAX_RANK), ("strides", ctypes.c_int64 * MAX_RANK), ("owner", ctypes.c_void_p)]
 
 
 class Port(ctypes.Structure):
@@ -34,7 +34,7 @@ DTYPES = {torch.float32: 7, torch.int64: 5, torch.bool: 12}
 
 
 def as_coil(t):
-    return Tensor(t.data_ptr(), DTYPES[t.dtype], t.dim(), (ctypes.c_int64 * MAX_RANK)(*t.shape), (ctypes.c_int64 * MAX_RANK)(*t.stride()), None)
+    return Tensor(t.data_ptr(), DTYPES[t.dtype], t.dim(), 0, (ctypes.c_int64 * MAX_RANK)(*t.shape), (ctypes.c_int64 * MAX_RANK)(*t.stride()), None)
 
 
 class Layouts(torch.nn.Module):
