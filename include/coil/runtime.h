@@ -91,6 +91,37 @@ COIL_C_API void coil_op_set_strings(coil_op*, const char* attribute, const char*
 /* Prepares itself when sizes or strides differ from the last run's. */
 COIL_C_API int coil_op_run(coil_op*, const coil_tensor* inputs, size_t input_count, const coil_tensor* outputs, size_t output_count);
 
+/* ---- Queues of a GPU, for programs written by `--emit=cpp` ---------------------------------------------------------- */
+
+/* Work in order on one GPU, and the kernels that it launches. One thread at a time. Functions return when their work is queued, but for those that wait. */
+typedef struct coil_queue coil_queue;
+/* `device` is written `cuda:0`. `binaries` are `count` cubins and PTX texts of `bytes` each, of which those that the device can run are loaded; `isa` is the architecture that the cubins are for, `sm_90`. Null when there is
+ * no such device, or none of the binaries runs on it. */
+COIL_C_API coil_queue* coil_queue_open(const char* device, const char* isa, const void* const* binaries, const size_t* bytes, size_t count);
+/* Waits for its work. Operations on it are destroyed before; memory of it may be freed later. */
+COIL_C_API void coil_queue_close(coil_queue*);
+/* As coil_context_stay_on_device has it: work is queued on a stream of the caller's from now on; null: on the queue's own. */
+COIL_C_API int coil_queue_set_stream(coil_queue*, void* stream);
+/* Returns when all work is done; fails where some of it failed. */
+COIL_C_API int coil_queue_wait(coil_queue*);
+/* Memory of the device, aligned to 256 bytes, contents undefined; `*owner` gets a block for coil_retain and coil_free. It may be freed while queued work uses it, and is then used again in the queue's order. */
+COIL_C_API void* coil_queue_alloc(coil_queue*, size_t bytes, void** owner);
+/* As coil_tensor_copy, each of the two on the device or on the host. Waits where it writes to the host. Memory of the host that it reads is borrowed until the work is done where it is page-locked; other has been read
+ * when it returns. */
+COIL_C_API int coil_queue_copy(coil_queue*, const coil_tensor* to, const coil_tensor* from);
+/* Replaces a tensor on the device, whose share of its memory is let go of, by a copy on the host in memory of coil_alloc, with the same strides where these leave no holes, else dense. Waits. Leaves tensors of
+ * the host as they are. */
+COIL_C_API int coil_queue_bring(coil_queue*, coil_tensor*);
+/* Words that kernels and the host both see, zero at first; they live as long as the queue. */
+COIL_C_API int64_t* coil_queue_words(coil_queue*, size_t count);
+/* A kernel among the binaries, by its name; it lives as long as the queue. */
+COIL_C_API const void* coil_queue_kernel(coil_queue*, const char* name);
+/* Launches a kernel whose parameters are `count` words of 8 bytes, in `grid` blocks of `block` threads along x; one with a 0 or less in its grid launches nothing. `early`: the kernel itself waits for the one
+ * before it. */
+COIL_C_API int coil_queue_launch(coil_queue*, const void* kernel, void* const* words, size_t count, const int64_t grid[3], int64_t block, int64_t shared_bytes, int32_t early);
+/* As coil_op_create, on the queue: operands are memory of its device, and coil_op_run returns when the work is queued. */
+COIL_C_API coil_op* coil_op_create_on(coil_queue*, const char* name);
+
 /* ---- Operators of the host ------------------------------------------------------------------------------------------ */
 
 /* An argument of a call. */
@@ -215,7 +246,12 @@ COIL_C_API void coil_program_close(coil_program*);
 COIL_C_API void coil_program_seed(coil_program*, uint64_t seed);
 COIL_C_API const coil_port* coil_program_inputs(const coil_program*, size_t* count);
 COIL_C_API const coil_port* coil_program_outputs(const coil_program*, size_t* count);
-/* One run at a time. Inputs are borrowed; those marked `mutated` are written to. Each output is to be released with coil_tensor_release; one that aliases an input or a weight borrows its memory. */
+/* For programs for a GPU, as coil_context_stay_on_device has it; fails for one on the CPU. */
+COIL_C_API int coil_program_stay_on_device(coil_program*, void* stream);
+/* As coil_context_wait. */
+COIL_C_API int coil_program_wait(coil_program*);
+/* One run at a time. Inputs are borrowed; those marked `mutated` are written to. Each output is to be released with coil_tensor_release; one that aliases an input or a weight borrows its memory. Programs for a GPU
+ * take and give memory as coil_context_run says. */
 COIL_C_API int coil_program_run(coil_program*, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count);
 
 #ifdef __cplusplus

@@ -41,6 +41,9 @@ coil_tensor to_c(const Tensor&);
 /// Borrows the memory. `device`: where tensors with `on_device` lie; with none (the CPU) Error is thrown for such a tensor.
 Tensor borrow(const coil_tensor&, Device device = {});
 
+/// Throws Error unless the two have the same dtype and sizes, as copies want.
+void require_alike(const Tensor&, const Tensor&);
+
 /// A block with one owner, for coil_retain and coil_free, that keeps this memory, wherever it lies.
 void* own(Storage);
 

@@ -83,6 +83,10 @@ Tensor borrow(const coil_tensor& t, Device device) {
   return out;
 }
 
+void require_alike(const Tensor& a, const Tensor& b) {
+  if (a.dtype != b.dtype || a.sizes != b.sizes) fail("tensors of different dtype or sizes cannot be copied");
+}
+
 void* own(Storage memory) {
   void* block = coil_alloc(0);
   if (!block) fail("{}", last_error);
@@ -136,7 +140,7 @@ void coil_tensor_release(coil_tensor* t) {
 int coil_tensor_copy(const coil_tensor* to, const coil_tensor* from) {
   return guarded([&] {
     const Tensor a = borrow(*to), b = borrow(*from);
-    if (a.dtype != b.dtype || a.sizes != b.sizes) fail("tensors of different dtype or sizes cannot be copied");
+    require_alike(a, b);
     copy_strided(a, b);
   });
 }

@@ -182,5 +182,125 @@ TEST_F(CDevice, WhatBelongsToNoDeviceIsRefused) {
   EXPECT_EQ(coil_context_wait(nullptr), 1);
 }
 
+/// A queue with the kernels of gpu_plans.h, as programs written as C++ use it.
+struct CQueue : CDevice {
+  const std::string text = kGpuKernels;
+  const void* binaries[1] = {text.data()};
+  const size_t bytes[1] = {text.size()};
+  coil_queue* q = coil_queue_open("cuda:0", "sm_75", binaries, bytes, 1);
+  void* owner = nullptr;
+
+  CQueue() {
+    if (!q) throw std::runtime_error(coil_last_error());
+  }
+  ~CQueue() override {
+    coil_queue_close(q);
+    coil_free(owner);
+  }
+  void *word(std::int64_t v) const { return reinterpret_cast<void*>(v); }
+};
+
+TEST_F(CQueue, CopiesLaunchesAndBringsBack) {
+  std::vector<float> x = counting(6);
+  void* at = coil_queue_alloc(q, 24, &owner);
+  ASSERT_TRUE(at && owner) << coil_last_error();
+  coil_tensor there = vector_at(at, 6, true), here = vector_at(x.data(), 6, false);
+  ASSERT_EQ(coil_queue_copy(q, &there, &here), 0) << coil_last_error();
+  const void* scale = coil_queue_kernel(q, "scale");
+  ASSERT_TRUE(scale) << coil_last_error();
+  void* words[] = {at, at, word(3), word(6), nullptr};
+  const std::int64_t one[] = {1, 1, 1}, none[] = {1, 0, 1}, many[] = {1, 0x10000, 1};
+  machine->calls.clear();
+  EXPECT_EQ(coil_queue_launch(q, scale, words, 5, none, 128, 0, 0), 0);
+  EXPECT_EQ(machine->count("cuLaunchKernel"), 0u);
+  EXPECT_EQ(coil_queue_launch(q, scale, words, 5, many, 128, 0, 0), 1);
+  EXPECT_STREQ(coil_last_error(), "kernel 'scale' would need 65536 blocks along y");
+  EXPECT_EQ(coil_queue_launch(q, scale, words, 5, one, 128, 0, 0), 0) << coil_last_error();
+  EXPECT_EQ(coil_queue_launch(q, scale, words, 5, one, 128, 0, 1), 0) << coil_last_error();
+  EXPECT_EQ(machine->count("cuLaunchKernelEx"), 1u);
+  EXPECT_EQ(machine->count("cuStreamSynchronize"), 0u);
+  // Columns of two keep their strides; every other element becomes dense.
+  coil_tensor columns{at, COIL_F32, 2, 1, {2, 3}, {1, 2}, coil_retain(owner)}, spread{at, COIL_F32, 1, 1, {3}, {2}, nullptr};
+  ASSERT_EQ(coil_queue_bring(q, &columns), 0) << coil_last_error();
+  ASSERT_EQ(coil_queue_bring(q, &spread), 0) << coil_last_error();
+  EXPECT_EQ(columns.on_device + spread.on_device, 0);
+  EXPECT_EQ(columns.strides[1], 2);
+  EXPECT_EQ(spread.strides[0], 1);
+  EXPECT_EQ(std::vector(static_cast<float*>(columns.data), static_cast<float*>(columns.data) + 6), times(x, 9));
+  EXPECT_EQ(static_cast<float*>(spread.data)[2], 9 * x[4]);
+  ASSERT_EQ(coil_queue_bring(q, &spread), 0) << "what is on the host stays as it is";
+  coil_tensor_release(&columns);
+  coil_tensor_release(&spread);
+}
+
+TEST_F(CQueue, WordsAndFailuresAreToldAfterWaiting) {
+  std::int64_t* told = coil_queue_words(q, 2);
+  ASSERT_TRUE(told) << coil_last_error();
+  EXPECT_EQ(told[0] + told[1], 0);
+  void* words[] = {word(1), told + 1};
+  const std::int64_t one[] = {1, 1, 1};
+  ASSERT_EQ(coil_queue_launch(q, coil_queue_kernel(q, "guard"), words, 2, one, 1, 0, 0), 0) << coil_last_error();
+  ASSERT_EQ(coil_queue_wait(q), 0);
+  EXPECT_EQ(told[1], 1);
+  machine->faults["cuStreamSynchronize"] = {700};
+  EXPECT_EQ(coil_queue_wait(q), 1);
+  EXPECT_NE(std::string(coil_last_error()).find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos) << coil_last_error();
+}
+
+/// Tells how its operands are aligned, and takes scratch memory.
+class Seen final : public LibraryOp {
+ public:
+  explicit Seen(Queue& queue) : queue_(queue) {}
+  void prepare(std::span<const BoundView> in, std::span<const BoundView>) override { alignment_ = in[0].alignment; }
+  std::size_t workspace_bytes() const override { return 4; }
+  void run(std::span<const void* const>, std::span<void* const> out, void* workspace) override {
+    Tensor value = tensor_of({static_cast<float>(alignment_)}, {1}), scratch = value, to = value;
+    scratch.storage = at(workspace), to.storage = at(out[0]);
+    queue_.copy(scratch, value);
+    queue_.copy(to, scratch);
+  }
+
+ private:
+  Storage at(void* data) const { return {std::shared_ptr<std::byte>(static_cast<std::byte*>(data), [](std::byte*) {}), 4, queue_.device()}; }
+  Queue& queue_;
+  std::int64_t alignment_ = 0;
+};
+
+TEST_F(CQueue, OperationsAreToldWhereTheirOperandsLie) {
+  define_library_op(DeviceType::CUDA, "test.seen", [](const Attributes&, Queue& queue) { return std::make_unique<Seen>(queue); });
+  coil_op* op = coil_op_create_on(q, "test.seen");
+  ASSERT_TRUE(op) << coil_last_error();
+  auto* at = static_cast<char*>(coil_queue_alloc(q, 256, &owner));
+  for (std::int64_t offset : {0, 4, 8, 32, 12}) {
+    const coil_tensor in = vector_at(at + offset, 1, true), out = vector_at(at + 128, 1, true);
+    ASSERT_EQ(coil_op_run(op, &in, 1, &out, 1), 0) << coil_last_error();
+    ASSERT_EQ(coil_queue_wait(q), 0);
+    EXPECT_EQ(read(out).at(0), offset % 16 ? offset % 8 ? 4 : 8 : 16);
+  }
+  float value = 0;
+  const coil_tensor host = vector_at(&value, 1, false), out = vector_at(at, 1, true);
+  EXPECT_EQ(coil_op_run(op, &host, 1, &out, 1), 1);
+  EXPECT_STREQ(coil_last_error(), "test.seen takes memory of cuda:0, which an operand does not lie in");
+  coil_op_destroy(op);
+  EXPECT_EQ(coil_op_create_on(q, "test.none"), nullptr);
+  EXPECT_STREQ(coil_last_error(), "this runtime has no library operation 'test.none' for cuda:0");
+}
+
+TEST_F(CQueue, RefusesWhatIsNotThere) {
+  EXPECT_EQ(coil_queue_open("cpu", "", nullptr, nullptr, 0), nullptr);
+  EXPECT_STREQ(coil_last_error(), "queues are of GPUs: the cpu has none");
+  EXPECT_EQ(coil_queue_open("cuda:7", "", nullptr, nullptr, 0), nullptr);
+  EXPECT_NE(std::string(coil_last_error()).find("there is no device cuda:7"), std::string::npos) << coil_last_error();
+  EXPECT_EQ(coil_queue_kernel(q, "absent"), nullptr);
+  EXPECT_STREQ(coil_last_error(), "kernel 'absent' is in none of the program's binaries");
+  const std::int64_t one[] = {1, 1, 1};
+  EXPECT_EQ(coil_queue_launch(q, nullptr, nullptr, 0, one, 1, 0, 0), 1);
+  EXPECT_EQ(coil_queue_wait(nullptr), 1);
+  EXPECT_STREQ(coil_last_error(), "no queue was given");
+  machine->faults["cuMemAlloc_v2"] = {2, 0, 2};
+  EXPECT_EQ(coil_queue_alloc(q, 100, &owner), nullptr);
+  EXPECT_NE(std::string(coil_last_error()).find("out of memory on cuda:0"), std::string::npos) << coil_last_error();
+}
+
 }  // namespace
 }  // namespace coil::runtime
