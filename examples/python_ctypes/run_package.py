@@ -11,8 +11,8 @@ MAX_RANK = 16  # COIL_MAX_RANK
 
 
 class Tensor(c.Structure):  # coil_tensor
-    _fields_ = [("data", c.c_void_p), ("dtype", c.c_int), ("rank", c.c_int32), ("sizes", c.c_int64 * MAX_RANK),
-                ("strides", c.c_int64 * MAX_RANK), ("owner", c.c_void_p)]
+    _fields_ = [("data", c.c_void_p), ("dtype", c.c_int), ("rank", c.c_int16), ("on_device", c.c_int16),
+                ("sizes", c.c_int64 * MAX_RANK), ("strides", c.c_int64 * MAX_RANK), ("owner", c.c_void_p)]
 
 
 class Port(c.Structure):  # coil_port

@@ -12,14 +12,15 @@ const MAX_RANK: usize = 16;
 struct Tensor {
     data: *mut c_void,
     dtype: c_int,
-    rank: i32,
+    rank: i16,
+    on_device: i16,
     sizes: [i64; MAX_RANK],
     strides: [i64; MAX_RANK],
     owner: *mut c_void,
 }
 
 impl Tensor {
-    const EMPTY: Tensor = Tensor { data: std::ptr::null_mut(), dtype: 0, rank: 0, sizes: [0; MAX_RANK], strides: [0; MAX_RANK], owner: std::ptr::null_mut() };
+    const EMPTY: Tensor = Tensor { data: std::ptr::null_mut(), dtype: 0, rank: 0, on_device: 0, sizes: [0; MAX_RANK], strides: [0; MAX_RANK], owner: std::ptr::null_mut() };
 }
 
 /// `coil_port`.

@@ -33,13 +33,14 @@ typedef enum coil_dtype {
   COIL_B8 = 12, COIL_BF16 = 13, COIL_U16 = 28, COIL_F8E4M3FN = 29, COIL_F8E5M2 = 30, COIL_U32 = 34, COIL_U64 = 35
 } coil_dtype;
 
-/* A strided window on memory: `data` is the address of its first element, strides count elements. A number is a tensor of rank 0. */
+/* A strided window on memory: `data` is the address of its first element, strides count elements. A number is a tensor of rank 0. Memory is the host's where `on_device` is 0, and that of the device that the
+ * program runs on where it is 1; functions that take memory of the host only refuse the latter. */
 typedef struct coil_tensor {
   void* data;
   coil_dtype dtype;
-  int32_t rank;
+  int16_t rank, on_device;
   int64_t sizes[COIL_MAX_RANK], strides[COIL_MAX_RANK];
-  void* owner; /* coil_alloc's memory that this tensor holds a share of; null where the memory is borrowed */
+  void* owner; /* a block of coil_alloc's, or one that keeps memory of a device, that this tensor holds a share of; null where the memory is borrowed */
 } coil_tensor;
 
 /* Lets go of a tensor's share of its memory. */
@@ -89,6 +90,37 @@ COIL_C_API void coil_op_set_floats(coil_op*, const char* attribute, const double
 COIL_C_API void coil_op_set_strings(coil_op*, const char* attribute, const char* const* values, size_t count);
 /* Prepares itself when sizes or strides differ from the last run's. */
 COIL_C_API int coil_op_run(coil_op*, const coil_tensor* inputs, size_t input_count, const coil_tensor* outputs, size_t output_count);
+
+/* ---- Queues of a GPU, for programs written by `--emit=cpp` ---------------------------------------------------------- */
+
+/* Work in order on one GPU, and the kernels that it launches. One thread at a time. Functions return when their work is queued, but for those that wait. */
+typedef struct coil_queue coil_queue;
+/* `device` is written `cuda:0`. `binaries` are `count` cubins and PTX texts of `bytes` each, of which those that the device can run are loaded; `isa` is the architecture that the cubins are for, `sm_90`. Null when there is
+ * no such device, or none of the binaries runs on it. */
+COIL_C_API coil_queue* coil_queue_open(const char* device, const char* isa, const void* const* binaries, const size_t* bytes, size_t count);
+/* Waits for its work. Operations on it are destroyed before; memory of it may be freed later. */
+COIL_C_API void coil_queue_close(coil_queue*);
+/* As coil_context_stay_on_device has it: work is queued on a stream of the caller's from now on; null: on the queue's own. */
+COIL_C_API int coil_queue_set_stream(coil_queue*, void* stream);
+/* Returns when all work is done; fails where some of it failed. */
+COIL_C_API int coil_queue_wait(coil_queue*);
+/* Memory of the device, aligned to 256 bytes, contents undefined; `*owner` gets a block for coil_retain and coil_free. It may be freed while queued work uses it, and is then used again in the queue's order. */
+COIL_C_API void* coil_queue_alloc(coil_queue*, size_t bytes, void** owner);
+/* As coil_tensor_copy, each of the two on the device or on the host. Waits where it writes to the host. Memory of the host that it reads is borrowed until the work is done where it is page-locked; other has been read
+ * when it returns. */
+COIL_C_API int coil_queue_copy(coil_queue*, const coil_tensor* to, const coil_tensor* from);
+/* Replaces a tensor on the device, whose share of its memory is let go of, by a copy on the host in memory of coil_alloc, with the same strides where these leave no holes, else dense. Waits. Leaves tensors of
+ * the host as they are. */
+COIL_C_API int coil_queue_bring(coil_queue*, coil_tensor*);
+/* Words that kernels and the host both see, zero at first; they live as long as the queue. */
+COIL_C_API int64_t* coil_queue_words(coil_queue*, size_t count);
+/* A kernel among the binaries, by its name; it lives as long as the queue. */
+COIL_C_API const void* coil_queue_kernel(coil_queue*, const char* name);
+/* Launches a kernel whose parameters are `count` words of 8 bytes, in `grid` blocks of `block` threads along x; one with a 0 or less in its grid launches nothing. `early`: the kernel itself waits for the one
+ * before it. */
+COIL_C_API int coil_queue_launch(coil_queue*, const void* kernel, void* const* words, size_t count, const int64_t grid[3], int64_t block, int64_t shared_bytes, int32_t early);
+/* As coil_op_create, on the queue: operands are memory of its device, and coil_op_run returns when the work is queued. */
+COIL_C_API coil_op* coil_op_create_on(coil_queue*, const char* name);
 
 /* ---- Operators of the host ------------------------------------------------------------------------------------------ */
 
@@ -181,12 +213,21 @@ typedef struct coil_context coil_context;
 COIL_C_API coil_context* coil_context_create(const coil_model*);
 COIL_C_API void coil_context_free(coil_context*);
 /* Runs the program. Inputs are borrowed for the call, in the order of coil_model_inputs, with any strides; those marked `mutated` are written to. Fills `outputs`, in the order of
- * coil_model_outputs; each is to be released with coil_tensor_release. One that aliases an input, or a state of the context, borrows its memory. On failure no output is set. */
+ * coil_model_outputs; each is to be released with coil_tensor_release. One that aliases an input, or a state of the context, borrows its memory. On failure no output is set.
+ * Programs for a GPU take memory of the host and of their device alike, and return when all is done. Outputs come to the host, copies all of them, with the strides they have on the device where these leave no
+ * holes, else dense. */
 COIL_C_API int coil_context_run(coil_context*, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count);
+/* For programs for a GPU; fails for one on the CPU. From now on outputs stay in memory of the device, numbers excepted, and runs return when their work is queued on `stream` (a CUstream of that device; null: one of
+ * the context's own, in order with CUDA's default stream). Inputs of the host have been read when a run returns; those of the device are borrowed until its work is done. What goes wrong on the device is said by
+ * coil_context_wait or a later run. An output that aliases an input borrows its memory; others own theirs, which may be released while work on the stream still uses it, and is then used again in the stream's order. */
+COIL_C_API int coil_context_stay_on_device(coil_context*, void* stream);
+/* Returns when all runs are done; fails where a kernel failed. */
+COIL_C_API int coil_context_wait(coil_context*);
 /* From any thread, or a signal's handler: a run that is in a loop ends between two turns, with an error. The context is as good for the next run as before. No effect when nothing runs. */
 COIL_C_API void coil_context_interrupt(coil_context*);
 /* Output memory comes from `allocate(bytes, user)` from now on (aligned to 64 bytes; null: out of memory) and is the caller's: outputs then have no owner. Outputs that view one another
- * share one block. `release(memory, user)` takes back what a failed run does not hand out. `allocate` null restores coil_alloc. */
+ * share one block. `release(memory, user)` takes back what a failed run does not hand out. `allocate` null restores coil_alloc. After coil_context_stay_on_device it gives memory of the device; numbers, which lie on
+ * the host, have an owner then. */
 COIL_C_API int coil_context_set_allocator(coil_context*, void* (*allocate)(size_t bytes, void* user), void (*release)(void* memory, void* user), void* user);
 /* Bytes that the context holds for the sizes of its last run: temporaries, scratch memory of library calls, and the outputs of one run. */
 typedef struct coil_memory {
@@ -205,7 +246,12 @@ COIL_C_API void coil_program_close(coil_program*);
 COIL_C_API void coil_program_seed(coil_program*, uint64_t seed);
 COIL_C_API const coil_port* coil_program_inputs(const coil_program*, size_t* count);
 COIL_C_API const coil_port* coil_program_outputs(const coil_program*, size_t* count);
-/* One run at a time. Inputs are borrowed; those marked `mutated` are written to. Each output is to be released with coil_tensor_release; one that aliases an input or a weight borrows its memory. */
+/* For programs for a GPU, as coil_context_stay_on_device has it; fails for one on the CPU. */
+COIL_C_API int coil_program_stay_on_device(coil_program*, void* stream);
+/* As coil_context_wait. */
+COIL_C_API int coil_program_wait(coil_program*);
+/* One run at a time. Inputs are borrowed; those marked `mutated` are written to. Each output is to be released with coil_tensor_release; one that aliases an input or a weight borrows its memory. Programs for a GPU
+ * take and give memory as coil_context_run says. */
 COIL_C_API int coil_program_run(coil_program*, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count);
 
 #ifdef __cplusplus

@@ -38,8 +38,10 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   const bool printed = output == "-";
   if (printed && language != "wrapper" && has_weights(lowered.lines)) fail("{} has weights, which its program in {} reads from a file beside it: it cannot go to standard output; name a file", pt2.string(), language);
   const std::filesystem::path place = printed ? "program" : output, weights = std::filesystem::path(place).replace_extension(".weights.safetensors");
-  const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.toolchain.lanes, .isa = lowered.toolchain.isa, .flags = lowered.toolchain.flags, .launches_early = lowered.backend->launches_early(),
-                                                           .source_name = place.filename().string(), .weights_name = weights.filename().string()});
+  codegen::Binaries binaries;
+  if (emitter->needs_binaries(lowered.lines)) binaries = compile_kernels(lowered.lines, *lowered.backend, options, stage);
+  const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.toolchain.lanes, .isa = lowered.backend->isa(), .flags = lowered.toolchain.flags, .launches_early = lowered.backend->launches_early(),
+                                                           .binaries = std::move(binaries.libraries), .source_name = place.filename().string(), .weights_name = weights.filename().string()});
   // All files or none: each is on the disk before the first gets its name.
   std::vector<std::unique_ptr<AtomicFile>> files;
   const auto add = [&](const std::filesystem::path& path, std::string_view content) {

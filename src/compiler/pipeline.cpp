@@ -233,17 +233,22 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   return out;
 }
 
+codegen::Binaries compile_kernels(const wrapper::Program& lines, const codegen::Backend& backend, const CompileOptions& options, Stages& stage) {
+  std::vector<std::string> texts;
+  for (const wrapper::Kernel& k : lines.kernels) texts.push_back(k.text);
+  codegen::Binaries binaries = stage("kernels", [&] { return backend.compile(texts, {.jobs = jobs_of(options), .cache = options.cache}); });
+  stage.show("kernels", [&] { return binaries.source; });
+  return binaries;
+}
+
 runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backend, const CompileOptions& options, Stages& stage) {
   runtime::Program out;
   out.plan = stage("plan", [&] { return wrapper::make_plan(lines); });
   out.plan.isa = backend.isa();
   out.plan.launches_early = backend.launches_early();
-  std::vector<std::string> texts;
-  for (const wrapper::Kernel& k : lines.kernels) texts.push_back(k.text);
-  codegen::Binaries binaries = stage("kernels", [&] { return backend.compile(texts, {.jobs = jobs_of(options), .cache = options.cache}); });
+  codegen::Binaries binaries = compile_kernels(lines, backend, options, stage);
   out.kernel_source = std::move(binaries.source);
   out.libraries = std::move(binaries.libraries);
-  stage.show("kernels", [&] { return out.kernel_source; });
   for (wrapper::Constant& c : lines.constants) out.constants.push_back(std::move(c.value));
   return out;
 }

@@ -33,6 +33,8 @@ Lowered lower_program(frontend::ExportedProgram, const CompileOptions&, Stages&,
 /// `keep_source`: the lines carry the text of the incoming graph.
 Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions&, Stages&, bool keep_source = false);
 
+/// The kernels of a program, compiled.
+codegen::Binaries compile_kernels(const wrapper::Program&, const codegen::Backend&, const CompileOptions&, Stages&);
 /// Lines, with the kernels compiled, as what a runtime loads. Takes the constants out of `lines`.
 runtime::Program assemble(wrapper::Program& lines, const codegen::Backend&, const CompileOptions&, Stages&);
 

@@ -326,12 +326,8 @@ std::optional<Launch> Binding::launch_of(const KernelCall& call) const {
   const bool gpu = !call.grid.empty();
   if (gpu != (plan_.device != Device{})) fail("the plan is broken: kernel '{}' is launched as on another device", plan_.kernels[call.kernel].symbol);
   if (gpu) {
-    for (std::size_t d = 0; d < 3; ++d) {
-      const std::int64_t blocks = slot(call.grid[d]);
-      if (blocks <= 0) return std::nullopt;
-      if (blocks > (d == 0 ? 0x7fffffff : 0xffff)) fail("kernel '{}' would need {} blocks along {}", plan_.kernels[call.kernel].symbol, blocks, "xyz"[d]);
-      l.grid[d] = static_cast<std::uint32_t>(blocks);
-    }
+    for (std::size_t d = 0; d < 3; ++d)
+      if (!set_blocks(l, d, slot(call.grid[d]), plan_.kernels[call.kernel].symbol)) return std::nullopt;
     l.block = call.block;
     l.early = plan_.launches_early;
     l.shared_bytes = static_cast<std::uint32_t>(std::max<std::int64_t>(0, slot(call.shared_bytes)));

@@ -66,19 +66,35 @@ struct coil_context {
 
   std::atomic<bool> interrupted = false;
 
-  bool on_host;  ///< else results are copied to the host
+  Device device;
+  bool stays = false;  ///< results of a program for a GPU are left there; else they are copied to the host
 
-  explicit coil_context(std::shared_ptr<const Model> model) : context(model), on_host(model->plan().device == Device{}) {
+  explicit coil_context(std::shared_ptr<const Model> model) : context(model), device(model->plan().device) {
     context.set_stop([this] { return interrupted.load(std::memory_order_relaxed); });
-    if (on_host) context.set_output_allocator([this](std::size_t bytes) { return new_block(bytes); });
+    place_outputs();
+  }
+
+  bool on_host() const { return device == Device{}; }
+
+  /// Where outputs get their memory: the caller's and the host's is counted in `blocks`, a device's own comes from its pool.
+  void place_outputs() {
+    if (on_host() || (stays && allocate)) context.set_output_allocator([this](std::size_t bytes) { return new_block(bytes); });
+    else context.set_output_allocator({});
+  }
+
+  void stay_on_device(void* stream) {
+    if (on_host()) fail("the program runs on the cpu, whose memory is the host's: its outputs have no other place to stay in, and its runs no stream");
+    context.set_stream(stream);
+    stays = true;
+    place_outputs();
   }
 
   void bring_outputs() {
+    context.wait();
     for (Tensor& t : outputs) {
       if (!t.storage.data) continue;
-      const Tensor host = context.to_host(t);
-      Tensor block{new_block(static_cast<std::size_t>(host.numel()) * size_of(host.dtype)), host.dtype, host.sizes, contiguous_strides(host.sizes), 0};
-      copy_strided(block, host);
+      Tensor block{new_block(static_cast<std::size_t>(t.numel()) * size_of(t.dtype)), t.dtype, t.sizes, strides_of_copy(t), 0};
+      context.copy_to_host(block, t);
       t = std::move(block);
     }
   }
@@ -90,24 +106,48 @@ struct coil_context {
     return {std::shared_ptr<std::byte>(static_cast<std::byte*>(block), [](std::byte*) {}), bytes};
   }
 
-  void give_back(void* block) { allocate ? release(block, user) : coil_free(block); }
+  void give_back_blocks() {
+    if (stays && allocate && !blocks.empty()) guarded([this] { context.wait(); });  // work on them may be queued
+    for (void* block : blocks) allocate ? release(block, user) : coil_free(block);
+  }
+
+  bool is_new(void* block) const { return std::find(blocks.begin(), blocks.end(), block) != blocks.end(); }
+
+  bool views_an_input(const Tensor& t) const {
+    return std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& in) { return !in.storage.data.owner_before(t.storage.data) && !t.storage.data.owner_before(in.storage.data); });
+  }
+
+  /// What an output holds a share of; null where it borrows its memory, or the caller's allocator gave it.
+  void* owner_of(const Tensor& t) const {
+    void* data = t.storage.data.get();
+    if (!data) return nullptr;
+    if (stays && (!allocate || t.device() == Device{})) return views_an_input(t) ? nullptr : own(t.storage);
+    return !allocate && is_new(data) ? coil_retain(data) : nullptr;
+  }
 
   void run(const coil_tensor* given, size_t input_count, coil_tensor* results, size_t output_count) {
     inputs.clear();
-    for (size_t i = 0; i < input_count; ++i) inputs.push_back(borrow(given[i]));
+    for (size_t i = 0; i < input_count; ++i) inputs.push_back(borrow(given[i], device));
     blocks.clear();
+    size_t set = 0;
     try {
       context.run_into(inputs, outputs);
-      if (!on_host) bring_outputs();
+      if (!on_host() && !stays) bring_outputs();
       if (outputs.size() != output_count) fail("the program gives {} outputs, but there is room for {}", outputs.size(), output_count);
-      for (size_t i = 0; i < output_count; ++i) results[i] = to_c(outputs[i]);
+      for (; set < output_count; ++set) {
+        const coil_tensor made = to_c(outputs[set]);
+        void* owner = owner_of(outputs[set]);
+        results[set] = made;
+        results[set].owner = owner;
+      }
     } catch (...) {
-      for (void* block : blocks) give_back(block);
+      while (set > 0) coil_tensor_release(&results[--set]);
+      give_back_blocks();
       throw;
     }
+    if (stays)
+      for (Tensor& t : outputs) t.storage = {};  // it goes when the caller lets go of it
     if (allocate) return;
-    for (size_t i = 0; i < output_count; ++i)
-      if (void* block = outputs[i].storage.data.get(); block && std::find(blocks.begin(), blocks.end(), block) != blocks.end()) results[i].owner = coil_retain(block);
     for (void* block : blocks) coil_free(block);  // each output now holds its own share
   }
 };
@@ -186,7 +226,7 @@ coil_model* coil_model_with_weights(const coil_model* model, const char* const* 
     std::map<std::string, Tensor> values;
     for (size_t i = 0; i < count; ++i) {
       if (!names[i]) fail("weight {} has no name", i);
-      values.insert_or_assign(names[i], borrow(weights[i]));
+      values.insert_or_assign(names[i], borrow(weights[i], model->model->plan().device));
     }
     return new coil_model(model->model->with_constants(values));
   });
@@ -221,6 +261,21 @@ int coil_context_set_allocator(coil_context* context, void* (*allocate)(size_t, 
     context->allocate = allocate;
     context->release = release;
     context->user = user;
+    context->place_outputs();
+  });
+}
+
+int coil_context_stay_on_device(coil_context* context, void* stream) {
+  return guarded([&] {
+    if (!context) fail("no context was given");
+    context->stay_on_device(stream);
+  });
+}
+
+int coil_context_wait(coil_context* context) {
+  return guarded([&] {
+    if (!context) fail("no context was given");
+    context->context.wait();
   });
 }
 

@@ -19,6 +19,7 @@ thread_local std::string last_error;
 /// In front of each block that coil_alloc hands out.
 struct alignas(64) Header {
   Storage storage;
+  Storage kept;  ///< memory that `own` was given
   std::atomic<int> owners = 1;
 };
 
@@ -60,15 +61,19 @@ coil_tensor to_c(const Tensor& t) {
   coil_tensor out{};
   out.data = t.storage.data ? t.bytes() : nullptr;
   out.dtype = to_c(t.dtype);
-  out.rank = static_cast<std::int32_t>(t.rank());
+  out.rank = static_cast<std::int16_t>(t.rank());
+  out.on_device = t.device() != Device{};
   std::copy(t.sizes.begin(), t.sizes.end(), out.sizes);
   std::copy(t.strides.begin(), t.strides.end(), out.strides);
   return out;
 }
 
-Tensor borrow(const coil_tensor& t) {
+Tensor borrow(const coil_tensor& t, Device device) {
   if (t.rank < 0 || t.rank > COIL_MAX_RANK) fail("a tensor has {} dimensions", t.rank);
+  if (t.on_device != 0 && t.on_device != 1) fail("a tensor's on_device is {}; it is 0 for memory of the host and 1 for memory of the program's device", t.on_device);
+  if (t.on_device && device == Device{}) fail("a tensor is said to lie on a device (on_device is 1), but only memory of the host is taken here");
   Tensor out;
+  if (t.on_device) out.storage.device = device;
   out.dtype = from_c(t.dtype);
   out.sizes.assign(t.sizes, t.sizes + t.rank);
   out.strides.assign(t.strides, t.strides + t.rank);
@@ -76,6 +81,17 @@ Tensor borrow(const coil_tensor& t) {
   if (!t.data && out.storage.bytes > 0) fail("a tensor has no memory");
   out.storage.data = std::shared_ptr<std::byte>(static_cast<std::byte*>(t.data), [](std::byte*) {});
   return out;
+}
+
+void require_alike(const Tensor& a, const Tensor& b) {
+  if (a.dtype != b.dtype || a.sizes != b.sizes) fail("tensors of different dtype or sizes cannot be copied");
+}
+
+void* own(Storage memory) {
+  void* block = coil_alloc(0);
+  if (!block) fail("{}", last_error);
+  header_of(block)->kept = std::move(memory);
+  return block;
 }
 
 }  // namespace coil::runtime
@@ -124,7 +140,7 @@ void coil_tensor_release(coil_tensor* t) {
 int coil_tensor_copy(const coil_tensor* to, const coil_tensor* from) {
   return guarded([&] {
     const Tensor a = borrow(*to), b = borrow(*from);
-    if (a.dtype != b.dtype || a.sizes != b.sizes) fail("tensors of different dtype or sizes cannot be copied");
+    require_alike(a, b);
     copy_strided(a, b);
   });
 }

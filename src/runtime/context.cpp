@@ -336,6 +336,11 @@ Tensor Context::to_host(const Tensor& t) {
   return copy;
 }
 
+void Context::copy_to_host(const Tensor& to, const Tensor& from) {
+  const QueueScope scope(*impl_->queue);
+  impl_->queue->copy(to, from);
+}
+
 MemoryUse Context::memory() const {
   MemoryUse use = impl_->binding.memory();
   use.weight_bytes = impl_->model->impl().weight_bytes;

@@ -25,6 +25,9 @@ struct Launch {
   bool early = false;               ///< GPU: the kernel itself waits for the one before it
 };
 
+/// Sets how many blocks a GPU's launch has along x, y or z; false where that is none, and there is nothing to launch. Throws Error on more than a GPU takes.
+bool set_blocks(Launch&, std::size_t dimension, std::int64_t blocks, const std::string& kernel);
+
 /// The kernels of a program, loaded.
 class LoadedKernels {
  public:

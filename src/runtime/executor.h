@@ -81,6 +81,8 @@ class Context {
   std::vector<double> time_steps(std::span<const Tensor> inputs);
   /// A copy on the host (itself when it is there), after waiting for it.
   Tensor to_host(const Tensor&);
+  /// Copies a tensor of this device or the host into memory of the host, and waits for it.
+  void copy_to_host(const Tensor& to, const Tensor& from);
   MemoryUse memory() const;
   struct Impl;
 

@@ -68,6 +68,23 @@ bool same_layout(std::span<const std::int64_t> sizes, std::span<const std::int64
   return same;
 }
 
+bool is_one_piece(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> by_stride;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 0) return true;
+    if (sizes[d] != 1) by_stride.emplace_back(strides[d], sizes[d]);
+  }
+  std::sort(by_stride.begin(), by_stride.end());
+  std::int64_t next = 1;
+  for (const auto& [stride, size] : by_stride) {
+    if (stride != next) return false;
+    next *= size;
+  }
+  return true;
+}
+
+Sizes strides_of_copy(const Tensor& t) { return is_one_piece(t.sizes, t.strides) ? t.strides : contiguous_strides(t.sizes); }
+
 std::int64_t layout_span(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides) {
   COIL_CHECK(sizes.size() == strides.size());
   std::int64_t last = 0;

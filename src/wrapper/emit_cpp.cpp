@@ -12,6 +12,7 @@
 #include "sym/print.h"
 #include "wrapper/cpp/support_text.h"
 #include "wrapper/cpp/target_text.h"
+#include "wrapper/failures.h"
 #include "wrapper/weights_file.h"
 
 namespace coil::wrapper {
@@ -24,6 +25,19 @@ std::string c_string(std::string_view text) {
     if (c == '"' || c == '\\') out += '\\', out += c;
     else if (byte < 0x20 || byte == 0x7f) fmt::format_to(std::back_inserter(out), "\\{:03o}", byte);
     else out += c;
+  }
+  return out + "\"";
+}
+
+/// Bytes as a string literal, a line for each 64 of them; texts keep their lines.
+std::string binary_literal(const std::vector<std::byte>& binary) {
+  std::string out = "\"";
+  std::size_t on_line = 0;
+  for (std::byte b : binary) {
+    const auto byte = std::to_integer<unsigned char>(b);
+    if (byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\' && byte != '?') out += static_cast<char>(byte);
+    else fmt::format_to(std::back_inserter(out), "\\{:03o}", byte);
+    if (++on_line == 64 || byte == '\n') out += "\"\n    \"", on_line = 0;
   }
   return out + "\"";
 }
@@ -44,15 +58,15 @@ std::string dtype(DType d) {
 
 class Printer {
  public:
-  Printer(const Program& p, const EmitOptions& options) : p_(p), options_(options), places_(place_weights(p)), joined_(joined_values(p)) {}
+  Printer(const Program& p, const EmitOptions& options) : p_(p), options_(options), places_(place_weights(p)), joined_(joined_values(p)), touched_(touched_buffers(p)), on_gpu_(p.device.type == DeviceType::CUDA), failures_(failure_sites(p)) {}
 
   std::string print() {
     name_buffers();
     print_run();
     const std::string ops = std::move(ops_), members = std::move(members_), weights = std::move(weights_);
-    return head() + cpp_support() + "\nnamespace {\n\n" + ports() + kernel_declarations() + "}  // namespace\n\nstruct coil_program {\n  Seeds seeds;\n" + members + "\n  explicit coil_program(const char* weights_path);\n" +
-           "  void run(const coil_tensor* inputs, coil_tensor* outputs);\n};\n\ncoil_program::coil_program(const char* weights_path)" + initializers_ + " {\n" + require_isa() + weights + ops + "}\n\n" +
-           "void coil_program::run(const coil_tensor* inputs, coil_tensor* outputs) {\n" + run_ + "}\n" + cpp_entry() + cpp_main() + kernels();
+    return head() + cpp_support(p_.device) + "\nnamespace {\n\n" + ports() + kernel_declarations() + "}  // namespace\n\nstruct coil_program {\n" + (on_gpu_ ? device_members() : "") + "  Seeds seeds;\n" + members + "\n  explicit coil_program(const char* weights_path);\n" +
+           "  void run(const coil_tensor* inputs, coil_tensor* outputs);\n};\n\ncoil_program::coil_program(const char*" + (initializers_.empty() ? ")" : " weights_path)" + initializers_) + " {\n" + require_isa() + weights + ops + "}\n\n" +
+           fmt::format("void coil_program::run(const coil_tensor*{}, coil_tensor*{}) {{\n", reads_inputs() ? " inputs" : "", p_.outputs.empty() ? "" : " outputs") + run_ + "}\n" + cpp_entry(p_.device) + cpp_main() + (on_gpu_ ? binaries() : kernels());
   }
 
   const std::string& body() const { return run_; }
@@ -60,6 +74,10 @@ class Printer {
   std::vector<std::size_t> ends;  ///< and where each ends
 
  private:
+  bool reads_inputs() const {
+    return std::any_of(p_.inputs.begin(), p_.inputs.end(), [](const Input& in) { return !in.unused; });
+  }
+
   // ---- Names ----------------------------------------------------------------------------------------------------------------
 
   std::string unique(std::string_view prefix, std::string_view name) {
@@ -153,12 +171,17 @@ class Printer {
       const Input& in = p_.inputs[i];
       if (in.unused) continue;
       const Buffer& b = p_.buffers[in.buffer];
-      const std::string sizes = list(b.sizes), strides = list(b.strides);
+      const std::string sizes = list(b.sizes);
+      if (!touched_.contains(in.buffer) && !in.mutated) {
+        line("check_sizes(input_ports[{0}], inputs[{0}], {1});", i, sizes);
+        continue;
+      }
+      const std::string strides = list(b.strides);
       line("const Input {0}(input_ports[{1}], inputs[{1}], {2}, {3});", names_[in.buffer], i, sizes, strides);
     }
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant) bind_constant(static_cast<BufferId>(k));
-    if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) { return std::holds_alternative<CallKernel>(l); })) line("int64_t status = 0;");
+    if (!on_gpu_ && std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) { return std::holds_alternative<CallKernel>(l); })) line("int64_t status = 0;");
     if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) { return std::holds_alternative<CallFallback>(l) && std::get<CallFallback>(l).op.starts_with(kSized); })) {
       members_ += "  Kept kept;\n";
       line("kept.clear();  // of a run that failed");
@@ -166,9 +189,9 @@ class Printer {
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant && p_.constants[p_.buffers[k].index].seed) line("seeds.renew({});", names_[k]);
     begin = run_.size();
-    for (std::size_t k = 0; k < p_.lines.size(); ++k) {
-      if (auto both = joined_.find(k); both != joined_.end()) declare(both->second);
-      std::visit([&](const auto& x) { print_line(x); }, p_.lines[k]);
+    for (at_ = 0; at_ < p_.lines.size(); ++at_) {
+      if (auto both = joined_.find(at_); both != joined_.end()) declare(both->second);
+      std::visit([&](const auto& x) { print_line(x); }, p_.lines[at_]);
       ends.push_back(run_.size());
     }
     for (const Input& in : p_.inputs)
@@ -176,9 +199,25 @@ class Printer {
     for (std::size_t i = 0; i < p_.outputs.size(); ++i) print_output(i);
   }
 
+  /// What lines use, or results view: of other inputs only sizes and values count.
+  static std::set<BufferId> touched_buffers(const Program& p) {
+    std::set<BufferId> touched;
+    for (const Line& l : p.lines) {
+      const Uses u = uses(l);
+      touched.insert(u.reads.begin(), u.reads.end());
+      touched.insert(u.writes.begin(), u.writes.end());
+    }
+    for (const Output& o : p.outputs)
+      if (auto* v = std::get_if<View>(&o.value)) touched.insert(v->buffer);
+    return touched;
+  }
+
   void bind_constant(BufferId b) {
     const auto& place = places_[p_.buffers[b].index];
-    if (!place) return;
+    if (!place) {
+      if (touched_.contains(b)) members_ += fmt::format("  char* {} = nullptr;  // it has no elements\n", names_[b]);
+      return;
+    }
     if (initializers_.empty()) {
       members_ = "  Weights weights;\n" + members_;
       initializers_ = fmt::format(" : weights(open_weights(weights_path, {}))", c_string(options_.weights_name));
@@ -207,7 +246,14 @@ class Printer {
     if (declared_.contains(a.buffer)) line("{} = Memory({});", names_[a.buffer], bytes);
     else line("Memory {}({});", names_[a.buffer], bytes);
   }
-  void print_line(const ReadSymbol& r) { line("const Size {} = read_number({});", symbol(r.symbol), address(r.source)); }
+  /// Waits for what was queued, and fails where a kernel in it has.
+  void check_failures(const std::set<std::size_t>& where) {
+    if (where.contains(at_)) line("failures.check();");
+  }
+  void print_line(const ReadSymbol& r) {
+    check_failures(failures_.behind);
+    line("const Size {} = read_number({});", symbol(r.symbol), address(r.source));
+  }
   void print_line(const SetSymbol& s) {
     const std::string value = cpp(s.value);
     const bool declared = declared_symbols_.contains(s.symbol);
@@ -250,12 +296,23 @@ class Printer {
     comment(c.origins, c.where);
     std::vector<std::string> buffers;
     for (BufferId b : c.buffers) buffers.push_back(address(b));
+    if (c.launch) return print_launch(c, joined(buffers));
     buffers.emplace_back("&status");
     const std::string scalars = list(c.scalars), extent = size(c.extent);
     line("call(kernels::{}, {{{}}}, {}, {}, {});", p_.kernels[c.kernel].symbol, joined(buffers), scalars, extent, c.grain);
     if (!c.failure.empty()) line("if (status) fail({});", c_string(c.failure));
   }
+  void print_launch(const CallKernel& c, const std::string& buffers) {
+    const codegen::Launch& l = *c.launch;
+    Exprs grid = l.grid;
+    while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();
+    const auto site = failures_.sites.find(at_);
+    const std::string scalars = list(c.scalars), blocks = list(grid), shared = size(l.shared_bytes);
+    const std::string status = site != failures_.sites.end() ? fmt::format(", failures.status({})", site->second) : failures_.guarded.contains(at_) ? ", failures.status(0)" : "";
+    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks, l.block, shared, status);
+  }
   void print_line(const CallExtern& c) {
+    check_failures(failures_.guarded);
     comment(c.origins, c.where);
     const std::string op = fmt::format("op{}", next_op_++);
     members_ += fmt::format("  Op {}{{{}}};\n", op, c_string(c.op));
@@ -345,12 +402,22 @@ class Printer {
     out += fmt::format("//   a library: g++ -std=c++20 -O2 -fPIC -shared {} -o lib{}.so -lcoil_runtime\n", source, stem);
     if (std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); })) out += fmt::format("// Weights are read from {}, which belongs beside it.\n", options_.weights_name);
     if (p_.check_lifetimes) out += "#define COIL_CHECK_LIFETIMES  // memory holds NaN before it is written to and after it was freed\n";
+    if (on_gpu_) return out + fmt::format("// It runs on {}. At its end are the kernels' binaries for {}, and their PTX for later architectures.\n", to_string(p_.device), options_.isa);
     if (const std::string flags = target_flags(options_.flags); !flags.empty())
       out += fmt::format("// g++ takes what kernels need from the pragmas below. Other compilers want it as flags: {}\n", flags);
     return out;
   }
 
-  std::string require_isa() const { return options_.isa.empty() ? "" : fmt::format("  check(coil_require_isa({}));\n", c_string(options_.isa)); }
+  /// Those that others need as they are made.
+  std::string device_members() const {
+    std::string out = fmt::format("  Queue queue{{{}, {}, binaries(), {}}};\n", c_string(to_string(p_.device)), c_string(options_.isa), options_.launches_early), messages;
+    for (const auto& [line, site] : failures_.sites) messages += (messages.empty() ? "" : ", ") + c_string(std::get<CallKernel>(p_.lines[line]).failure);
+    out += fmt::format("  Failures failures{{queue, {{{}}}}};\n", messages);
+    for (const Kernel& k : p_.kernels) out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");\n", k.symbol);
+    return out;
+  }
+
+  std::string require_isa() const { return on_gpu_ || options_.isa.empty() ? "" : fmt::format("  check(coil_require_isa({}));\n", c_string(options_.isa)); }
 
   std::string port(const std::string& name, DType d, std::size_t rank, bool mutated, bool unused) const {
     return fmt::format("    {{{}, {}, {}, {}, {}}},\n", c_string(name), dtype(d), rank, mutated ? 1 : 0, unused ? 1 : 0);
@@ -371,6 +438,7 @@ class Printer {
   }
 
   std::string kernel_declarations() const {
+    if (on_gpu_) return "std::vector<std::string_view> binaries();\n\n";
     if (p_.kernels.empty()) return "";
     std::string out = "namespace kernels {\n";
     for (const Kernel& k : p_.kernels) out += fmt::format("extern \"C\" void {}(void* const*, const int64_t*, int64_t, int64_t);\n", k.symbol);
@@ -385,19 +453,45 @@ class Printer {
            "}  // namespace kernels\n}  // namespace\n";
   }
 
+  /// Their text beside them, for people.
+  std::string binaries() const {
+    std::string out = "\n// ---- Kernels ----\nnamespace {\n\n", names;
+    for (std::size_t i = 0; i < options_.binaries.size(); ++i) {
+      out += fmt::format("constexpr char binary{}[] =\n    {};\n", i, binary_literal(options_.binaries[i]));
+      names += fmt::format("{}{{binary{}, {}}}", i ? ", " : "", i, options_.binaries[i].size());
+    }
+    out += fmt::format("std::vector<std::string_view> binaries() {{ return {{{}}}; }}\n\n}}  // namespace\n", names);
+    if (p_.kernels.empty()) return out;
+    out += "#if 0\n";
+    for (const Kernel& k : p_.kernels) out += "\n" + k.text;
+    return out + "#endif\n";
+  }
+
   const Program& p_;
   const EmitOptions& options_;
   std::vector<std::optional<WeightPlace>> places_;
-  std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "seeds", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "read_number", "kernels", "kept"};
+  std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "seeds", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "read_number", "kernels", "kept", "queue", "failures", "binaries", "current"};
   std::vector<std::string> names_;
   std::unordered_map<Expr, std::string> sizes_;
   std::map<std::size_t, Joined> joined_;
+  std::set<BufferId> touched_;
+  bool on_gpu_;
+  FailureSites failures_;
+  std::size_t at_ = 0;         ///< place of the line that is being written
   std::set<BufferId> declared_;
   std::unordered_set<Expr> declared_symbols_;
   std::vector<Exprs> scopes_;  ///< for each open block, the sizes named in it
   std::size_t next_size_ = 0, next_op_ = 0, next_host_ = 0;
   std::string run_, ops_, members_, weights_, initializers_;
 };
+
+/// Throws Error where operators are left to the host program: those that C knows take memory of the host.
+void refuse_host_calls(const Program& p) {
+  std::set<std::string_view> names;
+  for (const Line& l : p.lines)
+    if (auto* c = std::get_if<CallFallback>(&l)) names.insert(without_prefix(c->op));
+  if (!names.empty()) fail("--emit=cpp: programs for {} cannot leave {} to the host program; emit python or fx, which call torch", to_string(p.device), fmt::join(names, ", "));
+}
 
 }  // namespace
 
@@ -420,8 +514,12 @@ endforeach()
 )", name, path);
 }
 
+bool CppEmitter::needs_binaries(const Program& p) const { return p.device.type == DeviceType::CUDA && !p.kernels.empty(); }
+
 std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
-  require_cpu(p, "cpp");
+  require_device(p, "cpp");
+  if (p.device.type == DeviceType::CUDA) refuse_host_calls(p);
+  if (needs_binaries(p) && options.binaries.empty()) fail("--emit=cpp writes the binaries of kernels for {} into the source, and none were given", to_string(p.device));
   Printer printer(p, options);
   std::string text = printer.print();
   locate(text, printer.body(), printer.begin, printer.ends);

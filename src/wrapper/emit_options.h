@@ -1,5 +1,6 @@
 // What the emitters of source need to know beside the wrapper lines.
 #pragma once
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -7,9 +8,10 @@ namespace coil::wrapper {
 
 struct EmitOptions {
   int lanes = 16;                  ///< that the kernels were printed for
-  std::string isa;                 ///< instruction set that the kernels need, as `codegen::Toolchain` states it
+  std::string isa;                 ///< instruction set or architecture that the kernels need, as the backend states it
   std::vector<std::string> flags;  ///< of the compiler for kernels: those that change what kernels compute go into the file
   bool launches_early = false;     ///< on CUDA: kernels wait themselves for the one before them
+  std::vector<std::vector<std::byte>> binaries = {};  ///< the kernels, loadable, where the language asked for them (Emitter::needs_binaries)
   std::string source_name = "program.cpp";                     ///< for the head of the file
   std::string weights_name = "program.weights.safetensors";    ///< file that write_weights wrote, beside the source
 };

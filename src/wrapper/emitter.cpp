@@ -19,11 +19,11 @@ void Emitter::locate(const std::string& text, const std::string& body, std::size
   }
 }
 
-void require_cpu(const Program& p, const char* language) {
-  if (p.device.type != DeviceType::CPU)
-    fail("--emit={} writes programs for the cpu, not for {}; write a package, which runs from C as well, or emit python, fx or wrapper", language, to_string(p.device));
+void require_device(const Program& p, const char* language) {
+  if (p.device.type == DeviceType::CUDA) return;
+  if (p.device.type != DeviceType::CPU) fail("--emit={} writes programs for cpu and cuda, not for {}", language, to_string(p.device));
   for (const Buffer& b : p.buffers)
-    if (b.device.type != DeviceType::CPU) fail("--emit={} writes programs for the cpu; {} lies on {}; write a package instead", language, b.name, to_string(b.device));
+    if (b.device.type != DeviceType::CPU) fail("--emit={} writes a program for the cpu; {} lies on {}; write a package instead", language, b.name, to_string(b.device));
 }
 
 }  // namespace coil::wrapper

@@ -22,6 +22,8 @@ class COIL_EMITTER_API Emitter {
   virtual std::string emit(const Program&, const EmitOptions&) = 0;
   /// Whether its programs can use constants in the form that the runtime's library packed them into.
   virtual bool reads_packed_weights() const { return true; }
+  /// Whether the text of this program holds the kernels' binaries.
+  virtual bool needs_binaries(const Program&) const { return false; }
   /// After emit: for each line of the wrapper IR the lines of the text that it became.
   const std::vector<TextLines>& lines() const { return lines_; }
 
@@ -31,7 +33,7 @@ class COIL_EMITTER_API Emitter {
   std::vector<TextLines> lines_;
 };
 
-/// Throws Error when the program or a buffer of it is not for the CPU, the only device that the language's programs are written for.
-void require_cpu(const Program&, const char* language);
+/// Throws Error when the program is neither for the CPU nor for CUDA, or a buffer of one for the CPU lies elsewhere.
+void require_device(const Program&, const char* language);
 
 }  // namespace coil::wrapper

@@ -1,4 +1,5 @@
 // The functions of libcuda that Coil's runtime opens, over fake_cuda.h's machine.
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -20,7 +21,8 @@ struct FakeModule {
 };
 struct FakeFunction {
   std::string name;
-  HostKernel run;
+  HostKernel run = nullptr;
+  EmulatedKernel emulated = nullptr;
 };
 
 struct Driver {
@@ -269,8 +271,9 @@ Result cuModuleGetFunction(void** function, void* module, const char* name) {
   ENTER("cuModuleGetFunction");
   if (!static_cast<FakeModule*>(module)->entries.contains(name)) return kNotFound;
   const HostKernel kernel = find_kernel(name);
-  if (!kernel) return kNotFound;
-  return *function = &driver().functions.try_emplace(name, FakeFunction{name, kernel}).first->second, kDone;
+  const EmulatedKernel emulated = find_emulated_kernel(name);
+  if (!kernel && !emulated) return kNotFound;
+  return *function = &driver().functions.try_emplace(name, FakeFunction{name, kernel, emulated}).first->second, kDone;
 }
 Result cuFuncSetAttribute(void*, int, int) { return kDone; }
 Result cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned, unsigned, void* stream, void**, void** extra) {
@@ -282,6 +285,8 @@ Result cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsign
   std::memcpy(words.data(), extra[1], words.size() * 8);
   note("cuLaunchKernel " + f.name);
   if (auto takes = driver().machine.milliseconds.find(f.name); takes != driver().machine.milliseconds.end()) driver().machine.clock += takes->second;
+  if (f.emulated)
+    return driver().streams.submit(stream_of(stream), [run = f.emulated, words, grid = std::array<std::uint64_t, 3>{x, y, z}, threads] { run(words.data(), grid.data(), threads); });
   return driver().streams.submit(stream_of(stream), [run = f.run, words, count = std::uint64_t{x} * threads] { run(words.data(), count); });
 }
 struct Config {

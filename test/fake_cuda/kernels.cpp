@@ -1,6 +1,9 @@
 #include "kernels.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace coil::fake_cuda {
@@ -67,6 +70,12 @@ HostKernel find_kernel(std::string_view name) {
   for (const auto& k : kKernels)
     if (k.name == name) return k.run;
   return nullptr;
+}
+
+EmulatedKernel find_emulated_kernel(const std::string& name) {
+  const char* path = std::getenv("COIL_FAKE_CUDA_KERNELS");
+  static void* library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  return library ? reinterpret_cast<EmulatedKernel>(dlsym(library, (name + "_run").c_str())) : nullptr;
 }
 
 }  // namespace coil::fake_cuda

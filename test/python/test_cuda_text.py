@@ -78,9 +78,3 @@ def test_a_program_is_for_the_device_that_was_named(tmp_path):
         coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", name, "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}")
         with zipfile.ZipFile(tmp_path / "m.coil") as package:
             assert json.loads(package.read("manifest.json"))["device"] == (name if ":" in name else "cuda:0")
-
-
-def test_cpp_is_for_the_cpu(tmp_path):
-    export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
-    with pytest.raises(CoilError, match="--emit=cpp writes programs for the cpu, not for cuda:0; write a package, which runs from C as well, or emit python, fx or wrapper"):
-        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m", "--emit", "cpp", "--device", "cuda", "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}")

@@ -78,6 +78,24 @@ def test_dtypes_views_indices_and_mutation(tmp_path):
     assert same(got["y"], eager(Numbers(), args)[1]["y"])
 
 
+class Nothing(torch.nn.Module):
+    """A weight without elements, and an argument that nobody reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("none", torch.zeros(0, 3))
+
+    def forward(self, x):
+        return self.none, self.none @ x.new_ones(3, 2), torch.arange(5) * 2
+
+
+def test_weights_without_elements(tmp_path):
+    args = (torch.randn(4, 3),)
+    build(emitted(Nothing(), args, tmp_path), tmp_path / "m", "-DCOIL_MAIN", "-O1", "-Wall", "-Werror")
+    given = named_inputs(Nothing(), args)
+    assert_same_bits(run_program(tmp_path / "m", given, tmp_path), run(tmp_path / "m.pt2", given, tmp_path))
+
+
 def test_errors_are_one_line(tmp_path):
     rows = torch.export.Dim("rows", min=2, max=64)
     build(emitted(Classifier(), (torch.randn(5, 16),), tmp_path, ({0: rows},)), tmp_path / "m", "-DCOIL_MAIN")
@@ -93,12 +111,12 @@ def test_errors_are_one_line(tmp_path):
 
 class CTensor(ctypes.Structure):
     """coil_tensor."""
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int32), ("sizes", ctypes.c_int64 * 16), ("strides", ctypes.c_int64 * 16), ("owner", ctypes.c_void_p)]
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int16), ("on_device", ctypes.c_int16), ("sizes", ctypes.c_int64 * 16), ("strides", ctypes.c_int64 * 16), ("owner", ctypes.c_void_p)]
 
     @staticmethod
     def of(t):
         fill = (0,) * (16 - t.dim())
-        return CTensor(t.data_ptr(), {torch.float32: 7}[t.dtype], t.dim(), (*t.shape, *fill), (*t.stride(), *fill), None)
+        return CTensor(t.data_ptr(), {torch.float32: 7}[t.dtype], t.dim(), 0, (*t.shape, *fill), (*t.stride(), *fill), None)
 
 
 def test_as_a_library_through_the_c_entry(tmp_path):

@@ -1,4 +1,4 @@
-"""On a machine with a GPU: a CUDA program's package, its Python file and its FX graph against eager there. A minute with `pytest -n 4`."""
+"""On a machine with a GPU: a CUDA program's package, its C++ source, its Python file and its FX graph against eager there. Two minutes with `pytest -n 4`."""
 import copy
 import threading
 
@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from coil_harness import coil_ok, dense, difference, export, named_inputs, named_outputs, run
-from emitted import emit, load_module
+from coil_harness import ENVIRONMENT, coil_ok, dense, difference, export, named_inputs, named_outputs, run
+from emitted import build_program, call_program, emit, load_module
 from models import SMALL
+from test_emit_cpp_cuda import check_what_stays
 from test_emit_cuda import PLACE, PROGRAMS, ROWS, Net, of, seeded
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -39,6 +40,7 @@ def test_every_form_gives_eagers_results(name, tmp_path):
     export(copy.deepcopy(module), calls[0], archive, dynamic)
     coil_ok("compile", archive, "-o", tmp_path / "m.coil", *CUDA)
     files = emit(archive, "python", *CUDA), emit(archive, "fx", *CUDA)
+    program = build_program(emit(archive, "cpp", *CUDA))
     for args in calls:
         python, fx = load_module(files[0]).call, load_module(files[1]).load()  # programs may keep state
         device = "cpu" if name in ("factors", "attention in training") else "cuda"  # torch has eigenvalues on a GPU with MAGMA alone, and that pair of operators on the CPU
@@ -46,8 +48,10 @@ def test_every_form_gives_eagers_results(name, tmp_path):
         with torch.no_grad(), torch.device(device):
             want = named_outputs(copy.deepcopy(module).to(device)(*theirs))
         after = [dense(x) for x in pytree.tree_leaves(theirs)]
-        packaged = run(tmp_path / "m.coil", named_inputs(module, args), tmp_path)
-        results = {"package": packaged}
+        inputs = named_inputs(module, args)
+        results = {"package": run(tmp_path / "m.coil", inputs, tmp_path), "cpp": call_program(program, inputs)}
+        wrong = {k: d for k in inputs if k in results["cpp"] and k not in want and (d := difference(results["cpp"][k], results["package"][k]))}
+        assert not wrong, f"inputs after cpp: {wrong}"
         for form, call in (("python", python), ("fx", lambda inputs: fx(*inputs))):
             given = pytree.tree_leaves(on_gpu(args))
             made = call(given)
@@ -142,6 +146,24 @@ def test_much_shared_memory_and_empty_grids(language, tmp_path):
     for n in (3, 0, 50):
         for got, want in zip(call(seeded(n, 12000).cuda()), module(seeded(n, 12000)), strict=True):
             assert not difference(got.cpu(), want)
+
+
+@pytest.mark.parametrize("early", ["false", "true"])
+def test_much_shared_memory_and_empty_grids_of_cpp(early, tmp_path):
+    if early == "true" and torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("from sm_90 on")
+    module = of(lambda x: (x.sort(dim=-1, stable=True).values, x.softmax(-1), x.sum(0)))
+    export(module, (seeded(3, 12000),), tmp_path / "m.pt2", {"args": ({0: torch.export.Dim("rows", min=0, max=100)},)})
+    program = build_program(emit(tmp_path / "m.pt2", "cpp", *CUDA, "--set", f"cuda.dependent_launch={early}"))
+    for n in (3, 0, 50):
+        args = (seeded(n, 12000),)
+        got = call_program(program, named_inputs(module, args))
+        wrong = {k: d for k, w in named_outputs(module(*args)).items() if (d := difference(got[k], w))}
+        assert not wrong, wrong
+
+
+def test_tensors_of_cpp_that_stay_on_the_device(tmp_path):
+    check_what_stays(tmp_path, CUDA, lambda archive: ENVIRONMENT)
 
 
 def test_recorded_as_a_graph(tmp_path):

@@ -14,7 +14,7 @@ struct CModel : testing::Test {
   coil_model* model = nullptr;
   coil_context* context = nullptr;
   float data[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-  coil_tensor input{data, COIL_F32, 2, {2, 4}, {4, 1}, nullptr}, output{};
+  coil_tensor input{data, COIL_F32, 2, 0, {2, 4}, {4, 1}, nullptr}, output{};
 
   void SetUp() override {
     save_package(scaled_sum(), path);
@@ -155,7 +155,7 @@ TEST(CModelWeights, AreSwappedInAModelOfTheirOwn) {
 
   float spread[8] = {10, 0, 20, 0, 30, 0, 40, 0}, x[4] = {};
   const char* name = "w";
-  coil_tensor value{spread, COIL_F32, 1, {4}, {2}, nullptr}, input{x, COIL_F32, 1, {4}, {1}, nullptr}, output[2] = {};
+  coil_tensor value{spread, COIL_F32, 1, 0, {4}, {2}, nullptr}, input{x, COIL_F32, 1, 0, {4}, {1}, nullptr}, output[2] = {};
   coil_model* second = coil_model_with_weights(first, &name, &value, 1);
   ASSERT_TRUE(second) << coil_last_error();
   for (auto [model, factor] : {std::pair{second, 10.f}, {first, 1.f}}) {

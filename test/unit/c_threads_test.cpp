@@ -46,7 +46,7 @@ struct CThreads : testing::Test {
 /// A call on `rows` rows of `value`; whether every element came out five times as large.
 bool run_once(coil_context* context, std::int64_t rows, float value, void (*take_back)(coil_tensor*)) {
   std::vector<float> data(static_cast<std::size_t>(rows) * 4, value);
-  coil_tensor input{data.data(), COIL_F32, 2, {rows, 4}, {4, 1}, nullptr}, output{};
+  coil_tensor input{data.data(), COIL_F32, 2, 0, {rows, 4}, {4, 1}, nullptr}, output{};
   if (coil_context_run(context, &input, 1, &output, 1) != 0) return false;
   bool right = output.sizes[0] == rows;
   for (std::int64_t i = 0; i < 4 * rows; ++i) right = right && static_cast<float*>(output.data)[i] == 5 * value;
@@ -74,7 +74,7 @@ TEST_F(CThreads, FailAtOnceEachWithItsOwnMessage) {
     const std::string expected[] = {"the program takes 4 (f32[2, 5] was given)", "the program takes float32", "takes 1 inputs (x), but 0 were given", "a tensor has no memory"};
     for (int i = 0; i < kRuns; ++i) {
       float data[10] = {};
-      coil_tensor input{t == 3 ? nullptr : data, t == 1 ? COIL_F64 : COIL_F32, 2, {2, t == 0 ? 5 : 4}, {4, 1}, nullptr}, output{};
+      coil_tensor input{t == 3 ? nullptr : data, t == 1 ? COIL_F64 : COIL_F32, 2, 0, {2, t == 0 ? 5 : 4}, {4, 1}, nullptr}, output{};
       const int failed = coil_context_run(context, &input, t == 2 ? 0 : 1, &output, 1);
       wrong += failed != 1 || output.data || std::string(coil_last_error()).find(expected[t]) == std::string::npos;
       wrong += !run_once(context, 2, 1, coil_tensor_release);  // and goes on
@@ -116,7 +116,7 @@ TEST_F(CThreads, SwapWeightsWhileOthersRun) {
     auto check = [&](coil_model* model, float weight) {
       coil_context* context = coil_context_create(model);
       float x[4] = {1, 2, 3, 4};
-      coil_tensor input{x, COIL_F32, 1, {4}, {1}, nullptr}, output{};
+      coil_tensor input{x, COIL_F32, 1, 0, {4}, {1}, nullptr}, output{};
       wrong += coil_context_run(context, &input, 1, &output, 1);
       for (int i = 0; i < 4 && output.data; ++i) wrong += static_cast<float*>(output.data)[i] != static_cast<float>(i + 1) + weight;
       coil_tensor_release(&output);
@@ -126,7 +126,7 @@ TEST_F(CThreads, SwapWeightsWhileOthersRun) {
       float w[4];
       std::fill(w, w + 4, static_cast<float>(10 * i + t));
       const char* name = "w";
-      coil_tensor value{w, COIL_F32, 1, {4}, {1}, nullptr};
+      coil_tensor value{w, COIL_F32, 1, 0, {4}, {1}, nullptr};
       coil_model* second = coil_model_with_weights(first, &name, &value, 1);
       std::fill(w, w + 4, -1.f);  // it has a copy
       if (!second) return wrong + 1;
@@ -175,7 +175,7 @@ TEST_F(CThreads, OddAddresses) {
       for (int k = 0; k < 8; ++k) values[k] = static_cast<float>(k + i + t);
       char* odd = memory.data() + 1 + (i + t) % 3;
       std::memcpy(odd, values, sizeof values);
-      coil_tensor input{odd, COIL_F32, 2, {2, 4}, {4, 1}, nullptr}, output{};
+      coil_tensor input{odd, COIL_F32, 2, 0, {2, 4}, {4, 1}, nullptr}, output{};
       wrong += coil_context_run(context, &input, 1, &output, 1);
       for (int k = 0; k < 8 && output.data; ++k) wrong += static_cast<float*>(output.data)[k] != 5 * values[k];
       coil_tensor_release(&output);

@@ -116,7 +116,7 @@ TEST(HostCall, IsBoundToWhatTheProcessRegistered) {
   const coil_operator* op = coil_operator_find("test.turn.default", nullptr);
   ASSERT_NE(op, nullptr);
   float two[2] = {1, 2}, back[2] = {};
-  const coil_tensor in{two, COIL_F32, 2, {1, 2}, {2, 1}, nullptr}, out[2] = {{}, {back, COIL_F32, 2, {1, 2}, {2, 1}, nullptr}};
+  const coil_tensor in{two, COIL_F32, 2, 0, {1, 2}, {2, 1}, nullptr}, out[2] = {{}, {back, COIL_F32, 2, 0, {1, 2}, {2, 1}, nullptr}};
   const coil_value values[] = {{COIL_VALUE_TENSOR, 0, 0, nullptr, &in, nullptr, 0}, {COIL_VALUE_INT, 4, 0, nullptr, nullptr, nullptr, 0}, {COIL_VALUE_TEXT, 0, 0, "narrow", nullptr, nullptr, 0}};
   ASSERT_EQ(coil_operator_call(op, values, 3, out, 2), 0) << coil_last_error();
   EXPECT_EQ(back[1], -2.f);

@@ -137,7 +137,7 @@ TEST(LateSteps, CInterfaceInterruptsALoop) {
   coil_context* context = coil_context_create(model);
   float data[8] = {1, 1, 1, 1, 1, 1, 1, 1};
   auto run = [&](std::int64_t size) -> std::string {
-    const coil_tensor input{data, COIL_F32, 1, {size}, {1}, nullptr};
+    const coil_tensor input{data, COIL_F32, 1, 0, {size}, {1}, nullptr};
     coil_tensor outputs[3] = {};
     const int error = coil_context_run(context, &input, 1, outputs, 3);
     for (const coil_tensor& t : outputs) EXPECT_EQ(t.data, nullptr) << "on failure no output is set";

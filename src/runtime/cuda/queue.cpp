@@ -17,20 +17,6 @@ Address address(const Tensor& t) { return reinterpret_cast<Address>(t.bytes()); 
 
 std::size_t bytes_of(const Tensor& t) { return static_cast<std::size_t>(t.numel()) * size_of(t.dtype); }
 
-/// One stretch of memory without holes and without elements that lie on one another.
-bool is_one_piece(const Tensor& t) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> by_stride;
-  for (std::size_t d = 0; d < t.sizes.size(); ++d)
-    if (t.sizes[d] != 1) by_stride.emplace_back(t.strides[d], t.sizes[d]);
-  std::sort(by_stride.begin(), by_stride.end());
-  std::int64_t next = 1;
-  for (const auto& [stride, size] : by_stride) {
-    if (stride != next) return false;
-    next *= size;
-  }
-  return true;
-}
-
 class CudaGraph : public RecordedWork {
  public:
   CudaGraph(std::shared_ptr<const CudaDevice> device, GraphExec exec) : device_(std::move(device)), exec_(exec) {}
@@ -88,7 +74,7 @@ std::span<std::int64_t> CudaQueue::shared_words(std::size_t count) {
 Tensor CudaQueue::dense_here(const Tensor& like) { return {allocate(bytes_of(like)), like.dtype, like.sizes, contiguous_strides(like.sizes), 0}; }
 
 void CudaQueue::copy_here(const Tensor& to, const Tensor& from) {
-  if (same_layout(to.sizes, to.strides, from.strides) && is_one_piece(to)) {
+  if (same_layout(to.sizes, to.strides, from.strides) && is_one_piece(to.sizes, to.strides)) {
     driver().check(driver().copy_on_device(address(to), address(from), bytes_of(to), stream()), "copy memory");
     return;
   }
@@ -101,7 +87,7 @@ void CudaQueue::copy(const Tensor& to, const Tensor& from) {
   const bool to_here = to.device() == device(), from_here = from.device() == device();
   if (!to_here && !from_here) return copy_strided(to, from);
   if (to_here && from_here) return copy_here(to, from);
-  const bool direct = same_layout(to.sizes, to.strides, from.strides) && is_one_piece(to);
+  const bool direct = same_layout(to.sizes, to.strides, from.strides) && is_one_piece(to.sizes, to.strides);
   if (to_here) {
     const Tensor dense = direct ? from : from.contiguous();
     const Tensor landing = direct ? to : dense_here(to);

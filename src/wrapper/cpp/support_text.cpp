@@ -4,6 +4,7 @@
 
 #include "sym/print.h"
 #include "tensor/dtype.h"
+#include "wrapper/cpp/device_text.h"
 
 namespace coil::wrapper {
 namespace {
@@ -21,7 +22,10 @@ constexpr const char* kHead = R"cpp(#include <coil/runtime.h>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#pragma GCC diagnostic ignored "-Wunused-function"  // a program needs some of what follows
 
 namespace {
 
@@ -76,23 +80,23 @@ bool operator<=(Size a, Size b) { return a.value <= b.value; }
 using Sizes = std::initializer_list<Size>;
 
 // Sizes that are made of floats.
-[[maybe_unused]] double to_float(Size v) { return static_cast<double>(v.value); }
-[[maybe_unused]] Size to_size(double x) {
+double to_float(Size v) { return static_cast<double>(v.value); }
+Size to_size(double x) {
   if (!(std::fabs(x) < 0x1p63)) fail("a size is made of the float " + std::to_string(x) + ", which does not fit in 64 bits");
   return static_cast<int64_t>(x);
 }
 // Floats that are read from data, and those that kernels are given, travel as their bits.
-[[maybe_unused]] double float_of_bits(Size v) {
+double float_of_bits(Size v) {
   double x;
   std::memcpy(&x, &v.value, sizeof x);
   return x;
 }
-[[maybe_unused]] Size bits_of_float(double x) {
+Size bits_of_float(double x) {
   Size v;
   std::memcpy(&v.value, &x, sizeof x);
   return v;
 }
-[[maybe_unused]] double float_remainder(double a, double b) {
+double float_remainder(double a, double b) {
   const double r = std::fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
@@ -121,18 +125,20 @@ struct Address {
   }
 };
 
-/// Memory from the runtime's pool, given back when this goes out of scope. Of watched programs it holds NaN before something is written to it and after it was freed, and ends in a guard.
+/// Memory from the runtime's pool, given back when this goes out of scope. Of watched programs on the CPU it holds NaN before something is written to it and after it was freed, and ends in a guard.
 struct Memory {
-  static constexpr size_t guard = watched ? 64 : 0;
+  static constexpr bool filled = watched && !on_device;
+  static constexpr size_t guard = filled ? 64 : 0;
   Address data;
+  void* owner = nullptr;  ///< for coil_retain and coil_free
   size_t bytes = 0;
   bool handed_on = false;
   Memory() = default;
   explicit Memory(Size size) : bytes(static_cast<size_t>(size.value)) {
     if (size < 0) fail("a buffer would have a negative size");
-    data.at = static_cast<char*>(coil_alloc(bytes + guard));
+    data.at = allocate(bytes + guard, owner);
     if (!data.at) fail(coil_last_error());
-    if (watched) std::memset(data.at, 0xff, bytes + guard);
+    if (filled) std::memset(data.at, 0xff, bytes + guard);
   }
   Memory(Memory&& other) noexcept { swap(other); }
   Memory& operator=(Memory&& other) noexcept {
@@ -143,13 +149,14 @@ struct Memory {
   /// A second owner: the kernel that reads one of the two while it writes the other may do so in place.
   Memory share() {
     Memory other;
-    other.data.at = static_cast<char*>(coil_retain(data));
+    other.data.at = data;
+    other.owner = coil_retain(owner);
     other.bytes = bytes;
     handed_on = true;
     return other;
   }
   void free() {
-    if (watched && !handed_on) {
+    if (filled && !handed_on) {
       for (size_t i = bytes; i < bytes + guard; ++i)
         if (data.at[i] != static_cast<char>(0xff)) fail("lifetimes: something was written behind the end of a buffer");
       std::memset(data.at, 0xff, bytes);
@@ -157,11 +164,12 @@ struct Memory {
     release();
   }
   void release() {
-    coil_free(data.at);
-    data.at = nullptr;
+    coil_free(owner);
+    owner = data.at = nullptr;
   }
   void swap(Memory& other) noexcept {
     std::swap(data, other.data);
+    std::swap(owner, other.owner);
     std::swap(bytes, other.bytes);
     std::swap(handed_on, other.handed_on);
   }
@@ -172,6 +180,7 @@ coil_tensor window(coil_dtype dtype, void* data, Sizes sizes, Sizes strides, Siz
   coil_tensor t{};
   t.data = static_cast<char*>(data) + (offset * describe(dtype).bytes).value;
   t.dtype = dtype;
+  t.on_device = on_device;
   for (Size s : sizes) t.sizes[t.rank++] = s.value;
   int d = 0;
   for (Size s : strides) t.strides[d++] = s.value;
@@ -180,28 +189,32 @@ coil_tensor window(coil_dtype dtype, void* data, Sizes sizes, Sizes strides, Siz
 
 /// An output that owns its memory together with others that view it.
 coil_tensor owned(coil_tensor view, const Memory& memory) {
-  view.owner = coil_retain(memory.data);
+  view.owner = coil_retain(memory.owner);
   return view;
 }
 
+/// On the host, whatever the device.
 template <class T>
 coil_tensor number(coil_dtype dtype, T value) {
-  Memory memory(sizeof value);
-  std::memcpy(memory.data, &value, sizeof value);
-  return owned(window(dtype, memory.data, {}, {}), memory);
+  coil_tensor t{};
+  t.dtype = dtype;
+  t.owner = t.data = coil_alloc(sizeof value);
+  if (!t.data) fail(coil_last_error());
+  std::memcpy(t.data, &value, sizeof value);
+  return t;
 }
 
 /// A size that the program has computed.
 Size read_number(const void* from) {
   int64_t value;
-  std::memcpy(&value, from, sizeof value);
+  get(&value, from, sizeof value);
   return value;
 }
 
 /// The integer that a tensor of one element holds.
 Size integer(const coil_tensor& t) {
   auto read = [&]<class T>(T v) -> Size {
-    std::memcpy(&v, t.data, sizeof v);
+    get(&v, t.data, sizeof v, t.on_device);
     return v;
   };
   switch (t.dtype) {
@@ -230,19 +243,28 @@ void check_input(const coil_port& port, const coil_tensor& t) {
   if (t.rank != port.rank) fail(name + " has " + std::to_string(t.rank) + " dimensions (" + shape(t) + "), but the program takes " + std::to_string(port.rank));
   for (int d = 0; d < t.rank; ++d)
     if (t.sizes[d] < 0) fail(name + " has a negative size: " + shape(t));
+  if (t.on_device != 0 && t.on_device != on_device) fail(name + " lies in memory that the program does not take: its on_device is " + std::to_string(t.on_device));
 }
 
-/// An input in the layout that kernels assume: the caller's own memory, or a copy where its strides are others.
+void check_sizes(const coil_port& port, const coil_tensor& t, Sizes sizes) {
+  int d = 0;
+  for (Size size : sizes) {
+    if (t.sizes[d] != size.value)
+      fail(std::string("input '") + port.name + "' has size " + std::to_string(t.sizes[d]) + " in dimension " + std::to_string(d) + ", but the program takes " + std::to_string(size.value) + " (" + shape(t) + " was given)");
+    ++d;
+  }
+}
+
+/// An input in the layout that kernels assume: the caller's own memory, or a copy where its strides are others or it lies elsewhere.
 struct Input {
   coil_tensor given, used;
   Memory copy;
 
   Input(const coil_port& port, const coil_tensor& t, Sizes sizes, Sizes strides) : given(t), used(window(t.dtype, t.data, sizes, strides)) {
-    bool empty = false, same = true;
+    check_sizes(port, t, sizes);
+    bool empty = false, same = is_readable(t);
     Size last = 0;
     for (int d = 0; d < t.rank; ++d) {
-      if (t.sizes[d] != used.sizes[d])
-        fail(std::string("input '") + port.name + "' has size " + std::to_string(t.sizes[d]) + " in dimension " + std::to_string(d) + ", but the program takes " + std::to_string(used.sizes[d]) + " (" + shape(t) + " was given)");
       empty = empty || t.sizes[d] == 0;
       same = same && (t.sizes[d] == 1 || t.strides[d] == used.strides[d]);
       last = last + Size(used.sizes[d] - 1) * used.strides[d];
@@ -250,11 +272,11 @@ struct Input {
     if (empty || same) return;
     copy = Memory((last + 1) * describe(t.dtype).bytes);
     used.data = copy.data;
-    check(coil_tensor_copy(&used, &given));
+    check(copy_tensor(&used, &given));
   }
   void* data() const { return used.data; }
   void write_back() const {
-    if (copy.data.at) check(coil_tensor_copy(&given, &used));
+    if (copy.data.at) check(copy_tensor(&given, &used));
   }
   /// What an output that aliases it owns.
   coil_tensor alias(coil_tensor view) const { return copy.data.at ? owned(view, copy) : view; }
@@ -263,7 +285,7 @@ struct Input {
 /// A call site of a library operation.
 class Op {
  public:
-  explicit Op(const char* name) : op_(coil_op_create(name)) {
+  explicit Op(const char* name) : op_(create_op(name)) {
     if (!op_) fail(coil_last_error());
   }
   Op(const Op&) = delete;
@@ -280,8 +302,16 @@ class Op {
   coil_op* op_;
 };
 
+)cpp";
+
+constexpr const char* kCallsOnCpu = R"cpp(
+void call(coil_kernel kernel, std::initializer_list<void*> buffers, Sizes scalars, Size extent, Size grain) {
+  static_assert(sizeof(Size) == sizeof(int64_t));
+  coil_parallel_for(kernel, buffers.begin(), reinterpret_cast<const int64_t*>(scalars.begin()), extent.value, grain.value);
+}
+
 /// What an operator writes to is a copy.
-[[maybe_unused]] void copy(const coil_tensor& to, const coil_tensor& from) { check(coil_tensor_copy(&to, &from)); }
+void copy(const coil_tensor& to, const coil_tensor& from) { check(coil_tensor_copy(&to, &from)); }
 
 /// Results between the two calls of an operator that alone tells their sizes.
 class Kept {
@@ -336,18 +366,15 @@ class HostOperator {
 };
 
 // Arguments of such operators; what they point to lives until the call is over.
-[[maybe_unused]] coil_value truth(bool v) { return {COIL_VALUE_BOOL, v, 0, nullptr, nullptr, nullptr, 0}; }
-[[maybe_unused]] coil_value whole(Size v) { return {COIL_VALUE_INT, v.value, 0, nullptr, nullptr, nullptr, 0}; }
-[[maybe_unused]] coil_value fraction(double v) { return {COIL_VALUE_FLOAT, 0, v, nullptr, nullptr, nullptr, 0}; }
-[[maybe_unused]] coil_value text(const char* v) { return {COIL_VALUE_TEXT, 0, 0, v, nullptr, nullptr, 0}; }
-[[maybe_unused]] coil_value operand(const coil_tensor& v) { return {COIL_VALUE_TENSOR, 0, 0, nullptr, &v, nullptr, 0}; }
-[[maybe_unused]] coil_value items(std::initializer_list<coil_value> v) { return {COIL_VALUE_LIST, 0, 0, nullptr, nullptr, v.begin(), v.size()}; }
+coil_value truth(bool v) { return {COIL_VALUE_BOOL, v, 0, nullptr, nullptr, nullptr, 0}; }
+coil_value whole(Size v) { return {COIL_VALUE_INT, v.value, 0, nullptr, nullptr, nullptr, 0}; }
+coil_value fraction(double v) { return {COIL_VALUE_FLOAT, 0, v, nullptr, nullptr, nullptr, 0}; }
+coil_value text(const char* v) { return {COIL_VALUE_TEXT, 0, 0, v, nullptr, nullptr, 0}; }
+coil_value operand(const coil_tensor& v) { return {COIL_VALUE_TENSOR, 0, 0, nullptr, &v, nullptr, 0}; }
+coil_value items(std::initializer_list<coil_value> v) { return {COIL_VALUE_LIST, 0, 0, nullptr, nullptr, v.begin(), v.size()}; }
+)cpp";
 
-void call(coil_kernel kernel, std::initializer_list<void*> buffers, Sizes scalars, Size extent, Size grain) {
-  static_assert(sizeof(Size) == sizeof(int64_t));
-  coil_parallel_for(kernel, buffers.begin(), reinterpret_cast<const int64_t*>(scalars.begin()), extent.value, grain.value);
-}
-
+constexpr const char* kWeights = R"cpp(
 /// The file of weights: where the caller says, beside this program, beside its source, or in the current folder.
 coil_file* open_weights(const char* given, const char* name) {
   if (given) return coil_file_open(given);
@@ -364,18 +391,19 @@ coil_file* open_weights(const char* given, const char* name) {
 
 struct Weights {
   coil_file* file;
+  Placed placed;
   explicit Weights(coil_file* f) : file(f) {
     if (!f) fail(coil_last_error());
   }
   Weights(const Weights&) = delete;
   ~Weights() { coil_file_close(file); }
-  char* at(const char* name, size_t offset, size_t bytes) const {
+  char* at(const char* name, size_t offset, size_t bytes) {
     coil_tensor t;
     check(coil_file_find(file, name, &t));
     size_t all = describe(t.dtype).bytes;
     for (int d = 0; d < t.rank; ++d) all *= static_cast<size_t>(t.sizes[d]);
     if (all < offset + bytes) fail(std::string("the file of weights belongs to another program: '") + name + "' is too short");
-    return static_cast<char*>(t.data) + offset;
+    return placed.at(name, static_cast<char*>(t.data), all) + offset;
   }
 };
 
@@ -390,7 +418,7 @@ struct Seeds {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     z ^= z >> 31;
-    std::memcpy(to, &z, sizeof z);
+    put(to, &z, sizeof z);
   }
 };
 
@@ -398,6 +426,21 @@ struct Seeds {
 )cpp";
 
 constexpr const char* kEntry = R"cpp(
+namespace {
+
+template <class F>
+int guarded(F&& f) {
+  try {
+    f();
+    return 0;
+  } catch (const std::exception& e) {
+    coil_set_error(e.what());
+    return 1;
+  }
+}
+
+}  // namespace
+
 extern "C" {
 
 coil_program* coil_program_open(const char* weights) {
@@ -423,18 +466,25 @@ const coil_port* coil_program_outputs(const coil_program*, size_t* count) {
   return output_ports;
 }
 
+int coil_program_stay_on_device(coil_program* program, void* stream) {
+  return guarded([&] { stay(*program, stream); });
+}
+
+int coil_program_wait(coil_program* program) {
+  return guarded([&] { wait(*program); });
+}
+
 int coil_program_run(coil_program* program, const coil_tensor* inputs, size_t given, coil_tensor* outputs, size_t wanted) {
   for (size_t i = 0; i < wanted; ++i) outputs[i] = {};
-  try {
+  const int failed = guarded([&] {
     if (given != input_count) fail("the program takes " + std::to_string(input_count) + " inputs, but " + std::to_string(given) + " were given");
     if (wanted != output_count) fail("the program has " + std::to_string(output_count) + " outputs, but room for " + std::to_string(wanted) + " was given");
+    begin(*program);
     program->run(inputs, outputs);
-    return 0;
-  } catch (const std::exception& e) {
-    for (size_t i = 0; i < wanted; ++i) coil_tensor_release(&outputs[i]);
-    coil_set_error(e.what());
-    return 1;
-  }
+    finish(*program, outputs);
+  });
+  for (size_t i = 0; failed && i < wanted; ++i) coil_tensor_release(&outputs[i]);
+  return failed;
 }
 
 }  // extern "C"
@@ -490,15 +540,15 @@ int main(int argc, char** argv) {
 
 }  // namespace
 
-std::string cpp_support() {
+std::string cpp_support(Device device) {
   std::string table = "struct Dtype {\n  coil_dtype number;\n  int bytes;\n  const char *short_name, *name;\n};\nconstexpr Dtype dtypes[] = {\n";
 #define X(e, short_name, torch, bytes, number, ...) table += fmt::format("    {{static_cast<coil_dtype>({}), {}, \"{}\", \"{}\"}},\n", number, bytes, short_name, torch);
   COIL_DTYPES(X)
 #undef X
-  return kHead + std::string(sym::cpp_helpers()) + "\n" + table + "};\n" + kHelpers;
+  return kHead + std::string(sym::cpp_helpers()) + "\n" + table + "};\n" + cpp_primitives(device) + kHelpers + (device.type == DeviceType::CPU ? kCallsOnCpu : "") + cpp_memory(device) + kWeights;
 }
 
-std::string cpp_entry() { return kEntry; }
+std::string cpp_entry(Device device) { return cpp_runs(device) + kEntry; }
 std::string cpp_main() { return kMain; }
 
 }  // namespace coil::wrapper

@@ -2,12 +2,14 @@
 #pragma once
 #include <string>
 
+#include "tensor/device.h"
+
 namespace coil::wrapper {
 
 /// Headers and helpers, before the program.
-std::string cpp_support();
-/// The C entry but for coil_program_run and the ports, after `struct coil_program`.
-std::string cpp_entry();
+std::string cpp_support(Device);
+/// The C entry, after `struct coil_program`.
+std::string cpp_entry(Device);
 /// `main`, under COIL_MAIN.
 std::string cpp_main();
 

@@ -46,11 +46,11 @@ constexpr const char* kRuntime = R"py(
 
 class CTensor(ctypes.Structure):
     """`coil_tensor` of coil/runtime.h."""
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int32), ("sizes", ctypes.c_int64 * 16), ("strides", ctypes.c_int64 * 16), ("owner", ctypes.c_void_p)]
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int16), ("on_device", ctypes.c_int16), ("sizes", ctypes.c_int64 * 16), ("strides", ctypes.c_int64 * 16), ("owner", ctypes.c_void_p)]
 
     @staticmethod
     def of(t):
-        return CTensor(t.data_ptr(), DTYPE_NUMBERS[t.dtype], t.dim(), (ctypes.c_int64 * 16)(*t.shape), (ctypes.c_int64 * 16)(*t.stride()), None)
+        return CTensor(t.data_ptr(), DTYPE_NUMBERS[t.dtype], t.dim(), 0, (ctypes.c_int64 * 16)(*t.shape), (ctypes.c_int64 * 16)(*t.stride()), None)
 
 
 def load_runtime():
