@@ -58,7 +58,7 @@ sanitizer() {
 }
 # Whole programs, compiled for the GPU and run there; what a newer torch exports and this one does not fails as torch has it.
 programs() {
-  local failed=0 names="control_flow branch_sizes unbacked float_sizes random_programs random_shapes in_place as_strided masks nan training_graphs output_layout dynamic_models random torch_compile torch_training" name files=()
+  local failed=0 names="control_flow branch_sizes unbacked float_sizes random_programs random_shapes in_place as_strided masks nan training_graphs output_layout dynamic_models random torch_compile torch_training torch_attention random_nets operand_views" name files=()
   for name in $names; do files+=("test/python/test_$name.py"); done
   python3 -m pytest -q -p no:cacheprovider -n 14 --tb=short test/python/test_emitters_cuda.py || failed=1
   timeout -s INT $((LIMIT - 40)) python3 -m pytest -q -p no:cacheprovider -n 14 --tb=short --device cuda "${files[@]}" || failed=1

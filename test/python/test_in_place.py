@@ -108,7 +108,9 @@ def test_writes(tmp_path, decomposed):
 
 
 @pytest.mark.parametrize("name", [n for n, (whole, *_) in PROGRAMS.items() if whole == 0 and n in ("index_copy", "slice", "many_rows", "rows_by_data", "product", "whole_used_twice", "transposed")])
-def test_no_copy_of_the_whole(tmp_path, name):
+def test_no_copy_of_the_whole(tmp_path, name, on_cpu):
+    if name == "whole_used_twice" and not on_cpu:
+        pytest.skip("on a GPU sums over a whole tensor are of many blocks, and do not share a kernel with the write")
     export(program(PROGRAMS[name][1:]), arguments(), tmp_path / "m.pt2")
     assert max(allocated(tmp_path / "m.pt2"), default=0) < ROWS * COLUMNS
 

@@ -409,15 +409,15 @@ def test_threads_may_call_at_once():
     def f(x):
         return (x * 2).sum(-1) + x[:, 0]
 
-    g, device = compiled(f), torch.get_default_device()
+    g = compiled(f)
 
     def call(x):
-        with torch.no_grad(), torch.device(device):  # both are a thread's own
+        with torch.no_grad():  # a thread's own
             return g(x)
 
-    call(torch.randn(64, 64))
     inputs = [torch.randn(64, 64) for _ in range(40)]
     with ThreadPoolExecutor(4) as pool:
+        pool.submit(call, inputs[0]).result()  # compiled as one of these threads wants it
         for x, got in zip(inputs, pool.map(call, inputs)):
             same(got, f(x))
 
@@ -442,7 +442,7 @@ def test_memory_stays_flat():
 
 # ---- What each stage made ----
 
-def test_debug_folder_and_logs(tmp_path, capfd, monkeypatch, on_cpu):
+def test_debug_folder_and_logs(tmp_path, capfd, monkeypatch):
     def f(x):
         return torch.softmax(x.sin() @ x.t(), -1).cumsum(0)
     x = torch.randn(5, 5)
@@ -456,8 +456,7 @@ def test_debug_folder_and_logs(tmp_path, capfd, monkeypatch, on_cpu):
     names = {p.name for p in graph.iterdir()}
     assert {"00_graph.txt", "fx_graph_transformed.txt", "ir_pre_fusion.txt", "ir_post_fusion.txt", "wrapper.txt", "kernels.cpp", "timings.txt"} <= names
     assert "aten.sin.default" in (graph / "00_graph.txt").read_text() and "reduce.max" in (graph / "ir_pre_fusion.txt").read_text() and "kernel over" in (graph / "ir_post_fusion.txt").read_text()
-    assert ("extern " in (graph / "wrapper.txt").read_text()) == on_cpu  # a GPU has kernels for small products
-    assert 'extern "C"' in (graph / "kernels.cpp").read_text()
+    assert "extern " in (graph / "wrapper.txt").read_text() and 'extern "C"' in (graph / "kernels.cpp").read_text()
     assert {"schedule", "lower", "kernels", "in all"} <= {line.split("  ")[-1] for line in (graph / "timings.txt").read_text().splitlines()}
     logged = capfd.readouterr().err
     assert "wrapper" in logged and "kernel over" in logged and "aten.sin" not in logged
