@@ -8,6 +8,7 @@
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/staging.h"
 #include "runtime/host_detour.h"
+#include "runtime/messages.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {
@@ -53,8 +54,12 @@ class ConvolutionCall : public PreparedCall {
     for (const bool split : {false, true})
       for (const bool last : {lie_last, !lie_last})
         if (attempt(p, last, split)) return;
-    fail("cuDNN has no engine for a convolution of x [{}] and weight [{}] in {}: {}", fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), short_name(p.x.dtype), why_);
+    parts_.clear();
+    tell(MessageLevel::Warning, "cuDNN has no engine for a convolution of x [{}] and weight [{}] in {}, which is left to the host: {}", fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), short_name(p.x.dtype), why_);
   }
+
+  /// False when no engine takes it.
+  bool is_ready() const { return !parts_.empty(); }
 
   std::size_t workspace_bytes() const override { return staging_.bytes(); }
 
@@ -172,8 +177,9 @@ class ConvolutionOp : public CachedOp {
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     const ConvolutionProblem problem = convolution_problem(attributes_, inputs, outputs);
-    if (!is_floating(problem.y.dtype)) return prepare_host_detour(queue_, "convolution", attributes_, inputs, outputs);
-    return std::make_unique<ConvolutionCall>(queue_, problem);
+    if (is_floating(problem.y.dtype))
+      if (auto call = std::make_unique<ConvolutionCall>(queue_, problem); call->is_ready()) return call;
+    return prepare_host_detour(queue_, "convolution", attributes_, inputs, outputs);
   }
 
  private:
