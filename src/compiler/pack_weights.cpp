@@ -97,7 +97,7 @@ void relayout_weights(ir::Graph& graph) {
   }
 }
 
-void pack_weights(ir::Graph& graph) {
+void pack_weights(ir::Graph& graph, std::string_view isa) {
   MadeOf made;
   for (ir::Operation& op : graph.operations()) {
     auto* call = std::get_if<ir::Extern>(&op.node);
@@ -110,7 +110,7 @@ void pack_weights(ir::Graph& graph) {
     for (const ir::BufferView& v : call->outputs) outputs.push_back(bind(graph.env(), v));
     runtime::Attributes attributes;
     for (const auto& [key, v] : call->attributes) attributes.emplace(key, std::visit([](const auto& x) { return runtime::Attribute(x); }, v));
-    auto packed = runtime::pack_operand(call->op, attributes, inputs, outputs, kWeightOperand, *value);
+    auto packed = runtime::pack_operand(call->op, attributes, inputs, outputs, kWeightOperand, *value, isa);
     if (!packed) continue;
     for (const auto& [key, v] : packed->attributes) call->attributes[key] = std::visit([](const auto& x) { return ir::ExternAttribute(x); }, static_cast<const runtime::Attribute::variant&>(v));
     replace_weight(graph, weight, std::move(packed->bytes), {}, made, std::move(packed->attributes));

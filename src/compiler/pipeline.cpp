@@ -125,7 +125,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   if (winograd) stage("winograd", [&] { expand_winograd(graph); });
   if (out.backend->device().type == DeviceType::CUDA) allow_tf32(graph, settings.cuda_tf32);
   stage.show("ir", [&] { return ir::to_string(graph); });
-  if (settings.pack_weights) stage("pack", [&] { out.backend->device().type == DeviceType::CPU ? pack_weights(graph) : relayout_weights(graph); });
+  if (settings.pack_weights) stage("pack", [&] { out.backend->device().type == DeviceType::CPU ? pack_weights(graph, out.backend->isa()) : relayout_weights(graph); });
   check_library_calls(graph, *out.backend);
   out.schedule = stage("schedule", [&] { return scheduler::schedule(graph, out.backend->choices()); });
   stage.show("schedule", [&] { return scheduler::to_string(graph, out.schedule); });

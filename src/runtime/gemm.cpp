@@ -5,6 +5,7 @@
 #include "runtime/attributes.h"
 #include "runtime/nan_guard.h"
 #include "runtime/onednn.h"
+#include "runtime/panel_gemm.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -141,6 +142,7 @@ GemmProblem matmul_problem(const Attributes& attributes, std::span<const BoundVi
 namespace {
 
 std::unique_ptr<PreparedCall> make_product(const GemmProblem& problem) {
+  if (auto call = panels::make_gemm(problem)) return call;
   if (auto call = onednn::make_gemm(problem)) return call;
   return make_plain_gemm(problem);
 }

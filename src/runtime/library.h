@@ -81,7 +81,8 @@ struct Packed {
   Attributes attributes;
   Tensor bytes;
 };
-/// Packs operand `input` (a weight) for calls of `op` with these attributes whose other operands look like `inputs` (sizes are hints where symbolic). Nothing when packing gains nothing.
-std::optional<Packed> pack_operand(std::string_view op, const Attributes&, std::span<const BoundView> inputs, std::span<const BoundView> outputs, std::size_t input, const Tensor& value);
+/// Packs operand `input` (a weight) for calls of `op` with these attributes whose other operands look like `inputs` (sizes are hints where symbolic), for machines with `isa` (support/cpu.h). Nothing when
+/// packing gains nothing.
+std::optional<Packed> pack_operand(std::string_view op, const Attributes&, std::span<const BoundView> inputs, std::span<const BoundView> outputs, std::size_t input, const Tensor& value, std::string_view isa);
 
 }  // namespace coil::runtime

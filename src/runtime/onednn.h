@@ -6,6 +6,9 @@
 
 namespace coil::runtime::onednn {
 
+/// Whether products of bf16 are faster than those of f32 here.
+bool multiplies_bf16();
+
 std::unique_ptr<PreparedCall> make_gemm(const GemmProblem&);
 std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem&);
 std::unique_ptr<PreparedCall> make_weight_gradient(const WeightGradientProblem&);

@@ -1,3 +1,4 @@
+#include "runtime/onednn.h"
 #include "runtime/onednn_primitive.h"
 
 #ifdef COIL_HAVE_ONEDNN
@@ -38,10 +39,12 @@ const dnnl::engine& engine() {
 
 bool is_float16_or_32(DType d) { return d == DType::F32 || d == DType::BF16 || d == DType::F16; }
 
-DType product_type(DType a, DType b) {
-  static const bool multiplies_bf16 = machine_runs("avx512bf16") || machine_runs("amx-bf16");
-  return multiplies_bf16 && a == DType::BF16 && b == DType::BF16 ? DType::BF16 : DType::F32;
+bool multiplies_bf16() {
+  static const bool does = machine_runs("amx-bf16") || (machine_runs("avx512bf16") && !halves_bf16_products());
+  return does;
 }
+
+DType product_type(DType a, DType b) { return multiplies_bf16() && a == DType::BF16 && b == DType::BF16 ? DType::BF16 : DType::F32; }
 
 dnnl::memory::data_type data_type(DType d) {
   switch (d) {
@@ -227,6 +230,13 @@ void PrimitiveCall::run(std::span<const void* const> inputs, std::span<void* con
   for (Reorder& r : after_) reorder(r);
   staging_.store(outputs, pointers_);
 }
+
+}  // namespace coil::runtime::onednn
+#else
+
+namespace coil::runtime::onednn {
+
+bool multiplies_bf16() { return false; }
 
 }  // namespace coil::runtime::onednn
 #endif

@@ -15,7 +15,7 @@ const dnnl::engine& engine();
 dnnl::memory::data_type data_type(DType);
 /// The memory of a view; dimensions of stride 0 become dimensions of size 1, which oneDNN broadcasts.
 dnnl::memory::desc describe(const BoundView&);
-/// The type in which to multiply values of two types: bf16 where both are and the machine has instructions for it (without them oneDNN emulates it, at less than a third of f32's speed), else f32.
+/// The type in which to multiply values of two types: bf16 where both are and that is faster here (without instructions for it oneDNN emulates it, at less than a third of f32's speed), else f32.
 DType product_type(DType, DType);
 /// f32, and the floats of 16 bits, which are computed on as `product_type` says.
 bool is_float16_or_32(DType);

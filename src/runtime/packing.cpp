@@ -1,12 +1,17 @@
 #include "runtime/library.h"
 #include "runtime/onednn.h"
+#include "runtime/panel_gemm.h"
 
 namespace coil::runtime {
 
 std::optional<Packed> pack_operand(std::string_view op, const Attributes& attributes, std::span<const BoundView> inputs,
-                                   std::span<const BoundView> outputs, std::size_t input, const Tensor& value) {
+                                   std::span<const BoundView> outputs, std::size_t input, const Tensor& value, std::string_view isa) {
   if (input != 1) return std::nullopt;  // only weights
-  if (op == "linear") return onednn::pack_gemm(linear_problem(attributes, inputs, outputs), value);
+  if (op == "linear") {
+    const GemmProblem problem = linear_problem(attributes, inputs, outputs);
+    auto packed = panels::pack_gemm(problem, value, isa);
+    return packed ? std::move(packed) : onednn::pack_gemm(problem, value);
+  }
   if (op == "convolution") return onednn::pack_convolution(convolution_problem(attributes, inputs, outputs), value);
   return std::nullopt;
 }

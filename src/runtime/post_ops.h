@@ -5,15 +5,13 @@
 #include <vector>
 
 #include "runtime/plan.h"
+#include "runtime/post_op_kind.h"
 
 namespace coil::runtime {
 
 struct PostOp {
-  enum class Kind {
-    Relu, GeluErf, GeluTanh, Silu, Sigmoid, Tanh, Clip, HardSwish, HardSigmoid, Elu, LeakyRelu, Scale,
-    Add, Mul,  ///< with the next operand
-    Sum,       ///< with what the output holds
-  } kind = Kind::Relu;
+  using Kind = PostOpKind;
+  Kind kind = Kind::Relu;
   double a = 0, b = 0;
   bool takes_operand() const { return kind == Kind::Add || kind == Kind::Mul; }
 };

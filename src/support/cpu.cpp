@@ -72,6 +72,14 @@ std::string machine_isa() {
   return out;
 }
 
+bool halves_bf16_products() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") && leaf7(0, 'd', 23);
+#else
+  return false;
+#endif
+}
+
 bool machine_runs(std::string_view isa) {
   int count;
   const Feature* all = features(count);

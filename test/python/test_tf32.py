@@ -116,13 +116,10 @@ def test_a_graph_is_compiled_for_torchs_switches(monkeypatch, tmp_path):
     seen = []
     parse = coil.dynamo.parse
     monkeypatch.setattr(coil.dynamo, "parse", lambda *given: seen.append(parse(*given)) or seen[-1])
-    before = torch.backends.cudnn.allow_tf32
     for allowed in (True, False):
         torch._dynamo.reset()
-        torch.backends.cudnn.allow_tf32 = allowed
-        try:
+        # Not the switch itself: once torch's own testing modules are imported, only this may turn it.
+        with torch.backends.cudnn.flags(allow_tf32=allowed):
             torch.compile(torch.relu, backend="coil", options={"cache": str(tmp_path)})(torch.randn(5))
-        finally:
-            torch.backends.cudnn.allow_tf32 = before
     assert [o.settings["cuda.tf32"] for o in seen] == ["convolutions", "none"]
     assert seen[0].key() != seen[1].key()

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime_calls.h"
+#include "support/cpu.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -128,7 +129,7 @@ TEST(Convolution, PackedWeightsServeEveryBatchSize) {
       in.add(channels_last(c.x, dtype));
       in.add(dense_view(dtype, c.weight));
       const Sizes hint = result_sizes(c);
-      const auto packed = pack_operand("convolution", attributes_of(c), in.views, std::vector<V>{channels_last(hint, dtype)}, 1, in.tensors[1]);
+      const auto packed = pack_operand("convolution", attributes_of(c), in.views, std::vector<V>{channels_last(hint, dtype)}, 1, in.tensors[1], machine_isa());
       if (!packed) continue;
       for (std::int64_t batch : {1, 3}) {
         Case now = c;

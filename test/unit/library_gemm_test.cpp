@@ -5,6 +5,7 @@
 
 #include "runtime/half.h"
 #include "runtime_calls.h"
+#include "support/cpu.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -69,7 +70,7 @@ TEST(Linear, PackedWeightsServeEveryBatchSize) {
       in.add(dense_view(dtype, {16, weight[1]}));
       in.add(dense_view(dtype, weight));
       const std::vector<V> hint_out = {dense_view(dtype, {16, weight[0]})};
-      const auto packed = pack_operand("linear", {}, in.views, hint_out, 1, in.tensors[1]);
+      const auto packed = pack_operand("linear", {}, in.views, hint_out, 1, in.tensors[1], machine_isa());
       if (!packed) GTEST_SKIP() << "nothing to pack for in this build";
       for (std::int64_t m : {1, 2, 16, 130}) {
         Operands now;
@@ -92,7 +93,7 @@ TEST(Linear, RefusesDamagedPacking) {
   in.add(dense_view(DType::F32, {16, 64}));
   in.add(dense_view(DType::F32, {64, 64}));
   const std::vector<V> out = {dense_view(DType::F32, {16, 64})};
-  const auto packed = pack_operand("linear", {}, in.views, out, 1, in.tensors[1]);
+  const auto packed = pack_operand("linear", {}, in.views, out, 1, in.tensors[1], machine_isa());
   if (!packed) GTEST_SKIP() << "nothing to pack for in this build";
   auto with = [&](const std::string& text) {
     in.use({DType::U8, packed->bytes.sizes, {1}}, packed->bytes, 1);

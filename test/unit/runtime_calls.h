@@ -88,7 +88,12 @@ inline std::vector<Tensor> run_call(std::string_view op, const Attributes& attri
   std::vector<void*> outputs;
   for (const BoundView& v : out) {
     memory.push_back(Tensor::empty(v.dtype, {std::max<std::int64_t>(layout_span(v.sizes, v.strides), 1)}));
-    if (v.dtype == DType::F32) std::fill_n(memory.back().data<float>(), memory.back().numel(), static_cast<float>(fill));
+    const DType loop = loop_dtype(v.dtype);
+    const Tensor wide = Tensor::empty(loop, {1});
+    if (loop == DType::I64) *wide.data<std::int64_t>() = static_cast<std::int64_t>(fill);
+    else if (loop == DType::F64) *wide.data<double>() = fill;
+    else *wide.data<float>() = static_cast<float>(fill);
+    convert({v.dtype, memory.back().sizes, {1}}, memory.back().bytes(), {loop, memory.back().sizes, {0}}, wide.bytes());
     outputs.push_back(memory.back().bytes());
   }
   const Storage workspace = Storage::allocate(call->workspace_bytes());
