@@ -17,6 +17,9 @@ std::vector<sym::LoopVar> LoopNest::vars() const {
 
 namespace {
 
+constexpr std::size_t kWorthKeeping = 10;          // scalar operations of a vector that another dimension has no part in
+constexpr std::int64_t kRunForWhatStays = 8;       // points of that dimension
+
 /// Every index expression of a nest, loads, stores and index values alike.
 std::vector<Expr> all_indices(const LoopNest& nest) {
   std::vector<Expr> out;
@@ -101,9 +104,40 @@ class Builder {
       });
       if (gain > best) best = gain, nest_.tiled = k;
     }
+    if (!nest_.tiled) tile_for_what_stays();
   }
 
  private:
+  /// Where much of what a vector computes is the same all along another dimension (positions and weights of an interpolation), runs of that dimension inside the vector loop compute it once.
+  void tile_for_what_stays() {
+    std::size_t ops = 0, most = 0;
+    std::optional<std::size_t> best;
+    for (std::size_t k = 0; k + 1 < nest_.outer.size(); ++k) {
+      if (graph_.env().hint_or(nest_.outer[k].size, 0) < kRunForWhatStays) continue;
+      std::size_t stays = 0;
+      ops = 0;
+      for (const Statement& s : nest_.statements) {
+        std::unordered_map<Scalar, bool> along_vector, along_run;
+        for (Scalar n : ir::topological(std::span(&s.body, 1))) {
+          along_vector[n] = depends(n, nest_.outer.back().var, along_vector);
+          along_run[n] = depends(n, nest_.outer[k].var, along_run);
+          const bool computes = n->op != ScalarOp::Constant && n->op != ScalarOp::LinearLoad;
+          ops += computes;
+          stays += computes && along_vector[n] && !along_run[n];
+        }
+      }
+      if (stays > most) most = stays, best = k;
+    }
+    if (most >= kWorthKeeping && 3 * most >= ops) nest_.tiled = best;
+  }
+
+  /// `known`: the same of what the node is made of.
+  static bool depends(Scalar n, Expr var, const std::unordered_map<Scalar, bool>& known) {
+    const auto of_var = [&](Expr e) { return sym::contains(e, var); };
+    const auto does = [&](Scalar a) { return known.at(a); };
+    return std::ranges::any_of(n->index, of_var) || std::ranges::any_of(n->args, does) || (n->mask && does(n->mask));
+  }
+
   double weight(ir::BufferId b) { return static_cast<double>(graph_.env().hint_or(sym::product(graph_.buffer(b).layout.sizes), 1 << 12)) * static_cast<double>(size_of(graph_.buffer(b).layout.dtype)); }
 
   template <class F>

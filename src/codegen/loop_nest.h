@@ -34,7 +34,8 @@ struct LoopNest {
   int levels = 1;
   /// Dimension whose points fill vectors: the last of `outer` or of `inner`; none for scalar loops.
   enum class Vector : std::uint8_t { None, Outer, Inner } vector = Vector::None;
-  /// Dimension of `outer` (not the last) that some access walks contiguously where the vector dimension strides: cut into short runs inside the vector loop, so that cache lines are used up while they are near.
+  /// Dimension of `outer` (not the last) that is cut into runs inside the vector loop: some access walks it contiguously where the vector dimension strides, so that cache lines are used up while they are near; or much of
+  /// what a vector computes is the same all along it.
   std::optional<std::size_t> tiled;
   /// Of a scatter whose iterations cannot be told apart before they run: the value of `indirect` that says which thread an iteration belongs to, and how many places it ranges over. Every thread walks all iterations and
   /// carries out those of its own range of places, so that each place sees its writes in order.

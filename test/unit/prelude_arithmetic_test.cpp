@@ -388,6 +388,40 @@ extern "C" void {0}_all(void* const* b, const long* z, long, long) {{
   }
 }
 
+TEST_P(PreludeArithmetic, StoresPastTheCacheWriteWhatOthersDo) {
+  const std::vector<std::string> dtypes{"f32", "f64", "f16", "bf16", "i16", "i32", "i64", "u16", "u32", "u64"};
+  std::string text = R"(
+extern "C" void wish(void* const* b, const long* z, long, long) { *(u64*)b[0] = c_past_cache(z[0]); }
+)";
+  for (const std::string& d : dtypes)
+    text += fmt::format(R"(
+extern "C" void {0}_past(void* const* b, const long* z, long, long) {{
+  c_stream_{0}((char*)b[1] + z[0], c_load_{0}v(b[0]), (u64)z[1]);
+  c_stream_end((u64)z[1]);
+}}
+)", d);
+  auto library = compile(text);
+  for (const std::string& d : dtypes) {
+    const std::size_t size = size_of(*dtype_from_short_name(d)), bytes = size * static_cast<std::size_t>(toolchain.lanes);
+    std::vector<unsigned char> source(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) source[i] = static_cast<unsigned char>(i % size == size - 1 ? 0x3c : i / size % 61 + 1);
+    for (const long at : {0l, 64l, 2 * static_cast<long>(size), static_cast<long>(size)})
+      for (const long past : {0l, -1l}) {
+        alignas(64) unsigned char out[256] = {}, expected[256] = {};
+        std::memcpy(expected + at, source.data(), bytes);
+        void* buffers[] = {source.data(), out};
+        const long z[] = {at, past};
+        library[d + "_past"](buffers, z, 0, 0);
+        EXPECT_EQ(std::memcmp(out, expected, sizeof out), 0) << d << " at " << at << " past " << past;
+      }
+  }
+  std::uint64_t past = 1;
+  void* buffers[] = {&past};
+  const long small[] = {64};
+  library["wish"](buffers, small, 0, 0);
+  EXPECT_EQ(past, ~std::uint64_t{0}) << "what the cache holds stays there";
+}
+
 TEST_P(PreludeArithmetic, LanesAndMasks) {
   auto library = compile(R"(
 extern "C" void lanes(void* const* b, const long* z, long, long) {

@@ -13,6 +13,9 @@ namespace {
 
 constexpr std::int64_t kBlockElements = 1024;            // elements of a vector dimension that one parallel point takes, where it is cut
 constexpr std::int64_t kTile = 16;               // run of a tiled dimension inside the vector loop: a cache line of f32
+constexpr std::int64_t kWideTile = 128;          // the same, where whole vectors are transposed: as many lines of a row as are fetched at little more than the cost of one
+constexpr std::int64_t kFewTiles = 8;            // parallel points that wide tiles should leave
+constexpr std::int64_t kRowsAhead = 64;          // elements of a row that are fetched ahead, where the loops leave it after each vector
 constexpr std::int64_t kScratchElements = 8192;  // longest row kept on the stack
 constexpr std::int64_t kWindow = 32;             // points of a window that are written out
 constexpr std::size_t kWindowText = 1200;        // scalar nodes that writing out, or writing twice, may make
@@ -21,7 +24,6 @@ constexpr std::size_t kConditions = 32;          // conditions worth one test
 constexpr std::int64_t kStrip = 1024;            // most columns that a reduction over rows takes at once
 constexpr std::int64_t kFewRows = 16;            // rows that a strip is not worth
 constexpr std::int64_t kFewPoints = 4;           // parallel points that strips should leave
-constexpr std::int64_t kLine = 64;               // bytes of a cache line
 constexpr std::int64_t kShortRow = 2 << 10;      // bytes of a row that the processor's own fetching ahead is enough for
 constexpr std::int64_t kNearRow = 8 << 10;       // bytes of a row of which the nearest cache holds two and what is made of them
 constexpr std::int64_t kFarRow = 512 << 10;      // bytes of a row of which the next cache holds two
@@ -37,6 +39,7 @@ Kernel Printer::print() {
     return !s.stored || d == DType::F16 || d == DType::BF16;
   });
   choose_strip();
+  choose_tile();
   decode_point();
   if (outer_vector() && !strip_) {
     vector_loop(nest_.outer.back(), "v0", "v1", [&] { tile_loop(); });
@@ -97,7 +100,7 @@ void Printer::decode_point() {
     const LoopDim v = dims.back();
     dims.pop_back();
     Expr others = 1;
-    for (std::size_t k = 0; k < dims.size(); ++k) others *= nest_.tiled == k ? sym::ceil_div(dims[k].size, kTile) : dims[k].size;
+    for (std::size_t k = 0; k < dims.size(); ++k) others *= nest_.tiled == k ? sym::ceil_div(dims[k].size, tile_) : dims[k].size;
     const auto size = v.size.constant();
     if (strip_ ? size && *size <= strip_ : env().hint_or(others, 1) >= 64 || env().hint_or(v.size, kBlockElements * 4) <= 256) {
       line(fmt::format("const i64 v0 = 0, v1 = {};", text(v.size)));
@@ -120,18 +123,40 @@ void Printer::decode_point() {
   if (!blocks.empty()) line(blocks);
   for (std::size_t k = dims.size(); k-- > 0;) {
     const bool tiled = nest_.tiled == k;
-    const Expr count = tiled ? sym::ceil_div(dims[k].size, kTile) : dims[k].size;
+    const Expr count = tiled ? sym::ceil_div(dims[k].size, tile_) : dims[k].size;
     extent_ *= count;
     const std::string name = std::string(dims[k].var.name()) + (tiled ? "_b" : "");
     if (k == 0) line(fmt::format("const i64 {} = t;", name));
     else line(fmt::format("const i64 {0} = (i64)((u64)t % (u64)({1})); t = (i64)((u64)t / (u64)({1}));", name, text(count)));
     if (!tiled) continue;
-    point_elements_ *= kTile;
-    line(fmt::format("const i64 {0}_0 = {0}_b * {1}, {0}_1 = {0}_0 + {1} < {2} ? {0}_0 + {1} : {2};", dims[k].var.name(), kTile, text(dims[k].size)));
+    point_elements_ *= tile_;
+    line(fmt::format("const i64 {0}_0 = {0}_b * {1}, {0}_1 = {0}_0 + {1} < {2} ? {0}_0 + {1} : {2};", dims[k].var.name(), tile_, text(dims[k].size)));
   }
   for (std::size_t k = 0; k < nest_.inner.size(); ++k)
     if (nest_.shared != k) point_elements_ *= std::max<std::int64_t>(1, env().hint_or(nest_.inner[k].size, 64));
   if (nest_.partition) extent_ = nest_.partition->places;
+}
+
+void Printer::choose_tile() {
+  if (!nest_.tiled) return;
+  tile_ = kTile;
+  if (transposed_loads().empty()) return;
+  Expr others = 1;
+  for (std::size_t k = 0; k + 1 < nest_.outer.size(); ++k)
+    if (nest_.tiled != k) others *= nest_.outer[k].size;
+  const std::int64_t points = env().hint_or(others, 1), size = env().hint_or(nest_.outer[*nest_.tiled].size, kWideTile);
+  tile_ = kWideTile;
+  while (tile_ > kTile && points * ((size + tile_ - 1) / tile_) < kFewTiles) tile_ /= 2;
+}
+
+void Printer::fetch_tile_ahead(const std::vector<Scalar>& transposed) {
+  // The processor does not see what comes next in loops that leave each row after one vector.
+  if (tail_) return;
+  const Expr tiled = nest_.outer[*nest_.tiled].var, start = env().loop_var(std::string(tiled.name()) + "_c");
+  for (Scalar l : transposed) {
+    const Expr step = sym::linear_in(l->index[0], *vector_)->coefficient, at = sym::substitute(l->index[0], std::span(&tiled, 1), std::vector<Expr>{start});
+    line(fmt::format("for (i64 l = COIL_L; l < 2 * COIL_L; ++l) c_fetch_far({} + {} + {} * l);", pointer(l->buffer, false), text(at), text(step)));
+  }
 }
 
 void Printer::tile_loop() {
@@ -150,9 +175,11 @@ void Printer::tile_loop() {
         line(fmt::format("c_tile_{}v({}, {} + {}, {}, {});", short_name(graph_.buffer(l->buffer).layout.dtype), block, pointer(l->buffer, false), text(at), text(step), tail_ ? "n" : "COIL_L"));
         transposed_[l] = block + "[l]";
       }
+      fetch_tile_ahead(loads);
       line("for (i64 l = 0; l < COIL_L; ++l) {");
       in_scope([&] {
         line(fmt::format("const i64 {0} = {0}_c + l;", i));
+        for (Scalar l : rows_of_tile(loads)) line(fmt::format("c_fetch({} + {} + {});", pointer(l->buffer, false), text(l->index[0]), kRowsAhead));
         levels();
       });
       line("}");
@@ -163,6 +190,17 @@ void Printer::tile_loop() {
   line(fmt::format("for (i64 {0} = {0}_c; {0} < {0}_1; ++{0}) {{", i));
   in_scope([&] { levels(); });
   line("}");
+}
+
+std::vector<Scalar> Printer::rows_of_tile(const std::vector<Scalar>& transposed) {
+  std::vector<Scalar> out;
+  for (const Statement& s : nest_.statements)
+    for (Scalar l : linear_loads(s)) {
+      if (tail_ || !l->args.empty() || l->mask || made_.contains(l->buffer) || std::ranges::find(transposed, l) != transposed.end() || std::ranges::find(out, l) != out.end()) continue;
+      const auto along = sym::linear_in(l->index[0], *vector_);
+      if (along && along->coefficient.is_constant(1) && sym::contains(l->index[0], nest_.outer[*nest_.tiled].var)) out.push_back(l);
+    }
+  return out;
 }
 
 std::vector<Scalar> Printer::transposed_loads() {
@@ -548,6 +586,11 @@ std::size_t Printer::made_depth(Scalar load) {
 }
 
 Kernel Printer::finish() {
+  if (!streamed_.empty()) {
+    Expr bytes = 0;
+    for (BufferId b : streamed_) bytes += sym::product(graph_.buffer(b).layout.sizes) * static_cast<std::int64_t>(size_of(graph_.buffer(b).layout.dtype));
+    head_ += fmt::format("  const u64 past = c_past_cache({});\n", text(bytes));
+  }
   Kernel k;
   std::string text;
   const auto& buffers = arguments_.buffers();
@@ -559,6 +602,7 @@ Kernel Printer::finish() {
   if (may_fail_) text += fmt::format("  i64* const status = (i64*)buffers[{}];\n", buffers.size());
   text += head_;
   text += (nest_.partition ? "  {\n" : "  for (i64 w = begin; w < end; ++w) {\n") + body_ + "  }\n";
+  if (!streamed_.empty()) text += "  c_stream_end(past);\n";
   k.symbol = "coil_" + to_hex(hash(text + std::to_string(lanes_))).substr(0, 16);
   k.text = fmt::format("extern \"C\" void {}(void* const* buffers, const i64* scalars, i64 begin, i64 end) {{\n{}}}\n", k.symbol, text);
   arguments_.give(k);

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -19,6 +20,8 @@ using ir::ReductionKind;
 using ir::Scalar;
 using ir::ScalarOp;
 using scheduler::Role;
+
+inline constexpr std::int64_t kLine = 64;  // bytes of a cache line
 
 /// The C type of a storage element; narrow floats and bool are their bits.
 std::string storage_type(DType);
@@ -99,7 +102,13 @@ class Printer {
   std::vector<std::pair<Expr, Expr>> common_conditions();
   std::optional<Expr> at_worst(Expr condition);
 
+  /// How far a tiled dimension goes inside the vector loop.
+  void choose_tile();
   void tile_loop();
+  /// What the next turn of the vector loop transposes.
+  void fetch_tile_ahead(const std::vector<Scalar>& transposed);
+  /// Loads of a tile beside those: vectors of as many rows as the tile has.
+  std::vector<Scalar> rows_of_tile(const std::vector<Scalar>& transposed);
   /// Loads that walk the tiled dimension contiguously and the vector dimension in strides: whole vectors, transposed in registers.
   std::vector<Scalar> transposed_loads();
   template <class F>
@@ -175,6 +184,8 @@ class Printer {
   static std::string scan_identity(ir::ScanKind kind, DType d);
   Local scan(const Statement& s, const Local& value);
   void store(const Statement& s, const Local& value);
+  /// Whether a statement's result is large and written once, in whole cache lines: stored past the cache, its lines need not be read first (where it is larger than the cache, which is asked when the kernel runs).
+  bool streams(const Statement& s);
   /// One iteration of a scatter, or a vector of them that write side by side.
   void scatter(const Statement& s);
   void combine_at(const Statement& s, const std::vector<std::string>& indirect);
@@ -241,6 +252,7 @@ class Printer {
   std::unordered_map<BufferId, std::size_t> made_;  // statement that computes a buffer
   std::map<BufferId, std::string> scratch_;
   std::int64_t scratch_elements_ = 0;
+  std::set<BufferId> streamed_;  // what is stored past the cache
   std::unordered_map<BufferId, Local> locals_;
   std::unordered_map<Scalar, Local> names_, raw_;
   std::unordered_map<Scalar, std::string> windows_;
@@ -249,7 +261,7 @@ class Printer {
   std::unordered_set<Expr> assumed_;
   /// All that the kernel stores is rounded to f16 or bf16: functions need not be right to the last bits of f32.
   bool coarse_ = false;
-  std::int64_t strip_ = 0;
+  std::int64_t strip_ = 0, tile_ = 0;
   std::map<BufferId, std::string> strip_values_;  // made by a finished level of a strip: rows on the stack
   struct NextRow {
     BufferId buffer;

@@ -9,6 +9,8 @@
 namespace coil::codegen {
 namespace {
 
+constexpr std::int64_t kStreamedBytes = 4 << 20;  // of a result that may be worth storing past the cache
+
 /// The value that leaves a reduction unchanged.
 std::string identity(ReductionKind kind, DType d) {
   const bool floating = is_floating(d);
@@ -259,6 +261,20 @@ Printer::Local Printer::scan(const Statement& s, const Local& value) {
   return {now, vector_accumulator()};
 }
 
+bool Printer::streams(const Statement& s) {
+  const BufferId b = s.op->outs[0];
+  const ir::Layout& layout = graph_.buffer(b).layout;
+  const auto element = static_cast<std::int64_t>(size_of(layout.dtype));
+  if (element < 2 || lanes_ < 8 || env().hint_or(sym::product(layout.sizes), 0) * element < kStreamedBytes) return false;
+  // Vectors that are no whole cache lines must follow one another.
+  const bool in_a_row = (inner_vector() && s.role == Role::Inner) || (outer_vector() && nest_.inner.empty() && !nest_.tiled);
+  if (!in_a_row && lanes_ * element % kLine != 0) return false;
+  return std::ranges::none_of(nest_.statements, [&](const Statement& t) {
+    const auto loads = linear_loads(t);
+    return std::ranges::any_of(loads, [&](Scalar l) { return l->buffer == b; });
+  });
+}
+
 void Printer::store(const Statement& s, const Local& value) {
   const BufferId b = s.op->outs[0];
   const DType d = graph_.buffer(b).layout.dtype, reg = ir::register_type(d);
@@ -272,7 +288,10 @@ void Printer::store(const Statement& s, const Local& value) {
   }
   const std::string x = as_vector(value, reg), n = tail_ ? "n" : "", count = tail_ ? ", n" : "";
   auto linear = sym::linear_in(s.store, *vector_);
-  if (linear && linear->coefficient.is_constant(1)) {
+  if (linear && linear->coefficient.is_constant(1) && !tail_ && streams(s)) {
+    streamed_.insert(b);
+    line(fmt::format("c_stream_{}({} + {}, {}, past);", short_name(d), p, text(s.store), x));
+  } else if (linear && linear->coefficient.is_constant(1)) {
     line(fmt::format("c_store{}_{}({} + {}, {}{});", n, short_name(d), p, text(s.store), x, count));
   } else if (linear) {
     line(fmt::format("c_stores{}_{}({} + {}, {}, {}{});", n, short_name(d), p, text(s.store), text(linear->coefficient), x, count));

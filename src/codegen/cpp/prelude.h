@@ -13,6 +13,7 @@
 //               c_loads2_<d>v(p) c_loads4_<d>v(p) and c_loadsn2_ c_loadsn4_ (p, n): every second, every fourth element, by whole loads
 //               c_tile_<d>v(rows, p, stride, n): L vectors, transposed in registers
 //               n: only the first n lanes (others read as 0); strides and indices count elements.
+//               c_stream_<d>(p, x, past), of 16 bits and more: past the cache where `past` is c_past_cache(bytes that the kernel stores so), which says no where the last cache holds them; c_stream_end(past) at the end
 //               c_fetch(p) c_fetch_far(p): will be read soon, into the nearest cache and into the next
 //   making      c_splat_<d>v(x) c_iota_i64v(start) c_iota_i32v(start) c_lane(v, i) c_firstn(n) (a mask) c_zero_<d>v()
 //   converting  c_cast_<d>(x) c_round_<d>(x) (of the narrow floats) c_bitcast_<d>(x)

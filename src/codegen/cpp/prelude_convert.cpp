@@ -179,6 +179,15 @@ COIL_FN u32v c_bits_bf16(f32v x) {
   return x != x ? (u32v{} + 0x7fc0u) : r;
 }
 )"});
+  out.push_back({"c_narrow_bf16", R"(
+COIL_FN u16v c_narrow_bf16(f32v x) {
+#if COIL_L == 16 && defined(__AVX512BF16__) && defined(__AVX512DQ__) && !defined(__clang__)
+  // The instruction takes denormals for zeros.
+  if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0x20, (u16)-1) == 0, 1)) return (u16v)__builtin_ia32_cvtneps2bf16_v16sf(x);
+#endif
+  return c_narrow16(c_bits_bf16(x));
+}
+)"});
   out.push_back({"c_round_bf16", R"(
 COIL_FN f32 c_round_bf16(f32 x) { return __builtin_bit_cast(f32, c_bits_bf16(x) << 16); }
 COIL_FN f32v c_round_bf16(f32v x) { return (f32v)(c_bits_bf16(x) << 16); }

@@ -164,6 +164,60 @@ template <class S, class V> COIL_FN void c_puts$w(void* p, S s, V x, i64 n) {
 }
 )";
 
+// Stores past the cache. `past` is 0, or all ones where the cache is to be kept (c_past_cache): the address then never looks aligned.
+constexpr std::string_view kStreamBasics = R"(
+#ifdef __x86_64__
+COIL_FN u64 c_cache_of(u32 leaf) {
+  u32 a = leaf, b, c = 3, d;
+  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+  return a & 31 ? (u64)((b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((u64)c + 1) : 0;
+}
+COIL_FN u64 c_last_cache() {
+  u32 a = 0x80000000, b, c = 0, d;
+  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+  const u64 intel = c_cache_of(4);
+  return intel ? intel : a >= 0x8000001d ? c_cache_of(0x8000001d) : 0;
+}
+static const u64 c_cache = c_last_cache();
+COIL_FN u64 c_past_cache(i64 bytes) { return c_cache != 0 && 2 * (u64)bytes >= c_cache ? 0 : ~(u64)0; }
+COIL_FN void c_stream_end(u64 past) { if (past == 0) __builtin_ia32_sfence(); }
+#else
+COIL_FN u64 c_past_cache(i64) { return ~(u64)0; }
+COIL_FN void c_stream_end(u64) {}
+#endif
+#if defined(__x86_64__) && !defined(__clang__)
+typedef long long c_quads2 COIL_VECTOR(long long, 2); typedef long long c_quads4 COIL_VECTOR(long long, 4); typedef long long c_quads8 COIL_VECTOR(long long, 8);
+#if COIL_L == 16 && defined(__AVX512F__)
+#define COIL_STREAM_32(p, x) __builtin_ia32_movntdq512((c_quads8*)(p), (c_quads8)(x))
+#define COIL_STREAM_16(p, x) __builtin_ia32_movntdq256((c_quads4*)(p), (c_quads4)(x))
+#elif COIL_L == 8 && defined(__AVX__)
+#define COIL_STREAM_32(p, x) __builtin_ia32_movntdq256((c_quads4*)(p), (c_quads4)(x))
+#define COIL_STREAM_16(p, x) __builtin_ia32_movntdq((c_quads2*)(p), (c_quads2)(x))
+#endif
+#elif defined(__x86_64__) && COIL_L >= 8
+#define COIL_STREAM_32(p, x) __builtin_nontemporal_store(x, (decltype(x)*)(p))
+#define COIL_STREAM_16(p, x) COIL_STREAM_32(p, x)
+#endif
+)";
+
+constexpr std::string_view kStream = R"(
+COIL_FN void c_past$w(void* p, u$wv x, u64 past) {
+#ifdef COIL_STREAM_$w
+  if (((u64)p & (past | (sizeof(x) - 1))) == 0) { COIL_STREAM_$w(p, x); return; }
+#endif
+  c_put$w(p, x);
+}
+)";
+
+constexpr std::string_view kStream64 = R"(
+COIL_FN void c_past64(void* p, u64v x, u64 past) {
+#ifdef COIL_STREAM_32
+  if (((u64)p & (past | (sizeof(u64h) - 1))) == 0) { COIL_STREAM_32(p, x.a); COIL_STREAM_32((c_u64m*)p + COIL_L / 2, x.b); return; }
+#endif
+  c_put64(p, x);
+}
+)";
+
 struct Storage {
   std::string_view name, reg;  ///< dtype, and the scalar type its values have in registers
   int width;
@@ -183,7 +237,7 @@ constexpr Storage kStorage[] = {
     {"u64", "u64", 64, "$x", "$x", "$x", "$x"},
     {"b8", "bool", 8, "c_mask((i8v)($x != 0))", "COIL_CV(COIL_CV((u32v)($x.m & 1), u16v), u8v)", "$x != 0", "(u8)$x"},
     {"f16", "f32", 16, "c_from_f16($x)", "c_narrow16(c_bits_f16($x))", "c_from_f16($x)", "(u16)c_bits_f16($x)"},
-    {"bf16", "f32", 16, "c_from_bf16($x)", "c_narrow16(c_bits_bf16($x))", "c_from_bf16($x)", "(u16)c_bits_bf16($x)"},
+    {"bf16", "f32", 16, "c_from_bf16($x)", "c_narrow_bf16($x)", "c_from_bf16($x)", "(u16)c_bits_bf16($x)"},
     {"f8e4m3fn", "f32", 8, "c_from_f8e4m3fn($x)", "COIL_CV(COIL_CV(c_bits_f8e4m3fn($x), u16v), u8v)", "c_from_f8e4m3fn($x)", "(u8)c_bits_f8e4m3fn($x)"},
     {"f8e5m2", "f32", 8, "c_from_f8e5m2($x)", "COIL_CV(COIL_CV(c_bits_f8e5m2($x), u16v), u8v)", "c_from_f8e5m2($x)", "(u8)c_bits_f8e5m2($x)"},
 };
@@ -218,6 +272,9 @@ void add_memory_pieces(std::vector<PreludePiece>& out) {
     if (w == "64") also.push_back("c_half2");
     out.push_back({"c_raws2x" + w, replace_all(std::string(text), "$w", w), also});
   }
+  out.push_back({"c_past_cache", std::string(kStreamBasics), {"c_stream_end", "c_cache", "c_cache_of", "c_last_cache", "c_quads2", "c_quads4", "c_quads8", "COIL_STREAM_32", "COIL_STREAM_16"}});
+  for (std::string w : {"16", "32"}) out.push_back({"c_past" + w, replace_all(std::string(kStream), "$w", w)});
+  out.push_back({"c_past64", std::string(kStream64)});
   out.push_back({"c_fetch", "COIL_FN void c_fetch(const void* p) { __builtin_prefetch(p, 0, 3); }\nCOIL_FN void c_fetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }\n", {"c_fetch_far"}});
   out.push_back({"c_at", "COIL_FN i64 c_at(i64 s, i64 i) { return s * i; }\nCOIL_FN i64 c_at(const i64* s, i64 i) { return s[i]; }\n"});
   for (int width : {8, 16, 32, 64}) {
@@ -253,6 +310,7 @@ COIL_FN f32v c_from_bf16(u16v h) { return (f32v)(COIL_CV(h, u32v) << 16); }
     add("c_gathern_$dv", typed("COIL_FN $V c_gathern_$dv(const void* p, i64v index, i64 n) { auto x = c_rawgn$w(p, index, n); return $from; }\n"));
     add("c_store_$d", typed("COIL_FN void c_store_$d(void* p, $r x) { ((c_unaligned<u$w>*)p)->v = $sto; }\n"
                             "COIL_FN void c_store_$d(void* p, $V x) { c_put$w(p, $to); }\n"));
+    if (s.width >= 16) add("c_stream_$d", typed("COIL_FN void c_stream_$d(void* p, $V x, u64 past) { c_past$w(p, $to, past); }\n"));
     add("c_storen_$d", typed("COIL_FN void c_storen_$d(void* p, $V x, i64 n) { c_putn$w(p, $to, n); }\n"));
     add("c_storesn_$d", typed("COIL_FN void c_storesn_$d(void* p, i64 stride, $V x, i64 n) { u$wv y = $to; c_puts$w(p, stride, y, n); }\n"));
     add("c_stores_$d", typed("COIL_FN void c_stores_$d(void* p, i64 stride, $V x) { u$wv y = $to; c_puts$w(p, stride, y, COIL_L); }\n"));
