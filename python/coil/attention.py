@@ -16,7 +16,7 @@ def _is_taken(query, key, value, mask, rate):
         and query.dtype in (torch.float16, torch.bfloat16)
         and query.dtype == key.dtype == value.dtype
         and query.dim() == 4
-        and mask is None
+        and (mask is None or mask.dtype in (query.dtype, torch.float32))
         and rate == 0
         and _takes_heads(query.shape[-1])
         and query.shape[-1] == value.shape[-1]
@@ -34,13 +34,23 @@ def _is_one(size):
     return type(size) is int and size == 1
 
 
-def _forward(query, key, value, causal, scale):
-    return aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal, scale=scale)
+def _forward(query, key, value, causal, scale, mask=None):
+    return aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
 
 
-def _backward(grad, query, key, value, out, logarithms, causal, scale):
+def _backward(grad, query, key, value, out, logarithms, causal, scale, mask=None):
     """Gradients with the heads of one row side by side."""
-    return aten._scaled_dot_product_flash_attention_for_cpu_backward(grad, query, key, value, out, logarithms, 0.0, causal, scale=scale)
+    return aten._scaled_dot_product_flash_attention_for_cpu_backward(grad, query, key, value, out, logarithms, 0.0, causal, attn_mask=mask, scale=scale)
+
+
+def _gradient_of_mask(grad, query, key, value, mask, out, logarithms, causal, scale):
+    """Written out, since cuDNN does not give it: the slopes of the scores, as large as these are."""
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = (query @ key.mT).float() * scale + mask
+    if causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril(), -torch.inf)
+    slopes = (grad @ value.mT).float() - (grad.float() * out).sum(-1, keepdim=True)
+    return ((scores - logarithms.unsqueeze(-1)).exp() * slopes).to(mask.dtype)
 
 
 def _backward_alike(grad, query, key, value, *rest):
@@ -74,25 +84,27 @@ def _flash_backward(grad, query, key, value, out, logarithms, cum_seq_q, cum_seq
 def _efficient(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None):
     if not compute_log_sumexp or not _is_taken(query, key, value, attn_bias, dropout_p):
         return NotImplemented
-    return *_forward(query, key, value, is_causal, scale), _number(query), _number(query)
+    out, logarithms = _forward(query, key, value, is_causal, scale, attn_bias)
+    return out.transpose(1, 2).contiguous().transpose(1, 2), logarithms, _number(query), _number(query)  # torch's has the heads of one row side by side
 
 
 def _efficient_backward(grad, query, key, value, attn_bias, out, logarithms, seed, offset, dropout_p, grad_input_mask, is_causal=False, *, scale=None):
     if not _is_taken(query, key, value, attn_bias, dropout_p):
         return NotImplemented
-    return *_backward(grad, query, key, value, out, logarithms, is_causal, scale), None
+    of_mask = _gradient_of_mask(grad, query, key, value, attn_bias, out, logarithms, is_causal, scale) if attn_bias is not None and grad_input_mask[3] else None
+    return *_backward(grad, query, key, value, out, logarithms, is_causal, scale, attn_bias), of_mask
 
 
 def _cudnn(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
     if not compute_log_sumexp or return_debug_mask or not _is_taken(query, key, value, attn_bias, dropout_p):
         return NotImplemented
-    return *_forward(query, key, value, is_causal, scale), None, None, query.shape[2], key.shape[2], _number(query), _number(query), None
+    return *_forward(query, key, value, is_causal, scale, attn_bias), None, None, query.shape[2], key.shape[2], _number(query), _number(query), None
 
 
 def _cudnn_backward(grad, query, key, value, out, logarithms, seed, offset, attn_bias, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, *, scale=None):
     if not _is_taken(query, key, value, attn_bias, dropout_p):
         return NotImplemented
-    return _backward_alike(grad, query, key, value, out, logarithms, is_causal, scale)
+    return _backward_alike(grad, query, key, value, out, logarithms, is_causal, scale, attn_bias)
 
 
 # cuDNN adds up the gradient of queries in an order that differs from run to run, as torch's kernels do: not for programs that are to be deterministic.

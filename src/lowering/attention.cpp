@@ -26,6 +26,20 @@ double scale_of(Context& ctx, const ops::Value& given, const TensorBox& query) {
   refuse(ctx, "has a head size that is symbolic");
 }
 
+/// A mask as the library reads it: of the scores' sizes, and added in the register type.
+BufferView mask_operand(Context& ctx, TensorBox m, const TensorBox& q, const TensorBox& k, const Exprs& leading) {
+  m.realize();
+  if (m.rank() <= 4) {
+    m = expand(ctx, m, {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]});
+  } else {
+    Exprs sizes = leading;
+    sizes.push_back(k.sizes[2]);
+    m = rank_four(ctx, expand(ctx, m, sizes));
+  }
+  if (m.dtype() != DType::Bool && m.dtype() != DType::F32 && m.dtype() != q.dtype()) m = pointwise(ctx, DType::F32, m.sizes, element(ctx, m, m.sizes));
+  return library_operand(m);
+}
+
 struct Options {
   std::optional<TensorBox> mask;
   ops::Value dropout, scale;
@@ -39,20 +53,7 @@ std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& o
   const double scale = scale_of(ctx, options.scale, q);
 
   std::vector<BufferView> inputs{library_operand(q), library_operand(k), library_operand(v)};
-  if (options.mask) {
-    TensorBox m = *options.mask;
-    m.realize();
-    if (m.rank() <= 4) {
-      m = expand(ctx, m, {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]});
-    } else {
-      Exprs sizes(meta.sizes.begin(), meta.sizes.end() - 1);
-      sizes.push_back(k.sizes[2]);
-      m = rank_four(ctx, expand(ctx, m, sizes));
-    }
-    // Additive masks are added in the register type.
-    if (m.dtype() != DType::Bool && m.dtype() != DType::F32 && m.dtype() != q.dtype()) m = pointwise(ctx, DType::F32, m.sizes, element(ctx, m, m.sizes));
-    inputs.push_back(library_operand(m));
-  }
+  if (options.mask) inputs.push_back(mask_operand(ctx, *options.mask, q, k, {meta.sizes.begin(), meta.sizes.end() - 1}));
   Exprs sizes = q.sizes, strides;
   sizes[3] = v.sizes[3];
   if (meta.rank() == 4) strides = meta.strides;
@@ -86,13 +87,16 @@ Lowered flash_attention(Context& ctx, const Values& args) {
 Lowered flash_attention_backward(Context& ctx, const Values& args) {
   std::vector<BufferView> inputs, outputs;
   for (std::size_t i = 0; i < 6; ++i) inputs.push_back(library_operand(ctx.tensor(args[i])));
+  const TensorBox q = ctx.tensor(args[1]), k = ctx.tensor(args[2]);
+  const auto mask = ctx.optional_tensor(args[8]);
+  if (mask) inputs.push_back(mask_operand(ctx, *mask, q, k, {}));
   std::vector<TensorBox> results;
   for (std::size_t i = 0; i < 3; ++i) {
     auto [box, out] = library_result(ctx, ctx.result(i).dtype, ctx.result(i).sizes, ctx.result(i).strides);
     results.push_back(box);
     outputs.push_back(out);
   }
-  add_library_call(ctx, "attention_backward", {{"causal", std::int64_t{args[7].as_bool()}}, {"scale", scale_of(ctx, args[9], ctx.tensor(args[1]))}}, std::move(inputs), std::move(outputs));
+  add_library_call(ctx, "attention_backward", {{"causal", std::int64_t{args[7].as_bool()}}, {"scale", scale_of(ctx, args[9], q)}, {"has_mask", std::int64_t{mask.has_value()}}}, std::move(inputs), std::move(outputs));
   return results;
 }
 

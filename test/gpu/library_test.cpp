@@ -370,7 +370,7 @@ struct AttentionCase {
   std::int64_t batch, heads, groups, queries, keys, depth;
 };
 
-/// Gradients by definition, in double, for dy, q, k, v.
+/// Gradients by definition, in double, for dy, q, k, v (and a mask behind y and the logarithms).
 std::vector<std::vector<double>> attention_gradients(const Operands& in, const AttentionCase& c, double scale, bool causal) {
   const std::int64_t share = c.heads / c.groups;
   auto at = [&](std::int64_t heads, std::int64_t length, std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t d) { return static_cast<std::size_t>(((b * heads + h) * length + s) * c.depth + d); };
@@ -387,7 +387,7 @@ std::vector<std::vector<double>> attention_gradients(const Operands& in, const A
             score += in.value(1, {b, h, s, d}) * in.value(2, {b, g, t, d});
             slope += in.value(0, {b, h, s, d}) * in.value(3, {b, g, t, d});
           }
-          p.push_back(std::exp(score * scale));
+          p.push_back(std::exp(score * scale + (in.views.size() > 6 ? in.value(6, {b, h, s, t}) : 0)));
           dp.push_back(slope);
           sum += p.back();
         }
@@ -406,10 +406,10 @@ std::vector<std::vector<double>> attention_gradients(const Operands& in, const A
 
 TEST_F(GpuLibrary, AttentionsGradient) {
   for (DType t : {DType::BF16, DType::F16})
-    for (bool causal : {false, true})
+    for (const auto& [causal, masked] : {std::pair{false, false}, {true, false}, {false, true}})
       for (bool interleaved : {false, true})
         for (const AttentionCase& c : {AttentionCase{2, 2, 2, 9, 9, 16}, AttentionCase{1, 4, 2, 64, 130, 64}, AttentionCase{2, 4, 1, 33, 17, 32}, AttentionCase{1, 2, 2, 1, 40, 128}}) {
-          SCOPED_TRACE(fmt::format("{}{}{} {} heads of {} for {}, {} queries, {} keys", short_name(t), causal ? " causal" : "", interleaved ? " interleaved" : "", c.groups, c.depth, c.heads, c.queries, c.keys));
+          SCOPED_TRACE(fmt::format("{}{}{}{} {} heads of {} for {}, {} queries, {} keys", short_name(t), causal ? " causal" : "", masked ? " masked" : "", interleaved ? " interleaved" : "", c.groups, c.depth, c.heads, c.queries, c.keys));
           auto view = [&](std::int64_t heads, std::int64_t length) {
             const Sizes s{c.batch, heads, length, c.depth};
             return interleaved ? laid(t, s, {length * heads * c.depth, c.depth, heads * c.depth, 1}) : dense_view(t, s);
@@ -419,14 +419,16 @@ TEST_F(GpuLibrary, AttentionsGradient) {
           Operands in, forward;
           for (const V& v : {rows, rows, keys, keys}) in.add(v);
           for (std::size_t i = 1; i < 4; ++i) forward.use(in.views[i], in.tensors[i]);
-          const Attributes attributes{{"scale", scale}, {"causal", int(causal)}};
+          if (masked) forward.add(laid(t, {c.batch, c.heads, c.queries, c.keys}, {c.queries * c.keys, 0, c.keys, 1}));
+          const Attributes attributes{{"scale", scale}, {"causal", int(causal)}, {"has_mask", int(masked)}};
           const std::vector<Tensor> made = run_all_on(*queue, "attention", attributes, forward, {rows, logs});
           std::vector<double> expected_logs;
           const double by = t == DType::BF16 ? 0.02 : 0.004;
-          expect_near(numbers(rows, made[0].bytes()), attention(forward, rows, scale, causal, false, &expected_logs), by);
+          expect_near(numbers(rows, made[0].bytes()), attention(forward, rows, scale, causal, masked, &expected_logs), by);
           expect_near(numbers(logs, made[1].bytes()), expected_logs, 1e-4);
           in.use(rows, made[0]);
           in.use(logs, made[1]);
+          if (masked) in.use(forward.views[3], forward.tensors[3]);
           const std::vector<V> out{rows, keys, keys};
           const std::vector<Tensor> gradients = run_all_on(*queue, "attention_backward", attributes, in, out);
           const std::vector<std::vector<double>> expected = attention_gradients(in, c, scale, causal);

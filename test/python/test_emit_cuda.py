@@ -82,9 +82,9 @@ def seeded(*shape, dtype=torch.float32):
 
 
 BF16 = torch.bfloat16
-def attention_and_gradient(q, k, v, dy):
-    y, logarithms = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
-    return y, logarithms, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(dy, q, k, v, y, logarithms, 0.0, True)
+def attention_and_gradient(q, k, v, dy, mask=None):
+    y, logarithms = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, mask is None, attn_mask=mask)
+    return y, logarithms, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(dy, q, k, v, y, logarithms, 0.0, mask is None, attn_mask=mask)
 
 
 PROGRAMS = {
@@ -98,6 +98,7 @@ PROGRAMS = {
     "attention": (of(lambda q, k, v: (F.scaled_dot_product_attention(q, k, v, is_causal=True), F.scaled_dot_product_attention(q, k, v, (q @ k.mT).sign().to(q.dtype)))),
                   [(seeded(2, 3, 8, 16, dtype=BF16), seeded(2, 3, 8, 16, dtype=BF16), seeded(2, 3, 8, 16, dtype=BF16))], None),
     "attention in training": (of(attention_and_gradient), [(seeded(2, 4, 8, 16, dtype=BF16), seeded(2, 2, 9, 16, dtype=BF16), seeded(2, 2, 9, 16, dtype=BF16), seeded(2, 4, 8, 16, dtype=BF16))], None),
+    "attention in training, masked": (of(attention_and_gradient), [(*(seeded(2, 4, n, 16, dtype=BF16) for n in (8, 9, 9, 8)), seeded(2, 1, 8, 9, dtype=BF16))], None),
     "blocks": (Loop(), [(torch.ones(3),), (-torch.ones(3),)], None),
     "selected": (Selected(), [(seeded(6, 3), torch.tensor([2, 0, 5]), 3), (-seeded(6, 3).abs(), torch.tensor([0, 0, 1]), 5)], (None, None, Dim.DYNAMIC)),
     "convolution": (Convolved(), [(seeded(2, 3, 10, 12),)], None),

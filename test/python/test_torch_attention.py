@@ -51,6 +51,15 @@ def gradients(attend, given):
     return [y.detach(), *torch.autograd.grad((y * weight).sum(), leaves)]
 
 
+def agree(exact, eager, made, dtype):
+    """Whether gradients are as near to the exact ones as eager's are, and lie as those do."""
+    scale = max(t.abs().max().item() for t in exact)  # a gradient may be 0 all over: that of the queries where there is one key
+    for want, near, got in zip(exact, eager, made, strict=True):
+        assert (got.dtype, got.shape, strides(got)) == (near.dtype, near.shape, strides(near))
+        error, eagers = ((t.double() - want).abs().max().item() for t in (got, near))
+        assert error <= 2 * eagers + torch.finfo(dtype).eps * scale, (error, eagers)
+
+
 @pytest.mark.parametrize("interleaved", [False, True], ids=["dense", "interleaved"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
 @pytest.mark.parametrize("case", CASES)
@@ -67,9 +76,32 @@ def test_gradients(case, dtype, interleaved):
 
     exact = gradients(attend, [t.double() for t in given])
     eager = gradients(attend, given)
-    made = gradients(torch.compile(attend, backend="coil"), given)
-    scale = max(t.abs().max().item() for t in exact)  # a gradient may be 0 all over: that of the queries where there is one key
-    for want, near, got in zip(exact, eager, made, strict=True):
-        assert (got.dtype, got.shape, strides(got)) == (near.dtype, near.shape, strides(near))
-        error, eagers = ((t.double() - want).abs().max().item() for t in (got, near))
-        assert error <= 2 * eagers + torch.finfo(dtype).eps * scale, (error, eagers)
+    agree(exact, eager, gradients(torch.compile(attend, backend="coil"), given), dtype)
+
+
+MASKS = {
+    "padding": lambda q, k: torch.arange(k)[None, None, None] < torch.tensor([k, k - 5])[:, None, None, None],
+    "bool": lambda q, k: torch.rand(2, 1, q, k) < torch.linspace(0.2, 1, k),
+    "added": lambda q, k: torch.randn(2, 3, q, k),
+    "added to every head": lambda q, k: torch.randn(q, k).masked_fill(torch.ones(q, k, dtype=torch.bool).triu(1 + k - q), -torch.inf),
+    "least number": lambda q, k: torch.zeros(2, 1, q, k).masked_fill(torch.ones(q, k, dtype=torch.bool).triu(1 + k - q), torch.finfo(torch.bfloat16).min),
+}
+
+
+@pytest.mark.parametrize("queries, keys", [(40, 40), (17, 50)])
+@pytest.mark.parametrize("kind", MASKS)
+def test_gradients_behind_masks(kind, queries, keys):
+    torch.manual_seed(2)
+    mask = MASKS[kind](queries, keys)
+    if mask.dtype == torch.bool:
+        mask[..., 0] = True  # each query sees a key
+    given = [torch.randn(2, 3, n, 64, dtype=torch.bfloat16) for n in (queries, keys, keys, queries)]
+    attend = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask if mask.dtype == torch.bool else mask.to(q.dtype))
+    agree(gradients(attend, [t.double() for t in given]), gradients(attend, given), gradients(torch.compile(attend, backend="coil"), given), torch.bfloat16)
+
+
+def test_a_mask_has_a_gradient():
+    torch.manual_seed(3)
+    given = [torch.randn(2, 3, n, 64, dtype=torch.bfloat16) for n in (24, 40, 40)] + [torch.randn(3, 24, 40, dtype=torch.bfloat16), torch.randn(2, 3, 24, 64, dtype=torch.bfloat16)]
+    attend = lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask.expand(2, 3, 24, 40))
+    agree(gradients(attend, [t.double() for t in given]), gradients(attend, given), gradients(torch.compile(attend, backend="coil"), given), torch.bfloat16)

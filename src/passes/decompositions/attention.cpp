@@ -33,12 +33,12 @@ Value with_added_mask(Rewriter& r) {
   return r.where(r.call("aten.any.dim", {mask, -1, true}), y, r.full({}, 0.0, d, r.device()));
 }
 
-/// cuDNN's where more than the output is asked for (the logarithms of the sums, gradients): no mask, and something to attend to.
+/// cuDNN's where more than the output is asked for (the logarithms of the sums, gradients): a mask that is added, and something to attend to.
 bool cudnn_takes_training(Rewriter& r) {
   const Exprs &q = r.meta(r["query"]).sizes, &k = r.meta(r["key"]).sizes;
   auto is = [](const Expr& size, std::int64_t n) { return size.is_constant(n); };
   const bool some = std::ranges::none_of(q, [&](const Expr& s) { return is(s, 0); }) && !is(k[2], 0);
-  return r.meta(r["query"]).device.type == DeviceType::CUDA && cudnn_takes(r) && !r.has("attn_mask") && some && !(is(q[2], 1) && is(k[2], 1));
+  return r.meta(r["query"]).device.type == DeviceType::CUDA && cudnn_takes(r) && !(r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool) && some && !(is(q[2], 1) && is(k[2], 1));
 }
 
 bool kernel_takes(Rewriter& r) {

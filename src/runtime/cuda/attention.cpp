@@ -98,6 +98,14 @@ class AttentionGraph : public PreparedCall {
     return graph_->tensor(DType::F32, sizes, contiguous_strides(sizes));
   }
 
+  /// Numbers that are added to the scores; a mask that is the same for all heads or the whole batch is shown once.
+  Tensor mask_input(std::size_t index, BoundView m) {
+    if (m.dtype == DType::Bool) fail("attention by cuDNN takes masks that are added, not those of bool");
+    for (std::size_t d = 0; d < 2; ++d)
+      if (m.strides[d] == 0) m.sizes[d] = 1;
+    return input(index, m);
+  }
+
   Tensor f32(const Sizes& sizes) { return graph_->between(DType::F32, sizes); }
   Tensor apply(int mode, Tensor x, const Sizes& sizes) {
     const Tensor y = f32(sizes);
@@ -170,7 +178,6 @@ class ForwardCall : public AttentionGraph {
   ForwardCall(CudaQueue& queue, const Attributes& attributes, std::span<const BoundView> in, std::span<const BoundView> out) : AttentionGraph(queue, attributes) {
     const bool masked = int_attribute(attributes, "has_mask", 0) != 0;
     if (in.size() != (masked ? 4u : 3u) || out.empty() || out.size() > 2) fail("attention takes q, k, v and a mask, and gives y and the logarithms of its sums");
-    if (masked && in[3].dtype == DType::Bool) fail("attention by cuDNN takes masks that are added, not those of bool");
     set_sizes(in[0], in[1], {&in[0], &in[1], &in[2], &out[0]});
     // Engines know the causal pattern in most cases; where none takes it, it is a mask like others.
     const bool built = attempt(in, out, causal_ ? Causal::Pattern : Causal::No) || (causal_ && !masked && attempt(in, out, Causal::Mask));
@@ -189,19 +196,12 @@ class ForwardCall : public AttentionGraph {
     return constant({1, 1, rows, columns}, mask);
   }
 
-  /// A mask that is the same for all heads or the whole batch is shown once.
-  Tensor mask_input(BoundView m) {
-    for (std::size_t d = 0; d < 2; ++d)
-      if (m.strides[d] == 0) m.sizes[d] = 1;
-    return input(3, m);
-  }
-
   bool attempt(std::span<const BoundView> in, std::span<const BoundView> out, Causal causal) {
     restart();
     DnnGraph& g = *graph_;
     const Tensor q = input(0, in[0]), k = input(1, in[1], true), v = input(2, in[2]);
     std::optional<Tensor> mask;
-    if (in.size() > 3) mask = mask_input(in[3]);
+    if (in.size() > 3) mask = mask_input(3, in[3]);
     if (causal == Causal::Mask) mask = causal_mask();
 
     Tensor value = scaled_scores(q, k);
@@ -220,11 +220,12 @@ class ForwardCall : public AttentionGraph {
   }
 };
 
-/// dy, q, k, v, y, logarithms -> dq, dk, dv. With P = exp(S - logarithms) and dP = dy v', dS = P * (dP - sum(dy * y)) * scale; dq = dS k, dk = dS' q, dv = P' dy.
+/// dy, q, k, v, y, logarithms, mask? -> dq, dk, dv. With P = exp(S - logarithms) and dP = dy v', dS = P * (dP - sum(dy * y)) * scale; dq = dS k, dk = dS' q, dv = P' dy.
 class BackwardCall : public AttentionGraph {
  public:
   BackwardCall(CudaQueue& queue, const Attributes& attributes, std::span<const BoundView> in, std::span<const BoundView> out) : AttentionGraph(queue, attributes) {
-    if (in.size() != 6 || out.size() != 3) fail("attention_backward takes dy, q, k, v, y and the logarithms of its sums, and gives dq, dk and dv");
+    const std::size_t operands = int_attribute(attributes, "has_mask", 0) != 0 ? 7 : 6;
+    if (in.size() != operands || out.size() != 3) fail("attention_backward takes dy, q, k, v, y, the logarithms of its sums and a mask, and gives dq, dk and dv");
     const BoundView &q = in[1], &k = in[2], &v = in[3];
     set_sizes(q, k, {&in[0], &q, &k, &v, &in[4], &out[0], &out[1], &out[2]});
     // Before, keys past the last were taken for zeros that count.
@@ -259,7 +260,9 @@ class BackwardCall : public AttentionGraph {
     const Tensor along = reduce(kDnnReduceAdd, apply(kDnnMul, dy, y, in[4].sizes)), sums = scratch(per_row_, false);
     g.pointwise(kDnnMul, along, g.number(1, 4), sums);
 
-    Tensor value = apply(kDnnSub, scaled_scores(q, k), logarithms, scores_);
+    Tensor value = scaled_scores(q, k);
+    if (in.size() > 6) value = apply(kDnnAdd, value, mask_input(6, in[6]), scores_);
+    value = apply(kDnnSub, value, logarithms, scores_);
     if (causal_) value = seen(value);
     const Tensor weights = apply(kDnnExp, value, scores_);
     gradient_of_keys(weights, dy, 2, out[2]);

@@ -65,8 +65,10 @@ def product(a, b, bias, post, operands, output):
 /// Attention where more than its output is wanted.
 constexpr const char* kAttentionScores = R"py(
 
-def attention_scores(q, k, causal, scale):
+def attention_scores(q, k, causal, scale, mask=None):
     scores = q.float() @ k.float().repeat_interleave(q.shape[1] // k.shape[1], 1).mT * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
     return scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -math.inf) if causal else scores
 )py";
 
@@ -140,7 +142,7 @@ def torch_convolution_weights(inputs, outputs, stride, padding, dilation, groups
     {"attention", On::Any, Needs::AttentionScores, R"py(
 def torch_attention(inputs, outputs, causal=0, scale=1.0, has_mask=0):
     q, k, v, *masks = inputs
-    mask = masks[0] if has_mask else None
+    given = mask = masks[0] if has_mask else None
     if has_mask and causal:  # torch takes one of the two
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
         mask, causal = mask & seen if mask.dtype == torch.bool else mask.masked_fill(~seen, -math.inf), 0
@@ -149,14 +151,14 @@ def torch_attention(inputs, outputs, causal=0, scale=1.0, has_mask=0):
     y = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, 0.0, bool(causal), scale=scale, enable_gqa=q.shape[1] != k.shape[1])
     outputs[0].copy_(y)
     if len(outputs) > 1:
-        outputs[1].copy_(attention_scores(q, k, causal, scale).logsumexp(-1))
+        outputs[1].copy_(attention_scores(q, k, causal, scale, given).logsumexp(-1))
 )py"},
     {"attention_backward", On::Any, Needs::AttentionScores, R"py(
-def torch_attention_backward(inputs, outputs, causal=0, scale=1.0):
-    dy, q, k, v, y, logs = inputs
+def torch_attention_backward(inputs, outputs, causal=0, scale=1.0, has_mask=0):
+    dy, q, k, v, y, logs, *mask = inputs
     share = q.shape[1] // k.shape[1]
     wide = lambda t: t.float().repeat_interleave(share, 1)
-    p = (attention_scores(q, k, causal, scale) - logs.unsqueeze(-1)).exp()
+    p = (attention_scores(q, k, causal, scale, *mask) - logs.unsqueeze(-1)).exp()
     ds = p * (dy.float() @ wide(v).mT - (dy.float() * y).sum(-1, keepdim=True)) * scale
     outputs[0].copy_(ds @ wide(k))
     for output, gradient in ((outputs[1], ds.mT @ q.float()), (outputs[2], p.mT @ dy.float())):
