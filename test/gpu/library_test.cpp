@@ -409,6 +409,7 @@ TEST_F(GpuLibrary, AttentionsGradient) {
     for (const auto& [causal, masked] : {std::pair{false, false}, {true, false}, {false, true}})
       for (bool interleaved : {false, true})
         for (const AttentionCase& c : {AttentionCase{2, 2, 2, 9, 9, 16}, AttentionCase{1, 4, 2, 64, 130, 64}, AttentionCase{2, 4, 1, 33, 17, 32}, AttentionCase{1, 2, 2, 1, 40, 128}}) {
+          if (masked && (interleaved || t == DType::F16)) continue;  // each is a graph that cuDNN compiles
           SCOPED_TRACE(fmt::format("{}{}{}{} {} heads of {} for {}, {} queries, {} keys", short_name(t), causal ? " causal" : "", masked ? " masked" : "", interleaved ? " interleaved" : "", c.groups, c.depth, c.heads, c.queries, c.keys));
           auto view = [&](std::int64_t heads, std::int64_t length) {
             const Sizes s{c.batch, heads, length, c.depth};
