@@ -260,12 +260,30 @@ std::unique_ptr<PreparedCall> make_gemm(const GemmProblem& p) {
 
 namespace {
 
+/// Four rows of four elements become four columns.
 template <class T>
-void pack_panel(T* to, const T* from, std::int64_t columns, std::int64_t width, std::int64_t k, std::int64_t down, std::int64_t right) {
+void turn_four(T* to, std::int64_t to_step, const T* from, std::int64_t from_step) {
+  typedef T Four __attribute__((vector_size(4 * sizeof(T))));
+  Four r[4];
+  for (int i = 0; i < 4; ++i) std::memcpy(&r[i], from + i * from_step, sizeof(Four));
+  const Four low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7), low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  const Four turned[] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7), __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_step, &turned[i], sizeof(Four));
+}
+
+/// One panel of a weight whose elements lie `down` apart along K and `right` apart along N; columns that the weight does not have are 0.
+template <class T>
+void pack_panel(T* to, const T* from, std::int64_t columns, std::int64_t k, std::int64_t down, std::int64_t right) {
   constexpr std::int64_t kBlock = 16;  // of k: lines of both sides stay in the first-level cache
-  for (std::int64_t first = 0; first < k; first += kBlock)
-    for (std::int64_t column = 0; column < columns; ++column)
-      for (std::int64_t i = first; i < std::min(first + kBlock, k); ++i) to[i * width + column] = from[i * down + column * right];
+  for (std::int64_t first = 0; first < k; first += kBlock) {
+    const std::int64_t last = std::min(first + kBlock, k), fours = down == 1 ? (last - first) / 4 * 4 : 0, turned = columns / 4 * 4;
+    for (std::int64_t column = 0; column < Form::kWidth; ++column) {
+      const bool by_four = column < turned;
+      if (by_four && column % 4 == 0)
+        for (std::int64_t i = first; i < first + fours; i += 4) turn_four(to + i * Form::kWidth + column, Form::kWidth, from + i + column * right, right);
+      for (std::int64_t i = first + (by_four ? fours : 0); i < last; ++i) to[i * Form::kWidth + column] = column < columns ? from[i * down + column * right] : T{};
+    }
+  }
 }
 
 }  // namespace
@@ -278,11 +296,10 @@ std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight, std:
   Packed packed;
   packed.attributes["packed_desc"] = form.text();
   packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(form.bytes(p.n, p.k))});
-  std::memset(packed.bytes.bytes(), 0, form.bytes(p.n, p.k));
   parallel_ranges(form.panels(p.n), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       const std::int64_t column = panel * Form::kWidth, columns = std::min(Form::kWidth, p.n - column), down = p.b.given.strides[0], right = p.b.given.strides[1];
-      auto pack = [&]<class T>(T) { pack_panel(reinterpret_cast<T*>(packed.bytes.bytes()) + panel * p.k * Form::kWidth, reinterpret_cast<const T*>(weight.bytes()) + column * right, columns, Form::kWidth, p.k, down, right); };
+      auto pack = [&]<class T>(T) { pack_panel(reinterpret_cast<T*>(packed.bytes.bytes()) + panel * p.k * Form::kWidth, reinterpret_cast<const T*>(weight.bytes()) + column * right, columns, p.k, down, right); };
       size_of(form.dtype) == 4 ? pack(std::uint32_t{}) : pack(std::uint16_t{});
     }
   });

@@ -1,5 +1,7 @@
 #include "tensor/tensor.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -27,14 +29,38 @@ std::int64_t numel(std::span<const std::int64_t> sizes) {
   return n;
 }
 
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+/// Whole pages, huge ones where the kernel has them, which it gives as zeros when they are first touched: by the threads that fill them, and some hundred times more rarely.
+std::shared_ptr<std::byte> allocate_pages(std::size_t bytes) {
+  void* whole = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (whole == MAP_FAILED) return nullptr;
+  auto* first = static_cast<std::byte*>(whole);
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(first) % kHugePage;
+  if (before) ::munmap(first, before);
+  ::munmap(first + before + bytes, kHugePage - before);
+  ::madvise(first + before, bytes, MADV_HUGEPAGE);
+  return {first + before, [bytes](std::byte* p) { ::munmap(p, bytes); }};
+}
+
+std::shared_ptr<std::byte> allocate_zeros(std::size_t bytes, std::size_t alignment) {
+  std::shared_ptr<std::byte> p(static_cast<std::byte*>(std::aligned_alloc(alignment, bytes)), [](std::byte* q) { std::free(q); });
+  if (p) std::memset(p.get(), 0, bytes);
+  return p;
+}
+
+}  // namespace
+
 Storage Storage::allocate(std::size_t bytes) {
-  constexpr std::size_t kAlignment = 64;
-  const std::size_t rounded = std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  if (rounded < bytes) throw std::bad_alloc();
-  auto* p = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+  constexpr std::size_t kAlignment = 64, kPage = 4096;
+  const std::size_t unit = bytes >= 2 * kHugePage ? kPage : kAlignment;
+  const std::size_t rounded = std::max(unit, (bytes + unit - 1) / unit * unit);
+  if (rounded < bytes || rounded + kHugePage < rounded) throw std::bad_alloc();
+  auto p = unit == kPage ? allocate_pages(rounded) : allocate_zeros(rounded, kAlignment);
   if (!p) fail("out of memory: cannot allocate {} bytes", bytes);
-  std::memset(p, 0, rounded);
-  return {std::shared_ptr<std::byte>(p, [](std::byte* q) { std::free(q); }), bytes};
+  return {std::move(p), bytes};
 }
 
 Tensor Tensor::empty(DType dtype, Sizes sizes) {
