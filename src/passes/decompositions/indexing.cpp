@@ -84,10 +84,14 @@ Value one_hot(Rewriter& r) {
 Value masked_scatter(Rewriter& r) {
   const Exprs& sizes = r.result().sizes;
   Value mask = r.expand(r["mask"], sizes), flat = r.reshape(mask, {r.module.env->simplify(sym::product(sizes))});
-  Value place = r.sub(r.call("aten.cumsum.default", {r.to(flat, DType::I64), 0}), 1);
-  place = r.call("aten.clamp.default", {place, 0, None{}});
+  // Counted from 1. Places where nothing is written read element 0; a source of too few elements is an index out of range, as eager's error is.
+  Value place = r.call("aten.cumsum.default", {r.to(flat, DType::I64), 0});
   Value source = r.reshape(r["source"], {r.meta(r["source"]).numel()});
-  // Places where nothing is written read element 0; a source of too few elements is an index out of range, as eager's error is.
+  if (r.module.env->statically_known_lt(0, r.meta(source).numel())) {
+    place = r.call("aten.clamp.default", {r.sub(place, 1), 0, None{}});
+  } else {
+    source = r.call("aten.constant_pad_nd.default", {source, Values{1, 0}});  // a mask that holds nowhere may come with no source at all
+  }
   place = r.where(flat, place, r.full({}, 0, DType::I64));
   Value taken = r.reshape(r.call("aten.index.Tensor", {source, Values{place}}), sizes);
   return r.where(mask, taken, r.expand(r["self"], sizes));

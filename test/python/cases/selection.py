@@ -11,8 +11,10 @@ for name, mask in MASKS.items():
     selection.add(f"nonzero_{name}", lambda m: (m.nonzero(), torch.argwhere(m) * 2, torch.nonzero(m, as_tuple=True)[0]), mask)
     selection.add(f"static_{name}", lambda m: (torch.nonzero_static(m, size=7), torch.nonzero_static(m, size=2000, fill_value=-5), torch.nonzero_static(m, size=0)), mask)
     selection.add(f"masked_select_{name}", lambda x, m: (torch.masked_select(x, m), x[m].sum(), (x[m] * 2).cumsum(0), x.masked_scatter(m, x * 3)), selection.normal(*mask.shape), mask)
+    selection.add(f"masked_scatter_{name}", lambda x, m: (x.masked_scatter(m, x[m] * 3), x.unsqueeze(-1).masked_scatter(m.unsqueeze(-1), torch.cat([x[m], x.flatten()[:1]]))), selection.normal(*mask.shape), mask)
 selection.add("nonzero_values", lambda x, y: (x.nonzero(), y.nonzero()), selection.integers(-1, 2, 500), selection.normal(40, 3).round())
 selection.add("masked_select_broadcast", lambda x, m: (torch.masked_select(x, m), torch.masked_select(x[:, 1:2], m[:1])), selection.normal(9, 4, 6), selection.bools(4, 1))
+selection.add("masked_scatter_of_nothing", lambda x, m: (x.masked_scatter(m[:, None], x.new_zeros(0)), x.masked_scatter(m[:, None], x[m].sin())), selection.normal(6, 4), torch.zeros(6, 4, dtype=torch.bool)[:, 0])
 selection.add("mask_of_one_dimension", lambda x, m: (x[m], x[:, m[:5]].sum(0), x[m, 1]), selection.normal(60, 5), selection.bools(60))
 selection.add("mask_written", lambda x, m, n: (torch.where(m, 1.0, x)[m], x.clone().index_put_((m,), x[m] * 2 + 1), x.index_put((n,), torch.tensor(7.0))), selection.normal(60, 5), selection.bools(60, 5), selection.bools(60))
 
