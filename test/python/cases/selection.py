@@ -15,6 +15,10 @@ for name, mask in MASKS.items():
 selection.add("nonzero_values", lambda x, y: (x.nonzero(), y.nonzero()), selection.integers(-1, 2, 500), selection.normal(40, 3).round())
 selection.add("masked_select_broadcast", lambda x, m: (torch.masked_select(x, m), torch.masked_select(x[:, 1:2], m[:1])), selection.normal(9, 4, 6), selection.bools(4, 1))
 selection.add("masked_scatter_of_nothing", lambda x, m: (x.masked_scatter(m[:, None], x.new_zeros(0)), x.masked_scatter(m[:, None], x[m].sin())), selection.normal(6, 4), torch.zeros(6, 4, dtype=torch.bool)[:, 0])
+selection.add("where_as_tuple", lambda x, m: (torch.where(m), torch.where(x > 0)[1] * 2, torch.where(x.sum() > 1e9)), selection.normal(9, 40), selection.bools(31))
+selection.add("checked", lambda x: (torch._check_tensor_all(x < 100), x * 2)[1], selection.normal(9, 4))
+selection.add("checked_size", lambda x, m: (torch._check_tensor_all(m.sum() == m.long().sum()), x[m] * 2)[1], selection.normal(9), selection.bools(9))
+selection.add("truths", lambda m: (torch.ops.aten._is_all_true(m), torch.ops.aten._is_any_true(m), torch.ops.aten._is_all_true(m | ~m), torch.ops.aten._is_any_true(m & ~m)), selection.bools(40, 30))
 selection.add("mask_of_one_dimension", lambda x, m: (x[m], x[:, m[:5]].sum(0), x[m, 1]), selection.normal(60, 5), selection.bools(60))
 selection.add("mask_written", lambda x, m, n: (torch.where(m, 1.0, x)[m], x.clone().index_put_((m,), x[m] * 2 + 1), x.index_put((n,), torch.tensor(7.0))), selection.normal(60, 5), selection.bools(60, 5), selection.bools(60))
 
