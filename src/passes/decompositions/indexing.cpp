@@ -127,6 +127,8 @@ Value is_in(Rewriter& r) {
   Value found;
   if (!is_tensor(r.node->args[1])) {
     found = r.call("aten.eq.Scalar", {r["elements"], r.node->args[1]});
+  } else if (!is_tensor(r.node->args[0])) {
+    found = r.call("aten.any.default", {r.call("aten.eq.Scalar", {r["test_elements"], r.node->args[0]})});
   } else {
     const Value& tests = r["test_elements"];
     Value each = r.call("aten.eq.Tensor", {r.unsqueeze(r["elements"], -1), r.reshape(tests, {r.meta(tests).numel()})});
@@ -156,6 +158,7 @@ void decompose_indexing(DecompositionTable& t) {
   t["aten.searchsorted.Tensor"] = t["aten.searchsorted.Scalar"] = searchsorted;
   t["aten.isin.Tensor_Tensor"] = is_in;
   t["aten.isin.Tensor_Scalar"] = is_in;
+  t["aten.isin.Scalar_Tensor"] = is_in;
 }
 
 }  // namespace coil::passes
