@@ -79,7 +79,8 @@ class Named(nn.Module):
 
 
 def usual_inputs(model, config):
-    takes, main = inspect.signature(model.forward).parameters, model.main_input_name
+    takes = inspect.signature(model.forward).parameters
+    main = model.main_input_name if model.main_input_name in takes else next(iter(takes))
     if main == "pixel_values":
         size = getattr(config, "image_size", None) or 64
         return dict(pixel_values=image(1, size[0] if isinstance(size, (list, tuple)) else size))
