@@ -166,6 +166,7 @@ class Parser {
       expect(')');
       return {sym::float_constant(value), 1, true};
     }
+    if (name == "Piecewise") return {piecewise(depth)};
     const auto list = operands(depth);
     if (const auto f = float_function_named(name)) return float_call(*f, list);
     if (any_float(list)) return over_floats(name, list);
@@ -173,6 +174,24 @@ class Parser {
     Exprs e;
     for (const Fraction& f : list) e.push_back(whole(f));
     return {apply(name, e)};
+  }
+
+  /// `ExprCondPair(value, condition), …)`: the value beside the first condition that holds; the last condition always does.
+  Expr piecewise(int depth) {
+    std::vector<std::pair<Expr, Expr>> pieces;
+    do {
+      if (word() != "ExprCondPair") error("ExprCondPair");
+      expect('(');
+      const Expr value = whole(term(depth + 1));
+      expect(',');
+      pieces.emplace_back(value, whole(term(depth + 1)));
+      expect(')');
+    } while (accept(','));
+    expect(')');
+    if (!pieces.back().second.is_constant(1)) refuse("a Piecewise without a value for what is left");
+    Expr result = pieces.back().first;
+    for (std::size_t i = pieces.size() - 1; i-- > 0;) result = sym::where(pieces[i].second, pieces[i].first, result);
+    return result;
   }
 
   Fraction float_call(FloatFunction f, const std::vector<Fraction>& list) {

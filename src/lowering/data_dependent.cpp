@@ -43,7 +43,11 @@ Lowered item(Context& ctx, const Values& args) {
   if (auto* e = meta.get_if<Expr>()) {
     ctx.define(*e, number);
   } else if (auto* b = meta.get_if<ops::Bool>()) {
-    // A condition of the symbol that stands for the bool, as 0 or 1.
+    // A condition of the symbol that stands for the bool, as 0 or 1; of none, where the program asserts what it is.
+    if (b->condition.is_constant()) {
+      ctx.define(b->condition, number);
+      return {};
+    }
     const std::vector<Expr> symbols = sym::free_symbols(b->condition);
     if (symbols.size() != 1) refuse(ctx, "is recorded as a condition of several numbers");
     ctx.define(symbols[0], number);
@@ -71,7 +75,7 @@ Lowered nonzero(Context& ctx, const Values& args) {
   return result(ctx, which);
 }
 
-/// nonzero_numpy(self): a list of coordinates for each dimension.
+/// nonzero_numpy(self), where(condition): a list of coordinates for each dimension.
 Lowered nonzero_numpy(Context& ctx, const Values& args) {
   TensorBox box = ctx.tensor(args[0]);
   if (box.rank() == 0) box = unsqueeze(ctx, box, 0);
@@ -274,7 +278,7 @@ std::vector<TensorBox> coordinates(Context& ctx, const TensorBox& given, Expr co
 void add_data_dependent(Table& t) {
   t["aten.item.default"] = t["aten._local_scalar_dense.default"] = item;
   t["aten.nonzero.default"] = t["aten.argwhere.default"] = nonzero;
-  t["aten.nonzero_numpy.default"] = nonzero_numpy;
+  t["aten.nonzero_numpy.default"] = t["aten.where.default"] = nonzero_numpy;
   t["aten.nonzero_static.default"] = nonzero_static;
   t["aten.masked_select.default"] = masked_select;
   t["aten.repeat_interleave.Tensor"] = repeat_positions;

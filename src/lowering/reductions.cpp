@@ -187,8 +187,8 @@ void add_reductions(Table& t) {
   t["aten.prod.default"] = t["aten.prod.dim_int"] = simple(ReductionKind::Prod);
   t["aten.amax.default"] = t["aten.max.default"] = simple(ReductionKind::Max);
   t["aten.amin.default"] = t["aten.min.default"] = simple(ReductionKind::Min);
-  t["aten.any.default"] = t["aten.any.dim"] = t["aten.any.dims"] = simple(ReductionKind::Any);
-  t["aten.all.default"] = t["aten.all.dim"] = t["aten.all.dims"] = simple(ReductionKind::All);
+  t["aten.any.default"] = t["aten.any.dim"] = t["aten.any.dims"] = t["aten._is_any_true.default"] = simple(ReductionKind::Any);
+  t["aten.all.default"] = t["aten.all.dim"] = t["aten.all.dims"] = t["aten._is_all_true.default"] = simple(ReductionKind::All);
   t["aten.count_nonzero.default"] = t["aten.count_nonzero.dim_IntList"] = [](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
     return reduce_over(ctx, box, call_axes(ctx, box), ReductionKind::Sum, register_type(box.dtype()), [](Value x) { return x.cast(DType::Bool).cast(DType::I64); });

@@ -203,8 +203,14 @@ class Asserted(torch.nn.Module):
         return x * k
 
 
+class Checked(torch.nn.Module):
+    def forward(self, x, n):
+        torch._check_tensor_all(n < 9)
+        return x * n
+
+
 @pytest.mark.parametrize("program, bad, good, rule", [(IsSize, [-1, -2**63], [0, 5], "u0 >= 0"), (RangeOfSize, [-1, 10], [0, 9], "u0 (>= 0|<= 9)"), (RangeOfNumber, [1, 10, -3], [2, 9], "u0 (>= 2|<= 9)"),
-                                                      (Asserted, [8, 100], [4, -5], "u0")])
+                                                      (Asserted, [8, 100], [4, -5], "u0"), (Checked, [9, 100], [8, -5], "other than 1")])
 def test_each_assertion_names_its_rule_and_line(program, bad, good, rule, check):
     """Each way to say what holds of a number: a value that breaks it, with the rule and the user's line; then values that do not."""
     x, module = torch.randn(12), program()

@@ -23,11 +23,12 @@ from coil_harness import CoilError, coil, differences, eager, named_outputs, run
 
 from zoo_architectures import ARCHITECTURES
 from zoo_programs import PROGRAMS
+from zoo_small import MODELS as SMALL_MODELS
 from zoo_transformers import MODELS
 
 # Relative to the largest value of an output: layers add up what single operators are allowed.
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
-ZOO = MODELS | PROGRAMS | ARCHITECTURES
+ZOO = MODELS | SMALL_MODELS | PROGRAMS | ARCHITECTURES
 
 
 @dataclasses.dataclass

@@ -88,6 +88,20 @@ Value at_least_each(Steps& s) {
 
 Value row_stack(Steps& s) { return s.call("aten.vstack.default", {s["tensors"]}); }
 
+/// Rows of lengths that differ, filled up to the longest.
+Value pad_sequence(Steps& s) {
+  Values rows = s["sequences"].as_list();
+  if (rows.empty()) s.refuse("takes at least one tensor");
+  Expr longest = 0;
+  for (const Value& row : rows) longest = s.env.simplify(sym::max(longest, s.size(row, 0)));
+  for (Value& row : rows) {
+    Exprs around(2 * s.rank(row), 0);  // the last dimension's come first
+    around[around.size() - (s["padding_side"].as_string() == "left" ? 2 : 1)] = s.env.simplify(longest - s.size(row, 0));
+    row = s.call("aten.constant_pad_nd.default", {row, around, s["padding_value"]});
+  }
+  return s.call("aten.stack.default", {rows, s.flag("batch_first") ? 0 : 1});
+}
+
 /// hsplit, vsplit and dsplit by the letter they begin with.
 std::int64_t split_dim(Steps& s) {
   switch (s.op.schema.target[5]) {
@@ -288,6 +302,7 @@ constexpr Composite kPieces[] = {
     {"aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]", at_least_each},
     {"aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]", at_least_each},
     {"aten::row_stack(Tensor[] tensors) -> Tensor", row_stack},
+    {"aten::pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side=\"right\") -> Tensor", pad_sequence},
     {"aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", split_sections},
     {"aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", split_sections},
     {"aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", split_sections},

@@ -1,4 +1,4 @@
-// Windows of signal processing (ATen/native/TensorFactories.cpp): sums of cosines over n points, of a period of n or of n - 1 steps.
+// Windows of signal processing (ATen/native/TensorFactories.cpp) over n points, of a period of n or of n - 1 steps: sums of cosines, Bartlett's and Kaiser's.
 #include <algorithm>
 
 #include "ops/composites/steps.h"
@@ -53,6 +53,18 @@ Value bartlett(Steps& s) {
   });
 }
 
+/// Bessel functions of half an ellipse.
+Value kaiser(Steps& s) {
+  double beta = 12;
+  for (const Parameter& p : s.op.schema.parameters)
+    if (p.name == "beta") beta = s.real("beta");
+  return window(s, [&](const Value& i, double steps) {
+    const Value across = s.sub(s.mul(i, 2 / steps), 1), below = s.sub(s.mul(across, across), 1);  // at most 0, but for rounding
+    const Value height = s.unary("sqrt", s.call("aten.clamp.default", {s.unary("neg", below), 0}));
+    return s.div(s.unary("i0", s.mul(height, beta)), s.unary("i0", s.full({}, beta, s.dtype(i))));
+  });
+}
+
 constexpr Composite kWindows[] = {
     {"aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hann},
     {"aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hann},
@@ -64,6 +76,9 @@ constexpr Composite kWindows[] = {
     {"aten::blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", blackman},
     {"aten::bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", bartlett},
     {"aten::bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", bartlett},
+    {"aten::kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", kaiser},
+    {"aten::kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", kaiser},
+    {"aten::kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", kaiser},
 };
 
 }  // namespace

@@ -74,6 +74,7 @@ Value unique_along(const Call& call) {
 
 void register_data_dependent() {
   define("aten::nonzero_numpy(Tensor self) -> Tensor[]", nonzero_numpy);
+  define("aten::where(Tensor condition) -> Tensor[]", nonzero_numpy);
   define("aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor", nonzero_static);
   define("aten::argwhere(Tensor self) -> Tensor", argwhere);
   define("aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", bincount);

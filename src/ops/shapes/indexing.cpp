@@ -248,6 +248,8 @@ aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_u
 aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor
 )",
               is_in);
+  define("aten::isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
+         [](const Call& call) { return dense(call.env, DType::Bool, call.tensor(1).device, {}); });
 }
 
 }  // namespace coil::ops::shapes

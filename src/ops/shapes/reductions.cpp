@@ -55,6 +55,8 @@ aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
 aten::all(Tensor self) -> Tensor
 aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
 aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
+aten::_is_any_true(Tensor self) -> Tensor
+aten::_is_all_true(Tensor self) -> Tensor
 )";
 constexpr std::string_view kDeviations = R"(
 aten::var(Tensor self, bool unbiased=True) -> Tensor

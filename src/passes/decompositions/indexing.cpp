@@ -84,10 +84,14 @@ Value one_hot(Rewriter& r) {
 Value masked_scatter(Rewriter& r) {
   const Exprs& sizes = r.result().sizes;
   Value mask = r.expand(r["mask"], sizes), flat = r.reshape(mask, {r.module.env->simplify(sym::product(sizes))});
-  Value place = r.sub(r.call("aten.cumsum.default", {r.to(flat, DType::I64), 0}), 1);
-  place = r.call("aten.clamp.default", {place, 0, None{}});
+  // Counted from 1. Places where nothing is written read element 0; a source of too few elements is an index out of range, as eager's error is.
+  Value place = r.call("aten.cumsum.default", {r.to(flat, DType::I64), 0});
   Value source = r.reshape(r["source"], {r.meta(r["source"]).numel()});
-  // Places where nothing is written read element 0; a source of too few elements is an index out of range, as eager's error is.
+  if (r.module.env->statically_known_lt(0, r.meta(source).numel())) {
+    place = r.call("aten.clamp.default", {r.sub(place, 1), 0, None{}});
+  } else {
+    source = r.call("aten.constant_pad_nd.default", {source, Values{1, 0}});  // a mask that holds nowhere may come with no source at all
+  }
   place = r.where(flat, place, r.full({}, 0, DType::I64));
   Value taken = r.reshape(r.call("aten.index.Tensor", {source, Values{place}}), sizes);
   return r.where(mask, taken, r.expand(r["self"], sizes));
@@ -123,6 +127,8 @@ Value is_in(Rewriter& r) {
   Value found;
   if (!is_tensor(r.node->args[1])) {
     found = r.call("aten.eq.Scalar", {r["elements"], r.node->args[1]});
+  } else if (!is_tensor(r.node->args[0])) {
+    found = r.call("aten.any.default", {r.call("aten.eq.Scalar", {r["test_elements"], r.node->args[0]})});
   } else {
     const Value& tests = r["test_elements"];
     Value each = r.call("aten.eq.Tensor", {r.unsqueeze(r["elements"], -1), r.reshape(tests, {r.meta(tests).numel()})});
@@ -152,6 +158,7 @@ void decompose_indexing(DecompositionTable& t) {
   t["aten.searchsorted.Tensor"] = t["aten.searchsorted.Scalar"] = searchsorted;
   t["aten.isin.Tensor_Tensor"] = is_in;
   t["aten.isin.Tensor_Scalar"] = is_in;
+  t["aten.isin.Scalar_Tensor"] = is_in;
 }
 
 }  // namespace coil::passes

@@ -30,6 +30,8 @@ p.add("diag_embed", lambda a: (torch.diag_embed(a), torch.diag_embed(a, 1, 0, 2)
 p.add("diagflat", lambda a: torch.diagflat(a, 1), p.normal(2, 3))
 p.add("block_diag", lambda a, b, c: torch.block_diag(a, b, c), p.normal(2, 3), p.integers(0, 9, 4), p.normal())
 p.add("stacks", lambda a, b: (torch.column_stack([a, b]), torch.dstack([b, b]), torch.row_stack([b, b])), p.normal(4), p.normal(4, 3))
+p.add("pad_sequence", lambda a, b, c: (nn.utils.rnn.pad_sequence([a, b, c]), nn.utils.rnn.pad_sequence([a, b, c], batch_first=True, padding_value=-1.5), nn.utils.rnn.pad_sequence([b.long(), c.long()], padding_side="left", padding_value=3)),
+      p.normal(4, 3), p.normal(2, 3), p.normal(5, 3))
 p.add("splits", lambda a: (torch.hsplit(a, 2), torch.vsplit(a, [1, 3]), torch.dsplit(a, 3)), p.normal(4, 6, 3))
 p.add("cartesian_prod", lambda a, b: torch.cartesian_prod(a, b), p.integers(0, 9, 3), p.integers(0, 9, 4))
 p.add("vander", lambda a: (torch.vander(a), torch.vander(a, 3, increasing=True), torch.linalg.vander(a)), p.normal(4))
@@ -40,7 +42,8 @@ p.add("affine_grid", lambda t: (F.affine_grid(t, [2, 3, 4, 5], align_corners=Fal
 p.add("affine_grid_3d", lambda t: F.affine_grid(t, [2, 1, 2, 3, 4], align_corners=False), p.normal(2, 3, 4))
 p.add("sum_to_size", lambda a: a.sum_to_size(3, 1), p.normal(2, 3, 4))
 p.add("renorm", lambda a: torch.renorm(a, 2, 0, 1.5), p.normal(4, 3))
-p.add("windows", lambda a: [w(7, periodic=q) * a for w in (torch.hann_window, torch.hamming_window, torch.blackman_window, torch.bartlett_window) for q in (True, False)], p.normal(7))
+p.add("windows", lambda a: [w(7, periodic=q) * a for w in (torch.hann_window, torch.hamming_window, torch.blackman_window, torch.bartlett_window, torch.kaiser_window) for q in (True, False)], p.normal(7))
+p.add("kaiser_window", lambda a: (torch.kaiser_window(9, False, 3.5, dtype=torch.float64) * a, torch.kaiser_window(1)), p.normal(9))
 p.add("write_through_hsplit", lambda a: (a.hsplit(2)[1].mul_(2), a), p.normal(3, 4))
 
 p.add("frexp", lambda x, y, h: (torch.frexp(x), torch.frexp(y), torch.frexp(h)), torch.tensor([0.0, -0.0, float("inf"), float("nan"), 1e-40, -3e-42, 5.0, -3.0, float("-inf"), 1.17e-38, 3e38]),

@@ -117,6 +117,7 @@ indexing.add("searchsorted_unsorted", lambda b, x: (torch.searchsorted(b, x), to
 indexing.add("searchsorted_some_nan", lambda b, x: torch.searchsorted(b, x), torch.cat([many[0, :40], torch.full((5,), float("nan"))]), indexing.normal(40))
 indexing.add("searchsorted", lambda b, x: torch.searchsorted(b, x, right=True), torch.tensor([-1.0, 0.0, 0.5, 2.0]), indexing.normal(20))
 indexing.add("isin_pattern", lambda x, y: (x[:, None] == y).any(1), indexing.integers(0, 9, 20), indexing.integers(0, 9, 4))
+indexing.add("isin_number", lambda x: (torch.isin(3, x), torch.isin(2.5, x), torch.isin(40, x, invert=True), torch.isin(x, 3)), indexing.integers(0, 9, 4, 5))
 
 creation.add("zeros_ones_full", lambda x: (torch.zeros(3, 4), torch.ones(2, dtype=torch.int64), torch.full((3,), 2.5), torch.full((2,), True)), creation.normal(1))
 creation.add("like", lambda x: (torch.zeros_like(x), torch.ones_like(x, dtype=torch.int32), torch.full_like(x, 7)), creation.normal(3, 4))
