@@ -11,6 +11,7 @@ from torch._higher_order_ops import while_loop
 
 from coil_harness import COIL, ENVIRONMENT, CoilError, check, coil_ok, difference, export, named_inputs, run
 from emitted import build_program, call_program, emit, load_module
+from zoo_transformers import MODELS
 
 FORMS = pytest.mark.parametrize("decomposed", [False, True], ids=["exported", "decomposed"])
 
@@ -61,6 +62,13 @@ def test_a_sum_of_sizes_before_its_parts():
     example = lambda a, b: (torch.randn(a + b, 4), torch.randn(a), torch.randn(b))
     auto = {0: torch.export.Dim.AUTO}
     check(Program(), example(5, 3), dynamic=(auto, auto, auto), others=[example(a, b) for a, b in ((2, 2), (17, 31))])
+
+
+def test_conditions_on_sizes_are_not_of_what_is_computed_at_compile_time():
+    """The pooled result, which nobody wants, has the sizes that its new form says under a condition on the image's; weights are folded before there is an image."""
+    auto = torch.export.Dim.AUTO
+    module, (image,) = MODELS["efficientnet"]()
+    check(module, (torch.randn(2, *image.shape[1:]),), dynamic=({0: auto, 2: auto, 3: auto},), others=[(torch.randn(1, 3, 96, 70),)])
 
 
 CALL_SOURCE = """
