@@ -1,4 +1,4 @@
-// The printer of one kernel's C++ text; codegen/cpp/kernel.h is what others use. Its parts: loops (kernel.cpp), what statements do (kernel_statements.cpp), values (kernel_values.cpp).
+// The printer of one kernel's C++ text; codegen/cpp/kernel.h is what others use. Its parts: loops (kernel.cpp), tiles (kernel_tiles.cpp), what statements do (kernel_statements.cpp), values (kernel_values.cpp).
 #pragma once
 #include <map>
 #include <optional>
