@@ -5,8 +5,10 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 
+import pytest
 import torch
 
 from coil_harness import coil_ok, export
@@ -73,3 +75,14 @@ def on_the_cpu(path):
 
 def load_emulated(path):
     return load_module(on_the_cpu(path))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library_calls_of_its_own():
+    """Programs of CUDA that are emulated bring torch's library calls for the CPU; those of the CPU's programs come back after them."""
+    libraries = lambda: getattr(sys.modules.get("_coil_wrapper"), "libraries", {})
+    kept = libraries().pop("cpu", None)
+    yield
+    libraries().pop("cpu", None)
+    if kept:
+        libraries()["cpu"] = kept

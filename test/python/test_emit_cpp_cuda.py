@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from coil_harness import ENVIRONMENT, ROOT, CoilError, coil, coil_ok, difference, export, named_inputs, named_outputs
 from emitted import BUILD, build_program, emit
-from emulated_cuda import load_emulated
+from emulated_cuda import library_calls_of_its_own, load_emulated  # the fixture serves by being here
 from test_emit_cuda import CUDA as TO_CUDA, PLACE, PROGRAMS, of, seeded
 
 pytestmark = pytest.mark.skipif(PLACE is None, reason="nvidia-cuda-nvrtc is not installed")

@@ -13,7 +13,7 @@ from torch.export import Dim
 
 from coil_harness import CoilError, coil_ok, difference, export
 from emitted import emit
-from emulated_cuda import load_emulated, on_the_cpu
+from emulated_cuda import library_calls_of_its_own, load_emulated, on_the_cpu  # the fixture serves by being here
 
 FOUND = importlib.util.find_spec("nvidia")
 PLACE = next((p for p in (FOUND.submodule_search_locations if FOUND else []) if list(pathlib.Path(p).rglob("libnvrtc.so*"))), None)

@@ -9,7 +9,7 @@ import torch
 
 from coil_harness import CoilError, coil_ok, difference, export
 from emitted import emit
-from emulated_cuda import load_emulated
+from emulated_cuda import library_calls_of_its_own, load_emulated  # the fixture serves by being here
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
