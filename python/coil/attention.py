@@ -1,4 +1,4 @@
-"""Attention in training on a GPU: PyTorch's kernels, forward and backward, as the one pair that Coil has a library call for (cuDNN's), where that takes the operands.
+"""Attention in training on a GPU: PyTorch's kernels, forward and backward, as the one pair that Coil has: cuDNN's in half precision, kernels of its own in f32.
 
 AOTAutograd applies these while it traces. The pair is the CPU kernel's, which takes no more than attention has: operands, the result and the logarithms of the queries' sums. Whatever is left alone here is torch's to carry out.
 """
@@ -10,28 +10,33 @@ _CUDNN = 91600  # 9.16: takes any number of keys
 
 
 def _is_taken(query, key, value, mask, rate):
-    """Whether cuDNN has this with its gradient: half precision, heads of whole 16-byte pieces, something to attend to. Dropout draws other numbers there than in torch's kernels."""
+    """Whether Coil has this with its gradient. Dropout draws other numbers there than in torch's kernels."""
     return (
         query.device.type == "cuda"
-        and query.dtype in (torch.float16, torch.bfloat16)
         and query.dtype == key.dtype == value.dtype
         and query.dim() == 4
         and (mask is None or mask.dtype in (query.dtype, torch.float32))
         and rate == 0
-        and _takes_heads(query.shape[-1])
+        and type(query.shape[-1]) is int
         and query.shape[-1] == value.shape[-1]
         and all(type(s) is not int or s > 0 for t in (query, key) for s in t.shape)
-        and not (_is_one(query.shape[2]) and _is_one(key.shape[2]))
-        and (torch.backends.cudnn.version() or 0) >= _CUDNN
+        and (_kernels_take(query) if query.dtype == torch.float32 else _cudnn_takes(query, key))
     )
 
 
-def _takes_heads(size):
-    return type(size) is int and size % 8 == 0 and size <= 128
+def _kernels_take(query):
+    return query.shape[-1] <= 256 and not (type(query.shape[2]) is int and query.shape[2] <= 16)
 
 
-def _is_one(size):
-    return type(size) is int and size == 1
+def _cudnn_takes(query, key):
+    """Half precision, heads of whole 16-byte pieces, something to attend to."""
+    return (
+        query.dtype in (torch.float16, torch.bfloat16)
+        and query.shape[-1] % 8 == 0
+        and query.shape[-1] <= (256 if torch.cuda.get_device_capability(query.device) == (9, 0) else 128)
+        and not all(type(t.shape[2]) is int and t.shape[2] == 1 for t in (query, key))
+        and (torch.backends.cudnn.version() or 0) >= _CUDNN
+    )
 
 
 def _forward(query, key, value, causal, scale, mask=None):

@@ -262,7 +262,8 @@ class Translator:
     def attention(self, node, query, key, value, mask, causal, scale):
         meta = self.tensor(node.meta["val"][0])
         args = [self.argument(a) for a in (query, key, value, mask, 0.0, causal)]
-        made = self.native.call("aten.scaled_dot_product_attention.default", args, {"scale": scale}, node.name, meta, node.meta.get("stack_trace") or "")
+        shares_keys = _value(query).shape[1] != _value(key).shape[1]
+        made = self.native.call("aten.scaled_dot_product_attention.default", args, {"scale": scale, "enable_gqa": shares_keys}, node.name, meta, node.meta.get("stack_trace") or "")
         for item in node.users:
             self.nodes[item] = made
 

@@ -40,6 +40,9 @@ BufferView mask_operand(Context& ctx, TensorBox m, const TensorBox& q, const Ten
   return library_operand(m);
 }
 
+/// On a GPU f32 goes to kernels of Coil's own, all else to a library.
+bool has_blocks(const TensorBox& q) { return q.device().type == DeviceType::CUDA && q.dtype() == DType::F32; }
+
 struct Options {
   std::optional<TensorBox> mask;
   ops::Value dropout, scale;
@@ -66,7 +69,7 @@ std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& o
     results.push_back(sums);
     outputs.push_back(sums_out);
   }
-  add_library_call(ctx, "attention", std::move(attributes), std::move(inputs), std::move(outputs));
+  add_library_call(ctx, has_blocks(q) ? "blocked_attention" : "attention", std::move(attributes), std::move(inputs), std::move(outputs));
   if (meta.rank() != 4) results[0] = reshape(ctx, box, meta.sizes);
   return results;
 }
@@ -83,20 +86,32 @@ Lowered flash_attention(Context& ctx, const Values& args) {
   return attend(ctx, args, {ctx.optional_tensor(args[5]), args[3], args[6], args[4].as_bool()}, ctx.result(0), logs_used ? &ctx.result(1) : nullptr);
 }
 
-/// _scaled_dot_product_flash_attention_for_cpu_backward(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale), where a library has it whole.
+/// _scaled_dot_product_flash_attention_for_cpu_backward(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale), where it is not written out.
 Lowered flash_attention_backward(Context& ctx, const Values& args) {
-  std::vector<BufferView> inputs, outputs;
-  for (std::size_t i = 0; i < 6; ++i) inputs.push_back(library_operand(ctx.tensor(args[i])));
-  const TensorBox q = ctx.tensor(args[1]), k = ctx.tensor(args[2]);
-  const auto mask = ctx.optional_tensor(args[8]);
-  if (mask) inputs.push_back(mask_operand(ctx, *mask, q, k, {}));
+  enum { GradOut, Query, Key, Value, Out, Logs };
+  std::vector<BufferView> operands;
+  for (std::size_t i = 0; i < 6; ++i) operands.push_back(library_operand(ctx.tensor(args[i])));
+  const TensorBox q = ctx.tensor(args[Query]), k = ctx.tensor(args[Key]);
+  std::vector<BufferView> masks;
+  if (const auto mask = ctx.optional_tensor(args[8])) masks.push_back(mask_operand(ctx, *mask, q, k, {}));
   std::vector<TensorBox> results;
+  std::vector<BufferView> outputs;
   for (std::size_t i = 0; i < 3; ++i) {
     auto [box, out] = library_result(ctx, ctx.result(i).dtype, ctx.result(i).sizes, ctx.result(i).strides);
     results.push_back(box);
     outputs.push_back(out);
   }
-  add_library_call(ctx, "attention_backward", {{"causal", std::int64_t{args[7].as_bool()}}, {"scale", scale_of(ctx, args[9], q)}, {"has_mask", std::int64_t{mask.has_value()}}}, std::move(inputs), std::move(outputs));
+  auto call = [&](std::string op, std::vector<BufferView> inputs, std::vector<BufferView> outs) {
+    inputs.insert(inputs.end(), masks.begin(), masks.end());
+    add_library_call(ctx, std::move(op), {{"causal", std::int64_t{args[7].as_bool()}}, {"scale", scale_of(ctx, args[9], q)}, {"has_mask", std::int64_t{!masks.empty()}}}, std::move(inputs), std::move(outs));
+  };
+  if (!has_blocks(q)) {
+    call("attention_backward", operands, outputs);
+    return results;
+  }
+  const BufferView sums = library_result(ctx, DType::F32, {q.sizes[0], q.sizes[1], q.sizes[2]}).second;
+  call("blocked_attention_queries", operands, {outputs[0], sums});
+  call("blocked_attention_keys", {operands[GradOut], operands[Query], operands[Key], operands[Value], operands[Logs], sums}, {outputs[1], outputs[2]});
   return results;
 }
 

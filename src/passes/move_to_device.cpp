@@ -14,8 +14,9 @@ void move(ops::Value& v, Device to) {
 
 }  // namespace
 
-void move_to_device(fx::GraphModule& module, Device to) {
-  for (auto& [name, sub] : module.subgraphs) move_to_device(*sub, to);
+void move_to_device(fx::GraphModule& module, Device to, int gpu_arch) {
+  module.gpu_arch = gpu_arch;
+  for (auto& [name, sub] : module.subgraphs) move_to_device(*sub, to, gpu_arch);
   for (fx::Node* n : module.graph.nodes()) {
     move(n->meta.value, to);
     for (std::size_t k = 0; k < n->args.size(); ++k) {

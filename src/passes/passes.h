@@ -50,7 +50,7 @@ void fuse_linear(fx::GraphModule&);
 void loop_recurrences(fx::GraphModule&);
 
 /// Every tensor of the program on one device, `device` arguments included (not those that say `meta`): an archive exported on one device compiles for another.
-void move_to_device(fx::GraphModule&, Device to);
+void move_to_device(fx::GraphModule&, Device to, int gpu_arch = 0);
 
 struct Pass {
   std::string_view name;

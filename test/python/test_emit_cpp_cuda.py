@@ -15,7 +15,7 @@ from test_emit_cuda import CUDA as TO_CUDA, PLACE, PROGRAMS, of, seeded
 
 pytestmark = pytest.mark.skipif(PLACE is None, reason="nvidia-cuda-nvrtc is not installed")
 CUDA = [*TO_CUDA, "--set", f"cuda.nvrtc={pathlib.Path(PLACE or '.').parent}"]
-EMULATED = ["pointwise", "reduction", "blocks", "selected", "sorts and scans", "scattered", "many alike"]  # the others call cuBLAS or cuDNN
+EMULATED = ["pointwise", "reduction", "attention in f32", "attention in f32 in training", "attention in f32 in training, masked", "blocks", "selected", "sorts and scans", "scattered", "many alike"]  # the others call cuBLAS or cuDNN
 
 
 def archived(name, folder):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/attention.h"
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
@@ -42,8 +43,8 @@ class CudaBackend : public Backend {
   std::int64_t product_vector_bytes() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group, gpu_); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_cuda_scatter(graph, op, gpu_); }
-  bool has_template(std::string_view op) const override { return is_cuda_sort(op); }
-  Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return cuda_sort(graph, call); }
+  bool has_template(std::string_view op) const override { return is_cuda_sort(op) || is_cuda_attention(op); }
+  Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return is_cuda_attention(call.op) ? cuda_attention(graph, call, gpu_) : cuda_sort(graph, call); }
 
   std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text, std::size_t buffers, std::size_t count) const override {
     return batch_cuda_kernel(symbol, text, buffers, count);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/cpp/backend.h"
+#include "codegen/cuda/attention.h"
 #include "codegen/cuda/backend.h"
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/prelude.h"
@@ -142,6 +143,9 @@ C_FN void c_cluster_begin() {}
 C_FN void c_cluster_begun() {}
 #define c_cluster_sync c_wait
 C_FN void c_opaque(u32&) {}
+#define C_DYNAMIC_SHARED(name) static thread_local uint4 name[227 * 64]
+C_FN void c_copy_ahead(void* to, const void* from, bool there) { if (there) memcpy(to, from, 16); else memset(to, 0, 16); }
+C_FN void c_copies_arrive() {}
 template <class T> static T* c_shared_of(T* p, u32) { return p; }
 template <class A, class B> static A c_as(B x) { A r; memcpy(&r, &x, sizeof r); return r; }
 C_FN f32 c_f32_of(u32 x) { return c_as<f32>(x); }
@@ -220,7 +224,13 @@ class EmulatedBackend : public Backend {
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return on_cpu(print_cuda_kernel(graph, group, gpu_)); }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return on_cpu(print_cuda_scatter(graph, op, gpu_)); }
   bool has_template(std::string_view op) const override { return is_cuda_sort(op) || cpp_->has_template(op); }
-  Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return is_cuda_sort(call.op) ? on_cpu(cuda_sort(graph, call)) : cpp_->template_kernel(graph, call); }
+  Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
+    if (is_cuda_sort(call.op)) return on_cpu(cuda_sort(graph, call));
+    if (call.op != "attention" || call.inputs[0].dtype != DType::F32) return cpp_->template_kernel(graph, call);
+    ir::Extern blocked = call;
+    blocked.op = "blocked_attention";
+    return on_cpu(cuda_attention(graph, blocked, gpu_));
+  }
 
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
     std::vector<std::string> plain;
@@ -232,7 +242,7 @@ class EmulatedBackend : public Backend {
     Binaries out = plain.empty() ? Binaries{} : cpp_->compile(plain, options);
     std::erase(units, "");
     for (std::string& u : units) {
-      u = std::string(kEmulatedMachine) + cuda_prelude() + special_functions_on_cuda(u) + std::string(sym::code_helpers(sym::Language::Cuda)) + u;
+      u = std::string(kEmulatedMachine) + cuda_prelude() + special_functions_on_cuda(u) + std::string(sym::code_helpers(sym::Language::Cuda)) + attention_on_cuda(u) + u;
       out.source += u;
     }
     for (auto& library : compile_shared(toolchain_, units, {.jobs = options.jobs, .cache_folder = options.cache})) out.libraries.push_back(std::move(library));
@@ -247,7 +257,7 @@ class EmulatedBackend : public Backend {
     std::string text = k.text;
     text.replace(at, k.symbol.size(), inner);
     text.replace(0, std::string_view("extern \"C\" ").size(), "");
-    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_lane_") != std::string::npos || text.find("c_sort<") != std::string::npos || text.find("c_merge<") != std::string::npos || text.find("c_digit_") != std::string::npos || text.find("c_radix_") != std::string::npos;
+    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_lane_") != std::string::npos || text.find("c_sort<") != std::string::npos || text.find("c_merge<") != std::string::npos || text.find("c_digit_") != std::string::npos || text.find("c_radix_") != std::string::npos || text.find("c_attention") != std::string::npos;
     text += fmt::format("extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, {}, {}, {}, {}, {}); }}\n", k.symbol, inner, k.buffers.size(), k.scalars.size(),
                         k.launch->block, k.launch->cluster, waits);
     k.text = text;

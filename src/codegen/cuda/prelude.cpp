@@ -1,5 +1,6 @@
 #include "codegen/cuda/prelude.h"
 
+#include "codegen/cuda/attention.h"
 #include "codegen/cuda/prelude_pieces.h"
 #include "codegen/cuda/sort.h"
 #include "codegen/random_text.h"
@@ -68,6 +69,16 @@ C_FN void c_cluster_begun() { asm volatile("barrier.cluster.wait.aligned;" : : :
 C_FN void c_cluster_sync() { asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" : : : "memory"); }
 // What the compiler may not take for the value that it was.
 C_FN void c_opaque(u32& x) { asm volatile("" : "+r"(x)); }
+// Shared memory of as many bytes as the launch says.
+#define C_DYNAMIC_SHARED(name) extern __shared__ uint4 name[]
+// 16 bytes to shared memory, or zeros, and no wait for them until they are to have arrived.
+#if __CUDA_ARCH__ >= 800
+C_FN void c_copy_ahead(void* to, const void* from, bool there) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"((u32)__cvta_generic_to_shared(to)), "l"((u64)__cvta_generic_to_global(from)), "r"(there ? 16 : 0) : "memory"); }
+C_FN void c_copies_arrive() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+#else
+C_FN void c_copy_ahead(void* to, const void* from, bool there) { *(uint4*)to = there ? *(const uint4*)from : uint4{}; }
+C_FN void c_copies_arrive() {}
+#endif
 template <class T> C_FN T* c_shared_of(T* p, u32 rank) { T* q; asm("mapa.u64 %0, %1, %2;" : "=l"(q) : "l"(p), "r"(rank)); return q; }
 C_FN u32 c_cas(u32* p, u32 old, u32 now) { return atomicCAS(p, old, now); }
 C_FN u64 c_cas(u64* p, u64 old, u64 now) { return atomicCAS(p, old, now); }
@@ -122,7 +133,7 @@ const std::string& cuda_prelude() {
 }
 
 std::string cuda_head(std::string_view kernels, bool launches_early) {
-  return std::string(launches_early ? "#define C_DEPENDENT\n" : "") + std::string(cuda_machine()) + cuda_prelude() + special_functions_on_cuda(kernels) + std::string(sym::code_helpers(sym::Language::Cuda));
+  return std::string(launches_early ? "#define C_DEPENDENT\n" : "") + std::string(cuda_machine()) + cuda_prelude() + special_functions_on_cuda(kernels) + std::string(sym::code_helpers(sym::Language::Cuda)) + attention_on_cuda(kernels);
 }
 
 }  // namespace coil::codegen
