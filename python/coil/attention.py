@@ -25,7 +25,8 @@ def _is_taken(query, key, value, mask, rate):
 
 
 def _kernels_take(query):
-    return query.shape[-1] <= 256 and not (type(query.shape[2]) is int and query.shape[2] <= 16)
+    """Heads up to 96, beyond which torch's pair is faster; many queries, since for few products fill the machine better."""
+    return query.shape[-1] <= 96 and not (type(query.shape[2]) is int and query.shape[2] <= 16) and torch.cuda.get_device_capability(query.device) >= (8, 0)
 
 
 def _cudnn_takes(query, key):

@@ -132,6 +132,14 @@ SHAPES = [
     Case("sorted", "topk_long", lambda x: (x.topk(50), x.topk(3, largest=False), x.sort(-1).values.topk(70), x.topk(2048).values), (seeded(2, 9001),)),
     Case("sorted", "topk_short", lambda x: (x.topk(8, 0), x.topk(1), x.topk(33, largest=False)), (seeded(40, 33),)),
     Case("forms", "cross_entropy", lambda x, t: F.cross_entropy(x.float(), t), (seeded(6, 9000, dtype=BF16), torch.arange(6) * 1400)),
+    # Attention in f32: several pieces of keys and of heads, rests of each, causal patterns with more queries than keys and less, heads that share keys, masks, and the sums' logarithms.
+    Case("attention", "attention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (seeded(2, 3, 40, 64), seeded(2, 3, 140, 64), seeded(2, 3, 140, 64))),
+    Case("attention", "attention_causal", lambda q, k, v: (F.scaled_dot_product_attention(q, k, v, is_causal=True), F.scaled_dot_product_attention(k, q, q, is_causal=True)), (seeded(1, 2, 150, 32), seeded(1, 2, 70, 32), seeded(1, 2, 70, 32))),
+    Case("attention", "attention_rests", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), (seeded(1, 4, 33, 20), seeded(1, 2, 77, 20), seeded(1, 2, 77, 20))),
+    Case("attention", "attention_wide", lambda q, k, v: F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.mT, scale=0.3), (seeded(1, 70, 2, 160), seeded(1, 71, 2, 160), seeded(1, 2, 97, 71))),
+    Case("attention", "attention_masked", lambda q, k, v, m: (F.scaled_dot_product_attention(q, k, v, m), F.scaled_dot_product_attention(q, k, v, m < 0.5)),
+         (seeded(2, 2, 37, 35), seeded(2, 2, 41, 35), seeded(2, 2, 41, 3), torch.where(seeded(2, 1, 37, 41) + torch.arange(37).view(37, 1) / 20 > 1, float("-inf"), 0.25))),
+    Case("attention", "attention_sums", lambda q, k, v: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True), (seeded(2, 2, 37, 64), seeded(2, 2, 41, 64), seeded(2, 2, 41, 64))),
 ]
 
 

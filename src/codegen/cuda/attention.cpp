@@ -11,15 +11,17 @@
 namespace coil::codegen {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kPiece = 64, kPitch = kPiece + 4;  // rows of a piece and elements of each; floats from one row to the next, so that reads of neighbouring rows meet no bank twice
+constexpr int kPiece = 64 * 72;  // floats of the largest piece of the operand that passes
 
 constexpr std::string_view kText = R"(
-// ---- Attention in f32. A block has 8R rows of one operand, and rows of the other pass in pieces of 64 rows by up to 64 elements, one on its way while another is computed with.
-// A thread has rows t / 16 + 8i (i < R) and, of 64 others, those at t % 16 + 16j: what a row's softmax needs lies within half a warp.
+// ---- Attention in f32. A block of W warps has 16 rows of one operand for each; the other passes in pieces of 64 rows by up to 64 elements, one on its way while another is computed with.
+// Products are the matrix units', each number as the sum of two that have their few digits (Ootomo and Yokota 2022): what is left out is 2^-22 of a product.
+// A warp's 16 by 8 numbers: a thread has those of rows `lane / 4` and 8 further at columns `lane % 4 * 2` and the next.
 struct c_rows { const f32* p; i64 row, dim, count; bool packs; };  // `packs`: four elements lie side by side, on 16 bytes
-C_FN c_rows c_rows_of(const f32* p, i64 row, i64 dim, i64 count, bool fours) { return {p, row, dim, count, fours && dim == 1 && row % 4 == 0 && (u64)p % 16 == 0}; }
-struct c_results { f32* p; i64 row, dim; };
+C_FN bool c_in_packs(const f32* p, i64 row, i64 dim, bool fours) { return fours && dim == 1 && row % 4 == 0 && (u64)p % 16 == 0; }
+C_FN c_rows c_rows_of(const f32* p, i64 row, i64 dim, i64 count, bool fours) { return {p, row, dim, count, c_in_packs(p, row, dim, fours)}; }
+struct c_results { f32* p; i64 row, dim; bool packs; };
+C_FN c_results c_results_of(f32* p, i64 row, i64 dim, bool fours) { return {p, row, dim, c_in_packs(p, row, dim, fours)}; }
 // Masks from a corner on: what becomes of a score, and where another corner's begin.
 struct c_no_mask {
   C_METHOD f32 of(f32 score, int, int) const { return score; }
@@ -46,286 +48,323 @@ template <class M> C_FN f32 c_score(f32 product, f32 scale, const M& mask, c_til
 // A query that sees no key has no weights.
 C_FN f32 c_weight(f32 score, f32 log) { return log == -c_infinity<f32>() ? 0.0f : c_exp_of_less(score - log); }
 
-// W elements, from `from` on, of N rows from `first` on; zeros past the last.
-template <int N, int W, int PITCH> C_FN void c_fetch_rows(f32* to, const c_rows& x, i64 first, int from, int t) {
-  constexpr int packs = (W + 3) / 4;
-  for (int i = t; i < N * packs; i += 128) {
+// W elements, from `from` on, of N rows from `first` on, by T threads; zeros past the last row, and up to a multiple of eight elements.
+template <int T, int N, int W, int PITCH> C_FN void c_fetch_rows(f32* to, const c_rows& x, i64 first, int from, int t) {
+  constexpr int packs = (W + 7) / 8 * 2;
+#pragma unroll 1
+  for (int i = t; i < N * packs; i += T) {
     const int r = i / packs, d = i % packs * 4;
     const bool there = first + r < x.count;
     f32* const at = to + r * PITCH + d;
-    if (x.packs) c_copy_ahead(at, x.p + (there ? (first + r) * x.row + from + d : 0), there);
+    if (x.packs) c_copy_ahead(at, x.p + (there && d < W ? (first + r) * x.row + from + d : 0), there && d < W);
     else for (int e = 0; e < 4; ++e) at[e] = there && d + e < W ? x.p[(first + r) * x.row + (from + d + e) * x.dim] : 0.0f;
   }
 }
-template <int D> C_FN void c_fetch_piece(f32* to, const c_rows& x, i64 first, int piece, int t) {
-  if ((piece + 1) * 64 <= D) c_fetch_rows<64, 64, 68>(to, x, first, piece * 64, t);
-  else c_fetch_rows<64, D % 64 ? D % 64 : 64, 68>(to, x, first, piece * 64, t);
+// From row to row as many floats that rows by rows (72), or columns of eight rows (68), meet no bank twice.
+template <int D> constexpr int c_pitch_of = (D + 7) / 8 * 8 + ((D + 7) / 8 % 2 ? 0 : 8);
+template <int T, int D, int PITCH> C_FN void c_fetch_piece(f32* to, const c_rows& x, i64 first, int piece, int t) {
+  if ((piece + 1) * 64 <= D) c_fetch_rows<T, 64, 64, PITCH>(to, x, first, piece * 64, t);
+  else c_fetch_rows<T, 64, D % 64 ? D % 64 : 64, PITCH>(to, x, first, piece * 64, t);
+}
+template <int T, int D> C_FN void c_fetch_narrow(f32* to, const c_rows& x, i64 first, int piece, int t) { c_fetch_piece<T, D, 72>(to, x, first, piece, t); }
+template <int T, int D> C_FN void c_fetch_wide(f32* to, const c_rows& x, i64 first, int piece, int t) { c_fetch_piece<T, D, 68>(to, x, first, piece, t); }
+template <int D> constexpr int c_pieces = (D + 63) / 64;
+template <int D> C_FN constexpr int c_eights(int piece) { return (piece + 1) * 64 <= D ? 8 : (D % 64 + 7) / 8; }
+
+// A number's first 11 digits, and the rest.
+C_FN void c_split(f32 x, f32& big, f32& rest) {
+  big = c_f32_of((c_bits_of(x) + 0x1000u) & 0xffffe000u);
+  rest = x - big;
+}
+struct c_left { f32 big[4], rest[4]; };
+C_FN c_left c_left_of(f32 a, f32 b, f32 c, f32 d) {
+  c_left x;
+  c_split(a, x.big[0], x.rest[0]), c_split(b, x.big[1], x.rest[1]), c_split(c, x.big[2], x.rest[2]), c_split(d, x.big[3], x.rest[3]);
+  return x;
+}
+// acc += a times b over G times eight. The unit cuts the digits that a sum has too many of, so that few are added up in it, the small ones first.
+template <int G> C_FN void c_multiply(f32 (&acc)[4], const c_left (&a)[G], const f32 (&b)[G][2]) {
+  f32 big[G][2], rest[G][2], sum[4] = {};
+#pragma unroll
+  for (int g = 0; g < G; ++g) c_split(b[g][0], big[g][0], rest[g][0]), c_split(b[g][1], big[g][1], rest[g][1]);
+#pragma unroll
+  for (int g = 0; g < G; ++g) c_matrix_add(sum, a[g].rest, big[g]), c_matrix_add(sum, a[g].big, rest[g]);
+#pragma unroll
+  for (int g = 0; g < G; ++g) c_matrix_add(sum, a[g].big, big[g]);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) acc[e] += sum[e];
+}
+// acc[n] += 16 rows of a by eight rows of the piece, over its elements. Of eight elements the matrix unit takes pairs of neighbours for its k and k + 4.
+template <int G, int PITCH> C_FN void c_some_by_rows(f32 (&acc)[8][4], const f32* a, const f32* b) {
+  c_left left[G];
+#pragma unroll
+  for (int g = 0; g < G; ++g) {
+    const c_pack<f32, 2> x = c_read<2>(a + 8 * g), y = c_read<2>(a + 8 * PITCH + 8 * g);
+    left[g] = c_left_of(x.e[0], y.e[0], x.e[1], y.e[1]);
+  }
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+    f32 right[G][2];
+#pragma unroll
+    for (int g = 0; g < G; ++g) {
+      const c_pack<f32, 2> z = c_read<2>(b + 8 * n * 72 + 8 * g);
+      right[g][0] = z.e[0], right[g][1] = z.e[1];
+    }
+    c_multiply(acc[n], left, right);
+  }
+}
+template <int STEPS, int PITCH> C_FN void c_rows_by_rows(f32 (&acc)[8][4], const f32* a, const f32* b) {
+#pragma unroll 1
+  for (int k = 0; k + 2 <= STEPS; k += 2) c_some_by_rows<2, PITCH>(acc, a + 8 * k, b + 8 * k);
+  if (STEPS % 2) c_some_by_rows<1, PITCH>(acc, a + 8 * (STEPS - 1), b + 8 * (STEPS - 1));
+}
+template <int D> C_FN void c_piece_by_rows(f32 (&acc)[8][4], const f32* a, const f32* b, int piece, int t) {
+  const int lane = t % 32;
+  a += (t / 32 * 16 + lane / 4) * c_pitch_of<D> + piece * 64 + lane % 4 * 2, b += lane / 4 * 72 + lane % 4 * 2;
+  if ((piece + 1) * 64 <= D) c_rows_by_rows<8, c_pitch_of<D>>(acc, a, b);
+  else c_rows_by_rows<c_eights<D>(D / 64), c_pitch_of<D>>(acc, a, b);
+}
+// acc[n] += scores of 64 rows by eight columns of the piece.
+template <int N> C_FN void c_scores_by_columns(f32 (&acc)[8][4], const f32 (&scores)[8][4], const f32* b) {
+#pragma unroll
+  for (int k = 0; k < 8; k += 2) {
+    c_left left[2];
+#pragma unroll
+    for (int g = 0; g < 2; ++g) left[g] = c_left_of(scores[k + g][0], scores[k + g][2], scores[k + g][1], scores[k + g][3]);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const f32* const at = b + 8 * k * 68 + 8 * n;
+      const f32 right[2][2] = {{at[0], at[68]}, {at[8 * 68], at[9 * 68]}};
+      c_multiply(acc[n], left, right);
+    }
+    c_sync_warp();
+  }
+}
+template <int D> C_FN void c_piece_by_columns(f32 (&acc)[8][4], const f32 (&scores)[8][4], const f32* b, int piece, int t) {
+  b += t % 4 * 2 * 68 + t % 32 / 4;
+  if ((piece + 1) * 64 <= D) c_scores_by_columns<8>(acc, scores, b);
+  else c_scores_by_columns<c_eights<D>(D / 64)>(acc, scores, b);
+}
+template <int D> C_FN void c_store_rows(const c_results& out, const f32 (&acc)[c_pieces<D>][8][4], i64 first, i64 count, int t) {
+#pragma unroll
+  for (int p = 0; p < c_pieces<D>; ++p)
+#pragma unroll
+    for (int n = 0; n < 8; ++n)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const i64 row = first + t / 32 * 16 + t % 32 / 4 + 8 * h;
+        const int from = p * 64 + n * 8 + t % 4 * 2;
+        if (row >= count || from >= D) continue;
+        const c_pack<f32, 2> x = {acc[p][n][2 * h], acc[p][n][2 * h + 1]};
+        if (out.packs) c_write<2>(out.p + row * out.row + from, x);
+        else
+#pragma unroll
+          for (int e = 0; e < 2; ++e)
+            if (from + e < D) out.p[row * out.row + (from + e) * out.dim] = x.e[e];
+      }
 }
 // Piece after piece goes to the two halves of a ring.
 struct c_ring {
   f32* pieces; int at;
-  C_METHOD f32* next() const { return pieces + (at ^ 1) * (64 * 68); }
+  C_METHOD f32* next() const { return pieces + (at ^ 1) * (64 * 72); }
   // What was asked for last is there for all threads, and they have done with what was there before.
-  C_METHOD const f32* arrive() { c_copies_arrive(); c_sync(); at ^= 1; return pieces + at * (64 * 68); }
+  C_METHOD const f32* arrive() { c_copies_arrive(); c_sync(); at ^= 1; return pieces + at * (64 * 72); }
 };
 
-// acc[i][j] += a row of a times a row of b, over W elements.
-template <int R, int W, int PITCH> C_FN void c_rows_by_rows(f32 (&acc)[R][4], const f32* a, const f32* b) {
-#pragma unroll 4
-  for (int d = 0; d < W; d += 4) {
-    c_pack<f32, 4> x, y[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) y[j] = c_read<4>(b + 16 * j * 68 + d);
-#pragma unroll
-    for (int i = 0; i < R; ++i) {
-      x = c_read<4>(a + 8 * i * PITCH + d);
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) acc[i][j] = fmaf(x.e[e], y[j].e[e], acc[i][j]);
-    }
-  }
-}
-template <int R, int D, int PITCH> C_FN void c_piece_by_rows(f32 (&acc)[R][4], const f32* a, const f32* b, int piece, int t) {
-  a += t / 16 * PITCH + piece * 64, b += t % 16 * 68;
-  if ((piece + 1) * 64 <= D) c_rows_by_rows<R, 64, PITCH>(acc, a, b);
-  else c_rows_by_rows<R, (D % 64 + 3) / 4 * 4, PITCH>(acc, a, b);
-}
-// How many neighbouring elements of a row a thread has in the last piece of rows of D.
-template <int D> C_FN constexpr int c_columns_of(int piece) { return (piece + 1) * 64 <= D || D % 64 > 32 ? 4 : D % 64 > 16 ? 2 : 1; }
-// acc[i][c] += sum over 64 rows of b: a(i, row) times its C elements from t % 16 * C on.
-template <int R, int C> C_FN void c_rows_by_columns(f32 (&acc)[R][4], const f32* a, const f32* b) {
-#pragma unroll 2
-  for (int k = 0; k < 64; k += 4) {
-    c_pack<f32, 4> x[R];
-#pragma unroll
-    for (int i = 0; i < R; ++i) x[i] = c_read<4>(a + 8 * i * 68 + k);
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const c_pack<f32, C> y = c_read<C>(b + (k + e) * 68);
-#pragma unroll
-      for (int i = 0; i < R; ++i)
-#pragma unroll
-        for (int c = 0; c < C; ++c) acc[i][c] = fmaf(x[i].e[e], y.e[c], acc[i][c]);
-    }
-  }
-}
-template <int R, int D> C_FN void c_piece_by_columns(f32 (&acc)[R][4], const f32* a, const f32* b, int piece, int t) {
-  a += t / 16 * 68;
-  if ((piece + 1) * 64 <= D || D % 64 > 32) c_rows_by_columns<R, 4>(acc, a, b + t % 16 * 4);
-  else if (D % 64 > 16) c_rows_by_columns<R, 2>(acc, a, b + t % 16 * 2);
-  else c_rows_by_columns<R, 1>(acc, a, b + t % 16);
-}
-template <int R> C_FN void c_keep_tile(f32* shared, const f32 (&x)[R][4], int t) {
-#pragma unroll
-  for (int i = 0; i < R; ++i)
-#pragma unroll
-    for (int j = 0; j < 4; ++j) shared[(t / 16 + 8 * i) * 68 + t % 16 + 16 * j] = x[i][j];
-  c_sync_warp();
-}
-template <int R, int D, int N> C_FN void c_store_rows(const c_results& out, const f32 (&x)[N][R][4], i64 first, i64 count, int t) {
-#pragma unroll
-  for (int piece = 0; piece < N; ++piece) {
-    const int each = c_columns_of<D>(piece), from = piece * 64 + t % 16 * each;
-#pragma unroll
-    for (int i = 0; i < R; ++i) {
-      const i64 row = first + t / 16 + 8 * i;
-#pragma unroll
-      for (int c = 0; c < 4; ++c)
-        if (c < each && from + c < D && row < count) out.p[row * out.row + (from + c) * out.dim] = x[piece][i][c];
-    }
-  }
-}
-
-template <int D, int V, int R, bool C, bool L, class M>
+template <int D, int V, int W, bool C, bool L, class M>
 C_FN void c_attention(f32* shared, c_rows q, c_rows k, c_rows v, M mask, c_results out, c_results logs, i64 first, f32 scale, int t) {
-  constexpr int PITCH = (D + 3) / 4 * 4 + 4, NK = (D + 63) / 64, NV = (V + 63) / 64;
-  f32 *const rows = shared, *const tile = rows + 8 * R * PITCH;
-  c_ring ring = {tile + 8 * R * 68, 1};
-  const i64 end = C && first + 8 * R < k.count ? first + 8 * R : k.count;
-  c_fetch_rows<8 * R, D, PITCH>(rows, q, first, 0, t);
-  if (end > 0) c_fetch_piece<D>(ring.next(), k, 0, 0, t);
-  f32 top[R], sum[R], acc[NV][R][4] = {};
-#pragma unroll
-  for (int i = 0; i < R; ++i) top[i] = -c_infinity<f32>(), sum[i] = 0;
+  constexpr int T = 32 * W;
+  c_ring ring = {shared + 16 * W * c_pitch_of<D>, 1};
+  const int row = t / 32 * 16 + t % 32 / 4, column = t % 4 * 2;
+  const i64 end = C && first + 16 * W < k.count ? first + 16 * W : k.count;
+  c_fetch_rows<T, 16 * W, D, c_pitch_of<D>>(shared, q, first, 0, t);
+  if (end > 0) c_fetch_narrow<T, D>(ring.next(), k, 0, 0, t);
+  f32 top[2] = {-c_infinity<f32>(), -c_infinity<f32>()}, sum[2] = {}, acc[c_pieces<V>][8][4] = {};
   for (i64 from = 0; from < end; from += 64) {
-    f32 s[R][4] = {};
+    f32 s[8][4] = {};
 #pragma unroll
-    for (int p = 0; p < NK; ++p) {
+    for (int p = 0; p < c_pieces<D>; ++p) {
       const f32* const piece = ring.arrive();
-      if (p + 1 < NK) c_fetch_piece<D>(ring.next(), k, from, p + 1, t);
-      else c_fetch_piece<V>(ring.next(), v, from, 0, t);
-      c_piece_by_rows<R, D, PITCH>(s, rows, piece, p, t);
+      if (p + 1 < c_pieces<D>) c_fetch_narrow<T, D>(ring.next(), k, from, p + 1, t);
+      else c_fetch_wide<T, V>(ring.next(), v, from, 0, t);
+      c_piece_by_rows<D>(s, shared, piece, p, t);
     }
     const c_tile there = c_tile_at<C>(first, from, q.count, k.count);
     const M here = mask.at(first, from);
 #pragma unroll
-    for (int i = 0; i < R; ++i) {
-      f32 most = top[i];
+    for (int h = 0; h < 2; ++h) {
+      f32 most = top[h];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        s[i][j] = c_score(s[i][j], scale, here, there, t / 16 + 8 * i, t % 16 + 16 * j);
-        most = c_max(most, s[i][j]);
-      }
-      most = c_reduce_warp<16>(most, c_op_max());
-      const f32 base = most > -c_infinity<f32>() ? most : 0.0f, before = c_exp_of_less(top[i] - base);
-      top[i] = most;
-      sum[i] *= before;
+      for (int n = 0; n < 8; ++n)
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        s[i][j] = c_exp_of_less(s[i][j] - base);
-        sum[i] += s[i][j];
-      }
+        for (int e = 0; e < 2; ++e) {
+          f32& x = s[n][2 * h + e];
+          x = c_score(x, scale, here, there, row + 8 * h, column + 8 * n + e);
+          most = c_max(most, x);
+        }
+      most = c_reduce_warp<4>(most, c_op_max());
+      const f32 base = most > -c_infinity<f32>() ? most : 0.0f, before = c_exp_of_less(top[h] - base);
+      top[h] = most;
+      sum[h] *= before;
 #pragma unroll
-      for (int p = 0; p < NV; ++p)
+      for (int n = 0; n < 8; ++n)
 #pragma unroll
-        for (int c = 0; c < 4; ++c) acc[p][i][c] *= before;
+        for (int e = 0; e < 2; ++e) {
+          f32& x = s[n][2 * h + e];
+          x = c_exp_of_less(x - base);
+          sum[h] += x;
+        }
+#pragma unroll
+      for (int p = 0; p < c_pieces<V>; ++p)
+#pragma unroll
+        for (int n = 0; n < 8; ++n) acc[p][n][2 * h] *= before, acc[p][n][2 * h + 1] *= before;
     }
-    c_keep_tile<R>(tile, s, t);
 #pragma unroll
-    for (int p = 0; p < NV; ++p) {
+    for (int p = 0; p < c_pieces<V>; ++p) {
       const f32* const piece = ring.arrive();
-      if (p + 1 < NV) c_fetch_piece<V>(ring.next(), v, from, p + 1, t);
-      else if (from + 64 < end) c_fetch_piece<D>(ring.next(), k, from + 64, 0, t);
-      c_piece_by_columns<R, V>(acc[p], tile, piece, p, t);
+      if (p + 1 < c_pieces<V>) c_fetch_wide<T, V>(ring.next(), v, from, p + 1, t);
+      else if (from + 64 < end) c_fetch_narrow<T, D>(ring.next(), k, from + 64, 0, t);
+      c_piece_by_columns<V>(acc[p], s, piece, p, t);
     }
   }
 #pragma unroll
-  for (int i = 0; i < R; ++i) {
-    sum[i] = c_reduce_warp<16>(sum[i], c_op_add());
-    const f32 share = sum[i] == 0 ? 0.0f : 1 / sum[i];  // a query that sees no key gives 0
+  for (int h = 0; h < 2; ++h) {
+    sum[h] = c_reduce_warp<4>(sum[h], c_op_add());
+    const f32 share = sum[h] == 0 ? 0.0f : 1 / sum[h];  // a query that sees no key gives 0
 #pragma unroll
-    for (int p = 0; p < NV; ++p)
+    for (int p = 0; p < c_pieces<V>; ++p)
 #pragma unroll
-      for (int c = 0; c < 4; ++c) acc[p][i][c] *= share;
-    const i64 row = first + t / 16 + 8 * i;
-    if (L && t % 16 == 0 && row < q.count) logs.p[row * logs.row] = top[i] + logf(sum[i]);
+      for (int n = 0; n < 8; ++n) acc[p][n][2 * h] *= share, acc[p][n][2 * h + 1] *= share;
+    const i64 at = first + row + 8 * h;
+    if (L && t % 4 == 0 && at < q.count) logs.p[at * logs.row] = top[h] + logf(sum[h]);
   }
-  c_store_rows<R, V>(out, acc, first, q.count, t);
+  c_store_rows<V>(out, acc, first, q.count, t);
 }
 
 // With P = exp(S - logarithms) and dP = dy v', dS = P * (dP - sum(dy * y)) * scale. dq = dS k.
-template <int D, int V, int R, bool C, class M>
+template <int D, int V, int W, bool C, class M>
 C_FN void c_attention_queries(f32* shared, c_rows dy, c_rows q, c_rows k, c_rows v, c_rows y, c_rows logs, M mask, c_results dq, c_results sums, i64 first, f32 scale, int t) {
-  constexpr int PITCH = (D + 3) / 4 * 4 + 4, WIDE = (V + 3) / 4 * 4 + 4, NK = (D + 63) / 64, NV = (V + 63) / 64;
-  f32 *const rows = shared, *const slopes = rows + 8 * R * PITCH, *const tile = slopes + 8 * R * WIDE;
-  c_ring ring = {tile + 8 * R * 68, 1};
-  const i64 end = C && first + 8 * R < k.count ? first + 8 * R : k.count;
-  c_fetch_rows<8 * R, D, PITCH>(rows, q, first, 0, t);
-  c_fetch_rows<8 * R, V, WIDE>(slopes, dy, first, 0, t);
-  if (end > 0) c_fetch_piece<D>(ring.next(), k, 0, 0, t);
-  f32 log[R], along[R], acc[NK][R][4] = {};
+  constexpr int T = 32 * W;
+  f32* const slopes = shared + 16 * W * c_pitch_of<D>;
+  c_ring ring = {slopes + 16 * W * c_pitch_of<V>, 1};
+  const int row = t / 32 * 16 + t % 32 / 4, column = t % 4 * 2;
+  const i64 end = C && first + 16 * W < k.count ? first + 16 * W : k.count;
+  c_fetch_rows<T, 16 * W, D, c_pitch_of<D>>(shared, q, first, 0, t);
+  c_fetch_rows<T, 16 * W, V, c_pitch_of<V>>(slopes, dy, first, 0, t);
+  if (end > 0) c_fetch_narrow<T, D>(ring.next(), k, 0, 0, t);
+  f32 log[2], along[2], acc[c_pieces<D>][8][4] = {};
 #pragma unroll
-  for (int i = 0; i < R; ++i) {
-    const i64 row = first + t / 16 + 8 * i;
-    log[i] = row < q.count ? logs.p[row * logs.row] : 0.0f;
-    along[i] = 0;
-    if (row < q.count)
-      for (int d = t % 16; d < V; d += 16) along[i] = fmaf(dy.p[row * dy.row + d * dy.dim], y.p[row * y.row + d * y.dim], along[i]);
-    along[i] = c_reduce_warp<16>(along[i], c_op_add());
-    if (t % 16 == 0 && row < q.count) sums.p[row * sums.row] = along[i];
+  for (int h = 0; h < 2; ++h) {
+    const i64 at = first + row + 8 * h;
+    log[h] = at < q.count ? logs.p[at * logs.row] : 0.0f;
+    along[h] = 0;
+    if (at < q.count)
+      for (int d = t % 4; d < V; d += 4) along[h] = fmaf(dy.p[at * dy.row + d * dy.dim], y.p[at * y.row + d * y.dim], along[h]);
+    along[h] = c_reduce_warp<4>(along[h], c_op_add());
+    if (t % 4 == 0 && at < q.count) sums.p[at * sums.row] = along[h];
   }
   for (i64 from = 0; from < end; from += 64) {
-    f32 s[R][4] = {}, d[R][4] = {};
+    f32 s[8][4] = {}, d[8][4] = {};
 #pragma unroll
-    for (int p = 0; p < NK; ++p) {
+    for (int p = 0; p < c_pieces<D>; ++p) {
       const f32* const piece = ring.arrive();
-      if (p + 1 < NK) c_fetch_piece<D>(ring.next(), k, from, p + 1, t);
-      else c_fetch_piece<V>(ring.next(), v, from, 0, t);
-      c_piece_by_rows<R, D, PITCH>(s, rows, piece, p, t);
+      if (p + 1 < c_pieces<D>) c_fetch_narrow<T, D>(ring.next(), k, from, p + 1, t);
+      else c_fetch_narrow<T, V>(ring.next(), v, from, 0, t);
+      c_piece_by_rows<D>(s, shared, piece, p, t);
     }
 #pragma unroll
-    for (int p = 0; p < NV; ++p) {
+    for (int p = 0; p < c_pieces<V>; ++p) {
       const f32* const piece = ring.arrive();
-      if (p + 1 < NV) c_fetch_piece<V>(ring.next(), v, from, p + 1, t);
-      else c_fetch_piece<D>(ring.next(), k, from, 0, t);
-      c_piece_by_rows<R, V, WIDE>(d, slopes, piece, p, t);
+      if (p + 1 < c_pieces<V>) c_fetch_narrow<T, V>(ring.next(), v, from, p + 1, t);
+      else c_fetch_wide<T, D>(ring.next(), k, from, 0, t);
+      c_piece_by_rows<V>(d, slopes, piece, p, t);
     }
     const c_tile there = c_tile_at<C>(first, from, q.count, k.count);
     const M here = mask.at(first, from);
 #pragma unroll
-    for (int i = 0; i < R; ++i)
+    for (int n = 0; n < 8; ++n)
 #pragma unroll
-      for (int j = 0; j < 4; ++j) s[i][j] = c_weight(c_score(s[i][j], scale, here, there, t / 16 + 8 * i, t % 16 + 16 * j), log[i]) * (d[i][j] - along[i]) * scale;
-    c_keep_tile<R>(tile, s, t);
+      for (int e = 0; e < 4; ++e) s[n][e] = c_weight(c_score(s[n][e], scale, here, there, row + e / 2 * 8, column + 8 * n + e % 2), log[e / 2]) * (d[n][e] - along[e / 2]) * scale;
 #pragma unroll
-    for (int p = 0; p < NK; ++p) {
+    for (int p = 0; p < c_pieces<D>; ++p) {
       const f32* const piece = ring.arrive();
-      if (p + 1 < NK) c_fetch_piece<D>(ring.next(), k, from, p + 1, t);
-      else if (from + 64 < end) c_fetch_piece<D>(ring.next(), k, from + 64, 0, t);
-      c_piece_by_columns<R, D>(acc[p], tile, piece, p, t);
+      if (p + 1 < c_pieces<D>) c_fetch_wide<T, D>(ring.next(), k, from, p + 1, t);
+      else if (from + 64 < end) c_fetch_narrow<T, D>(ring.next(), k, from + 64, 0, t);
+      c_piece_by_columns<D>(acc[p], s, piece, p, t);
     }
   }
-  c_store_rows<R, D>(dq, acc, first, q.count, t);
+  c_store_rows<D>(dq, acc, first, q.count, t);
 }
 
-// dk = dS' q and dv = P' dy, over all heads of q that share the keys: `heads` of them, how far apart in each operand `steps` tells.
+// dk = dS' q and dv = P' dy, over all heads of q that share the keys: `heads` of them, how far apart in each operand `steps` tells. Scores have a row for a key here.
 struct c_head_steps { i64 dy, q, logs, sums, mask; };
-template <int D, int V, int R, bool C, class M>
+template <int D, int V, int W, bool C, class M>
 C_FN void c_attention_keys(f32* shared, c_rows dy, c_rows q, c_rows k, c_rows v, c_rows logs, c_rows sums, M mask, c_head_steps steps, int heads, c_results dk, c_results dv, i64 first, f32 scale, int t) {
-  constexpr int PITCH = (D + 3) / 4 * 4 + 4, WIDE = (V + 3) / 4 * 4 + 4, NK = (D + 63) / 64, NV = (V + 63) / 64;
-  f32 *const keys = shared, *const values = keys + 8 * R * PITCH, *const tile = values + 8 * R * WIDE;
-  c_ring ring = {tile + 8 * R * 68, 1};
-  c_fetch_rows<8 * R, D, PITCH>(keys, k, first, 0, t);
-  c_fetch_rows<8 * R, V, WIDE>(values, v, first, 0, t);
+  constexpr int T = 32 * W;
+  f32 *const values = shared + 16 * W * c_pitch_of<D>, *const numbers = values + 16 * W * c_pitch_of<V>;
+  c_ring ring = {numbers + 128, 1};
+  const int row = t / 32 * 16 + t % 32 / 4, column = t % 4 * 2;
+  c_fetch_rows<T, 16 * W, D, c_pitch_of<D>>(shared, k, first, 0, t);
+  c_fetch_rows<T, 16 * W, V, c_pitch_of<V>>(values, v, first, 0, t);
   const i64 begin = C ? first / 64 * 64 : 0;
-  f32 of_k[NK][R][4] = {}, of_v[NV][R][4] = {};
+  f32 of_k[c_pieces<D>][8][4] = {}, of_v[c_pieces<V>][8][4] = {};
   for (int h = 0; h < heads; ++h) {
-    if (begin < q.count) {
-      c_sync();  // the ring's next half may still be read
-      c_fetch_piece<D>(ring.next(), q, begin, 0, t);
-    }
+    c_sync();  // the ring's next half may still be read
+    if (begin < q.count) c_fetch_narrow<T, D>(ring.next(), q, begin, 0, t);
     for (i64 from = begin; from < q.count; from += 64) {
-      f32 s[R][4] = {}, d[R][4] = {};
+      f32 s[8][4] = {}, d[8][4] = {};
+      for (int i = t; i < 128; i += T) {
+        const c_rows& x = i < 64 ? logs : sums;
+        numbers[i] = from + i % 64 < q.count ? x.p[(from + i % 64) * x.row] : 0.0f;
+      }
 #pragma unroll
-      for (int p = 0; p < NK; ++p) {
+      for (int p = 0; p < c_pieces<D>; ++p) {
         const f32* const piece = ring.arrive();
-        if (p + 1 < NK) c_fetch_piece<D>(ring.next(), q, from, p + 1, t);
-        else c_fetch_piece<V>(ring.next(), dy, from, 0, t);
-        c_piece_by_rows<R, D, PITCH>(s, keys, piece, p, t);
+        if (p + 1 < c_pieces<D>) c_fetch_narrow<T, D>(ring.next(), q, from, p + 1, t);
+        else c_fetch_wide<T, V>(ring.next(), dy, from, 0, t);
+        c_piece_by_rows<D>(s, shared, piece, p, t);
       }
       const c_tile there = c_tile_at<C>(from, first, q.count, k.count);
       const M here = mask.at(from, first);
-      f32 along[4];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int r = t % 16 + 16 * j;
-        const bool counts = r < there.queries;
-        const f32 log = counts ? logs.p[(from + r) * logs.row] : 0.0f;
-        along[j] = counts ? sums.p[(from + r) * sums.row] : 0.0f;
+      for (int n = 0; n < 8; ++n)
 #pragma unroll
-        for (int i = 0; i < R; ++i) s[i][j] = c_weight(c_score(s[i][j], scale, here, there, r, t / 16 + 8 * i), log);
-      }
-      c_keep_tile<R>(tile, s, t);
+        for (int e = 0; e < 4; ++e) {
+          const int query = column + 8 * n + e % 2;
+          s[n][e] = c_weight(c_score(s[n][e], scale, here, there, query, row + e / 2 * 8), numbers[query]);
+        }
 #pragma unroll
-      for (int p = 0; p < NV; ++p) {
+      for (int p = 0; p < c_pieces<V>; ++p) {
         const f32* const piece = ring.arrive();
-        if (p + 1 < NV) c_fetch_piece<V>(ring.next(), dy, from, p + 1, t);
-        else c_fetch_piece<D>(ring.next(), q, from, 0, t);
-        c_piece_by_rows<R, V, WIDE>(d, values, piece, p, t);
-        c_piece_by_columns<R, V>(of_v[p], tile, piece, p, t);
+        if (p + 1 < c_pieces<V>) c_fetch_wide<T, V>(ring.next(), dy, from, p + 1, t);
+        else c_fetch_narrow<T, V>(ring.next(), dy, from, 0, t);
+        c_piece_by_columns<V>(of_v[p], s, piece, p, t);
       }
 #pragma unroll
-      for (int i = 0; i < R; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j) s[i][j] *= (d[i][j] - along[j]) * scale;
-      c_sync_warp();
-      c_keep_tile<R>(tile, s, t);
-#pragma unroll
-      for (int p = 0; p < NK; ++p) {
+      for (int p = 0; p < c_pieces<V>; ++p) {
         const f32* const piece = ring.arrive();
-        if (p + 1 < NK) c_fetch_piece<D>(ring.next(), q, from, p + 1, t);
-        else if (from + 64 < q.count) c_fetch_piece<D>(ring.next(), q, from + 64, 0, t);
-        c_piece_by_columns<R, D>(of_k[p], tile, piece, p, t);
+        if (p + 1 < c_pieces<V>) c_fetch_narrow<T, V>(ring.next(), dy, from, p + 1, t);
+        else c_fetch_wide<T, D>(ring.next(), q, from, 0, t);
+        c_piece_by_rows<V>(d, values, piece, p, t);
+      }
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s[n][e] *= (d[n][e] - numbers[64 + column + 8 * n + e % 2]) * scale;
+#pragma unroll
+      for (int p = 0; p < c_pieces<D>; ++p) {
+        const f32* const piece = ring.arrive();
+        if (p + 1 < c_pieces<D>) c_fetch_wide<T, D>(ring.next(), q, from, p + 1, t);
+        else if (from + 64 < q.count) c_fetch_narrow<T, D>(ring.next(), q, from + 64, 0, t);
+        c_piece_by_columns<D>(of_k[p], s, piece, p, t);
       }
     }
     dy.p += steps.dy, q.p += steps.q, logs.p += steps.logs, sums.p += steps.sums, mask = mask.after(steps.mask);
   }
-  c_store_rows<R, D>(dk, of_k, first, k.count, t);
-  c_store_rows<R, V>(dv, of_v, first, k.count, t);
+  c_store_rows<D>(dk, of_k, first, k.count, t);
+  c_store_rows<V>(dv, of_v, first, k.count, t);
 }
 )";
-
 
 std::int64_t constant_of(Expr e) {
   const auto c = e.constant();
@@ -335,18 +374,11 @@ std::int64_t constant_of(Expr e) {
 
 using Widths = std::initializer_list<std::int64_t>;
 
-/// Shared memory of a block whose threads have `rows` rows each of operands of these widths: those, their scores, and two pieces of what passes.
-std::int64_t shared_bytes(Widths staying, std::int64_t rows) {
-  std::int64_t floats = 2 * kPiece * kPitch + 8 * rows * kPitch;
-  for (std::int64_t width : staying) floats += 8 * rows * ((width + 3) / 4 * 4 + 4);
+/// Shared memory of a block of so many warps with 16 rows each of operands of these widths: those, two pieces of what passes, and two numbers for each of its rows.
+std::int64_t shared_bytes(Widths staying, std::int64_t warps) {
+  std::int64_t floats = 2 * kPiece + 128;
+  for (std::int64_t width : staying) floats += 16 * warps * (8 * ((width + 7) / 8 | 1));
   return 4 * floats;
-}
-
-/// Whether a block finds room in shared memory on every machine from sm_80 on, and a thread in its registers for what it adds up.
-bool fits(Widths staying, Widths summed, std::int64_t rows) {
-  std::int64_t pieces = 0;
-  for (std::int64_t width : summed) pieces += (width + kPiece - 1) / kPiece;
-  return shared_bytes(staying, rows) <= 99 << 10 && rows * 4 * pieces <= 128;
 }
 
 /// The kernel of one call: a block has some rows of one head.
@@ -365,32 +397,32 @@ class AttentionKernel {
   Kernel forward() {
     enum { Query, Key, Value, Mask };
     const Widths staying{depth(Query)};
-    const int rows = rows_of_thread(Query, staying, {depth(Value)});
+    const int warps = warps_for(in(Query), staying);
     const bool logs = call_.outputs.size() > 1;
-    begin(in(Query), in(Key), rows);
-    return finish(staying, rows, fmt::format("c_attention<{}, {}, {}, {}, {}>", depth(Query), depth(Value), rows, causal(), logs),
+    begin(in(Query), in(Key), warps);
+    return finish(staying, warps, fmt::format("c_attention<{}, {}, {}, {}, {}>", depth(Query), depth(Value), warps, causal(), logs),
                   {operand(Query, "head"), operand(Key, "group"), operand(Value, "group"), mask(Mask, "head"), result(0, "head"), logs ? result(1, "head") : "c_results{}"});
   }
 
   Kernel of_queries() {
     enum { Slope, Query, Key, Value, Result, Logs, Mask };
     const Widths staying{depth(Query), depth(Slope)};
-    const int rows = rows_of_thread(Query, staying, {depth(Query)});
-    begin(in(Query), in(Key), rows);
-    return finish(staying, rows, fmt::format("c_attention_queries<{}, {}, {}, {}>", depth(Query), depth(Value), rows, causal()),
+    const int warps = warps_for(in(Query), staying);
+    begin(in(Query), in(Key), warps);
+    return finish(staying, warps, fmt::format("c_attention_queries<{}, {}, {}, {}>", depth(Query), depth(Value), warps, causal()),
                   {operand(Slope, "head"), operand(Query, "head"), operand(Key, "group"), operand(Value, "group"), operand(Result, "head"), operand(Logs, "head"), mask(Mask, "head"), result(0, "head"), result(1, "head")});
   }
 
   Kernel of_keys() {
     enum { Slope, Query, Key, Value, Logs, Sums, Mask };
     const Widths staying{depth(Key), depth(Value)};
-    const int rows = rows_of_thread(Key, staying, staying);
-    begin(in(Key), in(Key), rows);
+    const int warps = warps_for(in(Key), staying);
+    begin(in(Key), in(Key), warps);
     const std::string shared = scalar(sym::floor_div(in(Query).sizes[1], in(Key).sizes[1])), first = fmt::format("head * {}", shared);
     std::string steps;
     for (int i : {Slope, Query, Logs, Sums}) steps += scalar(in(i).strides[1]) + ", ";
     steps += has_mask() ? scalar(in(Mask).strides[1]) : "0";
-    return finish(staying, rows, fmt::format("c_attention_keys<{}, {}, {}, {}>", depth(Query), depth(Value), rows, causal()),
+    return finish(staying, warps, fmt::format("c_attention_keys<{}, {}, {}, {}>", depth(Query), depth(Value), warps, causal()),
                   {operand(Slope, first), operand(Query, first), operand(Key, "head"), operand(Value, "head"), operand(Logs, first), operand(Sums, first), mask(Mask, first), "c_head_steps{" + steps + "}", "(int)" + shared, result(0, "head"),
                    result(1, "head")});
   }
@@ -401,12 +433,10 @@ class AttentionKernel {
   bool causal() const { return call_.integer("causal") != 0; }
   bool has_mask() const { return call_.integer("has_mask") != 0; }
 
-  /// As many as fit, fewer where blocks would be too few for the machine.
-  int rows_of_thread(int rows, Widths staying, Widths summed) const {
-    const ir::BufferView& view = in(rows);
-    auto leave_it_idle = [&](int each) { return graph_.env().statically_known_lt(view.sizes[0] * view.sizes[1] * sym::ceil_div(view.sizes[2], 8 * each), 2 * gpu_.multiprocessors); };
-    for (int each : {8, 4, 2})
-      if (fits(staying, summed, each) && (each == 2 || !leave_it_idle(each))) return each;
+  /// As many as shared memory has room for; fewer where blocks would be too few for the machine.
+  int warps_for(const ir::BufferView& view, Widths staying) const {
+    for (int warps : {4, 2})
+      if (shared_bytes(staying, warps) <= gpu_.block_bytes && !graph_.env().statically_known_lt(view.sizes[0] * view.sizes[1] * sym::ceil_div(view.sizes[2], 16 * warps), 2 * gpu_.multiprocessors)) return warps;
     return 1;
   }
 
@@ -417,13 +447,13 @@ class AttentionKernel {
   }
 
   /// What a block works on: `batch`, `head`, the head of keys it goes with (`group`), and its `first` row.
-  void begin(const ir::BufferView& view, const ir::BufferView& keys, int rows) {
-    const Expr parts = sym::ceil_div(view.sizes[2], 8 * rows);
+  void begin(const ir::BufferView& view, const ir::BufferView& keys, int warps) {
+    const Expr parts = sym::ceil_div(view.sizes[2], 16 * warps);
     blocks_ = view.sizes[0] * view.sizes[1] * parts;
     const std::string n = scalar(parts), heads = scalar(view.sizes[1]), shared = scalar(sym::floor_div(view.sizes[1], keys.sizes[1]));
     // Of causal patterns the longest rows come first.
     head_ = fmt::format("  i64 w = blockIdx.x;\n  const i64 part = {2}w % {0}; w /= {0};\n  const i64 head = w % {1}, batch = w / {1}, group = head / {3}, first = part * {4};\n  (void)group;\n", n, heads,
-                        causal() && &view != &keys ? n + " - 1 - " : "", shared, 8 * rows);
+                        causal() && &view != &keys ? n + " - 1 - " : "", shared, 16 * warps);
   }
 
   std::string place(std::size_t pointer, const ir::BufferView& view, std::string_view head) {
@@ -439,8 +469,9 @@ class AttentionKernel {
   }
   std::string result(std::size_t i, std::string_view head) {
     const ir::BufferView& view = call_.outputs[i];
-    const std::string at = place(call_.inputs.size() + i, view, head), row = scalar(view.strides[2]), dim = view.sizes.size() == 4 ? scalar(view.strides[3]) : "0";
-    return fmt::format("c_results{{{}, {}, {}}}", at, row, dim);
+    const bool rows = view.sizes.size() == 4;
+    const std::string at = place(call_.inputs.size() + i, view, head), row = scalar(view.strides[2]), dim = rows ? scalar(view.strides[3]) : "1";
+    return fmt::format("c_results_of({}, {}, {}, {})", at, row, dim, rows && constant_of(view.sizes[3]) % 4 == 0);
   }
   std::string mask(int i, std::string_view head) {
     if (!has_mask()) return "c_no_mask{}";
@@ -450,12 +481,15 @@ class AttentionKernel {
   }
 
   /// `arguments` in the order in which their numbers were asked for.
-  Kernel finish(Widths staying, int rows, const std::string& function, const std::vector<std::string>& arguments) {
+  Kernel finish(Widths staying, int warps, const std::string& function, const std::vector<std::string>& arguments) {
     const std::string signature = fmt::format("({}{}, i64* status)", signature_, parameters_);
     const std::string text = fmt::format("  if (c_stop(status)) return;\n  C_DYNAMIC_SHARED(shared);\n{}  {}((f32*)shared, {}, first, {:a}f, (int)threadIdx.x);\n", head_, function, fmt::join(arguments, ", "), static_cast<float>(std::get<double>(call_.attributes.at("scale"))));
     k_.symbol = "coil_attention_" + to_hex(hash(signature + text)).substr(0, 16);
-    k_.text = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}{} {{\n{}}}\n", kThreads, k_.symbol, signature, text);
-    k_.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = kThreads, .shared_bytes = shared_bytes(staying, rows)};
+    // Where a thread adds up little, as many blocks as there is room for are worth more than registers.
+    const bool gradient = call_.op != "blocked_attention";
+    const std::string_view resident = std::max(depth(0), depth(2)) > 64 ? "" : gradient ? ", 3" : ", 4";
+    k_.text = fmt::format("extern \"C\" __global__ void __launch_bounds__({}{}) {}{} {{\n{}}}\n", 32 * warps, resident, k_.symbol, signature, text);
+    k_.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = 32 * warps, .shared_bytes = shared_bytes(staying, warps)};
     return std::move(k_);
   }
 

@@ -28,7 +28,9 @@ class CudaBackend : public Backend {
     // Kernels use nothing that only one member of a family has, and PTX of a family's own kind does not run on later ones.
     while (!std::isdigit(static_cast<unsigned char>(arch_.back()))) arch_.pop_back();
     gpu_.shape = options_.shape;
-    if (std::atoi(arch_.c_str() + 3) < kFirstWithClusters) gpu_.most_cluster = 1;
+    const int arch = std::atoi(arch_.c_str() + 3);
+    if (arch < kFirstWithClusters) gpu_.most_cluster = 1;
+    if (arch == 90 || arch == 100) gpu_.block_bytes = 113 << 10;
     if (!options_.cluster.empty()) {
       const bool known = options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
       if (!known || (options_.cluster != "1" && gpu_.most_cluster == 1)) fail("cuda.cluster is {}: it is 1, and from sm_{} on also 2, 4 or 8", options_.cluster, kFirstWithClusters);

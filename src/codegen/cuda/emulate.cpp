@@ -15,6 +15,7 @@ namespace coil::codegen {
 namespace {
 
 constexpr std::string_view kEmulatedMachine = R"(
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -45,6 +46,7 @@ struct c_block {
   ucontext_t main;
   u32 now = 0;
   vector<u64> slots;
+  vector<array<f32, 6>> matrices;  // operands of the matrix unit
   function<void()> body;
 };
 static thread_local c_block* c_here = nullptr;
@@ -142,12 +144,23 @@ C_FN u32 c_match(u32 x) {
 C_FN void c_cluster_begin() {}
 C_FN void c_cluster_begun() {}
 #define c_cluster_sync c_wait
+template <class A, class B> static A c_as(B x) { A r; memcpy(&r, &x, sizeof r); return r; }
 C_FN void c_opaque(u32&) {}
 #define C_DYNAMIC_SHARED(name) static thread_local uint4 name[227 * 64]
 C_FN void c_copy_ahead(void* to, const void* from, bool there) { if (there) memcpy(to, from, 16); else memset(to, 0, 16); }
 C_FN void c_copies_arrive() {}
+C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
+  c_block* const block = c_here;
+  block->matrices.resize(block->fibers.size());
+  const u32 lane = block->now % 32;
+  auto* const warp = &block->matrices[block->now - lane];
+  for (int i = 0; i < 6; ++i) warp[lane][(size_t)i] = c_as<f32>(c_as<u32>(i < 4 ? a[i] : b[i - 4]) & 0xffffe000u);
+  c_wait();
+  for (u32 e = 0; e < 4; ++e)
+    for (u32 k = 0; k < 8; ++k) d[e] += warp[lane / 4 * 4 + k % 4][e / 2 + k / 4 * 2] * warp[(lane % 4 * 2 + e % 2) * 4 + k % 4][4 + k / 4];
+  c_wait();
+}
 template <class T> static T* c_shared_of(T* p, u32) { return p; }
-template <class A, class B> static A c_as(B x) { A r; memcpy(&r, &x, sizeof r); return r; }
 C_FN f32 c_f32_of(u32 x) { return c_as<f32>(x); }
 C_FN u32 c_bits_of(f32 x) { return c_as<u32>(x); }
 C_FN f64 c_f64_of(u64 x) { return c_as<f64>(x); }

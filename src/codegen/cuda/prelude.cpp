@@ -75,9 +75,11 @@ C_FN void c_opaque(u32& x) { asm volatile("" : "+r"(x)); }
 #if __CUDA_ARCH__ >= 800
 C_FN void c_copy_ahead(void* to, const void* from, bool there) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"((u32)__cvta_generic_to_shared(to)), "l"((u64)__cvta_generic_to_global(from)), "r"(there ? 16 : 0) : "memory"); }
 C_FN void c_copies_arrive() { asm volatile("cp.async.wait_all;" : : : "memory"); }
-#else
-C_FN void c_copy_ahead(void* to, const void* from, bool there) { *(uint4*)to = there ? *(const uint4*)from : uint4{}; }
-C_FN void c_copies_arrive() {}
+// 16 by 8 numbers of a times 8 by 8 of b, of which the matrix unit takes the first 11 digits: a thread has rows lane / 4 and 8 further of columns lane % 4 and 4 further; rows lane % 4 and 4 further of column lane / 4.
+C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(c_bits_of(a[0])), "r"(c_bits_of(a[1])), "r"(c_bits_of(a[2])), "r"(c_bits_of(a[3])), "r"(c_bits_of(b[0])), "r"(c_bits_of(b[1])));
+}
 #endif
 template <class T> C_FN T* c_shared_of(T* p, u32 rank) { T* q; asm("mapa.u64 %0, %1, %2;" : "=l"(q) : "l"(p), "r"(rank)); return q; }
 C_FN u32 c_cas(u32* p, u32 old, u32 now) { return atomicCAS(p, old, now); }

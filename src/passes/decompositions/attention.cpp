@@ -42,19 +42,20 @@ bool cudnn_takes_training(Rewriter& r) {
 }
 
 /// Coil's own kernels for a GPU: f32, which its library has no attention for. For few queries products fill the machine better, and their scores are small.
-bool blocks_take(Rewriter& r) {
-  constexpr std::int64_t kMostHead = 256, kFewQueries = 16;
+bool blocks_take(Rewriter& r, bool gradient) {
+  constexpr int kFirstWithTf32 = 80;
+  constexpr std::int64_t kFewQueries = 16;
   const auto queries = r.meta(r["query"]).sizes[r.rank(r["query"]) - 2].constant();
   auto fits = [&](const char* name) {
     const auto depth = r.meta(r[name]).sizes.back().constant();
-    return depth && *depth > 0 && *depth <= kMostHead;
+    return depth && *depth > 0 && *depth <= (gradient ? 128 : 256);
   };
-  return r.dtype(r["query"]) == DType::F32 && fits("query") && fits("value") && !(queries && *queries <= kFewQueries) && r.real("dropout_p") == 0;
+  return r.dtype(r["query"]) == DType::F32 && r.module.gpu_arch >= kFirstWithTf32 && fits("query") && fits("value") && !(queries && *queries <= kFewQueries) && r.real("dropout_p") == 0;
 }
 
 bool kernel_takes(Rewriter& r) {
   if (r.real("dropout_p") != 0) return false;
-  if (r.meta(r["query"]).device.type == DeviceType::CUDA) return blocks_take(r) || (r.node->is_tensor() ? cudnn_takes(r) : cudnn_takes_training(r));
+  if (r.meta(r["query"]).device.type == DeviceType::CUDA) return blocks_take(r, false) || (r.node->is_tensor() ? cudnn_takes(r) : cudnn_takes_training(r));
   const DType d = r.dtype(r["query"]);
   const bool narrow = d == DType::F32 || d == DType::BF16 || d == DType::F16;
   return narrow && r.meta(r["query"]).sizes.back().is_constant() && r.meta(r["value"]).sizes.back().is_constant();
@@ -119,7 +120,7 @@ Value masked_scores(Rewriter& r, Value scores) {
 /// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa), and the CPU kernel's form that also gives the logarithms of the queries' sums; a query with every key masked gives 0.
 Value attention(Rewriter& r) {
   if (kernel_takes(r)) {
-    const bool added = r.meta(r["query"]).device.type == DeviceType::CUDA && !blocks_take(r) && r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool;
+    const bool added = r.meta(r["query"]).device.type == DeviceType::CUDA && !blocks_take(r, false) && r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool;
     return added ? with_added_mask(r) : Value(None{});
   }
   const bool flash = !r.node->is_tensor();
@@ -138,7 +139,7 @@ Value attention(Rewriter& r) {
 /// The probabilities are computed again from the scores and the logarithms of their sums. With P = exp(S - logs) and dP = dO V', dS = P * (dP - sum(dO * O)) * scale; dQ = dS K, dK = dS' Q, dV = P' dO.
 /// Products accumulate in f32 and P and dS are rounded to the type of the operands before the last three, as in eager's kernel.
 Value attention_backward(Rewriter& r) {
-  if (cudnn_takes_training(r) || (r.meta(r["query"]).device.type == DeviceType::CUDA && blocks_take(r))) return None{};
+  if (cudnn_takes_training(r) || blocks_take(r, true)) return None{};
   if (r.real("dropout_p") != 0) r.refuse("has no dropout in eager either");
   const Exprs q = r.meta(r["query"]).sizes, k = r.meta(r["key"]).sizes;
   const DType type = r.dtype(r["query"]), wide = compute_dtype(type);
