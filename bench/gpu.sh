@@ -2,7 +2,7 @@
 # Builds Coil on a machine with an NVIDIA GPU, tests it there and times it against eager and Inductor, in one call.
 #
 # usage: bench/gpu.sh [PART ...]      parts, in order: tests operators rows models; all of them when none is named
-#        by name alone: programs (programs written as Python and FX; the CPU's tests of whole programs, with torch.compile's, on the GPU; needs pytest and pytest-xdist), sanitizer (memcheck and racecheck over the tests and some operator groups), calls (what a call costs), compile (Coil's share of a training step's compile), training (training steps of models against eager and Inductor)
+#        by name alone: attention (its kernels against eager's), programs (programs written as Python and FX; the CPU's tests of whole programs, with torch.compile's, on the GPU; needs pytest and pytest-xdist), sanitizer (memcheck and racecheck over the tests and some operator groups), calls (what a call costs), compile (Coil's share of a training step's compile), training (training steps of models against eager and Inductor)
 # Needs CUDA's driver, NVRTC, cuBLASLt and cuDNN; CMake, Ninja, a C++20 compiler; torch with CUDA, Triton, transformers, nanobind.
 # oneDNN is left out of the build. $COIL_DEPS: a folder with include/, lib/ and *Config.cmake of libraries that the machine lacks (CLI11, xxHash, libdeflate).
 # $SECONDS_EACH: how long a part may take (150). What each part prints also goes to build-gpu/report/.
@@ -74,12 +74,13 @@ for name in "${@:-tests operators rows models}"; do
       operators) part operators python3 bench/gpu_operators.py --seconds "$((LIMIT - 10))" ;;
       rows) part rows python3 bench/gpu_rows.py --seconds "$((LIMIT - 10))" ;;
       models) part models python3 bench/gpu_models.py --seconds "$((LIMIT - 10))" ;;
+      attention) part attention python3 bench/gpu_attention.py --seconds "$((LIMIT - 10))" ;;
       programs) part programs bash -c programs ;;
       sanitizer) part sanitizer bash -c sanitizer ;;
       calls) part calls python3 bench/floor.py --device cuda --rounds 10 ;;
       compile) part compile python3 bench/compile_training.py ;;
       training) part training python3 bench/gpu_training.py --seconds "$((LIMIT - 10))" ;;
-      *) echo "unknown part $each (tests operators rows models programs sanitizer calls compile training)"; exit 2 ;;
+      *) echo "unknown part $each (tests operators rows models attention programs sanitizer calls compile training)"; exit 2 ;;
     esac
   done
 done
