@@ -171,6 +171,26 @@ struct c_ring {
   C_METHOD const f32* arrive() { c_copies_arrive(); c_sync(); at ^= 1; return pieces + at * (64 * 72); }
 };
 
+// acc += the block's rows times 64 of x, or scores times those; `next` asks for what comes after them.
+template <int T, int D, class Next> C_FN void c_scores_of(f32 (&acc)[8][4], c_ring& ring, const f32* rows, const c_rows& x, i64 from, int t, Next next) {
+#pragma unroll
+  for (int p = 0; p < c_pieces<D>; ++p) {
+    const f32* const piece = ring.arrive();
+    if (p + 1 < c_pieces<D>) c_fetch_narrow<T, D>(ring.next(), x, from, p + 1, t);
+    else next();
+    c_piece_by_rows<D>(acc, rows, piece, p, t);
+  }
+}
+template <int T, int D, class Next> C_FN void c_sums_of(f32 (&acc)[c_pieces<D>][8][4], c_ring& ring, const f32 (&scores)[8][4], const c_rows& x, i64 from, int t, Next next) {
+#pragma unroll
+  for (int p = 0; p < c_pieces<D>; ++p) {
+    const f32* const piece = ring.arrive();
+    if (p + 1 < c_pieces<D>) c_fetch_wide<T, D>(ring.next(), x, from, p + 1, t);
+    else next();
+    c_piece_by_columns<D>(acc[p], scores, piece, p, t);
+  }
+}
+
 template <int D, int V, int W, bool C, bool L, class M>
 C_FN void c_attention(f32* shared, c_rows q, c_rows k, c_rows v, M mask, c_results out, c_results logs, i64 first, f32 scale, int t) {
   constexpr int T = 32 * W;
@@ -182,13 +202,7 @@ C_FN void c_attention(f32* shared, c_rows q, c_rows k, c_rows v, M mask, c_resul
   f32 top[2] = {-c_infinity<f32>(), -c_infinity<f32>()}, sum[2] = {}, acc[c_pieces<V>][8][4] = {};
   for (i64 from = 0; from < end; from += 64) {
     f32 s[8][4] = {};
-#pragma unroll
-    for (int p = 0; p < c_pieces<D>; ++p) {
-      const f32* const piece = ring.arrive();
-      if (p + 1 < c_pieces<D>) c_fetch_narrow<T, D>(ring.next(), k, from, p + 1, t);
-      else c_fetch_wide<T, V>(ring.next(), v, from, 0, t);
-      c_piece_by_rows<D>(s, shared, piece, p, t);
-    }
+    c_scores_of<T, D>(s, ring, shared, k, from, t, [&] { c_fetch_wide<T, V>(ring.next(), v, from, 0, t); });
     const c_tile there = c_tile_at<C>(first, from, q.count, k.count);
     const M here = mask.at(first, from);
 #pragma unroll
@@ -219,13 +233,7 @@ C_FN void c_attention(f32* shared, c_rows q, c_rows k, c_rows v, M mask, c_resul
 #pragma unroll
         for (int n = 0; n < 8; ++n) acc[p][n][2 * h] *= before, acc[p][n][2 * h + 1] *= before;
     }
-#pragma unroll
-    for (int p = 0; p < c_pieces<V>; ++p) {
-      const f32* const piece = ring.arrive();
-      if (p + 1 < c_pieces<V>) c_fetch_wide<T, V>(ring.next(), v, from, p + 1, t);
-      else if (from + 64 < end) c_fetch_narrow<T, D>(ring.next(), k, from + 64, 0, t);
-      c_piece_by_columns<V>(acc[p], s, piece, p, t);
-    }
+    c_sums_of<T, V>(acc, ring, s, v, from, t, [&] { if (from + 64 < end) c_fetch_narrow<T, D>(ring.next(), k, from + 64, 0, t); });
   }
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -265,33 +273,15 @@ C_FN void c_attention_queries(f32* shared, c_rows dy, c_rows q, c_rows k, c_rows
   }
   for (i64 from = 0; from < end; from += 64) {
     f32 s[8][4] = {}, d[8][4] = {};
-#pragma unroll
-    for (int p = 0; p < c_pieces<D>; ++p) {
-      const f32* const piece = ring.arrive();
-      if (p + 1 < c_pieces<D>) c_fetch_narrow<T, D>(ring.next(), k, from, p + 1, t);
-      else c_fetch_narrow<T, V>(ring.next(), v, from, 0, t);
-      c_piece_by_rows<D>(s, shared, piece, p, t);
-    }
-#pragma unroll
-    for (int p = 0; p < c_pieces<V>; ++p) {
-      const f32* const piece = ring.arrive();
-      if (p + 1 < c_pieces<V>) c_fetch_narrow<T, V>(ring.next(), v, from, p + 1, t);
-      else c_fetch_wide<T, D>(ring.next(), k, from, 0, t);
-      c_piece_by_rows<V>(d, slopes, piece, p, t);
-    }
+    c_scores_of<T, D>(s, ring, shared, k, from, t, [&] { c_fetch_narrow<T, V>(ring.next(), v, from, 0, t); });
+    c_scores_of<T, V>(d, ring, slopes, v, from, t, [&] { c_fetch_wide<T, D>(ring.next(), k, from, 0, t); });
     const c_tile there = c_tile_at<C>(first, from, q.count, k.count);
     const M here = mask.at(first, from);
 #pragma unroll
     for (int n = 0; n < 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) s[n][e] = c_weight(c_score(s[n][e], scale, here, there, row + e / 2 * 8, column + 8 * n + e % 2), log[e / 2]) * (d[n][e] - along[e / 2]) * scale;
-#pragma unroll
-    for (int p = 0; p < c_pieces<D>; ++p) {
-      const f32* const piece = ring.arrive();
-      if (p + 1 < c_pieces<D>) c_fetch_wide<T, D>(ring.next(), k, from, p + 1, t);
-      else if (from + 64 < end) c_fetch_narrow<T, D>(ring.next(), k, from + 64, 0, t);
-      c_piece_by_columns<D>(acc[p], s, piece, p, t);
-    }
+    c_sums_of<T, D>(acc, ring, s, k, from, t, [&] { if (from + 64 < end) c_fetch_narrow<T, D>(ring.next(), k, from + 64, 0, t); });
   }
   c_store_rows<D>(dq, acc, first, q.count, t);
 }
@@ -317,13 +307,7 @@ C_FN void c_attention_keys(f32* shared, c_rows dy, c_rows q, c_rows k, c_rows v,
         const c_rows& x = i < 64 ? logs : sums;
         numbers[i] = from + i % 64 < q.count ? x.p[(from + i % 64) * x.row] : 0.0f;
       }
-#pragma unroll
-      for (int p = 0; p < c_pieces<D>; ++p) {
-        const f32* const piece = ring.arrive();
-        if (p + 1 < c_pieces<D>) c_fetch_narrow<T, D>(ring.next(), q, from, p + 1, t);
-        else c_fetch_wide<T, V>(ring.next(), dy, from, 0, t);
-        c_piece_by_rows<D>(s, shared, piece, p, t);
-      }
+      c_scores_of<T, D>(s, ring, shared, q, from, t, [&] { c_fetch_wide<T, V>(ring.next(), dy, from, 0, t); });
       const c_tile there = c_tile_at<C>(from, first, q.count, k.count);
       const M here = mask.at(from, first);
 #pragma unroll
@@ -333,31 +317,13 @@ C_FN void c_attention_keys(f32* shared, c_rows dy, c_rows q, c_rows k, c_rows v,
           const int query = column + 8 * n + e % 2;
           s[n][e] = c_weight(c_score(s[n][e], scale, here, there, query, row + e / 2 * 8), numbers[query]);
         }
-#pragma unroll
-      for (int p = 0; p < c_pieces<V>; ++p) {
-        const f32* const piece = ring.arrive();
-        if (p + 1 < c_pieces<V>) c_fetch_wide<T, V>(ring.next(), dy, from, p + 1, t);
-        else c_fetch_narrow<T, V>(ring.next(), dy, from, 0, t);
-        c_piece_by_columns<V>(of_v[p], s, piece, p, t);
-      }
-#pragma unroll
-      for (int p = 0; p < c_pieces<V>; ++p) {
-        const f32* const piece = ring.arrive();
-        if (p + 1 < c_pieces<V>) c_fetch_narrow<T, V>(ring.next(), dy, from, p + 1, t);
-        else c_fetch_wide<T, D>(ring.next(), q, from, 0, t);
-        c_piece_by_rows<V>(d, values, piece, p, t);
-      }
+      c_sums_of<T, V>(of_v, ring, s, dy, from, t, [&] { c_fetch_narrow<T, V>(ring.next(), dy, from, 0, t); });
+      c_scores_of<T, V>(d, ring, values, dy, from, t, [&] { c_fetch_wide<T, D>(ring.next(), q, from, 0, t); });
 #pragma unroll
       for (int n = 0; n < 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) s[n][e] *= (d[n][e] - numbers[64 + column + 8 * n + e % 2]) * scale;
-#pragma unroll
-      for (int p = 0; p < c_pieces<D>; ++p) {
-        const f32* const piece = ring.arrive();
-        if (p + 1 < c_pieces<D>) c_fetch_wide<T, D>(ring.next(), q, from, p + 1, t);
-        else if (from + 64 < q.count) c_fetch_narrow<T, D>(ring.next(), q, from + 64, 0, t);
-        c_piece_by_columns<D>(of_k[p], s, piece, p, t);
-      }
+      c_sums_of<T, D>(of_k, ring, s, q, from, t, [&] { if (from + 64 < q.count) c_fetch_narrow<T, D>(ring.next(), q, from + 64, 0, t); });
     }
     dy.p += steps.dy, q.p += steps.q, logs.p += steps.logs, sums.p += steps.sums, mask = mask.after(steps.mask);
   }
