@@ -99,8 +99,8 @@ PROGRAMS = {
                   [(seeded(2, 3, 8, 16, dtype=BF16), seeded(2, 3, 8, 16, dtype=BF16), seeded(2, 3, 8, 16, dtype=BF16))], None),
     "attention in training": (of(attention_and_gradient), [(seeded(2, 4, 8, 16, dtype=BF16), seeded(2, 2, 9, 16, dtype=BF16), seeded(2, 2, 9, 16, dtype=BF16), seeded(2, 4, 8, 16, dtype=BF16))], None),
     "attention in training, masked": (of(attention_and_gradient), [(*(seeded(2, 4, n, 16, dtype=BF16) for n in (8, 9, 9, 8)), seeded(2, 1, 8, 9, dtype=BF16))], None),
-    # Coil's own kernels: pieces of heads with and without rests, causal and masked, heads that share keys.
-    "attention in f32": (of(lambda q, k, v, seen: (F.scaled_dot_product_attention(q, k, v, is_causal=True), F.scaled_dot_product_attention(q[..., :20], k[..., :20], v[..., :33], seen))), [(*(seeded(2, 3, n, 72) for n in (150, 70, 70)), seeded(150, 70) > -1)], None),
+    # Coil's own kernels: pieces of heads with and without rests, causal and masked, heads that share keys, two calls in one launch.
+    "attention in f32": (of(lambda q, k, v, seen: (F.scaled_dot_product_attention(q, k, v, is_causal=True), F.scaled_dot_product_attention(q, v, k, is_causal=True), F.scaled_dot_product_attention(q[..., :20], k[..., :20], v[..., :33], seen))), [(*(seeded(2, 3, n, 72) for n in (150, 70, 70)), seeded(150, 70) > -1)], None),
     "attention in f32 in training": (of(attention_and_gradient), [(seeded(2, 4, 70, 80), seeded(2, 2, 90, 80), seeded(2, 2, 90, 80), seeded(2, 4, 70, 80))], None),
     "attention in f32 in training, masked": (of(attention_and_gradient), [(*(seeded(2, 4, n, 16) for n in (20, 30, 30, 20)), seeded(2, 1, 20, 30).exp().log())], None),
     "blocks": (Loop(), [(torch.ones(3),), (-torch.ones(3),)], None),
