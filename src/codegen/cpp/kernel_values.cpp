@@ -95,7 +95,7 @@ Printer::Local Printer::compute(Scalar n) {
     case ScalarOp::Cast: return {fmt::format("c_cast_{}({})", short_name(n->dtype), list), varying};
     case ScalarOp::Round: return {fmt::format("c_round_{}({})", short_name(n->rounded), list), varying};
     case ScalarOp::Bitcast: return {fmt::format("c_bitcast_{}({})", short_name(n->dtype), list), varying};
-    case ScalarOp::Erf: case ScalarOp::Tanh: return {fmt::format("c_{}{}({})", coarse, ir::name_of(n->op), list), varying};
+    case ScalarOp::Erf: case ScalarOp::Exp: case ScalarOp::Sigmoid: case ScalarOp::Tanh: return {fmt::format("c_{}{}({})", coarse, ir::name_of(n->op), list), varying};
     case ScalarOp::Div:
       if (n->dtype == DType::F32 && args[0].varying && !args[1].varying) return {fmt::format("c_{}div_by({}, {})", coarse, args[0].name, args[1].name), true};
       break;

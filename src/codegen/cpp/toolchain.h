@@ -23,6 +23,9 @@ struct Toolchain {
 /// Throws Error when there is no compiler or the instruction set is not known.
 Toolchain find_toolchain(const std::string& compiler = "", const std::string& isa = "native");
 
+/// For kernels that run once, or are only tested: what they gain by more optimization is less than it takes.
+void optimize_less(Toolchain&);
+
 struct CompileSharedOptions {
   int jobs = 2;                                       ///< compilers that run at once
   std::optional<std::filesystem::path> cache_folder;  ///< made when it is not there; nothing is cached without it
