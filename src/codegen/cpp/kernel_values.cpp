@@ -250,7 +250,7 @@ std::optional<Printer::Local> Printer::window_load(Scalar n, const std::vector<L
   const std::string& w = window->second;
   names[*moving] = w + "b";
   const std::string at = text(index, names), value = fresh();
-  line(fmt::format("const {} {} = {}near && {} <= {} ? c_permute(c_load_{}v({} + {}), {}) : {};", vector_type(reg), value, w, at, text(length - lanes_), dtype, p, at, w, gather));
+  line(fmt::format("const {} {} = __builtin_expect({}near && {} <= {}, 1) ? c_permute(c_load_{}v({} + {}), {}) : {};", vector_type(reg), value, w, at, text(length - lanes_), dtype, p, at, w, gather));
   if (!scopes_.empty()) scopes_.back().push_back(n);
   return raw_[n] = {value, true};
 }
