@@ -49,7 +49,7 @@ class TemporaryFolder {
 };
 
 /// What of -O2 makes kernels faster: constants kept in registers, registers chosen anew, instructions in a better order, multiplications and additions joined. The rest of it finds little in straight lines of vectors, and is a third of GCC's time.
-constexpr const char* kOptimizations[] = {"-fexpensive-optimizations", "-fstrict-aliasing", "-fgcse", "-frerun-cse-after-loop", "-fschedule-insns2", "-fpeephole2"};
+constexpr std::string_view kOptimizations[] = {"-fexpensive-optimizations", "-fstrict-aliasing", "-fgcse", "-frerun-cse-after-loop", "-fschedule-insns2", "-fpeephole2"};
 
 /// What tells one installed compiler from another without starting it.
 std::string identity_of(const fs::path& compiler) {
@@ -146,9 +146,11 @@ Toolchain find_toolchain(const std::string& compiler, const std::string& isa) {
   return out;
 }
 
+bool is_optimization(std::string_view flag) { return flag.starts_with("-O") || std::ranges::find(kOptimizations, flag) != std::end(kOptimizations); }
+
 void optimize_less(Toolchain& toolchain) {
-  std::replace(toolchain.flags.begin(), toolchain.flags.end(), std::string("-O2"), std::string("-O1"));
-  std::erase_if(toolchain.flags, [](const std::string& flag) { return std::ranges::find(kOptimizations, flag) != std::end(kOptimizations); });
+  std::erase_if(toolchain.flags, is_optimization);
+  toolchain.flags.push_back("-O1");
 }
 
 std::vector<std::vector<std::byte>> compile_shared(const Toolchain& toolchain, std::span<const std::string> sources, const CompileSharedOptions& options) {
