@@ -149,8 +149,7 @@ std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const
   Stages stage(unseen, quiet);
   Lowered lowered;
   lowered.toolchain = toolchain;
-  // Kernels that run once: what they gain by more optimization is less than it takes.
-  std::replace(lowered.toolchain.flags.begin(), lowered.toolchain.flags.end(), std::string("-O2"), std::string("-O1"));
+  codegen::optimize_less(lowered.toolchain);
   lowered.backend = make_backend({}, settings, lowered.toolchain);
   passes::move_to_device(part, {});
   run_pass("decompose-for-device", part);

@@ -59,6 +59,19 @@ TEST(Toolchain, SaysWhatIsMissing) {
   ::setenv("PATH", path.c_str(), 1);
 }
 
+TEST(Toolchain, JoinsMultiplicationsAndAdditionsWhereKernelsRunOften) {
+  Toolchain toolchain = find_toolchain();
+  if (toolchain.lanes < 8) GTEST_SKIP() << "the instruction set has no fused multiplication and addition";
+  const std::string source = "extern \"C\" void k(void* const* b, const long*, long, long) { float* x = (float*)b[0]; x[3] = x[0] * x[1] + x[2]; }\n";
+  float x[] = {1 + 0x1p-12f, 1 + 0x1p-12f, -1 - 0x1p-11f, 0};
+  void* buffers[] = {x};
+  test::KernelLibrary library(toolchain, source);
+  library["k"](buffers, nullptr, 0, 0);
+  EXPECT_EQ(x[3], 0x1p-24f);
+  optimize_less(toolchain);
+  EXPECT_NO_THROW(compile_shared(toolchain, std::vector{source}));
+}
+
 TEST(Toolchain, ReportsTheFirstComplaint) {
   std::string message = message_of([] { compile_shared(find_toolchain(), std::vector<std::string>{"int f() { return nothing; }"}); });
   EXPECT_NE(message.find("refused a kernel"), std::string::npos) << message;

@@ -31,7 +31,7 @@ template <int R, int N, int SI, int ST> COIL_FN void $s_tile(const $E* a, const 
   }
 }
 // Scores of R keys: S[i] = scale * sum over t of K(i, t) Q[t].
-template <int N> static __attribute__((noinline)) void $s_scores(const $E* k, const $E* q, f32* s) {
+template <int N> COIL_PART void $s_scores(const $E* k, const $E* q, f32* s) {
   f32v acc[$R][N] = {};
   $s_tile<$R, N, $KW, 1>(k, q, $T, acc);
 #pragma GCC unroll 16
@@ -40,7 +40,7 @@ template <int N> static __attribute__((noinline)) void $s_scores(const $E* k, co
     for (int j = 0; j < N; j++) c_store_f32(s + (i * N + j) * COIL_L, acc[i][j] * $scalef);
 }
 // R columns of the output: O[i] = alpha O[i] + sum over keys of V(key, i) P[key].
-template <int R, int N> static __attribute__((noinline)) void $s_values(const $E* v, const $E* p, long steps, f32* o, const f32v* alpha) {
+template <int R, int N> COIL_PART void $s_values(const $E* v, const $E* p, long steps, f32* o, const f32v* alpha) {
   f32v acc[R][N];
 #pragma GCC unroll 16
   for (int i = 0; i < R; i++)
@@ -70,7 +70,7 @@ COIL_FN f32v $s_exp(f32v x) {
 // Log2 L rounds in which pairs of vectors exchange halves. GCC takes long to find the instructions for shuffles that are
 // constants, and has variable ones.
 #if !defined(__clang__) && COIL_L > 4
-static __attribute__((noinline)) void $s_transpose(f32v* x, f32* out, long stride) {
+COIL_PART void $s_transpose(f32v* x, f32* out, long stride) {
   const i32v lane = c_iota_i32v(0);
   for (int h = COIL_L / 2; h; h /= 2) {
     const i32v low = c_pick((lane & h) != 0, lane - h + COIL_L, lane), high = c_pick((lane & h) != 0, lane + COIL_L, lane + h);
@@ -83,14 +83,14 @@ static __attribute__((noinline)) void $s_transpose(f32v* x, f32* out, long strid
   for (int i = 0; i < COIL_L; i++) c_store_f32(out + i * stride, x[i]);
 }
 #else
-static __attribute__((noinline)) void $s_transpose(f32v* in, f32* out, long stride) {
+COIL_PART void $s_transpose(f32v* in, f32* out, long stride) {
 $transpose}
 #endif
 )";
 
 /// Rows to L queries of q, transposed: `q[t * N * L + lane]`.
 constexpr std::string_view kPackQueryPlain = R"(
-static __attribute__((noinline)) void $s_pack_q(const $s_e* q, long stride, long dim_stride, long rows, f32* out, long out_stride) {
+COIL_PART void $s_pack_q(const $s_e* q, long stride, long dim_stride, long rows, f32* out, long out_stride) {
   $s_e room[$D];
   for (long d = 0; d < $D; d += COIL_L) {
     long n = $D - d < COIL_L ? $D - d : COIL_L;
@@ -99,7 +99,7 @@ static __attribute__((noinline)) void $s_pack_q(const $s_e* q, long stride, long
     $s_transpose(x, out + d * out_stride, out_stride);
   }
 }
-static __attribute__((noinline)) void $s_pack_k(const $s_e* k, long stride, long dim_stride, long keys, f32* out) {
+COIL_PART void $s_pack_k(const $s_e* k, long stride, long dim_stride, long keys, f32* out) {
   $s_e room[$D];
   long i = 0;
   for (; i < keys; i++) {
@@ -108,7 +108,7 @@ static __attribute__((noinline)) void $s_pack_k(const $s_e* k, long stride, long
   }
   for (; i % $R; i++) __builtin_memset(out + i * $KW, 0, $KW * 4);
 }
-static __attribute__((noinline)) void $s_pack_v(const $s_e* v, long stride, long dim_stride, long keys, f32* out) {
+COIL_PART void $s_pack_v(const $s_e* v, long stride, long dim_stride, long keys, f32* out) {
   $s_e room[$DV];
   for (long i = 0; i < keys; i++) {
     const $s_e* row = $s_row(v + i * stride, dim_stride, $DV, room);
@@ -118,7 +118,7 @@ static __attribute__((noinline)) void $s_pack_v(const $s_e* v, long stride, long
 )";
 
 constexpr std::string_view kPackPairs = R"(
-static __attribute__((noinline)) void $s_pack_q(const $s_e* q, long stride, long dim_stride, long rows, u32* out, long out_stride) {
+COIL_PART void $s_pack_q(const $s_e* q, long stride, long dim_stride, long rows, u32* out, long out_stride) {
   $s_e room[$D];
   for (long d = 0; d < $T; d += COIL_L) {
     long n = $T - d < COIL_L ? $T - d : COIL_L;
@@ -127,13 +127,13 @@ static __attribute__((noinline)) void $s_pack_q(const $s_e* q, long stride, long
     $s_transpose(x, (f32*)out + d * out_stride, out_stride);
   }
 }
-static __attribute__((noinline)) void $s_pack_k(const $s_e* k, long stride, long dim_stride, long keys, u32* out) {
+COIL_PART void $s_pack_k(const $s_e* k, long stride, long dim_stride, long keys, u32* out) {
   $s_e room[$D];
   long i = 0;
   for (; i < keys; i++) __builtin_memcpy(out + i * $KW, $s_row(k + i * stride, dim_stride, $D, room), $D * 2);
   for (; i % $R; i++) __builtin_memset(out + i * $KW, 0, $KW * 4);
 }
-static __attribute__((noinline)) void $s_pack_v(const $s_e* v, long stride, long dim_stride, long keys, u32* out) {
+COIL_PART void $s_pack_v(const $s_e* v, long stride, long dim_stride, long keys, u32* out) {
   $s_e room[$DV], room2[$DV];
   for (long i = 0; i < keys; i += 2) {
     const $s_e* row = $s_row(v + i * stride, dim_stride, $DV, room);
@@ -150,7 +150,7 @@ static __attribute__((noinline)) void $s_pack_v(const $s_e* v, long stride, long
 // The mask of L queries and the block's keys, as numbers to add, transposed.
 constexpr std::string_view kPackMask = R"(
 typedef $me $s_me __attribute__((may_alias));
-static __attribute__((noinline)) void $s_pack_mask(const $s_me* m, long stride, long key_stride, long rows, long keys, f32* out, long out_stride) {
+COIL_PART void $s_pack_mask(const $s_me* m, long stride, long key_stride, long rows, long keys, f32* out, long out_stride) {
   for (long j = 0; j < keys; j += COIL_L) {
     long n = keys - j < COIL_L ? keys - j : COIL_L;
     f32v x[COIL_L];
@@ -170,7 +170,7 @@ static __attribute__((noinline)) void $s_pack_mask(const $s_me* m, long stride, 
 
 constexpr std::string_view kBlockText = R"(
 // `rows` queries (at most two vectors) from `first` on against all keys that they see. Rows of s and o are `width` queries wide.
-static __attribute__((noinline)) void $s_block(const $s_e* qp, const $s_e* kp, const $s_e* vp, const void* mp, $s_e* op, const long* z, long first, long rows, $E* kbuf, $E* vbuf, bool packed$log_parameter) {
+COIL_PART void $s_block(const $s_e* qp, const $s_e* kp, const $s_e* vp, const void* mp, $s_e* op, const long* z, long first, long rows, $E* kbuf, $E* vbuf, bool packed$log_parameter) {
 $names
   $E qbuf[$TP * $BQ] __attribute__((aligned(64)));
   f32 s[($BK + COIL_L) * $BQ] __attribute__((aligned(64))), o[$VW * $BQ] __attribute__((aligned(64)));

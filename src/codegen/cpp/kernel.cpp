@@ -252,19 +252,35 @@ void Printer::find_next_rows() {
   for (const Statement& s : nest_.statements) {
     if (s.level != 0 || s.role == Role::Outer) continue;
     for (Scalar l : linear_loads(s)) {
-      if (!l->args.empty() || l->mask || made_.contains(l->buffer)) continue;
+      if (l->mask || made_.contains(l->buffer) || std::ranges::any_of(next_rows_, [&](const NextRow& r) { return r.load == l; })) continue;
       const std::int64_t size = static_cast<std::int64_t>(size_of(graph_.buffer(l->buffer).layout.dtype)), bytes = env().hint_or(elements, 0) * size;
       const auto along = sym::linear_in(l->index[0], *vector_), ahead = sym::linear_in(l->index[0], nest_.outer.back().var);
-      if (bytes < kShortRow || bytes > kFarRow || !along || !along->coefficient.is_constant(1) || !ahead || ahead->coefficient.is_constant(0)) continue;
-      const NextRow row{l->buffer, l->index[0] + ahead->coefficient, size, bytes <= kNearRow};
-      if (std::ranges::none_of(next_rows_, [&](const NextRow& r) { return r.buffer == row.buffer && r.at == row.at; })) next_rows_.push_back(row);
+      if (bytes > kFarRow || !along || !along->coefficient.is_constant(1) || !ahead) continue;
+      if (l->args.empty() && (bytes < kShortRow || ahead->coefficient.is_constant(0))) continue;
+      if (auto places = next_places(l)) next_rows_.push_back({l, l->index[0] + ahead->coefficient, std::move(*places), size, bytes <= kNearRow});
     }
   }
 }
 
+std::optional<std::vector<std::string>> Printer::next_places(Scalar load) {
+  std::vector<std::string> out;
+  for (Scalar a : load->args) {
+    if (a->op == ScalarOp::CheckIndex) a = a->args[0];
+    if (a->op != ScalarOp::LinearLoad || a->dtype != DType::I64 || !a->args.empty() || a->mask || made_.contains(a->buffer) || depth(a) > 0) return std::nullopt;
+    const auto ahead = sym::linear_in(a->index[0], nest_.outer.back().var);
+    const Expr length = span(a->buffer);
+    if (!ahead || ahead->coefficient.is_constant(0) || length.is_constant(0)) return std::nullopt;
+    // Any place will do behind the last point.
+    const std::string at = text(a->index[0] + ahead->coefficient);
+    out.push_back(fresh());
+    line(fmt::format("const i64 {0} = {1} >= 0 && {1} < {2} ? c_load_i64({3} + {1}) : 0;", out.back(), at, text(length), pointer(a->buffer, false)));
+  }
+  return out;
+}
+
 void Printer::point(const std::vector<Statement*>& statements) {
   for (const NextRow& row : next_rows_)
-    if (copy_ * lanes_ * row.element_bytes % kLine == 0 && !tail_) line(fmt::format("c_fetch{}({} + {});", row.near ? "" : "_far", pointer(row.buffer, false), text(row.at)));
+    if (copy_ * lanes_ * row.element_bytes % kLine == 0 && !tail_) line(fmt::format("c_fetch{}({} + {});", row.near ? "" : "_far", pointer(row.load->buffer, false), text(row.at, row.places)));
   for (const Statement* s : statements) inner_statement(*s);
 }
 

@@ -128,6 +128,8 @@ class Printer {
   void point(const std::vector<Statement*>& statements);
   /// Rows that the first level of the next point reads from memory: fetched while the second level of this one computes, when memory would stand idle.
   void find_next_rows();
+  /// What the indices of a load are for the next point, as variables, where they are numbers in memory.
+  std::optional<std::vector<std::string>> next_places(Scalar load);
   /// Small constant inner loops written out, so that conditions on window positions are settled here.
   bool flat(const std::vector<Statement*>& statements) const;
   void flat_points(const std::vector<Statement*>& statements);
@@ -264,10 +266,11 @@ class Printer {
   std::int64_t strip_ = 0, tile_ = 0;
   std::map<BufferId, std::string> strip_values_;  // made by a finished level of a strip: rows on the stack
   struct NextRow {
-    BufferId buffer;
-    Expr at;                     ///< of the element that lies where the inner loops are
+    Scalar load;
+    Expr at;                          ///< of the element that lies where the inner loops are
+    std::vector<std::string> places;  ///< what x0, x1, … of it are for the next point
     std::int64_t element_bytes;
-    bool near;                   ///< into the nearest cache
+    bool near;                        ///< into the nearest cache
   };
   std::vector<NextRow> next_rows_;
   bool fetched_ = false;         ///< a level of this point has fetched the next one's rows

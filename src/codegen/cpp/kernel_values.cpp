@@ -95,7 +95,7 @@ Printer::Local Printer::compute(Scalar n) {
     case ScalarOp::Cast: return {fmt::format("c_cast_{}({})", short_name(n->dtype), list), varying};
     case ScalarOp::Round: return {fmt::format("c_round_{}({})", short_name(n->rounded), list), varying};
     case ScalarOp::Bitcast: return {fmt::format("c_bitcast_{}({})", short_name(n->dtype), list), varying};
-    case ScalarOp::Erf: case ScalarOp::Tanh: return {fmt::format("c_{}{}({})", coarse, ir::name_of(n->op), list), varying};
+    case ScalarOp::Erf: case ScalarOp::Exp: case ScalarOp::Sigmoid: case ScalarOp::Tanh: return {fmt::format("c_{}{}({})", coarse, ir::name_of(n->op), list), varying};
     case ScalarOp::Div:
       if (n->dtype == DType::F32 && args[0].varying && !args[1].varying) return {fmt::format("c_{}div_by({}, {})", coarse, args[0].name, args[1].name), true};
       break;
@@ -243,14 +243,15 @@ std::optional<Printer::Local> Printer::window_load(Scalar n, const std::vector<L
     line(fmt::format("const i32 {}b = c_lane({}, 0);", w, lanes));
     line(fmt::format("const i32v {0} = c_sub({1}, c_splat_i32v({0}b));", w, lanes));
     const std::string near = fmt::format("c_and(c_le(c_splat_i32v(0), {0}), c_lt({0}, c_splat_i32v(COIL_L)))", w);
-    line(fmt::format("const bool {}near = c_hall({});", w, tail_ ? fmt::format("c_or({}, c_not(c_firstn(n)))", near) : near));
+    // Where the lanes lie apart, the window is far behind any buffer's end: one comparison for both.
+    line(fmt::format("const i64 {}far = c_hall({}) ? 0 : (i64)1 << 62;", w, tail_ ? fmt::format("c_or({}, c_not(c_firstn(n)))", near) : near));
     window = windows_.emplace(wide, w).first;
     if (!scopes_.empty()) scopes_.back().push_back(wide);
   }
   const std::string& w = window->second;
   names[*moving] = w + "b";
   const std::string at = text(index, names), value = fresh();
-  line(fmt::format("const {} {} = {}near && {} <= {} ? c_permute(c_load_{}v({} + {}), {}) : {};", vector_type(reg), value, w, at, text(length - lanes_), dtype, p, at, w, gather));
+  line(fmt::format("const {0} {1} = __builtin_expect({2} + {3}far <= {4}, 1) ? c_permute(c_load_{5}v({6} + {2}), {3}) : {7};", vector_type(reg), value, at, w, text(length - lanes_), dtype, p, gather));
   if (!scopes_.empty()) scopes_.back().push_back(n);
   return raw_[n] = {value, true};
 }

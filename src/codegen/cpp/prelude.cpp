@@ -13,8 +13,12 @@ namespace {
 
 constexpr std::string_view kTypeText = R"(
 #define COIL_FN static inline __attribute__((always_inline))
+// A part of a kernel with loops over scalars, which all of the compiler's optimizations are worth.
 #if defined(__GNUC__) && !defined(__clang__)
+#define COIL_PART static __attribute__((noinline, optimize("O2")))
 #pragma GCC diagnostic ignored "-Wpsabi"
+#else
+#define COIL_PART static __attribute__((noinline))
 #endif
 typedef signed char i8; typedef short i16; typedef int i32; typedef long i64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned u32; typedef unsigned long u64;

@@ -26,7 +26,7 @@
 //   lanes       c_hsum c_hprod c_hmax c_hmin c_hany c_hall c_hxor c_prefix_add c_prefix_mul c_prefix_max c_prefix_min c_last c_permute c_transpose c_check
 // Semantics are torch's (CPU): NaN goes through max and min, integer division by zero gives 0, shifts past the width give 0 or
 // the sign. f32 functions are within 2 ulp over the whole range (sigmoid 2.5); test/unit/prelude_test.cpp states the bound of each.
-// c_coarse_erf and c_coarse_tanh (15 and 6 ulp), and c_coarse_div_by (1.5), serve kernels that store f16 or bf16 alone.
+// c_coarse_exp and c_coarse_sigmoid (within 2^-16), c_coarse_erf and c_coarse_tanh (15 and 6 ulp), and c_coarse_div_by (1.5) serve kernels that store f16 or bf16 alone.
 #pragma once
 #include <set>
 #include <string>

@@ -115,6 +115,23 @@ COIL_FN f32v c_exp(f32v x) { return c_expf(x); }
 COIL_FN f64 c_exp(f64 x) { return exp(x); }
 COIL_FN f64v c_exp(f64v x) { return c_map(x, exp); }
 )"},
+    // For results that are rounded to f16 or bf16: within 2^-16 of the value. 2^y as 2^floor(y) P(y - floor(y)), P(0) = 1. AVX-512 has instructions for both parts, which take all numbers.
+    {"c_coarse_exp", R"(
+template <class V> COIL_FN V c_exp2_part(V r) { return (((r * 0.0134266843f + 0.0522424742f) * r + 0.241280205f) * r + 0.693044845f) * r + 1.0f; }
+template <class V> COIL_FN V c_coarse_expf(V x) {
+  V y = c_clamp(x, -104.0f, 89.0f) * 1.44269504f, t = c_whole(y - 0.5f);
+  return c_scale(c_exp2_part(y - (t - 12583166.0f)), t);
+}
+COIL_FN f32 c_coarse_exp(f32 x) { return c_coarse_expf(x); }
+#if COIL_L == 16 && defined(__AVX512DQ__)
+COIL_FN f32v c_coarse_exp(f32v x) {
+  f32v y = x * 1.44269504f, p = c_exp2_part((f32v)__builtin_ia32_reduceps512_mask(y, 9, y, (u16)-1));
+  return (f32v)__builtin_ia32_scalefps512_mask(p, y, p, (u16)-1, 4);
+}
+#else
+COIL_FN f32v c_coarse_exp(f32v x) { return c_coarse_expf(x); }
+#endif
+)"},
     {"c_exp2", R"(
 extern "C" double exp2(double);
 template <class V> COIL_FN V c_exp2f(V x) {
@@ -163,6 +180,7 @@ COIL_FN f32v c_sigmoid(f32v x) { return 1.0f / (1.0f + c_exp(-x)); }
 COIL_FN f64 c_sigmoid(f64 x) { return 1 / (1 + c_exp(-x)); }
 COIL_FN f64v c_sigmoid(f64v x) { x = c_exp(-x); return {1.0 / (1.0 + x.a), 1.0 / (1.0 + x.b)}; }
 )"},
+    {"c_coarse_sigmoid", "template <class V> COIL_FN V c_coarse_sigmoid(V x) { return 1.0f / (1.0f + c_coarse_exp(-x)); }\n"},
     // x = 2^e (1 + f), 1 + f in [sqrt(1/2), sqrt 2): gives log(1 + f) - f + f^2 / 2. Denormals are scaled first.
     {"c_log_parts", R"(
 template <class V> COIL_FN V c_log_parts(V x, V& e, V& f) {

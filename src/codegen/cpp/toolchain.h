@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace coil::codegen {
@@ -22,6 +23,12 @@ struct Toolchain {
 /// `isa` (option `cpu.isa`): `native`, `avx512`, `avx2` or `baseline`.
 /// Throws Error when there is no compiler or the instruction set is not known.
 Toolchain find_toolchain(const std::string& compiler = "", const std::string& isa = "native");
+
+/// Whether a flag says how kernels are optimized.
+bool is_optimization(std::string_view flag);
+
+/// For kernels that run once, or are only tested: what they gain by more optimization is less than it takes.
+void optimize_less(Toolchain&);
 
 struct CompileSharedOptions {
   int jobs = 2;                                       ///< compilers that run at once

@@ -226,7 +226,7 @@ class EmulatedBackend : public Backend {
     // Headers, and the whole standard library behind them.
     std::erase(toolchain_.flags, "-nostdlib");
     std::erase_if(toolchain_.flags, [](const std::string& f) { return f.starts_with("-march=") || f == "-fno-exceptions" || f == "-fno-rtti"; });
-    std::replace(toolchain_.flags.begin(), toolchain_.flags.end(), std::string("-O2"), std::string("-O1"));
+    optimize_less(toolchain_);
     std::replace(toolchain_.flags.begin(), toolchain_.flags.end(), std::string("-ffp-contract=fast"), std::string("-ffp-contract=off"));
   }
 

@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <cctype>
 
+#include "codegen/cpp/toolchain.h"
+
 namespace coil::wrapper {
 namespace {
 
 constexpr std::string_view kFloatFlags[] = {"-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"};
 
 bool is_machine_flag(std::string_view flag) { return flag.starts_with("-m"); }
-bool is_kept(std::string_view flag) { return is_machine_flag(flag) || flag.starts_with("-O") || std::find(std::begin(kFloatFlags), std::end(kFloatFlags), flag) != std::end(kFloatFlags); }
+bool is_kept(std::string_view flag) { return is_machine_flag(flag) || codegen::is_optimization(flag) || std::find(std::begin(kFloatFlags), std::end(kFloatFlags), flag) != std::end(kFloatFlags); }
 
 /// What a level of the instruction set defines for the preprocessor.
 std::vector<std::string> macros_of(std::string_view level) {

@@ -105,6 +105,10 @@ for short in ("f64", "f16", "bf16"):
     norms.add(f"softmax_{short}", lambda x: F.softmax(x, -1), norms.normal(5, 33, dtype=FLOATS[short]))
     norms.add(f"layer_norm_{short}", lambda x, w, b: F.layer_norm(x, (33,), w, b), *(norms.normal(*s, dtype=FLOATS[short]) for s in ((5, 33), (33,), (33,))))
     norms.add(f"rms_norm_{short}", lambda x, w: F.rms_norm(x, (33,), w, 1e-6), *(norms.normal(*s, dtype=FLOATS[short]) for s in ((5, 33), (33,))))
+# Kernels fetch the row that the next point's index names.
+for name, at in {"rows": norms.integers(-30, 30, 4, 9), "columns": norms.integers(-30, 30, 9, 4).t(), "part": norms.integers(-30, 30, 4, 12)[:, 3:], "narrow": norms.integers(0, 30, 4, 9, dtype=torch.int32)}.items():
+    norms.add(f"looked_up_{name}", lambda i, w, p: F.layer_norm(w[i] + p, (80,)), at, norms.normal(30, 80), norms.normal(9, 80))
+    norms.add(f"looked_up_twice_{name}", lambda i, w: F.softmax(w[i] * w[i.flip(0)], -1), at, norms.normal(30, 80))
 norms.add("softmax_columns", lambda x: F.softmax(x, 0), norms.normal(33, 7))
 norms.add("softmax_middle", lambda x: F.softmax(x, 1), norms.normal(3, 20, 5))
 norms.add("softmax_masked_row", lambda x: F.softmax(x, -1), torch.tensor([[float("-inf"), 1.0, 2.0], [float("-inf"), float("-inf"), 0.0]]))
