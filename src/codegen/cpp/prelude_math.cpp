@@ -79,14 +79,18 @@ COIL_FN f32v c_inverse(f32v x) {
 COIL_FN f32v c_inverse(f32v x) { return 1.0f / x; }
 #endif
 )"},
-    // x / y for many x: by the reciprocal, whose rounding the quotient's residual makes up for. A zero, an infinity and NaN stand as they are.
+    // x / y for many x: by the reciprocal, whose rounding the quotient's residual makes up for, where that is one instruction and exact. A zero, an infinity and NaN stand as they are.
     {"c_div_by", R"(
+#ifdef __FMA__
 COIL_FN f32v c_div_by(f32v x, f32 y) {
   f32 size = c_absbits(y), r = 1.0f / y;
   if (__builtin_expect(!(size > 0x1p-64f && size < 0x1p64f), 0)) return x / y;
   f32v q = x * r, better = (x - q * y) * r + q;
   return c_pick((u32v)(c_ibits(c_absbits(q)) - 1) < 0x7f7fffffu, better, q);
 }
+#else
+COIL_FN f32v c_div_by(f32v x, f32 y) { return x / y; }
+#endif
 // For quotients that are rounded to f16 or bf16.
 COIL_FN f32v c_coarse_div_by(f32v x, f32 y) {
   f32 size = c_absbits(y), r = 1.0f / y;
