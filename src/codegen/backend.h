@@ -32,6 +32,8 @@ class Backend {
   virtual Device device() const = 0;
   /// Instruction set or architecture that the binaries need: `avx512`, `sm_90a`.
   virtual const std::string& isa() const = 0;
+  /// Of a GPU, as in sm_90; 0 where kernels are for none.
+  virtual int gpu_arch() const { return 0; }
   /// Whether kernels wait, before they touch memory, for the one that was launched before them.
   virtual bool launches_early() const { return false; }
   /// Fusion policy that suits the device.

@@ -217,7 +217,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
     const RunModule run = [&](fx::GraphModule& part) { return run_part(part, settings, machine_runs(out.toolchain.isa) ? out.toolchain : codegen::find_toolchain(settings.cpu_compiler), options); };
     stage("constants", [&] { compute_what_is_known(module, run); });
   }
-  passes::move_to_device(module, device, device.type == DeviceType::CUDA ? std::atoi(out.backend->isa().c_str() + 3) : 0);  // sm_90
+  passes::move_to_device(module, device, out.backend->gpu_arch());
   if (device.type != DeviceType::CPU || settings.cuda_emulate) stage("recurrences", [&] { run_pass("loop-recurrences", module); });
   if (device.type != DeviceType::CPU)
     stage("decompose for the device", [&] {

@@ -1,19 +1,13 @@
 #include "codegen/cpp/attention_call.h"
 
 #include "codegen/cpp/attention.h"
-#include "support/error.h"
+#include "codegen/head_size.h"
 #include "support/hash.h"
 
 namespace coil::codegen {
 namespace {
 
 using sym::Expr;
-
-int constant_dim(Expr e) {
-  auto c = e.constant();
-  if (!c) fail("attention needs head dimensions that are known at compile time");
-  return static_cast<int>(*c);
-}
 
 /// The element type of the pointer that a view's offset moves.
 std::string_view element(DType d) {
@@ -30,7 +24,7 @@ std::string_view element(DType d) {
 Kernel attention_call(const ir::Extern& call, const Toolchain& toolchain) {
   const bool masked = std::get<std::int64_t>(call.attributes.at("has_mask")) != 0;
   const ir::BufferView &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2], &out = call.outputs[0];
-  AttentionSpec spec{.dtype = q.dtype, .head_dim = constant_dim(q.sizes[3]), .value_dim = constant_dim(v.sizes[3])};
+  AttentionSpec spec{.dtype = q.dtype, .head_dim = static_cast<int>(head_size(q)), .value_dim = static_cast<int>(head_size(v))};
   spec.causal = std::get<std::int64_t>(call.attributes.at("causal")) != 0;
   spec.scale = std::get<double>(call.attributes.at("scale"));
   if (masked) spec.mask = call.inputs[3].dtype;

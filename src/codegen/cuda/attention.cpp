@@ -4,9 +4,8 @@
 
 #include <initializer_list>
 
-#include "codegen/cuda/row_kernel.h"
-#include "support/error.h"
-#include "support/hash.h"
+#include "codegen/cuda/plain_kernel.h"
+#include "codegen/head_size.h"
 
 namespace coil::codegen {
 namespace {
@@ -45,6 +44,8 @@ template <bool C> C_FN c_tile c_tile_at(i64 query, i64 key, i64 queries, i64 key
 template <class M> C_FN f32 c_score(f32 product, f32 scale, const M& mask, c_tile tile, int r, int k) {
   return r < tile.queries && k < tile.keys && k - r <= tile.ahead ? mask.of(product * scale, r, k) : -c_infinity<f32>();
 }
+// How many keys the N queries from `first` on see.
+template <bool C, int N> C_FN i64 c_keys_seen(i64 first, i64 keys) { return C && first + N < keys ? first + N : keys; }
 // A query that sees no key has no weights.
 C_FN f32 c_weight(f32 score, f32 log) { return log == -c_infinity<f32>() ? 0.0f : c_exp_of_less(score - log); }
 
@@ -61,7 +62,7 @@ template <int T, int N, int W, int PITCH> C_FN void c_fetch_rows(f32* to, const 
   }
 }
 // From row to row as many floats that rows by rows (72), or columns of eight rows (68), meet no bank twice.
-template <int D> constexpr int c_pitch_of = (D + 7) / 8 * 8 + ((D + 7) / 8 % 2 ? 0 : 8);
+template <int D> constexpr int c_pitch_of = ((D + 7) / 8 | 1) * 8;
 template <int T, int D, int PITCH> C_FN void c_fetch_piece(f32* to, const c_rows& x, i64 first, int piece, int t) {
   if ((piece + 1) * 64 <= D) c_fetch_rows<T, 64, 64, PITCH>(to, x, first, piece * 64, t);
   else c_fetch_rows<T, 64, D % 64 ? D % 64 : 64, PITCH>(to, x, first, piece * 64, t);
@@ -69,7 +70,8 @@ template <int T, int D, int PITCH> C_FN void c_fetch_piece(f32* to, const c_rows
 template <int T, int D> C_FN void c_fetch_narrow(f32* to, const c_rows& x, i64 first, int piece, int t) { c_fetch_piece<T, D, 72>(to, x, first, piece, t); }
 template <int T, int D> C_FN void c_fetch_wide(f32* to, const c_rows& x, i64 first, int piece, int t) { c_fetch_piece<T, D, 68>(to, x, first, piece, t); }
 template <int D> constexpr int c_pieces = (D + 63) / 64;
-template <int D> C_FN constexpr int c_eights(int piece) { return (piece + 1) * 64 <= D ? 8 : (D % 64 + 7) / 8; }
+template <int D> constexpr int c_eights_of_rest = (D % 64 + 7) / 8;
+C_FN int c_row_of(int t) { return t / 32 * 16 + t % 32 / 4; }
 
 // A number's first 11 digits, and the rest.
 C_FN void c_split(f32 x, f32& big, f32& rest) {
@@ -120,9 +122,9 @@ template <int STEPS, int PITCH> C_FN void c_rows_by_rows(f32 (&acc)[8][4], const
 }
 template <int D> C_FN void c_piece_by_rows(f32 (&acc)[8][4], const f32* a, const f32* b, int piece, int t) {
   const int lane = t % 32;
-  a += (t / 32 * 16 + lane / 4) * c_pitch_of<D> + piece * 64 + lane % 4 * 2, b += lane / 4 * 72 + lane % 4 * 2;
+  a += c_row_of(t) * c_pitch_of<D> + piece * 64 + lane % 4 * 2, b += lane / 4 * 72 + lane % 4 * 2;
   if ((piece + 1) * 64 <= D) c_rows_by_rows<8, c_pitch_of<D>>(acc, a, b);
-  else c_rows_by_rows<c_eights<D>(D / 64), c_pitch_of<D>>(acc, a, b);
+  else c_rows_by_rows<c_eights_of_rest<D>, c_pitch_of<D>>(acc, a, b);
 }
 // acc[n] += scores of 64 rows by eight columns of the piece.
 template <int N> C_FN void c_scores_by_columns(f32 (&acc)[8][4], const f32 (&scores)[8][4], const f32* b) {
@@ -143,7 +145,7 @@ template <int N> C_FN void c_scores_by_columns(f32 (&acc)[8][4], const f32 (&sco
 template <int D> C_FN void c_piece_by_columns(f32 (&acc)[8][4], const f32 (&scores)[8][4], const f32* b, int piece, int t) {
   b += t % 4 * 2 * 68 + t % 32 / 4;
   if ((piece + 1) * 64 <= D) c_scores_by_columns<8>(acc, scores, b);
-  else c_scores_by_columns<c_eights<D>(D / 64)>(acc, scores, b);
+  else c_scores_by_columns<c_eights_of_rest<D>>(acc, scores, b);
 }
 template <int D> C_FN void c_store_rows(const c_results& out, const f32 (&acc)[c_pieces<D>][8][4], i64 first, i64 count, int t) {
 #pragma unroll
@@ -152,7 +154,7 @@ template <int D> C_FN void c_store_rows(const c_results& out, const f32 (&acc)[c
     for (int n = 0; n < 8; ++n)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const i64 row = first + t / 32 * 16 + t % 32 / 4 + 8 * h;
+        const i64 row = first + c_row_of(t) + 8 * h;
         const int from = p * 64 + n * 8 + t % 4 * 2;
         if (row >= count || from >= D) continue;
         const c_pack<f32, 2> x = {acc[p][n][2 * h], acc[p][n][2 * h + 1]};
@@ -195,8 +197,8 @@ template <int D, int V, int W, bool C, bool L, class M>
 C_FN void c_attention(f32* shared, c_rows q, c_rows k, c_rows v, M mask, c_results out, c_results logs, i64 first, f32 scale, int t) {
   constexpr int T = 32 * W;
   c_ring ring = {shared + 16 * W * c_pitch_of<D>, 1};
-  const int row = t / 32 * 16 + t % 32 / 4, column = t % 4 * 2;
-  const i64 end = C && first + 16 * W < k.count ? first + 16 * W : k.count;
+  const int row = c_row_of(t), column = t % 4 * 2;
+  const i64 end = c_keys_seen<C, 16 * W>(first, k.count);
   c_fetch_rows<T, 16 * W, D, c_pitch_of<D>>(shared, q, first, 0, t);
   if (end > 0) c_fetch_narrow<T, D>(ring.next(), k, 0, 0, t);
   f32 top[2] = {-c_infinity<f32>(), -c_infinity<f32>()}, sum[2] = {}, acc[c_pieces<V>][8][4] = {};
@@ -255,8 +257,8 @@ C_FN void c_attention_queries(f32* shared, c_rows dy, c_rows q, c_rows k, c_rows
   constexpr int T = 32 * W;
   f32* const slopes = shared + 16 * W * c_pitch_of<D>;
   c_ring ring = {slopes + 16 * W * c_pitch_of<V>, 1};
-  const int row = t / 32 * 16 + t % 32 / 4, column = t % 4 * 2;
-  const i64 end = C && first + 16 * W < k.count ? first + 16 * W : k.count;
+  const int row = c_row_of(t), column = t % 4 * 2;
+  const i64 end = c_keys_seen<C, 16 * W>(first, k.count);
   c_fetch_rows<T, 16 * W, D, c_pitch_of<D>>(shared, q, first, 0, t);
   c_fetch_rows<T, 16 * W, V, c_pitch_of<V>>(slopes, dy, first, 0, t);
   if (end > 0) c_fetch_narrow<T, D>(ring.next(), k, 0, 0, t);
@@ -293,7 +295,7 @@ C_FN void c_attention_keys(f32* shared, c_rows dy, c_rows q, c_rows k, c_rows v,
   constexpr int T = 32 * W;
   f32 *const values = shared + 16 * W * c_pitch_of<D>, *const numbers = values + 16 * W * c_pitch_of<V>;
   c_ring ring = {numbers + 128, 1};
-  const int row = t / 32 * 16 + t % 32 / 4, column = t % 4 * 2;
+  const int row = c_row_of(t), column = t % 4 * 2;
   c_fetch_rows<T, 16 * W, D, c_pitch_of<D>>(shared, k, first, 0, t);
   c_fetch_rows<T, 16 * W, V, c_pitch_of<V>>(values, v, first, 0, t);
   const i64 begin = C ? first / 64 * 64 : 0;
@@ -332,12 +334,6 @@ C_FN void c_attention_keys(f32* shared, c_rows dy, c_rows q, c_rows k, c_rows v,
 }
 )";
 
-std::int64_t constant_of(Expr e) {
-  const auto c = e.constant();
-  if (!c) fail("attention needs head sizes that are known at compile time");
-  return *c;
-}
-
 using Widths = std::initializer_list<std::int64_t>;
 
 /// Shared memory of a block of so many warps with 16 rows each of operands of these widths: those, two pieces of what passes, and two numbers for each of its rows.
@@ -348,11 +344,11 @@ std::int64_t shared_bytes(Widths staying, std::int64_t warps) {
 }
 
 /// The kernel of one call: a block has some rows of one head.
-class AttentionKernel {
+class AttentionKernel : public PlainKernel {
  public:
   AttentionKernel(ir::Graph& graph, const ir::Extern& call, const GpuModel& gpu) : graph_(graph), call_(call), gpu_(gpu) {
     auto add = [&](const ir::BufferView& view, bool written) {
-      signature_ += fmt::format("{}{}{}* p{}", k_.buffers.empty() ? "" : ", ", written ? "" : "const ", view.dtype == DType::Bool ? "u8" : "f32", k_.buffers.size());
+      pointers_ += fmt::format("{}{}{}* p{}", k_.buffers.empty() ? "" : ", ", written ? "" : "const ", view.dtype == DType::Bool ? "u8" : "f32", k_.buffers.size());
       k_.buffers.push_back(view.buffer);
       k_.written.push_back(written);
     };
@@ -395,7 +391,7 @@ class AttentionKernel {
 
  private:
   const ir::BufferView& in(int i) const { return call_.inputs[static_cast<std::size_t>(i)]; }
-  std::int64_t depth(int i) const { return constant_of(in(i).sizes[3]); }
+  std::int64_t depth(int i) const { return head_size(in(i)); }
   bool causal() const { return call_.integer("causal") != 0; }
   bool has_mask() const { return call_.integer("has_mask") != 0; }
 
@@ -404,12 +400,6 @@ class AttentionKernel {
     for (int warps : {4, 2})
       if (shared_bytes(staying, warps) <= gpu_.block_bytes && !graph_.env().statically_known_lt(view.sizes[0] * view.sizes[1] * sym::ceil_div(view.sizes[2], 16 * warps), 2 * gpu_.multiprocessors)) return warps;
     return 1;
-  }
-
-  std::string scalar(Expr e) {
-    parameters_ += fmt::format(", i64 n{}", k_.scalars.size());
-    k_.scalars.push_back(e);
-    return fmt::format("n{}", k_.scalars.size() - 1);
   }
 
   /// What a block works on: `batch`, `head`, the head of keys it goes with (`group`), and its `first` row.
@@ -431,13 +421,13 @@ class AttentionKernel {
     const ir::BufferView& view = in(i);
     const bool rows = view.sizes.size() == 4;
     const std::string at = place(static_cast<std::size_t>(i), view, head), row = scalar(view.strides[2]), dim = rows ? scalar(view.strides[3]) : "1", count = scalar(view.sizes[2]);
-    return fmt::format("c_rows_of({}, {}, {}, {}, {})", at, row, dim, count, rows && constant_of(view.sizes[3]) % 4 == 0);
+    return fmt::format("c_rows_of({}, {}, {}, {}, {})", at, row, dim, count, rows && head_size(view) % 4 == 0);
   }
   std::string result(std::size_t i, std::string_view head) {
     const ir::BufferView& view = call_.outputs[i];
     const bool rows = view.sizes.size() == 4;
     const std::string at = place(call_.inputs.size() + i, view, head), row = scalar(view.strides[2]), dim = rows ? scalar(view.strides[3]) : "1";
-    return fmt::format("c_results_of({}, {}, {}, {})", at, row, dim, rows && constant_of(view.sizes[3]) % 4 == 0);
+    return fmt::format("c_results_of({}, {}, {}, {})", at, row, dim, rows && head_size(view) % 4 == 0);
   }
   std::string mask(int i, std::string_view head) {
     if (!has_mask()) return "c_no_mask{}";
@@ -448,23 +438,20 @@ class AttentionKernel {
 
   /// `arguments` in the order in which their numbers were asked for.
   Kernel finish(Widths staying, int warps, const std::string& function, const std::vector<std::string>& arguments) {
-    const std::string signature = fmt::format("({}{}, i64* status)", signature_, parameters_);
-    const std::string text = fmt::format("  if (c_stop(status)) return;\n  C_DYNAMIC_SHARED(shared);\n{}  {}((f32*)shared, {}, first, {:a}f, (int)threadIdx.x);\n", head_, function, fmt::join(arguments, ", "), static_cast<float>(std::get<double>(call_.attributes.at("scale"))));
-    k_.symbol = "coil_attention_" + to_hex(hash(signature + text)).substr(0, 16);
     // Where a thread adds up little, as many blocks as there is room for are worth more than registers.
-    const bool gradient = call_.op != "blocked_attention";
-    const std::string_view resident = std::max(depth(0), depth(2)) > 64 ? "" : gradient ? ", 3" : ", 4";
-    k_.text = fmt::format("extern \"C\" __global__ void __launch_bounds__({}{}) {}{} {{\n{}}}\n", 32 * warps, resident, k_.symbol, signature, text);
-    k_.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = 32 * warps, .shared_bytes = shared_bytes(staying, warps)};
-    return std::move(k_);
+    const bool gradient = call_.op != "blocked_attention", little = std::max(depth(0), depth(2)) <= 64;
+    const std::string bounds = std::to_string(32 * warps) + (!little ? "" : gradient ? ", 3" : ", 4");
+    const std::string scale = fmt::format("{:a}f", static_cast<float>(std::get<double>(call_.attributes.at("scale"))));
+    Kernel kernel = write("coil_attention_", bounds, pointers_, fmt::format("  C_DYNAMIC_SHARED(shared);\n{}  {}((f32*)shared, {}, first, {}, (int)threadIdx.x);\n", head_, function, fmt::join(arguments, ", "), scale));
+    kernel.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = 32 * warps, .shared_bytes = shared_bytes(staying, warps)};
+    return kernel;
   }
 
   ir::Graph& graph_;
   const ir::Extern& call_;
   const GpuModel& gpu_;
-  Kernel k_;
   Expr blocks_ = 0;
-  std::string signature_, parameters_, head_;
+  std::string pointers_, head_;
 };
 
 }  // namespace

@@ -28,9 +28,8 @@ class CudaBackend : public Backend {
     // Kernels use nothing that only one member of a family has, and PTX of a family's own kind does not run on later ones.
     while (!std::isdigit(static_cast<unsigned char>(arch_.back()))) arch_.pop_back();
     gpu_.shape = options_.shape;
-    const int arch = std::atoi(arch_.c_str() + 3);
-    if (arch < kFirstWithClusters) gpu_.most_cluster = 1;
-    if (arch == 90 || arch == 100) gpu_.block_bytes = 113 << 10;
+    if (gpu_arch() < kFirstWithClusters) gpu_.most_cluster = 1;
+    if (gpu_arch() == 90 || gpu_arch() == 100) gpu_.block_bytes = 113 << 10;
     if (!options_.cluster.empty()) {
       const bool known = options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
       if (!known || (options_.cluster != "1" && gpu_.most_cluster == 1)) fail("cuda.cluster is {}: it is 1, and from sm_{} on also 2, 4 or 8", options_.cluster, kFirstWithClusters);
@@ -40,7 +39,8 @@ class CudaBackend : public Backend {
 
   Device device() const override { return {DeviceType::CUDA, options_.device}; }
   const std::string& isa() const override { return arch_; }
-  bool launches_early() const override { return options_.dependent_launch && std::atoi(arch_.c_str() + 3) >= 90; }
+  int gpu_arch() const final { return std::atoi(arch_.c_str() + 3); }
+  bool launches_early() const override { return options_.dependent_launch && gpu_arch() >= 90; }
   const scheduler::Choices& choices() const override { return *choices_; }
   std::int64_t product_vector_bytes() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group, gpu_); }

@@ -219,6 +219,9 @@ template <class... P> static void c_call(void (*f)(P...), void* const* buffers, 
 }
 )";
 
+/// What a kernel whose threads wait for each other calls, by how it begins.
+constexpr std::string_view kWaiting[] = {"c_sync", "c_reduce_warp", "c_scan_warp", "c_lane_", "c_sort<", "c_merge<", "c_digit_", "c_radix_", "c_attention"};
+
 class EmulatedBackend : public Backend {
  public:
   EmulatedBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int shape) : cpp_(make_cpp_backend(toolchain)), toolchain_(std::move(toolchain)), choices_(std::move(choices)) {
@@ -270,7 +273,7 @@ class EmulatedBackend : public Backend {
     std::string text = k.text;
     text.replace(at, k.symbol.size(), inner);
     text.replace(0, std::string_view("extern \"C\" ").size(), "");
-    const bool waits = text.find("c_sync") != std::string::npos || text.find("c_reduce_warp") != std::string::npos || text.find("c_scan_warp") != std::string::npos || text.find("c_lane_") != std::string::npos || text.find("c_sort<") != std::string::npos || text.find("c_merge<") != std::string::npos || text.find("c_digit_") != std::string::npos || text.find("c_radix_") != std::string::npos || text.find("c_attention") != std::string::npos;
+    const bool waits = std::ranges::any_of(kWaiting, [&](std::string_view call) { return text.find(call) != std::string::npos; });
     text += fmt::format("extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, {}, {}, {}, {}, {}); }}\n", k.symbol, inner, k.buffers.size(), k.scalars.size(),
                         k.launch->block, k.launch->cluster, waits);
     k.text = text;

@@ -2,7 +2,6 @@
 
 #include "codegen/cuda/body.h"
 #include "ir/radix_state.h"
-#include "support/hash.h"
 
 namespace coil::codegen {
 
@@ -47,22 +46,13 @@ RowKernel::RowKernel(ir::Graph& graph, const ir::Extern& call, const std::vector
   getter_ += "  };\n";
 }
 
-std::string RowKernel::scalar(Expr e) {
-  parameters_ += fmt::format(", i64 n{}", k_.scalars.size());
-  k_.scalars.push_back(e);
-  return fmt::format("n{}", k_.scalars.size() - 1);
-}
-
 Kernel RowKernel::finish(const std::vector<std::string>& pointers, const std::string& shared, const std::string& body, int threads) {
-  std::string signature;
-  for (std::size_t v = 0; v < pointers.size(); ++v) signature += fmt::format("{}{}* p{}", v ? ", " : "", pointers[v], v);
-  signature = fmt::format("({}{}, i64* status)", signature, parameters_);
-  const std::string text = "  if (c_stop(status)) return;\n" + shared + getter_ + head_ + body;
-  k_.symbol = "coil_" + to_hex(hash(signature + text)).substr(0, 16);
-  k_.text = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}{} {{\n{}}}\n", threads, k_.symbol, signature, text);
+  std::string named;
+  for (std::size_t v = 0; v < pointers.size(); ++v) named += fmt::format("{}{}* p{}", v ? ", " : "", pointers[v], v);
+  Kernel kernel = write("coil_", std::to_string(threads), named, shared + getter_ + head_ + body);
   // A row of no elements has nothing to do.
-  k_.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = threads};
-  return std::move(k_);
+  kernel.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = threads};
+  return kernel;
 }
 
 }  // namespace coil::codegen

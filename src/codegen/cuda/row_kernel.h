@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/kernel.h"
+#include "codegen/cuda/plain_kernel.h"
 
 namespace coil::codegen {
 
@@ -14,7 +14,7 @@ std::size_t row_dimension(const ir::Extern& call);
 Expr row_length(const ir::Extern& call, const ir::BufferView&);
 
 /// Parameters `p0, p1, …`; in the text: where the block's row begins in each view (`o0, …`), which row that is (`row`), which of the row's blocks (`part`).
-class RowKernel {
+class RowKernel : public PlainKernel {
  public:
   /// `views` have the rows, those from `inputs` on are written. `words` is written too and has no rows: the last pointer.
   /// `block` is the number of the block, should it not be the machine's own.
@@ -23,17 +23,14 @@ class RowKernel {
   std::vector<std::string> steps;  ///< how far each view's elements are apart
   std::string element;             ///< of the first view, as stored
 
-  /// A parameter of the kernel.
-  std::string scalar(Expr);
   Expr blocks() const { return blocks_; }
   /// `pointers`: the type of each pointer; `shared`: the text in front of the row's.
   Kernel finish(const std::vector<std::string>& pointers, const std::string& shared, const std::string& body, int threads);
 
  private:
   ir::Graph& graph_;
-  Kernel k_;
   Expr blocks_;
-  std::string parameters_, head_, getter_;
+  std::string head_, getter_;
 };
 
 }  // namespace coil::codegen

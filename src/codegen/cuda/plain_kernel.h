@@ -1,0 +1,25 @@
+// Kernels that are written down as they are, not made of a loop nest: pointers, numbers, and the status behind them.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "codegen/kernel.h"
+
+namespace coil::codegen {
+
+class PlainKernel {
+ public:
+  /// A parameter of the kernel, by name.
+  std::string scalar(Expr);
+
+ protected:
+  /// `pointers`: the first parameters; `bounds`: those of __launch_bounds__; the launch is still to be filled in.
+  Kernel write(std::string_view prefix, std::string_view bounds, std::string_view pointers, std::string_view body);
+
+  Kernel k_;
+
+ private:
+  std::string parameters_;
+};
+
+}  // namespace coil::codegen
