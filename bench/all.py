@@ -1,4 +1,5 @@
 """Every benchmark; the tables go to the terminal and to build/bench.md, with the machine they were measured on."""
+
 import logging
 import pathlib
 import platform
@@ -13,7 +14,14 @@ import micro
 import models
 
 RESULT = pathlib.Path(__file__).resolve().parents[1] / "build/bench.md"
-PARTS = {"Models": models.run, "Memory-bound rows": micro.run, "Free sizes": dynamic.run, "Calls": calls.run, "Growth of compile cost": growth.run, "Peak memory": memory.run}
+PARTS = {
+    "Models": models.run,
+    "Memory-bound rows": micro.run,
+    "Free sizes": dynamic.run,
+    "Calls": calls.run,
+    "Growth of compile cost": growth.run,
+    "Peak memory": memory.run,
+}
 
 
 def processor():

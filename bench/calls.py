@@ -1,7 +1,9 @@
-"""What a call costs beside its kernels, in microseconds: one tiny kernel, thirty inputs, a hundred launches; eager and Inductor beside it.
+"""What a call costs beside its kernels, in microseconds: one tiny kernel, thirty inputs, a hundred launches; eager and
+Inductor beside it.
 
 usage: calls.py
 """
+
 import pathlib
 import tempfile
 
@@ -27,7 +29,11 @@ class Hundred(torch.nn.Module):
         return x
 
 
-CASES = {"one kernel of 16 elements": (One, (torch.randn(16),)), "thirty inputs": (Thirty, ([torch.randn(16) for _ in range(30)],)), "fifty products and relus, 8 by 8": (Hundred, (torch.randn(8, 8), torch.randn(8, 8) * 0.3))}
+CASES = {
+    "one kernel of 16 elements": (One, (torch.randn(16),)),
+    "thirty inputs": (Thirty, ([torch.randn(16) for _ in range(30)],)),
+    "fifty products and relus, 8 by 8": (Hundred, (torch.randn(8, 8), torch.randn(8, 8) * 0.3)),
+}
 
 
 def run():
@@ -42,7 +48,15 @@ def run():
             archive = pathlib.Path(folder) / "m.pt2"
             export(module, args, archive)
             figures = coil_bench(archive, 1, "--seconds", 0.5)
-            rows.append([name, burst(lambda: module(*args), 2000) * 1e3, burst(lambda: compiled(*args), 2000) * 1e3, figures["latency_ms"]["median"] * 1e3, figures["latency_ms"]["min"] * 1e3])
+            rows.append(
+                [
+                    name,
+                    burst(lambda: module(*args), 2000) * 1e3,
+                    burst(lambda: compiled(*args), 2000) * 1e3,
+                    figures["latency_ms"]["median"] * 1e3,
+                    figures["latency_ms"]["min"] * 1e3,
+                ]
+            )
         print(*rows[-1], flush=True)
     return table(["call, µs", "eager", "inductor", "**coil**", "coil, least"], rows)
 

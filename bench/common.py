@@ -1,4 +1,5 @@
 """What the benchmarks share: the command, exporting, timing in turns, peak memory of a process, tables."""
+
 import argparse
 import json
 import os
@@ -24,7 +25,11 @@ def coil_bench(model, threads, *options):
     """The figures of `coil bench --json`; raises with what it said when it failed."""
     with tempfile.TemporaryDirectory() as folder:
         result = pathlib.Path(folder) / "b.json"
-        done = subprocess.run([COIL, "bench", str(model), "--threads", str(threads), "--json", str(result), *map(str, options)], capture_output=True, text=True)
+        done = subprocess.run(
+            [COIL, "bench", str(model), "--threads", str(threads), "--json", str(result), *map(str, options)],
+            capture_output=True,
+            text=True,
+        )
         if done.returncode:
             raise RuntimeError(done.stderr.strip())
         return json.loads(result.read_text())
@@ -41,7 +46,9 @@ def burst(call, calls=6):
 
 
 def take_turns(calls, archives, rounds, threads, *options):
-    """(least milliseconds, least cold seconds) by side: bursts of the `calls` and runs of `coil bench` on the `archives`, in rounds, so that what disturbs the machine disturbs all. Only archives have cold seconds."""
+    """(least milliseconds, least cold seconds) by side: bursts of the `calls` and runs of `coil bench` on the
+    `archives`, in rounds, so that what disturbs the machine disturbs all. Only archives have cold seconds.
+    """
     best, cold = {}, {}
     for _ in range(rounds):
         for side, call in calls.items():
@@ -63,7 +70,8 @@ def main(run, doc):
     print(run(a.names and a.names.split(","), a.threads, a.rounds))
 
 
-# Linux counts what a process held before `exec` into its peak, which after a fork is its parent's memory: a small process starts the command, so that a large benchmark does not show through.
+# Linux counts what a process held before `exec` into its peak, which after a fork is its parent's memory: a small
+# process starts the command, so that a large benchmark does not show through.
 _WATCH = """import resource, subprocess, sys
 done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
@@ -72,7 +80,9 @@ sys.exit(done.returncode)"""
 
 def peak_rss(command):
     """MiB that a process of its own held at its peak; raises when it failed."""
-    done = subprocess.run([sys.executable, "-S", "-c", _WATCH, *map(str, command)], capture_output=True, text=True, errors="replace")
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", _WATCH, *map(str, command)], capture_output=True, text=True, errors="replace"
+    )
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise RuntimeError(said[-1] if said else f"exit {done.returncode}")
@@ -81,7 +91,15 @@ def peak_rss(command):
 
 def table(heads, rows):
     """A Markdown table."""
-    cell = lambda v: "–" if v is None else f"{v:.3g}" if isinstance(v, float) and abs(v) < 100 else f"{v:.0f}" if isinstance(v, float) else str(v)
+    cell = (
+        lambda v: "–"
+        if v is None
+        else f"{v:.3g}"
+        if isinstance(v, float) and abs(v) < 100
+        else f"{v:.0f}"
+        if isinstance(v, float)
+        else str(v)
+    )
     text = [heads, ["---"] * len(heads), *[[cell(v) for v in row] for row in rows]]
     return "\n".join("| " + " | ".join(line) + " |" for line in text) + "\n"
 

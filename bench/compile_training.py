@@ -1,8 +1,11 @@
-"""Coil's own share of what a training step (forward, backward, AdamW; bf16 autocast) takes to compile: seconds in its backend calls, without a cache (NVRTC's of its own is off), and with one that another process filled.
+"""Coil's own share of what a training step (forward, backward, AdamW; bf16 autocast) takes to compile: seconds in its
+backend calls, without a cache (NVRTC's of its own is off), and with one that another process filled.
 
 usage: compile_training.py [bert|gpt2|small,...] [--device cuda] [--layers N] [--set KEY=VALUE ...]
-The rest of the first step is Dynamo's, AOTAutograd's and eager's. `small` is a model of two layers, for machines without a GPU.
+The rest of the first step is Dynamo's, AOTAutograd's and eager's. `small` is a model of two layers, for machines
+without a GPU.
 """
+
 import argparse
 import collections
 import json
@@ -30,12 +33,22 @@ def model_of(name, layers, device):
         case "gpt2":
             model = transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False, **depth))
         case _:
-            model = transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=words, hidden_size=64, num_hidden_layers=layers or 2, num_attention_heads=4, intermediate_size=128))
+            model = transformers.BertForMaskedLM(
+                transformers.BertConfig(
+                    vocab_size=words,
+                    hidden_size=64,
+                    num_hidden_layers=layers or 2,
+                    num_attention_heads=4,
+                    intermediate_size=128,
+                )
+            )
     return model.to(device).train(), dict(input_ids=ids, labels=ids)
 
 
 def watch(graphs):
-    """Notes each graph that Coil compiles: seconds in Python's translation and in the native compile, and the stages of that."""
+    """Notes each graph that Coil compiles: seconds in Python's translation and in the native compile, and the stages of
+    that.
+    """
     import coil.dynamo as dynamo
 
     translate, compile = dynamo.translate, dynamo._compile
@@ -50,7 +63,12 @@ def watch(graphs):
     def made(traced, options, name, **kwargs):
         start = time.perf_counter()
         graph = compile(traced, options, name, **kwargs)
-        graphs[-1] |= {"name": name, "compile": time.perf_counter() - start, "kernels": graph.kernels, "stages": dict(graph.stages)}
+        graphs[-1] |= {
+            "name": name,
+            "compile": time.perf_counter() - start,
+            "kernels": graph.kernels,
+            "stages": dict(graph.stages),
+        }
         return graph
 
     dynamo.translate, dynamo._compile = translated, made
@@ -66,7 +84,10 @@ def one_side(a):
     model, batch = model_of(a.names, a.layers, a.device)
     options = {"cache": a.cache} | dict(s.split("=", 1) for s in a.set)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    forward, update = torch.compile(model, backend="coil", options=options), torch.compile(optimizer.step, backend="coil", options=options)
+    forward, update = (
+        torch.compile(model, backend="coil", options=options),
+        torch.compile(optimizer.step, backend="coil", options=options),
+    )
     wait = torch.cuda.synchronize if a.device != "cpu" else lambda: None
 
     def step():
@@ -87,13 +108,21 @@ def one_side(a):
 def report(name, side, said):
     graphs = said["graphs"]
     own = [g["translate"] + g["compile"] for g in graphs]
-    print(f"{name:6s} {side:5s} first step {said['first_step']:6.2f} s, in Coil {sum(own):6.2f} s: translation {sum(g['translate'] for g in graphs):5.2f}, native {sum(g['compile'] for g in graphs):5.2f}; {len(graphs)} graphs, {sum(g['kernels'] for g in graphs)} kernels")
+    print(
+        f"{name:6s} {side:5s} first step {said['first_step']:6.2f} s, in Coil {sum(own):6.2f} s: translation "
+        f"{sum(g['translate'] for g in graphs):5.2f}, native {sum(g['compile'] for g in graphs):5.2f}; "
+        f"{len(graphs)} graphs, {sum(g['kernels'] for g in graphs)} kernels"
+    )
     for g, seconds in zip(graphs, own):
         print(f"         {g['name']:10s} {seconds:6.2f} s, {g['kernels']} kernels")
     stages = collections.Counter()
     for g in graphs:
         stages.update(g["stages"])
-    print("         stages: " + ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in stages.most_common(8) if seconds >= 0.005), flush=True)
+    print(
+        "         stages: "
+        + ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in stages.most_common(8) if seconds >= 0.005),
+        flush=True,
+    )
 
 
 def main():
@@ -106,13 +135,27 @@ def main():
     a = parser.parse_args()
     if a.cache:
         return one_side(a)
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'build/python'}:{os.environ.get('PYTHONPATH', '')}", "PYTHONWARNINGS": "ignore", "CUDA_CACHE_DISABLE": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": f"{ROOT / 'build/python'}:{os.environ.get('PYTHONPATH', '')}",
+        "PYTHONWARNINGS": "ignore",
+        "CUDA_CACHE_DISABLE": "1",
+    }
     if "PYTHONPATH" in os.environ and "build-gpu" in os.environ["PYTHONPATH"]:
         environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
     for name in a.names.split(","):
         with tempfile.TemporaryDirectory() as folder:
             for side in ("cold", "warm"):
-                command = [sys.executable, __file__, name, "--device", a.device, "--cache", folder, *(["--layers", str(a.layers)] if a.layers else []), *(f"--set={s}" for s in a.set)]
+                command = [
+                    sys.executable,
+                    __file__,
+                    name,
+                    "--device",
+                    a.device,
+                    "--cache",
+                    folder,
+                    *(["--layers", str(a.layers)] if a.layers else []),
+                    *(f"--set={s}" for s in a.set),
+                ]
                 done = subprocess.run(command, capture_output=True, text=True, env=environment)
                 if done.returncode:
                     print(f"{name} {side}: {' '.join(done.stderr.split())[-600:]}", flush=True)

@@ -1,7 +1,9 @@
-"""What free sizes cost: models compiled for one size and for all, by Coil and by Inductor; milliseconds at that one size in bursts that take turns, and seconds of cold compile.
+"""What free sizes cost: models compiled for one size and for all, by Coil and by Inductor; milliseconds at that one
+size in bursts that take turns, and seconds of cold compile.
 
 usage: dynamic.py [NAME,...] [--threads N] [--rounds N]
 """
+
 import pathlib
 import tempfile
 import time
@@ -13,13 +15,18 @@ from common import burst, export, geometric_mean, main, table, take_turns
 from workloads import MODELS
 
 BATCH, LENGTH = Dim("batch", min=1, max=32), Dim("length", min=2, max=512)
-SHAPES = {"bert_1x128": {0: BATCH, 1: LENGTH}, "gpt2_1x128": {0: BATCH, 1: LENGTH}, "resnet50_1": {0: BATCH, 2: Dim("height", min=64, max=512), 3: Dim("width", min=64, max=512)}}
+SHAPES = {
+    "bert_1x128": {0: BATCH, 1: LENGTH},
+    "gpt2_1x128": {0: BATCH, 1: LENGTH},
+    "resnet50_1": {0: BATCH, 2: Dim("height", min=64, max=512), 3: Dim("width", min=64, max=512)},
+}
 SIDES = ("inductor", "inductor dynamic", "coil", "coil dynamic")
 
 
 def inductor(module, args, dynamic):
     """(call, seconds to make it), nothing taken from a cache."""
     import torch._inductor.config as config
+
     torch._dynamo.reset()
     compiled = torch.compile(module, dynamic=dynamic, fullgraph=True)
     start = time.perf_counter()
@@ -53,11 +60,32 @@ def run(names=None, threads=2, rounds=3):
         best, cold = measure(name, threads, rounds)
         speeds.append(best["coil"] / best["coil dynamic"])
         compiles.append(cold["coil dynamic"] / cold["coil"])
-        rows.append([name.replace("_1", "_2"), *(best[s] for s in SIDES), speeds[-1], best["inductor dynamic"] / best["coil dynamic"], *(cold[s] for s in SIDES), compiles[-1],
-                     cold["inductor dynamic"] / cold["coil dynamic"]])
+        rows.append(
+            [
+                name.replace("_1", "_2"),
+                *(best[s] for s in SIDES),
+                speeds[-1],
+                best["inductor dynamic"] / best["coil dynamic"],
+                *(cold[s] for s in SIDES),
+                compiles[-1],
+                cold["inductor dynamic"] / cold["coil dynamic"],
+            ]
+        )
         print(*rows[-1], flush=True)
-    heads = ["model, ms", *SIDES[:2], *(f"**{s}**" for s in SIDES[2:]), "coil / dynamic", "inductor dynamic / coil dynamic", *(f"cold s: {s}" for s in SIDES), "cold: dynamic / coil", "cold: inductor dynamic / coil dynamic"]
-    return table(heads, rows) + f"\nGeometric means: speed with free sizes {geometric_mean(speeds):.2f} of that without, compile time {geometric_mean(compiles):.2f} times that without\n"
+    heads = [
+        "model, ms",
+        *SIDES[:2],
+        *(f"**{s}**" for s in SIDES[2:]),
+        "coil / dynamic",
+        "inductor dynamic / coil dynamic",
+        *(f"cold s: {s}" for s in SIDES),
+        "cold: dynamic / coil",
+        "cold: inductor dynamic / coil dynamic",
+    ]
+    return table(heads, rows) + (
+        f"\nGeometric means: speed with free sizes {geometric_mean(speeds):.2f} of that without, compile time "
+        f"{geometric_mean(compiles):.2f} times that without\n"
+    )
 
 
 if __name__ == "__main__":

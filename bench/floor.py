@@ -1,8 +1,11 @@
-"""What a call through torch.compile costs, in microseconds of the host's time: eager, a backend that does nothing, one that allocates its results, Coil and Inductor, in turns in one process.
+"""What a call through torch.compile costs, in microseconds of the host's time: eager, a backend that does nothing, one
+that allocates its results, Coil and Inductor, in turns in one process.
 
 usage: floor.py [--rounds 20] [--device cuda]
-A call is queued; on a GPU, twenty calls are queued and then waited for, and the second figure of each side is a call's share of that whole time.
+A call is queued; on a GPU, twenty calls are queued and then waited for, and the second figure of each side is a call's
+share of that whole time.
 """
+
 import argparse
 import pathlib
 import sys
@@ -61,7 +64,9 @@ SIDES = {
 def compiled(name, case, side, device):
     """Functions share a code object, which Dynamo keeps its entries by: each side has one of its own."""
     function, args = case(device)
-    function = type(function)(function.__code__.replace(co_name=f"{case.__name__}_{sum(map(ord, name))}"), function.__globals__)
+    function = type(function)(
+        function.__code__.replace(co_name=f"{case.__name__}_{sum(map(ord, name))}"), function.__globals__
+    )
     call = torch.compile(function, fullgraph=True, **SIDES[side]) if SIDES[side] else function
     for _ in range(100):
         call(*args)

@@ -1,7 +1,9 @@
-"""Attention on a GPU, forward and with its gradient: eager, the same by products (torch's MATH), Inductor and Coil; milliseconds by events, TFLOP/s of the two (of five) products, MiB that a call takes at its peak.
+"""Attention on a GPU, forward and with its gradient: eager, the same by products (torch's MATH), Inductor and Coil;
+milliseconds by events, TFLOP/s of the two (of five) products, MiB that a call takes at its peak.
 
 usage: gpu_attention.py [NAME,...] [--seconds N] [--sides NAME,...] [--set KEY=VALUE ...]
 """
+
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -45,7 +47,10 @@ def step(attend, given, slope, training):
 def measure(name, training, chosen):
     dtype, batch, heads, groups, queries, keys, depth, causal = CASES[name]
     torch.manual_seed(0)
-    given = [torch.randn(batch, h, n, depth, dtype=dtype, device="cuda", requires_grad=training) for h, n in ((heads, queries), (groups, keys), (groups, keys))]
+    given = [
+        torch.randn(batch, h, n, depth, dtype=dtype, device="cuda", requires_grad=training)
+        for h, n in ((heads, queries), (groups, keys), (groups, keys))
+    ]
     slope = torch.randn(batch, heads, queries, depth, dtype=dtype, device="cuda")
     attend = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != groups)
 
@@ -53,7 +58,12 @@ def measure(name, training, chosen):
         with sdpa_kernel(SDPBackend.MATH):
             return attend(q, k, v)
 
-    functions = {"eager": lambda: attend, "products": lambda: by_products, "inductor": lambda: sides.compiled(attend, "inductor"), "coil": lambda: sides.compiled(attend, "coil")}
+    functions = {
+        "eager": lambda: attend,
+        "products": lambda: by_products,
+        "inductor": lambda: sides.compiled(attend, "inductor"),
+        "coil": lambda: sides.compiled(attend, "coil"),
+    }
     operations = batch * heads * queries * keys * depth * (14 if training else 4) / (2 if causal else 1)
     want, texts = None, []
     for side in chosen:
@@ -64,7 +74,10 @@ def measure(name, training, chosen):
             want = want or got
             off = max(map(sides.difference, got, want))
             ms = min(sides.by_events(call) for _ in range(2))
-            texts.append(f"{side} {ms:8.3f} ms {operations / ms / 1e9:6.1f} {peak(call):6.0f} MiB{f' off {off:.1e}' if side != 'eager' else ''}")
+            texts.append(
+                f"{side} {ms:8.3f} ms {operations / ms / 1e9:6.1f} {peak(call):6.0f} "
+                f"MiB{f' off {off:.1e}' if side != 'eager' else ''}"
+            )
             del got
         except Exception as error:
             texts.append(f"{side}: {sides.line(error)}")

@@ -1,8 +1,10 @@
 """Every operator case of the CPU's tests, compiled for the GPU and run there, against eager on the CPU.
 
-usage: gpu_operators.py [GROUP ...] [--seconds N] [--jobs N]     groups as test/python/test_ops.py names them; all when none is named
+usage: gpu_operators.py [GROUP ...] [--seconds N] [--jobs N]     groups as test/python/test_ops.py names them; all when
+none is named
 Exit 1 when a case is wrong or was not reached.
 """
+
 import argparse
 import collections
 import multiprocessing
@@ -21,7 +23,10 @@ OPTIONS = ("--device", "cuda", "--set", "cpu.isa=avx2")
 
 def check(key):
     torch.set_num_threads(2)
-    for cases in [test_ops.CHUNKS[key]], [[case] for case in test_ops.CHUNKS[key]]:  # together; where torch itself fails, one by one
+    for cases in (
+        [test_ops.CHUNKS[key]],
+        [[case] for case in test_ops.CHUNKS[key]],
+    ):  # together; where torch itself fails, one by one
         found = {}
         for some in cases:
             try:
@@ -42,7 +47,9 @@ def main():
     end = time.monotonic() + a.seconds
     keys = [k for k in test_ops.CHUNKS if not a.groups or any(k.startswith(g) for g in a.groups)]
     wrong, right, reached = {}, 0, set()
-    pool = multiprocessing.get_context("spawn").Pool(a.jobs, maxtasksperchild=1)  # a forked process hangs in OpenMP once its parent has used threads, and at torch's second export
+    pool = multiprocessing.get_context("spawn").Pool(
+        a.jobs, maxtasksperchild=1
+    )  # a forked process hangs in OpenMP once its parent has used threads, and at torch's second export
     results = pool.imap_unordered(check, keys)
     while len(reached) < len(keys):
         try:

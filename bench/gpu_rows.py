@@ -1,8 +1,12 @@
-"""The memory-bound rows on a GPU: eager, Inductor and Coil, both through torch.compile; milliseconds by events, share of the copy ceiling, seconds of the first call.
+"""The memory-bound rows on a GPU: eager, Inductor and Coil, both through torch.compile; milliseconds by events, share
+of the copy ceiling, seconds of the first call.
 
-usage: gpu_rows.py [NAME,...] [--seconds N] [--backends NAME,...] [--set KEY=VALUE ...]     a NAME may also be `selection`: sorting, scans, scatters and what the data decides the size of
-`device` behind Coil's time is the device's alone, without what the host takes to call. With --set, Coil is also timed with each of these settings by itself.
+usage: gpu_rows.py [NAME,...] [--seconds N] [--backends NAME,...] [--set KEY=VALUE ...]     a NAME may also be
+`selection`: sorting, scans, scatters and what the data decides the size of
+`device` behind Coil's time is the device's alone, without what the host takes to call. With --set, Coil is also timed
+with each of these settings by itself.
 """
+
 import argparse
 
 import torch
@@ -43,23 +47,49 @@ WIDE = 4096
 ROWS = {
     "add_relu": (lambda x, y: F.relu(x + y) * 2.0, lambda: (normal(8192, 16384), normal(8192, 16384))),
     "bias_gelu_bf16": (lambda x, b: F.gelu(x + b), lambda: (normal(16384, 8192, dtype=BF16), normal(8192, dtype=BF16))),
-    "swiglu_bf16": (lambda a, b: F.silu(a) * b, lambda: (normal(16384, 11008, dtype=BF16), normal(16384, 11008, dtype=BF16))),
+    "swiglu_bf16": (
+        lambda a, b: F.silu(a) * b,
+        lambda: (normal(16384, 11008, dtype=BF16), normal(16384, 11008, dtype=BF16)),
+    ),
     "softmax_bf16": (lambda x: F.softmax(x.float(), -1).to(BF16), lambda: (normal(32768, WIDE, dtype=BF16),)),
-    "layer_norm_bf16": (lambda x, g, b: F.layer_norm(x, (WIDE,), g, b), lambda: (normal(32768, WIDE, dtype=BF16), normal(WIDE, dtype=BF16), normal(WIDE, dtype=BF16))),
+    "layer_norm_bf16": (
+        lambda x, g, b: F.layer_norm(x, (WIDE,), g, b),
+        lambda: (normal(32768, WIDE, dtype=BF16), normal(WIDE, dtype=BF16), normal(WIDE, dtype=BF16)),
+    ),
     "rms_norm_bf16": (rms_norm, lambda: (normal(32768, WIDE, dtype=BF16), normal(WIDE, dtype=BF16))),
-    "add_rms_norm_bf16": (lambda x, y, w: (x + y, rms_norm(x + y, w)), lambda: (normal(16384, WIDE, dtype=BF16), normal(16384, WIDE, dtype=BF16), normal(WIDE, dtype=BF16))),
+    "add_rms_norm_bf16": (
+        lambda x, y, w: (x + y, rms_norm(x + y, w)),
+        lambda: (normal(16384, WIDE, dtype=BF16), normal(16384, WIDE, dtype=BF16), normal(WIDE, dtype=BF16)),
+    ),
     "sum_all": (lambda x: x.sum(), lambda: (normal(16384, 8192),)),
     "sum_columns": (lambda x: x.sum(0), lambda: (normal(16384, 8192),)),
     "sum_rows": (lambda x: x.sum(1), lambda: (normal(16384, 8192),)),
     "transpose_add": (lambda x, y: x + y.t(), lambda: (normal(8192, 8192), normal(8192, 8192))),
-    "cross_entropy_bf16": (lambda x, t: F.cross_entropy(x.float(), t), lambda: (normal(8192, 50304, dtype=BF16), index(50304, 8192))),
-    "rope_bf16": (rope, lambda: (normal(8, 32, 2048, 128, dtype=BF16), normal(2048, 128, dtype=BF16), normal(2048, 128, dtype=BF16))),
-    "embed_add_ln_bf16": (lambda n, e, p, g, b: F.layer_norm(e[n] + p, (1024,), g, b),
-                          lambda: (index(50000, 32, 4096), normal(50000, 1024, dtype=BF16), normal(4096, 1024, dtype=BF16), normal(1024, dtype=BF16), normal(1024, dtype=BF16))),
+    "cross_entropy_bf16": (
+        lambda x, t: F.cross_entropy(x.float(), t),
+        lambda: (normal(8192, 50304, dtype=BF16), index(50304, 8192)),
+    ),
+    "rope_bf16": (
+        rope,
+        lambda: (normal(8, 32, 2048, 128, dtype=BF16), normal(2048, 128, dtype=BF16), normal(2048, 128, dtype=BF16)),
+    ),
+    "embed_add_ln_bf16": (
+        lambda n, e, p, g, b: F.layer_norm(e[n] + p, (1024,), g, b),
+        lambda: (
+            index(50000, 32, 4096),
+            normal(50000, 1024, dtype=BF16),
+            normal(4096, 1024, dtype=BF16),
+            normal(1024, dtype=BF16),
+            normal(1024, dtype=BF16),
+        ),
+    ),
     "cumsum": (lambda x: x.cumsum(-1), lambda: (normal(16384, WIDE),)),
     "argmax": (lambda x: x.argmax(-1), lambda: (normal(16384, 8192),)),
     "batch_norm_stats": (lambda x: torch.var_mean(x, (0, 2, 3)), lambda: (normal(64, 256, 56, 56),)),
-    "group_norm_silu_bf16": (lambda x, g, b: F.silu(F.group_norm(x, 32, g, b)), lambda: (normal(16, 512, 64, 64, dtype=BF16), normal(512, dtype=BF16), normal(512, dtype=BF16))),
+    "group_norm_silu_bf16": (
+        lambda x, g, b: F.silu(F.group_norm(x, 32, g, b)),
+        lambda: (normal(16, 512, 64, 64, dtype=BF16), normal(512, dtype=BF16), normal(512, dtype=BF16)),
+    ),
     "adam_32": (adam_step, adam_state),
 }
 
@@ -84,9 +114,18 @@ SELECTION = {
     "masked_select": (lambda x: x[x > 0], lambda: (normal(1_000_000),)),
     "unique": (lambda x: x.unique(return_inverse=True, return_counts=True), lambda: (index(5000, 1_000_000),)),
     "bincount": (lambda x: x.bincount(minlength=1000), lambda: (index(1000, 1_000_000),)),
-    "index_add": (lambda x, i, y: x.index_add(0, i, y), lambda: (normal(50_000, 256), index(50_000, 100_000), normal(100_000, 256))),
-    "scatter_rows": (lambda x, i, y: x.scatter(1, i, y), lambda: (normal(4096, 4096), normal(4096, 4096).argsort(1)[:, :1024].contiguous(), normal(4096, 1024))),
-    "scatter_amax": (lambda x, i, y: x.scatter_reduce(0, i, y, "amax"), lambda: (normal(1_000_000), index(1_000_000, 4_000_000), normal(4_000_000))),
+    "index_add": (
+        lambda x, i, y: x.index_add(0, i, y),
+        lambda: (normal(50_000, 256), index(50_000, 100_000), normal(100_000, 256)),
+    ),
+    "scatter_rows": (
+        lambda x, i, y: x.scatter(1, i, y),
+        lambda: (normal(4096, 4096), normal(4096, 4096).argsort(1)[:, :1024].contiguous(), normal(4096, 1024)),
+    ),
+    "scatter_amax": (
+        lambda x, i, y: x.scatter_reduce(0, i, y, "amax"),
+        lambda: (normal(1_000_000), index(1_000_000, 4_000_000), normal(4_000_000)),
+    ),
     "gather_rows": (lambda x, i: x.gather(1, i), lambda: (normal(4096, 8192), index(8192, 4096, 4096))),
 }
 
@@ -111,7 +150,9 @@ def measure(name, ceiling, backends, settings):
     floor = traffic(name, args, want) / ceiling
     calls, cold, notes = {"eager": lambda: function(*args)}, {}, []
     for backend in backends + [f"coil {one}" for one in settings]:
-        compiled = sides.compiled(function, *backend.split()[:1], options=dict([backend.split()[1].split("=")]) if " " in backend else {})
+        compiled = sides.compiled(
+            function, *backend.split()[:1], options=dict([backend.split()[1].split("=")]) if " " in backend else {}
+        )
         call = lambda compiled=compiled: compiled(*args)
         try:
             cold[backend] = sides.first_call(call)
@@ -123,7 +164,10 @@ def measure(name, ceiling, backends, settings):
     del want
     best = {k: min(sides.by_events(call) for _ in range(2)) for k, call in calls.items()}
     device = {k: f" device {sides.on_device(call):7.3f}" for k, call in calls.items() if k.startswith("coil")}
-    text = "   ".join(f"{k} {ms:7.3f} ms {floor / ms:4.2f}" + device.get(k, "") + (f" ({cold[k]:4.1f} s)" if k in cold else "") for k, ms in best.items())
+    text = "   ".join(
+        f"{k} {ms:7.3f} ms {floor / ms:4.2f}" + device.get(k, "") + (f" ({cold[k]:4.1f} s)" if k in cold else "")
+        for k, ms in best.items()
+    )
     print(f"{name:21s} {text}   {'; '.join(notes)}", flush=True)
     return best
 
@@ -136,11 +180,16 @@ def main():
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     a = parser.parse_args()
     torch._dynamo.config.capture_dynamic_output_shape_ops = True  # nonzero and its like
-    names = [row for name in (a.names or ",".join(ROWS)).split(",") for row in (SELECTION if name == "selection" else [name])]
+    names = [
+        row for name in (a.names or ",".join(ROWS)).split(",") for row in (SELECTION if name == "selection" else [name])
+    ]
     deadline = sides.Deadline(a.seconds)
     with torch.no_grad():
         ceiling = copy_bandwidth()
-        print(f"{torch.cuda.get_device_name()}, copy ceiling {ceiling / 1e6:.0f} GB/s; share of it behind each time", flush=True)
+        print(
+            f"{torch.cuda.get_device_name()}, copy ceiling {ceiling / 1e6:.0f} GB/s; share of it behind each time",
+            flush=True,
+        )
         for name in names:
             if deadline.passed():
                 print(f"{name:21s} not reached in time")

@@ -1,4 +1,7 @@
-"""What the GPU benchmarks share: timing by events with the cache flushed, by the host's clock, sides that take turns, a deadline."""
+"""What the GPU benchmarks share: timing by events with the cache flushed, by the host's clock, sides that take turns, a
+deadline.
+"""
+
 import argparse
 import statistics
 import time
@@ -17,7 +20,9 @@ class Deadline:
 
 
 def parser(doc, chosen):
-    """Arguments of a benchmark of models: names, `--sides` (those `chosen` where nothing is said), a limit in seconds and settings of Coil's sides."""
+    """Arguments of a benchmark of models: names, `--sides` (those `chosen` where nothing is said), a limit in seconds
+    and settings of Coil's sides.
+    """
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("names", nargs="?")
     made.add_argument("--sides", default=chosen)
@@ -27,7 +32,9 @@ def parser(doc, chosen):
 
 
 def each(a, models):
-    """The models that parsed arguments name, until their time is over, each with the deadline. Their settings hold from now on."""
+    """The models that parsed arguments name, until their time is over, each with the deadline. Their settings hold from
+    now on.
+    """
     OPTIONS.update(s.split("=", 1) for s in a.set)
     deadline = Deadline(a.seconds)
     for name in a.names.split(",") if a.names else models:
@@ -38,12 +45,16 @@ def each(a, models):
 
 
 def compiled(function, backend, mode=None, options={}):
-    """A function compiled by a backend of torch.compile, cold caches for Coil, which takes options too; nothing is compiled yet."""
+    """A function compiled by a backend of torch.compile, cold caches for Coil, which takes options too; nothing is
+    compiled yet.
+    """
     torch._dynamo.reset()
     if backend != "coil":
         return torch.compile(function, backend=backend, fullgraph=True, mode=mode)
     graphs = {"cuda.graphs": True} if mode == "reduce-overhead" else {}  # torch takes a mode or options
-    return torch.compile(function, backend=backend, fullgraph=True, options=OPTIONS | {"cache": "none"} | graphs | options)
+    return torch.compile(
+        function, backend=backend, fullgraph=True, options=OPTIONS | {"cache": "none"} | graphs | options
+    )
 
 
 def first_call(call):
@@ -58,11 +69,14 @@ def first_call(call):
 def by_events(call):
     """Median milliseconds on the GPU, the L2 cache flushed between calls."""
     from triton.testing import do_bench
+
     return do_bench(call, warmup=10, rep=40, return_mode="median")
 
 
 def on_device(call, calls=15):
-    """Median milliseconds of the device alone: it is kept busy, the L2 cache flushed, until the host has queued all of a call."""
+    """Median milliseconds of the device alone: it is kept busy, the L2 cache flushed, until the host has queued all of
+    a call.
+    """
     flush = torch.empty(1 << 28, dtype=torch.int8, device="cuda")
     marks = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
     for begin, end in marks:

@@ -1,9 +1,14 @@
-"""Training steps (forward, loss, backward; bf16) on a GPU: eager, Inductor and Coil, both through torch.compile, in one process.
+"""Training steps (forward, loss, backward; bf16) on a GPU: eager, Inductor and Coil, both through torch.compile, in one
+process.
 
-usage: gpu_training.py [NAME,...] [--sides NAME,...] [--dropout] [--small] [--device cuda] [--seconds N] [--set KEY=VALUE ...]     settings of Coil's sides: cuda.tf32=all
-Milliseconds of a step (median of 15, by events), GiB of torch's allocator at its peak, seconds of the step that compiles, and what lies between loss and gradients and eager's, relative to those.
-`--dropout`: BERT and GPT-2 with the dropout that `transformers` gives them, which every side draws for itself, so that losses and gradients are far apart. `--small`: a size for machines without a GPU (`--device cpu`).
+usage: gpu_training.py [NAME,...] [--sides NAME,...] [--dropout] [--small] [--device cuda] [--seconds N] [--set
+KEY=VALUE ...]     settings of Coil's sides: cuda.tf32=all
+Milliseconds of a step (median of 15, by events), GiB of torch's allocator at its peak, seconds of the step that
+compiles, and what lies between loss and gradients and eager's, relative to those.
+`--dropout`: BERT and GPT-2 with the dropout that `transformers` gives them, which every side draws for itself, so that
+losses and gradients are far apart. `--small`: a size for machines without a GPU (`--device cpu`).
 """
+
 import gc
 import statistics
 import time
@@ -21,7 +26,9 @@ STEPS = 15
 class Rotary(nn.Module):
     def __init__(self, dim, tokens, base=500000.0):
         super().__init__()
-        angles = torch.outer(torch.arange(tokens).float(), base ** (-torch.arange(0, dim, 2).float() / dim)).repeat(1, 2)
+        angles = torch.outer(torch.arange(tokens).float(), base ** (-torch.arange(0, dim, 2).float() / dim)).repeat(
+            1, 2
+        )
         self.register_buffer("cos", angles.cos())
         self.register_buffer("sin", angles.sin())
 
@@ -45,7 +52,12 @@ class Block(nn.Module):
         super().__init__()
         self.head = dim // heads
         linear = lambda a, b: nn.Linear(a, b, bias=False)
-        self.q, self.k, self.v, self.o = linear(dim, dim), linear(dim, kv_heads * self.head), linear(dim, kv_heads * self.head), linear(dim, dim)
+        self.q, self.k, self.v, self.o = (
+            linear(dim, dim),
+            linear(dim, kv_heads * self.head),
+            linear(dim, kv_heads * self.head),
+            linear(dim, dim),
+        )
         self.gate, self.up, self.down = linear(dim, hidden), linear(dim, hidden), linear(hidden, dim)
         self.before, self.between = Norm(dim), Norm(dim)
 
@@ -82,7 +94,9 @@ class CrossEntropy(nn.Module):
 
     def forward(self, ids):
         logits = self.model(ids)
-        return F.cross_entropy(logits[:, :logits.shape[1] - self.ahead].flatten(0, 1).float(), ids[:, self.ahead:].flatten())
+        return F.cross_entropy(
+            logits[:, : logits.shape[1] - self.ahead].flatten(0, 1).float(), ids[:, self.ahead :].flatten()
+        )
 
 
 class Classes(nn.Module):
@@ -104,25 +118,49 @@ def llama(small, dropout):
 
 def vit(small, dropout):
     import transformers
-    sizes = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8) if small else {}
+
+    sizes = (
+        dict(
+            hidden_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=128,
+            image_size=32,
+            patch_size=8,
+        )
+        if small
+        else {}
+    )
     config = transformers.ViTConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=1000, **sizes)
-    return Classes(Result(transformers.ViTForImageClassification(config))), torch.randn((2, 3, 32, 32) if small else (64, 3, 224, 224), dtype=BF16)
+    return Classes(Result(transformers.ViTForImageClassification(config))), torch.randn(
+        (2, 3, 32, 32) if small else (64, 3, 224, 224), dtype=BF16
+    )
 
 
 def bert(small, dropout):
     import transformers
+
     rows, words = ((2, 32), 512) if small else ((16, 512), 30522)
-    sizes = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=words) if small else {}
+    sizes = (
+        dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=words)
+        if small
+        else {}
+    )
     none = {} if dropout else dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    return CrossEntropy(Result(transformers.BertForMaskedLM(transformers.BertConfig(**sizes, **none))), 0), torch.randint(0, words, rows)
+    return CrossEntropy(
+        Result(transformers.BertForMaskedLM(transformers.BertConfig(**sizes, **none))), 0
+    ), torch.randint(0, words, rows)
 
 
 def gpt2(small, dropout):
     import transformers
+
     rows, words = ((2, 32), 512) if small else ((8, 1024), 50257)
     sizes = dict(n_embd=64, n_layer=2, n_head=4, vocab_size=words) if small else {}
     none = {} if dropout else dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
-    return CrossEntropy(Result(transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False, **sizes, **none))), 1), torch.randint(0, words, rows)
+    return CrossEntropy(
+        Result(transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False, **sizes, **none))), 1
+    ), torch.randint(0, words, rows)
 
 
 MODELS = {"llama": llama, "vit": vit, "bert": bert, "gpt2": gpt2}
@@ -149,7 +187,9 @@ def step_time(step, device):
 
 
 def gradient_difference(parameters, want):
-    """Norm of the difference over the norm, of all gradients together: some by themselves are rounding errors (those of the keys' biases)."""
+    """Norm of the difference over the norm, of all gradients together: some by themselves are rounding errors (those of
+    the keys' biases).
+    """
     apart = whole = 0.0
     for p, w in zip(parameters, want):
         if w is None or p.grad is None:
@@ -163,7 +203,9 @@ def gradient_difference(parameters, want):
 
 
 def run_side(side, module, x, eager):
-    """A line of figures. `eager`: its loss and gradients (on the host, so that they count in no side's peak); empty until it has run."""
+    """A line of figures. `eager`: its loss and gradients (on the host, so that they count in no side's peak); empty
+    until it has run.
+    """
     device, parameters = x.device, list(module.parameters())
     loss_of = module if side == "eager" else sides.compiled(module, *COMPILED[side])
 
@@ -184,7 +226,10 @@ def run_side(side, module, x, eager):
         eager.update(loss=loss, gradients=[None if p.grad is None else p.grad.cpu() for p in parameters])
         apart = f"loss {loss:.4f}"
     elif eager:
-        apart = f"apart: loss {abs(loss - eager['loss']) / abs(eager['loss']):.1e}, gradients {gradient_difference(parameters, eager['gradients']):.1e}"
+        apart = (
+            f"apart: loss {abs(loss - eager['loss']) / abs(eager['loss']):.1e}, gradients "
+            f"{gradient_difference(parameters, eager['gradients']):.1e}"
+        )
     else:
         apart = f"loss {loss:.4f}, no eager to compare with"
     for _ in range(3):
@@ -201,7 +246,11 @@ def measure(name, a, deadline):
     torch.manual_seed(0)
     module, x = MODELS[name](a.small, a.dropout)
     module, x = module.to(a.device, BF16).train(), x.to(a.device)
-    print(f"{name} {'x'.join(map(str, x.shape))}, {sum(p.numel() for p in module.parameters()) / 1e6:.1f} million parameters", flush=True)
+    print(
+        f"{name} {'x'.join(map(str, x.shape))}, {sum(p.numel() for p in module.parameters()) / 1e6:.1f} million "
+        "parameters",
+        flush=True,
+    )
     eager = {}
     for side in a.sides.split(","):
         if deadline.passed():

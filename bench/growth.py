@@ -1,7 +1,9 @@
-"""How the cost of a compile grows: chains of pointwise operators and of small products, 100 to 10,000 nodes; seconds, and seconds for each node.
+"""How the cost of a compile grows: chains of pointwise operators and of small products, 100 to 10,000 nodes; seconds,
+and seconds for each node.
 
 usage: growth.py [LENGTH,...]
 """
+
 import pathlib
 import sys
 import tempfile
@@ -43,7 +45,16 @@ def run(lengths=LENGTHS):
                 archive = pathlib.Path(folder) / "chain.pt2"
                 export(kind(length), (torch.randn(8, 8), torch.randn(8, 8) * 0.2), archive)
                 figures = coil_bench(archive, 2, "--seconds", 0.2)
-                rows.append([kind.__name__.lower(), length, figures["compile_s"], figures["compile_s"] / length * 1e3, figures["kernels"], figures["extern_calls"]])
+                rows.append(
+                    [
+                        kind.__name__.lower(),
+                        length,
+                        figures["compile_s"],
+                        figures["compile_s"] / length * 1e3,
+                        figures["kernels"],
+                        figures["extern_calls"],
+                    ]
+                )
                 print(*rows[-1], flush=True)
     return table(["chain of", "nodes", "compile s", "ms for each node", "kernels", "library calls"], rows)
 

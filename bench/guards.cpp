@@ -1,4 +1,5 @@
-// What the checks of a call's inputs cost: thirty inputs of free sizes with ranges, multiples and equal dimensions, and a program that does nothing else.
+// What the checks of a call's inputs cost: thirty inputs of free sizes with ranges, multiples and equal dimensions, and
+// a program that does nothing else.
 //
 //   ninja -C build guard_bench && build/bin/guard_bench
 #include <benchmark/benchmark.h>
@@ -15,14 +16,17 @@ namespace {
 
 constexpr int kInputs = 30;
 
-/// Inputs [batch, 8*n_i, 64] of one batch; 1 <= batch <= 32, 2 <= n_i <= 512, every second n_i at least the one before it. It gives their sum.
+/// Inputs [batch, 8*n_i, 64] of one batch; 1 <= batch <= 32, 2 <= n_i <= 512, every second n_i at least the one before
+/// it. It gives their sum.
 wrapper::Program program() {
   using wrapper::DefineSymbol;
   wrapper::Program p;
   p.env = std::make_shared<sym::ShapeEnv>();
   const sym::Expr batch = p.env->add_size("batch", 4, {1, 32});
   p.lines.push_back(DefineSymbol{batch, 0, DefineSymbol::From::Size, 0});
-  auto check = [&](sym::Expr condition, std::string message) { p.lines.push_back(wrapper::Assert{condition, std::move(message)}); };
+  auto check = [&](sym::Expr condition, std::string message) {
+    p.lines.push_back(wrapper::Assert{condition, std::move(message)});
+  };
   check(sym::ge(batch, 1), "the size of x0 in dimension 0 must be at least 1");
   check(sym::le(batch, 32), "the size of x0 in dimension 0 must be at most 32");
   sym::Expr total = 0, last = 0;
@@ -30,7 +34,14 @@ wrapper::Program program() {
     const sym::Expr n = p.env->add_size(fmt::format("n{}", i), 16, {2, 512}), rows = 8 * n;
     const std::string name = fmt::format("x{}", i);
     const auto at = static_cast<std::size_t>(i);
-    p.buffers.push_back({name, wrapper::BufferKind::Input, DType::F32, {}, {batch, rows, 64}, {rows * 64, 64, 1}, batch * rows * 256, at});
+    p.buffers.push_back({name,
+                         wrapper::BufferKind::Input,
+                         DType::F32,
+                         {},
+                         {batch, rows, 64},
+                         {rows * 64, 64, 1},
+                         batch * rows * 256,
+                         at});
     p.inputs.push_back({name, static_cast<ir::BufferId>(i)});
     p.lines.push_back(DefineSymbol{n, at, DefineSymbol::From::Size, 1, 0, 8});
     check(sym::ge(n, 2), fmt::format("the size of {} in dimension 1 must be at least 16", name));
@@ -62,7 +73,8 @@ void call(benchmark::State& state, std::span<const std::vector<Tensor>> turns) {
     context.run_into(turns[turn++ % turns.size()], results);
     benchmark::DoNotOptimize(results.data());
   }
-  state.counters["ns_an_input"] = benchmark::Counter(static_cast<double>(state.iterations()) * kInputs, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["ns_an_input"] = benchmark::Counter(static_cast<double>(state.iterations()) * kInputs,
+                                                     benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 void same_sizes(benchmark::State& state) {

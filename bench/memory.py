@@ -1,7 +1,9 @@
-"""Peak resident memory of a process that loads a model and runs it once, in MiB: `coil run` of a package, Inductor, ONNX Runtime.
+"""Peak resident memory of a process that loads a model and runs it once, in MiB: `coil run` of a package, Inductor,
+ONNX Runtime.
 
 usage: memory.py [NAME,...]          (memory.py --side SIDE NAME runs one side, to be measured from outside)
 """
+
 import pathlib
 import subprocess
 import sys
@@ -26,7 +28,12 @@ def one_side(side, name, folder):
 
 def command(side, name, folder):
     if side == "onnxruntime":
-        return [sys.executable, pathlib.Path(__file__).with_name("onnx_once.py"), pathlib.Path(folder) / "model.onnx", pathlib.Path(folder) / "x.npy"]
+        return [
+            sys.executable,
+            pathlib.Path(__file__).with_name("onnx_once.py"),
+            pathlib.Path(folder) / "model.onnx",
+            pathlib.Path(folder) / "x.npy",
+        ]
     return [sys.executable, __file__, "--side", side, name, folder]
 
 
@@ -37,7 +44,9 @@ def run(names=None):
             module, args = MODELS[name]()
             archive, package = pathlib.Path(folder) / "m.pt2", pathlib.Path(folder) / "m.coil"
             export(module, args, archive)
-            subprocess.run([COIL, "compile", archive, "-o", package, "--threads", "2"], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [COIL, "compile", archive, "-o", package, "--threads", "2"], check=True, stdout=subprocess.DEVNULL
+            )
             sides = list(SIDES)
             try:
                 torch.onnx.export(module, args, pathlib.Path(folder) / "model.onnx", dynamo=True, verbose=False)

@@ -1,7 +1,9 @@
-"""Memory-bound rows: eager, Inductor and Coil; milliseconds, and the share of the machine's copy bandwidth that each reaches.
+"""Memory-bound rows: eager, Inductor and Coil; milliseconds, and the share of the machine's copy bandwidth that each
+reaches.
 
 usage: micro.py [NAME,...] [--threads N]
 """
+
 import argparse
 import pathlib
 import tempfile
@@ -63,8 +65,20 @@ def run(names=None, threads=2):
             best = least_times(function, args, threads, 3, 0.7)
         rows.append([name, *best.values(), *(floor / ms for ms in best.values())])
         print(name, {k: round(v, 3) for k, v in best.items()}, f"{floor / best['coil']:.2f} of copy", flush=True)
-    heads = ["row", "eager ms", "inductor ms", "**coil** ms", "eager, share of copy", "inductor, share", "**coil**, share"]
-    return f"Copy ceiling {ceiling / 1e6:.0f} GB/s\n\n" + table(heads, rows) + f"\nGeometric mean of Inductor over Coil: {geometric_mean([r[2] / r[3] for r in rows]):.2f}\n"
+    heads = [
+        "row",
+        "eager ms",
+        "inductor ms",
+        "**coil** ms",
+        "eager, share of copy",
+        "inductor, share",
+        "**coil**, share",
+    ]
+    return (
+        f"Copy ceiling {ceiling / 1e6:.0f} GB/s\n\n"
+        + table(heads, rows)
+        + f"\nGeometric mean of Inductor over Coil: {geometric_mean([r[2] / r[3] for r in rows]):.2f}\n"
+    )
 
 
 if __name__ == "__main__":

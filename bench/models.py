@@ -1,7 +1,9 @@
-"""Models: eager, Inductor, Inductor frozen, ONNX Runtime, OpenVINO and Coil, in bursts that take turns; milliseconds, and seconds of cold compile.
+"""Models: eager, Inductor, Inductor frozen, ONNX Runtime, OpenVINO and Coil, in bursts that take turns; milliseconds,
+and seconds of cold compile.
 
 usage: models.py [NAME,...] [--threads N] [--rounds N]
 """
+
 import pathlib
 import tempfile
 
@@ -38,9 +40,23 @@ def run(names=None, threads=2, rounds=3):
         best, cold = measure(name, threads, rounds)
         ratio = min(ms for side, ms in best.items() if side != "coil") / best["coil"]
         ratios.append(ratio)
-        rows.append([name, *(best.get(s) for s in (*peers.SIDES, "coil")), ratio, *(cold.get(s) for s in (*peers.SIDES[1:], "coil"))])
+        rows.append(
+            [
+                name,
+                *(best.get(s) for s in (*peers.SIDES, "coil")),
+                ratio,
+                *(cold.get(s) for s in (*peers.SIDES[1:], "coil")),
+            ]
+        )
         print(name, {k: round(v, 2) for k, v in best.items()}, {k: round(v, 2) for k, v in cold.items()}, flush=True)
-    heads = ["model, ms", *peers.SIDES, "**coil**", "best of the others / coil", *(f"cold s: {s}" for s in peers.SIDES[1:]), "cold s: **coil**"]
+    heads = [
+        "model, ms",
+        *peers.SIDES,
+        "**coil**",
+        "best of the others / coil",
+        *(f"cold s: {s}" for s in peers.SIDES[1:]),
+        "cold s: **coil**",
+    ]
     return table(heads, rows) + f"\nGeometric mean of the best of the others over Coil: {geometric_mean(ratios):.2f}\n"
 
 

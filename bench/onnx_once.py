@@ -1,4 +1,5 @@
 """One run of an ONNX file in a process without torch, to be measured from outside: onnx_once.py MODEL.onnx X.npy"""
+
 import sys
 
 import numpy

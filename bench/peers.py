@@ -1,4 +1,7 @@
-"""The other sides: eager, Inductor, Inductor with freezing, ONNX Runtime, OpenVINO. Each makes a call of a module on its inputs."""
+"""The other sides: eager, Inductor, Inductor with freezing, ONNX Runtime, OpenVINO. Each makes a call of a module on
+its inputs.
+"""
+
 import pathlib
 import time
 
@@ -16,12 +19,14 @@ def _compiled(backend, freezing):
         with config.patch(freezing=freezing, fx_graph_cache=False), torch.no_grad():
             compiled(*args)
         return lambda: compiled(*args)
+
     return make
 
 
 def _frozen(graph, inputs):
     """A backend of its own, so that Dynamo keeps it apart from plain Inductor."""
     from torch._inductor.compile_fx import compile_fx
+
     return compile_fx(graph, inputs)
 
 
@@ -34,6 +39,7 @@ def _onnx(module, args, folder):
 
 def _onnxruntime(module, args, folder, threads):
     import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 3
     session = onnxruntime.InferenceSession(_onnx(module, args, folder), options, providers=["CPUExecutionProvider"])
@@ -43,13 +49,21 @@ def _onnxruntime(module, args, folder, threads):
 
 def _openvino(module, args, folder, threads):
     import openvino
-    request = openvino.compile_model(_onnx(module, args, folder), "CPU", {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
+
+    request = openvino.compile_model(
+        _onnx(module, args, folder), "CPU", {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+    ).create_infer_request()
     arrays = [a.numpy() for a in args]
     return lambda: request.infer(arrays, share_inputs=True, share_outputs=True)
 
 
-_MAKE = {"eager": lambda module, args, folder, threads: lambda: module(*args), "inductor": _compiled("inductor", False), "inductor frozen": _compiled(_frozen, True),
-         "onnxruntime": _onnxruntime, "openvino": _openvino}
+_MAKE = {
+    "eager": lambda module, args, folder, threads: lambda: module(*args),
+    "inductor": _compiled("inductor", False),
+    "inductor frozen": _compiled(_frozen, True),
+    "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
+}
 
 
 def make(side, module, args, folder, threads):

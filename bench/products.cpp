@@ -1,4 +1,5 @@
-// Products by a packed weight, by Coil's own loops over panels (runtime/panel_gemm.h) and by oneDNN, in turns: with a weight that stays in the cache, and with one of many that come from memory, as in a model.
+// Products by a packed weight, by Coil's own loops over panels (runtime/panel_gemm.h) and by oneDNN, in turns: with a
+// weight that stays in the cache, and with one of many that come from memory, as in a model.
 //
 //   ninja -C build product_bench && build/bin/product_bench     (on a machine with AVX-512)
 #include <algorithm>
@@ -64,16 +65,20 @@ void measure(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n) {
     return t;
   };
   const Tensor weight = zeros(views[1]), x = zeros(views[0]), result = zeros(y);
-  std::printf("%-4s %5lld x %5lld x %5lld", std::string(short_name(dtype)).c_str(), static_cast<long long>(m), static_cast<long long>(k), static_cast<long long>(n));
+  std::printf("%-4s %5lld x %5lld x %5lld", std::string(short_name(dtype)).c_str(), static_cast<long long>(m),
+              static_cast<long long>(k), static_cast<long long>(n));
   constexpr std::size_t kBeyondCaches = std::size_t{600} << 20;
   for (const bool cold : {false, true}) {
     const std::size_t copies = cold ? kBeyondCaches / dense_bytes(views[1]) + 1 : 1;
-    Calls sides[] = {{problem, onednn::pack_gemm(problem, weight), copies}, {problem, panels::pack_gemm(problem, weight, machine_isa()), copies}};
+    Calls sides[] = {{problem, onednn::pack_gemm(problem, weight), copies},
+                     {problem, panels::pack_gemm(problem, weight, machine_isa()), copies}};
     double least[2] = {1e9, 1e9};
     for (int turn = 0; turn < 8; ++turn)
-      for (int side = 0; side < 2; ++side) least[side] = std::min(least[side], sides[side].burst(x.bytes(), result.bytes()));
+      for (int side = 0; side < 2; ++side)
+        least[side] = std::min(least[side], sides[side].burst(x.bytes(), result.bytes()));
     std::printf(cold ? "   from memory" : "   cached");
-    for (const double seconds : least) std::printf(" %7.1f", seconds > 0 ? 2e-9 * static_cast<double>(m * n * k) / seconds : 0.);
+    for (const double seconds : least)
+      std::printf(" %7.1f", seconds > 0 ? 2e-9 * static_cast<double>(m * n * k) / seconds : 0.);
     std::printf(" (%.2f)", least[0] / least[1]);
     std::fflush(stdout);
   }
@@ -87,6 +92,12 @@ int main() {
   using namespace coil;
   std::printf("GFLOP/s of oneDNN and of panels (and how many times as fast those are); rows x depth x columns\n");
   for (const std::int64_t m : {1, 4, 16, 49, 128, 197, 1024})
-    for (const auto& [k, n] : {std::pair<std::int64_t, std::int64_t>{768, 768}, {768, 3072}, {3072, 768}, {256, 64}, {64, 256}, {2048, 1000}}) runtime::measure(DType::F32, m, k, n);
+    for (const auto& [k, n] : {std::pair<std::int64_t, std::int64_t>{768, 768},
+                               {768, 3072},
+                               {3072, 768},
+                               {256, 64},
+                               {64, 256},
+                               {2048, 1000}})
+      runtime::measure(DType::F32, m, k, n);
   for (const std::int64_t m : {1, 128, 1024}) runtime::measure(DType::BF16, m, 768, 3072);
 }

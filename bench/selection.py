@@ -2,6 +2,7 @@
 
 usage: selection.py [NAME,...] [--threads N]
 """
+
 import argparse
 
 import torch
@@ -35,19 +36,37 @@ ROWS_OF = {
     "cummax_rows": (lambda x: tuple(torch.cummax(x, -1)), normal(*ROWS)),
     "cummax_first_dim": (lambda x: tuple(torch.cummax(x, 0)), normal(*ROWS)),
     "unique_line": (lambda x: torch.unique(x), lambda: (torch.randint(0, 50_000, (1_000_000,)),)),
-    "unique_inverse": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), lambda: (torch.randint(0, 50_000, (1_000_000,)),)),
+    "unique_inverse": (
+        lambda x: torch.unique(x, return_inverse=True, return_counts=True),
+        lambda: (torch.randint(0, 50_000, (1_000_000,)),),
+    ),
     "nonzero": (lambda x: torch.nonzero(x > 0), normal(*ROWS)),
     "masked_select": (lambda x: torch.masked_select(x, x > 0), normal(*ROWS)),
     "index_put_accumulate": (lambda t, i, s: t.index_put((i,), s, accumulate=True), lambda: scattered(32768, 64, 4096)),
     "index_put": (lambda t, i, s: t.index_put((i,), s), lambda: scattered(4096, 512, 8192)),
     "index_add": (lambda t, i, s: t.index_add(0, i, s), lambda: scattered(32768, 64, 4096)),
-    "scatter_add": (lambda t, i, s: t.scatter_add(0, i, s), lambda: (torch.zeros(4096, 64), torch.randint(0, 4096, (32768, 64)), torch.randn(32768, 64))),
-    "scatter_add_rows": (lambda t, i, s: t.scatter_add(1, i, s), lambda: (torch.zeros(512, 1024), torch.randint(0, 1024, ROWS), torch.randn(ROWS))),
-    "scatter_rows": (lambda t, i, s: t.scatter(1, i, s), lambda: (torch.zeros(512, 4096), torch.randn(ROWS).argsort(-1), torch.randn(ROWS))),
+    "scatter_add": (
+        lambda t, i, s: t.scatter_add(0, i, s),
+        lambda: (torch.zeros(4096, 64), torch.randint(0, 4096, (32768, 64)), torch.randn(32768, 64)),
+    ),
+    "scatter_add_rows": (
+        lambda t, i, s: t.scatter_add(1, i, s),
+        lambda: (torch.zeros(512, 1024), torch.randint(0, 1024, ROWS), torch.randn(ROWS)),
+    ),
+    "scatter_rows": (
+        lambda t, i, s: t.scatter(1, i, s),
+        lambda: (torch.zeros(512, 4096), torch.randn(ROWS).argsort(-1), torch.randn(ROWS)),
+    ),
     "gather_rows": (lambda x, i: x.gather(1, i), lambda: (torch.randn(ROWS), torch.randint(0, 4096, ROWS))),
-    "index_select": (lambda x, i: x.index_select(0, i), lambda: (torch.randn(8192, 256), torch.randint(0, 8192, (8192,)))),
+    "index_select": (
+        lambda x, i: x.index_select(0, i),
+        lambda: (torch.randn(8192, 256), torch.randint(0, 8192, (8192,))),
+    ),
     "take": (lambda x, i: x.take(i), lambda: (torch.randn(LINE), torch.randint(0, 1_000_000, LINE))),
-    "searchsorted": (lambda s, v: torch.searchsorted(s, v), lambda: (torch.randn(100_000).sort().values, torch.randn(LINE))),
+    "searchsorted": (
+        lambda s, v: torch.searchsorted(s, v),
+        lambda: (torch.randn(100_000).sort().values, torch.randn(LINE)),
+    ),
     "bucketize": (lambda b, v: torch.bucketize(v, b), lambda: (torch.randn(255).sort().values, torch.randn(LINE))),
     "histc": (lambda x: torch.histc(x, 100, -3.0, 3.0), normal(*LINE)),
     "bincount": (lambda x: torch.bincount(x, minlength=1000), lambda: (torch.randint(0, 1000, (1_000_000,)),)),
@@ -67,7 +86,10 @@ def run(names=None, threads=2):
         rows.append([name, *best.values(), min(best["eager"], best["inductor"]) / best["coil"]])
         print(name, {k: round(v, 3) for k, v in best.items()}, flush=True)
     heads = ["operator", "eager ms", "inductor ms", "**coil** ms", "best of the two / coil"]
-    return table(heads, rows) + f"\nGeometric mean of the better of the two over Coil: {geometric_mean([r[4] for r in rows]):.2f}\n"
+    return (
+        table(heads, rows)
+        + f"\nGeometric mean of the better of the two over Coil: {geometric_mean([r[4] for r in rows]):.2f}\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Memory over very many calls: resident bytes of one process at its start and its end, for a function under torch.compile and for a loaded package, with the sizes that change now and then.
+"""Memory over very many calls: resident bytes of one process at its start and its end, for a function under
+torch.compile and for a loaded package, with the sizes that change now and then.
 
 usage: steady.py [--calls 1000000]
 """
+
 import argparse
 import gc
 import pathlib
@@ -18,7 +20,11 @@ import coil  # noqa: E402
 def resident():
     """KiB of this process."""
     gc.collect()
-    return next(int(line.split()[1]) for line in pathlib.Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return next(
+        int(line.split()[1])
+        for line in pathlib.Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmRSS")
+    )
 
 
 def steady(name, call, arguments, calls):
@@ -31,7 +37,11 @@ def steady(name, call, arguments, calls):
             call(*arguments[i % len(arguments)])
         seen.append(resident())
     microseconds = (time.perf_counter() - start) / calls * 1e6
-    print(f"{name:42} {calls} calls, {microseconds:.2f} us each; KiB resident at the start and after each quarter: {', '.join(map(str, seen))}", flush=True)
+    print(
+        f"{name:42} {calls} calls, {microseconds:.2f} us each; KiB resident at the start and after each quarter: "
+        f"{', '.join(map(str, seen))}",
+        flush=True,
+    )
     return seen
 
 
@@ -45,8 +55,14 @@ def run(calls):
         coil.compile(model, rows[0], dynamic_shapes=({0: torch.export.Dim("n", min=1, max=64)},)).save(path)
         cases = {
             "torch.compile, one kernel": (torch.compile(lambda t: t + 1, backend="coil", fullgraph=True), [(x,)]),
-            "torch.compile, thirty inputs": (torch.compile(lambda *xs: sum(xs), backend="coil", fullgraph=True), [tuple(many)]),
-            "torch.compile, three sizes in turn": (torch.compile(model, backend="coil", fullgraph=True, dynamic=True), rows),
+            "torch.compile, thirty inputs": (
+                torch.compile(lambda *xs: sum(xs), backend="coil", fullgraph=True),
+                [tuple(many)],
+            ),
+            "torch.compile, three sizes in turn": (
+                torch.compile(model, backend="coil", fullgraph=True, dynamic=True),
+                rows,
+            ),
             "coil.load, torch, three sizes in turn": (coil.load(path), rows),
             "coil.load, NumPy": (coil.load(path), [(rows[0][0].numpy(),)]),
         }

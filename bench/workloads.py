@@ -1,4 +1,7 @@
-"""The models that the benchmarks time: name -> a function that makes (module, args). Random weights from the default configurations of `transformers`."""
+"""The models that the benchmarks time: name -> a function that makes (module, args). Random weights from the default
+configurations of `transformers`.
+"""
+
 import torch
 from torch import nn
 
@@ -14,6 +17,7 @@ class Last(nn.Module):
 
 def transformer(model, config, shape, vocab=None, dtype=torch.float32, **settings):
     import transformers
+
     torch.manual_seed(0)
     module = getattr(transformers, model)(getattr(transformers, config)(**settings)).eval()
     return Last(module).to(dtype), ((torch.randint(0, vocab, shape) if vocab else torch.randn(shape)),)

@@ -2,9 +2,11 @@
 """Runs every kind of test and ends with one line, `N passed, N failed`.
 
 usage: test/run.py [PART ...]     parts: unit lit python (all of them when none is named) and fuzz
-The unit tests are built by Clang with the address and undefined-behaviour sanitizers, the command and what Python tests by GCC as released.
+The unit tests are built by Clang with the address and undefined-behaviour sanitizers, the command and what Python tests
+by GCC as released.
 Needs only Python's own library here; the tests themselves use build/venv. Exit 0 when nothing failed.
 """
+
 import concurrent.futures
 import os
 import re
@@ -19,7 +21,15 @@ LIT = os.path.join(ROOT, "build/venv/bin/lit")
 
 def stream(command, env=None):
     """Runs a command, echoing what it prints; returns its exit code and its text."""
-    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | (env or {}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=os.environ | (env or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
     lines = []
     for line in process.stdout:
         sys.stdout.write(line)
@@ -52,8 +62,24 @@ def unit():
     build("debug", "unit_tests")
     command = ["build-debug/bin/unit_tests", "--gtest_brief=1"]
     # oneDNN brings GCC's OpenMP along, beside Clang's: threads of neither may spin while they wait for the other's.
-    env = os.environ | {"OMP_WAIT_POLICY": "passive", "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0", "UBSAN_OPTIONS": "print_stacktrace=1", "GTEST_TOTAL_SHARDS": str(SHARDS)}
-    shards = [subprocess.Popen(command, cwd=ROOT, env=env | {"GTEST_SHARD_INDEX": str(k)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") for k in range(SHARDS)]
+    env = os.environ | {
+        "OMP_WAIT_POLICY": "passive",
+        "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "GTEST_TOTAL_SHARDS": str(SHARDS),
+    }
+    shards = [
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=env | {"GTEST_SHARD_INDEX": str(k)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        for k in range(SHARDS)
+    ]
     with concurrent.futures.ThreadPoolExecutor(SHARDS) as pool:
         texts = list(pool.map(lambda shard: shard.communicate()[0], shards))
     passed = failed = 0
@@ -77,16 +103,44 @@ def python():
 
 
 def fuzz():
-    """A short run of each libFuzzer target from a fixed seed; longer ones are for a person to start (test/fuzz/CMakeLists.txt)."""
-    configure = ["cmake", "-S", ".", "-B", "build-fuzz", "-G", "Ninja", "-DCMAKE_CXX_COMPILER=clang++-16", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-                 "-DCOIL_FUZZ=ON", "-DCOIL_TESTS=OFF", "-Wno-dev", "--log-level=WARNING"]
-    targets = {"archive": "test/fixtures", "text": "test/fuzz/text", "schema": "test/fuzz/schema", "package": "test/fuzz/package"}
+    """A short run of each libFuzzer target from a fixed seed; longer ones are for a person to start
+    (test/fuzz/CMakeLists.txt).
+    """
+    configure = [
+        "cmake",
+        "-S",
+        ".",
+        "-B",
+        "build-fuzz",
+        "-G",
+        "Ninja",
+        "-DCMAKE_CXX_COMPILER=clang++-16",
+        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+        "-DCOIL_FUZZ=ON",
+        "-DCOIL_TESTS=OFF",
+        "-Wno-dev",
+        "--log-level=WARNING",
+    ]
+    targets = {
+        "archive": "test/fixtures",
+        "text": "test/fuzz/text",
+        "schema": "test/fuzz/schema",
+        "package": "test/fuzz/package",
+    }
     if stream(configure)[0] or stream(["ninja", "-C", "build-fuzz", *(f"fuzz_{t}" for t in targets)])[0]:
         return 0, len(targets)
     failed = 0
     for target, seeds in targets.items():
         os.makedirs(os.path.join(ROOT, "build-fuzz/found", target), exist_ok=True)
-        options = ["-seed=1", "-max_total_time=30", "-timeout=20", "-verbosity=0", "-print_funcs=0", "-print_final_stats=1", "-artifact_prefix=build-fuzz/"]
+        options = [
+            "-seed=1",
+            "-max_total_time=30",
+            "-timeout=20",
+            "-verbosity=0",
+            "-print_funcs=0",
+            "-print_final_stats=1",
+            "-artifact_prefix=build-fuzz/",
+        ]
         options += [f"-dict={words}"] if os.path.exists(words := f"test/fuzz/{target}.dict") else []
         failed += stream([f"build-fuzz/bin/fuzz_{target}", *options, f"build-fuzz/found/{target}", seeds])[0] != 0
     return len(targets) - failed, failed

@@ -13,7 +13,8 @@ int main(int argc, char** argv) try {
     for (std::int64_t& size : sizes) count *= size = size < 0 ? 1 : size;
     inputs.push_back(coil::Array::borrow(memory.emplace_back(count, 1.0f).data(), port.dtype, sizes));
   }
-  for (const coil::Array& output : model.run(inputs)) std::printf("%s, first element %g\n", output.dtype.c_str(), *output.as<float>());
+  for (const coil::Array& output : model.run(inputs))
+    std::printf("%s, first element %g\n", output.dtype.c_str(), *output.as<float>());
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());
   return 1;

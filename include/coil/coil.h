@@ -13,13 +13,14 @@
 
 namespace coil {
 
-/// Options of a compile. `settings` are the `--set KEY=VALUE` pairs; unknown keys throw Error with the list of those that exist.
+/// Options of a compile. `settings` are the `--set KEY=VALUE` pairs; unknown keys throw Error with the list of those
+/// that exist.
 struct CompileOptions {
   std::string device = "cpu";
   std::map<std::string, std::string> settings;
-  int threads = 0;                              ///< 0: all cores
-  std::optional<std::filesystem::path> cache;   ///< folder of the kernel cache; none: no cache
-  std::vector<std::string> log;                 ///< stages to log to stderr
+  int threads = 0;                                  ///< 0: all cores
+  std::optional<std::filesystem::path> cache;       ///< folder of the kernel cache; none: no cache
+  std::vector<std::string> log;                     ///< stages to log to stderr
   std::optional<std::filesystem::path> provenance;  ///< file for where each call comes from, as JSON
   std::optional<std::filesystem::path> debug_dir;   ///< folder for what each stage made, and how long it took
 };
@@ -30,9 +31,10 @@ struct CompileReport {
   std::vector<std::pair<std::string, double>> stages;  ///< name, seconds
   int kernels = 0, extern_calls = 0;
   std::uint64_t weight_bytes = 0;
-  std::vector<std::uint64_t> live_bytes;                ///< temporaries and outputs that are live at each step, for the sizes the program was exported with
-  std::uint64_t peak_bytes = 0;                         ///< weights and the most that is live
-  std::string text;                                     ///< kernels, fusions and refusals, memory over time
+  std::vector<std::uint64_t>
+      live_bytes;  ///< temporaries and outputs that are live at each step, for the sizes the program was exported with
+  std::uint64_t peak_bytes = 0;  ///< weights and the most that is live
+  std::string text;              ///< kernels, fusions and refusals, memory over time
 };
 
 namespace runtime {
@@ -47,12 +49,14 @@ struct Compiled {
 
 /// Compiles a `.pt2`. Throws coil::Error.
 COIL_API Compiled compile(const std::filesystem::path& pt2, const CompileOptions& = {});
-/// Writes the wrapper as source: `cpp`, `python` or `fx`; its weights go into a file beside it (OUT.cpp: OUT.weights.safetensors).
+/// Writes the wrapper as source: `cpp`, `python` or `fx`; its weights go into a file beside it (OUT.cpp:
+/// OUT.weights.safetensors).
 /// `-` is standard output, for programs without weights, and for `wrapper`, which leaves them out.
-COIL_API void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, const CompileOptions& = {});
+COIL_API void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output,
+                   const CompileOptions& = {});
 
-/// A self-contained HTML page: the graph before and after the passes, kernels, fusions, memory over time. Throws coil::Error.
-/// `measure`: the program is run on the archive's sample inputs, and the page has the time of each call.
+/// A self-contained HTML page: the graph before and after the passes, kernels, fusions, memory over time. Throws
+/// coil::Error. `measure`: the program is run on the archive's sample inputs, and the page has the time of each call.
 COIL_API std::string explain_page(const std::filesystem::path& pt2, const CompileOptions& = {}, bool measure = false);
 
 /// A tensor at the border: memory of the caller's, borrowed while a call lasts, or memory that `data` keeps alive.
@@ -61,10 +65,14 @@ struct Array {
   std::string dtype;                         ///< torch's name: `float32`, `bfloat16`, `int64`, `bool`, …
   std::vector<std::int64_t> sizes, strides;  ///< in elements; no strides: dense row-major
 
-  static Array borrow(void* data, std::string dtype, std::vector<std::int64_t> sizes, std::vector<std::int64_t> strides = {}) {
+  static Array borrow(void* data, std::string dtype, std::vector<std::int64_t> sizes,
+                      std::vector<std::int64_t> strides = {}) {
     return {std::shared_ptr<void>(data, [](void*) {}), std::move(dtype), std::move(sizes), std::move(strides)};
   }
-  template <class T> T* as() const { return static_cast<T*>(data.get()); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data.get());
+  }
 };
 
 /// What a model takes or gives, by the name it has in files of inputs and outputs.
@@ -88,9 +96,11 @@ class COIL_API Model {
   const std::vector<Port>& inputs() const;
   const std::vector<Port>& outputs() const;
   const CompileReport& report() const;  ///< of a package: kernels, library calls and weights only
-  /// One array for each input, in order; one for each output comes back. Throws when an input has the wrong dtype, rank or size.
+  /// One array for each input, in order; one for each output comes back. Throws when an input has the wrong dtype, rank
+  /// or size.
   std::vector<Array> run(const std::vector<Array>& inputs);
-  /// Random numbers of runs from now on follow from this number and the order of runs (copies of the model count as well); at first they follow from the system's entropy.
+  /// Random numbers of runs from now on follow from this number and the order of runs (copies of the model count as
+  /// well); at first they follow from the system's entropy.
   void seed(std::uint64_t);
 
  private:

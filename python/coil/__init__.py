@@ -1,7 +1,9 @@
 """Coil compiles PyTorch programs to native code.
 
-`torch.compile(model, backend="coil")` works without importing this package. `coil.compile` compiles a module for given inputs ahead of time, and `coil.load` reads what it saved.
+`torch.compile(model, backend="coil")` works without importing this package. `coil.compile` compiles a module for given
+inputs ahead of time, and `coil.load` reads what it saved.
 """
+
 from . import host  # noqa: F401  (tells the extension where operators without lowering are)
 from ._native import Error
 from .model import Model, compile, fx_wrapper, load

@@ -1,7 +1,10 @@
-"""Attention in training on a GPU: PyTorch's kernels, forward and backward, as the one pair that Coil has: cuDNN's in half precision, kernels of its own in f32.
+"""Attention in training on a GPU: PyTorch's kernels, forward and backward, as the one pair that Coil has: cuDNN's in
+half precision, kernels of its own in f32.
 
-AOTAutograd applies these while it traces. The pair is the CPU kernel's, which takes no more than attention has: operands, the result and the logarithms of the queries' sums. Whatever is left alone here is torch's to carry out.
+AOTAutograd applies these while it traces. The pair is the CPU kernel's, which takes no more than attention has:
+operands, the result and the logarithms of the queries' sums. Whatever is left alone here is torch's to carry out.
 """
+
 import torch
 
 aten = torch.ops.aten
@@ -25,8 +28,14 @@ def _is_taken(query, key, value, mask, rate):
 
 
 def _kernels_take(query):
-    """Heads up to 96, beyond which torch's pair is faster; many queries, since for few products fill the machine better."""
-    return query.shape[-1] <= 96 and not (type(query.shape[2]) is int and query.shape[2] <= 16) and torch.cuda.get_device_capability(query.device) >= (8, 0)
+    """Heads up to 96, beyond which torch's pair is faster; many queries, since for few products fill the machine
+    better.
+    """
+    return (
+        query.shape[-1] <= 96
+        and not (type(query.shape[2]) is int and query.shape[2] <= 16)
+        and torch.cuda.get_device_capability(query.device) >= (8, 0)
+    )
 
 
 def _cudnn_takes(query, key):
@@ -46,7 +55,9 @@ def _forward(query, key, value, causal, scale, mask=None):
 
 def _backward(grad, query, key, value, out, logarithms, causal, scale, mask=None):
     """Gradients with the heads of one row side by side."""
-    return aten._scaled_dot_product_flash_attention_for_cpu_backward(grad, query, key, value, out, logarithms, 0.0, causal, attn_mask=mask, scale=scale)
+    return aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        grad, query, key, value, out, logarithms, 0.0, causal, attn_mask=mask, scale=scale
+    )
 
 
 def _gradient_of_mask(grad, query, key, value, mask, out, logarithms, causal, scale):
@@ -54,13 +65,17 @@ def _gradient_of_mask(grad, query, key, value, mask, out, logarithms, causal, sc
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = (query @ key.mT).float() * scale + mask
     if causal:
-        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril(), -torch.inf)
+        scores = scores.masked_fill(
+            ~torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril(), -torch.inf
+        )
     slopes = (grad @ value.mT).float() - (grad.float() * out).sum(-1, keepdim=True)
     return ((scores - logarithms.unsqueeze(-1)).exp() * slopes).to(mask.dtype)
 
 
 def _backward_alike(grad, query, key, value, *rest):
-    """As _backward, each gradient in the order of its operand's dimensions, as the kernels have them that make theirs by `empty_like`."""
+    """As _backward, each gradient in the order of its operand's dimensions, as the kernels have them that make theirs
+    by `empty_like`.
+    """
     return tuple(map(_in_order_of, (query, key, value), _backward(grad, query, key, value, *rest)))
 
 
@@ -78,10 +93,37 @@ def _flash(query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=
     if return_debug_mask or not _is_taken(query, key, value, None, dropout_p):
         return NotImplemented
     out, logarithms = _forward(query, key, value, is_causal, scale)
-    return out, logarithms, None, None, query.shape[2], key.shape[2], _number(query, (2,), torch.uint64), _number(query, (), torch.uint64), query.new_empty(0)
+    return (
+        out,
+        logarithms,
+        None,
+        None,
+        query.shape[2],
+        key.shape[2],
+        _number(query, (2,), torch.uint64),
+        _number(query, (), torch.uint64),
+        query.new_empty(0),
+    )
 
 
-def _flash_backward(grad, query, key, value, out, logarithms, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, seed, offset, *, scale=None):
+def _flash_backward(
+    grad,
+    query,
+    key,
+    value,
+    out,
+    logarithms,
+    cum_seq_q,
+    cum_seq_k,
+    max_q,
+    max_k,
+    dropout_p,
+    is_causal,
+    seed,
+    offset,
+    *,
+    scale=None,
+):
     if not _is_taken(query, key, value, None, dropout_p):
         return NotImplemented
     return _backward_alike(grad, query, key, value, out, logarithms, is_causal, scale)
@@ -91,29 +133,92 @@ def _efficient(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, 
     if not compute_log_sumexp or not _is_taken(query, key, value, attn_bias, dropout_p):
         return NotImplemented
     out, logarithms = _forward(query, key, value, is_causal, scale, attn_bias)
-    return out.transpose(1, 2).contiguous().transpose(1, 2), logarithms, _number(query), _number(query)  # torch's has the heads of one row side by side
+    return (
+        out.transpose(1, 2).contiguous().transpose(1, 2),
+        logarithms,
+        _number(query),
+        _number(query),
+    )  # torch's has the heads of one row side by side
 
 
-def _efficient_backward(grad, query, key, value, attn_bias, out, logarithms, seed, offset, dropout_p, grad_input_mask, is_causal=False, *, scale=None):
+def _efficient_backward(
+    grad,
+    query,
+    key,
+    value,
+    attn_bias,
+    out,
+    logarithms,
+    seed,
+    offset,
+    dropout_p,
+    grad_input_mask,
+    is_causal=False,
+    *,
+    scale=None,
+):
     if not _is_taken(query, key, value, attn_bias, dropout_p):
         return NotImplemented
-    of_mask = _gradient_of_mask(grad, query, key, value, attn_bias, out, logarithms, is_causal, scale) if attn_bias is not None and grad_input_mask[3] else None
+    of_mask = (
+        _gradient_of_mask(grad, query, key, value, attn_bias, out, logarithms, is_causal, scale)
+        if attn_bias is not None and grad_input_mask[3]
+        else None
+    )
     return *_backward(grad, query, key, value, out, logarithms, is_causal, scale, attn_bias), of_mask
 
 
-def _cudnn(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+def _cudnn(
+    query,
+    key,
+    value,
+    attn_bias,
+    compute_log_sumexp,
+    dropout_p=0.0,
+    is_causal=False,
+    return_debug_mask=False,
+    *,
+    scale=None,
+):
     if not compute_log_sumexp or return_debug_mask or not _is_taken(query, key, value, attn_bias, dropout_p):
         return NotImplemented
-    return *_forward(query, key, value, is_causal, scale, attn_bias), None, None, query.shape[2], key.shape[2], _number(query), _number(query), None
+    return (
+        *_forward(query, key, value, is_causal, scale, attn_bias),
+        None,
+        None,
+        query.shape[2],
+        key.shape[2],
+        _number(query),
+        _number(query),
+        None,
+    )
 
 
-def _cudnn_backward(grad, query, key, value, out, logarithms, seed, offset, attn_bias, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, *, scale=None):
+def _cudnn_backward(
+    grad,
+    query,
+    key,
+    value,
+    out,
+    logarithms,
+    seed,
+    offset,
+    attn_bias,
+    cum_seq_q,
+    cum_seq_k,
+    max_q,
+    max_k,
+    dropout_p,
+    is_causal,
+    *,
+    scale=None,
+):
     if not _is_taken(query, key, value, attn_bias, dropout_p):
         return NotImplemented
     return _backward_alike(grad, query, key, value, out, logarithms, is_causal, scale, attn_bias)
 
 
-# cuDNN adds up the gradient of queries in an order that differs from run to run, as torch's kernels do: not for programs that are to be deterministic.
+# cuDNN adds up the gradient of queries in an order that differs from run to run, as torch's kernels do: not for
+# programs that are to be deterministic.
 DECOMPOSITIONS = {
     aten._scaled_dot_product_flash_attention.default: _flash,
     aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,

@@ -1,4 +1,7 @@
-"""The backend of `torch.compile(model, backend="coil")`: graphs go through AOTAutograd, and forward, backward and inference graphs to Coil."""
+"""The backend of `torch.compile(model, backend="coil")`: graphs go through AOTAutograd, and forward, backward and
+inference graphs to Coil.
+"""
+
 import functools
 
 import torch
@@ -9,13 +12,36 @@ from .graph import is_token, translate
 from .options import parse
 
 
-# Operators that Coil knows, but torch's partitioner only in parts. It keeps what goes in and out of them for the backward graph, in f32 under autocast, where it computes pointwise parts again.
+# Operators that Coil knows, but torch's partitioner only in parts. It keeps what goes in and out of them for the
+# backward graph, in f32 under autocast, where it computes pointwise parts again.
 _IN_PARTS = {
     f"aten.{name}.default"
     for name in (
-        *("detach", "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "nll_loss_backward"),
+        *(
+            "detach",
+            "_log_softmax",
+            "_log_softmax_backward_data",
+            "_softmax",
+            "_softmax_backward_data",
+            "nll_loss_backward",
+        ),
         *("native_layer_norm", "native_layer_norm_backward", "native_dropout_backward"),
-        *(f"{f}_backward" for f in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_sigmoid", "mish", "sigmoid", "silu", "softplus", "tanh")),
+        *(
+            f"{f}_backward"
+            for f in (
+                "elu",
+                "hardsigmoid",
+                "hardswish",
+                "hardtanh",
+                "leaky_relu",
+                "log_sigmoid",
+                "mish",
+                "sigmoid",
+                "silu",
+                "softplus",
+                "tanh",
+            )
+        ),
     )
 }
 
@@ -34,31 +60,60 @@ def _nll_loss_backward(grad, self, target, weight, reduction, ignore_index, tota
 
 
 def _decompositions(differentiated, deterministic):
-    """Those of coil.Library, and torch's of operators that Coil knows nothing of; of a graph that is `differentiated`, also those of _IN_PARTS and, unless it is to be `deterministic`, of attention."""
+    """Those of coil.Library, and torch's of operators that Coil knows nothing of; of a graph that is `differentiated`,
+    also those of _IN_PARTS and, unless it is to be `deterministic`, of attention.
+    """
     from .library import decompositions
 
-    return _torch_decompositions(differentiated) | (ATTENTION if differentiated and not deterministic else {}) | decompositions()
+    return (
+        _torch_decompositions(differentiated)
+        | (ATTENTION if differentiated and not deterministic else {})
+        | decompositions()
+    )
 
 
 @functools.cache
 def _torch_decompositions(differentiated):
     known = set(_native.operators()) - (_IN_PARTS if differentiated else set())
-    table = torch._decomp.core_aten_decompositions() | {op: f for op, f in torch._decomp.decomposition_table.items() if str(op) in _IN_PARTS} | {torch.ops.aten.nll_loss_backward.default: _nll_loss_backward}
-    return {op: f for op, f in table.items() if str(op) not in known and torch.Tag.nondeterministic_seeded not in op.tags}
+    table = (
+        torch._decomp.core_aten_decompositions()
+        | {op: f for op, f in torch._decomp.decomposition_table.items() if str(op) in _IN_PARTS}
+        | {torch.ops.aten.nll_loss_backward.default: _nll_loss_backward}
+    )
+    return {
+        op: f for op, f in table.items() if str(op) not in known and torch.Tag.nondeterministic_seeded not in op.tags
+    }
 
 
 def compile_graph(gm, options, name="main", **layouts):
-    """A callable for one functional graph: takes a list, which it empties, or the inputs one by one. `layouts`: strides and free results (graph.Translator)."""
+    """A callable for one functional graph: takes a list, which it empties, or the inputs one by one. `layouts`: strides
+    and free results (graph.Translator).
+    """
     if (moved := _moving(gm)) is not None:
         if not options.hands_over:
-            raise _native.Error(f"%{moved.name}: {moved.target}, which gives a tensor another's memory, is not compiled, and fallback is off")
+            raise _native.Error(
+                f"%{moved.name}: {moved.target}, which gives a tensor another's memory, is not compiled, and "
+                "fallback is off"
+            )
         return _named(_InTorch(gm), options)
-    return _named(_compile(translate(gm, name, None, options.hands_over, options.fallback_random, **layouts), options, name), options)
+    return _named(
+        _compile(translate(gm, name, None, options.hands_over, options.fallback_random, **layouts), options, name),
+        options,
+    )
 
 
 def _moving(gm):
-    """A node that gives an input another tensor's memory (`x.data = y`, `x.set_(y)`): AOTAutograd leaves it in its graphs, and only torch can carry it out. None where there is none."""
-    return next((node for node in gm.graph.nodes if isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket is torch.ops.aten.set_), None)
+    """A node that gives an input another tensor's memory (`x.data = y`, `x.set_(y)`): AOTAutograd leaves it in its
+    graphs, and only torch can carry it out. None where there is none.
+    """
+    return next(
+        (
+            node
+            for node in gm.graph.nodes
+            if isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket is torch.ops.aten.set_
+        ),
+        None,
+    )
 
 
 class _InTorch:
@@ -81,7 +136,9 @@ class _InTorch:
 
 
 def _compile_forward(gm, options):
-    """As compile_graph for a graph that saves tensors for its backward graph: those may lie in memory as Coil likes, which AOTAutograd is told, and tells the backward graph's compiler."""
+    """As compile_graph for a graph that saves tensors for its backward graph: those may lie in memory as Coil likes,
+    which AOTAutograd is told, and tells the backward graph's compiler.
+    """
     context = torch._guards.TracingContext.try_get()
     if context is None or context.output_strides is None or context.fw_metadata is None or context.fw_metadata.tokens:
         return compile_graph(gm, options, "forward")
@@ -94,13 +151,19 @@ def _compile_forward(gm, options):
 
 
 def _compile_backward(gm, options, inputs):
-    """As compile_graph for a graph whose saved tensors come in strides of their own: `inputs` have them, and the graph's nodes those that tracing saw."""
+    """As compile_graph for a graph whose saved tensors come in strides of their own: `inputs` have them, and the
+    graph's nodes those that tracing saw.
+    """
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     if len(placeholders) != len(inputs):
         raise _native.Error(f"a backward graph has {len(placeholders)} inputs and was given {len(inputs)}")
     strides = {}
     for node, given in zip(placeholders, inputs):
-        if isinstance(given, torch.Tensor) and all(type(s) is int for s in given.stride()) and not _same(given.stride(), node.meta["val"].stride()):
+        if (
+            isinstance(given, torch.Tensor)
+            and all(type(s) is int for s in given.stride())
+            and not _same(given.stride(), node.meta["val"].stride())
+        ):
             strides[node.name] = given.stride()
     return compile_graph(gm, options, "backward", strides=strides)
 
@@ -110,7 +173,9 @@ def _same(strides, traced):
 
 
 def _compile(traced, options, name, **keep):
-    return traced.compile(options.settings, options.cache, options.log, traced.device, debug_dir=options.debug_folder(name), **keep)
+    return traced.compile(
+        options.settings, options.cache, options.log, traced.device, debug_dir=options.debug_folder(name), **keep
+    )
 
 
 def _named(graph, options):
@@ -121,7 +186,8 @@ def _named(graph, options):
 
 
 def _compile_frozen(gm, options, inputs):
-    """As compile_graph for an inference graph, with the parameters and buffers among its inputs as constants: packed and folded at compile time, and again when one of them was written to.
+    """As compile_graph for an inference graph, with the parameters and buffers among its inputs as constants: packed
+    and folded at compile time, and again when one of them was written to.
     A plain graph where there are none."""
     from torch._functorch._aot_autograd.schemas import MutationType
 
@@ -140,12 +206,18 @@ def _compile_frozen(gm, options, inputs):
             and not tensor.is_inference()
             and not tensor.is_neg()
             and not tensor.is_conj()
-            and (tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride()) == (val.dtype, val.device, tuple(val.shape), val.stride())
+            and (tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride())
+            == (val.dtype, val.device, tuple(val.shape), val.stride())
         )
 
     if _moving(gm) is not None:
         return compile_graph(gm, options, "inference")
-    held = [i for i in sorted(set(meta.static_input_indices)) if meta.input_info[i].mutation_type is MutationType.NOT_MUTATED and can_hold(placeholders[tokens + i], inputs[i])]
+    held = [
+        i
+        for i in sorted(set(meta.static_input_indices))
+        if meta.input_info[i].mutation_type is MutationType.NOT_MUTATED
+        and can_hold(placeholders[tokens + i], inputs[i])
+    ]
     nodes = [placeholders[tokens + i] for i in held]
     if not held:
         return compile_graph(gm, options, "inference")
@@ -153,7 +225,21 @@ def _compile_frozen(gm, options, inputs):
     def compile_holding(tensors):
         if not all(map(can_hold, nodes, tensors)):
             return compile_graph(gm, options, "inference"), False
-        return _named(_compile(translate(gm, "inference", {node.name: t for node, t in zip(nodes, tensors)}, options.hands_over, options.fallback_random), options, "inference", keep_graph=False), options), True
+        return _named(
+            _compile(
+                translate(
+                    gm,
+                    "inference",
+                    {node.name: t for node, t in zip(nodes, tensors)},
+                    options.hands_over,
+                    options.fallback_random,
+                ),
+                options,
+                "inference",
+                keep_graph=False,
+            ),
+            options,
+        ), True
 
     frozen = _native.FrozenGraph([tokens + i for i in held], compile_holding)
     frozen.prepare([inputs[i] for i in held])
@@ -161,7 +247,9 @@ def _compile_frozen(gm, options, inputs):
 
 
 def _is_plain(graph, count):
-    """Whether AOTAutograd has nothing to do around an inference graph, so that Dynamo may call it directly: no result to alias anew, no write of its own to make, no tensor subclass to unwrap."""
+    """Whether AOTAutograd has nothing to do around an inference graph, so that Dynamo may call it directly: no result
+    to alias anew, no write of its own to make, no tensor subclass to unwrap.
+    """
     from torch._functorch._aot_autograd.schemas import MutationType, OutputType, PlainTensorMeta
 
     context = torch._guards.TracingContext.try_get()
@@ -184,10 +272,16 @@ def coil(gm, example_inputs, *, options=None, mode=None):
 
     chosen = parse(options, mode)
     inference = []
-    differentiated = torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs)
+    differentiated = torch.is_grad_enabled() and any(
+        isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs
+    )
 
     def compile_inference(graph, inputs):
-        inference.append(_compile_frozen(graph, chosen, example_inputs) if chosen.freeze else compile_graph(graph, chosen, "inference"))
+        inference.append(
+            _compile_frozen(graph, chosen, example_inputs)
+            if chosen.freeze
+            else compile_graph(graph, chosen, "inference")
+        )
         return inference[-1]
 
     backend = aot_autograd(
@@ -200,7 +294,9 @@ def coil(gm, example_inputs, *, options=None, mode=None):
     )
     masks.simplify(gm)
     # Random states travel between graphs as tensors, not as generators.
-    with torch._functorch.config.patch({k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}):
+    with torch._functorch.config.patch(
+        {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
+    ):
         wrapped = backend(gm, example_inputs)
     if inference and _is_plain(getattr(inference[0], "graph", inference[0]), len(example_inputs)):
         return inference[0]

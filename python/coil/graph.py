@@ -1,4 +1,5 @@
 """torch.fx graphs, as AOTAutograd makes them, for Coil: node by node, with the metadata that tracing recorded."""
+
 import functools
 import itertools
 import math
@@ -38,7 +39,9 @@ def _dtype_name(dtype):
 
 @functools.cache
 def target_name(target, effect=False):
-    """`aten.add.Tensor`, `_operator.getitem`, `torch.sym_max`; registers the schema of an operator that Coil has none of."""
+    """`aten.add.Tensor`, `_operator.getitem`, `torch.sym_max`; registers the schema of an operator that Coil has none
+    of.
+    """
     if isinstance(target, torch._ops.OpOverload):
         name = str(target)
         schema = target._schema
@@ -76,18 +79,25 @@ _HIGHER_ORDER = {
     *("invoke_subgraph", "wrap_with_set_grad_enabled", "wrap_with_autocast"),
 }
 
-# Those whose graphs may write to what they are given: the graphs' argument names, and what the names of operands begin with.
-_WRITING = {"cond": (("true_fn", "false_fn"), ("operand",)), "invoke_subgraph": (("subgraph",), ("arg",)), "while_loop": (("cond_fn", "body_fn"), ("carried_input", "additional_input"))}
+# Those whose graphs may write to what they are given: the graphs' argument names, and what the names of operands begin
+# with.
+_WRITING = {
+    "cond": (("true_fn", "false_fn"), ("operand",)),
+    "invoke_subgraph": (("subgraph",), ("arg",)),
+    "while_loop": (("cond_fn", "body_fn"), ("carried_input", "additional_input")),
+}
 
 
 def _has_complex(args):
     """Complex numbers among arguments."""
     return any(isinstance(a, complex) or (isinstance(a, (list, tuple)) and _has_complex(a)) for a in args)
 
+
 # Random operators that look at their data first, and raise.
 _CHECKED = {"aten.multinomial.default"}
 
-# Kernels that tracing on a GPU picks for attention, with where their arguments have the mask, the rate of dropout and whether it is causal.
+# Kernels that tracing on a GPU picks for attention, with where their arguments have the mask, the rate of dropout and
+# whether it is causal.
 _ATTENTION = {
     "aten._scaled_dot_product_flash_attention.default": (None, 3, 4),
     "aten._scaled_dot_product_efficient_attention.default": (3, 5, 6),
@@ -96,11 +106,16 @@ _ATTENTION = {
 
 
 def _plain_attention(node):
-    """(query, key, value, mask, causal, scale) when a node is such a kernel of which nothing but the output is wanted; else None."""
+    """(query, key, value, mask, causal, scale) when a node is such a kernel of which nothing but the output is wanted;
+    else None.
+    """
     places = _ATTENTION.get(str(node.target))
     if places is None or any(user.target is not operator.getitem or user.args[1] != 0 for user in node.users):
         return None
-    mask, rate, causal = (node.args[p] if p is not None and p < len(node.args) else default for p, default in zip(places, (None, 0.0, False)))
+    mask, rate, causal = (
+        node.args[p] if p is not None and p < len(node.args) else default
+        for p, default in zip(places, (None, 0.0, False))
+    )
     return None if rate else (*node.args[:3], mask, causal, node.kwargs.get("scale"))
 
 
@@ -116,8 +131,10 @@ def _plain_state(state):
 
 
 class Translator:
-    """`frozen`: tensors by placeholder that become constants of the program; the input stays one of the graph's, and is not read. `hand_over`: operators on complex numbers are torch's to carry out; else Coil
-    compiles what it can of them. `fallback_random`: so are all that draw random numbers. `strides`: by placeholder, those of memory that does not come as the graph has it. `free`: positions of results whose
+    """`frozen`: tensors by placeholder that become constants of the program; the input stays one of the graph's, and is
+    not read. `hand_over`: operators on complex numbers are torch's to carry out; else Coil
+    compiles what it can of them. `fallback_random`: so are all that draw random numbers. `strides`: by placeholder,
+    those of memory that does not come as the graph has it. `free`: positions of results whose
     strides Coil may choose."""
 
     def __init__(self, gm, name, frozen=None, hand_over=True, fallback_random=False, strides=None, free=()):
@@ -133,7 +150,9 @@ class Translator:
         self.inside = False  # a graph that an operator takes is walked, not the program's own
         self.written = {}  # of the graph that is walked: placeholders that it writes to, with what it leaves in them
         self.walked = set()  # names of such graphs in the one that is walked
-        self.saving = {}  # node of run_and_save_rng_state, or of its second item: (what was made of it, whether the operator gives several results)
+        # node of run_and_save_rng_state, or of its second item: (what was made of it, whether the operator gives
+        # several results)
+        self.saving = {}
         self.symbols = set()
         self.numbers = itertools.count()
         self.exact = False  # the call that is walked has numbers of 64 bits
@@ -170,7 +189,13 @@ class Translator:
         hint = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
         unbacked = torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(symbol)
         value = None if _is_read_float(symbol) else hint.get(symbol)
-        self.native.symbol(symbol.name, None if value is None else int(value), bound(bounds and bounds.lower), bound(bounds and bounds.upper), bool(unbacked))
+        self.native.symbol(
+            symbol.name,
+            None if value is None else int(value),
+            bound(bounds and bounds.lower),
+            bound(bounds and bounds.upper),
+            bool(unbacked),
+        )
 
     def size(self, s):
         return s if type(s) is int else self.expression(s)
@@ -180,7 +205,13 @@ class Translator:
     def tensor(self, t):
         if t.layout is not torch.strided or t.is_quantized:
             raise _native.Error(f"{t.layout} tensors are not supported")
-        return (_dtype_name(t.dtype), tuple(map(self.size, t.shape)), tuple(map(self.size, t.stride())), self.size(t.storage_offset()), str(t.device))
+        return (
+            _dtype_name(t.dtype),
+            tuple(map(self.size, t.shape)),
+            tuple(map(self.size, t.stride())),
+            self.size(t.storage_offset()),
+            str(t.device),
+        )
 
     def meta(self, value, name):
         if isinstance(value, torch.Tensor):
@@ -190,7 +221,9 @@ class Translator:
         if isinstance(value, torch.SymInt):
             return self.expression(value)
         if isinstance(value, torch.SymBool):
-            return {"bool": str(self.expression(value)) if not value.node.expr.is_Boolean else sympy.srepr(value.node.expr)}
+            return {
+                "bool": str(self.expression(value)) if not value.node.expr.is_Boolean else sympy.srepr(value.node.expr)
+            }
         if isinstance(value, torch.SymFloat):
             # Of one that sizes, or floats read from data, tell, how.
             told = all(symbol.is_integer or _is_read_float(symbol) for symbol in value.node.expr.free_symbols)
@@ -215,7 +248,9 @@ class Translator:
         return _literal(a)
 
     def complex_number(self, value):
-        """A constant of no dimensions, which counts as a number beside tensors that have some. It is no less exact than the call's tensors, and no wider: beside others without dimensions its type counts."""
+        """A constant of no dimensions, which counts as a number beside tensors that have some. It is no less exact than
+        the call's tensors, and no wider: beside others without dimensions its type counts.
+        """
         with _disable_current_modes():
             held = torch.tensor(value, dtype=torch.complex128 if self.exact else torch.complex64)
             return self.native.constant(f"complex_number_{next(self.numbers)}", held, self.tensor(held))
@@ -227,16 +262,26 @@ class Translator:
             self.nodes[node] = self.native.placeholder(node.name, self.meta(node.meta["val"], node.name))
         elif node.name in self.frozen:
             with _disable_current_modes():
-                self.nodes[node] = self.native.frozen(node.name, self.frozen[node.name].detach(), self.tensor(node.meta["val"]))
+                self.nodes[node] = self.native.frozen(
+                    node.name, self.frozen[node.name].detach(), self.tensor(node.meta["val"])
+                )
         else:
             value = node.meta.get("val")
-            # Dynamo's guards tell a tensor that is put off to negate from one that is not; gradients, which autograd makes as it likes, have none.
-            lazy = isinstance(value, torch.Tensor) and (value.is_neg() or value.is_conj() or node.name.startswith("tangents_"))
-            self.nodes[node] = self.native.placeholder(node.name, self.meta(value, node.name), self.strides.get(node.name), lazy)
+            # Dynamo's guards tell a tensor that is put off to negate from one that is not; gradients, which autograd
+            # makes as it likes, have none.
+            lazy = isinstance(value, torch.Tensor) and (
+                value.is_neg() or value.is_conj() or node.name.startswith("tangents_")
+            )
+            self.nodes[node] = self.native.placeholder(
+                node.name, self.meta(value, node.name), self.strides.get(node.name), lazy
+            )
 
     def get_attr(self, node):
         value = functools.reduce(getattr, node.target.split("."), self.gm)
-        if all(user.target is auto_functionalized_v2 and isinstance(user.args[0], torch._ops.HigherOrderOperator) for user in node.users):
+        if all(
+            user.target is auto_functionalized_v2 and isinstance(user.args[0], torch._ops.HigherOrderOperator)
+            for user in node.users
+        ):
             return  # told there
         if isinstance(value, torch.fx.GraphModule):
             self.nodes[node] = self.nested(node.target.replace(".", "_"), value)
@@ -244,10 +289,14 @@ class Translator:
         if not isinstance(value, torch.Tensor):
             raise _native.Error(f"the attribute {node.target} is a {type(value).__name__}, which is not supported")
         with _disable_current_modes():  # AOTAutograd compiles under a fake mode; this tensor is real
-            self.nodes[node] = self.native.constant(node.name, value.detach().resolve_neg().resolve_conj(), self.tensor(value))
+            self.nodes[node] = self.native.constant(
+                node.name, value.detach().resolve_neg().resolve_conj(), self.tensor(value)
+            )
 
     def nested(self, name, gm, written=(), order=None):
-        """A graph that an operator takes: walked once where it stands, however many calls there are. What it leaves in the placeholders at positions `written` are further results."""
+        """A graph that an operator takes: walked once where it stands, however many calls there are. What it leaves in
+        the placeholders at positions `written` are further results.
+        """
         if name not in self.walked:
             self.walked.add(name)
             outside = self.gm, self.inside, self.walked, self.written
@@ -263,7 +312,14 @@ class Translator:
         meta = self.tensor(node.meta["val"][0])
         args = [self.argument(a) for a in (query, key, value, mask, 0.0, causal)]
         shares_keys = _value(query).shape[1] != _value(key).shape[1]
-        made = self.native.call("aten.scaled_dot_product_attention.default", args, {"scale": scale, "enable_gqa": shares_keys}, node.name, meta, node.meta.get("stack_trace") or "")
+        made = self.native.call(
+            "aten.scaled_dot_product_attention.default",
+            args,
+            {"scale": scale, "enable_gqa": shares_keys},
+            node.name,
+            meta,
+            node.meta.get("stack_trace") or "",
+        )
         for item in node.users:
             self.nodes[item] = made
 
@@ -290,39 +346,77 @@ class Translator:
         self.nodes[node] = self.call(node, node.target, node.args, node.meta.get("val"))
 
     def call(self, node, operation, args, value):
-        self.exact = torch.get_default_dtype() is torch.float64 or _is_exact(value) or any(_is_exact(n.meta.get("val")) for n in node.all_input_nodes)
+        self.exact = (
+            torch.get_default_dtype() is torch.float64
+            or _is_exact(value)
+            or any(_is_exact(n.meta.get("val")) for n in node.all_input_nodes)
+        )
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
         meta = self.meta(value, node.name)
         target = target_name(operation, node.target is with_effects)
-        if self.hand_over and isinstance(operation, torch._ops.OpOverload) and (_is_foreign(value) or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes) or _has_complex((*args, *node.kwargs.values()))):
+        if (
+            self.hand_over
+            and isinstance(operation, torch._ops.OpOverload)
+            and (
+                _is_foreign(value)
+                or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)
+                or _has_complex((*args, *node.kwargs.values()))
+            )
+        ):
             target = "host." + target  # torch's to carry out, whatever Coil has of that name
-        elif self.fallback_random and isinstance(operation, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in operation.tags:
+        elif (
+            self.fallback_random
+            and isinstance(operation, torch._ops.OpOverload)
+            and torch.Tag.nondeterministic_seeded in operation.tags
+        ):
             target = "host." + target
             _native.leave_to_host(target)
         elif self.hand_over and target in _CHECKED:
             target = "host." + target
-        return self.native.call(target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or "")
+        return self.native.call(
+            target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or ""
+        )
 
     def host_random(self, what, node, args, value):
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
-        return self.native.call("host.random." + what, args, kwargs, node.name, self.meta(value, node.name), node.meta.get("stack_trace") or "")
+        return self.native.call(
+            "host.random." + what,
+            args,
+            kwargs,
+            node.name,
+            self.meta(value, node.name),
+            node.meta.get("stack_trace") or "",
+        )
 
     def save_random(self, node):
-        """A draw of a forward graph that the backward graph repeats (activation checkpointing): torch carries out both, from the state that the first leaves. Gives the state, then the operator's results."""
+        """A draw of a forward graph that the backward graph repeats (activation checkpointing): torch carries out both,
+        from the state that the first leaves. Gives the state, then the operator's results.
+        """
         operation, *args = node.args
-        state, value = ({user.args[1]: user.meta["val"] for user in node.users}[k] for k in (0, 1))  # the partitioner tells its items alone
+        state, value = (
+            {user.args[1]: user.meta["val"] for user in node.users}[k] for k in (0, 1)
+        )  # the partitioner tells its items alone
         results = list(value) if isinstance(value, (list, tuple)) else [value]
-        self.saving[node] = self.host_random("save", node, [str(operation), *map(self.argument, args)], [_plain_state(state), *results]), isinstance(value, (list, tuple))
+        self.saving[node] = (
+            self.host_random(
+                "save", node, [str(operation), *map(self.argument, args)], [_plain_state(state), *results]
+            ),
+            isinstance(value, (list, tuple)),
+        )
 
     def repeat_random(self, node):
         state, operation, *args = node.args
         if "val" not in node.meta:  # the partitioner leaves it out
             given = torch.fx.node.map_arg((args, node.kwargs), lambda n: n.meta["val"])
-            with torch._guards.detect_fake_mode([n.meta.get("val") for n in self.gm.graph.nodes if n.op == "placeholder"]):
+            with torch._guards.detect_fake_mode(
+                [n.meta.get("val") for n in self.gm.graph.nodes if n.op == "placeholder"]
+            ):
                 node.meta["val"] = operation(*given[0], **given[1])
         value = node.meta["val"]
         results = list(value) if isinstance(value, (list, tuple)) else value
-        self.nodes[node] = self.host_random("repeat", node, [self.nodes[state], str(operation), *map(self.argument, args)], results)
+        self.nodes[node] = self.host_random(
+            "repeat", node, [self.nodes[state], str(operation), *map(self.argument, args)], results
+        )
 
     def saved_item(self, node, saving, index):
         made, several = self.saving[saving]
@@ -330,42 +424,77 @@ class Translator:
             self.saving[node] = made, several
             return
         at = index if saving.target is run_and_save_rng_state else index + 1
-        self.nodes[node] = self.native.call("_operator.getitem", [made, at], {}, node.name, self.meta(_plain_state(node.meta["val"]) if at == 0 else node.meta["val"], node.name), "")
+        self.nodes[node] = self.native.call(
+            "_operator.getitem",
+            [made, at],
+            {},
+            node.name,
+            self.meta(_plain_state(node.meta["val"]) if at == 0 else node.meta["val"], node.name),
+            "",
+        )
 
     def effectful(self, node):
-        """`with_effects(token, op, ...)` is the operator itself, in program order; its token is handed on as it came."""
+        """`with_effects(token, op, ...)` is the operator itself, in program order; its token is handed on as it
+        came.
+        """
         token, operation, *args = node.args
         _, *results = node.meta["val"]
-        several = len(operation._schema.returns) > 1 if isinstance(operation, torch._ops.OpOverload) else len(results) > 1
+        several = (
+            len(operation._schema.returns) > 1 if isinstance(operation, torch._ops.OpOverload) else len(results) > 1
+        )
         self.nodes[node] = self.call(node, operation, args, results if several else results[0] if results else None)
         self.effects[node] = (self.nodes[token], several)
 
     def writing(self, node, operation):
-        """An operator that writes to its arguments, as torch's functionalization wraps it; Coil's passes take the wrapping off."""
+        """An operator that writes to its arguments, as torch's functionalization wraps it; Coil's passes take the
+        wrapping off.
+        """
         if isinstance(operation, torch._ops.HigherOrderOperator):
             return self.writing_graphs(node, operation)
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
         meta = [self.meta(v, node.name) for v in node.meta["val"]]
-        self.nodes[node] = self.native.call("higher_order.auto_functionalized_v2", [target_name(operation)], kwargs, node.name, meta, node.meta.get("stack_trace") or "")
+        self.nodes[node] = self.native.call(
+            "higher_order.auto_functionalized_v2",
+            [target_name(operation)],
+            kwargs,
+            node.name,
+            meta,
+            node.meta.get("stack_trace") or "",
+        )
 
     def writing_graphs(self, node, operation):
-        """An operator whose graphs write to what they are given, on copies of that: the graphs give what they leave there as further results, which are written to the copies."""
+        """An operator whose graphs write to what they are given, on copies of that: the graphs give what they leave
+        there as further results, which are written to the copies.
+        """
         name, given = operation.name(), node.kwargs
         if name not in _WRITING:
-            raise _native.Error(f"%{node.name}: {name} with graphs that write to what they are given is not supported; let them give the values as results")
+            raise _native.Error(
+                f"%{node.name}: {name} with graphs that write to what they are given is not supported; let them "
+                "give the values as results"
+            )
         graphs, leads = _WRITING[name]
         where = node.meta.get("stack_trace") or ""
 
         def call(target, args, value, kwargs=None):
-            return self.native.call(target, args, kwargs or {}, f"{node.name}_{target.split('.')[1]}", self.meta(value, node.name), where), value
+            return self.native.call(
+                target, args, kwargs or {}, f"{node.name}_{target.split('.')[1]}", self.meta(value, node.name), where
+            ), value
 
         def view(base, key):
             if f"_{key}_slice_dim" in given:
                 args = [given[f"_{key}_slice_{part}"] for part in ("dim", "start", "end")]
-                return call("aten.slice.Tensor", [base[0], *map(self.argument, args)], torch.ops.aten.slice.Tensor(base[1], *map(_value, args)))
+                return call(
+                    "aten.slice.Tensor",
+                    [base[0], *map(self.argument, args)],
+                    torch.ops.aten.slice.Tensor(base[1], *map(_value, args)),
+                )
             if f"_{key}_size" in given:
                 args = [given[f"_{key}_{part}"] for part in ("size", "stride", "storage_offset")]
-                return call("aten.as_strided.default", [base[0], *map(self.argument, args)], torch.as_strided(base[1], *torch.fx.node.map_arg(args, _value)))
+                return call(
+                    "aten.as_strided.default",
+                    [base[0], *map(self.argument, args)],
+                    torch.as_strided(base[1], *torch.fx.node.map_arg(args, _value)),
+                )
             return base
 
         bases = [call("aten.clone.default", [self.nodes[b]], b.meta["val"].clone()) for b in given["_all_bases"]]
@@ -382,16 +511,27 @@ class Translator:
         carried, order = counts[0], None
         if name == "while_loop":  # what it writes to is carried from turn to turn
             if any(k < carried for k in views):
-                raise _native.Error(f"%{node.name}: a while_loop that writes to what it carries is not supported; let it give the values as results")
+                raise _native.Error(
+                    f"%{node.name}: a while_loop that writes to what it carries is not supported; let it give "
+                    "the values as results"
+                )
             order = [*range(carried), *views, *(k for k in range(carried, len(operands)) if k not in views)]
             operands, carried = [operands[k] for k in order], carried + len(views)
         bodies = []
         for g in graphs:
             body = functools.reduce(getattr, given[g].target.split("."), self.gm)
-            bodies.append(self.nested(f"{given[g].target}_writing".replace(".", "_"), body, () if g == "cond_fn" else tuple(views), order))
+            bodies.append(
+                self.nested(
+                    f"{given[g].target}_writing".replace(".", "_"), body, () if g == "cond_fn" else tuple(views), order
+                )
+            )
         results = list(node.meta["val"][: len(node.meta["val"]) - len(bases)])
         left = [v.clone() for _, v in views.values()]
-        args = {"cond": lambda: [self.argument(given["pred"]), *bodies, operands], "invoke_subgraph": lambda: [*bodies, name, *operands], "while_loop": lambda: [*bodies, operands[:carried], operands[carried:]]}[name]()
+        args = {
+            "cond": lambda: [self.argument(given["pred"]), *bodies, operands],
+            "invoke_subgraph": lambda: [*bodies, name, *operands],
+            "while_loop": lambda: [*bodies, operands[:carried], operands[carried:]],
+        }[name]()
         made, _ = call(f"higher_order.{name}", args, [*results, *left])
         items = [call("_operator.getitem", [made, i], value)[0] for i, value in enumerate([*results, *left])]
         for (target, value), item in zip(views.values(), items[len(results) :]):
@@ -406,7 +546,14 @@ class Translator:
         elif not several:
             self.nodes[node] = self.nodes[effect]
         else:
-            self.nodes[node] = self.native.call("_operator.getitem", [self.nodes[effect], index - 1], {}, node.name, self.meta(node.meta.get("val"), node.name), "")
+            self.nodes[node] = self.native.call(
+                "_operator.getitem",
+                [self.nodes[effect], index - 1],
+                {},
+                node.name,
+                self.meta(node.meta.get("val"), node.name),
+                "",
+            )
 
     def output(self, node):
         results = node.args[0]
@@ -419,10 +566,14 @@ class Translator:
 
 
 def is_token(node):
-    """A placeholder by which AOTAutograd orders operators with effects; nothing comes in by it when the graph is called."""
+    """A placeholder by which AOTAutograd orders operators with effects; nothing comes in by it when the graph is
+    called.
+    """
     return node.op == "placeholder" and any(user.target is with_effects and user.args[0] is node for user in node.users)
 
 
 def translate(gm, name="main", frozen=None, hand_over=True, fallback_random=False, strides=None, free=()):
-    """The native graph of a module whose nodes carry `meta["val"]`. Raises coil.Error naming what Coil has no form for."""
+    """The native graph of a module whose nodes carry `meta["val"]`. Raises coil.Error naming what Coil has no form
+    for.
+    """
     return Translator(gm, name, frozen, hand_over, fallback_random, strides, free).run()

@@ -1,4 +1,5 @@
 """What Coil leaves to torch: operators without lowering, and the seeds of random numbers."""
+
 import functools
 import itertools
 
@@ -10,7 +11,9 @@ _DRAWN = ("philox_seed", "philox_offset")
 
 
 def _remembering(op, devices):
-    """A kernel of attention that notes where it leaves what it drew: on the CPU or the GPU, by kernel and by torch's version. Graphs hold it on their own device."""
+    """A kernel of attention that notes where it leaves what it drew: on the CPU or the GPU, by kernel and by torch's
+    version. Graphs hold it on their own device.
+    """
     place = next(i for i, result in enumerate(op._schema.returns) if result.name in _DRAWN)
 
     def call(*args, **kwargs):
@@ -56,7 +59,9 @@ _kept, _tickets = {}, itertools.count(1)
 
 
 def _sized(op):
-    """An operator whose results have sizes that only it tells: it runs, they are kept, and the sizes asked for follow the number that they are kept under."""
+    """An operator whose results have sizes that only it tells: it runs, they are kept, and the sizes asked for follow
+    the number that they are kept under.
+    """
     import torch
 
     def call(which, *args, **kwargs):
@@ -65,7 +70,9 @@ def _sized(op):
         _kept[ticket] = results
         while len(_kept) > 64:  # of runs that failed before they took theirs
             _kept.pop(next(iter(_kept)), None)
-        return torch.tensor([ticket, *(tensors[k].size(d) for k, d in zip(which[::2], which[1::2]))], device=tensors[0].device)
+        return torch.tensor(
+            [ticket, *(tensors[k].size(d) for k, d in zip(which[::2], which[1::2]))], device=tensors[0].device
+        )
 
     call._schema = getattr(op, "_schema", None)
     return call
@@ -76,7 +83,9 @@ def _take(ticket):
 
 
 def _with_numbers(op, numbers):
-    """An operator on complex numbers, which graphs hold as tensors of no dimensions; `numbers`: the arguments that torch takes no tensor for."""
+    """An operator on complex numbers, which graphs hold as tensors of no dimensions; `numbers`: the arguments that
+    torch takes no tensor for.
+    """
     import torch
 
     def plain(key, value):
@@ -93,7 +102,9 @@ _RANDOM = {"host.random.save": _save, "host.random.repeat": _repeat}
 
 
 def find(name):
-    """torch's operator of a name such as `aten.cumsum.default`, or None. The prefix `host.` is of those that Coil must not take itself."""
+    """torch's operator of a name such as `aten.cumsum.default`, or None. The prefix `host.` is of those that Coil must
+    not take itself.
+    """
     import torch
 
     if name in _RANDOM:
@@ -113,13 +124,17 @@ def find(name):
     if schema is not None and schema.name.endswith("_backward") and any(a.name in _DRAWN for a in schema.arguments):
         return _reminded(op, _devices)
     if schema is not None and name.startswith("host."):
-        numbers = {key for i, a in enumerate(schema.arguments) for key in (i, a.name) if isinstance(a.type, torch.NumberType)}
+        numbers = {
+            key for i, a in enumerate(schema.arguments) for key in (i, a.name) if isinstance(a.type, torch.NumberType)
+        }
         return _with_numbers(op, numbers) if numbers else op
     return op
 
 
 def draw_seed():
-    """The seed of one call's random operators. From the generator of the CPU whatever the device, which nothing need wait for; torch.manual_seed sets all of them."""
+    """The seed of one call's random operators. From the generator of the CPU whatever the device, which nothing need
+    wait for; torch.manual_seed sets all of them.
+    """
     import torch
 
     return torch.randint(-(2**63), 2**63 - 1, (), device="cpu").item()

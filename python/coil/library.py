@@ -1,4 +1,5 @@
 """Operators of your own: `coil.Library`."""
+
 import torch
 
 from . import _native
@@ -14,8 +15,11 @@ def decompositions():
 
 
 class Library:
-    """Operators of a namespace, defined by schema strings in torch's notation. They are torch's as well (`torch.ops.NAMESPACE.NAME`), so that they export, and Coil's: programs that call them compile, and
-    packages that were saved with them are bound to them when they are loaded, here or by another host that registers the same schema (`coil_operator_register` in C)."""
+    """Operators of a namespace, defined by schema strings in torch's notation. They are torch's as well
+    (`torch.ops.NAMESPACE.NAME`), so that they export, and Coil's: programs that call them compile, and
+    packages that were saved with them are bound to them when they are loaded, here or by another host that registers
+    the same schema (`coil_operator_register` in C).
+    """
 
     def __init__(self, namespace):
         if namespace in ("aten", "prims", "prim"):
@@ -25,12 +29,15 @@ class Library:
         _kept.append(self._torch)
 
     def define(self, schema, *, shape, implementation, decomposition=None, backward=None, setup_context=None, tags=()):
-        """Defines `scale(Tensor x, float by=1.0) -> Tensor` and gives it back as torch calls it. It returns new tensors, and may write to arguments that its
+        """Defines `scale(Tensor x, float by=1.0) -> Tensor` and gives it back as torch calls it. It returns new
+        tensors, and may write to arguments that its
         schema says are written to (`Tensor(a!) x`).
 
         shape: the results for fake tensors, whose sizes may be symbolic (`torch.empty_like(x)`).
-        implementation: the results for real ones. One that gives other sizes or another dtype than `shape` said fails the call.
-        decomposition: the same in operators that torch has; compiled programs use it, and the implementation is not called then.
+        implementation: the results for real ones. One that gives other sizes or another dtype than `shape` said fails
+        the call.
+        decomposition: the same in operators that torch has; compiled programs use it, and the implementation is not
+        called then.
         backward, setup_context: as torch.library.register_autograd takes them."""
         _native.check_schema(schema if "::" in schema.split("(")[0] else f"{self.namespace}::{schema}")
         name = self._torch.define(schema.removeprefix(self.namespace + "::"), tags=tags)

@@ -1,7 +1,10 @@
-"""Attention masks that a graph makes of nothing but sizes (libraries build them of `arange`): none where they let everything through, `is_causal` where they are the lower triangle.
+"""Attention masks that a graph makes of nothing but sizes (libraries build them of `arange`): none where they let
+everything through, `is_causal` where they are the lower triangle.
 
-Attention kernels skip what a causal flag rules out, and some of PyTorch's refuse masks altogether. This runs on Dynamo's graph, before AOTAutograd chooses kernels by the arguments.
+Attention kernels skip what a causal flag rules out, and some of PyTorch's refuse masks altogether. This runs on
+Dynamo's graph, before AOTAutograd chooses kernels by the arguments.
 """
+
 import operator
 
 import torch
@@ -60,14 +63,20 @@ def _value(mask, values):
         with unset_fake_temporarily(), torch.no_grad():
             for node in sorted(order, key=index.__getitem__):
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-                values[node] = node.target(*args, **kwargs) if node.op == "call_function" else getattr(args[0], node.target)(*args[1:], **kwargs)
+                values[node] = (
+                    node.target(*args, **kwargs)
+                    if node.op == "call_function"
+                    else getattr(args[0], node.target)(*args[1:], **kwargs)
+                )
     except Exception:  # what cannot be computed ahead is left as it is
         return None
     return values[mask] if isinstance(values[mask], torch.Tensor) else None
 
 
 def _is_pure(node):
-    """Computes a value from its arguments: draws nothing and writes to no argument, and nobody writes to what it gives."""
+    """Computes a value from its arguments: draws nothing and writes to no argument, and nobody writes to what it
+    gives.
+    """
     name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
     return not any(word in name for word in _DRAWS) and not _writes(node) and not any(map(_writes, node.users))
 
@@ -76,12 +85,22 @@ def _writes(node):
     if node.op == "call_method":
         return node.target.endswith("_") and not node.target.endswith("__")
     if getattr(node.target, "__module__", "") == "_operator":
-        return node.target is operator.setitem or node.target.__name__ in ("iadd", "isub", "imul", "iand", "ior", "ixor", "itruediv")
+        return node.target is operator.setitem or node.target.__name__ in (
+            "iadd",
+            "isub",
+            "imul",
+            "iand",
+            "ior",
+            "ixor",
+            "itruediv",
+        )
     return getattr(node.target, "__name__", "").endswith("_") or "out" in node.kwargs
 
 
 def _kind(mask, rows, columns):
-    """`none` for a mask that changes nothing, `causal` for the lower triangle, else None. Additive masks are 0 where they let through, and -inf or their type's lowest number elsewhere."""
+    """`none` for a mask that changes nothing, `causal` for the lower triangle, else None. Additive masks are 0 where
+    they let through, and -inf or their type's lowest number elsewhere.
+    """
     if mask is None or mask.dim() < 2 or mask.shape[-1] not in (1, columns) or mask.shape[-2] not in (1, rows):
         return None
     if mask.dtype is torch.bool:
@@ -96,4 +115,8 @@ def _kind(mask, rows, columns):
         return "none"
     if tuple(mask.shape[-2:]) != (rows, columns):
         return None
-    return "causal" if bool((allowed == torch.ones(rows, columns, dtype=torch.bool, device=mask.device).tril()).all()) else None
+    return (
+        "causal"
+        if bool((allowed == torch.ones(rows, columns, dtype=torch.bool, device=mask.device).tril()).all())
+        else None
+    )

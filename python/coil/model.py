@@ -1,4 +1,5 @@
 """Programs compiled ahead of time: `coil.compile` for a module and its inputs, `coil.load` for a package."""
+
 import contextlib
 import copy
 import functools
@@ -16,7 +17,9 @@ from .structure import Arguments, Results
 
 
 def _nested(names, values):
-    """Results by the paths of their names: `output` is one bare value, numbers are positions in a tuple, other words keys of a dictionary."""
+    """Results by the paths of their names: `output` is one bare value, numbers are positions in a tuple, other words
+    keys of a dictionary.
+    """
     if names == ["output"]:
         return values[0]
     root = {}
@@ -46,13 +49,17 @@ def _leaves(value):
 
 
 class Model:
-    """A compiled program. Called as the module was, with the same nesting of arguments and results: torch tensors in, torch tensors out; with NumPy arrays alone, NumPy arrays out and no torch needed."""
+    """A compiled program. Called as the module was, with the same nesting of arguments and results: torch tensors in,
+    torch tensors out; with NumPy arrays alone, NumPy arrays out and no torch needed.
+    """
 
     def __init__(self, graph):
         self._graph = graph
         self.signature = json.loads(graph.signature) if graph.signature else None
         self._arguments = Arguments(self.signature["inputs"], graph.inputs) if self.signature else None
-        self._results = Results(self.signature["outputs"]) if self.signature else functools.partial(_nested, graph.outputs)
+        self._results = (
+            Results(self.signature["outputs"]) if self.signature else functools.partial(_nested, graph.outputs)
+        )
 
     @property
     def inputs(self):
@@ -70,11 +77,15 @@ class Model:
 
     @property
     def provenance(self):
-        """Where each call comes from (docs/emitted.md); None where the program was not compiled with the option `provenance`."""
+        """Where each call comes from (docs/emitted.md); None where the program was not compiled with the option
+        `provenance`.
+        """
         return json.loads(self._graph.provenance) if self._graph.provenance else None
 
     def seed(self, n):
-        """Random numbers of calls from now on follow from this number and the order of calls; at first they follow from the system's entropy."""
+        """Random numbers of calls from now on follow from this number and the order of calls; at first they follow from
+        the system's entropy.
+        """
         self._graph.seed(n % 2**64)
 
     def save(self, path):
@@ -118,28 +129,43 @@ def _device_of(inputs):
 
 
 def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=None, mode=None, device=None):
-    """Compiles a module (an nn.Module or a torch.fx graph module) for these inputs, or a `.pt2` file. Weights become part of the program; save() writes it as a package. `device`: where it runs; without
+    """Compiles a module (an nn.Module or a torch.fx graph module) for these inputs, or a `.pt2` file. Weights become
+    part of the program; save() writes it as a package. `device`: where it runs; without
     one, where the inputs lie, and for a file the CPU."""
     chosen = parse(options, mode)
     device = device or _device_of((inputs, kwargs))
     if isinstance(module, (str, os.PathLike)):
-        return Model(_native.compile_archive(os.fspath(module), chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("archive")))
+        return Model(
+            _native.compile_archive(
+                os.fspath(module), chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("archive")
+            )
+        )
     import torch
 
     exported = _exported(module, inputs, kwargs, dynamic_shapes)
     with _archive(exported) as path:
-        return Model(_native.compile_archive(path, chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("program")))
+        return Model(
+            _native.compile_archive(
+                path, chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("program")
+            )
+        )
 
 
 def fx_wrapper(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=None, device=None):
-    """The compiled program as a torch.fx.GraphModule: allocations, kernel calls, library calls, checks and frees as nodes, which may be interpreted, traced again, edited and saved. `forward` takes the flat
+    """The compiled program as a torch.fx.GraphModule: allocations, kernel calls, library calls, checks and frees as
+    nodes, which may be interpreted, traced again, edited and saved. `forward` takes the flat
     inputs and gives the tuple of flat outputs. Takes what `compile` takes."""
     chosen = parse(options)
     device = device or _device_of((inputs, kwargs))
     with contextlib.ExitStack() as stack:
-        archive = os.fspath(module) if isinstance(module, (str, os.PathLike)) else stack.enter_context(_archive(_exported(module, inputs, kwargs, dynamic_shapes)))
+        archive = (
+            os.fspath(module)
+            if isinstance(module, (str, os.PathLike))
+            else stack.enter_context(_archive(_exported(module, inputs, kwargs, dynamic_shapes)))
+        )
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        # The file imports itself under this name: pickled graphs find their kernels by importing a file that `coil compile --emit=fx` wrote.
+        # The file imports itself under this name: pickled graphs find their kernels by importing a file that `coil
+        # compile --emit=fx` wrote.
         path = folder / f"coil_fx_wrapper_{next(_written)}.py"
         _native.emit_archive(archive, "fx", os.fspath(path), chosen.settings, device)
         spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -172,27 +198,41 @@ def _exported(module, inputs, kwargs, dynamic_shapes):
     from .graph import target_name
     from .library import decompositions
 
-    exported = module if isinstance(module, torch.export.ExportedProgram) else torch.export.export(module, tuple(inputs), kwargs, dynamic_shapes=dynamic_shapes)
+    exported = (
+        module
+        if isinstance(module, torch.export.ExportedProgram)
+        else torch.export.export(module, tuple(inputs), kwargs, dynamic_shapes=dynamic_shapes)
+    )
     called = {n.target for n in exported.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
     if own := {op: rule for op, rule in decompositions().items() if op in called}:
         exported = exported.run_decompositions(own)
     for op in called:
         if op.namespace not in ("aten", "prims"):
-            target_name(op)  # so that Coil can read a call of it; what carries it out is found when the program is loaded
+            target_name(
+                op
+            )  # so that Coil can read a call of it; what carries it out is found when the program is loaded
     return _computed(exported)
 
 
 def _computed(exported):
-    """The program with the values of weights that torch has put off to negate or conjugate, which an archive would hold as they lie in memory."""
+    """The program with the values of weights that torch has put off to negate or conjugate, which an archive would hold
+    as they lie in memory.
+    """
     import torch
 
     def computed(t):
         if not isinstance(t, torch.Tensor) or not (t.is_neg() or t.is_conj()):
             return t
         reach = t.storage_offset() + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) + 1 if t.numel() else 0
-        return torch.empty(reach, dtype=t.dtype, device=t.device).as_strided(t.shape, t.stride(), t.storage_offset()).copy_(t)
+        return (
+            torch.empty(reach, dtype=t.dtype, device=t.device)
+            .as_strided(t.shape, t.stride(), t.storage_offset())
+            .copy_(t)
+        )
 
-    tables = {name: {k: computed(t) for k, t in getattr(exported, name).items()} for name in ("_state_dict", "_constants")}
+    tables = {
+        name: {k: computed(t) for k, t in getattr(exported, name).items()} for name in ("_state_dict", "_constants")
+    }
     if all(t is getattr(exported, name)[k] for name, table in tables.items() for k, t in table.items()):
         return exported
     exported = copy.copy(exported)

@@ -1,4 +1,7 @@
-"""How a program's inputs and outputs nest: arguments to flat inputs, flat results to what the module returned. Needs torch only for classes that torch's pytree knows and Python's library does not."""
+"""How a program's inputs and outputs nest: arguments to flat inputs, flat results to what the module returned. Needs
+torch only for classes that torch's pytree knows and Python's library does not.
+"""
+
 import collections
 import collections.abc
 import json
@@ -6,8 +9,18 @@ import sys
 
 from . import _native
 
-_PAIRS = {"builtins.dict": dict, "collections.OrderedDict": collections.OrderedDict, "torch.fx.immutable_collections.immutable_dict": dict}
-_LISTS = {"builtins.tuple": tuple, "builtins.list": list, "torch.fx.immutable_collections.immutable_list": list, "collections.deque": collections.deque, "torch.Size": tuple}
+_PAIRS = {
+    "builtins.dict": dict,
+    "collections.OrderedDict": collections.OrderedDict,
+    "torch.fx.immutable_collections.immutable_dict": dict,
+}
+_LISTS = {
+    "builtins.tuple": tuple,
+    "builtins.list": list,
+    "torch.fx.immutable_collections.immutable_list": list,
+    "collections.deque": collections.deque,
+    "torch.Size": tuple,
+}
 
 
 def _leaf(node):
@@ -35,7 +48,11 @@ def _dictionary_keys(node):
     context = _context(node)
     if isinstance(context, dict):
         context = context.get("dict_context")
-    if isinstance(context, list) and len(context) == len(node["keys"]) and not any(isinstance(k, (dict, list)) for k in context):
+    if (
+        isinstance(context, list)
+        and len(context) == len(node["keys"])
+        and not any(isinstance(k, (dict, list)) for k in context)
+    ):
         return context
     return node["keys"]
 
@@ -48,7 +65,11 @@ def _torch_spec(node, children):
 
     leaf = {"type": None, "context": None, "children_spec": []}
     try:
-        return _pytree.treespec_loads(json.dumps([1, {"type": node["type"], "context": node.get("context", "null"), "children_spec": [leaf] * children}]))
+        return _pytree.treespec_loads(
+            json.dumps(
+                [1, {"type": node["type"], "context": node.get("context", "null"), "children_spec": [leaf] * children}]
+            )
+        )
     except Exception:
         return None  # a class that nobody has registered in this process
 
@@ -80,7 +101,9 @@ def _builder(node):
 
 
 class Results:
-    """Flat results as the module returned them. A class that this process does not know becomes a dictionary, an unknown named tuple one of the same fields."""
+    """Flat results as the module returned them. A class that this process does not know becomes a dictionary, an
+    unknown named tuple one of the same fields.
+    """
 
     def __init__(self, root):
         self._root, self._build = root, None
@@ -93,7 +116,8 @@ class Results:
         return lambda values: build([child(values) for child in children])
 
     def __call__(self, values):
-        if self._build is None:  # not before the first results are there: by then their classes have been imported, if anybody has use for them
+        # Not before the first results are there: by then their classes have been imported, if anybody has use for them.
+        if self._build is None:
             self._build = self._compile(self._root)
         return self._build(values)
 
@@ -109,7 +133,10 @@ class Arguments:
         flat = [None] * len(self._names)
         given, known = dict(kwargs), [*self._positional["keys"], *self._named["keys"]]
         if len(args) > len(self._positional["keys"]):
-            raise _native.Error(f"the program takes {len(self._positional['keys'])} positional arguments ({', '.join(self._positional['keys'])}), but {len(args)} were given")
+            raise _native.Error(
+                f"the program takes {len(self._positional['keys'])} positional arguments "
+                f"({', '.join(self._positional['keys'])}), but {len(args)} were given"
+            )
         for name in given:
             if name not in known:
                 raise _native.Error(f"there is no input '{name}'; there are {', '.join(known)}")
@@ -129,7 +156,10 @@ class Arguments:
             if isinstance(node, dict):
                 fixed = node["fixed"]
                 if type(value) is not type(fixed) or value != fixed:
-                    raise _native.Error(f"input '{path}' was exported as {fixed!r} and is part of the program; {_short(value)} was given")
+                    raise _native.Error(
+                        f"input '{path}' was exported as {fixed!r} and is part of the program; {_short(value)} "
+                        "was given"
+                    )
                 value = 0  # not read
             flat[_leaf(node)] = value
             return
@@ -147,19 +177,28 @@ def _items(node, value, path):
     if kind in _LISTS:
         if isinstance(value, (tuple, list, collections.deque)) and len(value) == len(keys):
             return list(value)
-        raise _native.Error(f"input '{path}' is a {kind.rpartition('.')[2]} of {len(keys)} in the program, but {_described(value)} was given")
+        raise _native.Error(
+            f"input '{path}' is a {kind.rpartition('.')[2]} of {len(keys)} in the program, but "
+            f"{_described(value)} was given"
+        )
     if isinstance(value, collections.abc.Mapping):
         wanted = _dictionary_keys(node)
         if kind in _PAIRS or kind == "collections.defaultdict":
             if set(value) != set(wanted):
-                raise _native.Error(f"input '{path}' has keys {', '.join(map(str, wanted))} in the program, but {_described(value)} was given")
+                raise _native.Error(
+                    f"input '{path}' has keys {', '.join(map(str, wanted))} in the program, but "
+                    f"{_described(value)} was given"
+                )
         if all(k in value for k in wanted):
             return [value[k] for k in wanted]
     elif kind == "collections.namedtuple" and isinstance(value, tuple) and len(value) == len(keys):
         return list(value)
     elif kind not in _PAIRS and all(hasattr(value, k) for k in keys):
         return [getattr(value, k) for k in keys]
-    raise _native.Error(f"input '{path}' is a {kind} of {', '.join(keys) or 'nothing'} in the program, but {_described(value)} was given")
+    raise _native.Error(
+        f"input '{path}' is a {kind} of {', '.join(keys) or 'nothing'} in the program, but {_described(value)} "
+        "was given"
+    )
 
 
 def _described(value):

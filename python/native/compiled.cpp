@@ -16,7 +16,8 @@ namespace coil::python {
 /// What one call at a time needs; kept between calls so that a call allocates only its results.
 namespace {
 
-/// Whether Python has a signal to handle whose handler raises, as Ctrl-C's does. Asked often: it looks twenty times a second. Called without the GIL.
+/// Whether Python has a signal to handle whose handler raises, as Ctrl-C's does. Asked often: it looks twenty times a
+/// second. Called without the GIL.
 class Interruption {
  public:
   bool operator()() {
@@ -34,9 +35,13 @@ class Interruption {
 }  // namespace
 
 struct CompiledGraph::State {
-  explicit State(const std::shared_ptr<const runtime::Model>& model) : context(model), inputs(model->plan().inputs.size()), numbers(inputs.size()) { context.set_stop(Interruption()); }
+  explicit State(const std::shared_ptr<const runtime::Model>& model)
+      : context(model), inputs(model->plan().inputs.size()), numbers(inputs.size()) {
+    context.set_stop(Interruption());
+  }
 
-  /// From now on the run in progress may let go of these arguments (null: of none), each of which nobody else refers to.
+  /// From now on the run in progress may let go of these arguments (null: of none), each of which nobody else refers
+  /// to.
   void set_loose(const std::vector<PyObject**>* arguments) {
     if (arguments)
       context.set_inputs_done([arguments](std::span<const std::uint32_t> done) {
@@ -48,7 +53,8 @@ struct CompiledGraph::State {
           Py_DECREF(gone);
         }
       });
-    else context.set_inputs_done({});
+    else
+      context.set_inputs_done({});
   }
 
   /// Without the GIL. Where Python's handler of a signal raised, so does this.
@@ -56,8 +62,10 @@ struct CompiledGraph::State {
   void run(std::span<const Tensor> given, bool alike = false) try {
     alike = std::exchange(seen, false) && alike;
     nb::gil_scoped_release release;
-    if (alike) context.run_alike_into(given, outputs);
-    else context.run_into(given, outputs);
+    if (alike)
+      context.run_alike_into(given, outputs);
+    else
+      context.run_into(given, outputs);
     seen = given.data() == inputs.data();
   } catch (const Error&) {
     if (PyErr_Occurred()) throw nb::python_error();
@@ -66,11 +74,12 @@ struct CompiledGraph::State {
   runtime::Context context;
   std::vector<Tensor> inputs, outputs;
   std::vector<std::int64_t> numbers;  ///< memory of inputs that are Python numbers
-  std::vector<nb::object> resolved;   ///< what stands for inputs that torch had put off to compute; empty where it had none
-  bool seen = false;                  ///< the last run took `inputs`, and did not fail
-  void* stream = nullptr;             ///< what the context queues work on; null: its own
+  std::vector<nb::object>
+      resolved;            ///< what stands for inputs that torch had put off to compute; empty where it had none
+  bool seen = false;       ///< the last run took `inputs`, and did not fail
+  void* stream = nullptr;  ///< what the context queues work on; null: its own
   std::vector<nb::object> computed, bases;  ///< results while they are made
-  std::vector<PyObject**> loose;            ///< for each input of the plan, the argument that the run may let go of, or null
+  std::vector<PyObject**> loose;  ///< for each input of the plan, the argument that the run may let go of, or null
 };
 
 /// A state for the length of a call.
@@ -109,14 +118,16 @@ struct CompiledGraph::Source {
   nb::object constant;
 };
 
-CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, CallPattern pattern) : report_(std::move(report)), pattern_(std::move(pattern)) {
+CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, CallPattern pattern)
+    : report_(std::move(report)), pattern_(std::move(pattern)) {
   const Device plan_device = program.plan.device;
   saved_ = std::make_shared<runtime::Program>(program);
   model_ = runtime::Model::load(std::move(program), torch_host(plan_device));
   const runtime::Plan& plan = model_->plan();
   for (std::size_t i = 0; i < pattern_.inputs.size(); ++i)
     if (pattern_.inputs[i] != InputKind::Frozen) arguments_.push_back(i);
-  COIL_CHECK(arguments_.size() == plan.inputs.size(), "a call passes {} inputs, the program takes {}", arguments_.size(), plan.inputs.size());
+  COIL_CHECK(arguments_.size() == plan.inputs.size(), "a call passes {} inputs, the program takes {}",
+             arguments_.size(), plan.inputs.size());
   returned_.resize(pattern_.inputs.size());
   for (const Result& r : pattern_.results)
     if (r.kind == ResultKind::Input) returned_[r.index] = true;
@@ -138,7 +149,8 @@ CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, Cal
         source.index = b.index;
       } else if (b.kind == runtime::BufferKind::Constant) {
         source.kind = Source::Kind::Constant;
-        if (auto found = pattern_.constants.find(plan.constants[b.index].name); found != pattern_.constants.end()) source.constant = found->second;
+        if (auto found = pattern_.constants.find(plan.constants[b.index].name); found != pattern_.constants.end())
+          source.constant = found->second;
       } else if (uses[owner] > 1 || !from_start) {
         source.kind = Source::Kind::Shared;
         source.index = bases.emplace(owner, bases.size()).first->second;
@@ -184,8 +196,12 @@ using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 
 Array array_of(nb::handle object, const runtime::Input& input) {
   Array a;
-  if (!nb::try_cast(object, a)) fail("input '{}' cannot be an array of {}", input.name, nb::str(nb::getattr(object, "dtype", nb::str("unknown type"))).c_str());
-  if (input.mutated && !nb::cast<bool>(nb::getattr(nb::getattr(object, "flags", nb::none()), "writeable", nb::bool_(true)))) fail("the program writes to input '{}', and this array is for reading only", input.name);
+  if (!nb::try_cast(object, a))
+    fail("input '{}' cannot be an array of {}", input.name,
+         nb::str(nb::getattr(object, "dtype", nb::str("unknown type"))).c_str());
+  if (input.mutated &&
+      !nb::cast<bool>(nb::getattr(nb::getattr(object, "flags", nb::none()), "writeable", nb::bool_(true))))
+    fail("the program writes to input '{}', and this array is for reading only", input.name);
   return a;
 }
 
@@ -200,10 +216,11 @@ Tensor held(const Array& a) {
   Tensor t;
   t.dtype = dlpack::dtype_of({a.dtype().code, a.dtype().bits, a.dtype().lanes});
   for (std::size_t d = 0; d < a.ndim(); ++d) t.sizes.push_back(a.shape(d)), t.strides.push_back(a.stride(d));
-  t.storage.data = std::shared_ptr<std::byte>(static_cast<std::byte*>(const_cast<void*>(a.data())), [kept = new Array(a)](std::byte*) {
-    nb::gil_scoped_acquire acquire;
-    delete kept;
-  });
+  t.storage.data = std::shared_ptr<std::byte>(static_cast<std::byte*>(const_cast<void*>(a.data())),
+                                              [kept = new Array(a)](std::byte*) {
+                                                nb::gil_scoped_acquire acquire;
+                                                delete kept;
+                                              });
   t.storage.bytes = dlpack::span_bytes(t);
   return t;
 }
@@ -215,14 +232,18 @@ nb::object numpy_array(const Tensor& t, bool frozen) {
   auto* owner = new std::shared_ptr<std::byte>(t.storage.data);
   nb::capsule capsule(owner, [](void* p) noexcept { delete static_cast<std::shared_ptr<std::byte>*>(p); });
   const std::vector<std::size_t> sizes(t.sizes.begin(), t.sizes.end());
-  nb::object made = nb::cast(nb::ndarray<nb::numpy>(t.storage.data ? t.bytes() : nullptr, sizes.size(), sizes.data(), capsule, t.strides.data(), nb::dlpack::dtype{type->code, type->bits, type->lanes}), nb::rv_policy::reference);
+  nb::object made =
+      nb::cast(nb::ndarray<nb::numpy>(t.storage.data ? t.bytes() : nullptr, sizes.size(), sizes.data(), capsule,
+                                      t.strides.data(), nb::dlpack::dtype{type->code, type->bits, type->lanes}),
+               nb::rv_policy::reference);
   if (frozen) made.attr("flags").attr("writeable") = false;
   return made;
 }
 
 void set_number(Tensor& t, DType dtype, std::int64_t& memory) {
   t.dtype = dtype;
-  t.storage = {std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), reinterpret_cast<std::byte*>(&memory)), size_of(dtype)};
+  t.storage = {std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), reinterpret_cast<std::byte*>(&memory)),
+               size_of(dtype)};
 }
 
 void read_number(InputKind kind, PyObject* object, Tensor& to, std::int64_t& memory) {
@@ -252,16 +273,21 @@ void read_number(InputKind kind, PyObject* object, Tensor& to, std::int64_t& mem
 bool CompiledGraph::read_input(State& state, std::size_t i, PyObject* object) const {
   const InputKind kind = pattern_.inputs[arguments_[i]];
   Tensor& to = state.inputs[i];
-  if (kind == InputKind::Tensor) [[likely]] return Exchange::get().borrow(object, plan().device, to, true);
+  if (kind == InputKind::Tensor) [[likely]]
+    return Exchange::get().borrow(object, plan().device, to, true);
   if (kind == InputKind::Any && (PyBool_Check(object) || PyLong_Check(object) || PyFloat_Check(object))) {
-    read_number(PyBool_Check(object) ? InputKind::Bool : PyLong_Check(object) ? InputKind::Int : InputKind::Float, object, to, state.numbers[i]);
+    read_number(PyBool_Check(object)   ? InputKind::Bool
+                : PyLong_Check(object) ? InputKind::Int
+                                       : InputKind::Float,
+                object, to, state.numbers[i]);
     return false;
   }
   if (kind != InputKind::Lazy && kind != InputKind::Any) {
     read_number(kind, object, to, state.numbers[i]);
     return true;
   }
-  const bool alike = Exchange::get().borrow(object, plan().device, to, false);  // first, since it refuses what is no tensor
+  const bool alike =
+      Exchange::get().borrow(object, plan().device, to, false);  // first, since it refuses what is no tensor
   nb::object resolved = Exchange::get().resolve(object);
   if (resolved.is(object)) return alike;
   Exchange::get().borrow(resolved, plan().device, to, false);
@@ -270,7 +296,8 @@ bool CompiledGraph::read_input(State& state, std::size_t i, PyObject* object) co
   return false;
 }
 
-nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* args, std::vector<nb::object>& bases) const {
+nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* args,
+                                 std::vector<nb::object>& bases) const {
   const Tensor& t = state.outputs[k];
   const Source& source = sources_[k];
   const Device device = plan().device;
@@ -285,7 +312,8 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
     case Source::Kind::Constant: {
       if (!source.constant || device != Device{}) return exchange.wrap(t);  // another device holds a copy of its own
       Tensor held = exchange.own(source.constant, device);
-      return exchange.alias(source.constant, held.dtype, t, (t.bytes() - held.bytes()) / static_cast<std::ptrdiff_t>(size_of(t.dtype)));
+      return exchange.alias(source.constant, held.dtype, t,
+                            (t.bytes() - held.bytes()) / static_cast<std::ptrdiff_t>(size_of(t.dtype)));
     }
     case Source::Kind::Input: {
       const Tensor& in = state.inputs[source.index];
@@ -307,8 +335,10 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
 }
 
 nb::list CompiledGraph::call_arrays(nb::list arrays) {
-  if (plan().device.type != DeviceType::CPU) fail("the program was compiled for {}; call it with torch tensors", to_string(plan().device));
-  if (arrays.size() != plan().inputs.size()) fail("the program takes {} inputs, but {} were given", plan().inputs.size(), arrays.size());
+  if (plan().device.type != DeviceType::CPU)
+    fail("the program was compiled for {}; call it with torch tensors", to_string(plan().device));
+  if (arrays.size() != plan().inputs.size())
+    fail("the program takes {} inputs, but {} were given", plan().inputs.size(), arrays.size());
   std::vector<Tensor> inputs;
   std::vector<bool> frozen;
   std::vector<std::pair<nb::object, nb::object>> copies;  // of arrays that run backwards, which tensors cannot
@@ -321,7 +351,8 @@ nb::list CompiledGraph::call_arrays(nb::list arrays) {
       if (!plan().inputs[i].mutated) copies.back().first = nb::none();
     }
     inputs.push_back(held(a));
-    frozen.push_back(!nb::cast<bool>(nb::getattr(nb::getattr(array, "flags", nb::none()), "writeable", nb::bool_(true))));
+    frozen.push_back(
+        !nb::cast<bool>(nb::getattr(nb::getattr(array, "flags", nb::none()), "writeable", nb::bool_(true))));
   }
   Lease lease(*this);
   State& state = *lease.state;
@@ -343,19 +374,24 @@ void CompiledGraph::follow_stream(State& state) const {
   if (!stream) stream = kDefaultStream;
   if (stream == state.stream) return;
   // Recorded runs keep their memory, which their launches point at.
-  if (!state.stream && !record) state.context.borrow_memory([device = plan().device](std::size_t bytes) { return Exchange::get().allocate(device, bytes); });
+  if (!state.stream && !record)
+    state.context.borrow_memory(
+        [device = plan().device](std::size_t bytes) { return Exchange::get().allocate(device, bytes); });
   state.context.set_stream(stream);
   state.stream = stream;
 }
 
-/// Whether the run may let go of any arguments, and which: those that nobody else refers to and that are no results. (Of those that results view the run says nothing.)
+/// Whether the run may let go of any arguments, and which: those that nobody else refers to and that are no results.
+/// (Of those that results view the run says nothing.)
 bool CompiledGraph::find_loose(PyObject** args, State& state) const {
   state.loose.assign(arguments_.size(), nullptr);
   bool any = false;
   for (std::size_t i = 0; i < arguments_.size(); ++i) {
     PyObject*& argument = args[arguments_[i]];
     const InputKind kind = pattern_.inputs[arguments_[i]];
-    if ((kind != InputKind::Tensor && kind != InputKind::Lazy) || (!state.resolved.empty() && state.resolved[i]) || returned_[arguments_[i]] || Py_REFCNT(argument) != 1) continue;
+    if ((kind != InputKind::Tensor && kind != InputKind::Lazy) || (!state.resolved.empty() && state.resolved[i]) ||
+        returned_[arguments_[i]] || Py_REFCNT(argument) != 1)
+      continue;
     state.loose[i] = &argument;
     any = true;
   }
@@ -363,7 +399,8 @@ bool CompiledGraph::find_loose(PyObject** args, State& state) const {
 }
 
 nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go) {
-  if (count != pattern_.inputs.size()) fail("the graph takes {} inputs, but {} were given", pattern_.inputs.size(), count);
+  if (count != pattern_.inputs.size())
+    fail("the graph takes {} inputs, but {} were given", pattern_.inputs.size(), count);
   Lease lease(*this);
   State& state = *lease.state;
   if (plan().device != Device{}) follow_stream(state);
@@ -371,7 +408,8 @@ nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go)
   const Exchange& exchange = Exchange::get();
   for (std::size_t i = 0; i < arguments_.size(); ++i) {
     PyObject* const argument = args[arguments_[i]];
-    if (pattern_.inputs[arguments_[i]] == InputKind::Tensor && exchange.borrow_alike(argument, state.inputs[i])) continue;
+    if (pattern_.inputs[arguments_[i]] == InputKind::Tensor && exchange.borrow_alike(argument, state.inputs[i]))
+      continue;
     alike = read_input(state, i, argument) && alike;
   }
   if (draws_) state.context.set_seed(torch_seed());
@@ -384,7 +422,9 @@ nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go)
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(pattern_.results.size())));
   for (std::size_t k = 0; k < pattern_.results.size(); ++k) {
     const Result& r = pattern_.results[k];
-    PyObject* value = r.kind == ResultKind::Constant ? r.constant.ptr() : r.kind == ResultKind::Input ? args[r.index] : computed[r.index].ptr();
+    PyObject* value = r.kind == ResultKind::Constant ? r.constant.ptr()
+                      : r.kind == ResultKind::Input  ? args[r.index]
+                                                     : computed[r.index].ptr();
     Py_INCREF(value);
     PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(k), value);
   }

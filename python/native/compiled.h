@@ -19,7 +19,11 @@ namespace coil::python {
 namespace nb = nanobind;
 
 enum class InputKind : std::uint8_t {
-  Tensor, Int, Bool, Float, None,
+  Tensor,
+  Int,
+  Bool,
+  Float,
+  None,
   Lazy,    ///< a tensor whose values torch may have put off to negate or to conjugate
   Any,     ///< a tensor or a Python number
   Frozen,  ///< the program holds a constant in its place: no input of it
@@ -40,11 +44,12 @@ struct CallPattern {
   std::vector<InputKind> inputs;
   std::vector<Result> results;
   std::map<std::string, nb::object> constants;  ///< the torch tensors of the program's constants, by name
-  bool torch_seed = false;                      ///< random operators follow torch's default generator, not the model's own
-  std::set<std::size_t> on_host;                ///< outputs of the program that torch has on the CPU, wherever the program runs
+  bool torch_seed = false;        ///< random operators follow torch's default generator, not the model's own
+  std::set<std::size_t> on_host;  ///< outputs of the program that torch has on the CPU, wherever the program runs
 };
 
-/// Every input as it comes, every output of the program in order: for programs that were no torch.fx graph in this process.
+/// Every input as it comes, every output of the program in order: for programs that were no torch.fx graph in this
+/// process.
 CallPattern plain_pattern(const runtime::Plan&);
 
 class CompiledGraph {
@@ -52,9 +57,11 @@ class CompiledGraph {
   CompiledGraph(runtime::Program, CompileReport, CallPattern);
   ~CompiledGraph();
 
-  /// One object for each input of the graph; one for each result comes back. Runs without the GIL; several threads may call at once.
-  /// Results are torch tensors: new memory is Coil's own, results that lie in an input or in each other's memory are views of it. Throws Error and python_error.
-  /// `lets_go`: the caller needs no argument after the call; one that nobody else refers to becomes None in `args` as soon as the run has no more use for it, so that its memory serves what comes then.
+  /// One object for each input of the graph; one for each result comes back. Runs without the GIL; several threads may
+  /// call at once. Results are torch tensors: new memory is Coil's own, results that lie in an input or in each other's
+  /// memory are views of it. Throws Error and python_error. `lets_go`: the caller needs no argument after the call; one
+  /// that nobody else refers to becomes None in `args` as soon as the run has no more use for it, so that its memory
+  /// serves what comes then.
   nb::object call(PyObject** args, std::size_t count, bool lets_go = false);
 
   /// The same on NumPy arrays and what else has memory on the CPU; nothing of torch is needed. Numbers are 0-d arrays.
@@ -68,7 +75,8 @@ class CompiledGraph {
   const runtime::Plan& plan() const;
   const std::string& provenance() const { return model_->provenance(); }
   void save(const std::filesystem::path&) const;
-  /// Strides of the graph's result at a position, where it is a tensor that the program computes and no size of a call changes them; else nothing.
+  /// Strides of the graph's result at a position, where it is a tensor that the program computes and no size of a call
+  /// changes them; else nothing.
   std::optional<std::vector<std::int64_t>> constant_strides(std::size_t result) const;
   /// Random numbers of calls from now on follow from this number.
   void seed(std::uint64_t) const;
@@ -85,10 +93,10 @@ class CompiledGraph {
   CompileReport report_;
   CallPattern pattern_;
   std::shared_ptr<const runtime::Model> model_;
-  std::vector<Source> sources_;  ///< where the memory of each of the program's outputs comes from
+  std::vector<Source> sources_;         ///< where the memory of each of the program's outputs comes from
   std::vector<std::size_t> arguments_;  ///< for each of the program's inputs, its place in a call
   std::vector<bool> returned_;          ///< for each argument: it is a result itself
-  bool draws_ = false;  ///< each call takes a seed from torch
+  bool draws_ = false;                  ///< each call takes a seed from torch
   std::mutex mutex_;
   std::vector<std::unique_ptr<State>> idle_;
   std::shared_ptr<runtime::Program> saved_;

@@ -49,9 +49,12 @@ DType dtype_of(Type type) {
 }
 
 bool looks_like(const View& view, const Tensor& t) {
-  if (static_cast<std::size_t>(view.rank) != t.sizes.size() || t.strides.size() != t.sizes.size() || !view.strides || kTable.types[static_cast<std::uint8_t>(t.dtype)] != view.type) return false;
+  if (static_cast<std::size_t>(view.rank) != t.sizes.size() || t.strides.size() != t.sizes.size() || !view.strides ||
+      kTable.types[static_cast<std::uint8_t>(t.dtype)] != view.type)
+    return false;
   bool same = true;
-  for (std::size_t d = 0; d < t.sizes.size(); ++d) same = same && view.sizes[d] == t.sizes[d] && view.strides[d] == t.strides[d];
+  for (std::size_t d = 0; d < t.sizes.size(); ++d)
+    same = same && view.sizes[d] == t.sizes[d] && view.strides[d] == t.strides[d];
   return same;
 }
 

@@ -1,5 +1,6 @@
-// DLPack 1.x as the extension uses it: the C structures by which array libraries hand each other memory, and the table of functions that torch offers for it.
-// The layout is the standard's (https://dmlc.github.io/dlpack); only what is used here is written down.
+// DLPack 1.x as the extension uses it: the C structures by which array libraries hand each other memory, and the table
+// of functions that torch offers for it. The layout is the standard's (https://dmlc.github.io/dlpack); only what is
+// used here is written down.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,7 +18,16 @@ struct Device {
   std::int32_t kind, index;
 };
 
-enum TypeCode : std::uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6, kFloat8E4M3 = 10, kFloat8E5M2 = 12 };
+enum TypeCode : std::uint8_t {
+  kInt = 0,
+  kUInt = 1,
+  kFloat = 2,
+  kBfloat = 4,
+  kComplex = 5,
+  kBool = 6,
+  kFloat8E4M3 = 10,
+  kFloat8E5M2 = 12
+};
 struct Type {
   std::uint8_t code, bits;
   std::uint16_t lanes;
@@ -43,12 +53,14 @@ struct Managed {
   View view;
 };
 
-/// `torch.Tensor.__dlpack_c_exchange_api__` is a capsule of this name and type. Functions return 0, or -1 with a Python error set; none of them synchronises a device.
+/// `torch.Tensor.__dlpack_c_exchange_api__` is a capsule of this name and type. Functions return 0, or -1 with a Python
+/// error set; none of them synchronises a device.
 inline constexpr const char* kCapsule = "dlpack_exchange_api";
 struct ExchangeApi {
   Version version;
   const ExchangeApi* older;
-  int (*allocate)(View* like, Managed** out, void* error_context, void (*set_error)(void*, const char* kind, const char* message));
+  int (*allocate)(View* like, Managed** out, void* error_context,
+                  void (*set_error)(void*, const char* kind, const char* message));
   int (*managed_from_object)(void* object, Managed** out);
   int (*managed_to_object)(Managed*, void** object);
   int (*view_from_object)(void* object, View* out);  ///< borrowed: valid while the object lives. May be null.

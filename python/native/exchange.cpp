@@ -8,8 +8,8 @@
 namespace coil::python {
 namespace {
 
-using dlpack::Managed;
 using dlpack::dtype_of;
+using dlpack::Managed;
 using dlpack::span_bytes;
 using dlpack::type_of;
 
@@ -24,10 +24,12 @@ dlpack::Device device_of(Device d) {
 
 /// Where a tensor lies: `program`, or the host. Throws Error for another device.
 Device checked_device(const dlpack::View& view, Device program) {
-  if (view.device.kind == dlpack::kCpu) [[likely]] return {};
+  if (view.device.kind == dlpack::kCpu) [[likely]]
+    return {};
   const dlpack::Device d = device_of(program);
   if (view.device.kind == d.kind && view.device.index == d.index) return program;
-  fail("a tensor is on {}:{}, but the program was compiled for {}", view.device.kind == dlpack::kCuda ? "cuda" : "another device", view.device.index, to_string(program));
+  fail("a tensor is on {}:{}, but the program was compiled for {}",
+       view.device.kind == dlpack::kCuda ? "cuda" : "another device", view.device.index, to_string(program));
 }
 
 /// Sizes, strides and type; not the memory.
@@ -35,8 +37,10 @@ void describe(const dlpack::View& view, Tensor& to) {
   to.dtype = dtype_of(view.type);
   const auto rank = static_cast<std::size_t>(view.rank);
   to.sizes.assign(view.sizes, view.sizes + rank);
-  if (view.strides || rank == 0) to.strides.assign(view.strides, view.strides + rank);
-  else to.strides = contiguous_strides(to.sizes);
+  if (view.strides || rank == 0)
+    to.strides.assign(view.strides, view.strides + rank);
+  else
+    to.strides = contiguous_strides(to.sizes);
   to.offset = 0;
 }
 
@@ -69,7 +73,8 @@ struct Held {
 
 nb::tuple tuple_of(const Sizes& values) {
   nb::object out = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
-  for (std::size_t i = 0; i < values.size(); ++i) PyTuple_SET_ITEM(out.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i]));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    PyTuple_SET_ITEM(out.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i]));
   return nb::borrow<nb::tuple>(out);
 }
 
@@ -87,20 +92,24 @@ Exchange::Exchange() {
   resolve_neg_ = torch_.attr("resolve_neg");
   resolve_conj_ = torch_.attr("resolve_conj");
   nb::object capsule = nb::getattr(torch_.attr("Tensor"), "__dlpack_c_exchange_api__", nb::none());
-  if (!PyCapsule_IsValid(capsule.ptr(), dlpack::kCapsule)) fail("this torch has no DLPack exchange API; 2.10 is the first that has");
+  if (!PyCapsule_IsValid(capsule.ptr(), dlpack::kCapsule))
+    fail("this torch has no DLPack exchange API; 2.10 is the first that has");
   api_ = static_cast<const dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), dlpack::kCapsule));
   while (api_ && api_->version.major > 1) api_ = api_->older;
   if (!api_ || !api_->view_from_object) fail("this torch has no DLPack exchange API of version 1");
   reader_ = TensorReader::find(torch_);
   const LoadedLibrary gpu("libtorch_cuda.so");
-  if (!gpu.find("aoti_torch_create_cuda_guard", begin_guard_) || !gpu.find("aoti_torch_delete_cuda_guard", end_guard_) || !gpu.find("aoti_torch_cuda_caching_allocator_raw_delete", raw_release_) ||
+  if (!gpu.find("aoti_torch_create_cuda_guard", begin_guard_) ||
+      !gpu.find("aoti_torch_delete_cuda_guard", end_guard_) ||
+      !gpu.find("aoti_torch_cuda_caching_allocator_raw_delete", raw_release_) ||
       !gpu.find("aoti_torch_cuda_caching_allocator_raw_alloc", raw_allocate_))
     raw_allocate_ = nullptr;
 }
 
 dlpack::View Exchange::look(nb::handle tensor, bool guarded) const {
   dlpack::View view;
-  if (reader_ && reader_->view(tensor.ptr(), guarded, view)) [[likely]] return view;
+  if (reader_ && reader_->view(tensor.ptr(), guarded, view)) [[likely]]
+    return view;
   if (api_->view_from_object(tensor.ptr(), &view) != 0) {
     nb::python_error raised;
     if (PyObject_IsInstance(tensor.ptr(), torch_.attr("Tensor").ptr()) == 1) throw raised;
@@ -123,9 +132,7 @@ bool Exchange::borrow(nb::handle tensor, Device device, Tensor& to, bool guarded
 
 nb::object Exchange::resolve(nb::handle tensor) const { return resolve_conj_(resolve_neg_(tensor)); }
 
-const void* Exchange::address(nb::handle tensor) const {
-  return data_of(look(tensor, false));
-}
+const void* Exchange::address(nb::handle tensor) const { return data_of(look(tensor, false)); }
 
 Tensor Exchange::own(nb::handle tensor, Device device) const {
   Managed* managed = nullptr;
@@ -142,7 +149,8 @@ Tensor Exchange::own(nb::handle tensor, Device device) const {
 
 nb::object Exchange::wrap(const Tensor& t) const {
   // Of no elements there is no memory to share, and torch's own can be resized.
-  if (std::ranges::find(t.sizes, 0) != t.sizes.end() && t.device() == Device{}) return torch_.attr("empty_strided")(tuple_of(t.sizes), tuple_of(t.strides), nb::arg("dtype") = dtype(t.dtype));
+  if (std::ranges::find(t.sizes, 0) != t.sizes.end() && t.device() == Device{})
+    return torch_.attr("empty_strided")(tuple_of(t.sizes), tuple_of(t.strides), nb::arg("dtype") = dtype(t.dtype));
   Held* held = Held::make(t);
   held->managed.view.data = t.storage.data ? t.bytes() : nullptr;
   held->managed.view.device = device_of(t.device());
@@ -166,7 +174,8 @@ nb::object Exchange::alias(nb::handle base, DType base_dtype, const Tensor& like
     const std::int64_t first = nb::cast<std::int64_t>(of.attr("storage_offset")()) * item;
     nb::object flat = as_strided_(of, nb::make_tuple(nb::cast<std::int64_t>(elements) / item), nb::make_tuple(1), 0);
     of = flat.attr("view")(dtype(like.dtype));
-    return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides), first / static_cast<std::int64_t>(size_of(like.dtype)) + offset);
+    return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides),
+                       first / static_cast<std::int64_t>(size_of(like.dtype)) + offset);
   }
   const std::int64_t first = nb::cast<std::int64_t>(of.attr("storage_offset")());
   return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides), first + offset);
@@ -174,7 +183,8 @@ nb::object Exchange::alias(nb::handle base, DType base_dtype, const Tensor& like
 
 void* Exchange::allocate_raw(Device device, std::size_t bytes) const {
   void *guard = nullptr, *memory = nullptr;
-  if (!raw_allocate_ || device.type != DeviceType::CUDA || bytes == 0 || begin_guard_(device.index, &guard) != 0) return nullptr;
+  if (!raw_allocate_ || device.type != DeviceType::CUDA || bytes == 0 || begin_guard_(device.index, &guard) != 0)
+    return nullptr;
   if (raw_allocate_(bytes, &memory) != 0) memory = nullptr;
   end_guard_(guard);
   return memory;
@@ -182,18 +192,24 @@ void* Exchange::allocate_raw(Device device, std::size_t bytes) const {
 
 Storage Exchange::allocate(Device device, std::size_t bytes) const {
   if (void* memory = allocate_raw(device, bytes))
-    return {std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [release = raw_release_](std::byte* gone) { release(gone); }), bytes, device};
+    return {std::shared_ptr<std::byte>(static_cast<std::byte*>(memory),
+                                       [release = raw_release_](std::byte* gone) { release(gone); }),
+            bytes, device};
   // What was refused that way is asked for in this one, whose errors say why.
   auto size = static_cast<std::int64_t>(bytes);
   std::int64_t stride = 1;
   dlpack::View like{nullptr, device_of(device), 1, {dlpack::kUInt, 8, 1}, &size, &stride, 0};
   Managed* managed = nullptr;
   std::string error = "torch gave no memory";
-  const int status = api_->allocate(&like, &managed, &error, [](void* to, const char*, const char* message) { *static_cast<std::string*>(to) = message; });
+  const int status = api_->allocate(&like, &managed, &error, [](void* to, const char*, const char* message) {
+    *static_cast<std::string*>(to) = message;
+  });
   if (status != 0 || !managed) fail("{} ({} bytes were asked for)", error, bytes);
-  return {std::shared_ptr<std::byte>(data_of(managed->view), [managed](std::byte*) {
-            if (managed->deleter) managed->deleter(managed);
-          }), bytes, device};
+  return {std::shared_ptr<std::byte>(data_of(managed->view),
+                                     [managed](std::byte*) {
+                                       if (managed->deleter) managed->deleter(managed);
+                                     }),
+          bytes, device};
 }
 
 void* Exchange::current_stream(Device device) const {

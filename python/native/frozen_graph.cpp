@@ -30,8 +30,10 @@ void FrozenGraph::prepare(nb::list tensors) {
   for (nb::handle t : tensors) seen.push_back(look(t.ptr()));
   nb::object made = compile_(tensors);
   graph_ = made[0];
-  if (nb::cast<bool>(made[1])) seen_ = std::move(seen);
-  else inputs_.clear();
+  if (nb::cast<bool>(made[1]))
+    seen_ = std::move(seen);
+  else
+    inputs_.clear();
 }
 
 nb::object FrozenGraph::call(PyObject** args, std::size_t count, bool lets_go) {

@@ -8,11 +8,14 @@ namespace coil::python {
 
 namespace nb = nanobind;
 
-/// What a frozen input was when its graph was compiled: an equal address and version counter mean equal values, but for writes that torch does not count (through `.data`, through NumPy).
+/// What a frozen input was when its graph was compiled: an equal address and version counter mean equal values, but for
+/// writes that torch does not count (through `.data`, through NumPy).
 class FrozenGraph {
  public:
-  /// `compile(tensors)` takes the tensors at `inputs` and gives the CompiledGraph that holds them, and whether it does: one that reads them as they come is never compiled again.
-  FrozenGraph(std::vector<std::size_t> inputs, nb::callable compile) : inputs_(std::move(inputs)), compile_(std::move(compile)) {}
+  /// `compile(tensors)` takes the tensors at `inputs` and gives the CompiledGraph that holds them, and whether it does:
+  /// one that reads them as they come is never compiled again.
+  FrozenGraph(std::vector<std::size_t> inputs, nb::callable compile)
+      : inputs_(std::move(inputs)), compile_(std::move(compile)) {}
 
   /// As CompiledGraph::call; compiles first where a tensor is another one, or was written to.
   nb::object call(PyObject** args, std::size_t count, bool lets_go);

@@ -14,7 +14,9 @@
 namespace coil::python {
 namespace {
 
-std::filesystem::path file_of(const std::filesystem::path& cache, const std::string& entry, const char* extension) { return cache / "graphs" / (entry + extension); }
+std::filesystem::path file_of(const std::filesystem::path& cache, const std::string& entry, const char* extension) {
+  return cache / "graphs" / (entry + extension);
+}
 
 /// Hash of the extension's own file: another build may compile differently.
 const std::string& build_id() {
@@ -32,14 +34,19 @@ std::string cache_entry(const fx::GraphModule& module, const CompileOptions& opt
   Hasher h;
   const Device device = parse_device(options.device);
   const bool is_cuda = device.type == DeviceType::CUDA;
-  h.add(build_id()).add(machine_isa()).add(options.device).add(is_cuda ? codegen::device_arch(device.index).value_or("") : "").add(static_cast<std::uint64_t>(options.threads));
+  h.add(build_id())
+      .add(machine_isa())
+      .add(options.device)
+      .add(is_cuda ? codegen::device_arch(device.index).value_or("") : "")
+      .add(static_cast<std::uint64_t>(options.threads));
   for (const auto& [key, value] : options.settings) h.add(key).add(value);
   // What was measured on one device is not another's.
   if (is_cuda && parse_settings(options.settings).max_autotune) h.add(autotune::cuda_identity(device.index));
   h.add(fx::to_string(module, {.locations = true, .origins = true}));
   for (const auto& [name, tensor] : module.attributes) {
     const Tensor dense = tensor.contiguous();
-    h.add(name).add(std::span<const std::byte>(dense.bytes(), static_cast<std::size_t>(dense.numel()) * size_of(dense.dtype)));
+    h.add(name).add(
+        std::span<const std::byte>(dense.bytes(), static_cast<std::size_t>(dense.numel()) * size_of(dense.dtype)));
   }
   return to_hex(h.digest());
 }
@@ -48,19 +55,20 @@ std::optional<CachedCompile> load_cached(const std::filesystem::path& cache, con
   try {
     const auto package = file_of(cache, entry, ".coil");
     if (!std::filesystem::exists(package)) return {};
-    return CachedCompile{runtime::load_program(package, runtime::WeightCheck::Hash), read_file(file_of(cache, entry, ".txt"))};
+    return CachedCompile{runtime::load_program(package, runtime::WeightCheck::Hash),
+                         read_file(file_of(cache, entry, ".txt"))};
   } catch (const std::exception&) {
     return {};
   }
 }
 
-void store_cached(const std::filesystem::path& cache, const std::string& entry, const runtime::Program& program, const std::string& report) {
+void store_cached(const std::filesystem::path& cache, const std::string& entry, const runtime::Program& program,
+                  const std::string& report) {
   try {
     std::filesystem::create_directories(cache / "graphs");
     write_file(file_of(cache, entry, ".txt"), report);
     runtime::save_package(program, file_of(cache, entry, ".coil"));
-  } catch (const std::exception&) {
-  }
+  } catch (const std::exception&) {}
 }
 
 }  // namespace coil::python

@@ -1,4 +1,5 @@
-// Whole compiles kept on disk: equal graphs with equal options are loaded, in this process or a later one, instead of compiled again.
+// Whole compiles kept on disk: equal graphs with equal options are loaded, in this process or a later one, instead of
+// compiled again.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -10,7 +11,8 @@
 
 namespace coil::python {
 
-/// The entry of a graph under options: names everything that the result depends on, this build of Coil and the machine's instruction set included.
+/// The entry of a graph under options: names everything that the result depends on, this build of Coil and the
+/// machine's instruction set included.
 std::string cache_entry(const fx::GraphModule&, const CompileOptions&);
 
 struct CachedCompile {
@@ -20,6 +22,7 @@ struct CachedCompile {
 /// Nothing where there is no entry, or one that is torn, altered or of another version.
 std::optional<CachedCompile> load_cached(const std::filesystem::path& cache, const std::string& entry);
 /// Failing to write (a full or read-only disk) costs the next compile its time and nothing else.
-void store_cached(const std::filesystem::path& cache, const std::string& entry, const runtime::Program&, const std::string& report);
+void store_cached(const std::filesystem::path& cache, const std::string& entry, const runtime::Program&,
+                  const std::string& report);
 
 }  // namespace coil::python

@@ -13,13 +13,13 @@
 #include "compiler/options.h"
 #include "exchange.h"
 #include "frozen_graph.h"
-#include "torch_host.h"
 #include "lowering/lowering.h"
 #include "ops/outside.h"
 #include "ops/registry.h"
 #include "passes/passes.h"
 #include "runtime/signature_json.h"
 #include "support/error.h"
+#include "torch_host.h"
 #include "traced_graph.h"
 
 namespace coil::python {
@@ -27,7 +27,8 @@ namespace {
 
 PyObject* g_error = nullptr;  ///< coil.Error, as long as the module lives
 
-/// `graph([inputs…])` empties the list, so that the caller's references go as soon as they can (torch's "boxed" convention); `graph(*inputs)` takes them one by one.
+/// `graph([inputs…])` empties the list, so that the caller's references go as soon as they can (torch's "boxed"
+/// convention); `graph(*inputs)` takes them one by one.
 template <class Graph>
 PyObject* call_graph(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
@@ -44,7 +45,10 @@ PyObject* call_graph(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   try {
     auto& graph = *nb::inst_ptr<Graph>(self);
-    return graph.call(&PyTuple_GET_ITEM(inputs.ptr(), 0), static_cast<std::size_t>(PyTuple_GET_SIZE(inputs.ptr())), boxed).release().ptr();
+    return graph
+        .call(&PyTuple_GET_ITEM(inputs.ptr(), 0), static_cast<std::size_t>(PyTuple_GET_SIZE(inputs.ptr())), boxed)
+        .release()
+        .ptr();
   } catch (nb::python_error& e) {
     e.restore();
   } catch (const std::exception& e) {
@@ -56,7 +60,9 @@ PyObject* call_graph(PyObject* self, PyObject* args, PyObject* kwargs) {
 template <class Graph>
 PyType_Slot kSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_graph<Graph>)}, {0, nullptr}};
 
-CompileOptions options_of(std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device, std::optional<std::filesystem::path> debug_dir = {}) {
+CompileOptions options_of(std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache,
+                          std::vector<std::string> log, const std::string& device,
+                          std::optional<std::filesystem::path> debug_dir = {}) {
   CompileOptions o;
   o.debug_dir = std::move(debug_dir);
   o.device = device;
@@ -91,10 +97,13 @@ NB_MODULE(_native, m) {
 
   nb::class_<TracedGraph>(m, "TracedGraph")
       .def(nb::init<std::string>())
-      .def("symbol", &TracedGraph::symbol, nb::arg("name"), nb::arg("hint").none(), nb::arg("low").none(), nb::arg("high").none(), nb::arg("unbacked"))
-      .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(), nb::arg("strides") = nb::none(), nb::arg("lazy") = false, nb::keep_alive<0, 1>())
+      .def("symbol", &TracedGraph::symbol, nb::arg("name"), nb::arg("hint").none(), nb::arg("low").none(),
+           nb::arg("high").none(), nb::arg("unbacked"))
+      .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(),
+           nb::arg("strides") = nb::none(), nb::arg("lazy") = false, nb::keep_alive<0, 1>())
       .def("constant", &TracedGraph::constant, nb::keep_alive<0, 1>())
-      .def("call", &TracedGraph::call, nb::arg("target"), nb::arg("args"), nb::arg("kwargs"), nb::arg("name"), nb::arg("meta").none(), nb::arg("stack_trace"), nb::keep_alive<0, 1>())
+      .def("call", &TracedGraph::call, nb::arg("target"), nb::arg("args"), nb::arg("kwargs"), nb::arg("name"),
+           nb::arg("meta").none(), nb::arg("stack_trace"), nb::keep_alive<0, 1>())
       .def("frozen", &TracedGraph::frozen, nb::keep_alive<0, 1>())
       .def("begin_graph", &TracedGraph::begin_graph)
       .def("end_graph", &TracedGraph::end_graph, nb::arg("results"), nb::arg("bare"))
@@ -103,48 +112,70 @@ NB_MODULE(_native, m) {
       .def_prop_ro("device", [](const TracedGraph& g) { return to_string(g.device()); })
       .def(
           "compile",
-          [](TracedGraph& g, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device, bool keep_graph, std::optional<std::filesystem::path> debug_dir) {
-            return g.compile(options_of(std::move(settings), std::move(cache), std::move(log), device, std::move(debug_dir)), keep_graph);
+          [](TracedGraph& g, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache,
+             std::vector<std::string> log, const std::string& device, bool keep_graph,
+             std::optional<std::filesystem::path> debug_dir) {
+            return g.compile(
+                options_of(std::move(settings), std::move(cache), std::move(log), device, std::move(debug_dir)),
+                keep_graph);
           },
-          nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"), nb::arg("keep_graph") = true, nb::arg("debug_dir").none() = nb::none());
+          nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"), nb::arg("keep_graph") = true,
+          nb::arg("debug_dir").none() = nb::none());
 
-  nb::class_<CompiledGraph>(m, "CompiledGraph", nb::type_slots(kSlots<CompiledGraph>), nb::dynamic_attr(), nb::is_weak_referenceable())
+  nb::class_<CompiledGraph>(m, "CompiledGraph", nb::type_slots(kSlots<CompiledGraph>), nb::dynamic_attr(),
+                            nb::is_weak_referenceable())
       .def_prop_ro("report", [](const CompiledGraph& g) { return g.report().text; })
       .def_prop_ro("kernels", [](const CompiledGraph& g) { return g.report().kernels; })
       .def_prop_ro("seconds", [](const CompiledGraph& g) { return g.report().seconds; })
       .def_prop_ro("stages", [](const CompiledGraph& g) { return g.report().stages; })
       .def_prop_ro("peak_bytes", [](const CompiledGraph& g) { return g.report().peak_bytes; })
-      .def_prop_ro("host_calls", [](const CompiledGraph& g) {
-        std::vector<std::string> out;
-        for (const runtime::Step& step : g.plan().steps)
-          if (auto* call = std::get_if<runtime::HostCall>(&step)) out.push_back(call->op);
-        return out;
-      }, "Operators that are called in torch, in order.")
-      .def_prop_ro("arguments", &CompiledGraph::argument_count, "How many inputs a call takes, those included that the program holds as constants.")
+      .def_prop_ro(
+          "host_calls",
+          [](const CompiledGraph& g) {
+            std::vector<std::string> out;
+            for (const runtime::Step& step : g.plan().steps)
+              if (auto* call = std::get_if<runtime::HostCall>(&step)) out.push_back(call->op);
+            return out;
+          },
+          "Operators that are called in torch, in order.")
+      .def_prop_ro("arguments", &CompiledGraph::argument_count,
+                   "How many inputs a call takes, those included that the program holds as constants.")
       .def_prop_ro("inputs", [](const CompiledGraph& g) { return names(g.plan().inputs); })
       .def_prop_ro("outputs", [](const CompiledGraph& g) { return names(g.plan().outputs); })
-      .def("constant_strides", &CompiledGraph::constant_strides, nb::arg("result"), "Of one of the graph's results, where no size of a call changes them; else None.")
-      .def_prop_ro("signature", [](const CompiledGraph& g) { return g.plan().signature ? runtime::signature_to_json(*g.plan().signature).dump() : std::string(); }, "As JSON; empty where it is not known.")
+      .def("constant_strides", &CompiledGraph::constant_strides, nb::arg("result"),
+           "Of one of the graph's results, where no size of a call changes them; else None.")
+      .def_prop_ro(
+          "signature",
+          [](const CompiledGraph& g) {
+            return g.plan().signature ? runtime::signature_to_json(*g.plan().signature).dump() : std::string();
+          },
+          "As JSON; empty where it is not known.")
       .def_prop_ro("provenance", &CompiledGraph::provenance, "As JSON; empty where nobody asked for it.")
-      .def_prop_ro("unused", [](const CompiledGraph& g) {
-        std::vector<bool> out;
-        for (const runtime::Input& in : g.plan().inputs) out.push_back(in.unused);
-        return out;
-      })
-      .def_rw("record", &CompiledGraph::record, "Whether calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.")
+      .def_prop_ro("unused",
+                   [](const CompiledGraph& g) {
+                     std::vector<bool> out;
+                     for (const runtime::Input& in : g.plan().inputs) out.push_back(in.unused);
+                     return out;
+                   })
+      .def_rw("record", &CompiledGraph::record,
+              "Whether calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.")
       .def("call_arrays", &CompiledGraph::call_arrays)
       .def("seed", &CompiledGraph::seed)
       .def("save", &CompiledGraph::save);
 
-  nb::class_<FrozenGraph>(m, "FrozenGraph", nb::type_slots(kSlots<FrozenGraph>), nb::dynamic_attr(), nb::is_weak_referenceable())
+  nb::class_<FrozenGraph>(m, "FrozenGraph", nb::type_slots(kSlots<FrozenGraph>), nb::dynamic_attr(),
+                          nb::is_weak_referenceable())
       .def(nb::init<std::vector<std::size_t>, nb::callable>(), nb::arg("inputs"), nb::arg("compile"))
       .def("prepare", &FrozenGraph::prepare)
       .def_prop_ro("graph", &FrozenGraph::graph);
 
   m.def(
       "compile_archive",
-      [](const std::filesystem::path& pt2, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device, std::optional<std::filesystem::path> debug_dir) {
-        const CompileOptions options = options_of(std::move(settings), std::move(cache), std::move(log), device, std::move(debug_dir));
+      [](const std::filesystem::path& pt2, std::map<std::string, std::string> settings,
+         std::optional<std::filesystem::path> cache, std::vector<std::string> log, const std::string& device,
+         std::optional<std::filesystem::path> debug_dir) {
+        const CompileOptions options =
+            options_of(std::move(settings), std::move(cache), std::move(log), device, std::move(debug_dir));
         Compiled c;
         {
           nb::gil_scoped_release release;
@@ -153,10 +184,12 @@ NB_MODULE(_native, m) {
         CallPattern pattern = plain_pattern(c.program->plan);
         return std::make_unique<CompiledGraph>(std::move(*c.program), std::move(c.report), std::move(pattern));
       },
-      nb::arg("pt2"), nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"), nb::arg("debug_dir").none() = nb::none());
+      nb::arg("pt2"), nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"),
+      nb::arg("debug_dir").none() = nb::none());
   m.def(
       "emit_archive",
-      [](const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, std::map<std::string, std::string> settings, const std::string& device) {
+      [](const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output,
+         std::map<std::string, std::string> settings, const std::string& device) {
         nb::gil_scoped_release release;
         emit(pt2, language, output, options_of(std::move(settings), {}, {}, device));
       },
@@ -167,23 +200,35 @@ NB_MODULE(_native, m) {
     return std::make_unique<CompiledGraph>(std::move(program), CompileReport{}, std::move(pattern));
   });
 
-  m.def("set_host", [](nb::callable find) { set_host(std::move(find)); }, "`find(op)` gives the Python callable of an operator such as `aten.cumsum.default`, or None.");
-  m.def("set_seed_source", [](nb::callable draw) { set_seed_source(std::move(draw)); }, "`draw()` gives a new signed 64-bit integer: the seed of one call of a graph.");
+  m.def(
+      "set_host", [](nb::callable find) { set_host(std::move(find)); },
+      "`find(op)` gives the Python callable of an operator such as `aten.cumsum.default`, or None.");
+  m.def(
+      "set_seed_source", [](nb::callable draw) { set_seed_source(std::move(draw)); },
+      "`draw()` gives a new signed 64-bit integer: the seed of one call of a graph.");
   m.def("settings", [] {
     std::vector<std::vector<std::string>> rows;
     for (const SettingHelp& s : settings_help()) rows.push_back({s.key, s.values, s.text});
     return rows;
   });
   m.def("check_settings", [](const std::map<std::string, std::string>& s) { parse_settings(s); });
-  m.def("declare_operator", &declare_operator, nb::arg("target"), nb::arg("schema"), nb::arg("random"), nb::arg("side_effect"));
-  m.def("check_schema", [](const std::string& schema) { check_schema(schema); }, "Raises coil.Error for a schema that cannot be read, with the place, or that no operator of one's own may have.");
-  m.def("leave_to_host", [](const std::string& target) { ops::leave_to_host(target); }, "Calls of this operator may be left to the host whatever the setting `fallback` says.");
-  m.def("operators", [] {
-    std::vector<std::string> out;
-    for (const std::string& target : ops::targets())
-      if (ops::find(target)->shape && (lowering::find(target) || passes::decomposes(target))) out.push_back(target);
-    return out;
-  }, "Operators that Coil compiles itself, sorted.");
+  m.def("declare_operator", &declare_operator, nb::arg("target"), nb::arg("schema"), nb::arg("random"),
+        nb::arg("side_effect"));
+  m.def(
+      "check_schema", [](const std::string& schema) { check_schema(schema); },
+      "Raises coil.Error for a schema that cannot be read, with the place, or that no operator of one's own may have.");
+  m.def(
+      "leave_to_host", [](const std::string& target) { ops::leave_to_host(target); },
+      "Calls of this operator may be left to the host whatever the setting `fallback` says.");
+  m.def(
+      "operators",
+      [] {
+        std::vector<std::string> out;
+        for (const std::string& target : ops::targets())
+          if (ops::find(target)->shape && (lowering::find(target) || passes::decomposes(target))) out.push_back(target);
+        return out;
+      },
+      "Operators that Coil compiles itself, sorted.");
 }
 
 }  // namespace coil::python

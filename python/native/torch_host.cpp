@@ -12,11 +12,14 @@ namespace {
 nb::object* g_find = nullptr;  ///< never freed: programs may outlive the module
 nb::object* g_draw = nullptr;
 
-std::string describe(DType dtype, const Sizes& sizes) { return fmt::format("{}[{}]", short_name(dtype), fmt::join(sizes, ", ")); }
+std::string describe(DType dtype, const Sizes& sizes) {
+  return fmt::format("{}[{}]", short_name(dtype), fmt::join(sizes, ", "));
+}
 
 class TorchOp : public runtime::HostOp {
  public:
-  TorchOp(const runtime::HostCall& call, Device device, nb::object function) : call_(call), device_(device), function_(std::move(function)) {}
+  TorchOp(const runtime::HostCall& call, Device device, nb::object function)
+      : call_(call), device_(device), function_(std::move(function)) {}
   ~TorchOp() override {
     if (!Py_IsInitialized()) {
       function_.release(), keywords_.release();
@@ -28,7 +31,8 @@ class TorchOp : public runtime::HostOp {
     values_.clear();
   }
 
-  void prepare(std::span<const runtime::BoundView> inputs, std::span<const runtime::BoundView> outputs, std::span<const std::int64_t> slots) override {
+  void prepare(std::span<const runtime::BoundView> inputs, std::span<const runtime::BoundView> outputs,
+               std::span<const std::int64_t> slots) override {
     nb::gil_scoped_acquire gil;
     inputs_.assign(inputs.begin(), inputs.end());
     outputs_.assign(outputs.begin(), outputs.end());
@@ -39,19 +43,24 @@ class TorchOp : public runtime::HostOp {
       if (!a.keyword.empty()) keywords.push_back(a.keyword);
     }
     keywords_ = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(keywords.size())));
-    for (std::size_t i = 0; i < keywords.size(); ++i) PyTuple_SET_ITEM(keywords_.ptr(), static_cast<Py_ssize_t>(i), PyUnicode_InternFromString(keywords[i].c_str()));
+    for (std::size_t i = 0; i < keywords.size(); ++i)
+      PyTuple_SET_ITEM(keywords_.ptr(), static_cast<Py_ssize_t>(i), PyUnicode_InternFromString(keywords[i].c_str()));
   }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
     nb::gil_scoped_acquire gil;
     std::vector<nb::object> operands;
-    for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back(Exchange::get().wrap(lent(inputs_[i], const_cast<void*>(inputs[i]))));
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      operands.push_back(Exchange::get().wrap(lent(inputs_[i], const_cast<void*>(inputs[i]))));
     // What it writes to are copies, in the memory of its last outputs.
     for (std::size_t k = 0; k < call_.writes.size(); ++k) {
       const std::size_t operand = call_.writes[k], to = outputs_.size() - call_.writes.size() + k;
       nb::object copy = Exchange::get().wrap(lent(outputs_[to], outputs[to]));
-      if (device_ == Device{}) runtime::copy_strided(lent(outputs_[to], outputs[to]), lent(inputs_[operand], const_cast<void*>(inputs[operand])));
-      else copy.attr("copy_")(operands[operand]);
+      if (device_ == Device{})
+        runtime::copy_strided(lent(outputs_[to], outputs[to]),
+                              lent(inputs_[operand], const_cast<void*>(inputs[operand])));
+      else
+        copy.attr("copy_")(operands[operand]);
       operands[operand] = std::move(copy);
     }
     std::vector<nb::object> held;
@@ -61,7 +70,8 @@ class TorchOp : public runtime::HostOp {
       arguments.push_back(held.back().ptr());
     }
     const std::size_t keywords = static_cast<std::size_t>(PyTuple_GET_SIZE(keywords_.ptr()));
-    nb::object result = nb::steal(PyObject_Vectorcall(function_.ptr(), arguments.data(), arguments.size() - keywords, keywords_.ptr()));
+    nb::object result =
+        nb::steal(PyObject_Vectorcall(function_.ptr(), arguments.data(), arguments.size() - keywords, keywords_.ptr()));
     if (!result.is_valid()) throw nb::python_error();
     store(result, outputs);
   }
@@ -105,12 +115,14 @@ class TorchOp : public runtime::HostOp {
     return torch.attr(n.text.c_str());
   }
 
-  static nb::object with_operands(const runtime::HostArgument& a, const nb::object& value, const std::vector<nb::object>& operands) {
+  static nb::object with_operands(const runtime::HostArgument& a, const nb::object& value,
+                                  const std::vector<nb::object>& operands) {
     if (auto* o = std::get_if<runtime::HostOperand>(&a)) return operands[o->index];
     auto* list = std::get_if<std::vector<runtime::HostArgument>>(&a);
     if (!list) return value;
     nb::list out;
-    for (std::size_t i = 0; i < list->size(); ++i) out.append(with_operands((*list)[i], nb::borrow(value[i]), operands));
+    for (std::size_t i = 0; i < list->size(); ++i)
+      out.append(with_operands((*list)[i], nb::borrow(value[i]), operands));
     return out;
   }
 
@@ -118,7 +130,8 @@ class TorchOp : public runtime::HostOp {
     std::size_t k = 0;
     for (std::size_t i = 0; i < call_.outputs.size() - call_.writes.size(); ++i) {
       if (!call_.outputs[i]) continue;
-      nb::object item = call_.is_list ? nb::steal(PySequence_GetItem(result.ptr(), static_cast<Py_ssize_t>(i))) : nb::borrow(result);
+      nb::object item =
+          call_.is_list ? nb::steal(PySequence_GetItem(result.ptr(), static_cast<Py_ssize_t>(i))) : nb::borrow(result);
       if (!item.is_valid()) throw nb::python_error();
       Tensor from;
       Exchange::get().borrow(item, device_, from, false);
@@ -128,9 +141,12 @@ class TorchOp : public runtime::HostOp {
       }
       const runtime::BoundView& wanted = outputs_[k];
       if (from.dtype != wanted.dtype || from.sizes != wanted.sizes)
-        fail("{} gave {} where {} was expected", call_.op, describe(from.dtype, from.sizes), describe(wanted.dtype, wanted.sizes));
-      if (device_ == Device{}) runtime::copy_strided(lent(wanted, outputs[k]), from);
-      else Exchange::get().wrap(lent(wanted, outputs[k])).attr("copy_")(item);
+        fail("{} gave {} where {} was expected", call_.op, describe(from.dtype, from.sizes),
+             describe(wanted.dtype, wanted.sizes));
+      if (device_ == Device{})
+        runtime::copy_strided(lent(wanted, outputs[k]), from);
+      else
+        Exchange::get().wrap(lent(wanted, outputs[k])).attr("copy_")(item);
       ++k;
     }
   }
@@ -144,7 +160,9 @@ class TorchOp : public runtime::HostOp {
 
 /// An operator that is not torch's own must still be the one that the program was compiled for.
 void check_schema(const runtime::HostCall& call, const nb::object& function) {
-  if (call.schema.empty() || call.op.starts_with("aten.") || call.op.starts_with("prims.") || !nb::hasattr(function, "_schema")) return;
+  if (call.schema.empty() || call.op.starts_with("aten.") || call.op.starts_with("prims.") ||
+      !nb::hasattr(function, "_schema"))
+    return;
   const nb::object schema = function.attr("_schema"), text = nb::steal(PyObject_Str(schema.ptr()));
   const char* printed = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
   if (!printed) throw nb::python_error();
@@ -155,7 +173,8 @@ void check_schema(const runtime::HostCall& call, const nb::object& function) {
   } catch (const Error&) {
     return;
   }
-  if (expected != found) fail("operator {} is `{}` here, but the program was compiled for `{}`", call.op, found, expected);
+  if (expected != found)
+    fail("operator {} is `{}` here, but the program was compiled for `{}`", call.op, found, expected);
 }
 
 }  // namespace

@@ -7,14 +7,16 @@
 
 namespace coil::python {
 
-/// `find(name)` gives the Python callable of an operator, or None. Set once, before the first program that needs it is loaded.
+/// `find(name)` gives the Python callable of an operator, or None. Set once, before the first program that needs it is
+/// loaded.
 void set_host(nanobind::callable find);
 
 /// `draw()` gives the seed of one call of a program, from torch's default generator.
 void set_seed_source(nanobind::callable draw);
 std::uint64_t torch_seed();
 
-/// Calls go through Python: tensors are lent by DLPack, results copied into the program's memory. Holds the GIL only while torch works. Fails when a result has another dtype or size than was compiled for.
+/// Calls go through Python: tensors are lent by DLPack, results copied into the program's memory. Holds the GIL only
+/// while torch works. Fails when a result has another dtype or size than was compiled for.
 runtime::Host torch_host(Device);
 
 }  // namespace coil::python

@@ -18,10 +18,14 @@ using sym::Exprs;
 
 namespace {
 
-Device device_named(const std::string& torch_name) { return parse_device(torch_name.starts_with("cpu") ? "cpu" : torch_name); }
+Device device_named(const std::string& torch_name) {
+  return parse_device(torch_name.starts_with("cpu") ? "cpu" : torch_name);
+}
 
 /// Metadata of a tensor on the CPU.
-bool is_on_host(nb::handle meta) { return nb::isinstance<nb::tuple>(meta) && nb::cast<std::string>(meta[nb::int_(4)]).starts_with("cpu"); }
+bool is_on_host(nb::handle meta) {
+  return nb::isinstance<nb::tuple>(meta) && nb::cast<std::string>(meta[nb::int_(4)]).starts_with("cpu");
+}
 
 }  // namespace
 
@@ -37,21 +41,29 @@ Literal Literal::device(const std::string& name) {
 }
 Literal Literal::memory_format(const std::string& name) {
   using ops::MemoryFormat;
-  for (MemoryFormat f : {MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d})
+  for (MemoryFormat f :
+       {MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d})
     if (name == ops::name_of(f)) return {f};
   fail("memory format {} is not supported", name);
 }
-Literal Literal::layout(const std::string& name) { return {name == "strided" ? ops::TensorLayout::Strided : ops::TensorLayout::Sparse}; }
+Literal Literal::layout(const std::string& name) {
+  return {name == "strided" ? ops::TensorLayout::Strided : ops::TensorLayout::Sparse};
+}
 
 Literal Literal::graph(const std::string& name) { return {ops::GraphRef{name}}; }
 
-TracedGraph::TracedGraph(std::string name) : module_(std::make_unique<fx::GraphModule>()) { module_->name = std::move(name); }
+TracedGraph::TracedGraph(std::string name) : module_(std::make_unique<fx::GraphModule>()) {
+  module_->name = std::move(name);
+}
 
-void TracedGraph::symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low, std::optional<std::int64_t> high, bool unbacked) {
+void TracedGraph::symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low,
+                         std::optional<std::int64_t> high, bool unbacked) {
   if (module_->env->context().find(name)) return;
   const sym::Range range{low.value_or(sym::Range::kMin), high.value_or(sym::Range::kMax)};
-  if (unbacked) module_->env->add_unbacked(name, range);
-  else module_->env->add_size(name, hint, range);
+  if (unbacked)
+    module_->env->add_unbacked(name, range);
+  else
+    module_->env->add_size(name, hint, range);
 }
 
 Expr TracedGraph::expression(std::string_view srepr) {
@@ -83,7 +95,8 @@ sym::TensorMeta TracedGraph::tensor_meta(nb::tuple t) {
   const auto place = nb::cast<std::string>(t[4]);
   m.device = std::get<Device>(Literal::device(place).value);
   if (const Device d = device_named(place); d.type == DeviceType::CUDA) {
-    if (device_ != Device{} && device_ != d) fail("the graph's tensors lie on {} and on {}; a program runs on one GPU", to_string(device_), to_string(d));
+    if (device_ != Device{} && device_ != d)
+      fail("the graph's tensors lie on {} and on {}; a program runs on one GPU", to_string(device_), to_string(d));
     device_ = d;
   }
   return m;
@@ -105,7 +118,9 @@ Value TracedGraph::meta(nb::handle h) {
     ops::SymFloat f{nb::cast<std::string>(d["float"])};
     if (d.contains("value")) {
       try {
-        f.value = frontend::parse_float_srepr(nb::cast<std::string>(d["value"]), [&](std::string_view name) { return module_->env->context().find(name).value(); });
+        f.value = frontend::parse_float_srepr(nb::cast<std::string>(d["value"]), [&](std::string_view name) {
+          return module_->env->context().find(name).value();
+        });
       } catch (const Error&) {
         // A function that sizes do not go through: the program computes it in memory.
       }
@@ -136,11 +151,16 @@ NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::h
   Value value = meta(m);
   InputKind kind = InputKind::Tensor;
   std::optional<Value> constant;
-  if (value.is_none()) kind = InputKind::None, constant = value;
-  else if (value.is<Expr>()) kind = InputKind::Int;
-  else if (value.is<ops::Bool>()) kind = InputKind::Bool;
-  else if (!value.is<sym::TensorMeta>()) kind = InputKind::Float;
-  else if (lazy) kind = InputKind::Lazy;
+  if (value.is_none())
+    kind = InputKind::None, constant = value;
+  else if (value.is<Expr>())
+    kind = InputKind::Int;
+  else if (value.is<ops::Bool>())
+    kind = InputKind::Bool;
+  else if (!value.is<sym::TensorMeta>())
+    kind = InputKind::Float;
+  else if (lazy)
+    kind = InputKind::Lazy;
   fx::Node* n = current().graph.placeholder(name, std::move(value));
   n->meta.origins = {n->name};
   current().inputs.push_back({n->name, n->name, std::move(constant)});
@@ -178,11 +198,13 @@ NodeHandle TracedGraph::constant(const std::string& name, nb::object tensor, nb:
   return {n};
 }
 
-NodeHandle TracedGraph::call(const std::string& target, nb::handle args, nb::dict kwargs, const std::string& name, nb::handle m, const std::string& stack_trace) {
+NodeHandle TracedGraph::call(const std::string& target, nb::handle args, nb::dict kwargs, const std::string& name,
+                             nb::handle m, const std::string& stack_trace) {
   Values positional = std::get<Values>(value(args));
   std::vector<std::pair<std::string, Value>> named;
   for (auto [k, v] : kwargs) named.emplace_back(nb::cast<std::string>(k), value(v));
-  if (const ops::Operator* op = ops::find(target)) positional = ops::normalize(*op, std::move(positional), std::exchange(named, {}));
+  if (const ops::Operator* op = ops::find(target))
+    positional = ops::normalize(*op, std::move(positional), std::exchange(named, {}));
   fx::Node* n = current().graph.call(target, std::move(positional), name, std::move(named));
   n->meta.value = meta(m);
   n->meta.stack_trace = stack_trace;

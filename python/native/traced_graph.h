@@ -1,4 +1,5 @@
-// A torch.fx graph on its way into Coil: Python walks its nodes and adds each here, with the metadata that tracing recorded.
+// A torch.fx graph on its way into Coil: Python walks its nodes and adds each here, with the metadata that tracing
+// recorded.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -31,31 +32,39 @@ struct Literal {
   static Literal graph(const std::string& name);  ///< one that begin_graph() began where it is an argument
 };
 
-/// Metadata comes as Python tells it: a tensor as (dtype, sizes, strides, offset, device), a list for several values, None, a number; a symbolic integer as a string of sympy's `srepr`.
+/// Metadata comes as Python tells it: a tensor as (dtype, sizes, strides, offset, device), a list for several values,
+/// None, a number; a symbolic integer as a string of sympy's `srepr`.
 class TracedGraph {
  public:
   explicit TracedGraph(std::string name);
 
   /// A size symbol, with the value that tracing saw and its bounds (None: not known).
-  void symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low, std::optional<std::int64_t> high, bool unbacked);
-  /// `strides`: how the memory that comes lies, where that is not as `meta` has it; None: as it has it. `lazy`: a tensor that torch may have put off to negate or conjugate when a call passes it.
+  void symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low,
+              std::optional<std::int64_t> high, bool unbacked);
+  /// `strides`: how the memory that comes lies, where that is not as `meta` has it; None: as it has it. `lazy`: a
+  /// tensor that torch may have put off to negate or conjugate when a call passes it.
   NodeHandle placeholder(const std::string& name, nb::handle meta, nb::handle strides, bool lazy);
   /// A tensor that belongs to the graph; its memory is shared, and `tensor` is what results that view it are views of.
   NodeHandle constant(const std::string& name, nb::object tensor, nb::handle meta);
   /// An input of the graph in whose place the program holds this tensor: calls pass one there, which is not looked at.
   NodeHandle frozen(const std::string& name, nb::object tensor, nb::handle meta);
-  NodeHandle call(const std::string& target, nb::handle args, nb::dict kwargs, const std::string& name, nb::handle meta, const std::string& stack_trace);
-  /// What is added from here to end_graph() is a graph of its own, an argument of calls: symbols are those of all, placeholders what the call passes. Graphs may nest.
+  NodeHandle call(const std::string& target, nb::handle args, nb::dict kwargs, const std::string& name, nb::handle meta,
+                  const std::string& stack_trace);
+  /// What is added from here to end_graph() is a graph of its own, an argument of calls: symbols are those of all,
+  /// placeholders what the call passes. Graphs may nest.
   void begin_graph(const std::string& name);
   /// `bare`: the one result is no list.
   void end_graph(nb::list results, bool bare);
-  /// Ends the graph: a node, an int, None or another constant for each result. Those at the positions `any_strides` may lie in memory as is best (CompiledGraph::constant_strides tells how).
+  /// Ends the graph: a node, an int, None or another constant for each result. Those at the positions `any_strides` may
+  /// lie in memory as is best (CompiledGraph::constant_strides tells how).
   void output(nb::list results, const std::set<std::size_t>& any_strides);
 
   std::string text() const;
-  /// Where the graph's tensors lie: the one device beside the CPU, if there is one. All of the program runs there. Throws Error when there are several.
+  /// Where the graph's tensors lie: the one device beside the CPU, if there is one. All of the program runs there.
+  /// Throws Error when there are several.
   Device device() const { return device_; }
-  /// Compiles. The graph is used up. `keep_graph`: into the cache, if there is one, and out of it; kernels are kept there either way.
+  /// Compiles. The graph is used up. `keep_graph`: into the cache, if there is one, and out of it; kernels are kept
+  /// there either way.
   std::unique_ptr<CompiledGraph> compile(const CompileOptions&, bool keep_graph = true);
 
  private:
@@ -74,10 +83,11 @@ class TracedGraph {
   CallPattern pattern_;
   Device device_;
   std::set<const fx::Node*> laid_out_anew_;  ///< placeholders whose memory comes in strides of its own
-  std::set<const fx::Node*> on_host_;  ///< nodes whose value is a tensor on the CPU
+  std::set<const fx::Node*> on_host_;        ///< nodes whose value is a tensor on the CPU
 };
 
-/// Defines an operator that Coil does not know by its schema in torch's notation, so that its arguments have names and its results aliases; nothing when it is known, false when the schema cannot be read.
+/// Defines an operator that Coil does not know by its schema in torch's notation, so that its arguments have names and
+/// its results aliases; nothing when it is known, false when the schema cannot be read.
 bool declare_operator(const std::string& target, const std::string& schema, bool random, bool side_effect);
 
 }  // namespace coil::python

@@ -11,7 +11,8 @@ namespace {
 
 using namespace runtime::cuda;
 
-constexpr unsigned char kFill = 0x3c;  // a small number in every format: zeros would let the machine run faster than it does
+constexpr unsigned char kFill =
+    0x3c;  // a small number in every format: zeros would let the machine run faster than it does
 
 /// Bytes that a view spans.
 std::size_t bytes_of(const runtime::BoundView& v) {
@@ -25,7 +26,8 @@ std::size_t bytes_of(const runtime::BoundView& v) {
 
 class CudaCallTimer : public CallTimer {
  public:
-  explicit CudaCallTimer(int index) : device_(std::make_shared<const CudaDevice>(Driver::open(), index)), queue_(device_) {
+  explicit CudaCallTimer(int index)
+      : device_(std::make_shared<const CudaDevice>(Driver::open(), index)), queue_(device_) {
     const runtime::QueueScope scope(queue_);
     identity_ = queue_.blas().identity();
     for (Event* e : {&begin_, &end_}) device_->driver().check(device_->driver().event_create(e, 0), "make an event");
@@ -44,9 +46,11 @@ class CudaCallTimer : public CallTimer {
     try {
       for (std::size_t k = 0; k < trials.size(); ++k) prepare(trials[k], ready[k], k == 0 ? nullptr : &ready[0]);
     } catch (const Error&) {
-      return std::vector<std::optional<double>>(trials.size());  // no room, or nothing that the library can do: the call is left as it is
+      return std::vector<std::optional<double>>(
+          trials.size());  // no room, or nothing that the library can do: the call is left as it is
     }
-    return time_in_turns(trials.size(), [&](std::size_t k) { return ready[k].op ? std::optional(once(ready[k])) : std::nullopt; });
+    return time_in_turns(trials.size(),
+                         [&](std::size_t k) { return ready[k].op ? std::optional(once(ready[k])) : std::nullopt; });
   }
 
  private:
@@ -65,7 +69,8 @@ class CudaCallTimer : public CallTimer {
     if (bytes > free / 2) fail("there is no room for {} bytes", bytes);  // the caller's program needs memory too
     r.memory.push_back(queue_.allocate(std::max<std::size_t>(bytes, 1)));
     void* const at = r.memory.back().data.get();
-    d.check(d.fill_bytes(reinterpret_cast<Address>(at), kFill, std::max<std::size_t>(bytes, 1), queue_.stream()), "fill memory");
+    d.check(d.fill_bytes(reinterpret_cast<Address>(at), kFill, std::max<std::size_t>(bytes, 1), queue_.stream()),
+            "fill memory");
     return at;
   }
 

@@ -12,7 +12,8 @@ using namespace runtime::cuda;
 
 constexpr std::uint64_t kAligned = 512;
 constexpr std::uint32_t kSharedUnasked = 48 << 10;
-constexpr std::uint64_t kCleared = 1 << 18;  // bytes of buffers that hold zeros again before each launch: some are what blocks count in
+constexpr std::uint64_t kCleared =
+    1 << 18;  // bytes of buffers that hold zeros again before each launch: some are what blocks count in
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
 
@@ -23,7 +24,9 @@ std::uint64_t bytes_of(const Trial& t) {
   return sum;
 }
 
-std::string identity_of(const CudaDevice& device) { return fmt::format("{} (sm_{}), CUDA {}", device.name(), device.capability(), device.driver().version()); }
+std::string identity_of(const CudaDevice& device) {
+  return fmt::format("{} (sm_{}), CUDA {}", device.name(), device.capability(), device.driver().version());
+}
 
 }  // namespace
 
@@ -35,7 +38,8 @@ std::string cuda_identity(int index) {
   }
 }
 
-CudaTimer::CudaTimer(int index, std::string isa, const std::string& driver_library) : device_(std::make_shared<const CudaDevice>(Driver::open(driver_library), index)), isa_(std::move(isa)) {
+CudaTimer::CudaTimer(int index, std::string isa, const std::string& driver_library)
+    : device_(std::make_shared<const CudaDevice>(Driver::open(driver_library), index)), isa_(std::move(isa)) {
   const Driver& d = device_->driver();
   identity_ = identity_of(*device_);
   if (!runs_on(isa_, device_->capability())) fail("kernels for {} do not run on {}", isa_, device_->describe());
@@ -58,13 +62,17 @@ CudaTimer::~CudaTimer() {
   if (stream_) d.stream_destroy(stream_);
 }
 
-void CudaTimer::load(std::span<const std::vector<std::byte>> libraries) { kernels_ = load_modules(device_, isa_, libraries); }
+void CudaTimer::load(std::span<const std::vector<std::byte>> libraries) {
+  kernels_ = load_modules(device_, isa_, libraries);
+}
 
 bool CudaTimer::launch(const Trial& t, Address memory) {
   const Driver& d = device_->driver();
   auto* function = static_cast<Function>(const_cast<void*>(kernels_->find(t.symbol)));
   if (!function || t.shared_bytes > static_cast<std::uint32_t>(device_->shared_bytes())) return false;
-  if (t.shared_bytes > kSharedUnasked && d.function_set(function, kFunctionMaxDynamicShared, static_cast<int>(t.shared_bytes)) != kSuccess) return false;
+  if (t.shared_bytes > kSharedUnasked &&
+      d.function_set(function, kFunctionMaxDynamicShared, static_cast<int>(t.shared_bytes)) != kSuccess)
+    return false;
   std::vector<std::uint64_t> words;
   Address at = memory + kAligned;
   for (std::uint64_t b : t.buffers) words.push_back(at), at += aligned(b + kAligned);
@@ -72,7 +80,8 @@ bool CudaTimer::launch(const Trial& t, Address memory) {
   words.push_back(memory);
   std::size_t bytes = words.size() * sizeof words[0];
   void* arguments[] = {kLaunchBuffer, words.data(), kLaunchBufferSize, &bytes, kLaunchEnd};
-  return d.launch(function, t.grid[0], t.grid[1], t.grid[2], t.block, 1, 1, t.shared_bytes, stream_, nullptr, arguments) == kSuccess;
+  return d.launch(function, t.grid[0], t.grid[1], t.grid[2], t.block, 1, 1, t.shared_bytes, stream_, nullptr,
+                  arguments) == kSuccess;
 }
 
 std::optional<double> CudaTimer::once(const Trial& t, Address memory) {
@@ -101,7 +110,8 @@ std::vector<std::optional<double>> CudaTimer::time(std::span<const Trial> trials
   d.check(d.memory_info(&free, &total), "tell how much memory is free");
   // The caller's program needs memory too; what does not fit is left to the model of the machine.
   Address memory = 0;
-  if (bytes > free / 2 || d.allocate(&memory, bytes) != kSuccess) return std::vector<std::optional<double>>(trials.size());
+  if (bytes > free / 2 || d.allocate(&memory, bytes) != kSuccess)
+    return std::vector<std::optional<double>>(trials.size());
   struct Release {
     const Driver& d;
     Address memory;

@@ -12,7 +12,8 @@ std::string cuda_identity(int index);
 
 class CudaTimer : public Timer {
  public:
-  /// `isa`: what the kernels are compiled for. Throws Error when there is no such device, or kernels for `isa` do not run on it.
+  /// `isa`: what the kernels are compiled for. Throws Error when there is no such device, or kernels for `isa` do not
+  /// run on it.
   CudaTimer(int index, std::string isa, const std::string& driver_library = "libcuda.so.1");
   ~CudaTimer() override;
   CudaTimer(const CudaTimer&) = delete;

@@ -84,7 +84,8 @@ codegen::Kernel in_shape(ir::Graph& graph, scheduler::Group group, const codegen
 
 }  // namespace
 
-std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, const codegen::Backend& backend, Timer& timer, const LaunchOptions& options) {
+std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, const codegen::Backend& backend,
+                            Timer& timer, const LaunchOptions& options) {
   std::string text;
   std::map<std::string, TunedKernel> all;
   std::vector<std::string> order;
@@ -144,7 +145,9 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
     if (times[0] && best > 0 && *times[best] > *times[0] * kWorth) best = 0;
     for (scheduler::Group* g : t.groups) g->shape = t.shapes[best];
     text += fmt::format("{}: shape {}, of", t.trials[0].symbol, t.shapes[best]);
-    for (std::size_t k = 0; k < times.size(); ++k) text += fmt::format(" {}:{}x{} {}", t.shapes[k], t.trials[k].grid[0], t.trials[k].block, times[k] ? fmt::format("{:.4f}", *times[k]) : std::string("failed"));
+    for (std::size_t k = 0; k < times.size(); ++k)
+      text += fmt::format(" {}:{}x{} {}", t.shapes[k], t.trials[k].grid[0], t.trials[k].block,
+                          times[k] ? fmt::format("{:.4f}", *times[k]) : std::string("failed"));
     text += " ms\n";
     if (options.cache && times[best]) remember(t.entry, t.shapes[best], t.trials[best].symbol);
   }

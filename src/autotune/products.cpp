@@ -42,14 +42,17 @@ std::string text_of(const CallTrial& c) {
     text += " " + name + "=";
     std::visit(
         [&](const auto& v) {
-          if constexpr (requires { v.begin(); }) text += fmt::format("{}", fmt::join(v, ","));
-          else text += fmt::format("{}", v);
+          if constexpr (requires { v.begin(); })
+            text += fmt::format("{}", fmt::join(v, ","));
+          else
+            text += fmt::format("{}", v);
         },
         value);
   }
   for (const auto* views : {&c.inputs, &c.outputs}) {
     text += views == &c.inputs ? " of" : " to";
-    for (const auto& v : *views) text += fmt::format(" {}[{}]{{{}}}", short_name(v.dtype), fmt::join(v.sizes, ","), fmt::join(v.strides, ","));
+    for (const auto& v : *views)
+      text += fmt::format(" {}[{}]{{{}}}", short_name(v.dtype), fmt::join(v.sizes, ","), fmt::join(v.strides, ","));
   }
   return text;
 }
@@ -81,7 +84,8 @@ std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOp
     const auto inputs = bound(graph, call.inputs), outputs = bound(graph, call.outputs);
     if (!inputs || !outputs) continue;
     TunedProduct t{{}, {call.op, {}, *inputs, *outputs}};
-    for (const auto& [name, value] : call.attributes) t.call.attributes.emplace(name, std::visit([](const auto& v) { return runtime::Attribute(v); }, value));
+    for (const auto& [name, value] : call.attributes)
+      t.call.attributes.emplace(name, std::visit([](const auto& v) { return runtime::Attribute(v); }, value));
     const std::string name = text_of(t.call);
     auto [it, added] = all.try_emplace(name, std::move(t));
     if (added) order.push_back(name);
@@ -92,7 +96,8 @@ std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOp
   for (const std::string& name : order) {
     const TunedProduct& t = all.at(name);
     std::optional<std::filesystem::path> entry;
-    if (options.cache) entry = *options.cache / ("algorithm_" + to_hex(Hasher().add(timer.identity()).add(name).digest()));
+    if (options.cache)
+      entry = *options.cache / ("algorithm_" + to_hex(Hasher().add(timer.identity()).add(name).digest()));
     std::optional<std::int64_t> found = entry ? remembered_algorithm(*entry) : std::nullopt;
     if (found) {
       text += fmt::format("{}: algorithm {}, remembered\n", name, *found);

@@ -1,4 +1,5 @@
-// Matrix products by measurement: each of the library's algorithms that its heuristics name first is timed, and the fastest is written into the call and remembered on disk.
+// Matrix products by measurement: each of the library's algorithms that its heuristics name first is timed, and the
+// fastest is written into the call and remembered on disk.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -29,7 +30,8 @@ class CallTimer {
 /// Whether an operation is one that has algorithms to choose from.
 bool is_product(const ir::Operation&);
 
-/// Sets the attributes `algorithm` and `algorithm_for` of `linear` and `matmul` calls whose sizes have hints. The heuristics' first stays unless another is clearly faster. Returns a line for each distinct call.
+/// Sets the attributes `algorithm` and `algorithm_for` of `linear` and `matmul` calls whose sizes have hints. The
+/// heuristics' first stays unless another is clearly faster. Returns a line for each distinct call.
 std::string choose_algorithms(ir::Graph&, CallTimer&, const LaunchOptions&);
 
 /// On a CUDA device. Throws Error when there is none, or no cuBLASLt.

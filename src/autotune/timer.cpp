@@ -4,7 +4,8 @@
 
 namespace coil::autotune {
 
-std::vector<std::optional<double>> time_in_turns(std::size_t count, const std::function<std::optional<double>(std::size_t)>& once) {
+std::vector<std::optional<double>> time_in_turns(std::size_t count,
+                                                 const std::function<std::optional<double>(std::size_t)>& once) {
   constexpr int kFewest = 3, kMost = 9;  // times of each
   constexpr double kBudget = 20;         // milliseconds of them, if that allows the fewest
   std::vector<std::vector<double>> times(count);

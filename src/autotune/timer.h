@@ -11,7 +11,8 @@
 
 namespace coil::autotune {
 
-/// The share of the usual choice's time that another must stay below to be taken: less is the clock's noise, and the usual choice holds for other sizes too.
+/// The share of the usual choice's time that another must stay below to be taken: less is the clock's noise, and the
+/// usual choice holds for other sizes too.
 inline constexpr double kWorth = 0.97;
 
 /// A kernel ready to launch, with sizes bound.
@@ -31,11 +32,14 @@ class Timer {
   virtual const std::string& identity() const = 0;
   /// The kernels that trials name from now on. Throws Error when the device cannot load them.
   virtual void load(std::span<const std::vector<std::byte>> libraries) = 0;
-  /// Milliseconds of each trial, on memory that holds zeros. The trials are one kernel's shapes, and take turns. Nothing for one that cannot run here. Throws Error when the device fails.
+  /// Milliseconds of each trial, on memory that holds zeros. The trials are one kernel's shapes, and take turns.
+  /// Nothing for one that cannot run here. Throws Error when the device fails.
   virtual std::vector<std::optional<double>> time(std::span<const Trial>) = 0;
 };
 
-/// For each of `count` things the middle of several times, which `once` measures in milliseconds; nothing for one of which it once gave nothing. They take turns, so that what slows the machine slows all of them.
-std::vector<std::optional<double>> time_in_turns(std::size_t count, const std::function<std::optional<double>(std::size_t)>& once);
+/// For each of `count` things the middle of several times, which `once` measures in milliseconds; nothing for one of
+/// which it once gave nothing. They take turns, so that what slows the machine slows all of them.
+std::vector<std::optional<double>> time_in_turns(std::size_t count,
+                                                 const std::function<std::optional<double>(std::size_t)>& once);
 
 }  // namespace coil::autotune

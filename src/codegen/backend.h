@@ -38,7 +38,8 @@ class Backend {
   virtual bool launches_early() const { return false; }
   /// Fusion policy that suits the device.
   virtual const scheduler::Choices& choices() const = 0;
-  /// Bytes of the vectors that rows of large matrices should consist of for the device's library of products; 0: any will do.
+  /// Bytes of the vectors that rows of large matrices should consist of for the device's library of products; 0: any
+  /// will do.
   virtual std::int64_t product_vector_bytes() const { return 0; }
   virtual Kernel group(ir::Graph&, const scheduler::Group&) const = 0;
   virtual Kernel scatter(ir::Graph&, const ir::Operation&) const = 0;
@@ -46,8 +47,10 @@ class Backend {
   virtual bool has_template(std::string_view op) const = 0;
   /// The kernel of an operation that has one.
   virtual Kernel template_kernel(ir::Graph&, const ir::Extern&) const = 0;
-  /// The kernel `text` for `count` sets of buffers in one launch, set k at blockIdx.y = k: symbol and text. It takes the pointers of all sets, one set after the other. Nothing where the device launches no grids.
-  virtual std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text, std::size_t buffers, std::size_t count) const {
+  /// The kernel `text` for `count` sets of buffers in one launch, set k at blockIdx.y = k: symbol and text. It takes
+  /// the pointers of all sets, one set after the other. Nothing where the device launches no grids.
+  virtual std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text,
+                                                                   std::size_t buffers, std::size_t count) const {
     (void)symbol, (void)text, (void)buffers, (void)count;
     return std::nullopt;
   }

@@ -1,4 +1,5 @@
-// What compilers made, on disk by content: an entry is a hash and the bytes, written aside and renamed; a torn or stale one is a miss.
+// What compilers made, on disk by content: an entry is a hash and the bytes, written aside and renamed; a torn or stale
+// one is a miss.
 #pragma once
 #include <cstddef>
 #include <filesystem>

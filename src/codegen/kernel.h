@@ -14,18 +14,19 @@ using sym::Exprs;
 
 /// How a GPU runs a kernel. A grid with a 0 in it launches nothing.
 struct Launch {
-  Exprs grid;                ///< blocks along x, y, z
-  int block = 128;           ///< threads of a block, along x
-  int cluster = 1;           ///< neighbouring blocks that exchange what they have; the text says so too
-  int resident = 0;          ///< blocks that a multiprocessor's registers are to have room for; 0: as the compiler likes
-  Expr shared_bytes = 0;     ///< dynamic shared memory
+  Exprs grid;             ///< blocks along x, y, z
+  int block = 128;        ///< threads of a block, along x
+  int cluster = 1;        ///< neighbouring blocks that exchange what they have; the text says so too
+  int resident = 0;       ///< blocks that a multiprocessor's registers are to have room for; 0: as the compiler likes
+  Expr shared_bytes = 0;  ///< dynamic shared memory
 };
 
-/// The text is a function of the fused node alone: buffers and symbols are named by position, so that equal kernels are equal texts.
-/// On the CPU: `extern "C" void SYMBOL(void* const* buffers, const i64* scalars, i64 begin, i64 end)` over a range of [0, extent).
-/// On a GPU: `extern "C" __global__ void SYMBOL(T0* b0, …, i64 s0, …, i64* status)`: one pointer for each buffer, one i64 for each scalar, and the status word, which is always there.
+/// The text is a function of the fused node alone: buffers and symbols are named by position, so that equal kernels are
+/// equal texts. On the CPU: `extern "C" void SYMBOL(void* const* buffers, const i64* scalars, i64 begin, i64 end)` over
+/// a range of [0, extent). On a GPU: `extern "C" __global__ void SYMBOL(T0* b0, …, i64 s0, …, i64* status)`: one
+/// pointer for each buffer, one i64 for each scalar, and the status word, which is always there.
 struct Kernel {
-  std::string symbol;                 ///< `coil_` and a hash of the text
+  std::string symbol;  ///< `coil_` and a hash of the text
   std::string text;
   std::vector<ir::BufferId> buffers;  ///< in the order of the pointers the kernel takes; the status word follows
   std::vector<bool> written;          ///< for each buffer, whether the kernel writes it
@@ -33,10 +34,11 @@ struct Kernel {
   Expr extent;                        ///< CPU: of the parallel range
   std::int64_t grain = 1;             ///< CPU: parallel points worth a thread
   bool may_fail = false;              ///< sets the status word
-  /// Pairs {input, output} of buffers that may share memory: each element of the input is read only where, and before, the same element of the output is written.
+  /// Pairs {input, output} of buffers that may share memory: each element of the input is read only where, and before,
+  /// the same element of the output is written.
   std::vector<std::pair<ir::BufferId, ir::BufferId>> in_place;
-  std::optional<Launch> launch;       ///< GPU
-  int shapes = 1;                     ///< launch shapes worth a measurement (scheduler::Group::shape); some may be equal texts
+  std::optional<Launch> launch;  ///< GPU
+  int shapes = 1;  ///< launch shapes worth a measurement (scheduler::Group::shape); some may be equal texts
 };
 
 }  // namespace coil::codegen

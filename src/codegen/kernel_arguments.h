@@ -27,9 +27,11 @@ class KernelArguments {
     if (added) scalars_.push_back(value);
     return "s" + std::to_string(it->second);
   }
-  /// The name of what the host computes once: a number that no loop changes and that takes more than sums and products. Nothing for others, and where a divisor may be 0 though nobody asks.
+  /// The name of what the host computes once: a number that no loop changes and that takes more than sums and products.
+  /// Nothing for others, and where a divisor may be 0 though nobody asks.
   std::optional<std::string> term(const sym::ShapeEnv& env, Expr e) {
-    if (e.is_symbol() || sym::has_symbol_of(e, sym::SymbolKind::Loop) || !is_costly(e) || !is_defined(env, e)) return std::nullopt;
+    if (e.is_symbol() || sym::has_symbol_of(e, sym::SymbolKind::Loop) || !is_costly(e) || !is_defined(env, e))
+      return std::nullopt;
     return scalar(sym::to_string(e), e);
   }
   /// Whether the text names the buffer and never stores to it.
@@ -46,14 +48,16 @@ class KernelArguments {
  private:
   static bool is_costly(Expr e) {
     const auto o = e.operands();
-    return (!e.is_constant() && !e.is_symbol() && e.kind() != sym::Kind::Add && e.kind() != sym::Kind::Mul) || std::any_of(o.begin(), o.end(), is_costly);
+    return (!e.is_constant() && !e.is_symbol() && e.kind() != sym::Kind::Add && e.kind() != sym::Kind::Mul) ||
+           std::any_of(o.begin(), o.end(), is_costly);
   }
   static bool is_defined(const sym::ShapeEnv& env, Expr e) {
     using sym::Kind;
     if (e.kind() == Kind::Float) return true;  // kernels know nothing of them
     const auto o = e.operands();
     const bool divides = e.kind() == Kind::FloorDiv || e.kind() == Kind::CeilDiv || e.kind() == Kind::Mod;
-    return (!divides || env.bounds(o[1]).low >= 1) && std::all_of(o.begin(), o.end(), [&](Expr x) { return is_defined(env, x); });
+    return (!divides || env.bounds(o[1]).low >= 1) &&
+           std::all_of(o.begin(), o.end(), [&](Expr x) { return is_defined(env, x); });
   }
 
   std::unordered_map<ir::BufferId, std::size_t> places_;

@@ -17,8 +17,8 @@ std::vector<sym::LoopVar> LoopNest::vars() const {
 
 namespace {
 
-constexpr std::size_t kWorthKeeping = 10;          // scalar operations of a vector that another dimension has no part in
-constexpr std::int64_t kRunForWhatStays = 8;       // points of that dimension
+constexpr std::size_t kWorthKeeping = 10;     // scalar operations of a vector that another dimension has no part in
+constexpr std::int64_t kRunForWhatStays = 8;  // points of that dimension
 
 /// Every index expression of a nest, loads, stores and index values alike.
 std::vector<Expr> all_indices(const LoopNest& nest) {
@@ -53,7 +53,8 @@ class Builder {
     });
   }
 
-  /// Orders dimensions by how far apart their neighbours lie in memory, farthest outermost, so that the last is the contiguous one.
+  /// Orders dimensions by how far apart their neighbours lie in memory, farthest outermost, so that the last is the
+  /// contiguous one.
   void order(std::vector<LoopDim>& dims) {
     std::vector<std::pair<double, std::size_t>> keys;
     for (std::size_t k = 0; k < dims.size(); ++k) keys.push_back({distance(dims[k].var), k});
@@ -85,10 +86,14 @@ class Builder {
 
   void choose_vector(int lanes, bool in_turn) {
     // A scan keeps its dimension even where that has one point, which no index names.
-    const double inner = nest_.inner.empty() || in_turn || nest_.inner.back().size.is_constant(1) ? -1e30 : fitness(nest_.inner.back(), lanes, true);
+    const double inner = nest_.inner.empty() || in_turn || nest_.inner.back().size.is_constant(1)
+                             ? -1e30
+                             : fitness(nest_.inner.back(), lanes, true);
     const double outer = nest_.outer.empty() ? -1e30 : fitness(nest_.outer.back(), lanes, false);
-    if (inner <= -1e30 && outer <= -1e30) nest_.vector = LoopNest::Vector::None;
-    else nest_.vector = inner >= outer ? LoopNest::Vector::Inner : LoopNest::Vector::Outer;
+    if (inner <= -1e30 && outer <= -1e30)
+      nest_.vector = LoopNest::Vector::None;
+    else
+      nest_.vector = inner >= outer ? LoopNest::Vector::Inner : LoopNest::Vector::Outer;
   }
 
   void choose_tile() {
@@ -108,7 +113,8 @@ class Builder {
   }
 
  private:
-  /// Where much of what a vector computes is the same all along another dimension (positions and weights of an interpolation), runs of that dimension inside the vector loop compute it once.
+  /// Where much of what a vector computes is the same all along another dimension (positions and weights of an
+  /// interpolation), runs of that dimension inside the vector loop compute it once.
   void tile_for_what_stays() {
     std::size_t ops = 0, most = 0;
     std::optional<std::size_t> best;
@@ -138,7 +144,10 @@ class Builder {
     return std::ranges::any_of(n->index, of_var) || std::ranges::any_of(n->args, does) || (n->mask && does(n->mask));
   }
 
-  double weight(ir::BufferId b) { return static_cast<double>(graph_.env().hint_or(sym::product(graph_.buffer(b).layout.sizes), 1 << 12)) * static_cast<double>(size_of(graph_.buffer(b).layout.dtype)); }
+  double weight(ir::BufferId b) {
+    return static_cast<double>(graph_.env().hint_or(sym::product(graph_.buffer(b).layout.sizes), 1 << 12)) *
+           static_cast<double>(size_of(graph_.buffer(b).layout.dtype));
+  }
 
   template <class F>
   void for_each_access(F f) {
@@ -155,7 +164,8 @@ class Builder {
     for_each_access([&](ir::BufferId b, Expr index, bool) {
       if (!sym::contains(index, var)) return;
       auto linear = sym::linear_in(index, var);
-      const double step = linear ? std::abs(static_cast<double>(graph_.env().hint_or(linear->coefficient, 1 << 20))) : 2;
+      const double step =
+          linear ? std::abs(static_cast<double>(graph_.env().hint_or(linear->coefficient, 1 << 20))) : 2;
       sum += weight(b) * step;
       total += weight(b);
     });
@@ -182,7 +192,8 @@ class Builder {
     }
   }
 
-  /// How well vectors along a dimension suit the accesses: contiguous ones count for, strided and indirect ones against, weighted by bytes.
+  /// How well vectors along a dimension suit the accesses: contiguous ones count for, strided and indirect ones
+  /// against, weighted by bytes.
   double fitness(const LoopDim& dim, int lanes, bool across) {
     double sum = 0, total = 0;
     for_each_access([&](ir::BufferId b, Expr index, bool direct) {
@@ -220,12 +231,17 @@ LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lan
     const ir::Operation& op = graph.operations()[m.op];
     Statement s{.op = &op, .role = m.role, .level = m.level};
     s.body = builder.linear(scheduler::body_in_group(graph, group, m));
-    s.store = graph.env().simplify(ir::linear_index(graph.buffer(op.outs[0]).layout, scheduler::store_in_group(graph, group, m)), nest.vars());
+    s.store = graph.env().simplify(
+        ir::linear_index(graph.buffer(op.outs[0]).layout, scheduler::store_in_group(graph, group, m)), nest.vars());
     s.stored = !group.internal.contains(op.outs[0]);
     Expr position = 0;
     for (std::size_t d = 0; d < m.rvars.size(); ++d) position = position * op.reduced()[d] + m.rvars[d];
-    if (auto* r = std::get_if<ir::Reduction>(&op.node); r && (r->kind == ir::ReductionKind::ArgMax || r->kind == ir::ReductionKind::ArgMin)) s.position = position;
-    if (auto* scan = std::get_if<ir::Scan>(&op.node)) scans = true, in_turn = in_turn || (!scans_along && (scan->kind == ir::ScanKind::LogSumExp || scan->body->dtype == DType::Bool));
+    if (auto* r = std::get_if<ir::Reduction>(&op.node);
+        r && (r->kind == ir::ReductionKind::ArgMax || r->kind == ir::ReductionKind::ArgMin))
+      s.position = position;
+    if (auto* scan = std::get_if<ir::Scan>(&op.node))
+      scans = true, in_turn = in_turn || (!scans_along &&
+                                          (scan->kind == ir::ScanKind::LogSumExp || scan->body->dtype == DType::Bool));
     nest.levels = std::max(nest.levels, m.level + 1);
     nest.statements.push_back(std::move(s));
   }
@@ -242,15 +258,17 @@ LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lan
 
 namespace {
 
-constexpr std::int64_t kEnoughPoints = 8;      // parallel points that keep threads busy
+constexpr std::int64_t kEnoughPoints = 8;        // parallel points that keep threads busy
 constexpr std::int64_t kSmallScatter = 1 << 14;  // iterations that are not worth a second thread
-constexpr std::int64_t kSharedScatterRow = 8;           // elements that an index moves for which threads that each read every index gain on one that reads them once
+constexpr std::int64_t kSharedScatterRow =
+    8;  // elements that an index moves for which threads that each read every index gain on one that reads them once
 
 /// Loops of a scatter by what they may do.
 struct ScatterLoops {
   std::vector<bool> apart;            ///< iterations that differ here write to different places
   std::optional<std::size_t> vector;  ///< neighbours write to neighbouring places
-  std::int64_t points = 1, row = 1, work = 1;  ///< hints: of the loops apart, but for the vector; of those and the vector; of all
+  std::int64_t points = 1, row = 1,
+               work = 1;  ///< hints: of the loops apart, but for the vector; of those and the vector; of all
 };
 
 ScatterLoops look_at(ir::Graph& graph, const ir::Scatter& scatter, const ir::Layout& layout, int lanes) {
@@ -266,7 +284,9 @@ ScatterLoops look_at(ir::Graph& graph, const ir::Scatter& scatter, const ir::Lay
     for (std::size_t d = 0; d < scatter.index.size(); ++d) {
       if (!(scatter.index[d] == graph.ivar(k))) continue;
       loops.apart[k] = true;
-      if (layout.strides[d].is_constant(1) && layout.dtype != DType::Bool && env.hint_or(scatter.sizes[k], lanes) >= lanes / 2 && !used_by_data(graph.ivar(k))) loops.vector = k;
+      if (layout.strides[d].is_constant(1) && layout.dtype != DType::Bool &&
+          env.hint_or(scatter.sizes[k], lanes) >= lanes / 2 && !used_by_data(graph.ivar(k)))
+        loops.vector = k;
     }
   for (std::size_t k = 0; k < scatter.sizes.size(); ++k) {
     const std::int64_t size = env.hint_or(scatter.sizes[k], 64);
@@ -331,11 +351,15 @@ LoopNest make_threaded_scatter_nest(ir::Graph& graph, const ir::Operation& op, i
   ScatterLoops loops = look_at(graph, scatter, layout, lanes);
   LoopNest nest;
   std::optional<std::int64_t> block;
-  if (loops.vector && loops.points < kEnoughPoints) block = choose_block(scatter.sizes[*loops.vector], loops.points, lanes);
+  if (loops.vector && loops.points < kEnoughPoints)
+    block = choose_block(scatter.sizes[*loops.vector], loops.points, lanes);
   if (!block && loops.points < kEnoughPoints && loops.row >= kSharedScatterRow && loops.work >= kSmallScatter)
     for (std::size_t d = 0; d < scatter.index.size(); ++d)
       for (std::size_t j = 0; j < scatter.indirect.size(); ++j)
-        if (scatter.index[d] == graph.pool().indirect(j) && (!nest.partition || graph.env().hint_or(layout.sizes[d], 0) > graph.env().hint_or(nest.partition->places, 0))) nest.partition = {j, layout.sizes[d]};
+        if (scatter.index[d] == graph.pool().indirect(j) &&
+            (!nest.partition ||
+             graph.env().hint_or(layout.sizes[d], 0) > graph.env().hint_or(nest.partition->places, 0)))
+          nest.partition = {j, layout.sizes[d]};
   for (std::size_t k = 0; k < scatter.sizes.size(); ++k) {
     if (loops.vector == k) continue;
     const bool outer = loops.apart[k] && !nest.partition;

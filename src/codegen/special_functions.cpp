@@ -9,7 +9,8 @@ namespace coil::codegen {
 namespace {
 
 constexpr SpecialFunction kFunctions[] = {
-    // Modified Bessel functions of the first kind, exp(-|x|) I_n(x): the power series, all of whose terms are positive, then the asymptotic one, whose least term at 20 is exp(-40).
+    // Modified Bessel functions of the first kind, exp(-|x|) I_n(x): the power series, all of whose terms are positive,
+    // then the asymptotic one, whose least term at 20 is exp(-40).
     {"c_i0e", 1, R"(
 $fn c_i0e(f64 x) {
   const f64 a = c_abs(x);
@@ -48,7 +49,8 @@ $fn c_i1e(f64 x) {
     {"c_i1", 1, R"(
 $fn c_i1(f64 x) { return c_i1e(x) * c_exp(c_abs(x)); }
 )"},
-    // exp(x) K_nu(x) for x > 1, the integral of exp(-x (cosh t - 1)) cosh(nu t) over t > 0: the trapezoid rule's error falls as exp(-pi^2 / step).
+    // exp(x) K_nu(x) for x > 1, the integral of exp(-x (cosh t - 1)) cosh(nu t) over t > 0: the trapezoid rule's error
+    // falls as exp(-pi^2 / step).
     {"c_bessel_k_integral", 0, R"(
 $fn c_bessel_k_integral(f64 nu, f64 x) {
   if (x > 1e300) return 0;
@@ -93,16 +95,20 @@ $fn c_k1e(f64 x) { return x > 2 ? c_bessel_k_integral(1.0, x) : x > 0 ? c_exp(x)
 )"},
     {"c_j0", 1, R"(
 $fn c_j0(f64 x) { return j0(x); }
-)", R"(extern "C" double j0(double);)"},
+)",
+     R"(extern "C" double j0(double);)"},
     {"c_j1", 1, R"(
 $fn c_j1(f64 x) { return j1(x); }
-)", R"(extern "C" double j1(double);)"},
+)",
+     R"(extern "C" double j1(double);)"},
     {"c_y0", 1, R"(
 $fn c_y0(f64 x) { return x > 0 ? y0(x) : x == 0 ? -$inf : $nan; }
-)", R"(extern "C" double y0(double);)"},
+)",
+     R"(extern "C" double y0(double);)"},
     {"c_y1", 1, R"(
 $fn c_y1(f64 x) { return x > 0 ? y1(x) : x == 0 ? -$inf : $nan; }
-)", R"(extern "C" double y1(double);)"},
+)",
+     R"(extern "C" double y1(double);)"},
     // exp(x^2) erfc(x), x^2 in two parts of which the first is exact; where erfc underflows the asymptotic series.
     {"c_erfcx", 1, R"(
 $fn c_erfcx(f64 x) {
@@ -117,7 +123,8 @@ $fn c_erfcx(f64 x) {
   return s * 0.56418958354775629 / x;
 }
 )"},
-    // The quantile of the normal distribution: a start that is right to 5e-4 (Hastings 1955), then Halley's method on the distribution over its density.
+    // The quantile of the normal distribution: a start that is right to 5e-4 (Hastings 1955), then Halley's method on
+    // the distribution over its density.
     {"c_ndtri", 1, R"(
 $fn c_ndtri(f64 p) {
   if (!(p > 0 && p < 1)) return p == 0 ? -$inf : p == 1 ? $inf : $nan;
@@ -132,7 +139,8 @@ $fn c_ndtri(f64 p) {
   return upper ? -x : x;
 }
 )"},
-    // Right of 2 by K_{1/3}; left of -10 the asymptotic series; between them Taylor's series of y'' = x y, stepped from 0 where it swings.
+    // Right of 2 by K_{1/3}; left of -10 the asymptotic series; between them Taylor's series of y'' = x y, stepped from
+    // 0 where it swings.
     {"c_airy_ai", 1, R"(
 $fn c_airy_ai(f64 x) {
   if (!(c_abs(x) < 1e300)) return $nan;
@@ -251,7 +259,8 @@ $fn c_igammac(f64 a, f64 x) {
   return x < a + 1 ? 1 - c_gamma_series(a, x) : c_gamma_fraction(a, x);
 }
 )"},
-    // Orthogonal polynomials by their recurrences, of the degree that `n` is without its fraction; where eager has a form of its own (|x| = 1, cosines for high degrees) as there.
+    // Orthogonal polynomials by their recurrences, of the degree that `n` is without its fraction; where eager has a
+    // form of its own (|x| = 1, cosines for high degrees) as there.
     {"c_degree", 0, R"(
 $fn c_degree(f64 n) { return c_abs(n) < 9e18 ? c_trunc(n) : -1.0; }
 )"},
@@ -357,7 +366,8 @@ $fn c_legendre(f64 x, f64 degree) {
   return q;
 }
 )"},
-    // The x > 0 that the lower incomplete gamma function of a > 0 takes to u: Wilson and Hilferty's approximation, then Newton's method within a bracket that narrows.
+    // The x > 0 that the lower incomplete gamma function of a > 0 takes to u: Wilson and Hilferty's approximation, then
+    // Newton's method within a bracket that narrows.
     {"c_gamma_quantile", 2, R"(
 $fn c_gamma_quantile(f64 a, f64 u) {
   if (!(a > 0) || !(u >= 0) || !(u <= 1)) return $nan;
@@ -376,7 +386,8 @@ $fn c_gamma_quantile(f64 a, f64 u) {
   return x;
 }
 )"},
-    // Where u in [0, 1) falls among the probabilities of counts, taken from the most probable one outwards: some deviations' worth of steps. Of large means Cornish and Fisher's expansion, which is nearer than a count.
+    // Where u in [0, 1) falls among the probabilities of counts, taken from the most probable one outwards: some
+    // deviations' worth of steps. Of large means Cornish and Fisher's expansion, which is nearer than a count.
     {"c_poisson_draw", 2, R"(
 $fn c_poisson_draw(f64 rate, f64 u) {
   if (!(rate >= 0)) return $nan;
@@ -436,7 +447,9 @@ std::string body_of(const SpecialFunction& f, std::string_view begin, std::strin
 }
 
 /// Whether the text calls the function: its name, then a parenthesis.
-bool calls(std::string_view text, std::string_view name) { return text.find(std::string(name) + "(") != std::string_view::npos; }
+bool calls(std::string_view text, std::string_view name) {
+  return text.find(std::string(name) + "(") != std::string_view::npos;
+}
 
 }  // namespace
 
@@ -446,7 +459,8 @@ std::string special_functions_on_cuda(std::string_view text) {
   std::vector<bool> wanted(std::size(kFunctions));
   for (std::size_t i = std::size(kFunctions); i-- > 0;) {
     wanted[i] = calls(text, kFunctions[i].name);
-    for (std::size_t user = i + 1; user < std::size(kFunctions); ++user) wanted[i] = wanted[i] || (wanted[user] && calls(kFunctions[user].text, kFunctions[i].name));
+    for (std::size_t user = i + 1; user < std::size(kFunctions); ++user)
+      wanted[i] = wanted[i] || (wanted[user] && calls(kFunctions[user].text, kFunctions[i].name));
   }
   std::string out;
   for (std::size_t i = 0; i < std::size(kFunctions); ++i) {
@@ -454,15 +468,19 @@ std::string special_functions_on_cuda(std::string_view text) {
     if (!wanted[i]) continue;
     out += body_of(f, "static __device__ f64", "c_f64_of(0x7ff0000000000000ull)", "c_f64_of(0x7ff8000000000000ull)");
     if (f.operands == 1) out += replace_all("C_FN f32 $f(f32 x) { return (f32)$f((f64)x); }\n", "$f", f.name);
-    if (f.operands == 2) out += replace_all("C_FN f32 $f(f32 x, f32 y) { return (f32)$f((f64)x, (f64)y); }\n", "$f", f.name);
-    if (f.operands == 3) out += replace_all("C_FN f32 $f(f32 x, f32 y, f32 z) { return (f32)$f((f64)x, (f64)y, (f64)z); }\n", "$f", f.name);
+    if (f.operands == 2)
+      out += replace_all("C_FN f32 $f(f32 x, f32 y) { return (f32)$f((f64)x, (f64)y); }\n", "$f", f.name);
+    if (f.operands == 3)
+      out +=
+          replace_all("C_FN f32 $f(f32 x, f32 y, f32 z) { return (f32)$f((f64)x, (f64)y, (f64)z); }\n", "$f", f.name);
   }
   return out;
 }
 
 void add_special_pieces(std::vector<PreludePiece>& out) {
   for (const SpecialFunction& f : kFunctions) {
-    std::string text = "\n" + std::string(f.c_library) + body_of(f, "static f64", "__builtin_inf()", "__builtin_nan(\"\")");
+    std::string text =
+        "\n" + std::string(f.c_library) + body_of(f, "static f64", "__builtin_inf()", "__builtin_nan(\"\")");
     if (f.operands == 1)
       text += R"(COIL_FN f32 $f(f32 x) { return (f32)$f((f64)x); }
 COIL_FN f32v $f(f32v x) { return c_map(x, [](f32 y) { return $f(y); }); }

@@ -1,4 +1,5 @@
-// Special functions, written once for CPUs and GPUs: of f64, from elementary functions that both preludes have; narrower types go through f64.
+// Special functions, written once for CPUs and GPUs: of f64, from elementary functions that both preludes have;
+// narrower types go through f64.
 #pragma once
 #include <span>
 #include <string>
@@ -7,9 +8,9 @@
 namespace coil::codegen {
 
 struct SpecialFunction {
-  std::string_view name;  ///< `c_i0`
-  int operands = 1;       ///< 0: only for other functions of the table
-  std::string_view text;  ///< `$fn`: what a function begins with (its result is f64); `$inf`, `$nan`
+  std::string_view name;            ///< `c_i0`
+  int operands = 1;                 ///< 0: only for other functions of the table
+  std::string_view text;            ///< `$fn`: what a function begins with (its result is f64); `$inf`, `$nan`
   std::string_view c_library = {};  ///< functions of the C library that it calls, declared; CUDA has them built in
 };
 

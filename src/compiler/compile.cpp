@@ -10,7 +10,9 @@ namespace coil {
 
 namespace {
 
-bool wants_provenance(const CompileOptions& options) { return options.provenance || parse_settings(options.settings).provenance; }
+bool wants_provenance(const CompileOptions& options) {
+  return options.provenance || parse_settings(options.settings).provenance;
+}
 
 /// `lower(stage)` gives the program as wrapper lines.
 template <class F>
@@ -27,7 +29,8 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower) {
 
   if (wants_provenance(options)) {
     out.program->provenance = stage("provenance", [&] { return provenance_json(lowered, "package", {}); });
-    if (options.provenance) stage("write provenance", [&] { write_file(*options.provenance, out.program->provenance); });
+    if (options.provenance)
+      stage("write provenance", [&] { write_file(*options.provenance, out.program->provenance); });
     if (!parse_settings(options.settings).provenance) out.program->provenance.clear();
   }
   describe_program(out.report, lines);
@@ -40,11 +43,14 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower) {
 }  // namespace
 
 Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options) {
-  return compile_lowered(options, [&](Stages& stage) { return lower_archive(pt2, options, stage, wants_provenance(options)); });
+  return compile_lowered(options,
+                         [&](Stages& stage) { return lower_archive(pt2, options, stage, wants_provenance(options)); });
 }
 
 Compiled compile_program(frontend::ExportedProgram source, const CompileOptions& options) {
-  return compile_lowered(options, [&](Stages& stage) { return lower_program(std::move(source), options, stage, wants_provenance(options)); });
+  return compile_lowered(options, [&](Stages& stage) {
+    return lower_program(std::move(source), options, stage, wants_provenance(options));
+  });
 }
 
 }  // namespace coil

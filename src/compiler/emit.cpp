@@ -23,12 +23,14 @@ bool has_weights(const wrapper::Program& lines) {
 }
 
 void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) fail("cannot write to standard output: {}", std::strerror(errno));
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    fail("cannot write to standard output: {}", std::strerror(errno));
 }
 
 }  // namespace
 
-void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output, const CompileOptions& given) {
+void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output,
+          const CompileOptions& given) {
   const std::unique_ptr<wrapper::Emitter> emitter = wrapper::make_emitter(language);
   CompileOptions options = given;
   if (!emitter->reads_packed_weights()) options.settings["pack_weights"] = "false";
@@ -36,12 +38,23 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   Stages stage(report, options);
   const Lowered lowered = lower_archive(pt2, options, stage, true);
   const bool printed = output == "-";
-  if (printed && language != "wrapper" && has_weights(lowered.lines)) fail("{} has weights, which its program in {} reads from a file beside it: it cannot go to standard output; name a file", pt2.string(), language);
-  const std::filesystem::path place = printed ? "program" : output, weights = std::filesystem::path(place).replace_extension(".weights.safetensors");
+  if (printed && language != "wrapper" && has_weights(lowered.lines))
+    fail(
+        "{} has weights, which its program in {} reads from a file beside it: it cannot go to standard output; name a "
+        "file",
+        pt2.string(), language);
+  const std::filesystem::path place = printed ? "program" : output,
+                              weights = std::filesystem::path(place).replace_extension(".weights.safetensors");
   codegen::Binaries binaries;
-  if (emitter->needs_binaries(lowered.lines)) binaries = compile_kernels(lowered.lines, *lowered.backend, options, stage);
-  const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.toolchain.lanes, .isa = lowered.backend->isa(), .flags = lowered.toolchain.flags, .launches_early = lowered.backend->launches_early(),
-                                                           .binaries = std::move(binaries.libraries), .source_name = place.filename().string(), .weights_name = weights.filename().string()});
+  if (emitter->needs_binaries(lowered.lines))
+    binaries = compile_kernels(lowered.lines, *lowered.backend, options, stage);
+  const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.toolchain.lanes,
+                                                           .isa = lowered.backend->isa(),
+                                                           .flags = lowered.toolchain.flags,
+                                                           .launches_early = lowered.backend->launches_early(),
+                                                           .binaries = std::move(binaries.libraries),
+                                                           .source_name = place.filename().string(),
+                                                           .weights_name = weights.filename().string()});
   // All files or none: each is on the disk before the first gets its name.
   std::vector<std::unique_ptr<AtomicFile>> files;
   const auto add = [&](const std::filesystem::path& path, std::string_view content) {
@@ -51,7 +64,8 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   };
   if (!printed) {
     if (auto file = wrapper::write_weights(lowered.lines, weights)) files.push_back(std::move(file));
-    if (language == "cpp") add(std::filesystem::path(output).replace_extension(".cmake"), wrapper::cpp_cmake(output.filename().string()));
+    if (language == "cpp")
+      add(std::filesystem::path(output).replace_extension(".cmake"), wrapper::cpp_cmake(output.filename().string()));
   }
   if (options.provenance) add(*options.provenance, provenance_json(lowered, language, emitter->lines()));
   if (!printed) add(output, source);

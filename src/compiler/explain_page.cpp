@@ -41,14 +41,22 @@ struct Block {
 class Page {
  public:
   /// `seconds` of each call, or none.
-  Page(const Lowered& lowered, const CompileReport& report, std::vector<double> seconds) : lowered_(lowered), p_(lowered.lines), report_(report), calls_(provenance_calls(p_)), seconds_(std::move(seconds)) {
+  Page(const Lowered& lowered, const CompileReport& report, std::vector<double> seconds)
+      : lowered_(lowered),
+        p_(lowered.lines),
+        report_(report),
+        calls_(provenance_calls(p_)),
+        seconds_(std::move(seconds)) {
     for (std::size_t c = 0; c < calls_.size(); ++c) call_of_line_[calls_[c].line] = c;
   }
 
   std::string print(const std::string& title) {
-    out_ = fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title><style>{1}</style></head>\n<body>\n<header><h1>{0}</h1>"
-                       "<input id=\"search\" type=\"search\" placeholder=\"search nodes, kernels, buffers, lines of source\" aria-label=\"search\"><span id=\"found\"></span></header>\n",
-                       escape(title), explain_style());
+    out_ = fmt::format(
+        "<!doctype html>\n<html lang=\"en\"><head><meta "
+        "charset=\"utf-8\"><title>{0}</title><style>{1}</style></head>\n<body>\n<header><h1>{0}</h1>"
+        "<input id=\"search\" type=\"search\" placeholder=\"search nodes, kernels, buffers, lines of source\" "
+        "aria-label=\"search\"><span id=\"found\"></span></header>\n",
+        escape(title), explain_style());
     summary();
     memory();
     calls();
@@ -61,24 +69,41 @@ class Page {
   }
 
  private:
-  void section(std::string_view id, std::string_view title) { out_ += fmt::format("<section id=\"{}\"><h2>{}</h2>\n", id, title); }
-  static std::string row(std::string_view name, std::string_view value) { return fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape(name), escape(value)); }
-  std::uint64_t bytes(BufferId b) const { return static_cast<std::uint64_t>(std::max<std::int64_t>(0, p_.env->hint_or(p_.buffers[b].bytes, 0))); }
+  void section(std::string_view id, std::string_view title) {
+    out_ += fmt::format("<section id=\"{}\"><h2>{}</h2>\n", id, title);
+  }
+  static std::string row(std::string_view name, std::string_view value) {
+    return fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape(name), escape(value));
+  }
+  std::uint64_t bytes(BufferId b) const {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(0, p_.env->hint_or(p_.buffers[b].bytes, 0)));
+  }
   static std::string link(std::size_t call) { return fmt::format("<a href=\"#call{0}\">{0}</a>", call); }
 
   void summary() {
     section("summary", "Summary");
-    const std::uint64_t live = report_.live_bytes.empty() ? 0 : *std::max_element(report_.live_bytes.begin(), report_.live_bytes.end());
-    out_ += "<table>\n" + row("device", to_string(p_.device)) + row("calls", fmt::format("{}, {} of them of libraries", calls_.size(), report_.extern_calls)) + row("kernels", std::to_string(p_.kernels.size())) +
-            (seconds_.empty() ? "" : row("calls took, on the sample inputs", fmt::format("{:.3f} ms in all", total() * 1e3))) + row("weights", human_bytes(report_.weight_bytes)) + row("peak of temporaries and outputs", human_bytes(live)) + "</table>\n<details><summary>Compile time by stage</summary><table>\n";
+    const std::uint64_t live =
+        report_.live_bytes.empty() ? 0 : *std::max_element(report_.live_bytes.begin(), report_.live_bytes.end());
+    out_ +=
+        "<table>\n" + row("device", to_string(p_.device)) +
+        row("calls", fmt::format("{}, {} of them of libraries", calls_.size(), report_.extern_calls)) +
+        row("kernels", std::to_string(p_.kernels.size())) +
+        (seconds_.empty() ? ""
+                          : row("calls took, on the sample inputs", fmt::format("{:.3f} ms in all", total() * 1e3))) +
+        row("weights", human_bytes(report_.weight_bytes)) + row("peak of temporaries and outputs", human_bytes(live)) +
+        "</table>\n<details><summary>Compile time by stage</summary><table>\n";
     for (const auto& [stage, seconds] : report_.stages) out_ += row(stage, fmt::format("{:.2f} ms", seconds * 1e3));
     out_ += "</table></details>\n</section>\n";
   }
 
   double total() const { return std::accumulate(seconds_.begin(), seconds_.end(), 0.0); }
-  std::string time(double seconds) const { return fmt::format("{:.3f} ms <span class=\"quiet\">{:.1f} %</span>", seconds * 1e3, total() > 0 ? 100 * seconds / total() : 0); }
+  std::string time(double seconds) const {
+    return fmt::format("{:.3f} ms <span class=\"quiet\">{:.1f} %</span>", seconds * 1e3,
+                       total() > 0 ? 100 * seconds / total() : 0);
+  }
 
-  // ---- Memory over time ------------------------------------------------------------------------------------------------------
+  // ---- Memory over time
+  // ------------------------------------------------------------------------------------------------------
 
   std::vector<Block> blocks() const {
     std::vector<Block> blocks;
@@ -114,26 +139,39 @@ class Page {
     const std::vector<Block> all = blocks();
     std::uint64_t top = 1;
     for (const Block& b : all) top = std::max(top, b.offset + b.bytes);
-    const double column = (kWidth - kLeft) / static_cast<double>(std::max<std::size_t>(1, calls_.size())), scale = (kHeight - 10) / static_cast<double>(top);
+    const double column = (kWidth - kLeft) / static_cast<double>(std::max<std::size_t>(1, calls_.size())),
+                 scale = (kHeight - 10) / static_cast<double>(top);
     section("memory", "Memory over time");
-    out_ += "<p class=\"quiet\">A rectangle is a block of memory: from left to right the calls that it lives through, upwards its place. Outputs are darker. Sizes are those that the program was exported with.</p>\n";
-    out_ += fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"memory over time\">\n", kWidth, kHeight + 20);
+    out_ +=
+        "<p class=\"quiet\">A rectangle is a block of memory: from left to right the calls that it lives through, "
+        "upwards its place. Outputs are darker. Sizes are those that the program was exported with.</p>\n";
+    out_ +=
+        fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"memory over time\">\n", kWidth, kHeight + 20);
     for (int quarter = 0; quarter <= 4; ++quarter) {
       const double y = kHeight - quarter * (kHeight - 10) / 4;
-      out_ += fmt::format("<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#d8dde3\"/><text x=\"{3}\" y=\"{4:.1f}\" font-size=\"11\" text-anchor=\"end\" fill=\"#69727f\">{5}</text>\n", kLeft, kWidth, y, kLeft - 6, y + 4,
-                          human_bytes(top * static_cast<std::uint64_t>(quarter) / 4));
+      out_ += fmt::format(
+          "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#d8dde3\"/><text x=\"{3}\" y=\"{4:.1f}\" "
+          "font-size=\"11\" text-anchor=\"end\" fill=\"#69727f\">{5}</text>\n",
+          kLeft, kWidth, y, kLeft - 6, y + 4, human_bytes(top * static_cast<std::uint64_t>(quarter) / 4));
     }
     for (const Block& b : all) {
       if (b.bytes == 0) continue;
-      const double x = kLeft + b.first * column, width = std::max(1.0, (b.last - b.first + 1) * column - 1), height = std::max(1.0, static_cast<double>(b.bytes) * scale - 0.5);
+      const double x = kLeft + b.first * column, width = std::max(1.0, (b.last - b.first + 1) * column - 1),
+                   height = std::max(1.0, static_cast<double>(b.bytes) * scale - 0.5);
       const double y = kHeight - static_cast<double>(b.offset) * scale - height;
       const bool output = p_.buffers[b.buffer].kind == wrapper::BufferKind::Output;
-      out_ += fmt::format("<g class=\"block\" data-text=\"{5}\"><rect x=\"{0:.2f}\" y=\"{1:.2f}\" width=\"{2:.2f}\" height=\"{3:.2f}\" fill=\"{4}\"/>", x, y, width, height, output ? "#2f5d8a" : "#8fb4d8", escape(b.names));
-      out_ += fmt::format("<title>{}: {}, calls {} to {}</title>", escape(b.names), human_bytes(b.bytes), b.first, b.last);
+      out_ += fmt::format(
+          "<g class=\"block\" data-text=\"{5}\"><rect x=\"{0:.2f}\" y=\"{1:.2f}\" width=\"{2:.2f}\" height=\"{3:.2f}\" "
+          "fill=\"{4}\"/>",
+          x, y, width, height, output ? "#2f5d8a" : "#8fb4d8", escape(b.names));
+      out_ +=
+          fmt::format("<title>{}: {}, calls {} to {}</title>", escape(b.names), human_bytes(b.bytes), b.first, b.last);
       label(b.names, x, y, width, height, output ? "#fff" : "#1d2430");
       out_ += "</g>\n";
     }
-    out_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#69727f\">call 0 to {}</text>\n</svg>\n</section>\n", kLeft, kHeight + 15, calls_.empty() ? 0 : calls_.size() - 1);
+    out_ += fmt::format(
+        "<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#69727f\">call 0 to {}</text>\n</svg>\n</section>\n", kLeft,
+        kHeight + 15, calls_.empty() ? 0 : calls_.size() - 1);
   }
 
   /// The names in a rectangle, along it or upright, or the first alone, or none where it is too small.
@@ -141,22 +179,27 @@ class Page {
     for (const std::string& text : {names, names.substr(0, names.find(','))}) {
       const double length = 6.5 * static_cast<double>(text.size()) + 6;
       if (height >= 11 && width >= length) {
-        out_ += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"10\" fill=\"{}\">{}</text>", x + 3, y + std::min(height, 20.0) / 2 + 4, color, escape(text));
+        out_ += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"10\" fill=\"{}\">{}</text>", x + 3,
+                            y + std::min(height, 20.0) / 2 + 4, color, escape(text));
         return;
       }
       if (width >= 9 && height >= length) {
-        out_ += fmt::format("<text transform=\"translate({:.2f} {:.2f}) rotate(-90)\" font-size=\"{}\" fill=\"{}\">{}</text>", x + width / 2 + 3.5, y + height - 4, width >= 11 ? 10 : 8, color, escape(text));
+        out_ += fmt::format(
+            "<text transform=\"translate({:.2f} {:.2f}) rotate(-90)\" font-size=\"{}\" fill=\"{}\">{}</text>",
+            x + width / 2 + 3.5, y + height - 4, width >= 11 ? 10 : 8, color, escape(text));
         return;
       }
     }
   }
 
-  // ---- Calls and kernels ------------------------------------------------------------------------------------------------------
+  // ---- Calls and kernels
+  // ------------------------------------------------------------------------------------------------------
 
   std::string buffers(const std::vector<BufferId>& ids) const {
     std::vector<std::string> parts;
     for (BufferId b : ids) {
-      std::string text = fmt::format("{} <span class=\"quiet\">{}</span>", escape(p_.buffers[b].name), human_bytes(bytes(b)));
+      std::string text =
+          fmt::format("{} <span class=\"quiet\">{}</span>", escape(p_.buffers[b].name), human_bytes(bytes(b)));
       if (std::find(parts.begin(), parts.end(), text) == parts.end()) parts.push_back(std::move(text));
     }
     return fmt::format("{}", fmt::join(parts, ", "));
@@ -173,17 +216,26 @@ class Page {
 
   void calls() {
     section("calls", "Calls");
-    out_ += "<table class=\"wide\">\n<tr><th></th><th>call</th>" + std::string(seconds_.empty() ? "" : "<th>time</th>") + "<th>live</th><th>computes</th><th>from</th><th>reads</th><th>writes</th></tr>\n";
+    out_ += "<table class=\"wide\">\n<tr><th></th><th>call</th>" +
+            std::string(seconds_.empty() ? "" : "<th>time</th>") +
+            "<th>live</th><th>computes</th><th>from</th><th>reads</th><th>writes</th></tr>\n";
     std::size_t step = 0;
     for (std::size_t l = 0; l < p_.lines.size(); ++l) {
       auto found = call_of_line_.find(l);
       if (found == call_of_line_.end()) continue;
       const ProvenanceCall& call = calls_[found->second];
       const wrapper::Uses uses = wrapper::uses(p_.lines[l]);
-      const std::string name = call.kernel ? fmt::format("<a href=\"#{0}\"><code>{0}</code></a>", call.name) : "library <code>" + escape(call.name) + "</code>" + (runtime::leaves_to_host(call.name, p_.device.type) ? ", on the host" : "");
-      out_ += fmt::format("<tr class=\"item\" id=\"call{0}\"><td>{0}</td><td>{1}</td>{7}<td class=\"bytes\">{2}</td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>\n", step, name,
-                          step < live_.size() ? human_bytes(live_[step]) : "", escape(fmt::format("{}", fmt::join(*call.nodes, ", "))), escape(places(call)), buffers(uses.reads), buffers(uses.writes),
-                          seconds_.empty() ? "" : "<td class=\"time\">" + time(seconds_[found->second]) + "</td>");
+      const std::string name = call.kernel
+                                   ? fmt::format("<a href=\"#{0}\"><code>{0}</code></a>", call.name)
+                                   : "library <code>" + escape(call.name) + "</code>" +
+                                         (runtime::leaves_to_host(call.name, p_.device.type) ? ", on the host" : "");
+      out_ += fmt::format(
+          "<tr class=\"item\" id=\"call{0}\"><td>{0}</td><td>{1}</td>{7}<td "
+          "class=\"bytes\">{2}</td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>\n",
+          step, name, step < live_.size() ? human_bytes(live_[step]) : "",
+          escape(fmt::format("{}", fmt::join(*call.nodes, ", "))), escape(places(call)), buffers(uses.reads),
+          buffers(uses.writes),
+          seconds_.empty() ? "" : "<td class=\"time\">" + time(seconds_[found->second]) + "</td>");
       ++step;
     }
     out_ += "</table>\n</section>\n";
@@ -202,23 +254,32 @@ class Page {
           where.insert(places(calls_[c]));
           if (!seconds_.empty()) taken += seconds_[c];
         }
-      out_ += fmt::format("<details class=\"item\" id=\"{0}\"><summary><code>{0}</code> called by {1}{5}; computes {2}<br><span class=\"quiet\">{3}</span></summary><pre>{4}</pre></details>\n", p_.kernels[k].symbol,
-                          fmt::join(users, ", "), escape(fmt::format("{}", fmt::join(nodes, ", "))), escape(fmt::format("{}", fmt::join(where, "; "))), escape(p_.kernels[k].text), seconds_.empty() ? "" : "; " + time(taken));
+      out_ += fmt::format(
+          "<details class=\"item\" id=\"{0}\"><summary><code>{0}</code> called by {1}{5}; computes {2}<br><span "
+          "class=\"quiet\">{3}</span></summary><pre>{4}</pre></details>\n",
+          p_.kernels[k].symbol, fmt::join(users, ", "), escape(fmt::format("{}", fmt::join(nodes, ", "))),
+          escape(fmt::format("{}", fmt::join(where, "; "))), escape(p_.kernels[k].text),
+          seconds_.empty() ? "" : "; " + time(taken));
     }
     out_ += "</section>\n";
   }
 
-  // ---- Graphs -------------------------------------------------------------------------------------------------------------------
+  // ---- Graphs
+  // -------------------------------------------------------------------------------------------------------------------
 
-  void graph(std::string_view id, std::string_view title, const std::vector<std::pair<std::string, std::string>>& lines, bool incoming) {
+  void graph(std::string_view id, std::string_view title, const std::vector<std::pair<std::string, std::string>>& lines,
+             bool incoming) {
     std::map<std::string, std::vector<std::string>> users;
     for (std::size_t c = 0; c < calls_.size(); ++c)
       for (const std::string& n : incoming ? *calls_[c].origins : *calls_[c].nodes) users[n].push_back(link(c));
     section(id, title);
-    out_ += fmt::format("<details><summary>{} nodes, each with the calls that compute it</summary><table class=\"wide code\">\n", lines.size());
+    out_ += fmt::format(
+        "<details><summary>{} nodes, each with the calls that compute it</summary><table class=\"wide code\">\n",
+        lines.size());
     for (const auto& [name, text] : lines) {
       auto found = users.find(name);
-      out_ += fmt::format("<tr class=\"item\"><td>{}</td><td>{}</td></tr>\n", found == users.end() ? "" : fmt::format("{}", fmt::join(found->second, " ")), escape(text));
+      out_ += fmt::format("<tr class=\"item\"><td>{}</td><td>{}</td></tr>\n",
+                          found == users.end() ? "" : fmt::format("{}", fmt::join(found->second, " ")), escape(text));
     }
     out_ += "</table></details>\n</section>\n";
   }
@@ -249,7 +310,10 @@ std::vector<double> measured(Lowered& lowered, const CompileOptions& options, St
     std::vector<double> calls;
     const std::vector<double> steps = context.time_steps(inputs);
     for (std::size_t i = 0; i < steps.size(); ++i)
-      if (std::holds_alternative<runtime::KernelCall>(plan.steps[i]) || std::holds_alternative<runtime::ExternCall>(plan.steps[i]) || std::holds_alternative<runtime::HostCall>(plan.steps[i])) calls.push_back(steps[i]);
+      if (std::holds_alternative<runtime::KernelCall>(plan.steps[i]) ||
+          std::holds_alternative<runtime::ExternCall>(plan.steps[i]) ||
+          std::holds_alternative<runtime::HostCall>(plan.steps[i]))
+        calls.push_back(steps[i]);
     if (least.empty()) least = calls;
     for (std::size_t i = 0; i < calls.size(); ++i) least[i] = std::min(least[i], calls[i]);
   }

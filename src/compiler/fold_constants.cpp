@@ -9,7 +9,9 @@ namespace {
 using fx::Node;
 using fx::Opcode;
 
-std::optional<std::int64_t> elements(const Node* n) { return n->is_tensor() ? n->tensor().numel().constant() : std::nullopt; }
+std::optional<std::int64_t> elements(const Node* n) {
+  return n->is_tensor() ? n->tensor().numel().constant() : std::nullopt;
+}
 
 class Finder {
  public:
@@ -26,15 +28,18 @@ class Finder {
     for (const fx::Mutation& m : module_.mutations)
       if (m.kind == fx::Mutation::Target::Attribute) written.insert(m.target);
     for (Node* n = module_.graph.first(); n; n = n->next()) {
-      if (n->opcode == Opcode::GetAttr && !written.contains(n->target)) work_[n] = 0;
-      else if (n->opcode == Opcode::CallFunction && n->op && follows(n)) work_[n] = work_of(n);
+      if (n->opcode == Opcode::GetAttr && !written.contains(n->target))
+        work_[n] = 0;
+      else if (n->opcode == Opcode::CallFunction && n->op && follows(n))
+        work_[n] = work_of(n);
     }
     std::int64_t budget = 0, saved = 0;
     for (const auto& [name, t] : module_.attributes) budget += static_cast<std::int64_t>(t.storage.bytes);
     for (Node* n = module_.graph.first(); n; n = n->next()) {
       auto work = work_.find(n);
       if (work == work_.end() || work->second == 0 || n->op->schema.is_view()) continue;
-      const bool leaves = std::any_of(n->users().begin(), n->users().end(), [&](const Node* u) { return !work_.contains(u) || u->op->schema.is_view(); });
+      const bool leaves = std::any_of(n->users().begin(), n->users().end(),
+                                      [&](const Node* u) { return !work_.contains(u) || u->op->schema.is_view(); });
       const std::int64_t bytes = *elements(n) * static_cast<std::int64_t>(size_of(n->tensor().dtype));
       if (!leaves || bytes > budget) continue;
       budget -= bytes;
@@ -44,9 +49,12 @@ class Finder {
     if (saved < min_work_) chosen_.clear();
   }
 
-  /// Whether a call gives the same tensor each time: it reads constants (at least one), draws nothing, its sizes are known, and no host is needed for it.
+  /// Whether a call gives the same tensor each time: it reads constants (at least one), draws nothing, its sizes are
+  /// known, and no host is needed for it.
   bool follows(const Node* n) const {
-    if (!lowering::find(n->target) || n->op->random || n->op->side_effect || n->op->schema.is_mutating() || !elements(n)) return false;
+    if (!lowering::find(n->target) || n->op->random || n->op->side_effect || n->op->schema.is_mutating() ||
+        !elements(n))
+      return false;
     bool reads = false, constant = true;
     for (const ops::Value& arg : n->args)
       ops::for_each_node(arg, [&](const Node* x) { reads = true, constant = constant && work_.contains(x); });
@@ -127,7 +135,9 @@ std::vector<Tensor> compute(const fx::GraphModule& module, std::span<Node* const
   return values;
 }
 
-std::vector<Node*> constants_to_fold(const fx::GraphModule& module, std::int64_t min_work) { return Finder(module, min_work).run(); }
+std::vector<Node*> constants_to_fold(const fx::GraphModule& module, std::int64_t min_work) {
+  return Finder(module, min_work).run();
+}
 
 void fold_constants(fx::GraphModule& module, std::span<Node* const> nodes, std::span<const Tensor> values) {
   std::set<const Node*> read;

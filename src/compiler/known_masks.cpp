@@ -62,7 +62,8 @@ class KnownMasks {
     std::vector<Node*> masks;
     for (Node* n = module_.graph.first(); n; n = n->next())
       if (n->op && n->target == kAttention)
-        if (Node* mask = mask_of(*n); mask && std::find(masks.begin(), masks.end(), mask) == masks.end()) masks.push_back(mask);
+        if (Node* mask = mask_of(*n); mask && std::find(masks.begin(), masks.end(), mask) == masks.end())
+          masks.push_back(mask);
     return masks;
   }
 
@@ -86,7 +87,8 @@ class KnownMasks {
       known = !written_.contains(n->target);
     } else if (n->opcode == Opcode::CallFunction && n->op && n->is_tensor() && n->tensor().numel().is_constant()) {
       known = lowering::find(n->target) && !n->op->random && !n->op->side_effect && !n->op->schema.is_mutating();
-      for (const ops::Value& arg : n->args) ops::for_each_node(arg, [&](const Node* x) { known = known && is_known(x); });
+      for (const ops::Value& arg : n->args)
+        ops::for_each_node(arg, [&](const Node* x) { known = known && is_known(x); });
     }
     return known_[n] = known;
   }

@@ -12,22 +12,29 @@ void check_results(const ops::Schema& schema) {
   auto is_written = [](const ops::Parameter& p) { return p.alias && p.alias->write; };
   auto is_view = [&](const ops::Parameter& p) { return p.alias && !p.alias->write; };
   if (std::any_of(schema.returns.begin(), schema.returns.end(), is_view))
-    throw Error(fmt::format("{} returns views of its arguments; define one that returns new tensors: `{}`", schema.target, ops::to_string(schema)), schema.target, "");
-  if (!std::is_partitioned(schema.returns.begin(), schema.returns.end(), [&](const ops::Parameter& p) { return !is_written(p); }))
-    throw Error(fmt::format("{} returns arguments that it writes to before results of its own; list them last: `{}`", schema.target, ops::to_string(schema)), schema.target, "");
+    throw Error(fmt::format("{} returns views of its arguments; define one that returns new tensors: `{}`",
+                            schema.target, ops::to_string(schema)),
+                schema.target, "");
+  if (!std::is_partitioned(schema.returns.begin(), schema.returns.end(),
+                           [&](const ops::Parameter& p) { return !is_written(p); }))
+    throw Error(fmt::format("{} returns arguments that it writes to before results of its own; list them last: `{}`",
+                            schema.target, ops::to_string(schema)),
+                schema.target, "");
 }
 
 }  // namespace
 
 Library::Library(std::string name_space) : name_space_(std::move(name_space)) {
-  if (name_space_ == "aten" || name_space_ == "prims" || name_space_.empty()) fail("operators of '{}' are torch's own; choose another namespace", name_space_);
+  if (name_space_ == "aten" || name_space_ == "prims" || name_space_.empty())
+    fail("operators of '{}' are torch's own; choose another namespace", name_space_);
 }
 
 Library& Library::define(std::string_view schema, Definition d) {
   std::string whole(schema);
   if (whole.find("::") == whole.npos || whole.find("::") > whole.find('(')) whole = name_space_ + "::" + whole;
   const ops::Schema parsed = ops::parse_schema(whole);
-  if (!parsed.target.starts_with(name_space_ + ".")) fail("{} is no operator of the library {}", parsed.target, name_space_);
+  if (!parsed.target.starts_with(name_space_ + "."))
+    fail("{} is no operator of the library {}", parsed.target, name_space_);
   check_results(parsed);
   if (ops::find(parsed.target)) fail("operator {} is already defined", parsed.target);
   if (d.implementation) runtime::register_operator(ops::to_string(parsed), std::move(d.implementation));

@@ -58,10 +58,13 @@ struct Model::Impl {
   std::vector<Port> inputs, outputs;
   std::unique_ptr<runtime::Context> context;
 
-  Impl(std::shared_ptr<const runtime::Model> m, CompileReport r) : model(std::move(m)), report(std::move(r)), context(std::make_unique<runtime::Context>(model)) {
+  Impl(std::shared_ptr<const runtime::Model> m, CompileReport r)
+      : model(std::move(m)), report(std::move(r)), context(std::make_unique<runtime::Context>(model)) {
     const runtime::Plan& plan = model->plan();
-    for (const runtime::Input& i : plan.inputs) inputs.push_back({i.name, std::string(torch_name(i.dtype)), constant_sizes(plan, i.sizes), i.mutated});
-    for (const runtime::Output& o : plan.outputs) outputs.push_back({o.name, output_dtype(o), constant_sizes(plan, o.view.sizes), false});
+    for (const runtime::Input& i : plan.inputs)
+      inputs.push_back({i.name, std::string(torch_name(i.dtype)), constant_sizes(plan, i.sizes), i.mutated});
+    for (const runtime::Output& o : plan.outputs)
+      outputs.push_back({o.name, output_dtype(o), constant_sizes(plan, o.view.sizes), false});
   }
 };
 
@@ -76,12 +79,14 @@ Model Model::load(const std::filesystem::path& path, const CompileOptions& optio
   if (options.threads > 0) runtime::set_threads(options.threads);
   if (path.extension() == ".pt2") {
     Compiled compiled = compile(path, options);
-    return Model(std::make_unique<Impl>(runtime::Model::load(std::move(*compiled.program)), std::move(compiled.report)));
+    return Model(
+        std::make_unique<Impl>(runtime::Model::load(std::move(*compiled.program)), std::move(compiled.report)));
   }
   auto model = runtime::Model::load_package(path);
   CompileReport report;
   report.kernels = static_cast<int>(model->plan().kernels.size());
-  for (const runtime::Step& s : model->plan().steps) report.extern_calls += std::holds_alternative<runtime::ExternCall>(s);
+  for (const runtime::Step& s : model->plan().steps)
+    report.extern_calls += std::holds_alternative<runtime::ExternCall>(s);
   for (const runtime::Constant& c : model->plan().constants) report.weight_bytes += c.bytes;
   return Model(std::make_unique<Impl>(std::move(model), std::move(report)));
 }
@@ -94,7 +99,8 @@ std::vector<Array> Model::run(const std::vector<Array>& inputs) {
   std::vector<Tensor> tensors;
   for (const Array& a : inputs) tensors.push_back(to_tensor(a));
   std::vector<Array> out;
-  for (const Tensor& t : impl_->context->run(tensors).outputs) out.push_back(to_array(t.storage.data ? impl_->context->to_host(t) : t));
+  for (const Tensor& t : impl_->context->run(tensors).outputs)
+    out.push_back(to_array(t.storage.data ? impl_->context->to_host(t) : t));
   return out;
 }
 

@@ -14,8 +14,8 @@ namespace coil {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
-constexpr double kGreatest = 1e37;  ///< what an f32 accumulator may reach, roundings included
-constexpr double kSlack = 1.01;     ///< for roundings on the way
+constexpr double kGreatest = 1e37;         ///< what an f32 accumulator may reach, roundings included
+constexpr double kSlack = 1.01;            ///< for roundings on the way
 constexpr double kLimits[] = {1e12, 1e4};  ///< what an operand is held to: generously, else as little as serves
 
 bool is_float(DType d) { return d == DType::F32 || d == DType::BF16 || d == DType::F16; }
@@ -136,7 +136,8 @@ class Guards {
   void run() {
     bool any = false;
     for (const ir::Operation& op : graph_.operations())
-      if (const auto* call = std::get_if<ir::Extern>(&op.node); call && is_product(*call)) any = any || loses_nan(*call);
+      if (const auto* call = std::get_if<ir::Extern>(&op.node); call && is_product(*call))
+        any = any || loses_nan(*call);
     if (!any) return;
     std::vector<ir::Operation> given(graph_.operations().begin(), graph_.operations().end());
     for (ir::Operation& op : given) {
@@ -161,7 +162,9 @@ class Guards {
     bool safe = true;  ///< what reaches each post-operation that loses NaN stays below kGreatest
   };
 
-  static bool is_product(const ir::Extern& call) { return call.op == "linear" || call.op == "matmul" || call.op == "convolution"; }
+  static bool is_product(const ir::Extern& call) {
+    return call.op == "linear" || call.op == "matmul" || call.op == "convolution";
+  }
 
   static std::vector<runtime::PostOp> post_ops(const ir::Extern& call) {
     auto found = call.attributes.find("post");
@@ -181,10 +184,12 @@ class Guards {
 
   double bound(const ir::BufferView& v) {
     const ir::Buffer& b = graph_.buffer(v.buffer);
-    if (b.kind != ir::BufferKind::Constant || graph_.mutated.contains(v.buffer) || !is_float(b.layout.dtype)) return v.dtype == b.layout.dtype ? bounds_[v.buffer] : kUnknown;
+    if (b.kind != ir::BufferKind::Constant || graph_.mutated.contains(v.buffer) || !is_float(b.layout.dtype))
+      return v.dtype == b.layout.dtype ? bounds_[v.buffer] : kUnknown;
     auto [it, added] = constants_.try_emplace(v.buffer, kUnknown);
     constexpr std::int64_t kMost = 1 << 24;  // larger constants (tables) are not worth reading
-    if (const Tensor& value = graph_.constants.at(v.buffer); added && value.numel() <= kMost) it->second = Magnitudes(value).greatest();
+    if (const Tensor& value = graph_.constants.at(v.buffer); added && value.numel() <= kMost)
+      it->second = Magnitudes(value).greatest();
     return it->second;
   }
 
@@ -199,7 +204,8 @@ class Guards {
   double gain(const ir::Extern& call) {
     const ir::BufferView& w = call.inputs[1];
     if (const auto value = constant_operand(graph_, w); value && is_float(value->dtype) && call.op != "matmul") {
-      const std::size_t kept = call.op == "linear" ? (call.integer("weight_transposed") ? 1 : 0) : (call.integer("transposed") ? 1 : 0);
+      const std::size_t kept =
+          call.op == "linear" ? (call.integer("weight_transposed") ? 1 : 0) : (call.integer("transposed") ? 1 : 0);
       if (!is_whole(w)) return Magnitudes(*value).greatest_sum(kept);
       auto [it, added] = gains_.try_emplace({w.buffer, kept}, 0);
       if (added) it->second = Magnitudes(*value).greatest_sum(kept);
@@ -212,8 +218,10 @@ class Guards {
       const std::int64_t most = graph_.env().bounds(size).high;
       terms = std::min(kMost, terms * static_cast<double>(std::max<std::int64_t>(most, 1)));
     };
-    if (call.op == "convolution") std::for_each(w.sizes.begin(), w.sizes.end(), times);
-    else times(a.sizes.back());
+    if (call.op == "convolution")
+      std::for_each(w.sizes.begin(), w.sizes.end(), times);
+    else
+      times(a.sizes.back());
     return terms * bound(call, 1) * kSlack;
   }
 
@@ -221,16 +229,27 @@ class Guards {
     ProductBound out;
     std::size_t next = 2;
     double at = bound(call, 0) * gain(call);
-    if (spreads_nan(call)) out.safe = std::max(at, bound(call, 0)) * winograd::transforms(call.integer("tile")).amplification() <= kGreatest;
+    if (spreads_nan(call))
+      out.safe = std::max(at, bound(call, 0)) * winograd::transforms(call.integer("tile")).amplification() <= kGreatest;
     if (call.integer("has_bias")) at += bound(call, next++);
     for (const runtime::PostOp& op : post_ops(call)) {
       using Kind = runtime::PostOp::Kind;
       if (std::isnan(at)) at = kUnknown;
       if (runtime::loses_nan(op)) out.safe = out.safe && at <= kGreatest;
       switch (op.kind) {
-        case Kind::Relu: case Kind::GeluErf: case Kind::GeluTanh: case Kind::Silu: case Kind::HardSwish: break;
-        case Kind::Sigmoid: case Kind::Tanh: case Kind::HardSigmoid: if (at <= kGreatest) at = 1; break;
-        case Kind::Clip: if (at <= kGreatest) at = std::max(std::fabs(op.a), std::fabs(op.b)); break;
+        case Kind::Relu:
+        case Kind::GeluErf:
+        case Kind::GeluTanh:
+        case Kind::Silu:
+        case Kind::HardSwish: break;
+        case Kind::Sigmoid:
+        case Kind::Tanh:
+        case Kind::HardSigmoid:
+          if (at <= kGreatest) at = 1;
+          break;
+        case Kind::Clip:
+          if (at <= kGreatest) at = std::max(std::fabs(op.a), std::fabs(op.b));
+          break;
         case Kind::Elu: at = std::max(at, std::fabs(op.a)); break;
         case Kind::LeakyRelu: at *= std::max(1.0, std::fabs(op.a)); break;
         case Kind::Scale: at = at * std::fabs(op.a) + std::fabs(op.b); break;
@@ -251,17 +270,30 @@ class Guards {
       double b = kUnknown;
       using Op = ir::ScalarOp;
       switch (s->op) {
-        case Op::Load: case Op::LinearLoad: b = bound({s->buffer, graph_.buffer(s->buffer).layout.dtype, {}, {}, 0}); break;
+        case Op::Load:
+        case Op::LinearLoad: b = bound({s->buffer, graph_.buffer(s->buffer).layout.dtype, {}, {}, 0}); break;
         case Op::Constant: b = is_float(s->dtype) || s->dtype == DType::F64 ? std::fabs(s->number) : kUnknown; break;
         case Op::Cast: b = s->args[0]->dtype == DType::Bool ? 1 : arg(0); break;
         case Op::Round: b = s->rounded == DType::F16 ? stored(arg(0) * kSlack, DType::F16) : arg(0) * kSlack; break;
-        case Op::Add: case Op::Sub: b = arg(0) + arg(1); break;
+        case Op::Add:
+        case Op::Sub: b = arg(0) + arg(1); break;
         case Op::Mul: b = arg(0) * arg(1); break;
-        case Op::Div: if (s->args[1]->op == Op::Constant && s->args[1]->number != 0) b = arg(0) / std::fabs(s->args[1]->number); break;
-        case Op::Max: case Op::Min: case Op::FMax: case Op::FMin: b = std::max(arg(0), arg(1)); break;
+        case Op::Div:
+          if (s->args[1]->op == Op::Constant && s->args[1]->number != 0) b = arg(0) / std::fabs(s->args[1]->number);
+          break;
+        case Op::Max:
+        case Op::Min:
+        case Op::FMax:
+        case Op::FMin: b = std::max(arg(0), arg(1)); break;
         case Op::Where: b = std::max(arg(1), arg(2)); break;
-        case Op::Neg: case Op::Abs: b = arg(0); break;
-        case Op::Sign: case Op::Sigmoid: case Op::Tanh: case Op::Erf: case Op::Sin: case Op::Cos: b = arg(0) <= kGreatest ? 1 : kUnknown; break;
+        case Op::Neg:
+        case Op::Abs: b = arg(0); break;
+        case Op::Sign:
+        case Op::Sigmoid:
+        case Op::Tanh:
+        case Op::Erf:
+        case Op::Sin:
+        case Op::Cos: b = arg(0) <= kGreatest ? 1 : kUnknown; break;
         default: break;
       }
       known[s] = b <= kGreatest ? b : kUnknown;  // NaN as well
@@ -273,9 +305,11 @@ class Guards {
     if (const auto* p = std::get_if<ir::Pointwise>(&op.node)) return bound_of(p->body);
     if (const auto* r = std::get_if<ir::Reduction>(&op.node)) {
       double count = 1;
-      for (ir::Expr size : r->reduced) count *= static_cast<double>(std::max<std::int64_t>(graph_.env().bounds(size).high, 1));
+      for (ir::Expr size : r->reduced)
+        count *= static_cast<double>(std::max<std::int64_t>(graph_.env().bounds(size).high, 1));
       // Of no elements at all the greatest is an infinity.
-      const bool some = std::all_of(r->reduced.begin(), r->reduced.end(), [&](ir::Expr size) { return graph_.env().bounds(size).low > 0; });
+      const bool some = std::all_of(r->reduced.begin(), r->reduced.end(),
+                                    [&](ir::Expr size) { return graph_.env().bounds(size).low > 0; });
       if (r->kind == ir::ReductionKind::Sum) return bound_of(r->body) * count * kSlack;
       if ((r->kind == ir::ReductionKind::Max || r->kind == ir::ReductionKind::Min) && some) return bound_of(r->body);
     }
@@ -287,7 +321,9 @@ class Guards {
     return v.sizes == layout.sizes && v.strides == layout.strides && v.offset.is_constant(0) && v.dtype == layout.dtype;
   }
 
-  bool is_constant(const ir::BufferView& v) const { return graph_.buffer(v.buffer).kind == ir::BufferKind::Constant && !graph_.mutated.contains(v.buffer); }
+  bool is_constant(const ir::BufferView& v) const {
+    return graph_.buffer(v.buffer).kind == ir::BufferKind::Constant && !graph_.mutated.contains(v.buffer);
+  }
 
   /// Makes the call safe by looking at its operands as far as needed, or has it keep NaN by itself.
   void guard(ir::Operation& op, ir::Extern& call) {
@@ -296,7 +332,8 @@ class Guards {
       if (safe) break;
       // First the bounds as they would be: looking is worth it only where it serves.
       for (std::size_t i = 0; i < call.inputs.size(); ++i)
-        if (const ir::BufferView& v = call.inputs[i]; is_float(v.dtype) && !is_constant(v) && !(bound(v) <= limit)) looked_[i] = limit;
+        if (const ir::BufferView& v = call.inputs[i]; is_float(v.dtype) && !is_constant(v) && !(bound(v) <= limit))
+          looked_[i] = limit;
       safe = bound_of(call).safe;
       if (!safe) looked_.clear();
     }

@@ -19,30 +19,60 @@ struct Row {
 
 const Row kRows[] = {
     {"cpu.isa", &Settings::cpu_isa, "native|avx512|avx2|baseline", "instruction set of CPU kernels"},
-    {"cpu.compiler", &Settings::cpu_compiler, "PATH", "C++ compiler for kernels; the first of c++, g++, clang++ in PATH by default"},
-    {"cuda.arch", &Settings::cuda_arch, "sm_NN", "architecture of CUDA kernels; the first GPU's by default, sm_90 without one"},
-    {"cuda.nvrtc", &Settings::cuda_nvrtc, "PATH", "NVRTC's library, or a folder that holds it; searched in the usual places by default"},
-    {"cuda.cluster", &Settings::cuda_cluster, "1|2|4|8", "blocks that share a long row of a reduction; as many as its length asks for by default"},
-    {"cuda.launch_shape", &Settings::cuda_launch_shape, "N", "which of the launch shapes that max_autotune would try every kernel takes, the last where it has fewer; 0, what a model of the machine says, by default"},
-    {"cuda.direct_rows", &Settings::cuda_direct_rows, "true|false", "write a large matrix product that leaves the program straight into rows that are no whole number of vectors, in several products, instead of copying it there"},
-    {"cuda.dependent_launch", &Settings::cuda_dependent_launch, "true|false", "from sm_90 on: kernels are launched while the one before still runs, and wait for it themselves"},
-    {"cuda.tf32", &Settings::cuda_tf32, "none|products|convolutions|all", "what may round its operands of f32 to TF32, for the matrix units of the GPU; none by default, from Python what torch is set to"},
-    {"cuda.emulate", &Settings::cuda_emulate, "true|false", "on the cpu: run the kernels of cuda there, slowly, to test their values without a GPU"},
-    {"deterministic", &Settings::deterministic, "true|false", "on cuda: carry out writes to one place in program order, by sorting, so that sums of floats are the same in every run; on the cpu they always are"},
-    {"max_autotune", &Settings::max_autotune, "true|false", "on cuda, where the device is there: time each kernel in several launch shapes and each matrix product by several of the library's algorithms, and keep the fastest, in the cache as well"},
-    {"pack_weights", &Settings::pack_weights, "true|false", "rearrange constant weights for the library at compile time"},
+    {"cpu.compiler", &Settings::cpu_compiler, "PATH",
+     "C++ compiler for kernels; the first of c++, g++, clang++ in PATH by default"},
+    {"cuda.arch", &Settings::cuda_arch, "sm_NN",
+     "architecture of CUDA kernels; the first GPU's by default, sm_90 without one"},
+    {"cuda.nvrtc", &Settings::cuda_nvrtc, "PATH",
+     "NVRTC's library, or a folder that holds it; searched in the usual places by default"},
+    {"cuda.cluster", &Settings::cuda_cluster, "1|2|4|8",
+     "blocks that share a long row of a reduction; as many as its length asks for by default"},
+    {"cuda.launch_shape", &Settings::cuda_launch_shape, "N",
+     "which of the launch shapes that max_autotune would try every kernel takes, the last where it has fewer; 0, what "
+     "a model of the machine says, by default"},
+    {"cuda.direct_rows", &Settings::cuda_direct_rows, "true|false",
+     "write a large matrix product that leaves the program straight into rows that are no whole number of vectors, in "
+     "several products, instead of copying it there"},
+    {"cuda.dependent_launch", &Settings::cuda_dependent_launch, "true|false",
+     "from sm_90 on: kernels are launched while the one before still runs, and wait for it themselves"},
+    {"cuda.tf32", &Settings::cuda_tf32, "none|products|convolutions|all",
+     "what may round its operands of f32 to TF32, for the matrix units of the GPU; none by default, from Python what "
+     "torch is set to"},
+    {"cuda.emulate", &Settings::cuda_emulate, "true|false",
+     "on the cpu: run the kernels of cuda there, slowly, to test their values without a GPU"},
+    {"deterministic", &Settings::deterministic, "true|false",
+     "on cuda: carry out writes to one place in program order, by sorting, so that sums of floats are the same in "
+     "every run; on the cpu they always are"},
+    {"max_autotune", &Settings::max_autotune, "true|false",
+     "on cuda, where the device is there: time each kernel in several launch shapes and each matrix product by several "
+     "of the library's algorithms, and keep the fastest, in the cache as well"},
+    {"pack_weights", &Settings::pack_weights, "true|false",
+     "rearrange constant weights for the library at compile time"},
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
-    {"fold_constants", &Settings::fold_constants, "true|false", "compute at compile time what depends on weights alone"},
-    {"keep_nan", &Settings::keep_nan, "true|false", "keep NaN through relu and clip behind products and convolutions, as eager does; false saves a look at the data"},
-    {"winograd", &Settings::winograd, "true|false|2|4", "on the cpu: compute 3x3 convolutions with constant weights by Winograd's minimal filtering, with up to four times fewer multiplications and roundings in other places, where it gains; 2 or 4: all that can be, in tiles of 2x2 or 4x4"},
-    {"fallback", &Settings::fallback, "true|false", "leave operators that Coil has no kernel for to the program that runs the result (in Python, to torch)"},
-    {"provenance", &Settings::provenance, "true|false", "keep in the package where each call comes from (docs/emitted.md)"},
-    {"assert_sizes", &wrapper::Checks::sizes, "true|false", "check sizes of inputs against the ranges and conditions compiled for"},
-    {"assert_strides", &wrapper::Checks::strides, "true|false", "refuse inputs in other strides instead of copying them"},
-    {"assert_alignment", &wrapper::Checks::alignment, "true|false", "refuse inputs at addresses that are no multiple of 16"},
-    {"assert_nan", &wrapper::Checks::nan, "true|false", "fail a run that returns a NaN, in views and written inputs as well"},
+    {"fold_constants", &Settings::fold_constants, "true|false",
+     "compute at compile time what depends on weights alone"},
+    {"keep_nan", &Settings::keep_nan, "true|false",
+     "keep NaN through relu and clip behind products and convolutions, as eager does; false saves a look at the data"},
+    {"winograd", &Settings::winograd, "true|false|2|4",
+     "on the cpu: compute 3x3 convolutions with constant weights by Winograd's minimal filtering, with up to four "
+     "times fewer multiplications and roundings in other places, where it gains; 2 or 4: all that can be, in tiles of "
+     "2x2 or 4x4"},
+    {"fallback", &Settings::fallback, "true|false",
+     "leave operators that Coil has no kernel for to the program that runs the result (in Python, to torch)"},
+    {"provenance", &Settings::provenance, "true|false",
+     "keep in the package where each call comes from (docs/emitted.md)"},
+    {"assert_sizes", &wrapper::Checks::sizes, "true|false",
+     "check sizes of inputs against the ranges and conditions compiled for"},
+    {"assert_strides", &wrapper::Checks::strides, "true|false",
+     "refuse inputs in other strides instead of copying them"},
+    {"assert_alignment", &wrapper::Checks::alignment, "true|false",
+     "refuse inputs at addresses that are no multiple of 16"},
+    {"assert_nan", &wrapper::Checks::nan, "true|false",
+     "fail a run that returns a NaN, in views and written inputs as well"},
     {"assert_inf", &wrapper::Checks::inf, "true|false", "fail a run that returns an infinity"},
-    {"assert_lifetimes", &wrapper::Checks::lifetimes, "true|false", "on the cpu: watch each run, slowly, for uses of memory before it is written to or after it is freed, and for writes outside of what was given"},
+    {"assert_lifetimes", &wrapper::Checks::lifetimes, "true|false",
+     "on the cpu: watch each run, slowly, for uses of memory before it is written to or after it is freed, and for "
+     "writes outside of what was given"},
     {"verify", &Settings::verify, "true|false", "check every intermediate representation"},
 };
 
@@ -63,12 +93,16 @@ Settings parse_settings(const std::map<std::string, std::string>& given) {
       for (const Row& r : kRows) keys.emplace_back(r.key);
       fail("unknown setting '{}'; there are {}", key, fmt::join(keys, ", "));
     }
-    if (auto* b = std::get_if<bool Settings::*>(&row->field)) s.*(*b) = parse_bool(key, value);
-    else if (auto* c = std::get_if<bool wrapper::Checks::*>(&row->field)) s.checks.*(*c) = parse_bool(key, value);
-    else s.*std::get<std::string Settings::*>(row->field) = value;
+    if (auto* b = std::get_if<bool Settings::*>(&row->field))
+      s.*(*b) = parse_bool(key, value);
+    else if (auto* c = std::get_if<bool wrapper::Checks::*>(&row->field))
+      s.checks.*(*c) = parse_bool(key, value);
+    else
+      s.*std::get<std::string Settings::*>(row->field) = value;
   }
   if (s.winograd != "2" && s.winograd != "4") s.winograd = parse_bool("winograd", s.winograd) ? "true" : "false";
-  if (!is_tf32_choice(s.cuda_tf32)) fail("setting cuda.tf32 takes none, products, convolutions or all, not '{}'", s.cuda_tf32);
+  if (!is_tf32_choice(s.cuda_tf32))
+    fail("setting cuda.tf32 takes none, products, convolutions or all, not '{}'", s.cuda_tf32);
   return s;
 }
 

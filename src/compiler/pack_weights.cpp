@@ -43,11 +43,13 @@ using MadeOf = std::map<ir::BufferId, std::vector<Made>>;
 
 /// By their bytes: calls read one view of a weight in several ways (`weight_transposed`). Both are dense.
 bool are_same(const Tensor& a, const Tensor& b) {
-  return a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides && std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype)) == 0;
+  return a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides &&
+         std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype)) == 0;
 }
 
 /// The weight gives way to `value`, or to an equal form that an earlier call has.
-void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Device device, MadeOf& made_of, runtime::Attributes attributes = {}) {
+void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Device device, MadeOf& made_of,
+                    runtime::Attributes attributes = {}) {
   std::vector<Made>& made = made_of[weight.buffer];
   for (const Made& m : made)
     if (m.attributes == attributes && are_same(graph.constants.at(m.weight.buffer), value)) {
@@ -109,10 +111,13 @@ void pack_weights(ir::Graph& graph, std::string_view isa) {
     for (const ir::BufferView& v : call->inputs) inputs.push_back(bind(graph.env(), v));
     for (const ir::BufferView& v : call->outputs) outputs.push_back(bind(graph.env(), v));
     runtime::Attributes attributes;
-    for (const auto& [key, v] : call->attributes) attributes.emplace(key, std::visit([](const auto& x) { return runtime::Attribute(x); }, v));
+    for (const auto& [key, v] : call->attributes)
+      attributes.emplace(key, std::visit([](const auto& x) { return runtime::Attribute(x); }, v));
     auto packed = runtime::pack_operand(call->op, attributes, inputs, outputs, kWeightOperand, *value, isa);
     if (!packed) continue;
-    for (const auto& [key, v] : packed->attributes) call->attributes[key] = std::visit([](const auto& x) { return ir::ExternAttribute(x); }, static_cast<const runtime::Attribute::variant&>(v));
+    for (const auto& [key, v] : packed->attributes)
+      call->attributes[key] = std::visit([](const auto& x) { return ir::ExternAttribute(x); },
+                                         static_cast<const runtime::Attribute::variant&>(v));
     replace_weight(graph, weight, std::move(packed->bytes), {}, made, std::move(packed->attributes));
   }
 }

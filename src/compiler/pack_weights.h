@@ -6,7 +6,8 @@ namespace coil {
 
 /// The operand as its view sees it, if all of it is constant and never written.
 std::optional<Tensor> constant_operand(const ir::Graph&, const ir::BufferView&);
-/// Replaces the weights of `linear` and `convolution` calls by packed constants, for machines with `isa` (support/cpu.h), where the library gains by it.
+/// Replaces the weights of `linear` and `convolution` calls by packed constants, for machines with `isa`
+/// (support/cpu.h), where the library gains by it.
 void pack_weights(ir::Graph&, std::string_view isa);
 /// Constant weights of convolutions become channels-last: what cuDNN reads without a copy before each call.
 void relayout_weights(ir::Graph&);

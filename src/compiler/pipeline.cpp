@@ -44,11 +44,29 @@ void run_pass(std::string_view name, fx::GraphModule& module) {
 }
 
 /// Graph-to-graph passes in order: each is named as `coil opt --pass` names it.
-constexpr const char* kPasses[] = {"outline-vmap", "remove-noops", "correct-records", "expand-loops", "expand-lists", "expand-auto-functionalized", "functionalize", "eliminate-dead-code", "split-complex", "fold-batch-norm",
-                                   "fold-batch-norm-of-inputs", "fuse-attention", "fuse-linear", "decompose", "eliminate-common-subexpressions", "eliminate-dead-code", "propagate"};
+constexpr const char* kPasses[] = {"outline-vmap",
+                                   "remove-noops",
+                                   "correct-records",
+                                   "expand-loops",
+                                   "expand-lists",
+                                   "expand-auto-functionalized",
+                                   "functionalize",
+                                   "eliminate-dead-code",
+                                   "split-complex",
+                                   "fold-batch-norm",
+                                   "fold-batch-norm-of-inputs",
+                                   "fuse-attention",
+                                   "fuse-linear",
+                                   "decompose",
+                                   "eliminate-common-subexpressions",
+                                   "eliminate-dead-code",
+                                   "propagate"};
 
 /// Compilers side by side; more than these wait for each other's memory.
-int jobs_of(const CompileOptions& options) { return options.threads > 0 ? options.threads : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16); }
+int jobs_of(const CompileOptions& options) {
+  return options.threads > 0 ? options.threads
+                             : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16);
+}
 
 /// With `fuse` off: every operation alone.
 class NoFusion : public scheduler::Choices {
@@ -60,37 +78,56 @@ class NoFusion : public scheduler::Choices {
 int launch_shape(const std::string& text) {
   int number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (!text.empty() && (status != std::errc() || end != text.data() + text.size() || number < 0)) fail("cuda.launch_shape is {}: it is a number from 0 on", text);
+  if (!text.empty() && (status != std::errc() || end != text.data() + text.size() || number < 0))
+    fail("cuda.launch_shape is {}: it is a number from 0 on", text);
   return number;
 }
 
-std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& settings, const codegen::Toolchain& toolchain) {
+std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& settings,
+                                               const codegen::Toolchain& toolchain) {
   std::unique_ptr<scheduler::Choices> choices;
   if (!settings.fuse) choices = std::make_unique<NoFusion>();
   switch (device.type) {
     case DeviceType::CPU:
-      if (settings.cuda_emulate) return codegen::make_emulated_cuda_backend(toolchain, std::move(choices), launch_shape(settings.cuda_launch_shape));
-      return codegen::make_cpp_backend(toolchain, choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
-    case DeviceType::CUDA: return codegen::make_cuda_backend({.device = device.index, .arch = settings.cuda_arch, .nvrtc = settings.cuda_nvrtc, .dependent_launch = settings.cuda_dependent_launch, .shape = launch_shape(settings.cuda_launch_shape), .cluster = settings.cuda_cluster}, std::move(choices));
+      if (settings.cuda_emulate)
+        return codegen::make_emulated_cuda_backend(toolchain, std::move(choices),
+                                                   launch_shape(settings.cuda_launch_shape));
+      return codegen::make_cpp_backend(toolchain,
+                                       choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
+    case DeviceType::CUDA:
+      return codegen::make_cuda_backend({.device = device.index,
+                                         .arch = settings.cuda_arch,
+                                         .nvrtc = settings.cuda_nvrtc,
+                                         .dependent_launch = settings.cuda_dependent_launch,
+                                         .shape = launch_shape(settings.cuda_launch_shape),
+                                         .cluster = settings.cuda_cluster},
+                                        std::move(choices));
     default: fail("programs compile for cpu and cuda, not for {}", to_string(device));
   }
 }
 
 /// Whether a kernel of the backend or the runtime's libraries can carry out a call on the device.
-bool is_implemented(const ir::Extern& call, const codegen::Backend& backend) { return runtime::has_library_op(call.op, backend.device().type) || backend.has_template(call.op); }
+bool is_implemented(const ir::Extern& call, const codegen::Backend& backend) {
+  return runtime::has_library_op(call.op, backend.device().type) || backend.has_template(call.op);
+}
 
 /// Throws Error for a library call that neither the device nor the host can carry out.
 void check_library_calls(const ir::Graph& graph, const codegen::Backend& backend) {
   for (const ir::Operation& op : graph.operations())
-    if (const auto* call = std::get_if<ir::Extern>(&op.node); call && !is_implemented(*call, backend) && !runtime::leaves_to_host(call->op, backend.device().type))
-      throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op, to_string(backend.device())), call->op, op.where);
+    if (const auto* call = std::get_if<ir::Extern>(&op.node);
+        call && !is_implemented(*call, backend) && !runtime::leaves_to_host(call->op, backend.device().type))
+      throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op,
+                              to_string(backend.device())),
+                  call->op, op.where);
 }
 
-/// Launch shapes by measurement on the program's device; where that is not there, those of the model stay. Returns what was found, as text.
+/// Launch shapes by measurement on the program's device; where that is not there, those of the model stay. Returns what
+/// was found, as text.
 std::string measure_launches(Lowered& lowered, Device device, const CompileOptions& options) {
   try {
     autotune::CudaTimer timer(device.index, lowered.backend->isa());
-    return autotune::choose_launches(*lowered.graph, lowered.schedule, *lowered.backend, timer, {.jobs = jobs_of(options), .cache = options.cache});
+    return autotune::choose_launches(*lowered.graph, lowered.schedule, *lowered.backend, timer,
+                                     {.jobs = jobs_of(options), .cache = options.cache});
   } catch (const Error& e) {
     return fmt::format("nothing was measured: {}\n", e.what());
   }
@@ -101,36 +138,56 @@ std::string measure_products(Lowered& lowered, Device device, const CompileOptio
   const auto& operations = lowered.graph->operations();
   if (std::none_of(operations.begin(), operations.end(), autotune::is_product)) return {};
   try {
-    return autotune::choose_algorithms(*lowered.graph, *autotune::make_cuda_call_timer(device.index), {.cache = options.cache});
+    return autotune::choose_algorithms(*lowered.graph, *autotune::make_cuda_call_timer(device.index),
+                                       {.cache = options.cache});
   } catch (const Error& e) {
     return fmt::format("no product was measured: {}\n", e.what());
   }
 }
 
-/// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already. `scheduled`: what is done between the schedule and the text of its kernels.
-void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out, const std::function<void()>& scheduled = {}) {
+/// From a functional, decomposed module to wrapper lines. Of `out`, toolchain and backend are there already.
+/// `scheduled`: what is done between the schedule and the text of its kernels.
+void lower_module(fx::GraphModule& module, const Settings& settings, Stages& stage, Lowered& out,
+                  const std::function<void()>& scheduled = {}) {
   const bool as_cuda = out.backend->device().type == DeviceType::CUDA || settings.cuda_emulate;
-  out.graph = stage("lower", [&] { return lowering::lower(module, {.fallback = settings.fallback, .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); }, .product_vector_bytes = out.backend->product_vector_bytes(), .products_into_rows = as_cuda && settings.cuda_direct_rows, .selects_by_kernels = as_cuda, .orders_writes = as_cuda && settings.deterministic, .multiplies_integers = !as_cuda}); });
+  out.graph = stage("lower", [&] {
+    return lowering::lower(module,
+                           {.fallback = settings.fallback,
+                            .implemented = [&](const ir::Extern& call) { return is_implemented(call, *out.backend); },
+                            .product_vector_bytes = out.backend->product_vector_bytes(),
+                            .products_into_rows = as_cuda && settings.cuda_direct_rows,
+                            .selects_by_kernels = as_cuda,
+                            .orders_writes = as_cuda && settings.deterministic,
+                            .multiplies_integers = !as_cuda});
+  });
   ir::Graph& graph = *out.graph;
   stage.show("lower", [&] { return ir::to_string(graph); });
-  const bool winograd = settings.winograd != "false" && out.backend->device().type == DeviceType::CPU && !settings.cuda_emulate;
-  if (winograd) choose_winograd(graph, settings.winograd == "true" ? std::nullopt : std::optional<std::int64_t>(settings.winograd == "2" ? 2 : 4));
+  const bool winograd =
+      settings.winograd != "false" && out.backend->device().type == DeviceType::CPU && !settings.cuda_emulate;
+  if (winograd)
+    choose_winograd(graph, settings.winograd == "true" ? std::nullopt
+                                                       : std::optional<std::int64_t>(settings.winograd == "2" ? 2 : 4));
   stage("post-ops", [&] {
     ir::fuse_post_ops(graph);
     ir::eliminate_dead_operations(graph);
   });
   stage("layouts", [&] { ir::choose_layouts(graph); });
   stage("part-writes", [&] { ir::split_part_writes(graph); });
-  if (settings.keep_nan && out.backend->device().type == DeviceType::CPU) stage("nan-guards", [&] { add_nan_guards(graph); });
+  if (settings.keep_nan && out.backend->device().type == DeviceType::CPU)
+    stage("nan-guards", [&] { add_nan_guards(graph); });
   if (winograd) stage("winograd", [&] { expand_winograd(graph); });
   if (out.backend->device().type == DeviceType::CUDA) allow_tf32(graph, settings.cuda_tf32);
   stage.show("ir", [&] { return ir::to_string(graph); });
-  if (settings.pack_weights) stage("pack", [&] { out.backend->device().type == DeviceType::CPU ? pack_weights(graph, out.backend->isa()) : relayout_weights(graph); });
+  if (settings.pack_weights)
+    stage("pack", [&] {
+      out.backend->device().type == DeviceType::CPU ? pack_weights(graph, out.backend->isa()) : relayout_weights(graph);
+    });
   check_library_calls(graph, *out.backend);
   out.schedule = stage("schedule", [&] { return scheduler::schedule(graph, out.backend->choices()); });
   stage.show("schedule", [&] { return scheduler::to_string(graph, out.schedule); });
   if (scheduled) scheduled();
-  out.lines = stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, *out.backend, settings.checks); });
+  out.lines =
+      stage("wrapper", [&] { return wrapper::build(module, graph, out.schedule, *out.backend, settings.checks); });
   stage.show("wrapper", [&] { return wrapper::to_string(out.lines); });
   if (settings.verify) {
     scheduler::verify(graph, out.schedule);
@@ -139,7 +196,8 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
 }
 
 /// Compiles and runs a part of the program that has no inputs.
-std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const codegen::Toolchain& toolchain, const CompileOptions& options) {
+std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const codegen::Toolchain& toolchain,
+                             const CompileOptions& options) {
   Settings settings = given;
   settings.checks = {.sizes = false};  // those are of the program, as are the conditions on its sizes
   CompileReport unseen;
@@ -158,7 +216,8 @@ std::vector<Tensor> run_part(fx::GraphModule& part, const Settings& given, const
   return context.run({}).outputs;
 }
 
-/// Values that depend on no input, computed once: attention masks that are then said by name, and constants worth folding.
+/// Values that depend on no input, computed once: attention masks that are then said by name, and constants worth
+/// folding.
 void compute_what_is_known(fx::GraphModule& module, const RunModule& run) {
   simplify_symbolic_masks(module);
   module.graph.eliminate_dead_code();
@@ -180,18 +239,21 @@ void check_stage_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stage, bool keep_source) {
+Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stage,
+                      bool keep_source) {
   parse_settings(options.settings);  // bad settings are refused before an archive is read
   check_stage_names(options.log);
   declare_registered_operators();
   return lower_program(stage("read", [&] { return frontend::read_pt2(pt2); }), options, stage, keep_source);
 }
 
-Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& options, Stages& stage, bool keep_source) {
+Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& options, Stages& stage,
+                      bool keep_source) {
   const Settings settings = parse_settings(options.settings);
   check_stage_names(options.log);
   const Device device = parse_device(options.device);
-  if (settings.checks.lifetimes && device.type != DeviceType::CPU) fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
+  if (settings.checks.lifetimes && device.type != DeviceType::CPU)
+    fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
   Lowered out;
   out.source = std::move(source);
   fx::GraphModule& module = *out.source.module;
@@ -207,40 +269,51 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
       continue;
     }
     if (device.type == DeviceType::CPU && std::string_view(name) == "fold-batch-norm-of-inputs") continue;
-    stage(name, [&] { run_pass(!waits && std::string_view(name) == "decompose" ? "decompose-for-device" : name, module); });
+    stage(name,
+          [&] { run_pass(!waits && std::string_view(name) == "decompose" ? "decompose-for-device" : name, module); });
     stage.show_changed(name, [&] { return fx::to_string(module, {.locations = true}); });
   }
   out.toolchain = codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa);
   out.backend = make_backend(device, settings, out.toolchain);
   if (settings.fold_constants) {
     // Constants are computed here, whatever machine the program is for.
-    const RunModule run = [&](fx::GraphModule& part) { return run_part(part, settings, machine_runs(out.toolchain.isa) ? out.toolchain : codegen::find_toolchain(settings.cpu_compiler), options); };
+    const RunModule run = [&](fx::GraphModule& part) {
+      return run_part(part, settings,
+                      machine_runs(out.toolchain.isa) ? out.toolchain : codegen::find_toolchain(settings.cpu_compiler),
+                      options);
+    };
     stage("constants", [&] { compute_what_is_known(module, run); });
   }
   passes::move_to_device(module, device, out.backend->gpu_arch());
-  if (device.type != DeviceType::CPU || settings.cuda_emulate) stage("recurrences", [&] { run_pass("loop-recurrences", module); });
+  if (device.type != DeviceType::CPU || settings.cuda_emulate)
+    stage("recurrences", [&] { run_pass("loop-recurrences", module); });
   if (device.type != DeviceType::CPU)
     stage("decompose for the device", [&] {
-      for (const char* name : {"decompose-for-device", "eliminate-common-subexpressions", "eliminate-dead-code"}) run_pass(name, module);
+      for (const char* name : {"decompose-for-device", "eliminate-common-subexpressions", "eliminate-dead-code"})
+        run_pass(name, module);
     });
   lower_module(module, settings, stage, out, [&] {
     if (!settings.max_autotune || device.type != DeviceType::CUDA) return;
-    const std::string found = stage("autotune", [&] { return measure_launches(out, device, options) + measure_products(out, device, options); });
+    const std::string found = stage(
+        "autotune", [&] { return measure_launches(out, device, options) + measure_products(out, device, options); });
     stage.show("autotune", [&] { return found; });
   });
   out.lines.source = std::move(lines);
   return out;
 }
 
-codegen::Binaries compile_kernels(const wrapper::Program& lines, const codegen::Backend& backend, const CompileOptions& options, Stages& stage) {
+codegen::Binaries compile_kernels(const wrapper::Program& lines, const codegen::Backend& backend,
+                                  const CompileOptions& options, Stages& stage) {
   std::vector<std::string> texts;
   for (const wrapper::Kernel& k : lines.kernels) texts.push_back(k.text);
-  codegen::Binaries binaries = stage("kernels", [&] { return backend.compile(texts, {.jobs = jobs_of(options), .cache = options.cache}); });
+  codegen::Binaries binaries =
+      stage("kernels", [&] { return backend.compile(texts, {.jobs = jobs_of(options), .cache = options.cache}); });
   stage.show("kernels", [&] { return binaries.source; });
   return binaries;
 }
 
-runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backend, const CompileOptions& options, Stages& stage) {
+runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backend, const CompileOptions& options,
+                          Stages& stage) {
   runtime::Program out;
   out.plan = stage("plan", [&] { return wrapper::make_plan(lines); });
   out.plan.isa = backend.isa();

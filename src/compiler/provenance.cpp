@@ -27,14 +27,18 @@ Json calls_of(const Users& users, const std::string& node) {
 std::vector<ProvenanceCall> provenance_calls(const wrapper::Program& program) {
   std::vector<ProvenanceCall> calls;
   for (std::size_t i = 0; i < program.lines.size(); ++i) {
-    if (auto* k = std::get_if<wrapper::CallKernel>(&program.lines[i])) calls.push_back({i, true, program.kernels[k->kernel].symbol, &k->nodes, &k->origins, &k->where});
-    if (auto* f = std::get_if<wrapper::CallFallback>(&program.lines[i])) calls.push_back({i, false, f->op, &f->nodes, &f->origins, &f->where});
-    if (auto* e = std::get_if<wrapper::CallExtern>(&program.lines[i])) calls.push_back({i, false, e->op, &e->nodes, &e->origins, &e->where});
+    if (auto* k = std::get_if<wrapper::CallKernel>(&program.lines[i]))
+      calls.push_back({i, true, program.kernels[k->kernel].symbol, &k->nodes, &k->origins, &k->where});
+    if (auto* f = std::get_if<wrapper::CallFallback>(&program.lines[i]))
+      calls.push_back({i, false, f->op, &f->nodes, &f->origins, &f->where});
+    if (auto* e = std::get_if<wrapper::CallExtern>(&program.lines[i]))
+      calls.push_back({i, false, e->op, &e->nodes, &e->origins, &e->where});
   }
   return calls;
 }
 
-std::string provenance_json(const Lowered& lowered, const std::string& form, const std::vector<wrapper::TextLines>& lines) {
+std::string provenance_json(const Lowered& lowered, const std::string& form,
+                            const std::vector<wrapper::TextLines>& lines) {
   const std::vector<ProvenanceCall> calls = provenance_calls(lowered.lines);
   Users by_node, by_origin, nodes_of;
   Json call_list = Json::array();
@@ -43,7 +47,8 @@ std::string provenance_json(const Lowered& lowered, const std::string& form, con
     for (const std::string& n : *call.nodes) by_node[n].push_back(c);
     for (const std::string& n : *call.origins) by_origin[n].push_back(c);
     Json entry = {{"kind", call.kernel ? "kernel" : "library"}, {"name", call.name}, {"wrapper_line", call.line}};
-    if (call.line < lines.size() && lines[call.line].count > 0) entry["lines"] = {lines[call.line].first, lines[call.line].first + lines[call.line].count - 1};
+    if (call.line < lines.size() && lines[call.line].count > 0)
+      entry["lines"] = {lines[call.line].first, lines[call.line].first + lines[call.line].count - 1};
     entry["nodes"] = *call.nodes;
     entry["incoming"] = *call.origins;
     if (!call.where->empty()) entry["where"] = *call.where;
@@ -59,13 +64,19 @@ std::string provenance_json(const Lowered& lowered, const std::string& form, con
   }
   for (const auto& [name, text] : lowered.lines.source) {
     Json entry = {{"text", text}};
-    if (auto where = lowered.source_lines.find(name); where != lowered.source_lines.end()) entry["where"] = where->second;
+    if (auto where = lowered.source_lines.find(name); where != lowered.source_lines.end())
+      entry["where"] = where->second;
     auto made = after.find(name);
     entry["nodes"] = made == after.end() ? Json::array() : Json(made->second);
     entry["calls"] = calls_of(by_origin, name);
     append(incoming, name, std::move(entry));
   }
-  const Json all = {{"version", 1}, {"program", lowered.lines.name}, {"form", form}, {"incoming", std::move(incoming)}, {"nodes", std::move(nodes)}, {"calls", std::move(call_list)}};
+  const Json all = {{"version", 1},
+                    {"program", lowered.lines.name},
+                    {"form", form},
+                    {"incoming", std::move(incoming)},
+                    {"nodes", std::move(nodes)},
+                    {"calls", std::move(call_list)}};
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

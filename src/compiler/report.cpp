@@ -19,7 +19,8 @@ std::string some(const Names& names) {
   return text;
 }
 
-std::set<std::string> lines_of(const SourceLines& lines, const std::set<std::string>& origins, const std::string& where) {
+std::set<std::string> lines_of(const SourceLines& lines, const std::set<std::string>& origins,
+                               const std::string& where) {
   std::set<std::string> result;
   for (const std::string& origin : origins)
     if (auto found = lines.find(origin); found != lines.end()) result.insert(found->second);
@@ -33,7 +34,9 @@ std::string operation_name(const ir::Operation& op) {
   return op.where.empty() ? name : fmt::format("{} ({})", name, op.where);
 }
 
-std::uint64_t bytes_of(const wrapper::Program& program, wrapper::BufferId b) { return static_cast<std::uint64_t>(std::max<std::int64_t>(0, program.env->hint_or(program.buffers[b].bytes, 0))); }
+std::uint64_t bytes_of(const wrapper::Program& program, wrapper::BufferId b) {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, program.env->hint_or(program.buffers[b].bytes, 0)));
+}
 
 /// `x 3.0 KiB, buf2 1.5 KiB`, each buffer once.
 std::string buffers_of(const wrapper::Program& program, const std::vector<wrapper::BufferId>& ids) {
@@ -46,22 +49,31 @@ std::string buffers_of(const wrapper::Program& program, const std::vector<wrappe
 }
 
 /// Where a library call is carried out, when that is not the program's device.
-std::string_view place_of(const wrapper::Program& program, const wrapper::CallExtern& call) { return runtime::leaves_to_host(call.op, program.device.type) ? " (on the host)" : ""; }
+std::string_view place_of(const wrapper::Program& program, const wrapper::CallExtern& call) {
+  return runtime::leaves_to_host(call.op, program.device.type) ? " (on the host)" : "";
+}
 
-void write_steps(std::string& text, const CompileReport& report, const SourceLines& lines, const wrapper::Program& program) {
+void write_steps(std::string& text, const CompileReport& report, const SourceLines& lines,
+                 const wrapper::Program& program) {
   std::size_t step = 0;
-  auto add = [&](const wrapper::Line& line, const std::string& name, const std::set<std::string>& origins, const std::string& where) {
-    text += fmt::format("{:5} {:>11}  {}\n{:20}computes {}\n", step, human_bytes(report.live_bytes[step]), name, "", some(origins));
-    if (auto from = lines_of(lines, origins, where); !from.empty()) text += fmt::format("{:20}from {}\n", "", some(from));
+  auto add = [&](const wrapper::Line& line, const std::string& name, const std::set<std::string>& origins,
+                 const std::string& where) {
+    text += fmt::format("{:5} {:>11}  {}\n{:20}computes {}\n", step, human_bytes(report.live_bytes[step]), name, "",
+                        some(origins));
+    if (auto from = lines_of(lines, origins, where); !from.empty())
+      text += fmt::format("{:20}from {}\n", "", some(from));
     const wrapper::Uses uses = wrapper::uses(line);
     if (!uses.reads.empty()) text += fmt::format("{:20}reads {}\n", "", buffers_of(program, uses.reads));
     text += fmt::format("{:20}writes {}\n", "", buffers_of(program, uses.writes));
     ++step;
   };
   for (const wrapper::Line& line : program.lines) {
-    if (auto* call = std::get_if<wrapper::CallKernel>(&line)) add(line, program.kernels.at(call->kernel).symbol, call->origins, call->where);
-    if (auto* call = std::get_if<wrapper::CallExtern>(&line)) add(line, fmt::format("library {}{}", call->op, place_of(program, *call)), call->origins, call->where);
-    if (auto* call = std::get_if<wrapper::CallFallback>(&line)) add(line, "fallback " + call->op, call->origins, call->where);
+    if (auto* call = std::get_if<wrapper::CallKernel>(&line))
+      add(line, program.kernels.at(call->kernel).symbol, call->origins, call->where);
+    if (auto* call = std::get_if<wrapper::CallExtern>(&line))
+      add(line, fmt::format("library {}{}", call->op, place_of(program, *call)), call->origins, call->where);
+    if (auto* call = std::get_if<wrapper::CallFallback>(&line))
+      add(line, "fallback " + call->op, call->origins, call->where);
     if (auto* assertion = std::get_if<wrapper::Assert>(&line)) {
       text += fmt::format("      assert       {}\n", assertion->message);
       if (step > 0) ++step;  // before the first call it is a check on the inputs and no step of the plan
@@ -73,11 +85,13 @@ void write_fusions(std::string& text, const ir::Graph& graph, const scheduler::S
   std::size_t fused = 0;
   for (const scheduler::Item& item : schedule.items)
     if (auto* group = std::get_if<scheduler::Group>(&item); group && group->members.size() > 1) {
-      text += fmt::format("  one kernel for {} operations; {} of their results need no memory:\n", group->members.size(), group->internal.size());
+      text += fmt::format("  one kernel for {} operations; {} of their results need no memory:\n",
+                          group->members.size(), group->internal.size());
       // One node of the program is often several loops in a row.
       for (std::size_t i = 0, next = 0; i < group->members.size(); i = next) {
         const std::string name = operation_name(graph.operations()[group->members[i].op]);
-        while (next < group->members.size() && operation_name(graph.operations()[group->members[next].op]) == name) ++next;
+        while (next < group->members.size() && operation_name(graph.operations()[group->members[next].op]) == name)
+          ++next;
         text += "      " + name + (next - i > 1 ? fmt::format(", {} loops", next - i) : "") + "\n";
       }
       ++fused;
@@ -89,9 +103,11 @@ void write_fusions(std::string& text, const ir::Graph& graph, const scheduler::S
 void write_refusals(std::string& text, const ir::Graph& graph, const scheduler::Schedule& schedule) {
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
   for (const scheduler::Refusal& r : schedule.refusals) {
-    auto found = std::find_if(reasons.begin(), reasons.end(), [&](const auto& entry) { return entry.first == r.reason; });
+    auto found =
+        std::find_if(reasons.begin(), reasons.end(), [&](const auto& entry) { return entry.first == r.reason; });
     if (found == reasons.end()) found = reasons.insert(reasons.end(), {r.reason, {}});
-    found->second.push_back(fmt::format("{} with {}", operation_name(graph.operations()[r.producer]), operation_name(graph.operations()[r.consumer])));
+    found->second.push_back(fmt::format("{} with {}", operation_name(graph.operations()[r.producer]),
+                                        operation_name(graph.operations()[r.consumer])));
   }
   for (const auto& [reason, cases] : reasons) {
     text += fmt::format("  {} ({} times):\n", reason, cases.size());
@@ -107,7 +123,8 @@ void write_library_calls(std::string& text, const wrapper::Program& program) {
     if (auto* call = std::get_if<wrapper::CallExtern>(&line)) {
       std::string name = call->op;
       if (auto post = call->attributes.find("post"); post != call->attributes.end())
-        if (auto* list = std::get_if<std::vector<std::string>>(&post->second); list && !list->empty()) name += fmt::format(" then {}", fmt::join(*list, ", "));
+        if (auto* list = std::get_if<std::vector<std::string>>(&post->second); list && !list->empty())
+          name += fmt::format(" then {}", fmt::join(*list, ", "));
       ++calls[fmt::format("{}{}", name, place_of(program, *call))];
     }
   for (const auto& [name, count] : calls) text += fmt::format("  {:5} × {}\n", count, name);
@@ -121,7 +138,8 @@ void write_fallbacks(std::string& text, const SourceLines& lines, const wrapper:
     if (auto* call = std::get_if<wrapper::CallFallback>(&line)) {
       auto& [count, from] = calls[call->op];
       if (++count == 1)
-        if (auto places = lines_of(lines, call->origins, call->where); !places.empty()) from = " (first at " + some(places) + ")";
+        if (auto places = lines_of(lines, call->origins, call->where); !places.empty())
+          from = " (first at " + some(places) + ")";
     }
   if (calls.empty()) return;
   text += "\nCalled in the host, for want of a lowering\n";
@@ -149,7 +167,9 @@ std::vector<std::uint64_t> live_at_calls(const wrapper::Program& program) {
   std::vector<std::uint64_t> live;
   std::size_t step = 0;
   for (const wrapper::Line& line : program.lines) {
-    const bool call = std::holds_alternative<wrapper::CallKernel>(line) || std::holds_alternative<wrapper::CallExtern>(line) || std::holds_alternative<wrapper::CallFallback>(line);
+    const bool call = std::holds_alternative<wrapper::CallKernel>(line) ||
+                      std::holds_alternative<wrapper::CallExtern>(line) ||
+                      std::holds_alternative<wrapper::CallFallback>(line);
     if (call) live.push_back(report.live_bytes.at(step));
     step += call || (std::holds_alternative<wrapper::Assert>(line) && step > 0);
   }
@@ -167,28 +187,40 @@ SourceLines source_lines(const fx::GraphModule& module) {
 void describe_program(CompileReport& report, const wrapper::Program& program) {
   report.kernels = static_cast<int>(program.kernels.size());
   report.live_bytes.clear();
-  std::vector<int> owners(program.buffers.size(), 0);              // of each memory, named by the buffer it was allocated for
+  std::vector<int> owners(program.buffers.size(), 0);  // of each memory, named by the buffer it was allocated for
   std::vector<wrapper::BufferId> memory(program.buffers.size(), 0);
   std::uint64_t live = 0;
   for (const wrapper::Line& line : program.lines) {
-    if (auto* a = std::get_if<wrapper::Allocate>(&line)) memory[a->buffer] = a->buffer, owners[a->buffer] = 1, live += bytes_of(program, a->buffer);
+    if (auto* a = std::get_if<wrapper::Allocate>(&line))
+      memory[a->buffer] = a->buffer, owners[a->buffer] = 1, live += bytes_of(program, a->buffer);
     if (auto* r = std::get_if<wrapper::Reuse>(&line)) memory[r->to] = memory[r->from], ++owners[memory[r->from]];
-    if (auto* f = std::get_if<wrapper::Free>(&line); f && --owners[memory[f->buffer]] == 0) live -= bytes_of(program, memory[f->buffer]);
-    const bool call = std::holds_alternative<wrapper::CallKernel>(line) || std::holds_alternative<wrapper::CallExtern>(line) || std::holds_alternative<wrapper::CallFallback>(line);
+    if (auto* f = std::get_if<wrapper::Free>(&line); f && --owners[memory[f->buffer]] == 0)
+      live -= bytes_of(program, memory[f->buffer]);
+    const bool call = std::holds_alternative<wrapper::CallKernel>(line) ||
+                      std::holds_alternative<wrapper::CallExtern>(line) ||
+                      std::holds_alternative<wrapper::CallFallback>(line);
     report.extern_calls += std::holds_alternative<wrapper::CallExtern>(line);
-    if (call || (std::holds_alternative<wrapper::Assert>(line) && !report.live_bytes.empty())) report.live_bytes.push_back(live);
+    if (call || (std::holds_alternative<wrapper::Assert>(line) && !report.live_bytes.empty()))
+      report.live_bytes.push_back(live);
   }
   report.weight_bytes = 0;
   for (const wrapper::Buffer& b : program.buffers)
-    if (b.kind == wrapper::BufferKind::Constant) report.weight_bytes += static_cast<std::uint64_t>(program.env->hint_or(b.bytes, 0));
-  report.peak_bytes = report.weight_bytes + (report.live_bytes.empty() ? 0 : *std::max_element(report.live_bytes.begin(), report.live_bytes.end()));
+    if (b.kind == wrapper::BufferKind::Constant)
+      report.weight_bytes += static_cast<std::uint64_t>(program.env->hint_or(b.bytes, 0));
+  report.peak_bytes =
+      report.weight_bytes +
+      (report.live_bytes.empty() ? 0 : *std::max_element(report.live_bytes.begin(), report.live_bytes.end()));
 }
 
-std::string report_text(const CompileReport& report, const SourceLines& lines, const ir::Graph& graph, const scheduler::Schedule& schedule, const wrapper::Program& program) {
+std::string report_text(const CompileReport& report, const SourceLines& lines, const ir::Graph& graph,
+                        const scheduler::Schedule& schedule, const wrapper::Program& program) {
   const auto peak = std::max_element(report.live_bytes.begin(), report.live_bytes.end());
-  std::string text = fmt::format("{}: {} kernels, {} library calls, {} steps, {} of weights\n", program.name, report.kernels, report.extern_calls, report.live_bytes.size(), human_bytes(report.weight_bytes));
+  std::string text =
+      fmt::format("{}: {} kernels, {} library calls, {} steps, {} of weights\n", program.name, report.kernels,
+                  report.extern_calls, report.live_bytes.size(), human_bytes(report.weight_bytes));
   if (peak != report.live_bytes.end())
-    text += fmt::format("peak of temporaries and outputs: {}, at step {} (sizes as exported)\n", human_bytes(*peak), peak - report.live_bytes.begin());
+    text += fmt::format("peak of temporaries and outputs: {}, at step {} (sizes as exported)\n", human_bytes(*peak),
+                        peak - report.live_bytes.begin());
   text += "\nSteps, with the bytes live at each\n";
   write_steps(text, report, lines, program);
   text += "\n" + fusion_text(graph, schedule) + "\nLibrary calls\n";

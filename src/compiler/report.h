@@ -1,4 +1,5 @@
-// What a compile did, for people: kernels with the source lines they come from, fusions and refusals, memory over time, times of stages.
+// What a compile did, for people: kernels with the source lines they come from, fusions and refusals, memory over time,
+// times of stages.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -17,11 +18,13 @@ namespace coil {
 using SourceLines = std::map<std::string, std::string>;
 SourceLines source_lines(const fx::GraphModule&);
 
-/// Fills what a report says about the program: counts, bytes, memory over time. Symbolic sizes count as what they were when the program was exported.
+/// Fills what a report says about the program: counts, bytes, memory over time. Symbolic sizes count as what they were
+/// when the program was exported.
 void describe_program(CompileReport&, const wrapper::Program&);
 
 /// The text of `coil explain`, from a report that is filled in.
-std::string report_text(const CompileReport&, const SourceLines&, const ir::Graph&, const scheduler::Schedule&, const wrapper::Program&);
+std::string report_text(const CompileReport&, const SourceLines&, const ir::Graph&, const scheduler::Schedule&,
+                        const wrapper::Program&);
 
 /// What was fused and what was not, with the reasons.
 std::string fusion_text(const ir::Graph&, const scheduler::Schedule&);

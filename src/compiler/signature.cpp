@@ -11,11 +11,13 @@ namespace {
 /// A Python number, string, bool or None that export fixed, as JSON.
 std::string json_of(const ops::Value& value) {
   using Json = nlohmann::ordered_json;
-  const Json j = std::visit(Overloaded{[](const ops::Bool& b) { return b.condition.is_constant() ? Json(*b.condition.constant() != 0) : Json(); },
-                                       [](const ops::Expr& e) { return e.is_constant() ? Json(*e.constant()) : Json(); },
-                                       [](double d) { return std::isfinite(d) ? Json(d) : Json(); },
-                                       [](const std::string& s) { return Json(s); }, [](const auto&) { return Json(); }},
-                            static_cast<const ops::Value::variant&>(value));
+  const Json j = std::visit(
+      Overloaded{
+          [](const ops::Bool& b) { return b.condition.is_constant() ? Json(*b.condition.constant() != 0) : Json(); },
+          [](const ops::Expr& e) { return e.is_constant() ? Json(*e.constant()) : Json(); },
+          [](double d) { return std::isfinite(d) ? Json(d) : Json(); }, [](const std::string& s) { return Json(s); },
+          [](const auto&) { return Json(); }},
+      static_cast<const ops::Value::variant&>(value));
   if (j.is_null() && !value.is_none()) return "";
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -39,7 +41,8 @@ runtime::Structure structure_of(const frontend::TreeSpec& spec, Leaf&& leaf) {
 
 std::optional<runtime::Signature> signature_of(const frontend::ExportedProgram& source, const runtime::Plan& plan) {
   const fx::GraphModule& module = *source.module;
-  if (!source.call || module.inputs.size() != plan.inputs.size() || module.outputs.size() != plan.outputs.size()) return {};
+  if (!source.call || module.inputs.size() != plan.inputs.size() || module.outputs.size() != plan.outputs.size())
+    return {};
   for (std::size_t i = 0; i < plan.inputs.size(); ++i)
     if (plan.inputs[i].name != module.inputs[i].path) return {};
   for (std::size_t i = 0; i < plan.outputs.size(); ++i)
@@ -50,9 +53,11 @@ std::optional<runtime::Signature> signature_of(const frontend::ExportedProgram& 
     s.leaf = static_cast<std::int64_t>(input);
     if (const auto& constant = module.inputs[input++].constant) s.fixed = json_of(*constant);
   });
-  signature.outputs = structure_of(source.call->out, [&](runtime::Structure& s) { s.leaf = source.output_of_leaf[output++]; });
+  signature.outputs =
+      structure_of(source.call->out, [&](runtime::Structure& s) { s.leaf = source.output_of_leaf[output++]; });
   auto& names = signature.inputs.children[0].keys;
-  std::copy_n(source.call->argument_names.begin(), std::min(names.size(), source.call->argument_names.size()), names.begin());
+  std::copy_n(source.call->argument_names.begin(), std::min(names.size(), source.call->argument_names.size()),
+              names.begin());
   return signature;
 }
 

@@ -7,7 +7,8 @@
 
 namespace coil {
 
-/// Nothing for a program that did not come with its structure, or whose plan takes or gives something else than the archive says.
+/// Nothing for a program that did not come with its structure, or whose plan takes or gives something else than the
+/// archive says.
 std::optional<runtime::Signature> signature_of(const frontend::ExportedProgram&, const runtime::Plan&);
 
 }  // namespace coil

@@ -16,7 +16,10 @@ void write(const std::filesystem::path& folder, const std::string& name, const s
 struct Name {
   std::string_view stage, file;
 };
-constexpr Name kNames[] = {{"lower", "ir_pre_fusion.txt"}, {"ir", "ir_pre_fusion.txt"}, {"schedule", "ir_post_fusion.txt"}, {"kernels", "kernels.cpp"}};
+constexpr Name kNames[] = {{"lower", "ir_pre_fusion.txt"},
+                           {"ir", "ir_pre_fusion.txt"},
+                           {"schedule", "ir_post_fusion.txt"},
+                           {"kernels", "kernels.cpp"}};
 
 }  // namespace
 

@@ -8,18 +8,24 @@
 
 namespace coil {
 
-/// The folder has the graph after each pass that changed it (`00_graph.txt`, `03_functionalize.txt`), and under the names that Inductor's users know: `fx_graph_transformed.txt`, `ir_pre_fusion.txt`,
-/// `ir_post_fusion.txt`, `wrapper.txt`, `kernels.cpp`, `timings.txt`.
+/// The folder has the graph after each pass that changed it (`00_graph.txt`, `03_functionalize.txt`), and under the
+/// names that Inductor's users know: `fx_graph_transformed.txt`, `ir_pre_fusion.txt`, `ir_post_fusion.txt`,
+/// `wrapper.txt`, `kernels.cpp`, `timings.txt`.
 class Stages {
  public:
-  Stages(CompileReport& report, const CompileOptions& options) : report_(report), log_(LogOptions{.stages = {options.log.begin(), options.log.end()}}), folder_(options.debug_dir) {}
+  Stages(CompileReport& report, const CompileOptions& options)
+      : report_(report),
+        log_(LogOptions{.stages = {options.log.begin(), options.log.end()}}),
+        folder_(options.debug_dir) {}
   /// Throws Error where the folder cannot be written to.
   void write_timings() const;
 
   template <class F>
   auto operator()(const char* name, F&& f) {
     const auto start = Clock::now();
-    auto record = [&] { report_.stages.emplace_back(name, std::chrono::duration<double>(Clock::now() - start).count()); };
+    auto record = [&] {
+      report_.stages.emplace_back(name, std::chrono::duration<double>(Clock::now() - start).count());
+    };
     if constexpr (std::is_void_v<decltype(f())>) {
       f();
       record();

@@ -15,8 +15,9 @@ using sym::Expr;
 using sym::Exprs;
 
 constexpr std::string_view kAttention = "aten.scaled_dot_product_attention.default";
-constexpr int kMaxSteps = 4000;         // elements looked at for one mask
-constexpr std::int64_t kMaxEdge = 8;     // first elements of a concatenation that are compared one by one with what follows them
+constexpr int kMaxSteps = 4000;  // elements looked at for one mask
+constexpr std::int64_t kMaxEdge =
+    8;  // first elements of a concatenation that are compared one by one with what follows them
 
 /// `add` of `aten.add.Tensor`.
 std::string_view operator_name(const Node& n) {
@@ -36,7 +37,10 @@ class Elements {
     if (value.is<Expr>() || value.is<ops::Bool>()) return value.as_int();
     auto* node = value.get_if<Node*>();
     if (!node) return std::nullopt;
-    if (!(*node)->is_tensor()) return (*node)->meta.value.is<Expr>() || (*node)->meta.value.is<ops::Bool>() ? std::optional((*node)->meta.value.as_int()) : std::nullopt;
+    if (!(*node)->is_tensor())
+      return (*node)->meta.value.is<Expr>() || (*node)->meta.value.is<ops::Bool>()
+                 ? std::optional((*node)->meta.value.as_int())
+                 : std::nullopt;
     return of(**node, index);
   }
 
@@ -64,7 +68,8 @@ class Elements {
   }
 
   std::optional<Expr> of(const Node& n, const Exprs& index) {
-    if (++steps_ > kMaxSteps || n.opcode != Opcode::CallFunction || !n.op || !is_integral_type(n.tensor().dtype)) return std::nullopt;
+    if (++steps_ > kMaxSteps || n.opcode != Opcode::CallFunction || !n.op || !is_integral_type(n.tensor().dtype))
+      return std::nullopt;
     const std::string_view name = operator_name(n);
     auto given = [&](std::string_view parameter) -> const ops::Value* {
       const auto& parameters = n.op->schema.parameters;
@@ -75,8 +80,10 @@ class Elements {
     if (auto made = arithmetic(n, name, index)) return *made;
     if (name == "arange") {
       const ops::Value *start = given("start"), *step = given("step");
-      const Expr from = start && start->is<Expr>() ? start->as_int() : Expr(0), by = step && step->is<Expr>() ? step->as_int() : Expr(1);
-      if ((start && !start->is<Expr>() && !start->is_none()) || (step && !step->is<Expr>() && !step->is_none())) return std::nullopt;
+      const Expr from = start && start->is<Expr>() ? start->as_int() : Expr(0),
+                 by = step && step->is<Expr>() ? step->as_int() : Expr(1);
+      if ((start && !start->is<Expr>() && !start->is_none()) || (step && !step->is<Expr>() && !step->is_none()))
+        return std::nullopt;
       return from + by * index[0];
     }
     if (name == "full" || name == "full_like") return at(*given("fill_value"), {});
@@ -99,12 +106,18 @@ class Elements {
     }
     if (name == "slice" || name == "select") {
       const std::size_t dim = dimension(n, *given("dim"), rank);
-      const ops::Value *start = given(name == "slice" ? "start" : "index"), *step = name == "slice" ? given("step") : nullptr;
-      const auto first = start && !start->is_none() ? at(*start, {}) : std::optional(Expr(0)), by = step && !step->is_none() ? at(*step, {}) : std::optional(Expr(1));
-      if (!first || !by || !env_.statically_known_true(sym::ge(*first, 0)) || !env_.statically_known_true(sym::le(*first, from.tensor().sizes[dim]))) return std::nullopt;
+      const ops::Value *start = given(name == "slice" ? "start" : "index"),
+                       *step = name == "slice" ? given("step") : nullptr;
+      const auto first = start && !start->is_none() ? at(*start, {}) : std::optional(Expr(0)),
+                 by = step && !step->is_none() ? at(*step, {}) : std::optional(Expr(1));
+      if (!first || !by || !env_.statically_known_true(sym::ge(*first, 0)) ||
+          !env_.statically_known_true(sym::le(*first, from.tensor().sizes[dim])))
+        return std::nullopt;
       Exprs own = index;
-      if (name == "slice") own[dim] = *first + *by * own[dim];
-      else own.insert(own.begin() + static_cast<std::ptrdiff_t>(dim), *first);
+      if (name == "slice")
+        own[dim] = *first + *by * own[dim];
+      else
+        own.insert(own.begin() + static_cast<std::ptrdiff_t>(dim), *first);
       return of(from, own);
     }
     if (name == "permute") {
@@ -118,7 +131,8 @@ class Elements {
       auto x = of(from, index);
       if (!x) return std::nullopt;
       const Expr below = index[rank - 1] - index[rank - 2], edge = diagonal ? diagonal->as_int() : Expr(0);
-      return chosen(n.tensor().dtype == DType::Bool, name == "tril" ? sym::le(below, edge) : sym::ge(below, edge), *x, 0);
+      return chosen(n.tensor().dtype == DType::Bool, name == "tril" ? sym::le(below, edge) : sym::ge(below, edge), *x,
+                    0);
     }
     if (name == "cumsum") {
       const std::size_t dim = dimension(n, *given("dim"), rank);
@@ -132,7 +146,9 @@ class Elements {
 
   /// Among truth values by logic, so that `where(c, True, False)` is c.
   static Expr chosen(bool of_truth_values, Expr condition, Expr yes, Expr no) {
-    return of_truth_values ? sym::logical_or(sym::logical_and(condition, yes), sym::logical_and(sym::logical_not(condition), no)) : sym::where(condition, yes, no);
+    return of_truth_values
+               ? sym::logical_or(sym::logical_and(condition, yes), sym::logical_and(sym::logical_not(condition), no))
+               : sym::where(condition, yes, no);
   }
 
   std::optional<std::optional<Expr>> arithmetic(const Node& n, std::string_view name, const Exprs& index) {
@@ -140,8 +156,17 @@ class Elements {
       std::string_view name;
       Expr (*apply)(Expr, Expr);
     };
-    static constexpr Form kForms[] = {{"eq", sym::eq}, {"ne", sym::ne}, {"lt", sym::lt}, {"le", sym::le}, {"gt", [](Expr a, Expr b) { return sym::gt(a, b); }}, {"ge", [](Expr a, Expr b) { return sym::ge(a, b); }},
-                                      {"mul", [](Expr a, Expr b) { return a * b; }}, {"logical_and", sym::logical_and}, {"logical_or", sym::logical_or}, {"maximum", sym::max}, {"minimum", sym::min}};
+    static constexpr Form kForms[] = {{"eq", sym::eq},
+                                      {"ne", sym::ne},
+                                      {"lt", sym::lt},
+                                      {"le", sym::le},
+                                      {"gt", [](Expr a, Expr b) { return sym::gt(a, b); }},
+                                      {"ge", [](Expr a, Expr b) { return sym::ge(a, b); }},
+                                      {"mul", [](Expr a, Expr b) { return a * b; }},
+                                      {"logical_and", sym::logical_and},
+                                      {"logical_or", sym::logical_or},
+                                      {"maximum", sym::max},
+                                      {"minimum", sym::min}};
     auto both = [&](auto&& f) -> std::optional<std::optional<Expr>> {
       const auto a = operand(n.args.at(0), index), b = operand(n.args.at(1), index);
       return std::optional(a && b ? std::optional<Expr>(f(*a, *b)) : std::nullopt);
@@ -157,7 +182,8 @@ class Elements {
     }
     if (!is_bool && (name == "add" || name == "sub")) {
       const Expr factor = n.args.size() > 2 && n.args[2].is<Expr>() ? n.args[2].as_int() : Expr(1);
-      if (n.args.size() > 2 && !n.args[2].is<Expr>() && !n.args[2].is_none()) return std::optional<std::optional<Expr>>(std::in_place, std::nullopt);
+      if (n.args.size() > 2 && !n.args[2].is<Expr>() && !n.args[2].is_none())
+        return std::optional<std::optional<Expr>>(std::in_place, std::nullopt);
       return both([&](Expr a, Expr b) { return name == "add" ? a + factor * b : a - factor * b; });
     }
     if (name == "where" && n.args.size() == 3) {
@@ -167,7 +193,8 @@ class Elements {
     return std::nullopt;
   }
 
-  /// Pieces one behind the other. Where a short one begins as what follows it would go on backwards (`cat([[-1], arange(n)])`), it is the same expression throughout.
+  /// Pieces one behind the other. Where a short one begins as what follows it would go on backwards (`cat([[-1],
+  /// arange(n)])`), it is the same expression throughout.
   std::optional<Expr> concatenation(const Node& n, const Exprs& index) {
     const auto& pieces = n.args.at(0).as_list();
     if (pieces.empty()) return std::nullopt;
@@ -214,7 +241,9 @@ class Elements {
     Exprs own;
     for (std::size_t d = 0; d < list.size(); ++d) {
       const auto i = operand(list[d], shared);
-      if (!i || !env_.statically_known_true(sym::ge(*i, 0), loops_) || !env_.statically_known_true(sym::lt(*i, from.tensor().sizes[d]), loops_)) return std::nullopt;
+      if (!i || !env_.statically_known_true(sym::ge(*i, 0), loops_) ||
+          !env_.statically_known_true(sym::lt(*i, from.tensor().sizes[d]), loops_))
+        return std::nullopt;
       own.push_back(*i);
     }
     own.insert(own.end(), index.begin() + static_cast<std::ptrdiff_t>(broadcast), index.end());
@@ -238,7 +267,8 @@ std::optional<double> filling(const ops::Value& v) {
 /// The mask as truth values; of one that is added, what it was chosen by, and whether that lets a key through.
 std::pair<Node*, bool> truth(Node* mask) {
   while (mask->is_call("aten.expand.default")) mask = mask->args[0].as_node();
-  if (mask->tensor().dtype == DType::Bool || operator_name(*mask) != "where" || mask->args.size() != 3) return {mask, true};
+  if (mask->tensor().dtype == DType::Bool || operator_name(*mask) != "where" || mask->args.size() != 3)
+    return {mask, true};
   const auto yes = filling(mask->args[1]), no = filling(mask->args[2]);
   const double least = std::numeric_limits<float>::lowest();
   Node* const* condition = mask->args[0].get_if<Node*>();
@@ -250,7 +280,9 @@ std::pair<Node*, bool> truth(Node* mask) {
 void simplify(fx::GraphModule& module, Node& call) {
   auto* given = call.arg("attn_mask").get_if<Node*>();
   auto *query = call.args[0].get_if<Node*>(), *key = call.args[1].get_if<Node*>();
-  if (!given || !(*given)->is_tensor() || call.arg("is_causal").as_bool() || !query || !key || (*given)->tensor().rank() < 2) return;
+  if (!given || !(*given)->is_tensor() || call.arg("is_causal").as_bool() || !query || !key ||
+      (*given)->tensor().rank() < 2)
+    return;
   sym::ShapeEnv& env = *module.env;
   const auto [mask, lets_through] = truth(*given);
   const Exprs& sizes = mask->tensor().sizes;
@@ -267,7 +299,8 @@ void simplify(fx::GraphModule& module, Node& call) {
   if (!element) return;
   const Expr allowed = elements.simplified(lets_through ? *element : sym::logical_not(*element));
   const auto rows = [](const Node& x) { return x.tensor().sizes[x.tensor().rank() - 2]; };
-  const bool square = env.statically_known_equal(sizes[r - 2], rows(**query)) && env.statically_known_equal(sizes[r - 1], rows(**key));
+  const bool square =
+      env.statically_known_equal(sizes[r - 2], rows(**query)) && env.statically_known_equal(sizes[r - 1], rows(**key));
   const bool causal = square && allowed == elements.simplified(sym::le(index[r - 1], index[r - 2]));
   if (!causal && !(allowed.is_constant() && !allowed.is_constant(0))) return;
   ops::Values args = call.args;  // one for each parameter: query, key, value, attn_mask, dropout_p, is_causal, …

@@ -26,13 +26,16 @@ using winograd::Transforms;
 constexpr std::size_t kWeight = 1, kBias = 2;
 constexpr double kMostBytes = 1 << 26;  ///< of both transforms
 
-/// What a convolution costs, in seconds: its multiplications, its weights, which a net reads from memory each time, and what is transformed, which is written and read within the caches. The rates are those of two threads
-/// of Zen 3; only their ratios count, and any choice is right.
+/// What a convolution costs, in seconds: its multiplications, its weights, which a net reads from memory each time, and
+/// what is transformed, which is written and read within the caches. The rates are those of two threads of Zen 3; only
+/// their ratios count, and any choice is right.
 struct Cost {
   static constexpr double kOperations = 200e9, kMemory = 20e9, kCaches = 50e9, kCall = 5e-6;
   double seconds;
 
-  Cost(double multiplications, double weights, double transformed, double calls) : seconds(2 * multiplications / kOperations + weights * sizeof(float) / kMemory + 2 * transformed * sizeof(float) / kCaches + calls * kCall) {}
+  Cost(double multiplications, double weights, double transformed, double calls)
+      : seconds(2 * multiplications / kOperations + weights * sizeof(float) / kMemory +
+                2 * transformed * sizeof(float) / kCaches + calls * kCall) {}
 };
 
 bool all_are(const ir::Extern& call, const char* name, std::int64_t value) {
@@ -53,29 +56,38 @@ bool all_finite(const Tensor& t) {
 struct Tiles {
   Expr images, down, across;
 
-  Tiles(const ir::BufferView& y, std::int64_t tile) : images(y.sizes[0]), down(sym::ceil_div(y.sizes[2], tile)), across(sym::ceil_div(y.sizes[3], tile)) {}
+  Tiles(const ir::BufferView& y, std::int64_t tile)
+      : images(y.sizes[0]), down(sym::ceil_div(y.sizes[2], tile)), across(sym::ceil_div(y.sizes[3], tile)) {}
   Expr count() const { return images * down * across; }
 };
 
 /// The tile that the call takes least time with; nothing where it stays whole. `wanted`: this one or none.
 std::optional<std::int64_t> best_tile(ir::Graph& graph, const ir::Extern& call, std::optional<std::int64_t> wanted) {
   const ir::BufferView &x = call.inputs[0], &w = call.inputs[kWeight], &y = call.outputs[0];
-  if (x.dtype != DType::F32 || w.dtype != DType::F32 || y.dtype != DType::F32 || x.sizes.size() != 4 || call.integer("groups") != 1 || call.integer("transposed")) return std::nullopt;
-  if (!w.sizes[2].is_constant(kWindow) || !w.sizes[3].is_constant(kWindow) || !all_are(call, "stride", 1) || !all_are(call, "dilation", 1)) return std::nullopt;
+  if (x.dtype != DType::F32 || w.dtype != DType::F32 || y.dtype != DType::F32 || x.sizes.size() != 4 ||
+      call.integer("groups") != 1 || call.integer("transposed"))
+    return std::nullopt;
+  if (!w.sizes[2].is_constant(kWindow) || !w.sizes[3].is_constant(kWindow) || !all_are(call, "stride", 1) ||
+      !all_are(call, "dilation", 1))
+    return std::nullopt;
   const auto value = constant_operand(graph, w);
   if (!value) return std::nullopt;
-  const auto pairs = static_cast<double>(value->sizes[0] * value->sizes[1]), both = static_cast<double>(value->sizes[0] + value->sizes[1]);
+  const auto pairs = static_cast<double>(value->sizes[0] * value->sizes[1]),
+             both = static_cast<double>(value->sizes[0] + value->sizes[1]);
   // Any choice is right for all sizes: the hint needs no guard.
   const auto pixels = static_cast<double>(graph.env().hint_or(y.sizes[0] * y.sizes[2] * y.sizes[3], 256));
   constexpr double kDirect = kWindow * kWindow;
-  double least = wanted ? std::numeric_limits<double>::infinity() : Cost(kDirect * pixels * pairs, kDirect * pairs, 0, 1).seconds;
+  double least =
+      wanted ? std::numeric_limits<double>::infinity() : Cost(kDirect * pixels * pairs, kDirect * pairs, 0, 1).seconds;
   std::optional<std::int64_t> best;
   for (const Transforms& t : winograd::all_transforms()) {
     if (wanted && *wanted != t.tile) continue;
-    // Where a last tile is not whole, each place in it is a loop of its own: with 16 places that tripled what ResNet-50's free sizes take to compile, for 3 % of its speed.
+    // Where a last tile is not whole, each place in it is a loop of its own: with 16 places that tripled what
+    // ResNet-50's free sizes take to compile, for 3 % of its speed.
     const auto whole = [&](Expr size) { return graph.env().statically_known_multiple_of(size, t.tile); };
     if (!wanted && t.tile > 2 && !(whole(y.sizes[2]) && whole(y.sizes[3]))) continue;
-    const auto terms = static_cast<double>(t.terms()), transformed = terms * static_cast<double>(graph.env().hint_or(Tiles(y, t.tile).count(), 64));
+    const auto terms = static_cast<double>(t.terms()),
+               transformed = terms * static_cast<double>(graph.env().hint_or(Tiles(y, t.tile).count(), 64));
     if (transformed * both * sizeof(float) > kMostBytes) continue;
     const double seconds = Cost(transformed * pairs, terms * pairs, transformed * both, 3).seconds;
     if (seconds < least) least = seconds, best = t.tile;
@@ -83,14 +95,19 @@ std::optional<std::int64_t> best_tile(ir::Graph& graph, const ir::Extern& call, 
   return best && all_finite(*value) ? best : std::nullopt;
 }
 
-/// U[n * i + j, c, o] = (G g Gt)[i, j] for the window g of channels c and o, rounded once. Rows lie an odd number of cache lines apart: those a multiple of a page apart share few sets of the cache.
+/// U[n * i + j, c, o] = (G g Gt)[i, j] for the window g of channels c and o, rounded once. Rows lie an odd number of
+/// cache lines apart: those a multiple of a page apart share few sets of the cache.
 Tensor transformed(const Tensor& weight, const Transforms& t) {
   const Tensor dense = weight.contiguous();
   const std::int64_t results = dense.sizes[0], channels = dense.sizes[1];
   constexpr std::int64_t line = 64 / sizeof(float);
   const std::int64_t step = ((results + line - 1) / line | 1) * line;
   const auto n = static_cast<std::size_t>(t.square);
-  Tensor made{Storage::allocate(static_cast<std::size_t>(t.terms() * channels * step) * sizeof(float)), DType::F32, {t.terms(), channels, results}, {channels * step, step, 1}, 0};
+  Tensor made{Storage::allocate(static_cast<std::size_t>(t.terms() * channels * step) * sizeof(float)),
+              DType::F32,
+              {t.terms(), channels, results},
+              {channels * step, step, 1},
+              0};
   std::vector<std::array<double, kWindow>> g;
   for (const auto& row : t.g) g.push_back({row[0].value(), row[1].value(), row[2].value()});
   runtime::parallel_ranges(channels, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -100,15 +117,19 @@ Tensor transformed(const Tensor& weight, const Transforms& t) {
         const float* window = dense.data<float>() + (o * channels + c) * kWindow * kWindow;
         float* to = made.data<float>() + c * step + o;
         for (std::size_t i = 0; i < n; ++i)
-          for (std::size_t j = 0; j < kWindow; ++j) half[i][j] = g[i][0] * double{window[j]} + g[i][1] * double{window[kWindow + j]} + g[i][2] * double{window[2 * kWindow + j]};
+          for (std::size_t j = 0; j < kWindow; ++j)
+            half[i][j] = g[i][0] * double{window[j]} + g[i][1] * double{window[kWindow + j]} +
+                         g[i][2] * double{window[2 * kWindow + j]};
         for (std::size_t i = 0; i < n; ++i)
-          for (std::size_t j = 0; j < n; ++j, to += channels * step) *to = static_cast<float>(half[i][0] * g[j][0] + half[i][1] * g[j][1] + half[i][2] * g[j][2]);
+          for (std::size_t j = 0; j < n; ++j, to += channels * step)
+            *to = static_cast<float>(half[i][0] * g[j][0] + half[i][1] * g[j][1] + half[i][2] * g[j][2]);
       }
   });
   return made;
 }
 
-/// Products of fractions and scalars, summed. Sums that two rows of a transform have in common up to their sign are made alike, so that they are one.
+/// Products of fractions and scalars, summed. Sums that two rows of a transform have in common up to their sign are
+/// made alike, so that they are one.
 class LinearSums {
  public:
   explicit LinearSums(ir::ScalarPool& pool) : pool_(pool) {}
@@ -130,7 +151,8 @@ class LinearSums {
     for (const auto& row : matrix) {
       Signed sum;
       add(sum, row.front(), x.front(), 1);
-      for (std::size_t i = 1; i + 1 < row.size(); i += 2) add(sum, row[i], pool_.op(row[i] == row[i + 1] ? ScalarOp::Add : ScalarOp::Sub, x[i], x[i + 1]), 1);
+      for (std::size_t i = 1; i + 1 < row.size(); i += 2)
+        add(sum, row[i], pool_.op(row[i] == row[i + 1] ? ScalarOp::Add : ScalarOp::Sub, x[i], x[i + 1]), 1);
       add(sum, row.back(), x.back(), 1);
       out.push_back(sum.value);
     }
@@ -151,8 +173,10 @@ class LinearSums {
     if (sum.negative) number = winograd::Rational{} - number;
     const double magnitude = std::fabs(number.value());
     const Scalar term = magnitude == 1 ? x : pool_.op(ScalarOp::Mul, x, pool_.constant(DType::F32, magnitude));
-    if (!sum.value) sum.value = number.numerator < 0 ? pool_.op(ScalarOp::Neg, term) : term;
-    else sum.value = pool_.op(number.numerator < 0 ? ScalarOp::Sub : ScalarOp::Add, sum.value, term);
+    if (!sum.value)
+      sum.value = number.numerator < 0 ? pool_.op(ScalarOp::Neg, term) : term;
+    else
+      sum.value = pool_.op(number.numerator < 0 ? ScalarOp::Sub : ScalarOp::Add, sum.value, term);
   }
 
   Scalar joined(const Signed& a, const Signed& b) {
@@ -170,7 +194,8 @@ class LinearSums {
 
 class Expansion {
  public:
-  explicit Expansion(ir::Graph& graph) : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), blocks_(ir::blocks(graph)) {
+  explicit Expansion(ir::Graph& graph)
+      : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), blocks_(ir::blocks(graph)) {
     for (std::size_t i = 0; i < list_.size(); ++i) {
       for (ir::BufferId b : ir::reads(list_[i])) readers_[b].push_back(i);
       for (ir::BufferId b : list_[i].outs) ++writers_[b];
@@ -192,8 +217,10 @@ class Expansion {
           continue;
         }
       }
-      if (auto found = results_.find(i); found != results_.end()) write_results(op, found->second);
-      else made_.push_back(std::move(op));
+      if (auto found = results_.find(i); found != results_.end())
+        write_results(op, found->second);
+      else
+        made_.push_back(std::move(op));
     }
     if (any) graph_.replace_operations(std::move(made_));
   }
@@ -202,7 +229,8 @@ class Expansion {
   /// A convolution's products, still to be transformed.
   struct Products {
     const Transforms& transforms;
-    ir::BufferId buffer;  ///< M[term, image, down, across, channel]; where the flag is 0 it begins with y[image, h, w, channel] itself
+    ir::BufferId buffer;  ///< M[term, image, down, across, channel]; where the flag is 0 it begins with y[image, h, w,
+                          ///< channel] itself
     ir::BufferView y;     ///< that loads of the body stand for
     std::optional<ir::BufferView> bias, flag;
   };
@@ -215,19 +243,28 @@ class Expansion {
     if (nan != call.attributes.end() && std::get<std::string>(nan->second) == "keep") return false;
     const ir::BufferView& y = call.outputs[0];
     const ir::Layout& layout = graph_.buffer(y.buffer).layout;
-    return y.sizes == layout.sizes && y.strides == layout.strides && y.offset.is_constant(0) && y.strides[1].is_constant(1);
+    return y.sizes == layout.sizes && y.strides == layout.strides && y.offset.is_constant(0) &&
+           y.strides[1].is_constant(1);
   }
 
-  std::int64_t padding(const ir::Extern& call, std::size_t d) const { return std::get<std::vector<std::int64_t>>(call.attributes.at("padding"))[d]; }
+  std::int64_t padding(const ir::Extern& call, std::size_t d) const {
+    return std::get<std::vector<std::int64_t>>(call.attributes.at("padding"))[d];
+  }
 
   ir::Operation loop(const ir::Operation& like, Exprs sizes, Scalar body, ir::BufferId out, Exprs store_index) const {
-    return {.node = ir::Pointwise{std::move(sizes), body}, .outs = {out}, .store_index = std::move(store_index), .origins = like.origins, .where = like.where};
+    return {.node = ir::Pointwise{std::move(sizes), body},
+            .outs = {out},
+            .store_index = std::move(store_index),
+            .origins = like.origins,
+            .where = like.where};
   }
 
   ir::BufferId temporary(const ir::BufferView& like, Exprs sizes) {
     const Device device = graph_.buffer(like.buffer).layout.device;
     Exprs strides = sym::contiguous_strides(sizes);
-    return graph_.add_buffer("", ir::BufferKind::Computed, {DType::F32, device, std::move(sizes), std::move(strides), true}).id;
+    return graph_
+        .add_buffer("", ir::BufferKind::Computed, {DType::F32, device, std::move(sizes), std::move(strides), true})
+        .id;
   }
 
   void expand(std::size_t at, const ir::Extern& call, const Transforms& t) {
@@ -237,15 +274,23 @@ class Expansion {
     const Expr channels = call.inputs[kWeight].sizes[1], results = call.inputs[kWeight].sizes[0];
     const ir::BufferId v = transform_input(op, call, t, tiles, channels);
     const ir::BufferId m = temporary(y, {t.terms(), tiles.images, tiles.down, tiles.across, results});
-    auto matrices = [&](ir::BufferId b, Expr columns) { return ir::BufferView{b, DType::F32, {t.terms(), tiles.count(), columns}, {tiles.count() * columns, columns, 1}, 0}; };
-    ir::Extern products{"matmul", {{"has_bias", std::int64_t{0}}}, {matrices(v, channels), weights(call.inputs[kWeight], t)}, {matrices(m, results)}};
+    auto matrices = [&](ir::BufferId b, Expr columns) {
+      return ir::BufferView{
+          b, DType::F32, {t.terms(), tiles.count(), columns}, {tiles.count() * columns, columns, 1}, 0};
+    };
+    ir::Extern products{"matmul",
+                        {{"has_bias", std::int64_t{0}}},
+                        {matrices(v, channels), weights(call.inputs[kWeight], t)},
+                        {matrices(m, results)}};
     Products made{t, m, y, {}, {}};
     if (call.attributes.contains("nan")) {
       std::vector<double> recover;
       for (const auto& row : t.recover)
         for (const auto& number : row) recover.push_back(number.value());
       products.op = "winograd_products";
-      products.attributes = {{"padding", call.attributes.at("padding")}, {"padding_end", call.attributes.at("padding_end")}, {"recover", std::move(recover)}};
+      products.attributes = {{"padding", call.attributes.at("padding")},
+                             {"padding_end", call.attributes.at("padding_end")},
+                             {"recover", std::move(recover)}};
       products.inputs.push_back(call.inputs[0]);
       products.inputs.push_back(call.inputs.back());
       made.flag = call.inputs.back();
@@ -257,23 +302,29 @@ class Expansion {
       results_.emplace(*reader, made);
       return;
     }
-    ir::Operation whole = loop(op, y.sizes, graph_.pool().load(y.buffer, DType::F32, graph_.ivars(y.sizes.size())), y.buffer, {});
+    ir::Operation whole =
+        loop(op, y.sizes, graph_.pool().load(y.buffer, DType::F32, graph_.ivars(y.sizes.size())), y.buffer, {});
     write_results(whole, made);
   }
 
   /// The loop over all of y that alone reads it, element by element: it may compute what it reads.
   std::optional<std::size_t> sole_reader(std::size_t at, const ir::BufferView& y) {
     const auto& readers = readers_[y.buffer];
-    if (readers.size() != 1 || writers_[y.buffer] != 1 || blocks_[readers[0]] != blocks_[at] || returned_.contains(y.buffer) || graph_.buffer(y.buffer).is_output || results_.contains(readers[0])) return std::nullopt;
+    if (readers.size() != 1 || writers_[y.buffer] != 1 || blocks_[readers[0]] != blocks_[at] ||
+        returned_.contains(y.buffer) || graph_.buffer(y.buffer).is_output || results_.contains(readers[0]))
+      return std::nullopt;
     const ir::Operation& op = list_[readers[0]];
     const auto* reader = std::get_if<ir::Pointwise>(&op.node);
     if (!reader || !op.store_index.empty() || reader->sizes != y.sizes) return std::nullopt;
     for (Scalar load : ir::loads(reader->body))
-      if (load->buffer == y.buffer && (load->op != ScalarOp::Load || load->mask || !load->args.empty() || load->index != graph_.ivars(y.sizes.size()))) return std::nullopt;
+      if (load->buffer == y.buffer && (load->op != ScalarOp::Load || load->mask || !load->args.empty() ||
+                                       load->index != graph_.ivars(y.sizes.size())))
+        return std::nullopt;
     return readers[0];
   }
 
-  ir::BufferId transform_input(const ir::Operation& op, const ir::Extern& call, const Transforms& t, const Tiles& tiles, Expr channels) {
+  ir::BufferId transform_input(const ir::Operation& op, const ir::Extern& call, const Transforms& t, const Tiles& tiles,
+                               Expr channels) {
     const ir::BufferView& x = call.inputs[0];
     const Exprs sizes{tiles.images, tiles.down, tiles.across, channels};
     const auto loops = ir::loop_vars(graph_, sizes);
@@ -283,7 +334,9 @@ class Expansion {
     for (std::int64_t j = 0; j < t.square; ++j) {
       std::vector<Scalar> column;
       for (std::int64_t i = 0; i < t.square; ++i) {
-        const Exprs index{graph_.ivar(kLoop[0]), graph_.ivar(kLoop[1]), graph_.ivar(kLoop[2]) * t.tile + (i - padding(call, 0)), graph_.ivar(kLoop[3]) * t.tile + (j - padding(call, 1))};
+        const Exprs index{graph_.ivar(kLoop[0]), graph_.ivar(kLoop[1]),
+                          graph_.ivar(kLoop[2]) * t.tile + (i - padding(call, 0)),
+                          graph_.ivar(kLoop[3]) * t.tile + (j - padding(call, 1))};
         column.push_back(element(x, index, loops));
       }
       half.push_back(sums.of_input(t.bt, column));
@@ -328,15 +381,20 @@ class Expansion {
     for (std::int64_t a = 0; a < tile; ++a)
       for (std::int64_t b = 0; b < tile; ++b) {
         // The tiles that have this place.
-        const Exprs sizes{whole.sizes[0], whole.sizes[1], sym::ceil_div(whole.sizes[2] - a, tile), sym::ceil_div(whole.sizes[3] - b, tile)};
+        const Exprs sizes{whole.sizes[0], whole.sizes[1], sym::ceil_div(whole.sizes[2] - a, tile),
+                          sym::ceil_div(whole.sizes[3] - b, tile)};
         const Exprs index{vars[0], vars[1], vars[2] * tile + a, vars[3] * tile + b};
         const auto loops = ir::loop_vars(graph_, sizes);
         const auto simplified = [&](Expr e) { return graph_.env().simplify(e, loops); };
         Scalar value = places[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)];
         if (products.flag) value = unless_computed_exactly(products, value, index, simplified);
-        if (products.bias) value = pool.op(ScalarOp::Add, value, pool.linear_load(products.bias->buffer, DType::F32, products.bias->offset + vars[1] * products.bias->strides[0]));
+        if (products.bias)
+          value = pool.op(ScalarOp::Add, value,
+                          pool.linear_load(products.bias->buffer, DType::F32,
+                                           products.bias->offset + vars[1] * products.bias->strides[0]));
         Scalar body = pool.substitute(whole.body, vars, index, simplified);
-        body = pool.replace_loads(body, [&](Scalar load) { return load->buffer == products.y.buffer ? value : nullptr; });
+        body =
+            pool.replace_loads(body, [&](Scalar load) { return load->buffer == products.y.buffer ? value : nullptr; });
         made_.push_back(loop(op, sizes, body, op.outs[0], index));
       }
   }
@@ -348,7 +406,10 @@ class Expansion {
     std::vector<std::vector<Scalar>> half, out;  // half: column by column of At M
     for (std::int64_t j = 0; j < t.square; ++j) {
       std::vector<Scalar> column;
-      for (std::int64_t i = 0; i < t.square; ++i) column.push_back(graph_.pool().load(products.buffer, DType::F32, {t.square * i + j, graph_.ivar(0), graph_.ivar(2), graph_.ivar(3), graph_.ivar(1)}));
+      for (std::int64_t i = 0; i < t.square; ++i)
+        column.push_back(
+            graph_.pool().load(products.buffer, DType::F32,
+                               {t.square * i + j, graph_.ivar(0), graph_.ivar(2), graph_.ivar(3), graph_.ivar(1)}));
       half.push_back(sums.of_products(t.at, column));
     }
     for (std::size_t a = 0; a < t.at.size(); ++a) {
@@ -360,13 +421,15 @@ class Expansion {
   }
 
   /// The value, or where the flag is 0 the result itself, which lies in place of the products.
-  Scalar unless_computed_exactly(const Products& products, Scalar value, const Exprs& index, const std::function<Expr(Expr)>& simplified) {
+  Scalar unless_computed_exactly(const Products& products, Scalar value, const Exprs& index,
+                                 const std::function<Expr(Expr)>& simplified) {
     auto& pool = graph_.pool();
     const Exprs& y = products.y.sizes;
     const Scalar flag = pool.linear_load(products.flag->buffer, DType::I32, products.flag->offset);
     const Scalar exact = pool.op(ScalarOp::Eq, flag, pool.constant_int(DType::I32, 0));
     const Expr at = ((index[0] * y[2] + index[2]) * y[3] + index[3]) * y[1] + index[1];
-    return pool.op(ScalarOp::Where, exact, pool.linear_load(products.buffer, DType::F32, simplified(at), {}, exact), value);
+    return pool.op(ScalarOp::Where, exact, pool.linear_load(products.buffer, DType::F32, simplified(at), {}, exact),
+                   value);
   }
 
   Exprs stored_at(std::int64_t term) {
@@ -400,7 +463,8 @@ class Expansion {
   std::unordered_map<ir::BufferId, std::size_t> writers_;
   std::set<ir::BufferId> returned_;
   std::unordered_map<std::size_t, Products> results_;  ///< by the operation that reads them
-  std::map<std::pair<ir::BufferId, std::int64_t>, std::vector<std::pair<ir::BufferView, ir::BufferId>>> weights_;  ///< transformed, by buffer and tile, each with what it was made of: one of several calls stays one
+  std::map<std::pair<ir::BufferId, std::int64_t>, std::vector<std::pair<ir::BufferView, ir::BufferId>>>
+      weights_;  ///< transformed, by buffer and tile, each with what it was made of: one of several calls stays one
   std::map<ir::BufferId, std::size_t> forms_of_;  ///< how many weights were made of a buffer
   std::vector<ir::Operation> made_;
 };

@@ -13,8 +13,9 @@ struct Row {
   std::vector<Rational> pairs;  ///< p for the points p and -p, beside 0 and infinity
 };
 
-// Points are whole numbers of eighths, so that all numbers in Bt and At are f32. For F(4x4) those near 1 whose squares lie apart round least: of 64 to 512 channels, 3/4 and 3/2 give 1.1 to 2.3 times the error of a
-// direct sum in f32 (norm against f64), where the usual 1 and 2 give 2.3 to 4.7 times.
+// Points are whole numbers of eighths, so that all numbers in Bt and At are f32. For F(4x4) those near 1 whose squares
+// lie apart round least: of 64 to 512 channels, 3/4 and 3/2 give 1.1 to 2.3 times the error of a direct sum in f32
+// (norm against f64), where the usual 1 and 2 give 2.3 to 4.7 times.
 const std::vector<Row>& rows() {
   static const std::vector<Row> table{{2, {1}}, {4, {{3, 4}, {3, 2}}}};
   return table;
@@ -35,7 +36,12 @@ Transforms make(const Row& row) {
   std::vector<Rational> points{0};
   for (const Rational& p : row.pairs) points.insert(points.end(), {p, Rational{} - p});
   const auto n = points.size() + 1;
-  Transforms t{row.tile, row.tile + kWindow - 1, {}, {}, Matrix(static_cast<std::size_t>(row.tile), std::vector<Rational>(n)), Matrix(kWindow, std::vector<Rational>(n))};
+  Transforms t{row.tile,
+               row.tile + kWindow - 1,
+               {},
+               {},
+               Matrix(static_cast<std::size_t>(row.tile), std::vector<Rational>(n)),
+               Matrix(kWindow, std::vector<Rational>(n))};
   COIL_CHECK(static_cast<std::int64_t>(n) == t.square);
   std::vector<Rational> scales;
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -63,8 +69,12 @@ Transforms make(const Row& row) {
 
 }  // namespace
 
-Rational operator+(Rational a, Rational b) { return {a.numerator * b.denominator + b.numerator * a.denominator, a.denominator * b.denominator}; }
-Rational operator-(Rational a, Rational b) { return {a.numerator * b.denominator - b.numerator * a.denominator, a.denominator * b.denominator}; }
+Rational operator+(Rational a, Rational b) {
+  return {a.numerator * b.denominator + b.numerator * a.denominator, a.denominator * b.denominator};
+}
+Rational operator-(Rational a, Rational b) {
+  return {a.numerator * b.denominator - b.numerator * a.denominator, a.denominator * b.denominator};
+}
 Rational operator*(Rational a, Rational b) { return {a.numerator * b.numerator, a.denominator * b.denominator}; }
 Rational operator/(Rational a, Rational b) { return {a.numerator * b.denominator, a.denominator * b.numerator}; }
 

@@ -1,7 +1,9 @@
-// The transforms of Winograd's minimal filtering F(m x m, 3 x 3), as exact numbers: one table of points, from which their matrices follow.
+// The transforms of Winograd's minimal filtering F(m x m, 3 x 3), as exact numbers: one table of points, from which
+// their matrices follow.
 //
-// A row of m results is a product of polynomials (Toom and Cook): window and input are taken at the points 0, p, -p, q, -q, .. and at infinity, multiplied there, and put together again. With n = m + 2 points,
-// y = At ((G g) * (Bt d)) for the window g of 3 and the input d of n; in two dimensions each matrix is applied to columns and to rows.
+// A row of m results is a product of polynomials (Toom and Cook): window and input are taken at the points 0, p, -p, q,
+// -q, .. and at infinity, multiplied there, and put together again. With n = m + 2 points, y = At ((G g) * (Bt d)) for
+// the window g of 3 and the input d of n; in two dimensions each matrix is applied to columns and to rows.
 #pragma once
 #include <cstdint>
 #include <vector>

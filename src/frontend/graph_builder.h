@@ -10,16 +10,19 @@
 
 namespace coil::frontend {
 
-/// Metadata is computed as nodes are added (by the operators' shape functions), so errors come at the call that is wrong.
+/// Metadata is computed as nodes are added (by the operators' shape functions), so errors come at the call that is
+/// wrong.
 class GraphBuilder {
  public:
   GraphBuilder();
 
-  sym::Expr size(std::string_view name, std::optional<std::int64_t> hint = {}, sym::Range range = {0, sym::Range::kMax});
+  sym::Expr size(std::string_view name, std::optional<std::int64_t> hint = {},
+                 sym::Range range = {0, sym::Range::kMax});
   fx::Node* input(std::string_view name, DType, sym::Exprs sizes);
   fx::Node* input(std::string_view name, sym::TensorMeta);
   fx::Node* constant(std::string_view name, Tensor);
-  /// `op("aten.add.Tensor", {x, y}, {{"alpha", 2}})`. Throws Error on an unknown operator or arguments its schema or shape function refuses.
+  /// `op("aten.add.Tensor", {x, y}, {{"alpha", 2}})`. Throws Error on an unknown operator or arguments its schema or
+  /// shape function refuses.
   fx::Node* op(std::string_view target, ops::Values args, std::vector<std::pair<std::string, ops::Value>> kwargs = {});
   /// One result of a call that has several.
   fx::Node* item(fx::Node* node, std::int64_t index);

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::string_view kItem = "_operator.getitem";
 constexpr std::string_view kHigherOrder = "higher_order.";
-constexpr std::string_view kWithEffects = "higher_order.with_effects";  // (token, operator, its arguments …) -> (token, its results …)
+constexpr std::string_view kWithEffects =
+    "higher_order.with_effects";  // (token, operator, its arguments …) -> (token, its results …)
 
 /// An argument that is well formed but that Coil has no value for; `what()` says which kind.
 struct UnsupportedArgument : std::runtime_error {
@@ -36,11 +37,13 @@ bool is_vmap_border(std::string_view target) {
   constexpr std::string_view kPlace = "torch._functorch.predispatch.";
   if (!target.starts_with(kPlace)) return false;
   target.remove_prefix(kPlace.size());
-  return target == "lazy_load_decompositions" || target == "_vmap_increment_nesting" || target == "_vmap_decrement_nesting" || target == "_add_batch_dim" || target == "_remove_batch_dim";
+  return target == "lazy_load_decompositions" || target == "_vmap_increment_nesting" ||
+         target == "_vmap_decrement_nesting" || target == "_add_batch_dim" || target == "_remove_batch_dim";
 }
 
 bool is_known_without_schema(std::string_view target) {
-  return target == kItem || target.starts_with(kHigherOrder) || is_vmap_border(target) || fx::find_scalar_function(target);
+  return target == kItem || target.starts_with(kHigherOrder) || is_vmap_border(target) ||
+         fx::find_scalar_function(target);
 }
 
 /// The path of the innermost module in `key,path,type;key,path,type`.
@@ -203,7 +206,8 @@ namespace {
 
 /// Overloads that write their results to arguments of their own: `add.out`, `sum.IntList_out`, `max.dim_max`.
 /// The functional overload of the operator that takes these arguments, which come first; null when there is none.
-const ops::Operator* without_out(const std::string& target, const std::vector<std::pair<std::string, Value>>& given, std::size_t outs) {
+const ops::Operator* without_out(const std::string& target, const std::vector<std::pair<std::string, Value>>& given,
+                                 std::size_t outs) {
   const std::string base = target.substr(0, target.rfind('.') + 1);
   auto fits = [](const ops::Parameter& p, const Value& v) {
     const bool tensor = p.type.kind == ops::TypeKind::Tensor;
@@ -214,7 +218,8 @@ const ops::Operator* without_out(const std::string& target, const std::vector<st
     const auto& parameters = op.schema.parameters;
     if (op.schema.is_mutating() || op.schema.is_view() || op.schema.returns.size() != outs) return false;
     return std::all_of(given.begin(), given.end() - static_cast<std::ptrdiff_t>(outs), [&](const auto& argument) {
-      return std::any_of(parameters.begin(), parameters.end(), [&](const ops::Parameter& p) { return p.name == argument.first && fits(p, argument.second); });
+      return std::any_of(parameters.begin(), parameters.end(),
+                         [&](const ops::Parameter& p) { return p.name == argument.first && fits(p, argument.second); });
     });
   };
   for (const std::string& other : ops::targets())
@@ -225,11 +230,13 @@ const ops::Operator* without_out(const std::string& target, const std::vector<st
 
 }  // namespace
 
-/// A call that writes its results to arguments (`out=`), as the functional call and copies into them. False when it is none, or no functional form is known.
+/// A call that writes its results to arguments (`out=`), as the functional call and copies into them. False when it is
+/// none, or no functional form is known.
 bool GraphReader::read_out_variant(const Json& node, const std::string& target) {
   const auto inputs = node["inputs"].items(), outputs = node["outputs"].items();
   if (!target.starts_with("aten.") || outputs.empty() || inputs.size() <= outputs.size()) return false;
-  // Each result is the argument that it was written to, in the order of the last arguments; these are always named ones.
+  // Each result is the argument that it was written to, in the order of the last arguments; these are always named
+  // ones.
   constexpr std::int64_t kNamed = 2;
   const Json* kind = inputs.back()->find("kind");
   if (kind ? kind->as_int() != kNamed : !target.ends_with("out")) return false;
@@ -258,10 +265,15 @@ bool GraphReader::read_out_variant(const Json& node, const std::string& target) 
     if (!name) outputs[i]->fail("expected a tensor that was written to");
     const Value meta = metadata(*name);
     if (meta != written[i]->meta.value)
-      throw Error(fmt::format("{} changes the sizes of its `out`, from {} to {}; make it in the size of the result", target, ops::to_string(written[i]->meta.value), ops::to_string(meta)), target, made->where());
+      throw Error(fmt::format("{} changes the sizes of its `out`, from {} to {}; make it in the size of the result",
+                              target, ops::to_string(written[i]->meta.value), ops::to_string(meta)),
+                  target, made->where());
     Node* result = made;
-    if (made->meta.value.is<Values>()) result = described(module_.graph.call(kItem, {made, static_cast<std::int64_t>(i)}), made->meta.value.as_list()[i]);
-    define(*name, described(module_.graph.call("aten.copy_.default", {written[i], result, false}, name->as_string()), meta));
+    if (made->meta.value.is<Values>())
+      result =
+          described(module_.graph.call(kItem, {made, static_cast<std::int64_t>(i)}), made->meta.value.as_list()[i]);
+    define(*name,
+           described(module_.graph.call("aten.copy_.default", {written[i], result, false}, name->as_string()), meta));
   }
   return true;
 }
@@ -271,7 +283,8 @@ void GraphReader::read_call(const Json& node) {
   call.target = target_of(node["target"].as_string());
   auto inputs = node["inputs"].items(), outputs = node["outputs"].items();
   if (call.target == kWithEffects) {
-    if (inputs.size() < 2 || outputs.empty()) node.fail("with_effects takes a token and an operator, and gives a token");
+    if (inputs.size() < 2 || outputs.empty())
+      node.fail("with_effects takes a token and an operator, and gives a token");
     call.target = target_of((*inputs[1])["arg"]["as_operator"].as_string());
     if (const Json* token = name_in(*outputs[0])) tokens_.insert(token->as_string());
     inputs = inputs.subspan(2);
@@ -318,7 +331,8 @@ void GraphReader::read_arguments(std::span<const Json* const> inputs, Call& call
     const Json* kind = input->find("kind");
     const bool positional =
         name.empty() || (kind ? kind->as_int() == kPositional : !call.target.starts_with(kHigherOrder));
-    // Operators' arguments come with the schema's names, but for calls with effects; Python's functions take them by position.
+    // Operators' arguments come with the schema's names, but for calls with effects; Python's functions take them by
+    // position.
     if (name.empty() || (!call.op && positional))
       call.positional.push_back(std::move(value));
     else
@@ -444,8 +458,10 @@ namespace {
 Tensor complex_tensor(std::complex<double> number, DType dtype) {
   Tensor t = Tensor::empty(dtype, {});
   const std::complex<float> narrow(number);
-  if (dtype == DType::C128) std::memcpy(t.bytes(), &number, sizeof(number));
-  else std::memcpy(t.bytes(), &narrow, sizeof(narrow));
+  if (dtype == DType::C128)
+    std::memcpy(t.bytes(), &number, sizeof(number));
+  else
+    std::memcpy(t.bytes(), &narrow, sizeof(narrow));
   return t;
 }
 
@@ -457,7 +473,8 @@ bool has_doubles(const Value& v) {
 
 }  // namespace
 
-/// A constant without dimensions, which counts as a number beside tensors that have some. It gets its type when the call is read.
+/// A constant without dimensions, which counts as a number beside tensors that have some. It gets its type when the
+/// call is read.
 Node* GraphReader::complex_number(std::complex<double> number) {
   std::string name = fmt::format("complex_number_{}", module_.attributes.size());
   while (module_.graph.find(name) || module_.attributes.contains(name)) name += "_";

@@ -313,10 +313,13 @@ class Unpickler {
       need(7);
       return rebuild_tensor(args, dtype_of(*args[6]));
     }
-    if (name == "torch._tensor._rebuild_from_type_v2") {  // (function, class, its arguments, attributes): a tensor with attributes of its own, such as dynamic dimensions
+    if (name == "torch._tensor._rebuild_from_type_v2") {  // (function, class, its arguments, attributes): a tensor with
+                                                          // attributes of its own, such as dynamic dimensions
       need(3);
-      const PickleValue &rebuild = *expect(args[0], Kind::Global, "a function"), &type = *expect(args[1], Kind::Global, "a class");
-      const bool plain = type.text == "torch.Tensor" || type.text == "torch._tensor.Tensor" || type.text == "torch.nn.parameter.Parameter";
+      const PickleValue &rebuild = *expect(args[0], Kind::Global, "a function"),
+                        &type = *expect(args[1], Kind::Global, "a class");
+      const bool plain = type.text == "torch.Tensor" || type.text == "torch._tensor.Tensor" ||
+                         type.text == "torch.nn.parameter.Parameter";
       if (plain && rebuild.text.starts_with("torch._utils._rebuild_")) return reduce(rebuild, *args[2]);
     }
     if (name == "torch._utils._rebuild_parameter" || name == "torch._utils._rebuild_parameter_with_state") {

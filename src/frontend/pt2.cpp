@@ -273,7 +273,8 @@ bool flatten(const PickleValue& value, const TreeSpec& spec, std::vector<Tensor>
 std::optional<std::vector<Tensor>> read_sample_inputs(const Archive& archive, const Location& location,
                                                       const std::optional<CallSpec>& spec) {
   const std::string entry = location.prefix + "data/sample_inputs/" + location.model + ".pt";
-  if (!spec || !archive.contains(entry) || archive.size(entry) == 0) return {};  // torch writes an empty entry for a program without examples
+  if (!spec || !archive.contains(entry) || archive.size(entry) == 0)
+    return {};  // torch writes an empty entry for a program without examples
   const Archive inner = Archive::from_bytes(archive.read(entry), entry);
   const Pickle pickle = Pickle::read_torch_save(inner);
   std::vector<Tensor> leaves;

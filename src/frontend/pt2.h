@@ -20,8 +20,9 @@ struct ExportedProgram {
   /// nothing when the archive has none.
   std::optional<std::vector<Tensor>> sample_inputs;
   std::string torch_version;
-  std::optional<CallSpec> call;              ///< nothing where the archive does not say
-  std::vector<std::int64_t> output_of_leaf;  ///< for each leaf of `call->out`, its place among `module->outputs`; -1: None
+  std::optional<CallSpec> call;  ///< nothing where the archive does not say
+  std::vector<std::int64_t>
+      output_of_leaf;  ///< for each leaf of `call->out`, its place among `module->outputs`; -1: None
 };
 
 /// Weights are mapped from the file and shared where the archive shares them. Throws Error on anything malformed, and

@@ -101,7 +101,8 @@ class Parser {
   }
   static Expr real(const Fraction& f) {
     if (f.is_float) return f.numerator;
-    return f.denominator == 1 ? sym::float_call(FloatFunction::FromInt, f.numerator) : sym::float_call(FloatFunction::IntTrueDiv, f.numerator, f.denominator);
+    return f.denominator == 1 ? sym::float_call(FloatFunction::FromInt, f.numerator)
+                              : sym::float_call(FloatFunction::IntTrueDiv, f.numerator, f.denominator);
   }
   static bool any_float(const std::vector<Fraction>& list) {
     return std::any_of(list.begin(), list.end(), [](const Fraction& f) { return f.is_float; });
@@ -176,7 +177,8 @@ class Parser {
     return {apply(name, e)};
   }
 
-  /// `ExprCondPair(value, condition), …)`: the value beside the first condition that holds; the last condition always does.
+  /// `ExprCondPair(value, condition), …)`: the value beside the first condition that holds; the last condition always
+  /// does.
   Expr piecewise(int depth) {
     std::vector<std::pair<Expr, Expr>> pieces;
     do {
@@ -209,12 +211,16 @@ class Parser {
       FloatFunction function;
       std::size_t most;
     };
-    static constexpr Form kForms[] = {{"Add", FloatFunction::Add, 64}, {"Mul", FloatFunction::Mul, 64}, {"Max", FloatFunction::Max, 64}, {"Min", FloatFunction::Min, 64}, {"Mod", FloatFunction::Mod, 2},
-                                      {"PythonMod", FloatFunction::Mod, 2}, {"Pow", FloatFunction::Pow, 2}, {"Abs", FloatFunction::Abs, 1}, {"Equality", FloatFunction::Eq, 2}, {"Unequality", FloatFunction::Ne, 2},
+    static constexpr Form kForms[] = {{"Add", FloatFunction::Add, 64},          {"Mul", FloatFunction::Mul, 64},
+                                      {"Max", FloatFunction::Max, 64},          {"Min", FloatFunction::Min, 64},
+                                      {"Mod", FloatFunction::Mod, 2},           {"PythonMod", FloatFunction::Mod, 2},
+                                      {"Pow", FloatFunction::Pow, 2},           {"Abs", FloatFunction::Abs, 1},
+                                      {"Equality", FloatFunction::Eq, 2},       {"Unequality", FloatFunction::Ne, 2},
                                       {"StrictLessThan", FloatFunction::Lt, 2}, {"LessThan", FloatFunction::Le, 2}};
     for (const Form& form : kForms) {
       if (form.name != name) continue;
-      if (list.size() > form.most || list.size() < std::min<std::size_t>(form.most, 2)) error(fmt::format("another number of operands of {}", name));
+      if (list.size() > form.most || list.size() < std::min<std::size_t>(form.most, 2))
+        error(fmt::format("another number of operands of {}", name));
       if (form.most == 1 || signature_of(form.function).gives == 'i') {
         const Expr e = sym::float_call(form.function, real(list[0]), form.most == 2 ? real(list[1]) : Expr(0));
         return {form.most == 2 ? sym::ne(e, 0) : e, 1, form.most == 1};
@@ -222,7 +228,9 @@ class Parser {
       return folded(form.function, list);
     }
     if (list.size() == 2 && (name == "StrictGreaterThan" || name == "GreaterThan"))
-      return {sym::ne(sym::float_call(name == "GreaterThan" ? FloatFunction::Le : FloatFunction::Lt, real(list[1]), real(list[0])), 0)};
+      return {sym::ne(
+          sym::float_call(name == "GreaterThan" ? FloatFunction::Le : FloatFunction::Lt, real(list[1]), real(list[0])),
+          0)};
     if (name == "Identity" && list.size() == 1) return list[0];
     refuse(name);
   }

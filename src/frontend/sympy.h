@@ -10,7 +10,8 @@ namespace coil::frontend {
 
 /// Integers, and relations and logic over them (which are 0 or 1); floats may be among what they are made of
 /// (`TruncToInt(Mul(Float('0.3'), ToFloat(…)))`). `define` gives the expression of a symbol. Throws Error on malformed
-/// text and, by name, on functions that Coil has no form for. A symbol `zuf0` is a float that data tell; the one that `define` gives stands for its bits.
+/// text and, by name, on functions that Coil has no form for. A symbol `zuf0` is a float that data tell; the one that
+/// `define` gives stands for its bits.
 sym::Expr parse_srepr(std::string_view text, const std::function<sym::Expr(std::string_view name)>& define);
 
 /// The same for the text of a float: what sym/floats.h takes as an operand.

@@ -76,7 +76,8 @@ TreeSpec read(const Json& j, const Json* named_tuples) {
   for (const Json* child : j["children_spec"].items()) spec.children.push_back(read(*child, named_tuples));
   // The context is mostly JSON within a string.
   if (const Json* context = j.find("context")) {
-    if (!context->is_string() || context->as_string() != "null") spec.context = copied(*context).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    if (!context->is_string() || context->as_string() != "null")
+      spec.context = copied(*context).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
     if (context->is_string()) {
       std::optional<JsonDocument> inner;
       try {

@@ -13,7 +13,7 @@ struct TreeSpec {
   std::string type;               ///< `builtins.dict`, …; empty for a leaf
   std::vector<std::string> keys;  ///< of each child: dict key, position, field
   std::vector<TreeSpec> children;
-  std::string context;            ///< of a container, as JSON; empty where it is null
+  std::string context;  ///< of a container, as JSON; empty where it is null
 
   bool is_leaf() const { return type.empty(); }
   std::size_t leaves() const;

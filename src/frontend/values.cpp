@@ -167,7 +167,8 @@ Value Symbols::read_float(const Json& sym_float, std::string_view node) {
   if (kind == "as_expr") {
     ops::SymFloat f{std::string(node)};
     try {
-      f.value = parse_float_srepr((*value)["expr_str"].as_string(), [this](std::string_view name) { return define(name); });
+      f.value =
+          parse_float_srepr((*value)["expr_str"].as_string(), [this](std::string_view name) { return define(name); });
     } catch (const Error&) {
       // It is made of more than sizes: the program computes it in memory.
     }

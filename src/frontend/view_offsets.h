@@ -4,7 +4,8 @@
 
 namespace coil::frontend {
 
-/// torch 2.8 writes an offset of 0 for every tensor. Where a program has no other, those of views are found anew from their arguments.
+/// torch 2.8 writes an offset of 0 for every tensor. Where a program has no other, those of views are found anew from
+/// their arguments.
 void fill_in_view_offsets(fx::GraphModule&);
 
 }  // namespace coil::frontend

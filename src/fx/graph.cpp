@@ -50,9 +50,12 @@ void collect_unbacked(const Value& v, std::set<std::string_view>& names) {
         for (Expr s : sym::free_symbols(e))
           if (s.symbol_kind() == sym::SymbolKind::Unbacked) names.insert(s.name());
   };
-  if (auto* t = v.get_if<TensorMeta>()) take(t->sizes), take(t->strides), take(Exprs{t->offset});
-  else if (auto* e = v.get_if<Expr>()) take(Exprs{*e});
-  else if (auto* b = v.get_if<ops::Bool>()) take(Exprs{b->condition});
+  if (auto* t = v.get_if<TensorMeta>())
+    take(t->sizes), take(t->strides), take(Exprs{t->offset});
+  else if (auto* e = v.get_if<Expr>())
+    take(Exprs{*e});
+  else if (auto* b = v.get_if<ops::Bool>())
+    take(Exprs{b->condition});
   else if (auto* list = v.get_if<Values>())
     for (const Value& item : *list) collect_unbacked(item, names);
 }

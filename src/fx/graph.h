@@ -1,4 +1,5 @@
-// The graph that programs arrive as and passes rewrite: `placeholder`, `get_attr`, `call_function`, `output`, as in torch.fx.
+// The graph that programs arrive as and passes rewrite: `placeholder`, `get_attr`, `call_function`, `output`, as in
+// torch.fx.
 #pragma once
 #include <map>
 #include <memory>
@@ -25,10 +26,11 @@ enum class Opcode : std::uint8_t { Placeholder, GetAttr, CallFunction, Output };
 
 /// What is known of a node besides its computation.
 struct Meta {
-  Value value;                       ///< TensorMeta, Expr (symbolic int), Bool, SymFloat, Values of those, or None
-  std::string stack_trace;           ///< the user's, innermost frame last, as the archive has it; may be empty
-  std::string module_path;           ///< `encoder.layer.0.attention`; may be empty
-  std::vector<std::string> origins;  ///< names of the nodes of the incoming graph that this one computes; a node of that graph names itself
+  Value value;              ///< TensorMeta, Expr (symbolic int), Bool, SymFloat, Values of those, or None
+  std::string stack_trace;  ///< the user's, innermost frame last, as the archive has it; may be empty
+  std::string module_path;  ///< `encoder.layer.0.attention`; may be empty
+  std::vector<std::string>
+      origins;  ///< names of the nodes of the incoming graph that this one computes; a node of that graph names itself
 };
 
 class Graph;
@@ -39,8 +41,8 @@ class Node {
   std::string name;                   ///< unique in the graph
   std::string target;                 ///< `aten.add.Tensor`, `_operator.getitem`, attribute or input name
   const ops::Operator* op = nullptr;  ///< of a call_function whose target is registered
-  /// Of a registered operator: one value per schema parameter, defaults filled in. Of others (`_operator.add`): as they came.
-  /// An output node has one argument for each output.
+  /// Of a registered operator: one value per schema parameter, defaults filled in. Of others (`_operator.add`): as they
+  /// came. An output node has one argument for each output.
   Values args;
   std::vector<std::pair<std::string, Value>> kwargs;  ///< only of unregistered targets
   Meta meta;
@@ -80,14 +82,15 @@ class Node {
   Graph* graph_;
   Node *prev_ = nullptr, *next_ = nullptr;
   bool erased_ = false;
-  // A weight or a scale may have ten thousand users, each of which goes in its turn: those of a node with many are found by their position, and
-  // leave a hole that is closed when somebody looks.
+  // A weight or a scale may have ten thousand users, each of which goes in its turn: those of a node with many are
+  // found by their position, and leave a hole that is closed when somebody looks.
   mutable std::vector<Node*> users_;
   mutable std::size_t holes_ = 0;
   mutable std::unordered_map<const Node*, std::size_t> position_;  ///< of all users, or empty while they are few
 };
 
-/// The nodes of a graph at one moment, in execution order. Walking over it leaves out those that have been erased since, and does not meet new ones.
+/// The nodes of a graph at one moment, in execution order. Walking over it leaves out those that have been erased
+/// since, and does not meet new ones.
 class Snapshot {
  public:
   class Iterator {
@@ -95,7 +98,9 @@ class Snapshot {
     using difference_type = std::ptrdiff_t;
     using value_type = Node*;
     Iterator() = default;
-    Iterator(std::vector<Node*>::const_iterator at, std::vector<Node*>::const_iterator end) : at_(at), end_(end) { skip(); }
+    Iterator(std::vector<Node*>::const_iterator at, std::vector<Node*>::const_iterator end) : at_(at), end_(end) {
+      skip();
+    }
     Node* operator*() const { return *at_; }
     Iterator& operator++() {
       ++at_;
@@ -122,8 +127,9 @@ class Snapshot {
   std::vector<Node*> nodes_;
 };
 
-/// Nodes in execution order. Iterate `for (Node* n = g.first(); n; n = n->next())`, or `for (Node* n : g.nodes())` over a snapshot when nodes are erased or added on the way.
-/// An erased node stays in memory until the graph goes, so that whoever still has it finds a call of nothing.
+/// Nodes in execution order. Iterate `for (Node* n = g.first(); n; n = n->next())`, or `for (Node* n : g.nodes())` over
+/// a snapshot when nodes are erased or added on the way. An erased node stays in memory until the graph goes, so that
+/// whoever still has it finds a call of nothing.
 class Graph {
  public:
   Graph() = default;
@@ -144,9 +150,11 @@ class Graph {
 
   Node* placeholder(std::string_view name, Value meta);
   Node* get_attr(std::string_view name, std::string_view attribute, Value meta);
-  /// A call with arguments already normalised (registered operators) or as they are. Does not compute metadata (passes/propagate does).
-  /// The name derives from the target's (`add`, `add_1`) when `name` is empty; a name already taken gets a number.
-  Node* call(std::string_view target, Values args, std::string_view name = {}, std::vector<std::pair<std::string, Value>> kwargs = {});
+  /// A call with arguments already normalised (registered operators) or as they are. Does not compute metadata
+  /// (passes/propagate does). The name derives from the target's (`add`, `add_1`) when `name` is empty; a name already
+  /// taken gets a number.
+  Node* call(std::string_view target, Values args, std::string_view name = {},
+             std::vector<std::pair<std::string, Value>> kwargs = {});
   Node* output(Values results);
   /// Copies origins, stack trace and module path of one node to another: what a pass does for the nodes it makes.
   static void inherit(Node* made, const Node* from);
@@ -186,20 +194,25 @@ class InsertBefore {
 /// A user input. The placeholder has the graph's name (`state_h`), the file of inputs has the path (`state.h`).
 struct Input {
   std::string placeholder, path;
-  /// What export fixed (a Python number, string or None); such an input has a placeholder without users and is not read.
+  /// What export fixed (a Python number, string or None); such an input has a placeholder without users and is not
+  /// read.
   std::optional<Value> constant;
-  /// How its memory lies, where that is not as the placeholder is recorded: what a program reads that another one saved for it (Output::any_strides). Operators see the recorded strides.
+  /// How its memory lies, where that is not as the placeholder is recorded: what a program reads that another one saved
+  /// for it (Output::any_strides). Operators see the recorded strides.
   std::optional<Exprs> strides = {};
 };
 
-/// A user output and its path in the program's result (`y.0`; `output` for one bare value); its value is the output node's argument at the same position.
+/// A user output and its path in the program's result (`y.0`; `output` for one bare value); its value is the output
+/// node's argument at the same position.
 struct Output {
   std::string path;
-  /// Who takes it asks where its elements lie: the compiler may choose strides, which are constants. The recorded ones are a proposal.
+  /// Who takes it asks where its elements lie: the compiler may choose strides, which are constants. The recorded ones
+  /// are a proposal.
   bool any_strides = false;
 };
 
-/// A write that a run must leave behind: the value of output argument `output` goes to the input (by placeholder name) or attribute.
+/// A write that a run must leave behind: the value of output argument `output` goes to the input (by placeholder name)
+/// or attribute.
 struct Mutation {
   enum class Target : std::uint8_t { Input, Attribute };
   Target kind = Target::Input;
@@ -207,15 +220,17 @@ struct Mutation {
   std::size_t output = 0;
 };
 
-/// A graph with what its attributes hold and how it meets its caller. Arguments of the output node: first one for each of `outputs`, then one for each of `mutations`.
-/// Before passes/functionalize has run, in-place operators are in the graph and may write to placeholders and attributes.
+/// A graph with what its attributes hold and how it meets its caller. Arguments of the output node: first one for each
+/// of `outputs`, then one for each of `mutations`. Before passes/functionalize has run, in-place operators are in the
+/// graph and may write to placeholders and attributes.
 struct GraphModule {
   std::shared_ptr<sym::ShapeEnv> env = std::make_shared<sym::ShapeEnv>();
   std::string name = "main";
   int gpu_arch = 0;  ///< of the GPU that the program is compiled for, as in sm_90; 0: of none, or not told yet
   Graph graph;
-  std::map<std::string, Tensor> attributes;  ///< parameters, buffers, constants by qualified name; storages may be shared
-  std::vector<Input> inputs;                 ///< user inputs, in order
+  std::map<std::string, Tensor>
+      attributes;             ///< parameters, buffers, constants by qualified name; storages may be shared
+  std::vector<Input> inputs;  ///< user inputs, in order
   std::vector<Output> outputs;
   std::vector<Mutation> mutations;
   std::map<std::string, std::unique_ptr<GraphModule>> subgraphs;  ///< share `env`

@@ -61,7 +61,8 @@ Value infer(const Node& node, sym::ShapeEnv& env) {
 void infer_missing(GraphModule& m) {
   for (auto& [name, sub] : m.subgraphs) infer_missing(*sub);
   for (Node* n = m.graph.first(); n; n = n->next()) {
-    bool known = n->op ? static_cast<bool>(n->op->shape) : n->target.starts_with("_operator.") || find_scalar_function(n->target);
+    bool known = n->op ? static_cast<bool>(n->op->shape)
+                       : n->target.starts_with("_operator.") || find_scalar_function(n->target);
     for (const Value& v : n->args)  // of a node without metadata nothing follows
       ops::for_each_node(v, [&](const Node* of) { known = known && !of->meta.value.is_none(); });
     if (n->opcode == Opcode::CallFunction && n->meta.value.is_none() && known) n->meta.value = infer(*n, *m.env);

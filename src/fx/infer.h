@@ -1,11 +1,13 @@
-// Metadata of one call from the metadata of its arguments: shape functions for operators, integer arithmetic for scalar functions.
+// Metadata of one call from the metadata of its arguments: shape functions for operators, integer arithmetic for scalar
+// functions.
 #pragma once
 #include "fx/graph.h"
 
 namespace coil::fx {
 
-/// Value of `_operator.getitem`, of the scalar functions (`_operator.add`, `torch.sym_max`, `math.floor`, …) and of every registered operator.
-/// Throws Error naming operator, node and source line when there is no such operator or its arguments are refused.
+/// Value of `_operator.getitem`, of the scalar functions (`_operator.add`, `torch.sym_max`, `math.floor`, …) and of
+/// every registered operator. Throws Error naming operator, node and source line when there is no such operator or its
+/// arguments are refused.
 ops::Value infer(const Node&, sym::ShapeEnv&);
 /// Gives metadata to the calls that have none, in order; what is there stays.
 void infer_missing(GraphModule&);

@@ -422,7 +422,8 @@ class Parser final : TextCursor {
         if (accept('=')) in.constant = value();
         if (accept("strides")) {
           const Value strides = value();
-          if (!strides.is<Values>() || !n->is_tensor() || strides.as_list().size() != n->tensor().rank()) expected("one stride for each dimension");
+          if (!strides.is<Values>() || !n->is_tensor() || strides.as_list().size() != n->tensor().rank())
+            expected("one stride for each dimension");
           in.strides.emplace();
           for (const Value& s : strides.as_list()) in.strides->push_back(s.as_int());
         }

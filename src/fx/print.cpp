@@ -1,7 +1,7 @@
+#include "sym/print.h"
 #include "fx/text.h"
 #include "support/error.h"
 #include "sym/declarations.h"
-#include "sym/print.h"
 
 namespace coil::fx {
 
@@ -117,14 +117,16 @@ class Printer {
       for (const Input& in : m.inputs) {
         out += fmt::format("{}input %{} {}", indent, in.placeholder, ops::quote(in.path));
         if (in.constant) out += fmt::format(" = {}", ops::to_string(*in.constant));
-        if (in.strides) out += fmt::format(" strides {}", ops::to_string(Values(in.strides->begin(), in.strides->end())));
+        if (in.strides)
+          out += fmt::format(" strides {}", ops::to_string(Values(in.strides->begin(), in.strides->end())));
         out += "\n";
       }
     plain = true;
     for (std::size_t i = 0; i < m.outputs.size(); ++i)
       plain &= m.outputs[i].path == plain_output_name(i, m.outputs.size()) && !m.outputs[i].any_strides;
     if (!plain)
-      for (const Output& o : m.outputs) out += fmt::format("{}output {}{}\n", indent, ops::quote(o.path), o.any_strides ? " any_strides" : "");
+      for (const Output& o : m.outputs)
+        out += fmt::format("{}output {}{}\n", indent, ops::quote(o.path), o.any_strides ? " any_strides" : "");
     for (const Mutation& w : m.mutations)
       out += fmt::format("{}mutation {} {} = {}\n", indent, w.kind == Mutation::Target::Input ? "input" : "attribute",
                          word(w.target), w.output);

@@ -24,7 +24,8 @@ void expect_numbers(const ScalarCall& call, std::size_t count) {
     if (!is_integer(v) && !v.is<double>() && !v.is<SymFloat>()) fail("{} is not a number", ops::to_string(v));
 }
 
-/// The float that an operand of functions of floats is: known, or named after the node; of one that only data tell (none) nothing more is known.
+/// The float that an operand of functions of floats is: known, or named after the node; of one that only data tell
+/// (none) nothing more is known.
 Value made(const ScalarCall& call, std::optional<Expr> e) {
   if (e && e->is_constant()) return float_of_bits(*e->constant());
   return SymFloat{call.node, e};
@@ -52,7 +53,8 @@ ScalarFunction arithmetic(Expr (*exact)(Expr, Expr), const Floats& floating) {
 Value true_division(const ScalarCall& call) {
   expect_numbers(call, 2);
   const Value &a = call.args[0], &b = call.args[1];
-  if (is_integer(a) && is_integer(b)) return made(call, sym::float_call(FloatFunction::IntTrueDiv, a.as_int(), b.as_int()));
+  if (is_integer(a) && is_integer(b))
+    return made(call, sym::float_call(FloatFunction::IntTrueDiv, a.as_int(), b.as_int()));
   return arithmetic(nullptr, plain(FloatFunction::Div))(call);
 }
 
@@ -96,7 +98,8 @@ ScalarFunction rounding(FloatFunction f) {
     const auto x = ops::float_of(a);
     if (!x) fail("an integer made from a float known only at run time cannot be compiled");
     if (call.args.size() > 1 && !call.args[1].is_none()) {
-      if (f != FloatFunction::RoundToInt || !is_integer(call.args[1])) fail("takes a number and perhaps a number of digits");
+      if (f != FloatFunction::RoundToInt || !is_integer(call.args[1]))
+        fail("takes a number and perhaps a number of digits");
       return made(call, sym::float_call(FloatFunction::RoundDecimal, *x, call.args[1].as_int()));
     }
     return sym::float_call(f, *x);
@@ -167,8 +170,12 @@ Value to_float(const ScalarCall& call) {
 using Table = std::map<std::string, ScalarFunction, std::less<>>;
 
 Table make_table() {
-  auto subtracted = [](Expr a, Expr b) { return sym::float_call(FloatFunction::Add, a, sym::float_call(FloatFunction::Mul, sym::float_constant(-1), b)); };
-  auto floor_divided = [](Expr a, Expr b) { return sym::float_call(FloatFunction::Floor, sym::float_call(FloatFunction::Div, a, b)); };
+  auto subtracted = [](Expr a, Expr b) {
+    return sym::float_call(FloatFunction::Add, a, sym::float_call(FloatFunction::Mul, sym::float_constant(-1), b));
+  };
+  auto floor_divided = [](Expr a, Expr b) {
+    return sym::float_call(FloatFunction::Floor, sym::float_call(FloatFunction::Div, a, b));
+  };
   auto swapped = [](FloatFunction f) -> Floats { return [f](Expr a, Expr b) { return sym::float_call(f, b, a); }; };
   Table t;
   t["_operator.add"] = arithmetic(add, plain(FloatFunction::Add));
@@ -202,11 +209,15 @@ Table make_table() {
   t["math.floor"] = rounding(FloatFunction::FloorToInt);
   t["math.ceil"] = rounding(FloatFunction::CeilToInt);
   t["builtins.round"] = rounding(FloatFunction::RoundToInt);
-  const std::pair<const char*, FloatFunction> kOfOne[] = {{"sqrt", FloatFunction::Sqrt}, {"exp", FloatFunction::Exp}, {"log", FloatFunction::Log}, {"log2", FloatFunction::Log2}, {"sin", FloatFunction::Sin},
-                                                          {"cos", FloatFunction::Cos}, {"tan", FloatFunction::Tan}, {"asin", FloatFunction::Asin}, {"acos", FloatFunction::Acos}, {"atan", FloatFunction::Atan},
-                                                          {"sinh", FloatFunction::Sinh}, {"cosh", FloatFunction::Cosh}, {"tanh", FloatFunction::Tanh}};
+  const std::pair<const char*, FloatFunction> kOfOne[] = {
+      {"sqrt", FloatFunction::Sqrt}, {"exp", FloatFunction::Exp},   {"log", FloatFunction::Log},
+      {"log2", FloatFunction::Log2}, {"sin", FloatFunction::Sin},   {"cos", FloatFunction::Cos},
+      {"tan", FloatFunction::Tan},   {"asin", FloatFunction::Asin}, {"acos", FloatFunction::Acos},
+      {"atan", FloatFunction::Atan}, {"sinh", FloatFunction::Sinh}, {"cosh", FloatFunction::Cosh},
+      {"tanh", FloatFunction::Tanh}};
   for (const auto& [name, f] : kOfOne)
-    for (const char* module : {"math.", "torch.sym_", "torch._sym_"}) t[fmt::format("{}{}", module, name)] = transcendental(f);
+    for (const char* module : {"math.", "torch.sym_", "torch._sym_"})
+      t[fmt::format("{}{}", module, name)] = transcendental(f);
   return t;
 }
 

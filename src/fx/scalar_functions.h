@@ -14,7 +14,8 @@ struct ScalarCall {
 };
 using ScalarFunction = std::function<ops::Value(const ScalarCall&)>;
 
-/// Exact on integers, bools and constant floats; a float that is made of sizes is a `SymFloat` that says how, one that is made of data no more than its node's name. Null for an unknown target.
+/// Exact on integers, bools and constant floats; a float that is made of sizes is a `SymFloat` that says how, one that
+/// is made of data no more than its node's name. Null for an unknown target.
 const ScalarFunction* find_scalar_function(std::string_view target);
 
 }  // namespace coil::fx

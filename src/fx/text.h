@@ -6,9 +6,12 @@
 //         %add : f32[s0, 16] = call_function[target=aten.add.Tensor](args = (%x, %w), kwargs = {alpha: 2})
 //         return (%add,)
 //
-// Size symbols are declared in the header line with range and hint, when there are any. Arguments equal to the schema's defaults are left out. `#` starts a comment; `# at model.py:12`
-// after a node is its source line, `# from add_1` its origins. A size that is named as a dtype is (torch's ninth of its kind is `u8`) stands in parentheses where a dtype may. A node's type is its metadata: a tensor, a list of those, a symbolic number (`s0`, `Bool(s0 < 4)`, `SymFloat(mul)`); none where there is none.
-// Paths of inputs and outputs that differ from the names, mutations and subgraphs follow the graph:
+// Size symbols are declared in the header line with range and hint, when there are any. Arguments equal to the schema's
+// defaults are left out. `#` starts a comment; `# at model.py:12` after a node is its source line, `# from add_1` its
+// origins. A size that is named as a dtype is (torch's ninth of its kind is `u8`) stands in parentheses where a dtype
+// may. A node's type is its metadata: a tensor, a list of those, a symbolic number (`s0`, `Bool(s0 < 4)`,
+// `SymFloat(mul)`); none where there is none. Paths of inputs and outputs that differ from the names, mutations and
+// subgraphs follow the graph:
 //
 //     input %state_h "state.h"
 //     input %k "k" = 3

@@ -1,4 +1,5 @@
-// What the order of operations must respect: blocks, symbols that the program defines as it runs, and what is needed at all.
+// What the order of operations must respect: blocks, symbols that the program defines as it runs, and what is needed at
+// all.
 #include <algorithm>
 #include <iterator>
 
@@ -34,12 +35,15 @@ std::vector<bool> live_operations(const Graph& graph) {
     auto* view = std::get_if<BufferView>(&o.value);
     if (!view) continue;
     buffers.insert(view->buffer);
-    for (auto* list : {&view->sizes, &view->strides, &graph.buffer(view->buffer).layout.sizes, &graph.buffer(view->buffer).layout.strides})
+    for (auto* list : {&view->sizes, &view->strides, &graph.buffer(view->buffer).layout.sizes,
+                       &graph.buffer(view->buffer).layout.strides})
       for (Expr e : *list) want(e);
     want(view->offset);
   }
   // A turn of a loop reads what the turn before wrote, later in the list: so again, until nothing new is wanted.
-  const bool loops = std::any_of(operations.begin(), operations.end(), [](const Operation& op) { return control_of(op) && control_of(op)->kind == Control::Kind::Loop; });
+  const bool loops = std::any_of(operations.begin(), operations.end(), [](const Operation& op) {
+    return control_of(op) && control_of(op)->kind == Control::Kind::Loop;
+  });
   for (bool more = true; more;) {
     more = false;
     for (std::size_t k = operations.size(); k-- > 0;) {
@@ -47,12 +51,14 @@ std::vector<bool> live_operations(const Graph& graph) {
       if (live[k]) continue;
       auto symbol = op.defined_symbol();
       bool needed = op.has_effect() || (symbol && symbols.contains(std::string(symbol->name())));
-      for (BufferId out : op.outs) needed = needed || buffers.contains(out) || graph.buffer(out).kind != BufferKind::Computed;
+      for (BufferId out : op.outs)
+        needed = needed || buffers.contains(out) || graph.buffer(out).kind != BufferKind::Computed;
       if (!needed) continue;
       live[k] = true;
       more = loops;
       for (BufferId b : reads(op)) buffers.insert(b);
-      if (std::holds_alternative<Scan>(op.node)) buffers.insert(op.outs.begin(), op.outs.end());  // what its second one holds before
+      if (std::holds_alternative<Scan>(op.node))
+        buffers.insert(op.outs.begin(), op.outs.end());  // what its second one holds before
       for (Expr s : runtime_symbols(graph, op)) symbols.emplace(s.name());
     }
   }
@@ -81,8 +87,10 @@ void KnownSymbols::border(const Control& c) {
     COIL_CHECK(!open_.empty(), "a block is closed that is not open");
     Names inside = std::exchange(known_, open_.back().before);
     if (c.kind == Control::Kind::EndIf)
-      std::set_intersection(inside.begin(), inside.end(), open_.back().first_side.begin(), open_.back().first_side.end(), std::inserter(known_, known_.end()));
-    else first_side = std::move(inside);
+      std::set_intersection(inside.begin(), inside.end(), open_.back().first_side.begin(),
+                            open_.back().first_side.end(), std::inserter(known_, known_.end()));
+    else
+      first_side = std::move(inside);
     open_.pop_back();
   }
   if (c.opens()) open_.push_back({known_, std::move(first_side)});
@@ -93,7 +101,8 @@ void verify(const Graph& graph) {
   KnownSymbols known;
   for (const Operation& op : graph.operations()) {
     if (const Control* c = control_of(op)) known.border(*c);
-    for (Expr s : runtime_symbols(graph, op)) COIL_CHECK(known.contains(s), "op{} needs the symbol {}, which is not defined there", op.id, s.name());
+    for (Expr s : runtime_symbols(graph, op))
+      COIL_CHECK(known.contains(s), "op{} needs the symbol {}, which is not defined there", op.id, s.name());
     if (auto symbol = op.defined_symbol()) known.define(*symbol);
   }
   COIL_CHECK(known.all_closed(), "a block is not closed");

@@ -17,11 +17,16 @@ struct PostOp {
   std::optional<std::pair<double, double>> scale;  ///< of `scale`: factor and summand
 };
 
-PostOp scale(double factor, double summand) { return {fmt::format("scale:{}:{}", factor, summand), nullptr, std::pair(factor, summand)}; }
+PostOp scale(double factor, double summand) {
+  return {fmt::format("scale:{}:{}", factor, summand), nullptr, std::pair(factor, summand)};
+}
 
-/// Whether a call may have these. oneDNN 2.6 keeps one set of numbers for each of its algorithms: of two clips with other bounds both would take the same.
+/// Whether a call may have these. oneDNN 2.6 keeps one set of numbers for each of its algorithms: of two clips with
+/// other bounds both would take the same.
 bool may_stand_together(const std::vector<std::string>& post) {
-  constexpr std::pair<std::string_view, std::string_view> kAlgorithms[] = {{"relu", "relu"}, {"leaky_relu", "relu"}, {"scale", "linear"}, {"clip", "clip"}, {"hardsigmoid", "linear"}, {"hardsigmoid", "clip"}, {"elu", "elu"}};
+  constexpr std::pair<std::string_view, std::string_view> kAlgorithms[] = {
+      {"relu", "relu"},          {"leaky_relu", "relu"},  {"scale", "linear"}, {"clip", "clip"},
+      {"hardsigmoid", "linear"}, {"hardsigmoid", "clip"}, {"elu", "elu"}};
   std::map<std::string_view, std::string_view> seen;
   for (const std::string& text : post)
     for (const auto& [name, algorithm] : kAlgorithms)
@@ -32,7 +37,9 @@ bool may_stand_together(const std::vector<std::string>& post) {
 bool is_op(Scalar s, ScalarOp op) { return s->op == op; }
 bool is_constant_f32(Scalar s) { return s->op == ScalarOp::Constant && s->dtype == DType::F32; }
 bool is_close(double a, double b) { return std::fabs(a - b) <= 1e-6 * std::fabs(b); }
-bool is_close_number(Scalar s, double v) { return is_constant_f32(s) && (v == 0 ? s->number == 0 : is_close(s->number, v)); }
+bool is_close_number(Scalar s, double v) {
+  return is_constant_f32(s) && (v == 0 ? s->number == 0 : is_close(s->number, v));
+}
 
 /// A product taken apart: its constant, and its other factors (a constant divisor counts as a factor).
 struct Product {
@@ -75,13 +82,18 @@ struct Clip {
 };
 
 std::optional<Clip> as_clip(Scalar s) {
-  auto split = [](Scalar e) -> std::pair<Scalar, Scalar> { return is_constant_f32(e->args[1]) ? std::pair(e->args[0], e->args[1]) : is_constant_f32(e->args[0]) ? std::pair(e->args[1], e->args[0]) : std::pair<Scalar, Scalar>(); };
+  auto split = [](Scalar e) -> std::pair<Scalar, Scalar> {
+    return is_constant_f32(e->args[1])   ? std::pair(e->args[0], e->args[1])
+           : is_constant_f32(e->args[0]) ? std::pair(e->args[1], e->args[0])
+                                         : std::pair<Scalar, Scalar>();
+  };
   if (!is_op(s, ScalarOp::Min) && !is_op(s, ScalarOp::Max)) return std::nullopt;
   auto [inner, outer_bound] = split(s);
   if (!inner || !is_op(inner, is_op(s, ScalarOp::Min) ? ScalarOp::Max : ScalarOp::Min)) return std::nullopt;
   auto [x, inner_bound] = split(inner);
   if (!x) return std::nullopt;
-  const double low = is_op(s, ScalarOp::Min) ? inner_bound->number : outer_bound->number, high = is_op(s, ScalarOp::Min) ? outer_bound->number : inner_bound->number;
+  const double low = is_op(s, ScalarOp::Min) ? inner_bound->number : outer_bound->number,
+               high = is_op(s, ScalarOp::Min) ? outer_bound->number : inner_bound->number;
   if (!(low <= high)) return std::nullopt;
   return Clip{x, low, high};
 }
@@ -95,11 +107,14 @@ Scalar hard_gate(Scalar s) {
 /// kBeta * (x + 0.044715*x³), the inside of gelu's tanh form.
 bool is_gelu_polynomial(Scalar s, Scalar x) {
   const Product outer = product_of(s);
-  if (!is_close(outer.constant, std::numbers::sqrt2 * std::numbers::inv_sqrtpi) || outer.factors.size() != 1 || !is_op(outer.factors[0], ScalarOp::Add)) return false;
+  if (!is_close(outer.constant, std::numbers::sqrt2 * std::numbers::inv_sqrtpi) || outer.factors.size() != 1 ||
+      !is_op(outer.factors[0], ScalarOp::Add))
+    return false;
   Scalar sum = outer.factors[0];
   for (int k = 0; k < 2; ++k) {
     const Product cube = product_of(sum->args[1 - k]);
-    if (sum->args[k] == x && is_close(cube.constant, 0.044715) && cube.factors == std::vector<Scalar>{x, x, x}) return true;
+    if (sum->args[k] == x && is_close(cube.constant, 0.044715) && cube.factors == std::vector<Scalar>{x, x, x})
+      return true;
   }
   return false;
 }
@@ -130,8 +145,11 @@ class Chain {
     if (auto step = one_step(s)) {
       if (!read(step->first)) return false;
       // A product and a sum with constants are one operation.
-      if (PostOp& op = step->second; op.scale && op.scale->first == 1 && !ops.empty() && ops.back().scale && ops.back().scale->second == 0) ops.back() = scale(ops.back().scale->first, op.scale->second);
-      else ops.push_back(op);
+      if (PostOp& op = step->second;
+          op.scale && op.scale->first == 1 && !ops.empty() && ops.back().scale && ops.back().scale->second == 0)
+        ops.back() = scale(ops.back().scale->first, op.scale->second);
+      else
+        ops.push_back(op);
       return true;
     }
     return false;
@@ -169,12 +187,15 @@ class Chain {
     }
     if (is_op(condition, ScalarOp::Le) && no == x) {
       const Product p = product_of(yes);
-      if (p.factors.size() == 1 && is_op(p.factors[0], ScalarOp::Expm1) && p.factors[0]->args[0] == x) return Step{x, {fmt::format("elu:{}", p.constant)}};
+      if (p.factors.size() == 1 && is_op(p.factors[0], ScalarOp::Expm1) && p.factors[0]->args[0] == x)
+        return Step{x, {fmt::format("elu:{}", p.constant)}};
     }
     return std::nullopt;
   }
 
-  bool is_operand(Scalar s) { return is_op(s, ScalarOp::Load) && s->args.empty() && !s->mask && s->dtype == DType::F32 && s != root_; }
+  bool is_operand(Scalar s) {
+    return is_op(s, ScalarOp::Load) && s->args.empty() && !s->mask && s->dtype == DType::F32 && s != root_;
+  }
 
   std::optional<Step> sum(Scalar s) {
     for (int k = 0; k < 2; ++k) {
@@ -188,11 +209,13 @@ class Chain {
     const Product p = product_of(s);
     if (p.factors.size() == 2)
       for (int k = 0; k < 2; ++k)
-        if (std::string name = gated_name(p.constant, p.factors[k], p.factors[1 - k]); !name.empty()) return Step{p.factors[k], {name}};
+        if (std::string name = gated_name(p.constant, p.factors[k], p.factors[1 - k]); !name.empty())
+          return Step{p.factors[k], {name}};
     if (p.factors.size() == 1 && is_close(p.constant, 1.0 / 6))
       if (Scalar x = hard_gate(p.factors[0])) return Step{x, {"hardsigmoid"}};
     Scalar left = s->args[0], right = s->args[1];
-    if (is_constant_f32(right)) return Step{left, scale(is_op(s, ScalarOp::Mul) ? right->number : 1 / right->number, 0)};
+    if (is_constant_f32(right))
+      return Step{left, scale(is_op(s, ScalarOp::Mul) ? right->number : 1 / right->number, 0)};
     if (!is_op(s, ScalarOp::Mul)) return std::nullopt;
     if (is_constant_f32(left)) return Step{right, scale(left->number, 0)};
     if (is_operand(right)) return Step{left, {"mul", right}};
@@ -203,10 +226,12 @@ class Chain {
   Scalar root_;
 };
 
-/// How the dimensions of a call's result run through the loops of the operation behind it: each is one loop, or several in row-major order; loops of size 1 may be left over.
+/// How the dimensions of a call's result run through the loops of the operation behind it: each is one loop, or several
+/// in row-major order; loops of size 1 may be left over.
 class LoopMap {
  public:
-  static std::optional<LoopMap> make(Graph& graph, const Exprs& index, const Exprs& call_sizes, const Exprs& loop_sizes) {
+  static std::optional<LoopMap> make(Graph& graph, const Exprs& index, const Exprs& call_sizes,
+                                     const Exprs& loop_sizes) {
     LoopMap map;
     std::vector<bool> used(loop_sizes.size());
     for (std::size_t d = 0; d < index.size(); ++d) {
@@ -228,7 +253,8 @@ class LoopMap {
       if (!used[k] && !loop_sizes[k].is_constant(1)) return std::nullopt;
     map.loops_ = loop_sizes.size();
     map.identity_ = index.size() == loop_sizes.size();
-    for (std::size_t d = 0; map.identity_ && d < index.size(); ++d) map.identity_ = map.parts_[d].size() == 1 ? map.parts_[d][0].first == d : map.parts_[d].empty();
+    for (std::size_t d = 0; map.identity_ && d < index.size(); ++d)
+      map.identity_ = map.parts_[d].size() == 1 ? map.parts_[d][0].first == d : map.parts_[d].empty();
     return map;
   }
 
@@ -247,24 +273,31 @@ class LoopMap {
   }
 
  private:
-  std::vector<std::vector<std::pair<std::size_t, Expr>>> parts_;  ///< for each dimension: loops from the innermost, and what they count
+  std::vector<std::vector<std::pair<std::size_t, Expr>>>
+      parts_;  ///< for each dimension: loops from the innermost, and what they count
   std::size_t loops_ = 0;
   bool identity_ = false;
 };
 
-/// What the GPU's libraries do on the way: a matrix product adds one operand that lies as the result does, then takes relu or gelu's tanh form; a convolution in 16 bits adds one and takes relu (in f32, cuDNN's
-/// engines that do more than the convolution round its operands).
-bool gpu_takes(const std::string& op, std::span<const std::string> post, std::span<const BufferView> operands, const BufferView& result) {
+/// What the GPU's libraries do on the way: a matrix product adds one operand that lies as the result does, then takes
+/// relu or gelu's tanh form; a convolution in 16 bits adds one and takes relu (in f32, cuDNN's engines that do more
+/// than the convolution round its operands).
+bool gpu_takes(const std::string& op, std::span<const std::string> post, std::span<const BufferView> operands,
+               const BufferView& result) {
   if (op == "convolution") {
     if (result.dtype != DType::BF16 && result.dtype != DType::F16) return false;
     if (!post.empty() && post[0] == "add") {
-      if (!operands.empty() && (operands.size() != 1 || operands[0].sizes != result.sizes || operands[0].dtype != result.dtype)) return false;
+      if (!operands.empty() &&
+          (operands.size() != 1 || operands[0].sizes != result.sizes || operands[0].dtype != result.dtype))
+        return false;
       post = post.subspan(1);
     }
     return post.empty() || (post.size() == 1 && post[0] == "relu");
   }
   if (!post.empty() && post[0] == "add") {
-    if (!operands.empty() && (operands.size() != 1 || operands[0].sizes != result.sizes || operands[0].strides != result.strides || operands[0].dtype != result.dtype)) return false;
+    if (!operands.empty() && (operands.size() != 1 || operands[0].sizes != result.sizes ||
+                              operands[0].strides != result.strides || operands[0].dtype != result.dtype))
+      return false;
     post = post.subspan(1);
   }
   return post.empty() || (post.size() == 1 && (post[0] == "relu" || post[0] == "gelu_tanh"));
@@ -272,7 +305,8 @@ bool gpu_takes(const std::string& op, std::span<const std::string> post, std::sp
 
 class PostOpFusion {
  public:
-  explicit PostOpFusion(Graph& graph) : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), alive_(list_.size(), true) {
+  explicit PostOpFusion(Graph& graph)
+      : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), alive_(list_.size(), true) {
     blocks_ = blocks(graph);
     for (std::size_t i = 0; i < list_.size(); ++i) {
       for (BufferId b : reads(list_[i])) readers_[b].push_back(i);
@@ -294,7 +328,9 @@ class PostOpFusion {
  private:
   bool takes_post_ops(const Operation& op) const {
     auto* call = std::get_if<Extern>(&op.node);
-    if (!call || (call->op != "linear" && call->op != "matmul" && call->op != "convolution") || call->computed_by("winograd")) return false;
+    if (!call || (call->op != "linear" && call->op != "matmul" && call->op != "convolution") ||
+        call->computed_by("winograd"))
+      return false;
     const DType t = call->outputs[0].dtype;
     return t == DType::F32 || t == DType::BF16 || t == DType::F16;
   }
@@ -303,12 +339,16 @@ class PostOpFusion {
   void fuse(std::size_t i) {
     const Pointwise& loop = std::get<Pointwise>(list_[i].node);
     const Buffer& out = graph_.buffer(list_[i].outs[0]);
-    if (!list_[i].store_index.empty() || out.kind != BufferKind::Computed || writers_[out.id].size() != 1 || loop.sizes != out.layout.sizes) return;
+    if (!list_[i].store_index.empty() || out.kind != BufferKind::Computed || writers_[out.id].size() != 1 ||
+        loop.sizes != out.layout.sizes)
+      return;
     // The latest call is tried first: what earlier ones gave is there by then.
     std::vector<std::pair<std::size_t, Scalar>> candidates;
     for (Scalar load : loads(loop.body)) {
       auto& writers = writers_[load->buffer];
-      if (load->op == ScalarOp::Load && load->args.empty() && !load->mask && writers.size() == 1 && blocks_[writers[0]] == blocks_[i] && takes_post_ops(list_[writers[0]])) candidates.emplace_back(writers[0], load);
+      if (load->op == ScalarOp::Load && load->args.empty() && !load->mask && writers.size() == 1 &&
+          blocks_[writers[0]] == blocks_[i] && takes_post_ops(list_[writers[0]]))
+        candidates.emplace_back(writers[0], load);
     }
     std::sort(candidates.begin(), candidates.end(), [](auto& a, auto& b) { return a.first > b.first; });
     for (auto& [call, load] : candidates)
@@ -319,7 +359,9 @@ class PostOpFusion {
     const Pointwise& loop = std::get<Pointwise>(list_[i].node);
     const Buffer& between = graph_.buffer(root->buffer);
     Buffer& out = graph_.buffer(list_[i].outs[0]);
-    if (between.kind != BufferKind::Computed || between.is_output || returned_.contains(between.id) || readers_[between.id].size() != 1 || between.layout.dtype != out.layout.dtype) return false;
+    if (between.kind != BufferKind::Computed || between.is_output || returned_.contains(between.id) ||
+        readers_[between.id].size() != 1 || between.layout.dtype != out.layout.dtype)
+      return false;
     for (Scalar load : loads(loop.body))
       if (load != root && load->buffer == root->buffer) return false;
     Chain chain(root);
@@ -327,14 +369,17 @@ class PostOpFusion {
 
     Extern call = std::get<Extern>(list_[call_at].node);
     const BufferView& result = call.outputs[0];
-    if (result.sizes != between.layout.sizes || result.strides != between.layout.strides || !result.offset.is_constant(0)) return false;
+    if (result.sizes != between.layout.sizes || result.strides != between.layout.strides ||
+        !result.offset.is_constant(0))
+      return false;
     const auto map = LoopMap::make(graph_, root->index, result.sizes, loop.sizes);
     if (!map) return false;
     auto out_strides = map->strides(out.layout.strides);
     if (!out_strides) return false;
     if (map->is_identity()) *out_strides = out.layout.strides;
     std::vector<std::string> post;
-    if (auto found = call.attributes.find("post"); found != call.attributes.end()) post = std::get<std::vector<std::string>>(found->second);
+    if (auto found = call.attributes.find("post"); found != call.attributes.end())
+      post = std::get<std::vector<std::string>>(found->second);
     std::vector<BufferView> operands;
     for (auto& op : chain.ops) {
       post.push_back(op.text);
@@ -348,7 +393,8 @@ class PostOpFusion {
     if (out.layout.device.type == DeviceType::CUDA && !gpu_takes(call.op, post, operands, window)) return false;
     if (!map->is_identity()) {
       for (std::size_t d = result.sizes.size(); d-- > 0;)
-        if (result.sizes[d].is_constant(1)) window.strides[d] = d + 1 < result.sizes.size() ? window.strides[d + 1] * result.sizes[d + 1] : Expr(1);
+        if (result.sizes[d].is_constant(1))
+          window.strides[d] = d + 1 < result.sizes.size() ? window.strides[d + 1] * result.sizes[d + 1] : Expr(1);
       out.layout.fixed = true;
     }
     for (auto& view : operands)
@@ -378,7 +424,8 @@ class PostOpFusion {
   /// A post-operation's operand in the call's dimensions: of size 1 where it is broadcast.
   std::optional<BufferView> operand_view(Scalar load, const LoopMap& map, const Exprs& sizes, const Exprs& loop_sizes) {
     const Layout& layout = graph_.buffer(load->buffer).layout;
-    if (map.is_identity() && layout.sizes == sizes && load->index == graph_.ivars(sizes.size())) return BufferView{load->buffer, layout.dtype, sizes, layout.strides, 0};
+    if (map.is_identity() && layout.sizes == sizes && load->index == graph_.ivars(sizes.size()))
+      return BufferView{load->buffer, layout.dtype, sizes, layout.strides, 0};
     Expr rest = linear_index(layout, load->index);
     Exprs per_loop(loop_sizes.size());
     for (std::size_t k = 0; k < loop_sizes.size(); ++k) {
@@ -394,7 +441,8 @@ class PostOpFusion {
     for (std::size_t d = 0; d < sizes.size(); ++d)
       if (view.strides[d].is_constant(0)) view.sizes[d] = 1;
     for (std::size_t d = sizes.size(); d-- > 0;)
-      if (view.sizes[d].is_constant(1)) view.strides[d] = d + 1 < sizes.size() ? view.strides[d + 1] * view.sizes[d + 1] : Expr(1);
+      if (view.sizes[d].is_constant(1))
+        view.strides[d] = d + 1 < sizes.size() ? view.strides[d + 1] * view.sizes[d + 1] : Expr(1);
     return view;
   }
 

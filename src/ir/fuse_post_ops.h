@@ -1,6 +1,8 @@
-// Arithmetic behind a matrix product or a convolution, given to the library call itself: activations, residual additions, scales.
+// Arithmetic behind a matrix product or a convolution, given to the library call itself: activations, residual
+// additions, scales.
 //
-// Saves a pass over memory for each; the library applies them to its f32 accumulator before it stores (runtime/library.h lists them).
+// Saves a pass over memory for each; the library applies them to its f32 accumulator before it stores
+// (runtime/library.h lists them).
 #pragma once
 #include "ir/ir.h"
 

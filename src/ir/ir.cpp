@@ -14,12 +14,14 @@ namespace {
 /// Calls `f` on the roots of an operation's scalar expressions.
 template <class F>
 void for_each_root(const Operation& op, F&& f) {
-  std::visit(Overloaded{[&](const Scatter& s) {
-                          f(s.body);
-                          for (Scalar x : s.indirect) f(x);
-                        },
-                        [](const Extern&) {}, [](const Assertion&) {}, [](const ReadSymbol&) {}, [](const SetSymbol&) {}, [](const Control&) {}, [](const Fallback&) {}, [&](const auto& loop) { f(loop.body); }},
-             op.node);
+  std::visit(
+      Overloaded{[&](const Scatter& s) {
+                   f(s.body);
+                   for (Scalar x : s.indirect) f(x);
+                 },
+                 [](const Extern&) {}, [](const Assertion&) {}, [](const ReadSymbol&) {}, [](const SetSymbol&) {},
+                 [](const Control&) {}, [](const Fallback&) {}, [&](const auto& loop) { f(loop.body); }},
+      op.node);
 }
 
 }  // namespace
@@ -28,8 +30,10 @@ const Exprs& Operation::sizes() const {
   static const Exprs none;
   return std::visit(
       [](const auto& n) -> const Exprs& {
-        if constexpr (requires { n.sizes; }) return n.sizes;
-        else return none;
+        if constexpr (requires { n.sizes; })
+          return n.sizes;
+        else
+          return none;
       },
       node);
 }
@@ -37,7 +41,8 @@ const Exprs& Operation::sizes() const {
 std::optional<Expr> Operation::defined_symbol() const {
   if (auto* read = std::get_if<ReadSymbol>(&node)) return read->symbol;
   if (auto* set = std::get_if<SetSymbol>(&node)) return set->symbol;
-  if (auto* control = std::get_if<Control>(&node); control && control->kind == Control::Kind::Loop) return control->counter;
+  if (auto* control = std::get_if<Control>(&node); control && control->kind == Control::Kind::Loop)
+    return control->counter;
   return std::nullopt;
 }
 
@@ -85,7 +90,8 @@ Operation& Graph::add_operation(Operation op) {
     if (buffers_[out].kind != BufferKind::Computed) mutated.insert(out);
   }
   if (auto symbol = op.defined_symbol()) defined_symbols.emplace(symbol->name());
-  if (const auto* call = std::get_if<Extern>(&op.node)) has_convolutions_ = has_convolutions_ || call->op == "convolution" || call->op == "convolution_weights";
+  if (const auto* call = std::get_if<Extern>(&op.node))
+    has_convolutions_ = has_convolutions_ || call->op == "convolution" || call->op == "convolution_weights";
   return operations_.emplace_back(std::move(op));
 }
 
@@ -129,7 +135,8 @@ Scalar Graph::seed() {
     while (std::any_of(buffers_.begin(), buffers_.end(), [&](const Buffer& b) { return b.name == name; })) name += "_";
     Tensor value = Tensor::empty(DType::I64, {1});
     *value.data<std::int64_t>() = 0;
-    seed_buffer_ = add_buffer(name, BufferKind::Constant, {.dtype = DType::I64, .sizes = {1}, .strides = {1}, .fixed = true}).id;
+    seed_buffer_ =
+        add_buffer(name, BufferKind::Constant, {.dtype = DType::I64, .sizes = {1}, .strides = {1}, .fixed = true}).id;
     constants.emplace(*seed_buffer_, std::move(value));
   }
   Scalar seed = pool_.load(*seed_buffer_, DType::I64, {0});
@@ -202,7 +209,8 @@ std::set<std::string> free_symbols(const Graph& graph, const Operation& op) {
 }
 
 Expr linear_index(const Layout& layout, std::span<const Expr> index) {
-  COIL_CHECK(index.size() == layout.strides.size(), "{} indices into {} dimensions", index.size(), layout.strides.size());
+  COIL_CHECK(index.size() == layout.strides.size(), "{} indices into {} dimensions", index.size(),
+             layout.strides.size());
   Expr result = 0;
   for (std::size_t d = 0; d < index.size(); ++d) result += index[d] * layout.strides[d];
   return result;
@@ -218,21 +226,25 @@ std::string join(const Exprs& list) {
 
 std::string loops(char letter, const Exprs& sizes) {
   std::string text;
-  for (std::size_t d = 0; d < sizes.size(); ++d) text += fmt::format("{}{}{} < {}", d ? ", " : "", letter, d, sym::to_string(sizes[d]));
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    text += fmt::format("{}{}{} < {}", d ? ", " : "", letter, d, sym::to_string(sizes[d]));
   return text;
 }
 
 std::string print(const BufferView& v) {
-  return fmt::format("buf{} as {}", v.buffer, sym::to_string(sym::TensorMeta{.dtype = v.dtype, .sizes = v.sizes, .strides = v.strides, .offset = v.offset}));
+  return fmt::format(
+      "buf{} as {}", v.buffer,
+      sym::to_string(sym::TensorMeta{.dtype = v.dtype, .sizes = v.sizes, .strides = v.strides, .offset = v.offset}));
 }
 
 std::string print(const ExternAttribute& a) {
-  return std::visit(Overloaded{[](const std::string& s) { return fmt::format("\"{}\"", s); },
-                               [](const std::vector<std::string>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
-                               [](const std::vector<std::int64_t>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
-                               [](const std::vector<double>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
-                               [](const auto& v) { return fmt::format("{}", v); }},
-                    a);
+  return std::visit(
+      Overloaded{[](const std::string& s) { return fmt::format("\"{}\"", s); },
+                 [](const std::vector<std::string>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
+                 [](const std::vector<std::int64_t>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
+                 [](const std::vector<double>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
+                 [](const auto& v) { return fmt::format("{}", v); }},
+      a);
 }
 
 constexpr std::string_view kReductions[] = {"sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin"};
@@ -244,7 +256,9 @@ std::string print(const Control& c) {
     case Control::Kind::If: return fmt::format("if {}", sym::to_string(c.condition));
     case Control::Kind::Else: return "else";
     case Control::Kind::EndIf: return "end if";
-    case Control::Kind::Loop: return fmt::format("loop {}{}", sym::to_string(c.counter), c.extent.is_constant(sym::Range::kMax) ? "" : " < " + sym::to_string(c.extent));
+    case Control::Kind::Loop:
+      return fmt::format("loop {}{}", sym::to_string(c.counter),
+                         c.extent.is_constant(sym::Range::kMax) ? "" : " < " + sym::to_string(c.extent));
     case Control::Kind::BreakUnless: return fmt::format("break unless {}", sym::to_string(c.condition));
     case Control::Kind::EndLoop: return "end loop";
   }
@@ -256,13 +270,19 @@ std::string print(const Operation& op) {
       Overloaded{
           [&](const Pointwise& p) { return fmt::format("pointwise[{}] {}", loops('i', p.sizes), to_string(p.body)); },
           [&](const Reduction& r) {
-            return fmt::format("reduce.{}[{}; {}] {}", kReductions[static_cast<int>(r.kind)], loops('i', r.sizes), loops('r', r.reduced), to_string(r.body));
+            return fmt::format("reduce.{}[{}; {}] {}", kReductions[static_cast<int>(r.kind)], loops('i', r.sizes),
+                               loops('r', r.reduced), to_string(r.body));
           },
-          [&](const Scan& s) { return fmt::format("scan.{}[{}; dim {}] {}", kScans[static_cast<int>(s.kind)], loops('i', s.sizes), s.dim, to_string(s.body)); },
+          [&](const Scan& s) {
+            return fmt::format("scan.{}[{}; dim {}] {}", kScans[static_cast<int>(s.kind)], loops('i', s.sizes), s.dim,
+                               to_string(s.body));
+          },
           [&](const Scatter& s) {
             std::string where = join(s.index);
-            for (std::size_t k = 0; k < s.indirect.size(); ++k) where += fmt::format(", x{} = {}", k, to_string(s.indirect[k]));
-            return fmt::format("scatter.{}[{}{}] at [{}] {}", kStores[static_cast<int>(s.mode)], loops('i', s.sizes), s.sorted ? fmt::format("; sorted along i{}", *s.sorted) : "", where, to_string(s.body));
+            for (std::size_t k = 0; k < s.indirect.size(); ++k)
+              where += fmt::format(", x{} = {}", k, to_string(s.indirect[k]));
+            return fmt::format("scatter.{}[{}{}] at [{}] {}", kStores[static_cast<int>(s.mode)], loops('i', s.sizes),
+                               s.sorted ? fmt::format("; sorted along i{}", *s.sorted) : "", where, to_string(s.body));
           },
           [&](const Extern& e) {
             std::string text = "extern " + e.op + "(";
@@ -275,15 +295,21 @@ std::string print(const Operation& op) {
           },
           [&](const Fallback& f) {
             std::string text = fmt::format("fallback {}({})", f.op, ops::to_string(f.arguments));
-            for (std::size_t k = 0; k < f.writes.size(); ++k) text += fmt::format("{}%{}", k ? ", " : " writes ", f.writes[k]);
-            for (std::size_t k = 0; k < f.inputs.size(); ++k) text += fmt::format("{}%{} = {}", k ? ", " : " where ", k, print(f.inputs[k]));
+            for (std::size_t k = 0; k < f.writes.size(); ++k)
+              text += fmt::format("{}%{}", k ? ", " : " writes ", f.writes[k]);
+            for (std::size_t k = 0; k < f.inputs.size(); ++k)
+              text += fmt::format("{}%{} = {}", k ? ", " : " where ", k, print(f.inputs[k]));
             text += " ->";
             for (auto& v : f.outputs) text += " " + (v ? print(*v) : "None");
             return text;
           },
           [&](const Assertion& a) { return fmt::format("assert {} \"{}\"", sym::to_string(a.condition), a.message); },
-          [&](const ReadSymbol& r) { return fmt::format("symbol {} = read(buf{})", sym::to_string(r.symbol), r.source); },
-          [&](const SetSymbol& s) { return fmt::format("symbol {} = number({})", sym::to_string(s.symbol), sym::to_string(s.value)); },
+          [&](const ReadSymbol& r) {
+            return fmt::format("symbol {} = read(buf{})", sym::to_string(r.symbol), r.source);
+          },
+          [&](const SetSymbol& s) {
+            return fmt::format("symbol {} = number({})", sym::to_string(s.symbol), sym::to_string(s.value));
+          },
           [&](const Control& c) { return print(c); }},
       op.node);
 }
@@ -294,8 +320,13 @@ std::string to_string(const Graph& graph) {
   std::string text;
   for (auto& b : graph.buffers()) {
     const auto& l = b.layout;
-    text += fmt::format("buf{}: {}{}", b.id, sym::to_string(sym::TensorMeta{.dtype = l.dtype, .device = l.device, .sizes = l.sizes, .strides = l.strides}),
-                        b.kind == BufferKind::Input ? " input" : b.kind == BufferKind::Constant ? " constant" : l.fixed ? " fixed" : "");
+    text += fmt::format(
+        "buf{}: {}{}", b.id,
+        sym::to_string(sym::TensorMeta{.dtype = l.dtype, .device = l.device, .sizes = l.sizes, .strides = l.strides}),
+        b.kind == BufferKind::Input      ? " input"
+        : b.kind == BufferKind::Constant ? " constant"
+        : l.fixed                        ? " fixed"
+                                         : "");
     if (b.name != fmt::format("buf{}", b.id)) text += fmt::format(" {}", b.name);
     if (b.is_output) text += " output";
     text += "\n";
@@ -311,9 +342,10 @@ std::string to_string(const Graph& graph) {
   text += "return";
   for (auto& out : graph.outputs) {
     text += fmt::format(" {}=", out.name);
-    text += std::visit(Overloaded{[](const BufferView& v) { return print(v); }, [](const Expr& e) { return sym::to_string(e); },
-                                  [](double v) { return fmt::format("{}", v); }},
-                       out.value);
+    text += std::visit(
+        Overloaded{[](const BufferView& v) { return print(v); }, [](const Expr& e) { return sym::to_string(e); },
+                   [](double v) { return fmt::format("{}", v); }},
+        out.value);
   }
   return text + "\n";
 }

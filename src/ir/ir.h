@@ -24,12 +24,14 @@ namespace coil::ir {
 
 using OperationId = std::uint32_t;
 
-/// Where the elements of a buffer lie. A flexible layout has its strides chosen between lowering and scheduling (ir/layout_choice.h); before that they are a proposal.
+/// Where the elements of a buffer lie. A flexible layout has its strides chosen between lowering and scheduling
+/// (ir/layout_choice.h); before that they are a proposal.
 struct Layout {
   DType dtype = DType::F32;
   Device device;
   Exprs sizes, strides;
-  bool fixed = false;  ///< strides are settled: inputs, constants, outputs that must equal eager's (those that the caller takes as they come may stay open)
+  bool fixed = false;  ///< strides are settled: inputs, constants, outputs that must equal eager's (those that the
+                       ///< caller takes as they come may stay open)
 };
 
 enum class BufferKind : std::uint8_t { Input, Constant, Computed };
@@ -43,7 +45,8 @@ struct Buffer {
   bool is_output = false;            ///< handed to the caller: fresh memory, not the arena's
 };
 
-/// All elements of a loop nest over `sizes` (variables i0, i1, …) stored to `out` at `store_index` (one expression per dimension of out; by default the variables themselves).
+/// All elements of a loop nest over `sizes` (variables i0, i1, …) stored to `out` at `store_index` (one expression per
+/// dimension of out; by default the variables themselves).
 struct Pointwise {
   Exprs sizes;
   Scalar body = nullptr;
@@ -51,7 +54,8 @@ struct Pointwise {
 
 enum class ReductionKind : std::uint8_t { Sum, Prod, Max, Min, Any, All, Xor, ArgMax, ArgMin };
 
-/// out[i…] = reduction over r… of body(i…, r…). ArgMax and ArgMin give the I64 position in the flattened reduced dimensions of the first extreme, NaN counting as extreme (torch's rule).
+/// out[i…] = reduction over r… of body(i…, r…). ArgMax and ArgMin give the I64 position in the flattened reduced
+/// dimensions of the first extreme, NaN counting as extreme (torch's rule).
 struct Reduction {
   Exprs sizes, reduced;
   ReductionKind kind = ReductionKind::Sum;
@@ -61,7 +65,8 @@ struct Reduction {
 enum class ScanKind : std::uint8_t { Sum, Prod, Max, Min, LogSumExp };
 
 /// Inclusive scan along dimension `dim` of `sizes`.
-/// With a second buffer among the operation's `outs` (ir/scan_state.h), a row may be shared by blocks that tell each other through it; it holds zeros before.
+/// With a second buffer among the operation's `outs` (ir/scan_state.h), a row may be shared by blocks that tell each
+/// other through it; it holds zeros before.
 struct Scan {
   Exprs sizes;
   std::size_t dim = 0;
@@ -71,15 +76,17 @@ struct Scan {
 
 enum class StoreMode : std::uint8_t { Assign, Add, Prod, Max, Min };
 
-/// Like Pointwise, but stored where data says: `out[index]` with x0, x1, … standing for `indirect` values. `out` holds values before. Iterations that hit one place combine by `mode`, in order,
-/// so that the last Assign wins as in eager and sums do not depend on threads.
+/// Like Pointwise, but stored where data says: `out[index]` with x0, x1, … standing for `indirect` values. `out` holds
+/// values before. Iterations that hit one place combine by `mode`, in order, so that the last Assign wins as in eager
+/// and sums do not depend on threads.
 struct Scatter {
   Exprs sizes;
   Scalar body = nullptr;
   Exprs index;
   std::vector<Scalar> indirect;
   StoreMode mode = StoreMode::Assign;
-  std::optional<std::size_t> sorted = {};  ///< the loop along which iterations that hit one place are neighbours: one thread can carry them out in order
+  std::optional<std::size_t> sorted = {};  ///< the loop along which iterations that hit one place are neighbours: one
+                                           ///< thread can carry them out in order
 };
 
 /// A strided window on a buffer, as library calls see it.
@@ -91,7 +98,8 @@ struct BufferView {
   bool operator==(const BufferView&) const = default;
 };
 
-using ExternAttribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
+using ExternAttribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
+                                     std::vector<std::string>>;
 
 /// A library call (runtime/library.h says which there are), or a template kernel (`attention`).
 struct Extern {
@@ -111,8 +119,9 @@ struct Fallback {
   std::vector<ops::NamedArgument> arguments;
   std::vector<BufferView> inputs;
   std::vector<std::optional<BufferView>> outputs;
-  std::vector<std::size_t> writes;  ///< of `inputs`: those that the operator writes to. It is given copies, which are the last of `outputs`, in this order
-  bool is_list = false;     ///< the operator returns several values, be it one
+  std::vector<std::size_t> writes;  ///< of `inputs`: those that the operator writes to. It is given copies, which are
+                                    ///< the last of `outputs`, in this order
+  bool is_list = false;             ///< the operator returns several values, be it one
   bool has_effect = false;  ///< draws random numbers or the like: kept, in order, though nothing uses its results
 };
 
@@ -122,26 +131,30 @@ struct Assertion {
   std::string message;
 };
 
-/// A symbol gets its value while the program runs: the integer that `source` (0-d, I64) holds; of a float (0-d, F64) its bits (FloatFunction::OfBits).
+/// A symbol gets its value while the program runs: the integer that `source` (0-d, I64) holds; of a float (0-d, F64)
+/// its bits (FloatFunction::OfBits).
 struct ReadSymbol {
   Expr symbol;
   BufferId source = 0;
 };
 
-/// A symbol gets the value of an expression: on each side of a branch that of the side's own result, where only the branch tells the size of what it gives.
+/// A symbol gets the value of an expression: on each side of a branch that of the side's own result, where only the
+/// branch tells the size of what it gives.
 struct SetSymbol {
   Expr symbol, value;
 };
 
-/// A border of a block of operations. Blocks nest; what is made in one is used in it only, so results leave through buffers that were made before it: but for a symbol that both sides of a branch set, and buffers
-/// that are sized by it, which each side makes and both have made after it.
+/// A border of a block of operations. Blocks nest; what is made in one is used in it only, so results leave through
+/// buffers that were made before it: but for a symbol that both sides of a branch set, and buffers that are sized by
+/// it, which each side makes and both have made after it.
 ///
 ///     If condition … Else … EndIf          the first block where the condition is not 0, else the second
-///     Loop counter < extent … EndLoop      the block again and again; BreakUnless, a direct part of it, leaves when its condition is 0
+///     Loop counter < extent … EndLoop      the block again and again; BreakUnless, a direct part of it, leaves when
+///     its condition is 0
 struct Control {
   enum class Kind : std::uint8_t { If, Else, EndIf, Loop, BreakUnless, EndLoop } kind = Kind::If;
-  Expr condition = 1;  ///< of If and BreakUnless
-  Expr counter = 0;    ///< of Loop: the symbol that counts turns from 0
+  Expr condition = 1;              ///< of If and BreakUnless
+  Expr counter = 0;                ///< of Loop: the symbol that counts turns from 0
   Expr extent = sym::Range::kMax;  ///< of Loop; kMax: without end
   bool opens() const { return kind == Kind::If || kind == Kind::Else || kind == Kind::Loop; }
   bool closes() const { return kind == Kind::Else || kind == Kind::EndIf || kind == Kind::EndLoop; }
@@ -161,7 +174,10 @@ struct Operation {
   const Exprs& reduced() const;
   bool is_loop() const { return node.index() < 4; }
   /// Runs for what it does to the program, not for a value.
-  bool has_effect() const { return std::holds_alternative<Assertion>(node) || std::holds_alternative<Control>(node) || (std::holds_alternative<Fallback>(node) && std::get<Fallback>(node).has_effect); }
+  bool has_effect() const {
+    return std::holds_alternative<Assertion>(node) || std::holds_alternative<Control>(node) ||
+           (std::holds_alternative<Fallback>(node) && std::get<Fallback>(node).has_effect);
+  }
   /// The symbol that it gives a value, if it is one that does.
   std::optional<Expr> defined_symbol() const;
 };
@@ -173,7 +189,8 @@ struct GraphOutput {
   bool is_bool = false;  ///< the expression is a condition
 };
 
-/// What is being lowered, for the operations made meanwhile. An operation computes the node itself and the nodes whose bodies it absorbed, but none that it only reads.
+/// What is being lowered, for the operations made meanwhile. An operation computes the node itself and the nodes whose
+/// bodies it absorbed, but none that it only reads.
 struct Provenance {
   std::set<std::string> origins;
   std::string where;
@@ -193,11 +210,13 @@ class Graph {
 
   Buffer& add_buffer(std::string name, BufferKind, Layout);
   Operation& add_operation(Operation);
-  /// Whether it ever had a convolution, or the gradient of one's weights: layouts left open may then come to have the channels innermost (ir/layout_choice.h).
+  /// Whether it ever had a convolution, or the gradient of one's weights: layouts left open may then come to have the
+  /// channels innermost (ir/layout_choice.h).
   bool has_convolutions() const { return has_convolutions_; }
   /// Forgets those of operation `first` and its followers that `unwanted` tells; nothing may read their results.
   void drop_operations(std::size_t first, const std::function<bool(const Operation&)>& unwanted);
-  /// The whole list anew, in this order: what passes over the IR end with. Operations get new ids and buffers their writers.
+  /// The whole list anew, in this order: what passes over the IR end with. Operations get new ids and buffers their
+  /// writers.
   void replace_operations(std::vector<Operation>);
   Buffer& buffer(BufferId id) { return buffers_[id]; }
   const Buffer& buffer(BufferId id) const { return buffers_[id]; }
@@ -222,12 +241,12 @@ class Graph {
   /// Numbers for the scalars (ScalarOp::Random) of one operator: the first of `count`.
   std::int64_t new_salts(std::int64_t count) { return std::exchange(salts_, salts_ + count); }
 
-  std::vector<BufferId> inputs;               ///< one for each of the program's inputs, in order
-  std::map<BufferId, Tensor> constants;       ///< values of Constant buffers
-  std::set<BufferId> mutated;                 ///< inputs and constants that operations write to
+  std::vector<BufferId> inputs;          ///< one for each of the program's inputs, in order
+  std::map<BufferId, Tensor> constants;  ///< values of Constant buffers
+  std::set<BufferId> mutated;            ///< inputs and constants that operations write to
   std::vector<GraphOutput> outputs;
   Provenance provenance;
-  std::set<std::string> defined_symbols;      ///< names of those that operations define
+  std::set<std::string> defined_symbols;  ///< names of those that operations define
 
  private:
   Expr variable(Exprs& made, char letter, std::size_t d);
@@ -254,7 +273,8 @@ std::set<std::string> free_symbols(const Graph&, const Operation&);
 std::vector<Expr> runtime_symbols(const Graph&, const Operation&);
 /// Which operations are needed for the outputs, for writes to inputs and constants, and for effects.
 std::vector<bool> live_operations(const Graph&);
-/// Which symbols have values, as a walk over operations goes in and out of blocks. What both sides of a branch define is known after it.
+/// Which symbols have values, as a walk over operations goes in and out of blocks. What both sides of a branch define
+/// is known after it.
 class KnownSymbols {
  public:
   void border(const Control&);
@@ -270,9 +290,11 @@ class KnownSymbols {
   Names known_;
   std::vector<Block> open_;
 };
-/// For each operation, its block: equal numbers, same block. 0 is the program's own; a BreakUnless parts a block in two.
+/// For each operation, its block: equal numbers, same block. 0 is the program's own; a BreakUnless parts a block in
+/// two.
 std::vector<std::size_t> blocks(const Graph&);
-/// Every symbol is defined before its use, in the same block or one around it; blocks nest; a buffer made in a block is used in it only. Throws Error naming the operation.
+/// Every symbol is defined before its use, in the same block or one around it; blocks nest; a buffer made in a block is
+/// used in it only. Throws Error naming the operation.
 void verify(const Graph&);
 /// Index in elements from the buffer's start of a multi-dimensional index.
 Expr linear_index(const Layout&, std::span<const Expr> index);

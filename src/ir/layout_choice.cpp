@@ -8,7 +8,9 @@ namespace coil::ir {
 
 namespace {
 
-bool is_whole(const BufferView& v, const Layout& layout) { return v.sizes == layout.sizes && v.strides == layout.strides && v.offset.is_constant(0); }
+bool is_whole(const BufferView& v, const Layout& layout) {
+  return v.sizes == layout.sizes && v.strides == layout.strides && v.offset.is_constant(0);
+}
 
 /// Views of each buffer in library calls and among the results.
 using Views = std::unordered_map<BufferId, std::vector<BufferView*>>;
@@ -30,7 +32,8 @@ bool relayout(Graph& graph, BufferId id, const Exprs& strides, const std::vector
   const Buffer& buffer = graph.buffer(id);
   if (layout.fixed || buffer.kind != BufferKind::Computed) return false;
   // Whoever takes a result of open layout is told its strides once, whatever the sizes of a call.
-  if (buffer.is_output && !std::all_of(strides.begin(), strides.end(), [](Expr e) { return e.constant().has_value(); })) return false;
+  if (buffer.is_output && !std::all_of(strides.begin(), strides.end(), [](Expr e) { return e.constant().has_value(); }))
+    return false;
   for (const BufferView* v : views)
     if (!is_whole(*v, layout)) return false;
   for (BufferView* v : views) v->strides = strides;
@@ -55,7 +58,10 @@ Exprs channels_last(const Exprs& sizes) {
 /// Spreads channels-last from convolutions through the operations between them.
 class ChannelsLast {
  public:
-  explicit ChannelsLast(Graph& graph) : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), views_(views_in_calls(graph_, list_)) {}
+  explicit ChannelsLast(Graph& graph)
+      : graph_(graph),
+        list_(graph.operations().begin(), graph.operations().end()),
+        views_(views_in_calls(graph_, list_)) {}
 
   void run() {
     for (std::size_t i = 0; i < list_.size(); ++i) {
@@ -83,13 +89,16 @@ class ChannelsLast {
   /// The GPU's library takes both operands of a weight's gradient channels-last; the CPU's has layouts of its own.
   bool is_weight_gradient(const Operation& op) const {
     auto* call = std::get_if<Extern>(&op.node);
-    return call && call->op == "convolution_weights" && graph_.buffer(call->inputs[0].buffer).layout.device.type == DeviceType::CUDA;
+    return call && call->op == "convolution_weights" &&
+           graph_.buffer(call->inputs[0].buffer).layout.device.type == DeviceType::CUDA;
   }
 
   /// Gives a buffer channels-last strides when it is free to have them.
   void want(BufferId id) {
     const Layout& layout = graph_.buffer(id).layout;
-    if (layout.sizes.size() < 3 || chosen_.contains(id) || !relayout(graph_, id, channels_last(layout.sizes), views_[id])) return;
+    if (layout.sizes.size() < 3 || chosen_.contains(id) ||
+        !relayout(graph_, id, channels_last(layout.sizes), views_[id]))
+      return;
     chosen_.insert(id);
     pending_.push_back(id);
   }
@@ -99,9 +108,17 @@ class ChannelsLast {
     const Exprs& sizes = op.sizes();
     std::vector<BufferId> result;
     if (!op.is_loop() || sizes.size() < 3) return result;
-    Scalar body = std::visit([](const auto& node) -> Scalar { if constexpr (requires { node.body; }) return node.body; else return nullptr; }, op.node);
+    Scalar body = std::visit(
+        [](const auto& node) -> Scalar {
+          if constexpr (requires { node.body; })
+            return node.body;
+          else
+            return nullptr;
+        },
+        op.node);
     for (Scalar load : loads(body))
-      if (load->op == ScalarOp::Load && load->index.size() == sizes.size() && load->index[0] == graph_.ivar(0) && sym::contains(load->index[1], graph_.ivar(1)) &&
+      if (load->op == ScalarOp::Load && load->index.size() == sizes.size() && load->index[0] == graph_.ivar(0) &&
+          sym::contains(load->index[1], graph_.ivar(1)) &&
           !graph_.buffer(load->buffer).layout.sizes.back().is_constant(1))
         result.push_back(load->buffer);
     for (BufferId out : op.outs)
@@ -116,7 +133,8 @@ class ChannelsLast {
   /// A convolution's operand or result whose layout is settled otherwise is converted by a copy.
   void convert_at_borders() {
     std::vector<Operation> result;
-    std::unordered_map<BufferId, std::vector<std::pair<BufferView, BufferView>>> converted;  // several views of one buffer, each with its copy
+    std::unordered_map<BufferId, std::vector<std::pair<BufferView, BufferView>>>
+        converted;  // several views of one buffer, each with its copy
     auto convert = [&](BufferView& x, const Operation& reader) {
       if (!needs_conversion(x)) return;
       auto& copies = converted[x.buffer];
@@ -130,7 +148,8 @@ class ChannelsLast {
     };
     for (Operation& op : list_) {
       auto* call = std::get_if<Extern>(&op.node);
-      if (call && is_weight_gradient(op)) for (BufferView& x : call->inputs) convert(x, op);
+      if (call && is_weight_gradient(op))
+        for (BufferView& x : call->inputs) convert(x, op);
       if (!call || call->op != "convolution") {
         result.push_back(std::move(op));
         continue;
@@ -166,7 +185,11 @@ class ChannelsLast {
 
   BufferView temporary(const BufferView& like) {
     BufferView view{0, like.dtype, like.sizes, channels_last(like.sizes), 0};
-    view.buffer = graph_.add_buffer("", BufferKind::Computed, {like.dtype, graph_.buffer(like.buffer).layout.device, view.sizes, view.strides, true}).id;
+    view.buffer =
+        graph_
+            .add_buffer("", BufferKind::Computed,
+                        {like.dtype, graph_.buffer(like.buffer).layout.device, view.sizes, view.strides, true})
+            .id;
     return view;
   }
 
@@ -180,7 +203,9 @@ class ChannelsLast {
   }
 
   /// A copy that is a part of what the convolution `of` computes.
-  Operation copy_operation(Scalar body, const Exprs& sizes, BufferId to, const Operation& of) { return {.node = Pointwise{sizes, body}, .outs = {to}, .origins = of.origins, .where = of.where}; }
+  Operation copy_operation(Scalar body, const Exprs& sizes, BufferId to, const Operation& of) {
+    return {.node = Pointwise{sizes, body}, .outs = {to}, .origins = of.origins, .where = of.where};
+  }
 
   Graph& graph_;
   std::vector<Operation> list_;

@@ -17,12 +17,14 @@ bool same_place(Graph& graph, Scalar load, BufferId out, const Exprs& index, con
   if (!is_load(load) || load->mask) return false;
   const Layout &from = graph.buffer(load->buffer).layout, &to = graph.buffer(out).layout;
   // Constants have no device of their own: they go where the program runs.
-  const bool anywhere = graph.buffer(load->buffer).kind == BufferKind::Constant || graph.buffer(out).kind == BufferKind::Constant;
+  const bool anywhere =
+      graph.buffer(load->buffer).kind == BufferKind::Constant || graph.buffer(out).kind == BufferKind::Constant;
   if (from.dtype != to.dtype || !(anywhere || from.device == to.device)) return false;
   auto& env = graph.env();
   const auto loops = loop_vars(graph, loop_sizes);
   const Expr read = load->op == ScalarOp::Load ? linear_index(from, load->index) : load->index[0];
-  return env.statically_known_equal(sym::product(from.sizes), sym::product(to.sizes)) && env.simplify(read - linear_index(to, index), loops).is_constant(0);
+  return env.statically_known_equal(sym::product(from.sizes), sym::product(to.sizes)) &&
+         env.simplify(read - linear_index(to, index), loops).is_constant(0);
 }
 
 /// A box of loop points: for each variable where it begins, its step and how many there are.
@@ -41,7 +43,8 @@ class RegionFinder {
     Region region;
     for (std::size_t d = 0; d < sizes_.size(); ++d) {
       Dim& dim = dims_[d];
-      const Expr low = env.simplify(sym::max(dim.low, 0)), high = env.simplify(dim.high ? sym::min(*dim.high, sizes_[d]) : sizes_[d]);
+      const Expr low = env.simplify(sym::max(dim.low, 0)),
+                 high = env.simplify(dim.high ? sym::min(*dim.high, sizes_[d]) : sizes_[d]);
       if (dim.step != 1 && !env.statically_known_multiple_of(low + dim.phase, dim.step)) return std::nullopt;
       Expr count = env.simplify(sym::ceil_div(high - low, dim.step));
       if (!env.statically_known_le(0, count)) count = sym::max(count, 0);
@@ -78,7 +81,8 @@ class RegionFinder {
 
   bool relation(sym::Kind kind, Expr a, Expr b) {
     if (kind == sym::Kind::Eq && b.kind() == sym::Kind::Mod) std::swap(a, b);
-    if (kind == sym::Kind::Eq && a.kind() == sym::Kind::Mod && b.is_constant(0)) return congruence(a.operands()[0], a.operands()[1]);
+    if (kind == sym::Kind::Eq && a.kind() == sym::Kind::Mod && b.is_constant(0))
+      return congruence(a.operands()[0], a.operands()[1]);
     const auto linear = in_one_variable(a - b);
     if (!linear) return false;
     auto& [d, coefficient, rest] = *linear;
@@ -86,8 +90,10 @@ class RegionFinder {
     const Expr at = coefficient > 0 ? -rest : rest;
     if (kind == sym::Kind::Eq) return raise(d, at), lower(d, at + 1), true;
     const int strict = kind == sym::Kind::Lt;
-    if (coefficient > 0) lower(d, at + 1 - strict);
-    else raise(d, at + strict);
+    if (coefficient > 0)
+      lower(d, at + 1 - strict);
+    else
+      raise(d, at + strict);
     return true;
   }
 
@@ -110,7 +116,9 @@ class RegionFinder {
     for (std::size_t d = 0; d < sizes_.size(); ++d) {
       if (!sym::contains(e, graph_.ivar(d))) continue;
       const auto linear = sym::linear_in(e, graph_.ivar(d));
-      if (found || !linear || !(linear->coefficient.is_constant(1) || linear->coefficient.is_constant(-1)) || sym::has_symbol_of(linear->rest, sym::SymbolKind::Loop)) return std::nullopt;
+      if (found || !linear || !(linear->coefficient.is_constant(1) || linear->coefficient.is_constant(-1)) ||
+          sym::has_symbol_of(linear->rest, sym::SymbolKind::Loop))
+        return std::nullopt;
       found = Linear{d, *linear->coefficient.constant(), linear->rest};
     }
     return found;
@@ -160,16 +168,21 @@ class PartWrites {
     for (std::size_t k = wanted_.empty() ? 0 : graph_.operations().size(); k-- > 0;) {
       const Operation& op = graph_.operations()[k];
       if (blocks_[k] != 0 || op.outs.size() != 1 || !wanted_.contains(op.outs[0])) continue;
-      if (auto from = copied_buffer(graph_, op)) wanted_.insert(*from);
-      else if (auto chain = chain_of(op)) wanted_.insert(chain->before->buffer);
+      if (auto from = copied_buffer(graph_, op))
+        wanted_.insert(*from);
+      else if (auto chain = chain_of(op))
+        wanted_.insert(chain->before->buffer);
     }
   }
 
-  std::int64_t elements(const Exprs& sizes, std::int64_t otherwise) { return graph_.env().hint_or(sym::product(sizes), otherwise); }
+  std::int64_t elements(const Exprs& sizes, std::int64_t otherwise) {
+    return graph_.env().hint_or(sym::product(sizes), otherwise);
+  }
 
   std::optional<Chain> chain_of(const Operation& op) {
     const auto* loop = std::get_if<Pointwise>(&op.node);
-    if (!loop || !op.store_index.empty() || loop->body->op != ScalarOp::Where || may_fail(loop->body)) return std::nullopt;
+    if (!loop || !op.store_index.empty() || loop->body->op != ScalarOp::Where || may_fail(loop->body))
+      return std::nullopt;
     const Layout& layout = graph_.buffer(op.outs[0]).layout;
     const std::int64_t whole = elements(loop->sizes, std::numeric_limits<std::int32_t>::max());
     if (whole * static_cast<std::int64_t>(size_of(layout.dtype)) < kSmall) return std::nullopt;
@@ -182,7 +195,8 @@ class PartWrites {
       if (written * kShare > whole) return std::nullopt;
       chain.parts.push_back({std::move(*region), chain.before->args[1]});
     }
-    if (!same_place(graph_, chain.before, op.outs[0], graph_.ivars(loop->sizes.size()), loop->sizes)) return std::nullopt;
+    if (!same_place(graph_, chain.before, op.outs[0], graph_.ivars(loop->sizes.size()), loop->sizes))
+      return std::nullopt;
     return chain;
   }
 
@@ -191,21 +205,29 @@ class PartWrites {
     if (!chain) return false;
     const BufferId out = op.outs[0];
     auto emit = [&](Exprs sizes, Scalar body, BufferId to, Exprs store_index) {
-      made_.push_back({.node = Pointwise{std::move(sizes), body}, .outs = {to}, .store_index = std::move(store_index), .origins = op.origins, .where = op.where});
+      made_.push_back({.node = Pointwise{std::move(sizes), body},
+                       .outs = {to},
+                       .store_index = std::move(store_index),
+                       .origins = op.origins,
+                       .where = op.where});
     };
     const auto& whole = std::get<Pointwise>(op.node);
     const Exprs vars = graph_.ivars(whole.sizes.size());
     for (auto& [region, value] : chain->parts) {
       const auto loops = loop_vars(graph_, region.sizes);
-      value = graph_.pool().substitute(value, vars, region.index, [&](Expr e) { return graph_.env().simplify(e, loops); });
-      const bool reads = reads_elsewhere(value, [&](Scalar load) { return chain->parts.size() == 1 && same_place(graph_, load, out, region.index, region.sizes); });
+      value =
+          graph_.pool().substitute(value, vars, region.index, [&](Expr e) { return graph_.env().simplify(e, loops); });
+      const bool reads = reads_elsewhere(value, [&](Scalar load) {
+        return chain->parts.size() == 1 && same_place(graph_, load, out, region.index, region.sizes);
+      });
       if (!reads) continue;
       const BufferId early = temporary(graph_.buffer(out).layout, region.sizes);
       emit(region.sizes, value, early, {});
       value = graph_.pool().load(early, graph_.buffer(out).layout.dtype, vars);
     }
     if (chain->before->buffer != out) emit(whole.sizes, chain->before, out, {});
-    for (std::size_t k = chain->parts.size(); k-- > 0;) emit(chain->parts[k].region.sizes, chain->parts[k].value, out, chain->parts[k].region.index);
+    for (std::size_t k = chain->parts.size(); k-- > 0;)
+      emit(chain->parts[k].region.sizes, chain->parts[k].value, out, chain->parts[k].region.index);
     return changed_ = true;
   }
 
@@ -218,7 +240,8 @@ class PartWrites {
       Layout like = graph_.buffer(op.outs[0]).layout;
       like.dtype = dtype;
       const BufferId early = temporary(like, scatter->sizes);
-      made_.push_back({.node = Pointwise{scatter->sizes, value}, .outs = {early}, .origins = op.origins, .where = op.where});
+      made_.push_back(
+          {.node = Pointwise{scatter->sizes, value}, .outs = {early}, .origins = op.origins, .where = op.where});
       value = graph_.pool().load(early, dtype, graph_.ivars(scatter->sizes.size()));
       changed_ = true;
     };
@@ -228,10 +251,15 @@ class PartWrites {
 
   bool reads_elsewhere(Scalar value, const std::function<bool(Scalar)>& harmless) {
     const auto all = loads(value);
-    return std::any_of(all.begin(), all.end(), [&](Scalar load) { return wanted_.contains(load->buffer) && !harmless(load); });
+    return std::any_of(all.begin(), all.end(),
+                       [&](Scalar load) { return wanted_.contains(load->buffer) && !harmless(load); });
   }
 
-  BufferId temporary(const Layout& like, const Exprs& sizes) { return graph_.add_buffer("", BufferKind::Computed, {like.dtype, like.device, sizes, sym::contiguous_strides(sizes), true}).id; }
+  BufferId temporary(const Layout& like, const Exprs& sizes) {
+    return graph_
+        .add_buffer("", BufferKind::Computed, {like.dtype, like.device, sizes, sym::contiguous_strides(sizes), true})
+        .id;
+  }
 
   Graph& graph_;
   const std::vector<std::size_t> blocks_;
@@ -255,7 +283,8 @@ bool stores_apart(Graph& graph, const Operation& a, const Operation& b) {
   const auto loops = loop_vars(graph, sizes, others);
   const Exprs &at = a.store_index, &other_at = b.store_index;
   for (std::size_t d = 0; d < std::min(at.size(), other_at.size()); ++d)
-    if (graph.env().statically_known_true(sym::ne(at[d], sym::substitute(other_at[d], vars, renamed)), loops)) return true;
+    if (graph.env().statically_known_true(sym::ne(at[d], sym::substitute(other_at[d], vars, renamed)), loops))
+      return true;
   return false;
 }
 

@@ -1,4 +1,5 @@
-// The memory through which the kernels that sort long rows digit by digit count digits, and through which a digit's blocks tell each other what they hold: all zeros before.
+// The memory through which the kernels that sort long rows digit by digit count digits, and through which a digit's
+// blocks tell each other what they hold: all zeros before.
 #pragma once
 #include "sym/expr.h"
 #include "tensor/dtype.h"
@@ -8,13 +9,25 @@ namespace coil::ir {
 /// Whether elements are sorted as unsigned numbers of the same order.
 inline bool has_digits(DType d) {
   switch (d) {
-    case DType::F32: case DType::F64: case DType::F16: case DType::BF16: case DType::Bool:
-    case DType::I8: case DType::I16: case DType::I32: case DType::I64: case DType::U8: case DType::U16: case DType::U32: case DType::U64: return true;
+    case DType::F32:
+    case DType::F64:
+    case DType::F16:
+    case DType::BF16:
+    case DType::Bool:
+    case DType::I8:
+    case DType::I16:
+    case DType::I32:
+    case DType::I64:
+    case DType::U8:
+    case DType::U16:
+    case DType::U32:
+    case DType::U64: return true;
     default: return false;
   }
 }
 
-/// In words: one for each digit that counts the blocks begun, and for each row and digit the number of elements that have each of its values, in the row and then in each tile of it.
+/// In words: one for each digit that counts the blocks begun, and for each row and digit the number of elements that
+/// have each of its values, in the row and then in each tile of it.
 struct RadixState {
   static constexpr std::int64_t kTile = 4096, kValues = 256, kHead = 16;
   /// Words have 32 bits where two of them are left over by every count of a row, else 64.

@@ -18,12 +18,10 @@ struct OpInfo {
   int operands;
 };
 
-constexpr OpInfo kOps[] = {
-    {"load", -1}, {"linear_load", -1}, {"index", 0},   {"constant", 0},
-    {"cast", 1},  {"round", 1},        {"bitcast", 1}, {"check_index", 1},
-    {"random", 1},
+constexpr OpInfo kOps[] = {{"load", -1},      {"linear_load", -1}, {"index", 0},       {"constant", 0}, {"cast", 1},
+                           {"round", 1},      {"bitcast", 1},      {"check_index", 1}, {"random", 1},
 #define X(e, n, count) {n, count},
-    COIL_SCALAR_OPS(X)
+                           COIL_SCALAR_OPS(X)
 #undef X
 };
 
@@ -52,7 +50,8 @@ struct Same {
   bool operator()(Scalar a, Scalar b) const {
     return a->hash == b->hash && a->op == b->op && a->dtype == b->dtype && a->args == b->args && a->index == b->index &&
            a->buffer == b->buffer && a->mask == b->mask && a->rounded == b->rounded &&
-           std::bit_cast<std::uint64_t>(a->number) == std::bit_cast<std::uint64_t>(b->number) && a->integer == b->integer;
+           std::bit_cast<std::uint64_t>(a->number) == std::bit_cast<std::uint64_t>(b->number) &&
+           a->integer == b->integer;
   }
 };
 
@@ -73,7 +72,8 @@ bool is_constant(Scalar s) { return s->op == ScalarOp::Constant; }
 bool is_int(DType t) { return !is_floating(t); }
 bool is_number(Scalar s, double v) {
   if (!is_constant(s)) return false;
-  return is_int(s->dtype) ? s->integer == static_cast<std::int64_t>(v) : s->number == v && std::signbit(s->number) == std::signbit(v);
+  return is_int(s->dtype) ? s->integer == static_cast<std::int64_t>(v)
+                          : s->number == v && std::signbit(s->number) == std::signbit(v);
 }
 bool is_true(Scalar s) { return is_constant(s) && s->dtype == DType::Bool && s->integer == 1; }
 bool is_false(Scalar s) { return is_constant(s) && s->dtype == DType::Bool && s->integer == 0; }
@@ -82,7 +82,8 @@ bool is_false(Scalar s) { return is_constant(s) && s->dtype == DType::Bool && s-
 std::optional<double> fold_float(ScalarOp op, DType t, double x, double y) {
   auto narrow = [t](double v) { return t == DType::F32 ? static_cast<double>(static_cast<float>(v)) : v; };
   switch (op) {
-    // A double holds the exact product, and the double rounding of +, - and / of two floats is innocuous (double has more than 2p + 2 bits).
+    // A double holds the exact product, and the double rounding of +, - and / of two floats is innocuous (double has
+    // more than 2p + 2 bits).
     case ScalarOp::Add: return narrow(x + y);
     case ScalarOp::Sub: return narrow(x - y);
     case ScalarOp::Mul: return narrow(x * y);
@@ -179,15 +180,25 @@ Scalar ScalarPool::intern(ScalarNode n) {
 Scalar ScalarPool::load(BufferId buffer, DType storage, Exprs index, std::vector<Scalar> indirect, Scalar mask) {
   if (mask && is_true(mask)) mask = nullptr;
   if (mask && is_false(mask)) return constant(register_type(storage), 0);
-  return intern({.op = ScalarOp::Load, .dtype = register_type(storage), .args = std::move(indirect), .index = std::move(index),
-                 .buffer = buffer, .mask = mask, .rounded = storage});
+  return intern({.op = ScalarOp::Load,
+                 .dtype = register_type(storage),
+                 .args = std::move(indirect),
+                 .index = std::move(index),
+                 .buffer = buffer,
+                 .mask = mask,
+                 .rounded = storage});
 }
 
 Scalar ScalarPool::linear_load(BufferId buffer, DType storage, Expr index, std::vector<Scalar> indirect, Scalar mask) {
   if (mask && is_true(mask)) mask = nullptr;
   if (mask && is_false(mask)) return constant(register_type(storage), 0);
-  return intern({.op = ScalarOp::LinearLoad, .dtype = register_type(storage), .args = std::move(indirect), .index = {index},
-                 .buffer = buffer, .mask = mask, .rounded = storage});
+  return intern({.op = ScalarOp::LinearLoad,
+                 .dtype = register_type(storage),
+                 .args = std::move(indirect),
+                 .index = {index},
+                 .buffer = buffer,
+                 .mask = mask,
+                 .rounded = storage});
 }
 
 Scalar ScalarPool::index(Expr e) {
@@ -216,7 +227,9 @@ Scalar ScalarPool::cast(Scalar s, DType to) {
   DType reg = register_type(to);
   if (s->dtype != reg) {
     if (is_constant(s) && is_int(s->dtype)) {
-      s = s->dtype == DType::U64 && !is_int(reg) ? constant(reg, static_cast<double>(static_cast<std::uint64_t>(s->integer))) : constant_int(reg, s->integer);
+      s = s->dtype == DType::U64 && !is_int(reg)
+              ? constant(reg, static_cast<double>(static_cast<std::uint64_t>(s->integer)))
+              : constant_int(reg, s->integer);
     } else if (is_constant(s) && !is_int(reg)) {
       s = constant(reg, s->number);
     } else if (s->op == ScalarOp::Index && s->dtype == DType::Bool && reg == DType::I64) {
@@ -227,7 +240,8 @@ Scalar ScalarPool::cast(Scalar s, DType to) {
   }
   if (reg == to) return s;
   // A narrow float read from memory, or rounded already, has its precision.
-  bool narrow = (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad || s->op == ScalarOp::Round) && s->rounded == to;
+  bool narrow =
+      (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad || s->op == ScalarOp::Round) && s->rounded == to;
   if (narrow || (is_constant(s) && (s->number == 0 || std::isinf(s->number)))) return s;
   return intern({.op = ScalarOp::Round, .dtype = reg, .args = {s}, .rounded = to});
 }
@@ -240,7 +254,8 @@ Scalar ScalarPool::bitcast(Scalar s, DType to) {
 Scalar ScalarPool::check_index(Scalar s, Expr size) {
   COIL_CHECK(s->dtype == DType::I64, "indices are I64");
   if (is_constant(s))
-    if (auto n = size.constant(); n && s->integer >= -*n && s->integer < *n) return constant_int(DType::I64, s->integer < 0 ? s->integer + *n : s->integer);
+    if (auto n = size.constant(); n && s->integer >= -*n && s->integer < *n)
+      return constant_int(DType::I64, s->integer < 0 ? s->integer + *n : s->integer);
   return intern({.op = ScalarOp::CheckIndex, .dtype = DType::I64, .args = {s}, .index = {size}});
 }
 
@@ -253,7 +268,8 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
   const int operands = info(o).operands;
   COIL_CHECK(o > ScalarOp::Random && a && (operands < 2) == !b && (operands < 3) == !c, "operands of {}", name_of(o));
   if (o == ScalarOp::Where) {
-    COIL_CHECK(a->dtype == DType::Bool && b->dtype == c->dtype, "operands of where: {}, {}, {}", short_name(a->dtype), short_name(b->dtype), short_name(c->dtype));
+    COIL_CHECK(a->dtype == DType::Bool && b->dtype == c->dtype, "operands of where: {}, {}, {}", short_name(a->dtype),
+               short_name(b->dtype), short_name(c->dtype));
     if (b == c || is_true(a)) return b;
     if (is_false(a)) return c;
     return intern({.op = o, .dtype = b->dtype, .args = {a, b, c}});
@@ -270,9 +286,10 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
 
   if (is_constant(a) && (!b || is_constant(b))) {
     if (is_comparison(o)) {
-      auto known = !integral           ? compare(o, a->number, b->number)
-                   : t == DType::U64 ? compare(o, static_cast<std::uint64_t>(a->integer), static_cast<std::uint64_t>(b->integer))
-                                     : compare(o, a->integer, b->integer);
+      auto known = !integral ? compare(o, a->number, b->number)
+                   : t == DType::U64
+                       ? compare(o, static_cast<std::uint64_t>(a->integer), static_cast<std::uint64_t>(b->integer))
+                       : compare(o, a->integer, b->integer);
       if (known) return constant_int(DType::Bool, *known);
     } else if (o == ScalarOp::Not && t == DType::Bool) {
       return constant_int(t, !a->integer);
@@ -333,8 +350,7 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
     case ScalarOp::IsInf:
       if (integral) return constant_int(DType::Bool, 0);
       break;
-    default:
-      break;
+    default: break;
   }
   ScalarNode n{.op = o, .dtype = result, .args = {a}};
   if (b) n.args.push_back(b);
@@ -400,7 +416,9 @@ Scalar rebuild(ScalarPool& pool, Scalar s, const std::vector<Scalar>& args, Expr
 }
 
 /// Walks operands before users. `change` sees each node with its operands changed already and gives the new node.
-Scalar transform(Scalar root, const std::function<Scalar(Scalar node, const std::vector<Scalar>& args, Scalar mask, bool same)>& change) {
+Scalar transform(
+    Scalar root,
+    const std::function<Scalar(Scalar node, const std::vector<Scalar>& args, Scalar mask, bool same)>& change) {
   std::unordered_map<Scalar, Scalar> made;
   std::vector<Scalar> args;
   for (Scalar s : topological({&root, 1})) {
@@ -419,7 +437,8 @@ Scalar transform(Scalar root, const std::function<Scalar(Scalar node, const std:
 
 }  // namespace
 
-Scalar ScalarPool::substitute(Scalar root, std::span<const Expr> from, std::span<const Expr> to, const std::function<Expr(Expr)>& simplify) {
+Scalar ScalarPool::substitute(Scalar root, std::span<const Expr> from, std::span<const Expr> to,
+                              const std::function<Expr(Expr)>& simplify) {
   if (std::equal(from.begin(), from.end(), to.begin(), to.end())) return root;
   std::unordered_map<Expr, Expr> memo;
   auto replaced = [&](Expr e) {
@@ -462,7 +481,8 @@ Scalar ScalarPool::masked(Scalar value, Scalar mask, Scalar otherwise) {
     if (!same) s = rebuild(*this, s, args, s->index, inner);
     if (s->op != ScalarOp::Load && s->op != ScalarOp::LinearLoad) return s;
     Scalar m = s->mask ? op(ScalarOp::And, mask, s->mask) : mask;
-    return s->op == ScalarOp::Load ? load(s->buffer, s->rounded, s->index, s->args, m) : linear_load(s->buffer, s->rounded, s->index[0], s->args, m);
+    return s->op == ScalarOp::Load ? load(s->buffer, s->rounded, s->index, s->args, m)
+                                   : linear_load(s->buffer, s->rounded, s->index[0], s->args, m);
   });
   const bool is_load = guarded->op == ScalarOp::Load || guarded->op == ScalarOp::LinearLoad;
   if (is_load && (is_number(otherwise, 0.0))) return guarded;
@@ -494,15 +514,18 @@ std::string print_node(Scalar s, const std::function<std::string(Scalar)>& opera
       if (s->mask) text += ", mask = " + operand(s->mask);
       return text + ")";
     }
-    case ScalarOp::Index: return fmt::format("{}({})", s->dtype == DType::Bool ? "condition" : "index", sym::to_string(s->index[0]));
+    case ScalarOp::Index:
+      return fmt::format("{}({})", s->dtype == DType::Bool ? "condition" : "index", sym::to_string(s->index[0]));
     case ScalarOp::Constant:
       if (s->dtype == DType::Bool) return s->integer ? "true" : "false";
       return is_int(s->dtype) ? std::to_string(s->integer) : print_number(s->number);
     case ScalarOp::Cast:
     case ScalarOp::Bitcast: return fmt::format("{}({}, {})", name_of(s->op), operand(s->args[0]), short_name(s->dtype));
     case ScalarOp::Round: return fmt::format("round({}, {})", operand(s->args[0]), short_name(s->rounded));
-    case ScalarOp::CheckIndex: return fmt::format("check_index({}, {})", operand(s->args[0]), sym::to_string(s->index[0]));
-    case ScalarOp::Random: return fmt::format("random({}, {}, {})", operand(s->args[0]), s->integer, sym::to_string(s->index[0]));
+    case ScalarOp::CheckIndex:
+      return fmt::format("check_index({}, {})", operand(s->args[0]), sym::to_string(s->index[0]));
+    case ScalarOp::Random:
+      return fmt::format("random({}, {}, {})", operand(s->args[0]), s->integer, sym::to_string(s->index[0]));
     default: return fmt::format("{}({})", name_of(s->op), list(s->args));
   }
 }

@@ -18,7 +18,8 @@ bool is_identity(Graph& graph, const Exprs& map, std::size_t rank) {
 }
 
 /// An index expression over new variables. Plain variables and constants are as simple as can be.
-Expr mapped(const sym::ShapeEnv& env, Expr e, const Exprs& from, std::span<const Expr> to, std::span<const sym::LoopVar> loops) {
+Expr mapped(const sym::ShapeEnv& env, Expr e, const Exprs& from, std::span<const Expr> to,
+            std::span<const sym::LoopVar> loops) {
   Expr changed = sym::substitute(e, from, to);
   return changed.is_constant() || changed.is_symbol() ? changed : env.simplify(changed, loops);
 }
@@ -56,7 +57,8 @@ bool TensorBox::computes_at(std::span<const sym::LoopVar> loops) const {
   return true;
 }
 
-Scalar TensorBox::load(std::span<const Expr> index, std::span<const sym::LoopVar> loops, Scalar mask, std::vector<Scalar> indirect) const {
+Scalar TensorBox::load(std::span<const Expr> index, std::span<const sym::LoopVar> loops, Scalar mask,
+                       std::vector<Scalar> indirect) const {
   COIL_CHECK(index.size() == rank(), "{} indices into a tensor of {} dimensions", index.size(), rank());
   Graph& graph = *storage->graph;
   ScalarPool& pool = graph.pool();
@@ -74,7 +76,8 @@ Scalar TensorBox::load(std::span<const Expr> index, std::span<const sym::LoopVar
   // The indirect variables of an index mean something in one load: each load that names them gets their values.
   if (!indirect.empty())
     value = pool.replace_loads(value, [&](Scalar l) -> Scalar {
-      const bool named = std::any_of(l->index.begin(), l->index.end(), [&](Expr e) { return names_indirect(pool, e, indirect.size()); });
+      const bool named = std::any_of(l->index.begin(), l->index.end(),
+                                     [&](Expr e) { return names_indirect(pool, e, indirect.size()); });
       return named ? pool.load(l->buffer, graph.buffer(l->buffer).layout.dtype, l->index, indirect) : nullptr;
     });
   if (mask) value = pool.masked(value, mask, pool.constant(value->dtype, 0));
@@ -97,7 +100,8 @@ BufferId TensorBox::realize() const {
   StorageBox& s = *storage;
   if (s.buffer) return *s.buffer;
   Buffer& buffer = s.graph->add_buffer("", BufferKind::Computed, {s.dtype, s.device, s.sizes, s.strides, false});
-  s.graph->add_operation({.node = Pointwise{s.sizes, s.body}, .outs = {buffer.id}, .origins = s.origins, .where = s.where});
+  s.graph->add_operation(
+      {.node = Pointwise{s.sizes, s.body}, .outs = {buffer.id}, .origins = s.origins, .where = s.where});
   s.buffer = buffer.id;
   s.body = nullptr;
   return buffer.id;
@@ -165,21 +169,25 @@ TensorBox contiguous(const TensorBox& box) {
       if (!box.sizes[d].is_constant(1) && !env.statically_known_equal(dense[d], strides[d])) return false;
     return true;
   };
-  if (!box.storage->realized() && is_identity(graph, box.map, box.storage->sizes.size()) && is_dense(box.storage->strides)) box.realize();
+  if (!box.storage->realized() && is_identity(graph, box.map, box.storage->sizes.size()) &&
+      is_dense(box.storage->strides))
+    box.realize();
   if (box.storage->realized()) {
     if (auto view = box.strided(); view && is_dense(view->strides)) {
       graph.buffer(view->buffer).layout.fixed = true;
       return box;
     }
   }
-  TensorBox copy = make_pointwise(graph, box.dtype(), box.device(), box.sizes, box.load(graph.ivars(box.rank()), loop_vars(graph, box.sizes)));
+  TensorBox copy = make_pointwise(graph, box.dtype(), box.device(), box.sizes,
+                                  box.load(graph.ivars(box.rank()), loop_vars(graph, box.sizes)));
   graph.buffer(copy.realize()).layout.fixed = true;
   return copy;
 }
 
 Exprs dense_strides(const sym::ShapeEnv& env, const Exprs& sizes, const Exprs& strides) {
   if (strides.size() != sizes.size()) return sym::contiguous_strides(sizes);
-  // Dimensions from the innermost out; those that may have any stride (size 1) or have none (broadcast) stay where row-major order has them.
+  // Dimensions from the innermost out; those that may have any stride (size 1) or have none (broadcast) stay where
+  // row-major order has them.
   std::vector<std::size_t> order;
   for (std::size_t d = sizes.size(); d-- > 0;) order.push_back(d);
   for (std::size_t d = 0; d < sizes.size(); ++d)
@@ -188,7 +196,8 @@ Exprs dense_strides(const sym::ShapeEnv& env, const Exprs& sizes, const Exprs& s
   std::vector<std::size_t> large;
   for (std::size_t d : order)
     if (!sizes[d].is_constant(1)) large.push_back(d);
-  std::stable_sort(large.begin(), large.end(), [&](std::size_t a, std::size_t b) { return stride_hint(a) < stride_hint(b); });
+  std::stable_sort(large.begin(), large.end(),
+                   [&](std::size_t a, std::size_t b) { return stride_hint(a) < stride_hint(b); });
   Exprs dense = strides;
   Expr next = 1;
   bool settled = true;
@@ -208,7 +217,8 @@ Scalar neutral(ScalarPool& pool, ReductionKind kind, DType t) {
   auto lowest = [&]() -> Scalar {
     if (real) return pool.constant(t, -std::numeric_limits<double>::infinity());
     if (t == DType::Bool || !is_signed(t)) return pool.constant_int(t, 0);
-    return pool.constant_int(t, size_of(t) == 8 ? std::numeric_limits<std::int64_t>::min() : -(std::int64_t{1} << (8 * size_of(t) - 1)));
+    return pool.constant_int(
+        t, size_of(t) == 8 ? std::numeric_limits<std::int64_t>::min() : -(std::int64_t{1} << (8 * size_of(t) - 1)));
   };
   auto highest = [&]() -> Scalar {
     if (real) return pool.constant(t, std::numeric_limits<double>::infinity());
@@ -233,14 +243,19 @@ Scalar neutral(ScalarPool& pool, ReductionKind kind, DType t) {
 
 namespace {
 
-TensorBox reduce(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs reduced, ReductionKind kind, Scalar body, Exprs strides, std::set<std::string> origins) {
+TensorBox reduce(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs reduced, ReductionKind kind, Scalar body,
+                 Exprs strides, std::set<std::string> origins) {
   Layout layout{dtype, device, sizes, dense_strides(graph.env(), sizes, strides), false};
   const BufferId out = graph.add_buffer("", BufferKind::Computed, std::move(layout)).id;
-  graph.add_operation({.node = Reduction{std::move(sizes), std::move(reduced), kind, body}, .outs = {out}, .origins = std::move(origins), .where = graph.provenance.where});
+  graph.add_operation({.node = Reduction{std::move(sizes), std::move(reduced), kind, body},
+                       .outs = {out},
+                       .origins = std::move(origins),
+                       .where = graph.provenance.where});
   return whole(graph, out);
 }
 
-/// How to cut one reduced dimension into chunks: their number depends on sizes only, so that results do not depend on threads.
+/// How to cut one reduced dimension into chunks: their number depends on sizes only, so that results do not depend on
+/// threads.
 struct Split {
   std::size_t dim = 0;
   std::int64_t chunks = 0;
@@ -262,7 +277,8 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
       for (std::size_t d = 0; d < reduced; ++d) channels = channels || sym::contains(l->index[1], graph.rvar(d));
       neighbours = channels || !graph.has_convolutions();
     }
-    (neighbours ? along : across) += graph.env().hint_or(sym::product(layout.sizes), 1 << 12) * static_cast<std::int64_t>(size_of(layout.dtype));
+    (neighbours ? along : across) +=
+        graph.env().hint_or(sym::product(layout.sizes), 1 << 12) * static_cast<std::int64_t>(size_of(layout.dtype));
   }
   return along >= across;
 }
@@ -270,29 +286,35 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
 /// How many chunks give a GPU enough threads: a row has up to a block's, a column a few.
 std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbours) {
   constexpr std::int64_t kThreads = 132 * 2048, kMaxChunks = 256;
-  const std::int64_t of_output = neighbours ? std::clamp<std::int64_t>(count / 16, 1, 1024) : std::clamp<std::int64_t>(count / 32, 1, 16);
+  const std::int64_t of_output =
+      neighbours ? std::clamp<std::int64_t>(count / 16, 1, 1024) : std::clamp<std::int64_t>(count / 32, 1, 16);
   const std::int64_t busy = std::max<std::int64_t>(1, outputs) * of_output, least = neighbours ? 4096 : 128;
   if (busy >= kThreads / 2) return 1;
   const std::int64_t chunks = std::min(kThreads / busy, count / least);
   return chunks < 4 ? 1 : std::min(chunks, kMaxChunks);
 }
 
-std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced, ReductionKind kind, Scalar body) {
+std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced,
+                                  ReductionKind kind, Scalar body) {
   constexpr std::int64_t kFewOutputs = 64, kManyReduced = 1 << 16, kChunk = 1 << 13, kMaxChunks = 256;
   constexpr std::int64_t kManyColumns = 1 << 14, kManyElements = 1 << 20, kColumnChunk = 1 << 19, kFewRows = 64;
   const sym::ShapeEnv& env = graph.env();
   const bool position = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin;
-  const std::int64_t count = env.hint_or(sym::product(reduced), 0), outputs = env.hint_or(sym::product(sizes), kManyColumns);
+  const std::int64_t count = env.hint_or(sym::product(reduced), 0),
+                     outputs = env.hint_or(sym::product(sizes), kManyColumns);
   std::int64_t wanted = 0;
   if (device.type == DeviceType::CUDA) {
     if (position) return std::nullopt;
-    wanted = gpu_chunks(env.hint_or(sym::product(sizes), 1 << 20), count, reduces_neighbours(graph, body, reduced.size()));
+    wanted =
+        gpu_chunks(env.hint_or(sym::product(sizes), 1 << 20), count, reduces_neighbours(graph, body, reduced.size()));
     if (wanted < 2) return std::nullopt;
   } else if (count >= kManyReduced && outputs < kFewOutputs) {
     wanted = std::clamp<std::int64_t>(count / kChunk, 2, kMaxChunks);
   } else {
     // Columns that are too few for the threads, each of which takes many of them at once.
-    if (outputs >= kManyColumns || count * outputs < kManyElements || count < 2 * kFewRows || sizes.empty() || reduces_neighbours(graph, body, reduced.size())) return std::nullopt;
+    if (outputs >= kManyColumns || count * outputs < kManyElements || count < 2 * kFewRows || sizes.empty() ||
+        reduces_neighbours(graph, body, reduced.size()))
+      return std::nullopt;
     wanted = std::clamp<std::int64_t>(count * outputs / kColumnChunk, 2, std::min(kMaxChunks, count / kFewRows));
   }
   Split split;
@@ -318,26 +340,34 @@ std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& size
 
 }  // namespace
 
-TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs reduced, ReductionKind kind, Scalar body, Exprs strides) {
+TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs reduced, ReductionKind kind,
+                         Scalar body, Exprs strides) {
   auto origins = graph.provenance.of(body);
   auto& env = graph.env();
   auto& pool = graph.pool();
   if (std::all_of(reduced.begin(), reduced.end(), [](const Expr& e) { return e.is_constant(1); })) {
     // One element each: itself.
-    if (kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin) return make_pointwise(graph, dtype, device, std::move(sizes), pool.constant_int(DType::I64, 0), std::move(strides));
+    if (kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin)
+      return make_pointwise(graph, dtype, device, std::move(sizes), pool.constant_int(DType::I64, 0),
+                            std::move(strides));
     const auto loops = loop_vars(graph, sizes);
-    Scalar element = pool.substitute(body, graph.rvars(reduced.size()), Exprs(reduced.size(), 0), [&](Expr e) { return env.simplify(e, loops); });
-    TensorBox box = make_pointwise(graph, dtype, device, std::move(sizes), pool.cast(element, register_type(dtype)), std::move(strides));
+    Scalar element = pool.substitute(body, graph.rvars(reduced.size()), Exprs(reduced.size(), 0),
+                                     [&](Expr e) { return env.simplify(e, loops); });
+    TensorBox box = make_pointwise(graph, dtype, device, std::move(sizes), pool.cast(element, register_type(dtype)),
+                                   std::move(strides));
     box.storage->origins = std::move(origins);
     return box;
   }
   const auto split = choose_split(graph, device, sizes, reduced, kind, body);
-  if (!split) return reduce(graph, dtype, device, std::move(sizes), std::move(reduced), kind, body, std::move(strides), std::move(origins));
+  if (!split)
+    return reduce(graph, dtype, device, std::move(sizes), std::move(reduced), kind, body, std::move(strides),
+                  std::move(origins));
 
   // First over the elements of each chunk, then over chunks. The chunk is the last loop of the first reduction.
   const std::size_t rank = sizes.size();
   const Expr whole_size = reduced[split->dim];
-  const Expr length = split->exact ? sym::floor_div(whole_size, split->chunks) : sym::ceil_div(whole_size, split->chunks);
+  const Expr length =
+      split->exact ? sym::floor_div(whole_size, split->chunks) : sym::ceil_div(whole_size, split->chunks);
   const Expr old = graph.rvar(split->dim), chunk = graph.ivar(rank);
   const Expr position = chunk * length + old;
   Exprs partial_sizes = sizes, partial_reduced = reduced;
@@ -346,9 +376,12 @@ TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, 
   auto loops = loop_vars(graph, partial_sizes);
   for (std::size_t d = 0; d < partial_reduced.size(); ++d) loops.push_back({graph.rvar(d), partial_reduced[d]});
   Scalar part = pool.substitute(body, {&old, 1}, {&position, 1}, [&](Expr e) { return env.simplify(e, loops); });
-  if (!split->exact) part = pool.masked(part, pool.condition(sym::lt(position, whole_size)), neutral(pool, kind, part->dtype));
+  if (!split->exact)
+    part = pool.masked(part, pool.condition(sym::lt(position, whole_size)), neutral(pool, kind, part->dtype));
   const bool wants_position = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin;
-  const ReductionKind value_kind = kind == ReductionKind::ArgMax ? ReductionKind::Max : kind == ReductionKind::ArgMin ? ReductionKind::Min : kind;
+  const ReductionKind value_kind = kind == ReductionKind::ArgMax   ? ReductionKind::Max
+                                   : kind == ReductionKind::ArgMin ? ReductionKind::Min
+                                                                   : kind;
   const DType partial = body->dtype;
   TensorBox partials = reduce(graph, partial, device, partial_sizes, partial_reduced, value_kind, part, {}, origins);
 
@@ -356,17 +389,21 @@ TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, 
   index.push_back(graph.rvar(0));
   auto outer = loop_vars(graph, sizes);
   outer.push_back({graph.rvar(0), split->chunks});
-  if (!wants_position) return reduce(graph, dtype, device, std::move(sizes), {split->chunks}, kind, partials.load(index, outer), std::move(strides), std::move(origins));
+  if (!wants_position)
+    return reduce(graph, dtype, device, std::move(sizes), {split->chunks}, kind, partials.load(index, outer),
+                  std::move(strides), std::move(origins));
 
   // The first chunk that has the extreme, and the place in it.
   const TensorBox places = reduce(graph, DType::I64, device, partial_sizes, partial_reduced, kind, part, {}, origins);
-  const TensorBox best = reduce(graph, DType::I64, device, sizes, {split->chunks}, kind, partials.load(index, outer), {}, origins);
+  const TensorBox best =
+      reduce(graph, DType::I64, device, sizes, {split->chunks}, kind, partials.load(index, outer), {}, origins);
   const auto results = loop_vars(graph, sizes);
   const Scalar which = best.load(graph.ivars(rank), results);
   index.back() = pool.indirect(0);
   Expr chunk_size = length;
   for (std::size_t d = split->dim + 1; d < reduced.size(); ++d) chunk_size *= reduced[d];
-  const Scalar place = pool.op(ScalarOp::Add, pool.op(ScalarOp::Mul, which, pool.index(env.simplify(chunk_size))), places.load(index, results, nullptr, {which}));
+  const Scalar place = pool.op(ScalarOp::Add, pool.op(ScalarOp::Mul, which, pool.index(env.simplify(chunk_size))),
+                               places.load(index, results, nullptr, {which}));
   TensorBox box = make_pointwise(graph, dtype, device, std::move(sizes), place, std::move(strides));
   box.storage->origins = std::move(origins);
   box.realize();
@@ -381,7 +418,9 @@ constexpr std::uint32_t kFewOps = 6, kSomeOps = 24;
 bool computes_much(Scalar body, std::uint32_t few = kFewOps) {
   if (body->ops > few) return true;
   for (Scalar s : topological({&body, 1}))
-    if (s->op == ScalarOp::Pow || s->op == ScalarOp::Gcd || s->op == ScalarOp::Fmod || s->op == ScalarOp::Rem || s->op == ScalarOp::Atan2 || s->op == ScalarOp::Hypot || s->op >= ScalarOp::Exp) return true;
+    if (s->op == ScalarOp::Pow || s->op == ScalarOp::Gcd || s->op == ScalarOp::Fmod || s->op == ScalarOp::Rem ||
+        s->op == ScalarOp::Atan2 || s->op == ScalarOp::Hypot || s->op >= ScalarOp::Exp)
+      return true;
   return false;
 }
 
@@ -410,7 +449,8 @@ bool reads_much(const StorageBox& s, std::span<const Scalar> loads) {
   return !read || *read > stored + stored / 8;  // a number for each row counts little
 }
 
-/// Whether the value is so much larger than all that it is made of (a mask, the place of a label in each row) that to compute it again takes less than to store it and read it back.
+/// Whether the value is so much larger than all that it is made of (a mask, the place of a label in each row) that to
+/// compute it again takes less than to store it and read it back.
 bool grows_much(const StorageBox& s, std::span<const Scalar> loads) {
   constexpr std::int64_t kTimes = 16;
   const std::optional<std::int64_t> read = bytes_read(*s.graph, loads);
@@ -426,9 +466,13 @@ void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLim
   StorageBox& s = *box.storage;
   if (s.realized() || users == 0) return;
   const auto all = loads(s.body);
-  bool realize = static_cast<int>(all.size()) > limits.reads || s.body->ops > static_cast<std::uint32_t>(limits.operations);
-  if (!realize && users > 1) realize = computes_much(s.body, s.body->ops > kFewOps && grows_much(s, all) ? kSomeOps : kFewOps) || reads_much(s, all);
-  // A library call can do a little arithmetic on its way out, in the type of its result; only an operation of its own can be given to it.
+  bool realize =
+      static_cast<int>(all.size()) > limits.reads || s.body->ops > static_cast<std::uint32_t>(limits.operations);
+  if (!realize && users > 1)
+    realize =
+        computes_much(s.body, s.body->ops > kFewOps && grows_much(s, all) ? kSomeOps : kFewOps) || reads_much(s, all);
+  // A library call can do a little arithmetic on its way out, in the type of its result; only an operation of its own
+  // can be given to it.
   if (!realize && users > 1)
     for (Scalar load : all)
       if (const Buffer& from = s.graph->buffer(load->buffer); s.body != load && from.layout.dtype == s.dtype)

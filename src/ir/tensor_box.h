@@ -1,4 +1,5 @@
-// What lowering passes around: a view of a storage that is a buffer already, or still a loop body that consumers may absorb.
+// What lowering passes around: a view of a storage that is a buffer already, or still a loop body that consumers may
+// absorb.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,24 +9,26 @@
 
 namespace coil::ir {
 
-/// A value before it has a buffer (a Pointwise or Reduction body), or the buffer. Shared by all views of it; realising happens once, for all.
+/// A value before it has a buffer (a Pointwise or Reduction body), or the buffer. Shared by all views of it; realising
+/// happens once, for all.
 struct StorageBox {
   Graph* graph = nullptr;
   DType dtype = DType::F32;  ///< of the elements as stored
   Device device;
-  Exprs sizes;               ///< of the storage's own loop nest or buffer
-  Exprs strides;             ///< proposal for its layout: eager's
-  Scalar body = nullptr;     ///< unrealised: over i0, i1, … in register_type(dtype); null once realised
+  Exprs sizes;            ///< of the storage's own loop nest or buffer
+  Exprs strides;          ///< proposal for its layout: eager's
+  Scalar body = nullptr;  ///< unrealised: over i0, i1, … in register_type(dtype); null once realised
   std::optional<BufferId> buffer;
   std::set<std::string> origins;
   std::string where;
-  int uses = 0;              ///< loads made of it so far
+  int uses = 0;  ///< loads made of it so far
 
   bool realized() const { return buffer.has_value(); }
 };
 
-/// A tensor value: sizes, and for each dimension of the storage the index expression over the view's own variables i0, i1, …: expand, permute, squeeze, slice, reshape are all such maps, and views compose by substitution.
-/// `linear` maps have one expression, counting elements from the start of a realised buffer (as_strided).
+/// A tensor value: sizes, and for each dimension of the storage the index expression over the view's own variables i0,
+/// i1, …: expand, permute, squeeze, slice, reshape are all such maps, and views compose by substitution. `linear` maps
+/// have one expression, counting elements from the start of a realised buffer (as_strided).
 class TensorBox {
  public:
   std::shared_ptr<StorageBox> storage;
@@ -36,13 +39,16 @@ class TensorBox {
   Device device() const { return storage->device; }
   std::size_t rank() const { return sizes.size(); }
 
-  /// The element at `index` (one expression per dimension) as a scalar in register_type(dtype()); inlines an unrealised storage's body. `loops` are the variables in scope with their sizes, for simplification.
-  Scalar load(std::span<const Expr> index, std::span<const sym::LoopVar> loops, Scalar mask = nullptr, std::vector<Scalar> indirect = {}) const;
+  /// The element at `index` (one expression per dimension) as a scalar in register_type(dtype()); inlines an unrealised
+  /// storage's body. `loops` are the variables in scope with their sizes, for simplification.
+  Scalar load(std::span<const Expr> index, std::span<const sym::LoopVar> loops, Scalar mask = nullptr,
+              std::vector<Scalar> indirect = {}) const;
   /// A view: `index` gives, over the new view's variables i0…, this tensor's index.
   TensorBox view(Exprs new_sizes, Exprs index) const;
   /// Gives the storage a buffer (a Pointwise operation computing its body) unless it has one. Returns it.
   BufferId realize() const;
-  /// As a strided window on its (realised) buffer; nothing when the map is not affine with settled strides, in which case `contiguous` copies first.
+  /// As a strided window on its (realised) buffer; nothing when the map is not affine with settled strides, in which
+  /// case `contiguous` copies first.
   std::optional<BufferView> strided() const;
 
  private:
@@ -53,29 +59,35 @@ class TensorBox {
 /// Variables of a loop nest with their sizes: i0, i1, … over `sizes`, r0, r1, … over `reduced`.
 std::vector<sym::LoopVar> loop_vars(Graph&, const Exprs& sizes, const Exprs& reduced = {});
 
-/// A new unrealised value: body over i0… in register_type(dtype). `strides` is the proposed layout (empty: dense row-major).
+/// A new unrealised value: body over i0… in register_type(dtype). `strides` is the proposed layout (empty: dense
+/// row-major).
 TensorBox make_pointwise(Graph&, DType, Device, Exprs sizes, Scalar body, Exprs strides = {});
-/// A new buffer filled by a reduction. Large reductions to few elements are split in two, so that threads share the work.
-TensorBox make_reduction(Graph&, DType, Device, Exprs sizes, Exprs reduced, ReductionKind, Scalar body, Exprs strides = {});
-/// Dense strides in the order of `strides`: themselves when they are dense, else packed without gaps; row-major where they tell nothing (broadcast dimensions, empty).
+/// A new buffer filled by a reduction. Large reductions to few elements are split in two, so that threads share the
+/// work.
+TensorBox make_reduction(Graph&, DType, Device, Exprs sizes, Exprs reduced, ReductionKind, Scalar body,
+                         Exprs strides = {});
+/// Dense strides in the order of `strides`: themselves when they are dense, else packed without gaps; row-major where
+/// they tell nothing (broadcast dimensions, empty).
 Exprs dense_strides(const sym::ShapeEnv&, const Exprs& sizes, const Exprs& strides);
 /// The value that changes nothing in a reduction.
 Scalar neutral(ScalarPool&, ReductionKind, DType register_type);
-/// Whether computing a body again costs more than reading it from memory: a transcendental function, several reads, or more than a few operations.
+/// Whether computing a body again costs more than reading it from memory: a transcendental function, several reads, or
+/// more than a few operations.
 bool is_costly(Scalar body);
 /// A buffer's whole value.
 TensorBox whole(Graph&, BufferId);
 /// A realised dense row-major copy, or itself when it is one.
 TensorBox contiguous(const TensorBox&);
 
-/// Limits after which a value gets a buffer rather than being absorbed again (seed 000 #157563): reads by number, operations by number, and bytes read through it.
+/// Limits after which a value gets a buffer rather than being absorbed again (seed 000 #157563): reads by number,
+/// operations by number, and bytes read through it.
 struct RealizeLimits {
   int reads = 8;
   int operations = 64;
   std::int64_t read_bytes = std::int64_t{1} << 30;
 };
-/// Called after each node is lowered, with how many fx users it has: realises it when a limit is passed, or when several users would compute again what is costly, or read
-/// more bytes again than the value has.
+/// Called after each node is lowered, with how many fx users it has: realises it when a limit is passed, or when
+/// several users would compute again what is costly, or read more bytes again than the value has.
 void realize_by_policy(const TensorBox&, std::size_t users, const RealizeLimits& = {});
 
 }  // namespace coil::ir

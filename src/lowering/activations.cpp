@@ -13,14 +13,20 @@ using Values = ops::Values;
 constexpr double kSqrtHalf = 0.70710678118654752440;
 
 /// A float parameter, or `otherwise` where the call has none.
-double parameter(const Values& args, std::size_t i, double otherwise) { return i < args.size() && !args[i].is_none() ? args[i].as_double() : otherwise; }
+double parameter(const Values& args, std::size_t i, double otherwise) {
+  return i < args.size() && !args[i].is_none() ? args[i].as_double() : otherwise;
+}
 
 // The bound comes first: of equal zeros eager returns x, and so does max(bound, x).
 Value clip(Value x, double low, double high) { return minimum(high, maximum(low, x)); }
 Value relu(Value x) { return maximum(0.0, x); }
-Value softplus(Value x, double beta, double threshold) { return where(gt(x * beta, threshold), x, log1p(exp(x * beta)) / beta); }
+Value softplus(Value x, double beta, double threshold) {
+  return where(gt(x * beta, threshold), x, log1p(exp(x * beta)) / beta);
+}
 Value log_sigmoid(Value x) { return minimum(x, 0.0) - log1p(exp(-abs(x))); }
-Value elu(Value x, double alpha, double scale, double input_scale) { return where(le(x, 0.0), expm1(x * input_scale) * (alpha * scale), x * scale); }
+Value elu(Value x, double alpha, double scale, double input_scale) {
+  return where(le(x, 0.0), expm1(x * input_scale) * (alpha * scale), x * scale);
+}
 
 Value gelu(Value x, bool tanh_form) {
   if (!tanh_form) return 0.5 * x * (1.0 + erf(x * kSqrtHalf));
@@ -39,25 +45,41 @@ const std::pair<const char*, Activation> kActivations[] = {
     {"aten.relu.default", [](Value x, const Values&) { return relu(x); }},
     {"aten.relu6.default", [](Value x, const Values&) { return clip(x, 0, 6); }},
     {"aten.silu.default", [](Value x, const Values&) { return x * sigmoid(x); }},
-    {"aten.gelu.default", [](Value x, const Values& a) { return gelu(x, a.size() > 1 && a[1].is<std::string>() && a[1].as_string() == "tanh"); }},
+    {"aten.gelu.default",
+     [](Value x, const Values& a) {
+       return gelu(x, a.size() > 1 && a[1].is<std::string>() && a[1].as_string() == "tanh");
+     }},
     {"aten.mish.default", [](Value x, const Values&) { return x * tanh(softplus(x, 1, 20)); }},
-    {"aten.hardtanh.default", [](Value x, const Values& a) { return clip(x, parameter(a, 1, -1), parameter(a, 2, 1)); }},
+    {"aten.hardtanh.default",
+     [](Value x, const Values& a) { return clip(x, parameter(a, 1, -1), parameter(a, 2, 1)); }},
     {"aten.hardsigmoid.default", [](Value x, const Values&) { return clip(x + 3.0, 0, 6) / 6.0; }},
     {"aten.hardswish.default", [](Value x, const Values&) { return x * clip(x + 3.0, 0, 6) / 6.0; }},
-    {"aten.leaky_relu.default", [](Value x, const Values& a) { return where(gt(x, 0.0), x, x * parameter(a, 1, 0.01)); }},
-    {"aten.elu.default", [](Value x, const Values& a) { return elu(x, parameter(a, 1, 1), parameter(a, 2, 1), parameter(a, 3, 1)); }},
-    {"aten.selu.default", [](Value x, const Values&) { return elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1); }},
-    {"aten.celu.default", [](Value x, const Values& a) { return elu(x, parameter(a, 1, 1), 1, 1 / parameter(a, 1, 1)); }},
-    {"aten.softplus.default", [](Value x, const Values& a) { return softplus(x, parameter(a, 1, 1), parameter(a, 2, 20)); }},
+    {"aten.leaky_relu.default",
+     [](Value x, const Values& a) { return where(gt(x, 0.0), x, x * parameter(a, 1, 0.01)); }},
+    {"aten.elu.default",
+     [](Value x, const Values& a) { return elu(x, parameter(a, 1, 1), parameter(a, 2, 1), parameter(a, 3, 1)); }},
+    {"aten.selu.default",
+     [](Value x, const Values&) {
+       return elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1);
+     }},
+    {"aten.celu.default",
+     [](Value x, const Values& a) { return elu(x, parameter(a, 1, 1), 1, 1 / parameter(a, 1, 1)); }},
+    {"aten.softplus.default",
+     [](Value x, const Values& a) { return softplus(x, parameter(a, 1, 1), parameter(a, 2, 20)); }},
     {"aten.log_sigmoid.default", [](Value x, const Values&) { return log_sigmoid(x); }},
-    {"aten.logit.default", [](Value x, const Values& a) { return logit(x, a.size() > 1 ? a[1] : ops::Value(ops::None{})); }},
-    {"aten.special_logit.default", [](Value x, const Values& a) { return logit(x, a.size() > 1 ? a[1] : ops::Value(ops::None{})); }},
-    {"aten.threshold.default", [](Value x, const Values& a) { return where(le(x, a[1].as_double()), x.number(a[2].as_double()), x); }},
-    {"aten.softshrink.default", [](Value x, const Values& a) {
+    {"aten.logit.default",
+     [](Value x, const Values& a) { return logit(x, a.size() > 1 ? a[1] : ops::Value(ops::None{})); }},
+    {"aten.special_logit.default",
+     [](Value x, const Values& a) { return logit(x, a.size() > 1 ? a[1] : ops::Value(ops::None{})); }},
+    {"aten.threshold.default",
+     [](Value x, const Values& a) { return where(le(x, a[1].as_double()), x.number(a[2].as_double()), x); }},
+    {"aten.softshrink.default",
+     [](Value x, const Values& a) {
        const double lambda = parameter(a, 1, 0.5);
        return where(gt(x, lambda), x - lambda, where(lt(x, -lambda), x + lambda, x * 0.0));
      }},
-    {"aten.hardshrink.default", [](Value x, const Values& a) {
+    {"aten.hardshrink.default",
+     [](Value x, const Values& a) {
        const double lambda = parameter(a, 1, 0.5);
        return where(ge(x, -lambda) & le(x, lambda), x.number(0), x);
      }},
@@ -67,7 +89,8 @@ const std::pair<const char*, Activation> kActivations[] = {
 
 /// The derivative of gelu.
 Value gelu_slope(Value x, bool by_tanh) {
-  constexpr double kSqrtTwoOverPi = 0.79788456080286535588, kInverseSqrtTwoPi = 0.39894228040143267794, kCubic = 0.044715;
+  constexpr double kSqrtTwoOverPi = 0.79788456080286535588, kInverseSqrtTwoPi = 0.39894228040143267794,
+                   kCubic = 0.044715;
   if (!by_tanh) return 0.5 * (1.0 + erf(x * kSqrtHalf)) + x * exp(x * x * -0.5) * kInverseSqrtTwoPi;
   Value t = tanh((x + x * x * x * kCubic) * kSqrtTwoOverPi);
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * ((1.0 + x * x * (3 * kCubic)) * kSqrtTwoOverPi);
@@ -81,16 +104,36 @@ Value shrink_slope(Value g, Value x, const Values& a) {
 /// Of a gradient and a tensor that forward kept.
 using Backward = Value (*)(Value grad, Value kept, const Values& args);
 const std::pair<const char*, Backward> kBackward[] = {
-    {"aten.threshold_backward.default", [](Value g, Value x, const Values& a) { return where(le(x, parameter(a, 2, 0)), g.number(0), g); }},
+    {"aten.threshold_backward.default",
+     [](Value g, Value x, const Values& a) { return where(le(x, parameter(a, 2, 0)), g.number(0), g); }},
     {"aten.sigmoid_backward.default", [](Value g, Value y, const Values&) { return g * (1.0 - y) * y; }},
     {"aten.tanh_backward.default", [](Value g, Value y, const Values&) { return g * (1.0 - y * y); }},
-    {"aten.silu_backward.default", [](Value g, Value x, const Values&) { Value s = sigmoid(x); return g * s * (1.0 + x * (1.0 - s)); }},
-    {"aten.gelu_backward.default", [](Value g, Value x, const Values& a) { return g * gelu_slope(x, a.size() > 2 && a[2].is<std::string>() && a[2].as_string() == "tanh"); }},
-    {"aten.mish_backward.default", [](Value g, Value x, const Values&) { Value t = tanh(softplus(x, 1, 20)); return g * (t + x * sigmoid(x) * (1.0 - t * t)); }},
-    {"aten.leaky_relu_backward.default", [](Value g, Value x, const Values& a) { return where(gt(x, 0.0), g, g * parameter(a, 2, 0.01)); }},
-    {"aten.hardtanh_backward.default", [](Value g, Value x, const Values& a) { return where(le(x, parameter(a, 2, -1)) | ge(x, parameter(a, 3, 1)), g.number(0), g); }},
-    {"aten.hardsigmoid_backward.default", [](Value g, Value x, const Values&) { return where(gt(x, -3.0) & lt(x, 3.0), g / 6.0, g.number(0)); }},
-    {"aten.hardswish_backward.default", [](Value g, Value x, const Values&) { return where(le(x, -3.0), g.number(0), where(lt(x, 3.0), g * (x / 3.0 + 0.5), g)); }},
+    {"aten.silu_backward.default",
+     [](Value g, Value x, const Values&) {
+       Value s = sigmoid(x);
+       return g * s * (1.0 + x * (1.0 - s));
+     }},
+    {"aten.gelu_backward.default",
+     [](Value g, Value x, const Values& a) {
+       return g * gelu_slope(x, a.size() > 2 && a[2].is<std::string>() && a[2].as_string() == "tanh");
+     }},
+    {"aten.mish_backward.default",
+     [](Value g, Value x, const Values&) {
+       Value t = tanh(softplus(x, 1, 20));
+       return g * (t + x * sigmoid(x) * (1.0 - t * t));
+     }},
+    {"aten.leaky_relu_backward.default",
+     [](Value g, Value x, const Values& a) { return where(gt(x, 0.0), g, g * parameter(a, 2, 0.01)); }},
+    {"aten.hardtanh_backward.default",
+     [](Value g, Value x, const Values& a) {
+       return where(le(x, parameter(a, 2, -1)) | ge(x, parameter(a, 3, 1)), g.number(0), g);
+     }},
+    {"aten.hardsigmoid_backward.default",
+     [](Value g, Value x, const Values&) { return where(gt(x, -3.0) & lt(x, 3.0), g / 6.0, g.number(0)); }},
+    {"aten.hardswish_backward.default",
+     [](Value g, Value x, const Values&) {
+       return where(le(x, -3.0), g.number(0), where(lt(x, 3.0), g * (x / 3.0 + 0.5), g));
+     }},
     {"aten.softplus_backward.default",
      [](Value g, Value x, const Values& a) {
        Value scaled = x * parameter(a, 2, 1), e = exp(scaled);
@@ -104,14 +147,16 @@ const std::pair<const char*, Backward> kBackward[] = {
        const bool bounded = a.size() > 2 && !a[2].is_none();
        const double low = bounded ? a[2].as_double() : 0.0;
        Value slope = g / (x * (1.0 - x));
-       return where(lt(x, low) | gt(x, 1.0 - low), g.number(bounded ? 0 : std::numeric_limits<double>::quiet_NaN()), slope);
+       return where(lt(x, low) | gt(x, 1.0 - low), g.number(bounded ? 0 : std::numeric_limits<double>::quiet_NaN()),
+                    slope);
      }},
 };
 
 /// elu_backward(grad, alpha, scale, input_scale, is_result, self_or_result)
 Lowered elu_backward(Context& ctx, const Values& args) {
   const DType t = register_type(ctx.result().dtype);
-  const double negative = parameter(args, 1, 1) * parameter(args, 2, 1), positive = parameter(args, 2, 1), inner = parameter(args, 3, 1);
+  const double negative = parameter(args, 1, 1) * parameter(args, 2, 1), positive = parameter(args, 2, 1),
+               inner = parameter(args, 3, 1);
   Value g = operand(ctx, args[0], ctx.result().sizes, t), x = operand(ctx, args[5], ctx.result().sizes, t);
   Value below = args[4].as_bool() ? g * inner * (x + negative) : g * (inner * negative) * exp(x * inner);
   return result(ctx, where(le(x, 0.0), below, g * positive));
@@ -122,7 +167,8 @@ Lowered prelu_backward(Context& ctx, const Values& args) {
   const Exprs& sizes = ctx.result(0).sizes;
   const DType t = register_type(ctx.result(0).dtype);
   Value g = operand(ctx, args[0], sizes, t), x = operand(ctx, args[1], sizes, t), w = operand(ctx, args[2], sizes, t);
-  return std::vector<TensorBox>{result(ctx, where(gt(x, 0.0), g, w * g), ctx.result(0)), result(ctx, where(gt(x, 0.0), g.number(0), x * g), ctx.result(1))};
+  return std::vector<TensorBox>{result(ctx, where(gt(x, 0.0), g, w * g), ctx.result(0)),
+                                result(ctx, where(gt(x, 0.0), g.number(0), x * g), ctx.result(1))};
 }
 
 /// glu_backward(grad, self, dim): of a, then of b, where y = a * sigmoid(b).
@@ -136,7 +182,8 @@ Lowered glu_backward(Context& ctx, const Values& args) {
   // The element of the gradient, and that of the other half, for each element of self.
   place[dim] = sym::mod(i, half);
   other[dim] = sym::mod(i + half, half * 2);
-  Value g = element_at(ctx, grad, place, sizes).cast(t), mine = element(ctx, box, sizes).cast(t), its = element_at(ctx, box, other, sizes).cast(t);
+  Value g = element_at(ctx, grad, place, sizes).cast(t), mine = element(ctx, box, sizes).cast(t),
+        its = element_at(ctx, box, other, sizes).cast(t);
   Value gate = sigmoid(mine);
   return result(ctx, where(condition(ctx, sym::lt(i, half)), g * sigmoid(its), g * its * gate * (1.0 - gate)));
 }
@@ -162,7 +209,8 @@ Lowered glu(Context& ctx, const Values& args) {
   Exprs first = ctx.graph.ivars(box.rank()), second = first;
   second[dim] = second[dim] + meta.sizes[dim];
   const DType t = register_type(meta.dtype);
-  return result(ctx, element_at(ctx, box, first, meta.sizes).cast(t) * sigmoid(element_at(ctx, box, second, meta.sizes).cast(t)));
+  return result(
+      ctx, element_at(ctx, box, first, meta.sizes).cast(t) * sigmoid(element_at(ctx, box, second, meta.sizes).cast(t)));
 }
 
 Lowered log_sigmoid_forward(Context& ctx, const Values& args) {
@@ -175,11 +223,14 @@ Lowered log_sigmoid_forward(Context& ctx, const Values& args) {
 
 void add_activations(Table& t) {
   for (auto& [name, f] : kActivations)
-    t[name] = [f = f](Context& ctx, const Values& args) -> Lowered { return result(ctx, f(operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype)), args)); };
+    t[name] = [f = f](Context& ctx, const Values& args) -> Lowered {
+      return result(ctx, f(operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype)), args));
+    };
   for (auto& [name, f] : kBackward)
     t[name] = [f = f](Context& ctx, const Values& args) -> Lowered {
       const DType reg = register_type(ctx.result().dtype);
-      return result(ctx, f(operand(ctx, args[0], ctx.result().sizes, reg), operand(ctx, args[1], ctx.result().sizes, reg), args));
+      return result(
+          ctx, f(operand(ctx, args[0], ctx.result().sizes, reg), operand(ctx, args[1], ctx.result().sizes, reg), args));
     };
   t["aten.prelu.default"] = t["aten._prelu_kernel.default"] = prelu;
   t["aten.glu.default"] = glu;

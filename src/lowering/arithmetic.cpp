@@ -48,48 +48,123 @@ Value lcm(Value a, Value b) {
 Value heaviside(Value a, Value b) { return where(eq(a, 0.0), b, where(lt(a, 0.0), a.number(0), a.number(1))); }
 
 const std::pair<std::string_view, Unary> kUnary[] = {
-    {"abs", abs}, {"neg", [](Value a) { return -a; }}, {"positive", [](Value a) { return a; }},
-    {"sign", sign}, {"sgn", sign}, {"sqrt", sqrt}, {"rsqrt", rsqrt}, {"reciprocal", recip},
-    {"floor", floor}, {"ceil", ceil}, {"trunc", trunc}, {"fix", trunc}, {"round", round_even},
-    {"frac", [](Value a) { return a - trunc(a); }}, {"square", [](Value a) { return mul(a, a); }},
-    {"exp", exp}, {"exp2", exp2}, {"expm1", expm1}, {"log", log}, {"log2", log2}, {"log10", log10}, {"log1p", log1p},
-    {"sin", sin}, {"cos", cos}, {"tan", tan}, {"asin", asin}, {"acos", acos}, {"atan", atan},
-    {"sinh", sinh}, {"cosh", cosh}, {"tanh", tanh}, {"asinh", asinh}, {"acosh", acosh}, {"atanh", atanh},
-    {"erf", erf}, {"erfc", erfc}, {"erfinv", erfinv}, {"sigmoid", sigmoid}, {"special_expit", sigmoid}, {"lgamma", lgamma}, {"digamma", digamma},
-    {"deg2rad", [](Value a) { return a * (M_PI / 180.0); }}, {"rad2deg", [](Value a) { return a * (180.0 / M_PI); }},
-    {"sinc", [](Value a) { Value t = a * M_PI; return where(eq(a, 0.0), a.number(1), sin(t) / t); }},
-    {"special_entr", [](Value a) { return where(isnan(a), a, where(gt(a, 0.0), -a * log(a), where(eq(a, 0.0), a.number(0), a.number(-INFINITY)))); }},
+    {"abs", abs},
+    {"neg", [](Value a) { return -a; }},
+    {"positive", [](Value a) { return a; }},
+    {"sign", sign},
+    {"sgn", sign},
+    {"sqrt", sqrt},
+    {"rsqrt", rsqrt},
+    {"reciprocal", recip},
+    {"floor", floor},
+    {"ceil", ceil},
+    {"trunc", trunc},
+    {"fix", trunc},
+    {"round", round_even},
+    {"frac", [](Value a) { return a - trunc(a); }},
+    {"square", [](Value a) { return mul(a, a); }},
+    {"exp", exp},
+    {"exp2", exp2},
+    {"expm1", expm1},
+    {"log", log},
+    {"log2", log2},
+    {"log10", log10},
+    {"log1p", log1p},
+    {"sin", sin},
+    {"cos", cos},
+    {"tan", tan},
+    {"asin", asin},
+    {"acos", acos},
+    {"atan", atan},
+    {"sinh", sinh},
+    {"cosh", cosh},
+    {"tanh", tanh},
+    {"asinh", asinh},
+    {"acosh", acosh},
+    {"atanh", atanh},
+    {"erf", erf},
+    {"erfc", erfc},
+    {"erfinv", erfinv},
+    {"sigmoid", sigmoid},
+    {"special_expit", sigmoid},
+    {"lgamma", lgamma},
+    {"digamma", digamma},
+    {"deg2rad", [](Value a) { return a * (M_PI / 180.0); }},
+    {"rad2deg", [](Value a) { return a * (180.0 / M_PI); }},
+    {"sinc",
+     [](Value a) {
+       Value t = a * M_PI;
+       return where(eq(a, 0.0), a.number(1), sin(t) / t);
+     }},
+    {"special_entr",
+     [](Value a) {
+       return where(isnan(a), a, where(gt(a, 0.0), -a * log(a), where(eq(a, 0.0), a.number(0), a.number(-INFINITY))));
+     }},
     {"bitwise_not", [](Value a) { return !a; }},
 };
 
 /// Of the input in its own type, giving bool.
 const std::pair<std::string_view, Unary> kPredicates[] = {
-    {"isnan", isnan}, {"isinf", isinf}, {"signbit", [](Value a) { return is_floating(a.dtype()) ? signbit(a) : lt(a, a.number(0)); }},
+    {"isnan", isnan},
+    {"isinf", isinf},
+    {"signbit", [](Value a) { return is_floating(a.dtype()) ? signbit(a) : lt(a, a.number(0)); }},
     {"isfinite", [](Value a) { return (!isnan(a)) & (!isinf(a)); }},
-    {"isposinf", [](Value a) { return eq(a, INFINITY); }}, {"isneginf", [](Value a) { return eq(a, -INFINITY); }},
+    {"isposinf", [](Value a) { return eq(a, INFINITY); }},
+    {"isneginf", [](Value a) { return eq(a, -INFINITY); }},
     {"logical_not", [](Value a) { return !is_true(a); }},
     {"isreal", [](Value a) { return Value{a.pool, a.pool->constant_int(DType::Bool, 1)}; }},
 };
 
 const std::pair<std::string_view, Binary> kBinary[] = {
-    {"mul.Tensor", mul}, {"mul.Scalar", mul}, {"maximum.default", max_of}, {"minimum.default", min_of},
+    {"mul.Tensor", mul},
+    {"mul.Scalar", mul},
+    {"maximum.default", max_of},
+    {"minimum.default", min_of},
     {"fmax.default", [](Value a, Value b) { return is_floating(a.dtype()) ? fmax(a, b) : max_of(a, b); }},
     {"fmin.default", [](Value a, Value b) { return is_floating(a.dtype()) ? fmin(a, b) : min_of(a, b); }},
-    {"gcd.default", gcd}, {"lcm.default", lcm}, {"atan2.default", atan2}, {"hypot.default", hypot}, {"nextafter.default", nextafter},
-    {"copysign.Tensor", copysign}, {"copysign.Scalar", copysign},
-    {"fmod.Tensor", fmod}, {"fmod.Scalar", fmod},
-    {"remainder.Tensor", remainder}, {"remainder.Scalar", remainder}, {"remainder.Scalar_Tensor", remainder},
-    {"floor_divide.default", floor_div}, {"floor_divide.Scalar", floor_div},
+    {"gcd.default", gcd},
+    {"lcm.default", lcm},
+    {"atan2.default", atan2},
+    {"hypot.default", hypot},
+    {"nextafter.default", nextafter},
+    {"copysign.Tensor", copysign},
+    {"copysign.Scalar", copysign},
+    {"fmod.Tensor", fmod},
+    {"fmod.Scalar", fmod},
+    {"remainder.Tensor", remainder},
+    {"remainder.Scalar", remainder},
+    {"remainder.Scalar_Tensor", remainder},
+    {"floor_divide.default", floor_div},
+    {"floor_divide.Scalar", floor_div},
     {"true_divide.Tensor", [](Value a, Value b) { return a / b; }},
-    {"bitwise_and.Tensor", [](Value a, Value b) { return a & b; }}, {"bitwise_and.Scalar", [](Value a, Value b) { return a & b; }}, {"bitwise_and.Scalar_Tensor", [](Value a, Value b) { return a & b; }},
-    {"bitwise_or.Tensor", [](Value a, Value b) { return a | b; }}, {"bitwise_or.Scalar", [](Value a, Value b) { return a | b; }}, {"bitwise_or.Scalar_Tensor", [](Value a, Value b) { return a | b; }},
-    {"bitwise_xor.Tensor", [](Value a, Value b) { return a ^ b; }}, {"bitwise_xor.Scalar", [](Value a, Value b) { return a ^ b; }}, {"bitwise_xor.Scalar_Tensor", [](Value a, Value b) { return a ^ b; }},
-    {"bitwise_left_shift.Tensor", shift_left}, {"bitwise_left_shift.Tensor_Scalar", shift_left}, {"bitwise_left_shift.Scalar_Tensor", shift_left},
-    {"bitwise_right_shift.Tensor", shift_right}, {"bitwise_right_shift.Tensor_Scalar", shift_right}, {"bitwise_right_shift.Scalar_Tensor", shift_right},
-    {"__lshift__.Tensor", shift_left}, {"__lshift__.Scalar", shift_left}, {"__rshift__.Tensor", shift_right}, {"__rshift__.Scalar", shift_right},
-    {"pow.Tensor_Tensor", pow}, {"pow.Scalar", pow},
-    {"xlogy.Tensor", xlogy}, {"xlogy.Scalar_Self", xlogy}, {"xlogy.Scalar_Other", xlogy}, {"special_xlog1py.default", xlog1py},
-    {"logaddexp.default", logaddexp}, {"logaddexp2.default", logaddexp2}, {"heaviside.default", heaviside},
+    {"bitwise_and.Tensor", [](Value a, Value b) { return a & b; }},
+    {"bitwise_and.Scalar", [](Value a, Value b) { return a & b; }},
+    {"bitwise_and.Scalar_Tensor", [](Value a, Value b) { return a & b; }},
+    {"bitwise_or.Tensor", [](Value a, Value b) { return a | b; }},
+    {"bitwise_or.Scalar", [](Value a, Value b) { return a | b; }},
+    {"bitwise_or.Scalar_Tensor", [](Value a, Value b) { return a | b; }},
+    {"bitwise_xor.Tensor", [](Value a, Value b) { return a ^ b; }},
+    {"bitwise_xor.Scalar", [](Value a, Value b) { return a ^ b; }},
+    {"bitwise_xor.Scalar_Tensor", [](Value a, Value b) { return a ^ b; }},
+    {"bitwise_left_shift.Tensor", shift_left},
+    {"bitwise_left_shift.Tensor_Scalar", shift_left},
+    {"bitwise_left_shift.Scalar_Tensor", shift_left},
+    {"bitwise_right_shift.Tensor", shift_right},
+    {"bitwise_right_shift.Tensor_Scalar", shift_right},
+    {"bitwise_right_shift.Scalar_Tensor", shift_right},
+    {"__lshift__.Tensor", shift_left},
+    {"__lshift__.Scalar", shift_left},
+    {"__rshift__.Tensor", shift_right},
+    {"__rshift__.Scalar", shift_right},
+    {"pow.Tensor_Tensor", pow},
+    {"pow.Scalar", pow},
+    {"xlogy.Tensor", xlogy},
+    {"xlogy.Scalar_Self", xlogy},
+    {"xlogy.Scalar_Other", xlogy},
+    {"special_xlog1py.default", xlog1py},
+    {"logaddexp.default", logaddexp},
+    {"logaddexp2.default", logaddexp2},
+    {"heaviside.default", heaviside},
 };
 
 /// Of both inputs in their promoted type, giving bool.
@@ -104,11 +179,15 @@ const std::pair<std::string_view, Binary> kLogical[] = {
 };
 
 LoweringFunction in_result_type(Unary f) {
-  return [f](Context& ctx, const ops::Values& args) -> Lowered { return result(ctx, f(operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype)))); };
+  return [f](Context& ctx, const ops::Values& args) -> Lowered {
+    return result(ctx, f(operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype))));
+  };
 }
 
 LoweringFunction in_own_type(Unary f) {
-  return [f](Context& ctx, const ops::Values& args) -> Lowered { return result(ctx, f(element(ctx, ctx.tensor(args[0]), ctx.result().sizes))); };
+  return [f](Context& ctx, const ops::Values& args) -> Lowered {
+    return result(ctx, f(element(ctx, ctx.tensor(args[0]), ctx.result().sizes)));
+  };
 }
 
 LoweringFunction in_result_type(Binary f) {
@@ -132,7 +211,8 @@ LoweringFunction in_promoted_type(Binary f) {
 LoweringFunction sum_with_alpha(bool reversed, double sign) {
   return [=](Context& ctx, const ops::Values& args) -> Lowered {
     const DType t = register_type(ctx.result().dtype);
-    Value a = operand(ctx, args[reversed ? 1 : 0], ctx.result().sizes, t), b = operand(ctx, args[reversed ? 0 : 1], ctx.result().sizes, t);
+    Value a = operand(ctx, args[reversed ? 1 : 0], ctx.result().sizes, t),
+          b = operand(ctx, args[reversed ? 0 : 1], ctx.result().sizes, t);
     const ops::Value& alpha = ctx.node->arg("alpha");
     const auto* one = alpha.get_if<Expr>();
     if (!one || !one->is_constant(1)) b = b * Value{&ctx.graph.pool(), ctx.number(alpha, t)};
@@ -146,7 +226,8 @@ Lowered division(Context& ctx, const ops::Values& args) {
   return result(ctx, divide(a, b, args.size() > 2 ? args[2] : ops::Value(ops::None{})));
 }
 
-/// Exponents that eager computes without pow (aten/src/ATen/native/cpu/PowKernel.cpp), and small integer powers of integers.
+/// Exponents that eager computes without pow (aten/src/ATen/native/cpu/PowKernel.cpp), and small integer powers of
+/// integers.
 Lowered pow_scalar(Context& ctx, const ops::Values& args) {
   const DType t = register_type(ctx.result().dtype);
   Value x = operand(ctx, args[0], ctx.result().sizes, t);
@@ -185,8 +266,10 @@ LoweringFunction clamp(int low, int high) {
     const DType t = register_type(ctx.result().dtype);
     const Exprs& sizes = ctx.result().sizes;
     Value x = operand(ctx, args[0], sizes, t);
-    if (low > 0 && !args[static_cast<std::size_t>(low)].is_none()) x = max_of(operand(ctx, args[static_cast<std::size_t>(low)], sizes, t), x);
-    if (high > 0 && !args[static_cast<std::size_t>(high)].is_none()) x = min_of(operand(ctx, args[static_cast<std::size_t>(high)], sizes, t), x);
+    if (low > 0 && !args[static_cast<std::size_t>(low)].is_none())
+      x = max_of(operand(ctx, args[static_cast<std::size_t>(low)], sizes, t), x);
+    if (high > 0 && !args[static_cast<std::size_t>(high)].is_none())
+      x = min_of(operand(ctx, args[static_cast<std::size_t>(high)], sizes, t), x);
     return result(ctx, x);
   };
 }
@@ -214,7 +297,10 @@ Lowered nan_to_num(Context& ctx, const ops::Values& args) {
   const DType dtype = ctx.result().dtype;
   Value x = operand(ctx, args[0], ctx.result().sizes, register_type(dtype));
   if (!is_floating(dtype)) return result(ctx, x);
-  const double largest = dtype == DType::F64 ? std::numeric_limits<double>::max() : dtype == DType::F16 ? 65504.0 : dtype == DType::BF16 ? 0x1.fep127 : static_cast<double>(std::numeric_limits<float>::max());
+  const double largest = dtype == DType::F64    ? std::numeric_limits<double>::max()
+                         : dtype == DType::F16  ? 65504.0
+                         : dtype == DType::BF16 ? 0x1.fep127
+                                                : static_cast<double>(std::numeric_limits<float>::max());
   auto given = [&](std::size_t i, double otherwise) { return args[i].is_none() ? otherwise : args[i].as_double(); };
   Value low = where(eq(x, -INFINITY), x.number(given(3, -largest)), x);
   return result(ctx, where(isnan(x), x.number(given(1, 0)), where(eq(x, INFINITY), x.number(given(2, largest)), low)));
@@ -235,13 +321,17 @@ Lowered ldexp(Context& ctx, const ops::Values& args) {
 
 /// The second argument in the shape and dtype of the first.
 LoweringFunction replace_by(std::size_t source) {
-  return [source](Context& ctx, const ops::Values& args) -> Lowered { return result(ctx, operand(ctx, args[source], ctx.result().sizes, register_type(ctx.result().dtype))); };
+  return [source](Context& ctx, const ops::Values& args) -> Lowered {
+    return result(ctx, operand(ctx, args[source], ctx.result().sizes, register_type(ctx.result().dtype)));
+  };
 }
 
 }  // namespace
 
 void add_arithmetic(Table& t) {
-  auto aten = [](std::string_view name, std::string_view overload = "default") { return fmt::format("aten.{}.{}", name, overload); };
+  auto aten = [](std::string_view name, std::string_view overload = "default") {
+    return fmt::format("aten.{}.{}", name, overload);
+  };
   for (auto& [name, f] : kUnary) t[aten(name)] = in_result_type(f);
   for (auto& [name, f] : kPredicates) t[aten(name)] = in_own_type(f);
   for (auto& [name, f] : kBinary) t[fmt::format("aten.{}", name)] = in_result_type(f);
@@ -252,7 +342,8 @@ void add_arithmetic(Table& t) {
   t["aten.rsub.Tensor"] = t["aten.rsub.Scalar"] = sum_with_alpha(true, -1);
   t["aten.div.Tensor"] = t["aten.div.Scalar"] = t["aten.div.Tensor_mode"] = t["aten.div.Scalar_mode"] = division;
   t["aten.pow.Tensor_Scalar"] = pow_scalar;
-  t["aten.where.self"] = t["aten.where.Scalar"] = t["aten.where.ScalarSelf"] = t["aten.where.ScalarOther"] = select_where;
+  t["aten.where.self"] = t["aten.where.Scalar"] = t["aten.where.ScalarSelf"] = t["aten.where.ScalarOther"] =
+      select_where;
   t["aten.masked_fill.Scalar"] = t["aten.masked_fill.Tensor"] = masked_fill;
   t["aten.clamp.default"] = t["aten.clamp.Tensor"] = clamp(1, 2);
   t["aten.clamp_min.default"] = t["aten.clamp_min.Tensor"] = clamp(1, 0);

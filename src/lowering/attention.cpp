@@ -36,7 +36,8 @@ BufferView mask_operand(Context& ctx, TensorBox m, const TensorBox& q, const Ten
     sizes.push_back(k.sizes[2]);
     m = rank_four(ctx, expand(ctx, m, sizes));
   }
-  if (m.dtype() != DType::Bool && m.dtype() != DType::F32 && m.dtype() != q.dtype()) m = pointwise(ctx, DType::F32, m.sizes, element(ctx, m, m.sizes));
+  if (m.dtype() != DType::Bool && m.dtype() != DType::F32 && m.dtype() != q.dtype())
+    m = pointwise(ctx, DType::F32, m.sizes, element(ctx, m, m.sizes));
   return library_operand(m);
 }
 
@@ -50,18 +51,22 @@ struct Options {
 };
 
 /// The kernel's output in the layout of `meta`, and with `logs` the logarithms of the queries' sums.
-std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& options, const sym::TensorMeta& meta, const sym::TensorMeta* logs) {
+std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& options, const sym::TensorMeta& meta,
+                              const sym::TensorMeta* logs) {
   if (options.dropout.as_double() != 0) refuse(ctx, "dropout in attention draws random numbers");
-  const TensorBox q = rank_four(ctx, ctx.tensor(args[0])), k = rank_four(ctx, ctx.tensor(args[1])), v = rank_four(ctx, ctx.tensor(args[2]));
+  const TensorBox q = rank_four(ctx, ctx.tensor(args[0])), k = rank_four(ctx, ctx.tensor(args[1])),
+                  v = rank_four(ctx, ctx.tensor(args[2]));
   const double scale = scale_of(ctx, options.scale, q);
 
   std::vector<BufferView> inputs{library_operand(q), library_operand(k), library_operand(v)};
-  if (options.mask) inputs.push_back(mask_operand(ctx, *options.mask, q, k, {meta.sizes.begin(), meta.sizes.end() - 1}));
+  if (options.mask)
+    inputs.push_back(mask_operand(ctx, *options.mask, q, k, {meta.sizes.begin(), meta.sizes.end() - 1}));
   Exprs sizes = q.sizes, strides;
   sizes[3] = v.sizes[3];
   if (meta.rank() == 4) strides = meta.strides;
   auto [box, out] = library_result(ctx, meta.dtype, sizes, strides);
-  std::map<std::string, ir::ExternAttribute> attributes{{"causal", std::int64_t{options.causal}}, {"scale", scale}, {"has_mask", std::int64_t{options.mask.has_value()}}};
+  std::map<std::string, ir::ExternAttribute> attributes{
+      {"causal", std::int64_t{options.causal}}, {"scale", scale}, {"has_mask", std::int64_t{options.mask.has_value()}}};
   std::vector<BufferView> outputs{out};
   std::vector<TensorBox> results{box};
   if (logs) {
@@ -69,24 +74,29 @@ std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& o
     results.push_back(sums);
     outputs.push_back(sums_out);
   }
-  add_library_call(ctx, has_blocks(q) ? "blocked_attention" : "attention", std::move(attributes), std::move(inputs), std::move(outputs));
+  add_library_call(ctx, has_blocks(q) ? "blocked_attention" : "attention", std::move(attributes), std::move(inputs),
+                   std::move(outputs));
   if (meta.rank() != 4) results[0] = reshape(ctx, box, meta.sizes);
   return results;
 }
 
 /// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 Lowered attention(Context& ctx, const Values& args) {
-  return attend(ctx, args, {ctx.optional_tensor(args[3]), args[4], args[6], args[5].as_bool()}, ctx.result(), nullptr)[0];
+  return attend(ctx, args, {ctx.optional_tensor(args[3]), args[4], args[6], args[5].as_bool()}, ctx.result(),
+                nullptr)[0];
 }
 
 /// _scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout_p, is_causal, attn_mask, scale)
 Lowered flash_attention(Context& ctx, const Values& args) {
   bool logs_used = false;
-  for (const fx::Node* user : ctx.node->users()) logs_used |= !user->is_call("_operator.getitem") || !user->args[1].as_int().is_constant(0);
-  return attend(ctx, args, {ctx.optional_tensor(args[5]), args[3], args[6], args[4].as_bool()}, ctx.result(0), logs_used ? &ctx.result(1) : nullptr);
+  for (const fx::Node* user : ctx.node->users())
+    logs_used |= !user->is_call("_operator.getitem") || !user->args[1].as_int().is_constant(0);
+  return attend(ctx, args, {ctx.optional_tensor(args[5]), args[3], args[6], args[4].as_bool()}, ctx.result(0),
+                logs_used ? &ctx.result(1) : nullptr);
 }
 
-/// _scaled_dot_product_flash_attention_for_cpu_backward(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale), where it is not written out.
+/// _scaled_dot_product_flash_attention_for_cpu_backward(grad_out, query, key, value, out, logsumexp, dropout_p,
+/// is_causal, attn_mask, scale), where it is not written out.
 Lowered flash_attention_backward(Context& ctx, const Values& args) {
   enum { GradOut, Query, Key, Value, Out, Logs };
   std::vector<BufferView> operands;
@@ -103,7 +113,11 @@ Lowered flash_attention_backward(Context& ctx, const Values& args) {
   }
   auto call = [&](std::string op, std::vector<BufferView> inputs, std::vector<BufferView> outs) {
     inputs.insert(inputs.end(), masks.begin(), masks.end());
-    add_library_call(ctx, std::move(op), {{"causal", std::int64_t{args[7].as_bool()}}, {"scale", scale_of(ctx, args[9], q)}, {"has_mask", std::int64_t{!masks.empty()}}}, std::move(inputs), std::move(outs));
+    add_library_call(ctx, std::move(op),
+                     {{"causal", std::int64_t{args[7].as_bool()}},
+                      {"scale", scale_of(ctx, args[9], q)},
+                      {"has_mask", std::int64_t{!masks.empty()}}},
+                     std::move(inputs), std::move(outs));
   };
   if (!has_blocks(q)) {
     call("attention_backward", operands, outputs);
@@ -111,7 +125,9 @@ Lowered flash_attention_backward(Context& ctx, const Values& args) {
   }
   const BufferView sums = library_result(ctx, DType::F32, {q.sizes[0], q.sizes[1], q.sizes[2]}).second;
   call("blocked_attention_queries", operands, {outputs[0], sums});
-  call("blocked_attention_keys", {operands[GradOut], operands[Query], operands[Key], operands[Value], operands[Logs], sums}, {outputs[1], outputs[2]});
+  call("blocked_attention_keys",
+       {operands[GradOut], operands[Query], operands[Key], operands[Value], operands[Logs], sums},
+       {outputs[1], outputs[2]});
   return results;
 }
 

@@ -8,7 +8,8 @@ namespace coil::lowering {
 
 namespace {
 
-/// The same values in the recorded dtype and layout. A conversion to a narrow float rounds, also where consumers absorb it: it is there to lose precision.
+/// The same values in the recorded dtype and layout. A conversion to a narrow float rounds, also where consumers absorb
+/// it: it is there to lose precision.
 Lowered copy(Context& ctx, const ops::Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   Value v = element(ctx, box, ctx.result().sizes);
@@ -45,18 +46,25 @@ Value bits_of_narrow(Context& ctx, Value v, const Narrow& n) {
   Value all = bits_of_f32(ctx, v), a = all & 0x7fffffff;
   Value normal = shift_right(a, shift) - static_cast<double>(std::int64_t{127 - n.bias} << n.digits);
   Value small = (abs(v) * (1 / n.tiny())).cast(DType::I64);
-  Value special = n.has_infinity ? (shift_right(a, shift) & static_cast<double>(n.fraction())) | static_cast<double>(n.exponents() << n.digits) : number(ctx, DType::I64, 0x7f);
-  Value made = where(ge(a, kSpecial), special, where(ge(a, static_cast<double>(std::int64_t{128 - n.bias} << 23)), normal, small));
+  Value special = n.has_infinity ? (shift_right(a, shift) & static_cast<double>(n.fraction())) |
+                                       static_cast<double>(n.exponents() << n.digits)
+                                 : number(ctx, DType::I64, 0x7f);
+  Value made = where(ge(a, kSpecial), special,
+                     where(ge(a, static_cast<double>(std::int64_t{128 - n.bias} << 23)), normal, small));
   return made | shift_left(shift_right(all, 31), n.bits - 1);
 }
 
 Value narrow_of_bits(Context& ctx, Value bits, const Narrow& n) {
   const int shift = 23 - n.digits;
-  Value e = shift_right(bits, n.digits) & static_cast<double>(n.exponents()), f = bits & static_cast<double>(n.fraction()), sign = shift_right(bits, n.bits - 1) & 1;
-  Value normal = shift_left(e + static_cast<double>(127 - n.bias), 23) | shift_left(f, shift), small = bits_of_f32(ctx, f.cast(DType::F32) * n.tiny());
+  Value e = shift_right(bits, n.digits) & static_cast<double>(n.exponents()),
+        f = bits & static_cast<double>(n.fraction()), sign = shift_right(bits, n.bits - 1) & 1;
+  Value normal = shift_left(e + static_cast<double>(127 - n.bias), 23) | shift_left(f, shift),
+        small = bits_of_f32(ctx, f.cast(DType::F32) * n.tiny());
   Value made = where(eq(e, 0), small, normal);
-  if (n.has_infinity) made = where(eq(e, static_cast<double>(n.exponents())), shift_left(f, shift) | kSpecial, made);
-  else made = where(eq(bits & 0x7f, 0x7f), number(ctx, DType::I64, 0x7fc00000), made);
+  if (n.has_infinity)
+    made = where(eq(e, static_cast<double>(n.exponents())), shift_left(f, shift) | kSpecial, made);
+  else
+    made = where(eq(bits & 0x7f, 0x7f), number(ctx, DType::I64, 0x7fc00000), made);
   return bitcast(ctx, (made | shift_left(sign, 31)).cast(DType::I32), DType::F32);
 }
 
@@ -88,7 +96,8 @@ Value from_bits(Context& ctx, Value bits, DType to) {
   return bits.cast(to);
 }
 
-/// The same bytes as elements of another type; of another width, several elements of the last dimension are one or one is several (lowest first).
+/// The same bytes as elements of another type; of another width, several elements of the last dimension are one or one
+/// is several (lowest first).
 Lowered view_dtype(Context& ctx, const ops::Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   const DType from = box.dtype(), to = ctx.result().dtype;
@@ -96,14 +105,16 @@ Lowered view_dtype(Context& ctx, const ops::Values& args) {
   if (from == to) return box;
   const bool in_registers = register_type(from) == from && register_type(to) == to;
   if (size_of(from) == size_of(to) && in_registers) return result(ctx, bitcast(ctx, element(ctx, box, sizes), to));
-  if (size_of(from) == size_of(to)) return result(ctx, from_bits(ctx, bits_of(ctx, element(ctx, box, sizes), from), to));
+  if (size_of(from) == size_of(to))
+    return result(ctx, from_bits(ctx, bits_of(ctx, element(ctx, box, sizes), from), to));
   Exprs index = ctx.graph.ivars(sizes.size());
   const auto from_bytes = static_cast<std::int64_t>(size_of(from)), to_bytes = static_cast<std::int64_t>(size_of(to));
   if (from_bytes > to_bytes) {
     const Expr parts = from_bytes / to_bytes, last = index.back();
     index.back() = sym::floor_div(last, parts);
     Value whole = bits_of(ctx, element_at(ctx, box, index, sizes), from);
-    return result(ctx, from_bits(ctx, shift_right(whole, index_value(ctx, sym::mod(last, parts) * (8 * to_bytes))), to));
+    return result(ctx,
+                  from_bits(ctx, shift_right(whole, index_value(ctx, sym::mod(last, parts) * (8 * to_bytes))), to));
   }
   const Expr last = index.back();
   Value made;
@@ -115,7 +126,8 @@ Lowered view_dtype(Context& ctx, const ops::Values& args) {
   return result(ctx, from_bits(ctx, made, to));
 }
 
-/// Complex tensors at the border of a program: their memory as pairs of real numbers, and pairs as complex numbers. In between there are none (passes/split_complex.h).
+/// Complex tensors at the border of a program: their memory as pairs of real numbers, and pairs as complex numbers. In
+/// between there are none (passes/split_complex.h).
 Lowered copy_parts(Context& ctx, const ops::Values& args) {
   auto [made, window] = library_result(ctx, ctx.result().dtype, ctx.result().sizes, ctx.result().strides);
   add_library_call(ctx, "complex_parts", {}, {library_operand(ctx.tensor(args[0]))}, {window});
@@ -128,7 +140,8 @@ Lowered same(Context& ctx, const ops::Values& args) { return ctx.tensor(args[0])
 }  // namespace
 
 void add_casts(Table& t) {
-  for (const char* name : {"aten._to_copy.default", "aten.clone.default", "aten.contiguous.default", "aten.lift_fresh_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
+  for (const char* name : {"aten._to_copy.default", "aten.clone.default", "aten.contiguous.default",
+                           "aten.lift_fresh_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
                            "aten.to.other", "aten.type_as.default", "prims.convert_element_type.default"})
     t[name] = copy;
   t["aten.view.dtype"] = view_dtype;

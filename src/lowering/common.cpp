@@ -13,7 +13,9 @@ void require_equal(Context& ctx, Expr size, Expr other) {
   auto may_differ = [](Expr e) { return sym::has_symbol_of(e, sym::SymbolKind::Unbacked) || sym::has_float(e); };
   if (!may_differ(size) && !may_differ(other)) return;
   if (ctx.graph.env().statically_known_equal(size, other)) return;
-  ctx.require(sym::eq(size, other), fmt::format("{}: a size of {} does not go with one of {} (a size that depends on data, or is made of floats, is not broadcast)", ctx.node->target, sym::to_string(size), sym::to_string(other)));
+  ctx.require(sym::eq(size, other), fmt::format("{}: a size of {} does not go with one of {} (a size that depends on "
+                                                "data, or is made of floats, is not broadcast)",
+                                                ctx.node->target, sym::to_string(size), sym::to_string(other)));
 }
 
 Value element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
@@ -28,7 +30,8 @@ Value element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
   return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, sizes))};
 }
 
-Value element_at(Context& ctx, const TensorBox& box, const Exprs& index, const Exprs& sizes, const Exprs& reduced, Scalar mask) {
+Value element_at(Context& ctx, const TensorBox& box, const Exprs& index, const Exprs& sizes, const Exprs& reduced,
+                 Scalar mask) {
   return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, sizes, reduced), mask)};
 }
 
@@ -48,7 +51,9 @@ std::vector<std::int64_t> spread(std::vector<std::int64_t> values, std::size_t n
   return values;
 }
 
-Value number(Context& ctx, DType register_type, double v) { return {&ctx.graph.pool(), ctx.graph.pool().constant(register_type, v)}; }
+Value number(Context& ctx, DType register_type, double v) {
+  return {&ctx.graph.pool(), ctx.graph.pool().constant(register_type, v)};
+}
 Value index_value(Context& ctx, Expr e) { return {&ctx.graph.pool(), ctx.graph.pool().index(e)}; }
 Value condition(Context& ctx, Expr e) { return {&ctx.graph.pool(), ctx.graph.pool().condition(e)}; }
 
@@ -60,8 +65,10 @@ DType promoted(Context&, std::span<const ops::Value* const> args) {
     if (auto* list = arg->get_if<ops::Values>(); list || arg->is_none()) continue;
     if (auto* node = arg->get_if<fx::Node*>()) {
       const ops::Value& meta = (*node)->meta.value;
-      if (auto* t = meta.get_if<sym::TensorMeta>()) merge(t->rank() ? dimensioned : scalar, t->dtype);
-      else merge(number, meta.is<ops::Bool>() ? DType::Bool : meta.is<Expr>() ? DType::I64 : DType::F32);
+      if (auto* t = meta.get_if<sym::TensorMeta>())
+        merge(t->rank() ? dimensioned : scalar, t->dtype);
+      else
+        merge(number, meta.is<ops::Bool>() ? DType::Bool : meta.is<Expr>() ? DType::I64 : DType::F32);
     } else {
       merge(number, arg->is<ops::Bool>() ? DType::Bool : arg->is<Expr>() ? DType::I64 : DType::F32);
     }
@@ -78,7 +85,8 @@ DType promoted(Context&, std::span<const ops::Value* const> args) {
 TensorBox result(Context& ctx, Value body) { return result(ctx, body, ctx.result()); }
 
 TensorBox result(Context& ctx, Value body, const sym::TensorMeta& meta) {
-  return ir::make_pointwise(ctx.graph, meta.dtype, meta.device, meta.sizes, body.cast(register_type(meta.dtype)), meta.strides);
+  return ir::make_pointwise(ctx.graph, meta.dtype, meta.device, meta.sizes, body.cast(register_type(meta.dtype)),
+                            meta.strides);
 }
 
 namespace {
@@ -96,7 +104,8 @@ TensorBox pointwise(Context& ctx, DType dtype, const Exprs& sizes, Value body, c
   return ir::make_pointwise(ctx.graph, dtype, device_of(ctx), sizes, body.cast(register_type(dtype)), strides);
 }
 
-TensorBox reduction(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& reduced, ReductionKind kind, Value body, const Exprs& strides) {
+TensorBox reduction(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& reduced, ReductionKind kind, Value body,
+                    const Exprs& strides) {
   return ir::make_reduction(ctx.graph, dtype, device_of(ctx), sizes, reduced, kind, body, strides);
 }
 
@@ -139,7 +148,8 @@ TensorBox reshape(Context& ctx, const TensorBox& box, const Exprs& sizes) {
   auto& env = ctx.graph.env();
   auto is_zero = [](const Expr& e) { return e.is_constant(0); };
   if (std::any_of(sizes.begin(), sizes.end(), is_zero)) return box.view(sizes, Exprs(box.rank(), 0));
-  // Runs of dimensions whose products agree are matched from the left, so that indices of one run never mix with those of another.
+  // Runs of dimensions whose products agree are matched from the left, so that indices of one run never mix with those
+  // of another.
   Exprs index(box.rank(), 0);
   std::size_t from = 0, to = 0;
   while (from < box.rank() || to < sizes.size()) {
@@ -179,7 +189,8 @@ BufferView library_operand(const TensorBox& box) {
   return *view;
 }
 
-Expr indirect_index(Context& ctx, Value index, Expr size, const std::vector<sym::LoopVar>& loops, std::vector<Scalar>& indirect) {
+Expr indirect_index(Context& ctx, Value index, Expr size, const std::vector<sym::LoopVar>& loops,
+                    std::vector<Scalar>& indirect) {
   auto& env = ctx.graph.env();
   Value at = index.cast(DType::I64);
   const bool is_known = at.scalar->op == ScalarOp::Index || at.scalar->op == ScalarOp::Constant;
@@ -200,10 +211,15 @@ std::pair<TensorBox, BufferView> library_result(Context& ctx, DType dtype, const
 }
 
 void store_part(Context& ctx, ir::BufferId buffer, const Exprs& sizes, Exprs at, Value body) {
-  ctx.graph.add_operation({.node = ir::Pointwise{sizes, body}, .outs = {buffer}, .store_index = std::move(at), .origins = ctx.graph.provenance.of(body), .where = ctx.graph.provenance.where});
+  ctx.graph.add_operation({.node = ir::Pointwise{sizes, body},
+                           .outs = {buffer},
+                           .store_index = std::move(at),
+                           .origins = ctx.graph.provenance.of(body),
+                           .where = ctx.graph.provenance.where});
 }
 
-void add_library_call(Context& ctx, std::string op, std::map<std::string, ir::ExternAttribute> attributes, std::vector<BufferView> inputs, std::vector<BufferView> outputs) {
+void add_library_call(Context& ctx, std::string op, std::map<std::string, ir::ExternAttribute> attributes,
+                      std::vector<BufferView> inputs, std::vector<BufferView> outputs) {
   ir::Operation operation;
   for (auto& view : outputs) operation.outs.push_back(view.buffer);
   operation.node = ir::Extern{std::move(op), std::move(attributes), std::move(inputs), std::move(outputs)};
@@ -218,7 +234,9 @@ std::size_t dimension(std::int64_t dim, std::size_t rank) {
   return static_cast<std::size_t>(dim < 0 ? dim + n : dim);
 }
 
-std::size_t dimension(Context& ctx, const ops::Value& arg, std::size_t rank) { return dimension(constant(ctx, arg), rank); }
+std::size_t dimension(Context& ctx, const ops::Value& arg, std::size_t rank) {
+  return dimension(constant(ctx, arg), rank);
+}
 
 std::vector<std::int64_t> constants(Context& ctx, const ops::Value& arg) {
   std::vector<std::int64_t> result;
@@ -239,6 +257,8 @@ std::int64_t constant(Context& ctx, const ops::Value& arg) {
 
 bool is_one(Context& ctx, const Expr& e) { return e.is_constant(1) || ctx.graph.env().statically_known_equal(e, 1); }
 
-void refuse(const Context& ctx, const std::string& why) { throw Error(fmt::format("{} ({}): {}", ctx.node->target, ctx.node->name, why), ctx.node->target, ctx.node->where()); }
+void refuse(const Context& ctx, const std::string& why) {
+  throw Error(fmt::format("{} ({}): {}", ctx.node->target, ctx.node->name, why), ctx.node->target, ctx.node->where());
+}
 
 }  // namespace coil::lowering

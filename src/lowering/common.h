@@ -1,4 +1,5 @@
-// What the families share: elements of operands, results shaped by metadata, broadcast, operands of library calls, and the families themselves.
+// What the families share: elements of operands, results shaped by metadata, broadcast, operands of library calls, and
+// the families themselves.
 #pragma once
 #include <functional>
 #include <map>
@@ -50,7 +51,8 @@ void require_equal(Context&, Expr, Expr);
 /// The element of a tensor broadcast to `sizes`, at i0, i1, …
 Value element(Context&, const TensorBox&, const Exprs& sizes);
 /// The element at `index` in a nest of `sizes` and `reduced`.
-Value element_at(Context&, const TensorBox&, const Exprs& index, const Exprs& sizes, const Exprs& reduced = {}, Scalar mask = nullptr);
+Value element_at(Context&, const TensorBox&, const Exprs& index, const Exprs& sizes, const Exprs& reduced = {},
+                 Scalar mask = nullptr);
 /// A tensor argument's element broadcast to `sizes`, or a number, in this register type.
 Value operand(Context&, const ops::Value& arg, const Exprs& sizes, DType register_type);
 
@@ -62,7 +64,8 @@ std::vector<std::int64_t> spread(std::vector<std::int64_t> values, std::size_t n
 Value index_value(Context&, Expr);
 Value condition(Context&, Expr);
 
-/// torch.result_type of tensors and numbers: categories of dimensioned tensors win over those of 0-d tensors, these over numbers'.
+/// torch.result_type of tensors and numbers: categories of dimensioned tensors win over those of 0-d tensors, these
+/// over numbers'.
 DType promoted(Context&, std::span<const ops::Value* const> args);
 
 /// The node's result from its body over i0, i1, …: converted to the recorded dtype, laid out as recorded.
@@ -70,7 +73,8 @@ TensorBox result(Context&, Value body);
 TensorBox result(Context&, Value body, const sym::TensorMeta&);
 /// An unrealised value of another dtype or shape on the node's device.
 TensorBox pointwise(Context&, DType, const Exprs& sizes, Value body, const Exprs& strides = {});
-TensorBox reduction(Context&, DType, const Exprs& sizes, const Exprs& reduced, ReductionKind, Value body, const Exprs& strides = {});
+TensorBox reduction(Context&, DType, const Exprs& sizes, const Exprs& reduced, ReductionKind, Value body,
+                    const Exprs& strides = {});
 
 /// Dimensions that a reduction runs over, and how it indexes its operand.
 struct Axes {
@@ -83,11 +87,13 @@ struct Axes {
 /// `dims` empty means all dimensions.
 Axes reduced_axes(Context&, const TensorBox&, const std::vector<std::int64_t>& dims, bool keep);
 /// A realised reduction of `f(element)` in this register type.
-TensorBox reduce_over(Context&, const TensorBox&, const Axes&, ReductionKind, DType register_type, const std::function<Value(Value)>& f = {});
+TensorBox reduce_over(Context&, const TensorBox&, const Axes&, ReductionKind, DType register_type,
+                      const std::function<Value(Value)>& f = {});
 /// The result of a reduction over `axes`, as an operand at the same index i and r that the reduction's own operand has.
 Value reduced_value(Context&, const TensorBox& reduced, const Axes&);
 
-/// A view that repeats dimensions of size 1 (and new leading ones) to `sizes`; realises what is costly to compute again.
+/// A view that repeats dimensions of size 1 (and new leading ones) to `sizes`; realises what is costly to compute
+/// again.
 TensorBox expand(Context&, const TensorBox&, const Exprs& sizes);
 TensorBox permute(Context&, const TensorBox&, const std::vector<std::size_t>& order);
 /// A view of the same elements in row-major order.
@@ -96,32 +102,45 @@ TensorBox unsqueeze(Context&, const TensorBox&, std::size_t dim);
 
 /// A library operand: the realised tensor as a strided window (a dense copy where it is none).
 BufferView library_operand(const TensorBox&);
-/// An index that is data, as an index expression: the variable x<k> of a checked value that joins `indirect`; or the expression itself, where the value is one that is in range for certain.
-Expr indirect_index(Context&, Value index, Expr size, const std::vector<sym::LoopVar>& loops, std::vector<Scalar>& indirect);
+/// An index that is data, as an index expression: the variable x<k> of a checked value that joins `indirect`; or the
+/// expression itself, where the value is one that is in range for certain.
+Expr indirect_index(Context&, Value index, Expr size, const std::vector<sym::LoopVar>& loops,
+                    std::vector<Scalar>& indirect);
 
 /// Combines `body` over i0… < sizes into place `index` of a realised value, x0, x1, … standing for `indirect`.
-void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Value body, Exprs index, std::vector<Scalar> indirect, ir::StoreMode, bool apart = false);
+void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Value body, Exprs index,
+                  std::vector<Scalar> indirect, ir::StoreMode, bool apart = false);
 /// The same by sorting (sorted_scatter.cpp); false, and nothing done, where the result depends on no order.
-bool scatter_in_order(Context&, const TensorBox& out, const Exprs& sizes, Value body, const Exprs& index, const std::vector<Scalar>& indirect, ir::StoreMode);
+bool scatter_in_order(Context&, const TensorBox& out, const Exprs& sizes, Value body, const Exprs& index,
+                      const std::vector<Scalar>& indirect, ir::StoreMode);
 /// Running totals along one dimension, in memory: `body` over i0, i1, … < sizes.
-TensorBox running_scan(Context&, DType, const Exprs& sizes, std::size_t dim, ir::ScanKind, Value body, const Exprs& strides = {});
-/// Library calls `sort` (attributes `dim`, `descending`, `stable`) and `topk` (`dim`, `k`, `largest`, `sorted`): values and positions.
-std::vector<TensorBox> ordered(Context&, const TensorBox&, std::string op, std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes);
-/// Where an element of an edge-padded tensor lies in the tensor of these sizes; `pad` as torch lists it, from the last dimension backwards.
+TensorBox running_scan(Context&, DType, const Exprs& sizes, std::size_t dim, ir::ScanKind, Value body,
+                       const Exprs& strides = {});
+/// Library calls `sort` (attributes `dim`, `descending`, `stable`) and `topk` (`dim`, `k`, `largest`, `sorted`): values
+/// and positions.
+std::vector<TensorBox> ordered(Context&, const TensorBox&, std::string op,
+                               std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes);
+/// Where an element of an edge-padded tensor lies in the tensor of these sizes; `pad` as torch lists it, from the last
+/// dimension backwards.
 Exprs edge_pad_index(Context&, const Exprs& sizes, const Exprs& pad, bool reflect);
 
-/// Where a mask is true: for each of its dimensions the I64 coordinates, in row-major order. `count` is the size that is recorded for how many there are.
+/// Where a mask is true: for each of its dimensions the I64 coordinates, in row-major order. `count` is the size that
+/// is recorded for how many there are.
 std::vector<TensorBox> coordinates(Context&, const TensorBox& mask, Expr count);
 
-/// The indices of index.Tensor, one a dimension (nothing where it is kept), with each mask spread into coordinates. `recorded(at)`: what is recorded of the size that a mask brings, where its dimension comes
-/// to lie at `at` of the result.
-std::vector<std::optional<TensorBox>> spread_masks(Context&, const ops::Value& list, std::size_t rank, const std::function<Expr(std::size_t at)>& recorded);
+/// The indices of index.Tensor, one a dimension (nothing where it is kept), with each mask spread into coordinates.
+/// `recorded(at)`: what is recorded of the size that a mask brings, where its dimension comes to lie at `at` of the
+/// result.
+std::vector<std::optional<TensorBox>> spread_masks(Context&, const ops::Value& list, std::size_t rank,
+                                                   const std::function<Expr(std::size_t at)>& recorded);
 
 /// A new buffer for a library's result, laid out by proposal, and the window on it.
 std::pair<TensorBox, BufferView> library_result(Context&, DType, const Exprs& sizes, const Exprs& strides = {});
-/// Writes a part of a buffer that several operations put together: for each i0… below `sizes`, the element at `at` over i0….
+/// Writes a part of a buffer that several operations put together: for each i0… below `sizes`, the element at `at` over
+/// i0….
 void store_part(Context&, ir::BufferId, const Exprs& sizes, Exprs at, Value body);
-void add_library_call(Context&, std::string op, std::map<std::string, ir::ExternAttribute> attributes, std::vector<BufferView> inputs, std::vector<BufferView> outputs);
+void add_library_call(Context&, std::string op, std::map<std::string, ir::ExternAttribute> attributes,
+                      std::vector<BufferView> inputs, std::vector<BufferView> outputs);
 
 /// A dimension argument, counted from the end when negative.
 std::size_t dimension(std::int64_t dim, std::size_t rank);

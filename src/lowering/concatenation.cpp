@@ -12,8 +12,11 @@ using Values = ops::Values;
 
 /// Whether the only consumer works element by element, so that it can absorb the parts.
 bool feeds_elementwise(const fx::Node& node) {
-  constexpr std::string_view kElementwise[] = {"aten.mul.Tensor", "aten.add.Tensor", "aten.sub.Tensor", "aten.ne.Scalar", "aten.eq.Scalar", "aten.sub.Scalar", "aten.add.Scalar", "aten.mul.Scalar", "aten.div.Tensor"};
-  return node.users().size() == 1 && std::find(std::begin(kElementwise), std::end(kElementwise), node.users()[0]->target) != std::end(kElementwise);
+  constexpr std::string_view kElementwise[] = {"aten.mul.Tensor", "aten.add.Tensor", "aten.sub.Tensor",
+                                               "aten.ne.Scalar",  "aten.eq.Scalar",  "aten.sub.Scalar",
+                                               "aten.add.Scalar", "aten.mul.Scalar", "aten.div.Tensor"};
+  return node.users().size() == 1 &&
+         std::find(std::begin(kElementwise), std::end(kElementwise), node.users()[0]->target) != std::end(kElementwise);
 }
 
 /// Each element chosen among the parts: costs a selection, but nothing is stored.
@@ -24,7 +27,9 @@ TensorBox as_selection(Context& ctx, const std::vector<TensorBox>& parts, std::s
   Expr end = meta.sizes[dim];
   for (std::size_t k = parts.size(); k-- > 0;) {
     const Expr start = end - parts[k].sizes[dim];
-    Value inside = condition(ctx, k + 1 == parts.size() ? sym::ge(i, start) : k == 0 ? sym::lt(i, end) : sym::logical_and(sym::ge(i, start), sym::lt(i, end)));
+    Value inside = condition(ctx, k + 1 == parts.size() ? sym::ge(i, start)
+                                  : k == 0              ? sym::lt(i, end)
+                                                        : sym::logical_and(sym::ge(i, start), sym::lt(i, end)));
     Exprs index = ctx.graph.ivars(meta.rank());
     index[dim] = i - start;
     Value part = element_at(ctx, parts[k], index, meta.sizes, {}, inside).cast(register_type(meta.dtype));
@@ -51,12 +56,15 @@ TensorBox as_writes(Context& ctx, const std::vector<TensorBox>& parts, std::size
 }
 
 Lowered join(Context& ctx, std::vector<TensorBox> parts, std::size_t dim) {
-  // Empty tensors of one dimension may be among the arguments (a rule of cat's), and tensors of no elements add nothing.
-  std::erase_if(parts, [&](const TensorBox& p) { return p.rank() != ctx.result().rank() || p.sizes[dim].is_constant(0); });
+  // Empty tensors of one dimension may be among the arguments (a rule of cat's), and tensors of no elements add
+  // nothing.
+  std::erase_if(parts,
+                [&](const TensorBox& p) { return p.rank() != ctx.result().rank() || p.sizes[dim].is_constant(0); });
   if (parts.empty()) return result(ctx, number(ctx, register_type(ctx.result().dtype), 0));
   if (parts.size() == 1) return result(ctx, element(ctx, parts[0], ctx.result().sizes));
   constexpr std::size_t kFewParts = 4;
-  return parts.size() <= kFewParts && feeds_elementwise(*ctx.node) ? as_selection(ctx, parts, dim) : as_writes(ctx, parts, dim);
+  return parts.size() <= kFewParts && feeds_elementwise(*ctx.node) ? as_selection(ctx, parts, dim)
+                                                                   : as_writes(ctx, parts, dim);
 }
 
 Lowered cat(Context& ctx, const Values& args) {
@@ -83,7 +91,9 @@ Lowered constant_pad(Context& ctx, const Values& args) {
     const std::size_t d = box.rank() - 1 - k;
     index[d] = index[d] - pad[2 * k];
     // Bounds that always hold fold away.
-    auto require = [&](Expr bound) { inside = inside & condition(ctx, ctx.graph.env().simplify(bound, loop_vars(ctx.graph, meta.sizes))); };
+    auto require = [&](Expr bound) {
+      inside = inside & condition(ctx, ctx.graph.env().simplify(bound, loop_vars(ctx.graph, meta.sizes)));
+    };
     require(sym::ge(index[d], 0));
     require(sym::lt(index[d], box.sizes[d]));
   }
@@ -111,7 +121,8 @@ namespace {
 
 Lowered edge_pad(Context& ctx, const Values& args, bool reflect) {
   const TensorBox box = ctx.tensor(args[0]);
-  return result(ctx, element_at(ctx, box, edge_pad_index(ctx, box.sizes, ctx.integers(args[1]), reflect), ctx.result().sizes));
+  return result(
+      ctx, element_at(ctx, box, edge_pad_index(ctx, box.sizes, ctx.integers(args[1]), reflect), ctx.result().sizes));
 }
 
 }  // namespace
@@ -120,9 +131,11 @@ void add_concatenation(Table& t) {
   t["aten.cat.default"] = t["aten.concat.default"] = cat;
   t["aten.stack.default"] = stack;
   t["aten.constant_pad_nd.default"] = constant_pad;
-  for (const char* name : {"aten.reflection_pad1d.default", "aten.reflection_pad2d.default", "aten.reflection_pad3d.default"})
+  for (const char* name :
+       {"aten.reflection_pad1d.default", "aten.reflection_pad2d.default", "aten.reflection_pad3d.default"})
     t[name] = [](Context& ctx, const Values& args) { return edge_pad(ctx, args, true); };
-  for (const char* name : {"aten.replication_pad1d.default", "aten.replication_pad2d.default", "aten.replication_pad3d.default"})
+  for (const char* name :
+       {"aten.replication_pad1d.default", "aten.replication_pad2d.default", "aten.replication_pad3d.default"})
     t[name] = [](Context& ctx, const Values& args) { return edge_pad(ctx, args, false); };
 }
 

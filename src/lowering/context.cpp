@@ -17,7 +17,8 @@ std::optional<TensorBox> Context::optional_tensor(const ops::Value& arg) const {
 
 TensorBox Context::tensor(const ops::Value& arg) const {
   if (auto box = optional_tensor(arg)) return *box;
-  throw Error(fmt::format("{} ({}): a tensor is wanted where {} is", node->target, node->name, ops::to_string(arg)), node->target, node->where());
+  throw Error(fmt::format("{} ({}): a tensor is wanted where {} is", node->target, node->name, ops::to_string(arg)),
+              node->target, node->where());
 }
 
 std::vector<TensorBox> Context::tensors(const ops::Value& arg) const {
@@ -50,13 +51,16 @@ Scalar Context::number(const ops::Value& arg, DType register_type) const {
   if (auto* d = value->get_if<double>()) return pool.constant(register_type, *d);
   // A float that is known as the program runs lies in memory.
   if (auto box = optional_tensor(arg)) return pool.cast(box->load(Exprs(box->rank(), 0), {}), register_type);
-  throw Error(fmt::format("{} ({}): a number is wanted where {} is", node->target, node->name, ops::to_string(arg)), node->target, node->where());
+  throw Error(fmt::format("{} ({}): a number is wanted where {} is", node->target, node->name, ops::to_string(arg)),
+              node->target, node->where());
 }
 
 bool Context::is_known(Expr e) const {
   for (Expr s : sym::free_symbols(e)) {
     const std::string name(s.name());
-    if (s.symbol_kind() == sym::SymbolKind::Unbacked && !graph.defined_symbols.contains(name) && !input_symbols.contains(name)) return false;
+    if (s.symbol_kind() == sym::SymbolKind::Unbacked && !graph.defined_symbols.contains(name) &&
+        !input_symbols.contains(name))
+      return false;
   }
   return true;
 }
@@ -69,20 +73,29 @@ void Context::define(Expr recorded, const TensorBox& count) {
   TensorBox number = ir::make_pointwise(graph, DType::I64, count.device(), {}, value);
   ir::BufferId source = number.realize();
   graph.buffer(source).layout.fixed = true;
-  graph.add_operation({.node = ir::ReadSymbol{symbol, source}, .origins = graph.provenance.origins, .where = graph.provenance.where});
+  graph.add_operation(
+      {.node = ir::ReadSymbol{symbol, source}, .origins = graph.provenance.origins, .where = graph.provenance.where});
   assert_what_is_known();
-  if (!own) return require(sym::eq(symbol, recorded), fmt::format("{} gives a size other than {}", node->target, sym::to_string(recorded)));
+  if (!own)
+    return require(sym::eq(symbol, recorded),
+                   fmt::format("{} gives a size other than {}", node->target, sym::to_string(recorded)));
   check_range(symbol);
 }
 
 void Context::check_range(Expr symbol) {
   const sym::Range range = graph.env().range(symbol);
-  if (range.low != sym::Range::kMin) require(sym::ge(symbol, range.low), fmt::format("{} ({}) must be at least {}", symbol.name(), node->target, range.low));
-  if (range.high != sym::Range::kMax) require(sym::le(symbol, range.high), fmt::format("{} ({}) must be at most {}", symbol.name(), node->target, range.high));
+  if (range.low != sym::Range::kMin)
+    require(sym::ge(symbol, range.low),
+            fmt::format("{} ({}) must be at least {}", symbol.name(), node->target, range.low));
+  if (range.high != sym::Range::kMax)
+    require(sym::le(symbol, range.high),
+            fmt::format("{} ({}) must be at most {}", symbol.name(), node->target, range.high));
 }
 
 void Context::set(const std::vector<std::pair<Expr, Expr>>& values) {
-  for (const auto& [symbol, value] : values) graph.add_operation({.node = ir::SetSymbol{symbol, value}, .origins = graph.provenance.origins, .where = graph.provenance.where});
+  for (const auto& [symbol, value] : values)
+    graph.add_operation(
+        {.node = ir::SetSymbol{symbol, value}, .origins = graph.provenance.origins, .where = graph.provenance.where});
   assert_what_is_known();
   for (const auto& [symbol, value] : values) check_range(symbol);
 }
@@ -97,13 +110,17 @@ void Context::keep_what_also(const Asserted& other_side) {
 }
 
 void Context::define(const ops::SymFloat& recorded, const TensorBox& number) {
-  if (!recorded.value || recorded.value->kind() != sym::Kind::Float || sym::float_function(*recorded.value) != FloatFunction::OfBits) return;
+  if (!recorded.value || recorded.value->kind() != sym::Kind::Float ||
+      sym::float_function(*recorded.value) != FloatFunction::OfBits)
+    return;
   const Expr bits = sym::float_operands(*recorded.value)[0];
   if (!bits.is_symbol() || is_known(bits)) return;
-  TensorBox word = ir::make_pointwise(graph, DType::F64, number.device(), {}, graph.pool().cast(number.load(Exprs(number.rank(), 0), {}), DType::F64));
+  TensorBox word = ir::make_pointwise(graph, DType::F64, number.device(), {},
+                                      graph.pool().cast(number.load(Exprs(number.rank(), 0), {}), DType::F64));
   const ir::BufferId source = word.realize();
   graph.buffer(source).layout.fixed = true;
-  graph.add_operation({.node = ir::ReadSymbol{bits, source}, .origins = graph.provenance.origins, .where = graph.provenance.where});
+  graph.add_operation(
+      {.node = ir::ReadSymbol{bits, source}, .origins = graph.provenance.origins, .where = graph.provenance.where});
   assert_what_is_known();
 }
 
@@ -116,7 +133,9 @@ Expr Context::read(const TensorBox& number, sym::Range range) {
 void Context::require(Expr condition, const std::string& message) {
   if (condition.is_constant() && !condition.is_constant(0)) return;
   if (!required_.insert(condition).second) return;
-  graph.add_operation({.node = ir::Assertion{condition, message}, .origins = graph.provenance.origins, .where = graph.provenance.where});
+  graph.add_operation({.node = ir::Assertion{condition, message},
+                       .origins = graph.provenance.origins,
+                       .where = graph.provenance.where});
 }
 
 void Context::assert_what_is_known() {
@@ -127,7 +146,10 @@ void Context::assert_what_is_known() {
       continue;
     }
     if (p.condition.is_constant() && !p.condition.is_constant(0)) continue;
-    if (required_.insert(p.condition).second) graph.add_operation({.node = ir::Assertion{p.condition, p.message}, .origins = p.origins, .where = p.where.empty() ? graph.provenance.where : p.where});
+    if (required_.insert(p.condition).second)
+      graph.add_operation({.node = ir::Assertion{p.condition, p.message},
+                           .origins = p.origins,
+                           .where = p.where.empty() ? graph.provenance.where : p.where});
   }
   pending = std::move(rest);
 }

@@ -14,7 +14,9 @@ using Values = ops::Values;
 using Kind = ir::Control::Kind;
 
 void control(Context& ctx, Kind kind, Expr condition = 1, Expr counter = 0, Expr extent = sym::Range::kMax) {
-  ctx.graph.add_operation({.node = ir::Control{kind, condition, counter, extent}, .origins = ctx.graph.provenance.origins, .where = ctx.graph.provenance.where});
+  ctx.graph.add_operation({.node = ir::Control{kind, condition, counter, extent},
+                           .origins = ctx.graph.provenance.origins,
+                           .where = ctx.graph.provenance.where});
 }
 
 const fx::GraphModule& subgraph(const Context& ctx, const ops::Value& arg) {
@@ -25,7 +27,8 @@ const fx::GraphModule& subgraph(const Context& ctx, const ops::Value& arg) {
   return *found->second;
 }
 
-/// An operand of a block. What a block reads from outside is in memory before the block begins: it must not be computed in one branch for all.
+/// An operand of a block. What a block reads from outside is in memory before the block begins: it must not be computed
+/// in one branch for all.
 BlockValue operand_of(Context& ctx, const ops::Value& arg) {
   if (auto box = ctx.optional_tensor(arg)) {
     box->realize();
@@ -80,7 +83,11 @@ Value stored(Context& ctx, const BlockValue& value, const TensorBox& slot, const
 }
 
 void store(Context& ctx, const TensorBox& slot, const Exprs& sizes, Value body, Exprs index = {}) {
-  ctx.graph.add_operation({.node = ir::Pointwise{sizes, body}, .outs = {*slot.storage->buffer}, .store_index = std::move(index), .origins = ctx.graph.provenance.of(body), .where = ctx.graph.provenance.where});
+  ctx.graph.add_operation({.node = ir::Pointwise{sizes, body},
+                           .outs = {*slot.storage->buffer},
+                           .store_index = std::move(index),
+                           .origins = ctx.graph.provenance.of(body),
+                           .where = ctx.graph.provenance.where});
 }
 
 void expect_sizes_known(Context& ctx, const ops::Value& meta) {
@@ -88,8 +95,10 @@ void expect_sizes_known(Context& ctx, const ops::Value& meta) {
   if (!t) return;
   for (Expr size : t->sizes)
     for (Expr s : sym::free_symbols(size))
-      if (s.symbol_kind() == sym::SymbolKind::Unbacked && !ctx.graph.defined_symbols.contains(std::string(s.name())) && !ctx.input_symbols.contains(std::string(s.name())))
-        refuse(ctx, fmt::format("has a result whose size {} only its turns tell; give it a size that is known before", s.name()));
+      if (s.symbol_kind() == sym::SymbolKind::Unbacked && !ctx.graph.defined_symbols.contains(std::string(s.name())) &&
+          !ctx.input_symbols.contains(std::string(s.name())))
+        refuse(ctx, fmt::format("has a result whose size {} only its turns tell; give it a size that is known before",
+                                s.name()));
 }
 
 /// Slots as the results of the node; integers among them get their symbols.
@@ -125,7 +134,7 @@ void tell_sizes(Context& ctx, Exprs unknown, const Values& metas, const std::vec
   for (bool more = true; more && !unknown.empty();) {
     more = false;
     for (std::size_t k = 0; k < metas.size(); ++k) {
-      auto *t = metas[k].get_if<sym::TensorMeta>();
+      auto* t = metas[k].get_if<sym::TensorMeta>();
       auto* box = std::get_if<TensorBox>(&values[k]);
       for (std::size_t d = 0; t && box && d < t->rank(); ++d) {
         std::vector<std::size_t> in;
@@ -136,16 +145,18 @@ void tell_sizes(Context& ctx, Exprs unknown, const Values& metas, const std::vec
         const auto linear = sym::linear_in(t->sizes[d], symbol);
         if (!linear || linear->coefficient.is_constant(0)) continue;
         const Expr rest = box->sizes.at(d) - linear->rest;
-        told.emplace_back(symbol, linear->coefficient.is_constant(1) ? rest : sym::floor_div(rest, linear->coefficient));
+        told.emplace_back(symbol,
+                          linear->coefficient.is_constant(1) ? rest : sym::floor_div(rest, linear->coefficient));
         unknown.erase(unknown.begin() + static_cast<std::ptrdiff_t>(in[0]));
         more = true;
       }
     }
   }
-  if (!unknown.empty()) refuse(ctx, fmt::format("has a result whose size {} its branches do not tell", unknown[0].name()));
+  if (!unknown.empty())
+    refuse(ctx, fmt::format("has a result whose size {} its branches do not tell", unknown[0].name()));
   ctx.set(told);
   for (std::size_t k = 0; k < metas.size(); ++k) {
-    auto *t = metas[k].get_if<sym::TensorMeta>();
+    auto* t = metas[k].get_if<sym::TensorMeta>();
     auto* box = std::get_if<TensorBox>(&values[k]);
     for (std::size_t d = 0; t && box && d < t->rank(); ++d) {
       const bool is_told = std::ranges::any_of(told, [&](const auto& pair) { return pair.first == t->sizes[d]; });
@@ -170,7 +181,8 @@ Lowered cond(Context& ctx, const Values& args) {
     const auto values = lower_block(subgraph(ctx, args.at(static_cast<std::size_t>(branch))), ctx, operands);
     if (values.size() != slots.size()) refuse(ctx, "has branches with other numbers of results");
     tell_sizes(ctx, unknown, metas, values);
-    for (std::size_t k = 0; k < slots.size(); ++k) store(ctx, slots[k], slots[k].sizes, stored(ctx, values[k], slots[k], slots[k].sizes));
+    for (std::size_t k = 0; k < slots.size(); ++k)
+      store(ctx, slots[k], slots[k].sizes, stored(ctx, values[k], slots[k], slots[k].sizes));
     if (branch == 1) first_side = ctx.asserted();
   }
   ctx.keep_what_also(first_side);
@@ -185,7 +197,9 @@ class Carried {
     for (std::size_t k = 0; k < first.size(); ++k) {
       expect_sizes_known(ctx, metas[k]);
       auto* box = std::get_if<TensorBox>(&first[k]);
-      const TensorBox slot = box && metas[k].is<sym::TensorMeta>() ? slot_for(ctx, box->dtype(), box->sizes, metas[k].as_tensor().strides) : slot_for(ctx, metas[k]);
+      const TensorBox slot = box && metas[k].is<sym::TensorMeta>()
+                                 ? slot_for(ctx, box->dtype(), box->sizes, metas[k].as_tensor().strides)
+                                 : slot_for(ctx, metas[k]);
       store(ctx, slot, slot.sizes, stored(ctx, first[k], slot, slot.sizes));
       slots.push_back(slot);
       buffers_.insert(*slot.storage->buffer);
@@ -198,7 +212,8 @@ class Carried {
     std::vector<std::pair<std::size_t, Value>> stores;
     for (std::size_t k = 0; k < slots.size(); ++k) {
       Value body = stored(ctx_, values[k], slots[k], slots[k].sizes);
-      const bool unchanged = body.scalar->op == ScalarOp::Load && body.scalar->buffer == *slots[k].storage->buffer && body.scalar->index == ctx_.graph.ivars(slots[k].rank());
+      const bool unchanged = body.scalar->op == ScalarOp::Load && body.scalar->buffer == *slots[k].storage->buffer &&
+                             body.scalar->index == ctx_.graph.ivars(slots[k].rank());
       if (unchanged) continue;
       if (reads_others(body, *slots[k].storage->buffer)) {
         const TensorBox copy = pointwise(ctx_, slots[k].dtype(), slots[k].sizes, body);
@@ -215,7 +230,9 @@ class Carried {
  private:
   bool reads_others(Scalar body, ir::BufferId own) const {
     for (Scalar load : ir::loads(body))
-      if (buffers_.contains(load->buffer) && (load->buffer != own || load->op != ScalarOp::Load || load->index != ctx_.graph.ivars(load->index.size()))) return true;
+      if (buffers_.contains(load->buffer) &&
+          (load->buffer != own || load->op != ScalarOp::Load || load->index != ctx_.graph.ivars(load->index.size())))
+        return true;
     return false;
   }
 
@@ -227,11 +244,15 @@ class Carried {
 void realize_repeated(const std::vector<BlockValue>& values) {
   std::set<const void*> seen;
   for (const BlockValue& v : values)
-    if (auto* box = std::get_if<TensorBox>(&v); box && !seen.insert(box->storage.get()).second) TensorBox(*box).realize();
+    if (auto* box = std::get_if<TensorBox>(&v); box && !seen.insert(box->storage.get()).second)
+      TensorBox(*box).realize();
 }
 
-/// What a block sees of slots: tensors, and for numbers (whose placeholders are numbers) still the slots, which lower_block reads.
-void append(std::vector<BlockValue>& to, const std::vector<TensorBox>& boxes) { to.insert(to.end(), boxes.begin(), boxes.end()); }
+/// What a block sees of slots: tensors, and for numbers (whose placeholders are numbers) still the slots, which
+/// lower_block reads.
+void append(std::vector<BlockValue>& to, const std::vector<TensorBox>& boxes) {
+  to.insert(to.end(), boxes.begin(), boxes.end());
+}
 
 /// while_loop(condition graph, body graph, carried, additional)
 Lowered while_loop(Context& ctx, const Values& args) {
@@ -252,8 +273,10 @@ Lowered while_loop(Context& ctx, const Values& args) {
   return results(ctx, carried.slots);
 }
 
-/// A loop over the first dimension of `xs`: the body takes what is carried, a slice of each of `xs`, and what is additional; it gives what is carried on, then a slice of each further result.
-Lowered loop_over(Context& ctx, const fx::GraphModule& body, const std::vector<BlockValue>& first, const std::vector<BlockValue>& xs, const std::vector<BlockValue>& additional) {
+/// A loop over the first dimension of `xs`: the body takes what is carried, a slice of each of `xs`, and what is
+/// additional; it gives what is carried on, then a slice of each further result.
+Lowered loop_over(Context& ctx, const fx::GraphModule& body, const std::vector<BlockValue>& first,
+                  const std::vector<BlockValue>& xs, const std::vector<BlockValue>& additional) {
   const auto& metas = ctx.node->meta.value.as_list();
   if (xs.empty() || metas.size() < first.size()) refuse(ctx, "runs over nothing");
   Carried carried(ctx, first, metas);
@@ -275,7 +298,8 @@ Lowered loop_over(Context& ctx, const fx::GraphModule& body, const std::vector<B
   control(ctx, Kind::Loop, 1, turn, turns);
   ctx.graph.begin_turns(turn);
   const auto values = lower_block(body, ctx, operands);
-  if (values.size() != slots.size()) refuse(ctx, fmt::format("has a body that gives {} values, not {}", values.size(), slots.size()));
+  if (values.size() != slots.size())
+    refuse(ctx, fmt::format("has a body that gives {} values, not {}", values.size(), slots.size()));
   realize_repeated(values);
   for (std::size_t k = first.size(); k < slots.size(); ++k) {
     const Exprs sizes(slots[k].sizes.begin() + 1, slots[k].sizes.end());
@@ -290,10 +314,16 @@ Lowered loop_over(Context& ctx, const fx::GraphModule& body, const std::vector<B
 }
 
 /// scan(body, first, xs, additional)
-Lowered scan(Context& ctx, const Values& args) { return loop_over(ctx, subgraph(ctx, args.at(0)), operands_of(ctx, args.at(1)), operands_of(ctx, args.at(2)), operands_of(ctx, args.size() > 3 ? args[3] : ops::Value())); }
+Lowered scan(Context& ctx, const Values& args) {
+  return loop_over(ctx, subgraph(ctx, args.at(0)), operands_of(ctx, args.at(1)), operands_of(ctx, args.at(2)),
+                   operands_of(ctx, args.size() > 3 ? args[3] : ops::Value()));
+}
 
 /// map_impl(body, xs, additional)
-Lowered map(Context& ctx, const Values& args) { return loop_over(ctx, subgraph(ctx, args.at(0)), {}, operands_of(ctx, args.at(1)), operands_of(ctx, args.size() > 2 ? args[2] : ops::Value())); }
+Lowered map(Context& ctx, const Values& args) {
+  return loop_over(ctx, subgraph(ctx, args.at(0)), {}, operands_of(ctx, args.at(1)),
+                   operands_of(ctx, args.size() > 2 ? args[2] : ops::Value()));
+}
 
 }  // namespace
 

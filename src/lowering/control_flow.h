@@ -7,10 +7,13 @@
 
 namespace coil::lowering {
 
-/// What a block takes or gives: a tensor (a float that the run computes is one of no dimensions), or a number by expression.
+/// What a block takes or gives: a tensor (a float that the run computes is one of no dimensions), or a number by
+/// expression.
 using BlockValue = std::variant<TensorBox, ops::Value>;
 
-/// Lowers a nested graph at the end of the list, with the options of the lowering around it; its placeholders stand for the operands.
-std::vector<BlockValue> lower_block(const fx::GraphModule&, const Context& outer, const std::vector<BlockValue>& operands);
+/// Lowers a nested graph at the end of the list, with the options of the lowering around it; its placeholders stand for
+/// the operands.
+std::vector<BlockValue> lower_block(const fx::GraphModule&, const Context& outer,
+                                    const std::vector<BlockValue>& operands);
 
 }  // namespace coil::lowering

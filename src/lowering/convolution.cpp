@@ -37,19 +37,26 @@ std::optional<Padding> absorbed_padding(Context& ctx, const fx::Node& input, std
   return padding;
 }
 
-// GPU libraries have slow kernels for channels that are no whole vectors: the three of an image, the one of a recording. There a convolution becomes one of stride 1 whose channels are those of stride^d neighbours, up to whole
-// vectors, with a window as many times smaller; patches side by side become a product that way. What is made of the input and of the weights costs a pass over each.
+// GPU libraries have slow kernels for channels that are no whole vectors: the three of an image, the one of a
+// recording. There a convolution becomes one of stride 1 whose channels are those of stride^d neighbours, up to whole
+// vectors, with a window as many times smaller; patches side by side become a product that way. What is made of the
+// input and of the weights costs a pass over each.
 
 constexpr std::int64_t kPlanes = 64;  // channels of which a copy is not worth it
 
-bool gathers_channels(Context& ctx, const TensorBox& x, std::int64_t groups, const std::vector<std::int64_t>& dilation) {
+bool gathers_channels(Context& ctx, const TensorBox& x, std::int64_t groups,
+                      const std::vector<std::int64_t>& dilation) {
   const auto channels = x.sizes[1].constant();
   const bool narrow = x.dtype() == DType::BF16 || x.dtype() == DType::F16;
-  return ctx.options.product_vector_bytes > 0 && narrow && groups == 1 && channels && *channels < kPlanes && *channels * static_cast<std::int64_t>(size_of(x.dtype())) % ctx.options.product_vector_bytes != 0 && std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
+  return ctx.options.product_vector_bytes > 0 && narrow && groups == 1 && channels && *channels < kPlanes &&
+         *channels * static_cast<std::int64_t>(size_of(x.dtype())) % ctx.options.product_vector_bytes != 0 &&
+         std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
 }
 
-/// Of x[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at Y * stride + i - padding; 0 outside of x and beyond its channels. A dimension of `sizes` is as long as its last window reaches.
-TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const std::vector<std::int64_t>& stride, const std::vector<std::int64_t>& padding) {
+/// Of x[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at Y * stride + i - padding; 0
+/// outside of x and beyond its channels. A dimension of `sizes` is as long as its last window reaches.
+TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const std::vector<std::int64_t>& stride,
+                   const std::vector<std::int64_t>& padding) {
   const std::size_t spatial = stride.size();
   Exprs index{ctx.graph.ivar(0), 0};
   index.resize(2 + spatial);
@@ -60,7 +67,8 @@ TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const s
   }
   index[1] = channel;
   Value inside = condition(ctx, sym::lt(channel, x.sizes[1]));
-  for (std::size_t d = 0; d < spatial; ++d) inside = inside & condition(ctx, sym::le(0, index[2 + d])) & condition(ctx, sym::lt(index[2 + d], x.sizes[2 + d]));
+  for (std::size_t d = 0; d < spatial; ++d)
+    inside = inside & condition(ctx, sym::le(0, index[2 + d])) & condition(ctx, sym::lt(index[2 + d], x.sizes[2 + d]));
   return pointwise(ctx, x.dtype(), sizes, element_at(ctx, x, index, sizes, {}, inside));
 }
 
@@ -112,15 +120,22 @@ Lowered convolution(Context& ctx, const Values& args) {
   std::vector<BufferView> inputs{library_operand(x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));
   auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
-  std::map<std::string, ir::ExternAttribute> attributes = {{"stride", stride}, {"padding", before}, {"padding_end", after}, {"dilation", list(5)}, {"transposed", std::int64_t{transposed}},
-                                                           {"output_padding", list(7)}, {"groups", constant(ctx, args[8])}, {"has_bias", std::int64_t{bias.has_value()}}};
+  std::map<std::string, ir::ExternAttribute> attributes = {{"stride", stride},
+                                                           {"padding", before},
+                                                           {"padding_end", after},
+                                                           {"dilation", list(5)},
+                                                           {"transposed", std::int64_t{transposed}},
+                                                           {"output_padding", list(7)},
+                                                           {"groups", constant(ctx, args[8])},
+                                                           {"has_bias", std::int64_t{bias.has_value()}}};
   if (known) attributes.emplace("weight_sizes", weight_sizes);
   add_library_call(ctx, "convolution", std::move(attributes), std::move(inputs), {out});
   return box;
 }
 
-/// convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask), asked for the weight's gradient alone. That of a transposed convolution is that of
-/// the plain one from its result to its input.
+/// convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
+/// output_mask), asked for the weight's gradient alone. That of a transposed convolution is that of the plain one from
+/// its result to its input.
 Lowered weight_gradient(Context& ctx, const Values& args) {
   BufferView x = library_operand(ctx.tensor(args[1])), dy = library_operand(ctx.tensor(args[0]));
   if (args[7].as_bool()) std::swap(x, dy);
@@ -132,7 +147,10 @@ Lowered weight_gradient(Context& ctx, const Values& args) {
   };
   const sym::TensorMeta& meta = ctx.result(1);
   auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
-  add_library_call(ctx, "convolution_weights", {{"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", constant(ctx, args[9])}}, {x, dy}, {out});
+  add_library_call(
+      ctx, "convolution_weights",
+      {{"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", constant(ctx, args[9])}}, {x, dy},
+      {out});
   return std::vector<TensorBox>{{}, box, {}};
 }
 

@@ -7,19 +7,26 @@ namespace {
 
 /// Every element the same number: argument `value`, or a constant.
 LoweringFunction filled(std::size_t argument) {
-  return [argument](Context& ctx, const ops::Values& args) -> Lowered { return result(ctx, {&ctx.graph.pool(), ctx.number(args[argument], register_type(ctx.result().dtype))}); };
+  return [argument](Context& ctx, const ops::Values& args) -> Lowered {
+    return result(ctx, {&ctx.graph.pool(), ctx.number(args[argument], register_type(ctx.result().dtype))});
+  };
 }
 
 LoweringFunction filled_with(double value) {
-  return [value](Context& ctx, const ops::Values&) -> Lowered { return result(ctx, number(ctx, register_type(ctx.result().dtype), value)); };
+  return [value](Context& ctx, const ops::Values&) -> Lowered {
+    return result(ctx, number(ctx, register_type(ctx.result().dtype), value));
+  };
 }
 
-/// start + i*step, in integers where the result is; floats in the accumulation type of eager (double), rounded at the end.
+/// start + i*step, in integers where the result is; floats in the accumulation type of eager (double), rounded at the
+/// end.
 Value ramp(Context& ctx, const ops::Value& start, const ops::Value& step) {
   const DType dtype = ctx.result().dtype;
   const DType t = is_floating(dtype) ? DType::F64 : DType::I64;
   if (t == DType::I64) {
-    auto integer = [&](const ops::Value& v) { return v.is<double>() ? Expr(static_cast<std::int64_t>(v.as_double())) : ctx.integer(v); };
+    auto integer = [&](const ops::Value& v) {
+      return v.is<double>() ? Expr(static_cast<std::int64_t>(v.as_double())) : ctx.integer(v);
+    };
     return index_value(ctx, integer(start) + ctx.graph.ivar(0) * integer(step));
   }
   Value i = index_value(ctx, ctx.graph.ivar(0)).cast(t);
@@ -44,11 +51,14 @@ Lowered linspace(Context& ctx, const ops::Values& args) {
   const Expr steps = ctx.result().sizes[0], i = ctx.graph.ivar(0);
   if (steps.is_constant(1)) return result(ctx, start);
   Value step = (end - start) / index_value(ctx, steps - 1).cast(t);
-  Value from_start = start + step * index_value(ctx, i).cast(t), from_end = end - step * index_value(ctx, steps - 1 - i).cast(t);
+  Value from_start = start + step * index_value(ctx, i).cast(t),
+        from_end = end - step * index_value(ctx, steps - 1 - i).cast(t);
   return result(ctx, where(condition(ctx, sym::lt(i, sym::floor_div(steps, 2))), from_start, from_end));
 }
 
-Lowered eye(Context& ctx, const ops::Values&) { return result(ctx, condition(ctx, sym::eq(ctx.graph.ivar(0), ctx.graph.ivar(1)))); }
+Lowered eye(Context& ctx, const ops::Values&) {
+  return result(ctx, condition(ctx, sym::eq(ctx.graph.ivar(0), ctx.graph.ivar(1))));
+}
 
 /// Elements on one side of a diagonal; zero elsewhere.
 LoweringFunction triangle(bool lower) {
@@ -69,10 +79,15 @@ void add_creation(Table& t) {
   t["aten.full_like.default"] = filled(1);
   t["aten.new_full.default"] = filled(2);
   t["aten.scalar_tensor.default"] = filled(0);
-  for (const char* name : {"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.zero.default"}) t[name] = filled_with(0);
-  for (const char* name : {"aten.ones.default", "aten.ones_like.default", "aten.new_ones.default"}) t[name] = filled_with(1);
+  for (const char* name :
+       {"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.zero.default"})
+    t[name] = filled_with(0);
+  for (const char* name : {"aten.ones.default", "aten.ones_like.default", "aten.new_ones.default"})
+    t[name] = filled_with(1);
   // Memory without defined content; zero is as good as any.
-  for (const char* name : {"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default", "aten.empty_strided.default", "aten.new_empty_strided.default", "aten.empty_permuted.default"})
+  for (const char* name :
+       {"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default", "aten.empty_strided.default",
+        "aten.new_empty_strided.default", "aten.empty_permuted.default"})
     t[name] = filled_with(0);
   t["aten.arange.default"] = t["aten.arange.start"] = t["aten.arange.start_step"] = arange;
   t["prims.iota.default"] = iota;

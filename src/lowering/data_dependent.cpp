@@ -1,4 +1,5 @@
-// Operators whose results have sizes, or are numbers, that depend on data. Each counts first; the count becomes a symbol; what is sized by it is made after that.
+// Operators whose results have sizes, or are numbers, that depend on data. Each counts first; the count becomes a
+// symbol; what is sized by it is made after that.
 #include "lowering/selection.h"
 #include "support/error.h"
 
@@ -9,7 +10,9 @@ namespace {
 using Values = ops::Values;
 
 /// A sum of all elements as I64, of no dimensions.
-TensorBox total(Context& ctx, const TensorBox& box) { return reduce_over(ctx, box, reduced_axes(ctx, box, {}, false), ReductionKind::Sum, DType::I64); }
+TensorBox total(Context& ctx, const TensorBox& box) {
+  return reduce_over(ctx, box, reduced_axes(ctx, box, {}, false), ReductionKind::Sum, DType::I64);
+}
 
 TensorBox as_mask(Context& ctx, const TensorBox& box) {
   if (box.dtype() == DType::Bool) return box;
@@ -126,7 +129,8 @@ TensorBox repeated_positions(Context& ctx, TensorBox repeats, Expr count) {
   repeats.realize();
   ctx.define(count, total(ctx, repeats));
   if (ctx.options.selects_by_kernels) return repeats_by_kernels(ctx, repeats, count);
-  const TensorBox wide = pointwise(ctx, DType::I64, repeats.sizes, element(ctx, repeats, repeats.sizes).cast(DType::I64));
+  const TensorBox wide =
+      pointwise(ctx, DType::I64, repeats.sizes, element(ctx, repeats, repeats.sizes).cast(DType::I64));
   auto [at, out] = library_result(ctx, DType::I64, {count});
   add_library_call(ctx, "repeat_positions", {}, {library_operand(ir::contiguous(wide))}, {out});
   return at;
@@ -144,8 +148,11 @@ Lowered repeat_interleave(Context& ctx, const Values& args) {
   if (args[2].is_none()) self = reshape(ctx, self, {sym::product(self.sizes)});
   const std::size_t dim = args[2].is_none() ? 0 : dimension(ctx, args[2], self.rank());
   const Exprs& sizes = ctx.result().sizes;
-  if (repeats.rank() == 0 || repeats.sizes[0].is_constant(1)) repeats = expand(ctx, repeats, {self.sizes[dim]});
-  else if (!ctx.graph.env().statically_known_equal(repeats.sizes[0], self.sizes[dim])) ctx.require(sym::eq(repeats.sizes[0], self.sizes[dim]), "repeats must have the size of the input in the repeated dimension");
+  if (repeats.rank() == 0 || repeats.sizes[0].is_constant(1))
+    repeats = expand(ctx, repeats, {self.sizes[dim]});
+  else if (!ctx.graph.env().statically_known_equal(repeats.sizes[0], self.sizes[dim]))
+    ctx.require(sym::eq(repeats.sizes[0], self.sizes[dim]),
+                "repeats must have the size of the input in the repeated dimension");
   const TensorBox at = repeated_positions(ctx, repeats, sizes[dim]);
   Exprs index = ctx.graph.ivars(self.rank());
   index[dim] = ctx.graph.pool().indirect(0);
@@ -153,7 +160,8 @@ Lowered repeat_interleave(Context& ctx, const Values& args) {
   return result(ctx, {&ctx.graph.pool(), self.load(index, loop_vars(ctx.graph, sizes), nullptr, std::move(indirect))});
 }
 
-/// What `distinct_by_kernels` says, by the library: rows and counts have the matrix's own length, of which the first `count` are in use.
+/// What `distinct_by_kernels` says, by the library: rows and counts have the matrix's own length, of which the first
+/// `count` are in use.
 Distinct distinct(Context& ctx, const TensorBox& matrix, bool consecutive, Expr count) {
   if (ctx.options.selects_by_kernels) return distinct_by_kernels(ctx, matrix, consecutive, count);
   const Expr n = matrix.sizes[0];
@@ -161,21 +169,25 @@ Distinct distinct(Context& ctx, const TensorBox& matrix, bool consecutive, Expr 
   auto [inverse, inverse_out] = library_result(ctx, DType::I64, {n});
   auto [counts, counts_out] = library_result(ctx, DType::I64, {n});
   auto [number, number_out] = library_result(ctx, DType::I64, {});
-  add_library_call(ctx, "unique", {{"consecutive", std::int64_t{consecutive}}}, {library_operand(ir::contiguous(matrix))}, {rows_out, inverse_out, counts_out, number_out});
+  add_library_call(ctx, "unique", {{"consecutive", std::int64_t{consecutive}}},
+                   {library_operand(ir::contiguous(matrix))}, {rows_out, inverse_out, counts_out, number_out});
   ctx.define(count, number);
   return {rows, inverse, counts};
 }
 
-/// Results of an operator that gives values, inverse and counts, of which some may not be wanted: those are recorded as empty.
+/// Results of an operator that gives values, inverse and counts, of which some may not be wanted: those are recorded as
+/// empty.
 Lowered unique_flat(Context& ctx, const TensorBox& self, bool consecutive) {
   const Expr n = sym::product(self.sizes), count = ctx.result(0).sizes[0];
   const Distinct found = distinct(ctx, reshape(ctx, self, {n, 1}), consecutive, count);
-  std::vector<TensorBox> results{result(ctx, element_at(ctx, found.rows, {ctx.graph.ivar(0), 0}, {count}), ctx.result(0))};
+  std::vector<TensorBox> results{
+      result(ctx, element_at(ctx, found.rows, {ctx.graph.ivar(0), 0}, {count}), ctx.result(0))};
   for (std::size_t k = 1; k < ctx.node->meta.value.as_list().size(); ++k) {
     const sym::TensorMeta& meta = ctx.result(k);
     const bool empty = meta.rank() == 1 && meta.sizes[0].is_constant(0);
     const TensorBox all = k == 1 ? reshape(ctx, found.inverse, empty ? Exprs{0} : self.sizes) : found.counts;
-    results.push_back(empty ? result(ctx, index_value(ctx, 0), meta) : result(ctx, element_at(ctx, all, ctx.graph.ivars(all.rank()), meta.sizes), meta));
+    results.push_back(empty ? result(ctx, index_value(ctx, 0), meta)
+                            : result(ctx, element_at(ctx, all, ctx.graph.ivars(all.rank()), meta.sizes), meta));
   }
   return results;
 }
@@ -198,12 +210,16 @@ Lowered unique_rows(Context& ctx, const TensorBox& self, std::size_t dim, bool c
   for (std::size_t k = 1; k < ctx.node->meta.value.as_list().size(); ++k) {
     const sym::TensorMeta& meta = ctx.result(k);
     const bool empty = meta.sizes[0].is_constant(0);
-    results.push_back(empty ? result(ctx, index_value(ctx, 0), meta) : result(ctx, element_at(ctx, k == 1 ? found.inverse : found.counts, {ctx.graph.ivar(0)}, meta.sizes), meta));
+    results.push_back(
+        empty ? result(ctx, index_value(ctx, 0), meta)
+              : result(ctx, element_at(ctx, k == 1 ? found.inverse : found.counts, {ctx.graph.ivar(0)}, meta.sizes),
+                       meta));
   }
   return results;
 }
 
-/// _unique2(self, sorted, return_inverse, return_counts), _unique(self, sorted, return_inverse): sorted in any case, as eager's are.
+/// _unique2(self, sorted, return_inverse, return_counts), _unique(self, sorted, return_inverse): sorted in any case, as
+/// eager's are.
 Lowered unique(Context& ctx, const Values& args) { return unique_flat(ctx, ctx.tensor(args[0]), false); }
 
 /// unique_consecutive(self, return_inverse, return_counts, dim)
@@ -221,21 +237,26 @@ LoweringFunction unique_dim(bool consecutive) {
   };
 }
 
-/// Counts of equal numbers on a machine of few threads: parts of the numbers are counted side by side, each into a row of its own, as long as rows are short beside the parts; then rows are added.
+/// Counts of equal numbers on a machine of few threads: parts of the numbers are counted side by side, each into a row
+/// of its own, as long as rows are short beside the parts; then rows are added.
 TensorBox counted_in_parts(Context& ctx, const TensorBox& self, const sym::TensorMeta& meta) {
   auto& pool = ctx.graph.pool();
   constexpr std::int64_t kParts = 8, kNumbersPerCount = 4;
   const Expr numbers = self.sizes[0], length = meta.sizes[0];
-  const Expr parts = sym::max(1, sym::min(kParts, sym::floor_div(numbers, sym::max(1, length * (kParts * kNumbersPerCount)))));
+  const Expr parts =
+      sym::max(1, sym::min(kParts, sym::floor_div(numbers, sym::max(1, length * (kParts * kNumbersPerCount)))));
   const Expr part = sym::ceil_div(numbers, parts);
   const Exprs sizes{parts, part}, rows{parts, length};
   const TensorBox table = pointwise(ctx, meta.dtype, rows, {&pool, pool.constant_int(DType::I64, 0)});
   table.realize();
   const Expr place = ctx.graph.ivar(0) * part + ctx.graph.ivar(1);
-  const Value inside = condition(ctx, sym::lt(place, numbers)), x = element_at(ctx, self, {place}, sizes, {}, inside).cast(DType::I64);
+  const Value inside = condition(ctx, sym::lt(place, numbers)),
+              x = element_at(ctx, self, {place}, sizes, {}, inside).cast(DType::I64);
   const Value none = {&pool, pool.constant_int(DType::I64, 0)}, one = {&pool, pool.constant_int(DType::I64, 1)};
-  scatter_into(ctx, table, sizes, where(inside, one, none), {ctx.graph.ivar(0), pool.indirect(0)}, {pool.check_index(x, length)}, ir::StoreMode::Add);
-  return reduce_over(ctx, table, reduced_axes(ctx, table, std::vector<std::int64_t>{0}, false), ReductionKind::Sum, meta.dtype);
+  scatter_into(ctx, table, sizes, where(inside, one, none), {ctx.graph.ivar(0), pool.indirect(0)},
+               {pool.check_index(x, length)}, ir::StoreMode::Add);
+  return reduce_over(ctx, table, reduced_axes(ctx, table, std::vector<std::int64_t>{0}, false), ReductionKind::Sum,
+                     meta.dtype);
 }
 
 /// bincount(self, weights, minlength)
@@ -249,7 +270,8 @@ Lowered bincount(Context& ctx, const Values& args) {
   const Expr least = ctx.read(pointwise(ctx, DType::Bool, {}, ge(smallest, 0.0)), {0, 1});
   ctx.require(sym::eq(least, 1), "bincount takes no negative numbers");
   Value one{&pool, pool.constant_int(DType::I64, 1)};
-  Value length = maximum(where(lt(largest, 0.0), largest.number(0), largest + one), index_value(ctx, ctx.integer(args[2])));
+  Value length =
+      maximum(where(lt(largest, 0.0), largest.number(0), largest + one), index_value(ctx, ctx.integer(args[2])));
   const sym::TensorMeta& meta = ctx.result();
   ctx.define(meta.sizes[0], pointwise(ctx, DType::I64, {}, length));
   const DType t = register_type(meta.dtype);
@@ -259,7 +281,8 @@ Lowered bincount(Context& ctx, const Values& args) {
   out.realize();
   Value add = {&pool, pool.constant_int(t, 1)};
   if (weights) add = element(ctx, *weights, self.sizes).cast(t);
-  scatter_into(ctx, out, self.sizes, add, {pool.indirect(0)}, {pool.check_index(element(ctx, self, self.sizes).cast(DType::I64), meta.sizes[0])}, ir::StoreMode::Add);
+  scatter_into(ctx, out, self.sizes, add, {pool.indirect(0)},
+               {pool.check_index(element(ctx, self, self.sizes).cast(DType::I64), meta.sizes[0])}, ir::StoreMode::Add);
   return out;
 }
 
@@ -271,7 +294,10 @@ std::vector<TensorBox> coordinates(Context& ctx, const TensorBox& given, Expr co
   ctx.define(count, total(ctx, mask));
   const TensorBox flat = positions(ctx, mask, count);
   std::vector<TensorBox> result;
-  for (std::size_t d = 0; d < mask.rank(); ++d) result.push_back(mask.rank() == 1 ? flat : pointwise(ctx, DType::I64, {count}, coordinate(ctx, element(ctx, flat, {count}), mask.sizes, d)));
+  for (std::size_t d = 0; d < mask.rank(); ++d)
+    result.push_back(mask.rank() == 1 ? flat
+                                      : pointwise(ctx, DType::I64, {count},
+                                                  coordinate(ctx, element(ctx, flat, {count}), mask.sizes, d)));
   return result;
 }
 

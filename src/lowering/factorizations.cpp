@@ -11,9 +11,11 @@ using Attributes = std::map<std::string, ir::ExternAttribute>;
 std::int64_t flag(Context& ctx, std::string_view name) { return std::int64_t{ctx.node->arg(name).as_bool()}; }
 
 /// The call, with the results of the node from `first` to `last`.
-std::vector<TensorBox> call(Context& ctx, std::string op, Attributes attributes, const std::vector<TensorBox>& operands, std::vector<sym::TensorMeta> results) {
+std::vector<TensorBox> call(Context& ctx, std::string op, Attributes attributes, const std::vector<TensorBox>& operands,
+                            std::vector<sym::TensorMeta> results) {
   const DType type = operands[0].dtype();
-  if (is_floating(type) && type != DType::F32 && type != DType::F64) refuse(ctx, fmt::format("takes float and double, not {}", torch_name(type)));
+  if (is_floating(type) && type != DType::F32 && type != DType::F64)
+    refuse(ctx, fmt::format("takes float and double, not {}", torch_name(type)));
   std::vector<BufferView> inputs, outputs;
   for (const TensorBox& box : operands) inputs.push_back(library_operand(box));
   std::vector<TensorBox> boxes;
@@ -27,20 +29,28 @@ std::vector<TensorBox> call(Context& ctx, std::string op, Attributes attributes,
 }
 
 /// All results of the node.
-std::vector<TensorBox> call(Context& ctx, std::string op, Attributes attributes, const std::vector<TensorBox>& operands) {
+std::vector<TensorBox> call(Context& ctx, std::string op, Attributes attributes,
+                            const std::vector<TensorBox>& operands) {
   std::vector<sym::TensorMeta> results;
   for (std::size_t i = 0; i < ctx.node->meta.value.as_list().size(); ++i) results.push_back(ctx.result(i));
   return call(ctx, std::move(op), std::move(attributes), operands, std::move(results));
 }
 
-TensorBox empty(Context& ctx, const sym::TensorMeta& meta) { return result(ctx, number(ctx, register_type(meta.dtype), 0), meta); }
+TensorBox empty(Context& ctx, const sym::TensorMeta& meta) {
+  return result(ctx, number(ctx, register_type(meta.dtype), 0), meta);
+}
 
 /// The run fails unless every factorization succeeded: `info` is 0.
 void check(Context& ctx, const TensorBox& info, const std::string& api) {
-  const TensorBox failed = pointwise(ctx, DType::I64, info.sizes, where(ne(element(ctx, info, info.sizes), 0.0), index_value(ctx, 1), index_value(ctx, 0)));
+  const TensorBox failed =
+      pointwise(ctx, DType::I64, info.sizes,
+                where(ne(element(ctx, info, info.sizes), 0.0), index_value(ctx, 1), index_value(ctx, 0)));
   const TensorBox any = reduce_over(ctx, failed, reduced_axes(ctx, failed, {}, false), ReductionKind::Max, DType::I64);
   const bool positive = api.find("cholesky") != std::string::npos;
-  ctx.require(sym::le(ctx.read(any), 0), fmt::format("{}: {}", api, positive ? "the input is not positive-definite, so it has no such factors" : "the input matrix is singular: a diagonal element of its factor is zero"));
+  ctx.require(sym::le(ctx.read(any), 0),
+              fmt::format("{}: {}", api,
+                          positive ? "the input is not positive-definite, so it has no such factors"
+                                   : "the input matrix is singular: a diagonal element of its factor is zero"));
 }
 
 Lowered check_errors(Context& ctx, const Values& args) {
@@ -53,11 +63,17 @@ Lowered checked(Context& ctx, std::vector<TensorBox> results, const char* api) {
   return results;
 }
 
-Lowered lu_factor(Context& ctx, const Values& args) { return checked(ctx, call(ctx, "lu_factor", {}, {ctx.tensor(args[0])}), "linalg.lu_factor"); }
+Lowered lu_factor(Context& ctx, const Values& args) {
+  return checked(ctx, call(ctx, "lu_factor", {}, {ctx.tensor(args[0])}), "linalg.lu_factor");
+}
 
-Lowered cholesky(Context& ctx, const Values& args) { return checked(ctx, call(ctx, "cholesky", {{"upper", flag(ctx, "upper")}}, {ctx.tensor(args[0])}), "linalg.cholesky"); }
+Lowered cholesky(Context& ctx, const Values& args) {
+  return checked(ctx, call(ctx, "cholesky", {{"upper", flag(ctx, "upper")}}, {ctx.tensor(args[0])}), "linalg.cholesky");
+}
 
-Lowered ldl_factor(Context& ctx, const Values& args) { return checked(ctx, call(ctx, "ldl_factor", {}, {ctx.tensor(args[0])}), "linalg.ldl_factor"); }
+Lowered ldl_factor(Context& ctx, const Values& args) {
+  return checked(ctx, call(ctx, "ldl_factor", {}, {ctx.tensor(args[0])}), "linalg.ldl_factor");
+}
 
 /// Its last `kept` dimensions in the batches of the result.
 TensorBox in_batches(Context& ctx, const TensorBox& box, std::size_t kept) {
@@ -71,37 +87,55 @@ Lowered one(std::vector<TensorBox> results) { return results[0]; }
 
 Lowered solve(Context& ctx, const Values& args, const char* op, Attributes attributes) {
   const TensorBox pivots = ctx.tensor(args[1]);
-  const TensorBox narrow = pivots.dtype() == DType::I32 ? pivots : pointwise(ctx, DType::I32, pivots.sizes, element(ctx, pivots, pivots.sizes).cast(DType::I32));
-  return one(call(ctx, op, std::move(attributes), {in_batches(ctx, ctx.tensor(args[0]), 2), in_batches(ctx, narrow, 1), in_batches(ctx, ctx.tensor(args[2]), 2)}, {ctx.result()}));
+  const TensorBox narrow =
+      pivots.dtype() == DType::I32
+          ? pivots
+          : pointwise(ctx, DType::I32, pivots.sizes, element(ctx, pivots, pivots.sizes).cast(DType::I32));
+  return one(call(
+      ctx, op, std::move(attributes),
+      {in_batches(ctx, ctx.tensor(args[0]), 2), in_batches(ctx, narrow, 1), in_batches(ctx, ctx.tensor(args[2]), 2)},
+      {ctx.result()}));
 }
 
-Lowered lu_solve(Context& ctx, const Values& args) { return solve(ctx, args, "lu_solve", {{"left", flag(ctx, "left")}, {"adjoint", flag(ctx, "adjoint")}}); }
+Lowered lu_solve(Context& ctx, const Values& args) {
+  return solve(ctx, args, "lu_solve", {{"left", flag(ctx, "left")}, {"adjoint", flag(ctx, "adjoint")}});
+}
 Lowered ldl_solve(Context& ctx, const Values& args) { return solve(ctx, args, "ldl_solve", {}); }
 
-Lowered lu_permutation(Context& ctx, const Values& args) { return one(call(ctx, "lu_permutation", {}, {ctx.tensor(args[0])}, {ctx.result()})); }
+Lowered lu_permutation(Context& ctx, const Values& args) {
+  return one(call(ctx, "lu_permutation", {}, {ctx.tensor(args[0])}, {ctx.result()}));
+}
 
 Lowered solve_triangular(Context& ctx, const Values& args) {
-  return one(call(ctx, "solve_triangular", {{"upper", flag(ctx, "upper")}, {"left", flag(ctx, "left")}, {"unit", flag(ctx, "unitriangular")}}, {in_batches(ctx, ctx.tensor(args[0]), 2), in_batches(ctx, ctx.tensor(args[1]), 2)}, {ctx.result()}));
+  return one(call(ctx, "solve_triangular",
+                  {{"upper", flag(ctx, "upper")}, {"left", flag(ctx, "left")}, {"unit", flag(ctx, "unitriangular")}},
+                  {in_batches(ctx, ctx.tensor(args[0]), 2), in_batches(ctx, ctx.tensor(args[1]), 2)}, {ctx.result()}));
 }
 
 Lowered qr(Context& ctx, const Values& args) {
   const TensorBox a = ctx.tensor(args[0]);
   if (ctx.node->arg("mode").as_string() != "r") return call(ctx, "qr", {{"r_only", std::int64_t{0}}}, {a});
-  return std::vector{empty(ctx, ctx.result(0)), call(ctx, "qr", {{"r_only", std::int64_t{1}}}, {a}, {ctx.result(1)})[0]};
+  return std::vector{empty(ctx, ctx.result(0)),
+                     call(ctx, "qr", {{"r_only", std::int64_t{1}}}, {a}, {ctx.result(1)})[0]};
 }
 
 Lowered geqrf(Context& ctx, const Values& args) { return call(ctx, "geqrf", {}, {ctx.tensor(args[0])}); }
 
-Lowered householder_product(Context& ctx, const Values& args) { return one(call(ctx, "householder_product", {}, {ctx.tensor(args[0]), ctx.tensor(args[1])}, {ctx.result()})); }
+Lowered householder_product(Context& ctx, const Values& args) {
+  return one(call(ctx, "householder_product", {}, {ctx.tensor(args[0]), ctx.tensor(args[1])}, {ctx.result()}));
+}
 
 Lowered ormqr(Context& ctx, const Values& args) {
-  return one(call(ctx, "ormqr", {{"left", flag(ctx, "left")}, {"transpose", flag(ctx, "transpose")}}, {ctx.tensor(args[0]), ctx.tensor(args[1]), ctx.tensor(args[2])}, {ctx.result()}));
+  return one(call(ctx, "ormqr", {{"left", flag(ctx, "left")}, {"transpose", flag(ctx, "transpose")}},
+                  {ctx.tensor(args[0]), ctx.tensor(args[1]), ctx.tensor(args[2])}, {ctx.result()}));
 }
 
 Lowered svd(Context& ctx, const Values& args) {
   const TensorBox a = ctx.tensor(args[0]);
   if (flag(ctx, "compute_uv")) return call(ctx, "svd", {{"values_only", std::int64_t{0}}}, {a});
-  return std::vector{empty(ctx, ctx.result(0)), call(ctx, "svd", {{"values_only", std::int64_t{1}}}, {a}, {ctx.result(1)})[0], empty(ctx, ctx.result(2))};
+  return std::vector{empty(ctx, ctx.result(0)),
+                     call(ctx, "svd", {{"values_only", std::int64_t{1}}}, {a}, {ctx.result(1)})[0],
+                     empty(ctx, ctx.result(2))};
 }
 
 Lowered eigh(Context& ctx, const Values& args) {
@@ -109,12 +143,17 @@ Lowered eigh(Context& ctx, const Values& args) {
   const std::string& triangle = ctx.node->arg("UPLO").as_string();
   const std::int64_t upper = triangle == "U" || triangle == "u";
   if (flag(ctx, "compute_v")) return call(ctx, "eigh", {{"values_only", std::int64_t{0}}, {"upper", upper}}, {a});
-  return std::vector{call(ctx, "eigh", {{"values_only", std::int64_t{1}}, {"upper", upper}}, {a}, {ctx.result(0)})[0], empty(ctx, ctx.result(1))};
+  return std::vector{call(ctx, "eigh", {{"values_only", std::int64_t{1}}, {"upper", upper}}, {a}, {ctx.result(0)})[0],
+                     empty(ctx, ctx.result(1))};
 }
 
-Lowered eig(Context& ctx, const Values& args) { return call(ctx, "eig", {{"values_only", std::int64_t{!flag(ctx, "vectors")}}}, {ctx.tensor(args[0])}); }
+Lowered eig(Context& ctx, const Values& args) {
+  return call(ctx, "eig", {{"values_only", std::int64_t{!flag(ctx, "vectors")}}}, {ctx.tensor(args[0])});
+}
 
-Lowered matrix_exp(Context& ctx, const Values& args) { return one(call(ctx, "matrix_exp", {}, {ctx.tensor(args[0])}, {ctx.result()})); }
+Lowered matrix_exp(Context& ctx, const Values& args) {
+  return one(call(ctx, "matrix_exp", {}, {ctx.tensor(args[0])}, {ctx.result()}));
+}
 
 }  // namespace
 

@@ -22,7 +22,8 @@ class HostCall {
 
   Lowered run() {
     for (std::size_t i = 0; i < node_.args.size(); ++i) {
-      const ops::Parameter* p = known_ && i < known_->schema.parameters.size() ? &known_->schema.parameters[i] : nullptr;
+      const ops::Parameter* p =
+          known_ && i < known_->schema.parameters.size() ? &known_->schema.parameters[i] : nullptr;
       const std::size_t first = call_.inputs.size();
       call_.arguments.push_back({p && p->keyword_only ? p->name : "", argument(node_.args[i])});
       if (writing_ && p && p->alias && p->alias->write)
@@ -30,7 +31,8 @@ class HostCall {
     }
     for (const auto& [name, value] : node_.kwargs) call_.arguments.push_back({name, argument(value)});
     constexpr std::string_view kHost = "host.";
-    const ops::Operator* known = node_.target.starts_with(kHost) ? ops::find(node_.target.substr(kHost.size())) : known_;
+    const ops::Operator* known =
+        node_.target.starts_with(kHost) ? ops::find(node_.target.substr(kHost.size())) : known_;
     call_.has_effect = node_.target.starts_with("host.random.") || (known && (known->random || known->side_effect));
     if (const auto unknown = unknown_sizes(); !unknown.empty()) run_for_sizes(unknown);
     Lowered results = make_results();
@@ -40,12 +42,19 @@ class HostCall {
 
  private:
   void add_call() {
-    ir::Operation operation{.node = std::move(call_), .outs = std::move(outs_), .origins = ctx_.graph.provenance.origins, .where = ctx_.graph.provenance.where};
+    ir::Operation operation{.node = std::move(call_),
+                            .outs = std::move(outs_),
+                            .origins = ctx_.graph.provenance.origins,
+                            .where = ctx_.graph.provenance.where};
     ctx_.graph.add_operation(std::move(operation));
     call_ = {}, outs_ = {};
   }
 
-  bool is_unknown(Expr s) const { return s.symbol_kind() == sym::SymbolKind::Unbacked && !ctx_.graph.defined_symbols.contains(std::string(s.name())) && !ctx_.input_symbols.contains(std::string(s.name())); }
+  bool is_unknown(Expr s) const {
+    return s.symbol_kind() == sym::SymbolKind::Unbacked &&
+           !ctx_.graph.defined_symbols.contains(std::string(s.name())) &&
+           !ctx_.input_symbols.contains(std::string(s.name()));
+  }
 
   /// Sizes that are symbols without a value so far: which result, which dimension.
   std::vector<std::pair<std::size_t, std::size_t>> unknown_sizes() const {
@@ -61,7 +70,8 @@ class HostCall {
     return found;
   }
 
-  /// The call that runs the operator and says these sizes, which have values from here on; the next one takes the results.
+  /// The call that runs the operator and says these sizes, which have values from here on; the next one takes the
+  /// results.
   void run_for_sizes(const std::vector<std::pair<std::size_t, std::size_t>>& unknown) {
     const std::string op = std::exchange(call_.op, std::string(kSized) + call_.op);
     CallArguments which;
@@ -73,12 +83,14 @@ class HostCall {
     const ops::Value& meta = node_.meta.value;
     // What it writes to is written by this call.
     if (writing_)
-      for (std::size_t k = meta.as_list().size() - call_.writes.size(); k < meta.as_list().size(); ++k) written_.push_back(result(meta.as_list()[k].as_tensor()));
+      for (std::size_t k = meta.as_list().size() - call_.writes.size(); k < meta.as_list().size(); ++k)
+        written_.push_back(result(meta.as_list()[k].as_tensor()));
     add_call();
     for (std::size_t i = 0; i < unknown.size(); ++i) {
       const auto [k, d] = unknown[i];
       const sym::TensorMeta& t = meta.is<sym::TensorMeta>() ? node_.tensor() : meta.as_list()[k].as_tensor();
-      ctx_.define(t.sizes[d], pointwise(ctx_, DType::I64, {}, element_at(ctx_, told, {static_cast<std::int64_t>(i) + 1}, {})));
+      ctx_.define(t.sizes[d],
+                  pointwise(ctx_, DType::I64, {}, element_at(ctx_, told, {static_cast<std::int64_t>(i) + 1}, {})));
     }
     call_.op = std::string(kKept) + op;
     const BufferView view = library_operand(told);
@@ -121,12 +133,15 @@ class HostCall {
   CallArgument operand(const fx::Node& n) {
     const sym::TensorMeta& meta = n.tensor();
     TensorBox box = ctx_.tensor(const_cast<fx::Node*>(&n));
-    if (!box.storage->realized() && box.map == ctx_.graph.ivars(box.rank()) && box.sizes == box.storage->sizes) box.storage->strides = meta.strides;
+    if (!box.storage->realized() && box.map == ctx_.graph.ivars(box.rank()) && box.sizes == box.storage->sizes)
+      box.storage->strides = meta.strides;
     auto view = library_operand(box);
     bool exact = view.strides.size() == meta.rank() && view.dtype == meta.dtype;
-    for (std::size_t d = 0; exact && d < meta.rank(); ++d) exact = meta.sizes[d].is_constant(1) || ctx_.graph.env().statically_known_equal(view.strides[d], meta.strides[d]);
+    for (std::size_t d = 0; exact && d < meta.rank(); ++d)
+      exact = meta.sizes[d].is_constant(1) || ctx_.graph.env().statically_known_equal(view.strides[d], meta.strides[d]);
     if (!exact) {
-      box = ir::make_pointwise(ctx_.graph, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes), ir::dense_strides(ctx_.graph.env(), meta.sizes, meta.strides));
+      box = ir::make_pointwise(ctx_.graph, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes),
+                               ir::dense_strides(ctx_.graph.env(), meta.sizes, meta.strides));
       view = library_operand(box);
     }
     ctx_.graph.buffer(view.buffer).layout.fixed = true;
@@ -138,7 +153,9 @@ class HostCall {
     for (Expr size : meta.sizes)
       for (Expr s : sym::free_symbols(size))
         if (is_unknown(s))
-          refuse(ctx_, fmt::format("has a result whose size {} only the host tells; results that the host makes need sizes that are known before", s.name()));
+          refuse(ctx_, fmt::format("has a result whose size {} only the host tells; results that the host makes need "
+                                   "sizes that are known before",
+                                   s.name()));
     ir::Layout layout{meta.dtype, meta.device, meta.sizes, meta.strides, true};
     BufferView view{0, meta.dtype, meta.sizes, meta.strides, 0};
     view.buffer = ctx_.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
@@ -178,10 +195,10 @@ class HostCall {
 
   Context& ctx_;
   const fx::Node& node_;
-  const ops::Operator* known_;               ///< null where not even a schema is
-  const ops::Operator* writing_ = nullptr;   ///< the operator that is given copies to write to
+  const ops::Operator* known_;              ///< null where not even a schema is
+  const ops::Operator* writing_ = nullptr;  ///< the operator that is given copies to write to
   ir::Fallback call_;
-  std::vector<TensorBox> written_;           ///< results that the first of two calls gave already
+  std::vector<TensorBox> written_;  ///< results that the first of two calls gave already
   std::vector<ir::BufferId> outs_;
 };
 

@@ -4,8 +4,9 @@
 
 namespace coil::lowering {
 
-/// A call of the node's operator with its arguments exactly as eager would have them: tensors with the recorded strides, in memory that the call may read but not keep. Results are new
-/// memory with the recorded metadata. Throws Error for what cannot be handed over: numbers read out of data, nested lists of results.
+/// A call of the node's operator with its arguments exactly as eager would have them: tensors with the recorded
+/// strides, in memory that the call may read but not keep. Results are new memory with the recorded metadata. Throws
+/// Error for what cannot be handed over: numbers read out of data, nested lists of results.
 Lowered call_host(Context&, const fx::Node&);
 
 }  // namespace coil::lowering

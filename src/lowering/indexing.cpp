@@ -24,7 +24,8 @@ Lowered embedding(Context& ctx, const Values& args) {
 
 }  // namespace
 
-std::vector<std::optional<TensorBox>> spread_masks(Context& ctx, const ops::Value& list, std::size_t rank, const std::function<Expr(std::size_t at)>& recorded) {
+std::vector<std::optional<TensorBox>> spread_masks(Context& ctx, const ops::Value& list, std::size_t rank,
+                                                   const std::function<Expr(std::size_t at)>& recorded) {
   std::vector<std::optional<TensorBox>> indices;
   std::vector<std::pair<std::size_t, TensorBox>> masks;
   std::optional<std::size_t> first, last;
@@ -53,12 +54,13 @@ std::vector<std::optional<TensorBox>> spread_masks(Context& ctx, const ops::Valu
 
 namespace {
 
-/// index.Tensor(self, indices): tensors where a dimension is indexed, None where it is kept. The broadcast dimensions of the
-/// indices stand where the first of them stood when they are neighbours, and first otherwise (numpy's rule).
+/// index.Tensor(self, indices): tensors where a dimension is indexed, None where it is kept. The broadcast dimensions
+/// of the indices stand where the first of them stood when they are neighbours, and first otherwise (numpy's rule).
 Lowered index(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   const Exprs& sizes = ctx.result().sizes;
-  const std::vector<std::optional<TensorBox>> indices = spread_masks(ctx, args[1], box.rank(), [&](std::size_t at) { return sizes.at(at); });
+  const std::vector<std::optional<TensorBox>> indices =
+      spread_masks(ctx, args[1], box.rank(), [&](std::size_t at) { return sizes.at(at); });
   std::size_t count = 0, first = box.rank(), last = 0, broadcast = 0;
   for (std::size_t d = 0; d < indices.size(); ++d) {
     if (!indices.at(d)) continue;
@@ -70,7 +72,8 @@ Lowered index(Context& ctx, const Values& args) {
   if (count == 0) return result(ctx, element(ctx, box, sizes));
   const bool neighbours = last - first + 1 == count;
   const std::size_t at = neighbours ? first : 0;
-  const Exprs shape(sizes.begin() + static_cast<std::ptrdiff_t>(at), sizes.begin() + static_cast<std::ptrdiff_t>(at + broadcast));
+  const Exprs shape(sizes.begin() + static_cast<std::ptrdiff_t>(at),
+                    sizes.begin() + static_cast<std::ptrdiff_t>(at + broadcast));
   const auto loops = loop_vars(ctx.graph, sizes);
   Exprs where_read;
   std::vector<Scalar> indirect;
@@ -132,8 +135,9 @@ Lowered take(Context& ctx, const Values& args) {
   return result(ctx, {&ctx.graph.pool(), flat.load(at, loops, nullptr, std::move(indirect))});
 }
 
-/// Where a value belongs among sorted boundaries: after those that are smaller (or not larger, when `right`). NaN belongs at the end. A few are counted; more are
-/// halved again and again, by eager's probes, so that boundaries that are not sorted give what they give there.
+/// Where a value belongs among sorted boundaries: after those that are smaller (or not larger, when `right`). NaN
+/// belongs at the end. A few are counted; more are halved again and again, by eager's probes, so that boundaries that
+/// are not sorted give what they give there.
 Lowered place_among(Context& ctx, const TensorBox& boundaries, const ops::Value& values, bool right) {
   constexpr std::int64_t kFew = 16;
   auto& env = ctx.graph.env();
@@ -147,7 +151,8 @@ Lowered place_among(Context& ctx, const TensorBox& boundaries, const ops::Value&
   auto before = [&](Value boundary, Value v) { return !(right ? gt(boundary.cast(t), v) : ge(boundary.cast(t), v)); };
   auto value = [&](const Exprs& reduced) {
     auto box = ctx.optional_tensor(values);
-    return box ? element_at(ctx, *box, ctx.graph.ivars(box->rank()), meta.sizes, reduced).cast(t) : Value{&pool, ctx.number(values, t)};
+    return box ? element_at(ctx, *box, ctx.graph.ivars(box->rank()), meta.sizes, reduced).cast(t)
+               : Value{&pool, ctx.number(values, t)};
   };
   if (env.statically_known_le(count, kFew)) {
     at.push_back(ctx.graph.rvar(0));
@@ -176,13 +181,16 @@ Lowered place_among(Context& ctx, const TensorBox& boundaries, const ops::Value&
 }
 
 /// bucketize(self, boundaries, *, out_int32, right)
-Lowered bucketize(Context& ctx, const Values& args) { return place_among(ctx, ctx.tensor(args[1]), args[0], ctx.node->arg("right").as_bool()); }
+Lowered bucketize(Context& ctx, const Values& args) {
+  return place_among(ctx, ctx.tensor(args[1]), args[0], ctx.node->arg("right").as_bool());
+}
 
 /// searchsorted(sorted_sequence, self, *, out_int32, right, side, sorter)
 Lowered searchsorted(Context& ctx, const Values& args) {
   if (!ctx.node->arg("sorter").is_none()) refuse(ctx, "takes no sorter");
   const ops::Value& side = ctx.node->arg("side");
-  return place_among(ctx, ctx.tensor(args[0]), args[1], ctx.node->arg("right").as_bool() || (side.is<std::string>() && side.as_string() == "right"));
+  return place_among(ctx, ctx.tensor(args[0]), args[1],
+                     ctx.node->arg("right").as_bool() || (side.is<std::string>() && side.as_string() == "right"));
 }
 
 }  // namespace

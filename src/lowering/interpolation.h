@@ -1,4 +1,5 @@
-// Where interpolation reads: positions and weights of each dimension, which forward gathers by and backward scatters by.
+// Where interpolation reads: positions and weights of each dimension, which forward gathers by and backward scatters
+// by.
 #pragma once
 #include <optional>
 #include <utility>
@@ -16,7 +17,9 @@ struct Axis {
 
 enum class Interpolation : std::uint8_t { Nearest, NearestExact, Linear, Cubic };
 
-/// The input positions that output position `i` reads, in range, with their weights: one, two or four. Positions are I64, weights of type `t`.
-std::vector<std::pair<Value, Value>> interpolation_taps(Context&, const Axis&, Interpolation, DType t, bool align_corners);
+/// The input positions that output position `i` reads, in range, with their weights: one, two or four. Positions are
+/// I64, weights of type `t`.
+std::vector<std::pair<Value, Value>> interpolation_taps(Context&, const Axis&, Interpolation, DType t,
+                                                        bool align_corners);
 
 }  // namespace coil::lowering

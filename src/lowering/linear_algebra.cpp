@@ -12,8 +12,10 @@ namespace {
 using Values = ops::Values;
 using Attributes = std::map<std::string, ir::ExternAttribute>;
 
-// Libraries of GPUs have slow kernels for matrices whose rows do not start on 16 bytes, and for products over or into numbers of columns that are not whole vectors (a vocabulary of 50,257). Large products are therefore made
-// with operands and results grown to whole vectors, the new elements 0: where the operand is computed by a kernel anyway that costs nothing, else a copy.
+// Libraries of GPUs have slow kernels for matrices whose rows do not start on 16 bytes, and for products over or into
+// numbers of columns that are not whole vectors (a vocabulary of 50,257). Large products are therefore made with
+// operands and results grown to whole vectors, the new elements 0: where the operand is computed by a kernel anyway
+// that costs nothing, else a copy.
 
 constexpr std::int64_t kShortest = 256;             // columns: fewer are not worth it
 constexpr std::int64_t kSmallest = 1 << 24;         // multiplications
@@ -45,10 +47,13 @@ std::optional<std::size_t> storage_dimension(Context& ctx, const TensorBox& box,
 /// Whether an operand that so many products are made with may become a copy.
 bool worth_a_copy(Context& ctx, const TensorBox& box, Expr uses) {
   const auto& env = ctx.graph.env();
-  return !box.storage->realized() || (env.hint_or(uses, 0) >= kWorthCopying && env.hint_or(uses * sym::product(box.sizes), 0) >= kSmallestCopied);
+  return !box.storage->realized() ||
+         (env.hint_or(uses, 0) >= kWorthCopying && env.hint_or(uses * sym::product(box.sizes), 0) >= kSmallestCopied);
 }
 
-bool may_grow(Context& ctx, const TensorBox& box, std::size_t d, Expr uses) { return storage_dimension(ctx, box, d) && worth_a_copy(ctx, box, uses); }
+bool may_grow(Context& ctx, const TensorBox& box, std::size_t d, Expr uses) {
+  return storage_dimension(ctx, box, d) && worth_a_copy(ctx, box, uses);
+}
 
 /// Whether a kernel of the program makes something that the value is computed from, and may as well compute the value.
 bool follows_a_kernel(Context& ctx, ir::Scalar body) {
@@ -60,7 +65,8 @@ bool follows_a_kernel(Context& ctx, ir::Scalar body) {
   return false;
 }
 
-/// A computed value in a buffer of larger sizes, the rest of which is 0: in parts, so that the value has the loops that it is computed in anywhere else and shares their kernel.
+/// A computed value in a buffer of larger sizes, the rest of which is 0: in parts, so that the value has the loops that
+/// it is computed in anywhere else and shares their kernel.
 TensorBox stored_in_parts(Context& ctx, const TensorBox& whole, const Exprs& sizes) {
   const Exprs& own = whole.sizes;
   auto [result, window] = library_result(ctx, whole.dtype(), sizes, sym::contiguous_strides(sizes));
@@ -100,7 +106,9 @@ TensorBox grown(Context& ctx, TensorBox box, const std::vector<std::size_t>& dim
       Value inside = condition(ctx, 1);
       for (std::size_t d = 0; d < sizes.size(); ++d)
         if (grew[d]) inside = inside & condition(ctx, sym::lt(ctx.graph.ivar(d), storage->sizes[d]));
-      const TensorBox result = pointwise(ctx, storage->dtype, sizes, element_at(ctx, whole, ctx.graph.ivars(sizes.size()), sizes, {}, inside), sym::contiguous_strides(sizes));
+      const TensorBox result = pointwise(ctx, storage->dtype, sizes,
+                                         element_at(ctx, whole, ctx.graph.ivars(sizes.size()), sizes, {}, inside),
+                                         sym::contiguous_strides(sizes));
       result.realize();
       made = result.storage;
     }
@@ -111,21 +119,32 @@ TensorBox grown(Context& ctx, TensorBox box, const std::vector<std::size_t>& dim
 
 /// Whether the node's value goes out of the program, as it is or seen in other sizes, and nowhere else.
 bool only_leaves(const fx::Node& node) {
-  constexpr std::string_view kViews[] = {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.unsqueeze.default", "aten.alias.default"};
+  constexpr std::string_view kViews[] = {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default",
+                                         "aten.unsqueeze.default", "aten.alias.default"};
   return !node.users().empty() && std::ranges::all_of(node.users(), [&](const fx::Node* user) {
-    return user->opcode == fx::Opcode::Output || (user->opcode == fx::Opcode::CallFunction && std::ranges::find(kViews, user->target) != std::end(kViews) && only_leaves(*user));
+    return user->opcode == fx::Opcode::Output ||
+           (user->opcode == fx::Opcode::CallFunction && std::ranges::find(kViews, user->target) != std::end(kViews) &&
+            only_leaves(*user));
   });
 }
 
-/// Whether the product of two matrices goes to where its result leaves the program in parts that start on whole vectors (runtime/cuda/row_parts.h): what is left of the weight then does too.
-bool goes_into_rows(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k, const sym::TensorMeta& meta) {
-  if (!ctx.options.products_into_rows || b.rank() != 2 || !only_leaves(*ctx.node) || ctx.node->is_call("aten.addmm.default")) return false;
+/// Whether the product of two matrices goes to where its result leaves the program in parts that start on whole vectors
+/// (runtime/cuda/row_parts.h): what is left of the weight then does too.
+bool goes_into_rows(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k,
+                    const sym::TensorMeta& meta) {
+  if (!ctx.options.products_into_rows || b.rank() != 2 || !only_leaves(*ctx.node) ||
+      ctx.node->is_call("aten.addmm.default"))
+    return false;
   const auto& env = ctx.graph.env();
   const Expr rows = sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1));
-  if (env.hint_or(rows, 0) < kFewestDirect || env.hint_or(rows * meta.sizes.back(), 0) * static_cast<std::int64_t>(size_of(meta.dtype)) < kSmallestDirect) return false;
+  if (env.hint_or(rows, 0) < kFewestDirect ||
+      env.hint_or(rows * meta.sizes.back(), 0) * static_cast<std::int64_t>(size_of(meta.dtype)) < kSmallestDirect)
+    return false;
   const auto lies_along = [&](const TensorBox& box, std::size_t d) {
     const auto found = storage_dimension(ctx, box, d);
-    return found && *found + 1 == box.storage->sizes.size() && env.statically_known_multiple_of(box.sizes[d], ctx.options.product_vector_bytes / static_cast<std::int64_t>(size_of(meta.dtype)));
+    return found && *found + 1 == box.storage->sizes.size() &&
+           env.statically_known_multiple_of(
+               box.sizes[d], ctx.options.product_vector_bytes / static_cast<std::int64_t>(size_of(meta.dtype)));
   };
   return lies_along(a, a.rank() - 1) && lies_along(b, b_k);
 }
@@ -135,14 +154,17 @@ struct Operands {
   TensorBox a, b;
   Expr columns;
 };
-Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k, std::size_t b_n, const sym::TensorMeta& meta, bool bias = false) {
+Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k, std::size_t b_n,
+                        const sym::TensorMeta& meta, bool bias = false) {
   const auto& env = ctx.graph.env();
   const std::size_t a_k = a.rank() - 1;
-  const Expr m = meta.sizes[meta.sizes.size() - 2], n = meta.sizes.back(), k = a.sizes[a_k], rows = b.rank() == 2 ? sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1)) : m;
+  const Expr m = meta.sizes[meta.sizes.size() - 2], n = meta.sizes.back(), k = a.sizes[a_k],
+             rows = b.rank() == 2 ? sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1)) : m;
   Operands result{a, b, n};
   if (ctx.options.product_vector_bytes == 0 || env.hint_or(sym::product(meta.sizes) * k, 0) < kSmallest) return result;
   const bool over = !(grown(ctx, meta.dtype, k) == k) && may_grow(ctx, a, a_k, n) && may_grow(ctx, b, b_k, rows);
-  const bool into = !(grown(ctx, meta.dtype, n) == n) && may_grow(ctx, b, b_n, rows) && (bias || !goes_into_rows(ctx, a, b, b_k, meta));
+  const bool into = !(grown(ctx, meta.dtype, n) == n) && may_grow(ctx, b, b_n, rows) &&
+                    (bias || !goes_into_rows(ctx, a, b, b_k, meta));
   std::vector<std::size_t> of_a, of_b;
   if (over) of_a.push_back(a_k), of_b.push_back(b_k);
   if (into) of_b.push_back(b_n), result.columns = grown(ctx, meta.dtype, n);
@@ -151,9 +173,11 @@ Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, st
   return result;
 }
 
-/// Multiplications of the largest product that has the node's value as a factor, as it is or turned over; 0 where none has.
+/// Multiplications of the largest product that has the node's value as a factor, as it is or turned over; 0 where none
+/// has.
 std::int64_t largest_product(const Context& ctx, const fx::Node& node) {
-  constexpr std::string_view kViews[] = {"aten.t.default", "aten.transpose.int", "aten.permute.default", "aten.view.default", "aten._unsafe_view.default", "aten.reshape.default"};
+  constexpr std::string_view kViews[] = {"aten.t.default",    "aten.transpose.int",        "aten.permute.default",
+                                         "aten.view.default", "aten._unsafe_view.default", "aten.reshape.default"};
   std::int64_t most = 0;
   for (const fx::Node* user : node.users()) {
     if (std::ranges::find(kViews, user->target) != std::end(kViews)) {
@@ -163,7 +187,8 @@ std::int64_t largest_product(const Context& ctx, const fx::Node& node) {
     const bool adds = user->is_call("aten.addmm.default") || user->is_call("aten.baddbmm.default");
     if (!adds && !user->is_call("aten.mm.default") && !user->is_call("aten.bmm.default")) continue;
     const fx::Node *a = user->args[adds].as_node(), *b = user->args[adds + 1].as_node();
-    if (a == &node || b == &node) most = std::max(most, ctx.graph.env().hint_or(sym::product(user->tensor().sizes) * a->tensor().sizes.back(), 0));
+    if (a == &node || b == &node)
+      most = std::max(most, ctx.graph.env().hint_or(sym::product(user->tensor().sizes) * a->tensor().sizes.back(), 0));
   }
   return most;
 }
@@ -172,13 +197,15 @@ std::int64_t largest_product(const Context& ctx, const fx::Node& node) {
 std::pair<TensorBox, BufferView> product_result(Context& ctx, const sym::TensorMeta& meta, Expr columns) {
   Exprs sizes = meta.sizes;
   sizes.back() = columns;
-  auto made = library_result(ctx, meta.dtype, sizes, columns == meta.sizes.back() ? meta.strides : sym::contiguous_strides(sizes));
+  auto made = library_result(ctx, meta.dtype, sizes,
+                             columns == meta.sizes.back() ? meta.strides : sym::contiguous_strides(sizes));
   made.first.sizes.back() = meta.sizes.back();
   return made;
 }
 
 /// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
-TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
+TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, const std::optional<TensorBox>& bias,
+                 const sym::TensorMeta& meta) {
   Operands operands = grown_operands(ctx, x, weight, transposed ? 0 : 1, transposed ? 1 : 0, meta, bias.has_value());
   // A weight that lies in memory the other way round is the other form of it.
   BufferView w = library_operand(operands.b);
@@ -198,7 +225,8 @@ TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, c
   return box;
 }
 
-/// y[B.., M, N] = a[B.., M, K] b as a sum of products, for the types that no library of the device takes. `b` may be one matrix for all of `a`.
+/// y[B.., M, N] = a[B.., M, K] b as a sum of products, for the types that no library of the device takes. `b` may be
+/// one matrix for all of `a`.
 TensorBox product_by_kernel(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
   const std::size_t rank = meta.sizes.size();
   const Exprs over{a.sizes.back()};
@@ -206,25 +234,32 @@ TensorBox product_by_kernel(Context& ctx, const TensorBox& a, const TensorBox& b
   left[rank - 1] = right[b.rank() - 2] = ctx.graph.rvar(0);
   right[b.rank() - 1] = ctx.graph.ivar(rank - 1);
   const DType t = register_type(meta.dtype);
-  const TensorBox sum = reduction(ctx, t, meta.sizes, over, ReductionKind::Sum, element_at(ctx, a, left, meta.sizes, over).cast(t) * element_at(ctx, b, right, meta.sizes, over).cast(t));
+  const TensorBox sum = reduction(
+      ctx, t, meta.sizes, over, ReductionKind::Sum,
+      element_at(ctx, a, left, meta.sizes, over).cast(t) * element_at(ctx, b, right, meta.sizes, over).cast(t));
   return result(ctx, element(ctx, sum, meta.sizes), meta);
 }
 
 /// y[B.., M, N] = a[B.., M, K] b[B.., K, N], both operands with the same batch dimensions.
 TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
-  if ((is_integral(meta.dtype) || meta.dtype == DType::Bool) && !ctx.options.multiplies_integers) return product_by_kernel(ctx, a, b, meta);
+  if ((is_integral(meta.dtype) || meta.dtype == DType::Bool) && !ctx.options.multiplies_integers)
+    return product_by_kernel(ctx, a, b, meta);
   const std::size_t rank = meta.sizes.size();
   const Operands operands = grown_operands(ctx, a, b, rank - 2, rank - 1, meta);
   auto [box, out] = product_result(ctx, meta, operands.columns);
-  add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}}, {library_operand(operands.a), library_operand(operands.b)}, {out});
+  add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}},
+                   {library_operand(operands.a), library_operand(operands.b)}, {out});
   return box;
 }
 
-bool is_constant(Context& ctx, const TensorBox& box) { return box.storage->realized() && ctx.graph.buffer(*box.storage->buffer).kind == ir::BufferKind::Constant; }
+bool is_constant(Context& ctx, const TensorBox& box) {
+  return box.storage->realized() && ctx.graph.buffer(*box.storage->buffer).kind == ir::BufferKind::Constant;
+}
 
 /// Of a matrix and a matrix, or a weight; or of as many of both.
 TensorBox product(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
-  if (b.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b)) return linear(ctx, a, b, true, std::nullopt, meta);
+  if (b.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b))
+    return linear(ctx, a, b, true, std::nullopt, meta);
   return matmul(ctx, a, b, meta);
 }
 
@@ -240,7 +275,9 @@ Lowered linear_node(Context& ctx, const Values& args) {
     if (weight.rank() == 2) right.push_back(ctx.graph.ivar(x.rank() - 1));
     right.push_back(k);
     const DType t = register_type(meta.dtype);
-    const TensorBox sum = reduction(ctx, t, meta.sizes, {length}, ReductionKind::Sum, element_at(ctx, x, left, meta.sizes, {length}).cast(t) * element_at(ctx, weight, right, meta.sizes, {length}).cast(t));
+    const TensorBox sum = reduction(ctx, t, meta.sizes, {length}, ReductionKind::Sum,
+                                    element_at(ctx, x, left, meta.sizes, {length}).cast(t) *
+                                        element_at(ctx, weight, right, meta.sizes, {length}).cast(t));
     Value y = element(ctx, sum, meta.sizes);
     return result(ctx, bias ? y + element(ctx, *bias, meta.sizes).cast(t) : y);
   }
@@ -254,9 +291,12 @@ Lowered linear_node(Context& ctx, const Values& args) {
   return linear(ctx, x, weight, false, bias, meta);
 }
 
-Lowered mm(Context& ctx, const Values& args) { return product(ctx, ctx.tensor(args[0]), ctx.tensor(args[1]), ctx.result()); }
+Lowered mm(Context& ctx, const Values& args) {
+  return product(ctx, ctx.tensor(args[0]), ctx.tensor(args[1]), ctx.result());
+}
 
-/// Whether the library adds a row to the product for nothing: the GPU's to any matrices (a result that goes to another library call would need a kernel of its own for it), the CPU's where it has packed the weight.
+/// Whether the library adds a row to the product for nothing: the GPU's to any matrices (a result that goes to another
+/// library call would need a kernel of its own for it), the CPU's where it has packed the weight.
 bool adds_a_row(Context& ctx, const TensorBox& b, const sym::TensorMeta& meta) {
   const DType t = meta.dtype;
   if (meta.device.type == DeviceType::CUDA) return t == DType::F32 || t == DType::BF16 || t == DType::F16;
@@ -270,7 +310,8 @@ Lowered addmm(Context& ctx, const Values& args) {
   const ops::Value &beta = ctx.node->arg("beta"), &alpha = ctx.node->arg("alpha");
   const bool plain = is_number(beta, 1) && is_number(alpha, 1);
   const bool row = self.rank() == 1 && self.sizes[0] == meta.sizes.back();
-  if (plain && row && a.rank() == 2 && self.dtype() == meta.dtype && adds_a_row(ctx, b, meta)) return linear(ctx, a, b, true, self, meta);
+  if (plain && row && a.rank() == 2 && self.dtype() == meta.dtype && adds_a_row(ctx, b, meta))
+    return linear(ctx, a, b, true, self, meta);
   const DType t = register_type(meta.dtype);
   Value y = element(ctx, product(ctx, a, b, meta), meta.sizes).cast(t);
   if (!is_number(alpha, 1)) y = y * Value{&ctx.graph.pool(), ctx.number(alpha, t)};
@@ -280,14 +321,17 @@ Lowered addmm(Context& ctx, const Values& args) {
   return result(ctx, y + addend);
 }
 
-Lowered bmm(Context& ctx, const Values& args) { return matmul(ctx, ctx.tensor(args[0]), ctx.tensor(args[1]), ctx.result()); }
+Lowered bmm(Context& ctx, const Values& args) {
+  return matmul(ctx, ctx.tensor(args[0]), ctx.tensor(args[1]), ctx.result());
+}
 
 /// matmul of torch where it comes whole: matrices with equal batch dimensions after broadcasting.
 Lowered matmul_node(Context& ctx, const Values& args) {
   TensorBox a = ctx.tensor(args[0]), b = ctx.tensor(args[1]);
   const sym::TensorMeta& meta = ctx.result();
   if (a.rank() < 2 || b.rank() < 2) refuse(ctx, "has a vector among its operands");
-  if (b.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b)) return linear(ctx, a, b, true, std::nullopt, meta);
+  if (b.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b))
+    return linear(ctx, a, b, true, std::nullopt, meta);
   auto batched = [&](const TensorBox& m) {
     Exprs sizes(meta.sizes.begin(), meta.sizes.end() - 2);
     sizes.insert(sizes.end(), m.sizes.end() - 2, m.sizes.end());
@@ -299,16 +343,19 @@ Lowered matmul_node(Context& ctx, const Values& args) {
 Lowered outer(Context& ctx, const Values& args) {
   const Exprs& sizes = ctx.result().sizes;
   const DType t = register_type(ctx.result().dtype);
-  return result(ctx, element_at(ctx, ctx.tensor(args[0]), {ctx.graph.ivar(0)}, sizes).cast(t) * element_at(ctx, ctx.tensor(args[1]), {ctx.graph.ivar(1)}, sizes).cast(t));
+  return result(ctx, element_at(ctx, ctx.tensor(args[0]), {ctx.graph.ivar(0)}, sizes).cast(t) *
+                         element_at(ctx, ctx.tensor(args[1]), {ctx.graph.ivar(1)}, sizes).cast(t));
 }
 
 /// Runs of rows times a matrix for each run (the experts of a mixture), where the runs end being data.
 Lowered grouped(Context& ctx, const Values& args) {
   const TensorBox x = ctx.tensor(args[0]), w = ctx.tensor(args[1]);
   const bool plain = args.size() <= 3 || (args[3].is_none() && (args[4].is_none() || args[4] == ops::Value(x.dtype())));
-  if (x.rank() != 2 || w.rank() != 3 || args[2].is_none() || !plain) refuse(ctx, "is compiled for rows and a batch of matrices, without bias and in the type of the rows");
+  if (x.rank() != 2 || w.rank() != 3 || args[2].is_none() || !plain)
+    refuse(ctx, "is compiled for rows and a batch of matrices, without bias and in the type of the rows");
   auto [box, out] = library_result(ctx, ctx.result().dtype, ctx.result().sizes, ctx.result().strides);
-  add_library_call(ctx, "grouped_matmul", {}, {library_operand(x), library_operand(w), library_operand(ctx.tensor(args[2]))}, {out});
+  add_library_call(ctx, "grouped_matmul", {},
+                   {library_operand(x), library_operand(w), library_operand(ctx.tensor(args[2]))}, {out});
   return box;
 }
 

@@ -19,7 +19,32 @@ namespace {
 const Table& table() {
   static const Table entries = [] {
     Table t;
-    for (auto add : {add_arithmetic, add_special_functions, add_activations, add_casts, add_creation, add_random, add_views, add_concatenation, add_indexing, add_reductions, add_normalization, add_normalization_gradients, add_window_gradients, add_pooling, add_linear_algebra, add_factorizations, add_convolution, add_attention, add_scans, add_scatter, add_resampling, add_recurrent, add_data_dependent, add_control_flow, add_numbers}) add(t);
+    for (auto add : {add_arithmetic,
+                     add_special_functions,
+                     add_activations,
+                     add_casts,
+                     add_creation,
+                     add_random,
+                     add_views,
+                     add_concatenation,
+                     add_indexing,
+                     add_reductions,
+                     add_normalization,
+                     add_normalization_gradients,
+                     add_window_gradients,
+                     add_pooling,
+                     add_linear_algebra,
+                     add_factorizations,
+                     add_convolution,
+                     add_attention,
+                     add_scans,
+                     add_scatter,
+                     add_resampling,
+                     add_recurrent,
+                     add_data_dependent,
+                     add_control_flow,
+                     add_numbers})
+      add(t);
     return t;
   }();
   return entries;
@@ -33,20 +58,24 @@ bool is_tensor_value(const ops::Value& meta) {
 
 /// Calls that only check what metadata states already, or compute sizes: nothing is lowered for them.
 bool is_bookkeeping(const fx::Node& node) {
-  constexpr std::string_view kChecks[] = {"aten._assert_tensor_metadata.default", "aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default",
-                                        // Conditions on data that eager checks on its own; the reads that depend on them are checked where they happen.
-                                        "aten._assert_async.default", "aten._assert_async.msg"};
+  constexpr std::string_view kChecks[] = {
+      "aten._assert_tensor_metadata.default", "aten.sym_constrain_range.default",
+      "aten.sym_constrain_range_for_size.default",
+      // Conditions on data that eager checks on its own; the reads that depend on them are checked where they happen.
+      "aten._assert_async.default", "aten._assert_async.msg"};
   if (std::find(std::begin(kChecks), std::end(kChecks), node.target) != std::end(kChecks)) return true;
   if (is_tensor_value(node.meta.value) || node.meta.value.is_none()) return false;
   if (node.meta.value.is<ops::SymFloat>()) return false;
   // A number that is read out of a tensor is data, and no size.
   for (auto& arg : node.args)
-    if (auto* n = arg.get_if<fx::Node*>(); n && (*n)->is_tensor() && !node.target.starts_with("aten.sym_")) return false;
+    if (auto* n = arg.get_if<fx::Node*>(); n && (*n)->is_tensor() && !node.target.starts_with("aten.sym_"))
+      return false;
   return true;
 }
 
 bool is_lowered(const fx::Node& node) {
-  return node.opcode != fx::Opcode::CallFunction || node.is_call("_operator.getitem") || node.target.starts_with("aten._assert_scalar.") || is_bookkeeping(node) || find(node.target);
+  return node.opcode != fx::Opcode::CallFunction || node.is_call("_operator.getitem") ||
+         node.target.starts_with("aten._assert_scalar.") || is_bookkeeping(node) || find(node.target);
 }
 
 void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>& lines) {
@@ -62,7 +91,8 @@ void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>
 
 class Driver {
  public:
-  Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options) : module_(module), graph_(&graph), ctx_(module, graph, options), storage_(module, graph) {}
+  Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options)
+      : module_(module), graph_(&graph), ctx_(module, graph, options), storage_(module, graph) {}
 
   void run() {
     add_inputs();
@@ -84,9 +114,12 @@ class Driver {
       visit(*n);
       if (n->opcode != fx::Opcode::Output) continue;
       for (const ops::Value& arg : n->args) {
-        if (auto box = ctx_.optional_tensor(arg)) results.emplace_back(*box);
-        else if (auto* node = arg.get_if<fx::Node*>()) results.emplace_back((*node)->meta.value);
-        else results.emplace_back(arg);
+        if (auto box = ctx_.optional_tensor(arg))
+          results.emplace_back(*box);
+        else if (auto* node = arg.get_if<fx::Node*>())
+          results.emplace_back((*node)->meta.value);
+        else
+          results.emplace_back(arg);
       }
     }
     graph_->provenance = outside;
@@ -109,8 +142,10 @@ class Driver {
       const BlockValue& given = operands[next++];
       ctx_.node = n;
       if (auto* box = std::get_if<TensorBox>(&given)) {
-        if (n->is_tensor() || n->meta.value.is<ops::SymFloat>()) ctx_.values[n] = *box;
-        else bind_number(n->meta.value, *box);
+        if (n->is_tensor() || n->meta.value.is<ops::SymFloat>())
+          ctx_.values[n] = *box;
+        else
+          bind_number(n->meta.value, *box);
         if (auto* f = n->meta.value.get_if<ops::SymFloat>()) ctx_.define(*f, *box);
         if (n->is_tensor())
           for (std::size_t d = 0; d < box->rank(); ++d) bind_size(n->tensor().sizes.at(d), box->sizes[d]);
@@ -126,11 +161,14 @@ class Driver {
     const Expr recorded = meta.is<ops::Bool>() ? meta.get_if<ops::Bool>()->condition : meta.as_int();
     if (value && recorded == *value) return;
     for (Expr s : sym::free_symbols(recorded))
-      if (s.symbol_kind() == sym::SymbolKind::Unbacked && (!graph_->defined_symbols.contains(std::string(s.name())) || !value)) ctx_.define(s, given);
+      if (s.symbol_kind() == sym::SymbolKind::Unbacked &&
+          (!graph_->defined_symbols.contains(std::string(s.name())) || !value))
+        ctx_.define(s, given);
   }
 
   void bind_size(Expr recorded, Expr given) {
-    if (recorded == given || !recorded.is_symbol() || recorded.symbol_kind() != sym::SymbolKind::Unbacked) return require_equal(ctx_, recorded, given);
+    if (recorded == given || !recorded.is_symbol() || recorded.symbol_kind() != sym::SymbolKind::Unbacked)
+      return require_equal(ctx_, recorded, given);
     if (graph_->defined_symbols.contains(std::string(recorded.name()))) return require_equal(ctx_, recorded, given);
     ctx_.define(recorded, pointwise(ctx_, DType::I64, {}, index_value(ctx_, given)));
   }
@@ -149,7 +187,8 @@ class Driver {
       TensorBox box = storage_.input(input, *node);
       if (input.strides && reads_by_stride()) {
         const sym::TensorMeta& meta = node->tensor();
-        box = ir::make_pointwise(*graph_, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes), meta.strides);
+        box = ir::make_pointwise(*graph_, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes),
+                                 meta.strides);
         graph_->buffer(box.realize()).layout.fixed = true;
       }
       if (node->is_tensor()) ctx_.values[node] = box;
@@ -170,7 +209,8 @@ class Driver {
     return flag ? flag->condition : sym::ne(value.as_int(), 0);
   }
 
-  /// What the program asserts of its sizes is known to what is lowered after it, and checked where the sizes are first known.
+  /// What the program asserts of its sizes is known to what is lowered after it, and checked where the sizes are first
+  /// known.
   void add_asserts() {
     for (fx::Node* n = module_.graph.first(); n; n = n->next()) {
       if (n->opcode == fx::Opcode::Placeholder && n->is_tensor())
@@ -181,7 +221,11 @@ class Driver {
       if (n->target.starts_with("aten.sym_constrain_range")) add_range(*n);
       if (!n->target.starts_with("aten._assert_scalar.")) continue;
       const Expr condition = condition_of(*n);
-      ctx_.pending.push_back({condition, n->args.size() > 1 && n->args[1].is<std::string>() ? n->args[1].as_string() : "assertion failed", n->where(), {n->name}});
+      ctx_.pending.push_back(
+          {condition,
+           n->args.size() > 1 && n->args[1].is<std::string>() ? n->args[1].as_string() : "assertion failed",
+           n->where(),
+           {n->name}});
       if (!sym::has_symbol_of(condition, sym::SymbolKind::Unbacked) || is_of_outside(condition)) continue;
       try {
         graph_->env().learn(condition);
@@ -197,10 +241,15 @@ class Driver {
     const Expr size = ctx_.integer(node.arg("size"));
     const ops::Value &min = node.arg("min"), &max = node.arg("max");
     auto require = [&](Expr condition, std::string_view rule, Expr bound) {
-      ctx_.pending.push_back({condition, fmt::format("{} must be {} {}", sym::to_string(size), rule, sym::to_string(bound)), node.where(), {node.name}});
+      ctx_.pending.push_back({condition,
+                              fmt::format("{} must be {} {}", sym::to_string(size), rule, sym::to_string(bound)),
+                              node.where(),
+                              {node.name}});
     };
-    if (!min.is_none()) require(sym::ge(size, min.as_int()), "at least", min.as_int());
-    else if (node.is_call("aten.sym_constrain_range_for_size.default")) require(sym::ge(size, 0), "at least", 0);
+    if (!min.is_none())
+      require(sym::ge(size, min.as_int()), "at least", min.as_int());
+    else if (node.is_call("aten.sym_constrain_range_for_size.default"))
+      require(sym::ge(size, 0), "at least", 0);
     if (!max.is_none()) require(sym::le(size, max.as_int()), "at most", max.as_int());
   }
 
@@ -221,12 +270,14 @@ class Driver {
     if (node.is_call("_operator.getitem")) {
       auto& items = std::get<std::vector<TensorBox>>(ctx_.values.at(node.args[0].as_node()));
       TensorBox& item = items.at(static_cast<std::size_t>(constant(ctx_, node.args[1])));
-      if (!item.storage) refuse(ctx_, fmt::format("is a result that {} was told not to compute", node.args[0].as_node()->target));
+      if (!item.storage)
+        refuse(ctx_, fmt::format("is a result that {} was told not to compute", node.args[0].as_node()->target));
       ctx_.values[&node] = item;
       ir::realize_by_policy(std::get<TensorBox>(ctx_.values[&node]), node.users().size());
       return;
     }
-    if (node.target.starts_with("aten._assert_scalar.")) return ctx_.require(condition_of(node), "assertion failed");  // those of `pending` are made by now
+    if (node.target.starts_with("aten._assert_scalar."))
+      return ctx_.require(condition_of(node), "assertion failed");  // those of `pending` are made by now
     require_no_negative_sizes(node.meta.value);
     Lowered value;
     try {
@@ -257,13 +308,16 @@ class Driver {
     auto* t = meta.get_if<sym::TensorMeta>();
     for (std::size_t d = 0; t && d < t->rank(); ++d) {
       const Expr size = t->sizes[d];
-      const bool by_arithmetic = !size.is_symbol() && (sym::has_symbol_of(size, sym::SymbolKind::Unbacked) || sym::has_float(size));
+      const bool by_arithmetic =
+          !size.is_symbol() && (sym::has_symbol_of(size, sym::SymbolKind::Unbacked) || sym::has_float(size));
       if (by_arithmetic && ctx_.is_known(size) && !graph_->env().statically_known_le(0, size))
-        ctx_.require(sym::ge(size, 0), fmt::format("{} makes a tensor whose size in dimension {} ({}) is negative", ctx_.node->target, d, sym::to_string(size)));
+        ctx_.require(sym::ge(size, 0), fmt::format("{} makes a tensor whose size in dimension {} ({}) is negative",
+                                                   ctx_.node->target, d, sym::to_string(size)));
     }
   }
 
-  /// Drops library calls made since an operation when the device lacks one of them; false when it has them all. Values that were put into memory for them stay.
+  /// Drops library calls made since an operation when the device lacks one of them; false when it has them all. Values
+  /// that were put into memory for them stay.
   bool hand_over(std::size_t since) {
     auto& all = graph_->operations();
     auto lacks = [&](const ir::Operation& op) {
@@ -281,16 +335,20 @@ class Driver {
     for (std::size_t d = 0; same && d < meta.rank(); ++d) same = equal(node, box.sizes[d], meta.sizes[d]);
     if (same) return;
     const sym::TensorMeta made = sym::contiguous(box.dtype(), box.device(), box.sizes);
-    throw Error(fmt::format("{} ({}) was lowered to {}, recorded is {}", node.target, node.name, sym::to_string(made), sym::to_string(meta)), node.target, node.where());
+    throw Error(fmt::format("{} ({}) was lowered to {}, recorded is {}", node.target, node.name, sym::to_string(made),
+                            sym::to_string(meta)),
+                node.target, node.where());
   }
 
   /// Of sizes that depend on data, or are made of floats, the run may have to tell.
   bool equal(const fx::Node& node, Expr made, Expr recorded) {
     auto& env = graph_->env();
     if (env.statically_known_equal(made, recorded)) return true;
-    const bool asks_the_run = sym::has_symbol_of(made - recorded, sym::SymbolKind::Unbacked) || sym::has_float(made - recorded);
+    const bool asks_the_run =
+        sym::has_symbol_of(made - recorded, sym::SymbolKind::Unbacked) || sym::has_float(made - recorded);
     if (!asks_the_run || env.statically_known_true(sym::ne(made, recorded))) return false;
-    ctx_.require(sym::eq(made, recorded), fmt::format("{} gives a size of {}, which must be {}", node.target, sym::to_string(made), sym::to_string(recorded)));
+    ctx_.require(sym::eq(made, recorded), fmt::format("{} gives a size of {}, which must be {}", node.target,
+                                                      sym::to_string(made), sym::to_string(recorded)));
     return true;
   }
 
@@ -320,7 +378,8 @@ std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module, const LowerOptio
   return graph;
 }
 
-std::vector<BlockValue> lower_block(const fx::GraphModule& module, const Context& outer, const std::vector<BlockValue>& operands) {
+std::vector<BlockValue> lower_block(const fx::GraphModule& module, const Context& outer,
+                                    const std::vector<BlockValue>& operands) {
   LowerOptions options = outer.options;
   options.product_vector_bytes = 0;  // what grows for a product would grow again in every turn
   return Driver(module, outer.graph, options).run(operands);

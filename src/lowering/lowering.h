@@ -28,11 +28,14 @@ struct Lowered : std::variant<std::monostate, TensorBox, std::vector<TensorBox>>
 
 struct LowerOptions {
   bool fallback = false;  ///< operators without lowering become calls of the host, not an error
-  /// Whether the device carries out a library call; with `fallback`, operators that would need another become calls of the host. Empty: all of them.
+  /// Whether the device carries out a library call; with `fallback`, operators that would need another become calls of
+  /// the host. Empty: all of them.
   std::function<bool(const ir::Extern&)> implemented = {};
-  /// Bytes of the vectors that large products' matrices should consist of, where the device's library has slow kernels for others; 0: any will do.
+  /// Bytes of the vectors that large products' matrices should consist of, where the device's library has slow kernels
+  /// for others; 0: any will do.
   std::int64_t product_vector_bytes = 0;
-  /// The device's library writes a large product that only leaves the program into rows of any number of columns: it needs no larger result to be copied from.
+  /// The device's library writes a large product that only leaves the program into rows of any number of columns: it
+  /// needs no larger result to be copied from.
   bool products_into_rows = false;
   /// Positions that depend on data are found by kernels of the program (lowering/selection.h), not by library calls.
   bool selects_by_kernels = false;
@@ -45,7 +48,8 @@ struct LowerOptions {
 /// State of one lowering.
 class Context {
  public:
-  Context(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options) : module(module), graph(graph), options(options) {}
+  Context(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options)
+      : module(module), graph(graph), options(options) {}
   const fx::GraphModule& module;
   ir::Graph& graph;
   const LowerOptions options;
@@ -64,7 +68,8 @@ class Context {
   const sym::TensorMeta& result() const { return node->tensor(); }
   const sym::TensorMeta& result(std::size_t i) const;
 
-  /// The recorded size gets its value here: what `count` (0-d, integers or bools) holds. Where the record is no symbol, or one that has a value already, the run must find that very number.
+  /// The recorded size gets its value here: what `count` (0-d, integers or bools) holds. Where the record is no symbol,
+  /// or one that has a value already, the run must find that very number.
   void define(Expr recorded, const TensorBox& count);
   /// The same for a float that lies in memory (0-d, F64): the symbol that has its bits, where it is recorded by one.
   void define(const ops::SymFloat& recorded, const TensorBox& number);
@@ -84,7 +89,8 @@ class Context {
     std::set<std::string> origins;
   };
   std::vector<PendingAssert> pending;
-  /// What is asserted so far. On each side of a branch it is what was before the branch; after it, what both sides asserted.
+  /// What is asserted so far. On each side of a branch it is what was before the branch; after it, what both sides
+  /// asserted.
   struct Asserted {
     std::unordered_set<Expr> conditions;
     std::vector<PendingAssert> pending;
@@ -94,8 +100,11 @@ class Context {
   void keep_what_also(const Asserted& other_side);
   void assert_what_is_known();
   std::set<std::string> input_symbols;  ///< unbacked ones that inputs give
-  /// What products made of storages to have whole vectors (linear_algebra.cpp), by the dimensions that grew; each behind the storage that it was made of.
-  std::map<std::pair<const ir::StorageBox*, std::vector<bool>>, std::pair<std::shared_ptr<ir::StorageBox>, std::shared_ptr<ir::StorageBox>>> grown_storages;
+  /// What products made of storages to have whole vectors (linear_algebra.cpp), by the dimensions that grew; each
+  /// behind the storage that it was made of.
+  std::map<std::pair<const ir::StorageBox*, std::vector<bool>>,
+           std::pair<std::shared_ptr<ir::StorageBox>, std::shared_ptr<ir::StorageBox>>>
+      grown_storages;
 
   std::unordered_map<const fx::Node*, Lowered> values;
 
@@ -108,7 +117,8 @@ using LoweringFunction = std::function<Lowered(Context&, const ops::Values& args
 
 /// The lowering of an operator, or null.
 const LoweringFunction* find(std::string_view target);
-/// Operators of a module (subgraphs included) without lowering on this device, with their source lines, as one message; empty when all have one.
+/// Operators of a module (subgraphs included) without lowering on this device, with their source lines, as one message;
+/// empty when all have one.
 std::string unsupported(const fx::GraphModule&);
 /// Lowers a functional, decomposed module. Throws Error with every unsupported operator listed.
 std::unique_ptr<ir::Graph> lower(const fx::GraphModule&, const LowerOptions& = {});

@@ -36,16 +36,21 @@ Lowered softmax(Context& ctx, const Values& args, bool logarithm) {
   const DType t = register_type(ctx.result().dtype);
   const TensorBox high = reduce_over(ctx, box, axes, ReductionKind::Max, t);
   if (logarithm) {
-    const TensorBox sum = reduce_over(ctx, box, axes, ReductionKind::Sum, t, [&](Value x) { return exp(x - reduced_value(ctx, high, axes)); });
+    const TensorBox sum = reduce_over(ctx, box, axes, ReductionKind::Sum, t,
+                                      [&](Value x) { return exp(x - reduced_value(ctx, high, axes)); });
     const TensorBox log_sum = per_row(ctx, axes.sizes, log(element(ctx, sum, axes.sizes)));
     return result(ctx, element(ctx, box, sizes).cast(t) - element(ctx, high, sizes) - element(ctx, log_sum, sizes));
   }
-  const TensorBox exponential = pointwise(ctx, t, sizes, exp(element(ctx, box, sizes).cast(t) - element(ctx, high, sizes)), box.storage->strides.size() == sizes.size() ? box.storage->strides : Exprs{});
+  const TensorBox exponential =
+      pointwise(ctx, t, sizes, exp(element(ctx, box, sizes).cast(t) - element(ctx, high, sizes)),
+                box.storage->strides.size() == sizes.size() ? box.storage->strides : Exprs{});
   exponential.realize();
   const TensorBox sum = reduce_over(ctx, exponential, axes, ReductionKind::Sum, t);
-  if (t != DType::F32 || ctx.result().device.type != DeviceType::CPU) return result(ctx, element(ctx, exponential, sizes) / element(ctx, sum, sizes));
+  if (t != DType::F32 || ctx.result().device.type != DeviceType::CPU)
+    return result(ctx, element(ctx, exponential, sizes) / element(ctx, sum, sizes));
   // One division a row: the sum is at least 1, so that its reciprocal costs half an ulp more and nothing else.
-  return result(ctx, element(ctx, exponential, sizes) * element(ctx, per_row(ctx, axes.sizes, recip(element(ctx, sum, axes.sizes))), sizes));
+  return result(ctx, element(ctx, exponential, sizes) *
+                         element(ctx, per_row(ctx, axes.sizes, recip(element(ctx, sum, axes.sizes))), sizes));
 }
 
 /// Mean and reciprocal standard deviation over `axes`, in the register type.
@@ -65,7 +70,8 @@ Statistics statistics(Context& ctx, const TensorBox& box, const Axes& axes, DTyp
 }
 
 /// (x - mean) * rstd * weight + bias, with absent weight or bias left out.
-Value affine(Value x, Value mean, Value rstd, const std::optional<TensorBox>& weight, const std::optional<TensorBox>& bias, const std::function<Value(const TensorBox&)>& at) {
+Value affine(Value x, Value mean, Value rstd, const std::optional<TensorBox>& weight,
+             const std::optional<TensorBox>& bias, const std::function<Value(const TensorBox&)>& at) {
   Value y = (x - mean) * rstd;
   if (weight) y = y * at(*weight).cast(y.dtype());
   if (bias) y = y + at(*bias).cast(y.dtype());
@@ -81,8 +87,11 @@ Lowered layer_norm(Context& ctx, const Values& args) {
   const DType t = register_type(meta.dtype);
   const Statistics s = statistics(ctx, box, axes, t, args[4].as_double());
   auto at = [&](const TensorBox& b) { return element(ctx, b, meta.sizes); };
-  Value y = affine(at(box).cast(t), at(s.mean), at(s.rstd), ctx.optional_tensor(args[2]), ctx.optional_tensor(args[3]), at);
-  return std::vector<TensorBox>{result(ctx, y, meta), result(ctx, element(ctx, s.mean, ctx.result(1).sizes), ctx.result(1)), result(ctx, element(ctx, s.rstd, ctx.result(2).sizes), ctx.result(2))};
+  Value y =
+      affine(at(box).cast(t), at(s.mean), at(s.rstd), ctx.optional_tensor(args[2]), ctx.optional_tensor(args[3]), at);
+  return std::vector<TensorBox>{result(ctx, y, meta),
+                                result(ctx, element(ctx, s.mean, ctx.result(1).sizes), ctx.result(1)),
+                                result(ctx, element(ctx, s.rstd, ctx.result(2).sizes), ctx.result(2))};
 }
 
 /// x * rsqrt(mean(x²) + eps) * weight
@@ -96,14 +105,17 @@ Lowered rms_norm(Context& ctx, const Values& args) {
   double eps = t == DType::F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07;
   if (!args[3].is_none()) eps = args[3].as_double();
   const TensorBox squares = reduce_over(ctx, box, axes, ReductionKind::Sum, t, [](Value x) { return x * x; });
-  const TensorBox rstd = per_row(ctx, axes.sizes, rsqrt(element(ctx, squares, axes.sizes) * inverse(ctx, axes.count, t) + eps));
+  const TensorBox rstd =
+      per_row(ctx, axes.sizes, rsqrt(element(ctx, squares, axes.sizes) * inverse(ctx, axes.count, t) + eps));
   Value y = element(ctx, box, meta.sizes).cast(t) * element(ctx, rstd, meta.sizes);
   if (auto weight = ctx.optional_tensor(args[2])) y = y * element(ctx, *weight, meta.sizes).cast(t);
   if (!several) return result(ctx, y);
-  return std::vector<TensorBox>{result(ctx, y, meta), result(ctx, element(ctx, rstd, ctx.result(1).sizes), ctx.result(1))};
+  return std::vector<TensorBox>{result(ctx, y, meta),
+                                result(ctx, element(ctx, rstd, ctx.result(1).sizes), ctx.result(1))};
 }
 
-/// native_group_norm(input, weight, bias, N, C, HxW, group, eps): channels are split in groups, statistics run over a group and space.
+/// native_group_norm(input, weight, bias, N, C, HxW, group, eps): channels are split in groups, statistics run over a
+/// group and space.
 Lowered group_norm(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   const sym::TensorMeta& meta = ctx.result(0);
@@ -121,8 +133,11 @@ Lowered group_norm(Context& ctx, const Values& args) {
   const Expr n = ctx.graph.ivar(0), c = ctx.graph.ivar(1);
   auto row = [&](const TensorBox& b) { return element_at(ctx, b, {n, sym::floor_div(c, per_group)}, meta.sizes); };
   auto channel = [&](const TensorBox& b) { return element_at(ctx, b, {c}, meta.sizes); };
-  Value y = affine(element(ctx, box, meta.sizes).cast(t), row(s.mean), row(s.rstd), ctx.optional_tensor(args[1]), ctx.optional_tensor(args[2]), channel);
-  return std::vector<TensorBox>{result(ctx, y, meta), result(ctx, element(ctx, s.mean, ctx.result(1).sizes), ctx.result(1)), result(ctx, element(ctx, s.rstd, ctx.result(2).sizes), ctx.result(2))};
+  Value y = affine(element(ctx, box, meta.sizes).cast(t), row(s.mean), row(s.rstd), ctx.optional_tensor(args[1]),
+                   ctx.optional_tensor(args[2]), channel);
+  return std::vector<TensorBox>{result(ctx, y, meta),
+                                result(ctx, element(ctx, s.mean, ctx.result(1).sizes), ctx.result(1)),
+                                result(ctx, element(ctx, s.rstd, ctx.result(2).sizes), ctx.result(2))};
 }
 
 /// Statistics per channel (dimension 1): those of the batch, or the running ones.
@@ -137,8 +152,11 @@ Lowered batch_norm(Context& ctx, const Values& args, bool training) {
   if (!training) {
     const TensorBox mean = ctx.tensor(args[3]);
     const TensorBox rstd = per_row(ctx, {channels}, rsqrt(element(ctx, ctx.tensor(args[4]), {channels}).cast(t) + eps));
-    Value y = affine(element(ctx, box, meta.sizes).cast(t), channel(mean).cast(t), channel(rstd), weight, bias, channel);
-    return std::vector<TensorBox>{result(ctx, y, meta), result(ctx, number(ctx, register_type(ctx.result(1).dtype), 0), ctx.result(1)), result(ctx, number(ctx, register_type(ctx.result(2).dtype), 0), ctx.result(2))};
+    Value y =
+        affine(element(ctx, box, meta.sizes).cast(t), channel(mean).cast(t), channel(rstd), weight, bias, channel);
+    return std::vector<TensorBox>{result(ctx, y, meta),
+                                  result(ctx, number(ctx, register_type(ctx.result(1).dtype), 0), ctx.result(1)),
+                                  result(ctx, number(ctx, register_type(ctx.result(2).dtype), 0), ctx.result(2))};
   }
   ir::realize_by_policy(box, 2);
   std::vector<std::int64_t> dims;
@@ -147,11 +165,14 @@ Lowered batch_norm(Context& ctx, const Values& args, bool training) {
   const Axes axes = reduced_axes(ctx, box, dims, false);
   const Statistics s = statistics(ctx, box, axes, t, eps);
   Value y = affine(element(ctx, box, meta.sizes).cast(t), channel(s.mean), channel(s.rstd), weight, bias, channel);
-  std::vector<TensorBox> results{result(ctx, y, meta), result(ctx, element(ctx, s.mean, {channels}), ctx.result(1)), result(ctx, element(ctx, s.rstd, {channels}), ctx.result(2))};
+  std::vector<TensorBox> results{result(ctx, y, meta), result(ctx, element(ctx, s.mean, {channels}), ctx.result(1)),
+                                 result(ctx, element(ctx, s.rstd, {channels}), ctx.result(2))};
   if (ctx.node->meta.value.as_list().size() < 5) return results;
   // The functional form also gives the new running statistics; the variance among them is unbiased.
   const double momentum = args[6].as_double();
-  auto running = [&](std::size_t i, Value now) { return element(ctx, ctx.tensor(args[i]), {channels}).cast(t) * (1 - momentum) + now * momentum; };
+  auto running = [&](std::size_t i, Value now) {
+    return element(ctx, ctx.tensor(args[i]), {channels}).cast(t) * (1 - momentum) + now * momentum;
+  };
   Value rstd = element(ctx, s.rstd, {channels}), n = index_value(ctx, axes.count).cast(t);
   Value variance = (1.0 / (rstd * rstd) - eps) * (n / (n - 1.0));
   results.push_back(result(ctx, running(3, element(ctx, s.mean, {channels})), ctx.result(3)));
@@ -162,13 +183,19 @@ Lowered batch_norm(Context& ctx, const Values& args, bool training) {
 }  // namespace
 
 void add_normalization(Table& t) {
-  t["aten._softmax.default"] = t["aten.softmax.int"] = [](Context& ctx, const Values& args) { return softmax(ctx, args, false); };
-  t["aten._log_softmax.default"] = t["aten.log_softmax.int"] = [](Context& ctx, const Values& args) { return softmax(ctx, args, true); };
+  t["aten._softmax.default"] =
+      t["aten.softmax.int"] = [](Context& ctx, const Values& args) { return softmax(ctx, args, false); };
+  t["aten._log_softmax.default"] =
+      t["aten.log_softmax.int"] = [](Context& ctx, const Values& args) { return softmax(ctx, args, true); };
   t["aten.native_layer_norm.default"] = layer_norm;
   t["aten._fused_rms_norm.default"] = t["aten.rms_norm.default"] = rms_norm;
   t["aten.native_group_norm.default"] = group_norm;
-  t["aten._native_batch_norm_legit_no_training.default"] = [](Context& ctx, const Values& args) { return batch_norm(ctx, args, false); };
-  t["aten._native_batch_norm_legit_functional.default"] = [](Context& ctx, const Values& args) { return batch_norm(ctx, args, true); };
+  t["aten._native_batch_norm_legit_no_training.default"] = [](Context& ctx, const Values& args) {
+    return batch_norm(ctx, args, false);
+  };
+  t["aten._native_batch_norm_legit_functional.default"] = [](Context& ctx, const Values& args) {
+    return batch_norm(ctx, args, true);
+  };
 }
 
 }  // namespace coil::lowering

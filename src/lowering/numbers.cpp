@@ -1,4 +1,5 @@
-// Arithmetic of Python floats that are only known as the program runs: each is a tensor of no dimensions, f64 as in Python. Integers need none of it: they are expressions.
+// Arithmetic of Python floats that are only known as the program runs: each is a tensor of no dimensions, f64 as in
+// Python. Integers need none of it: they are expressions.
 #include "lowering/common.h"
 #include "support/error.h"
 #include "sym/floats.h"
@@ -31,7 +32,10 @@ LoweringFunction binary(Binary f) {
 /// round(self, digits): by the host, which has the exact decimals; the kernels are given the bits.
 Lowered rounded(Context& ctx, const Values& args) {
   auto* f = ctx.node->meta.value.get_if<ops::SymFloat>();
-  if (!f || !f->value) refuse(ctx, fmt::format("rounds {}, a float that the program computes, to digits; only floats made of sizes and of numbers read by item() can be", ops::to_string(args.at(0))));
+  if (!f || !f->value)
+    refuse(ctx, fmt::format("rounds {}, a float that the program computes, to digits; only floats made of sizes and of "
+                            "numbers read by item() can be",
+                            ops::to_string(args.at(0))));
   auto& pool = ctx.graph.pool();
   return made(ctx, {&pool, pool.bitcast(pool.index(sym::float_call(FloatFunction::ToBits, *f->value)), DType::F64)});
 }
@@ -53,7 +57,9 @@ void add_numbers(Table& t) {
   t["_operator.abs"] = t["builtins.abs"] = unary([](Value a) { return abs(a); });
   t["torch.sym_float"] = t["builtins.float"] = unary([](Value a) { return a; });
   t["math.sqrt"] = t["torch.sym_sqrt"] = t["torch._sym_sqrt"] = unary([](Value a) { return sqrt(a); });
-  const std::pair<const char*, Unary> kOfOne[] = {{"exp", exp}, {"log", log}, {"log2", log2}, {"sin", sin}, {"cos", cos}, {"tan", tan}, {"asin", asin}, {"acos", acos}, {"atan", atan}, {"sinh", sinh}, {"cosh", cosh}, {"tanh", tanh}};
+  const std::pair<const char*, Unary> kOfOne[] = {{"exp", exp},   {"log", log},   {"log2", log2}, {"sin", sin},
+                                                  {"cos", cos},   {"tan", tan},   {"asin", asin}, {"acos", acos},
+                                                  {"atan", atan}, {"sinh", sinh}, {"cosh", cosh}, {"tanh", tanh}};
   for (const auto& [name, f] : kOfOne)
     for (const char* module : {"math.", "torch.sym_", "torch._sym_"}) t[fmt::format("{}{}", module, name)] = unary(f);
 }

@@ -15,7 +15,9 @@ namespace {
 
 double widen_half(std::uint16_t bits) {
   const int sign = bits >> 15, exponent = (bits >> 10) & 31, fraction = bits & 1023;
-  const double magnitude = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24);
+  const double magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)
+                           : exponent     ? std::ldexp(1024 + fraction, exponent - 25)
+                                          : std::ldexp(fraction, -24);
   return sign ? -magnitude : magnitude;
 }
 
@@ -35,7 +37,8 @@ Scalar first_element(ir::ScalarPool& pool, const Tensor& t) {
     case DType::F32: return pool.constant(reg, *t.data<float>());
     case DType::F64: return pool.constant(reg, *t.data<double>());
     case DType::F16: return pool.constant(reg, widen_half(*t.data<std::uint16_t>()));
-    case DType::BF16: return pool.constant(reg, std::bit_cast<float>(static_cast<std::uint32_t>(*t.data<std::uint16_t>()) << 16));
+    case DType::BF16:
+      return pool.constant(reg, std::bit_cast<float>(static_cast<std::uint32_t>(*t.data<std::uint16_t>()) << 16));
     default: return nullptr;
   }
 }
@@ -43,7 +46,8 @@ Scalar first_element(ir::ScalarPool& pool, const Tensor& t) {
 /// The node whose memory a value lies in: through view operators to what made the memory.
 const fx::Node* base_of(const fx::Node* n) {
   // By schema these return their argument or a copy; decomposition has settled which, so what is left of them copies.
-  constexpr std::string_view kMayCopy[] = {"aten.reshape.default", "aten.contiguous.default", "aten.to.dtype", "aten.to.device", "aten.to.other", "aten.to.dtype_layout"};
+  constexpr std::string_view kMayCopy[] = {"aten.reshape.default", "aten.contiguous.default", "aten.to.dtype",
+                                           "aten.to.device",       "aten.to.other",           "aten.to.dtype_layout"};
   for (;;) {
     if (n->opcode != fx::Opcode::CallFunction) return n;
     const fx::Node* call = n->is_call("_operator.getitem") ? n->args[0].as_node() : n;
@@ -68,7 +72,9 @@ TensorBox ProgramStorage::input(const fx::Input& input, const fx::Node& placehol
   } else {
     // A number comes as a tensor of no dimensions.
     const ops::Value& value = input.constant ? *input.constant : placeholder.meta.value;
-    layout.dtype = value.is<ops::Bool>() ? DType::Bool : value.is<double>() || value.is<ops::SymFloat>() ? DType::F64 : DType::I64;
+    layout.dtype = value.is<ops::Bool>()                             ? DType::Bool
+                   : value.is<double>() || value.is<ops::SymFloat>() ? DType::F64
+                                                                     : DType::I64;
   }
   const ir::BufferId id = graph_.add_buffer(input.placeholder, ir::BufferKind::Input, std::move(layout)).id;
   graph_.inputs.push_back(id);
@@ -91,8 +97,9 @@ TensorBox ProgramStorage::attribute(const fx::Node& node) {
   auto found = module_.attributes.find(node.target);
   if (found == module_.attributes.end()) fail("the program has no attribute {}", node.target);
   const Tensor& value = found->second;
-  const bool written = std::any_of(module_.mutations.begin(), module_.mutations.end(),
-                                   [&](const fx::Mutation& m) { return m.kind == fx::Mutation::Target::Attribute && m.target == node.target; });
+  const bool written = std::any_of(module_.mutations.begin(), module_.mutations.end(), [&](const fx::Mutation& m) {
+    return m.kind == fx::Mutation::Target::Attribute && m.target == node.target;
+  });
   if (!written && value.numel() == 1)
     if (Scalar body = first_element(graph_.pool(), value)) {
       Exprs sizes(value.sizes.begin(), value.sizes.end());
@@ -101,25 +108,32 @@ TensorBox ProgramStorage::attribute(const fx::Node& node) {
   return ir::whole(graph_, attribute_buffer(node.target));
 }
 
-ir::BufferId ProgramStorage::buffer(const fx::Node& node) { return node.opcode == fx::Opcode::GetAttr ? attribute_buffer(node.target) : inputs_.at(node.name); }
+ir::BufferId ProgramStorage::buffer(const fx::Node& node) {
+  return node.opcode == fx::Opcode::GetAttr ? attribute_buffer(node.target) : inputs_.at(node.name);
+}
 
-ir::BufferId ProgramStorage::target(const fx::Mutation& m) { return m.kind == fx::Mutation::Target::Attribute ? attribute_buffer(m.target) : inputs_.at(m.target); }
+ir::BufferId ProgramStorage::target(const fx::Mutation& m) {
+  return m.kind == fx::Mutation::Target::Attribute ? attribute_buffer(m.target) : inputs_.at(m.target);
+}
 
 namespace {
 
 class Outputs {
  public:
-  Outputs(Context& ctx, const fx::Node& output, ProgramStorage& storage) : ctx_(ctx), graph_(ctx.graph), output_(output), storage_(storage) {
+  Outputs(Context& ctx, const fx::Node& output, ProgramStorage& storage)
+      : ctx_(ctx), graph_(ctx.graph), output_(output), storage_(storage) {
     for (auto& m : ctx.module.mutations) {
       auto* node = output.args.at(m.output).get_if<fx::Node*>();
-      if (node && matches(graph_.buffer(storage.target(m)).layout.strides, (*node)->tensor())) written_.emplace(*node, storage.target(m));
+      if (node && matches(graph_.buffer(storage.target(m)).layout.strides, (*node)->tensor()))
+        written_.emplace(*node, storage.target(m));
       targets_.insert(storage.target(m));
     }
   }
 
   void run() {
     for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i)
-      if (auto* node = output_.args.at(i).get_if<fx::Node*>(); node && (*node)->is_tensor()) ++outputs_on_[base_of(*node)];
+      if (auto* node = output_.args.at(i).get_if<fx::Node*>(); node && (*node)->is_tensor())
+        ++outputs_on_[base_of(*node)];
     for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i) add(ctx_.module.outputs[i], output_.args[i]);
     write_back();
   }
@@ -161,21 +175,28 @@ class Outputs {
   BufferView tensor(const fx::Node* node) {
     const sym::TensorMeta& meta = node->tensor();
     const fx::Node* base = base_of(node);
-    auto window = [&](ir::BufferId id) { return BufferView{id, meta.dtype, meta.sizes, meta.strides, meta.offset - base->tensor().offset}; };
-    if (base->opcode != fx::Opcode::CallFunction && !storage_.is_laid_out_anew(*base)) return window(storage_.buffer(*base));
+    auto window = [&](ir::BufferId id) {
+      return BufferView{id, meta.dtype, meta.sizes, meta.strides, meta.offset - base->tensor().offset};
+    };
+    if (base->opcode != fx::Opcode::CallFunction && !storage_.is_laid_out_anew(*base))
+      return window(storage_.buffer(*base));
     if (auto found = written_.find(base); found != written_.end()) return window(found->second);
     if (node == base) return window(own_memory(node));
     // A view that nothing else shares memory with needs not hold on to all of its base.
     const TensorBox& whole = std::get<TensorBox>(ctx_.values.at(base));
-    if (outputs_on_[base] == 1 && !whole.storage->realized() && ir::dense_strides(graph_.env(), meta.sizes, meta.strides) == meta.strides)
+    if (outputs_on_[base] == 1 && !whole.storage->realized() &&
+        ir::dense_strides(graph_.env(), meta.sizes, meta.strides) == meta.strides)
       return {own_memory(node), meta.dtype, meta.sizes, meta.strides, 0};
     return window(own_memory(base));
   }
 
-  /// A value of its own in whatever layout is best for those who make it: that stays open until layouts are chosen. What shares memory with other results, or has strides that are not known, is as recorded.
+  /// A value of its own in whatever layout is best for those who make it: that stays open until layouts are chosen.
+  /// What shares memory with other results, or has strides that are not known, is as recorded.
   BufferView tensor_of_any_strides(const fx::Node* node) {
     const fx::Node* base = base_of(node);
-    if (node != base || base->opcode != fx::Opcode::CallFunction || outputs_on_[base] != 1 || written_.contains(base) || memory_.contains(node)) return tensor(node);
+    if (node != base || base->opcode != fx::Opcode::CallFunction || outputs_on_[base] != 1 || written_.contains(base) ||
+        memory_.contains(node))
+      return tensor(node);
     const sym::TensorMeta& meta = node->tensor();
     TensorBox box = std::get<TensorBox>(ctx_.values.at(node));
     ir::StorageBox& storage = *box.storage;
@@ -183,7 +204,9 @@ class Outputs {
     if (!storage.realized()) storage.strides = meta.strides;
     ir::Buffer& buffer = graph_.buffer(box.realize());
     const Exprs& strides = buffer.layout.strides;
-    if (buffer.kind != ir::BufferKind::Computed || buffer.is_output || !std::all_of(strides.begin(), strides.end(), [](Expr e) { return e.constant().has_value(); })) return tensor(node);
+    if (buffer.kind != ir::BufferKind::Computed || buffer.is_output ||
+        !std::all_of(strides.begin(), strides.end(), [](Expr e) { return e.constant().has_value(); }))
+      return tensor(node);
     buffer.is_output = true;
     memory_[node] = buffer.id;
     return {buffer.id, meta.dtype, buffer.layout.sizes, strides, 0};
@@ -192,7 +215,8 @@ class Outputs {
   bool matches(const Exprs& strides, const sym::TensorMeta& meta) const {
     if (strides.size() != meta.rank()) return false;
     for (std::size_t d = 0; d < meta.rank(); ++d)
-      if (!meta.sizes[d].is_constant(1) && !graph_.env().statically_known_equal(strides[d], meta.strides[d])) return false;
+      if (!meta.sizes[d].is_constant(1) && !graph_.env().statically_known_equal(strides[d], meta.strides[d]))
+        return false;
     return true;
   }
 
@@ -208,10 +232,12 @@ class Outputs {
       storage.strides = meta.strides;
     } else if (is_whole) {
       const ir::Buffer& buffer = graph_.buffer(*storage.buffer);
-      fits = buffer.kind == ir::BufferKind::Computed && !buffer.is_output && (matches(buffer.layout.strides, meta) || ir::relayout(graph_, buffer.id, meta.strides));
+      fits = buffer.kind == ir::BufferKind::Computed && !buffer.is_output &&
+             (matches(buffer.layout.strides, meta) || ir::relayout(graph_, buffer.id, meta.strides));
     }
     if (!fits) {
-      box = ir::make_pointwise(graph_, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes), meta.strides);
+      box =
+          ir::make_pointwise(graph_, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes), meta.strides);
       box.storage->strides = meta.strides;
     }
     ir::Buffer& buffer = graph_.buffer(box.realize());
@@ -236,9 +262,13 @@ class Outputs {
         graph_.provenance.absorbed.clear();
         body = element(ctx_, box, layout.sizes);
       }
-      const bool unchanged = body.scalar->op == ScalarOp::Load && body.scalar->buffer == to && body.scalar->index == graph_.ivars(layout.sizes.size());
+      const bool unchanged = body.scalar->op == ScalarOp::Load && body.scalar->buffer == to &&
+                             body.scalar->index == graph_.ivars(layout.sizes.size());
       if (unchanged) continue;
-      ir::Operation store{.node = ir::Pointwise{layout.sizes, body}, .outs = {to}, .origins = graph_.provenance.of(body), .where = box.storage->where};
+      ir::Operation store{.node = ir::Pointwise{layout.sizes, body},
+                          .outs = {to},
+                          .origins = graph_.provenance.of(body),
+                          .where = box.storage->where};
       writes.emplace_back(to, std::move(store));
     }
     for (auto& [to, store] : writes) graph_.add_operation(std::move(store));
@@ -246,7 +276,9 @@ class Outputs {
 
   bool reads_written_elsewhere(Scalar body, ir::BufferId to) {
     for (Scalar load : ir::loads(body))
-      if (targets_.contains(load->buffer) && (load->buffer != to || load->op != ScalarOp::Load || load->index != graph_.ivars(load->index.size()))) return true;
+      if (targets_.contains(load->buffer) &&
+          (load->buffer != to || load->op != ScalarOp::Load || load->index != graph_.ivars(load->index.size())))
+        return true;
     return false;
   }
 
@@ -254,7 +286,8 @@ class Outputs {
   ir::Graph& graph_;
   const fx::Node& output_;
   ProgramStorage& storage_;
-  std::map<const fx::Node*, ir::BufferId> written_;  ///< values that inputs and attributes receive: what returns them returns those
+  std::map<const fx::Node*, ir::BufferId>
+      written_;  ///< values that inputs and attributes receive: what returns them returns those
   std::map<const fx::Node*, ir::BufferId> memory_;
   std::map<const fx::Node*, int> outputs_on_;
   std::set<ir::BufferId> targets_;
@@ -262,6 +295,8 @@ class Outputs {
 
 }  // namespace
 
-void lower_outputs(Context& ctx, const fx::Node& output, ProgramStorage& storage) { Outputs(ctx, output, storage).run(); }
+void lower_outputs(Context& ctx, const fx::Node& output, ProgramStorage& storage) {
+  Outputs(ctx, output, storage).run();
+}
 
 }  // namespace coil::lowering

@@ -1,4 +1,5 @@
-// The border of a program: buffers of its inputs and attributes, what it returns (aliases included), and what it writes back.
+// The border of a program: buffers of its inputs and attributes, what it returns (aliases included), and what it writes
+// back.
 #pragma once
 #include <map>
 #include <set>

@@ -18,8 +18,10 @@ struct Window {
   std::vector<Expr> starts;  ///< of the window in each pooled dimension, before clipping
 };
 
-/// Windows of `kernel` elements, `dilation` apart, every `stride` elements from -padding on. `spatial` pooled dimensions.
-Window fixed_window(Context& ctx, const TensorBox& box, const Exprs& sizes, const Ints& kernel, const Ints& stride, const Ints& padding, const Ints& dilation) {
+/// Windows of `kernel` elements, `dilation` apart, every `stride` elements from -padding on. `spatial` pooled
+/// dimensions.
+Window fixed_window(Context& ctx, const TensorBox& box, const Exprs& sizes, const Ints& kernel, const Ints& stride,
+                    const Ints& padding, const Ints& dilation) {
   const std::size_t spatial = kernel.size(), lead = box.rank() - spatial;
   Window w{sizes, Exprs(kernel.begin(), kernel.end()), ctx.graph.ivars(lead), condition(ctx, 1), {}};
   const auto loops = loop_vars(ctx.graph, sizes, w.reduced);
@@ -37,21 +39,26 @@ Window fixed_window(Context& ctx, const TensorBox& box, const Exprs& sizes, cons
 /// The window's element, or `otherwise` outside of the input.
 Value windowed(Context& ctx, const TensorBox& box, const Window& w, DType t, double otherwise) {
   Value x = element_at(ctx, box, w.index, w.sizes, w.reduced, w.inside).cast(t);
-  return where(w.inside, x, is_floating(t) || otherwise == 0 ? x.number(otherwise) : Value{x.pool, ir::neutral(*x.pool, ReductionKind::Max, t)});
+  return where(w.inside, x,
+               is_floating(t) || otherwise == 0 ? x.number(otherwise)
+                                                : Value{x.pool, ir::neutral(*x.pool, ReductionKind::Max, t)});
 }
 
 /// max_pool(self, kernel, stride, padding, dilation, ceil_mode) over `spatial` dimensions.
 TensorBox max_values(Context& ctx, const TensorBox& box, const Window& w, const sym::TensorMeta& meta) {
   const DType t = register_type(meta.dtype);
-  return reduction(ctx, meta.dtype, w.sizes, w.reduced, ReductionKind::Max, windowed(ctx, box, w, t, -INFINITY), meta.strides);
+  return reduction(ctx, meta.dtype, w.sizes, w.reduced, ReductionKind::Max, windowed(ctx, box, w, t, -INFINITY),
+                   meta.strides);
 }
 
 Window max_window(Context& ctx, const TensorBox& box, const Values& args, std::size_t spatial, const Exprs& sizes) {
   const Ints kernel = spread(constants(ctx, args[1]), spatial);
   Ints stride = args.size() > 2 ? constants(ctx, args[2]) : Ints{};
   if (stride.empty()) stride = kernel;
-  const Ints padding = args.size() > 3 ? constants(ctx, args[3]) : Ints{0}, dilation = args.size() > 4 ? constants(ctx, args[4]) : Ints{1};
-  return fixed_window(ctx, box, sizes, kernel, spread(stride, spatial), spread(padding, spatial), spread(dilation, spatial));
+  const Ints padding = args.size() > 3 ? constants(ctx, args[3]) : Ints{0},
+             dilation = args.size() > 4 ? constants(ctx, args[4]) : Ints{1};
+  return fixed_window(ctx, box, sizes, kernel, spread(stride, spatial), spread(padding, spatial),
+                      spread(dilation, spatial));
 }
 
 LoweringFunction max_pool(std::size_t spatial) {
@@ -71,13 +78,15 @@ LoweringFunction max_pool_with_indices(std::size_t spatial) {
     const Window w = max_window(ctx, box, args, spatial, meta.sizes);
     std::vector<TensorBox> results{max_values(ctx, box, w, meta), {}};
     bool indices_used = false;
-    for (const fx::Node* user : ctx.node->users()) indices_used |= !user->is_call("_operator.getitem") || !user->args[1].as_int().is_constant(0);
+    for (const fx::Node* user : ctx.node->users())
+      indices_used |= !user->is_call("_operator.getitem") || !user->args[1].as_int().is_constant(0);
     if (!indices_used) {
       results.pop_back();
       return results;
     }
     // The position in the window of the first extreme, turned into a position in the input's plane.
-    const TensorBox position = reduction(ctx, DType::I64, w.sizes, w.reduced, ReductionKind::ArgMax, windowed(ctx, box, w, register_type(meta.dtype), -INFINITY));
+    const TensorBox position = reduction(ctx, DType::I64, w.sizes, w.reduced, ReductionKind::ArgMax,
+                                         windowed(ctx, box, w, register_type(meta.dtype), -INFINITY));
     Value flat = element(ctx, position, w.sizes), index = number(ctx, DType::I64, 0);
     const std::size_t lead = box.rank() - spatial;
     const Ints dilation = spread(args.size() > 4 ? constants(ctx, args[4]) : Ints{1}, spatial);
@@ -85,14 +94,16 @@ LoweringFunction max_pool_with_indices(std::size_t spatial) {
     for (std::size_t d = 0; d < spatial; ++d) {
       below = sym::floor_div(below, w.reduced[d]);
       Value step = remainder(floor_div(flat, index_value(ctx, below)), index_value(ctx, w.reduced[d]));
-      index = index * index_value(ctx, box.sizes[lead + d]) + (index_value(ctx, w.starts[d]) + step * static_cast<double>(dilation[d]));
+      index = index * index_value(ctx, box.sizes[lead + d]) +
+              (index_value(ctx, w.starts[d]) + step * static_cast<double>(dilation[d]));
     }
     results[1] = result(ctx, index, ctx.result(1));
     return results;
   };
 }
 
-/// avg_pool(self, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override); the last is absent in one dimension.
+/// avg_pool(self, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override); the last is absent in one
+/// dimension.
 LoweringFunction average_pool(std::size_t spatial) {
   return [spatial](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
@@ -120,7 +131,8 @@ LoweringFunction average_pool(std::size_t spatial) {
 }
 
 /// Windows from floor(i*in/out) to ceil((i+1)*in/out): of one size when out divides in, else masked to theirs.
-Window adaptive_window(Context& ctx, const TensorBox& box, const Exprs& sizes, std::size_t spatial, std::vector<Expr>& lengths) {
+Window adaptive_window(Context& ctx, const TensorBox& box, const Exprs& sizes, std::size_t spatial,
+                       std::vector<Expr>& lengths) {
   const std::size_t lead = box.rank() - spatial;
   Window w{sizes, {}, ctx.graph.ivars(lead), condition(ctx, 1), {}};
   for (std::size_t d = 0; d < spatial; ++d) {
@@ -164,7 +176,8 @@ LoweringFunction adaptive_max(std::size_t spatial) {
     std::vector<Expr> lengths;
     const Window w = adaptive_window(ctx, box, meta.sizes, spatial, lengths);
     std::vector<TensorBox> results{max_values(ctx, box, w, meta)};
-    const TensorBox position = reduction(ctx, DType::I64, w.sizes, w.reduced, ReductionKind::ArgMax, windowed(ctx, box, w, register_type(meta.dtype), -INFINITY));
+    const TensorBox position = reduction(ctx, DType::I64, w.sizes, w.reduced, ReductionKind::ArgMax,
+                                         windowed(ctx, box, w, register_type(meta.dtype), -INFINITY));
     Value flat = element(ctx, position, w.sizes), index = number(ctx, DType::I64, 0);
     Expr below = sym::product(w.reduced);
     for (std::size_t d = 0; d < spatial; ++d) {
@@ -184,7 +197,8 @@ void add_pooling(Table& t) {
     t[fmt::format("aten.max_pool{}d.default", n)] = max_pool(n);
     t[fmt::format("aten.max_pool{}d_with_indices.default", n)] = max_pool_with_indices(n);
     t[fmt::format("aten.avg_pool{}d.default", n)] = average_pool(n);
-    t[fmt::format("aten._adaptive_avg_pool{}d.default", n)] = t[fmt::format("aten.adaptive_avg_pool{}d.default", n)] = adaptive_average(n);
+    t[fmt::format("aten._adaptive_avg_pool{}d.default", n)] = t[fmt::format("aten.adaptive_avg_pool{}d.default", n)] =
+        adaptive_average(n);
     t[fmt::format("aten.adaptive_max_pool{}d.default", n)] = adaptive_max(n);
   }
 }

@@ -23,20 +23,26 @@ Expr place(Context& ctx, const sym::TensorMeta& meta) {
 
 Draw::Draw(Context& ctx, const sym::TensorMeta& meta) : Draw(ctx, place(ctx, meta)) {}
 
-Draw::Draw(Context& ctx, Expr element) : ctx_(ctx), seed_(ctx.graph.seed()), salt_(ctx.graph.new_salts(kWords)), element_(element) {}
+Draw::Draw(Context& ctx, Expr element)
+    : ctx_(ctx), seed_(ctx.graph.seed()), salt_(ctx.graph.new_salts(kWords)), element_(element) {}
 
 Value Draw::bits(int word) const {
   COIL_CHECK(word < kWords);
   return {&ctx_.graph.pool(), ctx_.graph.pool().random(seed_, salt_ + word, element_)};
 }
 
-Value Draw::wide_bits(int word) const { return shift_left(bits(word).cast(DType::U64), 32.0) | bits(word + 1).cast(DType::U64); }
+Value Draw::wide_bits(int word) const {
+  return shift_left(bits(word).cast(DType::U64), 32.0) | bits(word + 1).cast(DType::U64);
+}
 
 Value Draw::uniform(DType storage, int word) const {
   auto& pool = ctx_.graph.pool();
   // Few enough bits for a signed number, which machines convert faster.
-  auto high_bits = [&](int count, int at) { return Value{&pool, pool.bitcast(shift_right(bits(at), 32.0 - count), DType::I32)}; };
-  if (storage == DType::F64) return (high_bits(27, word).cast(DType::F64) * 0x1p26 + high_bits(26, word + 1).cast(DType::F64)) * 0x1p-53;
+  auto high_bits = [&](int count, int at) {
+    return Value{&pool, pool.bitcast(shift_right(bits(at), 32.0 - count), DType::I32)};
+  };
+  if (storage == DType::F64)
+    return (high_bits(27, word).cast(DType::F64) * 0x1p26 + high_bits(26, word + 1).cast(DType::F64)) * 0x1p-53;
   const int count = storage == DType::F16 ? 11 : storage == DType::BF16 ? 8 : 24;
   return high_bits(count, word).cast(DType::F32) * std::ldexp(1.0, -count);
 }
@@ -51,7 +57,9 @@ Value Draw::normal(DType t) const { return sqrt(log(open_uniform(t, 0)) * -2.0) 
 Value Draw::bernoulli(double p) const {
   auto& pool = ctx_.graph.pool();
   if (!(p > 0) || p >= 1) return {&pool, pool.constant_int(DType::Bool, p >= 1)};
-  return lt(bits(), Value{&pool, pool.constant_int(DType::U32, static_cast<std::int64_t>(std::min(std::max(std::round(p * 0x1p32), 1.0), 0x1p32 - 1)))});
+  return lt(bits(),
+            Value{&pool, pool.constant_int(DType::U32, static_cast<std::int64_t>(std::min(
+                                                           std::max(std::round(p * 0x1p32), 1.0), 0x1p32 - 1)))});
 }
 
 Value Draw::bernoulli(Value p) const { return lt(uniform(p.dtype()), p); }
@@ -67,7 +75,11 @@ Value Draw::integer(Expr low, Expr high) const {
     if (count < kNarrow) return shift_right(bits().cast(DType::I64) * static_cast<double>(count), 32.0) + start;
   }
   auto& pool = ctx_.graph.pool();
-  const Value count = first && end ? Value{&pool, pool.constant_int(DType::U64, static_cast<std::int64_t>(static_cast<std::uint64_t>(*end) - static_cast<std::uint64_t>(*first)))} : index_value(ctx_, high - low).cast(DType::U64);
+  const Value count =
+      first && end
+          ? Value{&pool, pool.constant_int(DType::U64, static_cast<std::int64_t>(static_cast<std::uint64_t>(*end) -
+                                                                                 static_cast<std::uint64_t>(*first)))}
+          : index_value(ctx_, high - low).cast(DType::U64);
   return remainder(wide_bits(), count).cast(DType::I64) + start;
 }
 
@@ -75,7 +87,9 @@ namespace {
 
 /// A result of the node from the body that `f` draws for it.
 LoweringFunction drawn(std::function<Value(Context&, const Draw&, const ops::Values& args)> f) {
-  return [f = std::move(f)](Context& ctx, const ops::Values& args) -> Lowered { return result(ctx, f(ctx, Draw(ctx, ctx.result()), args)); };
+  return [f = std::move(f)](Context& ctx, const ops::Values& args) -> Lowered {
+    return result(ctx, f(ctx, Draw(ctx, ctx.result()), args));
+  };
 }
 
 double real(const Context& ctx, const ops::Value& v) {
@@ -100,7 +114,8 @@ Value from_to(Context& ctx, const Draw& draw, double from, double to) {
 Lowered normal_of(Context& ctx, const ops::Value& mean, const ops::Value& deviation) {
   if (auto* d = deviation.get_if<double>(); d && !(*d >= 0)) refuse(ctx, "takes a deviation of at least 0");
   const DType t = register_type(ctx.result().dtype);
-  return result(ctx, Draw(ctx, ctx.result()).normal(t) * operand(ctx, deviation, ctx.result().sizes, t) + operand(ctx, mean, ctx.result().sizes, t));
+  return result(ctx, Draw(ctx, ctx.result()).normal(t) * operand(ctx, deviation, ctx.result().sizes, t) +
+                         operand(ctx, mean, ctx.result().sizes, t));
 }
 
 /// normal.Tensor_float(mean, std) and its kin, normal.float_float(mean, std, size)
@@ -127,7 +142,9 @@ Value any_integer(Context& ctx, const Draw& draw, Expr from) {
       if (!first) refuse(ctx, "takes a bound that is known when it is compiled");
       const std::uint64_t count = (std::uint64_t{1} << 63) - static_cast<std::uint64_t>(*first);
       const Value bits = draw.wide_bits();
-      const Value below = count == 0 ? bits : remainder(bits, Value{&pool, pool.constant_int(DType::U64, static_cast<std::int64_t>(count))});
+      const Value below =
+          count == 0 ? bits
+                     : remainder(bits, Value{&pool, pool.constant_int(DType::U64, static_cast<std::int64_t>(count))});
       return below.cast(DType::I64) + index_value(ctx, from);
     }
     default: refuse(ctx, fmt::format("draws no {}", torch_name(ctx.result().dtype)));
@@ -148,10 +165,13 @@ LoweringFunction bernoulli_of(std::size_t argument) {
 }
 
 /// A count or a number that is data decides by: parameters in f64, one of `args` each.
-Value parameter(Context& ctx, const ops::Value& arg) { return element(ctx, ctx.tensor(arg), ctx.result().sizes).cast(DType::F64); }
+Value parameter(Context& ctx, const ops::Value& arg) {
+  return element(ctx, ctx.tensor(arg), ctx.result().sizes).cast(DType::F64);
+}
 Value stored(Context& ctx, Value drawn) { return drawn.cast(register_type(ctx.result().dtype)); }
 
-/// Of shape `a` and scale 1. Below 1 the shape is raised by one and the number multiplied by a power of another (Marsaglia and Tsang, 2000), so that it may be as near to 0 as it should.
+/// Of shape `a` and scale 1. Below 1 the shape is raised by one and the number multiplied by a power of another
+/// (Marsaglia and Tsang, 2000), so that it may be as near to 0 as it should.
 Value standard_gamma(Context& ctx, const Draw& draw, const ops::Values& args) {
   const Value a = parameter(ctx, args[0]), small = lt(a, 1.0);
   const Value above = apply(ScalarOp::GammaQuantile, where(small, a + 1.0, a), draw.open_uniform(DType::F64));
@@ -160,7 +180,8 @@ Value standard_gamma(Context& ctx, const Draw& draw, const ops::Values& args) {
   return stored(ctx, maximum(g, t == DType::F64 ? 0x1p-1022 : t == DType::F16 ? 0x1p-14 : 0x1p-126));
 }
 
-// ---- Dropout --------------------------------------------------------------------------------------------------------------
+// ---- Dropout
+// --------------------------------------------------------------------------------------------------------------
 
 /// The draw of a mask: one for each element, or, for features, one for each of the first two dimensions.
 Draw mask_of(Context& ctx, const sym::TensorMeta& meta, bool features) {
@@ -169,7 +190,8 @@ Draw mask_of(Context& ctx, const sym::TensorMeta& meta, bool features) {
   return Draw(ctx, ctx.graph.ivar(0) * meta.sizes[1] + ctx.graph.ivar(1));
 }
 
-/// dropout(input, p, train): what is kept is scaled by a number of the input's type, and NaN that is dropped stays NaN, as in eager.
+/// dropout(input, p, train): what is kept is scaled by a number of the input's type, and NaN that is dropped stays NaN,
+/// as in eager.
 LoweringFunction dropout(bool features) {
   return [features](Context& ctx, const ops::Values& args) -> Lowered {
     const double p = real(ctx, args[1]);
@@ -195,7 +217,8 @@ LoweringFunction alpha_dropout(bool features) {
     if (p == 1) return result(ctx, x * 0.0);
     const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p)), shift = kAlpha * a * p;
     const Value keep = mask_of(ctx, meta, features).bernoulli(1 - p);
-    return result(ctx, x * where(keep, number(ctx, t, a), number(ctx, t, 0)) + where(keep, number(ctx, t, shift), number(ctx, t, shift - kAlpha * a)));
+    return result(ctx, x * where(keep, number(ctx, t, a), number(ctx, t, 0)) +
+                           where(keep, number(ctx, t, shift), number(ctx, t, shift - kAlpha * a)));
   };
 }
 
@@ -207,10 +230,12 @@ Lowered native_dropout(Context& ctx, const ops::Values& args) {
   const DType t = register_type(meta.dtype);
   const Value x = element(ctx, ctx.tensor(args[0]), meta.sizes), keep = Draw(ctx, meta).bernoulli(1 - p);
   const double scale = p == 1 ? 0 : 1 / (1 - p);
-  return std::vector<TensorBox>{result(ctx, x * where(keep, number(ctx, t, scale), number(ctx, t, 0)), meta), result(ctx, keep, mask_meta)};
+  return std::vector<TensorBox>{result(ctx, x * where(keep, number(ctx, t, scale), number(ctx, t, 0)), meta),
+                                result(ctx, keep, mask_meta)};
 }
 
-/// rrelu_with_noise_functional(self, noise, lower, upper, training) to the output and the slopes, which are 1 where the input is positive.
+/// rrelu_with_noise_functional(self, noise, lower, upper, training) to the output and the slopes, which are 1 where the
+/// input is positive.
 Lowered rrelu_with_noise(Context& ctx, const ops::Values& args) {
   const sym::TensorMeta& meta = ctx.result(0);
   const DType t = register_type(meta.dtype);
@@ -218,7 +243,8 @@ Lowered rrelu_with_noise(Context& ctx, const ops::Values& args) {
   const Value x = element(ctx, ctx.tensor(args[0]), meta.sizes);
   const auto* training = args[4].get_if<ops::Bool>();
   if (!training || training->condition.is_constant(0))
-    return std::vector<TensorBox>{result(ctx, where(le(x, 0.0), x * ((lower + upper) / 2), x), meta), result(ctx, element(ctx, ctx.tensor(args[1]), meta.sizes), ctx.result(1))};
+    return std::vector<TensorBox>{result(ctx, where(le(x, 0.0), x * ((lower + upper) / 2), x), meta),
+                                  result(ctx, element(ctx, ctx.tensor(args[1]), meta.sizes), ctx.result(1))};
   const Value slope = (Draw(ctx, meta).uniform(meta.dtype) * (upper - lower) + lower).cast(meta.dtype);
   const Value sloped = where(le(x, 0.0), slope, number(ctx, t, 1));
   return std::vector<TensorBox>{result(ctx, x * sloped, meta), result(ctx, sloped, ctx.result(1))};
@@ -227,35 +253,61 @@ Lowered rrelu_with_noise(Context& ctx, const ops::Values& args) {
 }  // namespace
 
 void add_random(Table& t) {
-  for (const char* name : {"aten.rand.default", "aten.rand.generator", "aten.rand_like.default", "aten.rand_like.generator"})
-    t[name] = drawn([](Context& ctx, const Draw& draw, const ops::Values&) { return draw.uniform(ctx.result().dtype); });
-  for (const char* name : {"aten.randn.default", "aten.randn.generator", "aten.randn_like.default", "aten.randn_like.generator"})
-    t[name] = drawn([](Context& ctx, const Draw& draw, const ops::Values&) { return draw.normal(register_type(ctx.result().dtype)); });
+  for (const char* name :
+       {"aten.rand.default", "aten.rand.generator", "aten.rand_like.default", "aten.rand_like.generator"})
+    t[name] =
+        drawn([](Context& ctx, const Draw& draw, const ops::Values&) { return draw.uniform(ctx.result().dtype); });
+  for (const char* name :
+       {"aten.randn.default", "aten.randn.generator", "aten.randn_like.default", "aten.randn_like.generator"})
+    t[name] = drawn([](Context& ctx, const Draw& draw, const ops::Values&) {
+      return draw.normal(register_type(ctx.result().dtype));
+    });
   for (const char* name : {"aten.randint.default", "aten.randint.generator"})
-    t[name] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) { return draw.integer(0, ctx.integer(args[0])); });
+    t[name] = drawn(
+        [](Context& ctx, const Draw& draw, const ops::Values& args) { return draw.integer(0, ctx.integer(args[0])); });
   for (const char* name : {"aten.randint.low", "aten.randint.low_generator"})
-    t[name] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) { return draw.integer(ctx.integer(args[0]), ctx.integer(args[1])); });
-  t["aten.randint_like.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) { return draw.integer(0, ctx.integer(args[1])); });
-  t["aten.randint_like.low_dtype"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) { return draw.integer(ctx.integer(args[1]), ctx.integer(args[2])); });
-  t["aten.random.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values&) { return any_integer(ctx, draw, 0); });
-  t["aten.random.to"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) { return draw.integer(0, ctx.integer(args[1])); });
-  t["aten.random.from"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
-    return args[2].is_none() ? any_integer(ctx, draw, ctx.integer(args[1])) : draw.integer(ctx.integer(args[1]), ctx.integer(args[2]));
+    t[name] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
+      return draw.integer(ctx.integer(args[0]), ctx.integer(args[1]));
+    });
+  t["aten.randint_like.default"] = drawn(
+      [](Context& ctx, const Draw& draw, const ops::Values& args) { return draw.integer(0, ctx.integer(args[1])); });
+  t["aten.randint_like.low_dtype"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
+    return draw.integer(ctx.integer(args[1]), ctx.integer(args[2]));
   });
-  t["aten.uniform.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) { return from_to(ctx, draw, real(ctx, args[1]), real(ctx, args[2])); });
-  for (const char* name : {"aten.normal.Tensor_float", "aten.normal.float_Tensor", "aten.normal.Tensor_Tensor", "aten.normal.float_float"}) t[name] = normal_with;
+  t["aten.random.default"] =
+      drawn([](Context& ctx, const Draw& draw, const ops::Values&) { return any_integer(ctx, draw, 0); });
+  t["aten.random.to"] = drawn(
+      [](Context& ctx, const Draw& draw, const ops::Values& args) { return draw.integer(0, ctx.integer(args[1])); });
+  t["aten.random.from"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
+    return args[2].is_none() ? any_integer(ctx, draw, ctx.integer(args[1]))
+                             : draw.integer(ctx.integer(args[1]), ctx.integer(args[2]));
+  });
+  t["aten.uniform.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
+    return from_to(ctx, draw, real(ctx, args[1]), real(ctx, args[2]));
+  });
+  for (const char* name :
+       {"aten.normal.Tensor_float", "aten.normal.float_Tensor", "aten.normal.Tensor_Tensor", "aten.normal.float_float"})
+    t[name] = normal_with;
   t["aten.normal_functional.default"] = normal_like;
-  t["aten.log_normal.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) { return exp(draw.normal(float_register(ctx)) * real(ctx, args[2]) + real(ctx, args[1])); });
-  t["aten.exponential.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) { return log(draw.open_uniform(float_register(ctx))) * (-1 / real(ctx, args[1])); });
+  t["aten.log_normal.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
+    return exp(draw.normal(float_register(ctx)) * real(ctx, args[2]) + real(ctx, args[1]));
+  });
+  t["aten.exponential.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
+    return log(draw.open_uniform(float_register(ctx))) * (-1 / real(ctx, args[1]));
+  });
   t["aten.geometric.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
-    return ceil(log(draw.open_uniform(float_register(ctx))) / number(ctx, float_register(ctx), std::log1p(-real(ctx, args[1]))));
+    return ceil(log(draw.open_uniform(float_register(ctx))) /
+                number(ctx, float_register(ctx), std::log1p(-real(ctx, args[1]))));
   });
   t["aten.cauchy.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
     return tan((draw.open_uniform(float_register(ctx)) - 0.5) * M_PI) * real(ctx, args[2]) + real(ctx, args[1]);
   });
-  t["aten.poisson.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) { return stored(ctx, apply(ScalarOp::PoissonDraw, parameter(ctx, args[0]), draw.uniform(DType::F64))); });
+  t["aten.poisson.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
+    return stored(ctx, apply(ScalarOp::PoissonDraw, parameter(ctx, args[0]), draw.uniform(DType::F64)));
+  });
   t["aten.binomial.default"] = drawn([](Context& ctx, const Draw& draw, const ops::Values& args) {
-    return stored(ctx, apply(ScalarOp::BinomialDraw, parameter(ctx, args[0]), parameter(ctx, args[1]), draw.uniform(DType::F64)));
+    return stored(
+        ctx, apply(ScalarOp::BinomialDraw, parameter(ctx, args[0]), parameter(ctx, args[1]), draw.uniform(DType::F64)));
   });
   t["aten._standard_gamma.default"] = drawn(standard_gamma);
   t["aten.bernoulli.default"] = bernoulli_of(0);

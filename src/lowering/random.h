@@ -4,7 +4,8 @@
 
 namespace coil::lowering {
 
-/// The draws of one operator, of which each element has a few. Numbers are as fine as torch's: f16, bf16, f32 and f64 have 11, 8, 24 and 53 bits.
+/// The draws of one operator, of which each element has a few. Numbers are as fine as torch's: f16, bf16, f32 and f64
+/// have 11, 8, 24 and 53 bits.
 class Draw {
  public:
   /// One draw for each element of a tensor with this metadata, over i0, i1, …
@@ -30,7 +31,9 @@ class Draw {
   Value integer(Expr low, Expr high) const;
 
  private:
-  Value number(DType register_type, double v) const { return {&ctx_.graph.pool(), ctx_.graph.pool().constant(register_type, v)}; }
+  Value number(DType register_type, double v) const {
+    return {&ctx_.graph.pool(), ctx_.graph.pool().constant(register_type, v)};
+  }
   Context& ctx_;
   Scalar seed_;
   std::int64_t salt_;

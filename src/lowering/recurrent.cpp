@@ -29,7 +29,10 @@ Lowered layer(Context& ctx, const Values&) {
     outputs.push_back(view);
   }
   add_library_call(ctx, "recurrent",
-                   {{"mode", lstm ? std::string("lstm") : node.arg("mode").as_string()}, {"reverse", std::int64_t{node.arg("reverse").as_bool()}}, {"has_bias", has_bias}, {"has_projection", has_projection}},
+                   {{"mode", lstm ? std::string("lstm") : node.arg("mode").as_string()},
+                    {"reverse", std::int64_t{node.arg("reverse").as_bool()}},
+                    {"has_bias", has_bias},
+                    {"has_projection", has_projection}},
                    std::move(inputs), std::move(outputs));
   return boxes;
 }

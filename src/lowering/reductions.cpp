@@ -27,22 +27,28 @@ Axes reduced_axes(Context& ctx, const TensorBox& box, const std::vector<std::int
   return axes;
 }
 
-TensorBox reduce_over(Context& ctx, const TensorBox& box, const Axes& axes, ReductionKind kind, DType register_type, const std::function<Value(Value)>& f) {
+TensorBox reduce_over(Context& ctx, const TensorBox& box, const Axes& axes, ReductionKind kind, DType register_type,
+                      const std::function<Value(Value)>& f) {
   Value x = element_at(ctx, box, axes.index, axes.sizes, axes.reduced).cast(register_type);
   if (f) x = f(x);
-  const DType out = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin ? DType::I64 : kind == ReductionKind::Any || kind == ReductionKind::All ? DType::Bool : x.dtype();
+  const DType out = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin ? DType::I64
+                    : kind == ReductionKind::Any || kind == ReductionKind::All     ? DType::Bool
+                                                                                   : x.dtype();
   return reduction(ctx, out, axes.sizes, axes.reduced, kind, x);
 }
 
 Value reduced_value(Context& ctx, const TensorBox& reduced, const Axes& axes) {
   Exprs index;
-  for (std::size_t d = 0; d < axes.sizes.size(); ++d) index.push_back(reduced.sizes[d].is_constant(1) ? Expr(0) : ctx.graph.ivar(d));
+  for (std::size_t d = 0; d < axes.sizes.size(); ++d)
+    index.push_back(reduced.sizes[d].is_constant(1) ? Expr(0) : ctx.graph.ivar(d));
   return element_at(ctx, reduced, index, axes.sizes, axes.reduced);
 }
 
 namespace {
 
-std::vector<std::int64_t> dims_of(Context& ctx, const ops::Value& arg) { return arg.is_none() ? std::vector<std::int64_t>{} : constants(ctx, arg); }
+std::vector<std::int64_t> dims_of(Context& ctx, const ops::Value& arg) {
+  return arg.is_none() ? std::vector<std::int64_t>{} : constants(ctx, arg);
+}
 
 /// Arguments by the schema's names, where the overload has them.
 const ops::Value* named(const Context& ctx, std::string_view name) {
@@ -69,8 +75,11 @@ TensorBox finished(Context& ctx, const TensorBox& box, const sym::TensorMeta& me
 LoweringFunction simple(ReductionKind kind, Value (*f)(Value) = nullptr) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
-    const DType t = kind == ReductionKind::Any || kind == ReductionKind::All ? DType::Bool : register_type(ctx.result().dtype);
-    return finished(ctx, reduce_over(ctx, box, call_axes(ctx, box), kind, t, f ? std::function<Value(Value)>(f) : nullptr), ctx.result());
+    const DType t =
+        kind == ReductionKind::Any || kind == ReductionKind::All ? DType::Bool : register_type(ctx.result().dtype);
+    return finished(ctx,
+                    reduce_over(ctx, box, call_axes(ctx, box), kind, t, f ? std::function<Value(Value)>(f) : nullptr),
+                    ctx.result());
   };
 }
 
@@ -99,7 +108,8 @@ LoweringFunction value_and_position(ReductionKind value, ReductionKind position)
     ir::realize_by_policy(box, 2);
     const Axes axes = call_axes(ctx, box);
     const DType t = register_type(box.dtype());
-    return std::vector<TensorBox>{finished(ctx, reduce_over(ctx, box, axes, value, t), ctx.result(0)), reduce_over(ctx, box, axes, position, t)};
+    return std::vector<TensorBox>{finished(ctx, reduce_over(ctx, box, axes, value, t), ctx.result(0)),
+                                  reduce_over(ctx, box, axes, position, t)};
   };
 }
 
@@ -108,7 +118,8 @@ Lowered aminmax(Context& ctx, const Values& args) {
   ir::realize_by_policy(box, 2);
   const Axes axes = call_axes(ctx, box);
   const DType t = register_type(box.dtype());
-  return std::vector<TensorBox>{finished(ctx, reduce_over(ctx, box, axes, ReductionKind::Min, t), ctx.result(0)), finished(ctx, reduce_over(ctx, box, axes, ReductionKind::Max, t), ctx.result(1))};
+  return std::vector<TensorBox>{finished(ctx, reduce_over(ctx, box, axes, ReductionKind::Min, t), ctx.result(0)),
+                                finished(ctx, reduce_over(ctx, box, axes, ReductionKind::Max, t), ctx.result(1))};
 }
 
 struct Moments {
@@ -122,7 +133,9 @@ Moments moments(Context& ctx, const TensorBox& box, DType t) {
   const Axes axes = call_axes(ctx, box);
   const ops::Value* correction = named(ctx, "correction");
   const ops::Value* unbiased = named(ctx, "unbiased");
-  const double minus = correction ? (correction->is_none() ? 1.0 : correction->as_double()) : unbiased && !unbiased->as_bool() ? 0.0 : 1.0;
+  const double minus = correction                         ? (correction->is_none() ? 1.0 : correction->as_double())
+                       : unbiased && !unbiased->as_bool() ? 0.0
+                                                          : 1.0;
   Value n = count_value(ctx, axes, t);
   const TensorBox sum = reduce_over(ctx, box, axes, ReductionKind::Sum, t);
   const TensorBox squares = reduce_over(ctx, box, axes, ReductionKind::Sum, t, [&](Value x) {
@@ -146,15 +159,20 @@ LoweringFunction spread(bool root, bool with_mean) {
 Lowered vector_norm(Context& ctx, const TensorBox& box, double order) {
   const DType t = register_type(ctx.result().dtype);
   const Axes axes = call_axes(ctx, box);
-  auto reduced = [&](ReductionKind kind, const std::function<Value(Value)>& f) { return element(ctx, reduce_over(ctx, box, axes, kind, t, f), axes.sizes); };
+  auto reduced = [&](ReductionKind kind, const std::function<Value(Value)>& f) {
+    return element(ctx, reduce_over(ctx, box, axes, kind, t, f), axes.sizes);
+  };
   if (order == 2) return result(ctx, sqrt(reduced(ReductionKind::Sum, [](Value x) { return x * x; })));
   if (order == 1) return result(ctx, reduced(ReductionKind::Sum, [](Value x) { return abs(x); }));
   if (order == 0) return result(ctx, reduced(ReductionKind::Sum, [t](Value x) { return ne(x, 0.0).cast(t); }));
-  if (std::isinf(order)) return result(ctx, reduced(order > 0 ? ReductionKind::Max : ReductionKind::Min, [](Value x) { return abs(x); }));
+  if (std::isinf(order))
+    return result(ctx, reduced(order > 0 ? ReductionKind::Max : ReductionKind::Min, [](Value x) { return abs(x); }));
   return result(ctx, pow(reduced(ReductionKind::Sum, [&](Value x) { return pow(abs(x), order); }), 1 / order));
 }
 
-Lowered norm(Context& ctx, const Values& args) { return vector_norm(ctx, ctx.tensor(args[0]), args.size() < 2 || args[1].is_none() ? 2.0 : args[1].as_double()); }
+Lowered norm(Context& ctx, const Values& args) {
+  return vector_norm(ctx, ctx.tensor(args[0]), args.size() < 2 || args[1].is_none() ? 2.0 : args[1].as_double());
+}
 
 Lowered logsumexp(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
@@ -163,7 +181,8 @@ Lowered logsumexp(Context& ctx, const Values& args) {
   const DType t = register_type(ctx.result().dtype);
   const TensorBox high = reduce_over(ctx, box, axes, ReductionKind::Max, t);
   auto shift = [](Value m) { return where(isinf(m), m.number(0), m); };
-  const TensorBox sum = reduce_over(ctx, box, axes, ReductionKind::Sum, t, [&](Value x) { return exp(x - shift(reduced_value(ctx, high, axes))); });
+  const TensorBox sum = reduce_over(ctx, box, axes, ReductionKind::Sum, t,
+                                    [&](Value x) { return exp(x - shift(reduced_value(ctx, high, axes))); });
   return result(ctx, log(element(ctx, sum, axes.sizes)) + shift(element(ctx, high, axes.sizes)));
 }
 
@@ -187,11 +206,15 @@ void add_reductions(Table& t) {
   t["aten.prod.default"] = t["aten.prod.dim_int"] = simple(ReductionKind::Prod);
   t["aten.amax.default"] = t["aten.max.default"] = simple(ReductionKind::Max);
   t["aten.amin.default"] = t["aten.min.default"] = simple(ReductionKind::Min);
-  t["aten.any.default"] = t["aten.any.dim"] = t["aten.any.dims"] = t["aten._is_any_true.default"] = simple(ReductionKind::Any);
-  t["aten.all.default"] = t["aten.all.dim"] = t["aten.all.dims"] = t["aten._is_all_true.default"] = simple(ReductionKind::All);
-  t["aten.count_nonzero.default"] = t["aten.count_nonzero.dim_IntList"] = [](Context& ctx, const Values& args) -> Lowered {
+  t["aten.any.default"] = t["aten.any.dim"] = t["aten.any.dims"] = t["aten._is_any_true.default"] =
+      simple(ReductionKind::Any);
+  t["aten.all.default"] = t["aten.all.dim"] = t["aten.all.dims"] = t["aten._is_all_true.default"] =
+      simple(ReductionKind::All);
+  t["aten.count_nonzero.default"] =
+      t["aten.count_nonzero.dim_IntList"] = [](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
-    return reduce_over(ctx, box, call_axes(ctx, box), ReductionKind::Sum, register_type(box.dtype()), [](Value x) { return x.cast(DType::Bool).cast(DType::I64); });
+    return reduce_over(ctx, box, call_axes(ctx, box), ReductionKind::Sum, register_type(box.dtype()),
+                       [](Value x) { return x.cast(DType::Bool).cast(DType::I64); });
   };
   t["aten.mean.default"] = t["aten.mean.dim"] = mean;
   t["aten.argmax.default"] = position(ReductionKind::ArgMax);
@@ -205,7 +228,8 @@ void add_reductions(Table& t) {
     t[fmt::format("aten.var_mean.{}", overload)] = spread(false, true);
     t[fmt::format("aten.std_mean.{}", overload)] = spread(true, true);
   }
-  t["aten.linalg_vector_norm.default"] = t["aten.norm.ScalarOpt_dim"] = t["aten.norm.Scalar"] = t["aten.norm.ScalarOpt_dtype"] = t["aten.norm.ScalarOpt_dim_dtype"] = norm;
+  t["aten.linalg_vector_norm.default"] = t["aten.norm.ScalarOpt_dim"] = t["aten.norm.Scalar"] =
+      t["aten.norm.ScalarOpt_dtype"] = t["aten.norm.ScalarOpt_dim_dtype"] = norm;
   t["aten.logsumexp.default"] = logsumexp;
   t["aten.mv.default"] = t["aten.dot.default"] = t["aten.vdot.default"] = dot;
 }

@@ -8,7 +8,8 @@ namespace {
 
 using Values = ops::Values;
 
-/// upsample_*(self, output_size, [align_corners,] scales…), or with overload vec (input, output_size, [align_corners,] scale_factors).
+/// upsample_*(self, output_size, [align_corners,] scales…), or with overload vec (input, output_size, [align_corners,]
+/// scale_factors).
 std::vector<Axis> axes_of(Context& ctx, const Values& args, const TensorBox& box, std::size_t spatial, bool has_align) {
   std::vector<Axis> axes;
   const std::size_t first = has_align ? 3 : 2, lead = box.rank() - spatial;
@@ -34,7 +35,9 @@ Value scale_of(Context& ctx, const Axis& a, DType t, bool align_corners) {
 }
 
 /// Positions are counted in I32 where the dimension is known to be that small: vectors hold twice as many of them.
-DType position_type(Context& ctx, const Axis& a) { return ctx.graph.env().bounds(a.in).high < (std::int64_t{1} << 31) - 8 ? DType::I32 : DType::I64; }
+DType position_type(Context& ctx, const Axis& a) {
+  return ctx.graph.env().bounds(a.in).high < (std::int64_t{1} << 31) - 8 ? DType::I32 : DType::I64;
+}
 Value last_of(Context& ctx, const Axis& a) { return index_value(ctx, a.in - 1).cast(position_type(ctx, a)); }
 Value clamped(Context& ctx, Value index, const Axis& a) { return minimum(maximum(index, 0.0), last_of(ctx, a)); }
 
@@ -67,7 +70,8 @@ LoweringFunction nearest(std::size_t spatial, bool exact) {
     for (auto& a : axes) {
       Expr ratio = ctx.graph.env().simplify(sym::floor_div(a.out, a.in));
       if (!ctx.graph.env().statically_known_le(1, ratio)) ratio = 1;
-      whole_steps &= ctx.graph.env().statically_known_equal(ratio * a.in, a.out) && (!a.factor || ratio.is_constant(static_cast<std::int64_t>(*a.factor)));
+      whole_steps &= ctx.graph.env().statically_known_equal(ratio * a.in, a.out) &&
+                     (!a.factor || ratio.is_constant(static_cast<std::int64_t>(*a.factor)));
       index.push_back(sym::floor_div(a.i, ratio));
     }
     if (whole_steps) return result(ctx, element_at(ctx, box, index, ctx.result().sizes));
@@ -80,7 +84,9 @@ LoweringFunction nearest(std::size_t spatial, bool exact) {
 }
 
 /// Interpolates over dimension `d` and those after it; `positions` holds what was chosen for those before.
-Value interpolate(Context& ctx, const TensorBox& box, const std::vector<Axis>& axes, const std::vector<std::vector<std::pair<Value, Value>>>& taps, std::vector<Value>& positions, DType t) {
+Value interpolate(Context& ctx, const TensorBox& box, const std::vector<Axis>& axes,
+                  const std::vector<std::vector<std::pair<Value, Value>>>& taps, std::vector<Value>& positions,
+                  DType t) {
   const std::size_t d = positions.size();
   if (d == axes.size()) return element_by(ctx, box, positions).cast(t);
   Value sum;
@@ -112,14 +118,20 @@ std::vector<std::pair<Value, Value>> cubic_taps(Context& ctx, const Axis& a, DTy
   auto near = [&](Value x) { return ((kA + 2) * x - (kA + 3)) * x * x + 1.0; };
   auto far = [&](Value x) { return ((kA * x - 5 * kA) * x + 8 * kA) * x - 4 * kA; };
   Value first = base.cast(position_type(ctx, a));
-  return {{clamped(ctx, first - 1.0, a), far(f + 1.0)}, {clamped(ctx, first, a), near(f)}, {clamped(ctx, first + 1.0, a), near(1.0 - f)}, {clamped(ctx, first + 2.0, a), far(2.0 - f)}};
+  return {{clamped(ctx, first - 1.0, a), far(f + 1.0)},
+          {clamped(ctx, first, a), near(f)},
+          {clamped(ctx, first + 1.0, a), near(1.0 - f)},
+          {clamped(ctx, first + 2.0, a), far(2.0 - f)}};
 }
 
 }  // namespace
 
-std::vector<std::pair<Value, Value>> interpolation_taps(Context& ctx, const Axis& a, Interpolation kind, DType t, bool align_corners) {
-  if (kind != Interpolation::Linear && kind != Interpolation::Cubic) return {{nearest_position(ctx, a, kind == Interpolation::NearestExact), number(ctx, t, 1)}};
-  auto taps = kind == Interpolation::Linear ? linear_taps(ctx, a, t, align_corners) : cubic_taps(ctx, a, t, align_corners);
+std::vector<std::pair<Value, Value>> interpolation_taps(Context& ctx, const Axis& a, Interpolation kind, DType t,
+                                                        bool align_corners) {
+  if (kind != Interpolation::Linear && kind != Interpolation::Cubic)
+    return {{nearest_position(ctx, a, kind == Interpolation::NearestExact), number(ctx, t, 1)}};
+  auto taps =
+      kind == Interpolation::Linear ? linear_taps(ctx, a, t, align_corners) : cubic_taps(ctx, a, t, align_corners);
   for (auto& [at, weight] : taps) at = at.cast(DType::I64);
   return taps;
 }
@@ -134,7 +146,9 @@ LoweringFunction interpolated(std::size_t spatial, bool cubic) {
     const bool align_corners = args[2].as_bool();
     const auto axes = axes_of(ctx, args, box, spatial, true);
     std::vector<std::vector<std::pair<Value, Value>>> taps;
-    for (auto& a : axes) taps.push_back(interpolation_taps(ctx, a, cubic ? Interpolation::Cubic : Interpolation::Linear, t, align_corners));
+    for (auto& a : axes)
+      taps.push_back(
+          interpolation_taps(ctx, a, cubic ? Interpolation::Cubic : Interpolation::Linear, t, align_corners));
     std::vector<Value> positions;
     return result(ctx, interpolate(ctx, box, axes, taps, positions, t));
   };
@@ -178,17 +192,21 @@ Lowered im2col(Context& ctx, const Values& args) {
   TensorBox box = ctx.tensor(args[0]);
   const bool batched = box.rank() == 4;
   if (!batched) box = unsqueeze(ctx, box, 0);
-  const auto kernel = constants(ctx, args[1]), dilation = constants(ctx, args[2]), padding = constants(ctx, args[3]), stride = constants(ctx, args[4]);
+  const auto kernel = constants(ctx, args[1]), dilation = constants(ctx, args[2]), padding = constants(ctx, args[3]),
+             stride = constants(ctx, args[4]);
   const Exprs& sizes = ctx.result().sizes;
   const auto loops = loop_vars(ctx.graph, sizes);
   const std::size_t lead = batched ? 1 : 0;
   const Expr column = ctx.graph.ivar(lead), l = ctx.graph.ivar(lead + 1), area = kernel[0] * kernel[1];
   const Expr columns = sym::floor_div(box.sizes[3] + 2 * padding[1] - dilation[1] * (kernel[1] - 1) - 1, stride[1]) + 1;
-  const Expr h = sym::floor_div(l, columns) * stride[0] - padding[0] + sym::mod(sym::floor_div(column, kernel[1]), kernel[0]) * dilation[0];
+  const Expr h = sym::floor_div(l, columns) * stride[0] - padding[0] +
+                 sym::mod(sym::floor_div(column, kernel[1]), kernel[0]) * dilation[0];
   const Expr w = sym::mod(l, columns) * stride[1] - padding[1] + sym::mod(column, kernel[1]) * dilation[1];
   Value inside = condition(ctx, 1);
-  for (Expr bound : {sym::ge(h, 0), sym::lt(h, box.sizes[2]), sym::ge(w, 0), sym::lt(w, box.sizes[3])}) inside = inside & condition(ctx, ctx.graph.env().simplify(bound, loops));
-  return result(ctx, element_at(ctx, box, {batched ? ctx.graph.ivar(0) : Expr(0), sym::floor_div(column, area), h, w}, sizes, {}, inside));
+  for (Expr bound : {sym::ge(h, 0), sym::lt(h, box.sizes[2]), sym::ge(w, 0), sym::lt(w, box.sizes[3])})
+    inside = inside & condition(ctx, ctx.graph.env().simplify(bound, loops));
+  return result(ctx, element_at(ctx, box, {batched ? ctx.graph.ivar(0) : Expr(0), sym::floor_div(column, area), h, w},
+                                sizes, {}, inside));
 }
 
 }  // namespace

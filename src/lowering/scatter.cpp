@@ -7,7 +7,8 @@
 
 namespace coil::lowering {
 
-void scatter_into(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, Exprs index, std::vector<Scalar> indirect, ir::StoreMode mode, bool apart) {
+void scatter_into(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, Exprs index,
+                  std::vector<Scalar> indirect, ir::StoreMode mode, bool apart) {
   if (ctx.options.orders_writes && !apart && scatter_in_order(ctx, out, sizes, body, index, indirect, mode)) return;
   ir::Operation op;
   op.outs = {*out.storage->buffer};
@@ -22,7 +23,9 @@ namespace {
 using Values = ops::Values;
 using ir::StoreMode;
 
-Scalar position(Context& ctx, Value index, Expr size) { return ctx.graph.pool().check_index(index.cast(DType::I64), size); }
+Scalar position(Context& ctx, Value index, Expr size) {
+  return ctx.graph.pool().check_index(index.cast(DType::I64), size);
+}
 
 /// A new buffer that holds a copy of the value, to be written into.
 TensorBox fresh_copy(Context& ctx, const TensorBox& box, const sym::TensorMeta& meta) {
@@ -87,8 +90,12 @@ Lowered scatter_reduce(Context& ctx, const Values& args) {
   const DType t = register_type(call.out.dtype());
   auto& pool = ctx.graph.pool();
   if (!include_self) {
-    const ReductionKind kind = mode == StoreMode::Add ? ReductionKind::Sum : mode == StoreMode::Prod ? ReductionKind::Prod : mode == StoreMode::Max ? ReductionKind::Max : ReductionKind::Min;
-    scatter_into(ctx, call.out, call.index.sizes, {&pool, ir::neutral(pool, kind, t)}, call.at, call.indirect, StoreMode::Assign);
+    const ReductionKind kind = mode == StoreMode::Add    ? ReductionKind::Sum
+                               : mode == StoreMode::Prod ? ReductionKind::Prod
+                               : mode == StoreMode::Max  ? ReductionKind::Max
+                                                         : ReductionKind::Min;
+    scatter_into(ctx, call.out, call.index.sizes, {&pool, ir::neutral(pool, kind, t)}, call.at, call.indirect,
+                 StoreMode::Assign);
   }
   scatter_into(ctx, call.out, call.index.sizes, source(ctx, args[3], call), call.at, call.indirect, mode);
   if (reduce != "mean") return call.out;
@@ -107,7 +114,8 @@ Lowered index_put(Context& ctx, const Values& args) {
   std::size_t count = 0, first = 0, last = 0, broadcast = 0;
   for (std::size_t d = 0; d < list.size(); ++d)
     if (ctx.optional_tensor(list[d])) ++count, first = d;
-  if (auto mask_box = count == 1 ? ctx.optional_tensor(list[first]) : std::nullopt; mask_box && mask_box->dtype() == DType::Bool && !accumulate && sym::product(values.sizes).is_constant(1)) {
+  if (auto mask_box = count == 1 ? ctx.optional_tensor(list[first]) : std::nullopt;
+      mask_box && mask_box->dtype() == DType::Bool && !accumulate && sym::product(values.sizes).is_constant(1)) {
     // A mask and one value: no index is computed.
     const TensorBox& mask = *mask_box;
     Exprs i;
@@ -116,7 +124,8 @@ Lowered index_put(Context& ctx, const Values& args) {
     Value value = element_at(ctx, values, Exprs(values.rank(), 0), sizes).cast(register_type(self.dtype()));
     return result(ctx, where(element_at(ctx, mask, i, sizes), value, element(ctx, self, sizes)));
   }
-  const auto indices = spread_masks(ctx, args[1], self.rank(), [&](std::size_t) { return ctx.graph.env().fresh_unbacked(); });
+  const auto indices =
+      spread_masks(ctx, args[1], self.rank(), [&](std::size_t) { return ctx.graph.env().fresh_unbacked(); });
   first = self.rank();
   for (std::size_t d = 0; d < self.rank(); ++d) {
     if (!indices[d]) continue;
@@ -124,7 +133,8 @@ Lowered index_put(Context& ctx, const Values& args) {
     first = std::min(first, d);
     last = d;
   }
-  count = static_cast<std::size_t>(std::count_if(indices.begin(), indices.end(), [](auto& i) { return i.has_value(); }));
+  count =
+      static_cast<std::size_t>(std::count_if(indices.begin(), indices.end(), [](auto& i) { return i.has_value(); }));
   Exprs shape(broadcast, 1);
   for (auto& i : indices)
     if (i)
@@ -147,13 +157,15 @@ Lowered index_put(Context& ctx, const Values& args) {
     Exprs i;
     for (std::size_t k = 0; k < indices[d]->rank(); ++k) {
       const std::size_t dim = broadcast - indices[d]->rank() + k;
-      i.push_back(indices[d]->sizes[k].is_constant(1) && !shape[dim].is_constant(1) ? Expr(0) : ctx.graph.ivar(at + dim));
+      i.push_back(indices[d]->sizes[k].is_constant(1) && !shape[dim].is_constant(1) ? Expr(0)
+                                                                                    : ctx.graph.ivar(at + dim));
     }
     where_stored.push_back(ctx.graph.pool().indirect(indirect.size()));
     indirect.push_back(position(ctx, element_at(ctx, *indices[d], i, sizes), self.sizes[d]));
   }
   const TensorBox out = fresh_copy(ctx, self, ctx.result());
-  scatter_into(ctx, out, sizes, element(ctx, values, sizes), where_stored, indirect, accumulate ? StoreMode::Add : StoreMode::Assign);
+  scatter_into(ctx, out, sizes, element(ctx, values, sizes), where_stored, indirect,
+               accumulate ? StoreMode::Add : StoreMode::Assign);
   return out;
 }
 
@@ -170,10 +182,13 @@ LoweringFunction index_rows(StoreMode mode, bool fill) {
     at[dim] = ctx.graph.pool().indirect(0);
     const DType t = register_type(out.dtype());
     Value body;
-    if (auto source = ctx.optional_tensor(args[3]); source && !fill) body = element(ctx, *source, sizes).cast(t);
-    else body = operand(ctx, args[3], sizes, t);
+    if (auto source = ctx.optional_tensor(args[3]); source && !fill)
+      body = element(ctx, *source, sizes).cast(t);
+    else
+      body = operand(ctx, args[3], sizes, t);
     if (mode == StoreMode::Add) body = body * Value{&ctx.graph.pool(), ctx.number(ctx.node->arg("alpha"), t)};
-    scatter_into(ctx, out, sizes, body, at, {position(ctx, element_at(ctx, index, {ctx.graph.ivar(dim)}, sizes), out.sizes[dim])}, mode);
+    scatter_into(ctx, out, sizes, body, at,
+                 {position(ctx, element_at(ctx, index, {ctx.graph.ivar(dim)}, sizes), out.sizes[dim])}, mode);
     return out;
   };
 }
@@ -213,7 +228,8 @@ Lowered select_scatter(Context& ctx, const Values& args) {
   Value inside = condition(ctx, sym::eq(ctx.graph.ivar(dim), clamped(ctx, args[3], 0, sizes[dim])));
   Exprs at = ctx.graph.ivars(self.rank());
   at.erase(at.begin() + static_cast<std::ptrdiff_t>(dim));
-  return result(ctx, where(inside, element_at(ctx, src, at, sizes, {}, inside).cast(register_type(self.dtype())), element(ctx, self, sizes)));
+  return result(ctx, where(inside, element_at(ctx, src, at, sizes, {}, inside).cast(register_type(self.dtype())),
+                           element(ctx, self, sizes)));
 }
 
 /// diagonal_scatter(self, src, offset, dim1, dim2)
@@ -227,15 +243,19 @@ Lowered diagonal_scatter(Context& ctx, const Values& args) {
   for (std::size_t d = 0; d < self.rank(); ++d)
     if (d != first && d != second) at.push_back(ctx.graph.ivar(d));
   at.push_back(offset < 0 ? ctx.graph.ivar(second) : ctx.graph.ivar(first));
-  return result(ctx, where(inside, element_at(ctx, src, at, sizes, {}, inside).cast(register_type(self.dtype())), element(ctx, self, sizes)));
+  return result(ctx, where(inside, element_at(ctx, src, at, sizes, {}, inside).cast(register_type(self.dtype())),
+                           element(ctx, self, sizes)));
 }
 
-/// Dimensions of a dense tensor from the outermost in memory to the innermost, each with its stride; those of one element are left out. Empty when it is not known to be dense.
+/// Dimensions of a dense tensor from the outermost in memory to the innermost, each with its stride; those of one
+/// element are left out. Empty when it is not known to be dense.
 std::optional<std::vector<std::pair<std::size_t, Expr>>> dense_order(sym::ShapeEnv& env, const sym::TensorMeta& t) {
   std::vector<std::size_t> order;
   for (std::size_t d = 0; d < t.rank(); ++d)
     if (!env.statically_known_equal(t.sizes[d], 1)) order.push_back(d);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ops::shapes::stride_less(env, t.strides[b], t.strides[a]); });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return ops::shapes::stride_less(env, t.strides[b], t.strides[a]);
+  });
   std::vector<std::pair<std::size_t, Expr>> found;
   Expr expected = 1;
   for (auto d = order.rbegin(); d != order.rend(); ++d) {
@@ -246,7 +266,8 @@ std::optional<std::vector<std::pair<std::size_t, Expr>>> dense_order(sym::ShapeE
   return found;
 }
 
-/// as_strided_scatter(self, src, size, stride, storage_offset): places in memory, turned into places in the dense result.
+/// as_strided_scatter(self, src, size, stride, storage_offset): places in memory, turned into places in the dense
+/// result.
 Lowered as_strided_scatter(Context& ctx, const Values& args) {
   const TensorBox src = ctx.tensor(args[1]);
   const TensorBox out = fresh_copy(ctx, ctx.tensor(args[0]), ctx.result());
@@ -262,14 +283,20 @@ Lowered as_strided_scatter(Context& ctx, const Values& args) {
     at[d] = ctx.graph.env().simplify(d == dense->front().first ? e : sym::mod(e, out.sizes[d]), loops);
   }
   Value body = element(ctx, src, src.sizes).cast(register_type(out.dtype()));
-  ctx.graph.add_operation({.node = ir::Pointwise{src.sizes, body}, .outs = {*out.storage->buffer}, .store_index = at, .origins = ctx.graph.provenance.of(body), .where = ctx.graph.provenance.where});
+  ctx.graph.add_operation({.node = ir::Pointwise{src.sizes, body},
+                           .outs = {*out.storage->buffer},
+                           .store_index = at,
+                           .origins = ctx.graph.provenance.of(body),
+                           .where = ctx.graph.provenance.where});
   return out;
 }
 
 }  // namespace
 
 void add_scatter(Table& t) {
-  for (const char* name : {"aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce"}) t[name] = scatter(StoreMode::Assign);
+  for (const char* name :
+       {"aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce"})
+    t[name] = scatter(StoreMode::Assign);
   t["aten.scatter_add.default"] = scatter(StoreMode::Add);
   t["aten.scatter_reduce.two"] = scatter_reduce;
   t["aten.index_put.default"] = t["aten._unsafe_index_put.default"] = index_put;

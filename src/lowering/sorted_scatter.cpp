@@ -1,4 +1,5 @@
-// Scatters whose results depend on the order of writes, in program order on machines whose threads run in any: the places are sorted, and one thread carries out all writes to a place.
+// Scatters whose results depend on the order of writes, in program order on machines whose threads run in any: the
+// places are sorted, and one thread carries out all writes to a place.
 #include <algorithm>
 #include <bit>
 
@@ -11,7 +12,9 @@ namespace {
 
 bool mentions(Scalar value, Expr variable) {
   const std::vector<Scalar> below = ir::topological({&value, 1});
-  return std::any_of(below.begin(), below.end(), [&](Scalar n) { return std::any_of(n->index.begin(), n->index.end(), [&](Expr e) { return sym::contains(e, variable); }); });
+  return std::any_of(below.begin(), below.end(), [&](Scalar n) {
+    return std::any_of(n->index.begin(), n->index.end(), [&](Expr e) { return sym::contains(e, variable); });
+  });
 }
 
 /// Whether the writes to a place give another result in another order.
@@ -20,15 +23,17 @@ bool depends_on_order(const Value& body, ir::StoreMode mode, DType stored) {
   return (mode == ir::StoreMode::Add || mode == ir::StoreMode::Prod) && is_floating(stored);
 }
 
-/// What the loops of a scatter do. Iterations that differ in a loop that is a dimension's place never meet: such loops stay as they are (`free`), or each of their points sorts by itself (`batch`) where the data that say
-/// the other places depend on them. The other loops' iterations are `sorted`, flattened to one.
+/// What the loops of a scatter do. Iterations that differ in a loop that is a dimension's place never meet: such loops
+/// stay as they are (`free`), or each of their points sorts by itself (`batch`) where the data that say the other
+/// places depend on them. The other loops' iterations are `sorted`, flattened to one.
 struct Loops {
   std::vector<std::size_t> batch, sorted, free;
 };
 
 }  // namespace
 
-bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, const Exprs& index, const std::vector<Scalar>& indirect, ir::StoreMode mode) {
+bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, const Exprs& index,
+                      const std::vector<Scalar>& indirect, ir::StoreMode mode) {
   if (!depends_on_order(body, mode, out.dtype())) return false;
   auto& graph = ctx.graph;
   auto& pool = graph.pool();
@@ -58,9 +63,12 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Va
   }
   key_sizes.push_back(graph.env().simplify(length));
   value_sizes = key_sizes;
-  for (std::size_t k = 0; k < loops.free.size(); ++k) now[loops.free[k]] = graph.ivar(at + 1 + k), value_sizes.push_back(sizes[loops.free[k]]);
+  for (std::size_t k = 0; k < loops.free.size(); ++k)
+    now[loops.free[k]] = graph.ivar(at + 1 + k), value_sizes.push_back(sizes[loops.free[k]]);
   const auto key_loops = loop_vars(graph, key_sizes), value_loops = loop_vars(graph, value_sizes);
-  auto moved = [&](Scalar x, const std::vector<sym::LoopVar>& among) { return Value{&pool, pool.substitute(x, old, now, [&](Expr e) { return graph.env().simplify(e, among); })}; };
+  auto moved = [&](Scalar x, const std::vector<sym::LoopVar>& among) {
+    return Value{&pool, pool.substitute(x, old, now, [&](Expr e) { return graph.env().simplify(e, among); })};
+  };
 
   // The place of each iteration as one number.
   Value key{&pool, pool.constant_int(DType::I64, 0)};
@@ -70,7 +78,8 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Va
       if (index[d] == pool.indirect(j)) place = moved(indirect[j], key_loops).cast(DType::I64);
     if (!place.scalar) {
       for (std::size_t j = 0; j < indirect.size(); ++j)
-        if (sym::contains(index[d], pool.indirect(j))) refuse(ctx, "cannot be carried out in a fixed order (deterministic=true)");
+        if (sym::contains(index[d], pool.indirect(j)))
+          refuse(ctx, "cannot be carried out in a fixed order (deterministic=true)");
       place = index_value(ctx, graph.env().simplify(sym::substitute(index[d], old, now), key_loops));
     }
     key = d == places.front() ? place : key * index_value(ctx, out.sizes[d]) + place;
@@ -79,8 +88,10 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Va
   Expr count = 1;
   for (std::size_t d : places) count = count * out.sizes[d];
   const DType key_type = graph.env().statically_known_le(count, std::int64_t{1} << 31) ? DType::I32 : DType::I64;
-  std::map<std::string, ir::ExternAttribute> order{{"dim", static_cast<std::int64_t>(at)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}};
-  if (const auto most = graph.env().simplify(count).constant(); most && *most > 1) order["bits"] = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(*most - 1)));
+  std::map<std::string, ir::ExternAttribute> order{
+      {"dim", static_cast<std::int64_t>(at)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}};
+  if (const auto most = graph.env().simplify(count).constant(); most && *most > 1)
+    order["bits"] = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(*most - 1)));
   const TensorBox keys = pointwise(ctx, key_type, key_sizes, key.cast(key_type));
   const std::vector<TensorBox> sorted = ordered(ctx, keys, "sort", std::move(order), key_sizes);
   const TensorBox values = pointwise(ctx, body.dtype(), value_sizes, moved(body, value_loops));
@@ -101,7 +112,12 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Va
   op.outs = {*out.storage->buffer};
   op.origins = graph.provenance.of(body);
   op.where = graph.provenance.where;
-  op.node = ir::Scatter{value_sizes, value.cast(register_type(out.dtype())), std::move(stored), {element_at(ctx, sorted[0], here, value_sizes).cast(DType::I64)}, mode, at};
+  op.node = ir::Scatter{value_sizes,
+                        value.cast(register_type(out.dtype())),
+                        std::move(stored),
+                        {element_at(ctx, sorted[0], here, value_sizes).cast(DType::I64)},
+                        mode,
+                        at};
   graph.add_operation(std::move(op));
   return true;
 }

@@ -1,4 +1,5 @@
-// Special functions of one and of two tensors: scalar operators, and what is made of them. Results have f32's precision at least (codegen/special_functions.h), where eager computes in the tensor's own type.
+// Special functions of one and of two tensors: scalar operators, and what is made of them. Results have f32's precision
+// at least (codegen/special_functions.h), where eager computes in the tensor's own type.
 #include <cmath>
 
 #include "lowering/common.h"
@@ -43,31 +44,52 @@ Value spherical_bessel_j0(Value x) {
 }
 
 const std::pair<std::string_view, Unary> kOfOneValue[] = {
-    {"i0", one<ScalarOp::I0>}, {"special_i0e", one<ScalarOp::I0e>}, {"special_i1", one<ScalarOp::I1>}, {"special_i1e", one<ScalarOp::I1e>},
-    {"special_modified_bessel_i0", one<ScalarOp::I0>}, {"special_modified_bessel_i1", one<ScalarOp::I1>},
-    {"special_modified_bessel_k0", one<ScalarOp::K0>}, {"special_modified_bessel_k1", one<ScalarOp::K1>},
-    {"special_scaled_modified_bessel_k0", one<ScalarOp::K0e>}, {"special_scaled_modified_bessel_k1", one<ScalarOp::K1e>},
-    {"special_bessel_j0", one<ScalarOp::J0>}, {"special_bessel_j1", one<ScalarOp::J1>}, {"special_bessel_y0", one<ScalarOp::Y0>}, {"special_bessel_y1", one<ScalarOp::Y1>},
-    {"special_spherical_bessel_j0", spherical_bessel_j0}, {"special_airy_ai", one<ScalarOp::AiryAi>},
-    {"special_erfcx", one<ScalarOp::Erfcx>}, {"special_ndtri", one<ScalarOp::Ndtri>}, {"special_log_ndtr", log_ndtr},
+    {"i0", one<ScalarOp::I0>},
+    {"special_i0e", one<ScalarOp::I0e>},
+    {"special_i1", one<ScalarOp::I1>},
+    {"special_i1e", one<ScalarOp::I1e>},
+    {"special_modified_bessel_i0", one<ScalarOp::I0>},
+    {"special_modified_bessel_i1", one<ScalarOp::I1>},
+    {"special_modified_bessel_k0", one<ScalarOp::K0>},
+    {"special_modified_bessel_k1", one<ScalarOp::K1>},
+    {"special_scaled_modified_bessel_k0", one<ScalarOp::K0e>},
+    {"special_scaled_modified_bessel_k1", one<ScalarOp::K1e>},
+    {"special_bessel_j0", one<ScalarOp::J0>},
+    {"special_bessel_j1", one<ScalarOp::J1>},
+    {"special_bessel_y0", one<ScalarOp::Y0>},
+    {"special_bessel_y1", one<ScalarOp::Y1>},
+    {"special_spherical_bessel_j0", spherical_bessel_j0},
+    {"special_airy_ai", one<ScalarOp::AiryAi>},
+    {"special_erfcx", one<ScalarOp::Erfcx>},
+    {"special_ndtri", one<ScalarOp::Ndtri>},
+    {"special_log_ndtr", log_ndtr},
 };
 
 const std::pair<std::string_view, Binary> kOfTwoValues[] = {
-    {"igamma", two<ScalarOp::Igamma>}, {"igammac", two<ScalarOp::Igammac>},
+    {"igamma", two<ScalarOp::Igamma>},
+    {"igammac", two<ScalarOp::Igammac>},
 };
 
 /// With forms for a number in the first and in the second place.
 const std::pair<std::string_view, Binary> kPolynomials[] = {
-    {"chebyshev_polynomial_t", two<ScalarOp::ChebyshevT>}, {"chebyshev_polynomial_u", two<ScalarOp::ChebyshevU>},
-    {"chebyshev_polynomial_v", two<ScalarOp::ChebyshevV>}, {"chebyshev_polynomial_w", two<ScalarOp::ChebyshevW>},
-    {"shifted_chebyshev_polynomial_t", shifted<ScalarOp::ChebyshevT>}, {"shifted_chebyshev_polynomial_u", shifted<ScalarOp::ChebyshevU>},
-    {"shifted_chebyshev_polynomial_v", shifted<ScalarOp::ChebyshevV>}, {"shifted_chebyshev_polynomial_w", shifted<ScalarOp::ChebyshevW>},
-    {"hermite_polynomial_h", hermite<ScalarOp::HermiteH>}, {"hermite_polynomial_he", hermite<ScalarOp::HermiteHe>},
-    {"laguerre_polynomial_l", two<ScalarOp::Laguerre>}, {"legendre_polynomial_p", two<ScalarOp::Legendre>},
+    {"chebyshev_polynomial_t", two<ScalarOp::ChebyshevT>},
+    {"chebyshev_polynomial_u", two<ScalarOp::ChebyshevU>},
+    {"chebyshev_polynomial_v", two<ScalarOp::ChebyshevV>},
+    {"chebyshev_polynomial_w", two<ScalarOp::ChebyshevW>},
+    {"shifted_chebyshev_polynomial_t", shifted<ScalarOp::ChebyshevT>},
+    {"shifted_chebyshev_polynomial_u", shifted<ScalarOp::ChebyshevU>},
+    {"shifted_chebyshev_polynomial_v", shifted<ScalarOp::ChebyshevV>},
+    {"shifted_chebyshev_polynomial_w", shifted<ScalarOp::ChebyshevW>},
+    {"hermite_polynomial_h", hermite<ScalarOp::HermiteH>},
+    {"hermite_polynomial_he", hermite<ScalarOp::HermiteHe>},
+    {"laguerre_polynomial_l", two<ScalarOp::Laguerre>},
+    {"legendre_polynomial_p", two<ScalarOp::Legendre>},
 };
 
 LoweringFunction of_one(Unary f) {
-  return [f](Context& ctx, const ops::Values& args) -> Lowered { return result(ctx, f(operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype)))); };
+  return [f](Context& ctx, const ops::Values& args) -> Lowered {
+    return result(ctx, f(operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype))));
+  };
 }
 
 LoweringFunction of_two(Binary f) {
@@ -94,8 +116,10 @@ void add_special_functions(Table& t) {
   for (auto& [name, f] : kOfOneValue) t[fmt::format("aten.{}.default", name)] = of_one(f);
   for (auto& [name, f] : kOfTwoValues) t[fmt::format("aten.{}.default", name)] = of_two(f);
   for (auto& [name, f] : kPolynomials)
-    for (std::string_view form : {"default", "x_scalar", "n_scalar"}) t[fmt::format("aten.special_{}.{}", name, form)] = of_two(f);
-  for (std::string_view form : {"default", "other_scalar", "self_scalar"}) t[fmt::format("aten.special_zeta.{}", form)] = of_two(two<ScalarOp::Zeta>);
+    for (std::string_view form : {"default", "x_scalar", "n_scalar"})
+      t[fmt::format("aten.special_{}.{}", name, form)] = of_two(f);
+  for (std::string_view form : {"default", "other_scalar", "self_scalar"})
+    t[fmt::format("aten.special_zeta.{}", form)] = of_two(two<ScalarOp::Zeta>);
   t["aten.polygamma.default"] = polygamma;
 }
 

@@ -17,17 +17,23 @@ struct Value {
 
 inline Value apply(ir::ScalarOp op, Value a) { return {a.pool, a.pool->op(op, a.scalar)}; }
 inline Value apply(ir::ScalarOp op, Value a, Value b) { return {a.pool, a.pool->op(op, a.scalar, b.scalar)}; }
-inline Value apply(ir::ScalarOp op, Value a, Value b, Value c) { return {a.pool, a.pool->op(op, a.scalar, b.scalar, c.scalar)}; }
-inline Value where(Value condition, Value yes, Value no) { return {yes.pool, yes.pool->op(ir::ScalarOp::Where, condition.scalar, yes.scalar, no.scalar)}; }
+inline Value apply(ir::ScalarOp op, Value a, Value b, Value c) {
+  return {a.pool, a.pool->op(op, a.scalar, b.scalar, c.scalar)};
+}
+inline Value where(Value condition, Value yes, Value no) {
+  return {yes.pool, yes.pool->op(ir::ScalarOp::Where, condition.scalar, yes.scalar, no.scalar)};
+}
 
 // X(C++ name, scalar operator)
-#define COIL_VALUE_BINARY(X)                                                                                              \
-  X(operator+, Add) X(operator-, Sub) X(operator*, Mul) X(operator/, Div) X(floor_div, FloorDiv) X(trunc_div, TruncDiv)   \
-  X(remainder, Rem) X(fmod, Fmod) X(pow, Pow) X(maximum, Max) X(minimum, Min) X(fmax, FMax) X(fmin, FMin)                 \
-  X(gcd, Gcd) X(atan2, Atan2) X(hypot, Hypot) X(copysign, Copysign) X(nextafter, Nextafter) X(operator&, And) X(operator|, Or)        \
-  X(operator^, Xor) X(shift_left, Shl) X(shift_right, Shr) X(eq, Eq) X(ne, Ne) X(lt, Lt) X(le, Le) X(gt, Gt) X(ge, Ge)
-#define X(name, op)                                                                      \
-  inline Value name(Value a, Value b) { return apply(ir::ScalarOp::op, a, b); }          \
+#define COIL_VALUE_BINARY(X)                                                                                          \
+  X(operator+, Add)                                                                                                   \
+  X(operator-, Sub) X(operator*, Mul) X(operator/, Div) X(floor_div, FloorDiv) X(trunc_div, TruncDiv)                 \
+      X(remainder, Rem) X(fmod, Fmod) X(pow, Pow) X(maximum, Max) X(minimum, Min) X(fmax, FMax) X(fmin, FMin)         \
+          X(gcd, Gcd) X(atan2, Atan2) X(hypot, Hypot) X(copysign, Copysign) X(nextafter, Nextafter) X(operator&, And) \
+              X(operator|, Or) X(operator^, Xor) X(shift_left, Shl) X(shift_right, Shr) X(eq, Eq) X(ne, Ne) X(lt, Lt) \
+                  X(le, Le) X(gt, Gt) X(ge, Ge)
+#define X(name, op)                                                                        \
+  inline Value name(Value a, Value b) { return apply(ir::ScalarOp::op, a, b); }            \
   inline Value name(Value a, double b) { return apply(ir::ScalarOp::op, a, a.number(b)); } \
   inline Value name(double a, Value b) { return apply(ir::ScalarOp::op, b.number(a), b); }
 COIL_VALUE_BINARY(X)
@@ -35,13 +41,14 @@ COIL_VALUE_BINARY(X)
 #undef COIL_VALUE_BINARY
 
 // X(C++ name, scalar operator)
-#define COIL_VALUE_UNARY(X)                                                                                             \
-  X(operator-, Neg) X(operator!, Not) X(abs, Abs) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(recip, Recip)           \
-  X(floor, Floor) X(ceil, Ceil) X(trunc, Trunc) X(round_even, RoundEven) X(isnan, IsNan) X(isinf, IsInf)                \
-  X(signbit, Signbit) X(exp, Exp) X(exp2, Exp2) X(expm1, Expm1) X(log, Log) X(log2, Log2) X(log10, Log10)               \
-  X(log1p, Log1p) X(sin, Sin) X(cos, Cos) X(tan, Tan) X(asin, Asin) X(acos, Acos) X(atan, Atan) X(sinh, Sinh)           \
-  X(cosh, Cosh) X(tanh, Tanh) X(asinh, Asinh) X(acosh, Acosh) X(atanh, Atanh) X(erf, Erf) X(erfc, Erfc)                 \
-  X(erfinv, Erfinv) X(sigmoid, Sigmoid) X(lgamma, Lgamma) X(digamma, Digamma)
+#define COIL_VALUE_UNARY(X)                                                                                      \
+  X(operator-, Neg)                                                                                              \
+  X(operator!, Not) X(abs, Abs) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(recip, Recip) X(floor, Floor)      \
+      X(ceil, Ceil) X(trunc, Trunc) X(round_even, RoundEven) X(isnan, IsNan) X(isinf, IsInf) X(signbit, Signbit) \
+          X(exp, Exp) X(exp2, Exp2) X(expm1, Expm1) X(log, Log) X(log2, Log2) X(log10, Log10) X(log1p, Log1p)    \
+              X(sin, Sin) X(cos, Cos) X(tan, Tan) X(asin, Asin) X(acos, Acos) X(atan, Atan) X(sinh, Sinh)        \
+                  X(cosh, Cosh) X(tanh, Tanh) X(asinh, Asinh) X(acosh, Acosh) X(atanh, Atanh) X(erf, Erf)        \
+                      X(erfc, Erfc) X(erfinv, Erfinv) X(sigmoid, Sigmoid) X(lgamma, Lgamma) X(digamma, Digamma)
 #define X(name, op) \
   inline Value name(Value a) { return apply(ir::ScalarOp::op, a); }
 COIL_VALUE_UNARY(X)

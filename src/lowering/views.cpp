@@ -44,11 +44,14 @@ Lowered unsqueezed(Context& ctx, const Values& args) {
   return unsqueeze(ctx, box, dimension(ctx, args[1], box.rank() + 1));
 }
 
-/// A start argument as a position: counted from the end when negative (which only the run may tell), clamped to [0, size].
+/// A start argument as a position: counted from the end when negative (which only the run may tell), clamped to [0,
+/// size].
 Expr position(Context& ctx, Expr at, Expr size) {
   auto& env = ctx.graph.env();
-  if (env.statically_known_lt(at, 0)) at = env.simplify(sym::max(at + size, 0));
-  else if (sym::has_symbol_of(at, sym::SymbolKind::Unbacked) && !env.statically_known_le(0, at)) at = env.simplify(sym::where(sym::lt(at, 0), sym::max(at + size, 0), at));
+  if (env.statically_known_lt(at, 0))
+    at = env.simplify(sym::max(at + size, 0));
+  else if (sym::has_symbol_of(at, sym::SymbolKind::Unbacked) && !env.statically_known_le(0, at))
+    at = env.simplify(sym::where(sym::lt(at, 0), sym::max(at + size, 0), at));
   if (env.statically_known_le(at, size)) return at;
   return env.simplify(sym::min(at, size));
 }
@@ -57,10 +60,15 @@ Expr position(Context& ctx, Expr at, Expr size) {
 Expr checked_index(Context& ctx, Expr at, Expr size, Expr length) {
   auto& env = ctx.graph.env();
   const bool from_end = env.statically_known_lt(at, 0), from_front = env.statically_known_le(0, at);
-  if (!sym::has_symbol_of(at, sym::SymbolKind::Unbacked) && !sym::has_symbol_of(length, sym::SymbolKind::Unbacked)) return from_end ? at + size : at;
-  if (!from_front && !env.statically_known_le(-size, at)) ctx.require(sym::ge(at, -size), fmt::format("{}: index {} is out of range for a size of {}", ctx.node->target, sym::to_string(at), sym::to_string(size)));
+  if (!sym::has_symbol_of(at, sym::SymbolKind::Unbacked) && !sym::has_symbol_of(length, sym::SymbolKind::Unbacked))
+    return from_end ? at + size : at;
+  if (!from_front && !env.statically_known_le(-size, at))
+    ctx.require(sym::ge(at, -size), fmt::format("{}: index {} is out of range for a size of {}", ctx.node->target,
+                                                sym::to_string(at), sym::to_string(size)));
   const Expr place = from_front ? at : env.simplify(sym::where(sym::lt(at, 0), at + size, at));
-  if (!env.statically_known_le(place + length, size)) ctx.require(sym::le(place + length, size), fmt::format("{}: index {} is out of range for a size of {}", ctx.node->target, sym::to_string(at), sym::to_string(size)));
+  if (!env.statically_known_le(place + length, size))
+    ctx.require(sym::le(place + length, size), fmt::format("{}: index {} is out of range for a size of {}",
+                                                           ctx.node->target, sym::to_string(at), sym::to_string(size)));
   return place;
 }
 
@@ -70,7 +78,9 @@ TensorBox window(Context& ctx, const TensorBox& box, std::size_t dim, Expr start
   auto of_data = [](Expr e) { return sym::has_symbol_of(e, sym::SymbolKind::Unbacked) || sym::has_float(e); };
   const Expr last = start + (sizes[dim] - 1) * step;
   if ((of_data(last) || of_data(box.sizes[dim])) && !ctx.graph.env().statically_known_lt(last, box.sizes[dim]))
-    ctx.require(sym::lt(last, box.sizes[dim]), fmt::format("{}: {} elements from {} on do not fit a size of {}", ctx.node->target, sym::to_string(sizes[dim]), sym::to_string(start), sym::to_string(box.sizes[dim])));
+    ctx.require(sym::lt(last, box.sizes[dim]),
+                fmt::format("{}: {} elements from {} on do not fit a size of {}", ctx.node->target,
+                            sym::to_string(sizes[dim]), sym::to_string(start), sym::to_string(box.sizes[dim])));
   Exprs index = ctx.graph.ivars(box.rank());
   index[dim] = start + index[dim] * step;
   return box.view(sizes, index);
@@ -86,7 +96,8 @@ Lowered sliced(Context& ctx, const Values& args) {
 Lowered narrowed(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   const std::size_t dim = dimension(ctx, args[1], box.rank());
-  return window(ctx, box, dim, checked_index(ctx, ctx.integer(args[2]), box.sizes[dim], ctx.integer(args[3])), 1, ctx.result().sizes);
+  return window(ctx, box, dim, checked_index(ctx, ctx.integer(args[2]), box.sizes[dim], ctx.integer(args[3])), 1,
+                ctx.result().sizes);
 }
 
 TensorBox selected(Context& ctx, const TensorBox& box, std::size_t dim, Expr at) {
@@ -120,7 +131,8 @@ Lowered unbind(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   const std::size_t dim = dimension(ctx, args[1], box.rank());
   std::vector<TensorBox> parts;
-  for (std::size_t i = 0; i < ctx.node->meta.value.as_list().size(); ++i) parts.push_back(selected(ctx, box, dim, static_cast<std::int64_t>(i)));
+  for (std::size_t i = 0; i < ctx.node->meta.value.as_list().size(); ++i)
+    parts.push_back(selected(ctx, box, dim, static_cast<std::int64_t>(i)));
   return parts;
 }
 
@@ -133,9 +145,12 @@ Lowered diagonal(Context& ctx, const Values& args) {
   Exprs index;
   std::size_t next = 0;
   for (std::size_t d = 0; d < box.rank(); ++d) {
-    if (d == first) index.push_back(along + std::max<std::int64_t>(-offset, 0));
-    else if (d == second) index.push_back(along + std::max<std::int64_t>(offset, 0));
-    else index.push_back(ctx.graph.ivar(next++));
+    if (d == first)
+      index.push_back(along + std::max<std::int64_t>(-offset, 0));
+    else if (d == second)
+      index.push_back(along + std::max<std::int64_t>(offset, 0));
+    else
+      index.push_back(ctx.graph.ivar(next++));
   }
   return box.view(sizes, index);
 }
@@ -151,13 +166,16 @@ Lowered unfold(Context& ctx, const Values& args) {
   return box.view(sizes, index);
 }
 
-/// Where a buffer's first element lies in the storage that eager counts from: constants and inputs may be views into it.
+/// Where a buffer's first element lies in the storage that eager counts from: constants and inputs may be views into
+/// it.
 Expr start_in_storage(Context& ctx, ir::BufferId id) {
-  if (auto constant = ctx.graph.constants.find(id); constant != ctx.graph.constants.end()) return constant->second.offset;
+  if (auto constant = ctx.graph.constants.find(id); constant != ctx.graph.constants.end())
+    return constant->second.offset;
   for (std::size_t k = 0; k < ctx.graph.inputs.size(); ++k)
     if (ctx.graph.inputs[k] == id)
       for (const fx::Node* n = ctx.module.graph.first(); n; n = n->next())
-        if (n->opcode == fx::Opcode::Placeholder && n->target == ctx.module.inputs[k].placeholder) return n->tensor().offset;
+        if (n->opcode == fx::Opcode::Placeholder && n->target == ctx.module.inputs[k].placeholder)
+          return n->tensor().offset;
   return 0;
 }
 
@@ -185,7 +203,8 @@ Lowered as_strided(Context& ctx, const Values& args) {
   first = first - start_in_storage(ctx, id);
   const Exprs strides = ctx.integers(args[2]);
   if (strides.size() != ctx.result().rank()) refuse(ctx, "sizes and strides differ in number");
-  if (reaches_outside(buffer.layout, ctx.result().sizes, strides, first)) refuse(ctx, "reads memory outside of the tensor that it is given, and the program is given that tensor alone");
+  if (reaches_outside(buffer.layout, ctx.result().sizes, strides, first))
+    refuse(ctx, "reads memory outside of the tensor that it is given, and the program is given that tensor alone");
   for (std::size_t d = 0; d < strides.size(); ++d) first += ctx.graph.ivar(d) * strides[d];
   box = ir::whole(ctx.graph, buffer.id);
   box.sizes = ctx.result().sizes;
@@ -221,16 +240,21 @@ Lowered roll(Context& ctx, const Values& args) {
     // Without dimensions the elements roll in row-major order.
     const Expr count = sym::product(box.sizes);
     const TensorBox flat = reshape(ctx, box, {count});
-    const TensorBox rolled = pointwise(ctx, box.dtype(), {count}, element_at(ctx, flat, {sym::mod(ctx.graph.ivar(0) - shifts[0], count)}, {count}));
+    const TensorBox rolled = pointwise(
+        ctx, box.dtype(), {count}, element_at(ctx, flat, {sym::mod(ctx.graph.ivar(0) - shifts[0], count)}, {count}));
     return result(ctx, element(ctx, reshape(ctx, rolled, ctx.result().sizes), ctx.result().sizes));
   }
   Exprs by(box.rank(), 0);
   for (std::size_t k = 0; k < dims.size(); ++k) by[dimension(dims[k], box.rank())] += shifts.at(k);
-  return mapped(ctx, box, [&](Context&, std::size_t d, Expr i, Expr size) { return by[d].is_constant(0) ? i : sym::mod(i - by[d], size); });
+  return mapped(ctx, box, [&](Context&, std::size_t d, Expr i, Expr size) {
+    return by[d].is_constant(0) ? i : sym::mod(i - by[d], size);
+  });
 }
 
 Lowered repeat(Context& ctx, const Values& args) {
-  return mapped(ctx, ctx.tensor(args[0]), [](Context&, std::size_t, Expr i, Expr size) { return size.is_constant(1) ? Expr(0) : sym::mod(i, size); });
+  return mapped(ctx, ctx.tensor(args[0]), [](Context&, std::size_t, Expr i, Expr size) {
+    return size.is_constant(1) ? Expr(0) : sym::mod(i, size);
+  });
 }
 
 Lowered repeat_interleave(Context& ctx, const Values& args) {
@@ -238,16 +262,21 @@ Lowered repeat_interleave(Context& ctx, const Values& args) {
   if (args[2].is_none()) box = reshape(ctx, box, {sym::product(box.sizes)});
   const std::size_t dim = args[2].is_none() ? 0 : dimension(ctx, args[2], box.rank());
   const Expr times = ctx.integer(args[1]);
-  return mapped(ctx, box, [&](Context&, std::size_t d, Expr i, Expr) { return d == dim ? sym::floor_div(i, times) : i; });
+  return mapped(ctx, box,
+                [&](Context&, std::size_t d, Expr i, Expr) { return d == dim ? sym::floor_div(i, times) : i; });
 }
 
 }  // namespace
 
 void add_views(Table& t) {
-  for (const char* name : {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.flatten.using_ints", "aten.unflatten.int",
-                           "aten.view_copy.default", "aten.view_as.default", "aten._reshape_alias.default", "aten.ravel.default"})
+  for (const char* name :
+       {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.squeeze.default",
+        "aten.squeeze.dim", "aten.squeeze.dims", "aten.flatten.using_ints", "aten.unflatten.int",
+        "aten.view_copy.default", "aten.view_as.default", "aten._reshape_alias.default", "aten.ravel.default"})
     t[name] = reshaped;
-  for (const char* name : {"aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default", "aten.expand_copy.default"}) t[name] = expanded;
+  for (const char* name :
+       {"aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default", "aten.expand_copy.default"})
+    t[name] = expanded;
   t["aten.permute.default"] = permuted;
   t["aten.transpose.int"] = t["aten.swapaxes.default"] = t["aten.swapdims.default"] = transposed;
   t["aten.t.default"] = t["aten.numpy_T.default"] = t["aten.mT.default"] = matrix_transposed;
@@ -255,7 +284,10 @@ void add_views(Table& t) {
   t["aten.slice.Tensor"] = sliced;
   t["aten.narrow.default"] = narrowed;
   t["aten.select.int"] = select;
-  for (const char* name : {"aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.split.sizes", "aten.unsafe_split.Tensor", "aten.unsafe_chunk.default", "aten.tensor_split.sections"}) t[name] = split;
+  for (const char* name :
+       {"aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.split.sizes",
+        "aten.unsafe_split.Tensor", "aten.unsafe_chunk.default", "aten.tensor_split.sections"})
+    t[name] = split;
   t["aten.unbind.int"] = unbind;
   t["aten.diagonal.default"] = diagonal;
   t["aten.unfold.default"] = unfold;

@@ -1,5 +1,6 @@
-// Gradients of pooling, padding and interpolation. Pooling gathers: each place of the input sums over the windows that cover it, so that threads share the work and results do not depend on them. Padding and interpolation
-// scatter from each place of the result to the places it came from.
+// Gradients of pooling, padding and interpolation. Pooling gathers: each place of the input sums over the windows that
+// cover it, so that threads share the work and results do not depend on them. Padding and interpolation scatter from
+// each place of the result to the places it came from.
 #include "lowering/common.h"
 #include "lowering/interpolation.h"
 #include "support/error.h"
@@ -14,12 +15,14 @@ using Ints = std::vector<std::int64_t>;
 /// The windows that may cover a place of the input, counted by r0, r1, …
 struct Covering {
   Exprs sizes, reduced;
-  Exprs window;        ///< index of the window in the result's last dimensions
-  Exprs index;         ///< of an element of the gradient: the place's own leading dimensions, then `window`
-  Value inside;        ///< whether there is such a window
+  Exprs window;  ///< index of the window in the result's last dimensions
+  Exprs index;   ///< of an element of the gradient: the place's own leading dimensions, then `window`
+  Value inside;  ///< whether there is such a window
 };
 
-Expr bounded(Context& ctx, const Covering& c, Expr bound) { return ctx.graph.env().simplify(bound, loop_vars(ctx.graph, c.sizes, c.reduced)); }
+Expr bounded(Context& ctx, const Covering& c, Expr bound) {
+  return ctx.graph.env().simplify(bound, loop_vars(ctx.graph, c.sizes, c.reduced));
+}
 void require(Context& ctx, Covering& c, Expr bound) { c.inside = c.inside & condition(ctx, bounded(ctx, c, bound)); }
 
 void finish(Context& ctx, Covering& c, const TensorBox& grad, std::size_t lead) {
@@ -31,14 +34,17 @@ void finish(Context& ctx, Covering& c, const TensorBox& grad, std::size_t lead) 
   }
 }
 
-/// Windows of `kernel` elements, `dilation` apart, every `stride` elements from -padding on: those that begin at or before a place, the last first, as far back as a window reaches.
-Covering fixed_windows(Context& ctx, const TensorBox& grad, const Exprs& sizes, const Ints& kernel, const Ints& stride, const Ints& padding, const Ints& dilation, bool exact) {
+/// Windows of `kernel` elements, `dilation` apart, every `stride` elements from -padding on: those that begin at or
+/// before a place, the last first, as far back as a window reaches.
+Covering fixed_windows(Context& ctx, const TensorBox& grad, const Exprs& sizes, const Ints& kernel, const Ints& stride,
+                       const Ints& padding, const Ints& dilation, bool exact) {
   const std::size_t n = kernel.size(), lead = sizes.size() - n;
   Covering c{sizes, {}, {}, {}, condition(ctx, 1)};
   for (std::size_t d = 0; d < n; ++d) c.reduced.push_back(dilation[d] * (kernel[d] - 1) / stride[d] + 1);
   for (std::size_t d = 0; d < n; ++d) {
     const Expr at = ctx.graph.ivar(lead + d) + padding[d];
-    c.window.push_back(ctx.graph.env().simplify(sym::floor_div(at, stride[d]) - ctx.graph.rvar(d), loop_vars(ctx.graph, c.sizes, c.reduced)));
+    c.window.push_back(ctx.graph.env().simplify(sym::floor_div(at, stride[d]) - ctx.graph.rvar(d),
+                                                loop_vars(ctx.graph, c.sizes, c.reduced)));
     const Expr within = at - c.window[d] * stride[d];
     if (exact) require(ctx, c, sym::le(within, dilation[d] * (kernel[d] - 1)));
     if (exact && dilation[d] != 1) require(ctx, c, sym::eq(sym::mod(within, dilation[d]), 0));
@@ -70,7 +76,8 @@ Lowered summed(Context& ctx, const TensorBox& grad, const Covering& c, const std
   const sym::TensorMeta& meta = ctx.result();
   const DType t = register_type(meta.dtype);
   Value g = f(element_at(ctx, grad, c.index, c.sizes, c.reduced, c.inside).cast(t));
-  const TensorBox sum = reduction(ctx, t, c.sizes, c.reduced, ReductionKind::Sum, where(c.inside, g, g.number(0)), t == meta.dtype ? meta.strides : Exprs{});
+  const TensorBox sum = reduction(ctx, t, c.sizes, c.reduced, ReductionKind::Sum, where(c.inside, g, g.number(0)),
+                                  t == meta.dtype ? meta.strides : Exprs{});
   return t == meta.dtype ? sum : result(ctx, element(ctx, sum, c.sizes));
 }
 
@@ -83,7 +90,8 @@ Value place_in_plane(Context& ctx, const Exprs& sizes, std::size_t n) {
 }
 
 Lowered where_chosen(Context& ctx, const TensorBox& grad, const TensorBox& indices, const Covering& c, std::size_t n) {
-  Value chosen = element_at(ctx, indices, c.index, c.sizes, c.reduced, c.inside).cast(DType::I64), here = place_in_plane(ctx, c.sizes, n);
+  Value chosen = element_at(ctx, indices, c.index, c.sizes, c.reduced, c.inside).cast(DType::I64),
+        here = place_in_plane(ctx, c.sizes, n);
   return summed(ctx, grad, c, [&](Value g) { return where(eq(chosen, here), g, g.number(0)); });
 }
 
@@ -100,7 +108,8 @@ LoweringFunction max_pool_backward(std::size_t n) {
     const Ints kernel = spread(constants(ctx, args[2]), n);
     Ints stride = constants(ctx, args[3]);
     if (stride.empty()) stride = kernel;
-    const Covering c = fixed_windows(ctx, grad, ctx.result().sizes, kernel, spread(stride, n), spread(constants(ctx, args[4]), n), spread(constants(ctx, args[5]), n), false);
+    const Covering c = fixed_windows(ctx, grad, ctx.result().sizes, kernel, spread(stride, n),
+                                     spread(constants(ctx, args[4]), n), spread(constants(ctx, args[5]), n), false);
     return where_chosen(ctx, grad, indices, c, n);
   };
 }
@@ -118,7 +127,8 @@ LoweringFunction average_pool_backward(std::size_t n) {
     const Covering c = fixed_windows(ctx, grad, sizes, kernel, stride, padding, Ints(n, 1), true);
     Expr count = 1;
     for (std::size_t d = 0; d < n; ++d) {
-      const Expr size = sizes[lead + d], start = c.window[d] * stride[d] - padding[d], end = sym::min(start + kernel[d], size + padding[d]);
+      const Expr size = sizes[lead + d], start = c.window[d] * stride[d] - padding[d],
+                 end = sym::min(start + kernel[d], size + padding[d]);
       count *= args[6].as_bool() ? end - start : sym::min(end, size) - sym::max(start, 0);
     }
     if (!args[7].is_none()) count = ctx.integer(args[7]);
@@ -152,7 +162,8 @@ LoweringFunction adaptive_max_backward(std::size_t n) {
   };
 }
 
-/// unfold_backward(grad, input_sizes, dim, size, step): windows of `size`, every `step`, lie along `dim`, their elements along the last dimension.
+/// unfold_backward(grad, input_sizes, dim, size, step): windows of `size`, every `step`, lie along `dim`, their
+/// elements along the last dimension.
 Lowered unfold_backward(Context& ctx, const Values& args) {
   const TensorBox grad = realized(ctx, args[0]);
   const Exprs& sizes = ctx.result().sizes;
@@ -160,8 +171,10 @@ Lowered unfold_backward(Context& ctx, const Values& args) {
   const std::size_t dim = dimension(ctx, args[2], sizes.size());
   const std::int64_t size = constant(ctx, args[3]), step = constant(ctx, args[4]);
   Covering c{sizes, {Expr((size + step - 1) / step)}, {}, ctx.graph.ivars(sizes.size()), condition(ctx, 1)};
-  const Expr at = ctx.graph.ivar(dim), window = sym::floor_div(at, step) - ctx.graph.rvar(0), within = at - window * step;
-  for (Expr bound : {sym::ge(window, 0), sym::lt(window, grad.sizes[dim]), sym::lt(within, size)}) require(ctx, c, bound);
+  const Expr at = ctx.graph.ivar(dim), window = sym::floor_div(at, step) - ctx.graph.rvar(0),
+             within = at - window * step;
+  for (Expr bound : {sym::ge(window, 0), sym::lt(window, grad.sizes[dim]), sym::lt(within, size)})
+    require(ctx, c, bound);
   c.index[dim] = bounded(ctx, c, window);
   c.index.push_back(bounded(ctx, c, within));
   return summed(ctx, grad, c, [](Value g) { return g; });
@@ -185,12 +198,14 @@ Lowered converted(Context& ctx, const TensorBox& sum) {
 LoweringFunction edge_pad_backward(bool reflect) {
   return [reflect](Context& ctx, const Values& args) -> Lowered {
     const TensorBox grad = ctx.tensor(args[0]), sum = zeros(ctx);
-    scatter_into(ctx, sum, grad.sizes, element(ctx, grad, grad.sizes), edge_pad_index(ctx, ctx.result().sizes, ctx.integers(args[2]), reflect), {}, ir::StoreMode::Add);
+    scatter_into(ctx, sum, grad.sizes, element(ctx, grad, grad.sizes),
+                 edge_pad_index(ctx, ctx.result().sizes, ctx.integers(args[2]), reflect), {}, ir::StoreMode::Add);
     return converted(ctx, sum);
   };
 }
 
-/// upsample_*_backward(grad, output_size, input_size, [align_corners,] scales…): each place of the gradient goes to its taps.
+/// upsample_*_backward(grad, output_size, input_size, [align_corners,] scales…): each place of the gradient goes to its
+/// taps.
 LoweringFunction interpolation_backward(std::size_t n, Interpolation kind) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const TensorBox grad = ctx.tensor(args[0]), sum = zeros(ctx);
@@ -239,7 +254,8 @@ void add_window_gradients(Table& t) {
     t[fmt::format("aten.reflection_pad{}d_backward.default", n)] = edge_pad_backward(true);
     t[fmt::format("aten.replication_pad{}d_backward.default", n)] = edge_pad_backward(false);
     t[fmt::format("aten.upsample_nearest{}d_backward.default", n)] = interpolation_backward(n, Interpolation::Nearest);
-    t[fmt::format("aten._upsample_nearest_exact{}d_backward.default", n)] = interpolation_backward(n, Interpolation::NearestExact);
+    t[fmt::format("aten._upsample_nearest_exact{}d_backward.default", n)] =
+        interpolation_backward(n, Interpolation::NearestExact);
   }
   t["aten.unfold_backward.default"] = unfold_backward;
   t["aten.upsample_linear1d_backward.default"] = interpolation_backward(1, Interpolation::Linear);

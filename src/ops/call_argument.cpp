@@ -24,7 +24,8 @@ std::string text(const CallArgument& a) {
 
 std::string to_string(const std::vector<NamedArgument>& arguments) {
   std::string out;
-  for (const NamedArgument& a : arguments) out += (out.empty() ? "" : ", ") + (a.keyword.empty() ? "" : a.keyword + "=") + text(a.value);
+  for (const NamedArgument& a : arguments)
+    out += (out.empty() ? "" : ", ") + (a.keyword.empty() ? "" : a.keyword + "=") + text(a.value);
   return out;
 }
 

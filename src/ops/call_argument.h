@@ -19,7 +19,8 @@ struct CallArgument;
 using CallArguments = std::vector<CallArgument>;
 
 /// Integers may be symbolic; a Bool is a constant.
-struct CallArgument : std::variant<None, bool, Expr, double, std::string, DType, Device, MemoryFormat, TensorLayout, Operand, CallArguments> {
+struct CallArgument : std::variant<None, bool, Expr, double, std::string, DType, Device, MemoryFormat, TensorLayout,
+                                   Operand, CallArguments> {
   using variant::variant;
 };
 

@@ -14,19 +14,47 @@ constexpr std::string_view kPrefix = "aten._foreach_";
 struct Name {
   std::string_view list, item;
 };
-// `NAME.OVERLOAD` of a list operator, and of the item's where it is another. Other operators without a second operand keep their names.
+// `NAME.OVERLOAD` of a list operator, and of the item's where it is another. Other operators without a second operand
+// keep their names.
 constexpr Name kNames[] = {
-    {"add.List", "add.Tensor"}, {"add.Scalar", "add.Scalar"}, {"add.ScalarList", "add.Scalar"}, {"add.Tensor", "add.Tensor"},
-    {"sub.List", "sub.Tensor"}, {"sub.Scalar", "sub.Scalar"}, {"sub.ScalarList", "sub.Scalar"},
-    {"mul.List", "mul.Tensor"}, {"mul.Scalar", "mul.Scalar"}, {"mul.ScalarList", "mul.Scalar"}, {"mul.Tensor", "mul.Tensor"},
-    {"div.List", "div.Tensor"}, {"div.Scalar", "div.Scalar"}, {"div.ScalarList", "div.Scalar"}, {"div.Tensor", "div.Tensor"},
-    {"clamp_min.List", "clamp_min.Tensor"}, {"clamp_min.Scalar", "clamp_min.default"}, {"clamp_min.ScalarList", "clamp_min.default"},
-    {"clamp_max.List", "clamp_max.Tensor"}, {"clamp_max.Scalar", "clamp_max.default"}, {"clamp_max.ScalarList", "clamp_max.default"},
-    {"maximum.List", "clamp_min.Tensor"}, {"maximum.Scalar", "clamp_min.default"}, {"maximum.ScalarList", "clamp_min.default"},
-    {"minimum.List", "clamp_max.Tensor"}, {"minimum.Scalar", "clamp_max.default"}, {"minimum.ScalarList", "clamp_max.default"},
-    {"pow.List", "pow.Tensor_Tensor"}, {"pow.Scalar", "pow.Tensor_Scalar"}, {"pow.ScalarList", "pow.Tensor_Scalar"}, {"pow.ScalarAndTensor", "pow.Scalar"},
-    {"addcmul.Scalar", "addcmul.default"}, {"addcmul.ScalarList", "addcmul.default"}, {"addcdiv.Scalar", "addcdiv.default"}, {"addcdiv.ScalarList", "addcdiv.default"},
-    {"lerp.List", "lerp.Tensor"}, {"lerp.Scalar", "lerp.Scalar"}, {"lerp.ScalarList", "lerp.Scalar"},
+    {"add.List", "add.Tensor"},
+    {"add.Scalar", "add.Scalar"},
+    {"add.ScalarList", "add.Scalar"},
+    {"add.Tensor", "add.Tensor"},
+    {"sub.List", "sub.Tensor"},
+    {"sub.Scalar", "sub.Scalar"},
+    {"sub.ScalarList", "sub.Scalar"},
+    {"mul.List", "mul.Tensor"},
+    {"mul.Scalar", "mul.Scalar"},
+    {"mul.ScalarList", "mul.Scalar"},
+    {"mul.Tensor", "mul.Tensor"},
+    {"div.List", "div.Tensor"},
+    {"div.Scalar", "div.Scalar"},
+    {"div.ScalarList", "div.Scalar"},
+    {"div.Tensor", "div.Tensor"},
+    {"clamp_min.List", "clamp_min.Tensor"},
+    {"clamp_min.Scalar", "clamp_min.default"},
+    {"clamp_min.ScalarList", "clamp_min.default"},
+    {"clamp_max.List", "clamp_max.Tensor"},
+    {"clamp_max.Scalar", "clamp_max.default"},
+    {"clamp_max.ScalarList", "clamp_max.default"},
+    {"maximum.List", "clamp_min.Tensor"},
+    {"maximum.Scalar", "clamp_min.default"},
+    {"maximum.ScalarList", "clamp_min.default"},
+    {"minimum.List", "clamp_max.Tensor"},
+    {"minimum.Scalar", "clamp_max.default"},
+    {"minimum.ScalarList", "clamp_max.default"},
+    {"pow.List", "pow.Tensor_Tensor"},
+    {"pow.Scalar", "pow.Tensor_Scalar"},
+    {"pow.ScalarList", "pow.Tensor_Scalar"},
+    {"pow.ScalarAndTensor", "pow.Scalar"},
+    {"addcmul.Scalar", "addcmul.default"},
+    {"addcmul.ScalarList", "addcmul.default"},
+    {"addcdiv.Scalar", "addcdiv.default"},
+    {"addcdiv.ScalarList", "addcdiv.default"},
+    {"lerp.List", "lerp.Tensor"},
+    {"lerp.Scalar", "lerp.Scalar"},
+    {"lerp.ScalarList", "lerp.Scalar"},
     {"norm.Scalar", "linalg_vector_norm.default"},
 };
 
@@ -47,7 +75,8 @@ ForeachItems foreach_items(const Operator& op, const Values& args) {
   std::optional<std::size_t> length;
   for (const Value& v : args)
     if (auto* list = v.get_if<Values>()) {
-      if (length && *length != list->size()) fail("{}: lists of {} and {} items", op.schema.target, *length, list->size());
+      if (length && *length != list->size())
+        fail("{}: lists of {} and {} items", op.schema.target, *length, list->size());
       length = list->size();
     }
   if (!length) fail("{} takes lists", op.schema.target);

@@ -208,8 +208,11 @@ class Parser final : TextCursor {
       }
       const char c = text_[++at_];
       unsigned code = 0;
-      if (c == 'x' && at_ + 2 < text_.size() && std::from_chars(text_.data() + at_ + 1, text_.data() + at_ + 3, code, 16).ptr == text_.data() + at_ + 3) out += static_cast<char>(code), at_ += 2;
-      else out += c == 'n' ? '\n' : c == 't' ? '\t' : c;
+      if (c == 'x' && at_ + 2 < text_.size() &&
+          std::from_chars(text_.data() + at_ + 1, text_.data() + at_ + 3, code, 16).ptr == text_.data() + at_ + 3)
+        out += static_cast<char>(code), at_ += 2;
+      else
+        out += c == 'n' ? '\n' : c == 't' ? '\t' : c;
     }
     if (at_ == text_.size()) expected("a closing quote");
     ++at_;
@@ -225,7 +228,6 @@ class Parser final : TextCursor {
     at_ += spelled.size();
     return d;
   }
-
 };
 
 std::string to_string(const Parameter& p) {

@@ -9,7 +9,20 @@
 
 namespace coil::ops {
 
-enum class TypeKind : std::uint8_t { Tensor, Int, Float, Bool, Scalar, String, DType, Layout, Device, MemoryFormat, Generator, Other };
+enum class TypeKind : std::uint8_t {
+  Tensor,
+  Int,
+  Float,
+  Bool,
+  Scalar,
+  String,
+  DType,
+  Layout,
+  Device,
+  MemoryFormat,
+  Generator,
+  Other
+};
 
 struct Type {
   TypeKind kind = TypeKind::Tensor;

@@ -116,7 +116,8 @@ std::string to_string(const Value& value) {
                         },
                         [](const Expr& e) {
                           const std::string text = sym::to_string(e);
-                          return dtype_from_short_name(text) ? "(" + text + ")" : text;  // u8 is also torch's name of a size
+                          return dtype_from_short_name(text) ? "(" + text + ")"
+                                                             : text;  // u8 is also torch's name of a size
                         },
                         [](double d) { return to_string(d); },
                         [](const std::string& s) { return quote(s); },
@@ -124,7 +125,9 @@ std::string to_string(const Value& value) {
                         [](Device d) { return coil::to_string(d); },
                         [](MemoryFormat f) { return std::string(name_of(f)); },
                         [](TensorLayout l) { return std::string(name_of(l)); },
-                        [](const SymFloat& f) { return "SymFloat(" + f.name + (f.value ? ", " + sym::float_to_string(*f.value) : "") + ")"; },
+                        [](const SymFloat& f) {
+                          return "SymFloat(" + f.name + (f.value ? ", " + sym::float_to_string(*f.value) : "") + ")";
+                        },
                         [](const GraphRef& g) { return "@" + g.name; },
                         [](fx::Node* n) { return "%" + fx::name_of(*n); },
                         [](const TensorMeta& t) { return sym::to_string(t); },

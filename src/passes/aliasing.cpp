@@ -217,10 +217,13 @@ Node* apply_view(fx::GraphModule& m, const Node* from, const ViewStep& step, Nod
 namespace {
 
 /// Windows of `unfold` that have no element in common: the elements at each place of all windows lie a step apart.
-Node* write_back_windows(fx::GraphModule& m, const Node* from, const ViewStep& step, const TensorMeta& viewed_meta, const std::function<Node*()>& viewed, Node* written) {
+Node* write_back_windows(fx::GraphModule& m, const Node* from, const ViewStep& step, const TensorMeta& viewed_meta,
+                         const std::function<Node*()>& viewed, Node* written) {
   const std::int64_t dim = wrapped(step.args[1], viewed_meta.rank());
   const auto size = fx::resolve(step.args[2]).as_int().constant(), by = fx::resolve(step.args[3]).as_int().constant();
-  if (!size || !by || *by < *size) throw Error(fmt::format("{} writes through {}, whose windows have elements in common", from->target, step.target), from->target, from->where());
+  if (!size || !by || *by < *size)
+    throw Error(fmt::format("{} writes through {}, whose windows have elements in common", from->target, step.target),
+                from->target, from->where());
   Node* whole = viewed();
   const Expr windows = written->tensor().sizes[static_cast<std::size_t>(dim)];
   for (std::int64_t i = 0; i < *size; ++i) {
@@ -258,7 +261,8 @@ Node* write_back(fx::GraphModule& m, const Node* from, const ViewStep& step, con
     return scatter(m, from, "aten.slice_scatter.default", viewed(), written,
                    {rest[0], start, start + fx::resolve(rest[2]).as_int()});
   }
-  if (t == "aten.diagonal.default" || t == "aten.linalg_diagonal.default") return scatter(m, from, "aten.diagonal_scatter.default", viewed(), written, rest);
+  if (t == "aten.diagonal.default" || t == "aten.linalg_diagonal.default")
+    return scatter(m, from, "aten.diagonal_scatter.default", viewed(), written, rest);
   if (t == "aten.as_strided.default")
     return scatter(m, from, "aten.as_strided_scatter.default", viewed(), written, rest);
   if (t == "aten.view.dtype") return make_call(m, from, "aten.view.dtype", {written, viewed_meta.dtype});

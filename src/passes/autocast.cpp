@@ -77,7 +77,8 @@ upsample_nearest3d _upsample_nearest_exact3d upsample_linear1d upsample_bilinear
 upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa
 )"},
       {Policy::FullSum, "prod softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum"},
-      {Policy::Widest, "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add stack cat"},
+      {Policy::Widest,
+       "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add stack cat"},
   });
   return table;
 }
@@ -99,7 +100,9 @@ std::optional<Mode> mode_of(const Node& n) {
   return Mode{n.args[1].is_none() ? default_dtype(device) : n.args[1].as_dtype(), cpu ? &cpu_table() : &cuda_table()};
 }
 
-bool is_eligible(const Node& n) { return n.is_tensor() && is_floating(n.tensor().dtype) && n.tensor().dtype != DType::F64; }
+bool is_eligible(const Node& n) {
+  return n.is_tensor() && is_floating(n.tensor().dtype) && n.tensor().dtype != DType::F64;
+}
 
 DType widest(const Node& n, DType lower) {
   DType type = lower;
@@ -136,7 +139,8 @@ void cast_operands(fx::GraphModule& m, Node* n, const Mode& mode) {
   Values args = n->args;
   for (Value& v : args)
     ops::for_each_node(v, [&](Node*& a) {
-      if (is_eligible(*a) && a->tensor().dtype != type) a = make_call(m, n, "aten._to_copy.default", {a}, {{"dtype", type}});
+      if (is_eligible(*a) && a->tensor().dtype != type)
+        a = make_call(m, n, "aten._to_copy.default", {a}, {{"dtype", type}});
     });
   n->set_args(std::move(args));
 }

@@ -14,25 +14,29 @@ using fx::Node;
 using ops::Value;
 using ops::Values;
 
-/// torch 2.11 records the last states of an LSTM as its reference for one direction of one layer gives them, with a dimension of size 1 that eager's results do not have.
+/// torch 2.11 records the last states of an LSTM as its reference for one direction of one layer gives them, with a
+/// dimension of size 1 that eager's results do not have.
 bool has_extra_dimension(const Value& recorded, const Value& inferred) {
   const auto *r = recorded.get_if<sym::TensorMeta>(), *i = inferred.get_if<sym::TensorMeta>();
   if (!r || !i || i->rank() != 3 || r->rank() != 4 || !r->sizes[1].is_constant(1)) return false;
   return r->sizes[0] == i->sizes[0] && r->sizes[2] == i->sizes[1] && r->sizes[3] == i->sizes[2];
 }
 
-/// torch 2.11 records the places and counts of `unique`, and sums of weights by `bincount`, with the type of another result.
+/// torch 2.11 records the places and counts of `unique`, and sums of weights by `bincount`, with the type of another
+/// result.
 bool has_wrong_types(const Node& n) {
   if (n.is_call("aten.bincount.default")) {
     const auto* recorded = n.meta.value.get_if<sym::TensorMeta>();
     return recorded && recorded->dtype == DType::I64 && n.args.size() > 1 && n.args[1].get_if<Node*>();
   }
-  constexpr std::string_view kUnique[] = {"aten._unique.default", "aten._unique2.default", "aten.unique_dim.default", "aten.unique_consecutive.default", "aten.unique_dim_consecutive.default"};
+  constexpr std::string_view kUnique[] = {"aten._unique.default", "aten._unique2.default", "aten.unique_dim.default",
+                                          "aten.unique_consecutive.default", "aten.unique_dim_consecutive.default"};
   const auto* recorded = n.meta.value.get_if<Values>();
-  return recorded && std::ranges::find(kUnique, n.target) != std::end(kUnique) && std::any_of(recorded->begin() + 1, recorded->end(), [](const Value& v) {
-    const auto* tensor = v.get_if<sym::TensorMeta>();
-    return tensor && tensor->dtype != DType::I64;
-  });
+  return recorded && std::ranges::find(kUnique, n.target) != std::end(kUnique) &&
+         std::any_of(recorded->begin() + 1, recorded->end(), [](const Value& v) {
+           const auto* tensor = v.get_if<sym::TensorMeta>();
+           return tensor && tensor->dtype != DType::I64;
+         });
 }
 
 /// What is recorded, sizes and all, with the types that were inferred.
@@ -42,7 +46,8 @@ Value with_types_of(const Value& recorded, const Value& inferred) {
     sym::TensorMeta meta = *r;
     meta.dtype = i->dtype;
     out = std::move(meta);
-  } else if (const auto *rs = recorded.get_if<Values>(), *is = inferred.get_if<Values>(); rs && is && rs->size() == is->size()) {
+  } else if (const auto* rs = recorded.get_if<Values>(), *is = inferred.get_if<Values>();
+             rs && is && rs->size() == is->size()) {
     Values all;
     for (std::size_t k = 0; k < rs->size(); ++k) all.push_back(with_types_of((*rs)[k], (*is)[k]));
     out = std::move(all);

@@ -19,10 +19,10 @@ using fx::Node;
 const DecompositionTable& table() {
   static const DecompositionTable entries = [] {
     DecompositionTable t;
-    for (auto add : {decompose_attention, decompose_views, decompose_casts, decompose_creation, decompose_random, decompose_pointwise, decompose_makers,
-                     decompose_indexing, decompose_reductions, decompose_normalization, decompose_linalg,
-                     decompose_convolution, decompose_resampling, decompose_losses, decompose_gradients, decompose_recurrent,
-                     decompose_composites})
+    for (auto add : {decompose_attention, decompose_views, decompose_casts, decompose_creation, decompose_random,
+                     decompose_pointwise, decompose_makers, decompose_indexing, decompose_reductions,
+                     decompose_normalization, decompose_linalg, decompose_convolution, decompose_resampling,
+                     decompose_losses, decompose_gradients, decompose_recurrent, decompose_composites})
       add(t);
     return t;
   }();
@@ -35,7 +35,8 @@ Value in_layout_of(Rewriter& r, const Value& made, const TensorMeta& wanted) {
   have.offset = wanted.offset;  // a new value starts at 0 where eager's view did not
   if (agree(*r.module.env, have, wanted)) return made;
   have.strides = wanted.strides;
-  if (agree(*r.module.env, have, wanted) && !ops::shapes::is_non_overlapping_and_dense(*r.module.env, wanted)) return made;  // strides with holes are a trace's artefact: a new value has none
+  if (agree(*r.module.env, have, wanted) && !ops::shapes::is_non_overlapping_and_dense(*r.module.env, wanted))
+    return made;  // strides with holes are a trace's artefact: a new value has none
   if (!agree(*r.module.env, have, wanted))
     r.refuse(fmt::format("decomposes to {}, not to {}", sym::to_string(r.meta(made)), sym::to_string(wanted)));
   const std::vector<std::int64_t> order = ops::shapes::memory_order(*r.module.env, wanted.strides);
@@ -115,7 +116,9 @@ bool decomposes(std::string_view target) { return decomposition_of(target); }
 namespace {
 
 /// Calls that stay as they are until the device is known: only some devices have a library for them.
-bool waits_for_device(const Node* node) { return node->target == "aten._scaled_dot_product_flash_attention_for_cpu_backward.default"; }
+bool waits_for_device(const Node* node) {
+  return node->target == "aten._scaled_dot_product_flash_attention_for_cpu_backward.default";
+}
 
 void decompose(fx::GraphModule& module, bool device_is_known) {
   fx::Graph& graph = module.graph;

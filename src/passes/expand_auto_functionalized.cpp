@@ -14,8 +14,9 @@ using ops::Values;
 
 constexpr std::string_view kWrapper = "higher_order.auto_functionalized_v2";
 
-/// One such call. Its named arguments are those of the operator that are not written to, and for each that is, where it lies: `_x_base_index` says in which of `_all_bases`, and `_x_slice_dim` or `_x_size`
-/// with their kin which view of it. It gives the operator's results (one None where there are none), then the new values of the bases.
+/// One such call. Its named arguments are those of the operator that are not written to, and for each that is, where it
+/// lies: `_x_base_index` says in which of `_all_bases`, and `_x_slice_dim` or `_x_size` with their kin which view of
+/// it. It gives the operator's results (one None where there are none), then the new values of the bases.
 class Wrapped {
  public:
   Wrapped(fx::GraphModule& m, Node* n) : m_(m), n_(n) {
@@ -27,23 +28,32 @@ class Wrapped {
   }
 
   void expand() {
-    for (const Value& base : get("_all_bases").as_list()) bases_.push_back(make_call(m_, n_, "aten.clone.default", {base}));
+    for (const Value& base : get("_all_bases").as_list())
+      bases_.push_back(make_call(m_, n_, "aten.clone.default", {base}));
     std::vector<std::pair<std::string, Value>> arguments;
     for (const ops::Parameter& p : op_->schema.parameters) {
-      if (p.alias && p.alias->write) arguments.emplace_back(p.name, written(p));
-      else if (named_.contains(p.name)) arguments.emplace_back(p.name, named_.at(p.name));
+      if (p.alias && p.alias->write)
+        arguments.emplace_back(p.name, written(p));
+      else if (named_.contains(p.name))
+        arguments.emplace_back(p.name, named_.at(p.name));
     }
     Node* call = m_.graph.call(op_->schema.target, ops::normalize(*op_, {}, std::move(arguments)), n_->name);
     fx::Graph::inherit(call, n_);
     const Values& results = n_->meta.value.as_list();
     const std::size_t count = op_->schema.returns.size(), own = std::max<std::size_t>(count, 1);
-    if (results.size() < own) throw Error(fmt::format("{} has {} results, but {} are recorded", op_->schema.target, count, results.size()), op_->schema.target, n_->where());
+    if (results.size() < own)
+      throw Error(fmt::format("{} has {} results, but {} are recorded", op_->schema.target, count, results.size()),
+                  op_->schema.target, n_->where());
     if (count == 1) call->meta.value = results[0];
     if (count > 1) call->meta.value = Values(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
     for (Node* user : std::vector<Node*>(n_->users())) {
-      if (!user->is_call("_operator.getitem")) throw Error(fmt::format("%{} takes all results of {} at once", user->name, kWrapper), std::string(kWrapper), n_->where());
+      if (!user->is_call("_operator.getitem"))
+        throw Error(fmt::format("%{} takes all results of {} at once", user->name, kWrapper), std::string(kWrapper),
+                    n_->where());
       const auto index = static_cast<std::size_t>(*user->args[1].as_int().constant());
-      Node* value = index >= own ? bases_.at(index - own) : count == 1 ? call : make_call(m_, user, "_operator.getitem", {call, static_cast<std::int64_t>(index)});
+      Node* value = index >= own ? bases_.at(index - own)
+                    : count == 1 ? call
+                                 : make_call(m_, user, "_operator.getitem", {call, static_cast<std::int64_t>(index)});
       user->replace_all_uses_with(value);
       m_.graph.erase(user);
     }
@@ -53,7 +63,9 @@ class Wrapped {
  private:
   const Value& get(const std::string& name) const {
     auto found = named_.find(name);
-    if (found == named_.end()) throw Error(fmt::format("{} of {} lacks its argument {}", kWrapper, op_->schema.target, name), std::string(kWrapper), n_->where());
+    if (found == named_.end())
+      throw Error(fmt::format("{} of {} lacks its argument {}", kWrapper, op_->schema.target, name),
+                  std::string(kWrapper), n_->where());
     return found->second;
   }
   bool has(const std::string& name) const { return named_.contains(name); }
@@ -63,7 +75,8 @@ class Wrapped {
     if (!p.type.list) return view(lead);
     if (!has(lead + "_length")) return ops::None{};
     Values items;
-    for (std::int64_t i = 0; i < *get(lead + "_length").as_int().constant(); ++i) items.push_back(view(fmt::format("{}_{}", lead, i)));
+    for (std::int64_t i = 0; i < *get(lead + "_length").as_int().constant(); ++i)
+      items.push_back(view(fmt::format("{}_{}", lead, i)));
     return items;
   }
 
@@ -71,8 +84,12 @@ class Wrapped {
     const Value& index = get(lead + "_base_index");
     if (index.is_none()) return index;
     Node* base = bases_.at(static_cast<std::size_t>(*index.as_int().constant()));
-    if (has(lead + "_slice_dim")) return make_call(m_, n_, "aten.slice.Tensor", {base, get(lead + "_slice_dim"), get(lead + "_slice_start"), get(lead + "_slice_end")});
-    if (has(lead + "_size")) return make_call(m_, n_, "aten.as_strided.default", {base, get(lead + "_size"), get(lead + "_stride"), get(lead + "_storage_offset")});
+    if (has(lead + "_slice_dim"))
+      return make_call(m_, n_, "aten.slice.Tensor",
+                       {base, get(lead + "_slice_dim"), get(lead + "_slice_start"), get(lead + "_slice_end")});
+    if (has(lead + "_size"))
+      return make_call(m_, n_, "aten.as_strided.default",
+                       {base, get(lead + "_size"), get(lead + "_stride"), get(lead + "_storage_offset")});
     return base;
   }
 

@@ -25,7 +25,8 @@ void expand(fx::GraphModule& m, Node* node) {
     auto* made = args[k].get_if<Node*>();
     if (!made || !parameters[k].type.list) continue;
     Values items;
-    for (std::size_t i = 0; i < (*made)->meta.value.as_list().size(); ++i) items.push_back(item_of(m, node, args[k], i));
+    for (std::size_t i = 0; i < (*made)->meta.value.as_list().size(); ++i)
+      items.push_back(item_of(m, node, args[k], i));
     args[k] = std::move(items);
   }
   const ops::ForeachItems items = ops::foreach_items(*node->op, args);

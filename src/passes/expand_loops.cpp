@@ -16,11 +16,13 @@ using ops::Value;
 using ops::Values;
 using sym::Expr;
 
-constexpr std::string_view kStackingLoop = "higher_order.while_loop_stack_output", kAssociativeScan = "higher_order.associative_scan";
+constexpr std::string_view kStackingLoop = "higher_order.while_loop_stack_output",
+                           kAssociativeScan = "higher_order.associative_scan";
 
 fx::GraphModule& graph_of(fx::GraphModule& m, const Node& call, std::size_t argument) {
   fx::GraphModule* graph = subgraph_of(m, call.args.at(argument));
-  if (!graph) throw Error(fmt::format("{} has no graph as argument {}", call.target, argument), call.target, call.where());
+  if (!graph)
+    throw Error(fmt::format("{} has no graph as argument {}", call.target, argument), call.target, call.where());
   return *graph;
 }
 
@@ -81,10 +83,17 @@ bool draws(const fx::GraphModule& m, const std::unordered_set<const Node*>& amon
   return false;
 }
 
-/// A training loop keeps every turn's values, so that its turns are counted first: by a loop over what its condition depends on, which for most is a counter of its own. The values then come from a scan.
+/// A training loop keeps every turn's values, so that its turns are counted first: by a loop over what its condition
+/// depends on, which for most is a counter of its own. The values then come from a scan.
 class StackingLoop {
  public:
-  StackingLoop(fx::GraphModule& m, Node* call) : m_(m), call_(call), condition_(graph_of(m, *call, 0)), body_(graph_of(m, *call, 1)), carried_(call->args.at(2).as_list()), additional_(call->args.at(3).as_list()) {}
+  StackingLoop(fx::GraphModule& m, Node* call)
+      : m_(m),
+        call_(call),
+        condition_(graph_of(m, *call, 0)),
+        body_(graph_of(m, *call, 1)),
+        carried_(call->args.at(2).as_list()),
+        additional_(call->args.at(3).as_list()) {}
 
   void expand() {
     fx::InsertBefore here(call_);
@@ -100,15 +109,23 @@ class StackingLoop {
       t.sizes.at(0) = n;
       scanned.push_back(t);
     }
-    Node* scan = described(m_.graph.call("higher_order.scan", {ops::GraphRef{stepping()}, carried_, Values{places}, additional_}), call_, scanned);
+    Node* scan = described(
+        m_.graph.call("higher_order.scan", {ops::GraphRef{stepping()}, carried_, Values{places}, additional_}), call_,
+        scanned);
     // Of a loop of no turns torch stacks the first values.
-    Node* none = number(make_call(m_, call_, "aten.sub.Tensor", {make_call(m_, call_, "aten.clamp.default", {count, Value(1), ops::None{}}), count}), {0, 1});
+    Node* none = number(make_call(m_, call_, "aten.sub.Tensor",
+                                  {make_call(m_, call_, "aten.clamp.default", {count, Value(1), ops::None{}}), count}),
+                        {0, 1});
     replace_items(m_, call_, [&](std::size_t k) {
-      Node* rows = described(m_.graph.call("_operator.getitem", {scan, Value(static_cast<std::int64_t>(carried_.size() + k))}), call_, scanned[carried_.size() + k]);
+      Node* rows =
+          described(m_.graph.call("_operator.getitem", {scan, Value(static_cast<std::int64_t>(carried_.size() + k))}),
+                    call_, scanned[carried_.size() + k]);
       Values sizes{none};
       const sym::TensorMeta meta = meta_of(carried_[k]).as_tensor();
       sizes.insert(sizes.end(), meta.sizes.begin(), meta.sizes.end());
-      Node* first = make_call(m_, call_, "aten.expand.default", {make_call(m_, call_, "aten.unsqueeze.default", {carried_[k], Value(0)}), sizes, Value(false)});
+      Node* first =
+          make_call(m_, call_, "aten.expand.default",
+                    {make_call(m_, call_, "aten.unsqueeze.default", {carried_[k], Value(0)}), sizes, Value(false)});
       return m_.graph.call("aten.cat.default", {Values{first, rows}, Value(0)});
     });
   }
@@ -116,7 +133,9 @@ class StackingLoop {
  private:
   static Value meta_of(const Value& v) { return v.is<Node*>() ? v.as_node()->meta.value : v; }
 
-  Node* number(Node* tensor, sym::Range range) { return described(m_.graph.call("aten._local_scalar_dense.default", {tensor}), call_, m_.env->fresh_unbacked(range)); }
+  Node* number(Node* tensor, sym::Range range) {
+    return described(m_.graph.call("aten._local_scalar_dense.default", {tensor}), call_, m_.env->fresh_unbacked(range));
+  }
 
   /// Positions of carried values that the condition depends on, in this turn or a later one.
   std::vector<bool> deciding() const {
@@ -130,7 +149,11 @@ class StackingLoop {
       for (std::size_t k = 0; k < decides.size(); ++k)
         if (decides[k]) results.push_back(body_.graph.output()->args.at(k));
       const auto needed = ancestors_of(results);
-      if (draws(body_, needed)) throw Error(fmt::format("{} ({}) has a condition that random numbers decide, in a program that is differentiated; decide it by other values", call_->target, call_->name), call_->target, call_->where());
+      if (draws(body_, needed))
+        throw Error(fmt::format("{} ({}) has a condition that random numbers decide, in a program that is "
+                                "differentiated; decide it by other values",
+                                call_->target, call_->name),
+                    call_->target, call_->where());
       for (std::size_t k = 0; k < decides.size(); ++k)
         if (!decides[k] && needed.contains(carried[k])) decides[k] = more = true;
     }
@@ -138,7 +161,8 @@ class StackingLoop {
   }
 
   /// The graph without the placeholders at some positions and all that needs them, with a count before the first.
-  static std::unique_ptr<fx::GraphModule> slimmed(const fx::GraphModule& from, const std::vector<bool>& keep, bool counts) {
+  static std::unique_ptr<fx::GraphModule> slimmed(const fx::GraphModule& from, const std::vector<bool>& keep,
+                                                  bool counts) {
     auto to = copied(from, {});
     const std::vector<Node*> placeholders = to->graph.placeholders();
     Node* output = to->graph.output();
@@ -153,7 +177,8 @@ class StackingLoop {
     for (Node* n = to->graph.first(); n; n = n->next()) {
       if (n == output || n->opcode == Opcode::Placeholder || needed.contains(n)) continue;
       bool lost = !n->users().empty();  // a check is kept where it can be
-      for (const Value& v : n->args) ops::for_each_node(v, [&](const Node* in) { lost = lost || !needed.contains(in) || gone.contains(in); });
+      for (const Value& v : n->args)
+        ops::for_each_node(v, [&](const Node* in) { lost = lost || !needed.contains(in) || gone.contains(in); });
       if (lost) unneeded.push_back(n);
     }
     output->set_args({});
@@ -179,12 +204,17 @@ class StackingLoop {
   /// The number of turns, as a tensor.
   Node* counted() {
     const std::vector<bool> keep = deciding();
-    Values first{make_call(m_, call_, "aten.full.default", {Values{}, Value(0)}, {{"dtype", DType::I64}})}, metas{counter()};
+    Values first{make_call(m_, call_, "aten.full.default", {Values{}, Value(0)}, {{"dtype", DType::I64}})},
+        metas{counter()};
     for (std::size_t k = 0; k < keep.size(); ++k)
       if (keep[k]) first.push_back(carried_[k]), metas.push_back(meta_of(carried_[k]));
-    const std::string test = add_graph(m_, call_->args[0].get_if<ops::GraphRef>()->name + "_counting", slimmed(condition_, keep, false));
-    const std::string turn = add_graph(m_, call_->args[1].get_if<ops::GraphRef>()->name + "_counting", slimmed(body_, keep, true));
-    Node* loop = described(m_.graph.call("higher_order.while_loop", {ops::GraphRef{test}, ops::GraphRef{turn}, std::move(first), additional_}), call_, metas);
+    const std::string test =
+        add_graph(m_, call_->args[0].get_if<ops::GraphRef>()->name + "_counting", slimmed(condition_, keep, false));
+    const std::string turn =
+        add_graph(m_, call_->args[1].get_if<ops::GraphRef>()->name + "_counting", slimmed(body_, keep, true));
+    Node* loop = described(m_.graph.call("higher_order.while_loop",
+                                         {ops::GraphRef{test}, ops::GraphRef{turn}, std::move(first), additional_}),
+                           call_, metas);
     return described(m_.graph.call("_operator.getitem", {loop, Value(0)}), call_, metas[0]);
   }
 
@@ -211,7 +241,8 @@ class StackingLoop {
   const Values carried_, additional_;
 };
 
-/// associative_scan(combine, xs, additional) over the first dimension, which GPUs are asked for: a scan of all but the first place.
+/// associative_scan(combine, xs, additional) over the first dimension, which GPUs are asked for: a scan of all but the
+/// first place.
 void expand_associative_scan(fx::GraphModule& m, Node* call) {
   fx::InsertBefore here(call);
   const Values xs = call->args.at(1).as_list(), additional = call->args.size() > 2 ? call->args[2].as_list() : Values{};
@@ -232,10 +263,13 @@ void expand_associative_scan(fx::GraphModule& m, Node* call) {
     metas.push_back(sym::contiguous(t.dtype, t.device, t.sizes));
   }
   const std::string name = add_graph(m, call->args[0].get_if<ops::GraphRef>()->name + "_step", std::move(step));
-  Node* scan = described(m.graph.call("higher_order.scan", {ops::GraphRef{name}, first, rest, additional}), call, metas);
+  Node* scan =
+      described(m.graph.call("higher_order.scan", {ops::GraphRef{name}, first, rest, additional}), call, metas);
   replace_items(m, call, [&](std::size_t k) {
-    Node* rows = described(m.graph.call("_operator.getitem", {scan, Value(static_cast<std::int64_t>(xs.size() + k))}), call, metas[xs.size() + k]);
-    return m.graph.call("aten.cat.default", {Values{make_call(m, call, "aten.unsqueeze.default", {first[k], Value(0)}), rows}, Value(0)});
+    Node* rows = described(m.graph.call("_operator.getitem", {scan, Value(static_cast<std::int64_t>(xs.size() + k))}),
+                           call, metas[xs.size() + k]);
+    return m.graph.call("aten.cat.default",
+                        {Values{make_call(m, call, "aten.unsqueeze.default", {first[k], Value(0)}), rows}, Value(0)});
   });
 }
 
@@ -244,8 +278,10 @@ void expand_associative_scan(fx::GraphModule& m, Node* call) {
 void expand_loops(fx::GraphModule& m) {
   for (auto& [name, sub] : m.subgraphs) expand_loops(*sub);
   for (Node* n : m.graph.nodes()) {
-    if (n->is_call(kStackingLoop)) StackingLoop(m, n).expand();
-    else if (n->is_call(kAssociativeScan)) expand_associative_scan(m, n);
+    if (n->is_call(kStackingLoop))
+      StackingLoop(m, n).expand();
+    else if (n->is_call(kAssociativeScan))
+      expand_associative_scan(m, n);
   }
 }
 

@@ -1,6 +1,7 @@
 // y = (w*x + b - mean) / sqrt(var + eps) * gamma + beta is a convolution with other weights. The new weights are
 // written as operators over the old ones; constant folding computes them once, at compile time. Weights that are inputs
-// are computed in each call, which is worth it on a GPU while they are fewer than the elements that a pass is saved over.
+// are computed in each call, which is worth it on a GPU while they are fewer than the elements that a pass is saved
+// over.
 #include "passes/make.h"
 #include "passes/passes.h"
 #include "support/error.h"

@@ -33,7 +33,8 @@ constexpr Named kNamed[] = {
 std::vector<std::size_t> hidden_writes(const fx::Node& n) {
   const bool instance = n.target == "aten.instance_norm.default";
   if (!instance && n.target != "aten.batch_norm.default" && n.target != "aten.native_batch_norm.default") return {};
-  if (n.arg(instance ? "use_input_stats" : "training") != ops::Value(true) || n.arg("running_mean").is_none()) return {};
+  if (n.arg(instance ? "use_input_stats" : "training") != ops::Value(true) || n.arg("running_mean").is_none())
+    return {};
   return {n.op->schema.index("running_mean"), n.op->schema.index("running_var")};
 }
 
@@ -109,7 +110,9 @@ std::optional<FunctionalTwin> functional_twin(const fx::Node& n) {
                 s.target, n.where());
   // Its own results as they were recorded: a list may be several.
   const ops::Value& results = n.meta.value;
-  twin.own_results = results.is_none() ? 0 : results.is<ops::Values>() ? results.as_list().size() - aliased_results : 1 - aliased_results;
+  twin.own_results = results.is_none()           ? 0
+                     : results.is<ops::Values>() ? results.as_list().size() - aliased_results
+                                                 : 1 - aliased_results;
   return twin;
 }
 
@@ -117,7 +120,9 @@ std::vector<std::pair<std::string, ops::Value>> twin_arguments(const FunctionalT
   std::vector<std::pair<std::string, ops::Value>> named;
   const Schema& s = n.op->schema;
   for (const Parameter& p : twin.op->schema.parameters) {
-    auto it = std::find_if(s.parameters.begin(), s.parameters.end(), [&](const Parameter& q) { return q.name == p.name || (q.name == "self" && p.name == "input"); });
+    auto it = std::find_if(s.parameters.begin(), s.parameters.end(), [&](const Parameter& q) {
+      return q.name == p.name || (q.name == "self" && p.name == "input");
+    });
     if (it != s.parameters.end())
       named.emplace_back(p.name, n.args[static_cast<std::size_t>(it - s.parameters.begin())]);
   }

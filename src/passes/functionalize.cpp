@@ -191,8 +191,7 @@ class Functionalizer {
     View* root = &view;
     for (; root->of; root = root->of) {
       View& of = *root->of;
-      whole = write_back(
-          m_, n, root->step, of.meta, [&] { return current(of, n); }, whole);
+      whole = write_back(m_, n, root->step, of.meta, [&] { return current(of, n); }, whole);
     }
     whole = fitted(whole, root->meta, n, [&] { return current(*root, n); });
     ++base.version;
@@ -304,7 +303,8 @@ class Functionalizer {
       });
     if (!twin.op) check_separate(*n, written);
     refresh(n);
-    Node* made = twin.op ? make_call(m_, n, twin.op->schema.target, {}, twin_arguments(twin, *n)) : host_call(n, twin, written);
+    Node* made =
+        twin.op ? make_call(m_, n, twin.op->schema.target, {}, twin_arguments(twin, *n)) : host_call(n, twin, written);
     const bool several = made->meta.value.is<Values>();
     auto result = [&](std::size_t i) -> Node* {
       return several ? make_call(m_, n, "_operator.getitem", {made, static_cast<std::int64_t>(i)}) : made;
@@ -329,7 +329,8 @@ class Functionalizer {
     Node* made = m_.graph.call(std::string(ops::kFunctional) + n->target, n->args, n->name);
     fx::Graph::inherit(made, n);
     Values results;
-    if (const Value& own = n->meta.value; twin.own_results > 0) results = own.is<Values>() ? own.as_list() : Values{own};
+    if (const Value& own = n->meta.value; twin.own_results > 0)
+      results = own.is<Values>() ? own.as_list() : Values{own};
     results.resize(twin.own_results);
     const ops::Operator& copy = *ops::find("aten.clone.default");
     for (Object* object : written) {
@@ -349,7 +350,9 @@ class Functionalizer {
       });
     for (Object* object : written)
       if (const Base* base = object->view->base; uses[base] > 1)
-        throw Error(fmt::format("{} writes to memory of %{} that it is given twice; give it a copy of one (clone())", n.target, base->root->name), n.target, n.where());
+        throw Error(fmt::format("{} writes to memory of %{} that it is given twice; give it a copy of one (clone())",
+                                n.target, base->root->name),
+                    n.target, n.where());
   }
 
   // --- the end
@@ -381,9 +384,12 @@ class Functionalizer {
     for (const Reshape& r : reshaped_)
       for (const auto& [root, object] : objects_) {
         const bool input = root->opcode == Opcode::Placeholder;
-        if (object != r.object || (!input && root->opcode != Opcode::GetAttr) || object->view->meta == root->tensor()) continue;
-        throw Error(fmt::format("{} gives the {} {} other sizes or strides, which its owner would see; use the operator that gives a view", r.target, input ? "input" : "attribute", input ? root->name : root->target), r.target,
-                    r.where);
+        if (object != r.object || (!input && root->opcode != Opcode::GetAttr) || object->view->meta == root->tensor())
+          continue;
+        throw Error(fmt::format("{} gives the {} {} other sizes or strides, which its owner would see; use the "
+                                "operator that gives a view",
+                                r.target, input ? "input" : "attribute", input ? root->name : root->target),
+                    r.target, r.where);
       }
   }
 

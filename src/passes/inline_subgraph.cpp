@@ -26,7 +26,8 @@ ops::Value renamed_graphs(const ops::Value& v, const std::unordered_map<std::str
   return out;
 }
 
-/// Subgraphs and attributes of a nested module become the outer one's. Those that had to change their names are called by the new ones in the nested module too, which may be put in the place of further calls.
+/// Subgraphs and attributes of a nested module become the outer one's. Those that had to change their names are called
+/// by the new ones in the nested module too, which may be put in the place of further calls.
 void hoist(fx::GraphModule& outer, fx::GraphModule& inner, const std::string& name) {
   std::unordered_map<std::string, std::string> renamed;
   for (auto& [key, sub] : inner.subgraphs) {
@@ -91,8 +92,10 @@ fx::GraphModule* subgraph_of(const fx::GraphModule& m, const ops::Value& argumen
 /// A body that stands in several places finds sizes in its data in each of them.
 Renaming fresh_sizes(fx::GraphModule& outer, const Node* call, const fx::GraphModule& body) {
   std::unordered_set<sym::Expr> given, seen;
-  for (const Node* n = outer.graph.first(); n != call; n = n->next()) for_each_unbacked(outer, *n, [&](sym::Expr s) { seen.insert(s); });
-  for (const Node* n : body.graph.placeholders()) for_each_unbacked(n->meta.value, [&](sym::Expr s) { given.insert(s); });
+  for (const Node* n = outer.graph.first(); n != call; n = n->next())
+    for_each_unbacked(outer, *n, [&](sym::Expr s) { seen.insert(s); });
+  for (const Node* n : body.graph.placeholders())
+    for_each_unbacked(n->meta.value, [&](sym::Expr s) { given.insert(s); });
   Renaming fresh;
   for (const Node* n = body.graph.first(); n; n = n->next())
     for_each_unbacked(outer, *n, [&](sym::Expr s) {  // (its graphs are the outer one's by now)
@@ -104,7 +107,8 @@ Renaming fresh_sizes(fx::GraphModule& outer, const Node* call, const fx::GraphMo
 std::unique_ptr<fx::GraphModule> copied(const fx::GraphModule& from, const Renaming& fresh) {
   auto to = std::make_unique<fx::GraphModule>();
   to->env = from.env, to->name = from.name;
-  to->attributes = from.attributes, to->inputs = from.inputs, to->outputs = from.outputs, to->mutations = from.mutations;
+  to->attributes = from.attributes, to->inputs = from.inputs, to->outputs = from.outputs,
+  to->mutations = from.mutations;
   for (const auto& [name, sub] : from.subgraphs) to->subgraphs[name] = copied(*sub, fresh);
   std::unordered_map<const Node*, ops::Value> values;
   auto argument = [&](const ops::Value& v) { return fresh.renamed(mapped(v, values)); };
@@ -159,7 +163,8 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
     throw Error(call->target + " has no graph among its arguments", call->target, call->where());
   const std::string name = graph_argument->get_if<ops::GraphRef>()->name;
   fx::GraphModule* const named = subgraph_of(m, *graph_argument);
-  if (!named) throw Error(fmt::format("{} runs @{}, which is not there", call->target, name), call->target, call->where());
+  if (!named)
+    throw Error(fmt::format("{} runs @{}, which is not there", call->target, name), call->target, call->where());
   fx::GraphModule& sub = *named;
 
   std::vector<Node*> placeholders = sub.graph.placeholders();

@@ -1,4 +1,5 @@
-// Layers of recurrent networks as scans over their steps: a product of the hidden state with its weight, then the cell, element by element. For devices whose libraries have no such layers.
+// Layers of recurrent networks as scans over their steps: a product of the hidden state with its weight, then the cell,
+// element by element. For devices whose libraries have no such layers.
 #include "passes/make.h"
 #include "passes/passes.h"
 #include "support/error.h"
@@ -15,10 +16,13 @@ using sym::Expr;
 bool is_lstm(const Node& n) { return n.is_call("coil.lstm_layer.default"); }
 bool is_layer(const Node& n) { return is_lstm(n) || n.is_call("coil.recurrent_layer.default"); }
 
-/// The graph of one step: states, the input's share of the step, weights; it gives the new states, then the hidden state as the step's result.
+/// The graph of one step: states, the input's share of the step, weights; it gives the new states, then the hidden
+/// state as the step's result.
 class Step {
  public:
-  Step(const fx::GraphModule& around, const Node& layer) : layer_(layer), body_(std::make_unique<fx::GraphModule>()) { body_->env = around.env; }
+  Step(const fx::GraphModule& around, const Node& layer) : layer_(layer), body_(std::make_unique<fx::GraphModule>()) {
+    body_->env = around.env;
+  }
 
   std::unique_ptr<fx::GraphModule> build() {
     const bool lstm = is_lstm(layer_);
@@ -66,13 +70,18 @@ class Step {
   }
 
   Node* call(std::string_view target, Values args) { return make_call(*body_, &layer_, target, std::move(args)); }
-  Node* linear(Node* x, Node* weight, Node* bias) { return call("aten.linear.default", {x, weight, bias ? Value(bias) : Value(ops::None{})}); }
+  Node* linear(Node* x, Node* weight, Node* bias) {
+    return call("aten.linear.default", {x, weight, bias ? Value(bias) : Value(ops::None{})});
+  }
   Node* add(Node* a, Node* b) { return call("aten.add.Tensor", {a, b}); }
   Node* mul(Node* a, Node* b) { return call("aten.mul.Tensor", {a, b}); }
   Node* sigmoid(Node* x) { return call("aten.sigmoid.default", {x}); }
   Node* tanh(Node* x) { return call("aten.tanh.default", {x}); }
   /// Part `i` of gates, which lie side by side.
-  Node* gate(Node* gates, std::int64_t i) { return call("aten.slice.Tensor", {gates, Value(Expr(1)), Value(width_ * i), Value(width_ * (i + 1)), Value(Expr(1))}); }
+  Node* gate(Node* gates, std::int64_t i) {
+    return call("aten.slice.Tensor",
+                {gates, Value(Expr(1)), Value(width_ * i), Value(width_ * (i + 1)), Value(Expr(1))});
+  }
   Node* sum(std::int64_t i) { return add(gate(gates_, i), gate(sums_, i)); }
 
   const Node& layer_;
@@ -93,7 +102,10 @@ void loop(fx::GraphModule& m, Node* layer) {
   Values states{layer->arg("hidden")};
   if (is_lstm(*layer)) states.push_back(layer->arg("cell"));
   const std::size_t count = states.size();
-  Node* scan = m.graph.call("higher_order.scan", {ops::GraphRef{name}, std::move(states), Values{turned(layer->arg("gates").as_node())}, step.additional}, layer->name);
+  Node* scan = m.graph.call(
+      "higher_order.scan",
+      {ops::GraphRef{name}, std::move(states), Values{turned(layer->arg("gates").as_node())}, step.additional},
+      layer->name);
   fx::Graph::inherit(scan, layer);
   // The layer gives the steps' results, then the states; the scan the other way round.
   const Values& metas = layer->meta.value.as_list();

@@ -73,7 +73,9 @@ bool agree(const sym::ShapeEnv& env, const Value& computed, const Value& recorde
 void Renaming::note(sym::ShapeEnv& env, Expr recorded, Expr found) {
   if (!recorded.is_symbol() || recorded.symbol_kind() != sym::SymbolKind::Unbacked) return;
   if (!from_.empty()) found = sym::substitute(found, from_, to_);
-  if (recorded == found || std::find(from_.begin(), from_.end(), recorded) != from_.end() || sym::contains(found, recorded)) return;
+  if (recorded == found || std::find(from_.begin(), from_.end(), recorded) != from_.end() ||
+      sym::contains(found, recorded))
+    return;
   if (found.is_symbol()) env.constrain(found, env.range(recorded));
   for (Expr& e : to_) e = sym::substitute(e, {&recorded, 1}, {&found, 1});
   from_.push_back(recorded);
@@ -82,7 +84,8 @@ void Renaming::note(sym::ShapeEnv& env, Expr recorded, Expr found) {
 
 void Renaming::unify(sym::ShapeEnv& env, const Value& recorded, const Value& found) {
   if (auto *t = recorded.get_if<TensorMeta>(), *u = found.get_if<TensorMeta>(); t && u && t->rank() == u->rank()) {
-    for (std::size_t d = 0; d < t->rank(); ++d) note(env, t->sizes[d], u->sizes[d]), note(env, t->strides[d], u->strides[d]);
+    for (std::size_t d = 0; d < t->rank(); ++d)
+      note(env, t->sizes[d], u->sizes[d]), note(env, t->strides[d], u->strides[d]);
     note(env, t->offset, u->offset);
   }
   if (auto *a = recorded.get_if<Expr>(), *b = found.get_if<Expr>(); a && b) note(env, *a, *b);
@@ -91,7 +94,9 @@ void Renaming::unify(sym::ShapeEnv& env, const Value& recorded, const Value& fou
 }
 
 Value Renaming::renamed(const Value& v) const {
-  auto expression = [&](Expr e) { return sym::has_symbol_of(e, sym::SymbolKind::Unbacked) ? sym::substitute(e, from_, to_) : e; };
+  auto expression = [&](Expr e) {
+    return sym::has_symbol_of(e, sym::SymbolKind::Unbacked) ? sym::substitute(e, from_, to_) : e;
+  };
   if (auto* e = v.get_if<Expr>()) return expression(*e);
   if (auto* b = v.get_if<Bool>()) return Bool{expression(b->condition)};
   if (auto* f = v.get_if<SymFloat>(); f && f->value) return SymFloat{f->name, expression(*f->value)};

@@ -6,8 +6,10 @@ namespace {
 using sym::TensorMeta;
 
 void move(ops::Value& v, Device to) {
-  if (auto* device = v.get_if<Device>(); device && device->type != DeviceType::Meta) *device = to;
-  else if (auto* tensor = v.get_if<TensorMeta>()) tensor->device = to;
+  if (auto* device = v.get_if<Device>(); device && device->type != DeviceType::Meta)
+    *device = to;
+  else if (auto* tensor = v.get_if<TensorMeta>())
+    tensor->device = to;
   else if (auto* list = v.get_if<ops::Values>())
     for (ops::Value& x : *list) move(x, to);
 }

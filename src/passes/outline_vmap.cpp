@@ -17,7 +17,10 @@ using sym::TensorMeta;
 
 constexpr std::string_view kVmap = "torch._functorch.predispatch.";
 
-bool is_vmap_call(const Node& n, std::string_view name) { return n.opcode == fx::Opcode::CallFunction && n.target.starts_with(kVmap) && std::string_view(n.target).substr(kVmap.size()) == name; }
+bool is_vmap_call(const Node& n, std::string_view name) {
+  return n.opcode == fx::Opcode::CallFunction && n.target.starts_with(kVmap) &&
+         std::string_view(n.target).substr(kVmap.size()) == name;
+}
 
 void for_each_input(const Value& v, const std::function<void(Node*)>& f) {
   if (auto* n = v.get_if<Node*>()) f(*n);
@@ -47,7 +50,8 @@ class Region {
   void outline() {
     collect();
     fx::InsertBefore here(end_);
-    const bool any = std::any_of(leaving_.begin(), leaving_.end(), [&](Node* n) { return batched_.contains(n->args.at(0).as_node()); });
+    const bool any = std::any_of(leaving_.begin(), leaving_.end(),
+                                 [&](Node* n) { return batched_.contains(n->args.at(0).as_node()); });
     Node* call = any ? map() : nullptr;
     for (Node* n : leaving_) leave(*n, call);
     for (Node* n : leaving_) m_.graph.erase(n);
@@ -97,7 +101,8 @@ class Region {
       for (const Value& v : n->args) {
         args.push_back(inner(v));
         if (auto* g = v.get_if<ops::GraphRef>())
-          if (auto found = m_.subgraphs.find(g->name); found != m_.subgraphs.end()) body->subgraphs.insert(m_.subgraphs.extract(found));
+          if (auto found = m_.subgraphs.find(g->name); found != m_.subgraphs.end())
+            body->subgraphs.insert(m_.subgraphs.extract(found));
       }
       std::vector<std::pair<std::string, Value>> named;
       for (const auto& [key, v] : n->kwargs) named.emplace_back(key, inner(v));
@@ -127,7 +132,8 @@ class Region {
 
   static sym::Expr extent(const Value& v) { return v.is<Node*>() ? v.as_node()->meta.value.as_int() : v.as_int(); }
 
-  /// `_remove_batch_dim(y, level, batch size, where)`: result `taken_` of the map, or for what was never batched the same in each place.
+  /// `_remove_batch_dim(y, level, batch size, where)`: result `taken_` of the map, or for what was never batched the
+  /// same in each place.
   void leave(Node& n, Node* call) {
     Node* y = n.args.at(0).as_node();
     const Value where = n.args.at(3);
@@ -141,9 +147,11 @@ class Region {
       sizes.insert(sizes.begin(), extent(n.args.at(2)));
       Values wanted;
       for (sym::Expr e : sizes) wanted.push_back(e);
-      made = make_call(m_, &n, "aten.expand.default", {make_call(m_, &n, "aten.unsqueeze.default", {y, Value(sym::Expr(0))}), wanted});
+      made = make_call(m_, &n, "aten.expand.default",
+                       {make_call(m_, &n, "aten.unsqueeze.default", {y, Value(sym::Expr(0))}), wanted});
     }
-    if (!where.is<sym::Expr>() || !where.as_int().is_constant(0)) made = make_call(m_, &n, "aten.movedim.int", {made, Value(sym::Expr(0)), where});
+    if (!where.is<sym::Expr>() || !where.as_int().is_constant(0))
+      made = make_call(m_, &n, "aten.movedim.int", {made, Value(sym::Expr(0)), where});
     n.replace_all_uses_with(made);
   }
 
@@ -160,8 +168,10 @@ void outline_vmap(fx::GraphModule& m) {
   for (auto& [name, sub] : m.subgraphs) outline_vmap(*sub);
   std::vector<Node*> open;
   for (Node* n : m.graph.nodes()) {
-    if (is_vmap_call(*n, "lazy_load_decompositions")) m.graph.erase(n);
-    else if (is_vmap_call(*n, "_vmap_increment_nesting")) open.push_back(n);
+    if (is_vmap_call(*n, "lazy_load_decompositions"))
+      m.graph.erase(n);
+    else if (is_vmap_call(*n, "_vmap_increment_nesting"))
+      open.push_back(n);
     else if (is_vmap_call(*n, "_vmap_decrement_nesting") && !open.empty()) {
       Region(m, open.back(), n).outline();
       open.pop_back();

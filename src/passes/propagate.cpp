@@ -28,7 +28,8 @@ Value in_layout_of(Value value, const Value& other) {
   return value;
 }
 
-/// Results that nobody takes, as `other` has them: what torch.export records for those (statistics of a normalization) is no matter.
+/// Results that nobody takes, as `other` has them: what torch.export records for those (statistics of a normalization)
+/// is no matter.
 Value with_unused_of(const fx::Node& node, Value value, const Value& other) {
   auto* list = value.get_if<Values>();
   auto* others = other.get_if<Values>();
@@ -56,7 +57,8 @@ bool acceptable(const fx::Node& node, const sym::ShapeEnv& env, const Value& com
 
 /// An operator of which nothing but the schema is known, or not even that: what is recorded is all there is.
 bool is_opaque(const fx::Node& node) {
-  const bool known = node.op ? static_cast<bool>(node.op->shape) : node.is_call("_operator.getitem") || fx::find_scalar_function(node.target);
+  const bool known = node.op ? static_cast<bool>(node.op->shape)
+                             : node.is_call("_operator.getitem") || fx::find_scalar_function(node.target);
   const bool gives_nothing = node.op ? node.op->schema.returns.empty() : node.target == "torch._assert";
   return !known && (!node.meta.value.is_none() || gives_nothing);
 }
@@ -75,13 +77,16 @@ std::vector<Value> results_of(const fx::GraphModule& graph) {
   return metas;
 }
 
-/// Sizes of a branch's results that both branches say in the same words, over sizes from outside: what the archive calls them is one more name.
+/// Sizes of a branch's results that both branches say in the same words, over sizes from outside: what the archive
+/// calls them is one more name.
 void unify_branches(const fx::GraphModule& module, const fx::Node& node, Renaming& renaming) {
   std::vector<std::vector<Value>> branches;
   for (const Value& v : node.args)
     if (const fx::GraphModule* branch = subgraph_of(module, v)) branches.push_back(results_of(*branch));
   const auto* recorded = node.meta.value.get_if<Values>();
-  if (branches.size() != 2 || !recorded || branches[0].size() != recorded->size() || branches[1].size() != recorded->size()) return;
+  if (branches.size() != 2 || !recorded || branches[0].size() != recorded->size() ||
+      branches[1].size() != recorded->size())
+    return;
   std::set<std::string> outside;
   for (fx::Node* n = module.graph.first(); n != &node; n = n->next()) {
     auto note = [&](sym::Expr e) {
@@ -93,10 +98,12 @@ void unify_branches(const fx::GraphModule& module, const fx::Node& node, Renamin
   }
   auto known = [&](sym::Expr e) {
     auto symbols = sym::free_symbols(e);
-    return std::all_of(symbols.begin(), symbols.end(), [&](sym::Expr s) { return outside.contains(std::string(s.name())); });
+    return std::all_of(symbols.begin(), symbols.end(),
+                       [&](sym::Expr s) { return outside.contains(std::string(s.name())); });
   };
   for (std::size_t k = 0; k < recorded->size(); ++k) {
-    const sym::TensorMeta *want = (*recorded)[k].get_if<sym::TensorMeta>(), *a = branches[0][k].get_if<sym::TensorMeta>(), *b = branches[1][k].get_if<sym::TensorMeta>();
+    const sym::TensorMeta *want = (*recorded)[k].get_if<sym::TensorMeta>(),
+                          *a = branches[0][k].get_if<sym::TensorMeta>(), *b = branches[1][k].get_if<sym::TensorMeta>();
     if (!want || !a || !b || want->rank() != a->rank() || want->rank() != b->rank()) continue;
     sym::TensorMeta found = *want;
     for (std::size_t d = 0; d < found.rank(); ++d)
@@ -111,10 +118,12 @@ void propagate(fx::GraphModule& module) {
   Renaming renaming;
   for (fx::Node* node = module.graph.first(); node; node = node->next()) {
     if (node->is_call("higher_order.cond")) unify_branches(module, *node, renaming);
-    if (node->opcode != fx::Opcode::CallFunction || is_opaque(*node) || node->target.starts_with("higher_order.")) continue;
+    if (node->opcode != fx::Opcode::CallFunction || is_opaque(*node) || node->target.starts_with("higher_order."))
+      continue;
     const std::size_t known = module.env->symbols().size();
     Value inferred = fx::infer(*node, *module.env);
-    // New symbols stand for what only the run tells, and the archive's name for that is kept. What the arguments alone say of a size that is recorded as a symbol is said instead.
+    // New symbols stand for what only the run tells, and the archive's name for that is kept. What the arguments alone
+    // say of a size that is recorded as a symbol is said instead.
     if (module.env->symbols().size() == known) {
       node->meta.value = with_unused_of(*node, std::move(node->meta.value), inferred);
       renaming.unify(*module.env, node->meta.value, inferred);

@@ -27,7 +27,8 @@ void inline_wrappers(fx::GraphModule& m) {
   for (Node* n = m.graph.first(); n; n = n->next())
     if (higher_order(*n) == "invoke_subgraph" || is_wrapper(*n)) calls.push_back(n);
   for (Node* n : calls) {
-    if (higher_order(*n) == "invoke_subgraph") {  // invoke_subgraph(graph, name of the region, operands…): one graph, called where its body might have stood
+    if (higher_order(*n) == "invoke_subgraph") {  // invoke_subgraph(graph, name of the region, operands…): one graph,
+                                                  // called where its body might have stood
       ops::Values args = n->args;
       if (args.size() > 1 && args[1].is<std::string>()) args.erase(args.begin() + 1);
       n->set_args(std::move(args));

@@ -16,7 +16,9 @@ using fx::Opcode;
 const ComplexRules& rules() {
   static const ComplexRules entries = [] {
     ComplexRules t;
-    for (auto add : {add_complex_arithmetic, add_complex_functions, add_complex_structure, add_fourier, add_complex_matrices, add_complex_products}) add(t);
+    for (auto add : {add_complex_arithmetic, add_complex_functions, add_complex_structure, add_fourier,
+                     add_complex_matrices, add_complex_products})
+      add(t);
     return t;
   }();
   return entries;
@@ -24,11 +26,27 @@ const ComplexRules& rules() {
 
 /// Operators whose decompositions hold for complex numbers as they stand: what they are made of has rules.
 constexpr std::string_view kByDecomposition[] = {
-    "aten.addbmm.default", "aten.addcdiv.default", "aten.addcmul.default", "aten.addmv.default", "aten.addr.default", "aten.index_add.default", "aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor", "aten.isclose.default",
-    "aten.ldexp.Tensor", "aten.lerp.Scalar", "aten.lerp.Tensor", "aten.linalg_multi_dot.default", "aten.linspace.default", "aten.rms_norm.default", "aten.sinc.default",
+    "aten.addbmm.default",
+    "aten.addcdiv.default",
+    "aten.addcmul.default",
+    "aten.addmv.default",
+    "aten.addr.default",
+    "aten.index_add.default",
+    "aten.index_fill.int_Scalar",
+    "aten.index_fill.int_Tensor",
+    "aten.isclose.default",
+    "aten.ldexp.Tensor",
+    "aten.lerp.Scalar",
+    "aten.lerp.Tensor",
+    "aten.linalg_multi_dot.default",
+    "aten.linspace.default",
+    "aten.rms_norm.default",
+    "aten.sinc.default",
 };
 
-bool is_decomposed(std::string_view target) { return std::find(std::begin(kByDecomposition), std::end(kByDecomposition), target) != std::end(kByDecomposition); }
+bool is_decomposed(std::string_view target) {
+  return std::find(std::begin(kByDecomposition), std::end(kByDecomposition), target) != std::end(kByDecomposition);
+}
 
 bool is_complex_value(const Value& v) {
   if (const auto* t = v.get_if<TensorMeta>()) return is_complex(t->dtype);
@@ -38,7 +56,10 @@ bool is_complex_value(const Value& v) {
 }
 
 /// Also what takes real numbers for complex ones: the transforms to real numbers.
-bool touches_complex(const Node& n) { return n.target.starts_with("aten.fft_irfft") || n.target.starts_with("aten.fft_hfft") || is_complex_value(n.meta.value) || std::any_of(n.args.begin(), n.args.end(), is_complex_value); }
+bool touches_complex(const Node& n) {
+  return n.target.starts_with("aten.fft_irfft") || n.target.starts_with("aten.fft_hfft") ||
+         is_complex_value(n.meta.value) || std::any_of(n.args.begin(), n.args.end(), is_complex_value);
+}
 
 /// Of its sizes or its type, which parts have as well.
 bool asks_only(const Node& n) { return n.target.starts_with("aten.sym_") || n.target == "aten.is_complex.default"; }
@@ -186,20 +207,26 @@ void split_complex(fx::GraphModule& module) { Splitter(module).run(); }
 
 bool splits_complex(const fx::GraphModule& module) {
   for (const Node* n = module.graph.first(); n; n = n->next()) {
-    if (n->opcode != Opcode::CallFunction || !touches_complex(*n) || asks_only(*n) || n->is_call("_operator.getitem")) continue;
+    if (n->opcode != Opcode::CallFunction || !touches_complex(*n) || asks_only(*n) || n->is_call("_operator.getitem"))
+      continue;
     if (!rules().contains(n->target) && !is_decomposed(n->target)) return false;
   }
-  return std::all_of(module.subgraphs.begin(), module.subgraphs.end(), [](const auto& sub) { return splits_complex(*sub.second); });
+  return std::all_of(module.subgraphs.begin(), module.subgraphs.end(),
+                     [](const auto& sub) { return splits_complex(*sub.second); });
 }
 
 void leave_complex_to_host(fx::GraphModule& module) {
   for (Node* n = module.graph.first(); n; n = n->next()) {
-    if (n->opcode != Opcode::CallFunction || !n->op || !n->target.starts_with("aten.") || !touches_complex(*n) || asks_only(*n)) continue;
+    if (n->opcode != Opcode::CallFunction || !n->op || !n->target.starts_with("aten.") || !touches_complex(*n) ||
+        asks_only(*n))
+      continue;
     Values positional;
     for (std::size_t i = 0; i < n->args.size(); ++i) {
       const ops::Parameter& p = n->op->schema.parameters[i];
-      if (p.keyword_only) n->kwargs.emplace_back(p.name, n->args[i]);
-      else positional.push_back(n->args[i]);
+      if (p.keyword_only)
+        n->kwargs.emplace_back(p.name, n->args[i]);
+      else
+        positional.push_back(n->args[i]);
     }
     n->target = "host." + n->target;
     n->op = nullptr;

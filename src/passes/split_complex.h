@@ -4,11 +4,13 @@
 
 namespace coil::passes {
 
-/// Complex tensors become two real ones, their parts, by the tables in passes/complex/. Throws Error naming an operator that these do not have.
+/// Complex tensors become two real ones, their parts, by the tables in passes/complex/. Throws Error naming an operator
+/// that these do not have.
 void split_complex(fx::GraphModule&);
 /// Whether the tables have every call that takes or gives complex tensors.
 bool splits_complex(const fx::GraphModule&);
-/// Torch's operators on complex tensors become calls of the host (`host.aten.…`), which no pass and no lowering takes for others: all of them, so that they may hand each other complex tensors.
+/// Torch's operators on complex tensors become calls of the host (`host.aten.…`), which no pass and no lowering takes
+/// for others: all of them, so that they may hand each other complex tensors.
 void leave_complex_to_host(fx::GraphModule&);
 
 }  // namespace coil::passes

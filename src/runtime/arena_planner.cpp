@@ -69,7 +69,8 @@ class LiveTree {
       if (block.first <= last && first <= block.last) found.push_back(block);
     const std::uint32_t middle = low + (high - low) / 2;
     if (first < middle && nodes_[node].children[0]) visit(nodes_[node].children[0], low, middle, first, last, found);
-    if (last > middle && nodes_[node].children[1]) visit(nodes_[node].children[1], middle + 1, high, first, last, found);
+    if (last > middle && nodes_[node].children[1])
+      visit(nodes_[node].children[1], middle + 1, high, first, last, found);
   }
 
   std::uint32_t steps_;

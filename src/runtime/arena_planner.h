@@ -20,8 +20,9 @@ struct ArenaPlan {
 /// Alignment of a block in the arena: a cache line, or a page from 1 MiB on.
 std::uint64_t arena_alignment(std::uint64_t bytes);
 
-/// Offsets such that no two intervals that are live at one step overlap. Greedy best fit, the largest first (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020, give
-/// the family); ties go to the earlier interval, so that equal inputs give equal plans. About n log n for programs whose values mostly live briefly.
+/// Offsets such that no two intervals that are live at one step overlap. Greedy best fit, the largest first (Pisarchyk
+/// and Lee, "Efficient memory management for deep neural net inference", 2020, give the family); ties go to the earlier
+/// interval, so that equal inputs give equal plans. About n log n for programs whose values mostly live briefly.
 ArenaPlan plan_arena(std::span<const Interval> intervals);
 
 }  // namespace coil::runtime

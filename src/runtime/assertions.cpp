@@ -38,7 +38,10 @@ ReadReal reader_of(DType d) {
 
 class AssertFinite : public LibraryOp {
  public:
-  explicit AssertFinite(const Attributes& a) : name_(string_attribute(a, "name")), nan_(int_attribute(a, "nan", 1) != 0), inf_(int_attribute(a, "inf", 1) != 0) {}
+  explicit AssertFinite(const Attributes& a)
+      : name_(string_attribute(a, "name")),
+        nan_(int_attribute(a, "nan", 1) != 0),
+        inf_(int_attribute(a, "inf", 1) != 0) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     if (inputs.size() != 1 || !outputs.empty()) fail("assert_finite takes one tensor and gives none");
@@ -77,7 +80,8 @@ class AssertFinite : public LibraryOp {
 
 class AssertAligned : public LibraryOp {
  public:
-  explicit AssertAligned(const Attributes& a) : name_(string_attribute(a, "name")), bytes_(int_attribute(a, "bytes", 16)) {
+  explicit AssertAligned(const Attributes& a)
+      : name_(string_attribute(a, "name")), bytes_(int_attribute(a, "bytes", 16)) {
     if (bytes_ < 1) fail("assert_aligned: an alignment of {} bytes", bytes_);
   }
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
@@ -85,7 +89,8 @@ class AssertAligned : public LibraryOp {
     empty_ = numel(inputs[0].sizes) == 0;
   }
   void run(std::span<const void* const> inputs, std::span<void* const>, void*) override {
-    if (!empty_ && reinterpret_cast<std::uintptr_t>(inputs[0]) % static_cast<std::uintptr_t>(bytes_) != 0) fail("{} lies at an address that is no multiple of {}", name_, bytes_);
+    if (!empty_ && reinterpret_cast<std::uintptr_t>(inputs[0]) % static_cast<std::uintptr_t>(bytes_) != 0)
+      fail("{} lies at an address that is no multiple of {}", name_, bytes_);
   }
 
  private:
@@ -96,7 +101,11 @@ class AssertAligned : public LibraryOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_assert_finite(const Attributes& attributes) { return std::make_unique<AssertFinite>(attributes); }
-std::unique_ptr<LibraryOp> make_assert_aligned(const Attributes& attributes) { return std::make_unique<AssertAligned>(attributes); }
+std::unique_ptr<LibraryOp> make_assert_finite(const Attributes& attributes) {
+  return std::make_unique<AssertFinite>(attributes);
+}
+std::unique_ptr<LibraryOp> make_assert_aligned(const Attributes& attributes) {
+  return std::make_unique<AssertAligned>(attributes);
+}
 
 }  // namespace coil::runtime

@@ -1,4 +1,5 @@
-// Checks on tensors that a program makes of its own values when it was asked to: they read, write nothing, and fail the run.
+// Checks on tensors that a program makes of its own values when it was asked to: they read, write nothing, and fail the
+// run.
 #pragma once
 #include "runtime/library.h"
 

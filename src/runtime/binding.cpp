@@ -26,11 +26,20 @@ std::vector<BufferId> memory_owners(const Plan& plan) {
 
 Binding::Binding(const Model::Impl& model, Queue& queue) : Binding(model, queue, QueueScope(queue)) {}
 
-Binding::Binding(const Model::Impl& model, Queue& queue, const QueueScope&) : model_(model), plan_(model.plan), queue_(queue), constants_(model.constants), memory_of_(memory_owners(plan_)), guards_(plan_), failures_(plan_, memory_of_, queue), stages_(plan_.shape_program) {
+Binding::Binding(const Model::Impl& model, Queue& queue, const QueueScope&)
+    : model_(model),
+      plan_(model.plan),
+      queue_(queue),
+      constants_(model.constants),
+      memory_of_(memory_owners(plan_)),
+      guards_(plan_),
+      failures_(plan_, memory_of_, queue),
+      stages_(plan_.shape_program) {
   copy_states();
   output_index_.assign(plan_.buffers.size(), 0);
   for (BufferId id = 0; id < plan_.buffers.size(); ++id)
-    if (memory_of_[id] == id && plan_.buffers[id].kind == BufferKind::Output && !is_late(plan_.buffers[id].bytes)) output_index_[id] = output_count_++;
+    if (memory_of_[id] == id && plan_.buffers[id].kind == BufferKind::Output && !is_late(plan_.buffers[id].bytes))
+      output_index_[id] = output_count_++;
   for (const Step& step : plan_.steps) {
     if (const auto* call = std::get_if<ExternCall>(&step)) ops_.push_back(queue_.make_op(call->op, call->attributes));
     if (const auto* call = std::get_if<HostCall>(&step)) host_ops_.push_back(model_.host(*call));
@@ -38,7 +47,9 @@ Binding::Binding(const Model::Impl& model, Queue& queue, const QueueScope&) : mo
   make_room();
   find_late();
   if (!plan_.check_lifetimes) return;
-  if (queue_.device() != Device{}) fail("lifetimes are checked on the cpu, not on {}; compile for the cpu, or without assert_lifetimes", to_string(queue_.device()));
+  if (queue_.device() != Device{})
+    fail("lifetimes are checked on the cpu, not on {}; compile for the cpu, or without assert_lifetimes",
+         to_string(queue_.device()));
   checker_ = std::make_unique<LifetimeChecker>(plan_);
 }
 
@@ -63,7 +74,9 @@ bool Binding::prepare(std::uint32_t site, std::vector<BoundView> in, std::vector
 void Binding::copy_states() {
   for (const ConstantPiece& piece : constant_pieces(constants_)) {
     // Constants that share memory with a state see its writes: the piece moves whole.
-    if (std::none_of(piece.constants.begin(), piece.constants.end(), [&](std::size_t i) { return plan_.constants[i].state; })) continue;
+    if (std::none_of(piece.constants.begin(), piece.constants.end(),
+                     [&](std::size_t i) { return plan_.constants[i].state; }))
+      continue;
     move_piece(piece, queue_.allocate(piece.bytes()), 0, constants_, queue_);
   }
 }
@@ -98,7 +111,8 @@ void Binding::bind(std::span<const Tensor> given) {
   if (has_listener()) {
     std::vector<std::string> shapes;
     for (const Tensor& t : given) shapes.push_back(describe(t));
-    tell(MessageLevel::Debug, "bound for ({}): {} bytes of temporaries, {} of scratch memory", fmt::join(shapes, ", "), now_.arena_bytes, now_.workspace_bytes);
+    tell(MessageLevel::Debug, "bound for ({}): {} bytes of temporaries, {} of scratch memory", fmt::join(shapes, ", "),
+         now_.arena_bytes, now_.workspace_bytes);
   }
 }
 
@@ -130,7 +144,8 @@ void Binding::check_conditions(std::span<const Tensor> given) const {
   };
   for (const Check& c : plan_.checks) check(c.condition, c.message);
   for (std::size_t k = 0; k < plan_.steps.size(); ++k)
-    if (early_assert_[k]) check(std::get<AssertCall>(plan_.steps[k]).condition, std::get<AssertCall>(plan_.steps[k]).message);
+    if (early_assert_[k])
+      check(std::get<AssertCall>(plan_.steps[k]).condition, std::get<AssertCall>(plan_.steps[k]).message);
 }
 
 std::size_t Binding::slot_bytes(Slot s, const std::string& buffer) const {
@@ -159,7 +174,8 @@ void Binding::bind_memory() {
     switch (plan_.buffers[owner].kind) {
       case BufferKind::Input: {
         const BoundInput& in = now_.inputs[plan_.buffers[owner].index];
-        now_.buffer_bytes[owner] = static_cast<std::uint64_t>(in.span) * size_of(plan_.inputs[plan_.buffers[owner].index].dtype);
+        now_.buffer_bytes[owner] =
+            static_cast<std::uint64_t>(in.span) * size_of(plan_.inputs[plan_.buffers[owner].index].dtype);
         break;
       }
       case BufferKind::Constant: {
@@ -226,7 +242,8 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
   const Buffer& b = plan_.buffers[owner];
   std::byte* base = now_.buffer_base[owner];
   now_.words.push_back(base ? base + byte_offset : nullptr);
-  if (b.kind == BufferKind::Temporary && !late_buffer_[owner]) now_.arena_patches.push_back({at, now_.arena_offset[owner] + byte_offset});
+  if (b.kind == BufferKind::Temporary && !late_buffer_[owner])
+    now_.arena_patches.push_back({at, now_.arena_offset[owner] + byte_offset});
   const auto step = static_cast<std::uint32_t>(now_.steps.size());
   if (b.kind == BufferKind::Input) {
     now_.inputs[b.index].patches.push_back({at, byte_offset});
@@ -241,7 +258,8 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
 
 BoundView Binding::bind_view(const View& v) const {
   BoundView bound{v.dtype, slots(v.sizes), slots(v.strides)};
-  if (plan_.device.type != DeviceType::CPU) bound.alignment = std::gcd(kDeviceAlignment, slot(v.offset) * static_cast<std::int64_t>(size_of(v.dtype)));
+  if (plan_.device.type != DeviceType::CPU)
+    bound.alignment = std::gcd(kDeviceAlignment, slot(v.offset) * static_cast<std::int64_t>(size_of(v.dtype)));
   return bound;
 }
 
@@ -264,7 +282,8 @@ void Binding::bind_steps() {
     for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
       const BufferKind kind = plan_.buffers[id].kind;
       if (kind == BufferKind::Input && plan_.inputs[plan_.buffers[id].index].unused) continue;
-      if (memory_of_[id] != id || late_buffer_[id] || (kind != BufferKind::Input && kind != BufferKind::Output)) continue;
+      if (memory_of_[id] != id || late_buffer_[id] || (kind != BufferKind::Input && kind != BufferKind::Output))
+        continue;
       late_base_[id] = static_cast<std::int32_t>(now_.words.size());
       point(id, 0);
     }
@@ -278,11 +297,16 @@ void Binding::bind_steps() {
     if (std::holds_alternative<ExternCall>(step)) ++site;
     const auto* host = std::get_if<HostCall>(&step);
     const std::uint32_t call_of_host = host ? host_call++ : 0;
-    if (late_ && is_late(step)) bound = LateStep{host ? call_of_host : at, failure};
-    else if (kernel) bound = bind_kernel(*kernel, failure, static_cast<std::size_t>(&step - plan_.steps.data()));
-    else if (const auto* call = std::get_if<ExternCall>(&step)) bound = bind_extern(*call, at);
-    else if (host) bound = bind_host(*host, *host_ops_[call_of_host]);
-    else bound = std::monostate();
+    if (late_ && is_late(step))
+      bound = LateStep{host ? call_of_host : at, failure};
+    else if (kernel)
+      bound = bind_kernel(*kernel, failure, static_cast<std::size_t>(&step - plan_.steps.data()));
+    else if (const auto* call = std::get_if<ExternCall>(&step))
+      bound = bind_extern(*call, at);
+    else if (host)
+      bound = bind_host(*host, *host_ops_[call_of_host]);
+    else
+      bound = std::monostate();
     if (!walks() && std::holds_alternative<std::monostate>(bound)) continue;
     now_.steps.push_back(bound);
     now_.plan_step.push_back(static_cast<std::uint32_t>(&step - plan_.steps.data()));
@@ -309,7 +333,8 @@ void Binding::ask_calls() {
       now_.workspace_bytes = std::max(now_.workspace_bytes, ops_[i]->workspace_bytes());
       now_.detours = now_.detours || ops_[i]->runs_on_host();
     }
-  for (std::size_t s = 0; s < plan_.steps.size(); ++s) now_.detours = now_.detours || (failures_.guards(s) && !std::holds_alternative<KernelCall>(plan_.steps[s]));
+  for (std::size_t s = 0; s < plan_.steps.size(); ++s)
+    now_.detours = now_.detours || (failures_.guards(s) && !std::holds_alternative<KernelCall>(plan_.steps[s]));
 }
 
 void Binding::grow_workspace() {
@@ -324,7 +349,8 @@ std::optional<Launch> Binding::launch_of(const KernelCall& call) const {
   l.kernel = model_.kernels[call.kernel];
   l.buffer_count = static_cast<std::uint32_t>(call.buffers.size());
   const bool gpu = !call.grid.empty();
-  if (gpu != (plan_.device != Device{})) fail("the plan is broken: kernel '{}' is launched as on another device", plan_.kernels[call.kernel].symbol);
+  if (gpu != (plan_.device != Device{}))
+    fail("the plan is broken: kernel '{}' is launched as on another device", plan_.kernels[call.kernel].symbol);
   if (gpu) {
     for (std::size_t d = 0; d < 3; ++d)
       if (!set_blocks(l, d, slot(call.grid[d]), plan_.kernels[call.kernel].symbol)) return std::nullopt;
@@ -360,25 +386,28 @@ BoundStep Binding::bind_extern(const ExternCall& call, std::uint32_t site) {
   std::vector<BoundView> in, out;
   for (const View& v : call.inputs) in.push_back(bind_view(v));
   for (const View& v : call.outputs) out.push_back(bind_view(v));
-  const bool empty = !out.empty() && std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; });
+  const bool empty =
+      !out.empty() && std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; });
   if (empty) {
     now_.sites[site].prepared = false;
     return std::monostate();
   }
-  ExternStep bound{ops_[site].get(), static_cast<std::uint32_t>(now_.words.size()), 0, static_cast<std::uint32_t>(in.size()),
-                   static_cast<std::uint32_t>(out.size())};
+  ExternStep bound{ops_[site].get(), static_cast<std::uint32_t>(now_.words.size()), 0,
+                   static_cast<std::uint32_t>(in.size()), static_cast<std::uint32_t>(out.size())};
   for (std::size_t i = 0; i < in.size(); ++i)
     point(call.inputs[i].buffer, static_cast<std::uint64_t>(view_offset(call.inputs[i], in[i])) * size_of(in[i].dtype));
   bound.outputs = static_cast<std::uint32_t>(now_.words.size());
   for (std::size_t i = 0; i < out.size(); ++i)
-    point(call.outputs[i].buffer, static_cast<std::uint64_t>(view_offset(call.outputs[i], out[i])) * size_of(out[i].dtype));
+    point(call.outputs[i].buffer,
+          static_cast<std::uint64_t>(view_offset(call.outputs[i], out[i])) * size_of(out[i].dtype));
   prepare(site, std::move(in), std::move(out));
   return bound;
 }
 
 BoundStep Binding::bind_host(const HostCall& call, HostOp& op) {
   std::vector<BoundView> in, out;
-  HostStep bound{&op, static_cast<std::uint32_t>(now_.words.size()), 0, static_cast<std::uint32_t>(call.inputs.size()), 0};
+  HostStep bound{&op, static_cast<std::uint32_t>(now_.words.size()), 0, static_cast<std::uint32_t>(call.inputs.size()),
+                 0};
   for (const View& v : call.inputs) {
     in.push_back(bind_view(v));
     point(v.buffer, static_cast<std::uint64_t>(view_offset(v, in.back())) * size_of(v.dtype));
@@ -417,10 +446,10 @@ BoundResult Binding::bind_result(const Output& out) const {
   view_offset(out.view, view);
   const Buffer& b = plan_.buffers[owner];
   r.index = b.kind != BufferKind::Output ? b.index : late_buffer_[owner] ? owner : output_index_[owner];
-  r.source = late_buffer_[owner]           ? BoundResult::Source::Late
-             : b.kind == BufferKind::Output  ? BoundResult::Source::Fresh
-             : b.kind == BufferKind::Input ? BoundResult::Source::Input
-                                           : BoundResult::Source::Constant;
+  r.source = late_buffer_[owner]            ? BoundResult::Source::Late
+             : b.kind == BufferKind::Output ? BoundResult::Source::Fresh
+             : b.kind == BufferKind::Input  ? BoundResult::Source::Input
+                                            : BoundResult::Source::Constant;
   return r;
 }
 
@@ -429,7 +458,8 @@ void Binding::bind_results() {
   for (const Output& out : plan_.outputs) {
     now_.results.push_back(is_late(out) ? BoundResult() : bind_result(out));
     if (out.kind != Output::Kind::Tensor) continue;
-    if (const Buffer& b = plan_.buffers[memory_of_[out.view.buffer]]; b.kind == BufferKind::Input) now_.inputs[b.index].aliased = true;
+    if (const Buffer& b = plan_.buffers[memory_of_[out.view.buffer]]; b.kind == BufferKind::Input)
+      now_.inputs[b.index].aliased = true;
   }
 }
 

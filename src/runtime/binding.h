@@ -1,4 +1,5 @@
-// A plan bound to the sizes of calls, one after another, and its steps as they run. What some of the last calls' sizes came to is kept.
+// A plan bound to the sizes of calls, one after another, and its steps as they run. What some of the last calls' sizes
+// came to is kept.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,8 +21,9 @@ namespace coil::runtime {
 
 /// What a run tells of memory that is not its own. Each may be empty.
 struct MemoryHooks {
-  OutputAllocator allocate;                                      ///< memory of outputs whose sizes only the run tells
-  std::function<void(std::uint32_t output)> output_needed;       ///< before the first step that uses an output buffer: it is to be placed
+  OutputAllocator allocate;  ///< memory of outputs whose sizes only the run tells
+  std::function<void(std::uint32_t output)>
+      output_needed;  ///< before the first step that uses an output buffer: it is to be placed
   std::function<void(std::span<const std::uint32_t>)> inputs_done;  ///< after a step: no later one uses these inputs
 };
 
@@ -30,7 +32,8 @@ class Binding {
   /// The queue is begun whenever the binding is used.
   Binding(const Model::Impl&, Queue&);
 
-  /// Temporaries and scratch memory are allocated for each run, between `take_memory` and `release`, and not kept: programs that take turns then share them.
+  /// Temporaries and scratch memory are allocated for each run, between `take_memory` and `release`, and not kept:
+  /// programs that take turns then share them.
   void set_borrows_memory(bool on) { borrows_memory_ = on; }
   void take_memory();
   /// Asked between turns of loops: whether the run is to end.
@@ -43,13 +46,16 @@ class Binding {
   void place(std::span<const Patch> patches, std::byte* memory) {
     for (const Patch& p : patches) place(p, memory);
   }
-  /// On a device that does not run ahead: throws Error when a kernel finds an index out of range. Results that depend on the run are bound after it.
+  /// On a device that does not run ahead: throws Error when a kernel finds an index out of range. Results that depend
+  /// on the run are bound after it.
   void run_steps(const MemoryHooks& hooks = {});
   /// The same while the queue records: steps that touch different memory side by side.
   void record_steps();
-  /// On a device that runs ahead: throws Error when a kernel of what ran since the last check, and was waited for, found an index out of range.
+  /// On a device that runs ahead: throws Error when a kernel of what ran since the last check, and was waited for,
+  /// found an index out of range.
   void check_failures() { failures_.check(); }
-  /// From now on steps that a device can record go through `parts`, which records what lies between others; null: straight to the queue. Watched programs take no notice.
+  /// From now on steps that a device can record go through `parts`, which records what lies between others; null:
+  /// straight to the queue. Watched programs take no notice.
   void run_in_parts(RecordedParts* parts) { parts_ = checker_ ? nullptr : parts; }
   /// Something is only known as the program runs.
   bool is_late() const { return late_; }
@@ -160,36 +166,37 @@ class Binding {
   const Plan& plan_;
   Queue& queue_;
   std::vector<Tensor> constants_;
-  std::vector<BufferId> memory_of_;              ///< for each buffer, the one whose memory it lives in
-  std::vector<std::uint32_t> output_index_;      ///< for each buffer, its place in `outputs`
+  std::vector<BufferId> memory_of_;          ///< for each buffer, the one whose memory it lives in
+  std::vector<std::uint32_t> output_index_;  ///< for each buffer, its place in `outputs`
   std::uint32_t output_count_ = 0;
   InputGuards guards_;
   FailureStatuses failures_;
-  std::vector<std::unique_ptr<LibraryOp>> ops_;  ///< of library calls, in order
+  std::vector<std::unique_ptr<LibraryOp>> ops_;    ///< of library calls, in order
   std::vector<std::unique_ptr<HostOp>> host_ops_;  ///< of HostCalls, in order
-  std::unique_ptr<LifetimeChecker> checker_;     ///< of plans that ask for it
+  std::unique_ptr<LifetimeChecker> checker_;       ///< of plans that ask for it
   ShapeStages stages_;
-  bool late_ = false;                            ///< something is only known as the program runs
-  std::vector<bool> late_buffer_;                ///< for each memory owner: allocated as the program runs
-  std::vector<bool> early_assert_;               ///< for each step: an assertion that is checked when sizes are bound
+  bool late_ = false;               ///< something is only known as the program runs
+  std::vector<bool> late_buffer_;   ///< for each memory owner: allocated as the program runs
+  std::vector<bool> early_assert_;  ///< for each step: an assertion that is checked when sizes are bound
 
-  BoundPlan now_;                                ///< for the last call's sizes
+  BoundPlan now_;  ///< for the last call's sizes
   bool is_bound_ = false, repeats_ = true;
-  int threads_ = 0;                              ///< that it is bound for
+  int threads_ = 0;                                ///< that it is bound for
   std::vector<std::unique_ptr<BoundPlan>> shelf_;  ///< what calls of other sizes had, the last put aside first
-  unsigned misses_ = 0;                          ///< of the shelf while it is full
+  unsigned misses_ = 0;                            ///< of the shelf while it is full
 
   RecordedParts* parts_ = nullptr;
-  std::int64_t step_now_ = 0;                    ///< the bound step that runs, told to parts_
-  std::vector<std::uint64_t> state_;             ///< `state`, of which the first come from the inputs' sizes
-  std::size_t state_sizes_ = 0;                  ///< how many; 0: they are to be taken from what was seen
+  std::int64_t step_now_ = 0;         ///< the bound step that runs, told to parts_
+  std::vector<std::uint64_t> state_;  ///< `state`, of which the first come from the inputs' sizes
+  std::size_t state_sizes_ = 0;       ///< how many; 0: they are to be taken from what was seen
   std::vector<double>* seconds_ = nullptr;
   std::function<bool()> stop_;
 
-  std::vector<std::int32_t> late_base_;          ///< for each memory owner that is an input or output: the pointer that is patched to it
+  std::vector<std::int32_t>
+      late_base_;  ///< for each memory owner that is an input or output: the pointer that is patched to it
   std::vector<Storage> late_memory_;
-  std::vector<bool> undefined_;                  ///< for each slot: a run-time size that came out without a value
-  std::vector<void*> late_words_;                ///< arguments of the step that runs
+  std::vector<bool> undefined_;    ///< for each slot: a run-time size that came out without a value
+  std::vector<void*> late_words_;  ///< arguments of the step that runs
   std::size_t late_bytes_ = 0, late_peak_ = 0;
 
   bool borrows_memory_ = false;

@@ -1,4 +1,5 @@
-// All that follows from the sizes of one call: every pointer, scalar and extent of a plan resolved, so that calls with the same sizes only patch inputs and outputs.
+// All that follows from the sizes of one call: every pointer, scalar and extent of a plan resolved, so that calls with
+// the same sizes only patch inputs and outputs.
 #pragma once
 #include <cstdint>
 #include <variant>
@@ -17,16 +18,16 @@ struct Patch {
 };
 
 struct BoundInput {
-  Sizes sizes, strides;         ///< as kernels assume them
-  std::int64_t span = 0;        ///< elements that the layout reaches over
-  bool aliased = false;         ///< an output views it
-  std::uint32_t last = 0;       ///< the last bound step that uses it, where there are patches
+  Sizes sizes, strides;    ///< as kernels assume them
+  std::int64_t span = 0;   ///< elements that the layout reaches over
+  bool aliased = false;    ///< an output views it
+  std::uint32_t last = 0;  ///< the last bound step that uses it, where there are patches
   std::vector<Patch> patches;
 };
 
 struct BoundOutputBuffer {
   std::size_t bytes = 0;
-  std::uint32_t first = 0;      ///< the first bound step that uses it, where there are patches
+  std::uint32_t first = 0;  ///< the first bound step that uses it, where there are patches
   std::vector<Patch> patches;
 };
 
@@ -56,7 +57,8 @@ struct HostStep {
   std::uint32_t input_count, output_count;
 };
 
-/// A step whose sizes or memory are only known when it is reached. Programs with such steps have one bound step for each of the plan's, so that branches find theirs.
+/// A step whose sizes or memory are only known when it is reached. Programs with such steps have one bound step for
+/// each of the plan's, so that branches find theirs.
 struct LateStep {
   std::uint32_t site = 0;     ///< of a library call, or of one of the host
   std::uint32_t failure = 0;  ///< of a kernel call, as KernelStep has it
@@ -77,25 +79,27 @@ struct SeenInput {
 };
 
 struct BoundPlan {
-  std::vector<SeenInput> seen;                  ///< the inputs that it is bound for
+  std::vector<SeenInput> seen;  ///< the inputs that it is bound for
   std::vector<std::int64_t> slots;
-  std::vector<BoundInput> inputs;               ///< one for each input of the plan
-  std::vector<BoundOutputBuffer> outputs;       ///< one for each output buffer that has memory of its own
-  std::vector<BoundResult> results;             ///< one for each output of the plan
-  std::vector<std::uint64_t> buffer_bytes;      ///< of memory owners
-  std::vector<std::byte*> buffer_base;          ///< of memory owners; null for inputs and outputs, which are patched, and for temporaries before they have memory
-  std::vector<void*> words;                     ///< arguments of all steps: pointers and scalars
+  std::vector<BoundInput> inputs;           ///< one for each input of the plan
+  std::vector<BoundOutputBuffer> outputs;   ///< one for each output buffer that has memory of its own
+  std::vector<BoundResult> results;         ///< one for each output of the plan
+  std::vector<std::uint64_t> buffer_bytes;  ///< of memory owners
+  std::vector<std::byte*> buffer_base;  ///< of memory owners; null for inputs and outputs, which are patched, and for
+                                        ///< temporaries before they have memory
+  std::vector<void*> words;             ///< arguments of all steps: pointers and scalars
   std::vector<BoundStep> steps;
-  std::vector<std::uint32_t> plan_step;         ///< for each bound step, its place in the plan
-  std::vector<std::uint32_t> by_first_use;      ///< outputs in order of their first steps; those that no step uses come first
-  std::vector<std::uint32_t> by_last_use;       ///< inputs in order of their last steps, of those that steps use
-  std::vector<PreparedViews> sites;             ///< one for each library call of the plan
-  std::vector<BufferId> temporaries;            ///< memory owners that lie in the arena
-  std::vector<std::uint64_t> arena_offset;      ///< of memory owners
+  std::vector<std::uint32_t> plan_step;  ///< for each bound step, its place in the plan
+  std::vector<std::uint32_t>
+      by_first_use;  ///< outputs in order of their first steps; those that no step uses come first
+  std::vector<std::uint32_t> by_last_use;   ///< inputs in order of their last steps, of those that steps use
+  std::vector<PreparedViews> sites;         ///< one for each library call of the plan
+  std::vector<BufferId> temporaries;        ///< memory owners that lie in the arena
+  std::vector<std::uint64_t> arena_offset;  ///< of memory owners
   std::vector<Patch> arena_patches;
-  const std::byte* arena_base = nullptr;        ///< where those point
+  const std::byte* arena_base = nullptr;  ///< where those point
   std::size_t arena_bytes = 0, workspace_bytes = 0;
-  bool detours = false;                         ///< a library call is the host's to carry out
+  bool detours = false;  ///< a library call is the host's to carry out
 };
 
 }  // namespace coil::runtime

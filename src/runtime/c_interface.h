@@ -38,7 +38,8 @@ coil_dtype to_c(DType);
 DType from_c(coil_dtype);
 /// Throws Error when the rank does not fit.
 coil_tensor to_c(const Tensor&);
-/// Borrows the memory. `device`: where tensors with `on_device` lie; with none (the CPU) Error is thrown for such a tensor.
+/// Borrows the memory. `device`: where tensors with `on_device` lie; with none (the CPU) Error is thrown for such a
+/// tensor.
 Tensor borrow(const coil_tensor&, Device device = {});
 
 /// Throws Error unless the two have the same dtype and sizes, as copies want.

@@ -43,9 +43,12 @@ struct coil_model {
 
   explicit coil_model(std::shared_ptr<const Model> m) : model(std::move(m)), slots(fixed_slots(model->plan())) {
     for (const Input& in : model->plan().inputs)
-      inputs.push_back({in.name.c_str(), to_c(in.dtype), static_cast<std::int32_t>(in.sizes.size()), in.mutated, in.unused});
+      inputs.push_back(
+          {in.name.c_str(), to_c(in.dtype), static_cast<std::int32_t>(in.sizes.size()), in.mutated, in.unused});
     for (const Constant& c : model->plan().constants)
-      if (!c.seed) weight_index.push_back(static_cast<std::size_t>(&c - model->plan().constants.data())), weights.push_back({c.name.c_str(), to_c(c.dtype), static_cast<std::int32_t>(c.sizes.size()), c.state, 0});
+      if (!c.seed)
+        weight_index.push_back(static_cast<std::size_t>(&c - model->plan().constants.data())),
+            weights.push_back({c.name.c_str(), to_c(c.dtype), static_cast<std::int32_t>(c.sizes.size()), c.state, 0});
     for (const Output& out : model->plan().outputs)
       outputs.push_back({out.name.c_str(), to_c(dtype_of(out)), static_cast<std::int32_t>(out.view.sizes.size()), 0});
     if (model->plan().signature) signature = signature_to_json(*model->plan().signature).dump();
@@ -76,14 +79,20 @@ struct coil_context {
 
   bool on_host() const { return device == Device{}; }
 
-  /// Where outputs get their memory: the caller's and the host's is counted in `blocks`, a device's own comes from its pool.
+  /// Where outputs get their memory: the caller's and the host's is counted in `blocks`, a device's own comes from its
+  /// pool.
   void place_outputs() {
-    if (on_host() || (stays && allocate)) context.set_output_allocator([this](std::size_t bytes) { return new_block(bytes); });
-    else context.set_output_allocator({});
+    if (on_host() || (stays && allocate))
+      context.set_output_allocator([this](std::size_t bytes) { return new_block(bytes); });
+    else
+      context.set_output_allocator({});
   }
 
   void stay_on_device(void* stream) {
-    if (on_host()) fail("the program runs on the cpu, whose memory is the host's: its outputs have no other place to stay in, and its runs no stream");
+    if (on_host())
+      fail(
+          "the program runs on the cpu, whose memory is the host's: its outputs have no other place to stay in, and "
+          "its runs no stream");
     context.set_stream(stream);
     stays = true;
     place_outputs();
@@ -93,7 +102,8 @@ struct coil_context {
     context.wait();
     for (Tensor& t : outputs) {
       if (!t.storage.data) continue;
-      Tensor block{new_block(static_cast<std::size_t>(t.numel()) * size_of(t.dtype)), t.dtype, t.sizes, strides_of_copy(t), 0};
+      Tensor block{new_block(static_cast<std::size_t>(t.numel()) * size_of(t.dtype)), t.dtype, t.sizes,
+                   strides_of_copy(t), 0};
       context.copy_to_host(block, t);
       t = std::move(block);
     }
@@ -114,7 +124,9 @@ struct coil_context {
   bool is_new(void* block) const { return std::find(blocks.begin(), blocks.end(), block) != blocks.end(); }
 
   bool views_an_input(const Tensor& t) const {
-    return std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& in) { return !in.storage.data.owner_before(t.storage.data) && !t.storage.data.owner_before(in.storage.data); });
+    return std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& in) {
+      return !in.storage.data.owner_before(t.storage.data) && !t.storage.data.owner_before(in.storage.data);
+    });
   }
 
   /// What an output holds a share of; null where it borrows its memory, or the caller's allocator gave it.
@@ -133,7 +145,8 @@ struct coil_context {
     try {
       context.run_into(inputs, outputs);
       if (!on_host() && !stays) bring_outputs();
-      if (outputs.size() != output_count) fail("the program gives {} outputs, but there is room for {}", outputs.size(), output_count);
+      if (outputs.size() != output_count)
+        fail("the program gives {} outputs, but there is room for {}", outputs.size(), output_count);
       for (; set < output_count; ++set) {
         const coil_tensor made = to_c(outputs[set]);
         void* owner = owner_of(outputs[set]);
@@ -178,9 +191,13 @@ coil_model* coil_model_load(const char* path) {
 
 void coil_model_free(coil_model* model) { delete model; }
 
-const coil_port* coil_model_inputs(const coil_model* model, size_t* count) { return model ? ports(model->inputs, count) : no_ports(count); }
+const coil_port* coil_model_inputs(const coil_model* model, size_t* count) {
+  return model ? ports(model->inputs, count) : no_ports(count);
+}
 
-const coil_port* coil_model_outputs(const coil_model* model, size_t* count) { return model ? ports(model->outputs, count) : no_ports(count); }
+const coil_port* coil_model_outputs(const coil_model* model, size_t* count) {
+  return model ? ports(model->outputs, count) : no_ports(count);
+}
 
 int coil_model_input_sizes(const coil_model* model, size_t index, int64_t* sizes) {
   return guarded([&] {
@@ -198,9 +215,13 @@ int coil_model_output_sizes(const coil_model* model, size_t index, int64_t* size
   });
 }
 
-const char* coil_model_signature(const coil_model* model) { return model ? model->signature.c_str() : (keep_error("no model was given"), nullptr); }
+const char* coil_model_signature(const coil_model* model) {
+  return model ? model->signature.c_str() : (keep_error("no model was given"), nullptr);
+}
 
-const char* coil_model_provenance(const coil_model* model) { return model ? model->model->provenance().c_str() : (keep_error("no model was given"), nullptr); }
+const char* coil_model_provenance(const coil_model* model) {
+  return model ? model->model->provenance().c_str() : (keep_error("no model was given"), nullptr);
+}
 
 int coil_model_seed(const coil_model* model, uint64_t seed) {
   return guarded([&] {
@@ -209,7 +230,9 @@ int coil_model_seed(const coil_model* model, uint64_t seed) {
   });
 }
 
-const coil_port* coil_model_weights(const coil_model* model, size_t* count) { return model ? ports(model->weights, count) : no_ports(count); }
+const coil_port* coil_model_weights(const coil_model* model, size_t* count) {
+  return model ? ports(model->weights, count) : no_ports(count);
+}
 
 int coil_model_weight_sizes(const coil_model* model, size_t index, int64_t* sizes) {
   return guarded([&] {
@@ -220,7 +243,8 @@ int coil_model_weight_sizes(const coil_model* model, size_t index, int64_t* size
   });
 }
 
-coil_model* coil_model_with_weights(const coil_model* model, const char* const* names, const coil_tensor* weights, size_t count) {
+coil_model* coil_model_with_weights(const coil_model* model, const char* const* names, const coil_tensor* weights,
+                                    size_t count) {
   return guarded_pointer([&] {
     if (!model || (count > 0 && (!names || !weights))) fail("no model, no names or no weights were given");
     std::map<std::string, Tensor> values;
@@ -233,8 +257,12 @@ coil_model* coil_model_with_weights(const coil_model* model, const char* const* 
 }
 
 void coil_set_log(void (*log)(int, const char*, void*), void* user) {
-  if (log) set_listener([log, user](MessageLevel level, const std::string& message) { log(static_cast<int>(level), message.c_str(), user); });
-  else set_listener({});
+  if (log)
+    set_listener([log, user](MessageLevel level, const std::string& message) {
+      log(static_cast<int>(level), message.c_str(), user);
+    });
+  else
+    set_listener({});
 }
 
 coil_context* coil_context_create(const coil_model* model) {
@@ -246,15 +274,18 @@ coil_context* coil_context_create(const coil_model* model) {
 
 void coil_context_free(coil_context* context) { delete context; }
 
-int coil_context_run(coil_context* context, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs, size_t output_count) {
+int coil_context_run(coil_context* context, const coil_tensor* inputs, size_t input_count, coil_tensor* outputs,
+                     size_t output_count) {
   return guarded([&] {
-    if (!context || (input_count > 0 && !inputs) || (output_count > 0 && !outputs)) fail("no context, no inputs or no outputs were given");
+    if (!context || (input_count > 0 && !inputs) || (output_count > 0 && !outputs))
+      fail("no context, no inputs or no outputs were given");
     context->interrupted = false;
     context->run(inputs, input_count, outputs, output_count);
   });
 }
 
-int coil_context_set_allocator(coil_context* context, void* (*allocate)(size_t, void*), void (*release)(void*, void*), void* user) {
+int coil_context_set_allocator(coil_context* context, void* (*allocate)(size_t, void*), void (*release)(void*, void*),
+                               void* user) {
   return guarded([&] {
     if (!context) fail("no context was given");
     if (allocate && !release) fail("an allocator needs a function that releases");

@@ -26,7 +26,8 @@ class Values {
     if (auto* i = std::get_if<std::int64_t>(&a)) v.kind = COIL_VALUE_INT, v.integer = *i;
     if (auto* d = std::get_if<double>(&a)) v.kind = COIL_VALUE_FLOAT, v.real = *d;
     if (auto* s = std::get_if<std::string>(&a)) v.kind = COIL_VALUE_TEXT, v.text = s->c_str();
-    if (auto* t = std::get_if<Tensor>(&a)) v.kind = COIL_VALUE_TENSOR, v.tensor = &tensors_.emplace_back(coil::runtime::to_c(*t));
+    if (auto* t = std::get_if<Tensor>(&a))
+      v.kind = COIL_VALUE_TENSOR, v.tensor = &tensors_.emplace_back(coil::runtime::to_c(*t));
     if (auto* list = std::get_if<std::vector<OperatorArgument>>(&a)) {
       std::vector<coil_value> items;
       for (const OperatorArgument& item : *list) items.push_back(value(item));
@@ -54,7 +55,8 @@ OperatorArgument argument(const coil_value& v) {
       return borrow(*v.tensor);
     case COIL_VALUE_LIST: break;
   }
-  if (v.kind != COIL_VALUE_LIST || (v.count > 0 && !v.items)) fail("an argument is of no kind that there is: {}", static_cast<int>(v.kind));
+  if (v.kind != COIL_VALUE_LIST || (v.count > 0 && !v.items))
+    fail("an argument is of no kind that there is: {}", static_cast<int>(v.kind));
   std::vector<OperatorArgument> items;
   for (size_t i = 0; i < v.count; ++i) items.push_back(argument(v.items[i]));
   return items;
@@ -95,10 +97,12 @@ extern "C" {
 int coil_operator_register(const char* schema, coil_operator_function function, void* user) {
   return guarded([&] {
     if (!schema || !function) fail("an operator needs a schema and a function");
-    register_operator(schema, [function, user, name = operator_name(schema)](std::span<const OperatorArgument> arguments, std::span<const Tensor> outputs) {
+    register_operator(schema, [function, user, name = operator_name(schema)](
+                                  std::span<const OperatorArgument> arguments, std::span<const Tensor> outputs) {
       const Values values(arguments);
       std::vector<coil_tensor> results;
-      for (const Tensor& t : outputs) results.push_back(t.sizes.empty() && !t.storage.data ? coil_tensor{} : coil::runtime::to_c(t));
+      for (const Tensor& t : outputs)
+        results.push_back(t.sizes.empty() && !t.storage.data ? coil_tensor{} : coil::runtime::to_c(t));
       coil_set_error("");
       if (function(values.data(), values.size(), results.data(), results.size(), user) != 0) fail_as_told(name);
     });
@@ -108,13 +112,14 @@ int coil_operator_register(const char* schema, coil_operator_function function, 
 int coil_operator_register_results(const char* schema, coil_results_function function, void* user) {
   return guarded([&] {
     if (!schema || !function) fail("an operator needs a schema and a function");
-    register_operator(schema, [function, user, name = operator_name(schema)](std::span<const OperatorArgument> arguments) {
-      const Values values(arguments);
-      coil_results results;
-      coil_set_error("");
-      if (function(values.data(), values.size(), &results, user) != 0) fail_as_told(name);
-      return std::move(results.made);
-    });
+    register_operator(schema,
+                      [function, user, name = operator_name(schema)](std::span<const OperatorArgument> arguments) {
+                        const Values values(arguments);
+                        coil_results results;
+                        coil_set_error("");
+                        if (function(values.data(), values.size(), &results, user) != 0) fail_as_told(name);
+                        return std::move(results.made);
+                      });
   });
 }
 
@@ -129,19 +134,26 @@ coil_tensor* coil_results_add(coil_results* results, coil_dtype dtype, int32_t r
 }
 
 size_t coil_results_count(const coil_results* results) { return results ? results->plain.size() : 0; }
-const coil_tensor* coil_results_at(const coil_results* results, size_t index) { return index < coil_results_count(results) ? &results->plain[index] : nullptr; }
+const coil_tensor* coil_results_at(const coil_results* results, size_t index) {
+  return index < coil_results_count(results) ? &results->plain[index] : nullptr;
+}
 void coil_results_free(coil_results* results) { delete results; }
 
 const coil_operator* coil_operator_find(const char* name, const char* schema) {
   const coil_operator* found = nullptr;
   guarded([&] {
     found = to_c(find_operator(name, schema ? schema : ""));
-    if (!found) fail("the program leaves {} ({}) to its host, which has no such operator; register it with coil_operator_register first", name, schema ? schema : "");
+    if (!found)
+      fail(
+          "the program leaves {} ({}) to its host, which has no such operator; register it with coil_operator_register "
+          "first",
+          name, schema ? schema : "");
   });
   return found;
 }
 
-int coil_operator_call(const coil_operator* op, const coil_value* arguments, size_t argument_count, const coil_tensor* outputs, size_t output_count) {
+int coil_operator_call(const coil_operator* op, const coil_value* arguments, size_t argument_count,
+                       const coil_tensor* outputs, size_t output_count) {
   return guarded([&] {
     const RegisteredOperator& called = registered(op);
     std::vector<Tensor> results;
@@ -154,7 +166,8 @@ coil_results* coil_operator_results(const coil_operator* op, const coil_value* a
   return guarded_pointer([&] {
     const RegisteredOperator& called = registered(op);
     auto results = std::make_unique<coil_results>();
-    for (Tensor& t : make_results(called, operator_name(called.schema), arguments_of(arguments, argument_count))) results->add(std::move(t));
+    for (Tensor& t : make_results(called, operator_name(called.schema), arguments_of(arguments, argument_count)))
+      results->add(std::move(t));
     return results.release();
   });
 }

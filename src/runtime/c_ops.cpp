@@ -17,10 +17,10 @@ using namespace coil::runtime;
 
 struct coil_op {
   std::string name;
-  Queue* queue = nullptr;                    ///< of operations on a GPU
+  Queue* queue = nullptr;  ///< of operations on a GPU
   Attributes attributes;
-  std::unique_ptr<LibraryOp> op;             ///< made on the first run
-  std::vector<BoundView> inputs, outputs;    ///< that `op` is prepared for
+  std::unique_ptr<LibraryOp> op;           ///< made on the first run
+  std::vector<BoundView> inputs, outputs;  ///< that `op` is prepared for
   std::vector<const void*> input_pointers;
   std::vector<void*> output_pointers;
   void *workspace = nullptr, *workspace_owner = nullptr;
@@ -32,13 +32,18 @@ struct coil_op {
     coil_free(workspace_owner);
   }
 
-  std::int64_t alignment(const coil_tensor& t) const { return queue ? std::gcd(kDeviceAlignment, static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data))) : kDeviceAlignment; }
+  std::int64_t alignment(const coil_tensor& t) const {
+    return queue ? std::gcd(kDeviceAlignment, static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data)))
+                 : kDeviceAlignment;
+  }
 
   bool looks_like(const std::vector<BoundView>& views, const coil_tensor* given, size_t count) const {
     if (views.size() != count) return false;
     for (size_t i = 0; i < count; ++i)
-      if (views[i].sizes.size() != static_cast<size_t>(given[i].rank) || to_c(views[i].dtype) != given[i].dtype || views[i].alignment != alignment(given[i]) ||
-          !std::equal(views[i].sizes.begin(), views[i].sizes.end(), given[i].sizes) || !std::equal(views[i].strides.begin(), views[i].strides.end(), given[i].strides))
+      if (views[i].sizes.size() != static_cast<size_t>(given[i].rank) || to_c(views[i].dtype) != given[i].dtype ||
+          views[i].alignment != alignment(given[i]) ||
+          !std::equal(views[i].sizes.begin(), views[i].sizes.end(), given[i].sizes) ||
+          !std::equal(views[i].strides.begin(), views[i].strides.end(), given[i].strides))
         return false;
     return true;
   }
@@ -54,7 +59,9 @@ struct coil_op {
 
   void check_places(const coil_tensor* given, size_t count) const {
     for (size_t i = 0; i < count; ++i)
-      if ((given[i].on_device != 0) != (queue != nullptr)) fail("{} takes memory of {}, which an operand does not lie in", name, queue ? to_string(queue->device()) : "the host");
+      if ((given[i].on_device != 0) != (queue != nullptr))
+        fail("{} takes memory of {}, which an operand does not lie in", name,
+             queue ? to_string(queue->device()) : "the host");
   }
 
   void grow_workspace(std::size_t bytes) {
@@ -83,7 +90,10 @@ struct coil_op {
   }
 
   void run(const coil_tensor* in, size_t in_count, const coil_tensor* out, size_t out_count) {
-    if (out_count > 0 && std::all_of(out, out + out_count, [](const coil_tensor& t) { return std::find(t.sizes, t.sizes + t.rank, 0) != t.sizes + t.rank; })) return;
+    if (out_count > 0 && std::all_of(out, out + out_count, [](const coil_tensor& t) {
+          return std::find(t.sizes, t.sizes + t.rank, 0) != t.sizes + t.rank;
+        }))
+      return;
     const ThreadScope threads(thread_count());
     std::optional<QueueScope> scope;
     if (queue) scope.emplace(*queue);
@@ -109,7 +119,8 @@ extern "C" {
 
 double coil_round_decimal(double x, int64_t digits) { return round_decimal(x, digits); }
 
-void coil_parallel_for(coil_kernel kernel, void* const* buffers, const int64_t* scalars, int64_t extent, int64_t grain) {
+void coil_parallel_for(coil_kernel kernel, void* const* buffers, const int64_t* scalars, int64_t extent,
+                       int64_t grain) {
   if (extent <= 0) return;
   const ThreadScope threads(thread_count());
   parallel_for(kernel, buffers, scalars, extent, chunk_count(extent, grain, thread_count()));
@@ -132,7 +143,8 @@ coil_op* coil_op_create_on(coil_queue* queue, const char* name) {
   return guarded_pointer([&] {
     if (!queue) fail("no queue was given");
     const Device device = queue->queue->device();
-    if (!has_library_op(name, device.type) && !leaves_to_host(name, device.type)) fail("this runtime has no library operation '{}' for {}", name, to_string(device));
+    if (!has_library_op(name, device.type) && !leaves_to_host(name, device.type))
+      fail("this runtime has no library operation '{}' for {}", name, to_string(device));
     auto op = std::make_unique<coil_op>();
     op->name = name;
     op->queue = queue->queue.get();
@@ -143,14 +155,21 @@ coil_op* coil_op_create_on(coil_queue* queue, const char* name) {
 void coil_op_destroy(coil_op* op) { delete op; }
 void coil_op_set_int(coil_op* op, const char* attribute, int64_t value) { op->set(attribute, Attribute(value)); }
 void coil_op_set_float(coil_op* op, const char* attribute, double value) { op->set(attribute, Attribute(value)); }
-void coil_op_set_string(coil_op* op, const char* attribute, const char* value) { op->set(attribute, Attribute(std::string(value))); }
-void coil_op_set_ints(coil_op* op, const char* attribute, const int64_t* values, size_t count) { op->set(attribute, Attribute(std::vector<std::int64_t>(values, values + count))); }
-void coil_op_set_floats(coil_op* op, const char* attribute, const double* values, size_t count) { op->set(attribute, Attribute(std::vector<double>(values, values + count))); }
+void coil_op_set_string(coil_op* op, const char* attribute, const char* value) {
+  op->set(attribute, Attribute(std::string(value)));
+}
+void coil_op_set_ints(coil_op* op, const char* attribute, const int64_t* values, size_t count) {
+  op->set(attribute, Attribute(std::vector<std::int64_t>(values, values + count)));
+}
+void coil_op_set_floats(coil_op* op, const char* attribute, const double* values, size_t count) {
+  op->set(attribute, Attribute(std::vector<double>(values, values + count)));
+}
 void coil_op_set_strings(coil_op* op, const char* attribute, const char* const* values, size_t count) {
   op->set(attribute, Attribute(std::vector<std::string>(values, values + count)));
 }
 
-int coil_op_run(coil_op* op, const coil_tensor* inputs, size_t input_count, const coil_tensor* outputs, size_t output_count) {
+int coil_op_run(coil_op* op, const coil_tensor* inputs, size_t input_count, const coil_tensor* outputs,
+                size_t output_count) {
   return guarded([&] { op->run(inputs, input_count, outputs, output_count); });
 }
 

@@ -31,7 +31,8 @@ std::vector<std::vector<std::byte>> binaries_at(const void* const* binaries, con
 
 extern "C" {
 
-coil_queue* coil_queue_open(const char* device, const char* isa, const void* const* binaries, const size_t* bytes, size_t count) {
+coil_queue* coil_queue_open(const char* device, const char* isa, const void* const* binaries, const size_t* bytes,
+                            size_t count) {
   return guarded_pointer([&] {
     if (!device || (count > 0 && (!binaries || !bytes))) fail("no device or no kernels were given");
     const Device where = parse_device(device);
@@ -84,7 +85,11 @@ int coil_queue_bring(coil_queue* queue, coil_tensor* t) {
       void* block = coil_alloc(bytes);
       if (!block) fail("{}", coil_last_error());
       try {
-        const Tensor to{{std::shared_ptr<std::byte>(static_cast<std::byte*>(block), [](std::byte*) {}), bytes}, from.dtype, from.sizes, strides_of_copy(from), 0};
+        const Tensor to{{std::shared_ptr<std::byte>(static_cast<std::byte*>(block), [](std::byte*) {}), bytes},
+                        from.dtype,
+                        from.sizes,
+                        strides_of_copy(from),
+                        0};
         q.copy(to, from);
         coil_free(t->owner);
         *t = to_c(to);
@@ -111,7 +116,8 @@ const void* coil_queue_kernel(coil_queue* queue, const char* name) {
   });
 }
 
-int coil_queue_launch(coil_queue* queue, const void* kernel, void* const* words, size_t count, const int64_t grid[3], int64_t block, int64_t shared_bytes, int32_t early) {
+int coil_queue_launch(coil_queue* queue, const void* kernel, void* const* words, size_t count, const int64_t grid[3],
+                      int64_t block, int64_t shared_bytes, int32_t early) {
   return guarded([&] {
     on_queue(queue, [&](Queue& q) {
       const auto named = queue->names.find(kernel);

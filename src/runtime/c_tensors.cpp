@@ -57,7 +57,8 @@ DType from_c(coil_dtype d) {
 }
 
 coil_tensor to_c(const Tensor& t) {
-  if (t.rank() > COIL_MAX_RANK) fail("a tensor of {} dimensions does not fit the C interface, which has {}", t.rank(), COIL_MAX_RANK);
+  if (t.rank() > COIL_MAX_RANK)
+    fail("a tensor of {} dimensions does not fit the C interface, which has {}", t.rank(), COIL_MAX_RANK);
   coil_tensor out{};
   out.data = t.storage.data ? t.bytes() : nullptr;
   out.dtype = to_c(t.dtype);
@@ -70,8 +71,11 @@ coil_tensor to_c(const Tensor& t) {
 
 Tensor borrow(const coil_tensor& t, Device device) {
   if (t.rank < 0 || t.rank > COIL_MAX_RANK) fail("a tensor has {} dimensions", t.rank);
-  if (t.on_device != 0 && t.on_device != 1) fail("a tensor's on_device is {}; it is 0 for memory of the host and 1 for memory of the program's device", t.on_device);
-  if (t.on_device && device == Device{}) fail("a tensor is said to lie on a device (on_device is 1), but only memory of the host is taken here");
+  if (t.on_device != 0 && t.on_device != 1)
+    fail("a tensor's on_device is {}; it is 0 for memory of the host and 1 for memory of the program's device",
+         t.on_device);
+  if (t.on_device && device == Device{})
+    fail("a tensor is said to lie on a device (on_device is 1), but only memory of the host is taken here");
   Tensor out;
   if (t.on_device) out.storage.device = device;
   out.dtype = from_c(t.dtype);
@@ -155,11 +159,14 @@ coil_file* coil_file_open(const char* path) {
 
 void coil_file_close(coil_file* file) { delete file; }
 size_t coil_file_count(const coil_file* file) { return file->tensors.size(); }
-const char* coil_file_name(const coil_file* file, size_t index) { return index < file->tensors.size() ? file->tensors[index].first.c_str() : nullptr; }
+const char* coil_file_name(const coil_file* file, size_t index) {
+  return index < file->tensors.size() ? file->tensors[index].first.c_str() : nullptr;
+}
 
 int coil_file_find(const coil_file* file, const char* name, coil_tensor* out) {
   return guarded([&] {
-    auto found = std::lower_bound(file->tensors.begin(), file->tensors.end(), std::string_view(name), [](const auto& entry, std::string_view n) { return entry.first < n; });
+    auto found = std::lower_bound(file->tensors.begin(), file->tensors.end(), std::string_view(name),
+                                  [](const auto& entry, std::string_view n) { return entry.first < n; });
     if (found == file->tensors.end() || found->first != name) fail("the file has no tensor '{}'", name);
     *out = to_c(found->second);
   });

@@ -17,15 +17,20 @@ BoundView as_real(BoundView v) {
 
 class ComplexParts : public LibraryOp {
  public:
-  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override { views_ = real_views(inputs, outputs); }
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    views_ = real_views(inputs, outputs);
+  }
 
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override { copy_strided(at(views_.to, outputs[0]), at(views_.from, inputs[0])); }
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
+    copy_strided(at(views_.to, outputs[0]), at(views_.from, inputs[0]));
+  }
 
  private:
   /// A tensor over memory that it does not own.
   static Tensor at(const BoundView& v, const void* data) {
     Storage borrowed;
-    borrowed.data = std::shared_ptr<std::byte>(std::shared_ptr<void>(), static_cast<std::byte*>(const_cast<void*>(data)));
+    borrowed.data =
+        std::shared_ptr<std::byte>(std::shared_ptr<void>(), static_cast<std::byte*>(const_cast<void*>(data)));
     return {std::move(borrowed), v.dtype, v.sizes, v.strides, 0};
   }
 
@@ -35,9 +40,11 @@ class ComplexParts : public LibraryOp {
 }  // namespace
 
 RealViews real_views(std::span<const BoundView> inputs, std::span<const BoundView> outputs) {
-  if (inputs.size() != 1 || outputs.size() != 1 || is_complex(inputs[0].dtype) == is_complex(outputs[0].dtype)) fail("complex_parts takes complex numbers and gives real ones, or the other way round");
+  if (inputs.size() != 1 || outputs.size() != 1 || is_complex(inputs[0].dtype) == is_complex(outputs[0].dtype))
+    fail("complex_parts takes complex numbers and gives real ones, or the other way round");
   RealViews views{as_real(inputs[0]), as_real(outputs[0])};
-  if (views.from.dtype != views.to.dtype || views.from.sizes != views.to.sizes) fail("complex_parts: the result does not hold the numbers of x");
+  if (views.from.dtype != views.to.dtype || views.from.sizes != views.to.sizes)
+    fail("complex_parts: the result does not hold the numbers of x");
   return views;
 }
 

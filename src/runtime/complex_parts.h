@@ -1,4 +1,5 @@
-// The library operation `complex_parts`: complex numbers as pairs of real ones, or pairs as complex numbers, bit for bit.
+// The library operation `complex_parts`: complex numbers as pairs of real ones, or pairs as complex numbers, bit for
+// bit.
 #pragma once
 #include "runtime/library.h"
 

@@ -35,7 +35,8 @@ std::vector<ConstantPiece> constant_pieces(std::span<const Tensor> constants) {
   return merged;
 }
 
-void move_piece(const ConstantPiece& piece, const Storage& to, std::size_t offset, std::span<Tensor> constants, Queue& queue) {
+void move_piece(const ConstantPiece& piece, const Storage& to, std::size_t offset, std::span<Tensor> constants,
+                Queue& queue) {
   const Tensor& first = constants[piece.constants[0]];
   Storage from = first.storage;
   from.data = std::shared_ptr<std::byte>(from.data, piece.begin);

@@ -19,29 +19,38 @@ struct Context::Impl {
   OutputAllocator allocate;
   InputsDone inputs_done;
   std::vector<std::uint32_t> done;  ///< inputs that nothing reads any more, while their owner is told
-  std::vector<Storage> fresh;   ///< memory of this call's output buffers
-  std::vector<Tensor> relaid;   ///< inputs that came in another layout or from elsewhere, or share memory with one that is written to, as kernels assume them
-  struct Spot {                 ///< a word of the binding that points into an input
+  std::vector<Storage> fresh;       ///< memory of this call's output buffers
+  std::vector<Tensor> relaid;  ///< inputs that came in another layout or from elsewhere, or share memory with one that
+                               ///< is written to, as kernels assume them
+  struct Spot {                ///< a word of the binding that points into an input
     std::uint32_t input;
     Patch patch;
     std::int64_t skipped;       ///< bytes of the storage before the input's first element
     std::uintptr_t misaligned;  ///< bits of an address that kernels cannot read from
   };
-  std::vector<Spot> spots;      ///< all of them, where the last run took every input from where it lay: inputs that look the same need no other look than at their addresses
+  std::vector<Spot> spots;  ///< all of them, where the last run took every input from where it lay: inputs that look
+                            ///< the same need no other look than at their addresses
   bool all_direct = false;
-  std::vector<Tensor> readable; ///< inputs whose values the plan reads, on the host
+  std::vector<Tensor> readable;  ///< inputs whose values the plan reads, on the host
   SharedInputs shared;
   RecordedRuns recorded;
   RecordedParts parts;
   bool recording = false, borrows_memory = false;
   bool writes_for_good;  ///< a run that fails half way for want of memory would leave inputs or states half written
-  std::optional<std::uint32_t> seed;        ///< of constants: what random operators draw from
-  std::optional<std::uint64_t> next_seed;   ///< told by the caller
-  bool on_host;                 ///< the program runs on the CPU
-  std::shared_ptr<OutputPool> numbers;  ///< memory of results that are numbers, where outputs are not on the host
+  std::optional<std::uint32_t> seed;       ///< of constants: what random operators draw from
+  std::optional<std::uint64_t> next_seed;  ///< told by the caller
+  bool on_host;                            ///< the program runs on the CPU
+  std::shared_ptr<OutputPool> numbers;     ///< memory of results that are numbers, where outputs are not on the host
 
   explicit Impl(std::shared_ptr<const Model> m)
-      : model(std::move(m)), queue(model->impl().device->make_queue()), binding(model->impl(), *queue), relaid(model->plan().inputs.size()), shared(mutated_inputs(model->plan())), parts(*queue), writes_for_good(writes_to_inputs_or_states(model->plan())), on_host(queue->device() == Device{}) {
+      : model(std::move(m)),
+        queue(model->impl().device->make_queue()),
+        binding(model->impl(), *queue),
+        relaid(model->plan().inputs.size()),
+        shared(mutated_inputs(model->plan())),
+        parts(*queue),
+        writes_for_good(writes_to_inputs_or_states(model->plan())),
+        on_host(queue->device() == Device{}) {
     if (!on_host) numbers = OutputPool::make();
     for (std::uint32_t i = 0; i < plan().constants.size(); ++i)
       if (plan().constants[i].seed) seed = i;
@@ -61,7 +70,8 @@ struct Context::Impl {
   }
 
   static bool writes_to_inputs_or_states(const Plan& plan) {
-    return std::ranges::any_of(plan.inputs, [](const Input& in) { return in.mutated; }) || std::ranges::any_of(plan.constants, [](const Constant& c) { return c.state && !c.seed; });
+    return std::ranges::any_of(plan.inputs, [](const Input& in) { return in.mutated; }) ||
+           std::ranges::any_of(plan.constants, [](const Constant& c) { return c.state && !c.seed; });
   }
 
   Storage new_output(std::size_t bytes) {
@@ -76,7 +86,9 @@ struct Context::Impl {
   /// The inputs, those whose values the plan reads copied to the host.
   std::span<const Tensor> with_values(std::span<const Tensor> inputs) {
     if (!binding.reads_values()) return inputs;
-    auto unreadable = [&](std::size_t i) { return i < plan().inputs.size() && binding.reads_value(i) && inputs[i].device() != Device{}; };
+    auto unreadable = [&](std::size_t i) {
+      return i < plan().inputs.size() && binding.reads_value(i) && inputs[i].device() != Device{};
+    };
     bool any = false;
     for (std::size_t i = 0; i < inputs.size(); ++i) any = any || unreadable(i);
     if (!any) return inputs;
@@ -108,13 +120,16 @@ struct Context::Impl {
       const Tensor& given = inputs[i];
       const bool here = given.device() == device;
       if (!here && given.device() != Device{})
-        fail("input '{}' is on {}, but the program runs on {}; move it there", plan().inputs[i].name, to_string(given.device()), to_string(device));
+        fail("input '{}' is on {}, but the program runs on {}; move it there", plan().inputs[i].name,
+             to_string(given.device()), to_string(device));
       const bool as_bound = same_numbers(given.strides, bound.strides);
       const std::size_t item = size_of(given.dtype);
-      if (bound.span > 0) check_input_memory(i, given, as_bound ? bound.span : layout_span(given.sizes, given.strides), item);
+      if (bound.span > 0)
+        check_input_memory(i, given, as_bound ? bound.span : layout_span(given.sizes, given.strides), item);
       const std::int64_t skipped = given.offset * static_cast<std::int64_t>(item);
       std::byte* const at = given.storage.data.get() + skipped;
-      // Kernels of a GPU read in pieces of kDeviceAlignment bytes from the start of each tensor; on the CPU elements must lie where their type may. (Their sizes are powers of two.)
+      // Kernels of a GPU read in pieces of kDeviceAlignment bytes from the start of each tensor; on the CPU elements
+      // must lie where their type may. (Their sizes are powers of two.)
       const std::uintptr_t misaligned = (on_host ? item : static_cast<std::size_t>(kDeviceAlignment)) - 1;
       const bool aligned = (reinterpret_cast<std::uintptr_t>(at) & misaligned) == 0;
       if (here && aligned && !overlaps[i] && (as_bound || same_layout(bound.sizes, given.strides, bound.strides))) {
@@ -132,9 +147,11 @@ struct Context::Impl {
     return from_host;
   }
 
-  /// The same for inputs that differ from the last run's in nothing but their memory. False where that is not enough to know.
+  /// The same for inputs that differ from the last run's in nothing but their memory. False where that is not enough to
+  /// know.
   bool place_alike(std::span<const Tensor> inputs) {
-    if (!all_direct || writes_for_good) return false;  // (of inputs that are written to it matters where all others lie)
+    if (!all_direct || writes_for_good)
+      return false;  // (of inputs that are written to it matters where all others lie)
     for (const Spot& s : spots) {
       std::byte* const at = inputs[s.input].storage.data.get() + s.skipped;
       if (reinterpret_cast<std::uintptr_t>(at) & s.misaligned) return false;
@@ -146,7 +163,8 @@ struct Context::Impl {
   void check_input_memory(std::size_t i, const Tensor& given, std::int64_t span, std::size_t item) const {
     // (Spans are below 2^59, so that neither sum nor product overflows.)
     constexpr std::int64_t kFurthest = std::int64_t{1} << 58;
-    if (!given.storage.data || given.offset < 0 || given.offset > kFurthest || static_cast<std::uint64_t>(given.offset + span) * item > given.storage.bytes)
+    if (!given.storage.data || given.offset < 0 || given.offset > kFurthest ||
+        static_cast<std::uint64_t>(given.offset + span) * item > given.storage.bytes)
       fail("input '{}' reaches outside of its memory", plan().inputs[i].name);
   }
 
@@ -174,7 +192,8 @@ struct Context::Impl {
     binding.place(binding.outputs()[k].patches, fresh[k].data.get());
   }
 
-  /// Lets go of inputs that no later step uses: of those laid out anew, and by telling the caller, of the caller's. Memory of the host may be being read until the run has been waited for.
+  /// Lets go of inputs that no later step uses: of those laid out anew, and by telling the caller, of the caller's.
+  /// Memory of the host may be being read until the run has been waited for.
   void let_go(std::span<const std::uint32_t> used, std::span<const Tensor> inputs) {
     done.clear();
     for (std::uint32_t i : used) {
@@ -185,13 +204,16 @@ struct Context::Impl {
     if (inputs_done && !done.empty()) inputs_done(done);
   }
 
-  /// Outputs get their memory when the first step needs it, and inputs go after the last, so that the two need not be there together.
+  /// Outputs get their memory when the first step needs it, and inputs go after the last, so that the two need not be
+  /// there together.
   void run_steps(std::span<const Tensor> inputs) {
     MemoryHooks hooks{[this](std::size_t bytes) { return new_output(bytes); }, {}, {}};
-    if (!writes_for_good) hooks.output_needed = [this](std::uint32_t k) { place_output(k); };
+    if (!writes_for_good)
+      hooks.output_needed = [this](std::uint32_t k) { place_output(k); };
     else
       for (std::size_t k = 0; k < fresh.size(); ++k) place_output(k);
-    if (inputs_done && !recording) hooks.inputs_done = [this, inputs](std::span<const std::uint32_t> used) { let_go(used, inputs); };
+    if (inputs_done && !recording)
+      hooks.inputs_done = [this, inputs](std::span<const std::uint32_t> used) { let_go(used, inputs); };
     binding.run_steps(hooks);
   }
 
@@ -202,7 +224,8 @@ struct Context::Impl {
 
   void write_back(std::span<const Tensor> inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (relaid[i].storage.data && plan().inputs[i].mutated && binding.inputs()[i].span > 0) queue->copy(inputs[i], relaid[i]);
+      if (relaid[i].storage.data && plan().inputs[i].mutated && binding.inputs()[i].span > 0)
+        queue->copy(inputs[i], relaid[i]);
   }
 
   void result(std::size_t k, std::span<const Tensor> inputs, Tensor& to) {
@@ -254,11 +277,15 @@ struct Context::Impl {
     const bool from_host = !(alike && place_alike(inputs)) && place_inputs(inputs);
     fresh.resize(binding.outputs().size());
     if (seed) renew_seed();
-    // What a late program does may differ from run to run, and nothing of the host's is recorded: there, what lies between.
-    const bool records = recording && !binding.is_timed(), whole = records && binding.repeats() && !binding.calls_host();
+    // What a late program does may differ from run to run, and nothing of the host's is recorded: there, what lies
+    // between.
+    const bool records = recording && !binding.is_timed(),
+               whole = records && binding.repeats() && !binding.calls_host();
     binding.run_in_parts(records && !whole ? &parts : nullptr);
-    if (whole) run_recorded();
-    else run_steps(inputs);
+    if (whole)
+      run_recorded();
+    else
+      run_steps(inputs);
     if (writes_for_good) write_back(inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);
     fresh.clear();
@@ -287,7 +314,9 @@ RunResult Context::run(std::span<const Tensor> inputs) {
 
 void Context::run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) { impl_->run(inputs, outputs); }
 
-void Context::run_alike_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) { impl_->run(inputs, outputs, true); }
+void Context::run_alike_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
+  impl_->run(inputs, outputs, true);
+}
 
 std::vector<double> Context::time_steps(std::span<const Tensor> inputs) {
   std::vector<double> seconds;

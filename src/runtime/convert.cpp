@@ -42,12 +42,17 @@ void convert_as(void* to, const void* from, const std::vector<Dimension>& dims) 
 template <class T>
 void convert_between(bool widen, void* to, const void* from, const std::vector<Dimension>& dims) {
   auto both = [&]<class Loop>(Loop) {
-    if (widen) convert_as<Loop, T>(to, from, dims);
-    else convert_as<T, Loop>(to, from, dims);
+    if (widen)
+      convert_as<Loop, T>(to, from, dims);
+    else
+      convert_as<T, Loop>(to, from, dims);
   };
-  if constexpr (std::is_same_v<T, double>) both(double{});
-  else if constexpr (std::is_integral_v<T>) both(std::int64_t{});
-  else both(float{});
+  if constexpr (std::is_same_v<T, double>)
+    both(double{});
+  else if constexpr (std::is_integral_v<T>)
+    both(std::int64_t{});
+  else
+    both(float{});
 }
 
 void dispatch(DType narrow, bool widen, void* to, const void* from, const std::vector<Dimension>& dims) {
@@ -89,7 +94,9 @@ std::vector<Dimension> merged_dimensions(const BoundView& to, const BoundView& f
 
 DType loop_dtype(DType d) {
   switch (d) {
-    case DType::F32: case DType::F16: case DType::BF16: return DType::F32;
+    case DType::F32:
+    case DType::F16:
+    case DType::BF16: return DType::F32;
     case DType::F64: return DType::F64;
     default:
       if (is_integral(d) || d == DType::Bool) return DType::I64;
@@ -150,7 +157,8 @@ std::optional<BoundView> reshape_view(const BoundView& from, const Sizes& sizes)
 }
 
 BoundView expand_view(const BoundView& from, const Sizes& sizes) {
-  if (from.sizes.size() > sizes.size()) fail("an operand of {} dimensions does not broadcast to {}", from.sizes.size(), sizes.size());
+  if (from.sizes.size() > sizes.size())
+    fail("an operand of {} dimensions does not broadcast to {}", from.sizes.size(), sizes.size());
   BoundView to{from.dtype, sizes, Sizes(sizes.size(), 0), from.alignment};
   const std::size_t shift = sizes.size() - from.sizes.size();
   for (std::size_t d = 0; d < from.sizes.size(); ++d) {

@@ -20,7 +20,8 @@ std::int64_t result_size(const ConvolutionProblem& p, std::size_t d) {
 void check(const ConvolutionProblem& p) {
   auto require = [&](bool good, const char* what) {
     if (!good)
-      fail("convolution: {} (x [{}], weight [{}], y [{}])", what, fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), fmt::join(p.y.sizes, ", "));
+      fail("convolution: {} (x [{}], weight [{}], y [{}])", what, fmt::join(p.x.sizes, ", "),
+           fmt::join(p.weight.sizes, ", "), fmt::join(p.y.sizes, ", "));
   };
   const std::int64_t channels = p.x.sizes[1], results = p.y.sizes[1];
   require(p.weight.sizes.size() == p.x.sizes.size(), "the weight has another rank than x");
@@ -48,8 +49,10 @@ class ConvolutionOp : public CachedOp {
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     const ConvolutionProblem problem = convolution_problem(attributes_, inputs, outputs);
     std::vector<EpilogueOperand> operands;
-    for (std::size_t i = 0; i < problem.operands.size(); ++i) operands.push_back({problem.first_operand + i, problem.operands[i]});
-    return make_with_nan_kept(attributes_, problem.post, outputs[0], std::move(operands), inputs.size(), [problem](std::size_t post) { return make_call(with_post(problem, post)); });
+    for (std::size_t i = 0; i < problem.operands.size(); ++i)
+      operands.push_back({problem.first_operand + i, problem.operands[i]});
+    return make_with_nan_kept(attributes_, problem.post, outputs[0], std::move(operands), inputs.size(),
+                              [problem](std::size_t post) { return make_call(with_post(problem, post)); });
   }
 
  private:
@@ -58,7 +61,8 @@ class ConvolutionOp : public CachedOp {
 
 }  // namespace
 
-ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<const BoundView> inputs, std::span<const BoundView> outputs) {
+ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<const BoundView> inputs,
+                                       std::span<const BoundView> outputs) {
   if (inputs.size() < 2 || outputs.size() != 1) fail("convolution takes x and a weight and gives y");
   ConvolutionProblem p;
   p.x = inputs[0];
@@ -73,7 +77,9 @@ ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<c
   }
   p.stride = per_dimension(attributes, "stride", 1, p.spatial(), "convolution");
   p.padding = per_dimension(attributes, "padding", 0, p.spatial(), "convolution");
-  p.padding_end = attributes.contains("padding_end") ? per_dimension(attributes, "padding_end", 0, p.spatial(), "convolution") : p.padding;
+  p.padding_end = attributes.contains("padding_end")
+                      ? per_dimension(attributes, "padding_end", 0, p.spatial(), "convolution")
+                      : p.padding;
   p.dilation = per_dimension(attributes, "dilation", 1, p.spatial(), "convolution");
   p.groups = int_attribute(attributes, "groups", 1);
   p.transposed = int_attribute(attributes, "transposed", 0) != 0;
@@ -81,7 +87,8 @@ ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<c
   p.post = parse_post_ops(attributes);
   check(p);
   if (int_attribute(attributes, "has_bias", 0)) {
-    if (inputs.size() < 3 || inputs[2].sizes != Sizes{p.y.sizes[1]}) fail("convolution: the bias does not have one value for each channel");
+    if (inputs.size() < 3 || inputs[2].sizes != Sizes{p.y.sizes[1]})
+      fail("convolution: the bias does not have one value for each channel");
     p.bias = inputs[2];
     p.first_operand = 3;
   }
@@ -94,6 +101,8 @@ ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<c
   return p;
 }
 
-std::unique_ptr<LibraryOp> make_convolution(const Attributes& attributes) { return std::make_unique<ConvolutionOp>(attributes); }
+std::unique_ptr<LibraryOp> make_convolution(const Attributes& attributes) {
+  return std::make_unique<ConvolutionOp>(attributes);
+}
 
 }  // namespace coil::runtime

@@ -73,7 +73,8 @@ class PlainConvolution : public PreparedCall {
     std::int64_t at = plane * g_.out[0] * g_.out[1] * g_.out[2];
     for (std::int64_t i = 0; i < g_.out[0]; ++i)
       for (std::int64_t j = 0; j < g_.out[1]; ++j)
-        for (std::int64_t k = 0; k < g_.out[2]; ++k, ++at) pointer(y_)[at] = finish(accumulate(image, o, {i, j, k}), at);
+        for (std::int64_t k = 0; k < g_.out[2]; ++k, ++at)
+          pointer(y_)[at] = finish(accumulate(image, o, {i, j, k}), at);
   }
 
   T accumulate(std::int64_t image, std::int64_t o, std::array<std::int64_t, 3> place) const {
@@ -82,7 +83,8 @@ class PlainConvolution : public PreparedCall {
     const std::int64_t taps = g_.kernel[0] * g_.kernel[1] * g_.kernel[2];
     T sum = p_.bias ? pointer(bias_)[o] : T{};
     for (std::int64_t tap = 0; tap < taps; ++tap) {
-      const std::int64_t k[] = {tap / (g_.kernel[1] * g_.kernel[2]), tap / g_.kernel[2] % g_.kernel[1], tap % g_.kernel[2]};
+      const std::int64_t k[] = {tap / (g_.kernel[1] * g_.kernel[2]), tap / g_.kernel[2] % g_.kernel[1],
+                                tap % g_.kernel[2]};
       std::int64_t offset = 0;
       bool inside = true;
       for (std::size_t d = 0; d < 3; ++d) {
@@ -94,7 +96,8 @@ class PlainConvolution : public PreparedCall {
       for (std::int64_t c = 0; c < in; ++c) {
         const std::int64_t channel = group * in + c;
         const std::int64_t w = p_.transposed ? (channel * out + o % out) * taps + tap : (o * in + c) * taps + tap;
-        sum += pointer(weight_)[w] * pointer(x_)[(image * channels + channel) * g_.in[0] * g_.in[1] * g_.in[2] + offset];
+        sum +=
+            pointer(weight_)[w] * pointer(x_)[(image * channels + channel) * g_.in[0] * g_.in[1] * g_.in[2] + offset];
       }
     }
     return sum;
@@ -103,10 +106,14 @@ class PlainConvolution : public PreparedCall {
   T finish(T value, std::int64_t at) const {
     std::size_t operand = 0;
     for (const PostOp& op : p_.post) {
-      if (op.kind == PostOp::Kind::Sum) value += pointer(old_)[at];
-      else if (op.kind == PostOp::Kind::Add) value += pointer(operands_[operand++])[at];
-      else if (op.kind == PostOp::Kind::Mul) value *= pointer(operands_[operand++])[at];
-      else value = static_cast<T>(apply_post_op(op, static_cast<double>(value)));
+      if (op.kind == PostOp::Kind::Sum)
+        value += pointer(old_)[at];
+      else if (op.kind == PostOp::Kind::Add)
+        value += pointer(operands_[operand++])[at];
+      else if (op.kind == PostOp::Kind::Mul)
+        value *= pointer(operands_[operand++])[at];
+      else
+        value = static_cast<T>(apply_post_op(op, static_cast<double>(value)));
     }
     return value;
   }

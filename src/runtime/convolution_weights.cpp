@@ -60,7 +60,9 @@ class PlainWeightGradient : public PreparedCall {
               offset = offset * in_[d] + at;
               y = y * out_[d] + place[d];
             }
-            if (inside) sum += x[(n * channels + c) * in_[0] * in_[1] * in_[2] + offset] * dy[(n * results + o) * out_[0] * out_[1] * out_[2] + y];
+            if (inside)
+              sum += x[(n * channels + c) * in_[0] * in_[1] * in_[2] + offset] *
+                     dy[(n * results + o) * out_[0] * out_[1] * out_[2] + y];
           }
     return sum;
   }
@@ -89,19 +91,25 @@ class ConvolutionWeightsOp : public CachedOp {
 
 }  // namespace
 
-WeightGradientProblem weight_gradient_problem(const Attributes& attributes, std::span<const BoundView> inputs, std::span<const BoundView> outputs) {
-  if (inputs.size() != 2 || outputs.size() != 1) fail("convolution_weights takes x and the result's gradient and gives the weight's");
+WeightGradientProblem weight_gradient_problem(const Attributes& attributes, std::span<const BoundView> inputs,
+                                              std::span<const BoundView> outputs) {
+  if (inputs.size() != 2 || outputs.size() != 1)
+    fail("convolution_weights takes x and the result's gradient and gives the weight's");
   WeightGradientProblem p{inputs[0], inputs[1], outputs[0], {}, {}, {}};
   const std::size_t rank = p.x.sizes.size();
-  if (rank < 3 || rank > 5 || p.dy.sizes.size() != rank || p.dw.sizes.size() != rank) fail("convolution_weights: x has {} dimensions; 3, 4 and 5 are possible", rank);
+  if (rank < 3 || rank > 5 || p.dy.sizes.size() != rank || p.dw.sizes.size() != rank)
+    fail("convolution_weights: x has {} dimensions; 3, 4 and 5 are possible", rank);
   p.stride = per_dimension(attributes, "stride", 1, p.spatial(), "convolution_weights");
   p.padding = per_dimension(attributes, "padding", 0, p.spatial(), "convolution_weights");
   p.dilation = per_dimension(attributes, "dilation", 1, p.spatial(), "convolution_weights");
   p.groups = int_attribute(attributes, "groups", 1);
   p.tf32 = flag_attribute(attributes, "tf32");
-  const bool fits = p.groups > 0 && p.x.sizes[0] == p.dy.sizes[0] && p.dw.sizes[0] == p.dy.sizes[1] && p.dy.sizes[1] % p.groups == 0 && p.dw.sizes[1] * p.groups == p.x.sizes[1] &&
+  const bool fits = p.groups > 0 && p.x.sizes[0] == p.dy.sizes[0] && p.dw.sizes[0] == p.dy.sizes[1] &&
+                    p.dy.sizes[1] % p.groups == 0 && p.dw.sizes[1] * p.groups == p.x.sizes[1] &&
                     std::all_of(p.stride.begin(), p.stride.end(), [](auto s) { return s > 0; });
-  if (!fits) fail("convolution_weights: sizes do not fit (x [{}], dy [{}], dw [{}], {} groups)", fmt::join(p.x.sizes, ", "), fmt::join(p.dy.sizes, ", "), fmt::join(p.dw.sizes, ", "), p.groups);
+  if (!fits)
+    fail("convolution_weights: sizes do not fit (x [{}], dy [{}], dw [{}], {} groups)", fmt::join(p.x.sizes, ", "),
+         fmt::join(p.dy.sizes, ", "), fmt::join(p.dw.sizes, ", "), p.groups);
   return p;
 }
 
@@ -113,6 +121,8 @@ std::unique_ptr<PreparedCall> make_plain_weight_gradient(const WeightGradientPro
   }
 }
 
-std::unique_ptr<LibraryOp> make_convolution_weights(const Attributes& attributes) { return std::make_unique<ConvolutionWeightsOp>(attributes); }
+std::unique_ptr<LibraryOp> make_convolution_weights(const Attributes& attributes) {
+  return std::make_unique<ConvolutionWeightsOp>(attributes);
+}
 
 }  // namespace coil::runtime

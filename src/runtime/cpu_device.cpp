@@ -1,4 +1,5 @@
-// The CPU as a device: kernels are functions of shared objects, run on OpenMP's threads; memory comes from a pool that keeps its pages.
+// The CPU as a device: kernels are functions of shared objects, run on OpenMP's threads; memory comes from a pool that
+// keeps its pages.
 #include "runtime/device.h"
 #include "runtime/kernel_library.h"
 #include "runtime/output_pool.h"
@@ -37,9 +38,12 @@ class CpuQueue : public Queue {
   void copy(const Tensor& to, const Tensor& from) override { copy_strided(to, from); }
   void launch(const Launch& l, void* const* words) override {
     void* const* buffers = words + l.words;
-    parallel_for(reinterpret_cast<KernelFunction>(const_cast<void*>(l.kernel)), buffers, reinterpret_cast<const std::int64_t*>(buffers + l.buffer_count + 1), l.extent, l.chunks);
+    parallel_for(reinterpret_cast<KernelFunction>(const_cast<void*>(l.kernel)), buffers,
+                 reinterpret_cast<const std::int64_t*>(buffers + l.buffer_count + 1), l.extent, l.chunks);
   }
-  std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes& attributes) override { return make_library_op(op, attributes); }
+  std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes& attributes) override {
+    return make_library_op(op, attributes);
+  }
 
  private:
   std::shared_ptr<OutputPool> pool_;
@@ -50,7 +54,8 @@ class CpuQueue : public Queue {
 class CpuRuntime : public DeviceRuntime {
  public:
   Device device() const override { return {}; }
-  std::unique_ptr<LoadedKernels> load(const std::string& isa, std::span<const std::vector<std::byte>> libraries) override {
+  std::unique_ptr<LoadedKernels> load(const std::string& isa,
+                                      std::span<const std::vector<std::byte>> libraries) override {
     require_isa(isa);
     return std::make_unique<CpuKernels>(libraries);
   }

@@ -19,12 +19,13 @@ namespace coil::runtime {
 /// Kernel binaries and weights, beside the plan.
 struct Program {
   Plan plan;
-  std::vector<Tensor> constants;              ///< one for each of plan.constants; may be mapped
-  std::vector<std::vector<std::byte>> libraries;  ///< what holds the kernels' symbols: shared objects; for CUDA cubins and PTX
-  std::string kernel_source;                  ///< for people; may be empty
-  std::vector<Tensor> sample_inputs;          ///< one for each of plan.inputs, or none; packages keep them when they are small
-  std::filesystem::path file;                 ///< the package it was read from, which errors name; empty for others
-  std::string provenance;                     ///< where each call comes from, as JSON; empty where nobody asked
+  std::vector<Tensor> constants;  ///< one for each of plan.constants; may be mapped
+  std::vector<std::vector<std::byte>>
+      libraries;                      ///< what holds the kernels' symbols: shared objects; for CUDA cubins and PTX
+  std::string kernel_source;          ///< for people; may be empty
+  std::vector<Tensor> sample_inputs;  ///< one for each of plan.inputs, or none; packages keep them when they are small
+  std::filesystem::path file;         ///< the package it was read from, which errors name; empty for others
+  std::string provenance;             ///< where each call comes from, as JSON; empty where nobody asked
 };
 
 /// A value given to or taken from a run; numbers are 0-d tensors of int64, float64 or bool.
@@ -49,35 +50,48 @@ class Context {
  public:
   explicit Context(std::shared_ptr<const Model>);
   ~Context();
-  /// Inputs in plan order, borrowed for the call; those the program mutates are written. Throws Error on wrong count, dtype, rank, size, naming the input and the rule. Allocates nothing after the first call
-  /// with the same sizes but the outputs, which come from a pool that keeps its pages.
-  /// On a device that runs ahead of the host (CUDA) it returns when the work is queued: outputs are memory of the device, and what went wrong on it is said by `wait` or the next call. Inputs may lie on the
-  /// program's device or on the host; the call waits when memory of the host is read or written.
+  /// Inputs in plan order, borrowed for the call; those the program mutates are written. Throws Error on wrong count,
+  /// dtype, rank, size, naming the input and the rule. Allocates nothing after the first call with the same sizes but
+  /// the outputs, which come from a pool that keeps its pages. On a device that runs ahead of the host (CUDA) it
+  /// returns when the work is queued: outputs are memory of the device, and what went wrong on it is said by `wait` or
+  /// the next call. Inputs may lie on the program's device or on the host; the call waits when memory of the host is
+  /// read or written.
   RunResult run(std::span<const Tensor> inputs);
-  /// The same into `outputs`, whose old tensors are let go first (no input may be one of them) and whose vectors are reused: with the same sizes as the last call's it allocates nothing at all.
+  /// The same into `outputs`, whose old tensors are let go first (no input may be one of them) and whose vectors are
+  /// reused: with the same sizes as the last call's it allocates nothing at all.
   void run_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
-  /// The same where the inputs differ from those of this context's last run, which did not fail, in nothing but where their memory lies: nothing else of them is looked at.
+  /// The same where the inputs differ from those of this context's last run, which did not fail, in nothing but where
+  /// their memory lies: nothing else of them is looked at.
   void run_alike_into(std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
-  /// Outputs come from `allocate(bytes)` from now on (at least 64-byte aligned, or Error); an empty function restores the pool.
+  /// Outputs come from `allocate(bytes)` from now on (at least 64-byte aligned, or Error); an empty function restores
+  /// the pool.
   void set_output_allocator(OutputAllocator allocate);
-  /// During a run, `done` hears of inputs once the last step that reads them has run (on a device that runs ahead: is queued), so that their owner may let go of them; not of those that an output views, that the program
-  /// writes to or that lie on another device, nor of a program that is recorded or has sizes that only its run tells. An empty function: nobody hears.
+  /// During a run, `done` hears of inputs once the last step that reads them has run (on a device that runs ahead: is
+  /// queued), so that their owner may let go of them; not of those that an output views, that the program writes to or
+  /// that lie on another device, nor of a program that is recorded or has sizes that only its run tells. An empty
+  /// function: nobody hears.
   void set_inputs_done(InputsDone done);
-  /// On a device that runs ahead: outputs, temporaries and scratch memory all come from `allocate` from now on, and temporaries go back as soon as a run's work is queued, so that programs which take turns on
-  /// one stream share them. An empty function restores the pool.
+  /// On a device that runs ahead: outputs, temporaries and scratch memory all come from `allocate` from now on, and
+  /// temporaries go back as soon as a run's work is queued, so that programs which take turns on one stream share them.
+  /// An empty function restores the pool.
   void borrow_memory(OutputAllocator allocate);
   /// Returns when the device has done what runs have queued. Throws Error when some of it failed.
   void wait();
-  /// Queues work on a stream of the caller's (a CUstream of the program's device) from now on; null: on one of the context's own, which keeps order with CUDA's default stream.
+  /// Queues work on a stream of the caller's (a CUstream of the program's device) from now on; null: on one of the
+  /// context's own, which keeps order with CUDA's default stream.
   void set_stream(void* stream);
-  /// Runs that repeat with the same sizes and memory are recorded as CUDA graphs and launched whole; those with steps that cannot be recorded (the host's, numbers that the host reads) part by part between them. What
-  /// the device will not record is queued step by step, and a message (runtime/messages.h) says why. No effect on devices that cannot record.
+  /// Runs that repeat with the same sizes and memory are recorded as CUDA graphs and launched whole; those with steps
+  /// that cannot be recorded (the host's, numbers that the host reads) part by part between them. What the device will
+  /// not record is queued step by step, and a message (runtime/messages.h) says why. No effect on devices that cannot
+  /// record.
   void set_recording(bool);
-  /// Asked between turns of loops from now on; where it says true the run ends with an Error. The context is as good for the next run as before. An empty function: nobody is asked.
+  /// Asked between turns of loops from now on; where it says true the run ends with an Error. The context is as good
+  /// for the next run as before. An empty function: nobody is asked.
   void set_stop(std::function<bool()> asked);
   /// The seed of the next run's random numbers; without it the model's own sequence gives one.
   void set_seed(std::uint64_t seed);
-  /// One run, with the seconds that each step of the plan took, from its start to its end. Runs after it are as they were.
+  /// One run, with the seconds that each step of the plan took, from its start to its end. Runs after it are as they
+  /// were.
   std::vector<double> time_steps(std::span<const Tensor> inputs);
   /// A copy on the host (itself when it is there), after waiting for it.
   Tensor to_host(const Tensor&);
@@ -93,14 +107,17 @@ class Context {
 /// Immutable after load; shared by contexts.
 class Model {
  public:
-  /// Opens the program's device, loads kernel libraries, resolves symbols, refuses an instruction set that this machine lacks and operators left to a host that has none of that name; weights go to the device.
+  /// Opens the program's device, loads kernel libraries, resolves symbols, refuses an instruction set that this machine
+  /// lacks and operators left to a host that has none of that name; weights go to the device.
   static std::shared_ptr<const Model> load(Program, Host = {});
   static std::shared_ptr<const Model> load(Program, std::shared_ptr<DeviceRuntime>, Host = {});
   static std::shared_ptr<const Model> load_package(const std::filesystem::path&);
-  /// The same program with other values in some of its constants, by name; kernels and all other constants are shared with this one. Constants that share memory see the change together. Throws Error for a name
-  /// that is not there, a wrong dtype or size, and a weight that is stored packed for the library.
+  /// The same program with other values in some of its constants, by name; kernels and all other constants are shared
+  /// with this one. Constants that share memory see the change together. Throws Error for a name that is not there, a
+  /// wrong dtype or size, and a weight that is stored packed for the library.
   std::shared_ptr<const Model> with_constants(const std::map<std::string, Tensor>& values) const;
-  /// Random numbers of calls from now on follow from this number and the order of calls; at first they follow from the system's entropy. Shared with models made by `with_constants`.
+  /// Random numbers of calls from now on follow from this number and the order of calls; at first they follow from the
+  /// system's entropy. Shared with models made by `with_constants`.
   void seed(std::uint64_t) const;
   const Plan& plan() const;
   const std::string& provenance() const;  ///< as the program had it
@@ -112,7 +129,8 @@ class Model {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Writes `model.coil` (docs/package.md): plan, kernels, weights; constants that share memory share it in the file too. Same program, same bytes. Written aside and renamed.
+/// Writes `model.coil` (docs/package.md): plan, kernels, weights; constants that share memory share it in the file too.
+/// Same program, same bytes. Written aside and renamed.
 void save_package(const Program&, const std::filesystem::path&);
 
 /// What loading verifies of the weights; plan and kernels are always checked against their hashes.
@@ -120,7 +138,8 @@ enum class WeightCheck {
   Size,  ///< that they are all there: the file is only mapped
   Hash,  ///< every byte, which reads them all
 };
-/// Throws Error on a file that is no package, is cut short or was altered. Constants lie in the mapped file, copy-on-write.
+/// Throws Error on a file that is no package, is cut short or was altered. Constants lie in the mapped file,
+/// copy-on-write.
 Program load_program(const std::filesystem::path&, WeightCheck = WeightCheck::Size);
 
 }  // namespace coil::runtime

@@ -12,17 +12,22 @@ bool writes_for_caller(const Plan& plan, std::span<const BufferId> memory_of, co
     const Buffer& b = plan.buffers[memory_of[id]];
     return b.kind == BufferKind::Input || b.kind == BufferKind::Constant;
   };
-  if (const auto* k = std::get_if<KernelCall>(&step)) return std::ranges::any_of(k->written, [&](std::uint32_t i) { return of_caller(k->buffers[i]); });
-  if (const auto* e = std::get_if<ExternCall>(&step)) return std::ranges::any_of(e->outputs, [&](const View& v) { return of_caller(v.buffer); });
-  if (const auto* h = std::get_if<HostCall>(&step)) return std::ranges::any_of(h->outputs, [&](const auto& v) { return v && of_caller(v->buffer); });
+  if (const auto* k = std::get_if<KernelCall>(&step))
+    return std::ranges::any_of(k->written, [&](std::uint32_t i) { return of_caller(k->buffers[i]); });
+  if (const auto* e = std::get_if<ExternCall>(&step))
+    return std::ranges::any_of(e->outputs, [&](const View& v) { return of_caller(v.buffer); });
+  if (const auto* h = std::get_if<HostCall>(&step))
+    return std::ranges::any_of(h->outputs, [&](const auto& v) { return v && of_caller(v->buffer); });
   return false;
 }
 
 }  // namespace
 
-FailureStatuses::FailureStatuses(const Plan& plan, std::span<const BufferId> memory_of, Queue& queue) : plan_(plan), queue_(queue), failures_{{nullptr, nullptr}} {
+FailureStatuses::FailureStatuses(const Plan& plan, std::span<const BufferId> memory_of, Queue& queue)
+    : plan_(plan), queue_(queue), failures_{{nullptr, nullptr}} {
   for (const Step& step : plan.steps)
-    if (const auto* call = std::get_if<KernelCall>(&step); call && !plan.kernels[call->kernel].failure.empty()) failures_.push_back({nullptr, &plan.kernels[call->kernel].failure});
+    if (const auto* call = std::get_if<KernelCall>(&step); call && !plan.kernels[call->kernel].failure.empty())
+      failures_.push_back({nullptr, &plan.kernels[call->kernel].failure});
   const std::span<std::int64_t> words = queue.shared_words(failures_.size());
   for (std::size_t i = 0; i < failures_.size(); ++i) failures_[i].status = &words[i];
   if (!plan.stops_on_failure || failures_.size() < 2) return;
@@ -32,7 +37,8 @@ FailureStatuses::FailureStatuses(const Plan& plan, std::span<const BufferId> mem
 
 void FailureStatuses::find_guarded_steps(std::span<const BufferId> memory_of) {
   // In a loop a step comes again behind those after it.
-  bool may_have_failed = std::ranges::any_of(plan_.steps, [](const Step& s) { return std::holds_alternative<Control>(s); });
+  bool may_have_failed =
+      std::ranges::any_of(plan_.steps, [](const Step& s) { return std::holds_alternative<Control>(s); });
   for (const Step& step : plan_.steps) {
     guarded_.push_back(may_have_failed && writes_for_caller(plan_, memory_of, step));
     const auto* call = std::get_if<KernelCall>(&step);
@@ -58,7 +64,8 @@ void FailureStatuses::copy_to_device() {
 void* FailureStatuses::word_of(std::uint32_t failure, std::size_t step) const {
   // The word that the host looks at lies across the bus: only a kernel that fails may touch it.
   if (!plan_.stops_on_failure) return failure || plan_.device == Device{} ? failures_[failure].status : nullptr;
-  return statuses_.storage.data && (failure || guarded_[step]) ? statuses_.bytes() + std::size_t{failure} * 32 : nullptr;
+  return statuses_.storage.data && (failure || guarded_[step]) ? statuses_.bytes() + std::size_t{failure} * 32
+                                                               : nullptr;
 }
 
 void FailureStatuses::check() {

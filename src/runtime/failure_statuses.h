@@ -10,8 +10,9 @@
 
 namespace coil::runtime {
 
-/// The status words of a plan's kernel calls that can fail, counted from 1 in the plan's order; 0 stands for kernels that cannot. Where a plan stops on failure (plan.h), nothing that comes
-/// after a failed step may write to memory of the caller: such steps are guarded.
+/// The status words of a plan's kernel calls that can fail, counted from 1 in the plan's order; 0 stands for kernels
+/// that cannot. Where a plan stops on failure (plan.h), nothing that comes after a failed step may write to memory of
+/// the caller: such steps are guarded.
 class FailureStatuses {
  public:
   /// `memory_of`: for each buffer, the one whose memory it lives in. The queue is begun.

@@ -36,7 +36,8 @@ void add_epilogue(GemmProblem& p, const Attributes& attributes, std::span<const 
 
 void require(bool good, const char* what, const BoundView& a, const BoundView& b, const BoundView& y) {
   if (!good)
-    fail("{}: sizes [{}] and [{}] do not give [{}]", what, fmt::join(a.sizes, ", "), fmt::join(b.sizes, ", "), fmt::join(y.sizes, ", "));
+    fail("{}: sizes [{}] and [{}] do not give [{}]", what, fmt::join(a.sizes, ", "), fmt::join(b.sizes, ", "),
+         fmt::join(y.sizes, ", "));
 }
 
 /// b with its last two dimensions exchanged.
@@ -46,7 +47,8 @@ BoundView transposed(BoundView v) {
   return v;
 }
 
-/// Fewer batch dimensions where every operand can be seen so without a copy: none when b is one matrix for all, else one.
+/// Fewer batch dimensions where every operand can be seen so without a copy: none when b is one matrix for all, else
+/// one.
 void merge_batch(GemmProblem& p) {
   auto reshape_all = [&](std::optional<std::int64_t> batch) {
     auto shape = [&](std::int64_t rows, std::int64_t columns) {
@@ -69,7 +71,8 @@ void merge_batch(GemmProblem& p) {
   };
   const std::size_t rank = p.b.given.sizes.size();
   bool one_matrix = true;
-  for (std::size_t d = 0; d + 2 < rank; ++d) one_matrix = one_matrix && (p.b.given.strides[d] == 0 || p.b.given.sizes[d] == 1);
+  for (std::size_t d = 0; d + 2 < rank; ++d)
+    one_matrix = one_matrix && (p.b.given.strides[d] == 0 || p.b.given.sizes[d] == 1);
   if (one_matrix && reshape_all(std::nullopt)) {
     p.b.given.sizes.erase(p.b.given.sizes.begin(), p.b.given.sizes.end() - 2);
     p.b.given.strides.erase(p.b.given.strides.begin(), p.b.given.strides.end() - 2);
@@ -82,15 +85,18 @@ void merge_batch(GemmProblem& p) {
 
 }  // namespace
 
-GemmProblem linear_problem(const Attributes& attributes, std::span<const BoundView> inputs, std::span<const BoundView> outputs) {
-  if (inputs.size() < 2 || outputs.size() != 1 || inputs[0].sizes.empty()) fail("linear takes x and a weight and gives y");
+GemmProblem linear_problem(const Attributes& attributes, std::span<const BoundView> inputs,
+                           std::span<const BoundView> outputs) {
+  if (inputs.size() < 2 || outputs.size() != 1 || inputs[0].sizes.empty())
+    fail("linear takes x and a weight and gives y");
   const BoundView &x = inputs[0], &w = inputs[1], &y = outputs[0];
   GemmProblem p;
   p.packed_desc = string_attribute(attributes, "packed_desc");
   p.k = x.sizes.back();
   p.n = y.sizes.empty() ? 0 : y.sizes.back();
   p.m = numel(std::span(x.sizes).first(x.sizes.size() - 1));
-  require(x.sizes.size() == y.sizes.size() && std::equal(x.sizes.begin(), x.sizes.end() - 1, y.sizes.begin()), "linear", x, w, y);
+  require(x.sizes.size() == y.sizes.size() && std::equal(x.sizes.begin(), x.sizes.end() - 1, y.sizes.begin()), "linear",
+          x, w, y);
   p.a = {0, x, {p.m, p.k}};
   p.y = {0, y, {p.m, p.n}};
   if (p.packed_desc.empty()) {
@@ -100,7 +106,8 @@ GemmProblem linear_problem(const Attributes& attributes, std::span<const BoundVi
     p.b = {1, b, b.sizes};
   } else {
     if (int_attribute(attributes, "n", p.n) != p.n || int_attribute(attributes, "k", p.k) != p.k)
-      fail("linear: a packed weight of {}x{} was given for {}x{}", int_attribute(attributes, "n", p.n), int_attribute(attributes, "k", p.k), p.n, p.k);
+      fail("linear: a packed weight of {}x{} was given for {}x{}", int_attribute(attributes, "n", p.n),
+           int_attribute(attributes, "k", p.k), p.n, p.k);
     p.packed_bytes = dense_bytes(w);
     p.b = {1, {x.dtype, {p.k, p.n}, {1, p.k}}, {p.k, p.n}};
   }
@@ -108,7 +115,8 @@ GemmProblem linear_problem(const Attributes& attributes, std::span<const BoundVi
   return p;
 }
 
-GemmProblem matmul_problem(const Attributes& attributes, std::span<const BoundView> inputs, std::span<const BoundView> outputs) {
+GemmProblem matmul_problem(const Attributes& attributes, std::span<const BoundView> inputs,
+                           std::span<const BoundView> outputs) {
   if (inputs.size() < 2 || outputs.size() != 1) fail("matmul takes a and b and gives y");
   const BoundView &a = inputs[0], &b = inputs[1], &y = outputs[0];
   const std::size_t rank = y.sizes.size();
@@ -125,7 +133,8 @@ GemmProblem matmul_problem(const Attributes& attributes, std::span<const BoundVi
     s.push_back(columns);
     return s;
   };
-  require(a.sizes[a.sizes.size() - 2] == p.m && b.sizes[b.sizes.size() - 2] == p.k && b.sizes.back() == p.n, "matmul", a, b, y);
+  require(a.sizes[a.sizes.size() - 2] == p.m && b.sizes[b.sizes.size() - 2] == p.k && b.sizes.back() == p.n, "matmul",
+          a, b, y);
   auto broadcast = [](const BoundView& v, const Sizes& sizes) {
     BoundView e = expand_view(v, sizes);
     for (std::size_t i = 1; i <= 2; ++i) e.strides[e.strides.size() - i] = v.strides[v.strides.size() - i];
@@ -159,7 +168,8 @@ class GemmOp : public CachedOp {
     const GemmProblem problem = problem_(attributes_, inputs, outputs);
     std::vector<EpilogueOperand> operands;
     for (const GemmOperand& o : problem.operands) operands.push_back({o.index, o.given});
-    return make_with_nan_kept(attributes_, problem.post, outputs[0], std::move(operands), inputs.size(), [problem](std::size_t post) { return make_product(with_post(problem, post)); });
+    return make_with_nan_kept(attributes_, problem.post, outputs[0], std::move(operands), inputs.size(),
+                              [problem](std::size_t post) { return make_product(with_post(problem, post)); });
   }
 
  private:
@@ -169,7 +179,11 @@ class GemmOp : public CachedOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_linear(const Attributes& attributes) { return std::make_unique<GemmOp>(attributes, linear_problem); }
-std::unique_ptr<LibraryOp> make_matmul(const Attributes& attributes) { return std::make_unique<GemmOp>(attributes, matmul_problem); }
+std::unique_ptr<LibraryOp> make_linear(const Attributes& attributes) {
+  return std::make_unique<GemmOp>(attributes, linear_problem);
+}
+std::unique_ptr<LibraryOp> make_matmul(const Attributes& attributes) {
+  return std::make_unique<GemmOp>(attributes, matmul_problem);
+}
 
 }  // namespace coil::runtime

@@ -13,15 +13,16 @@ struct GemmOperand {
   Sizes sizes;      ///< what `given` is reshaped to
 };
 
-/// All operands have the same rank: [batch.., rows, columns]. `operands` broadcast against y and are those of the post-operations, in order.
+/// All operands have the same rank: [batch.., rows, columns]. `operands` broadcast against y and are those of the
+/// post-operations, in order.
 struct GemmProblem {
   GemmOperand a, b, y;
   std::optional<GemmOperand> bias;  ///< [N]
   std::vector<GemmOperand> operands;
   std::vector<PostOp> post;
-  std::string packed_desc;          ///< of b; empty: b is a plain view
+  std::string packed_desc;  ///< of b; empty: b is a plain view
   std::size_t packed_bytes = 0;
-  bool tf32 = false;                ///< on CUDA: may round f32 operands to TF32
+  bool tf32 = false;  ///< on CUDA: may round f32 operands to TF32
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
 };
 

@@ -1,4 +1,5 @@
-// Matrix products by loops: for integers, f64, and builds without oneDNN. Everything is first made dense in the type of the loops.
+// Matrix products by loops: for integers, f64, and builds without oneDNN. Everything is first made dense in the type of
+// the loops.
 #include <algorithm>
 
 #include "runtime/gemm.h"
@@ -27,7 +28,8 @@ class PlainGemm : public PreparedCall {
     b_ = stage(p.b, loop);
     if (p.bias) bias_ = stage(*p.bias, loop);
     for (const GemmOperand& o : p.operands) operands_.push_back(stage(o, loop));
-    const bool load = std::any_of(p.post.begin(), p.post.end(), [](const PostOp& op) { return op.kind == PostOp::Kind::Sum; });
+    const bool load =
+        std::any_of(p.post.begin(), p.post.end(), [](const PostOp& op) { return op.kind == PostOp::Kind::Sum; });
     const BoundView& y = p.y.given;
     if (load) old_ = staging_.old_output(p.y.index, y, dense_view(loop, y.sizes));
     y_ = staging_.output(p.y.index, y, dense_view(loop, y.sizes), false);
@@ -67,9 +69,12 @@ class PlainGemm : public PreparedCall {
       if (op.takes_operand()) other = pointer(operands_[operand++]) + row * n;
       if (op.kind == PostOp::Kind::Sum) other = pointer(old_) + row * n;
       for (std::int64_t i = 0; i < n; ++i) {
-        if (op.kind == PostOp::Kind::Mul) y[i] *= other[i];
-        else if (other) y[i] += other[i];
-        else y[i] = static_cast<T>(apply_post_op(op, static_cast<double>(y[i])));
+        if (op.kind == PostOp::Kind::Mul)
+          y[i] *= other[i];
+        else if (other)
+          y[i] += other[i];
+        else
+          y[i] = static_cast<T>(apply_post_op(op, static_cast<double>(y[i])));
       }
     }
   }

@@ -8,18 +8,40 @@
 namespace coil::runtime {
 namespace {
 
-constexpr std::string_view kHostOps[] = {"assert_finite", "cholesky", "eig", "eigh", "geqrf", "householder_product", "ldl_factor", "ldl_solve", "lu_factor", "lu_permutation", "lu_solve",
-                                         "matrix_exp", "nonzero", "ormqr", "qr", "recurrent", "repeat_positions", "solve_triangular", "svd", "unique"};
+constexpr std::string_view kHostOps[] = {"assert_finite",
+                                         "cholesky",
+                                         "eig",
+                                         "eigh",
+                                         "geqrf",
+                                         "householder_product",
+                                         "ldl_factor",
+                                         "ldl_solve",
+                                         "lu_factor",
+                                         "lu_permutation",
+                                         "lu_solve",
+                                         "matrix_exp",
+                                         "nonzero",
+                                         "ormqr",
+                                         "qr",
+                                         "recurrent",
+                                         "repeat_positions",
+                                         "solve_triangular",
+                                         "svd",
+                                         "unique"};
 
 /// Operands on the host are dense, whatever their strides on the device.
 class HostDetour : public PreparedCall {
  public:
-  HostDetour(Queue& queue, std::unique_ptr<LibraryOp> op, std::span<const BoundView> inputs, std::span<const BoundView> outputs) : queue_(queue), op_(std::move(op)) {
+  HostDetour(Queue& queue, std::unique_ptr<LibraryOp> op, std::span<const BoundView> inputs,
+             std::span<const BoundView> outputs)
+      : queue_(queue), op_(std::move(op)) {
     take(inputs, inputs_);
     take(outputs, outputs_);
     std::vector<BoundView> in, out;
-    for (const Operand& o : inputs_) in.push_back(dense_view(o.given.dtype, o.given.sizes)), in_pointers_.push_back(o.here.bytes());
-    for (const Operand& o : outputs_) out.push_back(dense_view(o.given.dtype, o.given.sizes)), out_pointers_.push_back(o.here.bytes());
+    for (const Operand& o : inputs_)
+      in.push_back(dense_view(o.given.dtype, o.given.sizes)), in_pointers_.push_back(o.here.bytes());
+    for (const Operand& o : outputs_)
+      out.push_back(dense_view(o.given.dtype, o.given.sizes)), out_pointers_.push_back(o.here.bytes());
     op_->prepare(in, out);
     workspace_ = Storage::allocate(op_->workspace_bytes());
   }
@@ -46,7 +68,9 @@ class HostDetour : public PreparedCall {
   }
 
   Tensor there(const Operand& o, const void* data) const {
-    Storage borrowed{std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(const_cast<void*>(data))), 0, queue_.device()};
+    Storage borrowed{
+        std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(const_cast<void*>(data))), 0,
+        queue_.device()};
     return {std::move(borrowed), o.given.dtype, o.given.sizes, o.given.strides, 0};
   }
 
@@ -64,10 +88,13 @@ class HostDetour : public PreparedCall {
 
 class HostDetourOp : public CachedOp {
  public:
-  HostDetourOp(Queue& queue, std::string_view op, const Attributes& attributes) : queue_(queue), op_(op), attributes_(attributes) {}
+  HostDetourOp(Queue& queue, std::string_view op, const Attributes& attributes)
+      : queue_(queue), op_(op), attributes_(attributes) {}
 
  protected:
-  std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override { return prepare_host_detour(queue_, op_, attributes_, inputs, outputs); }
+  std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    return prepare_host_detour(queue_, op_, attributes_, inputs, outputs);
+  }
 
  private:
   Queue& queue_;
@@ -79,9 +106,13 @@ class HostDetourOp : public CachedOp {
 
 bool takes_detour(std::string_view op) { return std::ranges::find(kHostOps, op) != std::end(kHostOps); }
 
-std::unique_ptr<LibraryOp> make_host_detour(Queue& queue, std::string_view op, const Attributes& attributes) { return std::make_unique<HostDetourOp>(queue, op, attributes); }
+std::unique_ptr<LibraryOp> make_host_detour(Queue& queue, std::string_view op, const Attributes& attributes) {
+  return std::make_unique<HostDetourOp>(queue, op, attributes);
+}
 
-std::unique_ptr<PreparedCall> prepare_host_detour(Queue& queue, std::string_view op, const Attributes& attributes, std::span<const BoundView> inputs, std::span<const BoundView> outputs) {
+std::unique_ptr<PreparedCall> prepare_host_detour(Queue& queue, std::string_view op, const Attributes& attributes,
+                                                  std::span<const BoundView> inputs,
+                                                  std::span<const BoundView> outputs) {
   return std::make_unique<HostDetour>(queue, make_library_op(op, attributes), inputs, outputs);
 }
 

@@ -10,7 +10,8 @@ namespace coil::runtime {
 
 std::string describe(const Tensor& t) { return fmt::format("{}[{}]", short_name(t.dtype), fmt::join(t.sizes, ", ")); }
 
-InputGuards::InputGuards(const Plan& plan) : plan_(plan), reads_stride_(plan.inputs.size()), reads_value_(plan.inputs.size()) {
+InputGuards::InputGuards(const Plan& plan)
+    : plan_(plan), reads_stride_(plan.inputs.size()), reads_value_(plan.inputs.size()) {
   for (const ShapeInstruction& in : plan.shape_program) {
     if (in.op == ShapeOp::InputStride) reads_stride_[static_cast<std::size_t>(in.a)] = true;
     if (in.op == ShapeOp::InputValue) reads_value_[static_cast<std::size_t>(in.a)] = true;
@@ -30,21 +31,26 @@ void InputGuards::check(std::span<const Tensor> given) const {
     const Tensor& t = given[i];
     if (expected.unused && !reads_value_[i]) {
       if (t.sizes.size() < expected.sizes.size() || t.strides.size() != t.sizes.size())
-        fail("input '{}' has {} dimensions, but the program takes {}", expected.name, t.sizes.size(), expected.sizes.size());
+        fail("input '{}' has {} dimensions, but the program takes {}", expected.name, t.sizes.size(),
+             expected.sizes.size());
       continue;
     }
     if (t.dtype != expected.dtype)
-      fail("input '{}' is {}, but the program takes {}", expected.name, torch_name(t.dtype), torch_name(expected.dtype));
+      fail("input '{}' is {}, but the program takes {}", expected.name, torch_name(t.dtype),
+           torch_name(expected.dtype));
     if (t.sizes.size() != expected.sizes.size() || t.strides.size() != t.sizes.size())
-      fail("input '{}' has {} dimensions ({}), but the program takes {}", expected.name, t.sizes.size(), describe(t), expected.sizes.size());
+      fail("input '{}' has {} dimensions ({}), but the program takes {}", expected.name, t.sizes.size(), describe(t),
+           expected.sizes.size());
     for (std::int64_t s : t.sizes)
       if (s < 0) fail("input '{}' has a negative size: {}", expected.name, describe(t));
-    if (reads_value_[i] && (!t.storage.data || t.storage.bytes < static_cast<std::size_t>(t.offset + 1) * size_of(t.dtype)))
+    if (reads_value_[i] &&
+        (!t.storage.data || t.storage.bytes < static_cast<std::size_t>(t.offset + 1) * size_of(t.dtype)))
       fail("input '{}' reaches outside of its memory", expected.name);
   }
 }
 
-void InputGuards::bind(std::span<const Tensor> given, std::span<const std::int64_t> slots, std::vector<BoundInput>& inputs) const {
+void InputGuards::bind(std::span<const Tensor> given, std::span<const std::int64_t> slots,
+                       std::vector<BoundInput>& inputs) const {
   auto fill = [&](Sizes& values, const std::vector<Slot>& from) {  // without new memory for each input
     values.resize(from.size());
     for (std::size_t d = 0; d < from.size(); ++d) values[d] = slots[from[d]];
@@ -59,8 +65,8 @@ void InputGuards::bind(std::span<const Tensor> given, std::span<const std::int64
     fill(bound.strides, expected.strides);
     for (std::size_t d = 0; d < bound.sizes.size(); ++d)
       if (given[i].sizes[d] != bound.sizes[d])
-        fail("input '{}' has size {} in dimension {}, but the program takes {} ({} was given)", expected.name, given[i].sizes[d], d,
-             bound.sizes[d], describe(given[i]));
+        fail("input '{}' has size {} in dimension {}, but the program takes {} ({} was given)", expected.name,
+             given[i].sizes[d], d, bound.sizes[d], describe(given[i]));
     bound.span = layout_span(bound.sizes, bound.strides);
   }
 }
@@ -68,7 +74,8 @@ void InputGuards::bind(std::span<const Tensor> given, std::span<const std::int64
 bool InputGuards::hold(const std::vector<SeenInput>& seen, std::span<const Tensor> given) const {
   for (std::size_t i = 0; i < given.size(); ++i) {
     const Tensor& t = given[i];
-    if ((t.dtype != plan_.inputs[i].dtype && !plan_.inputs[i].unused) || !same_numbers(t.sizes, seen[i].sizes)) return false;
+    if ((t.dtype != plan_.inputs[i].dtype && !plan_.inputs[i].unused) || !same_numbers(t.sizes, seen[i].sizes))
+      return false;
     if (reads_stride_[i] && !same_numbers(t.strides, seen[i].strides)) return false;
     if (t.strides.size() != t.sizes.size()) return false;
     if (reads_value_[i] && integer_value(t) != seen[i].value) return false;

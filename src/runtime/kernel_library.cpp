@@ -52,7 +52,10 @@ void* KernelLibrary::find(const std::string& symbol) const { return dlsym(handle
 
 void require_isa(const std::string& isa) {
   if (!isa.empty() && !machine_runs(isa))
-    fail("the kernels need the instruction set '{}', which this machine ({}) lacks; compile with --set cpu.isa= of this machine", isa, machine_isa());
+    fail(
+        "the kernels need the instruction set '{}', which this machine ({}) lacks; compile with --set cpu.isa= of this "
+        "machine",
+        isa, machine_isa());
 }
 
 }  // namespace coil::runtime

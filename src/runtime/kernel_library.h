@@ -22,7 +22,8 @@ class KernelLibrary {
   void* handle_ = nullptr;
 };
 
-/// Throws Error when this machine lacks the instruction set that `isa` names (`Plan::isa`; feature names joined by `+`, such as `avx512+avx512bf16`).
+/// Throws Error when this machine lacks the instruction set that `isa` names (`Plan::isa`; feature names joined by `+`,
+/// such as `avx512+avx512bf16`).
 void require_isa(const std::string& isa);
 
 }  // namespace coil::runtime

@@ -11,7 +11,9 @@ const SharedLibrary& library() {
   static const SharedLibrary opened = [] {
     constexpr const char* kNames[] = {"libopenblas.so.0", "liblapack.so.3", "libopenblas.so"};
     constexpr const char* kFolders[] = {""};
-    return SharedLibrary("LAPACK", kNames, kFolders, "matrices are factored by it: install Debian's libopenblas0-openmp, or add the library's folder to LD_LIBRARY_PATH");
+    return SharedLibrary("LAPACK", kNames, kFolders,
+                         "matrices are factored by it: install Debian's libopenblas0-openmp, or add the library's "
+                         "folder to LD_LIBRARY_PATH");
   }();
   return opened;
 }
@@ -19,7 +21,9 @@ const SharedLibrary& library() {
 template <class T>
 Lapack<T> all(char letter) {
   Lapack<T> t;
-  auto find = [&](auto& function, const char* name) { library().find(function, (letter + std::string(name) + "_").c_str()); };
+  auto find = [&](auto& function, const char* name) {
+    library().find(function, (letter + std::string(name) + "_").c_str());
+  };
   find(t.getrf, "getrf");
   find(t.getrs, "getrs");
   find(t.potrf, "potrf");

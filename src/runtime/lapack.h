@@ -1,5 +1,7 @@
-// LAPACK, opened when a program first needs it: the routines that matrix operations call, by element type, with Fortran's conventions (every argument a pointer, matrices column by column, lengths of
-// strings last). OpenBLAS of Debian is meant, in the build that runs on OpenMP's threads as the kernels do; any LAPACK with 32-bit integers will do.
+// LAPACK, opened when a program first needs it: the routines that matrix operations call, by element type, with
+// Fortran's conventions (every argument a pointer, matrices column by column, lengths of strings last). OpenBLAS of
+// Debian is meant, in the build that runs on OpenMP's threads as the kernels do; any LAPACK with 32-bit integers will
+// do.
 #pragma once
 #include <cstddef>
 
@@ -13,18 +15,26 @@ template <class T>
 struct Lapack {
   using Int = const int*;
   void (*getrf)(Int m, Int n, T* a, Int lda, int* pivots, int* info) = nullptr;
-  void (*getrs)(Letter trans, Int n, Int columns, const T* a, Int lda, Int pivots, T* b, Int ldb, int* info, Length) = nullptr;
+  void (*getrs)(Letter trans, Int n, Int columns, const T* a, Int lda, Int pivots, T* b, Int ldb, int* info,
+                Length) = nullptr;
   void (*potrf)(Letter uplo, Int n, T* a, Int lda, int* info, Length) = nullptr;
-  void (*trsm)(Letter side, Letter uplo, Letter trans, Letter diag, Int m, Int n, const T* alpha, const T* a, Int lda, T* b, Int ldb, Length, Length, Length, Length) = nullptr;
+  void (*trsm)(Letter side, Letter uplo, Letter trans, Letter diag, Int m, Int n, const T* alpha, const T* a, Int lda,
+               T* b, Int ldb, Length, Length, Length, Length) = nullptr;
   void (*sytrf)(Letter uplo, Int n, T* a, Int lda, int* pivots, T* work, Int lwork, int* info, Length) = nullptr;
-  void (*sytrs)(Letter uplo, Int n, Int columns, const T* a, Int lda, Int pivots, T* b, Int ldb, int* info, Length) = nullptr;
+  void (*sytrs)(Letter uplo, Int n, Int columns, const T* a, Int lda, Int pivots, T* b, Int ldb, int* info,
+                Length) = nullptr;
   void (*geqrf)(Int m, Int n, T* a, Int lda, T* tau, T* work, Int lwork, int* info) = nullptr;
   void (*orgqr)(Int m, Int n, Int k, T* a, Int lda, const T* tau, T* work, Int lwork, int* info) = nullptr;
-  void (*ormqr)(Letter side, Letter trans, Int m, Int n, Int k, const T* a, Int lda, const T* tau, T* c, Int ldc, T* work, Int lwork, int* info, Length, Length) = nullptr;
-  void (*gesdd)(Letter job, Int m, Int n, T* a, Int lda, T* s, T* u, Int ldu, T* vt, Int ldvt, T* work, Int lwork, int* iwork, int* info, Length) = nullptr;
-  void (*syevd)(Letter job, Letter uplo, Int n, T* a, Int lda, T* w, T* work, Int lwork, int* iwork, Int liwork, int* info, Length, Length) = nullptr;
-  void (*geev)(Letter left, Letter right, Int n, T* a, Int lda, T* re, T* im, T* vl, Int ldvl, T* vr, Int ldvr, T* work, Int lwork, int* info, Length, Length) = nullptr;
-  void (*gemm)(Letter ta, Letter tb, Int m, Int n, Int k, const T* alpha, const T* a, Int lda, const T* b, Int ldb, const T* beta, T* c, Int ldc, Length, Length) = nullptr;
+  void (*ormqr)(Letter side, Letter trans, Int m, Int n, Int k, const T* a, Int lda, const T* tau, T* c, Int ldc,
+                T* work, Int lwork, int* info, Length, Length) = nullptr;
+  void (*gesdd)(Letter job, Int m, Int n, T* a, Int lda, T* s, T* u, Int ldu, T* vt, Int ldvt, T* work, Int lwork,
+                int* iwork, int* info, Length) = nullptr;
+  void (*syevd)(Letter job, Letter uplo, Int n, T* a, Int lda, T* w, T* work, Int lwork, int* iwork, Int liwork,
+                int* info, Length, Length) = nullptr;
+  void (*geev)(Letter left, Letter right, Int n, T* a, Int lda, T* re, T* im, T* vl, Int ldvl, T* vr, Int ldvr, T* work,
+               Int lwork, int* info, Length, Length) = nullptr;
+  void (*gemm)(Letter ta, Letter tb, Int m, Int n, Int k, const T* alpha, const T* a, Int lda, const T* b, Int ldb,
+               const T* beta, T* c, Int ldc, Length, Length) = nullptr;
 };
 
 /// Throws Error saying what to install when there is none on this machine.

@@ -20,7 +20,8 @@ struct Registry {
 
   Registry() {
     for (const BuiltinOp& op : builtin_ops()) on_cpu.emplace(op.name, op.make);
-    for (const cuda::BuiltinOp& op : cuda::builtin_ops()) elsewhere.emplace(std::pair(DeviceType::CUDA, std::string(op.name)), op.make);
+    for (const cuda::BuiltinOp& op : cuda::builtin_ops())
+      elsewhere.emplace(std::pair(DeviceType::CUDA, std::string(op.name)), op.make);
   }
 };
 
@@ -47,14 +48,17 @@ std::unique_ptr<LibraryOp> make_library_op(Queue& queue, std::string_view op, co
   {
     Registry& r = registry();
     std::lock_guard lock(r.mutex);
-    if (auto found = r.elsewhere.find({queue.device().type, std::string(op)}); found != r.elsewhere.end()) make = found->second;
+    if (auto found = r.elsewhere.find({queue.device().type, std::string(op)}); found != r.elsewhere.end())
+      make = found->second;
   }
   if (make) return make(attributes, queue);
   if (leaves_to_host(op, queue.device().type)) return make_host_detour(queue, op, attributes);
   fail("this runtime has no library operation '{}' on {}", op, to_string(queue.device()));
 }
 
-bool leaves_to_host(std::string_view op, DeviceType device) { return device != DeviceType::CPU && takes_detour(op) && !has_library_op(op, device) && has_library_op(op); }
+bool leaves_to_host(std::string_view op, DeviceType device) {
+  return device != DeviceType::CPU && takes_detour(op) && !has_library_op(op, device) && has_library_op(op);
+}
 
 bool has_library_op(std::string_view op, DeviceType device) {
   Registry& r = registry();

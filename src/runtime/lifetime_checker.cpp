@@ -19,7 +19,12 @@ bool is_poison(std::span<const std::byte> bytes) {
 }  // namespace
 
 LifetimeChecker::LifetimeChecker(const Plan& plan)
-    : plan_(plan), late_(plan.buffers.size(), false), ends_(plan.steps.size()), memory_(plan.buffers.size()), has_value_(plan.buffers.size()), was_written_(plan.buffers.size()) {
+    : plan_(plan),
+      late_(plan.buffers.size(), false),
+      ends_(plan.steps.size()),
+      memory_(plan.buffers.size()),
+      has_value_(plan.buffers.size()),
+      was_written_(plan.buffers.size()) {
   for (BufferId b = 0; b < plan.buffers.size(); ++b) owner_.push_back(memory_of(plan, b));
   for (const Step& step : plan.steps)
     if (const auto* a = std::get_if<AllocateBuffer>(&step)) late_[owner_[a->buffer]] = true;
@@ -27,14 +32,16 @@ LifetimeChecker::LifetimeChecker(const Plan& plan)
     if (owner_[b] == b && is_timed(b) && plan.buffers[b].last < ends_.size()) ends_[plan.buffers[b].last].push_back(b);
 }
 
-void LifetimeChecker::check_placement(std::span<const BufferId> temporaries, std::span<const Interval> intervals, std::span<const std::uint64_t> offsets) const {
+void LifetimeChecker::check_placement(std::span<const BufferId> temporaries, std::span<const Interval> intervals,
+                                      std::span<const std::uint64_t> offsets) const {
   for (std::size_t i = 0; i < temporaries.size(); ++i)
     for (std::size_t k = 0; k < i; ++k) {
       const BufferId a = temporaries[i], b = temporaries[k];
       const bool at_once = intervals[a].first <= intervals[b].last && intervals[b].first <= intervals[a].last;
       const bool over = offsets[a] < offsets[b] + intervals[b].bytes && offsets[b] < offsets[a] + intervals[a].bytes;
       if (at_once && over && intervals[a].bytes > 0 && intervals[b].bytes > 0)
-        fail("lifetimes: {} and {} lie over each other in the arena, and both live at step {}", plan_.buffers[b].name, plan_.buffers[a].name, std::max(intervals[a].first, intervals[b].first));
+        fail("lifetimes: {} and {} lie over each other in the arena, and both live at step {}", plan_.buffers[b].name,
+             plan_.buffers[a].name, std::max(intervals[a].first, intervals[b].first));
     }
 }
 
@@ -122,12 +129,17 @@ void LifetimeChecker::before(std::size_t step) {
     const BufferId owner = owner_[u.buffer];
     const Buffer& b = plan_.buffers[u.buffer];
     const Memory& m = memory_[owner];
-    if (is_timed(owner) && step < b.first) fail("lifetimes: {} uses {}, which is allocated at step {} only", describe(step), b.name, b.first);
-    if (is_timed(owner) && step > b.last) fail("lifetimes: {} uses {}, which was freed after step {}", describe(step), b.name, b.last);
+    if (is_timed(owner) && step < b.first)
+      fail("lifetimes: {} uses {}, which is allocated at step {} only", describe(step), b.name, b.first);
+    if (is_timed(owner) && step > b.last)
+      fail("lifetimes: {} uses {}, which was freed after step {}", describe(step), b.name, b.last);
     if (!m.there && late_[owner]) fail("lifetimes: {} uses {}, which is not allocated", describe(step), b.name);
     if (!m.alive() || u.write) continue;
-    if (!is_given(owner) && !has_value_[u.buffer]) fail("lifetimes: {} reads {} before anything was written to it", describe(step), b.name);
-    if (!is_given(owner) && m.holder != u.buffer) fail("lifetimes: {} reads {}, whose memory {} has taken over", describe(step), b.name, plan_.buffers[m.holder].name);
+    if (!is_given(owner) && !has_value_[u.buffer])
+      fail("lifetimes: {} reads {} before anything was written to it", describe(step), b.name);
+    if (!is_given(owner) && m.holder != u.buffer)
+      fail("lifetimes: {} reads {}, whose memory {} has taken over", describe(step), b.name,
+           plan_.buffers[m.holder].name);
   }
 }
 
@@ -135,7 +147,9 @@ void LifetimeChecker::check_guards(std::size_t step, BufferId owner) const {
   const Memory& m = memory_[owner];
   const std::span<const std::byte> all = m.all();
   const bool begins = is_poison(all.first(m.guard)), ends = is_poison(all.last(m.guard));
-  if (!begins || !ends) fail("lifetimes: {} wrote {} {}", describe(step), begins ? "behind the end of" : "before the start of", plan_.buffers[owner].name);
+  if (!begins || !ends)
+    fail("lifetimes: {} wrote {} {}", describe(step), begins ? "behind the end of" : "before the start of",
+         plan_.buffers[owner].name);
 }
 
 void LifetimeChecker::after(std::size_t step, std::size_t next) {
@@ -153,7 +167,9 @@ void LifetimeChecker::after(std::size_t step, std::size_t next) {
     if (!m.alive() || is_given(owner)) continue;
     check_guards(step, owner);
     const Hash128 now = hash(m.all());
-    if (!written[owner] && now != m.seen) fail("lifetimes: {} wrote to the memory of {}, which it was not given to write to", describe(step), plan_.buffers[owner].name);
+    if (!written[owner] && now != m.seen)
+      fail("lifetimes: {} wrote to the memory of {}, which it was not given to write to", describe(step),
+           plan_.buffers[owner].name);
     m.seen = now;
   }
   // What lives to a step that was jumped over lives no longer; a loop that turns once more keeps what lives to its end.
@@ -164,7 +180,8 @@ void LifetimeChecker::after(std::size_t step, std::size_t next) {
 
 void LifetimeChecker::end() {
   for (BufferId owner = 0; owner < memory_.size(); ++owner)
-    if (const Memory& m = memory_[owner]; m.alive() && is_given(owner) && !was_written_[owner] && hash(m.all()) != m.seen)
+    if (const Memory& m = memory_[owner];
+        m.alive() && is_given(owner) && !was_written_[owner] && hash(m.all()) != m.seen)
       fail("lifetimes: something wrote to {}, which no step was given to write to", plan_.buffers[owner].name);
 }
 

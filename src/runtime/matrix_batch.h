@@ -1,4 +1,5 @@
-// What the operations on batches of matrices share: operands copied in and out column by column, scratch memory, threads over the batch.
+// What the operations on batches of matrices share: operands copied in and out column by column, scratch memory,
+// threads over the batch.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -40,7 +41,8 @@ struct BatchOperand {
 template <class T>
 class MatrixBatch : public LibraryOp {
  public:
-  MatrixBatch(std::string_view name, std::vector<std::size_t> input_ranks, std::vector<std::size_t> output_ranks) : name_(name), input_ranks_(std::move(input_ranks)), output_ranks_(std::move(output_ranks)) {}
+  MatrixBatch(std::string_view name, std::vector<std::size_t> input_ranks, std::vector<std::size_t> output_ranks)
+      : name_(name), input_ranks_(std::move(input_ranks)), output_ranks_(std::move(output_ranks)) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) final {
     bytes_ = 0;
@@ -50,7 +52,9 @@ class MatrixBatch : public LibraryOp {
     const Sizes batch(lead, lead + static_cast<std::ptrdiff_t>(inputs_[0].lead()));
     for (const auto* list : {&inputs_, &outputs_})
       for (const BatchOperand& o : *list)
-        if (!std::equal(batch.begin(), batch.end(), o.view.sizes.begin(), o.view.sizes.begin() + static_cast<std::ptrdiff_t>(o.lead()))) fail("{}: operands are batches of different sizes", name_);
+        if (!std::equal(batch.begin(), batch.end(), o.view.sizes.begin(),
+                        o.view.sizes.begin() + static_cast<std::ptrdiff_t>(o.lead())))
+          fail("{}: operands are batches of different sizes", name_);
     items_ = numel(batch);
     setup();
     // Large matrices are left to LAPACK's own threads.
@@ -80,7 +84,9 @@ class MatrixBatch : public LibraryOp {
 
   class Item {
    public:
-    Item(const MatrixBatch& op, std::span<const void* const> inputs, std::span<void* const> outputs, std::byte* scratch, std::int64_t index) : op_(op), inputs_(inputs), outputs_(outputs), scratch_(scratch), index_(index) {}
+    Item(const MatrixBatch& op, std::span<const void* const> inputs, std::span<void* const> outputs, std::byte* scratch,
+         std::int64_t index)
+        : op_(op), inputs_(inputs), outputs_(outputs), scratch_(scratch), index_(index) {}
 
     template <class E = T>
     E* scratch(Slot s) const {
@@ -100,7 +106,8 @@ class MatrixBatch : public LibraryOp {
       const BatchOperand& o = op_.inputs_[k];
       const E* from = input<E>(k);
       const int rows = transposed ? o.columns() : o.rows(), columns = transposed ? o.rows() : o.columns();
-      const std::int64_t rs = transposed ? o.column_stride() : o.row_stride(), cs = transposed ? o.row_stride() : o.column_stride();
+      const std::int64_t rs = transposed ? o.column_stride() : o.row_stride(),
+                         cs = transposed ? o.row_stride() : o.column_stride();
       for (int j = 0; j < columns; ++j)
         for (int i = 0; i < rows; ++i) to[static_cast<std::ptrdiff_t>(j) * rows + i] = from[i * rs + j * cs];
       return to;
@@ -153,7 +160,8 @@ class MatrixBatch : public LibraryOp {
   std::string name_;
 
  private:
-  std::vector<BatchOperand> bound(std::span<const BoundView> views, const std::vector<std::size_t>& ranks, const char* what) const {
+  std::vector<BatchOperand> bound(std::span<const BoundView> views, const std::vector<std::size_t>& ranks,
+                                  const char* what) const {
     if (views.size() != ranks.size()) fail("{}: {} {} where there are {}", name_, views.size(), what, ranks.size());
     std::vector<BatchOperand> list;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -180,13 +188,18 @@ class ByElementType : public LibraryOp {
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     const DType type = inputs.size() > kDecides ? inputs[kDecides].dtype : DType::I64;
-    if (type == DType::F32) op_ = std::make_unique<Op<float>>(attributes_);
-    else if (type == DType::F64) op_ = std::make_unique<Op<double>>(attributes_);
-    else fail("operations on matrices take float and double, not {}", torch_name(type));
+    if (type == DType::F32)
+      op_ = std::make_unique<Op<float>>(attributes_);
+    else if (type == DType::F64)
+      op_ = std::make_unique<Op<double>>(attributes_);
+    else
+      fail("operations on matrices take float and double, not {}", torch_name(type));
     op_->prepare(inputs, outputs);
   }
   std::size_t workspace_bytes() const override { return op_->workspace_bytes(); }
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override { op_->run(inputs, outputs, workspace); }
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    op_->run(inputs, outputs, workspace);
+  }
 
  private:
   Attributes attributes_;

@@ -52,7 +52,8 @@ class Solve : public MatrixBatch<T> {
     n_ = this->in(0).rows();
     const BatchOperand& b = this->in(2);
     columns_ = left_ ? b.columns() : b.rows();
-    if (this->in(0).columns() != n_ || this->in(1).rows() != n_ || (left_ ? b.rows() : b.columns()) != n_) this->refuse("sizes do not fit");
+    if (this->in(0).columns() != n_ || this->in(1).rows() != n_ || (left_ ? b.rows() : b.columns()) != n_)
+      this->refuse("sizes do not fit");
     a_ = this->slot(std::int64_t{n_} * n_);
     b_ = this->slot(std::int64_t{n_} * columns_);
     pivots_ = this->template slot<int>(n_);
@@ -60,7 +61,8 @@ class Solve : public MatrixBatch<T> {
   int one(const typename Base::Item& x) override {
     int info = 0;
     T* b = x.load(2, x.scratch(b_), !left_);
-    if (n_ && columns_) solve(x.load(0, x.scratch(a_)), x.load(1, x.template scratch<int>(pivots_)), columns_, b, leading(n_), &info);
+    if (n_ && columns_)
+      solve(x.load(0, x.scratch(a_)), x.load(1, x.template scratch<int>(pivots_)), columns_, b, leading(n_), &info);
     const std::ptrdiff_t n = n_;
     x.fill(0, [&](int i, int j) { return left_ ? b[j * n + i] : b[i * n + j]; });
     return info;
@@ -74,10 +76,14 @@ template <class T>
 class LuSolve : public Solve<T> {
  public:
   // X A = B is A' X' = B'.
-  explicit LuSolve(const Attributes& a) : Solve<T>("lu_solve", flag_attribute(a, "left", true)), transposed_(flag_attribute(a, "adjoint") == flag_attribute(a, "left", true)) {}
+  explicit LuSolve(const Attributes& a)
+      : Solve<T>("lu_solve", flag_attribute(a, "left", true)),
+        transposed_(flag_attribute(a, "adjoint") == flag_attribute(a, "left", true)) {}
 
  private:
-  void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) override { lapack_.getrs(transposed_ ? "T" : "N", &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1); }
+  void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) override {
+    lapack_.getrs(transposed_ ? "T" : "N", &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1);
+  }
   const Lapack<T>& lapack_ = lapack<T>();
   bool transposed_;
 };
@@ -123,14 +129,17 @@ class LdlSolve : public Solve<T> {
   explicit LdlSolve(const Attributes&) : Solve<T>("ldl_solve", true) {}
 
  private:
-  void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) override { lapack_.sytrs("L", &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1); }
+  void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) override {
+    lapack_.sytrs("L", &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1);
+  }
   const Lapack<T>& lapack_ = lapack<T>();
 };
 
 template <class T>
 class Cholesky : public MatrixBatch<T> {
  public:
-  explicit Cholesky(const Attributes& a) : MatrixBatch<T>("cholesky", {2}, {2, 0}), upper_(flag_attribute(a, "upper")) {}
+  explicit Cholesky(const Attributes& a)
+      : MatrixBatch<T>("cholesky", {2}, {2, 0}), upper_(flag_attribute(a, "upper")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -157,7 +166,11 @@ class Cholesky : public MatrixBatch<T> {
 template <class T>
 class SolveTriangular : public MatrixBatch<T> {
  public:
-  explicit SolveTriangular(const Attributes& a) : MatrixBatch<T>("solve_triangular", {2, 2}, {2}), upper_(flag_attribute(a, "upper")), left_(flag_attribute(a, "left", true)), unit_(flag_attribute(a, "unit")) {}
+  explicit SolveTriangular(const Attributes& a)
+      : MatrixBatch<T>("solve_triangular", {2, 2}, {2}),
+        upper_(flag_attribute(a, "upper")),
+        left_(flag_attribute(a, "left", true)),
+        unit_(flag_attribute(a, "unit")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -173,7 +186,9 @@ class SolveTriangular : public MatrixBatch<T> {
     T* b = x.load(1, x.scratch(b_));
     const T alpha = 1;
     const int lda = leading(n_), ldb = leading(rows_);
-    if (rows_ && columns_) lapack_.trsm(left_ ? "L" : "R", upper_ ? "U" : "L", "N", unit_ ? "U" : "N", &rows_, &columns_, &alpha, x.load(0, x.scratch(a_)), &lda, b, &ldb, 1, 1, 1, 1);
+    if (rows_ && columns_)
+      lapack_.trsm(left_ ? "L" : "R", upper_ ? "U" : "L", "N", unit_ ? "U" : "N", &rows_, &columns_, &alpha,
+                   x.load(0, x.scratch(a_)), &lda, b, &ldb, 1, 1, 1, 1);
     x.store(0, b, rows_);
     return 0;
   }
@@ -216,8 +231,12 @@ std::unique_ptr<LibraryOp> make_lu_factor(const Attributes& a) { return std::mak
 std::unique_ptr<LibraryOp> make_lu_solve(const Attributes& a) { return std::make_unique<ByElementType<LuSolve>>(a); }
 std::unique_ptr<LibraryOp> make_lu_permutation(const Attributes& a) { return std::make_unique<LuPermutation>(a); }
 std::unique_ptr<LibraryOp> make_cholesky(const Attributes& a) { return std::make_unique<ByElementType<Cholesky>>(a); }
-std::unique_ptr<LibraryOp> make_solve_triangular(const Attributes& a) { return std::make_unique<ByElementType<SolveTriangular>>(a); }
-std::unique_ptr<LibraryOp> make_ldl_factor(const Attributes& a) { return std::make_unique<ByElementType<LdlFactor>>(a); }
+std::unique_ptr<LibraryOp> make_solve_triangular(const Attributes& a) {
+  return std::make_unique<ByElementType<SolveTriangular>>(a);
+}
+std::unique_ptr<LibraryOp> make_ldl_factor(const Attributes& a) {
+  return std::make_unique<ByElementType<LdlFactor>>(a);
+}
 std::unique_ptr<LibraryOp> make_ldl_solve(const Attributes& a) { return std::make_unique<ByElementType<LdlSolve>>(a); }
 
 }  // namespace coil::runtime

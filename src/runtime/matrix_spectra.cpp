@@ -31,7 +31,9 @@ int orgqr_work(const Lapack<T>& lapack, int m, int n, int k) {
 template <class T>
 class Qr : public MatrixBatch<T> {
  public:
-  explicit Qr(const Attributes& a) : MatrixBatch<T>("qr", {2}, flag_attribute(a, "r_only") ? Ranks{2} : Ranks{2, 2}), r_only_(flag_attribute(a, "r_only")) {}
+  explicit Qr(const Attributes& a)
+      : MatrixBatch<T>("qr", {2}, flag_attribute(a, "r_only") ? Ranks{2} : Ranks{2, 2}),
+        r_only_(flag_attribute(a, "r_only")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -122,7 +124,10 @@ class HouseholderProduct : public MatrixBatch<T> {
 template <class T>
 class Ormqr : public MatrixBatch<T> {
  public:
-  explicit Ormqr(const Attributes& a) : MatrixBatch<T>("ormqr", {2, 1, 2}, {2}), left_(flag_attribute(a, "left", true)), transpose_(flag_attribute(a, "transpose")) {}
+  explicit Ormqr(const Attributes& a)
+      : MatrixBatch<T>("ormqr", {2, 1, 2}, {2}),
+        left_(flag_attribute(a, "left", true)),
+        transpose_(flag_attribute(a, "transpose")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -139,12 +144,14 @@ class Ormqr : public MatrixBatch<T> {
   int call(const T* a, const T* tau, T* c, T* work, int lwork) {
     int info = 0;
     const int lda = leading(p_), ldc = leading(m_);
-    lapack_.ormqr(left_ ? "L" : "R", transpose_ ? "T" : "N", &m_, &n_, &k_, a, &lda, tau, c, &ldc, work, &lwork, &info, 1, 1);
+    lapack_.ormqr(left_ ? "L" : "R", transpose_ ? "T" : "N", &m_, &n_, &k_, a, &lda, tau, c, &ldc, work, &lwork, &info,
+                  1, 1);
     return info;
   }
   int one(const typename Base::Item& x) override {
     T* c = x.load(2, x.scratch(c_));
-    const int info = m_ && n_ ? call(x.load(0, x.scratch(a_)), x.load(1, x.scratch(tau_)), c, x.scratch(work_), lwork_) : 0;
+    const int info =
+        m_ && n_ ? call(x.load(0, x.scratch(a_)), x.load(1, x.scratch(tau_)), c, x.scratch(work_), lwork_) : 0;
     x.store(0, c, m_);
     return info;
   }
@@ -155,12 +162,15 @@ class Ormqr : public MatrixBatch<T> {
   typename Base::Slot a_{}, tau_{}, c_{}, work_{};
 };
 
-constexpr const char* kNotConverged = "the algorithm did not converge: the matrix holds what is not finite, or has too many repeated values";
+constexpr const char* kNotConverged =
+    "the algorithm did not converge: the matrix holds what is not finite, or has too many repeated values";
 
 template <class T>
 class Svd : public MatrixBatch<T> {
  public:
-  explicit Svd(const Attributes& a) : MatrixBatch<T>("svd", {2}, flag_attribute(a, "values_only") ? Ranks{1} : Ranks{2, 1, 2}), values_only_(flag_attribute(a, "values_only")) {}
+  explicit Svd(const Attributes& a)
+      : MatrixBatch<T>("svd", {2}, flag_attribute(a, "values_only") ? Ranks{1} : Ranks{2, 1, 2}),
+        values_only_(flag_attribute(a, "values_only")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -169,7 +179,8 @@ class Svd : public MatrixBatch<T> {
     k_ = std::min(m_, n_);
     const int columns = values_only_ ? 0 : this->out(0).columns();
     rows_ = values_only_ ? 0 : this->out(2).rows();
-    if (!values_only_ && !(columns == k_ && rows_ == k_) && !(columns == m_ && rows_ == n_)) this->refuse("sizes do not fit");
+    if (!values_only_ && !(columns == k_ && rows_ == k_) && !(columns == m_ && rows_ == n_))
+      this->refuse("sizes do not fit");
     job_ = values_only_ ? "N" : columns == k_ && rows_ == k_ ? "S" : "A";
     if (k_) call(nullptr, nullptr, nullptr, nullptr, &told_, -1, nullptr);
     lwork_ = work_size(told_);
@@ -213,7 +224,10 @@ class Svd : public MatrixBatch<T> {
 template <class T>
 class Eigh : public MatrixBatch<T> {
  public:
-  explicit Eigh(const Attributes& a) : MatrixBatch<T>("eigh", {2}, flag_attribute(a, "values_only") ? Ranks{1} : Ranks{1, 2}), values_only_(flag_attribute(a, "values_only")), upper_(flag_attribute(a, "upper")) {}
+  explicit Eigh(const Attributes& a)
+      : MatrixBatch<T>("eigh", {2}, flag_attribute(a, "values_only") ? Ranks{1} : Ranks{1, 2}),
+        values_only_(flag_attribute(a, "values_only")),
+        upper_(flag_attribute(a, "upper")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -230,7 +244,8 @@ class Eigh : public MatrixBatch<T> {
   int call(T* a, T* w, T* work, int lwork, int* iwork, int liwork) {
     int info = 0;
     const int lda = leading(n_);
-    lapack_.syevd(values_only_ ? "N" : "V", upper_ ? "U" : "L", &n_, a, &lda, w, work, &lwork, iwork, &liwork, &info, 1, 1);
+    lapack_.syevd(values_only_ ? "N" : "V", upper_ ? "U" : "L", &n_, a, &lda, w, work, &lwork, iwork, &liwork, &info, 1,
+                  1);
     return info;
   }
   int one(const typename Base::Item& x) override {
@@ -252,7 +267,9 @@ class Eigh : public MatrixBatch<T> {
 template <class T>
 class Eig : public MatrixBatch<T> {
  public:
-  explicit Eig(const Attributes& a) : MatrixBatch<T>("eig", {2}, flag_attribute(a, "values_only") ? Ranks{1, 1} : Ranks{1, 1, 2, 2}), values_only_(flag_attribute(a, "values_only")) {}
+  explicit Eig(const Attributes& a)
+      : MatrixBatch<T>("eig", {2}, flag_attribute(a, "values_only") ? Ranks{1, 1} : Ranks{1, 1, 2, 2}),
+        values_only_(flag_attribute(a, "values_only")) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -280,7 +297,8 @@ class Eig : public MatrixBatch<T> {
     x.fill(0, [&](int i, int) { return re[i]; });
     x.fill(1, [&](int i, int) { return im[i]; });
     if (values_only_) return 0;
-    // Conjugate pairs stand side by side: the first column holds the real parts of both vectors, the second the imaginary ones.
+    // Conjugate pairs stand side by side: the first column holds the real parts of both vectors, the second the
+    // imaginary ones.
     const std::ptrdiff_t n = n_;
     x.fill(2, [&](int i, int j) { return v[(im[j] < 0 ? j - 1 : j) * n + i]; });
     x.fill(3, [&](int i, int j) { return im[j] > 0 ? v[(j + 1) * n + i] : im[j] < 0 ? -v[j * n + i] : T(0); });
@@ -294,7 +312,8 @@ class Eig : public MatrixBatch<T> {
   typename Base::Slot a_{}, w_{}, v_{}, work_{};
 };
 
-/// exp(A) = (r(A / 2^s))^(2^s) with the [13/13] Padé approximant r (Higham, "The Scaling and Squaring Method for the Matrix Exponential Revisited", 2005).
+/// exp(A) = (r(A / 2^s))^(2^s) with the [13/13] Padé approximant r (Higham, "The Scaling and Squaring Method for the
+/// Matrix Exponential Revisited", 2005).
 template <class T>
 class MatrixExp : public MatrixBatch<T> {
  public:
@@ -304,7 +323,20 @@ class MatrixExp : public MatrixBatch<T> {
   using Base = MatrixBatch<T>;
   static constexpr int kMatrices = 7;
   static constexpr double kTheta = 5.371920351148152;
-  static constexpr double kPade[] = {64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1};
+  static constexpr double kPade[] = {64764752532480000,
+                                     32382376266240000,
+                                     7771770303897600,
+                                     1187353796428800,
+                                     129060195264000,
+                                     10559470521600,
+                                     670442572800,
+                                     33522128640,
+                                     1323241920,
+                                     40840800,
+                                     960960,
+                                     16380,
+                                     182,
+                                     1};
 
   void setup() override {
     n_ = this->in(0).rows();
@@ -326,7 +358,9 @@ class MatrixExp : public MatrixBatch<T> {
     double norm = 0;
     for (int j = 0; j < n_; ++j) {
       double sum = 0;
-      for (int i = 0; i < n_; ++i) sum += std::fabs(a[j * n + i] = static_cast<double>(from[i * this->in(0).row_stride() + j * this->in(0).column_stride()]));
+      for (int i = 0; i < n_; ++i)
+        sum += std::fabs(a[j * n + i] =
+                             static_cast<double>(from[i * this->in(0).row_stride() + j * this->in(0).column_stride()]));
       norm = norm < sum || std::isnan(sum) ? sum : norm;
     }
     if (!std::isfinite(norm)) {
@@ -341,9 +375,11 @@ class MatrixExp : public MatrixBatch<T> {
     product(a4, a2, a6);
     const auto& b = kPade;
     auto sum_of = [&](double* to, double c6, double c4, double c2, double c0) {
-      for (std::ptrdiff_t i = 0; i < count; ++i) to[i] = c6 * a6[i] + c4 * a4[i] + c2 * a2[i] + (i % (n + 1) == 0 ? c0 : 0);
+      for (std::ptrdiff_t i = 0; i < count; ++i)
+        to[i] = c6 * a6[i] + c4 * a4[i] + c2 * a2[i] + (i % (n + 1) == 0 ? c0 : 0);
     };
-    // U = A (A6 (b13 A6 + b11 A4 + b9 A2) + b7 A6 + b5 A4 + b3 A2 + b1), V = A6 (b12 A6 + b10 A4 + b8 A2) + b6 A6 + b4 A4 + b2 A2 + b0
+    // U = A (A6 (b13 A6 + b11 A4 + b9 A2) + b7 A6 + b5 A4 + b3 A2 + b1), V = A6 (b12 A6 + b10 A4 + b8 A2) + b6 A6 + b4
+    // A4 + b2 A2 + b0
     sum_of(t, b[13], b[11], b[9], 0);
     product(a6, t, v);
     sum_of(t, b[7], b[5], b[3], b[1]);
@@ -379,11 +415,15 @@ class MatrixExp : public MatrixBatch<T> {
 
 std::unique_ptr<LibraryOp> make_qr(const Attributes& a) { return std::make_unique<ByElementType<Qr>>(a); }
 std::unique_ptr<LibraryOp> make_geqrf(const Attributes& a) { return std::make_unique<ByElementType<Geqrf>>(a); }
-std::unique_ptr<LibraryOp> make_householder_product(const Attributes& a) { return std::make_unique<ByElementType<HouseholderProduct>>(a); }
+std::unique_ptr<LibraryOp> make_householder_product(const Attributes& a) {
+  return std::make_unique<ByElementType<HouseholderProduct>>(a);
+}
 std::unique_ptr<LibraryOp> make_ormqr(const Attributes& a) { return std::make_unique<ByElementType<Ormqr>>(a); }
 std::unique_ptr<LibraryOp> make_svd(const Attributes& a) { return std::make_unique<ByElementType<Svd>>(a); }
 std::unique_ptr<LibraryOp> make_eigh(const Attributes& a) { return std::make_unique<ByElementType<Eigh>>(a); }
 std::unique_ptr<LibraryOp> make_eig(const Attributes& a) { return std::make_unique<ByElementType<Eig>>(a); }
-std::unique_ptr<LibraryOp> make_matrix_exp(const Attributes& a) { return std::make_unique<ByElementType<MatrixExp>>(a); }
+std::unique_ptr<LibraryOp> make_matrix_exp(const Attributes& a) {
+  return std::make_unique<ByElementType<MatrixExp>>(a);
+}
 
 }  // namespace coil::runtime

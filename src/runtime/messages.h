@@ -1,4 +1,5 @@
-// What the runtime tells the program that it runs in, when that wants to know: one listener for the process, none by default.
+// What the runtime tells the program that it runs in, when that wants to know: one listener for the process, none by
+// default.
 #pragma once
 #include <fmt/format.h>
 

@@ -22,7 +22,8 @@ void check_constants(const Plan& plan, const std::vector<Tensor>& constants) {
     const Tensor& given = constants[i];
     if (given.dtype != expected.dtype || given.sizes != expected.sizes || given.strides != expected.strides)
       fail("constant '{}' is not what the plan says", expected.name);
-    if (layout_span(given.sizes, given.strides) > 0 && !given.storage.data) fail("constant '{}' has no memory", expected.name);
+    if (layout_span(given.sizes, given.strides) > 0 && !given.storage.data)
+      fail("constant '{}' has no memory", expected.name);
     given.check_bounds();
   }
 }
@@ -31,7 +32,8 @@ void check_constants(const Plan& plan, const std::vector<Tensor>& constants) {
 void check_host(const Plan& plan, const Host& host) {
   std::set<std::string> missing;
   for (const Step& step : plan.steps)
-    if (auto* call = std::get_if<HostCall>(&step); call && !(host && host(*call))) missing.insert(call->schema.empty() ? call->op : fmt::format("{} (`{}`)", call->op, call->schema));
+    if (auto* call = std::get_if<HostCall>(&step); call && !(host && host(*call)))
+      missing.insert(call->schema.empty() ? call->op : fmt::format("{} (`{}`)", call->op, call->schema));
   if (!missing.empty()) fail("the program leaves {} to its host, which has no such operator", fmt::join(missing, ", "));
 }
 
@@ -73,8 +75,9 @@ std::shared_ptr<const Model> Model::load(Program program, std::shared_ptr<Device
   impl->constants = std::move(program.constants);
   if (device->device() != Device{}) move_constants(impl->constants, *device->make_queue());
   impl->device = std::move(device);
-  tell(MessageLevel::Info, "loaded {}: {} kernels, {} steps, {} bytes of weights, for {}", impl->plan.model_name.empty() ? "a program" : impl->plan.model_name, impl->kernels.size(), impl->plan.steps.size(),
-       impl->weight_bytes, to_string(impl->plan.device));
+  tell(MessageLevel::Info, "loaded {}: {} kernels, {} steps, {} bytes of weights, for {}",
+       impl->plan.model_name.empty() ? "a program" : impl->plan.model_name, impl->kernels.size(),
+       impl->plan.steps.size(), impl->weight_bytes, to_string(impl->plan.device));
   std::shared_ptr<Model> model(new Model());
   model->impl_ = std::move(impl);
   return model;
@@ -84,18 +87,23 @@ std::shared_ptr<const Model> Model::with_constants(const std::map<std::string, T
   auto impl = std::make_shared<Impl>(*impl_);
   std::map<std::size_t, const Tensor*> given;
   for (const auto& [name, value] : values) {
-    const auto found = std::find_if(impl->plan.constants.begin(), impl->plan.constants.end(), [&, &name = name](const Constant& c) { return c.name == name; });
+    const auto found = std::find_if(impl->plan.constants.begin(), impl->plan.constants.end(),
+                                    [&, &name = name](const Constant& c) { return c.name == name; });
     if (found == impl->plan.constants.end()) fail("the program has no weight '{}'", name);
     if (found->dtype != value.dtype || found->sizes != value.sizes)
-      fail("weight '{}' is {}[{}], but {}[{}] was given{}", name, torch_name(found->dtype), fmt::join(found->sizes, ", "), torch_name(value.dtype), fmt::join(value.sizes, ", "),
-           found->dtype == DType::U8 && value.dtype != DType::U8 ? "; it is stored packed for the library: compile with --set pack_weights=false to exchange it" : "");
+      fail("weight '{}' is {}[{}], but {}[{}] was given{}", name, torch_name(found->dtype),
+           fmt::join(found->sizes, ", "), torch_name(value.dtype), fmt::join(value.sizes, ", "),
+           found->dtype == DType::U8 && value.dtype != DType::U8
+               ? "; it is stored packed for the library: compile with --set pack_weights=false to exchange it"
+               : "");
     value.check_bounds();
     given[static_cast<std::size_t>(found - impl->plan.constants.begin())] = &value;
   }
   const auto queue = impl->device->make_queue();
   const QueueScope scope(*queue);
   for (const ConstantPiece& piece : constant_pieces(impl->constants))
-    if (std::any_of(piece.constants.begin(), piece.constants.end(), [&](std::size_t i) { return given.contains(i); })) move_piece(piece, queue->allocate(piece.bytes()), 0, impl->constants, *queue);
+    if (std::any_of(piece.constants.begin(), piece.constants.end(), [&](std::size_t i) { return given.contains(i); }))
+      move_piece(piece, queue->allocate(piece.bytes()), 0, impl->constants, *queue);
   for (const auto& [i, value] : given)
     if (value->numel() > 0) queue->copy(impl->constants[i], *value);
   queue->wait();

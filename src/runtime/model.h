@@ -12,11 +12,11 @@ namespace coil::runtime {
 struct Model::Impl {
   Plan plan;
   std::shared_ptr<DeviceRuntime> device;
-  std::vector<Tensor> constants;              ///< on the device
+  std::vector<Tensor> constants;  ///< on the device
   std::shared_ptr<LoadedKernels> loaded;
-  std::vector<const void*> kernels;           ///< one for each of plan.kernels
+  std::vector<const void*> kernels;  ///< one for each of plan.kernels
   std::shared_ptr<Seeds> seeds = std::make_shared<Seeds>();
-  Host host;                                  ///< carries out what is left to it; may be empty
+  Host host;  ///< carries out what is left to it; may be empty
   std::uint64_t weight_bytes = 0;
   std::string provenance;
 };

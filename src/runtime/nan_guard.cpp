@@ -17,7 +17,8 @@ namespace {
 template <class T>
 class FinishedCall : public PreparedCall {
  public:
-  FinishedCall(std::unique_ptr<PreparedCall> head, std::vector<PostOp> rest, const BoundView& y, std::span<const EpilogueOperand> operands, DType loop)
+  FinishedCall(std::unique_ptr<PreparedCall> head, std::vector<PostOp> rest, const BoundView& y,
+               std::span<const EpilogueOperand> operands, DType loop)
       : head_(std::move(head)), rest_(std::move(rest)), count_(numel(y.sizes)) {
     const BoundView dense = dense_view(loop, y.sizes);
     y_ = staging_.output(0, y, dense, true);
@@ -37,9 +38,12 @@ class FinishedCall : public PreparedCall {
       for (const PostOp& op : rest_) {
         const T* other = op.takes_operand() ? static_cast<const T*>(pointers_[operands_[operand++]]) : nullptr;
         for (std::int64_t i = begin; i < end; ++i) {
-          if (op.kind == PostOp::Kind::Add) y[i] += other[i];
-          else if (op.kind == PostOp::Kind::Mul) y[i] *= other[i];
-          else y[i] = static_cast<T>(apply_post_op(op, static_cast<double>(y[i])));
+          if (op.kind == PostOp::Kind::Add)
+            y[i] += other[i];
+          else if (op.kind == PostOp::Kind::Mul)
+            y[i] *= other[i];
+          else
+            y[i] = static_cast<T>(apply_post_op(op, static_cast<double>(y[i])));
         }
       }
     });
@@ -56,10 +60,12 @@ class FinishedCall : public PreparedCall {
   std::vector<void*> pointers_;
 };
 
-/// The fast form while the flag is 1. The exact one is made when it is first needed, and brings its own workspace: few programs ever see it.
+/// The fast form while the flag is 1. The exact one is made when it is first needed, and brings its own workspace: few
+/// programs ever see it.
 class FlaggedCall : public PreparedCall {
  public:
-  FlaggedCall(std::unique_ptr<PreparedCall> fast, std::function<std::unique_ptr<PreparedCall>()> make_exact, std::size_t flag)
+  FlaggedCall(std::unique_ptr<PreparedCall> fast, std::function<std::unique_ptr<PreparedCall>()> make_exact,
+              std::size_t flag)
       : fast_(std::move(fast)), make_exact_(std::move(make_exact)), flag_(flag) {}
 
   std::size_t workspace_bytes() const override { return fast_->workspace_bytes(); }
@@ -82,7 +88,8 @@ class FlaggedCall : public PreparedCall {
   Storage own_workspace_;
 };
 
-/// Whether any of `n` floats, seen as their bits, lies beyond the limit: NaN and infinities do, since they are the greatest bits. `T` is signed, as wide as the float.
+/// Whether any of `n` floats, seen as their bits, lies beyond the limit: NaN and infinities do, since they are the
+/// greatest bits. `T` is signed, as wide as the float.
 template <class T>
 bool any_beyond(const T* values, std::int64_t n, T limit) {
   constexpr std::int64_t kLanes = 16 / sizeof(T);  // wider ones than every machine has would be done element by element
@@ -143,7 +150,8 @@ class AllBounded : public LibraryOp {
   }
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    const bool flags = outputs.size() == 1 && outputs[0].dtype == DType::I32 && numel(outputs[0].sizes) == 1 && (inputs.size() == 1 || (inputs.size() == 2 && inputs[1].dtype == DType::I32));
+    const bool flags = outputs.size() == 1 && outputs[0].dtype == DType::I32 && numel(outputs[0].sizes) == 1 &&
+                       (inputs.size() == 1 || (inputs.size() == 2 && inputs[1].dtype == DType::I32));
     if (!flags) fail("all_bounded takes a tensor and perhaps a flag, and gives a flag");
     runs_.emplace(inputs[0]);
     dtype_ = inputs[0].dtype;
@@ -161,7 +169,8 @@ class AllBounded : public LibraryOp {
     const float limit = static_cast<float>(std::min<double>(limit_, std::numeric_limits<float>::max()));
     switch (dtype_) {
       case DType::F32: return !beyond<std::int32_t>(data, std::bit_cast<std::int32_t>(limit));
-      case DType::BF16: return !beyond<std::int16_t>(data, static_cast<std::int16_t>(std::bit_cast<std::uint32_t>(limit) >> 16));
+      case DType::BF16:
+        return !beyond<std::int16_t>(data, static_cast<std::int16_t>(std::bit_cast<std::uint32_t>(limit) >> 16));
       case DType::F16: {
         constexpr float kMax = 65504;
         return !beyond<std::int16_t>(data, std::bit_cast<std::int16_t>(static_cast<F16>(std::min(limit, kMax))));
@@ -179,11 +188,14 @@ class AllBounded : public LibraryOp {
     };
     constexpr std::int64_t kGrain = 16384;
     if (runs_->count == 1)
-      parallel_ranges(runs_->length, kGrain, [&](std::int64_t begin, std::int64_t end) { look(values + begin, end - begin); });
+      parallel_ranges(runs_->length, kGrain,
+                      [&](std::int64_t begin, std::int64_t end) { look(values + begin, end - begin); });
     else if (runs_->length > 0)
-      parallel_ranges(runs_->count, std::max<std::int64_t>(1, kGrain / runs_->length), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t run = begin; run < end; ++run) look(values + runs_->begin(run), runs_->length);
-      });
+      parallel_ranges(runs_->count, std::max<std::int64_t>(1, kGrain / runs_->length),
+                      [&](std::int64_t begin, std::int64_t end) {
+                        for (std::int64_t run = begin; run < end; ++run)
+                          look(values + runs_->begin(run), runs_->length);
+                      });
     return found.load(std::memory_order_relaxed);
   }
 
@@ -194,32 +206,46 @@ class AllBounded : public LibraryOp {
 
 }  // namespace
 
-std::unique_ptr<PreparedCall> make_finished(std::unique_ptr<PreparedCall> head, std::vector<PostOp> rest, const BoundView& y, std::span<const EpilogueOperand> operands) {
+std::unique_ptr<PreparedCall> make_finished(std::unique_ptr<PreparedCall> head, std::vector<PostOp> rest,
+                                            const BoundView& y, std::span<const EpilogueOperand> operands) {
   for (const PostOp& op : rest)
-    if (op.kind == PostOp::Kind::Sum) fail("a sum with what y holds cannot follow a post-operation that is computed after the product");
+    if (op.kind == PostOp::Kind::Sum)
+      fail("a sum with what y holds cannot follow a post-operation that is computed after the product");
   const DType loop = loop_dtype(y.dtype);
-  if (loop == DType::F64) return std::make_unique<FinishedCall<double>>(std::move(head), std::move(rest), y, operands, loop);
-  if (loop == DType::F32) return std::make_unique<FinishedCall<float>>(std::move(head), std::move(rest), y, operands, loop);
+  if (loop == DType::F64)
+    return std::make_unique<FinishedCall<double>>(std::move(head), std::move(rest), y, operands, loop);
+  if (loop == DType::F32)
+    return std::make_unique<FinishedCall<float>>(std::move(head), std::move(rest), y, operands, loop);
   fail("post-operations are computed on floats");
 }
 
-bool loses_nan(const PostOp& op) { return op.kind == PostOp::Kind::Relu || op.kind == PostOp::Kind::Clip || op.kind == PostOp::Kind::HardSigmoid; }
+bool loses_nan(const PostOp& op) {
+  return op.kind == PostOp::Kind::Relu || op.kind == PostOp::Kind::Clip || op.kind == PostOp::Kind::HardSigmoid;
+}
 
-std::unique_ptr<PreparedCall> make_with_nan_kept(const Attributes& attributes, const std::vector<PostOp>& post, const BoundView& y, std::vector<EpilogueOperand> operands, std::size_t inputs,
+std::unique_ptr<PreparedCall> make_with_nan_kept(const Attributes& attributes, const std::vector<PostOp>& post,
+                                                 const BoundView& y, std::vector<EpilogueOperand> operands,
+                                                 std::size_t inputs,
                                                  std::function<std::unique_ptr<PreparedCall>(std::size_t)> make) {
   const std::string form = string_attribute(attributes, "nan");
-  if (!form.empty() && form != "flag" && form != "keep") fail("attribute 'nan' is '{}'; 'flag' and 'keep' are possible", form);
+  if (!form.empty() && form != "flag" && form != "keep")
+    fail("attribute 'nan' is '{}'; 'flag' and 'keep' are possible", form);
   const auto first = std::find_if(post.begin(), post.end(), loses_nan);
   if (form.empty() || first == post.end()) return make(post.size());
   const auto count = static_cast<std::size_t>(first - post.begin());
-  const auto taken = static_cast<std::ptrdiff_t>(std::count_if(post.begin(), first, [](const PostOp& op) { return op.takes_operand(); }));
+  const auto taken = static_cast<std::ptrdiff_t>(
+      std::count_if(post.begin(), first, [](const PostOp& op) { return op.takes_operand(); }));
   operands.erase(operands.begin(), operands.begin() + taken);
-  auto exact = [make, count, rest = std::vector<PostOp>(first, post.end()), y, operands] { return make_finished(make(count), rest, y, operands); };
+  auto exact = [make, count, rest = std::vector<PostOp>(first, post.end()), y, operands] {
+    return make_finished(make(count), rest, y, operands);
+  };
   if (form == "keep") return exact();
   if (inputs < 3) fail("a call with nan=flag has no flag");
   return std::make_unique<FlaggedCall>(make(post.size()), std::move(exact), inputs - 1);
 }
 
-std::unique_ptr<LibraryOp> make_all_bounded(const Attributes& attributes) { return std::make_unique<AllBounded>(attributes); }
+std::unique_ptr<LibraryOp> make_all_bounded(const Attributes& attributes) {
+  return std::make_unique<AllBounded>(attributes);
+}
 
 }  // namespace coil::runtime

@@ -1,4 +1,5 @@
-// What oneDNN does for the library operations. Each function gives nothing where this build, this machine or oneDNN itself cannot; plain loops then take over.
+// What oneDNN does for the library operations. Each function gives nothing where this build, this machine or oneDNN
+// itself cannot; plain loops then take over.
 #pragma once
 #include "runtime/convolution.h"
 #include "runtime/convolution_weights.h"

@@ -1,4 +1,5 @@
-// Gradients of convolution weights by oneDNN: in channels-last where it has a fast kernel for that, as forward uses it, else in the layout that its kernel wants.
+// Gradients of convolution weights by oneDNN: in channels-last where it has a fast kernel for that, as forward uses it,
+// else in the layout that its kernel wants.
 #include "runtime/onednn.h"
 #include "runtime/onednn_primitive.h"
 
@@ -30,10 +31,14 @@ memory::desc exactly(const BoundView& v) { return {v.sizes, data_type(v.dtype), 
 
 class Builder {
  public:
-  Builder(const WeightGradientProblem& p, DType dtype) : p_(p), dtype_(dtype), result_type_(dtype == DType::BF16 && p.dw.dtype == DType::BF16 ? DType::BF16 : DType::F32) {}
+  Builder(const WeightGradientProblem& p, DType dtype)
+      : p_(p),
+        dtype_(dtype),
+        result_type_(dtype == DType::BF16 && p.dw.dtype == DType::BF16 ? DType::BF16 : DType::F32) {}
 
   std::unique_ptr<PreparedCall> build() const {
-    const Gradient::primitive_desc pd = describe_primitive(exactly(channels_last(dtype_, p_.x.sizes)), exactly(channels_last(dtype_, p_.dy.sizes)));
+    const Gradient::primitive_desc pd =
+        describe_primitive(exactly(channels_last(dtype_, p_.x.sizes)), exactly(channels_last(dtype_, p_.dy.sizes)));
     if (!is_reference(pd.impl_info_str())) return finish(pd);
     const auto any = memory::format_tag::any;
     return finish(describe_primitive({p_.x.sizes, data_type(dtype_), any}, {p_.dy.sizes, data_type(dtype_), any}));
@@ -44,14 +49,18 @@ class Builder {
     const memory::desc dw(grouped(p_.dw, p_.groups).sizes, data_type(result_type_), memory::format_tag::any);
     memory::dims dilates, end;
     for (std::size_t d = 0; d < p_.spatial(); ++d) {
-      const std::int64_t reach = (p_.dw.sizes[d + 2] - 1) * p_.dilation[d] + 1, in = p_.x.sizes[d + 2], out = p_.dy.sizes[d + 2];
+      const std::int64_t reach = (p_.dw.sizes[d + 2] - 1) * p_.dilation[d] + 1, in = p_.x.sizes[d + 2],
+                         out = p_.dy.sizes[d + 2];
       dilates.push_back(p_.dilation[d] - 1);
       const bool symmetric = (in + 2 * p_.padding[d] - reach) / p_.stride[d] + 1 == out;
       end.push_back(symmetric ? p_.padding[d] : (out - 1) * p_.stride[d] + reach - in - p_.padding[d]);
     }
     const auto direct = dnnl::algorithm::convolution_direct;
     const dnnl::primitive_attr attr = attributes({}, {});
-    const dnnl::convolution_forward::primitive_desc forward(dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, direct, x, dw, dy, p_.stride, dilates, p_.padding, end), attr, engine());
+    const dnnl::convolution_forward::primitive_desc forward(
+        dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, direct, x, dw, dy, p_.stride, dilates,
+                                        p_.padding, end),
+        attr, engine());
     return {Gradient::desc(direct, x, dw, dy, p_.stride, dilates, p_.padding, end), attr, engine(), forward};
   }
 
@@ -68,8 +77,10 @@ class Builder {
     auto call = std::make_unique<PrimitiveCall>(Gradient(pd), std::move(staging));
     add(*call, DNNL_ARG_SRC, x, pd.src_desc());
     add(*call, DNNL_ARG_DIFF_DST, dy, pd.diff_dst_desc());
-    if (direct) call->add(DNNL_ARG_DIFF_WEIGHTS, lies, given);
-    else call->add_reordered_result(DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc(), lies, computed, given, false);
+    if (direct)
+      call->add(DNNL_ARG_DIFF_WEIGHTS, lies, given);
+    else
+      call->add_reordered_result(DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc(), lies, computed, given, false);
     call->add(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc(), scratchpad);
     return call;
   }
@@ -91,8 +102,10 @@ class Builder {
   }
 
   static void add(PrimitiveCall& call, int argument, const Operand& o, const memory::desc& wanted) {
-    if (o.scratch) call.add_reordered(argument, o.lies, wanted, o.given, *o.scratch);
-    else call.add(argument, wanted, o.given);
+    if (o.scratch)
+      call.add_reordered(argument, o.lies, wanted, o.given, *o.scratch);
+    else
+      call.add(argument, wanted, o.given);
   }
 
   const WeightGradientProblem& p_;
@@ -102,7 +115,9 @@ class Builder {
 }  // namespace
 
 std::unique_ptr<PreparedCall> make_weight_gradient(const WeightGradientProblem& p) {
-  if (!is_float16_or_32(p.x.dtype) || !is_float16_or_32(p.dy.dtype) || !is_float16_or_32(p.dw.dtype) || numel(p.x.sizes) == 0 || numel(p.dy.sizes) == 0 || numel(p.dw.sizes) == 0) return nullptr;
+  if (!is_float16_or_32(p.x.dtype) || !is_float16_or_32(p.dy.dtype) || !is_float16_or_32(p.dw.dtype) ||
+      numel(p.x.sizes) == 0 || numel(p.dy.sizes) == 0 || numel(p.dw.sizes) == 0)
+    return nullptr;
   return attempt(product_type(p.x.dtype, p.dy.dtype), false, [&](DType d) { return Builder(p, d).build(); });
 }
 

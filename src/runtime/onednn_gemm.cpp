@@ -1,5 +1,6 @@
-// Matrix products by oneDNN's matmul primitive. Measured against inner_product on AVX-512 (2 threads, M 1 to 1024, K and N 768 and 3072, f32 and bf16) the two are equal when
-// weights are packed, but matmul's packed form does not depend on M, so that one packed weight serves every batch size.
+// Matrix products by oneDNN's matmul primitive. Measured against inner_product on AVX-512 (2 threads, M 1 to 1024, K
+// and N 768 and 3072, f32 and bf16) the two are equal when weights are packed, but matmul's packed form does not depend
+// on M, so that one packed weight serves every batch size.
 #include "runtime/onednn.h"
 #include "runtime/onednn_primitive.h"
 
@@ -26,7 +27,8 @@ bool is_matrix(const BoundView& v) {
 /// Rows that lie one after another: what a result must be.
 bool is_row_major(const BoundView& v) {
   const std::size_t r = v.sizes.size();
-  return !has_zero_stride(v) && (v.strides[r - 1] == 1 || v.sizes[r - 1] == 1) && (v.sizes[r - 2] == 1 || v.strides[r - 2] >= v.sizes[r - 1]);
+  return !has_zero_stride(v) && (v.strides[r - 1] == 1 || v.sizes[r - 1] == 1) &&
+         (v.sizes[r - 2] == 1 || v.strides[r - 2] >= v.sizes[r - 1]);
 }
 
 /// Strides of dimensions of size 1 as a dense tensor has them, where oneDNN could misread them.
@@ -89,7 +91,8 @@ class GemmBuilder {
   void describe_weight() {
     if (!p_.packed_desc.empty()) {
       weights_ = desc_from_text(p_.packed_desc);
-      const bool fits = weights_.data.ndims == 2 && weights_.dims() == dnnl::memory::dims{p_.k, p_.n} && weights_.get_size() <= p_.packed_bytes;
+      const bool fits = weights_.data.ndims == 2 && weights_.dims() == dnnl::memory::dims{p_.k, p_.n} &&
+                        weights_.get_size() <= p_.packed_bytes;
       if (!fits) fail("a packed weight does not have the form that its description says");
       b_.operand = staging_.input(p_.b.index);
       return;
@@ -102,12 +105,14 @@ class GemmBuilder {
     const DType type = p_.y.given.dtype == DType::BF16 && dtype_ == DType::BF16 ? DType::BF16 : DType::F32;
     bool full = false;  // an operand that is not broadcast is read in y's own layout, so both are made dense
     for (const GemmOperand& o : p_.operands) full = full || !broadcasts(o);
-    const bool old = std::any_of(p_.post.begin(), p_.post.end(), [](const PostOp& op) { return op.kind == PostOp::Kind::Sum; });
+    const bool old =
+        std::any_of(p_.post.begin(), p_.post.end(), [](const PostOp& op) { return op.kind == PostOp::Kind::Sum; });
     const auto v = reshape_view(p_.y.given, p_.y.sizes);
     if (p_.y.given.dtype == type && v && is_row_major(*v) && (!full || is_dense(settle(*v)))) {
       y_ = {settle(*v), staging_.output(p_.y.index)};
     } else {
-      y_ = {dense_view(type, p_.y.sizes), staging_.output(p_.y.index, p_.y.given, dense_view(type, p_.y.given.sizes), old)};
+      y_ = {dense_view(type, p_.y.sizes),
+            staging_.output(p_.y.index, p_.y.given, dense_view(type, p_.y.given.sizes), old)};
     }
   }
 
@@ -137,11 +142,14 @@ class GemmBuilder {
     return {sizes, data_type(dtype_), dnnl::memory::format_tag::any};
   }
 
-  static bool is_plain(const dnnl::memory::desc& d) { return d.data.format_kind == dnnl_blocked && d.data.format_desc.blocking.inner_nblks == 0; }
+  static bool is_plain(const dnnl::memory::desc& d) {
+    return d.data.format_kind == dnnl_blocked && d.data.format_desc.blocking.inner_nblks == 0;
+  }
 
-  /// b for oneDNN's GEMM, which takes plain matrices (machines without AVX-512): rows, or for a single row of a columns, an odd number of cache lines apart, since lines a multiple of a page
-  /// apart share a few sets of the cache. Zen 3, 2 threads, f32, GFLOP/s of dense rows and of these: M 128, 768x3072 88 and 133, 1024x4096 82 and 127, 768x768 126 and 131;
-  /// M 1, 4096x1024 38 by rows, 53 by columns.
+  /// b for oneDNN's GEMM, which takes plain matrices (machines without AVX-512): rows, or for a single row of a
+  /// columns, an odd number of cache lines apart, since lines a multiple of a page apart share a few sets of the cache.
+  /// Zen 3, 2 threads, f32, GFLOP/s of dense rows and of these: M 128, 768x3072 88 and 133, 1024x4096 82 and 127,
+  /// 768x768 126 and 131; M 1, 4096x1024 38 by rows, 53 by columns.
   dnnl::memory::desc off_page_weight() const {
     constexpr std::int64_t line = 64;
     const std::int64_t width = static_cast<std::int64_t>(size_of(dtype_)), along = p_.m == 1 ? p_.k : p_.n;
@@ -153,7 +161,8 @@ class GemmBuilder {
     std::vector<dnnl::memory::desc> operands;
     for (const Seen& s : operands_) operands.push_back(describe(s.view));
     const dnnl::memory::desc a = describe(a_.view), y = describe(y_.view);
-    const dnnl::matmul::desc d = bias_ ? dnnl::matmul::desc(a, weights, describe(bias_->view), y) : dnnl::matmul::desc(a, weights, y);
+    const dnnl::matmul::desc d =
+        bias_ ? dnnl::matmul::desc(a, weights, describe(bias_->view), y) : dnnl::matmul::desc(a, weights, y);
     dnnl::matmul::primitive_desc pd(d, attributes(p_.post, operands), engine());
     reference_ = is_reference(pd.impl_info_str());
     return pd;
@@ -168,11 +177,14 @@ class GemmBuilder {
     const Staging::Operand scratchpad = staging_.scratch(pd.scratchpad_desc().get_size());
     auto call = std::make_unique<PrimitiveCall>(dnnl::matmul(pd), staging_);
     call->add(DNNL_ARG_SRC, pd.src_desc(), a_.operand);
-    if (repack) call->add_repacked(DNNL_ARG_WEIGHTS, weights_, pd.weights_desc(), b_.operand);
-    else call->add(DNNL_ARG_WEIGHTS, pd.weights_desc(), b_.operand);
+    if (repack)
+      call->add_repacked(DNNL_ARG_WEIGHTS, weights_, pd.weights_desc(), b_.operand);
+    else
+      call->add(DNNL_ARG_WEIGHTS, pd.weights_desc(), b_.operand);
     if (bias_) call->add(DNNL_ARG_BIAS, describe(bias_->view), bias_->operand);
     const std::vector<int> arguments = operand_arguments(p_.post);
-    for (std::size_t i = 0; i < operands_.size(); ++i) call->add(arguments[i], describe(operands_[i].view), operands_[i].operand);
+    for (std::size_t i = 0; i < operands_.size(); ++i)
+      call->add(arguments[i], describe(operands_[i].view), operands_[i].operand);
     call->add(DNNL_ARG_DST, pd.dst_desc(), y_.operand);
     call->add(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc(), scratchpad);
     return call;

@@ -1,5 +1,5 @@
-#include "runtime/onednn.h"
 #include "runtime/onednn_primitive.h"
+#include "runtime/onednn.h"
 
 #ifdef COIL_HAVE_ONEDNN
 #include <cstring>
@@ -44,7 +44,9 @@ bool multiplies_bf16() {
   return does;
 }
 
-DType product_type(DType a, DType b) { return multiplies_bf16() && a == DType::BF16 && b == DType::BF16 ? DType::BF16 : DType::F32; }
+DType product_type(DType a, DType b) {
+  return multiplies_bf16() && a == DType::BF16 && b == DType::BF16 ? DType::BF16 : DType::F32;
+}
 
 dnnl::memory::data_type data_type(DType d) {
   switch (d) {
@@ -73,7 +75,8 @@ dnnl::primitive_attr attributes(const std::vector<PostOp>& post, const std::vect
   std::map<A, std::pair<double, double>> numbers;
   auto eltwise = [&](A algorithm, double a = 0, double b = 0) {
     // oneDNN 2.6 keeps one set of numbers for each algorithm and would use it for both; the plain loops take over.
-    if (numbers.emplace(algorithm, std::pair(a, b)).first->second != std::pair(a, b)) throw dnnl::error(dnnl_unimplemented, "two post-operations of one algorithm");
+    if (numbers.emplace(algorithm, std::pair(a, b)).first->second != std::pair(a, b))
+      throw dnnl::error(dnnl_unimplemented, "two post-operations of one algorithm");
     ops.append_eltwise(1.f, algorithm, static_cast<float>(a), static_cast<float>(b));
   };
   for (const PostOp& op : post) {
@@ -138,7 +141,8 @@ dnnl::memory::desc desc_from_text(const std::string& text) {
   return desc;
 }
 
-std::unique_ptr<PreparedCall> attempt(DType type, bool packed, const std::function<std::unique_ptr<PreparedCall>(DType)>& make) {
+std::unique_ptr<PreparedCall> attempt(DType type, bool packed,
+                                      const std::function<std::unique_ptr<PreparedCall>(DType)>& make) {
   auto made = [&](DType t) -> std::unique_ptr<PreparedCall> {
     try {
       return make(t);
@@ -151,7 +155,9 @@ std::unique_ptr<PreparedCall> attempt(DType type, bool packed, const std::functi
   return type == DType::F32 ? nullptr : made(DType::F32);
 }
 
-bool is_reference(const char* implementation) { return std::string_view(implementation).find("ref") != std::string_view::npos; }
+bool is_reference(const char* implementation) {
+  return std::string_view(implementation).find("ref") != std::string_view::npos;
+}
 
 Tensor widened(const Tensor& t) {
   Tensor wide = Tensor::empty(DType::F32, {layout_span(t.sizes, t.strides)});
@@ -164,7 +170,8 @@ Tensor widened(const Tensor& t) {
 Packed pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed) {
   Packed result;
   result.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed.get_size())});
-  std::memset(result.bytes.bytes(), 0, packed.get_size());  // gaps between rows, so that a package's bytes are always the same
+  std::memset(result.bytes.bytes(), 0,
+              packed.get_size());  // gaps between rows, so that a package's bytes are always the same
   dnnl::memory from(plain, engine(), value.bytes()), to(packed, engine(), result.bytes.bytes());
   dnnl::stream s(engine());
   dnnl::reorder(from, to).execute(s, from, to);
@@ -198,8 +205,9 @@ void PrimitiveCall::add_reordered(int argument, const dnnl::memory::desc& given,
   arguments_.push_back({argument, bound_[to].memory.get()});
 }
 
-void PrimitiveCall::add_reordered_result(int argument, const dnnl::memory::desc& wanted, const dnnl::memory::desc& given,
-                                         Staging::Operand scratch, Staging::Operand operand, bool load) {
+void PrimitiveCall::add_reordered_result(int argument, const dnnl::memory::desc& wanted,
+                                         const dnnl::memory::desc& given, Staging::Operand scratch,
+                                         Staging::Operand operand, bool load) {
   const std::size_t from = bind(wanted, scratch), to = bind(given, operand);
   if (load) before_.push_back({dnnl::reorder(bound_[to].memory, bound_[from].memory), to, from, false, false});
   after_.push_back({dnnl::reorder(bound_[from].memory, bound_[to].memory), from, to, false, false});
@@ -215,7 +223,8 @@ void PrimitiveCall::point(Bound& b, void* pointer) {
 
 void PrimitiveCall::reorder(Reorder& r) {
   if (r.done) return;
-  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, bound_[r.from].memory.get()}, {DNNL_ARG_TO, bound_[r.to].memory.get()}};
+  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, bound_[r.from].memory.get()},
+                                       {DNNL_ARG_TO, bound_[r.to].memory.get()}};
   check(dnnl_primitive_execute(r.primitive.get(), stream().get(), 2, arguments));
   r.done = r.once;
 }
@@ -226,7 +235,8 @@ void PrimitiveCall::run(std::span<const void* const> inputs, std::span<void* con
   for (Bound& b : bound_)
     if (b.operand != kOwn) point(b, pointers_[b.operand]);
   for (Reorder& r : before_) reorder(r);
-  check(dnnl_primitive_execute(primitive_.get(), stream().get(), static_cast<int>(arguments_.size()), arguments_.data()));
+  check(
+      dnnl_primitive_execute(primitive_.get(), stream().get(), static_cast<int>(arguments_.size()), arguments_.data()));
   for (Reorder& r : after_) reorder(r);
   staging_.store(outputs, pointers_);
 }

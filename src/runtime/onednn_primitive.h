@@ -15,7 +15,8 @@ const dnnl::engine& engine();
 dnnl::memory::data_type data_type(DType);
 /// The memory of a view; dimensions of stride 0 become dimensions of size 1, which oneDNN broadcasts.
 dnnl::memory::desc describe(const BoundView&);
-/// The type in which to multiply values of two types: bf16 where both are and that is faster here (without instructions for it oneDNN emulates it, at less than a third of f32's speed), else f32.
+/// The type in which to multiply values of two types: bf16 where both are and that is faster here (without instructions
+/// for it oneDNN emulates it, at less than a third of f32's speed), else f32.
 DType product_type(DType, DType);
 /// f32, and the floats of 16 bits, which are computed on as `product_type` says.
 bool is_float16_or_32(DType);
@@ -30,8 +31,10 @@ std::string desc_to_text(const dnnl::memory::desc&);
 /// Throws Error when another version of oneDNN wrote it.
 dnnl::memory::desc desc_from_text(const std::string&);
 
-/// A call that `make` builds to compute on a type: on `type`, or in f32 where oneDNN has none for it; nothing where it has neither. Throws Error for a weight packed for `type` (`packed`) that this machine cannot use.
-std::unique_ptr<PreparedCall> attempt(DType type, bool packed, const std::function<std::unique_ptr<PreparedCall>(DType)>& make);
+/// A call that `make` builds to compute on a type: on `type`, or in f32 where oneDNN has none for it; nothing where it
+/// has neither. Throws Error for a weight packed for `type` (`packed`) that this machine cannot use.
+std::unique_ptr<PreparedCall> attempt(DType type, bool packed,
+                                      const std::function<std::unique_ptr<PreparedCall>(DType)>& make);
 
 /// The reference implementation: right, and a hundred times slower.
 bool is_reference(const char* implementation);
@@ -41,16 +44,20 @@ Tensor widened(const Tensor&);
 /// `value`, which lies as `plain`, rearranged as `packed`.
 Packed pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed);
 
-/// A primitive with its operands. Packed weights that the primitive wants otherwise (packed for another machine) are rearranged at the first run.
+/// A primitive with its operands. Packed weights that the primitive wants otherwise (packed for another machine) are
+/// rearranged at the first run.
 class PrimitiveCall : public PreparedCall {
  public:
-  PrimitiveCall(const dnnl::primitive& primitive, Staging staging) : primitive_(primitive), staging_(std::move(staging)) {}
+  PrimitiveCall(const dnnl::primitive& primitive, Staging staging)
+      : primitive_(primitive), staging_(std::move(staging)) {}
   void add(int argument, const dnnl::memory::desc&, Staging::Operand);
   void add_repacked(int argument, const dnnl::memory::desc& given, const dnnl::memory::desc& wanted, Staging::Operand);
   /// An operand rearranged before each run, in `scratch`.
-  void add_reordered(int argument, const dnnl::memory::desc& given, const dnnl::memory::desc& wanted, Staging::Operand, Staging::Operand scratch);
+  void add_reordered(int argument, const dnnl::memory::desc& given, const dnnl::memory::desc& wanted, Staging::Operand,
+                     Staging::Operand scratch);
   /// The result rearranged after each run; with `load`, its old values rearranged before.
-  void add_reordered_result(int argument, const dnnl::memory::desc& wanted, const dnnl::memory::desc& given, Staging::Operand scratch, Staging::Operand, bool load);
+  void add_reordered_result(int argument, const dnnl::memory::desc& wanted, const dnnl::memory::desc& given,
+                            Staging::Operand scratch, Staging::Operand, bool load);
 
   std::size_t workspace_bytes() const override { return staging_.bytes(); }
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override;

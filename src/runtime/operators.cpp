@@ -24,12 +24,14 @@ OperatorRegistry& operator_registry() {
   return r;
 }
 
-/// A schema as it is compared: without spaces, names of results, and the difference between a size and any other integer, which is the compiler's matter alone.
+/// A schema as it is compared: without spaces, names of results, and the difference between a size and any other
+/// integer, which is the compiler's matter alone.
 std::string comparable(std::string_view schema) {
   std::string out;
   for (char c : schema)
     if (c != ' ') out += c == '\'' ? '"' : c;
-  for (const auto& [from, to] : {std::pair<std::string_view, std::string_view>{"SymInt", "int"}, {"SymFloat", "float"}, {"SymBool", "bool"}})
+  for (const auto& [from, to] :
+       {std::pair<std::string_view, std::string_view>{"SymInt", "int"}, {"SymFloat", "float"}, {"SymBool", "bool"}})
     for (std::size_t at = out.find(from); at != out.npos; at = out.find(from, at)) out.replace(at, from.size(), to);
   return out;
 }
@@ -38,10 +40,12 @@ std::string describe(const Tensor& t) { return fmt::format("{}[{}]", short_name(
 
 /// Copies results to where they are wanted.
 void deliver(std::string_view name, std::span<const Tensor> results, std::span<const Tensor> outputs) {
-  if (results.size() < outputs.size()) fail("{} gave {} results where {} were expected", name, results.size(), outputs.size());
+  if (results.size() < outputs.size())
+    fail("{} gave {} results where {} were expected", name, results.size(), outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].storage.data) continue;
-    if (results[i].dtype != outputs[i].dtype || results[i].sizes != outputs[i].sizes) fail("{} gave {} where {} was expected", name, describe(results[i]), describe(outputs[i]));
+    if (results[i].dtype != outputs[i].dtype || results[i].sizes != outputs[i].sizes)
+      fail("{} gave {} where {} was expected", name, describe(results[i]), describe(outputs[i]));
     copy_strided(outputs[i], results[i]);
   }
 }
@@ -76,7 +80,8 @@ class RegisteredOp : public HostOp {
  public:
   RegisteredOp(const HostCall& call, const RegisteredOperator& registered) : call_(call), registered_(registered) {}
 
-  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs, std::span<const std::int64_t> slots) override {
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs,
+               std::span<const std::int64_t> slots) override {
     inputs_.clear(), outputs_.assign(call_.outputs.size(), {}), arguments_.clear();
     for (const BoundView& v : inputs) inputs_.push_back(tensor(v));
     for (std::size_t i = 0, next = 0; i < outputs_.size(); ++i)
@@ -113,7 +118,9 @@ class RegisteredOp : public HostOp {
     t.storage.bytes = static_cast<std::size_t>(layout_span(v.sizes, v.strides)) * size_of(v.dtype);
     return t;
   }
-  static void lend(Tensor& t, void* memory) { t.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(memory)); }
+  static void lend(Tensor& t, void* memory) {
+    t.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(memory));
+  }
 
   OperatorArgument value(const HostArgument& a) const {
     if (auto* b = std::get_if<bool>(&a)) return *b;
@@ -141,7 +148,8 @@ class RegisteredOp : public HostOp {
 /// The first of the two calls.
 class SizedOp : public RegisteredOp {
  public:
-  SizedOp(const HostCall& call, const RegisteredOperator& registered, std::shared_ptr<KeptResults> kept) : RegisteredOp(call, registered), kept_(std::move(kept)) {}
+  SizedOp(const HostCall& call, const RegisteredOperator& registered, std::shared_ptr<KeptResults> kept)
+      : RegisteredOp(call, registered), kept_(std::move(kept)) {}
   ~SizedOp() override { kept_->drop(last_); }
 
  private:
@@ -152,9 +160,11 @@ class SizedOp : public RegisteredOp {
     const auto& which = std::get<std::vector<OperatorArgument>>(arguments_[0]);
     auto* told = outputs[0].data<std::int64_t>();
     for (std::size_t i = 0; i + 1 < which.size(); i += 2) {
-      const auto result = static_cast<std::size_t>(std::get<std::int64_t>(which[i])), dim = static_cast<std::size_t>(std::get<std::int64_t>(which[i + 1]));
+      const auto result = static_cast<std::size_t>(std::get<std::int64_t>(which[i])),
+                 dim = static_cast<std::size_t>(std::get<std::int64_t>(which[i + 1]));
       if (result >= results.size()) fail("{} gave {} results where {} were expected", name, results.size(), result + 1);
-      if (dim >= results[result].sizes.size()) fail("{} gave {} where {} dimensions were expected", name, describe(results[result]), dim + 1);
+      if (dim >= results[result].sizes.size())
+        fail("{} gave {} where {} dimensions were expected", name, describe(results[result]), dim + 1);
       told[1 + i / 2] = results[result].sizes[dim];
     }
     told[0] = last_ = kept_->keep(std::move(results));
@@ -167,10 +177,13 @@ class SizedOp : public RegisteredOp {
 /// The second.
 class KeptOp : public RegisteredOp {
  public:
-  KeptOp(const HostCall& call, const RegisteredOperator& registered, std::shared_ptr<KeptResults> kept) : RegisteredOp(call, registered), kept_(std::move(kept)) {}
+  KeptOp(const HostCall& call, const RegisteredOperator& registered, std::shared_ptr<KeptResults> kept)
+      : RegisteredOp(call, registered), kept_(std::move(kept)) {}
 
  private:
-  void carry_out(std::span<const Tensor> outputs) override { deliver(without_prefix(call_.op), kept_->take(*inputs_.at(0).data<std::int64_t>()), outputs); }
+  void carry_out(std::span<const Tensor> outputs) override {
+    deliver(without_prefix(call_.op), kept_->take(*inputs_.at(0).data<std::int64_t>()), outputs);
+  }
 
   std::shared_ptr<KeptResults> kept_;
 };
@@ -181,23 +194,31 @@ void add(std::string_view schema, RegisteredOperator registered) {
   if (!registered.function && !registered.make) fail("operator {} has no function", name);
   OperatorRegistry& r = operator_registry();
   std::lock_guard lock(r.mutex);
-  if (!r.operators.emplace(name, std::make_unique<const RegisteredOperator>(std::move(registered))).second) fail("operator {} is registered already", name);
+  if (!r.operators.emplace(name, std::make_unique<const RegisteredOperator>(std::move(registered))).second)
+    fail("operator {} is registered already", name);
 }
 
 }  // namespace
 
 std::string operator_name(std::string_view schema) {
   const std::size_t colons = schema.find("::"), end = schema.find('(');
-  if (colons == schema.npos || end == schema.npos || colons == 0 || end <= colons + 2) fail("'{}' is no schema: one reads `mylib::scale(Tensor x, float by=1.0) -> Tensor`", schema);
-  std::string name = std::string(schema.substr(0, colons)) + "." + std::string(schema.substr(colons + 2, end - colons - 2));
+  if (colons == schema.npos || end == schema.npos || colons == 0 || end <= colons + 2)
+    fail("'{}' is no schema: one reads `mylib::scale(Tensor x, float by=1.0) -> Tensor`", schema);
+  std::string name =
+      std::string(schema.substr(0, colons)) + "." + std::string(schema.substr(colons + 2, end - colons - 2));
   if (name.find('.', colons + 1) == name.npos) name += ".default";
   return name;
 }
 
-void register_operator(std::string_view schema, OperatorFunction function) { add(schema, {std::string(schema), std::move(function), {}}); }
-void register_operator(std::string_view schema, ResultsFunction make) { add(schema, {std::string(schema), {}, std::move(make)}); }
+void register_operator(std::string_view schema, OperatorFunction function) {
+  add(schema, {std::string(schema), std::move(function), {}});
+}
+void register_operator(std::string_view schema, ResultsFunction make) {
+  add(schema, {std::string(schema), {}, std::move(make)});
+}
 
-/// How many results a schema has; nothing where a list may be any length, or where arguments that are written to are among them.
+/// How many results a schema has; nothing where a list may be any length, or where arguments that are written to are
+/// among them.
 static std::optional<std::size_t> count_of_results(std::string_view schema) {
   const std::size_t arrow = schema.rfind("->");
   if (arrow == schema.npos) return {};
@@ -207,20 +228,30 @@ static std::optional<std::size_t> count_of_results(std::string_view schema) {
   return 1 + static_cast<std::size_t>(std::ranges::count(results, ','));
 }
 
-static std::vector<Tensor> made(const RegisteredOperator& registered, std::string_view name, std::span<const OperatorArgument> arguments) {
+static std::vector<Tensor> made(const RegisteredOperator& registered, std::string_view name,
+                                std::span<const OperatorArgument> arguments) {
   std::vector<Tensor> results = registered.make(arguments);
-  if (const auto count = count_of_results(registered.schema); count && *count != results.size()) fail("{} gave {} results where {} were expected", name, results.size(), *count);
+  if (const auto count = count_of_results(registered.schema); count && *count != results.size())
+    fail("{} gave {} results where {} were expected", name, results.size(), *count);
   return results;
 }
 
-std::vector<Tensor> make_results(const RegisteredOperator& registered, std::string_view name, std::span<const OperatorArgument> arguments) {
-  if (!registered.make) fail("operator {} is registered with a function that is given memory for its results, but the program asks it for their sizes; register it with coil_operator_register_results", name);
+std::vector<Tensor> make_results(const RegisteredOperator& registered, std::string_view name,
+                                 std::span<const OperatorArgument> arguments) {
+  if (!registered.make)
+    fail(
+        "operator {} is registered with a function that is given memory for its results, but the program asks it for "
+        "their sizes; register it with coil_operator_register_results",
+        name);
   return made(registered, name, arguments);
 }
 
-void call_operator(const RegisteredOperator& registered, std::string_view name, std::span<const OperatorArgument> arguments, std::span<const Tensor> outputs) {
-  if (registered.function) registered.function(arguments, outputs);
-  else deliver(name, made(registered, name, arguments), outputs);
+void call_operator(const RegisteredOperator& registered, std::string_view name,
+                   std::span<const OperatorArgument> arguments, std::span<const Tensor> outputs) {
+  if (registered.function)
+    registered.function(arguments, outputs);
+  else
+    deliver(name, made(registered, name, arguments), outputs);
 }
 
 const RegisteredOperator* find_operator(std::string_view name, std::string_view schema) {

@@ -87,7 +87,8 @@ std::vector<StepOrder> order_steps(std::span<const std::vector<Touch>> steps, st
       after.push_back(d);
       join(clock, done[d]);
     }
-    // Behind the latest of what it waits for; else where everything is known to be done; else where it was quiet for the longest time.
+    // Behind the latest of what it waits for; else where everything is known to be done; else where it was quiet for
+    // the longest time.
     std::uint32_t lane = lanes;
     for (std::uint32_t d : after)
       if (lane == lanes && last[orders[d].lane] == d) lane = orders[d].lane;

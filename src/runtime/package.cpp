@@ -20,7 +20,9 @@ constexpr const char* kSampleHeader = "sample_inputs/header.json";
 constexpr const char* kSampleData = "sample_inputs/data.bin";
 constexpr const char* kHashes = "hashes";  // lines `hash entry`
 
-std::string library_entry(std::size_t i) { return i == 0 ? "kernels/kernels.so" : fmt::format("kernels/kernels_{}.so", i); }
+std::string library_entry(std::size_t i) {
+  return i == 0 ? "kernels/kernels.so" : fmt::format("kernels/kernels_{}.so", i);
+}
 
 /// A stretch of memory that holds one constant, or several that share it.
 struct Piece {
@@ -29,14 +31,18 @@ struct Piece {
   std::uint64_t offset = 0;
 };
 
-std::uint64_t constant_bytes(const Tensor& t) { return static_cast<std::uint64_t>(layout_span(t.sizes, t.strides)) * size_of(t.dtype); }
+std::uint64_t constant_bytes(const Tensor& t) {
+  return static_cast<std::uint64_t>(layout_span(t.sizes, t.strides)) * size_of(t.dtype);
+}
 
 /// Pieces in the order of their first constants, so that addresses do not reach the file.
 std::vector<Piece> pieces_of(const std::vector<Tensor>& constants) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < constants.size(); ++i)
-    if (const std::uint64_t bytes = constant_bytes(constants[i]); bytes > 0) pieces.push_back({constants[i].bytes(), constants[i].bytes() + bytes, i, 0});
-  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin != b.begin ? a.begin < b.begin : a.first < b.first; });
+    if (const std::uint64_t bytes = constant_bytes(constants[i]); bytes > 0)
+      pieces.push_back({constants[i].bytes(), constants[i].bytes() + bytes, i, 0});
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.begin != b.begin ? a.begin < b.begin : a.first < b.first; });
   std::vector<Piece> merged;
   for (const Piece& p : pieces) {
     if (!merged.empty() && p.begin < merged.back().end) {
@@ -70,7 +76,8 @@ void set_offsets(Plan& plan, const std::vector<Tensor>& constants, const std::ve
     plan.constants[i].bytes = constant_bytes(constants[i]);
     plan.constants[i].file_offset = 0;
     if (plan.constants[i].bytes == 0) continue;
-    auto after = std::upper_bound(by_address.begin(), by_address.end(), constants[i].bytes(), [](const std::byte* a, const Piece* p) { return a < p->begin; });
+    auto after = std::upper_bound(by_address.begin(), by_address.end(), constants[i].bytes(),
+                                  [](const std::byte* a, const Piece* p) { return a < p->begin; });
     const Piece& p = **std::prev(after);
     plan.constants[i].file_offset = p.offset + static_cast<std::uint64_t>(constants[i].bytes() - p.begin);
   }
@@ -89,7 +96,8 @@ std::vector<std::span<const std::byte>> parts_of(const std::vector<Piece>& piece
 }
 
 /// `entry` with its hash verified.
-Bytes checked_entry(const Archive& archive, const std::map<std::string, std::string, std::less<>>& hashes, const std::string& entry) {
+Bytes checked_entry(const Archive& archive, const std::map<std::string, std::string, std::less<>>& hashes,
+                    const std::string& entry) {
   const Bytes bytes = archive.map(entry);
   auto expected = hashes.find(entry);
   if (expected == hashes.end()) fail("entry '{}' has no hash", entry);
@@ -110,9 +118,11 @@ std::map<std::string, std::string, std::less<>> read_hashes(std::string_view tex
 
 Tensor constant_in(const Constant& c, const Bytes& weights) {
   Tensor t{{}, c.dtype, c.sizes, c.strides, 0};
-  if (c.sizes.size() != c.strides.size()) fail("constant '{}' has {} sizes and {} strides", c.name, c.sizes.size(), c.strides.size());
+  if (c.sizes.size() != c.strides.size())
+    fail("constant '{}' has {} sizes and {} strides", c.name, c.sizes.size(), c.strides.size());
   const std::uint64_t needed = constant_bytes(t);
-  if (needed > c.bytes || c.bytes > weights.size || c.file_offset > weights.size - c.bytes || c.file_offset % size_of(c.dtype) != 0)
+  if (needed > c.bytes || c.bytes > weights.size || c.file_offset > weights.size - c.bytes ||
+      c.file_offset % size_of(c.dtype) != 0)
     fail("constant '{}' lies outside of the weights", c.name);
   const Bytes part = weights.part(c.file_offset, c.bytes);
   t.storage = {part.data, part.size};
@@ -120,7 +130,8 @@ Tensor constant_in(const Constant& c, const Bytes& weights) {
 }
 
 Program read_package(const Archive& archive, WeightCheck check) {
-  if (!archive.contains(kManifest) || !archive.contains(kHashes) || !archive.contains(kWeights)) fail("it is not a package");
+  if (!archive.contains(kManifest) || !archive.contains(kHashes) || !archive.contains(kWeights))
+    fail("it is not a package");
   const auto hashes = read_hashes(archive.read(kHashes).text());
   Program program;
   program.plan = plan_from_json(checked_entry(archive, hashes, kManifest).text());
@@ -133,7 +144,8 @@ Program read_package(const Archive& archive, WeightCheck check) {
   for (const Constant& c : program.plan.constants) program.constants.push_back(constant_in(c, weights));
   if (archive.contains(kProvenance)) program.provenance = checked_entry(archive, hashes, kProvenance).text();
   if (archive.contains(kSampleHeader))
-    program.sample_inputs = unpack_sample_inputs(checked_entry(archive, hashes, kSampleHeader).text(), checked_entry(archive, hashes, kSampleData));
+    program.sample_inputs = unpack_sample_inputs(checked_entry(archive, hashes, kSampleHeader).text(),
+                                                 checked_entry(archive, hashes, kSampleData));
   return program;
 }
 

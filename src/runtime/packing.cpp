@@ -5,7 +5,8 @@
 namespace coil::runtime {
 
 std::optional<Packed> pack_operand(std::string_view op, const Attributes& attributes, std::span<const BoundView> inputs,
-                                   std::span<const BoundView> outputs, std::size_t input, const Tensor& value, std::string_view isa) {
+                                   std::span<const BoundView> outputs, std::size_t input, const Tensor& value,
+                                   std::string_view isa) {
   if (input != 1) return std::nullopt;  // only weights
   if (op == "linear") {
     const GemmProblem problem = linear_problem(attributes, inputs, outputs);

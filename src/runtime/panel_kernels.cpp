@@ -27,7 +27,8 @@ namespace coil::runtime::panels {
 namespace {
 
 using Vector = CoilVector;
-constexpr int kBytes = sizeof(Vector), kVectors = 4, kMaxRows = 6;  // as many sums as registers hold beside a row of the panel
+constexpr int kBytes = sizeof(Vector), kVectors = 4,
+              kMaxRows = 6;  // as many sums as registers hold beside a row of the panel
 constexpr int kLanes = kBytes / 4, kWidth = kVectors * kLanes;
 constexpr std::int64_t kDepth = 768;
 
@@ -57,7 +58,9 @@ Halves narrowed(Vector x, Element element) {
   return (Halves)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT);
 }
 
-Vector load_as(const void* from, Element element) { return element == Element::F32 ? load<Vector>(from) : widened(load<Halves>(from), element); }
+Vector load_as(const void* from, Element element) {
+  return element == Element::F32 ? load<Vector>(from) : widened(load<Halves>(from), element);
+}
 
 constexpr std::int64_t bytes_of(Element e) { return e == Element::F32 ? 4 : 2; }
 
@@ -72,13 +75,17 @@ Vector load_part(const void* from, Element element, int count) {
 void store_part(void* to, Vector x, Element element, int count) {
   const auto bytes = static_cast<std::size_t>((count < kLanes ? count : kLanes) * bytes_of(element));
   if (element == Element::F32) {
-    if (count >= kLanes) std::memcpy(to, &x, sizeof x);
-    else std::memcpy(to, &x, bytes);
+    if (count >= kLanes)
+      std::memcpy(to, &x, sizeof x);
+    else
+      std::memcpy(to, &x, bytes);
     return;
   }
   const Halves half = narrowed(x, element);
-  if (count >= kLanes) std::memcpy(to, &half, sizeof half);
-  else std::memcpy(to, &half, bytes);
+  if (count >= kLanes)
+    std::memcpy(to, &half, sizeof half);
+  else
+    std::memcpy(to, &half, bytes);
 }
 
 template <int kRows>
@@ -129,7 +136,9 @@ void multiply(const Strip& s) {
 
 void widen(float* to, const void* from, Element element, std::int64_t count) {
   const char* at = static_cast<const char*>(from);
-  for (; count > 0; count -= kLanes, to += kLanes, at += kLanes * bytes_of(element)) store_part(to, load_part(at, element, count < kLanes ? static_cast<int>(count) : kLanes), Element::F32, count < kLanes ? static_cast<int>(count) : kLanes);
+  for (; count > 0; count -= kLanes, to += kLanes, at += kLanes * bytes_of(element))
+    store_part(to, load_part(at, element, count < kLanes ? static_cast<int>(count) : kLanes), Element::F32,
+               count < kLanes ? static_cast<int>(count) : kLanes);
 }
 
 /// As eager computes it; where x is NaN, so is the result.
@@ -138,7 +147,8 @@ Vector after(Vector x, const Post& p) {
   switch (p.kind) {
     case PostOpKind::Relu: return x <= 0.f ? zero : x;
     case PostOpKind::GeluErf: return 0.5f * x * (one + COIL_VECTOR_MATH(erff)(x * 0.70710678f));
-    case PostOpKind::GeluTanh: return 0.5f * x * (one + COIL_VECTOR_MATH(tanhf)(0.79788456f * (x + 0.044715f * x * x * x)));
+    case PostOpKind::GeluTanh:
+      return 0.5f * x * (one + COIL_VECTOR_MATH(tanhf)(0.79788456f * (x + 0.044715f * x * x * x)));
     case PostOpKind::Silu: return x / (one + COIL_VECTOR_MATH(expf)(-x));
     case PostOpKind::Sigmoid: return one / (one + COIL_VECTOR_MATH(expf)(-x));
     case PostOpKind::Tanh: return COIL_VECTOR_MATH(tanhf)(x);
@@ -157,7 +167,9 @@ Vector after(Vector x, const Post& p) {
     case PostOpKind::Elu: return x > 0.f ? x : p.a * COIL_VECTOR_MATH(expm1f)(x);
     case PostOpKind::LeakyRelu: return x > 0.f ? x : p.a * x;
     case PostOpKind::Scale: return p.a * x + p.b;
-    case PostOpKind::Add: case PostOpKind::Mul: case PostOpKind::Sum: break;
+    case PostOpKind::Add:
+    case PostOpKind::Mul:
+    case PostOpKind::Sum: break;
   }
   return x;
 }
@@ -178,9 +190,12 @@ void finish(const Rows& f) {
       Vector x = load<Vector>(f.sum + r * kWidth + in);
       if (f.bias) x += load_part(f.bias + column, Element::F32, count);
       for (const Post* p = f.post; p != f.post + f.posts; ++p) {
-        if (p->kind == PostOpKind::Mul) x *= operand_of(*p, row, column, count);
-        else if (p->operand) x += operand_of(*p, row, column, count);
-        else x = after(x, *p);
+        if (p->kind == PostOpKind::Mul)
+          x *= operand_of(*p, row, column, count);
+        else if (p->operand)
+          x += operand_of(*p, row, column, count);
+        else
+          x = after(x, *p);
       }
       store_part(static_cast<char*>(f.y) + (row * f.y_step + column) * bytes_of(f.element), x, f.element, count);
     }

@@ -13,7 +13,8 @@ class PlanChecker {
   explicit PlanChecker(const Plan& plan) : plan_(plan) {}
 
   void check() {
-    require(!(plan_.stops_on_failure || plan_.launches_early) || plan_.device.type == DeviceType::CUDA, "a status that the device keeps");
+    require(!(plan_.stops_on_failure || plan_.launches_early) || plan_.device.type == DeviceType::CUDA,
+            "a status that the device keeps");
     check_shape_program();
     for (const Check& c : plan_.checks) slot(c.condition, "a check");
     for (const Input& in : plan_.inputs) layout(in.sizes, in.strides, "input " + in.name);
@@ -34,7 +35,9 @@ class PlanChecker {
     std::int64_t inputs = 0, outputs = 0;
     check_leaves(s.inputs, inputs, false);
     check_leaves(s.outputs, outputs, true);
-    require(inputs == static_cast<std::int64_t>(plan_.inputs.size()) && outputs == static_cast<std::int64_t>(plan_.outputs.size()), "the signature");
+    require(inputs == static_cast<std::int64_t>(plan_.inputs.size()) &&
+                outputs == static_cast<std::int64_t>(plan_.outputs.size()),
+            "the signature");
     require(s.inputs.children.size() == 2, "the signature");
   }
   void check_leaves(const Structure& s, std::int64_t& next, bool optional) const {
@@ -66,7 +69,8 @@ class PlanChecker {
       require(in.op != ShapeOp::RunTime || in.a == numbers++, what);
       require(in.op != ShapeOp::Float || (in.c >= 0 && in.c < kFloatFunctions), what);
       const std::int64_t operands[] = {in.a, in.b, in.c};
-      for (int k = 0; k < slot_operands(in.op); ++k) require(operands[k] >= 0 && operands[k] < static_cast<std::int64_t>(i), what);
+      for (int k = 0; k < slot_operands(in.op); ++k)
+        require(operands[k] >= 0 && operands[k] < static_cast<std::int64_t>(i), what);
       if (in.op == ShapeOp::InputSize || in.op == ShapeOp::InputStride || in.op == ShapeOp::InputValue) {
         require(in.a >= 0 && in.a < static_cast<std::int64_t>(plan_.inputs.size()), what);
         const Input& input = plan_.inputs[static_cast<std::size_t>(in.a)];
@@ -84,7 +88,8 @@ class PlanChecker {
     switch (b.kind) {
       case BufferKind::Input: require(b.index < plan_.inputs.size(), what); break;
       case BufferKind::Constant: require(b.index < plan_.constants.size(), what); break;
-      case BufferKind::Temporary: case BufferKind::Output: slot(b.bytes, what); break;
+      case BufferKind::Temporary:
+      case BufferKind::Output: slot(b.bytes, what); break;
       default: require(false, what);
     }
     require(b.first <= b.last, what);
@@ -108,7 +113,8 @@ class PlanChecker {
   void check_step(const ExternCall& call) const {
     for (const View& v : call.inputs) view(v, "library call " + call.op);
     for (const View& v : call.outputs) view(v, "library call " + call.op);
-    if (!has_library_op(call.op, plan_.device.type) && !leaves_to_host(call.op, plan_.device.type)) fail("this runtime has no library operation '{}' on {}", call.op, to_string(plan_.device));
+    if (!has_library_op(call.op, plan_.device.type) && !leaves_to_host(call.op, plan_.device.type))
+      fail("this runtime has no library operation '{}' on {}", call.op, to_string(plan_.device));
   }
   void check_step(const HostCall& call) const {
     const std::string what = "call of " + call.op;
@@ -119,7 +125,9 @@ class PlanChecker {
     require(call.writes.size() <= call.outputs.size(), what);
     for (std::size_t k = 0; k < call.writes.size(); ++k) {
       const auto& to = call.outputs[call.outputs.size() - call.writes.size() + k];
-      require(call.writes[k] < call.inputs.size() && to && to->dtype == call.inputs[call.writes[k]].dtype && to->sizes.size() == call.inputs[call.writes[k]].sizes.size(), what);
+      require(call.writes[k] < call.inputs.size() && to && to->dtype == call.inputs[call.writes[k]].dtype &&
+                  to->sizes.size() == call.inputs[call.writes[k]].sizes.size(),
+              what);
     }
   }
   void check_argument(const HostArgument& a, const HostCall& call, const std::string& what) const {
@@ -129,8 +137,12 @@ class PlanChecker {
       for (const HostArgument& item : *list) check_argument(item, call, what);
   }
   void check_step(const AssertCall& call) const { slot(call.condition, "an assertion"); }
-  void check_step(const AllocateBuffer& step) const { require(step.buffer < plan_.buffers.size() && own_memory(step.buffer), "an allocation"); }
-  void check_step(const FreeBuffer& step) const { require(step.buffer < plan_.buffers.size() && own_memory(step.buffer), "a free"); }
+  void check_step(const AllocateBuffer& step) const {
+    require(step.buffer < plan_.buffers.size() && own_memory(step.buffer), "an allocation");
+  }
+  void check_step(const FreeBuffer& step) const {
+    require(step.buffer < plan_.buffers.size() && own_memory(step.buffer), "a free");
+  }
   void check_step(const ReadSymbol& step) const {
     require(step.source < plan_.buffers.size(), "a symbol's buffer");
     runtime_number(step.symbol, "a symbol");
@@ -202,7 +214,8 @@ BufferId memory_of(const Plan& plan, BufferId id) {
   std::size_t hops = 0;
   while (plan.buffers[id].shares >= 0) {
     id = static_cast<BufferId>(plan.buffers[id].shares);
-    if (id >= plan.buffers.size() || ++hops > plan.buffers.size()) fail("the plan is broken: a shared buffer has no memory");
+    if (id >= plan.buffers.size() || ++hops > plan.buffers.size())
+      fail("the plan is broken: a shared buffer has no memory");
   }
   return id;
 }

@@ -4,8 +4,8 @@
 
 namespace coil::runtime {
 
-/// Throws Error on an index out of range, a shape instruction that reads a later one, a chain of shared buffers that does not end in memory of its own, or an unknown operation.
-/// What kernels do with their pointers is beyond it.
+/// Throws Error on an index out of range, a shape instruction that reads a later one, a chain of shared buffers that
+/// does not end in memory of its own, or an unknown operation. What kernels do with their pointers is beyond it.
 void check_plan(const Plan&);
 
 /// The buffer whose memory `id` lives in.

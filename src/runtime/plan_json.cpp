@@ -13,8 +13,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kShapeOps[] = {"const", "size", "stride", "value", "add", "sub", "mul", "floordiv", "ceildiv", "mod", "min", "max", "pow",
-                                     "where", "eq", "ne", "lt", "le", "and", "or", "not", "bitand", "bitor", "bitxor", "shl", "shr", "float", "runtime"};
+constexpr const char* kShapeOps[] = {"const",    "size",    "stride", "value", "add", "sub",   "mul",
+                                     "floordiv", "ceildiv", "mod",    "min",   "max", "pow",   "where",
+                                     "eq",       "ne",      "lt",     "le",    "and", "or",    "not",
+                                     "bitand",   "bitor",   "bitxor", "shl",   "shr", "float", "runtime"};
 static_assert(std::size(kShapeOps) == static_cast<std::size_t>(ShapeOp::RunTime) + 1);
 constexpr const char* kControls[] = {"if", "else", "end if", "loop", "break unless", "end loop"};
 static_assert(std::size(kControls) == static_cast<std::size_t>(Control::Kind::EndLoop) + 1);
@@ -29,7 +31,9 @@ Enum enum_from(const char* const (&names)[N], const std::string& name) {
 }
 
 // JSON has no infinities; they are written as text.
-Json number_to_json(double v) { return std::isfinite(v) ? Json(v) : Json(std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"); }
+Json number_to_json(double v) {
+  return std::isfinite(v) ? Json(v) : Json(std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+}
 
 double number_from(const Json& j) {
   if (!j.is_string()) return j.get<double>();
@@ -63,12 +67,16 @@ DType dtype_from(const Json& j) {
 }
 
 Json to_json(const View& v) {
-  return {{"buffer", v.buffer}, {"dtype", short_name(v.dtype)}, {"sizes", v.sizes}, {"strides", v.strides}, {"offset", v.offset}};
+  return {{"buffer", v.buffer},
+          {"dtype", short_name(v.dtype)},
+          {"sizes", v.sizes},
+          {"strides", v.strides},
+          {"offset", v.offset}};
 }
 
 View view_from(const Json& j) {
-  return {integer<BufferId>(j.at("buffer")), dtype_from(j.at("dtype")), integers<Slot>(j.at("sizes")), integers<Slot>(j.at("strides")),
-          integer<Slot>(j.at("offset"))};
+  return {integer<BufferId>(j.at("buffer")), dtype_from(j.at("dtype")), integers<Slot>(j.at("sizes")),
+          integers<Slot>(j.at("strides")), integer<Slot>(j.at("offset"))};
 }
 
 // An attribute is an object of one member whose name is its type.
@@ -142,10 +150,12 @@ HostArgument host_argument_from(const Json& j) {
 
 Json to_json(const HostCall& c) {
   Json arguments = Json::array(), in = Json::array(), out = Json::array();
-  for (const NamedHostArgument& a : c.arguments) arguments.push_back({{"keyword", a.keyword}, {"value", to_json(a.value)}});
+  for (const NamedHostArgument& a : c.arguments)
+    arguments.push_back({{"keyword", a.keyword}, {"value", to_json(a.value)}});
   for (const View& v : c.inputs) in.push_back(to_json(v));
   for (const auto& v : c.outputs) out.push_back(v ? to_json(*v) : Json());
-  Json j = {{"host", c.op}, {"schema", c.schema}, {"arguments", arguments}, {"inputs", in}, {"outputs", out}, {"list", c.is_list}};
+  Json j = {{"host", c.op}, {"schema", c.schema}, {"arguments", arguments},
+            {"inputs", in}, {"outputs", out},     {"list", c.is_list}};
   if (!c.writes.empty()) j["writes"] = c.writes;
   return j;
 }
@@ -156,16 +166,22 @@ HostCall host_call_from(const Json& j) {
   call.schema = j.value("schema", "");
   call.is_list = j.at("list").get<bool>();
   if (j.contains("writes")) call.writes = integers<std::uint32_t>(j.at("writes"));
-  for (const Json& a : j.at("arguments")) call.arguments.push_back({a.at("keyword").get<std::string>(), host_argument_from(a.at("value"))});
+  for (const Json& a : j.at("arguments"))
+    call.arguments.push_back({a.at("keyword").get<std::string>(), host_argument_from(a.at("value"))});
   for (const Json& v : j.at("inputs")) call.inputs.push_back(view_from(v));
-  for (const Json& v : j.at("outputs")) call.outputs.push_back(v.is_null() ? std::nullopt : std::optional(view_from(v)));
+  for (const Json& v : j.at("outputs"))
+    call.outputs.push_back(v.is_null() ? std::nullopt : std::optional(view_from(v)));
   return call;
 }
 
 Json to_json(const Step& step) {
   struct {
     Json operator()(const KernelCall& c) const {
-      Json out = {{"kernel", c.kernel}, {"buffers", c.buffers}, {"scalars", c.scalars}, {"extent", c.extent}, {"grain", c.grain}};
+      Json out = {{"kernel", c.kernel},
+                  {"buffers", c.buffers},
+                  {"scalars", c.scalars},
+                  {"extent", c.extent},
+                  {"grain", c.grain}};
       if (!c.grid.empty()) out.update({{"grid", c.grid}, {"block", c.block}, {"shared_bytes", c.shared_bytes}});
       if (!c.written.empty()) out["written"] = c.written;
       return out;
@@ -183,13 +199,25 @@ Json to_json(const Step& step) {
     Json operator()(const FreeBuffer& f) const { return {{"free", f.buffer}}; }
     Json operator()(const ReadSymbol& r) const { return {{"read", r.source}, {"symbol", r.symbol}}; }
     Json operator()(const SetNumber& s) const { return {{"set", s.symbol}, {"value", s.value}}; }
-    Json operator()(const Control& c) const { return {{"control", kControls[static_cast<std::size_t>(c.kind)]}, {"value", c.value}, {"counter", c.counter}, {"target", c.target}}; }
+    Json operator()(const Control& c) const {
+      return {{"control", kControls[static_cast<std::size_t>(c.kind)]},
+              {"value", c.value},
+              {"counter", c.counter},
+              {"target", c.target}};
+    }
   } visitor;
   return std::visit(visitor, step);
 }
 
 KernelCall kernel_call_from(const Json& j) {
-  KernelCall call{integer<std::uint32_t>(j.at("kernel")), integers<BufferId>(j.at("buffers")), integers<Slot>(j.at("scalars")), integer<Slot>(j.at("extent")), integer<Slot>(j.at("grain")), {}, 0, 0};
+  KernelCall call{integer<std::uint32_t>(j.at("kernel")),
+                  integers<BufferId>(j.at("buffers")),
+                  integers<Slot>(j.at("scalars")),
+                  integer<Slot>(j.at("extent")),
+                  integer<Slot>(j.at("grain")),
+                  {},
+                  0,
+                  0};
   if (j.contains("grid")) {
     call.grid = integers<Slot>(j.at("grid"));
     call.block = integer<std::uint32_t>(j.at("block"));
@@ -208,7 +236,9 @@ Step step_from(const Json& j) {
   if (j.contains("read")) return ReadSymbol{integer<BufferId>(j.at("read")), integer<Slot>(j.at("symbol"))};
   if (j.contains("set")) return SetNumber{integer<Slot>(j.at("set")), integer<Slot>(j.at("value"))};
   if (j.contains("control"))
-    return Control{enum_from<Control::Kind>(kControls, j.at("control").get<std::string>()), integer<Slot>(j.at("value")), integer<Slot>(j.at("counter")), integer<std::uint32_t>(j.at("target"))};
+    return Control{enum_from<Control::Kind>(kControls, j.at("control").get<std::string>()),
+                   integer<Slot>(j.at("value")), integer<Slot>(j.at("counter")),
+                   integer<std::uint32_t>(j.at("target"))};
   ExternCall call{j.at("library").get<std::string>(), {}, {}, {}};
   for (const auto& [name, value] : j.at("attributes").items()) call.attributes[name] = attribute_from(value);
   for (const Json& v : j.at("inputs")) call.inputs.push_back(view_from(v));
@@ -217,31 +247,51 @@ Step step_from(const Json& j) {
 }
 
 Json to_json(const Input& in) {
-  return {{"name", in.name}, {"dtype", short_name(in.dtype)}, {"sizes", in.sizes}, {"strides", in.strides}, {"mutated", in.mutated}, {"unused", in.unused}};
+  return {{"name", in.name},       {"dtype", short_name(in.dtype)}, {"sizes", in.sizes},
+          {"strides", in.strides}, {"mutated", in.mutated},         {"unused", in.unused}};
 }
 
 Input input_from(const Json& j) {
-  return {j.at("name").get<std::string>(), dtype_from(j.at("dtype")), integers<Slot>(j.at("sizes")), integers<Slot>(j.at("strides")),
-          j.at("mutated").get<bool>(), j.at("unused").get<bool>()};
+  return {j.at("name").get<std::string>(), dtype_from(j.at("dtype")),   integers<Slot>(j.at("sizes")),
+          integers<Slot>(j.at("strides")), j.at("mutated").get<bool>(), j.at("unused").get<bool>()};
 }
 
 Json to_json(const Constant& c) {
-  return {{"name", c.name}, {"dtype", short_name(c.dtype)}, {"sizes", c.sizes}, {"strides", c.strides}, {"bytes", c.bytes}, {"offset", c.file_offset}, {"state", c.state}, {"seed", c.seed}};
+  return {{"name", c.name},   {"dtype", short_name(c.dtype)}, {"sizes", c.sizes}, {"strides", c.strides},
+          {"bytes", c.bytes}, {"offset", c.file_offset},      {"state", c.state}, {"seed", c.seed}};
 }
 
 Constant constant_from(const Json& j) {
-  return {j.at("name").get<std::string>(), dtype_from(j.at("dtype")), integers(j.at("sizes")), integers(j.at("strides")),
-          integer<std::uint64_t>(j.at("bytes")), integer<std::uint64_t>(j.at("offset")), j.at("state").get<bool>(), j.at("seed").get<bool>()};
+  return {j.at("name").get<std::string>(),
+          dtype_from(j.at("dtype")),
+          integers(j.at("sizes")),
+          integers(j.at("strides")),
+          integer<std::uint64_t>(j.at("bytes")),
+          integer<std::uint64_t>(j.at("offset")),
+          j.at("state").get<bool>(),
+          j.at("seed").get<bool>()};
 }
 
 Json to_json(const Buffer& b) {
-  return {{"kind", kBufferKinds[static_cast<std::size_t>(b.kind)]}, {"index", b.index}, {"name", b.name}, {"bytes", b.bytes}, {"first", b.first},
-          {"last", b.last}, {"shares", b.shares}, {"arena", b.arena_offset}};
+  return {{"kind", kBufferKinds[static_cast<std::size_t>(b.kind)]},
+          {"index", b.index},
+          {"name", b.name},
+          {"bytes", b.bytes},
+          {"first", b.first},
+          {"last", b.last},
+          {"shares", b.shares},
+          {"arena", b.arena_offset}};
 }
 
 Buffer buffer_from(const Json& j) {
-  return {enum_from<BufferKind>(kBufferKinds, j.at("kind").get<std::string>()), integer<std::uint32_t>(j.at("index")), j.at("name").get<std::string>(),
-          integer<Slot>(j.at("bytes")), integer<std::uint32_t>(j.at("first")), integer<std::uint32_t>(j.at("last")), integer(j.at("shares")), integer(j.at("arena"))};
+  return {enum_from<BufferKind>(kBufferKinds, j.at("kind").get<std::string>()),
+          integer<std::uint32_t>(j.at("index")),
+          j.at("name").get<std::string>(),
+          integer<Slot>(j.at("bytes")),
+          integer<std::uint32_t>(j.at("first")),
+          integer<std::uint32_t>(j.at("last")),
+          integer(j.at("shares")),
+          integer(j.at("arena"))};
 }
 
 Json to_json(const Output& out) {
@@ -260,14 +310,20 @@ Output output_from(const Json& j) {
   return out;
 }
 
-Json to_json(const ShapeInstruction& in) { return Json::array({kShapeOps[static_cast<std::size_t>(in.op)], in.a, in.b, in.c}); }
+Json to_json(const ShapeInstruction& in) {
+  return Json::array({kShapeOps[static_cast<std::size_t>(in.op)], in.a, in.b, in.c});
+}
 ShapeInstruction instruction_from(const Json& j) {
-  return {enum_from<ShapeOp>(kShapeOps, j.at(0).get<std::string>()), integer(j.at(1)), integer(j.at(2)), integer(j.at(3))};
+  return {enum_from<ShapeOp>(kShapeOps, j.at(0).get<std::string>()), integer(j.at(1)), integer(j.at(2)),
+          integer(j.at(3))};
 }
 Json to_json(const Check& c) { return {{"condition", c.condition}, {"message", c.message}}; }
 Check check_from(const Json& j) { return {integer<Slot>(j.at("condition")), j.at("message").get<std::string>()}; }
 Json to_json(const Kernel& k) { return {{"symbol", k.symbol}, {"description", k.description}, {"failure", k.failure}}; }
-Kernel kernel_from(const Json& j) { return {j.at("symbol").get<std::string>(), j.at("description").get<std::string>(), j.at("failure").get<std::string>()}; }
+Kernel kernel_from(const Json& j) {
+  return {j.at("symbol").get<std::string>(), j.at("description").get<std::string>(),
+          j.at("failure").get<std::string>()};
+}
 
 template <class T>
 Json list_to_json(const std::vector<T>& values) {
@@ -283,7 +339,11 @@ void read_list(const Json& j, std::vector<T>& to, T (*read)(const Json&)) {
   for (const Json& v : j) to.push_back(read(v));
 }
 
-constexpr std::string_view kMembers[] = {"format", "version", "model", "device", "isa", "arena_bytes", "inputs", "outputs", "shape_program", "checks", "constants", "buffers", "kernels", "steps", "check_lifetimes", "signature", "stops_on_failure", "launches_early"};
+constexpr std::string_view kMembers[] = {
+    "format",      "version",          "model",         "device",        "isa",
+    "arena_bytes", "inputs",           "outputs",       "shape_program", "checks",
+    "constants",   "buffers",          "kernels",       "steps",         "check_lifetimes",
+    "signature",   "stops_on_failure", "launches_early"};
 
 /// Brackets inside brackets, which are read by functions that call themselves.
 void check_nesting(std::string_view text) {
@@ -293,8 +353,10 @@ void check_nesting(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (quoted) {
-      if (c == '\\') ++i;
-      else quoted = c != '"';
+      if (c == '\\')
+        ++i;
+      else
+        quoted = c != '"';
     } else if (c == '"') {
       quoted = true;
     } else if (c == '[' || c == '{') {
@@ -308,9 +370,11 @@ void check_nesting(std::string_view text) {
 Plan read_plan(const Json& j) {
   if (j.at("format").get<std::string>() != "coil-plan") fail("it is not a plan");
   if (const auto version = integer(j.at("version")); version < Plan::kOldestVersion || version > Plan::kVersion)
-    fail("it has version {}, but this runtime reads versions {} to {}; compile the model again", version, Plan::kOldestVersion, Plan::kVersion);
+    fail("it has version {}, but this runtime reads versions {} to {}; compile the model again", version,
+         Plan::kOldestVersion, Plan::kVersion);
   for (const auto& [name, value] : j.items())
-    if (std::find(std::begin(kMembers), std::end(kMembers), name) == std::end(kMembers)) fail("it has a member '{}', which this runtime does not know", name);
+    if (std::find(std::begin(kMembers), std::end(kMembers), name) == std::end(kMembers))
+      fail("it has a member '{}', which this runtime does not know", name);
   Plan plan;
   plan.model_name = j.at("model").get<std::string>();
   plan.device = parse_device(j.at("device").get<std::string>());
@@ -331,14 +395,21 @@ Plan read_plan(const Json& j) {
   return plan;
 }
 
-/// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures; version 6 sizes that are made of floats; version 7 those that are rounded to
-/// a number of digits; version 8 those that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched early.
+/// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures;
+/// version 6 sizes that are made of floats; version 7 those that are rounded to a number of digits; version 8 those
+/// that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched
+/// early.
 int version_of(const Plan& plan) {
   if (plan.stops_on_failure || plan.launches_early) return 8;
-  if (std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& s) { return std::holds_alternative<SetNumber>(s); })) return 8;
+  if (std::any_of(plan.steps.begin(), plan.steps.end(),
+                  [](const Step& s) { return std::holds_alternative<SetNumber>(s); }))
+    return 8;
   int of_floats = 0;
   for (const ShapeInstruction& in : plan.shape_program)
-    if (in.op == ShapeOp::Float) of_floats = std::max(of_floats, in.c == static_cast<std::int64_t>(FloatFunction::OfBits) ? 8 : in.c == static_cast<std::int64_t>(FloatFunction::RoundDecimal) ? 7 : 6);
+    if (in.op == ShapeOp::Float)
+      of_floats = std::max(of_floats, in.c == static_cast<std::int64_t>(FloatFunction::OfBits)         ? 8
+                                      : in.c == static_cast<std::int64_t>(FloatFunction::RoundDecimal) ? 7
+                                                                                                       : 6);
   if (of_floats) return of_floats;
   auto is_new = [](const Step& step) {
     const auto* host = std::get_if<HostCall>(&step);
@@ -353,19 +424,19 @@ int version_of(const Plan& plan) {
 
 std::string plan_to_json(const Plan& plan) {
   Json j = {{"format", "coil-plan"},
-                  {"version", version_of(plan)},
-                  {"model", plan.model_name},
-                  {"device", to_string(plan.device)},
-                  {"isa", plan.isa},
-                  {"arena_bytes", plan.static_arena_bytes},
-                  {"inputs", list_to_json(plan.inputs)},
-                  {"outputs", list_to_json(plan.outputs)},
-                  {"shape_program", list_to_json(plan.shape_program)},
-                  {"checks", list_to_json(plan.checks)},
-                  {"constants", list_to_json(plan.constants)},
-                  {"buffers", list_to_json(plan.buffers)},
-                  {"kernels", list_to_json(plan.kernels)},
-                  {"steps", list_to_json(plan.steps)}};
+            {"version", version_of(plan)},
+            {"model", plan.model_name},
+            {"device", to_string(plan.device)},
+            {"isa", plan.isa},
+            {"arena_bytes", plan.static_arena_bytes},
+            {"inputs", list_to_json(plan.inputs)},
+            {"outputs", list_to_json(plan.outputs)},
+            {"shape_program", list_to_json(plan.shape_program)},
+            {"checks", list_to_json(plan.checks)},
+            {"constants", list_to_json(plan.constants)},
+            {"buffers", list_to_json(plan.buffers)},
+            {"kernels", list_to_json(plan.kernels)},
+            {"steps", list_to_json(plan.steps)}};
   if (plan.check_lifetimes) j["check_lifetimes"] = true;
   if (plan.launches_early) j["launches_early"] = true;
   if (plan.stops_on_failure) j["stops_on_failure"] = true;

@@ -18,7 +18,8 @@ struct PostOp {
 
 /// The attribute `post` (library.h lists the spellings); throws Error naming an unknown one.
 std::vector<PostOp> parse_post_ops(const Attributes&);
-/// A product or a convolution (its `post`, and the `operands` of those that take one) with the first `count` of its post-operations.
+/// A product or a convolution (its `post`, and the `operands` of those that take one) with the first `count` of its
+/// post-operations.
 template <class Problem>
 Problem with_post(Problem p, std::size_t count) {
   p.post.resize(count);

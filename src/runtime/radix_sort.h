@@ -1,4 +1,5 @@
-// Sorts places of elements by their values, stably: elements become unsigned keys of the same order, keys are sorted digit by digit.
+// Sorts places of elements by their values, stably: elements become unsigned keys of the same order, keys are sorted
+// digit by digit.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -49,8 +50,10 @@ Key<T> key_of(T value) {
 template <class T>
   requires std::is_integral_v<T>
 T of_key(Key<T> key) {
-  if constexpr (std::is_signed_v<T>) return static_cast<T>(static_cast<std::make_signed_t<Key<T>>>(key ^ Key<T>{1} << (8 * sizeof(Key<T>) - 1)));
-  else return static_cast<T>(key);
+  if constexpr (std::is_signed_v<T>)
+    return static_cast<T>(static_cast<std::make_signed_t<Key<T>>>(key ^ Key<T>{1} << (8 * sizeof(Key<T>) - 1)));
+  else
+    return static_cast<T>(key);
 }
 
 /// Calls `body` with a value of the type of the elements; throws Error naming the operation when they have no order.
@@ -65,7 +68,8 @@ decltype(auto) with_ordered_type(DType d, std::string_view op, Body&& body) {
     case DType::I16: return body(std::int16_t{});
     case DType::I32: return body(std::int32_t{});
     case DType::I64: return body(std::int64_t{});
-    case DType::U8: case DType::Bool: return body(std::uint8_t{});
+    case DType::U8:
+    case DType::Bool: return body(std::uint8_t{});
     case DType::U16: return body(std::uint16_t{});
     case DType::U32: return body(std::uint32_t{});
     case DType::U64: return body(std::uint64_t{});
@@ -89,7 +93,8 @@ struct WideEntry {
   auto operator<=>(const WideEntry&) const = default;
 };
 
-/// Sorts entries that are in order of their places by key; `other` is as long. Returns which of the two holds the result.
+/// Sorts entries that are in order of their places by key; `other` is as long. Returns which of the two holds the
+/// result.
 template <class Entry>
 Entry* radix_sort(Entry* entries, Entry* other, std::int64_t count, std::uint64_t largest_key) {
   constexpr std::int64_t kFew = 256;  // for which counting digits costs more than comparing
@@ -112,13 +117,15 @@ Entry* radix_sort(Entry* entries, Entry* other, std::int64_t count, std::uint64_
   return entries;
 }
 
-/// The entry that would stand at `rank` if the entries, which are in order of their places, were sorted; they are lost. Digit by digit from the highest, of those left only the ones with the digit that the rank falls on stay.
+/// The entry that would stand at `rank` if the entries, which are in order of their places, were sorted; they are lost.
+/// Digit by digit from the highest, of those left only the ones with the digit that the rank falls on stay.
 template <class Entry>
 Entry select_rank(Entry* entries, std::int64_t count, std::int64_t rank) {
   constexpr std::int64_t kFew = 64;
   while (count > kFew) {
     std::uint64_t least = UINT64_MAX, largest = 0;
-    for (std::int64_t i = 0; i < count; ++i) least = std::min(least, entries[i].key()), largest = std::max(largest, entries[i].key());
+    for (std::int64_t i = 0; i < count; ++i)
+      least = std::min(least, entries[i].key()), largest = std::max(largest, entries[i].key());
     if (least == largest) return entries[rank];
     const int shift = std::max(static_cast<int>(std::bit_width(largest - least)) - 8, 0);
     std::array<std::int64_t, 256> counts{};
@@ -142,7 +149,8 @@ inline std::size_t sort_bytes(std::int64_t count, std::size_t key_bytes) {
   return 2 * static_cast<std::size_t>(count) * (narrow ? sizeof(NarrowEntry) : sizeof(WideEntry));
 }
 
-/// Sorts the places [0, count) by `key(place)` and calls `use(entries, least)` with them in order: an entry's key has the least key taken away. `key` is called more than once for a place.
+/// Sorts the places [0, count) by `key(place)` and calls `use(entries, least)` with them in order: an entry's key has
+/// the least key taken away. `key` is called more than once for a place.
 template <class KeyOf, class Use>
 void sort_by_key(std::int64_t count, std::byte* scratch, const KeyOf& key, const Use& use) {
   std::uint64_t least = UINT64_MAX, largest = 0;
@@ -152,10 +160,13 @@ void sort_by_key(std::int64_t count, std::byte* scratch, const KeyOf& key, const
   }
   auto sort_as = [&]<class Entry>(Entry* entries) {
     for (std::int64_t i = 0; i < count; ++i) entries[i] = Entry::make(key(i) - least, static_cast<std::uint64_t>(i));
-    use(static_cast<const Entry*>(radix_sort(entries, entries + count, count, count ? largest - least : 0)), count ? least : 0);
+    use(static_cast<const Entry*>(radix_sort(entries, entries + count, count, count ? largest - least : 0)),
+        count ? least : 0);
   };
-  if (count <= std::int64_t{UINT32_MAX} && (count == 0 || largest - least <= UINT32_MAX)) sort_as(reinterpret_cast<NarrowEntry*>(scratch));
-  else sort_as(reinterpret_cast<WideEntry*>(scratch));
+  if (count <= std::int64_t{UINT32_MAX} && (count == 0 || largest - least <= UINT32_MAX))
+    sort_as(reinterpret_cast<NarrowEntry*>(scratch));
+  else
+    sort_as(reinterpret_cast<WideEntry*>(scratch));
 }
 
 }  // namespace coil::runtime

@@ -35,7 +35,8 @@ std::unique_ptr<RecordedWork> try_to_record(Queue& queue, const std::function<vo
     if (why.empty()) why = e.what();
   }
   if (why.empty()) return made;
-  tell(MessageLevel::Warning, "work on {} could not be recorded and is queued step by step: {}", to_string(queue.device()), why);
+  tell(MessageLevel::Warning, "work on {} could not be recorded and is queued step by step: {}",
+       to_string(queue.device()), why);
   return nullptr;
 }
 
@@ -46,7 +47,13 @@ void RecordedParts::begin(std::span<const std::uint64_t> state) {
 }
 
 void RecordedParts::launch(const Launch& l, void* const* words, std::int64_t step) {
-  const std::uint64_t head[] = {number(l.kernel), l.grid[0], l.grid[1], l.grid[2], (std::uint64_t{l.block} << 32) | l.shared_bytes, static_cast<std::uint64_t>(l.extent), (static_cast<std::uint64_t>(l.chunks) << 32) | l.word_count};
+  const std::uint64_t head[] = {number(l.kernel),
+                                l.grid[0],
+                                l.grid[1],
+                                l.grid[2],
+                                (std::uint64_t{l.block} << 32) | l.shared_bytes,
+                                static_cast<std::uint64_t>(l.extent),
+                                (static_cast<std::uint64_t>(l.chunks) << 32) | l.word_count};
   key_.insert(key_.end(), std::begin(head), std::end(head));
   Item item{.launch = l, .step = step};
   item.launch.words = static_cast<std::uint32_t>(key_.size());
@@ -56,9 +63,15 @@ void RecordedParts::launch(const Launch& l, void* const* words, std::int64_t ste
   overfull_ = overfull_ || items_.size() > kMost;
 }
 
-void RecordedParts::call(LibraryOp& op, std::span<void* const> operands, std::size_t inputs, void* workspace, std::initializer_list<std::span<const BoundView>> views, std::int64_t step) {
+void RecordedParts::call(LibraryOp& op, std::span<void* const> operands, std::size_t inputs, void* workspace,
+                         std::initializer_list<std::span<const BoundView>> views, std::int64_t step) {
   key_.insert(key_.end(), {number(&op), number(workspace), operands.size()});
-  items_.push_back({.op = &op, .operands = key_.size(), .inputs = inputs, .count = operands.size(), .workspace = workspace, .step = step});
+  items_.push_back({.op = &op,
+                    .operands = key_.size(),
+                    .inputs = inputs,
+                    .count = operands.size(),
+                    .workspace = workspace,
+                    .step = step});
   for (void* p : operands) key_.push_back(number(p));
   for (std::span<const BoundView> list : views)
     for (const BoundView& v : list) {
@@ -102,7 +115,8 @@ std::unique_ptr<RecordedWork> RecordedParts::record(const TouchesOf& touches) {
 void RecordedParts::flush(const TouchesOf& touches) {
   if (!items_.empty()) {
     const std::uint64_t hash = hash_of(key_);
-    auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Entry& e) { return e.hash == hash && e.key == key_; });
+    auto found =
+        std::find_if(kept_.begin(), kept_.end(), [&](const Entry& e) { return e.hash == hash && e.key == key_; });
     if (items_.size() < kFewest || overfull_) {
       run_all();
     } else if (found == kept_.end()) {
@@ -115,8 +129,10 @@ void RecordedParts::flush(const TouchesOf& touches) {
         found->work = record(touches);
         found->refused = !found->work;
       }
-      if (found->work) queue_.run_recorded(*found->work);
-      else run_all();
+      if (found->work)
+        queue_.run_recorded(*found->work);
+      else
+        run_all();
     }
   }
   drop();
@@ -124,7 +140,8 @@ void RecordedParts::flush(const TouchesOf& touches) {
 
 void RecordedParts::drop() noexcept {
   items_.clear();
-  while (!held_.empty()) held_.pop_back();  // the last first, so that a pool hands the same memory out in the same order
+  while (!held_.empty())
+    held_.pop_back();  // the last first, so that a pool hands the same memory out in the same order
   held_bytes_ = 0;
   overfull_ = false;
   key_.resize(state_size_);

@@ -8,7 +8,8 @@ namespace coil::runtime {
 
 void RecordedRuns::run(Binding& binding, Queue& queue) {
   const std::span<const std::uint64_t> state = binding.state();
-  auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Entry& e) { return std::ranges::equal(e.state, state); });
+  auto found =
+      std::find_if(kept_.begin(), kept_.end(), [&](const Entry& e) { return std::ranges::equal(e.state, state); });
   if (found == kept_.end()) {
     binding.run_steps();
     kept_.push_front({{state.begin(), state.end()}, nullptr, false});

@@ -12,7 +12,8 @@ namespace coil::runtime {
 
 class RecordedRuns {
  public:
-  /// Runs the binding's steps: as recorded, when all that they depend on is as it was; else one by one. What comes a second time is recorded, so that sizes seen once and inputs that always move cost nothing.
+  /// Runs the binding's steps: as recorded, when all that they depend on is as it was; else one by one. What comes a
+  /// second time is recorded, so that sizes seen once and inputs that always move cost nothing.
   void run(Binding&, Queue&);
   void clear() { kept_.clear(); }
 

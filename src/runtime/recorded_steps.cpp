@@ -30,7 +30,8 @@ std::span<const std::uint64_t> Binding::state() {
 void Binding::flush_parts() {
   if (!parts_ || !parts_->pending()) return;
   parts_->flush([this](std::int64_t step) -> std::vector<Touch> {
-    if (step < 0) return {{0, std::numeric_limits<std::uintptr_t>::max(), true}};  // one whose memory the run alone tells
+    if (step < 0)
+      return {{0, std::numeric_limits<std::uintptr_t>::max(), true}};  // one whose memory the run alone tells
     return touches(static_cast<std::size_t>(step));
   });
   if (!queue_.runs_ahead()) failures_.check();
@@ -56,7 +57,9 @@ void Binding::record_steps() {
 std::uintptr_t Binding::base_of(BufferId owner) const {
   const Buffer& b = plan_.buffers[owner];
   const auto patched = [&](const std::vector<Patch>& patches) {
-    return patches.empty() ? 0 : reinterpret_cast<std::uintptr_t>(now_.words[patches.front().word]) - patches.front().offset;
+    return patches.empty()
+               ? 0
+               : reinterpret_cast<std::uintptr_t>(now_.words[patches.front().word]) - patches.front().offset;
   };
   if (b.kind == BufferKind::Input) return patched(now_.inputs[b.index].patches);
   if (b.kind == BufferKind::Output) return patched(now_.outputs[output_index_[owner]].patches);
@@ -69,7 +72,8 @@ std::vector<Touch> Binding::touches(std::size_t bound) const {
   if (const auto* call = std::get_if<KernelCall>(&step)) {
     for (std::uint32_t k = 0; k < call->buffers.size(); ++k) {
       const BufferId owner = memory_of_[call->buffers[k]];
-      const bool writes = call->written.empty() || std::ranges::find(call->written, k) != call->written.end();  // older plans do not tell
+      const bool writes = call->written.empty() ||
+                          std::ranges::find(call->written, k) != call->written.end();  // older plans do not tell
       out.push_back({base_of(owner), base_of(owner) + now_.buffer_bytes[owner], writes});
     }
     return out;
@@ -80,7 +84,8 @@ std::vector<Touch> Binding::touches(std::size_t bound) const {
     for (std::size_t i = 0; i < of.size(); ++i) {
       const BoundView v = bind_view(of[i]);
       const auto begin = reinterpret_cast<std::uintptr_t>(now_.words[words + i]);
-      out.push_back({begin, begin + static_cast<std::uintptr_t>(layout_span(v.sizes, v.strides)) * size_of(v.dtype), writes});
+      out.push_back(
+          {begin, begin + static_cast<std::uintptr_t>(layout_span(v.sizes, v.strides)) * size_of(v.dtype), writes});
     }
   };
   add(views.inputs, call.inputs, false);

@@ -35,14 +35,17 @@ T sigmoid(T x) {
   return T{1} / (T{1} + std::exp(-x));
 }
 
-/// State in the type of the loops; one product of the hidden state with its weight for each step, then the cell, element by element.
+/// State in the type of the loops; one product of the hidden state with its weight for each step, then the cell,
+/// element by element.
 template <class T>
 class Recurrent : public PreparedCall {
  public:
-  Recurrent(const Config& config, std::span<const BoundView> in, std::span<const BoundView> out, DType loop) : config_(config) {
+  Recurrent(const Config& config, std::span<const BoundView> in, std::span<const BoundView> out, DType loop)
+      : config_(config) {
     const bool lstm = config.mode == Mode::Lstm;
     const std::size_t inputs = 3u + lstm + config.has_bias + config.has_projection, results = 2u + lstm;
-    if (in.size() != inputs || out.size() != results || in[0].sizes.size() != 3 || out[0].sizes.size() != 3) fail("recurrent: {} inputs and {} results do not fit its attributes", in.size(), out.size());
+    if (in.size() != inputs || out.size() != results || in[0].sizes.size() != 3 || out[0].sizes.size() != 3)
+      fail("recurrent: {} inputs and {} results do not fit its attributes", in.size(), out.size());
     const std::int64_t gates = gate_count(config.mode);
     steps_ = in[0].sizes[0];
     batch_ = in[0].sizes[1];
@@ -50,7 +53,9 @@ class Recurrent : public PreparedCall {
     state_ = out[0].sizes[2];
     std::size_t next = 0;
     auto stage = [&](Sizes sizes) {
-      if (in[next].sizes != sizes) fail("recurrent: input {} has sizes [{}], expected [{}]", next, fmt::join(in[next].sizes, ", "), fmt::join(sizes, ", "));
+      if (in[next].sizes != sizes)
+        fail("recurrent: input {} has sizes [{}], expected [{}]", next, fmt::join(in[next].sizes, ", "),
+             fmt::join(sizes, ", "));
       const Staging::Operand operand = staging_.input(next, in[next], dense_view(loop, std::move(sizes)));
       ++next;
       return operand;
@@ -138,7 +143,8 @@ class Recurrent : public PreparedCall {
       }
       case Mode::Gru:
         for (std::int64_t i = 0; i < n; ++i) {
-          const T reset = sigmoid(g[i] + s[i]), keep = sigmoid(g[n + i] + s[n + i]), fresh = std::tanh(g[2 * n + i] + reset * s[2 * n + i]);
+          const T reset = sigmoid(g[i] + s[i]), keep = sigmoid(g[n + i] + s[n + i]),
+                  fresh = std::tanh(g[2 * n + i] + reset * s[2 * n + i]);
           made[i] = (h[i] - fresh) * keep + fresh;
         }
         return;
@@ -157,7 +163,8 @@ class Recurrent : public PreparedCall {
   Config config_;
   Staging staging_;
   std::int64_t steps_ = 0, batch_ = 0, hidden_ = 0, state_ = 0;
-  Staging::Operand x_ = 0, h0_ = 0, c0_ = 0, weight_ = 0, bias_ = 0, projection_ = 0, y_ = 0, last_h_ = 0, last_c_ = 0, sums_ = 0, wide_ = 0, inner_ = 0;
+  Staging::Operand x_ = 0, h0_ = 0, c0_ = 0, weight_ = 0, bias_ = 0, projection_ = 0, y_ = 0, last_h_ = 0, last_c_ = 0,
+                   sums_ = 0, wide_ = 0, inner_ = 0;
   std::unique_ptr<LibraryOp> product_, project_;
   std::vector<void*> pointers_;
 };
@@ -165,12 +172,14 @@ class Recurrent : public PreparedCall {
 class RecurrentOp : public CachedOp {
  public:
   explicit RecurrentOp(const Attributes& a)
-      : config_{mode_of(string_attribute(a, "mode")), int_attribute(a, "reverse", 0) != 0, int_attribute(a, "has_bias", 0) != 0, int_attribute(a, "has_projection", 0) != 0} {}
+      : config_{mode_of(string_attribute(a, "mode")), int_attribute(a, "reverse", 0) != 0,
+                int_attribute(a, "has_bias", 0) != 0, int_attribute(a, "has_projection", 0) != 0} {}
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     if (inputs.empty() || !is_floating(inputs[0].dtype)) fail("recurrent takes floating types");
-    if (loop_dtype(inputs[0].dtype) == DType::F64) return std::make_unique<Recurrent<double>>(config_, inputs, outputs, DType::F64);
+    if (loop_dtype(inputs[0].dtype) == DType::F64)
+      return std::make_unique<Recurrent<double>>(config_, inputs, outputs, DType::F64);
     return std::make_unique<Recurrent<float>>(config_, inputs, outputs, DType::F32);
   }
 
@@ -180,6 +189,8 @@ class RecurrentOp : public CachedOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_recurrent(const Attributes& attributes) { return std::make_unique<RecurrentOp>(attributes); }
+std::unique_ptr<LibraryOp> make_recurrent(const Attributes& attributes) {
+  return std::make_unique<RecurrentOp>(attributes);
+}
 
 }  // namespace coil::runtime

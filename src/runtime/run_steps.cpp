@@ -22,22 +22,28 @@ void Binding::run_directly(const MemoryHooks& hooks) {
     return walk_steps(hooks.allocate);
   }
   const std::size_t count = now_.steps.size();
-  std::size_t needed = hooks.output_needed ? 0 : now_.by_first_use.size(), done = hooks.inputs_done ? 0 : now_.by_last_use.size();
+  std::size_t needed = hooks.output_needed ? 0 : now_.by_first_use.size(),
+              done = hooks.inputs_done ? 0 : now_.by_last_use.size();
   for (std::size_t i = 0; i < count; ++i) {
-    for (; needed < now_.by_first_use.size() && now_.outputs[now_.by_first_use[needed]].first <= i; ++needed) hooks.output_needed(now_.by_first_use[needed]);
+    for (; needed < now_.by_first_use.size() && now_.outputs[now_.by_first_use[needed]].first <= i; ++needed)
+      hooks.output_needed(now_.by_first_use[needed]);
     step_now_ = static_cast<std::int64_t>(i);
     run_bound(now_.steps[i]);
     const std::size_t from = done;
     while (done < now_.by_last_use.size() && now_.inputs[now_.by_last_use[done]].last <= i) ++done;
     if (done > from) hooks.inputs_done(std::span(now_.by_last_use).subspan(from, done - from));
   }
-  for (; needed < now_.by_first_use.size(); ++needed) hooks.output_needed(now_.by_first_use[needed]);  // there are no steps
+  for (; needed < now_.by_first_use.size(); ++needed)
+    hooks.output_needed(now_.by_first_use[needed]);  // there are no steps
 }
 
 void Binding::run_bound(const BoundStep& step) {
-  if (const auto* k = std::get_if<KernelStep>(&step)) run_bound(*k, now_.words.data());
-  else if (const auto* h = std::get_if<HostStep>(&step)) run_bound(*h);
-  else run_bound(std::get<ExternStep>(step));
+  if (const auto* k = std::get_if<KernelStep>(&step))
+    run_bound(*k, now_.words.data());
+  else if (const auto* h = std::get_if<HostStep>(&step))
+    run_bound(*h);
+  else
+    run_bound(std::get<ExternStep>(step));
 }
 
 void Binding::run_bound(const KernelStep& k, void* const* words) {
@@ -61,7 +67,8 @@ void Binding::run_bound(const ExternStep& e) {
   settle(static_cast<std::size_t>(step_now_));
   void* const* words = now_.words.data();
   if (parts_ && !e.op->runs_on_host()) {
-    parts_->call(*e.op, {words + e.inputs, std::size_t{e.input_count} + e.output_count}, e.input_count, workspace_.data.get(), {}, step_now_);
+    parts_->call(*e.op, {words + e.inputs, std::size_t{e.input_count} + e.output_count}, e.input_count,
+                 workspace_.data.get(), {}, step_now_);
     if (parts_->full()) flush_parts();
     return;
   }

@@ -43,7 +43,8 @@ std::vector<Tensor> unpack_sample_inputs(std::string_view header, const Bytes& d
     auto dtype = dtype_from_torch_name(entry.at("dtype").get<std::string>());
     if (!dtype) fail("a sample input has an unknown dtype");
     Sizes sizes = entry.at("sizes").get<Sizes>();
-    if (std::any_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size < 0; })) fail("a sample input has a negative size");
+    if (std::any_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size < 0; }))
+      fail("a sample input has a negative size");
     std::size_t count = static_cast<std::size_t>(numel(sizes));
     if (at > data.size || count > (data.size - at) / size_of(*dtype)) fail("the sample inputs are cut short");
     input = Tensor::empty(*dtype, std::move(sizes));

@@ -5,7 +5,8 @@
 
 namespace coil::runtime {
 
-/// A sequence of seeds (SplitMix64: Steele, Lea and Flood 2014), at first from the system's entropy. Threads may draw at once.
+/// A sequence of seeds (SplitMix64: Steele, Lea and Flood 2014), at first from the system's entropy. Threads may draw
+/// at once.
 class Seeds {
  public:
   Seeds();

@@ -31,8 +31,10 @@ class NonzeroOp : public LibraryOp {
  public:
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     expect(inputs.size() == 1 && outputs.size() == 1, "nonzero", "takes a mask and gives positions");
-    expect(inputs[0].dtype == DType::Bool && (numel(inputs[0].sizes) == 0 || is_dense(inputs[0])), "nonzero", "the mask must be dense bools");
-    expect(outputs[0].dtype == DType::I64 && outputs[0].sizes.size() == 1 && is_dense(outputs[0]), "nonzero", "positions are a list of int64");
+    expect(inputs[0].dtype == DType::Bool && (numel(inputs[0].sizes) == 0 || is_dense(inputs[0])), "nonzero",
+           "the mask must be dense bools");
+    expect(outputs[0].dtype == DType::I64 && outputs[0].sizes.size() == 1 && is_dense(outputs[0]), "nonzero",
+           "positions are a list of int64");
     elements_ = numel(inputs[0].sizes);
     wanted_ = outputs[0].sizes[0];
     chunks_ = elements_ == 0 ? 0 : chunk_count(elements_, 1 << 15, thread_count());
@@ -85,7 +87,9 @@ class RepeatPositionsOp : public LibraryOp {
  public:
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     expect(inputs.size() == 1 && outputs.size() == 1, "repeat_positions", "takes counts and gives positions");
-    for (const BoundView& v : {inputs[0], outputs[0]}) expect(v.dtype == DType::I64 && v.sizes.size() == 1 && is_dense(v), "repeat_positions", "takes and gives lists of int64");
+    for (const BoundView& v : {inputs[0], outputs[0]})
+      expect(v.dtype == DType::I64 && v.sizes.size() == 1 && is_dense(v), "repeat_positions",
+             "takes and gives lists of int64");
     counts_ = inputs[0].sizes[0];
     wanted_ = outputs[0].sizes[0];
   }
@@ -125,23 +129,30 @@ int compare(const std::byte* a, const std::byte* b) {
 
 using Compare = int (*)(const std::byte*, const std::byte*);
 
-/// unique: a dense matrix -> its distinct rows (sorted, or as they come when only neighbours are compared), for each row the one that it is, for each distinct one how many, and how many there are.
+/// unique: a dense matrix -> its distinct rows (sorted, or as they come when only neighbours are compared), for each
+/// row the one that it is, for each distinct one how many, and how many there are.
 class UniqueOp : public LibraryOp {
  public:
   explicit UniqueOp(const Attributes& attributes) : consecutive_(int_attribute(attributes, "consecutive", 0) != 0) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    expect(inputs.size() == 1 && outputs.size() == 4, "unique", "takes rows and gives rows, inverse, counts and their number");
-    expect(inputs[0].sizes.size() == 2 && outputs[0].sizes == inputs[0].sizes && outputs[0].dtype == inputs[0].dtype, "unique", "takes a matrix and gives one like it");
-    for (const BoundView& v : {inputs[0], outputs[0]}) expect(numel(v.sizes) == 0 || is_dense(v), "unique", "the matrix must be dense");
+    expect(inputs.size() == 1 && outputs.size() == 4, "unique",
+           "takes rows and gives rows, inverse, counts and their number");
+    expect(inputs[0].sizes.size() == 2 && outputs[0].sizes == inputs[0].sizes && outputs[0].dtype == inputs[0].dtype,
+           "unique", "takes a matrix and gives one like it");
+    for (const BoundView& v : {inputs[0], outputs[0]})
+      expect(numel(v.sizes) == 0 || is_dense(v), "unique", "the matrix must be dense");
     rows_ = inputs[0].sizes[0];
     width_ = inputs[0].sizes[1];
     item_ = size_of(inputs[0].dtype);
     dtype_ = inputs[0].dtype;
-    with_ordered_type(dtype_, "unique", [&](auto zero) { compare_ = compare<decltype(zero)>, key_bytes_ = sizeof(key_of(zero)); });
+    with_ordered_type(dtype_, "unique",
+                      [&](auto zero) { compare_ = compare<decltype(zero)>, key_bytes_ = sizeof(key_of(zero)); });
   }
 
-  std::size_t workspace_bytes() const override { return by_key() ? sort_bytes(rows_, key_bytes_) : static_cast<std::size_t>(rows_) * sizeof(std::int64_t); }
+  std::size_t workspace_bytes() const override {
+    return by_key() ? sort_bytes(rows_, key_bytes_) : static_cast<std::size_t>(rows_) * sizeof(std::int64_t);
+  }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
     auto* values = static_cast<std::byte*>(outputs[0]);
@@ -149,7 +160,9 @@ class UniqueOp : public LibraryOp {
     auto* counts = static_cast<std::int64_t*>(outputs[2]);
     std::int64_t found = 0;
     if (by_key()) {
-      with_ordered_type(dtype_, "unique", [&](auto zero) { found = unique_keys<decltype(zero)>(inputs[0], outputs[0], inverse, counts, static_cast<std::byte*>(workspace)); });
+      with_ordered_type(dtype_, "unique", [&](auto zero) {
+        found = unique_keys<decltype(zero)>(inputs[0], outputs[0], inverse, counts, static_cast<std::byte*>(workspace));
+      });
     } else {
       const auto* x = static_cast<const std::byte*>(inputs[0]);
       auto* order = static_cast<std::int64_t*>(workspace);
@@ -162,7 +175,9 @@ class UniqueOp : public LibraryOp {
       const std::size_t row = static_cast<std::size_t>(width_) * item_;
       for (std::int64_t k = 0; k < rows_; ++k) {
         if (k == 0 || compare_rows(x, order[k - 1], order[k]) != 0) {
-          if (row > 0) std::memcpy(values + static_cast<std::size_t>(found) * row, x + static_cast<std::size_t>(order[k]) * row, row);
+          if (row > 0)
+            std::memcpy(values + static_cast<std::size_t>(found) * row, x + static_cast<std::size_t>(order[k]) * row,
+                        row);
           counts[found++] = 0;
         }
         ++counts[found - 1];
@@ -177,39 +192,47 @@ class UniqueOp : public LibraryOp {
 
   /// Rows of one element each; gives how many distinct ones there are.
   template <class T>
-  std::int64_t unique_keys(const void* input, void* output, std::int64_t* inverse, std::int64_t* counts, std::byte* scratch) const {
+  std::int64_t unique_keys(const void* input, void* output, std::int64_t* inverse, std::int64_t* counts,
+                           std::byte* scratch) const {
     const auto* x = static_cast<const T*>(input);
     auto* values = static_cast<T*>(output);
     std::int64_t found = 0;
     if constexpr (std::is_integral_v<T>) {
       const auto [least, largest] = extremes(x, rows_);
       // A count for every number between them lies in the memory that a sort would take.
-      if (rows_ > 0 && std::uint64_t{largest - least} < 2 * static_cast<std::uint64_t>(rows_)) return unique_by_counting(x, rows_, least, largest, values, inverse, counts, reinterpret_cast<std::int64_t*>(scratch));
+      if (rows_ > 0 && std::uint64_t{largest - least} < 2 * static_cast<std::uint64_t>(rows_))
+        return unique_by_counting(x, rows_, least, largest, values, inverse, counts,
+                                  reinterpret_cast<std::int64_t*>(scratch));
     }
-    sort_by_key(rows_, scratch, [&](std::int64_t i) { return std::uint64_t{key_of(x[i])}; }, [&](const auto* entries, std::uint64_t least) {
-      for (std::int64_t k = 0; k < rows_; ++k) {
-        const auto place = static_cast<std::int64_t>(entries[k].place());
-        if (k == 0 || entries[k].key() != entries[k - 1].key() || (kIsFloat<T> && entries[k].key() + least == kNanKey<T>)) {
-          values[found] = x[place];
-          counts[found++] = 0;
-        }
-        ++counts[found - 1];
-        inverse[place] = found - 1;
-      }
-    });
+    sort_by_key(
+        rows_, scratch, [&](std::int64_t i) { return std::uint64_t{key_of(x[i])}; },
+        [&](const auto* entries, std::uint64_t least) {
+          for (std::int64_t k = 0; k < rows_; ++k) {
+            const auto place = static_cast<std::int64_t>(entries[k].place());
+            if (k == 0 || entries[k].key() != entries[k - 1].key() ||
+                (kIsFloat<T> && entries[k].key() + least == kNanKey<T>)) {
+              values[found] = x[place];
+              counts[found++] = 0;
+            }
+            ++counts[found - 1];
+            inverse[place] = found - 1;
+          }
+        });
     return found;
   }
 
   template <class T>
   static std::pair<Key<T>, Key<T>> extremes(const T* x, std::int64_t count) {
     std::pair<Key<T>, Key<T>> out{std::numeric_limits<Key<T>>::max(), 0};
-    for (std::int64_t i = 0; i < count; ++i) out = {std::min(out.first, key_of(x[i])), std::max(out.second, key_of(x[i]))};
+    for (std::int64_t i = 0; i < count; ++i)
+      out = {std::min(out.first, key_of(x[i])), std::max(out.second, key_of(x[i]))};
     return out;
   }
 
   /// Numbers that lie close together: how many there are of each says which occur, and which of those each is.
   template <class T>
-  static std::int64_t unique_by_counting(const T* x, std::int64_t rows, Key<T> least, Key<T> largest, T* values, std::int64_t* inverse, std::int64_t* counts, std::int64_t* table) {
+  static std::int64_t unique_by_counting(const T* x, std::int64_t rows, Key<T> least, Key<T> largest, T* values,
+                                         std::int64_t* inverse, std::int64_t* counts, std::int64_t* table) {
     const auto range = static_cast<std::int64_t>(largest - least) + 1;
     std::fill_n(table, range, 0);
     for (std::int64_t i = 0; i < rows; ++i) ++table[key_of(x[i]) - least];
@@ -232,8 +255,10 @@ class UniqueOp : public LibraryOp {
     int unlike = 0;  // NaN against NaN: apart, but neither before the other
     for (std::size_t at = 0; at < row; at += item_) {
       const int c = compare_(p + at, q + at);
-      if (c == 2) unlike = 2;
-      else if (c != 0) return c;
+      if (c == 2)
+        unlike = 2;
+      else if (c != 0)
+        return c;
     }
     return unlike;
   }
@@ -249,6 +274,8 @@ class UniqueOp : public LibraryOp {
 
 std::unique_ptr<LibraryOp> make_nonzero(const Attributes&) { return std::make_unique<NonzeroOp>(); }
 std::unique_ptr<LibraryOp> make_repeat_positions(const Attributes&) { return std::make_unique<RepeatPositionsOp>(); }
-std::unique_ptr<LibraryOp> make_unique_rows(const Attributes& attributes) { return std::make_unique<UniqueOp>(attributes); }
+std::unique_ptr<LibraryOp> make_unique_rows(const Attributes& attributes) {
+  return std::make_unique<UniqueOp>(attributes);
+}
 
 }  // namespace coil::runtime

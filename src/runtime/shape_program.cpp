@@ -43,7 +43,8 @@ std::int64_t shift(std::int64_t value, std::int64_t by, bool left) {
 std::int64_t dimension(std::span<const Tensor> inputs, const ShapeInstruction& in, bool stride) {
   const Tensor& t = inputs[static_cast<std::size_t>(in.a)];
   const Sizes& of = stride ? t.strides : t.sizes;
-  if (in.b < 0 || static_cast<std::size_t>(in.b) >= of.size()) fail("input {} has {} dimensions, too few", in.a, of.size());
+  if (in.b < 0 || static_cast<std::size_t>(in.b) >= of.size())
+    fail("input {} has {} dimensions, too few", in.a, of.size());
   return of[static_cast<std::size_t>(in.b)];
 }
 
@@ -103,7 +104,8 @@ std::int64_t integer_value(const Tensor& t) {
   };
   if (!t.storage.data || t.numel() != 1) fail("a tensor with one element was expected where a number is read");
   switch (t.dtype) {
-    case DType::I64: case DType::U64: return read(std::int64_t{});
+    case DType::I64:
+    case DType::U64: return read(std::int64_t{});
     case DType::I32: return read(std::int32_t{});
     case DType::U32: return read(std::uint32_t{});
     case DType::I16: return read(std::int16_t{});
@@ -117,7 +119,11 @@ std::int64_t integer_value(const Tensor& t) {
 
 int slot_operands(ShapeOp op) {
   switch (op) {
-    case ShapeOp::Constant: case ShapeOp::InputSize: case ShapeOp::InputStride: case ShapeOp::InputValue: case ShapeOp::RunTime: return 0;
+    case ShapeOp::Constant:
+    case ShapeOp::InputSize:
+    case ShapeOp::InputStride:
+    case ShapeOp::InputValue:
+    case ShapeOp::RunTime: return 0;
     case ShapeOp::Not: return 1;
     case ShapeOp::Where: return 3;
     default: return 2;
@@ -140,15 +146,18 @@ ShapeStages::ShapeStages(std::span<const ShapeInstruction> program) : after(1) {
   }
 }
 
-void run_shape_program(std::span<const ShapeInstruction> program, std::span<const Slot> which, std::span<const Tensor> inputs, std::span<std::int64_t> slots) {
+void run_shape_program(std::span<const ShapeInstruction> program, std::span<const Slot> which,
+                       std::span<const Tensor> inputs, std::span<std::int64_t> slots) {
   for (Slot i : which) slots[i] = evaluate(program[i], inputs, slots.data());
 }
 
-void run_shape_program(std::span<const ShapeInstruction> program, std::span<const Tensor> inputs, std::span<std::int64_t> slots) {
+void run_shape_program(std::span<const ShapeInstruction> program, std::span<const Tensor> inputs,
+                       std::span<std::int64_t> slots) {
   for (std::size_t i = 0; i < program.size(); ++i) slots[i] = evaluate(program[i], inputs, slots.data());
 }
 
-void run_late_shape_program(std::span<const ShapeInstruction> program, std::span<const Slot> which, std::span<std::int64_t> slots, std::vector<bool>& undefined) {
+void run_late_shape_program(std::span<const ShapeInstruction> program, std::span<const Slot> which,
+                            std::span<std::int64_t> slots, std::vector<bool>& undefined) {
   for (Slot i : which) {
     const ShapeInstruction& in = program[i];
     const std::int64_t operands[] = {in.a, in.b, in.c};

@@ -7,13 +7,15 @@
 
 namespace coil::runtime {
 
-/// A program computes as if each input had memory of its own: what it writes to one is not seen in another before the run ends.
+/// A program computes as if each input had memory of its own: what it writes to one is not seen in another before the
+/// run ends.
 class SharedInputs {
  public:
   /// `mutated`: those that the program writes to, ascending.
   explicit SharedInputs(std::vector<std::size_t> mutated) : mutated_(std::move(mutated)) {}
 
-  /// Which inputs need memory of their own for this run: those that overlap one that is written to. Of two that are written to, the later; `result[i]` is false throughout, and no memory is allocated, where none do.
+  /// Which inputs need memory of their own for this run: those that overlap one that is written to. Of two that are
+  /// written to, the later; `result[i]` is false throughout, and no memory is allocated, where none do.
   const std::vector<char>& find(std::span<const Tensor> inputs);
 
  private:

@@ -6,7 +6,9 @@
 
 namespace coil::runtime {
 
-SharedLibrary::SharedLibrary(std::string_view what, std::span<const char* const> names, std::span<const char* const> folders, std::string_view advice) : what_(what) {
+SharedLibrary::SharedLibrary(std::string_view what, std::span<const char* const> names,
+                             std::span<const char* const> folders, std::string_view advice)
+    : what_(what) {
   for (const char* folder : folders)
     for (const char* name : names)
       if (!handle_) handle_ = dlopen((std::string(folder) + name).c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -1,4 +1,5 @@
-// Libraries that are opened when they are first needed: a build without them is whole, and only what needs one fails on a machine that has none.
+// Libraries that are opened when they are first needed: a build without them is whole, and only what needs one fails on
+// a machine that has none.
 #pragma once
 #include <span>
 #include <string>
@@ -8,8 +9,10 @@ namespace coil::runtime {
 
 class SharedLibrary {
  public:
-  /// The first of the names that opens, in each of the folders (`""` is the loader's own path). Throws Error naming the library (`what`: `LAPACK`) and the way out (`advice`).
-  SharedLibrary(std::string_view what, std::span<const char* const> names, std::span<const char* const> folders, std::string_view advice);
+  /// The first of the names that opens, in each of the folders (`""` is the loader's own path). Throws Error naming the
+  /// library (`what`: `LAPACK`) and the way out (`advice`).
+  SharedLibrary(std::string_view what, std::span<const char* const> names, std::span<const char* const> folders,
+                std::string_view advice);
 
   /// Throws Error when the library has no such function.
   template <class F>

@@ -39,7 +39,8 @@ Structure from_json(const Json& j) {
   s.type = j.at("type").get<std::string>();
   s.keys = j.at("keys").get<std::vector<std::string>>();
   for (const Json& child : j.at("children")) s.children.push_back(from_json(child));
-  if (s.type.empty() || s.keys.size() != s.children.size()) fail("the signature has a container of {} keys and {} children", s.keys.size(), s.children.size());
+  if (s.type.empty() || s.keys.size() != s.children.size())
+    fail("the signature has a container of {} keys and {} children", s.keys.size(), s.children.size());
   if (j.contains("context")) s.context = j.at("context").dump();
   return s;
 }

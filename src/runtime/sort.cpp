@@ -13,10 +13,14 @@ namespace {
 class SortOp : public LibraryOp {
  public:
   SortOp(const Attributes& attributes, bool descending)
-      : dim_(int_attribute(attributes, "dim", -1)), first_(int_attribute(attributes, "first", 0)), middle_(int_attribute(attributes, "middle", 0) != 0), descending_(descending) {}
+      : dim_(int_attribute(attributes, "dim", -1)),
+        first_(int_attribute(attributes, "first", 0)),
+        middle_(int_attribute(attributes, "middle", 0) != 0),
+        descending_(descending) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    if (inputs.size() != 1 || outputs.size() != 2 || outputs[1].dtype != DType::I64 || outputs[0].dtype != inputs[0].dtype)
+    if (inputs.size() != 1 || outputs.size() != 2 || outputs[1].dtype != DType::I64 ||
+        outputs[0].dtype != inputs[0].dtype)
       fail("sort takes x and gives values and their indices");
     x_ = inputs[0];
     values_ = outputs[0];
@@ -34,7 +38,8 @@ class SortOp : public LibraryOp {
     Sizes expected = x_.sizes;
     expected[at_] = kept_;
     if (middle_) first_ = std::max<std::int64_t>(length_ - 1, 0) / 2;
-    if (values_.sizes != expected || indices_.sizes != expected || first_ < 0 || kept_ > length_ - first_) fail("sort: the results do not have the sizes of x");
+    if (values_.sizes != expected || indices_.sizes != expected || first_ < 0 || kept_ > length_ - first_)
+      fail("sort: the results do not have the sizes of x");
     with_ordered_type(x_.dtype, "sort", [&](auto zero) { key_bytes_ = sizeof(key_of(zero)); });
     rows_ = length_ == 0 ? 0 : numel(x_.sizes) / length_;
     if (kept_ == 0) rows_ = 0;
@@ -52,12 +57,20 @@ class SortOp : public LibraryOp {
         for (std::int64_t chunk = begin; chunk < end; ++chunk) {
           std::byte* scratch = static_cast<std::byte*>(workspace) + static_cast<std::size_t>(chunk) * row_bytes();
           for (std::int64_t row = rows_ * chunk / chunks_; row < rows_ * (chunk + 1) / chunks_; ++row) {
-            const Row<T> r{static_cast<const T*>(inputs[0]) + row_offset(x_, row), x_.strides[at_], static_cast<T*>(outputs[0]) + row_offset(values_, row), values_.strides[at_],
-                           static_cast<std::int64_t*>(outputs[1]) + row_offset(indices_, row), indices_.strides[at_]};
-            if (one_) narrow() ? put_rank<NarrowEntry>(r, scratch) : put_rank<WideEntry>(r, scratch);
-            else if (!few_) sort_row(r, scratch);
-            else if (narrow()) select_row<NarrowEntry>(r, scratch);
-            else select_row<WideEntry>(r, scratch);
+            const Row<T> r{static_cast<const T*>(inputs[0]) + row_offset(x_, row),
+                           x_.strides[at_],
+                           static_cast<T*>(outputs[0]) + row_offset(values_, row),
+                           values_.strides[at_],
+                           static_cast<std::int64_t*>(outputs[1]) + row_offset(indices_, row),
+                           indices_.strides[at_]};
+            if (one_)
+              narrow() ? put_rank<NarrowEntry>(r, scratch) : put_rank<WideEntry>(r, scratch);
+            else if (!few_)
+              sort_row(r, scratch);
+            else if (narrow())
+              select_row<NarrowEntry>(r, scratch);
+            else
+              select_row<WideEntry>(r, scratch);
           }
         }
       });
@@ -83,7 +96,8 @@ class SortOp : public LibraryOp {
 
   bool narrow() const { return key_bytes_ <= 4 && length_ <= std::int64_t{UINT32_MAX}; }
   std::size_t row_bytes() const {
-    const std::size_t bytes = few_ ? static_cast<std::size_t>(kept_) * sizeof(WideEntry) : sort_bytes(length_, key_bytes_);
+    const std::size_t bytes =
+        few_ ? static_cast<std::size_t>(kept_) * sizeof(WideEntry) : sort_bytes(length_, key_bytes_);
     return (bytes + 63) / 64 * 64;
   }
 
@@ -105,15 +119,18 @@ class SortOp : public LibraryOp {
 
   template <class T>
   void sort_row(const Row<T>& r, std::byte* scratch) const {
-    sort_by_key(length_, scratch, [&](std::int64_t i) { return key(r.x[i * r.x_stride]); }, [&](const auto* entries, std::uint64_t) {
-      for (std::int64_t i = 0; i < kept_; ++i) r.put(i, entries[first_ + i].place());
-    });
+    sort_by_key(
+        length_, scratch, [&](std::int64_t i) { return key(r.x[i * r.x_stride]); },
+        [&](const auto* entries, std::uint64_t) {
+          for (std::int64_t i = 0; i < kept_; ++i) r.put(i, entries[first_ + i].place());
+        });
   }
 
   template <class Entry, class T>
   void put_rank(const Row<T>& r, std::byte* scratch) const {
     auto* const entries = reinterpret_cast<Entry*>(scratch);
-    for (std::int64_t i = 0; i < length_; ++i) entries[i] = Entry::make(key(r.x[i * r.x_stride]), static_cast<std::uint64_t>(i));
+    for (std::int64_t i = 0; i < length_; ++i)
+      entries[i] = Entry::make(key(r.x[i * r.x_stride]), static_cast<std::uint64_t>(i));
     r.put(0, select_rank(entries, length_, first_).place());
   }
 

@@ -12,20 +12,31 @@ Staging::Operand Staging::add(Entry entry, std::size_t bytes) {
 Staging::Operand Staging::input(std::size_t index) { return add({.source = Source::Input, .index = index}, 0); }
 
 Staging::Operand Staging::input(std::size_t index, const BoundView& from, const BoundView& to) {
-  return add({.source = Source::Input, .index = index, .copied = true, .loaded = true, .given = from, .staged = to}, dense_bytes(to));
+  return add({.source = Source::Input, .index = index, .copied = true, .loaded = true, .given = from, .staged = to},
+             dense_bytes(to));
 }
 
 Staging::Operand Staging::output(std::size_t index) { return add({.source = Source::Output, .index = index}, 0); }
 
 Staging::Operand Staging::output(std::size_t index, const BoundView& to, const BoundView& from, bool load) {
-  return add({.source = Source::Output, .index = index, .copied = true, .loaded = load, .stored = true, .given = to, .staged = from}, dense_bytes(from));
+  return add({.source = Source::Output,
+              .index = index,
+              .copied = true,
+              .loaded = load,
+              .stored = true,
+              .given = to,
+              .staged = from},
+             dense_bytes(from));
 }
 
 Staging::Operand Staging::old_output(std::size_t index, const BoundView& from, const BoundView& to) {
-  return add({.source = Source::Output, .index = index, .copied = true, .loaded = true, .given = from, .staged = to}, dense_bytes(to));
+  return add({.source = Source::Output, .index = index, .copied = true, .loaded = true, .given = from, .staged = to},
+             dense_bytes(to));
 }
 
-Staging::Operand Staging::scratch(std::size_t bytes) { return add({.source = Source::Scratch, .index = 0, .copied = true}, bytes); }
+Staging::Operand Staging::scratch(std::size_t bytes) {
+  return add({.source = Source::Scratch, .index = 0, .copied = true}, bytes);
+}
 
 void Staging::load(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace,
                    std::span<void*> pointers) const {

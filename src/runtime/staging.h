@@ -1,4 +1,5 @@
-// Operands that an operation cannot take as they lie are copied through the workspace into a form that it can, and back.
+// Operands that an operation cannot take as they lie are copied through the workspace into a form that it can, and
+// back.
 #pragma once
 #include <optional>
 
@@ -26,14 +27,15 @@ class Staging {
   std::size_t bytes() const { return bytes_; }
   std::size_t operands() const { return operands_.size(); }
   /// Sets one pointer for each operand and copies inputs in.
-  void load(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace, std::span<void*> pointers) const;
+  void load(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace,
+            std::span<void*> pointers) const;
   void store(std::span<void* const> outputs, std::span<void* const> pointers) const;
 
  private:
   enum class Source { Input, Output, Scratch };
   struct Entry {
     Source source;
-    std::size_t index;   ///< of the input or output
+    std::size_t index;       ///< of the input or output
     std::size_t offset = 0;  ///< in the workspace
     bool copied = false, loaded = false, stored = false;
     BoundView given, staged;

@@ -46,7 +46,8 @@ void copy_strided(const Tensor& to, const Tensor& from) {
   std::vector<Dimension> dims;
   for (std::size_t d = 0; d < to.sizes.size(); ++d)
     if (to.sizes[d] != 1)
-      dims.push_back({to.sizes[d], to.strides[d] * static_cast<std::int64_t>(item), from.strides[d] * static_cast<std::int64_t>(item)});
+      dims.push_back({to.sizes[d], to.strides[d] * static_cast<std::int64_t>(item),
+                      from.strides[d] * static_cast<std::int64_t>(item)});
   std::stable_sort(dims.begin(), dims.end(), [](const Dimension& a, const Dimension& b) { return a.to > b.to; });
   if (dims.empty()) dims.push_back({1, static_cast<std::int64_t>(item), static_cast<std::int64_t>(item)});
   std::vector<Dimension> merged;
@@ -59,7 +60,8 @@ void copy_strided(const Tensor& to, const Tensor& from) {
   copy_dimensions(to.bytes(), from.bytes(), merged, item);
 }
 
-bool same_layout(std::span<const std::int64_t> sizes, std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
+bool same_layout(std::span<const std::int64_t> sizes, std::span<const std::int64_t> a,
+                 std::span<const std::int64_t> b) {
   bool same = true;
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] == 0) return true;
@@ -83,7 +85,9 @@ bool is_one_piece(std::span<const std::int64_t> sizes, std::span<const std::int6
   return true;
 }
 
-Sizes strides_of_copy(const Tensor& t) { return is_one_piece(t.sizes, t.strides) ? t.strides : contiguous_strides(t.sizes); }
+Sizes strides_of_copy(const Tensor& t) {
+  return is_one_piece(t.sizes, t.strides) ? t.strides : contiguous_strides(t.sizes);
+}
 
 std::int64_t layout_span(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides) {
   COIL_CHECK(sizes.size() == strides.size());

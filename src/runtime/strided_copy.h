@@ -19,10 +19,12 @@ bool same_layout(std::span<const std::int64_t> sizes, std::span<const std::int64
 
 /// One stretch of memory without holes and without elements that lie on one another.
 bool is_one_piece(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides);
-/// Strides of a copy that takes no more memory than its elements: the tensor's own where it is one piece, else row-major ones.
+/// Strides of a copy that takes no more memory than its elements: the tensor's own where it is one piece, else
+/// row-major ones.
 Sizes strides_of_copy(const Tensor&);
 
-/// Elements from the first to the last that a layout addresses, both included; 0 when there are none. Throws Error when that does not fit in 64 bits or a stride is negative.
+/// Elements from the first to the last that a layout addresses, both included; 0 when there are none. Throws Error when
+/// that does not fit in 64 bits or a stride is negative.
 std::int64_t layout_span(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides);
 
 }  // namespace coil::runtime

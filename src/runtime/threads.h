@@ -5,9 +5,11 @@
 namespace coil::runtime {
 
 /// See KernelCall.
-using KernelFunction = void (*)(void* const* buffers, const std::int64_t* scalars, std::int64_t begin, std::int64_t end);
+using KernelFunction = void (*)(void* const* buffers, const std::int64_t* scalars, std::int64_t begin,
+                                std::int64_t end);
 
-/// Sets the number of threads of kernels and library calls; 0 keeps the default (OpenMP's, which is all cores). Holds from each context's next call.
+/// Sets the number of threads of kernels and library calls; 0 keeps the default (OpenMP's, which is all cores). Holds
+/// from each context's next call.
 void set_threads(int);
 /// Threads that the next call will use, at least 1.
 int thread_count();
@@ -16,9 +18,11 @@ int thread_count();
 int chunk_count(std::int64_t extent, std::int64_t grain, int threads);
 
 /// Calls `kernel` on `chunks` contiguous parts of [0, extent). One chunk runs on the calling thread.
-void parallel_for(KernelFunction kernel, void* const* buffers, const std::int64_t* scalars, std::int64_t extent, int chunks);
+void parallel_for(KernelFunction kernel, void* const* buffers, const std::int64_t* scalars, std::int64_t extent,
+                  int chunks);
 
-/// Calls `body(begin, end)` on contiguous parts of [0, extent), at least `grain` long each, in parallel. `body` must not throw.
+/// Calls `body(begin, end)` on contiguous parts of [0, extent), at least `grain` long each, in parallel. `body` must
+/// not throw.
 template <class Body>
 void parallel_ranges(std::int64_t extent, std::int64_t grain, const Body& body) {
   void* const state[] = {const_cast<Body*>(&body)};

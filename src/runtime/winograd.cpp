@@ -16,25 +16,39 @@ constexpr std::int64_t kWindow = 3;
 class WinogradProducts : public LibraryOp {
  public:
   explicit WinogradProducts(const Attributes& a)
-      : padding_(ints_attribute(a, "padding", {0, 0})), padding_end_(ints_attribute(a, "padding_end", padding_)), recover_(doubles_attribute(a, "recover")), square_(static_cast<std::int64_t>(recover_.size()) / kWindow), products_(make_matmul({})) {
+      : padding_(ints_attribute(a, "padding", {0, 0})),
+        padding_end_(ints_attribute(a, "padding_end", padding_)),
+        recover_(doubles_attribute(a, "recover")),
+        square_(static_cast<std::int64_t>(recover_.size()) / kWindow),
+        products_(make_matmul({})) {
     if (padding_.size() != 2 || padding_end_.size() != 2) fail("winograd_products: two dimensions are padded");
-    if (square_ < kWindow || square_ * kWindow != static_cast<std::int64_t>(recover_.size())) fail("winograd_products: a matrix of {} numbers gives no windows of three", recover_.size());
+    if (square_ < kWindow || square_ * kWindow != static_cast<std::int64_t>(recover_.size()))
+      fail("winograd_products: a matrix of {} numbers gives no windows of three", recover_.size());
   }
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     bool good = inputs.size() == 4 && outputs.size() == 1;
     for (std::size_t i = 0; good && i < 3; ++i) good = inputs[i].dtype == DType::F32;
-    good = good && inputs[0].sizes.size() == 3 && inputs[1].sizes.size() == 3 && inputs[2].sizes.size() == 4 && inputs[3].dtype == DType::I32 && outputs[0].dtype == DType::F32;
-    if (!good) fail("winograd_products takes two stacks of matrices, the convolution's input and a flag, and gives a stack of matrices");
+    good = good && inputs[0].sizes.size() == 3 && inputs[1].sizes.size() == 3 && inputs[2].sizes.size() == 4 &&
+           inputs[3].dtype == DType::I32 && outputs[0].dtype == DType::F32;
+    if (!good)
+      fail(
+          "winograd_products takes two stacks of matrices, the convolution's input and a flag, and gives a stack of "
+          "matrices");
     weights_ = inputs[1];
     x_ = inputs[2];
     const std::int64_t results = weights_.sizes[2], tile = square_ - kWindow + 1, terms = square_ * square_;
-    y_ = {DType::F32, {x_.sizes[0], results, x_.sizes[2] + padding_[0] + padding_end_[0] - kWindow + 1, x_.sizes[3] + padding_[1] + padding_end_[1] - kWindow + 1}, {}};
+    y_ = {DType::F32,
+          {x_.sizes[0], results, x_.sizes[2] + padding_[0] + padding_end_[0] - kWindow + 1,
+           x_.sizes[3] + padding_[1] + padding_end_[1] - kWindow + 1},
+          {}};
     y_.strides = {y_.sizes[2] * y_.sizes[3] * results, 1, y_.sizes[3] * results, results};
     const std::int64_t tiles = x_.sizes[0] * ((y_.sizes[2] + tile - 1) / tile) * ((y_.sizes[3] + tile - 1) / tile);
     const BoundView& m = outputs[0];
-    if (weights_.sizes[0] != terms || m.sizes != Sizes{terms, tiles, results}) fail("winograd_products: m is [{}] for an input of [{}]", fmt::join(m.sizes, ", "), fmt::join(x_.sizes, ", "));
-    if (numel(m.sizes) > 0 && m.strides != dense_view(DType::F32, m.sizes).strides) fail("winograd_products: m must be dense");
+    if (weights_.sizes[0] != terms || m.sizes != Sizes{terms, tiles, results})
+      fail("winograd_products: m is [{}] for an input of [{}]", fmt::join(m.sizes, ", "), fmt::join(x_.sizes, ", "));
+    if (numel(m.sizes) > 0 && m.strides != dense_view(DType::F32, m.sizes).strides)
+      fail("winograd_products: m must be dense");
     products_->prepare(inputs.first(2), outputs);
     exact_.reset();
   }
@@ -68,13 +82,17 @@ class WinogradProducts : public LibraryOp {
             double sum = 0;
             for (std::int64_t i = 0; i < square_; ++i)
               for (std::int64_t j = 0; j < square_; ++j)
-                if (const double factor = recover(a, i) * recover(b, j); factor != 0) sum += factor * double{u[(square_ * i + j) * weights_.strides[0] + c * weights_.strides[1] + o * weights_.strides[2]]};
+                if (const double factor = recover(a, i) * recover(b, j); factor != 0)
+                  sum += factor * double{u[(square_ * i + j) * weights_.strides[0] + c * weights_.strides[1] +
+                                           o * weights_.strides[2]]};
             made.data<float>()[((o * channels + c) * kWindow + a) * kWindow + b] = static_cast<float>(sum);
           }
     return made;
   }
 
-  double recover(std::int64_t row, std::int64_t column) const { return recover_[static_cast<std::size_t>(row * square_ + column)]; }
+  double recover(std::int64_t row, std::int64_t column) const {
+    return recover_[static_cast<std::size_t>(row * square_ + column)];
+  }
 
   Sizes padding_, padding_end_;
   std::vector<double> recover_;
@@ -88,6 +106,8 @@ class WinogradProducts : public LibraryOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_winograd_products(const Attributes& attributes) { return std::make_unique<WinogradProducts>(attributes); }
+std::unique_ptr<LibraryOp> make_winograd_products(const Attributes& attributes) {
+  return std::make_unique<WinogradProducts>(attributes);
+}
 
 }  // namespace coil::runtime

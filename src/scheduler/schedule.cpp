@@ -41,8 +41,10 @@ ir::Scalar body_in_group(ir::Graph& graph, const Group& group, const Member& m) 
   const auto [from, to] = renaming(graph, m);
   ir::Scalar body = std::visit(
       [](const auto& n) -> ir::Scalar {
-        if constexpr (requires { n.body; }) return n.body;
-        else return nullptr;
+        if constexpr (requires { n.body; })
+          return n.body;
+        else
+          return nullptr;
       },
       op.node);
   if (from == to) return body;
@@ -97,7 +99,8 @@ class Fuser {
     std::vector<std::size_t> candidates;
     std::set<std::size_t> conflicts;  // items it may follow but not join
     for (Expr s : ir::runtime_symbols(graph_, op))
-      if (auto made = definitions_.find(s); made != definitions_.end()) earliest = std::max(earliest, made->second), conflicts.insert(made->second);
+      if (auto made = definitions_.find(s); made != definitions_.end())
+        earliest = std::max(earliest, made->second), conflicts.insert(made->second);
     for (BufferId b : reads)
       for (std::size_t w : uses_[b].writers) earliest = std::max(earliest, w), candidates.push_back(w);
     for (BufferId b : op.outs) {
@@ -115,7 +118,10 @@ class Fuser {
     const std::set<std::size_t> producers(candidates.begin(), candidates.end());
     const bool copy = is_copy(op);
     if (copy && !needs_no_memory(reads[0])) candidates.clear();
-    auto add_last = [&](const std::vector<std::size_t>& items) { candidates.insert(candidates.end(), items.end() - static_cast<std::ptrdiff_t>(std::min(items.size(), kReaders)), items.end()); };
+    auto add_last = [&](const std::vector<std::size_t>& items) {
+      candidates.insert(candidates.end(), items.end() - static_cast<std::ptrdiff_t>(std::min(items.size(), kReaders)),
+                        items.end());
+    };
     for (BufferId b : reads)
       if (!copy) add_last(uses_[b].readers);
     for (std::int64_t draw : draws_of(op)) add_last(drawers_[draw]);
@@ -127,13 +133,20 @@ class Fuser {
     for (std::size_t c : candidates) {
       std::string reason;
       std::optional<Joined> joined;
-      if (!std::holds_alternative<Group>(out_.items[c])) reason = "the other is a library call or runs alone";
-      else if (infos_[c].is_copy) reason = "the other is a copy, which costs nothing where both sides can share memory";
-      else if (infos_[c].may_fail && writes_to_caller(op)) reason = "the other may fail half way, and this one writes to memory of the caller";
-      else if (infos_[c].block != blocks_[op.id]) reason = "one runs in a branch or a loop that the other is not in";
-      else if (c < earliest) reason = "an operation between them needs the one and feeds the other";
-      else if (conflicts.contains(c)) reason = "one writes a buffer that the other touches";
-      else joined = join(std::get<Group>(out_.items[c]), infos_[c], op, reads, reason);
+      if (!std::holds_alternative<Group>(out_.items[c]))
+        reason = "the other is a library call or runs alone";
+      else if (infos_[c].is_copy)
+        reason = "the other is a copy, which costs nothing where both sides can share memory";
+      else if (infos_[c].may_fail && writes_to_caller(op))
+        reason = "the other may fail half way, and this one writes to memory of the caller";
+      else if (infos_[c].block != blocks_[op.id])
+        reason = "one runs in a branch or a loop that the other is not in";
+      else if (c < earliest)
+        reason = "an operation between them needs the one and feeds the other";
+      else if (conflicts.contains(c))
+        reason = "one writes a buffer that the other touches";
+      else
+        joined = join(std::get<Group>(out_.items[c]), infos_[c], op, reads, reason);
       if (!joined) {
         if (producers.contains(c) && std::holds_alternative<Group>(out_.items[c]))
           out_.refusals.push_back({std::get<Group>(out_.items[c]).members.back().op, op.id, reason});
@@ -150,7 +163,8 @@ class Fuser {
     }
   }
 
-  /// A whole value that moves to memory of the caller, or to where parts of it will be replaced: a kernel of its own, which wrapper/coalesce_copies.h may find needless.
+  /// A whole value that moves to memory of the caller, or to where parts of it will be replaced: a kernel of its own,
+  /// which wrapper/coalesce_copies.h may find needless.
   bool is_copy(const Operation& op) {
     const ir::Buffer& to = graph_.buffer(op.outs[0]);
     return (to.kind != ir::BufferKind::Computed || to.writers.size() > 1) && ir::copied_buffer(graph_, op);
@@ -160,20 +174,25 @@ class Fuser {
     return std::ranges::any_of(op.outs, [&](BufferId b) { return graph_.buffer(b).kind != ir::BufferKind::Computed; });
   }
 
-  /// Whether the operation writes a part of the buffer that no member of the item writes, where neither reads the buffer: their order means nothing.
+  /// Whether the operation writes a part of the buffer that no member of the item writes, where neither reads the
+  /// buffer: their order means nothing.
   bool writes_beside(const Operation& op, const std::vector<BufferId>& reads, std::size_t item, BufferId buffer) {
     const auto* group = std::get_if<Group>(&out_.items[item]);
-    if (!group || !std::holds_alternative<ir::Pointwise>(op.node) || infos_[item].reads.contains(buffer) || std::ranges::find(reads, buffer) != reads.end()) return false;
+    if (!group || !std::holds_alternative<ir::Pointwise>(op.node) || infos_[item].reads.contains(buffer) ||
+        std::ranges::find(reads, buffer) != reads.end())
+      return false;
     return std::ranges::all_of(group->members, [&](const Member& m) {
       const Operation& other = graph_.operations()[m.op];
-      return other.outs[0] != buffer || (std::holds_alternative<ir::Pointwise>(other.node) && ir::stores_apart(graph_, op, other));
+      return other.outs[0] != buffer ||
+             (std::holds_alternative<ir::Pointwise>(other.node) && ir::stores_apart(graph_, op, other));
     });
   }
 
   /// Whether a value is used in the kernel that makes it alone, so that it is better stored to where it is copied to.
   bool needs_no_memory(BufferId b) {
     const Use& use = uses_[b];
-    return use.writers.size() == 1 && std::all_of(use.readers.begin(), use.readers.end(), [&](std::size_t r) { return r == use.writers[0]; });
+    return use.writers.size() == 1 &&
+           std::all_of(use.readers.begin(), use.readers.end(), [&](std::size_t r) { return r == use.writers[0]; });
   }
 
   void start_item(const Operation& op, const std::vector<BufferId>& reads) {
@@ -224,8 +243,10 @@ class Fuser {
   static ir::Scalar body_of(const Operation& op) {
     return std::visit(
         [](const auto& n) -> ir::Scalar {
-          if constexpr (requires { n.body; }) return n.body;
-          else return nullptr;
+          if constexpr (requires { n.body; })
+            return n.body;
+          else
+            return nullptr;
         },
         op.node);
   }
@@ -265,9 +286,11 @@ class Fuser {
     return s->op == ir::ScalarOp::Load ? ir::linear_index(graph_.buffer(s->buffer).layout, moved) : moved[0];
   }
 
-  /// Whether the operation goes through what it takes (loads of one buffer, or one operator's random bits) as a member of the group does: what the one has at hand is near for the other. Two that go through it in
-  /// different orders share nothing.
-  bool goes_alike(const Group& group, const Operation& op, const Member& member, const std::function<std::vector<ir::Scalar>(const Operation&)>& taken) {
+  /// Whether the operation goes through what it takes (loads of one buffer, or one operator's random bits) as a member
+  /// of the group does: what the one has at hand is near for the other. Two that go through it in different orders
+  /// share nothing.
+  bool goes_alike(const Group& group, const Operation& op, const Member& member,
+                  const std::function<std::vector<ir::Scalar>(const Operation&)>& taken) {
     const auto loops = loop_vars(graph_, group);
     for (ir::Scalar mine : taken(op)) {
       const std::optional<Expr> at = place_of(mine, member);
@@ -300,13 +323,17 @@ class Fuser {
     });
   }
 
-  /// Bytes that need not be read again, or drawn again, when the operation joins as `member`; without one, the most that it could save in any place.
-  std::int64_t saved_bytes(const Group& group, const Info& info, const Operation& op, const Member* member, const std::vector<BufferId>& reads) {
+  /// Bytes that need not be read again, or drawn again, when the operation joins as `member`; without one, the most
+  /// that it could save in any place.
+  std::int64_t saved_bytes(const Group& group, const Info& info, const Operation& op, const Member* member,
+                           const std::vector<BufferId>& reads) {
     std::int64_t saved = 0;
     for (BufferId b : reads)
-      if (info.writes.contains(b) || (info.reads.contains(b) && (!member || reads_alike(group, op, *member, b)))) saved += bytes(b);
+      if (info.writes.contains(b) || (info.reads.contains(b) && (!member || reads_alike(group, op, *member, b))))
+        saved += bytes(b);
     if (info.draws.empty()) return saved;
-    const std::int64_t drawn = graph_.env().hint_or(sym::product(op.sizes()), 1 << 16) * static_cast<std::int64_t>(sizeof(std::uint32_t));
+    const std::int64_t drawn =
+        graph_.env().hint_or(sym::product(op.sizes()), 1 << 16) * static_cast<std::int64_t>(sizeof(std::uint32_t));
     for (std::int64_t draw : draws_of(op))
       if (info.draws.contains(draw) && (!member || draws_alike(group, op, *member, draw))) saved += drawn;
     return saved;
@@ -318,9 +345,12 @@ class Fuser {
     std::int64_t saved = 0;
   };
 
-  std::optional<Joined> join(const Group& group, const Info& info, const Operation& op, const std::vector<BufferId>& reads, std::string& reason) {
-    if (group.members.size() >= choices_.max_members()) return refuse(reason, "the kernel has as many operations as the policy allows");
-    if (info.reads.size() + info.writes.size() + reads.size() > choices_.max_buffers()) return refuse(reason, "the kernel touches as many buffers as the policy allows");
+  std::optional<Joined> join(const Group& group, const Info& info, const Operation& op,
+                             const std::vector<BufferId>& reads, std::string& reason) {
+    if (group.members.size() >= choices_.max_members())
+      return refuse(reason, "the kernel has as many operations as the policy allows");
+    if (info.reads.size() + info.writes.size() + reads.size() > choices_.max_buffers())
+      return refuse(reason, "the kernel touches as many buffers as the policy allows");
     for (const Member& m : group.members)
       if (m.role == Role::Scan) return refuse(reason, "a scan runs alone");
     reason = "their iteration spaces differ";
@@ -329,7 +359,9 @@ class Fuser {
     for (Placement& p : placements(graph_, group, op)) {
       Group joined = moved(group, p);
       Member m{op.id, p.role, 0, p.ivars, p.rvars};
-      if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason) || !enough_rows(group, joined, op, reason)) continue;
+      if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason) ||
+          !enough_rows(group, joined, op, reason))
+        continue;
       const std::int64_t saved = saved_bytes(joined, info, op, &m, reads);
       if (best && saved <= best->saved) continue;
       joined.members.push_back(std::move(m));
@@ -340,11 +372,13 @@ class Fuser {
   }
 
   /// Whether the kernel stays within the policy's size. Terms that bodies over the same variables share are there once.
-  bool bodies_fit(const Group& group, const Info& info, const Operation& op, const Member& member, std::string& reason) const {
+  bool bodies_fit(const Group& group, const Info& info, const Operation& op, const Member& member,
+                  std::string& reason) const {
     if (info.scalar_ops + body_ops(op) <= choices_.max_scalar_ops()) return true;
     std::vector<std::pair<const Member*, std::vector<ir::Scalar>>> bodies{{&member, {body_of(op)}}};
     for (const Member& m : group.members) {
-      auto alike = std::find_if(bodies.begin(), bodies.end(), [&](const auto& b) { return b.first->ivars == m.ivars && b.first->rvars == m.rvars; });
+      auto alike = std::find_if(bodies.begin(), bodies.end(),
+                                [&](const auto& b) { return b.first->ivars == m.ivars && b.first->rvars == m.rvars; });
       if (alike == bodies.end()) alike = bodies.insert(alike, {&m, {}});
       alike->second.push_back(body_of(graph_.operations()[m.op]));
     }
@@ -382,20 +416,25 @@ class Fuser {
     const auto [from, to] = renaming(graph_, member);
     const bool inner_role = member.role != Role::Outer;
     for (ir::Scalar l : loads_of(op)) {
-      auto made = std::find_if(group.members.begin(), group.members.end(), [&](const Member& m) { return graph_.operations()[m.op].outs[0] == l->buffer; });
+      auto made = std::find_if(group.members.begin(), group.members.end(),
+                               [&](const Member& m) { return graph_.operations()[m.op].outs[0] == l->buffer; });
       if (made == group.members.end()) continue;
-      if (graph_.buffer(l->buffer).writers.size() > 1) return no(reason, "the value read is put together by several operations");
-      if (l->op != ir::ScalarOp::Load || !l->args.empty()) return no(reason, "the value is read at places that data or strides decide");
+      if (graph_.buffer(l->buffer).writers.size() > 1)
+        return no(reason, "the value read is put together by several operations");
+      if (l->op != ir::ScalarOp::Load || !l->args.empty())
+        return no(reason, "the value is read at places that data or strides decide");
       const Exprs stored = store_in_group(graph_, group, *made);
       bool same_point = true, same_outer = true;
       for (std::size_t d = 0; d < stored.size(); ++d) {
         Expr at = graph_.env().simplify(sym::substitute(l->index[d], from, to), loops);
         if (at == stored[d]) continue;
         same_point = false;
-        if (made->role != Role::Inner || names_variable(stored[d], 'i') || !names_variable(stored[d], 'r')) same_outer = false;
+        if (made->role != Role::Inner || names_variable(stored[d], 'i') || !names_variable(stored[d], 'r'))
+          same_outer = false;
       }
       if (!same_outer) return no(reason, "the value is read at other points than where it is made");
-      if (!same_point && !graph_.operations()[made->op].store_index.empty()) return no(reason, "the value is part of a larger buffer");
+      if (!same_point && !graph_.operations()[made->op].store_index.empty())
+        return no(reason, "the value is part of a larger buffer");
       if (made->role == Role::Inner && !inner_role) return no(reason, "one element of a row is read once a row");
       const bool later = inner_role && (!same_point || made->role != Role::Inner);
       member.level = std::max(member.level, made->level + (later ? 1 : 0));
@@ -415,7 +454,8 @@ class Fuser {
     if (!before.pointwise() && !pointwise) return true;
     const std::int64_t rows = graph_.env().hint_or(sym::product(joined.outer), choices_.min_parallel_outer());
     const std::int64_t row = graph_.env().hint_or(sym::product(joined.inner), 1);
-    if (rows >= choices_.min_parallel_outer() || rows * row < choices_.small_work() || row <= choices_.short_row()) return true;
+    if (rows >= choices_.min_parallel_outer() || rows * row < choices_.small_work() || row <= choices_.short_row())
+      return true;
     return no(reason, "the rows are too few for the threads");
   }
 
@@ -443,7 +483,8 @@ class Fuser {
   std::vector<std::size_t> blocks_;
   std::unordered_map<Expr, std::size_t> definitions_;  ///< the items that define symbols
   std::unordered_map<BufferId, Use> uses_;
-  std::unordered_map<std::int64_t, std::vector<std::size_t>> drawers_;  ///< items that draw the random bits of a number, ascending
+  std::unordered_map<std::int64_t, std::vector<std::size_t>>
+      drawers_;  ///< items that draw the random bits of a number, ascending
   std::vector<Info> infos_;
   Schedule out_;
 };
@@ -475,17 +516,23 @@ std::string to_string(const ir::Graph& graph, const Schedule& s) {
       const Operation& op = graph.operations()[single->op];
       auto* call = std::get_if<ir::Extern>(&op.node);
       auto* host = std::get_if<ir::Fallback>(&op.node);
-      text += fmt::format("item{}: op{} alone{}\n", k, single->op, call ? " (" + call->op + ")" : host ? " (fallback " + host->op + ")" : "");
+      text += fmt::format("item{}: op{} alone{}\n", k, single->op,
+                          call   ? " (" + call->op + ")"
+                          : host ? " (fallback " + host->op + ")"
+                                 : "");
       continue;
     }
     const Group& g = std::get<Group>(s.items[k]);
-    text += fmt::format("item{}: kernel over {} x {}{}\n", k, list(g.outer), list(g.inner), g.shape > 0 ? fmt::format(", launch shape {}", g.shape) : "");
+    text += fmt::format("item{}: kernel over {} x {}{}\n", k, list(g.outer), list(g.inner),
+                        g.shape > 0 ? fmt::format(", launch shape {}", g.shape) : "");
     for (const Member& m : g.members) {
       const ir::Buffer& out = graph.buffer(graph.operations()[m.op].outs[0]);
-      text += fmt::format("    op{} {} level {} -> {}{}\n", m.op, kRoles[static_cast<int>(m.role)], m.level, out.name, g.internal.contains(out.id) ? " (internal)" : "");
+      text += fmt::format("    op{} {} level {} -> {}{}\n", m.op, kRoles[static_cast<int>(m.role)], m.level, out.name,
+                          g.internal.contains(out.id) ? " (internal)" : "");
     }
   }
-  for (const Refusal& r : s.refusals) text += fmt::format("not fused: op{} with op{}: {}\n", r.producer, r.consumer, r.reason);
+  for (const Refusal& r : s.refusals)
+    text += fmt::format("not fused: op{} with op{}: {}\n", r.producer, r.consumer, r.reason);
   return text;
 }
 

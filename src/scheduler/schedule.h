@@ -35,13 +35,16 @@ struct Member {
 ///         for each inner point: members of this level that are Inner, Reduce or Scan, in order
 ///         Outer members of this level, in order
 ///
-/// A value made at one outer point is used in the group only at the same outer point. Groups of Pointwise operations alone have no inner dimensions.
+/// A value made at one outer point is used in the group only at the same outer point. Groups of Pointwise operations
+/// alone have no inner dimensions.
 struct Group {
   Exprs outer, inner;  ///< sizes; variables are i0, i1, … and r0, r1, …
   std::vector<Member> members;
-  /// Buffers that only members of this group read: they need no memory when every use is at the point, or the row, that made them.
+  /// Buffers that only members of this group read: they need no memory when every use is at the point, or the row, that
+  /// made them.
   std::set<ir::BufferId> internal;
-  /// Of the launch shapes that the device's kernels have for it, by number: 0 is the one that a model of the machine takes, others are found by measurement (autotune/launches.h).
+  /// Of the launch shapes that the device's kernels have for it, by number: 0 is the one that a model of the machine
+  /// takes, others are found by measurement (autotune/launches.h).
   int shape = 0;
   /// Whether it has no inner loop. (One with an inner loop may have no inner dimensions left: those of size 1 vanish.)
   bool pointwise() const;
@@ -65,7 +68,8 @@ struct Schedule {
   std::vector<Refusal> refusals;
 };
 
-/// Fusion policy: what may be put together, beyond what is legal. One object, replaceable by those who embed the compiler.
+/// Fusion policy: what may be put together, beyond what is legal. One object, replaceable by those who embed the
+/// compiler.
 class Choices {
  public:
   virtual ~Choices() = default;
@@ -74,20 +78,25 @@ class Choices {
   virtual std::size_t max_scalar_ops() const { return 1200; }
   /// Distinct buffers that a kernel may touch.
   virtual std::size_t max_buffers() const { return 48; }
-  /// Outer points that a kernel needs, if it has work for several threads: fusing a large pointwise operation into a reduction with fewer is refused.
+  /// Outer points that a kernel needs, if it has work for several threads: fusing a large pointwise operation into a
+  /// reduction with fewer is refused.
   virtual std::int64_t min_parallel_outer() const { return 8; }
   virtual std::int64_t small_work() const { return 1 << 15; }
-  /// Elements of a row that one worker of the device goes through no slower than a kernel more is started: rows this short are fused however few they are.
+  /// Elements of a row that one worker of the device goes through no slower than a kernel more is started: rows this
+  /// short are fused however few they are.
   virtual std::int64_t short_row() const { return 0; }
 };
 
-/// Scalar nodes of expressions that are computed together, each once: what their text grows with. A node weighs as much as it adds to `ops`.
+/// Scalar nodes of expressions that are computed together, each once: what their text grows with. A node weighs as much
+/// as it adds to `ops`.
 std::size_t distinct_ops(std::span<const ir::Scalar> roots);
 
-/// Fuses greedily in program order. Linear in the number of operations and their reads. The order of operations that touch one buffer, where one of them writes, is kept.
+/// Fuses greedily in program order. Linear in the number of operations and their reads. The order of operations that
+/// touch one buffer, where one of them writes, is kept.
 Schedule schedule(ir::Graph&, const Choices& = {});
 
-/// What an operation of a group computes, in the group's variables: body with loads substituted, and the index stored to.
+/// What an operation of a group computes, in the group's variables: body with loads substituted, and the index stored
+/// to.
 ir::Scalar body_in_group(ir::Graph&, const Group&, const Member&);
 Exprs store_in_group(ir::Graph&, const Group&, const Member&);
 /// The group's variables with their sizes.

@@ -29,8 +29,10 @@ class Matcher {
   std::vector<Placement> all() {
     if (is_scan(op_)) return {};
     if (group_.pointwise()) {
-      if (is_reduction(op_)) split_by_reduction();
-      else same_space(group_.outer, {}, Role::Outer);
+      if (is_reduction(op_))
+        split_by_reduction();
+      else
+        same_space(group_.outer, {}, Role::Outer);
     } else if (is_reduction(op_)) {
       both_parts();
     } else {
@@ -45,7 +47,8 @@ class Matcher {
   const sym::ShapeEnv& env() { return graph_.env(); }
 
   /// Cuts the refined dimensions into the new outer and inner space: `inner_dims` tells which are inner.
-  void add(const Refinement& r, const std::vector<bool>& inner_dims, std::size_t old_outer_rank, Role role, std::size_t op_outer_rank) {
+  void add(const Refinement& r, const std::vector<bool>& inner_dims, std::size_t old_outer_rank, Role role,
+           std::size_t op_outer_rank) {
     Placement p;
     Exprs vars(r.sizes.size());
     for (std::size_t k = 0; k < r.sizes.size(); ++k) {
@@ -119,7 +122,8 @@ class Matcher {
       if (out.size() > 8) break;
       for (ir::Scalar l : loads_of(op))
         if (l->op == ir::ScalarOp::Load && l->args.empty() && wanted.contains(l->buffer)) {
-          Exprs from = concat(graph_.ivars(op.sizes().size()), graph_.rvars(op.reduced().size())), to = concat(m.ivars, m.rvars), index;
+          Exprs from = concat(graph_.ivars(op.sizes().size()), graph_.rvars(op.reduced().size())),
+                to = concat(m.ivars, m.rvars), index;
           for (Expr e : l->index) index.push_back(sym::substitute(e, from, to));
           out.push_back({l->buffer, std::move(index)});
         }
@@ -127,7 +131,8 @@ class Matcher {
     return out;
   }
 
-  /// Equates single variables, dimension by dimension, of a buffer that the operation and the group both touch. Every variable of the operation must be found.
+  /// Equates single variables, dimension by dimension, of a buffer that the operation and the group both touch. Every
+  /// variable of the operation must be found.
   void by_access() {
     std::vector<ir::Scalar> mine;
     std::set<ir::BufferId> wanted;
@@ -146,7 +151,8 @@ class Matcher {
           if (!l->index[d].is_symbol() || !access.index[d].is_symbol()) continue;
           auto v = std::find(op_vars.begin(), op_vars.end(), l->index[d]);
           if (v == op_vars.end()) continue;
-          auto loop = std::find_if(loops.begin(), loops.end(), [&](const sym::LoopVar& x) { return x.var == access.index[d]; });
+          auto loop =
+              std::find_if(loops.begin(), loops.end(), [&](const sym::LoopVar& x) { return x.var == access.index[d]; });
           const auto k = static_cast<std::size_t>(v - op_vars.begin());
           if (loop == loops.end() || !(loop->size == op_sizes[k])) continue;
           found[k] = access.index[d];
@@ -176,7 +182,10 @@ class Matcher {
     std::size_t inner = 0, outer = 0;
     for (Expr e : found)
       if (e.is_symbol()) ++(is_inner_var(e) ? inner : outer);
-    Placement p{.outer = group_.outer, .inner = group_.inner, .old_outer = graph_.ivars(group_.outer.size()), .old_inner = graph_.rvars(group_.inner.size())};
+    Placement p{.outer = group_.outer,
+                .inner = group_.inner,
+                .old_outer = graph_.ivars(group_.outer.size()),
+                .old_inner = graph_.rvars(group_.inner.size())};
     p.ivars.assign(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(rank));
     p.rvars.assign(found.begin() + static_cast<std::ptrdiff_t>(rank), found.end());
     if (is_reduction(op_)) {
@@ -197,7 +206,8 @@ class Matcher {
   }
 
   static std::size_t non_one(const Exprs& sizes) {
-    return static_cast<std::size_t>(std::count_if(sizes.begin(), sizes.end(), [](Expr e) { return !e.is_constant(1); }));
+    return static_cast<std::size_t>(
+        std::count_if(sizes.begin(), sizes.end(), [](Expr e) { return !e.is_constant(1); }));
   }
 
   /// A pointwise group whose loops are put in the reduction's order.
@@ -234,9 +244,12 @@ std::vector<ir::Scalar> loads_of(const ir::Operation& op) {
     for (ir::Scalar l : ir::loads(root))
       if (std::find(out.begin(), out.end(), l) == out.end()) out.push_back(l);
   };
-  if (auto* p = std::get_if<ir::Pointwise>(&op.node)) take(p->body);
-  else if (auto* r = std::get_if<ir::Reduction>(&op.node)) take(r->body);
-  else if (auto* s = std::get_if<ir::Scan>(&op.node)) take(s->body);
+  if (auto* p = std::get_if<ir::Pointwise>(&op.node))
+    take(p->body);
+  else if (auto* r = std::get_if<ir::Reduction>(&op.node))
+    take(r->body);
+  else if (auto* s = std::get_if<ir::Scan>(&op.node))
+    take(s->body);
   else if (auto* c = std::get_if<ir::Scatter>(&op.node)) {
     take(c->body);
     for (ir::Scalar x : c->indirect) take(x);
@@ -244,6 +257,8 @@ std::vector<ir::Scalar> loads_of(const ir::Operation& op) {
   return out;
 }
 
-std::vector<Placement> placements(ir::Graph& graph, const Group& group, const ir::Operation& op) { return Matcher(graph, group, op).all(); }
+std::vector<Placement> placements(ir::Graph& graph, const Group& group, const ir::Operation& op) {
+  return Matcher(graph, group, op).all();
+}
 
 }  // namespace coil::scheduler

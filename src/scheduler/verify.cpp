@@ -11,7 +11,8 @@ namespace {
 
 using Names = std::set<std::string>;
 
-/// Size symbols among the words of a text; what stands in quotes is somebody's own text, and u8 is a dtype there as well as a symbol.
+/// Size symbols among the words of a text; what stands in quotes is somebody's own text, and u8 is a dtype there as
+/// well as a symbol.
 void add_symbols(const ir::Graph& graph, std::string_view text, Names& names) {
   auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; };
   bool quoted = false;
@@ -22,7 +23,8 @@ void add_symbols(const ir::Graph& graph, std::string_view text, Names& names) {
     const std::string word(text.substr(at, end - at));
     at = std::max(end, at + 1);
     if (quoted || word.empty() || dtype_from_short_name(word)) continue;
-    if (auto s = graph.env_ptr()->context().find(word); s && s->symbol_kind() != sym::SymbolKind::Loop) names.insert(word);
+    if (auto s = graph.env_ptr()->context().find(word); s && s->symbol_kind() != sym::SymbolKind::Loop)
+      names.insert(word);
   }
 }
 
@@ -34,7 +36,8 @@ std::unordered_map<std::size_t, std::string> operation_lines(const ir::Graph& gr
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
     at = end + 1;
-    if (line.starts_with("op")) lines[std::stoul(line.substr(2))] = line.substr(line.find(": ") + 2, line.rfind("  # ") - line.find(": ") - 2);
+    if (line.starts_with("op"))
+      lines[std::stoul(line.substr(2))] = line.substr(line.find(": ") + 2, line.rfind("  # ") - line.find(": ") - 2);
   }
   return lines;
 }
@@ -50,7 +53,8 @@ Names named_by(const ir::Graph& graph, const ir::Operation& op, const std::strin
   for (ir::BufferId b : ir::reads(op)) add_buffer(b);
   for (ir::BufferId b : op.outs) add_buffer(b);
   if (auto own = op.defined_symbol()) names.erase(std::string(own->name()));
-  if (auto* c = std::get_if<ir::Control>(&op.node); c && c->kind == ir::Control::Kind::Loop) names.erase(std::string(c->counter.name()));
+  if (auto* c = std::get_if<ir::Control>(&op.node); c && c->kind == ir::Control::Kind::Loop)
+    names.erase(std::string(c->counter.name()));
   return names;
 }
 
@@ -68,15 +72,19 @@ void verify(const ir::Graph& graph, const Schedule& schedule) {
     COIL_CHECK(!ran[id], "op{} is scheduled twice", id);
     ran[id] = true;
     if (const auto* c = std::get_if<ir::Control>(&op.node)) known.border(*c);
-    for (sym::Expr s : ir::runtime_symbols(graph, op)) COIL_CHECK(known.contains(s), "op{} is scheduled before {} has a value", id, s.name());
+    for (sym::Expr s : ir::runtime_symbols(graph, op))
+      COIL_CHECK(known.contains(s), "op{} is scheduled before {} has a value", id, s.name());
     Names own = ir::free_symbols(graph, op);
-    for (const std::string& name : named_by(graph, op, lines.at(id))) COIL_CHECK(own.contains(name), "op{} uses {}, but does not say so: {}", id, name, lines.at(id));
-    for (ir::BufferId b : ir::reads(op)) COIL_CHECK(written.contains(b), "op{} is scheduled before buf{} is written", id, b);
+    for (const std::string& name : named_by(graph, op, lines.at(id)))
+      COIL_CHECK(own.contains(name), "op{} uses {}, but does not say so: {}", id, name, lines.at(id));
+    for (ir::BufferId b : ir::reads(op))
+      COIL_CHECK(written.contains(b), "op{} is scheduled before buf{} is written", id, b);
     written.insert(op.outs.begin(), op.outs.end());
     if (auto symbol = op.defined_symbol()) known.define(*symbol);
   };
   for (const Item& item : schedule.items) {
-    if (auto* single = std::get_if<Single>(&item)) visit(single->op);
+    if (auto* single = std::get_if<Single>(&item))
+      visit(single->op);
     else
       for (const Member& m : std::get<Group>(item).members) visit(m.op);
   }

@@ -7,7 +7,8 @@ namespace coil::detail {
 void check_failed(const char* condition, const char* file, int line, const std::string& message) {
   std::string_view path = file;
   if (auto at = path.rfind("src/"); at != path.npos) path.remove_prefix(at);  // no build path in messages
-  throw Error(fmt::format("internal error: {}:{}: {} does not hold{}{}", path, line, condition, message.empty() ? "" : ": ", message));
+  throw Error(fmt::format("internal error: {}:{}: {} does not hold{}{}", path, line, condition,
+                          message.empty() ? "" : ": ", message));
 }
 
 }  // namespace coil::detail

@@ -12,9 +12,12 @@ namespace coil {
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : std::runtime_error(message) {}
-  /// `op` is an operator such as `aten.add.Tensor`; `where` the user's source line such as `model.py:12`. Either may be empty.
+  /// `op` is an operator such as `aten.add.Tensor`; `where` the user's source line such as `model.py:12`. Either may be
+  /// empty.
   Error(const std::string& message, std::string op, std::string where)
-      : std::runtime_error(where.empty() ? message : message + " (at " + where + ")"), op_(std::move(op)), where_(std::move(where)) {}
+      : std::runtime_error(where.empty() ? message : message + " (at " + where + ")"),
+        op_(std::move(op)),
+        where_(std::move(where)) {}
 
   const std::string& op() const { return op_; }
   const std::string& where() const { return where_; }
@@ -35,9 +38,10 @@ namespace detail {
 
 }  // namespace coil
 
-/// An invariant of Coil's own. On in release builds; a failure is a bug in Coil and is reported as one (it throws `Error`).
-#define COIL_CHECK(condition, ...) \
-  do { \
-    if (!(condition)) [[unlikely]] \
+/// An invariant of Coil's own. On in release builds; a failure is a bug in Coil and is reported as one (it throws
+/// `Error`).
+#define COIL_CHECK(condition, ...)                                                                 \
+  do {                                                                                             \
+    if (!(condition)) [[unlikely]]                                                                 \
       ::coil::detail::check_failed(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

@@ -35,7 +35,7 @@ std::string read_file(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail("cannot open {}: {}", path.string(), std::strerror(errno));
   const std::shared_ptr<void> close_fd(nullptr, [fd](void*) { ::close(fd); });
-  struct stat info {};
+  struct stat info{};
   std::string content;
   if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) content.resize(static_cast<std::size_t>(info.st_size));
   std::size_t size = 0;
@@ -57,7 +57,7 @@ AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)
     const auto resolved = std::filesystem::weakly_canonical(target_, ignored);
     if (!ignored) target_ = resolved;
   }
-  struct stat info {};
+  struct stat info{};
   if (::stat(target_.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     if (S_ISDIR(info.st_mode)) fail("cannot write {}: it is a folder", target_.string());
     direct_ = true;

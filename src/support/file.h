@@ -26,7 +26,8 @@ class AtomicFile {
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
   /// Bytes written so far.
   std::uint64_t position() const { return position_; }
-  /// Flushes to the disk: what can go wrong for want of space has gone wrong then. Files that belong together are all completed before the first is committed.
+  /// Flushes to the disk: what can go wrong for want of space has gone wrong then. Files that belong together are all
+  /// completed before the first is committed.
   void complete();
   /// Completes the file and gives it its name.
   void commit();

@@ -70,7 +70,10 @@ double round_decimal(double x, std::int64_t digits) {
   if (!std::isfinite(x) || x == 0 || digits > 323) return x;
   if (digits < -309) return std::copysign(0.0, x);
   char text[800];
-  const auto print = [&](std::chars_format format, int precision) { return std::string_view(text, static_cast<std::size_t>(std::to_chars(text, std::end(text), x, format, precision).ptr - text)); };
+  const auto print = [&](std::chars_format format, int precision) {
+    return std::string_view(
+        text, static_cast<std::size_t>(std::to_chars(text, std::end(text), x, format, precision).ptr - text));
+  };
   std::string_view rounded;
   std::string unit;
   if (digits >= 0) {
@@ -83,14 +86,17 @@ double round_decimal(double x, std::int64_t digits) {
       rounded = print(std::chars_format::scientific, places - last);
     } else {
       const std::string_view mantissa = exact.substr(x < 0, exact.find('e') - (x < 0));
-      const bool more = places == last - 1 && (mantissa[0] > '5' || (mantissa[0] == '5' && mantissa.find_first_not_of("0.", 1) != std::string_view::npos));
+      const bool more =
+          places == last - 1 &&
+          (mantissa[0] > '5' || (mantissa[0] == '5' && mantissa.find_first_not_of("0.", 1) != std::string_view::npos));
       if (!more) return std::copysign(0.0, x);
       unit = fmt::format("{}1e{}", x < 0 ? "-" : "", last);
       rounded = unit;
     }
   }
   double result = 0;
-  if (std::from_chars(rounded.data(), rounded.data() + rounded.size(), result).ec == std::errc::result_out_of_range) return std::copysign(HUGE_VAL, x);
+  if (std::from_chars(rounded.data(), rounded.data() + rounded.size(), result).ec == std::errc::result_out_of_range)
+    return std::copysign(HUGE_VAL, x);
   return result;
 }
 
@@ -104,7 +110,8 @@ std::int64_t apply_float_function(FloatFunction f, std::int64_t a, std::int64_t 
     case FloatFunction::CeilToInt: return whole(std::ceil(x));
     case FloatFunction::RoundToInt: return whole(std::nearbyint(x));
     case FloatFunction::RoundDecimal: return float_bits(round_decimal(x, b));
-    case FloatFunction::OfBits: case FloatFunction::ToBits: return a;
+    case FloatFunction::OfBits:
+    case FloatFunction::ToBits: return a;
     case FloatFunction::Eq: return x == y;
     case FloatFunction::Ne: return x != y;
     case FloatFunction::Lt: return x < y;

@@ -4,8 +4,10 @@
 
 namespace coil {
 
-/// Before the name of an operator with results whose sizes only it tells, which the host is called for twice. The first call takes a list of pairs (result, dimension) before the operator's own arguments, runs it, keeps
-/// the results, and gives integers: a number that they are kept under, then the sizes asked for. The second takes these integers and gives the results, which are kept no longer.
+/// Before the name of an operator with results whose sizes only it tells, which the host is called for twice. The first
+/// call takes a list of pairs (result, dimension) before the operator's own arguments, runs it, keeps the results, and
+/// gives integers: a number that they are kept under, then the sizes asked for. The second takes these integers and
+/// gives the results, which are kept no longer.
 inline constexpr std::string_view kSized = "sized.", kKept = "kept.";
 /// The operator's own name.
 inline std::string_view without_prefix(std::string_view target) {

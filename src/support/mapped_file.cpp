@@ -15,7 +15,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail("cannot open {}: {}", path.string(), std::strerror(errno));
   const std::shared_ptr<void> close_fd(nullptr, [fd](void*) { ::close(fd); });
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0) fail("cannot read {}: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail("cannot read {}: not a regular file", path.string());
   const auto size = static_cast<std::size_t>(info.st_size);

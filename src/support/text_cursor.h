@@ -29,7 +29,8 @@ class TextCursor {
   void expect(char c) {
     if (!accept(c)) expected(fmt::format("`{}`", c));
   }
-  /// The word that begins here, of letters, digits, underscores and what is in `also`, without moving; empty where none does.
+  /// The word that begins here, of letters, digits, underscores and what is in `also`, without moving; empty where none
+  /// does.
   std::string_view look(std::string_view also = "") {
     skip_blanks();
     std::size_t end = at_;

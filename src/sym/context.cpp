@@ -68,7 +68,8 @@ struct Context::Impl {
     std::size_t i = hash & (table.size() - 1);
     for (; table[i]; i = (i + 1) & (table.size() - 1)) {
       const Node& n = *table[i];
-      if (n.hash == hash && n.kind == kind && std::ranges::equal(std::span(n.operands, n.count), operands)) return Expr(&n);
+      if (n.hash == hash && n.kind == kind && std::ranges::equal(std::span(n.operands, n.count), operands))
+        return Expr(&n);
     }
     if (count * 2 >= table.size()) {
       grow();
@@ -150,7 +151,9 @@ SymbolKind Expr::symbol_kind() const {
   return node_->symbol_kind;
 }
 
-std::span<const Expr> Expr::operands() const { return node_ ? std::span(node_->operands, node_->count) : std::span<const Expr>(); }
+std::span<const Expr> Expr::operands() const {
+  return node_ ? std::span(node_->operands, node_->count) : std::span<const Expr>();
+}
 
 std::uint64_t Expr::hash() const { return node_ ? node_->hash : mix(0x9ae16a3b, static_cast<std::uint64_t>(value_)); }
 

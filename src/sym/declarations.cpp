@@ -13,7 +13,8 @@ std::string declarations(const ShapeEnv& env) {
   std::string out;
   for (Expr s : env.symbols()) {
     const Range r = env.range(s);
-    out += fmt::format("{}{}: {}[{}, {}]", out.empty() ? "" : ", ", s.name(), s.symbol_kind() == SymbolKind::Unbacked ? "unbacked " : "", bound(r.low), bound(r.high));
+    out += fmt::format("{}{}: {}[{}, {}]", out.empty() ? "" : ", ", s.name(),
+                       s.symbol_kind() == SymbolKind::Unbacked ? "unbacked " : "", bound(r.low), bound(r.high));
     if (auto hint = env.hint(s)) out += fmt::format(" = {}", *hint);
   }
   return out;

@@ -1,7 +1,7 @@
 // Canonical forms of FloorDiv, CeilDiv and Mod.
 //
-// FloorDiv(a, b) = quotient + FloorDiv(numerator, divisor) and Mod(a, b) = scale·Mod(numerator, divisor) + offset, with one reduction for both, so
-// that the two of one division always fit together again.
+// FloorDiv(a, b) = quotient + FloorDiv(numerator, divisor) and Mod(a, b) = scale·Mod(numerator, divisor) + offset, with
+// one reduction for both, so that the two of one division always fit together again.
 #include "sym/node.h"
 
 namespace coil::sym {
@@ -35,7 +35,8 @@ Reduced reduce_by_constant(Expr a, std::int64_t d) {
   return out;
 }
 
-/// Takes multiples of `coefficient·monomial` (coefficient > 0) out of `a`, then what numerator and divisor have in common.
+/// Takes multiples of `coefficient·monomial` (coefficient > 0) out of `a`, then what numerator and divisor have in
+/// common.
 Reduced reduce_by_monomial(Expr a, Term d) {
   std::int64_t constant = 0, g = d.coefficient;
   Terms quotient, rest;
@@ -53,7 +54,8 @@ Reduced reduce_by_monomial(Expr a, Term d) {
   }
   Reduced out;
   std::int64_t whole = 0;
-  std::erase_if(quotient, [&](const Term& t) { return t.monomial.is_constant() ? (whole = t.coefficient, true) : false; });
+  std::erase_if(quotient,
+                [&](const Term& t) { return t.monomial.is_constant() ? (whole = t.coefficient, true) : false; });
   out.quotient = make_sum(std::move(quotient), whole);
   if (constant) common = 1, g = gcd(g, constant);
   if (rest.empty() && !constant) return out.numerator = 0, out.divisor = 1, out;
@@ -73,7 +75,8 @@ const Term* find(const Terms& terms, Expr monomial) {
   return it != terms.end() && it->monomial == monomial ? &*it : nullptr;
 }
 
-/// By degree, then lexicographically: an order that products keep, so that exact division may go from the leading term down.
+/// By degree, then lexicographically: an order that products keep, so that exact division may go from the leading term
+/// down.
 bool graded_before(const Term& a, const Term& b) {
   auto x = factors(a.monomial), y = factors(b.monomial);
   if (x.size() != y.size()) return x.size() < y.size();
@@ -93,7 +96,8 @@ std::optional<Expr> long_division(Expr a, Expr d) {
     const Terms terms = terms_of(a, constant);
     const Term t = std::ranges::max(terms, graded_before);
     auto m = divide_monomial(t.monomial, lead.monomial);
-    if (!m || t.coefficient % lead.coefficient || terms.size() > kMaxTerms || quotient.size() > kMaxTerms) return std::nullopt;
+    if (!m || t.coefficient % lead.coefficient || terms.size() > kMaxTerms || quotient.size() > kMaxTerms)
+      return std::nullopt;
     quotient.push_back(scaled(*m, t.coefficient / lead.coefficient));
     a = a - quotient.back() * d;
   }
@@ -104,7 +108,8 @@ std::optional<Expr> long_division(Expr a, Expr d) {
 void take_multiples(Reduced& r, Expr d) {
   std::int64_t constant = 0;
   std::vector<Expr> atoms;
-  for (const Term& t : terms_of(d, constant)) atoms.insert(atoms.end(), factors(t.monomial).begin(), factors(t.monomial).end());
+  for (const Term& t : terms_of(d, constant))
+    atoms.insert(atoms.end(), factors(t.monomial).begin(), factors(t.monomial).end());
   constant = 0;
   std::vector<std::pair<Expr, Terms>> groups;
   for (const Term& t : terms_of(r.numerator, constant)) {
@@ -125,7 +130,8 @@ void take_multiples(Reduced& r, Expr d) {
   }
 }
 
-/// Takes multiples of the sum `d` out of `a`: whole ones first, then `q` where all terms of `q·d` but the constant vanish.
+/// Takes multiples of the sum `d` out of `a`: whole ones first, then `q` where all terms of `q·d` but the constant
+/// vanish.
 Reduced reduce_by_sum(Expr a, Expr d) {
   Reduced out{.numerator = a, .divisor = d};
   take_multiples(out, d);
@@ -238,7 +244,8 @@ std::optional<Expr> divide_exact(Expr a, Expr b) {
     auto q = divide_exact(a, -b);
     return q ? std::optional(-*q) : std::nullopt;
   }
-  if (a.is_constant() && b.is_constant()) return *a.constant() % *b.constant() ? std::nullopt : std::optional(Expr(*a.constant() / *b.constant()));
+  if (a.is_constant() && b.is_constant())
+    return *a.constant() % *b.constant() ? std::nullopt : std::optional(Expr(*a.constant() / *b.constant()));
   if (a.is_constant()) return std::nullopt;
   if (b.kind() == Kind::Add) return long_division(a, b);
   Term d = b.is_constant() ? Term{1, *b.constant()} : split(b);
@@ -286,8 +293,10 @@ Expr mod(Expr a, Expr b) {
   auto finish = [&](Expr m) { return r.scale * m + Expr(r.offset); };
   if (r.numerator.is_constant(0)) return r.offset;
   if (r.divisor.is_constant(1)) return r.offset;
-  if (r.divisor.is_constant() && r.numerator.is_constant()) return finish(floor_remainder(*r.numerator.constant(), *r.divisor.constant()));
-  if (!b.is_constant() && (r.divisor.is_constant() || negative_divisor(r.divisor))) return finish(mod(r.numerator, r.divisor));
+  if (r.divisor.is_constant() && r.numerator.is_constant())
+    return finish(floor_remainder(*r.numerator.constant(), *r.divisor.constant()));
+  if (!b.is_constant() && (r.divisor.is_constant() || negative_divisor(r.divisor)))
+    return finish(mod(r.numerator, r.divisor));
   if (auto d = r.divisor.constant(); d && r.numerator.kind() == Kind::Mod) {
     Expr m = r.numerator.operands()[1];
     if (is_positive_constant(m) && *m.constant() <= *d) return finish(r.numerator);

@@ -6,7 +6,7 @@ namespace coil::sym {
 
 namespace {
 
-constexpr std::size_t kMaxExpanded = 256;   // terms that the expansion of a product of sums may have
+constexpr std::size_t kMaxExpanded = 256;    // terms that the expansion of a product of sums may have
 constexpr std::size_t kMaxPowFactors = 256;  // factors that a power may be written out to
 
 bool monomial_before(const Term& a, const Term& b) { return compare(a.monomial, b.monomial) < 0; }
@@ -115,7 +115,8 @@ Expr multiply(std::span<const Expr> operands) {
     for (const Expr& s : sums) {
       auto [content, rest] = take_content(s);
       coefficient = checked_mul(coefficient, content.coefficient);
-      if (content.monomial.node()) atoms.insert(atoms.end(), factors(content.monomial).begin(), factors(content.monomial).end());
+      if (content.monomial.node())
+        atoms.insert(atoms.end(), factors(content.monomial).begin(), factors(content.monomial).end());
       atoms.push_back(rest);
     }
     sums.clear();
@@ -130,7 +131,9 @@ Expr multiply(std::span<const Expr> operands) {
 void fail_overflow() { fail("a symbolic size leaves the range of 64-bit integers"); }
 
 std::int64_t gcd(std::int64_t a, std::int64_t b) {
-  auto magnitude = [](std::int64_t v) { return v < 0 ? -static_cast<std::uint64_t>(v) : static_cast<std::uint64_t>(v); };
+  auto magnitude = [](std::int64_t v) {
+    return v < 0 ? -static_cast<std::uint64_t>(v) : static_cast<std::uint64_t>(v);
+  };
   std::uint64_t g = std::gcd(magnitude(a), magnitude(b));
   if (g > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) fail_overflow();
   return static_cast<std::int64_t>(g);
@@ -187,7 +190,8 @@ Expr make_sum(Terms terms, std::int64_t constant) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < terms.size();) {
     Term t = terms[i];
-    for (++i; i < terms.size() && terms[i].monomial == t.monomial; ++i) t.coefficient = checked_add(t.coefficient, terms[i].coefficient);
+    for (++i; i < terms.size() && terms[i].monomial == t.monomial; ++i)
+      t.coefficient = checked_add(t.coefficient, terms[i].coefficient);
     if (t.coefficient != 0) terms[kept++] = t;
   }
   terms.resize(kept);

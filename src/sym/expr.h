@@ -1,9 +1,10 @@
 // Symbolic integers and booleans: immutable expressions, canonical on construction, equal exactly when identical.
 //
-// Semantics, written once: integers are mathematical (construction that overflows 64 bits throws Error); FloorDiv and Mod round
-// towards minus infinity as in Python; FloorDiv, CeilDiv and Mod by zero are undefined; booleans are the integers 0 and 1.
-// Canonical forms: sums are flat, `constant + Σ coefficient·monomial`, ordered, products are expanded over sums; FloorDiv and Mod
-// have multiples of the divisor taken out; `a > b` is `b < a`; CeilDiv(a, b) is FloorDiv(a + b - 1, b) for constant b.
+// Semantics, written once: integers are mathematical (construction that overflows 64 bits throws Error); FloorDiv and
+// Mod round towards minus infinity as in Python; FloorDiv, CeilDiv and Mod by zero are undefined; booleans are the
+// integers 0 and 1. Canonical forms: sums are flat, `constant + Σ coefficient·monomial`, ordered, products are expanded
+// over sums; FloorDiv and Mod have multiples of the divisor taken out; `a > b` is `b < a`; CeilDiv(a, b) is FloorDiv(a
+// + b - 1, b) for constant b.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -18,20 +19,40 @@
 namespace coil::sym {
 
 enum class Kind : std::uint8_t {
-  Constant, Symbol,
-  Add, Mul, FloorDiv, CeilDiv, Mod, Min, Max, Pow, Where,
-  Eq, Ne, Lt, Le, And, Or, Not,
-  BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight,
+  Constant,
+  Symbol,
+  Add,
+  Mul,
+  FloorDiv,
+  CeilDiv,
+  Mod,
+  Min,
+  Max,
+  Pow,
+  Where,
+  Eq,
+  Ne,
+  Lt,
+  Le,
+  And,
+  Or,
+  Not,
+  BitAnd,
+  BitOr,
+  BitXor,
+  ShiftLeft,
+  ShiftRight,
   Float,  ///< a call of a function of floats (sym/floats.h): the FloatFunction, then its operands
 };
 
-/// What a symbol stands for. Backed sizes have a hint and may be guarded on; unbacked ones (`u0`) are only known at run time;
-/// loop variables (`i0`, `r0`) belong to one loop nest and get their ranges from it.
+/// What a symbol stands for. Backed sizes have a hint and may be guarded on; unbacked ones (`u0`) are only known at run
+/// time; loop variables (`i0`, `r0`) belong to one loop nest and get their ranges from it.
 enum class SymbolKind : std::uint8_t { Size, Unbacked, Loop };
 
 struct Node;
 
-/// A value of pointer size, cheap to copy; valid while the Context that its symbols came from lives. Plain integers convert.
+/// A value of pointer size, cheap to copy; valid while the Context that its symbols came from lives. Plain integers
+/// convert.
 class Expr {
  public:
   Expr() = default;
@@ -46,9 +67,10 @@ class Expr {
   /// The integer it is, or nothing.
   std::optional<std::int64_t> constant() const { return node_ ? std::nullopt : std::optional(value_); }
   bool is_symbol() const { return kind() == Kind::Symbol; }
-  std::string_view name() const;              ///< of a Symbol
-  SymbolKind symbol_kind() const;             ///< of a Symbol
-  /// Operands in canonical order. A Mul lists its factors (a constant coefficient first, when it is not 1); an Add its terms (the constant first, when it is not 0).
+  std::string_view name() const;   ///< of a Symbol
+  SymbolKind symbol_kind() const;  ///< of a Symbol
+  /// Operands in canonical order. A Mul lists its factors (a constant coefficient first, when it is not 1); an Add its
+  /// terms (the constant first, when it is not 0).
   std::span<const Expr> operands() const;
   const Node* node() const { return node_; }  ///< null for constants
   std::uint64_t hash() const;                 ///< structural: the same in every run

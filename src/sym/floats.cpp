@@ -12,7 +12,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool is_call(Expr e, FloatFunction f) { return e.kind() == Kind::Float && float_function(e) == f; }
 
-bool is_rounding(FloatFunction f) { return f == FloatFunction::TruncToInt || f == FloatFunction::FloorToInt || f == FloatFunction::CeilToInt || f == FloatFunction::RoundToInt; }
+bool is_rounding(FloatFunction f) {
+  return f == FloatFunction::TruncToInt || f == FloatFunction::FloorToInt || f == FloatFunction::CeilToInt ||
+         f == FloatFunction::RoundToInt;
+}
 
 bool is_power_of_two(double x) {
   int exponent = 0;
@@ -24,7 +27,8 @@ Expr rounded(FloatFunction f, Expr numerator, Expr denominator) {
   switch (f) {
     case FloatFunction::FloorToInt: return floor_div(numerator, denominator);
     case FloatFunction::CeilToInt: return ceil_div(numerator, denominator);
-    case FloatFunction::TruncToInt: return where(ge(numerator * denominator, 0), floor_div(numerator, denominator), ceil_div(numerator, denominator));
+    case FloatFunction::TruncToInt:
+      return where(ge(numerator * denominator, 0), floor_div(numerator, denominator), ceil_div(numerator, denominator));
     default: break;
   }
   // Half goes to the even one of two.
@@ -56,11 +60,13 @@ std::optional<Expr> simplified(FloatFunction f, Expr a, Expr b) {
     if (x == 1) return b;
     if (is_call(b, FloatFunction::Mul) && float_operands(b)[0].is_constant()) {
       const double y = float_of_bits(*float_operands(b)[0].constant());
-      if ((is_power_of_two(x) || is_power_of_two(y)) && std::isnormal(x * y)) return float_call(f, float_constant(x * y), float_operands(b)[1]);
+      if ((is_power_of_two(x) || is_power_of_two(y)) && std::isnormal(x * y))
+        return float_call(f, float_constant(x * y), float_operands(b)[1]);
     }
   }
   if (f == FloatFunction::Div && b.is_constant())
-    if (const double y = float_of_bits(*b.constant()); is_power_of_two(y) && std::isnormal(1 / y)) return float_call(FloatFunction::Mul, float_constant(1 / y), a);
+    if (const double y = float_of_bits(*b.constant()); is_power_of_two(y) && std::isnormal(1 / y))
+      return float_call(FloatFunction::Mul, float_constant(1 / y), a);
   return std::nullopt;
 }
 
@@ -68,7 +74,10 @@ struct Reals {
   double low = -kInfinity, high = kInfinity;
 };
 
-Reals reals(Range r) { return {r.low == Range::kMin ? -kInfinity : static_cast<double>(r.low), r.high == Range::kMax ? kInfinity : static_cast<double>(r.high)}; }
+Reals reals(Range r) {
+  return {r.low == Range::kMin ? -kInfinity : static_cast<double>(r.low),
+          r.high == Range::kMax ? kInfinity : static_cast<double>(r.high)};
+}
 
 /// Over the corners of two ranges; unbounded where one of them has no value.
 template <class F>
@@ -97,10 +106,13 @@ Reals bounds(Expr e, const std::function<Range(Expr)>& interval) {
     case FloatFunction::FromInt: return reals(interval(o[0]));
     case FloatFunction::IntTrueDiv: {
       const Reals b = reals(interval(o[1]));
-      return b.low > 0 || b.high < 0 ? corners(reals(interval(o[0])), b, [](double x, double y) { return x / y; }) : Reals{};
+      return b.low > 0 || b.high < 0 ? corners(
+                                           reals(interval(o[0])), b, [](double x, double y) { return x / y; })
+                                     : Reals{};
     }
     case FloatFunction::Add: return corners(real(0), real(1), [](double x, double y) { return x + y; });
-    case FloatFunction::Mul: return corners(real(0), real(1), [](double x, double y) { return x == 0 || y == 0 ? 0 : x * y; });
+    case FloatFunction::Mul:
+      return corners(real(0), real(1), [](double x, double y) { return x == 0 || y == 0 ? 0 : x * y; });
     case FloatFunction::Div: {
       const Reals b = real(1);
       return b.low > 0 || b.high < 0 ? corners(real(0), b, [](double x, double y) { return x / y; }) : Reals{};
@@ -136,9 +148,12 @@ std::int64_t bound(double x, std::int64_t none) { return std::fabs(x) < 0x1p62 ?
 
 Expr float_call(FloatFunction f, Expr a, Expr b) {
   const bool two = signature_of(f).takes.size() == 2;
-  if (a.is_constant() && (!two || b.is_constant())) return apply_float_function(f, *a.constant(), two ? *b.constant() : 0);
+  if (a.is_constant() && (!two || b.is_constant()))
+    return apply_float_function(f, *a.constant(), two ? *b.constant() : 0);
   if ((f == FloatFunction::Add || f == FloatFunction::Mul) && before(b, a)) std::swap(a, b);
-  if ((f == FloatFunction::OfBits && is_call(a, FloatFunction::ToBits)) || (f == FloatFunction::ToBits && is_call(a, FloatFunction::OfBits))) return float_operands(a)[0];
+  if ((f == FloatFunction::OfBits && is_call(a, FloatFunction::ToBits)) ||
+      (f == FloatFunction::ToBits && is_call(a, FloatFunction::OfBits)))
+    return float_operands(a)[0];
   if (auto simpler = simplified(f, a, b)) return *simpler;
   const Expr operands[] = {static_cast<int>(f), a, b};
   return intern(Kind::Float, std::span(operands).first(two ? 3 : 2));

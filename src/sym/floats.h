@@ -1,4 +1,6 @@
-// Floats inside sizes: `TruncToInt(FloatMul(0.3, ToFloat(s0)))`. A float that is read from data is one whose bits an unbacked symbol holds (`FloatOfBits(u0)`). A float stands only among the operands of Kind::Float, as the call that makes it or, where it is known, as the constant of its bits.
+// Floats inside sizes: `TruncToInt(FloatMul(0.3, ToFloat(s0)))`. A float that is read from data is one whose bits an
+// unbacked symbol holds (`FloatOfBits(u0)`). A float stands only among the operands of Kind::Float, as the call that
+// makes it or, where it is known, as the constant of its bits.
 #pragma once
 #include "support/float_functions.h"
 #include "sym/shape_env.h"
@@ -7,8 +9,8 @@ namespace coil::sym {
 
 /// The operand that a known float is.
 inline Expr float_constant(double x) { return float_bits(x); }
-/// The call, in canonical form: operands of sums and products ordered, what is known computed, and roundings that are exact in integers (a quotient of integers; a product with a short binary fraction, for
-/// sizes below 2^43) made so.
+/// The call, in canonical form: operands of sums and products ordered, what is known computed, and roundings that are
+/// exact in integers (a quotient of integers; a product with a short binary fraction, for sizes below 2^43) made so.
 Expr float_call(FloatFunction, Expr a, Expr b = 0);
 /// Of a Kind::Float: its function and operands.
 FloatFunction float_function(Expr call);
@@ -19,7 +21,8 @@ bool is_float(Expr);
 Range float_interval(Expr call, const std::function<Range(Expr)>& interval);
 /// Whether there is such a call anywhere in the expression.
 bool has_float(Expr);
-/// Reads the text of a float, as `to_string` writes it inside a size: a number or a call. Throws Error with the position of the fault.
+/// Reads the text of a float, as `to_string` writes it inside a size: a number or a call. Throws Error with the
+/// position of the fault.
 Expr parse_float(std::string_view text, const std::function<Expr(std::string_view name)>& define);
 /// The text of one.
 std::string float_to_string(Expr);

@@ -32,7 +32,8 @@ Wide multiply(Wide a, Wide b) {
 }
 
 Wide divide(Wide a, Wide b) {  // b is not 0
-  if (infinite(b)) return a == 0 ? 0 : infinite(a) ? ((a < 0) == (b < 0) ? kInfinity : -kInfinity) : (a < 0) == (b < 0) ? 0 : -1;
+  if (infinite(b))
+    return a == 0 ? 0 : infinite(a) ? ((a < 0) == (b < 0) ? kInfinity : -kInfinity) : (a < 0) == (b < 0) ? 0 : -1;
   if (infinite(a)) return (a < 0) == (b < 0) ? kInfinity : -kInfinity;
   Wide q = a / b;
   return q - ((a % b != 0) && ((a < 0) != (b < 0)));
@@ -71,7 +72,8 @@ Range interval_ceil_div(Range a, Range b) {
 
 Range interval_mod(Range a, Range b) {
   if (b.low < 0) {
-    if (b.high > 0) return {b.low == Range::kMin ? Range::kMin : b.low + 1, b.high == Range::kMax ? Range::kMax : b.high - 1};
+    if (b.high > 0)
+      return {b.low == Range::kMin ? Range::kMin : b.low + 1, b.high == Range::kMax ? Range::kMax : b.high - 1};
     return {b.low == Range::kMin ? Range::kMin : b.low + 1, 0};
   }
   Range r{0, b.high == Range::kMax ? Range::kMax : std::max<std::int64_t>(b.high - 1, 0)};

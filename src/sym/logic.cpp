@@ -16,7 +16,8 @@ bool differ_by_constant(Expr a, Expr b, std::int64_t& difference) {
   if (size(a) != size(b)) return false;
   Terms s = terms_of(a, x), t = terms_of(b, y);
   if (__builtin_sub_overflow(x, y, &difference)) return false;
-  return std::ranges::equal(s, t, [](const Term& p, const Term& q) { return p.monomial == q.monomial && p.coefficient == q.coefficient; });
+  return std::ranges::equal(
+      s, t, [](const Term& p, const Term& q) { return p.monomial == q.monomial && p.coefficient == q.coefficient; });
 }
 
 /// Min or Max: flat, of two operands that differ by a constant one is dropped, sorted.
@@ -70,7 +71,8 @@ Expr junction(Kind kind, std::span<const Expr> operands) {
   return intern(kind, kept);
 }
 
-/// A difference with its positive and its negative terms apart, divided by their common divisor: positive - negative + constant.
+/// A difference with its positive and its negative terms apart, divided by their common divisor: positive - negative +
+/// constant.
 struct Difference {
   Expr positive = 0, negative = 0;
   std::int64_t constant = 0, divisor = 1;
@@ -118,9 +120,12 @@ Expr at_least_zero(Expr e) {
   return intern(kind, operands);
 }
 
-/// What `a <= b` (`a < b` for less = 1) is where the difference of the constants leaves 64 bits, which nothing else in it can make up for.
+/// What `a <= b` (`a < b` for less = 1) is where the difference of the constants leaves 64 bits, which nothing else in
+/// it can make up for.
 std::optional<Expr> beyond_64_bits(Expr a, Expr b, int less) {
-  auto constant_of = [](Expr e) { return e.kind() == Kind::Add ? e.operands()[0].constant().value_or(0) : e.constant().value_or(0); };
+  auto constant_of = [](Expr e) {
+    return e.kind() == Kind::Add ? e.operands()[0].constant().value_or(0) : e.constant().value_or(0);
+  };
   if (a.is_constant() == b.is_constant()) return std::nullopt;
   const __int128 d = static_cast<__int128>(constant_of(b)) - constant_of(a) - less;
   if (d == static_cast<std::int64_t>(d)) return std::nullopt;
@@ -162,7 +167,13 @@ Expr commuted(Kind kind, Expr a, Expr b) {
 bool is_boolean(Expr e) {
   switch (e.kind()) {
     case Kind::Constant: return e.is_constant(0) || e.is_constant(1);
-    case Kind::Eq: case Kind::Ne: case Kind::Lt: case Kind::Le: case Kind::And: case Kind::Or: case Kind::Not: return true;
+    case Kind::Eq:
+    case Kind::Ne:
+    case Kind::Lt:
+    case Kind::Le:
+    case Kind::And:
+    case Kind::Or:
+    case Kind::Not: return true;
     default: return false;
   }
 }
@@ -270,7 +281,9 @@ Expr shift_right(Expr a, Expr b) {
 }
 
 Expr make(Kind kind, std::span<const Expr> o) {
-  auto expect = [&](std::size_t n) { COIL_CHECK(o.size() == n, "an operator with {} operands instead of {}", o.size(), n); };
+  auto expect = [&](std::size_t n) {
+    COIL_CHECK(o.size() == n, "an operator with {} operands instead of {}", o.size(), n);
+  };
   switch (kind) {
     case Kind::Constant:
     case Kind::Symbol: COIL_CHECK(false, "make() of a leaf");

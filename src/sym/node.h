@@ -11,17 +11,17 @@ namespace coil::sym {
 struct Node {
   std::uint64_t hash = 0;
   Context::Impl* owner = nullptr;
-  const Node* monomial = nullptr;    ///< of a Mul with a coefficient: the same product without it
-  std::uint64_t symbol_filter = 0;   ///< one bit per symbol below (several symbols may share a bit)
+  const Node* monomial = nullptr;   ///< of a Mul with a coefficient: the same product without it
+  std::uint64_t symbol_filter = 0;  ///< one bit per symbol below (several symbols may share a bit)
   const Expr* operands = nullptr;
   std::uint32_t count = 0;
-  std::uint32_t weight = 1;          ///< nodes of the expression written out as a tree, at most kMaxWeight
+  std::uint32_t weight = 1;  ///< nodes of the expression written out as a tree, at most kMaxWeight
   Kind kind = Kind::Constant;
   SymbolKind symbol_kind = SymbolKind::Size;
-  std::uint8_t symbol_kinds = 0;     ///< bit k: a symbol of SymbolKind k is below
-  bool polynomial = false;           ///< symbols, sums and products only
-  std::uint32_t prefix = 0;          ///< of a Symbol: length of the name without its trailing number
-  std::uint64_t number = 0;          ///< of a Symbol: that number
+  std::uint8_t symbol_kinds = 0;  ///< bit k: a symbol of SymbolKind k is below
+  bool polynomial = false;        ///< symbols, sums and products only
+  std::uint32_t prefix = 0;       ///< of a Symbol: length of the name without its trailing number
+  std::uint64_t number = 0;       ///< of a Symbol: that number
   std::string_view name;
 
   static constexpr std::uint32_t kMaxWeight = 1u << 20;

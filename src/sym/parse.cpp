@@ -41,17 +41,39 @@ Expr clean_div(Arguments a) {
 
 // `PythonMod`, `CleanDiv`, `PowByNatural`, …: torch/utils/_sympy/functions.py.
 const Function kFunctions[] = {
-    {"FloorDiv", 2, binary<floor_div>}, {"CeilDiv", 2, binary<ceil_div>}, {"CleanDiv", 2, clean_div},
-    {"Mod", 2, binary<mod>}, {"PythonMod", 2, binary<mod>},
-    {"Min", -1, nary<Kind::Min>}, {"Max", -1, nary<Kind::Max>}, {"min", -1, nary<Kind::Min>}, {"max", -1, nary<Kind::Max>},
-    {"Pow", 2, binary<pow>}, {"PowByNatural", 2, binary<pow>},
+    {"FloorDiv", 2, binary<floor_div>},
+    {"CeilDiv", 2, binary<ceil_div>},
+    {"CleanDiv", 2, clean_div},
+    {"Mod", 2, binary<mod>},
+    {"PythonMod", 2, binary<mod>},
+    {"Min", -1, nary<Kind::Min>},
+    {"Max", -1, nary<Kind::Max>},
+    {"min", -1, nary<Kind::Min>},
+    {"max", -1, nary<Kind::Max>},
+    {"Pow", 2, binary<pow>},
+    {"PowByNatural", 2, binary<pow>},
     {"Where", 3, [](Arguments a) { return where(a[0], a[1], a[2]); }},
-    {"Eq", 2, binary<eq>}, {"Ne", 2, binary<ne>}, {"Lt", 2, binary<lt>}, {"Le", 2, binary<le>}, {"Gt", 2, binary<gt>}, {"Ge", 2, binary<ge>},
-    {"And", -1, nary<Kind::And>}, {"Or", -1, nary<Kind::Or>}, {"Not", 1, [](Arguments a) { return logical_not(a[0]); }},
-    {"BitAnd", 2, binary<bit_and>}, {"BitOr", 2, binary<bit_or>}, {"BitXor", 2, binary<bit_xor>},
-    {"BitwiseFn_bitwise_and", 2, binary<bit_and>}, {"BitwiseFn_bitwise_or", 2, binary<bit_or>}, {"BitwiseFn_bitwise_xor", 2, binary<bit_xor>},
-    {"ShiftLeft", 2, binary<shift_left>}, {"ShiftRight", 2, binary<shift_right>}, {"LShift", 2, binary<shift_left>}, {"RShift", 2, binary<shift_right>},
-    {"Abs", 1, [](Arguments a) { return max(a[0], -a[0]); }}, {"Identity", 1, [](Arguments a) { return a[0]; }},
+    {"Eq", 2, binary<eq>},
+    {"Ne", 2, binary<ne>},
+    {"Lt", 2, binary<lt>},
+    {"Le", 2, binary<le>},
+    {"Gt", 2, binary<gt>},
+    {"Ge", 2, binary<ge>},
+    {"And", -1, nary<Kind::And>},
+    {"Or", -1, nary<Kind::Or>},
+    {"Not", 1, [](Arguments a) { return logical_not(a[0]); }},
+    {"BitAnd", 2, binary<bit_and>},
+    {"BitOr", 2, binary<bit_or>},
+    {"BitXor", 2, binary<bit_xor>},
+    {"BitwiseFn_bitwise_and", 2, binary<bit_and>},
+    {"BitwiseFn_bitwise_or", 2, binary<bit_or>},
+    {"BitwiseFn_bitwise_xor", 2, binary<bit_xor>},
+    {"ShiftLeft", 2, binary<shift_left>},
+    {"ShiftRight", 2, binary<shift_right>},
+    {"LShift", 2, binary<shift_left>},
+    {"RShift", 2, binary<shift_right>},
+    {"Abs", 1, [](Arguments a) { return max(a[0], -a[0]); }},
+    {"Identity", 1, [](Arguments a) { return a[0]; }},
 };
 
 /// Other names of functions of floats.
@@ -96,7 +118,8 @@ class Parser {
  private:
   [[noreturn]] void fault(std::string_view what) const {
     constexpr std::size_t kShown = 120;
-    fail("cannot read the size expression `{}{}`: {} (at position {})", text_.substr(0, kShown), text_.size() > kShown ? "…" : "", what, at_);
+    fail("cannot read the size expression `{}{}`: {} (at position {})", text_.substr(0, kShown),
+         text_.size() > kShown ? "…" : "", what, at_);
   }
 
   void skip() {
@@ -113,7 +136,8 @@ class Parser {
     skip();
     if (text_.substr(at_, sign.size()) != sign) return false;
     char next = peek(sign.size());
-    if (sign.size() == 1 && (sign[0] == '*' || sign[0] == '/' || sign[0] == '<' || sign[0] == '>') && next == sign[0]) return false;
+    if (sign.size() == 1 && (sign[0] == '*' || sign[0] == '/' || sign[0] == '<' || sign[0] == '>') && next == sign[0])
+      return false;
     if (sign.size() == 1 && (sign[0] == '<' || sign[0] == '>') && next == '=') return false;
     at_ += sign.size();
     return true;
@@ -160,7 +184,13 @@ class Parser {
     Expr left = bit_or_level();
     std::optional<Expr> all;
     while (true) {
-      Expr (*f)(Expr, Expr) = take("<=") ? le : take(">=") ? ge : take("==") ? eq : take("!=") ? ne : take("<") ? lt : take(">") ? gt : nullptr;
+      Expr (*f)(Expr, Expr) = take("<=")   ? le
+                              : take(">=") ? ge
+                              : take("==") ? eq
+                              : take("!=") ? ne
+                              : take("<")  ? lt
+                              : take(">")  ? gt
+                                           : nullptr;
       if (!f) return all.value_or(left);
       Expr right = bit_or_level();
       Expr one = f(left, right);
@@ -343,7 +373,8 @@ class Parser {
       if (!fits) at_ = begin, fault(fmt::format("{} takes another number of operands than {}", name, all.size()));
       return f->apply(all);
     }
-    if (const auto function = float_function_of(name); function && (signature_of(*function).gives == 'f') == wants_float) {
+    if (const auto function = float_function_of(name);
+        function && (signature_of(*function).gives == 'f') == wants_float) {
       expect('(');
       Expr operands[2];
       for (std::size_t i = 0; char kind : signature_of(*function).takes) {
@@ -366,8 +397,12 @@ class Parser {
 
 }  // namespace
 
-Expr parse(std::string_view text, const std::function<Expr(std::string_view name)>& define) { return Parser(text, define).parse(); }
+Expr parse(std::string_view text, const std::function<Expr(std::string_view name)>& define) {
+  return Parser(text, define).parse();
+}
 
-Expr parse_float(std::string_view text, const std::function<Expr(std::string_view name)>& define) { return Parser(text, define).parse_float(); }
+Expr parse_float(std::string_view text, const std::function<Expr(std::string_view name)>& define) {
+  return Parser(text, define).parse_float();
+}
 
 }  // namespace coil::sym

@@ -19,9 +19,11 @@ enum Family { kText, kPython, kC, kTriton };
 /// What languages differ in beside their spelling.
 struct Dialect {
   Family family;
-  const char* wide_literal;          ///< what follows a constant of more than 32 bits
-  const char *wide_cast, *wide_end;  ///< around what would else be computed in fewer than 64 bits; null where integers have no width
-  const char *narrow_cast, *narrow_end;  ///< around truth values that are computed with in 32 bits; null where they are integers anyway
+  const char* wide_literal;  ///< what follows a constant of more than 32 bits
+  const char *wide_cast,
+      *wide_end;  ///< around what would else be computed in fewer than 64 bits; null where integers have no width
+  const char *narrow_cast,
+      *narrow_end;  ///< around truth values that are computed with in 32 bits; null where they are integers anyway
   const char *quotient, *remainder;  ///< of operands that are not negative
   bool casts_symbols;                ///< symbols have the width of their value, not of their type
 };
@@ -130,7 +132,8 @@ bool is_narrow(Expr e) {
 class Printer {
  public:
   using Given = std::function<std::optional<std::string>(Expr)>;
-  Printer(const Dialect& dialect, const std::function<std::string(Expr)>* name, const std::function<bool(Expr)>* nonnegative, IntWidth width, const Given* given = nullptr)
+  Printer(const Dialect& dialect, const std::function<std::string(Expr)>* name,
+          const std::function<bool(Expr)>* nonnegative, IntWidth width, const Given* given = nullptr)
       : dialect_(dialect), name_(name), nonnegative_(nonnegative), width_(width), given_(given) {}
 
   /// Parenthesised when it binds no tighter than `outer`.
@@ -197,8 +200,10 @@ class Printer {
     const auto o = float_operands(e);
     for (std::size_t i = 0; i < o.size(); ++i) {
       if (i) out += ", ";
-      if (s.takes[i] == 'f' && o[i].is_constant()) out += float_text(float_of_bits(*o[i].constant()));
-      else print(o[i], -1);
+      if (s.takes[i] == 'f' && o[i].is_constant())
+        out += float_text(float_of_bits(*o[i].constant()));
+      else
+        print(o[i], -1);
     }
     out += ")";
   }
@@ -274,13 +279,15 @@ class Printer {
   bool power_is_infix() const { return word_of(Kind::Pow, dialect_.family).infix != kAtom; }
 
   void infix(Expr e, const char* op, int precedence, int outer) {
-    if (dialect_.family == kC && precedence == kBits && outer >= 0) outer = kBits;  // in C they bind less than relations
+    if (dialect_.family == kC && precedence == kBits && outer >= 0)
+      outer = kBits;  // in C they bind less than relations
     const bool computes = has_width() && (precedence == kShift || precedence == kProduct);
     group(precedence, outer, [&] {
       bool first = true;
       for (Expr o : e.operands()) {
         if (!first) out += precedence == kPower ? op : fmt::format(" {} ", op);
-        const int tightness = precedence == kProduct && first ? kProduct - 1 : precedence;  // division associates to the left
+        const int tightness =
+            precedence == kProduct && first ? kProduct - 1 : precedence;  // division associates to the left
         computes && (!o.is_constant() || (first && precedence == kShift)) ? number(o, tightness) : print(o, tightness);
         first = false;
       }
@@ -295,9 +302,12 @@ class Printer {
     for (std::size_t i = 0; i <= pairs; ++i) out += fmt::format("{}(", function);
     for (std::size_t i = 0; i < o.size(); ++i) {
       if (i) out += ", ";
-      if (e.kind() == Kind::Where) print(i == 0 && has_width() && !is_boolean(o[i]) ? ne(o[i], 0) : o[i], -1);
-      else if (has_width() && (!o[i].is_constant() || e.kind() == Kind::Pow)) number(o[i], -1);
-      else print(o[i], -1);
+      if (e.kind() == Kind::Where)
+        print(i == 0 && has_width() && !is_boolean(o[i]) ? ne(o[i], 0) : o[i], -1);
+      else if (has_width() && (!o[i].is_constant() || e.kind() == Kind::Pow))
+        number(o[i], -1);
+      else
+        print(o[i], -1);
       if (pairs && i > 0 && i + 1 < o.size()) out += ")";
     }
     out += ")";
@@ -336,10 +346,13 @@ std::string to_string(Expr e) {
   return std::move(p.out);
 }
 
-std::string float_to_string(Expr e) { return e.is_constant() ? float_text(float_of_bits(*e.constant())) : to_string(e); }
+std::string float_to_string(Expr e) {
+  return e.is_constant() ? float_text(float_of_bits(*e.constant())) : to_string(e);
+}
 
 std::string float_code(Language language, Expr call, const std::function<std::string(Expr)>& integer) {
-  if (language != Language::Cpp && language != Language::Python) fail("{} is computed before a kernel runs, not in it", to_string(call));
+  if (language != Language::Cpp && language != Language::Python)
+    fail("{} is computed before a kernel runs, not in it", to_string(call));
   const bool cpp = language == Language::Cpp;
   const FloatFunction f = float_function(call);
   const FloatSignature& s = signature_of(f);
@@ -350,8 +363,13 @@ std::string float_code(Language language, Expr call, const std::function<std::st
       text = integer(o);
     } else if (auto bits = o.constant()) {
       const double x = float_of_bits(*bits);
-      if (std::isfinite(x)) text = cpp ? fmt::format("({:a})", x) : "(" + float_text(x) + ")";
-      else text = fmt::format("{}({}{})", std::signbit(x) ? "-" : "", cpp ? "__builtin_" : "math.", std::isnan(x) ? (cpp ? "nan(\"\")" : "nan") : cpp ? "inf()" : "inf");
+      if (std::isfinite(x))
+        text = cpp ? fmt::format("({:a})", x) : "(" + float_text(x) + ")";
+      else
+        text = fmt::format("{}({}{})", std::signbit(x) ? "-" : "", cpp ? "__builtin_" : "math.",
+                           std::isnan(x) ? (cpp ? "nan(\"\")" : "nan")
+                           : cpp         ? "inf()"
+                                         : "inf");
     } else {
       text = float_code(language, o, integer);
     }
@@ -361,9 +379,11 @@ std::string float_code(Language language, Expr call, const std::function<std::st
   return fmt::format(fmt::runtime(cpp ? spelling->cpp : spelling->python), operands[0], operands[1]);
 }
 
-std::string to_code(Language language, Expr e, const std::function<std::string(Expr)>& name, const std::function<bool(Expr)>& nonnegative, IntWidth width,
+std::string to_code(Language language, Expr e, const std::function<std::string(Expr)>& name,
+                    const std::function<bool(Expr)>& nonnegative, IntWidth width,
                     const std::function<std::optional<std::string>(Expr)>& given) {
-  Printer p(kDialects[static_cast<std::size_t>(language)], &name, nonnegative ? &nonnegative : nullptr, width, given ? &given : nullptr);
+  Printer p(kDialects[static_cast<std::size_t>(language)], &name, nonnegative ? &nonnegative : nullptr, width,
+            given ? &given : nullptr);
   p.print(e, -1);
   return std::move(p.out);
 }

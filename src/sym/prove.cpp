@@ -7,9 +7,9 @@ namespace coil::sym {
 
 namespace {
 
-constexpr std::uint32_t kMemoWeight = 32;     // intervals of smaller expressions are computed anew
+constexpr std::uint32_t kMemoWeight = 32;          // intervals of smaller expressions are computed anew
 constexpr std::uint32_t kMaxExtremeWeight = 2048;  // loop variables of larger expressions are not put at their extremes
-constexpr std::size_t kMaxShiftedTerms = 64;  // of a polynomial that is expanded for a proof
+constexpr std::size_t kMaxShiftedTerms = 64;       // of a polynomial that is expanded for a proof
 
 bool has_loops(Expr e) { return has_symbol_of(e, SymbolKind::Loop); }
 
@@ -65,7 +65,8 @@ void Simplifier::assume_positive(Expr e) {
   auto all = factors(monomial);
   for (const Expr& f : all) {
     Range r = interval(f);
-    if (r.low == 0 || (r.low < 0 && all.size() == 1 && split(e).coefficient > 0)) assume(f, {1, std::max<std::int64_t>(r.high, 1)});
+    if (r.low == 0 || (r.low < 0 && all.size() == 1 && split(e).coefficient > 0))
+      assume(f, {1, std::max<std::int64_t>(r.high, 1)});
   }
 }
 
@@ -99,8 +100,10 @@ Range Simplifier::node_interval(Expr e) {
     case Kind::FloorDiv: return fold(interval_floor_div);
     case Kind::CeilDiv: return fold(interval_ceil_div);
     case Kind::Mod: return fold(interval_mod);
-    case Kind::Min: return fold([](Range a, Range b) { return Range{std::min(a.low, b.low), std::min(a.high, b.high)}; });
-    case Kind::Max: return fold([](Range a, Range b) { return Range{std::max(a.low, b.low), std::max(a.high, b.high)}; });
+    case Kind::Min:
+      return fold([](Range a, Range b) { return Range{std::min(a.low, b.low), std::min(a.high, b.high)}; });
+    case Kind::Max:
+      return fold([](Range a, Range b) { return Range{std::max(a.low, b.low), std::max(a.high, b.high)}; });
     case Kind::Where: return interval_union(interval(o[1]), interval(o[2]));
     case Kind::Pow: return interval_pow(interval(o[0]), interval(o[1]));
     case Kind::BitAnd: {
@@ -131,7 +134,9 @@ Range Simplifier::shifted_interval(Expr e) {
   if (e.kind() != Kind::Add) return {};
   std::int64_t constant = 0;
   const Terms terms = terms_of(e, constant);
-  if (terms.size() > kMaxShiftedTerms || std::ranges::all_of(terms, [](const Term& t) { return factors(t.monomial).size() == 1; })) return {};
+  if (terms.size() > kMaxShiftedTerms ||
+      std::ranges::all_of(terms, [](const Term& t) { return factors(t.monomial).size() == 1; }))
+    return {};
   auto low_of = [&](Expr atom) {
     Range r = interval(atom);
     return r.low == Range::kMin ? std::int64_t{0} : r.low;
@@ -188,7 +193,9 @@ bool Simplifier::nonnegative(Expr e) {
   if (auto c = e.constant()) return *c >= 0;
   if (nonnegative_by_extremes(e)) return true;
   // Sums with a fact `f >= 0` in them: `e - f >= 0` is enough.
-  auto follows = [&](Expr f) { return (f.node()->symbol_filter & e.node()->symbol_filter) != 0 && nonnegative_by_extremes(e - f); };
+  auto follows = [&](Expr f) {
+    return (f.node()->symbol_filter & e.node()->symbol_filter) != 0 && nonnegative_by_extremes(e - f);
+  };
   for (const Expr& f : assumed_nonnegative_)
     if (f.node() && follows(f)) return true;
   for (const Expr& condition : env_.facts_)
@@ -247,7 +254,8 @@ std::optional<Expr> Simplifier::extreme(Expr e, Side side) {
 }
 
 std::optional<Expr> Simplifier::extreme_of_sum(Expr e, Side side) {
-  // Variables that stand in it linearly go to one end of their range; all their terms at once, so that i0·s0 - i0 is seen as i0·(s0 - 1).
+  // Variables that stand in it linearly go to one end of their range; all their terms at once, so that i0·s0 - i0 is
+  // seen as i0·(s0 - 1).
   for (const LoopVar& l : loops_) {
     if (!contains(e, l.var)) continue;
     auto linear = linear_in(e, l.var);

@@ -9,7 +9,8 @@ constexpr std::uint32_t kTreeWeight = 4096;  // expressions up to this size are 
 
 using Memo = std::unordered_map<const Node*, Expr>;
 
-/// Calls `f` on the operands, and makes the expression anew where one of them changed. A choice whose condition is decided builds only the side taken.
+/// Calls `f` on the operands, and makes the expression anew where one of them changed. A choice whose condition is
+/// decided builds only the side taken.
 template <class F>
 Expr rebuild(Expr e, F&& f) {
   auto operands = e.operands();
@@ -153,7 +154,9 @@ bool contains(Expr e, Expr symbol) {
   return found;
 }
 
-bool has_symbol_of(Expr e, SymbolKind kind) { return e.node() && (e.node()->symbol_kinds >> static_cast<unsigned>(kind) & 1); }
+bool has_symbol_of(Expr e, SymbolKind kind) {
+  return e.node() && (e.node()->symbol_kinds >> static_cast<unsigned>(kind) & 1);
+}
 
 std::int64_t evaluate(Expr e, const std::function<std::int64_t(Expr)>& lookup) {
   return Evaluation{lookup, e.node() && e.node()->weight > kTreeWeight, {}}(e);

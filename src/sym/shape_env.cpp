@@ -53,7 +53,8 @@ void ShapeEnv::constrain(Expr symbol, Range range) {
   }
   Range old = this->range(symbol), narrowed = interval_intersect(old, range);
   if (narrowed.low > narrowed.high)
-    fail("the size {} would have to lie in [{}, {}] and in [{}, {}]", symbol.name(), old.low, old.high, range.low, range.high);
+    fail("the size {} would have to lie in [{}, {}] and in [{}, {}]", symbol.name(), old.low, old.high, range.low,
+         range.high);
   if (narrowed == old) return;
   info_[symbol].range = narrowed;
   if (narrowed.low == narrowed.high) replace(symbol, narrowed.low);
@@ -83,7 +84,8 @@ void ShapeEnv::replace(Expr symbol, Expr by) {
   for (auto& [_, old] : replacements_) old = substitute(old, from, to);
   replacements_.emplace(symbol, by);
   if (by.is_symbol())
-    if (auto it = info_.find(by); it != info_.end() && !it->second.hint && info_.contains(symbol)) it->second.hint = info_[symbol].hint;
+    if (auto it = info_.find(by); it != info_.end() && !it->second.hint && info_.contains(symbol))
+      it->second.hint = info_[symbol].hint;
   // What was known of the symbol is now known of its replacement.
   if (!by.is_constant()) constrain(symbol, known);
   std::vector<std::pair<Expr, std::int64_t>> multiples;
@@ -158,10 +160,13 @@ void ShapeEnv::learn_equal(Expr condition) {
       learn_multiple_of(a.operands()[0], *a.operands()[1].constant());
       return;
     }
-  // A symbol that stands in it once, with coefficient 1 or -1: unbacked ones and later ones are replaced first, so that what is defined early is not said in terms of what is defined later.
+  // A symbol that stands in it once, with coefficient 1 or -1: unbacked ones and later ones are replaced first, so that
+  // what is defined early is not said in terms of what is defined later.
   Expr difference = left - right;
   std::vector<Expr> candidates = free_symbols(difference);
-  std::ranges::stable_sort(candidates, [](Expr a, Expr b) { return a.symbol_kind() == SymbolKind::Unbacked && b.symbol_kind() != SymbolKind::Unbacked; });
+  std::ranges::stable_sort(candidates, [](Expr a, Expr b) {
+    return a.symbol_kind() == SymbolKind::Unbacked && b.symbol_kind() != SymbolKind::Unbacked;
+  });
   auto first_size = std::ranges::find_if(candidates, [](Expr e) { return e.symbol_kind() != SymbolKind::Unbacked; });
   std::reverse(candidates.begin(), first_size);
   std::reverse(first_size, candidates.end());
@@ -193,7 +198,8 @@ bool ShapeEnv::decide(Expr condition, std::string_view reason) {
   Expr known = simplify(condition);
   if (auto c = known.constant()) return *c != 0;
   if (has_symbol_of(known, SymbolKind::Unbacked))
-    fail("{} depends on the data ({}): whether {} is not known before the run", reason, to_string(known), to_string(condition));
+    fail("{} depends on the data ({}): whether {} is not known before the run", reason, to_string(known),
+         to_string(condition));
   auto value = hint(known);
   if (!value) fail("{} asks whether {}, and there is no example size to decide it by", reason, to_string(known));
   add_guard(*value ? known : logical_not(known), std::string(reason));
@@ -203,7 +209,8 @@ bool ShapeEnv::decide(Expr condition, std::string_view reason) {
 std::int64_t ShapeEnv::specialize(Expr e, std::string_view reason) {
   Expr known = simplify(e);
   if (auto c = known.constant()) return *c;
-  if (has_symbol_of(known, SymbolKind::Unbacked)) fail("{} needs the value of {}, which depends on the data", reason, to_string(known));
+  if (has_symbol_of(known, SymbolKind::Unbacked))
+    fail("{} needs the value of {}, which depends on the data", reason, to_string(known));
   auto value = hint(known);
   if (!value) fail("{} needs the value of {}, and there is no example size to take it from", reason, to_string(known));
   add_guard(eq(known, *value), std::string(reason));

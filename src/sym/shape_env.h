@@ -1,7 +1,8 @@
 // What is known about symbols: ranges, divisibility, replacements, guards; and the two kinds of question asked of it.
 //
-// *Statically known* questions never guard and may answer no for want of knowledge. *Decide* questions answer by the hint, record a
-// guard that the run checks, and take backed symbols only. No other code evaluates a hint to choose between code paths.
+// *Statically known* questions never guard and may answer no for want of knowledge. *Decide* questions answer by the
+// hint, record a guard that the run checks, and take backed symbols only. No other code evaluates a hint to choose
+// between code paths.
 #pragma once
 #include <limits>
 #include <optional>
@@ -58,8 +59,9 @@ class ShapeEnv {
 
   /// Interval of an expression's values. Loop variables take theirs from `loops`, or [0, no bound).
   Range bounds(Expr, std::span<const LoopVar> loops = {}) const;
-  /// With replacements made and what ranges and divisibility prove; index expressions also with their loops' extents, symbolic ones included:
-  /// FloorDiv(i0*s0 + i1, s0) with i1 < s0 is i0. What has a loop variable in it is taken to be asked for only while that loop runs, so its size is at least 1.
+  /// With replacements made and what ranges and divisibility prove; index expressions also with their loops' extents,
+  /// symbolic ones included: FloorDiv(i0*s0 + i1, s0) with i1 < s0 is i0. What has a loop variable in it is taken to be
+  /// asked for only while that loop runs, so its size is at least 1.
   Expr simplify(Expr, std::span<const LoopVar> loops = {}) const;
 
   bool statically_known_true(Expr condition, std::span<const LoopVar> loops = {}) const;
@@ -73,11 +75,13 @@ class ShapeEnv {
   bool decide(Expr condition, std::string_view reason);
   /// The value by hints, guarded to be that value.
   std::int64_t specialize(Expr e, std::string_view reason);
-  /// The value with hints; nothing when a symbol has none. For estimates (sizes of tiles, orders of loops), never for correctness.
+  /// The value with hints; nothing when a symbol has none. For estimates (sizes of tiles, orders of loops), never for
+  /// correctness.
   std::optional<std::int64_t> hint(Expr) const;
   std::int64_t hint_or(Expr e, std::int64_t fallback) const { return hint(e).value_or(fallback); }
 
-  /// In the order they were made. They are knowledge from then on: simplify() turns each into 1, so check them as they are.
+  /// In the order they were made. They are knowledge from then on: simplify() turns each into 1, so check them as they
+  /// are.
   const std::vector<Guard>& guards() const { return guards_; }
   /// Records the condition unless what is known implies it; throws Error where it contradicts what is known.
   void add_guard(Expr condition, std::string reason);

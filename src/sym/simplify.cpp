@@ -6,11 +6,13 @@ namespace coil::sym {
 
 namespace {
 
-constexpr int kMaxRewrites = 64;              // rewriting of results of rewriting
+constexpr int kMaxRewrites = 64;            // rewriting of results of rewriting
 constexpr std::size_t kMaxCandidates = 12;  // divisors tried for one division
 
 /// {coefficient·monomial} of the largest common divisor of two terms.
-Term common_divisor(const Term& a, const Term& b) { return {common_monomial(a.monomial, b.monomial), gcd(a.coefficient, b.coefficient)}; }
+Term common_divisor(const Term& a, const Term& b) {
+  return {common_monomial(a.monomial, b.monomial), gcd(a.coefficient, b.coefficient)};
+}
 
 bool same(const Term& a, const Term& b) { return a.monomial == b.monomial && a.coefficient == b.coefficient; }
 
@@ -37,7 +39,8 @@ Expr Simplifier::simplify(Expr e) {
   for (const Expr& o : e.operands()) {
     operands.push_back(simplify(o));
     changed |= operands.back() != o;
-    if (n->kind == Kind::Where && operands.size() == 1 && operands[0].is_constant()) return simplify(e.operands()[operands[0].is_constant(0) ? 2 : 1]);
+    if (n->kind == Kind::Where && operands.size() == 1 && operands[0].is_constant())
+      return simplify(e.operands()[operands[0].is_constant(0) ? 2 : 1]);
   }
   Expr result = changed ? make(n->kind, operands) : e;
   if (result.node() && !result.node()->polynomial && depth_ < kMaxRewrites) {
@@ -115,7 +118,8 @@ std::optional<Expr> Simplifier::step_multiples(Expr e) {
   auto d = e.operands()[1].constant();
   if (!d || env_.multiples_.empty()) return std::nullopt;
   const bool is_div = e.kind() == Kind::FloorDiv;
-  if (auto it = env_.multiples_.find(x); it != env_.multiples_.end() && it->second % *d == 0) return is_div ? std::nullopt : std::optional(Expr(0));
+  if (auto it = env_.multiples_.find(x); it != env_.multiples_.end() && it->second % *d == 0)
+    return is_div ? std::nullopt : std::optional(Expr(0));
   std::int64_t constant = 0;
   Terms exact, rest;
   for (const Term& t : terms_of(x, constant)) (multiple_of(t) % *d == 0 ? exact : rest).push_back(t);
@@ -125,7 +129,8 @@ std::optional<Expr> Simplifier::step_multiples(Expr e) {
   return left.is_constant(0) ? std::nullopt : std::optional(floor_div(left, *d) + floor_div(taken, *d));
 }
 
-/// With x = g·a + b, n = g·m and q·g <= b < (q + 1)·g: FloorDiv(x, n) = FloorDiv(a + q, m) and Mod(x, n) = g·Mod(a + q, m) + b - q·g.
+/// With x = g·a + b, n = g·m and q·g <= b < (q + 1)·g: FloorDiv(x, n) = FloorDiv(a + q, m) and Mod(x, n) = g·Mod(a + q,
+/// m) + b - q·g.
 std::optional<Expr> Simplifier::step_split(Expr e) {
   Expr x = e.operands()[0], n = e.operands()[1];
   if (n.kind() == Kind::Add || x.is_constant()) return std::nullopt;
@@ -155,7 +160,8 @@ std::optional<Expr> Simplifier::step_split(Expr e) {
     auto q = constant_quotient(b, divisor);
     if (!q) continue;
     multiples.push_back(*q);
-    Expr a = sum(multiples), m = scaled(*divide_monomial(whole.monomial, g.monomial), whole.coefficient / g.coefficient);
+    Expr a = sum(multiples),
+         m = scaled(*divide_monomial(whole.monomial, g.monomial), whole.coefficient / g.coefficient);
     return e.kind() == Kind::FloorDiv ? floor_div(a, m) : divisor * mod(a, m) + b - Expr(*q) * divisor;
   }
   return std::nullopt;
@@ -164,7 +170,8 @@ std::optional<Expr> Simplifier::step_split(Expr e) {
 Expr Simplifier::step_extremum(Expr e) {
   Exprs kept(e.operands().begin(), e.operands().end());
   auto useless = [&](Expr a) {
-    return std::ranges::any_of(kept, [&](Expr b) { return a != b && nonnegative(e.kind() == Kind::Max ? b - a : a - b); });
+    return std::ranges::any_of(kept,
+                               [&](Expr b) { return a != b && nonnegative(e.kind() == Kind::Max ? b - a : a - b); });
   };
   for (std::size_t i = 0; i < kept.size();) {
     if (useless(kept[i]))
@@ -215,8 +222,8 @@ Expr Simplifier::step_equality(Expr e) {
   return e;
 }
 
-/// The digits of one number put together again, with any common factor k: k·n·FloorDiv(x, n) + k·Mod(x, n) is k·x, k·x - k·n·FloorDiv(x, n) is
-/// k·Mod(x, n), and k·a·Mod(FloorDiv(x, a), b) + k·Mod(x, a) is k·Mod(x, a·b).
+/// The digits of one number put together again, with any common factor k: k·n·FloorDiv(x, n) + k·Mod(x, n) is k·x, k·x
+/// - k·n·FloorDiv(x, n) is k·Mod(x, n), and k·a·Mod(FloorDiv(x, a), b) + k·Mod(x, a) is k·Mod(x, a·b).
 std::optional<Expr> Simplifier::recombine(Expr e) {
   std::int64_t constant = 0;
   const Terms terms = terms_of(e, constant);

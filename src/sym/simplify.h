@@ -1,7 +1,7 @@
 // One question to a ShapeEnv: intervals, proofs and rewriting under its knowledge and the extents of some loops.
 //
-// An expression with a loop variable in it is asked for only while that loop runs, so the loop's size is then taken to be at least 1; in the
-// same way a divisor is not 0 where its quotient means anything.
+// An expression with a loop variable in it is asked for only while that loop runs, so the loop's size is then taken to
+// be at least 1; in the same way a divisor is not 0 where its quotient means anything.
 #pragma once
 #include "sym/node.h"
 #include "sym/shape_env.h"

@@ -24,7 +24,8 @@ struct TensorMeta {
 Exprs contiguous_strides(std::span<const Expr> sizes);
 /// A dense row-major tensor at offset 0.
 TensorMeta contiguous(DType, Device, Exprs sizes);
-/// `f32[2, s0]`, with strides and offset appended where they are not the dense ones: `f32[2, 3]{1, 2}`, `f32[4]{1}+8`; the device where it is not the CPU: `f32[2]@cuda:0`.
+/// `f32[2, s0]`, with strides and offset appended where they are not the dense ones: `f32[2, 3]{1, 2}`, `f32[4]{1}+8`;
+/// the device where it is not the CPU: `f32[2]@cuda:0`.
 std::string to_string(const TensorMeta&);
 
 }  // namespace coil::sym

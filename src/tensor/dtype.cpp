@@ -51,7 +51,12 @@ std::optional<DType> dtype_from_export_number(int n) {
 
 bool is_floating(DType d) {
   switch (d) {
-    case DType::F16: case DType::BF16: case DType::F32: case DType::F64: case DType::F8E4M3: case DType::F8E5M2: return true;
+    case DType::F16:
+    case DType::BF16:
+    case DType::F32:
+    case DType::F64:
+    case DType::F8E4M3:
+    case DType::F8E5M2: return true;
     default: return false;
   }
 }
@@ -60,7 +65,11 @@ bool is_fractional(DType d) { return is_floating(d) || is_complex(d); }
 bool is_integral(DType d) { return !is_fractional(d) && d != DType::Bool; }
 bool is_signed(DType d) {
   switch (d) {
-    case DType::U8: case DType::U16: case DType::U32: case DType::U64: case DType::Bool: return false;
+    case DType::U8:
+    case DType::U16:
+    case DType::U32:
+    case DType::U64:
+    case DType::Bool: return false;
     default: return true;
   }
 }

@@ -140,13 +140,15 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   }
 }
 
-void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata) {
+void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
   AtomicFile file(path);
   write_safetensors(file, tensors, metadata);
   file.commit();
 }
 
-void write_safetensors(AtomicFile& file, const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata) {
+void write_safetensors(AtomicFile& file, const std::map<std::string, Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
   // Whole cache lines first, then larger elements: gaps are not allowed, and so most tensors begin on a line and all
   // are aligned to their element.
   std::vector<std::pair<const std::string*, const Tensor*>> order;

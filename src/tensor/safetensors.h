@@ -25,6 +25,7 @@ void write_safetensors(const std::filesystem::path&, const std::map<std::string,
                        const std::map<std::string, std::string>& metadata = {});
 
 /// The same into a file that the caller commits.
-void write_safetensors(AtomicFile&, const std::map<std::string, Tensor>&, const std::map<std::string, std::string>& metadata = {});
+void write_safetensors(AtomicFile&, const std::map<std::string, Tensor>&,
+                       const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace coil

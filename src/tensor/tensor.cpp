@@ -33,7 +33,8 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-/// Whole pages, huge ones where the kernel has them, which it gives as zeros when they are first touched: by the threads that fill them, and some hundred times more rarely.
+/// Whole pages, huge ones where the kernel has them, which it gives as zeros when they are first touched: by the
+/// threads that fill them, and some hundred times more rarely.
 std::shared_ptr<std::byte> allocate_pages(std::size_t bytes) {
   void* whole = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (whole == MAP_FAILED) return nullptr;
@@ -46,7 +47,8 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t bytes) {
 }
 
 std::shared_ptr<std::byte> allocate_zeros(std::size_t bytes, std::size_t alignment) {
-  std::shared_ptr<std::byte> p(static_cast<std::byte*>(std::aligned_alloc(alignment, bytes)), [](std::byte* q) { std::free(q); });
+  std::shared_ptr<std::byte> p(static_cast<std::byte*>(std::aligned_alloc(alignment, bytes)),
+                               [](std::byte* q) { std::free(q); });
   if (p) std::memset(p.get(), 0, bytes);
   return p;
 }
@@ -66,7 +68,8 @@ Storage Storage::allocate(std::size_t bytes) {
 Tensor Tensor::empty(DType dtype, Sizes sizes) {
   Tensor t;
   std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(coil::numel(sizes), static_cast<std::int64_t>(size_of(dtype)), &bytes)) fail("tensor too large");
+  if (__builtin_mul_overflow(coil::numel(sizes), static_cast<std::int64_t>(size_of(dtype)), &bytes))
+    fail("tensor too large");
   t.storage = Storage::allocate(static_cast<std::size_t>(bytes));
   t.dtype = dtype;
   t.strides = contiguous_strides(sizes);
@@ -86,14 +89,16 @@ bool Tensor::is_contiguous() const {
 
 namespace {
 
-void copy_strided(std::byte* to, const std::byte* from, std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides, std::size_t item) {
+void copy_strided(std::byte* to, const std::byte* from, std::span<const std::int64_t> sizes,
+                  std::span<const std::int64_t> strides, std::size_t item) {
   if (sizes.empty()) {
     std::memcpy(to, from, item);
     return;
   }
   const std::int64_t step = coil::numel(sizes.subspan(1)) * static_cast<std::int64_t>(item);
   for (std::int64_t i = 0; i < sizes[0]; ++i)
-    copy_strided(to + i * step, from + i * strides[0] * static_cast<std::int64_t>(item), sizes.subspan(1), strides.subspan(1), item);
+    copy_strided(to + i * step, from + i * strides[0] * static_cast<std::int64_t>(item), sizes.subspan(1),
+                 strides.subspan(1), item);
 }
 
 }  // namespace
@@ -110,11 +115,13 @@ void Tensor::check_bounds() const {
   std::int64_t low = offset, high = offset;
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     std::int64_t span = 0;
-    if (__builtin_mul_overflow(sizes[d] - 1, strides[d], &span) || __builtin_add_overflow(span > 0 ? high : low, span, span > 0 ? &high : &low))
+    if (__builtin_mul_overflow(sizes[d] - 1, strides[d], &span) ||
+        __builtin_add_overflow(span > 0 ? high : low, span, span > 0 ? &high : &low))
       fail("strides overflow");
   }
   const auto items = static_cast<std::int64_t>(storage.bytes / size_of(dtype));
-  if (low < 0 || high >= items) fail("a tensor of {} elements reads element {} of its storage", items, low < 0 ? low : high);
+  if (low < 0 || high >= items)
+    fail("a tensor of {} elements reads element {} of its storage", items, low < 0 ? low : high);
 }
 
 }  // namespace coil

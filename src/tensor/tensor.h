@@ -18,7 +18,8 @@ Sizes contiguous_strides(std::span<const std::int64_t> sizes);
 /// Product of sizes; 1 for rank 0. Throws Error when it does not fit in int64.
 std::int64_t numel(std::span<const std::int64_t> sizes);
 
-/// Bytes that several tensors may share. The deleter of `data` knows where they came from (heap, mapped file, a host program).
+/// Bytes that several tensors may share. The deleter of `data` knows where they came from (heap, mapped file, a host
+/// program).
 struct Storage {
   std::shared_ptr<std::byte> data;
   std::size_t bytes = 0;
@@ -42,7 +43,10 @@ struct Tensor {
   Device device() const { return storage.device; }
   bool is_contiguous() const;
   std::byte* bytes() const { return storage.data.get() + offset * static_cast<std::int64_t>(size_of(dtype)); }
-  template <class T> T* data() const { return reinterpret_cast<T*>(bytes()); }
+  template <class T>
+  T* data() const {
+    return reinterpret_cast<T*>(bytes());
+  }
   /// A dense row-major copy (itself when it is one already).
   Tensor contiguous() const;
   /// Throws Error unless every element lies inside the storage.

@@ -5,9 +5,10 @@
 namespace coil::wrapper {
 namespace {
 
-constexpr std::size_t kMostPointers = 480;           // of a launch: what fits into 4 KiB of arguments
-constexpr std::int64_t kLargest = std::int64_t{64} << 20;  // bytes that one launch writes, past which it fills the machine alone
-constexpr std::int64_t kTemporary = 1 << 20;         // bytes of a temporary that may live longer for it
+constexpr std::size_t kMostPointers = 480;  // of a launch: what fits into 4 KiB of arguments
+constexpr std::int64_t kLargest = std::int64_t{64}
+                                  << 20;      // bytes that one launch writes, past which it fills the machine alone
+constexpr std::int64_t kTemporary = 1 << 20;  // bytes of a temporary that may live longer for it
 
 /// Calls that become one, and what lines between the outermost of them and where the search is touch.
 struct Batch {
@@ -27,14 +28,17 @@ class Batcher {
       for (BufferId b : uses(l).reads) read_.insert(b);
   }
 
-  /// Calls join the first of them; or the last, where they make results of the program of something small that may live longer for it.
+  /// Calls join the first of them; or the last, where they make results of the program of something small that may live
+  /// longer for it.
   void run(bool join_last) {
     join_last_ = join_last;
     std::vector<Batch> all;
     std::map<std::size_t, Batch> open;  // by kernel
     for (std::size_t n = 0; n < p_.lines.size(); ++n) {
       const std::size_t i = join_last ? p_.lines.size() - 1 - n : n;
-      if (std::holds_alternative<Control>(p_.lines[i]) || std::holds_alternative<ReadSymbol>(p_.lines[i]) || std::holds_alternative<SetSymbol>(p_.lines[i])) {  // no call moves over a border, or to where its sizes are not known
+      if (std::holds_alternative<Control>(p_.lines[i]) || std::holds_alternative<ReadSymbol>(p_.lines[i]) ||
+          std::holds_alternative<SetSymbol>(
+              p_.lines[i])) {  // no call moves over a border, or to where its sizes are not known
         for (auto& [kernel, batch] : open) all.push_back(std::move(batch));
         open.clear();
       }
@@ -47,7 +51,9 @@ class Batcher {
           open.erase(it);
         }
       for (auto& [kernel, batch] : open)
-        if (!call || kernel != call->kernel) batch.passed_reads.insert(u.reads.begin(), u.reads.end()), batch.passed_writes.insert(u.writes.begin(), u.writes.end());
+        if (!call || kernel != call->kernel)
+          batch.passed_reads.insert(u.reads.begin(), u.reads.end()),
+              batch.passed_writes.insert(u.writes.begin(), u.writes.end());
       if (!call) continue;
       Batch& batch = open[call->kernel];
       if (batch.calls.empty()) batch.place = i;
@@ -64,12 +70,15 @@ class Batcher {
 
  private:
   bool may_join(const CallKernel& call) const {
-    if (!call.launch || !call.failure.empty() || call.launch->grid.size() != 3 || !call.launch->grid[1].is_constant(1)) return false;
+    if (!call.launch || !call.failure.empty() || call.launch->grid.size() != 3 || !call.launch->grid[1].is_constant(1))
+      return false;
     std::int64_t written = 0;
     for (std::size_t k = 0; k < call.buffers.size(); ++k) {
       const Buffer& b = p_.buffers[call.buffers[k]];
       const std::int64_t bytes = p_.env->hint_or(b.bytes, kLargest);
-      if (join_last_ && !(call.written[k] ? b.kind == BufferKind::Output && !read_.contains(call.buffers[k]) : b.kind == BufferKind::Constant || bytes <= kTemporary)) return false;
+      if (join_last_ && !(call.written[k] ? b.kind == BufferKind::Output && !read_.contains(call.buffers[k])
+                                          : b.kind == BufferKind::Constant || bytes <= kTemporary))
+        return false;
       if (!call.written[k]) continue;
       if (b.kind == BufferKind::Temporary && bytes > kTemporary) return false;
       written += bytes;
@@ -79,15 +88,18 @@ class Batcher {
 
   bool joins(const Batch& batch, const CallKernel& call, const Uses& u) const {
     const auto& first = std::get<CallKernel>(p_.lines[batch.place]);
-    if (first.scalars != call.scalars || first.launch->grid != call.launch->grid || (batch.calls.size() + 1) * call.buffers.size() > kMostPointers) return false;
-    return !meet(batch.writes, u.reads) && !meet(batch.passed_writes, u.reads) && !meet(batch.reads, u.writes) && !meet(batch.writes, u.writes) && !meet(batch.passed_reads, u.writes) &&
-           !meet(batch.passed_writes, u.writes);
+    if (first.scalars != call.scalars || first.launch->grid != call.launch->grid ||
+        (batch.calls.size() + 1) * call.buffers.size() > kMostPointers)
+      return false;
+    return !meet(batch.writes, u.reads) && !meet(batch.passed_writes, u.reads) && !meet(batch.reads, u.writes) &&
+           !meet(batch.writes, u.writes) && !meet(batch.passed_reads, u.writes) && !meet(batch.passed_writes, u.writes);
   }
 
   void merge(const Batch& batch, std::set<std::size_t>& gone) {
     if (batch.calls.size() < 2) return;
     auto& first = std::get<CallKernel>(p_.lines[batch.place]);
-    auto text = backend_.batch(p_.kernels[first.kernel].symbol, p_.kernels[first.kernel].text, first.buffers.size(), batch.calls.size());
+    auto text = backend_.batch(p_.kernels[first.kernel].symbol, p_.kernels[first.kernel].text, first.buffers.size(),
+                               batch.calls.size());
     if (!text) return;
     for (std::size_t k = 1; k < batch.calls.size(); ++k) {
       const auto& call = std::get<CallKernel>(p_.lines[batch.calls[k]]);
@@ -99,7 +111,8 @@ class Batcher {
       gone.insert(batch.calls[k]);
     }
     first.launch->grid[1] = static_cast<std::int64_t>(batch.calls.size());
-    auto same = std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const Kernel& k) { return k.symbol == text->first; });
+    auto same =
+        std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const Kernel& k) { return k.symbol == text->first; });
     first.kernel = static_cast<std::size_t>(same - p_.kernels.begin());
     if (same == p_.kernels.end()) p_.kernels.push_back({text->first, std::move(text->second)});
   }

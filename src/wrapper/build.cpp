@@ -11,7 +11,8 @@ namespace {
 
 class Builder {
  public:
-  Builder(const fx::GraphModule& module, ir::Graph& graph, const codegen::Backend& backend) : module_(module), graph_(graph), backend_(backend) {
+  Builder(const fx::GraphModule& module, ir::Graph& graph, const codegen::Backend& backend)
+      : module_(module), graph_(graph), backend_(backend) {
     p_.env = graph.env_ptr();
     p_.name = module.name;
     p_.device = backend.device();
@@ -22,14 +23,19 @@ class Builder {
     add_buffers();
     add_inputs();
     for (const scheduler::Item& item : schedule.items) {
-      if (auto* group = std::get_if<scheduler::Group>(&item)) call_group(*group);
-      else call_single(graph_.operations()[std::get<scheduler::Single>(item).op]);
+      if (auto* group = std::get_if<scheduler::Group>(&item))
+        call_group(*group);
+      else
+        call_single(graph_.operations()[std::get<scheduler::Single>(item).op]);
     }
     for (const ir::GraphOutput& o : graph_.outputs) {
       Output out{o.name, 0.0, o.is_bool};
-      if (auto* v = std::get_if<ir::BufferView>(&o.value)) out.value = *v;
-      else if (auto* e = std::get_if<Expr>(&o.value)) out.value = *e;
-      else out.value = std::get<double>(o.value);
+      if (auto* v = std::get_if<ir::BufferView>(&o.value))
+        out.value = *v;
+      else if (auto* e = std::get_if<Expr>(&o.value))
+        out.value = *e;
+      else
+        out.value = std::get<double>(o.value);
       p_.outputs.push_back(std::move(out));
     }
     coalesce_copies(p_, copies_);
@@ -47,7 +53,8 @@ class Builder {
     std::set<BufferId> outputs;
     for (const ir::GraphOutput& o : graph_.outputs)
       if (auto* v = std::get_if<ir::BufferView>(&o.value)) outputs.insert(v->buffer);
-    // The text form tells buffers by their names. Constants keep theirs; an input may be called as one is, and either as Coil calls what it computes.
+    // The text form tells buffers by their names. Constants keep theirs; an input may be called as one is, and either
+    // as Coil calls what it computes.
     std::set<std::string> taken;
     std::vector<std::string> names(graph_.buffers().size());
     auto free_name = [&](std::string name) {
@@ -58,7 +65,14 @@ class Builder {
       for (const ir::Buffer& b : graph_.buffers())
         if (b.kind == kind) names[b.id] = free_name(b.name);
     for (const ir::Buffer& b : graph_.buffers()) {
-      Buffer out{names[b.id], BufferKind::Temporary, b.layout.dtype, b.layout.device, b.layout.sizes, b.layout.strides, span_bytes(*p_.env, b.layout.dtype, b.layout.sizes, b.layout.strides), 0};
+      Buffer out{names[b.id],
+                 BufferKind::Temporary,
+                 b.layout.dtype,
+                 b.layout.device,
+                 b.layout.sizes,
+                 b.layout.strides,
+                 span_bytes(*p_.env, b.layout.dtype, b.layout.sizes, b.layout.strides),
+                 0};
       if (b.kind == ir::BufferKind::Constant) {
         out.kind = BufferKind::Constant;
         out.index = p_.constants.size();
@@ -77,7 +91,8 @@ class Builder {
       const BufferId b = graph_.inputs[i];
       p_.buffers[b].kind = BufferKind::Input;
       p_.buffers[b].index = i;
-      p_.inputs.push_back({module_.inputs[i].path, b, graph_.mutated.contains(b), module_.inputs[i].constant.has_value()});
+      p_.inputs.push_back(
+          {module_.inputs[i].path, b, graph_.mutated.contains(b), module_.inputs[i].constant.has_value()});
       const fx::Node* node = module_.graph.find(module_.inputs[i].placeholder);
       if (!node || module_.inputs[i].constant) continue;
       if (auto* e = node->meta.value.get_if<Expr>()) numbers_.emplace_back(i, *e);
@@ -128,8 +143,10 @@ class Builder {
     std::set<std::string> origins;
     for (const std::string& name : nodes) {
       const fx::Node* node = module_.graph.find(name);
-      if (node && !node->meta.origins.empty()) origins.insert(node->meta.origins.begin(), node->meta.origins.end());
-      else origins.insert(name);
+      if (node && !node->meta.origins.empty())
+        origins.insert(node->meta.origins.begin(), node->meta.origins.end());
+      else
+        origins.insert(name);
     }
     return origins;
   }
@@ -140,15 +157,29 @@ class Builder {
       p_.lines.push_back(DefineKernel{p_.kernels.size()});
       p_.kernels.push_back({k.symbol, std::move(k.text)});
     }
-    CallKernel call{it->second, std::move(k.buffers), std::move(k.written), std::move(k.scalars), k.extent, k.grain, "", std::move(k.in_place), std::move(nodes), {}, std::move(where), std::move(k.launch)};
+    CallKernel call{it->second,
+                    std::move(k.buffers),
+                    std::move(k.written),
+                    std::move(k.scalars),
+                    k.extent,
+                    k.grain,
+                    "",
+                    std::move(k.in_place),
+                    std::move(nodes),
+                    {},
+                    std::move(where),
+                    std::move(k.launch)};
     call.origins = origins_of(call.nodes);
-    if (k.may_fail) call.failure = fmt::format("an index read from a tensor is out of range{}", call.where.empty() ? "" : " (at " + call.where + ")");
+    if (k.may_fail)
+      call.failure = fmt::format("an index read from a tensor is out of range{}",
+                                 call.where.empty() ? "" : " (at " + call.where + ")");
     p_.lines.push_back(std::move(call));
   }
 
   void call_single(const ir::Operation& op) {
     if (auto* a = std::get_if<ir::Assertion>(&op.node)) {
-      p_.lines.push_back(Assert{a->condition, op.where.empty() ? a->message : fmt::format("{} (at {})", a->message, op.where)});
+      p_.lines.push_back(
+          Assert{a->condition, op.where.empty() ? a->message : fmt::format("{} (at {})", a->message, op.where)});
     } else if (auto* r = std::get_if<ir::ReadSymbol>(&op.node)) {
       p_.lines.push_back(*r);
     } else if (auto* s = std::get_if<ir::SetSymbol>(&op.node)) {
@@ -158,11 +189,14 @@ class Builder {
     } else if (std::holds_alternative<ir::Scatter>(op.node)) {
       call_kernel(backend_.scatter(graph_, op), op.origins, op.where);
     } else if (auto* host = std::get_if<ir::Fallback>(&op.node)) {
-      p_.lines.push_back(CallFallback{host->op, host->arguments, host->inputs, host->outputs, host->writes, host->is_list, op.origins, origins_of(op.origins), op.where});
+      p_.lines.push_back(CallFallback{host->op, host->arguments, host->inputs, host->outputs, host->writes,
+                                      host->is_list, op.origins, origins_of(op.origins), op.where});
     } else {
       const auto& call = std::get<ir::Extern>(op.node);
-      if (backend_.has_template(call.op)) return call_kernel(backend_.template_kernel(graph_, call), op.origins, op.where);
-      p_.lines.push_back(CallExtern{call.op, call.attributes, call.inputs, call.outputs, op.origins, origins_of(op.origins), op.where});
+      if (backend_.has_template(call.op))
+        return call_kernel(backend_.template_kernel(graph_, call), op.origins, op.where);
+      p_.lines.push_back(CallExtern{call.op, call.attributes, call.inputs, call.outputs, op.origins,
+                                    origins_of(op.origins), op.where});
     }
   }
 
@@ -177,6 +211,9 @@ class Builder {
 
 }  // namespace
 
-Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule, const codegen::Backend& backend, const Checks& checks) { return Builder(module, graph, backend).run(schedule, checks); }
+Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule,
+              const codegen::Backend& backend, const Checks& checks) {
+  return Builder(module, graph, backend).run(schedule, checks);
+}
 
 }  // namespace coil::wrapper

@@ -10,7 +10,8 @@ struct Checks {
   bool alignment = false;  ///< inputs lie at multiples of 16 bytes
   bool nan = false;        ///< no NaN in any returned value, views and written inputs included
   bool inf = false;        ///< likewise no infinity
-  bool lifetimes = false;  ///< each run is watched: memory is used while it lives, after something was written to it, and written to by those that may
+  bool lifetimes = false;  ///< each run is watched: memory is used while it lives, after something was written to it,
+                           ///< and written to by those that may
 };
 
 /// Adds the calls that check values, after all others; before plan_lifetimes.

@@ -7,7 +7,12 @@ namespace {
 
 class Coalescer {
  public:
-  Coalescer(Program& p, const std::vector<Copy>& copies) : p_(p), copies_(copies), name_(p.buffers.size()), touches_(p.buffers.size()), lives_on_(p.buffers.size(), false) {
+  Coalescer(Program& p, const std::vector<Copy>& copies)
+      : p_(p),
+        copies_(copies),
+        name_(p.buffers.size()),
+        touches_(p.buffers.size()),
+        lives_on_(p.buffers.size(), false) {
     for (std::size_t b = 0; b < name_.size(); ++b) {
       name_[b] = static_cast<BufferId>(b);
       lives_on_[b] = of_caller(name_[b]);
@@ -38,7 +43,9 @@ class Coalescer {
   }
 
  private:
-  bool of_caller(BufferId b) const { return p_.buffers[b].kind == BufferKind::Input || p_.buffers[b].kind == BufferKind::Constant; }
+  bool of_caller(BufferId b) const {
+    return p_.buffers[b].kind == BufferKind::Input || p_.buffers[b].kind == BufferKind::Constant;
+  }
   bool has_memory(BufferId b) const { return p_.buffers[b].kind != BufferKind::Temporary; }
 
   bool merge(BufferId a, BufferId b) {
@@ -47,20 +54,23 @@ class Coalescer {
     for (BufferId& n : name_)
       if (n == gone) n = kept;
     std::vector<std::size_t> both;
-    std::set_union(touches_[a].begin(), touches_[a].end(), touches_[b].begin(), touches_[b].end(), std::back_inserter(both));
+    std::set_union(touches_[a].begin(), touches_[a].end(), touches_[b].begin(), touches_[b].end(),
+                   std::back_inserter(both));
     touches_[kept] = std::move(both);
     lives_on_[kept] = lives_on_[a] || lives_on_[b];
     return true;
   }
 
-  /// Carries out the program on one piece of memory for both, with numbers for values: every reader must find the value that it found in its own buffer.
+  /// Carries out the program on one piece of memory for both, with numbers for values: every reader must find the value
+  /// that it found in its own buffer.
   bool same_values(BufferId a, BufferId b) const {
     constexpr int kNone = 0, kGiven = 1;
     int last = kGiven, memory = of_caller(a) || of_caller(b) ? kGiven : kNone;
     int value[2] = {of_caller(a) ? kGiven : kNone, of_caller(b) ? kGiven : kNone};
     auto side = [&](BufferId id) { return name_[id] == a ? 0 : name_[id] == b ? 1 : -1; };
     std::vector<std::size_t> lines;
-    std::set_union(touches_[a].begin(), touches_[a].end(), touches_[b].begin(), touches_[b].end(), std::back_inserter(lines));
+    std::set_union(touches_[a].begin(), touches_[a].end(), touches_[b].begin(), touches_[b].end(),
+                   std::back_inserter(lines));
     for (std::size_t k : lines) {
       if (auto copy = copy_at_.find(k); copy != copy_at_.end()) {
         const int from = side(copy->second.from), to = side(copy->second.to);
@@ -100,8 +110,11 @@ class Coalescer {
     if (!call) return false;
     for (std::size_t i = 0; i < call->buffers.size(); ++i)
       for (std::size_t o = 0; o < call->buffers.size(); ++o) {
-        if (call->written[i] || !call->written[o] || name_[call->buffers[i]] != from || name_[call->buffers[o]] != to) continue;
-        if (std::find(call->in_place.begin(), call->in_place.end(), std::pair(call->buffers[i], call->buffers[o])) == call->in_place.end()) return false;
+        if (call->written[i] || !call->written[o] || name_[call->buffers[i]] != from || name_[call->buffers[o]] != to)
+          continue;
+        if (std::find(call->in_place.begin(), call->in_place.end(), std::pair(call->buffers[i], call->buffers[o])) ==
+            call->in_place.end())
+          return false;
       }
     return true;
   }
@@ -111,7 +124,8 @@ class Coalescer {
     std::set<std::size_t> gone;
     for (std::size_t k = 0; k < p_.lines.size(); ++k) {
       Line& line = p_.lines[k];
-      if (auto copy = copy_at_.find(k); copy != copy_at_.end() && name_[copy->second.from] == name_[copy->second.to]) gone.insert(k);
+      if (auto copy = copy_at_.find(k); copy != copy_at_.end() && name_[copy->second.from] == name_[copy->second.to])
+        gone.insert(k);
       if (auto* call = std::get_if<CallKernel>(&line)) {
         for (BufferId& b : call->buffers) b = name_[b];
         for (auto& [from, to] : call->in_place) from = name_[from], to = name_[to];
@@ -134,10 +148,10 @@ class Coalescer {
 
   Program& p_;
   const std::vector<Copy>& copies_;
-  std::vector<BufferId> name_;                      ///< whose memory each buffer has
-  std::vector<std::vector<std::size_t>> touches_;   ///< lines, by name
-  std::vector<bool> lives_on_;                      ///< whether the value at the end counts, by name
-  std::vector<bool> nested_;                        ///< of each line: whether it may run more or less often than once
+  std::vector<BufferId> name_;                     ///< whose memory each buffer has
+  std::vector<std::vector<std::size_t>> touches_;  ///< lines, by name
+  std::vector<bool> lives_on_;                     ///< whether the value at the end counts, by name
+  std::vector<bool> nested_;                       ///< of each line: whether it may run more or less often than once
   std::vector<Uses> uses_;
   std::map<std::size_t, Copy> copy_at_;
 };

@@ -59,13 +59,18 @@ class Cursor final : public TextCursor {
         continue;
       }
       const char c = ++at_ < text_.size() ? text_[at_++] : '\0';
-      if (c == 'n') out += '\n';
-      else if (c == 't') out += '\t';
-      else if (c == '"' || c == '\\') out += c;
-      else if (c == 'x' && at_ + 2 <= text_.size() && std::isxdigit(static_cast<unsigned char>(text_[at_])) && std::isxdigit(static_cast<unsigned char>(text_[at_ + 1]))) {
+      if (c == 'n')
+        out += '\n';
+      else if (c == 't')
+        out += '\t';
+      else if (c == '"' || c == '\\')
+        out += c;
+      else if (c == 'x' && at_ + 2 <= text_.size() && std::isxdigit(static_cast<unsigned char>(text_[at_])) &&
+               std::isxdigit(static_cast<unsigned char>(text_[at_ + 1]))) {
         out += static_cast<char>(std::stoi(std::string(text_.substr(at_, 2)), nullptr, 16));
         at_ += 2;
-      } else fault("an unknown escape");
+      } else
+        fault("an unknown escape");
     }
     if (at_ == text_.size()) fault("the string has no end");
     ++at_;
@@ -100,7 +105,9 @@ class Cursor final : public TextCursor {
   std::size_t number() const { return number_; }
 
  private:
-  [[noreturn]] void expected(std::string_view wanted) const override { fault(fmt::format("{} should stand here", wanted)); }
+  [[noreturn]] void expected(std::string_view wanted) const override {
+    fault(fmt::format("{} should stand here", wanted));
+  }
 
   std::size_t number_;
 };

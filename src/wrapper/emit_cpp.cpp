@@ -22,9 +22,12 @@ std::string c_string(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (byte < 0x20 || byte == 0x7f) fmt::format_to(std::back_inserter(out), "\\{:03o}", byte);
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (byte < 0x20 || byte == 0x7f)
+      fmt::format_to(std::back_inserter(out), "\\{:03o}", byte);
+    else
+      out += c;
   }
   return out + "\"";
 }
@@ -35,8 +38,10 @@ std::string binary_literal(const std::vector<std::byte>& binary) {
   std::size_t on_line = 0;
   for (std::byte b : binary) {
     const auto byte = std::to_integer<unsigned char>(b);
-    if (byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\' && byte != '?') out += static_cast<char>(byte);
-    else fmt::format_to(std::back_inserter(out), "\\{:03o}", byte);
+    if (byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\' && byte != '?')
+      out += static_cast<char>(byte);
+    else
+      fmt::format_to(std::back_inserter(out), "\\{:03o}", byte);
     if (++on_line == 64 || byte == '\n') out += "\"\n    \"", on_line = 0;
   }
   return out + "\"";
@@ -58,15 +63,29 @@ std::string dtype(DType d) {
 
 class Printer {
  public:
-  Printer(const Program& p, const EmitOptions& options) : p_(p), options_(options), places_(place_weights(p)), joined_(joined_values(p)), touched_(touched_buffers(p)), on_gpu_(p.device.type == DeviceType::CUDA), failures_(failure_sites(p)) {}
+  Printer(const Program& p, const EmitOptions& options)
+      : p_(p),
+        options_(options),
+        places_(place_weights(p)),
+        joined_(joined_values(p)),
+        touched_(touched_buffers(p)),
+        on_gpu_(p.device.type == DeviceType::CUDA),
+        failures_(failure_sites(p)) {}
 
   std::string print() {
     name_buffers();
     print_run();
     const std::string ops = std::move(ops_), members = std::move(members_), weights = std::move(weights_);
-    return head() + cpp_support(p_.device) + "\nnamespace {\n\n" + ports() + kernel_declarations() + "}  // namespace\n\nstruct coil_program {\n" + (on_gpu_ ? device_members() : "") + "  Seeds seeds;\n" + members + "\n  explicit coil_program(const char* weights_path);\n" +
-           "  void run(const coil_tensor* inputs, coil_tensor* outputs);\n};\n\ncoil_program::coil_program(const char*" + (initializers_.empty() ? ")" : " weights_path)" + initializers_) + " {\n" + require_isa() + weights + ops + "}\n\n" +
-           fmt::format("void coil_program::run(const coil_tensor*{}, coil_tensor*{}) {{\n", reads_inputs() ? " inputs" : "", p_.outputs.empty() ? "" : " outputs") + run_ + "}\n" + cpp_entry(p_.device) + cpp_main() + (on_gpu_ ? binaries() : kernels());
+    return head() + cpp_support(p_.device) + "\nnamespace {\n\n" + ports() + kernel_declarations() +
+           "}  // namespace\n\nstruct coil_program {\n" + (on_gpu_ ? device_members() : "") + "  Seeds seeds;\n" +
+           members + "\n  explicit coil_program(const char* weights_path);\n" +
+           "  void run(const coil_tensor* inputs, coil_tensor* outputs);\n};\n\ncoil_program::coil_program(const "
+           "char*" +
+           (initializers_.empty() ? ")" : " weights_path)" + initializers_) + " {\n" + require_isa() + weights + ops +
+           "}\n\n" +
+           fmt::format("void coil_program::run(const coil_tensor*{}, coil_tensor*{}) {{\n",
+                       reads_inputs() ? " inputs" : "", p_.outputs.empty() ? "" : " outputs") +
+           run_ + "}\n" + cpp_entry(p_.device) + cpp_main() + (on_gpu_ ? binaries() : kernels());
   }
 
   const std::string& body() const { return run_; }
@@ -78,7 +97,8 @@ class Printer {
     return std::any_of(p_.inputs.begin(), p_.inputs.end(), [](const Input& in) { return !in.unused; });
   }
 
-  // ---- Names ----------------------------------------------------------------------------------------------------------------
+  // ---- Names
+  // ----------------------------------------------------------------------------------------------------------------
 
   std::string unique(std::string_view prefix, std::string_view name) {
     std::string out(prefix);
@@ -89,7 +109,10 @@ class Printer {
 
   void name_buffers() {
     for (const Buffer& b : p_.buffers) {
-      const char* prefix = b.kind == BufferKind::Input ? "in_" : b.kind == BufferKind::Constant ? "w_" : b.name.starts_with("buf") ? "" : "t_";
+      const char* prefix = b.kind == BufferKind::Input      ? "in_"
+                           : b.kind == BufferKind::Constant ? "w_"
+                           : b.name.starts_with("buf")      ? ""
+                                                            : "t_";
       names_.push_back(unique(prefix, b.name));
     }
   }
@@ -103,14 +126,17 @@ class Printer {
     }
   }
 
-  // ---- Sizes ----------------------------------------------------------------------------------------------------------------
+  // ---- Sizes
+  // ----------------------------------------------------------------------------------------------------------------
 
   std::string cpp(Expr e) {
     auto floats = [&](Expr x) -> std::optional<std::string> {
       if (x.kind() != sym::Kind::Float) return std::nullopt;
       return sym::float_code(sym::Language::Cpp, x, [&](Expr integer) { return cpp(integer); });
     };
-    return sym::to_code(sym::Language::Cpp, e, [&](Expr s) { return symbol(s); }, [&](Expr x) { return p_.env->bounds(x).low >= 0; }, sym::IntWidth::Bits64, floats);
+    return sym::to_code(
+        sym::Language::Cpp, e, [&](Expr s) { return symbol(s); }, [&](Expr x) { return p_.env->bounds(x).low >= 0; },
+        sym::IntWidth::Bits64, floats);
   }
 
   std::string symbol(Expr s) {
@@ -142,13 +168,17 @@ class Printer {
   }
 
   std::string window(const View& v) {
-    if (v.sizes.size() > COIL_MAX_RANK) fail("{} is viewed with {} dimensions; C++ source can be written for up to {}", p_.buffers[v.buffer].name, v.sizes.size(), COIL_MAX_RANK);
-    std::string out = fmt::format("window({}, {}, {}, {}", dtype(v.dtype), address(v.buffer), list(v.sizes), list(v.strides));
+    if (v.sizes.size() > COIL_MAX_RANK)
+      fail("{} is viewed with {} dimensions; C++ source can be written for up to {}", p_.buffers[v.buffer].name,
+           v.sizes.size(), COIL_MAX_RANK);
+    std::string out =
+        fmt::format("window({}, {}, {}, {}", dtype(v.dtype), address(v.buffer), list(v.sizes), list(v.strides));
     if (!v.offset.is_constant(0)) out += ", " + size(v.offset);
     return out + ")";
   }
 
-  // ---- The run --------------------------------------------------------------------------------------------------------------
+  // ---- The run
+  // --------------------------------------------------------------------------------------------------------------
 
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
@@ -181,13 +211,18 @@ class Printer {
     }
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant) bind_constant(static_cast<BufferId>(k));
-    if (!on_gpu_ && std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) { return std::holds_alternative<CallKernel>(l); })) line("int64_t status = 0;");
-    if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) { return std::holds_alternative<CallFallback>(l) && std::get<CallFallback>(l).op.starts_with(kSized); })) {
+    if (!on_gpu_ && std::any_of(p_.lines.begin(), p_.lines.end(),
+                                [](const Line& l) { return std::holds_alternative<CallKernel>(l); }))
+      line("int64_t status = 0;");
+    if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) {
+          return std::holds_alternative<CallFallback>(l) && std::get<CallFallback>(l).op.starts_with(kSized);
+        })) {
       members_ += "  Kept kept;\n";
       line("kept.clear();  // of a run that failed");
     }
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
-      if (p_.buffers[k].kind == BufferKind::Constant && p_.constants[p_.buffers[k].index].seed) line("seeds.renew({});", names_[k]);
+      if (p_.buffers[k].kind == BufferKind::Constant && p_.constants[p_.buffers[k].index].seed)
+        line("seeds.renew({});", names_[k]);
     begin = run_.size();
     for (at_ = 0; at_ < p_.lines.size(); ++at_) {
       if (auto both = joined_.find(at_); both != joined_.end()) declare(both->second);
@@ -223,13 +258,15 @@ class Printer {
       initializers_ = fmt::format(" : weights(open_weights(weights_path, {}))", c_string(options_.weights_name));
     }
     members_ += fmt::format("  char* {};\n", names_[b]);
-    weights_ += fmt::format("  {} = weights.at({}, {}, {});\n", names_[b], c_string(place->name), place->offset, place->bytes);
+    weights_ +=
+        fmt::format("  {} = weights.at({}, {}, {});\n", names_[b], c_string(place->name), place->offset, place->bytes);
   }
 
   void define(const DefineSymbol& d) {
-    std::string value = d.from == DefineSymbol::From::Size     ? fmt::format("Size(inputs[{}].sizes[{}])", d.input, d.dim)
-                        : d.from == DefineSymbol::From::Stride ? fmt::format("Size(inputs[{}].strides[{}])", d.input, d.dim)
-                                                               : fmt::format("integer(inputs[{}])", d.input);
+    std::string value = d.from == DefineSymbol::From::Size ? fmt::format("Size(inputs[{}].sizes[{}])", d.input, d.dim)
+                        : d.from == DefineSymbol::From::Stride
+                            ? fmt::format("Size(inputs[{}].strides[{}])", d.input, d.dim)
+                            : fmt::format("integer(inputs[{}])", d.input);
     if (!d.subtract.is_constant(0)) value += fmt::format(" - ({})", cpp(d.subtract));
     if (!d.divide.is_constant(1)) value = fmt::format("coil_floordiv({}, Size({}))", value, cpp(d.divide));
     line("const Size {} = {};", symbol(d.symbol), value);
@@ -243,8 +280,10 @@ class Printer {
   }
   void print_line(const Allocate& a) {
     const std::string bytes = size(p_.buffers[a.buffer].bytes);
-    if (declared_.contains(a.buffer)) line("{} = Memory({});", names_[a.buffer], bytes);
-    else line("Memory {}({});", names_[a.buffer], bytes);
+    if (declared_.contains(a.buffer))
+      line("{} = Memory({});", names_[a.buffer], bytes);
+    else
+      line("Memory {}({});", names_[a.buffer], bytes);
   }
   /// Waits for what was queued, and fails where a kernel in it has.
   void check_failures(const std::set<std::size_t>& where) {
@@ -277,14 +316,14 @@ class Printer {
       case Kind::If: line("if ({}) {{", cpp(sym::ne(c.condition, 0))); break;
       case Kind::Else: line("}} else {{"); break;
       case Kind::EndIf: line("}}"); break;
-      case Kind::Loop:
-        {
-          const std::string end = c.extent.is_constant(sym::Range::kMax) ? "" : size(c.extent);
-          scopes_.emplace_back();
-          if (end.empty()) line("for (Size {0} = 0;; ++{0}) {{", symbol(c.counter));
-          else line("for (Size {0} = 0; {0} < Size({1}); ++{0}) {{", symbol(c.counter), end);
-        }
-        break;
+      case Kind::Loop: {
+        const std::string end = c.extent.is_constant(sym::Range::kMax) ? "" : size(c.extent);
+        scopes_.emplace_back();
+        if (end.empty())
+          line("for (Size {0} = 0;; ++{0}) {{", symbol(c.counter));
+        else
+          line("for (Size {0} = 0; {0} < Size({1}); ++{0}) {{", symbol(c.counter), end);
+      } break;
       case Kind::BreakUnless: line("if (!({})) break;", cpp(sym::ne(c.condition, 0))); break;
       case Kind::EndLoop: line("}}"); break;
     }
@@ -299,7 +338,8 @@ class Printer {
     if (c.launch) return print_launch(c, joined(buffers));
     buffers.emplace_back("&status");
     const std::string scalars = list(c.scalars), extent = size(c.extent);
-    line("call(kernels::{}, {{{}}}, {}, {}, {});", p_.kernels[c.kernel].symbol, joined(buffers), scalars, extent, c.grain);
+    line("call(kernels::{}, {{{}}}, {}, {}, {});", p_.kernels[c.kernel].symbol, joined(buffers), scalars, extent,
+         c.grain);
     if (!c.failure.empty()) line("if (status) fail({});", c_string(c.failure));
   }
   void print_launch(const CallKernel& c, const std::string& buffers) {
@@ -308,8 +348,11 @@ class Printer {
     while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();
     const auto site = failures_.sites.find(at_);
     const std::string scalars = list(c.scalars), blocks = list(grid), shared = size(l.shared_bytes);
-    const std::string status = site != failures_.sites.end() ? fmt::format(", failures.status({})", site->second) : failures_.guarded.contains(at_) ? ", failures.status(0)" : "";
-    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks, l.block, shared, status);
+    const std::string status = site != failures_.sites.end()     ? fmt::format(", failures.status({})", site->second)
+                               : failures_.guarded.contains(at_) ? ", failures.status(0)"
+                                                                 : "";
+    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks, l.block,
+         shared, status);
   }
   void print_line(const CallExtern& c) {
     check_failures(failures_.guarded);
@@ -317,7 +360,8 @@ class Printer {
     const std::string op = fmt::format("op{}", next_op_++);
     members_ += fmt::format("  Op {}{{{}}};\n", op, c_string(c.op));
     std::string setters;
-    for (const auto& [name, value] : c.attributes) setters += std::visit([&](const auto& v) { return setter(c_string(name), v); }, value);
+    for (const auto& [name, value] : c.attributes)
+      setters += std::visit([&](const auto& v) { return setter(c_string(name), v); }, value);
     if (!setters.empty()) ops_ += fmt::format("  {}{};\n", op, setters);
     std::vector<std::string> in, out;
     for (const View& v : c.inputs) in.push_back(window(v));
@@ -328,18 +372,24 @@ class Printer {
   void print_line(const CallFallback& c) {
     comment(c.origins, c.where);
     std::vector<std::string> arguments, out;
-    for (std::size_t k = 0; k < c.writes.size(); ++k) line("copy({}, {});", window(*c.outputs[own_results(c) + k]), window(c.inputs[c.writes[k]]));
+    for (std::size_t k = 0; k < c.writes.size(); ++k)
+      line("copy({}, {});", window(*c.outputs[own_results(c) + k]), window(c.inputs[c.writes[k]]));
     const bool sized = c.op.starts_with(kSized);
-    for (std::size_t k = sized ? 1 : 0; k < c.arguments.size(); ++k) arguments.push_back(argument(c.arguments[k].value, c));
-    for (std::size_t k = 0; k < own_results(c); ++k) out.push_back(c.outputs[k] ? window(*c.outputs[k]) : "coil_tensor{}");
+    for (std::size_t k = sized ? 1 : 0; k < c.arguments.size(); ++k)
+      arguments.push_back(argument(c.arguments[k].value, c));
+    for (std::size_t k = 0; k < own_results(c); ++k)
+      out.push_back(c.outputs[k] ? window(*c.outputs[k]) : "coil_tensor{}");
     const std::string name(without_prefix(c.op));
-    if (c.op.starts_with(kKept)) return line("kept.take({}, {}, {{{}}});", c_string(name), window(c.inputs.at(0)), joined(out));
+    if (c.op.starts_with(kKept))
+      return line("kept.take({}, {}, {{{}}});", c_string(name), window(c.inputs.at(0)), joined(out));
     const std::string op = fmt::format("host{}", next_host_++);
     const ops::Operator* known = ops::find(name);
-    members_ += fmt::format("  HostOperator {}{{{}, {}}};\n", op, c_string(name), c_string(known ? ops::to_string(known->schema) : ""));
+    members_ += fmt::format("  HostOperator {}{{{}, {}}};\n", op, c_string(name),
+                            c_string(known ? ops::to_string(known->schema) : ""));
     if (!sized) return line("{}.run({{{}}}, {{{}}});", op, joined(arguments), joined(out));
     std::vector<std::string> which;
-    for (const ops::CallArgument& n : std::get<ops::CallArguments>(c.arguments.at(0).value)) which.push_back(cpp(std::get<Expr>(n)));
+    for (const ops::CallArgument& n : std::get<ops::CallArguments>(c.arguments.at(0).value))
+      which.push_back(cpp(std::get<Expr>(n)));
     line("{}.tell(kept, {{{}}}, {{{}}}, {});", op, joined(which), joined(arguments), out.at(0));
   }
 
@@ -360,16 +410,23 @@ class Printer {
     return fmt::format("items({{{}}})", joined(items));
   }
 
-  static std::string setter(const std::string& name, std::int64_t v) { return fmt::format(".integer({}, {})", name, cpp_integer(v)); }
+  static std::string setter(const std::string& name, std::int64_t v) {
+    return fmt::format(".integer({}, {})", name, cpp_integer(v));
+  }
   static std::string setter(const std::string& name, double v) { return fmt::format(".real({}, {})", name, real(v)); }
-  static std::string setter(const std::string& name, const std::string& v) { return fmt::format(".text({}, {})", name, c_string(v)); }
+  static std::string setter(const std::string& name, const std::string& v) {
+    return fmt::format(".text({}, {})", name, c_string(v));
+  }
   template <class T>
   static std::string setter(const std::string& name, const std::vector<T>& values) {
     std::vector<std::string> items;
     for (const T& v : values) {
-      if constexpr (std::is_same_v<T, double>) items.push_back(real(v));
-      else if constexpr (std::is_same_v<T, std::string>) items.push_back(c_string(v));
-      else items.push_back(cpp_integer(v));
+      if constexpr (std::is_same_v<T, double>)
+        items.push_back(real(v));
+      else if constexpr (std::is_same_v<T, std::string>)
+        items.push_back(c_string(v));
+      else
+        items.push_back(cpp_integer(v));
     }
     const char* kind = std::is_same_v<T, double> ? "reals" : std::is_same_v<T, std::string> ? "texts" : "integers";
     return fmt::format(".{}({}, {{{}}})", kind, name, joined(items));
@@ -381,58 +438,89 @@ class Printer {
     if (auto* v = std::get_if<View>(&o.value)) {
       std::string view = window(*v);
       const BufferKind kind = p_.buffers[v->buffer].kind;
-      if (kind == BufferKind::Input) view = fmt::format("{}.alias({})", names_[v->buffer], view);
-      else if (kind != BufferKind::Constant) view = fmt::format("owned({}, {})", view, names_[v->buffer]);
+      if (kind == BufferKind::Input)
+        view = fmt::format("{}.alias({})", names_[v->buffer], view);
+      else if (kind != BufferKind::Constant)
+        view = fmt::format("owned({}, {})", view, names_[v->buffer]);
       line("outputs[{}] = {};", i, view);
     } else if (auto* e = std::get_if<Expr>(&o.value)) {
       const std::string value = size(*e);
-      if (o.is_bool) line("outputs[{}] = number(COIL_B8, Size({}) != 0);", i, value);
-      else line("outputs[{}] = number(COIL_I64, Size({}).value);", i, value);
+      if (o.is_bool)
+        line("outputs[{}] = number(COIL_B8, Size({}) != 0);", i, value);
+      else
+        line("outputs[{}] = number(COIL_I64, Size({}).value);", i, value);
     } else {
       line("outputs[{}] = number(COIL_F64, double({}));", i, real(std::get<double>(o.value)));
     }
   }
 
-  // ---- The parts around it ----------------------------------------------------------------------------------------------------
+  // ---- The parts around it
+  // ----------------------------------------------------------------------------------------------------
 
   std::string head() const {
     const std::string& source = options_.source_name;
     std::string stem = source.substr(0, source.rfind('.'));
-    std::string out = fmt::format("// {}, compiled by coil. Only the runtime's C header is used.\n//   a program: g++ -std=c++20 -O2 -DCOIL_MAIN {} -o {} -lcoil_runtime && ./{} IN.safetensors OUT.safetensors\n", p_.name.empty() ? "A program" : p_.name, source, stem, stem);
-    out += fmt::format("//   a library: g++ -std=c++20 -O2 -fPIC -shared {} -o lib{}.so -lcoil_runtime\n", source, stem);
-    if (std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); })) out += fmt::format("// Weights are read from {}, which belongs beside it.\n", options_.weights_name);
-    if (p_.check_lifetimes) out += "#define COIL_CHECK_LIFETIMES  // memory holds NaN before it is written to and after it was freed\n";
-    if (on_gpu_) return out + fmt::format("// It runs on {}. At its end are the kernels' binaries for {}, and their PTX for later architectures.\n", to_string(p_.device), options_.isa);
+    std::string out = fmt::format(
+        "// {}, compiled by coil. Only the runtime's C header is used.\n//   a program: g++ -std=c++20 -O2 -DCOIL_MAIN "
+        "{} -o {} -lcoil_runtime && ./{} IN.safetensors OUT.safetensors\n",
+        p_.name.empty() ? "A program" : p_.name, source, stem, stem);
+    out +=
+        fmt::format("//   a library: g++ -std=c++20 -O2 -fPIC -shared {} -o lib{}.so -lcoil_runtime\n", source, stem);
+    if (std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); }))
+      out += fmt::format("// Weights are read from {}, which belongs beside it.\n", options_.weights_name);
+    if (p_.check_lifetimes)
+      out += "#define COIL_CHECK_LIFETIMES  // memory holds NaN before it is written to and after it was freed\n";
+    if (on_gpu_)
+      return out + fmt::format(
+                       "// It runs on {}. At its end are the kernels' binaries for {}, and their PTX for later "
+                       "architectures.\n",
+                       to_string(p_.device), options_.isa);
     if (const std::string flags = target_flags(options_.flags); !flags.empty())
-      out += fmt::format("// g++ takes what kernels need from the pragmas below. Other compilers want it as flags: {}\n", flags);
+      out += fmt::format(
+          "// g++ takes what kernels need from the pragmas below. Other compilers want it as flags: {}\n", flags);
     return out;
   }
 
   /// Those that others need as they are made.
   std::string device_members() const {
-    std::string out = fmt::format("  Queue queue{{{}, {}, binaries(), {}}};\n", c_string(to_string(p_.device)), c_string(options_.isa), options_.launches_early), messages;
-    for (const auto& [line, site] : failures_.sites) messages += (messages.empty() ? "" : ", ") + c_string(std::get<CallKernel>(p_.lines[line]).failure);
+    std::string out = fmt::format("  Queue queue{{{}, {}, binaries(), {}}};\n", c_string(to_string(p_.device)),
+                                  c_string(options_.isa), options_.launches_early),
+                messages;
+    for (const auto& [line, site] : failures_.sites)
+      messages += (messages.empty() ? "" : ", ") + c_string(std::get<CallKernel>(p_.lines[line]).failure);
     out += fmt::format("  Failures failures{{queue, {{{}}}}};\n", messages);
     for (const Kernel& k : p_.kernels) out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");\n", k.symbol);
     return out;
   }
 
-  std::string require_isa() const { return on_gpu_ || options_.isa.empty() ? "" : fmt::format("  check(coil_require_isa({}));\n", c_string(options_.isa)); }
+  std::string require_isa() const {
+    return on_gpu_ || options_.isa.empty() ? ""
+                                           : fmt::format("  check(coil_require_isa({}));\n", c_string(options_.isa));
+  }
 
   std::string port(const std::string& name, DType d, std::size_t rank, bool mutated, bool unused) const {
-    return fmt::format("    {{{}, {}, {}, {}, {}}},\n", c_string(name), dtype(d), rank, mutated ? 1 : 0, unused ? 1 : 0);
+    return fmt::format("    {{{}, {}, {}, {}, {}}},\n", c_string(name), dtype(d), rank, mutated ? 1 : 0,
+                       unused ? 1 : 0);
   }
 
   std::string port_table(const char* side, const std::string& rows, std::size_t count) const {
-    return fmt::format("constexpr size_t {}_count = {};\nconstexpr coil_port {}_ports[] = {{\n{}}};\n", side, count, side, count ? rows : "    {},\n");
+    return fmt::format("constexpr size_t {}_count = {};\nconstexpr coil_port {}_ports[] = {{\n{}}};\n", side, count,
+                       side, count ? rows : "    {},\n");
   }
 
   std::string ports() const {
     std::string in, out;
-    for (const Input& i : p_.inputs) in += port(i.name, p_.buffers[i.buffer].dtype, p_.buffers[i.buffer].sizes.size(), i.mutated, i.unused);
+    for (const Input& i : p_.inputs)
+      in += port(i.name, p_.buffers[i.buffer].dtype, p_.buffers[i.buffer].sizes.size(), i.mutated, i.unused);
     for (const Output& o : p_.outputs) {
-      if (auto* v = std::get_if<View>(&o.value)) out += port(o.name, v->dtype, v->sizes.size(), false, false);
-      else out += port(o.name, std::holds_alternative<double>(o.value) ? DType::F64 : o.is_bool ? DType::Bool : DType::I64, 0, false, false);
+      if (auto* v = std::get_if<View>(&o.value))
+        out += port(o.name, v->dtype, v->sizes.size(), false, false);
+      else
+        out += port(o.name,
+                    std::holds_alternative<double>(o.value) ? DType::F64
+                    : o.is_bool                             ? DType::Bool
+                                                            : DType::I64,
+                    0, false, false);
     }
     return port_table("input", in, p_.inputs.size()) + port_table("output", out, p_.outputs.size()) + "\n";
   }
@@ -441,7 +529,8 @@ class Printer {
     if (on_gpu_) return "std::vector<std::string_view> binaries();\n\n";
     if (p_.kernels.empty()) return "";
     std::string out = "namespace kernels {\n";
-    for (const Kernel& k : p_.kernels) out += fmt::format("extern \"C\" void {}(void* const*, const int64_t*, int64_t, int64_t);\n", k.symbol);
+    for (const Kernel& k : p_.kernels)
+      out += fmt::format("extern \"C\" void {}(void* const*, const int64_t*, int64_t, int64_t);\n", k.symbol);
     return out + "}  // namespace kernels\n\n";
   }
 
@@ -449,7 +538,8 @@ class Printer {
     if (p_.kernels.empty()) return "";
     std::string body;
     for (const Kernel& k : p_.kernels) body += "\n" + k.text;
-    return "\n// ---- Kernels ----\n" + target_pragmas(options_.flags) + "namespace {\nnamespace kernels {\n" + codegen::prelude(options_.lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body +
+    return "\n// ---- Kernels ----\n" + target_pragmas(options_.flags) + "namespace {\nnamespace kernels {\n" +
+           codegen::prelude(options_.lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body +
            "}  // namespace kernels\n}  // namespace\n";
   }
 
@@ -470,14 +560,16 @@ class Printer {
   const Program& p_;
   const EmitOptions& options_;
   std::vector<std::optional<WeightPlace>> places_;
-  std::set<std::string> taken_{"inputs", "outputs", "status", "weights", "seeds", "weights_path", "call", "fail", "check", "window", "owned", "number", "integer", "read_number", "kernels", "kept", "queue", "failures", "binaries", "current"};
+  std::set<std::string> taken_{"inputs",  "outputs", "status", "weights",  "seeds",    "weights_path", "call",
+                               "fail",    "check",   "window", "owned",    "number",   "integer",      "read_number",
+                               "kernels", "kept",    "queue",  "failures", "binaries", "current"};
   std::vector<std::string> names_;
   std::unordered_map<Expr, std::string> sizes_;
   std::map<std::size_t, Joined> joined_;
   std::set<BufferId> touched_;
   bool on_gpu_;
   FailureSites failures_;
-  std::size_t at_ = 0;         ///< place of the line that is being written
+  std::size_t at_ = 0;  ///< place of the line that is being written
   std::set<BufferId> declared_;
   std::unordered_set<Expr> declared_symbols_;
   std::vector<Exprs> scopes_;  ///< for each open block, the sizes named in it
@@ -490,7 +582,9 @@ void refuse_host_calls(const Program& p) {
   std::set<std::string_view> names;
   for (const Line& l : p.lines)
     if (auto* c = std::get_if<CallFallback>(&l)) names.insert(without_prefix(c->op));
-  if (!names.empty()) fail("--emit=cpp: programs for {} cannot leave {} to the host program; emit python or fx, which call torch", to_string(p.device), fmt::join(names, ", "));
+  if (!names.empty())
+    fail("--emit=cpp: programs for {} cannot leave {} to the host program; emit python or fx, which call torch",
+         to_string(p.device), fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -511,15 +605,19 @@ foreach(target coil_{0} coil_{0}_library)
   target_compile_features(${{target}} PRIVATE cxx_std_20)
   target_link_libraries(${{target}} PRIVATE coil::runtime ${{CMAKE_DL_LIBS}})
 endforeach()
-)", name, path);
+)",
+                     name, path);
 }
 
-bool CppEmitter::needs_binaries(const Program& p) const { return p.device.type == DeviceType::CUDA && !p.kernels.empty(); }
+bool CppEmitter::needs_binaries(const Program& p) const {
+  return p.device.type == DeviceType::CUDA && !p.kernels.empty();
+}
 
 std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
   require_device(p, "cpp");
   if (p.device.type == DeviceType::CUDA) refuse_host_calls(p);
-  if (needs_binaries(p) && options.binaries.empty()) fail("--emit=cpp writes the binaries of kernels for {} into the source, and none were given", to_string(p.device));
+  if (needs_binaries(p) && options.binaries.empty())
+    fail("--emit=cpp writes the binaries of kernels for {} into the source, and none were given", to_string(p.device));
   Printer printer(p, options);
   std::string text = printer.print();
   locate(text, printer.body(), printer.begin, printer.ends);

@@ -6,8 +6,10 @@
 
 namespace coil::wrapper {
 
-/// Defines the entry of coil/runtime.h (`coil_program_…`) and, under COIL_MAIN, a main function that takes IN.safetensors and OUT.safetensors. Gives the plan's answers bit for bit.
-/// A program for a GPU works on a `coil_queue`; its kernels are in the file as binaries. Throws Error on a tensor of more dimensions than the C interface has, and on operators that such a program leaves to its host.
+/// Defines the entry of coil/runtime.h (`coil_program_…`) and, under COIL_MAIN, a main function that takes
+/// IN.safetensors and OUT.safetensors. Gives the plan's answers bit for bit. A program for a GPU works on a
+/// `coil_queue`; its kernels are in the file as binaries. Throws Error on a tensor of more dimensions than the C
+/// interface has, and on operators that such a program leaves to its host.
 class CppEmitter : public Emitter {
  public:
   bool needs_binaries(const Program&) const override;

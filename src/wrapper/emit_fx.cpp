@@ -15,7 +15,8 @@ namespace {
 const char* function_of(FloatFunction f) {
   switch (f) {
     case FloatFunction::FromInt: return "torch.sym_float";
-    case FloatFunction::IntTrueDiv: case FloatFunction::Div: return "operator.truediv";
+    case FloatFunction::IntTrueDiv:
+    case FloatFunction::Div: return "operator.truediv";
     case FloatFunction::Add: return "operator.add";
     case FloatFunction::Mul: return "operator.mul";
     case FloatFunction::Pow: return "operator.pow";
@@ -23,7 +24,8 @@ const char* function_of(FloatFunction f) {
     case FloatFunction::Min: return "torch.sym_min";
     case FloatFunction::Max: return "torch.sym_max";
     case FloatFunction::Abs: return "operator.abs";
-    case FloatFunction::Floor: case FloatFunction::FloorToInt: return "math.floor";
+    case FloatFunction::Floor:
+    case FloatFunction::FloorToInt: return "math.floor";
     case FloatFunction::Sqrt: return "torch._sym_sqrt";
     case FloatFunction::Exp: return "math.exp";
     case FloatFunction::Log: return "math.log";
@@ -39,7 +41,8 @@ const char* function_of(FloatFunction f) {
     case FloatFunction::Tanh: return "torch._sym_tanh";
     case FloatFunction::TruncToInt: return "math.trunc";
     case FloatFunction::CeilToInt: return "math.ceil";
-    case FloatFunction::RoundToInt: case FloatFunction::RoundDecimal: return "round";
+    case FloatFunction::RoundToInt:
+    case FloatFunction::RoundDecimal: return "round";
     case FloatFunction::Eq: return "operator.eq";
     case FloatFunction::Ne: return "operator.ne";
     case FloatFunction::Lt: return "operator.lt";
@@ -65,8 +68,10 @@ const char* function_of(sym::Kind k) {
     case Kind::Ne: return "operator.ne";
     case Kind::Lt: return "operator.lt";
     case Kind::Le: return "operator.le";
-    case Kind::And: case Kind::BitAnd: return "operator.and_";
-    case Kind::Or: case Kind::BitOr: return "operator.or_";
+    case Kind::And:
+    case Kind::BitAnd: return "operator.and_";
+    case Kind::Or:
+    case Kind::BitOr: return "operator.or_";
     case Kind::BitXor: return "operator.xor";
     case Kind::ShiftLeft: return "operator.lshift";
     case Kind::ShiftRight: return "operator.rshift";
@@ -106,7 +111,8 @@ std::string FxEmitter::type_of(sym::Expr e, const std::string& name) const {
 std::string FxEmitter::type_of(BufferId b) const {
   const Buffer& buffer = file_->program().buffers[b];
   auto moved = moved_.find(b);
-  return type_of({b, buffer.dtype, buffer.sizes, buffer.strides, 0}, moved == moved_.end() ? sym::Expr(0) : moved->second);
+  return type_of({b, buffer.dtype, buffer.sizes, buffer.strides, 0},
+                 moved == moved_.end() ? sym::Expr(0) : moved->second);
 }
 
 std::string FxEmitter::symbols_in_text() const {
@@ -119,7 +125,9 @@ std::string FxEmitter::symbols_in_text() const {
 /// A symbol of this text alone; `most`: the end of its range, empty where it is declared already.
 sym::Expr FxEmitter::own_symbol(std::string name, const char* most) {
   const std::vector<sym::Expr> known = file_->program().env->symbols();
-  while (std::any_of(known.begin(), known.end(), [&](sym::Expr s) { return s.name() == name; }) || own_symbols_.contains(name)) name += "_";
+  while (std::any_of(known.begin(), known.end(), [&](sym::Expr s) { return s.name() == name; }) ||
+         own_symbols_.contains(name))
+    name += "_";
   own_symbols_.emplace(name, *most ? fmt::format("{}: unbacked [0, {}]", name, most) : "");
   return file_->program().env->context().symbol(name, sym::SymbolKind::Unbacked);
 }
@@ -133,7 +141,8 @@ void FxEmitter::name_storage_offsets() {
     moved_.emplace(v.buffer, own_symbol(file_->name(v.buffer) + "_offset", "inf"));
   };
   for (const Line& l : p.lines) {
-    if (auto* r = std::get_if<Reuse>(&l)) see({r->from, p.buffers[r->to].dtype, p.buffers[r->to].sizes, p.buffers[r->to].strides, 0});
+    if (auto* r = std::get_if<Reuse>(&l))
+      see({r->from, p.buffers[r->to].dtype, p.buffers[r->to].sizes, p.buffers[r->to].strides, 0});
     if (auto* c = std::get_if<CallExtern>(&l)) {
       for (const View& v : c->inputs) see(v);
       for (const View& v : c->outputs) see(v);
@@ -148,14 +157,23 @@ void FxEmitter::name_storage_offsets() {
     if (auto* v = std::get_if<View>(&o.value)) see(*v);
 }
 
-void FxEmitter::write_back(const std::string& given, const std::string& used) { node("write_back", fmt::format("torch.ops.coil_wrapper.write_back.default, {}, {}", given, used)); }
+void FxEmitter::write_back(const std::string& given, const std::string& used) {
+  node("write_back", fmt::format("torch.ops.coil_wrapper.write_back.default, {}, {}", given, used));
+}
 
 void FxEmitter::give(const std::string& results) { statement(fmt::format("graph.output({})", results)); }
 
-std::string FxEmitter::before() { return python_fx_support(file_->program().device) + python_graph_text() + file_->kernel_table(); }
+std::string FxEmitter::before() {
+  return python_fx_support(file_->program().device) + python_graph_text() + file_->kernel_table();
+}
 
 std::string FxEmitter::around(const std::string& body) {
-  return "\n\nSYMBOLS = " + python_string(symbols_in_text()) + "\n\n\ndef load():\n    program = Program()\n    root, graph, node = program.root, program.graph, program.node\n\n" + body + "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n\n\nif __name__ == \"__main__\":\n    print(text(), end=\"\")\n";
+  return "\n\nSYMBOLS = " + python_string(symbols_in_text()) +
+         "\n\n\ndef load():\n    program = Program()\n    root, graph, node = program.root, program.graph, "
+         "program.node\n\n" +
+         body +
+         "    graph.lint()\n    return torch.fx.GraphModule(root, graph)\n\n\nif __name__ == \"__main__\":\n    "
+         "print(text(), end=\"\")\n";
 }
 
 std::string FxEmitter::node(const std::string& wanted, const std::string& arguments, const std::string& type) {
@@ -165,7 +183,8 @@ std::string FxEmitter::node(const std::string& wanted, const std::string& argume
 }
 
 void FxEmitter::assign(const std::string& name, const std::string& arguments, const std::string& type) {
-  statement(fmt::format("{} = node({}, {}{})", name, python_string(name), arguments, type.empty() ? "" : ", type=" + python_string(type)));
+  statement(fmt::format("{} = node({}, {}{})", name, python_string(name), arguments,
+                        type.empty() ? "" : ", type=" + python_string(type)));
 }
 
 void FxEmitter::inputs() {
@@ -178,11 +197,16 @@ void FxEmitter::inputs() {
     const std::string& name = file_->name(in.buffer);
     given_.push_back(in.unused ? name : file_->unique("given_" + name));
     // A number may come as Python's; of others the text says the strides that kernels assume.
-    statement(fmt::format("{} = typed(graph.placeholder({}), {})", given_.back(), python_string(name), is_number(in) ? "None" : python_string(type_of(in.buffer))));
+    statement(fmt::format("{} = typed(graph.placeholder({}), {})", given_.back(), python_string(name),
+                          is_number(in) ? "None" : python_string(type_of(in.buffer))));
   }
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
     const Input& in = p.inputs[i];
-    if (!in.unused && is_number(in)) assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.take, {}, {}, {}", given_[i], python_string(in.name), python_dtype(p.buffers[in.buffer].dtype) + on_device(in.buffer)), type_of(in.buffer));
+    if (!in.unused && is_number(in))
+      assign(file_->name(in.buffer),
+             fmt::format("torch.ops.coil_wrapper.take, {}, {}, {}", given_[i], python_string(in.name),
+                         python_dtype(p.buffers[in.buffer].dtype) + on_device(in.buffer)),
+             type_of(in.buffer));
   }
   define_symbols();
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
@@ -191,7 +215,10 @@ void FxEmitter::inputs() {
     if (in.unused || is_number(in)) continue;
     if (like_.empty()) like_ = file_->name(in.buffer);
     const std::string wanted = sizes(b.sizes), strides = sizes(b.strides);
-    assign(file_->name(in.buffer), fmt::format("torch.ops.coil_wrapper.lay_out.default, {}, {}, {}, {}, {}{}", given_[i], python_string(in.name), python_dtype(b.dtype), wanted, strides, on_device(in.buffer)), type_of(in.buffer));
+    assign(file_->name(in.buffer),
+           fmt::format("torch.ops.coil_wrapper.lay_out.default, {}, {}, {}, {}, {}{}", given_[i],
+                       python_string(in.name), python_dtype(b.dtype), wanted, strides, on_device(in.buffer)),
+           type_of(in.buffer));
   }
   const std::string weights = file_->weights();
   for (std::size_t at = 0; at < weights.size();) {
@@ -203,14 +230,17 @@ void FxEmitter::inputs() {
     if (p.buffers[b].kind != BufferKind::Constant) continue;
     const std::string& name = file_->name(static_cast<BufferId>(b));
     // A parameter, not a buffer: torch.fx.symbolic_trace takes buffers for values that the trace may compute with.
-    statement(fmt::format("root.register_parameter({0}, torch.nn.Parameter({1}, requires_grad=False))", python_string(name), name));
-    statement(fmt::format("{} = typed(graph.get_attr({}), {})", name, python_string(name), python_string(type_of(static_cast<BufferId>(b)))));
+    statement(fmt::format("root.register_parameter({0}, torch.nn.Parameter({1}, requires_grad=False))",
+                          python_string(name), name));
+    statement(fmt::format("{} = typed(graph.get_attr({}), {})", name, python_string(name),
+                          python_string(type_of(static_cast<BufferId>(b)))));
     if (like_.empty()) like_ = name;
     if (p.constants[p.buffers[b].index].seed) node("seed", fmt::format("torch.ops.aten.random_.default, {}", name));
   }
   if (failures_.sites.empty()) return;
   const auto count = static_cast<std::int64_t>(failures_.sites.size());
-  told_ = node("failures", fmt::format("torch.ops.coil_wrapper.new_failures.default, {}, {}", like_, count), ops::to_string(ops::Value(sym::TensorMeta{DType::I64, p.device, {5 * count}, {1}, 0})));
+  told_ = node("failures", fmt::format("torch.ops.coil_wrapper.new_failures.default, {}, {}", like_, count),
+               ops::to_string(ops::Value(sym::TensorMeta{DType::I64, p.device, {5 * count}, {1}, 0})));
 }
 
 void FxEmitter::end() {
@@ -219,8 +249,10 @@ void FxEmitter::end() {
 
 void FxEmitter::check_failures() {
   std::vector<std::string> messages;
-  for (const auto& [line, site] : failures_.sites) messages.push_back(python_string(std::get<CallKernel>(file_->program().lines[line]).failure));
-  node("check_failures", fmt::format("torch.ops.coil_wrapper.check_failures.default, {}, {}", told_, text_of(messages)));
+  for (const auto& [line, site] : failures_.sites)
+    messages.push_back(python_string(std::get<CallKernel>(file_->program().lines[line]).failure));
+  node("check_failures",
+       fmt::format("torch.ops.coil_wrapper.check_failures.default, {}, {}", told_, text_of(messages)));
 }
 
 std::string FxEmitter::on_device(BufferId b) const {
@@ -230,12 +262,16 @@ std::string FxEmitter::on_device(BufferId b) const {
 
 void FxEmitter::line(const DefineSymbol& d) {
   const std::string& t = given_[d.input];
-  std::string value = d.from == DefineSymbol::From::Value    ? fmt::format("torch.ops.coil_wrapper.integer.default, {}", file_->name(file_->program().inputs[d.input].buffer))
-                      : d.from == DefineSymbol::From::Stride ? fmt::format("torch.ops.aten.sym_stride.int, {}, {}", t, d.dim)
-                                                             : fmt::format("torch.ops.aten.sym_size.int, {}, {}", t, d.dim);
+  std::string value =
+      d.from == DefineSymbol::From::Value    ? fmt::format("torch.ops.coil_wrapper.integer.default, {}",
+                                                           file_->name(file_->program().inputs[d.input].buffer))
+      : d.from == DefineSymbol::From::Stride ? fmt::format("torch.ops.aten.sym_stride.int, {}, {}", t, d.dim)
+                                             : fmt::format("torch.ops.aten.sym_size.int, {}, {}", t, d.dim);
   const std::string name = file_->symbol(d.symbol);
-  if (!d.subtract.is_constant(0)) value = fmt::format("operator.sub, {}, {}", node(name + "_part", value), size(d.subtract));
-  if (!d.divide.is_constant(1)) value = fmt::format("operator.floordiv, {}, {}", node(name + "_part", value), size(d.divide));
+  if (!d.subtract.is_constant(0))
+    value = fmt::format("operator.sub, {}, {}", node(name + "_part", value), size(d.subtract));
+  if (!d.divide.is_constant(1))
+    value = fmt::format("operator.floordiv, {}, {}", node(name + "_part", value), size(d.divide));
   assign(name, value, type_of(d.symbol, name));
 }
 
@@ -247,9 +283,14 @@ void FxEmitter::line(const Assert& a) {
 void FxEmitter::line(const Allocate& a) {
   const Buffer& b = file_->program().buffers[a.buffer];
   const std::string wanted = sizes(b.sizes), strides = sizes(b.strides);
-  // Of a tensor of the program where there is one: what depends on no input a trace would run once, and all calls would share that memory.
-  const std::string target = like_.empty() ? "torch.ops.aten.empty_strided.default" : "torch.ops.aten.new_empty_strided.default, " + like_;
-  assign(file_->name(a.buffer), fmt::format("{}, {}, {}, dtype={}, device={}", target, wanted, strides, python_dtype(b.dtype), file_->device_name(a.buffer).empty() ? "torch.device(\"cpu\")" : "DEVICE"), type_of(a.buffer));
+  // Of a tensor of the program where there is one: what depends on no input a trace would run once, and all calls would
+  // share that memory.
+  const std::string target =
+      like_.empty() ? "torch.ops.aten.empty_strided.default" : "torch.ops.aten.new_empty_strided.default, " + like_;
+  assign(file_->name(a.buffer),
+         fmt::format("{}, {}, {}, dtype={}, device={}", target, wanted, strides, python_dtype(b.dtype),
+                     file_->device_name(a.buffer).empty() ? "torch.device(\"cpu\")" : "DEVICE"),
+         type_of(a.buffer));
 }
 
 void FxEmitter::line(const Reuse& r) {
@@ -258,18 +299,23 @@ void FxEmitter::line(const Reuse& r) {
   statement(fmt::format("{} = {}  # reuse", file_->name(r.to), value));
 }
 
-void FxEmitter::line(const Free& f) { node("delete", fmt::format("torch.ops.coil_wrapper.delete.default, {}", file_->name(f.buffer))); }
+void FxEmitter::line(const Free& f) {
+  node("delete", fmt::format("torch.ops.coil_wrapper.delete.default, {}", file_->name(f.buffer)));
+}
 
 void FxEmitter::line(const ReadSymbol& r) {
   if (failures_.behind.contains(at_)) check_failures();
   std::string source = file_->name(r.source);
-  if (file_->program().buffers[r.source].dtype == DType::F64) source = node("bits", fmt::format("torch.ops.aten.view.dtype, {}, torch.int64", source));
-  assign(file_->symbol(r.symbol), fmt::format("torch.ops.coil_wrapper.integer.default, {}", source), type_of(r.symbol, ""));
+  if (file_->program().buffers[r.source].dtype == DType::F64)
+    source = node("bits", fmt::format("torch.ops.aten.view.dtype, {}, torch.int64", source));
+  assign(file_->symbol(r.symbol), fmt::format("torch.ops.coil_wrapper.integer.default, {}", source),
+         type_of(r.symbol, ""));
 }
 
 void FxEmitter::line(const SetSymbol& s) {
   const std::string value = size(s.value);
-  assign(file_->symbol(s.symbol), fmt::format("operator.add, {}, 0", value), type_of(s.symbol, ""));  // a node of this graph, which its results can be
+  assign(file_->symbol(s.symbol), fmt::format("operator.add, {}, 0", value),
+         type_of(s.symbol, ""));  // a node of this graph, which its results can be
 }
 
 // What a block computes of sizes is known in it only.
@@ -289,8 +335,10 @@ FxEmitter::Block FxEmitter::close() {
 
 void FxEmitter::end_side() {
   const Block& block = blocks_.back();
-  if (block.gives.empty()) statement("pass");
-  else statement(fmt::format("{}.results = ({},)", block.name, fmt::join(block.gives, ", ")));
+  if (block.gives.empty())
+    statement("pass");
+  else
+    statement(fmt::format("{}.results = ({},)", block.name, fmt::join(block.gives, ", ")));
   --depth_;
 }
 
@@ -306,8 +354,10 @@ void FxEmitter::line(const Control& c) {
     case Kind::If: {
       Block block{.name = file_->unique("yes"), .condition = truth(c.condition)};
       if (auto both = joined_.find(at_); both != joined_.end()) {
-        for (sym::Expr s : both->second.symbols) block.gives.push_back(file_->symbol(s)), block.types.push_back(type_of(s, ""));
-        for (BufferId b : both->second.buffers) block.gives.push_back(file_->name(b)), block.types.push_back(type_of(b));
+        for (sym::Expr s : both->second.symbols)
+          block.gives.push_back(file_->symbol(s)), block.types.push_back(type_of(s, ""));
+        for (BufferId b : both->second.buffers)
+          block.gives.push_back(file_->name(b)), block.types.push_back(type_of(b));
       }
       open(block);
       break;
@@ -315,23 +365,32 @@ void FxEmitter::line(const Control& c) {
     case Kind::Else: {
       end_side();
       const Block yes = close();
-      open({.name = file_->unique("no"), .other = yes.name, .condition = yes.condition, .gives = yes.gives, .types = yes.types});
+      open({.name = file_->unique("no"),
+            .other = yes.name,
+            .condition = yes.condition,
+            .gives = yes.gives,
+            .types = yes.types});
       break;
     }
     case Kind::EndIf: {
       end_side();
       const Block block = close();
       std::string results, names;
-      for (std::size_t i = 0; i < block.gives.size(); ++i) results += block.gives[i] + ", ", names += fmt::format("({}, {}), ", python_string(block.gives[i]), python_string(block.types[i]));
-      statement(fmt::format("{}program.branch({}, {}, {}, {}{})", results.empty() ? "" : fmt::format("[{}] = ", results), python_string(file_->unique("branch")), block.condition, block.other.empty() ? block.name : block.other,
-                            block.other.empty() ? "None" : block.name, names.empty() ? "" : fmt::format(", [{}]", names)));
+      for (std::size_t i = 0; i < block.gives.size(); ++i)
+        results += block.gives[i] + ", ",
+            names += fmt::format("({}, {}), ", python_string(block.gives[i]), python_string(block.types[i]));
+      statement(fmt::format(
+          "{}program.branch({}, {}, {}, {}{})", results.empty() ? "" : fmt::format("[{}] = ", results),
+          python_string(file_->unique("branch")), block.condition, block.other.empty() ? block.name : block.other,
+          block.other.empty() ? "None" : block.name, names.empty() ? "" : fmt::format(", [{}]", names)));
       break;
     }
     case Kind::Loop: {
       const std::string counter = file_->symbol(c.counter), turns = extent();
       Block block{.name = file_->unique("turn"), .extent = turns};
       const sym::Expr more = sym::ne(own_symbol(counter + "_more", "1"), 0);
-      open(block, fmt::format("program.turn({}, {}, {})", python_string(counter), python_string(type_of(c.counter, "")), python_string(type_of(more, ""))));
+      open(block, fmt::format("program.turn({}, {}, {})", python_string(counter), python_string(type_of(c.counter, "")),
+                              python_string(type_of(more, ""))));
       statement(fmt::format("{} = {}.carried[0]", counter, block.name));
       break;
     }
@@ -347,7 +406,8 @@ void FxEmitter::line(const Control& c) {
         --depth_;
         const Block rest = close();
         more = rest.condition;
-        statement(fmt::format("program.branch({}, {}, {})", python_string(file_->unique("unless_done")), more, rest.name));
+        statement(
+            fmt::format("program.branch({}, {}, {})", python_string(file_->unique("unless_done")), more, rest.name));
       }
       statement(fmt::format("program.end_turn({}, {}, {})", blocks_.back().name, more, blocks_.back().extent));
       --depth_;
@@ -360,35 +420,48 @@ void FxEmitter::line(const Control& c) {
 
 void FxEmitter::line(const CallKernel& c) {
   std::vector<std::string> reads, writes, scalars;
-  for (std::size_t i = 0; i < c.buffers.size(); ++i) (c.written[i] ? writes : reads).push_back(file_->name(c.buffers[i]));
+  for (std::size_t i = 0; i < c.buffers.size(); ++i)
+    (c.written[i] ? writes : reads).push_back(file_->name(c.buffers[i]));
   for (sym::Expr e : c.scalars) scalars.push_back(size(e));
   if (c.launch) {
     std::vector<std::string> grid;
     for (sym::Expr e : c.launch->grid) grid.push_back(size(e));
     const std::string shared = size(c.launch->shared_bytes);
     auto site = failures_.sites.find(at_);
-    const std::string failure = site != failures_.sites.end() ? fmt::format("{}, {}", told_, site->second) : failures_.guarded.contains(at_) ? told_ : "";
-    return kernel_launch(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), text_of(grid), c.launch->block, shared, failure, PythonFile::origins(c.origins, c.where));
+    const std::string failure = site != failures_.sites.end()     ? fmt::format("{}, {}", told_, site->second)
+                                : failures_.guarded.contains(at_) ? told_
+                                                                  : "";
+    return kernel_launch(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), text_of(grid),
+                         c.launch->block, shared, failure, PythonFile::origins(c.origins, c.where));
   }
   const std::string extent = size(c.extent);
-  kernel_call(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), extent, c.grain, c.failure, PythonFile::origins(c.origins, c.where));
+  kernel_call(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), extent, c.grain,
+              c.failure, PythonFile::origins(c.origins, c.where));
 }
 
-void FxEmitter::kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure,
-                            const std::string& origins) {
-  node("kernel", fmt::format("torch.ops.coil_wrapper.kernel.default, {}, {}, {}, {}, {}, {}, {}, origins={}", python_string(kernel), reads, writes, scalars, extent, grain, python_string(failure), python_string(origins)));
+void FxEmitter::kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes,
+                            const std::string& scalars, const std::string& extent, std::int64_t grain,
+                            const std::string& failure, const std::string& origins) {
+  node("kernel", fmt::format("torch.ops.coil_wrapper.kernel.default, {}, {}, {}, {}, {}, {}, {}, origins={}",
+                             python_string(kernel), reads, writes, scalars, extent, grain, python_string(failure),
+                             python_string(origins)));
 }
 
-void FxEmitter::kernel_launch(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& grid, int block, const std::string& shared_bytes,
-                              const std::string& failure, const std::string& origins) {
-  const std::string rest = failure.empty() ? shared_bytes == "0" ? "" : ", " + shared_bytes : fmt::format(", {}, {}", shared_bytes, failure);
-  node("launch", fmt::format("torch.ops.coil_wrapper.launch.default, {}, {}, {}, {}, {}, {}{}, origins={}", python_string(kernel), reads, writes, scalars, grid, block, rest, python_string(origins)));
+void FxEmitter::kernel_launch(const std::string& kernel, const std::string& reads, const std::string& writes,
+                              const std::string& scalars, const std::string& grid, int block,
+                              const std::string& shared_bytes, const std::string& failure, const std::string& origins) {
+  const std::string rest =
+      failure.empty() ? shared_bytes == "0" ? "" : ", " + shared_bytes : fmt::format(", {}, {}", shared_bytes, failure);
+  node("launch", fmt::format("torch.ops.coil_wrapper.launch.default, {}, {}, {}, {}, {}, {}{}, origins={}",
+                             python_string(kernel), reads, writes, scalars, grid, block, rest, python_string(origins)));
 }
 
 void FxEmitter::line(const CallExtern& c) {
   if (failures_.guarded.contains(at_)) check_failures();
   const std::string in = views(c.inputs), out = views(c.outputs);
-  node(c.op, fmt::format("torch.ops.coil_wrapper.library.default, {}, {}, {}, {}, origins={}", python_string(c.op), python_string(json(c.attributes)), in, out, python_string(PythonFile::origins(c.origins, c.where))));
+  node(c.op,
+       fmt::format("torch.ops.coil_wrapper.library.default, {}, {}, {}, {}, origins={}", python_string(c.op),
+                   python_string(json(c.attributes)), in, out, python_string(PythonFile::origins(c.origins, c.where))));
 }
 
 void FxEmitter::line(const CallFallback& c) {
@@ -403,10 +476,15 @@ void FxEmitter::line(const CallFallback& c) {
     const auto& v = c.outputs[k];
     type += (k ? ", " : "") + (v ? type_of(*v, 0) : "None");
   }
-  const std::string results = node("fallback", fmt::format("{}{}{}", python_operator(c.op), given.empty() ? "" : ", ", given), c.is_list ? "[" + type + "]" : type == "None" ? "" : type);
+  const std::string results =
+      node("fallback", fmt::format("{}{}{}", python_operator(c.op), given.empty() ? "" : ", ", given),
+           c.is_list        ? "[" + type + "]"
+           : type == "None" ? ""
+                            : type);
   for (std::size_t k = 0; k < own_results(c); ++k) {
     if (!c.outputs[k]) continue;
-    const std::string to = view(*c.outputs[k]), result = c.is_list ? node("item", fmt::format("operator.getitem, {}, {}", results, k)) : results;
+    const std::string to = view(*c.outputs[k]),
+                      result = c.is_list ? node("item", fmt::format("operator.getitem, {}, {}", results, k)) : results;
     node("copy", fmt::format("torch.ops.aten.copy_.default, {}, {}", to, result));
   }
 }
@@ -432,19 +510,35 @@ std::string FxEmitter::compute(sym::Expr e) {
   const std::string type = type_of(e, "size");
   if (e.kind() == sym::Kind::Float) {
     const FloatFunction f = sym::float_function(e);
-    for (std::size_t i = 0; const sym::Expr& x : sym::float_operands(e)) args.push_back(signature_of(f).takes[i++] == 'f' && x.is_constant() ? python_real(float_of_bits(*x.constant())) : size(x));
-    const std::string made = node(sym::is_float(e) ? "real" : "size", fmt::format("{}, {}", function_of(f), fmt::join(args, ", ")), f == FloatFunction::Floor ? "" : type);
+    for (std::size_t i = 0; const sym::Expr& x : sym::float_operands(e))
+      args.push_back(signature_of(f).takes[i++] == 'f' && x.is_constant() ? python_real(float_of_bits(*x.constant()))
+                                                                          : size(x));
+    const std::string made =
+        node(sym::is_float(e) ? "real" : "size", fmt::format("{}, {}", function_of(f), fmt::join(args, ", ")),
+             f == FloatFunction::Floor ? "" : type);
     return f == FloatFunction::Floor ? node("real", "torch.sym_float, " + made, type) : made;
   }
   for (sym::Expr x : e.operands()) args.push_back(size(x));
   switch (e.kind()) {
-    case sym::Kind::Where: return node("size", fmt::format("torch.sym_ite, {}, {}, {}", node("size", fmt::format("operator.ne, {}, 0", args[0])), args[1], args[2]), type);
+    case sym::Kind::Where:
+      return node("size",
+                  fmt::format("torch.sym_ite, {}, {}, {}", node("size", fmt::format("operator.ne, {}, 0", args[0])),
+                              args[1], args[2]),
+                  type);
     case sym::Kind::Not: return node("size", fmt::format("operator.eq, {}, 0", args[0]), type);
-    case sym::Kind::CeilDiv: return node("size", fmt::format("operator.neg, {}", node("size", fmt::format("operator.floordiv, {}, {}", node("size", fmt::format("operator.neg, {}", args[0])), args[1]))), type);
+    case sym::Kind::CeilDiv:
+      return node(
+          "size",
+          fmt::format("operator.neg, {}",
+                      node("size", fmt::format("operator.floordiv, {}, {}",
+                                               node("size", fmt::format("operator.neg, {}", args[0])), args[1]))),
+          type);
     default: break;
   }
   std::string value = args[0];
-  for (std::size_t i = 1; i < args.size(); ++i) value = node("size", fmt::format("{}, {}, {}", function_of(e.kind()), value, args[i]), i + 1 < args.size() ? "" : type);
+  for (std::size_t i = 1; i < args.size(); ++i)
+    value =
+        node("size", fmt::format("{}, {}, {}", function_of(e.kind()), value, args[i]), i + 1 < args.size() ? "" : type);
   return value;
 }
 
@@ -454,7 +548,9 @@ std::string FxEmitter::compute(sym::Expr e) {
 std::string FxEmitter::storage_offset(BufferId b) {
   if (file_->program().buffers[b].kind != BufferKind::Input) return "";
   auto [it, added] = storage_offsets_.emplace(b, "");
-  if (added) it->second = node("offset", fmt::format("torch.ops.aten.sym_storage_offset.default, {}", file_->name(b)), type_of(moved_.at(b), ""));
+  if (added)
+    it->second = node("offset", fmt::format("torch.ops.aten.sym_storage_offset.default, {}", file_->name(b)),
+                      type_of(moved_.at(b), ""));
   return it->second;
 }
 
@@ -466,22 +562,30 @@ std::string FxEmitter::view(const View& v) {
   if (v.dtype != b.dtype) {
     const auto from = static_cast<std::int64_t>(size_of(b.dtype)), to = static_cast<std::int64_t>(size_of(v.dtype));
     const std::string elements = size(sym::floor_div(b.bytes, from));
-    base = node("flat", fmt::format("torch.ops.aten.as_strided.default, {}, ({},), (1,), {}", base, elements, start.empty() ? "0" : start));
+    base = node("flat", fmt::format("torch.ops.aten.as_strided.default, {}, ({},), (1,), {}", base, elements,
+                                    start.empty() ? "0" : start));
     const View flat{v.buffer, v.dtype, {sym::floor_div(b.bytes, to)}, {1}, 0};
-    base = node("flat", fmt::format("torch.ops.aten.view.dtype, {}, {}", base, python_dtype(v.dtype)), type_of(flat, placed(flat)));
-    if (!start.empty() && from != to) start = node("offset", fmt::format("operator.floordiv, {}, {}", node("offset", fmt::format("operator.mul, {}, {}", start, from)), to));
+    base = node("flat", fmt::format("torch.ops.aten.view.dtype, {}, {}", base, python_dtype(v.dtype)),
+                type_of(flat, placed(flat)));
+    if (!start.empty() && from != to)
+      start = node("offset", fmt::format("operator.floordiv, {}, {}",
+                                         node("offset", fmt::format("operator.mul, {}, {}", start, from)), to));
   }
   std::string offset = size(v.offset);
-  if (!start.empty()) offset = v.offset.is_constant(0) ? start : node("offset", fmt::format("operator.add, {}, {}", start, offset));
+  if (!start.empty())
+    offset = v.offset.is_constant(0) ? start : node("offset", fmt::format("operator.add, {}, {}", start, offset));
   const std::string wanted = sizes(v.sizes), strides = sizes(v.strides);
-  return node(file_->name(v.buffer) + "_view", fmt::format("torch.ops.aten.as_strided.default, {}, {}, {}, {}", base, wanted, strides, offset), type_of(v, placed(v)));
+  return node(file_->name(v.buffer) + "_view",
+              fmt::format("torch.ops.aten.as_strided.default, {}, {}, {}, {}", base, wanted, strides, offset),
+              type_of(v, placed(v)));
 }
 
 /// Where a view begins in its storage, in elements of its own type.
 sym::Expr FxEmitter::placed(const View& v) const {
   auto moved = moved_.find(v.buffer);
   if (moved == moved_.end()) return v.offset;
-  const auto from = static_cast<std::int64_t>(size_of(file_->program().buffers[v.buffer].dtype)), to = static_cast<std::int64_t>(size_of(v.dtype));
+  const auto from = static_cast<std::int64_t>(size_of(file_->program().buffers[v.buffer].dtype)),
+             to = static_cast<std::int64_t>(size_of(v.dtype));
   return (from == to ? moved->second : sym::floor_div(moved->second * from, to)) + v.offset;
 }
 

@@ -4,9 +4,11 @@
 
 namespace coil::wrapper {
 
-/// Defines `load()`, which makes a `torch.fx.GraphModule` whose `forward` takes the flat user inputs and gives the tuple of flat outputs.
-/// Allocations are `aten.new_empty_strided` (`torch.empty_strided` in a program without tensors), views `aten.as_strided`, sizes arithmetic of `operator`, conditions `torch._assert`; kernels, library calls, checked inputs and frees are operators `coil_wrapper::…`
-/// that work on fake tensors and proxies as well. Weights are parameters of the module.
+/// Defines `load()`, which makes a `torch.fx.GraphModule` whose `forward` takes the flat user inputs and gives the
+/// tuple of flat outputs. Allocations are `aten.new_empty_strided` (`torch.empty_strided` in a program without
+/// tensors), views `aten.as_strided`, sizes arithmetic of `operator`, conditions `torch._assert`; kernels, library
+/// calls, checked inputs and frees are operators `coil_wrapper::…` that work on fake tensors and proxies as well.
+/// Weights are parameters of the module.
 class COIL_EMITTER_API FxEmitter : public PythonProgram {
  protected:
   using PythonProgram::line;
@@ -22,18 +24,23 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   void line(const SetSymbol&) override;
   /// Blocks are graphs of their own, in `higher_order.cond` and `higher_order.while_loop`.
   void line(const Control&) override;
-  /// The node that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
-  virtual void kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure,
-                           const std::string& origins);
+  /// The node that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another
+  /// way.
+  virtual void kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes,
+                           const std::string& scalars, const std::string& extent, std::int64_t grain,
+                           const std::string& failure, const std::string& origins);
   /// The same on a GPU. `failure`: the statuses and the kernel's place among them, empty where it has none.
-  virtual void kernel_launch(const std::string& kernel, const std::string& reads, const std::string& writes, const std::string& scalars, const std::string& grid, int block, const std::string& shared_bytes,
-                             const std::string& failure, const std::string& origins);
+  virtual void kernel_launch(const std::string& kernel, const std::string& reads, const std::string& writes,
+                             const std::string& scalars, const std::string& grid, int block,
+                             const std::string& shared_bytes, const std::string& failure, const std::string& origins);
   /// `NAME = node("NAME", ARGUMENTS, type="TYPE")`, the type where one is known; returns the name.
   std::string node(const std::string& wanted, const std::string& arguments, const std::string& type = "");
 
  private:
   const char* language() const override { return "fx"; }
-  const char* usage() const override { return "load() makes a torch.fx.GraphModule that takes the flat inputs and gives the tuple of flat outputs."; }
+  const char* usage() const override {
+    return "load() makes a torch.fx.GraphModule that takes the flat inputs and gives the tuple of flat outputs.";
+  }
   void inputs() override;
   void end() override;
   void write_back(const std::string& given, const std::string& used) override;
@@ -62,13 +69,14 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   using Offsets = std::map<BufferId, std::string>;
   /// A block being written.
   struct Block {
-    std::string name, other = {};  ///< the Python variable that holds it; of the branch's first side, where this is the second
-    std::string condition = {};    ///< of a branch, and of what follows the break in a loop
-    std::string extent = {};       ///< of a loop
-    bool is_rest = false;          ///< what follows the break
+    std::string name,
+        other = {};  ///< the Python variable that holds it; of the branch's first side, where this is the second
+    std::string condition = {};           ///< of a branch, and of what follows the break in a loop
+    std::string extent = {};              ///< of a loop
+    bool is_rest = false;                 ///< what follows the break
     std::vector<std::string> gives = {};  ///< of a branch: the variables that hold what both sides make
     std::vector<std::string> types = {};  ///< and their types
-    Sizes values = {};             ///< as they were outside
+    Sizes values = {};                    ///< as they were outside
     Offsets storage_offsets = {};
   };
   void open(Block, const std::string& as = "");
@@ -76,14 +84,14 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   void end_side();
   std::string truth(sym::Expr condition);
 
-  Sizes values_;   ///< nodes that hold sizes
+  Sizes values_;  ///< nodes that hold sizes
   Offsets storage_offsets_;
   std::vector<Block> blocks_;
   std::map<std::size_t, Joined> joined_;
   std::map<BufferId, sym::Expr> moved_;             ///< where inputs of which views are taken begin in their storage
   std::map<std::string, std::string> own_symbols_;  ///< declarations of symbols that the program has none of
-  std::string like_;  ///< a tensor that every call has; empty where there is none
-  std::string told_;  ///< the statuses of kernels that may fail
+  std::string like_;                                ///< a tensor that every call has; empty where there is none
+  std::string told_;                                ///< the statuses of kernels that may fail
 };
 
 }  // namespace coil::wrapper

@@ -7,13 +7,15 @@
 namespace coil::wrapper {
 
 struct EmitOptions {
-  int lanes = 16;                  ///< that the kernels were printed for
-  std::string isa;                 ///< instruction set or architecture that the kernels need, as the backend states it
-  std::vector<std::string> flags;  ///< of the compiler for kernels: those that change what kernels compute go into the file
-  bool launches_early = false;     ///< on CUDA: kernels wait themselves for the one before them
-  std::vector<std::vector<std::byte>> binaries = {};  ///< the kernels, loadable, where the language asked for them (Emitter::needs_binaries)
-  std::string source_name = "program.cpp";                     ///< for the head of the file
-  std::string weights_name = "program.weights.safetensors";    ///< file that write_weights wrote, beside the source
+  int lanes = 16;   ///< that the kernels were printed for
+  std::string isa;  ///< instruction set or architecture that the kernels need, as the backend states it
+  std::vector<std::string>
+      flags;  ///< of the compiler for kernels: those that change what kernels compute go into the file
+  bool launches_early = false;  ///< on CUDA: kernels wait themselves for the one before them
+  std::vector<std::vector<std::byte>> binaries =
+      {};  ///< the kernels, loadable, where the language asked for them (Emitter::needs_binaries)
+  std::string source_name = "program.cpp";                   ///< for the head of the file
+  std::string weights_name = "program.weights.safetensors";  ///< file that write_weights wrote, beside the source
 };
 
 }  // namespace coil::wrapper

@@ -4,11 +4,16 @@
 
 namespace coil::wrapper {
 
-void PythonEmitter::write_back(const std::string& given, const std::string& used) { statement(fmt::format("write_back({}, {})", given, used)); }
+void PythonEmitter::write_back(const std::string& given, const std::string& used) {
+  statement(fmt::format("write_back({}, {})", given, used));
+}
 
 void PythonEmitter::give(const std::string& results) { statement("return " + results); }
 
-std::string PythonEmitter::before() { return file_->weights() + (library_calls_.empty() ? "" : "\n\n# ---- Library calls of this program ----\n\n" + library_calls_); }
+std::string PythonEmitter::before() {
+  return file_->weights() +
+         (library_calls_.empty() ? "" : "\n\n# ---- Library calls of this program ----\n\n" + library_calls_);
+}
 
 std::string PythonEmitter::around(const std::string& body) { return "\n\ndef call(args):\n" + body; }
 
@@ -17,14 +22,19 @@ void PythonEmitter::inputs() {
   const Program& p = file_->program();
   std::vector<std::string> names;
   for (const Input& in : p.inputs) {
-    given_.push_back(in.unused ? "_" : in.mutated ? file_->unique("given_" + file_->name(in.buffer)) : file_->name(in.buffer));
+    given_.push_back(in.unused    ? "_"
+                     : in.mutated ? file_->unique("given_" + file_->name(in.buffer))
+                                  : file_->name(in.buffer));
     names.push_back(given_.back());
   }
-  statement(fmt::format("check(len(args) == {0}, f\"the program takes {0} inputs, but {{len(args)}} were given\")", p.inputs.size()));
+  statement(fmt::format("check(len(args) == {0}, f\"the program takes {0} inputs, but {{len(args)}} were given\")",
+                        p.inputs.size()));
   if (!names.empty()) statement(fmt::format("{}{} = args", fmt::join(names, ", "), names.size() == 1 ? "," : ""));
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
     const Buffer& b = p.buffers[p.inputs[i].buffer];
-    if (!p.inputs[i].unused) statement(fmt::format("{0} = take({1}, {0}, {2}, {3}{4})", given_[i], python_string(p.inputs[i].name), python_dtype(b.dtype), b.sizes.size(), on_device(p.inputs[i].buffer, "")));
+    if (!p.inputs[i].unused)
+      statement(fmt::format("{0} = take({1}, {0}, {2}, {3}{4})", given_[i], python_string(p.inputs[i].name),
+                            python_dtype(b.dtype), b.sizes.size(), on_device(p.inputs[i].buffer, "")));
   }
   define_symbols();
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
@@ -34,10 +44,12 @@ void PythonEmitter::inputs() {
       if (in.mutated && !in.unused) statement(fmt::format("{} = {}", file_->name(in.buffer), given_[i]));
       continue;
     }
-    statement(fmt::format("{} = lay_out({}, {}, {}, {})", file_->name(in.buffer), python_string(in.name), given_[i], file_->sizes(b.sizes), file_->sizes(b.strides)));
+    statement(fmt::format("{} = lay_out({}, {}, {}, {})", file_->name(in.buffer), python_string(in.name), given_[i],
+                          file_->sizes(b.sizes), file_->sizes(b.strides)));
   }
   for (std::size_t b = 0; b < p.buffers.size(); ++b)
-    if (p.buffers[b].kind == BufferKind::Constant && p.constants[p.buffers[b].index].seed) statement(fmt::format("{}.random_(-2**63, None)  # by torch's generator", file_->name(static_cast<BufferId>(b))));
+    if (p.buffers[b].kind == BufferKind::Constant && p.constants[p.buffers[b].index].seed)
+      statement(fmt::format("{}.random_(-2**63, None)  # by torch's generator", file_->name(static_cast<BufferId>(b))));
   if (failures_.sites.empty()) return;
   told_ = file_->unique("failures");
   statement(fmt::format("{} = Failures({})", told_, failures_.sites.size()));
@@ -56,17 +68,22 @@ std::string PythonEmitter::on_device(BufferId b, const char* keyword) const {
 
 void PythonEmitter::line(const DefineSymbol& d) {
   const std::string& t = given_[d.input];
-  std::string value = d.from == DefineSymbol::From::Size ? fmt::format("{}.size({})", t, d.dim) : d.from == DefineSymbol::From::Stride ? fmt::format("{}.stride({})", t, d.dim) : fmt::format("int({})", t);
+  std::string value = d.from == DefineSymbol::From::Size     ? fmt::format("{}.size({})", t, d.dim)
+                      : d.from == DefineSymbol::From::Stride ? fmt::format("{}.stride({})", t, d.dim)
+                                                             : fmt::format("int({})", t);
   if (!d.subtract.is_constant(0)) value = fmt::format("({} - ({}))", value, file_->size(d.subtract));
   if (!d.divide.is_constant(1)) value += fmt::format(" // ({})", file_->size(d.divide));
   statement(fmt::format("{} = {}", file_->symbol(d.symbol), value));
 }
 
-void PythonEmitter::line(const Assert& a) { statement(fmt::format("check({}, {})", file_->size(a.condition), python_string(a.message))); }
+void PythonEmitter::line(const Assert& a) {
+  statement(fmt::format("check({}, {})", file_->size(a.condition), python_string(a.message)));
+}
 
 void PythonEmitter::line(const Allocate& a) {
   const Buffer& b = file_->program().buffers[a.buffer];
-  statement(fmt::format("{} = torch.empty_strided({}, {}, dtype={}{})", file_->name(a.buffer), file_->sizes(b.sizes), file_->sizes(b.strides), python_dtype(b.dtype), on_device(a.buffer, "device=")));
+  statement(fmt::format("{} = torch.empty_strided({}, {}, dtype={}{})", file_->name(a.buffer), file_->sizes(b.sizes),
+                        file_->sizes(b.strides), python_dtype(b.dtype), on_device(a.buffer, "device=")));
 }
 
 void PythonEmitter::line(const Reuse& r) {
@@ -74,7 +91,9 @@ void PythonEmitter::line(const Reuse& r) {
   const Buffer &from = p.buffers[r.from], &to = p.buffers[r.to];
   const bool same = from.dtype == to.dtype && from.sizes == to.sizes && from.strides == to.strides;
   std::string value = file_->name(r.from);
-  if (!same) value = fmt::format("window({}, {}, {}, {})", value, python_dtype(to.dtype), file_->sizes(to.sizes), file_->sizes(to.strides));
+  if (!same)
+    value = fmt::format("window({}, {}, {}, {})", value, python_dtype(to.dtype), file_->sizes(to.sizes),
+                        file_->sizes(to.strides));
   statement(fmt::format("{} = {}  # reuse", file_->name(r.to), value));
 }
 
@@ -83,10 +102,13 @@ void PythonEmitter::line(const Free& f) { statement("del " + file_->name(f.buffe
 void PythonEmitter::line(const ReadSymbol& r) {
   const bool is_float = file_->program().buffers[r.source].dtype == DType::F64;
   check_failures(failures_.behind.contains(at_));
-  statement(fmt::format("{} = int({}{})", file_->symbol(r.symbol), file_->name(r.source), is_float ? ".view(torch.int64)" : ""));
+  statement(fmt::format("{} = int({}{})", file_->symbol(r.symbol), file_->name(r.source),
+                        is_float ? ".view(torch.int64)" : ""));
 }
 
-void PythonEmitter::line(const SetSymbol& s) { statement(fmt::format("{} = {}", file_->symbol(s.symbol), file_->size(s.value))); }
+void PythonEmitter::line(const SetSymbol& s) {
+  statement(fmt::format("{} = {}", file_->symbol(s.symbol), file_->size(s.value)));
+}
 
 void PythonEmitter::line(const Control& c) {
   using Kind = Control::Kind;
@@ -98,7 +120,9 @@ void PythonEmitter::line(const Control& c) {
     case Kind::If: statement(fmt::format("if {}:", file_->size(sym::ne(c.condition, 0)))); break;
     case Kind::Else: statement("else:"); break;
     case Kind::Loop:
-      statement(fmt::format("for {} in {}:", file_->symbol(c.counter), c.extent.is_constant(sym::Range::kMax) ? "itertools.count()" : fmt::format("range({})", file_->size(c.extent))));
+      statement(fmt::format("for {} in {}:", file_->symbol(c.counter),
+                            c.extent.is_constant(sym::Range::kMax) ? "itertools.count()"
+                                                                   : fmt::format("range({})", file_->size(c.extent))));
       break;
     case Kind::BreakUnless:
       statement(fmt::format("if not ({}):", file_->size(sym::ne(c.condition, 0))));
@@ -106,7 +130,8 @@ void PythonEmitter::line(const Control& c) {
       statement("break");
       --depth_;
       break;
-    case Kind::EndIf: case Kind::EndLoop: break;
+    case Kind::EndIf:
+    case Kind::EndLoop: break;
   }
   if (c.opens()) ++depth_;
 }
@@ -116,22 +141,33 @@ void PythonEmitter::line(const CallKernel& c) {
   for (BufferId b : c.buffers) buffers.push_back(file_->name(b));
   for (sym::Expr e : c.scalars) scalars.push_back(file_->size(e));
   origins(c.origins, c.where);
-  const std::string &symbol = file_->program().kernels[c.kernel].symbol, given = fmt::format("[{}]", fmt::join(buffers, ", ")), numbers = fmt::format("[{}]", fmt::join(scalars, ", "));
+  const std::string &symbol = file_->program().kernels[c.kernel].symbol,
+                    given = fmt::format("[{}]", fmt::join(buffers, ", ")),
+                    numbers = fmt::format("[{}]", fmt::join(scalars, ", "));
   if (!c.launch) return statement(kernel_call(symbol, given, numbers, file_->size(c.extent), c.grain, c.failure));
   auto site = failures_.sites.find(at_);
-  const std::string status = site != failures_.sites.end() ? fmt::format("{}({}, {})", told_, site->second, python_string(c.failure)) : failures_.guarded.contains(at_) ? told_ + ".any" : "";
+  const std::string status = site != failures_.sites.end()
+                                 ? fmt::format("{}({}, {})", told_, site->second, python_string(c.failure))
+                             : failures_.guarded.contains(at_) ? told_ + ".any"
+                                                               : "";
   statement(kernel_launch(symbol, given, numbers, *c.launch, status));
 }
 
-std::string PythonEmitter::kernel_launch(const std::string& symbol, const std::string& buffers, const std::string& scalars, const codegen::Launch& launch, const std::string& failure) {
+std::string PythonEmitter::kernel_launch(const std::string& symbol, const std::string& buffers,
+                                         const std::string& scalars, const codegen::Launch& launch,
+                                         const std::string& failure) {
   sym::Exprs grid = launch.grid;
   while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();
   const std::string shared = launch.shared_bytes.is_constant(0) ? "" : ", shared=" + file_->size(launch.shared_bytes);
-  return fmt::format("{}({}, {}, grid={}, block={}{}{})", symbol, buffers, scalars, file_->sizes(grid), launch.block, shared, failure.empty() ? "" : ", failure=" + failure);
+  return fmt::format("{}({}, {}, grid={}, block={}{}{})", symbol, buffers, scalars, file_->sizes(grid), launch.block,
+                     shared, failure.empty() ? "" : ", failure=" + failure);
 }
 
-std::string PythonEmitter::kernel_call(const std::string& symbol, const std::string& buffers, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure) {
-  return fmt::format("{}({}, {}, extent={}, grain={}{})", symbol, buffers, scalars, extent, grain, failure.empty() ? "" : ", failure=" + python_string(failure));
+std::string PythonEmitter::kernel_call(const std::string& symbol, const std::string& buffers,
+                                       const std::string& scalars, const std::string& extent, std::int64_t grain,
+                                       const std::string& failure) {
+  return fmt::format("{}({}, {}, extent={}, grain={}{})", symbol, buffers, scalars, extent, grain,
+                     failure.empty() ? "" : ", failure=" + python_string(failure));
 }
 
 void PythonEmitter::line(const CallExtern& c) {
@@ -147,12 +183,15 @@ void PythonEmitter::line(const CallExtern& c) {
 void PythonEmitter::line(const CallFallback& c) {
   origins(c.origins, c.where);
   check_failures(failures_.guarded.contains(at_));
-  for (std::size_t k = 0; k < c.writes.size(); ++k) statement(fmt::format("{}.copy_({})", view(*c.outputs[own_results(c) + k]), view(c.inputs[c.writes[k]])));
-  const std::string given = arguments(c, [&](sym::Expr e) { return file_->size(e); }, [&](const View& v) { return view(v); });
+  for (std::size_t k = 0; k < c.writes.size(); ++k)
+    statement(fmt::format("{}.copy_({})", view(*c.outputs[own_results(c) + k]), view(c.inputs[c.writes[k]])));
+  const std::string given =
+      arguments(c, [&](sym::Expr e) { return file_->size(e); }, [&](const View& v) { return view(v); });
   const std::string results = file_->unique("results");
   statement(fmt::format("{} = {}({})", results, python_operator(c.op), given));
   for (std::size_t k = 0; k < own_results(c); ++k)
-    if (c.outputs[k]) statement(fmt::format("{}.copy_({}{})", view(*c.outputs[k]), results, c.is_list ? fmt::format("[{}]", k) : ""));
+    if (c.outputs[k])
+      statement(fmt::format("{}.copy_({}{})", view(*c.outputs[k]), results, c.is_list ? fmt::format("[{}]", k) : ""));
   statement("del " + results);
 }
 
@@ -163,7 +202,8 @@ void PythonEmitter::origins(const std::set<std::string>& origins, const std::str
 std::string PythonEmitter::view(const View& v) {
   if (is_whole(file_->program(), v)) return file_->name(v.buffer);
   const std::string offset = v.offset.is_constant(0) ? "" : ", " + file_->size(v.offset);
-  return fmt::format("window({}, {}, {}, {}{})", file_->name(v.buffer), python_dtype(v.dtype), file_->sizes(v.sizes), file_->sizes(v.strides), offset);
+  return fmt::format("window({}, {}, {}, {}{})", file_->name(v.buffer), python_dtype(v.dtype), file_->sizes(v.sizes),
+                     file_->sizes(v.strides), offset);
 }
 
 std::string PythonEmitter::views(const std::vector<View>& all) {
@@ -174,7 +214,8 @@ std::string PythonEmitter::views(const std::vector<View>& all) {
 
 std::string PythonEmitter::output(const Output& o) {
   if (auto* v = std::get_if<View>(&o.value)) return view(*v);
-  if (auto* e = std::get_if<sym::Expr>(&o.value)) return o.is_bool ? fmt::format("bool({})", file_->size(*e)) : fmt::format("int({})", file_->size(*e));
+  if (auto* e = std::get_if<sym::Expr>(&o.value))
+    return o.is_bool ? fmt::format("bool({})", file_->size(*e)) : fmt::format("int({})", file_->size(*e));
   return python_real(std::get<double>(o.value));
 }
 

@@ -4,8 +4,9 @@
 
 namespace coil::wrapper {
 
-/// Defines `call(args)`: the list of flat user inputs in, the tuple of flat outputs out. A line of the wrapper IR is a line of Python, but for definitions, which stand above.
-/// With Coil's runtime library beside it, the file gives the plan's answers bit for bit; without it, library operations are torch's.
+/// Defines `call(args)`: the list of flat user inputs in, the tuple of flat outputs out. A line of the wrapper IR is a
+/// line of Python, but for definitions, which stand above. With Coil's runtime library beside it, the file gives the
+/// plan's answers bit for bit; without it, library operations are torch's.
 class COIL_EMITTER_API PythonEmitter : public PythonProgram {
  protected:
   using PythonProgram::line;
@@ -20,14 +21,19 @@ class COIL_EMITTER_API PythonEmitter : public PythonProgram {
   void line(const ReadSymbol&) override;
   void line(const SetSymbol&) override;
   void line(const Control&) override;
-  /// The statement that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another way.
-  virtual std::string kernel_call(const std::string& symbol, const std::string& buffers, const std::string& scalars, const std::string& extent, std::int64_t grain, const std::string& failure);
+  /// The statement that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in
+  /// another way.
+  virtual std::string kernel_call(const std::string& symbol, const std::string& buffers, const std::string& scalars,
+                                  const std::string& extent, std::int64_t grain, const std::string& failure);
   /// The same on a GPU. `failure`: the status that the kernel is given, empty for none.
-  virtual std::string kernel_launch(const std::string& symbol, const std::string& buffers, const std::string& scalars, const codegen::Launch&, const std::string& failure);
+  virtual std::string kernel_launch(const std::string& symbol, const std::string& buffers, const std::string& scalars,
+                                    const codegen::Launch&, const std::string& failure);
 
  private:
   const char* language() const override { return "python"; }
-  const char* usage() const override { return "call(args) takes the list of flat inputs and gives the tuple of flat outputs."; }
+  const char* usage() const override {
+    return "call(args) takes the list of flat inputs and gives the tuple of flat outputs.";
+  }
   void inputs() override;
   void end() override;
   void write_back(const std::string& given, const std::string& used) override;

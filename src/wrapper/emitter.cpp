@@ -6,13 +6,16 @@
 
 namespace coil::wrapper {
 
-void Emitter::locate(const std::string& text, const std::string& body, std::size_t begin, const std::vector<std::size_t>& ends) {
+void Emitter::locate(const std::string& text, const std::string& body, std::size_t begin,
+                     const std::vector<std::size_t>& ends) {
   lines_.clear();
   const std::size_t start = text.find(body);
   COIL_CHECK(start != text.npos, "the text has lost its body");
-  std::size_t at = start + begin, line = 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+  std::size_t at = start + begin, line = 1 + static_cast<std::size_t>(std::count(
+                                                 text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
   for (std::size_t end : ends) {
-    const std::size_t count = static_cast<std::size_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.begin() + static_cast<std::ptrdiff_t>(start + end), '\n'));
+    const std::size_t count = static_cast<std::size_t>(std::count(
+        text.begin() + static_cast<std::ptrdiff_t>(at), text.begin() + static_cast<std::ptrdiff_t>(start + end), '\n'));
     lines_.push_back({line, count});
     line += count;
     at = start + end;
@@ -21,9 +24,12 @@ void Emitter::locate(const std::string& text, const std::string& body, std::size
 
 void require_device(const Program& p, const char* language) {
   if (p.device.type == DeviceType::CUDA) return;
-  if (p.device.type != DeviceType::CPU) fail("--emit={} writes programs for cpu and cuda, not for {}", language, to_string(p.device));
+  if (p.device.type != DeviceType::CPU)
+    fail("--emit={} writes programs for cpu and cuda, not for {}", language, to_string(p.device));
   for (const Buffer& b : p.buffers)
-    if (b.device.type != DeviceType::CPU) fail("--emit={} writes a program for the cpu; {} lies on {}; write a package instead", language, b.name, to_string(b.device));
+    if (b.device.type != DeviceType::CPU)
+      fail("--emit={} writes a program for the cpu; {} lies on {}; write a package instead", language, b.name,
+           to_string(b.device));
 }
 
 }  // namespace coil::wrapper

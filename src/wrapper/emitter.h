@@ -29,7 +29,8 @@ class COIL_EMITTER_API Emitter {
 
  protected:
   /// `ends[i]`: how much of `body` was there once line i had been written; `body` stands in `text`.
-  void locate(const std::string& text, const std::string& body, std::size_t begin, const std::vector<std::size_t>& ends);
+  void locate(const std::string& text, const std::string& body, std::size_t begin,
+              const std::vector<std::size_t>& ends);
   std::vector<TextLines> lines_;
 };
 

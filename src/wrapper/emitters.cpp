@@ -19,7 +19,8 @@ class TextEmitter : public Emitter {
  public:
   std::string emit(const Program& p, const EmitOptions&) override {
     lines_.clear();
-    for (std::size_t i = 0; i < p.lines.size(); ++i) lines_.push_back({2 + p.buffers.size() + i, 1});  // after the head and the buffers, a line is a line
+    for (std::size_t i = 0; i < p.lines.size(); ++i)
+      lines_.push_back({2 + p.buffers.size() + i, 1});  // after the head and the buffers, a line is a line
     return to_text(p);
   }
 };
@@ -44,7 +45,8 @@ Registry& registry() {
 void register_emitter(const std::string& language, EmitterFactory factory) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  if (language == "package" || !r.factories.emplace(language, std::move(factory)).second) fail("there is an emitter for '{}' already", language);
+  if (language == "package" || !r.factories.emplace(language, std::move(factory)).second)
+    fail("there is an emitter for '{}' already", language);
 }
 
 std::unique_ptr<Emitter> make_emitter(std::string_view language) {
@@ -66,7 +68,9 @@ std::vector<std::string> emitter_names() {
 }
 
 void load_library(const std::string& library) {
-  const std::string path = library.find('/') == std::string::npos ? "./" + library : library;  // a file, never one that the loader searches for
+  const std::string path = library.find('/') == std::string::npos
+                               ? "./" + library
+                               : library;  // a file, never one that the loader searches for
   if (!::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) fail("cannot load {}: {}", library, ::dlerror());
 }
 

@@ -12,7 +12,8 @@ namespace coil::wrapper {
 
 using EmitterFactory = std::function<std::unique_ptr<Emitter>()>;
 
-/// Adds a language, for `coil compile --emit NAME`. Throws Error when the name is taken. Libraries from outside call it as they are loaded (`--load LIBRARY`).
+/// Adds a language, for `coil compile --emit NAME`. Throws Error when the name is taken. Libraries from outside call it
+/// as they are loaded (`--load LIBRARY`).
 COIL_EMITTER_API void register_emitter(const std::string& language, EmitterFactory);
 /// Throws Error with the languages that there are.
 std::unique_ptr<Emitter> make_emitter(std::string_view language);

@@ -7,12 +7,14 @@ namespace coil::wrapper {
 FailureSites failure_sites(const Program& p) {
   FailureSites found;
   for (std::size_t i = 0; i < p.lines.size(); ++i)
-    if (auto* c = std::get_if<CallKernel>(&p.lines[i]); c && c->launch && !c->failure.empty()) found.sites.emplace(i, found.sites.size());
+    if (auto* c = std::get_if<CallKernel>(&p.lines[i]); c && c->launch && !c->failure.empty())
+      found.sites.emplace(i, found.sites.size());
   if (found.sites.empty()) return found;
   std::vector<BufferId> memory(p.buffers.size());
   for (std::size_t b = 0; b < memory.size(); ++b) memory[b] = static_cast<BufferId>(b);
   // In a loop a line comes again behind those after it.
-  bool may_have_failed = std::any_of(p.lines.begin(), p.lines.end(), [](const Line& l) { return std::holds_alternative<Control>(l); });
+  bool may_have_failed =
+      std::any_of(p.lines.begin(), p.lines.end(), [](const Line& l) { return std::holds_alternative<Control>(l); });
   for (std::size_t i = 0; i < p.lines.size(); ++i) {
     if (auto* r = std::get_if<Reuse>(&p.lines[i])) memory[r->to] = memory[r->from];
     if (may_have_failed) {

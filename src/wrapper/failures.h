@@ -10,8 +10,8 @@ namespace coil::wrapper {
 /// Lines by their place. Nothing on the CPU, where a kernel that fails is the last to run.
 struct FailureSites {
   std::map<std::size_t, std::size_t> sites;  ///< calls of kernels that may fail, counted from 0
-  std::set<std::size_t> behind;              ///< lines that one which may fail comes before; in programs with blocks, all
-  std::set<std::size_t> guarded;             ///< of those the ones that write to memory of the caller, or to a state
+  std::set<std::size_t> behind;   ///< lines that one which may fail comes before; in programs with blocks, all
+  std::set<std::size_t> guarded;  ///< of those the ones that write to memory of the caller, or to a state
 };
 FailureSites failure_sites(const Program&);
 

@@ -11,8 +11,8 @@ struct Lifetime {
   std::size_t first = SIZE_MAX, last = 0;
 };
 
-/// Blocks of lines, by the borders that open and close them: a value used in several blocks lives in the innermost one around them all, from before the border that opens the first to after
-/// the one that closes the last.
+/// Blocks of lines, by the borders that open and close them: a value used in several blocks lives in the innermost one
+/// around them all, from before the border that opens the first to after the one that closes the last.
 class Blocks {
  public:
   explicit Blocks(const std::vector<Line>& lines) : lines_(lines), of_(lines.size()) {
@@ -38,7 +38,8 @@ class Blocks {
       }
   }
 
-  /// From the first to the last of these lines, both included, widened to the borders of their common block; for what leaves the program, of the program's own.
+  /// From the first to the last of these lines, both included, widened to the borders of their common block; for what
+  /// leaves the program, of the program's own.
   Lifetime around(const std::vector<std::size_t>& lines, bool leaves) const {
     std::size_t common = leaves ? 0 : of_[lines[0]];
     for (std::size_t k : lines) common = meet(common, of_[k]);
@@ -52,7 +53,8 @@ class Blocks {
     return life;
   }
 
-  /// Before which lines a buffer of this many bytes gets its memory, which is used from `first` on: where only the sides of a branch there say how many, on each side.
+  /// Before which lines a buffer of this many bytes gets its memory, which is used from `first` on: where only the
+  /// sides of a branch there say how many, on each side.
   std::vector<std::size_t> births(std::size_t first, const std::vector<std::size_t>& touches, Expr bytes) const {
     const auto* c = std::get_if<Control>(&lines_[first]);
     if (!c || c->kind != Control::Kind::If || !is_set_inside(first, bytes)) return {first};
@@ -80,10 +82,11 @@ class Blocks {
     std::size_t close = open;
     for (const Block& b : all_)
       if (b.open == open) close = std::max(close, b.close);
-    return std::any_of(lines_.begin() + static_cast<std::ptrdiff_t>(open), lines_.begin() + static_cast<std::ptrdiff_t>(close), [&](const Line& l) {
-      const auto* s = std::get_if<SetSymbol>(&l);
-      return s && std::ranges::find(symbols, s->symbol) != symbols.end();
-    });
+    return std::any_of(lines_.begin() + static_cast<std::ptrdiff_t>(open),
+                       lines_.begin() + static_cast<std::ptrdiff_t>(close), [&](const Line& l) {
+                         const auto* s = std::get_if<SetSymbol>(&l);
+                         return s && std::ranges::find(symbols, s->symbol) != symbols.end();
+                       });
   }
 
   struct Block {
@@ -99,16 +102,21 @@ class Blocks {
 };
 
 /// A dead operand of a call whose memory the output may take over.
-std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, BufferId out, std::size_t at, const std::vector<Lifetime>& life, const std::set<BufferId>& taken) {
+std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, BufferId out, std::size_t at,
+                                      const std::vector<Lifetime>& life, const std::set<BufferId>& taken) {
   for (auto [in, to] : call.in_place)
-    if (to == out && p.buffers[in].kind == BufferKind::Temporary && life[in].last == at && !taken.contains(in) && p.env->statically_known_equal(p.buffers[in].bytes, p.buffers[out].bytes)) return in;
+    if (to == out && p.buffers[in].kind == BufferKind::Temporary && life[in].last == at && !taken.contains(in) &&
+        p.env->statically_known_equal(p.buffers[in].bytes, p.buffers[out].bytes))
+      return in;
   return std::nullopt;
 }
 
 }  // namespace
 
 void plan_lifetimes(Program& p) {
-  std::erase_if(p.lines, [](const Line& l) { return std::holds_alternative<Allocate>(l) || std::holds_alternative<Reuse>(l) || std::holds_alternative<Free>(l); });
+  std::erase_if(p.lines, [](const Line& l) {
+    return std::holds_alternative<Allocate>(l) || std::holds_alternative<Reuse>(l) || std::holds_alternative<Free>(l);
+  });
   std::vector<std::vector<std::size_t>> touches(p.buffers.size());
   for (std::size_t k = 0; k < p.lines.size(); ++k) {
     const Uses u = uses(p.lines[k]);
@@ -142,9 +150,13 @@ void plan_lifetimes(Program& p) {
     std::set<BufferId> taken;
     for (BufferId b : born[k]) {
       std::optional<BufferId> from;
-      if (auto* call = std::get_if<CallKernel>(&p.lines[k]); call && p.buffers[b].kind == BufferKind::Temporary && !of_sides.contains(b)) from = dying_operand(p, *call, b, k, life, taken);
-      if (from) taken.insert(*from), lines.push_back(Reuse{*from, b});
-      else lines.push_back(Allocate{b});
+      if (auto* call = std::get_if<CallKernel>(&p.lines[k]);
+          call && p.buffers[b].kind == BufferKind::Temporary && !of_sides.contains(b))
+        from = dying_operand(p, *call, b, k, life, taken);
+      if (from)
+        taken.insert(*from), lines.push_back(Reuse{*from, b});
+      else
+        lines.push_back(Allocate{b});
     }
     lines.push_back(std::move(p.lines[k]));
     for (BufferId b : dies[k]) lines.push_back(Free{b});

@@ -23,8 +23,10 @@ class Parser {
       at = end + 1;
       Cursor c(text, ++number);
       if (c.peek() == '\0' || c.peek() == '#') continue;
-      if (!begun) header(c), begun = true;
-      else line(c, text);
+      if (!begun)
+        header(c), begun = true;
+      else
+        line(c, text);
     }
     if (!begun) fail("there is no wrapper program in this text");
     return std::move(p_);
@@ -45,8 +47,10 @@ class Parser {
       range.high = bound(c);
       c.expect("]");
       if (p_.env->context().find(name)) c.fault(fmt::format("the size {} is declared twice", name));
-      if (unbacked) p_.env->add_unbacked(name, range);
-      else p_.env->add_size(name, c.accept("=") ? std::optional(c.integer()) : std::nullopt, range);
+      if (unbacked)
+        p_.env->add_unbacked(name, range);
+      else
+        p_.env->add_size(name, c.accept("=") ? std::optional(c.integer()) : std::nullopt, range);
       if (!c.accept(",") && c.peek() != ')') c.fault("',' or ')' should stand here");
     }
     if (c.accept("on")) p_.device = device(c);
@@ -76,31 +80,53 @@ class Parser {
       return;
     }
     open_text_.reset();
-    if (c.accept("buffer")) buffer(c);
-    else if (c.accept("symbol")) symbol(c);
-    else if (c.accept("assert")) assertion(c);
-    else if (c.accept("kernel")) p_.lines.emplace_back(DefineKernel{define_kernel(c)});
-    else if (c.accept("allocate")) p_.lines.emplace_back(Allocate{buffer_named(c)});
-    else if (c.accept("reuse")) reuse(c);
-    else if (c.accept("free")) p_.lines.emplace_back(Free{buffer_named(c)});
-    else if (c.accept("call")) call(c, false);
-    else if (c.accept("launch")) call(c, true);
-    else if (c.accept("extern")) library_call(c);
-    else if (c.accept("if")) border(Control{Control::Kind::If, expr(c, {":"})}, c);
-    else if (c.accept("else")) border(Control{Control::Kind::Else}, c);
-    else if (c.accept("end if")) p_.lines.emplace_back(Control{Control::Kind::EndIf});
-    else if (c.accept("loop")) loop(c);
-    else if (c.accept("break unless")) p_.lines.emplace_back(Control{Control::Kind::BreakUnless, expr(c, {})});
-    else if (c.accept("end loop")) p_.lines.emplace_back(Control{Control::Kind::EndLoop});
-    else if (c.accept("fallback")) host_call(c);
-    else if (c.accept("output")) output(c);
-    else if (c.accept("text")) open_text_ = kernel_named(c);
-    else if (c.accept("source")) source(c);
-    else c.fault("no line of the wrapper begins so");
+    if (c.accept("buffer"))
+      buffer(c);
+    else if (c.accept("symbol"))
+      symbol(c);
+    else if (c.accept("assert"))
+      assertion(c);
+    else if (c.accept("kernel"))
+      p_.lines.emplace_back(DefineKernel{define_kernel(c)});
+    else if (c.accept("allocate"))
+      p_.lines.emplace_back(Allocate{buffer_named(c)});
+    else if (c.accept("reuse"))
+      reuse(c);
+    else if (c.accept("free"))
+      p_.lines.emplace_back(Free{buffer_named(c)});
+    else if (c.accept("call"))
+      call(c, false);
+    else if (c.accept("launch"))
+      call(c, true);
+    else if (c.accept("extern"))
+      library_call(c);
+    else if (c.accept("if"))
+      border(Control{Control::Kind::If, expr(c, {":"})}, c);
+    else if (c.accept("else"))
+      border(Control{Control::Kind::Else}, c);
+    else if (c.accept("end if"))
+      p_.lines.emplace_back(Control{Control::Kind::EndIf});
+    else if (c.accept("loop"))
+      loop(c);
+    else if (c.accept("break unless"))
+      p_.lines.emplace_back(Control{Control::Kind::BreakUnless, expr(c, {})});
+    else if (c.accept("end loop"))
+      p_.lines.emplace_back(Control{Control::Kind::EndLoop});
+    else if (c.accept("fallback"))
+      host_call(c);
+    else if (c.accept("output"))
+      output(c);
+    else if (c.accept("text"))
+      open_text_ = kernel_named(c);
+    else if (c.accept("source"))
+      source(c);
+    else
+      c.fault("no line of the wrapper begins so");
     c.expect_end();
   }
 
-  // ---- Expressions and names --------------------------------------------------------------------------------------------
+  // ---- Expressions and names
+  // --------------------------------------------------------------------------------------------
 
   Expr expr(Cursor& c, std::initializer_list<std::string_view> stops) {
     const std::string text(c.until(stops));
@@ -153,7 +179,8 @@ class Parser {
     return p_.kernels.size() - 1;
   }
 
-  /// `x`, `x.view(i32)`, `x.as_strided([..], [..], 0)`. A name that is no plain word is in quotes, so a dot and a parenthesis belong to the view.
+  /// `x`, `x.view(i32)`, `x.as_strided([..], [..], 0)`. A name that is no plain word is in quotes, so a dot and a
+  /// parenthesis belong to the view.
   View view(Cursor& c) {
     std::string name;
     std::string call;  // "view" or "as_strided"
@@ -206,12 +233,15 @@ class Parser {
       while (c.accept(","));
     };
     if (c.accept("from")) names(call.origins);
-    if (c.accept("as")) names(call.nodes);
-    else call.nodes = call.origins;
+    if (c.accept("as"))
+      names(call.nodes);
+    else
+      call.nodes = call.origins;
     if (c.accept("at")) call.where = c.quoted();
   }
 
-  // ---- Lines ---------------------------------------------------------------------------------------------------------------
+  // ---- Lines
+  // ---------------------------------------------------------------------------------------------------------------
 
   void buffer(Cursor& c) {
     Buffer b;
@@ -259,7 +289,9 @@ class Parser {
       t.sizes.push_back(*size);
       t.strides.push_back(*stride);
       empty = empty || *size == 0;
-      if (*size > 0 && (__builtin_mul_overflow(*size - 1, *stride, stride.operator->()) || __builtin_add_overflow(last, *stride, &last))) c.fault("the constant is too large");
+      if (*size > 0 && (__builtin_mul_overflow(*size - 1, *stride, stride.operator->()) ||
+                        __builtin_add_overflow(last, *stride, &last)))
+        c.fault("the constant is too large");
     }
     const std::size_t bytes = empty ? 0 : (static_cast<std::size_t>(last) + 1) * size_of(b.dtype);
     if (bytes > 0) {  // pages that nobody touches cost nothing
@@ -281,7 +313,9 @@ class Parser {
       c.expect("(");
       const BufferId source = buffer_named(c);
       c.expect(")");
-      if ((p_.buffers[source].dtype != DType::I64 && p_.buffers[source].dtype != DType::F64) || !p_.buffers[source].sizes.empty()) c.fault(fmt::format("{} is no single i64 or f64", p_.buffers[source].name));
+      if ((p_.buffers[source].dtype != DType::I64 && p_.buffers[source].dtype != DType::F64) ||
+          !p_.buffers[source].sizes.empty())
+        c.fault(fmt::format("{} is no single i64 or f64", p_.buffers[source].name));
       p_.lines.emplace_back(ReadSymbol{d.symbol, source});
       return;
     }
@@ -293,17 +327,22 @@ class Parser {
       return;
     }
     const bool part = c.accept("(");
-    if (c.accept("size")) d.from = DefineSymbol::From::Size;
-    else if (c.accept("stride")) d.from = DefineSymbol::From::Stride;
-    else if (c.accept("value")) d.from = DefineSymbol::From::Value;
-    else c.fault("size, stride or value should stand here");
+    if (c.accept("size"))
+      d.from = DefineSymbol::From::Size;
+    else if (c.accept("stride"))
+      d.from = DefineSymbol::From::Stride;
+    else if (c.accept("value"))
+      d.from = DefineSymbol::From::Value;
+    else
+      c.fault("size, stride or value should stand here");
     c.expect("(");
     const Buffer& b = p_.buffers[buffer_named(c)];
     if (b.kind != BufferKind::Input) c.fault(fmt::format("{} is no input", b.name));
     d.input = b.index;
     c.expect(",");
     const std::int64_t dim = c.integer();
-    if (dim < 0 || (d.from != DefineSymbol::From::Value && dim >= static_cast<std::int64_t>(b.sizes.size()))) c.fault(fmt::format("{} has no dimension {}", b.name, dim));
+    if (dim < 0 || (d.from != DefineSymbol::From::Value && dim >= static_cast<std::int64_t>(b.sizes.size())))
+      c.fault(fmt::format("{} has no dimension {}", b.name, dim));
     d.dim = static_cast<std::size_t>(dim);
     c.expect(")");
     if (part) {
@@ -413,14 +452,17 @@ class Parser {
     p_.lines.emplace_back(std::move(e));
   }
 
-  /// `fallback y, None = aten.op.default(%0, [1, s0], dtype=f32) where %0 = x`; results in brackets are those of an operator that returns several values.
+  /// `fallback y, None = aten.op.default(%0, [1, s0], dtype=f32) where %0 = x`; results in brackets are those of an
+  /// operator that returns several values.
   void host_call(Cursor& c) {
     CallFallback f;
     f.is_list = c.accept("[");
     const char end = f.is_list ? ']' : '=';
     while (c.peek() != end) {
-      if (c.accept("None")) f.outputs.emplace_back();
-      else f.outputs.emplace_back(view(c));
+      if (c.accept("None"))
+        f.outputs.emplace_back();
+      else
+        f.outputs.emplace_back(view(c));
       if (!c.accept(",") && c.peek() != end) c.fault(fmt::format("',' or '{}' should stand here", end));
     }
     if (f.is_list) c.expect("]");
@@ -452,7 +494,8 @@ class Parser {
     }
     if (operands > f.inputs.size()) c.fault(fmt::format("%{} is no operand", operands - 1));
     for (std::size_t k : f.writes)
-      if (k >= f.inputs.size() || f.writes.size() > f.outputs.size()) c.fault(fmt::format("%{} is no operand that could be written to", k));
+      if (k >= f.inputs.size() || f.writes.size() > f.outputs.size())
+        c.fault(fmt::format("%{} is no operand that could be written to", k));
     origins(c, f);
     p_.lines.emplace_back(std::move(f));
   }
@@ -481,11 +524,13 @@ class Parser {
     if (auto d = dtype_from_short_name(text)) return *d;
     if (text == "cpu" || text == "meta" || text.starts_with("cuda")) return parse_device(text);
     using ops::MemoryFormat;
-    for (MemoryFormat m : {MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d})
+    for (MemoryFormat m :
+         {MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d})
       if (text == ops::name_of(m)) return m;
     for (ops::TensorLayout l : {ops::TensorLayout::Strided, ops::TensorLayout::Sparse})
       if (text == ops::name_of(l)) return l;
-    if (char* end = nullptr; is_real(text) && (std::strtod(text.c_str(), &end), end == text.c_str() + text.size())) return real(c, text);
+    if (char* end = nullptr; is_real(text) && (std::strtod(text.c_str(), &end), end == text.c_str() + text.size()))
+      return real(c, text);
     c = before;
     return expr(c, {","});
   }
@@ -510,8 +555,10 @@ class Parser {
     std::vector<std::string> strings, numbers;
     bool reals = false;
     while (!c.accept("]")) {
-      if (c.peek() == '"') strings.push_back(c.quoted());
-      else numbers.emplace_back(c.until({","})), reals = reals || is_real(numbers.back());
+      if (c.peek() == '"')
+        strings.push_back(c.quoted());
+      else
+        numbers.emplace_back(c.until({","})), reals = reals || is_real(numbers.back());
       if (!c.accept(",") && c.peek() != ']') c.fault("',' or ']' should stand here");
     }
     if (!strings.empty() && !numbers.empty()) c.fault("a list holds strings or numbers, not both");

@@ -34,12 +34,15 @@ class ShapeProgram {
     std::vector<Slot> args;
     if (e.kind() == sym::Kind::Float) {
       for (Expr x : sym::float_operands(e)) args.push_back((*this)(x));
-      return slots_[e] = emit(ShapeOp::Float, args.front(), args.back(), static_cast<std::int64_t>(sym::float_function(e)));
+      return slots_[e] =
+                 emit(ShapeOp::Float, args.front(), args.back(), static_cast<std::int64_t>(sym::float_function(e)));
     }
     for (Expr x : e.operands()) args.push_back((*this)(x));
     Slot s = args.empty() ? 0 : args[0];
-    if (e.kind() == sym::Kind::Where) s = emit(ShapeOp::Where, args[0], args[1], args[2]);
-    else if (e.kind() == sym::Kind::Not) s = emit(ShapeOp::Not, args[0]);
+    if (e.kind() == sym::Kind::Where)
+      s = emit(ShapeOp::Where, args[0], args[1], args[2]);
+    else if (e.kind() == sym::Kind::Not)
+      s = emit(ShapeOp::Not, args[0]);
     else
       for (std::size_t k = 1; k < args.size(); ++k) s = emit(op_of(e.kind()), s, args[k]);
     return slots_[e] = s;
@@ -96,7 +99,8 @@ class Planner {
       plan_.inputs.push_back({in.name, b.dtype, slots(b.sizes), slots(b.strides), in.mutated, in.unused});
     }
     for (const Constant& c : p_.constants) {
-      plan_.constants.push_back({c.name, c.value.dtype, c.value.sizes, c.value.strides, span_bytes(c.value), 0, c.state, c.seed});
+      plan_.constants.push_back(
+          {c.name, c.value.dtype, c.value.sizes, c.value.strides, span_bytes(c.value), 0, c.state, c.seed});
     }
     for (const Buffer& b : p_.buffers) {
       runtime::Buffer out;
@@ -159,8 +163,10 @@ class Planner {
   void line(const DefineSymbol&) {}
   void line(const DefineKernel&) {}
   void line(const Assert& a) {
-    if (plan_.steps.empty() && !is_runtime(a.condition)) plan_.checks.push_back({shape_(a.condition), a.message});
-    else plan_.steps.push_back(runtime::AssertCall{shape_(a.condition), a.message});
+    if (plan_.steps.empty() && !is_runtime(a.condition))
+      plan_.checks.push_back({shape_(a.condition), a.message});
+    else
+      plan_.steps.push_back(runtime::AssertCall{shape_(a.condition), a.message});
   }
   void line(const Allocate& a) {
     if (is_runtime(p_.buffers[a.buffer].bytes)) plan_.steps.push_back(runtime::AllocateBuffer{a.buffer});
@@ -169,11 +175,13 @@ class Planner {
   }
   void line(const Free& f) {
     runtime::Buffer& b = plan_.buffers[f.buffer];
-    const bool shared = std::any_of(plan_.buffers.begin(), plan_.buffers.end(), [&](const runtime::Buffer& other) { return other.shares == f.buffer; });
+    const bool shared = std::any_of(plan_.buffers.begin(), plan_.buffers.end(),
+                                    [&](const runtime::Buffer& other) { return other.shares == f.buffer; });
     if (is_runtime(p_.buffers[f.buffer].bytes) && !shared) plan_.steps.push_back(runtime::FreeBuffer{f.buffer});
     b.last = static_cast<std::uint32_t>(std::max<std::size_t>(plan_.steps.size(), b.first + 1) - 1);
     // The owner's lifetime covers those that live in its memory.
-    for (std::int64_t owner = b.shares; owner >= 0; owner = plan_.buffers[static_cast<std::size_t>(owner)].shares) plan_.buffers[static_cast<std::size_t>(owner)].last = b.last;
+    for (std::int64_t owner = b.shares; owner >= 0; owner = plan_.buffers[static_cast<std::size_t>(owner)].shares)
+      plan_.buffers[static_cast<std::size_t>(owner)].last = b.last;
   }
   void line(const Reuse& r) {
     plan_.buffers[r.to].shares = r.from;
@@ -199,13 +207,17 @@ class Planner {
     plan_.steps.push_back(step);
   }
   void line(const CallKernel& c) {
-    runtime::KernelCall call{static_cast<std::uint32_t>(c.kernel), c.buffers, slots(c.scalars), shape_(c.extent), shape_(c.grain), {}, 0, 0};
-    if (c.launch) call.grid = slots(c.launch->grid), call.block = static_cast<std::uint32_t>(c.launch->block), call.shared_bytes = shape_(c.launch->shared_bytes);
+    runtime::KernelCall call{
+        static_cast<std::uint32_t>(c.kernel), c.buffers, slots(c.scalars), shape_(c.extent), shape_(c.grain), {}, 0, 0};
+    if (c.launch)
+      call.grid = slots(c.launch->grid), call.block = static_cast<std::uint32_t>(c.launch->block),
+      call.shared_bytes = shape_(c.launch->shared_bytes);
     const bool told = p_.check_lifetimes || c.launch;
     for (std::uint32_t i = 0; told && i < c.written.size(); ++i)
       if (c.written[i]) call.written.push_back(i);
     runtime::Kernel& k = plan_.kernels[c.kernel];
-    if (k.description.empty()) k.description = fmt::format("{}{}", fmt::join(c.origins, ", "), c.where.empty() ? "" : " (" + c.where + ")");
+    if (k.description.empty())
+      k.description = fmt::format("{}{}", fmt::join(c.origins, ", "), c.where.empty() ? "" : " (" + c.where + ")");
     if (k.failure.empty()) k.failure = c.failure;
     plan_.stops_on_failure = plan_.stops_on_failure || (c.launch && !c.failure.empty());
     plan_.steps.push_back(std::move(call));
@@ -213,7 +225,8 @@ class Planner {
   void line(const CallExtern& c) {
     runtime::ExternCall call;
     call.op = c.op;
-    for (const auto& [key, value] : c.attributes) call.attributes.emplace(key, std::visit([](const auto& v) { return runtime::Attribute(v); }, value));
+    for (const auto& [key, value] : c.attributes)
+      call.attributes.emplace(key, std::visit([](const auto& v) { return runtime::Attribute(v); }, value));
     for (const View& v : c.inputs) call.inputs.push_back(view(v));
     for (const View& v : c.outputs) call.outputs.push_back(view(v));
     plan_.steps.push_back(std::move(call));
@@ -232,20 +245,30 @@ class Planner {
   }
   runtime::HostArgument argument(const ops::CallArgument& a) {
     using runtime::HostName;
-    return std::visit(Overloaded{[](const ops::None&) -> runtime::HostArgument { return std::monostate{}; },
-                                 [&](const Expr& e) -> runtime::HostArgument { return runtime::HostInteger{shape_(e)}; },
-                                 [](const ops::Operand& o) -> runtime::HostArgument { return runtime::HostOperand{static_cast<std::uint32_t>(o.index)}; },
-                                 [](const DType& d) -> runtime::HostArgument { return HostName{HostName::Kind::DType, std::string(torch_name(d))}; },
-                                 [](const Device& d) -> runtime::HostArgument { return HostName{HostName::Kind::Device, to_string(d)}; },
-                                 [](const ops::MemoryFormat& f) -> runtime::HostArgument { return HostName{HostName::Kind::MemoryFormat, std::string(ops::name_of(f))}; },
-                                 [](const ops::TensorLayout& l) -> runtime::HostArgument { return HostName{HostName::Kind::Layout, std::string(ops::name_of(l))}; },
-                                 [&](const ops::CallArguments& list) -> runtime::HostArgument {
-                                   std::vector<runtime::HostArgument> items;
-                                   for (const ops::CallArgument& item : list) items.push_back(argument(item));
-                                   return items;
-                                 },
-                                 [](const auto& plain) -> runtime::HostArgument { return plain; }},
-                      static_cast<const ops::CallArgument::variant&>(a));
+    return std::visit(
+        Overloaded{
+            [](const ops::None&) -> runtime::HostArgument { return std::monostate{}; },
+            [&](const Expr& e) -> runtime::HostArgument { return runtime::HostInteger{shape_(e)}; },
+            [](const ops::Operand& o) -> runtime::HostArgument {
+              return runtime::HostOperand{static_cast<std::uint32_t>(o.index)};
+            },
+            [](const DType& d) -> runtime::HostArgument {
+              return HostName{HostName::Kind::DType, std::string(torch_name(d))};
+            },
+            [](const Device& d) -> runtime::HostArgument { return HostName{HostName::Kind::Device, to_string(d)}; },
+            [](const ops::MemoryFormat& f) -> runtime::HostArgument {
+              return HostName{HostName::Kind::MemoryFormat, std::string(ops::name_of(f))};
+            },
+            [](const ops::TensorLayout& l) -> runtime::HostArgument {
+              return HostName{HostName::Kind::Layout, std::string(ops::name_of(l))};
+            },
+            [&](const ops::CallArguments& list) -> runtime::HostArgument {
+              std::vector<runtime::HostArgument> items;
+              for (const ops::CallArgument& item : list) items.push_back(argument(item));
+              return items;
+            },
+            [](const auto& plain) -> runtime::HostArgument { return plain; }},
+        static_cast<const ops::CallArgument::variant&>(a));
   }
 
   /// Whether it is known only when the steps before have run.
@@ -280,14 +303,17 @@ class Planner {
     std::vector<runtime::Interval> intervals;
     std::vector<BufferId> ids;
     for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
-      if (p_.buffers[b].kind != BufferKind::Temporary || !allocated_.contains(static_cast<BufferId>(b)) || plan_.buffers[b].shares >= 0 || is_runtime(p_.buffers[b].bytes)) continue;
+      if (p_.buffers[b].kind != BufferKind::Temporary || !allocated_.contains(static_cast<BufferId>(b)) ||
+          plan_.buffers[b].shares >= 0 || is_runtime(p_.buffers[b].bytes))
+        continue;
       auto bytes = p_.buffers[b].bytes.constant();
       if (!bytes) return;
       intervals.push_back({static_cast<std::uint64_t>(*bytes), plan_.buffers[b].first, plan_.buffers[b].last});
       ids.push_back(static_cast<BufferId>(b));
     }
     const runtime::ArenaPlan arena = runtime::plan_arena(intervals);
-    for (std::size_t k = 0; k < ids.size(); ++k) plan_.buffers[ids[k]].arena_offset = static_cast<std::int64_t>(arena.offsets[k]);
+    for (std::size_t k = 0; k < ids.size(); ++k)
+      plan_.buffers[ids[k]].arena_offset = static_cast<std::int64_t>(arena.offsets[k]);
     plan_.static_arena_bytes = arena.peak;
   }
 
@@ -297,7 +323,8 @@ class Planner {
   std::vector<bool> touched_;
   std::set<BufferId> allocated_;
   std::optional<std::unordered_set<Expr>> runtime_;
-  std::vector<std::vector<std::uint32_t>> open_;  ///< for each open block: the step that opened it, then those that leave it
+  std::vector<std::vector<std::uint32_t>>
+      open_;  ///< for each open block: the step that opened it, then those that leave it
 };
 
 }  // namespace

@@ -84,8 +84,10 @@ std::map<std::size_t, Joined> joined_values(const Program& p) {
       closed = std::move(blocks.back());
       blocks.pop_back();
     }
-    if (c->kind == Control::Kind::Else) blocks.push_back({closed.open, {}, std::move(closed.made)});
-    else if (c->opens()) blocks.push_back({k, {}, {}});
+    if (c->kind == Control::Kind::Else)
+      blocks.push_back({closed.open, {}, std::move(closed.made)});
+    else if (c->opens())
+      blocks.push_back({k, {}, {}});
     if (c->kind != Control::Kind::EndIf) continue;
     Joined both;
     for (Expr s : closed.made.symbols)

@@ -1,6 +1,7 @@
 // The wrapper IR: a program as a list of typed lines over buffers. No line is a string of target code.
 //
-// Everything that leaves the compiler is printed from it: the memory planner, the plan that the executor runs, and the C++, Python and FX emitters read this list and nothing else.
+// Everything that leaves the compiler is printed from it: the memory planner, the plan that the executor runs, and the
+// C++, Python and FX emitters read this list and nothing else.
 #pragma once
 #include <map>
 #include <memory>
@@ -18,9 +19,9 @@
 
 namespace coil::wrapper {
 
+using ir::BufferId;
 using sym::Expr;
 using sym::Exprs;
-using ir::BufferId;
 
 enum class BufferKind : std::uint8_t { Input, Constant, Temporary, Output };
 
@@ -30,13 +31,14 @@ struct Buffer {
   DType dtype = DType::F32;
   Device device;
   Exprs sizes, strides;
-  Expr bytes;                 ///< of the memory it needs
-  std::size_t index = 0;      ///< of the input or constant
+  Expr bytes;             ///< of the memory it needs
+  std::size_t index = 0;  ///< of the input or constant
 };
 
 using View = ir::BufferView;
 
-/// A size symbol gets its value: an expression over sizes (or the value, for a number) of inputs. `Divided` ones were solved from a multiple and must come out even.
+/// A size symbol gets its value: an expression over sizes (or the value, for a number) of inputs. `Divided` ones were
+/// solved from a multiple and must come out even.
 struct DefineSymbol {
   Expr symbol;
   std::size_t input = 0;
@@ -66,10 +68,10 @@ struct CallKernel {
   Exprs scalars;
   Expr extent;
   std::int64_t grain = 1;
-  std::string failure;                    ///< message when the kernel sets its status; empty when it cannot
+  std::string failure;  ///< message when the kernel sets its status; empty when it cannot
   std::vector<std::pair<BufferId, BufferId>> in_place;  ///< inputs whose memory an output may take over
-  std::set<std::string> nodes;            ///< of the graph after the passes that it computes, and none that it only reads
-  std::set<std::string> origins;          ///< nodes of the incoming graph that those came from
+  std::set<std::string> nodes;    ///< of the graph after the passes that it computes, and none that it only reads
+  std::set<std::string> origins;  ///< nodes of the incoming graph that those came from
   std::string where;
   std::optional<codegen::Launch> launch;  ///< on a GPU, where extent and grain say nothing
 };
@@ -81,14 +83,16 @@ struct CallExtern {
   std::set<std::string> nodes, origins;
   std::string where;
 };
-/// An operator that the host program carries out (in torch's process, torch). Operands of the arguments are `inputs` by position; the results are copied into `outputs`, absent where nothing reads them.
+/// An operator that the host program carries out (in torch's process, torch). Operands of the arguments are `inputs` by
+/// position; the results are copied into `outputs`, absent where nothing reads them.
 struct CallFallback {
   std::string op;  ///< with overload: `aten.cumsum.default`
   std::vector<ops::NamedArgument> arguments;
   std::vector<View> inputs;
   std::vector<std::optional<View>> outputs;
-  std::vector<std::size_t> writes;  ///< of `inputs`: those that it writes to. It is given copies of them, which are the last of `outputs`, in this order; its own results come before
-  bool is_list = false;  ///< the operator returns several values, be it one
+  std::vector<std::size_t> writes;  ///< of `inputs`: those that it writes to. It is given copies of them, which are the
+                                    ///< last of `outputs`, in this order; its own results come before
+  bool is_list = false;             ///< the operator returns several values, be it one
   std::set<std::string> nodes, origins;
   std::string where;
 };
@@ -98,20 +102,22 @@ struct Assert {
   std::string message;
 };
 
-// Symbols that get their values while the program runs, and the borders of blocks of lines, are those of the IR. Symbols defined and buffers allocated in a block are used in it only, but for those that both sides
-// of a branch define and allocate.
+// Symbols that get their values while the program runs, and the borders of blocks of lines, are those of the IR.
+// Symbols defined and buffers allocated in a block are used in it only, but for those that both sides of a branch
+// define and allocate.
 using ir::Control;
 using ir::ReadSymbol;
 using ir::SetSymbol;
 
-using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback, Free, ReadSymbol, SetSymbol, Control>;
+using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback,
+                          Free, ReadSymbol, SetSymbol, Control>;
 
 struct Kernel {
   std::string symbol, text;  ///< in the device's language, without the prelude
 };
 
 struct Input {
-  std::string name;    ///< path in the file of inputs
+  std::string name;  ///< path in the file of inputs
   BufferId buffer = 0;
   bool mutated = false, unused = false;
 };
@@ -140,7 +146,8 @@ struct Program {
   std::vector<Line> lines;
   std::vector<Output> outputs;
   bool check_lifetimes = false;  ///< runs are watched, in languages that do not watch themselves
-  /// The incoming graph, line by line with the node that each defines: what origins name. For people; empty where nobody asked.
+  /// The incoming graph, line by line with the node that each defines: what origins name. For people; empty where
+  /// nobody asked.
   std::vector<std::pair<std::string, std::string>> source;
 };
 
@@ -162,7 +169,8 @@ Uses uses(const Line&);
 /// Takes calls out, and kernels that nobody calls any more.
 void drop_calls(Program&, const std::set<std::size_t>& lines);
 
-/// Symbols that lines define while the program runs, each once, in the order in which the last line that defines each comes: what is made of several has its value when the last of them has.
+/// Symbols that lines define while the program runs, each once, in the order in which the last line that defines each
+/// comes: what is made of several has its value when the last of them has.
 Exprs runtime_symbols(const Program&);
 
 /// What both sides of a branch make, so that it is there after it.
@@ -173,8 +181,10 @@ struct Joined {
 /// For each If line whose sides have such, by its place.
 std::map<std::size_t, Joined> joined_values(const Program&);
 
-/// Every temporary is allocated once and freed once, and used only between; reuse is between equal sizes; symbols and kernels are defined before use, symbols in the same block or one around it; what a block allocates
-/// it frees, unless the other side of the branch allocates it too; only outputs, mutated inputs and states are written for good; calls are those of the program's device. Throws Error naming the line.
+/// Every temporary is allocated once and freed once, and used only between; reuse is between equal sizes; symbols and
+/// kernels are defined before use, symbols in the same block or one around it; what a block allocates it frees, unless
+/// the other side of the branch allocates it too; only outputs, mutated inputs and states are written for good; calls
+/// are those of the program's device. Throws Error naming the line.
 void verify(const Program&);
 
 /// Bytes that a strided layout spans; 0 when a size is 0.

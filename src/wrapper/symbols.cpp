@@ -16,8 +16,8 @@ struct Source {
 
 bool is_size_symbol(Expr s) { return s.symbol_kind() != sym::SymbolKind::Loop; }
 
-/// Sizes that only several inputs together tell, such as s0 + s1 beside s0 - s1. Each is an equation over its terms with unknown symbols (a product like s0*s1 is one term);
-/// equations are combined until some have one term left.
+/// Sizes that only several inputs together tell, such as s0 + s1 beside s0 - s1. Each is an equation over its terms
+/// with unknown symbols (a product like s0*s1 is one term); equations are combined until some have one term left.
 class Equations {
  public:
   /// factor·term = Σ given[k]·(size k) - known
@@ -32,14 +32,17 @@ class Equations {
     for (std::size_t k = 0; k < sizes.size(); ++k) {
       Row row{{}, std::vector<std::int64_t>(sizes.size(), 0), 0};
       row.given[k] = 1;
-      const auto terms = sizes[k].kind() == sym::Kind::Add ? std::vector(sizes[k].operands().begin(), sizes[k].operands().end()) : Exprs{sizes[k]};
+      const auto terms = sizes[k].kind() == sym::Kind::Add
+                             ? std::vector(sizes[k].operands().begin(), sizes[k].operands().end())
+                             : Exprs{sizes[k]};
       for (Expr t : terms) {
         const Exprs symbols = sym::free_symbols(t);
         if (std::none_of(symbols.begin(), symbols.end(), is_unknown)) {
           row.known += t;
           continue;
         }
-        const std::optional<std::int64_t> factor = t.kind() == sym::Kind::Mul ? t.operands()[0].constant() : std::nullopt;
+        const std::optional<std::int64_t> factor =
+            t.kind() == sym::Kind::Mul ? t.operands()[0].constant() : std::nullopt;
         const Expr term = factor ? sym::product(t.operands().subspan(1)) : t;
         auto column = std::find(terms_.begin(), terms_.end(), term);
         const auto at = static_cast<std::size_t>(column - terms_.begin());
@@ -65,7 +68,9 @@ class Equations {
     std::vector<Solved> solved;
     for (const Row& row : rows_) {
       if (std::count_if(row.factors.begin(), row.factors.end(), [](std::int64_t f) { return f != 0; }) != 1) continue;
-      const auto at = static_cast<std::size_t>(std::find_if(row.factors.begin(), row.factors.end(), [](std::int64_t f) { return f != 0; }) - row.factors.begin());
+      const auto at = static_cast<std::size_t>(
+          std::find_if(row.factors.begin(), row.factors.end(), [](std::int64_t f) { return f != 0; }) -
+          row.factors.begin());
       solved.push_back({row.factors[at], terms_[at], row.known, row.given});
       if (row.factors[at] > 0) continue;
       Solved& s = solved.back();
@@ -83,11 +88,14 @@ class Equations {
   };
 
   static bool cancel(Row& row, const Row& pivot, std::size_t column) {
-    const std::int64_t divisor = std::gcd(row.factors[column], pivot.factors[column]), a = pivot.factors[column] / divisor, b = row.factors[column] / divisor;
+    const std::int64_t divisor = std::gcd(row.factors[column], pivot.factors[column]),
+                       a = pivot.factors[column] / divisor, b = row.factors[column] / divisor;
     auto combine = [&](std::vector<std::int64_t>& to, const std::vector<std::int64_t>& from) {
       for (std::size_t i = 0; i < to.size(); ++i) {
         std::int64_t left = 0, right = 0;
-        if (__builtin_mul_overflow(to[i], a, &left) || __builtin_mul_overflow(from[i], b, &right) || __builtin_sub_overflow(left, right, &to[i])) return false;
+        if (__builtin_mul_overflow(to[i], a, &left) || __builtin_mul_overflow(from[i], b, &right) ||
+            __builtin_sub_overflow(left, right, &to[i]))
+          return false;
       }
       return true;
     };
@@ -125,7 +133,9 @@ class Solver {
       if (!known_.contains(s)) refuse(s);
       check_range(s);
     }
-    for (const sym::Guard& g : p_.env->guards()) lines_.push_back(Assert{g.condition, fmt::format("the program was compiled for sizes with {} ({})", sym::to_string(g.condition), g.reason)});
+    for (const sym::Guard& g : p_.env->guards())
+      lines_.push_back(Assert{g.condition, fmt::format("the program was compiled for sizes with {} ({})",
+                                                       sym::to_string(g.condition), g.reason)});
     return std::move(lines_);
   }
 
@@ -162,7 +172,9 @@ class Solver {
       auto linear = sym::linear_in(found.term, symbols[0]);
       if (!linear || linear->coefficient.is_constant(0)) continue;
       // All of it is written as one size less what must be taken from it.
-      const auto anchor = static_cast<std::size_t>(std::find_if(found.given.begin(), found.given.end(), [](std::int64_t g) { return g != 0; }) - found.given.begin());
+      const auto anchor = static_cast<std::size_t>(
+          std::find_if(found.given.begin(), found.given.end(), [](std::int64_t g) { return g != 0; }) -
+          found.given.begin());
       if (anchor == sources.size()) continue;
       Exprs sizes;
       Expr total = -found.known;
@@ -172,10 +184,12 @@ class Solver {
       }
       const Expr subtract = sizes[anchor] + linear->rest * found.factor - total;
       for (std::size_t k = 0; k < sources.size(); ++k)
-        if (sizes[k].is_symbol() && sym::contains(subtract, sizes[k]) && known_.insert(sizes[k]).second) lines_.push_back(DefineSymbol{sizes[k], sources[k]->input, sources[k]->from, sources[k]->dim});
+        if (sizes[k].is_symbol() && sym::contains(subtract, sizes[k]) && known_.insert(sizes[k]).second)
+          lines_.push_back(DefineSymbol{sizes[k], sources[k]->input, sources[k]->from, sources[k]->dim});
       known_.insert(symbols[0]);
       origin_[symbols[0]] = sources[anchor];
-      lines_.push_back(DefineSymbol{symbols[0], sources[anchor]->input, sources[anchor]->from, sources[anchor]->dim, subtract, linear->coefficient * found.factor});
+      lines_.push_back(DefineSymbol{symbols[0], sources[anchor]->input, sources[anchor]->from, sources[anchor]->dim,
+                                    subtract, linear->coefficient * found.factor});
       progress = true;
     }
     return progress;
@@ -185,7 +199,8 @@ class Solver {
   Expr size_of(const Source& s) {
     Expr& symbol = given_[&s];
     if (!symbol.is_constant()) return symbol;
-    std::string name = fmt::format("given{}_{}{}", s.input, s.from == DefineSymbol::From::Stride ? "stride" : "", s.dim);
+    std::string name =
+        fmt::format("given{}_{}{}", s.input, s.from == DefineSymbol::From::Stride ? "stride" : "", s.dim);
     while (p_.env->context().find(name)) name += "_";
     return symbol = p_.env->add_size(name, std::nullopt, {});
   }
@@ -193,8 +208,10 @@ class Solver {
   [[noreturn]] void refuse(Expr s) const {
     std::string places;
     for (const Source& from : sources_)
-      if (from.from != DefineSymbol::From::Stride && sym::contains(from.value, s)) places += fmt::format("{}the {} is {}", places.empty() ? "" : ", ", place(from), sym::to_string(from.value));
-    fail("the size {} cannot be found from the sizes of the program's inputs{}", s.name(), places.empty() ? "" : " (" + places + "); give one that tells it alone");
+      if (from.from != DefineSymbol::From::Stride && sym::contains(from.value, s))
+        places += fmt::format("{}the {} is {}", places.empty() ? "" : ", ", place(from), sym::to_string(from.value));
+    fail("the size {} cannot be found from the sizes of the program's inputs{}", s.name(),
+         places.empty() ? "" : " (" + places + "); give one that tells it alone");
   }
 
   Exprs wanted() const {
@@ -218,8 +235,11 @@ class Solver {
     const sym::Range r = p_.env->range(s);
     const Source& from = *origin_.at(s);
     if (r.low > 0 || (from.from == DefineSymbol::From::Value && r.low != sym::Range::kMin))
-      lines_.push_back(Assert{sym::ge(s, r.low), fmt::format("the {} ({}) must be at least {}", place(from), sym::to_string(from.value), r.low)});
-    if (r.high != sym::Range::kMax) lines_.push_back(Assert{sym::le(s, r.high), fmt::format("the {} ({}) must be at most {}", place(from), sym::to_string(from.value), r.high)});
+      lines_.push_back(Assert{sym::ge(s, r.low), fmt::format("the {} ({}) must be at least {}", place(from),
+                                                             sym::to_string(from.value), r.low)});
+    if (r.high != sym::Range::kMax)
+      lines_.push_back(Assert{sym::le(s, r.high), fmt::format("the {} ({}) must be at most {}", place(from),
+                                                              sym::to_string(from.value), r.high)});
   }
 
   Program& p_;

@@ -4,9 +4,11 @@
 
 namespace coil::wrapper {
 
-/// Prepends the definitions of all symbols that the inputs' sizes, strides and numbers name, and the checks of ranges and guards (that each size equals its expression is checked where inputs are bound). Sizes are solved in any order of inputs, also where only compound ones are given
-/// (`2*s0 + 1`, `s0*s1` with s1 known from elsewhere, `s0 + s1` beside `s0 - s1`). Throws Error naming a symbol that cannot be solved.
-/// `numbers` maps an input's index to the symbol that a number input is.
+/// Prepends the definitions of all symbols that the inputs' sizes, strides and numbers name, and the checks of ranges
+/// and guards (that each size equals its expression is checked where inputs are bound). Sizes are solved in any order
+/// of inputs, also where only compound ones are given
+/// (`2*s0 + 1`, `s0*s1` with s1 known from elsewhere, `s0 + s1` beside `s0 - s1`). Throws Error naming a symbol that
+/// cannot be solved. `numbers` maps an input's index to the symbol that a number input is.
 void define_symbols(Program&, const std::vector<std::pair<std::size_t, Expr>>& numbers);
 
 }  // namespace coil::wrapper

@@ -19,7 +19,9 @@ std::string list(const Exprs& values) {
 
 /// A name as it is where it reads back so, in quotes otherwise.
 std::string word(std::string_view text) {
-  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; });
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
+  });
   return plain && !text.ends_with('.') ? std::string(text) : ops::quote(text);
 }
 
@@ -58,19 +60,23 @@ class Text {
 
  private:
   void header() {
-    out_ += fmt::format("wrapper {}({}){}{}:\n", word(p_.name), sym::declarations(*p_.env), p_.device == Device{} ? "" : " on " + to_string(p_.device), p_.check_lifetimes ? " watched" : "");
+    out_ +=
+        fmt::format("wrapper {}({}){}{}:\n", word(p_.name), sym::declarations(*p_.env),
+                    p_.device == Device{} ? "" : " on " + to_string(p_.device), p_.check_lifetimes ? " watched" : "");
   }
 
   void buffer(const Buffer& b) {
     static constexpr const char* kinds[] = {"input", "constant", "temporary", "output"};
-    out_ += fmt::format("buffer {} : {}{} {{{}}} {}", word(b.name), short_name(b.dtype), list(b.sizes), list(b.strides), kinds[static_cast<int>(b.kind)]);
+    out_ += fmt::format("buffer {} : {}{} {{{}}} {}", word(b.name), short_name(b.dtype), list(b.sizes), list(b.strides),
+                        kinds[static_cast<int>(b.kind)]);
     if (b.device != Device{}) out_ += " on " + to_string(b.device);
     if (complete_) {
       if (b.kind == BufferKind::Input) {
         const Input& in = p_.inputs[b.index];
         out_ += fmt::format(" {}{}{}", ops::quote(in.name), in.mutated ? " mutated" : "", in.unused ? " unused" : "");
       }
-      if (b.kind == BufferKind::Constant && p_.constants[b.index].state) out_ += p_.constants[b.index].seed ? " seed" : " state";
+      if (b.kind == BufferKind::Constant && p_.constants[b.index].state)
+        out_ += p_.constants[b.index].seed ? " seed" : " state";
       if (!(b.bytes == span_bytes(*p_.env, b.dtype, b.sizes, b.strides))) out_ += " bytes " + sym::to_string(b.bytes);
     }
     out_ += "\n";
@@ -78,9 +84,12 @@ class Text {
 
   void output(const Output& o) {
     out_ += "output " + (complete_ ? ops::quote(o.name) : o.name) + " = ";
-    if (auto* v = std::get_if<View>(&o.value)) out_ += view(*v);
-    else if (auto* e = std::get_if<Expr>(&o.value)) out_ += (!complete_ ? "" : o.is_bool ? "bool " : "int ") + sym::to_string(*e);
-    else out_ += (complete_ ? "real " : "") + ops::to_string(std::get<double>(o.value));
+    if (auto* v = std::get_if<View>(&o.value))
+      out_ += view(*v);
+    else if (auto* e = std::get_if<Expr>(&o.value))
+      out_ += (!complete_ ? "" : o.is_bool ? "bool " : "int ") + sym::to_string(*e);
+    else
+      out_ += (complete_ ? "real " : "") + ops::to_string(std::get<double>(o.value));
     out_ += "\n";
   }
 
@@ -99,7 +108,8 @@ class Text {
     const Buffer& b = p_.buffers[v.buffer];
     std::string out = word(b.name);
     if (v.dtype != b.dtype) out += fmt::format(".view({})", short_name(v.dtype));
-    if (v.sizes != b.sizes || v.strides != b.strides || !v.offset.is_constant(0)) out += fmt::format(".as_strided({}, {}, {})", list(v.sizes), list(v.strides), sym::to_string(v.offset));
+    if (v.sizes != b.sizes || v.strides != b.strides || !v.offset.is_constant(0))
+      out += fmt::format(".as_strided({}, {}, {})", list(v.sizes), list(v.strides), sym::to_string(v.offset));
     return out;
   }
   std::string views(const std::vector<View>& all) const {
@@ -126,19 +136,27 @@ class Text {
     if (!d.divide.is_constant(1)) rhs += fmt::format(" / ({})", sym::to_string(d.divide));
     return fmt::format("symbol {} = {}", sym::to_string(d.symbol), rhs);
   }
-  std::string line(const Assert& a) const { return fmt::format("assert {}, {}", sym::to_string(a.condition), ops::quote(a.message)); }
+  std::string line(const Assert& a) const {
+    return fmt::format("assert {}, {}", sym::to_string(a.condition), ops::quote(a.message));
+  }
   std::string line(const DefineKernel& d) const { return fmt::format("kernel {}", p_.kernels[d.kernel].symbol); }
   std::string line(const Allocate& a) const { return "allocate " + name(a.buffer); }
   std::string line(const Reuse& r) const { return fmt::format("reuse {} as {}", name(r.from), name(r.to)); }
   std::string line(const Free& f) const { return "free " + name(f.buffer); }
-  std::string line(const ReadSymbol& r) const { return fmt::format("symbol {} = read({})", sym::to_string(r.symbol), name(r.source)); }
-  std::string line(const SetSymbol& s) const { return fmt::format("symbol {} = number({})", sym::to_string(s.symbol), sym::to_string(s.value)); }
+  std::string line(const ReadSymbol& r) const {
+    return fmt::format("symbol {} = read({})", sym::to_string(r.symbol), name(r.source));
+  }
+  std::string line(const SetSymbol& s) const {
+    return fmt::format("symbol {} = number({})", sym::to_string(s.symbol), sym::to_string(s.value));
+  }
   std::string line(const Control& c) const {
     switch (c.kind) {
       case Control::Kind::If: return fmt::format("if {}:", sym::to_string(c.condition));
       case Control::Kind::Else: return "else:";
       case Control::Kind::EndIf: return "end if";
-      case Control::Kind::Loop: return fmt::format("loop {}{}:", sym::to_string(c.counter), c.extent.is_constant(sym::Range::kMax) ? "" : " < " + sym::to_string(c.extent));
+      case Control::Kind::Loop:
+        return fmt::format("loop {}{}:", sym::to_string(c.counter),
+                           c.extent.is_constant(sym::Range::kMax) ? "" : " < " + sym::to_string(c.extent));
       case Control::Kind::BreakUnless: return "break unless " + sym::to_string(c.condition);
       case Control::Kind::EndLoop: return "end loop";
     }
@@ -146,13 +164,20 @@ class Text {
   }
   std::string line(const CallKernel& c) const {
     std::string args;
-    for (std::size_t k = 0; k < c.buffers.size(); ++k) args += (k ? ", " : "") + std::string(c.written[k] ? "&" : "") + name(c.buffers[k]);
-    std::string out = fmt::format("{} {}({}; {}) ", c.launch ? "launch" : "call", p_.kernels[c.kernel].symbol, args, list(c.scalars));
-    if (c.launch) out += fmt::format("on {} x {} threads, {} shared bytes", list(c.launch->grid), c.launch->block, sym::to_string(c.launch->shared_bytes));
-    else out += fmt::format("over {} by {}", sym::to_string(c.extent), c.grain);
+    for (std::size_t k = 0; k < c.buffers.size(); ++k)
+      args += (k ? ", " : "") + std::string(c.written[k] ? "&" : "") + name(c.buffers[k]);
+    std::string out =
+        fmt::format("{} {}({}; {}) ", c.launch ? "launch" : "call", p_.kernels[c.kernel].symbol, args, list(c.scalars));
+    if (c.launch)
+      out += fmt::format("on {} x {} threads, {} shared bytes", list(c.launch->grid), c.launch->block,
+                         sym::to_string(c.launch->shared_bytes));
+    else
+      out += fmt::format("over {} by {}", sym::to_string(c.extent), c.grain);
     if (complete_ && !c.failure.empty()) out += " fails " + ops::quote(c.failure);
     if (complete_)
-      for (std::size_t k = 0; k < c.in_place.size(); ++k) out += fmt::format("{}{} -> {}", k ? ", " : " in place ", name(c.in_place[k].first), name(c.in_place[k].second));
+      for (std::size_t k = 0; k < c.in_place.size(); ++k)
+        out +=
+            fmt::format("{}{} -> {}", k ? ", " : " in place ", name(c.in_place[k].first), name(c.in_place[k].second));
     return out + origins(c);
   }
   std::string line(const CallExtern& c) const {
@@ -167,12 +192,15 @@ class Text {
 
   std::string line(const CallFallback& c) const {
     std::string out = c.is_list ? "fallback [" : "fallback ";
-    for (std::size_t k = 0; k < c.outputs.size(); ++k) out += (k ? ", " : "") + (c.outputs[k] ? view(*c.outputs[k]) : "None");
+    for (std::size_t k = 0; k < c.outputs.size(); ++k)
+      out += (k ? ", " : "") + (c.outputs[k] ? view(*c.outputs[k]) : "None");
     if (c.is_list) out += "]";
     std::string operands;
-    for (std::size_t k = 0; k < c.inputs.size(); ++k) operands += fmt::format("{}%{} = {}", k ? ", " : " where ", k, view(c.inputs[k]));
+    for (std::size_t k = 0; k < c.inputs.size(); ++k)
+      operands += fmt::format("{}%{} = {}", k ? ", " : " where ", k, view(c.inputs[k]));
     std::string writes;
-    for (std::size_t k = 0; k < c.writes.size(); ++k) writes += fmt::format("{}%{}", k ? ", " : " writes ", c.writes[k]);
+    for (std::size_t k = 0; k < c.writes.size(); ++k)
+      writes += fmt::format("{}%{}", k ? ", " : " writes ", c.writes[k]);
     return out + fmt::format(" = {}({}){}{}{}", c.op, ops::to_string(c.arguments), writes, operands, origins(c));
   }
 

@@ -23,8 +23,8 @@
 //     | extern "C" void coil_2a(…) {…}
 //     source add = %add : f32[s0, 8] = call_function[…]
 //
-// Buffers are named; a name that is no plain word stands in quotes. `&` is before buffers that a kernel writes. Constants have no values: what is parsed holds zeros.
-// A loop without a bound goes on until it is left: `loop u1:`.
+// Buffers are named; a name that is no plain word stands in quotes. `&` is before buffers that a kernel writes.
+// Constants have no values: what is parsed holds zeros. A loop without a bound goes on until it is left: `loop u1:`.
 #pragma once
 #include <string>
 #include <string_view>

@@ -7,7 +7,8 @@ namespace {
 
 class Verifier {
  public:
-  explicit Verifier(const Program& p) : p_(p), state_(p.buffers.size(), State::Absent), defined_(p.kernels.size(), false) {
+  explicit Verifier(const Program& p)
+      : p_(p), state_(p.buffers.size(), State::Absent), defined_(p.kernels.size(), false) {
     for (std::size_t b = 0; b < p.buffers.size(); ++b)
       if (p.buffers[b].kind == BufferKind::Input || p.buffers[b].kind == BufferKind::Constant) state_[b] = State::Live;
   }
@@ -20,7 +21,8 @@ class Verifier {
     COIL_CHECK(open_.empty(), "a block is not closed");
     for (const Output& o : p_.outputs) check(o);
     for (std::size_t b = 0; b < p_.buffers.size(); ++b)
-      COIL_CHECK(p_.buffers[b].kind != BufferKind::Temporary || state_[b] != State::Live, "{} is never freed", p_.buffers[b].name);
+      COIL_CHECK(p_.buffers[b].kind != BufferKind::Temporary || state_[b] != State::Live, "{} is never freed",
+                 p_.buffers[b].name);
   }
 
  private:
@@ -32,10 +34,14 @@ class Verifier {
   };
 
   void known(Expr e) const {
-    for (Expr s : sym::free_symbols(e)) COIL_CHECK(symbols_.contains(s), "line {} uses symbol {} before it is defined", at_, s.name());
+    for (Expr s : sym::free_symbols(e))
+      COIL_CHECK(symbols_.contains(s), "line {} uses symbol {} before it is defined", at_, s.name());
   }
 
-  void live(BufferId b) const { COIL_CHECK(state_[b] == State::Live, "line {} uses {}, which is {}", at_, p_.buffers[b].name, state_[b] == State::Dead ? "freed" : "not allocated"); }
+  void live(BufferId b) const {
+    COIL_CHECK(state_[b] == State::Live, "line {} uses {}, which is {}", at_, p_.buffers[b].name,
+               state_[b] == State::Dead ? "freed" : "not allocated");
+  }
 
   void viewed(const View& v) const {
     live(v.buffer);
@@ -46,8 +52,10 @@ class Verifier {
 
   void written(BufferId b) const {
     const Buffer& buffer = p_.buffers[b];
-    COIL_CHECK(buffer.kind != BufferKind::Input || p_.inputs[buffer.index].mutated, "line {} writes to the input {}, which is not said to be written to", at_, buffer.name);
-    COIL_CHECK(buffer.kind != BufferKind::Constant || p_.constants[buffer.index].state, "line {} writes to the constant {}", at_, buffer.name);
+    COIL_CHECK(buffer.kind != BufferKind::Input || p_.inputs[buffer.index].mutated,
+               "line {} writes to the input {}, which is not said to be written to", at_, buffer.name);
+    COIL_CHECK(buffer.kind != BufferKind::Constant || p_.constants[buffer.index].state,
+               "line {} writes to the constant {}", at_, buffer.name);
   }
 
   void allocated(BufferId b) {
@@ -75,7 +83,8 @@ class Verifier {
   void check(const Reuse& r) {
     live(r.from);
     allocated(r.to);
-    COIL_CHECK(p_.env->statically_known_equal(p_.buffers[r.from].bytes, p_.buffers[r.to].bytes), "line {} reuses memory of another size", at_);
+    COIL_CHECK(p_.env->statically_known_equal(p_.buffers[r.from].bytes, p_.buffers[r.to].bytes),
+               "line {} reuses memory of another size", at_);
   }
 
   void check(const Free& f) {
@@ -85,7 +94,9 @@ class Verifier {
 
   void check(const CallKernel& c) {
     COIL_CHECK(defined_.at(c.kernel), "line {} calls {} before it is defined", at_, p_.kernels[c.kernel].symbol);
-    COIL_CHECK(c.launch.has_value() == (p_.device.type != DeviceType::CPU), "line {} calls {} as another device does than {}", at_, p_.kernels[c.kernel].symbol, to_string(p_.device));
+    COIL_CHECK(c.launch.has_value() == (p_.device.type != DeviceType::CPU),
+               "line {} calls {} as another device does than {}", at_, p_.kernels[c.kernel].symbol,
+               to_string(p_.device));
     for (BufferId b : c.buffers) live(b);
     for (std::size_t k = 0; k < c.buffers.size(); ++k)
       if (c.written[k]) written(c.buffers[k]);
@@ -110,7 +121,8 @@ class Verifier {
     COIL_CHECK(c.writes.size() <= c.outputs.size(), "line {} has no results for what {} writes to", at_, c.op);
     for (std::size_t k = 0; k < c.writes.size(); ++k) {
       const auto& to = c.outputs[own_results(c) + k];
-      COIL_CHECK(c.writes[k] < c.inputs.size() && to && to->dtype == c.inputs[c.writes[k]].dtype && to->sizes.size() == c.inputs[c.writes[k]].sizes.size(),
+      COIL_CHECK(c.writes[k] < c.inputs.size() && to && to->dtype == c.inputs[c.writes[k]].dtype &&
+                     to->sizes.size() == c.inputs[c.writes[k]].sizes.size(),
                  "line {} writes to a copy that is none of operand %{}", at_, c.writes[k]);
     }
   }
@@ -137,17 +149,21 @@ class Verifier {
   /// What lives after a block is what lived before it, and what both sides of a branch allocated.
   void close(Control::Kind kind) {
     using Kind = Control::Kind;
-    COIL_CHECK(!open_.empty() && open_.back().loop == (kind == Kind::EndLoop), "line {} closes a block that is not open", at_);
+    COIL_CHECK(!open_.empty() && open_.back().loop == (kind == Kind::EndLoop),
+               "line {} closes a block that is not open", at_);
     const Block block = std::move(open_.back());
     open_.pop_back();
     std::set<BufferId> made;
     for (BufferId b = 0; b < state_.size(); ++b) {
       if ((state_[b] == State::Live) == (block.before[b] == State::Live)) continue;
       const bool other_side = kind == Kind::Else || block.first_side.contains(b);
-      COIL_CHECK(!block.loop && state_[b] == State::Live && other_side, "line {} leaves a block that does not give back {}", at_, p_.buffers[b].name);
+      COIL_CHECK(!block.loop && state_[b] == State::Live && other_side,
+                 "line {} leaves a block that does not give back {}", at_, p_.buffers[b].name);
       made.insert(b);
     }
-    for (BufferId b : block.first_side) COIL_CHECK(made.contains(b), "line {} leaves a branch that allocates {} on its first side only", at_, p_.buffers[b].name);
+    for (BufferId b : block.first_side)
+      COIL_CHECK(made.contains(b), "line {} leaves a branch that allocates {} on its first side only", at_,
+                 p_.buffers[b].name);
     if (kind != Kind::Else) return;
     for (BufferId b : made) state_[b] = State::Absent;
     open_.push_back({state_, false, std::move(made)});
@@ -156,7 +172,8 @@ class Verifier {
   void check(const Output& o) {
     if (auto* v = std::get_if<View>(&o.value)) {
       viewed(*v);
-      COIL_CHECK(p_.buffers[v->buffer].kind != BufferKind::Temporary, "the output {} lies in the temporary {}", o.name, p_.buffers[v->buffer].name);
+      COIL_CHECK(p_.buffers[v->buffer].kind != BufferKind::Temporary, "the output {} lies in the temporary {}", o.name,
+                 p_.buffers[v->buffer].name);
     }
     if (auto* e = std::get_if<Expr>(&o.value)) known(*e);
   }

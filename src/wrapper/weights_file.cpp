@@ -46,7 +46,9 @@ std::vector<Piece> pieces_of(const Program& p) {
     const std::uint64_t bytes = span_bytes(t);
     if (used[i] && bytes > 0) ranges.push_back({t.bytes(), t.bytes() + bytes, {i}});
   }
-  std::sort(ranges.begin(), ranges.end(), [](const Piece& a, const Piece& b) { return std::tie(a.begin, a.constants) < std::tie(b.begin, b.constants); });
+  std::sort(ranges.begin(), ranges.end(), [](const Piece& a, const Piece& b) {
+    return std::tie(a.begin, a.constants) < std::tie(b.begin, b.constants);
+  });
   for (Piece& r : ranges) {
     if (pieces.empty() || r.begin >= pieces.back().end) {
       pieces.push_back(std::move(r));
@@ -59,7 +61,9 @@ std::vector<Piece> pieces_of(const Program& p) {
 }
 
 /// Of the first constant in it: addresses differ from run to run and may not reach the file.
-std::string name_of(const Program& p, const Piece& piece) { return p.constants[*std::min_element(piece.constants.begin(), piece.constants.end())].name; }
+std::string name_of(const Program& p, const Piece& piece) {
+  return p.constants[*std::min_element(piece.constants.begin(), piece.constants.end())].name;
+}
 
 Tensor tensor_of(const Program& p, const Piece& piece) {
   const Tensor& first = p.constants[piece.constants[0]].value;
@@ -68,7 +72,8 @@ Tensor tensor_of(const Program& p, const Piece& piece) {
   out.dtype = DType::U8;
   out.sizes = {piece.end - piece.begin};
   out.strides = {1};
-  out.storage = {std::shared_ptr<std::byte>(first.storage.data, const_cast<std::byte*>(piece.begin)), static_cast<std::size_t>(piece.end - piece.begin)};
+  out.storage = {std::shared_ptr<std::byte>(first.storage.data, const_cast<std::byte*>(piece.begin)),
+                 static_cast<std::size_t>(piece.end - piece.begin)};
   return out;
 }
 
@@ -86,7 +91,9 @@ std::vector<std::optional<WeightPlace>> place_weights(const Program& p) {
 
 std::unique_ptr<AtomicFile> write_weights(const Program& p, const std::filesystem::path& path) {
   std::map<std::string, Tensor> file;
-  for (const Piece& piece : pieces_of(p)) COIL_CHECK(file.emplace(name_of(p, piece), tensor_of(p, piece)).second, "two constants have the name {}", name_of(p, piece));
+  for (const Piece& piece : pieces_of(p))
+    COIL_CHECK(file.emplace(name_of(p, piece), tensor_of(p, piece)).second, "two constants have the name {}",
+               name_of(p, piece));
   if (file.empty()) return nullptr;
   auto written = std::make_unique<AtomicFile>(path);
   write_safetensors(*written, file);

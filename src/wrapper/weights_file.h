@@ -18,10 +18,12 @@ struct WeightPlace {
   std::uint64_t offset = 0, bytes = 0;
 };
 
-/// For each constant of the program its place; none for those that no line uses or that are empty. Constants that share memory share it in the file.
+/// For each constant of the program its place; none for those that no line uses or that are empty. Constants that share
+/// memory share it in the file.
 std::vector<std::optional<WeightPlace>> place_weights(const Program&);
 
-/// The file, written and completed but not yet under its name; nothing when no constant has a place. A piece that is one dense tensor keeps its dtype and sizes, others are bytes.
+/// The file, written and completed but not yet under its name; nothing when no constant has a place. A piece that is
+/// one dense tensor keeps its dtype and sizes, others are bytes.
 std::unique_ptr<AtomicFile> write_weights(const Program&, const std::filesystem::path&);
 
 }  // namespace coil::wrapper

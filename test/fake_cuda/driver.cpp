@@ -52,9 +52,13 @@ std::optional<Result> fault(const char* symbol) {
   return f.result;
 }
 
-void note(const std::string& what) { driver().machine.calls.push_back(what + " on device " + (current ? std::to_string(current->device) : "none")); }
+void note(const std::string& what) {
+  driver().machine.calls.push_back(what + " on device " + (current ? std::to_string(current->device) : "none"));
+}
 
-FakeStream& stream_of(void* stream) { return stream ? *static_cast<FakeStream*>(stream) : driver().streams.default_stream(current->device); }
+FakeStream& stream_of(void* stream) {
+  return stream ? *static_cast<FakeStream*>(stream) : driver().streams.default_stream(current->device);
+}
 
 /// A stream of the current context, or why not.
 Result usable(void* stream) {
@@ -81,8 +85,8 @@ Result copy(void* to, const void* from, std::size_t bytes, void* stream) {
 
 using namespace coil::fake_cuda;
 
-#define ENTER(symbol)                                       \
-  std::lock_guard lock(driver().mutex);                     \
+#define ENTER(symbol)                   \
+  std::lock_guard lock(driver().mutex); \
   if (auto failed = fault(symbol)) return *failed
 #define CHECKED(expression) \
   if (const Result r_ = (expression); r_ != kDone) return r_
@@ -105,8 +109,16 @@ Result cuDriverGetVersion(int* version) {
   return *version = driver().machine.version, kDone;
 }
 Result cuGetErrorName(Result r, const char** name) {
-  static const std::map<Result, const char*> names = {{1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {201, "CUDA_ERROR_INVALID_CONTEXT"}, {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"},
-                                                      {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}, {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}, {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}};
+  static const std::map<Result, const char*> names = {{1, "CUDA_ERROR_INVALID_VALUE"},
+                                                      {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                      {201, "CUDA_ERROR_INVALID_CONTEXT"},
+                                                      {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+                                                      {400, "CUDA_ERROR_INVALID_HANDLE"},
+                                                      {500, "CUDA_ERROR_NOT_FOUND"},
+                                                      {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                                      {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+                                                      {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+                                                      {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}};
   auto found = names.find(r);
   *name = found == names.end() ? nullptr : found->second;
   return kDone;
@@ -117,9 +129,13 @@ Result cuDeviceGetCount(int* count) {
   return *count = driver().machine.devices, kDone;
 }
 Result cuDeviceGet(int* device, int index) { return *device = index, kDone; }
-Result cuDeviceGetName(char* name, int bytes, int) { return std::strncpy(name, "Fake GPU", static_cast<std::size_t>(bytes)), kDone; }
+Result cuDeviceGetName(char* name, int bytes, int) {
+  return std::strncpy(name, "Fake GPU", static_cast<std::size_t>(bytes)), kDone;
+}
 Result cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == 75 ? driver().machine.capability / 10 : attribute == 76 ? driver().machine.capability % 10 : 227 << 10;
+  *value = attribute == 75   ? driver().machine.capability / 10
+           : attribute == 76 ? driver().machine.capability % 10
+                             : 227 << 10;
   return kDone;
 }
 Result cuDevicePrimaryCtxRetain(FakeContext** context, int device) {
@@ -177,9 +193,11 @@ Result cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t bytes, voi
   if (!is_live(to, bytes)) return kInvalidValue;
   if (stream_of(stream).capture) return stream_of(stream).capture->invalid = true, kCaptureUnsupported;
   // Pageable memory has been read when the call returns.
-  auto held = std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+  auto held =
+      std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
   note("cuMemcpyHtoD " + std::to_string(bytes));
-  return driver().streams.submit(stream_of(stream), [=] { std::memcpy(reinterpret_cast<void*>(to), held->data(), bytes); });
+  return driver().streams.submit(stream_of(stream),
+                                 [=] { std::memcpy(reinterpret_cast<void*>(to), held->data(), bytes); });
 }
 Result cuMemcpyDtoHAsync_v2(void* to, Address from, std::size_t bytes, void* stream) {
   ENTER("cuMemcpyDtoHAsync_v2");
@@ -259,11 +277,20 @@ Result cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void
   ENTER("cuModuleLoadDataEx");
   if (!current) return kInvalidContext;
   const char* text = static_cast<const char*>(image);
-  if (std::memcmp(text, "\x7f" "ELF", 4) == 0) return kNoBinary;
-  if (const char* target = std::strstr(text, ".target sm_"); target && std::atoi(target + 11) > driver().machine.capability) return kNoBinary;
-  if (const char* version = std::strstr(text, ".version "); version && std::atof(version + 9) > driver().machine.version / 1000.0 - 4) return kUnsupportedPtx;  // 13.0 takes PTX up to 9.0
+  if (std::memcmp(text,
+                  "\x7f"
+                  "ELF",
+                  4) == 0)
+    return kNoBinary;
+  if (const char* target = std::strstr(text, ".target sm_");
+      target && std::atoi(target + 11) > driver().machine.capability)
+    return kNoBinary;
+  if (const char* version = std::strstr(text, ".version ");
+      version && std::atof(version + 9) > driver().machine.version / 1000.0 - 4)
+    return kUnsupportedPtx;  // 13.0 takes PTX up to 9.0
   auto made = std::make_unique<FakeModule>();
-  for (const char* at = text; (at = std::strstr(at, ".entry ")); ++at) made->entries.insert(std::string(at + 7, std::strcspn(at + 7, "( \n")));
+  for (const char* at = text; (at = std::strstr(at, ".entry ")); ++at)
+    made->entries.insert(std::string(at + 7, std::strcspn(at + 7, "( \n")));
   return *module = made.release(), kDone;
 }
 Result cuModuleUnload(void* module) { return delete static_cast<FakeModule*>(module), kDone; }
@@ -276,7 +303,8 @@ Result cuModuleGetFunction(void** function, void* module, const char* name) {
   return *function = &driver().functions.try_emplace(name, FakeFunction{name, kernel, emulated}).first->second, kDone;
 }
 Result cuFuncSetAttribute(void*, int, int) { return kDone; }
-Result cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned, unsigned, void* stream, void**, void** extra) {
+Result cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
+                      unsigned, void* stream, void**, void** extra) {
   ENTER("cuLaunchKernel");
   CHECKED(usable(stream));
   if (x == 0 || y == 0 || z == 0 || threads == 0 || threads > 1024) return kInvalidValue;
@@ -284,10 +312,15 @@ Result cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsign
   std::vector<std::uint64_t> words(*static_cast<std::size_t*>(extra[3]) / 8);
   std::memcpy(words.data(), extra[1], words.size() * 8);
   note("cuLaunchKernel " + f.name);
-  if (auto takes = driver().machine.milliseconds.find(f.name); takes != driver().machine.milliseconds.end()) driver().machine.clock += takes->second;
+  if (auto takes = driver().machine.milliseconds.find(f.name); takes != driver().machine.milliseconds.end())
+    driver().machine.clock += takes->second;
   if (f.emulated)
-    return driver().streams.submit(stream_of(stream), [run = f.emulated, words, grid = std::array<std::uint64_t, 3>{x, y, z}, threads] { run(words.data(), grid.data(), threads); });
-  return driver().streams.submit(stream_of(stream), [run = f.run, words, count = std::uint64_t{x} * threads] { run(words.data(), count); });
+    return driver().streams.submit(stream_of(stream),
+                                   [run = f.emulated, words, grid = std::array<std::uint64_t, 3>{x, y, z}, threads] {
+                                     run(words.data(), grid.data(), threads);
+                                   });
+  return driver().streams.submit(
+      stream_of(stream), [run = f.run, words, count = std::uint64_t{x} * threads] { run(words.data(), count); });
 }
 struct Config {
   unsigned grid[3], block[3], shared;
@@ -301,7 +334,8 @@ Result cuLaunchKernelEx(const Config* c, void* function, void** parameters, void
     std::lock_guard lock(driver().mutex);
     note("cuLaunchKernelEx");
   }
-  return cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream, parameters, extra);
+  return cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared,
+                        c->stream, parameters, extra);
 }
 
 Result cuStreamBeginCapture_v2(void* stream, int) {

@@ -9,17 +9,22 @@
 namespace coil::fake_cuda {
 namespace {
 
-template <class T> T* pointer(std::uint64_t word) { return reinterpret_cast<T*>(word); }
+template <class T>
+T* pointer(std::uint64_t word) {
+  return reinterpret_cast<T*>(word);
+}
 
 // scale(x, y, s0, n, status): y[i] = x[i] * s0, unless the run has failed.
 void scale(const std::uint64_t* w, std::uint64_t threads) {
   if (w[4] && *pointer<std::int64_t>(w[4])) return;
-  for (std::uint64_t i = 0; i < std::min(w[3], threads); ++i) pointer<float>(w[1])[i] = pointer<float>(w[0])[i] * static_cast<float>(static_cast<std::int64_t>(w[2]));
+  for (std::uint64_t i = 0; i < std::min(w[3], threads); ++i)
+    pointer<float>(w[1])[i] = pointer<float>(w[0])[i] * static_cast<float>(static_cast<std::int64_t>(w[2]));
 }
 
 // add(a, b, y, n, status): y[i] = a[i] + b[i].
 void add(const std::uint64_t* w, std::uint64_t threads) {
-  for (std::uint64_t i = 0; i < std::min(w[3], threads); ++i) pointer<float>(w[2])[i] = pointer<float>(w[0])[i] + pointer<float>(w[1])[i];
+  for (std::uint64_t i = 0; i < std::min(w[3], threads); ++i)
+    pointer<float>(w[2])[i] = pointer<float>(w[0])[i] + pointer<float>(w[1])[i];
 }
 
 // guard(s0, status): fails where s0 is not 0.
@@ -44,8 +49,10 @@ void count(const std::uint64_t* w, std::uint64_t) {
   for (std::uint64_t i = 0; i < w[2]; ++i) y += pointer<float>(w[0])[i] > 0;
 }
 
-// Copier: to, from, elements, rank, then {size, stride of to, stride of from} in bytes for each dimension, innermost first.
-template <std::size_t kItem> void copy(const std::uint64_t* w, std::uint64_t) {
+// Copier: to, from, elements, rank, then {size, stride of to, stride of from} in bytes for each dimension, innermost
+// first.
+template <std::size_t kItem>
+void copy(const std::uint64_t* w, std::uint64_t) {
   for (std::uint64_t i = 0; i < w[2]; ++i) {
     std::uint64_t rest = i, to = w[0], from = w[1];
     for (std::uint64_t d = 0; d < w[3]; ++d) {
@@ -62,7 +69,17 @@ template <std::size_t kItem> void copy(const std::uint64_t* w, std::uint64_t) {
 constexpr struct {
   std::string_view name;
   HostKernel run;
-} kKernels[] = {{"scale", scale}, {"add", add}, {"guard", guard}, {"fail", fail}, {"sees", sees}, {"count", count}, {"coil_copy_1", copy<1>}, {"coil_copy_2", copy<2>}, {"coil_copy_4", copy<4>}, {"coil_copy_8", copy<8>}, {"coil_copy_16", copy<16>}};
+} kKernels[] = {{"scale", scale},
+                {"add", add},
+                {"guard", guard},
+                {"fail", fail},
+                {"sees", sees},
+                {"count", count},
+                {"coil_copy_1", copy<1>},
+                {"coil_copy_2", copy<2>},
+                {"coil_copy_4", copy<4>},
+                {"coil_copy_8", copy<8>},
+                {"coil_copy_16", copy<16>}};
 
 }  // namespace
 

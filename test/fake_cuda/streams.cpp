@@ -23,7 +23,8 @@ Result Streams::submit(FakeStream& stream, std::function<void()> run) {
   if (&stream == &common) {
     for (FakeStream* s : streams_)
       if (s->device == stream.device && s->blocking) {
-        if (s->capture) return s->capture->invalid = true, kCaptureUnsupported;  // the default stream would wait for what is not run
+        if (s->capture)
+          return s->capture->invalid = true, kCaptureUnsupported;  // the default stream would wait for what is not run
         after.insert(s->after.begin(), s->after.end());
       }
   } else if (stream.blocking) {
@@ -44,7 +45,8 @@ Result Streams::wait(FakeStream& stream, const FakeEvent& event) {
     stream.after.insert(event.after.begin(), event.after.end());
     return kDone;
   }
-  if (!event.capture || (stream.capture && stream.capture != event.capture)) return stream.capture->invalid = true, kCaptureIsolation;
+  if (!event.capture || (stream.capture && stream.capture != event.capture))
+    return stream.capture->invalid = true, kCaptureIsolation;
   if (!stream.capture) stream.capture = event.capture, stream.origin = false, stream.frontier.clear();
   stream.frontier.insert(event.nodes.begin(), event.nodes.end());
   return kDone;
@@ -55,7 +57,8 @@ void Streams::finish(std::set<std::uint64_t> wanted) {
   while (std::any_of(wanted.begin(), wanted.end(), [&](std::uint64_t id) { return queued_.contains(id); })) {
     std::vector<std::uint64_t> ready;
     for (auto& [id, work] : queued_)
-      if (std::none_of(work.after.begin(), work.after.end(), [&](std::uint64_t d) { return queued_.contains(d); })) ready.push_back(id);
+      if (std::none_of(work.after.begin(), work.after.end(), [&](std::uint64_t d) { return queued_.contains(d); }))
+        ready.push_back(id);
     const std::uint64_t chosen = ready.at(random() % ready.size());
     machine_.overtaken += chosen != ready.front();
     auto run = std::move(queued_.at(chosen).run);
@@ -95,7 +98,8 @@ Result Streams::end_capture(FakeStream& stream, std::unique_ptr<FakeGraph>& grap
   while (!open.empty()) {
     const std::size_t n = open.back();
     open.pop_back();
-    if (joined.insert(n).second) open.insert(open.end(), capture->nodes[n].after.begin(), capture->nodes[n].after.end());
+    if (joined.insert(n).second)
+      open.insert(open.end(), capture->nodes[n].after.begin(), capture->nodes[n].after.end());
   }
   for (FakeStream* s : streams_)
     if (s->capture == capture) s->capture.reset(), s->origin = false, s->frontier.clear();
@@ -124,7 +128,8 @@ Result Streams::launch(const FakeGraph& graph, FakeStream& stream) {
 Result Streams::forbidden_in_capture() {
   for (auto& weak : captures_)
     if (auto capture = weak.lock(); capture && capture->thread == std::this_thread::get_id()) {
-      const bool live = std::any_of(streams_.begin(), streams_.end(), [&](FakeStream* s) { return s->capture == capture; });
+      const bool live =
+          std::any_of(streams_.begin(), streams_.end(), [&](FakeStream* s) { return s->capture == capture; });
       if (live) return capture->invalid = true, kCaptureUnsupported;
     }
   return kDone;

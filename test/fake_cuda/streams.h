@@ -1,4 +1,5 @@
-// Streams, events and captures of the fake driver: work waits for what it must wait for, and otherwise runs when somebody waits for it, in an order drawn at random.
+// Streams, events and captures of the fake driver: work waits for what it must wait for, and otherwise runs when
+// somebody waits for it, in an order drawn at random.
 #pragma once
 #include <functional>
 #include <map>
@@ -13,8 +14,10 @@
 namespace coil::fake_cuda {
 
 using Result = int;
-inline constexpr Result kDone = 0, kInvalidValue = 1, kMemoryOut = 2, kInvalidContext = 201, kNoBinary = 209, kUnsupportedPtx = 222, kInvalidHandle = 400, kNotFound = 500, kIllegalAddress = 700, kCaptureUnsupported = 900,
-                        kCaptureInvalidated = 901, kCaptureUnmatched = 903, kCaptureUnjoined = 904, kCaptureIsolation = 905;
+inline constexpr Result kDone = 0, kInvalidValue = 1, kMemoryOut = 2, kInvalidContext = 201, kNoBinary = 209,
+                        kUnsupportedPtx = 222, kInvalidHandle = 400, kNotFound = 500, kIllegalAddress = 700,
+                        kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureUnmatched = 903,
+                        kCaptureUnjoined = 904, kCaptureIsolation = 905;
 
 struct GraphNode {
   std::function<void()> run;
@@ -33,8 +36,8 @@ struct FakeStream {
   bool blocking = true;           ///< keeps order with the default stream
   std::set<std::uint64_t> after;  ///< what its next work waits for
   std::shared_ptr<Capture> capture;
-  bool origin = false;              ///< the capture began here
-  std::set<std::size_t> frontier;   ///< nodes that its next node waits for
+  bool origin = false;             ///< the capture began here
+  std::set<std::size_t> frontier;  ///< nodes that its next node waits for
 };
 
 struct FakeEvent {

@@ -1,4 +1,5 @@
-// Any bytes given as a package, or as the plan in one, load or end in one error. Text that begins with a brace is a plan: behind the hash that guards it in a package no change would come through.
+// Any bytes given as a package, or as the plan in one, load or end in one error. Text that begins with a brace is a
+// plan: behind the hash that guards it in a package no change would come through.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -43,14 +43,16 @@ TEST(GpuExecutor, RecordedRunsFollowInputsThatMove) {
   std::vector<Tensor> given;
   {
     const QueueScope scope(*queue);
-    for (int k = 0; k < 3; ++k) given.push_back(on_device(*queue, tensor_of(counting(256, static_cast<float>(100 * k)), {256})));
+    for (int k = 0; k < 3; ++k)
+      given.push_back(on_device(*queue, tensor_of(counting(256, static_cast<float>(100 * k)), {256})));
     queue->wait();
   }
   std::vector<Tensor> outputs;
   for (int round = 0; round < 6; ++round)
     for (int k : {0, 0, 0, 1, 2, 1}) {
       context.run_into({&given[static_cast<std::size_t>(k)], 1}, outputs);
-      ASSERT_EQ(values_of(context.to_host(outputs.at(0))), times(counting(256, static_cast<float>(100 * k)), 5)) << "round " << round << ", input " << k;
+      ASSERT_EQ(values_of(context.to_host(outputs.at(0))), times(counting(256, static_cast<float>(100 * k)), 5))
+          << "round " << round << ", input " << k;
     }
 }
 
@@ -65,15 +67,18 @@ TEST(GpuExecutor, PartsAroundANumberThatTheHostReadsAreRecorded) {
       const std::vector<float> values = counting(300, from);
       {
         const QueueScope scope(*queue);
-        if (!x.storage.data) x = on_device(*queue, tensor_of(values, {300}));
-        else queue->copy(x, tensor_of(values, {300}));
+        if (!x.storage.data)
+          x = on_device(*queue, tensor_of(values, {300}));
+        else
+          queue->copy(x, tensor_of(values, {300}));
         queue->wait();
       }
       outputs.clear();
       context.run_into({&x, 1}, outputs);
       const auto n = std::count_if(values.begin(), values.end(), [](float v) { return v > 0; });
       ASSERT_EQ(values_of(context.to_host(outputs.at(0))), times(values, 5)) << turns << " turns, from " << from;
-      ASSERT_EQ(values_of(context.to_host(outputs.at(1))), times({values.begin(), values.begin() + n}, 6)) << turns << " turns, from " << from;
+      ASSERT_EQ(values_of(context.to_host(outputs.at(1))), times({values.begin(), values.begin() + n}, 6))
+          << turns << " turns, from " << from;
     }
   }
 }
@@ -82,12 +87,16 @@ TEST(GpuExecutor, SaysWhatFailedOnTheDevice) {
   GpuPlan b;
   b.plan.kernels.push_back({"guard", "a test's kernel", "an index read from a tensor is out of range (at model.py:3)"});
   const Slot two = b.constant(2), large = b.PlanBuilder::add(ShapeOp::Lt, b.constant(10), b.elements);
-  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}), y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
-  b.plan.steps = {KernelCall{2, {}, {large}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero}, b.launch(b.scale, {x, y}, {two})};
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}),
+                 y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
+  b.plan.steps = {KernelCall{2, {}, {large}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero},
+                  b.launch(b.scale, {x, y}, {two})};
   b.output("y", {y, DType::F32, {b.elements}, {b.one}, b.zero});
   Context context(Model::load(b.program()));
-  EXPECT_EQ(error_of([&] { context.run({{tensor_of(counting(11), {11})}}); }), "an index read from a tensor is out of range (at model.py:3)");
-  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))), times(counting(10), 2));
+  EXPECT_EQ(error_of([&] { context.run({{tensor_of(counting(11), {11})}}); }),
+            "an index read from a tensor is out of range (at model.py:3)");
+  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))),
+            times(counting(10), 2));
 }
 
 TEST(GpuExecutor, SaysWhatMemoryWasAskedFor) {
@@ -98,18 +107,21 @@ TEST(GpuExecutor, SaysWhatMemoryWasAskedFor) {
   const std::string message = error_of([&] { queue->allocate(std::size_t{1} << 43); });
   EXPECT_NE(message.find("8388608.0 MiB were asked for"), std::string::npos) << message;
   EXPECT_NE(message.find("planned peak is 3.0 MiB"), std::string::npos) << message;
-  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))), times(counting(10), 5));
+  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))),
+            times(counting(10), 5));
 }
 
 TEST(GpuExecutor, RefusesADeviceThatIsNotThere) {
-  EXPECT_NE(error_of([] { open_device({DeviceType::CUDA, 99}); }).find("there is no device cuda:99"), std::string::npos);
+  EXPECT_NE(error_of([] { open_device({DeviceType::CUDA, 99}); }).find("there is no device cuda:99"),
+            std::string::npos);
 }
 
 TEST(GpuExecutor, HostTimeOfALaunch) {
   for (const bool recording : {false, true}) {
     GpuPlan b;
     const Slot one = b.constant(1);
-    const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}), y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
+    const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}),
+                   y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
     b.plan.steps.push_back(b.launch(b.scale, {x, y}, {one}));
     for (int k = 0; k < 99; ++k) b.plan.steps.push_back(b.launch(b.scale, {y, y}, {one}));
     b.output("y", {y, DType::F32, {b.elements}, {b.one}, b.zero});
@@ -137,7 +149,8 @@ TEST(GpuExecutor, HostTimeOfALaunch) {
     }
     std::sort(queued.begin(), queued.end());
     std::sort(done.begin(), done.end());
-    fmt::print("100 launches{}: queued in {:.1f} us (min {:.1f}), done after {:.1f} us\n", recording ? ", recorded" : "", queued[25], queued[0], done[25]);
+    fmt::print("100 launches{}: queued in {:.1f} us (min {:.1f}), done after {:.1f} us\n",
+               recording ? ", recorded" : "", queued[25], queued[0], done[25]);
     EXPECT_LT(queued[25], 1000);
     EXPECT_EQ(values_of(context.to_host(outputs.at(0))), counting(128));
   }
@@ -165,7 +178,8 @@ TEST_F(Gpu, CopiesBetweenLayouts) {
       to.sizes = from.sizes;
       layout(from);
       layout(to);
-      const Tensor memory = random_memory(from, random), landing = Tensor::empty(dtype, {layout_span(to.sizes, to.strides)});
+      const Tensor memory = random_memory(from, random),
+                   landing = Tensor::empty(dtype, {layout_span(to.sizes, to.strides)});
       Tensor source = on_device(*queue, memory), target = on_device(*queue, landing);
       source.sizes = target.sizes = from.sizes;
       source.strides = from.strides;
@@ -173,7 +187,8 @@ TEST_F(Gpu, CopiesBetweenLayouts) {
       queue->copy(target, source);
       target.sizes = landing.sizes;
       target.strides = {1};
-      ASSERT_EQ(numbers(to, on_host(*queue, target).bytes()), numbers(from, memory.bytes())) << short_name(dtype) << " case " << k;
+      ASSERT_EQ(numbers(to, on_host(*queue, target).bytes()), numbers(from, memory.bytes()))
+          << short_name(dtype) << " case " << k;
     }
   }
 }

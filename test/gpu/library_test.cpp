@@ -11,7 +11,8 @@ using V = BoundView;
 BoundView laid(DType dtype, Sizes sizes, Sizes strides) { return {dtype, std::move(sizes), std::move(strides)}; }
 
 struct GpuLibrary : Gpu {
-  void agrees(std::string_view op, const Attributes& attributes, const Operands& in, const V& out, double by, const Tensor* before = nullptr) {
+  void agrees(std::string_view op, const Attributes& attributes, const Operands& in, const V& out, double by,
+              const Tensor* before = nullptr) {
     std::vector<double> expected;
     if (before) {
       auto call = make_library_op(op, attributes);
@@ -31,7 +32,9 @@ struct GpuLibrary : Gpu {
   }
 };
 
-double by(DType dtype) { return dtype == DType::BF16 ? 0.05 : dtype == DType::F16 ? 0.01 : dtype == DType::F32 ? 2e-4 : 1e-11; }
+double by(DType dtype) {
+  return dtype == DType::BF16 ? 0.05 : dtype == DType::F16 ? 0.01 : dtype == DType::F32 ? 2e-4 : 1e-11;
+}
 
 TEST_F(GpuLibrary, Linear) {
   for (DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F64}) {
@@ -39,7 +42,8 @@ TEST_F(GpuLibrary, Linear) {
       for (int transposed : {0, 1}) {
         for (const char* post : {"", "relu", "gelu_tanh"}) {
           if (dtype == DType::F64 && *post) continue;
-          SCOPED_TRACE(fmt::format("{} [{}] transposed {} {}", short_name(dtype), fmt::join(lead, ", "), transposed, post));
+          SCOPED_TRACE(
+              fmt::format("{} [{}] transposed {} {}", short_name(dtype), fmt::join(lead, ", "), transposed, post));
           Sizes x = lead, y = lead;
           x.push_back(40);
           y.push_back(24);
@@ -78,15 +82,18 @@ TEST_F(GpuLibrary, LinearAddsInPlaceAndFromAside) {
     in.add(dense_view(dtype, {16, 32}));
     in.add(dense_view(dtype, {16}));
     in.add(dense_view(dtype, {12, 16}));
-    agrees("linear", {{"has_bias", 1}, {"post", std::vector<std::string>{"add", "relu"}}}, in, dense_view(dtype, {12, 16}), by(dtype));
+    agrees("linear", {{"has_bias", 1}, {"post", std::vector<std::string>{"add", "relu"}}}, in,
+           dense_view(dtype, {12, 16}), by(dtype));
     in.use(laid(dtype, {16}, {1}), in.tensors[3], 3);
-    agrees("linear", {{"has_bias", 1}, {"post", std::vector<std::string>{"add"}}}, in, dense_view(dtype, {12, 16}), by(dtype));
+    agrees("linear", {{"has_bias", 1}, {"post", std::vector<std::string>{"add"}}}, in, dense_view(dtype, {12, 16}),
+           by(dtype));
     std::mt19937 random(3);
     const Tensor before = random_memory(dense_view(dtype, {12, 16}), random);
     Operands sums;
     sums.add(dense_view(dtype, {12, 32}));
     sums.add(dense_view(dtype, {16, 32}));
-    agrees("linear", {{"post", std::vector<std::string>{"sum"}}}, sums, dense_view(dtype, {12, 16}), by(dtype), &before);
+    agrees("linear", {{"post", std::vector<std::string>{"sum"}}}, sums, dense_view(dtype, {12, 16}), by(dtype),
+           &before);
   }
 }
 
@@ -100,12 +107,14 @@ TEST_F(GpuLibrary, Matmul) {
         {dense_view(t, {3, 5, 8}), dense_view(t, {3, 8, 6}), dense_view(t, {3, 5, 6})},
         {dense_view(t, {3, 5, 8}), dense_view(t, {8, 6}), dense_view(t, {3, 5, 6})},
         {dense_view(t, {2, 1, 5, 8}), dense_view(t, {3, 8, 6}), dense_view(t, {2, 3, 5, 6})},
-        {laid(t, {2, 4, 16, 8}, {16 * 32, 8, 32, 1}), laid(t, {2, 4, 8, 16}, {16 * 32, 8, 1, 32}), dense_view(t, {2, 4, 16, 16})},
+        {laid(t, {2, 4, 16, 8}, {16 * 32, 8, 32, 1}), laid(t, {2, 4, 8, 16}, {16 * 32, 8, 1, 32}),
+         dense_view(t, {2, 4, 16, 16})},
         {laid(t, {4, 6}, {1, 4}), laid(t, {6, 3}, {1, 6}), laid(t, {4, 3}, {1, 4})},
         {laid(t, {4, 6}, {0, 1}), dense_view(t, {6, 3}), dense_view(t, {4, 3})},
     };
     for (const Case& c : cases) {
-      SCOPED_TRACE(fmt::format("{} [{}] x [{}]", short_name(t), fmt::join(c.a.sizes, ", "), fmt::join(c.b.sizes, ", ")));
+      SCOPED_TRACE(
+          fmt::format("{} [{}] x [{}]", short_name(t), fmt::join(c.a.sizes, ", "), fmt::join(c.b.sizes, ", ")));
       Operands in;
       in.add(c.a);
       in.add(c.b);
@@ -133,12 +142,20 @@ TEST_F(GpuLibrary, Convolution) {
   };
   const Case cases[] = {
       {"3x3", {2, 16, 9, 11}, {8, 16, 3, 3}, {2, 8, 9, 11}, {{"padding", Ints{1, 1}}}},
-      {"strided 7x7", {1, 3, 20, 20}, {16, 3, 7, 7}, {1, 16, 10, 10}, {{"padding", Ints{3, 3}}, {"stride", Ints{2, 2}}}},
+      {"strided 7x7",
+       {1, 3, 20, 20},
+       {16, 3, 7, 7},
+       {1, 16, 10, 10},
+       {{"padding", Ints{3, 3}}, {"stride", Ints{2, 2}}}},
       {"1x1", {2, 32, 5, 5}, {24, 32, 1, 1}, {2, 24, 5, 5}, {}},
       {"grouped", {2, 8, 8, 8}, {16, 4, 3, 3}, {2, 16, 6, 6}, {{"groups", 2}}},
       {"depthwise", {2, 16, 8, 8}, {16, 1, 3, 3}, {2, 16, 8, 8}, {{"groups", 16}, {"padding", Ints{1, 1}}}},
       {"dilated", {1, 8, 12, 12}, {8, 8, 3, 3}, {1, 8, 8, 8}, {{"dilation", Ints{2, 2}}}},
-      {"uneven padding", {1, 8, 6, 6}, {8, 8, 3, 3}, {1, 8, 5, 5}, {{"padding", Ints{0, 0}}, {"padding_end", Ints{1, 1}}}},
+      {"uneven padding",
+       {1, 8, 6, 6},
+       {8, 8, 3, 3},
+       {1, 8, 5, 5},
+       {{"padding", Ints{0, 0}}, {"padding_end", Ints{1, 1}}}},
       {"one dimension", {2, 8, 15}, {8, 8, 3}, {2, 8, 13}, {}},
       {"transposed", {2, 8, 5, 5}, {8, 16, 2, 2}, {2, 16, 10, 10}, {{"transposed", 1}, {"stride", Ints{2, 2}}}},
   };
@@ -171,7 +188,11 @@ TEST_F(GpuLibrary, GradientsOfConvolutionWeights) {
   };
   const Case cases[] = {
       {"3x3", {2, 16, 9, 11}, {2, 8, 9, 11}, {8, 16, 3, 3}, {{"padding", Ints{1, 1}}}},
-      {"strided 7x7", {2, 3, 21, 20}, {2, 16, 11, 10}, {16, 3, 7, 7}, {{"padding", Ints{3, 3}}, {"stride", Ints{2, 2}}}},
+      {"strided 7x7",
+       {2, 3, 21, 20},
+       {2, 16, 11, 10},
+       {16, 3, 7, 7},
+       {{"padding", Ints{3, 3}}, {"stride", Ints{2, 2}}}},
       {"1x1", {2, 32, 5, 5}, {2, 24, 5, 5}, {24, 32, 1, 1}, {}},
       {"1x1, strided", {2, 32, 6, 6}, {2, 24, 3, 3}, {24, 32, 1, 1}, {{"stride", Ints{2, 2}}}},
       {"grouped", {2, 8, 8, 8}, {2, 16, 6, 6}, {16, 4, 3, 3}, {{"groups", 2}}},
@@ -200,7 +221,8 @@ TEST_F(GpuLibrary, GradientsOfConvolutionWeights) {
 
 TEST_F(GpuLibrary, GroupedProducts) {
   for (DType t : {DType::F32, DType::BF16})
-    for (const std::vector<std::int32_t>& ends : std::vector<std::vector<std::int32_t>>{{13, 13, 40}, {0, 1, 100}, {100, 100, 100}, {7, 20, 33}}) {
+    for (const std::vector<std::int32_t>& ends :
+         std::vector<std::vector<std::int32_t>>{{13, 13, 40}, {0, 1, 100}, {100, 100, 100}, {7, 20, 33}}) {
       SCOPED_TRACE(fmt::format("{} {}", short_name(t), fmt::join(ends, ", ")));
       Operands in;
       in.add(dense_view(t, {100, 24}));
@@ -229,9 +251,11 @@ TEST_F(GpuLibrary, WhatTheHostDoesForTheDevice) {
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   for (const Tensor& t : in.tensors) inputs.push_back(there.emplace_back(on_device(*queue, t)).bytes());
-  for (const Tensor& t : expected) outputs.push_back(results.emplace_back(on_device(*queue, Tensor::empty(t.dtype, t.sizes))).bytes());
+  for (const Tensor& t : expected)
+    outputs.push_back(results.emplace_back(on_device(*queue, Tensor::empty(t.dtype, t.sizes))).bytes());
   call->run(inputs, outputs, nullptr);
-  for (std::size_t i = 0; i < out.size(); ++i) expect_near(numbers(out[i], on_host(*queue, results[i]).bytes()), numbers(out[i], expected[i].bytes()), 0);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    expect_near(numbers(out[i], on_host(*queue, results[i]).bytes()), numbers(out[i], expected[i].bytes()), 0);
 }
 
 /// Layouts of one size: dense ones, and views of what is larger, odd or in another order.
@@ -258,8 +282,17 @@ std::vector<std::pair<const char*, V>> layouts(DType t, const Sizes& s) {
   repeated.strides[0] = 0;
   V odd_last = channels_last(t, s);
   odd_last.alignment = odd.alignment;
-  return {{"dense", dense_view(t, s)}, {"channels last", channels_last(t, s)}, {"last two exchanged", laid_in(turned, 1, 0)}, {"first innermost", laid_in(first_in, 1, 0)}, {"every second", laid_in(rows, 2, 0)},
-          {"rows apart", laid_in(rows, 1, 3)}, {"channels last, rows apart", laid_in(last, 1, 5)}, {"channels last, every second", laid_in(last, 2, 0)}, {"one image", repeated}, {"odd address", odd}, {"channels last, odd address", odd_last}};
+  return {{"dense", dense_view(t, s)},
+          {"channels last", channels_last(t, s)},
+          {"last two exchanged", laid_in(turned, 1, 0)},
+          {"first innermost", laid_in(first_in, 1, 0)},
+          {"every second", laid_in(rows, 2, 0)},
+          {"rows apart", laid_in(rows, 1, 3)},
+          {"channels last, rows apart", laid_in(last, 1, 5)},
+          {"channels last, every second", laid_in(last, 2, 0)},
+          {"one image", repeated},
+          {"odd address", odd},
+          {"channels last, odd address", odd_last}};
 }
 
 TEST_F(GpuLibrary, ConvolutionsOfViews) {
@@ -277,10 +310,22 @@ TEST_F(GpuLibrary, ConvolutionsOfViews) {
       {"grouped", "convolution", {{2, 8, 5, 5}, {8, 4, 3, 3}}, {2, 8, 3, 3}, {{"groups", 2}}},
       {"one dimension", "convolution", {{2, 8, 9}, {8, 8, 3}}, {2, 8, 7}, {}},
       {"three dimensions", "convolution", {{2, 4, 4, 4, 4}, {8, 4, 2, 2, 2}}, {2, 8, 3, 3, 3}, {}},
-      {"transposed", "convolution", {{2, 8, 4, 4}, {8, 8, 2, 2}}, {2, 8, 8, 8}, {{"transposed", 1}, {"stride", Ints{2, 2}}}},
-      {"with a sum", "convolution", {{2, 8, 6, 6}, {8, 8, 3, 3}, {2, 8, 6, 6}}, {2, 8, 6, 6}, {{"padding", Ints{1, 1}}, {"post", std::vector<std::string>{"add", "relu"}}}},
+      {"transposed",
+       "convolution",
+       {{2, 8, 4, 4}, {8, 8, 2, 2}},
+       {2, 8, 8, 8},
+       {{"transposed", 1}, {"stride", Ints{2, 2}}}},
+      {"with a sum",
+       "convolution",
+       {{2, 8, 6, 6}, {8, 8, 3, 3}, {2, 8, 6, 6}},
+       {2, 8, 6, 6},
+       {{"padding", Ints{1, 1}}, {"post", std::vector<std::string>{"add", "relu"}}}},
       {"gradient", "convolution_weights", {{2, 8, 7, 7}, {2, 8, 3, 3}}, {8, 8, 3, 3}, {{"stride", Ints{2, 2}}}},
-      {"gradient of less than x", "convolution_weights", {{2, 8, 8, 8}, {2, 8, 4, 4}}, {8, 8, 1, 1}, {{"stride", Ints{2, 2}}}},
+      {"gradient of less than x",
+       "convolution_weights",
+       {{2, 8, 8, 8}, {2, 8, 4, 4}},
+       {8, 8, 1, 1},
+       {{"stride", Ints{2, 2}}}},
   };
   for (DType t : {DType::F32, DType::BF16})
     for (const Case& c : cases)
@@ -289,7 +334,8 @@ TEST_F(GpuLibrary, ConvolutionsOfViews) {
           const bool result = varied == c.operands.size();
           for (const auto& [layout, view] : layouts(t, result ? c.y : c.operands[varied])) {
             if (result && std::ranges::find(view.strides, 0) != view.strides.end()) continue;
-            SCOPED_TRACE(fmt::format("{} {}: operand {} {}, others {}", c.name, short_name(t), varied, layout, others_last ? "channels-last" : "contiguous"));
+            SCOPED_TRACE(fmt::format("{} {}: operand {} {}, others {}", c.name, short_name(t), varied, layout,
+                                     others_last ? "channels-last" : "contiguous"));
             auto other = [&](const Sizes& s) { return others_last ? channels_last(t, s) : dense_view(t, s); };
             Operands in;
             for (std::size_t i = 0; i < c.operands.size(); ++i) in.add(i == varied ? view : other(c.operands[i]));
@@ -299,7 +345,8 @@ TEST_F(GpuLibrary, ConvolutionsOfViews) {
 }
 
 /// Attention by definition, in double; the logarithms of the queries' sums into `logarithms`.
-std::vector<double> attention(const Operands& in, const V& y, double scale, bool causal, bool masked, std::vector<double>* logarithms = nullptr) {
+std::vector<double> attention(const Operands& in, const V& y, double scale, bool causal, bool masked,
+                              std::vector<double>* logarithms = nullptr) {
   std::vector<double> result;
   const Sizes& q = in.views[0].sizes;
   const std::int64_t columns = in.views[1].sizes[2], share = q[1] / in.views[1].sizes[1];
@@ -308,7 +355,8 @@ std::vector<double> attention(const Operands& in, const V& y, double scale, bool
     double most = -1e30, sum = 0, value = 0;
     for (std::int64_t t = 0; t < columns; ++t) {
       double s = 0;
-      for (std::int64_t d = 0; d < q[3]; ++d) s += in.value(0, {at[0], at[1], at[2], d}) * in.value(1, {at[0], at[1] / share, t, d});
+      for (std::int64_t d = 0; d < q[3]; ++d)
+        s += in.value(0, {at[0], at[1], at[2], d}) * in.value(1, {at[0], at[1] / share, t, d});
       s *= scale;
       if (masked) s += in.value(3, {at[0], at[1], at[2], t});
       scores.push_back(causal && t > at[2] ? -1e30 : s);
@@ -331,9 +379,13 @@ TEST_F(GpuLibrary, Attention) {
       for (int masked : {0, 1})
         for (bool grouped : {false, true})
           for (bool interleaved : {false, true}) {
-            SCOPED_TRACE(fmt::format("{}{}{}{}{}", short_name(t), causal ? " causal" : "", masked ? " masked" : "", grouped ? " grouped" : "", interleaved ? " interleaved" : ""));
+            SCOPED_TRACE(fmt::format("{}{}{}{}{}", short_name(t), causal ? " causal" : "", masked ? " masked" : "",
+                                     grouped ? " grouped" : "", interleaved ? " interleaved" : ""));
             const std::int64_t b = 2, h = 2, g = grouped ? 1 : 2, s = 9, d = 16;
-            auto view = [&](std::int64_t heads) { return interleaved ? laid(t, {b, heads, s, d}, {s * heads * d, d, heads * d, 1}) : dense_view(t, {b, heads, s, d}); };
+            auto view = [&](std::int64_t heads) {
+              return interleaved ? laid(t, {b, heads, s, d}, {s * heads * d, d, heads * d, 1})
+                                 : dense_view(t, {b, heads, s, d});
+            };
             Operands in;
             in.add(view(h));
             in.add(view(g));
@@ -341,7 +393,8 @@ TEST_F(GpuLibrary, Attention) {
             if (masked) in.add(laid(t, {b, h, s, s}, {s * s, 0, s, 1}));
             const V y = view(h);
             const Attributes attributes{{"scale", 0.25}, {"causal", int(causal)}, {"has_mask", masked}};
-            expect_near(run_on(*queue, "attention", attributes, in, y), attention(in, y, 0.25, causal, masked), t == DType::BF16 ? 0.02 : 0.004);
+            expect_near(run_on(*queue, "attention", attributes, in, y), attention(in, y, 0.25, causal, masked),
+                        t == DType::BF16 ? 0.02 : 0.004);
           }
 }
 
@@ -362,7 +415,8 @@ TEST_F(GpuLibrary, AttentionOfViews) {
     Operands in;
     for (std::size_t i = 0; i < 3; ++i) in.add(dense_view(t, sizes));
     in.add(view);
-    expect_near(run_on(*queue, "attention", {{"scale", 0.25}, {"has_mask", 1}}, in, dense_view(t, sizes)), attention(in, dense_view(t, sizes), 0.25, false, true), 0.02);
+    expect_near(run_on(*queue, "attention", {{"scale", 0.25}, {"has_mask", 1}}, in, dense_view(t, sizes)),
+                attention(in, dense_view(t, sizes), 0.25, false, true), 0.02);
   }
 }
 
@@ -371,10 +425,13 @@ struct AttentionCase {
 };
 
 /// Gradients by definition, in double, for dy, q, k, v (and a mask behind y and the logarithms).
-std::vector<std::vector<double>> attention_gradients(const Operands& in, const AttentionCase& c, double scale, bool causal) {
+std::vector<std::vector<double>> attention_gradients(const Operands& in, const AttentionCase& c, double scale,
+                                                     bool causal) {
   const std::int64_t share = c.heads / c.groups;
-  auto at = [&](std::int64_t heads, std::int64_t length, std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t d) { return static_cast<std::size_t>(((b * heads + h) * length + s) * c.depth + d); };
-  std::vector<double> dq(static_cast<std::size_t>(c.batch * c.heads * c.queries * c.depth)), dk(static_cast<std::size_t>(c.batch * c.groups * c.keys * c.depth)), dv = dk;
+  auto at = [&](std::int64_t heads, std::int64_t length, std::int64_t b, std::int64_t h, std::int64_t s,
+                std::int64_t d) { return static_cast<std::size_t>(((b * heads + h) * length + s) * c.depth + d); };
+  std::vector<double> dq(static_cast<std::size_t>(c.batch * c.heads * c.queries * c.depth)),
+      dk(static_cast<std::size_t>(c.batch * c.groups * c.keys * c.depth)), dv = dk;
   for (std::int64_t b = 0; b < c.batch; ++b)
     for (std::int64_t h = 0; h < c.heads; ++h)
       for (std::int64_t s = 0; s < c.queries; ++s) {
@@ -393,7 +450,8 @@ std::vector<std::vector<double>> attention_gradients(const Operands& in, const A
         }
         for (std::size_t t = 0; t < p.size(); ++t) p[t] /= sum, along += p[t] * dp[t];
         for (std::int64_t t = 0; t < n; ++t) {
-          const double weight = p[static_cast<std::size_t>(t)], ds = weight * (dp[static_cast<std::size_t>(t)] - along) * scale;
+          const double weight = p[static_cast<std::size_t>(t)],
+                       ds = weight * (dp[static_cast<std::size_t>(t)] - along) * scale;
           for (std::int64_t d = 0; d < c.depth; ++d) {
             dq[at(c.heads, c.queries, b, h, s, d)] += ds * in.value(2, {b, g, t, d});
             dk[at(c.groups, c.keys, b, g, t, d)] += ds * in.value(1, {b, h, s, d});
@@ -408,15 +466,19 @@ TEST_F(GpuLibrary, AttentionsGradient) {
   for (DType t : {DType::BF16, DType::F16})
     for (const auto& [causal, masked] : {std::pair{false, false}, {true, false}, {false, true}})
       for (bool interleaved : {false, true})
-        for (const AttentionCase& c : {AttentionCase{2, 2, 2, 9, 9, 16}, AttentionCase{1, 4, 2, 64, 130, 64}, AttentionCase{2, 4, 1, 33, 17, 32}, AttentionCase{1, 2, 2, 1, 40, 128}}) {
+        for (const AttentionCase& c : {AttentionCase{2, 2, 2, 9, 9, 16}, AttentionCase{1, 4, 2, 64, 130, 64},
+                                       AttentionCase{2, 4, 1, 33, 17, 32}, AttentionCase{1, 2, 2, 1, 40, 128}}) {
           if (masked && (interleaved || t == DType::F16)) continue;  // each is a graph that cuDNN compiles
-          SCOPED_TRACE(fmt::format("{}{}{}{} {} heads of {} for {}, {} queries, {} keys", short_name(t), causal ? " causal" : "", masked ? " masked" : "", interleaved ? " interleaved" : "", c.groups, c.depth, c.heads, c.queries, c.keys));
+          SCOPED_TRACE(fmt::format("{}{}{}{} {} heads of {} for {}, {} queries, {} keys", short_name(t),
+                                   causal ? " causal" : "", masked ? " masked" : "", interleaved ? " interleaved" : "",
+                                   c.groups, c.depth, c.heads, c.queries, c.keys));
           auto view = [&](std::int64_t heads, std::int64_t length) {
             const Sizes s{c.batch, heads, length, c.depth};
             return interleaved ? laid(t, s, {length * heads * c.depth, c.depth, heads * c.depth, 1}) : dense_view(t, s);
           };
           const double scale = 0.25;
-          const V rows = view(c.heads, c.queries), keys = view(c.groups, c.keys), logs = laid(DType::F32, {c.batch, c.heads, c.queries}, {c.heads * c.queries, 1, c.heads});
+          const V rows = view(c.heads, c.queries), keys = view(c.groups, c.keys),
+                  logs = laid(DType::F32, {c.batch, c.heads, c.queries}, {c.heads * c.queries, 1, c.heads});
           Operands in, forward;
           for (const V& v : {rows, rows, keys, keys}) in.add(v);
           for (std::size_t i = 1; i < 4; ++i) forward.use(in.views[i], in.tensors[i]);
@@ -425,7 +487,8 @@ TEST_F(GpuLibrary, AttentionsGradient) {
           const std::vector<Tensor> made = run_all_on(*queue, "attention", attributes, forward, {rows, logs});
           std::vector<double> expected_logs;
           const double by = t == DType::BF16 ? 0.02 : 0.004;
-          expect_near(numbers(rows, made[0].bytes()), attention(forward, rows, scale, causal, masked, &expected_logs), by);
+          expect_near(numbers(rows, made[0].bytes()), attention(forward, rows, scale, causal, masked, &expected_logs),
+                      by);
           expect_near(numbers(logs, made[1].bytes()), expected_logs, 1e-4);
           in.use(rows, made[0]);
           in.use(logs, made[1]);

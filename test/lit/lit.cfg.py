@@ -1,4 +1,5 @@
 """lit: each test is a graph in text form, run through `coil opt`, with what must come out beside it."""
+
 import os
 import shutil
 

@@ -1,4 +1,5 @@
 """Many small programs in one compile: an exported module that runs every case of a group, compared case by case."""
+
 import dataclasses
 import pathlib
 import tempfile
@@ -12,6 +13,7 @@ from coil_harness import CoilError, coil_ok, differences, eager, export, run
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A function of tensors (and what it closes over) and the arguments to try it on."""
+
     group: str
     name: str
     function: typing.Callable
@@ -38,7 +40,9 @@ class Batch(torch.nn.Module):
 
 
 def outcomes(cases, decomposed=False, *options):
-    """Name -> what is wrong with the case (empty when nothing is). Where a compile of all fails, halves are tried, so that only the cases at fault fail. `options`: of the compile."""
+    """Name -> what is wrong with the case (empty when nothing is). Where a compile of all fails, halves are tried, so
+    that only the cases at fault fail. `options`: of the compile.
+    """
     if not cases:
         return {}
     try:

@@ -1,7 +1,9 @@
 """Exports modules, compiles and runs them with the `coil` command, and compares with eager PyTorch.
 
-Names of inputs and outputs are those of the command's contract: the parameter, then dict keys and positions, joined by dots.
+Names of inputs and outputs are those of the command's contract: the parameter, then dict keys and positions, joined by
+dots.
 """
+
 import copy
 import inspect
 import os
@@ -15,12 +17,16 @@ from torch.utils import _pytree as pytree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COIL = os.environ.get("COIL", str(ROOT / "build/bin/coil"))
-UNIT_TESTS = next((p for p in (pathlib.Path(COIL).with_name("unit_tests"), ROOT / "build-debug/bin/unit_tests") if p.exists()), None)
+UNIT_TESTS = next(
+    (p for p in (pathlib.Path(COIL).with_name("unit_tests"), ROOT / "build-debug/bin/unit_tests") if p.exists()), None
+)
 RUNTIME = pathlib.Path(COIL).resolve().parents[1] / "lib/libcoil_runtime.so"
 COMPILE_OPTIONS = []  # of every compile, after its own: what `pytest --device` and `--set` add
 
-# Largest difference allowed, relative to the larger of 1 and the largest expected value, and its cause: eager rounds to the narrow type after each
-# operator where Coil computes a fused kernel in f32 and rounds once; sums are added in another order; elementary functions differ by a few ulp.
+# Largest difference allowed, relative to the larger of 1 and the largest expected value, and its cause: eager rounds to
+# the narrow type after each
+# operator where Coil computes a fused kernel in f32 and rounds once; sums are added in another order; elementary
+# functions differ by a few ulp.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}
 
 
@@ -35,7 +41,9 @@ ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive"}
 def coil(*arguments, timeout=300, env=ENVIRONMENT, **popen):
     """Runs the command; returns the finished process, whatever its exit code."""
     options = COMPILE_OPTIONS if arguments[:1] == ("compile",) else []
-    return subprocess.run([COIL, *map(str, arguments), *options], capture_output=True, text=True, timeout=timeout, env=env, **popen)
+    return subprocess.run(
+        [COIL, *map(str, arguments), *options], capture_output=True, text=True, timeout=timeout, env=env, **popen
+    )
 
 
 def coil_ok(*arguments, **popen):
@@ -76,19 +84,28 @@ def argument_names(module, n):
 
 def named_inputs(module, args):
     named = zip(argument_names(module, len(args)), args)
-    return {".".join(filter(None, [n, path_name(p)])): dense(x) for n, v in named for p, x in pytree.tree_flatten_with_path(v)[0] if x is not None}
+    return {
+        ".".join(filter(None, [n, path_name(p)])): dense(x)
+        for n, v in named
+        for p, x in pytree.tree_flatten_with_path(v)[0]
+        if x is not None
+    }
 
 
 def same(a, b):
     """Bit for bit, so that NaN equals itself."""
-    bits = lambda t: torch.empty(t.numel(), dtype=t.dtype).copy_(t.reshape(-1)).view(torch.uint8)  # of one element, even a contiguous tensor may have any stride
+    bits = (
+        lambda t: torch.empty(t.numel(), dtype=t.dtype).copy_(t.reshape(-1)).view(torch.uint8)
+    )  # of one element, even a contiguous tensor may have any stride
     return torch.equal(bits(a), bits(b))
 
 
 def eager(module, args, onednn=True):
     """(inputs, expected): by name, the inputs before the call; the outputs, and the inputs that the call wrote to.
 
-    `onednn`: whether eager may call it. On Intel's processors with AVX-512 it does so for gelu, which is then NaN for infinity and not infinity."""
+    `onednn`: whether eager may call it. On Intel's processors with AVX-512 it does so for gelu, which is then NaN for
+    infinity and not infinity.
+    """
     before, live = named_inputs(module, args), copy.deepcopy(args)
     with torch.no_grad(), torch.backends.mkldnn.flags(enabled=onednn):
         results = named_outputs(copy.deepcopy(module)(*live))
@@ -115,7 +132,10 @@ def difference(got, want, tolerance=None, signs=False):
         close &= (g.signbit() == w.signbit()) | w.isnan()
     if close.all():
         return ""
-    return f"{(~close).sum().item()} of {want.numel()} elements differ by more than {limit:g}, the first: {first_difference(g, w, ~close)}"
+    return (
+        f"{(~close).sum().item()} of {want.numel()} elements differ by more than {limit:g}, the first: "
+        f"{first_difference(g, w, ~close)}"
+    )
 
 
 def first_difference(got, want, wrong):
@@ -149,11 +169,19 @@ def run(model, inputs, folder, *options):
 
 
 def check(module, args, dynamic=None, others=(), decomposed=False, tolerance=None, settings=()):
-    """Fails unless the compiled module gives eager's results for `args` and for each of `others`. `settings` are KEY=VALUE."""
+    """Fails unless the compiled module gives eager's results for `args` and for each of `others`. `settings` are
+    KEY=VALUE.
+    """
     with tempfile.TemporaryDirectory() as folder:
         archive, package = pathlib.Path(folder) / "m.pt2", pathlib.Path(folder) / "m.coil"
         export(module, args, archive, dynamic, decomposed)
-        coil_ok("compile", archive, "-o", package, *[word for setting in ("verify=true", *settings) for word in ("--set", setting)])
+        coil_ok(
+            "compile",
+            archive,
+            "-o",
+            package,
+            *[word for setting in ("verify=true", *settings) for word in ("--set", setting)],
+        )
         for number, each in enumerate([args, *others]):
             before, want = eager(module, each)
             wrong = differences(run(package, before, folder), want, lambda name: {"tolerance": tolerance})

@@ -1,4 +1,5 @@
 """What every test here needs: quiet, reproducible torch, and the command built."""
+
 import contextlib
 import functools
 import logging
@@ -18,11 +19,14 @@ import coil_harness  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "full: the models of the contract at their full size (minutes); run with --full")
-    config.addinivalue_line("markers", "cpu(why): looks at what only programs for the CPU have; skipped with another --device")
+    config.addinivalue_line(
+        "markers", "cpu(why): looks at what only programs for the CPU have; skipped with another --device"
+    )
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    # Each run_decompositions() asks for torch's C++ operators once for every namespace there is, a third of what it takes; the answer stays the same.
+    # Each run_decompositions() asks for torch's C++ operators once for every namespace there is, a third of what it
+    # takes; the answer stays the same.
     torch._export.utils._materialize_cpp_cia_ops = functools.cache(torch._export.utils._materialize_cpp_cia_ops)
     if (device := config.getoption("--device")) != "cpu":
         coil_harness.COMPILE_OPTIONS += ["--device", device, "--set", "cpu.isa=avx2"]
@@ -36,7 +40,14 @@ def pytest_configure(config):
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run the tests marked full as well")
     parser.addoption("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of every compile")
-    parser.addoption("--device", default="cpu", help="where programs run (cuda: on the GPU of this machine; eager stays on the CPU but for torch.compile's tests)")
+    parser.addoption(
+        "--device",
+        default="cpu",
+        help=(
+            "where programs run (cuda: on the GPU of this machine; eager stays on the CPU but for torch.compile's "
+            "tests)"
+        ),
+    )
 
 
 def pytest_collection_modifyitems(config, items):
@@ -57,7 +68,9 @@ def pytest_runtest_call(item):
         return (yield)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        if torch.__version__ >= "2.13" or not any(f"torch{os.sep}{part}{os.sep}" in frame.filename for frame in frames for part in ("export", "_export")):
+        if torch.__version__ >= "2.13" or not any(
+            f"torch{os.sep}{part}{os.sep}" in frame.filename for frame in frames for part in ("export", "_export")
+        ):
             raise
         pytest.skip(f"torch {torch.__version__} does not export this program: {type(error).__name__}")
 
@@ -66,7 +79,11 @@ def pytest_runtest_call(item):
 def seed(request):
     torch.manual_seed(0)
     device = request.config.getoption("--device")
-    with torch.device(device) if device != "cpu" and request.module.__name__.startswith("test_torch_") else contextlib.nullcontext():
+    with (
+        torch.device(device)
+        if device != "cpu" and request.module.__name__.startswith("test_torch_")
+        else contextlib.nullcontext()
+    ):
         yield
 
 

@@ -1,4 +1,7 @@
-"""Programs written as source, loaded and called: every output form of the compiler behind one function, so that tests can loop over them."""
+"""Programs written as source, loaded and called: every output form of the compiler behind one function, so that tests
+can loop over them.
+"""
+
 import copy
 import importlib.util
 import os
@@ -21,7 +24,10 @@ def load_module(path):
     os.environ.setdefault("COIL_CACHE", os.path.join(BUILD, "python-kernels"))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
-    kept, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # a file of the same length may take this one's place within the second by which bytecode is known
+    kept, sys.dont_write_bytecode = (
+        sys.dont_write_bytecode,
+        True,
+    )  # a file of the same length may take this one's place within the second by which bytecode is known
     try:
         spec.loader.exec_module(module)
     finally:
@@ -40,7 +46,19 @@ def emit(archive, language, *options):
 def build_program(source):
     """The C++ output as a program; returns its path."""
     program = source.with_suffix("")
-    command = ["g++", "-std=c++20", "-O1", "-DCOIL_MAIN", f"-I{ROOT}/include", source, "-o", program, f"-L{BUILD}/lib", "-lcoil_runtime", f"-Wl,-rpath,{BUILD}/lib"]
+    command = [
+        "g++",
+        "-std=c++20",
+        "-O1",
+        "-DCOIL_MAIN",
+        f"-I{ROOT}/include",
+        source,
+        "-o",
+        program,
+        f"-L{BUILD}/lib",
+        "-lcoil_runtime",
+        f"-Wl,-rpath,{BUILD}/lib",
+    ]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return program
@@ -50,14 +68,25 @@ def call_program(program, inputs):
     """A C++ program on named inputs; its named results."""
     given, results = program.with_suffix(".in"), program.with_suffix(".out")
     save_file(inputs, given)
-    done = subprocess.run([program, given, results], capture_output=True, text=True, env=ENVIRONMENT | {"OMP_NUM_THREADS": str(torch.get_num_threads())})
+    done = subprocess.run(
+        [program, given, results],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
+    )
     assert done.returncode == 0, done.stderr
     return load_file(results)
 
 
 def call_flat(function, module, args, kwargs, want):
-    """A function of flat inputs; its results by the names that `want` (a run of the plan) has, inputs written to included."""
-    names = [".".join(filter(None, [n, path_name(p)])) for n, v in bound(module, args, kwargs).items() for p, _ in pytree.tree_flatten_with_path(v)[0]]
+    """A function of flat inputs; its results by the names that `want` (a run of the plan) has, inputs written to
+    included.
+    """
+    names = [
+        ".".join(filter(None, [n, path_name(p)]))
+        for n, v in bound(module, args, kwargs).items()
+        for p, _ in pytree.tree_flatten_with_path(v)[0]
+    ]
     flat = [x for v in bound(module, args, kwargs).values() for x in pytree.tree_flatten(copy.deepcopy(v))[0]]
     results = function(flat)
     assert isinstance(results, tuple)
@@ -65,10 +94,13 @@ def call_flat(function, module, args, kwargs, want):
         keys = list(named_outputs(copy.deepcopy(module)(*copy.deepcopy(args), **copy.deepcopy(kwargs))))
     assert len(keys) == len(results), f"{len(results)} results for {keys}"
     named = {k: dense(v) for k, v in zip(keys, results)}
-    return named | {n: dense(x) for n, x in zip(names, flat) if n in want and n not in named and isinstance(x, torch.Tensor)}
+    return named | {
+        n: dense(x) for n, x in zip(names, flat) if n in want and n not in named and isinstance(x, torch.Tensor)
+    }
 
 
 def bound(module, args, kwargs):
     import inspect
+
     names = list(inspect.signature(module.forward).parameters)
     return dict(zip(names, args)) | kwargs

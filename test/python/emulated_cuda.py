@@ -1,4 +1,7 @@
-"""Python and FX files of CUDA programs on the CPU: their kernels' text behind the machine of `cuda.emulate` (src/codegen/cuda/emulate.cpp), their tensors and torch's operators on the CPU."""
+"""Python and FX files of CUDA programs on the CPU: their kernels' text behind the machine of `cuda.emulate`
+(src/codegen/cuda/emulate.cpp), their tensors and torch's operators on the CPU.
+"""
+
 import ctypes
 import hashlib
 import os
@@ -28,30 +31,69 @@ template <class... P> static void run(void (*kernel)(P...), const i64* words, co
 def emulated_machine():
     with tempfile.TemporaryDirectory() as folder:
         export(torch.nn.ReLU(), (torch.randn(3),), pathlib.Path(folder) / "m.pt2")
-        log = coil_ok("compile", pathlib.Path(folder) / "m.pt2", "-o", pathlib.Path(folder) / "m.coil", "--set", "cuda.emulate=true", "--log", "kernels")
-    text = "\n".join(line.removeprefix("[kernels] ") for line in (log.stdout + log.stderr).splitlines() if line.startswith("[kernels] "))
-    return text[:text.index(VALUES)]
+        log = coil_ok(
+            "compile",
+            pathlib.Path(folder) / "m.pt2",
+            "-o",
+            pathlib.Path(folder) / "m.coil",
+            "--set",
+            "cuda.emulate=true",
+            "--log",
+            "kernels",
+        )
+    text = "\n".join(
+        line.removeprefix("[kernels] ")
+        for line in (log.stdout + log.stderr).splitlines()
+        if line.startswith("[kernels] ")
+    )
+    return text[: text.index(VALUES)]
 
 
 class EmulatedKernels:
     """What stands for LoadedKernels."""
+
     machine = None
 
     def __init__(self, head, kernels):
         EmulatedKernels.machine = EmulatedKernels.machine or emulated_machine()
         fail = re.search(r"C_FN void c_fail\(i64\* status\) \{\n(.*?)\n\}\n", head, re.DOTALL)[0]
         machine = re.sub(r"C_FN void c_fail.*\n", lambda _: fail, self.machine)
-        text = "#define __grid_constant__\n" + machine + head[head.index(VALUES):] + "".join(kernels).replace('extern "C" __global__', "__global__") + CALLS
+        text = (
+            "#define __grid_constant__\n"
+            + machine
+            + head[head.index(VALUES) :]
+            + "".join(kernels).replace('extern "C" __global__', "__global__")
+            + CALLS
+        )
         for kernel in kernels:
             name, cluster = re.search(r"(coil_\w+)\(", kernel)[1], re.search(r"__cluster_dims__\((\d+)", kernel)
-            text += f'extern "C" void {name}_run(const i64* words, const u64* grid, u32 block) {{ run({name}, words, grid, block, {cluster[1] if cluster else 1}); }}\n'
+            text += (
+                f'extern "C" void {name}_run(const i64* words, const u64* grid, u32 block) {{ run({name}, words, '
+                f"grid, block, {cluster[1] if cluster else 1}); }}\n"
+            )
         folder = pathlib.Path(BUILD) / "python-kernels"
         folder.mkdir(exist_ok=True)
         library = folder / f"{hashlib.sha256(text.encode()).hexdigest()}.emulated.so"
         if not library.exists():
             with tempfile.TemporaryDirectory(dir=folder) as work:
                 (pathlib.Path(work) / "kernels.cpp").write_text(text)
-                done = subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off", "kernels.cpp", "-o", "kernels.so"], cwd=work, capture_output=True, text=True)
+                done = subprocess.run(
+                    [
+                        "g++",
+                        "-std=c++20",
+                        "-O1",
+                        "-w",
+                        "-fPIC",
+                        "-shared",
+                        "-ffp-contract=off",
+                        "kernels.cpp",
+                        "-o",
+                        "kernels.so",
+                    ],
+                    cwd=work,
+                    capture_output=True,
+                    text=True,
+                )
                 assert done.returncode == 0, done.stderr[:4000]
                 os.replace(pathlib.Path(work) / "kernels.so", library)
         self.library = ctypes.CDLL(str(library))
@@ -66,8 +108,17 @@ class EmulatedKernels:
 def on_the_cpu(path):
     """The file with the CPU for its device."""
     text = path.read_text()
-    text = re.sub(r"^KERNELS = LoadedKernels\(.*$", "from emulated_cuda import EmulatedKernels\nKERNELS = EmulatedKernels(KERNEL_HEAD, KERNEL_TEXTS)", text, flags=re.MULTILINE)
-    text = text.replace('DEVICE = torch.device("cuda:0")', 'DEVICE = torch.device("cpu")').replace('operators("cuda")', 'operators("cpu")').replace("@cuda:0", "")
+    text = re.sub(
+        r"^KERNELS = LoadedKernels\(.*$",
+        "from emulated_cuda import EmulatedKernels\nKERNELS = EmulatedKernels(KERNEL_HEAD, KERNEL_TEXTS)",
+        text,
+        flags=re.MULTILINE,
+    )
+    text = (
+        text.replace('DEVICE = torch.device("cuda:0")', 'DEVICE = torch.device("cpu")')
+        .replace('operators("cuda")', 'operators("cpu")')
+        .replace("@cuda:0", "")
+    )
     emulated = path.with_name("emulated_" + path.name)
     emulated.write_text(text)
     return emulated
@@ -79,7 +130,9 @@ def load_emulated(path):
 
 @pytest.fixture(scope="module", autouse=True)
 def library_calls_of_its_own():
-    """Programs of CUDA that are emulated bring torch's library calls for the CPU; those of the CPU's programs come back after them."""
+    """Programs of CUDA that are emulated bring torch's library calls for the CPU; those of the CPU's programs come back
+    after them.
+    """
     libraries = lambda: getattr(sys.modules.get("_coil_wrapper"), "libraries", {})
     kept = libraries().pop("cpu", None)
     yield

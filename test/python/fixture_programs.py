@@ -1,4 +1,7 @@
-"""Small programs that between them use what archives of torch.export can hold. Each function returns (module, args, kwargs, dynamic_shapes)."""
+"""Small programs that between them use what archives of torch.export can hold. Each function returns (module, args,
+kwargs, dynamic_shapes).
+"""
+
 import collections
 import dataclasses
 
@@ -48,7 +51,12 @@ class Structure(nn.Module):
 
 def structure():
     t = lambda: torch.randn(2)
-    return Structure(), (t(), Pair(t(), t()), State(t(), t()), 3, "sub", None), {"flag": True, "more": [(t(), t()), {"deep": t()}]}, None
+    return (
+        Structure(),
+        (t(), Pair(t(), t()), State(t(), t()), 3, "sub", None),
+        {"flag": True, "more": [(t(), t()), {"deep": t()}]},
+        None,
+    )
 
 
 class Symbols(nn.Module):
@@ -57,12 +65,24 @@ class Symbols(nn.Module):
         half = both[: both.shape[0] // 2]
         pooled = nn.functional.avg_pool1d(x.t()[None], 2)[0]
         rows = x.reshape(-1, 2, x.shape[1])
-        return half, pooled, rows, x.shape[0] * 3 - y.shape[0], torch.zeros(n, dtype=torch.int64), torch.full((max(x.shape[0], 5),), 1.5)
+        return (
+            half,
+            pooled,
+            rows,
+            x.shape[0] * 3 - y.shape[0],
+            torch.zeros(n, dtype=torch.int64),
+            torch.full((max(x.shape[0], 5),), 1.5),
+        )
 
 
 def symbols():
     k = Dim("k", min=2, max=64)
-    return Symbols(), (torch.randn(6, 4), torch.randn(5, 4), 3), {}, {"x": {0: 2 * k}, "y": {0: Dim.AUTO}, "n": Dim.DYNAMIC}
+    return (
+        Symbols(),
+        (torch.randn(6, 4), torch.randn(5, 4), 3),
+        {},
+        {"x": {0: 2 * k}, "y": {0: Dim.AUTO}, "n": Dim.DYNAMIC},
+    )
 
 
 class Weights(nn.Module):
@@ -199,5 +219,8 @@ def recurrent():
     return Recurrent(), (torch.randn(2, 5, 3), torch.randn(4, 2, 4)), {}, None
 
 
-PROGRAMS = {f.__name__: f for f in (nested, structure, symbols, weights, results, arguments, control, unbacked, custom, recurrent)}
+PROGRAMS = {
+    f.__name__: f
+    for f in (nested, structure, symbols, weights, results, arguments, control, unbacked, custom, recurrent)
+}
 DECOMPOSED = ("nested", "control")

@@ -2,6 +2,7 @@
 
 Paths of this machine are taken out of the stack traces, so that the files say the same wherever they were made.
 """
+
 import copy
 import io
 import json
@@ -36,7 +37,9 @@ def scrub(program):
         for node in m.graph.nodes if isinstance(m, torch.fx.GraphModule) else ():
             node.meta.pop("from_node", None)
             if trace := node.meta.get("stack_trace"):
-                node.meta["stack_trace"] = re.sub(r'File ".*/site-packages/', 'File "', re.sub(r'File ".*/dist-packages/', 'File "', trace))
+                node.meta["stack_trace"] = re.sub(
+                    r'File ".*/site-packages/', 'File "', re.sub(r'File ".*/dist-packages/', 'File "', trace)
+                )
     return program
 
 
@@ -59,7 +62,10 @@ def saved(tensors):
 
 def deflated(folder, suffix):
     """As any zip tool would pack it: deflated, without a top folder, under another model name."""
-    content = {n.split("/", 1)[1].replace("model", "net").replace("nets/", "models/"): d for n, d in entries(f"{folder}/nested{suffix}.pt2").items()}
+    content = {
+        n.split("/", 1)[1].replace("model", "net").replace("nets/", "models/"): d
+        for n, d in entries(f"{folder}/nested{suffix}.pt2").items()
+    }
     write(f"{folder}/deflated{suffix}.pt2", content, zipfile.ZIP_DEFLATED)
 
 
@@ -86,7 +92,9 @@ def legacy(folder, suffix):
         node.pop("is_hop_single_tensor_return", None)
     program.pop("guards_code", None)
     kept[top + "models/model.json"] = json.dumps(program).encode()
-    kept[top + "data/weights/model.pt"] = saved({"lin.weight": torch.ones(4, 8), "lin.bias": torch.arange(4.0), "calls": torch.zeros(())})
+    kept[top + "data/weights/model.pt"] = saved(
+        {"lin.weight": torch.ones(4, 8), "lin.bias": torch.arange(4.0), "calls": torch.zeros(())}
+    )
     kept[top + "data/constants/model.pt"] = saved({})
     write(f"{folder}/legacy{suffix}.pt2", kept)
 
@@ -104,7 +112,9 @@ def main():
         try:
             program = torch.export.export(module.eval(), args, kwargs, dynamic_shapes=dynamic)
             if name in programs.DECOMPOSED:
-                torch.export.save(scrub(copy.deepcopy(program).run_decompositions()), f"{folder}/{name}_dec{suffix}.pt2")
+                torch.export.save(
+                    scrub(copy.deepcopy(program).run_decompositions()), f"{folder}/{name}_dec{suffix}.pt2"
+                )
             torch.export.save(scrub(program), f"{folder}/{name}{suffix}.pt2")
         except Exception as e:
             print(f"{name}: {type(e).__name__}: {str(e)[:400]}")

@@ -1,4 +1,7 @@
-"""Real models: name -> a function that makes (module, args, dynamic shapes, other args to run); small ones for every run, the contract's at full size."""
+"""Real models: name -> a function that makes (module, args, dynamic shapes, other args to run); small ones for every
+run, the contract's at full size.
+"""
+
 import torch
 from torch import nn
 
@@ -16,8 +19,14 @@ class Last(nn.Module):
 
 def transformer(model, config, shape, vocab=None, dtype=torch.float32, **settings):
     import transformers
+
     module = getattr(transformers, model)(getattr(transformers, config)(**settings)).eval()
-    return Last(module).to(dtype), (torch.randint(0, vocab, shape) if vocab else torch.randn(shape).to(dtype),), None, []
+    return (
+        Last(module).to(dtype),
+        (torch.randint(0, vocab, shape) if vocab else torch.randn(shape).to(dtype),),
+        None,
+        [],
+    )
 
 
 class Nested(nn.Module):
@@ -36,7 +45,12 @@ class Nested(nn.Module):
 
 def nested():
     make = lambda n: (torch.randn(n, 8), {"h": torch.randn(4)})
-    return Nested().eval(), make(3), {"x": {0: torch.export.Dim("n", min=1, max=100)}, "state": {"h": None}}, [make(1), make(100)]
+    return (
+        Nested().eval(),
+        make(3),
+        {"x": {0: torch.export.Dim("n", min=1, max=100)}, "state": {"h": None}},
+        [make(1), make(100)],
+    )
 
 
 def lstm():
@@ -48,6 +62,7 @@ def lstm():
         def forward(self, x):
             y, (h, c) = self.rnn(x)
             return {"scores": self.out(y[:, -1]), "state": (h, c)}
+
     return Net().eval(), (torch.randn(3, 7, 12),), None, []
 
 
@@ -67,11 +82,14 @@ def unet():
         def forward(self, x):
             h = nn.functional.silu(self.norm(self.middle(nn.functional.relu(self.down(x)))))
             return self.last(torch.cat([self.up(h), x], 1))
+
     return Net().eval(), (torch.randn(1, 3, 16, 20),), None, []
 
 
 def digits():
-    net = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 10)).eval()
+    net = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 10)
+    ).eval()
     net[1].running_mean.normal_()
     net[1].running_var.uniform_(0.5, 2)
     make = lambda n: (torch.randn(n, 1, 8, 8),)
@@ -95,8 +113,9 @@ def bert_dynamic():
 
     def make(batch, length):
         mask = torch.ones(batch, length, dtype=torch.int64)
-        mask[0, length // 2 + 1:] = 0
+        mask[0, length // 2 + 1 :] = 0
         return torch.randint(0, 200, (batch, length)), mask
+
     sizes = {0: torch.export.Dim("batch", min=1, max=64), 1: torch.export.Dim("length", min=2, max=512)}
     return Net(), make(2, 12), {"ids": sizes, "mask": sizes}, [make(1, 5), make(5, 33)]
 
@@ -112,30 +131,116 @@ def buffers():
         def forward(self, x):
             self.seen += x.shape[0]
             return self.norm(x) * self.scale, self.seen + 0
+
     return Net().train(), (torch.randn(9, 6),), None, []
 
 
 SMALL = {
-    "nested": nested, "digits": digits, "encoder": encoder, "unet": unet, "buffers": buffers, "bert_dynamic": bert_dynamic,
+    "nested": nested,
+    "digits": digits,
+    "encoder": encoder,
+    "unet": unet,
+    "buffers": buffers,
+    "bert_dynamic": bert_dynamic,
     "bert": lambda: transformer("BertModel", "BertConfig", (2, 16), 200, **BERT),
     "bert_bf16": lambda: transformer("BertModel", "BertConfig", (2, 16), 200, torch.bfloat16, **BERT),
-    "gpt2": lambda: transformer("GPT2Model", "GPT2Config", (1, 16), 300, n_embd=64, n_layer=2, n_head=4, vocab_size=300, use_cache=False),
-    "llama": lambda: transformer("LlamaModel", "LlamaConfig", (1, 16), 300, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=300, use_cache=False),
-    "resnet": lambda: transformer("ResNetModel", "ResNetConfig", (1, 3, 64, 64), embedding_size=8, hidden_sizes=[16, 32, 32, 64], depths=[1, 1, 1, 1]),
-    "vit": lambda: transformer("ViTModel", "ViTConfig", (1, 3, 32, 32), hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8),
-    "mobilenetv2": lambda: transformer("MobileNetV2Model", "MobileNetV2Config", (1, 3, 64, 64), depth_multiplier=0.35, image_size=64),
-    "distilbert": lambda: transformer("DistilBertModel", "DistilBertConfig", (2, 16), 200, dim=64, n_layers=2, n_heads=4, hidden_dim=128, vocab_size=200),
+    "gpt2": lambda: transformer(
+        "GPT2Model", "GPT2Config", (1, 16), 300, n_embd=64, n_layer=2, n_head=4, vocab_size=300, use_cache=False
+    ),
+    "llama": lambda: transformer(
+        "LlamaModel",
+        "LlamaConfig",
+        (1, 16),
+        300,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=300,
+        use_cache=False,
+    ),
+    "resnet": lambda: transformer(
+        "ResNetModel",
+        "ResNetConfig",
+        (1, 3, 64, 64),
+        embedding_size=8,
+        hidden_sizes=[16, 32, 32, 64],
+        depths=[1, 1, 1, 1],
+    ),
+    "vit": lambda: transformer(
+        "ViTModel",
+        "ViTConfig",
+        (1, 3, 32, 32),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        image_size=32,
+        patch_size=8,
+    ),
+    "mobilenetv2": lambda: transformer(
+        "MobileNetV2Model", "MobileNetV2Config", (1, 3, 64, 64), depth_multiplier=0.35, image_size=64
+    ),
+    "distilbert": lambda: transformer(
+        "DistilBertModel",
+        "DistilBertConfig",
+        (2, 16),
+        200,
+        dim=64,
+        n_layers=2,
+        n_heads=4,
+        hidden_dim=128,
+        vocab_size=200,
+    ),
     "roberta": lambda: transformer("RobertaModel", "RobertaConfig", (2, 16), 200, **BERT),
-    "opt": lambda: transformer("OPTModel", "OPTConfig", (1, 16), 300, hidden_size=64, word_embed_proj_dim=64, ffn_dim=128, num_hidden_layers=2, num_attention_heads=4, vocab_size=300, use_cache=False),
-    "qwen2": lambda: transformer("Qwen2Model", "Qwen2Config", (1, 16), 300, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=300, use_cache=False),
-    "convnext": lambda: transformer("ConvNextModel", "ConvNextConfig", (1, 3, 64, 64), hidden_sizes=[16, 32, 32, 64], depths=[1, 1, 1, 1]),
+    "opt": lambda: transformer(
+        "OPTModel",
+        "OPTConfig",
+        (1, 16),
+        300,
+        hidden_size=64,
+        word_embed_proj_dim=64,
+        ffn_dim=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        vocab_size=300,
+        use_cache=False,
+    ),
+    "qwen2": lambda: transformer(
+        "Qwen2Model",
+        "Qwen2Config",
+        (1, 16),
+        300,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=300,
+        use_cache=False,
+    ),
+    "convnext": lambda: transformer(
+        "ConvNextModel", "ConvNextConfig", (1, 3, 64, 64), hidden_sizes=[16, 32, 32, 64], depths=[1, 1, 1, 1]
+    ),
     "albert": lambda: transformer("AlbertModel", "AlbertConfig", (2, 16), 200, embedding_size=32, **BERT),
 }
 FULL = {
     "bert": lambda: transformer("BertModel", "BertConfig", (1, 128), 30522),
     "bert_bf16": lambda: transformer("BertModel", "BertConfig", (8, 128), 30522, torch.bfloat16),
     "gpt2": lambda: transformer("GPT2Model", "GPT2Config", (1, 128), 50257, use_cache=False),
-    "llama": lambda: transformer("LlamaModel", "LlamaConfig", (1, 128), 32000, hidden_size=768, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=12, vocab_size=32000, use_cache=False),
+    "llama": lambda: transformer(
+        "LlamaModel",
+        "LlamaConfig",
+        (1, 128),
+        32000,
+        hidden_size=768,
+        intermediate_size=2048,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        vocab_size=32000,
+        use_cache=False,
+    ),
     "resnet50": lambda: transformer("ResNetModel", "ResNetConfig", (1, 3, 224, 224)),
     "vit": lambda: transformer("ViTModel", "ViTConfig", (1, 3, 224, 224)),
     "mobilenetv2": lambda: transformer("MobileNetV2Model", "MobileNetV2Config", (1, 3, 224, 224)),

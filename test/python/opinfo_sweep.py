@@ -1,10 +1,15 @@
-"""PyTorch's own operator database (`torch.testing._internal` OpInfo) as a source of programs: each sample is exported, compiled, run and compared with eager.
+"""PyTorch's own operator database (`torch.testing._internal` OpInfo) as a source of programs: each sample is exported,
+compiled, run and compared with eager.
 
     opinfo_sweep.py [--dtype f32 ...] [--op NAME ...] [--samples N] [--decomposed] [--report FILE]
 
-Every sample ends in one of these: right; refused (Coil says by name what it does not do); random (eager itself differs from call to call, draws numbers, or leaves open which of equal elements an index names); no program (torch.export or eager refuses it); WRONG; crash.
-It takes minutes, so `make test` runs the fixed few of `test_opinfo.py` alone. It needs `expecttest`, which torch's testing modules import.
+Every sample ends in one of these: right; refused (Coil says by name what it does not do); random (eager itself differs
+from call to call, draws numbers, or leaves open which of equal elements an index names); no program (torch.export or
+eager refuses it); WRONG; crash.
+It takes minutes, so `make test` runs the fixed few of `test_opinfo.py` alone. It needs `expecttest`, which torch's
+testing modules import.
 """
+
 import argparse
 import collections
 import copy
@@ -23,7 +28,17 @@ from torch.utils import _pytree as pytree
 from batch import Case, outcomes, plain
 from coil_harness import coil, export
 
-DTYPES = {"f32": torch.float32, "f64": torch.float64, "i64": torch.int64, "i32": torch.int32, "u8": torch.uint8, "b8": torch.bool, "bf16": torch.bfloat16, "f16": torch.float16, "c64": torch.complex64}
+DTYPES = {
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "u8": torch.uint8,
+    "b8": torch.bool,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "c64": torch.complex64,
+}
 # Looser than the harness: samples hold values near the edges of their operators' domains.
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 8e-3, torch.bfloat16: 4e-2}
 CHUNK = 48
@@ -32,6 +47,7 @@ CHUNK = 48
 @dataclasses.dataclass(frozen=True)
 class Sample:
     """One call of one operator: a function of its tensors alone."""
+
     op: str
     number: int
     text: str
@@ -49,7 +65,11 @@ def spread(items, count):
 
 
 def numbers_as_they_are(value):
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
+    return (
+        f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        if isinstance(value, torch.Tensor)
+        else repr(value)
+    )
 
 
 def samples_of(op, dtype, count):
@@ -94,7 +114,12 @@ class One(torch.nn.Module):
 def same(a, b):
     """Whether two results are bit for bit the same."""
     pairs = list(zip(pytree.tree_leaves(a), pytree.tree_leaves(b)))
-    return all(torch.equal(x.nan_to_num(), y.nan_to_num()) if isinstance(x, torch.Tensor) and x.dtype.is_floating_point else str(x) == str(y) for x, y in pairs)
+    return all(
+        torch.equal(x.nan_to_num(), y.nan_to_num())
+        if isinstance(x, torch.Tensor) and x.dtype.is_floating_point
+        else str(x) == str(y)
+        for x, y in pairs
+    )
 
 
 def draws(archive):
@@ -128,7 +153,9 @@ def first_verdict(sample, decomposed, folder):
         return None
     lines = done.stderr.strip().splitlines()
     refusal = done.returncode == 1 and lines and lines[-1].startswith("coil: error: ") and "internal" not in lines[-1]
-    return "refused" if refusal else "crash", lines[-1].removeprefix("coil: error: ") if lines else f"exit code {done.returncode}"
+    return "refused" if refusal else "crash", lines[-1].removeprefix(
+        "coil: error: "
+    ) if lines else f"exit code {done.returncode}"
 
 
 def sweep(samples, decomposed=False, progress=lambda text: None):
@@ -136,13 +163,17 @@ def sweep(samples, decomposed=False, progress=lambda text: None):
     results, pending = [], []
 
     def flush():
-        for name, wrong in outcomes([Case("opinfo", s.name, s.function, s.args, TOLERANCE.get(kind(s))) for s in pending], decomposed).items():
+        for name, wrong in outcomes(
+            [Case("opinfo", s.name, s.function, s.args, TOLERANCE.get(kind(s))) for s in pending], decomposed
+        ).items():
             sample = next(s for s in pending if s.name == name)
             if "safetensors has no dtype" in wrong:
                 results.append((sample, "no program", wrong))
                 continue
             crashed = wrong.startswith("coil ")  # the command failed where compiling to source had not
-            tie = wrong and sample.op in TIES and not any(t.dtype in (torch.float32, torch.float64) for t in sample.args)
+            tie = (
+                wrong and sample.op in TIES and not any(t.dtype in (torch.float32, torch.float64) for t in sample.args)
+            )
             results.append((sample, "crash" if crashed else "random" if tie else "WRONG" if wrong else "right", wrong))
         pending.clear()
 
@@ -167,6 +198,7 @@ def kind(sample):
 
 def database(names=()):
     from torch.testing._internal.common_methods_invocations import op_db
+
     return [op for op in op_db if not names or op.name in names]
 
 
@@ -176,8 +208,16 @@ def report(results, out):
     for sample, verdict, _ in results:
         operators[sample.op][verdict] += 1
     whole = sum(1 for c in operators.values() if c["right"] and not c["refused"] + c["WRONG"] + c["crash"])
-    print("samples:", ", ".join(f"{counts[v]} {v}" for v in ("right", "refused", "random", "no program", "WRONG", "crash")), file=out)
-    print(f"operators: {len(operators)}, wholly right {whole}, wholly refused {sum(1 for c in operators.values() if c['refused'] and not c['right'])}", file=out)
+    print(
+        "samples:",
+        ", ".join(f"{counts[v]} {v}" for v in ("right", "refused", "random", "no program", "WRONG", "crash")),
+        file=out,
+    )
+    print(
+        f"operators: {len(operators)}, wholly right {whole}, wholly refused "
+        f"{sum(1 for c in operators.values() if c['refused'] and not c['right'])}",
+        file=out,
+    )
     for verdict in ("WRONG", "crash", "refused", "no program", "random"):
         of = [(s, why) for s, v, why in results if v == verdict]
         print(f"\n== {verdict}: {len(of)}", file=out)

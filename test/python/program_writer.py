@@ -1,4 +1,5 @@
 """Straight-line programs written at random: what test_random_programs.py and test_random_nets.py share."""
+
 import random
 
 import torch
@@ -36,10 +37,19 @@ class ProgramWriter:
         return names[-1 - min(int(self.random.expovariate(self.OLDER)), len(names) - 1)] if names else None
 
     def emit(self, text):
-        """Adds `vN = text` and its value, and gives its name; nothing when eager refuses it or it grows out of bounds."""
+        """Adds `vN = text` and its value, and gives its name; nothing when eager refuses it or it grows out of
+        bounds.
+        """
         try:
             with torch.no_grad():
-                value = eval(text, {**NAMES, "self": type("Weights", (), self.weights), **{k: v.clone() for k, v in self.values.items()}})
+                value = eval(
+                    text,
+                    {
+                        **NAMES,
+                        "self": type("Weights", (), self.weights),
+                        **{k: v.clone() for k, v in self.values.items()},
+                    },
+                )
         except (RuntimeError, IndexError, ValueError):
             return None
         if value.numel() > self.MOST_ELEMENTS or not (value.abs() < self.MOST_MAGNITUDE).all():
@@ -65,7 +75,10 @@ class ProgramWriter:
         made = [n for n in self.values if n not in self.inputs]
         returned = sorted({*self.random.sample(made, min(results, len(made))), *(made[-1:])})
         body = "\n".join(f"    {line}" for line in self.lines)
-        return f"def forward(self, {', '.join(self.inputs)}):\n{body}\n    return {{{', '.join(f'{r!r}: {r}' for r in returned)}}}\n"
+        return (
+            f"def forward(self, {', '.join(self.inputs)}):\n{body}\n    return "
+            f"{{{', '.join(f'{r!r}: {r}' for r in returned)}}}\n"
+        )
 
     def module(self, source):
         return module_of(source, self.weights)

@@ -1,4 +1,7 @@
-"""docs/architecture.md shows what the compiler prints. `python test_architecture.py --write` brings the page up to date."""
+"""docs/architecture.md shows what the compiler prints. `python test_architecture.py --write` brings the page up to
+date.
+"""
+
 import os
 import pathlib
 import re
@@ -17,14 +20,22 @@ def stages(folder):
     """What each stage prints for the page's program, by name."""
     source = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.S).group(1)
     (folder / "program.py").write_text(source)
-    subprocess.run([sys.executable, "program.py"], cwd=folder, check=True, capture_output=True, env=os.environ | {"PYTHONWARNINGS": "ignore"})
+    subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONWARNINGS": "ignore"},
+    )
     log = coil_ok("compile", "program.pt2", "-o", "program.coil", "--log", "all", *OPTIONS, cwd=folder).stderr
     texts = {}
     for stage, line in re.findall(r"^\[([\w-]+)\] ?(.*)$", log, re.M):
         texts[stage] = texts.get(stage, "") + line + "\n"
-    texts["kernels"] = texts["kernels"][texts["kernels"].index('extern "C"'):].rstrip() + "\n"
+    texts["kernels"] = texts["kernels"][texts["kernels"].index('extern "C"') :].rstrip() + "\n"
     coil_ok("compile", "program.pt2", "-o", "program.cpp", "--emit", "cpp", *OPTIONS, cwd=folder)
-    texts["cpp"] = re.search(r"^void coil_program::run.*?^}\n", (folder / "program.cpp").read_text(), re.S | re.M).group(0)
+    texts["cpp"] = re.search(
+        r"^void coil_program::run.*?^}\n", (folder / "program.cpp").read_text(), re.S | re.M
+    ).group(0)
     return texts
 
 
@@ -33,7 +44,9 @@ def test_the_page_is_true(tmp_path):
     blocks = BLOCK.findall(PAGE.read_text())
     assert len(blocks) >= 10
     wrong = [f"--- {stage} prints now:\n{texts[stage]}" for _, stage, shown, _ in blocks if shown != texts[stage]]
-    assert not wrong, "docs/architecture.md is out of date (python test/python/test_architecture.py --write):\n" + "\n".join(wrong)
+    assert not wrong, (
+        "docs/architecture.md is out of date (python test/python/test_architecture.py --write):\n" + "\n".join(wrong)
+    )
 
 
 if __name__ == "__main__":

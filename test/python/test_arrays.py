@@ -1,4 +1,5 @@
 """Packages called with NumPy arrays: any strides, any dtype, arrays for reading only, results that are views."""
+
 import gc
 import pathlib
 import sys
@@ -14,7 +15,13 @@ coil = pytest.importorskip("coil", reason="the Python extension is not built")
 
 class Net(torch.nn.Module):
     def forward(self, x, d, n):
-        return {"a": x * 2 + n, "b": (d["u"].t(), d["v"] > 0), "rows": x.shape[0], "half": x.half(), "small": d["u"].to(torch.int8)}
+        return {
+            "a": x * 2 + n,
+            "b": (d["u"].t(), d["v"] > 0),
+            "rows": x.shape[0],
+            "half": x.half(),
+            "small": d["u"].to(torch.int8),
+        }
 
 
 class Writer(torch.nn.Module):
@@ -28,8 +35,12 @@ def packages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("arrays")
     rows = torch.export.Dim("rows", min=1, max=9)
     nested = torch.randn(3, 4), {"u": torch.randn(2, 3), "v": torch.randint(-2, 2, (5,))}, torch.tensor(1.5)
-    coil.compile(Net(), nested, dynamic_shapes=({0: rows}, {"u": None, "v": None}, None), options={"cache": "none"}).save(folder / "net.coil")
-    coil.compile(Writer(), (torch.ones(300, 300), torch.ones(300)), options={"cache": "none"}).save(folder / "writer.coil")
+    coil.compile(
+        Net(), nested, dynamic_shapes=({0: rows}, {"u": None, "v": None}, None), options={"cache": "none"}
+    ).save(folder / "net.coil")
+    coil.compile(Writer(), (torch.ones(300, 300), torch.ones(300)), options={"cache": "none"}).save(
+        folder / "writer.coil"
+    )
     return folder
 
 
@@ -37,7 +48,14 @@ def floats(*shape):
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-LAYOUTS = {"rows": floats(3, 4), "columns": np.asfortranarray(floats(9, 4)), "every other": floats(1, 8)[:, ::2], "upside down": floats(3, 4)[::-1], "mirrored": floats(5, 4)[:, ::-1], "expanded": np.broadcast_to(floats(4), (3, 4))}
+LAYOUTS = {
+    "rows": floats(3, 4),
+    "columns": np.asfortranarray(floats(9, 4)),
+    "every other": floats(1, 8)[:, ::2],
+    "upside down": floats(3, 4)[::-1],
+    "mirrored": floats(5, 4)[:, ::-1],
+    "expanded": np.broadcast_to(floats(4), (3, 4)),
+}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -46,23 +64,34 @@ def test_layouts(layout, scalar, packages):
     x, u, v = LAYOUTS[layout], floats(2, 3), np.array([1, -1, 0, 2, -2])
     got = coil.load(packages / "net.coil")(x, {"u": u, "v": v}, scalar)
     want = Net()(torch.tensor(x.copy()), {"u": torch.tensor(u), "v": torch.tensor(v)}, torch.tensor(1.5))
-    for g, w in ((got["a"], want["a"]), (got["b"][0], want["b"][0]), (got["b"][1], want["b"][1]), (got["half"], want["half"]), (got["small"], want["small"])):
+    for g, w in (
+        (got["a"], want["a"]),
+        (got["b"][0], want["b"][0]),
+        (got["b"][1], want["b"][1]),
+        (got["half"], want["half"]),
+        (got["small"], want["small"]),
+    ):
         assert type(g) is np.ndarray and g.dtype == w.numpy().dtype and g.shape == tuple(w.shape)
-        np.testing.assert_allclose(g.astype(np.float64), w.double().numpy(), rtol=1e-3 if g.dtype == np.float16 else 1e-6)
+        np.testing.assert_allclose(
+            g.astype(np.float64), w.double().numpy(), rtol=1e-3 if g.dtype == np.float16 else 1e-6
+        )
     assert got["rows"] == len(x) and np.shares_memory(got["b"][0], u)
 
 
-@pytest.mark.parametrize("x, message", [
-    (np.zeros((3, 4)), "input 'x' is float64, but the program takes float32"),
-    (np.zeros((3, 5), np.float32), "size 5"),
-    (np.zeros((10, 4), np.float32), "must be at most 9"),
-    (np.zeros((3, 4, 1), np.float32), "3 dimensions"),
-    (np.zeros((3, 4), np.complex64), "input 'x' is complex64"),
-    (np.zeros((3, 4), ">f4"), "input 'x' cannot be an array of >f4"),
-    (np.full((3, 4), None), "input 'x' cannot be an array of object"),
-    (np.zeros((3, 4), "S3"), "input 'x' cannot be an array of |S3"),
-    (np.zeros((3, 4), "M8[s]"), "input 'x' cannot be an array of datetime64"),
-])
+@pytest.mark.parametrize(
+    "x, message",
+    [
+        (np.zeros((3, 4)), "input 'x' is float64, but the program takes float32"),
+        (np.zeros((3, 5), np.float32), "size 5"),
+        (np.zeros((10, 4), np.float32), "must be at most 9"),
+        (np.zeros((3, 4, 1), np.float32), "3 dimensions"),
+        (np.zeros((3, 4), np.complex64), "input 'x' is complex64"),
+        (np.zeros((3, 4), ">f4"), "input 'x' cannot be an array of >f4"),
+        (np.full((3, 4), None), "input 'x' cannot be an array of object"),
+        (np.zeros((3, 4), "S3"), "input 'x' cannot be an array of |S3"),
+        (np.zeros((3, 4), "M8[s]"), "input 'x' cannot be an array of datetime64"),
+    ],
+)
 def test_arrays_that_do_not_fit(x, message, packages):
     model = coil.load(packages / "net.coil")
     with pytest.raises(coil.Error) as error:

@@ -1,4 +1,7 @@
-"""as_strided counts from the start of the storage, of which an input may be a part; what lies outside of the input is not there."""
+"""as_strided counts from the start of the storage, of which an input may be a part; what lies outside of the input is
+not there.
+"""
+
 import pytest
 import torch
 
@@ -18,7 +21,9 @@ def part():
     return torch.randn(20)[3:9]
 
 
-@pytest.mark.parametrize("arguments", [((2, 2), (2, 1), 3), ((2, 2), (2, 1), 4), ((3,), (2,)), ((4, 3), (0, 1), 6)], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [((2, 2), (2, 1), 3), ((2, 2), (2, 1), 4), ((3,), (2,)), ((4, 3), (0, 1), 6)], ids=str
+)
 def test_inside(arguments):
     check(Strided(*arguments), (part(),))
 

@@ -1,4 +1,5 @@
 """Archives that are damaged, hostile or beyond what Coil compiles: one clear error, nothing written, no crash."""
+
 import io
 import json
 import random
@@ -47,24 +48,28 @@ def rewritten(archive, change, compression=zipfile.ZIP_STORED):
 
 def with_model(archive, change):
     """The archive with its graph's JSON changed in place."""
+
     def entry(name, content):
         if "/models/" in name and name.endswith(".json"):
             model = json.loads(content)
             change(model)
             content = json.dumps(model).encode()
         return [(name, content)]
+
     return rewritten(archive, entry)
 
 
 def test_whole_archive_compiles(archive, tmp_path):
     assert compile_bytes(archive, tmp_path).returncode == 0
     assert compile_bytes(rewritten(archive, lambda n, c: [(n, c)], zipfile.ZIP_DEFLATED), tmp_path).returncode == 0
-    assert compile_bytes(rewritten(archive, lambda n, c: [("renamed/" + n.split("/", 1)[1], c)]), tmp_path).returncode == 0
+    assert (
+        compile_bytes(rewritten(archive, lambda n, c: [("renamed/" + n.split("/", 1)[1], c)]), tmp_path).returncode == 0
+    )
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
 def test_truncated(archive, tmp_path, share):
-    refused(compile_bytes(archive[:int(len(archive) * share)], tmp_path), "m.pt2")
+    refused(compile_bytes(archive[: int(len(archive) * share)], tmp_path), "m.pt2")
     assert not (tmp_path / "m.coil").exists()
 
 
@@ -85,14 +90,33 @@ def test_not_archives(tmp_path, content):
     refused(compile_bytes(content, tmp_path), "m.pt2")
 
 
-@pytest.mark.parametrize("part", ["models/model.json", "data/weights/model_weights_config.json", "data/weights/weight_0"])
+@pytest.mark.parametrize(
+    "part", ["models/model.json", "data/weights/model_weights_config.json", "data/weights/weight_0"]
+)
 def test_missing_entry(archive, tmp_path, part):
     refused(compile_bytes(rewritten(archive, lambda n, c: [] if n.endswith(part) else [(n, c)]), tmp_path))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"{}", b'{"graph_module": 3}', b'{"graph_module": {"graph": {"nodes": "x"}}}', b"[" * 100000], ids=str)
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"graph_module": 3}',
+        b'{"graph_module": {"graph": {"nodes": "x"}}}',
+        b"[" * 100000,
+    ],
+    ids=str,
+)
 def test_wrong_json(archive, tmp_path, content):
-    refused(compile_bytes(rewritten(archive, lambda n, c: [(n, content if n.endswith("models/model.json") else c)]), tmp_path))
+    refused(
+        compile_bytes(
+            rewritten(archive, lambda n, c: [(n, content if n.endswith("models/model.json") else c)]), tmp_path
+        )
+    )
 
 
 def graph(model):
@@ -110,14 +134,18 @@ CHANGES = {
     "a node without a target": lambda m: graph(m)["nodes"][0].pop("target"),
     "inputs missing": lambda m: graph(m).pop("inputs"),
     "tensor values missing": lambda m: graph(m).update(tensor_values={}),
-    "an argument that names nothing": lambda m: graph(m)["nodes"][0]["inputs"][0]["arg"].update(as_tensor={"name": "nobody"}),
+    "an argument that names nothing": lambda m: graph(m)["nodes"][0]["inputs"][0]["arg"].update(
+        as_tensor={"name": "nobody"}
+    ),
     "a size that overflows": lambda m: set_sizes(m, 2**62),
     "a negative size": lambda m: set_sizes(m, -3),
     "a size that is text": lambda m: set_sizes(m, "many"),
     "an unknown dtype": lambda m: [t.update(dtype=99) for t in graph(m)["tensor_values"].values()],
     "outputs that name nothing": lambda m: graph(m).update(outputs=[{"as_tensor": {"name": "nobody"}}]),
     "no signature": lambda m: m["graph_module"].pop("signature"),
-    "a node that uses itself": lambda m: graph(m)["nodes"][0]["inputs"][0]["arg"].update(as_tensor={"name": graph(m)["nodes"][0]["outputs"][0]["as_tensor"]["name"]}),
+    "a node that uses itself": lambda m: graph(m)["nodes"][0]["inputs"][0]["arg"].update(
+        as_tensor={"name": graph(m)["nodes"][0]["outputs"][0]["as_tensor"]["name"]}
+    ),
     "two nodes of one name": lambda m: graph(m)["nodes"].append(graph(m)["nodes"][0]),
 }
 
@@ -130,8 +158,11 @@ def test_wrong_graph(archive, tmp_path, name):
 
 def test_unknown_operators_are_all_named(archive, tmp_path):
     def change(model):
-        for node, target in zip(graph(model)["nodes"], ["torch.ops.mine.first.default", "torch.ops.mine.second.default"]):
+        for node, target in zip(
+            graph(model)["nodes"], ["torch.ops.mine.first.default", "torch.ops.mine.second.default"]
+        ):
             node["target"] = target
+
     done = compile_bytes(with_model(archive, change), tmp_path)
     assert done.returncode == 1 and done.stderr.startswith("coil: error: ")
     for word in ("mine.first", "mine.second", "test_bad_archives.py:"):
@@ -139,19 +170,36 @@ def test_unknown_operators_are_all_named(archive, tmp_path):
 
 
 def test_weights_shorter_than_their_shape(archive, tmp_path):
-    refused(compile_bytes(rewritten(archive, lambda n, c: [(n, c[:16] if n.endswith("weights/weight_0") else c)]), tmp_path), "lin.weight")
+    refused(
+        compile_bytes(
+            rewritten(archive, lambda n, c: [(n, c[:16] if n.endswith("weights/weight_0") else c)]), tmp_path
+        ),
+        "lin.weight",
+    )
 
 
 @pytest.mark.parametrize("escape", ["../../../../etc/passwd", "/etc/passwd"])
 def test_path_escapes(archive, tmp_path, escape):
     def change(name, content):
-        return [(name, content.replace(b'"weight_0"', json.dumps(escape).encode()) if name.endswith("model_weights_config.json") else content)]
+        return [
+            (
+                name,
+                content.replace(b'"weight_0"', json.dumps(escape).encode())
+                if name.endswith("model_weights_config.json")
+                else content,
+            )
+        ]
+
     refused(compile_bytes(rewritten(archive, change), tmp_path))
 
 
 def test_zip_bomb(archive, tmp_path):
-    """A small archive whose graph inflates to more than 1 GiB of blanks: refused for what it claims, not by running out of memory."""
-    bomb = rewritten(archive, lambda n, c: [(n, b" " * (1100 << 20) if n.endswith("models/model.json") else c)], zipfile.ZIP_DEFLATED)
+    """A small archive whose graph inflates to more than 1 GiB of blanks: refused for what it claims, not by running out
+    of memory.
+    """
+    bomb = rewritten(
+        archive, lambda n, c: [(n, b" " * (1100 << 20) if n.endswith("models/model.json") else c)], zipfile.ZIP_DEFLATED
+    )
     assert len(bomb) < 1 << 23
     refused(compile_bytes(bomb, tmp_path))
 

@@ -1,4 +1,7 @@
-"""What goes wrong with sizes while a program runs, or makes it no program at all: the message names input, dimension, rule and the user's line; memory comes back; the same program runs on the next input."""
+"""What goes wrong with sizes while a program runs, or makes it no program at all: the message names input, dimension,
+rule and the user's line; memory comes back; the same program runs on the next input.
+"""
+
 import pathlib
 import resource
 import signal
@@ -39,12 +42,20 @@ class TwoInputs(torch.nn.Module):
         return x + y, torch.cat([x, y]).sum(0)
 
 
-@pytest.mark.parametrize("sizes, message", [((65, 65), r"the size of [xy] in dimension 0 \(.*\) must be at most 64"), ((2, 2), r"the size of [xy] in dimension 0 \(.*\) must be at least 3"),
-                                            ((3, 4), r"input '[xy]'.* dimension 0")])
+@pytest.mark.parametrize(
+    "sizes, message",
+    [
+        ((65, 65), r"the size of [xy] in dimension 0 \(.*\) must be at most 64"),
+        ((2, 2), r"the size of [xy] in dimension 0 \(.*\) must be at least 3"),
+        ((3, 4), r"input '[xy]'.* dimension 0"),
+    ],
+)
 def test_sizes_of_inputs(sizes, message, tmp_path):
     module = TwoInputs()
     model = model_of(module, (torch.randn(3, 2), torch.randn(3, 2)), tmp_path, (ROWS, ROWS))
-    fails_and_goes_on(module, model, [torch.randn(n, 2) for n in sizes], message, (torch.randn(5, 2), torch.randn(5, 2)))
+    fails_and_goes_on(
+        module, model, [torch.randn(n, 2) for n in sizes], message, (torch.randn(5, 2), torch.randn(5, 2))
+    )
 
 
 class ByNumber(torch.nn.Module):
@@ -61,7 +72,7 @@ class ByNumber(torch.nn.Module):
 def test_assertion_at_run_time(tmp_path):
     module, example = ByNumber(), lambda n: (torch.randn(6), torch.tensor(n))
     model = model_of(module, example(3), tmp_path, (ROWS, None))
-    for n in (1, 7, -1, 2**40, -2**63):
+    for n in (1, 7, -1, 2**40, -(2**63)):
         fails_and_goes_on(module, model, example(n), r"test_bad_sizes\.py", example(2))
 
 
@@ -77,14 +88,22 @@ def test_memory_comes_back_after_a_failure(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 20_000, "KiB; each call has 4,000 of its own"
 
 
-@pytest.mark.parametrize("less, more, message", [(3, 0, "test_bad_sizes|negative"), (7, 2**20, "64 bits|memory|bytes"), (7, 2**62, "64 bits|memory|bytes")])
+@pytest.mark.parametrize(
+    "less, more, message",
+    [(3, 0, "test_bad_sizes|negative"), (7, 2**20, "64 bits|memory|bytes"), (7, 2**62, "64 bits|memory|bytes")],
+)
 def test_sizes_made_by_arithmetic(less, more, message, tmp_path):
     """Negative, and beyond all memory."""
+
     class Program(torch.nn.Module):
         def forward(self, less, more):
             n, m = less.item(), more.item()
             torch._check(m >= 0)
-            return torch.ones(n - 5).cumsum(0), torch.ones(m * 2**40, dtype=torch.int8)[:3].clone(), (torch.ones(m * 2**41, dtype=torch.int8) * n).cumsum(0)
+            return (
+                torch.ones(n - 5).cumsum(0),
+                torch.ones(m * 2**40, dtype=torch.int8)[:3].clone(),
+                (torch.ones(m * 2**41, dtype=torch.int8) * n).cumsum(0),
+            )
 
     module = Program()
     model = model_of(module, (torch.tensor(7), torch.tensor(0)), tmp_path)
@@ -98,11 +117,14 @@ class Endless(torch.nn.Module):
     """Counts up by `by` to 10: never where that is 0."""
 
     def forward(self, by, x):
-        return while_loop(lambda i, x: i < 10, lambda i, x: (i + by, x + x[x > 0].sum()), (torch.zeros((), dtype=torch.int64), x))
+        return while_loop(
+            lambda i, x: i < 10, lambda i, x: (i + by, x + x[x > 0].sum()), (torch.zeros((), dtype=torch.int64), x)
+        )
 
 
 def test_an_endless_loop_is_interrupted(tmp_path):
     """As by Ctrl-C: a signal's handler that raises."""
+
     def raises(*_):
         raise TimeoutError
 

@@ -1,4 +1,5 @@
 """Branches whose results have sizes that only the branch tells: torch.export gives such a size a symbol of its own."""
+
 import functools
 import pathlib
 import tempfile
@@ -21,7 +22,19 @@ def check(request):
 
 def consumers(y):
     """A result [u0, 3] read by kernels, reductions, library calls, views and sizes."""
-    return y.relu() + 1, y.sum(0), y.sum(), y @ torch.ones(3, 2), y.cumsum(0), y.reshape(-1).sort().values, torch.cat([y, y * 2]), y[:, 1:], torch.arange(y.shape[0]), y.shape[0] + 1, y
+    return (
+        y.relu() + 1,
+        y.sum(0),
+        y.sum(),
+        y @ torch.ones(3, 2),
+        y.cumsum(0),
+        y.reshape(-1).sort().values,
+        torch.cat([y, y * 2]),
+        y[:, 1:],
+        torch.arange(y.shape[0]),
+        y.shape[0] + 1,
+        y,
+    )
 
 
 class Chosen(torch.nn.Module):
@@ -32,14 +45,21 @@ class Chosen(torch.nn.Module):
 
 
 class Several(torch.nn.Module):
-    """Several results, two sizes each, in an order of dimensions that is not memory's, and one whose size all sides agree on."""
+    """Several results, two sizes each, in an order of dimensions that is not memory's, and one whose size all sides
+    agree on.
+    """
 
     def forward(self, x, flag):
         def yes(x):
             return x[x[:, 0] > 0], x.t().contiguous().t() + 1, torch.nonzero(x > 0)[:, 0].clone(), x.sum(0)
 
         def no(x):
-            return x * 3, torch.cat([x, x])[:, :2].t().contiguous().t(), torch.nonzero(x[:, 1] > 5)[:, 0].clone(), x.amax(0)
+            return (
+                x * 3,
+                torch.cat([x, x])[:, :2].t().contiguous().t(),
+                torch.nonzero(x[:, 1] > 5)[:, 0].clone(),
+                x.amax(0),
+            )
 
         kept, other, places, same = torch.cond(flag.sum() > 0, yes, no, (x,))
         return kept.sum(0) + same, other.exp(), other.t() @ other, places, places.sum(), same
@@ -60,7 +80,12 @@ class InALoop(torch.nn.Module):
 
     def forward(self, x, n):
         def step(i, total):
-            y = torch.cond(total.sum() > 20, lambda x, total: x[:2] - total, lambda x, total: x[x[:, 0] > total[0] * 0] + 1, (x, total))
+            y = torch.cond(
+                total.sum() > 20,
+                lambda x, total: x[:2] - total,
+                lambda x, total: x[x[:, 0] > total[0] * 0] + 1,
+                (x, total),
+            )
             return i + 1, total * 0.5 + y.sum(0) + y.shape[0]
 
         return while_loop(lambda i, total: i < n, step, (torch.zeros((), dtype=torch.int64), torch.zeros(3)))[1]
@@ -69,7 +94,16 @@ class InALoop(torch.nn.Module):
 class LoopInABranch(torch.nn.Module):
     def forward(self, x, n):
         def many(x, n):
-            return torch.cat([x, while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * 1.5), (torch.zeros((), dtype=torch.int64), x.clone()))[1]])
+            return torch.cat(
+                [
+                    x,
+                    while_loop(
+                        lambda i, y: i < n,
+                        lambda i, y: (i + 1, y * 1.5),
+                        (torch.zeros((), dtype=torch.int64), x.clone()),
+                    )[1],
+                ]
+            )
 
         return consumers(torch.cond(n > 2, many, lambda x, n: x[x[:, 0] > 0] + n, (x, n)))
 
@@ -78,13 +112,30 @@ def inputs(rows, sign):
     return torch.randn(rows, 3), torch.tensor([float(sign)])
 
 
-EXAMPLES = [inputs(n, sign) for n in (1, 2, 13, 64) for sign in (1, -1)] + [(-torch.rand(5, 3), torch.tensor([s])) for s in (1.0, -1.0)]
+EXAMPLES = [inputs(n, sign) for n in (1, 2, 13, 64) for sign in (1, -1)] + [
+    (-torch.rand(5, 3), torch.tensor([s])) for s in (1.0, -1.0)
+]
 PROGRAMS = {
     "chosen": (Chosen(), inputs(6, 1), (ROWS, None), EXAMPLES),
-    "several": (Several(), inputs(6, 1), (ROWS, None), EXAMPLES[2:]),  # torch refuses one row, whose strides say nothing
+    "several": (
+        Several(),
+        inputs(6, 1),
+        (ROWS, None),
+        EXAMPLES[2:],
+    ),  # torch refuses one row, whose strides say nothing
     "nested": (NestedBranches(), inputs(6, 1), (ROWS, None), EXAMPLES),
-    "in a loop": (InALoop(), (torch.randn(6, 3), torch.tensor(4)), (ROWS, None), [(torch.randn(r, 3), torch.tensor(n)) for r, n in ((1, 0), (2, 7), (13, 50))]),
-    "loop in a branch": (LoopInABranch(), (torch.randn(6, 3), torch.tensor(4)), (ROWS, None), [(torch.randn(r, 3), torch.tensor(n)) for r, n in ((1, 0), (2, 7), (13, 2))]),
+    "in a loop": (
+        InALoop(),
+        (torch.randn(6, 3), torch.tensor(4)),
+        (ROWS, None),
+        [(torch.randn(r, 3), torch.tensor(n)) for r, n in ((1, 0), (2, 7), (13, 50))],
+    ),
+    "loop in a branch": (
+        LoopInABranch(),
+        (torch.randn(6, 3), torch.tensor(4)),
+        (ROWS, None),
+        [(torch.randn(r, 3), torch.tensor(n)) for r, n in ((1, 0), (2, 7), (13, 2))],
+    ),
 }
 
 

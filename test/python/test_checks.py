@@ -1,4 +1,7 @@
-"""Checks that a program makes of itself: each fails where its setting is on, and not where it is off, in every form of output that can be called here."""
+"""Checks that a program makes of itself: each fails where its setting is on, and not where it is off, in every form of
+output that can be called here.
+"""
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -36,6 +39,7 @@ def calls(archive, *settings):
         done = coil("run", package, "--inputs", archive.with_suffix(".in"), "--outputs", archive.with_suffix(".out"))
         if done.returncode:
             raise RuntimeError(done.stderr)
+
     return {"package": run_package, "python": lambda x, h: python([x, h]), "fx": fx}
 
 
@@ -65,11 +69,18 @@ def plain(archive):
     return calls(archive)
 
 
-@pytest.mark.parametrize("setting, x, message", [
-    ("assert_nan", zero_at(1, 2), "output '0' holds NaN"),  # y - y, seen through a view
-    ("assert_nan", zero_at(0, 0), "input 'h', which the program writes to, holds NaN"),  # the view leaves this column out
-    ("assert_inf", zero_at(1, 2), "output '1' holds an infinity"),
-])
+@pytest.mark.parametrize(
+    "setting, x, message",
+    [
+        ("assert_nan", zero_at(1, 2), "output '0' holds NaN"),  # y - y, seen through a view
+        (
+            "assert_nan",
+            zero_at(0, 0),
+            "input 'h', which the program writes to, holds NaN",
+        ),  # the view leaves this column out
+        ("assert_inf", zero_at(1, 2), "output '1' holds an infinity"),
+    ],
+)
 def test_values(setting, x, message, archive, plain):
     assert set(outcomes(plain, x).values()) == {""}
     checked = calls(archive, f"{setting}=true")
@@ -84,7 +95,10 @@ def test_strides(archive, plain):
     assert set(outcomes(plain, columns).values()) == {""}
     checked = calls(archive, "assert_strides=true")
     found = outcomes(checked, columns)
-    assert "the stride of x in dimension 0 must be 4" in found["python"] and "the stride of x in dimension 0 must be 4" in found["fx"]
+    assert (
+        "the stride of x in dimension 0 must be 4" in found["python"]
+        and "the stride of x in dimension 0 must be 4" in found["fx"]
+    )
     assert set(outcomes(checked, ones()).values()) == {""}
 
 
@@ -136,28 +150,41 @@ def test_matrix_without_factors(name, decomposed, tmp_path):
 
 # ---- Lifetimes ----
 
+
 def program(name):
     from models import SMALL
     from test_control_flow import Suppress, TwoNetworks
     from test_emitters import Masked, boxes
+
     if name in SMALL:
         module, args, dynamic, others = SMALL[name]()
         return module, args, dynamic, [args, *others]
     if name == "masks":
         return Masked(), (torch.randn(6, 3),), None, [(torch.randn(6, 3).abs() * sign,) for sign in (1, -1)]
-    return (TwoNetworks().eval(), (torch.ones(3, 4),), None, [(torch.ones(3, 4),), (-torch.ones(3, 4),)]) if name == "branch" else (Suppress(), boxes(), None, [boxes(), boxes()])
+    return (
+        (TwoNetworks().eval(), (torch.ones(3, 4),), None, [(torch.ones(3, 4),), (-torch.ones(3, 4),)])
+        if name == "branch"
+        else (Suppress(), boxes(), None, [boxes(), boxes()])
+    )
 
 
-@pytest.mark.parametrize("name", ["nested", "bert_dynamic", "unet", "buffers", "mobilenetv2", "encoder", "masks", "branch", "loop"])
+@pytest.mark.parametrize(
+    "name", ["nested", "bert_dynamic", "unet", "buffers", "mobilenetv2", "encoder", "masks", "branch", "loop"]
+)
 def test_sound_programs_pass_watched(name, tmp_path):
-    """Static arenas, sizes bound at the call, memory taken while the program runs, in-place reuse, branches and loops: watched, each gives the same bits."""
+    """Static arenas, sizes bound at the call, memory taken while the program runs, in-place reuse, branches and loops:
+    watched, each gives the same bits.
+    """
     from coil_harness import named_inputs, run, same
+
     module, args, dynamic, calls_of = program(name)
     export(module, args, tmp_path / "m.pt2", dynamic)
     for package, options in (("plain", ()), ("watched", ("--set", "assert_lifetimes=true", "--set", "verify=true"))):
         coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / f"{package}.coil", *options)
     for each in calls_of:
-        plain, watched = (run(tmp_path / f"{package}.coil", named_inputs(module, each), tmp_path) for package in ("plain", "watched"))
+        plain, watched = (
+            run(tmp_path / f"{package}.coil", named_inputs(module, each), tmp_path) for package in ("plain", "watched")
+        )
         assert plain.keys() == watched.keys() and all(same(plain[k], watched[k]) for k in plain)
 
 
@@ -173,6 +200,7 @@ def test_watched_programs_as_cpp(tmp_path):
 
     from coil_harness import ENVIRONMENT
     from emitted import build_program, call_program
+
     inputs = {"x": torch.randn(3, 4)}
     export(Chain(), (inputs["x"],), tmp_path / "m.pt2")
     source = emit(tmp_path / "m.pt2", "cpp", "--set", "assert_lifetimes=true", "--set", "fuse=false")
@@ -182,13 +210,18 @@ def test_watched_programs_as_cpp(tmp_path):
     last = max(i for i, line in enumerate(freed) if line.strip().endswith(".free();"))
     name = freed[last].strip().removesuffix(".free();")
     uses = [i for i, line in enumerate(freed[:last]) if f"{name}.data" in line]
-    early = freed[:uses[-1]] + [freed[last]] + freed[uses[-1]:last] + freed[last + 1:]
+    early = freed[: uses[-1]] + [freed[last]] + freed[uses[-1] : last] + freed[last + 1 :]
     overrun = [line if i != last else f"  {name}.data.at[{name}.bytes] = 1;\n{line}" for i, line in enumerate(freed)]
-    for broken, message in ((early, "lifetimes: a buffer is used that is not allocated"), (overrun, "lifetimes: something was written behind the end of a buffer")):
+    for broken, message in (
+        (early, "lifetimes: a buffer is used that is not allocated"),
+        (overrun, "lifetimes: something was written behind the end of a buffer"),
+    ):
         (tmp_path / "broken.cpp").write_text("\n".join(broken))
         broken_program = build_program(tmp_path / "broken.cpp")
         save_file(inputs, tmp_path / "in")
-        done = subprocess.run([broken_program, tmp_path / "in", tmp_path / "out"], capture_output=True, text=True, env=ENVIRONMENT)
+        done = subprocess.run(
+            [broken_program, tmp_path / "in", tmp_path / "out"], capture_output=True, text=True, env=ENVIRONMENT
+        )
         assert done.returncode == 1 and message in done.stderr, done.stderr
     plain = tmp_path / "plain.cpp"
     plain.write_text("\n".join(line for line in overrun if "define COIL_CHECK_LIFETIMES" not in line))

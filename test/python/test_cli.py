@@ -1,4 +1,5 @@
 """The command's manners: exit codes, one line of error, files whole or absent, many at once."""
+
 import json
 import os
 import resource
@@ -54,7 +55,19 @@ def given(folder, tmp_path, **changes):
     return tmp_path / "in.safetensors"
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["compile"], ["compile", "m.pt2"], ["compile", "m.pt2", "-o", "x", "--emit", "rust"], ["run", "m.coil", "--no-such"], ["run", "m.coil", "--threads", "many"], ["bench", "m", "--threads", "-1"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["compile"],
+        ["compile", "m.pt2"],
+        ["compile", "m.pt2", "-o", "x", "--emit", "rust"],
+        ["run", "m.coil", "--no-such"],
+        ["run", "m.coil", "--threads", "many"],
+        ["bench", "m", "--threads", "-1"],
+    ],
+)
 def test_bad_usage_is_2(arguments):
     refused(coil(*arguments), code=2)
 
@@ -91,7 +104,14 @@ def test_without_outputs_shapes_are_printed(made):
 
 
 def test_inputs_are_checked(made, tmp_path):
-    run = lambda **changes: coil("run", made / "net.coil", "--inputs", given(made, tmp_path, **changes), "--outputs", tmp_path / "out.safetensors")
+    run = lambda **changes: coil(
+        "run",
+        made / "net.coil",
+        "--inputs",
+        given(made, tmp_path, **changes),
+        "--outputs",
+        tmp_path / "out.safetensors",
+    )
     refused(run(x=None), "input x is missing", "expects x: f32[*, 8]")
     refused(run(z=torch.zeros(1)), "no input z")
     refused(run(x=torch.zeros(3, 8, dtype=torch.float64)), "input x is f64, expected f32")
@@ -116,7 +136,19 @@ def test_unknown_names_list_the_known(made, tmp_path):
 
 
 def test_bench_json(made, tmp_path):
-    keys = ["model", "device", "threads", "compile_s", "load_s", "first_call_ms", "latency_ms", "peak_bytes", "weight_bytes", "kernels", "extern_calls"]
+    keys = [
+        "model",
+        "device",
+        "threads",
+        "compile_s",
+        "load_s",
+        "first_call_ms",
+        "latency_ms",
+        "peak_bytes",
+        "weight_bytes",
+        "kernels",
+        "extern_calls",
+    ]
     for model in ("net.pt2", "net.coil"):
         coil_ok("bench", made / model, "--json", tmp_path / "b.json", "--threads", 1, "--seconds", "0.2")
         result = json.loads((tmp_path / "b.json").read_text())
@@ -145,9 +177,19 @@ def test_texts_go_to_standard_output(language, made, tmp_path):
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "program", "--emit", language)
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert coil_ok("compile", tmp_path / "m.pt2", "-o", "-", "--emit", language, cwd=empty).stdout == (tmp_path / "program").read_text()
+    assert (
+        coil_ok("compile", tmp_path / "m.pt2", "-o", "-", "--emit", language, cwd=empty).stdout
+        == (tmp_path / "program").read_text()
+    )
     with open("/dev/full", "w") as full:
-        done = subprocess.run([COIL, "compile", tmp_path / "m.pt2", "-o", "-", "--emit", language], stdout=full, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=empty)
+        done = subprocess.run(
+            [COIL, "compile", tmp_path / "m.pt2", "-o", "-", "--emit", language],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+            cwd=empty,
+        )
     refused(done, "standard output")
     if language == "wrapper":
         assert "lin.weight" in coil_ok("compile", made / "net.pt2", "-o", "-", "--emit", language, cwd=empty).stdout
@@ -159,15 +201,19 @@ def test_texts_go_to_standard_output(language, made, tmp_path):
 
 
 def test_packages_do_not_go_to_standard_output(made, tmp_path):
-    refused(coil("compile", made / "net.pt2", "-o", "-", cwd=tmp_path), "a package cannot go to standard output", code=2)
+    refused(
+        coil("compile", made / "net.pt2", "-o", "-", cwd=tmp_path), "a package cannot go to standard output", code=2
+    )
     assert not list(tmp_path.iterdir())
 
 
 def test_full_disk_leaves_nothing(made, tmp_path):
     """RLIMIT_FSIZE stands in for a full disk: every write beyond it fails."""
+
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+
     done = coil("compile", made / "net.pt2", "-o", tmp_path / "m.coil", preexec_fn=limit)
     assert done.returncode == 1 and done.stderr.startswith("coil: error: "), done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -187,7 +233,19 @@ def test_a_failed_compile_keeps_the_old_package(made, tmp_path):
 
 def test_a_killed_compile_leaves_no_package(made, tmp_path):
     for delay in (0.02, 0.08, 0.2):
-        process = subprocess.Popen([COIL, "compile", str(made / "net.pt2"), "-o", str(tmp_path / "m.coil"), "--cache", str(tmp_path / "cache")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [
+                COIL,
+                "compile",
+                str(made / "net.pt2"),
+                "-o",
+                str(tmp_path / "m.coil"),
+                "--cache",
+                str(tmp_path / "cache"),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         time.sleep(delay)
         process.kill()
         process.wait()
@@ -199,7 +257,20 @@ def test_a_killed_compile_leaves_no_package(made, tmp_path):
 
 
 def test_compiles_at_once_share_a_cache(made, tmp_path):
-    start = lambda i: subprocess.Popen([COIL, "compile", str(made / "net.pt2"), "-o", str(tmp_path / f"m{i % 2}.coil"), "--cache", str(tmp_path / "cache")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    start = lambda i: subprocess.Popen(
+        [
+            COIL,
+            "compile",
+            str(made / "net.pt2"),
+            "-o",
+            str(tmp_path / f"m{i % 2}.coil"),
+            "--cache",
+            str(tmp_path / "cache"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     for process in [start(i) for i in range(4)]:
         _, said = process.communicate(timeout=300)
         assert process.returncode == 0, said
@@ -212,7 +283,11 @@ def test_torn_cache_entries_are_misses(made, tmp_path):
     coil_ok("compile", made / "net.pt2", "-o", tmp_path / "m.coil", "--cache", tmp_path / "cache")
     entries = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
     assert entries
-    for damage in (lambda b: b[:len(b) // 2], lambda b: b"", lambda b: b[:100] + bytes([b[100] ^ 255]) + b[101:] if len(b) > 100 else b"x"):
+    for damage in (
+        lambda b: b[: len(b) // 2],
+        lambda b: b"",
+        lambda b: b[:100] + bytes([b[100] ^ 255]) + b[101:] if len(b) > 100 else b"x",
+    ):
         for entry in entries:
             entry.write_bytes(damage(entry.read_bytes()))
         coil_ok("compile", made / "net.pt2", "-o", tmp_path / "m.coil", "--cache", tmp_path / "cache")
@@ -228,12 +303,22 @@ def test_no_compiler_on_the_machine(made, tmp_path):
 
 def test_packages_move(made, tmp_path):
     shutil.copy(made / "net.coil", tmp_path / "elsewhere.coil")
-    coil_ok("run", tmp_path / "elsewhere.coil", "--inputs", made / "in.safetensors", "--outputs", tmp_path / "out.safetensors", cwd=tmp_path)
+    coil_ok(
+        "run",
+        tmp_path / "elsewhere.coil",
+        "--inputs",
+        made / "in.safetensors",
+        "--outputs",
+        tmp_path / "out.safetensors",
+        cwd=tmp_path,
+    )
 
 
 def test_bad_packages(made, tmp_path):
     whole = (made / "net.coil").read_bytes()
-    for number, content in enumerate([b"", b"PK\x03\x04", whole[:-1], whole[:len(whole) // 2], whole[1:], whole[:200] + b"\0" * 200 + whole[400:]]):
+    for number, content in enumerate(
+        [b"", b"PK\x03\x04", whole[:-1], whole[: len(whole) // 2], whole[1:], whole[:200] + b"\0" * 200 + whole[400:]]
+    ):
         path = tmp_path / f"bad{number}.coil"
         path.write_bytes(content)
         done = coil("run", path)

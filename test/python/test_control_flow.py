@@ -1,4 +1,7 @@
-"""Programs that branch and loop: cond, while_loop, scan, map, nested in each other, with sizes that depend on data inside and outside."""
+"""Programs that branch and loop: cond, while_loop, scan, map, nested in each other, with sizes that depend on data
+inside and outside.
+"""
+
 import functools
 
 import pytest
@@ -29,12 +32,22 @@ class TwoNetworks(torch.nn.Module):
 
     def forward(self, x):
         y = x * 2
-        z = torch.cond(x.sum() > 0, lambda a, b: (self.first(a).relu(), a.sum(0)), lambda a, b: (self.second(b) + self.shift, b.amax(0)), (x, y))
+        z = torch.cond(
+            x.sum() > 0,
+            lambda a, b: (self.first(a).relu(), a.sum(0)),
+            lambda a, b: (self.second(b) + self.shift, b.amax(0)),
+            (x, y),
+        )
         return z[0] + y, z[1]
 
 
 def test_cond_between_networks(check):
-    check(TwoNetworks().eval(), (torch.ones(3, 4),), dynamic=(ROWS,), others=[(sign * torch.rand(n, 4),) for n in (2, 7, 64) for sign in (1, -1)])
+    check(
+        TwoNetworks().eval(),
+        (torch.ones(3, 4),),
+        dynamic=(ROWS,),
+        others=[(sign * torch.rand(n, 4),) for n in (2, 7, 64) for sign in (1, -1)],
+    )
 
 
 def test_cond_on_sizes_nested(check):
@@ -45,7 +58,12 @@ def test_cond_on_sizes_nested(check):
 
             return torch.cond(x.shape[0] > 4, lambda x: x * 3, small, (x,))
 
-    check(Nested(), (torch.randn(6, 2),), dynamic=({0: torch.export.Dim.DYNAMIC},), others=[(torch.rand(n, 2) * scale,) for n, scale in [(5, 1), (4, 0.5), (3, 30)]])
+    check(
+        Nested(),
+        (torch.randn(6, 2),),
+        dynamic=({0: torch.export.Dim.DYNAMIC},),
+        others=[(torch.rand(n, 2) * scale,) for n, scale in [(5, 1), (4, 0.5), (3, 30)]],
+    )
 
 
 def test_cond_over_data_dependent_sizes(check):
@@ -54,7 +72,11 @@ def test_cond_over_data_dependent_sizes(check):
             y = x[x > 0]
             return torch.cond(y.sum() > 2, lambda y: y.cos(), lambda y: y.sin() + y.shape[0], (y,)) * 2
 
-    check(Chosen(), (torch.randn(6),), others=[(torch.full((6,), -1.0),), (torch.ones(6),), (torch.tensor([1.0, -1, -1, -1, -1, -1]),)])
+    check(
+        Chosen(),
+        (torch.randn(6),),
+        others=[(torch.full((6,), -1.0),), (torch.ones(6),), (torch.tensor([1.0, -1, -1, -1, -1, -1]),)],
+    )
 
 
 class Newton(torch.nn.Module):
@@ -71,13 +93,21 @@ class Newton(torch.nn.Module):
 
 
 def test_while_loop_with_closures(check):
-    check(Newton(), (torch.rand(5) + 0.5, torch.tensor(20)), others=[(torch.rand(5) * 100 + 1, torch.tensor(n)) for n in (0, 1, 50)])
+    check(
+        Newton(),
+        (torch.rand(5) + 0.5, torch.tensor(20)),
+        others=[(torch.rand(5) * 100 + 1, torch.tensor(n)) for n in (0, 1, 50)],
+    )
 
 
 def test_while_loop_swaps_and_counts(check):
     class Fibonacci(torch.nn.Module):
         def forward(self, n, a, b):
-            return while_loop(lambda i, a, b: i < n, lambda i, a, b: (i + 1, b.clone(), a + b), (torch.zeros((), dtype=torch.int64), a, b))
+            return while_loop(
+                lambda i, a, b: i < n,
+                lambda i, a, b: (i + 1, b.clone(), a + b),
+                (torch.zeros((), dtype=torch.int64), a, b),
+            )
 
     one = torch.ones(3, dtype=torch.int64)
     check(Fibonacci(), (torch.tensor(7), one * 0, one), others=[(torch.tensor(n), one, one * 2) for n in (0, 1, 60)])
@@ -114,7 +144,12 @@ class Recurrent(torch.nn.Module):
 
 
 def test_scan(check):
-    check(Recurrent().eval(), (torch.randn(5, 3, 2), torch.randn(3, 4)), dynamic=(ROWS, None), others=[(torch.randn(n, 3, 2), torch.randn(3, 4)) for n in (1, 13, 64)])
+    check(
+        Recurrent().eval(),
+        (torch.randn(5, 3, 2), torch.randn(3, 4)),
+        dynamic=(ROWS, None),
+        others=[(torch.randn(n, 3, 2), torch.randn(3, 4)) for n in (1, 13, 64)],
+    )
 
 
 class Mapped(torch.nn.Module):
@@ -139,7 +174,9 @@ def test_associative_scan(n, check):
 
 
 class Batched(torch.nn.Module):
-    """vmap over any dimension, with what is not batched, and operators of every kind. (Nested, or with results batched elsewhere than first, torch itself fails to export it.)"""
+    """vmap over any dimension, with what is not batched, and operators of every kind. (Nested, or with results batched
+    elsewhere than first, torch itself fails to export it.)
+    """
 
     def forward(self, x, y):
         each = torch.vmap(lambda a, b: (a @ b).relu().sum() + y.sum(), in_dims=(1, None))(x, y)
@@ -156,17 +193,35 @@ def region(x, k):
 
 
 class Nested(torch.nn.Module):
-    """Everything in everything, with sizes that data tell inside, outside and carried from turn to turn: a branch in a map in a loop, a branch in a scan in a branch, a region that is called twice in a loop."""
+    """Everything in everything, with sizes that data tell inside, outside and carried from turn to turn: a branch in a
+    map in a loop, a branch in a scan in a branch, a region that is called twice in a loop.
+    """
 
     def forward(self, x, n):
         def one(row, total):
-            return torch.cond(row.sum() > 0, lambda r, t: r.nonzero().sum() + t.sum(), lambda r, t: r.abs().sum().long() + t.numel(), (row, total))
+            return torch.cond(
+                row.sum() > 0,
+                lambda r, t: r.nonzero().sum() + t.sum(),
+                lambda r, t: r.abs().sum().long() + t.numel(),
+                (row, total),
+            )
 
         def many(x):
-            return scan(lambda c, r: (torch.cond(r.sum() > c.sum(), lambda c, r: c + r, lambda c, r: c - r, (c, r)), r[r > 0].sum()), torch.zeros(3), x)[0]
+            return scan(
+                lambda c, r: (
+                    torch.cond(r.sum() > c.sum(), lambda c, r: c + r, lambda c, r: c - r, (c, r)),
+                    r[r > 0].sum(),
+                ),
+                torch.zeros(3),
+                x,
+            )[0]
 
         zero = torch.zeros((), dtype=torch.int64)
-        _, total = while_loop(lambda i, total: i < n, lambda i, total: (i + 1, total + map_over(one, x, total).sum()), (zero, torch.zeros(3, dtype=torch.int64)))
+        _, total = while_loop(
+            lambda i, total: i < n,
+            lambda i, total: (i + 1, total + map_over(one, x, total).sum()),
+            (zero, torch.zeros(3, dtype=torch.int64)),
+        )
         kept = x[x > 0]
         _, doubled = while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, y * 2 + kept), (zero, kept.clone()))
         _, regions = while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, region(x, 2) + region(x, 2)), (zero, x))
@@ -174,14 +229,20 @@ class Nested(torch.nn.Module):
 
 
 def test_nested_with_sizes_that_data_tell(check):
-    check(Nested(), (torch.randn(4, 3).round(), torch.tensor(3)), others=[(torch.randn(4, 3).abs(), torch.tensor(0)), (-torch.randn(4, 3).abs(), torch.tensor(5))])
+    check(
+        Nested(),
+        (torch.randn(4, 3).round(), torch.tensor(3)),
+        others=[(torch.randn(4, 3).abs(), torch.tensor(0)), (-torch.randn(4, 3).abs(), torch.tensor(5))],
+    )
 
 
 @torch.compiler.nested_compile_region
 def finding(x):
     """Sizes that data tell, in the region itself and in a branch in it."""
     kept = x[x > 0]
-    return torch.cond(kept.sum() > 1, lambda x, k: x[x > 0.5].sum() + k.sum(), lambda x, k: x[x < 0].sum() - k.shape[0], (x, kept)), kept.exp().sum()
+    return torch.cond(
+        kept.sum() > 1, lambda x, k: x[x > 0.5].sum() + k.sum(), lambda x, k: x[x < 0].sum() - k.shape[0], (x, kept)
+    ), kept.exp().sum()
 
 
 class RegionTwice(torch.nn.Module):
@@ -197,7 +258,11 @@ class RegionTwice(torch.nn.Module):
 
 
 def test_a_region_called_twice_with_other_sizes(check):
-    check(RegionTwice(), (torch.randn(5, 3), torch.tensor(3)), others=[(torch.randn(5, 3).abs() * sign, torch.tensor(n)) for sign in (1, -1) for n in (0, 1, 7)])
+    check(
+        RegionTwice(),
+        (torch.randn(5, 3), torch.tensor(3)),
+        others=[(torch.randn(5, 3).abs() * sign, torch.tensor(n)) for sign in (1, -1) for n in (0, 1, 7)],
+    )
 
 
 class Suppress(torch.nn.Module):
@@ -218,7 +283,9 @@ class Suppress(torch.nn.Module):
             here = torch.arange(boxes.shape[0]) == best
             return kept | here, alive & (overlap <= limit) & ~here
 
-        kept, _ = while_loop(more, step, (torch.zeros_like(scores, dtype=torch.bool), torch.ones_like(scores, dtype=torch.bool)))
+        kept, _ = while_loop(
+            more, step, (torch.zeros_like(scores, dtype=torch.bool), torch.ones_like(scores, dtype=torch.bool))
+        )
         return torch.nonzero(kept)[:, 0], boxes[kept]
 
 
@@ -242,7 +309,9 @@ class TinyGpt(torch.nn.Module):
     def logits(self, tokens):
         x = self.words(tokens) + self.places.weight
         q, k, v = (y.unflatten(-1, (2, -1)).transpose(1, 2) for y in self.qkv(self.norm(x)).chunk(3, -1))
-        x = x + self.out(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        x = x + self.out(
+            torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        )
         return self.head(x)
 
     def forward(self, tokens, start):
@@ -273,13 +342,35 @@ def counter():
 # Results and carried values that share memory, where torch exports that.
 SHARING = {
     "a branch gives its operand": (lambda x, n: torch.cond(n > 2, lambda x: x, lambda x: x * 2, (x,)), "exported"),
-    "a branch gives one value twice": (lambda x, n: torch.cond(n > 2, lambda x: (lambda y: (y, y))(x + 1), lambda x: (x * 2, x * 3), (x,)), "exported"),
-    "a loop begins with one value twice": (lambda x, n: while_loop(lambda i, a, b: i < n, lambda i, a, b: (i + 1, a + b, b * 2), (counter(), x, x)), "exported"),
-    "a turn gives one value twice": (lambda x, n: while_loop(lambda i, a, b: i < n, lambda i, a, b: (i + 1, a + b, a + b), (counter(), x.clone(), x * 2)), ""),
-    "a turn gives its value turned round": (lambda x, n: while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a.flip(0)), (counter(), x)), ""),
-    "a turn gives its value transposed": (lambda x, n: while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a.t().contiguous()), (counter(), x[:3])), ""),
+    "a branch gives one value twice": (
+        lambda x, n: torch.cond(n > 2, lambda x: (lambda y: (y, y))(x + 1), lambda x: (x * 2, x * 3), (x,)),
+        "exported",
+    ),
+    "a loop begins with one value twice": (
+        lambda x, n: while_loop(lambda i, a, b: i < n, lambda i, a, b: (i + 1, a + b, b * 2), (counter(), x, x)),
+        "exported",
+    ),
+    "a turn gives one value twice": (
+        lambda x, n: while_loop(
+            lambda i, a, b: i < n, lambda i, a, b: (i + 1, a + b, a + b), (counter(), x.clone(), x * 2)
+        ),
+        "",
+    ),
+    "a turn gives its value turned round": (
+        lambda x, n: while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a.flip(0)), (counter(), x)),
+        "",
+    ),
+    "a turn gives its value transposed": (
+        lambda x, n: while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a.t().contiguous()), (counter(), x[:3])),
+        "",
+    ),
     "a scan hands on what it gives": (lambda x, n: scan(lambda c, r: (c + r, c + r), torch.zeros(3), x), ""),
-    "a loop reads what is outside": (lambda x, n: (lambda w: while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a @ w), (counter(), x)))(torch.eye(3) * 1.1), ""),
+    "a loop reads what is outside": (
+        lambda x, n: (lambda w: while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a @ w), (counter(), x)))(
+            torch.eye(3) * 1.1
+        ),
+        "",
+    ),
 }
 
 
@@ -297,4 +388,8 @@ def test_values_that_share_memory(name, check):
     function, only = SHARING[name]
     if only and check.keywords["decomposed"]:
         pytest.skip("torch's run_decompositions() refuses results that alias")
-    check(Function(function), (torch.randn(4, 3), torch.tensor(3)), others=[(torch.randn(4, 3), torch.tensor(n)) for n in (0, 1, 5)])
+    check(
+        Function(function),
+        (torch.randn(4, 3), torch.tensor(3)),
+        others=[(torch.randn(4, 3), torch.tensor(n)) for n in (0, 1, 5)],
+    )

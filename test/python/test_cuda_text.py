@@ -1,4 +1,7 @@
-"""Where there is no GPU: all CUDA text of these programs compiles, for each generation of machines, and packages are made."""
+"""Where there is no GPU: all CUDA text of these programs compiles, for each generation of machines, and packages are
+made.
+"""
+
 import importlib.util
 import json
 import pathlib
@@ -14,14 +17,28 @@ from test_cuda_values import SHAPES
 from test_ops import CHUNKS
 
 FOUND = importlib.util.find_spec("nvidia")
-PLACE = next((p for p in (FOUND.submodule_search_locations if FOUND else []) if list(pathlib.Path(p).rglob("libnvrtc.so*"))), None)
+PLACE = next(
+    (p for p in (FOUND.submodule_search_locations if FOUND else []) if list(pathlib.Path(p).rglob("libnvrtc.so*"))),
+    None,
+)
 NVRTC = pathlib.Path(PLACE).parent if PLACE else None
 pytestmark = pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
 
 
 def compile_for(arch, module, args, folder):
     export(module, args, folder / "m.pt2")
-    coil_ok("compile", folder / "m.pt2", "-o", folder / "m.coil", "--device", "cuda", "--set", f"cuda.arch={arch}", "--set", f"cuda.nvrtc={NVRTC}")
+    coil_ok(
+        "compile",
+        folder / "m.pt2",
+        "-o",
+        folder / "m.coil",
+        "--device",
+        "cuda",
+        "--set",
+        f"cuda.arch={arch}",
+        "--set",
+        f"cuda.nvrtc={NVRTC}",
+    )
     return folder / "m.coil"
 
 
@@ -31,14 +48,20 @@ def test_forms_compile(arch, tmp_path):
     assert b"\x7fELF" in package.read_bytes() or package.stat().st_size > 10000
 
 
-@pytest.mark.parametrize("chunk", ["unary0", "reductions0", "special0", "selection0", "selection1", "gradients_convolutions0", "solves0"])
+@pytest.mark.parametrize(
+    "chunk", ["unary0", "reductions0", "special0", "selection0", "selection1", "gradients_convolutions0", "solves0"]
+)
 def test_operators_compile(chunk, tmp_path):
     cases = CHUNKS[chunk]
     compile_for("sm_90a", Batch(cases), ({c.name: c.args for c in cases},), tmp_path)
 
 
 def test_explain_names_what_the_host_does(tmp_path):
-    export(Batch([c := next(c for c in CHUNKS["solves0"] if c.name.startswith("cholesky"))]), ({c.name: c.args},), tmp_path / "m.pt2")
+    export(
+        Batch([c := next(c for c in CHUNKS["solves0"] if c.name.startswith("cholesky"))]),
+        ({c.name: c.args},),
+        tmp_path / "m.pt2",
+    )
     options = ("--device", "cuda", "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}")
     assert "library cholesky (on the host)" in coil_ok("explain", tmp_path / "m.pt2", *options).stdout
     assert "(on the host)" not in coil_ok("explain", tmp_path / "m.pt2").stdout
@@ -54,7 +77,17 @@ def test_autotune_without_a_device(tmp_path):
     """Nothing can be timed: the program is the one without it, and the log says why."""
     export(torch.nn.ReLU(), (torch.randn(3000, 64),), tmp_path / "m.pt2")
     options = ("--device", "cuda", "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}")
-    done = coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "tuned.coil", *options, "--set", "max_autotune=true", "--log", "autotune")
+    done = coil_ok(
+        "compile",
+        tmp_path / "m.pt2",
+        "-o",
+        tmp_path / "tuned.coil",
+        *options,
+        "--set",
+        "max_autotune=true",
+        "--log",
+        "autotune",
+    )
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "plain.coil", *options)
     assert "nothing was measured: " in done.stdout + done.stderr
     assert (tmp_path / "tuned.coil").read_bytes() == (tmp_path / "plain.coil").read_bytes()
@@ -63,18 +96,47 @@ def test_autotune_without_a_device(tmp_path):
 def test_launch_shapes_are_numbers(tmp_path):
     export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
     with pytest.raises(CoilError, match="cuda.launch_shape is wide"):
-        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--set", "cuda.emulate=true", "--set", "cuda.launch_shape=wide")
+        coil_ok(
+            "compile",
+            tmp_path / "m.pt2",
+            "-o",
+            tmp_path / "m.coil",
+            "--set",
+            "cuda.emulate=true",
+            "--set",
+            "cuda.launch_shape=wide",
+        )
 
 
 def test_no_nvrtc(tmp_path):
     export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
     with pytest.raises(CoilError, match="cuda.nvrtc"):
-        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "cuda", "--set", f"cuda.nvrtc={tmp_path}")
+        coil_ok(
+            "compile",
+            tmp_path / "m.pt2",
+            "-o",
+            tmp_path / "m.coil",
+            "--device",
+            "cuda",
+            "--set",
+            f"cuda.nvrtc={tmp_path}",
+        )
 
 
 def test_a_program_is_for_the_device_that_was_named(tmp_path):
     export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
     for name in ("cuda", "cuda:0", "cuda:3"):
-        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", name, "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}")
+        coil_ok(
+            "compile",
+            tmp_path / "m.pt2",
+            "-o",
+            tmp_path / "m.coil",
+            "--device",
+            name,
+            "--set",
+            "cuda.arch=sm_90a",
+            "--set",
+            f"cuda.nvrtc={NVRTC}",
+        )
         with zipfile.ZipFile(tmp_path / "m.coil") as package:
             assert json.loads(package.read("manifest.json"))["device"] == (name if ":" in name else "cuda:0")

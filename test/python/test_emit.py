@@ -1,4 +1,5 @@
 """`--emit=cpp`: the source compiles alone against the runtime's C header, and gives eager's results."""
+
 import re
 import subprocess
 
@@ -17,13 +18,34 @@ def test_source_gives_eagers_results(name, tmp_path):
     module, args, dynamic, others = SMALL[name]()
     export(module, args, tmp_path / "m.pt2", dynamic)
     coil_ok("compile", tmp_path / "m.pt2", "--emit", "cpp", "-o", tmp_path / "m.cpp")
-    built = subprocess.run(["g++", "-std=c++20", "-O2", "-DCOIL_MAIN", f"-I{ROOT}/include", tmp_path / "m.cpp", f"-L{ROOT}/build/lib", "-lcoil_runtime", f"-Wl,-rpath,{ROOT}/build/lib",
-                            "-o", tmp_path / "program"], capture_output=True, text=True)
+    built = subprocess.run(
+        [
+            "g++",
+            "-std=c++20",
+            "-O2",
+            "-DCOIL_MAIN",
+            f"-I{ROOT}/include",
+            tmp_path / "m.cpp",
+            f"-L{ROOT}/build/lib",
+            "-lcoil_runtime",
+            f"-Wl,-rpath,{ROOT}/build/lib",
+            "-o",
+            tmp_path / "program",
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert built.returncode == 0, built.stderr[-2000:]
     for each in [args, *others]:
         before, want = eager(module, each)
         save_file(before, tmp_path / "in.safetensors")
-        done = subprocess.run([tmp_path / "program", tmp_path / "in.safetensors", tmp_path / "out.safetensors"], capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT)
+        done = subprocess.run(
+            [tmp_path / "program", tmp_path / "in.safetensors", tmp_path / "out.safetensors"],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+        )
         assert done.returncode == 0, done.stderr
         wrong = differences(load_file(tmp_path / "out.safetensors"), want, lambda _: {"tolerance": 2e-4})
         assert not wrong, "\n".join(wrong)

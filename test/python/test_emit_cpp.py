@@ -1,4 +1,7 @@
-"""`--emit=cpp`: source that compiles alone gives the same bits as the compiled program; as a program and as a library."""
+"""`--emit=cpp`: source that compiles alone gives the same bits as the compiled program; as a program and as a
+library.
+"""
+
 import ctypes
 import pathlib
 import subprocess
@@ -21,18 +24,41 @@ class Classifier(torch.nn.Module):
     def forward(self, x):
         self.calls.add_(1)
         z = self.second(torch.relu(self.first(x)))
-        return {"p": torch.softmax(z, -1), "sum": z.sum(0), "part": x[:, ::2], "calls": self.calls * 2, "n": x.shape[0] * 3}
+        return {
+            "p": torch.softmax(z, -1),
+            "sum": z.sum(0),
+            "part": x[:, ::2],
+            "calls": self.calls * 2,
+            "n": x.shape[0] * 3,
+        }
 
 
 class Numbers(torch.nn.Module):
     def forward(self, x, y, i):
         table = x.cumsum(1)
         y.mul_(2)
-        return table[:, i], (x.double().exp() / 3).to(torch.bfloat16), y.argmax(-1), x.view(-1)[1:] // 2, torch.cat([x, y], 1).transpose(0, 1)
+        return (
+            table[:, i],
+            (x.double().exp() / 3).to(torch.bfloat16),
+            y.argmax(-1),
+            x.view(-1)[1:] // 2,
+            torch.cat([x, y], 1).transpose(0, 1),
+        )
 
 
 def build(source, output, *flags):
-    command = ["g++", "-std=c++20", *flags, f"-I{ROOT}/include", source, "-o", output, f"-L{BUILD}/lib", "-lcoil_runtime", f"-Wl,-rpath,{BUILD}/lib"]
+    command = [
+        "g++",
+        "-std=c++20",
+        *flags,
+        f"-I{ROOT}/include",
+        source,
+        "-o",
+        output,
+        f"-L{BUILD}/lib",
+        "-lcoil_runtime",
+        f"-Wl,-rpath,{BUILD}/lib",
+    ]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:3000]
 
@@ -99,11 +125,20 @@ def test_weights_without_elements(tmp_path):
 def test_errors_are_one_line(tmp_path):
     rows = torch.export.Dim("rows", min=2, max=64)
     build(emitted(Classifier(), (torch.randn(5, 16),), tmp_path, ({0: rows},)), tmp_path / "m", "-DCOIL_MAIN")
-    for given, message in [({"x": torch.randn(65, 16)}, "must be at most 64"), ({"x": torch.randn(5, 17)}, "input 'x' has size 17 in dimension 1"),
-                           ({"x": torch.ones(5, 16).long()}, "input 'x' is int64, but the program takes float32"), ({"y": torch.randn(5, 16)}, "input x is missing")]:
+    for given, message in [
+        ({"x": torch.randn(65, 16)}, "must be at most 64"),
+        ({"x": torch.randn(5, 17)}, "input 'x' has size 17 in dimension 1"),
+        ({"x": torch.ones(5, 16).long()}, "input 'x' is int64, but the program takes float32"),
+        ({"y": torch.randn(5, 16)}, "input x is missing"),
+    ]:
         save_file(given, tmp_path / "in")
         done = subprocess.run([tmp_path / "m", tmp_path / "in", tmp_path / "out"], capture_output=True, text=True)
-        assert done.returncode == 1 and done.stderr.startswith("coil: error: ") and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
+        assert (
+            done.returncode == 1
+            and done.stderr.startswith("coil: error: ")
+            and done.stderr.count("\n") == 1
+            and message in done.stderr
+        ), done.stderr
         assert not (tmp_path / "out").exists()
     (tmp_path / "m.weights.safetensors").unlink()
     assert subprocess.run([tmp_path / "m", tmp_path / "in", tmp_path / "out"], capture_output=True).returncode == 1
@@ -111,12 +146,23 @@ def test_errors_are_one_line(tmp_path):
 
 class CTensor(ctypes.Structure):
     """coil_tensor."""
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int16), ("on_device", ctypes.c_int16), ("sizes", ctypes.c_int64 * 16), ("strides", ctypes.c_int64 * 16), ("owner", ctypes.c_void_p)]
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int),
+        ("rank", ctypes.c_int16),
+        ("on_device", ctypes.c_int16),
+        ("sizes", ctypes.c_int64 * 16),
+        ("strides", ctypes.c_int64 * 16),
+        ("owner", ctypes.c_void_p),
+    ]
 
     @staticmethod
     def of(t):
         fill = (0,) * (16 - t.dim())
-        return CTensor(t.data_ptr(), {torch.float32: 7}[t.dtype], t.dim(), 0, (*t.shape, *fill), (*t.stride(), *fill), None)
+        return CTensor(
+            t.data_ptr(), {torch.float32: 7}[t.dtype], t.dim(), 0, (*t.shape, *fill), (*t.stride(), *fill), None
+        )
 
 
 def test_as_a_library_through_the_c_entry(tmp_path):
@@ -132,7 +178,10 @@ def test_as_a_library_through_the_c_entry(tmp_path):
     outputs = (CTensor * count.value)()
     strided = torch.randn(16, 5).t()  # columns where the program was compiled for rows
     for calls in (1, 2):
-        assert library.coil_program_run(program, ctypes.byref(CTensor.of(strided)), ctypes.c_size_t(1), outputs, count) == 0, library.coil_last_error()
+        assert (
+            library.coil_program_run(program, ctypes.byref(CTensor.of(strided)), ctypes.c_size_t(1), outputs, count)
+            == 0
+        ), library.coil_last_error()
         want = torch.softmax(module.second(torch.relu(module.first(strided))), -1)
         got = torch.frombuffer(ctypes.string_at(outputs[0].data, 160), dtype=torch.float32).view(5, 8)
         torch.testing.assert_close(got, want)

@@ -1,4 +1,7 @@
-"""`--emit cpp` of CUDA programs where there is no GPU: the source compiles without a warning, and on the driver of test/fake_cuda, whose kernels are the compiler's own behind the machine of `cuda.emulate`, it gives eager's results."""
+"""`--emit cpp` of CUDA programs where there is no GPU: the source compiles without a warning, and on the driver of
+test/fake_cuda, whose kernels are the compiler's own behind the machine of `cuda.emulate`, it gives eager's results.
+"""
+
 import copy
 import os
 import pathlib
@@ -15,7 +18,18 @@ from test_emit_cuda import CUDA as TO_CUDA, PLACE, PROGRAMS, of, seeded
 
 pytestmark = pytest.mark.skipif(PLACE is None, reason="nvidia-cuda-nvrtc is not installed")
 CUDA = [*TO_CUDA, "--set", f"cuda.nvrtc={pathlib.Path(PLACE or '.').parent}"]
-EMULATED = ["pointwise", "reduction", "attention in f32", "attention in f32 in training", "attention in f32 in training, masked", "blocks", "selected", "sorts and scans", "scattered", "many alike"]  # the others call cuBLAS or cuDNN
+EMULATED = [
+    "pointwise",
+    "reduction",
+    "attention in f32",
+    "attention in f32 in training",
+    "attention in f32 in training, masked",
+    "blocks",
+    "selected",
+    "sorts and scans",
+    "scattered",
+    "many alike",
+]  # the others call cuBLAS or cuDNN
 
 
 def archived(name, folder):
@@ -23,7 +37,9 @@ def archived(name, folder):
     module, calls, dynamic = PROGRAMS[name]
     module = module.eval()
     with torch.no_grad():
-        torch.export.save(torch.export.export(copy.deepcopy(module), calls[0], dynamic_shapes=dynamic), folder / "m.pt2")
+        torch.export.save(
+            torch.export.export(copy.deepcopy(module), calls[0], dynamic_shapes=dynamic), folder / "m.pt2"
+        )
     return module, calls, folder / "m.pt2"
 
 
@@ -42,10 +58,26 @@ def call(program, inputs, environment):
     return done, load_file(results) if results.exists() else None
 
 
-@pytest.mark.parametrize("name", ["net", "selected", "blocks", "factors", "attention", "convolution", "lstm", "many alike", "complex"])
+@pytest.mark.parametrize(
+    "name", ["net", "selected", "blocks", "factors", "attention", "convolution", "lstm", "many alike", "complex"]
+)
 def test_source_compiles_without_a_warning(name, tmp_path):
     source = emit(archived(name, tmp_path)[2], "cpp", *CUDA)
-    done = subprocess.run(["g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-DCOIL_MAIN", f"-I{ROOT}/include", source], capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            "g++",
+            "-std=c++20",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fsyntax-only",
+            "-DCOIL_MAIN",
+            f"-I{ROOT}/include",
+            source,
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[:3000]
 
 
@@ -83,9 +115,18 @@ def test_inputs_that_are_written_to(tmp_path):
     inputs = {"x": seeded(6, 3), "i": torch.tensor([2, -1]), "h": torch.zeros(2, 3)}
     done, got = call(program, inputs, environment)
     assert done.returncode == 0, done.stderr
-    assert torch.equal(got["0"], inputs["x"][[2, 5]]) and torch.equal(got["1"], torch.ones(3, 2)) and torch.equal(got["2"], torch.full((3,), 2.0)) and got["4"] == 12
+    assert (
+        torch.equal(got["0"], inputs["x"][[2, 5]])
+        and torch.equal(got["1"], torch.ones(3, 2))
+        and torch.equal(got["2"], torch.full((3,), 2.0))
+        and got["4"] == 12
+    )
     assert torch.equal(got["h"], torch.ones(2, 3))
-    for wrong, message in [({"i": torch.tensor([2, 6])}, "an index read from a tensor is out of range"), ({"x": seeded(6, 4)}, "input 'x' has size 4 in dimension 1"), ({"h": torch.zeros(2, 3).long()}, "input 'h' is int64")]:
+    for wrong, message in [
+        ({"i": torch.tensor([2, 6])}, "an index read from a tensor is out of range"),
+        ({"x": seeded(6, 4)}, "input 'x' has size 4 in dimension 1"),
+        ({"h": torch.zeros(2, 3).long()}, "input 'h' is int64"),
+    ]:
         done, got = call(program, inputs | wrong, environment)
         assert done.returncode == 1 and message in done.stderr and got is None, done.stderr
 
@@ -162,7 +203,21 @@ def check_what_stays(folder, options, environment):
     export(Written(), (seeded(6, 3), torch.tensor([2, 0]), torch.zeros(2, 3)), folder / "m.pt2")
     source = emit(folder / "m.pt2", "cpp", *options)
     source.write_text(source.read_text() + CALLER)
-    command = ["g++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", source, "-o", folder / "caller", f"-L{BUILD}/lib", "-lcoil_runtime", f"-Wl,-rpath,{BUILD}/lib"]
+    command = [
+        "g++",
+        "-std=c++20",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{ROOT}/include",
+        source,
+        "-o",
+        folder / "caller",
+        f"-L{BUILD}/lib",
+        "-lcoil_runtime",
+        f"-Wl,-rpath,{BUILD}/lib",
+    ]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:3000]
     done = subprocess.run([folder / "caller"], capture_output=True, text=True, env=environment(folder / "m.pt2"))
@@ -174,10 +229,17 @@ def test_tensors_that_stay_on_the_device(tmp_path):
 
 
 def test_library_calls_that_the_host_does(tmp_path):
-    module, args = of(lambda a: (torch.linalg.cholesky(a) * 2, torch.linalg.svdvals(a))), (seeded(4, 3, 3) / 9 + torch.eye(3),)
+    module, args = (
+        of(lambda a: (torch.linalg.cholesky(a) * 2, torch.linalg.svdvals(a))),
+        (seeded(4, 3, 3) / 9 + torch.eye(3),),
+    )
     args = ((args[0] + args[0].mT) / 2,)
     export(module, args, tmp_path / "m.pt2")
-    done, got = call(build_program(emit(tmp_path / "m.pt2", "cpp", *CUDA)), named_inputs(module, args), on_the_fake_driver(tmp_path / "m.pt2"))
+    done, got = call(
+        build_program(emit(tmp_path / "m.pt2", "cpp", *CUDA)),
+        named_inputs(module, args),
+        on_the_fake_driver(tmp_path / "m.pt2"),
+    )
     assert done.returncode == 0, done.stderr
     wrong = [d for k, w in named_outputs(module(*args)).items() if (d := difference(got[k], w))]
     assert not wrong, wrong
@@ -194,20 +256,38 @@ def test_random_numbers(tmp_path):
 
 
 def test_the_queue_is_of_the_device_that_was_named(tmp_path):
-    text = emit(archived("pointwise", tmp_path)[2], "cpp", "--device", "cuda:3", "--set", "cuda.arch=sm_90", *CUDA[-2:], "--set", "cuda.dependent_launch=true").read_text()
+    text = emit(
+        archived("pointwise", tmp_path)[2],
+        "cpp",
+        "--device",
+        "cuda:3",
+        "--set",
+        "cuda.arch=sm_90",
+        *CUDA[-2:],
+        "--set",
+        "cuda.dependent_launch=true",
+    ).read_text()
     assert '  Queue queue{"cuda:3", "sm_90", binaries(), true};' in text
 
 
 def test_without_its_kernels(tmp_path):
     program = build_program(emit(archived("pointwise", tmp_path)[2], "cpp", *CUDA))
-    done, _ = call(program, named_inputs(PROGRAMS["pointwise"][0], PROGRAMS["pointwise"][1][0]), ENVIRONMENT | {"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "fake_cuda")})
-    assert done.returncode == 1 and done.stderr.startswith("coil: error: kernel 'coil_") and done.stderr.count("\n") == 1, done.stderr
+    done, _ = call(
+        program,
+        named_inputs(PROGRAMS["pointwise"][0], PROGRAMS["pointwise"][1][0]),
+        ENVIRONMENT | {"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "fake_cuda")},
+    )
+    assert (
+        done.returncode == 1 and done.stderr.startswith("coil: error: kernel 'coil_") and done.stderr.count("\n") == 1
+    ), done.stderr
 
 
 def test_programs_for_the_cpu_have_no_device_to_stay_on(tmp_path):
     export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
     source = emit(tmp_path / "m.pt2", "cpp")
-    source.write_text(source.read_text() + """
+    source.write_text(
+        source.read_text()
+        + """
 #include <cstdio>
 int main() {
   coil_program* program = coil_program_open(nullptr);
@@ -215,24 +295,58 @@ int main() {
   std::puts(coil_last_error());
   return !stays || coil_program_wait(program);
 }
-""")
-    subprocess.run(["g++", "-std=c++20", "-Wall", "-Werror", f"-I{ROOT}/include", source, "-o", tmp_path / "caller", f"-L{BUILD}/lib", "-lcoil_runtime", f"-Wl,-rpath,{BUILD}/lib"], check=True)
+"""
+    )
+    subprocess.run(
+        [
+            "g++",
+            "-std=c++20",
+            "-Wall",
+            "-Werror",
+            f"-I{ROOT}/include",
+            source,
+            "-o",
+            tmp_path / "caller",
+            f"-L{BUILD}/lib",
+            "-lcoil_runtime",
+            f"-Wl,-rpath,{BUILD}/lib",
+        ],
+        check=True,
+    )
     done = subprocess.run([tmp_path / "caller"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("the program runs on the cpu"), done
 
 
 def test_what_a_gpus_program_leaves_to_its_host_is_refused(tmp_path):
     export(of(lambda x: torch.linalg.eigvals(x)), (seeded(3, 3),), tmp_path / "m.pt2")
-    with pytest.raises(CoilError, match=r"--emit=cpp: programs for cuda:0 cannot leave coil.eig_values.default to the host program; emit python or fx, which call torch"):
-        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.cpp", "--emit", "cpp", *CUDA, "--set", "fallback=true")
+    with pytest.raises(
+        CoilError,
+        match=(
+            r"--emit=cpp: programs for cuda:0 cannot leave coil.eig_values.default to the host program; emit python "
+            r"or fx, which call torch"
+        ),
+    ):
+        coil_ok(
+            "compile", tmp_path / "m.pt2", "-o", tmp_path / "m.cpp", "--emit", "cpp", *CUDA, "--set", "fallback=true"
+        )
 
 
 def test_wrapper_text_gives_the_same_program(tmp_path):
     _, _, archive = archived("blocks", tmp_path)
     text = tmp_path / "m.wrap"
     coil_ok("compile", archive, "-o", text, "--emit", "wrapper", *CUDA)
-    run = lambda source: source[source.index("void coil_program::run("):source.index("constexpr char binary0[]")]
-    found = coil_ok("opt", "--emit", "cpp", text, env=ENVIRONMENT | {"CUDA_HOME": str(pathlib.Path(PLACE).parent)}).stdout
-    assert run(found) == run(emit(archive, "cpp", *CUDA).read_text()) and "\nextern \"C\" __global__" in found
-    done = coil("opt", "--emit", "cpp", text, env={k: v for k, v in ENVIRONMENT.items() if k not in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")})
-    assert done.returncode == 0 or "no NVRTC" in done.stderr and "CUDA_HOME names a folder as well" in done.stderr, done.stderr
+    run = lambda source: source[source.index("void coil_program::run(") : source.index("constexpr char binary0[]")]
+    found = coil_ok(
+        "opt", "--emit", "cpp", text, env=ENVIRONMENT | {"CUDA_HOME": str(pathlib.Path(PLACE).parent)}
+    ).stdout
+    assert run(found) == run(emit(archive, "cpp", *CUDA).read_text()) and '\nextern "C" __global__' in found
+    done = coil(
+        "opt",
+        "--emit",
+        "cpp",
+        text,
+        env={k: v for k, v in ENVIRONMENT.items() if k not in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")},
+    )
+    assert done.returncode == 0 or "no NVRTC" in done.stderr and "CUDA_HOME names a folder as well" in done.stderr, (
+        done.stderr
+    )

@@ -1,4 +1,7 @@
-"""`--emit python` and `--emit fx` of CUDA programs where there is no GPU: their kernels' text compiles by the files' own way to NVRTC, and behind the machine of `cuda.emulate` the files give eager's results."""
+"""`--emit python` and `--emit fx` of CUDA programs where there is no GPU: their kernels' text compiles by the files'
+own way to NVRTC, and behind the machine of `cuda.emulate` the files give eager's results.
+"""
+
 import copy
 import importlib.util
 import pathlib
@@ -16,7 +19,10 @@ from emitted import emit
 from emulated_cuda import library_calls_of_its_own, load_emulated, on_the_cpu  # the fixture serves by being here
 
 FOUND = importlib.util.find_spec("nvidia")
-PLACE = next((p for p in (FOUND.submodule_search_locations if FOUND else []) if list(pathlib.Path(p).rglob("libnvrtc.so*"))), None)
+PLACE = next(
+    (p for p in (FOUND.submodule_search_locations if FOUND else []) if list(pathlib.Path(p).rglob("libnvrtc.so*"))),
+    None,
+)
 CUDA = ["--device", "cuda", "--set", "cuda.arch=sm_90"]
 ROWS = Dim("rows", min=2, max=64)
 
@@ -30,7 +36,11 @@ class Net(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.words = torch.nn.Linear(16, 32), torch.nn.Linear(32, 8), torch.nn.Embedding(10, 16)
+        self.first, self.second, self.words = (
+            torch.nn.Linear(16, 32),
+            torch.nn.Linear(32, 8),
+            torch.nn.Embedding(10, 16),
+        )
         self.register_buffer("calls", torch.zeros(3))
 
     def forward(self, x, h, i):
@@ -68,13 +78,22 @@ class Convolved(torch.nn.Module):
 
 
 def gradients(x, w, g):
-    return torch.ops.aten.convolution_backward(g, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])[:2]
+    return torch.ops.aten.convolution_backward(
+        g, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False]
+    )[:2]
 
 
 def linalg(a, b):
     lu, pivots = torch.linalg.lu_factor(a)
     q, r = torch.linalg.qr(b)
-    return torch.linalg.solve(a, b), *torch.lu_unpack(lu, pivots), torch.linalg.cholesky(a @ a.mT), q @ r, torch.linalg.eigvals(a).abs().sum(), torch.matrix_exp(a / 8)
+    return (
+        torch.linalg.solve(a, b),
+        *torch.lu_unpack(lu, pivots),
+        torch.linalg.cholesky(a @ a.mT),
+        q @ r,
+        torch.linalg.eigvals(a).abs().sum(),
+        torch.matrix_exp(a / 8),
+    )
 
 
 def seeded(*shape, dtype=torch.float32):
@@ -82,33 +101,128 @@ def seeded(*shape, dtype=torch.float32):
 
 
 BF16 = torch.bfloat16
+
+
 def attention_and_gradient(q, k, v, dy, mask=None):
-    y, logarithms = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, mask is None, attn_mask=mask)
-    return y, logarithms, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(dy, q, k, v, y, logarithms, 0.0, mask is None, attn_mask=mask)
+    y, logarithms = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        q, k, v, 0.0, mask is None, attn_mask=mask
+    )
+    return (
+        y,
+        logarithms,
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            dy, q, k, v, y, logarithms, 0.0, mask is None, attn_mask=mask
+        ),
+    )
 
 
 PROGRAMS = {
     "pointwise": (of(lambda x, y: (x.sin() + y, (x > y).sum())), [(seeded(70, 33), seeded(33))], None),
     "reduction": (of(lambda x: (x.softmax(-1), x.sum(0), x.var(1), x.amax())), [(seeded(9, 700),)], None),
-    "net": (Net(), [(seeded(5, 16), seeded(4, 3), torch.arange(5)), (seeded(64, 16), seeded(4, 3), torch.arange(64) % 10)], ({0: ROWS}, None, {0: ROWS})),
-    "epilogue": (of(lambda x, w, b, r: (F.gelu(F.linear(x, w, b), approximate="tanh"), torch.relu(x @ w.t()) + r, torch.addmm(r, x, w.t()))), [(seeded(6, 16), seeded(24, 16), seeded(24), seeded(6, 24))], None),
-    "narrow": (of(lambda x, w, b: (F.linear(x, w, b).relu(), F.linear(x, w).float(), x @ x.mT)), [(seeded(2, 6, 16, dtype=BF16), seeded(24, 16, dtype=BF16), seeded(24, dtype=BF16))], None),
-    "grown": (of(lambda x, w: F.cross_entropy(F.linear(x, w).float(), torch.arange(3500) % 515)), [(seeded(3500, 32, dtype=BF16), seeded(515, 32, dtype=BF16))], None),
+    "net": (
+        Net(),
+        [(seeded(5, 16), seeded(4, 3), torch.arange(5)), (seeded(64, 16), seeded(4, 3), torch.arange(64) % 10)],
+        ({0: ROWS}, None, {0: ROWS}),
+    ),
+    "epilogue": (
+        of(
+            lambda x, w, b, r: (
+                F.gelu(F.linear(x, w, b), approximate="tanh"),
+                torch.relu(x @ w.t()) + r,
+                torch.addmm(r, x, w.t()),
+            )
+        ),
+        [(seeded(6, 16), seeded(24, 16), seeded(24), seeded(6, 24))],
+        None,
+    ),
+    "narrow": (
+        of(lambda x, w, b: (F.linear(x, w, b).relu(), F.linear(x, w).float(), x @ x.mT)),
+        [(seeded(2, 6, 16, dtype=BF16), seeded(24, 16, dtype=BF16), seeded(24, dtype=BF16))],
+        None,
+    ),
+    "grown": (
+        of(lambda x, w: F.cross_entropy(F.linear(x, w).float(), torch.arange(3500) % 515)),
+        [(seeded(3500, 32, dtype=BF16), seeded(515, 32, dtype=BF16))],
+        None,
+    ),
     "batched": (of(lambda x, y: torch.bmm(x, y) * 2), [(seeded(3, 5, 7), seeded(3, 7, 9))], None),
-    "attention": (of(lambda q, k, v: (F.scaled_dot_product_attention(q, k, v, is_causal=True), F.scaled_dot_product_attention(q, k, v, (q @ k.mT).sign().to(q.dtype)))),
-                  [(seeded(2, 3, 8, 16, dtype=BF16), seeded(2, 3, 8, 16, dtype=BF16), seeded(2, 3, 8, 16, dtype=BF16))], None),
-    "attention in training": (of(attention_and_gradient), [(seeded(2, 4, 8, 16, dtype=BF16), seeded(2, 2, 9, 16, dtype=BF16), seeded(2, 2, 9, 16, dtype=BF16), seeded(2, 4, 8, 16, dtype=BF16))], None),
-    "attention in training, masked": (of(attention_and_gradient), [(*(seeded(2, 4, n, 16, dtype=BF16) for n in (8, 9, 9, 8)), seeded(2, 1, 8, 9, dtype=BF16))], None),
-    # Coil's own kernels: pieces of heads with and without rests, causal and masked, heads that share keys, two calls in one launch.
-    "attention in f32": (of(lambda q, k, v, seen: (F.scaled_dot_product_attention(q, k, v, is_causal=True), F.scaled_dot_product_attention(q, v, k, is_causal=True), F.scaled_dot_product_attention(q[..., :20], k[..., :20], v[..., :33], seen))), [(*(seeded(2, 3, n, 72) for n in (150, 70, 70)), seeded(150, 70) > -1)], None),
-    "attention in f32 in training": (of(attention_and_gradient), [(seeded(2, 4, 70, 80), seeded(2, 2, 90, 80), seeded(2, 2, 90, 80), seeded(2, 4, 70, 80))], None),
-    "attention in f32 in training, masked": (of(attention_and_gradient), [(*(seeded(2, 4, n, 16) for n in (20, 30, 30, 20)), seeded(2, 1, 20, 30).exp().log())], None),
+    "attention": (
+        of(
+            lambda q, k, v: (
+                F.scaled_dot_product_attention(q, k, v, is_causal=True),
+                F.scaled_dot_product_attention(q, k, v, (q @ k.mT).sign().to(q.dtype)),
+            )
+        ),
+        [(seeded(2, 3, 8, 16, dtype=BF16), seeded(2, 3, 8, 16, dtype=BF16), seeded(2, 3, 8, 16, dtype=BF16))],
+        None,
+    ),
+    "attention in training": (
+        of(attention_and_gradient),
+        [
+            (
+                seeded(2, 4, 8, 16, dtype=BF16),
+                seeded(2, 2, 9, 16, dtype=BF16),
+                seeded(2, 2, 9, 16, dtype=BF16),
+                seeded(2, 4, 8, 16, dtype=BF16),
+            )
+        ],
+        None,
+    ),
+    "attention in training, masked": (
+        of(attention_and_gradient),
+        [(*(seeded(2, 4, n, 16, dtype=BF16) for n in (8, 9, 9, 8)), seeded(2, 1, 8, 9, dtype=BF16))],
+        None,
+    ),
+    # Coil's own kernels: pieces of heads with and without rests, causal and masked, heads that share keys, two calls in
+    # one launch.
+    "attention in f32": (
+        of(
+            lambda q, k, v, seen: (
+                F.scaled_dot_product_attention(q, k, v, is_causal=True),
+                F.scaled_dot_product_attention(q, v, k, is_causal=True),
+                F.scaled_dot_product_attention(q[..., :20], k[..., :20], v[..., :33], seen),
+            )
+        ),
+        [(*(seeded(2, 3, n, 72) for n in (150, 70, 70)), seeded(150, 70) > -1)],
+        None,
+    ),
+    "attention in f32 in training": (
+        of(attention_and_gradient),
+        [(seeded(2, 4, 70, 80), seeded(2, 2, 90, 80), seeded(2, 2, 90, 80), seeded(2, 4, 70, 80))],
+        None,
+    ),
+    "attention in f32 in training, masked": (
+        of(attention_and_gradient),
+        [(*(seeded(2, 4, n, 16) for n in (20, 30, 30, 20)), seeded(2, 1, 20, 30).exp().log())],
+        None,
+    ),
     "blocks": (Loop(), [(torch.ones(3),), (-torch.ones(3),)], None),
-    "selected": (Selected(), [(seeded(6, 3), torch.tensor([2, 0, 5]), 3), (-seeded(6, 3).abs(), torch.tensor([0, 0, 1]), 5)], (None, None, Dim.DYNAMIC)),
+    "selected": (
+        Selected(),
+        [(seeded(6, 3), torch.tensor([2, 0, 5]), 3), (-seeded(6, 3).abs(), torch.tensor([0, 0, 1]), 5)],
+        (None, None, Dim.DYNAMIC),
+    ),
     "convolution": (Convolved(), [(seeded(2, 3, 10, 12),)], None),
     "convolution gradient": (of(gradients), [(seeded(2, 3, 9, 9), seeded(4, 3, 3, 3), seeded(2, 4, 9, 9))], None),
-    "sorts and scans": (of(lambda x: (*x.sort(dim=-1, stable=True), *x.topk(3), x.cumsum(0), x.median(), x.logcumsumexp(1), x.sort(0).indices)), [(seeded(20, 300),)], None),
-    "scattered": (of(lambda x, i, y: (x.index_add(0, i, y), torch.index_put(x, (i,), y, accumulate=True))), [(seeded(10, 8), torch.arange(30) % 10, seeded(30, 8))], None),
+    "sorts and scans": (
+        of(
+            lambda x: (
+                *x.sort(dim=-1, stable=True),
+                *x.topk(3),
+                x.cumsum(0),
+                x.median(),
+                x.logcumsumexp(1),
+                x.sort(0).indices,
+            )
+        ),
+        [(seeded(20, 300),)],
+        None,
+    ),
+    "scattered": (
+        of(lambda x, i, y: (x.index_add(0, i, y), torch.index_put(x, (i,), y, accumulate=True))),
+        [(seeded(10, 8), torch.arange(30) % 10, seeded(30, 8))],
+        None,
+    ),
     "complex": (of(lambda x: torch.fft.rfft(x).abs()), [(seeded(4, 16),)], None),
     "factors": (of(linalg), [(seeded(4, 4) + 3 * torch.eye(4), seeded(4, 3))], None),
     "lstm": (torch.nn.LSTM(4, 5), [(seeded(3, 2, 4),)], None),
@@ -148,15 +262,29 @@ def check_calls(function, module, calls):
 @pytest.mark.parametrize("arch", ["sm_90", "sm_80"])
 def test_kernels_compile(program, arch, monkeypatch, tmp_path):
     """By the functions of the file itself, to a cubin that is in the cache then."""
-    monkeypatch.setenv("COIL_NVRTC", str(PLACE + "/cu13") if (pathlib.Path(PLACE) / "cu13").is_dir() else str(pathlib.Path(PLACE).parent))
+    monkeypatch.setenv(
+        "COIL_NVRTC",
+        str(PLACE + "/cu13") if (pathlib.Path(PLACE) / "cu13").is_dir() else str(pathlib.Path(PLACE).parent),
+    )
     monkeypatch.setenv("COIL_CACHE", str(tmp_path))
     text = emit(program[3], "python", "--device", "cuda", "--set", f"cuda.arch={arch}").read_text()
     scope = {"__file__": str(tmp_path / "m.py"), "__name__": "m"}
-    exec(compile(text[:text.index("\nKERNELS = ")] if "\nKERNELS = " in text else text[:text.index("\ndef call(")], "m.py", "exec"), scope)
+    exec(
+        compile(
+            text[: text.index("\nKERNELS = ")] if "\nKERNELS = " in text else text[: text.index("\ndef call(")],
+            "m.py",
+            "exec",
+        ),
+        scope,
+    )
     if "KERNEL_TEXTS" in scope:
         flags = re.search(r"\nKERNELS = .*?(\[.*?\])", text)[1]
         cubins = scope["compile_kernels"](scope["KERNEL_HEAD"], scope["KERNEL_TEXTS"], eval(flags), arch)
-        assert cubins and all(c.startswith(b"\x7fELF") for c in cubins) and len(list(tmp_path.glob("*.cubin"))) == len(set(cubins))
+        assert (
+            cubins
+            and all(c.startswith(b"\x7fELF") for c in cubins)
+            and len(list(tmp_path.glob("*.cubin"))) == len(set(cubins))
+        )
 
 
 def test_python(program):
@@ -176,20 +304,25 @@ def test_fx_through_passes(program, tmp_path):
     emitted = load_emulated(emit(archive, "fx", *CUDA))
     text = tmp_path / "m.fx"
     text.write_text(emitted.text())
-    passes = [word for name in ("propagate", "eliminate-common-subexpressions", "eliminate-dead-code", "propagate") for word in ("--pass", name)]
+    passes = [
+        word
+        for name in ("propagate", "eliminate-common-subexpressions", "eliminate-dead-code", "propagate")
+        for word in ("--pass", name)
+    ]
     check_calls(emitted.read(coil_ok("opt", *passes, text).stdout), module, calls)
 
 
 def test_wrapper_text_gives_the_same_program(program, tmp_path):
     archive, text = program[3], tmp_path / "m.wrap"
     coil_ok("compile", archive, "-o", text, "--emit", "wrapper", "--set", "pack_weights=false", *CUDA)
-    body = lambda source: source[source.index("def call(args):"):]
+    body = lambda source: source[source.index("def call(args):") :]
     assert body(coil_ok("opt", "--emit", "python", text).stdout) == body(emit(archive, "python", *CUDA).read_text())
 
 
 @pytest.mark.parametrize("language", ["python", "fx"])
 def test_an_index_out_of_range(language, tmp_path):
     """The message, and the caller's memory as it was."""
+
     def written(x, i, h):
         y = x[i]
         h.add_(1)
@@ -211,7 +344,11 @@ def test_random_numbers(language, tmp_path):
     emitted = load_emulated(emit(tmp_path / "m.pt2", language, *CUDA))
     call = emitted.load() if language == "fx" else lambda *args: emitted.call(list(args))
     one, two = call(torch.ones(40, 50))[0], call(torch.ones(40, 50))[0]
-    assert not torch.equal(one, two) and all(t in (0.0, 4 / 3) or abs(t - 4 / 3) < 1e-6 for t in one.unique().tolist()) and 0.7 < (one > 0).float().mean() < 0.8
+    assert (
+        not torch.equal(one, two)
+        and all(t in (0.0, 4 / 3) or abs(t - 4 / 3) < 1e-6 for t in one.unique().tolist())
+        and 0.7 < (one > 0).float().mean() < 0.8
+    )
     torch.manual_seed(3)
     one = call(torch.ones(40, 50))[0]
     torch.manual_seed(3)
@@ -222,7 +359,9 @@ def test_lines_say_how_kernels_are_launched(tmp_path):
     export(of(lambda x: x.sin()), (seeded(5, 16),), tmp_path / "m.pt2", {"args": ({0: ROWS},)})
     text = emit(tmp_path / "m.pt2", "python", "--device", "cuda:3", "--set", "cuda.arch=sm_90").read_text()
     assert 'DEVICE = torch.device("cuda:3")' in text and '"-std=c++17", "-default-device", "-w"' in text
-    assert re.search(r"^    coil_\w+\(\[\w+, \w+\], \[s\d+\], grid=\(\(.* // \d+,\), block=\d+\)$", text, re.MULTILINE), text[text.index("def call"):]
+    assert re.search(
+        r"^    coil_\w+\(\[\w+, \w+\], \[s\d+\], grid=\(\(.* // \d+,\), block=\d+\)$", text, re.MULTILINE
+    ), text[text.index("def call") :]
     assert "RUNTIME" not in text
 
 
@@ -232,7 +371,13 @@ def test_what_torch_has_no_form_of_is_refused(tmp_path):
     coil_ok("compile", tmp_path / "m.pt2", "-o", text, "--emit", "wrapper", *CUDA)
     text.write_text(text.read_text().replace("= matmul(", "= my_product("))
     for language in ("python", "fx"):
-        with pytest.raises(CoilError, match="library operation 'my_product' has no form in torch, which programs in Python call on cuda:0; write a package instead"):
+        with pytest.raises(
+            CoilError,
+            match=(
+                "library operation 'my_product' has no form in torch, which programs in Python call on cuda:0; write "
+                "a package instead"
+            ),
+        ):
             coil_ok("opt", "--emit", language, text)
 
 

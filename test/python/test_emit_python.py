@@ -1,4 +1,7 @@
-"""`--emit=python` and `--emit=fx`: what the files define, how they fail, what else can be done with them. That their results are the plan's is in test_emitters.py."""
+"""`--emit=python` and `--emit=fx`: what the files define, how they fail, what else can be done with them. That their
+results are the plan's is in test_emitters.py.
+"""
+
 import ast
 import operator
 import os
@@ -64,7 +67,9 @@ def check_outputs(function):
             else:
                 assert type(g) is int and g == w
         assert torch.equal(h, want_h)
-        assert got[2].data_ptr() == x.data_ptr() and got[3].data_ptr() == h.data_ptr()  # views of the caller's own memory
+        assert (
+            got[2].data_ptr() == x.data_ptr() and got[3].data_ptr() == h.data_ptr()
+        )  # views of the caller's own memory
         got[2].fill_(7)
         assert (x[:, ::2] == 7).all()
 
@@ -92,7 +97,13 @@ assert one.RUNTIME is None
 x, h = torch.arange(80.0).reshape(5, 16) / 80, torch.ones(4, 3)
 torch.save((one.call([x, h.clone()]), two.load()(x, h.clone())), {str(tmp_path / "out.pt")!r})
 """
-    done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT | {"COIL_RUNTIME": "none", "COIL_CACHE": os.path.join(BUILD, "python-kernels")}, capture_output=True, text=True, cwd="/")
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=ENVIRONMENT | {"COIL_RUNTIME": "none", "COIL_CACHE": os.path.join(BUILD, "python-kernels")},
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     torch.manual_seed(0)
     with torch.no_grad():
@@ -110,15 +121,34 @@ def test_factorizations_in_torch(tmp_path, monkeypatch):
             u, s, v = linalg.svd(b, full_matrices=False)
             w, x = linalg.eigh(a @ a.mT)
             h, tau = torch.geqrf(b)
-            return (linalg.solve(a, b), *torch.lu_unpack(lu, pivots), linalg.lu_solve(lu, pivots, b.mT, left=False), linalg.cholesky(a @ a.mT), linalg.solve_triangular(a.tril(), b, upper=False), q @ r, (u * s) @ v, linalg.svdvals(b), (x * w) @ x.mT,
-                    linalg.eigvalsh(a + a.mT), linalg.householder_product(h, tau).abs(), torch.ormqr(h, tau, b).abs(), torch.matrix_exp(a / 8), linalg.ldl_solve(*linalg.ldl_factor(a + a.mT), b), linalg.eigvals(a).abs().sum())
+            return (
+                linalg.solve(a, b),
+                *torch.lu_unpack(lu, pivots),
+                linalg.lu_solve(lu, pivots, b.mT, left=False),
+                linalg.cholesky(a @ a.mT),
+                linalg.solve_triangular(a.tril(), b, upper=False),
+                q @ r,
+                (u * s) @ v,
+                linalg.svdvals(b),
+                (x * w) @ x.mT,
+                linalg.eigvalsh(a + a.mT),
+                linalg.householder_product(h, tau).abs(),
+                torch.ormqr(h, tau, b).abs(),
+                torch.matrix_exp(a / 8),
+                linalg.ldl_solve(*linalg.ldl_factor(a + a.mT), b),
+                linalg.eigvals(a).abs().sum(),
+            )
 
     torch.manual_seed(0)
     inputs = torch.randn(4, 4) + 3 * torch.eye(4), torch.randn(4, 3)
     inputs = inputs[0], torch.cat([inputs[1], inputs[1][:, :1] ** 2], 1)
     export(Factored(), inputs, tmp_path / "m.pt2")
     monkeypatch.setenv("COIL_RUNTIME", "none")
-    for got, want in zip(load_module(emit(tmp_path / "m.pt2", "python")).call([t.clone() for t in inputs]), Factored()(*inputs), strict=True):
+    for got, want in zip(
+        load_module(emit(tmp_path / "m.pt2", "python")).call([t.clone() for t in inputs]),
+        Factored()(*inputs),
+        strict=True,
+    ):
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
 
 
@@ -128,8 +158,16 @@ def test_other_strides_and_numbers_are_taken(tmp_path):
             x.add_(1)
             return x * n, flag
 
-    export(Scaled(), (torch.randn(3, 4), 3, True), tmp_path / "m.pt2", {"x": None, "n": torch.export.Dim.DYNAMIC, "flag": None})
-    call, module = load_module(emit(tmp_path / "m.pt2", "python")).call, load_module(emit(tmp_path / "m.pt2", "fx")).load()
+    export(
+        Scaled(),
+        (torch.randn(3, 4), 3, True),
+        tmp_path / "m.pt2",
+        {"x": None, "n": torch.export.Dim.DYNAMIC, "flag": None},
+    )
+    call, module = (
+        load_module(emit(tmp_path / "m.pt2", "python")).call,
+        load_module(emit(tmp_path / "m.pt2", "fx")).load(),
+    )
     for function in (lambda *args: call(list(args)), module):
         columns = torch.zeros(4, 3).t()  # columns where the program was compiled for rows
         assert (function(columns, 5, True)[0] == 5).all()
@@ -141,8 +179,12 @@ def test_wrong_inputs_are_refused_by_name(language, python, fx):
     module = load_module(python if language == "python" else fx)
     function = (lambda *args: module.call(list(args))) if language == "python" else module.load()
     h = torch.ones(4, 3)
-    for x, message in [(torch.randn(65, 16), "must be at most 64"), (torch.randn(5, 17), "input 'x' has size 17 in dimension 1"), (torch.ones(5, 16).long(), "input 'x' is torch.int64"),
-                       (torch.randn(5, 16, 1), "input 'x' has 3 dimensions")]:
+    for x, message in [
+        (torch.randn(65, 16), "must be at most 64"),
+        (torch.randn(5, 17), "input 'x' has size 17 in dimension 1"),
+        (torch.ones(5, 16).long(), "input 'x' is torch.int64"),
+        (torch.randn(5, 16, 1), "input 'x' has 3 dimensions"),
+    ]:
         with pytest.raises((RuntimeError, AssertionError), match=message):
             function(x, h)
     if language == "python":
@@ -161,6 +203,7 @@ def test_kernels_say_where_they_come_from(python):
 
 
 # ---- What else can be done with a graph ----
+
 
 def test_interpreted(fx):
     module = load_module(fx)
@@ -187,18 +230,33 @@ def test_traced_again_edited_and_saved(fx, tmp_path):
 
 def test_traced_with_symbolic_sizes(fx):
     from torch.fx.experimental.proxy_tensor import make_fx
+
     module = load_module(fx)
-    traced = make_fx(module.load(), tracing_mode="symbolic", _allow_non_fake_inputs=True)(torch.randn(5, 16), torch.randn(4, 3))
+    traced = make_fx(module.load(), tracing_mode="symbolic", _allow_non_fake_inputs=True)(
+        torch.randn(5, 16), torch.randn(4, 3)
+    )
     kernels = [n for n in traced.graph.nodes if n.target is torch.ops.coil_wrapper.kernel.default]
-    assert kernels and any(isinstance(a, torch.fx.Node) for n in kernels for a in n.args[3] + [n.args[4]]), "sizes became numbers"
+    assert kernels and any(isinstance(a, torch.fx.Node) for n in kernels for a in n.args[3] + [n.args[4]]), (
+        "sizes became numbers"
+    )
 
 
 def test_graph_of_typed_nodes(fx):
     graph = load_module(fx).load().graph
     targets = {str(n.target) for n in graph.nodes if n.op == "call_function"}
-    assert {"coil_wrapper.kernel.default", "coil_wrapper.library.default", "coil_wrapper.delete.default", "aten.as_strided.default", "aten.sym_size.int"} <= targets
-    assert torch.ops.aten.new_empty_strided.default in {n.target for n in graph.nodes} and torch._assert in {n.target for n in graph.nodes}
-    assert {n.target for n in graph.nodes if n.op == "get_attr"} == {n for n, _ in load_module(fx).load().named_parameters()}
+    assert {
+        "coil_wrapper.kernel.default",
+        "coil_wrapper.library.default",
+        "coil_wrapper.delete.default",
+        "aten.as_strided.default",
+        "aten.sym_size.int",
+    } <= targets
+    assert torch.ops.aten.new_empty_strided.default in {n.target for n in graph.nodes} and torch._assert in {
+        n.target for n in graph.nodes
+    }
+    assert {n.target for n in graph.nodes if n.op == "get_attr"} == {
+        n for n, _ in load_module(fx).load().named_parameters()
+    }
     assert all(n.meta["origins"] for n in graph.nodes if str(n.target) == "coil_wrapper.kernel.default")
 
 
@@ -206,7 +264,9 @@ def test_graph_of_typed_nodes(fx):
 
 
 def test_coil_opt_reads_the_graph(fx, tmp_path):
-    """What it prints, `coil opt` prints back, and the module read from that computes the same; so does the one without the nodes that a pass takes out."""
+    """What it prints, `coil opt` prints back, and the module read from that computes the same; so does the one without
+    the nodes that a pass takes out.
+    """
     module = load_module(fx)
     (tmp_path / "m.fx").write_text(module.text())
     once = coil_ok("opt", "--origins", "--locations", tmp_path / "m.fx").stdout
@@ -214,13 +274,31 @@ def test_coil_opt_reads_the_graph(fx, tmp_path):
     assert coil_ok("opt", "--origins", "--locations", tmp_path / "once.fx").stdout == once
     lines = once.splitlines()
     assert any("call_function[target=torch._assert](args = (%" in line and "must be at least" in line for line in lines)
-    assert any("target=coil_wrapper.kernel.default" in line and "# from " in line and "# at test_emit_python.py:" in line for line in lines)
+    assert any(
+        "target=coil_wrapper.kernel.default" in line and "# from " in line and "# at test_emit_python.py:" in line
+        for line in lines
+    )
     assert module.text(module.read(module.text())) == re.sub(r"  # (at|from) .*", "", module.text())
-    size = re.fullmatch(r"graph\((s\d+): \[\d, 64\] = 5, h_offset: unbacked \[0, inf\], x_offset: unbacked \[0, inf\]\):", lines[0])[1]
+    size = re.fullmatch(
+        r"graph\((s\d+): \[\d, 64\] = 5, h_offset: unbacked \[0, inf\], x_offset: unbacked \[0, inf\]\):", lines[0]
+    )[1]
     types = {m[1]: m[2] for m in map(re.compile(r" *%(\w+)(?: : (.*?))? = ").match, lines) if m}
-    typed = {"aten.new_empty_strided.default", "aten.as_strided.default", "aten.sym_size.int", "coil_wrapper.lay_out.default"}
-    assert all(types[n.name] for n in module.load().graph.nodes if n.op in ("placeholder", "get_attr") or str(n.target) in typed)
-    assert types["x"] == f"f32[{size}, 16]{{16, 1}}+x_offset" and {f"f32[{size}, 8]{{16, 2}}+x_offset", "f32[3, 4]{1, 3}+h_offset", f"3*{size}"} <= set(types.values())
+    typed = {
+        "aten.new_empty_strided.default",
+        "aten.as_strided.default",
+        "aten.sym_size.int",
+        "coil_wrapper.lay_out.default",
+    }
+    assert all(
+        types[n.name]
+        for n in module.load().graph.nodes
+        if n.op in ("placeholder", "get_attr") or str(n.target) in typed
+    )
+    assert types["x"] == f"f32[{size}, 16]{{16, 1}}+x_offset" and {
+        f"f32[{size}, 8]{{16, 2}}+x_offset",
+        "f32[3, 4]{1, 3}+h_offset",
+        f"3*{size}",
+    } <= set(types.values())
 
     graph = module.load()
     size = next(n for n in graph.graph.nodes if str(n.target) == "aten.sym_size.int")
@@ -268,7 +346,7 @@ def test_names_that_mean_something_to_python(tmp_path):
     scope = {"torch": torch}
     exec(f"def forward(self, {parameters}):\n    return {' + '.join(parameters.split(', '))}\n", scope)
     module = type("M", (torch.nn.Module,), {"forward": scope["forward"]})()
-    for k, name in enumerate(("class", "import", "it's \"\"\" \\ odd\n")):
+    for k, name in enumerate(("class", "import", 'it\'s """ \\ odd\n')):
         module.register_buffer(name.replace(".", "_"), torch.full((2,), float(k)))
     args = tuple(torch.full((2,), float(k)) for k in range(9))
     export(module, args, tmp_path / "m.pt2")
@@ -290,23 +368,41 @@ def test_same_bytes_twice(archive, python, fx):
 
 # ---- The wrapper's own text, and a backend from outside ----
 
+
 def test_text_gives_the_same_program(archive, python, tmp_path):
     text = tmp_path / "m.wrap"
     coil_ok("compile", archive, "-o", text, "--emit", "wrapper", "--set", "pack_weights=false")
     again = coil_ok("opt", "--pass", "plan-lifetimes", "--pass", "verify", "--emit", "wrapper", text).stdout
     assert again == text.read_text()
-    body = lambda source: source[source.index("def call(args):"):]
+    body = lambda source: source[source.index("def call(args):") :]
     assert body(coil_ok("opt", "--emit", "python", text).stdout) == body(python.read_text())
 
 
 def test_a_backend_from_outside(archive, tmp_path):
     library = tmp_path / "timed_python.so"
-    command = ["g++", "-std=c++20", "-fPIC", "-shared", f"-I{ROOT}/src", f"-I{ROOT}/include", ROOT / "examples/wrapper_backend/timed_python.cpp", "-o", library]
+    command = [
+        "g++",
+        "-std=c++20",
+        "-fPIC",
+        "-shared",
+        f"-I{ROOT}/src",
+        f"-I{ROOT}/include",
+        ROOT / "examples/wrapper_backend/timed_python.cpp",
+        "-o",
+        library,
+    ]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     coil_ok("compile", archive, "-o", tmp_path / "m.py", "--load", library, "--emit", "timed-python")
     module = load_module(tmp_path / "m.py")
     check_outputs(lambda *args: module.call(list(args)))
     assert module.SECONDS and all(s > 0 for s in module.SECONDS.values())
-    assert all("timed(coil_" in line for line in (tmp_path / "m.py").read_text().splitlines() if line.startswith("    ") and "extent=" in line)
-    assert coil("compile", archive, "-o", tmp_path / "n.py", "--load", tmp_path / "none.so", "--emit", "python").returncode == 1
+    assert all(
+        "timed(coil_" in line
+        for line in (tmp_path / "m.py").read_text().splitlines()
+        if line.startswith("    ") and "extent=" in line
+    )
+    assert (
+        coil("compile", archive, "-o", tmp_path / "n.py", "--load", tmp_path / "none.so", "--emit", "python").returncode
+        == 1
+    )

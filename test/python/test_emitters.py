@@ -1,4 +1,5 @@
 """Every form in which a program leaves the compiler gives the same bits: the plan, C++, Python, an FX graph."""
+
 import copy
 import json
 import resource
@@ -16,7 +17,8 @@ from test_branch_sizes import PROGRAMS as BRANCHES
 from test_control_flow import Collatz, Mapped, Nested, Recurrent, Suppress, TwoNetworks
 from test_random_programs import Writer
 
-# Constants are packed for the library in plans and in C++; Python and FX hold them as they are, and a library may round otherwise then.
+# Constants are packed for the library in plans and in C++; Python and FX hold them as they are, and a library may round
+# otherwise then.
 SETTINGS = ["--set", "pack_weights=false"]
 FIXTURES = ["nested", "structure", "symbols", "weights", "results", "arguments"]
 MODELS = ["digits", "bert_dynamic", "buffers"]
@@ -43,16 +45,30 @@ def random_program(seed):
 def named(module, args, kwargs):
     from coil_harness import dense, path_name
     from torch.utils import _pytree as pytree
-    return {".".join(filter(None, [n, path_name(p)])): dense(x) for n, v in bound(module, args, kwargs).items() for p, x in pytree.tree_flatten_with_path(v)[0] if x is not None and not isinstance(x, str)}
+
+    return {
+        ".".join(filter(None, [n, path_name(p)])): dense(x)
+        for n, v in bound(module, args, kwargs).items()
+        for p, x in pytree.tree_flatten_with_path(v)[0]
+        if x is not None and not isinstance(x, str)
+    }
 
 
 def through_passes(module, folder):
     """The graph as text with types, after passes that want them, read back."""
     text = folder / "m.fx"
     text.write_text(module.text())
-    lines = [line for line in text.read_text().splitlines() if " = placeholder[" in line or " = get_attr[" in line or "new_empty_strided" in line]
+    lines = [
+        line
+        for line in text.read_text().splitlines()
+        if " = placeholder[" in line or " = get_attr[" in line or "new_empty_strided" in line
+    ]
     assert all(" : " in line.split(" = ")[0] for line in lines if " = placeholder[" not in line), lines
-    passes = [word for name in ("propagate", "eliminate-common-subexpressions", "eliminate-dead-code", "propagate") for word in ("--pass", name)]
+    passes = [
+        word
+        for name in ("propagate", "eliminate-common-subexpressions", "eliminate-dead-code", "propagate")
+        for word in ("--pass", name)
+    ]
     return module.read(coil_ok("opt", *passes, text).stdout)
 
 
@@ -74,12 +90,24 @@ def check_all(program, folder, decomposed=False):
             "cpp": call_program(cpp, inputs),
             "python": call_flat(python, module, each, kwargs, want),
             "fx": call_flat(lambda flat: fx(*flat), module, each, kwargs, want),
-            "fx interpreted": call_flat(lambda flat: torch.fx.Interpreter(load_module(emit(archive, "fx")).load()).run(*flat), module, each, kwargs, want),
-            "fx through passes": call_flat(lambda flat: through_passes(load_module(emit(archive, "fx")), folder)(*flat), module, each, kwargs, want),
+            "fx interpreted": call_flat(
+                lambda flat: torch.fx.Interpreter(load_module(emit(archive, "fx")).load()).run(*flat),
+                module,
+                each,
+                kwargs,
+                want,
+            ),
+            "fx through passes": call_flat(
+                lambda flat: through_passes(load_module(emit(archive, "fx")), folder)(*flat), module, each, kwargs, want
+            ),
         }
         for form, got in results.items():
             assert got.keys() == want.keys(), form
-            wrong = [k for k in want if (got[k].dtype, got[k].shape) != (want[k].dtype, want[k].shape) or not same(got[k], want[k])]
+            wrong = [
+                k
+                for k in want
+                if (got[k].dtype, got[k].shape) != (want[k].dtype, want[k].shape) or not same(got[k], want[k])
+            ]
             assert not wrong, f"{form}: {wrong}"
 
 
@@ -100,7 +128,9 @@ class Masked(torch.nn.Module):
 
 
 def test_sizes_that_depend_on_data(tmp_path):
-    check_all((Masked(), (torch.randn(6, 3),), {}, None, [(torch.randn(6, 3).abs() * sign,) for sign in (1, -1)]), tmp_path)
+    check_all(
+        (Masked(), (torch.randn(6, 3),), {}, None, [(torch.randn(6, 3).abs() * sign,) for sign in (1, -1)]), tmp_path
+    )
 
 
 class EveryProducer(torch.nn.Module):
@@ -124,15 +154,49 @@ class EveryProducer(torch.nn.Module):
         changed[x > 0] = changed[x > 0] * 2 + 1
         f = real.item()
         return {
-            "nonzero": torch.nonzero(x > 0), "argwhere": torch.argwhere(x[:, 0] > 0).sum(), "nonzero_tuple": where[0] * 2 + where[1], "nonzero_static": torch.nonzero_static(x > 0, size=5),
-            "item": n, "item_sum": n + 1, "item_float": f, "item_float_used": x * f, "item_bool": x[:, 0] * flag.long().item(),
-            "masked_select": torch.masked_select(x, x > 0).exp(), "mask": x[x[:, 0] > 0] * 2, "mask_sums": x[x > 0].sum(), "mask_written": changed, "mask_of_columns": x[:, x[0] > 0],
-            "repeats": x.repeat_interleave(counts, dim=0), "repeats_alone": torch.repeat_interleave(counts), "repeats_sum": torch.repeat_interleave(x.t(), counts, dim=1).sum(1),
-            "unique": values, "unique_inverse": inverse, "unique_counts": times, "unique_rows": rows, "unique_row_of": row_of, "runs": runs, "run_lengths": lengths,
-            "bincount": torch.bincount(counts), "bincount_weighted": torch.bincount(counts, weights=x[:, 0].double(), minlength=3), "bincount_total": torch.bincount(counts).cumsum(0),
-            "tensor_split": left * 2, "tensor_split_sum": middle.sum(0), "tensor_split_last": right, "split": pieces[0] + 1, "split_sum": pieces[1].sum(0), "split_last": pieces[2],
-            "slice": x[:n] * 2, "slice_end": x[n:].sum(0), "narrow": x.narrow(0, n, 2) + 1, "select": x[n] - 1, "select_column": x[:, x.shape[1] - 1 - n % 2],
-            "topk": x[:, 0].topk(n)[0], "arange": torch.arange(n) + 1, "arange_steps": torch.arange(0, 2 * n, 3), "zeros": torch.zeros(n, 3), "full": torch.full((2, n), 4.0),
+            "nonzero": torch.nonzero(x > 0),
+            "argwhere": torch.argwhere(x[:, 0] > 0).sum(),
+            "nonzero_tuple": where[0] * 2 + where[1],
+            "nonzero_static": torch.nonzero_static(x > 0, size=5),
+            "item": n,
+            "item_sum": n + 1,
+            "item_float": f,
+            "item_float_used": x * f,
+            "item_bool": x[:, 0] * flag.long().item(),
+            "masked_select": torch.masked_select(x, x > 0).exp(),
+            "mask": x[x[:, 0] > 0] * 2,
+            "mask_sums": x[x > 0].sum(),
+            "mask_written": changed,
+            "mask_of_columns": x[:, x[0] > 0],
+            "repeats": x.repeat_interleave(counts, dim=0),
+            "repeats_alone": torch.repeat_interleave(counts),
+            "repeats_sum": torch.repeat_interleave(x.t(), counts, dim=1).sum(1),
+            "unique": values,
+            "unique_inverse": inverse,
+            "unique_counts": times,
+            "unique_rows": rows,
+            "unique_row_of": row_of,
+            "runs": runs,
+            "run_lengths": lengths,
+            "bincount": torch.bincount(counts),
+            "bincount_weighted": torch.bincount(counts, weights=x[:, 0].double(), minlength=3),
+            "bincount_total": torch.bincount(counts).cumsum(0),
+            "tensor_split": left * 2,
+            "tensor_split_sum": middle.sum(0),
+            "tensor_split_last": right,
+            "split": pieces[0] + 1,
+            "split_sum": pieces[1].sum(0),
+            "split_last": pieces[2],
+            "slice": x[:n] * 2,
+            "slice_end": x[n:].sum(0),
+            "narrow": x.narrow(0, n, 2) + 1,
+            "select": x[n] - 1,
+            "select_column": x[:, x.shape[1] - 1 - n % 2],
+            "topk": x[:, 0].topk(n)[0],
+            "arange": torch.arange(n) + 1,
+            "arange_steps": torch.arange(0, 2 * n, 3),
+            "zeros": torch.zeros(n, 3),
+            "full": torch.full((2, n), 4.0),
         }
 
 
@@ -148,7 +212,17 @@ def test_every_producer_of_sizes(decomposed, tmp_path):
     rows = torch.export.Dim("rows", min=4, max=512)
     none = producers(7, 1, 0)
     none[0].abs_().neg_()  # nothing is found, nothing is repeated
-    check_all((EveryProducer(), producers(6, 4, 3), {}, ({0: rows}, {0: rows}, None, None, None), [none, producers(13, 5, 11), producers(64, 3, 32), producers(257, 2, 1)]), tmp_path, decomposed)
+    check_all(
+        (
+            EveryProducer(),
+            producers(6, 4, 3),
+            {},
+            ({0: rows}, {0: rows}, None, None, None),
+            [none, producers(13, 5, 11), producers(64, 3, 32), producers(257, 2, 1)],
+        ),
+        tmp_path,
+        decomposed,
+    )
 
 
 def boxes():
@@ -156,11 +230,24 @@ def boxes():
     return torch.cat([corner, corner + torch.rand(8, 2) * 3 + 0.1], 1), torch.randperm(8) / 8, torch.tensor(0.3)
 
 
-@pytest.mark.parametrize("program", [(TwoNetworks().eval(), (torch.ones(3, 4),), {}, None, [(-torch.ones(3, 4),)]), (Suppress(), boxes(), {}, None, [boxes()]),
-                                     (Recurrent().eval(), (torch.randn(5, 3, 2), torch.randn(3, 4)), {}, None, []), (Mapped(), (torch.randn(3, 4), torch.randn(4)), {}, None, []),
-                                     (Collatz(), (torch.tensor(6),), {}, None, [(torch.tensor(n),) for n in (1, 27)]),
-                                     (Nested(), (torch.randn(4, 3).round(), torch.tensor(3)), {}, None, [(torch.randn(4, 3).abs(), torch.tensor(0)), (-torch.randn(4, 3).abs(), torch.tensor(5))])],
-                         ids=["branch", "loop", "scan", "map", "loop in branch in loop", "all in all"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        (TwoNetworks().eval(), (torch.ones(3, 4),), {}, None, [(-torch.ones(3, 4),)]),
+        (Suppress(), boxes(), {}, None, [boxes()]),
+        (Recurrent().eval(), (torch.randn(5, 3, 2), torch.randn(3, 4)), {}, None, []),
+        (Mapped(), (torch.randn(3, 4), torch.randn(4)), {}, None, []),
+        (Collatz(), (torch.tensor(6),), {}, None, [(torch.tensor(n),) for n in (1, 27)]),
+        (
+            Nested(),
+            (torch.randn(4, 3).round(), torch.tensor(3)),
+            {},
+            None,
+            [(torch.randn(4, 3).abs(), torch.tensor(0)), (-torch.randn(4, 3).abs(), torch.tensor(5))],
+        ),
+    ],
+    ids=["branch", "loop", "scan", "map", "loop in branch in loop", "all in all"],
+)
 def test_control_flow(program, tmp_path):
     check_all(program, tmp_path)
 
@@ -171,7 +258,13 @@ def test_sizes_that_a_branch_tells(name, tmp_path):
     check_all((module, args, {}, dynamic, others[:4]), tmp_path)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in ("digits", "gpt2") else pytest.mark.full) for name in test_training_graphs.MODELS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("digits", "gpt2") else pytest.mark.full)
+        for name in test_training_graphs.MODELS
+    ],
+)
 def test_training_steps(name, tmp_path):
     module, args = test_training_graphs.traced(name)
     check_all((module, args, {}, None, []), tmp_path)
@@ -203,16 +296,51 @@ def test_many_random_programs(seed, tmp_path):
 
 # ---- Names and places that mean something to a language ----
 
-TEXTS = ['a"; abort(); //', "*/ #error", "it\'s \"\"\" \\ odd", "line\nbreak\ttab", "{0} %s ${x} `id`", "</script><script>alert(1)</script>", "??/", "\u2028é🙂", "R\"(x)\"", "class", "x" * 300]
-WORDS = ("double", "namespace", "std", "this", "template", "int64_t", "NULL", "main", "coil", "torch", "call", "buf0", "s0", "args", "self_")
+TEXTS = [
+    'a"; abort(); //',
+    "*/ #error",
+    'it\'s """ \\ odd',
+    "line\nbreak\ttab",
+    "{0} %s ${x} `id`",
+    "</script><script>alert(1)</script>",
+    "??/",
+    "\u2028é🙂",
+    'R"(x)"',
+    "class",
+    "x" * 300,
+]
+WORDS = (
+    "double",
+    "namespace",
+    "std",
+    "this",
+    "template",
+    "int64_t",
+    "NULL",
+    "main",
+    "coil",
+    "torch",
+    "call",
+    "buf0",
+    "s0",
+    "args",
+    "self_",
+)
 
 
 def hostile(folder):
-    """A program whose parameters, weights, results and source lines are named to break whatever writes them down unescaped."""
-    source = f"def forward(self, {', '.join(WORDS)}, given):\n    total = {' + '.join(WORDS)}\n    for value in given.values():\n        total = total * 1.5 + value\n    out = {{}}\n    for k, name in enumerate(self.names):\n        out[name] = (total + getattr(self, name)).sin() * k if k % 3 else (total @ getattr(self, name).t()).cumsum(0)\n    return out\n"
+    """A program whose parameters, weights, results and source lines are named to break whatever writes them down
+    unescaped.
+    """
+    source = (
+        f"def forward(self, {', '.join(WORDS)}, given):\n    total = {' + '.join(WORDS)}\n    for value in "
+        f"given.values():\n        total = total * 1.5 + value\n    out = {{}}\n    for k, name in "
+        "enumerate(self.names):\n        out[name] = (total + getattr(self, name)).sin() * k if k % 3 else (total @ "
+        "getattr(self, name).t()).cumsum(0)\n    return out\n"
+    )
     scope = {}
-    exec(compile(source, str(folder / 'a */ " \\ \'\'\' \"\"\" ??/.py'), "exec"), scope)
-    module = type("class */ \"", (torch.nn.Module,), {"forward": scope["forward"]})()
+    exec(compile(source, str(folder / 'a */ " \\ \'\'\' """ ??/.py'), "exec"), scope)
+    module = type('class */ "', (torch.nn.Module,), {"forward": scope["forward"]})()
     module.names = TEXTS
     for k, name in enumerate(TEXTS):
         module.register_buffer(name, torch.randn(3, 3))
@@ -234,6 +362,7 @@ def test_hostile_names(tmp_path):
 @pytest.mark.parametrize("bytes", [512, 40_000])
 def test_a_full_disk_leaves_no_part_of_a_program(language, bytes, tmp_path):
     """RLIMIT_FSIZE stands in for a full disk: the weights fit or do not, the source does not."""
+
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -254,5 +383,7 @@ def test_a_full_disk_leaves_no_part_of_a_program(language, bytes, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (bytes, bytes))
 
     done = coil("compile", tmp_path / "m.pt2", "-o", written / "m.py", "--emit", language, preexec_fn=limit)
-    assert done.returncode == 1 and done.stderr.startswith("coil: error: ") and done.stderr.count("\n") == 1, done.stderr
+    assert done.returncode == 1 and done.stderr.startswith("coil: error: ") and done.stderr.count("\n") == 1, (
+        done.stderr
+    )
     assert list(written.iterdir()) == []

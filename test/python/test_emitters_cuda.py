@@ -1,4 +1,7 @@
-"""On a machine with a GPU: a CUDA program's package, its C++ source, its Python file and its FX graph against eager there. Two minutes with `pytest -n 4`."""
+"""On a machine with a GPU: a CUDA program's package, its C++ source, its Python file and its FX graph against eager
+there. Two minutes with `pytest -n 4`.
+"""
+
 import copy
 import threading
 
@@ -19,7 +22,9 @@ torch.backends.cudnn.allow_tf32 = False
 
 
 def on_gpu(value):
-    return pytree.tree_map(lambda x: x.cuda() if isinstance(x, (torch.Tensor, torch.nn.Module)) else x, copy.deepcopy(value))
+    return pytree.tree_map(
+        lambda x: x.cuda() if isinstance(x, (torch.Tensor, torch.nn.Module)) else x, copy.deepcopy(value)
+    )
 
 
 def cases(name):
@@ -43,14 +48,20 @@ def test_every_form_gives_eagers_results(name, tmp_path):
     program = build_program(emit(archive, "cpp", *CUDA))
     for args in calls:
         python, fx = load_module(files[0]).call, load_module(files[1]).load()  # programs may keep state
-        device = "cpu" if name == "factors" or "in training" in name else "cuda"  # torch has eigenvalues on a GPU with MAGMA alone, and that pair of operators on the CPU
+        device = (
+            "cpu" if name == "factors" or "in training" in name else "cuda"
+        )  # torch has eigenvalues on a GPU with MAGMA alone, and that pair of operators on the CPU
         theirs = copy.deepcopy(args) if device == "cpu" else on_gpu(args)
         with torch.no_grad(), torch.device(device):
             want = named_outputs(copy.deepcopy(module).to(device)(*theirs))
         after = [dense(x) for x in pytree.tree_leaves(theirs)]
         inputs = named_inputs(module, args)
         results = {"package": run(tmp_path / "m.coil", inputs, tmp_path), "cpp": call_program(program, inputs)}
-        wrong = {k: d for k in inputs if k in results["cpp"] and k not in want and (d := difference(results["cpp"][k], results["package"][k]))}
+        wrong = {
+            k: d
+            for k in inputs
+            if k in results["cpp"] and k not in want and (d := difference(results["cpp"][k], results["package"][k]))
+        }
         assert not wrong, f"inputs after cpp: {wrong}"
         for form, call in (("python", python), ("fx", lambda inputs: fx(*inputs))):
             given = pytree.tree_leaves(on_gpu(args))
@@ -66,7 +77,12 @@ def test_every_form_gives_eagers_results(name, tmp_path):
 
 def net(tmp_path, language, *options):
     torch.manual_seed(0)
-    export(Net(), (seeded(5, 16), seeded(4, 3), torch.arange(5)), tmp_path / "m.pt2", {"x": {0: ROWS}, "h": None, "i": {0: ROWS}})
+    export(
+        Net(),
+        (seeded(5, 16), seeded(4, 3), torch.arange(5)),
+        tmp_path / "m.pt2",
+        {"x": {0: ROWS}, "h": None, "i": {0: ROWS}},
+    )
     module = load_module(emit(tmp_path / "m.pt2", language, *CUDA, *options))
     return module, (module.load() if language == "fx" else lambda *args: module.call(list(args)))
 
@@ -99,7 +115,9 @@ def test_streams_threads_and_strides(language, tmp_path):
     thread.start()
     thread.join()
     assert not failed
-    x = torch.cat([torch.zeros(1, device="cuda"), seeded(5, 16).cuda().flatten()])[1:].view(5, 16)  # an address that is no multiple of 16
+    x = torch.cat([torch.zeros(1, device="cuda"), seeded(5, 16).cuda().flatten()])[1:].view(
+        5, 16
+    )  # an address that is no multiple of 16
     h, i = seeded(3, 4).cuda().t(), torch.arange(5, device="cuda")
     before = h.clone()
     got = call(x, h, i)
@@ -117,7 +135,11 @@ def test_failures(language, tmp_path):
     assert torch.equal(h, before)
     call(x, h, i)
     assert torch.equal(h, before * 2)
-    for given, message in [((x.cpu(), h, i), "input 'x' is on cpu, but the program takes it on cuda:0"), ((x, h, i.int()), "input 'i' is torch.int32"), ((seeded(70, 16).cuda(), h, torch.arange(70, device="cuda")), "must be at most 64")]:
+    for given, message in [
+        ((x.cpu(), h, i), "input 'x' is on cpu, but the program takes it on cuda:0"),
+        ((x, h, i.int()), "input 'i' is torch.int32"),
+        ((seeded(70, 16).cuda(), h, torch.arange(70, device="cuda")), "must be at most 64"),
+    ]:
         with pytest.raises((RuntimeError, AssertionError), match=message):
             call(*given)
 
@@ -168,6 +190,7 @@ def test_tensors_of_cpp_that_stay_on_the_device(tmp_path):
 
 def test_recorded_as_a_graph(tmp_path):
     """All of a call is on torch's current stream, so torch can record it."""
+
     def module(x, w):
         return torch.relu(x @ w).softmax(-1)
 
@@ -180,7 +203,7 @@ def test_recorded_as_a_graph(tmp_path):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        made, = loaded.call([x, w])
+        (made,) = loaded.call([x, w])
     x.mul_(3)
     graph.replay()
     torch.cuda.synchronize()
@@ -201,9 +224,12 @@ def test_random_numbers(tmp_path):
 
 def test_graphs_of_fake_tensors(tmp_path):
     from torch.fx.experimental.proxy_tensor import make_fx
+
     _, call = net(tmp_path, "fx")
     args = seeded(5, 16).cuda(), seeded(4, 3).cuda(), torch.arange(5, device="cuda")
     traced = make_fx(call, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*args)
     launches = [n for n in traced.graph.nodes if n.target is torch.ops.coil_wrapper.launch.default]
-    assert launches and any(isinstance(a, torch.fx.Node) for n in launches for a in [*n.args[3], *n.args[4]]), "sizes became numbers"
+    assert launches and any(isinstance(a, torch.fx.Node) for n in launches for a in [*n.args[3], *n.args[4]]), (
+        "sizes became numbers"
+    )
     check_net(torch.fx.symbolic_trace(call))

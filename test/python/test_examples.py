@@ -1,4 +1,5 @@
 """The C, Rust and ctypes examples run a package and give what `coil run` gives."""
+
 import json
 import shutil
 import struct
@@ -64,29 +65,66 @@ def inputs(package):
 @pytest.fixture(scope="module")
 def expected(package, inputs):
     out = package / "expected.safetensors"
-    subprocess.run([ROOT / "build/bin/coil", "run", package / "m.coil", "--inputs", inputs, "--outputs", out], check=True, capture_output=True)
+    subprocess.run(
+        [ROOT / "build/bin/coil", "run", package / "m.coil", "--inputs", inputs, "--outputs", out],
+        check=True,
+        capture_output=True,
+    )
     return read(out)
 
 
 def test_c_program(package, inputs, expected):
     compiler = shutil.which("gcc") or pytest.skip("needs gcc")
     program, out = package / "run_package", package / "c.safetensors"
-    subprocess.run([compiler, "-std=c11", "-Wall", "-Werror", f"-I{ROOT}/include", ROOT / "examples/c/run_package.c", f"-L{LIBRARY.parent}",
-                    "-lcoil_runtime", f"-Wl,-rpath,{LIBRARY.parent}", "-o", program], check=True)
+    subprocess.run(
+        [
+            compiler,
+            "-std=c11",
+            "-Wall",
+            "-Werror",
+            f"-I{ROOT}/include",
+            ROOT / "examples/c/run_package.c",
+            f"-L{LIBRARY.parent}",
+            "-lcoil_runtime",
+            f"-Wl,-rpath,{LIBRARY.parent}",
+            "-o",
+            program,
+        ],
+        check=True,
+    )
     subprocess.run([program, package / "m.coil", inputs, out], check=True)
     assert read(out) == expected
 
 
 def test_ctypes_program(package, inputs, expected):
     out = package / "ctypes.safetensors"
-    subprocess.run([sys.executable, ROOT / "examples/python_ctypes/run_package.py", LIBRARY, package / "m.coil", inputs, out], check=True)
+    subprocess.run(
+        [sys.executable, ROOT / "examples/python_ctypes/run_package.py", LIBRARY, package / "m.coil", inputs, out],
+        check=True,
+    )
     assert read(out) == expected
 
 
 def test_rust_program(package, inputs, expected):
     compiler = shutil.which("rustc") or pytest.skip("needs rustc")
     program, out = package / "run_package_rust", package / "rust.safetensors"
-    done = subprocess.run([compiler, "-O", "-D", "warnings", ROOT / "examples/rust/run_package.rs", "-L", LIBRARY.parent, "-C", f"link-arg=-Wl,-rpath,{LIBRARY.parent}", "-o", program], capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            compiler,
+            "-O",
+            "-D",
+            "warnings",
+            ROOT / "examples/rust/run_package.rs",
+            "-L",
+            LIBRARY.parent,
+            "-C",
+            f"link-arg=-Wl,-rpath,{LIBRARY.parent}",
+            "-o",
+            program,
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     subprocess.run([program, package / "m.coil", inputs, out], check=True)
     assert read(out) == expected
@@ -95,6 +133,16 @@ def test_rust_program(package, inputs, expected):
 
 
 def test_errors_are_one_line(package, inputs):
-    run = subprocess.run([sys.executable, ROOT / "examples/python_ctypes/run_package.py", LIBRARY, package / "absent.coil", inputs, package / "x"],
-                         capture_output=True, text=True)
+    run = subprocess.run(
+        [
+            sys.executable,
+            ROOT / "examples/python_ctypes/run_package.py",
+            LIBRARY,
+            package / "absent.coil",
+            inputs,
+            package / "x",
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 1 and run.stderr.startswith("error: ") and run.stderr.count("\n") == 1

@@ -1,7 +1,10 @@
-"""Sizes and numbers that Python floats of sizes are made into: `int(n * 0.75)`, `math.sqrt(n)`, `n / 3`, interpolation by scales, at many sizes, in every form that a program leaves the compiler in.
+"""Sizes and numbers that Python floats of sizes are made into: `int(n * 0.75)`, `math.sqrt(n)`, `n / 3`, interpolation
+by scales, at many sizes, in every form that a program leaves the compiler in.
 
-As torch's strict export records them: without strict it fixes most of these sizes. (`round`, `math.ceil` and `math.floor` of floats torch cannot write to an archive; torch.compile hands them over.)
+As torch's strict export records them: without strict it fixes most of these sizes. (`round`, `math.ceil` and
+`math.floor` of floats torch cannot write to an archive; torch.compile hands them over.)
 """
+
 import math
 import pathlib
 import re
@@ -15,14 +18,14 @@ from coil_harness import CoilError, coil_ok, dense, device, difference, differen
 from emitted import build_program, call_program, emit, load_module
 
 PROGRAMS = {
-    "scale": lambda x: x[:int(x.shape[0] * 0.75)] * 1,
-    "third": lambda x: x[:int(x.shape[0] * 0.3)] * 1,
-    "truncated": lambda x: x[:math.trunc(x.shape[0] * 0.7)].sum(),
+    "scale": lambda x: x[: int(x.shape[0] * 0.75)] * 1,
+    "third": lambda x: x[: int(x.shape[0] * 0.3)] * 1,
+    "truncated": lambda x: x[: math.trunc(x.shape[0] * 0.7)].sum(),
     "more": lambda x: torch.zeros(int(x.shape[0] * 1.7)) + x[0],
-    "added": lambda x: x[:max(1, int(0.3 * x.shape[0] + 0.5))] * 1,
+    "added": lambda x: x[: max(1, int(0.3 * x.shape[0] + 0.5))] * 1,
     "topk": lambda x: x.topk(max(int(x.shape[0] * 0.35), 1))[0],
     "root": lambda x: x / math.sqrt(x.shape[0]),
-    "side": lambda x: x[:int(math.sqrt(x.shape[0]))] * 1,
+    "side": lambda x: x[: int(math.sqrt(x.shape[0]))] * 1,
     "power": lambda x: x * (x.shape[0] ** 0.5) + x.shape[0] ** -0.25,
     "powered": lambda x: torch.ones(int(x.shape[0] ** 0.5), 2) * x[0],
     "quotient": lambda x: x * (x.shape[0] / 7) + float(x.shape[0]),
@@ -39,7 +42,8 @@ PROGRAMS = {
     "grown": lambda x: F.interpolate(x[None, None], scale_factor=1.5, mode="nearest"),
     "grown_again": lambda x: F.interpolate(x[None, None], scale_factor=1.7, mode="linear", recompute_scale_factor=True),
     "image": lambda x: F.interpolate(x.expand(1, 1, 4, x.shape[0]), scale_factor=(2.0, 0.3), mode="bilinear"),
-    "used_again": lambda x: (x[:int(x.shape[0] * 0.6)].reshape(-1, 1) * torch.arange(3)).sum(0) / int(x.shape[0] * 0.6),
+    "used_again": lambda x: (x[: int(x.shape[0] * 0.6)].reshape(-1, 1) * torch.arange(3)).sum(0)
+    / int(x.shape[0] * 0.6),
 }
 
 
@@ -59,7 +63,9 @@ SIZES = [4, 5, 6, 7, 10, 12, 13, 20, 27, 33, 64, 70, 97, 100, 127, 199, 1000, 40
 def archive(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("floats") / "m.pt2"
     with torch.no_grad():
-        program = torch.export.export(Program(), (torch.randn(12),), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=True)
+        program = torch.export.export(
+            Program(), (torch.randn(12),), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=True
+        )
         torch.export.save(program.run_decompositions() if request.param else program, path)
     return path
 
@@ -97,38 +103,65 @@ def test_text_reads_back(archive, tmp_path):
     assert "TruncToInt(FloatMul(0.3, ToFloat(" in text
     assert coil_ok("opt", "--emit", "wrapper", tmp_path / "m.wrap").stdout == text
     done = coil_ok("compile", archive, "-o", tmp_path / "m.coil", "--log", "graph")
-    graph = "\n".join(line.removeprefix("[graph] ") for line in (done.stdout + done.stderr).splitlines() if line.startswith("[graph] "))
+    graph = "\n".join(
+        line.removeprefix("[graph] ")
+        for line in (done.stdout + done.stderr).splitlines()
+        if line.startswith("[graph] ")
+    )
     (tmp_path / "g.fx").write_text(graph + "\n")
     assert "SymFloat(" in graph and coil_ok("opt", "--locations", tmp_path / "g.fx").stdout.strip() == graph.strip()
 
 
 def test_rounding_to_digits(tmp_path):
-    """`round(x, digits)`, which torch cannot write to an archive, put into a program's text: in every language that the text is printed in."""
+    """`round(x, digits)`, which torch cannot write to an archive, put into a program's text: in every language that the
+    text is printed in.
+    """
+
     class Part(torch.nn.Module):
         def forward(self, x, digits):
-            return x[:int(x.shape[0] * 0.3)] * digits.shape[0]
+            return x[: int(x.shape[0] * 0.3)] * digits.shape[0]
+
     free = {0: torch.export.Dim.AUTO}
     with torch.no_grad():
-        torch.export.save(torch.export.export(Part(), (torch.randn(12), torch.randn(3)), dynamic_shapes=(free, free), strict=True), tmp_path / "m.pt2")
+        torch.export.save(
+            torch.export.export(Part(), (torch.randn(12), torch.randn(3)), dynamic_shapes=(free, free), strict=True),
+            tmp_path / "m.pt2",
+        )
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.wrap", "--emit", "wrapper")
     text = (tmp_path / "m.wrap").read_text()
-    rows, digits = re.search(r"symbol (\w+) = size\(x, 0\)", text)[1], re.search(r"symbol (\w+) = size\(digits, 0\)", text)[1]
+    rows, digits = (
+        re.search(r"symbol (\w+) = size\(x, 0\)", text)[1],
+        re.search(r"symbol (\w+) = size\(digits, 0\)", text)[1],
+    )
     given = f"FloatMul(0.3, ToFloat({rows}))"
     assert given in text
-    (tmp_path / "r.wrap").write_text(text.replace(given, f"RoundDecimal(FloatMul(1.2345678, ToFloat({rows})), {digits} - 4)").replace(f"TruncToInt(RoundDecimal", f"Min({rows}, TruncToInt(RoundDecimal").replace(f"{digits} - 4))", f"{digits} - 4)))"))
-    assert f"RoundDecimal(FloatMul(1.2345678, ToFloat({rows})), {digits} - 4)" in coil_ok("opt", "--emit", "wrapper", tmp_path / "r.wrap").stdout
+    (tmp_path / "r.wrap").write_text(
+        text.replace(given, f"RoundDecimal(FloatMul(1.2345678, ToFloat({rows})), {digits} - 4)")
+        .replace(f"TruncToInt(RoundDecimal", f"Min({rows}, TruncToInt(RoundDecimal")
+        .replace(f"{digits} - 4))", f"{digits} - 4)))")
+    )
+    assert (
+        f"RoundDecimal(FloatMul(1.2345678, ToFloat({rows})), {digits} - 4)"
+        in coil_ok("opt", "--emit", "wrapper", tmp_path / "r.wrap").stdout
+    )
     forms = {}
     for language, suffix in (("cpp", ".cpp"), ("python", ".py"), ("fx", ".fx.py")):
         path = tmp_path / f"r_{language}{suffix}"
         path.write_text(coil_ok("opt", "--emit", language, tmp_path / "r.wrap").stdout)
         forms[language] = build_program(path) if language == "cpp" else load_module(path)
-    assert '"version": 7' in coil_ok("opt", "--emit", "plan", tmp_path / "r.wrap").stdout.replace('"version":7', '"version": 7')
+    assert '"version": 7' in coil_ok("opt", "--emit", "plan", tmp_path / "r.wrap").stdout.replace(
+        '"version":7', '"version": 7'
+    )
     for n, d in [(12, 3), (40, 2), (99, 5), (100, 6), (4099, 2), (4050, 3), (20250, 2)]:
         x, y = torch.randn(n), torch.randn(d)
-        want = x[:min(n, int(round(1.2345678 * n, d - 4)))] * d
+        want = x[: min(n, int(round(1.2345678 * n, d - 4)))] * d
         for language, form in forms.items():
             there = [t.to(device()) for t in (x, y)]
-            got = call_program(form, {"x": x, "digits": y})["output"] if language == "cpp" else (form.load()(*there) if language == "fx" else form.call(there))[0]
+            got = (
+                call_program(form, {"x": x, "digits": y})["output"]
+                if language == "cpp"
+                else (form.load()(*there) if language == "fx" else form.call(there))[0]
+            )
             assert same(dense(got), want), (language, n, d, got.shape, want.shape)
 
 
@@ -143,7 +176,13 @@ def test_torch_compile():
 
     def function(x):
         n = x.shape[0]
-        return x[:round(n / 3)] * 1, x[:math.ceil(n / 4)] * 2, x[:math.floor(n * 0.3)] + n // 2.5, x * math.sqrt(n), torch.zeros(math.ceil(n ** 0.5)) + x[0]
+        return (
+            x[: round(n / 3)] * 1,
+            x[: math.ceil(n / 4)] * 2,
+            x[: math.floor(n * 0.3)] + n // 2.5,
+            x * math.sqrt(n),
+            torch.zeros(math.ceil(n**0.5)) + x[0],
+        )
 
     compiled = torch.compile(function, backend="coil", dynamic=True)
     for n in (12, 13, 14, 15, 16, 40, 97):
@@ -162,7 +201,16 @@ class Read(torch.nn.Module):
         torch._check(n >= 0)
         torch._check(n <= x.shape[0])
         torch._check(m >= 0)
-        return torch.ones(n) * f, n, x[:n].sum(0), torch.arange(m) * 2, m + n, x * (f / 7), torch.zeros(n, m).sum(), torch.cond(n > 3, lambda x: x * 2, lambda x: x + 1, (x,))
+        return (
+            torch.ones(n) * f,
+            n,
+            x[:n].sum(0),
+            torch.arange(m) * 2,
+            m + n,
+            x * (f / 7),
+            torch.zeros(n, m).sum(),
+            torch.cond(n > 3, lambda x: x * 2, lambda x: x + 1, (x,)),
+        )
 
 
 READ = [2.9, 0.0, 0.49, 0.5, 1.0, 3.7000000476837158, 4.5]
@@ -172,7 +220,9 @@ READ = [2.9, 0.0, 0.49, 0.5, 1.0, 3.7000000476837158, 4.5]
 def read_archive(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("read") / "m.pt2"
     with torch.no_grad():
-        program = torch.export.export(Read(), (torch.randn(12, 2), torch.tensor(1.3)), dynamic_shapes=({0: torch.export.Dim("rows", min=9)}, None))
+        program = torch.export.export(
+            Read(), (torch.randn(12, 2), torch.tensor(1.3)), dynamic_shapes=({0: torch.export.Dim("rows", min=9)}, None)
+        )
         torch.export.save(program.run_decompositions() if request.param else program, path)
     return path
 
@@ -180,16 +230,28 @@ def read_archive(request, tmp_path_factory):
 def test_floats_read_from_data(read_archive, tmp_path):
     coil_ok("compile", read_archive, "-o", tmp_path / "m.coil", "--set", "verify=true")
     programs = {form: emit(read_archive, form) for form in ("cpp", "python", "fx")}
-    library, python, fx = build_program(programs["cpp"]), load_module(programs["python"]), load_module(programs["fx"]).load()
+    library, python, fx = (
+        build_program(programs["cpp"]),
+        load_module(programs["python"]),
+        load_module(programs["fx"]).load(),
+    )
     for f in READ:
         before, expected = eager(Read(), (torch.randn(13, 2), torch.tensor(f)))
         got = {"package": run(tmp_path / "m.coil", before, tmp_path), "cpp": call_program(library, before)}
         there = [t.to(device()) for t in before.values()]
-        got |= {form: dict(zip(expected, map(dense, flat))) for form, flat in (("python", python.call(list(there))), ("fx", fx(*there)))}
+        got |= {
+            form: dict(zip(expected, map(dense, flat)))
+            for form, flat in (("python", python.call(list(there))), ("fx", fx(*there)))
+        }
         for form, results in got.items():
             wrong = differences(results, expected)
             assert not wrong, "\n".join([f"{form}, {f}:", *wrong])
-    for f, message in ((-1.0, r"test_float_sizes\.py"), (20.0, r"test_float_sizes\.py"), (float("nan"), r"test_float_sizes\.py.*no value"), (1e30, r"test_float_sizes\.py.*no value")):
+    for f, message in (
+        (-1.0, r"test_float_sizes\.py"),
+        (20.0, r"test_float_sizes\.py"),
+        (float("nan"), r"test_float_sizes\.py.*no value"),
+        (1e30, r"test_float_sizes\.py.*no value"),
+    ):
         with pytest.raises(CoilError, match=message):
             run(tmp_path / "m.coil", {"x": torch.randn(13, 2), "scale": torch.tensor(f)}, tmp_path)
 
@@ -201,9 +263,16 @@ def test_read_floats_stand_in_texts(read_archive, tmp_path):
     assert "FloatOfBits(zuf0)" in text
     assert coil_ok("opt", "--emit", "wrapper", tmp_path / "m.wrap").stdout == text
     done = coil_ok("compile", read_archive, "-o", tmp_path / "m.coil", "--log", "graph")
-    graph = "\n".join(line.removeprefix("[graph] ") for line in (done.stdout + done.stderr).splitlines() if line.startswith("[graph] "))
+    graph = "\n".join(
+        line.removeprefix("[graph] ")
+        for line in (done.stdout + done.stderr).splitlines()
+        if line.startswith("[graph] ")
+    )
     (tmp_path / "g.fx").write_text(graph + "\n")
-    assert "FloatOfBits(zuf0)" in graph and coil_ok("opt", "--locations", tmp_path / "g.fx").stdout.strip() == graph.strip()
+    assert (
+        "FloatOfBits(zuf0)" in graph
+        and coil_ok("opt", "--locations", tmp_path / "g.fx").stdout.strip() == graph.strip()
+    )
 
 
 def test_torch_compile_reads_floats():
@@ -214,7 +283,14 @@ def test_torch_compile_reads_floats():
         n = int(f * 3)
         torch._check(n >= 0)
         torch._check(n <= x.shape[0])
-        return x[:n] * round(f, 1), torch.ones(n) + round(f * 10 + 0.123, 2), x * (n / 2), round(f + 2), x + round(x.shape[0] * 0.123, 2), round(x.shape[0] / 3, -1) * x
+        return (
+            x[:n] * round(f, 1),
+            torch.ones(n) + round(f * 10 + 0.123, 2),
+            x * (n / 2),
+            round(f + 2),
+            x + round(x.shape[0] * 0.123, 2),
+            round(x.shape[0] / 3, -1) * x,
+        )
 
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
         compiled = torch.compile(function, backend="coil", dynamic=True, fullgraph=True)

@@ -1,4 +1,7 @@
-"""functionalize against eager: random programs of views and in-place writes give the same results, writes, strides and aliasing."""
+"""functionalize against eager: random programs of views and in-place writes give the same results, writes, strides and
+aliasing.
+"""
+
 import copy
 import os
 import random
@@ -22,7 +25,10 @@ VIEWS = [
     lambda r, t: ("transpose", lambda x, a=dims(r, t), b=dims(r, t): x.transpose(a, b)),
     lambda r, t: ("permute", lambda x, p=r.sample(range(t.dim()), t.dim()): x.permute(p)),
     lambda r, t: ("select", lambda x, d=dims(r, t), i=r.randrange(-1, 2): x.select(d, i)),
-    lambda r, t: ("slice", lambda x, d=dims(r, t), a=r.randrange(-2, 2), s=r.randrange(1, 3): torch.ops.aten.slice(x, d, a, 9, s)),
+    lambda r, t: (
+        "slice",
+        lambda x, d=dims(r, t), a=r.randrange(-2, 2), s=r.randrange(1, 3): torch.ops.aten.slice(x, d, a, 9, s),
+    ),
     lambda r, t: ("narrow", lambda x, d=dims(r, t), a=r.randrange(0, 2): x.narrow(d, a, 1)),
     lambda r, t: ("unsqueeze", lambda x, d=dims(r, t): x.unsqueeze(d)),
     lambda r, t: ("squeeze", lambda x: x.squeeze()),
@@ -57,7 +63,10 @@ WRITES = [
     lambda r, t: ("copy_row", lambda x: x.copy_(torch.ones(x.shape[-1:]))),
     lambda r, t: ("setitem", lambda x: x.__setitem__(0, 7.0) or x),
     lambda r, t: ("setmask", lambda x: x.__setitem__(x > 1, 0.25) or x),
-    lambda r, t: ("index_put_", lambda x: x.index_put_((torch.tensor([0]),), torch.tensor(5.0, dtype=x.dtype), accumulate=True)),
+    lambda r, t: (
+        "index_put_",
+        lambda x: x.index_put_((torch.tensor([0]),), torch.tensor(5.0, dtype=x.dtype), accumulate=True),
+    ),
     lambda r, t: ("detach_", lambda x: x if x._is_view() else x.detach_()),
     lambda r, t: ("dropout_", lambda x: torch.nn.functional.dropout(x, 0.5, False, True)),
 ]
@@ -76,7 +85,9 @@ OTHERS = [
 
 
 def make_program(seed):
-    """Steps (source, function, name): each appends its result to the tensors; the first two are the input and the buffer."""
+    """Steps (source, function, name): each appends its result to the tensors; the first two are the input and the
+    buffer.
+    """
     r = random.Random(seed)
     inputs = [torch.linspace(-2, 2, 24).reshape(2, 3, 4), torch.linspace(-1, 3, 12).reshape(3, 4)]
     tensors, steps, expanded = [t.clone() for t in inputs], [], []
@@ -149,8 +160,12 @@ def compare(model, x, path):
     assert torch.equal(ours_x, x), "the functional graph wrote to its input"
     for i, (ours, theirs) in enumerate(zip(results, expected)):
         assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, f"result {i}"
-        assert significant(ours.stride(), ours.shape) == significant(theirs.stride(), theirs.shape), f"result {i}: strides {ours.stride()}, eager has {theirs.stride()}"
-        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6, equal_nan=True, msg=lambda m, i=i: f"result {i}: {m}")
+        assert significant(ours.stride(), ours.shape) == significant(theirs.stride(), theirs.shape), (
+            f"result {i}: strides {ours.stride()}, eager has {theirs.stride()}"
+        )
+        torch.testing.assert_close(
+            ours, theirs, rtol=1e-6, atol=1e-6, equal_nan=True, msg=lambda m, i=i: f"result {i}: {m}"
+        )
     torch.testing.assert_close(written.get(("input", "x"), x), eager_x, rtol=1e-6, atol=1e-6)
     for name, value in model.state_dict().items():
         torch.testing.assert_close(written.get(("attribute", name), attributes[name]), value, rtol=1e-6, atol=1e-6)
@@ -159,7 +174,9 @@ def compare(model, x, path):
     holders = [(("input", "x"), eager_x)] + [(("attribute", n), b) for n, b in model.named_buffers()]
     for i, theirs in enumerate(expected):
         for j in range(i):
-            assert same_storage(results[i], results[j]) == same_storage(theirs, expected[j]), f"aliasing of results {i} and {j}"
+            assert same_storage(results[i], results[j]) == same_storage(theirs, expected[j]), (
+                f"aliasing of results {i} and {j}"
+            )
         for key, holder in holders:
             mine = written.get(key, ours_x if key[0] == "input" else attributes[key[1]])
             assert same_storage(results[i], mine) == same_storage(theirs, holder), f"aliasing of result {i} and {key}"

@@ -1,4 +1,5 @@
 """Graph passes keep values: the graph after each, run with torch, against the program in eager."""
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,9 @@ def after(module, args, folder, passes, decomposed):
     """(targets, results) of the exported program after these passes."""
     exported = torch.export.export(module, args)
     torch.export.save(exported.run_decompositions() if decomposed else exported, folder / "m.pt2")
-    program = Program(opt(folder / "m.pt2", "remove-noops", "functionalize", *passes, "propagate", "eliminate-dead-code"))
+    program = Program(
+        opt(folder / "m.pt2", "remove-noops", "functionalize", *passes, "propagate", "eliminate-dead-code")
+    )
     attributes = {**exported.state_dict, **exported.constants}
     names = [line.split()[0][1:] for line in program.lines if "= placeholder[" in line]
     with torch.no_grad():
@@ -81,10 +84,26 @@ ATTENTION = {
     "plain": (F.scaled_dot_product_attention, [Q, K, V], None),
     "causal": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), [Q, K, V], None),
     "scale": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.3), [Q, K, V], None),
-    "grouped": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), [Q, (2, 2, 10, 16), (2, 2, 10, 16)], None),
-    "bool mask": (lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m), [Q, K, V], torch.arange(80).reshape(8, 10) % 3 > 0),
-    "row masked": (lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m), [Q, K, V], torch.arange(80).reshape(8, 10) > 12),
-    "float mask": (lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m), [Q, K, V], torch.linspace(-1, 1, 160).reshape(2, 1, 8, 10)),
+    "grouped": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        [Q, (2, 2, 10, 16), (2, 2, 10, 16)],
+        None,
+    ),
+    "bool mask": (
+        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m),
+        [Q, K, V],
+        torch.arange(80).reshape(8, 10) % 3 > 0,
+    ),
+    "row masked": (
+        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m),
+        [Q, K, V],
+        torch.arange(80).reshape(8, 10) > 12,
+    ),
+    "float mask": (
+        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m),
+        [Q, K, V],
+        torch.linspace(-1, 1, 160).reshape(2, 1, 8, 10),
+    ),
     "three dimensions": (F.scaled_dot_product_attention, [Q[1:], K[1:], V[1:]], None),
     "by hand": (by_hand, [Q, K, V], None),
     "by hand, three dimensions": (by_hand, [Q[1:], K[1:], V[1:]], None),

@@ -1,4 +1,5 @@
 """The rules of the house: data flows one way, rooms are small, headers say what they are for."""
+
 import pathlib
 import re
 
@@ -6,10 +7,30 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Each folder includes itself and folders before it.
-FLOW = ["support", "tensor", "sym", "ops", "fx", "frontend", "passes", "ir", "lowering", "scheduler", "codegen", "wrapper", "autotune", "compiler"]
+FLOW = [
+    "support",
+    "tensor",
+    "sym",
+    "ops",
+    "fx",
+    "frontend",
+    "passes",
+    "ir",
+    "lowering",
+    "scheduler",
+    "codegen",
+    "wrapper",
+    "autotune",
+    "compiler",
+]
 # It must link without the compiler. Compiler folders above may use it.
 RUNTIME = {"support", "tensor", "runtime"}
-SOURCES = sorted(p for top in ("src", "include", "tools", "test", "bench", "examples") for p in (ROOT / top).rglob("*") if p.suffix in (".h", ".cpp", ".py"))
+SOURCES = sorted(
+    p
+    for top in ("src", "include", "tools", "test", "bench", "examples")
+    for p in (ROOT / top).rglob("*")
+    if p.suffix in (".h", ".cpp", ".py")
+)
 LONGEST = 800
 
 
@@ -19,20 +40,32 @@ def name(path):
 
 @pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "src").iterdir() if p.is_dir()))
 def test_includes_follow_the_flow(folder):
-    allowed = RUNTIME if folder == "runtime" else {*FLOW[:FLOW.index(folder) + 1], *(["runtime"] if folder in FLOW[2:] else [])}
+    allowed = (
+        RUNTIME
+        if folder == "runtime"
+        else {*FLOW[: FLOW.index(folder) + 1], *(["runtime"] if folder in FLOW[2:] else [])}
+    )
     against = []
     for path in SOURCES:
-        if path.parts[len(ROOT.parts):][:2] == ("src", folder):
+        if path.parts[len(ROOT.parts) :][:2] == ("src", folder):
             used = re.findall(r'#include "([a-z_]+)/', path.read_text())
-            against += [f"{name(path)} includes {u}/" for u in used if (u in FLOW or u == "runtime") and u not in allowed]
+            against += [
+                f"{name(path)} includes {u}/" for u in used if (u in FLOW or u == "runtime") and u not in allowed
+            ]
     assert not against, "\n".join(against)
 
 
 def test_files_are_rooms():
-    long = [f"{name(p)}: {len(p.read_text().splitlines())} lines" for p in SOURCES if len(p.read_text().splitlines()) > LONGEST]
+    long = [
+        f"{name(p)}: {len(p.read_text().splitlines())} lines"
+        for p in SOURCES
+        if len(p.read_text().splitlines()) > LONGEST
+    ]
     assert not long, "\n".join(long)
 
 
 def test_headers_open_with_a_sentence():
-    silent = [name(p) for p in SOURCES if p.suffix == ".h" and not re.match(r"\s*(#pragma once\s*)?(//|/\*)", p.read_text())]
+    silent = [
+        name(p) for p in SOURCES if p.suffix == ".h" and not re.match(r"\s*(#pragma once\s*)?(//|/\*)", p.read_text())
+    ]
     assert not silent, "\n".join(silent)

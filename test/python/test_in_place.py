@@ -1,4 +1,7 @@
-"""Writes to inputs and states happen where these lie: no whole copy of what changes in a part, and eager's values whatever the order of reads and writes."""
+"""Writes to inputs and states happen where these lie: no whole copy of what changes in a part, and eager's values
+whatever the order of reads and writes.
+"""
+
 import ctypes
 import re
 
@@ -16,12 +19,14 @@ ROWS, COLUMNS = 256, 64
 
 def program(statements):
     """A module over a large state x, a row y, another large y2 and a position p, as eager runs it."""
+
     class Net(nn.Module):
         def forward(self, x, y, z, p):
             scope = {"x": x, "y": y, "z": z, "p": p, "torch": torch, "F": F}
             for line in statements[:-1]:
                 exec(line, scope)
             return eval(statements[-1], scope)
+
     return Net()
 
 
@@ -69,7 +74,15 @@ PROGRAMS = {
     "softmax_in_place": (None, "x.copy_(x.softmax(1))", "x[0] + 1"),
     "cumulative": (None, "x.copy_(x.cumsum(1))", "x[0] + 1"),
     "transposed_whole": (None, "x.view(4, 64, 64).transpose(1, 2).copy_(x.view(4, 64, 64).clone())", "x[0] + 1"),
-    "view_read_between": (None, "v = x[4:9]", "a = v.sum(0)", "x[5] = y[0]", "b = v.sum(0)", "x[8] = y[1]", "(a, b, v.sum(0))"),
+    "view_read_between": (
+        None,
+        "v = x[4:9]",
+        "a = v.sum(0)",
+        "x[5] = y[0]",
+        "b = v.sum(0)",
+        "x[8] = y[1]",
+        "(a, b, v.sum(0))",
+    ),
 }
 
 
@@ -77,7 +90,9 @@ def allocated(archive, *options):
     """Sizes in elements of what the compiled program allocates for itself."""
     done = coil_ok("compile", archive, "-o", archive.with_suffix(".coil"), "--log", "wrapper", *options)
     log = (done.stdout + done.stderr).replace("[wrapper] ", "")
-    sizes = {m[1]: eval(m[2].replace(", ", "*") or "1") for m in re.finditer(r"^buffer (\S+) : \w+\[(.*?)\]", log, re.M)}
+    sizes = {
+        m[1]: eval(m[2].replace(", ", "*") or "1") for m in re.finditer(r"^buffer (\S+) : \w+\[(.*?)\]", log, re.M)
+    }
     assert sizes, log
     return [sizes[name] for name in re.findall(r"^allocate (\S+)", log, re.M)]
 
@@ -85,6 +100,7 @@ def allocated(archive, *options):
 @pytest.mark.parametrize("decomposed", [False, True], ids=["exported", "decomposed"])
 def test_writes(tmp_path, decomposed):
     """All of them in one program with states of their own, so that they cost one compile."""
+
     class All(nn.Module):
         def __init__(self):
             super().__init__()
@@ -92,7 +108,7 @@ def test_writes(tmp_path, decomposed):
 
         def forward(self, *states):
             p = states[-1]
-            return [net(*states[3 * k:3 * k + 3], p) for k, net in enumerate(self.each)]
+            return [net(*states[3 * k : 3 * k + 3], p) for k, net in enumerate(self.each)]
 
     torch.manual_seed(5)
     states = [t for _ in PROGRAMS for t in arguments()[:3]] + [arguments()[3]]
@@ -104,10 +120,24 @@ def test_writes(tmp_path, decomposed):
     # An input that eager leaves as it was (x[4] = x[4]) is among the outputs all the same.
     wrong = differences({k: v for k, v in got.items() if k in want or not torch.equal(v, before[k])}, want)
     names = list(PROGRAMS)
-    assert not wrong, "\n".join(f"{line} ({names[int(m[1]) // 3 if 'states' in line else int(m[1])] if (m := re.search(r'(?:_|^)([0-9]+)', line)) else ''})" for line in wrong)
+    assert not wrong, "\n".join(
+        (
+            f"{line} "
+            f"({names[int(m[1]) // 3 if 'states' in line else int(m[1])] if (m := re.search(r'(?:_|^)([0-9]+)', line)) else ''})"
+        )
+        for line in wrong
+    )
 
 
-@pytest.mark.parametrize("name", [n for n, (whole, *_) in PROGRAMS.items() if whole == 0 and n in ("index_copy", "slice", "many_rows", "rows_by_data", "product", "whole_used_twice", "transposed")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n, (whole, *_) in PROGRAMS.items()
+        if whole == 0
+        and n in ("index_copy", "slice", "many_rows", "rows_by_data", "product", "whole_used_twice", "transposed")
+    ],
+)
 def test_no_copy_of_the_whole(tmp_path, name, on_cpu):
     if name == "whole_used_twice" and not on_cpu:
         pytest.skip("on a GPU sums over a whole tensor are of many blocks, and do not share a kernel with the write")
@@ -142,10 +172,23 @@ class Decoder(nn.Module):
         super().__init__()
         self.heads, self.groups, self.width, self.length = heads, groups, width, length
         self.embedding = nn.Embedding(vocabulary, hidden)
-        self.layers = nn.ModuleList(nn.ModuleDict({
-            "norm": nn.RMSNorm(hidden), "q": nn.Linear(hidden, heads * width, bias=False), "k": nn.Linear(hidden, groups * width, bias=False), "v": nn.Linear(hidden, groups * width, bias=False),
-            "o": nn.Linear(heads * width, hidden, bias=False), "post": nn.RMSNorm(hidden), "gate": nn.Linear(hidden, 2 * hidden, bias=False), "up": nn.Linear(hidden, 2 * hidden, bias=False),
-            "down": nn.Linear(2 * hidden, hidden, bias=False), "cache": Cache(groups, length, width, how)}) for _ in range(layers))
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm": nn.RMSNorm(hidden),
+                    "q": nn.Linear(hidden, heads * width, bias=False),
+                    "k": nn.Linear(hidden, groups * width, bias=False),
+                    "v": nn.Linear(hidden, groups * width, bias=False),
+                    "o": nn.Linear(heads * width, hidden, bias=False),
+                    "post": nn.RMSNorm(hidden),
+                    "gate": nn.Linear(hidden, 2 * hidden, bias=False),
+                    "up": nn.Linear(hidden, 2 * hidden, bias=False),
+                    "down": nn.Linear(2 * hidden, hidden, bias=False),
+                    "cache": Cache(groups, length, width, how),
+                }
+            )
+            for _ in range(layers)
+        )
         self.norm, self.head = nn.RMSNorm(hidden), nn.Linear(hidden, vocabulary, bias=False)
 
     def rotate(self, x, position):
@@ -161,9 +204,15 @@ class Decoder(nn.Module):
         for layer in self.layers:
             x = layer["norm"](h)
             split = lambda t, n: t.view(1, -1, n, self.width).transpose(1, 2)
-            q, k, v = split(layer["q"](x), self.heads), split(layer["k"](x), self.groups), split(layer["v"](x), self.groups)
+            q, k, v = (
+                split(layer["q"](x), self.heads),
+                split(layer["k"](x), self.groups),
+                split(layer["v"](x), self.groups),
+            )
             keys, values = layer["cache"].update(position, self.rotate(k, position), v)
-            attended = F.scaled_dot_product_attention(self.rotate(q, position), keys, values, attn_mask=mask, enable_gqa=True)
+            attended = F.scaled_dot_product_attention(
+                self.rotate(q, position), keys, values, attn_mask=mask, enable_gqa=True
+            )
             h = h + layer["o"](attended.transpose(1, 2).reshape(1, -1, self.heads * self.width))
             x = layer["post"](h)
             h = h + layer["down"](F.silu(layer["gate"](x)) * layer["up"](x))
@@ -174,15 +223,26 @@ class Decoder(nn.Module):
 @pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
 @pytest.mark.parametrize("how", ["index_copy", "index_put", "slice"])
 def test_static_cache_on_a_gpu(tmp_path, how):
-    """Of a cache that is a state, a step writes its part alone; keys and values are not repeated for the heads that share them."""
+    """Of a cache that is a state, a step writes its part alone; keys and values are not repeated for the heads that
+    share them.
+    """
     module = Decoder(how).eval()
     export(module, (torch.tensor([[3]]), torch.tensor([40])), tmp_path / "m.pt2")
-    assert max(allocated(tmp_path / "m.pt2", "--device", "cuda", "--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={NVRTC}")) < module.layers[0]["cache"].keys.numel()
+    assert (
+        max(
+            allocated(
+                tmp_path / "m.pt2", "--device", "cuda", "--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={NVRTC}"
+            )
+        )
+        < module.layers[0]["cache"].keys.numel()
+    )
 
 
 @pytest.mark.parametrize("how", ["index_copy", "index_put", "slice"])
 def test_decoder_with_static_cache(tmp_path, how):
-    """The caches are states of the program: steps one after the other see what those before wrote, and no step copies a cache."""
+    """The caches are states of the program: steps one after the other see what those before wrote, and no step copies a
+    cache.
+    """
     torch.manual_seed(2)
     module = Decoder(how).eval()
     example = (torch.tensor([[3]]), torch.tensor([40]))
@@ -197,8 +257,14 @@ def test_decoder_with_static_cache(tmp_path, how):
     context = ctypes.c_void_p(model.coil_context_create(loaded))
     for step, expected in zip(steps, want):
         operands, results = (Tensor * 2)(*map(as_coil, step)), (Tensor * 1)()
-        assert model.coil_context_run(context, operands, ctypes.c_size_t(2), results, ctypes.c_size_t(1)) == 0, model.coil_last_error()
-        got = torch.frombuffer((ctypes.c_float * expected.numel()).from_address(results[0].data), dtype=torch.float32).clone().view(expected.shape)
+        assert model.coil_context_run(context, operands, ctypes.c_size_t(2), results, ctypes.c_size_t(1)) == 0, (
+            model.coil_last_error()
+        )
+        got = (
+            torch.frombuffer((ctypes.c_float * expected.numel()).from_address(results[0].data), dtype=torch.float32)
+            .clone()
+            .view(expected.shape)
+        )
         model.coil_tensor_release(ctypes.byref(results[0]))
         torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-5)
     model.coil_context_free(context), model.coil_model_free(loaded)
@@ -206,22 +272,39 @@ def test_decoder_with_static_cache(tmp_path, how):
 
 def test_dynamic_position():
     """A slice whose place is a number, an input whose length is free."""
+
     class Net(nn.Module):
         def forward(self, x, y, at):
-            x[:, at:at + y.shape[1]] = y
+            x[:, at : at + y.shape[1]] = y
             x[at] += 1
             return x.sum(1)
+
     n = torch.export.Dim("n", min=40, max=300)
     make = lambda n, at: (torch.randn(n, 300), torch.randn(n, 4), at)
-    check(Net(), make(100, 5), {"x": {0: n}, "y": {0: n}, "at": torch.export.Dim.DYNAMIC}, others=[make(41, 17), make(300, 1)])
+    check(
+        Net(),
+        make(100, 5),
+        {"x": {0: n}, "y": {0: n}, "at": torch.export.Dim.DYNAMIC},
+        others=[make(41, 17), make(300, 1)],
+    )
 
 
-WRITES = {"copy": "x[:3] = z[p]", "copy_whole": "x.copy_(z[p[0]] + z[p[1]])", "copy_reused": "t = z[p]; x[:3] = t * 2; x[3:6] = t", "index_put": "x[p] = y", "index_add": "x.index_add_(0, p, y)", "index_copy": "x.index_copy_(0, p, y)", "scatter": "x.scatter_(0, p[:, None].expand(3, 64), y)"}
+WRITES = {
+    "copy": "x[:3] = z[p]",
+    "copy_whole": "x.copy_(z[p[0]] + z[p[1]])",
+    "copy_reused": "t = z[p]; x[:3] = t * 2; x[3:6] = t",
+    "index_put": "x[p] = y",
+    "index_add": "x.index_add_(0, p, y)",
+    "index_copy": "x.index_copy_(0, p, y)",
+    "scatter": "x.scatter_(0, p[:, None].expand(3, 64), y)",
+}
 
 
 @pytest.mark.parametrize("name", list(WRITES))
 def test_wrong_index(tmp_path, name):
-    """The run fails, and memory of the caller's that no index names is as it was: eager may have written what comes before the wrong one, too."""
+    """The run fails, and memory of the caller's that no index names is as it was: eager may have written what comes
+    before the wrong one, too.
+    """
     export(program([WRITES[name], "x.sum(1)"]), arguments(), tmp_path / "m.pt2")
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
     lib = library()
@@ -243,7 +326,9 @@ def test_wrong_index(tmp_path, name):
     want = before.clone()
     x.copy_(before)
     program([WRITES[name], "x.sum(1)"])(want, y, z, p)
-    assert lib.coil_context_run(context, operands, ctypes.c_size_t(4), results, ctypes.c_size_t(1)) == 0, lib.coil_last_error()
+    assert lib.coil_context_run(context, operands, ctypes.c_size_t(4), results, ctypes.c_size_t(1)) == 0, (
+        lib.coil_last_error()
+    )
     for r in results:
         lib.coil_tensor_release(ctypes.byref(r))
     lib.coil_context_free(context), lib.coil_model_free(model)
@@ -253,26 +338,30 @@ def test_wrong_index(tmp_path, name):
 @pytest.mark.parametrize("shift", [0, 3, -2], ids=["same", "later", "earlier"])
 def test_inputs_that_overlap(tmp_path, shift):
     """Each input is read as it was before the run, though it lies in memory that the run writes to."""
+
     class Net(nn.Module):
         def forward(self, x, y):
             x.mul_(2)
             return y + 1, x.sum()
+
     export(Net(), (torch.randn(40), torch.randn(40)), tmp_path / "m.pt2")
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
     memory = torch.randn(60)
     before = memory.clone()
-    x, y = memory[8:48], memory[8 + shift:48 + shift]
+    x, y = memory[8:48], memory[8 + shift : 48 + shift]
     lib = library()
     model = ctypes.c_void_p(lib.coil_model_load(str(tmp_path / "m.coil").encode()))
     assert model, lib.coil_last_error()
     context = ctypes.c_void_p(lib.coil_context_create(model))
     operands, results = (Tensor * 2)(as_coil(x), as_coil(y)), (Tensor * 2)()
-    assert lib.coil_context_run(context, operands, ctypes.c_size_t(2), results, ctypes.c_size_t(2)) == 0, lib.coil_last_error()
+    assert lib.coil_context_run(context, operands, ctypes.c_size_t(2), results, ctypes.c_size_t(2)) == 0, (
+        lib.coil_last_error()
+    )
     got = torch.frombuffer((ctypes.c_float * 40).from_address(results[0].data), dtype=torch.float32).clone()
     for r in results:
         lib.coil_tensor_release(ctypes.byref(r))
     lib.coil_context_free(context), lib.coil_model_free(model)
-    assert torch.equal(got, before[8 + shift:48 + shift] + 1)
+    assert torch.equal(got, before[8 + shift : 48 + shift] + 1)
     want = before.clone()
     want[8:48] *= 2
     assert torch.equal(memory, want)

@@ -1,4 +1,7 @@
-"""`pip install .` into a fresh environment, and what a user does next. Builds the wheel, so it runs with --full only."""
+"""`pip install .` into a fresh environment, and what a user does next. Builds the wheel, so it runs with --full
+only.
+"""
+
 import pathlib
 import subprocess
 import sys
@@ -42,9 +45,15 @@ def test_installed_wheel(tmp_path):
     home = tmp_path / "env"
     venv.create(home, with_pip=True)
     packages = home / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    (packages / "others.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")  # torch, scikit-build-core and nanobind as they are here
+    (packages / "others.pth").write_text(
+        sysconfig.get_paths()["purelib"] + "\n"
+    )  # torch, scikit-build-core and nanobind as they are here
     python = home / "bin/python"
-    built = subprocess.run([python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", ROOT], capture_output=True, text=True)
+    built = subprocess.run(
+        [python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", ROOT],
+        capture_output=True,
+        text=True,
+    )
     assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
     done = subprocess.run([python, "-c", SCRIPT, tmp_path / "m.coil"], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,7 @@
-"""Results larger than the last cache, which kernels may store past it: rows that are no whole number of vectors or cache lines, transposes in tiles, types of 2, 4 and 8 bytes, several results, free sizes."""
+"""Results larger than the last cache, which kernels may store past it: rows that are no whole number of vectors or
+cache lines, transposes in tiles, types of 2, 4 and 8 bytes, several results, free sizes.
+"""
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -40,4 +43,9 @@ def test_large_results(name):
 
 def test_free_sizes_on_both_sides_of_the_cache():
     rows, columns = Dim("rows", min=2, max=5000), Dim("columns", min=2, max=5000)
-    check(Of(lambda x, y: (x.t() + y.t()).contiguous()).eval(), pair(4099, 4101), dynamic=({0: rows, 1: columns}, {0: rows, 1: columns}), others=[pair(5, 4099), pair(300, 17)])
+    check(
+        Of(lambda x, y: (x.t() + y.t()).contiguous()).eval(),
+        pair(4099, 4101),
+        dynamic=({0: rows, 1: columns}, {0: rows, 1: columns}),
+        others=[pair(5, 4099), pair(300, 17)],
+    )

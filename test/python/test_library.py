@@ -1,4 +1,7 @@
-"""Operators of one's own (`coil.Library`, coil_operator_register) in archives, torch.compile, packages and every form of output."""
+"""Operators of one's own (`coil.Library`, coil_operator_register) in archives, torch.compile, packages and every form
+of output.
+"""
+
 import copy
 import ctypes
 import os
@@ -21,20 +24,46 @@ coil = pytest.importorskip("coil", reason="the Python extension is not built")
 def library():
     """shop::soft_step (called), shop::twice (decomposed), shop::liar (says another shape than it gives)."""
     shop = coil.Library("shop")
-    soft_step = shop.define("soft_step(Tensor x, float width=1.0) -> Tensor", shape=lambda x, width=1.0: torch.empty_like(x), implementation=lambda x, width=1.0: x / (x.abs() + width),
-                            backward=lambda ctx, g: (g * ctx.saved_tensors[0] / (ctx.saved_tensors[1].abs() + ctx.saved_tensors[0]) ** 2, None),
-                            setup_context=lambda ctx, inputs, output: ctx.save_for_backward(torch.tensor(inputs[1]), inputs[0]))
+    soft_step = shop.define(
+        "soft_step(Tensor x, float width=1.0) -> Tensor",
+        shape=lambda x, width=1.0: torch.empty_like(x),
+        implementation=lambda x, width=1.0: x / (x.abs() + width),
+        backward=lambda ctx, g: (
+            g * ctx.saved_tensors[0] / (ctx.saved_tensors[1].abs() + ctx.saved_tensors[0]) ** 2,
+            None,
+        ),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(torch.tensor(inputs[1]), inputs[0]),
+    )
     called = []
-    twice = shop.define("twice(Tensor x) -> Tensor", shape=torch.empty_like, implementation=lambda x: called.append(1) or x * 2, decomposition=lambda x: x + x)
-    split = shop.define("halves(Tensor x, int dim=0) -> (Tensor, Tensor)", shape=lambda x, dim=0: tuple(torch.empty_like(t, memory_format=torch.contiguous_format) for t in x.chunk(2, dim)),
-                        implementation=lambda x, dim=0: tuple(t.contiguous() for t in x.chunk(2, dim)))
+    twice = shop.define(
+        "twice(Tensor x) -> Tensor",
+        shape=torch.empty_like,
+        implementation=lambda x: called.append(1) or x * 2,
+        decomposition=lambda x: x + x,
+    )
+    split = shop.define(
+        "halves(Tensor x, int dim=0) -> (Tensor, Tensor)",
+        shape=lambda x, dim=0: tuple(
+            torch.empty_like(t, memory_format=torch.contiguous_format) for t in x.chunk(2, dim)
+        ),
+        implementation=lambda x, dim=0: tuple(t.contiguous() for t in x.chunk(2, dim)),
+    )
     liar = shop.define("liar(Tensor x) -> Tensor", shape=torch.empty_like, implementation=lambda x: x[:1].clone())
 
     def raises(x):
         raise ValueError("the shop is closed")
+
     shop.define("closed(Tensor x) -> Tensor", shape=torch.empty_like, implementation=raises)
-    shop.define("bump_(Tensor(a!) x, float by=1.0) -> ()", shape=lambda x, by=1.0: None, implementation=lambda x, by=1.0: x.add_(by).numel() and None)
-    shop.define("drain(Tensor(a!) x, Tensor(b!)[] tanks, *, Tensor(c!)? log=None) -> (Tensor, Tensor)", shape=lambda x, tanks, log=None: (torch.empty_like(x), x.new_empty((), dtype=torch.int64)), implementation=drain)
+    shop.define(
+        "bump_(Tensor(a!) x, float by=1.0) -> ()",
+        shape=lambda x, by=1.0: None,
+        implementation=lambda x, by=1.0: x.add_(by).numel() and None,
+    )
+    shop.define(
+        "drain(Tensor(a!) x, Tensor(b!)[] tanks, *, Tensor(c!)? log=None) -> (Tensor, Tensor)",
+        shape=lambda x, tanks, log=None: (torch.empty_like(x), x.new_empty((), dtype=torch.int64)),
+        implementation=drain,
+    )
     return dict(soft_step=soft_step, twice=twice, halves=split, liar=liar, called=called)
 
 
@@ -103,8 +132,18 @@ def test_packages(library, archive, tmp_path):
     check(coil.load(tmp_path / "m.coil"), net)
     # A host that lacks the operator refuses the package at load, by name and schema.
     done = subprocess.run([COIL, "run", tmp_path / "m.coil"], capture_output=True, text=True, env=ENVIRONMENT)
-    assert done.returncode == 1 and "leaves shop.halves.default (`shop::halves(Tensor x, SymInt dim=0) -> (Tensor, Tensor)`), shop.soft_step.default" in done.stderr, done.stderr
-    script = f"import sys; sys.path.insert(0, {str(ROOT / 'build/python')!r}); import coil; coil.load({str(tmp_path / 'm.coil')!r})"
+    assert (
+        done.returncode == 1
+        and (
+            "leaves shop.halves.default (`shop::halves(Tensor x, SymInt dim=0) -> (Tensor, Tensor)`), "
+            "shop.soft_step.default"
+        )
+        in done.stderr
+    ), done.stderr
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'build/python')!r}); import coil; "
+        f"coil.load({str(tmp_path / 'm.coil')!r})"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 1 and "shop.soft_step.default" in done.stderr and "no such operator" in done.stderr
 
@@ -115,6 +154,7 @@ class OneOperator(torch.nn.Module):
 
 
 # ---- Operators that write to their arguments ----
+
 
 class Writes(torch.nn.Module):
     """To a temporary, a view of one, an input, a buffer of its own, lists and optional arguments."""
@@ -131,7 +171,15 @@ class Writes(torch.nn.Module):
         tank = y.sum(0)
         old, count = torch.ops.shop.drain(y, [tank, self.level], log=h[0])
         torch.ops.shop.drain(tank, [])
-        return {"y": y + 1, "before": before, "old": old.relu(), "tank": tank, "twice": h * 2, "level": self.level + 0, "count": count}
+        return {
+            "y": y + 1,
+            "before": before,
+            "old": old.relu(),
+            "tank": tank,
+            "twice": h * 2,
+            "level": self.level + 0,
+            "count": count,
+        }
 
 
 def written(module, x, h):
@@ -156,7 +204,9 @@ def test_writing_operators_under_torch_compile(library):
             want, want_h, want_level = written(module, x, h)
             other, got_h = copy.deepcopy(module), h.clone()
             with torch.no_grad():
-                got = torch.compile(other, backend="coil", fullgraph=True, dynamic=dynamic, options={"fallback": False})(x, got_h)
+                got = torch.compile(
+                    other, backend="coil", fullgraph=True, dynamic=dynamic, options={"fallback": False}
+                )(x, got_h)
             torch.testing.assert_close(dict(got), want)
             torch.testing.assert_close((got_h, other.level), (want_h, want_level))
     # In training, on a value that needs gradients.
@@ -168,15 +218,20 @@ def test_writing_operators_under_torch_compile(library):
             scale = torch.ones(4, 6)
             torch.ops.shop.bump_(scale, 2.0)
         return (y * scale).sum()
+
     torch._dynamo.reset()
-    torch.testing.assert_close(torch.autograd.grad(torch.compile(loss, backend="coil", fullgraph=True)(x), x), torch.autograd.grad(loss(x), x))
+    torch.testing.assert_close(
+        torch.autograd.grad(torch.compile(loss, backend="coil", fullgraph=True)(x), x), torch.autograd.grad(loss(x), x)
+    )
 
 
 @pytest.mark.parametrize("decomposed", (False, True), ids=("exported", "decomposed"))
 def test_writing_operators_in_archives_and_every_output(library, decomposed, tmp_path):
     module = Writes()
     x, h = some_input(5)
-    program = torch.export.export(copy.deepcopy(module), (x, h), dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=64)}, None))
+    program = torch.export.export(
+        copy.deepcopy(module), (x, h), dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=64)}, None)
+    )
     if decomposed:
         program = program.run_decompositions()
     torch.export.save(program, tmp_path / "m.pt2")
@@ -184,15 +239,22 @@ def test_writing_operators_in_archives_and_every_output(library, decomposed, tmp
     model.save(tmp_path / "m.coil")
     # The text of the wrapper travels as well, and what is written from it is what is written at once.
     built = writing_library(tmp_path)
-    plain = coil_ok("opt", "--pass", "plan-lifetimes", "--pass", "verify", "--emit", "python", emit_wrapper(tmp_path, built)).stdout
+    plain = coil_ok(
+        "opt", "--pass", "plan-lifetimes", "--pass", "verify", "--emit", "python", emit_wrapper(tmp_path, built)
+    ).stdout
     python = emit(tmp_path / "m.pt2", "python", "--load", built)
-    assert plain[plain.index("def call(args):"):] == python.read_text()[python.read_text().index("def call(args):"):]
+    assert plain[plain.index("def call(args):") :] == python.read_text()[python.read_text().index("def call(args):") :]
     cpp = emit(tmp_path / "m.pt2", "cpp", "--load", built)
     for rows in (5, 31):
         x, h = some_input(rows)
         want, want_h, _ = written(module, x, h)
-        for form, function in {"compiled": model, "loaded": coil.load(tmp_path / "m.coil"), "python": listed(load_module(python).call), "fx": load_module(emit(tmp_path / "m.pt2", "fx", "--load", built)).load(),
-                               "interpreted": interpreted(load_module(emit(tmp_path / "m.pt2", "fx", "--load", built)).load())}.items():
+        for form, function in {
+            "compiled": model,
+            "loaded": coil.load(tmp_path / "m.coil"),
+            "python": listed(load_module(python).call),
+            "fx": load_module(emit(tmp_path / "m.pt2", "fx", "--load", built)).load(),
+            "interpreted": interpreted(load_module(emit(tmp_path / "m.pt2", "fx", "--load", built)).load()),
+        }.items():
             if form == "compiled" and rows != 5:
                 continue  # it keeps its state
             got_h = h.clone()
@@ -202,10 +264,29 @@ def test_writing_operators_in_archives_and_every_output(library, decomposed, tmp
             torch.testing.assert_close(got_h, want_h)
     # The command and the C++ program, whose host is a library in C.
     program = cpp.with_suffix("")
-    subprocess.run(["g++", "-std=c++20", "-O1", "-DCOIL_MAIN", f"-I{ROOT}/include", cpp, tmp_path / "writing.o", "-o", program, f"-L{BUILD}/lib", "-lcoil_runtime", f"-Wl,-rpath,{BUILD}/lib"], check=True)
+    subprocess.run(
+        [
+            "g++",
+            "-std=c++20",
+            "-O1",
+            "-DCOIL_MAIN",
+            f"-I{ROOT}/include",
+            cpp,
+            tmp_path / "writing.o",
+            "-o",
+            program,
+            f"-L{BUILD}/lib",
+            "-lcoil_runtime",
+            f"-Wl,-rpath,{BUILD}/lib",
+        ],
+        check=True,
+    )
     x, h = some_input(7)
     want, want_h, _ = written(module, x, h)
-    for got in (run(tmp_path / "m.pt2", {"x": x, "h": h}, tmp_path, "--load", built), call_program(program, {"x": x, "h": h})):
+    for got in (
+        run(tmp_path / "m.pt2", {"x": x, "h": h}, tmp_path, "--load", built),
+        call_program(program, {"x": x, "h": h}),
+    ):
         torch.testing.assert_close(dict(got), want | {"h": want_h})
 
 
@@ -218,7 +299,18 @@ def interpreted(module):
 
 
 def emit_wrapper(folder, built):
-    coil_ok("compile", folder / "m.pt2", "-o", folder / "m.wrap", "--emit", "wrapper", "--set", "pack_weights=false", "--load", built)
+    coil_ok(
+        "compile",
+        folder / "m.pt2",
+        "-o",
+        folder / "m.wrap",
+        "--emit",
+        "wrapper",
+        "--set",
+        "pack_weights=false",
+        "--load",
+        built,
+    )
     return folder / "m.wrap"
 
 
@@ -282,6 +374,7 @@ def test_what_writing_operators_may_not_do(library, tmp_path):
             y = x + 1
             torch.ops.shop.drain(y[:2], [y[1:]])
             return y
+
     torch.export.save(torch.export.export(Overlapping(), (torch.randn(5),)), tmp_path / "m.pt2")
     with pytest.raises(coil.Error, match="memory of %.* that it is given twice"):
         coil.compile(tmp_path / "m.pt2")
@@ -293,6 +386,7 @@ def test_implementations_that_raise(library, tmp_path):
     class Closed(torch.nn.Module):
         def forward(self, x):
             return torch.ops.shop.closed(x + 1)
+
     x = torch.randn(4)
     torch._dynamo.reset()
     compiled = torch.compile(Closed(), backend="coil")
@@ -308,6 +402,7 @@ def test_implementations_that_raise(library, tmp_path):
     class Liar(torch.nn.Module):
         def forward(self, x):
             return torch.ops.shop.liar(x) + 1
+
     with pytest.raises(coil.Error, match=r"shop.liar.default gave f32\[1\] where f32\[4\] was expected"):
         coil.compile(Liar(), (x,))(x)
 
@@ -315,17 +410,61 @@ def test_implementations_that_raise(library, tmp_path):
 def test_command_with_a_library_in_c(library, tmp_path):
     """The same schema registered by a C library: compiled, run and written as C++ by the command."""
     built = tmp_path / "custom_operator.so"
-    subprocess.run(["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", f"-I{ROOT}/include", ROOT / "examples/c/custom_operator.c", "-o", built], check=True)
+    subprocess.run(
+        [
+            "gcc",
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fPIC",
+            "-shared",
+            f"-I{ROOT}/include",
+            ROOT / "examples/c/custom_operator.c",
+            "-o",
+            built,
+        ],
+        check=True,
+    )
     x = torch.randn(7, 3)
     torch.export.save(torch.export.export(OneOperator(), (x,), dynamic_shapes=ROWS), tmp_path / "m.pt2")
     assert "shop.soft_step.default" in command("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil").stderr
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--load", built)
-    torch.testing.assert_close(run(tmp_path / "m.coil", {"x": x}, tmp_path, "--load", built)["output"], OneOperator()(x))
+    torch.testing.assert_close(
+        run(tmp_path / "m.coil", {"x": x}, tmp_path, "--load", built)["output"], OneOperator()(x)
+    )
 
     source = emit(tmp_path / "m.pt2", "cpp", "--load", built)
     program = source.with_suffix("")
-    subprocess.run(["gcc", "-std=c11", "-c", f"-I{ROOT}/include", ROOT / "examples/c/custom_operator.c", "-o", tmp_path / "operator.o"], check=True)
-    subprocess.run(["g++", "-std=c++20", "-O1", "-DCOIL_MAIN", f"-I{ROOT}/include", source, tmp_path / "operator.o", "-o", program, f"-L{BUILD}/lib", "-lcoil_runtime", f"-Wl,-rpath,{BUILD}/lib"], check=True)
+    subprocess.run(
+        [
+            "gcc",
+            "-std=c11",
+            "-c",
+            f"-I{ROOT}/include",
+            ROOT / "examples/c/custom_operator.c",
+            "-o",
+            tmp_path / "operator.o",
+        ],
+        check=True,
+    )
+    subprocess.run(
+        [
+            "g++",
+            "-std=c++20",
+            "-O1",
+            "-DCOIL_MAIN",
+            f"-I{ROOT}/include",
+            source,
+            tmp_path / "operator.o",
+            "-o",
+            program,
+            f"-L{BUILD}/lib",
+            "-lcoil_runtime",
+            f"-Wl,-rpath,{BUILD}/lib",
+        ],
+        check=True,
+    )
     torch.testing.assert_close(call_program(program, {"x": x})["output"], OneOperator()(x))
     for language in ("python", "fx"):
         module = load_module(emit(tmp_path / "m.pt2", language, "--load", built))
@@ -341,7 +480,10 @@ def test_command_with_a_library_in_c(library, tmp_path):
 
 def test_what_is_refused(library):
     torch._dynamo.reset()
-    with torch.no_grad(), pytest.raises(Exception, match=r"shop.liar.default gave f32\[1\] where f32\[4\] was expected"):
+    with (
+        torch.no_grad(),
+        pytest.raises(Exception, match=r"shop.liar.default gave f32\[1\] where f32\[4\] was expected"),
+    ):
         torch.compile(lambda x: torch.ops.shop.liar(x) + 1, backend="coil")(torch.randn(4))
     with pytest.raises(coil.Error, match="position"):
         coil.Library("shop").define("bad(Tensor x, -> Tensor", shape=None, implementation=None)
@@ -351,20 +493,41 @@ def test_what_is_refused(library):
 
 # ---- Operators whose results have sizes that only they tell ----
 
+
 @pytest.fixture(scope="module")
 def finders(library):
-    """shop::positive (one size), shop::extremes (two results, of sizes of their own and one known), shop::pieces (a list), shop::drawn (writes to its argument)."""
+    """shop::positive (one size), shop::extremes (two results, of sizes of their own and one known), shop::pieces (a
+    list), shop::drawn (writes to its argument).
+    """
     shop = coil.Library("shop")
     new = lambda: torch.library.get_ctx().new_dynamic_size()
-    shop.define("positive(Tensor x) -> Tensor", shape=lambda x: x.new_empty(new()), implementation=lambda x: x[x > 0].clone())
-    shop.define("extremes(Tensor x, *, float below, float above) -> (Tensor, Tensor, Tensor)", shape=lambda x, below, above: (x.new_empty(new(), 2), x.new_empty((), dtype=torch.int64), x.new_empty(3, new())),
-                implementation=lambda x, below, above: (x[x < below][:, None].repeat(1, 2), torch.tensor(x.numel()), x[x > above].repeat(3, 1)))
-    shop.define("pieces(Tensor x) -> Tensor[]", shape=lambda x: [x.new_empty(new()), x.new_empty(new())], implementation=lambda x: [x[x > 0].clone(), x[x <= 0].clone()])
+    shop.define(
+        "positive(Tensor x) -> Tensor", shape=lambda x: x.new_empty(new()), implementation=lambda x: x[x > 0].clone()
+    )
+    shop.define(
+        "extremes(Tensor x, *, float below, float above) -> (Tensor, Tensor, Tensor)",
+        shape=lambda x, below, above: (
+            x.new_empty(new(), 2),
+            x.new_empty((), dtype=torch.int64),
+            x.new_empty(3, new()),
+        ),
+        implementation=lambda x, below, above: (
+            x[x < below][:, None].repeat(1, 2),
+            torch.tensor(x.numel()),
+            x[x > above].repeat(3, 1),
+        ),
+    )
+    shop.define(
+        "pieces(Tensor x) -> Tensor[]",
+        shape=lambda x: [x.new_empty(new()), x.new_empty(new())],
+        implementation=lambda x: [x[x > 0].clone(), x[x <= 0].clone()],
+    )
 
     def draw(x):
         taken = x[x > 0].clone()
         x[x > 0] = 0
         return taken
+
     shop.define("drawn(Tensor(a!) x) -> Tensor", shape=lambda x: x.new_empty(new()), implementation=draw)
 
 
@@ -454,10 +617,26 @@ class Finds(torch.nn.Module):
         low, count, high = torch.ops.shop.extremes(x, below=-0.5, above=0.5)
         again = torch.ops.shop.positive(found - 1)
         more, less = torch.ops.shop.pieces(x)
-        return {"found": found + 1, "sum": found.sum(), "count": found.shape[0], "low": low.t() * 2, "all": count + 1, "high": high.sum(0), "again": again, "both": torch.cat([more, less, found]).cumsum(0), "steps": torch.ops.shop.soft_step(found, 0.5)}
+        return {
+            "found": found + 1,
+            "sum": found.sum(),
+            "count": found.shape[0],
+            "low": low.t() * 2,
+            "all": count + 1,
+            "high": high.sum(0),
+            "again": again,
+            "both": torch.cat([more, less, found]).cumsum(0),
+            "steps": torch.ops.shop.soft_step(found, 0.5),
+        }
 
 
-VECTORS = [torch.tensor([1.0, -2, 3, 0.1, -0.1]), torch.full((4,), -1.0), torch.ones(7), torch.randn(1000), torch.zeros(2)]
+VECTORS = [
+    torch.tensor([1.0, -2, 3, 0.1, -0.1]),
+    torch.full((4,), -1.0),
+    torch.ones(7),
+    torch.randn(1000),
+    torch.zeros(2),
+]
 LENGTH = {"x": {0: torch.export.Dim("length", min=2, max=4096)}}
 
 
@@ -474,20 +653,45 @@ def test_sizes_that_an_operator_tells(library, finders, tmp_path):
     for x in VECTORS * 2:
         want = module(x)
         given = {"x": x}
-        forms = {"compiled": model, "loaded": coil.load(tmp_path / "m.coil"), "python": listed(python.call), "fx": fx.load(), "interpreted": interpreted(fx.load()),
-                 "command": lambda _: run(tmp_path / "m.coil", given, tmp_path, "--load", built), "cpp": lambda _: call_program(cpp, given)}
+        forms = {
+            "compiled": model,
+            "loaded": coil.load(tmp_path / "m.coil"),
+            "python": listed(python.call),
+            "fx": fx.load(),
+            "interpreted": interpreted(fx.load()),
+            "command": lambda _: run(tmp_path / "m.coil", given, tmp_path, "--load", built),
+            "cpp": lambda _: call_program(cpp, given),
+        }
         for form, function in forms.items():
             got = function(x)
             got = dict(zip(want, got)) if isinstance(got, (tuple, list)) else dict(got)
             assert got.keys() == want.keys()
             for name, value in want.items():
-                torch.testing.assert_close(torch.as_tensor(got[name]), torch.as_tensor(value), msg=lambda m: f"{form}, {name}: {m}")
+                torch.testing.assert_close(
+                    torch.as_tensor(got[name]), torch.as_tensor(value), msg=lambda m: f"{form}, {name}: {m}"
+                )
     assert len(coil.host._kept) == left, "what was kept between two calls was taken"
 
 
 def build_with(source, *objects):
     program = source.with_suffix("")
-    subprocess.run(["g++", "-std=c++20", "-O1", "-DCOIL_MAIN", f"-I{ROOT}/include", source, *objects, "-o", program, f"-L{BUILD}/lib", "-lcoil_runtime", f"-Wl,-rpath,{BUILD}/lib"], check=True)
+    subprocess.run(
+        [
+            "g++",
+            "-std=c++20",
+            "-O1",
+            "-DCOIL_MAIN",
+            f"-I{ROOT}/include",
+            source,
+            *objects,
+            "-o",
+            program,
+            f"-L{BUILD}/lib",
+            "-lcoil_runtime",
+            f"-Wl,-rpath,{BUILD}/lib",
+        ],
+        check=True,
+    )
     return program
 
 
@@ -516,13 +720,19 @@ def test_a_writer_that_tells_its_sizes(library, finders, tmp_path):
             for name, value in want.items():
                 torch.testing.assert_close(got[name], value, msg=lambda m: f"{form}, {name}: {m}")
             torch.testing.assert_close(given, after, msg=lambda m: f"{form}: {m}")
-        for form, got in {"command": run(tmp_path / "m.coil", {"x": x}, tmp_path, "--load", built), "cpp": call_program(cpp, {"x": x})}.items():
+        for form, got in {
+            "command": run(tmp_path / "m.coil", {"x": x}, tmp_path, "--load", built),
+            "cpp": call_program(cpp, {"x": x}),
+        }.items():
             for name, value in {**want, "x": after}.items():
                 torch.testing.assert_close(got[name], value, msg=lambda m: f"{form}, {name}: {m}")
 
 
 def test_operators_in_c_that_tell_wrong_sizes(library, finders, tmp_path):
-    """One that fails, one that gives another size in the second of two results than in the first, one registered without sizes."""
+    """One that fails, one that gives another size in the second of two results than in the first, one registered
+    without sizes.
+    """
+
     class Finds(torch.nn.Module):
         def forward(self, x):
             return torch.ops.shop.extremes(x, below=-0.5, above=0.5)[0], torch.ops.shop.positive(x)
@@ -536,30 +746,50 @@ def test_operators_in_c_that_tell_wrong_sizes(library, finders, tmp_path):
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--load", built)
     cpp = build_with(emit(tmp_path / "m.pt2", "cpp", "--load", built), tmp_path / "writing.o")
     save_file({"x": torch.randn(666)}, tmp_path / "bad.safetensors")
-    for done in (command("run", tmp_path / "m.coil", "--inputs", tmp_path / "bad.safetensors", "--load", built),
-                 subprocess.run([cpp, tmp_path / "bad.safetensors", tmp_path / "out.safetensors"], capture_output=True, text=True)):
+    for done in (
+        command("run", tmp_path / "m.coil", "--inputs", tmp_path / "bad.safetensors", "--load", built),
+        subprocess.run(
+            [cpp, tmp_path / "bad.safetensors", tmp_path / "out.safetensors"], capture_output=True, text=True
+        ),
+    ):
         assert done.returncode == 1 and "shop.positive.default: it finds nothing good" in done.stderr, done.stderr
 
     # A result of a size that is known before must have it.
-    liar = writing_library(tmp_path, FINDERS.replace("add(results, 1, a[0].tensor->sizes[0], 0)", "add(results, 1, a[0].tensor->sizes[0] + 1, 0)"))
+    liar = writing_library(
+        tmp_path,
+        FINDERS.replace("add(results, 1, a[0].tensor->sizes[0], 0)", "add(results, 1, a[0].tensor->sizes[0] + 1, 0)"),
+    )
     torch.export.save(torch.export.export(Knows(), (VECTORS[0],), dynamic_shapes=LENGTH), tmp_path / "k.pt2")
     coil_ok("compile", tmp_path / "k.pt2", "-o", tmp_path / "k.coil", "--load", liar)
     cpp = build_with(emit(tmp_path / "k.pt2", "cpp", "--load", liar), tmp_path / "writing.o")
     save_file({"x": torch.randn(5)}, tmp_path / "five.safetensors")
-    for done in (command("run", tmp_path / "k.coil", "--inputs", tmp_path / "five.safetensors", "--load", liar),
-                 subprocess.run([cpp, tmp_path / "five.safetensors", tmp_path / "out.safetensors"], capture_output=True, text=True)):
-        assert done.returncode == 1 and "shop.soft_step.default gave f32[6] where f32[5] was expected" in done.stderr, done.stderr
+    for done in (
+        command("run", tmp_path / "k.coil", "--inputs", tmp_path / "five.safetensors", "--load", liar),
+        subprocess.run(
+            [cpp, tmp_path / "five.safetensors", tmp_path / "out.safetensors"], capture_output=True, text=True
+        ),
+    ):
+        assert done.returncode == 1 and "shop.soft_step.default gave f32[6] where f32[5] was expected" in done.stderr, (
+            done.stderr
+        )
 
-    plain = writing_library(tmp_path, """
+    plain = writing_library(
+        tmp_path,
+        """
 #include <coil/runtime.h>
 static int none(const coil_value* a, size_t n, const coil_tensor* out, size_t results, void* user) { (void)a, (void)n, (void)out, (void)results, (void)user; return 1; }
 __attribute__((constructor)) static void when_loaded(void) {
   coil_operator_register("shop::positive(Tensor x) -> Tensor", none, 0);
   coil_operator_register("shop::extremes(Tensor x, *, float below, float above) -> (Tensor, Tensor, Tensor)", none, 0);
 }
-""")
+""",
+    )
     done = command("run", tmp_path / "m.coil", "--inputs", tmp_path / "five.safetensors", "--load", plain)
-    assert done.returncode == 1 and "shop.extremes.default" in done.stderr and "coil_operator_register_results" in done.stderr, done.stderr
+    assert (
+        done.returncode == 1
+        and "shop.extremes.default" in done.stderr
+        and "coil_operator_register_results" in done.stderr
+    ), done.stderr
 
 
 def test_sizes_that_an_operator_tells_under_torch_compile(library, finders):

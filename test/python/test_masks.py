@@ -1,4 +1,7 @@
-"""Attention masks made of sizes alone: the causal one and the one that lets everything through are recognised by value, all others stay, in archives and under torch.compile."""
+"""Attention masks made of sizes alone: the causal one and the one that lets everything through are recognised by value,
+all others stay, in archives and under torch.compile.
+"""
+
 import pathlib
 import sys
 
@@ -39,7 +42,14 @@ def of_data(x):
     return causal(x) & (x[0, 0, :, :1] < 9)
 
 
-KINDS = {"causal": causal, "everything": everything, "band": band, "below_the_diagonal": below_the_diagonal, "added": added, "of_data": of_data}
+KINDS = {
+    "causal": causal,
+    "everything": everything,
+    "band": band,
+    "below_the_diagonal": below_the_diagonal,
+    "added": added,
+    "of_data": of_data,
+}
 FOUND = {"causal": "causal=1 has_mask=0", "everything": "causal=0 has_mask=0", "added": "causal=1 has_mask=0"}
 
 
@@ -77,13 +87,16 @@ def test_compiled(kind):
     module, x = Attention(KINDS[kind]), torch.randn(2, 3, 16, 8)
     got = torch.compile(module, backend=backend)(x)
     torch.testing.assert_close(got, module(x))
-    call, = seen
-    found = ("causal" if call.kwargs.get("is_causal") else "everything") if call.kwargs.get("attn_mask") is None else None
+    (call,) = seen
+    found = (
+        ("causal" if call.kwargs.get("is_causal") else "everything") if call.kwargs.get("attn_mask") is None else None
+    )
     assert found == {"added": "causal"}.get(kind, kind if kind in FOUND else None)
 
 
 def test_other_work_stays():
     """What a graph does to its inputs for nobody's use is not taken away with the mask."""
+
     class Counting(Attention):
         def __init__(self):
             super().__init__(causal)
@@ -102,6 +115,7 @@ def test_other_work_stays():
 
 
 # ---- Of free sizes: shown, not looked at ----
+
 
 def positions(x):
     return torch.arange(x.shape[-2])
@@ -127,19 +141,39 @@ def apart(x):
     return (i[:, None] == i[None, :]) & triangle(x)
 
 
-FREE = {"triangle": triangle, "packed": packed, "tril": lambda x: torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril(), "added": lambda x: torch.where(triangle(x), 0.0, float("-inf")),
-        "negated": lambda x: torch.where(positions(x)[None] > positions(x)[:, None], float("-inf"), 0.0), "everything": everything, "band": band, "below_the_diagonal": below_the_diagonal, "apart": apart,
-        "shifted": lambda x: torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril(1), "of_data": lambda x: triangle(x) & (x[0, 0, :, :1] < 9)}
-SHOWN = {name: "causal=1 has_mask=0" for name in ("triangle", "packed", "tril", "added", "negated")} | {"everything": "causal=0 has_mask=0"}
+FREE = {
+    "triangle": triangle,
+    "packed": packed,
+    "tril": lambda x: torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril(),
+    "added": lambda x: torch.where(triangle(x), 0.0, float("-inf")),
+    "negated": lambda x: torch.where(positions(x)[None] > positions(x)[:, None], float("-inf"), 0.0),
+    "everything": everything,
+    "band": band,
+    "below_the_diagonal": below_the_diagonal,
+    "apart": apart,
+    "shifted": lambda x: torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril(1),
+    "of_data": lambda x: triangle(x) & (x[0, 0, :, :1] < 9),
+}
+SHOWN = {name: "causal=1 has_mask=0" for name in ("triangle", "packed", "tril", "added", "negated")} | {
+    "everything": "causal=0 has_mask=0"
+}
 
 
 @pytest.mark.parametrize("kind", FREE)
 def test_free_sizes(kind, tmp_path, on_cpu):
-    module, dynamic = Attention(FREE[kind]), ({0: torch.export.Dim("batch", min=1, max=8), 2: torch.export.Dim("length", min=2, max=64)},)
+    module, dynamic = (
+        Attention(FREE[kind]),
+        ({0: torch.export.Dim("batch", min=1, max=8), 2: torch.export.Dim("length", min=2, max=64)},),
+    )
     export(module, (torch.randn(2, 3, 16, 8),), tmp_path / "m.pt2", dynamic)
     done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--log", "ir")
     assert done.returncode == 0, done.stderr
     if on_cpu:
-        call, = [line for line in (done.stdout + done.stderr).splitlines() if "extern attention" in line]
+        (call,) = [line for line in (done.stdout + done.stderr).splitlines() if "extern attention" in line]
         assert SHOWN.get(kind, "has_mask=1") in call
-    check(module, (torch.randn(2, 3, 16, 8),), dynamic, others=[(torch.randn(b, 3, n, 8),) for b, n in ((1, 2), (3, 7), (2, 64))])
+    check(
+        module,
+        (torch.randn(2, 3, 16, 8),),
+        dynamic,
+        others=[(torch.randn(b, 3, n, 8),) for b, n in ((1, 2), (3, 7), (2, 64))],
+    )

@@ -1,4 +1,7 @@
-"""Real models against eager, as exported and decomposed: small configurations always, the contract's sizes with --full."""
+"""Real models against eager, as exported and decomposed: small configurations always, the contract's sizes with
+--full.
+"""
+
 import pytest
 import torch
 

@@ -2,6 +2,7 @@
 
 oneDNN's relu and clip give a number for NaN; src/compiler/nan_guards.h says how NaN is kept.
 """
+
 import pathlib
 import tempfile
 
@@ -13,10 +14,26 @@ from torch import nn
 from coil_harness import coil_ok, differences, eager, export, run
 
 ACTIVATIONS = {
-    "relu": torch.relu, "relu6": F.relu6, "hardtanh": F.hardtanh, "clamp": lambda y: y.clamp(-0.5, 2), "clamp_min": lambda y: y.clamp_min(0), "hardswish": F.hardswish, "hardsigmoid": F.hardsigmoid,
-    "gelu": F.gelu, "gelu_tanh": lambda y: F.gelu(y, approximate="tanh"), "silu": F.silu, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "elu": F.elu, "leaky_relu": F.leaky_relu,
-    "scaled": lambda y: torch.relu(y * 0.5 + 1), "twice": lambda y: F.relu6(torch.relu(y) * 2), "two_scales": lambda y: torch.relu(y * 0.5 + 1) * 3 - 1, "two_clips": lambda y: F.relu6(y * 4).clamp(0.5, 2),
-    "two_slopes": lambda y: F.leaky_relu(F.leaky_relu(y, 0.1) - 1, 0.5), "hard_clip": lambda y: F.hardsigmoid(y * 4).clamp(0.25, 0.5),
+    "relu": torch.relu,
+    "relu6": F.relu6,
+    "hardtanh": F.hardtanh,
+    "clamp": lambda y: y.clamp(-0.5, 2),
+    "clamp_min": lambda y: y.clamp_min(0),
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda y: F.gelu(y, approximate="tanh"),
+    "silu": F.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "elu": F.elu,
+    "leaky_relu": F.leaky_relu,
+    "scaled": lambda y: torch.relu(y * 0.5 + 1),
+    "twice": lambda y: F.relu6(torch.relu(y) * 2),
+    "two_scales": lambda y: torch.relu(y * 0.5 + 1) * 3 - 1,
+    "two_clips": lambda y: F.relu6(y * 4).clamp(0.5, 2),
+    "two_slopes": lambda y: F.leaky_relu(F.leaky_relu(y, 0.1) - 1, 0.5),
+    "hard_clip": lambda y: F.hardsigmoid(y * 4).clamp(0.25, 0.5),
 }
 
 
@@ -34,7 +51,9 @@ class Behind(nn.Module):
 
 
 class Chain(nn.Module):
-    """Layers one behind another, with what stands between them in networks: the look at the data is not repeated for each."""
+    """Layers one behind another, with what stands between them in networks: the look at the data is not repeated for
+    each.
+    """
 
     def __init__(self):
         super().__init__()
@@ -65,22 +84,46 @@ def poisoned(args, values):
     return tuple(args)
 
 
-POISON = {"finite": [], "nan": [float("nan")], "infinities": [float("inf"), float("-inf")], "negative infinity": [float("-inf")], "overflow": [3e38, -3e38, 3e38], "large": [1e15, -1e20]}
+POISON = {
+    "finite": [],
+    "nan": [float("nan")],
+    "infinities": [float("inf"), float("-inf")],
+    "negative infinity": [float("-inf")],
+    "overflow": [3e38, -3e38, 3e38],
+    "large": [1e15, -1e20],
+}
 # Tensors are small so that not every sum meets the poison.
 CASES = {
     "linear": (lambda: Behind(lambda: nn.Linear(6, 5)), (torch.randn(7, 6), torch.randn(7, 5))),
-    "convolution": (lambda: Behind(lambda: nn.Conv2d(3, 4, 3, padding=1)), (torch.randn(2, 3, 9, 9), torch.randn(2, 4, 9, 9))),
-    "grouped": (lambda: Behind(lambda: nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False)), (torch.randn(1, 4, 9, 9), torch.randn(1, 4, 9, 9))),
-    "bf16": (lambda: Behind(lambda: nn.Linear(6, 5)).bfloat16(), (torch.randn(7, 6).bfloat16(), torch.randn(7, 5).bfloat16())),
-    "tiles": (lambda: Behind(lambda: nn.Conv2d(32, 32, 3, padding=1)), (torch.randn(1, 32, 9, 8), torch.randn(1, 32, 9, 8))),
-    "tiles of four": (lambda: Behind(lambda: nn.Conv2d(16, 24, 3, padding=1)), (torch.randn(2, 16, 9, 11), torch.randn(2, 24, 9, 11))),
+    "convolution": (
+        lambda: Behind(lambda: nn.Conv2d(3, 4, 3, padding=1)),
+        (torch.randn(2, 3, 9, 9), torch.randn(2, 4, 9, 9)),
+    ),
+    "grouped": (
+        lambda: Behind(lambda: nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False)),
+        (torch.randn(1, 4, 9, 9), torch.randn(1, 4, 9, 9)),
+    ),
+    "bf16": (
+        lambda: Behind(lambda: nn.Linear(6, 5)).bfloat16(),
+        (torch.randn(7, 6).bfloat16(), torch.randn(7, 5).bfloat16()),
+    ),
+    "tiles": (
+        lambda: Behind(lambda: nn.Conv2d(32, 32, 3, padding=1)),
+        (torch.randn(1, 32, 9, 8), torch.randn(1, 32, 9, 8)),
+    ),
+    "tiles of four": (
+        lambda: Behind(lambda: nn.Conv2d(16, 24, 3, padding=1)),
+        (torch.randn(2, 16, 9, 11), torch.randn(2, 24, 9, 11)),
+    ),
     "chain": (Chain, (torch.randn(2, 3, 32, 32),)),
     "product": (Product, (torch.randn(4, 6), torch.randn(6, 3))),
 }
 
 
 def patterns(tensors):
-    """0 where a value is finite, 1 where it is NaN, +-2 where it is an infinity; and the finite values where they are small enough to be compared."""
+    """0 where a value is finite, 1 where it is NaN, +-2 where it is an infinity; and the finite values where they are
+    small enough to be compared.
+    """
     kinds = {k: v.isnan().int() + 2 * v.isposinf().int() - 2 * v.isneginf().int() for k, v in tensors.items()}
     return kinds | {f"{k} values": torch.where((v.abs() < 1e4), v, 0.0) for k, v in tensors.items()}
 
@@ -101,7 +144,10 @@ def test_pattern_is_eagers(case):
             before, want = eager(module, poisoned(args, values), onednn=False)
             got = run(package, before, folder)
             if kind == "overflow":
-                want.pop("hardswish", None), got.pop("hardswish", None)  # eager's six-fold product overflows before it is divided by six
+                (
+                    want.pop("hardswish", None),
+                    got.pop("hardswish", None),
+                )  # eager's six-fold product overflows before it is divided by six
             wrong += [f"{kind}: {line}" for line in differences(patterns(got), patterns(want))]
         assert not wrong, "\n".join(wrong)
 

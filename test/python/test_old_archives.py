@@ -1,4 +1,7 @@
-"""Archives that older versions of torch wrote (test/fixtures), against the torch that is here running the same archives."""
+"""Archives that older versions of torch wrote (test/fixtures), against the torch that is here running the same
+archives.
+"""
+
 import pathlib
 
 import pytest

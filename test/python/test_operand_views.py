@@ -1,4 +1,7 @@
-"""Library calls that read several views of one tensor: what is made of one view (a copy in another layout, packed weights) is not what another one holds."""
+"""Library calls that read several views of one tensor: what is made of one view (a copy in another layout, packed
+weights) is not what another one holds.
+"""
+
 import re
 
 import pytest
@@ -7,7 +10,8 @@ import torch.nn.functional as F
 
 from coil_harness import check, coil_ok, export
 
-# By name: an operation on two operands, and their sizes. Square in the last two dimensions, so that a transposed view has them as well.
+# By name: an operation on two operands, and their sizes. Square in the last two dimensions, so that a transposed view
+# has them as well.
 OPERATIONS = {
     "mm": (torch.mm, (5, 5), (5, 5)),
     "bmm": (torch.bmm, (2, 4, 4), (2, 4, 4)),

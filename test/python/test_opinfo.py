@@ -1,4 +1,5 @@
 """A fixed few of PyTorch's operator database; `opinfo_sweep.py` goes through all of it."""
+
 import functools
 
 import pytest
@@ -7,12 +8,28 @@ import torch
 from opinfo_sweep import database, samples_of, sweep
 
 # One compile for all: operators whose samples have found faults, or that other tests do not call in this variety.
-NAMES = ["diag_embed", "index_add", "masked_scatter", "nanmedian", "kthvalue", "linalg.vector_norm", "nn.functional.instance_norm", "tensordot", "quantile", "var_mean"]
+NAMES = [
+    "diag_embed",
+    "index_add",
+    "masked_scatter",
+    "nanmedian",
+    "kthvalue",
+    "linalg.vector_norm",
+    "nn.functional.instance_norm",
+    "tensordot",
+    "quantile",
+    "var_mean",
+]
 
 
 @functools.cache
 def verdicts():
-    samples = {name: list(samples_of(op, torch.float32, 2)) for name in NAMES for op in database([name]) if not op.variant_test_name}
+    samples = {
+        name: list(samples_of(op, torch.float32, 2))
+        for name in NAMES
+        for op in database([name])
+        if not op.variant_test_name
+    }
     results = sweep([sample for each in samples.values() for sample in each])
     return {name: [r for r in results if r[0] in each] for name, each in samples.items()}
 

@@ -1,13 +1,45 @@
 """Operator programs against eager: every case is a test of its own, though a chunk of them shares one compile."""
+
 import functools
 
 import pytest
 
 from batch import outcomes
-from cases import complex_tensors, composites, factorizations, gradients, library, mutation, pointwise, quantization, reductions, selection, special, views
+from cases import (
+    complex_tensors,
+    composites,
+    factorizations,
+    gradients,
+    library,
+    mutation,
+    pointwise,
+    quantization,
+    reductions,
+    selection,
+    special,
+    views,
+)
 from cases.data import Family
 
-FAMILIES = [v for module in (pointwise, reductions, views, library, mutation, composites, complex_tensors, factorizations, quantization, special, selection, gradients) for v in vars(module).values() if isinstance(v, Family)]
+FAMILIES = [
+    v
+    for module in (
+        pointwise,
+        reductions,
+        views,
+        library,
+        mutation,
+        composites,
+        complex_tensors,
+        factorizations,
+        quantization,
+        special,
+        selection,
+        gradients,
+    )
+    for v in vars(module).values()
+    if isinstance(v, Family)
+]
 CHUNK = 48  # cases in one compile
 # Groups that are tested as exported only: torch unrolls recurrences into thousands of nodes.
 EXPORTED_ONLY = {composites.recurrent.group}
@@ -17,7 +49,7 @@ def chunks():
     """(key, cases): the key names the family and the number of the chunk."""
     for family in FAMILIES:
         for i in range(0, len(family.cases), CHUNK):
-            yield f"{family.group}{i // CHUNK}", family.cases[i:i + CHUNK]
+            yield f"{family.group}{i // CHUNK}", family.cases[i : i + CHUNK]
 
 
 CHUNKS = dict(chunks())
@@ -35,7 +67,13 @@ def parameters(decomposed):
         for case in cases:
             if decomposed and (case.group in EXPORTED_ONLY or case.exported_only):
                 continue
-            yield pytest.param(chunk, case.name, decomposed, id=f"{case.group}-{case.name}-{form}", marks=pytest.mark.xdist_group(f"{chunk}-{form}"))
+            yield pytest.param(
+                chunk,
+                case.name,
+                decomposed,
+                id=f"{case.group}-{case.name}-{form}",
+                marks=pytest.mark.xdist_group(f"{chunk}-{form}"),
+            )
 
 
 @pytest.mark.parametrize("chunk,name,decomposed", [*parameters(False), *parameters(True)])

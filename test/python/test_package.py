@@ -1,4 +1,5 @@
 """What others build on: the installed CMake package, the pkg-config file, the runtime library alone, the examples."""
+
 import os
 import subprocess
 import sys
@@ -43,15 +44,31 @@ def test_find_package(prefix, package, tmp_path):
 
 def test_pkg_config(prefix, package, tmp_path):
     folder = library_folder(prefix)
-    flags = ok("pkg-config", "--cflags", "--libs", "coil", env=os.environ | {"PKG_CONFIG_PATH": str(folder / "pkgconfig")}).split()
+    flags = ok(
+        "pkg-config", "--cflags", "--libs", "coil", env=os.environ | {"PKG_CONFIG_PATH": str(folder / "pkgconfig")}
+    ).split()
     ok("g++", PROGRAM / "main.cpp", *flags, "-o", tmp_path / "ones")
-    assert ok(tmp_path / "ones", package, env=os.environ | {"LD_LIBRARY_PATH": str(folder)}).startswith("float32, first element ")
+    assert ok(tmp_path / "ones", package, env=os.environ | {"LD_LIBRARY_PATH": str(folder)}).startswith(
+        "float32, first element "
+    )
 
 
 def test_cmake_snippet_beside_emitted_source(prefix, package, tmp_path):
     coil_ok("compile", ROOT / "examples/digits/digits.pt2", "-o", tmp_path / "the digits.cpp", "--emit", "cpp")
-    (tmp_path / "CMakeLists.txt").write_text('cmake_minimum_required(VERSION 3.20)\nproject(use CXX)\ninclude("the digits.cmake")\n')
-    ok("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-O1")
+    (tmp_path / "CMakeLists.txt").write_text(
+        'cmake_minimum_required(VERSION 3.20)\nproject(use CXX)\ninclude("the digits.cmake")\n'
+    )
+    ok(
+        "cmake",
+        "-S",
+        tmp_path,
+        "-B",
+        tmp_path / "build",
+        "-G",
+        "Ninja",
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+        "-DCMAKE_CXX_FLAGS=-O1",
+    )
     ok("cmake", "--build", tmp_path / "build", "--target", "coil_the_digits")
     usage = subprocess.run([tmp_path / "build/coil_the_digits"], capture_output=True, text=True)
     assert usage.returncode == 2 and usage.stderr.startswith("usage: ")

@@ -1,4 +1,7 @@
-"""`--provenance`: from incoming nodes to the lines of what was written, and back; and the page of `coil explain --html`."""
+"""`--provenance`: from incoming nodes to the lines of what was written, and back; and the page of `coil explain
+--html`.
+"""
+
 import json
 import re
 import shutil
@@ -14,7 +17,11 @@ from models import SMALL
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.linear, self.norm, self.scale = torch.nn.Linear(4, 8), torch.nn.LayerNorm(8), torch.nn.Parameter(torch.ones(200, 200))
+        self.linear, self.norm, self.scale = (
+            torch.nn.Linear(4, 8),
+            torch.nn.LayerNorm(8),
+            torch.nn.Parameter(torch.ones(200, 200)),
+        )
 
     def forward(self, a, c):
         x = self.linear(a)
@@ -77,7 +84,7 @@ def test_lines_of_the_text(archive, form):
     text = archive.with_suffix(".out").read_text().splitlines()
     for call in p["calls"]:
         first, last = call["lines"]
-        here = "\n".join(text[first - 1:last])
+        here = "\n".join(text[first - 1 : last])
         assert call["name"] in here or (form == "cpp" and call["kind"] == "library" and "op" in here), (call, here)
 
 
@@ -88,7 +95,9 @@ def test_on_a_model(name, tmp_path):
     check_both_ways(provenance(tmp_path / "m.pt2"))
 
 
-# ---- The page -----------------------------------------------------------------------------------------------------------------------
+# ---- The page
+# ----------------------------------------------------------------------------------------------------
+
 
 def test_page_is_whole(archive, tmp_path):
     page = tmp_path / "page.html"
@@ -104,7 +113,7 @@ def test_page_is_whole(archive, tmp_path):
 
 def test_loops_of_one_node_are_one_line(archive):
     said = coil_ok("explain", archive).stdout
-    lines = said[said.index("one kernel for"):].splitlines()
+    lines = said[said.index("one kernel for") :].splitlines()
     assert any(", 2 loops" in line or ", 3 loops" in line or ", 4 loops" in line for line in lines), said
     assert all(a != b for a, b in zip(lines, lines[1:]) if a.startswith("      ")), said
 
@@ -123,7 +132,15 @@ def test_page_with_measured_times(archive, tmp_path):
 def test_debug_folder(archive, tmp_path):
     coil_ok("compile", archive, "-o", tmp_path / "m.coil", "--debug-dir", tmp_path / "debug")
     names = {p.name for p in (tmp_path / "debug").iterdir()}
-    assert {"00_graph.txt", "fx_graph_transformed.txt", "ir_pre_fusion.txt", "ir_post_fusion.txt", "wrapper.txt", "kernels.cpp", "timings.txt"} <= names
+    assert {
+        "00_graph.txt",
+        "fx_graph_transformed.txt",
+        "ir_pre_fusion.txt",
+        "ir_post_fusion.txt",
+        "wrapper.txt",
+        "kernels.cpp",
+        "timings.txt",
+    } <= names
     assert re.search(r"^ +[0-9.]+ ms  kernels$", (tmp_path / "debug/timings.txt").read_text(), re.M)
     coil_ok("compile", archive, "-o", tmp_path / "other.coil")
     assert (tmp_path / "m.coil").read_bytes() == (tmp_path / "other.coil").read_bytes()
@@ -144,7 +161,15 @@ def test_page_in_a_browser(archive, tmp_path):
       document.title = 'RESULT ' + shown.length + ' ' + shown.every(i => i.textContent.includes('softmax')) + ' ' + document.querySelectorAll('.item').length;
     });</script>"""
     page.write_text(page.read_text().replace("</body>", script + "</body>"))
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()]
+    command = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--dump-dom",
+        f"--user-data-dir={tmp_path / 'profile'}",
+        page.as_uri(),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     shown, right, all_items = re.search(r"<title>RESULT (\d+) (\w+) (\d+)</title>", done.stdout).groups()
     assert right == "true" and 0 < int(shown) < int(all_items)

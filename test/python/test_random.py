@@ -1,4 +1,7 @@
-"""Random numbers: distributions at fixed seeds, where seeds come from, dropout and its gradient, training steps. Numbers are not eager's; what follows from them is."""
+"""Random numbers: distributions at fixed seeds, where seeds come from, dropout and its gradient, training steps.
+Numbers are not eager's; what follows from them is.
+"""
+
 import importlib.util
 import math
 import pathlib
@@ -34,13 +37,30 @@ def filled(value, dtype=torch.float32, n=N):
     return torch.full((n,), value, dtype=dtype)
 
 
-# Name -> (what draws, the cumulative distribution that continuous ones have, bounds of the values: from the first on, below or up to the second).
+# Name -> (what draws, the cumulative distribution that continuous ones have, bounds of the values: from the first on,
+# below or up to the second).
 CONTINUOUS = {
-    "gamma": (lambda: torch._standard_gamma(filled(2.5)), lambda x: torch.special.gammainc(torch.tensor(2.5, dtype=torch.float64), x), (0, 40)),
-    "gamma_small": (lambda: torch._standard_gamma(filled(0.3, torch.float64)), lambda x: torch.special.gammainc(torch.tensor(0.3, dtype=torch.float64), x), (0, 40)),
-    "dirichlet": (lambda: torch._sample_dirichlet(torch.tensor([1.0, 2.0]).expand(N, 2))[:, 0], lambda x: 1 - (1 - x) ** 2, (0, 1)),
+    "gamma": (
+        lambda: torch._standard_gamma(filled(2.5)),
+        lambda x: torch.special.gammainc(torch.tensor(2.5, dtype=torch.float64), x),
+        (0, 40),
+    ),
+    "gamma_small": (
+        lambda: torch._standard_gamma(filled(0.3, torch.float64)),
+        lambda x: torch.special.gammainc(torch.tensor(0.3, dtype=torch.float64), x),
+        (0, 40),
+    ),
+    "dirichlet": (
+        lambda: torch._sample_dirichlet(torch.tensor([1.0, 2.0]).expand(N, 2))[:, 0],
+        lambda x: 1 - (1 - x) ** 2,
+        (0, 1),
+    ),
     "poisson_of_many": (lambda: torch.poisson(filled(4e6, torch.float64)), normal_of(4e6, 2e3), (3.98e6, 4.02e6)),
-    "binomial_of_many": (lambda: torch.binomial(filled(2e7, torch.float64), filled(0.4, torch.float64)), normal_of(8e6, 4.8e6**0.5), (7.98e6, 8.02e6)),
+    "binomial_of_many": (
+        lambda: torch.binomial(filled(2e7, torch.float64), filled(0.4, torch.float64)),
+        normal_of(8e6, 4.8e6**0.5),
+        (7.98e6, 8.02e6),
+    ),
     "rand": (lambda: torch.rand(N), uniform_of(0, 1), (0, 1)),
     "rand_rows": (lambda: torch.rand(200, 100), uniform_of(0, 1), (0, 1)),
     "rand_f64": (lambda: torch.rand(N, dtype=torch.float64), uniform_of(0, 1), (0, 1)),
@@ -55,9 +75,15 @@ CONTINUOUS = {
     "normal_deviation": (lambda: torch.normal(1.0, filled(2.0)), normal_of(1, 2), (-14, 16)),
     "normal_sizes": (lambda: torch.normal(1.0, 2.0, (N,)), normal_of(1, 2), (-14, 16)),
     "exponential_": (lambda: torch.empty(N).exponential_(2.0), lambda x: 1 - torch.exp(-2 * x), (0, 20)),
-    "cauchy_": (lambda: torch.empty(N).cauchy_(1.0, 2.0), lambda x: torch.atan((x - 1) / 2) / math.pi + 0.5, (-math.inf, math.inf)),
+    "cauchy_": (
+        lambda: torch.empty(N).cauchy_(1.0, 2.0),
+        lambda x: torch.atan((x - 1) / 2) / math.pi + 0.5,
+        (-math.inf, math.inf),
+    ),
     "log_normal_": (lambda: torch.empty(N).log_normal_(0.5, 0.25), lambda x: normal_of(0.5, 0.25)(x.log()), (0, 20)),
 }
+
+
 # Name -> (what draws, how likely each value is).
 def poisson_of(rate):
     return {k: math.exp(k * math.log(rate) - rate - math.lgamma(k + 1)) for k in range(60)}
@@ -71,17 +97,26 @@ DISCRETE = {
     "poisson": (lambda: torch.poisson(filled(3.5)), poisson_of(3.5)),
     "poisson_small": (lambda: torch.poisson(filled(0.2, torch.float64)), poisson_of(0.2)),
     "binomial": (lambda: torch.binomial(filled(10.0), filled(0.3)), binomial_of(10, 0.3)),
-    "binomial_f64": (lambda: torch.binomial(filled(4.0, torch.float64), filled(0.9, torch.float64)), binomial_of(4, 0.9)),
+    "binomial_f64": (
+        lambda: torch.binomial(filled(4.0, torch.float64), filled(0.9, torch.float64)),
+        binomial_of(4, 0.9),
+    ),
     "bernoulli": (lambda: torch.bernoulli(filled(0.3)), {0: 0.7, 1: 0.3}),
     "bernoulli_": (lambda: torch.empty(N).bernoulli_(0.9), {0: 0.1, 1: 0.9}),
-    "bernoulli_of": (lambda: torch.empty(N, dtype=torch.int64).bernoulli_(filled(0.25, torch.float64)), {0: 0.75, 1: 0.25}),
+    "bernoulli_of": (
+        lambda: torch.empty(N, dtype=torch.int64).bernoulli_(filled(0.25, torch.float64)),
+        {0: 0.75, 1: 0.25},
+    ),
     "randint": (lambda: torch.randint(5, (N,)), {i: 0.2 for i in range(5)}),
     "randint_low": (lambda: torch.randint(-2, 2, (N,), dtype=torch.int32), {i: 0.25 for i in range(-2, 2)}),
     "randint_like": (lambda: torch.randint_like(filled(0.0), 3, 7), {i: 0.25 for i in range(3, 7)}),
     "random_to": (lambda: torch.empty(N, dtype=torch.int64).random_(4), {i: 0.25 for i in range(4)}),
     "random_bool": (lambda: torch.empty(N, dtype=torch.bool).random_(), {0: 0.5, 1: 0.5}),
     "geometric_": (lambda: torch.empty(N).geometric_(0.5), {i: 0.5**i for i in range(1, 25)}),
-    "multinomial": (lambda: torch.multinomial(torch.tensor([0.0, 1.0, 0.0, 2.0, 1.0, 0.0]), N, replacement=True), {1: 0.25, 3: 0.5, 4: 0.25}),
+    "multinomial": (
+        lambda: torch.multinomial(torch.tensor([0.0, 1.0, 0.0, 2.0, 1.0, 0.0]), N, replacement=True),
+        {1: 0.25, 3: 0.5, 4: 0.25},
+    ),
     "multinomial_one": (lambda: torch.multinomial(torch.tensor([[1.0, 3.0]]).expand(N, 2), 1), {0: 0.25, 1: 0.75}),
     "dropout": (lambda: F.dropout(torch.ones(N), 0.2), {0: 0.2, 1.25: 0.8}),
     "feature_dropout": (lambda: F.dropout1d(torch.ones(N // 2, 2, 3), 0.2)[:, :, 0], {0: 0.2, 1.25: 0.8}),
@@ -165,8 +200,14 @@ def test_other_draws(drawn):
     assert torch.equal(drawn["rand_f16"] * 2048, (drawn["rand_f16"] * 2048).round()) and drawn["rand_f16"].max() < 1
     assert abs(drawn["randn_bf16"].float().std().item() - 1) < 0.02
     assert drawn["random_i64"].min() >= 0 and drawn["random_i64"].double().mean() / 2**62 == pytest.approx(1, abs=0.03)
-    assert drawn["randint_wide"].min() >= -(2**40) and drawn["randint_wide"].max() < 2**40 and drawn["randint_wide"].unique().numel() > N - 5
-    assert torch.equal(drawn["randperm"].sort().values, torch.arange(1000)) and not torch.equal(drawn["randperm"], torch.arange(1000))
+    assert (
+        drawn["randint_wide"].min() >= -(2**40)
+        and drawn["randint_wide"].max() < 2**40
+        and drawn["randint_wide"].unique().numel() > N - 5
+    )
+    assert torch.equal(drawn["randperm"].sort().values, torch.arange(1000)) and not torch.equal(
+        drawn["randperm"], torch.arange(1000)
+    )
     rows = drawn["without_replacement"]
     assert torch.equal(rows.sort(-1).values, torch.arange(20).expand(50, 20)) and rows[:, 0].unique().numel() > 5
     assert abs(drawn["alpha_dropout"].mean().item()) < 0.03 and abs(drawn["alpha_dropout"].std().item() - 1) < 0.03
@@ -174,7 +215,12 @@ def test_other_draws(drawn):
     assert torch.equal(features, features[:, :, :1].expand_as(features)) and set(features.unique().tolist()) == {0, 2}
     x, y = torch.linspace(-1, 1, N), drawn["rrelu"]
     slope = (y / x)[x < 0]
-    assert torch.equal(y[x > 0], x[x > 0]) and slope.min() > 0.0999 and slope.max() < 0.4001 and abs(slope.mean().item() - 0.25) < 0.01
+    assert (
+        torch.equal(y[x > 0], x[x > 0])
+        and slope.min() > 0.0999
+        and slope.max() < 0.4001
+        and abs(slope.mean().item() - 0.25) < 0.01
+    )
     assert torch.equal(drawn["nothing_dropped"], torch.ones(10)) and torch.equal(drawn["all_dropped"], torch.zeros(10))
 
 
@@ -188,7 +234,9 @@ def test_operators_and_neighbours_are_independent(drawn):
 
 def test_seeds_of_a_package(package):
     x = {"x": torch.zeros(2)}
-    one, same, other, free, again = (run(package, x, package.parent, *options) for options in (("--seed", 1), ("--seed", 1), ("--seed", 2), (), ()))
+    one, same, other, free, again = (
+        run(package, x, package.parent, *options) for options in (("--seed", 1), ("--seed", 1), ("--seed", 2), (), ())
+    )
     for name in one:
         assert torch.equal(one[name], same[name]), name
     for first, second in [(one, other), (one, free), (free, again)]:
@@ -243,7 +291,15 @@ class Places(nn.Module):
     def forward(self, x):
         image = x.reshape(-1, 2, 2, 2).to(memory_format=torch.channels_last)
         y = F.dropout(x * 1, 0.5, inplace=True)
-        return F.rrelu(F.alpha_dropout(y * 1, 0.5, True, True), 0.1, 0.2, True, True), y, F.dropout(image, 0.5), F.dropout2d(image * 1, 0.5, True, True), y[:, 1:3].t().contiguous(), F.pad(y, (1, 2)), torch.rand(8).expand(3, 8) * 1
+        return (
+            F.rrelu(F.alpha_dropout(y * 1, 0.5, True, True), 0.1, 0.2, True, True),
+            y,
+            F.dropout(image, 0.5),
+            F.dropout2d(image * 1, 0.5, True, True),
+            y[:, 1:3].t().contiguous(),
+            F.pad(y, (1, 2)),
+            torch.rand(8).expand(3, 8) * 1,
+        )
 
 
 def test_draws_at_every_place():
@@ -263,6 +319,7 @@ def test_each_turn_of_a_loop_draws_anew(tmp_path):
     class Loop(nn.Module):
         def forward(self, xs):
             from torch._higher_order_ops import scan
+
             return scan(lambda carry, x: (carry + 1, x + torch.rand(6)), torch.zeros(()), xs)[1]
 
     export(Loop(), (torch.zeros(5, 6),), tmp_path / "m.pt2")
@@ -273,6 +330,7 @@ def test_each_turn_of_a_loop_draws_anew(tmp_path):
 
 def test_emitted_programs_draw(tmp_path):
     from emitted import build_program, call_program, emit, load_module
+
     export(nn.Dropout(0.5).train(), (torch.ones(1000),), tmp_path / "m.pt2")
     x = torch.ones(1000)
     there = x.to(device())
@@ -323,7 +381,12 @@ def test_random_slopes_and_their_gradient():
     y.sum().backward()
     slopes = (y / x).detach()
     torch.testing.assert_close(x.grad, slopes, rtol=1e-5, atol=1e-6)
-    assert torch.equal(x.grad[x > 0], torch.ones_like(x)[x > 0]) and slopes[x < 0].min() > 0.099 and slopes[x < 0].max() < 0.301 and slopes[x < 0].unique().numel() > 500
+    assert (
+        torch.equal(x.grad[x > 0], torch.ones_like(x)[x > 0])
+        and slopes[x < 0].min() > 0.099
+        and slopes[x < 0].max() < 0.301
+        and slopes[x < 0].unique().numel() > 500
+    )
 
 
 def test_torch_seeds_graphs():
@@ -378,7 +441,9 @@ def test_checkpointed_layers_draw_the_same_again():
     weight = torch.rand(16, 16)
 
     def f(x):
-        return checkpoint(lambda x: F.dropout(F.dropout(x @ weight, 0.5).exp().log(), 0.5) * torch.rand(16), x, use_reentrant=False).sum()
+        return checkpoint(
+            lambda x: F.dropout(F.dropout(x @ weight, 0.5).exp().log(), 0.5) * torch.rand(16), x, use_reentrant=False
+        ).sum()
 
     # The logarithm of exp(x) is x: all is linear, so that the value is what its gradient says, if both drew the same.
     results = []
@@ -393,7 +458,10 @@ def test_checkpointed_layers_draw_the_same_again():
 
 def bert():
     import transformers
-    config = transformers.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, vocab_size=120)
+
+    config = transformers.BertConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, vocab_size=120
+    )
     return transformers.BertForMaskedLM(config).train()  # with dropout of 0.1
 
 
@@ -412,7 +480,8 @@ def test_bert_learns_with_dropout():
 
 
 def test_masks_are_stored_where_they_are_drawn(tmp_path):
-    # Of two equal layers each kernel stores its own mask, so that both are one kernel; the mask is a result, which nothing in the program reads.
+    # Of two equal layers each kernel stores its own mask, so that both are one kernel; the mask is a result, which
+    # nothing in the program reads.
     class Layers(nn.Module):
         def __init__(self):
             super().__init__()
@@ -443,7 +512,8 @@ def test_masks_are_stored_where_they_are_drawn(tmp_path):
 
 
 def test_attention_on_a_gpu_finds_what_it_drew():
-    # The gradient of some kernels reads the seed on the CPU, where eager has it, though tracing says GPU; here in place of a GPU is torch's device of no memory.
+    # The gradient of some kernels reads the seed on the CPU, where eager has it, though tracing says GPU; here in place
+    # of a GPU is torch's device of no memory.
     from coil import host
 
     class Kernel:
@@ -455,7 +525,9 @@ def test_attention_on_a_gpu_finds_what_it_drew():
             return self.result
 
     aten, seed = torch.ops.aten, torch.tensor(7)
-    forward = Kernel(aten._scaled_dot_product_efficient_attention.default, (torch.ones(1, device="meta"), None, seed, seed))
+    forward = Kernel(
+        aten._scaled_dot_product_efficient_attention.default, (torch.ones(1, device="meta"), None, seed, seed)
+    )
     backward = Kernel(aten._scaled_dot_product_efficient_attention_backward.default, None)
     devices = {}
     host._remembering(forward, devices)(1, 2)
@@ -465,10 +537,17 @@ def test_attention_on_a_gpu_finds_what_it_drew():
     host._remembering(forward, devices)(1, 2)
     host._reminded(backward, devices)(*[None] * 7, seed, seed, 0.1)
     assert backward.seen[7].device.type == "meta" and backward.seen[8].device.type == "meta"
-    assert host.find("aten._scaled_dot_product_efficient_attention.default").__name__ == "call" and host.find("aten.add.Tensor") is aten.add.Tensor
+    assert (
+        host.find("aten._scaled_dot_product_efficient_attention.default").__name__ == "call"
+        and host.find("aten.add.Tensor") is aten.add.Tensor
+    )
 
 
-DRAWS = {k: CONTINUOUS[k][0] for k in ("rand", "rand_rows", "rand_f64")} | {k: DISCRETE[k][0] for k in ("bernoulli_", "randint", "dropout")} | {"fused": lambda: F.layer_norm(F.dropout(torch.ones(30, 200), 0.1) + 1, (200,))}
+DRAWS = (
+    {k: CONTINUOUS[k][0] for k in ("rand", "rand_rows", "rand_f64")}
+    | {k: DISCRETE[k][0] for k in ("bernoulli_", "randint", "dropout")}
+    | {"fused": lambda: F.layer_norm(F.dropout(torch.ones(30, 200), 0.1) + 1, (200,))}
+)
 
 
 def test_cuda_text_draws_the_same(tmp_path):
@@ -485,7 +564,10 @@ def test_cuda_text_draws_the_same(tmp_path):
 @pytest.mark.cpu("compiles for a GPU that is not there")
 def test_cuda_text_compiles(tmp_path):
     from test_cuda_text import NVRTC, compile_for
+
     if NVRTC is None:
         pytest.skip("nvidia-cuda-nvrtc is not installed")
-    every = {k: v[0] for k, v in (CONTINUOUS | DISCRETE).items() if not k.startswith("multinomial")} | {k: v for k, v in OTHERS.items() if k not in ("randperm", "without_replacement")}
+    every = {k: v[0] for k, v in (CONTINUOUS | DISCRETE).items() if not k.startswith("multinomial")} | {
+        k: v for k, v in OTHERS.items() if k not in ("randperm", "without_replacement")
+    }
     compile_for("sm_90a", Draws(every), (torch.zeros(2),), tmp_path)

@@ -1,4 +1,7 @@
-"""kthvalue and median: one rank of each row, picked without a sort of the row (src/lowering/scans.cpp, src/runtime/radix_sort.h)."""
+"""kthvalue and median: one rank of each row, picked without a sort of the row (src/lowering/scans.cpp,
+src/runtime/radix_sort.h).
+"""
+
 import pytest
 import torch
 from torch import nn

@@ -1,4 +1,7 @@
-"""Shape functions against eager: dtype, sizes, strides and offset of random calls of every operator in shape_cases.py."""
+"""Shape functions against eager: dtype, sizes, strides and offset of random calls of every operator in
+shape_cases.py.
+"""
+
 import os
 import zlib
 
@@ -47,7 +50,9 @@ def test_metadata(op):
     graph = text_graph.Graph()
     names = [graph.call(op, args, kwargs) for args, kwargs, _ in calls]
     printed, error = opt(graph.text(names[:1]), ["propagate"])
-    assert not error, f"seed {SEED}: {error}\n" + next((l for l in graph.lines if f"%{error.split('node %')[-1].split(')')[0]} =" in l), "")
+    assert not error, f"seed {SEED}: {error}\n" + next(
+        (l for l in graph.lines if f"%{error.split('node %')[-1].split(')')[0]} =" in l), ""
+    )
     have = {name: type for name, type, *_ in text_graph.nodes(printed)}
     for name, (args, kwargs, result) in zip(names, calls):
         want = text_graph.metadata_of(result)
@@ -55,5 +60,9 @@ def test_metadata(op):
         if op in NEW_STORAGE:
             want, got = ([(m[0], m[1]) for m in ms] for ms in (want, got))
         call = next(l.strip() for l in graph.lines if l.startswith(f"    %{name} ="))
-        inputs = [l.strip() for l in graph.lines if "placeholder[" in l and l.split(" : ")[0].strip() + "," in call.replace("]", ",").replace(")", ",")]
+        inputs = [
+            l.strip()
+            for l in graph.lines
+            if "placeholder[" in l and l.split(" : ")[0].strip() + "," in call.replace("]", ",").replace(")", ",")
+        ]
         assert got == want, f"seed {SEED}: {call}\n  of {inputs}\n  Coil  {got}\n  eager {want}"

@@ -1,4 +1,7 @@
-"""Packages know how inputs and outputs nest: `coil.load` is called as the module was and returns what it returned. Packages of older versions load, those of newer ones are refused."""
+"""Packages know how inputs and outputs nest: `coil.load` is called as the module was and returns what it returned.
+Packages of older versions load, those of newer ones are refused.
+"""
+
 import collections
 import ctypes
 import ctypes.util
@@ -38,7 +41,13 @@ def test_results_nest_as_the_module_s(package):
     want = structure()[0](*args, **kwargs)
     got = coil.load(package)(*args, **kwargs)
     assert type(got) is tuple and type(got[0]) is Pair and type(got[0].right) is list and type(got[0].right[0]) is State
-    assert got[0].right[0].note is None and got[0].right[1] is None and got[1]["none"] is None and list(got[1]) == ["k", "none"] and list(got[1]["k"]) == [2]
+    assert (
+        got[0].right[0].note is None
+        and got[0].right[1] is None
+        and got[1]["none"] is None
+        and list(got[1]) == ["k", "none"]
+        and list(got[1]["k"]) == [2]
+    )
     assert got[2:] == want[2:] == (7, 2.5)
     for g, w in zip(torch.utils._pytree.tree_leaves(got), torch.utils._pytree.tree_leaves(want)):
         torch.testing.assert_close(g, w, rtol=0, atol=0)
@@ -52,16 +61,31 @@ def test_results_nest_as_the_module_s(package):
     "change, message",
     [
         (lambda a, k: (a[:3], k), "input 'scale' is missing"),
-        (lambda a, k: ((*a[:4], "add", a[5]), k), "input 'mode' was exported as 'sub' and is part of the program; 'add' was given"),
+        (
+            lambda a, k: ((*a[:4], "add", a[5]), k),
+            "input 'mode' was exported as 'sub' and is part of the program; 'add' was given",
+        ),
         (lambda a, k: ((*a[:3], 4, *a[4:]), k), "input 'scale' was exported as 3"),
         (lambda a, k: ((*a[:3], 3.0, *a[4:]), k), "input 'scale' was exported as 3"),
-        (lambda a, k: ((a[0], (a[0], a[0], a[0]), *a[2:]), k), "input 'pair' is a collections.namedtuple of left, right in the program, but a tuple of 3"),
-        (lambda a, k: (a, k | {"more": [(a[0],), k["more"][1]]}), "input 'more.0' is a tuple of 2 in the program, but a tuple of 1"),
-        (lambda a, k: (a, k | {"more": [k["more"][0], {"deeper": a[0]}]}), "input 'more.1' has keys deep in the program, but a dict with keys deeper"),
+        (
+            lambda a, k: ((a[0], (a[0], a[0], a[0]), *a[2:]), k),
+            "input 'pair' is a collections.namedtuple of left, right in the program, but a tuple of 3",
+        ),
+        (
+            lambda a, k: (a, k | {"more": [(a[0],), k["more"][1]]}),
+            "input 'more.0' is a tuple of 2 in the program, but a tuple of 1",
+        ),
+        (
+            lambda a, k: (a, k | {"more": [k["more"][0], {"deeper": a[0]}]}),
+            "input 'more.1' has keys deep in the program, but a dict with keys deeper",
+        ),
         (lambda a, k: (a, k | {"less": 1}), "there is no input 'less'; there are a, pair"),
         (lambda a, k: (a, k | {"a": a[0]}), "input 'a' was given twice"),
         (lambda a, k: ((*a, 1), k), "takes 6 positional arguments"),
-        (lambda a, k: ((*a[:2], 3, *a[3:]), k), "input 'state' is a fixtures.State of h, c in the program, but 3 was given"),
+        (
+            lambda a, k: ((*a[:2], 3, *a[3:]), k),
+            "input 'state' is a fixtures.State of h, c in the program, but 3 was given",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(package, change, message):
@@ -74,7 +98,7 @@ def test_arguments_that_do_not_fit_are_named(package, change, message):
 def test_without_torch(package):
     """Classes that the process does not know become dictionaries and named tuples of the same fields."""
     script = f"""
-import sys; sys.path.insert(0, {str(ROOT / 'build/python')!r})
+import sys; sys.path.insert(0, {str(ROOT / "build/python")!r})
 import collections, types, numpy as np, coil
 t = lambda: np.ones(2, np.float32)
 State, Pair = types.SimpleNamespace, collections.namedtuple("Pair", "left right")
@@ -101,8 +125,19 @@ def test_containers_survive_saving(tmp_path):
     loaded.save(tmp_path / "b.coil")
     assert (tmp_path / "a.coil").read_bytes() == (tmp_path / "b.coil").read_bytes()
     for got in (model(x), loaded(x), loaded(x.numpy())):
-        assert type(got) is tuple and type(got[0]) is collections.OrderedDict and list(got[0]) == ["b", "a"] and got[0]["a"] == []
-        assert got[1] == {} and type(got[2]) is tuple and set(got[2][0]) == {1, "z"} and type(got[2][0]["z"]) is tuple and got[3] is None
+        assert (
+            type(got) is tuple
+            and type(got[0]) is collections.OrderedDict
+            and list(got[0]) == ["b", "a"]
+            and got[0]["a"] == []
+        )
+        assert (
+            got[1] == {}
+            and type(got[2]) is tuple
+            and set(got[2][0]) == {1, "z"}
+            and type(got[2][0]["z"]) is tuple
+            and got[3] is None
+        )
         np.testing.assert_array_equal(np.asarray(got[2][0]["z"][0]), (x * 3).numpy())
 
 
@@ -112,7 +147,10 @@ def test_c_interface_tells_names_and_nesting(package):
 
     c = ctypes.CDLL(str(ROOT / "build/lib/libcoil_runtime.so"))
     c.coil_model_load.restype = ctypes.c_void_p
-    c.coil_model_inputs.restype, c.coil_model_inputs.argtypes = ctypes.POINTER(Port), [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
+    c.coil_model_inputs.restype, c.coil_model_inputs.argtypes = (
+        ctypes.POINTER(Port),
+        [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)],
+    )
     c.coil_model_signature.restype, c.coil_model_signature.argtypes = ctypes.c_char_p, [ctypes.c_void_p]
     c.coil_model_provenance.restype, c.coil_model_provenance.argtypes = ctypes.c_char_p, [ctypes.c_void_p]
     c.coil_model_free.argtypes = [ctypes.c_void_p]
@@ -123,23 +161,35 @@ def test_c_interface_tells_names_and_nesting(package):
     signature = json.loads(c.coil_model_signature(model))
     positional, named = signature["inputs"]["children"]
     assert positional["keys"] == ["a", "pair", "state", "scale", "mode", "skip"] and named["keys"] == ["flag", "more"]
-    assert positional["children"][4] == {"leaf": 6, "fixed": "sub"} and signature["outputs"]["children"][1]["children"][1] is None
+    assert (
+        positional["children"][4] == {"leaf": 6, "fixed": "sub"}
+        and signature["outputs"]["children"][1]["children"][1] is None
+    )
     assert c.coil_model_provenance(model) == b"" and c.coil_model_signature(None) is None
     c.coil_model_free(model)
 
 
 def test_provenance_travels_in_the_package(tmp_path):
     for name, more in (("a", ()), ("b", ("--provenance", tmp_path / "p.json")), ("plain", None)):
-        coil_ok("compile", FIXTURES / "nested.pt2", "-o", tmp_path / f"{name}.coil", *(() if more is None else ("--set", "provenance=true", *more)))
+        coil_ok(
+            "compile",
+            FIXTURES / "nested.pt2",
+            "-o",
+            tmp_path / f"{name}.coil",
+            *(() if more is None else ("--set", "provenance=true", *more)),
+        )
     assert (tmp_path / "a.coil").read_bytes() == (tmp_path / "b.coil").read_bytes()
     p = coil.load(tmp_path / "a.coil").provenance
-    assert p == json.loads((tmp_path / "p.json").read_text()) and any(call["name"] == "linear" and call["incoming"] for call in p["calls"])
+    assert p == json.loads((tmp_path / "p.json").read_text()) and any(
+        call["name"] == "linear" and call["incoming"] for call in p["calls"]
+    )
     assert coil.load(tmp_path / "plain.coil").provenance is None
     with zipfile.ZipFile(tmp_path / "a.coil") as z:
         assert json.loads(z.read("provenance.json")) == p
 
 
-# ---- Versions -----------------------------------------------------------------------------------------------------------------------
+# ---- Versions
+# ----------------------------------------------------------------------------------------------------
 
 
 class Hash(ctypes.Structure):
@@ -169,7 +219,9 @@ def edited(path, to, edit):
 
 
 def test_a_package_of_version_3_loads_and_runs():
-    """`plan_3.coil` is nested.pt2 as the compiler of 2026-11-22 wrote it before there were signatures, for any x86-64: `coil compile --set cpu.isa=baseline --set pack_weights=false`."""
+    """`plan_3.coil` is nested.pt2 as the compiler of 2026-11-22 wrote it before there were signatures, for any x86-64:
+    `coil compile --set cpu.isa=baseline --set pack_weights=false`.
+    """
     with zipfile.ZipFile(FIXTURES / "plan_3.coil") as z:
         assert json.loads(z.read("manifest.json"))["version"] == 3
     import fixture_programs  # noqa: F401  (registers the classes of the archives)
@@ -197,7 +249,10 @@ def test_a_package_of_version_3_loads_and_runs():
         (lambda m: m.update(version=2), "it has version 2, but"),
         (lambda m: m.update(streams=[]), "it has a member 'streams', which this runtime does not know"),
         (lambda m: m["signature"]["outputs"]["keys"].pop(), "a container of 1 keys and 2 children"),
-        (lambda m: m["signature"]["outputs"].update(children=[5, 6]), "the signature refers to something that is not there"),
+        (
+            lambda m: m["signature"]["outputs"].update(children=[5, 6]),
+            "the signature refers to something that is not there",
+        ),
         (lambda m: m["signature"].update(inputs=json.loads("[" * 200 + "]" * 200)), "the plan is damaged"),
     ],
 )
@@ -208,6 +263,8 @@ def test_newer_and_edited_packages_are_refused_by_name(tmp_path, edit, message):
     broken = edited(path, tmp_path / "edited.coil", edit)
     with pytest.raises(coil.Error) as error:
         coil.load(broken)
-    assert message in str(error.value) and ("edited.coil" in str(error.value) or "the plan is broken" in str(error.value))
+    assert message in str(error.value) and (
+        "edited.coil" in str(error.value) or "the plan is broken" in str(error.value)
+    )
     done = command("run", broken)
     assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1

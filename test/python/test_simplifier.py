@@ -1,7 +1,9 @@
-"""The simplifier of symbolic sizes against Z3: random expressions and what they were simplified to, proved equal wherever the expression is defined.
+"""The simplifier of symbolic sizes against Z3: random expressions and what they were simplified to, proved equal
+wherever the expression is defined.
 
 COIL_SYM_COUNT sets how many (the test's own run is short), COIL_SYM_SEED which.
 """
+
 import ast
 import os
 import random
@@ -20,8 +22,15 @@ MILLISECONDS = 100  # for one proof; what takes longer counts as undecided
 SYMBOLS = {name: z3.Int(name) for name in ("s0", "s1", "s2", "i0", "i1", "i2", "r0")}
 S0, S1, S2 = (SYMBOLS[s] for s in ("s0", "s1", "s2"))
 # The ranges that the generator's environment knows. A loop's variable is asked for while it runs.
-DOMAIN = {"s0": [S0 >= 0], "s1": [S1 >= 1, S1 <= 40], "s2": [S2 >= 2], "i0": [SYMBOLS["i0"] >= 0, SYMBOLS["i0"] < S0, S0 >= 0], "i1": [SYMBOLS["i1"] >= 0, SYMBOLS["i1"] < 8],
-          "i2": [SYMBOLS["i2"] >= 0, SYMBOLS["i2"] < S1, S1 <= 40], "r0": [SYMBOLS["r0"] >= 0, SYMBOLS["r0"] < (S2 + 1) / 2, S2 >= 2]}
+DOMAIN = {
+    "s0": [S0 >= 0],
+    "s1": [S1 >= 1, S1 <= 40],
+    "s2": [S2 >= 2],
+    "i0": [SYMBOLS["i0"] >= 0, SYMBOLS["i0"] < S0, S0 >= 0],
+    "i1": [SYMBOLS["i1"] >= 0, SYMBOLS["i1"] < 8],
+    "i2": [SYMBOLS["i2"] >= 0, SYMBOLS["i2"] < S1, S1 <= 40],
+    "r0": [SYMBOLS["r0"] >= 0, SYMBOLS["r0"] < (S2 + 1) / 2, S2 >= 2],
+}
 
 
 class Formula:
@@ -60,8 +69,14 @@ class Formula:
         if name in ("Add", "Mul", "Min", "Max", "And", "Or"):
             result = v[0]
             for x in v[1:]:
-                result = {"Add": lambda: result + x, "Mul": lambda: result * x, "Min": lambda: z3.If(result < x, result, x), "Max": lambda: z3.If(result > x, result, x),
-                          "And": lambda: self.number(z3.And(self.truth(result), self.truth(x))), "Or": lambda: self.number(z3.Or(self.truth(result), self.truth(x)))}[name]()
+                result = {
+                    "Add": lambda: result + x,
+                    "Mul": lambda: result * x,
+                    "Min": lambda: z3.If(result < x, result, x),
+                    "Max": lambda: z3.If(result > x, result, x),
+                    "And": lambda: self.number(z3.And(self.truth(result), self.truth(x))),
+                    "Or": lambda: self.number(z3.Or(self.truth(result), self.truth(x))),
+                }[name]()
             return result
         if name == "Not":
             return self.number(z3.Not(self.truth(v[0])))
@@ -115,8 +130,12 @@ def verdict(before, after):
 
 def test_simplified_expressions_are_equal(tmp_path):
     pairs = tmp_path / "pairs.txt"
-    done = subprocess.run([UNIT_TESTS, "--gtest_filter=SymProperty.PairsForASolver", "--gtest_brief=1"], capture_output=True, text=True,
-                          env=os.environ | {"COIL_SYM_PAIRS": str(pairs), "COIL_SYM_COUNT": str(COUNT), "COIL_SYM_SEED": SEED})
+    done = subprocess.run(
+        [UNIT_TESTS, "--gtest_filter=SymProperty.PairsForASolver", "--gtest_brief=1"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COIL_SYM_PAIRS": str(pairs), "COIL_SYM_COUNT": str(COUNT), "COIL_SYM_SEED": SEED},
+    )
     assert done.returncode == 0, done.stdout[-2000:]
     proved = 0
     for line in pairs.read_text().splitlines():

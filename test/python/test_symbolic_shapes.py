@@ -1,4 +1,7 @@
-"""Sizes that broke other compilers: broadcasting of sizes nobody knows, sizes that only one operator needs, library calls in branches, compound sizes in any order of inputs; memory over many turns; messages about bad sizes."""
+"""Sizes that broke other compilers: broadcasting of sizes nobody knows, sizes that only one operator needs, library
+calls in branches, compound sizes in any order of inputs; memory over many turns; messages about bad sizes.
+"""
+
 import os
 import pathlib
 import subprocess
@@ -33,12 +36,24 @@ def test_broadcast_of_a_quotient_of_an_unknown_size(decomposed):
 @FORMS
 def test_a_size_that_only_sizes_need(decomposed):
     """Nothing reads what defines the size: it stays all the same, and before every use."""
+
     class Program(torch.nn.Module):
         def forward(self, x):
             n = torch.nonzero(x > 0).shape[0]
-            return torch.cat([torch.zeros(n, 2), torch.ones(n, 2)]), torch.empty(n, 3).fill_(1.5), torch.arange(n) + n, x[:1].expand(n + 1), n
+            return (
+                torch.cat([torch.zeros(n, 2), torch.ones(n, 2)]),
+                torch.empty(n, 3).fill_(1.5),
+                torch.arange(n) + n,
+                x[:1].expand(n + 1),
+                n,
+            )
 
-    check(Program(), (torch.tensor([1.0, -1, 2, 3]),), others=[(torch.full((4,), value),) for value in (1.0, -1.0)], decomposed=decomposed)
+    check(
+        Program(),
+        (torch.tensor([1.0, -1, 2, 3]),),
+        others=[(torch.full((4,), value),) for value in (1.0, -1.0)],
+        decomposed=decomposed,
+    )
 
 
 @FORMS
@@ -49,7 +64,9 @@ def test_library_calls_and_constants_of_both_branches(decomposed):
             self.a, self.b, self.c = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 4)
 
         def forward(self, x):
-            return torch.cond(x.sum() > 0, lambda y: self.a(y).sort(-1).values, lambda y: self.b(y).topk(4, -1).values, (self.c(x),))
+            return torch.cond(
+                x.sum() > 0, lambda y: self.a(y).sort(-1).values, lambda y: self.b(y).topk(4, -1).values, (self.c(x),)
+            )
 
     check(Program().eval(), (torch.ones(3, 4),), others=[(-torch.ones(3, 4),)], decomposed=decomposed)
 
@@ -65,10 +82,17 @@ def test_a_sum_of_sizes_before_its_parts():
 
 
 def test_conditions_on_sizes_are_not_of_what_is_computed_at_compile_time():
-    """The pooled result, which nobody wants, has the sizes that its new form says under a condition on the image's; weights are folded before there is an image."""
+    """The pooled result, which nobody wants, has the sizes that its new form says under a condition on the image's;
+    weights are folded before there is an image.
+    """
     auto = torch.export.Dim.AUTO
     module, (image,) = MODELS["efficientnet"]()
-    check(module, (torch.randn(2, *image.shape[1:]),), dynamic=({0: auto, 2: auto, 3: auto},), others=[(torch.randn(1, 3, 96, 70),)])
+    check(
+        module,
+        (torch.randn(2, *image.shape[1:]),),
+        dynamic=({0: auto, 2: auto, 3: auto},),
+        others=[(torch.randn(1, 3, 96, 70),)],
+    )
 
 
 CALL_SOURCE = """
@@ -94,15 +118,27 @@ def rows_of_a_branch(x):
     return torch.cond(x[0] > 0, lambda x: x[x > 0], lambda x: x[: x.shape[0] // 2] * 2, (x,))
 
 
-@pytest.mark.parametrize("form, turns, size, rows", [(*form, kept_rows) for form in (("package", 10_000, 2000), ("cpp", 10_000, 2000), ("python", 500, 20_000), ("fx", 500, 20_000))] + [("package", 10_000, 2000, rows_of_a_branch), ("cpp", 10_000, 2000, rows_of_a_branch)])
+@pytest.mark.parametrize(
+    "form, turns, size, rows",
+    [
+        (*form, kept_rows)
+        for form in (("package", 10_000, 2000), ("cpp", 10_000, 2000), ("python", 500, 20_000), ("fx", 500, 20_000))
+    ]
+    + [("package", 10_000, 2000, rows_of_a_branch), ("cpp", 10_000, 2000, rows_of_a_branch)],
+)
 def test_memory_is_flat_over_turns(form, turns, size, rows, tmp_path):
-    """Many turns, each with a tensor whose size is not known before and calls of library operations, need no more memory than ten, in every language."""
+    """Many turns, each with a tensor whose size is not known before and calls of library operations, need no more
+    memory than ten, in every language.
+    """
+
     class Program(torch.nn.Module):
         def forward(self, x, turns):
             def turn(i, x, total):
                 return i + 1, x.roll(1) - (i % 2) * 0.1 + 0.05, total + rows(x).sum()
 
-            return while_loop(lambda i, x, total: i < turns, turn, (torch.zeros((), dtype=torch.int64), x, torch.zeros(())))
+            return while_loop(
+                lambda i, x, total: i < turns, turn, (torch.zeros((), dtype=torch.int64), x, torch.zeros(()))
+            )
 
     module, x = Program(), torch.randn(size)
     archive, given, results = tmp_path / "m.pt2", tmp_path / "in.safetensors", tmp_path / "out.safetensors"
@@ -113,7 +149,16 @@ def test_memory_is_flat_over_turns(form, turns, size, rows, tmp_path):
     elif form == "cpp":
         command = [build_program(emit(archive, "cpp")), given, results]
     else:
-        command = [sys.executable, "-W", "ignore", "-c", CALL_SOURCE, os.path.dirname(__file__), emit(archive, form), given]
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            CALL_SOURCE,
+            os.path.dirname(__file__),
+            emit(archive, form),
+            given,
+        ]
     peak = {}
     for n in (10, turns):
         save_file(named_inputs(module, (x, torch.tensor(n))), given)
@@ -129,7 +174,10 @@ class Rows(torch.nn.Module):
         return x + y, x.sum(0)
 
 
-@pytest.mark.parametrize("sizes, message", [((65, 65), r"size of [xy] in dimension 0 .*at most 64.*65"), ((3, 4), r"input '[xy]'.*dimension 0")])
+@pytest.mark.parametrize(
+    "sizes, message",
+    [((65, 65), r"size of [xy] in dimension 0 .*at most 64.*65"), ((3, 4), r"input '[xy]'.*dimension 0")],
+)
 def test_bad_sizes_name_input_and_dimension(sizes, message, tmp_path):
     rows = {0: torch.export.Dim("rows", min=2, max=64)}
     export(Rows(), (torch.randn(3, 2), torch.randn(3, 2)), tmp_path / "m.pt2", (rows, rows))
@@ -140,15 +188,26 @@ def test_bad_sizes_name_input_and_dimension(sizes, message, tmp_path):
 
 
 def test_more_elements_than_32_bits_count(tmp_path):
-    """Views of 2^32 elements and more: slices, selections, sums of a few of them, and a flat view whose elements are numbered beyond 2^31 (which eager would copy: 4 GiB)."""
+    """Views of 2^32 elements and more: slices, selections, sums of a few of them, and a flat view whose elements are
+    numbered beyond 2^31 (which eager would copy: 4 GiB).
+    """
+
     class Program(torch.nn.Module):
         def forward(self, x, y, places):
             n = x.shape[0]
             wide = x.view(n, 1, 1).expand(n, 65536, 32768)  # 2^31 for each of x
             square = y.unsqueeze(1).expand(65536, 65537)
             flat = square.reshape(-1)
-            return (wide[:, 65535, 30000:30007] * 2, wide.select(1, 40000).select(1, 7) + 1, wide[:, ::65535, ::32767].sum((1, 2)), square[65530:, 65530:].sum(), wide.shape[1] * wide.shape[2] * n,
-                    flat[2**31 + 5:2**31 + 65537 * 3:30011] * 1, flat[places] + 0, (flat[-3:] + 1).sum())
+            return (
+                wide[:, 65535, 30000:30007] * 2,
+                wide.select(1, 40000).select(1, 7) + 1,
+                wide[:, ::65535, ::32767].sum((1, 2)),
+                square[65530:, 65530:].sum(),
+                wide.shape[1] * wide.shape[2] * n,
+                flat[2**31 + 5 : 2**31 + 65537 * 3 : 30011] * 1,
+                flat[places] + 0,
+                (flat[-3:] + 1).sum(),
+            )
 
     module, rows = Program(), {0: torch.export.Dim("rows", min=1, max=8)}
     places = torch.tensor([0, 2**31, 2**32, 65536 * 65537 - 1])
@@ -158,7 +217,16 @@ def test_more_elements_than_32_bits_count(tmp_path):
     for n in (1, 2, 7, 8):
         x, y, _ = given = example(n)
         far = torch.arange(2**31 + 5, 2**31 + 65537 * 3, 30011)
-        want = [x[:, None].expand(n, 7) * 2, x + 1, x * 4, y[65530:].sum() * 7, torch.tensor(n * 2**31), y[far // 65537], y[places // 65537], (y[-1:].expand(3) + 1).sum()]
+        want = [
+            x[:, None].expand(n, 7) * 2,
+            x + 1,
+            x * 4,
+            y[65530:].sum() * 7,
+            torch.tensor(n * 2**31),
+            y[far // 65537],
+            y[places // 65537],
+            (y[-1:].expand(3) + 1).sum(),
+        ]
         got = run(tmp_path / "m.coil", named_inputs(module, given), tmp_path)
         for k, w in enumerate(want):
             assert not difference(got[str(k)], w.contiguous()), (n, k)
@@ -166,32 +234,48 @@ def test_more_elements_than_32_bits_count(tmp_path):
 
 def test_a_sum_of_more_elements_than_32_bits_count(tmp_path):
     """(Eager writes the truth values out as integers first: 26 GB.)"""
+
     class Program(torch.nn.Module):
         def forward(self, x):
             return (x.view(-1, 1, 1) != 0).expand(-1, 40000, 27000).sum()
 
     module = Program()
-    export(module, (torch.tensor([1, 0, 2], dtype=torch.int8),), tmp_path / "m.pt2", ({0: torch.export.Dim("rows", min=1, max=8)},))
+    export(
+        module,
+        (torch.tensor([1, 0, 2], dtype=torch.int8),),
+        tmp_path / "m.pt2",
+        ({0: torch.export.Dim("rows", min=1, max=8)},),
+    )
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
-    assert run(tmp_path / "m.coil", {"x": torch.tensor([3, 0, 5, 1], dtype=torch.int8)}, tmp_path)["output"] == 3 * 40000 * 27000
+    assert (
+        run(tmp_path / "m.coil", {"x": torch.tensor([3, 0, 5, 1], dtype=torch.int8)}, tmp_path)["output"]
+        == 3 * 40000 * 27000
+    )
 
 
 def kernels_of(archive, *options):
     """The text of the program's kernels, without the prelude."""
     done = coil_ok("compile", archive, "-o", archive.with_suffix(".coil"), "--log", "kernels", *options)
     lines = [line.removeprefix("[kernels] ") for line in (done.stdout + done.stderr).splitlines()]
-    first = next(k for k, line in enumerate(lines) if line.startswith(('extern "C" void coil_', 'extern "C" __global__ void')) or "_threads(" in line)
+    first = next(
+        k
+        for k, line in enumerate(lines)
+        if line.startswith(('extern "C" void coil_', 'extern "C" __global__ void')) or "_threads(" in line
+    )
     return "\n".join(lines[first:])
 
 
 def test_a_multiple_by_its_form_is_known_to_be_one(tmp_path):
     """Rows of 4*s0 elements are whole runs of four, whatever s0 is; of rows of s0 elements nobody knows."""
+
     class Program(torch.nn.Module):
         def forward(self, x):
             return torch.cat([x, x * 2, x + 1, -x], 1).relu()[:, None].expand(-1, 3, -1) * 2
 
     module, auto = Program(), torch.export.Dim.AUTO
-    export(module, (torch.randn(700, 1021),), tmp_path / "m.pt2", ({0: auto, 1: auto},))  # (small programs are spread over threads, not packed)
+    export(
+        module, (torch.randn(700, 1021),), tmp_path / "m.pt2", ({0: auto, 1: auto},)
+    )  # (small programs are spread over threads, not packed)
     export(Plain(), (torch.randn(700, 1021),), tmp_path / "plain.pt2", ({0: auto, 1: auto},))
     emulate = ("--set", "cuda.emulate=true")
     multiple, plain = kernels_of(tmp_path / "m.pt2", *emulate), kernels_of(tmp_path / "plain.pt2", *emulate)
@@ -212,7 +296,7 @@ class Rolled(torch.nn.Module):
 
     def forward(self, x, y):
         n, m = x.shape[0], y.shape[0]
-        return x.roll(n // 3) * 2, torch.cat([x[: (n * m) // (5 * m)], y]) + 1, x[n // 2:].cumsum(0)
+        return x.roll(n // 3) * 2, torch.cat([x[: (n * m) // (5 * m)], y]) + 1, x[n // 2 :].cumsum(0)
 
 
 @pytest.mark.parametrize("form", ["package", "cpp", "python", "fx"])
@@ -221,7 +305,9 @@ def test_costly_terms_of_indices_are_computed_once_on_the_host(form, tmp_path):
     example = lambda n, m: (torch.randn(n), torch.randn(m))
     export(module, example(12, 7), tmp_path / "m.pt2", (auto, auto))
     kernels = kernels_of(tmp_path / "m.pt2")
-    assert "roll" not in kernels and not any(f" / {k})" in kernels or f", {k})" in line for k in (3, 5) for line in kernels.splitlines() if "div" in line), kernels
+    assert "roll" not in kernels and not any(
+        f" / {k})" in kernels or f", {k})" in line for k in (3, 5) for line in kernels.splitlines() if "div" in line
+    ), kernels
     source = emit(tmp_path / "m.pt2", form) if form != "package" else None
     if form == "fx":
         assert "operator.floordiv" in source.read_text(), "nodes compute them, and kernels take them"

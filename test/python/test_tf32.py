@@ -1,4 +1,5 @@
 """`cuda.tf32`: the calls that are told of it, and torch's switches, which Python's front doors follow."""
+
 import pathlib
 import subprocess
 import sys
@@ -25,7 +26,9 @@ class Net(torch.nn.Module):
 
     def forward(self, x, g):
         y = self.wide(torch.relu(self.narrow(x)))
-        dw = torch.ops.aten.convolution_backward(g, x, self.narrow.weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [False, True, False])[1]
+        dw = torch.ops.aten.convolution_backward(
+            g, x, self.narrow.weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [False, True, False]
+        )[1]
         return y, x @ x.mT, x.bfloat16() @ x.bfloat16().mT, dw
 
 
@@ -43,13 +46,20 @@ def archive(tmp_path_factory):
 def calls(archive, *settings, device=CUDA):
     """Names of the program's library calls: of those that have the attribute, and of the others."""
     path = archive.with_suffix(".wrap")
-    coil_ok("compile", archive, "-o", path, "--emit", "wrapper", *device, *[word for s in settings for word in ("--set", s)])
+    coil_ok(
+        "compile", archive, "-o", path, "--emit", "wrapper", *device, *[word for s in settings for word in ("--set", s)]
+    )
     lines = [line for line in path.read_text().splitlines() if line.startswith("extern ")]
-    told, others = ([line.split(" = ")[1].split("(")[0] for line in lines if (" tf32=1" in line) == has] for has in (True, False))
+    told, others = (
+        [line.split(" = ")[1].split("(")[0] for line in lines if (" tf32=1" in line) == has] for has in (True, False)
+    )
     return told, others
 
 
-@pytest.mark.parametrize("choice, told", [("none", set()), ("products", PRODUCTS), ("convolutions", CONVOLUTIONS), ("all", PRODUCTS | CONVOLUTIONS)])
+@pytest.mark.parametrize(
+    "choice, told",
+    [("none", set()), ("products", PRODUCTS), ("convolutions", CONVOLUTIONS), ("all", PRODUCTS | CONVOLUTIONS)],
+)
 def test_calls_are_told(archive, choice, told):
     found, others = calls(archive, f"cuda.tf32={choice}")
     assert set(found) == told
@@ -93,8 +103,16 @@ def test_torchs_switches_are_followed(switch):
     pytest.importorskip("coil", reason="the Python extension is not built")
     if "fp32_precision" in switch and not hasattr(torch.backends, "fp32_precision"):
         pytest.skip("this torch has the old names alone")
-    text = f"import torch; b = torch.backends; {switch and 'b.' + switch}\nfrom coil.options import parse\nprint(parse().settings['cuda.tf32'], parse({{'cuda.tf32': 'none'}}).settings['cuda.tf32'])"
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT / "build/python"), "PATH": "/usr/bin:/bin"})
+    text = (
+        f"import torch; b = torch.backends; {switch and 'b.' + switch}\nfrom coil.options import "
+        f"parse\nprint(parse().settings['cuda.tf32'], parse({{'cuda.tf32': 'none'}}).settings['cuda.tf32'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", text],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT / "build/python"), "PATH": "/usr/bin:/bin"},
+    )
     assert done.stdout.split() == [SWITCHES[switch], "none"], done.stderr
 
 
@@ -105,7 +123,12 @@ def test_torch_before_2_9(products, convolutions, choice):
     from coil.options import _tf32
 
     names = types.SimpleNamespace
-    assert _tf32(names(backends=names(cuda=names(matmul=names(allow_tf32=products)), cudnn=names(allow_tf32=convolutions)))) == choice
+    assert (
+        _tf32(
+            names(backends=names(cuda=names(matmul=names(allow_tf32=products)), cudnn=names(allow_tf32=convolutions)))
+        )
+        == choice
+    )
 
 
 def test_a_graph_is_compiled_for_torchs_switches(monkeypatch, tmp_path):

@@ -1,4 +1,7 @@
-"""Attention and its gradient through `torch.compile(backend="coil")`, with heads that share keys, causal patterns and operands in several layouts: as near to the result in f64 as eager is, which rounds to the same types."""
+"""Attention and its gradient through `torch.compile(backend="coil")`, with heads that share keys, causal patterns and
+operands in several layouts: as near to the result in f64 as eager is, which rounds to the same types.
+"""
+
 import pathlib
 import sys
 
@@ -54,8 +57,12 @@ def gradients(attend, given):
 
 def agree(exact, eager, made, dtype):
     """Whether gradients are as near to the exact ones as eager's are, and lie as those do."""
-    scale = max(t.abs().max().item() for t in exact)  # a gradient may be 0 all over: that of the queries where there is one key
-    digits = 10 if dtype == torch.float32 else 1  # where results are not rounded to less than was added up, the order of sums shows
+    scale = max(
+        t.abs().max().item() for t in exact
+    )  # a gradient may be 0 all over: that of the queries where there is one key
+    digits = (
+        10 if dtype == torch.float32 else 1
+    )  # where results are not rounded to less than was added up, the order of sums shows
     for want, near, got in zip(exact, eager, made, strict=True):
         assert (got.dtype, got.shape, strides(got)) == (near.dtype, near.shape, strides(near))
         error, eagers = ((t.double() - want).abs().max().item() for t in (got, near))
@@ -72,7 +79,9 @@ def test_gradients(case, dtype, interleaved):
 
     def attend(q, k, v):
         if interleaved:
-            q, k, v = (t.unflatten(-1, (count, depth)).transpose(1, 2) for t, count in ((q, heads), (k, groups), (v, groups)))
+            q, k, v = (
+                t.unflatten(-1, (count, depth)).transpose(1, 2) for t, count in ((q, heads), (k, groups), (v, groups))
+            )
         y = F.scaled_dot_product_attention(q, k, v, **told)
         return y.transpose(1, 2).flatten(2) if interleaved else y
 
@@ -95,8 +104,12 @@ MASKS = {
     "padding": lambda q, k: torch.arange(k)[None, None, None] < torch.tensor([k, k - 5])[:, None, None, None],
     "bool": lambda q, k: torch.rand(2, 1, q, k) < torch.linspace(0.2, 1, k),
     "added": lambda q, k: torch.randn(2, 3, q, k),
-    "added to every head": lambda q, k: torch.randn(q, k).masked_fill(torch.ones(q, k, dtype=torch.bool).triu(1 + k - q), -torch.inf),
-    "least number": lambda q, k: torch.zeros(2, 1, q, k).masked_fill(torch.ones(q, k, dtype=torch.bool).triu(1 + k - q), torch.finfo(torch.bfloat16).min),
+    "added to every head": lambda q, k: torch.randn(q, k).masked_fill(
+        torch.ones(q, k, dtype=torch.bool).triu(1 + k - q), -torch.inf
+    ),
+    "least number": lambda q, k: torch.zeros(2, 1, q, k).masked_fill(
+        torch.ones(q, k, dtype=torch.bool).triu(1 + k - q), torch.finfo(torch.bfloat16).min
+    ),
 }
 
 
@@ -109,13 +122,28 @@ def test_gradients_behind_masks(kind, queries, keys, dtype):
     if mask.dtype == torch.bool:
         mask[..., 0] = True  # each query sees a key
     given = [torch.randn(2, 3, n, 64, dtype=dtype) for n in (queries, keys, keys, queries)]
-    attend = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask if mask.dtype == torch.bool else mask.to(q.dtype))
-    agree(gradients(attend, [t.double() for t in given]), gradients(attend, given), gradients(torch.compile(attend, backend="coil"), given), dtype)
+    attend = lambda q, k, v: F.scaled_dot_product_attention(
+        q, k, v, mask if mask.dtype == torch.bool else mask.to(q.dtype)
+    )
+    agree(
+        gradients(attend, [t.double() for t in given]),
+        gradients(attend, given),
+        gradients(torch.compile(attend, backend="coil"), given),
+        dtype,
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
 def test_a_mask_has_a_gradient(dtype):
     torch.manual_seed(3)
-    given = [torch.randn(2, 3, n, 64, dtype=dtype) for n in (24, 40, 40)] + [torch.randn(3, 24, 40, dtype=dtype), torch.randn(2, 3, 24, 64, dtype=dtype)]
+    given = [torch.randn(2, 3, n, 64, dtype=dtype) for n in (24, 40, 40)] + [
+        torch.randn(3, 24, 40, dtype=dtype),
+        torch.randn(2, 3, 24, 64, dtype=dtype),
+    ]
     attend = lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask.expand(2, 3, 24, 40))
-    agree(gradients(attend, [t.double() for t in given]), gradients(attend, given), gradients(torch.compile(attend, backend="coil"), given), dtype)
+    agree(
+        gradients(attend, [t.double() for t in given]),
+        gradients(attend, given),
+        gradients(torch.compile(attend, backend="coil"), given),
+        dtype,
+    )

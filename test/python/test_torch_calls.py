@@ -1,4 +1,7 @@
-"""What a call of torch.compile leaves behind, against eager: values, layout, gradients, and which tensors share memory or are the same object, in the arguments and in the results; before and after a write to a result."""
+"""What a call of torch.compile leaves behind, against eager: values, layout, gradients, and which tensors share memory
+or are the same object, in the arguments and in the results; before and after a write to a result.
+"""
+
 import collections
 import contextlib
 
@@ -32,9 +35,11 @@ CASES = {}
 
 def case(*makers, grad=False, context=contextlib.nullcontext, dynamic=(False,), tolerance=None, **options):
     """`makers`: functions that make the arguments."""
+
     def put(f):
         CASES[f.__name__] = (f, makers[0], grad, context, dynamic, tolerance, options)
         return f
+
     return put
 
 
@@ -154,7 +159,12 @@ def autocast_inside(x, w):
 
 
 # Gradients in bf16: eager rounds after each operator.
-@case(lambda: (R(4, 5, requires_grad=True), R(5, 6, requires_grad=True)), grad=True, context=lambda: torch.autocast("cpu", torch.bfloat16), tolerance=3e-2)
+@case(
+    lambda: (R(4, 5, requires_grad=True), R(5, 6, requires_grad=True)),
+    grad=True,
+    context=lambda: torch.autocast("cpu", torch.bfloat16),
+    tolerance=3e-2,
+)
 def autocast_differentiated(x, w):
     return nn.functional.layer_norm(x @ w, (6,)), nn.functional.cross_entropy(x @ w, torch.tensor([0, 1, 2, 3]))
 
@@ -205,14 +215,55 @@ def no_grad_inside(x):
     return y, z
 
 
-@case(lambda: (torch.randint(-9, 9, (4,), dtype=torch.int8), torch.randint(0, 9, (4,), dtype=torch.uint8), torch.randint(0, 2, (4,)).bool(), R(4).half(), R(4, dtype=torch.complex64)))
+@case(
+    lambda: (
+        torch.randint(-9, 9, (4,), dtype=torch.int8),
+        torch.randint(0, 9, (4,), dtype=torch.uint8),
+        torch.randint(0, 2, (4,)).bool(),
+        R(4).half(),
+        R(4, dtype=torch.complex64),
+    )
+)
 def dtypes(a, b, c, d, z):
-    return a + 1, b * 2, ~c, d * 2, z * 2j, torch.add(z, d, alpha=1j), d * 1j, z == 1 + 1j, (a > 0) & c, a.to(torch.int16) * 300
+    return (
+        a + 1,
+        b * 2,
+        ~c,
+        d * 2,
+        z * 2j,
+        torch.add(z, d, alpha=1j),
+        d * 1j,
+        z == 1 + 1j,
+        (a > 0) & c,
+        a.to(torch.int16) * 300,
+    )
 
 
-@case(lambda: (R(4, 5).t(), R(3, 1).expand(3, 5), R(10)[::3], R(12)[5:].as_strided((3, 2), (2, 1)), R(()), R(0, 3), R(2, 3, 4, 5).to(memory_format=torch.channels_last)))
+@case(
+    lambda: (
+        R(4, 5).t(),
+        R(3, 1).expand(3, 5),
+        R(10)[::3],
+        R(12)[5:].as_strided((3, 2), (2, 1)),
+        R(()),
+        R(0, 3),
+        R(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    )
+)
 def strides(a, b, c, d, e, f, g):
-    return a * 2, b + 1, c - 1, d * d, e + 1, f * 2, g.relu(), a.t() + b[:1].sum(), torch.empty_like(a).fill_(1), a.clone(), a.contiguous()
+    return (
+        a * 2,
+        b + 1,
+        c - 1,
+        d * d,
+        e + 1,
+        f * 2,
+        g.relu(),
+        a.t() + b[:1].sum(),
+        torch.empty_like(a).fill_(1),
+        a.clone(),
+        a.contiguous(),
+    )
 
 
 @case(lambda: (R(4, 5),))
@@ -297,7 +348,16 @@ def value(t):
 
 def facts(t):
     empty = t.numel() == 0
-    return t.dtype, t.shape, None if empty else t.stride(), t.storage_offset(), t.requires_grad, t.is_leaf, t.is_inference(), type(t)
+    return (
+        t.dtype,
+        t.shape,
+        None if empty else t.stride(),
+        t.storage_offset(),
+        t.requires_grad,
+        t.is_leaf,
+        t.is_inference(),
+        type(t),
+    )
 
 
 def shared(ts):
@@ -323,7 +383,9 @@ def gradients(arguments, results):
     return torch.autograd.grad(total, [a for a in dict.fromkeys(tensors(arguments)) if a.requires_grad])
 
 
-@pytest.mark.parametrize("name, dynamic", [pytest.param(n, d, id=n + ("-dynamic" if d else "")) for n, c in CASES.items() for d in c[4]])
+@pytest.mark.parametrize(
+    "name, dynamic", [pytest.param(n, d, id=n + ("-dynamic" if d else "")) for n, c in CASES.items() for d in c[4]]
+)
 def test_call(name, dynamic):
     f, make, grad, context, _, tolerance, options = CASES[name]
     compiled = torch.compile(f, backend="coil", dynamic=dynamic, **options)
@@ -348,6 +410,7 @@ def test_call(name, dynamic):
 
 
 # ---- Weights that torch has put off to negate or to conjugate: their memory has other values than they ----
+
 
 class PutOff(nn.Module):
     def __init__(self, complex):
@@ -388,7 +451,9 @@ def test_weights_put_off_ahead_of_time(complex, tmp_path):
     for program in (compiled, coil.load(tmp_path / "m.coil")):
         with torch.no_grad():
             for got, want in zip(program(x), model(x), strict=True):
-                torch.testing.assert_close(got, want, check_stride=not complex)  # a part of a complex result is dense in a package
+                torch.testing.assert_close(
+                    got, want, check_stride=not complex
+                )  # a part of a complex result is dense in a package
 
 
 def test_memory_of_another_without_fallback():
@@ -403,15 +468,23 @@ def test_memory_of_another_without_fallback():
 def test_what_is_no_tensor_is_refused():
     model = coil.compile(nn.Linear(3, 2), (R(4, 3),))
     for given in (None, "x", [1.0, 2.0]):
-        with pytest.raises(coil.Error, match=f"a tensor should be given, not a {type(given).__name__}|arguments .* were given"):
+        with pytest.raises(
+            coil.Error, match=f"a tensor should be given, not a {type(given).__name__}|arguments .* were given"
+        ):
             model(given)
 
 
 def test_complex_operators_ahead_of_time():
     """Where Coil has all of them it computes with parts; else all are torch's."""
+
     class Spectrum(nn.Module):
         def forward(self, x, z):
-            return (torch.fft.rfft(x) * 2).abs(), torch.linalg.eigvals(x[:, :4] @ x[:, :4].t()).abs().sum(), z * 2, (z + x[0, 0]).imag
+            return (
+                (torch.fft.rfft(x) * 2).abs(),
+                torch.linalg.eigvals(x[:, :4] @ x[:, :4].t()).abs().sum(),
+                z * 2,
+                (z + x[0, 0]).imag,
+            )
 
     x, z = R(4, 8), R(3, dtype=torch.complex64)
     for module in (Spectrum(), PutOff(True)):

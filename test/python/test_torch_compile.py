@@ -1,4 +1,7 @@
-"""`torch.compile(backend="coil")` against eager: values, strides, aliasing, mutation, gradients. The package comes from the build folder."""
+"""`torch.compile(backend="coil")` against eager: values, strides, aliasing, mutation, gradients. The package comes from
+the build folder.
+"""
+
 import copy
 import gc
 import pathlib
@@ -31,7 +34,12 @@ def same(got, want):
     if not isinstance(want, torch.Tensor):
         assert got == want
         return
-    assert (got.dtype, got.shape, got.stride(), got.storage_offset()) == (want.dtype, want.shape, want.stride(), want.storage_offset())
+    assert (got.dtype, got.shape, got.stride(), got.storage_offset()) == (
+        want.dtype,
+        want.shape,
+        want.stride(),
+        want.storage_offset(),
+    )
     t = TOLERANCE.get(want.dtype, 0)
     torch.testing.assert_close(got, want, rtol=t, atol=t, equal_nan=True)
 
@@ -54,7 +62,9 @@ def test_needs_no_import():
 
 
 def test_extension_exports_no_more_than_it_must():
-    done = subprocess.run(["nm", "-D", "--defined-only", "--format=just-symbols", coil._native.__file__], capture_output=True, text=True)
+    done = subprocess.run(
+        ["nm", "-D", "--defined-only", "--format=just-symbols", coil._native.__file__], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert not [name for name in done.stdout.split() if name != "PyInit__native" and not name.startswith("coil_")]
 
@@ -63,7 +73,14 @@ def test_strides_of_inputs_and_outputs():
     def f(x, t, e, z, s):
         return x * 2 + t, t.relu(), e + 1, z + 1, s * 3, (x @ t.t()).softmax(-1)
 
-    check(f, torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 1).expand(3, 5), torch.randn(0, 4), torch.tensor(2.0))
+    check(
+        f,
+        torch.randn(3, 4),
+        torch.randn(4, 3).t(),
+        torch.randn(3, 1).expand(3, 5),
+        torch.randn(0, 4),
+        torch.tensor(2.0),
+    )
 
 
 def test_aliases():
@@ -157,7 +174,9 @@ def changes():
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_tensor_that_is_changed_in_place_between_calls(dynamic, monkeypatch):
-    """Inputs that look like the last call's are taken as they were: whatever changed must be seen, in Dynamo's guards or behind them."""
+    """Inputs that look like the last call's are taken as they were: whatever changed must be seen, in Dynamo's guards
+    or behind them.
+    """
     graphs = graphs_of(monkeypatch)
 
     def f(x, y):
@@ -171,7 +190,8 @@ def test_a_tensor_that_is_changed_in_place_between_calls(dynamic, monkeypatch):
             change(x)
             for _ in range(2):
                 same(g(x, y), f(x, y))
-        # Without the guards: another layout of the same sizes is taken as it is, other sizes are an error, and so is another dtype.
+        # Without the guards: another layout of the same sizes is taken as it is, other sizes are an error, and so is
+        # another dtype.
         torch._dynamo.reset()
         x = torch.randn(4, 6)
         compiled(f)(x, y)
@@ -247,7 +267,10 @@ def test_inputs_that_torch_has_put_off_to_negate_or_conjugate(tmp_path):
     torch.testing.assert_close(value(mine), value(theirs))
 
     # Gradients come as autograd made them.
-    for x, gradient in ((torch.randn(3), torch.randn(3, dtype=torch.complex64).conj().imag), (torch.randn(3, dtype=torch.complex64), torch.randn(3, dtype=torch.complex64).conj())):
+    for x, gradient in (
+        (torch.randn(3), torch.randn(3, dtype=torch.complex64).conj().imag),
+        (torch.randn(3, dtype=torch.complex64), torch.randn(3, dtype=torch.complex64).conj()),
+    ):
         torch._dynamo.reset()
         got = []
         for f in (compiled(lambda x: x * x), lambda x: x * x):
@@ -337,8 +360,14 @@ def test_frozen_weights_follow_writes():
         g = torch.compile(model, backend="coil", options={"freeze": True})
         same(g(x), model(x))
         assert len(g(x)) == 2
-        for write in (lambda: model[4].weight.mul_(2), lambda: model[1].running_mean.add_(1), lambda: setattr(model[0].weight, "data", torch.randn(8, 3, 3, 3)),
-                      lambda: model.load_state_dict({k: v + 0.25 if v.is_floating_point() else v for k, v in model.state_dict().items()})):
+        for write in (
+            lambda: model[4].weight.mul_(2),
+            lambda: model[1].running_mean.add_(1),
+            lambda: setattr(model[0].weight, "data", torch.randn(8, 3, 3, 3)),
+            lambda: model.load_state_dict(
+                {k: v + 0.25 if v.is_floating_point() else v for k, v in model.state_dict().items()}
+            ),
+        ):
             write()
             same(g(x), model(x))
             same(g(x[:1]), model(x[:1]))  # another graph of the same weights
@@ -437,14 +466,18 @@ def test_memory_stays_flat():
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(20000):
             g(x)
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048  # KiB: what the process itself may wobble
+        assert (
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048
+        )  # KiB: what the process itself may wobble
 
 
 # ---- What each stage made ----
 
+
 def test_debug_folder_and_logs(tmp_path, capfd, monkeypatch):
     def f(x):
         return torch.softmax(x.sin() @ x.t(), -1).cumsum(0)
+
     x = torch.randn(5, 5)
     with torch.no_grad():
         torch.compile(f, backend="coil", options={"debug_dir": tmp_path / "debug"})(x)
@@ -454,10 +487,24 @@ def test_debug_folder_and_logs(tmp_path, capfd, monkeypatch):
     (graph,) = (tmp_path / "debug").iterdir()
     assert graph.name == "0_inference"
     names = {p.name for p in graph.iterdir()}
-    assert {"00_graph.txt", "fx_graph_transformed.txt", "ir_pre_fusion.txt", "ir_post_fusion.txt", "wrapper.txt", "kernels.cpp", "timings.txt"} <= names
-    assert "aten.sin.default" in (graph / "00_graph.txt").read_text() and "reduce.max" in (graph / "ir_pre_fusion.txt").read_text() and "kernel over" in (graph / "ir_post_fusion.txt").read_text()
+    assert {
+        "00_graph.txt",
+        "fx_graph_transformed.txt",
+        "ir_pre_fusion.txt",
+        "ir_post_fusion.txt",
+        "wrapper.txt",
+        "kernels.cpp",
+        "timings.txt",
+    } <= names
+    assert (
+        "aten.sin.default" in (graph / "00_graph.txt").read_text()
+        and "reduce.max" in (graph / "ir_pre_fusion.txt").read_text()
+        and "kernel over" in (graph / "ir_post_fusion.txt").read_text()
+    )
     assert "extern " in (graph / "wrapper.txt").read_text() and 'extern "C"' in (graph / "kernels.cpp").read_text()
-    assert {"schedule", "lower", "kernels", "in all"} <= {line.split("  ")[-1] for line in (graph / "timings.txt").read_text().splitlines()}
+    assert {"schedule", "lower", "kernels", "in all"} <= {
+        line.split("  ")[-1] for line in (graph / "timings.txt").read_text().splitlines()
+    }
     logged = capfd.readouterr().err
     assert "wrapper" in logged and "kernel over" in logged and "aten.sin" not in logged
     monkeypatch.setenv("COIL_LOGS", "nonsense")
@@ -467,6 +514,7 @@ def test_debug_folder_and_logs(tmp_path, capfd, monkeypatch):
 
 
 # ---- The wrapper as an FX graph, in process ----
+
 
 class Stateful(torch.nn.Module):
     def __init__(self):
@@ -485,9 +533,14 @@ def test_fx_wrapper_in_process():
     x, h = torch.randn(5, 6), torch.randn(3)
     rows = torch.export.Dim("rows", min=2, max=64)
     graph = coil.fx_wrapper(copy.deepcopy(module), (x, h), dynamic_shapes=({0: rows}, None))
-    assert isinstance(graph, torch.fx.GraphModule) and any(n.target in (torch.ops.coil_wrapper.kernel.default, torch.ops.coil_wrapper.launch.default) for n in graph.graph.nodes)
+    assert isinstance(graph, torch.fx.GraphModule) and any(
+        n.target in (torch.ops.coil_wrapper.kernel.default, torch.ops.coil_wrapper.launch.default)
+        for n in graph.graph.nodes
+    )
     again = torch.fx.symbolic_trace(graph)
-    for turn, (form, rows) in enumerate([(graph, 5), (graph, 31), (again, 7), (lambda *a: torch.fx.Interpreter(again).run(*a), 4)]):
+    for turn, (form, rows) in enumerate(
+        [(graph, 5), (graph, 31), (again, 7), (lambda *a: torch.fx.Interpreter(again).run(*a), 4)]
+    ):
         x, h = torch.randn(rows, 6), torch.randn(3)
         theirs, ours = h.clone(), h.clone()
         with torch.no_grad():
@@ -507,6 +560,7 @@ def test_fx_wrapper_of_training_graphs():
     def compiler(gm, inputs):
         wrapper = coil.fx_wrapper(gm, tuple(inputs))
         return lambda *args: wrapper(*(a for a in args))
+
     module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3))
     x = torch.randn(4, 6, requires_grad=True)
     compiled = torch.compile(copy.deepcopy(module), backend=aot_autograd(fw_compiler=compiler, bw_compiler=compiler))
@@ -517,6 +571,7 @@ def test_fx_wrapper_of_training_graphs():
 
 def test_sizes_from_strides_and_offsets():
     """Symbols that no size tells: of slices' strides and beginnings, in every order of inputs."""
+
     def sliced(n, m):
         return torch.randn(n, m)[:, 1:4]
 

@@ -1,4 +1,5 @@
 """Branches, loops and regions through `torch.compile(backend="coil")`: values and gradients are eager's."""
+
 import functools
 import signal
 import time
@@ -49,7 +50,9 @@ def counted(x):
 
 def until(x):
     """The turns depend on the data."""
-    return while_loop(lambda a, n: a.abs().sum() > 1, lambda a, n: (a * 0.5 * WEIGHT.abs().sqrt(), n + a.sum()), (x, x.sum()))
+    return while_loop(
+        lambda a, n: a.abs().sum() > 1, lambda a, n: (a * 0.5 * WEIGHT.abs().sqrt(), n + a.sum()), (x, x.sum())
+    )
 
 
 def loop_with_a_branch(x):
@@ -76,7 +79,9 @@ def map_of_branches(x):
 
 
 def recurrence(x):
-    return associative_scan(lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (x.sigmoid(), x), dim=0, combine_mode="generic")
+    return associative_scan(
+        lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (x.sigmoid(), x), dim=0, combine_mode="generic"
+    )
 
 
 def regions(x):
@@ -95,11 +100,28 @@ def autocast_in_a_branch(x):
     return torch.cond(x.sum() > 0, narrow, lambda x: x @ x.t(), (x,))
 
 
-FUNCTIONS = [branch, branch_in_branch, counted, until, loop_with_a_branch, scanned, scanned_backwards, mapped, map_of_branches, recurrence, regions, regions_in_a_loop, autocast_in_a_branch]
+FUNCTIONS = [
+    branch,
+    branch_in_branch,
+    counted,
+    until,
+    loop_with_a_branch,
+    scanned,
+    scanned_backwards,
+    mapped,
+    map_of_branches,
+    recurrence,
+    regions,
+    regions_in_a_loop,
+    autocast_in_a_branch,
+]
 
 
 def inputs(*sizes):
-    return [torch.randn(n, 3) * scale for n, scale in zip(sizes, (1, -1, 0.1, 3))] + [torch.rand(sizes[0], 3), -torch.rand(sizes[0], 3)]
+    return [torch.randn(n, 3) * scale for n, scale in zip(sizes, (1, -1, 0.1, 3))] + [
+        torch.rand(sizes[0], 3),
+        -torch.rand(sizes[0], 3),
+    ]
 
 
 def references(f, xs):
@@ -173,7 +195,9 @@ def a_number_carried(x):
 
 def constants(x):
     """Tensors that belong to the branches, under one name in torch's graphs."""
-    return torch.cond(x.sum() > 0, lambda x: x + torch.tensor([1.0, 2.0, 3.0]), lambda x: x * torch.tensor([3.0, 4.0, 5.0]), (x,))
+    return torch.cond(
+        x.sum() > 0, lambda x: x + torch.tensor([1.0, 2.0, 3.0]), lambda x: x * torch.tensor([3.0, 4.0, 5.0]), (x,)
+    )
 
 
 def without_gradient(x):
@@ -193,7 +217,20 @@ def regions_of_two_sizes(x):
     return region(x, WEIGHT).sum() + region(x[1:], WEIGHT).sum()
 
 
-@pytest.mark.parametrize("f", [kept, on_a_number, of_two_sizes, a_number_carried, constants, without_gradient, finding_twice, regions_of_two_sizes], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f",
+    [
+        kept,
+        on_a_number,
+        of_two_sizes,
+        a_number_carried,
+        constants,
+        without_gradient,
+        finding_twice,
+        regions_of_two_sizes,
+    ],
+    ids=lambda f: f.__name__,
+)
 def test_values(f):
     xs = inputs(4, 4, 4)
     with torch.no_grad():
@@ -210,7 +247,9 @@ def writing(x):
 
 def writes_to_its_operand(x):
     y = x * 2
-    return torch.cond(x.sum() > 0, lambda y, x: y.add_(x.sum()).sum(0), lambda y, x: y.mul_(2).sum(0) - x.sum(), (y[1:], x)), y + 1
+    return torch.cond(
+        x.sum() > 0, lambda y, x: y.add_(x.sum()).sum(0), lambda y, x: y.mul_(2).sum(0) - x.sum(), (y[1:], x)
+    ), y + 1
 
 
 def writes_to_a_column(x):
@@ -229,10 +268,28 @@ def regions_that_write(x):
 def a_loop_that_writes_to_what_is_outside(x):
     """To a row of one value and to all of another, and its condition reads what it writes."""
     y, z = x * 2, torch.zeros(3)
-    return while_loop(lambda i, a: i < 4 + z.sum().abs() * 0, lambda i, a: (i + 1, a + y[1].mul_(0.5) + z.add_(a.sum(0))), (zero(), x)), y, z
+    return (
+        while_loop(
+            lambda i, a: i < 4 + z.sum().abs() * 0,
+            lambda i, a: (i + 1, a + y[1].mul_(0.5) + z.add_(a.sum(0))),
+            (zero(), x),
+        ),
+        y,
+        z,
+    )
 
 
-@pytest.mark.parametrize("f, dynamic", [(writes_to_its_operand, False), (writes_to_its_operand, True), (writes_to_a_column, False), (writes_to_an_input_on_one_side, False), (regions_that_write, False), (a_loop_that_writes_to_what_is_outside, False)])
+@pytest.mark.parametrize(
+    "f, dynamic",
+    [
+        (writes_to_its_operand, False),
+        (writes_to_its_operand, True),
+        (writes_to_a_column, False),
+        (writes_to_an_input_on_one_side, False),
+        (regions_that_write, False),
+        (a_loop_that_writes_to_what_is_outside, False),
+    ],
+)
 def test_graphs_that_write_to_what_they_are_given(f, dynamic):
     def call(g, x):
         x = x.clone()
@@ -247,6 +304,7 @@ def test_graphs_that_write_to_what_they_are_given(f, dynamic):
 
 def test_a_loop_of_no_turns():
     """Torch stacks the first values of such a loop for its gradient."""
+
     def f(x, n):
         return while_loop(lambda i, a: i < n, lambda i, a: (i + 1, (a * WEIGHT).sin()), (zero(), x))
 
@@ -267,6 +325,7 @@ def test_other_operators_are_refused_by_name():
 
 def test_a_condition_that_random_numbers_decide():
     """Training counts the turns first, and would draw others."""
+
     def f(x):
         return while_loop(lambda i, a: i < 3, lambda i, a: (i + torch.rand(()).round().long(), a * 2), (zero(), x))
 
@@ -276,6 +335,7 @@ def test_a_condition_that_random_numbers_decide():
 
 def test_an_endless_loop_is_interrupted():
     """As by Ctrl-C: a signal's handler that raises; the program takes the next input."""
+
     def raises(*_):
         raise TimeoutError
 

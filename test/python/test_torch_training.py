@@ -1,4 +1,7 @@
-"""Training through `torch.compile(backend="coil")`: fifty steps of small models have eager's losses. With --full, BERT, GPT-2 and ResNet-50 of their default sizes for a few steps."""
+"""Training through `torch.compile(backend="coil")`: fifty steps of small models have eager's losses. With --full, BERT,
+GPT-2 and ResNet-50 of their default sizes for a few steps.
+"""
+
 import copy
 import pathlib
 import sys
@@ -36,7 +39,9 @@ def losses(model, batch, loss_of, steps, backend=None, compiled_step=False, lr=1
 
 
 def check(made, steps, compiled_step=False, rtol=2e-3):
-    """Roundings differ from the first step on and training spreads them: losses agree to `rtol`, the first one to 1e-5."""
+    """Roundings differ from the first step on and training spreads them: losses agree to `rtol`, the first one to
+    1e-5.
+    """
     model, batch, loss_of = made
     other = copy.deepcopy(model)
     want = losses(model, batch, loss_of, steps)
@@ -46,7 +51,8 @@ def check(made, steps, compiled_step=False, rtol=2e-3):
     assert want[-1] < want[0], "nothing was learned"
 
 
-# Batch norms over few elements magnify roundings, eager's as well (test_training_graphs.py): by a quarter of a percent after twenty steps.
+# Batch norms over few elements magnify roundings, eager's as well (test_training_graphs.py): by a quarter of a percent
+# after twenty steps.
 @pytest.mark.parametrize("name, rtol", [("bert", 2e-3), ("gpt2", 2e-3), ("resnet", 2e-2)])
 def test_fifty_steps(name, rtol):
     torch.manual_seed(0)
@@ -54,16 +60,24 @@ def test_fifty_steps(name, rtol):
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-@pytest.mark.parametrize("shape, weighted", [((6, 11), True), ((6, 11), False), ((11,), True), ((2, 11, 3, 5), True)], ids=str)
+@pytest.mark.parametrize(
+    "shape, weighted", [((6, 11), True), ((6, 11), False), ((11,), True), ((2, 11, 3, 5), True)], ids=str
+)
 def test_gradients_of_class_losses(shape, weighted, reduction):
-    """Dynamo's graph of a loss goes to torch's partitioner in parts: its gradient is eager's, with weights, and where classes are ignored."""
+    """Dynamo's graph of a loss goes to torch's partitioner in parts: its gradient is eager's, with weights, and where
+    classes are ignored.
+    """
     classes = shape[1] if len(shape) > 1 else shape[0]
     scores = torch.randn(shape)
     target = torch.randint(0, classes, (shape[0], *shape[2:]) if len(shape) > 1 else ())
     weight = torch.rand(classes) if weighted else None
 
     def loss(x):
-        return torch.nn.functional.cross_entropy(torch.tanh(x), target, weight, ignore_index=3, reduction=reduction).square().sum()
+        return (
+            torch.nn.functional.cross_entropy(torch.tanh(x), target, weight, ignore_index=3, reduction=reduction)
+            .square()
+            .sum()
+        )
 
     gradients = []
     for f in (loss, torch.compile(loss, backend="coil")):
@@ -76,7 +90,10 @@ def test_gradients_of_class_losses(shape, weighted, reduction):
 class Convolutions(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Conv2d(c, 16, 3, padding=1), torch.nn.BatchNorm2d(16), torch.nn.ReLU()) for c in (3, 16))
+        self.layers = torch.nn.ModuleList(
+            torch.nn.Sequential(torch.nn.Conv2d(c, 16, 3, padding=1), torch.nn.BatchNorm2d(16), torch.nn.ReLU())
+            for c in (3, 16)
+        )
         self.last = torch.nn.Linear(16, 5)
 
     def forward(self, x):
@@ -117,9 +134,13 @@ def trained(model, x, backend=None, dynamic=None):
     return losses, strides
 
 
-@pytest.mark.parametrize("sizes, dynamic", [([(4, 12, 12), (5, 12, 12)], None), ([(4, 12, 12), (3, 10, 14)], True)], ids=["batch", "images"])
+@pytest.mark.parametrize(
+    "sizes, dynamic", [([(4, 12, 12), (5, 12, 12)], None), ([(4, 12, 12), (3, 10, 14)], True)], ids=["batch", "images"]
+)
 def test_saved_activations_lie_as_convolutions_read_them(compiled, sizes, dynamic, on_cpu):
-    """What is only saved for the backward graph comes channels-last, and the backward graph takes it so; what the caller sees has eager's strides."""
+    """What is only saved for the backward graph comes channels-last, and the backward graph takes it so; what the
+    caller sees has eager's strides.
+    """
     torch.manual_seed(0)
     model, x = Convolutions(), [torch.randn(n, 3, h, w) for n, h, w in sizes]
     want, strides = trained(model, x)
@@ -134,12 +155,15 @@ def test_saved_activations_lie_as_convolutions_read_them(compiled, sizes, dynami
     for taken, graph in backward:
         images = [s for s in taken.values() if len(s) == 4]
         assert len(images) >= 3 and all(s[1] == 1 and s[3] > 1 for s in images), taken
-        # A kernel for each layer's norm and ReLU, which read what was saved as it lies, one for the gradient of the results and one for the bias: none that only copies.
+        # A kernel for each layer's norm and ReLU, which read what was saved as it lies, one for the gradient of the
+        # results and one for the bias: none that only copies.
         assert graph.kernels <= 5 or not on_cpu, graph.report  # on a GPU the sums over all images are several
 
 
 def test_saved_tensors_in_other_strides_than_told():
-    """A hook may bring back what was saved in strides of its own; programs that read by stride see those that tracing saw."""
+    """A hook may bring back what was saved in strides of its own; programs that read by stride see those that tracing
+    saw.
+    """
     torch.manual_seed(0)
     model, x = Convolutions(), [torch.randn(4, 3, 12, 12)] * 2
     want, _ = trained(model, x)
@@ -194,7 +218,9 @@ def boxed(f, inputs):
 
 
 def test_arguments_go_as_the_run_goes(watch):
-    """What came in a list is let go after the last step that reads it, where nobody else holds it; what is returned, viewed or held elsewhere stays."""
+    """What came in a list is let go after the last step that reads it, where nobody else holds it; what is returned,
+    viewed or held elsewhere stays.
+    """
 
     def f(read, late, returned, viewed, held):
         y = torch.ops.coil_watch.look(read.exp() + returned.exp() + viewed.exp() + held.exp())
@@ -212,7 +238,10 @@ def test_arguments_go_as_the_run_goes(watch):
         read, late, returned, viewed, _ = kept
         for g, want in zip(got, (read.exp() + returned.exp() + viewed.exp() + held.exp() + late, returned, viewed[1:])):
             torch.testing.assert_close(g, want)
-        assert got[1].data_ptr() == watch.tensors[2]().data_ptr() and got[2].data_ptr() == watch.tensors[3]().data_ptr() + 4
+        assert (
+            got[1].data_ptr() == watch.tensors[2]().data_ptr()
+            and got[2].data_ptr() == watch.tensors[3]().data_ptr() + 4
+        )
         del got
     # By position, the caller holds them all.
     watch.seen = []
@@ -241,7 +270,12 @@ def test_one_tensor_twice_and_views_of_one_memory(watch):
 class Deep(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 16), torch.nn.LayerNorm(16)) for _ in range(3))
+        self.layers = torch.nn.ModuleList(
+            torch.nn.Sequential(
+                torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 16), torch.nn.LayerNorm(16)
+            )
+            for _ in range(3)
+        )
 
     def forward(self, x):
         for layer in self.layers:
@@ -263,7 +297,9 @@ def gradients(model, x, backend=None, steps=2, **backward):
 
 
 def test_saved_tensors_that_others_hold():
-    """Backward graphs let go of what forward graphs saved; hooks, retained graphs and checkpoints see what eager gives them."""
+    """Backward graphs let go of what forward graphs saved; hooks, retained graphs and checkpoints see what eager gives
+    them.
+    """
     torch.manual_seed(0)
     model, x = Deep(), torch.randn(8, 16)
     want = gradients(model, x)
@@ -294,7 +330,9 @@ def test_saved_tensors_that_others_hold():
 
 
 def test_saved_tensors_go_in_the_backward_pass(watch):
-    """What the last layer saved is gone when the gradient of the first is computed: AOTAutograd's list is the only reference."""
+    """What the last layer saved is gone when the gradient of the first is computed: AOTAutograd's list is the only
+    reference.
+    """
     from torch.multiprocessing.reductions import StorageWeakRef
 
     class Look(torch.autograd.Function):
@@ -315,7 +353,11 @@ def test_saved_tensors_go_in_the_backward_pass(watch):
     compiled = torch.compile(f, backend="coil")
     loss = compiled(x, w)
     given = {t.untyped_storage()._cdata for t in (x, w)}
-    saved = [StorageWeakRef(t.untyped_storage()) for t in loss.grad_fn.saved_tensors if t.untyped_storage()._cdata not in given]
+    saved = [
+        StorageWeakRef(t.untyped_storage())
+        for t in loss.grad_fn.saved_tensors
+        if t.untyped_storage()._cdata not in given
+    ]
     watch.tensors = [lambda ref=ref: None if ref.expired() else ref for ref in saved]
     loss.backward()
     alive = [sum(row) for row in watch.seen]
@@ -343,7 +385,11 @@ def test_full_size(name):
     else:
         ids = torch.randint(0, 30000, (2, 64))
         batch = dict(input_ids=ids, labels=ids.clone())
-        off = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0) if name == "bert" else dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
+        off = (
+            dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+            if name == "bert"
+            else dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
+        )
         kind, config = ("BertForMaskedLM", "BertConfig") if name == "bert" else ("GPT2LMHeadModel", "GPT2Config")
         model = getattr(transformers, kind)(getattr(transformers, config)(**off)).train()
     check((model, batch, lambda out: out.loss), 5, rtol=1e-2)

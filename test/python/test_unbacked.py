@@ -1,4 +1,7 @@
-"""Sizes and numbers that depend on data: each operator that makes one with operators that take it, at counts of 0, 1, primes and powers of two."""
+"""Sizes and numbers that depend on data: each operator that makes one with operators that take it, at counts of 0, 1,
+primes and powers of two.
+"""
+
 import functools
 import inspect
 import pathlib
@@ -40,11 +43,26 @@ def counted(*shape, true):
 
 
 def consumers(rows):
-    """What is done with a tensor [u0, 3] of data-dependent length: pointwise, reductions over and beside the length, scan, sort, matrix product, concatenation, views, padding, gather."""
+    """What is done with a tensor [u0, 3] of data-dependent length: pointwise, reductions over and beside the length,
+    scan, sort, matrix product, concatenation, views, padding, gather.
+    """
     weight = torch.arange(12, dtype=rows.dtype).reshape(3, 4)
     twice = torch.cat([rows, rows * 2])
-    return (rows.relu() + 1, rows.sum(0), rows.sum(1), rows.sum(), rows @ weight, rows.cumsum(0), rows.t().contiguous(), twice, rows.reshape(-1).sort().values,
-            rows.softmax(1), F.pad(rows, (1, 1)), rows[:, 1:], rows.unsqueeze(0).expand(2, -1, -1) * 1.5)
+    return (
+        rows.relu() + 1,
+        rows.sum(0),
+        rows.sum(1),
+        rows.sum(),
+        rows @ weight,
+        rows.cumsum(0),
+        rows.t().contiguous(),
+        twice,
+        rows.reshape(-1).sort().values,
+        rows.softmax(1),
+        F.pad(rows, (1, 1)),
+        rows[:, 1:],
+        rows.unsqueeze(0).expand(2, -1, -1) * 1.5,
+    )
 
 
 def rows_by_mask(x):
@@ -62,13 +80,25 @@ def test_consumers(function, check):
         x[:, 0] = counted(rows, true=kept)
         return (x,)
 
-    check(Module(function), example(6, 4), dynamic=(ROWS,), others=[example(n, k) for n, k in [(1, 0), (1, 1), (13, 13), (13, 0), (13, 7), (64, 64), (16, 8)]])
+    check(
+        Module(function),
+        example(6, 4),
+        dynamic=(ROWS,),
+        others=[example(n, k) for n, k in [(1, 0), (1, 1), (13, 13), (13, 0), (13, 7), (64, 64), (16, 8)]],
+    )
 
 
 def nonzero(x):
     where = torch.argwhere(x > 0)
     first, second = torch.nonzero(x > 0, as_tuple=True)
-    return where, where.sum(), first * 2 + second, torch.nonzero(x[0] > 5), torch.nonzero_static(x > 0, size=5), torch.nonzero_static(x > 0, size=70, fill_value=-3)
+    return (
+        where,
+        where.sum(),
+        first * 2 + second,
+        torch.nonzero(x[0] > 5),
+        torch.nonzero_static(x > 0, size=5),
+        torch.nonzero_static(x > 0, size=70, fill_value=-3),
+    )
 
 
 def masked(x):
@@ -85,21 +115,39 @@ def masked(x):
 @pytest.mark.parametrize("function", [nonzero, masked])
 def test_masks(function, check):
     shapes = [(1, 4, 0), (1, 4, 1), (13, 4, 52), (13, 4, 7), (13, 4, 0), (32, 4, 64)]
-    check(Module(function), (counted(6, 4, true=9),), dynamic=(ROWS,), others=[(counted(n, m, true=k),) for n, m, k in shapes])
+    check(
+        Module(function),
+        (counted(6, 4, true=9),),
+        dynamic=(ROWS,),
+        others=[(counted(n, m, true=k),) for n, m, k in shapes],
+    )
 
 
 def repeated(x, counts):
-    return (torch.repeat_interleave(x, counts, dim=0), torch.repeat_interleave(counts), x.repeat_interleave(counts, dim=0).sum(0),
-            torch.repeat_interleave(x.t(), counts, dim=1) + 1)
+    return (
+        torch.repeat_interleave(x, counts, dim=0),
+        torch.repeat_interleave(counts),
+        x.repeat_interleave(counts, dim=0).sum(0),
+        torch.repeat_interleave(x.t(), counts, dim=1) + 1,
+    )
 
 
 def test_repeat_interleave(check):
     def example(rows, top):
         return torch.randn(rows, 3), torch.randint(0, top, (rows,))
 
-    check(Module(repeated), example(4, 5), dynamic=(ROWS, ROWS), others=[example(1, 1), example(1, 7), example(13, 1), example(13, 4), example(64, 3)])
+    check(
+        Module(repeated),
+        example(4, 5),
+        dynamic=(ROWS, ROWS),
+        others=[example(1, 1), example(1, 7), example(13, 1), example(13, 4), example(64, 3)],
+    )
     with pytest.raises(CoilError, match="repeats can not be negative"):
-        run_beyond(lambda x, n: torch.repeat_interleave(x, n, dim=0), (torch.randn(3, 2), torch.tensor([1, 2, 3])), (torch.randn(3, 2), torch.tensor([4, -1, 3])))
+        run_beyond(
+            lambda x, n: torch.repeat_interleave(x, n, dim=0),
+            (torch.randn(3, 2), torch.tensor([1, 2, 3])),
+            (torch.randn(3, 2), torch.tensor([4, -1, 3])),
+        )
 
 
 def distinct(x):
@@ -114,21 +162,36 @@ def test_unique(dtype, check):
     def example(rows, top):
         return (torch.randint(-top, top + 1, (rows, 2)).to(dtype),)
 
-    check(Module(distinct), example(5, 2), dynamic=(ROWS,), others=[example(1, 0), example(13, 0), example(13, 1), example(64, 100)])
+    check(
+        Module(distinct),
+        example(5, 2),
+        dynamic=(ROWS,),
+        others=[example(1, 0), example(13, 0), example(13, 1), example(64, 100)],
+    )
 
 
 def test_many(check):
     """Enough to be sorted by digits, searched by halving, and selected in blocks."""
+
     def f(x, n):
         values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
         # Each NaN is a value of its own; which is which depends on how eager sorts.
         inverse = values[inverse], torch.where(x == x, inverse, -1)
-        return values, *inverse, counts, torch.unique(n), torch.nonzero(x > 0), n[n % 3 == 0], torch.searchsorted(values, x, right=True), x.sort()[0]
+        return (
+            values,
+            *inverse,
+            counts,
+            torch.unique(n),
+            torch.nonzero(x > 0),
+            n[n % 3 == 0],
+            torch.searchsorted(values, x, right=True),
+            x.sort()[0],
+        )
 
     def example(size):
         x = (torch.randn(size) * 9).round() / 3
         x[::19] = float("nan")
-        return x, torch.randint(-10**12, 10**12, (size,))
+        return x, torch.randint(-(10**12), 10**12, (size,))
 
     size = torch.export.Dim("size", min=1, max=5000)
     check(Module(f), example(700), dynamic=({0: size}, {0: size}), others=[example(1), example(257), example(3001)])
@@ -136,18 +199,34 @@ def test_many(check):
 
 def test_unique_keeps_every_nan(check):
     x = torch.tensor([2.0, float("nan"), -0.0, 0.0, float("nan"), 2.0])
-    check(Module(lambda x: (torch.unique(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x))), (x,))
+    check(
+        Module(lambda x: (torch.unique(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x))), (x,)
+    )
 
 
 def test_bincount(check):
     def counts(x, w):
-        return torch.bincount(x), torch.bincount(x, minlength=9), torch.bincount(x, weights=w), torch.bincount(x).cumsum(0)
+        return (
+            torch.bincount(x),
+            torch.bincount(x, minlength=9),
+            torch.bincount(x, weights=w),
+            torch.bincount(x).cumsum(0),
+        )
 
     def example(rows, top):
         return torch.randint(0, top, (rows,)), torch.rand(rows)
 
-    check(Module(counts), example(6, 4), dynamic=(ROWS, ROWS), others=[example(1, 1), example(13, 17), example(64, 8), example(64, 1)])
-    check(Module(counts), example(3001, 5), others=[example(3001, 1), example(3001, 900), (torch.full((3001,), 7), torch.rand(3001))])  # counted in up to eight parts
+    check(
+        Module(counts),
+        example(6, 4),
+        dynamic=(ROWS, ROWS),
+        others=[example(1, 1), example(13, 17), example(64, 8), example(64, 1)],
+    )
+    check(
+        Module(counts),
+        example(3001, 5),
+        others=[example(3001, 1), example(3001, 900), (torch.full((3001,), 7), torch.rand(3001))],
+    )  # counted in up to eight parts
     with pytest.raises(CoilError, match="no negative"):
         run_beyond(lambda x: torch.bincount(x), (torch.tensor([1, 2]),), (torch.tensor([1, -2]),))
 
@@ -156,14 +235,30 @@ def by_number(x, at):
     n = at.item()
     torch._check(n >= 0)
     torch._check(n + 2 <= x.shape[0])
-    return x[:n] * 2, x[n:].sum(0), x.narrow(0, n, 2) + 1, x[n] - 1, torch.arange(n) + 1, torch.zeros(n, 3), torch.full((2, n), 4.0), n + 1, n, x[:, 0].topk(n)[0]
+    return (
+        x[:n] * 2,
+        x[n:].sum(0),
+        x.narrow(0, n, 2) + 1,
+        x[n] - 1,
+        torch.arange(n) + 1,
+        torch.zeros(n, 3),
+        torch.full((2, n), 4.0),
+        n + 1,
+        n,
+        x[:, 0].topk(n)[0],
+    )
 
 
 def test_item(check):
     def example(rows, n):
         return torch.randn(rows, 3), torch.tensor(n)
 
-    check(Module(by_number), example(6, 3), dynamic=({0: torch.export.Dim("rows", min=2, max=64)}, None), others=[example(5, 0), example(5, 1), example(13, 7), example(64, 32), example(64, 62)])
+    check(
+        Module(by_number),
+        example(6, 3),
+        dynamic=({0: torch.export.Dim("rows", min=2, max=64)}, None),
+        others=[example(5, 0), example(5, 1), example(13, 7), example(64, 32), example(64, 62)],
+    )
 
 
 @pytest.mark.parametrize("n", [-1, 5, 2**40])
@@ -209,10 +304,20 @@ class Checked(torch.nn.Module):
         return x * n
 
 
-@pytest.mark.parametrize("program, bad, good, rule", [(IsSize, [-1, -2**63], [0, 5], "u0 >= 0"), (RangeOfSize, [-1, 10], [0, 9], "u0 (>= 0|<= 9)"), (RangeOfNumber, [1, 10, -3], [2, 9], "u0 (>= 2|<= 9)"),
-                                                      (Asserted, [8, 100], [4, -5], "u0"), (Checked, [9, 100], [8, -5], "other than 1")])
+@pytest.mark.parametrize(
+    "program, bad, good, rule",
+    [
+        (IsSize, [-1, -(2**63)], [0, 5], "u0 >= 0"),
+        (RangeOfSize, [-1, 10], [0, 9], "u0 (>= 0|<= 9)"),
+        (RangeOfNumber, [1, 10, -3], [2, 9], "u0 (>= 2|<= 9)"),
+        (Asserted, [8, 100], [4, -5], "u0"),
+        (Checked, [9, 100], [8, -5], "other than 1"),
+    ],
+)
 def test_each_assertion_names_its_rule_and_line(program, bad, good, rule, check):
-    """Each way to say what holds of a number: a value that breaks it, with the rule and the user's line; then values that do not."""
+    """Each way to say what holds of a number: a value that breaks it, with the rule and the user's line; then values
+    that do not.
+    """
     x, module = torch.randn(12), program()
     check(module, (x, torch.tensor(4)), others=[(x, torch.tensor(n)) for n in good])
     lines, first = inspect.getsourcelines(program)
@@ -263,7 +368,11 @@ def test_split_at_data(check):
         a, b, c = torch.tensor_split(x, at)
         return a * 2, b.sum(0), c
 
-    check(Module(function), (torch.randn(7, 3), torch.tensor([2, 5])), others=[(torch.randn(7, 3), torch.tensor(at)) for at in ([0, 0], [0, 7], [3, 3], [2, -1], [9, 9])])
+    check(
+        Module(function),
+        (torch.randn(7, 3), torch.tensor([2, 5])),
+        others=[(torch.randn(7, 3), torch.tensor(at)) for at in ([0, 0], [0, 7], [3, 3], [2, -1], [9, 9])],
+    )
 
 
 def test_split_with_sizes(check):
@@ -275,7 +384,11 @@ def test_split_with_sizes(check):
         first, second = torch.split(x, [a, b])
         return first + 1, second.sum(0)
 
-    check(Module(function), (torch.randn(7, 3), torch.tensor([2, 5])), others=[(torch.randn(7, 3), torch.tensor(s)) for s in ([0, 7], [7, 0], [6, 1])])
+    check(
+        Module(function),
+        (torch.randn(7, 3), torch.tensor([2, 5])),
+        others=[(torch.randn(7, 3), torch.tensor(s)) for s in ([0, 7], [7, 0], [6, 1])],
+    )
     with pytest.raises(CoilError, match="u0"):
         run_beyond(function, (torch.randn(7, 3), torch.tensor([2, 5])), (torch.randn(7, 3), torch.tensor([2, 4])))
 
@@ -285,7 +398,11 @@ def test_numbers(check):
         f = real.item()
         return x * f, x + f / 2, torch.full((3,), f), f, flag.long().item(), x.clamp(max=f)
 
-    check(Module(function), (torch.randn(4), torch.tensor(0.3), torch.tensor(True)), others=[(torch.randn(4), torch.tensor(f), torch.tensor(f > 0)) for f in (0.0, -2.5, float("inf"))])
+    check(
+        Module(function),
+        (torch.randn(4), torch.tensor(0.3), torch.tensor(True)),
+        others=[(torch.randn(4), torch.tensor(f), torch.tensor(f > 0)) for f in (0.0, -2.5, float("inf"))],
+    )
 
 
 class Ragged(torch.nn.Module):
@@ -310,7 +427,10 @@ class MixtureOfExperts(torch.nn.Module):
     def __init__(self, width=8, experts=4):
         super().__init__()
         self.router = torch.nn.Linear(width, experts)
-        self.experts = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(width, 16), torch.nn.GELU(), torch.nn.Linear(16, width)) for _ in range(experts))
+        self.experts = torch.nn.ModuleList(
+            torch.nn.Sequential(torch.nn.Linear(width, 16), torch.nn.GELU(), torch.nn.Linear(16, width))
+            for _ in range(experts)
+        )
 
     def forward(self, x):
         weights, chosen = self.router(x).softmax(-1).topk(2, dim=-1)
@@ -322,7 +442,12 @@ class MixtureOfExperts(torch.nn.Module):
 
 
 def test_mixture_of_experts(check):
-    check(MixtureOfExperts().eval(), (torch.randn(6, 8),), dynamic=(ROWS,), others=[(torch.randn(n, 8),) for n in (1, 13, 64)])
+    check(
+        MixtureOfExperts().eval(),
+        (torch.randn(6, 8),),
+        dynamic=(ROWS,),
+        others=[(torch.randn(n, 8),) for n in (1, 13, 64)],
+    )
 
 
 class Filters(torch.nn.Module):
@@ -353,4 +478,9 @@ def test_pairs_of_free_rows(check):
         def forward(self, x):
             return torch.pdist(x[x[:, 0] > 0])
 
-    check(Pairs(), (torch.rand(5, 3),), others=[(torch.rand(5, 3) - torch.tensor([p, 0, 0]),) for p in (0.5, 0.5, 1.0)] + [(torch.tensor([[1.0, 2, 3], [-1, 0, 1], [-1, 0, 2], [-1, 0, 3], [-1, 0, 4]]),)])
+    check(
+        Pairs(),
+        (torch.rand(5, 3),),
+        others=[(torch.rand(5, 3) - torch.tensor([p, 0, 0]),) for p in (0.5, 0.5, 1.0)]
+        + [(torch.tensor([[1.0, 2, 3], [-1, 0, 1], [-1, 0, 2], [-1, 0, 3], [-1, 0, 4]]),)],
+    )

@@ -1,4 +1,7 @@
-"""Every operator over operands whose first dimension is a number that only data tell: the programs of test_ops.py, each with its tensors taken by the positions that a mask has."""
+"""Every operator over operands whose first dimension is a number that only data tell: the programs of test_ops.py, each
+with its tensors taken by the positions that a mask has.
+"""
+
 import pytest
 import torch
 
@@ -16,15 +19,30 @@ def length(case):
 
 
 def with_free_length(case):
-    """The same program, whose tensors of that length come as `a[positions]`, all of them, by a mask that is one more argument."""
+    """The same program, whose tensors of that length come as `a[positions]`, all of them, by a mask that is one more
+    argument.
+    """
     n = length(case)
 
     def function(*args):
         *args, keep = args
         at = torch.nonzero(keep).squeeze(1)
-        return case.function(*(a.index_select(0, at) if isinstance(a, torch.Tensor) and a.dim() > 0 and a.shape[0] == n else a for a in args))
+        return case.function(
+            *(
+                a.index_select(0, at) if isinstance(a, torch.Tensor) and a.dim() > 0 and a.shape[0] == n else a
+                for a in args
+            )
+        )
 
-    return Case(case.group, f"{case.group}_{case.name}", function, (*case.args, torch.ones(n, dtype=torch.bool)), case.tolerance, case.signs, case.exported_only)
+    return Case(
+        case.group,
+        f"{case.group}_{case.name}",
+        function,
+        (*case.args, torch.ones(n, dtype=torch.bool)),
+        case.tolerance,
+        case.signs,
+        case.exported_only,
+    )
 
 
 class Alone(torch.nn.Module):
@@ -54,12 +72,14 @@ def chunks():
             continue
         cases = [c for c in family.cases if length(c)]
         for i in range(0, len(cases), CHUNK):
-            yield f"{family.group}{i // CHUNK}", cases[i:i + CHUNK]
+            yield f"{family.group}{i // CHUNK}", cases[i : i + CHUNK]
 
 
 CHUNKS = dict(chunks())
 EVERY = [c for cases in CHUNKS.values() for c in cases]
-SAMPLE = EVERY[::SHARE] + [c for c in EVERY if c.name in ("copy_slice", "unfold", "pairwise", "masked_select_cube", "conv2d_grouped", "conv1d")]  # writes to places of which the run alone knows that they fit; weights of free sizes; kernels over nothing
+SAMPLE = EVERY[::SHARE] + [
+    c for c in EVERY if c.name in ("copy_slice", "unfold", "pairwise", "masked_select_cube", "conv2d_grouped", "conv1d")
+]  # writes to places of which the run alone knows that they fit; weights of free sizes; kernels over nothing
 
 
 def check(cases, decomposed=False):

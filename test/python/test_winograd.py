@@ -1,4 +1,7 @@
-"""3x3 convolutions taken apart into transforms and products (src/compiler/winograd.h): which are, and their values. How they keep NaN is in test_nan.py."""
+"""3x3 convolutions taken apart into transforms and products (src/compiler/winograd.h): which are, and their values. How
+they keep NaN is in test_nan.py.
+"""
+
 import copy
 import re
 
@@ -24,7 +27,9 @@ class One(nn.Module):
 
 
 class Block(nn.Module):
-    """What stands behind convolutions in networks: one reader, a residual, two readers, a concatenation, a result that is also returned."""
+    """What stands behind convolutions in networks: one reader, a residual, two readers, a concatenation, a result that
+    is also returned.
+    """
 
     def __init__(self, n=32):
         super().__init__()
@@ -48,9 +53,13 @@ def wrapper_lines(module, args, folder, *options):
 @tiles
 @pytest.mark.parametrize("padding", [0, 1, (0, 2), "same"])
 def test_sizes_and_padding(padding, tile):
-    for i, (channels, results, n, h, w) in enumerate([(32, 48, 1, 10, 12), (19, 13, 2, 9, 11), (1, 8, 3, 7, 6), (8, 1, 1, 5, 37)]):
+    for i, (channels, results, n, h, w) in enumerate(
+        [(32, 48, 1, 10, 12), (19, 13, 2, 9, 11), (1, 8, 3, 7, 6), (8, 1, 1, 5, 37)]
+    ):
         torch.manual_seed(i)
-        check(One(channels, results, bias=i % 2 == 0, padding=padding), (torch.randn(n, channels, h, w),), settings=[tile])
+        check(
+            One(channels, results, bias=i % 2 == 0, padding=padding), (torch.randn(n, channels, h, w),), settings=[tile]
+        )
 
 
 @tiles
@@ -66,9 +75,17 @@ def test_padding_of_an_operator_before_it(tile):
 def test_inputs_in_any_strides(tile):
     class Strided(One):
         def forward(self, x, y, z):
-            return self.convolution(x[:, :, ::2, 1:]), self.convolution(y.permute(0, 3, 1, 2)), self.convolution(z.expand(-1, 32, -1, -1))
+            return (
+                self.convolution(x[:, :, ::2, 1:]),
+                self.convolution(y.permute(0, 3, 1, 2)),
+                self.convolution(z.expand(-1, 32, -1, -1)),
+            )
 
-    check(Strided(32, 32, padding=1), (torch.randn(1, 32, 22, 12), torch.randn(2, 9, 11, 32), torch.randn(2, 1, 10, 9)), settings=[tile])
+    check(
+        Strided(32, 32, padding=1),
+        (torch.randn(1, 32, 22, 12), torch.randn(2, 9, 11, 32), torch.randn(2, 1, 10, 9)),
+        settings=[tile],
+    )
 
 
 @tiles
@@ -80,7 +97,11 @@ def test_several_views_of_one_weight(tile):
 
         def forward(self, x):
             first, second = self.weights
-            return [F.conv2d(image, weight) for image in x.unbind(1) for weight in (first, second, first.transpose(0, 1), first.mT)]
+            return [
+                F.conv2d(image, weight)
+                for image in x.unbind(1)
+                for weight in (first, second, first.transpose(0, 1), first.mT)
+            ]
 
     check(Shared(), (torch.randn(1, 2, 32, 8, 8),), settings=[tile])
 
@@ -96,7 +117,13 @@ def test_what_follows(decomposed, tile):
 def test_free_sizes(tile):
     n, h, w = (torch.export.Dim(name, min=1, max=40) for name in "nhw")
     sizes = [(1, 1, 1), (1, 2, 1), (3, 5, 40), (2, 40, 3), (1, 16, 16), (4, 7, 7)]
-    check(Block().eval(), (torch.randn(2, 32, 12, 14),), {"x": {0: n, 2: h, 3: w}}, [(torch.randn(n, 32, h, w),) for n, h, w in sizes], settings=[tile])
+    check(
+        Block().eval(),
+        (torch.randn(2, 32, 12, 14),),
+        {"x": {0: n, 2: h, 3: w}},
+        [(torch.randn(n, 32, h, w),) for n, h, w in sizes],
+        settings=[tile],
+    )
 
 
 def test_which_are_taken_apart(tmp_path):
@@ -119,7 +146,13 @@ def test_which_are_taken_apart(tmp_path):
 
 def test_tiles_follow_the_sizes(tmp_path):
     """Wide maps take tiles of 4x4; where weights are most of what is read, the larger ones of 4x4 do not pay."""
-    terms = lambda c, size: [int(n) for n in re.findall(r"winograd_products\([^)]*?\[(\d+), ", wrapper_lines(One(c, c, padding=1), (torch.randn(1, c, size, size),), tmp_path))]
+    terms = lambda c, size: [
+        int(n)
+        for n in re.findall(
+            r"winograd_products\([^)]*?\[(\d+), ",
+            wrapper_lines(One(c, c, padding=1), (torch.randn(1, c, size, size),), tmp_path),
+        )
+    ]
     assert terms(64, 56) == [36] and terms(128, 28) == [36]
     assert terms(512, 7) == [16] and terms(64, 54) == [16], "tiles at the edges that are not whole"
 
@@ -127,19 +160,24 @@ def test_tiles_follow_the_sizes(tmp_path):
 @tiles
 def test_transforms_are_one_kernel_each(tmp_path, tile):
     """All terms are written by one loop, and what follows is computed in the loop that transforms back."""
+
     class Residual(One):
         def forward(self, x):
             return torch.relu(self.convolution(x) + x).mean()
 
     text = wrapper_lines(Residual(64, 64, padding=1), (torch.randn(1, 64, 16, 16),), tmp_path, "--set", tile)
-    assert len(re.findall(r"^kernel ", text, re.M)) <= (5 if tile == "winograd=4" else 4), text  # 36 terms are more than one kernel takes; there, back with sum and relu, and the mean
+    assert len(re.findall(r"^kernel ", text, re.M)) <= (5 if tile == "winograd=4" else 4), (
+        text
+    )  # 36 terms are more than one kernel takes; there, back with sum and relu, and the mean
     assert text.count(LINE) == 1
 
 
 @tiles
 @pytest.mark.parametrize("channels", [64, 256])
 def test_close_to_f64(tmp_path, tile, channels):
-    """No further from the result in f64 than some times what direct sums are: F(4x4) may be 3 times as far. (Of these, eager's came 4 times as close as oneDNN 2.6's with AVX-512, 2 times with AVX2.)"""
+    """No further from the result in f64 than some times what direct sums are: F(4x4) may be 3 times as far. (Of these,
+    eager's came 4 times as close as oneDNN 2.6's with AVX-512, 2 times with AVX2.)
+    """
     torch.manual_seed(5)
     module, x = One(channels, 256, padding=1).eval(), torch.randn(1, channels, 14, 14)
     exact = copy.deepcopy(module).double()(x.double())
@@ -149,7 +187,7 @@ def test_close_to_f64(tmp_path, tile, channels):
     before, want = eager(module, (x,))
     got = run(package, before, tmp_path)
     distance = lambda y: ((y.double() - exact).norm() / exact.norm()).item()
-    (name, e), = want.items()
+    ((name, e),) = want.items()
     whole = run(archive, before, tmp_path, "--set", "winograd=false")[name]
     assert distance(got[name]) < max(5 * distance(e), 3 * distance(whole)) + 1e-7
 
@@ -164,5 +202,5 @@ def test_in_torch_alone(tmp_path, value, monkeypatch, tile):
     x[0, 3, 4, 5] = value
     archive = tmp_path / "m.pt2"
     export(module, (x,), archive)
-    got, = load_module(emit(archive, "python", "--set", tile)).call([x])
+    (got,) = load_module(emit(archive, "python", "--set", tile)).call([x])
     torch.testing.assert_close(got, module(x), equal_nan=True, rtol=1e-4, atol=1e-4)

@@ -1,14 +1,29 @@
 """Calls of operators as Coil's text IR, metadata read back from it, and the text run by PyTorch itself."""
+
 import math
 import re
 
 import torch
 
-SHORT = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.int32: "i32", torch.int16: "i16",
-         torch.int8: "i8", torch.uint8: "u8", torch.bool: "b8"}
+SHORT = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "b8",
+}
 LONG = {v: k for k, v in SHORT.items()}
-FORMATS = {torch.contiguous_format: "contiguous_format", torch.preserve_format: "preserve_format", torch.channels_last: "channels_last",
-           torch.channels_last_3d: "channels_last_3d"}
+FORMATS = {
+    torch.contiguous_format: "contiguous_format",
+    torch.preserve_format: "preserve_format",
+    torch.channels_last: "channels_last",
+    torch.channels_last_3d: "channels_last_3d",
+}
 
 
 def operator(target):
@@ -29,7 +44,9 @@ class Graph:
         self.lines, self.inputs, self.calls = [], {}, []
 
     def type(self, t):
-        return f"{SHORT[t.dtype]}{list(t.shape)}{{{', '.join(map(str, t.stride()))}}}" + (f"+{t.storage_offset()}" if t.storage_offset() else "")
+        return f"{SHORT[t.dtype]}{list(t.shape)}{{{', '.join(map(str, t.stride()))}}}" + (
+            f"+{t.storage_offset()}" if t.storage_offset() else ""
+        )
 
     def value(self, v):
         if isinstance(v, torch.Tensor):
@@ -57,7 +74,9 @@ class Graph:
 
     def item(self, call, index):
         name = f"{call}_{index}"
-        self.lines.append(f"    %{name} = call_function[target=_operator.getitem](args = (%{call}, {index}), kwargs = {{}})")
+        self.lines.append(
+            f"    %{name} = call_function[target=_operator.getitem](args = (%{call}, {index}), kwargs = {{}})"
+        )
         return name
 
     def text(self, results):
@@ -102,7 +121,10 @@ def metadata_of(value):
     return [comparable(v.dtype, list(v.shape), list(v.stride()), v.storage_offset()) for v in values]
 
 
-NODE = re.compile(r"\s+%(\w+)(?: : (.*?))? = (placeholder|call_function|get_attr)\[target=([^\]]*)\](?:\(args = \((.*)\), kwargs = \{(.*)\}\))?")
+NODE = re.compile(
+    r"\s+%(\w+)(?: : (.*?))? = (placeholder|call_function|get_attr)\[target=([^\]]*)\](?:\(args = \((.*)\), "
+    r"kwargs = \{(.*)\}\))?"
+)
 
 
 def nodes(text):
@@ -130,6 +152,10 @@ def run(text, inputs):
         if kind != "call_function":
             continue
         positional = eval(f"[{args.replace('%', '')}]", {}, env)
-        named = {k: eval(v.replace("%", ""), {}, env) for k, v in re.findall(r"(\w+): ([^:]*?)(?:, (?=\w+:)|$)", kwargs)}
-        env[name] = positional[0][positional[1]] if target == "_operator.getitem" else operator(target)(*positional, **named)
+        named = {
+            k: eval(v.replace("%", ""), {}, env) for k, v in re.findall(r"(\w+): ([^:]*?)(?:, (?=\w+:)|$)", kwargs)
+        }
+        env[name] = (
+            positional[0][positional[1]] if target == "_operator.getitem" else operator(target)(*positional, **named)
+        )
     return [env[r] for r in results(text)]

@@ -1,4 +1,5 @@
 """Runs Coil's text form of a graph with torch, so that passes can be checked before anything is compiled."""
+
 import math
 import operator
 import re
@@ -9,17 +10,43 @@ import torch
 from coil_harness import COIL
 
 DTYPES = {
-    "u8": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "f16": torch.float16,
-    "f32": torch.float32, "f64": torch.float64, "c64": torch.complex64, "c128": torch.complex128, "b8": torch.bool, "bf16": torch.bfloat16,
+    "u8": torch.uint8,
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "f16": torch.float16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "c64": torch.complex64,
+    "c128": torch.complex128,
+    "b8": torch.bool,
+    "bf16": torch.bfloat16,
 }
 WORDS = {
-    **DTYPES, "inf": math.inf, "nan": math.nan, "cpu": torch.device("cpu"), "strided": torch.strided,
-    "contiguous_format": torch.contiguous_format, "preserve_format": torch.preserve_format,
-    "channels_last": torch.channels_last, "channels_last_3d": torch.channels_last_3d,
-    "FloorDiv": operator.floordiv, "CeilDiv": lambda a, b: -(-a // b), "Mod": operator.mod, "Min": min, "Max": max, "Bool": bool,
-    "Eq": operator.eq, "Ne": operator.ne, "Where": lambda c, a, b: a if c else b,
+    **DTYPES,
+    "inf": math.inf,
+    "nan": math.nan,
+    "cpu": torch.device("cpu"),
+    "strided": torch.strided,
+    "contiguous_format": torch.contiguous_format,
+    "preserve_format": torch.preserve_format,
+    "channels_last": torch.channels_last,
+    "channels_last_3d": torch.channels_last_3d,
+    "FloorDiv": operator.floordiv,
+    "CeilDiv": lambda a, b: -(-a // b),
+    "Mod": operator.mod,
+    "Min": min,
+    "Max": max,
+    "Bool": bool,
+    "Eq": operator.eq,
+    "Ne": operator.ne,
+    "Where": lambda c, a, b: a if c else b,
 }
-NODE = re.compile(r"%(\w+)(?: : (.*?))? = (placeholder|get_attr|call_function)\[target=([^\]]*)\](?:\(args = \((.*)\), kwargs = \{(.*)\}\))?$")
+NODE = re.compile(
+    r"%(\w+)(?: : (.*?))? = (placeholder|get_attr|call_function)\[target=([^\]]*)\](?:\(args = \((.*)\), kwargs "
+    r"= \{(.*)\}\))?$"
+)
 
 
 def opt(path, *passes):
@@ -54,7 +81,9 @@ class Program:
 
     def __init__(self, text):
         self.lines = [line.strip() for line in text.splitlines()]
-        self.mutations = [(k, t, int(i)) for k, t, i in re.findall(r"^mutation (input|attribute) (\S+) = (\d+)$", text, re.M)]
+        self.mutations = [
+            (k, t, int(i)) for k, t, i in re.findall(r"^mutation (input|attribute) (\S+) = (\d+)$", text, re.M)
+        ]
         self.targets = re.findall(r"call_function\[target=([^\]]*)\]", text)
 
     def __call__(self, inputs, attributes):
@@ -75,7 +104,9 @@ class Program:
                 named = re.sub(r"(\w+): ", r"'\1': ", kwargs)
                 value = function(target)(*evaluate(f"({args})", values), **evaluate(f"{{{named}}}", values))
                 if target.endswith("_scatter.default") or target == "aten.copy.default":
-                    value = value.clone()  # eager keeps the gaps of a tensor that is not dense, which a functional graph has no use for
+                    value = (
+                        value.clone()
+                    )  # eager keeps the gaps of a tensor that is not dense, which a functional graph has no use for
                 self.check(name, type_, value)
                 values[name] = value
         raise AssertionError("the graph has no return")

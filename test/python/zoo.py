@@ -1,10 +1,13 @@
-"""Programs of every kind, made small and with random weights, each compiled and compared with eager as exported and decomposed; a table of what came of them.
+"""Programs of every kind, made small and with random weights, each compiled and compared with eager as exported and
+decomposed; a table of what came of them.
 
     zoo.py [NAME ...] [--list] [--form exported|decomposed] [--report FILE]
 
-A name is a program's, or a prefix of some. Each program and form ends in one of these: right; WRONG; refused (Coil says by name what it does not do); crash; no program (torch.export or eager refuses it).
+A name is a program's, or a prefix of some. Each program and form ends in one of these: right; WRONG; refused (Coil says
+by name what it does not do); crash; no program (torch.export or eager refuses it).
 It is run by hand: exporting takes minutes. `test_models.py` and `test_ops.py` hold what must stay right.
 """
+
 import argparse
 import collections
 import copy
@@ -76,7 +79,11 @@ def judge(program, module, calls, folder):
         except CoilError as error:
             return "crash", f"call {number}: {error}", seconds
         wrong = differences(got, want, lambda name: {"tolerance": TOLERANCE.get(want[name].dtype)})
-        if wrong and differences(named_outputs(program.module()(*copy.deepcopy(args))), want, lambda name: {"tolerance": TOLERANCE.get(want[name].dtype)}):
+        if wrong and differences(
+            named_outputs(program.module()(*copy.deepcopy(args))),
+            want,
+            lambda name: {"tolerance": TOLERANCE.get(want[name].dtype)},
+        ):
             return "no program", "torch's own form of it has other results than eager", seconds
         if wrong:
             return "WRONG", f"call {number}: " + " | ".join(wrong), seconds

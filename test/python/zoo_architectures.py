@@ -1,4 +1,7 @@
-"""Whole small programs for `zoo.py` written by hand, each of an architecture of its own. Name -> a function that makes (module, args)."""
+"""Whole small programs for `zoo.py` written by hand, each of an architecture of its own. Name -> a function that makes
+(module, args).
+"""
+
 import math
 
 import torch
@@ -14,7 +17,12 @@ class Seq2Seq(nn.Module):
     def __init__(self):
         super().__init__()
         self.words, self.encoder = nn.Embedding(50, 16), nn.LSTM(16, 16, bidirectional=True, batch_first=True)
-        self.first, self.cell, self.query, self.out = nn.Linear(32, 24), nn.GRUCell(48, 24), nn.Linear(24, 32), nn.Linear(56, 50)
+        self.first, self.cell, self.query, self.out = (
+            nn.Linear(32, 24),
+            nn.GRUCell(48, 24),
+            nn.Linear(24, 32),
+            nn.Linear(56, 50),
+        )
 
     def forward(self, source, target, lengths):
         encoded, (hidden, _) = self.encoder(self.words(source))
@@ -30,7 +38,9 @@ class Seq2Seq(nn.Module):
 
 
 class Modulated(nn.Module):
-    """A convolution whose weights are scaled by a style and normalised, one set for each image; upsampled by a transposed one and a blur."""
+    """A convolution whose weights are scaled by a style and normalised, one set for each image; upsampled by a
+    transposed one and a blur.
+    """
 
     def __init__(self, channels, out, up):
         super().__init__()
@@ -81,7 +91,12 @@ class Capsules(nn.Module):
         return n**2 / (1 + n**2) * x / (n + 1e-8)
 
     def forward(self, image):
-        u = self.primary(self.convolution(image).relu()).view(image.shape[0], 4, 4, -1).permute(0, 1, 3, 2).reshape(image.shape[0], -1, 4)
+        u = (
+            self.primary(self.convolution(image).relu())
+            .view(image.shape[0], 4, 4, -1)
+            .permute(0, 1, 3, 2)
+            .reshape(image.shape[0], -1, 4)
+        )
         votes = (self.weight @ self.squash(u)[:, :, None, :, None]).squeeze(-1)
         agreement = torch.zeros(votes.shape[:3])
         for _ in range(3):
@@ -105,10 +120,18 @@ class GraphAttention(nn.Module):
         largest = torch.full((n, 3), -1e30).scatter_reduce(0, target[:, None].expand(-1, 3), score, "amax")
         weight = (score - largest[target]).exp()
         total = torch.zeros(n, 3).index_add(0, target, weight)
-        out = F.elu(torch.zeros(n, 3, 4).index_add(0, target, (weight / (total[target] + 1e-16))[..., None] * h[source]).flatten(1))
+        out = F.elu(
+            torch.zeros(n, 3, 4)
+            .index_add(0, target, (weight / (total[target] + 1e-16))[..., None] * h[source])
+            .flatten(1)
+        )
         of = graph[:, None].expand(-1, 12)
-        pooled = torch.zeros(3, 12).scatter_reduce(0, of, out, "mean", include_self=False) + torch.zeros(3, 12).scatter_reduce(0, of, out, "amax", include_self=False)
-        return self.out(pooled).log_softmax(-1), torch.zeros(n).scatter_add(0, target, torch.ones_like(target, dtype=torch.float))
+        pooled = torch.zeros(3, 12).scatter_reduce(0, of, out, "mean", include_self=False) + torch.zeros(
+            3, 12
+        ).scatter_reduce(0, of, out, "amax", include_self=False)
+        return self.out(pooled).log_softmax(-1), torch.zeros(n).scatter_add(
+            0, target, torch.ones_like(target, dtype=torch.float)
+        )
 
 
 class GlobalFilter(nn.Module):
@@ -116,7 +139,11 @@ class GlobalFilter(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.filter, self.norm, self.mlp = nn.Parameter(r(4, 9, 5, 2) * 0.1), nn.LayerNorm(4), nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 4))
+        self.filter, self.norm, self.mlp = (
+            nn.Parameter(r(4, 9, 5, 2) * 0.1),
+            nn.LayerNorm(4),
+            nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 4)),
+        )
 
     def forward(self, x):
         spectrum = torch.fft.rfft2(x, norm="ortho")
@@ -156,7 +183,9 @@ class RadianceField(nn.Module):
 
     def forward(self, origin, direction):
         depth = torch.linspace(2, 6, 16)
-        waves = ((origin[:, None] + direction[:, None] * depth[None, :, None])[..., None] * 2.0 ** torch.arange(4)).flatten(-2)
+        waves = (
+            (origin[:, None] + direction[:, None] * depth[None, :, None])[..., None] * 2.0 ** torch.arange(4)
+        ).flatten(-2)
         found = self.field(torch.cat([waves.sin(), waves.cos()], -1))
         alpha = 1 - torch.exp(-found[..., 3].relu() * torch.cat([depth[1:] - depth[:-1], torch.tensor([1e10])]))
         weight = alpha * torch.cumprod(torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha + 1e-10], -1), -1)[:, :-1]
@@ -166,7 +195,9 @@ class RadianceField(nn.Module):
         low, high = (at - 1).clamp(min=0), at.clamp(max=15)
         below, above = reached.gather(-1, low), reached.gather(-1, high)
         share = (u - below) / torch.where(above - below < 1e-5, 1.0, above - below)
-        return (weight[..., None] * found[..., :3].sigmoid()).sum(1), (depth[low] + share * (depth[high] - depth[low])).sort(-1).values
+        return (weight[..., None] * found[..., :3].sigmoid()).sum(1), (
+            depth[low] + share * (depth[high] - depth[low])
+        ).sort(-1).values
 
 
 class Experts(nn.Module):
@@ -174,7 +205,11 @@ class Experts(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.gate, self.up, self.down = nn.Linear(8, 4), nn.Parameter(r(4, 8, 16) * 0.2), nn.Parameter(r(4, 16, 8) * 0.2)
+        self.gate, self.up, self.down = (
+            nn.Linear(8, 4),
+            nn.Parameter(r(4, 8, 16) * 0.2),
+            nn.Parameter(r(4, 16, 8) * 0.2),
+        )
 
     def forward(self, x):
         tokens = x.shape[0]
@@ -200,27 +235,52 @@ class Detector(nn.Module):
         p = self.head(features).view(n, 3, 9, height, width).permute(0, 1, 3, 4, 2)
         rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
         anchors = torch.tensor([[1.0, 2.0], [2.0, 1.0], [3.0, 3.0]])[None, :, None, None]
-        middle, size = (p[..., :2].sigmoid() * 2 - 0.5 + torch.stack([columns, rows], -1)) * 8, (p[..., 2:4].sigmoid() * 2) ** 2 * anchors * 8
+        middle, size = (
+            (p[..., :2].sigmoid() * 2 - 0.5 + torch.stack([columns, rows], -1)) * 8,
+            (p[..., 2:4].sigmoid() * 2) ** 2 * anchors * 8,
+        )
         score, kind = (p[..., 4:5].sigmoid() * p[..., 5:].sigmoid()).flatten(1, 3).max(-1)
         score, best = score.topk(12)
-        boxes = torch.cat([middle - size / 2, middle + size / 2], -1).flatten(1, 3).gather(1, best[..., None].expand(-1, -1, 4))
+        boxes = (
+            torch.cat([middle - size / 2, middle + size / 2], -1)
+            .flatten(1, 3)
+            .gather(1, best[..., None].expand(-1, -1, 4))
+        )
         area = (boxes[..., 2:] - boxes[..., :2]).prod(-1)
-        both = (torch.minimum(boxes[:, :, None, 2:], boxes[:, None, :, 2:]) - torch.maximum(boxes[:, :, None, :2], boxes[:, None, :, :2])).clamp(min=0).prod(-1)
+        both = (
+            (
+                torch.minimum(boxes[:, :, None, 2:], boxes[:, None, :, 2:])
+                - torch.maximum(boxes[:, :, None, :2], boxes[:, None, :, :2])
+            )
+            .clamp(min=0)
+            .prod(-1)
+        )
         overlap = both / (area[:, :, None] + area[:, None] - both)
         kept = torch.ones_like(score, dtype=torch.bool)
         for j in range(12):
-            kept = kept & ~((overlap[:, j] > 0.45) & kept[:, j:j + 1] & (torch.arange(12) > j))
+            kept = kept & ~((overlap[:, j] > 0.45) & kept[:, j : j + 1] & (torch.arange(12) > j))
         return boxes, score * kept, kind.gather(1, best), kept
 
 
 class Losses(nn.Module):
     def forward(self, x, y, target, image, segments):
         sign = torch.sign(x[:, 0])
-        return {"cosine": F.cosine_embedding_loss(x, y, sign), "margin": F.multi_margin_loss(x, target), "kl": F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
-                "kl_log": F.kl_div(x.log_softmax(-1), y.log_softmax(-1), log_target=True, reduction="sum"), "huber": F.huber_loss(x, y, delta=0.7), "smooth": F.smooth_l1_loss(x, y, beta=0.3),
-                "triplet": F.triplet_margin_loss(x, y, y.flip(0), swap=True), "segments": F.nll_loss(image.log_softmax(1), segments, ignore_index=2, weight=torch.arange(1.0, 5.0)),
-                "smoothed": F.cross_entropy(image, segments, label_smoothing=0.1), "soft": F.soft_margin_loss(x, torch.sign(y)), "labels": F.multilabel_soft_margin_loss(x, (y > 0).float()),
-                "poisson": F.poisson_nll_loss(x, y.abs(), full=True), "hinge": F.hinge_embedding_loss(x, torch.sign(y)), "ranking": F.margin_ranking_loss(x[:, 0], y[:, 0], sign)}
+        return {
+            "cosine": F.cosine_embedding_loss(x, y, sign),
+            "margin": F.multi_margin_loss(x, target),
+            "kl": F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
+            "kl_log": F.kl_div(x.log_softmax(-1), y.log_softmax(-1), log_target=True, reduction="sum"),
+            "huber": F.huber_loss(x, y, delta=0.7),
+            "smooth": F.smooth_l1_loss(x, y, beta=0.3),
+            "triplet": F.triplet_margin_loss(x, y, y.flip(0), swap=True),
+            "segments": F.nll_loss(image.log_softmax(1), segments, ignore_index=2, weight=torch.arange(1.0, 5.0)),
+            "smoothed": F.cross_entropy(image, segments, label_smoothing=0.1),
+            "soft": F.soft_margin_loss(x, torch.sign(y)),
+            "labels": F.multilabel_soft_margin_loss(x, (y > 0).float()),
+            "poisson": F.poisson_nll_loss(x, y.abs(), full=True),
+            "hinge": F.hinge_embedding_loss(x, torch.sign(y)),
+            "ranking": F.margin_ranking_loss(x[:, 0], y[:, 0], sign),
+        }
 
 
 class Filter(nn.Module):
@@ -235,7 +295,11 @@ class Filter(nn.Module):
             gain = torch.linalg.solve(s, look @ p).T
             x, p = x + gain @ error, (torch.eye(4) - gain @ look) @ p
             factor = torch.linalg.cholesky(s)
-            likelihood = likelihood - 0.5 * (error @ torch.cholesky_solve(error[:, None], factor)[:, 0]) - factor.diagonal().log().sum()
+            likelihood = (
+                likelihood
+                - 0.5 * (error @ torch.cholesky_solve(error[:, None], factor)[:, 0])
+                - factor.diagonal().log().sum()
+            )
         return x, p, likelihood, torch.linalg.slogdet(p)[1], torch.matrix_exp(p * 0.1)
 
 
@@ -245,15 +309,24 @@ def positive(n):
 
 
 ARCHITECTURES = {
-    "seq2seq": lambda: (Seq2Seq(), (torch.randint(0, 50, (3, 7)), torch.randint(0, 50, (3, 5)), torch.tensor([7, 4, 2]))),
+    "seq2seq": lambda: (
+        Seq2Seq(),
+        (torch.randint(0, 50, (3, 7)), torch.randint(0, 50, (3, 5)), torch.tensor([7, 4, 2])),
+    ),
     "style_generator": lambda: (StyleGenerator(), (r(2, 8),)),
     "capsules": lambda: (Capsules(), (r(2, 1, 16, 16),)),
-    "graph_attention": lambda: (GraphAttention(), (r(10, 6), torch.randint(0, 10, (2, 30)), torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2, 2]))),
+    "graph_attention": lambda: (
+        GraphAttention(),
+        (r(10, 6), torch.randint(0, 10, (2, 30)), torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2, 2])),
+    ),
     "global_filter": lambda: (GlobalFilter(), (r(2, 4, 9, 8),)),
     "neural_ode": lambda: (NeuralODE(), (r(5, 3), torch.linspace(0, 1, 7))),
     "radiance_field": lambda: (RadianceField(), (r(5, 3), F.normalize(r(5, 3), dim=-1))),
     "experts_with_places": lambda: (Experts(), (r(11, 8),)),
     "detector": lambda: (Detector(), (r(2, 8, 4, 5),)),
-    "losses": lambda: (Losses(), (r(3, 5), r(3, 5), torch.tensor([0, 3, 4]), r(2, 4, 3, 3), torch.randint(0, 4, (2, 3, 3)))),
+    "losses": lambda: (
+        Losses(),
+        (r(3, 5), r(3, 5), torch.tensor([0, 3, 4]), r(2, 4, 3, 3), torch.randint(0, 4, (2, 3, 3))),
+    ),
     "kalman": lambda: (Filter(), (r(4), positive(4), r(4, 2))),
 }

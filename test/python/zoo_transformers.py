@@ -1,4 +1,7 @@
-"""Architectures of the `transformers` library for `zoo.py`: small configurations, random weights. Name -> a function that makes (module, args[, dynamic shapes, more args to run])."""
+"""Architectures of the `transformers` library for `zoo.py`: small configurations, random weights. Name -> a function
+that makes (module, args[, dynamic shapes, more args to run]).
+"""
+
 import torch
 from torch import nn
 
@@ -6,10 +9,31 @@ MODELS = {}
 
 TEXT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, vocab_size=99)
 DECODER = dict(num_key_value_heads=2, use_cache=False, **TEXT)
-SEQ2SEQ = dict(vocab_size=99, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48)
-VISION = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=32, patch_size=8)
-AUDIO = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, conv_dim=[16, 16], conv_kernel=[10, 3], conv_stride=[5, 2], num_conv_pos_embeddings=16,
-             num_conv_pos_embedding_groups=4, num_feat_extract_layers=2)
+SEQ2SEQ = dict(
+    vocab_size=99,
+    d_model=32,
+    encoder_layers=2,
+    decoder_layers=2,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_ffn_dim=48,
+    decoder_ffn_dim=48,
+)
+VISION = dict(
+    hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=32, patch_size=8
+)
+AUDIO = dict(
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=48,
+    conv_dim=[16, 16],
+    conv_kernel=[10, 3],
+    conv_stride=[5, 2],
+    num_conv_pos_embeddings=16,
+    num_conv_pos_embedding_groups=4,
+    num_feat_extract_layers=2,
+)
 
 
 class One(nn.Module):
@@ -43,6 +67,7 @@ def image(n=1, size=32):
 
 def build(name, config, **settings):
     import transformers
+
     torch.manual_seed(0)
     return getattr(transformers, name)(getattr(transformers, config)(**settings)).eval()
 
@@ -52,22 +77,43 @@ def last(model, x):
 
 
 def text(name, cls, call=last, shape=(2, 11), config=None, **settings):
-    MODELS[name] = lambda: (One(build(cls, config or cls.removesuffix("Model") + "Config", **settings), call), (ids(*shape),))
+    MODELS[name] = lambda: (
+        One(build(cls, config or cls.removesuffix("Model") + "Config", **settings), call),
+        (ids(*shape),),
+    )
 
 
 def vision(name, cls, size=32, call=last, config=None, **settings):
-    MODELS[name] = lambda: (One(build(cls, config or cls.removesuffix("Model") + "Config", **settings), call), (image(1, size),))
+    MODELS[name] = lambda: (
+        One(build(cls, config or cls.removesuffix("Model") + "Config", **settings), call),
+        (image(1, size),),
+    )
 
 
 def encoder_decoder(name, cls, **settings):
     # Masks are given: some of the models make none themselves.
-    call = lambda m, x, y: m(input_ids=x, attention_mask=torch.ones_like(x), decoder_input_ids=y, decoder_attention_mask=torch.ones_like(y), use_cache=False).last_hidden_state
-    MODELS[name] = lambda: (Two(build(cls, cls.removesuffix("Model") + "Config", **settings), call), (ids(2, 9), ids(2, 5)))
+    call = lambda m, x, y: m(
+        input_ids=x,
+        attention_mask=torch.ones_like(x),
+        decoder_input_ids=y,
+        decoder_attention_mask=torch.ones_like(y),
+        use_cache=False,
+    ).last_hidden_state
+    MODELS[name] = lambda: (
+        Two(build(cls, cls.removesuffix("Model") + "Config", **settings), call),
+        (ids(2, 9), ids(2, 5)),
+    )
 
 
 # Encoders of text.
 text("bert", "BertModel", call=lambda m, x: (lambda o: (o.last_hidden_state, o.pooler_output))(m(x)), **TEXT)
-text("bert_hidden_states", "BertModel", call=lambda m, x: dict(m(x, output_hidden_states=True, output_attentions=True)), attn_implementation="eager", **TEXT)
+text(
+    "bert_hidden_states",
+    "BertModel",
+    call=lambda m, x: dict(m(x, output_hidden_states=True, output_attentions=True)),
+    attn_implementation="eager",
+    **TEXT,
+)
 text("electra", "ElectraModel", embedding_size=16, **TEXT)
 text("deberta", "DebertaModel", relative_attention=True, max_relative_positions=16, pos_att_type=["p2c", "c2p"], **TEXT)
 text("deberta_v2", "DebertaV2Model", relative_attention=True, position_buckets=16, pos_att_type=["p2c", "c2p"], **TEXT)
@@ -77,7 +123,11 @@ text("camembert", "CamembertModel", **TEXT)
 text("rembert", "RemBertModel", input_embedding_size=16, **TEXT)
 text("nezha_like_roformer", "RoFormerModel", embedding_size=32, **TEXT)
 text("megatron_bert", "MegatronBertModel", **TEXT)
-text("mobilebert", "MobileBertModel", **(TEXT | dict(hidden_size=32, intra_bottleneck_size=16, embedding_size=16, num_feedforward_networks=2)))
+text(
+    "mobilebert",
+    "MobileBertModel",
+    **(TEXT | dict(hidden_size=32, intra_bottleneck_size=16, embedding_size=16, num_feedforward_networks=2)),
+)
 text("ibert", "IBertModel", **TEXT)
 text("modernbert", "ModernBertModel", pad_token_id=0, **TEXT)
 text("xlnet", "XLNetModel", d_model=32, n_layer=2, n_head=4, d_inner=48, vocab_size=99)
@@ -85,16 +135,58 @@ text("xlm", "XLMModel", emb_dim=32, n_layers=2, n_heads=4, vocab_size=99)
 text("flaubert", "FlaubertModel", emb_dim=32, n_layers=2, n_heads=4, vocab_size=99)
 text("squeezebert", "SqueezeBertModel", **(TEXT | dict(embedding_size=32)))
 text("fnet", "FNetModel", hidden_size=32, num_hidden_layers=2, intermediate_size=48, vocab_size=99)
-text("funnel", "FunnelBaseModel", config="FunnelConfig", vocab_size=99, block_sizes=[1, 1], d_model=32, n_head=4, d_head=8, d_inner=48)
+text(
+    "funnel",
+    "FunnelBaseModel",
+    config="FunnelConfig",
+    vocab_size=99,
+    block_sizes=[1, 1],
+    d_model=32,
+    n_head=4,
+    d_head=8,
+    d_inner=48,
+)
 text("bigbird", "BigBirdModel", attention_type="original_full", **TEXT)
-text("bigbird_sparse", "BigBirdModel", shape=(1, 64), attention_type="block_sparse", block_size=4, num_random_blocks=2, **TEXT)
+text(
+    "bigbird_sparse",
+    "BigBirdModel",
+    shape=(1, 64),
+    attention_type="block_sparse",
+    block_size=4,
+    num_random_blocks=2,
+    **TEXT,
+)
 text("convbert", "ConvBertModel", embedding_size=32, **TEXT)
 text("nystromformer", "NystromformerModel", num_landmarks=12, segment_means_seq_len=12, shape=(2, 12), **TEXT)
 text("yoso", "YosoModel", use_expectation=True, **TEXT)
 text("mra_like_luke", "LukeModel", entity_vocab_size=20, entity_emb_size=16, **TEXT)
-text("canine", "CanineModel", shape=(1, 32), downsampling_rate=4, local_transformer_stride=8, num_hash_buckets=64, **{k: v for k, v in TEXT.items() if k != "vocab_size"})
-text("reformer", "ReformerModel", shape=(1, 32), attention_head_size=8, hidden_size=32, num_attention_heads=4, feed_forward_size=48, vocab_size=99, axial_pos_shape=[4, 8], axial_pos_embds_dim=[16, 16],
-     attn_layers=["local", "local"], local_attn_chunk_length=8, num_buckets=None, use_cache=False, max_position_embeddings=32, is_decoder=False)
+text(
+    "canine",
+    "CanineModel",
+    shape=(1, 32),
+    downsampling_rate=4,
+    local_transformer_stride=8,
+    num_hash_buckets=64,
+    **{k: v for k, v in TEXT.items() if k != "vocab_size"},
+)
+text(
+    "reformer",
+    "ReformerModel",
+    shape=(1, 32),
+    attention_head_size=8,
+    hidden_size=32,
+    num_attention_heads=4,
+    feed_forward_size=48,
+    vocab_size=99,
+    axial_pos_shape=[4, 8],
+    axial_pos_embds_dim=[16, 16],
+    attn_layers=["local", "local"],
+    local_attn_chunk_length=8,
+    num_buckets=None,
+    use_cache=False,
+    max_position_embeddings=32,
+    is_decoder=False,
+)
 text("esm", "EsmModel", pad_token_id=1, **TEXT)
 text("bert_mask_dyn_layout", "LayoutLMModel", **TEXT)
 text("tapas", "TapasModel", **TEXT)
@@ -104,15 +196,55 @@ text("xmod", "XmodModel", default_language="en_XX", **TEXT)
 text("bros_like_markuplm", "MarkupLMModel", **TEXT)
 
 # Decoders of text.
-for name, cls in dict(mistral="Mistral", gemma="Gemma", gemma2="Gemma2", gemma3="Gemma3Text", qwen2="Qwen2", qwen3="Qwen3", phi3="Phi3", phi="Phi", stablelm="StableLm", olmo="Olmo", olmo2="Olmo2",
-                      granite="Granite", cohere="Cohere", cohere2="Cohere2", starcoder2="Starcoder2", glm="Glm", nemotron="Nemotron", persimmon="Persimmon", helium="Helium", smollm3="SmolLM3",
-                      exaone4="Exaone4", ernie45="Ernie4_5", seed_oss="SeedOss", hunyuan="HunYuanDenseV1", arcee="Arcee", diffllama="DiffLlama", bitnet="BitNet").items():
-    more = dict(head_dim=8) if name in ("gemma", "gemma2", "gemma3", "qwen3", "glm", "helium", "hunyuan", "seed_oss", "ernie45") else {}
+for name, cls in dict(
+    mistral="Mistral",
+    gemma="Gemma",
+    gemma2="Gemma2",
+    gemma3="Gemma3Text",
+    qwen2="Qwen2",
+    qwen3="Qwen3",
+    phi3="Phi3",
+    phi="Phi",
+    stablelm="StableLm",
+    olmo="Olmo",
+    olmo2="Olmo2",
+    granite="Granite",
+    cohere="Cohere",
+    cohere2="Cohere2",
+    starcoder2="Starcoder2",
+    glm="Glm",
+    nemotron="Nemotron",
+    persimmon="Persimmon",
+    helium="Helium",
+    smollm3="SmolLM3",
+    exaone4="Exaone4",
+    ernie45="Ernie4_5",
+    seed_oss="SeedOss",
+    hunyuan="HunYuanDenseV1",
+    arcee="Arcee",
+    diffllama="DiffLlama",
+    bitnet="BitNet",
+).items():
+    more = (
+        dict(head_dim=8)
+        if name in ("gemma", "gemma2", "gemma3", "qwen3", "glm", "helium", "hunyuan", "seed_oss", "ernie45")
+        else {}
+    )
     if name in ("phi3", "glm", "smollm3"):
         more["pad_token_id"] = 0
     text(name, f"{cls}Model", **more, **DECODER)
 text("gptneox", "GPTNeoXModel", use_cache=False, **TEXT)
-text("gptneo", "GPTNeoModel", hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], vocab_size=99, window_size=4, use_cache=False)
+text(
+    "gptneo",
+    "GPTNeoModel",
+    hidden_size=32,
+    num_layers=2,
+    num_heads=4,
+    attention_types=[[["global", "local"], 1]],
+    vocab_size=99,
+    window_size=4,
+    use_cache=False,
+)
 text("bloom", "BloomModel", hidden_size=32, n_layer=2, n_head=4, vocab_size=99, use_cache=False)
 text("falcon", "FalconModel", **(DECODER | dict(alibi=False)))
 text("falcon_alibi", "FalconModel", **(DECODER | dict(alibi=True)))
@@ -124,33 +256,120 @@ text("ctrl", "CTRLModel", n_embd=32, n_layer=2, n_head=4, dff=48, vocab_size=99,
 text("openai_gpt", "OpenAIGPTModel", n_embd=32, n_layer=2, n_head=4, vocab_size=99)
 text("biogpt", "BioGptModel", **(TEXT | dict(use_cache=False)))
 text("xglm", "XGLMModel", vocab_size=99, d_model=32, num_layers=2, attention_heads=4, ffn_dim=48, use_cache=False)
-text("opt", "OPTModel", hidden_size=32, word_embed_proj_dim=16, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4, vocab_size=99, use_cache=False)
-text("llama_rope_scaled", "LlamaModel", rope_parameters=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16), **DECODER)
-text("gpt2_lm", "GPT2LMHeadModel", config="GPT2Config", call=lambda m, x: m(x, labels=x).loss, shape=(2, 9), n_embd=32, n_layer=2, n_head=4, vocab_size=99, use_cache=False)
-text("deepseek_v3", "DeepseekV3Model", n_routed_experts=4, n_group=2, topk_group=1, num_experts_per_tok=2, moe_intermediate_size=16, q_lora_rank=8, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=4,
-     v_head_dim=8, first_k_dense_replace=1, **(DECODER | dict(num_key_value_heads=4)))
+text(
+    "opt",
+    "OPTModel",
+    hidden_size=32,
+    word_embed_proj_dim=16,
+    ffn_dim=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    vocab_size=99,
+    use_cache=False,
+)
+text(
+    "llama_rope_scaled",
+    "LlamaModel",
+    rope_parameters=dict(
+        rope_type="llama3",
+        rope_theta=10000.0,
+        factor=8.0,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=16,
+    ),
+    **DECODER,
+)
+text(
+    "gpt2_lm",
+    "GPT2LMHeadModel",
+    config="GPT2Config",
+    call=lambda m, x: m(x, labels=x).loss,
+    shape=(2, 9),
+    n_embd=32,
+    n_layer=2,
+    n_head=4,
+    vocab_size=99,
+    use_cache=False,
+)
+text(
+    "deepseek_v3",
+    "DeepseekV3Model",
+    n_routed_experts=4,
+    n_group=2,
+    topk_group=1,
+    num_experts_per_tok=2,
+    moe_intermediate_size=16,
+    q_lora_rank=8,
+    kv_lora_rank=8,
+    qk_rope_head_dim=4,
+    qk_nope_head_dim=4,
+    v_head_dim=8,
+    first_k_dense_replace=1,
+    **(DECODER | dict(num_key_value_heads=4)),
+)
 
 # Mixtures of experts.
 text("mixtral", "MixtralModel", num_local_experts=4, **DECODER)
-text("qwen2_moe", "Qwen2MoeModel", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16, **DECODER)
-text("qwen3_moe", "Qwen3MoeModel", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, head_dim=8, **DECODER)
+text(
+    "qwen2_moe",
+    "Qwen2MoeModel",
+    num_experts=4,
+    num_experts_per_tok=2,
+    moe_intermediate_size=16,
+    shared_expert_intermediate_size=16,
+    **DECODER,
+)
+text(
+    "qwen3_moe", "Qwen3MoeModel", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, head_dim=8, **DECODER
+)
 text("olmoe", "OlmoeModel", num_experts=4, num_experts_per_tok=2, **DECODER)
 text("gpt_oss", "GptOssModel", num_local_experts=4, num_experts_per_tok=2, head_dim=8, **DECODER)
 text("granitemoe", "GraniteMoeModel", num_local_experts=4, num_experts_per_tok=2, **DECODER)
 
 # State spaces and recurrences.
 text("mamba", "MambaModel", hidden_size=32, num_hidden_layers=2, vocab_size=99, state_size=4, use_cache=False)
-text("mamba2", "Mamba2Model", hidden_size=32, num_hidden_layers=2, vocab_size=99, state_size=8, num_heads=8, head_dim=8, n_groups=2, chunk_size=8, use_cache=False)
-text("falcon_mamba", "FalconMambaModel", hidden_size=32, num_hidden_layers=2, vocab_size=99, state_size=4, use_cache=False)
+text(
+    "mamba2",
+    "Mamba2Model",
+    hidden_size=32,
+    num_hidden_layers=2,
+    vocab_size=99,
+    state_size=8,
+    num_heads=8,
+    head_dim=8,
+    n_groups=2,
+    chunk_size=8,
+    use_cache=False,
+)
+text(
+    "falcon_mamba",
+    "FalconMambaModel",
+    hidden_size=32,
+    num_hidden_layers=2,
+    vocab_size=99,
+    state_size=4,
+    use_cache=False,
+)
 text("rwkv", "RwkvModel", hidden_size=32, num_hidden_layers=2, vocab_size=99, attention_hidden_size=32, use_cache=False)
-text("recurrent_gemma", "RecurrentGemmaModel", attention_window_size=8, lru_width=32, head_dim=8, num_key_value_heads=1, **(TEXT | dict(use_cache=False, num_hidden_layers=3)))
+text(
+    "recurrent_gemma",
+    "RecurrentGemmaModel",
+    attention_window_size=8,
+    lru_width=32,
+    head_dim=8,
+    num_key_value_heads=1,
+    **(TEXT | dict(use_cache=False, num_hidden_layers=3)),
+)
 text("lfm2", "Lfm2Model", **(DECODER | dict(layer_types=["conv", "full_attention"])))
 
 # Encoders with decoders.
 encoder_decoder("t5", "T5Model", vocab_size=99, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4)
 encoder_decoder("mt5", "MT5Model", vocab_size=99, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4)
 encoder_decoder("umt5", "UMT5Model", vocab_size=99, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4)
-encoder_decoder("longt5", "LongT5Model", vocab_size=99, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, local_radius=3)
+encoder_decoder(
+    "longt5", "LongT5Model", vocab_size=99, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, local_radius=3
+)
 encoder_decoder("bart", "BartModel", **SEQ2SEQ)
 encoder_decoder("mbart", "MBartModel", **SEQ2SEQ)
 encoder_decoder("blenderbot", "BlenderbotModel", **SEQ2SEQ)
@@ -158,11 +377,49 @@ encoder_decoder("pegasus", "PegasusModel", **SEQ2SEQ)
 encoder_decoder("marian", "MarianModel", pad_token_id=0, **SEQ2SEQ)
 encoder_decoder("m2m100", "M2M100Model", **SEQ2SEQ)
 encoder_decoder("plbart", "PLBartModel", **SEQ2SEQ)
-encoder_decoder("prophetnet", "ProphetNetModel", vocab_size=99, hidden_size=32, num_encoder_layers=2, num_decoder_layers=2, num_encoder_attention_heads=4, num_decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48)
-MODELS["whisper"] = lambda: (Two(build("WhisperModel", "WhisperConfig", pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, num_mel_bins=8, max_source_positions=20, **SEQ2SEQ),
-                                 lambda m, x, y: m(input_features=x, decoder_input_ids=y, use_cache=False).last_hidden_state), (torch.randn(1, 8, 40), ids(1, 5)))
-MODELS["speech_to_text"] = lambda: (Two(build("Speech2TextModel", "Speech2TextConfig", pad_token_id=1, input_feat_per_channel=8, conv_channels=16, **SEQ2SEQ),
-                                        lambda m, x, y: m(input_features=x, decoder_input_ids=y, use_cache=False).last_hidden_state), (torch.randn(1, 24, 8), ids(1, 5)))
+encoder_decoder(
+    "prophetnet",
+    "ProphetNetModel",
+    vocab_size=99,
+    hidden_size=32,
+    num_encoder_layers=2,
+    num_decoder_layers=2,
+    num_encoder_attention_heads=4,
+    num_decoder_attention_heads=4,
+    encoder_ffn_dim=48,
+    decoder_ffn_dim=48,
+)
+MODELS["whisper"] = lambda: (
+    Two(
+        build(
+            "WhisperModel",
+            "WhisperConfig",
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            decoder_start_token_id=1,
+            num_mel_bins=8,
+            max_source_positions=20,
+            **SEQ2SEQ,
+        ),
+        lambda m, x, y: m(input_features=x, decoder_input_ids=y, use_cache=False).last_hidden_state,
+    ),
+    (torch.randn(1, 8, 40), ids(1, 5)),
+)
+MODELS["speech_to_text"] = lambda: (
+    Two(
+        build(
+            "Speech2TextModel",
+            "Speech2TextConfig",
+            pad_token_id=1,
+            input_feat_per_channel=8,
+            conv_channels=16,
+            **SEQ2SEQ,
+        ),
+        lambda m, x, y: m(input_features=x, decoder_input_ids=y, use_cache=False).last_hidden_state,
+    ),
+    (torch.randn(1, 24, 8), ids(1, 5)),
+)
 
 # Vision.
 vision("deit", "DeiTModel", **VISION)
@@ -173,103 +430,541 @@ vision("vit_msn", "ViTMSNModel", **VISION)
 vision("ijepa", "IJepaModel", **VISION)
 vision("yolos", "YolosModel", **(VISION | dict(image_size=[32, 32], num_detection_tokens=4)))
 vision("swin", "SwinModel", image_size=32, patch_size=4, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4)
-vision("swin_padded", "SwinModel", size=40, image_size=40, patch_size=4, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4)
-vision("swinv2", "Swinv2Model", image_size=32, patch_size=4, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4)
+vision(
+    "swin_padded",
+    "SwinModel",
+    size=40,
+    image_size=40,
+    patch_size=4,
+    embed_dim=16,
+    depths=[2, 1],
+    num_heads=[2, 4],
+    window_size=4,
+)
+vision(
+    "swinv2", "Swinv2Model", image_size=32, patch_size=4, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4
+)
 vision("swin2sr", "Swin2SRModel", image_size=16, size=16, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4)
-vision("donut_swin", "DonutSwinModel", image_size=32, patch_size=4, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4)
+vision(
+    "donut_swin",
+    "DonutSwinModel",
+    image_size=32,
+    patch_size=4,
+    embed_dim=16,
+    depths=[2, 1],
+    num_heads=[2, 4],
+    window_size=4,
+)
 vision("convnext", "ConvNextModel", size=64, hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1])
 vision("convnextv2", "ConvNextV2Model", size=64, hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1])
-vision("efficientnet", "EfficientNetModel", size=64, width_coefficient=0.3, depth_coefficient=0.3, hidden_dim=384, image_size=64)
+vision(
+    "efficientnet",
+    "EfficientNetModel",
+    size=64,
+    width_coefficient=0.3,
+    depth_coefficient=0.3,
+    hidden_dim=384,
+    image_size=64,
+)
 vision("regnet", "RegNetModel", embedding_size=8, hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1], groups_width=8)
 vision("bit", "BitModel", size=64, embedding_size=8, hidden_sizes=[32, 32, 32, 64], depths=[1, 1, 1, 1], num_groups=4)
 vision("mobilenetv1", "MobileNetV1Model", size=64, depth_multiplier=0.25)
-vision("segformer", "SegformerForSemanticSegmentation", config="SegformerConfig", size=64, call=lambda m, x: m(x).logits, depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 16, 32], num_attention_heads=[1, 2, 2, 4],
-       decoder_hidden_size=16)
-vision("glpn", "GLPNForDepthEstimation", config="GLPNConfig", size=64, call=lambda m, x: m(x).predicted_depth, depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 16, 32], num_attention_heads=[1, 2, 2, 4], decoder_hidden_size=16)
-vision("dpt", "DPTForDepthEstimation", config="DPTConfig", size=64, call=lambda m, x: m(x).predicted_depth,
-       **(VISION | dict(image_size=64, patch_size=16, num_hidden_layers=4, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 16, 16, 16], fusion_hidden_size=16)))
-vision("beit_segmentation", "BeitForSemanticSegmentation", config="BeitConfig", size=64, call=lambda m, x: m(x).logits, **(VISION | dict(image_size=64, patch_size=16, num_hidden_layers=4, out_indices=[1, 2, 3, 4])))
-vision("mobilevit", "MobileViTModel", size=64, image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 24, 32, 40], num_attention_heads=2)
+vision(
+    "segformer",
+    "SegformerForSemanticSegmentation",
+    config="SegformerConfig",
+    size=64,
+    call=lambda m, x: m(x).logits,
+    depths=[1, 1, 1, 1],
+    hidden_sizes=[8, 16, 16, 32],
+    num_attention_heads=[1, 2, 2, 4],
+    decoder_hidden_size=16,
+)
+vision(
+    "glpn",
+    "GLPNForDepthEstimation",
+    config="GLPNConfig",
+    size=64,
+    call=lambda m, x: m(x).predicted_depth,
+    depths=[1, 1, 1, 1],
+    hidden_sizes=[8, 16, 16, 32],
+    num_attention_heads=[1, 2, 2, 4],
+    decoder_hidden_size=16,
+)
+vision(
+    "dpt",
+    "DPTForDepthEstimation",
+    config="DPTConfig",
+    size=64,
+    call=lambda m, x: m(x).predicted_depth,
+    **(
+        VISION
+        | dict(
+            image_size=64,
+            patch_size=16,
+            num_hidden_layers=4,
+            backbone_out_indices=[0, 1, 2, 3],
+            neck_hidden_sizes=[8, 16, 16, 16],
+            fusion_hidden_size=16,
+        )
+    ),
+)
+vision(
+    "beit_segmentation",
+    "BeitForSemanticSegmentation",
+    config="BeitConfig",
+    size=64,
+    call=lambda m, x: m(x).logits,
+    **(VISION | dict(image_size=64, patch_size=16, num_hidden_layers=4, out_indices=[1, 2, 3, 4])),
+)
+vision(
+    "mobilevit",
+    "MobileViTModel",
+    size=64,
+    image_size=64,
+    hidden_sizes=[16, 24, 32],
+    neck_hidden_sizes=[8, 8, 16, 16, 24, 32, 40],
+    num_attention_heads=2,
+)
 vision("mobilevitv2", "MobileViTV2Model", size=64, image_size=64, width_multiplier=0.25, n_attn_blocks=[1, 1, 1])
-vision("pvt", "PvtModel", size=64, image_size=64, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 4, 4])
-vision("pvt_v2", "PvtV2Model", size=64, image_size=64, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 4, 4])
-vision("levit", "LevitModel", size=64, image_size=64, hidden_sizes=[16, 32, 48], num_attention_heads=[2, 4, 6], depths=[1, 1, 1], key_dim=[8, 8, 8])
+vision(
+    "pvt",
+    "PvtModel",
+    size=64,
+    image_size=64,
+    hidden_sizes=[8, 16, 24, 32],
+    depths=[1, 1, 1, 1],
+    num_attention_heads=[1, 2, 4, 4],
+)
+vision(
+    "pvt_v2",
+    "PvtV2Model",
+    size=64,
+    image_size=64,
+    hidden_sizes=[8, 16, 24, 32],
+    depths=[1, 1, 1, 1],
+    num_attention_heads=[1, 2, 4, 4],
+)
+vision(
+    "levit",
+    "LevitModel",
+    size=64,
+    image_size=64,
+    hidden_sizes=[16, 32, 48],
+    num_attention_heads=[2, 4, 6],
+    depths=[1, 1, 1],
+    key_dim=[8, 8, 8],
+)
 vision("poolformer", "PoolFormerModel", size=64, hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1])
-vision("cvt", "CvtModel", size=64, embed_dim=[8, 16, 32], num_heads=[1, 2, 4], depth=[1, 2, 3], drop_path_rate=[0.0, 0.0, 0.1])
-vision("focalnet", "FocalNetModel", image_size=32, embed_dim=16, depths=[1, 1], hidden_sizes=[16, 32], focal_levels=[2, 2], focal_windows=[3, 3])
+vision(
+    "cvt",
+    "CvtModel",
+    size=64,
+    embed_dim=[8, 16, 32],
+    num_heads=[1, 2, 4],
+    depth=[1, 2, 3],
+    drop_path_rate=[0.0, 0.0, 0.1],
+)
+vision(
+    "focalnet",
+    "FocalNetModel",
+    image_size=32,
+    embed_dim=16,
+    depths=[1, 1],
+    hidden_sizes=[16, 32],
+    focal_levels=[2, 2],
+    focal_windows=[3, 3],
+)
 vision("swiftformer", "SwiftFormerModel", size=64, image_size=64, embed_dims=[8, 16, 24, 32], depths=[1, 1, 1, 1])
-vision("hiera", "HieraModel", image_size=[32, 32], embed_dim=16, depths=[1, 1, 1], num_heads=[1, 2, 4], patch_stride=[4, 4], masked_unit_size=[4, 4], query_stride=[2, 2], num_query_pool=2)
-vision("dinat_like_vitdet", "VitDetModel", **(VISION | dict(window_block_indices=[0], residual_block_indices=[], window_size=3)))
-vision("sam_vision", "SamVisionModel", config="SamVisionConfig", size=64, call=lambda m, x: m(x)[0], hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=64, patch_size=16, output_channels=16, window_size=2,
-       global_attn_indexes=[1], mlp_dim=48)
-vision("yolo_timm_free_rt_resnet", "RTDetrResNetBackbone", config="RTDetrResNetConfig", size=64, call=lambda m, x: m(x).feature_maps, embedding_size=8, hidden_sizes=[16, 16, 32, 32], depths=[1, 1, 1, 1])
-vision("vit_mae", "ViTMAEModel", call=lambda m, x: m(x, noise=torch.arange(16.0)[None] * 7 % 16).last_hidden_state, mask_ratio=0.5, **VISION)
-vision("levit_classify", "ResNetForImageClassification", config="ResNetConfig", size=64, call=lambda m, x: m(x).logits.softmax(-1), embedding_size=8, hidden_sizes=[16, 32, 32, 64], depths=[1, 1, 1, 1])
-vision("superpoint_like_depth_anything", "DepthAnythingForDepthEstimation", config="DepthAnythingConfig", size=28, call=lambda m, x: m(x).predicted_depth, reassemble_hidden_size=32, patch_size=14,
-       neck_hidden_sizes=[8, 8], fusion_hidden_size=8, head_hidden_size=8, reassemble_factors=[2, 1], backbone_config=dict(model_type="dinov2", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=28,
-                                                                                                                          patch_size=14, out_features=["stage1", "stage2"], reshape_hidden_states=False))
+vision(
+    "hiera",
+    "HieraModel",
+    image_size=[32, 32],
+    embed_dim=16,
+    depths=[1, 1, 1],
+    num_heads=[1, 2, 4],
+    patch_stride=[4, 4],
+    masked_unit_size=[4, 4],
+    query_stride=[2, 2],
+    num_query_pool=2,
+)
+vision(
+    "dinat_like_vitdet",
+    "VitDetModel",
+    **(VISION | dict(window_block_indices=[0], residual_block_indices=[], window_size=3)),
+)
+vision(
+    "sam_vision",
+    "SamVisionModel",
+    config="SamVisionConfig",
+    size=64,
+    call=lambda m, x: m(x)[0],
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    image_size=64,
+    patch_size=16,
+    output_channels=16,
+    window_size=2,
+    global_attn_indexes=[1],
+    mlp_dim=48,
+)
+vision(
+    "yolo_timm_free_rt_resnet",
+    "RTDetrResNetBackbone",
+    config="RTDetrResNetConfig",
+    size=64,
+    call=lambda m, x: m(x).feature_maps,
+    embedding_size=8,
+    hidden_sizes=[16, 16, 32, 32],
+    depths=[1, 1, 1, 1],
+)
+vision(
+    "vit_mae",
+    "ViTMAEModel",
+    call=lambda m, x: m(x, noise=torch.arange(16.0)[None] * 7 % 16).last_hidden_state,
+    mask_ratio=0.5,
+    **VISION,
+)
+vision(
+    "levit_classify",
+    "ResNetForImageClassification",
+    config="ResNetConfig",
+    size=64,
+    call=lambda m, x: m(x).logits.softmax(-1),
+    embedding_size=8,
+    hidden_sizes=[16, 32, 32, 64],
+    depths=[1, 1, 1, 1],
+)
+vision(
+    "superpoint_like_depth_anything",
+    "DepthAnythingForDepthEstimation",
+    config="DepthAnythingConfig",
+    size=28,
+    call=lambda m, x: m(x).predicted_depth,
+    reassemble_hidden_size=32,
+    patch_size=14,
+    neck_hidden_sizes=[8, 8],
+    fusion_hidden_size=8,
+    head_hidden_size=8,
+    reassemble_factors=[2, 1],
+    backbone_config=dict(
+        model_type="dinov2",
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        image_size=28,
+        patch_size=14,
+        out_features=["stage1", "stage2"],
+        reshape_hidden_states=False,
+    ),
+)
 
 
 def detr():
     import transformers
-    backbone = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[16, 16, 32, 32], depths=[1, 1, 1, 1], out_features=["stage4"])
-    config = transformers.DetrConfig(use_timm_backbone=False, backbone_config=backbone, backbone=None, use_pretrained_backbone=False, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
-                                     decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, num_queries=5)
+
+    backbone = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[16, 16, 32, 32], depths=[1, 1, 1, 1], out_features=["stage4"]
+    )
+    config = transformers.DetrConfig(
+        use_timm_backbone=False,
+        backbone_config=backbone,
+        backbone=None,
+        use_pretrained_backbone=False,
+        d_model=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=48,
+        decoder_ffn_dim=48,
+        num_queries=5,
+    )
     torch.manual_seed(0)
-    return One(transformers.DetrForObjectDetection(config).eval(), lambda m, x: (lambda o: (o.logits, o.pred_boxes))(m(x))), (image(1, 64),)
+    return One(
+        transformers.DetrForObjectDetection(config).eval(), lambda m, x: (lambda o: (o.logits, o.pred_boxes))(m(x))
+    ), (image(1, 64),)
 
 
 def deformable_detr():
     import transformers
-    backbone = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[16, 16, 32, 32], depths=[1, 1, 1, 1], out_features=["stage2", "stage3", "stage4"])
-    config = transformers.DeformableDetrConfig(use_timm_backbone=False, backbone_config=backbone, backbone=None, use_pretrained_backbone=False, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
-                                               decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, num_queries=5, num_feature_levels=3)
+
+    backbone = transformers.ResNetConfig(
+        embedding_size=8,
+        hidden_sizes=[16, 16, 32, 32],
+        depths=[1, 1, 1, 1],
+        out_features=["stage2", "stage3", "stage4"],
+    )
+    config = transformers.DeformableDetrConfig(
+        use_timm_backbone=False,
+        backbone_config=backbone,
+        backbone=None,
+        use_pretrained_backbone=False,
+        d_model=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=48,
+        decoder_ffn_dim=48,
+        num_queries=5,
+        num_feature_levels=3,
+    )
     torch.manual_seed(0)
     return One(transformers.DeformableDetrModel(config).eval(), last), (image(1, 64),)
 
 
 def maskformer():
     import transformers
-    backbone = transformers.SwinConfig(image_size=64, patch_size=4, embed_dim=8, depths=[1, 1, 1, 1], num_heads=[1, 2, 2, 4], window_size=4, out_features=["stage1", "stage2", "stage3", "stage4"])
-    config = transformers.Mask2FormerConfig(backbone_config=backbone, feature_size=32, mask_feature_size=32, hidden_dim=32, encoder_feedforward_dim=24, encoder_layers=1, decoder_layers=2, num_attention_heads=4,
-                                            dim_feedforward=24, num_queries=5, use_pretrained_backbone=False)
+
+    backbone = transformers.SwinConfig(
+        image_size=64,
+        patch_size=4,
+        embed_dim=8,
+        depths=[1, 1, 1, 1],
+        num_heads=[1, 2, 2, 4],
+        window_size=4,
+        out_features=["stage1", "stage2", "stage3", "stage4"],
+    )
+    config = transformers.Mask2FormerConfig(
+        backbone_config=backbone,
+        feature_size=32,
+        mask_feature_size=32,
+        hidden_dim=32,
+        encoder_feedforward_dim=24,
+        encoder_layers=1,
+        decoder_layers=2,
+        num_attention_heads=4,
+        dim_feedforward=24,
+        num_queries=5,
+        use_pretrained_backbone=False,
+    )
     torch.manual_seed(0)
-    return One(transformers.Mask2FormerForUniversalSegmentation(config).eval(), lambda m, x: (lambda o: (o.class_queries_logits, o.masks_queries_logits))(m(x))), (image(1, 64),)
+    return One(
+        transformers.Mask2FormerForUniversalSegmentation(config).eval(),
+        lambda m, x: (lambda o: (o.class_queries_logits, o.masks_queries_logits))(m(x)),
+    ), (image(1, 64),)
 
 
 MODELS |= {"detr": detr, "deformable_detr": deformable_detr, "mask2former": maskformer}
 
 # Audio.
-for name, cls in dict(wav2vec2="Wav2Vec2", hubert="Hubert", wavlm="WavLM", unispeech="UniSpeech", data2vec="Data2VecAudio").items():
+for name, cls in dict(
+    wav2vec2="Wav2Vec2", hubert="Hubert", wavlm="WavLM", unispeech="UniSpeech", data2vec="Data2VecAudio"
+).items():
     MODELS[name] = lambda cls=cls: (One(build(f"{cls}Model", f"{cls}Config", **AUDIO), last), (torch.randn(1, 400),))
-MODELS["wav2vec2_ctc"] = lambda: (One(build("Wav2Vec2ForCTC", "Wav2Vec2Config", vocab_size=20, do_stable_layer_norm=True, feat_extract_norm="layer", **AUDIO), lambda m, x: m(x).logits), (torch.randn(2, 400),))
+MODELS["wav2vec2_ctc"] = lambda: (
+    One(
+        build(
+            "Wav2Vec2ForCTC",
+            "Wav2Vec2Config",
+            vocab_size=20,
+            do_stable_layer_norm=True,
+            feat_extract_norm="layer",
+            **AUDIO,
+        ),
+        lambda m, x: m(x).logits,
+    ),
+    (torch.randn(2, 400),),
+)
 MODELS["sew"] = lambda: (One(build("SEWModel", "SEWConfig", squeeze_factor=2, **AUDIO), last), (torch.randn(1, 400),))
-MODELS["sew_d"] = lambda: (One(build("SEWDModel", "SEWDConfig", squeeze_factor=2, position_buckets=8, max_position_embeddings=64, **AUDIO), last), (torch.randn(1, 400),))
-MODELS["ast"] = lambda: (One(build("ASTModel", "ASTConfig", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, max_length=48, num_mel_bins=32, patch_size=16), last), (torch.randn(1, 48, 32),))
-MODELS["dac"] = lambda: (One(build("DacModel", "DacConfig", encoder_hidden_size=8, decoder_hidden_size=32, downsampling_ratios=[2, 4], upsampling_ratios=[4, 2], n_codebooks=2, codebook_size=32, codebook_dim=4), lambda m, x: m(x).audio_values), (torch.randn(1, 1, 64),))
-MODELS["vits"] = lambda: (One(build("VitsModel", "VitsConfig", vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, ffn_dim=48, flow_size=16).text_encoder,
-                              lambda m, x: m(x, torch.ones(2, 11, 1)).last_hidden_state), (ids(2, 11),))
-MODELS["speecht5_hifigan"] = lambda: (One(build("SpeechT5HifiGan", "SpeechT5HifiGanConfig", model_in_dim=8, upsample_initial_channel=16, upsample_rates=[2, 2], upsample_kernel_sizes=[4, 4], resblock_kernel_sizes=[3],
-                                                resblock_dilation_sizes=[[1, 3]]), lambda m, x: m(x)), (torch.randn(12, 8),))
-MODELS["clap_audio"] = lambda: (One(build("ClapAudioModel", "ClapAudioConfig", window_size=4, num_mel_bins=16, spec_size=32, patch_size=4, patch_stride=[4, 4], hidden_size=32, patch_embeds_hidden_size=8, depths=[1, 1],
-                                          num_attention_heads=[2, 2], num_classes=5, enable_fusion=False), lambda m, x: m(x, is_longer=None).last_hidden_state), (torch.randn(1, 1, 64, 16),))
+MODELS["sew_d"] = lambda: (
+    One(
+        build("SEWDModel", "SEWDConfig", squeeze_factor=2, position_buckets=8, max_position_embeddings=64, **AUDIO),
+        last,
+    ),
+    (torch.randn(1, 400),),
+)
+MODELS["ast"] = lambda: (
+    One(
+        build(
+            "ASTModel",
+            "ASTConfig",
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=48,
+            max_length=48,
+            num_mel_bins=32,
+            patch_size=16,
+        ),
+        last,
+    ),
+    (torch.randn(1, 48, 32),),
+)
+MODELS["dac"] = lambda: (
+    One(
+        build(
+            "DacModel",
+            "DacConfig",
+            encoder_hidden_size=8,
+            decoder_hidden_size=32,
+            downsampling_ratios=[2, 4],
+            upsampling_ratios=[4, 2],
+            n_codebooks=2,
+            codebook_size=32,
+            codebook_dim=4,
+        ),
+        lambda m, x: m(x).audio_values,
+    ),
+    (torch.randn(1, 1, 64),),
+)
+MODELS["vits"] = lambda: (
+    One(
+        build(
+            "VitsModel",
+            "VitsConfig",
+            vocab_size=99,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            ffn_dim=48,
+            flow_size=16,
+        ).text_encoder,
+        lambda m, x: m(x, torch.ones(2, 11, 1)).last_hidden_state,
+    ),
+    (ids(2, 11),),
+)
+MODELS["speecht5_hifigan"] = lambda: (
+    One(
+        build(
+            "SpeechT5HifiGan",
+            "SpeechT5HifiGanConfig",
+            model_in_dim=8,
+            upsample_initial_channel=16,
+            upsample_rates=[2, 2],
+            upsample_kernel_sizes=[4, 4],
+            resblock_kernel_sizes=[3],
+            resblock_dilation_sizes=[[1, 3]],
+        ),
+        lambda m, x: m(x),
+    ),
+    (torch.randn(12, 8),),
+)
+MODELS["clap_audio"] = lambda: (
+    One(
+        build(
+            "ClapAudioModel",
+            "ClapAudioConfig",
+            window_size=4,
+            num_mel_bins=16,
+            spec_size=32,
+            patch_size=4,
+            patch_stride=[4, 4],
+            hidden_size=32,
+            patch_embeds_hidden_size=8,
+            depths=[1, 1],
+            num_attention_heads=[2, 2],
+            num_classes=5,
+            enable_fusion=False,
+        ),
+        lambda m, x: m(x, is_longer=None).last_hidden_state,
+    ),
+    (torch.randn(1, 1, 64, 16),),
+)
 
 # Several kinds of input at once.
-PAIR = dict(text_config=TEXT | dict(max_position_embeddings=20, bos_token_id=0, eos_token_id=98), vision_config=VISION, projection_dim=16)
-MODELS["clip"] = lambda: (Two(build("CLIPModel", "CLIPConfig", **PAIR), lambda m, x, y: (lambda o: (o.logits_per_image, o.text_embeds))(m(input_ids=x, pixel_values=y))), (ids(2, 9), image(3)))
-MODELS["siglip"] = lambda: (Two(build("SiglipModel", "SiglipConfig", text_config=TEXT | dict(max_position_embeddings=9), vision_config=VISION), lambda m, x, y: m(input_ids=x, pixel_values=y).logits_per_image), (ids(2, 9), image(3)))
-MODELS["blip"] = lambda: (Two(build("BlipForImageTextRetrieval", "BlipConfig", text_config=TEXT | dict(encoder_hidden_size=32), vision_config=VISION), lambda m, x, y: m(input_ids=x, pixel_values=y, use_itm_head=True).itm_score),
-                          (ids(1, 9), image(1)))
-MODELS["bert_qa"] = lambda: (Two(build("BertForQuestionAnswering", "BertConfig", **TEXT), lambda m, x, y: dict(m(input_ids=x, attention_mask=y))), (ids(2, 9), torch.ones(2, 9, dtype=torch.long)))
-MODELS["layoutlm"] = lambda: (Two(build("LayoutLMModel", "LayoutLMConfig", **TEXT), lambda m, x, y: m(input_ids=x, bbox=y).last_hidden_state), (ids(2, 9), torch.randint(0, 100, (2, 9, 2)).repeat(1, 1, 2).cumsum(-1)))
-MODELS["lxmert"] = lambda: (Three(build("LxmertModel", "LxmertConfig", vocab_size=99, hidden_size=32, num_attention_heads=4, intermediate_size=48, l_layers=1, x_layers=1, r_layers=1, visual_feat_dim=12),
-                                  lambda m, x, y, z: (lambda o: (o.language_output, o.vision_output))(m(input_ids=x, visual_feats=y, visual_pos=z))), (ids(1, 9), torch.randn(1, 5, 12), torch.rand(1, 5, 4)))
-MODELS["visual_bert"] = lambda: (Two(build("VisualBertModel", "VisualBertConfig", visual_embedding_dim=12, **TEXT), lambda m, x, y: m(input_ids=x, visual_embeds=y).last_hidden_state), (ids(1, 9), torch.randn(1, 5, 12)))
-MODELS["perceiver"] = lambda: (One(build("PerceiverModel", "PerceiverConfig", num_latents=8, d_latents=16, d_model=24, num_blocks=1, num_self_attends_per_block=2, num_self_attention_heads=4, num_cross_attention_heads=4), last),
-                               (torch.randn(1, 10, 24),))
+PAIR = dict(
+    text_config=TEXT | dict(max_position_embeddings=20, bos_token_id=0, eos_token_id=98),
+    vision_config=VISION,
+    projection_dim=16,
+)
+MODELS["clip"] = lambda: (
+    Two(
+        build("CLIPModel", "CLIPConfig", **PAIR),
+        lambda m, x, y: (lambda o: (o.logits_per_image, o.text_embeds))(m(input_ids=x, pixel_values=y)),
+    ),
+    (ids(2, 9), image(3)),
+)
+MODELS["siglip"] = lambda: (
+    Two(
+        build("SiglipModel", "SiglipConfig", text_config=TEXT | dict(max_position_embeddings=9), vision_config=VISION),
+        lambda m, x, y: m(input_ids=x, pixel_values=y).logits_per_image,
+    ),
+    (ids(2, 9), image(3)),
+)
+MODELS["blip"] = lambda: (
+    Two(
+        build(
+            "BlipForImageTextRetrieval",
+            "BlipConfig",
+            text_config=TEXT | dict(encoder_hidden_size=32),
+            vision_config=VISION,
+        ),
+        lambda m, x, y: m(input_ids=x, pixel_values=y, use_itm_head=True).itm_score,
+    ),
+    (ids(1, 9), image(1)),
+)
+MODELS["bert_qa"] = lambda: (
+    Two(
+        build("BertForQuestionAnswering", "BertConfig", **TEXT), lambda m, x, y: dict(m(input_ids=x, attention_mask=y))
+    ),
+    (ids(2, 9), torch.ones(2, 9, dtype=torch.long)),
+)
+MODELS["layoutlm"] = lambda: (
+    Two(build("LayoutLMModel", "LayoutLMConfig", **TEXT), lambda m, x, y: m(input_ids=x, bbox=y).last_hidden_state),
+    (ids(2, 9), torch.randint(0, 100, (2, 9, 2)).repeat(1, 1, 2).cumsum(-1)),
+)
+MODELS["lxmert"] = lambda: (
+    Three(
+        build(
+            "LxmertModel",
+            "LxmertConfig",
+            vocab_size=99,
+            hidden_size=32,
+            num_attention_heads=4,
+            intermediate_size=48,
+            l_layers=1,
+            x_layers=1,
+            r_layers=1,
+            visual_feat_dim=12,
+        ),
+        lambda m, x, y, z: (lambda o: (o.language_output, o.vision_output))(
+            m(input_ids=x, visual_feats=y, visual_pos=z)
+        ),
+    ),
+    (ids(1, 9), torch.randn(1, 5, 12), torch.rand(1, 5, 4)),
+)
+MODELS["visual_bert"] = lambda: (
+    Two(
+        build("VisualBertModel", "VisualBertConfig", visual_embedding_dim=12, **TEXT),
+        lambda m, x, y: m(input_ids=x, visual_embeds=y).last_hidden_state,
+    ),
+    (ids(1, 9), torch.randn(1, 5, 12)),
+)
+MODELS["perceiver"] = lambda: (
+    One(
+        build(
+            "PerceiverModel",
+            "PerceiverConfig",
+            num_latents=8,
+            d_latents=16,
+            d_model=24,
+            num_blocks=1,
+            num_self_attends_per_block=2,
+            num_self_attention_heads=4,
+            num_cross_attention_heads=4,
+        ),
+        last,
+    ),
+    (torch.randn(1, 10, 24),),
+)
 
 # Time series.
-SERIES = dict(prediction_length=4, context_length=12, lags_sequence=[1, 2], num_time_features=1, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=24, decoder_ffn_dim=24)
+SERIES = dict(
+    prediction_length=4,
+    context_length=12,
+    lags_sequence=[1, 2],
+    num_time_features=1,
+    d_model=16,
+    encoder_layers=1,
+    decoder_layers=1,
+    encoder_attention_heads=2,
+    decoder_attention_heads=2,
+    encoder_ffn_dim=24,
+    decoder_ffn_dim=24,
+)
 
 
 def series(cls, **settings):
@@ -279,19 +974,87 @@ def series(cls, **settings):
             self.model = build(f"{cls}Model", f"{cls}Config", **SERIES, **settings)
 
         def forward(self, values, times, observed, later, later_times):
-            return self.model(past_values=values, past_time_features=times, past_observed_mask=observed, future_values=later, future_time_features=later_times, use_cache=False).last_hidden_state
-    return Forecast(), (torch.randn(2, 14), torch.randn(2, 14, 1), torch.ones(2, 14), torch.randn(2, 4), torch.randn(2, 4, 1))
+            return self.model(
+                past_values=values,
+                past_time_features=times,
+                past_observed_mask=observed,
+                future_values=later,
+                future_time_features=later_times,
+                use_cache=False,
+            ).last_hidden_state
+
+    return Forecast(), (
+        torch.randn(2, 14),
+        torch.randn(2, 14, 1),
+        torch.ones(2, 14),
+        torch.randn(2, 4),
+        torch.randn(2, 4, 1),
+    )
 
 
 MODELS["time_series_transformer"] = lambda: series("TimeSeriesTransformer")
 MODELS["informer"] = lambda: series("Informer", attention_type="full")
-MODELS["patchtst"] = lambda: (One(build("PatchTSTForPrediction", "PatchTSTConfig", num_input_channels=2, context_length=16, patch_length=4, patch_stride=4, prediction_length=4, d_model=16, num_attention_heads=2, ffn_dim=24,
-                                        num_hidden_layers=1, loss="mse"), lambda m, x: m(past_values=x).prediction_outputs), (torch.randn(2, 16, 2),))
-MODELS["patchtsmixer"] = lambda: (One(build("PatchTSMixerForPrediction", "PatchTSMixerConfig", num_input_channels=2, context_length=16, patch_length=4, patch_stride=4, prediction_length=4, d_model=8, num_layers=1, loss="mse"),
-                                      lambda m, x: m(past_values=x).prediction_outputs), (torch.randn(2, 16, 2),))
-MODELS["decision_transformer"] = lambda: (Three(build("DecisionTransformerModel", "DecisionTransformerConfig", state_dim=5, act_dim=3, hidden_size=32, n_layer=1, n_head=4, max_ep_len=30),
-                                                lambda m, s, a, r: m(states=s, actions=a, rewards=r, returns_to_go=r, timesteps=torch.arange(4)[None], attention_mask=torch.ones(1, 4)).action_preds),
-                                          (torch.randn(1, 4, 5), torch.randn(1, 4, 3), torch.randn(1, 4, 1)))
+MODELS["patchtst"] = lambda: (
+    One(
+        build(
+            "PatchTSTForPrediction",
+            "PatchTSTConfig",
+            num_input_channels=2,
+            context_length=16,
+            patch_length=4,
+            patch_stride=4,
+            prediction_length=4,
+            d_model=16,
+            num_attention_heads=2,
+            ffn_dim=24,
+            num_hidden_layers=1,
+            loss="mse",
+        ),
+        lambda m, x: m(past_values=x).prediction_outputs,
+    ),
+    (torch.randn(2, 16, 2),),
+)
+MODELS["patchtsmixer"] = lambda: (
+    One(
+        build(
+            "PatchTSMixerForPrediction",
+            "PatchTSMixerConfig",
+            num_input_channels=2,
+            context_length=16,
+            patch_length=4,
+            patch_stride=4,
+            prediction_length=4,
+            d_model=8,
+            num_layers=1,
+            loss="mse",
+        ),
+        lambda m, x: m(past_values=x).prediction_outputs,
+    ),
+    (torch.randn(2, 16, 2),),
+)
+MODELS["decision_transformer"] = lambda: (
+    Three(
+        build(
+            "DecisionTransformerModel",
+            "DecisionTransformerConfig",
+            state_dim=5,
+            act_dim=3,
+            hidden_size=32,
+            n_layer=1,
+            n_head=4,
+            max_ep_len=30,
+        ),
+        lambda m, s, a, r: m(
+            states=s,
+            actions=a,
+            rewards=r,
+            returns_to_go=r,
+            timesteps=torch.arange(4)[None],
+            attention_mask=torch.ones(1, 4),
+        ).action_preds,
+    ),
+    (torch.randn(1, 4, 5), torch.randn(1, 4, 3), torch.randn(1, 4, 1)),
+)
 
 
 # Caches of keys and values, in and out.
@@ -302,6 +1065,7 @@ class Cached(nn.Module):
 
     def forward(self, x, past):
         import transformers
+
         cache = transformers.DynamicCache()
         for i, (k, v) in enumerate(past):
             cache.update(k, v, i)
@@ -315,71 +1079,225 @@ def keys_and_values(n, batch=2, layers=2):
 
 def cached_dynamic():
     n = torch.export.Dim.AUTO
-    return Cached(), (ids(2, 1), keys_and_values(7)), (None, [({2: n}, {2: n})] * 2), [(ids(2, 1), keys_and_values(3)), (ids(2, 1), keys_and_values(20))]
+    return (
+        Cached(),
+        (ids(2, 1), keys_and_values(7)),
+        (None, [({2: n}, {2: n})] * 2),
+        [(ids(2, 1), keys_and_values(3)), (ids(2, 1), keys_and_values(20))],
+    )
 
 
 def prefill():
     n = torch.export.Dim("n", min=2, max=64)
-    call = lambda m, x: (lambda o: (o.logits, [(layer.keys, layer.values) for layer in o.past_key_values.layers]))(m(x, use_cache=True))
-    return One(build("LlamaForCausalLM", "LlamaConfig", **(TEXT | dict(num_key_value_heads=2))), call), (ids(2, 9),), ({1: n},), [(ids(2, 3),), (ids(2, 30),)]
+    call = lambda m, x: (lambda o: (o.logits, [(layer.keys, layer.values) for layer in o.past_key_values.layers]))(
+        m(x, use_cache=True)
+    )
+    return (
+        One(build("LlamaForCausalLM", "LlamaConfig", **(TEXT | dict(num_key_value_heads=2))), call),
+        (ids(2, 9),),
+        ({1: n},),
+        [(ids(2, 3),), (ids(2, 30),)],
+    )
 
 
 def static_cache():
     """transformers' own module for export: a cache of fixed size as buffers that a call writes to."""
     import transformers
     from transformers.integrations.executorch import TorchExportableModuleWithStaticCache
+
     config = transformers.LlamaConfig(**(TEXT | dict(num_key_value_heads=2)))
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(config).eval()
-    model.generation_config = transformers.GenerationConfig(use_cache=True, cache_implementation="static", max_length=16, cache_config={"batch_size": 1, "max_cache_len": 16, "device": "cpu"})
-    return Two(TorchExportableModuleWithStaticCache(model, batch_size=1, max_cache_len=16, device=torch.device("cpu")), lambda m, x, p: m(input_ids=x, cache_position=p)), (ids(1, 1), torch.tensor([3]))
+    model.generation_config = transformers.GenerationConfig(
+        use_cache=True,
+        cache_implementation="static",
+        max_length=16,
+        cache_config={"batch_size": 1, "max_cache_len": 16, "device": "cpu"},
+    )
+    return Two(
+        TorchExportableModuleWithStaticCache(model, batch_size=1, max_cache_len=16, device=torch.device("cpu")),
+        lambda m, x, p: m(input_ids=x, cache_position=p),
+    ), (ids(1, 1), torch.tensor([3]))
 
 
 def decoder_dynamic(cls="LlamaForCausalLM", config="LlamaConfig", **settings):
     n, b = torch.export.Dim("n", min=2, max=64), torch.export.Dim("b", min=1, max=8)
     settings = settings or dict(num_key_value_heads=2, use_cache=False, **TEXT)
-    return One(build(cls, config, **settings), lambda m, x: m(x).logits), (ids(2, 9),), ({0: b, 1: n},), [(ids(1, 4),), (ids(3, 33),)]
+    return (
+        One(build(cls, config, **settings), lambda m, x: m(x).logits),
+        (ids(2, 9),),
+        ({0: b, 1: n},),
+        [(ids(1, 4),), (ids(3, 33),)],
+    )
 
 
 MODELS |= {
-    "llama_cache": lambda: (Cached(), (ids(2, 1), keys_and_values(7))), "qwen2_cache": lambda: (Cached("Qwen2ForCausalLM", "Qwen2Config"), (ids(2, 3), keys_and_values(7))),
-    "llama_cache_dynamic": cached_dynamic, "llama_prefill": prefill, "llama_static_cache": static_cache, "llama_dynamic": decoder_dynamic,
-    "gpt2_dynamic": lambda: decoder_dynamic("GPT2LMHeadModel", "GPT2Config", n_embd=32, n_layer=2, n_head=4, vocab_size=99, use_cache=False),
+    "llama_cache": lambda: (Cached(), (ids(2, 1), keys_and_values(7))),
+    "qwen2_cache": lambda: (Cached("Qwen2ForCausalLM", "Qwen2Config"), (ids(2, 3), keys_and_values(7))),
+    "llama_cache_dynamic": cached_dynamic,
+    "llama_prefill": prefill,
+    "llama_static_cache": static_cache,
+    "llama_dynamic": decoder_dynamic,
+    "gpt2_dynamic": lambda: decoder_dynamic(
+        "GPT2LMHeadModel", "GPT2Config", n_embd=32, n_layer=2, n_head=4, vocab_size=99, use_cache=False
+    ),
     "qwen3_dynamic": lambda: decoder_dynamic("Qwen3ForCausalLM", "Qwen3Config", head_dim=8, **DECODER),
-    "bloom_dynamic": lambda: decoder_dynamic("BloomForCausalLM", "BloomConfig", hidden_size=32, n_layer=2, n_head=4, vocab_size=99, use_cache=False),
+    "bloom_dynamic": lambda: decoder_dynamic(
+        "BloomForCausalLM", "BloomConfig", hidden_size=32, n_layer=2, n_head=4, vocab_size=99, use_cache=False
+    ),
 }
 
 
 def dynamic_image(name, size, other, **settings):
     """Batch, height and width free."""
     d = torch.export.Dim
-    return One(build(name + "Model", name + "Config", **settings), last), (image(2, size),), ({0: d("n", min=1, max=8), 2: d.AUTO, 3: d.AUTO},), [(image(1, other),)]
+    return (
+        One(build(name + "Model", name + "Config", **settings), last),
+        (image(2, size),),
+        ({0: d("n", min=1, max=8), 2: d.AUTO, 3: d.AUTO},),
+        [(image(1, other),)],
+    )
 
 
-MODELS["convnext_dynamic"] = lambda: dynamic_image("ConvNext", 64, 96, hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1])
-MODELS["resnet_dynamic"] = lambda: dynamic_image("ResNet", 64, 96, embedding_size=8, hidden_sizes=[16, 32, 32, 64], depths=[1, 1, 1, 1])
+MODELS["convnext_dynamic"] = lambda: dynamic_image(
+    "ConvNext", 64, 96, hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1]
+)
+MODELS["resnet_dynamic"] = lambda: dynamic_image(
+    "ResNet", 64, 96, embedding_size=8, hidden_sizes=[16, 32, 32, 64], depths=[1, 1, 1, 1]
+)
 
 # Attention and state spaces side by side, and experts of other kinds.
 STATES = dict(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=1, mamba_d_state=8, mamba_chunk_size=4)
 EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=16)
-text("jamba", "JambaModel", num_experts=4, num_experts_per_tok=2, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1, mamba_d_state=4, mamba_dt_rank=4, use_mamba_kernels=False, **DECODER)
+text(
+    "jamba",
+    "JambaModel",
+    num_experts=4,
+    num_experts_per_tok=2,
+    attn_layer_period=2,
+    attn_layer_offset=1,
+    expert_layer_period=2,
+    expert_layer_offset=1,
+    mamba_d_state=4,
+    mamba_dt_rank=4,
+    use_mamba_kernels=False,
+    **DECODER,
+)
 text("bamba", "BambaModel", attn_layer_indices=[1], **STATES, **DECODER)
-text("zamba2", "Zamba2Model", use_cache=False, mamba_d_state=8, n_mamba_heads=4, mamba_headdim=16, chunk_size=4, layers_block_type=["mamba", "hybrid"], num_mem_blocks=1, hybrid_layer_ids=[1], **TEXT)
-text("granite_moe_hybrid", "GraniteMoeHybridModel", layer_types=["mamba", "attention"], num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=32, **STATES, **DECODER)
-text("deepseek_v2", "DeepseekV2Model", q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8, n_routed_experts=4, first_k_dense_replace=1, n_group=1, topk_group=1, **EXPERTS,
-     **DECODER | {"num_key_value_heads": 4})
-text("glm4_moe", "Glm4MoeModel", head_dim=8, n_routed_experts=4, first_k_dense_replace=1, n_group=1, topk_group=1, **EXPERTS, **DECODER)
+text(
+    "zamba2",
+    "Zamba2Model",
+    use_cache=False,
+    mamba_d_state=8,
+    n_mamba_heads=4,
+    mamba_headdim=16,
+    chunk_size=4,
+    layers_block_type=["mamba", "hybrid"],
+    num_mem_blocks=1,
+    hybrid_layer_ids=[1],
+    **TEXT,
+)
+text(
+    "granite_moe_hybrid",
+    "GraniteMoeHybridModel",
+    layer_types=["mamba", "attention"],
+    num_local_experts=4,
+    num_experts_per_tok=2,
+    shared_intermediate_size=32,
+    **STATES,
+    **DECODER,
+)
+text(
+    "deepseek_v2",
+    "DeepseekV2Model",
+    q_lora_rank=16,
+    kv_lora_rank=16,
+    qk_nope_head_dim=8,
+    qk_rope_head_dim=8,
+    v_head_dim=8,
+    n_routed_experts=4,
+    first_k_dense_replace=1,
+    n_group=1,
+    topk_group=1,
+    **EXPERTS,
+    **DECODER | {"num_key_value_heads": 4},
+)
+text(
+    "glm4_moe",
+    "Glm4MoeModel",
+    head_dim=8,
+    n_routed_experts=4,
+    first_k_dense_replace=1,
+    n_group=1,
+    topk_group=1,
+    **EXPERTS,
+    **DECODER,
+)
 text("phimoe", "PhimoeModel", num_local_experts=4, **DECODER)
 text("minimax", "MiniMaxModel", head_dim=8, num_local_experts=4, block_size=4, **DECODER)
-text("qwen3_next", "Qwen3NextModel", head_dim=8, linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, num_experts=4, shared_expert_intermediate_size=16,
-     layer_types=["linear_attention", "full_attention"], **EXPERTS, **DECODER)
+text(
+    "qwen3_next",
+    "Qwen3NextModel",
+    head_dim=8,
+    linear_num_value_heads=4,
+    linear_num_key_heads=2,
+    linear_key_head_dim=8,
+    linear_value_head_dim=8,
+    num_experts=4,
+    shared_expert_intermediate_size=16,
+    layer_types=["linear_attention", "full_attention"],
+    **EXPERTS,
+    **DECODER,
+)
 
 # Sound by convolutions and attention, and films.
-MODELS["wav2vec2_bert"] = lambda: (One(build("Wav2Vec2BertModel", "Wav2Vec2BertConfig", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, feature_projection_input_dim=16,
-                                             conv_depthwise_kernel_size=7, add_adapter=False), last), (torch.randn(2, 20, 16),))
-MODELS["wav2vec2_conformer"] = lambda: (One(build("Wav2Vec2ConformerModel", "Wav2Vec2ConformerConfig", **AUDIO), last), (torch.randn(2, 800),))
-MODELS["moonshine"] = lambda: (One(build("MoonshineModel", "MoonshineConfig", hidden_size=32, encoder_num_hidden_layers=2, decoder_num_hidden_layers=2, encoder_num_attention_heads=4, decoder_num_attention_heads=4,
-                                         intermediate_size=48, vocab_size=99), lambda m, x: m.encoder(x).last_hidden_state), (torch.randn(1, 4000),))
-FILM = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=16, num_frames=4)
-for name, cls, settings in [("timesformer", "Timesformer", {"patch_size": 8}), ("videomae", "VideoMAE", {"patch_size": 8}), ("vivit", "Vivit", {"tubelet_size": [2, 8, 8]})]:
-    MODELS[name] = lambda cls=cls, settings=settings: (One(build(f"{cls}Model", f"{cls}Config", **settings, **FILM), last), (torch.randn(1, 4, 3, 16, 16),))
+MODELS["wav2vec2_bert"] = lambda: (
+    One(
+        build(
+            "Wav2Vec2BertModel",
+            "Wav2Vec2BertConfig",
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=48,
+            feature_projection_input_dim=16,
+            conv_depthwise_kernel_size=7,
+            add_adapter=False,
+        ),
+        last,
+    ),
+    (torch.randn(2, 20, 16),),
+)
+MODELS["wav2vec2_conformer"] = lambda: (
+    One(build("Wav2Vec2ConformerModel", "Wav2Vec2ConformerConfig", **AUDIO), last),
+    (torch.randn(2, 800),),
+)
+MODELS["moonshine"] = lambda: (
+    One(
+        build(
+            "MoonshineModel",
+            "MoonshineConfig",
+            hidden_size=32,
+            encoder_num_hidden_layers=2,
+            decoder_num_hidden_layers=2,
+            encoder_num_attention_heads=4,
+            decoder_num_attention_heads=4,
+            intermediate_size=48,
+            vocab_size=99,
+        ),
+        lambda m, x: m.encoder(x).last_hidden_state,
+    ),
+    (torch.randn(1, 4000),),
+)
+FILM = dict(
+    hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=16, num_frames=4
+)
+for name, cls, settings in [
+    ("timesformer", "Timesformer", {"patch_size": 8}),
+    ("videomae", "VideoMAE", {"patch_size": 8}),
+    ("vivit", "Vivit", {"tubelet_size": [2, 8, 8]}),
+]:
+    MODELS[name] = lambda cls=cls, settings=settings: (
+        One(build(f"{cls}Model", f"{cls}Config", **settings, **FILM), last),
+        (torch.randn(1, 4, 3, 16, 16),),
+    )

@@ -27,7 +27,8 @@ TEST(ArenaPlanner, NoTwoLiveIntervalsOverlap) {
       i.bytes = random() % 8 == 0 ? 0 : random() % (random() % 4 == 0 ? 4u << 20 : 5000u);
       i.first = random() % 100;
       i.last = i.first + random() % (random() % 5 == 0 ? 60 : 5);
-      if (i.bytes) sum += (i.bytes + arena_alignment(i.bytes) - 1) / arena_alignment(i.bytes) * arena_alignment(i.bytes);
+      if (i.bytes)
+        sum += (i.bytes + arena_alignment(i.bytes) - 1) / arena_alignment(i.bytes) * arena_alignment(i.bytes);
     }
     const ArenaPlan plan = plan_arena(intervals);
     EXPECT_LE(plan.peak, sum + 4096 * intervals.size());
@@ -37,7 +38,8 @@ TEST(ArenaPlanner, NoTwoLiveIntervalsOverlap) {
       EXPECT_LE(plan.offsets[a] + intervals[a].bytes, plan.peak);
       for (std::size_t b = 0; b < a; ++b) {
         const bool together = intervals[a].first <= intervals[b].last && intervals[b].first <= intervals[a].last;
-        const bool apart = plan.offsets[a] + intervals[a].bytes <= plan.offsets[b] || plan.offsets[b] + intervals[b].bytes <= plan.offsets[a];
+        const bool apart = plan.offsets[a] + intervals[a].bytes <= plan.offsets[b] ||
+                           plan.offsets[b] + intervals[b].bytes <= plan.offsets[a];
         EXPECT_TRUE(!together || apart) << a << " and " << b;
       }
     }

@@ -1,4 +1,5 @@
-// The fused attention kernel against a plain double loop, over dtypes, head dims, masks, grouped heads and ragged sizes.
+// The fused attention kernel against a plain double loop, over dtypes, head dims, masks, grouped heads and ragged
+// sizes.
 #include "codegen/cpp/attention.h"
 
 #include <gtest/gtest.h>
@@ -28,8 +29,10 @@ struct Buffer {
   Buffer(DType d, std::size_t n) : dtype(d), bytes(n * size_of(d) + 64) {}
   void set(std::size_t i, float x) {
     std::byte* p = bytes.data() + i * size_of(dtype);
-    if (dtype == DType::F32) std::memcpy(p, &x, 4);
-    else if (dtype == DType::Bool) *p = std::byte(x != 0);
+    if (dtype == DType::F32)
+      std::memcpy(p, &x, 4);
+    else if (dtype == DType::Bool)
+      *p = std::byte(x != 0);
     else if (dtype == DType::BF16) {
       std::uint16_t h = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(round_to(dtype, x)) >> 16);
       std::memcpy(p, &h, 2);
@@ -42,10 +45,14 @@ struct Buffer {
     const std::byte* p = bytes.data() + i * size_of(dtype);
     float x;
     std::uint16_t h;
-    if (dtype == DType::F32) std::memcpy(&x, p, 4);
-    else if (dtype == DType::Bool) x = *p != std::byte(0);
-    else if (std::memcpy(&h, p, 2); dtype == DType::BF16) x = std::bit_cast<float>(static_cast<std::uint32_t>(h) << 16);
-    else x = static_cast<float>(std::bit_cast<_Float16>(h));
+    if (dtype == DType::F32)
+      std::memcpy(&x, p, 4);
+    else if (dtype == DType::Bool)
+      x = *p != std::byte(0);
+    else if (std::memcpy(&h, p, 2); dtype == DType::BF16)
+      x = std::bit_cast<float>(static_cast<std::uint32_t>(h) << 16);
+    else
+      x = static_cast<float>(std::bit_cast<_Float16>(h));
     return x;
   }
 };
@@ -70,8 +77,10 @@ class Attention : public testing::TestWithParam<std::string> {
   }
 
   void check_case(const AttentionSpec& spec, const Case& c, test::Kernel kernel) {
-    SCOPED_TRACE(fmt::format("{} head dim {}/{} causal {} mask {}: B {} H {}/{} Sq {} Sk {} layout {}{}", short_name(spec.dtype), spec.head_dim, spec.value_dim, spec.causal,
-                             spec.mask ? short_name(*spec.mask) : "none", c.batch, c.heads, c.key_heads, c.queries, c.keys, c.heads_inner, c.dim_outer));
+    SCOPED_TRACE(fmt::format("{} head dim {}/{} causal {} mask {}: B {} H {}/{} Sq {} Sk {} layout {}{}",
+                             short_name(spec.dtype), spec.head_dim, spec.value_dim, spec.causal,
+                             spec.mask ? short_name(*spec.mask) : "none", c.batch, c.heads, c.key_heads, c.queries,
+                             c.keys, c.heads_inner, c.dim_outer));
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
     std::vector<long> z(static_cast<std::size_t>(AttentionScalar::Count));
@@ -81,25 +90,33 @@ class Attention : public testing::TestWithParam<std::string> {
     // Fills four strides and a buffer.
     auto make = [&](AttentionScalar first, long heads, long length, long dim) {
       long* s = &at(first);
-      if (c.dim_outer) s[3] = length, s[2] = 1, s[1] = length * dim, s[0] = heads * length * dim;
-      else if (c.heads_inner) s[3] = 1, s[1] = dim, s[2] = heads * dim, s[0] = length * heads * dim;
-      else s[3] = 1, s[2] = dim, s[1] = length * dim, s[0] = heads * length * dim;
+      if (c.dim_outer)
+        s[3] = length, s[2] = 1, s[1] = length * dim, s[0] = heads * length * dim;
+      else if (c.heads_inner)
+        s[3] = 1, s[1] = dim, s[2] = heads * dim, s[0] = length * heads * dim;
+      else
+        s[3] = 1, s[2] = dim, s[1] = length * dim, s[0] = heads * length * dim;
       Buffer buffer(spec.dtype, static_cast<std::size_t>(c.batch * heads * length * dim));
       for (long i = 0; i < c.batch * heads * length * dim; ++i) buffer.set(static_cast<std::size_t>(i), normal(random));
       return buffer;
     };
-    Buffer q = make(QueryBatchStride, c.heads, c.queries, spec.head_dim), k = make(KeyBatchStride, c.key_heads, c.keys, spec.head_dim);
-    Buffer v = make(ValueBatchStride, c.key_heads, c.keys, spec.value_dim), out = make(OutBatchStride, c.heads, c.queries, spec.value_dim);
+    Buffer q = make(QueryBatchStride, c.heads, c.queries, spec.head_dim),
+           k = make(KeyBatchStride, c.key_heads, c.keys, spec.head_dim);
+    Buffer v = make(ValueBatchStride, c.key_heads, c.keys, spec.value_dim),
+           out = make(OutBatchStride, c.heads, c.queries, spec.value_dim);
     Buffer mask(spec.mask.value_or(DType::F32), static_cast<std::size_t>(c.batch * c.queries * c.keys) + 1);
     if (spec.mask) {
       bool same = c.mask == MaskShape::SameForQueries;
-      at(MaskBatchStride) = c.queries * c.keys, at(MaskHeadStride) = 0, at(MaskQueryStride) = same ? 0 : c.keys, at(MaskKeyStride) = 1;
+      at(MaskBatchStride) = c.queries * c.keys, at(MaskHeadStride) = 0, at(MaskQueryStride) = same ? 0 : c.keys,
+      at(MaskKeyStride) = 1;
       if (c.mask == MaskShape::KeysReversed) at(MaskKeyStride) = c.queries, at(MaskQueryStride) = 1;
       for (long i = 0; i < c.batch * c.queries * c.keys; ++i) {
         bool dead = c.mask == MaskShape::SomeRowsMasked && i / std::max(c.keys, 1l) % 3 == 1;
         float x = normal(random);
-        if (*spec.mask == DType::Bool) x = !dead && x > -0.5f;
-        else if (dead || x < -1) x = -INFINITY;
+        if (*spec.mask == DType::Bool)
+          x = !dead && x > -0.5f;
+        else if (dead || x < -1)
+          x = -INFINITY;
         mask.set(static_cast<std::size_t>(i), x);
       }
     }
@@ -120,11 +137,13 @@ class Attention : public testing::TestWithParam<std::string> {
           for (long j = 0; j < c.keys; ++j) {
             double s = 0;
             for (long d = 0; d < spec.head_dim; ++d) {
-              s += q.get(static_cast<std::size_t>(b * z[5] + h * z[6] + i * z[7] + d * z[8])) * k.get(static_cast<std::size_t>(b * z[9] + kh * z[10] + j * z[11] + d * z[12]));
+              s += q.get(static_cast<std::size_t>(b * z[5] + h * z[6] + i * z[7] + d * z[8])) *
+                   k.get(static_cast<std::size_t>(b * z[9] + kh * z[10] + j * z[11] + d * z[12]));
             }
             s *= spec.scale;
             if (spec.mask) {
-              double m = mask.get(static_cast<std::size_t>(b * at(MaskBatchStride) + i * at(MaskQueryStride) + j * at(MaskKeyStride)));
+              double m = mask.get(
+                  static_cast<std::size_t>(b * at(MaskBatchStride) + i * at(MaskQueryStride) + j * at(MaskKeyStride)));
               s += *spec.mask == DType::Bool ? (m != 0 ? 0 : -INFINITY) : m;
             }
             if (spec.causal && j > i) s = -INFINITY;
@@ -134,7 +153,9 @@ class Attention : public testing::TestWithParam<std::string> {
           for (double& x : p) x = std::isinf(top) ? 0 : std::exp(x - top), sum += x;
           for (long d = 0; d < spec.value_dim; ++d) {
             double want = 0;
-            for (long j = 0; j < c.keys; ++j) want += p[static_cast<std::size_t>(j)] * v.get(static_cast<std::size_t>(b * z[13] + kh * z[14] + j * z[15] + d * z[16]));
+            for (long j = 0; j < c.keys; ++j)
+              want += p[static_cast<std::size_t>(j)] *
+                      v.get(static_cast<std::size_t>(b * z[13] + kh * z[14] + j * z[15] + d * z[16]));
             want = sum == 0 ? 0 : want / sum;
             double got = out.get(static_cast<std::size_t>(b * z[17] + h * z[18] + i * z[19] + d * z[20]));
             double error = std::abs(got - want);
@@ -149,14 +170,16 @@ class Attention : public testing::TestWithParam<std::string> {
 };
 
 const std::vector<Case> kCases = {
-    {1, 2, 2, 128, 128, true}, {2, 2, 2, 33, 47},        {1, 1, 1, 1, 1},         {1, 4, 2, 5, 300, true}, {1, 1, 1, 65, 1000},
-    {2, 4, 1, 1, 77},          {1, 2, 2, 17, 31, false, true}, {1, 2, 1, 40, 520, true}, {1, 1, 1, 3, 0},
+    {1, 2, 2, 128, 128, true},      {2, 2, 2, 33, 47},        {1, 1, 1, 1, 1},
+    {1, 4, 2, 5, 300, true},        {1, 1, 1, 65, 1000},      {2, 4, 1, 1, 77},
+    {1, 2, 2, 17, 31, false, true}, {1, 2, 1, 40, 520, true}, {1, 1, 1, 3, 0},
 };
 
 TEST_P(Attention, MatchesDefinition) {
   check({.dtype = DType::F32}, kCases);
   check({.dtype = DType::BF16, .causal = true}, kCases);
-  check({.dtype = DType::F32, .head_dim = 20, .value_dim = 33, .mask = DType::Bool, .causal = true, .scale = 0.2}, {{1, 2, 1, 37, 61, true}, {1, 1, 1, 9, 700}});
+  check({.dtype = DType::F32, .head_dim = 20, .value_dim = 33, .mask = DType::Bool, .causal = true, .scale = 0.2},
+        {{1, 2, 1, 37, 61, true}, {1, 1, 1, 9, 700}});
 }
 
 class AttentionNative : public Attention {};
@@ -172,14 +195,21 @@ TEST_P(AttentionNative, AnyHeadDim) {
     DType dtype;
     int head, value;
   };
-  for (Dims d : {Dims{DType::F32, 8, 8}, {DType::F32, 7, 5}, {DType::F32, 128, 96}, {DType::BF16, 7, 9}, {DType::BF16, 80, 80}, {DType::BF16, 256, 256}}) {
-    check({.dtype = d.dtype, .head_dim = d.head, .value_dim = d.value, .scale = 1 / std::sqrt(d.head)}, {{1, 2, 1, 37, 61, true}, {1, 1, 1, 9, 700}, {1, 1, 1, 6, 11, false, true}});
+  for (Dims d : {Dims{DType::F32, 8, 8},
+                 {DType::F32, 7, 5},
+                 {DType::F32, 128, 96},
+                 {DType::BF16, 7, 9},
+                 {DType::BF16, 80, 80},
+                 {DType::BF16, 256, 256}}) {
+    check({.dtype = d.dtype, .head_dim = d.head, .value_dim = d.value, .scale = 1 / std::sqrt(d.head)},
+          {{1, 2, 1, 37, 61, true}, {1, 1, 1, 9, 700}, {1, 1, 1, 6, 11, false, true}});
   }
 }
 
 TEST_P(AttentionNative, Masks) {
   std::vector<Case> cases;
-  for (MaskShape shape : {MaskShape::Full, MaskShape::SameForQueries, MaskShape::SomeRowsMasked, MaskShape::KeysReversed}) {
+  for (MaskShape shape :
+       {MaskShape::Full, MaskShape::SameForQueries, MaskShape::SomeRowsMasked, MaskShape::KeysReversed}) {
     for (Case c : {Case{2, 2, 1, 33, 47, true}, Case{1, 2, 2, 20, 530}, Case{1, 1, 1, 64, 64}}) {
       c.mask = shape;
       cases.push_back(c);
@@ -191,7 +221,8 @@ TEST_P(AttentionNative, Masks) {
   check({.dtype = DType::BF16, .mask = DType::BF16}, cases);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Attention, testing::ValuesIn(test::tested_isas()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Isa, Attention, testing::ValuesIn(test::tested_isas()),
+                         [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Isa, AttentionNative, testing::Values("native"), [](const auto& info) { return info.param; });
 
 }  // namespace

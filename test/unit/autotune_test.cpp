@@ -1,4 +1,5 @@
-// Launch shapes by measurement: what is timed, what is taken, what is remembered, and times on the driver of test/fake_cuda.
+// Launch shapes by measurement: what is timed, what is taken, what is remembered, and times on the driver of
+// test/fake_cuda.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -26,8 +27,12 @@ class TextBackend : public codegen::Backend {
   Device device() const override { return cuda_->device(); }
   const std::string& isa() const override { return cuda_->isa(); }
   const scheduler::Choices& choices() const override { return cuda_->choices(); }
-  codegen::Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return cuda_->group(graph, group); }
-  codegen::Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return cuda_->scatter(graph, op); }
+  codegen::Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
+    return cuda_->group(graph, group);
+  }
+  codegen::Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override {
+    return cuda_->scatter(graph, op);
+  }
   bool has_template(std::string_view) const override { return false; }
   codegen::Kernel template_kernel(ir::Graph&, const ir::Extern&) const override { return {}; }
   codegen::Binaries compile(std::span<const std::string> kernels, const codegen::CompileKernels&) const override {
@@ -43,7 +48,8 @@ class TextBackend : public codegen::Backend {
 /// Says that the trial of number `fastest` takes `ratio` of the time of the others.
 class SaidTimes : public autotune::Timer {
  public:
-  explicit SaidTimes(std::size_t fastest, double ratio = 0.5, std::string identity = "GPU A, CUDA 13000") : fastest_(fastest), ratio_(ratio), identity_(std::move(identity)) {}
+  explicit SaidTimes(std::size_t fastest, double ratio = 0.5, std::string identity = "GPU A, CUDA 13000")
+      : fastest_(fastest), ratio_(ratio), identity_(std::move(identity)) {}
   const std::string& identity() const override { return identity_; }
   void load(std::span<const std::vector<std::byte>>) override { ++loads; }
   std::vector<std::optional<double>> time(std::span<const Trial> trials) override {
@@ -73,16 +79,23 @@ struct Autotune : testing::Test {
   void row_sums(sym::Expr rows, sym::Expr columns, int count = 1) {
     for (int k = 0; k < count; ++k) {
       const sym::Exprs sizes{rows, columns};
-      const ir::TensorBox x = ir::whole(graph, graph.add_buffer(fmt::format("x{}", k), ir::BufferKind::Input, {DType::F32, {}, sizes, sym::contiguous_strides(sizes), true}).id);
+      const ir::TensorBox x =
+          ir::whole(graph, graph
+                               .add_buffer(fmt::format("x{}", k), ir::BufferKind::Input,
+                                           {DType::F32, {}, sizes, sym::contiguous_strides(sizes), true})
+                               .id);
       const sym::Exprs at{graph.ivar(0), graph.rvar(0)};
-      const ir::TensorBox sum = ir::make_reduction(graph, DType::F32, {}, {rows}, {columns}, ir::ReductionKind::Sum, x.load(at, std::vector<sym::LoopVar>{{at[0], rows}, {at[1], columns}}));
+      const ir::TensorBox sum =
+          ir::make_reduction(graph, DType::F32, {}, {rows}, {columns}, ir::ReductionKind::Sum,
+                             x.load(at, std::vector<sym::LoopVar>{{at[0], rows}, {at[1], columns}}));
       sum.realize();
       graph.outputs.push_back({fmt::format("output{}", k), *sum.strided()});
     }
   }
   std::vector<int> choose(autotune::Timer& timer, bool remember = true) {
     scheduler::Schedule schedule = scheduler::schedule(graph, backend.choices());
-    said = autotune::choose_launches(graph, schedule, backend, timer, {.cache = remember ? std::optional(cache.path()) : std::nullopt});
+    said = autotune::choose_launches(graph, schedule, backend, timer,
+                                     {.cache = remember ? std::optional(cache.path()) : std::nullopt});
     std::vector<int> shapes;
     for (const auto& item : schedule.items) shapes.push_back(std::get<scheduler::Group>(item).shape);
     return shapes;
@@ -146,7 +159,8 @@ TEST_F(Autotune, ATornEntryAndAnotherCompilersEntryAreMeasuredAgain) {
   SaidTimes third(1);
   choose(third);
   for (const std::string& name : cache.entries())
-    if (name != entries[0]) std::filesystem::copy_file(cache / name, cache / entries[0], std::filesystem::copy_options::overwrite_existing);
+    if (name != entries[0])
+      std::filesystem::copy_file(cache / name, cache / entries[0], std::filesystem::copy_options::overwrite_existing);
   SaidTimes fourth(2);
   choose(fourth);
   EXPECT_EQ(fourth.timed.size(), 1u);
@@ -199,7 +213,8 @@ TEST_F(Autotune, SizesAreTimedAtTheirHints) {
 /// Says that the trial of number `fastest` takes half of the time of the others.
 class SaidCallTimes : public autotune::CallTimer {
  public:
-  explicit SaidCallTimes(std::size_t fastest, std::string identity = "GPU A, cuBLASLt 1") : fastest_(fastest), identity_(std::move(identity)) {}
+  explicit SaidCallTimes(std::size_t fastest, std::string identity = "GPU A, cuBLASLt 1")
+      : fastest_(fastest), identity_(std::move(identity)) {}
   const std::string& identity() const override { return identity_; }
   std::vector<std::optional<double>> time(std::span<const autotune::CallTrial> trials) override {
     timed.emplace_back(trials.begin(), trials.end());
@@ -217,7 +232,8 @@ class SaidCallTimes : public autotune::CallTimer {
 struct Products : Autotune {
   ir::BufferView view(sym::Expr rows, sym::Expr columns) {
     const sym::Exprs sizes{rows, columns}, strides = sym::contiguous_strides(sizes);
-    return {graph.add_buffer("", ir::BufferKind::Computed, {DType::BF16, {}, sizes, strides, true}).id, DType::BF16, sizes, strides, 0};
+    return {graph.add_buffer("", ir::BufferKind::Computed, {DType::BF16, {}, sizes, strides, true}).id, DType::BF16,
+            sizes, strides, 0};
   }
   void product(sym::Expr m, std::int64_t n, std::int64_t k) {
     const ir::BufferView x = view(m, k), w = view(n, k), y = view(m, n);
@@ -228,12 +244,17 @@ struct Products : Autotune {
     std::vector<std::pair<std::int64_t, std::string>> out;
     for (const ir::Operation& op : graph.operations()) {
       const auto& attributes = std::get<ir::Extern>(op.node).attributes;
-      if (attributes.contains("algorithm")) out.emplace_back(std::get<std::int64_t>(attributes.at("algorithm")), std::get<std::string>(attributes.at("algorithm_for")));
-      else out.emplace_back(-1, "");
+      if (attributes.contains("algorithm"))
+        out.emplace_back(std::get<std::int64_t>(attributes.at("algorithm")),
+                         std::get<std::string>(attributes.at("algorithm_for")));
+      else
+        out.emplace_back(-1, "");
     }
     return out;
   }
-  std::string tune(autotune::CallTimer& timer) { return autotune::choose_algorithms(graph, timer, {.cache = cache.path()}); }
+  std::string tune(autotune::CallTimer& timer) {
+    return autotune::choose_algorithms(graph, timer, {.cache = cache.path()});
+  }
 };
 
 TEST_F(Products, TheFastestAlgorithmGoesIntoEachEqualCall) {
@@ -244,7 +265,8 @@ TEST_F(Products, TheFastestAlgorithmGoesIntoEachEqualCall) {
   tune(timer);
   EXPECT_EQ(timer.timed.size(), 2u) << "equal calls are timed once";
   ASSERT_EQ(timer.timed[0].size(), 8u);
-  for (std::int64_t k = 0; k < 8; ++k) EXPECT_EQ(std::get<std::int64_t>(timer.timed[0][static_cast<std::size_t>(k)].attributes.at("algorithm")), k);
+  for (std::int64_t k = 0; k < 8; ++k)
+    EXPECT_EQ(std::get<std::int64_t>(timer.timed[0][static_cast<std::size_t>(k)].attributes.at("algorithm")), k);
   EXPECT_EQ(chosen(), (std::vector<std::pair<std::int64_t, std::string>>(3, {3, "GPU A, cuBLASLt 1"})));
 }
 
@@ -260,7 +282,8 @@ TEST_F(Products, AlgorithmsAreRememberedForOneDeviceAndLibrary) {
   SaidCallTimes first(3), other(5, "GPU B, cuBLASLt 1");
   tune(first);
   const std::string entry = (cache / cache.entries().at(0)).string();
-  product(512, 768, 768);  // a new program with the same product; its first call names an algorithm already, which makes it another call
+  product(512, 768, 768);  // a new program with the same product; its first call names an algorithm already, which
+                           // makes it another call
   SaidCallTimes again(1);
   EXPECT_TRUE(has(tune(again), "algorithm 3, remembered"));
   EXPECT_EQ(chosen().at(1).first, 3);
@@ -286,13 +309,17 @@ TEST_F(Products, SizesWithoutAHintAreLeft) {
 
 struct CudaTimes : testing::Test {
   CudaTimes() {
-    library = (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/fake_cuda/libcuda.so.1").string();
+    library =
+        (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/fake_cuda/libcuda.so.1")
+            .string();
     void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle) throw std::runtime_error(dlerror());
     reinterpret_cast<void (*)()>(dlsym(handle, "coil_fake_cuda_reset"))();
     machine = reinterpret_cast<fake_cuda::Machine* (*)()>(dlsym(handle, "coil_fake_cuda"))();
   }
-  Trial trial(const std::string& symbol, std::uint64_t bytes = 4000) const { return {symbol, {8, 1, 1}, 128, 0, {bytes, bytes}, {3, 1000}}; }
+  Trial trial(const std::string& symbol, std::uint64_t bytes = 4000) const {
+    return {symbol, {8, 1, 1}, 128, 0, {bytes, bytes}, {3, 1000}};
+  }
   std::string library;
   fake_cuda::Machine* machine = nullptr;
 };

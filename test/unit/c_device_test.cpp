@@ -13,7 +13,8 @@ namespace {
 Program columns() {
   GpuPlan b;
   const Slot two = b.constant(2), rows = b.PlanBuilder::add(ShapeOp::FloorDiv, b.elements, two);
-  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}), y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}),
+                 y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
   b.plan.steps = {b.launch(b.scale, {x, y}, {two})};
   b.output("y", {y, DType::F32, {two, rows}, {b.one, two}, b.zero});
   b.output("t", {x, DType::F32, {rows, two}, {two, b.one}, b.zero});
@@ -43,9 +44,16 @@ struct CDevice : FakeCuda {
     coil_model_free(model);
   }
 
-  static coil_tensor vector_at(void* data, std::int64_t size, bool on_device) { return {data, COIL_F32, 1, on_device, {size}, {1}, nullptr}; }
+  static coil_tensor vector_at(void* data, std::int64_t size, bool on_device) {
+    return {data, COIL_F32, 1, on_device, {size}, {1}, nullptr};
+  }
   std::vector<float> read(const coil_tensor& t) const {
-    Tensor from{{std::shared_ptr<std::byte>(static_cast<std::byte*>(t.data), [](std::byte*) {}), 0, kGpu}, DType::F32, {t.sizes, t.sizes + t.rank}, {t.strides, t.strides + t.rank}, 0}, to = Tensor::empty(DType::F32, from.sizes);
+    Tensor from{{std::shared_ptr<std::byte>(static_cast<std::byte*>(t.data), [](std::byte*) {}), 0, kGpu},
+                DType::F32,
+                {t.sizes, t.sizes + t.rank},
+                {t.strides, t.strides + t.rank},
+                0},
+        to = Tensor::empty(DType::F32, from.sizes);
     const QueueScope scope(*queue);
     queue->copy(to, from);
     return values_of(to);
@@ -133,7 +141,9 @@ TEST_F(CDevice, TheCallersAllocatorGivesMemoryOfTheDevice) {
   };
   const Tensor x = on_device(*queue, counting(6));
   const coil_tensor input = vector_at(x.bytes(), 6, true);
-  ASSERT_EQ(coil_context_set_allocator(context, allocate, [](void*, void* user) { ++static_cast<Caller*>(user)->returned; }, &caller), 0);
+  ASSERT_EQ(coil_context_set_allocator(
+                context, allocate, [](void*, void* user) { ++static_cast<Caller*>(user)->returned; }, &caller),
+            0);
   ASSERT_EQ(coil_context_stay_on_device(context, nullptr), 0);
   ASSERT_EQ(coil_context_run(context, &input, 1, outputs, 4), 0) << coil_last_error();
   ASSERT_EQ(coil_context_wait(context), 0);
@@ -150,13 +160,23 @@ TEST_F(CDevice, TheCallersAllocatorGivesMemoryOfTheDevice) {
 TEST_F(CDevice, WaitingSaysWhatFailed) {
   GpuPlan b;
   b.plan.kernels.push_back({"guard", "a test's kernel", "an index read from a tensor is out of range (at model.py:3)"});
-  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}), y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
-  b.plan.steps = {KernelCall{2, {}, {b.PlanBuilder::add(ShapeOp::Lt, b.constant(10), b.elements)}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero}, b.launch(b.scale, {x, y}, {b.constant(2)})};
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}),
+                 y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
+  b.plan.steps = {KernelCall{2,
+                             {},
+                             {b.PlanBuilder::add(ShapeOp::Lt, b.constant(10), b.elements)},
+                             b.one,
+                             b.one,
+                             {b.one, b.one, b.one},
+                             1,
+                             b.zero},
+                  b.launch(b.scale, {x, y}, {b.constant(2)})};
   b.output("y", {y, DType::F32, {b.elements}, {b.one}, b.zero});
   load_c(b.program());
   const Tensor many = on_device(*queue, counting(11));
   const coil_tensor input = vector_at(many.bytes(), 11, true);
-  EXPECT_EQ(coil_context_run(context, &input, 1, outputs, 1), 1) << "results on the host are those of a run that went well";
+  EXPECT_EQ(coil_context_run(context, &input, 1, outputs, 1), 1)
+      << "results on the host are those of a run that went well";
   EXPECT_STREQ(coil_last_error(), "an index read from a tensor is out of range (at model.py:3)");
   EXPECT_EQ(outputs[0].data, nullptr);
   ASSERT_EQ(coil_context_stay_on_device(context, nullptr), 0);
@@ -170,10 +190,12 @@ TEST_F(CDevice, WhatBelongsToNoDeviceIsRefused) {
   float data[4] = {};
   coil_tensor t = vector_at(data, 4, true), host = vector_at(data, 4, false);
   EXPECT_EQ(coil_tensor_copy(&host, &t), 1);
-  EXPECT_STREQ(coil_last_error(), "a tensor is said to lie on a device (on_device is 1), but only memory of the host is taken here");
+  EXPECT_STREQ(coil_last_error(),
+               "a tensor is said to lie on a device (on_device is 1), but only memory of the host is taken here");
   t.on_device = 2;
   EXPECT_EQ(coil_tensor_copy(&host, &t), 1);
-  EXPECT_STREQ(coil_last_error(), "a tensor's on_device is 2; it is 0 for memory of the host and 1 for memory of the program's device");
+  EXPECT_STREQ(coil_last_error(),
+               "a tensor's on_device is 2; it is 0 for memory of the host and 1 for memory of the program's device");
   load_c(scaled_sum());
   EXPECT_EQ(coil_context_stay_on_device(context, nullptr), 1);
   EXPECT_EQ(std::string(coil_last_error()).rfind("the program runs on the cpu", 0), 0u) << coil_last_error();
@@ -197,7 +219,7 @@ struct CQueue : CDevice {
     coil_queue_close(q);
     coil_free(owner);
   }
-  void *word(std::int64_t v) const { return reinterpret_cast<void*>(v); }
+  void* word(std::int64_t v) const { return reinterpret_cast<void*>(v); }
 };
 
 TEST_F(CQueue, CopiesLaunchesAndBringsBack) {
@@ -220,7 +242,8 @@ TEST_F(CQueue, CopiesLaunchesAndBringsBack) {
   EXPECT_EQ(machine->count("cuLaunchKernelEx"), 1u);
   EXPECT_EQ(machine->count("cuStreamSynchronize"), 0u);
   // Columns of two keep their strides; every other element becomes dense.
-  coil_tensor columns{at, COIL_F32, 2, 1, {2, 3}, {1, 2}, coil_retain(owner)}, spread{at, COIL_F32, 1, 1, {3}, {2}, nullptr};
+  coil_tensor columns{at, COIL_F32, 2, 1, {2, 3}, {1, 2}, coil_retain(owner)},
+      spread{at, COIL_F32, 1, 1, {3}, {2}, nullptr};
   ASSERT_EQ(coil_queue_bring(q, &columns), 0) << coil_last_error();
   ASSERT_EQ(coil_queue_bring(q, &spread), 0) << coil_last_error();
   EXPECT_EQ(columns.on_device + spread.on_device, 0);
@@ -261,13 +284,16 @@ class Seen final : public LibraryOp {
   }
 
  private:
-  Storage at(void* data) const { return {std::shared_ptr<std::byte>(static_cast<std::byte*>(data), [](std::byte*) {}), 4, queue_.device()}; }
+  Storage at(void* data) const {
+    return {std::shared_ptr<std::byte>(static_cast<std::byte*>(data), [](std::byte*) {}), 4, queue_.device()};
+  }
   Queue& queue_;
   std::int64_t alignment_ = 0;
 };
 
 TEST_F(CQueue, OperationsAreToldWhereTheirOperandsLie) {
-  define_library_op(DeviceType::CUDA, "test.seen", [](const Attributes&, Queue& queue) { return std::make_unique<Seen>(queue); });
+  define_library_op(DeviceType::CUDA, "test.seen",
+                    [](const Attributes&, Queue& queue) { return std::make_unique<Seen>(queue); });
   coil_op* op = coil_op_create_on(q, "test.seen");
   ASSERT_TRUE(op) << coil_last_error();
   auto* at = static_cast<char*>(coil_queue_alloc(q, 256, &owner));

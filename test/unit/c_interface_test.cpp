@@ -56,7 +56,11 @@ TEST(CInterface, KernelsRunOverTheirWholeExtent) {
   std::vector<std::int64_t> hits(1000, 0);
   void* buffers[] = {hits.data()};
   const std::int64_t scalars[] = {3};
-  coil_parallel_for([](void* const* b, const std::int64_t* s, std::int64_t begin, std::int64_t end) { for (; begin < end; ++begin) static_cast<std::int64_t*>(b[0])[begin] += s[0]; }, buffers, scalars, 1000, 10);
+  coil_parallel_for(
+      [](void* const* b, const std::int64_t* s, std::int64_t begin, std::int64_t end) {
+        for (; begin < end; ++begin) static_cast<std::int64_t*>(b[0])[begin] += s[0];
+      },
+      buffers, scalars, 1000, 10);
   EXPECT_EQ(std::count(hits.begin(), hits.end(), 3), 1000);
 }
 
@@ -64,9 +68,12 @@ TEST(CInterface, KernelsRunOverTheirWholeExtent) {
 class Scale final : public coil::runtime::LibraryOp {
  public:
   explicit Scale(double by) : by_(by) {}
-  void prepare(std::span<const coil::runtime::BoundView> in, std::span<const coil::runtime::BoundView>) override { size_ = in[0].sizes[0]; }
+  void prepare(std::span<const coil::runtime::BoundView> in, std::span<const coil::runtime::BoundView>) override {
+    size_ = in[0].sizes[0];
+  }
   void run(std::span<const void* const> in, std::span<void* const> out, void*) override {
-    for (std::int64_t i = 0; i < size_; ++i) static_cast<float*>(out[0])[i] = static_cast<float>(static_cast<const float*>(in[0])[i] * by_);
+    for (std::int64_t i = 0; i < size_; ++i)
+      static_cast<float*>(out[0])[i] = static_cast<float>(static_cast<const float*>(in[0])[i] * by_);
   }
 
  private:
@@ -75,7 +82,9 @@ class Scale final : public coil::runtime::LibraryOp {
 };
 
 TEST(CInterface, LibraryCallsTakeAttributesAndFollowSizes) {
-  coil::runtime::define_library_op("test.scale", [](const coil::runtime::Attributes& a) { return std::make_unique<Scale>(std::get<double>(a.at("by"))); });
+  coil::runtime::define_library_op("test.scale", [](const coil::runtime::Attributes& a) {
+    return std::make_unique<Scale>(std::get<double>(a.at("by")));
+  });
   coil_op* op = coil_op_create("test.scale");
   ASSERT_NE(op, nullptr);
   coil_op_set_float(op, "by", 2);

@@ -73,7 +73,9 @@ TEST_F(CModel, ReportsErrors) {
 TEST_F(CModel, TakesTheCallersMemory) {
   static int taken, returned;
   taken = returned = 0;
-  auto allocate = [](std::size_t bytes, void*) -> void* { return ++taken, std::aligned_alloc(64, (bytes + 63) / 64 * 64); };
+  auto allocate = [](std::size_t bytes, void*) -> void* {
+    return ++taken, std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  };
   auto release = [](void* p, void*) { ++returned, std::free(p); };
   ASSERT_EQ(coil_context_set_allocator(context, allocate, release, nullptr), 0);
   ASSERT_EQ(coil_context_run(context, &input, 1, &output, 1), 0);
@@ -106,7 +108,11 @@ TEST_F(CModel, RefusesNothingWhereSomethingBelongs) {
 
 TEST_F(CModel, TellsItsListener) {
   std::vector<std::string> lines;
-  coil_set_log([](int level, const char* message, void* user) { static_cast<std::vector<std::string>*>(user)->push_back(fmt::format("{} {}", level, message)); }, &lines);
+  coil_set_log(
+      [](int level, const char* message, void* user) {
+        static_cast<std::vector<std::string>*>(user)->push_back(fmt::format("{} {}", level, message));
+      },
+      &lines);
   coil_model* second = coil_model_load(path.c_str());
   ASSERT_EQ(coil_context_run(context, &input, 1, &output, 1), 0);
   coil_tensor_release(&output);
@@ -119,10 +125,12 @@ TEST_F(CModel, TellsItsListener) {
   EXPECT_EQ(lines[1].rfind("0 bound for (f32[2, 4]): ", 0), 0u) << lines[1];
 }
 
-/// y = x + w, w f32[4] among the constants, seen by a second constant of its last two elements; the sum of y and that one twice is the second output's matter.
+/// y = x + w, w f32[4] among the constants, seen by a second constant of its last two elements; the sum of y and that
+/// one twice is the second output's matter.
 Program with_weights() {
   PlanBuilder b;
-  const Slot four = b.constant(4), two = b.constant(2), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16);
+  const Slot four = b.constant(4), two = b.constant(2), one = b.constant(1), zero = b.constant(0),
+             bytes = b.constant(16);
   b.plan.inputs.push_back({"x", DType::F32, {four}, {one}});
   b.plan.constants.push_back({"w", DType::F32, {4}, {1}, 16, 0, false});
   b.plan.constants.push_back({"tail", DType::F32, {2}, {1}, 8, 8, false});
@@ -155,7 +163,8 @@ TEST(CModelWeights, AreSwappedInAModelOfTheirOwn) {
 
   float spread[8] = {10, 0, 20, 0, 30, 0, 40, 0}, x[4] = {};
   const char* name = "w";
-  coil_tensor value{spread, COIL_F32, 1, 0, {4}, {2}, nullptr}, input{x, COIL_F32, 1, 0, {4}, {1}, nullptr}, output[2] = {};
+  coil_tensor value{spread, COIL_F32, 1, 0, {4}, {2}, nullptr}, input{x, COIL_F32, 1, 0, {4}, {1}, nullptr},
+      output[2] = {};
   coil_model* second = coil_model_with_weights(first, &name, &value, 1);
   ASSERT_TRUE(second) << coil_last_error();
   for (auto [model, factor] : {std::pair{second, 10.f}, {first, 1.f}}) {
@@ -192,7 +201,8 @@ Program seed_of_a_run() {
 }
 
 TEST(CModelSeed, IsNewInEachRunAndFollowsFromANumber) {
-  const std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("coil_c_seed_{}.coil", ::getpid());
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / fmt::format("coil_c_seed_{}.coil", ::getpid());
   save_package(seed_of_a_run(), path);
   coil_model* model = coil_model_load(path.c_str());
   ASSERT_TRUE(model) << coil_last_error();

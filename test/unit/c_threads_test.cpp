@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "coil/runtime.h"
 #include "at_once.h"
+#include "coil/runtime.h"
 #include "runtime_plans.h"
 
 namespace coil::runtime {
@@ -30,7 +30,8 @@ Program sum_with_weight() {
 }
 
 struct CThreads : testing::Test {
-  std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("coil_c_threads_{}.coil", ::getpid());
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / fmt::format("coil_c_threads_{}.coil", ::getpid());
 
   coil_model* load(const Program& program) {
     save_package(program, path);
@@ -59,7 +60,8 @@ TEST_F(CThreads, RunAtOnce) {
   at_once([&](int t) {
     int wrong = 0;
     coil_context* context = coil_context_create(model);
-    for (int i = 0; i < kRuns; ++i) wrong += !run_once(context, 1 + (i * (t + 1)) % 8, static_cast<float>(i + 1000 * t), coil_tensor_release);
+    for (int i = 0; i < kRuns; ++i)
+      wrong += !run_once(context, 1 + (i * (t + 1)) % 8, static_cast<float>(i + 1000 * t), coil_tensor_release);
     coil_context_free(context);
     return wrong;
   });
@@ -71,10 +73,13 @@ TEST_F(CThreads, FailAtOnceEachWithItsOwnMessage) {
   at_once([&](int t) {
     int wrong = 0;
     coil_context* context = coil_context_create(model);
-    const std::string expected[] = {"the program takes 4 (f32[2, 5] was given)", "the program takes float32", "takes 1 inputs (x), but 0 were given", "a tensor has no memory"};
+    const std::string expected[] = {"the program takes 4 (f32[2, 5] was given)", "the program takes float32",
+                                    "takes 1 inputs (x), but 0 were given", "a tensor has no memory"};
     for (int i = 0; i < kRuns; ++i) {
       float data[10] = {};
-      coil_tensor input{t == 3 ? nullptr : data, t == 1 ? COIL_F64 : COIL_F32, 2, 0, {2, t == 0 ? 5 : 4}, {4, 1}, nullptr}, output{};
+      coil_tensor input{
+          t == 3 ? nullptr : data, t == 1 ? COIL_F64 : COIL_F32, 2, 0, {2, t == 0 ? 5 : 4}, {4, 1}, nullptr},
+          output{};
       const int failed = coil_context_run(context, &input, t == 2 ? 0 : 1, &output, 1);
       wrong += failed != 1 || output.data || std::string(coil_last_error()).find(expected[t]) == std::string::npos;
       wrong += !run_once(context, 2, 1, coil_tensor_release);  // and goes on
@@ -95,14 +100,19 @@ TEST_F(CThreads, AllocateByThemselves) {
     Memory memory;
     int wrong = 0;
     coil_context* context = coil_context_create(model);
-    auto allocate = [](std::size_t bytes, void* user) { return ++static_cast<Memory*>(user)->taken, std::aligned_alloc(64, (bytes + 63) / 64 * 64); };
+    auto allocate = [](std::size_t bytes, void* user) {
+      return ++static_cast<Memory*>(user)->taken, std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    };
     auto release = [](void* p, void* user) { ++static_cast<Memory*>(user)->returned, std::free(p); };
     wrong += coil_context_set_allocator(context, allocate, release, &memory);
-    for (int i = 0; i < kRuns; ++i) wrong += !run_once(context, 1 + i % 8, static_cast<float>(t), [](coil_tensor* out) { std::free(out->data); });
+    for (int i = 0; i < kRuns; ++i)
+      wrong += !run_once(context, 1 + i % 8, static_cast<float>(t), [](coil_tensor* out) { std::free(out->data); });
     wrong += memory.taken != kRuns || memory.returned != 0;
     // A failing allocator fails the run, and the next one does again.
     wrong += coil_context_set_allocator(context, [](std::size_t, void*) -> void* { return nullptr; }, release, &memory);
-    for (int i = 0; i < 2; ++i) wrong += run_once(context, 3, 1, coil_tensor_release) || std::string(coil_last_error()).find("out of memory") == std::string::npos;
+    for (int i = 0; i < 2; ++i)
+      wrong += run_once(context, 3, 1, coil_tensor_release) ||
+               std::string(coil_last_error()).find("out of memory") == std::string::npos;
     coil_context_free(context);
     return wrong;
   });
@@ -118,7 +128,8 @@ TEST_F(CThreads, SwapWeightsWhileOthersRun) {
       float x[4] = {1, 2, 3, 4};
       coil_tensor input{x, COIL_F32, 1, 0, {4}, {1}, nullptr}, output{};
       wrong += coil_context_run(context, &input, 1, &output, 1);
-      for (int i = 0; i < 4 && output.data; ++i) wrong += static_cast<float*>(output.data)[i] != static_cast<float>(i + 1) + weight;
+      for (int i = 0; i < 4 && output.data; ++i)
+        wrong += static_cast<float*>(output.data)[i] != static_cast<float>(i + 1) + weight;
       coil_tensor_release(&output);
       coil_context_free(context);
     };

@@ -1,4 +1,5 @@
-// What processes and threads share besides a model: the folder of compiled kernels, packages on disk, the list of registered operators, the listener to messages.
+// What processes and threads share besides a model: the folder of compiled kernels, packages on disk, the list of
+// registered operators, the listener to messages.
 #include <unistd.h>
 
 #include <atomic>
@@ -43,7 +44,8 @@ TEST_F(SharedFolder, AnEntryIsAMissOrWhole) {
 
 TEST_F(SharedFolder, ThreadsThatCompileTheSameKernelGetTheSame) {
   const codegen::Toolchain toolchain = codegen::find_toolchain();
-  const std::vector<std::string> sources{"extern \"C\" int a() { return 1; }\n", "extern \"C\" int b() { return 2; }\n"};
+  const std::vector<std::string> sources{"extern \"C\" int a() { return 1; }\n",
+                                         "extern \"C\" int b() { return 2; }\n"};
   std::vector<std::vector<std::vector<std::byte>>> made(kThreads);
   at_once([&](int t) {
     made[static_cast<std::size_t>(t)] = codegen::compile_shared(toolchain, sources, {.jobs = 2, .cache_folder = path});
@@ -60,8 +62,10 @@ TEST_F(SharedFolder, PackagesAreReadWhileTheyAreWritten) {
   at_once([&](int t) {
     int wrong = 0;
     for (int i = 0; i < 20; ++i) {
-      if (t == 0) runtime::save_package(program, path / "m.coil");
-      else wrong += runtime::load_program(path / "m.coil", runtime::WeightCheck::Hash).plan.model_name != "shared";
+      if (t == 0)
+        runtime::save_package(program, path / "m.coil");
+      else
+        wrong += runtime::load_program(path / "m.coil", runtime::WeightCheck::Hash).plan.model_name != "shared";
     }
     return wrong;
   });
@@ -73,7 +77,9 @@ TEST_F(SharedFolder, OperatorsAreRegisteredWhileOthersAreLookedUp) {
     int wrong = 0;
     for (int i = 0; i < 20; ++i) {
       const std::string schema = fmt::format("threads::op_{}_{}(Tensor x) -> Tensor", t, i);
-      wrong += coil_operator_register(schema.c_str(), [](const coil_value*, size_t, const coil_tensor*, size_t, void*) { return 0; }, nullptr) != 0;
+      wrong += coil_operator_register(
+                   schema.c_str(), [](const coil_value*, size_t, const coil_tensor*, size_t, void*) { return 0; },
+                   nullptr) != 0;
       wrong += coil_operator_find(fmt::format("threads.op_{}_{}.default", t, i).c_str(), schema.c_str()) == nullptr;
       if (t == 0) coil_set_log(i % 2 ? +[](int, const char*, void*) { ++told; } : nullptr, nullptr);
       if (coil_model* model = coil_model_load((path / "absent.coil").c_str())) coil_model_free(model), ++wrong;

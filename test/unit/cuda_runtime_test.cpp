@@ -1,4 +1,5 @@
-// The runtime's CUDA side without a GPU: plans on the driver of test/fake_cuda, which runs queued work late and in any order that streams and events allow, and refuses what CUDA refuses.
+// The runtime's CUDA side without a GPU: plans on the driver of test/fake_cuda, which runs queued work late and in any
+// order that streams and events allow, and refuses what CUDA refuses.
 #include <gtest/gtest.h>
 
 #include "error_of.h"
@@ -23,7 +24,8 @@ TEST_F(FakeCuda, KernelsThatWaitThemselvesAreLaunchedEarly) {
     Program program = gpu_scaled_sum();
     program.plan.launches_early = early;
     Context context(load(std::move(program)));
-    EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))), times(counting(10), 5));
+    EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))),
+              times(counting(10), 5));
     EXPECT_EQ(machine->count("cuLaunchKernelEx"), early ? 3u : 0u);
   }
 }
@@ -51,8 +53,10 @@ TEST_F(FakeCuda, InputsOfAnotherDeviceAreRefused) {
   Context context(load(gpu_scaled_sum(), 0));
   auto other = open(1)->make_queue();
   const Tensor x = on_device(*other, counting(4));
-  EXPECT_EQ(error_of([&] { context.run({{x}}); }), "input 'x' is on cuda:1, but the program runs on cuda:0; move it there");
-  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(4), {4})}}).outputs.at(0))), times(counting(4), 5));
+  EXPECT_EQ(error_of([&] { context.run({{x}}); }),
+            "input 'x' is on cuda:1, but the program runs on cuda:0; move it there");
+  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(4), {4})}}).outputs.at(0))),
+            times(counting(4), 5));
 }
 
 TEST_F(FakeCuda, WorkOnACallersStreamKeepsOrder) {
@@ -84,7 +88,8 @@ TEST_F(FakeCuda, RecordedRunsFollowInputsThatMove) {
     for (int round = 0; round < 6; ++round)
       for (int k : {0, 0, 0, 1, 2, 1}) {
         context.run_into({&given[static_cast<std::size_t>(k)], 1}, outputs);
-        ASSERT_EQ(values_of(context.to_host(outputs.at(0))), times(counting(256, static_cast<float>(100 * k)), 5)) << "round " << round << ", input " << k;
+        ASSERT_EQ(values_of(context.to_host(outputs.at(0))), times(counting(256, static_cast<float>(100 * k)), 5))
+            << "round " << round << ", input " << k;
       }
     EXPECT_GE(machine->count("cuGraphLaunch 3"), 20u);
     EXPECT_GT(machine->overtaken, 0u) << "the two products never changed places";
@@ -128,11 +133,13 @@ TEST_F(FakeCuda, AFailedCaptureIsToldAndTheRunGoesStepByStep) {
 }
 
 /// What a run must give for `x`.
-void check_counted(Context& context, const std::vector<Tensor>& outputs, const std::vector<float>& x, const std::string& what) {
+void check_counted(Context& context, const std::vector<Tensor>& outputs, const std::vector<float>& x,
+                   const std::string& what) {
   const auto n = static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [](float v) { return v > 0; }));
   ASSERT_EQ(values_of(context.to_host(outputs.at(0))), times(x, 5)) << what;
   ASSERT_EQ(outputs.at(1).sizes, Sizes{static_cast<std::int64_t>(n)}) << what;
-  ASSERT_EQ(values_of(context.to_host(outputs[1])), times({x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n)}, 6)) << what;
+  ASSERT_EQ(values_of(context.to_host(outputs[1])), times({x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n)}, 6))
+      << what;
 }
 
 TEST_F(FakeCuda, PartsBetweenNumbersThatTheHostReadsAreRecorded) {
@@ -178,11 +185,21 @@ TEST_F(FakeCuda, AFailedPartIsQueuedStepByStep) {
 class AddOne : public HostOp {
  public:
   explicit AddOne(Queue& queue) : queue_(queue) {}
-  void prepare(std::span<const BoundView> inputs, std::span<const BoundView>, std::span<const std::int64_t>) override { view_ = inputs[0]; }
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView>, std::span<const std::int64_t>) override {
+    view_ = inputs[0];
+  }
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
     const QueueScope scope(queue_);
     Tensor host = Tensor::empty(view_.dtype, view_.sizes);
-    auto there = [&](const void* p) { return Tensor{{std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(const_cast<void*>(p))), host.storage.bytes, queue_.device()}, view_.dtype, view_.sizes, view_.strides, 0}; };
+    auto there = [&](const void* p) {
+      return Tensor{
+          {std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(const_cast<void*>(p))),
+           host.storage.bytes, queue_.device()},
+          view_.dtype,
+          view_.sizes,
+          view_.strides,
+          0};
+    };
     // On a stream that keeps order with the model's own, as torch's default stream does.
     queue_.copy(host, there(inputs[0]));
     for (std::int64_t i = 0; i < host.numel(); ++i) host.data<float>()[i] += 1;
@@ -199,21 +216,26 @@ TEST_F(FakeCuda, PartsBetweenTheHostsOperatorsAreRecorded) {
   GpuPlan b;
   const Slot two = b.constant(2), three = b.constant(3);
   const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});
-  auto temporary = [&](const char* name, std::uint32_t first, std::uint32_t last) { return b.buffer({.kind = BufferKind::Temporary, .name = name, .bytes = b.bytes, .first = first, .last = last}); };
-  const BufferId t0 = temporary("t0", 0, 1), t1 = temporary("t1", 1, 2), t2 = temporary("t2", 2, 3), t3 = temporary("t3", 3, 4);
+  auto temporary = [&](const char* name, std::uint32_t first, std::uint32_t last) {
+    return b.buffer({.kind = BufferKind::Temporary, .name = name, .bytes = b.bytes, .first = first, .last = last});
+  };
+  const BufferId t0 = temporary("t0", 0, 1), t1 = temporary("t1", 1, 2), t2 = temporary("t2", 2, 3),
+                 t3 = temporary("t3", 3, 4);
   const BufferId y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
   auto whole = [&](BufferId id) { return View{id, DType::F32, {b.elements}, {b.one}, b.zero}; };
   HostCall call;
   call.op = "test.add_one.default";
   call.inputs = {whole(t1)};
   call.outputs = {whole(t2)};
-  b.plan.steps = {b.launch(b.scale, {x, t0}, {two}), b.launch(b.add, {t0, x, t1}, {}), call, b.launch(b.scale, {t2, t3}, {three}), b.launch(b.add, {t3, t2, y}, {})};
+  b.plan.steps = {b.launch(b.scale, {x, t0}, {two}), b.launch(b.add, {t0, x, t1}, {}), call,
+                  b.launch(b.scale, {t2, t3}, {three}), b.launch(b.add, {t3, t2, y}, {})};
   b.output("y", whole(y));
   Program program = b.program();
   auto device = open();
   // The host's own stream would race with the model's: it waits for the model's through the device's default stream.
   std::shared_ptr<Queue> theirs = device->make_queue();
-  Context context(Model::load(std::move(program), device, [&](const HostCall&) { return std::make_unique<AddOne>(*theirs); }));
+  Context context(
+      Model::load(std::move(program), device, [&](const HostCall&) { return std::make_unique<AddOne>(*theirs); }));
   void *held = nullptr, *stream = nullptr;
   ASSERT_EQ(retain(&held, 0), 0);
   ASSERT_EQ(set_current(held), 0);
@@ -237,12 +259,16 @@ TEST_F(FakeCuda, WhatFailedOnTheDeviceIsSaidAndTheContextGoesOn) {
   GpuPlan b;
   b.plan.kernels.push_back({"guard", "a test's kernel", "an index read from a tensor is out of range (at model.py:3)"});
   const Slot two = b.constant(2), large = b.PlanBuilder::add(ShapeOp::Lt, b.constant(10), b.elements);
-  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}), y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
-  b.plan.steps = {KernelCall{2, {}, {large}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero}, b.launch(b.scale, {x, y}, {two})};
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}),
+                 y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
+  b.plan.steps = {KernelCall{2, {}, {large}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero},
+                  b.launch(b.scale, {x, y}, {two})};
   b.output("y", {y, DType::F32, {b.elements}, {b.one}, b.zero});
   Context context(load(b.program()));
-  EXPECT_EQ(error_of([&] { context.run({{tensor_of(counting(11), {11})}}); }), "an index read from a tensor is out of range (at model.py:3)");
-  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))), times(counting(10), 2));
+  EXPECT_EQ(error_of([&] { context.run({{tensor_of(counting(11), {11})}}); }),
+            "an index read from a tensor is out of range (at model.py:3)");
+  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))),
+            times(counting(10), 2));
 }
 
 TEST_F(FakeCuda, KernelsThatCannotFailFindNoStatus) {
@@ -255,7 +281,9 @@ TEST_F(FakeCuda, KernelsThatCannotFailFindNoStatus) {
   Program program = b.program();
   program.libraries.push_back(gpu_kernels(".version 7.0\n.target sm_75\n.entry sees(\n"));
   Context context(load(std::move(program)));
-  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(3), {3})}}).outputs.at(0))), std::vector<float>{0}) << "each thread of each kernel would read the host's memory";
+  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(3), {3})}}).outputs.at(0))),
+            std::vector<float>{0})
+      << "each thread of each kernel would read the host's memory";
 }
 
 /// Fails where x has more than ten elements, then doubles x in place. (Only the fake driver has such a kernel.)
@@ -265,8 +293,11 @@ Program doubled_in_place() {
   b.plan.stops_on_failure = true;
   b.plan.inputs[0].mutated = true;
   const Slot two = b.constant(2), large = b.PlanBuilder::add(ShapeOp::Lt, b.constant(10), b.elements);
-  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}), y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
-  b.plan.steps = {b.launch(b.scale, {x, y}, {two}), KernelCall{2, {}, {large}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero}, b.launch(b.scale, {x, x}, {two})};
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}),
+                 y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
+  b.plan.steps = {b.launch(b.scale, {x, y}, {two}),
+                  KernelCall{2, {}, {large}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero},
+                  b.launch(b.scale, {x, x}, {two})};
   b.output("y", {y, DType::F32, {b.elements}, {b.one}, b.zero});
   Program program = b.program();
   program.libraries.push_back(gpu_kernels(".version 7.0\n.target sm_75\n.entry fail(\n"));
@@ -305,7 +336,8 @@ TEST_F(FakeCuda, OutOfMemorySaysWhatWasAskedForAndTheContextGoesOn) {
   EXPECT_TRUE(has(message, "4.0 MiB were asked for"));
   EXPECT_TRUE(has(message, "of 10.0 MiB are free"));
   EXPECT_TRUE(has(message, "the program's planned peak is 12.0 MiB"));
-  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))), times(counting(10), 5));
+  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))),
+            times(counting(10), 5));
 }
 
 TEST_F(FakeCuda, MemoryThatIsOutIsAskedForAgainOnceThePoolIsEmpty) {
@@ -340,13 +372,15 @@ TEST_F(FakeCuda, MemoryOfTheCallersOwn) {
 }
 
 TEST_F(FakeCuda, MemoryOfTheCallersOwnIsHeldWhileTheRunLasts) {
-  // What goes back is handed out again at once, as torch's allocator does: what a run still needs must not have gone back.
+  // What goes back is handed out again at once, as torch's allocator does: what a run still needs must not have gone
+  // back.
   auto queue = open()->make_queue();
   std::vector<std::shared_ptr<Storage>> back;
   Context context(load(gpu_counted()));
   context.borrow_memory([&](std::size_t bytes) {
     const QueueScope scope(*queue);
-    std::shared_ptr<Storage> block = back.empty() ? std::make_shared<Storage>(queue->allocate(std::max<std::size_t>(bytes, 1 << 16))) : back.back();
+    std::shared_ptr<Storage> block =
+        back.empty() ? std::make_shared<Storage>(queue->allocate(std::max<std::size_t>(bytes, 1 << 16))) : back.back();
     if (!back.empty()) back.pop_back();
     std::memset(block->data.get(), 0xff, block->bytes);
     Storage lent = *block;
@@ -365,7 +399,8 @@ TEST_F(FakeCuda, MemoryOfTheCallersOwnIsHeldWhileTheRunLasts) {
 }
 
 TEST_F(FakeCuda, MachinesThatWillNotDoAreRefused) {
-  EXPECT_TRUE(has(error_of([] { cuda::open_cuda(0, "libcuda-that-is-not-there.so.1"); }), "no CUDA driver on this machine"));
+  EXPECT_TRUE(
+      has(error_of([] { cuda::open_cuda(0, "libcuda-that-is-not-there.so.1"); }), "no CUDA driver on this machine"));
   EXPECT_TRUE(has(error_of([&] { open(7); }), "there is no device cuda:7: this machine has 2"));
   machine->devices = 0;
   EXPECT_EQ(error_of([&] { open(); }), "the CUDA driver finds no device on this machine");
@@ -379,21 +414,25 @@ TEST_F(FakeCuda, MachinesThatWillNotDoAreRefused) {
   ptx.replace(ptx.find("7.0"), 3, "9.0");
   newer.libraries = {gpu_kernels(ptx.c_str())};
   newer.plan.isa = "sm_80";
-  EXPECT_TRUE(has(error_of([&] { load(newer); }), "its driver (CUDA 12.2) is older than the toolkit that the kernels were compiled with"));
+  EXPECT_TRUE(has(error_of([&] { load(newer); }),
+                  "its driver (CUDA 12.2) is older than the toolkit that the kernels were compiled with"));
   machine->version = 13000;
   machine->capability = 75;
   ptx.replace(ptx.find("sm_75"), 5, "sm_90");
   newer.libraries = {gpu_kernels(ptx.c_str())};
   newer.plan.isa = "sm_90";
-  EXPECT_TRUE(has(error_of([&] { load(newer); }), "the kernels are for sm_90, but cuda:0 (Fake GPU) is sm_75; compile with --set cuda.arch=sm_75"));
+  EXPECT_TRUE(has(error_of([&] { load(newer); }),
+                  "the kernels are for sm_90, but cuda:0 (Fake GPU) is sm_75; compile with --set cuda.arch=sm_75"));
   EXPECT_NO_THROW(load(gpu_scaled_sum()));
 }
 
 TEST_F(FakeCuda, WhatTheDriverRefusesIsSaidInItsWords) {
   Context context(load(gpu_scaled_sum()));
   machine->faults["cuLaunchKernel"] = {700, 1};
-  EXPECT_TRUE(has(error_of([&] { context.run({{tensor_of(counting(10), {10})}}); }), "CUDA cannot launch a kernel: CUDA_ERROR_ILLEGAL_ADDRESS"));
-  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))), times(counting(10), 5));
+  EXPECT_TRUE(has(error_of([&] { context.run({{tensor_of(counting(10), {10})}}); }),
+                  "CUDA cannot launch a kernel: CUDA_ERROR_ILLEGAL_ADDRESS"));
+  EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))),
+            times(counting(10), 5));
 }
 
 }  // namespace

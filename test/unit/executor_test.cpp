@@ -16,7 +16,8 @@
 // Counts the allocations of the thread that asks.
 static thread_local long allocations = 0;
 #ifdef COIL_SANITIZED  // memory is the sanitizer's then
-static const int counting_hooks = __sanitizer_install_malloc_and_free_hooks([](const volatile void*, std::size_t) { ++allocations; }, [](const volatile void*) {});
+static const int counting_hooks = __sanitizer_install_malloc_and_free_hooks(
+    [](const volatile void*, std::size_t) { ++allocations; }, [](const volatile void*) {});
 #else
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
@@ -196,11 +197,14 @@ TEST(Executor, NamesTheInputAndTheRule) {
 /// a = x * 2, then b = y * 3; with `writes`, b is y itself.
 Program two_scales(bool writes) {
   PlanBuilder b;
-  const Slot four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16), two = b.constant(2), three = b.constant(3);
+  const Slot four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16),
+             two = b.constant(2), three = b.constant(3);
   for (const char* name : {"x", "y"}) b.plan.inputs.push_back({name, DType::F32, {four}, {one}});
   b.plan.inputs[1].mutated = writes;
-  const BufferId x = b.buffer({.kind = BufferKind::Input, .index = 0, .name = "x"}), y = b.buffer({.kind = BufferKind::Input, .index = 1, .name = "y"});
-  const BufferId first = b.buffer({.kind = BufferKind::Output, .name = "a", .bytes = bytes}), second = writes ? y : b.buffer({.kind = BufferKind::Output, .name = "b", .bytes = bytes});
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .index = 0, .name = "x"}),
+                 y = b.buffer({.kind = BufferKind::Input, .index = 1, .name = "y"});
+  const BufferId first = b.buffer({.kind = BufferKind::Output, .name = "a", .bytes = bytes}),
+                 second = writes ? y : b.buffer({.kind = BufferKind::Output, .name = "b", .bytes = bytes});
   const std::uint32_t scale = b.kernel("scale");
   b.plan.steps.push_back(KernelCall{scale, {x, first}, {two}, four, four});
   b.plan.steps.push_back(KernelCall{scale, {y, second}, {three}, four, four});
@@ -243,11 +247,14 @@ TEST(Executor, InputsThatAreWrittenToOrReturnedStay) {
 TEST(Executor, SizesThatTakeTurnsHaveOrdersOfTheirOwn) {
   // a = x * 2 where x has elements, b = y * 3, a = y * 2: which output comes first follows from the size of x.
   PlanBuilder b;
-  const Slot n = b.add(ShapeOp::InputSize, 0, 0), four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16), two = b.constant(2), three = b.constant(3);
+  const Slot n = b.add(ShapeOp::InputSize, 0, 0), four = b.constant(4), one = b.constant(1), zero = b.constant(0),
+             bytes = b.constant(16), two = b.constant(2), three = b.constant(3);
   b.plan.inputs.push_back({"x", DType::F32, {n}, {one}});
   b.plan.inputs.push_back({"y", DType::F32, {four}, {one}});
-  const BufferId x = b.buffer({.kind = BufferKind::Input, .index = 0, .name = "x"}), y = b.buffer({.kind = BufferKind::Input, .index = 1, .name = "y"});
-  const BufferId first = b.buffer({.kind = BufferKind::Output, .name = "a", .bytes = bytes}), second = b.buffer({.kind = BufferKind::Output, .name = "b", .bytes = bytes});
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .index = 0, .name = "x"}),
+                 y = b.buffer({.kind = BufferKind::Input, .index = 1, .name = "y"});
+  const BufferId first = b.buffer({.kind = BufferKind::Output, .name = "a", .bytes = bytes}),
+                 second = b.buffer({.kind = BufferKind::Output, .name = "b", .bytes = bytes});
   const std::uint32_t scale = b.kernel("scale");
   b.plan.steps.push_back(KernelCall{scale, {x, first}, {two}, n, four});
   b.plan.steps.push_back(KernelCall{scale, {y, second}, {three}, four, four});
@@ -264,7 +271,8 @@ TEST(Executor, SizesThatTakeTurnsHaveOrdersOfTheirOwn) {
   context.set_inputs_done([&](std::span<const std::uint32_t> done) {
     for (std::uint32_t i : done) log += "xy"[i];
   });
-  const Tensor full = tensor_of({1, 2, 3, 4}, {4}), empty = Tensor::empty(DType::F32, {0}), other = tensor_of({5, 6, 7, 8}, {4});
+  const Tensor full = tensor_of({1, 2, 3, 4}, {4}), empty = Tensor::empty(DType::F32, {0}),
+               other = tensor_of({5, 6, 7, 8}, {4});
   std::vector<Tensor> held;
   for (const Tensor& given : {full, empty, full, empty, full}) {
     log.clear();
@@ -321,7 +329,8 @@ TEST(Executor, ContextsOfOneModelRunAtOnce) {
 /// A counter: state += x, returned as an alias; x *= 2 in place.
 Program counter() {
   PlanBuilder b;
-  const Slot four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16), two = b.constant(2);
+  const Slot four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16),
+             two = b.constant(2);
   b.plan.inputs.push_back({"x", DType::F32, {four}, {one}, true});
   b.plan.constants.push_back({"total", DType::F32, {4}, {1}, 16, 0, true});
   const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});
@@ -388,9 +397,13 @@ TEST(Executor, RefusesBrokenPlans) {
   EXPECT_NE(load([](Plan& p) { p.buffers[1].shares = 1; }).find(broken), std::string::npos);
   EXPECT_NE(load([](Plan& p) { std::get<KernelCall>(p.steps[0]).buffers[1] = 99; }).find(broken), std::string::npos);
   EXPECT_NE(load([](Plan& p) { p.outputs[0].view.buffer = 1; }).find(broken), std::string::npos);
-  EXPECT_EQ(load([](Plan& p) { p.kernels[0].symbol = "gone"; }), "kernel 'gone' is in none of the program's kernel libraries");
-  EXPECT_TRUE(load([](Plan& p) { p.isa = "avx9000"; }).starts_with("the kernels need the instruction set 'avx9000', which this machine ("));
-  EXPECT_EQ(load([](Plan& p) { p.steps.push_back(ExternCall{"levitate", {}, {}, {}}); }), "this runtime has no library operation 'levitate' on cpu");
+  EXPECT_EQ(load([](Plan& p) { p.kernels[0].symbol = "gone"; }),
+            "kernel 'gone' is in none of the program's kernel libraries");
+  EXPECT_TRUE(load([](Plan& p) {
+                p.isa = "avx9000";
+              }).starts_with("the kernels need the instruction set 'avx9000', which this machine ("));
+  EXPECT_EQ(load([](Plan& p) { p.steps.push_back(ExternCall{"levitate", {}, {}, {}}); }),
+            "this runtime has no library operation 'levitate' on cpu");
 }
 
 TEST(OutputPool, KeepsBlocksAndAlignsThem) {

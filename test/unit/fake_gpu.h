@@ -9,7 +9,10 @@
 
 namespace coil::runtime {
 
-inline std::string fake_driver() { return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/fake_cuda/libcuda.so.1").string(); }
+inline std::string fake_driver() {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/fake_cuda/libcuda.so.1")
+      .string();
+}
 
 /// The machine of test/fake_cuda, as new; from then on it is what the runtime finds as libcuda.so.1.
 struct FakeCuda : testing::Test {

@@ -35,8 +35,12 @@ TEST(Srepr, RelationsAndLogic) {
   EXPECT_EQ(parsed("StrictGreaterThan(" + s0 + ", Integer(3))"), parsed("StrictLessThan(Integer(3), " + s0 + ")"));
   EXPECT_EQ(parsed("Not(Equality(" + s0 + ", " + s1 + "))"), parsed("Unequality(" + s0 + ", " + s1 + ")"));
   EXPECT_EQ(parsed("And(true, GreaterThan(" + s0 + ", " + s1 + "))"), parsed("LessThan(" + s1 + ", " + s0 + ")"));
-  const std::string at_most = "ExprCondPair(Integer(7), LessThan(" + s0 + ", Integer(3)))", same = "ExprCondPair(" + s1 + ", Equality(" + s0 + ", Integer(9)))", rest = "ExprCondPair(Integer(0), true)";
-  EXPECT_EQ(parsed("Piecewise(" + at_most + ", " + same + ", " + rest + ")"), parsed("Where(LessThan(" + s0 + ", Integer(3)), Integer(7), Where(Equality(" + s0 + ", Integer(9)), " + s1 + ", Integer(0)))"));
+  const std::string at_most = "ExprCondPair(Integer(7), LessThan(" + s0 + ", Integer(3)))",
+                    same = "ExprCondPair(" + s1 + ", Equality(" + s0 + ", Integer(9)))",
+                    rest = "ExprCondPair(Integer(0), true)";
+  EXPECT_EQ(parsed("Piecewise(" + at_most + ", " + same + ", " + rest + ")"),
+            parsed("Where(LessThan(" + s0 + ", Integer(3)), Integer(7), Where(Equality(" + s0 + ", Integer(9)), " + s1 +
+                   ", Integer(0)))"));
 }
 
 TEST(Srepr, RefusesWhatIsNoInteger) {
@@ -48,7 +52,8 @@ TEST(Srepr, RefusesWhatIsNoInteger) {
   EXPECT_TRUE(has(error("Integer(99999999999999999999)"), "64 bits"));
   EXPECT_TRUE(has(error("Integer(1) Integer(2)"), "expected nothing more at position 10"));
   EXPECT_TRUE(has(error("Mod(" + s0 + ")"), "number of operands"));
-  EXPECT_TRUE(has(error("Piecewise(ExprCondPair(Integer(1), Equality(" + s0 + ", " + s1 + ")))"), "without a value for what is left"));
+  EXPECT_TRUE(has(error("Piecewise(ExprCondPair(Integer(1), Equality(" + s0 + ", " + s1 + ")))"),
+                  "without a value for what is left"));
   std::string deep;
   for (int i = 0; i < 100000; ++i) deep += "Add(";
   EXPECT_TRUE(has(error(deep), "nested deeper"));
@@ -176,7 +181,10 @@ TEST(Pickle, MalformedProgramsAreErrors) {
   EXPECT_TRUE(has(pickle_error("\x80\x02"
                                "ctorch._utils\n_rebuild_sparse_tensor\n)R."),
                   "_rebuild_sparse_tensor (subclasses, quantized, sparse) are not supported"));
-  std::string copies = "\x80\x02" "cbuiltins\ntuple\nq\x01(" + std::string(50'000, 'N') + "tq\x02";
+  std::string copies =
+      "\x80\x02"
+      "cbuiltins\ntuple\nq\x01(" +
+      std::string(50'000, 'N') + "tq\x02";
   for (int i = 0; i < 50'000; ++i) copies += "h\x01h\x02\x85R";
   EXPECT_TRUE(has(pickle_error(copies + "."), "more than 1000000 values"));
   // A list that contains itself, and a deep nest: read, and freed without recursion.

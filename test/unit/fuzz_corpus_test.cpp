@@ -1,4 +1,5 @@
-// The fuzz targets without a fuzzer: each file of their corpora, and a fixed number of small changes of each. A finding of the fuzzer becomes a file under test/fuzz, and is tried here ever after.
+// The fuzz targets without a fuzzer: each file of their corpora, and a fixed number of small changes of each. A finding
+// of the fuzzer becomes a file under test/fuzz, and is tried here ever after.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +37,8 @@ void PrintTo(const Corpus& c, std::ostream* out) { *out << c.name; }
 void change(std::string& text, std::mt19937& random) {
   auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % std::max<std::size_t>(n, 1)); };
   if (text.empty()) return text.push_back(static_cast<char>(random()));
-  const std::size_t at = below(text.size()), length = 1 + below(std::min<std::size_t>(text.size() - at, 16)), from = below(text.size() - length + 1);
+  const std::size_t at = below(text.size()), length = 1 + below(std::min<std::size_t>(text.size() - at, 16)),
+                    from = below(text.size() - length + 1);
   switch (random() % 5) {
     case 0: text[at] = static_cast<char>(random()); break;
     case 1: text[at] = "()[]{}<>,.:=%\"\\-0129 \n"[random() % 23]; break;
@@ -69,7 +71,9 @@ TEST_P(FuzzCorpus, HoldsNoSurprise) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FuzzCorpus,
-                         testing::Values(Corpus{"archive", coil_fuzz_archive, "fixtures", 40}, Corpus{"package", coil_fuzz_package, "fuzz/package", 400}, Corpus{"schema", coil_fuzz_schema, "fuzz/schema", 1000},
+                         testing::Values(Corpus{"archive", coil_fuzz_archive, "fixtures", 40},
+                                         Corpus{"package", coil_fuzz_package, "fuzz/package", 400},
+                                         Corpus{"schema", coil_fuzz_schema, "fuzz/schema", 1000},
                                          Corpus{"text", coil_fuzz_text, "fuzz/text", 200}),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -17,9 +17,8 @@ void define_test_operators() {
   static bool once = [] {
     auto same = [](const ops::Call& c) -> Value { return c.tensor(0); };
     ops::define("fxtest::same(Tensor x, float p=0.5, *, str mode=\"none\", ScalarType? dtype=None) -> Tensor", same);
-    ops::define("fxtest::pair(Tensor x) -> (Tensor, Tensor)", [](const ops::Call& c) -> Value {
-      return Values{c.tensor(0), c.tensor(0)};
-    });
+    ops::define("fxtest::pair(Tensor x) -> (Tensor, Tensor)",
+                [](const ops::Call& c) -> Value { return Values{c.tensor(0), c.tensor(0)}; });
     ops::define("fxtest::size(Tensor x, int dim) -> SymInt",
                 [](const ops::Call& c) -> Value { return c.tensor(0).sizes.at(1); });
     ops::define("fxtest::any(Other[] x) -> Tensor",
@@ -82,7 +81,8 @@ TEST(FxText, ReadsEveryConstructBack) {
       "\"\\n\\t\\x01\", [[], [1, %x]], @true_graph],), kwargs = {})\n"
       "    %any_3 : f32[1] = call_function[target=fxtest.any.default](args = ([contiguous_format, preserve_format, "
       "channels_last, channels_last_3d, strided, sparse_coo],), kwargs = {})\n"
-      "    %any_4 : f32[1] = call_function[target=fxtest.any.default](args = ([SymFloat(f), Bool(s0 <= 3), Where(s0 <= 2, s0, 2), f32[2, s0]],), kwargs = {})\n"
+      "    %any_4 : f32[1] = call_function[target=fxtest.any.default](args = ([SymFloat(f), Bool(s0 <= 3), Where(s0 <= "
+      "2, s0, 2), f32[2, s0]],), kwargs = {})\n"
       "    %call = call_function[target=torch.ops.higher_order.cond](args = (%c, @true_graph, @false_graph, [%x]), "
       "kwargs = {})\n"
       "    return (%any, %x, None, 3, %b)\n"
@@ -112,7 +112,8 @@ TEST(FxText, SizesWithNamesOfDtypes) {
       "graph(f32: [1, 100] = 3, u8: unbacked [0, inf]):\n"
       "    %x : u8[u8, 2*f32] = placeholder[target=x]\n"
       "    %n : (f32) = call_function[target=_operator.add](args = ((u8), 1), kwargs = {})\n"
-      "    %any : f32[1] = call_function[target=fxtest.any.default](args = ([(u8), u8, [f32, (f32)], u8 + 1, u8[u8], Bool(u8 <= 3), 2*f32],), kwargs = {})\n"
+      "    %any : f32[1] = call_function[target=fxtest.any.default](args = ([(u8), u8, [f32, (f32)], u8 + 1, u8[u8], "
+      "Bool(u8 <= 3), 2*f32],), kwargs = {})\n"
       "    return (%any, (u8))\n";
   expect_round_trip(text);
   const auto module = parse(text);

@@ -79,7 +79,8 @@ struct GpuPlan : PlanBuilder {
     plan.device = kGpu;
     elements = this->PlanBuilder::add(ShapeOp::InputSize, 0, 0);
     const Slot limit = constant(most), four = constant(4), threads = constant(128);
-    plan.checks.push_back({this->PlanBuilder::add(ShapeOp::Le, elements, limit), fmt::format("input 'x' must have at most {} elements", most)});
+    plan.checks.push_back({this->PlanBuilder::add(ShapeOp::Le, elements, limit),
+                           fmt::format("input 'x' must have at most {} elements", most)});
     bytes = this->PlanBuilder::add(ShapeOp::Mul, elements, four);
     blocks = this->PlanBuilder::add(ShapeOp::CeilDiv, elements, threads);
     one = constant(1);
@@ -104,21 +105,27 @@ inline Program gpu_scaled_sum() {
   const BufferId t0 = b.buffer({.kind = BufferKind::Temporary, .name = "t0", .bytes = b.bytes, .first = 0, .last = 2});
   const BufferId t1 = b.buffer({.kind = BufferKind::Temporary, .name = "t1", .bytes = b.bytes, .first = 1, .last = 2});
   const BufferId y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
-  b.plan.steps = {b.launch(b.scale, {x, t0}, {two}), b.launch(b.scale, {x, t1}, {three}), b.launch(b.add, {t0, t1, y}, {})};
+  b.plan.steps = {b.launch(b.scale, {x, t0}, {two}), b.launch(b.scale, {x, t1}, {three}),
+                  b.launch(b.add, {t0, t1, y}, {})};
   b.output("y", {y, DType::F32, {b.elements}, {b.one}, b.zero});
   return b.program();
 }
 
-/// Work with a number in the middle that the host reads: n = how many of x are above 0; each of `turns` turns makes t = x * 3 over the first n, u = t + t1, which is x * 3 from before. Returns y = x * 5 by four kernels before, and u.
+/// Work with a number in the middle that the host reads: n = how many of x are above 0; each of `turns` turns makes t =
+/// x * 3 over the first n, u = t + t1, which is x * 3 from before. Returns y = x * 5 by four kernels before, and u.
 inline Program gpu_counted(std::int64_t turns = 1) {
   GpuPlan b;
-  const Slot two = b.constant(2), three = b.constant(3), eight = b.constant(8), four = b.constant(4), threads = b.constant(128), end = b.constant(turns);
-  const Slot turn = b.PlanBuilder::add(ShapeOp::RunTime, 0), n = b.PlanBuilder::add(ShapeOp::RunTime, 1), bytes = b.PlanBuilder::add(ShapeOp::Mul, n, four), blocks = b.PlanBuilder::add(ShapeOp::CeilDiv, n, threads);
+  const Slot two = b.constant(2), three = b.constant(3), eight = b.constant(8), four = b.constant(4),
+             threads = b.constant(128), end = b.constant(turns);
+  const Slot turn = b.PlanBuilder::add(ShapeOp::RunTime, 0), n = b.PlanBuilder::add(ShapeOp::RunTime, 1),
+             bytes = b.PlanBuilder::add(ShapeOp::Mul, n, four),
+             blocks = b.PlanBuilder::add(ShapeOp::CeilDiv, n, threads);
   const std::uint32_t count = b.kernel("count");
   const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});
   const BufferId t0 = b.buffer({.kind = BufferKind::Temporary, .name = "t0", .bytes = b.bytes, .first = 0, .last = 2});
   const BufferId t1 = b.buffer({.kind = BufferKind::Temporary, .name = "t1", .bytes = b.bytes, .first = 1, .last = 9});
-  const BufferId number = b.buffer({.kind = BufferKind::Temporary, .name = "number", .bytes = eight, .first = 3, .last = 4});
+  const BufferId number =
+      b.buffer({.kind = BufferKind::Temporary, .name = "number", .bytes = eight, .first = 3, .last = 4});
   const BufferId y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = b.bytes});
   const BufferId t = b.buffer({.kind = BufferKind::Temporary, .name = "t", .bytes = bytes, .first = 6, .last = 9});
   const BufferId u = b.buffer({.kind = BufferKind::Output, .name = "u", .bytes = bytes});
@@ -126,18 +133,18 @@ inline Program gpu_counted(std::int64_t turns = 1) {
     scalars.push_back(n);
     return KernelCall{which, std::move(buffers), std::move(scalars), b.one, b.one, {blocks, b.one, b.one}, 128, b.zero};
   };
-  b.plan.steps = {b.launch(b.scale, {x, t0}, {two}),                       // 0
-                  b.launch(b.scale, {x, t1}, {three}),                     // 1
-                  b.launch(b.add, {t0, t1, y}, {}),                        // 2
+  b.plan.steps = {b.launch(b.scale, {x, t0}, {two}),                                                               // 0
+                  b.launch(b.scale, {x, t1}, {three}),                                                             // 1
+                  b.launch(b.add, {t0, t1, y}, {}),                                                                // 2
                   KernelCall{count, {x, number}, {b.elements}, b.one, b.one, {b.one, b.one, b.one}, 128, b.zero},  // 3
-                  ReadSymbol{number, n},                                   // 4
-                  AllocateBuffer{u},                                       // 5
-                  Control{Control::Kind::Loop, end, turn, 11},             // 6
-                  AllocateBuffer{t},                                       // 7
-                  late(b.scale, {x, t}, {three}),                          // 8
-                  late(b.add, {t, t1, u}, {}),                             // 9
-                  FreeBuffer{t},                                           // 10
-                  Control{Control::Kind::EndLoop, b.zero, b.zero, 6}};     // 11
+                  ReadSymbol{number, n},                                                                           // 4
+                  AllocateBuffer{u},                                                                               // 5
+                  Control{Control::Kind::Loop, end, turn, 11},                                                     // 6
+                  AllocateBuffer{t},                                                                               // 7
+                  late(b.scale, {x, t}, {three}),                                                                  // 8
+                  late(b.add, {t, t1, u}, {}),                                                                     // 9
+                  FreeBuffer{t},                                                                                   // 10
+                  Control{Control::Kind::EndLoop, b.zero, b.zero, 6}};                                             // 11
   std::get<Control>(b.plan.steps[6]).target = 12;
   b.output("y", {y, DType::F32, {b.elements}, {b.one}, b.zero});
   b.output("u", {u, DType::F32, {n}, {b.one}, b.zero});

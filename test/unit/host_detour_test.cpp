@@ -34,7 +34,9 @@ class FakeQueue : public Queue {
     copy_strided(to, from);
   }
   void launch(const Launch&, void* const*) override { FAIL() << "nothing to launch"; }
-  std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes& a) override { return make_library_op(*this, op, a); }
+  std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes& a) override {
+    return make_library_op(*this, op, a);
+  }
   bool runs_ahead() const override { return true; }
   void wait() override { ++waits; }
   bool begin_recording() override { return recording = true; }
@@ -46,12 +48,14 @@ class FakeQueue : public Queue {
 
 TEST(HostDetour, GivesWhatTheCpuGivesForAnyLayout) {
   FakeQueue queue;
-  for (const auto& [sizes, strides] : std::vector<std::pair<Sizes, Sizes>>{{{3, 2, 12}, {24, 12, 1}}, {{3, 2, 12}, {1, 36, 3}}, {{5, 1, 12}, {0, 0, 1}}}) {
+  for (const auto& [sizes, strides] : std::vector<std::pair<Sizes, Sizes>>{
+           {{3, 2, 12}, {24, 12, 1}}, {{3, 2, 12}, {1, 36, 3}}, {{5, 1, 12}, {0, 0, 1}}}) {
     Operands in;
     in.add({DType::F32, sizes, strides});
     in.add(dense_view(DType::F32, {sizes[1], 4}));
     in.add({DType::F32, {12, 4}, {1, 12}});
-    const std::vector<BoundView> out{{DType::F32, {sizes[0], sizes[1], 4}, {4, 4 * sizes[0], 1}}, dense_view(DType::F32, {sizes[1], 4})};
+    const std::vector<BoundView> out{{DType::F32, {sizes[0], sizes[1], 4}, {4, 4 * sizes[0], 1}},
+                                     dense_view(DType::F32, {sizes[1], 4})};
     const Attributes attributes{{"mode", std::string("gru")}};
     const std::vector<Tensor> expected = run_call("recurrent", attributes, in, out);
     auto call = queue.make_op("recurrent", attributes);
@@ -69,7 +73,8 @@ TEST(HostDetour, GivesWhatTheCpuGivesForAnyLayout) {
       EXPECT_EQ(queue.to_host, 3);
       EXPECT_EQ(queue.to_device, 2);
       EXPECT_GE(queue.waits, 2);
-      for (std::size_t i = 0; i < out.size(); ++i) expect_near(numbers(out[i], memory[i].bytes()), numbers(out[i], expected[i].bytes()), 0);
+      for (std::size_t i = 0; i < out.size(); ++i)
+        expect_near(numbers(out[i], memory[i].bytes()), numbers(out[i], expected[i].bytes()), 0);
     }
   }
 }
@@ -77,7 +82,9 @@ TEST(HostDetour, GivesWhatTheCpuGivesForAnyLayout) {
 TEST(HostDetour, OnlyForOperationsThatAreTheHostsToDo) {
   EXPECT_TRUE(leaves_to_host("svd", DeviceType::CUDA));
   EXPECT_FALSE(leaves_to_host("svd", DeviceType::CPU));
-  for (const char* op : {"linear", "convolution", "convolution_weights", "complex_parts", "all_bounded", "no_such_operation"}) EXPECT_FALSE(leaves_to_host(op, DeviceType::CUDA)) << op;
+  for (const char* op :
+       {"linear", "convolution", "convolution_weights", "complex_parts", "all_bounded", "no_such_operation"})
+    EXPECT_FALSE(leaves_to_host(op, DeviceType::CUDA)) << op;
   FakeQueue queue;
   try {
     queue.make_op("all_bounded", {});

@@ -15,7 +15,8 @@ struct IrTest : testing::Test {
 
   TensorBox input(Exprs sizes, DType dtype = DType::F32) {
     Exprs strides = sym::contiguous_strides(sizes);
-    return whole(graph, graph.add_buffer("x", BufferKind::Input, {dtype, {}, std::move(sizes), std::move(strides), true}).id);
+    return whole(graph,
+                 graph.add_buffer("x", BufferKind::Input, {dtype, {}, std::move(sizes), std::move(strides), true}).id);
   }
   std::vector<sym::LoopVar> loops(const Exprs& sizes) {
     std::vector<sym::LoopVar> result;
@@ -27,7 +28,8 @@ struct IrTest : testing::Test {
 
 TEST_F(IrTest, EqualScalarsAreIdentical) {
   Scalar a = pool.load(0, DType::F32, {graph.ivar(0)});
-  EXPECT_EQ(pool.op(ScalarOp::Add, a, pool.constant(DType::F32, 1)), pool.op(ScalarOp::Add, pool.load(0, DType::F32, {graph.ivar(0)}), pool.constant(DType::F32, 1)));
+  EXPECT_EQ(pool.op(ScalarOp::Add, a, pool.constant(DType::F32, 1)),
+            pool.op(ScalarOp::Add, pool.load(0, DType::F32, {graph.ivar(0)}), pool.constant(DType::F32, 1)));
   EXPECT_NE(pool.constant(DType::F32, 0.0), pool.constant(DType::F32, -0.0));
   EXPECT_NE(pool.constant(DType::F32, 1), pool.constant(DType::F64, 1));
   EXPECT_EQ(pool.constant(DType::F64, NAN), pool.constant(DType::F64, -NAN));
@@ -44,7 +46,8 @@ TEST_F(IrTest, FoldsOnlyWhatIsExact) {
   EXPECT_EQ(pool.op(ScalarOp::Add, n, i(0)), n);
   EXPECT_EQ(pool.op(ScalarOp::Mul, n, i(0)), i(0));
   EXPECT_EQ(pool.op(ScalarOp::Add, f(1), f(2)), f(3));
-  EXPECT_EQ(pool.op(ScalarOp::Add, pool.constant_int(DType::U8, 200), pool.constant_int(DType::U8, 100)), pool.constant_int(DType::U8, 44));
+  EXPECT_EQ(pool.op(ScalarOp::Add, pool.constant_int(DType::U8, 200), pool.constant_int(DType::U8, 100)),
+            pool.constant_int(DType::U8, 44));
   EXPECT_EQ(pool.op(ScalarOp::Where, pool.op(ScalarOp::Lt, i(1), i(2)), x, f(0)), x);
 }
 
@@ -67,14 +70,16 @@ TEST_F(IrTest, RoundingOfANarrowLoadIsNothing) {
 TEST_F(IrTest, SubstituteKeepsWhatDoesNotChange) {
   Scalar x = pool.load(0, DType::F32, {graph.ivar(0)}), y = pool.load(1, DType::F32, {graph.ivar(1)});
   Scalar sum = pool.op(ScalarOp::Add, x, y);
-  Expr from[] = {graph.ivar(0), graph.ivar(1)}, to[] = {graph.ivar(1), graph.ivar(0)}, other[] = {graph.ivar(5), graph.ivar(6)};
+  Expr from[] = {graph.ivar(0), graph.ivar(1)}, to[] = {graph.ivar(1), graph.ivar(0)},
+       other[] = {graph.ivar(5), graph.ivar(6)};
   EXPECT_EQ(pool.substitute(sum, other, to, nullptr), sum);
   EXPECT_EQ(to_string(pool.substitute(sum, from, to, nullptr)), "add(load(buf0, [i1]), load(buf1, [i0]))");
 }
 
 TEST_F(IrTest, MaskReachesEveryLoad) {
   Scalar x = pool.load(0, DType::F32, {graph.ivar(0)}), mask = pool.condition(sym::lt(graph.ivar(0), 3));
-  EXPECT_EQ(to_string(pool.masked(x, mask, pool.constant(DType::F32, 0))), "load(buf0, [i0], mask = condition(i0 <= 2))");
+  EXPECT_EQ(to_string(pool.masked(x, mask, pool.constant(DType::F32, 0))),
+            "load(buf0, [i0], mask = condition(i0 <= 2))");
   EXPECT_EQ(to_string(pool.masked(pool.op(ScalarOp::Exp, x), mask, pool.constant(DType::F32, 1))),
             "where(condition(i0 <= 2), exp(load(buf0, [i0], mask = condition(i0 <= 2))), 1.0)");
 }
@@ -107,7 +112,9 @@ TEST_F(IrTest, UnrealizedBodiesAreAbsorbed) {
   n.realize();
   ASSERT_EQ(graph.operations().size(), 1u);
   EXPECT_EQ(graph.operations()[0].origins, (std::set<std::string>{"exp", "neg"}));
-  EXPECT_EQ(to_string(graph), "buf0: f32[4, 6] input x\nbuf1: f32[4, 6]\nop0: buf1 = pointwise[i0 < 4, i1 < 6] neg(exp(load(buf0, [i0, i1])))  # exp, neg\nreturn\n");
+  EXPECT_EQ(to_string(graph),
+            "buf0: f32[4, 6] input x\nbuf1: f32[4, 6]\nop0: buf1 = pointwise[i0 < 4, i1 < 6] neg(exp(load(buf0, [i0, "
+            "i1])))  # exp, neg\nreturn\n");
 }
 
 TEST_F(IrTest, CostlyValuesWithSeveralUsersAreRealized) {
@@ -152,27 +159,47 @@ TEST_F(IrTest, FreeSymbolsOfEveryKind) {
   const BufferId in = buffer({4}, BufferKind::Input), out = buffer({4}), one = buffer({u()}), other = buffer({u()});
   const Scalar x = pool.load(in, DType::F32, {graph.ivar(0)});
   EXPECT_EQ(names({.node = Pointwise{{4}, x}, .outs = {one}}), Names{"u0"}) << "of the layout written to";
-  EXPECT_EQ(names({.node = Pointwise{{4}, pool.load(other, DType::F32, {graph.ivar(0)})}, .outs = {out}}), Names{"u1"}) << "of the layout read";
+  EXPECT_EQ(names({.node = Pointwise{{4}, pool.load(other, DType::F32, {graph.ivar(0)})}, .outs = {out}}), Names{"u1"})
+      << "of the layout read";
   EXPECT_EQ(names({.node = Pointwise{{u()}, x}, .outs = {out}}), Names{"u2"});
-  EXPECT_EQ(names({.node = Pointwise{{4}, pool.load(in, DType::F32, {graph.ivar(0) + u()})}, .outs = {out}}), Names{"u3"}) << "a view at a place that data tell";
-  EXPECT_EQ(names({.node = Pointwise{{4}, x}, .outs = {out}, .store_index = {u()}}), Names{"u4"}) << "a part of a concatenation";
+  EXPECT_EQ(names({.node = Pointwise{{4}, pool.load(in, DType::F32, {graph.ivar(0) + u()})}, .outs = {out}}),
+            Names{"u3"})
+      << "a view at a place that data tell";
+  EXPECT_EQ(names({.node = Pointwise{{4}, x}, .outs = {out}, .store_index = {u()}}), Names{"u4"})
+      << "a part of a concatenation";
   EXPECT_EQ(names({.node = Reduction{{4}, {u()}, {}, x}, .outs = {out}}), Names{"u5"});
   EXPECT_EQ(names({.node = Scan{.sizes = {u()}, .body = x}, .outs = {out}}), Names{"u6"});
   EXPECT_EQ(names({.node = Scatter{.sizes = {4}, .body = x, .index = {u()}}, .outs = {out}}), Names{"u7"});
-  EXPECT_EQ(names({.node = Scatter{.sizes = {4}, .body = x, .index = {0}, .indirect = {pool.load(in, DType::F32, {u()})}}, .outs = {out}}), Names{"u8"});
+  EXPECT_EQ(
+      names({.node = Scatter{.sizes = {4}, .body = x, .index = {0}, .indirect = {pool.load(in, DType::F32, {u()})}},
+             .outs = {out}}),
+      Names{"u8"});
   const BufferView whole_out{out, DType::F32, {4}, {1}};
-  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {u()}, {1}}}, .outputs = {whole_out}}, .outs = {out}}), Names{"u9"});
-  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {4}, {u()}}}, .outputs = {whole_out}}, .outs = {out}}), Names{"u10"});
-  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {4}, {1}, u()}}, .outputs = {whole_out}}, .outs = {out}}), Names{"u11"});
-  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {4}, {1}}}, .outputs = {whole_out, {other, DType::F32, {u()}, {1}}}}, .outs = {out, one}}), (Names{"u0", "u12"})) << "of several results";
+  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {u()}, {1}}}, .outputs = {whole_out}},
+                   .outs = {out}}),
+            Names{"u9"});
+  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {4}, {u()}}}, .outputs = {whole_out}},
+                   .outs = {out}}),
+            Names{"u10"});
+  EXPECT_EQ(names({.node = Extern{.op = "sort", .inputs = {{in, DType::F32, {4}, {1}, u()}}, .outputs = {whole_out}},
+                   .outs = {out}}),
+            Names{"u11"});
+  EXPECT_EQ(names({.node = Extern{.op = "sort",
+                                  .inputs = {{in, DType::F32, {4}, {1}}},
+                                  .outputs = {whole_out, {other, DType::F32, {u()}, {1}}}},
+                   .outs = {out, one}}),
+            (Names{"u0", "u12"}))
+      << "of several results";
   EXPECT_EQ(names({.node = Assertion{sym::le(u(), 4), "no"}}), Names{"u13"});
   EXPECT_EQ(names({.node = Control{.kind = Control::Kind::If, .condition = u()}}), Names{"u14"});
   EXPECT_EQ(names({.node = Control{.kind = Control::Kind::EndIf}}), Names{});
-  EXPECT_EQ(names({.node = Control{.kind = Control::Kind::Loop, .counter = u(), .extent = u()}}), Names{"u16"}) << "not of the counter, which it defines";
+  EXPECT_EQ(names({.node = Control{.kind = Control::Kind::Loop, .counter = u(), .extent = u()}}), Names{"u16"})
+      << "not of the counter, which it defines";
   EXPECT_EQ(names({.node = ReadSymbol{u(), in}}), Names{});
   ops::NamedArgument count{.value = ops::CallArgument(u())};
   EXPECT_EQ(names({.node = Fallback{.op = "lib.f.default", .arguments = {count}}, .outs = {out}}), Names{"u18"});
-  EXPECT_EQ(names({.node = Fallback{.op = "lib.f.default", .inputs = {{in, DType::F32, {u()}, {1}}}}, .outs = {out}}), Names{"u19"});
+  EXPECT_EQ(names({.node = Fallback{.op = "lib.f.default", .inputs = {{in, DType::F32, {u()}, {1}}}}, .outs = {out}}),
+            Names{"u19"});
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ class KernelLibrary {
   void* handle_;
 };
 
-/// The instruction sets that kernel tests run on, as `find_toolchain` takes them: this machine's own; with COIL_TEST_ISAS=all in the
-/// environment also the lesser ones, which take as long again each.
+/// The instruction sets that kernel tests run on, as `find_toolchain` takes them: this machine's own; with
+/// COIL_TEST_ISAS=all in the environment also the lesser ones, which take as long again each.
 inline std::vector<std::string> tested_isas() {
   std::vector<std::string> out{"native"};
   const char* wish = std::getenv("COIL_TEST_ISAS");

@@ -16,13 +16,17 @@ struct Fixture : testing::Test {
   ir::Graph graph{env};
 
   TensorBox input(const char* name, const Exprs& sizes) {
-    return ir::whole(graph, graph.add_buffer(name, ir::BufferKind::Input, {DType::F32, {}, sizes, sym::contiguous_strides(sizes), true}).id);
+    return ir::whole(
+        graph,
+        graph.add_buffer(name, ir::BufferKind::Input, {DType::F32, {}, sizes, sym::contiguous_strides(sizes), true})
+            .id);
   }
   TensorBox pointwise(ScalarOp op, const TensorBox& a, const TensorBox& b) {
     const Exprs at = graph.ivars(a.sizes.size());
     std::vector<sym::LoopVar> loops;
     for (std::size_t d = 0; d < at.size(); ++d) loops.push_back({at[d], a.sizes[d]});
-    TensorBox out = ir::make_pointwise(graph, DType::F32, {}, a.sizes, graph.pool().op(op, a.load(at, loops), b.load(at, loops)));
+    TensorBox out =
+        ir::make_pointwise(graph, DType::F32, {}, a.sizes, graph.pool().op(op, a.load(at, loops), b.load(at, loops)));
     out.realize();
     return out;
   }
@@ -33,7 +37,8 @@ struct Fixture : testing::Test {
     for (std::size_t d = 0; d < at.size(); ++d) loops.push_back({at[d], a.sizes[d]});
     loops.push_back({r, a.sizes.back()});
     at.push_back(r);
-    return ir::make_reduction(graph, DType::F32, {}, Exprs(a.sizes.begin(), a.sizes.end() - 1), {a.sizes.back()}, ir::ReductionKind::Sum, a.load(at, loops));
+    return ir::make_reduction(graph, DType::F32, {}, Exprs(a.sizes.begin(), a.sizes.end() - 1), {a.sizes.back()},
+                              ir::ReductionKind::Sum, a.load(at, loops));
   }
   void returns(const TensorBox& t) {
     t.realize();
@@ -62,7 +67,8 @@ TEST_F(Fixture, ReductionTakesItsProducerAndItsEpilogueIntoOneKernel) {
   const TensorBox rows = row_sum(sum);
   const Exprs at{graph.ivar(0), graph.ivar(1)}, row{graph.ivar(0)};
   const std::vector<sym::LoopVar> loops{{at[0], 64}, {at[1], 768}};
-  returns(ir::make_pointwise(graph, DType::F32, {}, {64, 768}, graph.pool().op(ScalarOp::Div, sum.load(at, loops), rows.load(row, loops))));
+  returns(ir::make_pointwise(graph, DType::F32, {}, {64, 768},
+                             graph.pool().op(ScalarOp::Div, sum.load(at, loops), rows.load(row, loops))));
   const auto schedule = scheduler::schedule(graph);
   ASSERT_EQ(schedule.items.size(), 1u) << scheduler::to_string(graph, schedule);
   const auto& group = std::get<scheduler::Group>(schedule.items[0]);
@@ -133,7 +139,9 @@ TEST_F(Fixture, ConditionsOfWholeVectorsAreBoolsAndSmallBodiesAreWrittenWithoutT
   const Scalar row = pool.condition(sym::le(1, at[0])), lane = pool.condition(sym::le(1, at[1]));
   /// Of a load under the mask, with `steps` products behind it.
   const auto text = [&](Scalar mask, int steps) {
-    Scalar value = pool.op(ScalarOp::Where, mask, pool.linear_load(b, DType::F32, 256 * at[0] + at[1] - (mask == row ? 256 : 1), {}, mask), pool.constant(DType::F32, 2));
+    Scalar value = pool.op(ScalarOp::Where, mask,
+                           pool.linear_load(b, DType::F32, 256 * at[0] + at[1] - (mask == row ? 256 : 1), {}, mask),
+                           pool.constant(DType::F32, 2));
     for (int k = 1; k <= steps; ++k) value = pool.op(ScalarOp::Mul, value, pool.constant(DType::F32, 1 + k * 0.5));
     returns(ir::make_pointwise(graph, DType::F32, {}, {64, 256}, value));
     const auto schedule = scheduler::schedule(graph, NoFusion());
@@ -154,7 +162,8 @@ TEST_F(Fixture, EqualKernelsAreEqualTexts) {
   returns(pointwise(ScalarOp::Add, b, b));
   const auto schedule = scheduler::schedule(graph);
   std::set<std::string> symbols;
-  for (const auto& item : schedule.items) symbols.insert(codegen::print_kernel(graph, std::get<scheduler::Group>(item), {.lanes = 8}).symbol);
+  for (const auto& item : schedule.items)
+    symbols.insert(codegen::print_kernel(graph, std::get<scheduler::Group>(item), {.lanes = 8}).symbol);
   EXPECT_EQ(symbols.size(), 1u);
 }
 

@@ -15,13 +15,16 @@ struct Indices {
   Expr run = env.loop_var("i0"), row = env.loop_var("i1");
   std::mt19937 random{0};
 
-  std::int64_t draw(std::int64_t low, std::int64_t high) { return std::uniform_int_distribution<std::int64_t>(low, high)(random); }
+  std::int64_t draw(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  }
 
   Expr number(int depth) {
     if (depth == 0) return draw(0, 3) == 0 ? Expr(draw(-9, 9)) : draw(0, 3) == 0 ? row : run;
     const Expr a = number(depth - 1), b = draw(0, 1) ? number(depth - 1) : Expr(draw(-9, 9));
     switch (draw(0, 6)) {
-      case 0: case 1: return a + b;
+      case 0:
+      case 1: return a + b;
       case 2: return a * Expr(draw(-4, 8));
       case 3: return sym::floor_div(a, Expr(draw(1, 9)));
       case 4: return sym::mod(a, Expr(draw(1, 9)));
@@ -62,8 +65,11 @@ TEST(Lanes, StridesAreThoseOfTheValues) {
     for (std::int64_t row = 0; row < 3; ++row)
       for (std::int64_t first = 0; first < 32; first += lanes.width) {
         const std::int64_t start = of.value(e, first, row);
-        ASSERT_TRUE(!starts_whole || start % lanes.width == 0) << sym::to_string(e) << " at " << first << ", width " << lanes.width;
-        for (std::int64_t j = 0; stride && j < lanes.width; ++j) ASSERT_EQ(of.value(e, first + j, row), start + j * *stride) << sym::to_string(e) << " at " << first << " + " << j << ", width " << lanes.width;
+        ASSERT_TRUE(!starts_whole || start % lanes.width == 0)
+            << sym::to_string(e) << " at " << first << ", width " << lanes.width;
+        for (std::int64_t j = 0; stride && j < lanes.width; ++j)
+          ASSERT_EQ(of.value(e, first + j, row), start + j * *stride)
+              << sym::to_string(e) << " at " << first << " + " << j << ", width " << lanes.width;
       }
   }
   EXPECT_GT(known, kTries / 4u);

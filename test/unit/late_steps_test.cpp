@@ -29,34 +29,39 @@ extern "C" void take(void* const* b, const int64_t* s, int64_t, int64_t) {  // b
 }
 )";
 
-/// In each of `turns` turns: n = count of positive x; t = n values of the turn's number; total += sum of t. Returns t's like, n values of 7, and the total.
+/// In each of `turns` turns: n = count of positive x; t = n values of the turn's number; total += sum of t. Returns t's
+/// like, n values of 7, and the total.
 Program counted(std::int64_t turns) {
   PlanBuilder b;
-  const Slot size = b.add(ShapeOp::InputSize, 0, 0), one = b.constant(1), zero = b.constant(0), four = b.constant(4), eight = b.constant(8), seven = b.constant(7);
-  const Slot end = b.constant(turns), turn = b.add(ShapeOp::RunTime, 0), n = b.add(ShapeOp::RunTime, 1), bytes = b.add(ShapeOp::Mul, n, four);
-  const Slot last = b.add(ShapeOp::RunTime, 2), last_bytes = b.add(ShapeOp::Mul, last, four), share = b.add(ShapeOp::FloorDiv, seven, n), small = b.add(ShapeOp::Le, n, seven);
+  const Slot size = b.add(ShapeOp::InputSize, 0, 0), one = b.constant(1), zero = b.constant(0), four = b.constant(4),
+             eight = b.constant(8), seven = b.constant(7);
+  const Slot end = b.constant(turns), turn = b.add(ShapeOp::RunTime, 0), n = b.add(ShapeOp::RunTime, 1),
+             bytes = b.add(ShapeOp::Mul, n, four);
+  const Slot last = b.add(ShapeOp::RunTime, 2), last_bytes = b.add(ShapeOp::Mul, last, four),
+             share = b.add(ShapeOp::FloorDiv, seven, n), small = b.add(ShapeOp::Le, n, seven);
   (void)share;  // has no value when n is 0, and nothing asks for it
   b.plan.inputs.push_back({"x", DType::F32, {size}, {one}});
   const BufferId x = b.buffer({.kind = BufferKind::Input, .index = 0, .name = "x"});
-  const BufferId number = b.buffer({.kind = BufferKind::Temporary, .name = "number", .bytes = eight, .first = 0, .last = 13});
+  const BufferId number =
+      b.buffer({.kind = BufferKind::Temporary, .name = "number", .bytes = eight, .first = 0, .last = 13});
   const BufferId t = b.buffer({.kind = BufferKind::Temporary, .name = "t", .bytes = bytes, .first = 5, .last = 8});
   const BufferId total = b.buffer({.kind = BufferKind::Output, .name = "total", .bytes = four});
   const BufferId out = b.buffer({.kind = BufferKind::Output, .name = "out", .bytes = last_bytes});
   const std::uint32_t count = b.kernel("count"), fill = b.kernel("fill"), take = b.kernel("take");
-  b.plan.steps = {KernelCall{fill, {total}, {zero}, one, one},          // 0
-                  Control{Control::Kind::Loop, end, turn, 10},          // 1
-                  KernelCall{count, {x, number}, {size}, one, one},     // 2
-                  ReadSymbol{number, n},                                // 3
-                  AssertCall{small, "at most 7 positive values"},       // 4
-                  AllocateBuffer{t},                                    // 5
-                  KernelCall{fill, {t}, {turn}, n, one},                // 6
-                  KernelCall{take, {t, total}, {n}, one, one},          // 7
-                  FreeBuffer{t},                                        // 8
-                  Control{Control::Kind::EndLoop, zero, zero, 1},       // 9
-                  KernelCall{count, {x, number}, {size}, one, one},     // 10
-                  ReadSymbol{number, last},                             // 11
-                  AllocateBuffer{out},                                  // 12
-                  KernelCall{fill, {out}, {seven}, last, one}};         // 13
+  b.plan.steps = {KernelCall{fill, {total}, {zero}, one, one},       // 0
+                  Control{Control::Kind::Loop, end, turn, 10},       // 1
+                  KernelCall{count, {x, number}, {size}, one, one},  // 2
+                  ReadSymbol{number, n},                             // 3
+                  AssertCall{small, "at most 7 positive values"},    // 4
+                  AllocateBuffer{t},                                 // 5
+                  KernelCall{fill, {t}, {turn}, n, one},             // 6
+                  KernelCall{take, {t, total}, {n}, one, one},       // 7
+                  FreeBuffer{t},                                     // 8
+                  Control{Control::Kind::EndLoop, zero, zero, 1},    // 9
+                  KernelCall{count, {x, number}, {size}, one, one},  // 10
+                  ReadSymbol{number, last},                          // 11
+                  AllocateBuffer{out},                               // 12
+                  KernelCall{fill, {out}, {seven}, last, one}};      // 13
   b.output("total", {total, DType::F32, {one}, {one}, zero});
   b.output("out", {out, DType::F32, {last}, {one}, zero});
   b.plan.outputs.push_back({"count", Output::Kind::Int, {}, last});
@@ -77,8 +82,10 @@ TEST(LateSteps, SizesReadFromMemoryInALoop) {
 
 TEST(LateSteps, EachSideOfABranchSetsANumberAndAllocatesByIt) {
   PlanBuilder b;
-  const Slot size = b.add(ShapeOp::InputSize, 0, 0), one = b.constant(1), zero = b.constant(0), four = b.constant(4), few = b.constant(3), seven = b.constant(7);
-  const Slot n = b.add(ShapeOp::RunTime, 0), bytes = b.add(ShapeOp::Mul, n, four), small = b.add(ShapeOp::Lt, size, few);
+  const Slot size = b.add(ShapeOp::InputSize, 0, 0), one = b.constant(1), zero = b.constant(0), four = b.constant(4),
+             few = b.constant(3), seven = b.constant(7);
+  const Slot n = b.add(ShapeOp::RunTime, 0), bytes = b.add(ShapeOp::Mul, n, four),
+             small = b.add(ShapeOp::Lt, size, few);
   b.plan.inputs.push_back({"x", DType::F32, {size}, {one}});
   b.buffer({.kind = BufferKind::Input, .index = 0, .name = "x"});
   const BufferId out = b.buffer({.kind = BufferKind::Output, .name = "out", .bytes = bytes});
@@ -98,7 +105,8 @@ TEST(LateSteps, EachSideOfABranchSetsANumberAndAllocatesByIt) {
   EXPECT_EQ(plan_to_json(plan_from_json(text)), text);
   Context context(Model::load({b.plan, {}, {compile_kernels(kKernels)}, "", {}}));
   for (std::size_t count : {0u, 2u, 3u, 17u, 1u}) {
-    const RunResult result = context.run({{tensor_of(std::vector<float>(count, 1), {static_cast<std::int64_t>(count)})}});
+    const RunResult result =
+        context.run({{tensor_of(std::vector<float>(count, 1), {static_cast<std::int64_t>(count)})}});
     EXPECT_EQ(values_of(result.outputs[0]), count < 3 ? std::vector<float>(3, 7) : std::vector<float>(count, 4));
   }
   b.plan.steps[1] = SetNumber{small, few};
@@ -124,13 +132,15 @@ TEST(LateSteps, ALoopWithoutEndIsStopped) {
   for (int again = 0; again < 2; ++again) {
     int asked = 0;
     context.set_stop([&] { return ++asked == 100; });
-    EXPECT_EQ(error_of([&] { context.run({{tensor_of({1, -1}, {2})}}); }), "the run was interrupted in a loop, after 100 turns");
+    EXPECT_EQ(error_of([&] { context.run({{tensor_of({1, -1}, {2})}}); }),
+              "the run was interrupted in a loop, after 100 turns");
     EXPECT_EQ(asked, 100);
   }
 }
 
 TEST(LateSteps, CInterfaceInterruptsALoop) {
-  const std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("coil_late_steps_{}.coil", ::getpid());
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / fmt::format("coil_late_steps_{}.coil", ::getpid());
   save_package(counted(std::numeric_limits<std::int64_t>::max()), path);
   coil_model* model = coil_model_load(path.c_str());
   ASSERT_TRUE(model) << coil_last_error();

@@ -24,7 +24,8 @@ Sizes result_sizes(const Case& c) {
   Sizes y = {c.x[0], c.transposed ? c.weight[1] * c.groups : c.weight[0]};
   for (std::size_t d = 0; d + 2 < c.x.size(); ++d) {
     const std::int64_t reach = (c.weight[d + 2] - 1) * c.dilation[d] + 1;
-    y.push_back(c.transposed ? (c.x[d + 2] - 1) * c.stride[d] - 2 * c.padding[d] + reach + (c.output_padding.empty() ? 0 : c.output_padding[d])
+    y.push_back(c.transposed ? (c.x[d + 2] - 1) * c.stride[d] - 2 * c.padding[d] + reach +
+                                   (c.output_padding.empty() ? 0 : c.output_padding[d])
                              : (c.x[d + 2] + 2 * c.padding[d] - reach) / c.stride[d] + 1);
   }
   return y;
@@ -44,7 +45,8 @@ std::vector<double> reference(const Case& c, const Operands& in, const Sizes& y)
       for_each_index(kernel, [&](const Sizes& k) {
         const std::int64_t group = ix[1] / in_group, channel = group * out_group + o;
         std::int64_t offset = ix[0] * steps[0] + channel * steps[1];
-        std::int64_t place = c.transposed ? ix[1] * weight_steps[0] + o * weight_steps[1] : channel * weight_steps[0] + ix[1] % in_group * weight_steps[1];
+        std::int64_t place = c.transposed ? ix[1] * weight_steps[0] + o * weight_steps[1]
+                                          : channel * weight_steps[0] + ix[1] % in_group * weight_steps[1];
         for (std::size_t d = 0; d < k.size(); ++d) {
           std::int64_t at = c.transposed ? ix[d + 2] * c.stride[d] - c.padding[d] + k[d] * c.dilation[d]
                                          : ix[d + 2] + c.padding[d] - k[d] * c.dilation[d];
@@ -64,7 +66,11 @@ std::vector<double> reference(const Case& c, const Operands& in, const Sizes& y)
 }
 
 Attributes attributes_of(const Case& c) {
-  return {{"stride", c.stride}, {"padding", c.padding}, {"dilation", c.dilation}, {"groups", c.groups}, {"transposed", std::int64_t{c.transposed}}};
+  return {{"stride", c.stride},
+          {"padding", c.padding},
+          {"dilation", c.dilation},
+          {"groups", c.groups},
+          {"transposed", std::int64_t{c.transposed}}};
 }
 
 V channels_last(const Sizes& sizes, DType dtype) {
@@ -129,7 +135,8 @@ TEST(Convolution, PackedWeightsServeEveryBatchSize) {
       in.add(channels_last(c.x, dtype));
       in.add(dense_view(dtype, c.weight));
       const Sizes hint = result_sizes(c);
-      const auto packed = pack_operand("convolution", attributes_of(c), in.views, std::vector<V>{channels_last(hint, dtype)}, 1, in.tensors[1], machine_isa());
+      const auto packed = pack_operand("convolution", attributes_of(c), in.views,
+                                       std::vector<V>{channels_last(hint, dtype)}, 1, in.tensors[1], machine_isa());
       if (!packed) continue;
       for (std::int64_t batch : {1, 3}) {
         Case now = c;
@@ -141,7 +148,8 @@ TEST(Convolution, PackedWeightsServeEveryBatchSize) {
         other.use({DType::U8, packed->bytes.sizes, {1}}, packed->bytes, 1);
         Attributes attributes = attributes_of(c);
         attributes.insert(packed->attributes.begin(), packed->attributes.end());
-        expect_near(run("convolution", attributes, other, channels_last(result_sizes(now), dtype)), expected, tolerance(dtype));
+        expect_near(run("convolution", attributes, other, channels_last(result_sizes(now), dtype)), expected,
+                    tolerance(dtype));
       }
     }
   }
@@ -157,8 +165,8 @@ TEST(Convolution, AppliesPostOperationsInOrder) {
       Operands in;
       in.add(layout(c.x));
       in.add(dense_view(dtype, c.weight));
-      in.add(dense_view(dtype, y));                 // added after relu, in another layout than y
-      in.add({dtype, {y[1], 1, 1}, {1, 1, 1}});     // one factor for each channel
+      in.add(dense_view(dtype, y));              // added after relu, in another layout than y
+      in.add({dtype, {y[1], 1, 1}, {1, 1, 1}});  // one factor for each channel
       in.add(channels_last(y, dtype));
       std::vector<double> expected = reference(c, in, y);
       std::size_t i = 0;
@@ -185,7 +193,8 @@ TEST(Convolution, SumAddsToWhatTheOutputHolds) {
     for (double& e : expected) e = std::max(0.0, e + 2);
     Attributes attributes = attributes_of(c);
     attributes["post"] = std::vector<std::string>{"sum", "relu"};
-    expect_near(run("convolution", attributes, in, last ? channels_last(y, DType::F32) : dense_view(DType::F32, y), 2), expected, 1e-5);
+    expect_near(run("convolution", attributes, in, last ? channels_last(y, DType::F32) : dense_view(DType::F32, y), 2),
+                expected, 1e-5);
   }
 }
 
@@ -195,7 +204,9 @@ TEST(Convolution, RefusesSizesThatDoNotFit) {
   in.add(dense_view(DType::F32, {4, 4, 3, 3}));
   EXPECT_THROW(run("convolution", {}, in, dense_view(DType::F32, {1, 4, 8, 8})), Error);
   EXPECT_THROW(run("convolution", {{"groups", 3}}, in, dense_view(DType::F32, {1, 4, 6, 6})), Error);
-  EXPECT_THROW(run("convolution", {{"stride", std::vector<std::int64_t>{1, 1, 1}}}, in, dense_view(DType::F32, {1, 4, 6, 6})), Error);
+  EXPECT_THROW(
+      run("convolution", {{"stride", std::vector<std::int64_t>{1, 1, 1}}}, in, dense_view(DType::F32, {1, 4, 6, 6})),
+      Error);
 }
 
 }  // namespace

@@ -48,8 +48,10 @@ TEST(Linear, AgreesWithTheDefinition) {
         in.add(dense_view(dtype, {9}));
         const V out = dense_view(dtype, y);
         std::vector<double> expected = product(in, out, transposed != 0);
-        for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += in.value(2, {static_cast<std::int64_t>(i % 9)});
-        expect_near(run("linear", {{"has_bias", 1}, {"weight_transposed", transposed}}, in, out), expected, tolerance(dtype));
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          expected[i] += in.value(2, {static_cast<std::int64_t>(i % 9)});
+        expect_near(run("linear", {{"has_bias", 1}, {"weight_transposed", transposed}}, in, out), expected,
+                    tolerance(dtype));
       }
     }
   }
@@ -112,18 +114,25 @@ TEST(Matmul, AgreesWithTheDefinitionInEveryLayout) {
   const DType f = DType::F32;
   const std::vector<Case> cases = {
       {{f, {4, 5}, {5, 1}}, {f, {5, 6}, {6, 1}}, {f, {4, 6}, {6, 1}}},
-      {{f, {4, 5}, {1, 4}}, {f, {5, 6}, {1, 5}}, {f, {4, 6}, {1, 4}}},                                          // all transposed
+      {{f, {4, 5}, {1, 4}}, {f, {5, 6}, {1, 5}}, {f, {4, 6}, {1, 4}}},  // all transposed
       {{f, {2, 4, 5}, {20, 5, 1}}, {f, {2, 5, 6}, {30, 6, 1}}, {f, {2, 4, 6}, {24, 6, 1}}},
-      {{f, {2, 3, 8, 16}, {384, 16, 48, 1}}, {f, {2, 3, 16, 8}, {384, 16, 1, 48}}, {f, {2, 3, 8, 8}, {192, 64, 8, 1}}},  // attention
+      {{f, {2, 3, 8, 16}, {384, 16, 48, 1}},
+       {f, {2, 3, 16, 8}, {384, 16, 1, 48}},
+       {f, {2, 3, 8, 8}, {192, 64, 8, 1}}},  // attention
       {{f, {2, 3, 8, 8}, {192, 64, 8, 1}}, {f, {2, 3, 8, 16}, {384, 16, 48, 1}}, {f, {2, 3, 8, 16}, {384, 16, 48, 1}}},
-      {{f, {2, 3, 4, 5}, {0, 0, 5, 1}}, {f, {2, 3, 5, 6}, {90, 30, 6, 1}}, {f, {2, 3, 4, 6}, {72, 24, 6, 1}}},  // one a for all
-      {{f, {2, 3, 4, 5}, {60, 20, 5, 1}}, {f, {2, 3, 5, 6}, {0, 0, 6, 1}}, {f, {2, 3, 4, 6}, {72, 24, 6, 1}}},  // one b for all
+      {{f, {2, 3, 4, 5}, {0, 0, 5, 1}},
+       {f, {2, 3, 5, 6}, {90, 30, 6, 1}},
+       {f, {2, 3, 4, 6}, {72, 24, 6, 1}}},  // one a for all
+      {{f, {2, 3, 4, 5}, {60, 20, 5, 1}},
+       {f, {2, 3, 5, 6}, {0, 0, 6, 1}},
+       {f, {2, 3, 4, 6}, {72, 24, 6, 1}}},  // one b for all
       {{f, {2, 1, 5}, {5, 5, 1}}, {f, {2, 5, 1}, {5, 1, 1}}, {f, {2, 1, 1}, {1, 1, 1}}},
-      {{f, {3, 5}, {0, 1}}, {f, {5, 4}, {4, 0}}, {f, {3, 4}, {4, 1}}},                                          // expanded matrices
+      {{f, {3, 5}, {0, 1}}, {f, {5, 4}, {4, 0}}, {f, {3, 4}, {4, 1}}},  // expanded matrices
   };
   for (const Case& c : cases) {
     for (DType dtype : {DType::F32, DType::BF16, DType::I64}) {
-      SCOPED_TRACE(fmt::format("{} a [{}] strides [{}]", short_name(dtype), fmt::join(c.a.sizes, ", "), fmt::join(c.a.strides, ", ")));
+      SCOPED_TRACE(fmt::format("{} a [{}] strides [{}]", short_name(dtype), fmt::join(c.a.sizes, ", "),
+                               fmt::join(c.a.strides, ", ")));
       Operands in;
       V a = c.a, b = c.b, y = c.y;
       a.dtype = b.dtype = y.dtype = dtype;
@@ -152,7 +161,8 @@ TEST(Matmul, AppliesBiasAndPostOperationsInOrder) {
       e = e * in.value(3, at) + in.value(4, {at[1], 0});
       e = (2 * e + 0.5) * in.value(5, {});
     });
-    const Attributes attributes = {{"has_bias", 1}, {"post", std::vector<std::string>{"relu", "mul", "add", "scale:2:0.5", "mul"}}};
+    const Attributes attributes = {{"has_bias", 1},
+                                   {"post", std::vector<std::string>{"relu", "mul", "add", "scale:2:0.5", "mul"}}};
     expect_near(run("matmul", attributes, in, y), expected, tolerance(dtype) * 4);
   }
 }
@@ -169,9 +179,11 @@ TEST(Matmul, SumAddsToWhatTheOutputHolds) {
 }
 
 TEST(PostOps, AgreeWithTheirDefinitions) {
-  // Every eltwise operation through a 1-wide product: y = post(x). The bound is on the difference from double arithmetic.
-  const std::vector<std::string> names = {"relu", "gelu_erf", "gelu_tanh", "silu", "sigmoid", "tanh", "clip:-1:0.5", "hardswish",
-                                          "hardsigmoid", "elu:0.7", "leaky_relu:0.1", "scale:2:-1"};
+  // Every eltwise operation through a 1-wide product: y = post(x). The bound is on the difference from double
+  // arithmetic.
+  const std::vector<std::string> names = {"relu",        "gelu_erf", "gelu_tanh",      "silu",
+                                          "sigmoid",     "tanh",     "clip:-1:0.5",    "hardswish",
+                                          "hardsigmoid", "elu:0.7",  "leaky_relu:0.1", "scale:2:-1"};
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     const PostOp op = parse_post_ops({{"post", std::vector<std::string>{name}}})[0];
@@ -182,7 +194,8 @@ TEST(PostOps, AgreeWithTheirDefinitions) {
     in.tensors[1].data<float>()[0] = 1;
     std::vector<double> expected;
     for (int i = 0; i <= 4000; ++i) expected.push_back(apply_post_op(op, in.tensors[0].data<float>()[i]));
-    expect_near(run("linear", {{"post", std::vector<std::string>{name}}}, in, dense_view(DType::F32, {4001, 1})), expected, 2e-6);
+    expect_near(run("linear", {{"post", std::vector<std::string>{name}}}, in, dense_view(DType::F32, {4001, 1})),
+                expected, 2e-6);
   }
   EXPECT_THROW(parse_post_ops({{"post", std::vector<std::string>{"levitate"}}}), Error);
   EXPECT_THROW(parse_post_ops({{"post", std::vector<std::string>{"clip:1"}}}), Error);

@@ -11,7 +11,8 @@ namespace {
 
 using V = BoundView;
 
-constexpr const char* kPost[] = {"relu", "gelu_erf", "gelu_tanh", "silu", "sigmoid", "tanh", "clip:0:6", "hardswish", "hardsigmoid", "elu:1", "leaky_relu:0.1", "scale:2:1"};
+constexpr const char* kPost[] = {"relu",     "gelu_erf",  "gelu_tanh",   "silu",  "sigmoid",        "tanh",
+                                 "clip:0:6", "hardswish", "hardsigmoid", "elu:1", "leaky_relu:0.1", "scale:2:1"};
 
 Attributes with(const std::vector<std::string>& post, const char* nan) {
   Attributes a{{"post", post}};
@@ -80,12 +81,21 @@ TEST(NanGuard, TheFlagSaysWhenNanIsLookedFor) {
   in.add({DType::I32, {1}, {1}});
   *in.tensors.back().data<std::int32_t>() = 0;
   expect_nan_in_row_1(run("linear", with({"relu"}, "flag"), in, dense_view(DType::F32, {4, 48})), true);
-  EXPECT_TRUE(has(error_of([] { run("linear", with({"relu"}, "flag"), linear_operands(), dense_view(DType::F32, {4, 48})); }), "has no flag"));
-  EXPECT_TRUE(has(error_of([] { run("linear", with({"relu"}, "maybe"), linear_operands(), dense_view(DType::F32, {4, 48})); }), "'nan' is 'maybe'"));
+  EXPECT_TRUE(
+      has(error_of([] { run("linear", with({"relu"}, "flag"), linear_operands(), dense_view(DType::F32, {4, 48})); }),
+          "has no flag"));
+  EXPECT_TRUE(
+      has(error_of([] { run("linear", with({"relu"}, "maybe"), linear_operands(), dense_view(DType::F32, {4, 48})); }),
+          "'nan' is 'maybe'"));
 }
 
 TEST(PostOps, TwoOfOneAlgorithmKeepTheirOwnNumbers) {
-  for (const std::vector<std::string>& post : std::vector<std::vector<std::string>>{{"scale:0.5:0", "scale:1:1"}, {"clip:0:6", "clip:0.5:2"}, {"leaky_relu:0.1", "leaky_relu:0.5"}, {"relu", "leaky_relu:0.5"}, {"hardsigmoid", "scale:2:1"}}) {
+  for (const std::vector<std::string>& post :
+       std::vector<std::vector<std::string>>{{"scale:0.5:0", "scale:1:1"},
+                                             {"clip:0:6", "clip:0.5:2"},
+                                             {"leaky_relu:0.1", "leaky_relu:0.5"},
+                                             {"relu", "leaky_relu:0.5"},
+                                             {"hardsigmoid", "scale:2:1"}}) {
     SCOPED_TRACE(fmt::format("{}", fmt::join(post, " ")));
     Operands in;
     in.add(dense_view(DType::F32, {4, 32}));
@@ -110,7 +120,9 @@ std::int32_t bounded(const V& view, const Tensor& memory, double limit, std::opt
 
 TEST(AllBounded, FindsWhatLiesBeyondTheLimitWhereverItLies) {
   std::mt19937 random(3);
-  for (const V& view : {V{DType::F32, {5, 7, 9}, {63, 9, 1}}, V{DType::F32, {5, 7, 9}, {1, 45, 5}}, V{DType::F32, {5, 7, 9}, {200, 20, 1}}, V{DType::F32, {5, 7, 9}, {0, 9, 1}}, V{DType::F32, {40000}, {1}}, V{DType::F32, {}, {}}}) {
+  for (const V& view : {V{DType::F32, {5, 7, 9}, {63, 9, 1}}, V{DType::F32, {5, 7, 9}, {1, 45, 5}},
+                        V{DType::F32, {5, 7, 9}, {200, 20, 1}}, V{DType::F32, {5, 7, 9}, {0, 9, 1}},
+                        V{DType::F32, {40000}, {1}}, V{DType::F32, {}, {}}}) {
     Tensor memory = random_memory(view, random);
     EXPECT_EQ(bounded(view, memory, 1), 1);
     EXPECT_EQ(bounded(view, memory, 1, 1), 1);

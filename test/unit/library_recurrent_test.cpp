@@ -14,7 +14,9 @@ struct Sizes4 {
   std::int64_t steps, batch, hidden;
 };
 
-Attributes attributes_of(const char* mode, bool reverse, bool has_bias) { return {{"mode", std::string(mode)}, {"reverse", std::int64_t{reverse}}, {"has_bias", std::int64_t{has_bias}}}; }
+Attributes attributes_of(const char* mode, bool reverse, bool has_bias) {
+  return {{"mode", std::string(mode)}, {"reverse", std::int64_t{reverse}}, {"has_bias", std::int64_t{has_bias}}};
+}
 
 TEST(Recurrent, ALongShortTermMemoryStepByStep) {
   const Sizes4 n{3, 2, 4};
@@ -26,7 +28,8 @@ TEST(Recurrent, ALongShortTermMemoryStepByStep) {
     in.add(dense_view(DType::F32, {4 * n.hidden, n.hidden}));
     in.add(dense_view(DType::F32, {4 * n.hidden}));
     const V states = dense_view(DType::F32, {n.batch, n.hidden});
-    const auto out = run_call("recurrent", attributes_of("lstm", reverse, true), in, {dense_view(DType::F32, {n.steps, n.batch, n.hidden}), states, states});
+    const auto out = run_call("recurrent", attributes_of("lstm", reverse, true), in,
+                              {dense_view(DType::F32, {n.steps, n.batch, n.hidden}), states, states});
     for (std::int64_t b = 0; b < n.batch; ++b) {
       std::vector<double> h, c;
       for (std::int64_t j = 0; j < n.hidden; ++j) h.push_back(in.value(1, {b, j})), c.push_back(in.value(2, {b, j}));
@@ -44,7 +47,8 @@ TEST(Recurrent, ALongShortTermMemoryStepByStep) {
           next.push_back(sigmoid(gate(3 * n.hidden + j)) * std::tanh(cell));
         }
         h = next;
-        for (std::int64_t j = 0; j < n.hidden; ++j) ASSERT_NEAR(out[0].data<float>()[(t * n.batch + b) * n.hidden + j], h[static_cast<std::size_t>(j)], 1e-5);
+        for (std::int64_t j = 0; j < n.hidden; ++j)
+          ASSERT_NEAR(out[0].data<float>()[(t * n.batch + b) * n.hidden + j], h[static_cast<std::size_t>(j)], 1e-5);
       }
       for (std::int64_t j = 0; j < n.hidden; ++j) {
         EXPECT_NEAR(out[1].data<float>()[b * n.hidden + j], h[static_cast<std::size_t>(j)], 1e-5);

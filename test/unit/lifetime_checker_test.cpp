@@ -76,36 +76,51 @@ TEST(LifetimeChecker, SoundProgramsRunAsTheyDoUnwatched) {
 }
 
 TEST(LifetimeChecker, ReadsOfWhatWasFreed) {
-  expect_found([](Program& p) { p.plan.buffers[named(p, "t0")].last = 1; }, "step 2 (add: a test's kernel) uses t0, which was freed after step 1");
+  expect_found([](Program& p) { p.plan.buffers[named(p, "t0")].last = 1; },
+               "step 2 (add: a test's kernel) uses t0, which was freed after step 1");
 }
 
 TEST(LifetimeChecker, UsesOfWhatIsNotAllocated) {
-  expect_found([](Program& p) { p.plan.buffers[named(p, "t1")].first = 2; }, "step 1 (scale: a test's kernel) uses t1, which is allocated at step 2 only");
+  expect_found([](Program& p) { p.plan.buffers[named(p, "t1")].first = 2; },
+               "step 1 (scale: a test's kernel) uses t1, which is allocated at step 2 only");
 }
 
 TEST(LifetimeChecker, ReadsBeforeAnythingWasWritten) {
-  expect_found([](Program& p) { std::get<KernelCall>(p.plan.steps[0]).buffers[0] = named(p, "y"); }, "step 0 (scale: a test's kernel) reads y before anything was written to it");
+  expect_found([](Program& p) { std::get<KernelCall>(p.plan.steps[0]).buffers[0] = named(p, "y"); },
+               "step 0 (scale: a test's kernel) reads y before anything was written to it");
 }
 
 TEST(LifetimeChecker, WritesBehindTheEnd) {
   // Unwatched, the temporaries have room behind them: blocks lie on cache lines.
-  expect_found([](Program& p) { call_instead(p, 1, "too_far"); }, "step 1 (too_far: at model.py:7) wrote behind the end of t1");
+  expect_found([](Program& p) { call_instead(p, 1, "too_far"); },
+               "step 1 (too_far: at model.py:7) wrote behind the end of t1");
 }
 
 TEST(LifetimeChecker, WritesBeforeTheStart) {
-  expect_found([](Program& p) { call_instead(p, 1, "too_early"), std::get<KernelCall>(p.plan.steps[1]).buffers[1] = named(p, "t1"); }, "wrote before the start of t1");
+  expect_found(
+      [](Program& p) {
+        call_instead(p, 1, "too_early"), std::get<KernelCall>(p.plan.steps[1]).buffers[1] = named(p, "t1");
+      },
+      "wrote before the start of t1");
 }
 
 TEST(LifetimeChecker, WritesToWhatIsOnlyRead) {
-  expect_found([](Program& p) { call_instead(p, 2, "writes_its_operand"); }, "step 2 (writes_its_operand: at model.py:7) wrote to the memory of t0, which it was not given to write to");
+  expect_found(
+      [](Program& p) { call_instead(p, 2, "writes_its_operand"); },
+      "step 2 (writes_its_operand: at model.py:7) wrote to the memory of t0, which it was not given to write to");
 }
 
 TEST(LifetimeChecker, WritesToAnInputThatIsOnlyRead) {
-  expect_found([](Program& p) { call_instead(p, 2, "writes_its_operand"), std::get<KernelCall>(p.plan.steps[2]).buffers[0] = named(p, "x"); }, "something wrote to x, which no step was given to write to");
+  expect_found(
+      [](Program& p) {
+        call_instead(p, 2, "writes_its_operand"), std::get<KernelCall>(p.plan.steps[2]).buffers[0] = named(p, "x");
+      },
+      "something wrote to x, which no step was given to write to");
 }
 
 TEST(LifetimeChecker, ReadsOfMemoryThatAnotherHasTakenOver) {
-  expect_found([](Program& p) { p.plan.buffers[named(p, "t1")].shares = named(p, "t0"); }, "step 2 (add: a test's kernel) reads t0, whose memory t1 has taken over");
+  expect_found([](Program& p) { p.plan.buffers[named(p, "t1")].shares = named(p, "t0"); },
+               "step 2 (add: a test's kernel) reads t0, whose memory t1 has taken over");
 }
 
 TEST(LifetimeChecker, TemporariesOverEachOther) {

@@ -1,4 +1,5 @@
-// ATen operators to IR: what is computed, absorbed, aliased, written back and given to libraries. Values are tested against eager elsewhere.
+// ATen operators to IR: what is computed, absorbed, aliased, written back and given to libraries. Values are tested
+// against eager elsewhere.
 #include "lowering/lowering.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,9 @@ struct LoweringTest : testing::Test {
     }
     return text;
   }
-  fx::Node* weight(std::string_view name, Sizes sizes) { return b.constant(name, Tensor::empty(DType::F32, std::move(sizes))); }
+  fx::Node* weight(std::string_view name, Sizes sizes) {
+    return b.constant(name, Tensor::empty(DType::F32, std::move(sizes)));
+  }
 };
 
 TEST_F(LoweringTest, ChainsOfPointwiseBecomeOneLoop) {
@@ -59,7 +62,8 @@ TEST_F(LoweringTest, ViewsAreIndexMaps) {
   auto* back = b.op("aten.view.default", {flat, Values{s, 6, 4}});
   auto* t = b.op("aten.permute.default", {back, Values{0, 2, 1}});
   EXPECT_EQ(lowered({b.op("aten.neg.default", {t})}),
-            "op0: buf1 = pointwise[i0 < s0, i1 < 4, i2 < 6] neg(load(buf0, [i0, FloorDiv(i1 + 4*i2, 6), Mod(i1 + 4*i2, 6)]))\n"
+            "op0: buf1 = pointwise[i0 < s0, i1 < 4, i2 < 6] neg(load(buf0, [i0, FloorDiv(i1 + 4*i2, 6), Mod(i1 + 4*i2, "
+            "6)]))\n"
             "return output=buf1 as f32[s0, 4, 6]{24, 1, 4}\n");
 }
 
@@ -74,7 +78,8 @@ TEST_F(LoweringTest, NarrowFloatsAreRoundedOnlyWhereStoredOrAsked) {
   auto* sum = b.op("aten.add.Tensor", {x, x});
   auto* half = b.op("aten._to_copy.default", {sum}, {{"dtype", DType::F16}});
   EXPECT_EQ(lowered({b.op("aten._to_copy.default", {half}, {{"dtype", DType::F32}})}),
-            "op0: buf1 = pointwise[i0 < 4] round(add(load(buf0, [i0]), load(buf0, [i0])), f16)\nreturn output=buf1 as f32[4]\n");
+            "op0: buf1 = pointwise[i0 < 4] round(add(load(buf0, [i0]), load(buf0, [i0])), f16)\nreturn output=buf1 as "
+            "f32[4]\n");
 }
 
 TEST_F(LoweringTest, OutputsAliasAsInEager) {
@@ -84,7 +89,8 @@ TEST_F(LoweringTest, OutputsAliasAsInEager) {
   auto* part = b.op("aten.select.int", {e, 0, 2});
   EXPECT_EQ(lowered({x, t, e, e, part}),
             "op0: buf1 = pointwise[i0 < 4, i1 < 6] exp(load(buf0, [i0, i1]))\n"
-            "return 0=buf0 as f32[4, 6] 1=buf0 as f32[6, 4]{1, 6} 2=buf1 as f32[4, 6] 3=buf1 as f32[4, 6] 4=buf1 as f32[6]{1}+12\n");
+            "return 0=buf0 as f32[4, 6] 1=buf0 as f32[6, 4]{1, 6} 2=buf1 as f32[4, 6] 3=buf1 as f32[4, 6] 4=buf1 as "
+            "f32[6]{1}+12\n");
 }
 
 TEST_F(LoweringTest, ExchangedInputsSeeOldValues) {
@@ -135,9 +141,11 @@ TEST_F(LoweringTest, IndicesThatAreKnownNeedNoCheck) {
   auto* table = weight("table", {10, 4});
   auto* ids = b.input("ids", DType::I64, {3});
   auto* positions = b.op("aten.arange.start_step", {0, 3}, {{"dtype", DType::I64}});
-  auto* sum = b.op("aten.add.Tensor", {b.op("aten.embedding.default", {table, ids}), b.op("aten.embedding.default", {table, positions})});
+  auto* sum = b.op("aten.add.Tensor",
+                   {b.op("aten.embedding.default", {table, ids}), b.op("aten.embedding.default", {table, positions})});
   EXPECT_EQ(lowered({sum}),
-            "op0: buf2 = pointwise[i0 < 3, i1 < 4] add(load(buf1, [x0, i1], x0 = check_index(load(buf0, [i0]), 10)), load(buf1, [i0, i1]))\n"
+            "op0: buf2 = pointwise[i0 < 3, i1 < 4] add(load(buf1, [x0, i1], x0 = check_index(load(buf0, [i0]), 10)), "
+            "load(buf1, [i0, i1]))\n"
             "return output=buf2 as f32[3, 4]\n");
 }
 
@@ -148,20 +156,27 @@ TEST_F(LoweringTest, ActivationsAndResidualsJoinTheProductBefore) {
   lowered({y});
   ir::fuse_post_ops(*graph);
   EXPECT_EQ(operations(),
-            "op0: buf5 = extern linear(buf0 as f32[2, 5, 8], buf1 as f32[16, 8], buf2 as f32[16]) has_bias=1 k=8 n=16 post=[gelu_erf] weight_transposed=0 -> buf5 as f32[2, 5, 16]\n"
-            "op1: buf7 = extern linear(buf5 as f32[2, 5, 16], buf4 as f32[8, 16], buf0 as f32[2, 5, 8]) has_bias=0 k=16 n=8 post=[add] weight_transposed=0 -> buf7 as f32[2, 5, 8]\n"
+            "op0: buf5 = extern linear(buf0 as f32[2, 5, 8], buf1 as f32[16, 8], buf2 as f32[16]) has_bias=1 k=8 n=16 "
+            "post=[gelu_erf] weight_transposed=0 -> buf5 as f32[2, 5, 16]\n"
+            "op1: buf7 = extern linear(buf5 as f32[2, 5, 16], buf4 as f32[8, 16], buf0 as f32[2, 5, 8]) has_bias=0 "
+            "k=16 n=8 post=[add] weight_transposed=0 -> buf7 as f32[2, 5, 8]\n"
             "return output=buf7 as f32[2, 5, 8]\n");
 }
 
 TEST_F(LoweringTest, GeluWrittenOutIsRecognised) {
   auto* x = b.input("x", DType::F32, {4, 8});
   auto* h = b.op("aten.mm.default", {x, weight("w", {8, 8})});
-  auto* inner = b.op("aten.mul.Tensor", {b.op("aten.add.Tensor", {h, b.op("aten.mul.Tensor", {b.op("aten.pow.Tensor_Scalar", {h, 3.0}), 0.044715})}), 0.7978845608028654});
-  auto* y = b.op("aten.mul.Tensor", {b.op("aten.mul.Tensor", {h, 0.5}), b.op("aten.add.Tensor", {b.op("aten.tanh.default", {inner}), 1.0})});
+  auto* inner =
+      b.op("aten.mul.Tensor",
+           {b.op("aten.add.Tensor", {h, b.op("aten.mul.Tensor", {b.op("aten.pow.Tensor_Scalar", {h, 3.0}), 0.044715})}),
+            0.7978845608028654});
+  auto* y = b.op("aten.mul.Tensor", {b.op("aten.mul.Tensor", {h, 0.5}),
+                                     b.op("aten.add.Tensor", {b.op("aten.tanh.default", {inner}), 1.0})});
   lowered({y});
   ir::fuse_post_ops(*graph);
   ASSERT_EQ(graph->operations().size(), 1u);
-  EXPECT_EQ(std::get<std::vector<std::string>>(std::get<ir::Extern>(graph->operations()[0].node).attributes.at("post")), std::vector<std::string>{"gelu_tanh"});
+  EXPECT_EQ(std::get<std::vector<std::string>>(std::get<ir::Extern>(graph->operations()[0].node).attributes.at("post")),
+            std::vector<std::string>{"gelu_tanh"});
 }
 
 TEST_F(LoweringTest, GatedProductFusesBehindItsGate) {
@@ -170,12 +185,14 @@ TEST_F(LoweringTest, GatedProductFusesBehindItsGate) {
   lowered({b.op("aten.mul.Tensor", {gate, b.op("aten.linear.default", {x, weight("u", {8, 8})})})});
   ir::fuse_post_ops(*graph);
   ASSERT_EQ(graph->operations().size(), 2u);
-  EXPECT_EQ(std::get<std::vector<std::string>>(std::get<ir::Extern>(graph->operations()[1].node).attributes.at("post")), (std::vector<std::string>{"silu", "mul"}));
+  EXPECT_EQ(std::get<std::vector<std::string>>(std::get<ir::Extern>(graph->operations()[1].node).attributes.at("post")),
+            (std::vector<std::string>{"silu", "mul"}));
 }
 
 TEST_F(LoweringTest, ConvolutionalNetIsChannelsLastBetweenItsBorders) {
   auto conv = [&](fx::Node* x, std::string_view name, Sizes sizes) {
-    return b.op("aten.convolution.default", {x, weight(name, std::move(sizes)), None{}, Values{1, 1}, Values{1, 1}, Values{1, 1}, false, Values{0, 0}, 1});
+    return b.op("aten.convolution.default", {x, weight(name, std::move(sizes)), None{}, Values{1, 1}, Values{1, 1},
+                                             Values{1, 1}, false, Values{0, 0}, 1});
   };
   auto* x = b.input("x", DType::F32, {2, 4, 8, 8});
   auto* h = b.op("aten.relu.default", {conv(x, "w1", {4, 4, 3, 3})});
@@ -201,7 +218,8 @@ TEST_F(LoweringTest, ConvolutionalNetIsChannelsLastBetweenItsBorders) {
 TEST_F(LoweringTest, PaddingJoinsTheConvolution) {
   auto* x = b.input("x", DType::F32, {1, 2, 8, 8});
   auto* padded = b.op("aten.constant_pad_nd.default", {x, Values{0, 1, 0, 1}, 0.0});
-  auto* y = b.op("aten.convolution.default", {padded, weight("w", {2, 2, 3, 3}), None{}, Values{2, 2}, Values{0, 0}, Values{1, 1}, false, Values{0, 0}, 1});
+  auto* y = b.op("aten.convolution.default", {padded, weight("w", {2, 2, 3, 3}), None{}, Values{2, 2}, Values{0, 0},
+                                              Values{1, 1}, false, Values{0, 0}, 1});
   lowered({y});
   ASSERT_EQ(graph->operations().size(), 1u);
   auto& attributes = std::get<ir::Extern>(graph->operations()[0].node).attributes;
@@ -211,7 +229,9 @@ TEST_F(LoweringTest, PaddingJoinsTheConvolution) {
 
 TEST_F(LoweringTest, AttentionTakesViews) {
   auto* x = b.input("x", DType::F32, {2, 5, 8});
-  auto heads = [&](fx::Node* t) { return b.op("aten.permute.default", {b.op("aten.view.default", {t, Values{2, 5, 2, 4}}), Values{0, 2, 1, 3}}); };
+  auto heads = [&](fx::Node* t) {
+    return b.op("aten.permute.default", {b.op("aten.view.default", {t, Values{2, 5, 2, 4}}), Values{0, 2, 1, 3}});
+  };
   auto* y = b.op("aten.scaled_dot_product_attention.default", {heads(x), heads(x), heads(x)}, {{"is_causal", true}});
   lowered({y});
   ASSERT_EQ(graph->operations().size(), 1u);
@@ -232,7 +252,9 @@ TEST_F(LoweringTest, UnsupportedOperatorsAreListedTogether) {
       n->meta.stack_trace = "  File \"/home/user/model.py\", line 7, in forward\n";
     }
   }
-  EXPECT_EQ(unsupported(*module), "my.first.default has no lowering on cpu (called at model.py:7); my.second.default has no lowering on cpu (called at model.py:7)");
+  EXPECT_EQ(unsupported(*module),
+            "my.first.default has no lowering on cpu (called at model.py:7); my.second.default has no lowering on cpu "
+            "(called at model.py:7)");
   EXPECT_THROW(lower(*module), std::runtime_error);
 }
 

@@ -54,7 +54,8 @@ TEST(Overlap, StepsThatShareBytesKeepTheirOrder) {
           ASSERT_TRUE(orders[d].awaited);
         }
         for (std::size_t d = 0; d < s; ++d)
-          ASSERT_TRUE(before[s][d] || !conflict(steps[d], steps[s])) << "step " << s << " does not wait for " << d << " (round " << round << ", " << lanes << " lanes)";
+          ASSERT_TRUE(before[s][d] || !conflict(steps[d], steps[s]))
+              << "step " << s << " does not wait for " << d << " (round " << round << ", " << lanes << " lanes)";
       }
     }
   }
@@ -63,7 +64,8 @@ TEST(Overlap, StepsThatShareBytesKeepTheirOrder) {
 TEST(Overlap, ThreeProductsOfOneInputRunSideBySide) {
   const Touch x{0, 100, false}, q{100, 200, true}, k{200, 300, true}, v{300, 400, true}, out{400, 500, true};
   auto reading = [](Touch t) { return Touch{t.begin, t.end, false}; };
-  const auto orders = order_steps(Steps{{{0, 100, true}}, {x, q}, {x, k}, {x, v}, {reading(q), reading(k), reading(v), out}}, 4);
+  const auto orders =
+      order_steps(Steps{{{0, 100, true}}, {x, q}, {x, k}, {x, v}, {reading(q), reading(k), reading(v), out}}, 4);
   EXPECT_EQ(orders[1].lane, orders[0].lane);
   EXPECT_EQ((std::vector{orders[1].lane, orders[2].lane, orders[3].lane}), (std::vector<std::uint32_t>{0, 1, 2}));
   EXPECT_EQ(orders[2].after, std::vector<std::uint32_t>{0});
@@ -73,7 +75,8 @@ TEST(Overlap, ThreeProductsOfOneInputRunSideBySide) {
 
 TEST(Overlap, AChainStaysOnOneLane) {
   Steps steps;
-  for (std::uintptr_t s = 0; s < 50; ++s) steps.push_back({{100 * s, 100 * (s + 1), false}, {100 * (s + 1), 100 * (s + 2), true}});
+  for (std::uintptr_t s = 0; s < 50; ++s)
+    steps.push_back({{100 * s, 100 * (s + 1), false}, {100 * (s + 1), 100 * (s + 2), true}});
   for (const StepOrder& o : order_steps(steps, 4)) {
     EXPECT_EQ(o.lane, 0);
     EXPECT_TRUE(o.after.empty());

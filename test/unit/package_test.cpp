@@ -32,16 +32,26 @@ Program with_constants() {
   v.offset = 2;
   b.plan.model_name = "with constants";
   b.plan.inputs.push_back({"x", DType::F32, {four}, {one}});
-  for (const char* name : {"w", "v", "s"}) b.plan.constants.push_back({name, DType::F32, {4}, {1}, 16, 0, std::string_view(name) == "s"});
+  for (const char* name : {"w", "v", "s"})
+    b.plan.constants.push_back({name, DType::F32, {4}, {1}, 16, 0, std::string_view(name) == "s"});
   const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});
-  const BufferId cw = b.buffer({.kind = BufferKind::Constant, .index = 0, .name = "w"}), cv = b.buffer({.kind = BufferKind::Constant, .index = 1, .name = "v"});
-  const BufferId y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = bytes}), z = b.buffer({.kind = BufferKind::Output, .name = "z", .bytes = bytes});
+  const BufferId cw = b.buffer({.kind = BufferKind::Constant, .index = 0, .name = "w"}),
+                 cv = b.buffer({.kind = BufferKind::Constant, .index = 1, .name = "v"});
+  const BufferId y = b.buffer({.kind = BufferKind::Output, .name = "y", .bytes = bytes}),
+                 z = b.buffer({.kind = BufferKind::Output, .name = "z", .bytes = bytes});
   b.kernel("scale");
   b.kernel("add");
   b.plan.steps.push_back(KernelCall{1, {x, cw, y}, {}, four, one});
   b.plan.steps.push_back(KernelCall{1, {x, cv, z}, {}, four, one});
-  ExternCall call{"linear", {{"has_bias", 0}, {"post", std::vector<std::string>{"relu", "clip:0:6"}}, {"alpha", 0.5}, {"sizes", std::vector<std::int64_t>{1, 2}},
-                             {"limits", std::vector<double>{-HUGE_VAL, 1.5}}, {"name", "é\n"}}, {}, {}};
+  ExternCall call{"linear",
+                  {{"has_bias", 0},
+                   {"post", std::vector<std::string>{"relu", "clip:0:6"}},
+                   {"alpha", 0.5},
+                   {"sizes", std::vector<std::int64_t>{1, 2}},
+                   {"limits", std::vector<double>{-HUGE_VAL, 1.5}},
+                   {"name", "é\n"}},
+                  {},
+                  {}};
   const std::vector<Slot> square = {four, one}, strides = {one, one};
   call.inputs = {{x, DType::F32, square, strides, zero}, {cw, DType::F32, {one, one}, {one, one}, zero}};
   call.outputs = {{y, DType::F32, square, strides, zero}};
@@ -69,7 +79,8 @@ TEST(Package, RunsAfterALoad) {
   Context context(Model::load_package(path));
   const Tensor in = tensor_of({1, 1, 1, 1}, {4});
   const RunResult result = context.run({{in}});
-  EXPECT_EQ(values_of(result.outputs[0]), (std::vector<float>{1, 1, 1, 1}));  // the linear call overwrites y with relu(x * 1)
+  EXPECT_EQ(values_of(result.outputs[0]),
+            (std::vector<float>{1, 1, 1, 1}));  // the linear call overwrites y with relu(x * 1)
   EXPECT_EQ(values_of(result.outputs[1]), (std::vector<float>{4, 5, 6, 7}));
   EXPECT_EQ(*result.outputs[2].data<double>(), HUGE_VAL);
 }
@@ -108,8 +119,7 @@ TEST(Package, FlippedBitsAreRefusedOrHarmless) {
     try {
       const Program p = load_program(folder.path / "altered.coil", WeightCheck::Hash);
       EXPECT_EQ(plan_to_json(p.plan), manifest) << bit;  // padding and fields that nobody reads
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   }
 }
 
@@ -131,19 +141,28 @@ TEST(Package, ErrorsInThePlanNameTheFile) {
   auto program = with_constants();
   program.plan.outputs[0].view.buffer = 99;
   save_package(program, folder.path / "broken.coil");
-  EXPECT_EQ(error_of([&] { Model::load_package(folder.path / "broken.coil"); }).find("cannot load package '" + (folder.path / "broken.coil").string() + "': the plan is broken: "), 0u);
+  EXPECT_EQ(error_of([&] {
+              Model::load_package(folder.path / "broken.coil");
+            }).find("cannot load package '" + (folder.path / "broken.coil").string() + "': the plan is broken: "),
+            0u);
   program = with_constants();
   program.plan.kernels.push_back({"gone", "", ""});
   save_package(program, folder.path / "gone.coil");
-  EXPECT_NE(error_of([&] { Model::load_package(folder.path / "gone.coil"); }).find("gone.coil': kernel 'gone' is in none"), std::string::npos);
+  EXPECT_NE(
+      error_of([&] { Model::load_package(folder.path / "gone.coil"); }).find("gone.coil': kernel 'gone' is in none"),
+      std::string::npos);
 }
 
 /// {"x": input} and one more in a list that export fixed; results: (y, None, [z, f], none).
 Signature a_signature() {
   auto leaf = [](std::int64_t i, std::string fixed = "") { return Structure{.leaf = i, .fixed = std::move(fixed)}; };
   Signature s;
-  s.inputs = {"builtins.tuple", {"0", "1"}, {{"builtins.tuple", {"x"}, {leaf(0)}}, {"builtins.dict", {}, {}, R"("[]")"}}};
-  s.outputs = {"fixtures.Four", {"a", "b", "c", "d"}, {leaf(0), leaf(-1), {"builtins.list", {"0", "1"}, {leaf(1), leaf(2)}}, leaf(3)}, R"({"k":[1,"é"]})"};
+  s.inputs = {
+      "builtins.tuple", {"0", "1"}, {{"builtins.tuple", {"x"}, {leaf(0)}}, {"builtins.dict", {}, {}, R"("[]")"}}};
+  s.outputs = {"fixtures.Four",
+               {"a", "b", "c", "d"},
+               {leaf(0), leaf(-1), {"builtins.list", {"0", "1"}, {leaf(1), leaf(2)}}, leaf(3)},
+               R"({"k":[1,"é"]})"};
   return s;
 }
 
@@ -164,8 +183,11 @@ TEST(Package, SignaturesTravel) {
 
 TEST(Package, SignaturesThatDoNotFitAreRefused) {
   for (const std::function<void(Signature&)>& spoil : std::vector<std::function<void(Signature&)>>{
-           [](Signature& s) { s.outputs.children[0].leaf = 1; }, [](Signature& s) { s.outputs.children.pop_back(), s.outputs.keys.pop_back(); }, [](Signature& s) { s.inputs.children[0].children[0].leaf = -1; },
-           [](Signature& s) { s.inputs = s.inputs.children[0]; }, [](Signature& s) { s.outputs.children[2].children[1].leaf = 99; }}) {
+           [](Signature& s) { s.outputs.children[0].leaf = 1; },
+           [](Signature& s) { s.outputs.children.pop_back(), s.outputs.keys.pop_back(); },
+           [](Signature& s) { s.inputs.children[0].children[0].leaf = -1; },
+           [](Signature& s) { s.inputs = s.inputs.children[0]; },
+           [](Signature& s) { s.outputs.children[2].children[1].leaf = 99; }}) {
     Program program = with_constants();
     program.plan.signature = a_signature();
     spoil(*program.plan.signature);
@@ -184,15 +206,19 @@ TEST(Package, BracketsWithoutEndAreRefused) {
 TEST(Package, OtherVersionsThanThoseItReadsAreNamed) {
   TemporaryFolder folder;
   save_package(with_constants(), folder.path / "m.coil");
-  const std::string whole = read_file(folder.path / "m.coil"), text = plan_to_json(load_program(folder.path / "m.coil").plan);
+  const std::string whole = read_file(folder.path / "m.coil"),
+                    text = plan_to_json(load_program(folder.path / "m.coil").plan);
   for (int version : {Plan::kOldestVersion - 1, Plan::kVersion + 1, 1 << 30}) {
     std::string other = text;
     other.replace(other.find("\"version\":3"), 11, fmt::format("\"version\":{}", version));
-    EXPECT_TRUE(has(error_of([&] { plan_from_json(other); }), fmt::format("it has version {}, but this runtime reads versions {} to {}; compile the model again", version, Plan::kOldestVersion, Plan::kVersion)));
+    EXPECT_TRUE(has(error_of([&] { plan_from_json(other); }),
+                    fmt::format("it has version {}, but this runtime reads versions {} to {}; compile the model again",
+                                version, Plan::kOldestVersion, Plan::kVersion)));
   }
   std::string other = text;
   other.replace(1, 0, "\"wings\":2,");
-  EXPECT_TRUE(has(error_of([&] { plan_from_json(other); }), "it has a member 'wings', which this runtime does not know"));
+  EXPECT_TRUE(
+      has(error_of([&] { plan_from_json(other); }), "it has a member 'wings', which this runtime does not know"));
 }
 
 TEST(Package, WrongTypesInThePlanAreRefused) {
@@ -204,10 +230,17 @@ TEST(Package, WrongTypesInThePlanAreRefused) {
     return text.replace(at, from.size(), to);
   };
   EXPECT_NO_THROW(plan_from_json(good));
-  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"\"version\":3", "\"version\":2"}, {"\"version\":3", "\"version\":9"}, {"\"dtype\":\"f32\"", "\"dtype\":\"f33\""}, {"\"first\":0", "\"first\":-1"}, {"\"first\":0", "\"first\":0.5"},
-           {"\"first\":0", "\"first\":99999999999"}, {"[\"const\"", "[\"constant\""}, {"\"steps\":[", "\"stops\":["}, {"\"mutated\":false", "\"mutated\":0"},
-           {"{", "["}})
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"\"version\":3", "\"version\":2"},
+                                                        {"\"version\":3", "\"version\":9"},
+                                                        {"\"dtype\":\"f32\"", "\"dtype\":\"f33\""},
+                                                        {"\"first\":0", "\"first\":-1"},
+                                                        {"\"first\":0", "\"first\":0.5"},
+                                                        {"\"first\":0", "\"first\":99999999999"},
+                                                        {"[\"const\"", "[\"constant\""},
+                                                        {"\"steps\":[", "\"stops\":["},
+                                                        {"\"mutated\":false", "\"mutated\":0"},
+                                                        {"{", "["}})
     EXPECT_THROW(plan_from_json(with(from, to)), Error) << to;
 }
 

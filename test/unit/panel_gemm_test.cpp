@@ -39,15 +39,25 @@ TEST_F(PanelKernels, MultiplyEveryNumberOfRows) {
     for (int rows = 1; rows <= kernels->rows; ++rows) {
       for (const bool add : {false, true}) {
         SCOPED_TRACE(fmt::format("k {} rows {} add {}", k, rows, add));
-        const auto width = static_cast<std::size_t>(kernels->width), n = static_cast<std::size_t>(rows), depth = static_cast<std::size_t>(k);
+        const auto width = static_cast<std::size_t>(kernels->width), n = static_cast<std::size_t>(rows),
+                   depth = static_cast<std::size_t>(k);
         const std::vector<float> a = random_floats(n * (depth + 5)), panel = random_floats(depth * width + 1);
         std::vector<float> sum = random_floats(n * width), expected = sum;
         for (std::size_t r = 0; r < n; ++r)
           for (std::size_t c = 0; c < width; ++c) {
             if (!add) expected[r * width + c] = 0;
-            for (std::size_t i = 0; i < depth; ++i) expected[r * width + c] += a[r * (depth + 5) + i] * panel[i * width + c];
+            for (std::size_t i = 0; i < depth; ++i)
+              expected[r * width + c] += a[r * (depth + 5) + i] * panel[i * width + c];
           }
-        kernels->multiply({.a = a.data(), .a_step = k + 5, .panel = panel.data(), .k = k, .sum = sum.data(), .add = add, .rows = rows, .ahead = reinterpret_cast<const char*>(panel.data()), .lines = 2});
+        kernels->multiply({.a = a.data(),
+                           .a_step = k + 5,
+                           .panel = panel.data(),
+                           .k = k,
+                           .sum = sum.data(),
+                           .add = add,
+                           .rows = rows,
+                           .ahead = reinterpret_cast<const char*>(panel.data()),
+                           .lines = 2});
         EXPECT_EQ(sum, expected);  // multiples of 1/64 below 2^17: exact in any order
       }
     }
@@ -56,18 +66,25 @@ TEST_F(PanelKernels, MultiplyEveryNumberOfRows) {
 
 TEST_F(PanelKernels, WidenAndRoundAsTheScalarTypesDo) {
   std::vector<float> values = random_floats(61);
-  for (const float special : {0.f, -0.f, 1e-40f, 6e-8f, 3e38f, 65519.f, 65520.f, 1.00390625f, 1.01171875f, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+  for (const float special : {0.f, -0.f, 1e-40f, 6e-8f, 3e38f, 65519.f, 65520.f, 1.00390625f, 1.01171875f,
+                              std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                              std::numeric_limits<float>::quiet_NaN()})
     values.push_back(special);
   for (const Element element : {Element::BF16, Element::F16}) {
     SCOPED_TRACE(element == Element::F16 ? "f16" : "bf16");
-    auto bits_of = [&](float v) { return element == Element::F16 ? std::bit_cast<std::uint16_t>(static_cast<F16>(v)) : BF16(v).bits; };
-    auto is_nan = [&](std::uint16_t bits) { return element == Element::F16 ? (bits & 0x7fff) > 0x7c00 : (bits & 0x7fff) > 0x7f80; };
+    auto bits_of = [&](float v) {
+      return element == Element::F16 ? std::bit_cast<std::uint16_t>(static_cast<F16>(v)) : BF16(v).bits;
+    };
+    auto is_nan = [&](std::uint16_t bits) {
+      return element == Element::F16 ? (bits & 0x7fff) > 0x7c00 : (bits & 0x7fff) > 0x7f80;
+    };
     for (std::size_t first = 0; first < values.size(); first += static_cast<std::size_t>(kernels->width)) {
       const std::size_t count = std::min(values.size() - first, static_cast<std::size_t>(kernels->width));
       std::vector<float> sum(static_cast<std::size_t>(kernels->width)), wide(count + 1, 7);
       std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(first), count, sum.begin());
       std::vector<std::uint16_t> y(count + 1, 0x1234);
-      kernels->finish({.sum = sum.data(), .rows = 1, .columns = static_cast<int>(count), .y = y.data(), .element = element});
+      kernels->finish(
+          {.sum = sum.data(), .rows = 1, .columns = static_cast<int>(count), .y = y.data(), .element = element});
       kernels->widen(wide.data(), y.data(), element, static_cast<std::int64_t>(count));
       for (std::size_t i = 0; i < count; ++i) {
         if (is_nan(bits_of(sum[i]))) {
@@ -75,7 +92,9 @@ TEST_F(PanelKernels, WidenAndRoundAsTheScalarTypesDo) {
           continue;
         }
         EXPECT_EQ(y[i], bits_of(sum[i])) << sum[i];
-        EXPECT_EQ(std::bit_cast<std::uint32_t>(wide[i]), std::bit_cast<std::uint32_t>(element == Element::F16 ? static_cast<float>(static_cast<F16>(sum[i])) : static_cast<float>(BF16(sum[i]))));
+        EXPECT_EQ(std::bit_cast<std::uint32_t>(wide[i]),
+                  std::bit_cast<std::uint32_t>(element == Element::F16 ? static_cast<float>(static_cast<F16>(sum[i]))
+                                                                       : static_cast<float>(BF16(sum[i]))));
       }
       EXPECT_EQ(y[count], 0x1234);
       EXPECT_EQ(wide[count], 7);
@@ -84,7 +103,9 @@ TEST_F(PanelKernels, WidenAndRoundAsTheScalarTypesDo) {
 }
 
 TEST_F(PanelKernels, PostOperationsAgreeWithTheirDefinitionsAndKeepNan) {
-  const std::vector<std::string> names = {"relu", "gelu_erf", "gelu_tanh", "silu", "sigmoid", "tanh", "clip:-1:0.5", "hardswish", "hardsigmoid", "elu:0.7", "leaky_relu:0.1", "scale:2:-1"};
+  const std::vector<std::string> names = {"relu",        "gelu_erf", "gelu_tanh",      "silu",
+                                          "sigmoid",     "tanh",     "clip:-1:0.5",    "hardswish",
+                                          "hardsigmoid", "elu:0.7",  "leaky_relu:0.1", "scale:2:-1"};
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     const PostOp op = parse_post_ops({{"post", std::vector<std::string>{name}}})[0];
@@ -94,9 +115,11 @@ TEST_F(PanelKernels, PostOperationsAgreeWithTheirDefinitionsAndKeepNan) {
       std::vector<float> sum(width), y(width);
       for (std::size_t i = 0; i < width; ++i) sum[i] = static_cast<float>(first + static_cast<int>(i)) / 100;
       sum[0] = std::numeric_limits<float>::quiet_NaN();
-      kernels->finish({.sum = sum.data(), .rows = 1, .columns = kernels->width, .post = &post, .posts = 1, .y = y.data()});
+      kernels->finish(
+          {.sum = sum.data(), .rows = 1, .columns = kernels->width, .post = &post, .posts = 1, .y = y.data()});
       EXPECT_TRUE(std::isnan(y[0]));
-      for (std::size_t i = 1; i < width; ++i) EXPECT_NEAR(y[i], apply_post_op(op, sum[i]), 2e-6 * (1 + std::abs(sum[i]))) << sum[i];
+      for (std::size_t i = 1; i < width; ++i)
+        EXPECT_NEAR(y[i], apply_post_op(op, sum[i]), 2e-6 * (1 + std::abs(sum[i]))) << sum[i];
     }
   }
 }
@@ -119,7 +142,8 @@ std::vector<double> expected(const Operands& in, const Case& c, double old) {
 }
 
 TEST_F(PanelGemm, AgreesWithTheDefinitionInEveryForm) {
-  const std::vector<Case> cases = {{1, 64, 128}, {7, 65, 131}, {13, 130, 145}, {3, 70, 1700}, {250, 64, 132}, {40, 900, 129}};
+  const std::vector<Case> cases = {{1, 64, 128},  {7, 65, 131},   {13, 130, 145},
+                                   {3, 70, 1700}, {250, 64, 132}, {40, 900, 129}};
   for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
     for (const Case& c : cases) {
       for (const DType wide : {dtype, DType::F32}) {
@@ -137,9 +161,13 @@ TEST_F(PanelGemm, AgreesWithTheDefinitionInEveryForm) {
         ASSERT_TRUE(packed);
         const std::vector<double> wanted = expected(in, c, 2);
         Attributes attributes = packed->attributes;
-        attributes.insert({{"n", c.n}, {"k", c.k}, {"has_bias", 1}, {"post", std::vector<std::string>{"mul", "add", "hardswish", "sum"}}});
+        attributes.insert({{"n", c.n},
+                           {"k", c.k},
+                           {"has_bias", 1},
+                           {"post", std::vector<std::string>{"mul", "add", "hardswish", "sum"}}});
         in.use({DType::U8, packed->bytes.sizes, {1}}, packed->bytes, 1);
-        expect_near(run("linear", attributes, in, y, 2), wanted, 8 * tolerance(wide == DType::F32 ? DType::F32 : dtype));
+        expect_near(run("linear", attributes, in, y, 2), wanted,
+                    8 * tolerance(wide == DType::F32 ? DType::F32 : dtype));
       }
     }
   }
@@ -148,7 +176,7 @@ TEST_F(PanelGemm, AgreesWithTheDefinitionInEveryForm) {
 TEST_F(PanelGemm, TakesResultsAndOperandsInAnyLayout) {
   Operands in;
   in.add({DType::F32, {2, 3, 128}, {128, 512, 1}});  // leading dimensions exchanged
-  in.add({DType::F32, {64, 128}, {259, 2}});        // a weight with gaps
+  in.add({DType::F32, {64, 128}, {259, 2}});         // a weight with gaps
   const V y{DType::F32, {2, 3, 64}, {1, 128, 2}};
   const auto packed = panels::pack_gemm(linear_problem({}, in.views, std::span(&y, 1)), in.tensors[1], machine_isa());
   ASSERT_TRUE(packed);
@@ -168,9 +196,12 @@ TEST_F(PanelGemm, RefusesFormsThatItDoesNotKnow) {
   Operands in;
   in.add(dense_view(DType::F32, {16, 64}));
   in.add({DType::U8, {64 * 64 * 4}, {1}});
-  auto with = [&](const std::string& form) { return run("linear", {{"packed_desc", form}, {"n", 64}, {"k", 64}}, in, dense_view(DType::F32, {16, 64})); };
+  auto with = [&](const std::string& form) {
+    return run("linear", {{"packed_desc", form}, {"n", 64}, {"k", 64}}, in, dense_view(DType::F32, {16, 64}));
+  };
   EXPECT_NO_THROW(with("panels:64:f32"));
-  for (const char* form : {"panels:", "panels:64", "panels:16:f32", "panels:64:f64", "panels:64:f32 "}) EXPECT_THROW(with(form), Error) << form;
+  for (const char* form : {"panels:", "panels:64", "panels:16:f32", "panels:64:f64", "panels:64:f32 "})
+    EXPECT_THROW(with(form), Error) << form;
   in.use({DType::U8, {64 * 64 * 4 - 1}, {1}}, in.tensors[1], 1);
   EXPECT_THROW(with("panels:64:f32"), Error);
 }

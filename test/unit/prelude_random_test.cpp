@@ -1,4 +1,5 @@
-// The generator of random numbers: Random123's known answers, and the same bits for one element, for vectors of elements anywhere, and for neighbours.
+// The generator of random numbers: Random123's known answers, and the same bits for one element, for vectors of
+// elements anywhere, and for neighbours.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -14,15 +15,19 @@ using test::KernelLibrary;
 class PreludeRandom : public testing::TestWithParam<std::string> {
  protected:
   Toolchain toolchain = find_toolchain("", GetParam());
-  std::string with_prelude(const std::string& kernels) const { return prelude(toolchain.lanes, prelude_names(kernels)) + kernels; }
+  std::string with_prelude(const std::string& kernels) const {
+    return prelude(toolchain.lanes, prelude_names(kernels)) + kernels;
+  }
 };
 
 TEST_P(PreludeRandom, KnownAnswers) {
   // Random123's kat_vectors, `philox4x32 10`: counter, key, words.
   const std::uint32_t answers[][10] = {
       {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-      {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
-      {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
+      {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
+       0x6d5451fd},
+      {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420,
+       0x24126ea1},
   };
   KernelLibrary library(toolchain, with_prelude(R"(
 extern "C" void one(void* const* b, const long*, long, long) {
@@ -84,12 +89,15 @@ extern "C" void jumps(void* const* b, const long* s, long begin, long end) {
     for (const char* kernel : {"lanes", "row", "jumps"}) {
       std::fill(got.begin(), got.end(), 0u);
       library[kernel](to_got, scalars, begin, begin + count);
-      for (long i = 0; i < count; ++i) ASSERT_EQ(got[static_cast<std::size_t>(i)], want[static_cast<std::size_t>(i)]) << kernel << " element " << begin + i;
+      for (long i = 0; i < count; ++i)
+        ASSERT_EQ(got[static_cast<std::size_t>(i)], want[static_cast<std::size_t>(i)])
+            << kernel << " element " << begin + i;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, PreludeRandom, testing::ValuesIn(test::tested_isas()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Isa, PreludeRandom, testing::ValuesIn(test::tested_isas()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace coil::codegen

@@ -1,4 +1,5 @@
-// The functions that generated kernels call: each against the C library or a plain definition, on every instruction set that this machine runs.
+// The functions that generated kernels call: each against the C library or a plain definition, on every instruction set
+// that this machine runs.
 #include "codegen/cpp/prelude.h"
 
 #include <gtest/gtest.h>
@@ -21,13 +22,15 @@ using test::KernelLibrary;
 class Prelude : public testing::TestWithParam<std::string> {
  protected:
   Toolchain toolchain = find_toolchain("", GetParam());
-  std::string with_prelude(const std::string& kernels) const { return prelude(toolchain.lanes, prelude_names(kernels)) + kernels; }
+  std::string with_prelude(const std::string& kernels) const {
+    return prelude(toolchain.lanes, prelude_names(kernels)) + kernels;
+  }
 };
 
 struct Function {
   const char* name;
   double (*reference)(double);
-  double ulps;      ///< the bound that the prelude states
+  double ulps;       ///< the bound that the prelude states
   double slack = 0;  ///< an absolute error that counts as none
 };
 
@@ -61,22 +64,31 @@ double erfinv(double y) {
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 const Function kFunctions[] = {
-    {"exp", std::exp, 1.1},   {"exp2", std::exp2, 1.5}, {"expm1", std::expm1, 2.0}, {"log", std::log, 1.0},
-    {"coarse_tanh", std::tanh, 6.0}, {"coarse_erf", std::erf, 15.0}, {"coarse_exp", std::exp, 128.0}, {"coarse_sigmoid", sigmoid, 128.0, 3e-39},  // for results in f16 and bf16
-    {"tanh", std::tanh, 2.0}, {"erf", std::erf, 2.0},   {"sigmoid", sigmoid, 2.5, 3e-39},  // 0 as soon as exp(-x) overflows, as in eager
-   
-    {"sqrt", std::sqrt, 0.5}, {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 1.5},
-    {"log2", std::log2, 2.0}, {"log10", std::log10, 2.0}, {"log1p", std::log1p, 2.0}, {"sin", std::sin, 2.0}, {"cos", std::cos, 2.0},
-    {"tan", std::tan, 2.0}, {"asin", std::asin, 1.0}, {"acos", std::acos, 1.0}, {"atan", std::atan, 1.0}, {"sinh", std::sinh, 2.5}, {"cosh", std::cosh, 2.0},
-    {"asinh", std::asinh, 2.0}, {"acosh", std::acosh, 2.0}, {"atanh", std::atanh, 2.0}, {"erfc", std::erfc, 4.0}, {"lgamma", std::lgamma, 8.0, 1e-6},
-    {"digamma", digamma, 1.0, 1e-6}, {"erfinv", erfinv, 1.0},
+    {"exp", std::exp, 1.1},           {"exp2", std::exp2, 1.5},
+    {"expm1", std::expm1, 2.0},       {"log", std::log, 1.0},
+    {"coarse_tanh", std::tanh, 6.0},  {"coarse_erf", std::erf, 15.0},
+    {"coarse_exp", std::exp, 128.0},  {"coarse_sigmoid", sigmoid, 128.0, 3e-39},  // for results in f16 and bf16
+    {"tanh", std::tanh, 2.0},         {"erf", std::erf, 2.0},
+    {"sigmoid", sigmoid, 2.5, 3e-39},  // 0 as soon as exp(-x) overflows, as in eager
+
+    {"sqrt", std::sqrt, 0.5},         {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 1.5},
+    {"log2", std::log2, 2.0},         {"log10", std::log10, 2.0},
+    {"log1p", std::log1p, 2.0},       {"sin", std::sin, 2.0},
+    {"cos", std::cos, 2.0},           {"tan", std::tan, 2.0},
+    {"asin", std::asin, 1.0},         {"acos", std::acos, 1.0},
+    {"atan", std::atan, 1.0},         {"sinh", std::sinh, 2.5},
+    {"cosh", std::cosh, 2.0},         {"asinh", std::asinh, 2.0},
+    {"acosh", std::acosh, 2.0},       {"atanh", std::atanh, 2.0},
+    {"erfc", std::erfc, 4.0},         {"lgamma", std::lgamma, 8.0, 1e-6},
+    {"digamma", digamma, 1.0, 1e-6},  {"erfinv", erfinv, 1.0},
 };
 
 /// |got - want| in units of the last place of an f32 near `want`.
 double ulps_between(float got, double want) {
   if (std::isnan(want)) return std::isnan(got) ? 0 : INFINITY;
   if (std::isnan(got)) return INFINITY;
-  if (static_cast<float>(want) == got) return std::isinf(got) ? 0 : std::abs(got - want) / std::ldexp(1.0, std::max(std::ilogb(want), -126) - 23);
+  if (static_cast<float>(want) == got)
+    return std::isinf(got) ? 0 : std::abs(got - want) / std::ldexp(1.0, std::max(std::ilogb(want), -126) - 23);
   double value = std::isinf(got) ? std::copysign(0x1p128, got) : got;
   return std::abs(value - want) / std::ldexp(1.0, std::max(want == 0 ? -126 : std::ilogb(want), -126) - 23);
 }
@@ -92,7 +104,8 @@ extern "C" void {0}_vector(void* const* b, const long*, long begin, long end) {{
 extern "C" void {0}_scalar(void* const* b, const long*, long begin, long end) {{
   for (long i = begin; i < end; i++) c_store_f32((f32*)b[1] + i, c_{0}(c_load_f32((f32*)b[0] + i)));
 }}
-)", f.name);
+)",
+                        f.name);
   }
   return text;
 }
@@ -101,9 +114,12 @@ TEST_P(Prelude, FunctionsOfF32StayWithinTheirBounds) {
   KernelLibrary library(toolchain, with_prelude(function_kernels()));
   // Every 19997th bit pattern, the specials and their neighbours.
   std::vector<float> x;
-  for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 19997) x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
-  for (float special : {0.0f, 1.0f, 0.9f, 0.5f, 88.72284f, 103.97f, 87.33655f, 0x1p-126f, 0x1p-149f, 127.0f, 128.0f, 149.0f, 150.0f, 3.95f, 9.02f, 16.7f, INFINITY, NAN}) {
-    for (float v : {special, std::nextafter(special, 1000.0f), std::nextafter(special, -1000.0f)}) x.insert(x.end(), {v, -v});
+  for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 19997)
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  for (float special : {0.0f, 1.0f, 0.9f, 0.5f, 88.72284f, 103.97f, 87.33655f, 0x1p-126f, 0x1p-149f, 127.0f, 128.0f,
+                        149.0f, 150.0f, 3.95f, 9.02f, 16.7f, INFINITY, NAN}) {
+    for (float v : {special, std::nextafter(special, 1000.0f), std::nextafter(special, -1000.0f)})
+      x.insert(x.end(), {v, -v});
   }
   x.resize((x.size() + 15) / 16 * 16);
   std::vector<float> y(x.size());
@@ -119,7 +135,8 @@ TEST_P(Prelude, FunctionsOfF32StayWithinTheirBounds) {
       }
       EXPECT_LE(worst, f.ulps) << f.name << " (" << shape << ") at " << fmt::format("{:a} = {}", at, at);
       RecordProperty(fmt::format("{}_{}_ulps", f.name, shape), std::to_string(worst));
-      if (std::getenv("COIL_PRINT_ULPS")) fmt::print("{} {} {}: {:.3f} ulp at {:a}\n", GetParam(), f.name, shape, worst, at);
+      if (std::getenv("COIL_PRINT_ULPS"))
+        fmt::print("{} {} {}: {:.3f} ulp at {:a}\n", GetParam(), f.name, shape, worst, at);
     }
   }
 }
@@ -159,10 +176,13 @@ extern "C" void scalar(void* const* b, const long*, long begin, long end) {
   for (long i = begin; i < end; i++) c_store_f32((f32*)b[2] + i, c_pow(c_load_f32((f32*)b[0] + i), c_load_f32((f32*)b[1] + i)));
 }
 )"));
-  std::vector<float> x, y, values{0, 1, 2, 3, 4, 0.5f, 1.5f, 0.99999994f, 1.0000001f, 10, 33, 1e-3f, 1e10f, 1e38f, 0x1p-126f, 0x1p-149f, 0x1p23f, 0x1p24f, 16777213, 0x1p25f, 127.5f, INFINITY};
+  std::vector<float> x, y,
+      values{0,     1,     2,     3,         4,         0.5f,    1.5f,    0.99999994f, 1.0000001f, 10,     33,
+             1e-3f, 1e10f, 1e38f, 0x1p-126f, 0x1p-149f, 0x1p23f, 0x1p24f, 16777213,    0x1p25f,    127.5f, INFINITY};
   for (std::size_t i = 0, n = values.size(); i < n; ++i) values.push_back(-values[i]);
   values.push_back(NAN);
-  for (float a : values) for (float b : values) x.push_back(a), y.push_back(b);
+  for (float a : values)
+    for (float b : values) x.push_back(a), y.push_back(b);
   for (std::uint32_t i = 0; i < 200000; ++i) {
     x.push_back(std::bit_cast<float>(i * 2654435761u));
     y.push_back(std::bit_cast<float>((0x3a000000u + (i * 40503u) % 0x0a000000u) | (i & 1) << 31));
@@ -199,15 +219,18 @@ extern "C" void coarse(void* const* b, const long*, long begin, long end) {
   for (std::uint32_t i = 0; i < 100000; ++i) x.push_back(std::bit_cast<float>(i * 2654435761u));
   x.resize((x.size() + 15) / 16 * 16);
   std::vector<float> z(x.size());
-  for (float y : {1.0f, 3.0f, -7.0f, 0.1f, 1e-3f, 4096.0f, 0x1.fffffep3f, 1e18f, 1e-18f, 1e30f, 1e-30f, 0x1p-149f, 0x1.fffffep127f, 0.0f, -0.0f, INFINITY, NAN})
+  for (float y : {1.0f, 3.0f, -7.0f, 0.1f, 1e-3f, 4096.0f, 0x1.fffffep3f, 1e18f, 1e-18f, 1e30f, 1e-30f, 0x1p-149f,
+                  0x1.fffffep127f, 0.0f, -0.0f, INFINITY, NAN})
     for (const auto& [name, ulps] : {std::pair{"exact", 0.5}, std::pair{"coarse", 1.5}}) {
       void* buffers[] = {x.data(), &y, z.data()};
       library[name](buffers, nullptr, 0, static_cast<long>(x.size()));
       for (std::size_t i = 0; i < x.size(); ++i) {
         const double want = static_cast<double>(x[i]) / static_cast<double>(y);
         const bool small = std::abs(want) < 0x1p-100 || std::abs(x[i]) < 0x1p-100f;  // residuals are rounded there
-        ASSERT_LE(ulps_between(z[i], want), small ? 1.5 : ulps) << name << fmt::format(": {:a} / {:a} is {:a}", x[i], y, z[i]);
-        ASSERT_TRUE(want != want || std::signbit(z[i]) == std::signbit(want)) << name << fmt::format(": {:a} / {:a} is {:a}", x[i], y, z[i]);
+        ASSERT_LE(ulps_between(z[i], want), small ? 1.5 : ulps)
+            << name << fmt::format(": {:a} / {:a} is {:a}", x[i], y, z[i]);
+        ASSERT_TRUE(want != want || std::signbit(z[i]) == std::signbit(want))
+            << name << fmt::format(": {:a} / {:a} is {:a}", x[i], y, z[i]);
       }
     }
 }
@@ -225,7 +248,8 @@ double f16_value(std::uint16_t h) {
   return h & 0x8000 ? -v : v;
 }
 
-/// By search among the 31744 finite values: the nearest, ties to the even pattern; infinity from half a step past the largest.
+/// By search among the 31744 finite values: the nearest, ties to the even pattern; infinity from half a step past the
+/// largest.
 std::uint16_t f16_bits(float x) {
   std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
   double v = std::abs(x);
@@ -233,10 +257,13 @@ std::uint16_t f16_bits(float x) {
   int low = 0, high = 0x7bff;
   while (low < high) {
     int middle = (low + high + 1) / 2;
-    if (f16_value(static_cast<std::uint16_t>(middle)) <= v) low = middle;
-    else high = middle - 1;
+    if (f16_value(static_cast<std::uint16_t>(middle)) <= v)
+      low = middle;
+    else
+      high = middle - 1;
   }
-  double below = v - f16_value(static_cast<std::uint16_t>(low)), above = (low == 0x7bff ? 65536 : f16_value(static_cast<std::uint16_t>(low + 1))) - v;
+  double below = v - f16_value(static_cast<std::uint16_t>(low)),
+         above = (low == 0x7bff ? 65536 : f16_value(static_cast<std::uint16_t>(low + 1))) - v;
   return static_cast<std::uint16_t>(sign | (above < below || (above == below && (low & 1)) ? low + 1 : low));
 }
 
@@ -256,7 +283,8 @@ extern "C" void {0}_store(void* const* b, const long*, long begin, long end) {{
 extern "C" void {0}_store_scalar(void* const* b, const long*, long begin, long end) {{
   for (long i = begin; i < end; i++) c_store_{0}((u16*)b[1] + i, c_load_f32((f32*)b[0] + i));
 }}
-)", d);
+)",
+                        d);
   }
   KernelLibrary library(toolchain, with_prelude(text));
   std::vector<std::uint16_t> half(65536);
@@ -267,23 +295,29 @@ extern "C" void {0}_store_scalar(void* const* b, const long*, long begin, long e
       void* buffers[] = {half.data(), single.data()};
       library[fmt::format("{}_load{}", f16 ? "f16" : "bf16", shape)](buffers, nullptr, 0, 65536);
       for (std::size_t i = 0; i < half.size(); ++i) {
-        float want = f16 ? static_cast<float>(f16_value(half[i])) : std::bit_cast<float>(static_cast<std::uint32_t>(half[i]) << 16);
-        if (std::isnan(want)) ASSERT_TRUE(std::isnan(single[i])) << i;
-        else ASSERT_EQ(std::bit_cast<std::uint32_t>(want), std::bit_cast<std::uint32_t>(single[i])) << i;
+        float want = f16 ? static_cast<float>(f16_value(half[i]))
+                         : std::bit_cast<float>(static_cast<std::uint32_t>(half[i]) << 16);
+        if (std::isnan(want))
+          ASSERT_TRUE(std::isnan(single[i])) << i;
+        else
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(want), std::bit_cast<std::uint32_t>(single[i])) << i;
       }
     }
   }
   // Values on, beside and half way between representable ones, for either type; and a stride through all of f32.
   std::vector<float> x;
   for (std::uint32_t i = 0; i < 0x7f80; ++i) {
-    for (std::uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) x.push_back(std::bit_cast<float>(i << 16 | low));
+    for (std::uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
+      x.push_back(std::bit_cast<float>(i << 16 | low));
   }
   for (int i = 0; i < 0x7c00; ++i) {
-    double a = f16_value(static_cast<std::uint16_t>(i)), b = i == 0x7bff ? 65536 : f16_value(static_cast<std::uint16_t>(i + 1));
+    double a = f16_value(static_cast<std::uint16_t>(i)),
+           b = i == 0x7bff ? 65536 : f16_value(static_cast<std::uint16_t>(i + 1));
     float tie = static_cast<float>((a + b) / 2);
     x.insert(x.end(), {static_cast<float>(a), tie, std::nextafter(tie, 0.0f), std::nextafter(tie, 1e9f)});
   }
-  for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 49999) x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 49999)
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   std::size_t positive = x.size();
   for (std::size_t i = 0; i < positive; ++i) x.push_back(-x[i]);
   x.resize((x.size() + 15) / 16 * 16);
@@ -293,14 +327,18 @@ extern "C" void {0}_store_scalar(void* const* b, const long*, long begin, long e
       void* buffers[] = {x.data(), out.data()};
       library[fmt::format("{}_store{}", f16 ? "f16" : "bf16", shape)](buffers, nullptr, 0, static_cast<long>(x.size()));
       for (std::size_t i = 0; i < x.size(); ++i) {
-        if (std::isnan(x[i])) ASSERT_TRUE(f16 ? std::isnan(f16_value(out[i])) : (out[i] & 0x7fff) > 0x7f80) << fmt::format("{:a}", x[i]);
-        else ASSERT_EQ(out[i], f16 ? f16_bits(x[i]) : bf16_bits(x[i])) << (f16 ? "f16 " : "bf16 ") << shape << fmt::format(" of {:a}", x[i]);
+        if (std::isnan(x[i]))
+          ASSERT_TRUE(f16 ? std::isnan(f16_value(out[i])) : (out[i] & 0x7fff) > 0x7f80) << fmt::format("{:a}", x[i]);
+        else
+          ASSERT_EQ(out[i], f16 ? f16_bits(x[i]) : bf16_bits(x[i]))
+              << (f16 ? "f16 " : "bf16 ") << shape << fmt::format(" of {:a}", x[i]);
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Prelude, testing::ValuesIn(test::tested_isas()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Isa, Prelude, testing::ValuesIn(test::tested_isas()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace coil::codegen

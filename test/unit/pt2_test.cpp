@@ -130,7 +130,9 @@ TEST(Pt2, OtherLayoutsOfTheArchiveReadTheSame) {
 }
 
 TEST(Pt2, OtherVersionsOfTorchReadTheSame) {
-  const std::pair<std::string, std::vector<std::string>> versions[] = {{"8", {"nested", "structure"}}, {"11", {"nested", "nested_dec", "structure", "weights", "control", "arguments", "symbols"}}};
+  const std::pair<std::string, std::vector<std::string>> versions[] = {
+      {"8", {"nested", "structure"}},
+      {"11", {"nested", "nested_dec", "structure", "weights", "control", "arguments", "symbols"}}};
   for (const auto& [minor, names] : versions)
     for (const std::string& name : names) {
       SCOPED_TRACE(name + " of torch 2." + minor);
@@ -139,14 +141,17 @@ TEST(Pt2, OtherVersionsOfTorchReadTheSame) {
       EXPECT_TRUE(program.torch_version.starts_with("2." + minor + ".")) << program.torch_version;
       EXPECT_TRUE(program.sample_inputs.has_value());
       ASSERT_EQ(program.module->attributes.size(), newest.module->attributes.size());
-      for (const auto& [attribute, value] : program.module->attributes) EXPECT_EQ(value.sizes, newest.module->attributes.at(attribute).sizes);
+      for (const auto& [attribute, value] : program.module->attributes)
+        EXPECT_EQ(value.sizes, newest.module->attributes.at(attribute).sizes);
     }
 }
 
 TEST(Pt2, WeightsOfTorch28) {
-  const auto program = read_pt2(fixture("weights_2_8")), newest = read_pt2(fixture("weights"));  // its metadata have no offsets; the tensors themselves do
+  const auto program = read_pt2(fixture("weights_2_8")),
+             newest = read_pt2(fixture("weights"));  // its metadata have no offsets; the tensors themselves do
   ASSERT_EQ(program.module->attributes.size(), newest.module->attributes.size());
-  for (const auto& [attribute, value] : program.module->attributes) EXPECT_EQ(value.sizes, newest.module->attributes.at(attribute).sizes);
+  for (const auto& [attribute, value] : program.module->attributes)
+    EXPECT_EQ(value.sizes, newest.module->attributes.at(attribute).sizes);
 }
 
 TEST(Pt2, SymbolsOfTorch28) {
@@ -267,7 +272,8 @@ TEST(Pt2, UnsupportedOperatorsAreListedTogether) {
             "2 operators are not supported: fixtures.twice.default (fixture_programs.py:173, 2 uses), "
             "fixtures.both.default (fixture_programs.py:173)");
   Edited dictionary("custom");
-  dictionary.program("torch.ops.fixtures.both.default", "torch.ops.aten.add.Tensor").program(R"({"as_int": 3})", R"({"as_string_to_argument": {}})");
+  dictionary.program("torch.ops.fixtures.both.default", "torch.ops.aten.add.Tensor")
+      .program(R"({"as_int": 3})", R"({"as_string_to_argument": {}})");
   EXPECT_EQ(dictionary.error(),
             "2 operators are not supported: fixtures.twice.default (fixture_programs.py:173, 2 uses), aten.add.Tensor "
             "with a dictionary (fixture_programs.py:173)");
@@ -283,17 +289,21 @@ TEST(Pt2, MissingPartsAreNamed) {
   EXPECT_TRUE(
       has(Edited("nested").remove("data/weights/model_weights_config.json").error(), "no data for 'lin.weight'"));
   EXPECT_FALSE(Edited("nested").remove("data/sample_inputs/model.pt").read().sample_inputs.has_value());
-  EXPECT_FALSE(Edited("nested").set("data/sample_inputs/model.pt", "").read().sample_inputs.has_value()) << "saved with example_inputs = None";
+  EXPECT_FALSE(Edited("nested").set("data/sample_inputs/model.pt", "").read().sample_inputs.has_value())
+      << "saved with example_inputs = None";
   EXPECT_TRUE(has(Edited("nested").set("byteorder", "big").error(), "big-endian"));
 }
 
 TEST(Pt2, CustomObjectsAreRefusedByName) {
   Edited lifted("weights");
-  lifted.program(R"({"tensor_constant": {"arg": {"name": "c_constant"}, "tensor_constant_name": "constant"}})",
-                 R"({"custom_obj": {"arg": {"name": "c_constant", "class_fqn": "classes.vision.Sampler"}, "custom_obj_name": "constant"}})");
-  EXPECT_TRUE(has(lifted.error(), "the program holds an object of class classes.vision.Sampler; custom objects are not supported"));
+  lifted.program(
+      R"({"tensor_constant": {"arg": {"name": "c_constant"}, "tensor_constant_name": "constant"}})",
+      R"({"custom_obj": {"arg": {"name": "c_constant", "class_fqn": "classes.vision.Sampler"}, "custom_obj_name": "constant"}})");
+  EXPECT_TRUE(has(lifted.error(),
+                  "the program holds an object of class classes.vision.Sampler; custom objects are not supported"));
   Edited given("weights");
-  given.program(R"({"as_tensor": {"name": "x"}}], "outputs")", R"({"as_custom_obj": {"name": "x", "class_fqn": "classes.vision.Sampler"}}], "outputs")");
+  given.program(R"({"as_tensor": {"name": "x"}}], "outputs")",
+                R"({"as_custom_obj": {"name": "x", "class_fqn": "classes.vision.Sampler"}}], "outputs")");
   EXPECT_TRUE(has(given.error(), "inputs of class classes.vision.Sampler are not supported"));
 }
 

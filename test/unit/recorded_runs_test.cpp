@@ -1,4 +1,5 @@
-// Recorded runs on a device that carries steps out in any order that their lanes allow: the CPU, with its work put off and shuffled.
+// Recorded runs on a device that carries steps out in any order that their lanes allow: the CPU, with its work put off
+// and shuffled.
 #include "runtime/recorded_runs.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,8 @@ class Shuffled : public runtime::RecordedWork {
 /// What was queued between begin_recording and end_recording is done by run_recorded: each time in another order.
 class ShufflingQueue : public runtime::Queue {
  public:
-  ShufflingQueue(std::unique_ptr<Queue> inner, std::mt19937_64& random, std::size_t& overtaken, std::size_t& replays) : inner_(std::move(inner)), random_(random), overtaken_(overtaken), replays_(replays) {}
+  ShufflingQueue(std::unique_ptr<Queue> inner, std::mt19937_64& random, std::size_t& overtaken, std::size_t& replays)
+      : inner_(std::move(inner)), random_(random), overtaken_(overtaken), replays_(replays) {}
   Device device() const override { return inner_->device(); }
   void begin() override { inner_->begin(); }
   void end() noexcept override { inner_->end(); }
@@ -40,7 +42,9 @@ class ShufflingQueue : public runtime::Queue {
     std::vector<void*> table(words, words + l.words + l.word_count);  // as it is now: replays have these pointers
     recorded_->steps.back().work.push_back([this, l, table = std::move(table)] { inner_->launch(l, table.data()); });
   }
-  std::unique_ptr<runtime::LibraryOp> make_op(const std::string& op, const runtime::Attributes& a) override { return std::make_unique<Op>(*this, inner_->make_op(op, a)); }
+  std::unique_ptr<runtime::LibraryOp> make_op(const std::string& op, const runtime::Attributes& a) override {
+    return std::make_unique<Op>(*this, inner_->make_op(op, a));
+  }
   bool begin_recording() override {
     recorded_ = std::make_unique<Shuffled>();
     return true;
@@ -73,11 +77,15 @@ class ShufflingQueue : public runtime::Queue {
   class Op : public runtime::LibraryOp {
    public:
     Op(ShufflingQueue& queue, std::unique_ptr<LibraryOp> inner) : queue_(queue), inner_(std::move(inner)) {}
-    void prepare(std::span<const runtime::BoundView> in, std::span<const runtime::BoundView> out) override { inner_->prepare(in, out); }
+    void prepare(std::span<const runtime::BoundView> in, std::span<const runtime::BoundView> out) override {
+      inner_->prepare(in, out);
+    }
     std::size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
     void run(std::span<const void* const> in, std::span<void* const> out, void* scratch) override {
       if (!queue_.recorded_) return inner_->run(in, out, scratch);
-      queue_.recorded_->steps.back().work.push_back([this, given = std::vector(in.begin(), in.end()), made = std::vector(out.begin(), out.end()), scratch] { inner_->run(given, made, scratch); });
+      queue_.recorded_->steps.back().work.push_back([this, given = std::vector(in.begin(), in.end()),
+                                                     made = std::vector(out.begin(), out.end()),
+                                                     scratch] { inner_->run(given, made, scratch); });
     }
 
    private:
@@ -94,8 +102,13 @@ class ShufflingQueue : public runtime::Queue {
 class ShufflingDevice : public runtime::DeviceRuntime {
  public:
   Device device() const override { return inner_->device(); }
-  std::unique_ptr<runtime::LoadedKernels> load(const std::string& isa, std::span<const std::vector<std::byte>> libraries) override { return inner_->load(isa, libraries); }
-  std::unique_ptr<runtime::Queue> make_queue() override { return std::make_unique<ShufflingQueue>(inner_->make_queue(), random_, overtaken, replays); }
+  std::unique_ptr<runtime::LoadedKernels> load(const std::string& isa,
+                                               std::span<const std::vector<std::byte>> libraries) override {
+    return inner_->load(isa, libraries);
+  }
+  std::unique_ptr<runtime::Queue> make_queue() override {
+    return std::make_unique<ShufflingQueue>(inner_->make_queue(), random_, overtaken, replays);
+  }
   std::size_t overtaken = 0;  ///< steps that ran although an earlier one was ready
   std::size_t replays = 0;
 
@@ -111,7 +124,10 @@ Tensor random_tensor(Sizes sizes, std::mt19937_64& random) {
   return t;
 }
 
-bool equal(const Tensor& a, const Tensor& b) { return a.sizes == b.sizes && std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype)) == 0; }
+bool equal(const Tensor& a, const Tensor& b) {
+  return a.sizes == b.sizes &&
+         std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype)) == 0;
+}
 
 /// Two layers of what attention looks like: three products of one input, products of their results, and sums.
 runtime::Program layers() {
@@ -120,9 +136,13 @@ runtime::Program layers() {
   fx::Node* x = b.input("x", DType::F32, {48, 32});
   std::vector<fx::Node*> results;
   for (int layer = 0; layer < 2; ++layer) {
-    auto product = [&](fx::Node* in, const char* name) { return b.op("aten.mm.default", {in, b.constant(fmt::format("{}{}", name, layer), random_tensor({32, 32}, random))}); };
+    auto product = [&](fx::Node* in, const char* name) {
+      return b.op("aten.mm.default",
+                  {in, b.constant(fmt::format("{}{}", name, layer), random_tensor({32, 32}, random))});
+    };
     fx::Node *q = product(x, "q"), *k = product(x, "k"), *v = product(x, "v");
-    fx::Node* scores = b.op("aten._softmax.default", {b.op("aten.mm.default", {q, b.op("aten.t.default", {k})}), -1, false});
+    fx::Node* scores =
+        b.op("aten._softmax.default", {b.op("aten.mm.default", {q, b.op("aten.t.default", {k})}), -1, false});
     fx::Node* mixed = b.op("aten.mm.default", {scores, b.op("aten.tanh.default", {v})});
     results.push_back(b.op("aten.sum.dim_IntList", {q, Values{0}}));
     x = b.op("aten.add.Tensor", {x, product(mixed, "o")});
@@ -131,7 +151,8 @@ runtime::Program layers() {
   frontend::ExportedProgram program;
   program.module = b.build(std::move(results));
   CompileOptions options;
-  options.settings = {{"assert_lifetimes", "true"}, {"keep_nan", "false"}};  // the first so that kernels say what they write to
+  options.settings = {{"assert_lifetimes", "true"},
+                      {"keep_nan", "false"}};  // the first so that kernels say what they write to
   Compiled compiled = compile_program(std::move(program), options);
   compiled.program->plan.check_lifetimes = false;
   return *compiled.program;
@@ -149,7 +170,8 @@ TEST(RecordedRuns, AnyOrderThatTheLanesAllowGivesTheSameValues) {
     const auto wanted = plain.run({&x, 1}).outputs;
     recorded.run_into({&x, 1}, made);
     ASSERT_EQ(made.size(), wanted.size());
-    for (std::size_t k = 0; k < made.size(); ++k) ASSERT_TRUE(equal(made[k], wanted[k])) << "call " << call << ", result " << k;
+    for (std::size_t k = 0; k < made.size(); ++k)
+      ASSERT_TRUE(equal(made[k], wanted[k])) << "call " << call << ", result " << k;
   }
   EXPECT_GT(device->overtaken, 100u);
 }
@@ -159,7 +181,9 @@ runtime::Program recurrence(bool reads) {
   frontend::GraphBuilder b;
   std::mt19937_64 random(7);
   fx::Node* x = b.input("x", DType::F32, {6, 3, 12});
-  fx::Node* layer = b.op("coil.recurrent_layer.default", {x, b.constant("h", random_tensor({3, 4}, random)), b.constant("w", random_tensor({12, 4}, random)), ops::None{}, std::string("gru"), false});
+  fx::Node* layer = b.op("coil.recurrent_layer.default",
+                         {x, b.constant("h", random_tensor({3, 4}, random)),
+                          b.constant("w", random_tensor({12, 4}, random)), ops::None{}, std::string("gru"), false});
   std::vector<fx::Node*> results{b.item(layer, 0), b.item(layer, 1)};
   if (reads) results.push_back(b.op("aten.nonzero.default", {b.op("aten.gt.Scalar", {x, 0.0})}));
   frontend::ExportedProgram program;
@@ -184,7 +208,8 @@ TEST(RecordedRuns, LoopsAreRecordedTurnByTurnAndPartsAroundANumberThatTheRunRead
       const auto wanted = plain.run({&x, 1}).outputs;
       recorded.run_into({&x, 1}, made);
       ASSERT_EQ(made.size(), wanted.size());
-      for (std::size_t k = 0; k < made.size(); ++k) ASSERT_TRUE(equal(made[k], wanted[k])) << "call " << call << ", result " << k;
+      for (std::size_t k = 0; k < made.size(); ++k)
+        ASSERT_TRUE(equal(made[k], wanted[k])) << "call " << call << ", result " << k;
     }
     EXPECT_GE(device->replays, 4u);  // of the whole, or of what lies before and after the number
   }

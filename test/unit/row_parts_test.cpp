@@ -29,7 +29,8 @@ void check_cover(const BlasProduct& p) {
     ASSERT_EQ(part.d, (row * p.d.ld + column) * item);
     ASSERT_EQ(q.b.ld % p.b.ld, 0);
     ASSERT_EQ(q.d.ld * p.b.ld, q.b.ld * p.d.ld);
-    if (q.d.rows < 2 * step) ++narrow;
+    if (q.d.rows < 2 * step)
+      ++narrow;
     else {
       EXPECT_EQ(part.d % 16, 0);
       EXPECT_EQ(q.d.ld * item % 16, 0);

@@ -35,16 +35,20 @@ inline std::vector<double> numbers(const BoundView& view, const void* data) {
   return result;
 }
 
-/// A 1-d tensor whose memory holds `view`, with random small values (integers for integer types, exact in 16 bits for floats).
+/// A 1-d tensor whose memory holds `view`, with random small values (integers for integer types, exact in 16 bits for
+/// floats).
 inline Tensor random_memory(const BoundView& view, std::mt19937& random) {
   Tensor t = Tensor::empty(view.dtype, {std::max<std::int64_t>(layout_span(view.sizes, view.strides), 1)});
   const DType loop = loop_dtype(view.dtype);
   Tensor wide = Tensor::empty(loop, t.sizes);
   for (std::int64_t i = 0; i < t.numel(); ++i) {
     const int step = static_cast<int>(random() % 17) - 8;
-    if (loop == DType::I64) wide.data<std::int64_t>()[i] = is_signed(view.dtype) ? step : std::abs(step);
-    else if (loop == DType::F64) wide.data<double>()[i] = step / 8.0;
-    else wide.data<float>()[i] = static_cast<float>(step) / 8;
+    if (loop == DType::I64)
+      wide.data<std::int64_t>()[i] = is_signed(view.dtype) ? step : std::abs(step);
+    else if (loop == DType::F64)
+      wide.data<double>()[i] = step / 8.0;
+    else
+      wide.data<float>()[i] = static_cast<float>(step) / 8;
   }
   convert({view.dtype, t.sizes, {1}}, t.bytes(), {loop, t.sizes, {1}}, wide.bytes());
   return t;
@@ -79,7 +83,8 @@ struct Operands {
 };
 
 /// The outputs' memory after one call; every element holds `fill` before.
-inline std::vector<Tensor> run_call(std::string_view op, const Attributes& attributes, const Operands& in, const std::vector<BoundView>& out, double fill = 0) {
+inline std::vector<Tensor> run_call(std::string_view op, const Attributes& attributes, const Operands& in,
+                                    const std::vector<BoundView>& out, double fill = 0) {
   auto call = make_library_op(op, attributes);
   call->prepare(in.views, out);
   std::vector<const void*> inputs;
@@ -90,9 +95,12 @@ inline std::vector<Tensor> run_call(std::string_view op, const Attributes& attri
     memory.push_back(Tensor::empty(v.dtype, {std::max<std::int64_t>(layout_span(v.sizes, v.strides), 1)}));
     const DType loop = loop_dtype(v.dtype);
     const Tensor wide = Tensor::empty(loop, {1});
-    if (loop == DType::I64) *wide.data<std::int64_t>() = static_cast<std::int64_t>(fill);
-    else if (loop == DType::F64) *wide.data<double>() = fill;
-    else *wide.data<float>() = static_cast<float>(fill);
+    if (loop == DType::I64)
+      *wide.data<std::int64_t>() = static_cast<std::int64_t>(fill);
+    else if (loop == DType::F64)
+      *wide.data<double>() = fill;
+    else
+      *wide.data<float>() = static_cast<float>(fill);
     convert({v.dtype, memory.back().sizes, {1}}, memory.back().bytes(), {loop, memory.back().sizes, {0}}, wide.bytes());
     outputs.push_back(memory.back().bytes());
   }
@@ -101,7 +109,8 @@ inline std::vector<Tensor> run_call(std::string_view op, const Attributes& attri
   return memory;
 }
 
-inline std::vector<double> run(std::string_view op, const Attributes& attributes, const Operands& in, const BoundView& out, double fill = 0) {
+inline std::vector<double> run(std::string_view op, const Attributes& attributes, const Operands& in,
+                               const BoundView& out, double fill = 0) {
   return numbers(out, run_call(op, attributes, in, {out}, fill)[0].bytes());
 }
 

@@ -31,15 +31,19 @@ struct PlanBuilder {
     plan.kernels.push_back({symbol, "a test's kernel"});
     return static_cast<std::uint32_t>(plan.kernels.size() - 1);
   }
-  void output(const std::string& name, View view) { plan.outputs.push_back({name, Output::Kind::Tensor, std::move(view)}); }
+  void output(const std::string& name, View view) {
+    plan.outputs.push_back({name, Output::Kind::Tensor, std::move(view)});
+  }
 };
 
 /// The shared object of C++ `source`, compiled by g++.
 inline std::vector<std::byte> compile_kernels(const std::string& source) {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("coil_kernels_{}", ::getpid());
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("coil_kernels_{}", ::getpid());
   std::filesystem::create_directories(folder);
   write_file(folder / "kernels.cpp", source);
-  const std::string command = fmt::format("g++ -std=c++20 -O1 -shared -fPIC -o {0}/kernels.so {0}/kernels.cpp", folder.string());
+  const std::string command =
+      fmt::format("g++ -std=c++20 -O1 -shared -fPIC -o {0}/kernels.so {0}/kernels.cpp", folder.string());
   EXPECT_EQ(std::system(command.c_str()), 0);
   const std::string binary = read_file(folder / "kernels.so");
   std::filesystem::remove_all(folder);

@@ -48,7 +48,8 @@ TEST(Schema, Spellings) {
 TEST(Schema, Faults) {
   for (std::string_view text :
        {"aten::add", "aten:add(Tensor x) -> Tensor", "aten::f(Tensor) -> Tensor", "aten::f(Tensor x=) -> Tensor",
-        "aten::f(Tensor x) ->", "aten::f(Tensor x) -> Tensor y z", "aten::f(int[14444444444444] k=21) -> Tensor", "aten::f(int[2000000000] k=21) -> Tensor"})
+        "aten::f(Tensor x) ->", "aten::f(Tensor x) -> Tensor y z", "aten::f(int[14444444444444] k=21) -> Tensor",
+        "aten::f(int[2000000000] k=21) -> Tensor"})
     EXPECT_THROW(parse_schema(text), Error) << text;
 }
 

@@ -54,7 +54,8 @@ TEST_F(SymExpr, RelationsAreOneSided) {
 }
 
 TEST_F(SymExpr, RelationsToTheLimitsOf64Bits) {
-  constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min(), kMax = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min(),
+                         kMax = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(le(3 * s0 - 3, kMax), Expr(1));
   EXPECT_EQ(lt(s0 - 3, kMax), Expr(1));
   EXPECT_EQ(le(kMax, s0 - 3), Expr(0));
@@ -64,7 +65,8 @@ TEST_F(SymExpr, RelationsToTheLimitsOf64Bits) {
   EXPECT_EQ(to_string(le(s0, kMax)), "s0 <= 9223372036854775807");
 }
 
-/// Seconds of processor time to build, simplify, bound, print and parse an expression of so many terms, each a product with a quotient in it.
+/// Seconds of processor time to build, simplify, bound, print and parse an expression of so many terms, each a product
+/// with a quotient in it.
 double seconds_for(int terms) {
   ShapeEnv env;
   const Expr i = env.loop_var("i");
@@ -87,7 +89,8 @@ TEST(SymExprCost, GrowsWithTheNumberOfTerms) {
   const double small = seconds_for(1000), large = seconds_for(10'000);
   RecordProperty("seconds_for_1000", std::to_string(small));
   RecordProperty("seconds_for_10000", std::to_string(large));
-  EXPECT_LT(large, 25 * small + 0.05) << small << " s for 1,000 terms";  // ten times the terms; caches and sorting take their share
+  EXPECT_LT(large, 25 * small + 0.05)
+      << small << " s for 1,000 terms";  // ten times the terms; caches and sorting take their share
 }
 
 }  // namespace

@@ -15,7 +15,9 @@ struct SymPrint : testing::Test {
   Expr i0 = context.symbol("i0", SymbolKind::Loop), i1 = context.symbol("i1", SymbolKind::Loop);
 
   Expr read(std::string_view text) {
-    return parse(text, [&](std::string_view name) { return context.symbol(name, name[0] == 'i' ? SymbolKind::Loop : SymbolKind::Size); });
+    return parse(text, [&](std::string_view name) {
+      return context.symbol(name, name[0] == 'i' ? SymbolKind::Loop : SymbolKind::Size);
+    });
   }
   std::string refusal(std::string_view text) {
     try {
@@ -61,10 +63,14 @@ TEST_F(SymPrint, RefusesWithThePlace) {
   EXPECT_EQ(refusal("s0 +"), "cannot read the size expression `s0 +`: it ends too early (at position 4)");
   EXPECT_EQ(refusal("s0 s1"), "cannot read the size expression `s0 s1`: this does not belong here (at position 3)");
   EXPECT_EQ(refusal("IsNonOverlappingAndDenseIndicator(s0, 1)"),
-            "cannot read the size expression `IsNonOverlappingAndDenseIndicator(s0, 1)`: sizes cannot contain IsNonOverlappingAndDenseIndicator (at position 0)");
-  EXPECT_EQ(refusal("2 + ToFloat(s0)"), "cannot read the size expression `2 + ToFloat(s0)`: sizes cannot contain ToFloat (at position 4)");
+            "cannot read the size expression `IsNonOverlappingAndDenseIndicator(s0, 1)`: sizes cannot contain "
+            "IsNonOverlappingAndDenseIndicator (at position 0)");
+  EXPECT_EQ(refusal("2 + ToFloat(s0)"),
+            "cannot read the size expression `2 + ToFloat(s0)`: sizes cannot contain ToFloat (at position 4)");
   EXPECT_EQ(refusal("1.5*s0"), "cannot read the size expression `1.5*s0`: a whole number is expected (at position 0)");
-  EXPECT_EQ(refusal("99999999999999999999"), "cannot read the size expression `99999999999999999999`: this number does not fit into 64 bits (at position 0)");
+  EXPECT_EQ(
+      refusal("99999999999999999999"),
+      "cannot read the size expression `99999999999999999999`: this number does not fit into 64 bits (at position 0)");
   EXPECT_EQ(refusal("9223372036854775807 + 1"), "a symbolic size leaves the range of 64-bit integers");
   EXPECT_EQ(refusal("s0//0"), "division by zero in a symbolic size");
   EXPECT_NE(refusal("Mod(s0)").find("another number of operands"), std::string::npos);
@@ -97,16 +103,20 @@ TEST_F(SymPrint, Python) {
 }
 
 TEST_F(SymPrint, KernelLanguages) {
-  auto code = [&](Language language, Expr e, IntWidth width = IntWidth::Bits64) { return to_code(language, e, [](Expr s) { return std::string(s.name()); }, nullptr, width); };
+  auto code = [&](Language language, Expr e, IntWidth width = IntWidth::Bits64) {
+    return to_code(language, e, [](Expr s) { return std::string(s.name()); }, nullptr, width);
+  };
   const Expr choice = where(logical_and(lt(i0, s0), eq(i1, 0)), floor_div(i0, 4), 5000000000);
   EXPECT_EQ(code(Language::Cuda, choice), "i1 == 0 && i0 < s0 ? coil_floordiv(i0, 4) : 5000000000LL");
   EXPECT_EQ(code(Language::Metal, choice), "i1 == 0 && i0 < s0 ? coil_floordiv(i0, 4) : 5000000000L");
-  EXPECT_EQ(code(Language::Triton, where(lt(i0, 3), min(min(i0, s0), 7), mod(i0, 4)), IntWidth::Bits32), "tl.where(i0 <= 2, tl.minimum(tl.minimum(7, i0), s0), coil_mod(i0, 4))");
+  EXPECT_EQ(code(Language::Triton, where(lt(i0, 3), min(min(i0, s0), 7), mod(i0, 4)), IntWidth::Bits32),
+            "tl.where(i0 <= 2, tl.minimum(tl.minimum(7, i0), s0), coil_mod(i0, 4))");
   EXPECT_EQ(code(Language::Triton, 2 * i0 + 1), "2*tl.cast(i0, tl.int64) + 1");
   EXPECT_THROW(code(Language::Triton, choice, IntWidth::Bits32), Error);
   // What is narrow by itself is widened before it is computed with.
   const Expr both = lt(i0, s0) + lt(i1, s0);
-  EXPECT_EQ(code(Language::Cpp, both * 2000000000), "2000000000*(long long)(i0 < s0) + 2000000000*(long long)(i1 < s0)");
+  EXPECT_EQ(code(Language::Cpp, both * 2000000000),
+            "2000000000*(long long)(i0 < s0) + 2000000000*(long long)(i1 < s0)");
   EXPECT_EQ(code(Language::Triton, both, IntWidth::Bits32), "tl.cast(i0 < s0, tl.int32) + tl.cast(i1 < s0, tl.int32)");
   EXPECT_EQ(code(Language::Cpp, shift_left(1, s0)), "1LL << s0");
   EXPECT_EQ(code(Language::Metal, shift_left(1, s0)), "1L << s0");

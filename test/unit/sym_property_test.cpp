@@ -61,9 +61,13 @@ std::optional<std::int64_t> value_of(const Tree& t, const Values& values) {
 /// As it was asked for: every operator a function of its kind's name.
 std::string text_of(const Tree& t) {
   if (t.below.empty()) return to_string(t.leaf);
-  static const std::map<Kind, const char*> kNames = {{Kind::Add, "Add"}, {Kind::Mul, "Mul"}, {Kind::FloorDiv, "FloorDiv"}, {Kind::CeilDiv, "CeilDiv"}, {Kind::Mod, "Mod"}, {Kind::Min, "Min"},
-                                                     {Kind::Max, "Max"}, {Kind::Where, "Where"}, {Kind::Eq, "Eq"}, {Kind::Ne, "Ne"}, {Kind::Lt, "Lt"}, {Kind::Le, "Le"},
-                                                     {Kind::And, "And"}, {Kind::Or, "Or"}, {Kind::Not, "Not"}, {Kind::BitAnd, "BitAnd"}};
+  static const std::map<Kind, const char*> kNames = {
+      {Kind::Add, "Add"},         {Kind::Mul, "Mul"},     {Kind::FloorDiv, "FloorDiv"},
+      {Kind::CeilDiv, "CeilDiv"}, {Kind::Mod, "Mod"},     {Kind::Min, "Min"},
+      {Kind::Max, "Max"},         {Kind::Where, "Where"}, {Kind::Eq, "Eq"},
+      {Kind::Ne, "Ne"},           {Kind::Lt, "Lt"},       {Kind::Le, "Le"},
+      {Kind::And, "And"},         {Kind::Or, "Or"},       {Kind::Not, "Not"},
+      {Kind::BitAnd, "BitAnd"}};
   std::string out = kNames.at(t.kind), separator = "(";
   for (const Tree& b : t.below) out += separator + text_of(b), separator = ", ";
   return out + ")";
@@ -89,7 +93,8 @@ struct SymProperty : testing::Test {
 
   void SetUp() override {
     RecordProperty("seed", std::to_string(seed));
-    sizes = {env.add_size("s0", std::nullopt), env.add_size("s1", std::nullopt, {1, 40}), env.add_size("s2", std::nullopt, {2, Range::kMax})};
+    sizes = {env.add_size("s0", std::nullopt), env.add_size("s1", std::nullopt, {1, 40}),
+             env.add_size("s2", std::nullopt, {2, Range::kMax})};
     Expr i0 = env.loop_var("i0"), i1 = env.loop_var("i1"), i2 = env.loop_var("i2"), r0 = env.loop_var("r0");
     loops = {{i0, sizes[0]}, {i1, 8}, {i2, sizes[1]}, {r0, floor_div(sizes[2] + 1, 2)}};
   }
@@ -121,10 +126,17 @@ struct SymProperty : testing::Test {
     switch (pick(0, 15)) {
       case 0: return constant();
       case 1: return symbol();
-      case 2: case 3: case 4: case 5: return {Kind::Add, 0, {tree(depth - 1), tree(depth - 1)}};
-      case 6: case 7: case 8: return {Kind::Mul, 0, {tree(depth - 1), pick(0, 1) ? constant() : tree(depth - 1)}};
-      case 9: case 10: return {Kind::FloorDiv, 0, {tree(depth - 1), divisor(depth - 1)}};
-      case 11: case 12: return {Kind::Mod, 0, {tree(depth - 1), divisor(depth - 1)}};
+      case 2:
+      case 3:
+      case 4:
+      case 5: return {Kind::Add, 0, {tree(depth - 1), tree(depth - 1)}};
+      case 6:
+      case 7:
+      case 8: return {Kind::Mul, 0, {tree(depth - 1), pick(0, 1) ? constant() : tree(depth - 1)}};
+      case 9:
+      case 10: return {Kind::FloorDiv, 0, {tree(depth - 1), divisor(depth - 1)}};
+      case 11:
+      case 12: return {Kind::Mod, 0, {tree(depth - 1), divisor(depth - 1)}};
       case 13: return {pick(0, 1) ? Kind::Min : Kind::Max, 0, {tree(depth - 1), tree(depth - 1)}};
       case 14: return {Kind::Where, 0, {condition(depth - 1), tree(depth - 1), tree(depth - 1)}};
       default: return {pick(0, 2) ? Kind::CeilDiv : Kind::BitAnd, 0, {tree(depth - 1), divisor(depth - 1)}};
@@ -142,7 +154,8 @@ struct SymProperty : testing::Test {
       v[sizes[2]] = std::max(v[sizes[2]], 2 * v[sizes[0]] - 1);
       v[sizes[2]] += v[sizes[0]] + v[sizes[2]] == 9;
     }
-    for (const LoopVar& l : loops) v[l.var] = pick(0, std::max<std::int64_t>(evaluate(l.size, [&](Expr s) { return v.at(s); }), 1) - 1);
+    for (const LoopVar& l : loops)
+      v[l.var] = pick(0, std::max<std::int64_t>(evaluate(l.size, [&](Expr s) { return v.at(s); }), 1) - 1);
     return v;
   }
 
@@ -180,14 +193,16 @@ struct SymProperty : testing::Test {
         ASSERT_EQ(*expected, evaluate(e, at)) << explain(e, e, v);
         ASSERT_EQ(*expected, evaluate(simplified, at)) << explain(e, simplified, v);
         ASSERT_TRUE(bounds.low <= *expected && *expected <= bounds.high)
-            << explain(e, simplified, v) << "\n  bounds [" << bounds.low << ", " << bounds.high << "], value " << *expected;
+            << explain(e, simplified, v) << "\n  bounds [" << bounds.low << ", " << bounds.high << "], value "
+            << *expected;
       }
     }
     RecordProperty("changed", changed);
     RecordProperty("proved", proved);
   }
 
-  /// For a script that checks what is written: starts again from COIL_SYM_SEED, where it is given, and says how many COIL_SYM_COUNT asks for.
+  /// For a script that checks what is written: starts again from COIL_SYM_SEED, where it is given, and says how many
+  /// COIL_SYM_COUNT asks for.
   long seed_and_count() {
     if (const char* given = std::getenv("COIL_SYM_SEED")) random.seed(std::strtoull(given, nullptr, 10));
     const char* count = std::getenv("COIL_SYM_COUNT");
@@ -199,7 +214,8 @@ TEST_F(SymProperty, SmallExpressionsKeepTheirValues) { check(150'000, 3); }
 
 TEST_F(SymProperty, LargeExpressionsKeepTheirValues) { check(50'000, 5); }
 
-/// Pairs for a solver to prove equal (test_simplifier.py): COIL_SYM_PAIRS names the file that they go to, COIL_SYM_COUNT says how many, COIL_SYM_SEED makes them again.
+/// Pairs for a solver to prove equal (test_simplifier.py): COIL_SYM_PAIRS names the file that they go to,
+/// COIL_SYM_COUNT says how many, COIL_SYM_SEED makes them again.
 TEST_F(SymProperty, PairsForASolver) {
   const char* path = std::getenv("COIL_SYM_PAIRS");
   if (!path) GTEST_SKIP() << "only where COIL_SYM_PAIRS names a file";
@@ -218,22 +234,32 @@ TEST_F(SymProperty, PairsForASolver) {
 /// The value of every part of it, each of which a width of 32 bits must hold.
 bool fits_32_bits(Expr e, const std::function<std::int64_t(Expr)>& at) {
   const std::int64_t v = evaluate(e, at);
-  return v == static_cast<std::int32_t>(v) && std::ranges::all_of(e.operands(), [&](Expr o) { return fits_32_bits(o, at); });
+  return v == static_cast<std::int32_t>(v) &&
+         std::ranges::all_of(e.operands(), [&](Expr o) { return fits_32_bits(o, at); });
 }
 
-/// One expression a line in every language, with points and values (test_printers.py): COIL_SYM_TEXTS names the file, COIL_SYM_COUNT says how many, COIL_SYM_SEED makes them again.
+/// One expression a line in every language, with points and values (test_printers.py): COIL_SYM_TEXTS names the file,
+/// COIL_SYM_COUNT says how many, COIL_SYM_SEED makes them again.
 TEST_F(SymProperty, TextsForLanguages) {
   const char* path = std::getenv("COIL_SYM_TEXTS");
   if (!path) GTEST_SKIP() << "only where COIL_SYM_TEXTS names a file";
   std::ofstream file(path);
-  const std::pair<const char*, Language> languages[] = {{"cpp", Language::Cpp}, {"cuda", Language::Cuda}, {"metal", Language::Metal}, {"triton", Language::Triton}, {"python", Language::Python}};
+  const std::pair<const char*, Language> languages[] = {{"cpp", Language::Cpp},
+                                                        {"cuda", Language::Cuda},
+                                                        {"metal", Language::Metal},
+                                                        {"triton", Language::Triton},
+                                                        {"python", Language::Python}};
   for (auto& [word, language] : languages) std::ofstream(fmt::format("{}.{}", path, word)) << code_helpers(language);
   auto name = [](Expr s) { return std::string(s.name()); };
   auto nonnegative = [&](Expr x) { return env.bounds(x, loops).low >= 0; };
   for (long left = seed_and_count(), turn = 0; left > 0; ++turn) {
     const bool narrow = left % 2;
     Tree t = turn % 4 ? tree(static_cast<int>(pick(1, 4))) : condition(3);
-    if (turn % 8 == 5) t = {std::array{Kind::Pow, Kind::ShiftLeft, Kind::ShiftRight, Kind::BitOr, Kind::BitXor}[static_cast<std::size_t>(pick(0, 4))], 0, {tree(1), {Kind::Symbol, loops[1].var}}};  // by 0 to 7
+    if (turn % 8 == 5)
+      t = {std::array{Kind::Pow, Kind::ShiftLeft, Kind::ShiftRight, Kind::BitOr,
+                      Kind::BitXor}[static_cast<std::size_t>(pick(0, 4))],
+           0,
+           {tree(1), {Kind::Symbol, loops[1].var}}};  // by 0 to 7
     std::string line;
     try {
       const Expr e = turn % 3 ? env.simplify(build(t), loops) : build(t);
@@ -271,10 +297,12 @@ TEST_F(SymProperty, FactsKeepValues) {
   check(50'000, 4);
 }
 
-/// Coordinates of a view of one shape seen through another whose dimensions are products of neighbours: no division may be left.
+/// Coordinates of a view of one shape seen through another whose dimensions are products of neighbours: no division may
+/// be left.
 TEST_F(SymProperty, ViewsOfMergedDimensionsNeedNoDivision) {
   for (int round = 0; round < 3000; ++round) {
-    const Expr choices[] = {2, 3, 4, 8, 64, sizes[0], sizes[1], sizes[2], sizes[0] * 2, sizes[1] + 1, floor_div(sizes[2], 2)};
+    const Expr choices[] = {
+        2, 3, 4, 8, 64, sizes[0], sizes[1], sizes[2], sizes[0] * 2, sizes[1] + 1, floor_div(sizes[2], 2)};
     Exprs shape, index;
     std::vector<LoopVar> nest;
     for (int d = 0; d < 4; ++d) {
@@ -284,12 +312,14 @@ TEST_F(SymProperty, ViewsOfMergedDimensionsNeedNoDivision) {
     }
     Expr flat = 0;
     for (std::size_t d = 0; d < 4; ++d) flat = flat * shape[d] + index[d];
-    std::size_t begin = static_cast<std::size_t>(pick(0, 3)), end = static_cast<std::size_t>(pick(static_cast<std::int64_t>(begin) + 1, 4));
+    std::size_t begin = static_cast<std::size_t>(pick(0, 3)),
+                end = static_cast<std::size_t>(pick(static_cast<std::int64_t>(begin) + 1, 4));
     Expr inner = product(std::span(shape).subspan(end)), middle = product(std::span(shape).subspan(begin, end - begin));
     Expr coordinate = mod(floor_div(flat, inner), middle), expected = 0;
     for (std::size_t d = begin; d < end; ++d) expected = expected * shape[d] + index[d];
     ASSERT_EQ(env.simplify(coordinate, nest), env.simplify(expected, nest))
-        << "seed " << seed << "\n  " << to_string(coordinate) << "\n  " << to_string(env.simplify(coordinate, nest)) << "\n  " << to_string(expected);
+        << "seed " << seed << "\n  " << to_string(coordinate) << "\n  " << to_string(env.simplify(coordinate, nest))
+        << "\n  " << to_string(expected);
   }
 }
 
@@ -315,8 +345,7 @@ TEST_F(SymProperty, RebuildingChangesNothing) {
       Expr e = build(t);
       if (e.operands().empty()) continue;
       ASSERT_EQ(e, make(e.kind(), e.operands())) << "seed " << seed << "\n  " << to_string(e);
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   }
 }
 

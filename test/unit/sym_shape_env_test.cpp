@@ -88,7 +88,8 @@ TEST_F(SymShapeEnv, ChoicesByBounds) {
 
 TEST_F(SymShapeEnv, DivisorsAreNotZeroOnlyWhereTheyDivide) {
   Expr guarded = where(ge(s0, 1), floor_div(s1, s0), 0);
-  EXPECT_EQ(simple(where(lt(s1, 3), guarded, max(s0, 1))), "Where(s1 <= 2, Where(1 <= s0, FloorDiv(s1, s0), 0), Max(1, s0))");
+  EXPECT_EQ(simple(where(lt(s1, 3), guarded, max(s0, 1))),
+            "Where(s1 <= 2, Where(1 <= s0, FloorDiv(s1, s0), 0), Max(1, s0))");
 }
 
 TEST_F(SymShapeEnv, OneRoundLoopsAreZero) {
@@ -116,7 +117,8 @@ TEST_F(SymShapeEnv, UnknownIsNeverAnError) {
   EXPECT_FALSE(env.statically_known_true(eq(u0, 1)));
   EXPECT_FALSE(env.statically_known_multiple_of(s0, 0));
   EXPECT_FALSE(env.statically_known_true(eq(s0 * 9000000000000000000, s1)));
-  EXPECT_NE(error([&] { env.decide(eq(u0, 1), "aten.squeeze.dim"); }).find("aten.squeeze.dim depends on the data"), std::string::npos);
+  EXPECT_NE(error([&] { env.decide(eq(u0, 1), "aten.squeeze.dim"); }).find("aten.squeeze.dim depends on the data"),
+            std::string::npos);
   EXPECT_EQ(env.hint(u0 + s0), std::nullopt);
   EXPECT_EQ(env.hint_or(u0, 7), 7);
   EXPECT_EQ(env.hint(s0 * 2 + 1), 13);
@@ -205,7 +207,8 @@ double seconds(auto&& f) {
 TEST_F(SymShapeEnv, SumsOfManyTermsTakeLinearTime) {
   auto build = [&](int n) {
     Exprs terms;
-    for (int i = 0; i < n; ++i) terms.push_back(env.context().symbol(fmt::format("i{}", (i * 7919) % n), SymbolKind::Loop) * (i % 5 + 1));
+    for (int i = 0; i < n; ++i)
+      terms.push_back(env.context().symbol(fmt::format("i{}", (i * 7919) % n), SymbolKind::Loop) * (i % 5 + 1));
     Expr all;
     double built = seconds([&] { all = sum(terms); });
     double used = seconds([&] {

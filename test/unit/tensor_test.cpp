@@ -1,5 +1,5 @@
-#include "support/error.h"
 #include "tensor/tensor.h"
+#include "support/error.h"
 
 namespace coil {
 namespace {

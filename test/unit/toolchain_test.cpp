@@ -14,7 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string constant_kernel(int value) { return fmt::format("extern \"C\" void k(void* const* b, const long*, long, long) {{ *(int*)b[0] = {}; }}\n", value); }
+std::string constant_kernel(int value) {
+  return fmt::format("extern \"C\" void k(void* const* b, const long*, long, long) {{ *(int*)b[0] = {}; }}\n", value);
+}
 
 template <class F>
 std::string message_of(F&& f) {
@@ -51,8 +53,10 @@ TEST(Toolchain, CompilesSeveralSourcesInOrder) {
 }
 
 TEST(Toolchain, SaysWhatIsMissing) {
-  EXPECT_EQ(message_of([] { find_toolchain("no-such-compiler"); }), "no C++ compiler no-such-compiler: install it, or set cpu.compiler to another");
-  EXPECT_EQ(message_of([] { find_toolchain("", "avx1024"); }), "cpu.isa is avx1024: it may be native, avx512, avx2 or baseline");
+  EXPECT_EQ(message_of([] { find_toolchain("no-such-compiler"); }),
+            "no C++ compiler no-such-compiler: install it, or set cpu.compiler to another");
+  EXPECT_EQ(message_of([] { find_toolchain("", "avx1024"); }),
+            "cpu.isa is avx1024: it may be native, avx512, avx2 or baseline");
   std::string path = std::getenv("PATH");
   ::setenv("PATH", "/nowhere", 1);
   EXPECT_EQ(message_of([] { find_toolchain(); }), "no C++ compiler found: install g++ or clang++, or set cpu.compiler");
@@ -62,7 +66,9 @@ TEST(Toolchain, SaysWhatIsMissing) {
 TEST(Toolchain, JoinsMultiplicationsAndAdditionsWhereKernelsRunOften) {
   Toolchain toolchain = find_toolchain();
   if (toolchain.lanes < 8) GTEST_SKIP() << "the instruction set has no fused multiplication and addition";
-  const std::string source = "extern \"C\" void k(void* const* b, const long*, long, long) { float* x = (float*)b[0]; x[3] = x[0] * x[1] + x[2]; }\n";
+  const std::string source =
+      "extern \"C\" void k(void* const* b, const long*, long, long) { float* x = (float*)b[0]; x[3] = x[0] * x[1] + "
+      "x[2]; }\n";
   float x[] = {1 + 0x1p-12f, 1 + 0x1p-12f, -1 - 0x1p-11f, 0};
   void* buffers[] = {x};
   test::KernelLibrary library(toolchain, source);
@@ -73,7 +79,8 @@ TEST(Toolchain, JoinsMultiplicationsAndAdditionsWhereKernelsRunOften) {
 }
 
 TEST(Toolchain, ReportsTheFirstComplaint) {
-  std::string message = message_of([] { compile_shared(find_toolchain(), std::vector<std::string>{"int f() { return nothing; }"}); });
+  std::string message =
+      message_of([] { compile_shared(find_toolchain(), std::vector<std::string>{"int f() { return nothing; }"}); });
   EXPECT_NE(message.find("refused a kernel"), std::string::npos) << message;
   EXPECT_NE(message.find("nothing"), std::string::npos) << message;
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;

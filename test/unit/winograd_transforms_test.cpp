@@ -66,11 +66,14 @@ TEST(WinogradTransforms, NumbersOfTheLoopsAreF32) {
   for (const Transforms& t : all_transforms())
     for (const Matrix* m : {&t.bt, &t.at})
       for (const Vector& row : *m)
-        for (const Rational& r : row) EXPECT_EQ(static_cast<double>(static_cast<float>(r.value())), r.value()) << r.numerator << '/' << r.denominator;
+        for (const Rational& r : row)
+          EXPECT_EQ(static_cast<double>(static_cast<float>(r.value())), r.value())
+              << r.numerator << '/' << r.denominator;
 }
 
 TEST(WinogradTransforms, SumsStayWithinTheAmplification) {
-  // Inputs of magnitude 1 with the signs that give the greatest sums, and windows of one element: what the bound without transforms has for 1.
+  // Inputs of magnitude 1 with the signs that give the greatest sums, and windows of one element: what the bound
+  // without transforms has for 1.
   for (const Transforms& t : all_transforms()) {
     for (const Vector& back : t.at)
       for (std::size_t k = 0; k < 3; ++k) {

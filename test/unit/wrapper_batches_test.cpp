@@ -22,10 +22,13 @@ struct Launcher : codegen::Backend {
   codegen::Kernel scatter(ir::Graph&, const ir::Operation&) const override { throw Error("not asked for"); }
   bool has_template(std::string_view) const override { return false; }
   codegen::Kernel template_kernel(ir::Graph&, const ir::Extern&) const override { throw Error("not asked for"); }
-  std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text, std::size_t, std::size_t count) const override {
+  std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text,
+                                                           std::size_t, std::size_t count) const override {
     return std::pair(symbol + "_x" + std::to_string(count), text);
   }
-  codegen::Binaries compile(std::span<const std::string>, const codegen::CompileKernels&) const override { throw Error("not asked for"); }
+  codegen::Binaries compile(std::span<const std::string>, const codegen::CompileKernels&) const override {
+    throw Error("not asked for");
+  }
   std::string name = "sm_90a";
 };
 

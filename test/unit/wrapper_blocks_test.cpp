@@ -53,7 +53,8 @@ TEST(WrapperBlocks, WhatALoopHandsOnLivesAroundItAndTheRestInsideATurn) {
 
 TEST(WrapperBlocks, TextReadsBack) {
   WrapperProgram p;
-  const BufferId x = p.input("x", {8}), n = p.temporary("n", {}), a = p.temporary("a", {8}), out = p.temporary("out", {8});
+  const BufferId x = p.input("x", {8}), n = p.temporary("n", {}), a = p.temporary("a", {8}),
+                 out = p.temporary("out", {8});
   p.buffers[n].dtype = DType::I64;
   const sym::Expr count = p.env->fresh_unbacked(), turn = p.env->fresh_unbacked(), forever = p.env->fresh_unbacked();
   p.call({x}, n);
@@ -79,7 +80,8 @@ TEST(WrapperBlocks, TextReadsBack) {
 
 TEST(WrapperBlocks, BranchesShareMemory) {
   WrapperProgram p;
-  const BufferId x = p.input("x", {8}), a = p.temporary("a", {8}), b = p.temporary("b", {8}), out = p.temporary("out", {8});
+  const BufferId x = p.input("x", {8}), a = p.temporary("a", {8}), b = p.temporary("b", {8}),
+                 out = p.temporary("out", {8});
   p.lines.emplace_back(Control{Kind::If, p.env->add_size("s0", 1)});
   p.call({x}, a);
   p.call({a}, out);
@@ -121,7 +123,9 @@ TEST(WrapperBlocks, WhatBothSidesMakeIsThereAfterTheBranch) {
   wrapper::plan_lifetimes(p);
   EXPECT_NO_THROW(wrapper::verify(p));
   const std::string text = wrapper::to_text(p);
-  for (const char* side : {"symbol u0 = number(2)\n  allocate r\n", "symbol u0 = number(s0)\n  allocate r\n", "end if\nallocate out\n"}) EXPECT_NE(text.find(side), std::string::npos) << text;
+  for (const char* side :
+       {"symbol u0 = number(2)\n  allocate r\n", "symbol u0 = number(s0)\n  allocate r\n", "end if\nallocate out\n"})
+    EXPECT_NE(text.find(side), std::string::npos) << text;
   EXPECT_EQ(wrapper::to_text(wrapper::parse(text)), text);
   const auto joined = wrapper::joined_values(p);
   ASSERT_EQ(joined.size(), 1u);
@@ -129,7 +133,10 @@ TEST(WrapperBlocks, WhatBothSidesMakeIsThereAfterTheBranch) {
   EXPECT_EQ(joined.begin()->second.buffers, std::vector<BufferId>{p.r});
   EXPECT_EQ(wrapper::runtime_symbols(p), sym::Exprs{p.u});
   const runtime::Plan plan = wrapper::make_plan(p);
-  auto count = [&]<class T>(T) { return std::count_if(plan.steps.begin(), plan.steps.end(), [](const runtime::Step& s) { return std::holds_alternative<T>(s); }); };
+  auto count = [&]<class T>(T) {
+    return std::count_if(plan.steps.begin(), plan.steps.end(),
+                         [](const runtime::Step& s) { return std::holds_alternative<T>(s); });
+  };
   EXPECT_EQ(count(runtime::SetNumber{}), 2);
   EXPECT_EQ(count(runtime::AllocateBuffer{}), 2);
   EXPECT_EQ(count(runtime::FreeBuffer{}), 1);
@@ -144,14 +151,22 @@ TEST(WrapperBlocks, BothSidesMustMakeIt) {
     return error_of([&] { wrapper::verify(q); });
   };
   const BufferId r = p.r;
-  EXPECT_NE(without([](const wrapper::Line& l) { return std::holds_alternative<wrapper::SetSymbol>(l); }).find("u0 before it is defined"), std::string::npos);
-  EXPECT_NE(without([&](const wrapper::Line& l) { auto* a = std::get_if<wrapper::Allocate>(&l); return a && a->buffer == r; }).find("r, which is not allocated"), std::string::npos);
+  EXPECT_NE(without([](const wrapper::Line& l) {
+              return std::holds_alternative<wrapper::SetSymbol>(l);
+            }).find("u0 before it is defined"),
+            std::string::npos);
+  EXPECT_NE(without([&](const wrapper::Line& l) {
+              auto* a = std::get_if<wrapper::Allocate>(&l);
+              return a && a->buffer == r;
+            }).find("r, which is not allocated"),
+            std::string::npos);
 }
 
 TEST(WrapperBlocks, SymbolsAreDefinedBeforeTheirUseAndInTheirBlock) {
   WrapperProgram p;
   const sym::Expr u = p.env->add_unbacked("u0", {0, 8});
-  const BufferId x = p.input("x", {8}), n = p.buffer("n", wrapper::BufferKind::Temporary, {}, DType::I64), t = p.temporary("t", {u}), out = p.temporary("out", {8});
+  const BufferId x = p.input("x", {8}), n = p.buffer("n", wrapper::BufferKind::Temporary, {}, DType::I64),
+                 t = p.temporary("t", {u}), out = p.temporary("out", {8});
   p.call({x}, n);
   p.lines.emplace_back(wrapper::ReadSymbol{u, n});
   p.call({x}, t);
@@ -166,8 +181,13 @@ TEST(WrapperBlocks, SymbolsAreDefinedBeforeTheirUseAndInTheirBlock) {
   EXPECT_NE(error_of([&] { wrapper::verify(early); }).find("uses symbol u0 before it is defined"), std::string::npos);
   EXPECT_NE(error_of([&] { wrapper::verify(inner); }).find("uses symbol u0 before it is defined"), std::string::npos);
   const runtime::Plan plan = wrapper::make_plan(p);
-  EXPECT_EQ(std::count_if(plan.steps.begin(), plan.steps.end(), [](const runtime::Step& s) { return std::holds_alternative<runtime::AllocateBuffer>(s); }), 1) << "only t is sized as the program runs";
-  EXPECT_EQ(std::count_if(plan.steps.begin(), plan.steps.end(), [](const runtime::Step& s) { return std::holds_alternative<runtime::FreeBuffer>(s); }), 1);
+  EXPECT_EQ(std::count_if(plan.steps.begin(), plan.steps.end(),
+                          [](const runtime::Step& s) { return std::holds_alternative<runtime::AllocateBuffer>(s); }),
+            1)
+      << "only t is sized as the program runs";
+  EXPECT_EQ(std::count_if(plan.steps.begin(), plan.steps.end(),
+                          [](const runtime::Step& s) { return std::holds_alternative<runtime::FreeBuffer>(s); }),
+            1);
 }
 
 }  // namespace

@@ -91,7 +91,8 @@ TEST(WrapperCopies, AChainOfPartsIsWrittenWhereItEndsUp) {
   // x -> a, a part of a is written, a is read, a -> b, a part of b is written, b -> x
   for (bool late_reader : {false, true}) {
     Program p;
-    const BufferId x = p.state("x"), y = p.input("y", {8}), a = p.temporary("a", {8}), b = p.temporary("b", {8}), out = p.temporary("out", {8});
+    const BufferId x = p.state("x"), y = p.input("y", {8}), a = p.temporary("a", {8}), b = p.temporary("b", {8}),
+                   out = p.temporary("out", {8});
     p.copy(x, a);
     p.call({y}, a);
     if (!late_reader) p.call({a}, out);
@@ -108,7 +109,8 @@ TEST(WrapperCopies, WritesInALoopAreLeftAlone) {
   Program p;
   const BufferId x = p.state("x"), y = p.input("y", {8}), b = p.temporary("b", {8}), c = p.temporary("c", {8});
   p.call({y}, b);
-  p.lines.emplace_back(wrapper::Control{.kind = wrapper::Control::Kind::Loop, .counter = p.env->fresh_unbacked(), .extent = 3});
+  p.lines.emplace_back(
+      wrapper::Control{.kind = wrapper::Control::Kind::Loop, .counter = p.env->fresh_unbacked(), .extent = 3});
   p.call({x}, c);
   p.call({c}, b);
   p.lines.emplace_back(wrapper::Control{.kind = wrapper::Control::Kind::EndLoop});

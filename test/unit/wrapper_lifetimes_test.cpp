@@ -18,7 +18,8 @@ using wrapper::Reuse;
 /// x -> a -> b -> output, of these sizes each.
 struct Chain : WrapperProgram {
   BufferId x, a, b, out;
-  Chain(const sym::Exprs& first, const sym::Exprs& second, bool in_place) : x(input("x", first)), a(temporary("a", first)), b(temporary("b", second)), out(temporary("out", second)) {
+  Chain(const sym::Exprs& first, const sym::Exprs& second, bool in_place)
+      : x(input("x", first)), a(temporary("a", first)), b(temporary("b", second)), out(temporary("out", second)) {
     call({x}, a);
     call({a}, b, in_place);
     call({b}, out, in_place);
@@ -61,7 +62,8 @@ TEST(WrapperLifetimes, MemoryIsReusedWhereTheKernelAllowsItAndSizesAreEqual) {
 
 TEST(WrapperLifetimes, AnInputOrAValueReadLaterIsNotTakenOver) {
   WrapperProgram p;
-  const BufferId x = p.input("x", {8}), a = p.temporary("a", {8}), b = p.temporary("b", {8}), out = p.temporary("out", {8});
+  const BufferId x = p.input("x", {8}), a = p.temporary("a", {8}), b = p.temporary("b", {8}),
+                 out = p.temporary("out", {8});
   p.call({x}, a, true);
   p.call({a}, b, true);
   p.call({a, b}, out);
@@ -74,7 +76,8 @@ TEST(WrapperLifetimes, AnInputOrAValueReadLaterIsNotTakenOver) {
 TEST(WrapperLifetimes, SymbolicSizesAreReusedWhenTheyAreKnownToBeEqual) {
   WrapperProgram p;
   const sym::Expr s = p.env->add_size("s0", 4);
-  const BufferId x = p.input("x", {s, 6}), a = p.temporary("a", {s, 6}), b = p.temporary("b", {2, s * 3}), out = p.temporary("out", {s});
+  const BufferId x = p.input("x", {s, 6}), a = p.temporary("a", {s, 6}), b = p.temporary("b", {2, s * 3}),
+                 out = p.temporary("out", {s});
   p.call({x}, a, true);
   p.call({a}, b, true);
   p.call({b}, out);
@@ -102,8 +105,11 @@ TEST(WrapperPlan, TemporariesThatLiveAtOneStepDoNotOverlap) {
     ASSERT_GE(a.arena_offset, 0);
     peak = std::max(peak, static_cast<std::uint64_t>(a.arena_offset + bytes(a)));
     for (const runtime::Buffer& b : plan.buffers) {
-      const bool together = &a != &b && b.kind == runtime::BufferKind::Temporary && a.first <= b.last && b.first <= a.last;
-      EXPECT_TRUE(!together || a.arena_offset + bytes(a) <= b.arena_offset || b.arena_offset + bytes(b) <= a.arena_offset) << a.name << " and " << b.name;
+      const bool together =
+          &a != &b && b.kind == runtime::BufferKind::Temporary && a.first <= b.last && b.first <= a.last;
+      EXPECT_TRUE(!together || a.arena_offset + bytes(a) <= b.arena_offset ||
+                  b.arena_offset + bytes(b) <= a.arena_offset)
+          << a.name << " and " << b.name;
     }
   }
   EXPECT_LE(peak, plan.static_arena_bytes);

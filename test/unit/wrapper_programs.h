@@ -8,9 +8,17 @@ namespace coil {
 struct WrapperProgram : wrapper::Program {
   WrapperProgram() { env = std::make_shared<sym::ShapeEnv>(); }
 
-  wrapper::BufferId buffer(const std::string& name, wrapper::BufferKind kind, const sym::Exprs& sizes, DType dtype = DType::F32) {
+  wrapper::BufferId buffer(const std::string& name, wrapper::BufferKind kind, const sym::Exprs& sizes,
+                           DType dtype = DType::F32) {
     const auto id = static_cast<wrapper::BufferId>(buffers.size());
-    buffers.push_back({name, kind, dtype, {}, sizes, sym::contiguous_strides(sizes), sym::product(sizes) * static_cast<std::int64_t>(size_of(dtype)), 0});
+    buffers.push_back({name,
+                       kind,
+                       dtype,
+                       {},
+                       sizes,
+                       sym::contiguous_strides(sizes),
+                       sym::product(sizes) * static_cast<std::int64_t>(size_of(dtype)),
+                       0});
     return id;
   }
   wrapper::BufferId input(const std::string& name, const sym::Exprs& sizes, DType dtype = DType::F32) {
@@ -19,7 +27,9 @@ struct WrapperProgram : wrapper::Program {
     inputs.push_back({name, id});
     return id;
   }
-  wrapper::BufferId temporary(const std::string& name, const sym::Exprs& sizes) { return buffer(name, wrapper::BufferKind::Temporary, sizes); }
+  wrapper::BufferId temporary(const std::string& name, const sym::Exprs& sizes) {
+    return buffer(name, wrapper::BufferKind::Temporary, sizes);
+  }
 
   /// A kernel that reads `from` and writes `to`.
   void call(std::vector<wrapper::BufferId> from, wrapper::BufferId to, bool in_place = false) {
@@ -42,7 +52,8 @@ struct WrapperProgram : wrapper::Program {
   }
   template <class T>
   std::size_t count() const {
-    return static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(), [](const wrapper::Line& l) { return std::holds_alternative<T>(l); }));
+    return static_cast<std::size_t>(
+        std::count_if(lines.begin(), lines.end(), [](const wrapper::Line& l) { return std::holds_alternative<T>(l); }));
   }
 };
 

@@ -12,7 +12,8 @@ namespace {
 
 using sym::Expr;
 
-/// The values that the plan's shape program gives these expressions, for inputs of these sizes. The last buffers' bytes carry them.
+/// The values that the plan's shape program gives these expressions, for inputs of these sizes. The last buffers' bytes
+/// carry them.
 std::vector<std::int64_t> solve(WrapperProgram& p, const std::vector<Sizes>& given, const std::vector<Expr>& wanted) {
   std::vector<wrapper::BufferId> carriers;
   for (Expr e : wanted) {
@@ -121,7 +122,8 @@ TEST(WrapperSymbols, TheShapeProgramComputesEachExpressionOnce) {
   EXPECT_EQ(solve(p, {{13}}, {e, e, sym::where(sym::lt(s, 4), 1, e)}), (Values{12, 12, 12}));
   const runtime::Plan plan = wrapper::make_plan(p);
   for (std::size_t i = 0; i < plan.shape_program.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j) EXPECT_FALSE(plan.shape_program[i] == plan.shape_program[j]) << i << " repeats " << j;
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_FALSE(plan.shape_program[i] == plan.shape_program[j]) << i << " repeats " << j;
 }
 
 }  // namespace

@@ -47,7 +47,12 @@ TEST(WrapperText, PrintsWhatItRead) {
   std::string text = to_text(parse(kEverything));
   EXPECT_EQ(text, to_text(parse(text)));
   std::string wanted = kEverything;
-  for (const auto& [from, to] : {std::pair{"|\n", "| \n"}, {"output n", "output \"n\""}, {"output flag", "output \"flag\""}, {"output pi", "output \"pi\""}, {"s0 < 4", "s0 <= 3"}}) wanted.replace(wanted.find(from), std::string(from).size(), to);
+  for (const auto& [from, to] : {std::pair{"|\n", "| \n"},
+                                 {"output n", "output \"n\""},
+                                 {"output flag", "output \"flag\""},
+                                 {"output pi", "output \"pi\""},
+                                 {"s0 < 4", "s0 <= 3"}})
+    wanted.replace(wanted.find(from), std::string(from).size(), to);
   EXPECT_EQ(text, wanted);
 }
 
@@ -80,12 +85,16 @@ output "n" = int u8
   const wrapper::Program p = parse(text);
   EXPECT_EQ(to_text(p), text);
   const auto& arguments = std::get<wrapper::CallFallback>(p.lines[2]).arguments;
-  EXPECT_TRUE(std::holds_alternative<sym::Expr>(arguments[1].value) && std::holds_alternative<DType>(arguments[2].value));
+  EXPECT_TRUE(std::holds_alternative<sym::Expr>(arguments[1].value) &&
+              std::holds_alternative<DType>(arguments[2].value));
 }
 
 TEST(WrapperText, LaunchesOnAGpu) {
-  const std::string text = "wrapper main(s0: [1, 8]) on cuda:0:\nbuffer x : f32[s0] {[1]} input on cuda:0 \"x\"\nbuffer y : f32[s0] {[1]} output on cuda:0\nsymbol s0 = size(x, 0)\nkernel coil_1\nallocate y\n"
-                           "launch coil_1(x, &y; [s0]) on [FloorDiv(s0 + 127, 128), 1, 1] x 128 threads, 4*s0 shared bytes\noutput \"y\" = y\ntext coil_1\n";
+  const std::string text =
+      "wrapper main(s0: [1, 8]) on cuda:0:\nbuffer x : f32[s0] {[1]} input on cuda:0 \"x\"\nbuffer y : f32[s0] {[1]} "
+      "output on cuda:0\nsymbol s0 = size(x, 0)\nkernel coil_1\nallocate y\n"
+      "launch coil_1(x, &y; [s0]) on [FloorDiv(s0 + 127, 128), 1, 1] x 128 threads, 4*s0 shared bytes\noutput \"y\" = "
+      "y\ntext coil_1\n";
   const wrapper::Program p = parse(text);
   EXPECT_NO_THROW(wrapper::verify(p));
   EXPECT_EQ(to_text(p), text);

@@ -33,7 +33,9 @@ struct Program : WrapperProgram {
   }
 };
 
-void expect_fault(Program& p, const char* part) { EXPECT_NE(p.fault().find(part), std::string::npos) << p.fault() << "\n" << wrapper::to_string(p); }
+void expect_fault(Program& p, const char* part) {
+  EXPECT_NE(p.fault().find(part), std::string::npos) << p.fault() << "\n" << wrapper::to_string(p);
+}
 
 TEST(WrapperVerify, ACorrectProgramPasses) { EXPECT_EQ(Program().fault(), "no error"); }
 

@@ -32,11 +32,13 @@ double time_call(runtime::Context& context, std::span<const Tensor> inputs, std:
 }
 
 /// Calls until the budget is spent, but at least `least` and at most `most` times; milliseconds of each, in order.
-std::vector<double> time_calls(runtime::Context& context, std::span<const Tensor> inputs, Milliseconds budget, std::size_t least, std::size_t most) {
+std::vector<double> time_calls(runtime::Context& context, std::span<const Tensor> inputs, Milliseconds budget,
+                               std::size_t least, std::size_t most) {
   std::vector<double> times;
   std::vector<Tensor> outputs;
   auto end = Clock::now() + budget;
-  while (times.size() < least || (Clock::now() < end && times.size() < most)) times.push_back(time_call(context, inputs, outputs));
+  while (times.size() < least || (Clock::now() < end && times.size() < most))
+    times.push_back(time_call(context, inputs, outputs));
   return times;
 }
 
@@ -70,7 +72,8 @@ struct BenchCommand {
         {"compile_s", program.compile_seconds},
         {"load_s", program.load_seconds},
         {"first_call_ms", first},
-        {"latency_ms", {{"min", times.front()}, {"median", times[times.size() / 2]}, {"p95", times[times.size() * 95 / 100]}}},
+        {"latency_ms",
+         {{"min", times.front()}, {"median", times[times.size() / 2]}, {"p95", times[times.size() * 95 / 100]}}},
         {"peak_bytes", memory.arena_bytes + memory.output_bytes + memory.weight_bytes + memory.workspace_bytes},
         {"weight_bytes", memory.weight_bytes},
         {"kernels", plan.kernels.size()},
@@ -82,10 +85,14 @@ struct BenchCommand {
 
   static void print(const nlohmann::ordered_json& r, std::size_t calls) {
     const auto& latency = r["latency_ms"];
-    fmt::print("{} on {}, {} threads\n", r["model"].get<std::string>(), r["device"].get<std::string>(), r["threads"].get<int>());
-    fmt::print("compile     {:.3f} s   load {:.3f} s   first call {:.3f} ms\n", r["compile_s"].get<double>(), r["load_s"].get<double>(), r["first_call_ms"].get<double>());
-    fmt::print("latency     min {:.4g} ms   median {:.4g} ms   p95 {:.4g} ms   ({} calls)\n", latency["min"].get<double>(), latency["median"].get<double>(), latency["p95"].get<double>(), calls);
-    fmt::print("memory      peak {:.1f} MiB, of which weights {:.1f} MiB\n", r["peak_bytes"].get<double>() / 1048576, r["weight_bytes"].get<double>() / 1048576);
+    fmt::print("{} on {}, {} threads\n", r["model"].get<std::string>(), r["device"].get<std::string>(),
+               r["threads"].get<int>());
+    fmt::print("compile     {:.3f} s   load {:.3f} s   first call {:.3f} ms\n", r["compile_s"].get<double>(),
+               r["load_s"].get<double>(), r["first_call_ms"].get<double>());
+    fmt::print("latency     min {:.4g} ms   median {:.4g} ms   p95 {:.4g} ms   ({} calls)\n",
+               latency["min"].get<double>(), latency["median"].get<double>(), latency["p95"].get<double>(), calls);
+    fmt::print("memory      peak {:.1f} MiB, of which weights {:.1f} MiB\n", r["peak_bytes"].get<double>() / 1048576,
+               r["weight_bytes"].get<double>() / 1048576);
     fmt::print("kernels     {}   library calls {}\n", r["kernels"].get<int>(), r["extern_calls"].get<int>());
   }
 };
@@ -98,7 +105,9 @@ void add_bench(CLI::App& app) {
   add_model_options(*sub, command->model, true);
   add_input_options(*sub, command->inputs);
   sub->add_option("--json", command->json, "Write the figures to a file as well")->type_name("FILE");
-  sub->add_option("--seconds", command->seconds, "Time to measure for (default 3)")->type_name("S")->check(CLI::PositiveNumber);
+  sub->add_option("--seconds", command->seconds, "Time to measure for (default 3)")
+      ->type_name("S")
+      ->check(CLI::PositiveNumber);
   sub->footer("Example:\n  coil bench bert.pt2 --threads 2 --json bert.json");
   sub->callback([command] { command->run(); });
 }

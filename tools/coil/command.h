@@ -1,4 +1,5 @@
-// The subcommands: each adds itself to the command line and runs when it was chosen. What goes wrong is thrown as Error.
+// The subcommands: each adds itself to the command line and runs when it was chosen. What goes wrong is thrown as
+// Error.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -20,7 +21,7 @@ struct OptOptions {
   std::filesystem::path file;       ///< text IR: a graph, or wrapper lines
   std::vector<std::string> passes;  ///< run in this order; none: parse and print
   bool locations = false, origins = false;
-  std::string emit;                 ///< wrapper text: the language to print instead; `plan` for the runtime's manifest
+  std::string emit;  ///< wrapper text: the language to print instead; `plan` for the runtime's manifest
 };
 /// Prints the graph (the wrapper lines) to stdout after the passes.
 void run_opt(const OptOptions&);

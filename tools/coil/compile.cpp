@@ -21,9 +21,12 @@ struct CompileCommand {
 
   void run() {
     model.finish();
-    if (const auto names = wrapper::emitter_names(); emit != "package" && std::find(names.begin(), names.end(), emit) == names.end())
+    if (const auto names = wrapper::emitter_names();
+        emit != "package" && std::find(names.begin(), names.end(), emit) == names.end())
       throw CLI::ValidationError("--emit", fmt::format("{} not in {{package, {}}}", emit, fmt::join(names, ", ")));
-    if (emit == "package" && output == "-") throw CLI::ValidationError("--output", "a package cannot go to standard output; name a file, or ask for a text with --emit");
+    if (emit == "package" && output == "-")
+      throw CLI::ValidationError("--output",
+                                 "a package cannot go to standard output; name a file, or ask for a text with --emit");
     Progress progress("compiling " + model.model.string());
     if (emit != "package") {
       coil::emit(model.model, emit, output, model.compile);
@@ -32,7 +35,8 @@ struct CompileCommand {
     Compiled compiled = coil::compile(model.model, model.compile);
     runtime::save_package(*compiled.program, output);
     const CompileReport& r = compiled.report;
-    fmt::print("{}: {} kernels, {} library calls, {:.1f} MiB of weights, compiled in {:.2f} s\n", output.string(), r.kernels, r.extern_calls, r.weight_bytes / 1048576.0, r.seconds);
+    fmt::print("{}: {} kernels, {} library calls, {:.1f} MiB of weights, compiled in {:.2f} s\n", output.string(),
+               r.kernels, r.extern_calls, r.weight_bytes / 1048576.0, r.seconds);
   }
 };
 
@@ -42,13 +46,22 @@ void add_compile(CLI::App& app) {
   auto command = std::make_shared<CompileCommand>();
   CLI::App* sub = app.add_subcommand("compile", "Compile an exported program to a package");
   add_model_options(*sub, command->model, false);
-  sub->add_option("-o,--output", command->output, "File to write; - prints what --emit writes as one text")->required()->type_name("OUT");
-  sub->add_option("--emit", command->emit, "What to write: package, or the wrapper as cpp, python or fx source, or as its own text (wrapper); default package")
+  sub->add_option("-o,--output", command->output, "File to write; - prints what --emit writes as one text")
+      ->required()
+      ->type_name("OUT");
+  sub->add_option("--emit", command->emit,
+                  "What to write: package, or the wrapper as cpp, python or fx source, or as its own text (wrapper); "
+                  "default package")
       ->type_name("WHAT");
-  sub->add_option_function<std::string>("--provenance", [command](const std::string& file) { command->model.compile.provenance = file; }, "Also write where each call comes from, as JSON")->type_name("FILE");
+  sub->add_option_function<std::string>(
+         "--provenance", [command](const std::string& file) { command->model.compile.provenance = file; },
+         "Also write where each call comes from, as JSON")
+      ->type_name("FILE");
   std::string settings;
-  for (const SettingHelp& setting : settings_help()) settings += fmt::format("  {:16} {} ({})\n", setting.key, setting.text, setting.values);
-  sub->footer("Settings:\n" + settings + "\nExample:\n  coil compile bert.pt2 -o bert.coil --threads 2 --set cpu.isa=avx2");
+  for (const SettingHelp& setting : settings_help())
+    settings += fmt::format("  {:16} {} ({})\n", setting.key, setting.text, setting.values);
+  sub->footer("Settings:\n" + settings +
+              "\nExample:\n  coil compile bert.pt2 -o bert.coil --threads 2 --set cpu.isa=avx2");
   sub->callback([command] { command->run(); });
 }
 

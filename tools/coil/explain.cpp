@@ -19,10 +19,13 @@ struct ExplainCommand {
   void run() {
     model.finish();
     std::optional<Progress> progress(std::in_place, "compiling " + model.model.string());
-    const std::string text = html.empty() ? coil::compile(model.model, model.compile).report.text : explain_page(model.model, model.compile, measure);
+    const std::string text = html.empty() ? coil::compile(model.model, model.compile).report.text
+                                          : explain_page(model.model, model.compile, measure);
     progress.reset();
-    if (html.empty()) fmt::print("{}", text);
-    else write_file(html, text);
+    if (html.empty())
+      fmt::print("{}", text);
+    else
+      write_file(html, text);
   }
 };
 
@@ -33,7 +36,8 @@ void add_explain(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("explain", "Show kernels, fusions and refusals, memory over time");
   add_model_options(*sub, command->model, false);
   sub->add_option("--html", command->html, "Write one self-contained page instead")->type_name("FILE");
-  sub->add_flag("--measure", command->measure, "With --html: run the program on the archive's sample inputs and show the time of each call");
+  sub->add_flag("--measure", command->measure,
+                "With --html: run the program on the archive's sample inputs and show the time of each call");
   sub->footer("Example:\n  coil explain bert.pt2 --html bert.html");
   sub->callback([command] { command->run(); });
 }

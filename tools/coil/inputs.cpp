@@ -34,12 +34,15 @@ std::vector<Tensor> from_file(const runtime::Plan& plan, const std::filesystem::
     const Tensor& given = inputs.emplace_back(std::move(found.mapped()));
     if (input.unused) continue;
     if (given.dtype != input.dtype)
-      problems.push_back(fmt::format("input {} is {}, expected {}", input.name, short_name(given.dtype), short_name(input.dtype)));
+      problems.push_back(
+          fmt::format("input {} is {}, expected {}", input.name, short_name(given.dtype), short_name(input.dtype)));
     else if (given.rank() != input.sizes.size())
-      problems.push_back(fmt::format("input {} has {} dimensions, expected {}", input.name, given.rank(), input.sizes.size()));
+      problems.push_back(
+          fmt::format("input {} has {} dimensions, expected {}", input.name, given.rank(), input.sizes.size()));
   }
   for (const auto& [name, tensor] : file.tensors) problems.push_back(fmt::format("the program has no input {}", name));
-  if (!problems.empty()) fail("{}: {}; the program expects {}", path.string(), fmt::join(problems, ", "), signature(plan));
+  if (!problems.empty())
+    fail("{}: {}; the program expects {}", path.string(), fmt::join(problems, ", "), signature(plan));
   return inputs;
 }
 
@@ -61,18 +64,23 @@ std::uint16_t half_bits(float value, DType dtype) {
 
 void fill(Tensor& tensor, std::mt19937_64& random, const InputOptions& options) {
   std::normal_distribution<double> normal;
-  std::uniform_int_distribution<std::int64_t> integer(0, std::min<std::int64_t>(options.integer_bound - 1, size_of(tensor.dtype) == 1 ? 127 : INT16_MAX));
+  std::uniform_int_distribution<std::int64_t> integer(
+      0, std::min<std::int64_t>(options.integer_bound - 1, size_of(tensor.dtype) == 1 ? 127 : INT16_MAX));
   for (std::int64_t i = 0, n = tensor.numel(); i < n; ++i) {
     switch (tensor.dtype) {
       case DType::F32: tensor.data<float>()[i] = static_cast<float>(normal(random)); break;
       case DType::F64: tensor.data<double>()[i] = normal(random); break;
       case DType::F16:
-      case DType::BF16: tensor.data<std::uint16_t>()[i] = half_bits(static_cast<float>(normal(random)), tensor.dtype); break;
+      case DType::BF16:
+        tensor.data<std::uint16_t>()[i] = half_bits(static_cast<float>(normal(random)), tensor.dtype);
+        break;
       case DType::Bool: tensor.data<std::uint8_t>()[i] = random() & 1; break;
       default: {
-        if (!is_integral(tensor.dtype)) fail("cannot make random values of {}; give --inputs", short_name(tensor.dtype));
+        if (!is_integral(tensor.dtype))
+          fail("cannot make random values of {}; give --inputs", short_name(tensor.dtype));
         std::int64_t value = integer(random);
-        std::memcpy(tensor.data<std::byte>() + i * size_of(tensor.dtype), &value, size_of(tensor.dtype));  // little-endian
+        std::memcpy(tensor.data<std::byte>() + i * size_of(tensor.dtype), &value,
+                    size_of(tensor.dtype));  // little-endian
       }
     }
   }
@@ -116,7 +124,8 @@ std::vector<Tensor> to_device(const ReadyProgram& program, std::vector<Tensor> g
   for (Tensor& t : given) {
     if (t.rank() == 0 || t.numel() == 0) continue;  // numbers may be sizes
     t = t.contiguous();
-    const Tensor there{queue->allocate(static_cast<std::size_t>(t.numel()) * size_of(t.dtype)), t.dtype, t.sizes, t.strides, 0};
+    const Tensor there{queue->allocate(static_cast<std::size_t>(t.numel()) * size_of(t.dtype)), t.dtype, t.sizes,
+                       t.strides, 0};
     queue->copy(there, t);
     t = there;
   }
@@ -124,7 +133,8 @@ std::vector<Tensor> to_device(const ReadyProgram& program, std::vector<Tensor> g
   return given;
 }
 
-std::map<std::string, Tensor> named_results(const runtime::Plan& plan, const runtime::RunResult& result, std::span<const Tensor> inputs) {
+std::map<std::string, Tensor> named_results(const runtime::Plan& plan, const runtime::RunResult& result,
+                                            std::span<const Tensor> inputs) {
   std::map<std::string, Tensor> named;
   for (std::size_t i = 0; i < plan.outputs.size(); ++i)
     if (plan.outputs[i].kind != runtime::Output::Kind::None) named[plan.outputs[i].name] = result.outputs.at(i);

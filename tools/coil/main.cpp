@@ -29,7 +29,8 @@ int run(int argc, char** argv) {
   coil::cli::add_explain(app);
 #endif
   coil::cli::add_opt(app);
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands([&](CLI::App* sub) { return sub->check_name(argv[1]); }).empty())
+  if (argc > 1 && argv[1][0] != '-' &&
+      app.get_subcommands([&](CLI::App* sub) { return sub->check_name(argv[1]); }).empty())
     return report(fmt::format("no subcommand {} (see coil --help)", argv[1]), kBadUsage);
   try {
     app.parse(argc, argv);

@@ -36,8 +36,10 @@ const WrapperPass& find_wrapper_pass(std::string_view name) {
 
 /// The kernels of a program for a GPU, compiled for the one that is there (sm_90 where none is).
 void add_binaries(const wrapper::Program& program, wrapper::EmitOptions& options) {
-  if (program.device.type != DeviceType::CUDA) fail("coil opt has no compiler for kernels of {}", to_string(program.device));
-  const auto backend = codegen::make_cuda_backend({.device = program.device.index, .arch = "", .nvrtc = "", .cluster = ""});
+  if (program.device.type != DeviceType::CUDA)
+    fail("coil opt has no compiler for kernels of {}", to_string(program.device));
+  const auto backend =
+      codegen::make_cuda_backend({.device = program.device.index, .arch = "", .nvrtc = "", .cluster = ""});
   std::vector<std::string> texts;
   for (const wrapper::Kernel& k : program.kernels) texts.push_back(k.text);
   options.isa = backend->isa();
@@ -53,7 +55,8 @@ std::string written(const wrapper::Program& program, const std::string& language
   if (language == "plan") return runtime::plan_to_json(wrapper::make_plan(program)) + "\n";
   const codegen::Toolchain toolchain = codegen::find_toolchain();
   const auto emitter = wrapper::make_emitter(language);
-  wrapper::EmitOptions options{.lanes = toolchain.lanes, .isa = toolchain.isa, .flags = toolchain.flags, .source_name = "program." + language};
+  wrapper::EmitOptions options{
+      .lanes = toolchain.lanes, .isa = toolchain.isa, .flags = toolchain.flags, .source_name = "program." + language};
   if (emitter->needs_binaries(program)) add_binaries(program, options);
   return emitter->emit(program, options);
 }

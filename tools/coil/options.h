@@ -22,7 +22,8 @@ struct ModelOptions {
   bool device_given = false;
   bool record = false;  ///< `cuda.graphs`: a setting of runs, not of compiles
 
-  /// Loads the libraries, and moves what was given as text into `compile`; call first in a callback. Throws Error on a setting without `=`.
+  /// Loads the libraries, and moves what was given as text into `compile`; call first in a callback. Throws Error on a
+  /// setting without `=`.
   void finish();
 };
 
@@ -33,7 +34,7 @@ void add_model_options(CLI::App&, ModelOptions&, bool packages);
 struct InputOptions {
   std::filesystem::path file;  ///< empty: the archive's samples, else random ones
   std::uint64_t seed = 0;
-  bool seed_given = false;  ///< random operators follow from it too
+  bool seed_given = false;         ///< random operators follow from it too
   std::int64_t integer_bound = 2;  ///< random integers are below it
   std::int64_t dynamic_size = 4;   ///< random inputs get it where a size is dynamic
 };

@@ -8,7 +8,9 @@ namespace coil::cli {
 
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 }  // namespace
 
@@ -22,7 +24,8 @@ ReadyProgram make_ready(const ModelOptions& options) {
   if (package) {
     program = runtime::load_program(options.model);
     if (options.device_given && parse_device(options.compile.device).type != program.plan.device.type)
-      fail("{} was compiled for {}, not for {}; compile it again with --device {}", options.model.string(), to_string(program.plan.device), options.compile.device, options.compile.device);
+      fail("{} was compiled for {}, not for {}; compile it again with --device {}", options.model.string(),
+           to_string(program.plan.device), options.compile.device, options.compile.device);
   } else {
     Progress progress("compiling " + options.model.string());
     program = std::move(*coil::compile(options.model, options.compile).program);
@@ -44,6 +47,8 @@ std::string type_of(const runtime::Plan& plan, const runtime::Input& input) {
   return fmt::format("{}[{}]", short_name(input.dtype), fmt::join(sizes, ", "));
 }
 
-std::string type_of(const Tensor& tensor) { return fmt::format("{}[{}]", short_name(tensor.dtype), fmt::join(tensor.sizes, ", ")); }
+std::string type_of(const Tensor& tensor) {
+  return fmt::format("{}[{}]", short_name(tensor.dtype), fmt::join(tensor.sizes, ", "));
+}
 
 }  // namespace coil::cli

@@ -42,7 +42,8 @@ void add_run(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("run", "Run a package or an exported program once");
   add_model_options(*sub, command->model, true);
   add_input_options(*sub, command->inputs);
-  sub->add_option("--outputs", command->output, "Where results go (default: their names and shapes to the terminal)")->type_name("OUT.safetensors");
+  sub->add_option("--outputs", command->output, "Where results go (default: their names and shapes to the terminal)")
+      ->type_name("OUT.safetensors");
   sub->footer("Example:\n  coil run bert.coil --inputs in.safetensors --outputs out.safetensors");
   sub->callback([command] { command->run(); });
 }

@@ -11,11 +11,13 @@ namespace coil::codegen {
 
 namespace {
 
-// The lanes of every vector are queries. Scores are kept as S[key][query], so that the softmax runs down vectors with no
-// sums across lanes; q comes transposed; k and v are read one element at a time and broadcast, in the order they lie in.
-// Both products are then one micro-kernel: rows i of A(i, t) against vectors of B[t], R rows by N vectors in registers.
+// The lanes of every vector are queries. Scores are kept as S[key][query], so that the softmax runs down vectors with
+// no sums across lanes; q comes transposed; k and v are read one element at a time and broadcast, in the order they lie
+// in. Both products are then one micro-kernel: rows i of A(i, t) against vectors of B[t], R rows by N vectors in
+// registers.
 //
-// With bf16 dot products ("pairs") an element is two bf16 side by side in 32 bits: two of k's and q's dims, two keys of v and P.
+// With bf16 dot products ("pairs") an element is two bf16 side by side in 32 bits: two of k's and q's dims, two keys of
+// v and P.
 
 // A is an array of E, of which A(i, t) = a[i * SI + t * ST]; B has rows of N vectors, one or two.
 constexpr std::string_view kMicroKernel = R"(
@@ -298,8 +300,10 @@ constexpr std::string_view kStoreLogs = R"(    const f32v logs = top[j] + c_log(
 )";
 
 constexpr std::string_view kScalarNames =
-    "  enum { Batch, Heads, KeyHeads, Queries, Keys, QueryBatchStride, QueryHeadStride, QueryStride, QueryDimStride, KeyBatchStride, KeyHeadStride, KeyStride,\n"
-    "         KeyDimStride, ValueBatchStride, ValueHeadStride, ValueStride, ValueDimStride, OutBatchStride, OutHeadStride, OutStride, OutDimStride,\n"
+    "  enum { Batch, Heads, KeyHeads, Queries, Keys, QueryBatchStride, QueryHeadStride, QueryStride, QueryDimStride, "
+    "KeyBatchStride, KeyHeadStride, KeyStride,\n"
+    "         KeyDimStride, ValueBatchStride, ValueHeadStride, ValueStride, ValueDimStride, OutBatchStride, "
+    "OutHeadStride, OutStride, OutDimStride,\n"
     "         MaskBatchStride, MaskHeadStride, MaskQueryStride, MaskKeyStride };";
 
 /// The same with the rounds written out.
@@ -315,7 +319,9 @@ std::string register_transpose_text(int lanes) {
     }
     for (int i = 0; i < lanes; ++i) {
       if (i & h) continue;
-      out += fmt::format("  t = __builtin_shufflevector(r{0}, r{1}{2}); r{1} = __builtin_shufflevector(r{0}, r{1}{3}); r{0} = t;\n", i, i + h, low, high);
+      out += fmt::format(
+          "  t = __builtin_shufflevector(r{0}, r{1}{2}); r{1} = __builtin_shufflevector(r{0}, r{1}{3}); r{0} = t;\n", i,
+          i + h, low, high);
     }
   }
   for (int i = 0; i < lanes; ++i) out += fmt::format("  c_store_f32(out + {0} * stride, r{0});\n", i);
@@ -327,7 +333,11 @@ std::string values_text(int value_dim, int rows, int vectors, std::string_view s
   int tiles = (value_dim + rows - 1) / rows, small = value_dim / tiles, larger = value_dim - small * tiles;
   std::string out;
   auto add = [&](int size, int from, int to) {
-    if (from < to) out += fmt::format("      for (long d = {0}; d < {1}; d += {2}) $s_values<{2}, {4}>(vbuf + d, (const $E*)s, {3}, o + d * width, scale);\n", from, to, size, steps, vectors);
+    if (from < to)
+      out += fmt::format(
+          "      for (long d = {0}; d < {1}; d += {2}) $s_values<{2}, {4}>(vbuf + d, (const $E*)s, {3}, o + d * width, "
+          "scale);\n",
+          from, to, size, steps, vectors);
   };
   add(small + 1, 0, larger * (small + 1));
   add(small, larger * (small + 1), value_dim);
@@ -344,17 +354,21 @@ long attention_extent(const Toolchain& toolchain, long batch, long heads, long q
 }
 
 std::string attention_kernel(const Toolchain& toolchain, const AttentionSpec& spec, std::string_view symbol) {
-  COIL_CHECK(spec.dtype == DType::F32 || spec.dtype == DType::BF16 || spec.dtype == DType::F16, "attention in {}", short_name(spec.dtype));
+  COIL_CHECK(spec.dtype == DType::F32 || spec.dtype == DType::BF16 || spec.dtype == DType::F16, "attention in {}",
+             short_name(spec.dtype));
   COIL_CHECK(spec.head_dim > 0 && spec.value_dim > 0);
-  COIL_CHECK(!spec.mask || *spec.mask == DType::Bool || is_floating(*spec.mask), "a mask in {}", short_name(*spec.mask));
+  COIL_CHECK(!spec.mask || *spec.mask == DType::Bool || is_floating(*spec.mask), "a mask in {}",
+             short_name(*spec.mask));
   const int lanes = toolchain.lanes;
-  const bool pairs = spec.dtype == DType::BF16 && lanes == 16 && toolchain.isa.find("avx512bf16") != std::string::npos && spec.head_dim % 2 == 0;
+  const bool pairs = spec.dtype == DType::BF16 && lanes == 16 &&
+                     toolchain.isa.find("avx512bf16") != std::string::npos && spec.head_dim % 2 == 0;
   const int tile = lanes == 16 ? 8 : 5;
   auto up = [&](int n) { return (n + lanes - 1) / lanes * lanes; };
   // A block of keys: k and v packed take at most 256 KiB, and there are at least 32.
   const int steps = pairs ? spec.head_dim / 2 : spec.head_dim;
   const int bytes = 4 * (steps + (pairs ? up(spec.value_dim) / 2 : up(spec.value_dim)));
-  const int block_keys = std::clamp((256 << 10) / bytes / (2 * tile) * (2 * tile), 4 * tile, 256 / (2 * tile) * (2 * tile));
+  const int block_keys =
+      std::clamp((256 << 10) / bytes / (2 * tile) * (2 * tile), 4 * tile, 256 / (2 * tile) * (2 * tile));
 
   std::string text;
   if (pairs) {
@@ -381,10 +395,12 @@ typedef short $s_bf __attribute__((vector_size(64)));
   auto set = [&](std::string_view key, std::string_view value) { text = replace_all(std::move(text), key, value); };
   set("$masks", std::string(spec.mask ? kAddMask : "") + std::string(spec.causal ? kCausal : ""));
   set("$probabilities", pairs ? kProbabilityPairs : kProbabilities);
-  for (int n : {1, 2}) set(fmt::format("$values{}", n), values_text(spec.value_dim, tile, n, pairs ? "(nk + 1) / 2" : "nk"));
+  for (int n : {1, 2})
+    set(fmt::format("$values{}", n), values_text(spec.value_dim, tile, n, pairs ? "(nk + 1) / 2" : "nk"));
   set("$names", kScalarNames);
   set("$log_parameter", spec.log_sums ? ", f32* logp" : "");
-  set("$log_argument", spec.log_sums ? ", (f32*)buffers[$OUT + 1] + b * z[$LOG] + h * z[$LOG + 1] + first * z[$LOG + 2]" : "");
+  set("$log_argument",
+      spec.log_sums ? ", (f32*)buffers[$OUT + 1] + b * z[$LOG] + h * z[$LOG + 1] + first * z[$LOG + 2]" : "");
   set("$log_store", spec.log_sums ? kStoreLogs : "");
   set("$LOG", std::to_string(static_cast<int>(spec.mask ? AttentionScalar::Count : AttentionScalar::MaskBatchStride)));
   set("$causal_limit", spec.causal ? " < first + rows ? z[Keys] : first + rows" : "");
@@ -392,11 +408,18 @@ typedef short $s_bf __attribute__((vector_size(64)));
   if (spec.mask) {
     std::string m(short_name(*spec.mask));
     bool boolean = *spec.mask == DType::Bool;
-    set("$mask_vector", boolean ? "c_where(c_loadn_b8v(p, n), f32v{}, c_splat_f32v(-__builtin_inff()))" : fmt::format("c_cast_f32(c_loadn_{}v(p, n))", m));
-    set("$mask_strided", boolean ? "c_load_b8(p + i * key_stride) ? 0.0f : -__builtin_inff()" : fmt::format("(f32)c_load_{}(p + i * key_stride)", m));
-    set("$mask_one", boolean ? "c_load_b8(mask + i * z[MaskKeyStride]) ? 0.0f : -__builtin_inff()" : fmt::format("(f32)c_load_{}(mask + i * z[MaskKeyStride])", m));
-    set("$mask_pointer", "(const $s_me*)buffers[3] + b * z[MaskBatchStride] + h * z[MaskHeadStride] + first * z[MaskQueryStride]");
-    set("$me", size_of(*spec.mask) == 1 ? "u8" : size_of(*spec.mask) == 2 ? "u16" : size_of(*spec.mask) == 4 ? "f32" : "f64");
+    set("$mask_vector", boolean ? "c_where(c_loadn_b8v(p, n), f32v{}, c_splat_f32v(-__builtin_inff()))"
+                                : fmt::format("c_cast_f32(c_loadn_{}v(p, n))", m));
+    set("$mask_strided", boolean ? "c_load_b8(p + i * key_stride) ? 0.0f : -__builtin_inff()"
+                                 : fmt::format("(f32)c_load_{}(p + i * key_stride)", m));
+    set("$mask_one", boolean ? "c_load_b8(mask + i * z[MaskKeyStride]) ? 0.0f : -__builtin_inff()"
+                             : fmt::format("(f32)c_load_{}(mask + i * z[MaskKeyStride])", m));
+    set("$mask_pointer",
+        "(const $s_me*)buffers[3] + b * z[MaskBatchStride] + h * z[MaskHeadStride] + first * z[MaskQueryStride]");
+    set("$me", size_of(*spec.mask) == 1   ? "u8"
+               : size_of(*spec.mask) == 2 ? "u16"
+               : size_of(*spec.mask) == 4 ? "f32"
+                                          : "f64");
   }
   set("$mask_pointer", "0");
   set("$MASKROOM", std::to_string(up(block_keys)));

@@ -11,13 +11,18 @@ namespace {
 
 class CppBackend : public Backend {
  public:
-  CppBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices) : toolchain_(std::move(toolchain)), choices_(std::move(choices)), options_{.lanes = toolchain_.lanes} {}
+  CppBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices)
+      : toolchain_(std::move(toolchain)), choices_(std::move(choices)), options_{.lanes = toolchain_.lanes} {}
 
   Device device() const override { return {}; }
   const std::string& isa() const override { return toolchain_.isa; }
   const scheduler::Choices& choices() const override { return *choices_; }
-  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_kernel(graph, group, options_); }
-  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_scatter(graph, op, options_); }
+  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
+    return print_kernel(graph, group, options_);
+  }
+  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override {
+    return print_scatter(graph, op, options_);
+  }
 
   bool has_template(std::string_view op) const override { return op == "attention"; }
   Kernel template_kernel(ir::Graph&, const ir::Extern& call) const override { return attention_call(call, toolchain_); }
@@ -25,7 +30,8 @@ class CppBackend : public Backend {
   /// Kernels as translation units of about equal size, one for each compiler that may run at once.
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
     std::vector<std::string> bodies(static_cast<std::size_t>(std::max(1, options.jobs)));
-    for (const std::string& k : kernels) *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
+    for (const std::string& k : kernels)
+      *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
     std::vector<std::string> units;
     Binaries out;
     for (const std::string& body : bodies) {

@@ -5,6 +5,7 @@
 
 namespace coil::codegen {
 
-std::unique_ptr<Backend> make_cpp_backend(Toolchain, std::unique_ptr<scheduler::Choices> = std::make_unique<scheduler::Choices>());
+std::unique_ptr<Backend> make_cpp_backend(Toolchain,
+                                          std::unique_ptr<scheduler::Choices> = std::make_unique<scheduler::Choices>());
 
 }  // namespace coil::codegen

@@ -11,7 +11,8 @@
 namespace coil::codegen {
 namespace {
 
-constexpr std::int64_t kBlockElements = 1024;            // elements of a vector dimension that one parallel point takes, where it is cut
+constexpr std::int64_t kBlockElements =
+    1024;  // elements of a vector dimension that one parallel point takes, where it is cut
 constexpr std::int64_t kScratchElements = 8192;  // longest row kept on the stack
 constexpr std::int64_t kWindow = 32;             // points of a window that are written out
 constexpr std::size_t kWindowText = 1200;        // scalar nodes that writing out, or writing twice, may make
@@ -21,8 +22,9 @@ constexpr std::int64_t kStrip = 1024;            // most columns that a reductio
 constexpr std::int64_t kFewRows = 16;            // rows that a strip is not worth
 constexpr std::int64_t kFewPoints = 4;           // parallel points that strips should leave
 constexpr std::int64_t kShortRow = 2 << 10;      // bytes of a row that the processor's own fetching ahead is enough for
-constexpr std::int64_t kNearRow = 8 << 10;       // bytes of a row of which the nearest cache holds two and what is made of them
-constexpr std::int64_t kFarRow = 512 << 10;      // bytes of a row of which the next cache holds two
+constexpr std::int64_t kNearRow =
+    8 << 10;  // bytes of a row of which the nearest cache holds two and what is made of them
+constexpr std::int64_t kFarRow = 512 << 10;  // bytes of a row of which the next cache holds two
 
 }  // namespace
 
@@ -57,14 +59,16 @@ void Printer::place_values() {
       const bool same_point = l->index[0] == m.store;
       if (same_point && (m.role == Role::Reduce || m.role == Role::Outer || m.level == s.level)) continue;
       if (m.stored) continue;
-      if (same_point && inner_vector() && elements && *elements <= kScratchElements && scratch_elements_ + *elements <= 4 * kScratchElements) {
+      if (same_point && inner_vector() && elements && *elements <= kScratchElements &&
+          scratch_elements_ + *elements <= 4 * kScratchElements) {
         if (scratch_.emplace(l->buffer, fmt::format("t{}", scratch_.size())).second) scratch_elements_ += *elements;
       } else {
         m.stored = true;
         scratch_.erase(l->buffer);
       }
     }
-  for (auto& [b, name] : scratch_) head_ += fmt::format("  alignas(64) {} {}[{}];\n", storage_type(register_of(b)), name, *elements + lanes_);
+  for (auto& [b, name] : scratch_)
+    head_ += fmt::format("  alignas(64) {} {}[{}];\n", storage_type(register_of(b)), name, *elements + lanes_);
 }
 
 bool Printer::updates(const Statement& s) {
@@ -96,23 +100,31 @@ void Printer::decode_point() {
     const LoopDim v = dims.back();
     dims.pop_back();
     Expr others = 1;
-    for (std::size_t k = 0; k < dims.size(); ++k) others *= nest_.tiled == k ? sym::ceil_div(dims[k].size, tile_) : dims[k].size;
+    for (std::size_t k = 0; k < dims.size(); ++k)
+      others *= nest_.tiled == k ? sym::ceil_div(dims[k].size, tile_) : dims[k].size;
     const auto size = v.size.constant();
-    if (strip_ ? size && *size <= strip_ : env().hint_or(others, 1) >= 64 || env().hint_or(v.size, kBlockElements * 4) <= 256) {
+    if (strip_ ? size && *size <= strip_
+               : env().hint_or(others, 1) >= 64 || env().hint_or(v.size, kBlockElements * 4) <= 256) {
       line(fmt::format("const i64 v0 = 0, v1 = {};", text(v.size)));
       point_elements_ = env().hint_or(v.size, kBlockElements);
     } else {
       const std::int64_t block = strip_ ? strip_ : nest_.inner.empty() ? kBlockElements : 4 * lanes_;
       const Expr count = sym::ceil_div(v.size, block);
       extent_ = count;
-      blocks = fmt::format("const i64 v0 = (i64)((u64)t % (u64)({0})) * {1}, v1 = v0 + {1} < {2} ? v0 + {1} : {2}; t = (i64)((u64)t / (u64)({0}));", text(count), block, text(v.size));
+      blocks = fmt::format(
+          "const i64 v0 = (i64)((u64)t % (u64)({0})) * {1}, v1 = v0 + {1} < {2} ? v0 + {1} : {2}; t = (i64)((u64)t / "
+          "(u64)({0}));",
+          text(count), block, text(v.size));
       point_elements_ = block;
     }
   }
   if (nest_.shared) {
     const Expr size = nest_.inner[*nest_.shared].size;
     extent_ = size;
-    blocks = fmt::format("const i64 v0 = (i64)((u64)t % (u64)({0})), v1 = end - w < {0} - v0 ? v0 + (end - w) : {0}; t = (i64)((u64)t / (u64)({0})); w += v1 - v0 - 1;", text(size));
+    blocks = fmt::format(
+        "const i64 v0 = (i64)((u64)t % (u64)({0})), v1 = end - w < {0} - v0 ? v0 + (end - w) : {0}; t = (i64)((u64)t / "
+        "(u64)({0})); w += v1 - v0 - 1;",
+        text(size));
   }
   const bool decodes = !blocks.empty() || !dims.empty();
   if (decodes) line("i64 t = w;");
@@ -122,11 +134,15 @@ void Printer::decode_point() {
     const Expr count = tiled ? sym::ceil_div(dims[k].size, tile_) : dims[k].size;
     extent_ *= count;
     const std::string name = std::string(dims[k].var.name()) + (tiled ? "_b" : "");
-    if (k == 0) line(fmt::format("const i64 {} = t;", name));
-    else line(fmt::format("const i64 {0} = (i64)((u64)t % (u64)({1})); t = (i64)((u64)t / (u64)({1}));", name, text(count)));
+    if (k == 0)
+      line(fmt::format("const i64 {} = t;", name));
+    else
+      line(fmt::format("const i64 {0} = (i64)((u64)t % (u64)({1})); t = (i64)((u64)t / (u64)({1}));", name,
+                       text(count)));
     if (!tiled) continue;
     point_elements_ *= tile_;
-    line(fmt::format("const i64 {0}_0 = {0}_b * {1}, {0}_1 = {0}_0 + {1} < {2} ? {0}_0 + {1} : {2};", dims[k].var.name(), tile_, text(dims[k].size)));
+    line(fmt::format("const i64 {0}_0 = {0}_b * {1}, {0}_1 = {0}_0 + {1} < {2} ? {0}_0 + {1} : {2};",
+                     dims[k].var.name(), tile_, text(dims[k].size)));
   }
   for (std::size_t k = 0; k < nest_.inner.size(); ++k)
     if (nest_.shared != k) point_elements_ *= std::max<std::int64_t>(1, env().hint_or(nest_.inner[k].size, 64));
@@ -143,7 +159,8 @@ void Printer::levels() {
     inner_level();
     in_loop_ = false;
     for (Statement& s : nest_.statements)
-      if (s.level == level_ && s.role == Role::Outer) with_bodies({&s}, [&](Statement& t) { t.body = assume(t.body); }, [&] { outer_statement(s); });
+      if (s.level == level_ && s.role == Role::Outer)
+        with_bodies({&s}, [&](Statement& t) { t.body = assume(t.body); }, [&] { outer_statement(s); });
   }
 }
 
@@ -160,22 +177,25 @@ void Printer::inner_level() {
     if (s->role != Role::Inner)
       for (copy_ = copies_; copy_-- > 0;) declare_accumulator(*s);
   copy_ = 0;
-  with_bodies(statements, [&](Statement& s) { s.body = assume(s.body); }, [&] {
-    line("{");
-    if (flat(statements)) {
-      in_scope([&] { flat_points(statements); });
-    } else {
-      // What does not change with the inner loops is computed before them, at the depth of the last loop it depends on.
-      depth_.clear();
-      std::vector<Scalar> roots;
-      for (const Statement* s : statements) {
-        roots.push_back(s->body);
-        roots.insert(roots.end(), s->indirect.begin(), s->indirect.end());
-      }
-      in_scope([&] { inner_loops(0, ir::topological(roots), statements); });
-    }
-    line("}");
-  });
+  with_bodies(
+      statements, [&](Statement& s) { s.body = assume(s.body); },
+      [&] {
+        line("{");
+        if (flat(statements)) {
+          in_scope([&] { flat_points(statements); });
+        } else {
+          // What does not change with the inner loops is computed before them, at the depth of the last loop it depends
+          // on.
+          depth_.clear();
+          std::vector<Scalar> roots;
+          for (const Statement* s : statements) {
+            roots.push_back(s->body);
+            roots.insert(roots.end(), s->indirect.begin(), s->indirect.end());
+          }
+          in_scope([&] { inner_loops(0, ir::topological(roots), statements); });
+        }
+        line("}");
+      });
   for (const Statement* s : statements)
     if (s->role == Role::Reduce) finish_reduction(*s);
 }
@@ -187,8 +207,10 @@ void Printer::inner_loops(std::size_t d, const std::vector<Scalar>& nodes, const
       if (depth(n) == d && n->op != ScalarOp::Constant) name(n);
   const LoopDim& dim = nest_.inner[d];
   if (d + 1 == nest_.inner.size() && (inner_vector() || strip_)) return last_loop(dim, statements);
-  if (nest_.shared == d) line(fmt::format("for (i64 {0} = v0; {0} < v1; ++{0}) {{", dim.var.name()));
-  else line(fmt::format("for (i64 {0} = 0; {0} < {1}; ++{0}) {{", dim.var.name(), text(dim.size)));
+  if (nest_.shared == d)
+    line(fmt::format("for (i64 {0} = v0; {0} < v1; ++{0}) {{", dim.var.name()));
+  else
+    line(fmt::format("for (i64 {0} = 0; {0} < {1}; ++{0}) {{", dim.var.name(), text(dim.size)));
   in_scope([&] { inner_loops(d + 1, nodes, statements); });
   line("}");
 }
@@ -252,12 +274,17 @@ void Printer::find_next_rows() {
   for (const Statement& s : nest_.statements) {
     if (s.level != 0 || s.role == Role::Outer) continue;
     for (Scalar l : linear_loads(s)) {
-      if (l->mask || made_.contains(l->buffer) || std::ranges::any_of(next_rows_, [&](const NextRow& r) { return r.load == l; })) continue;
-      const std::int64_t size = static_cast<std::int64_t>(size_of(graph_.buffer(l->buffer).layout.dtype)), bytes = env().hint_or(elements, 0) * size;
-      const auto along = sym::linear_in(l->index[0], *vector_), ahead = sym::linear_in(l->index[0], nest_.outer.back().var);
+      if (l->mask || made_.contains(l->buffer) ||
+          std::ranges::any_of(next_rows_, [&](const NextRow& r) { return r.load == l; }))
+        continue;
+      const std::int64_t size = static_cast<std::int64_t>(size_of(graph_.buffer(l->buffer).layout.dtype)),
+                         bytes = env().hint_or(elements, 0) * size;
+      const auto along = sym::linear_in(l->index[0], *vector_),
+                 ahead = sym::linear_in(l->index[0], nest_.outer.back().var);
       if (bytes > kFarRow || !along || !along->coefficient.is_constant(1) || !ahead) continue;
       if (l->args.empty() && (bytes < kShortRow || ahead->coefficient.is_constant(0))) continue;
-      if (auto places = next_places(l)) next_rows_.push_back({l, l->index[0] + ahead->coefficient, std::move(*places), size, bytes <= kNearRow});
+      if (auto places = next_places(l))
+        next_rows_.push_back({l, l->index[0] + ahead->coefficient, std::move(*places), size, bytes <= kNearRow});
     }
   }
 }
@@ -266,25 +293,31 @@ std::optional<std::vector<std::string>> Printer::next_places(Scalar load) {
   std::vector<std::string> out;
   for (Scalar a : load->args) {
     if (a->op == ScalarOp::CheckIndex) a = a->args[0];
-    if (a->op != ScalarOp::LinearLoad || a->dtype != DType::I64 || !a->args.empty() || a->mask || made_.contains(a->buffer) || depth(a) > 0) return std::nullopt;
+    if (a->op != ScalarOp::LinearLoad || a->dtype != DType::I64 || !a->args.empty() || a->mask ||
+        made_.contains(a->buffer) || depth(a) > 0)
+      return std::nullopt;
     const auto ahead = sym::linear_in(a->index[0], nest_.outer.back().var);
     const Expr length = span(a->buffer);
     if (!ahead || ahead->coefficient.is_constant(0) || length.is_constant(0)) return std::nullopt;
     // Any place will do behind the last point.
     const std::string at = text(a->index[0] + ahead->coefficient);
     out.push_back(fresh());
-    line(fmt::format("const i64 {0} = {1} >= 0 && {1} < {2} ? c_load_i64({3} + {1}) : 0;", out.back(), at, text(length), pointer(a->buffer, false)));
+    line(fmt::format("const i64 {0} = {1} >= 0 && {1} < {2} ? c_load_i64({3} + {1}) : 0;", out.back(), at, text(length),
+                     pointer(a->buffer, false)));
   }
   return out;
 }
 
 void Printer::point(const std::vector<Statement*>& statements) {
   for (const NextRow& row : next_rows_)
-    if (copy_ * lanes_ * row.element_bytes % kLine == 0 && !tail_) line(fmt::format("c_fetch{}({} + {});", row.near ? "" : "_far", pointer(row.load->buffer, false), text(row.at, row.places)));
+    if (copy_ * lanes_ * row.element_bytes % kLine == 0 && !tail_)
+      line(fmt::format("c_fetch{}({} + {});", row.near ? "" : "_far", pointer(row.load->buffer, false),
+                       text(row.at, row.places)));
   for (const Statement* s : statements) inner_statement(*s);
 }
 
-// ---- Small windows, and conditions that mostly hold -------------------------------------------------------------------------
+// ---- Small windows, and conditions that mostly hold
+// -------------------------------------------------------------------------
 
 bool Printer::flat(const std::vector<Statement*>& statements) const {
   if (inner_vector() || strip_ || nest_.inner.empty() || scatters()) return false;
@@ -340,7 +373,9 @@ std::optional<Expr> Printer::at_worst(Expr condition) {
   if (auto c = sym::linear_in(d, *vector_); c && sym::contains(d, *vector_)) {
     const auto k = c->coefficient.constant();
     if (!k) return std::nullopt;
-    if (*k > 0) d = sym::substitute(d, std::span(&*vector_, 1), std::vector<Expr>{*vector_ + (tail_ ? env().loop_var("n") : Expr(lanes_)) - 1});
+    if (*k > 0)
+      d = sym::substitute(d, std::span(&*vector_, 1),
+                          std::vector<Expr>{*vector_ + (tail_ ? env().loop_var("n") : Expr(lanes_)) - 1});
   } else if (!c) {
     return std::nullopt;
   }
@@ -381,7 +416,8 @@ std::vector<std::pair<Expr, Expr>> Printer::common_conditions() {
     Exprs vars, at;
     for (const LoopDim& d : nest_.inner) vars.push_back(d.var), at.push_back(0);
     for (bool more = true; more;) {
-      for (Statement* s : inner) take(graph_.pool().substitute(s->body, vars, at, [&](Expr e) { return env().simplify(e, vars_); }));
+      for (Statement* s : inner)
+        take(graph_.pool().substitute(s->body, vars, at, [&](Expr e) { return env().simplify(e, vars_); }));
       std::size_t d = vars.size();
       while (d > 0 && *at[d - 1].constant() + 1 == *nest_.inner[d - 1].size.constant()) at[--d] = 0;
       more = d > 0;
@@ -398,7 +434,8 @@ std::vector<std::pair<Expr, Expr>> Printer::common_conditions() {
   return out;
 }
 
-// ---- Strips -----------------------------------------------------------------------------------------------------------------
+// ---- Strips
+// -----------------------------------------------------------------------------------------------------------------
 
 void Printer::choose_strip() {
   if (!outer_vector() || nest_.tiled || scatters() || nest_.inner.empty()) return;
@@ -410,7 +447,9 @@ void Printer::choose_strip() {
   if (!reduces || env().hint_or(rows, 64) < kFewRows) return;
   strip_ = kStrip;
   const std::int64_t size = env().hint_or(nest_.outer.back().size, kStrip);
-  while (strip_ > 4 * lanes_ && (strip_ >= 2 * size || env().hint_or(others, 1) * ((size + strip_ - 1) / strip_) < kFewPoints)) strip_ /= 2;
+  while (strip_ > 4 * lanes_ &&
+         (strip_ >= 2 * size || env().hint_or(others, 1) * ((size + strip_ - 1) / strip_) < kFewPoints))
+    strip_ /= 2;
 }
 
 void Printer::strip_row(const std::string& name, DType register_type) {
@@ -454,7 +493,8 @@ void Printer::strip_level() {
   std::map<BufferId, std::string> kept;  // within the pass their values are in registers, after it in rows
   for (const Statement& s : nest_.statements) {
     const BufferId b = s.op->outs[0];
-    if (s.level != level_ || s.role == Role::Inner || s.role == Role::Scan || !later.contains(b) || !made_.contains(b)) continue;
+    if (s.level != level_ || s.role == Role::Inner || s.role == Role::Scan || !later.contains(b) || !made_.contains(b))
+      continue;
     strip_row(kept[b] = fmt::format("S{}", made_.at(b)), register_of(b));
   }
   line("{");
@@ -464,7 +504,9 @@ void Printer::strip_level() {
       if (s->role == Role::Reduce) load_accumulator(*s), finish_reduction(*s);
     for (const Statement& s : nest_.statements)
       if (s.level == level_ && s.role == Role::Outer) outer_statement(s);
-    for (const auto& [b, row] : kept) line(fmt::format("c_store_{}({} + {}, {});", short_name(register_of(b)), row, in_strip(), as_vector(locals_.at(b), register_of(b))));
+    for (const auto& [b, row] : kept)
+      line(fmt::format("c_store_{}({} + {}, {});", short_name(register_of(b)), row, in_strip(),
+                       as_vector(locals_.at(b), register_of(b))));
   });
   --indent_;
   line("}");
@@ -517,7 +559,9 @@ std::size_t Printer::made_depth(Scalar load) {
 Kernel Printer::finish() {
   if (!streamed_.empty()) {
     Expr bytes = 0;
-    for (BufferId b : streamed_) bytes += sym::product(graph_.buffer(b).layout.sizes) * static_cast<std::int64_t>(size_of(graph_.buffer(b).layout.dtype));
+    for (BufferId b : streamed_)
+      bytes += sym::product(graph_.buffer(b).layout.sizes) *
+               static_cast<std::int64_t>(size_of(graph_.buffer(b).layout.dtype));
     head_ += fmt::format("  const u64 past = c_past_cache({});\n", text(bytes));
   }
   Kernel k;
@@ -525,22 +569,26 @@ Kernel Printer::finish() {
   const auto& buffers = arguments_.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const std::string type = storage_type(graph_.buffer(buffers[i]).layout.dtype);
-    text += fmt::format("  {0}{1}* const p{2} = ({0}{1}*)buffers[{2}];\n", arguments_.written()[i] ? "" : "const ", type, i);
+    text += fmt::format("  {0}{1}* const p{2} = ({0}{1}*)buffers[{2}];\n", arguments_.written()[i] ? "" : "const ",
+                        type, i);
   }
-  for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) text += fmt::format("  const i64 s{0} = scalars[{0}];\n", i);
+  for (std::size_t i = 0; i < arguments_.scalars().size(); ++i)
+    text += fmt::format("  const i64 s{0} = scalars[{0}];\n", i);
   if (may_fail_) text += fmt::format("  i64* const status = (i64*)buffers[{}];\n", buffers.size());
   text += head_;
   text += (nest_.partition ? "  {\n" : "  for (i64 w = begin; w < end; ++w) {\n") + body_ + "  }\n";
   if (!streamed_.empty()) text += "  c_stream_end(past);\n";
   k.symbol = "coil_" + to_hex(hash(text + std::to_string(lanes_))).substr(0, 16);
-  k.text = fmt::format("extern \"C\" void {}(void* const* buffers, const i64* scalars, i64 begin, i64 end) {{\n{}}}\n", k.symbol, text);
+  k.text = fmt::format("extern \"C\" void {}(void* const* buffers, const i64* scalars, i64 begin, i64 end) {{\n{}}}\n",
+                       k.symbol, text);
   arguments_.give(k);
   k.extent = env().simplify(extent_);
   std::size_t ops = 0;
   for (const Statement& s : nest_.statements) ops += s.body->ops;
   const double work = static_cast<double>(point_elements_) * (1.0 + static_cast<double>(ops) / 8.0);
   // Each thread of a partition does its share of all iterations.
-  const double point = nest_.partition ? work / static_cast<double>(std::max<std::int64_t>(1, env().hint_or(extent_, 1))) : work;
+  const double point =
+      nest_.partition ? work / static_cast<double>(std::max<std::int64_t>(1, env().hint_or(extent_, 1))) : work;
   k.grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(32768.0 / point));
   k.may_fail = may_fail_;
   k.in_place = in_place();
@@ -556,7 +604,9 @@ std::vector<std::pair<BufferId, BufferId>> Printer::in_place() {
     std::map<BufferId, bool> fits;
     for (std::size_t j = 0; j < nest_.statements.size(); ++j)
       for (Scalar l : linear_loads(nest_.statements[j])) {
-        const bool ok = j <= k && l->index[0] == out.store && l->args.empty() && !l->mask && nest_.statements[j].level <= out.level && size_of(graph_.buffer(l->buffer).layout.dtype) == width;
+        const bool ok = j <= k && l->index[0] == out.store && l->args.empty() && !l->mask &&
+                        nest_.statements[j].level <= out.level &&
+                        size_of(graph_.buffer(l->buffer).layout.dtype) == width;
         auto [it, added] = fits.emplace(l->buffer, ok);
         it->second = it->second && ok;
       }

@@ -1,4 +1,5 @@
-// The printer of one kernel's C++ text; codegen/cpp/kernel.h is what others use. Its parts: loops (kernel.cpp), tiles (kernel_tiles.cpp), what statements do (kernel_statements.cpp), values (kernel_values.cpp).
+// The printer of one kernel's C++ text; codegen/cpp/kernel.h is what others use. Its parts: loops (kernel.cpp), tiles
+// (kernel_tiles.cpp), what statements do (kernel_statements.cpp), values (kernel_values.cpp).
 #pragma once
 #include <map>
 #include <optional>
@@ -8,8 +9,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "codegen/kernel_arguments.h"
 #include "codegen/cpp/kernel.h"
+#include "codegen/kernel_arguments.h"
 #include "codegen/loop_nest.h"
 
 namespace coil::codegen {
@@ -50,9 +51,11 @@ class Printer {
   bool scatters() const { return std::holds_alternative<ir::Scatter>(nest_.statements.front().op->node); }
   sym::ShapeEnv& env() { return graph_.env(); }
 
-  // ---- Where values of the group live -------------------------------------------------------------------------------------
+  // ---- Where values of the group live
+  // -------------------------------------------------------------------------------------
 
-  /// Decides for each unstored Inner value that a later level reads whether a row on the stack can hold it, or memory must.
+  /// Decides for each unstored Inner value that a later level reads whether a row on the stack can hold it, or memory
+  /// must.
   void place_values();
   /// Whether a statement reads what was in its buffer before: such loads go to memory.
   static bool updates(const Statement& s);
@@ -61,7 +64,8 @@ class Printer {
   /// Place of the current inner point in a row kept on the stack.
   std::string row_position();
 
-  // ---- Loops --------------------------------------------------------------------------------------------------------------
+  // ---- Loops
+  // --------------------------------------------------------------------------------------------------------------
 
   void decode_point();
   /// A loop over full vectors of [from, to), and what is left as a vector of n lanes.
@@ -83,7 +87,8 @@ class Printer {
     tail_ = false;
     line("}");
   }
-  /// Both versions of what `body` prints, where conditions (padding, bounds of windows) hold for most points: one that takes them for granted, behind a test of them all, and one that minds them.
+  /// Both versions of what `body` prints, where conditions (padding, bounds of windows) hold for most points: one that
+  /// takes them for granted, behind a test of them all, and one that minds them.
   template <class F>
   void versions(F body) {
     const auto conditions = common_conditions();
@@ -98,7 +103,8 @@ class Printer {
     in_scope(body);
     line("}");
   }
-  /// Conditions of masks with what holds at the worst lane and window point, as an expression; none where two versions are not worth their text.
+  /// Conditions of masks with what holds at the worst lane and window point, as an expression; none where two versions
+  /// are not worth their text.
   std::vector<std::pair<Expr, Expr>> common_conditions();
   std::optional<Expr> at_worst(Expr condition);
 
@@ -109,7 +115,8 @@ class Printer {
   void fetch_tile_ahead(const std::vector<Scalar>& transposed);
   /// Loads of a tile beside those: vectors of as many rows as the tile has.
   std::vector<Scalar> rows_of_tile(const std::vector<Scalar>& transposed);
-  /// Loads that walk the tiled dimension contiguously and the vector dimension in strides: whole vectors, transposed in registers.
+  /// Loads that walk the tiled dimension contiguously and the vector dimension in strides: whole vectors, transposed in
+  /// registers.
   std::vector<Scalar> transposed_loads();
   template <class F>
   void in_scope(F body) {
@@ -126,7 +133,8 @@ class Printer {
   /// The last inner loop: by vectors with several accumulators, by strips, or one point at a time.
   void last_loop(const LoopDim& dim, const std::vector<Statement*>& statements);
   void point(const std::vector<Statement*>& statements);
-  /// Rows that the first level of the next point reads from memory: fetched while the second level of this one computes, when memory would stand idle.
+  /// Rows that the first level of the next point reads from memory: fetched while the second level of this one
+  /// computes, when memory would stand idle.
   void find_next_rows();
   /// What the indices of a load are for the next point, as variables, where they are numbers in memory.
   std::optional<std::vector<std::string>> next_places(Scalar load);
@@ -143,7 +151,8 @@ class Printer {
   }
   Scalar assume(Scalar body);
 
-  // A reduction over leading dimensions goes through its rows with a strip of accumulators in the nearest cache: `strip_` elements of the vector dimension at a time.
+  // A reduction over leading dimensions goes through its rows with a strip of accumulators in the nearest cache:
+  // `strip_` elements of the vector dimension at a time.
   void choose_strip();
   void strip_level();
   void load_accumulator(const Statement&);
@@ -160,11 +169,14 @@ class Printer {
   std::size_t depth(Scalar n);
   std::size_t made_depth(Scalar load);
 
-  // ---- Statements ---------------------------------------------------------------------------------------------------------
+  // ---- Statements
+  // ---------------------------------------------------------------------------------------------------------
 
   void outer_statement(const Statement& s);
   void inner_statement(const Statement& s);
-  std::string accumulator(const Statement& s, int copy) const { return fmt::format("a{}", &s - nest_.statements.data()) + (copy ? fmt::format("_{}", copy) : ""); }
+  std::string accumulator(const Statement& s, int copy) const {
+    return fmt::format("a{}", &s - nest_.statements.data()) + (copy ? fmt::format("_{}", copy) : "");
+  }
   std::string accumulator(const Statement& s) const { return accumulator(s, copy_); }
   bool vector_accumulator() const { return nest_.vector != LoopNest::Vector::None; }
   static ReductionKind kind_of(const Statement& s) { return std::get<Reduction>(s.op->node).kind; }
@@ -186,13 +198,15 @@ class Printer {
   static std::string scan_identity(ir::ScanKind kind, DType d);
   Local scan(const Statement& s, const Local& value);
   void store(const Statement& s, const Local& value);
-  /// Whether a statement's result is large and written once, in whole cache lines: stored past the cache, its lines need not be read first (where it is larger than the cache, which is asked when the kernel runs).
+  /// Whether a statement's result is large and written once, in whole cache lines: stored past the cache, its lines
+  /// need not be read first (where it is larger than the cache, which is asked when the kernel runs).
   bool streams(const Statement& s);
   /// One iteration of a scatter, or a vector of them that write side by side.
   void scatter(const Statement& s);
   void combine_at(const Statement& s, const std::vector<std::string>& indirect);
 
-  // ---- Values -------------------------------------------------------------------------------------------------------------
+  // ---- Values
+  // -------------------------------------------------------------------------------------------------------------
 
   bool varies(Expr e) const { return vector_ && sym::contains(e, *vector_); }
   std::string as_vector(const Local& value, DType d);
@@ -212,7 +226,8 @@ class Printer {
   Local keep_raw(Scalar n, const std::string& value);
   /// One or the other way to load, by a condition.
   Local either(Scalar n, const std::string& condition, const std::string& whole, const std::string& lane);
-  /// Loads whose lanes are said by a vector of indices: by one load and a permutation where they lie close, else one by one.
+  /// Loads whose lanes are said by a vector of indices: by one load and a permutation where they lie close, else one by
+  /// one.
   std::optional<Local> window_load(Scalar n, const std::vector<Local>& args);
   /// Elements that a buffer's layout spans.
   Expr span(BufferId b);
@@ -225,7 +240,8 @@ class Printer {
   /// A condition made of comparisons of affine indices, as a mask; nothing for others.
   std::optional<std::string> condition(Expr e);
   Local check_index(Scalar n);
-  /// Whether the kernel ends where this index is wrong, which then is -1: in a scatter, where nothing but the place stored to follows from it.
+  /// Whether the kernel ends where this index is wrong, which then is -1: in a scatter, where nothing but the place
+  /// stored to follows from it.
   bool ends_at(Scalar) const;
   /// Random bits of one element or of a vector's.
   Local random(Scalar n);
@@ -233,7 +249,8 @@ class Printer {
   std::string lanes_of(DType reg, const std::string& lane);
   std::string lane_text(Expr e, const std::vector<std::string>& indirect = {});
 
-  // ---- Text ---------------------------------------------------------------------------------------------------------------
+  // ---- Text
+  // ---------------------------------------------------------------------------------------------------------------
 
   /// An index expression in C++. `indirect` spells the values that x0, x1, … stand for.
   std::string text(Expr e, const std::vector<std::string>& indirect = {});
@@ -259,7 +276,7 @@ class Printer {
   std::unordered_map<Scalar, Local> names_, raw_;
   std::unordered_map<Scalar, std::string> windows_;
   std::unordered_map<Scalar, std::string> random_rows_;  // what a random value's neighbours are kept in
-  std::unordered_map<Scalar, std::string> transposed_;  // row of a block of transposed vectors
+  std::unordered_map<Scalar, std::string> transposed_;   // row of a block of transposed vectors
   std::unordered_set<Expr> assumed_;
   /// All that the kernel stores is rounded to f16 or bf16: functions need not be right to the last bits of f32.
   bool coarse_ = false;
@@ -270,10 +287,10 @@ class Printer {
     Expr at;                          ///< of the element that lies where the inner loops are
     std::vector<std::string> places;  ///< what x0, x1, … of it are for the next point
     std::int64_t element_bytes;
-    bool near;                        ///< into the nearest cache
+    bool near;  ///< into the nearest cache
   };
   std::vector<NextRow> next_rows_;
-  bool fetched_ = false;         ///< a level of this point has fetched the next one's rows
+  bool fetched_ = false;  ///< a level of this point has fetched the next one's rows
   int copies_ = 1, copy_ = 0;
   std::vector<std::vector<Scalar>> scopes_{{}};
   std::unordered_map<Scalar, std::size_t> depth_;

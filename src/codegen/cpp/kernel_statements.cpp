@@ -15,11 +15,15 @@ constexpr std::int64_t kStreamedBytes = 4 << 20;  // of a result that may be wor
 std::string identity(ReductionKind kind, DType d) {
   const bool floating = is_floating(d);
   switch (kind) {
-    case ReductionKind::Sum: case ReductionKind::Xor: return floating ? float_literal(0, d) : int_literal(0, d);
+    case ReductionKind::Sum:
+    case ReductionKind::Xor: return floating ? float_literal(0, d) : int_literal(0, d);
     case ReductionKind::Prod: return floating ? float_literal(1, d) : int_literal(1, d);
     case ReductionKind::Any: return "false";
     case ReductionKind::All: return "true";
-    case ReductionKind::Max: case ReductionKind::ArgMax: case ReductionKind::Min: case ReductionKind::ArgMin: break;
+    case ReductionKind::Max:
+    case ReductionKind::ArgMax:
+    case ReductionKind::Min:
+    case ReductionKind::ArgMin: break;
   }
   const bool low = kind == ReductionKind::Max || kind == ReductionKind::ArgMax;
   if (floating) return float_literal(low ? -INFINITY : INFINITY, d);
@@ -44,7 +48,9 @@ std::string_view combine(ReductionKind kind) {
 }
 
 std::string_view across_lanes(ReductionKind kind, DType d) {
-  if (d == DType::Bool) return kind == ReductionKind::Min || kind == ReductionKind::Prod || kind == ReductionKind::All ? "c_hall" : "c_hany";
+  if (d == DType::Bool)
+    return kind == ReductionKind::Min || kind == ReductionKind::Prod || kind == ReductionKind::All ? "c_hall"
+                                                                                                   : "c_hany";
   switch (kind) {
     case ReductionKind::Sum: return "c_hsum";
     case ReductionKind::Prod: return "c_hprod";
@@ -79,16 +85,19 @@ void Printer::inner_statement(const Statement& s) {
   const BufferId out = s.op->outs[0];
   if (s.stored) store(s, value);
   if (auto row = scratch_.find(out); row != scratch_.end())
-    line(fmt::format("c_store{}_{}({} + {}, {}{});", tail_ ? "n" : "", short_name(register_of(out)), row->second, row_position(), as_vector(value, register_of(out)), tail_ ? ", n" : ""));
+    line(fmt::format("c_store{}_{}({} + {}, {}{});", tail_ ? "n" : "", short_name(register_of(out)), row->second,
+                     row_position(), as_vector(value, register_of(out)), tail_ ? ", n" : ""));
   locals_[out] = value;
 }
 
 std::string Printer::start_of(const Statement& s) const {
-  return s.role == Role::Scan ? scan_identity(std::get<ir::Scan>(s.op->node).kind, s.body->dtype) : identity(kind_of(s), s.body->dtype);
+  return s.role == Role::Scan ? scan_identity(std::get<ir::Scan>(s.op->node).kind, s.body->dtype)
+                              : identity(kind_of(s), s.body->dtype);
 }
 
 bool Printer::carries_f64(const Statement& s) const {
-  return inner_vector() && s.role == Role::Scan && s.body->dtype == DType::F32 && std::get<ir::Scan>(s.op->node).kind == ir::ScanKind::Sum;
+  return inner_vector() && s.role == Role::Scan && s.body->dtype == DType::F32 &&
+         std::get<ir::Scan>(s.op->node).kind == ir::ScanKind::Sum;
 }
 
 void Printer::declare_accumulator(const Statement& s) {
@@ -101,18 +110,24 @@ void Printer::declare_accumulator(const Statement& s) {
 }
 
 void Printer::declare(DType d, const std::string& variable, const std::string& start) {
-  if (vector_accumulator()) line(fmt::format("{} {} = c_splat_{}v({});", vector_type(d), variable, short_name(d), start));
-  else line(fmt::format("{} {} = {};", scalar_type(d), variable, start));
+  if (vector_accumulator())
+    line(fmt::format("{} {} = c_splat_{}v({});", vector_type(d), variable, short_name(d), start));
+  else
+    line(fmt::format("{} {} = {};", scalar_type(d), variable, start));
 }
 
 void Printer::load_accumulator(const Statement& s) {
-  auto from = [&](DType d, const std::string& a) { line(fmt::format("{} {} = c_load_{}v(A{} + {});", vector_type(d), a, short_name(d), a, in_strip())); };
+  auto from = [&](DType d, const std::string& a) {
+    line(fmt::format("{} {} = c_load_{}v(A{} + {});", vector_type(d), a, short_name(d), a, in_strip()));
+  };
   from(s.body->dtype, accumulator(s));
   if (s.role == Role::Reduce && is_arg(kind_of(s))) from(position_type(s), accumulator(s) + "p");
 }
 
 void Printer::save_accumulator(const Statement& s) {
-  auto to = [&](DType d, const std::string& a) { line(fmt::format("c_store_{}(A{} + {}, {});", short_name(d), a, in_strip(), a)); };
+  auto to = [&](DType d, const std::string& a) {
+    line(fmt::format("c_store_{}(A{} + {}, {});", short_name(d), a, in_strip(), a));
+  };
   to(s.body->dtype, accumulator(s));
   if (s.role == Role::Reduce && is_arg(kind_of(s))) to(position_type(s), accumulator(s) + "p");
 }
@@ -135,7 +150,8 @@ bool Printer::in_order(const Statement& s) const {
   return true;
 }
 
-// The first position serves where positions ascend: it stays only if every value is the identity, and then it is the answer.
+// The first position serves where positions ascend: it stays only if every value is the identity, and then it is the
+// answer.
 std::string Printer::start_position(const Statement& s) {
   if (in_order(s)) return int_literal(0, position_type(s));
   return position_type(s) == DType::I32 ? "(i32)0x7fffffff" : "(i64)0x7fffffffffffffffl";
@@ -144,7 +160,10 @@ std::string Printer::start_position(const Statement& s) {
 std::string Printer::better(const Statement& s, const std::string& x, const std::string& xp, const std::string& a) {
   const char* beats = kind_of(s) == ReductionKind::ArgMax ? "c_gt" : "c_lt";
   std::string take = fmt::format("c_or({0}({1}, {2}), c_and(c_eq({1}, {2}), c_lt({3}, {2}p)))", beats, x, a, xp);
-  if (is_floating(s.body->dtype)) take = fmt::format("c_or(c_and({0}, c_not(c_isnan({2}))), c_and(c_isnan({1}), c_or(c_not(c_isnan({2})), c_lt({3}, {2}p))))", take, x, a, xp);
+  if (is_floating(s.body->dtype))
+    take = fmt::format(
+        "c_or(c_and({0}, c_not(c_isnan({2}))), c_and(c_isnan({1}), c_or(c_not(c_isnan({2})), c_lt({3}, {2}p))))", take,
+        x, a, xp);
   return take;
 }
 
@@ -171,7 +190,9 @@ void Printer::accumulate(const Statement& s, const Local& value) {
   std::string take = better(s, xn, p, a);
   if (in_order(s)) {
     take = fmt::format("{}({}, {})", kind == ReductionKind::ArgMax ? "c_gt" : "c_lt", xn, a);
-    if (is_floating(d)) take = fmt::format("c_and(c_not({}({}, {})), c_not(c_isnan({})))", kind == ReductionKind::ArgMax ? "c_le" : "c_ge", xn, a, a);
+    if (is_floating(d))
+      take = fmt::format("c_and(c_not({}({}, {})), c_not(c_isnan({})))",
+                         kind == ReductionKind::ArgMax ? "c_le" : "c_ge", xn, a, a);
   }
   if (partial) take = fmt::format("c_and(c_firstn(n), {})", take);
   line(fmt::format("const auto {} = {};", m, take));
@@ -204,7 +225,8 @@ void Printer::finish_reduction(const Statement& s) {
       line("for (int l = 1; l < COIL_L; ++l) {");
       line(fmt::format("  const {} x = c_lane({}, l); const i64 p = c_lane({}p, l);", scalar_type(d), a, a));
       std::string take = fmt::format("x {0} {1}m || (x == {1}m && p < {1})", beats, result.name);
-      if (is_floating(d)) take = fmt::format("x != x ? ({0}m == {0}m || p < {0}) : ({0}m == {0}m && ({1}))", result.name, take);
+      if (is_floating(d))
+        take = fmt::format("x != x ? ({0}m == {0}m || p < {0}) : ({0}m == {0}m && ({1}))", result.name, take);
       line(fmt::format("  if ({}) {{ {}m = x; {} = p; }}", take, result.name, result.name));
       line("}");
     } else {
@@ -224,7 +246,8 @@ std::string Printer::scan_identity(ir::ScanKind kind, DType d) {
   switch (kind) {
     case ir::ScanKind::Sum: return identity(ReductionKind::Sum, d);
     case ir::ScanKind::Prod: return identity(ReductionKind::Prod, d);
-    case ir::ScanKind::Max: case ir::ScanKind::LogSumExp: return identity(ReductionKind::Max, d);
+    case ir::ScanKind::Max:
+    case ir::ScanKind::LogSumExp: return identity(ReductionKind::Max, d);
     case ir::ScanKind::Min: return identity(ReductionKind::Min, d);
   }
   return {};
@@ -234,7 +257,10 @@ Printer::Local Printer::scan(const Statement& s, const Local& value) {
   const auto kind = std::get<ir::Scan>(s.op->node).kind;
   const DType d = s.body->dtype;
   const std::string a = accumulator(s), x = vector_accumulator() ? as_vector(value, d) : value.name;
-  const char* f = kind == ir::ScanKind::Sum ? "add" : kind == ir::ScanKind::Prod ? "mul" : kind == ir::ScanKind::Max ? "max" : "min";
+  const char* f = kind == ir::ScanKind::Sum    ? "add"
+                  : kind == ir::ScanKind::Prod ? "mul"
+                  : kind == ir::ScanKind::Max  ? "max"
+                                               : "min";
   if (inner_vector()) {
     // Within the vector first, so that from vector to vector only one operation waits for the one before.
     const std::string lanes = fresh(), now = fresh();
@@ -265,9 +291,11 @@ bool Printer::streams(const Statement& s) {
   const BufferId b = s.op->outs[0];
   const ir::Layout& layout = graph_.buffer(b).layout;
   const auto element = static_cast<std::int64_t>(size_of(layout.dtype));
-  if (element < 2 || lanes_ < 8 || env().hint_or(sym::product(layout.sizes), 0) * element < kStreamedBytes) return false;
+  if (element < 2 || lanes_ < 8 || env().hint_or(sym::product(layout.sizes), 0) * element < kStreamedBytes)
+    return false;
   // Vectors that are no whole cache lines must follow one another.
-  const bool in_a_row = (inner_vector() && s.role == Role::Inner) || (outer_vector() && nest_.inner.empty() && !nest_.tiled);
+  const bool in_a_row =
+      (inner_vector() && s.role == Role::Inner) || (outer_vector() && nest_.inner.empty() && !nest_.tiled);
   if (!in_a_row && lanes_ * element % kLine != 0) return false;
   return std::ranges::none_of(nest_.statements, [&](const Statement& t) {
     const auto loads = linear_loads(t);
@@ -280,7 +308,8 @@ void Printer::store(const Statement& s, const Local& value) {
   const DType d = graph_.buffer(b).layout.dtype, reg = ir::register_type(d);
   const std::string p = pointer(b, true);
   const Exprs& sizes = graph_.buffer(b).layout.sizes;
-  if (std::any_of(sizes.begin(), sizes.end(), [](Expr s) { return s.is_constant(0); })) return;  // no iteration, whatever its strides say
+  if (std::any_of(sizes.begin(), sizes.end(), [](Expr s) { return s.is_constant(0); }))
+    return;  // no iteration, whatever its strides say
   if (!varies(s.store)) {
     COIL_CHECK(!value.varying, "lanes of one vector are stored to one place of {}", graph_.buffer(b).name);
     line(fmt::format("c_store_{}({} + {}, {});", short_name(d), p, text(s.store), value.name));
@@ -294,9 +323,11 @@ void Printer::store(const Statement& s, const Local& value) {
   } else if (linear && linear->coefficient.is_constant(1)) {
     line(fmt::format("c_store{}_{}({} + {}, {}{});", n, short_name(d), p, text(s.store), x, count));
   } else if (linear) {
-    line(fmt::format("c_stores{}_{}({} + {}, {}, {}{});", n, short_name(d), p, text(s.store), text(linear->coefficient), x, count));
+    line(fmt::format("c_stores{}_{}({} + {}, {}, {}{});", n, short_name(d), p, text(s.store), text(linear->coefficient),
+                     x, count));
   } else {
-    line(fmt::format("c_scatter{}_{}({}, {}, {}{});", n, short_name(d), p, lanes_of(DType::I64, lane_text(s.store)), x, count));
+    line(fmt::format("c_scatter{}_{}({}, {}, {}{});", n, short_name(d), p, lanes_of(DType::I64, lane_text(s.store)), x,
+                     count));
   }
 }
 
@@ -308,13 +339,17 @@ void Printer::scatter(const Statement& s) {
     indirect.push_back(place.name);
     if (x->op == ir::ScalarOp::CheckIndex && (place.varying || !ends_at(x))) by_status = true;
   }
-  // As in eager, what comes before a wrong index is written, and nothing else: least of all the place that stands in for it. Where it can be helped the status is not read again at each element: it would come from memory
-  // behind every store.
+  // As in eager, what comes before a wrong index is written, and nothing else: least of all the place that stands in
+  // for it. Where it can be helped the status is not read again at each element: it would come from memory behind every
+  // store.
   if (!by_status)
     for (std::size_t i = 0; i < indirect.size(); ++i)
-      if (s.indirect[i]->op == ir::ScalarOp::CheckIndex) line(fmt::format("if (__builtin_expect({} < 0, 0)) {{ *status = 1; return; }}", indirect[i]));
-  if (by_status) line("if (__builtin_expect(*status != 0, 0)) return;");
-  else if (may_fail_) head_ += "  if (*status != 0) return;\n";
+      if (s.indirect[i]->op == ir::ScalarOp::CheckIndex)
+        line(fmt::format("if (__builtin_expect({} < 0, 0)) {{ *status = 1; return; }}", indirect[i]));
+  if (by_status)
+    line("if (__builtin_expect(*status != 0, 0)) return;");
+  else if (may_fail_)
+    head_ += "  if (*status != 0) return;\n";
   if (!nest_.partition) {
     combine_at(s, indirect);
     return;
@@ -333,9 +368,12 @@ void Printer::combine_at(const Statement& s, const std::vector<std::string>& ind
   line(fmt::format("const i64 {} = {};", at, text(s.store, indirect)));
   const std::string n = inner_vector() && tail_ ? "n" : "", count = inner_vector() && tail_ ? ", n" : "";
   std::string x = inner_vector() ? as_vector(value, ir::register_type(d)) : value.name;
-  const std::string old = fmt::format("c_load{}_{}{}({} + {}{})", n, short_name(d), inner_vector() ? "v" : "", p, at, count);
-  if (node.mode == ir::StoreMode::Add) x = d == DType::Bool ? fmt::format("c_or({}, {})", old, x) : fmt::format("c_add({}, {})", old, x);
-  if (node.mode == ir::StoreMode::Prod) x = d == DType::Bool ? fmt::format("c_and({}, {})", old, x) : fmt::format("c_mul({}, {})", old, x);
+  const std::string old =
+      fmt::format("c_load{}_{}{}({} + {}{})", n, short_name(d), inner_vector() ? "v" : "", p, at, count);
+  if (node.mode == ir::StoreMode::Add)
+    x = d == DType::Bool ? fmt::format("c_or({}, {})", old, x) : fmt::format("c_add({}, {})", old, x);
+  if (node.mode == ir::StoreMode::Prod)
+    x = d == DType::Bool ? fmt::format("c_and({}, {})", old, x) : fmt::format("c_mul({}, {})", old, x);
   if (node.mode == ir::StoreMode::Max) x = fmt::format("c_max({}, {})", old, x);
   if (node.mode == ir::StoreMode::Min) x = fmt::format("c_min({}, {})", old, x);
   line(fmt::format("c_store{}_{}({} + {}, {}{});", n, short_name(d), p, at, x, count));

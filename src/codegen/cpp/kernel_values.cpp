@@ -14,8 +14,12 @@ std::string storage_type(DType d) {
   return std::string(short_name(d));
 }
 
-std::string scalar_type(DType register_type) { return register_type == DType::Bool ? "bool" : std::string(short_name(register_type)); }
-std::string vector_type(DType register_type) { return register_type == DType::Bool ? "boolv" : std::string(short_name(register_type)) + "v"; }
+std::string scalar_type(DType register_type) {
+  return register_type == DType::Bool ? "bool" : std::string(short_name(register_type));
+}
+std::string vector_type(DType register_type) {
+  return register_type == DType::Bool ? "boolv" : std::string(short_name(register_type)) + "v";
+}
 
 std::string float_literal(double x, DType d) {
   const char* suffix = d == DType::F32 ? "f" : "";
@@ -26,19 +30,24 @@ std::string float_literal(double x, DType d) {
 
 std::string int_literal(std::int64_t x, DType d) {
   if (d == DType::Bool) return x ? "true" : "false";
-  if (x == std::numeric_limits<std::int64_t>::min()) return fmt::format("({})(-9223372036854775807L - 1)", scalar_type(d));
+  if (x == std::numeric_limits<std::int64_t>::min())
+    return fmt::format("({})(-9223372036854775807L - 1)", scalar_type(d));
   return fmt::format("({}){}{}", scalar_type(d), x, d == DType::U64 ? "ul" : "l");
 }
 
-std::string Printer::as_vector(const Local& value, DType d) { return value.varying ? value.name : fmt::format("c_splat_{}v({})", short_name(d), value.name); }
+std::string Printer::as_vector(const Local& value, DType d) {
+  return value.varying ? value.name : fmt::format("c_splat_{}v({})", short_name(d), value.name);
+}
 
 Printer::Local Printer::name(Scalar n) {
   if (auto it = names_.find(n); it != names_.end()) return it->second;
-  if (n->op == ScalarOp::Constant) return {is_floating(n->dtype) ? float_literal(n->number, n->dtype) : int_literal(n->integer, n->dtype), false};
+  if (n->op == ScalarOp::Constant)
+    return {is_floating(n->dtype) ? float_literal(n->number, n->dtype) : int_literal(n->integer, n->dtype), false};
   if (n->op == ScalarOp::LinearLoad)
     if (auto value = made_here(n)) return where_read(n, *value);
   // Operands first: an expression may be deep, so walk instead of recursing.
-  const bool ready = std::all_of(n->args.begin(), n->args.end(), [&](Scalar a) { return a->args.empty() || names_.contains(a); });
+  const bool ready =
+      std::all_of(n->args.begin(), n->args.end(), [&](Scalar a) { return a->args.empty() || names_.contains(a); });
   if (!ready)
     for (Scalar below : ir::topological(std::span(&n, 1)))
       if (below != n && below->op != ScalarOp::Constant && !names_.contains(below)) bind(below);
@@ -84,20 +93,30 @@ Printer::Local Printer::compute(Scalar n) {
   bool varying = false;
   for (Scalar a : n->args) args.push_back(name(a)), varying = varying || args.back().varying;
   std::string list;
-  if (n->op == ScalarOp::Where && args[0].varying && n->args[1]->mask == n->args[0] && !made_.contains(n->args[1]->buffer)) args[1] = raw_load(n->args[1]);
-  if (n->op == ScalarOp::Cast && n->dtype == DType::F32 && n->args[0]->op == ScalarOp::Index && n->args[0]->dtype == DType::I64 && varying)
+  if (n->op == ScalarOp::Where && args[0].varying && n->args[1]->mask == n->args[0] &&
+      !made_.contains(n->args[1]->buffer))
+    args[1] = raw_load(n->args[1]);
+  if (n->op == ScalarOp::Cast && n->dtype == DType::F32 && n->args[0]->op == ScalarOp::Index &&
+      n->args[0]->dtype == DType::I64 && varying)
     if (auto lanes = narrow_lanes(n->args[0]->index[0])) return {fmt::format("c_cast_f32({})", *lanes), true};
-  // One condition for all lanes stays a bool: compilers take very long over choices by vectors that are all of one value.
-  const auto as_operand = [&](std::size_t k) { return varying && !(n->op == ScalarOp::Where && k == 0) ? as_vector(args[k], n->args[k]->dtype) : args[k].name; };
+  // One condition for all lanes stays a bool: compilers take very long over choices by vectors that are all of one
+  // value.
+  const auto as_operand = [&](std::size_t k) {
+    return varying && !(n->op == ScalarOp::Where && k == 0) ? as_vector(args[k], n->args[k]->dtype) : args[k].name;
+  };
   for (std::size_t k = 0; k < args.size(); ++k) list += (k ? ", " : "") + as_operand(k);
   const char* const coarse = coarse_ && n->dtype == DType::F32 ? "coarse_" : "";
   switch (n->op) {
     case ScalarOp::Cast: return {fmt::format("c_cast_{}({})", short_name(n->dtype), list), varying};
     case ScalarOp::Round: return {fmt::format("c_round_{}({})", short_name(n->rounded), list), varying};
     case ScalarOp::Bitcast: return {fmt::format("c_bitcast_{}({})", short_name(n->dtype), list), varying};
-    case ScalarOp::Erf: case ScalarOp::Exp: case ScalarOp::Sigmoid: case ScalarOp::Tanh: return {fmt::format("c_{}{}({})", coarse, ir::name_of(n->op), list), varying};
+    case ScalarOp::Erf:
+    case ScalarOp::Exp:
+    case ScalarOp::Sigmoid:
+    case ScalarOp::Tanh: return {fmt::format("c_{}{}({})", coarse, ir::name_of(n->op), list), varying};
     case ScalarOp::Div:
-      if (n->dtype == DType::F32 && args[0].varying && !args[1].varying) return {fmt::format("c_{}div_by({}, {})", coarse, args[0].name, args[1].name), true};
+      if (n->dtype == DType::F32 && args[0].varying && !args[1].varying)
+        return {fmt::format("c_{}div_by({}, {})", coarse, args[0].name, args[1].name), true};
       break;
     default: break;
   }
@@ -114,7 +133,8 @@ std::optional<std::string> Printer::narrow_lanes(Expr e) {
 std::string Printer::whole_vector(const std::string& dtype, const std::string& at, Expr step) {
   const std::string n = tail_ ? "n" : "", count = tail_ ? ", n" : "";
   if (step.is_constant(1)) return fmt::format("c_load{}_{}v({}{})", n, dtype, at, count);
-  if (step.is_constant(2) || step.is_constant(4)) return fmt::format("c_loads{}{}_{}v({}{})", n, text(step), dtype, at, count);
+  if (step.is_constant(2) || step.is_constant(4))
+    return fmt::format("c_loads{}{}_{}v({}{})", n, text(step), dtype, at, count);
   return fmt::format("c_loads{}_{}v({}, {}{})", n, dtype, at, text(step), count);
 }
 
@@ -132,16 +152,22 @@ Expr Printer::span(BufferId b) {
 Printer::Local Printer::where_read(Scalar load, Local value) {
   if (!load->mask) return value;
   const Local mask = name(load->mask);
-  if (!mask.varying && !value.varying) return {fmt::format("({} ? {} : ({})0)", mask.name, value.name, scalar_type(load->dtype)), false};
-  return {fmt::format("c_where({}, {}, c_splat_{}v(({})0))", mask.name, as_vector(value, load->dtype), short_name(load->dtype), scalar_type(load->dtype)), true};
+  if (!mask.varying && !value.varying)
+    return {fmt::format("({} ? {} : ({})0)", mask.name, value.name, scalar_type(load->dtype)), false};
+  return {fmt::format("c_where({}, {}, c_splat_{}v(({})0))", mask.name, as_vector(value, load->dtype),
+                      short_name(load->dtype), scalar_type(load->dtype)),
+          true};
 }
 
 Printer::Local Printer::load(Scalar n) {
   const DType reg = n->dtype;
-  if (auto row = strip_values_.find(n->buffer); row != strip_values_.end() && nest_.statements[made_.at(n->buffer)].store == n->index[0])
+  if (auto row = strip_values_.find(n->buffer);
+      row != strip_values_.end() && nest_.statements[made_.at(n->buffer)].store == n->index[0])
     return where_read(n, {fmt::format("c_load_{}v({} + {})", short_name(reg), row->second, in_strip()), true});
   if (auto row = scratch_.find(n->buffer); row != scratch_.end() && made_.contains(n->buffer))
-    return where_read(n, {fmt::format("c_load{}_{}v({} + {}{})", tail_ ? "n" : "", short_name(reg), row->second, row_position(), tail_ ? ", n" : ""), true});
+    return where_read(n, {fmt::format("c_load{}_{}v({} + {}{})", tail_ ? "n" : "", short_name(reg), row->second,
+                                      row_position(), tail_ ? ", n" : ""),
+                          true});
   const Local value = raw_load(n);
   if (!n->mask) return value;
   return name(n->mask).varying ? where_read(n, value) : value;
@@ -155,7 +181,9 @@ Printer::Local Printer::raw_load(Scalar n) {
   std::vector<Local> args;
   bool indirect_varies = false;
   std::vector<std::string> indirect;
-  for (Scalar a : n->args) args.push_back(name(a)), indirect_varies = indirect_varies || args.back().varying, indirect.push_back(args.back().name);
+  for (Scalar a : n->args)
+    args.push_back(name(a)), indirect_varies = indirect_varies || args.back().varying,
+                             indirect.push_back(args.back().name);
   const Expr index = n->index[0];
   const bool varying = varies(index) || indirect_varies;
   Local mask = n->mask ? name(n->mask) : Local{};
@@ -176,14 +204,17 @@ Printer::Local Printer::raw_load(Scalar n) {
   std::vector<std::string> lanes;
   for (const Local& a : args) lanes.push_back(a.varying ? fmt::format("c_lane({}, l)", a.name) : a.name);
   std::string one = fmt::format("c_load_{}({} + {})", dtype, p, lane_text(index, lanes));
-  if (n->mask) one = fmt::format("{} ? {} : ({})0", mask.varying ? fmt::format("c_lane({}, l)", mask.name) : mask.name, one, scalar_type(reg));
+  if (n->mask)
+    one = fmt::format("{} ? {} : ({})0", mask.varying ? fmt::format("c_lane({}, l)", mask.name) : mask.name, one,
+                      scalar_type(reg));
   const auto step = linear ? linear->coefficient.constant() : std::nullopt;
   const Expr length = span(n->buffer);
   if (step && *step > 0 && !length.is_constant(0)) {
     // Lanes outside of the mask may be read as long as they are the buffer's: the whole vector then.
     const Expr reach = *step * ((tail_ ? env().loop_var("n") : Expr(lanes_)) - 1);
     const std::string at = text(index, indirect);
-    return either(n, fmt::format("{0} >= 0 && {0} < {1}", at, text(length - reach)), whole_vector(dtype, fmt::format("{} + {}", p, at), linear->coefficient), one);
+    return either(n, fmt::format("{0} >= 0 && {0} < {1}", at, text(length - reach)),
+                  whole_vector(dtype, fmt::format("{} + {}", p, at), linear->coefficient), one);
   }
   if (indirect_varies && !n->mask)
     if (auto value = window_load(n, args)) return *value;
@@ -197,7 +228,8 @@ Printer::Local Printer::keep_raw(Scalar n, const std::string& value) {
   return raw_[n] = {variable, true};
 }
 
-Printer::Local Printer::either(Scalar n, const std::string& condition, const std::string& whole, const std::string& lane) {
+Printer::Local Printer::either(Scalar n, const std::string& condition, const std::string& whole,
+                               const std::string& lane) {
   const std::string value = fresh();
   line(fmt::format("{} {};", vector_type(n->dtype), value));
   line(fmt::format("if ({}) {} = {};", condition, value, whole));
@@ -224,19 +256,24 @@ std::optional<Printer::Local> Printer::window_load(Scalar n, const std::vector<L
   auto linear = sym::linear_in(index, x);
   if (!linear) return std::nullopt;
   const DType reg = n->dtype;
-  const std::string dtype(short_name(graph_.buffer(n->buffer).layout.dtype)), p = pointer(n->buffer, false), count = tail_ ? ", n" : "";
+  const std::string dtype(short_name(graph_.buffer(n->buffer).layout.dtype)), p = pointer(n->buffer, false),
+                                                                              count = tail_ ? ", n" : "";
   std::vector<std::string> names;
   for (const Local& a : args) names.push_back(a.name);
   // Lane by lane: offsets are 64 bits wide, as buffers may be large.
   const Expr coefficient = linear->coefficient;
   names[*moving] = "0";
   std::string offsets = args[*moving].name;
-  if (!coefficient.is_constant(1)) offsets = fmt::format("c_mul({}, c_splat_i64v({}))", offsets, text(coefficient, names));
-  const std::string gather = fmt::format("c_gather{}_{}v({} + {}, {}{})", tail_ ? "n" : "", dtype, p, text(linear->rest, names), offsets, count);
+  if (!coefficient.is_constant(1))
+    offsets = fmt::format("c_mul({}, c_splat_i64v({}))", offsets, text(coefficient, names));
+  const std::string gather = fmt::format("c_gather{}_{}v({} + {}, {}{})", tail_ ? "n" : "", dtype, p,
+                                         text(linear->rest, names), offsets, count);
   const Scalar wide = n->args[*moving];
   const bool narrow = wide->op == ScalarOp::Cast && wide->args[0]->dtype == DType::I32;
   const Expr length = span(n->buffer);
-  if (!narrow || !coefficient.is_constant(1) || !(reg == DType::F32 || reg == DType::I32 || reg == DType::U32) || length.is_constant(0)) return keep_raw(n, gather);
+  if (!narrow || !coefficient.is_constant(1) || !(reg == DType::F32 || reg == DType::I32 || reg == DType::U32) ||
+      length.is_constant(0))
+    return keep_raw(n, gather);
   auto window = windows_.find(wide);
   if (window == windows_.end()) {
     const std::string w = fresh(), lanes = name(wide->args[0]).name;
@@ -244,21 +281,25 @@ std::optional<Printer::Local> Printer::window_load(Scalar n, const std::vector<L
     line(fmt::format("const i32v {0} = c_sub({1}, c_splat_i32v({0}b));", w, lanes));
     const std::string near = fmt::format("c_and(c_le(c_splat_i32v(0), {0}), c_lt({0}, c_splat_i32v(COIL_L)))", w);
     // Where the lanes lie apart, the window is far behind any buffer's end: one comparison for both.
-    line(fmt::format("const i64 {}far = c_hall({}) ? 0 : (i64)1 << 62;", w, tail_ ? fmt::format("c_or({}, c_not(c_firstn(n)))", near) : near));
+    line(fmt::format("const i64 {}far = c_hall({}) ? 0 : (i64)1 << 62;", w,
+                     tail_ ? fmt::format("c_or({}, c_not(c_firstn(n)))", near) : near));
     window = windows_.emplace(wide, w).first;
     if (!scopes_.empty()) scopes_.back().push_back(wide);
   }
   const std::string& w = window->second;
   names[*moving] = w + "b";
   const std::string at = text(index, names), value = fresh();
-  line(fmt::format("const {0} {1} = __builtin_expect({2} + {3}far <= {4}, 1) ? c_permute(c_load_{5}v({6} + {2}), {3}) : {7};", vector_type(reg), value, at, w, text(length - lanes_), dtype, p, gather));
+  line(fmt::format(
+      "const {0} {1} = __builtin_expect({2} + {3}far <= {4}, 1) ? c_permute(c_load_{5}v({6} + {2}), {3}) : {7};",
+      vector_type(reg), value, at, w, text(length - lanes_), dtype, p, gather));
   if (!scopes_.empty()) scopes_.back().push_back(n);
   return raw_[n] = {value, true};
 }
 
 Printer::Local Printer::index_value(Scalar n) {
   const Expr e = n->index[0];
-  if (!varies(e)) return {n->dtype == DType::Bool ? fmt::format("(bool)({})", text(e)) : fmt::format("(i64)({})", text(e)), false};
+  if (!varies(e))
+    return {n->dtype == DType::Bool ? fmt::format("(bool)({})", text(e)) : fmt::format("(i64)({})", text(e)), false};
   if (n->dtype == DType::I64)
     if (auto lanes = affine_lanes(e)) return {*lanes, true};
   if (n->dtype == DType::Bool)
@@ -272,11 +313,13 @@ std::optional<std::string> Printer::affine_lanes(Expr e, DType d) {
   auto linear = sym::linear_in(e, *vector_);
   if (!linear) return std::nullopt;
   if (linear->coefficient.is_constant(1)) return fmt::format("c_iota_{0}v(({0}){1})", t, text(e));
-  return fmt::format("c_add(c_splat_{0}v(({0}){1}), c_mul(c_iota_{0}v(0), c_splat_{0}v(({0}){2})))", t, text(e), text(linear->coefficient));
+  return fmt::format("c_add(c_splat_{0}v(({0}){1}), c_mul(c_iota_{0}v(0), c_splat_{0}v(({0}){2})))", t, text(e),
+                     text(linear->coefficient));
 }
 
 std::optional<std::string> Printer::comparison(Expr e) {
-  // What is compared grows (or falls) by whole steps from lane to lane: the lanes for which it holds are the first ones, or all but these.
+  // What is compared grows (or falls) by whole steps from lane to lane: the lanes for which it holds are the first
+  // ones, or all but these.
   const bool strict = e.kind() == sym::Kind::Lt;
   if (!strict && e.kind() != sym::Kind::Le) return std::nullopt;
   Expr d = e.operands()[0] - e.operands()[1] + (strict ? 1 : 0);  // d <= 0
@@ -316,12 +359,15 @@ bool Printer::ends_at(Scalar n) const {
     // What is computed before the kernel ends there must not read at the wrong place.
     std::vector<Scalar> within;
     for (Scalar x : s.indirect) {
-      if (x->op == ir::ScalarOp::CheckIndex) within.insert(within.end(), x->args.begin(), x->args.end());
-      else within.push_back(x);
+      if (x->op == ir::ScalarOp::CheckIndex)
+        within.insert(within.end(), x->args.begin(), x->args.end());
+      else
+        within.push_back(x);
     }
     const auto looked_up = [](Scalar x) { return x->op == ir::ScalarOp::CheckIndex; };
     const auto places = ir::topological(within), values = ir::topological({&s.body, 1});
-    return std::none_of(places.begin(), places.end(), looked_up) && std::find(values.begin(), values.end(), n) == values.end();
+    return std::none_of(places.begin(), places.end(), looked_up) &&
+           std::find(values.begin(), values.end(), n) == values.end();
   }
   return false;
 }
@@ -373,9 +419,14 @@ std::string Printer::text(Expr e, const std::vector<std::string>& indirect) {
     return scalar(std::string(s.name()), s);
   };
   auto nonnegative = [&](Expr x) { return env().bounds(x, vars_).low >= 0; };
-  return "(" + sym::to_code(sym::Language::Cpp, e, spell, nonnegative, sym::IntWidth::Bits64, [&](Expr x) { return arguments_.term(env(), x); }) + ")";
+  return "(" +
+         sym::to_code(sym::Language::Cpp, e, spell, nonnegative, sym::IntWidth::Bits64,
+                      [&](Expr x) { return arguments_.term(env(), x); }) +
+         ")";
 }
 
-void Printer::line(const std::string& s) { body_ += std::string(static_cast<std::size_t>(2 * indent_), ' ') + s + "\n"; }
+void Printer::line(const std::string& s) {
+  body_ += std::string(static_cast<std::size_t>(2 * indent_), ' ') + s + "\n";
+}
 
 }  // namespace coil::codegen

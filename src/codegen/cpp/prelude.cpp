@@ -67,7 +67,9 @@ COIL_FN boolv operator~(boolv x) { return {~x.m}; }
 /// The names that begin with `c_` or `COIL_` in a text.
 std::set<std::string> names_in(std::string_view text) {
   std::set<std::string> out;
-  auto is_word = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; };
+  auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
   for (std::size_t i = 0; i < text.size();) {
     if (!is_word(text[i])) {
       ++i;
@@ -122,7 +124,8 @@ const Table& table() {
 }  // namespace
 
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
   return text;
 }
 

@@ -1,4 +1,5 @@
-// Arithmetic, comparison, rounding: one template serves scalars, vectors and 64-bit pairs wherever the operator itself does.
+// Arithmetic, comparison, rounding: one template serves scalars, vectors and 64-bit pairs wherever the operator itself
+// does.
 #include "codegen/cpp/prelude_pieces.h"
 
 namespace coil::codegen {
@@ -117,8 +118,10 @@ COIL_FN f32v c_lesser(f32v x, f32v y) { return x < y ? x : y; }
 COIL_FN f64h c_greater(f64h x, f64h y) { return x > y ? x : y; }
 COIL_FN f64h c_lesser(f64h x, f64h y) { return x < y ? x : y; }
 #endif
-)", "c_lesser"},
-    // NaN of either side goes through max and min. The choice is written out: with c_pick, whose mask is a value of its own, GCC takes 30 times as long over a chain of eighteen (a window) as over one of six.
+)",
+     "c_lesser"},
+    // NaN of either side goes through max and min. The choice is written out: with c_pick, whose mask is a value of its
+    // own, GCC takes 30 times as long over a chain of eighteen (a window) as over one of six.
     {"c_max", R"(
 template <class T> COIL_FN T c_max(T x, T y) { return c_pick(x > y, x, y); }
 template <class T> COIL_FN T c_maxn(T x, T y) { return c_pick(x != x, x, c_pick(x > y, x, y)); }
@@ -142,12 +145,24 @@ COIL_FN boolv c_min(boolv x, boolv y) { return x & y; }
     // NaN of one side is ignored.
     {"c_fmax", "template <class T> COIL_FN T c_fmax(T x, T y) { return c_pick(y != y, x, c_pick(x > y, x, y)); }\n"},
     {"c_fmin", "template <class T> COIL_FN T c_fmin(T x, T y) { return c_pick(y != y, x, c_pick(x < y, x, y)); }\n"},
-    {"c_eq", "template <class T> COIL_FN auto c_eq(T x, T y) { return c_mask(x == y); }\nCOIL_FN boolv c_eq(boolv x, boolv y) { return ~(x ^ y); }\n"},
-    {"c_ne", "template <class T> COIL_FN auto c_ne(T x, T y) { return c_mask(x != y); }\nCOIL_FN boolv c_ne(boolv x, boolv y) { return x ^ y; }\n"},
-    {"c_lt", "template <class T> COIL_FN auto c_lt(T x, T y) { return c_mask(x < y); }\nCOIL_FN boolv c_lt(boolv x, boolv y) { return ~x & y; }\n"},
-    {"c_le", "template <class T> COIL_FN auto c_le(T x, T y) { return c_mask(x <= y); }\nCOIL_FN boolv c_le(boolv x, boolv y) { return ~x | y; }\n"},
-    {"c_gt", "template <class T> COIL_FN auto c_gt(T x, T y) { return c_mask(x > y); }\nCOIL_FN boolv c_gt(boolv x, boolv y) { return x & ~y; }\n"},
-    {"c_ge", "template <class T> COIL_FN auto c_ge(T x, T y) { return c_mask(x >= y); }\nCOIL_FN boolv c_ge(boolv x, boolv y) { return x | ~y; }\n"},
+    {"c_eq",
+     "template <class T> COIL_FN auto c_eq(T x, T y) { return c_mask(x == y); }\nCOIL_FN boolv c_eq(boolv x, boolv y) "
+     "{ return ~(x ^ y); }\n"},
+    {"c_ne",
+     "template <class T> COIL_FN auto c_ne(T x, T y) { return c_mask(x != y); }\nCOIL_FN boolv c_ne(boolv x, boolv y) "
+     "{ return x ^ y; }\n"},
+    {"c_lt",
+     "template <class T> COIL_FN auto c_lt(T x, T y) { return c_mask(x < y); }\nCOIL_FN boolv c_lt(boolv x, boolv y) { "
+     "return ~x & y; }\n"},
+    {"c_le",
+     "template <class T> COIL_FN auto c_le(T x, T y) { return c_mask(x <= y); }\nCOIL_FN boolv c_le(boolv x, boolv y) "
+     "{ return ~x | y; }\n"},
+    {"c_gt",
+     "template <class T> COIL_FN auto c_gt(T x, T y) { return c_mask(x > y); }\nCOIL_FN boolv c_gt(boolv x, boolv y) { "
+     "return x & ~y; }\n"},
+    {"c_ge",
+     "template <class T> COIL_FN auto c_ge(T x, T y) { return c_mask(x >= y); }\nCOIL_FN boolv c_ge(boolv x, boolv y) "
+     "{ return x | ~y; }\n"},
     {"c_isnan", "template <class T> COIL_FN auto c_isnan(T x) { return c_mask(x != x); }\n"},
     {"c_isinf", R"(
 COIL_FN bool c_isinf(f32 x) { return c_absbits(x) == __builtin_inff(); }
@@ -169,7 +184,8 @@ COIL_FN f32v c_copysign(f32v x, f32v y) { return (f32v)(((i32v)x & 0x7fffffff) |
 COIL_FN f64h c_copysign(f64h x, f64h y) { return (f64h)(((i64h)x & 0x7fffffffffffffff) | ((i64h)y & (-0x7fffffffffffffff - 1))); }
 COIL_FN f64v c_copysign(f64v x, f64v y) { return {c_copysign(x.a, y.a), c_copysign(x.b, y.b)}; }
 )"},
-    // Rounding without the instruction: a number below 2^23 (2^52) loses its fraction when that is added and taken away.
+    // Rounding without the instruction: a number below 2^23 (2^52) loses its fraction when that is added and taken
+    // away.
     {"c_round", R"(
 COIL_FN f32 c_round(f32 x) { return __builtin_rintf(x); }
 COIL_FN f64 c_round(f64 x) { return __builtin_rint(x); }
@@ -227,7 +243,8 @@ COIL_FN f64v c_trunc(f64v x) { return {c_trunc(x.a), c_trunc(x.b)}; }
 
 void add_arithmetic_pieces(std::vector<PreludePiece>& out) {
   // One function on each lane, for what has no vector form. `f` takes and gives scalars.
-  out.push_back({"c_map", R"(
+  out.push_back({"c_map",
+                 R"(
 template <class V, class F> COIL_FN V c_map(V x, F f) {
   auto t = x[0];
   decltype(t) lanes[COIL_L] __attribute__((aligned(64)));
@@ -255,8 +272,12 @@ template <class V, class F> COIL_FN V c_map3(V x, V y, V z, F f) {
   __builtin_memcpy(&x, lanes, sizeof x);
   return x;
 }
-)", {"c_map2", "c_map3"}});
-  for (const Text& piece : kArithmetic) out.push_back({std::string(piece.name), std::string(piece.text), piece.also.empty() ? std::vector<std::string>{} : std::vector<std::string>{std::string(piece.also)}});
+)",
+                 {"c_map2", "c_map3"}});
+  for (const Text& piece : kArithmetic)
+    out.push_back(
+        {std::string(piece.name), std::string(piece.text),
+         piece.also.empty() ? std::vector<std::string>{} : std::vector<std::string>{std::string(piece.also)}});
 }
 
 }  // namespace coil::codegen

@@ -13,12 +13,14 @@ struct RegisterType {
   char kind;  ///< 'f', 'i' or 'u'
 };
 
-constexpr RegisterType kTypes[] = {{"f32", 32, 'f'}, {"f64", 64, 'f'}, {"i8", 8, 'i'},   {"i16", 16, 'i'}, {"i32", 32, 'i'},
-                                   {"i64", 64, 'i'}, {"u8", 8, 'u'},   {"u16", 16, 'u'}, {"u32", 32, 'u'}, {"u64", 64, 'u'}};
+constexpr RegisterType kTypes[] = {{"f32", 32, 'f'}, {"f64", 64, 'f'}, {"i8", 8, 'i'}, {"i16", 16, 'i'},
+                                   {"i32", 32, 'i'}, {"i64", 64, 'i'}, {"u8", 8, 'u'}, {"u16", 16, 'u'},
+                                   {"u32", 32, 'u'}, {"u64", 64, 'u'}};
 
 std::string convert(std::string_view x, std::string_view to) { return fmt::format("COIL_CV({}, {})", x, to); }
 
-/// `x`, an integer vector `sign``from` (such as u8v), as `sign``to`; by factors of two in width, which GCC has instructions for.
+/// `x`, an integer vector `sign``from` (such as u8v), as `sign``to`; by factors of two in width, which GCC has
+/// instructions for.
 std::string resize(std::string x, char sign, int from, int to) {
   while (from != to) {
     from = from < to ? from * 2 : from / 2;
@@ -28,13 +30,16 @@ std::string resize(std::string x, char sign, int from, int to) {
 }
 
 /// An expression of a 32-bit L-lane vector (kind `f`, `i` or `u`), from a source of at most 32 bits.
-std::string to_32(const RegisterType& from, std::string x) { return from.kind == 'f' ? x : resize(std::move(x), from.kind, from.bits, 32); }
+std::string to_32(const RegisterType& from, std::string x) {
+  return from.kind == 'f' ? x : resize(std::move(x), from.kind, from.bits, 32);
+}
 
 /// A value of type `from` (32 bits or less) as `to` (32 bits or less).
 std::string narrow_cast(const RegisterType& from, const RegisterType& to, std::string x) {
   if (to.kind == 'f') return from.kind == 'f' ? x : convert(to_32(from, x), "f32v");
   if (from.kind == 'f') {
-    if (to.name == "u32") return fmt::format("c_cast_u32(i64v{{COIL_CV(COIL_LO({0}), i64h), COIL_CV(COIL_HI({0}), i64h)}})", x);
+    if (to.name == "u32")
+      return fmt::format("c_cast_u32(i64v{{COIL_CV(COIL_LO({0}), i64h), COIL_CV(COIL_HI({0}), i64h)}})", x);
     return narrow_cast(kTypes[4], to, convert(x, "i32v"));
   }
   if (to.bits >= from.bits) return fmt::format("({}v){}", to.name, resize(x, from.kind, from.bits, to.bits));
@@ -56,15 +61,18 @@ std::string vector_cast(const RegisterType& from, const RegisterType& to) {
 }
 
 std::string cast_text(const RegisterType& to) {
-  // A float becomes u8 or u32 through i64 and the other small integers through i32: what the scalar instructions of torch's kernels do.
+  // A float becomes u8 or u32 through i64 and the other small integers through i32: what the scalar instructions of
+  // torch's kernels do.
   std::string_view way = to.name == "u8" || to.name == "u32" ? "(i64)" : to.kind != 'f' && to.bits < 32 ? "(i32)" : "";
-  std::string out = fmt::format("template <class T> COIL_FN {0} c_cast_{0}(T x) {{ return ({0}){1}x; }}\n", to.name, way);
+  std::string out =
+      fmt::format("template <class T> COIL_FN {0} c_cast_{0}(T x) {{ return ({0}){1}x; }}\n", to.name, way);
   // u32 from f32 goes through u32 from i64, which therefore comes first.
   for (int wide = 1; wide >= 0; --wide) {
     for (const RegisterType& from : kTypes) {
       if ((from.bits == 64) != (wide == 1)) continue;
       std::string before = from.bits < 64 && to.bits == 64 ? fmt::format("auto y = {}; ", to_32(from, "x")) : "";
-      out += fmt::format("COIL_FN {0}v c_cast_{0}({1}v x) {{ {2}return {3}; }}\n", to.name, from.name, before, vector_cast(from, to));
+      out += fmt::format("COIL_FN {0}v c_cast_{0}({1}v x) {{ {2}return {3}; }}\n", to.name, from.name, before,
+                         vector_cast(from, to));
     }
   }
   out += fmt::format("COIL_FN {0}v c_cast_{0}(boolv x) {{ return c_cast_{0}(x.m & 1); }}\n", to.name);
@@ -86,7 +94,8 @@ template <class M, class T> COIL_FN T c_pick(M m, T x, T y) { return m ? x : y; 
 template <class M, class H> COIL_FN twice<H> c_pick(twice<M> m, twice<H> x, twice<H> y) { return {m.a ? x.a : y.a, m.b ? x.b : y.b}; }
 )";
 
-/// A float of 8 bits: digits of the mantissa, the exponent of the least normal number, the bits of the least f32 that overflows, and what overflow gives.
+/// A float of 8 bits: digits of the mantissa, the exponent of the least normal number, the bits of the least f32 that
+/// overflows, and what overflow gives.
 struct Float8 {
   std::string_view name;
   int digits, least;
@@ -119,13 +128,24 @@ COIL_FN u32v $bits(f32v x) {
   return s | (u > 0x7f800000u ? (u32v{} + 0x7fu) : r);
 }
 )";
-  for (auto [what, by] : {std::pair<std::string_view, std::string>{"$bits", bits}, {"$limit", std::string(f.limit)}, {"$over", fmt::format("{:#x}u", f.overflow)}, {"$least", fmt::format("{:#x}u", least)}, {"$shift", fmt::format("{}u", shift)}})
+  for (auto [what, by] : {std::pair<std::string_view, std::string>{"$bits", bits},
+                          {"$limit", std::string(f.limit)},
+                          {"$over", fmt::format("{:#x}u", f.overflow)},
+                          {"$least", fmt::format("{:#x}u", least)},
+                          {"$shift", fmt::format("{}u", shift)}})
     text = replace_all(text, what, by);
   out.push_back({bits, text});
-  out.push_back({back, fmt::format("COIL_FN f32 {0}(u8 h) {{ return {1}; }}\nCOIL_FN f32v {0}(u8v h) {{ {3}return {2}; }}\n", back, from, from_v,
-                                   from_v.find("w ") == std::string_view::npos ? "" : "u32v w = COIL_CV(COIL_CV(h, u16v), u32v); ")});
-  out.push_back({fmt::format("c_round_{}", f.name), fmt::format("COIL_FN f32 c_round_{0}(f32 x) {{ return c_from_{0}((u8)c_bits_{0}(x)); }}\n"
-                                                                "COIL_FN f32v c_round_{0}(f32v x) {{ return c_from_{0}(COIL_CV(COIL_CV(c_bits_{0}(x), u16v), u8v)); }}\n", f.name)});
+  out.push_back(
+      {back,
+       fmt::format("COIL_FN f32 {0}(u8 h) {{ return {1}; }}\nCOIL_FN f32v {0}(u8v h) {{ {3}return {2}; }}\n", back,
+                   from, from_v,
+                   from_v.find("w ") == std::string_view::npos ? "" : "u32v w = COIL_CV(COIL_CV(h, u16v), u32v); ")});
+  out.push_back(
+      {fmt::format("c_round_{}", f.name),
+       fmt::format(
+           "COIL_FN f32 c_round_{0}(f32 x) {{ return c_from_{0}((u8)c_bits_{0}(x)); }}\n"
+           "COIL_FN f32v c_round_{0}(f32v x) {{ return c_from_{0}(COIL_CV(COIL_CV(c_bits_{0}(x), u16v), u8v)); }}\n",
+           f.name)});
 }
 
 }  // namespace
@@ -137,24 +157,36 @@ void add_convert_pieces(std::vector<PreludePiece>& out) {
 
   std::string to_bool = "template <class T> COIL_FN bool c_cast_b8(T x) { return x != 0; }\n";
   for (const RegisterType& from : kTypes) {
-    to_bool += from.bits == 64 ? fmt::format("COIL_FN boolv c_cast_b8({}v x) {{ return c_mask(i64v{{(i64h)(x.a != 0), (i64h)(x.b != 0)}}); }}\n", from.name)
-                               : fmt::format("COIL_FN boolv c_cast_b8({0}v x) {{ return c_mask((i{1}v)(x != 0)); }}\n", from.name, from.bits);
+    to_bool +=
+        from.bits == 64
+            ? fmt::format(
+                  "COIL_FN boolv c_cast_b8({}v x) {{ return c_mask(i64v{{(i64h)(x.a != 0), (i64h)(x.b != 0)}}); }}\n",
+                  from.name)
+            : fmt::format("COIL_FN boolv c_cast_b8({0}v x) {{ return c_mask((i{1}v)(x != 0)); }}\n", from.name,
+                          from.bits);
   }
   out.push_back({"c_cast_b8", to_bool + "COIL_FN boolv c_cast_b8(boolv x) { return x; }\n"});
 
   std::string where = "template <class T> COIL_FN T c_where(bool c, T x, T y) { return c ? x : y; }\n";
   where += for_each("COIL_FN $tv c_where(boolv c, $tv x, $tv y) { return c.m ? x : y; }\n", "t", {"f32", "i32", "u32"});
-  where += for_each("COIL_FN $tv c_where(boolv c, $tv x, $tv y) { return COIL_CV(c.m, i16v) ? x : y; }\n", "t", {"i16", "u16"});
-  where += for_each("COIL_FN $tv c_where(boolv c, $tv x, $tv y) { return COIL_CV(COIL_CV(c.m, i16v), i8v) ? x : y; }\n", "t", {"i8", "u8"});
-  where += for_each("COIL_FN $tv c_where(boolv c, $tv x, $tv y) { return {COIL_CV(COIL_LO(c.m), i64h) ? x.a : y.a, COIL_CV(COIL_HI(c.m), i64h) ? x.b : y.b}; }\n", "t",
-                    {"f64", "i64", "u64"});
+  where += for_each("COIL_FN $tv c_where(boolv c, $tv x, $tv y) { return COIL_CV(c.m, i16v) ? x : y; }\n", "t",
+                    {"i16", "u16"});
+  where += for_each("COIL_FN $tv c_where(boolv c, $tv x, $tv y) { return COIL_CV(COIL_CV(c.m, i16v), i8v) ? x : y; }\n",
+                    "t", {"i8", "u8"});
+  where += for_each(
+      "COIL_FN $tv c_where(boolv c, $tv x, $tv y) { return {COIL_CV(COIL_LO(c.m), i64h) ? x.a : y.a, "
+      "COIL_CV(COIL_HI(c.m), i64h) ? x.b : y.b}; }\n",
+      "t", {"f64", "i64", "u64"});
   where += "COIL_FN boolv c_where(boolv c, boolv x, boolv y) { return {(c.m & x.m) | (~c.m & y.m)}; }\n";
   out.push_back({"c_where", where});
 
   for (const RegisterType& to : kTypes) {
-    std::string text = fmt::format("template <class T> COIL_FN {0} c_bitcast_{0}(T x) {{ return __builtin_bit_cast({0}, x); }}\n", to.name);
+    std::string text = fmt::format(
+        "template <class T> COIL_FN {0} c_bitcast_{0}(T x) {{ return __builtin_bit_cast({0}, x); }}\n", to.name);
     for (const RegisterType& from : kTypes) {
-      if (from.bits == to.bits) text += fmt::format("COIL_FN {0}v c_bitcast_{0}({1}v x) {{ return __builtin_bit_cast({0}v, x); }}\n", to.name, from.name);
+      if (from.bits == to.bits)
+        text += fmt::format("COIL_FN {0}v c_bitcast_{0}({1}v x) {{ return __builtin_bit_cast({0}v, x); }}\n", to.name,
+                            from.name);
     }
     out.push_back({fmt::format("c_bitcast_{}", to.name), text});
   }
@@ -192,8 +224,8 @@ COIL_FN u16v c_narrow_bf16(f32v x) {
 COIL_FN f32 c_round_bf16(f32 x) { return __builtin_bit_cast(f32, c_bits_bf16(x) << 16); }
 COIL_FN f32v c_round_bf16(f32v x) { return (f32v)(c_bits_bf16(x) << 16); }
 )"});
-  // Without F16C: add a power of two that makes f32's own rounding cut at f16's last bit, also for f16's denormals; then rebias.
-  // And back: move the bits, multiply by 2^112, which also scales denormals right.
+  // Without F16C: add a power of two that makes f32's own rounding cut at f16's last bit, also for f16's denormals;
+  // then rebias. And back: move the bits, multiply by 2^112, which also scales denormals right.
   out.push_back({"c_bits_f16", R"(
 COIL_FN u32 c_bits_f16(f32 x) {
   u32 u = __builtin_bit_cast(u32, x), s = (u >> 16) & 0x8000u, e, r;
@@ -249,12 +281,17 @@ COIL_FN f32v c_from_f16(u16v h) {
 COIL_FN f32 c_round_f16(f32 x) { return c_from_f16((u16)c_bits_f16(x)); }
 COIL_FN f32v c_round_f16(f32v x) { return c_from_f16(c_narrow16(c_bits_f16(x))); }
 )"});
-  add_float8(out, {"f8e5m2", 2, -14, "0x47800000u", 0x7c}, "c_from_f16((u16)(h << 8))", "c_from_f16((u16v)(COIL_CV(h, u16v) << 8))");
+  add_float8(out, {"f8e5m2", 2, -14, "0x47800000u", 0x7c}, "c_from_f16((u16)(h << 8))",
+             "c_from_f16((u16v)(COIL_CV(h, u16v) << 8))");
   add_float8(out, {"f8e4m3fn", 3, -6, "0x43e80000u", 0x7e},
-             "__builtin_bit_cast(f32, ((h & 0x7fu) == 0x7fu ? 0x7fc00000u : __builtin_bit_cast(u32, __builtin_bit_cast(f32, (h & 0x7fu) << 20) * 0x1p120f)) | (h & 0x80u) << 24)",
-             "(f32v)(((w & 0x7fu) == 0x7fu ? u32v{} + 0x7fc00000u : (u32v)((f32v)((w & 0x7fu) << 20) * 0x1p120f)) | (w & 0x80u) << 24)");
+             "__builtin_bit_cast(f32, ((h & 0x7fu) == 0x7fu ? 0x7fc00000u : __builtin_bit_cast(u32, "
+             "__builtin_bit_cast(f32, (h & 0x7fu) << 20) * 0x1p120f)) | (h & 0x80u) << 24)",
+             "(f32v)(((w & 0x7fu) == 0x7fu ? u32v{} + 0x7fc00000u : (u32v)((f32v)((w & 0x7fu) << 20) * 0x1p120f)) | (w "
+             "& 0x80u) << 24)");
   for (std::string_view d : {"f16", "bf16", "f8e4m3fn", "f8e5m2"}) {
-    out.push_back({fmt::format("c_cast_{}", d), fmt::format("template <class T> COIL_FN auto c_cast_{0}(T x) {{ return c_round_{0}(c_cast_f32(x)); }}\n", d)});
+    out.push_back(
+        {fmt::format("c_cast_{}", d),
+         fmt::format("template <class T> COIL_FN auto c_cast_{0}(T x) {{ return c_round_{0}(c_cast_f32(x)); }}\n", d)});
   }
 }
 

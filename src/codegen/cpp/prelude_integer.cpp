@@ -14,7 +14,8 @@ constexpr Text kInteger[] = {
     {"c_or", "template <class T> COIL_FN T c_or(T x, T y) { return x | y; }\n"},
     {"c_xor", "template <class T> COIL_FN T c_xor(T x, T y) { return x ^ y; }\n"},
     {"c_not", "template <class T> COIL_FN T c_not(T x) { return ~x; }\nCOIL_FN bool c_not(bool x) { return !x; }\n"},
-    // Shifts by less than 0 or by the width and more: 0 to the left, the sign to the right (ATen/native/cpu/BinaryOpsKernel.cpp).
+    // Shifts by less than 0 or by the width and more: 0 to the left, the sign to the right
+    // (ATen/native/cpu/BinaryOpsKernel.cpp).
     {"c_shl", R"(
 template <class T> COIL_FN T c_shl(T x, T n) { return (u64)n >= sizeof(T) * 8 ? (T)0 : (T)((u64)x << n); }
 #define COIL_SHL(t, b) COIL_FN t##v c_shl(t##v x, t##v n) { return (u##b##v)n >= (u##b)b ? t##v{} : (t##v)(x << (n & (t)(b - 1))); }
@@ -36,7 +37,8 @@ COIL_FN u64h c_shrh(u64h x, u64h n) { return n >= 64ul ? u64h{} : x >> (n & 63ul
 template <class H> COIL_FN twice<H> c_shr(twice<H> x, twice<H> n) { return {c_shrh(x.a, n.a), c_shrh(x.b, n.b)}; }
 )"},
     // Division of integers that never traps: by zero it is 0, and the least number by -1 is itself.
-    // i32 goes through f64, whose quotient truncates right: two different quotients of 32-bit numbers lie 2^-32 apart at least.
+    // i32 goes through f64, whose quotient truncates right: two different quotients of 32-bit numbers lie 2^-32 apart
+    // at least.
     {"c_truncdiv", R"(
 template <class T> COIL_FN T c_truncdiv(T x, T y) { return y == 0 ? (T)0 : (T)-1 < (T)0 && y == (T)-1 ? (T)-x : (T)(x / y); }
 COIL_FN f32 c_truncdiv(f32 x, f32 y) { return c_trunc(x / y); }
@@ -67,7 +69,8 @@ COIL_FN f64v c_fmod(f64v x, f64v y) { return c_map2(x, y, [](f64 a, f64 b) { ret
     {"c_rem", R"(
 template <class T> COIL_FN T c_rem(T x, T y) { T r = c_fmod(x, y); return c_pick((r != T{}) & ((r < T{}) != (y < T{})), (T)(r + y), r); }
 )"},
-    // Python's //. Floats as in torch's div_floor_floating, which is exact where x / y would round up to a whole number.
+    // Python's //. Floats as in torch's div_floor_floating, which is exact where x / y would round up to a whole
+    // number.
     {"c_floordiv", R"(
 template <class T> COIL_FN T c_floordiv(T x, T y) {
   T q = c_truncdiv(x, y), r = x - q * y;
@@ -94,20 +97,25 @@ void add_integer_pieces(std::vector<PreludePiece>& out) {
   out.push_back({"c_minus_one", R"(
 template <class T> COIL_FN T c_minus_one(T) { return (T)-1; }
 template <class H> COIL_FN twice<H> c_minus_one(twice<H>) { return {H{} - 1, H{} - 1}; }
-)" + for_each("COIL_FN $tv c_minus_one($tv) { return $tv{} - ($t)1; }\n", "t", {"i8", "i16", "i32", "u8", "u16", "u32"})});
-  out.push_back({"c_gcd", R"(
+)" + for_each("COIL_FN $tv c_minus_one($tv) { return $tv{} - ($t)1; }\n", "t",
+              {"i8", "i16", "i32", "u8", "u16", "u32"})});
+  out.push_back({"c_gcd",
+                 R"(
 template <class T> COIL_FN T c_gcd1(T x, T y) {
   x = x < (T)0 ? (T)-x : x, y = y < (T)0 ? (T)-y : y;
   while (x != 0) { T r = (T)(y % x); y = x; x = r; }
   return y;
 }
-)" + for_each("COIL_FN $t c_gcd($t x, $t y) { return c_gcd1(x, y); }\nCOIL_FN $tv c_gcd($tv x, $tv y) { return c_map2(x, y, []($t a, $t b) { return c_gcd1(a, b); }); }\n", "t",
-                               {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}),
+)" + for_each("COIL_FN $t c_gcd($t x, $t y) { return c_gcd1(x, y); }\nCOIL_FN $tv c_gcd($tv x, $tv y) { return "
+              "c_map2(x, y, []($t a, $t b) { return c_gcd1(a, b); }); }\n",
+              "t", {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}),
                  {"c_gcd1"}});
   for (const Text& piece : kInteger) {
     std::string name(piece.name);
-    if (name == "c_truncdiv") out.push_back({name, std::string(piece.text), {"c_divh"}});
-    else if (name != "c_lane_of") out.push_back({name, std::string(piece.text)});
+    if (name == "c_truncdiv")
+      out.push_back({name, std::string(piece.text), {"c_divh"}});
+    else if (name != "c_lane_of")
+      out.push_back({name, std::string(piece.text)});
   }
 }
 

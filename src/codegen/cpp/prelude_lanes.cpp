@@ -17,7 +17,11 @@ std::string transpose_text(int lanes) {
       high += fmt::format(", {}", l & s ? lanes + l : l + s);
     }
     for (int i = 0; i < lanes; ++i)
-      if (!(i & s)) out += fmt::format("  x = __builtin_shufflevector(r[{0}], r[{1}]{2}); r[{1}] = __builtin_shufflevector(r[{0}], r[{1}]{3}); r[{0}] = x;\n", i, i + s, low, high);
+      if (!(i & s))
+        out += fmt::format(
+            "  x = __builtin_shufflevector(r[{0}], r[{1}]{2}); r[{1}] = __builtin_shufflevector(r[{0}], r[{1}]{3}); "
+            "r[{0}] = x;\n",
+            i, i + s, low, high);
   }
   return out;
 }
@@ -39,7 +43,10 @@ std::string prefix_text(std::string_view name, std::string_view op, std::string_
         "#if COIL_L == {0}\ntemplate <class V> COIL_FN V {1}(V x) {{\n  V e = {2};\n{3}  return x;\n}}\n"
         "template <class V> COIL_FN V {1}_half(V x) {{\n  V e = {2};\n{4}  return x;\n}}\n#endif\n",
         lanes, name, fill, shifts(lanes), shifts(lanes / 2));
-  return out + fmt::format("template <class H> COIL_FN twice<H> {0}(twice<H> x) {{\n  H a = {0}_half(x.a);\n  return {{a, {1}(H{{}} + a[COIL_L / 2 - 1], {0}_half(x.b))}};\n}}\n", name, op);
+  return out + fmt::format(
+                   "template <class H> COIL_FN twice<H> {0}(twice<H> x) {{\n  H a = {0}_half(x.a);\n  return {{a, "
+                   "{1}(H{{}} + a[COIL_L / 2 - 1], {0}_half(x.b))}};\n}}\n",
+                   name, op);
 }
 
 }  // namespace
@@ -71,7 +78,13 @@ COIL_FN bool c_lane(boolv x, i64 i) { return x.m[i] != 0; }
   struct Fold {
     std::string_view name, op;
   };
-  for (Fold fold : {Fold{"c_hsum", "c_add"}, {"c_hprod", "c_mul"}, {"c_hmax", "c_max"}, {"c_hmin", "c_min"}, {"c_hxor", "c_xor"}, {"c_hor", "c_or"}, {"c_hand", "c_and"}}) {
+  for (Fold fold : {Fold{"c_hsum", "c_add"},
+                    {"c_hprod", "c_mul"},
+                    {"c_hmax", "c_max"},
+                    {"c_hmin", "c_min"},
+                    {"c_hxor", "c_xor"},
+                    {"c_hor", "c_or"},
+                    {"c_hand", "c_and"}}) {
     std::string text = R"(
 template <class V> COIL_FN auto $n(V x) { COIL_FOLD(x, $op) return x[0]; }
 template <class H> COIL_FN auto $n(twice<H> x) {
@@ -122,9 +135,14 @@ COIL_FN u32v c_permute(u32v x, i32v i) { return (u32v)c_permute((f32v)x, i); }
   // Rows of n lanes' worth, `stride` elements apart, as columns.
   for (std::string_view d : {"f32", "f16", "bf16", "f8e4m3fn", "f8e5m2", "i32", "u32"}) {
     const std::string_view reg = d == "i32" || d == "u32" ? d : "f32";
-    out.push_back({fmt::format("c_tile_{}v", d), fmt::format("COIL_FN void c_tile_{0}v({1}v* r, const void* p, i64 stride, i64 n) {{\n"
-                                                              "  for (i64 l = 0; l < COIL_L; l++) r[l] = l < n ? c_load_{0}v((const char*)p + {2} * l * stride) : {1}v{{}};\n  c_transpose(r);\n}}\n",
-                                                              d, reg, reg == d ? 4 : d.starts_with("f8") ? 1 : 2)});
+    out.push_back({fmt::format("c_tile_{}v", d),
+                   fmt::format("COIL_FN void c_tile_{0}v({1}v* r, const void* p, i64 stride, i64 n) {{\n"
+                               "  for (i64 l = 0; l < COIL_L; l++) r[l] = l < n ? c_load_{0}v((const char*)p + {2} * l "
+                               "* stride) : {1}v{{}};\n  c_transpose(r);\n}}\n",
+                               d, reg,
+                               reg == d              ? 4
+                               : d.starts_with("f8") ? 1
+                                                     : 2)});
   }
   // The last lane in all.
   out.push_back({"c_last", R"(
@@ -136,7 +154,8 @@ template <class H> COIL_FN twice<H> c_last(twice<H> x) { H y = H{} + x.b[COIL_L 
   // An extreme of a lane with itself is the lane: it stands for what is missing.
   out.push_back({"c_prefix_max", prefix_text("c_prefix_max", "c_max", "V{} + x[0]"), {"c_prefix_max_half"}});
   out.push_back({"c_prefix_min", prefix_text("c_prefix_min", "c_min", "V{} + x[0]"), {"c_prefix_min_half"}});
-  // Indices into a dimension of this size, of the first n lanes: negative ones count from the end, others outside set the status and become 0.
+  // Indices into a dimension of this size, of the first n lanes: negative ones count from the end, others outside set
+  // the status and become 0.
   out.push_back({"c_check", R"(
 COIL_FN i64v c_check(i64v x, i64 size, i64 n, i64* status) {
   x = {x.a < 0 ? x.a + size : x.a, x.b < 0 ? x.b + size : x.b};

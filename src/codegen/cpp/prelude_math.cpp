@@ -1,7 +1,7 @@
 // The functions that models spend their time in: exp, log, tanh, erf, sigmoid and their kin.
 //
-// f32: range reduction and minimax polynomials (Remez, weighted for relative error of the result), one template for scalars and
-// vectors. f64: the C library, lane by lane.
+// f32: range reduction and minimax polynomials (Remez, weighted for relative error of the result), one template for
+// scalars and vectors. f64: the C library, lane by lane.
 #include "codegen/cpp/prelude_pieces.h"
 
 namespace coil::codegen {
@@ -15,7 +15,8 @@ struct Text {
 
 const Text kMath[] = {
     // Views of f32 as bits and constants of either shape, for templates over f32 and f32v.
-    {"c_ibits", R"(
+    {"c_ibits",
+     R"(
 COIL_FN i32 c_ibits(f32 x) { return __builtin_bit_cast(i32, x); }
 COIL_FN i32v c_ibits(f32v x) { return (i32v)x; }
 COIL_FN f32 c_fbits(i32 x) { return __builtin_bit_cast(f32, x); }
@@ -26,9 +27,12 @@ COIL_FN i32 c_like(i32, i32 k) { return k; }
 COIL_FN i32v c_like(i32v, i32 k) { return k + i32v{}; }
 COIL_FN f32 c_tofloat(i32 x) { return (f32)x; }
 COIL_FN f32v c_tofloat(i32v x) { return COIL_CV(x, f32v); }
-)", {"c_fbits", "c_like", "c_tofloat"}},
-    // The lesser and the greater of x and a number; NaN stays. (The instructions give their second operand where one is NaN.)
-    {"c_atmost", R"(
+)",
+     {"c_fbits", "c_like", "c_tofloat"}},
+    // The lesser and the greater of x and a number; NaN stays. (The instructions give their second operand where one is
+    // NaN.)
+    {"c_atmost",
+     R"(
 COIL_FN f32 c_atmost(f32 x, f32 k) { return k < x ? k : x; }
 COIL_FN f32 c_atleast(f32 x, f32 k) { return k > x ? k : x; }
 #if COIL_L == 16 && defined(__AVX512F__) && defined(__clang__)
@@ -47,13 +51,18 @@ COIL_FN f32v c_atleast(f32v x, f32 k) { return (f32v)__builtin_ia32_maxps(k - f3
 COIL_FN f32v c_atmost(f32v x, f32 k) { return k < x ? k - f32v{} : x; }
 COIL_FN f32v c_atleast(f32v x, f32 k) { return k > x ? k - f32v{} : x; }
 #endif
-)", {"c_atleast"}},
+)",
+     {"c_atleast"}},
     // x within [low, high]; NaN stays.
-    {"c_clamp", "template <class V> COIL_FN V c_clamp(V x, f32 low, f32 high) { return c_atmost(c_atleast(x, low), high); }\n"},
-    // The nearest whole number of x, |x| < 2^21, as c_whole(x) - 12583166: its bits, `c_ibits`, end with that number plus 254.
+    {"c_clamp",
+     "template <class V> COIL_FN V c_clamp(V x, f32 low, f32 high) { return c_atmost(c_atleast(x, low), high); }\n"},
+    // The nearest whole number of x, |x| < 2^21, as c_whole(x) - 12583166: its bits, `c_ibits`, end with that number
+    // plus 254.
     {"c_whole", "template <class V> COIL_FN V c_whole(V x) { return x + 12583166.0f; }\n"},
-    // p * 2^n for t = c_whole(n), n in [-252, 254], rounded once: by 2^floor(n/2) and by 2^ceil(n/2), whose biased exponents are the halves of those bits.
-    {"c_scale", R"(
+    // p * 2^n for t = c_whole(n), n in [-252, 254], rounded once: by 2^floor(n/2) and by 2^ceil(n/2), whose biased
+    // exponents are the halves of those bits.
+    {"c_scale",
+     R"(
 template <class V> COIL_FN V c_scale2(V p, V t) {
   auto i = c_ibits(t), j = i >> 1;
   return p * c_fbits(j << 23) * c_fbits((i - j) << 23);
@@ -66,7 +75,8 @@ COIL_FN f32v c_scale(f32v p, f32v t) { return c_scale2(p, t); }
 #endif
 // The same for n in [-126, 127].
 template <class V> COIL_FN V c_scale1(V p, V t) { return p * c_fbits((c_ibits(t) - 127) << 23); }
-)", {"c_scale1"}},
+)",
+     {"c_scale1"}},
     // 1 / x for |x| in [2^-64, 2^64], within an ulp. AVX-512 divides 16 numbers in 16 cycles.
     {"c_inverse", R"(
 COIL_FN f32 c_inverse(f32 x) { return 1.0f / x; }
@@ -79,8 +89,10 @@ COIL_FN f32v c_inverse(f32v x) {
 COIL_FN f32v c_inverse(f32v x) { return 1.0f / x; }
 #endif
 )"},
-    // x / y for many x: by the reciprocal, whose rounding the quotient's residual makes up for, where that is one instruction and exact. A zero, an infinity and NaN stand as they are.
-    {"c_div_by", R"(
+    // x / y for many x: by the reciprocal, whose rounding the quotient's residual makes up for, where that is one
+    // instruction and exact. A zero, an infinity and NaN stand as they are.
+    {"c_div_by",
+     R"(
 #ifdef __FMA__
 COIL_FN f32v c_div_by(f32v x, f32 y) {
   f32 size = c_absbits(y), r = 1.0f / y;
@@ -97,8 +109,10 @@ COIL_FN f32v c_coarse_div_by(f32v x, f32 y) {
   if (__builtin_expect(!(size > 0x1p-64f && size < 0x1p64f), 0)) return x / y;
   return x * r;
 }
-)", {"c_coarse_div_by"}},
-    // x = n ln 2 + r with n whole and |r| <= ln 2 / 2; gives exp(r) - 1, and t = c_whole(n). |x| < 2^15. The parts of ln 2: n times the first is exact.
+)",
+     {"c_coarse_div_by"}},
+    // x = n ln 2 + r with n whole and |r| <= ln 2 / 2; gives exp(r) - 1, and t = c_whole(n). |x| < 2^15. The parts of
+    // ln 2: n times the first is exact.
     {"c_exp_parts", R"(
 template <class V> COIL_FN V c_exp_parts(V x, V& t) {
   t = c_whole(x * 1.44269504f);
@@ -119,7 +133,8 @@ COIL_FN f32v c_exp(f32v x) { return c_expf(x); }
 COIL_FN f64 c_exp(f64 x) { return exp(x); }
 COIL_FN f64v c_exp(f64v x) { return c_map(x, exp); }
 )"},
-    // For results that are rounded to f16 or bf16: within 2^-16 of the value. 2^y as 2^floor(y) P(y - floor(y)), P(0) = 1. AVX-512 has instructions for both parts, which take all numbers.
+    // For results that are rounded to f16 or bf16: within 2^-16 of the value. 2^y as 2^floor(y) P(y - floor(y)), P(0)
+    // = 1. AVX-512 has instructions for both parts, which take all numbers.
     {"c_coarse_exp", R"(
 template <class V> COIL_FN V c_exp2_part(V r) { return (((r * 0.0134266843f + 0.0522424742f) * r + 0.241280205f) * r + 0.693044845f) * r + 1.0f; }
 template <class V> COIL_FN V c_coarse_expf(V x) {
@@ -184,9 +199,11 @@ COIL_FN f32v c_sigmoid(f32v x) { return 1.0f / (1.0f + c_exp(-x)); }
 COIL_FN f64 c_sigmoid(f64 x) { return 1 / (1 + c_exp(-x)); }
 COIL_FN f64v c_sigmoid(f64v x) { x = c_exp(-x); return {1.0 / (1.0 + x.a), 1.0 / (1.0 + x.b)}; }
 )"},
-    {"c_coarse_sigmoid", "template <class V> COIL_FN V c_coarse_sigmoid(V x) { return 1.0f / (1.0f + c_coarse_exp(-x)); }\n"},
+    {"c_coarse_sigmoid",
+     "template <class V> COIL_FN V c_coarse_sigmoid(V x) { return 1.0f / (1.0f + c_coarse_exp(-x)); }\n"},
     // x = 2^e (1 + f), 1 + f in [sqrt(1/2), sqrt 2): gives log(1 + f) - f + f^2 / 2. Denormals are scaled first.
-    {"c_log_parts", R"(
+    {"c_log_parts",
+     R"(
 template <class V> COIL_FN V c_log_parts(V x, V& e, V& f) {
   auto small = x < 0x1p-126f;
   x = c_pick(small, x * 0x1p23f, x);
@@ -202,7 +219,8 @@ template <class V> COIL_FN V c_log_specials(V x, V y) {
   y = c_pick(x == __builtin_inff(), x, y);
   return c_pick(x >= 0.0f, y, c_like(x, __builtin_nanf("")));
 }
-)", {"c_log_specials"}},
+)",
+     {"c_log_specials"}},
     {"c_log", R"(
 extern "C" double log(double);
 template <class V> COIL_FN V c_logf(V x) {
@@ -235,7 +253,8 @@ COIL_FN f32v c_erf(f32v x) { return c_erff(x); }
 COIL_FN f64 c_erf(f64 x) { return erf(x); }
 COIL_FN f64v c_erf(f64v x) { return c_map(x, erf); }
 )"},
-    // For results that are rounded to f16 or bf16, in half the instructions: erf within 15 ulp of f32, tanh within 6. x P(x^2) / Q(x^2) where the function is not yet 1.
+    // For results that are rounded to f16 or bf16, in half the instructions: erf within 15 ulp of f32, tanh within 6. x
+    // P(x^2) / Q(x^2) where the function is not yet 1.
     {"c_coarse_erf", R"(
 template <class V> COIL_FN V c_coarse_erf(V x) {
   V y = c_clamp(x, -3.92f, 3.92f), z = y * y;

@@ -1,4 +1,5 @@
-// Loads and stores: whole vectors, the first n lanes, strided and indexed lanes, with the conversion from storage to register.
+// Loads and stores: whole vectors, the first n lanes, strided and indexed lanes, with the conversion from storage to
+// register.
 #include <fmt/format.h>
 
 #include "codegen/cpp/prelude_pieces.h"
@@ -41,15 +42,18 @@ COIL_FN void c_putn$w(void* p, u$wv x, i64 n) { __builtin_memcpy(p, &x, n * ($w 
 #endif
 )";
 
-constexpr std::string_view kMasked8 = R"(COIL_FN u8v c_rawn8(const void* p, i64 n) { return (u8v)__builtin_ia32_loaddquqi128_mask(COIL_P8(p), c_char16{}, c_ones(n)); }
+constexpr std::string_view kMasked8 =
+    R"(COIL_FN u8v c_rawn8(const void* p, i64 n) { return (u8v)__builtin_ia32_loaddquqi128_mask(COIL_P8(p), c_char16{}, c_ones(n)); }
 COIL_FN void c_putn8(void* p, u8v x, i64 n) { __builtin_ia32_storedquqi128_mask(COIL_P8(p), (c_char16)x, c_ones(n)); }
 )";
 
-constexpr std::string_view kMasked16 = R"(COIL_FN u16v c_rawn16(const void* p, i64 n) { return (u16v)__builtin_ia32_loaddquhi256_mask(COIL_P16(p), c_short16{}, c_ones(n)); }
+constexpr std::string_view kMasked16 =
+    R"(COIL_FN u16v c_rawn16(const void* p, i64 n) { return (u16v)__builtin_ia32_loaddquhi256_mask(COIL_P16(p), c_short16{}, c_ones(n)); }
 COIL_FN void c_putn16(void* p, u16v x, i64 n) { __builtin_ia32_storedquhi256_mask(COIL_P16(p), (c_short16)x, c_ones(n)); }
 )";
 
-constexpr std::string_view kMasked32 = R"(COIL_FN u32v c_rawn32(const void* p, i64 n) { return (u32v)__builtin_ia32_loaddqusi512_mask((int*)p, i32v{}, c_ones(n)); }
+constexpr std::string_view kMasked32 =
+    R"(COIL_FN u32v c_rawn32(const void* p, i64 n) { return (u32v)__builtin_ia32_loaddqusi512_mask((int*)p, i32v{}, c_ones(n)); }
 COIL_FN void c_putn32(void* p, u32v x, i64 n) { __builtin_ia32_storedqusi512_mask((int*)p, (i32v)x, c_ones(n)); }
 #elif COIL_MASKED == 256
 COIL_FN u32v c_rawn32(const void* p, i64 n) { return (u32v)__builtin_ia32_maskloadd256((const i32v*)p, c_ones(n)); }
@@ -101,12 +105,17 @@ constexpr std::string_view kEach = R"(
 /// Strided and indexed raw lanes of `width` bits.
 std::string scattered_text(int width) {
   std::string out;
-  auto add = [&](std::string_view name, std::string_view at, std::string_view count, std::string_view low, std::string_view high) {
-    std::string cast = fmt::format("#define COIL_LANE_LO(i) (u{0}){1}(i)\n#define COIL_LANE_HI(i) (u{0}){2}(i)\n", width, low, high);
-    std::string lanes = width == 64 ? "{u64h{COIL_EACH_LO(COIL_LANE_LO)}, u64h{COIL_EACH_HI(COIL_LANE_HI)}}"
-                                    : fmt::format("u{}v{{COIL_EACH_LO(COIL_LANE_LO), COIL_EACH_HI(COIL_LANE_HI)}}", width);
-    out += fmt::format("{0}COIL_FN u{1}v {2}{1}(const void* p, {3} s{4}) {{ const c_u{1}m* q = (const c_u{1}m*)p; return {5}; }}\n#undef COIL_LANE_LO\n#undef COIL_LANE_HI\n", cast, width,
-                       name, at, count, lanes);
+  auto add = [&](std::string_view name, std::string_view at, std::string_view count, std::string_view low,
+                 std::string_view high) {
+    std::string cast =
+        fmt::format("#define COIL_LANE_LO(i) (u{0}){1}(i)\n#define COIL_LANE_HI(i) (u{0}){2}(i)\n", width, low, high);
+    std::string lanes = width == 64
+                            ? "{u64h{COIL_EACH_LO(COIL_LANE_LO)}, u64h{COIL_EACH_HI(COIL_LANE_HI)}}"
+                            : fmt::format("u{}v{{COIL_EACH_LO(COIL_LANE_LO), COIL_EACH_HI(COIL_LANE_HI)}}", width);
+    out += fmt::format(
+        "{0}COIL_FN u{1}v {2}{1}(const void* p, {3} s{4}) {{ const c_u{1}m* q = (const c_u{1}m*)p; return {5}; "
+        "}}\n#undef COIL_LANE_LO\n#undef COIL_LANE_HI\n",
+        cast, width, name, at, count, lanes);
   };
   add("c_raws", "i64", "", "COIL_STRIDED", "COIL_STRIDED");
   add("c_rawsn", "i64", ", i64 n", "COIL_STRIDED_N", "COIL_STRIDED_N");
@@ -115,7 +124,8 @@ std::string scattered_text(int width) {
   return out;
 }
 
-// Every second and every fourth element by whole loads. The second load ends with the last element wanted, so that none behind it is touched.
+// Every second and every fourth element by whole loads. The second load ends with the last element wanted, so that none
+// behind it is touched.
 constexpr std::string_view kEvens = R"(
 #if COIL_L == 16
 #define COIL_EVENS 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31
@@ -164,7 +174,8 @@ template <class S, class V> COIL_FN void c_puts$w(void* p, S s, V x, i64 n) {
 }
 )";
 
-// Stores past the cache. `past` is 0, or all ones where the cache is to be kept (c_past_cache): the address then never looks aligned.
+// Stores past the cache. `past` is 0, or all ones where the cache is to be kept (c_past_cache): the address then never
+// looks aligned.
 constexpr std::string_view kStreamBasics = R"(
 #ifdef __x86_64__
 COIL_FN u64 c_cache_of(u32 leaf) {
@@ -226,7 +237,8 @@ struct Storage {
 
 constexpr Storage kStorage[] = {
     {"f32", "f32", 32, "(f32v)$x", "(u32v)$x", "__builtin_bit_cast(f32, $x)", "__builtin_bit_cast(u32, $x)"},
-    {"f64", "f64", 64, "__builtin_bit_cast(f64v, $x)", "__builtin_bit_cast(u64v, $x)", "__builtin_bit_cast(f64, $x)", "__builtin_bit_cast(u64, $x)"},
+    {"f64", "f64", 64, "__builtin_bit_cast(f64v, $x)", "__builtin_bit_cast(u64v, $x)", "__builtin_bit_cast(f64, $x)",
+     "__builtin_bit_cast(u64, $x)"},
     {"i8", "i8", 8, "(i8v)$x", "(u8v)$x", "(i8)$x", "(u8)$x"},
     {"i16", "i16", 16, "(i16v)$x", "(u16v)$x", "(i16)$x", "(u16)$x"},
     {"i32", "i32", 32, "(i32v)$x", "(u32v)$x", "(i32)$x", "(u32)$x"},
@@ -238,8 +250,10 @@ constexpr Storage kStorage[] = {
     {"b8", "bool", 8, "c_mask((i8v)($x != 0))", "COIL_CV(COIL_CV((u32v)($x.m & 1), u16v), u8v)", "$x != 0", "(u8)$x"},
     {"f16", "f32", 16, "c_from_f16($x)", "c_narrow16(c_bits_f16($x))", "c_from_f16($x)", "(u16)c_bits_f16($x)"},
     {"bf16", "f32", 16, "c_from_bf16($x)", "c_narrow_bf16($x)", "c_from_bf16($x)", "(u16)c_bits_bf16($x)"},
-    {"f8e4m3fn", "f32", 8, "c_from_f8e4m3fn($x)", "COIL_CV(COIL_CV(c_bits_f8e4m3fn($x), u16v), u8v)", "c_from_f8e4m3fn($x)", "(u8)c_bits_f8e4m3fn($x)"},
-    {"f8e5m2", "f32", 8, "c_from_f8e5m2($x)", "COIL_CV(COIL_CV(c_bits_f8e5m2($x), u16v), u8v)", "c_from_f8e5m2($x)", "(u8)c_bits_f8e5m2($x)"},
+    {"f8e4m3fn", "f32", 8, "c_from_f8e4m3fn($x)", "COIL_CV(COIL_CV(c_bits_f8e4m3fn($x), u16v), u8v)",
+     "c_from_f8e4m3fn($x)", "(u8)c_bits_f8e4m3fn($x)"},
+    {"f8e5m2", "f32", 8, "c_from_f8e5m2($x)", "COIL_CV(COIL_CV(c_bits_f8e5m2($x), u16v), u8v)", "c_from_f8e5m2($x)",
+     "(u8)c_bits_f8e5m2($x)"},
 };
 
 std::string fill(std::string_view text, const Storage& s, std::string_view value) {
@@ -257,14 +271,16 @@ std::string fill(std::string_view text, const Storage& s, std::string_view value
 
 void add_memory_pieces(std::vector<PreludePiece>& out) {
   out.push_back({"c_unaligned", std::string(kRawBasics), {"c_u8m", "c_u16m", "c_u32m", "c_u64m", "c_ones"}});
-  constexpr std::pair<std::string_view, std::string_view> kMasked[] = {{"8", kMasked8}, {"16", kMasked16}, {"32", kMasked32}, {"64", kMasked64}};
+  constexpr std::pair<std::string_view, std::string_view> kMasked[] = {
+      {"8", kMasked8}, {"16", kMasked16}, {"32", kMasked32}, {"64", kMasked64}};
   for (auto [width, masked] : kMasked) {
     std::string w(width), text = replace_all(std::string(kRaw), "$available", "COIL_MASKED == 512");
     text = replace_all(replace_all(text, "$masked", masked), "$w", w);
     out.push_back({"c_raw" + w, text, {"c_rawn" + w, "c_put" + w, "c_putn" + w}});
   }
   out.push_back({"COIL_EACH", std::string(kEach), {"COIL_EACH_LO", "COIL_EACH_HI", "COIL_STRIDED", "COIL_STRIDED_N"}});
-  for (std::string w : {"8", "16", "32", "64"}) out.push_back({"c_raws" + w, scattered_text(std::stoi(w)), {"c_rawsn" + w, "c_rawg" + w, "c_rawgn" + w}});
+  for (std::string w : {"8", "16", "32", "64"})
+    out.push_back({"c_raws" + w, scattered_text(std::stoi(w)), {"c_rawsn" + w, "c_rawg" + w, "c_rawgn" + w}});
   out.push_back({"COIL_EVENS", std::string(kEvens), {"COIL_EVENS_HALF"}});
   for (std::string w : {"8", "16", "32", "64"}) {
     std::string_view text = w == "8" ? kStepped8 : w == "64" ? kStepped64 : kStepped;
@@ -272,11 +288,19 @@ void add_memory_pieces(std::vector<PreludePiece>& out) {
     if (w == "64") also.push_back("c_half2");
     out.push_back({"c_raws2x" + w, replace_all(std::string(text), "$w", w), also});
   }
-  out.push_back({"c_past_cache", std::string(kStreamBasics), {"c_stream_end", "c_cache", "c_cache_of", "c_last_cache", "c_quads2", "c_quads4", "c_quads8", "COIL_STREAM_32", "COIL_STREAM_16"}});
+  out.push_back({"c_past_cache",
+                 std::string(kStreamBasics),
+                 {"c_stream_end", "c_cache", "c_cache_of", "c_last_cache", "c_quads2", "c_quads4", "c_quads8",
+                  "COIL_STREAM_32", "COIL_STREAM_16"}});
   for (std::string w : {"16", "32"}) out.push_back({"c_past" + w, replace_all(std::string(kStream), "$w", w)});
   out.push_back({"c_past64", std::string(kStream64)});
-  out.push_back({"c_fetch", "COIL_FN void c_fetch(const void* p) { __builtin_prefetch(p, 0, 3); }\nCOIL_FN void c_fetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }\n", {"c_fetch_far"}});
-  out.push_back({"c_at", "COIL_FN i64 c_at(i64 s, i64 i) { return s * i; }\nCOIL_FN i64 c_at(const i64* s, i64 i) { return s[i]; }\n"});
+  out.push_back({"c_fetch",
+                 "COIL_FN void c_fetch(const void* p) { __builtin_prefetch(p, 0, 3); }\nCOIL_FN void c_fetch_far(const "
+                 "void* p) { __builtin_prefetch(p, 0, 2); }\n",
+                 {"c_fetch_far"}});
+  out.push_back(
+      {"c_at",
+       "COIL_FN i64 c_at(i64 s, i64 i) { return s * i; }\nCOIL_FN i64 c_at(const i64* s, i64 i) { return s[i]; }\n"});
   for (int width : {8, 16, 32, 64}) {
     std::string w = std::to_string(width);
     out.push_back({"c_puts" + w, replace_all(std::string(kScatter), "$w", w)});
@@ -294,37 +318,60 @@ COIL_FN f32v c_from_bf16(u16v h) { return (f32v)(COIL_CV(h, u32v) << 16); }
 #endif
 )"});
   for (const Storage& s : kStorage) {
-    auto add = [&](std::string_view name, std::string_view text, std::string_view value = "x") { out.push_back({fill(name, s, value), fill(text, s, value)}); };
+    auto add = [&](std::string_view name, std::string_view text, std::string_view value = "x") {
+      out.push_back({fill(name, s, value), fill(text, s, value)});
+    };
     std::string_view vector = s.name == "b8" ? "boolv" : "$rv";
     auto typed = [&](std::string_view text) { return replace_all(std::string(text), "$V", vector); };
-    add("c_load_$d", typed("COIL_FN $r c_load_$d(const void* p) { u$w x = ((const c_unaligned<u$w>*)p)->v; return $sfrom; }\n"));
+    add("c_load_$d",
+        typed("COIL_FN $r c_load_$d(const void* p) { u$w x = ((const c_unaligned<u$w>*)p)->v; return $sfrom; }\n"));
     add("c_load_$dv", typed("COIL_FN $V c_load_$dv(const void* p) { auto x = c_raw$w(p); return $from; }\n"));
-    add("c_loadn_$dv", typed("COIL_FN $V c_loadn_$dv(const void* p, i64 n) { auto x = c_rawn$w(p, n); return $from; }\n"));
-    add("c_loads_$dv", typed("COIL_FN $V c_loads_$dv(const void* p, i64 stride) { auto x = c_raws$w(p, stride); return $from; }\n"));
-    add("c_loadsn_$dv", typed("COIL_FN $V c_loadsn_$dv(const void* p, i64 stride, i64 n) { auto x = c_rawsn$w(p, stride, n); return $from; }\n"));
+    add("c_loadn_$dv",
+        typed("COIL_FN $V c_loadn_$dv(const void* p, i64 n) { auto x = c_rawn$w(p, n); return $from; }\n"));
+    add("c_loads_$dv",
+        typed("COIL_FN $V c_loads_$dv(const void* p, i64 stride) { auto x = c_raws$w(p, stride); return $from; }\n"));
+    add("c_loadsn_$dv", typed("COIL_FN $V c_loadsn_$dv(const void* p, i64 stride, i64 n) { auto x = c_rawsn$w(p, "
+                              "stride, n); return $from; }\n"));
     for (std::string_view step : {"2", "4"}) {
-      add(fmt::format("c_loads{}_$dv", step), replace_all(typed("COIL_FN $V c_loads$k_$dv(const void* p) { auto x = c_raws$kx$w(p); return $from; }\n"), "$k", step));
-      add(fmt::format("c_loadsn{}_$dv", step), replace_all(typed("COIL_FN $V c_loadsn$k_$dv(const void* p, i64 n) { auto x = c_rawsn$kx$w(p, n); return $from; }\n"), "$k", step));
+      add(fmt::format("c_loads{}_$dv", step),
+          replace_all(typed("COIL_FN $V c_loads$k_$dv(const void* p) { auto x = c_raws$kx$w(p); return $from; }\n"),
+                      "$k", step));
+      add(fmt::format("c_loadsn{}_$dv", step),
+          replace_all(
+              typed("COIL_FN $V c_loadsn$k_$dv(const void* p, i64 n) { auto x = c_rawsn$kx$w(p, n); return $from; }\n"),
+              "$k", step));
     }
-    add("c_gather_$dv", typed("COIL_FN $V c_gather_$dv(const void* p, i64v index) { auto x = c_rawg$w(p, index); return $from; }\n"));
-    add("c_gathern_$dv", typed("COIL_FN $V c_gathern_$dv(const void* p, i64v index, i64 n) { auto x = c_rawgn$w(p, index, n); return $from; }\n"));
+    add("c_gather_$dv",
+        typed("COIL_FN $V c_gather_$dv(const void* p, i64v index) { auto x = c_rawg$w(p, index); return $from; }\n"));
+    add("c_gathern_$dv", typed("COIL_FN $V c_gathern_$dv(const void* p, i64v index, i64 n) { auto x = c_rawgn$w(p, "
+                               "index, n); return $from; }\n"));
     add("c_store_$d", typed("COIL_FN void c_store_$d(void* p, $r x) { ((c_unaligned<u$w>*)p)->v = $sto; }\n"
                             "COIL_FN void c_store_$d(void* p, $V x) { c_put$w(p, $to); }\n"));
-    if (s.width >= 16) add("c_stream_$d", typed("COIL_FN void c_stream_$d(void* p, $V x, u64 past) { c_past$w(p, $to, past); }\n"));
+    if (s.width >= 16)
+      add("c_stream_$d", typed("COIL_FN void c_stream_$d(void* p, $V x, u64 past) { c_past$w(p, $to, past); }\n"));
     add("c_storen_$d", typed("COIL_FN void c_storen_$d(void* p, $V x, i64 n) { c_putn$w(p, $to, n); }\n"));
-    add("c_storesn_$d", typed("COIL_FN void c_storesn_$d(void* p, i64 stride, $V x, i64 n) { u$wv y = $to; c_puts$w(p, stride, y, n); }\n"));
-    add("c_stores_$d", typed("COIL_FN void c_stores_$d(void* p, i64 stride, $V x) { u$wv y = $to; c_puts$w(p, stride, y, COIL_L); }\n"));
-    add("c_scattern_$d", typed("COIL_FN void c_scattern_$d(void* p, i64v index, $V x, i64 n) {\n  i64 t[COIL_L]; ((c_unaligned<i64v>*)t)->v = index;\n"
+    add("c_storesn_$d", typed("COIL_FN void c_storesn_$d(void* p, i64 stride, $V x, i64 n) { u$wv y = $to; c_puts$w(p, "
+                              "stride, y, n); }\n"));
+    add("c_stores_$d",
+        typed(
+            "COIL_FN void c_stores_$d(void* p, i64 stride, $V x) { u$wv y = $to; c_puts$w(p, stride, y, COIL_L); }\n"));
+    add("c_scattern_$d", typed("COIL_FN void c_scattern_$d(void* p, i64v index, $V x, i64 n) {\n  i64 t[COIL_L]; "
+                               "((c_unaligned<i64v>*)t)->v = index;\n"
                                "  u$wv y = $to; c_puts$w(p, (const i64*)t, y, n);\n}\n"));
-    add("c_scatter_$d", typed("COIL_FN void c_scatter_$d(void* p, i64v index, $V x) { c_scattern_$d(p, index, x, COIL_L); }\n"));
-    add("c_splat_$dv", s.name == "b8" ? "COIL_FN boolv c_splat_b8v(bool x) { return {i32v{} - (i32)x}; }\n"
+    add("c_scatter_$d",
+        typed("COIL_FN void c_scatter_$d(void* p, i64v index, $V x) { c_scattern_$d(p, index, x, COIL_L); }\n"));
+    add("c_splat_$dv", s.name == "b8"  ? "COIL_FN boolv c_splat_b8v(bool x) { return {i32v{} - (i32)x}; }\n"
                        : s.width == 64 ? "COIL_FN $rv c_splat_$dv($r x) { return {x - $rh{}, x - $rh{}}; }\n"
                                        : "COIL_FN $rv c_splat_$dv($r x) { return x - $rv{}; }\n");
   }
   out.push_back({"c_iota_i32v", "COIL_FN i32v c_iota_i32v(i32 start) { return i32v{COIL_IOTA} + start; }\n"});
-  out.push_back({"c_iota_i64v", "COIL_FN i64v c_iota_i64v(i64 start) { return {i64h{COIL_IOTA_LO} + start, i64h{COIL_IOTA_HI} + start}; }\n"});
+  out.push_back(
+      {"c_iota_i64v",
+       "COIL_FN i64v c_iota_i64v(i64 start) { return {i64h{COIL_IOTA_LO} + start, i64h{COIL_IOTA_HI} + start}; }\n"});
   // Lanes below n, which may be any number.
-  out.push_back({"c_below", "COIL_FN boolv c_below(i64 n) { return {i32v{COIL_IOTA} < (i32)(n < 0 ? 0 : n > COIL_L ? COIL_L : n)}; }\n"});
+  out.push_back(
+      {"c_below",
+       "COIL_FN boolv c_below(i64 n) { return {i32v{COIL_IOTA} < (i32)(n < 0 ? 0 : n > COIL_L ? COIL_L : n)}; }\n"});
   out.push_back({"c_firstn", "COIL_FN boolv c_firstn(i64 n) { return {i32v{COIL_IOTA} < (i32)n}; }\n"});
 }
 

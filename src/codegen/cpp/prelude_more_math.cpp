@@ -50,7 +50,8 @@ COIL_FN f32v c_log1p(f32v x) { return c_log1pf(x); }
 COIL_FN f64 c_log1p(f64 x) { return log1p(x); }
 COIL_FN f64v c_log1p(f64v x) { return c_map(x, log1p); }
 )"},
-    // sin(x + shift pi/2): x = n pi/2 + r. pi/2 in three parts, which needs the fused multiply-add; a vector with a lane past 2^16 goes through the C library.
+    // sin(x + shift pi/2): x = n pi/2 + r. pi/2 in three parts, which needs the fused multiply-add; a vector with a
+    // lane past 2^16 goes through the C library.
     {"c_trig", R"(
 extern "C" double sin(double); extern "C" float sinf(float); extern "C" double cos(double); extern "C" float cosf(float);
 #ifdef __FMA__
@@ -94,8 +95,10 @@ COIL_FN f32v c_cos(f32v x) {
 }
 COIL_FN f64v c_cos(f64v x) { return c_map(x, cos); }
 )"},
-    // Powers of f32 vectors are 2^(y log2 |x|) in f64. Integers by squaring; a negative exponent gives 0 unless the base is 1 or -1.
-    {"c_pow", R"(
+    // Powers of f32 vectors are 2^(y log2 |x|) in f64. Integers by squaring; a negative exponent gives 0 unless the
+    // base is 1 or -1.
+    {"c_pow",
+     R"(
 extern "C" double pow(double, double); extern "C" float powf(float, float);
 COIL_FN f32 c_pow(f32 x, f32 y) { return powf(x, y); }
 COIL_FN f64 c_pow(f64 x, f64 y) { return pow(x, y); }
@@ -131,7 +134,8 @@ template <class T> COIL_FN T c_pow(T x, T y) {
 }
 #define COIL_POW(t) COIL_FN t##v c_pow(t##v x, t##v y) { return c_map2(x, y, [](t a, t b) { return c_pow(a, b); }); }
 COIL_POW(i8) COIL_POW(i16) COIL_POW(i32) COIL_POW(i64) COIL_POW(u8) COIL_POW(u16) COIL_POW(u32) COIL_POW(u64)
-)", {"c_powh"}},
+)",
+     {"c_powh"}},
     // log |gamma|; the _r forms write no global.
     {"c_lgamma", R"(
 extern "C" double lgamma_r(double, int*); extern "C" float lgammaf_r(float, int*);
@@ -140,7 +144,8 @@ COIL_FN f64 c_lgamma(f64 x) { int sign; return lgamma_r(x, &sign); }
 COIL_FN f32v c_lgamma(f32v x) { return c_map(x, [](f32 y) { return c_lgamma(y); }); }
 COIL_FN f64v c_lgamma(f64v x) { return c_map(x, [](f64 y) { return c_lgamma(y); }); }
 )"},
-    // Up to 10 by psi(x) = psi(x + 1) - 1 / x, then the asymptotic series; below 0 by reflection. At -n NaN, at 0 -inf with 0's sign turned.
+    // Up to 10 by psi(x) = psi(x + 1) - 1 / x, then the asymptotic series; below 0 by reflection. At -n NaN, at 0 -inf
+    // with 0's sign turned.
     {"c_digamma", R"(
 extern "C" double log(double); extern "C" double tan(double); extern "C" double trunc(double);
 static f64 c_digamma(f64 x) {
@@ -161,7 +166,8 @@ COIL_FN f32 c_digamma(f32 x) { return (f32)c_digamma((f64)x); }
 COIL_FN f32v c_digamma(f32v x) { return c_map(x, [](f32 y) { return c_digamma(y); }); }
 COIL_FN f64v c_digamma(f64v x) { return c_map(x, [](f64 y) { return c_digamma(y); }); }
 )"},
-    // A start that is right to 2e-3 (Winitzki 2008), then Halley's method; near 1 on erfc, where erf has no digits left.
+    // A start that is right to 2e-3 (Winitzki 2008), then Halley's method; near 1 on erfc, where erf has no digits
+    // left.
     {"c_erfinv", R"(
 extern "C" double log1p(double); extern "C" double sqrt(double); extern "C" double exp(double); extern "C" double erf(double); extern "C" double erfc(double);
 static f64 c_erfinv(f64 y) {

@@ -1,4 +1,5 @@
-// Random bits: one element, a vector of elements that lie anywhere, and elements side by side, of which four share a block.
+// Random bits: one element, a vector of elements that lie anywhere, and elements side by side, of which four share a
+// block.
 #include "codegen/cpp/prelude_pieces.h"
 #include "codegen/random_text.h"
 

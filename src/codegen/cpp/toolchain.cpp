@@ -33,7 +33,8 @@ class TemporaryFolder {
     std::error_code error;
     fs::path base = fs::temp_directory_path(error);
     std::string pattern = ((error ? fs::path("/tmp") : base) / "coil-kernels-XXXXXX").string();
-    if (!::mkdtemp(pattern.data())) fail("cannot make a folder for kernels in {}: {}", base.string(), std::strerror(errno));
+    if (!::mkdtemp(pattern.data()))
+      fail("cannot make a folder for kernels in {}: {}", base.string(), std::strerror(errno));
     path_ = pattern;
   }
   ~TemporaryFolder() {
@@ -48,16 +49,20 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-/// What of -O2 makes kernels faster: constants kept in registers, registers chosen anew, instructions in a better order, multiplications and additions joined. The rest of it finds little in straight lines of vectors, and is a third of GCC's time.
-constexpr std::string_view kOptimizations[] = {"-fexpensive-optimizations", "-fstrict-aliasing", "-fgcse", "-frerun-cse-after-loop", "-fschedule-insns2", "-fpeephole2"};
+/// What of -O2 makes kernels faster: constants kept in registers, registers chosen anew, instructions in a better
+/// order, multiplications and additions joined. The rest of it finds little in straight lines of vectors, and is a
+/// third of GCC's time.
+constexpr std::string_view kOptimizations[] = {"-fexpensive-optimizations", "-fstrict-aliasing", "-fgcse",
+                                               "-frerun-cse-after-loop",    "-fschedule-insns2", "-fpeephole2"};
 
 /// What tells one installed compiler from another without starting it.
 std::string identity_of(const fs::path& compiler) {
   std::error_code error;
   fs::path real = fs::canonical(compiler, error);
   if (error) real = compiler;
-  struct stat info {};
-  if (::stat(real.c_str(), &info) != 0) fail("cannot read the compiler {}: {}", compiler.string(), std::strerror(errno));
+  struct stat info{};
+  if (::stat(real.c_str(), &info) != 0)
+    fail("cannot read the compiler {}: {}", compiler.string(), std::strerror(errno));
   return fmt::format("{}:{}:{}.{}", real.string(), info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
 }
 
@@ -67,7 +72,8 @@ bool is_clang(const fs::path& compiler) {
   return (error ? compiler : real).filename().string().find("clang") != std::string::npos;
 }
 
-/// The instruction set as flags: the level, then each extension by its own name, so that nothing is used that `isa` does not state.
+/// The instruction set as flags: the level, then each extension by its own name, so that nothing is used that `isa`
+/// does not state.
 void add_isa_flags(std::vector<std::string>& flags, std::string_view isa) {
   std::string_view level = isa.substr(0, isa.find('+'));
   flags.push_back(level == "avx512" ? "-march=x86-64-v4" : level == "avx2" ? "-march=x86-64-v3" : "-march=x86-64");
@@ -92,7 +98,8 @@ std::string first_complaint(const std::string& text) {
   return first.empty() ? "it said nothing" : first;
 }
 
-std::vector<std::byte> compile_one(const Toolchain& toolchain, const std::string& source, const fs::path& folder, std::size_t index) {
+std::vector<std::byte> compile_one(const Toolchain& toolchain, const std::string& source, const fs::path& folder,
+                                   std::size_t index) {
   // The same names for every source: an object holds its source's name.
   fs::path place = folder / std::to_string(index), input = place / "kernels.cpp", output = place / "kernels.so";
   fs::create_directory(place);
@@ -101,11 +108,13 @@ std::vector<std::byte> compile_one(const Toolchain& toolchain, const std::string
   argv.insert(argv.end(), toolchain.flags.begin(), toolchain.flags.end());
   argv.insert(argv.end(), {input.string(), "-o", output.string(), "-lm"});
   ProcessResult result = run_process(argv);
-  if (!result.ok() && result.err.find("internal compiler error") != std::string::npos) {  // the compiler's own fault, mostly of an optimization
+  if (!result.ok() && result.err.find("internal compiler error") !=
+                          std::string::npos) {  // the compiler's own fault, mostly of an optimization
     argv.push_back("-O1");
     result = run_process(argv);
   }
-  if (!result.ok()) fail("the compiler {} refused a kernel: {}", toolchain.compiler.string(), first_complaint(result.err));
+  if (!result.ok())
+    fail("the compiler {} refused a kernel: {}", toolchain.compiler.string(), first_complaint(result.err));
   std::string object = read_file(output);
   auto bytes = std::as_bytes(std::span(object));
   return {bytes.begin(), bytes.end()};
@@ -128,12 +137,27 @@ Toolchain find_toolchain(const std::string& compiler, const std::string& isa) {
     }
     if (out.compiler.empty()) fail("no C++ compiler found: install g++ or clang++, or set cpu.compiler");
   }
-  if (isa != "native" && isa != "avx512" && isa != "avx2" && isa != "baseline") fail("cpu.isa is {}: it may be native, avx512, avx2 or baseline", isa);
+  if (isa != "native" && isa != "avx512" && isa != "avx2" && isa != "baseline")
+    fail("cpu.isa is {}: it may be native, avx512, avx2 or baseline", isa);
   out.isa = isa == "native" ? machine_isa() : isa;
   out.lanes = out.isa.starts_with("avx512") ? 16 : out.isa.starts_with("avx2") ? 8 : 4;
   out.identity = identity_of(out.compiler);
-  out.flags = {"-std=c++17", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
-               "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fvisibility=default", "-nostdlib", "-s", "-x", "c++"};
+  out.flags = {"-std=c++17",
+               "-fPIC",
+               "-shared",
+               "-w",
+               "-fwrapv",
+               "-fno-math-errno",
+               "-fno-trapping-math",
+               "-ffp-contract=fast",
+               "-fno-exceptions",
+               "-fno-rtti",
+               "-fno-asynchronous-unwind-tables",
+               "-fvisibility=default",
+               "-nostdlib",
+               "-s",
+               "-x",
+               "c++"};
   add_isa_flags(out.flags, out.isa);
   // Clang 16's pass that combines shuffles recurses without end on some kernels, which are vectors already.
   // GCC unrolls loops over lanes, which kernels ask for where they want it.
@@ -146,14 +170,17 @@ Toolchain find_toolchain(const std::string& compiler, const std::string& isa) {
   return out;
 }
 
-bool is_optimization(std::string_view flag) { return flag.starts_with("-O") || std::ranges::find(kOptimizations, flag) != std::end(kOptimizations); }
+bool is_optimization(std::string_view flag) {
+  return flag.starts_with("-O") || std::ranges::find(kOptimizations, flag) != std::end(kOptimizations);
+}
 
 void optimize_less(Toolchain& toolchain) {
   std::erase_if(toolchain.flags, is_optimization);
   toolchain.flags.push_back("-O1");
 }
 
-std::vector<std::vector<std::byte>> compile_shared(const Toolchain& toolchain, std::span<const std::string> sources, const CompileSharedOptions& options) {
+std::vector<std::vector<std::byte>> compile_shared(const Toolchain& toolchain, std::span<const std::string> sources,
+                                                   const CompileSharedOptions& options) {
   std::vector<std::vector<std::byte>> objects(sources.size());
   std::vector<fs::path> entries(sources.size());
   std::vector<std::size_t> missing;

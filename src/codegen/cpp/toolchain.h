@@ -36,7 +36,9 @@ struct CompileSharedOptions {
 };
 
 /// Compiles each source (a whole translation unit) into a shared object and returns their bytes, in order.
-/// Sources found in the cache are not compiled; a damaged entry is a miss. Throws Error with the compiler's first complaint.
-std::vector<std::vector<std::byte>> compile_shared(const Toolchain&, std::span<const std::string> sources, const CompileSharedOptions& = {});
+/// Sources found in the cache are not compiled; a damaged entry is a miss. Throws Error with the compiler's first
+/// complaint.
+std::vector<std::vector<std::byte>> compile_shared(const Toolchain&, std::span<const std::string> sources,
+                                                   const CompileSharedOptions& = {});
 
 }  // namespace coil::codegen

@@ -336,7 +336,8 @@ C_FN void c_attention_keys(f32* shared, c_rows dy, c_rows q, c_rows k, c_rows v,
 
 using Widths = std::initializer_list<std::int64_t>;
 
-/// Shared memory of a block of so many warps with 16 rows each of operands of these widths: those, two pieces of what passes, and two numbers for each of its rows.
+/// Shared memory of a block of so many warps with 16 rows each of operands of these widths: those, two pieces of what
+/// passes, and two numbers for each of its rows.
 std::int64_t shared_bytes(Widths staying, std::int64_t warps) {
   std::int64_t floats = 2 * kPiece + 128;
   for (std::int64_t width : staying) floats += 16 * warps * (8 * ((width + 7) / 8 | 1));
@@ -346,9 +347,11 @@ std::int64_t shared_bytes(Widths staying, std::int64_t warps) {
 /// The kernel of one call: a block has some rows of one head.
 class AttentionKernel : public PlainKernel {
  public:
-  AttentionKernel(ir::Graph& graph, const ir::Extern& call, const GpuModel& gpu) : graph_(graph), call_(call), gpu_(gpu) {
+  AttentionKernel(ir::Graph& graph, const ir::Extern& call, const GpuModel& gpu)
+      : graph_(graph), call_(call), gpu_(gpu) {
     auto add = [&](const ir::BufferView& view, bool written) {
-      pointers_ += fmt::format("{}{}{}* p{}", k_.buffers.empty() ? "" : ", ", written ? "" : "const ", view.dtype == DType::Bool ? "u8" : "f32", k_.buffers.size());
+      pointers_ += fmt::format("{}{}{}* p{}", k_.buffers.empty() ? "" : ", ", written ? "" : "const ",
+                               view.dtype == DType::Bool ? "u8" : "f32", k_.buffers.size());
       k_.buffers.push_back(view.buffer);
       k_.written.push_back(written);
     };
@@ -362,8 +365,10 @@ class AttentionKernel : public PlainKernel {
     const int warps = warps_for(in(Query), staying);
     const bool logs = call_.outputs.size() > 1;
     begin(in(Query), in(Key), warps);
-    return finish(staying, warps, fmt::format("c_attention<{}, {}, {}, {}, {}>", depth(Query), depth(Value), warps, causal(), logs),
-                  {operand(Query, "head"), operand(Key, "group"), operand(Value, "group"), mask(Mask, "head"), result(0, "head"), logs ? result(1, "head") : "c_results{}"});
+    return finish(staying, warps,
+                  fmt::format("c_attention<{}, {}, {}, {}, {}>", depth(Query), depth(Value), warps, causal(), logs),
+                  {operand(Query, "head"), operand(Key, "group"), operand(Value, "group"), mask(Mask, "head"),
+                   result(0, "head"), logs ? result(1, "head") : "c_results{}"});
   }
 
   Kernel of_queries() {
@@ -371,8 +376,10 @@ class AttentionKernel : public PlainKernel {
     const Widths staying{depth(Query), depth(Slope)};
     const int warps = warps_for(in(Query), staying);
     begin(in(Query), in(Key), warps);
-    return finish(staying, warps, fmt::format("c_attention_queries<{}, {}, {}, {}>", depth(Query), depth(Value), warps, causal()),
-                  {operand(Slope, "head"), operand(Query, "head"), operand(Key, "group"), operand(Value, "group"), operand(Result, "head"), operand(Logs, "head"), mask(Mask, "head"), result(0, "head"), result(1, "head")});
+    return finish(
+        staying, warps, fmt::format("c_attention_queries<{}, {}, {}, {}>", depth(Query), depth(Value), warps, causal()),
+        {operand(Slope, "head"), operand(Query, "head"), operand(Key, "group"), operand(Value, "group"),
+         operand(Result, "head"), operand(Logs, "head"), mask(Mask, "head"), result(0, "head"), result(1, "head")});
   }
 
   Kernel of_keys() {
@@ -380,13 +387,16 @@ class AttentionKernel : public PlainKernel {
     const Widths staying{depth(Key), depth(Value)};
     const int warps = warps_for(in(Key), staying);
     begin(in(Key), in(Key), warps);
-    const std::string shared = scalar(sym::floor_div(in(Query).sizes[1], in(Key).sizes[1])), first = fmt::format("head * {}", shared);
+    const std::string shared = scalar(sym::floor_div(in(Query).sizes[1], in(Key).sizes[1])),
+                      first = fmt::format("head * {}", shared);
     std::string steps;
     for (int i : {Slope, Query, Logs, Sums}) steps += scalar(in(i).strides[1]) + ", ";
     steps += has_mask() ? scalar(in(Mask).strides[1]) : "0";
-    return finish(staying, warps, fmt::format("c_attention_keys<{}, {}, {}, {}>", depth(Query), depth(Value), warps, causal()),
-                  {operand(Slope, first), operand(Query, first), operand(Key, "head"), operand(Value, "head"), operand(Logs, first), operand(Sums, first), mask(Mask, first), "c_head_steps{" + steps + "}", "(int)" + shared, result(0, "head"),
-                   result(1, "head")});
+    return finish(staying, warps,
+                  fmt::format("c_attention_keys<{}, {}, {}, {}>", depth(Query), depth(Value), warps, causal()),
+                  {operand(Slope, first), operand(Query, first), operand(Key, "head"), operand(Value, "head"),
+                   operand(Logs, first), operand(Sums, first), mask(Mask, first), "c_head_steps{" + steps + "}",
+                   "(int)" + shared, result(0, "head"), result(1, "head")});
   }
 
  private:
@@ -398,7 +408,10 @@ class AttentionKernel : public PlainKernel {
   /// As many as shared memory has room for; fewer where blocks would be too few for the machine.
   int warps_for(const ir::BufferView& view, Widths staying) const {
     for (int warps : {4, 2})
-      if (shared_bytes(staying, warps) <= gpu_.block_bytes && !graph_.env().statically_known_lt(view.sizes[0] * view.sizes[1] * sym::ceil_div(view.sizes[2], 16 * warps), 2 * gpu_.multiprocessors)) return warps;
+      if (shared_bytes(staying, warps) <= gpu_.block_bytes &&
+          !graph_.env().statically_known_lt(view.sizes[0] * view.sizes[1] * sym::ceil_div(view.sizes[2], 16 * warps),
+                                            2 * gpu_.multiprocessors))
+        return warps;
     return 1;
   }
 
@@ -406,33 +419,40 @@ class AttentionKernel : public PlainKernel {
   void begin(const ir::BufferView& view, const ir::BufferView& keys, int warps) {
     const Expr parts = sym::ceil_div(view.sizes[2], 16 * warps);
     blocks_ = view.sizes[0] * view.sizes[1] * parts;
-    const std::string n = scalar(parts), heads = scalar(view.sizes[1]), shared = scalar(sym::floor_div(view.sizes[1], keys.sizes[1]));
+    const std::string n = scalar(parts), heads = scalar(view.sizes[1]),
+                      shared = scalar(sym::floor_div(view.sizes[1], keys.sizes[1]));
     // Of causal patterns the longest rows come first.
-    head_ = fmt::format("  i64 w = blockIdx.x;\n  const i64 part = {2}w % {0}; w /= {0};\n  const i64 head = w % {1}, batch = w / {1}, group = head / {3}, first = part * {4};\n  (void)group;\n", n, heads,
-                        causal() && &view != &keys ? n + " - 1 - " : "", shared, 16 * warps);
+    head_ = fmt::format(
+        "  i64 w = blockIdx.x;\n  const i64 part = {2}w % {0}; w /= {0};\n  const i64 head = w % {1}, batch = w / {1}, "
+        "group = head / {3}, first = part * {4};\n  (void)group;\n",
+        n, heads, causal() && &view != &keys ? n + " - 1 - " : "", shared, 16 * warps);
   }
 
   std::string place(std::size_t pointer, const ir::BufferView& view, std::string_view head) {
-    const std::string offset = scalar(view.offset), of_batch = scalar(view.strides[0]), of_head = scalar(view.strides[1]);
+    const std::string offset = scalar(view.offset), of_batch = scalar(view.strides[0]),
+                      of_head = scalar(view.strides[1]);
     return fmt::format("p{} + {} + batch * {} + {} * {}", pointer, offset, of_batch, head, of_head);
   }
   /// Rows, or numbers of rows.
   std::string operand(int i, std::string_view head) {
     const ir::BufferView& view = in(i);
     const bool rows = view.sizes.size() == 4;
-    const std::string at = place(static_cast<std::size_t>(i), view, head), row = scalar(view.strides[2]), dim = rows ? scalar(view.strides[3]) : "1", count = scalar(view.sizes[2]);
+    const std::string at = place(static_cast<std::size_t>(i), view, head), row = scalar(view.strides[2]),
+                      dim = rows ? scalar(view.strides[3]) : "1", count = scalar(view.sizes[2]);
     return fmt::format("c_rows_of({}, {}, {}, {}, {})", at, row, dim, count, rows && head_size(view) % 4 == 0);
   }
   std::string result(std::size_t i, std::string_view head) {
     const ir::BufferView& view = call_.outputs[i];
     const bool rows = view.sizes.size() == 4;
-    const std::string at = place(call_.inputs.size() + i, view, head), row = scalar(view.strides[2]), dim = rows ? scalar(view.strides[3]) : "1";
+    const std::string at = place(call_.inputs.size() + i, view, head), row = scalar(view.strides[2]),
+                      dim = rows ? scalar(view.strides[3]) : "1";
     return fmt::format("c_results_of({}, {}, {}, {})", at, row, dim, rows && head_size(view) % 4 == 0);
   }
   std::string mask(int i, std::string_view head) {
     if (!has_mask()) return "c_no_mask{}";
     const ir::BufferView& view = in(i);
-    const std::string at = place(static_cast<std::size_t>(i), view, head), row = scalar(view.strides[2]), key = scalar(view.strides[3]);
+    const std::string at = place(static_cast<std::size_t>(i), view, head), row = scalar(view.strides[2]),
+                      key = scalar(view.strides[3]);
     return fmt::format("c_mask<{}>{{{}, {}, {}}}", view.dtype == DType::Bool ? "u8" : "f32", at, row, key);
   }
 
@@ -442,8 +462,13 @@ class AttentionKernel : public PlainKernel {
     const bool gradient = call_.op != "blocked_attention", little = std::max(depth(0), depth(2)) <= 64;
     const std::string bounds = std::to_string(32 * warps) + (!little ? "" : gradient ? ", 3" : ", 4");
     const std::string scale = fmt::format("{:a}f", static_cast<float>(std::get<double>(call_.attributes.at("scale"))));
-    Kernel kernel = write("coil_attention_", bounds, pointers_, fmt::format("  C_DYNAMIC_SHARED(shared);\n{}  {}((f32*)shared, {}, first, {}, (int)threadIdx.x);\n", head_, function, fmt::join(arguments, ", "), scale));
-    kernel.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = 32 * warps, .shared_bytes = shared_bytes(staying, warps)};
+    Kernel kernel =
+        write("coil_attention_", bounds, pointers_,
+              fmt::format("  C_DYNAMIC_SHARED(shared);\n{}  {}((f32*)shared, {}, first, {}, (int)threadIdx.x);\n",
+                          head_, function, fmt::join(arguments, ", "), scale));
+    kernel.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1},
+                           .block = 32 * warps,
+                           .shared_bytes = shared_bytes(staying, warps)};
     return kernel;
   }
 
@@ -456,13 +481,19 @@ class AttentionKernel : public PlainKernel {
 
 }  // namespace
 
-bool is_cuda_attention(std::string_view op) { return op == "blocked_attention" || op == "blocked_attention_queries" || op == "blocked_attention_keys"; }
+bool is_cuda_attention(std::string_view op) {
+  return op == "blocked_attention" || op == "blocked_attention_queries" || op == "blocked_attention_keys";
+}
 
 Kernel cuda_attention(ir::Graph& graph, const ir::Extern& call, const GpuModel& gpu) {
   AttentionKernel kernel(graph, call, gpu);
-  return call.op == "blocked_attention" ? kernel.forward() : call.op == "blocked_attention_queries" ? kernel.of_queries() : kernel.of_keys();
+  return call.op == "blocked_attention"           ? kernel.forward()
+         : call.op == "blocked_attention_queries" ? kernel.of_queries()
+                                                  : kernel.of_keys();
 }
 
-std::string attention_on_cuda(std::string_view kernels) { return kernels.find(" c_attention") == std::string_view::npos ? "" : std::string(kText); }
+std::string attention_on_cuda(std::string_view kernels) {
+  return kernels.find(" c_attention") == std::string_view::npos ? "" : std::string(kText);
+}
 
 }  // namespace coil::codegen

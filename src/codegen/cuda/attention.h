@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "codegen/kernel.h"
 #include "codegen/cuda/model.h"
+#include "codegen/kernel.h"
 
 namespace coil::codegen {
 
@@ -14,7 +14,8 @@ namespace coil::codegen {
 ///     blocked_attention_queries  dy, q, k, v, y, logarithms, mask? -> dq, sums of dy * y
 ///     blocked_attention_keys     dy, q, k, v, logarithms, sums of dy * y, mask? -> dk, dv
 ///
-/// Operands have four dimensions, (batch, head, row, element), the numbers of rows three; heads of q may share heads of k and v. Masks are bool or f32.
+/// Operands have four dimensions, (batch, head, row, element), the numbers of rows three; heads of q may share heads of
+/// k and v. Masks are bool or f32.
 bool is_cuda_attention(std::string_view op);
 Kernel cuda_attention(ir::Graph&, const ir::Extern& call, const GpuModel&);
 

@@ -22,17 +22,22 @@ class CudaChoices : public scheduler::Choices {
 class CudaBackend : public Backend {
  public:
   CudaBackend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices)
-      : options_(std::move(options)), choices_(choices ? std::move(choices) : std::make_unique<CudaChoices>()), arch_(options_.arch) {
+      : options_(std::move(options)),
+        choices_(choices ? std::move(choices) : std::make_unique<CudaChoices>()),
+        arch_(options_.arch) {
     if (arch_.empty()) arch_ = device_arch(options_.device).value_or("sm_90");
     if (!arch_.starts_with("sm_") || arch_.size() < 5) fail("cuda.arch is {}: it is written like sm_90a", arch_);
-    // Kernels use nothing that only one member of a family has, and PTX of a family's own kind does not run on later ones.
+    // Kernels use nothing that only one member of a family has, and PTX of a family's own kind does not run on later
+    // ones.
     while (!std::isdigit(static_cast<unsigned char>(arch_.back()))) arch_.pop_back();
     gpu_.shape = options_.shape;
     if (gpu_arch() < kFirstWithClusters) gpu_.most_cluster = 1;
     if (gpu_arch() == 90 || gpu_arch() == 100) gpu_.block_bytes = 113 << 10;
     if (!options_.cluster.empty()) {
-      const bool known = options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
-      if (!known || (options_.cluster != "1" && gpu_.most_cluster == 1)) fail("cuda.cluster is {}: it is 1, and from sm_{} on also 2, 4 or 8", options_.cluster, kFirstWithClusters);
+      const bool known =
+          options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
+      if (!known || (options_.cluster != "1" && gpu_.most_cluster == 1))
+        fail("cuda.cluster is {}: it is 1, and from sm_{} on also 2, 4 or 8", options_.cluster, kFirstWithClusters);
       gpu_.cluster = options_.cluster[0] - '0';
     }
   }
@@ -43,12 +48,19 @@ class CudaBackend : public Backend {
   bool launches_early() const override { return options_.dependent_launch && gpu_arch() >= 90; }
   const scheduler::Choices& choices() const override { return *choices_; }
   std::int64_t product_vector_bytes() const override { return 16; }
-  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return print_cuda_kernel(graph, group, gpu_); }
-  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return print_cuda_scatter(graph, op, gpu_); }
+  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
+    return print_cuda_kernel(graph, group, gpu_);
+  }
+  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override {
+    return print_cuda_scatter(graph, op, gpu_);
+  }
   bool has_template(std::string_view op) const override { return is_cuda_sort(op) || is_cuda_attention(op); }
-  Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return is_cuda_attention(call.op) ? cuda_attention(graph, call, gpu_) : cuda_sort(graph, call); }
+  Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
+    return is_cuda_attention(call.op) ? cuda_attention(graph, call, gpu_) : cuda_sort(graph, call);
+  }
 
-  std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text, std::size_t buffers, std::size_t count) const override {
+  std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text,
+                                                           std::size_t buffers, std::size_t count) const override {
     return batch_cuda_kernel(symbol, text, buffers, count);
   }
 
@@ -57,14 +69,17 @@ class CudaBackend : public Backend {
     if (kernels.empty()) return out;
     // A unit costs its prelude, so small ones are put together.
     constexpr std::size_t kKernelsOfUnit = 4;
-    const std::size_t units = std::clamp<std::size_t>(kernels.size() / kKernelsOfUnit, 1, static_cast<std::size_t>(std::max(1, options.jobs)));
+    const std::size_t units = std::clamp<std::size_t>(kernels.size() / kKernelsOfUnit, 1,
+                                                      static_cast<std::size_t>(std::max(1, options.jobs)));
     std::vector<std::string> bodies(units);
-    for (const std::string& k : kernels) *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
+    for (const std::string& k : kernels)
+      *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
     for (std::string& body : bodies) {
       body = cuda_head(body, launches_early()) + body;
       out.source += body;
     }
-    out.libraries = compile_cuda(options_.nvrtc, bodies, {.arch = arch_, .jobs = options.jobs, .cache_folder = options.cache});
+    out.libraries =
+        compile_cuda(options_.nvrtc, bodies, {.arch = arch_, .jobs = options.jobs, .cache_folder = options.cache});
     return out;
   }
 
@@ -78,6 +93,8 @@ class CudaBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices) { return std::make_unique<CudaBackend>(std::move(options), std::move(choices)); }
+std::unique_ptr<Backend> make_cuda_backend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices) {
+  return std::make_unique<CudaBackend>(std::move(options), std::move(choices));
+}
 
 }  // namespace coil::codegen

@@ -6,17 +6,19 @@
 namespace coil::codegen {
 
 struct CudaOptions {
-  int device = 0;     ///< number of the GPU
-  std::string arch;   ///< `sm_90a`; empty: that GPU's, `sm_90` where there is none
-  std::string nvrtc;  ///< see Nvrtc
+  int device = 0;                 ///< number of the GPU
+  std::string arch;               ///< `sm_90a`; empty: that GPU's, `sm_90` where there is none
+  std::string nvrtc;              ///< see Nvrtc
   bool dependent_launch = false;  ///< kernels may begin while the one before still runs, from sm_90 on
-  int shape = 0;  ///< of every kernel whose group names none, see GpuModel
-  std::string cluster;  ///< blocks that share a long row, as digits; empty: as many as its length asks for
+  int shape = 0;                  ///< of every kernel whose group names none, see GpuModel
+  std::string cluster;            ///< blocks that share a long row, as digits; empty: as many as its length asks for
 };
 
 std::unique_ptr<Backend> make_cuda_backend(CudaOptions, std::unique_ptr<scheduler::Choices> = nullptr);
 
-/// The same kernels on the CPU, compiled behind a machine part that runs a block's threads one after another: for tests of their values where there is no GPU.
-std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain, std::unique_ptr<scheduler::Choices> = nullptr, int shape = 0);
+/// The same kernels on the CPU, compiled behind a machine part that runs a block's threads one after another: for tests
+/// of their values where there is no GPU.
+std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain, std::unique_ptr<scheduler::Choices> = nullptr,
+                                                    int shape = 0);
 
 }  // namespace coil::codegen

@@ -23,13 +23,16 @@ std::string cuda_register_type(DType d) { return d == DType::Bool ? "bool" : std
 std::string cuda_literal(double x, DType d) {
   const bool narrow = d == DType::F32;
   if (std::isnan(x)) return narrow ? "c_f32_of(0x7fc00000u)" : "c_f64_of(0x7ff8000000000000ull)";
-  if (std::isinf(x)) return narrow ? (x < 0 ? "c_f32_of(0xff800000u)" : "c_f32_of(0x7f800000u)") : (x < 0 ? "c_f64_of(0xfff0000000000000ull)" : "c_f64_of(0x7ff0000000000000ull)");
+  if (std::isinf(x))
+    return narrow ? (x < 0 ? "c_f32_of(0xff800000u)" : "c_f32_of(0x7f800000u)")
+                  : (x < 0 ? "c_f64_of(0xfff0000000000000ull)" : "c_f64_of(0x7ff0000000000000ull)");
   return narrow ? fmt::format("{:a}f", static_cast<double>(static_cast<float>(x))) : fmt::format("{:a}", x);
 }
 
 std::string cuda_literal_int(std::int64_t x, DType d) {
   if (d == DType::Bool) return x ? "true" : "false";
-  if (x == std::numeric_limits<std::int64_t>::min()) return fmt::format("({})(-9223372036854775807ll - 1)", cuda_register_type(d));
+  if (x == std::numeric_limits<std::int64_t>::min())
+    return fmt::format("({})(-9223372036854775807ll - 1)", cuda_register_type(d));
   return fmt::format("({}){}{}", cuda_register_type(d), x, d == DType::U64 ? "ull" : "ll");
 }
 
@@ -38,7 +41,8 @@ Body::Body(ir::Graph& g, LoopNest n) : graph(g), nest(std::move(n)), vars_(nest.
   find_coarse();
 }
 
-// ---- Lines ----------------------------------------------------------------------------------------------------------------
+// ---- Lines
+// ----------------------------------------------------------------------------------------------------------------
 
 void Body::block(const std::string& head, const std::function<void()>& inside) {
   put(head.empty() ? "{" : head + " {");
@@ -57,13 +61,15 @@ void Body::block(const std::string& head, const std::function<void()>& inside) {
   put("}");
 }
 
-// ---- Index expressions ------------------------------------------------------------------------------------------------------
+// ---- Index expressions
+// ------------------------------------------------------------------------------------------------------
 
 bool Body::fits_32(Expr e) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 31;
   if (auto c = e.constant()) return *c > -kLimit && *c < kLimit;
   for (Expr s : sym::free_symbols(e))
-    if (s.symbol_kind() == sym::SymbolKind::Loop && std::none_of(vars_.begin(), vars_.end(), [&](auto& v) { return v.var == s; })) {
+    if (s.symbol_kind() == sym::SymbolKind::Loop &&
+        std::none_of(vars_.begin(), vars_.end(), [&](auto& v) { return v.var == s; })) {
       // An indirect variable is an i64, and so is what it takes part in; what stands beside it must still fit.
       const auto ops = e.operands();
       return std::all_of(ops.begin(), ops.end(), [&](Expr x) { return x == s || x.is_constant() || fits_32(x); });
@@ -98,7 +104,13 @@ bool is_narrow(DType d) { return d == DType::BF16 || d == DType::F16 || d == DTy
 /// Whether the result's relative error is about that of the argument.
 bool keeps_errors(Scalar n, std::size_t argument) {
   switch (n->op) {
-    case ScalarOp::Mul: case ScalarOp::Div: case ScalarOp::Neg: case ScalarOp::Abs: case ScalarOp::Sqrt: case ScalarOp::Rsqrt: case ScalarOp::Recip: return true;
+    case ScalarOp::Mul:
+    case ScalarOp::Div:
+    case ScalarOp::Neg:
+    case ScalarOp::Abs:
+    case ScalarOp::Sqrt:
+    case ScalarOp::Rsqrt:
+    case ScalarOp::Recip: return true;
     case ScalarOp::Where: return argument > 0;
     default: return false;
   }
@@ -120,19 +132,23 @@ void Body::find_coarse() {
     if (n->op == ScalarOp::LinearLoad) read.insert(n->buffer);
   for (const Statement& s : nest.statements) {
     const bool ends = s.role == scheduler::Role::Inner || s.role == scheduler::Role::Outer;
-    if (!ends || !is_narrow(graph.buffer(s.op->outs[0]).layout.dtype) || read.contains(s.op->outs[0])) exact.insert(s.body);
+    if (!ends || !is_narrow(graph.buffer(s.op->outs[0]).layout.dtype) || read.contains(s.op->outs[0]))
+      exact.insert(s.body);
   }
   for (std::size_t k = order.size(); k-- > 0;) {
     Scalar n = order[k];
     for (std::size_t a = 0; a < n->args.size(); ++a)
-      if (!(n->op == ScalarOp::Round && is_narrow(n->rounded)) && (exact.contains(n) || !keeps_errors(n, a))) exact.insert(n->args[a]);
+      if (!(n->op == ScalarOp::Round && is_narrow(n->rounded)) && (exact.contains(n) || !keeps_errors(n, a)))
+        exact.insert(n->args[a]);
     if (n->mask) exact.insert(n->mask);
     if (!exact.contains(n) && n->dtype == DType::F32) coarse_.insert(n);
   }
 }
 
 std::string Body::value_to_store(const Statement& s) {
-  if (s.stored && s.body->op == ScalarOp::Round && s.body->rounded == graph.buffer(s.op->outs[0]).layout.dtype && !names_.contains(s.body)) return name(s.body->args[0]);
+  if (s.stored && s.body->op == ScalarOp::Round && s.body->rounded == graph.buffer(s.op->outs[0]).layout.dtype &&
+      !names_.contains(s.body))
+    return name(s.body->args[0]);
   return name(s.body);
 }
 
@@ -148,12 +164,16 @@ std::string Body::index_text(Expr e, const std::vector<std::string>& indirect) {
     return scalar(std::string(s.name()), s);
   };
   auto nonnegative = [&](Expr x) { return env().bounds(x, vars_).low >= 0; };
-  return "(" + sym::to_code(sym::Language::Cuda, e, spell, nonnegative, sym::IntWidth::Bits64, [&](Expr x) { return arguments_.term(env(), x); }) + ")";
+  return "(" +
+         sym::to_code(sym::Language::Cuda, e, spell, nonnegative, sym::IntWidth::Bits64,
+                      [&](Expr x) { return arguments_.term(env(), x); }) +
+         ")";
 }
 
 std::string Body::text(Expr e) { return index_text(e, {}); }
 
-// ---- Values -----------------------------------------------------------------------------------------------------------------
+// ---- Values
+// -----------------------------------------------------------------------------------------------------------------
 
 void Body::set_local(BufferId b, std::string text, bool per_lane) {
   locals_[b] = {std::move(text), per_lane};
@@ -189,7 +209,8 @@ bool Body::depends(Scalar root, std::span<const Expr> variables) {
   for (Scalar n : ir::topological(std::span(&root, 1))) {
     if (n->op == ScalarOp::LinearLoad && made_here(n)) {
       // Results of reductions, which carry no inner variable; a run's elements are told apart by `varies`.
-      if (locals_.at(n->buffer).per_lane && std::find(variables.begin(), variables.end(), lanes.var) != variables.end()) return true;
+      if (locals_.at(n->buffer).per_lane && std::find(variables.begin(), variables.end(), lanes.var) != variables.end())
+        return true;
       continue;
     }
     for (Expr e : n->index)
@@ -242,7 +263,8 @@ std::vector<Scalar> needed_for(Scalar n) {
 
 std::string Body::name(Scalar n) {
   if (auto it = names_.find(n); it != names_.end()) return it->second;
-  if (n->op == ScalarOp::Constant) return is_floating(n->dtype) ? cuda_literal(n->number, n->dtype) : cuda_literal_int(n->integer, n->dtype);
+  if (n->op == ScalarOp::Constant)
+    return is_floating(n->dtype) ? cuda_literal(n->number, n->dtype) : cuda_literal_int(n->integer, n->dtype);
   for (Scalar below : needed_for(n))
     if (below->op != ScalarOp::Constant && !names_.contains(below)) bind(below);
   return bind(n);
@@ -277,9 +299,11 @@ std::string Body::compute(Scalar n) {
     case ScalarOp::Round: return fmt::format("c_round_{}({})", short_name(n->rounded), list);
     case ScalarOp::Bitcast: return fmt::format("c_bitcast_{}({})", short_name(n->dtype), list);
     case ScalarOp::Div:
-      if (auto r = reciprocals_.find(n->args[1]); r != reciprocals_.end() && n->dtype == DType::F32) return fmt::format("c_div_by{}({}, {})", coarse, args[0], r->second);
+      if (auto r = reciprocals_.find(n->args[1]); r != reciprocals_.end() && n->dtype == DType::F32)
+        return fmt::format("c_div_by{}({}, {})", coarse, args[0], r->second);
       break;
-    case ScalarOp::Exp: case ScalarOp::Sigmoid: return fmt::format("c_{}{}({})", ir::name_of(n->op), coarse, list);
+    case ScalarOp::Exp:
+    case ScalarOp::Sigmoid: return fmt::format("c_{}{}({})", ir::name_of(n->op), coarse, list);
     default: break;
   }
   return fmt::format("c_{}({})", ir::name_of(n->op), list);
@@ -289,7 +313,8 @@ std::string Body::random(Scalar n, const std::string& seed) {
   constexpr int kBlock = 4;
   const Expr e = n->index[0];
   const std::string from = fmt::format("{}, {}", seed, scalar(fmt::format("salt {}", n->integer), n->integer));
-  if (!in_lanes_ || lanes.width % kBlock != 0 || lane_stride(env(), e, lanes) != 1 || !run_aligned(env(), e, lanes)) return fmt::format("c_random({}, (u64){})", from, text(e));
+  if (!in_lanes_ || lanes.width % kBlock != 0 || lane_stride(env(), e, lanes) != 1 || !run_aligned(env(), e, lanes))
+    return fmt::format("c_random({}, (u64){})", from, text(e));
   in_lanes_ = false;
   const std::string begin = text(e);
   in_lanes_ = true;
@@ -302,15 +327,18 @@ std::string Body::load(Scalar n, const std::vector<std::string>& indirect) {
     if (dtype == "bf16" && lanes.width > 1) return fmt::format("c_bf16_in({}, j)", pack->second);
     return fmt::format("c_get_{}({}.e{})", dtype, pack->second, lane());
   }
-  const std::string x = fmt::format("c_get_{}({}[{}])", dtype, pointer(n->buffer, false), index_text(n->index[0], indirect));
+  const std::string x =
+      fmt::format("c_get_{}({}[{}])", dtype, pointer(n->buffer, false), index_text(n->index[0], indirect));
   return n->mask ? fmt::format("{} ? {} : ({})0", name(n->mask), x, cuda_register_type(n->dtype)) : x;
 }
 
-// ---- Runs -------------------------------------------------------------------------------------------------------------------
+// ---- Runs
+// -------------------------------------------------------------------------------------------------------------------
 
 bool Body::packable(Scalar n) {
   if (lanes.width == 1 || n->op != ScalarOp::LinearLoad || made_here(n)) return false;
-  if (std::any_of(n->args.begin(), n->args.end(), [&](Scalar a) { return varies(a); }) || (n->mask && varies(n->mask))) return false;
+  if (std::any_of(n->args.begin(), n->args.end(), [&](Scalar a) { return varies(a); }) || (n->mask && varies(n->mask)))
+    return false;
   return lane_stride(env(), n->index[0], lanes) == 1 && run_aligned(env(), n->index[0], lanes);
 }
 
@@ -319,7 +347,8 @@ std::string Body::pack_load(Scalar n) {
   for (Scalar a : n->args) args.push_back(name(a));
   const std::string mask = n->mask ? name(n->mask) : "";
   const std::string at = fmt::format("{} + {}", pointer(n->buffer, false), index_text(n->index[0], args));
-  const std::string x = rest.empty() ? fmt::format("c_read<{}>({})", lanes.width, at) : fmt::format("c_read_part<{}>({}, {})", lanes.width, at, rest);
+  const std::string x = rest.empty() ? fmt::format("c_read<{}>({})", lanes.width, at)
+                                     : fmt::format("c_read_part<{}>({}, {})", lanes.width, at, rest);
   return n->mask ? fmt::format("{} ? {} : {}{{}}", mask, x, pack_type(graph.buffer(n->buffer).layout.dtype)) : x;
 }
 
@@ -341,7 +370,9 @@ void Body::hoist(std::span<const Scalar> nodes, std::span<const Expr> variables)
       continue;
     }
     // Many quotients by one divisor.
-    if (n->op != ScalarOp::Div || n->dtype != DType::F32 || reciprocals_.contains(n->args[1]) || depends(n->args[1], variables) || varies(n->args[1])) continue;
+    if (n->op != ScalarOp::Div || n->dtype != DType::F32 || reciprocals_.contains(n->args[1]) ||
+        depends(n->args[1], variables) || varies(n->args[1]))
+      continue;
     const std::string y = name(n->args[1]), r = fresh();
     line("const c_divisor {} = c_divisor_of({});", r, y);
     reciprocals_[n->args[1]] = r;
@@ -349,7 +380,8 @@ void Body::hoist(std::span<const Scalar> nodes, std::span<const Expr> variables)
   }
 }
 
-void Body::elements(std::span<const Scalar> nodes, std::span<const Statement* const> stores, const std::function<void()>& each) {
+void Body::elements(std::span<const Scalar> nodes, std::span<const Statement* const> stores,
+                    const std::function<void()>& each) {
   if (lanes.width == 1) {
     each();
     return;
@@ -368,23 +400,32 @@ void Body::elements(std::span<const Scalar> nodes, std::span<const Statement* co
     if (s->stored && lane_stride(env(), s->store, lanes) == 1 && run_aligned(env(), s->store, lanes)) {
       const DType d = graph.buffer(s->op->outs[0]).layout.dtype;
       const OutPack pack{fresh("o"), (d == DType::BF16 || d == DType::F16) && s->body->dtype == DType::F32};
-      if (pack.registers) line("f32 {}[{}];", pack.name, lanes.width);
-      else line("{} {};", pack_type(d), pack.name);
+      if (pack.registers)
+        line("f32 {}[{}];", pack.name, lanes.width);
+      else
+        line("{} {};", pack_type(d), pack.name);
       out_packs_[s] = pack;
     }
   put("#pragma unroll");
   block(fmt::format("for (int j = 0; j < {}; ++j)", lanes.width), [&] {
     in_lanes_ = true;
-    if (rest.empty()) each();
-    else block(fmt::format("if (j < {})", rest), each);
+    if (rest.empty())
+      each();
+    else
+      block(fmt::format("if (j < {})", rest), each);
     in_lanes_ = false;
   });
   for (auto& s : stores)
     if (auto pack = out_packs_.find(s); pack != out_packs_.end()) {
       const std::string at = fmt::format("{} + {}", pointer(s->op->outs[0], true), text(s->store));
-      const std::string value = pack->second.registers ? fmt::format("c_packed_{}({})", short_name(graph.buffer(s->op->outs[0]).layout.dtype), pack->second.name) : pack->second.name;
-      if (rest.empty()) line("{}c_write<{}>({}, {});", store_guard, lanes.width, at, value);
-      else line("{}c_write_part<{}>({}, {}, {});", store_guard, lanes.width, at, value, rest);
+      const std::string value =
+          pack->second.registers
+              ? fmt::format("c_packed_{}({})", short_name(graph.buffer(s->op->outs[0]).layout.dtype), pack->second.name)
+              : pack->second.name;
+      if (rest.empty())
+        line("{}c_write<{}>({}, {});", store_guard, lanes.width, at, value);
+      else
+        line("{}c_write_part<{}>({}, {}, {});", store_guard, lanes.width, at, value, rest);
     }
   out_packs_.clear();
 }
@@ -393,14 +434,17 @@ void Body::store(const Statement& s, const std::string& value) {
   const DType d = graph.buffer(s.op->outs[0]).layout.dtype;
   const std::string stored = fmt::format("c_put_{}({})", short_name(d), value);
   if (auto pack = out_packs_.find(&s); pack != out_packs_.end()) {
-    if (pack->second.registers) line("{}{} = {};", pack->second.name, lane(), value);
-    else line("{}.e{} = {};", pack->second.name, lane(), stored);
+    if (pack->second.registers)
+      line("{}{} = {};", pack->second.name, lane(), value);
+    else
+      line("{}.e{} = {};", pack->second.name, lane(), stored);
     return;
   }
   line("{}{}[{}] = {};", store_guard, pointer(s.op->outs[0], true), text(s.store), stored);
 }
 
-// ---- The kernel -------------------------------------------------------------------------------------------------------------
+// ---- The kernel
+// -------------------------------------------------------------------------------------------------------------
 
 Kernel Body::finish(Launch launch) {
   Kernel k;
@@ -408,8 +452,11 @@ Kernel Body::finish(Launch launch) {
   std::vector<std::string> parameters;
   const auto& buffers = arguments_.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const bool shares = std::any_of(k.in_place.begin(), k.in_place.end(), [&](auto& p) { return p.first == buffers[i] || p.second == buffers[i]; });
-    parameters.push_back(fmt::format("{}{}*{} p{}", arguments_.written()[i] ? "" : "const ", cuda_storage_type(graph.buffer(buffers[i]).layout.dtype), shares ? "" : " __restrict__", i));
+    const bool shares = std::any_of(k.in_place.begin(), k.in_place.end(),
+                                    [&](auto& p) { return p.first == buffers[i] || p.second == buffers[i]; });
+    parameters.push_back(fmt::format("{}{}*{} p{}", arguments_.written()[i] ? "" : "const ",
+                                     cuda_storage_type(graph.buffer(buffers[i]).layout.dtype),
+                                     shares ? "" : " __restrict__", i));
   }
   // A run that failed writes no more. (Blocks of the kernel that fails may wait for each other, so that it goes on.)
   std::string text = !may_fail_ || stops_any_time ? "  if (c_stop(status)) return;\n" : "  c_begin();\n";
@@ -420,7 +467,8 @@ Kernel Body::finish(Launch launch) {
   parameters.push_back("i64* status");
   text += head_ + body_;
   const std::string signature = fmt::format("({})", fmt::join(parameters, ", "));
-  std::string bounds = launch.resident ? fmt::format("__launch_bounds__({}, {})", launch.block, launch.resident) : fmt::format("__launch_bounds__({})", launch.block);
+  std::string bounds = launch.resident ? fmt::format("__launch_bounds__({}, {})", launch.block, launch.resident)
+                                       : fmt::format("__launch_bounds__({})", launch.block);
   if (launch.cluster > 1) bounds += fmt::format(" __cluster_dims__({}, 1, 1)", launch.cluster);
   k.symbol = "coil_" + to_hex(hash(signature + bounds + text)).substr(0, 16);
   k.text = fmt::format("extern \"C\" __global__ void {} {}{} {{\n{}}}\n", bounds, k.symbol, signature, text);
@@ -436,14 +484,17 @@ std::vector<std::pair<BufferId, BufferId>> Body::in_place() {
   std::vector<std::pair<BufferId, BufferId>> pairs;
   for (std::size_t k = 0; k < nest.statements.size(); ++k) {
     const Statement& out = nest.statements[k];
-    if (!out.stored || out.role == scheduler::Role::Reduce || !out.indirect.empty() || (out.role == scheduler::Role::Outer && !outer_in_place)) continue;
+    if (!out.stored || out.role == scheduler::Role::Reduce || !out.indirect.empty() ||
+        (out.role == scheduler::Role::Outer && !outer_in_place))
+      continue;
     const std::size_t width = size_of(graph.buffer(out.op->outs[0]).layout.dtype);
     std::map<BufferId, bool> fits;
     for (std::size_t j = 0; j < nest.statements.size(); ++j) {
       const Statement& in = nest.statements[j];
       for (Scalar l : ir::topological(std::span(&in.body, 1))) {
         if (l->op != ScalarOp::LinearLoad) continue;
-        const bool ok = j <= k && l->index[0] == out.store && l->args.empty() && !l->mask && in.level <= out.level && size_of(graph.buffer(l->buffer).layout.dtype) == width;
+        const bool ok = j <= k && l->index[0] == out.store && l->args.empty() && !l->mask && in.level <= out.level &&
+                        size_of(graph.buffer(l->buffer).layout.dtype) == width;
         auto [it, added] = fits.emplace(l->buffer, ok);
         it->second = it->second && ok;
       }

@@ -1,6 +1,7 @@
 // The body of one CUDA kernel while it is written: parameters, lines, scopes, and scalar expressions as device code.
 //
-// A thread holds `lanes.width` neighbouring elements along one loop variable. What is the same for all of them is computed once; contiguous loads and stores move as packs; the rest stands in a loop over the lane `j`.
+// A thread holds `lanes.width` neighbouring elements along one loop variable. What is the same for all of them is
+// computed once; contiguous loads and stores move as packs; the rest stands in a loop over the lane `j`.
 #pragma once
 #include <functional>
 #include <map>
@@ -10,9 +11,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "codegen/kernel_arguments.h"
 #include "codegen/cuda/lanes.h"
 #include "codegen/kernel.h"
+#include "codegen/kernel_arguments.h"
 #include "codegen/loop_nest.h"
 
 namespace coil::codegen {
@@ -37,7 +38,9 @@ class Body {
 
   // ---- Lines
   template <class... A>
-  void line(fmt::format_string<A...> format, A&&... a) { put(fmt::format(format, std::forward<A>(a)...)); }
+  void line(fmt::format_string<A...> format, A&&... a) {
+    put(fmt::format(format, std::forward<A>(a)...));
+  }
   void put(const std::string& text) { body_ += std::string(static_cast<std::size_t>(2 * indent_), ' ') + text + "\n"; }
   /// `head {`, the body in a scope of its own, `}`.
   void block(const std::string& head, const std::function<void()>& inside);
@@ -61,7 +64,8 @@ class Body {
   /// Computes now what does not depend on `variables`: what can stand before their loop.
   void hoist(std::span<const ir::Scalar> roots, std::span<const Expr> variables);
   /// `each` once for every element of the run: packs are loaded before and stored after.
-  void elements(std::span<const ir::Scalar> roots, std::span<const Statement* const> stores, const std::function<void()>& each);
+  void elements(std::span<const ir::Scalar> roots, std::span<const Statement* const> stores,
+                const std::function<void()>& each);
   /// Inside `elements`: the value of a statement goes to memory.
   void store(const Statement&, const std::string& value);
   /// The lane's subscript for arrays over lanes: `[j]`, or `[0]` where runs are of one element.
@@ -80,7 +84,9 @@ class Body {
   void make_coarse(ir::Scalar n) { coarse_.insert(n); }
   /// What a statement puts into memory: rounding to what it is stored as is left to the store.
   std::string value_to_store(const Statement&);
-  std::string pack_type(DType storage) const { return fmt::format("c_pack<{}, {}>", cuda_storage_type(storage), lanes.width); }
+  std::string pack_type(DType storage) const {
+    return fmt::format("c_pack<{}, {}>", cuda_storage_type(storage), lanes.width);
+  }
   std::string pack_load(ir::Scalar load);
   /// Stores stand under this condition; empty: always.
   std::string store_guard;
@@ -128,7 +134,8 @@ class Body {
   std::unordered_map<ir::Scalar, std::string> names_, packs_, reciprocals_;
   std::vector<std::vector<ir::Scalar>> scopes_{{}}, pack_scopes_{{}}, reciprocal_scopes_{{}};
   std::unordered_map<ir::Scalar, bool> varies_;
-  std::unordered_set<ir::Scalar> coarse_;  ///< values that end in 16 bits without anything on the way that makes relative errors larger
+  std::unordered_set<ir::Scalar>
+      coarse_;  ///< values that end in 16 bits without anything on the way that makes relative errors larger
   /// A run of stored elements: as a pack, or as an array of registers that become one together.
   struct OutPack {
     std::string name;

@@ -1,4 +1,5 @@
-// Reductions down columns: threads side by side along a contiguous outer dimension, several of them sharing a column's points and combining through shared memory.
+// Reductions down columns: threads side by side along a contiguous outer dimension, several of them sharing a column's
+// points and combining through shared memory.
 #include "codegen/cuda/forms.h"
 
 namespace coil::codegen {
@@ -7,12 +8,13 @@ namespace {
 using ir::Scalar;
 using scheduler::Role;
 
-constexpr int kMostDown = 128;  // threads that share a column
-constexpr int kColumnThreads = 256;   // of a block whose threads share nothing
+constexpr int kMostDown = 128;       // threads that share a column
+constexpr int kColumnThreads = 256;  // of a block whose threads share nothing
 
 class Columns {
  public:
-  Columns(Body& b, const GpuModel& gpu) : b_(b), gpu_(gpu), outer_(b.nest.outer), inner_(b.nest.inner), length_(b.env().simplify(product_of(inner_))) {
+  Columns(Body& b, const GpuModel& gpu)
+      : b_(b), gpu_(gpu), outer_(b.nest.outer), inner_(b.nest.inner), length_(b.env().simplify(product_of(inner_))) {
     b.outer_in_place = false;
     inner_vars_ = variables_of(inner_);
   }
@@ -27,16 +29,19 @@ class Columns {
     }
     const LoopDim v = outer_.back();
     const Expr others = product_of(std::span(outer_).first(outer_.size() - 1));
-    return b_.finish({.grid = {sym::ceil_div(others * sym::ceil_div(v.size, across_ * width_), beside_), 1, 1}, .block = across_ * down_ * beside_});
+    return b_.finish({.grid = {sym::ceil_div(others * sym::ceil_div(v.size, across_ * width_), beside_), 1, 1},
+                      .block = across_ * down_ * beside_});
   }
 
  private:
   void choose_block() {
     const LoopDim v = outer_.back();
     width_ = run_width(b_, v);
-    const std::int64_t columns = b_.env().hint_or(product_of(outer_), 1 << 16), n = b_.env().hint_or(length_, 1024), along = b_.env().hint_or(v.size, 1024);
+    const std::int64_t columns = b_.env().hint_or(product_of(outer_), 1 << 16), n = b_.env().hint_or(length_, 1024),
+                       along = b_.env().hint_or(v.size, 1024);
     // A short column is one thread's; a long one is shared so that the machine is full.
-    while (width_ > 1 && columns / width_ * std::min<std::int64_t>(n / 16 + 1, kMostDown) < gpu_.threads() / 8) width_ /= 2;
+    while (width_ > 1 && columns / width_ * std::min<std::int64_t>(n / 16 + 1, kMostDown) < gpu_.threads() / 8)
+      width_ /= 2;
     // Threads side by side touch whole sectors of memory at least.
     const int narrowest = power_of_two_at_least(std::min<std::int64_t>((along + width_ - 1) / width_, 32 / width_), 32);
     int down = n <= 16 ? 1 : 8;
@@ -45,7 +50,9 @@ class Columns {
     for (int shared : {down, down * 2, down / 2, down * 4, down / 4})
       for (int threads : {256, 512, 1024, 128})
         if (shared >= 1 && shared * narrowest <= threads && (shared == 1 || n / shared >= 4))
-          if (const Shape s = shape_of(shared, threads, narrowest, along, n); std::find(shapes.begin(), shapes.end(), s) == shapes.end()) shapes.push_back(s);
+          if (const Shape s = shape_of(shared, threads, narrowest, along, n);
+              std::find(shapes.begin(), shapes.end(), s) == shapes.end())
+            shapes.push_back(s);
     const Shape shape = chosen(b_, gpu_, shapes);
     across_ = shape.across;
     down_ = shape.down;
@@ -76,12 +83,14 @@ class Columns {
     const std::string& index = b_.index_type();
     const LoopDim v = outer_.back();
     const std::vector<LoopDim> others(outer_.begin(), outer_.end() - 1);
-    b_.line("const int lx = threadIdx.x % {}, ly = {};", across_, down_ > 1 ? fmt::format("threadIdx.x / {}", across_) : "0");
+    b_.line("const int lx = threadIdx.x % {}, ly = {};", across_,
+            down_ > 1 ? fmt::format("threadIdx.x / {}", across_) : "0");
     const std::string blocks = b_.text(b_.env().simplify(sym::ceil_div(v.size, across_ * width_)));
     const std::string wide = index == "i32" ? "u32" : "u64";
     if (beside_ > 1) {
       b_.line("{0} w = ({0})blockIdx.x * {1} + threadIdx.x / {2};", wide, beside_, across_);
-      b_.line("const bool inside = w < ({})({});", wide, b_.text(b_.env().simplify(product_of(others) * sym::ceil_div(v.size, across_ * width_))));
+      b_.line("const bool inside = w < ({})({});", wide,
+              b_.text(b_.env().simplify(product_of(others) * sym::ceil_div(v.size, across_ * width_))));
       b_.put("if (!inside) w = 0;");
     } else {
       b_.line("const {0} w = ({0})blockIdx.x;", wide);
@@ -167,10 +176,15 @@ class Columns {
     }
   }
 
-  /// The threads of a column put their parts together: those of one warp by exchange, warps through shared memory, in a fixed order.
+  /// The threads of a column put their parts together: those of one warp by exchange, warps through shared memory, in a
+  /// fixed order.
   void combine(const std::function<void(const std::function<void(const Accumulator&)>&)>& each_lane) {
     const int in_warp = std::max(1, 32 / across_), parts = down_ / in_warp;
-    if (in_warp > 1) each_lane([&](const Accumulator& a) { b_.line("for (int o = {1}; o < 32; o *= 2) {0}[j] = {2}({0}[j], c_lane_xor({0}[j], o));", a.name, across_, a.op); });
+    if (in_warp > 1)
+      each_lane([&](const Accumulator& a) {
+        b_.line("for (int o = {1}; o < 32; o *= 2) {0}[j] = {2}({0}[j], c_lane_xor({0}[j], o));", a.name, across_,
+                a.op);
+      });
     if (parts <= 1) return;
     each_lane([&](const Accumulator& a) {
       b_.head(fmt::format("__shared__ {} h{}[{}][{}];", a.type, a.name, parts, across_ * width_));
@@ -178,17 +192,21 @@ class Columns {
     });
     b_.put("c_sync();");
     // Only the first threads store a column; others need it where something follows.
-    const bool last = level_ + 1 == b_.nest.levels && std::none_of(b_.nest.statements.begin(), b_.nest.statements.end(), [&](const Statement& s) { return s.level == level_ && s.role == Role::Outer; });
+    const bool last = level_ + 1 == b_.nest.levels &&
+                      std::none_of(b_.nest.statements.begin(), b_.nest.statements.end(),
+                                   [&](const Statement& s) { return s.level == level_ && s.role == Role::Outer; });
     b_.block(last ? "if (ly == 0)" : "", [&] {
       each_lane([&](const Accumulator& a) {
         b_.line("{0}[j] = h{0}[0][lx * {1} + j];", a.name, width_);
-        b_.line("for (int y = 1; y < {1}; ++y) {0}[j] = {2}({0}[j], h{0}[y][lx * {3} + j]);", a.name, parts, a.op, width_);
+        b_.line("for (int y = 1; y < {1}; ++y) {0}[j] = {2}({0}[j], h{0}[y][lx * {3} + j]);", a.name, parts, a.op,
+                width_);
       });
     });
   }
 
   /// One thread of each column stores.
-  void store_column(const std::vector<const Statement*>& statements, const std::function<std::string(const Statement&)>& value) {
+  void store_column(const std::vector<const Statement*>& statements,
+                    const std::function<std::string(const Statement&)>& value) {
     b_.store_guard = "if (live && ly == 0) ";
     b_.elements({}, statements, [&] {
       for (const Statement* s : statements) b_.store(*s, value(*s));

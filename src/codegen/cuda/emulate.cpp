@@ -1,4 +1,5 @@
-// CUDA kernels on the CPU. A block's threads are fibers that take turns; at a barrier or an exchange between lanes each waits for the others of its block or warp.
+// CUDA kernels on the CPU. A block's threads are fibers that take turns; at a barrier or an exchange between lanes each
+// waits for the others of its block or warp.
 #include <algorithm>
 
 #include "codegen/cpp/backend.h"
@@ -220,25 +221,34 @@ template <class... P> static void c_call(void (*f)(P...), void* const* buffers, 
 )";
 
 /// What a kernel whose threads wait for each other calls, by how it begins.
-constexpr std::string_view kWaiting[] = {"c_sync", "c_reduce_warp", "c_scan_warp", "c_lane_", "c_sort<", "c_merge<", "c_digit_", "c_radix_", "c_attention"};
+constexpr std::string_view kWaiting[] = {"c_sync",   "c_reduce_warp", "c_scan_warp", "c_lane_",    "c_sort<",
+                                         "c_merge<", "c_digit_",      "c_radix_",    "c_attention"};
 
 class EmulatedBackend : public Backend {
  public:
-  EmulatedBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int shape) : cpp_(make_cpp_backend(toolchain)), toolchain_(std::move(toolchain)), choices_(std::move(choices)) {
+  EmulatedBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int shape)
+      : cpp_(make_cpp_backend(toolchain)), toolchain_(std::move(toolchain)), choices_(std::move(choices)) {
     gpu_.shape = shape;
     // Headers, and the whole standard library behind them.
     std::erase(toolchain_.flags, "-nostdlib");
-    std::erase_if(toolchain_.flags, [](const std::string& f) { return f.starts_with("-march=") || f == "-fno-exceptions" || f == "-fno-rtti"; });
+    std::erase_if(toolchain_.flags, [](const std::string& f) {
+      return f.starts_with("-march=") || f == "-fno-exceptions" || f == "-fno-rtti";
+    });
     optimize_less(toolchain_);
-    std::replace(toolchain_.flags.begin(), toolchain_.flags.end(), std::string("-ffp-contract=fast"), std::string("-ffp-contract=off"));
+    std::replace(toolchain_.flags.begin(), toolchain_.flags.end(), std::string("-ffp-contract=fast"),
+                 std::string("-ffp-contract=off"));
   }
 
   Device device() const override { return {}; }
   const std::string& isa() const override { return cpp_->isa(); }
   const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
   std::int64_t product_vector_bytes() const override { return 16; }
-  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override { return on_cpu(print_cuda_kernel(graph, group, gpu_)); }
-  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override { return on_cpu(print_cuda_scatter(graph, op, gpu_)); }
+  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
+    return on_cpu(print_cuda_kernel(graph, group, gpu_));
+  }
+  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override {
+    return on_cpu(print_cuda_scatter(graph, op, gpu_));
+  }
   bool has_template(std::string_view op) const override { return is_cuda_sort(op) || cpp_->has_template(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     if (is_cuda_sort(call.op)) return on_cpu(cuda_sort(graph, call));
@@ -252,16 +262,20 @@ class EmulatedBackend : public Backend {
     std::vector<std::string> plain;
     std::vector<std::string> units(static_cast<std::size_t>(std::max(1, options.jobs)));
     for (const std::string& k : kernels) {
-      if (k.find("__global__") == std::string::npos) plain.push_back(k);
-      else *std::min_element(units.begin(), units.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
+      if (k.find("__global__") == std::string::npos)
+        plain.push_back(k);
+      else
+        *std::min_element(units.begin(), units.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
     }
     Binaries out = plain.empty() ? Binaries{} : cpp_->compile(plain, options);
     std::erase(units, "");
     for (std::string& u : units) {
-      u = std::string(kEmulatedMachine) + cuda_prelude() + special_functions_on_cuda(u) + std::string(sym::code_helpers(sym::Language::Cuda)) + attention_on_cuda(u) + u;
+      u = std::string(kEmulatedMachine) + cuda_prelude() + special_functions_on_cuda(u) +
+          std::string(sym::code_helpers(sym::Language::Cuda)) + attention_on_cuda(u) + u;
       out.source += u;
     }
-    for (auto& library : compile_shared(toolchain_, units, {.jobs = options.jobs, .cache_folder = options.cache})) out.libraries.push_back(std::move(library));
+    for (auto& library : compile_shared(toolchain_, units, {.jobs = options.jobs, .cache_folder = options.cache}))
+      out.libraries.push_back(std::move(library));
     return out;
   }
 
@@ -273,9 +287,12 @@ class EmulatedBackend : public Backend {
     std::string text = k.text;
     text.replace(at, k.symbol.size(), inner);
     text.replace(0, std::string_view("extern \"C\" ").size(), "");
-    const bool waits = std::ranges::any_of(kWaiting, [&](std::string_view call) { return text.find(call) != std::string::npos; });
-    text += fmt::format("extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, {}, {}, {}, {}, {}); }}\n", k.symbol, inner, k.buffers.size(), k.scalars.size(),
-                        k.launch->block, k.launch->cluster, waits);
+    const bool waits =
+        std::ranges::any_of(kWaiting, [&](std::string_view call) { return text.find(call) != std::string::npos; });
+    text += fmt::format(
+        "extern \"C\" void {}(void* const* buffers, const long* scalars, long, long) {{ c_call({}, buffers, scalars, "
+        "{}, {}, {}, {}, {}); }}\n",
+        k.symbol, inner, k.buffers.size(), k.scalars.size(), k.launch->block, k.launch->cluster, waits);
     k.text = text;
     k.scalars.insert(k.scalars.end(), k.launch->grid.begin(), k.launch->grid.end());
     k.extent = 1;
@@ -292,7 +309,8 @@ class EmulatedBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int shape) {
+std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices,
+                                                    int shape) {
   return std::make_unique<EmulatedBackend>(std::move(toolchain), std::move(choices), shape);
 }
 

@@ -17,7 +17,8 @@ void decode(Body& b, std::span<const LoopDim> dims, const std::string& linear) {
   const std::string t = b.fresh("t"), wide = index == "i32" ? "u32" : "u64";
   b.line("{} {} = ({})({});", wide, t, wide, linear);
   for (std::size_t k = dims.size(); k-- > 1;)
-    b.line("const {0} {1} = ({0})({2} % ({3}){4}); {2} /= ({3}){4};", index, dims[k].var.name(), t, wide, b.text(dims[k].size));
+    b.line("const {0} {1} = ({0})({2} % ({3}){4}); {2} /= ({3}){4};", index, dims[k].var.name(), t, wide,
+           b.text(dims[k].size));
   b.line("const {0} {1} = ({0}){2};", index, dims[0].var.name(), t);
 }
 
@@ -47,7 +48,8 @@ int run_width(Body& b, const LoopDim& dim, bool ends_short) {
   std::vector<Access> accesses;
   for (const Statement& s : b.nest.statements) {
     for (Scalar n : ir::topological(std::span(&s.body, 1)))
-      if (n->op == ScalarOp::LinearLoad && !b.made_here(n)) accesses.push_back({n->index[0], size_of(b.graph.buffer(n->buffer).layout.dtype)});
+      if (n->op == ScalarOp::LinearLoad && !b.made_here(n))
+        accesses.push_back({n->index[0], size_of(b.graph.buffer(n->buffer).layout.dtype)});
     if (s.stored) accesses.push_back({s.store, size_of(b.graph.buffer(s.op->outs[0]).layout.dtype)});
   }
   for (int width = 8; width > 1; width /= 2) {
@@ -56,10 +58,14 @@ int run_width(Body& b, const LoopDim& dim, bool ends_short) {
     std::size_t packed = 0, loose = 0, narrowest = 16, widest = 1;
     for (const Access& a : accesses) {
       if (!sym::contains(a.index, dim.var)) continue;
-      if (lane_stride(b.env(), a.index, lanes) == 1 && run_aligned(b.env(), a.index, lanes)) packed += a.width, narrowest = std::min(narrowest, a.width), widest = std::max(widest, a.width);
-      else if (lane_stride(b.env(), a.index, lanes) != 0) loose += a.width;
+      if (lane_stride(b.env(), a.index, lanes) == 1 && run_aligned(b.env(), a.index, lanes))
+        packed += a.width, narrowest = std::min(narrowest, a.width), widest = std::max(widest, a.width);
+      else if (lane_stride(b.env(), a.index, lanes) != 0)
+        loose += a.width;
     }
-    if (packed < loose || packed == 0 || static_cast<std::size_t>(width) * narrowest > 16 || static_cast<std::size_t>(width) * widest > 64) continue;
+    if (packed < loose || packed == 0 || static_cast<std::size_t>(width) * narrowest > 16 ||
+        static_cast<std::size_t>(width) * widest > 64)
+      continue;
     return width;
   }
   return 1;
@@ -68,11 +74,15 @@ int run_width(Body& b, const LoopDim& dim, bool ends_short) {
 std::string reduction_identity(ReductionKind kind, DType d) {
   const bool floating = is_floating(d);
   switch (kind) {
-    case ReductionKind::Sum: case ReductionKind::Xor: return floating ? cuda_literal(0, d) : cuda_literal_int(0, d);
+    case ReductionKind::Sum:
+    case ReductionKind::Xor: return floating ? cuda_literal(0, d) : cuda_literal_int(0, d);
     case ReductionKind::Prod: return floating ? cuda_literal(1, d) : cuda_literal_int(1, d);
     case ReductionKind::Any: return "false";
     case ReductionKind::All: return "true";
-    case ReductionKind::Max: case ReductionKind::ArgMax: case ReductionKind::Min: case ReductionKind::ArgMin: break;
+    case ReductionKind::Max:
+    case ReductionKind::ArgMax:
+    case ReductionKind::Min:
+    case ReductionKind::ArgMin: break;
   }
   const bool low = kind == ReductionKind::Max || kind == ReductionKind::ArgMax;
   if (floating) return cuda_literal(low ? -INFINITY : INFINITY, d);
@@ -95,8 +105,14 @@ Accumulator accumulator(Body& b, const Statement& s, std::size_t number) {
     case ReductionKind::Any: a.op = "c_op_or()"; break;
     case ReductionKind::All: a.op = "c_op_and()"; break;
     case ReductionKind::Xor: a.op = "c_op_xor()"; break;
-    case ReductionKind::ArgMax: a.op = "c_op_argmax()"; a.arg = true; break;
-    case ReductionKind::ArgMin: a.op = "c_op_argmin()"; a.arg = true; break;
+    case ReductionKind::ArgMax:
+      a.op = "c_op_argmax()";
+      a.arg = true;
+      break;
+    case ReductionKind::ArgMin:
+      a.op = "c_op_argmin()";
+      a.arg = true;
+      break;
   }
   if (a.arg) {
     const bool narrow = b.env().bounds(s.position, b.vars()).high < std::numeric_limits<std::int32_t>::max();
@@ -108,8 +124,11 @@ Accumulator accumulator(Body& b, const Statement& s, std::size_t number) {
 
 void accumulate(Body& b, const Accumulator& a, const std::string& at) {
   const std::string x = b.name(a.statement->body), variable = a.name + at;
-  if (a.arg) b.line("{0} = {1}({0}, {2}{{{3}, (decltype({0}.p)){4}}});", variable, a.op, a.type, x, b.text(a.statement->position));
-  else b.line("{0} = {1}({0}, ({2}){3});", variable, a.op, a.type, x);
+  if (a.arg)
+    b.line("{0} = {1}({0}, {2}{{{3}, (decltype({0}.p)){4}}});", variable, a.op, a.type, x,
+           b.text(a.statement->position));
+  else
+    b.line("{0} = {1}({0}, ({2}){3});", variable, a.op, a.type, x);
 }
 
 }  // namespace coil::codegen

@@ -23,15 +23,18 @@ Kernel cuda_scatter(Body&, const GpuModel&);
 
 // ---- What forms share
 
-/// Loop variables of these dimensions from their row-major position `linear`, an expression of the kernel's index type; the last moves fastest.
+/// Loop variables of these dimensions from their row-major position `linear`, an expression of the kernel's index type;
+/// the last moves fastest.
 void decode(Body&, std::span<const LoopDim> dims, const std::string& linear);
 Expr product_of(std::span<const LoopDim> dims);
 Exprs variables_of(std::span<const LoopDim> dims);
-/// The widest run along `dim` for which its contiguous accesses move as packs of up to 16 bytes: 1 to 8. `ends_short`: the last run may be a part of one.
+/// The widest run along `dim` for which its contiguous accesses move as packs of up to 16 bytes: 1 to 8. `ends_short`:
+/// the last run may be a part of one.
 int run_width(Body&, const LoopDim& dim, bool ends_short = false);
 int power_of_two_at_least(std::int64_t n, int most);
 /// The launch shape that is asked for among those that a form finds worth trying, the model's own first.
-template <class Shape> Shape chosen(Body& b, const GpuModel& gpu, const std::vector<Shape>& shapes) {
+template <class Shape>
+Shape chosen(Body& b, const GpuModel& gpu, const std::vector<Shape>& shapes) {
   b.shapes = static_cast<int>(shapes.size());
   return shapes[static_cast<std::size_t>(std::min(gpu.shape, b.shapes - 1))];
 }
@@ -39,10 +42,10 @@ template <class Shape> Shape chosen(Body& b, const GpuModel& gpu, const std::vec
 /// The accumulator of a reduction and its parts in device code.
 struct Accumulator {
   const Statement* statement = nullptr;
-  std::string name;      ///< variable, or array over lanes
-  std::string type;      ///< `f32`, `c_arg<f32, i32>`
+  std::string name;  ///< variable, or array over lanes
+  std::string type;  ///< `f32`, `c_arg<f32, i32>`
   std::string identity;
-  std::string op;        ///< `c_op_add()`
+  std::string op;  ///< `c_op_add()`
   bool arg = false;
 
   /// What it comes to: the value, or the place as the number that it is elsewhere.

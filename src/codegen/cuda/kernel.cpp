@@ -12,9 +12,12 @@ using scheduler::Role;
 
 constexpr int kRun = 8;  // elements that loop orders should find side by side
 
-bool computes_in_order(const Statement& s, bool pointwise) { return s.role == Role::Inner || (pointwise && s.role == Role::Outer); }
+bool computes_in_order(const Statement& s, bool pointwise) {
+  return s.role == Role::Inner || (pointwise && s.role == Role::Outer);
+}
 
-/// Values of points flow into the bodies that read them at the same point; what is read elsewhere in the row must be in memory.
+/// Values of points flow into the bodies that read them at the same point; what is read elsewhere in the row must be in
+/// memory.
 void inline_values(ir::Graph& graph, LoopNest& nest) {
   bool pointwise = true;
   for (const Statement& s : nest.statements) pointwise = pointwise && s.role == Role::Outer;
@@ -27,7 +30,8 @@ void inline_values(ir::Graph& graph, LoopNest& nest) {
       if (it == made.end()) return nullptr;
       Statement& m = *it->second;
       if (!computes_in_order(m, pointwise)) return nullptr;
-      if (l->index[0] == m.store && l->dtype == m.body->dtype) return l->mask ? graph.pool().op(ScalarOp::Where, l->mask, m.body, graph.pool().constant(l->dtype, 0)) : m.body;
+      if (l->index[0] == m.store && l->dtype == m.body->dtype)
+        return l->mask ? graph.pool().op(ScalarOp::Where, l->mask, m.body, graph.pool().constant(l->dtype, 0)) : m.body;
       m.stored = true;
       return nullptr;
     };
@@ -44,14 +48,16 @@ Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const 
   LoopNest nest = make_loop_nest(graph, group, kRun, true);
   inline_values(graph, nest);
   bool pointwise = true, scans = false;
-  for (const Statement& s : nest.statements) pointwise = pointwise && s.role == Role::Outer, scans = scans || s.role == Role::Scan;
+  for (const Statement& s : nest.statements)
+    pointwise = pointwise && s.role == Role::Outer, scans = scans || s.role == Role::Scan;
   Body body(graph, std::move(nest));
   if (scans) return cuda_scan(body, gpu);
   if (pointwise) return body.nest.tiled ? cuda_tiles(body, gpu) : cuda_pointwise(body, gpu);
   return body.nest.vector == LoopNest::Vector::Outer ? cuda_columns(body, gpu) : cuda_rows(body, gpu);
 }
 
-std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol, const std::string& text, std::size_t buffers, std::size_t count) {
+std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol, const std::string& text,
+                                                      std::size_t buffers, std::size_t count) {
   // `… SYMBOL(T0* p0, …, i64 n0, …, i64* status) {` and the lines of the body.
   const std::size_t name = text.find(symbol), open = text.find('(', name), close = text.find(") {\n", open);
   COIL_CHECK(name != std::string::npos && close != std::string::npos, "the text of {} has no head", symbol);
@@ -62,11 +68,16 @@ std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol,
     at = end + 2;
   }
   const std::string batched = fmt::format("{}_x{}", symbol, count);
-  std::string head = fmt::format("{}{}(const __grid_constant__ c_table<{}> table", text.substr(0, name), batched, buffers * count), body;
+  std::string head = fmt::format("{}{}(const __grid_constant__ c_table<{}> table", text.substr(0, name), batched,
+                                 buffers * count),
+              body;
   for (std::size_t k = 0; k < parameters.size(); ++k) {
     const std::size_t star = parameters[k].rfind('*');
-    if (k >= buffers) head += ", " + parameters[k];
-    else body += fmt::format("  {} = ({})table.p[blockIdx.y * {} + {}];\n", parameters[k], parameters[k].substr(0, star + 1), buffers, k);
+    if (k >= buffers)
+      head += ", " + parameters[k];
+    else
+      body += fmt::format("  {} = ({})table.p[blockIdx.y * {} + {}];\n", parameters[k],
+                          parameters[k].substr(0, star + 1), buffers, k);
   }
   return {batched, head + ") {\n" + body + text.substr(close + 4)};
 }

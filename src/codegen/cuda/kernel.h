@@ -6,13 +6,15 @@
 
 namespace coil::codegen {
 
-/// The text is a function of the fused node alone. It stands behind cuda_machine(), cuda_prelude() and sym::cpp_helpers().
-/// Kernels move packs of up to 16 bytes: every buffer must start at a multiple of 16 bytes.
+/// The text is a function of the fused node alone. It stands behind cuda_machine(), cuda_prelude() and
+/// sym::cpp_helpers(). Kernels move packs of up to 16 bytes: every buffer must start at a multiple of 16 bytes.
 Kernel print_cuda_kernel(ir::Graph&, const scheduler::Group&, const GpuModel& = {});
-/// A thread for an iteration or a few neighbouring ones, by atomic updates; where several iterations assign to one place, any of them wins, as in eager on a GPU.
+/// A thread for an iteration or a few neighbouring ones, by atomic updates; where several iterations assign to one
+/// place, any of them wins, as in eager on a GPU.
 Kernel print_cuda_scatter(ir::Graph&, const ir::Operation&, const GpuModel& = {});
 
 /// A kernel's text for several sets of buffers in one launch (Backend::batch): the pointers come as one table.
-std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol, const std::string& text, std::size_t buffers, std::size_t count);
+std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol, const std::string& text,
+                                                      std::size_t buffers, std::size_t count);
 
 }  // namespace coil::codegen

@@ -46,8 +46,10 @@ std::vector<std::string> candidates(const std::string& path) {
   };
   if (!path.empty()) {
     std::error_code error;
-    if (fs::is_directory(path, error)) folder(path);
-    else out.push_back(path);
+    if (fs::is_directory(path, error))
+      folder(path);
+    else
+      out.push_back(path);
     return out;
   }
   for (const char* name : kNames) out.emplace_back(name);
@@ -57,13 +59,15 @@ std::vector<std::string> candidates(const std::string& path) {
   return out;
 }
 
-/// NVRTC opens a second library by its bare name, which the loader finds outside its path only where it is open already.
+/// NVRTC opens a second library by its bare name, which the loader finds outside its path only where it is open
+/// already.
 void open_builtins(const fs::path& nvrtc) {
   if (!nvrtc.has_parent_path()) return;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(nvrtc.parent_path(), error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("libnvrtc-builtins.so") || name.starts_with("libnvrtc-builtins-")) ::dlopen(entry.path().c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (name.starts_with("libnvrtc-builtins.so") || name.starts_with("libnvrtc-builtins-"))
+      ::dlopen(entry.path().c_str(), RTLD_NOW | RTLD_GLOBAL);
   }
 }
 
@@ -87,8 +91,10 @@ Nvrtc::Nvrtc(const std::string& path) : functions_(std::make_unique<Functions>()
       break;
     }
   if (!library_)
-    fail("no NVRTC (libnvrtc.so), which compiles kernels for cuda, {}; set cuda.nvrtc to the library or to a folder that holds it (a toolkit, or the site-packages of Python's nvidia-cuda-nvrtc)",
-         path.empty() ? std::string("in the loader's path or ") + kToolkit : "at " + path);
+    fail(
+        "no NVRTC (libnvrtc.so), which compiles kernels for cuda, {}; set cuda.nvrtc to the library or to a folder "
+        "that holds it (a toolkit, or the site-packages of Python's nvidia-cuda-nvrtc)",
+        path.empty() ? std::string("in the loader's path or ") + kToolkit : "at " + path);
   auto find = [&](auto& f, const char* symbol) {
     f = reinterpret_cast<std::remove_reference_t<decltype(f)>>(::dlsym(library_, symbol));
     if (!f) fail("NVRTC has no function {}: it is older than CUDA 11.1", symbol);
@@ -147,7 +153,8 @@ Nvrtc::Code Nvrtc::compile(const std::string& source, const std::string& arch) c
   return out;
 }
 
-std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::span<const std::string> sources, const CompileCudaOptions& options) {
+std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::span<const std::string> sources,
+                                                 const CompileCudaOptions& options) {
   std::vector<std::vector<std::byte>> out(2 * sources.size());
   std::vector<std::size_t> missing;
   std::vector<fs::path> entries(sources.size());
@@ -202,7 +209,9 @@ std::optional<std::string> device_arch(int device) {
   auto attribute = reinterpret_cast<int (*)(int*, int, int)>(::dlsym(driver, "cuDeviceGetAttribute"));
   constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
   int major = 0, minor = 0;
-  if (!init || !attribute || init(0) != 0 || attribute(&major, kMajor, device) != 0 || attribute(&minor, kMinor, device) != 0) return std::nullopt;
+  if (!init || !attribute || init(0) != 0 || attribute(&major, kMajor, device) != 0 ||
+      attribute(&minor, kMinor, device) != 0)
+    return std::nullopt;
   return fmt::format("sm_{}{}", major, minor);
 }
 

@@ -15,8 +15,8 @@ inline constexpr const char* kNvrtcFlags[] = {"-std=c++17", "-default-device", "
 
 class Nvrtc {
  public:
-  /// `path` (setting `cuda.nvrtc`): the library or a folder that holds it; empty for the loader's own search and the usual places of a toolkit or of PyPI's packages.
-  /// Throws Error that says where it looked.
+  /// `path` (setting `cuda.nvrtc`): the library or a folder that holds it; empty for the loader's own search and the
+  /// usual places of a toolkit or of PyPI's packages. Throws Error that says where it looked.
   explicit Nvrtc(const std::string& path = "");
   ~Nvrtc();
   Nvrtc(const Nvrtc&) = delete;
@@ -46,7 +46,8 @@ struct CompileCudaOptions {
 };
 
 /// The cubin and the PTX of each source, in order (two entries a source). What the cache holds is not compiled.
-std::vector<std::vector<std::byte>> compile_cuda(const std::string& nvrtc_path, std::span<const std::string> sources, const CompileCudaOptions&);
+std::vector<std::vector<std::byte>> compile_cuda(const std::string& nvrtc_path, std::span<const std::string> sources,
+                                                 const CompileCudaOptions&);
 
 /// The architecture of a GPU, as its driver says; nothing where there is none of that number.
 std::optional<std::string> device_arch(int device);

@@ -20,13 +20,16 @@ bool is_max(const Statement& s) {
   return r && s.role == scheduler::Role::Reduce && r->kind == ReductionKind::Max && is_floating(s.body->dtype);
 }
 
-bool reads_result(Scalar n, const Statement& of) { return n->op == ScalarOp::LinearLoad && n->buffer == of.op->outs[0] && n->index[0] == of.store && !n->mask; }
+bool reads_result(Scalar n, const Statement& of) {
+  return n->op == ScalarOp::LinearLoad && n->buffer == of.op->outs[0] && n->index[0] == of.store && !n->mask;
+}
 
 /// The maximum itself, or 0 in its place where it is infinite.
 bool is_shift(Scalar y, const Statement& max) {
   if (reads_result(y, max)) return true;
   if (y->op != ScalarOp::Where || y->args[0]->op != ScalarOp::IsInf) return false;
-  return reads_result(y->args[0]->args[0], max) && y->args[1]->op == ScalarOp::Constant && y->args[1]->number == 0 && reads_result(y->args[2], max);
+  return reads_result(y->args[0]->args[0], max) && y->args[1]->op == ScalarOp::Constant && y->args[1]->number == 0 &&
+         reads_result(y->args[2], max);
 }
 
 bool is_softmax(const Statement& max, const Statement& sum) {
@@ -49,12 +52,14 @@ bool is_mean(Body& b, Scalar n, const Statement& sum, Expr length) {
   if ((n->op != ScalarOp::Div && n->op != ScalarOp::Mul) || !reads_result(n->args[0], sum)) return false;
   if (n->op == ScalarOp::Div) return is_count(b, n->args[1], length);
   auto c = length.constant();
-  return c && n->args[1]->op == ScalarOp::Constant && std::abs(n->args[1]->number * static_cast<double>(*c) - 1) <= (n->dtype == DType::F64 ? 0x1p-52 : 0x1p-23);
+  return c && n->args[1]->op == ScalarOp::Constant &&
+         std::abs(n->args[1]->number * static_cast<double>(*c) - 1) <= (n->dtype == DType::F64 ? 0x1p-52 : 0x1p-23);
 }
 
 bool is_moments(Body& b, const Statement& sum, const Statement& squares, Expr length) {
   Scalar product = squares.body;
-  if (product->op != ScalarOp::Mul || product->args[0] != product->args[1] || product->dtype != sum.body->dtype) return false;
+  if (product->op != ScalarOp::Mul || product->args[0] != product->args[1] || product->dtype != sum.body->dtype)
+    return false;
   Scalar deviation = product->args[0];
   if (deviation->op != ScalarOp::Sub || deviation->args[0] != sum.body) return false;
   return is_mean(b, deviation->args[1], sum, length);
@@ -64,12 +69,17 @@ bool is_moments(Body& b, const Statement& sum, const Statement& squares, Expr le
 
 std::vector<OnlinePair> online_pairs(Body& b, Expr length) {
   std::vector<OnlinePair> pairs;
-  auto taken = [&](const Statement& s) { return std::any_of(pairs.begin(), pairs.end(), [&](const OnlinePair& p) { return p.first == &s || p.second == &s; }); };
+  auto taken = [&](const Statement& s) {
+    return std::any_of(pairs.begin(), pairs.end(),
+                       [&](const OnlinePair& p) { return p.first == &s || p.second == &s; });
+  };
   for (const Statement& second : b.nest.statements)
     for (const Statement& first : b.nest.statements) {
       if (first.level + 1 != second.level || taken(first) || taken(second) || !is_sum(second)) continue;
-      if (is_max(first) && is_softmax(first, second)) pairs.push_back({OnlinePair::Kind::Softmax, &first, &second});
-      else if (is_sum(first) && is_moments(b, first, second, length)) pairs.push_back({OnlinePair::Kind::Moments, &first, &second});
+      if (is_max(first) && is_softmax(first, second))
+        pairs.push_back({OnlinePair::Kind::Softmax, &first, &second});
+      else if (is_sum(first) && is_moments(b, first, second, length))
+        pairs.push_back({OnlinePair::Kind::Moments, &first, &second});
     }
   return pairs;
 }

@@ -1,4 +1,5 @@
-// Pointwise kernels: flat runs of points, and tiles through shared memory where accesses disagree on what is contiguous.
+// Pointwise kernels: flat runs of points, and tiles through shared memory where accesses disagree on what is
+// contiguous.
 #include "codegen/cuda/forms.h"
 #include "support/error.h"
 
@@ -29,7 +30,8 @@ void run(Body& b) {
   b.elements(b.roots(statements), statements, [&] { compute_and_store(b, statements); });
 }
 
-/// Runs of the points in their row-major order, for results that lie so while their last dimension is no whole number of runs: stores, and loads that lie likewise, move as packs; each point of a run finds its own indices.
+/// Runs of the points in their row-major order, for results that lie so while their last dimension is no whole number
+/// of runs: stores, and loads that lie likewise, move as packs; each point of a run finds its own indices.
 class FlatRuns {
  public:
   FlatRuns(Body& b, const GpuModel& gpu) : b_(b), dims_(b.nest.outer), count_(b.env().simplify(product_of(dims_))) {
@@ -52,23 +54,27 @@ class FlatRuns {
     for (Scalar n : b_.roots(statements))
       if (n->op == ScalarOp::LinearLoad && n->args.empty() && !n->mask && is_flat(n->index[0])) {
         packs.emplace_back(n, b_.fresh("v"));
-        b_.line("const {} {} = c_read_part<{}>({} + w, rest);", pack(n->buffer), packs.back().second, width_, b_.pointer(n->buffer, false));
+        b_.line("const {} {} = c_read_part<{}>({} + w, rest);", pack(n->buffer), packs.back().second, width_,
+                b_.pointer(n->buffer, false));
       }
     std::map<const Statement*, std::string> results;
     for (const Statement* s : statements)
       if (s->stored) b_.line("{} {};", pack(s->op->outs[0]), results[s] = b_.fresh("o"));
-    if (dims_.size() > 1) b_.line("const {0} row = w / ({0}){1}, column = w - row * ({0}){1};", index, b_.text(dims_.back().size));
+    if (dims_.size() > 1)
+      b_.line("const {0} row = w / ({0}){1}, column = w - row * ({0}){1};", index, b_.text(dims_.back().size));
     b_.put("#pragma unroll");
     b_.block(fmt::format("for (int f = 0; f < {}; ++f)", width_), [&] {
       point();
-      for (auto& [load, name] : packs) b_.set_value_here(load, fmt::format("c_get_{}({}.e[f])", short_name(dtype(load->buffer)), name));
+      for (auto& [load, name] : packs)
+        b_.set_value_here(load, fmt::format("c_get_{}({}.e[f])", short_name(dtype(load->buffer)), name));
       for (const Statement* s : statements) {
         const std::string value = b_.name(s->body);
         if (s->stored) b_.line("{}.e[f] = c_put_{}({});", results[s], short_name(dtype(s->op->outs[0])), value);
       }
     });
     for (const Statement* s : statements)
-      if (s->stored) b_.line("c_write_part<{}>({} + w, {}, rest);", width_, b_.pointer(s->op->outs[0], true), results[s]);
+      if (s->stored)
+        b_.line("c_write_part<{}>({} + w, {}, rest);", width_, b_.pointer(s->op->outs[0], true), results[s]);
     return b_.finish({.grid = {sym::ceil_div(count_, threads_ * width_), 1, 1}, .block = threads_});
   }
 
@@ -83,7 +89,8 @@ class FlatRuns {
     }
     int width = static_cast<int>(16 / std::max<std::size_t>(widest, 2));
     const auto last = dims_.back().size.constant();
-    while (width > 1 && (!last || *last < width || b_.env().hint_or(count_, 1 << 24) / width < gpu.threads() / 8)) width /= 2;
+    while (width > 1 && (!last || *last < width || b_.env().hint_or(count_, 1 << 24) / width < gpu.threads() / 8))
+      width /= 2;
     return width;
   }
 
@@ -118,10 +125,12 @@ std::vector<FlatShape> flat_shapes(std::int64_t points, int widest, const GpuMod
   int width = widest;
   while (width > 1 && points / width < gpu.threads() / 8) width /= 2;
   // Narrow accesses: several points a thread, so that enough bytes are under way.
-  std::vector<FlatShape> shapes{{width, points / width < gpu.threads() / 4 ? 128 : kPointThreads, width == 1 && points > 4 * gpu.threads() ? 4 : 1}};
+  std::vector<FlatShape> shapes{{width, points / width < gpu.threads() / 4 ? 128 : kPointThreads,
+                                 width == 1 && points > 4 * gpu.threads() ? 4 : 1}};
   const FlatShape usual = shapes[0];
   auto add = [&](FlatShape s) {
-    const bool fills = points / s.width >= static_cast<std::int64_t>(s.threads) * s.turns * gpu.multiprocessors || s.turns == 1;
+    const bool fills =
+        points / s.width >= static_cast<std::int64_t>(s.threads) * s.turns * gpu.multiprocessors || s.turns == 1;
     if (fills && std::find(shapes.begin(), shapes.end(), s) == shapes.end()) shapes.push_back(s);
   };
   for (int threads : {128, 256, 512})
@@ -137,7 +146,8 @@ Kernel cuda_pointwise(Body& b, const GpuModel& gpu) {
   std::vector<LoopDim> dims = b.nest.outer;
   const std::string index = b.index_type();
   const Expr points = b.env().simplify(product_of(dims));
-  const std::vector<FlatShape> shapes = flat_shapes(b.env().hint_or(points, 1 << 24), dims.empty() ? 1 : run_width(b, dims.back()), gpu);
+  const std::vector<FlatShape> shapes =
+      flat_shapes(b.env().hint_or(points, 1 << 24), dims.empty() ? 1 : run_width(b, dims.back()), gpu);
   if (shapes[0].width == 1)
     if (FlatRuns flat(b, gpu); flat.width() > 1) return flat.print();
   const FlatShape shape = chosen(b, gpu, shapes);
@@ -161,8 +171,11 @@ Kernel cuda_pointwise(Body& b, const GpuModel& gpu) {
         b.line("{0} {1} = ({0}){2};", wide, r, w);
         for (std::size_t k = runs.size(); k-- > 0;) {
           const std::string factor = k + 1 == runs.size() ? fmt::format(" * {}", width) : "";
-          if (k == 0) b.line("const {0} {1} = ({0}){2};", index, runs[k].var.name(), r);
-          else b.line("const {0} {1} = ({0})({2} % ({3}){4}){5}; {2} /= ({3}){4};", index, runs[k].var.name(), r, wide, b.text(runs[k].size), factor);
+          if (k == 0)
+            b.line("const {0} {1} = ({0}){2};", index, runs[k].var.name(), r);
+          else
+            b.line("const {0} {1} = ({0})({2} % ({3}){4}){5}; {2} /= ({3}){4};", index, runs[k].var.name(), r, wide,
+                   b.text(runs[k].size), factor);
         }
       }
     }
@@ -184,11 +197,18 @@ Kernel cuda_pointwise(Body& b, const GpuModel& gpu) {
 
 namespace {
 
-/// Two dimensions in squares that pass through shared memory: `v`, along which results mostly lie, and `u`, along which the rest does. Threads stand along u while they move what lies along u, and along v for everything else;
-/// either way each moves packs.
+/// Two dimensions in squares that pass through shared memory: `v`, along which results mostly lie, and `u`, along which
+/// the rest does. Threads stand along u while they move what lies along u, and along v for everything else; either way
+/// each moves packs.
 class Tiles {
  public:
-  Tiles(Body& b, const GpuModel& gpu) : b_(b), gpu_(gpu), others_(b.nest.outer), v_(others_.back()), u_(others_[*b.nest.tiled]), statements_(all_of(b)) {
+  Tiles(Body& b, const GpuModel& gpu)
+      : b_(b),
+        gpu_(gpu),
+        others_(b.nest.outer),
+        v_(others_.back()),
+        u_(others_[*b.nest.tiled]),
+        statements_(all_of(b)) {
     others_.pop_back();
     others_.erase(others_.begin() + static_cast<std::ptrdiff_t>(*b.nest.tiled));
   }
@@ -198,8 +218,10 @@ class Tiles {
     along_u_ = widest(u_, through_tiles_);
     along_v_ = widest(v_, direct_);
     point();
-    for (const Tile& t : tiles_) b_.head(fmt::format("__shared__ {} {}[{}][{}];", cuda_storage_type(t.dtype), t.name, side_, side_ + 1));
-    const bool loads = std::any_of(tiles_.begin(), tiles_.end(), [](const Tile& t) { return t.load; }), stores = std::any_of(tiles_.begin(), tiles_.end(), [](const Tile& t) { return t.store; });
+    for (const Tile& t : tiles_)
+      b_.head(fmt::format("__shared__ {} {}[{}][{}];", cuda_storage_type(t.dtype), t.name, side_, side_ + 1));
+    const bool loads = std::any_of(tiles_.begin(), tiles_.end(), [](const Tile& t) { return t.load; }),
+               stores = std::any_of(tiles_.begin(), tiles_.end(), [](const Tile& t) { return t.store; });
     if (loads) {
       move(true);
       b_.put("c_sync();");
@@ -209,7 +231,9 @@ class Tiles {
       b_.put("c_sync();");
       move(false);
     }
-    return b_.finish({.grid = {product_of(others_) * sym::ceil_div(u_.size, side_) * sym::ceil_div(v_.size, side_), 1, 1}, .block = kPointThreads});
+    return b_.finish(
+        {.grid = {product_of(others_) * sym::ceil_div(u_.size, side_) * sym::ceil_div(v_.size, side_), 1, 1},
+         .block = kPointThreads});
   }
 
  private:
@@ -241,13 +265,18 @@ class Tiles {
       bytes += size_of(found.back().dtype);
     };
     for (Scalar n : b_.roots(statements_))
-      if (n->op == ScalarOp::LinearLoad && n->args.empty() && !n->mask) access(n->index[0], {n, nullptr, "", dtype(n->buffer)});
+      if (n->op == ScalarOp::LinearLoad && n->args.empty() && !n->mask)
+        access(n->index[0], {n, nullptr, "", dtype(n->buffer)});
     for (const Statement* s : statements_)
       if (s->stored) access(s->store, {nullptr, s, "", dtype(s->op->outs[0])});
-    // Large squares touch longer pieces of memory; what does not fit even as small ones is read and written element by element.
-    auto fits = [](std::size_t bytes, int side) { return bytes * static_cast<std::size_t>(side * (side + 1)) <= kSharedBytes; };
-    const auto &env = b_.env();
-    const bool large = fits(bytes, kSide) && env.hint_or(u_.size, kSide) > kSide / 2 && env.hint_or(v_.size, kSide) > kSide / 2;
+    // Large squares touch longer pieces of memory; what does not fit even as small ones is read and written element by
+    // element.
+    auto fits = [](std::size_t bytes, int side) {
+      return bytes * static_cast<std::size_t>(side * (side + 1)) <= kSharedBytes;
+    };
+    const auto& env = b_.env();
+    const bool large =
+        fits(bytes, kSide) && env.hint_or(u_.size, kSide) > kSide / 2 && env.hint_or(v_.size, kSide) > kSide / 2;
     side_ = chosen(b_, gpu_, large ? std::vector<int>{kSide, kSide / 2} : std::vector<int>{kSide / 2});
     std::size_t used = 0;
     for (Tile& t : found) {
@@ -277,8 +306,10 @@ class Tiles {
   void point() {
     const std::string index = b_.index_type(), wide = index == "i32" ? "u32" : "u64";
     b_.line("{0} w = ({0})blockIdx.x;", wide);
-    b_.line("const {0} v0 = ({0})(w % ({1}){2}) * {3}; w /= ({1}){2};", index, wide, b_.text(b_.env().simplify(sym::ceil_div(v_.size, side_))), side_);
-    b_.line("const {0} u0 = ({0})(w % ({1}){2}) * {3}; w /= ({1}){2};", index, wide, b_.text(b_.env().simplify(sym::ceil_div(u_.size, side_))), side_);
+    b_.line("const {0} v0 = ({0})(w % ({1}){2}) * {3}; w /= ({1}){2};", index, wide,
+            b_.text(b_.env().simplify(sym::ceil_div(v_.size, side_))), side_);
+    b_.line("const {0} u0 = ({0})(w % ({1}){2}) * {3}; w /= ({1}){2};", index, wide,
+            b_.text(b_.env().simplify(sym::ceil_div(u_.size, side_))), side_);
     decode(b_, others_, "w");
   }
 
@@ -287,11 +318,15 @@ class Tiles {
     const int side_by_side = side_ / width, rows = kPointThreads / side_by_side;
     const bool along_u = along.var == u_.var;
     b_.block("", [&] {
-      b_.line("const int lx = threadIdx.x % {0}{1}, ly = threadIdx.x / {0};", side_by_side, width > 1 ? fmt::format(" * {}", width) : "");
+      b_.line("const int lx = threadIdx.x % {0}{1}, ly = threadIdx.x / {0};", side_by_side,
+              width > 1 ? fmt::format(" * {}", width) : "");
       b_.put("#pragma unroll");
       b_.block(fmt::format("for (int k = 0; k < {}; k += {})", side_, rows), [&] {
-        b_.line("const {0} {1} = u0 + {2}, {3} = v0 + {4};", b_.index_type(), u_.var.name(), along_u ? "lx" : "ly + k", v_.var.name(), along_u ? "ly + k" : "lx");
-        b_.block(fmt::format("if ({} < {} && {} < {})", v_.var.name(), b_.text(v_.size), u_.var.name(), b_.text(u_.size)), inside);
+        b_.line("const {0} {1} = u0 + {2}, {3} = v0 + {4};", b_.index_type(), u_.var.name(), along_u ? "lx" : "ly + k",
+                v_.var.name(), along_u ? "ly + k" : "lx");
+        b_.block(
+            fmt::format("if ({} < {} && {} < {})", v_.var.name(), b_.text(v_.size), u_.var.name(), b_.text(u_.size)),
+            inside);
       });
     });
   }
@@ -301,12 +336,17 @@ class Tiles {
     sweep(u_, along_u_, [&] {
       for (const Tile& t : tiles_) {
         if ((t.load != nullptr) != in) continue;
-        const std::string at = b_.text(in ? t.load->index[0] : t.store->store), pack = b_.fresh("m"), type = fmt::format("c_pack<{}, {}>", cuda_storage_type(t.dtype), along_u_);
+        const std::string at = b_.text(in ? t.load->index[0] : t.store->store), pack = b_.fresh("m"),
+                          type = fmt::format("c_pack<{}, {}>", cuda_storage_type(t.dtype), along_u_);
         const std::string each = fmt::format("for (int j = 0; j < {}; ++j)", along_u_);
-        if (in) b_.line("const {} {} = c_read<{}>({} + {});", type, pack, along_u_, b_.pointer(t.load->buffer, false), at);
-        else b_.line("{} {};", type, pack);
-        if (in) b_.line("{} {}[ly + k][lx + j] = {}.e[j];", each, t.name, pack);
-        else b_.line("{} {}.e[j] = {}[ly + k][lx + j];", each, pack, t.name);
+        if (in)
+          b_.line("const {} {} = c_read<{}>({} + {});", type, pack, along_u_, b_.pointer(t.load->buffer, false), at);
+        else
+          b_.line("{} {};", type, pack);
+        if (in)
+          b_.line("{} {}[ly + k][lx + j] = {}.e[j];", each, t.name, pack);
+        else
+          b_.line("{} {}.e[j] = {}[ly + k][lx + j];", each, pack, t.name);
         if (!in) b_.line("c_write<{}>({} + {}, {});", along_u_, b_.pointer(t.store->op->outs[0], true), at, pack);
       }
     });
@@ -323,8 +363,10 @@ class Tiles {
           const std::string value = b_.name(s->body);
           if (!s->stored) continue;
           auto tile = std::find_if(tiles_.begin(), tiles_.end(), [&](const Tile& t) { return t.store == s; });
-          if (tile == tiles_.end()) b_.store(*s, value);
-          else b_.line("{}{} = c_put_{}({});", tile->name, place, short_name(tile->dtype), value);
+          if (tile == tiles_.end())
+            b_.store(*s, value);
+          else
+            b_.line("{}{} = c_put_{}({});", tile->name, place, short_name(tile->dtype), value);
         }
       });
     });

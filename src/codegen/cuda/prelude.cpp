@@ -130,12 +130,17 @@ C_FN u32 c_random_in_run(i64 seed, i64 salt, u64 begin, int j) {
 std::string_view cuda_machine() { return kMachine; }
 
 const std::string& cuda_prelude() {
-  static const std::string text = std::string(cuda_prelude_values()) + std::string(cuda_prelude_math()) + std::string(cuda_prelude_memory()) + std::string(cuda_prelude_sort()) + std::string(cuda_prelude_radix()) + std::string(kProducts) + random_text("C_FN") + std::string(kRandom);
+  static const std::string text = std::string(cuda_prelude_values()) + std::string(cuda_prelude_math()) +
+                                  std::string(cuda_prelude_memory()) + std::string(cuda_prelude_sort()) +
+                                  std::string(cuda_prelude_radix()) + std::string(kProducts) + random_text("C_FN") +
+                                  std::string(kRandom);
   return text;
 }
 
 std::string cuda_head(std::string_view kernels, bool launches_early) {
-  return std::string(launches_early ? "#define C_DEPENDENT\n" : "") + std::string(cuda_machine()) + cuda_prelude() + special_functions_on_cuda(kernels) + std::string(sym::code_helpers(sym::Language::Cuda)) + attention_on_cuda(kernels);
+  return std::string(launches_early ? "#define C_DEPENDENT\n" : "") + std::string(cuda_machine()) + cuda_prelude() +
+         special_functions_on_cuda(kernels) + std::string(sym::code_helpers(sym::Language::Cuda)) +
+         attention_on_cuda(kernels);
 }
 
 }  // namespace coil::codegen

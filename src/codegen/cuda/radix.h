@@ -6,9 +6,12 @@ namespace coil::codegen {
 
 inline constexpr int kRadixThreads = 256;  // one for each value of a digit
 
-/// `radix_count` counts the values of all digits of a row, `radix_pass` puts the row in order of one digit (attribute `digit`, from the lowest).
-/// `select_rank` finds the one element of each row that would stand at rank `first` (or `middle`), and its place, as a stable sort has it.
-inline bool is_cuda_radix(std::string_view op) { return op == "select_rank" || op == "radix_count" || op == "radix_pass"; }
+/// `radix_count` counts the values of all digits of a row, `radix_pass` puts the row in order of one digit (attribute
+/// `digit`, from the lowest). `select_rank` finds the one element of each row that would stand at rank `first` (or
+/// `middle`), and its place, as a stable sort has it.
+inline bool is_cuda_radix(std::string_view op) {
+  return op == "select_rank" || op == "radix_count" || op == "radix_pass";
+}
 Kernel cuda_radix(ir::Graph&, const ir::Extern& call);
 
 /// Device functions that the kernels call, part of the prelude.

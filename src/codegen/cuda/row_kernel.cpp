@@ -15,9 +15,12 @@ std::size_t row_dimension(const ir::Extern& call) {
   return static_cast<std::size_t>(given < 0 ? given + rank : given);
 }
 
-Expr row_length(const ir::Extern& call, const ir::BufferView& view) { return view.sizes.empty() ? Expr(1) : view.sizes[row_dimension(call)]; }
+Expr row_length(const ir::Extern& call, const ir::BufferView& view) {
+  return view.sizes.empty() ? Expr(1) : view.sizes[row_dimension(call)];
+}
 
-RowKernel::RowKernel(ir::Graph& graph, const ir::Extern& call, const std::vector<const ir::BufferView*>& views, std::size_t inputs, Expr per_row, const ir::BufferView* words, const std::string& block)
+RowKernel::RowKernel(ir::Graph& graph, const ir::Extern& call, const std::vector<const ir::BufferView*>& views,
+                     std::size_t inputs, Expr per_row, const ir::BufferView* words, const std::string& block)
     : graph_(graph), blocks_(per_row) {
   const ir::BufferView& x = *views[0];
   const std::size_t rank = x.sizes.size(), dim = row_dimension(call);
@@ -28,25 +31,32 @@ RowKernel::RowKernel(ir::Graph& graph, const ir::Extern& call, const std::vector
   }
   if (words) k_.buffers.push_back(words->buffer), k_.written.push_back(true);
   head_ += fmt::format("  i64 w = {}, r;\n", block);
-  if (!per_row.is_constant(1)) head_ += fmt::format("  const i64 part = w % {0}; w /= {0};\n", scalar(per_row));
-  else if (words) head_ += "  const i64 part = 0;\n";
+  if (!per_row.is_constant(1))
+    head_ += fmt::format("  const i64 part = w % {0}; w /= {0};\n", scalar(per_row));
+  else if (words)
+    head_ += "  const i64 part = 0;\n";
   if (words) head_ += "  const i64 row = w;\n";
   for (std::size_t d = rank; d-- > 0;) {
     if (d == dim) continue;
     const std::string size = scalar(x.sizes[d]);
     head_ += fmt::format("  r = w % {0}; w /= {0};\n", size);
-    for (std::size_t v = 0; v < views.size(); ++v) head_ += fmt::format("  o{} += r * {};\n", v, scalar(views[v]->strides[d]));
+    for (std::size_t v = 0; v < views.size(); ++v)
+      head_ += fmt::format("  o{} += r * {};\n", v, scalar(views[v]->strides[d]));
     blocks_ *= x.sizes[d];
   }
   for (const ir::BufferView* v : views) steps.push_back(rank ? scalar(v->strides[dim]) : "1");
   element = cuda_storage_type(x.dtype);
   const std::string name(short_name(x.dtype));
-  getter_ = fmt::format("  struct Get {{\n    static C_METHOD {} get({} e) {{ return c_get_{}(e); }}\n", cuda_register_type(ir::register_type(x.dtype)), element, name);
-  if (ir::has_digits(x.dtype)) getter_ += fmt::format("    static C_METHOD {} key({} e) {{ return c_key_{}(e); }}\n", size_of(x.dtype) == 8 ? "u64" : "u32", element, name);
+  getter_ = fmt::format("  struct Get {{\n    static C_METHOD {} get({} e) {{ return c_get_{}(e); }}\n",
+                        cuda_register_type(ir::register_type(x.dtype)), element, name);
+  if (ir::has_digits(x.dtype))
+    getter_ += fmt::format("    static C_METHOD {} key({} e) {{ return c_key_{}(e); }}\n",
+                           size_of(x.dtype) == 8 ? "u64" : "u32", element, name);
   getter_ += "  };\n";
 }
 
-Kernel RowKernel::finish(const std::vector<std::string>& pointers, const std::string& shared, const std::string& body, int threads) {
+Kernel RowKernel::finish(const std::vector<std::string>& pointers, const std::string& shared, const std::string& body,
+                         int threads) {
   std::string named;
   for (std::size_t v = 0; v < pointers.size(); ++v) named += fmt::format("{}{}* p{}", v ? ", " : "", pointers[v], v);
   Kernel kernel = write("coil_", std::to_string(threads), named, shared + getter_ + head_ + body);

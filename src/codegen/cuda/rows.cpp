@@ -1,5 +1,6 @@
-// Reductions along rows: a team of threads (part of a warp, a warp, a block, or a cluster of blocks) takes a row. Rows that fit stay in registers from level to level; others are read again, which the second-level cache
-// mostly serves. Several blocks share a long row so that each is small: a multiprocessor then has others that load while one combines.
+// Reductions along rows: a team of threads (part of a warp, a warp, a block, or a cluster of blocks) takes a row. Rows
+// that fit stay in registers from level to level; others are read again, which the second-level cache mostly serves.
+// Several blocks share a long row so that each is small: a multiprocessor then has others that load while one combines.
 #include "codegen/cuda/forms.h"
 #include "codegen/cuda/online.h"
 #include "support/error.h"
@@ -11,21 +12,24 @@ using ir::Scalar;
 using ir::ScalarOp;
 using scheduler::Role;
 
-constexpr int kBlockThreads = 128;          // threads of a block whose rows belong to warps
-constexpr int kKeptBytes = 192;      // of a row, in one thread's registers
-constexpr int kMostTurns = 16;       // runs of a row that one thread takes where its loop is unrolled
-constexpr int kBatch = 4;            // runs that a thread has under way where its loop is not
-constexpr int kBatchBytes = 128;     // of them, in one thread's registers
+constexpr int kBlockThreads = 128;                  // threads of a block whose rows belong to warps
+constexpr int kKeptBytes = 192;                     // of a row, in one thread's registers
+constexpr int kMostTurns = 16;                      // runs of a row that one thread takes where its loop is unrolled
+constexpr int kBatch = 4;                           // runs that a thread has under way where its loop is not
+constexpr int kBatchBytes = 128;                    // of them, in one thread's registers
 constexpr int kLeastShare = 128, kMostShare = 256;  // threads of a block that shares a row with others
-constexpr int kManyElements = 64;    // of a pack's kind in one thread, from which on they are converted again at each level, not kept converted
-constexpr std::int64_t kOwnRowBytes = 512;   // of a row that is as well read from any other place as from behind the one before
+constexpr int kManyElements =
+    64;  // of a pack's kind in one thread, from which on they are converted again at each level, not kept converted
+constexpr std::int64_t kOwnRowBytes =
+    512;  // of a row that is as well read from any other place as from behind the one before
 constexpr std::int64_t kSharedRowRuns = 4096;  // runs of a row that several blocks share
-constexpr int kOnceTeam = 256;       // threads of a row that is read once, where there are rows enough
-constexpr std::int64_t kLongRow = 1024;  // elements for which a run cut short at the end is worth its checks
+constexpr int kOnceTeam = 256;                 // threads of a row that is read once, where there are rows enough
+constexpr std::int64_t kLongRow = 1024;        // elements for which a run cut short at the end is worth its checks
 
 class Rows {
  public:
-  Rows(Body& b, const GpuModel& gpu) : b_(b), gpu_(gpu), outer_(b.nest.outer), inner_(b.nest.inner), length_(b.env().simplify(product_of(inner_))) {
+  Rows(Body& b, const GpuModel& gpu)
+      : b_(b), gpu_(gpu), outer_(b.nest.outer), inner_(b.nest.inner), length_(b.env().simplify(product_of(inner_))) {
     b.outer_in_place = false;
     inner_vars_ = variables_of(inner_);
     order_rows();
@@ -39,28 +43,40 @@ class Rows {
     // A softmax's terms are at most 1, and their quotients too: no digit that counts is lost.
     for (const OnlinePair& p : pairs_)
       if (p.kind == OnlinePair::Kind::Softmax && p.second->body->dtype == DType::F32) b_.make_coarse(p.second->body);
-    // What stays in registers is gone through again at no cost but a wait for the row's other threads, which is long only where they are of several blocks.
-    std::erase_if(pairs_, [&](const OnlinePair& p) { return team_ <= 32 || (unrolled_ && (cluster_ == 1 || p.kind != OnlinePair::Kind::Moments)); });
+    // What stays in registers is gone through again at no cost but a wait for the row's other threads, which is long
+    // only where they are of several blocks.
+    std::erase_if(pairs_, [&](const OnlinePair& p) {
+      return team_ <= 32 || (unrolled_ && (cluster_ == 1 || p.kind != OnlinePair::Kind::Moments));
+    });
     point();
     for (level_ = 0; level_ < b_.nest.levels; ++level_) {
       inner_level();
       outer_level();
     }
     const Expr rows = product_of(outer_);
-    return b_.finish({.grid = {cluster_ > 1 ? rows * cluster_ : sym::ceil_div(rows, rows_), 1, 1}, .block = std::max(team_ * rows_ / cluster_, 32), .cluster = cluster_, .resident = cluster_ > 1 ? std::max(1, resident_threads() / (team_ / cluster_)) : 0});
+    return b_.finish({.grid = {cluster_ > 1 ? rows * cluster_ : sym::ceil_div(rows, rows_), 1, 1},
+                      .block = std::max(team_ * rows_ / cluster_, 32),
+                      .cluster = cluster_,
+                      .resident = cluster_ > 1 ? std::max(1, resident_threads() / (team_ / cluster_)) : 0});
   }
 
  private:
-  /// Rows that read the same row of something beside their own come one after another, so that it is read once: the outer dimension that most such loads leave out turns fastest.
+  /// Rows that read the same row of something beside their own come one after another, so that it is read once: the
+  /// outer dimension that most such loads leave out turns fastest.
   void order_rows() {
     if (outer_.size() < 2 || inner_.empty()) return;
     std::set<Scalar> loads;
     for (const Statement& s : b_.nest.statements)
       if (s.role != Role::Outer)
         for (Scalar n : ir::topological(std::span(&s.body, 1)))
-          if (n->op == ScalarOp::LinearLoad && !b_.made_here(n) && moves(n) && b_.env().hint_or(length_, 4096) * static_cast<std::int64_t>(size_of(b_.graph.buffer(n->buffer).layout.dtype)) >= kOwnRowBytes) loads.insert(n);
+          if (n->op == ScalarOp::LinearLoad && !b_.made_here(n) && moves(n) &&
+              b_.env().hint_or(length_, 4096) *
+                      static_cast<std::int64_t>(size_of(b_.graph.buffer(n->buffer).layout.dtype)) >=
+                  kOwnRowBytes)
+            loads.insert(n);
     auto shared = [&](const LoopDim& d) {
-      return std::ranges::count_if(loads, [&](Scalar n) { return !b_.depends(n, Exprs{d.var}) && b_.depends(n, variables_of(outer_)); });
+      return std::ranges::count_if(
+          loads, [&](Scalar n) { return !b_.depends(n, Exprs{d.var}) && b_.depends(n, variables_of(outer_)); });
     };
     auto best = std::prev(outer_.end());
     for (auto d = outer_.begin(); d != outer_.end(); ++d)
@@ -68,14 +84,16 @@ class Rows {
     std::rotate(best, std::next(best), outer_.end());
   }
 
-  // ---- How many threads take a row, and in how many turns ---------------------------------------------------------------------
+  // ---- How many threads take a row, and in how many turns
+  // ---------------------------------------------------------------------
 
   void choose_team() {
     const std::int64_t n = b_.env().hint_or(length_, 4096), rows = b_.env().hint_or(product_of(outer_), 1 << 16);
     if (!inner_.empty() && b_.nest.vector == LoopNest::Vector::Inner) {
       width_ = run_width(b_, inner_.back());
       // Rows that start on a vector but do not end on one. Counts and means of a run take all of its elements.
-      const bool counts = std::any_of(pairs_.begin(), pairs_.end(), [](const OnlinePair& p) { return p.kind == OnlinePair::Kind::Moments; });
+      const bool counts = std::any_of(pairs_.begin(), pairs_.end(),
+                                      [](const OnlinePair& p) { return p.kind == OnlinePair::Kind::Moments; });
       if (width_ == 1 && inner_.size() == 1 && n >= kLongRow && !counts) {
         width_ = run_width(b_, inner_.back(), true);
         ends_short_ = width_ > 1;
@@ -123,22 +141,29 @@ class Rows {
     if (shares && gpu_.cluster == 0 && runs >= kSharedRowRuns / 4)
       for (int blocks = 2; blocks <= gpu_.most_cluster; blocks *= 2)
         for (int share : {kMostShare, kLeastShare, kMostShare * 2})
-          if (runs >= static_cast<std::int64_t>(blocks) * share && runs <= static_cast<std::int64_t>(blocks) * share * (once ? runs : kMostTurns)) add({blocks * share, 1, blocks});
+          if (runs >= static_cast<std::int64_t>(blocks) * share &&
+              runs <= static_cast<std::int64_t>(blocks) * share * (once ? runs : kMostTurns))
+            add({blocks * share, 1, blocks});
     return out;
   }
 
-  /// Threads of a cluster that hold a row in registers with so few runs each that a multiprocessor has room for several blocks: the fewest of few threads, else of many. One block where the row is too long for that.
+  /// Threads of a cluster that hold a row in registers with so few runs each that a multiprocessor has room for several
+  /// blocks: the fewest of few threads, else of many. One block where the row is too long for that.
   Shape shared_row(std::int64_t runs, Shape otherwise) const {
-    auto fits = [&](int blocks, int share, int turns) { return runs <= static_cast<std::int64_t>(blocks) * share * turns; };
+    auto fits = [&](int blocks, int share, int turns) {
+      return runs <= static_cast<std::int64_t>(blocks) * share * turns;
+    };
     for (int share : {kLeastShare, kMostShare}) {
       int blocks = std::max(1, gpu_.cluster);
       while (gpu_.cluster == 0 && blocks < gpu_.most_cluster && !fits(blocks, share, kMostTurns / 2)) blocks *= 2;
-      if (blocks > 1 && fits(blocks, share, share == kMostShare ? kMostTurns : kMostTurns / 2)) return {blocks * share, 1, blocks};
+      if (blocks > 1 && fits(blocks, share, share == kMostShare ? kMostTurns : kMostTurns / 2))
+        return {blocks * share, 1, blocks};
     }
     return otherwise;
   }
 
-  /// Of blocks that share rows, how many threads a multiprocessor should hold: 64 registers for each, or 80 where much is kept.
+  /// Of blocks that share rows, how many threads a multiprocessor should hold: 64 registers for each, or 80 where much
+  /// is kept.
   int resident_threads() const {
     int kept = 0;
     for (const Kept& k : kept_) kept += turns_ * bytes_to_keep(k.value);
@@ -151,7 +176,8 @@ class Rows {
     for (const Statement& s : b_.nest.statements) {
       if (s.role == Role::Outer) continue;
       if (s.role != Role::Reduce) return false;
-      const bool paired = std::any_of(pairs_.begin(), pairs_.end(), [&](const OnlinePair& p) { return p.second == &s; });
+      const bool paired =
+          std::any_of(pairs_.begin(), pairs_.end(), [&](const OnlinePair& p) { return p.second == &s; });
       if (paired) continue;
       if (level >= 0 && s.level != level) return false;
       level = s.level;
@@ -159,7 +185,8 @@ class Rows {
     return true;
   }
 
-  // ---- What stays in registers from one level to the next ---------------------------------------------------------------------
+  // ---- What stays in registers from one level to the next
+  // ---------------------------------------------------------------------
 
   struct Kept {
     Scalar value;
@@ -179,7 +206,8 @@ class Rows {
   static int cost(Scalar n) {
     int c = 0;
     for (Scalar x : ir::topological(std::span(&n, 1)))
-      if (!x->args.empty() && x->op != ScalarOp::LinearLoad) c += x->op == ScalarOp::Div || x->op == ScalarOp::Pow || x->op >= ScalarOp::Exp ? 8 : 1;
+      if (!x->args.empty() && x->op != ScalarOp::LinearLoad)
+        c += x->op == ScalarOp::Div || x->op == ScalarOp::Pow || x->op >= ScalarOp::Exp ? 8 : 1;
     return c;
   }
 
@@ -190,7 +218,8 @@ class Rows {
     unrolled_ = false;
   }
 
-  /// `values`: what is cheap to make from loads is kept itself where it takes no more registers than they do. Returns whether all fits.
+  /// `values`: what is cheap to make from loads is kept itself where it takes no more registers than they do. Returns
+  /// whether all fits.
   bool keep(bool values) {
     kept_.clear();
     std::map<Scalar, int> first;  // level of first use
@@ -203,7 +232,8 @@ class Rows {
     std::set<Scalar> wanted;
     std::function<void(Scalar)> keep = [&](Scalar n) {
       if (wanted.contains(n)) return;
-      if (n->op != ScalarOp::LinearLoad && n->op != ScalarOp::Index && cost(n) <= 6 && !(values && bytes_of_loads(n, wanted) >= bytes_to_keep(n))) {
+      if (n->op != ScalarOp::LinearLoad && n->op != ScalarOp::Index && cost(n) <= 6 &&
+          !(values && bytes_of_loads(n, wanted) >= bytes_to_keep(n))) {
         for (Scalar a : n->args)
           if (moves(a)) keep(a);
         if (!n->args.empty()) return;
@@ -230,7 +260,8 @@ class Rows {
     // All loads of the first level are under way before the first is used, though only what is made of them stays.
     if (turns_ > 1)
       for (Scalar n : nodes[0])
-        if (n->op == ScalarOp::LinearLoad && !wanted.contains(n) && b_.packable(n)) wanted.insert(n), order.push_back(n);
+        if (n->op == ScalarOp::LinearLoad && !wanted.contains(n) && b_.packable(n))
+          wanted.insert(n), order.push_back(n);
     int bytes = 0, passing = 0;
     bool full = false;
     const int budget = team_ / cluster_ > 512 ? kKeptBytes * 2 / 3 : kKeptBytes;
@@ -268,13 +299,16 @@ class Rows {
     return bytes;
   }
 
-  // ---- Loops ------------------------------------------------------------------------------------------------------------------
+  // ---- Loops
+  // ------------------------------------------------------------------------------------------------------------------
 
   void point() {
     const std::string& index = b_.index_type();
     if (cluster_ > 1) {
       b_.line("const {0} row = ({0})(blockIdx.x / {1});", index, cluster_);
-      b_.line("const int part = blockIdx.x % {0}, t = part * {1} + threadIdx.x, lane = threadIdx.x % 32, warp = t / 32;", cluster_, team_ / cluster_);
+      b_.line(
+          "const int part = blockIdx.x % {0}, t = part * {1} + threadIdx.x, lane = threadIdx.x % 32, warp = t / 32;",
+          cluster_, team_ / cluster_);
       b_.put("c_cluster_begin();");
     } else if (team_ > 32) {
       b_.line("const {0} row = ({0})blockIdx.x;", index);
@@ -294,12 +328,15 @@ class Rows {
     }
     decode(b_, outer_, "row");
     for (const Kept& k : kept_) {
-      if (k.pack) b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(k.value->buffer).layout.dtype), k.name, turns_);
-      else b_.line("{} {}[{}][{}];", cuda_register_type(k.value->dtype), k.name, turns_, width_);
+      if (k.pack)
+        b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(k.value->buffer).layout.dtype), k.name, turns_);
+      else
+        b_.line("{} {}[{}][{}];", cuda_register_type(k.value->dtype), k.name, turns_, width_);
     }
   }
 
-  /// The loop over a thread's runs of the row. `inside` stands where the run's variables are known; `roots` are what it computes.
+  /// The loop over a thread's runs of the row. `inside` stands where the run's variables are known; `roots` are what it
+  /// computes.
   void turns(const std::vector<Scalar>& roots, const std::function<void()>& inside) {
     const std::string& index = b_.index_type();
     const std::string n = b_.text(length_);
@@ -316,32 +353,39 @@ class Rows {
       b_.put("#pragma unroll");
       b_.block(fmt::format("for (int c = 0; c < {}; ++c)", count), [&] {
         b_.line("const {} q = {};", index, q);
-        if (all) run(body);
-        else b_.block(fmt::format("if (q < {})", n), [&] { run(body); });
+        if (all)
+          run(body);
+        else
+          b_.block(fmt::format("if (q < {})", n), [&] { run(body); });
       });
     };
     if (unrolled_) return each(turns_, fmt::format("({0})(c * {1} + t) * {2}", index, team_, width_), exact_, inside);
     const std::vector<Scalar> loads = batched(roots);
     if (loads.empty()) {
       b_.put(b_.nest.levels > 0 ? "#pragma unroll 4" : "");
-      b_.block(fmt::format("for ({0} q = ({0})t * {1}; q < {2}; q += {3})", index, width_, n, team_ * width_), [&] { run(inside); });
+      b_.block(fmt::format("for ({0} q = ({0})t * {1}; q < {2}; q += {3})", index, width_, n, team_ * width_),
+               [&] { run(inside); });
       return;
     }
     // Several runs are under way before the first is used.
     const std::string begin = b_.fresh("q"), at = fmt::format("{} + ({})(c * {})", begin, index, team_ * width_);
-    b_.block(fmt::format("for ({0} {1} = ({0})t * {2}; {1} < {3}; {1} += {4})", index, begin, width_, n, kBatch * team_ * width_), [&] {
-      std::vector<std::string> packs;
-      for (Scalar l : loads) b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(l->buffer).layout.dtype), packs.emplace_back(b_.fresh("b")), kBatch);
-      each(kBatch, at, false, [&] {
-        for (std::size_t k = 0; k < loads.size(); ++k) {
-          const std::string value = b_.pack_load(loads[k]);
-          b_.line("{}[c] = {};", packs[k], value);
-        }
-      });
-      for (std::size_t k = 0; k < loads.size(); ++k) b_.set_pack(loads[k], packs[k] + "[c]");
-      each(kBatch, at, false, inside);
-      for (Scalar l : loads) b_.drop_pack(l);
-    });
+    b_.block(fmt::format("for ({0} {1} = ({0})t * {2}; {1} < {3}; {1} += {4})", index, begin, width_, n,
+                         kBatch * team_ * width_),
+             [&] {
+               std::vector<std::string> packs;
+               for (Scalar l : loads)
+                 b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(l->buffer).layout.dtype),
+                         packs.emplace_back(b_.fresh("b")), kBatch);
+               each(kBatch, at, false, [&] {
+                 for (std::size_t k = 0; k < loads.size(); ++k) {
+                   const std::string value = b_.pack_load(loads[k]);
+                   b_.line("{}[c] = {};", packs[k], value);
+                 }
+               });
+               for (std::size_t k = 0; k < loads.size(); ++k) b_.set_pack(loads[k], packs[k] + "[c]");
+               each(kBatch, at, false, inside);
+               for (Scalar l : loads) b_.drop_pack(l);
+             });
   }
 
   /// Loads of a level's runs that can stand before all of what the level computes, as many as registers hold.
@@ -349,8 +393,12 @@ class Rows {
     std::vector<Scalar> loads;
     int bytes = 0;
     for (Scalar n : roots) {
-      if (!b_.packable(n) || !moves(n) || std::any_of(n->args.begin(), n->args.end(), [&](Scalar a) { return moves(a); })) continue;
-      if (std::any_of(b_.nest.statements.begin(), b_.nest.statements.end(), [&](const Statement& s) { return s.stored && s.op->outs[0] == n->buffer; })) continue;
+      if (!b_.packable(n) || !moves(n) ||
+          std::any_of(n->args.begin(), n->args.end(), [&](Scalar a) { return moves(a); }))
+        continue;
+      if (std::any_of(b_.nest.statements.begin(), b_.nest.statements.end(),
+                      [&](const Statement& s) { return s.stored && s.op->outs[0] == n->buffer; }))
+        continue;
       if ((bytes += kBatch * bytes_to_keep(n)) > kBatchBytes) break;
       loads.push_back(n);
     }
@@ -359,7 +407,9 @@ class Rows {
 
   void inner_level() {
     auto statements = inner_statements(level_);
-    std::erase_if(statements, [&](const Statement* s) { return std::any_of(pairs_.begin(), pairs_.end(), [&](const OnlinePair& p) { return p.second == s; }); });
+    std::erase_if(statements, [&](const Statement* s) {
+      return std::any_of(pairs_.begin(), pairs_.end(), [&](const OnlinePair& p) { return p.second == s; });
+    });
     if (statements.empty()) return;
     loop_over(statements);
     finish_reductions(statements);
@@ -375,8 +425,10 @@ class Rows {
 
   /// All threads of a row have come here, and see what the others wrote.
   void wait() {
-    if (cluster_ > 1) b_.put("c_cluster_sync();");
-    else b_.put(team_ > 32 ? "c_sync();" : "c_sync_warp();");
+    if (cluster_ > 1)
+      b_.put("c_cluster_sync();");
+    else
+      b_.put(team_ > 32 ? "c_sync();" : "c_sync_warp();");
   }
 
   const OnlinePair* pair_of(const Statement& s) const {
@@ -398,27 +450,32 @@ class Rows {
     return a;
   }
 
-  /// The results of a pair. Where the first is not finite, one pass is not enough: each is then made by itself, as eager would.
+  /// The results of a pair. Where the first is not finite, one pass is not enough: each is then made by itself, as
+  /// eager would.
   void publish(const OnlinePair& p) {
-    const std::string w = accumulators_[index_of(*p.first)].name, type = cuda_register_type(p.first->body->dtype), first = w + "a", second = w + "b";
+    const std::string w = accumulators_[index_of(*p.first)].name, type = cuda_register_type(p.first->body->dtype),
+                      first = w + "a", second = w + "b";
     const bool soft = p.kind == OnlinePair::Kind::Softmax;
-    b_.line("{} {} = {}, {} = {};", type, first, soft ? w + ".m" : fmt::format("{0}.mean * {0}.n", w), second, soft ? fmt::format("c_soft_sum({})", w) : w + ".squares");
-    b_.block(soft ? fmt::format("if (!c_soft_fits({}))", first) : fmt::format("if (!(c_abs({}) < c_infinity<{}>()))", first, type), [&] {
-      plain_ = true;
-      for (const Statement* s : {p.first, p.second}) {
-        if (soft && s == p.first) {
-          b_.set_local(s->op->outs[0], first);
-          continue;
-        }
-        const std::vector<const Statement*> alone{s};
-        loop_over(alone);
-        finish_reductions(alone, false);
-        const Accumulator& a = accumulators_[index_of(*s)];
-        b_.line("{} = {};", s == p.first ? first : second, a.name);
-        b_.set_local(s->op->outs[0], s == p.first ? first : second);
-      }
-      plain_ = false;
-    });
+    b_.line("{} {} = {}, {} = {};", type, first, soft ? w + ".m" : fmt::format("{0}.mean * {0}.n", w), second,
+            soft ? fmt::format("c_soft_sum({})", w) : w + ".squares");
+    b_.block(soft ? fmt::format("if (!c_soft_fits({}))", first)
+                  : fmt::format("if (!(c_abs({}) < c_infinity<{}>()))", first, type),
+             [&] {
+               plain_ = true;
+               for (const Statement* s : {p.first, p.second}) {
+                 if (soft && s == p.first) {
+                   b_.set_local(s->op->outs[0], first);
+                   continue;
+                 }
+                 const std::vector<const Statement*> alone{s};
+                 loop_over(alone);
+                 finish_reductions(alone, false);
+                 const Accumulator& a = accumulators_[index_of(*s)];
+                 b_.line("{} = {};", s == p.first ? first : second, a.name);
+                 b_.set_local(s->op->outs[0], s == p.first ? first : second);
+               }
+               plain_ = false;
+             });
     made(*p.first, first);
     made(*p.second, second);
   }
@@ -442,7 +499,9 @@ class Rows {
         if (pair_of(*s)) {
           b_.line("{} y{}[{}];", cuda_register_type(s->body->dtype), index_of(*s), width_);
           // Nothing adds to a softmax.
-          if (ends_short_) b_.line("for (int j = 0; j < {}; ++j) y{}[j] = {};", width_, index_of(*s), reduction_identity(ir::ReductionKind::Max, s->body->dtype));
+          if (ends_short_)
+            b_.line("for (int j = 0; j < {}; ++j) y{}[j] = {};", width_, index_of(*s),
+                    reduction_identity(ir::ReductionKind::Max, s->body->dtype));
         }
       b_.elements(roots, statements, [&] {
         for (const Kept& k : kept_)
@@ -473,7 +532,9 @@ class Rows {
   /// What earlier levels converted of many narrow elements is converted again, since it would take twice the registers.
   void renew() {
     for (const Kept& k : kept_) {
-      if (!k.pack || k.level >= level_ || turns_ * width_ < kManyElements || size_of(b_.graph.buffer(k.value->buffer).layout.dtype) >= 4) continue;
+      if (!k.pack || k.level >= level_ || turns_ * width_ < kManyElements ||
+          size_of(b_.graph.buffer(k.value->buffer).layout.dtype) >= 4)
+        continue;
       b_.put("#pragma unroll");
       b_.line("for (int c = 0; c < {}; ++c) c_renew({}[c]);", turns_, k.name);
     }
@@ -482,7 +543,8 @@ class Rows {
   void preload(const std::vector<Scalar>& roots) {
     std::vector<const Kept*> packs;
     for (const Kept& k : kept_)
-      if (k.pack && k.level == level_ && std::find(roots.begin(), roots.end(), k.value) != roots.end()) packs.push_back(&k);
+      if (k.pack && k.level == level_ && std::find(roots.begin(), roots.end(), k.value) != roots.end())
+        packs.push_back(&k);
     if (packs.empty()) return;
     turns(roots, [&] {
       for (const Kept* k : packs) b_.line("{}[c] = {};", k->name, b_.pack_load(k->value));
@@ -506,7 +568,8 @@ class Rows {
       if (s->role == Role::Reduce) all.push_back(&accumulators_[index_of(*s)]);
     if (all.empty()) return;
     if (team_ > 1)
-      for (const Accumulator* a : all) b_.line("{0} = c_reduce_warp<{1}>({0}, {2});", a->name, std::min(team_, 32), a->op);
+      for (const Accumulator* a : all)
+        b_.line("{0} = c_reduce_warp<{1}>({0}, {2});", a->name, std::min(team_, 32), a->op);
     if (team_ > 32) {
       // In a cluster every block is given what all warps of the row have.
       const int warps = team_ / 32, across = std::min(warps, 32);
@@ -514,8 +577,10 @@ class Rows {
       begun_ = true;
       for (const Accumulator* a : all) {
         b_.head(fmt::format("__shared__ {} h{}[{}];", a->type, a->name, warps));
-        if (cluster_ > 1) b_.line("if (lane < {1}) c_shared_of(h{0}, lane)[warp] = {0};", a->name, cluster_);
-        else b_.line("if (lane == 0) h{0}[warp] = {0};", a->name);
+        if (cluster_ > 1)
+          b_.line("if (lane < {1}) c_shared_of(h{0}, lane)[warp] = {0};", a->name, cluster_);
+        else
+          b_.line("if (lane == 0) h{0}[warp] = {0};", a->name);
       }
       wait();
       for (const Accumulator* a : all) {
@@ -549,7 +614,8 @@ class Rows {
     for (const Statement* s : statements)
       for (Scalar n : ir::topological(std::span(&s->body, 1)))
         if (n->op == ScalarOp::LinearLoad && !b_.made_here(n))
-          for (const Statement& w : b_.nest.statements) reads_written = reads_written || (w.stored && w.op->outs[0] == n->buffer);
+          for (const Statement& w : b_.nest.statements)
+            reads_written = reads_written || (w.stored && w.op->outs[0] == n->buffer);
     for (const Statement* s : statements) {
       values.emplace_back(s, b_.name(s->body));
       if (reads_written) wait();

@@ -1,7 +1,10 @@
-// Scans along one dimension: a block walks a row in chunks and carries the total from one to the next; columns are one thread's each where they lie side by side.
+// Scans along one dimension: a block walks a row in chunks and carries the total from one to the next; columns are one
+// thread's each where they lie side by side.
 //
-// Of few long rows each chunk is a block's (a tile), in one pass: a block tells the others what its tile comes to and adds up what all tiles before it came to, in an order that only the tile's place decides, so that
-// results do not depend on which block was first (single-pass scans: Merrill and Garland 2016, whose order does). Tiles are put together in groups, so that a late tile reads few numbers; a tile waits only for tiles begun before it.
+// Of few long rows each chunk is a block's (a tile), in one pass: a block tells the others what its tile comes to and
+// adds up what all tiles before it came to, in an order that only the tile's place decides, so that results do not
+// depend on which block was first (single-pass scans: Merrill and Garland 2016, whose order does). Tiles are put
+// together in groups, so that a late tile reads few numbers; a tile waits only for tiles begun before it.
 #include "codegen/cuda/forms.h"
 #include "ir/scan_state.h"
 #include "support/error.h"
@@ -24,7 +27,9 @@ Combine combine_of(ScanKind kind, DType d) {
     case ScanKind::Prod: return {"c_op_mul()", reduction_identity(ir::ReductionKind::Prod, d), type};
     case ScanKind::Max: return {"c_op_max()", reduction_identity(ir::ReductionKind::Max, d), type};
     case ScanKind::Min: return {"c_op_min()", reduction_identity(ir::ReductionKind::Min, d), type};
-    case ScanKind::LogSumExp: return {"c_op_lse()", fmt::format("c_lse_of({})", reduction_identity(ir::ReductionKind::Max, d)), fmt::format("c_lse<{}>", type), "c_lse_of", "c_lse_value"};
+    case ScanKind::LogSumExp:
+      return {"c_op_lse()", fmt::format("c_lse_of({})", reduction_identity(ir::ReductionKind::Max, d)),
+              fmt::format("c_lse<{}>", type), "c_lse_of", "c_lse_value"};
   }
   return {};
 }
@@ -51,16 +56,21 @@ Kernel columns(Body& b, const Statement& s, const Combine& c) {
 }
 
 /// Sets `carry` to what stands before the tile, whose total is `all`.
-void look_back(Body& b, const Combine& c, DType dtype, const std::string& state, const ir::ScanState& layout, int threads) {
+void look_back(Body& b, const Combine& c, DType dtype, const std::string& state, const ir::ScanState& layout,
+               int threads) {
   const int group = static_cast<int>(ir::ScanState::kGroup), warps = threads / 32;
   const std::string &type = c.type, told = fmt::format("{}(c_told<{}>", c.lift, cuda_register_type(dtype));
   b.head(fmt::format("__shared__ {} far_of[{}], near_tiles;", type, warps));
-  b.line("u64* const tiles = (u64*){} + 2 + (i64)row * {}, * const groups = tiles + (i64)2 * {};", state, b.text(b.env().simplify(layout.row_words())), b.text(b.env().simplify(layout.tiles)));
+  b.line("u64* const tiles = (u64*){} + 2 + (i64)row * {}, * const groups = tiles + (i64)2 * {};", state,
+         b.text(b.env().simplify(layout.row_words())), b.text(b.env().simplify(layout.tiles)));
   b.line("if (t == 0) c_tell(tiles + (i64)2 * tile, {}(all));", c.value);
-  b.line("{0} near = t < tile % {1} ? {3}(tiles + (i64)2 * (tile / {1} * {1} + t))) : ({0}){2}, far = {2};", type, group, c.identity, told);
+  b.line("{0} near = t < tile % {1} ? {3}(tiles + (i64)2 * (tile / {1} * {1} + t))) : ({0}){2}, far = {2};", type,
+         group, c.identity, told);
   b.line("near = c_reduce_warp<32>(near, {});", c.op);
-  b.line("if (t == 0 && tile % {0} == {0} - 1) c_tell(groups + (i64)2 * (tile / {0}), {2}({1}(near, all)));", group, c.op, c.value);
-  b.line("for (int g = t; g < tile / {0}; g += {1}) far = {2}(far, {3}(groups + (i64)2 * g)));", group, threads, c.op, told);
+  b.line("if (t == 0 && tile % {0} == {0} - 1) c_tell(groups + (i64)2 * (tile / {0}), {2}({1}(near, all)));", group,
+         c.op, c.value);
+  b.line("for (int g = t; g < tile / {0}; g += {1}) far = {2}(far, {3}(groups + (i64)2 * g)));", group, threads, c.op,
+         told);
   b.line("far = c_reduce_warp<32>(far, {});", c.op);
   b.put("if (lane == 0) far_of[warp] = far;");
   b.put("if (t == 0) near_tiles = near;");
@@ -69,7 +79,8 @@ void look_back(Body& b, const Combine& c, DType dtype, const std::string& state,
   b.line("carry = {0}(c_reduce_warp<32>(far, {0}), near_tiles);", c.op);
 }
 
-/// A row's chunk is cut into the warps' segments, and a segment into `turns` pieces of a run for each lane: all loads of a chunk are under way at once, and the pieces' scans do not wait for one another.
+/// A row's chunk is cut into the warps' segments, and a segment into `turns` pieces of a run for each lane: all loads
+/// of a chunk are under way at once, and the pieces' scans do not wait for one another.
 Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c) {
   const std::string& type = c.type;
   constexpr int kMostThreads = 256, kMostTurns = 4;
@@ -77,7 +88,8 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c) 
   const LoopDim along = b.nest.inner[0];
   const std::string r(along.var.name()), n = b.text(along.size);
   const int width = run_width(b, along);
-  const std::int64_t runs = (b.env().hint_or(along.size, 4096) + width - 1) / width, rows = b.env().hint_or(product_of(b.nest.outer), 1 << 10);
+  const std::int64_t runs = (b.env().hint_or(along.size, 4096) + width - 1) / width,
+                     rows = b.env().hint_or(product_of(b.nest.outer), 1 << 10);
   int usual = std::max(32, power_of_two_at_least((runs + kMostTurns - 1) / kMostTurns, kMostThreads));
   // Few rows: one chunk of more threads rather than several chunks.
   const bool tiled = s.op->outs.size() > 1;
@@ -89,20 +101,24 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c) 
   std::vector<Shape> shapes{{usual, power_of_two_at_least((runs + usual - 1) / usual, kMostTurns)}};
   for (int threads : {usual, usual / 2, usual * 2, usual * 4})
     for (int turns : {1, 2, 4, 8})
-      if (const Shape s{threads, turns}; threads >= 32 && threads <= 1024 && threads * turns < 2 * runs && (!tiled || threads * turns * width >= ir::ScanState::kSmallest) && std::find(shapes.begin(), shapes.end(), s) == shapes.end())
+      if (const Shape s{threads, turns}; threads >= 32 && threads <= 1024 && threads * turns < 2 * runs &&
+                                         (!tiled || threads * turns * width >= ir::ScanState::kSmallest) &&
+                                         std::find(shapes.begin(), shapes.end(), s) == shapes.end())
         shapes.push_back(s);
   const Shape shape = chosen(b, gpu, shapes);
   const int threads = shape.threads, warps = threads / 32, turns = shape.turns;
   const int piece = 32 * width, segment = piece * turns, chunk = segment * warps;
   const bool whole = b.env().statically_known_multiple_of(along.size, chunk);
   // 0 is a multiple too: a row that may have no elements needs the loop, which then does nothing.
-  const bool once = b.env().statically_known_le(along.size, chunk) && (!whole || b.env().statically_known_le(1, along.size));
+  const bool once =
+      b.env().statically_known_le(along.size, chunk) && (!whole || b.env().statically_known_le(1, along.size));
   b.lanes = {along.var, width};
   const Expr tiles = b.env().simplify(sym::ceil_div(along.size, chunk)), count = product_of(b.nest.outer);
   const std::string state = tiled ? b.pointer(s.op->outs[1], true) : "";
   b.put("const int t = threadIdx.x, lane = t % 32, warp = t / 32;");
   if (tiled) {
-    // Tiles are numbered as blocks begin, so that none waits for one that may not have a place to run. (The remainder: should the state not hold zeros, nothing is written outside.)
+    // Tiles are numbered as blocks begin, so that none waits for one that may not have a place to run. (The remainder:
+    // should the state not hold zeros, nothing is written outside.)
     b.head("__shared__ u32 ticket;");
     b.line("if (t == 0) ticket = (u32)c_count((i32*){}) % (u32){};", state, b.text(b.env().simplify(count * tiles)));
     b.put("c_sync();");
@@ -120,18 +136,23 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c) 
   b.put("int side = 0;");
   std::vector<Scalar> loads;
   for (Scalar l : nodes)
-    if (b.packable(l) && l->args.empty() && std::none_of(loads.begin(), loads.end(), [&](Scalar x) { return x == l; })) loads.push_back(l);
+    if (b.packable(l) && l->args.empty() && std::none_of(loads.begin(), loads.end(), [&](Scalar x) { return x == l; }))
+      loads.push_back(l);
   auto pieces = [&](const std::function<void()>& inside) {
     b.put("#pragma unroll");
     b.block(fmt::format("for (int m = 0; m < {}; ++m)", turns), [&] {
       b.line("const {0} {1} = q0 + warp * {2} + m * {3} + lane * {4};", index, r, segment, piece, width);
-      if (whole) inside();
-      else b.block(fmt::format("if ({} < {})", r, n), inside);
+      if (whole)
+        inside();
+      else
+        b.block(fmt::format("if ({} < {})", r, n), inside);
     });
   };
   const auto chunk_of = [&] {
     std::vector<std::string> packs;
-    for (Scalar l : loads) b.line("{} {}[{}];", b.pack_type(b.graph.buffer(l->buffer).layout.dtype), packs.emplace_back(b.fresh("k")), turns);
+    for (Scalar l : loads)
+      b.line("{} {}[{}];", b.pack_type(b.graph.buffer(l->buffer).layout.dtype), packs.emplace_back(b.fresh("k")),
+             turns);
     if (!loads.empty())
       pieces([&] {
         for (std::size_t k = 0; k < loads.size(); ++k) {
@@ -174,7 +195,8 @@ Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c) 
       b.put("c_sync();");
       b.line("{0} earlier = lane < {1} ? h[side][lane] : {2};", type, warps, c.identity);
       b.line("earlier = c_scan_warp(earlier, lane, {});", c.op);
-      b.line("const {0} all = c_lane_from(earlier, {1}), mine = c_lane_from(earlier, warp > 0 ? warp - 1 : 0);", type, warps - 1);
+      b.line("const {0} all = c_lane_from(earlier, {1}), mine = c_lane_from(earlier, warp > 0 ? warp - 1 : 0);", type,
+             warps - 1);
       if (tiled) look_back(b, c, s.body->dtype, state, ir::ScanState(along.size), threads);
       b.line("const {0} before = warp > 0 ? {1}(carry, mine) : carry;", type, c.op);
       b.line("carry = {}(carry, all);", c.op);

@@ -127,20 +127,23 @@ static __device__ void c_merge(const E* x, i64 x_step, const i64* p, i64 p_step,
 
 namespace {
 
-constexpr int kSortThreads = 512;       // of a block that sorts
+constexpr int kSortThreads = 512;   // of a block that sorts
 constexpr int kMergeThreads = 256;  // and of one that merges
 
-/// Pieces of `tile` elements, each put in order, with their places in the row; the whole row or its first elements where there is no tile.
+/// Pieces of `tile` elements, each put in order, with their places in the row; the whole row or its first elements
+/// where there is no tile.
 Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, std::int64_t tile) {
   const ir::BufferView& x = call.inputs[0];
   const Expr whole = row_length(call, x), taken = row_length(call, call.outputs[0]);
   int capacity = size_of(x.dtype) <= 4 ? 4096 : 2048;
   const bool fits = tile || graph.env().statically_known_le(whole, capacity);
-  COIL_CHECK(call.op != "topk" || taken == whole || fits || graph.env().statically_known_le(taken, capacity / 2), "{} of a row of {}", sym::to_string(taken), sym::to_string(whole));
+  COIL_CHECK(call.op != "topk" || taken == whole || fits || graph.env().statically_known_le(taken, capacity / 2),
+             "{} of a row of {}", sym::to_string(taken), sym::to_string(whole));
   // Short rows: less memory and fewer threads, and so more rows at a time.
   while (capacity > 64 && graph.env().statically_known_le(whole, capacity / 2)) capacity /= 2;
   // Fewer are compared sooner than their digits are counted; so are the first of a row that never fits.
-  const bool by_digits = ir::has_digits(x.dtype) && capacity >= (size_of(x.dtype) <= 4 ? 1024 : 2048) && (fits || call.op == "sort");
+  const bool by_digits =
+      ir::has_digits(x.dtype) && capacity >= (size_of(x.dtype) <= 4 ? 1024 : 2048) && (fits || call.op == "sort");
   const int threads = by_digits ? kRadixThreads : std::clamp(capacity / 4, 32, kSortThreads);
   RowKernel k(graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1, tile ? sym::ceil_div(whole, tile) : Expr(1));
   std::string n = k.scalar(whole), count = k.scalar(taken), from = "0", body;
@@ -148,15 +151,21 @@ Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, st
     body += fmt::format("  const i64 from = part * {0}, n = {1} - from < {0} ? {1} - from : {0};\n", tile, n);
     n = count = "n", from = "from";
   }
-  const std::string views = fmt::format("p0 + o0 + {0} * {1}, {1}, p1 + o1 + {0} * {2}, {2}, p2 + o2 + {0} * {3}, {3}", from, k.steps[0], k.steps[1], k.steps[2]);
-  std::string shared = fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n", k.element, capacity, capacity);
+  const std::string views = fmt::format("p0 + o0 + {0} * {1}, {1}, p1 + o1 + {0} * {2}, {2}, p2 + o2 + {0} * {3}, {3}",
+                                        from, k.steps[0], k.steps[1], k.steps[2]);
+  std::string shared =
+      fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n", k.element, capacity, capacity);
   if (by_digits) {
     shared += "  __shared__ u32 counts[8 * 256];\n  __shared__ u64 sums[16];\n";
-    body += fmt::format("  {}c_digit_sort<{}, Get, {}>({}, (i32){}, (i32){}, {}, keys, places, counts, sums, threadIdx.x);\n", fits ? "" : fmt::format("if ({} <= {}) return ", n, capacity), capacity / kRadixThreads, descending, views, n, count, from);
+    body += fmt::format(
+        "  {}c_digit_sort<{}, Get, {}>({}, (i32){}, (i32){}, {}, keys, places, counts, sums, threadIdx.x);\n",
+        fits ? "" : fmt::format("if ({} <= {}) return ", n, capacity), capacity / kRadixThreads, descending, views, n,
+        count, from);
   }
   if (!by_digits || !fits) {
     shared += "  __shared__ i32 held;\n";
-    body += fmt::format("  c_sort<{}, Get, {}>({}, {}, {}, {}, keys, places, &held, threadIdx.x, {});\n", capacity, descending, views, n, count, from, threads);
+    body += fmt::format("  c_sort<{}, Get, {}>({}, {}, {}, {}, keys, places, &held, threadIdx.x, {});\n", capacity,
+                        descending, views, n, count, from, threads);
   }
   return k.finish({"const " + k.element, k.element, "i64"}, shared, body, threads);
 }
@@ -167,16 +176,23 @@ Kernel merged_runs(ir::Graph& graph, const ir::Extern& call, bool descending) {
   const Expr length = row_length(call, x);
   RowKernel k(graph, call, {&x, &call.inputs[1], &call.outputs[0], &call.outputs[1]}, 2, sym::ceil_div(length, tile));
   const std::string n = k.scalar(length);
-  const std::string body = fmt::format("  c_merge<{}, Get, {}>(p0 + o0, {}, p1 + o1, {}, p2 + o2, {}, p3 + o3, {}, {}, {}, part * {}, keys, places, cuts, threadIdx.x, {});\n", tile, descending, k.steps[0], k.steps[1], k.steps[2],
-                                       k.steps[3], n, k.scalar(attribute(call, "width", 0)), tile, kMergeThreads);
-  return k.finish({"const " + k.element, "const i64", k.element, "i64"}, fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n  __shared__ i64 cuts[2];\n", k.element, tile, tile), body, kMergeThreads);
+  const std::string body = fmt::format(
+      "  c_merge<{}, Get, {}>(p0 + o0, {}, p1 + o1, {}, p2 + o2, {}, p3 + o3, {}, {}, {}, part * {}, keys, places, "
+      "cuts, threadIdx.x, {});\n",
+      tile, descending, k.steps[0], k.steps[1], k.steps[2], k.steps[3], n, k.scalar(attribute(call, "width", 0)), tile,
+      kMergeThreads);
+  return k.finish({"const " + k.element, "const i64", k.element, "i64"},
+                  fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n  __shared__ i64 cuts[2];\n",
+                              k.element, tile, tile),
+                  body, kMergeThreads);
 }
 
 }  // namespace
 
 Kernel cuda_sort(ir::Graph& graph, const ir::Extern& call) {
   if (is_cuda_radix(call.op)) return cuda_radix(graph, call);
-  const bool descending = call.op == "topk" ? attribute(call, "largest", 1) != 0 : attribute(call, "descending", 0) != 0;
+  const bool descending =
+      call.op == "topk" ? attribute(call, "largest", 1) != 0 : attribute(call, "descending", 0) != 0;
   if (call.op == "merge_runs") return merged_runs(graph, call, descending);
   return sorted_rows(graph, call, descending, call.op == "sort_tiles" ? attribute(call, "tile", 0) : 0);
 }

@@ -5,8 +5,11 @@
 namespace coil::codegen {
 
 /// Whether `cuda_sort` makes kernels of operations of this name.
-inline bool is_cuda_sort(std::string_view op) { return op == "sort" || op == "topk" || op == "sort_tiles" || op == "merge_runs" || is_cuda_radix(op); }
-/// Stable; NaN is greater than every number. Rows that fit are sorted in shared memory, longer ones in the results' own memory; of long rows `topk` keeps the best k while it walks over them (k up to half of what fits).
+inline bool is_cuda_sort(std::string_view op) {
+  return op == "sort" || op == "topk" || op == "sort_tiles" || op == "merge_runs" || is_cuda_radix(op);
+}
+/// Stable; NaN is greater than every number. Rows that fit are sorted in shared memory, longer ones in the results' own
+/// memory; of long rows `topk` keeps the best k while it walks over them (k up to half of what fits).
 Kernel cuda_sort(ir::Graph&, const ir::Extern& call);
 
 /// Device functions that the kernels call, part of the prelude.

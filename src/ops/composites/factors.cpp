@@ -19,11 +19,15 @@ Exprs batch_of(Steps& s, const Value& x) { return {s.sizes(x).begin(), s.sizes(x
 
 void require_matrix(Steps& s, const Value& x, bool square = true) {
   if (s.rank(x) < 2) s.refuse("takes tensors of at least two dimensions");
-  if (square && !s.env.statically_known_equal(s.size(x, -2), s.size(x, -1)) && s.size(x, -2).constant() && s.size(x, -1).constant()) s.refuse("takes batches of square matrices");
+  if (square && !s.env.statically_known_equal(s.size(x, -2), s.size(x, -1)) && s.size(x, -2).constant() &&
+      s.size(x, -1).constant())
+    s.refuse("takes batches of square matrices");
 }
 
 /// The run fails where a factorization of `matrix` told of an error.
-void check(Steps& s, const Value& info, const Value& matrix, const char* api) { s.call("aten._linalg_check_errors.default", {info, api}, {{"is_matrix", s.rank(matrix) == 2}}); }
+void check(Steps& s, const Value& info, const Value& matrix, const char* api) {
+  s.call("aten._linalg_check_errors.default", {info, api}, {{"is_matrix", s.rank(matrix) == 2}});
+}
 
 struct Lu {
   Value factors, pivots, info;
@@ -47,7 +51,10 @@ Solution solve(Steps& s, const Value& a, Value b, bool left) {
   require_matrix(s, a);
   // One vector, or a batch of them: as many as matrices.
   const Exprs vectors(s.sizes(a).begin(), s.sizes(a).end() - 1);
-  const bool vector = s.rank(b) == 1 || (s.rank(b) + 1 == s.rank(a) && std::equal(vectors.begin(), vectors.end(), s.sizes(b).begin(), [&](const Expr& x, const Expr& y) { return s.env.statically_known_equal(x, y); }));
+  const bool vector =
+      s.rank(b) == 1 || (s.rank(b) + 1 == s.rank(a) &&
+                         std::equal(vectors.begin(), vectors.end(), s.sizes(b).begin(),
+                                    [&](const Expr& x, const Expr& y) { return s.env.statically_known_equal(x, y); }));
   if (vector && !left) s.refuse("takes matrices on the right-hand side when left is False");
   if (vector) b = s.unsqueeze(b, -1);
   const Lu lu = factor(s, a);
@@ -81,7 +88,8 @@ Value linalg_solve(Steps& s) {
 Lu inverse(Steps& s, const Value& a) {
   require_matrix(s, a);
   const Lu lu = factor(s, a);
-  return {s.call("aten.linalg_lu_solve.default", {lu.factors, lu.pivots, identity(s, s.size(a, -1), s.dtype(a))}), lu.pivots, lu.info};
+  return {s.call("aten.linalg_lu_solve.default", {lu.factors, lu.pivots, identity(s, s.size(a, -1), s.dtype(a))}),
+          lu.pivots, lu.info};
 }
 
 Value inv_ex(Steps& s) {
@@ -99,7 +107,8 @@ Value tensorinv(Steps& s) {
   const auto at = static_cast<std::size_t>(s.number("ind"));
   const Exprs& sizes = s.sizes(x);
   if (at < 1 || at > sizes.size()) s.refuse("takes a split into dimensions before and after");
-  Exprs before(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(at)), after(sizes.begin() + static_cast<std::ptrdiff_t>(at), sizes.end());
+  Exprs before(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(at)),
+      after(sizes.begin() + static_cast<std::ptrdiff_t>(at), sizes.end());
   const Expr m = s.env.simplify(sym::product(before)), n = s.env.simplify(sym::product(after));
   Value made = checked_inverse(s, s.reshape(x, {m, n}));
   after.insert(after.end(), before.begin(), before.end());
@@ -127,7 +136,8 @@ Value tensorsolve(Steps& s) {
 /// Without the copy of the matrix that the second result is.
 Value solve_with_triangle(Steps& s, Value a, const Value& b, bool upper, bool transpose, bool unit) {
   if (transpose) a = transposed(s, a);
-  return s.call("aten.linalg_solve_triangular.default", {a, b}, {{"upper", upper != transpose}, {"unitriangular", unit}});
+  return s.call("aten.linalg_solve_triangular.default", {a, b},
+                {{"upper", upper != transpose}, {"unitriangular", unit}});
 }
 
 Value triangular_solve(Steps& s) {
@@ -145,9 +155,13 @@ Value checked_cholesky(Steps& s) {
   return s.item(both, 0);
 }
 
-Value with_cholesky(Steps& s, const Value& factor, const Value& b, bool upper) { return solve_with_triangle(s, factor, solve_with_triangle(s, factor, b, upper, upper, false), upper, !upper, false); }
+Value with_cholesky(Steps& s, const Value& factor, const Value& b, bool upper) {
+  return solve_with_triangle(s, factor, solve_with_triangle(s, factor, b, upper, upper, false), upper, !upper, false);
+}
 
-Value cholesky_solve(Steps& s) { return with_cholesky(s, s[s.op.schema.parameters[1].name], s["self"], s.flag("upper")); }
+Value cholesky_solve(Steps& s) {
+  return with_cholesky(s, s[s.op.schema.parameters[1].name], s["self"], s.flag("upper"));
+}
 
 Value cholesky_inverse(Steps& s) {
   const Value& factor = s["self"];
@@ -199,7 +213,9 @@ Value lu(Steps& s) {
   return unpacked(s, s.contiguous(made.factors), made.pivots, true, true);
 }
 
-Value lu_unpack(Steps& s) { return unpacked(s, s.contiguous(s["LU_data"]), s["LU_pivots"], s.flag("unpack_data"), s.flag("unpack_pivots")); }
+Value lu_unpack(Steps& s) {
+  return unpacked(s, s.contiguous(s["LU_data"]), s["LU_pivots"], s.flag("unpack_data"), s.flag("unpack_pivots"));
+}
 
 Value ldl_factor(Steps& s) {
   Value all = s.call("aten.linalg_ldl_factor_ex.default", {s["self"]});
@@ -295,15 +311,21 @@ Value linalg_eigh(Steps& s) {
   return Values{s.item(both, 0), s.item(both, 1)};
 }
 
-Value eigenvalues_of_symmetric(Steps& s, const Value& a, const Value& triangle) { return s.item(s.call("aten._linalg_eigh.default", {a, triangle, false}), 0); }
+Value eigenvalues_of_symmetric(Steps& s, const Value& a, const Value& triangle) {
+  return s.item(s.call("aten._linalg_eigh.default", {a, triangle, false}), 0);
+}
 
 Value eigvalsh(Steps& s) { return eigenvalues_of_symmetric(s, s["self"], s["UPLO"]); }
 
 // Thresholds on singular values.
 
-double epsilon(DType type) { return type == DType::F64 ? std::numeric_limits<double>::epsilon() : static_cast<double>(std::numeric_limits<float>::epsilon()); }
+double epsilon(DType type) {
+  return type == DType::F64 ? std::numeric_limits<double>::epsilon()
+                            : static_cast<double>(std::numeric_limits<float>::epsilon());
+}
 
-/// What is not above is taken for zero: max(atol, rtol * largest), with torch's defaults. Numbers or tensors; none where not given.
+/// What is not above is taken for zero: max(atol, rtol * largest), with torch's defaults. Numbers or tensors; none
+/// where not given.
 Value threshold(Steps& s, const Value& a, const Value& atol, const Value& rtol, const Value& largest) {
   const Expr longest = s.env.simplify(sym::max(s.size(a, -2), s.size(a, -1)));
   const DType type = s.dtype(a);
@@ -367,19 +389,23 @@ Value pseudo_inverse(Steps& s) {
 }
 
 Value first_over_last(Steps& s, const Value& a, bool inverse) {
-  Value values = singular_values(s, a), first = s.call("aten.select.int", {values, -1, 0}), last = s.call("aten.select.int", {values, -1, -1});
+  Value values = singular_values(s, a), first = s.call("aten.select.int", {values, -1, 0}),
+        last = s.call("aten.select.int", {values, -1, -1});
   return inverse ? s.div(last, first) : s.div(first, last);
 }
 
 Value condition_number(Steps& s) {
   const Value &a = s["self"], &p = s["p"];
   require_matrix(s, a, false);
-  if (p.is_none() || (!p.is<std::string>() && std::fabs(p.as_double()) == 2)) return first_over_last(s, a, !p.is_none() && p.as_double() < 0);
+  if (p.is_none() || (!p.is<std::string>() && std::fabs(p.as_double()) == 2))
+    return first_over_last(s, a, !p.is_none() && p.as_double() < 0);
   require_matrix(s, a);
   const Lu made = inverse(s, a);
   Value singular = s.unsqueeze(s.unsqueeze(s.call("aten.gt.Scalar", {made.info, 0}), -1), -1);
   Value inverted = s.call("aten.masked_fill.Scalar", {made.factors, singular, std::numeric_limits<double>::infinity()});
-  auto norm = [&](const Value& x) { return s.call(p.is<std::string>() ? "aten.linalg_matrix_norm.str_ord" : "aten.linalg_matrix_norm.default", {x, p}); };
+  auto norm = [&](const Value& x) {
+    return s.call(p.is<std::string>() ? "aten.linalg_matrix_norm.str_ord" : "aten.linalg_matrix_norm.default", {x, p});
+  };
   const double infinity = std::numeric_limits<double>::infinity();
   return s.call("aten.nan_to_num.default", {s.mul(norm(a), norm(inverted)), infinity, infinity, -infinity});
 }
@@ -391,32 +417,44 @@ constexpr Composite kFactors[] = {
     {"aten::linalg_inv(Tensor A) -> Tensor", inv},
     {"aten::inverse(Tensor self) -> Tensor", inv},
     {"aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", linalg_solve},
-    {"aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)", solve_with_info},
-    {"aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)", solve_with_factors},
+    {"aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor "
+     "info)",
+     solve_with_info},
+    {"aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor "
+     "LU, Tensor pivots, Tensor info)",
+     solve_with_factors},
     {"aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", lu_solve},
     {"aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor", tensorinv},
     {"aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", tensorsolve},
-    {"aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)", triangular_solve},
+    {"aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) "
+     "-> (Tensor solution, Tensor cloned_coefficient)",
+     triangular_solve},
     {"aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", checked_cholesky},
     {"aten::cholesky(Tensor self, bool upper=False) -> Tensor", checked_cholesky},
     {"aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor", cholesky_solve},
     {"aten::_cholesky_solve_helper(Tensor self, Tensor A, bool upper) -> Tensor", cholesky_solve},
     {"aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor", cholesky_inverse},
     {"aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", lu_factor},
-    {"aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)", lu_with_info},
+    {"aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor "
+     "info)",
+     lu_with_info},
     {"aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", lu},
-    {"aten::lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)", lu_unpack},
+    {"aten::lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, "
+     "Tensor L, Tensor U)",
+     lu_unpack},
     {"aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", ldl_factor},
     {"aten::linalg_det(Tensor A) -> Tensor", det},
     {"aten::det(Tensor self) -> Tensor", det},
     {"aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)", det_with_factors},
     {"aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", slogdet},
     {"aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", slogdet},
-    {"aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)", slogdet_with_factors},
+    {"aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)",
+     slogdet_with_factors},
     {"aten::logdet(Tensor self) -> Tensor", logdet},
     {"aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", qr},
     {"aten::orgqr(Tensor self, Tensor input2) -> Tensor", orgqr},
-    {"aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)", linalg_svd},
+    {"aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
+     linalg_svd},
     {"aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", svdvals},
     {"aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", svd},
     {"aten::linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", linalg_eigh},
@@ -424,12 +462,20 @@ constexpr Composite kFactors[] = {
     {"aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor", pseudo_inverse},
     {"aten::pinverse(Tensor self, float rcond=1e-15) -> Tensor", pseudo_inverse},
     {"aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", pseudo_inverse},
-    {"aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", pseudo_inverse},
-    {"aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", pseudo_inverse},
+    {"aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> "
+     "Tensor",
+     pseudo_inverse},
+    {"aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) "
+     "-> Tensor",
+     pseudo_inverse},
     {"aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor", matrix_rank},
     {"aten::linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor", matrix_rank},
-    {"aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", matrix_rank},
-    {"aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", matrix_rank},
+    {"aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool "
+     "hermitian=False) -> Tensor",
+     matrix_rank},
+    {"aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool "
+     "hermitian=False) -> Tensor",
+     matrix_rank},
     {"aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor", condition_number},
     {"aten::linalg_cond.p_str(Tensor self, str p) -> Tensor", condition_number},
     {"aten::matrix_exp(Tensor self) -> Tensor", matrix_exp},
@@ -437,7 +483,9 @@ constexpr Composite kFactors[] = {
 
 }  // namespace
 
-Value singular_values(Steps& s, const Value& a) { return s.item(s.call("aten._linalg_svd.default", {a, false, false}), 1); }
+Value singular_values(Steps& s, const Value& a) {
+  return s.item(s.call("aten._linalg_svd.default", {a, false, false}), 1);
+}
 
 Value checked_inverse(Steps& s, const Value& a) {
   const Lu made = inverse(s, a);

@@ -12,8 +12,10 @@ namespace {
 
 Expr product_of(Steps& s, const Exprs& sizes) { return s.env.simplify(sym::product(sizes)); }
 
-/// Sums over the products of matched dimensions: permuted so that they meet, one matrix product, the free dimensions again.
-Value contract(Steps& s, const Value& a, const Value& b, std::vector<std::int64_t> of_a, std::vector<std::int64_t> of_b) {
+/// Sums over the products of matched dimensions: permuted so that they meet, one matrix product, the free dimensions
+/// again.
+Value contract(Steps& s, const Value& a, const Value& b, std::vector<std::int64_t> of_a,
+               std::vector<std::int64_t> of_b) {
   if (of_a.size() != of_b.size()) s.refuse("takes as many dimensions of the one as of the other");
   auto split = [&](const Value& x, std::vector<std::int64_t>& met) {
     for (std::int64_t& d : met) d = s.wrapped(d, s.rank(x));
@@ -31,7 +33,8 @@ Value contract(Steps& s, const Value& a, const Value& b, std::vector<std::int64_
   order_a.insert(order_a.end(), of_a.begin(), of_a.end());
   order_b.insert(order_b.end(), free_b.begin(), free_b.end());
   const Expr k = product_of(s, inner);
-  Value left = s.reshape(s.permute(a, order_a), {product_of(s, rows), k}), right = s.reshape(s.permute(b, order_b), {k, product_of(s, columns)});
+  Value left = s.reshape(s.permute(a, order_a), {product_of(s, rows), k}),
+        right = s.reshape(s.permute(b, order_b), {k, product_of(s, columns)});
   Exprs sizes = rows;
   sizes.insert(sizes.end(), columns.begin(), columns.end());
   return s.reshape(s.call("aten.mm.default", {left, right}), sizes);
@@ -75,7 +78,8 @@ Value chain(Steps& s) {
   Value made = all[0];
   const bool row = s.rank(made) == 1, column = s.rank(all.back()) == 1 && all.size() > 1;
   if (row) made = s.unsqueeze(made, 0);
-  for (std::size_t i = 1; i < all.size(); ++i) made = s.call("aten.mm.default", {made, i + 1 == all.size() && column ? s.unsqueeze(all[i], 1) : all[i]});
+  for (std::size_t i = 1; i < all.size(); ++i)
+    made = s.call("aten.mm.default", {made, i + 1 == all.size() && column ? s.unsqueeze(all[i], 1) : all[i]});
   if (all.size() == 1) return s.unary("clone", all[0]);
   Exprs sizes;
   if (!row) sizes.push_back(s.size(made, 0));
@@ -85,7 +89,9 @@ Value chain(Steps& s) {
 
 /// Of vectors of three along a dimension, as differences of products of rotated ones.
 Value cross_along(Steps& s, const Value& a, const Value& b, std::int64_t dim) {
-  auto turned = [&](const Value& x, std::int64_t by) { return s.call("aten.roll.default", {x, Steps::list({by}), Steps::list({dim})}); };
+  auto turned = [&](const Value& x, std::int64_t by) {
+    return s.call("aten.roll.default", {x, Steps::list({by}), Steps::list({dim})});
+  };
   return s.sub(s.mul(turned(a, -1), turned(b, -2)), s.mul(turned(a, -2), turned(b, -1)));
 }
 
@@ -113,13 +119,16 @@ Value bilinear(Steps& s) {
   const Value &a = s["input1"], &b = s["input2"], &weight = s["weight"];
   Exprs batch(s.sizes(a).begin(), s.sizes(a).end() - 1);
   const Expr n = product_of(s, batch);
-  Value made = s.call("aten.einsum.default", {"bi,oij,bj->bo", Values{s.reshape(a, {n, s.size(a, -1)}), weight, s.reshape(b, {n, s.size(b, -1)})}});
+  Value made =
+      s.call("aten.einsum.default",
+             {"bi,oij,bj->bo", Values{s.reshape(a, {n, s.size(a, -1)}), weight, s.reshape(b, {n, s.size(b, -1)})}});
   batch.push_back(s.size(weight, 0));
   made = s.reshape(made, batch);
   return s.has("bias") ? s.add(made, s["bias"]) : made;
 }
 
-/// What eager makes of `bilinear`: the product of three tensors, each with dimensions of size 1 put in, summed over some dimensions.
+/// What eager makes of `bilinear`: the product of three tensors, each with dimensions of size 1 put in, summed over
+/// some dimensions.
 Value trilinear(Steps& s) {
   Value made;
   for (int i = 1; i <= 3; ++i) {
@@ -139,7 +148,9 @@ Value matrix_power(Steps& s) {
     if (n == -1) return square;
     n = -n;
   }
-  if (n == 0) return s.add(s.call("aten.zeros_like.default", {square}), s.call("aten.eye.default", {s.size(square, -1)}, {{"dtype", s.dtype(square)}}));
+  if (n == 0)
+    return s.add(s.call("aten.zeros_like.default", {square}),
+                 s.call("aten.eye.default", {s.size(square, -1)}, {{"dtype", s.dtype(square)}}));
   if (n == 1) return s.unary("clone", square);
   for (; n; n >>= 1) {
     if (n & 1) made = made.is_none() ? square : s.call("aten.matmul.default", {made, square});
@@ -180,14 +191,17 @@ Value vector_norm(Steps& s, const Value& ord, const Value& dim, bool keepdim) {
 }
 
 /// The largest, the least or the sum of singular values of the matrices that lie in two dimensions.
-Value norm_of_singular_values(Steps& s, const Value& x, const std::vector<std::int64_t>& dims, bool keepdim, std::string_view reduce) {
+Value norm_of_singular_values(Steps& s, const Value& x, const std::vector<std::int64_t>& dims, bool keepdim,
+                              std::string_view reduce) {
   std::vector<std::int64_t> order;
   for (std::int64_t d = 0; d < static_cast<std::int64_t>(s.rank(x)); ++d)
     if (d != dims[0] && d != dims[1]) order.push_back(d);
   order.insert(order.end(), dims.begin(), dims.end());
   Value values = singular_values(s, s.permute(x, order));
   const bool none = reduce == "amax" && s.size(values, -1).is_constant(0);  // the norm is 0
-  Value made = reduce == "sum" || none ? s.sum(values, {-1}) : s.call(reduce == "amax" ? "aten.amax.default" : "aten.amin.default", {values, Steps::list({-1})});
+  Value made = reduce == "sum" || none
+                   ? s.sum(values, {-1})
+                   : s.call(reduce == "amax" ? "aten.amax.default" : "aten.amin.default", {values, Steps::list({-1})});
   if (!keepdim) return made;
   for (std::int64_t d : {std::min(dims[0], dims[1]), std::max(dims[0], dims[1])}) made = s.unsqueeze(made, d);
   return made;
@@ -225,9 +239,12 @@ Value any_norm(Steps& s) {
   const bool keep = s.flag("keepdim");
   if (ord.is_none()) return vector_norm(s, 2, s["dim"], keep);
   if (!s.has("dim")) {
-    if (s.rank(x) == 2) dims = {0, 1};
-    else if (s.rank(x) == 1) dims = {0};
-    else s.refuse("with `ord` and without `dim` takes vectors and matrices");
+    if (s.rank(x) == 2)
+      dims = {0, 1};
+    else if (s.rank(x) == 1)
+      dims = {0};
+    else
+      s.refuse("with `ord` and without `dim` takes vectors and matrices");
   }
   if (dims.size() == 1 && !ord.is<std::string>()) return vector_norm(s, ord, Steps::list(dims), keep);
   return matrix_norm_along(s, ord, dims, keep);
@@ -252,15 +269,25 @@ constexpr Composite kMatrices[] = {
     {"aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot},
     {"aten::trace(Tensor self) -> Tensor", trace},
     {"aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", bilinear},
-    {"aten::_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1) -> Tensor", trilinear},
+    {"aten::_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int "
+     "unroll_dim=1) -> Tensor",
+     trilinear},
     {"aten::matrix_power(Tensor self, int n) -> Tensor", matrix_power},
     {"aten::linalg_matrix_power(Tensor self, int n) -> Tensor", matrix_power},
     {"aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor", cov},
     {"aten::corrcoef(Tensor self) -> Tensor", corrcoef},
-    {"aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", matrix_norm},
-    {"aten::linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", matrix_norm},
-    {"aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", any_norm},
-    {"aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", any_norm},
+    {"aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? "
+     "dtype=None) -> Tensor",
+     matrix_norm},
+    {"aten::linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, "
+     "ScalarType? dtype=None) -> Tensor",
+     matrix_norm},
+    {"aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
+     "dtype=None) -> Tensor",
+     any_norm},
+    {"aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) "
+     "-> Tensor",
+     any_norm},
     {"aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", nuclear},
     {"aten::nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor", nuclear},
 };

@@ -16,7 +16,8 @@ Value embedded(Steps& s, Value x, std::int64_t offset, std::int64_t first, std::
   if (first == second) s.refuse("takes two dimensions that differ");
   if (first > second) std::swap(first, second), offset = -offset;
   const std::int64_t above = std::max<std::int64_t>(offset, 0), below = std::max<std::int64_t>(-offset, 0);
-  // Row i of the diagonal holds x[i] above the main one; column j holds x[j] below it. The rest of a row or column is masked.
+  // Row i of the diagonal holds x[i] above the main one; column j holds x[j] below it. The rest of a row or column is
+  // masked.
   const Expr n = s.env.simplify(s.size(x, -1) + above + below);
   x = s.call("aten.constant_pad_nd.default", {x, Steps::list({0, above + below}), 0});
   Value rows = s.unsqueeze(s.iota(n), 1), columns = s.iota(n);
@@ -24,7 +25,9 @@ Value embedded(Steps& s, Value x, std::int64_t offset, std::int64_t first, std::
   Value made = s.where(mask, s.unsqueeze(x, offset >= 0 ? -1 : -2), s.full({}, 0, s.dtype(x)));
   std::vector<std::int64_t> order;
   for (std::int64_t d = 0, batch = 0; d < static_cast<std::int64_t>(rank); ++d)
-    order.push_back(d == first ? static_cast<std::int64_t>(rank) - 2 : d == second ? static_cast<std::int64_t>(rank) - 1 : batch++);
+    order.push_back(d == first    ? static_cast<std::int64_t>(rank) - 2
+                    : d == second ? static_cast<std::int64_t>(rank) - 1
+                                  : batch++);
   return std::is_sorted(order.begin(), order.end()) ? made : s.contiguous(s.permute(made, order));
 }
 
@@ -38,7 +41,9 @@ Value diag_of(Steps& s, const Value& x, std::int64_t offset) {
 
 Value diag(Steps& s) { return diag_of(s, s["self"], s.number("diagonal")); }
 
-Value diagflat(Steps& s) { return diag_of(s, s.reshape(s["self"], {s.env.simplify(sym::product(s.sizes(s["self"])))}), s.number("offset")); }
+Value diagflat(Steps& s) {
+  return diag_of(s, s.reshape(s["self"], {s.env.simplify(sym::product(s.sizes(s["self"])))}), s.number("offset"));
+}
 
 DType common_type(Steps& s, const Values& tensors) {
   DType type = s.dtype(tensors.at(0));
@@ -96,7 +101,8 @@ Value pad_sequence(Steps& s) {
   for (const Value& row : rows) longest = s.env.simplify(sym::max(longest, s.size(row, 0)));
   for (Value& row : rows) {
     Exprs around(2 * s.rank(row), 0);  // the last dimension's come first
-    around[around.size() - (s["padding_side"].as_string() == "left" ? 2 : 1)] = s.env.simplify(longest - s.size(row, 0));
+    around[around.size() - (s["padding_side"].as_string() == "left" ? 2 : 1)] =
+        s.env.simplify(longest - s.size(row, 0));
     row = s.call("aten.constant_pad_nd.default", {row, around, s["padding_value"]});
   }
   return s.call("aten.stack.default", {rows, s.flag("batch_first") ? 0 : 1});
@@ -111,7 +117,9 @@ std::int64_t split_dim(Steps& s) {
   }
 }
 
-Value split_sections(Steps& s) { return s.call("aten.tensor_split.sections", {s["self"], s["sections"], split_dim(s)}); }
+Value split_sections(Steps& s) {
+  return s.call("aten.tensor_split.sections", {s["self"], s["sections"], split_dim(s)});
+}
 Value split_indices(Steps& s) { return s.call("aten.tensor_split.indices", {s["self"], s["indices"], split_dim(s)}); }
 
 Value cartesian_prod(Steps& s) {
@@ -131,7 +139,8 @@ Value vander(Steps& s) {
   const Value x = s.rank(s["x"]) == 0 ? s.unsqueeze(s["x"], 0) : s["x"];
   const Expr n = s.has("N") ? s.integer(s["N"]) : s.size(x, -1);
   Value powers = s.iota(n);
-  if (s.op.schema.target == "aten.vander.default" && !s.flag("increasing")) powers = s.call("aten.flip.default", {powers, Steps::list({0})});
+  if (s.op.schema.target == "aten.vander.default" && !s.flag("increasing"))
+    powers = s.call("aten.flip.default", {powers, Steps::list({0})});
   Value wide = is_floating(s.dtype(x)) ? x : s.to(x, DType::I64);
   return s.call("aten.pow.Tensor_Tensor", {s.unsqueeze(wide, -1), powers});
 }
@@ -160,11 +169,13 @@ Value max_unpool(Steps& s) {
   }
   flat.push_back(s.env.simplify(n));
   from.push_back(s.env.simplify(m));
-  Value made = s.call("aten.scatter.src", {s.full(flat, 0, s.dtype(x)), static_cast<std::int64_t>(planes), s.reshape(indices, from), s.reshape(x, from)});
+  Value made = s.call("aten.scatter.src", {s.full(flat, 0, s.dtype(x)), static_cast<std::int64_t>(planes),
+                                           s.reshape(indices, from), s.reshape(x, from)});
   return s.reshape(made, sizes);
 }
 
-/// Where the windows of fractional pooling begin along a dimension: by steps of a fractional length from a random start, the last one at the end (ATen/native/FractionalMaxPooling.h).
+/// Where the windows of fractional pooling begin along a dimension: by steps of a fractional length from a random
+/// start, the last one at the end (ATen/native/FractionalMaxPooling.h).
 Value fractional_starts(Steps& s, const Value& sample, const Expr& in, std::int64_t out, std::int64_t window) {
   const Value last = s.full({}, in - window, s.dtype(sample));
   const Value ends = s.unsqueeze(s.call("aten.expand.default", {s.to(last, DType::I64), s.sizes(sample)}), -1);
@@ -187,8 +198,10 @@ Value fractional_max_pool(Steps& s) {
   // The flat index of every element of every window: [batch, channel, places.., places in a window..].
   Value index;
   for (std::size_t d = 0; d < space; ++d) {
-    const std::size_t column = space == 2 ? 1 - d : d;  // two samples are of columns and rows, three of planes, rows and columns
-    Value starts = fractional_starts(s, s.call("aten.select.int", {samples, 2, static_cast<std::int64_t>(column)}), sizes[d + 2], out[d], window[d]);
+    const std::size_t column =
+        space == 2 ? 1 - d : d;  // two samples are of columns and rows, three of planes, rows and columns
+    Value starts = fractional_starts(s, s.call("aten.select.int", {samples, 2, static_cast<std::int64_t>(column)}),
+                                     sizes[d + 2], out[d], window[d]);
     Exprs at(2 + 2 * space, 1), within(2 + 2 * space, 1);
     at[0] = s.size(starts, 0), at[1] = s.size(starts, 1), at[2 + d] = out[d], within[2 + space + d] = window[d];
     const Value here = s.add(s.reshape(starts, at), s.reshape(s.iota(window[d]), within));
@@ -202,9 +215,11 @@ Value fractional_max_pool(Steps& s) {
     made.push_back(out[d]);
   }
   index = s.reshape(index, {sizes[0], sizes[1], places * elements});
-  const Value read = s.reshape(s.call("aten.gather.default", {s.reshape(x, {sizes[0], sizes[1], plane}), 2, index}), {sizes[0], sizes[1], places, elements});
+  const Value read = s.reshape(s.call("aten.gather.default", {s.reshape(x, {sizes[0], sizes[1], plane}), 2, index}),
+                               {sizes[0], sizes[1], places, elements});
   const Value best = s.call("aten.max.dim", {read, 3, true});
-  const Value at = s.call("aten.gather.default", {s.reshape(index, {sizes[0], sizes[1], places, elements}), 3, s.item(best, 1)});
+  const Value at =
+      s.call("aten.gather.default", {s.reshape(index, {sizes[0], sizes[1], places, elements}), 3, s.item(best, 1)});
   if (!batched) made.erase(made.begin());
   return Values{s.reshape(s.item(best, 0), made), s.reshape(at, made)};
 }
@@ -231,7 +246,8 @@ Value affine_grid(Steps& s) {
   }
   axes.push_back(s.full(wide, 1, type));
   const Expr points = s.env.simplify(sym::product(space));
-  Value base = s.reshape(s.cat(std::move(axes), static_cast<std::int64_t>(rank)), {1, points, static_cast<std::int64_t>(rank + 1)});
+  Value base = s.reshape(s.cat(std::move(axes), static_cast<std::int64_t>(rank)),
+                         {1, points, static_cast<std::int64_t>(rank + 1)});
   base = s.call("aten.expand.default", {base, Exprs{size[0], points, static_cast<std::int64_t>(rank + 1)}});
   Value made = s.call("aten.bmm.default", {base, s.call("aten.transpose.int", {theta, 1, 2})});
   Exprs sizes = {size[0]};
@@ -248,7 +264,8 @@ Value sum_to_size(Steps& s) {
   const std::size_t lead = s.rank(x) - wanted.size();
   std::vector<std::int64_t> summed;
   for (std::size_t d = 0; d < s.rank(x); ++d)
-    if (d < lead || (wanted[d - lead].is_constant(1) && !s.sizes(x)[d].is_constant(1))) summed.push_back(static_cast<std::int64_t>(d));
+    if (d < lead || (wanted[d - lead].is_constant(1) && !s.sizes(x)[d].is_constant(1)))
+      summed.push_back(static_cast<std::int64_t>(d));
   if (summed.empty()) return s.unary("alias", x);
   Value made = s.sum(x, summed, true);
   return lead ? s.reshape(made, wanted) : made;
@@ -263,7 +280,8 @@ Value renorm(Steps& s) {
   std::vector<std::int64_t> dims;
   for (std::int64_t d = 0; d < static_cast<std::int64_t>(s.rank(x)); ++d)
     if (d != kept) dims.push_back(d);
-  Value norm = s.call("aten.linalg_vector_norm.default", {s.to(x, compute_dtype(s.dtype(x))), s["p"], Steps::list(dims), true});
+  Value norm =
+      s.call("aten.linalg_vector_norm.default", {s.to(x, compute_dtype(s.dtype(x))), s["p"], Steps::list(dims), true});
   Value factor = s.div(s.full({}, s["maxnorm"], s.dtype(norm)), s.add(norm, 1e-7));
   factor = s.where(s.call("aten.gt.Scalar", {norm, s["maxnorm"]}), factor, s.full({}, 1, s.dtype(norm)));
   return s.contiguous(s.mul(x, s.to(factor, s.dtype(x))));
@@ -277,17 +295,26 @@ Value frexp(Steps& s) {
   const DType type = wide ? DType::F64 : DType::F32, bits_type = wide ? DType::I64 : DType::I32;
   const int shift = wide ? 52 : 23, exponents = wide ? 0x7ff : 0xff, bias = wide ? 1022 : 126;
   constexpr int kUp = 64;
-  auto scalar = [&](const char* name, const Value& a, const Value& b) { return s.call("aten." + std::string(name), {a, b}); };
+  auto scalar = [&](const char* name, const Value& a, const Value& b) {
+    return s.call("aten." + std::string(name), {a, b});
+  };
   auto bits_of = [&](const Value& v) { return s.call("aten.view.dtype", {v, bits_type}); };
-  auto exponent_of = [&](const Value& bits) { return scalar("bitwise_and.Scalar", scalar("bitwise_right_shift.Tensor_Scalar", bits, shift), exponents); };
+  auto exponent_of = [&](const Value& bits) {
+    return scalar("bitwise_and.Scalar", scalar("bitwise_right_shift.Tensor_Scalar", bits, shift), exponents);
+  };
   const Value given = s.contiguous(s.to(x, type));
   const Value tiny = scalar("eq.Scalar", exponent_of(bits_of(given)), 0);
   const Value scaled = s.where(tiny, s.mul(given, 0x1p64), given), bits = bits_of(scaled), exponent = exponent_of(bits);
-  const Value kept = s.call("aten.logical_or.default", {scalar("eq.Scalar", given, 0), scalar("eq.Scalar", exponent, exponents)});  // 0, infinity, NaN
-  const std::int64_t fraction = (std::int64_t{1} << shift) - 1, sign = wide ? std::numeric_limits<std::int64_t>::min() : std::int64_t{std::numeric_limits<std::int32_t>::min()};
-  const Value half = scalar("bitwise_or.Scalar", scalar("bitwise_and.Scalar", bits, sign | fraction), std::int64_t{bias} << shift);
+  const Value kept = s.call("aten.logical_or.default", {scalar("eq.Scalar", given, 0),
+                                                        scalar("eq.Scalar", exponent, exponents)});  // 0, infinity, NaN
+  const std::int64_t fraction = (std::int64_t{1} << shift) - 1,
+                     sign = wide ? std::numeric_limits<std::int64_t>::min()
+                                 : std::int64_t{std::numeric_limits<std::int32_t>::min()};
+  const Value half =
+      scalar("bitwise_or.Scalar", scalar("bitwise_and.Scalar", bits, sign | fraction), std::int64_t{bias} << shift);
   const Value mantissa = s.where(kept, given, s.call("aten.view.dtype", {half, type}));
-  const Value unbiased = s.where(tiny, scalar("sub.Tensor", exponent, bias + kUp), scalar("sub.Tensor", exponent, bias));
+  const Value unbiased =
+      s.where(tiny, scalar("sub.Tensor", exponent, bias + kUp), scalar("sub.Tensor", exponent, bias));
   return Values{s.to(mantissa, s.dtype(x)), s.to(s.where(kept, s.full({}, 0, bits_type), unbiased), DType::I32)};
 }
 
@@ -302,7 +329,9 @@ constexpr Composite kPieces[] = {
     {"aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]", at_least_each},
     {"aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]", at_least_each},
     {"aten::row_stack(Tensor[] tensors) -> Tensor", row_stack},
-    {"aten::pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side=\"right\") -> Tensor", pad_sequence},
+    {"aten::pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str "
+     "padding_side=\"right\") -> Tensor",
+     pad_sequence},
     {"aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", split_sections},
     {"aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", split_sections},
     {"aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", split_sections},
@@ -314,9 +343,14 @@ constexpr Composite kPieces[] = {
     {"aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor", vander},
     {"aten::native_channel_shuffle(Tensor self, SymInt groups) -> Tensor", channel_shuffle},
     {"aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", max_unpool},
-    {"aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", max_unpool},
-    {"aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)", fractional_max_pool},
-    {"aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)", fractional_max_pool},
+    {"aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
+     max_unpool},
+    {"aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> "
+     "(Tensor, Tensor)",
+     fractional_max_pool},
+    {"aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> "
+     "(Tensor, Tensor)",
+     fractional_max_pool},
     {"aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", affine_grid},
     {"aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor", sum_to_size},
     {"aten::conj_physical(Tensor self) -> Tensor", copy_of_real},

@@ -1,5 +1,7 @@
-// Affine quantization: numbers rounded to a grid of whole numbers between `quant_min` and `quant_max`, and back. Fake quantization does both and stays in floats (ATen/native/quantized/FakeQuantPerTensorAffine.cpp);
-// `quantized_decomposed` is what PyTorch's exported quantized models are written in (torch/ao/quantization/fx/_decomposed.py).
+// Affine quantization: numbers rounded to a grid of whole numbers between `quant_min` and `quant_max`, and back. Fake
+// quantization does both and stays in floats (ATen/native/quantized/FakeQuantPerTensorAffine.cpp);
+// `quantized_decomposed` is what PyTorch's exported quantized models are written in
+// (torch/ao/quantization/fx/_decomposed.py).
 #include "ops/composites/steps.h"
 
 namespace coil::ops::composites {
@@ -16,9 +18,14 @@ Value along(Steps& s, const Value& parameters, const Value& x, std::int64_t axis
 /// A tensor of one element, as a number of this type.
 Value number_of(Steps& s, const Value& one, DType type) { return s.reshape(s.to(one, type), {}); }
 
-Value clamp(Steps& s, const Value& x, const Value& low, const Value& high) { return s.call("aten.clamp.default", {x, low, high}); }
+Value clamp(Steps& s, const Value& x, const Value& low, const Value& high) {
+  return s.call("aten.clamp.default", {x, low, high});
+}
 
-Value between(Steps& s, const Value& x) { return s.call("aten.logical_and.default", {s.call("aten.ge.Scalar", {x, s["quant_min"]}), s.call("aten.le.Scalar", {x, s["quant_max"]})}); }
+Value between(Steps& s, const Value& x) {
+  return s.call("aten.logical_and.default",
+                {s.call("aten.ge.Scalar", {x, s["quant_min"]}), s.call("aten.le.Scalar", {x, s["quant_max"]})});
+}
 
 // --- fake quantization
 
@@ -27,22 +34,26 @@ struct Grid {
   bool whole = true;  ///< the zero point is an integer: it is added after rounding
 };
 
-/// (the nearest points of the grid, which elements lay in its range). An element that is no number goes to `quant_min`, and so do, where `wraps`, those too large for an int64: eager's kernel for channels converts.
+/// (the nearest points of the grid, which elements lay in its range). An element that is no number goes to `quant_min`,
+/// and so do, where `wraps`, those too large for an int64: eager's kernel for channels converts.
 Values fake_quantized(Steps& s, const Grid& grid, bool wraps) {
   const Value& x = s["self"];
   const DType type = compute_dtype(s.dtype(x));
   Value steps = s.mul(s.to(x, type), grid.inverse);
-  Value q = grid.whole ? s.add(grid.zero_point, s.unary("round", steps)) : s.unary("round", s.add(steps, grid.zero_point));
+  Value q =
+      grid.whole ? s.add(grid.zero_point, s.unary("round", steps)) : s.unary("round", s.add(steps, grid.zero_point));
   const Value mask = between(s, q), least = s.full({}, s["quant_min"], s.dtype(q));
   constexpr double kWidest = 9223372036854775808.0;
-  const Value in_reach = wraps ? s.call("aten.lt.Scalar", {s.unary("abs", q), kWidest}) : s.unary("logical_not", s.unary("isnan", q));
+  const Value in_reach =
+      wraps ? s.call("aten.lt.Scalar", {s.unary("abs", q), kWidest}) : s.unary("logical_not", s.unary("isnan", q));
   q = clamp(s, s.where(in_reach, q, least), s["quant_min"], s["quant_max"]);
   return {s.to(s.mul(s.sub(q, grid.zero_point), grid.scale), s.dtype(x)), mask};
 }
 
 Grid grid_of_numbers(Steps& s) {
   const auto scale = static_cast<float>(s.real("scale"));
-  return {static_cast<double>(scale), static_cast<double>(1.0f / scale), s.full({}, s["zero_point"], compute_dtype(s.dtype(s["self"])))};
+  return {static_cast<double>(scale), static_cast<double>(1.0f / scale),
+          s.full({}, s["zero_point"], compute_dtype(s.dtype(s["self"])))};
 }
 
 Grid grid_of_tensors(Steps& s) {
@@ -51,8 +62,10 @@ Grid grid_of_tensors(Steps& s) {
 }
 
 Grid grid_of_channels(Steps& s) {
-  const Value &x = s["self"], scale = along(s, s.to(s["scale"], DType::F32), x, s.number("axis")), &zero = s["zero_point"];
-  return {scale, s.unary("reciprocal", scale), along(s, s.to(zero, DType::F32), x, s.number("axis")), !is_floating(s.dtype(zero))};
+  const Value &x = s["self"], scale = along(s, s.to(s["scale"], DType::F32), x, s.number("axis")),
+              &zero = s["zero_point"];
+  return {scale, s.unary("reciprocal", scale), along(s, s.to(zero, DType::F32), x, s.number("axis")),
+          !is_floating(s.dtype(zero))};
 }
 
 Value fake_per_tensor(Steps& s) { return fake_quantized(s, grid_of_numbers(s), false)[0]; }
@@ -65,7 +78,8 @@ Value fake_per_channel_masked(Steps& s) { return fake_quantized(s, grid_of_chann
 Value fake_switched(Steps& s) {
   const Value on = s.call("aten.ne.Scalar", {number_of(s, s["fake_quant_enabled"], DType::I64), 0});
   const Values made = fake_quantized(s, grid_of_tensors(s), false);
-  return Values{s.where(on, made[0], s["self"]), s.call("aten.logical_or.default", {made[1], s.unary("logical_not", on)})};
+  return Values{s.where(on, made[0], s["self"]),
+                s.call("aten.logical_or.default", {made[1], s.unary("logical_not", on)})};
 }
 
 // --- quantized_decomposed
@@ -76,7 +90,8 @@ DType out_dtype(Steps& s) { return s.has("out_dtype") ? s["out_dtype"].as_dtype(
 Value quantized(Steps& s, const Value& steps, const Value& zero_point) {
   Value q = s.add(s.unary("round", steps), zero_point);
   if (s.op.schema.target.ends_with(".tensor2"))  // the limits are tensors
-    q = s.call("aten.clamp.Tensor", {q, number_of(s, s["quant_min"], DType::F32), number_of(s, s["quant_max"], DType::F32)});
+    q = s.call("aten.clamp.Tensor",
+               {q, number_of(s, s["quant_min"], DType::F32), number_of(s, s["quant_max"], DType::F32)});
   else
     q = clamp(s, q, s["quant_min"], s["quant_max"]);
   return s.to(q, dtype_of(s));
@@ -92,7 +107,9 @@ Value quantize_per_tensor_of_tensors(Steps& s) {
   return quantized(s, s.mul(wide(s), inverse), number_of(s, s["zero_point"], DType::F32));
 }
 
-Value dequantize_per_tensor(Steps& s) { return s.mul(s.sub(s.to(s["input"], out_dtype(s)), s["zero_point"]), s["scale"]); }
+Value dequantize_per_tensor(Steps& s) {
+  return s.mul(s.sub(s.to(s["input"], out_dtype(s)), s["zero_point"]), s["scale"]);
+}
 
 Value dequantize_per_tensor_of_tensors(Steps& s) {
   const DType type = out_dtype(s);
@@ -101,7 +118,8 @@ Value dequantize_per_tensor_of_tensors(Steps& s) {
 
 Value quantize_per_channel(Steps& s) {
   const std::int64_t axis = s.number("axis");
-  return quantized(s, s.mul(wide(s), s.unary("reciprocal", along(s, s["scales"], s["input"], axis))), along(s, s["zero_points"], s["input"], axis));
+  return quantized(s, s.mul(wide(s), s.unary("reciprocal", along(s, s["scales"], s["input"], axis))),
+                   along(s, s["zero_points"], s["input"], axis));
 }
 
 Value dequantize_per_channel(Steps& s) {
@@ -119,7 +137,9 @@ Value quantized_late(Steps& s, const Value& x, const Value& scales, const Value&
 
 Value quantize_per_token(Steps& s) { return quantized_late(s, s["input"], s["scales"], s["zero_points"]); }
 
-Value dequantize_per_token(Steps& s) { return s.to(s.mul(s.sub(s["input"], s["zero_points"]), s["scales"]), s["output_dtype"].as_dtype()); }
+Value dequantize_per_token(Steps& s) {
+  return s.to(s.mul(s.sub(s["input"], s["zero_points"]), s["scales"]), s["output_dtype"].as_dtype());
+}
 
 /// Rows cut into groups: one group a row.
 Value groups(Steps& s, const Value& x) {
@@ -131,7 +151,10 @@ Value groups(Steps& s, const Value& x) {
 
 Value column(Steps& s, const Value& x) { return s.reshape(x, {s.env.simplify(sym::product(s.sizes(x))), 1}); }
 
-Value quantize_per_group(Steps& s) { return s.reshape(quantized_late(s, groups(s, s["input"]), column(s, s["scales"]), column(s, s["zero_points"])), s.sizes(s["input"])); }
+Value quantize_per_group(Steps& s) {
+  return s.reshape(quantized_late(s, groups(s, s["input"]), column(s, s["scales"]), column(s, s["zero_points"])),
+                   s.sizes(s["input"]));
+}
 
 Value dequantize_per_group(Steps& s) {
   Value x = groups(s, s["input"]);
@@ -141,7 +164,8 @@ Value dequantize_per_group(Steps& s) {
 
 Value fake_quant_per_channel(Steps& s) {
   const Value& x = s["input"];
-  const Value scale = along(s, s.to(s["scales"], DType::F32), x, s.number("axis")), zero = along(s, s.to(s["zero_points"], DType::I32), x, s.number("axis"));
+  const Value scale = along(s, s.to(s["scales"], DType::F32), x, s.number("axis")),
+              zero = along(s, s.to(s["zero_points"], DType::I32), x, s.number("axis"));
   const Value q = s.add(s.unary("round", s.mul(x, s.unary("reciprocal", scale))), zero);
   return s.mul(s.sub(clamp(s, q, s["quant_min"], s["quant_max"]), zero), scale);
 }
@@ -153,7 +177,8 @@ struct Extremes {
 /// The range of the values, with 0 in it.
 Extremes extremes(Steps& s, const Value& x, const std::vector<std::int64_t>& dims, bool keep) {
   auto reduced = [&](const char* target) { return s.call(target, {x, Steps::list(dims), keep}); };
-  return {s.call("aten.clamp_max.default", {reduced("aten.amin.default"), 0}), s.call("aten.clamp_min.default", {reduced("aten.amax.default"), 0})};
+  return {s.call("aten.clamp_max.default", {reduced("aten.amin.default"), 0}),
+          s.call("aten.clamp_min.default", {reduced("aten.amax.default"), 0})};
 }
 
 /// Scale and zero point of the whole tensor (determine_qparams of torch/ao/quantization/utils.py), each of one element.
@@ -200,13 +225,15 @@ Value integer_product(Steps& s) {
   return s.call("aten.mm.default", {s.to(s["self"], DType::I32), s.to(s["mat2"], DType::I32)});
 }
 
-/// 8-bit floats with a scale for each matrix, or for each row of the one and each column of the other (ATen/native/Blas.cpp).
+/// 8-bit floats with a scale for each matrix, or for each row of the one and each column of the other
+/// (ATen/native/Blas.cpp).
 Value scaled_product(Steps& s) {
   const Value &a = s["self"], &b = s["mat2"];
   for (const Value* x : {&a, &b})
     if (size_of(s.dtype(*x)) != 1 || !is_floating(s.dtype(*x))) s.refuse("takes matrices of 8-bit floats");
   auto scale = [&](const char* name) { return s.rank(s[name]) == 2 ? s[name] : s.reshape(s[name], {}); };
-  Value y = s.mul(s.mul(s.call("aten.mm.default", {s.to(a, DType::F32), s.to(b, DType::F32)}), scale("scale_a")), scale("scale_b"));
+  Value y = s.mul(s.mul(s.call("aten.mm.default", {s.to(a, DType::F32), s.to(b, DType::F32)}), scale("scale_a")),
+                  scale("scale_b"));
   if (s.has("bias")) y = s.add(y, s.to(s["bias"], DType::F32));
   const DType out = s.has("out_dtype") ? s["out_dtype"].as_dtype() : s.dtype(a);
   if (size_of(out) == 1 && s.has("scale_result")) y = s.mul(y, s.reshape(s["scale_result"], {}));
@@ -214,30 +241,75 @@ Value scaled_product(Steps& s) {
 }
 
 constexpr Composite kQuantization[] = {
-    {"aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor", fake_per_tensor},
-    {"aten::fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor", fake_per_tensor_of_tensors},
-    {"aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)", fake_per_tensor_masked},
-    {"aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)", fake_switched},
-    {"aten::fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> Tensor", fake_per_channel},
-    {"aten::fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)", fake_per_channel_masked},
-    {"quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor", quantize_per_tensor},
-    {"quantized_decomposed::quantize_per_tensor.tensor(Tensor input, Tensor scale, Tensor zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor", quantize_per_tensor_of_tensors},
-    {"quantized_decomposed::quantize_per_tensor.tensor2(Tensor input, Tensor scale, Tensor zero_point, Tensor quant_min, Tensor quant_max, ScalarType dtype) -> Tensor", quantize_per_tensor_of_tensors},
-    {"quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor", dequantize_per_tensor},
-    {"quantized_decomposed::dequantize_per_tensor.tensor(Tensor input, Tensor scale, Tensor zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor", dequantize_per_tensor_of_tensors},
-    {"quantized_decomposed::dequantize_per_tensor.tensor2(Tensor input, Tensor scale, Tensor zero_point, Tensor quant_min, Tensor quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor", dequantize_per_tensor_of_tensors},
-    {"quantized_decomposed::quantize_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, int quant_min, int quant_max, ScalarType dtype) -> Tensor", quantize_per_channel},
-    {"quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor", dequantize_per_channel},
-    {"quantized_decomposed::quantize_per_token(Tensor input, Tensor scales, Tensor zero_points, int quant_min, int quant_max, ScalarType dtype) -> Tensor", quantize_per_token},
-    {"quantized_decomposed::dequantize_per_token(Tensor input, Tensor scales, Tensor zero_points, int quant_min, int quant_max, ScalarType dtype, ScalarType output_dtype) -> Tensor", dequantize_per_token},
-    {"quantized_decomposed::quantize_per_channel_group(Tensor input, Tensor scales, Tensor zero_points, int quant_min, int quant_max, ScalarType dtype, int group_size) -> Tensor", quantize_per_group},
-    {"quantized_decomposed::dequantize_per_channel_group(Tensor input, Tensor scales, Tensor? zero_points, int quant_min, int quant_max, ScalarType dtype, int group_size, ScalarType output_dtype) -> Tensor", dequantize_per_group},
-    {"quantized_decomposed::fake_quant_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, int quant_min, int quant_max) -> Tensor", fake_quant_per_channel},
-    {"quantized_decomposed::choose_qparams.tensor(Tensor input, int quant_min, int quant_max, float eps, ScalarType dtype) -> (Tensor, Tensor)", choose_affine},
-    {"quantized_decomposed::choose_qparams_symmetric.tensor(Tensor input, int quant_min, int quant_max, float eps, ScalarType dtype) -> (Tensor, Tensor)", choose_symmetric},
-    {"quantized_decomposed::choose_qparams_per_token_asymmetric(Tensor input, ScalarType dtype) -> (Tensor, Tensor)", choose_per_token},
+    {"aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> "
+     "Tensor",
+     fake_per_tensor},
+    {"aten::fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int "
+     "quant_min, int quant_max) -> Tensor",
+     fake_per_tensor_of_tensors},
+    {"aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int "
+     "quant_max) -> (Tensor output, Tensor mask)",
+     fake_per_tensor_masked},
+    {"aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, "
+     "Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
+     fake_switched},
+    {"aten::fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, "
+     "int quant_max) -> Tensor",
+     fake_per_channel},
+    {"aten::fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int "
+     "quant_min, int quant_max) -> (Tensor output, Tensor mask)",
+     fake_per_channel_masked},
+    {"quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int "
+     "quant_max, ScalarType dtype) -> Tensor",
+     quantize_per_tensor},
+    {"quantized_decomposed::quantize_per_tensor.tensor(Tensor input, Tensor scale, Tensor zero_point, int quant_min, "
+     "int quant_max, ScalarType dtype) -> Tensor",
+     quantize_per_tensor_of_tensors},
+    {"quantized_decomposed::quantize_per_tensor.tensor2(Tensor input, Tensor scale, Tensor zero_point, Tensor "
+     "quant_min, Tensor quant_max, ScalarType dtype) -> Tensor",
+     quantize_per_tensor_of_tensors},
+    {"quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int "
+     "quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
+     dequantize_per_tensor},
+    {"quantized_decomposed::dequantize_per_tensor.tensor(Tensor input, Tensor scale, Tensor zero_point, int quant_min, "
+     "int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
+     dequantize_per_tensor_of_tensors},
+    {"quantized_decomposed::dequantize_per_tensor.tensor2(Tensor input, Tensor scale, Tensor zero_point, Tensor "
+     "quant_min, Tensor quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
+     dequantize_per_tensor_of_tensors},
+    {"quantized_decomposed::quantize_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, int "
+     "quant_min, int quant_max, ScalarType dtype) -> Tensor",
+     quantize_per_channel},
+    {"quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int "
+     "quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
+     dequantize_per_channel},
+    {"quantized_decomposed::quantize_per_token(Tensor input, Tensor scales, Tensor zero_points, int quant_min, int "
+     "quant_max, ScalarType dtype) -> Tensor",
+     quantize_per_token},
+    {"quantized_decomposed::dequantize_per_token(Tensor input, Tensor scales, Tensor zero_points, int quant_min, int "
+     "quant_max, ScalarType dtype, ScalarType output_dtype) -> Tensor",
+     dequantize_per_token},
+    {"quantized_decomposed::quantize_per_channel_group(Tensor input, Tensor scales, Tensor zero_points, int quant_min, "
+     "int quant_max, ScalarType dtype, int group_size) -> Tensor",
+     quantize_per_group},
+    {"quantized_decomposed::dequantize_per_channel_group(Tensor input, Tensor scales, Tensor? zero_points, int "
+     "quant_min, int quant_max, ScalarType dtype, int group_size, ScalarType output_dtype) -> Tensor",
+     dequantize_per_group},
+    {"quantized_decomposed::fake_quant_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, int "
+     "quant_min, int quant_max) -> Tensor",
+     fake_quant_per_channel},
+    {"quantized_decomposed::choose_qparams.tensor(Tensor input, int quant_min, int quant_max, float eps, ScalarType "
+     "dtype) -> (Tensor, Tensor)",
+     choose_affine},
+    {"quantized_decomposed::choose_qparams_symmetric.tensor(Tensor input, int quant_min, int quant_max, float eps, "
+     "ScalarType dtype) -> (Tensor, Tensor)",
+     choose_symmetric},
+    {"quantized_decomposed::choose_qparams_per_token_asymmetric(Tensor input, ScalarType dtype) -> (Tensor, Tensor)",
+     choose_per_token},
     {"aten::_int_mm(Tensor self, Tensor mat2) -> Tensor", integer_product},
-    {"aten::_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor", scaled_product},
+    {"aten::_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? "
+     "scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor",
+     scaled_product},
     {"quantized_decomposed::convert_element_type.no_fuse(Tensor input, ScalarType dtype) -> Tensor", convert},
 };
 

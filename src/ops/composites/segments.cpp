@@ -62,18 +62,25 @@ Value embedding_bag(Steps& s) {
 Value embedding_renorm(Steps& s) {
   const Value& table = s["self"];
   const DType type = compute_dtype(s.dtype(table));
-  const Value hit = s.call("aten.index_put.default", {s.full({s.size(table, 0)}, false, DType::Bool), Values{s.reshape(s["indices"], {s.env.simplify(sym::product(s.sizes(s["indices"])))})}, s.full({}, true, DType::Bool)});
-  const Value norm = s.call("aten.linalg_vector_norm.default", {s.to(table, type), s["norm_type"], Steps::list({1}), true});
+  const Value hit = s.call("aten.index_put.default",
+                           {s.full({s.size(table, 0)}, false, DType::Bool),
+                            Values{s.reshape(s["indices"], {s.env.simplify(sym::product(s.sizes(s["indices"])))})},
+                            s.full({}, true, DType::Bool)});
+  const Value norm =
+      s.call("aten.linalg_vector_norm.default", {s.to(table, type), s["norm_type"], Steps::list({1}), true});
   const Value factor = s.div(s.full({}, s["max_norm"], type), s.add(norm, 1e-7));
-  const Value longer = s.call("aten.logical_and.default", {s.unsqueeze(hit, 1), s.call("aten.gt.Scalar", {norm, s["max_norm"]})});
+  const Value longer =
+      s.call("aten.logical_and.default", {s.unsqueeze(hit, 1), s.call("aten.gt.Scalar", {norm, s["max_norm"]})});
   return s.to(s.where(longer, s.mul(s.to(table, type), factor), s.to(table, type)), s.dtype(table));
 }
 
 /// Along the first dimension, by lengths or by the places where segments begin (and the last one ends).
 Value segment_reduce(Steps& s) {
   const Value& data = s["data"];
-  if (s.number("axis") != 0 || s.has("initial") || s.has("indices")) s.refuse("is compiled for axis 0, without `initial` and `indices`");
-  const Value ends = s.has("lengths") ? s.call("aten.cumsum.default", {s["lengths"], 0}) : s.slice(s["offsets"], 0, 1, std::numeric_limits<std::int64_t>::max());
+  if (s.number("axis") != 0 || s.has("initial") || s.has("indices"))
+    s.refuse("is compiled for axis 0, without `initial` and `indices`");
+  const Value ends = s.has("lengths") ? s.call("aten.cumsum.default", {s["lengths"], 0})
+                                      : s.slice(s["offsets"], 0, 1, std::numeric_limits<std::int64_t>::max());
   if (s.rank(ends) != 1) s.refuse("takes one row of lengths");
   const Expr segments = s.size(ends, 0), n = s.size(data, 0);
   const Value segment = s.call("aten.searchsorted.Tensor", {s.to(ends, DType::I64), s.iota(n)}, {{"right", true}});
@@ -90,11 +97,13 @@ Value segment_reduce(Steps& s) {
 Value shifted(Steps& s, bool forward) {
   const Value& x = s["self"];
   std::vector<std::int64_t> dims;
-  if (s.has("dim")) dims = s.numbers("dim");
+  if (s.has("dim"))
+    dims = s.numbers("dim");
   else
     for (std::size_t d = 0; d < s.rank(x); ++d) dims.push_back(static_cast<std::int64_t>(d));
   Exprs by;
-  for (std::int64_t d : dims) by.push_back(s.env.simplify(forward ? sym::floor_div(s.size(x, d), 2) : sym::floor_div(s.size(x, d) + 1, 2)));
+  for (std::int64_t d : dims)
+    by.push_back(s.env.simplify(forward ? sym::floor_div(s.size(x, d), 2) : sym::floor_div(s.size(x, d) + 1, 2)));
   return s.call("aten.roll.default", {x, by, Steps::list(dims)});
 }
 
@@ -114,16 +123,35 @@ Value fftfreq(Steps& s) { return frequencies(s, false); }
 Value rfftfreq(Steps& s) { return frequencies(s, true); }
 
 constexpr Composite kSegments[] = {
-    {"aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)", embedding_bag},
-    {"aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)", embedding_bag},
-    {"aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", embedding_bag},
-    {"aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", embedding_bag},
-    {"aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor", segment_reduce},
-    {"aten::embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor", embedding_renorm},
+    {"aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, "
+     "bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, "
+     "Tensor)",
+     embedding_bag},
+    {"aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int "
+     "mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, "
+     "Tensor, Tensor)",
+     embedding_bag},
+    {"aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, "
+     "bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> "
+     "(Tensor, Tensor, Tensor, Tensor)",
+     embedding_bag},
+    {"aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, "
+     "int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int "
+     "padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
+     embedding_bag},
+    {"aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? "
+     "offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
+     segment_reduce},
+    {"aten::embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
+     embedding_renorm},
     {"aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", fftshift},
     {"aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", ifftshift},
-    {"aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", fftfreq},
-    {"aten::fft_rfftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", rfftfreq},
+    {"aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
+     "pin_memory=None) -> Tensor",
+     fftfreq},
+    {"aten::fft_rfftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+     "bool? pin_memory=None) -> Tensor",
+     rfftfreq},
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Numbers evenly spaced, and differences over them: linspace between tensors, logspace, gradient. Masked indices, _chunk_cat.
+// Numbers evenly spaced, and differences over them: linspace between tensors, logspace, gradient. Masked indices,
+// _chunk_cat.
 #include "ops/composites/steps.h"
 
 namespace coil::ops::composites {
@@ -12,7 +13,8 @@ Value number_of(Steps& s, const Value& v, DType type) {
   return plain ? s.full({}, v, type) : s.to(v, type);
 }
 
-/// `steps` numbers from one end to the other, counted from both to the middle, as eager does; integers from the whole part of one to that of the other.
+/// `steps` numbers from one end to the other, counted from both to the middle, as eager does; integers from the whole
+/// part of one to that of the other.
 Value spaced_between(Steps& s, DType type, bool whole) {
   auto end_of = [&](const char* name) {
     const Value v = number_of(s, s[name], type);
@@ -23,8 +25,10 @@ Value spaced_between(Steps& s, DType type, bool whole) {
   if (steps.is_constant(1)) return s.reshape(start, {1});
   if (steps.is_constant(0)) return s.full({0}, 0, type);
   const Value step = s.div(s.sub(end, start), s.full({}, s.env.simplify(steps - 1), type));
-  const Value place = s.iota(steps), left = s.to(place, type), right = s.to(s.sub(s.full({}, s.env.simplify(steps - 1), DType::I64), place), type);
-  const Value first_half = s.call("aten.lt.Tensor", {place, s.full({}, s.env.simplify(sym::floor_div(steps, 2)), DType::I64)});
+  const Value place = s.iota(steps), left = s.to(place, type),
+              right = s.to(s.sub(s.full({}, s.env.simplify(steps - 1), DType::I64), place), type);
+  const Value first_half =
+      s.call("aten.lt.Tensor", {place, s.full({}, s.env.simplify(sym::floor_div(steps, 2)), DType::I64)});
   return s.where(first_half, s.add(start, s.mul(step, left)), s.sub(end, s.mul(step, right)));
 }
 
@@ -38,10 +42,12 @@ Value linspace(Steps& s) {
 
 Value logspace(Steps& s) {
   const DType type = asked_type(s);
-  return s.to(s.call("aten.pow.Scalar", {s.real("base"), spaced_between(s, computed_in(type), !is_floating(type))}), type);
+  return s.to(s.call("aten.pow.Scalar", {s.real("base"), spaced_between(s, computed_in(type), !is_floating(type))}),
+              type);
 }
 
-/// Along one dimension over points `spacing` apart, a number, or at coordinates: differences of neighbours on both sides, of one or two at the ends.
+/// Along one dimension over points `spacing` apart, a number, or at coordinates: differences of neighbours on both
+/// sides, of one or two at the ends.
 Value gradient_along(Steps& s, const Value& x, std::int64_t dim, const Value& spacing, std::int64_t edge_order) {
   const Expr n = s.size(x, dim);
   auto part = [&](const Expr& begin, const Expr& end) { return s.slice(x, dim, begin, s.env.simplify(end)); };
@@ -54,7 +60,8 @@ Value gradient_along(Steps& s, const Value& x, std::int64_t dim, const Value& sp
       if (edge_order == 1) return scaled(s.sub(b, a), sign);
       return scaled(s.sub(s.sub(scaled(b, 2), scaled(a, 1.5)), scaled(c, 0.5)), sign);
     };
-    const Value begin = edge(first(0), first(1), edge_order == 1 ? first(0) : first(2), 1), end = edge(last(0), last(1), edge_order == 1 ? last(0) : last(2), -1);
+    const Value begin = edge(first(0), first(1), edge_order == 1 ? first(0) : first(2), 1),
+                end = edge(last(0), last(1), edge_order == 1 ? last(0) : last(2), -1);
     return s.call("aten.div.Scalar", {s.cat({begin, middle, end}, dim), spacing});
   }
   // Weights of three neighbours that lie p and q apart.
@@ -64,16 +71,24 @@ Value gradient_along(Steps& s, const Value& x, std::int64_t dim, const Value& sp
     shape[static_cast<std::size_t>(dim)] = s.size(v, 0);
     return s.reshape(v, shape);
   };
-  auto gap = [&](const Expr& begin, const Expr& end) { return along(s.slice(gaps, 0, s.env.simplify(begin), s.env.simplify(end))); };
+  auto gap = [&](const Expr& begin, const Expr& end) {
+    return along(s.slice(gaps, 0, s.env.simplify(begin), s.env.simplify(end)));
+  };
   const Value p = gap(0, n - 2), q = gap(1, n - 1);
-  auto weighted = [&](const Value& a, const Value& b, const Value& c, const Value& x0, const Value& x1, const Value& x2) { return s.add(s.add(s.mul(a, x0), s.mul(b, x1)), s.mul(c, x2)); };
-  const Value middle = weighted(s.unary("neg", s.div(q, s.mul(p, s.add(p, q)))), s.div(s.sub(q, p), s.mul(p, q)), s.div(p, s.mul(q, s.add(p, q))), part(0, n - 2), part(1, n - 1), part(2, n));
-  if (edge_order == 1) return s.cat({s.div(s.sub(first(1), first(0)), gap(0, 1)), middle, s.div(s.sub(last(0), last(1)), gap(n - 2, n - 1))}, dim);
+  auto weighted = [&](const Value& a, const Value& b, const Value& c, const Value& x0, const Value& x1,
+                      const Value& x2) { return s.add(s.add(s.mul(a, x0), s.mul(b, x1)), s.mul(c, x2)); };
+  const Value middle = weighted(s.unary("neg", s.div(q, s.mul(p, s.add(p, q)))), s.div(s.sub(q, p), s.mul(p, q)),
+                                s.div(p, s.mul(q, s.add(p, q))), part(0, n - 2), part(1, n - 1), part(2, n));
+  if (edge_order == 1)
+    return s.cat(
+        {s.div(s.sub(first(1), first(0)), gap(0, 1)), middle, s.div(s.sub(last(0), last(1)), gap(n - 2, n - 1))}, dim);
   auto edge = [&](const Value& near, const Value& far, const Value& x0, const Value& x1, const Value& x2) {
     const Value both = s.add(near, far);
-    return weighted(s.unary("neg", s.div(s.add(near, both), s.mul(near, both))), s.div(both, s.mul(near, far)), s.unary("neg", s.div(near, s.mul(far, both))), x0, x1, x2);
+    return weighted(s.unary("neg", s.div(s.add(near, both), s.mul(near, both))), s.div(both, s.mul(near, far)),
+                    s.unary("neg", s.div(near, s.mul(far, both))), x0, x1, x2);
   };
-  const Value begin = edge(gap(0, 1), gap(1, 2), first(0), first(1), first(2)), end = s.unary("neg", edge(gap(n - 2, n - 1), gap(n - 3, n - 2), last(0), last(1), last(2)));
+  const Value begin = edge(gap(0, 1), gap(1, 2), first(0), first(1), first(2)),
+              end = s.unary("neg", edge(gap(n - 2, n - 1), gap(n - 3, n - 2), last(0), last(1), last(2)));
   return s.cat({begin, middle, end}, dim);
 }
 
@@ -94,13 +109,15 @@ Value gradient(Steps& s) {
       spacing = list ? (*list)[i] : s["spacing"];
     }
     const std::int64_t dim = s.wrapped(dims[i], s.rank(x));
-    if (s.env.statically_known_true(sym::le(s.size(x, dim), order))) s.refuse("takes more elements along a dimension than its edge order");
+    if (s.env.statically_known_true(sym::le(s.size(x, dim), order)))
+      s.refuse("takes more elements along a dimension than its edge order");
     made.push_back(gradient_along(s, x, dim, spacing, order));
   }
   return made;
 }
 
-/// Tensors cut into as many chunks along a dimension, each flattened from there on and filled up with zeros, joined chunk by chunk.
+/// Tensors cut into as many chunks along a dimension, each flattened from there on and filled up with zeros, joined
+/// chunk by chunk.
 Value chunk_cat(Steps& s) {
   const Values& tensors = s["tensors"].as_list();
   const std::int64_t chunks = s.number("num_chunks");
@@ -127,7 +144,9 @@ Values inside(Steps& s) {
   const Values& indices = s["indices"].as_list();
   for (std::size_t d = 0; d < indices.size(); ++d) {
     const Expr n = s.sizes(s["self"])[d];
-    made.push_back(indices[d].is_none() ? indices[d] : s.call("aten.clamp.default", {indices[d], s.env.simplify(-n), s.env.simplify(n - 1)}));
+    made.push_back(indices[d].is_none()
+                       ? indices[d]
+                       : s.call("aten.clamp.default", {indices[d], s.env.simplify(-n), s.env.simplify(n - 1)}));
   }
   return made;
 }
@@ -143,23 +162,42 @@ Value masked_index_put(Steps& s) {
 }
 
 constexpr Composite kSpaced[] = {
-    {"aten::linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", linspace},
-    {"aten::linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", linspace},
-    {"aten::linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", linspace},
-    {"aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", logspace},
-    {"aten::logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", logspace},
-    {"aten::logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", logspace},
-    {"aten::logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", logspace},
-    {"aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]", gradient},
+    {"aten::linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? "
+     "layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     linspace},
+    {"aten::linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? "
+     "layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     linspace},
+    {"aten::linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? "
+     "layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     linspace},
+    {"aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? "
+     "layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     logspace},
+    {"aten::logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, "
+     "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     logspace},
+    {"aten::logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, "
+     "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     logspace},
+    {"aten::logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, "
+     "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     logspace},
+    {"aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]",
+     gradient},
     {"aten::gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]", gradient},
     {"aten::gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]", gradient},
-    {"aten::gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]", gradient},
-    {"aten::gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]", gradient},
-    {"aten::gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]", gradient},
+    {"aten::gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]",
+     gradient},
+    {"aten::gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]",
+     gradient},
+    {"aten::gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]",
+     gradient},
     {"aten::gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]", gradient},
     {"aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", chunk_cat},
     {"aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor", masked_index},
-    {"aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor", masked_index_put},
+    {"aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor",
+     masked_index_put},
 };
 
 }  // namespace

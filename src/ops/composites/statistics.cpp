@@ -74,7 +74,8 @@ Value mode(Steps& s) {
   Exprs first = s.sizes(x), line(s.rank(x), 1);
   first[static_cast<std::size_t>(dim)] = 1, line[static_cast<std::size_t>(dim)] = n;
   const Value begins = s.cat({s.full(first, true, DType::Bool), changes}, dim), places = s.reshape(s.iota(n), line);
-  const Value starts = s.item(s.call("aten.cummax.default", {s.where(begins, places, s.full({}, 0, DType::I64)), dim}), 0);
+  const Value starts =
+      s.item(s.call("aten.cummax.default", {s.where(begins, places, s.full({}, 0, DType::I64)), dim}), 0);
   // A run grows up to its end: the first of the greatest counts ends the run.
   const Value end = s.call("aten.argmax.default", {s.sub(places, starts), dim, true});
   auto at_end = [&](const Value& of) {
@@ -100,7 +101,8 @@ Value histc(Steps& s) {
   } else {
     from = s.full({}, low, type), to = s.full({}, high, type);
   }
-  Value inside = s.call("aten.logical_and.default", {s.call("aten.ge.Tensor", {x, from}), s.call("aten.le.Tensor", {x, to})});
+  Value inside =
+      s.call("aten.logical_and.default", {s.call("aten.ge.Tensor", {x, from}), s.call("aten.le.Tensor", {x, to})});
   Value place = s.to(s.div(s.mul(s.sub(x, from), bins), s.sub(to, from)), DType::I64);
   place = s.call("aten.clamp.default", {place, 0, bins - 1});
   return s.call("aten.scatter_add.default", {s.full({bins}, 0, type), 0, place, s.to(inside, type)});
@@ -160,10 +162,18 @@ Value angle(Steps& s) {
 }
 
 constexpr Composite kStatistics[] = {
-    {"aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", quantile},
-    {"aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", quantile_of_number},
-    {"aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", nanquantile},
-    {"aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", nanquantile_of_number},
+    {"aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> "
+     "Tensor",
+     quantile},
+    {"aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> "
+     "Tensor",
+     quantile_of_number},
+    {"aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> "
+     "Tensor",
+     nanquantile},
+    {"aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "
+     "-> Tensor",
+     nanquantile_of_number},
     {"aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", mode},
     {"aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", histc},
     {"aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", trapezoid},

@@ -10,7 +10,8 @@ namespace coil::ops {
 namespace composites {
 
 bool Steps::takes(std::string_view name) const {
-  return std::any_of(op.schema.parameters.begin(), op.schema.parameters.end(), [&](const Parameter& p) { return p.name == name; });
+  return std::any_of(op.schema.parameters.begin(), op.schema.parameters.end(),
+                     [&](const Parameter& p) { return p.name == name; });
 }
 
 std::int64_t Steps::constant(const Value& v) const {
@@ -55,7 +56,9 @@ class ShapeSteps : public Steps {
     Values normal = normalize(*op, std::move(args), std::move(named));
     return op->shape(Call{*op, normal, env});
   }
-  Value item(const Value& results, std::int64_t index) override { return results.as_list().at(static_cast<std::size_t>(index)); }
+  Value item(const Value& results, std::int64_t index) override {
+    return results.as_list().at(static_cast<std::size_t>(index));
+  }
   const TensorMeta& meta(const Value& tensor) const override { return tensor.as_tensor(); }
   Expr integer(const Value& v) const override { return v.as_int(); }
   void refuse(const std::string& why) const override { shapes::refuse(call_, "{}", why); }

@@ -1,4 +1,5 @@
-// Operators that eager itself composes of others, each written once: carried out on metadata it is the operator's shape function, carried out on a graph its decomposition.
+// Operators that eager itself composes of others, each written once: carried out on metadata it is the operator's shape
+// function, carried out on a graph its decomposition.
 #pragma once
 #include <limits>
 #include <span>
@@ -13,7 +14,8 @@ namespace coil::ops::composites {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// One call being carried out: its arguments, and the operators to carry it out with. Tensors are whatever `call` gives and takes: metadata, or nodes.
+/// One call being carried out: its arguments, and the operators to carry it out with. Tensors are whatever `call` gives
+/// and takes: metadata, or nodes.
 class Steps {
  public:
   Steps(sym::ShapeEnv& env, const Operator& op, const Values& args) : env(env), op(op), args_(args) {}
@@ -51,7 +53,9 @@ class Steps {
   DType dtype(const Value& x) const { return meta(x).dtype; }
   const Exprs& sizes(const Value& x) const { return meta(x).sizes; }
   /// The size of a dimension, counted from the end when negative.
-  Expr size(const Value& x, std::int64_t dim) const { return sizes(x)[static_cast<std::size_t>(wrapped(dim, rank(x)))]; }
+  Expr size(const Value& x, std::int64_t dim) const {
+    return sizes(x)[static_cast<std::size_t>(wrapped(dim, rank(x)))];
+  }
 
   // Small steps.
 
@@ -61,17 +65,31 @@ class Steps {
   Value div(const Value& a, const Value& b) { return call("aten.div.Tensor", {a, b}); }
   Value unary(std::string_view name, const Value& x) { return call("aten." + std::string(name) + ".default", {x}); }
   Value reshape(const Value& x, const Exprs& sizes) { return call("aten.reshape.default", {x, sizes}); }
-  Value permute(const Value& x, const std::vector<std::int64_t>& order) { return call("aten.permute.default", {x, list(order)}); }
+  Value permute(const Value& x, const std::vector<std::int64_t>& order) {
+    return call("aten.permute.default", {x, list(order)});
+  }
   Value unsqueeze(const Value& x, std::int64_t dim) { return call("aten.unsqueeze.default", {x, dim}); }
-  Value slice(const Value& x, std::int64_t dim, const Value& start, const Value& end) { return call("aten.slice.Tensor", {x, dim, start, end}); }
+  Value slice(const Value& x, std::int64_t dim, const Value& start, const Value& end) {
+    return call("aten.slice.Tensor", {x, dim, start, end});
+  }
   Value cat(Values parts, std::int64_t dim) { return call("aten.cat.default", {std::move(parts), dim}); }
-  Value sum(const Value& x, const std::vector<std::int64_t>& dims, bool keepdim = false) { return call("aten.sum.dim_IntList", {x, list(dims), keepdim}); }
-  Value to(const Value& x, DType type) { return dtype(x) == type ? x : call("aten._to_copy.default", {x}, {{"dtype", type}}); }
-  Value contiguous(const Value& x) { return call("aten.clone.default", {x}, {{"memory_format", MemoryFormat::Contiguous}}); }
-  Value full(const Exprs& sizes, const Value& number, DType type) { return call("aten.full.default", {sizes, number}, {{"dtype", type}}); }
+  Value sum(const Value& x, const std::vector<std::int64_t>& dims, bool keepdim = false) {
+    return call("aten.sum.dim_IntList", {x, list(dims), keepdim});
+  }
+  Value to(const Value& x, DType type) {
+    return dtype(x) == type ? x : call("aten._to_copy.default", {x}, {{"dtype", type}});
+  }
+  Value contiguous(const Value& x) {
+    return call("aten.clone.default", {x}, {{"memory_format", MemoryFormat::Contiguous}});
+  }
+  Value full(const Exprs& sizes, const Value& number, DType type) {
+    return call("aten.full.default", {sizes, number}, {{"dtype", type}});
+  }
   /// 0, 1, …, n-1.
   Value iota(Expr n, DType type = DType::I64) { return call("aten.arange.start_step", {0, n, 1}, {{"dtype", type}}); }
-  Value where(const Value& condition, const Value& yes, const Value& no) { return call("aten.where.self", {condition, yes, no}); }
+  Value where(const Value& condition, const Value& yes, const Value& no) {
+    return call("aten.where.self", {condition, yes, no});
+  }
   /// The mean, the sum, or each, by torch's number of the `reduction` argument (0 none, 1 mean, 2 sum).
   Value reduced(const Value& each);
 

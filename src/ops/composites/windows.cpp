@@ -1,4 +1,5 @@
-// Windows of signal processing (ATen/native/TensorFactories.cpp) over n points, of a period of n or of n - 1 steps: sums of cosines, Bartlett's and Kaiser's.
+// Windows of signal processing (ATen/native/TensorFactories.cpp) over n points, of a period of n or of n - 1 steps:
+// sums of cosines, Bartlett's and Kaiser's.
 #include <algorithm>
 
 #include "ops/composites/steps.h"
@@ -28,7 +29,9 @@ Value window(Steps& s, const At& at) {
 
 Value cosines(Steps& s, double a, double b, double c) {
   return window(s, [&](const Value& i, double steps) {
-    auto wave = [&](double times, double factor) { return s.mul(s.unary("cos", s.mul(i, times * kPi / steps)), factor); };
+    auto wave = [&](double times, double factor) {
+      return s.mul(s.unary("cos", s.mul(i, times * kPi / steps)), factor);
+    };
     Value made = s.add(wave(2, -b), a);
     return c == 0 ? made : s.add(made, wave(4, c));
   });
@@ -59,26 +62,53 @@ Value kaiser(Steps& s) {
   for (const Parameter& p : s.op.schema.parameters)
     if (p.name == "beta") beta = s.real("beta");
   return window(s, [&](const Value& i, double steps) {
-    const Value across = s.sub(s.mul(i, 2 / steps), 1), below = s.sub(s.mul(across, across), 1);  // at most 0, but for rounding
+    const Value across = s.sub(s.mul(i, 2 / steps), 1),
+                below = s.sub(s.mul(across, across), 1);  // at most 0, but for rounding
     const Value height = s.unary("sqrt", s.call("aten.clamp.default", {s.unary("neg", below), 0}));
     return s.div(s.unary("i0", s.mul(height, beta)), s.unary("i0", s.full({}, beta, s.dtype(i))));
   });
 }
 
 constexpr Composite kWindows[] = {
-    {"aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hann},
-    {"aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hann},
-    {"aten::hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hamming},
-    {"aten::hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hamming},
-    {"aten::hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hamming},
-    {"aten::hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", hamming},
-    {"aten::blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", blackman},
-    {"aten::blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", blackman},
-    {"aten::bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", bartlett},
-    {"aten::bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", bartlett},
-    {"aten::kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", kaiser},
-    {"aten::kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", kaiser},
-    {"aten::kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", kaiser},
+    {"aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
+     "pin_memory=None) -> Tensor",
+     hann},
+    {"aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, "
+     "Device? device=None, bool? pin_memory=None) -> Tensor",
+     hann},
+    {"aten::hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+     "bool? pin_memory=None) -> Tensor",
+     hamming},
+    {"aten::hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, "
+     "Device? device=None, bool? pin_memory=None) -> Tensor",
+     hamming},
+    {"aten::hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, "
+     "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     hamming},
+    {"aten::hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, "
+     "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     hamming},
+    {"aten::blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+     "bool? pin_memory=None) -> Tensor",
+     blackman},
+    {"aten::blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, "
+     "Device? device=None, bool? pin_memory=None) -> Tensor",
+     blackman},
+    {"aten::bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+     "bool? pin_memory=None) -> Tensor",
+     bartlett},
+    {"aten::bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, "
+     "Device? device=None, bool? pin_memory=None) -> Tensor",
+     bartlett},
+    {"aten::kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+     "bool? pin_memory=None) -> Tensor",
+     kaiser},
+    {"aten::kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, "
+     "Device? device=None, bool? pin_memory=None) -> Tensor",
+     kaiser},
+    {"aten::kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? "
+     "layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     kaiser},
 };
 
 }  // namespace

@@ -92,9 +92,11 @@ Value contiguous(const Call& call) {
 
 /// Sizes that data tell may turn out to be equal, which the run checks.
 bool may_expand_to(sym::ShapeEnv& env, Exprs sizes, const Exprs& target) {
-  for (std::size_t d = sizes.size(), lead = target.size() - std::min(target.size(), sizes.size()); d-- > 0 && lead + d < target.size();) {
+  for (std::size_t d = sizes.size(), lead = target.size() - std::min(target.size(), sizes.size());
+       d-- > 0 && lead + d < target.size();) {
     const Expr to = target[lead + d];
-    const bool run_tells = sym::has_symbol_of(sizes[d], sym::SymbolKind::Unbacked) || sym::has_symbol_of(to, sym::SymbolKind::Unbacked);
+    const bool run_tells =
+        sym::has_symbol_of(sizes[d], sym::SymbolKind::Unbacked) || sym::has_symbol_of(to, sym::SymbolKind::Unbacked);
     if (run_tells && !env.statically_known_true(sym::ne(sizes[d], to))) sizes[d] = to;
   }
   return expands_to(env, sizes, target);
@@ -104,7 +106,8 @@ bool may_expand_to(sym::ShapeEnv& env, Exprs sizes, const Exprs& target) {
 Value written(const Call& call) {
   const TensorMeta& self = call.tensor(0);
   if (call.args.size() > 1)
-    if (const auto* source = call[1].get_if<TensorMeta>(); source && !may_expand_to(call.env, source->sizes, self.sizes))
+    if (const auto* source = call[1].get_if<TensorMeta>();
+        source && !may_expand_to(call.env, source->sizes, self.sizes))
       refuse(call, "a value of sizes {} does not broadcast to {}", show(source->sizes), show(self.sizes));
   return self;
 }

@@ -1,4 +1,5 @@
-// Operators on complex tensors. Passes rewrite them before metadata is computed anew (passes/split_complex), so that most need none beyond what a program records.
+// Operators on complex tensors. Passes rewrite them before metadata is computed anew (passes/split_complex), so that
+// most need none beyond what a program records.
 #include "ops/shapes/complex.h"
 
 #include "ops/shapes/common.h"
@@ -56,7 +57,8 @@ Value view_as_real(const Call& call) {
 Value view_as_complex(const Call& call) {
   TensorMeta made = call.tensor(0);
   const bool pairs = made.rank() > 0 && made.sizes.back().is_constant(2) && made.strides.back().is_constant(1);
-  if (!pairs || (made.dtype != DType::F16 && made.dtype != DType::F32 && made.dtype != DType::F64)) refuse(call, "takes pairs of numbers in a last dimension of two");
+  if (!pairs || (made.dtype != DType::F16 && made.dtype != DType::F32 && made.dtype != DType::F64))
+    refuse(call, "takes pairs of numbers in a last dimension of two");
   made.dtype = complex_type(made.dtype);
   made.sizes.pop_back();
   made.strides.pop_back();

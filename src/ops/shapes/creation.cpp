@@ -160,7 +160,10 @@ Value range(const Call& call) {
   if (!whole) {
     const auto from = float_of(start), to = float_of(end), by = float_of(step);
     if (!from || !to || !by) refuse(call, "the bounds are floats that only data tell");
-    const Expr length = from->is_constant(0) ? *to : sym::float_call(FloatFunction::Add, *to, sym::float_call(FloatFunction::Mul, sym::float_constant(-1), *from));
+    const Expr length = from->is_constant(0)
+                            ? *to
+                            : sym::float_call(FloatFunction::Add, *to,
+                                              sym::float_call(FloatFunction::Mul, sym::float_constant(-1), *from));
     const Expr n = sym::float_call(FloatFunction::CeilToInt, sym::float_call(FloatFunction::Div, length, *by));
     if (n.is_constant() && *n.constant() < 0) refuse(call, "the bounds do not agree with the sign of the step");
     return create(call, {call.env.simplify(n)}, dtype);
@@ -187,8 +190,10 @@ Value permutation(const Call& call) { return create(call, {call["n"].as_int()}, 
 /// A result like the first tensor and another of its sizes: bytes that tell what was kept, or the slopes.
 Value random_pair(const Call& call) {
   TensorMeta made = like_in_format(call.env, call.tensor(0), MemoryFormat::Preserve), other = made;
-  if (call.op.schema.target == "aten._fused_dropout.default") other.dtype = DType::U8;
-  else other = like_in_format(call.env, call.tensor(1), MemoryFormat::Preserve);
+  if (call.op.schema.target == "aten._fused_dropout.default")
+    other.dtype = DType::U8;
+  else
+    other = like_in_format(call.env, call.tensor(1), MemoryFormat::Preserve);
   return Values{made, other};
 }
 
@@ -225,20 +230,27 @@ void register_creation() {
   define_each(kSpaced, spaced);
   define_with_twins(kTriangles, triangle);
   define_each(kRandomLike, like, kRandom);
-  define_each(kNormals, [](const Call& call) -> Value { return elementwise(call, tensors(call), tensors(call).front()->dtype); }, kRandom);
+  define_each(
+      kNormals,
+      [](const Call& call) -> Value { return elementwise(call, tensors(call), tensors(call).front()->dtype); },
+      kRandom);
   define_each(R"(
 aten::_fused_dropout(Tensor self, float p, Generator? generator=None) -> (Tensor, Tensor)
 aten::rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? generator=None) -> (Tensor, Tensor noise_out)
 )",
               random_pair, kRandom);
-  define_each(R"(
+  define_each(
+      R"(
 aten::poisson(Tensor self, Generator? generator=None) -> Tensor
 aten::binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor
 aten::_standard_gamma(Tensor self, Generator? generator=None) -> Tensor
 aten::_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor
 )",
-              [](const Call& call) -> Value { return dense(call.env, call.tensor(0), call.tensor(0).sizes); }, kRandom);
-  define_each("aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", sampled, kRandom);
+      [](const Call& call) -> Value { return dense(call.env, call.tensor(0), call.tensor(0).sizes); }, kRandom);
+  define_each(
+      "aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> "
+      "Tensor",
+      sampled, kRandom);
   define_each(kRandomOfSize, of_size, kRandom);
   define_each(kRandomIntegers, integers_of_size, kRandom);
   define_each(R"(

@@ -9,20 +9,27 @@ namespace coil::ops::shapes {
 
 namespace {
 
-TensorMeta positions(const Call& call, Exprs sizes) { return dense(call.env, DType::I64, call.tensor(0).device, std::move(sizes)); }
+TensorMeta positions(const Call& call, Exprs sizes) {
+  return dense(call.env, DType::I64, call.tensor(0).device, std::move(sizes));
+}
 
 Value nonzero_numpy(const Call& call) {
   const Expr count = call.env.fresh_unbacked();
   return Values(std::max<std::size_t>(call.tensor(0).rank(), 1), Value(positions(call, {count})));
 }
 
-Value nonzero_static(const Call& call) { return positions(call, {call["size"].as_int(), static_cast<std::int64_t>(call.tensor(0).rank())}); }
+Value nonzero_static(const Call& call) {
+  return positions(call, {call["size"].as_int(), static_cast<std::int64_t>(call.tensor(0).rank())});
+}
 
-Value argwhere(const Call& call) { return positions(call, {call.env.fresh_unbacked(), static_cast<std::int64_t>(call.tensor(0).rank())}); }
+Value argwhere(const Call& call) {
+  return positions(call, {call.env.fresh_unbacked(), static_cast<std::int64_t>(call.tensor(0).rank())});
+}
 
 Value bincount(const Call& call) {
   const TensorMeta& self = call.tensor(0);
-  if (self.rank() != 1 || is_floating(self.dtype)) refuse(call, "takes integers in one dimension, not sizes {} of {}", show(self.sizes), torch_name(self.dtype));
+  if (self.rank() != 1 || is_floating(self.dtype))
+    refuse(call, "takes integers in one dimension, not sizes {} of {}", show(self.sizes), torch_name(self.dtype));
   const Value* weights = given(call, "weights");
   const DType dtype = !weights ? DType::I64 : weights->as_tensor().dtype == DType::F32 ? DType::F32 : DType::F64;
   return dense(call.env, dtype, self.device, {call.env.fresh_unbacked()});
@@ -47,14 +54,16 @@ Value repeat_interleave(const Call& call) {
   return dense(call.env, self, std::move(sizes));
 }
 
-/// Values (or slices along `dim`), the place of each element among them, how often each occurs; the latter two are empty where they are not asked for.
+/// Values (or slices along `dim`), the place of each element among them, how often each occurs; the latter two are
+/// empty where they are not asked for.
 Values distinct(const Call& call, std::optional<std::size_t> dim, bool inverse, bool counts) {
   const TensorMeta& self = call.tensor(0);
   const Expr count = call.env.fresh_unbacked();
   Exprs sizes{count};
   if (dim) sizes = self.sizes, sizes[*dim] = count;
   const Exprs places = dim ? Exprs{self.sizes[*dim]} : self.sizes;
-  return {dense(call.env, self, std::move(sizes)), positions(call, inverse ? places : Exprs{0}), positions(call, counts ? Exprs{count} : Exprs{0})};
+  return {dense(call.env, self, std::move(sizes)), positions(call, inverse ? places : Exprs{0}),
+          positions(call, counts ? Exprs{count} : Exprs{0})};
 }
 
 Value unique(const Call& call) {
@@ -66,7 +75,8 @@ Value unique(const Call& call) {
 Value unique_along(const Call& call) {
   std::optional<std::size_t> dim;
   if (given(call, "dim")) dim = dim_argument(call, call.tensor(0).rank());
-  const bool always = dim && call.tensor(0).device.type == DeviceType::CPU;  // as eager has them there, asked for or not
+  const bool always =
+      dim && call.tensor(0).device.type == DeviceType::CPU;  // as eager has them there, asked for or not
   return distinct(call, dim, always || flag(call, "return_inverse"), always || flag(call, "return_counts"));
 }
 
@@ -79,9 +89,15 @@ void register_data_dependent() {
   define("aten::argwhere(Tensor self) -> Tensor", argwhere);
   define("aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", bincount);
   define("aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor", repeat_positions);
-  define("aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", repeat_interleave);
+  define(
+      "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> "
+      "Tensor",
+      repeat_interleave);
   define("aten::_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)", unique);
-  define("aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", unique);
+  define(
+      "aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, "
+      "Tensor, Tensor)",
+      unique);
   define_each(R"(
 aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)
 aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)

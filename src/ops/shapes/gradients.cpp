@@ -131,12 +131,15 @@ Value per_channel_gradients(const Call& call) {
 
 Value embedding_dense_backward(const Call& call) {
   const TensorMeta &grad = call.tensor(0), &indices = call.tensor(1);
-  if (indices.dtype != DType::I64 && indices.dtype != DType::I32) refuse(call, "the indices are {}", torch_name(indices.dtype));
+  if (indices.dtype != DType::I64 && indices.dtype != DType::I32)
+    refuse(call, "the indices are {}", torch_name(indices.dtype));
   if (grad.rank() == 0) refuse(call, "takes a gradient with dimensions");
   return dense(call.env, grad, {call["num_weights"].as_int(), grad.sizes.back()});
 }
 
-Value weight_norm_backward(const Call& call) { return Values{dense_like(call, "saved_v"), dense_like(call, "saved_g")}; }
+Value weight_norm_backward(const Call& call) {
+  return Values{dense_like(call, "saved_v"), dense_like(call, "saved_g")};
+}
 
 Value dropout_backward(const Call& call) {
   const TensorMeta* operands[] = {&call.tensor(0), &call.tensor(1)};
@@ -153,7 +156,8 @@ void register_gradients() {
   define_each(kOfSizes, of_sizes);
   define("aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)", log_sigmoid_forward);
   define("aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor", log_sigmoid_backward);
-  define("aten::_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, Tensor)", prelu_backward);
+  define("aten::_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, Tensor)",
+         prelu_backward);
   define_each(R"(
 aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor
 aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor
@@ -181,7 +185,10 @@ aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_we
 aten::_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)
 )",
               weight_norm_backward);
-  define("aten::rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training, bool self_is_result) -> Tensor", dropout_backward);
+  define(
+      "aten::rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, bool "
+      "training, bool self_is_result) -> Tensor",
+      dropout_backward);
   define("aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", dropout_backward);
   define("aten::_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor", cdist_backward);
 }

@@ -237,7 +237,8 @@ void register_indexing() {
 aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor
 )",
               embedding);
-  define("aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)", [](const Call& call) { return call.tensor(0); });
+  define("aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
+         [](const Call& call) { return call.tensor(0); });
   define("aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", take_along_dim);
   define("aten::take(Tensor self, Tensor index) -> Tensor", take);
   define("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", one_hot);
@@ -248,8 +249,10 @@ aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_u
 aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor
 )",
               is_in);
-  define("aten::isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
-         [](const Call& call) { return dense(call.env, DType::Bool, call.tensor(1).device, {}); });
+  define(
+      "aten::isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) "
+      "-> Tensor",
+      [](const Call& call) { return dense(call.env, DType::Bool, call.tensor(1).device, {}); });
 }
 
 }  // namespace coil::ops::shapes

@@ -157,7 +157,8 @@ Value each_item(const Call& call) {
   for (const Values& args : items.args) {
     const Operator* item = find(items.target);
     COIL_CHECK(item, "{}", items.target);
-    results.push_back(item->schema.parameters.size() == args.size() ? item->shape(Call{*item, args, call.env}) : apply(call.env, items.target, args));
+    results.push_back(item->schema.parameters.size() == args.size() ? item->shape(Call{*item, args, call.env})
+                                                                    : apply(call.env, items.target, args));
   }
   return results;
 }

@@ -199,9 +199,11 @@ Value rot90(const Call& call) {
   const auto dims = call["dims"].as_ints();
   if (dims.size() != 2) fail("rot90 turns in a plane of two dimensions, not {}", dims.size());
   TensorMeta out = like_in_format(call.env, call.tensor(0), std::nullopt);
-  const std::size_t a = wrap_dim(call, *dims[0].constant(), out.rank()), b = wrap_dim(call, *dims[1].constant(), out.rank());
+  const std::size_t a = wrap_dim(call, *dims[0].constant(), out.rank()),
+                    b = wrap_dim(call, *dims[1].constant(), out.rank());
   if (a == b) fail("rot90 turns in a plane of two different dimensions");
-  if (*call["k"].as_int().constant() % 2 != 0) std::swap(out.sizes[a], out.sizes[b]), std::swap(out.strides[a], out.strides[b]);
+  if (*call["k"].as_int().constant() % 2 != 0)
+    std::swap(out.sizes[a], out.sizes[b]), std::swap(out.strides[a], out.strides[b]);
   return out;
 }
 

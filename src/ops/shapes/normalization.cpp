@@ -201,8 +201,11 @@ aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? 
 aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor
 )",
               instance_norm);
-  define("coil::instance_norm_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> (Tensor, Tensor running_mean_out, Tensor running_var_out)",
-         functional_instance_norm);
+  define(
+      "coil::instance_norm_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor "
+      "running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> (Tensor, Tensor "
+      "running_mean_out, Tensor running_var_out)",
+      functional_instance_norm);
   define("aten::_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", weight_norm);
   define("aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", weight_norm_and_norms);
 }

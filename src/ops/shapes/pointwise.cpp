@@ -153,8 +153,7 @@ aten::prelu(Tensor self, Tensor weight) -> Tensor
 
 Value activation(const Call& call) {
   const TensorMeta& self = call.tensor(0);
-  if (!is_fractional(self.dtype))
-    refuse(call, "takes floating types, not {}", torch_name(self.dtype));
+  if (!is_fractional(self.dtype)) refuse(call, "takes floating types, not {}", torch_name(self.dtype));
   const TensorMeta* operands[] = {&self};
   return elementwise(call, operands, self.dtype);
 }
@@ -200,7 +199,10 @@ void register_pointwise() {
   define_with_twins(kAbsolute, absolute);
   define_each(kActivationsOnly, activation);
   define_with_twins(kActivations, activation);
-  define_with_twins("aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? generator=None) -> Tensor", activation, {.random = true});
+  define_with_twins(
+      "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? "
+      "generator=None) -> Tensor",
+      activation, {.random = true});
   define("aten::log_sigmoid(Tensor self) -> Tensor", log_sigmoid);
   define_with_twins("aten::square(Tensor self) -> Tensor", square);
   define("aten::glu(Tensor self, int dim=-1) -> Tensor", glu);

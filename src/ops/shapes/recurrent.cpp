@@ -12,7 +12,8 @@ namespace {
 Values network(const Call& call, const TensorMeta& hidden) {
   const TensorMeta& input = call.tensor(0);
   if (input.rank() != 3 || hidden.rank() != 3)
-    refuse(call, "takes input and states of three dimensions, not sizes {} and {}", show(input.sizes), show(hidden.sizes));
+    refuse(call, "takes input and states of three dimensions, not sizes {} and {}", show(input.sizes),
+           show(hidden.sizes));
   bool batch_first = call["batch_first"].as_bool();
   Expr directions = call["bidirectional"].as_bool() ? 2 : 1;
   Expr steps = input.sizes[batch_first ? 1 : 0], batch = input.sizes[batch_first ? 0 : 1];
@@ -39,14 +40,16 @@ Value one_state(const Call& call) { return network(call, call["hx"].as_tensor())
 Value lstm_cell(const Call& call) {
   const Values& states = call["hx"].as_list();
   if (states.size() != 2) refuse(call, "takes two states, not {}", states.size());
-  return Values{dense(call.env, call.tensor(0), states[0].as_tensor().sizes), dense(call.env, call.tensor(0), states[1].as_tensor().sizes)};
+  return Values{dense(call.env, call.tensor(0), states[0].as_tensor().sizes),
+                dense(call.env, call.tensor(0), states[1].as_tensor().sizes)};
 }
 
 Value cell(const Call& call) { return dense(call.env, call.tensor(0), call["hx"].as_tensor().sizes); }
 
 Value layer(const Call& call) {
   const TensorMeta &gates = call.tensor(0), &hidden = call["hidden"].as_tensor();
-  Values results = {dense(call.env, gates, {gates.sizes[0], gates.sizes[1], hidden.sizes[1]}), dense(call.env, gates, hidden.sizes)};
+  Values results = {dense(call.env, gates, {gates.sizes[0], gates.sizes[1], hidden.sizes[1]}),
+                    dense(call.env, gates, hidden.sizes)};
   if (const Value* c = given(call, "cell")) results.push_back(dense(call.env, gates, c->as_tensor().sizes));
   return results;
 }
@@ -54,14 +57,20 @@ Value layer(const Call& call) {
 }  // namespace
 
 void register_recurrent() {
-  define("aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)", lstm);
+  define(
+      "aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, "
+      "bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
+      lstm);
   define_each(R"(
 aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
 aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
 aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
 )",
               one_state);
-  define("aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)", lstm_cell);
+  define(
+      "aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> "
+      "(Tensor, Tensor)",
+      lstm_cell);
   define_each(R"(
 aten::gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor
 aten::rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor

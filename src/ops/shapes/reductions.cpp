@@ -107,7 +107,6 @@ TensorMeta reduced(const Call& call, DType dtype) {
   return dense(call.env, dtype, call.tensor(0).device, reduced_sizes(call));
 }
 
-
 Value sum(const Call& call) {
   DType self = call.tensor(0).dtype;
   return reduced(call, given_dtype(call).value_or(is_fractional(self) ? self : DType::I64));

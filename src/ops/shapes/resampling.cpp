@@ -44,7 +44,9 @@ aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]
 
 /// size * scale in floats, its fraction cut off.
 Expr scaled(const Call& call, Expr size, double scale) {
-  return call.env.simplify(sym::float_call(FloatFunction::TruncToInt, sym::float_call(FloatFunction::Mul, sym::float_constant(scale), sym::float_call(FloatFunction::FromInt, size))));
+  return call.env.simplify(sym::float_call(
+      FloatFunction::TruncToInt,
+      sym::float_call(FloatFunction::Mul, sym::float_constant(scale), sym::float_call(FloatFunction::FromInt, size))));
 }
 
 template <std::size_t N>

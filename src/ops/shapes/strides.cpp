@@ -174,13 +174,16 @@ bool stride_less(Env& env, Expr a, Expr b) {
 std::vector<std::int64_t> memory_order(Env& env, const Exprs& strides) {
   std::vector<std::int64_t> order(strides.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return stride_less(env, strides[static_cast<std::size_t>(b)], strides[static_cast<std::size_t>(a)]); });
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return stride_less(env, strides[static_cast<std::size_t>(b)], strides[static_cast<std::size_t>(a)]);
+  });
   return order;
 }
 
 std::vector<std::int64_t> inverse_order(const std::vector<std::int64_t>& order) {
   std::vector<std::int64_t> back(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
   return back;
 }
 

@@ -176,7 +176,10 @@ void register_view_lists() {
   define_each(kChunk, chunk);
   define_each(kSections, split_sections);
   define_each(kIndices, split_indices);
-  define("aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]", split_at_data);
+  define(
+      "aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int "
+      "dim=0) -> Tensor(a)[]",
+      split_at_data);
   define_each(kUnbind, unbind);
   define_each(kCopies, copied(split_sizes));
   define("aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", copied(split));

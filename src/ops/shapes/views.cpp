@@ -140,7 +140,8 @@ Value expand_as(const Call& call) { return expanded(call, call.tensor(0), call.t
 /// A position that counts from the end when it is negative, which only the run may tell.
 Expr from_front(Env& env, Expr at, Expr size) {
   if (env.statically_known_le(0, at)) return at;
-  if (sym::has_symbol_of(at, sym::SymbolKind::Unbacked) && !env.statically_known_lt(at, 0)) return env.simplify(sym::where(sym::lt(at, 0), at + size, at));
+  if (sym::has_symbol_of(at, sym::SymbolKind::Unbacked) && !env.statically_known_lt(at, 0))
+    return env.simplify(sym::where(sym::lt(at, 0), at + size, at));
   return is_negative(env, at) ? at + size : at;
 }
 

@@ -56,11 +56,13 @@ Value like_resized(const Call& call) {
   return in_format(call.env, grad, call["input_size"].as_ints(), format_of(call, grad));
 }
 
-/// Of input, weight and bias. The layout follows from input and weight alone (torch/_meta_registrations.py, meta_convolution_backward).
+/// Of input, weight and bias. The layout follows from input and weight alone (torch/_meta_registrations.py,
+/// meta_convolution_backward).
 Value convolution_backward(const Call& call) {
   const TensorMeta &grad = call.tensor(0), &input = call["input"].as_tensor(), &weight = call["weight"].as_tensor();
   if (grad.rank() != input.rank() || input.rank() != weight.rank() || grad.rank() < 3)
-    refuse(call, "a gradient of sizes {}, input {} and weight {}", show(grad.sizes), show(input.sizes), show(weight.sizes));
+    refuse(call, "a gradient of sizes {}, input {} and weight {}", show(grad.sizes), show(input.sizes),
+           show(weight.sizes));
   const Values& mask = call["output_mask"].as_list();
   MemoryFormat format = format_of(call, input);
   if (format == MemoryFormat::Contiguous) format = format_of(call, weight);

@@ -1,4 +1,5 @@
-// What a written FX graph calls. What is recorded of a result is all there is to know: where inputs lie and what numbers they hold, the run tells.
+// What a written FX graph calls. What is recorded of a result is all there is to know: where inputs lie and what
+// numbers they hold, the run tells.
 #include "ops/registry.h"
 #include "ops/shapes/families.h"
 #include "ops/wrapper_schemas.h"
@@ -10,7 +11,8 @@ void register_wrapper() {
     const bool nothing = schema.ends_with("-> ()");
     // Inputs are checked as they are taken, and a buffer's end is one whether or not somebody asks.
     const bool kept = nothing || schema.starts_with("take") || schema.starts_with("lay_out");
-    define("coil_wrapper::" + std::string(schema), nothing ? ShapeFunction([](const Call&) -> Value { return None{}; }) : ShapeFunction(), false, kept);
+    define("coil_wrapper::" + std::string(schema),
+           nothing ? ShapeFunction([](const Call&) -> Value { return None{}; }) : ShapeFunction(), false, kept);
   }
 }
 

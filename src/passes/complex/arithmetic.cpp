@@ -43,7 +43,9 @@ Made conjugate(ComplexRewriter& r) { return r.conjugate(self(r)); }
 /// Conjugate, with the last two dimensions exchanged.
 Made adjoint(ComplexRewriter& r) {
   const Parts z = r.conjugate(self(r));
-  auto turned = [&](const Value& v) { return v.is_none() || r.rank(v) < 2 ? v : Value(r.call("aten.transpose.int", {v, -2, -1})); };
+  auto turned = [&](const Value& v) {
+    return v.is_none() || r.rank(v) < 2 ? v : Value(r.call("aten.transpose.int", {v, -2, -1}));
+  };
   return Parts{turned(z.re), turned(z.im)};
 }
 
@@ -94,7 +96,9 @@ Made asked(ComplexRewriter& r, std::string_view join) {
 }
 Made is_in_both(ComplexRewriter& r) { return asked(r, "aten.logical_and.default"); }
 Made is_in_either(ComplexRewriter& r) { return asked(r, "aten.logical_or.default"); }
-Made is_real(ComplexRewriter& r) { return Value(r.call("aten.eq.Scalar", {r.filled(self(r), r.result().sizes, r.part_type()).im, 0})); }
+Made is_real(ComplexRewriter& r) {
+  return Value(r.call("aten.eq.Scalar", {r.filled(self(r), r.result().sizes, r.part_type()).im, 0}));
+}
 
 /// To another complex type, from a real one to complex, whether it is zero, or the real part.
 Made convert(ComplexRewriter& r) {
@@ -123,7 +127,8 @@ Made choose(ComplexRewriter& r) {
   const Parts a = r.parts(r["self"]), b = r.parts(r["other"]);
   auto part = [&](const Value& x, const Value& y) {
     if (x.is_none() && y.is_none()) return x;
-    return Value(r.call("aten.where.self", {r["condition"], x.is_none() ? r.zeros_like(y) : x, y.is_none() ? r.zeros_like(x) : y}));
+    return Value(r.call("aten.where.self",
+                        {r["condition"], x.is_none() ? r.zeros_like(y) : x, y.is_none() ? r.zeros_like(x) : y}));
   };
   return Parts{part(a.re, b.re), part(a.im, b.im)};
 }
@@ -131,7 +136,10 @@ Made choose(ComplexRewriter& r) {
 Made fill_masked(ComplexRewriter& r) {
   const Parts z = r.filled(self(r), r.result().sizes, r.part_type());
   const Parts value = r.parts(r["value"]);
-  auto part = [&](const Value& x, const Value& v) { return v.is_none() ? r.call("aten.masked_fill.Scalar", {x, r["mask"], 0}) : r.call("aten.masked_fill.Tensor", {x, r["mask"], v}); };
+  auto part = [&](const Value& x, const Value& v) {
+    return v.is_none() ? r.call("aten.masked_fill.Scalar", {x, r["mask"], 0})
+                       : r.call("aten.masked_fill.Tensor", {x, r["mask"], v});
+  };
   return Parts{part(z.re, value.re), part(z.im, value.im)};
 }
 
@@ -143,33 +151,41 @@ Made filled_in_place(ComplexRewriter& r) { return r.parts(r["value"]); }
 Made single(ComplexRewriter& r) { return r.parts(r["s"]); }
 
 /// An operator that is linear in each of two arguments.
-Parts bilinear(ComplexRewriter& r, const Parts& a, const Parts& b, const std::function<Value(const Value&, const Value&)>& f) {
+Parts bilinear(ComplexRewriter& r, const Parts& a, const Parts& b,
+               const std::function<Value(const Value&, const Value&)>& f) {
   auto of = [&](const Value& x, const Value& y) { return x.is_none() || y.is_none() ? Value(None{}) : f(x, y); };
   return {r.minus(of(a.re, b.re), of(a.im, b.im)), r.plus(of(a.re, b.im), of(a.im, b.re))};
 }
 
 Made matrices(ComplexRewriter& r) {
-  return bilinear(r, r.parts(r.node->args[0]), r.parts(r.node->args[1]), [&](const Value& x, const Value& y) { return Value(r.call(r.node->target, {x, y})); });
+  return bilinear(r, r.parts(r.node->args[0]), r.parts(r.node->args[1]),
+                  [&](const Value& x, const Value& y) { return Value(r.call(r.node->target, {x, y})); });
 }
 
 /// beta * self + alpha * (a @ b)
 Made add_product(ComplexRewriter& r) {
   const bool batched = r.node->target.starts_with("aten.baddbmm");
   const char* product = batched ? "aten.bmm.default" : "aten.mm.default";
-  const Parts made = bilinear(r, r.parts(r.node->args[1]), r.parts(r.node->args[2]), [&](const Value& x, const Value& y) { return Value(r.call(product, {x, y})); });
-  auto scaled = [&](const Parts& z, std::string_view by) { return r[by] == Value(1) ? z : r.product(z, r.parts(r[by])); };
+  const Parts made = bilinear(r, r.parts(r.node->args[1]), r.parts(r.node->args[2]),
+                              [&](const Value& x, const Value& y) { return Value(r.call(product, {x, y})); });
+  auto scaled = [&](const Parts& z, std::string_view by) {
+    return r[by] == Value(1) ? z : r.product(z, r.parts(r[by]));
+  };
   if (r["beta"] == Value(0)) return scaled(made, "alpha");
   const Parts a = scaled(self(r), "beta"), b = scaled(made, "alpha");
   return Parts{r.plus(a.re, b.re), r.plus(a.im, b.im)};
 }
 
 Made dot_conjugate(ComplexRewriter& r) {
-  return bilinear(r, r.conjugate(r.parts(r.node->args[0])), r.parts(r.node->args[1]), [&](const Value& x, const Value& y) { return Value(r.call("aten.dot.default", {x, y})); });
+  return bilinear(r, r.conjugate(r.parts(r.node->args[0])), r.parts(r.node->args[1]),
+                  [&](const Value& x, const Value& y) { return Value(r.call("aten.dot.default", {x, y})); });
 }
 
 Made einsum(ComplexRewriter& r) {
   const Values& all = r["tensors"].as_list();
-  auto with = [&](Values operands) { return Value(r.call("aten.einsum.default", {r["equation"], std::move(operands)})); };
+  auto with = [&](Values operands) {
+    return Value(r.call("aten.einsum.default", {r["equation"], std::move(operands)}));
+  };
   if (all.size() == 1) {
     const Parts z = r.parts(all[0]);
     return Parts{with({z.re}), z.im.is_none() ? z.im : with({z.im})};
@@ -179,7 +195,8 @@ Made einsum(ComplexRewriter& r) {
 }
 
 Made linear(ComplexRewriter& r) {
-  Parts made = bilinear(r, r.parts(r["input"]), r.parts(r["weight"]), [&](const Value& x, const Value& w) { return Value(r.call("aten.linear.default", {x, w})); });
+  Parts made = bilinear(r, r.parts(r["input"]), r.parts(r["weight"]),
+                        [&](const Value& x, const Value& w) { return Value(r.call("aten.linear.default", {x, w})); });
   if (!r.has("bias")) return made;
   const Parts bias = r.parts(r["bias"]);
   return Parts{r.plus(made.re, bias.re), r.plus(made.im, bias.im)};
@@ -222,7 +239,10 @@ Value variance_of(ComplexRewriter& r, const std::string& target) {
   return r.add(of(z.re), of(z.im));
 }
 Made variance(ComplexRewriter& r) { return variance_of(r, r.node->target); }
-Made deviation(ComplexRewriter& r) { return Value(r.unary("sqrt", variance_of(r, "aten.var" + r.node->target.substr(std::string_view("aten.std").size())))); }
+Made deviation(ComplexRewriter& r) {
+  return Value(
+      r.unary("sqrt", variance_of(r, "aten.var" + r.node->target.substr(std::string_view("aten.std").size()))));
+}
 
 Made norm(ComplexRewriter& r) {
   Values args = r.node->args;
@@ -246,17 +266,23 @@ void add_complex_arithmetic(ComplexRules& t) {
   t["aten.sgn.default"] = sign;
   t["aten.real.default"] = real_part;
   t["aten.imag.default"] = imaginary_part;
-  t["aten.conj.default"] = t["aten._conj.default"] = t["aten.conj_physical.default"] = t["aten._conj_physical.default"] = conjugate;
-  for (std::string_view name : {"aten.resolve_conj.default", "aten.resolve_neg.default", "aten.positive.default", "aten.clone.default", "aten.contiguous.default", "aten.alias.default", "aten.detach.default",
-                                "aten.lift_fresh_copy.default", "aten.detach_.default"})
+  t["aten.conj.default"] = t["aten._conj.default"] = t["aten.conj_physical.default"] =
+      t["aten._conj_physical.default"] = conjugate;
+  for (std::string_view name : {"aten.resolve_conj.default", "aten.resolve_neg.default", "aten.positive.default",
+                                "aten.clone.default", "aten.contiguous.default", "aten.alias.default",
+                                "aten.detach.default", "aten.lift_fresh_copy.default", "aten.detach_.default"})
     t[name] = itself;
-  for (std::string_view name : {"aten.logical_not.default", "aten.logical_and.default", "aten.logical_or.default", "aten.logical_xor.default", "aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default",
-                                "aten.all.dim", "aten.all.dims", "aten.count_nonzero.default", "aten.count_nonzero.dim_IntList", "aten.nonzero.default", "aten.argwhere.default"})
+  for (std::string_view name : {"aten.logical_not.default", "aten.logical_and.default", "aten.logical_or.default",
+                                "aten.logical_xor.default", "aten.any.default", "aten.any.dim", "aten.any.dims",
+                                "aten.all.default", "aten.all.dim", "aten.all.dims", "aten.count_nonzero.default",
+                                "aten.count_nonzero.dim_IntList", "aten.nonzero.default", "aten.argwhere.default"})
     t[name] = of_truths;
   t["aten.isnan.default"] = t["aten.isinf.default"] = is_in_either;
   t["aten.isfinite.default"] = is_in_both;
   t["aten.isreal.default"] = is_real;
-  for (std::string_view name : {"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.type_as.default"}) t[name] = convert;
+  for (std::string_view name : {"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
+                                "aten.to.other", "aten.type_as.default"})
+    t[name] = convert;
   t["aten.view_as_real.default"] = as_real;
   t["aten.view_as_complex.default"] = as_complex;
   t["aten.complex.default"] = of_parts;
@@ -265,23 +291,30 @@ void add_complex_arithmetic(ComplexRules& t) {
   for (std::string_view name : {"aten.mH.default", "aten.adjoint.default", "aten.matrix_H.default"}) t[name] = adjoint;
   t["aten.where.self"] = t["aten.where.ScalarSelf"] = t["aten.where.ScalarOther"] = t["aten.where.Scalar"] = choose;
   t["aten.masked_fill.Scalar"] = fill_masked;
-  t["aten.zeros_like.default"] = t["aten.zeros.default"] = t["aten.new_zeros.default"] = t["aten.zero.default"] = t["aten.empty_like.default"] = t["aten.empty.memory_format"] = zeros;
+  t["aten.zeros_like.default"] = t["aten.zeros.default"] = t["aten.new_zeros.default"] = t["aten.zero.default"] =
+      t["aten.empty_like.default"] = t["aten.empty.memory_format"] = zeros;
   t["aten.ones_like.default"] = t["aten.ones.default"] = t["aten.new_ones.default"] = ones;
   t["aten.full.default"] = t["aten.full_like.default"] = t["aten.new_full.default"] = filled;
   t["aten.fill.Scalar"] = t["aten.fill.Tensor"] = filled_in_place;
   t["aten.scalar_tensor.default"] = single;
-  for (std::string_view name : {"aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default", "aten.outer.default", "aten.kron.default", "aten.inner.default"}) t[name] = matrices;
+  for (std::string_view name : {"aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.mv.default",
+                                "aten.dot.default", "aten.outer.default", "aten.kron.default", "aten.inner.default"})
+    t[name] = matrices;
   t["aten.addmm.default"] = t["aten.baddbmm.default"] = add_product;
   t["aten.vdot.default"] = dot_conjugate;
   t["aten.linear.default"] = linear;
-  for (std::string_view name : {"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default", "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding", "aten.conv_transpose1d.default",
-                                "aten.conv_transpose2d.input", "aten.conv_transpose3d.input", "aten.convolution.default"})
+  for (std::string_view name :
+       {"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default", "aten.conv1d.padding",
+        "aten.conv2d.padding", "aten.conv3d.padding", "aten.conv_transpose1d.default", "aten.conv_transpose2d.input",
+        "aten.conv_transpose3d.input", "aten.convolution.default"})
     t[name] = convolution;
-  for (std::string_view name : {"aten.tensordot.default", "aten.cross.default", "aten.linalg_cross.default"}) t[name] = of_two;
+  for (std::string_view name : {"aten.tensordot.default", "aten.cross.default", "aten.linalg_cross.default"})
+    t[name] = of_two;
   for (std::string_view name : {"aten.var.default", "aten.var.dim", "aten.var.correction"}) t[name] = variance;
   for (std::string_view name : {"aten.std.default", "aten.std.dim", "aten.std.correction"}) t[name] = deviation;
   t["aten.einsum.default"] = einsum;
-  for (std::string_view name : {"aten.norm.Scalar", "aten.norm.ScalarOpt_dim", "aten.linalg_vector_norm.default"}) t[name] = norm;
+  for (std::string_view name : {"aten.norm.Scalar", "aten.norm.ScalarOpt_dim", "aten.linalg_vector_norm.default"})
+    t[name] = norm;
 }
 
 }  // namespace coil::passes

@@ -1,4 +1,5 @@
-// Exponentials, logarithms, powers, and the circular and hyperbolic functions with their inverses. Branches are those of C99; the inverses are Kahan's (Branch Cuts for Complex Elementary Functions, 1987).
+// Exponentials, logarithms, powers, and the circular and hyperbolic functions with their inverses. Branches are those
+// of C99; the inverses are Kahan's (Branch Cuts for Complex Elementary Functions, 1987).
 #include <cmath>
 #include <numbers>
 
@@ -171,7 +172,10 @@ void add_complex_functions(ComplexRules& t) {
   t["aten.asinh.default"] = t["aten.arcsinh.default"] = of<asinh>;
   t["aten.acosh.default"] = t["aten.arccosh.default"] = of<acosh>;
   t["aten.atanh.default"] = t["aten.arctanh.default"] = of<atanh>;
-  for (std::string_view name : {"aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar", "aten.float_power.Tensor_Scalar", "aten.float_power.Tensor_Tensor", "aten.float_power.Scalar"}) t[name] = power;
+  for (std::string_view name :
+       {"aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar", "aten.float_power.Tensor_Scalar",
+        "aten.float_power.Tensor_Tensor", "aten.float_power.Scalar"})
+    t[name] = power;
 }
 
 }  // namespace coil::passes

@@ -1,5 +1,5 @@
-// Inverses, solutions and exponentials of complex matrices: X + iY is taken as the real matrix [[X, -Y], [Y, X]], in which sums, products and inverses are those of the complex ones. Eigenvalues of real
-// matrices.
+// Inverses, solutions and exponentials of complex matrices: X + iY is taken as the real matrix [[X, -Y], [Y, X]], in
+// which sums, products and inverses are those of the complex ones. Eigenvalues of real matrices.
 #include "passes/complex/parts.h"
 
 namespace coil::passes {
@@ -10,7 +10,9 @@ namespace {
 Value as_real_matrix(ComplexRewriter& r, const Value& matrix) {
   if (r.rank(matrix) < 2) r.refuse("takes tensors of at least two dimensions");
   const Parts z = r.whole(matrix);
-  auto beside = [&](const Value& a, const Value& b, int dim) { return Value(r.call("aten.cat.default", {Values{a, b}, dim})); };
+  auto beside = [&](const Value& a, const Value& b, int dim) {
+    return Value(r.call("aten.cat.default", {Values{a, b}, dim}));
+  };
   return beside(beside(z.re, r.negated(z.im), -1), beside(z.im, z.re, -1), -2);
 }
 
@@ -22,8 +24,12 @@ Parts parts_of(ComplexRewriter& r, const Value& real, bool halve_columns) {
   return {r.slice(x, -2, 0, rows), r.slice(x, -2, rows, sizes[sizes.size() - 2])};
 }
 
-Made inverse(ComplexRewriter& r) { return parts_of(r, r.call("aten.linalg_inv.default", {as_real_matrix(r, r.node->args[0])}), true); }
-Made exponential(ComplexRewriter& r) { return parts_of(r, r.call("aten.linalg_matrix_exp.default", {as_real_matrix(r, r.node->args[0])}), true); }
+Made inverse(ComplexRewriter& r) {
+  return parts_of(r, r.call("aten.linalg_inv.default", {as_real_matrix(r, r.node->args[0])}), true);
+}
+Made exponential(ComplexRewriter& r) {
+  return parts_of(r, r.call("aten.linalg_matrix_exp.default", {as_real_matrix(r, r.node->args[0])}), true);
+}
 
 Made solve(ComplexRewriter& r) {
   const Value &a = r["A"], &b = r["B"];
@@ -32,7 +38,10 @@ Made solve(ComplexRewriter& r) {
   const bool vector = r.rank(b) == 1 || r.rank(b) + 1 == r.rank(a);
   Parts z = r.whole(b);
   if (vector) z = {r.unsqueeze(z.re, -1), r.unsqueeze(z.im, -1)};
-  Parts made = parts_of(r, r.call("aten.linalg_solve.default", {as_real_matrix(r, a), Value(r.call("aten.cat.default", {Values{z.re, z.im}, -2}))}), false);
+  Parts made = parts_of(r,
+                        r.call("aten.linalg_solve.default",
+                               {as_real_matrix(r, a), Value(r.call("aten.cat.default", {Values{z.re, z.im}, -2}))}),
+                        false);
   if (vector) made = {r.call("aten.squeeze.dim", {made.re, -1}), r.call("aten.squeeze.dim", {made.im, -1})};
   return made;
 }

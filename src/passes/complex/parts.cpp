@@ -4,7 +4,9 @@
 
 namespace coil::passes {
 
-bool ComplexRewriter::is_complex_node(const Value& v) const { return v.is<fx::Node*>() && v.as_node()->is_tensor() && is_complex(dtype(v)); }
+bool ComplexRewriter::is_complex_node(const Value& v) const {
+  return v.is<fx::Node*>() && v.as_node()->is_tensor() && is_complex(dtype(v));
+}
 
 DType ComplexRewriter::part_type() const {
   auto of = [](const fx::Node* n) { return real_type(n->tensor().dtype); };
@@ -21,7 +23,8 @@ DType ComplexRewriter::part_type() const {
 Parts ComplexRewriter::parts(const Value& v, DType type) {
   if (is_complex_node(v)) {
     auto it = known_.find(v.as_node());
-    if (it == known_.end()) refuse(fmt::format("the complex tensor %{} comes from an operator that is not compiled", v.as_node()->name));
+    if (it == known_.end())
+      refuse(fmt::format("the complex tensor %{} comes from an operator that is not compiled", v.as_node()->name));
     Parts p = it->second;
     if (!p.re.is_none()) p.re = to(p.re, type);
     if (!p.im.is_none()) p.im = to(p.im, type);
@@ -32,8 +35,12 @@ Parts ComplexRewriter::parts(const Value& v, DType type) {
 }
 
 Value ComplexRewriter::plus(const Value& a, const Value& b) { return a.is_none() ? b : b.is_none() ? a : add(a, b); }
-Value ComplexRewriter::minus(const Value& a, const Value& b) { return b.is_none() ? a : a.is_none() ? negated(b) : sub(a, b); }
-Value ComplexRewriter::times(const Value& a, const Value& b) { return a.is_none() || b.is_none() ? Value(None{}) : mul(a, b); }
+Value ComplexRewriter::minus(const Value& a, const Value& b) {
+  return b.is_none() ? a : a.is_none() ? negated(b) : sub(a, b);
+}
+Value ComplexRewriter::times(const Value& a, const Value& b) {
+  return a.is_none() || b.is_none() ? Value(None{}) : mul(a, b);
+}
 Value ComplexRewriter::negated(const Value& a) { return a.is_none() ? a : unary("neg", a); }
 
 Parts ComplexRewriter::product(const Parts& a, const Parts& b) {
@@ -50,19 +57,26 @@ Parts ComplexRewriter::quotient(const Parts& a, const Parts& b) {
   return {div(p.re, length), div(p.im, length)};
 }
 
-Value ComplexRewriter::magnitude(const Parts& z) { return z.im.is_none() ? unary("abs", z.re) : call("aten.hypot.default", {z.re, z.im}); }
+Value ComplexRewriter::magnitude(const Parts& z) {
+  return z.im.is_none() ? unary("abs", z.re) : call("aten.hypot.default", {z.re, z.im});
+}
 
-Value ComplexRewriter::angle(const Parts& z) { return call("aten.atan2.default", {z.im.is_none() ? zeros_like(z.re) : z.im, z.re}); }
+Value ComplexRewriter::angle(const Parts& z) {
+  return call("aten.atan2.default", {z.im.is_none() ? zeros_like(z.re) : z.im, z.re});
+}
 
 Parts ComplexRewriter::filled(const Parts& p, const Exprs& sizes, DType type) {
-  auto whole = [&](const Value& part) { return part.is_none() ? full(sizes, 0, type, device()) : expand(to(part, type), sizes); };
+  auto whole = [&](const Value& part) {
+    return part.is_none() ? full(sizes, 0, type, device()) : expand(to(part, type), sizes);
+  };
   return {whole(p.re), whole(p.im)};
 }
 
 ComplexRewriter::Pairs ComplexRewriter::interleaved(const Parts& z, const TensorMeta& layout) {
   const Parts p = filled(z, layout.sizes, real_type(layout.dtype));
   const std::vector<std::int64_t> order = ops::shapes::memory_order(*module.env, layout.strides);
-  return {call("aten.stack.default", {Values{permute(p.re, order), permute(p.im, order)}, -1}), ops::shapes::inverse_order(order)};
+  return {call("aten.stack.default", {Values{permute(p.re, order), permute(p.im, order)}, -1}),
+          ops::shapes::inverse_order(order)};
 }
 
 }  // namespace coil::passes

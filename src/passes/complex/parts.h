@@ -1,4 +1,5 @@
-// What the rules of split-complex are written in: complex tensors as two real ones, the real and the imaginary part, each of the complex tensor's sizes.
+// What the rules of split-complex are written in: complex tensors as two real ones, the real and the imaginary part,
+// each of the complex tensor's sizes.
 #pragma once
 #include <string_view>
 #include <unordered_map>
@@ -14,7 +15,8 @@ struct Parts {
   Value re, im;
 };
 
-/// What a rule makes of a node: a real tensor (or several results, none of them complex), a complex one, or a list of complex ones.
+/// What a rule makes of a node: a real tensor (or several results, none of them complex), a complex one, or a list of
+/// complex ones.
 using Made = std::variant<Value, Parts, std::vector<Parts>>;
 
 using PartsOf = std::unordered_map<const fx::Node*, Parts>;
@@ -22,7 +24,8 @@ using PartsOf = std::unordered_map<const fx::Node*, Parts>;
 /// The rewriting of one node that takes or gives complex tensors.
 class ComplexRewriter : public Rewriter {
  public:
-  ComplexRewriter(fx::GraphModule& module, fx::Node* node, const PartsOf& known) : Rewriter(module, node), known_(known) {}
+  ComplexRewriter(fx::GraphModule& module, fx::Node* node, const PartsOf& known)
+      : Rewriter(module, node), known_(known) {}
 
   bool is_complex_node(const Value&) const;
   /// Of a complex or a real tensor, or of a number.
@@ -44,7 +47,9 @@ class ComplexRewriter : public Rewriter {
   Value zeros_like(const Value& x) { return call("aten.zeros_like.default", {x}); }
   Value unary(std::string_view name, const Value& x) { return call("aten." + std::string(name) + ".default", {x}); }
   Parts one() { return {full({}, 1, part_type(), device()), None{}}; }
-  Parts polar(const Value& length, const Value& angle) { return {mul(length, unary("cos", angle)), mul(length, unary("sin", angle))}; }
+  Parts polar(const Value& length, const Value& angle) {
+    return {mul(length, unary("cos", angle)), mul(length, unary("sin", angle))};
+  }
   Value magnitude(const Parts& z);
   Value angle(const Parts& z);
 
@@ -53,8 +58,11 @@ class ComplexRewriter : public Rewriter {
   /// Both parts of a tensor argument, in its own sizes.
   Parts whole(const Value& argument) { return filled(parts(argument), meta(argument).sizes, part_type()); }
   /// Of a real tensor that has both parts side by side in a last dimension of two.
-  Parts apart(const Value& pairs) { return {call("aten.select.int", {pairs, -1, 0}), call("aten.select.int", {pairs, -1, 1})}; }
-  /// Both parts side by side in a last dimension of two, dense, with the dimensions before it in the order of the layout's strides.
+  Parts apart(const Value& pairs) {
+    return {call("aten.select.int", {pairs, -1, 0}), call("aten.select.int", {pairs, -1, 1})};
+  }
+  /// Both parts side by side in a last dimension of two, dense, with the dimensions before it in the order of the
+  /// layout's strides.
   struct Pairs {
     Value value;
     std::vector<std::int64_t> back;  ///< where each dimension of the layout went

@@ -5,7 +5,9 @@ namespace coil::passes {
 
 namespace {
 
-Parts sliced(ComplexRewriter& r, const Parts& z, std::int64_t dim, std::int64_t from, std::int64_t to) { return {r.slice(z.re, dim, from, to), r.slice(z.im, dim, from, to)}; }
+Parts sliced(ComplexRewriter& r, const Parts& z, std::int64_t dim, std::int64_t from, std::int64_t to) {
+  return {r.slice(z.re, dim, from, to), r.slice(z.im, dim, from, to)};
+}
 
 Parts joined(ComplexRewriter& r, const Parts& a, const Parts& b, std::int64_t dim) {
   auto join = [&](const Value& x, const Value& y) { return r.call("aten.cat.default", {Values{x, y}, dim}); };
@@ -55,7 +57,9 @@ Made running_product(ComplexRewriter& r) {
   Parts z = r.whole(r["self"]);
   if (sizes.empty()) return z;
   const std::int64_t dim = r.dim("dim", sizes.size()), n = count(r, sizes, dim);
-  for (std::int64_t step = 1; step < n; step *= 2) z = joined(r, sliced(r, z, dim, 0, step), r.product(sliced(r, z, dim, step, n), sliced(r, z, dim, 0, n - step)), dim);
+  for (std::int64_t step = 1; step < n; step *= 2)
+    z = joined(r, sliced(r, z, dim, 0, step), r.product(sliced(r, z, dim, step, n), sliced(r, z, dim, 0, n - step)),
+               dim);
   return z;
 }
 

@@ -1,4 +1,5 @@
-// Each dimension is a product with a matrix of weights, most of them 0: row i holds the filter around the place in the input where output i lies.
+// Each dimension is a product with a matrix of weights, most of them 0: row i holds the filter around the place in the
+// input where output i lies.
 #include "passes/decompositions/antialiasing.h"
 
 namespace coil::passes {
@@ -11,7 +12,9 @@ class Antialiased {
  public:
   explicit Antialiased(Rewriter& r) : r_(r), type_(compute_dtype(r.dtype(r["self"]))) {
     const std::string& target = r.node->target;
-    filter_ = target.find("bilinear") != std::string::npos ? Filter::Triangle : target.find("bicubic") != std::string::npos ? Filter::Cubic : Filter::Lanczos;
+    filter_ = target.find("bilinear") != std::string::npos  ? Filter::Triangle
+              : target.find("bicubic") != std::string::npos ? Filter::Cubic
+                                                            : Filter::Lanczos;
   }
 
   Value run() {
@@ -30,19 +33,23 @@ class Antialiased {
 
   /// Input elements per output element.
   Value scale(const Expr& in, const Expr& out, std::string_view given) {
-    if (r_.flag("align_corners")) return out.is_constant(1) ? number(0) : Value(r_.div(number(in - 1), number(out - 1)));
+    if (r_.flag("align_corners"))
+      return out.is_constant(1) ? number(0) : Value(r_.div(number(in - 1), number(out - 1)));
     if (r_.has(given) && r_.real(given) > 0) return number(1.0 / r_.real(given));
     return r_.div(number(in), number(out));
   }
 
   /// [out, in]
   Value weights(const Expr& in, const Expr& out, std::string_view given) {
-    const Value step = scale(in, out, given), reach = r_.call("aten.clamp_min.default", {step, 1});  // the filter widens only where the image shrinks
+    const Value step = scale(in, out, given),
+                reach = r_.call("aten.clamp_min.default", {step, 1});  // the filter widens only where the image shrinks
     const Value support = r_.mul(reach, radius());
     const Value center = r_.unsqueeze(r_.mul(r_.add(r_.iota(out, type_), 0.5), step), 1), place = r_.iota(in, type_);
     auto whole = [&](const Value& v) { return unary("aten.trunc.default", r_.add(v, 0.5)); };
-    const Value begin = r_.call("aten.clamp_min.default", {whole(r_.sub(center, support)), 0}), end = whole(r_.add(center, support));
-    const Value inside = r_.call("aten.logical_and.default", {compare("aten.ge.Tensor", place, begin), compare("aten.lt.Tensor", place, end)});
+    const Value begin = r_.call("aten.clamp_min.default", {whole(r_.sub(center, support)), 0}),
+                end = whole(r_.add(center, support));
+    const Value inside = r_.call("aten.logical_and.default",
+                                 {compare("aten.ge.Tensor", place, begin), compare("aten.lt.Tensor", place, end)});
     const Value distance = r_.div(r_.add(r_.sub(place, center), 0.5), reach);
     const Value weight = r_.where(inside, filtered(unary("aten.abs.default", distance)), number(0));
     return r_.div(weight, r_.sum(weight, {1}, true));
@@ -57,14 +64,18 @@ class Antialiased {
       for (double c : coefficients) made = made.is_none() ? number(c) : Value(r_.add(r_.mul(made, x), c));
       return made;
     };
-    auto below = [&](double limit, const Value& yes, const Value& no) { return r_.where(compare("aten.lt.Scalar", x, limit), yes, no); };
+    auto below = [&](double limit, const Value& yes, const Value& no) {
+      return r_.where(compare("aten.lt.Scalar", x, limit), yes, no);
+    };
     switch (filter_) {
       case Filter::Triangle: return below(1, polynomial({-1, 1}), number(0));
       case Filter::Cubic: {
         constexpr double a = -0.5;
-        return below(1, polynomial({a + 2, -(a + 3), 0, 1}), below(2, polynomial({a, -5 * a, 8 * a, -4 * a}), number(0)));
+        return below(1, polynomial({a + 2, -(a + 3), 0, 1}),
+                     below(2, polynomial({a, -5 * a, 8 * a, -4 * a}), number(0)));
       }
-      case Filter::Lanczos: return below(3, r_.mul(unary("aten.sinc.default", x), unary("aten.sinc.default", r_.div(x, 3.0))), number(0));
+      case Filter::Lanczos:
+        return below(3, r_.mul(unary("aten.sinc.default", x), unary("aten.sinc.default", r_.div(x, 3.0))), number(0));
     }
     return {};
   }

@@ -4,7 +4,8 @@
 
 namespace coil::passes {
 
-/// _upsample_bilinear2d_aa, _upsample_bicubic2d_aa and _upsample_lanczos2d_aa with sizes (ATen/native/cpu/UpSampleKernel.cpp).
+/// _upsample_bilinear2d_aa, _upsample_bicubic2d_aa and _upsample_lanczos2d_aa with sizes
+/// (ATen/native/cpu/UpSampleKernel.cpp).
 Value decompose_antialiased(Rewriter&);
 
 }  // namespace coil::passes

@@ -16,11 +16,16 @@ bool cudnn_takes(Rewriter& r) {
     const auto depth = r.meta(r[name]).sizes.back().constant();
     return depth && *depth % 8 == 0 && *depth <= (r.module.gpu_arch == 90 ? 256 : 128);
   };
-  if ((d != DType::BF16 && d != DType::F16) || !fits("query") || !fits("value") || r.rank(r["query"]) != 4 || r.real("dropout_p") != 0) return false;
-  return !r.has("attn_mask") || (!r.flag("is_causal") && (r.dtype(r["attn_mask"]) == d || r.dtype(r["attn_mask"]) == DType::F32 || r.dtype(r["attn_mask"]) == DType::Bool));
+  if ((d != DType::BF16 && d != DType::F16) || !fits("query") || !fits("value") || r.rank(r["query"]) != 4 ||
+      r.real("dropout_p") != 0)
+    return false;
+  return !r.has("attn_mask") ||
+         (!r.flag("is_causal") && (r.dtype(r["attn_mask"]) == d || r.dtype(r["attn_mask"]) == DType::F32 ||
+                                   r.dtype(r["attn_mask"]) == DType::Bool));
 }
 
-/// A mask of bool for cuDNN: numbers that are added, so low that they leave nothing, and 0 where a query has no key at all.
+/// A mask of bool for cuDNN: numbers that are added, so low that they leave nothing, and 0 where a query has no key at
+/// all.
 Value with_added_mask(Rewriter& r) {
   const Value& mask = r["attn_mask"];
   const DType d = r.dtype(r["query"]);
@@ -33,15 +38,18 @@ Value with_added_mask(Rewriter& r) {
   return r.where(r.call("aten.any.dim", {mask, -1, true}), y, r.full({}, 0.0, d, r.device()));
 }
 
-/// cuDNN's where more than the output is asked for (the logarithms of the sums, gradients): a mask that is added, and something to attend to.
+/// cuDNN's where more than the output is asked for (the logarithms of the sums, gradients): a mask that is added, and
+/// something to attend to.
 bool cudnn_takes_training(Rewriter& r) {
   const Exprs &q = r.meta(r["query"]).sizes, &k = r.meta(r["key"]).sizes;
   auto is = [](const Expr& size, std::int64_t n) { return size.is_constant(n); };
   const bool some = std::ranges::none_of(q, [&](const Expr& s) { return is(s, 0); }) && !is(k[2], 0);
-  return r.meta(r["query"]).device.type == DeviceType::CUDA && cudnn_takes(r) && !(r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool) && some && !(is(q[2], 1) && is(k[2], 1));
+  return r.meta(r["query"]).device.type == DeviceType::CUDA && cudnn_takes(r) &&
+         !(r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool) && some && !(is(q[2], 1) && is(k[2], 1));
 }
 
-/// Coil's own kernels for a GPU: f32, which its library has no attention for. For few queries products fill the machine better, and their scores are small.
+/// Coil's own kernels for a GPU: f32, which its library has no attention for. For few queries products fill the machine
+/// better, and their scores are small.
 bool blocks_take(Rewriter& r, bool gradient) {
   constexpr int kFirstWithTf32 = 80;
   constexpr std::int64_t kFewQueries = 16;
@@ -50,12 +58,14 @@ bool blocks_take(Rewriter& r, bool gradient) {
     const auto depth = r.meta(r[name]).sizes.back().constant();
     return depth && *depth > 0 && *depth <= (gradient ? 128 : 256);
   };
-  return r.dtype(r["query"]) == DType::F32 && r.module.gpu_arch >= kFirstWithTf32 && fits("query") && fits("value") && !(queries && *queries <= kFewQueries) && r.real("dropout_p") == 0;
+  return r.dtype(r["query"]) == DType::F32 && r.module.gpu_arch >= kFirstWithTf32 && fits("query") && fits("value") &&
+         !(queries && *queries <= kFewQueries) && r.real("dropout_p") == 0;
 }
 
 bool kernel_takes(Rewriter& r) {
   if (r.real("dropout_p") != 0) return false;
-  if (r.meta(r["query"]).device.type == DeviceType::CUDA) return blocks_take(r, false) || (r.node->is_tensor() ? cudnn_takes(r) : cudnn_takes_training(r));
+  if (r.meta(r["query"]).device.type == DeviceType::CUDA)
+    return blocks_take(r, false) || (r.node->is_tensor() ? cudnn_takes(r) : cudnn_takes_training(r));
   const DType d = r.dtype(r["query"]);
   const bool narrow = d == DType::F32 || d == DType::BF16 || d == DType::F16;
   return narrow && r.meta(r["query"]).sizes.back().is_constant() && r.meta(r["value"]).sizes.back().is_constant();
@@ -67,12 +77,14 @@ Value repeat_heads(Rewriter& r, const Value& x, Expr heads) {
   const std::size_t h = sizes.size() - 3;
   if (sizes[h] == heads) return x;
   Exprs wide = sizes;
-  wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(h) + 1, r.module.env->simplify(sym::floor_div(heads, sizes[h])));
+  wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(h) + 1,
+              r.module.env->simplify(sym::floor_div(heads, sizes[h])));
   sizes[h] = heads;
   return r.reshape(r.expand(r.unsqueeze(x, static_cast<std::int64_t>(h) + 1), wide), sizes);
 }
 
-/// a @ b where heads of a share heads of b: the rows of those that share one are rows of one matrix, and nothing of b is repeated.
+/// a @ b where heads of a share heads of b: the rows of those that share one are rows of one matrix, and nothing of b
+/// is repeated.
 Value shared_product(Rewriter& r, const Value& a, const Value& b) {
   const Exprs rows = r.meta(a).sizes, columns = r.meta(b).sizes;
   const std::size_t h = rows.size() - 3;
@@ -108,7 +120,8 @@ Value masked_scores(Rewriter& r, Value scores) {
   const Exprs sizes = r.meta(scores).sizes;
   if (r.has("attn_mask")) {
     const Value& mask = r["attn_mask"];
-    scores = r.dtype(mask) == DType::Bool ? r.call("aten.where.ScalarOther", {mask, scores, kLow}) : Value(r.add(scores, mask));
+    scores = r.dtype(mask) == DType::Bool ? r.call("aten.where.ScalarOther", {mask, scores, kLow})
+                                          : Value(r.add(scores, mask));
   }
   if (r.flag("is_causal")) {
     const Value rows = r.unsqueeze(r.iota(sizes[rank - 2]), 1), columns = r.iota(sizes[rank - 1]);
@@ -117,16 +130,20 @@ Value masked_scores(Rewriter& r, Value scores) {
   return scores;
 }
 
-/// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa), and the CPU kernel's form that also gives the logarithms of the queries' sums; a query with every key masked gives 0.
+/// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa), and the CPU
+/// kernel's form that also gives the logarithms of the queries' sums; a query with every key masked gives 0.
 Value attention(Rewriter& r) {
   if (kernel_takes(r)) {
-    const bool added = r.meta(r["query"]).device.type == DeviceType::CUDA && !blocks_take(r, false) && r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool;
+    const bool added = r.meta(r["query"]).device.type == DeviceType::CUDA && !blocks_take(r, false) &&
+                       r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool;
     return added ? with_added_mask(r) : Value(None{});
   }
   const bool flash = !r.node->is_tensor();
   if (flash && r.real("dropout_p") != 0) r.refuse("has no dropout in eager either");
   const Value& query = r["query"];
-  auto product = [&](const Value& a, const Value& b) { return flash || r.flag("enable_gqa") ? shared_product(r, a, b) : Value(r.call("aten.matmul.default", {a, b})); };
+  auto product = [&](const Value& a, const Value& b) {
+    return flash || r.flag("enable_gqa") ? shared_product(r, a, b) : Value(r.call("aten.matmul.default", {a, b}));
+  };
   const Value scores = masked_scores(r, r.mul(product(query, transposed(r, r["key"])), scale_of(r)));
   const Value masked = r.call("aten.eq.Scalar", {r.call("aten.amax.default", {scores, dims_value({-1}), true}), kLow});
   Value weights = r.call("aten.where.ScalarSelf", {masked, 0.0, r.call("aten._softmax.default", {scores, -1, false})});
@@ -136,8 +153,9 @@ Value attention(Rewriter& r) {
   return Values{made, r.to(r.call("aten.logsumexp.default", {scores, dims_value({-1})}), r.result(1).dtype)};
 }
 
-/// The probabilities are computed again from the scores and the logarithms of their sums. With P = exp(S - logs) and dP = dO V', dS = P * (dP - sum(dO * O)) * scale; dQ = dS K, dK = dS' Q, dV = P' dO.
-/// Products accumulate in f32 and P and dS are rounded to the type of the operands before the last three, as in eager's kernel.
+/// The probabilities are computed again from the scores and the logarithms of their sums. With P = exp(S - logs) and dP
+/// = dO V', dS = P * (dP - sum(dO * O)) * scale; dQ = dS K, dK = dS' Q, dV = P' dO. Products accumulate in f32 and P
+/// and dS are rounded to the type of the operands before the last three, as in eager's kernel.
 Value attention_backward(Rewriter& r) {
   if (cudnn_takes_training(r) || blocks_take(r, true)) return None{};
   if (r.real("dropout_p") != 0) r.refuse("has no dropout in eager either");
@@ -146,9 +164,12 @@ Value attention_backward(Rewriter& r) {
   const double scale = scale_of(r);
   const Expr batches = r.module.env->simplify(q[0] * q[1]);
   auto rows = [&](const Value& x) { return r.reshape(x, {batches, r.meta(x).sizes[2], r.meta(x).sizes[3]}); };
-  auto product = [&](const Value& a, const Value& b, DType out) { return out == type ? r.call("aten.bmm.default", {a, b}) : r.call("aten.bmm.dtype", {a, b, out}); };
+  auto product = [&](const Value& a, const Value& b, DType out) {
+    return out == type ? r.call("aten.bmm.default", {a, b}) : r.call("aten.bmm.dtype", {a, b, out});
+  };
   auto by_head = [&](const Value& x) { return r.reshape(x, {q[0], q[1], r.meta(x).sizes[1], r.meta(x).sizes[2]}); };
-  const Value query = rows(r["query"]), key = rows(repeat_heads(r, r["key"], q[1])), value = rows(repeat_heads(r, r["value"], q[1])), grad = rows(r["grad_out"]);
+  const Value query = rows(r["query"]), key = rows(repeat_heads(r, r["key"], q[1])),
+              value = rows(repeat_heads(r, r["value"], q[1])), grad = rows(r["grad_out"]);
   const Value scores = masked_scores(r, r.mul(by_head(product(query, transposed(r, key), wide)), scale));
   const Value logs = r.unsqueeze(r.to(r["logsumexp"], wide), -1);
   // A query that sees no key has no probabilities.
@@ -165,13 +186,15 @@ Value attention_backward(Rewriter& r) {
     }
     return made;
   };
-  return Values{by_head(product(ds, key, type)), summed(product(transposed(r, ds), query, type), k), summed(product(transposed(r, p), grad, type), r.meta(r["value"]).sizes)};
+  return Values{by_head(product(ds, key, type)), summed(product(transposed(r, ds), query, type), k),
+                summed(product(transposed(r, p), grad, type), r.meta(r["value"]).sizes)};
 }
 
 }  // namespace
 
 void decompose_attention(DecompositionTable& table) {
-  table["aten.scaled_dot_product_attention.default"] = table["aten._scaled_dot_product_flash_attention_for_cpu.default"] = attention;
+  table["aten.scaled_dot_product_attention.default"] =
+      table["aten._scaled_dot_product_flash_attention_for_cpu.default"] = attention;
   table["aten._scaled_dot_product_flash_attention_for_cpu_backward.default"] = attention_backward;
 }
 

@@ -23,7 +23,8 @@ Value convert(Rewriter& r) {
 
 Value to_copy(Rewriter& r) {
   // Tracing under vmap makes tensors of numbers so.
-  if (!r["self"].is<fx::Node*>() || !r["self"].as_node()->is_tensor()) return r.full(r.result().sizes, r["self"], r.result().dtype, r.result().device);
+  if (!r["self"].is<fx::Node*>() || !r["self"].as_node()->is_tensor())
+    return r.full(r.result().sizes, r["self"], r.result().dtype, r.result().device);
   bool casts = r.meta(r["self"]).dtype != r.result().dtype || r.meta(r["self"]).device != r.result().device;
   return casts ? Value(None{}) : convert(r);
 }

@@ -11,7 +11,9 @@ class GraphSteps : public ops::composites::Steps {
  public:
   explicit GraphSteps(Rewriter& r) : Steps(*r.module.env, *r.node->op, r.node->args), r_(r) {}
 
-  Value call(std::string_view target, Values args, std::vector<std::pair<std::string, Value>> named) override { return r_.call(target, std::move(args), std::move(named)); }
+  Value call(std::string_view target, Values args, std::vector<std::pair<std::string, Value>> named) override {
+    return r_.call(target, std::move(args), std::move(named));
+  }
   Value item(const Value& results, std::int64_t index) override { return r_.item(results.as_node(), index); }
   const TensorMeta& meta(const Value& tensor) const override { return r_.meta(tensor); }
   Expr integer(const Value& v) const override { return r_.integer(v); }

@@ -1,5 +1,6 @@
-// Every convolution as aten.convolution, which lowering has whole; so is the gradient of a convolution's input, by the same weight the other way round. The gradient of the weight stays an
-// aten.convolution_backward that is asked for nothing else.
+// Every convolution as aten.convolution, which lowering has whole; so is the gradient of a convolution's input, by the
+// same weight the other way round. The gradient of the weight stays an aten.convolution_backward that is asked for
+// nothing else.
 #include "passes/decompositions/rewriter.h"
 
 namespace coil::passes {
@@ -47,21 +48,26 @@ Decomposition convolution(bool transposed) {
   };
 }
 
-/// What undoes a convolution's shape: the transposed one, with the elements that a stride left over as output padding; of a transposed one the plain one, without the windows that output padding made room for.
+/// What undoes a convolution's shape: the transposed one, with the elements that a stride left over as output padding;
+/// of a transposed one the plain one, without the windows that output padding made room for.
 Value input_gradient(Rewriter& r) {
   const Value& grad = r["grad_output"];
   const Exprs& input = r.meta(r["input"]).sizes;
   const Exprs weight = r.meta(r["weight"]).sizes;
   std::size_t n = weight.size() - 2;
   bool transposed = r.flag("transposed");
-  Exprs stride = spread(r, "stride", n, 1), padding = spread(r, "padding", n, 0), dilation = spread(r, "dilation", n, 1), left_over;
+  Exprs stride = spread(r, "stride", n, 1), padding = spread(r, "padding", n, 0),
+        dilation = spread(r, "dilation", n, 1), left_over;
   for (std::size_t i = 0; i < n; ++i) {
     Expr reach = dilation[i] * (weight[2 + i] - 1) + 1, out = r.meta(grad).sizes[2 + i];
-    left_over.push_back(transposed ? Expr(0) : r.module.env->simplify(input[2 + i] - ((out - 1) * stride[i] + reach - padding[i] * 2)));
+    left_over.push_back(
+        transposed ? Expr(0) : r.module.env->simplify(input[2 + i] - ((out - 1) * stride[i] + reach - padding[i] * 2)));
   }
-  Value made = r.call("aten.convolution.default", {grad, r["weight"], None{}, stride, padding, dilation, !transposed, left_over, r["groups"]});
+  Value made = r.call("aten.convolution.default",
+                      {grad, r["weight"], None{}, stride, padding, dilation, !transposed, left_over, r["groups"]});
   for (std::size_t i = 0; i < n; ++i)
-    if (!r.module.env->statically_known_equal(r.meta(made).sizes[2 + i], input[2 + i])) made = r.slice(made, static_cast<std::int64_t>(2 + i), 0, input[2 + i]);
+    if (!r.module.env->statically_known_equal(r.meta(made).sizes[2 + i], input[2 + i]))
+      made = r.slice(made, static_cast<std::int64_t>(2 + i), 0, input[2 + i]);
   return made;
 }
 

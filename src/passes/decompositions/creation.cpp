@@ -73,7 +73,8 @@ Value triangle_indices(Rewriter& r) {
   outside = r.to(r.reshape(outside, {rows * columns}), DType::U8);
   fx::Node* sorted = r.call("aten.sort.stable", {outside}, {{"stable", true}, {"dim", 0}, {"descending", false}});
   const Value place = r.slice(r.item(sorted, 1), 0, 0, count);
-  const Value row = r.call("aten.div.Tensor_mode", {place, std::max<std::int64_t>(columns, 1)}, {{"rounding_mode", "floor"}});
+  const Value row =
+      r.call("aten.div.Tensor_mode", {place, std::max<std::int64_t>(columns, 1)}, {{"rounding_mode", "floor"}});
   const Value column = r.sub(place, r.mul(row, columns));
   return r.to(r.call("aten.stack.default", {Values{row, column}, 0}), r.result().dtype);
 }

@@ -51,7 +51,8 @@ Value binary_cross_entropy_backward(Rewriter& r) {
   return finished(r, made);
 }
 
-/// Minus the weight at each target's class, 0 elsewhere: one comparison for each element, so that what reads it next can be fused with it.
+/// Minus the weight at each target's class, 0 elsewhere: one comparison for each element, so that what reads it next
+/// can be fused with it.
 Value nll_loss_backward(Rewriter& r) {
   const Value &self = r["self"], &target = r["target"];
   std::size_t rank = r.rank(self), classes = rank > 1 ? 1 : 0;
@@ -73,7 +74,8 @@ Value nll_loss_backward(Rewriter& r) {
 Value zeros(Rewriter& r, DType type) { return r.full(r.result().sizes, 0, type, r.result().device); }
 Value zeros(Rewriter& r) { return zeros(r, r.result().dtype); }
 
-/// Rows of the gradient added up at their indices, in f32 for narrower types. Rows of the padding index count for nothing.
+/// Rows of the gradient added up at their indices, in f32 for narrower types. Rows of the padding index count for
+/// nothing.
 Value embedding_dense_backward(Rewriter& r) {
   const TensorMeta& grad = r.meta(r["grad_output"]);
   Expr width = grad.sizes.back(), count = r.meta(r["indices"]).numel();
@@ -114,20 +116,26 @@ Value value_selecting_reduction_backward(Rewriter& r) {
   return r.call("aten.scatter.src", {zeros(r), r["dim"], indices, grad});
 }
 
-Value index_select_backward(Rewriter& r) { return r.call("aten.index_add.default", {zeros(r), r["dim"], r["index"], r["grad"]}); }
+Value index_select_backward(Rewriter& r) {
+  return r.call("aten.index_add.default", {zeros(r), r["dim"], r["index"], r["grad"]});
+}
 
-Value dropout_backward(Rewriter& r) { return r.to(r.mul(r.mul(r["grad_output"], r.to(r["mask"], r.result().dtype)), r["scale"]), r.result().dtype); }
+Value dropout_backward(Rewriter& r) {
+  return r.to(r.mul(r.mul(r["grad_output"], r.to(r["mask"], r.result().dtype)), r["scale"]), r.result().dtype);
+}
 
 /// The slopes of training, of which one that hardly varies is a constant, as in eager.
 Value rrelu_backward(Rewriter& r) {
   const double lower = r.real("lower"), upper = r.real("upper");
   if (r.flag("training") && upper - lower > 1e-6) return r.to(r.mul(r["grad_output"], r["noise"]), r.result().dtype);
-  return r.call("aten.leaky_relu_backward.default", {r["grad_output"], r["self"], (lower + upper) / 2, r.flag("self_is_result")});
+  return r.call("aten.leaky_relu_backward.default",
+                {r["grad_output"], r["self"], (lower + upper) / 2, r.flag("self_is_result")});
 }
 
 /// w = v * g / |v|: the gradient of v is freed of what points along v; that of g is its length along v.
 Value weight_norm_backward(Rewriter& r) {
-  Value v = r.widened(r["saved_v"]), g = r.widened(r["saved_g"]), grad = r.widened(r["grad_w"]), norm = r.widened(r["saved_norms"]);
+  Value v = r.widened(r["saved_v"]), g = r.widened(r["saved_g"]), grad = r.widened(r["grad_w"]),
+        norm = r.widened(r["saved_norms"]);
   std::int64_t kept = r.number("dim");
   std::vector<std::int64_t> dims;
   for (std::size_t d = 0; d < r.rank(v); ++d)
@@ -145,10 +153,14 @@ Value cdist_backward(Rewriter& r) {
   Value sign = r.call("aten.sign.default", {difference}), magnitude = r.call("aten.abs.default", {difference});
   Value slope;
   if (p == 0) return zeros(r);
-  if (p == 1) slope = sign;
-  else if (std::isinf(p)) slope = r.mul(sign, r.to(r.call("aten.eq.Tensor", {magnitude, distance}), r.dtype(sign)));
-  else if (p == 2) slope = r.div(difference, distance);
-  else slope = r.mul(sign, r.call("aten.pow.Tensor_Scalar", {r.div(magnitude, distance), p - 1}));
+  if (p == 1)
+    slope = sign;
+  else if (std::isinf(p))
+    slope = r.mul(sign, r.to(r.call("aten.eq.Tensor", {magnitude, distance}), r.dtype(sign)));
+  else if (p == 2)
+    slope = r.div(difference, distance);
+  else
+    slope = r.mul(sign, r.call("aten.pow.Tensor_Scalar", {r.div(magnitude, distance), p - 1}));
   if (p != 1) slope = r.where(r.call("aten.eq.Scalar", {p < 1 ? magnitude : distance, 0}), 0, slope);
   std::vector<std::int64_t> rows = {-2};
   Value made = r.sum(r.mul(grad, slope), rows);
@@ -157,7 +169,9 @@ Value cdist_backward(Rewriter& r) {
 
 /// Batch norm's newer name, with a place for what cuDNN keeps.
 Value batch_norm_backward(Rewriter& r) {
-  fx::Node* made = r.call("aten.native_batch_norm_backward.default", {r["grad_out"], r["input"], r["weight"], r["running_mean"], r["running_var"], r["save_mean"], r["save_var"], r["update"], r["eps"], r["output_mask"]});
+  fx::Node* made = r.call("aten.native_batch_norm_backward.default",
+                          {r["grad_out"], r["input"], r["weight"], r["running_mean"], r["running_var"], r["save_mean"],
+                           r["save_var"], r["update"], r["eps"], r["output_mask"]});
   Values results(3, None{});
   for (std::size_t i = 0; i < 3; ++i)
     if (r["output_mask"].as_list()[i].as_bool()) results[i] = r.item(made, static_cast<std::int64_t>(i));
@@ -172,7 +186,8 @@ void decompose_gradients(DecompositionTable& t) {
   t["aten.huber_loss_backward.default"] = smooth_l1_loss_backward;
   t["aten.soft_margin_loss_backward.default"] = soft_margin_loss_backward;
   t["aten.binary_cross_entropy_backward.default"] = binary_cross_entropy_backward;
-  for (std::string_view op : {"aten.nll_loss_backward.default", "aten.nll_loss2d_backward.default"}) t[op] = nll_loss_backward;
+  for (std::string_view op : {"aten.nll_loss_backward.default", "aten.nll_loss2d_backward.default"})
+    t[op] = nll_loss_backward;
   t["aten.embedding_dense_backward.default"] = embedding_dense_backward;
   t["aten.select_backward.default"] = written_into_zeros("aten.select_scatter.default");
   t["aten.slice_backward.default"] = written_into_zeros("aten.slice_scatter.default");

@@ -10,8 +10,14 @@ enum Padding { kZeros, kBorder, kReflection };
 class GridSampler {
  public:
   explicit GridSampler(Rewriter& r)
-      : r_(r), input_(r.widened(r["input"])), grid_(r.widened(r["grid"])), type_(r.dtype(input_)), spatial_(r.rank(input_) - 2),
-        interpolation_(static_cast<Interpolation>(r.number("interpolation_mode"))), padding_(static_cast<Padding>(r.number("padding_mode"))), corners_(r.flag("align_corners")) {}
+      : r_(r),
+        input_(r.widened(r["input"])),
+        grid_(r.widened(r["grid"])),
+        type_(r.dtype(input_)),
+        spatial_(r.rank(input_) - 2),
+        interpolation_(static_cast<Interpolation>(r.number("interpolation_mode"))),
+        padding_(static_cast<Padding>(r.number("padding_mode"))),
+        corners_(r.flag("align_corners")) {}
 
   Value run() {
     if (interpolation_ == kCubic && spatial_ != 2) r_.refuse("cubic interpolation is of images");
@@ -34,7 +40,8 @@ class GridSampler {
     Value weight;  ///< None for one
   };
 
-  /// Eager computes images of narrow floats in their own type, positions and weights included: each step is rounded, and what lies between two pixels may move by a good part of one.
+  /// Eager computes images of narrow floats in their own type, positions and weights included: each step is rounded,
+  /// and what lies between two pixels may move by a good part of one.
   Value rounded(const Value& x) {
     const DType narrow = r_.dtype(r_["input"]);
     return narrow == type_ ? x : r_.to(r_.to(x, narrow), type_);
@@ -54,7 +61,8 @@ class GridSampler {
   Value reflected(const Value& x, std::size_t d) {
     const double low = corners_ ? 0 : -0.5;
     const Value span = corners_ ? Value(sub(size(d), 1)) : size(d);
-    const Value from = unary("abs", sub(x, low)), flips = unary("floor", div(from, span)), rest = r_.call("aten.fmod.Tensor", {from, span});
+    const Value from = unary("abs", sub(x, low)), flips = unary("floor", div(from, span)),
+                rest = r_.call("aten.fmod.Tensor", {from, span});
     const Value even = r_.call("aten.eq.Scalar", {r_.call("aten.remainder.Scalar", {flips, 2}), 0});
     const Value made = r_.where(even, add(rest, low), add(sub(span, rest), low));
     // One pixel reflects onto itself.
@@ -79,7 +87,8 @@ class GridSampler {
     }
     const Value left = unary("floor", x), t = sub(x, left);
     std::vector<Tap> taps;
-    for (int i = -1; i <= 2; ++i) taps.push_back({padded(add(left, i), d), cubic(unary("abs", sub(t, i)), i == 0 || i == 1)});
+    for (int i = -1; i <= 2; ++i)
+      taps.push_back({padded(add(left, i), d), cubic(unary("abs", sub(t, i)), i == 0 || i == 1)});
     return taps;
   }
 
@@ -100,9 +109,11 @@ class GridSampler {
     const Expr n = r_.meta(input_).sizes[d + 2];
     for (const Tap& tap : axes_[d]) {
       const Value here = r_.to(clipped(tap.at, d), DType::I64);
-      const Value next = index.is_none() ? here : Value(r_.add(r_.mul(index, r_.full({}, n, DType::I64, r_.device())), here));
+      const Value next =
+          index.is_none() ? here : Value(r_.add(r_.mul(index, r_.full({}, n, DType::I64, r_.device())), here));
       const Value by = weight.is_none() ? tap.weight : tap.weight.is_none() ? weight : Value(mul(weight, tap.weight));
-      const Value in = r_.call("aten.logical_and.default", {r_.call("aten.ge.Scalar", {tap.at, 0}), r_.call("aten.lt.Tensor", {tap.at, size(d)})});
+      const Value in = r_.call("aten.logical_and.default",
+                               {r_.call("aten.ge.Scalar", {tap.at, 0}), r_.call("aten.lt.Tensor", {tap.at, size(d)})});
       add_taps(d + 1, next, by, inside.is_none() ? in : Value(r_.call("aten.logical_and.default", {inside, in})));
     }
   }

@@ -84,13 +84,15 @@ Value one_hot(Rewriter& r) {
 Value masked_scatter(Rewriter& r) {
   const Exprs& sizes = r.result().sizes;
   Value mask = r.expand(r["mask"], sizes), flat = r.reshape(mask, {r.module.env->simplify(sym::product(sizes))});
-  // Counted from 1. Places where nothing is written read element 0; a source of too few elements is an index out of range, as eager's error is.
+  // Counted from 1. Places where nothing is written read element 0; a source of too few elements is an index out of
+  // range, as eager's error is.
   Value place = r.call("aten.cumsum.default", {r.to(flat, DType::I64), 0});
   Value source = r.reshape(r["source"], {r.meta(r["source"]).numel()});
   if (r.module.env->statically_known_lt(0, r.meta(source).numel())) {
     place = r.call("aten.clamp.default", {r.sub(place, 1), 0, None{}});
   } else {
-    source = r.call("aten.constant_pad_nd.default", {source, Values{1, 0}});  // a mask that holds nowhere may come with no source at all
+    source = r.call("aten.constant_pad_nd.default",
+                    {source, Values{1, 0}});  // a mask that holds nowhere may come with no source at all
   }
   place = r.where(flat, place, r.full({}, 0, DType::I64));
   Value taken = r.reshape(r.call("aten.index.Tensor", {source, Values{place}}), sizes);
@@ -108,19 +110,23 @@ Value put(Rewriter& r) {
 Value index_reduce(Rewriter& r) {
   const Exprs whole = r.meta(r["self"]).sizes;
   const bool number = whole.empty();  // as a list of one
-  const Value self = number ? r.reshape(r["self"], {1}) : r["self"], source = number ? r.reshape(r["source"], {1}) : r["source"];
+  const Value self = number ? r.reshape(r["self"], {1}) : r["self"],
+              source = number ? r.reshape(r["source"], {1}) : r["source"];
   const std::int64_t dim = r.dim("dim", r.rank(self));
   Exprs shape(r.rank(source), 1);
   shape[static_cast<std::size_t>(dim)] = r.meta(source).sizes[static_cast<std::size_t>(dim)];
   Value index = r.expand(r.reshape(r["index"], shape), r.meta(source).sizes);
-  return r.reshape(r.call("aten.scatter_reduce.two", {self, dim, index, source, r["reduce"]}, {{"include_self", r["include_self"]}}), whole);
+  return r.reshape(
+      r.call("aten.scatter_reduce.two", {self, dim, index, source, r["reduce"]}, {{"include_self", r["include_self"]}}),
+      whole);
 }
 
 /// In the order that `sorter` gives.
 Value searchsorted(Rewriter& r) {
   if (!r.has("sorter")) return None{};
   Value sorted = r.call("aten.gather.default", {r["sorted_sequence"], -1, r["sorter"]});
-  return r.call(r.node->target, {sorted, r["self"]}, {{"out_int32", r["out_int32"]}, {"right", r["right"]}, {"side", r["side"]}});
+  return r.call(r.node->target, {sorted, r["self"]},
+                {{"out_int32", r["out_int32"]}, {"right", r["right"]}, {"side", r["side"]}});
 }
 
 Value is_in(Rewriter& r) {

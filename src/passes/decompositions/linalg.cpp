@@ -75,7 +75,9 @@ Value einsum(Rewriter& r) {
 
 /// A product in a wider type than its operands have.
 Decomposition wider(std::string_view target) {
-  return [target](Rewriter& r) -> Value { return r.call(target, {r.to(r["self"], r.result().dtype), r.to(r["mat2"], r.result().dtype)}); };
+  return [target](Rewriter& r) -> Value {
+    return r.call(target, {r.to(r["self"], r.result().dtype), r.to(r["mat2"], r.result().dtype)});
+  };
 }
 
 Value mv(Rewriter& r) { return matrix_vector(r, r["self"], r["vec"]); }
@@ -83,7 +85,8 @@ Value dot(Rewriter& r) { return inner_product(r, r.node->args[0], r.node->args[1
 
 Value outer(Rewriter& r) { return r.mul(r.unsqueeze(r["self"], 1), r["vec2"]); }
 
-/// beta * self + alpha * product, the factors without fractions where the product is of integers; a beta of 0 takes nothing of `self`, NaN included.
+/// beta * self + alpha * product, the factors without fractions where the product is of integers; a beta of 0 takes
+/// nothing of `self`, NaN included.
 Value added(Rewriter& r, Value product) {
   auto factor = [&](std::string_view name) -> Value {
     const auto* real = r[name].get_if<double>();

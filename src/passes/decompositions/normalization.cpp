@@ -12,7 +12,6 @@ namespace coil::passes {
 
 namespace {
 
-
 Value layer_norm(Rewriter& r) {
   return r.item(r.call("aten.native_layer_norm.default",
                        {r["input"], r["normalized_shape"], r.optional("weight"), r.optional("bias"), r["eps"]}),
@@ -34,9 +33,8 @@ Value group_norm(Rewriter& r) {
 }
 
 Decomposition softmax_as(std::string_view target) {
-  return [target](Rewriter& r) -> Value {
-    return r.call(target, {r.to(r["self"], r.result().dtype), r["dim"], false});
-  };
+  return
+      [target](Rewriter& r) -> Value { return r.call(target, {r.to(r["self"], r.result().dtype), r["dim"], false}); };
 }
 
 /// Rows of nothing but -inf give 0, not NaN.
@@ -107,7 +105,9 @@ Value native_batch_norm(Rewriter& r) {
     if (p.name == "training") training = r.flag("training");
   bool functional = r.node->target == "aten._native_batch_norm_legit_functional.default";
   if (!training) {
-    Values results{affine(r, x, r["running_mean"], r["running_var"], r.optional("weight"), r.optional("bias"), r.real("eps")), nothing(r, 1), nothing(r, 2)};
+    Values results{
+        affine(r, x, r["running_mean"], r["running_var"], r.optional("weight"), r.optional("bias"), r.real("eps")),
+        nothing(r, 1), nothing(r, 2)};
     if (functional) results.insert(results.end(), {r["running_mean"], r["running_var"]});
     return results;
   }
@@ -150,7 +150,8 @@ Value instance_norm(Rewriter& r) {
   for (std::size_t d = 2; d < rank; ++d) count *= r.meta(x).sizes[d];
   double momentum = r.real("momentum");
   auto updated = [&](const Value& running, const Value& now) {
-    Value average = r.call("aten.mean.dim", {r.reshape(now, {r.meta(x).sizes[0], r.meta(x).sizes[1]}), dims_value({0}), false});
+    Value average =
+        r.call("aten.mean.dim", {r.reshape(now, {r.meta(x).sizes[0], r.meta(x).sizes[1]}), dims_value({0}), false});
     return r.to(r.add(r.mul(average, momentum), r.mul(r.widened(running), 1 - momentum)), r.dtype(running));
   };
   Value unbiased = r.div(r.mul(r.item(both, 0), count), sym::max(count - 1, 1));

@@ -165,7 +165,8 @@ Value is_close(Rewriter& r) {
                                 {r.call("aten.isnan.default", {a}), r.call("aten.isnan.default", {b})})});
   if (r.real("rtol") == 0 && r.real("atol") == 0) return same;
   auto abs = [&](const Value& x) { return r.call("aten.abs.default", {x}); };
-  Value x = is_fractional(r.dtype(a)) ? a : r.to(a, DType::F32), y = is_fractional(r.dtype(b)) ? b : r.to(b, DType::F32);
+  Value x = is_fractional(r.dtype(a)) ? a : r.to(a, DType::F32),
+        y = is_fractional(r.dtype(b)) ? b : r.to(b, DType::F32);
   Value allowed = r.add(abs(r.mul(y, r["rtol"])), r["atol"]), error = abs(r.sub(x, y));
   Value finite = r.call("aten.lt.Scalar", {error, std::numeric_limits<double>::infinity()});
   Value close = r.call("aten.logical_and.default", {finite, r.call("aten.le.Tensor", {error, allowed})});
@@ -274,12 +275,16 @@ Value log_add_exp(Rewriter& r) {
 
 Value hypot(Rewriter& r) {
   auto size_of = [&](const Value& x) { return Value(r.call("aten.abs.default", {r.to(x, r.result().dtype)})); };
-  auto infinite = [&](const Value& x) { return Value(r.call("aten.eq.Scalar", {x, std::numeric_limits<double>::infinity()})); };
+  auto infinite = [&](const Value& x) {
+    return Value(r.call("aten.eq.Scalar", {x, std::numeric_limits<double>::infinity()}));
+  };
   const Value a = size_of(r["self"]), b = size_of(r["other"]), most = r.call("aten.maximum.default", {a, b});
   // The larger one is divided out, so that squares do not overflow; it is also the result beside 0.
-  const Value ratio = r.div(r.call("aten.minimum.default", {a, b}), r.where(r.call("aten.eq.Scalar", {most, 0}), 1.0, most));
+  const Value ratio =
+      r.div(r.call("aten.minimum.default", {a, b}), r.where(r.call("aten.eq.Scalar", {most, 0}), 1.0, most));
   const Value length = r.mul(most, r.call("aten.sqrt.default", {r.call("aten.add.Scalar", {r.mul(ratio, ratio), 1})}));
-  return r.where(r.call("aten.logical_or.default", {infinite(a), infinite(b)}), std::numeric_limits<double>::infinity(), length);
+  return r.where(r.call("aten.logical_or.default", {infinite(a), infinite(b)}), std::numeric_limits<double>::infinity(),
+                 length);
 }
 
 // Activations.
@@ -381,7 +386,9 @@ void decompose_pointwise(DecompositionTable& t) {
   t["aten.isposinf.default"] = is_infinity(std::numeric_limits<double>::infinity());
   t["aten.isneginf.default"] = is_infinity(-std::numeric_limits<double>::infinity());
   for (std::string_view op : {"aten.xlogy.Tensor", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self"}) t[op] = xlogy;
-  for (std::string_view op : {"aten.special_xlog1py.default", "aten.special_xlog1py.other_scalar", "aten.special_xlog1py.self_scalar"}) t[op] = xlog1py;
+  for (std::string_view op :
+       {"aten.special_xlog1py.default", "aten.special_xlog1py.other_scalar", "aten.special_xlog1py.self_scalar"})
+    t[op] = xlog1py;
   t["aten.special_entr.default"] = entropy;
   t["aten.special_ndtr.default"] = normal_share;
   t["aten.logit.default"] = logit;

@@ -181,7 +181,8 @@ std::pair<Value, Value> median_along(Rewriter& r, const Value& x, std::int64_t d
   Value value = r.item(both, 0), place = r.item(both, 1);
   if (!is_floating(r.dtype(x))) return {value, place};
   const Value missing = r.call("aten.isnan.default", {x});
-  const Value any = r.call("aten.any.dim", {missing, dim, false}), first = r.call("aten.argmax.default", {r.to(missing, DType::I32), dim, false});
+  const Value any = r.call("aten.any.dim", {missing, dim, false}),
+              first = r.call("aten.argmax.default", {r.to(missing, DType::I32), dim, false});
   return {r.where(any, std::numeric_limits<double>::quiet_NaN(), value), r.where(any, first, place)};
 }
 
@@ -208,7 +209,8 @@ Value kth_value(Rewriter& r) {
   const std::int64_t dim = r.dim("dim", r.rank(x));
   const Expr length = r.meta(x).sizes[static_cast<std::size_t>(dim)];
   if (r.module.env->simplify(k) == middle_rank(r, length)) return None{};
-  if (!r.module.env->statically_known_true(sym::le(k, length)) || !r.module.env->statically_known_le(1, k)) r.refuse("takes k from 1 to the size of the dimension");
+  if (!r.module.env->statically_known_true(sym::le(k, length)) || !r.module.env->statically_known_le(1, k))
+    r.refuse("takes k from 1 to the size of the dimension");
   return None{};
 }
 
@@ -216,7 +218,10 @@ Value kth_value(Rewriter& r) {
 std::pair<Value, Value> nan_median_along(Rewriter& r, const Value& x, std::int64_t dim) {
   fx::Node* sorted = r.call("aten.sort.stable", {x}, {{"stable", true}, {"dim", dim}, {"descending", false}});
   Value count = r.sum(r.call("aten.logical_not.default", {r.call("aten.isnan.default", {x})}), {dim}, true);
-  Value place = r.call("aten.clamp.default", {r.call("aten.div.Tensor_mode", {r.call("aten.sub.Tensor", {count, 1}), 2}, {{"rounding_mode", "floor"}}), 0, None{}});
+  Value place =
+      r.call("aten.clamp.default",
+             {r.call("aten.div.Tensor_mode", {r.call("aten.sub.Tensor", {count, 1}), 2}, {{"rounding_mode", "floor"}}),
+              0, None{}});
   auto at = [&](std::int64_t which) { return r.call("aten.gather.default", {r.item(sorted, which), dim, place}); };
   return {at(0), at(1)};
 }
@@ -227,7 +232,8 @@ Value nan_median_dim(Rewriter& r) {
   const std::int64_t dim = r.dim("dim", r.rank(x));
   auto [value, place] = nan_median_along(r, x, dim);
   if (r.flag("keepdim")) return Values{value, place};
-  return Values{r.call("aten.squeeze.dims", {value, dims_value({dim})}), r.call("aten.squeeze.dims", {place, dims_value({dim})})};
+  return Values{r.call("aten.squeeze.dims", {value, dims_value({dim})}),
+                r.call("aten.squeeze.dims", {place, dims_value({dim})})};
 }
 
 Value nan_median(Rewriter& r) {

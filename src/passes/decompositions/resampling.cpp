@@ -187,10 +187,12 @@ void decompose_resampling(DecompositionTable& t) {
   for (std::string_view op :
        {"aten.upsample_nearest1d.vec", "aten.upsample_linear1d.vec", "aten._upsample_nearest_exact1d.vec",
         "aten.upsample_nearest2d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_bicubic2d.vec",
-        "aten._upsample_nearest_exact2d.vec", "aten._upsample_bilinear2d_aa.vec", "aten._upsample_bicubic2d_aa.vec", "aten._upsample_lanczos2d_aa.vec",
-        "aten.upsample_nearest3d.vec", "aten.upsample_trilinear3d.vec", "aten._upsample_nearest_exact3d.vec"})
+        "aten._upsample_nearest_exact2d.vec", "aten._upsample_bilinear2d_aa.vec", "aten._upsample_bicubic2d_aa.vec",
+        "aten._upsample_lanczos2d_aa.vec", "aten.upsample_nearest3d.vec", "aten.upsample_trilinear3d.vec",
+        "aten._upsample_nearest_exact3d.vec"})
     t[op] = upsample_vec;
-  for (std::string_view op : {"aten._upsample_bilinear2d_aa.default", "aten._upsample_bicubic2d_aa.default", "aten._upsample_lanczos2d_aa.default"})
+  for (std::string_view op : {"aten._upsample_bilinear2d_aa.default", "aten._upsample_bicubic2d_aa.default",
+                              "aten._upsample_lanczos2d_aa.default"})
     t[op] = decompose_antialiased;
   t["aten.pixel_shuffle.default"] = pixel_shuffle;
   t["aten.pixel_unshuffle.default"] = pixel_shuffle;

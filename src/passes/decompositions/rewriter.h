@@ -27,7 +27,7 @@ class Rewriter {
   // The node's own arguments and result.
 
   const Value& operator[](std::string_view name) const { return node->arg(name); }
-  bool has(std::string_view name) const;   ///< the schema has it and it is not None
+  bool has(std::string_view name) const;  ///< the schema has it and it is not None
   Value optional(std::string_view name) const { return has(name) ? (*this)[name] : Value(None{}); }
   bool flag(std::string_view name) const;  ///< a constant bool; false when absent
   std::int64_t number(std::string_view name) const;

@@ -255,7 +255,9 @@ void decompose_views(DecompositionTable& t) {
   t["aten.squeeze_copy.dim"] = copy_of("aten.squeeze.dim");
   t["aten.squeeze_copy.dims"] = copy_of("aten.squeeze.dims");
   t["aten.diagonal_copy.default"] = copy_of("aten.diagonal.default");
-  t["aten.linalg_diagonal.default"] = [](Rewriter& r) -> Value { return r.call("aten.diagonal.default", {r["A"], r["offset"], r["dim1"], r["dim2"]}); };
+  t["aten.linalg_diagonal.default"] = [](Rewriter& r) -> Value {
+    return r.call("aten.diagonal.default", {r["A"], r["offset"], r["dim1"], r["dim2"]});
+  };
   t["aten.as_strided_copy.default"] = copy_of("aten.as_strided.default");
   t["aten.unfold_copy.default"] = copy_of("aten.unfold.default");
   t["aten.view_copy.dtype"] = copy_of("aten.view.dtype");

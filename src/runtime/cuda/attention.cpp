@@ -1,4 +1,5 @@
-// `attention` and `attention_backward` by cuDNN: each one graph of products, with a softmax between them, that its engines run without writing the scores.
+// `attention` and `attention_backward` by cuDNN: each one graph of products, with a softmax between them, that its
+// engines run without writing the scores.
 #include <limits>
 
 #include "runtime/attributes.h"
@@ -21,7 +22,8 @@ BoundView rows_shown(const BoundView& given) {
   std::int64_t extent = 1;  // dimensions of size 1 count as dense ones
   for (std::size_t d = given.sizes.size(); d-- > 0;) {
     if (given.sizes[d] == 1) shown.strides[d] = extent;
-    const bool fits = d + 1 == given.sizes.size() ? shown.strides[d] == 1 : shown.strides[d] % piece == 0 && shown.strides[d] > 0;
+    const bool fits =
+        d + 1 == given.sizes.size() ? shown.strides[d] == 1 : shown.strides[d] % piece == 0 && shown.strides[d] > 0;
     if (!fits) return dense_view(given.dtype, given.sizes);
     extent = std::max(extent, shown.strides[d] * given.sizes[d]);
   }
@@ -39,13 +41,19 @@ class AttentionGraph : public PreparedCall {
     staging_.load(queue_, inputs, outputs, workspace, staged_);
     for (std::size_t i = 0; i < sources_.size(); ++i)
       if (sources_[i]) pointers_[i] = staged_[*sources_[i]];
-    for (const auto& [operand, bytes] : zeroed_) queue_.driver().check(queue_.driver().fill_bytes(reinterpret_cast<Address>(staged_[operand]), 0, bytes, queue_.stream()), "fill memory");
+    for (const auto& [operand, bytes] : zeroed_)
+      queue_.driver().check(
+          queue_.driver().fill_bytes(reinterpret_cast<Address>(staged_[operand]), 0, bytes, queue_.stream()),
+          "fill memory");
     graph_->run(pointers_, staged_[scratch_]);
     staging_.store(queue_, outputs, staged_);
   }
 
  protected:
-  AttentionGraph(CudaQueue& queue, const Attributes& attributes) : queue_(queue), causal_(int_attribute(attributes, "causal", 0) != 0), scale_(static_cast<float>(double_attribute(attributes, "scale", 1))) {}
+  AttentionGraph(CudaQueue& queue, const Attributes& attributes)
+      : queue_(queue),
+        causal_(int_attribute(attributes, "causal", 0) != 0),
+        scale_(static_cast<float>(double_attribute(attributes, "scale", 1))) {}
 
   void restart() {
     graph_ = std::make_unique<DnnGraph>(queue_.dnn());
@@ -79,8 +87,12 @@ class AttentionGraph : public PreparedCall {
   }
   /// The logarithms of the queries' sums [B, H, S], as the library has numbers of each row: [B, H, S, 1].
   static BoundView dense_logarithms(const BoundView& given) { return dense_view(DType::F32, given.sizes); }
-  Tensor logarithms_input(std::size_t index, const BoundView& given) { return add(staging_.input(index, given, dense_logarithms(given)), dense_view(DType::F32, per_row_)); }
-  Tensor logarithms_output(std::size_t index, const BoundView& given) { return add(staging_.output(index, given, dense_logarithms(given), false), dense_view(DType::F32, per_row_)); }
+  Tensor logarithms_input(std::size_t index, const BoundView& given) {
+    return add(staging_.input(index, given, dense_logarithms(given)), dense_view(DType::F32, per_row_));
+  }
+  Tensor logarithms_output(std::size_t index, const BoundView& given) {
+    return add(staging_.output(index, given, dense_logarithms(given), false), dense_view(DType::F32, per_row_));
+  }
   /// f32 memory of the call's own, `zeroed` before each run.
   Tensor scratch(const Sizes& sizes, bool zeroed) {
     const BoundView view = dense_view(DType::F32, sizes);
@@ -92,7 +104,9 @@ class AttentionGraph : public PreparedCall {
   Tensor constant(const Sizes& sizes, const std::vector<float>& values) {
     const std::size_t bytes = values.size() * sizeof(float);
     const Storage& memory = own_.emplace_back(queue_.allocate(bytes));
-    queue_.driver().check(queue_.driver().copy_to_device(reinterpret_cast<Address>(memory.data.get()), values.data(), bytes, queue_.stream()), "copy memory to the device");
+    queue_.driver().check(queue_.driver().copy_to_device(reinterpret_cast<Address>(memory.data.get()), values.data(),
+                                                         bytes, queue_.stream()),
+                          "copy memory to the device");
     sources_.emplace_back(std::nullopt);
     pointers_.push_back(memory.data.get());
     return graph_->tensor(DType::F32, sizes, contiguous_strides(sizes));
@@ -130,7 +144,8 @@ class AttentionGraph : public PreparedCall {
   }
   /// Without the keys that come after their query.
   Tensor seen(Tensor scores) {
-    const Tensor row = graph_->between(DType::I32, scores_), column = graph_->between(DType::I32, scores_), is_seen = graph_->between(DType::Bool, scores_), kept = f32(scores_);
+    const Tensor row = graph_->between(DType::I32, scores_), column = graph_->between(DType::I32, scores_),
+                 is_seen = graph_->between(DType::Bool, scores_), kept = f32(scores_);
     graph_->index(scores, row, 2);
     graph_->index(scores, column, 3);
     graph_->pointwise(kDnnGreaterEqual, row, column, is_seen);
@@ -140,14 +155,17 @@ class AttentionGraph : public PreparedCall {
 
   /// Sizes of the scores [B, H, S, T]; throws Error for operands that do not go together.
   void set_sizes(const BoundView& q, const BoundView& k, std::initializer_list<const BoundView*> rows) {
-    if (q.dtype != DType::F16 && q.dtype != DType::BF16) fail("attention by cuDNN takes float16 and bfloat16, not {}", torch_name(q.dtype));
+    if (q.dtype != DType::F16 && q.dtype != DType::BF16)
+      fail("attention by cuDNN takes float16 and bfloat16, not {}", torch_name(q.dtype));
     for (const BoundView* view : rows)
-      if (view->sizes.size() != 4 || view->dtype != q.dtype) fail("attention takes tensors of one type and four dimensions");
+      if (view->sizes.size() != 4 || view->dtype != q.dtype)
+        fail("attention takes tensors of one type and four dimensions");
     scores_ = {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]};
     per_row_ = {q.sizes[0], q.sizes[1], q.sizes[2], 1};
   }
   [[noreturn]] void refuse(std::string_view what, const BoundView& q, const BoundView& k, const BoundView& v) const {
-    fail("cuDNN has no engine for {} of q [{}], k [{}], v [{}] in {}: {}", what, fmt::join(q.sizes, ", "), fmt::join(k.sizes, ", "), fmt::join(v.sizes, ", "), short_name(q.dtype), graph_->why());
+    fail("cuDNN has no engine for {} of q [{}], k [{}], v [{}] in {}: {}", what, fmt::join(q.sizes, ", "),
+         fmt::join(k.sizes, ", "), fmt::join(v.sizes, ", "), short_name(q.dtype), graph_->why());
   }
 
   CudaQueue& queue_;
@@ -175,12 +193,16 @@ class AttentionGraph : public PreparedCall {
 /// q, k, v, mask? -> y, logarithms?
 class ForwardCall : public AttentionGraph {
  public:
-  ForwardCall(CudaQueue& queue, const Attributes& attributes, std::span<const BoundView> in, std::span<const BoundView> out) : AttentionGraph(queue, attributes) {
+  ForwardCall(CudaQueue& queue, const Attributes& attributes, std::span<const BoundView> in,
+              std::span<const BoundView> out)
+      : AttentionGraph(queue, attributes) {
     const bool masked = int_attribute(attributes, "has_mask", 0) != 0;
-    if (in.size() != (masked ? 4u : 3u) || out.empty() || out.size() > 2) fail("attention takes q, k, v and a mask, and gives y and the logarithms of its sums");
+    if (in.size() != (masked ? 4u : 3u) || out.empty() || out.size() > 2)
+      fail("attention takes q, k, v and a mask, and gives y and the logarithms of its sums");
     set_sizes(in[0], in[1], {&in[0], &in[1], &in[2], &out[0]});
     // Engines know the causal pattern in most cases; where none takes it, it is a mask like others.
-    const bool built = attempt(in, out, causal_ ? Causal::Pattern : Causal::No) || (causal_ && !masked && attempt(in, out, Causal::Mask));
+    const bool built = attempt(in, out, causal_ ? Causal::Pattern : Causal::No) ||
+                       (causal_ && !masked && attempt(in, out, Causal::Mask));
     if (!built) refuse("attention", in[0], in[1], in[2]);
   }
 
@@ -211,7 +233,8 @@ class ForwardCall : public AttentionGraph {
     value = apply(kDnnExp, apply(kDnnSub, value, most, scores_), scores_);
     const Tensor sum = reduce(kDnnReduceAdd, value);
     // The logarithms of the sums, which only training keeps: without them engines do not see that this is attention.
-    const Tensor logarithm = apply(kDnnLog, sum, per_row_), statistics = out.size() > 1 ? logarithms_output(1, out[1]) : f32(per_row_);
+    const Tensor logarithm = apply(kDnnLog, sum, per_row_),
+                 statistics = out.size() > 1 ? logarithms_output(1, out[1]) : f32(per_row_);
     g.pointwise(kDnnAdd, most, logarithm, statistics);
     const Tensor weights = g.between(in[0].dtype, scores_);
     g.pointwise(kDnnDiv, value, sum, weights);
@@ -220,16 +243,24 @@ class ForwardCall : public AttentionGraph {
   }
 };
 
-/// dy, q, k, v, y, logarithms, mask? -> dq, dk, dv. With P = exp(S - logarithms) and dP = dy v', dS = P * (dP - sum(dy * y)) * scale; dq = dS k, dk = dS' q, dv = P' dy.
+/// dy, q, k, v, y, logarithms, mask? -> dq, dk, dv. With P = exp(S - logarithms) and dP = dy v', dS = P * (dP - sum(dy
+/// * y)) * scale; dq = dS k, dk = dS' q, dv = P' dy.
 class BackwardCall : public AttentionGraph {
  public:
-  BackwardCall(CudaQueue& queue, const Attributes& attributes, std::span<const BoundView> in, std::span<const BoundView> out) : AttentionGraph(queue, attributes) {
+  BackwardCall(CudaQueue& queue, const Attributes& attributes, std::span<const BoundView> in,
+               std::span<const BoundView> out)
+      : AttentionGraph(queue, attributes) {
     const std::size_t operands = int_attribute(attributes, "has_mask", 0) != 0 ? 7 : 6;
-    if (in.size() != operands || out.size() != 3) fail("attention_backward takes dy, q, k, v, y, the logarithms of its sums and a mask, and gives dq, dk and dv");
+    if (in.size() != operands || out.size() != 3)
+      fail("attention_backward takes dy, q, k, v, y, the logarithms of its sums and a mask, and gives dq, dk and dv");
     const BoundView &q = in[1], &k = in[2], &v = in[3];
     set_sizes(q, k, {&in[0], &q, &k, &v, &in[4], &out[0], &out[1], &out[2]});
     // Before, keys past the last were taken for zeros that count.
-    if (queue.dnn().version() < kWholeKeys && k.sizes[2] % 128 != 0) fail("attention's gradient over {} keys needs cuDNN 9.16 or later (this is {}); before, their number must be a multiple of 128", k.sizes[2], queue.dnn().version());
+    if (queue.dnn().version() < kWholeKeys && k.sizes[2] % 128 != 0)
+      fail(
+          "attention's gradient over {} keys needs cuDNN 9.16 or later (this is {}); before, their number must be a "
+          "multiple of 128",
+          k.sizes[2], queue.dnn().version());
     restart();
     describe(in, out);
     if (!finish({.any_order = true})) refuse("attention's gradient", q, k, v);
@@ -240,7 +271,8 @@ class BackwardCall : public AttentionGraph {
 
   Tensor exchanged(Tensor x, DType dtype) {
     const std::int64_t rows = scores_[2], columns = scores_[3], matrix = rows * columns;
-    const Tensor y = graph_->between(dtype, {scores_[0], scores_[1], columns, rows}, {scores_[1] * matrix, matrix, 1, columns});
+    const Tensor y =
+        graph_->between(dtype, {scores_[0], scores_[1], columns, rows}, {scores_[1] * matrix, matrix, 1, columns});
     graph_->reshape(x, y);
     return y;
   }
@@ -256,7 +288,8 @@ class BackwardCall : public AttentionGraph {
 
   void describe(std::span<const BoundView> in, std::span<const BoundView> out) {
     DnnGraph& g = *graph_;
-    const Tensor dy = input(0, in[0]), q = input(1, in[1]), k = input(2, in[2], true), v = input(3, in[3], true), y = input(4, in[4]), logarithms = logarithms_input(5, in[5]);
+    const Tensor dy = input(0, in[0]), q = input(1, in[1]), k = input(2, in[2], true), v = input(3, in[3], true),
+                 y = input(4, in[4]), logarithms = logarithms_input(5, in[5]);
     const Tensor along = reduce(kDnnReduceAdd, apply(kDnnMul, dy, y, in[4].sizes)), sums = scratch(per_row_, false);
     g.pointwise(kDnnMul, along, g.number(1, 4), sums);
 
@@ -273,7 +306,8 @@ class BackwardCall : public AttentionGraph {
     gradient_of_keys(slopes, q, 1, out[1]);
 
     const BoundView keys = rows_shown(in[2]);
-    const Tensor rows = g.between(keys.dtype, keys.sizes, keys.strides), summed = scratch(in[1].sizes, queue_.dnn().version() < kZeroesSums);
+    const Tensor rows = g.between(keys.dtype, keys.sizes, keys.strides),
+                 summed = scratch(in[1].sizes, queue_.dnn().version() < kZeroesSums);
     g.reshape(k, rows);
     g.product(slopes, rows, summed);
     g.pointwise(kDnnIdentity, summed, output(0, out[0]));
@@ -283,10 +317,13 @@ class BackwardCall : public AttentionGraph {
 template <class Call>
 class AttentionOp : public CachedOp {
  public:
-  AttentionOp(const Attributes& attributes, Queue& queue) : attributes_(attributes), queue_(static_cast<CudaQueue&>(queue)) {}
+  AttentionOp(const Attributes& attributes, Queue& queue)
+      : attributes_(attributes), queue_(static_cast<CudaQueue&>(queue)) {}
 
  protected:
-  std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override { return std::make_unique<Call>(queue_, attributes_, inputs, outputs); }
+  std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    return std::make_unique<Call>(queue_, attributes_, inputs, outputs);
+  }
 
  private:
   Attributes attributes_;
@@ -295,7 +332,11 @@ class AttentionOp : public CachedOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_attention(const Attributes& attributes, Queue& queue) { return std::make_unique<AttentionOp<ForwardCall>>(attributes, queue); }
-std::unique_ptr<LibraryOp> make_attention_backward(const Attributes& attributes, Queue& queue) { return std::make_unique<AttentionOp<BackwardCall>>(attributes, queue); }
+std::unique_ptr<LibraryOp> make_attention(const Attributes& attributes, Queue& queue) {
+  return std::make_unique<AttentionOp<ForwardCall>>(attributes, queue);
+}
+std::unique_ptr<LibraryOp> make_attention_backward(const Attributes& attributes, Queue& queue) {
+  return std::make_unique<AttentionOp<BackwardCall>>(attributes, queue);
+}
 
 }  // namespace coil::runtime::cuda

@@ -64,20 +64,26 @@ void Blas::check(Status status, const char* what) const {
   if (status != 0) fail("cuBLASLt cannot {} (status {})", what, status);
 }
 
-std::string Blas::identity() const { return fmt::format("{} (sm_{}), cuBLASLt {}", queue_.cuda().name(), queue_.cuda().capability(), version_()); }
+std::string Blas::identity() const {
+  return fmt::format("{} (sm_{}), cuBLASLt {}", queue_.cuda().name(), queue_.cuda().capability(), version_());
+}
 
 Blas::Plan::Plan(Blas& blas, const BlasProduct& p, int algorithm) : blas_(blas), product_(p), algorithm_(algorithm) {
   const bool f64 = p.d.dtype == DType::F64;
   const int scale = blas_type(f64 ? DType::F64 : DType::F32);
   const int compute = f64 ? kCompute64F : p.tf32 && p.a.dtype == DType::F32 ? kComputeTf32 : kCompute32F;
   blas.check(blas.desc_create_(&desc_, compute, scale), "describe a product");
-  auto set = [&](int attribute, auto value) { blas.check(blas.desc_set_(desc_, attribute, &value, sizeof value), "describe a product"); };
+  auto set = [&](int attribute, auto value) {
+    blas.check(blas.desc_set_(desc_, attribute, &value, sizeof value), "describe a product");
+  };
   if (p.a.transposed) set(kDescTransA, kTranspose);
   if (p.b.transposed) set(kDescTransB, kTranspose);
   set(kDescEpilogue, epilogue(p));
   if (p.bias) set(kDescBiasType, blas_type(p.d.dtype));
   auto layout = [&](void** made, const BlasMatrix& m) {
-    blas.check(blas.layout_create_(made, blas_type(m.dtype), static_cast<std::uint64_t>(m.rows), static_cast<std::uint64_t>(m.columns), m.ld), "describe a matrix");
+    blas.check(blas.layout_create_(made, blas_type(m.dtype), static_cast<std::uint64_t>(m.rows),
+                                   static_cast<std::uint64_t>(m.columns), m.ld),
+               "describe a matrix");
     if (p.batch == 1) return;
     const auto batch = static_cast<std::int32_t>(p.batch);
     blas.check(blas.layout_set_(*made, kLayoutBatch, &batch, sizeof batch), "describe a batch");
@@ -98,23 +104,29 @@ Blas::Plan::~Plan() {
 
 Blas::Plan::Choice Blas::Plan::choose(std::uint32_t alignment, std::size_t workspace) const {
   const auto key = std::tuple(product_, alignment, algorithm_);
-  if (auto found = blas_.chosen_.find(key); found != blas_.chosen_.end() && found->second.workspace <= workspace) return found->second;
+  if (auto found = blas_.chosen_.find(key); found != blas_.chosen_.end() && found->second.workspace <= workspace)
+    return found->second;
   void* preference = nullptr;
   blas_.check(blas_.preference_create_(&preference), "describe a search");
-  blas_.check(blas_.preference_set_(preference, kPreferenceWorkspace, &workspace, sizeof workspace), "describe a search");
-  for (int k = 0; k < 4; ++k) blas_.check(blas_.preference_set_(preference, kPreferenceAlignmentA + k, &alignment, sizeof alignment), "describe a search");
+  blas_.check(blas_.preference_set_(preference, kPreferenceWorkspace, &workspace, sizeof workspace),
+              "describe a search");
+  for (int k = 0; k < 4; ++k)
+    blas_.check(blas_.preference_set_(preference, kPreferenceAlignmentA + k, &alignment, sizeof alignment),
+                "describe a search");
   if (product_.bias) {  // the heuristic looks at the pointer's alignment only
     const std::uintptr_t somewhere = alignment;
     blas_.check(blas_.desc_set_(desc_, kDescBiasPointer, &somewhere, sizeof somewhere), "describe a product");
   }
   HeuristicResult results[kAlgorithms]{};
   int count = 0;
-  const Status status = blas_.heuristic_(blas_.handle_, desc_, a_, b_, d_, d_, preference, std::clamp(algorithm_ + 1, 1, kAlgorithms), results, &count);
+  const Status status = blas_.heuristic_(blas_.handle_, desc_, a_, b_, d_, d_, preference,
+                                         std::clamp(algorithm_ + 1, 1, kAlgorithms), results, &count);
   blas_.preference_destroy_(preference);
   const bool has = algorithm_ < count && algorithm_ < kAlgorithms && results[algorithm_].state == 0;
   const HeuristicResult& result = results[has ? algorithm_ : 0];
   if (status != 0 || count == 0 || result.state != 0)
-    fail("cuBLASLt has no algorithm for a product of {}x{} and {}x{} {} (status {})", product_.b.columns, product_.b.rows, product_.a.columns, product_.a.rows, short_name(product_.d.dtype), status);
+    fail("cuBLASLt has no algorithm for a product of {}x{} and {}x{} {} (status {})", product_.b.columns,
+         product_.b.rows, product_.a.columns, product_.a.rows, short_name(product_.d.dtype), status);
   Choice choice;
   std::copy(std::begin(result.algorithm), std::end(result.algorithm), choice.algorithm.data);
   choice.workspace = result.workspace;
@@ -123,9 +135,11 @@ Blas::Plan::Choice Blas::Plan::choose(std::uint32_t alignment, std::size_t works
 }
 
 void Blas::Plan::run(const void* a, const void* b, const void* c, void* d, const void* bias, void* workspace) {
-  const bool aligned = on_sixteen(a) && on_sixteen(b) && on_sixteen(d) && (!c || on_sixteen(c)) && (!bias || on_sixteen(bias));
+  const bool aligned =
+      on_sixteen(a) && on_sixteen(b) && on_sixteen(d) && (!c || on_sixteen(c)) && (!bias || on_sixteen(bias));
   if (!aligned && !unaligned_) {
-    unaligned_ = choose(static_cast<std::uint32_t>(std::min(size_of(product_.a.dtype), size_of(product_.d.dtype))), workspace_bytes_);
+    unaligned_ = choose(static_cast<std::uint32_t>(std::min(size_of(product_.a.dtype), size_of(product_.d.dtype))),
+                        workspace_bytes_);
     bias_ = nullptr;
   }
   const Choice& choice = aligned ? aligned_ : *unaligned_;
@@ -136,8 +150,11 @@ void Blas::Plan::run(const void* a, const void* b, const void* c, void* d, const
   const double one64 = 1, beta64 = product_.adds ? 1 : 0;
   const float one32 = 1, beta32 = product_.adds ? 1.0f : 0.0f;
   const bool f64 = product_.d.dtype == DType::F64;
-  const void *alpha = f64 ? static_cast<const void*>(&one64) : &one32, *beta = f64 ? static_cast<const void*>(&beta64) : &beta32;
-  blas_.check(blas_.matmul_(blas_.handle_, desc_, alpha, a, a_, b, b_, beta, c ? c : d, d_, d, d_, choice.algorithm.data, workspace, choice.workspace, blas_.queue_.stream()), "multiply matrices");
+  const void *alpha = f64 ? static_cast<const void*>(&one64) : &one32,
+             *beta = f64 ? static_cast<const void*>(&beta64) : &beta32;
+  blas_.check(blas_.matmul_(blas_.handle_, desc_, alpha, a, a_, b, b_, beta, c ? c : d, d_, d, d_,
+                            choice.algorithm.data, workspace, choice.workspace, blas_.queue_.stream()),
+              "multiply matrices");
 }
 
 }  // namespace coil::runtime::cuda

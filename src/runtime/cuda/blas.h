@@ -68,8 +68,8 @@ class Blas {
       std::size_t workspace = 0;
     };
     Choice choose(std::uint32_t alignment, std::size_t workspace) const;
-    Choice aligned_;                    ///< for operands that lie on 16 bytes
-    std::optional<Choice> unaligned_;   ///< found when a call needs it
+    Choice aligned_;                   ///< for operands that lie on 16 bytes
+    std::optional<Choice> unaligned_;  ///< found when a call needs it
     std::size_t workspace_bytes_ = 0;
   };
 
@@ -82,22 +82,23 @@ class Blas {
   void* handle_ = nullptr;
   std::map<std::tuple<BlasProduct, std::uint32_t, int>, Plan::Choice> chosen_;
 
-#define COIL_CUBLASLT(X)                                                                                              \
-  X(version, "cublasLtGetVersion", ())                                                                                \
-  X(create, "cublasLtCreate", (void**))                                                                               \
-  X(destroy, "cublasLtDestroy", (void*))                                                                              \
-  X(desc_create, "cublasLtMatmulDescCreate", (void**, int, int))                                                      \
-  X(desc_destroy, "cublasLtMatmulDescDestroy", (void*))                                                               \
-  X(desc_set, "cublasLtMatmulDescSetAttribute", (void*, int, const void*, std::size_t))                               \
-  X(layout_create, "cublasLtMatrixLayoutCreate", (void**, int, std::uint64_t, std::uint64_t, std::int64_t))           \
-  X(layout_destroy, "cublasLtMatrixLayoutDestroy", (void*))                                                           \
-  X(layout_set, "cublasLtMatrixLayoutSetAttribute", (void*, int, const void*, std::size_t))                           \
-  X(preference_create, "cublasLtMatmulPreferenceCreate", (void**))                                                    \
-  X(preference_destroy, "cublasLtMatmulPreferenceDestroy", (void*))                                                   \
-  X(preference_set, "cublasLtMatmulPreferenceSetAttribute", (void*, int, const void*, std::size_t))                   \
-  X(heuristic, "cublasLtMatmulAlgoGetHeuristic", (void*, void*, void*, void*, void*, void*, void*, int, void*, int*)) \
-  X(matmul, "cublasLtMatmul",                                                                                         \
-    (void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*, void*, void*, const void*, void*, std::size_t, Stream))
+#define COIL_CUBLASLT(X)                                                                                               \
+  X(version, "cublasLtGetVersion", ())                                                                                 \
+  X(create, "cublasLtCreate", (void**))                                                                                \
+  X(destroy, "cublasLtDestroy", (void*))                                                                               \
+  X(desc_create, "cublasLtMatmulDescCreate", (void**, int, int))                                                       \
+  X(desc_destroy, "cublasLtMatmulDescDestroy", (void*))                                                                \
+  X(desc_set, "cublasLtMatmulDescSetAttribute", (void*, int, const void*, std::size_t))                                \
+  X(layout_create, "cublasLtMatrixLayoutCreate", (void**, int, std::uint64_t, std::uint64_t, std::int64_t))            \
+  X(layout_destroy, "cublasLtMatrixLayoutDestroy", (void*))                                                            \
+  X(layout_set, "cublasLtMatrixLayoutSetAttribute", (void*, int, const void*, std::size_t))                            \
+  X(preference_create, "cublasLtMatmulPreferenceCreate", (void**))                                                     \
+  X(preference_destroy, "cublasLtMatmulPreferenceDestroy", (void*))                                                    \
+  X(preference_set, "cublasLtMatmulPreferenceSetAttribute", (void*, int, const void*, std::size_t))                    \
+  X(heuristic, "cublasLtMatmulAlgoGetHeuristic", (void*, void*, void*, void*, void*, void*, void*, int, void*, int*))  \
+  X(matmul, "cublasLtMatmul",                                                                                          \
+    (void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*, void*, void*, \
+     const void*, void*, std::size_t, Stream))
 #define X(name, symbol, parameters) Status(*name##_) parameters = nullptr;
   COIL_CUBLASLT(X)
 #undef X

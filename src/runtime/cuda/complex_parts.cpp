@@ -10,8 +10,12 @@ namespace {
 class ComplexPartsOp : public LibraryOp {
  public:
   explicit ComplexPartsOp(Queue& queue) : queue_(static_cast<CudaQueue&>(queue)) {}
-  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override { views_ = real_views(inputs, outputs); }
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override { queue_.copy(tensor_at(queue_, outputs[0], views_.to), tensor_at(queue_, inputs[0], views_.from)); }
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    views_ = real_views(inputs, outputs);
+  }
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
+    queue_.copy(tensor_at(queue_, outputs[0], views_.to), tensor_at(queue_, inputs[0], views_.from));
+  }
 
  private:
   CudaQueue& queue_;
@@ -20,6 +24,8 @@ class ComplexPartsOp : public LibraryOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_complex_parts(const Attributes&, Queue& queue) { return std::make_unique<ComplexPartsOp>(queue); }
+std::unique_ptr<LibraryOp> make_complex_parts(const Attributes&, Queue& queue) {
+  return std::make_unique<ComplexPartsOp>(queue);
+}
 
 }  // namespace coil::runtime::cuda

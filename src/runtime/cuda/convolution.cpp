@@ -31,11 +31,13 @@ bool takes(const std::vector<PostOp>& post) {
   return true;
 }
 
-/// cuDNN sees a transposed convolution as the gradient of one from y to x, and wants x to be as large as that one gives it: where output padding leaves room for another place, y is padded less.
+/// cuDNN sees a transposed convolution as the gradient of one from y to x, and wants x to be as large as that one gives
+/// it: where output padding leaves room for another place, y is padded less.
 Sizes end_padding(const ConvolutionProblem& p) {
   Sizes padding = p.padding_end;
   for (std::size_t d = 0; p.transposed && d < p.spatial(); ++d) {
-    const std::int64_t reach = (p.kernel(d) - 1) * p.dilation[d] + 1, natural = (p.x.sizes[d + 2] - 1) * p.stride[d] + reach - p.padding[d] - padding[d];
+    const std::int64_t reach = (p.kernel(d) - 1) * p.dilation[d] + 1,
+                       natural = (p.x.sizes[d + 2] - 1) * p.stride[d] + reach - p.padding[d] - padding[d];
     if (const std::int64_t left_over = p.y.sizes[d + 2] - natural; left_over >= p.stride[d]) padding[d] -= left_over;
   }
   return padding;
@@ -46,16 +48,21 @@ class ConvolutionCall : public PreparedCall {
   ConvolutionCall(CudaQueue& queue, const ConvolutionProblem& p) : queue_(queue) {
     if (!p.packed_desc.empty()) fail("a weight that was packed for the cpu cannot be used on cuda");
     if (!takes(p.post)) fail("cuDNN cannot do all post-operations of a convolution");
-    if (p.x.dtype != p.weight.dtype || p.x.dtype != p.y.dtype) fail("a convolution of {} and {} to {} does not run on cuda", short_name(p.x.dtype), short_name(p.weight.dtype), short_name(p.y.dtype));
+    if (p.x.dtype != p.weight.dtype || p.x.dtype != p.y.dtype)
+      fail("a convolution of {} and {} to {} does not run on cuda", short_name(p.x.dtype), short_name(p.weight.dtype),
+           short_name(p.y.dtype));
     std::vector<const BoundView*> views{&p.x, &p.weight, &p.y};
     for (const BoundView& operand : p.operands) views.push_back(&operand);
     const bool lie_last = lie_channels_last(views);
-    // First in the layout in which more of the operands lie, then in the other; when no engine takes the graph whole, what follows as one of its own.
+    // First in the layout in which more of the operands lie, then in the other; when no engine takes the graph whole,
+    // what follows as one of its own.
     for (const bool split : {false, true})
       for (const bool last : {lie_last, !lie_last})
         if (attempt(p, last, split)) return;
     parts_.clear();
-    tell(MessageLevel::Warning, "cuDNN has no engine for a convolution of x [{}] and weight [{}] in {}, which is left to the host: {}", fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), short_name(p.x.dtype), why_);
+    tell(MessageLevel::Warning,
+         "cuDNN has no engine for a convolution of x [{}] and weight [{}] in {}, which is left to the host: {}",
+         fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), short_name(p.x.dtype), why_);
   }
 
   /// False when no engine takes it.
@@ -93,11 +100,13 @@ class ConvolutionCall : public PreparedCall {
   }
 
   Seen bias(const ConvolutionProblem& p) {
-    if (p.bias->dtype != p.x.dtype) fail("the bias of a convolution is {}, but its input {}", short_name(p.bias->dtype), short_name(p.x.dtype));
+    if (p.bias->dtype != p.x.dtype)
+      fail("the bias of a convolution is {}, but its input {}", short_name(p.bias->dtype), short_name(p.x.dtype));
     Sizes sizes(widened(p.y).sizes.size(), 1), strides(sizes.size(), p.y.sizes[1]);
     sizes[1] = p.y.sizes[1];
     strides[1] = 1;
-    return {{p.bias->dtype, std::move(sizes), std::move(strides)}, staging_.input(2, *p.bias, dense_view(p.bias->dtype, p.bias->sizes))};
+    return {{p.bias->dtype, std::move(sizes), std::move(strides)},
+            staging_.input(2, *p.bias, dense_view(p.bias->dtype, p.bias->sizes))};
   }
 
   /// A tensor of the part under construction.
@@ -124,16 +133,24 @@ class ConvolutionCall : public PreparedCall {
     const Seen x = input(0, p.x, last), w = input(1, p.weight, last);
     const BoundView shown = shown_as(p.y, last);
     const Seen y{widened(shown), staging_.output(0, p.y, shown, false)};
-    auto start = [&]() -> Part& { return parts_.emplace_back(Part{std::make_unique<DnnGraph>(queue_.dnn()), {}, 0, {}}); };
+    auto start = [&]() -> Part& {
+      return parts_.emplace_back(Part{std::make_unique<DnnGraph>(queue_.dnn()), {}, 0, {}});
+    };
     const bool exact = p.x.dtype == DType::F32;
     const DnnGraph::Freedom freedom{.matrix_units = !exact || p.tf32, .narrower = !exact};
 
     Part* part = &start();
     DnnGraph::Tensor xt = use(*part, x), wt = use(*part, w);
     std::size_t link = 0;
-    auto next = [&] { return link++ == links ? use(*part, y) : part->graph->between(p.x.dtype == DType::F64 ? DType::F64 : DType::F32, y.view.sizes, y.view.strides); };
+    auto next = [&] {
+      return link++ == links ? use(*part, y)
+                             : part->graph->between(p.x.dtype == DType::F64 ? DType::F64 : DType::F32, y.view.sizes,
+                                                    y.view.strides);
+    };
     DnnGraph::Tensor value = split ? use(*part, y) : next();
-    part->graph->convolution(xt, wt, value, {widened(p.stride, 1), widened(p.padding, 0), widened(end_padding(p), 0), widened(p.dilation, 1), p.transposed});
+    part->graph->convolution(xt, wt, value,
+                             {widened(p.stride, 1), widened(p.padding, 0), widened(end_padding(p), 0),
+                              widened(p.dilation, 1), p.transposed});
     if (split) {
       if (!finish(*part, freedom)) return false;
       part = &start();
@@ -148,7 +165,8 @@ class ConvolutionCall : public PreparedCall {
     std::size_t operand = 0;
     for (const PostOp& op : p.post) {
       if (op.kind == PostOp::Kind::Add) {
-        const DnnGraph::Tensor added = use(*part, input(p.first_operand + operand, p.operands[operand], last)), after = next();
+        const DnnGraph::Tensor added = use(*part, input(p.first_operand + operand, p.operands[operand], last)),
+                               after = next();
         part->graph->pointwise(kDnnAdd, value, added, after);
         value = after;
         ++operand;
@@ -172,7 +190,8 @@ class ConvolutionCall : public PreparedCall {
 
 class ConvolutionOp : public CachedOp {
  public:
-  ConvolutionOp(const Attributes& attributes, Queue& queue) : attributes_(attributes), queue_(static_cast<CudaQueue&>(queue)) {}
+  ConvolutionOp(const Attributes& attributes, Queue& queue)
+      : attributes_(attributes), queue_(static_cast<CudaQueue&>(queue)) {}
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
@@ -189,6 +208,8 @@ class ConvolutionOp : public CachedOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_convolution(const Attributes& attributes, Queue& queue) { return std::make_unique<ConvolutionOp>(attributes, queue); }
+std::unique_ptr<LibraryOp> make_convolution(const Attributes& attributes, Queue& queue) {
+  return std::make_unique<ConvolutionOp>(attributes, queue);
+}
 
 }  // namespace coil::runtime::cuda

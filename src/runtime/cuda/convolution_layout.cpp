@@ -18,7 +18,9 @@ Sizes widened(Sizes s, std::int64_t first) {
   return s;
 }
 
-BoundView shown_as(const BoundView& v, bool last) { return last ? channels_last(v.dtype, v.sizes) : dense_view(v.dtype, v.sizes); }
+BoundView shown_as(const BoundView& v, bool last) {
+  return last ? channels_last(v.dtype, v.sizes) : dense_view(v.dtype, v.sizes);
+}
 
 bool lie_channels_last(std::span<const BoundView* const> views) {
   auto copied = [&](bool last) {

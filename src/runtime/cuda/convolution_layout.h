@@ -8,7 +8,8 @@ namespace coil::runtime::cuda {
 BoundView widened(BoundView);
 /// What belongs to spatial dimensions, one before the first where there is only one.
 Sizes widened(Sizes, std::int64_t first);
-/// The two layouts in which cuDNN is shown operands: dense, channels-last or row-major. Its engines take other strides, and operands that differ in their order, and then read some from wrong places.
+/// The two layouts in which cuDNN is shown operands: dense, channels-last or row-major. Its engines take other strides,
+/// and operands that differ in their order, and then read some from wrong places.
 BoundView shown_as(const BoundView&, bool last);
 /// Whether to show operands channels-last copies fewer bytes than to show them row-major.
 bool lie_channels_last(std::span<const BoundView* const>);

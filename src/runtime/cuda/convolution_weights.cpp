@@ -13,14 +13,16 @@
 namespace coil::runtime::cuda {
 namespace {
 
-/// x without what no window reaches, and its padding at the end: cuDNN wants dy to be as large as a convolution of x gives it, and x may have room for more.
+/// x without what no window reaches, and its padding at the end: cuDNN wants dy to be as large as a convolution of x
+/// gives it, and x may have room for more.
 struct Reached {
   BoundView x;
   Sizes padding_end;
 
   explicit Reached(const WeightGradientProblem& p) : x(p.x), padding_end(p.padding) {
     for (std::size_t d = 0; d < p.spatial(); ++d) {
-      const std::int64_t reach = (p.dw.sizes[d + 2] - 1) * p.dilation[d] + 1, extent = (p.dy.sizes[d + 2] - 1) * p.stride[d] + reach;
+      const std::int64_t reach = (p.dw.sizes[d + 2] - 1) * p.dilation[d] + 1,
+                         extent = (p.dy.sizes[d + 2] - 1) * p.stride[d] + reach;
       std::int64_t& size = x.sizes[d + 2];
       if (size + 2 * p.padding[d] < extent + p.stride[d]) continue;
       size = std::min(size, extent - p.padding[d]);
@@ -33,7 +35,8 @@ class WeightGradientCall : public PreparedCall {
  public:
   WeightGradientCall(CudaQueue& queue, const WeightGradientProblem& p) : queue_(queue) {
     if (p.x.dtype != p.dy.dtype || p.x.dtype != p.dw.dtype)
-      fail("the gradient of a convolution's weight in {} from {} and {} does not run on cuda", short_name(p.dw.dtype), short_name(p.x.dtype), short_name(p.dy.dtype));
+      fail("the gradient of a convolution's weight in {} from {} and {} does not run on cuda", short_name(p.dw.dtype),
+           short_name(p.x.dtype), short_name(p.dy.dtype));
     const Reached reached(p);
     if (numel(reached.x.sizes) == 0 || numel(p.dy.sizes) == 0) {
       make_empty(p);
@@ -44,7 +47,10 @@ class WeightGradientCall : public PreparedCall {
     for (const bool last : {lie_last, !lie_last})
       if (attempt(p, reached, last)) return;
     graph_ = nullptr;
-    tell(MessageLevel::Warning, "cuDNN has no engine for the gradient of a convolution's weight [{}] from x [{}] in {}, which is left to the host: {}", fmt::join(p.dw.sizes, ", "), fmt::join(p.x.sizes, ", "), short_name(p.x.dtype), why_);
+    tell(MessageLevel::Warning,
+         "cuDNN has no engine for the gradient of a convolution's weight [{}] from x [{}] in {}, which is left to the "
+         "host: {}",
+         fmt::join(p.dw.sizes, ", "), fmt::join(p.x.sizes, ", "), short_name(p.x.dtype), why_);
   }
 
   /// False when no engine takes it.
@@ -57,7 +63,9 @@ class WeightGradientCall : public PreparedCall {
       const void* const operands[] = {pointers_[x_], pointers_[dy_], pointers_[dw_]};
       graph_->run(operands, pointers_[scratch_]);
     } else {
-      queue_.driver().check(queue_.driver().fill_bytes(reinterpret_cast<Address>(pointers_[dw_]), 0, empty_bytes_, queue_.stream()), "fill memory");
+      queue_.driver().check(
+          queue_.driver().fill_bytes(reinterpret_cast<Address>(pointers_[dw_]), 0, empty_bytes_, queue_.stream()),
+          "fill memory");
     }
     staging_.store(queue_, outputs, pointers_);
   }
@@ -83,7 +91,9 @@ class WeightGradientCall : public PreparedCall {
     const BoundView shown = shown_as(p.dw, last), seen = widened(shown);
     dw_ = staging_.output(0, p.dw, shown, false);
     const DnnGraph::Tensor dwt = graph_->tensor(seen.dtype, seen.sizes, seen.strides);
-    graph_->weight_gradient(xt, dyt, dwt, {widened(p.stride, 1), widened(p.padding, 0), widened(reached.padding_end, 0), widened(p.dilation, 1)});
+    graph_->weight_gradient(
+        xt, dyt, dwt,
+        {widened(p.stride, 1), widened(p.padding, 0), widened(reached.padding_end, 0), widened(p.dilation, 1)});
     const bool exact = p.x.dtype == DType::F32;
     if (!graph_->build({.matrix_units = !exact || p.tf32, .narrower = !exact})) {
       why_ = graph_->why();
@@ -105,7 +115,8 @@ class WeightGradientCall : public PreparedCall {
 
 class ConvolutionWeightsOp : public CachedOp {
  public:
-  ConvolutionWeightsOp(const Attributes& attributes, Queue& queue) : attributes_(attributes), queue_(static_cast<CudaQueue&>(queue)) {}
+  ConvolutionWeightsOp(const Attributes& attributes, Queue& queue)
+      : attributes_(attributes), queue_(static_cast<CudaQueue&>(queue)) {}
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
@@ -122,6 +133,8 @@ class ConvolutionWeightsOp : public CachedOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_convolution_weights(const Attributes& attributes, Queue& queue) { return std::make_unique<ConvolutionWeightsOp>(attributes, queue); }
+std::unique_ptr<LibraryOp> make_convolution_weights(const Attributes& attributes, Queue& queue) {
+  return std::make_unique<ConvolutionWeightsOp>(attributes, queue);
+}
 
 }  // namespace coil::runtime::cuda

@@ -24,8 +24,10 @@ std::vector<Dimension> merged(const Tensor& to, const Tensor& from) {
   for (std::size_t d = to.sizes.size(); d-- > 0;) {
     const Dimension next{to.sizes[d], to.strides[d] * item, from.strides[d] * item};
     if (next.size == 1) continue;
-    if (!out.empty() && next.to == out.back().to * out.back().size && next.from == out.back().from * out.back().size) out.back().size *= next.size;
-    else out.push_back(next);
+    if (!out.empty() && next.to == out.back().to * out.back().size && next.from == out.back().from * out.back().size)
+      out.back().size *= next.size;
+    else
+      out.push_back(next);
   }
   return out;
 }
@@ -34,14 +36,19 @@ std::vector<Dimension> merged(const Tensor& to, const Tensor& from) {
 std::string kernel_text(std::size_t k, std::size_t rank) {
   const char* type = kTypes[k];
   const bool pair = k == 4;
-  const std::string_view registers = k == 0 || k == 1 ? ".reg .b16 %v;" : k == 2 ? ".reg .b32 %v;" : pair ? ".reg .b64 %va, %vb;" : ".reg .b64 %v;";
+  const std::string_view registers = k == 0 || k == 1 ? ".reg .b16 %v;"
+                                     : k == 2         ? ".reg .b32 %v;"
+                                     : pair           ? ".reg .b64 %va, %vb;"
+                                                      : ".reg .b64 %v;";
   const std::string_view value = pair ? "{%va, %vb}" : "%v";
   std::string text = fmt::format(
-      ".visible .entry coil_copy_{}(.param .u64 to, .param .u64 from, .param .u64 elements, .param .u64 rank, .param .align 8 .b8 dims[{}])\n"
+      ".visible .entry coil_copy_{}(.param .u64 to, .param .u64 from, .param .u64 elements, .param .u64 rank, .param "
+      ".align 8 .b8 dims[{}])\n"
       "{{\n"
       "  .reg .pred %p; .reg .b32 %block, %blocks, %threads, %thread; {}\n"
       "  .reg .b64 %to, %from, %elements, %rank, %index, %step, %rest, %a, %b, %size, %at, %stride;\n"
-      "  ld.param.u64 %to, [to]; ld.param.u64 %from, [from]; ld.param.u64 %elements, [elements]; ld.param.u64 %rank, [rank];\n"
+      "  ld.param.u64 %to, [to]; ld.param.u64 %from, [from]; ld.param.u64 %elements, [elements]; ld.param.u64 %rank, "
+      "[rank];\n"
       "  cvta.to.global.u64 %to, %to; cvta.to.global.u64 %from, %from;\n"
       "  mov.u32 %block, %ctaid.x; mov.u32 %blocks, %nctaid.x; mov.u32 %threads, %ntid.x; mov.u32 %thread, %tid.x;\n"
       "  mul.wide.u32 %index, %block, %threads; cvt.u64.u32 %at, %thread; add.u64 %index, %index, %at;\n"
@@ -81,18 +88,23 @@ Copier::Copier(std::shared_ptr<const CudaDevice> device) : device_(std::move(dev
   std::string log;
   const std::string text = ptx();
   const Result result = load_module(d, text.c_str(), module_, log);
-  if (result != kSuccess) fail("{} cannot load the kernel that copies tensors: {} {}", device_->describe(), d.describe(result), log);
-  for (std::size_t k = 0; k < 5; ++k) d.check(d.module_function(&functions_[k], module_, fmt::format("coil_copy_{}", 1 << k).c_str()), "find a kernel");
+  if (result != kSuccess)
+    fail("{} cannot load the kernel that copies tensors: {} {}", device_->describe(), d.describe(result), log);
+  for (std::size_t k = 0; k < 5; ++k)
+    d.check(d.module_function(&functions_[k], module_, fmt::format("coil_copy_{}", 1 << k).c_str()), "find a kernel");
 }
 
 Copier::~Copier() { device_->driver().module_unload(module_); }
 
 void Copier::copy(const Tensor& to, const Tensor& from, Stream stream) const {
   const std::vector<Dimension> dimensions = merged(to, from);
-  if (dimensions.size() > kRank) fail("a tensor of {} dimensions cannot be copied on {}: {} can", dimensions.size(), device_->describe(), kRank);
+  if (dimensions.size() > kRank)
+    fail("a tensor of {} dimensions cannot be copied on {}: {} can", dimensions.size(), device_->describe(), kRank);
   const std::int64_t elements = to.numel();
   if (elements == 0) return;
-  std::uint64_t words[4 + 3 * kRank] = {reinterpret_cast<std::uint64_t>(to.bytes()), reinterpret_cast<std::uint64_t>(from.bytes()), static_cast<std::uint64_t>(elements), dimensions.size()};
+  std::uint64_t words[4 + 3 * kRank] = {reinterpret_cast<std::uint64_t>(to.bytes()),
+                                        reinterpret_cast<std::uint64_t>(from.bytes()),
+                                        static_cast<std::uint64_t>(elements), dimensions.size()};
   for (std::size_t d = 0; d < dimensions.size(); ++d) {
     words[4 + 3 * d] = static_cast<std::uint64_t>(dimensions[d].size);
     words[5 + 3 * d] = static_cast<std::uint64_t>(dimensions[d].to);

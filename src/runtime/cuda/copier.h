@@ -1,4 +1,5 @@
-// Copies between layouts on the device, by a small kernel in PTX: it works where a program brings no kernel of its own and no compiler is there.
+// Copies between layouts on the device, by a small kernel in PTX: it works where a program brings no kernel of its own
+// and no compiler is there.
 #pragma once
 #include <memory>
 #include <string>

@@ -10,7 +10,9 @@ CudaDevice::CudaDevice(std::shared_ptr<const Driver> driver, int index) : driver
   const Driver& d = *driver_;
   int count = 0;
   d.check(d.device_count(&count), "count its devices");
-  if (index < 0 || index >= count) fail("there is no device cuda:{}: this machine has {}", index, count == 1 ? "one, cuda:0" : fmt::format("{}", count));
+  if (index < 0 || index >= count)
+    fail("there is no device cuda:{}: this machine has {}", index,
+         count == 1 ? "one, cuda:0" : fmt::format("{}", count));
   d.check(d.device_get(&ordinal_, index), "find the device");
   char name[256] = {};
   d.check(d.device_name(name, sizeof name, ordinal_), "name the device");
@@ -46,7 +48,10 @@ class CudaRuntime : public DeviceRuntime {
  public:
   explicit CudaRuntime(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {}
   Device device() const override { return device_->device(); }
-  std::unique_ptr<LoadedKernels> load(const std::string& isa, std::span<const std::vector<std::byte>> libraries) override { return load_modules(device_, isa, libraries); }
+  std::unique_ptr<LoadedKernels> load(const std::string& isa,
+                                      std::span<const std::vector<std::byte>> libraries) override {
+    return load_modules(device_, isa, libraries);
+  }
   std::unique_ptr<Queue> make_queue() override { return std::make_unique<CudaQueue>(device_); }
 
  private:

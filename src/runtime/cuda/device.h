@@ -20,10 +20,10 @@ class CudaDevice {
   const Driver& driver() const { return *driver_; }
   Device device() const { return {DeviceType::CUDA, index_}; }
   ContextHandle context() const { return context_; }
-  int capability() const { return capability_; }  ///< 90 for compute capability 9.0
+  int capability() const { return capability_; }      ///< 90 for compute capability 9.0
   int shared_bytes() const { return shared_bytes_; }  ///< that one block may ask for
   const std::string& name() const { return name_; }   ///< `NVIDIA H200`
-  int cache_bytes() const { return cache_bytes_; }     ///< of the second-level cache
+  int cache_bytes() const { return cache_bytes_; }    ///< of the second-level cache
   /// `cuda:0 (NVIDIA H200)`.
   std::string describe() const;
 

@@ -10,30 +10,40 @@ namespace {
 constexpr const char* kDnnNames[] = {"libcudnn.so.9"};
 
 // Values of cudnn_graph.h: descriptors,
-constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5, kConvolutionForward = 10, kConvolutionBackwardWeights = 11, kConvolutionBackwardData = 12, kOperationPointwise = 13, kGraph = 15,
-              kVariantPack = 16, kTensor = 17, kMatmul = 18, kOperationMatmul = 19, kReduction = 21, kOperationReduction = 22, kOperationReshape = 31;
+constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5,
+              kConvolutionForward = 10, kConvolutionBackwardWeights = 11, kConvolutionBackwardData = 12,
+              kOperationPointwise = 13, kGraph = 15, kVariantPack = 16, kTensor = 17, kMatmul = 18,
+              kOperationMatmul = 19, kReduction = 21, kOperationReduction = 22, kOperationReshape = 31;
 // types of attributes,
-constexpr int kHandleType = 0, kDataType = 1, kBooleanType = 2, kIntegerType = 3, kFloatType = 4, kDoubleType = 5, kPointerType = 6, kConvolutionModeType = 7, kHeuristicModeType = 8, kNoteType = 11, kPointwiseModeType = 14,
-              kDescriptorType = 15, kReductionType = 18;
+constexpr int kHandleType = 0, kDataType = 1, kBooleanType = 2, kIntegerType = 3, kFloatType = 4, kDoubleType = 5,
+              kPointerType = 6, kConvolutionModeType = 7, kHeuristicModeType = 8, kNoteType = 11,
+              kPointwiseModeType = 14, kDescriptorType = 15, kReductionType = 18;
 // attributes,
 constexpr int kPointwiseMode = 0, kPointwisePrecision = 1, kPointwiseAxis = 9;
-constexpr int kConvolutionPrecision = 100, kConvolutionModeAttribute = 101, kConvolutionDilations = 102, kConvolutionStrides = 103, kConvolutionPostPadding = 104, kConvolutionPrePadding = 105,
+constexpr int kConvolutionPrecision = 100, kConvolutionModeAttribute = 101, kConvolutionDilations = 102,
+              kConvolutionStrides = 103, kConvolutionPostPadding = 104, kConvolutionPrePadding = 105,
               kConvolutionDims = 106;
 constexpr int kHeuristicMode = 200, kHeuristicGraph = 201, kHeuristicResults = 202, kConfigEngine = 300;
 constexpr int kPlanHandle = 400, kPlanConfig = 401, kPlanWorkspace = 402;
-constexpr int kForwardAlpha = 700, kForwardBeta = 701, kForwardConvolution = 702, kForwardW = 703, kForwardX = 704, kForwardY = 705;
-constexpr int kBackwardAlpha = 706, kBackwardBeta = 707, kBackwardConvolution = 708, kBackwardW = 709, kBackwardDx = 710, kBackwardDy = 711;
-constexpr int kWeightsAlpha = 712, kWeightsBeta = 713, kWeightsConvolution = 714, kWeightsDw = 715, kWeightsX = 716, kWeightsDy = 717;
+constexpr int kForwardAlpha = 700, kForwardBeta = 701, kForwardConvolution = 702, kForwardW = 703, kForwardX = 704,
+              kForwardY = 705;
+constexpr int kBackwardAlpha = 706, kBackwardBeta = 707, kBackwardConvolution = 708, kBackwardW = 709,
+              kBackwardDx = 710, kBackwardDy = 711;
+constexpr int kWeightsAlpha = 712, kWeightsBeta = 713, kWeightsConvolution = 714, kWeightsDw = 715, kWeightsX = 716,
+              kWeightsDy = 717;
 constexpr int kPointwiseDesc = 750, kPointwiseX = 751, kPointwiseB = 752, kPointwiseY = 753, kPointwiseT = 758;
 constexpr int kGraphHandle = 800, kGraphOperations = 801;
-constexpr int kTensorAlignment = 900, kTensorType = 901, kTensorSizes = 902, kTensorStrides = 903, kTensorId = 906, kTensorVirtual = 907, kTensorByValue = 908;
+constexpr int kTensorAlignment = 900, kTensorType = 901, kTensorSizes = 902, kTensorStrides = 903, kTensorId = 906,
+              kTensorVirtual = 907, kTensorByValue = 908;
 constexpr int kPackIds = 1000, kPackPointers = 1001, kPackWorkspace = 1003;
 constexpr int kEngineNote = 1303;
 constexpr int kMatmulPrecision = 1500, kMatmulA = 1520, kMatmulB = 1521, kMatmulC = 1522, kMatmulDesc = 1523;
-constexpr int kReductionOperator = 1600, kReductionPrecision = 1601, kReductionX = 1610, kReductionY = 1611, kReductionDesc = 1612;
+constexpr int kReductionOperator = 1600, kReductionPrecision = 1601, kReductionX = 1610, kReductionY = 1611,
+              kReductionDesc = 1612;
 constexpr int kReshapeX = 2200, kReshapeY = 2201;
 // and modes.
-constexpr int kFloat = 0, kCrossCorrelation = 1, kGenIndex = 501, kBinarySelect = 601, kHeuristicFallback = 2, kHeuristicA = 3;
+constexpr int kFloat = 0, kCrossCorrelation = 1, kGenIndex = 501, kBinarySelect = 601, kHeuristicFallback = 2,
+              kHeuristicA = 3;
 constexpr int kNoteTensorCore = 0, kNoteDownConvert = 1, kNoteNondeterministic = 4;
 
 int dnn_type(DType d) {
@@ -87,13 +97,16 @@ void DnnGraph::set(Descriptor d, int attribute, int type, std::int64_t count, co
   if (taken_ && dnn_.set_(d, attribute, type, count, values) != 0) taken_ = refused("a description");
 }
 
-void DnnGraph::connect(Descriptor operation, int attribute, Tensor t) { set(operation, attribute, kDescriptorType, tensors_[static_cast<std::size_t>(t)]); }
+void DnnGraph::connect(Descriptor operation, int attribute, Tensor t) {
+  set(operation, attribute, kDescriptorType, tensors_[static_cast<std::size_t>(t)]);
+}
 
 void DnnGraph::finish(Descriptor d) {
   if (taken_ && dnn_.finalize_(d) != 0) taken_ = refused("an operation");
 }
 
-DnnGraph::Tensor DnnGraph::add_tensor(DType dtype, const Sizes& sizes, const Sizes& strides, std::int64_t alignment, bool is_virtual, bool by_value) {
+DnnGraph::Tensor DnnGraph::add_tensor(DType dtype, const Sizes& sizes, const Sizes& strides, std::int64_t alignment,
+                                      bool is_virtual, bool by_value) {
   const auto id = static_cast<Tensor>(tensors_.size());
   Descriptor t = make(kTensor);
   set(t, kTensorType, kDataType, dnn_type(dtype));
@@ -115,7 +128,9 @@ DnnGraph::Tensor DnnGraph::tensor(DType dtype, const Sizes& sizes, const Sizes& 
   return t;
 }
 
-DnnGraph::Tensor DnnGraph::between(DType dtype, const Sizes& sizes, const Sizes& strides) { return add_tensor(dtype, sizes, strides.empty() ? contiguous_strides(sizes) : strides, 16, true, false); }
+DnnGraph::Tensor DnnGraph::between(DType dtype, const Sizes& sizes, const Sizes& strides) {
+  return add_tensor(dtype, sizes, strides.empty() ? contiguous_strides(sizes) : strides, 16, true, false);
+}
 
 DnnGraph::Tensor DnnGraph::number(float value, std::size_t rank) {
   const Tensor t = add_tensor(DType::F32, Sizes(rank, 1), Sizes(rank, 1), 4, false, true);
@@ -281,11 +296,13 @@ bool DnnGraph::try_mode(Descriptor graph, int mode) {
   set(heuristic, kHeuristicMode, kHeuristicModeType, mode);
   if (dnn_.finalize_(heuristic) != 0) return refused("the heuristic");
   std::int64_t count = 0;
-  if (dnn_.get_(heuristic, kHeuristicResults, kDescriptorType, 0, &count, nullptr) != 0 || count == 0) return refused("no engine");
+  if (dnn_.get_(heuristic, kHeuristicResults, kDescriptorType, 0, &count, nullptr) != 0 || count == 0)
+    return refused("no engine");
   std::vector<Descriptor> configs;
   for (std::int64_t i = 0; i < count; ++i) configs.push_back(make(kEngineConfig));
   std::int64_t returned = 0;
-  if (dnn_.get_(heuristic, kHeuristicResults, kDescriptorType, count, &returned, configs.data()) != 0) return refused("engines");
+  if (dnn_.get_(heuristic, kHeuristicResults, kDescriptorType, count, &returned, configs.data()) != 0)
+    return refused("engines");
   configs.resize(static_cast<std::size_t>(returned));
   return std::any_of(configs.begin(), configs.end(), [&](Descriptor c) { return try_config(c); });
 }
@@ -298,7 +315,9 @@ bool DnnGraph::try_config(Descriptor config) {
   count = 0;
   if (dnn_.get_(engine, kEngineNote, kNoteType, 16, &count, notes) == 0)
     for (std::int64_t i = 0; i < std::min<std::int64_t>(count, 16); ++i)
-      if ((notes[i] == kNoteNondeterministic && !freedom_.any_order) || (notes[i] == kNoteTensorCore && !freedom_.matrix_units) || (notes[i] == kNoteDownConvert && !freedom_.narrower)) {
+      if ((notes[i] == kNoteNondeterministic && !freedom_.any_order) ||
+          (notes[i] == kNoteTensorCore && !freedom_.matrix_units) ||
+          (notes[i] == kNoteDownConvert && !freedom_.narrower)) {
         why_ = "engines that are left out for what they do to numbers";
         return false;
       }

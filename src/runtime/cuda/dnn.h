@@ -24,18 +24,18 @@ class Dnn {
   void* handle() const { return handle_; }
   std::size_t version() const { return version_(); }  ///< 91900 is 9.19.0
 
-#define COIL_CUDNN(X)                                                                                     \
-  X(create, "cudnnCreate", Status, (void**))                                                              \
-  X(destroy, "cudnnDestroy", Status, (void*))                                                             \
-  X(set_stream, "cudnnSetStream", Status, (void*, Stream))                                                \
-  X(error_string, "cudnnGetErrorString", const char*, (Status))                                           \
-  X(version, "cudnnGetVersion", std::size_t, ())                                                          \
-  X(last_error, "cudnnGetLastErrorString", void, (char*, std::size_t))                                    \
-  X(make, "cudnnBackendCreateDescriptor", Status, (int, Descriptor*))                                     \
-  X(drop, "cudnnBackendDestroyDescriptor", Status, (Descriptor))                                          \
-  X(finalize, "cudnnBackendFinalize", Status, (Descriptor))                                               \
-  X(set, "cudnnBackendSetAttribute", Status, (Descriptor, int, int, std::int64_t, const void*))           \
-  X(get, "cudnnBackendGetAttribute", Status, (Descriptor, int, int, std::int64_t, std::int64_t*, void*))  \
+#define COIL_CUDNN(X)                                                                                    \
+  X(create, "cudnnCreate", Status, (void**))                                                             \
+  X(destroy, "cudnnDestroy", Status, (void*))                                                            \
+  X(set_stream, "cudnnSetStream", Status, (void*, Stream))                                               \
+  X(error_string, "cudnnGetErrorString", const char*, (Status))                                          \
+  X(version, "cudnnGetVersion", std::size_t, ())                                                         \
+  X(last_error, "cudnnGetLastErrorString", void, (char*, std::size_t))                                   \
+  X(make, "cudnnBackendCreateDescriptor", Status, (int, Descriptor*))                                    \
+  X(drop, "cudnnBackendDestroyDescriptor", Status, (Descriptor))                                         \
+  X(finalize, "cudnnBackendFinalize", Status, (Descriptor))                                              \
+  X(set, "cudnnBackendSetAttribute", Status, (Descriptor, int, int, std::int64_t, const void*))          \
+  X(get, "cudnnBackendGetAttribute", Status, (Descriptor, int, int, std::int64_t, std::int64_t*, void*)) \
   X(execute, "cudnnBackendExecute", Status, (void*, Descriptor, Descriptor))
 #define X(name, symbol, result, parameters) result(*name##_) parameters = nullptr;
   COIL_CUDNN(X)
@@ -52,7 +52,8 @@ class Dnn {
   void follow_queue();
 };
 
-/// A graph under construction, then ready to run. Tensors are numbered in the order in which they are made. What the library does not take while a graph is described makes `build` say no.
+/// A graph under construction, then ready to run. Tensors are numbered in the order in which they are made. What the
+/// library does not take while a graph is described makes `build` say no.
 class DnnGraph {
  public:
   using Tensor = std::int64_t;
@@ -107,7 +108,8 @@ class DnnGraph {
   }
   void connect(Descriptor operation, int attribute, Tensor);
   void finish(Descriptor);
-  Tensor add_tensor(DType, const Sizes& sizes, const Sizes& strides, std::int64_t alignment, bool is_virtual, bool by_value);
+  Tensor add_tensor(DType, const Sizes& sizes, const Sizes& strides, std::int64_t alignment, bool is_virtual,
+                    bool by_value);
   Descriptor pointwise_operation(int mode);
   Descriptor convolution_kind(const Convolution&);
   void set_factors(Descriptor, int alpha, int beta);
@@ -118,7 +120,7 @@ class DnnGraph {
   std::vector<Descriptor> owned_, tensors_, operations_;
   std::vector<std::int64_t> in_memory_, numbers_;
   std::vector<float> number_values_;
-  std::vector<const void*> last_;       ///< the pointers that `pack_` holds
+  std::vector<const void*> last_;  ///< the pointers that `pack_` holds
   const void* last_workspace_ = nullptr;
   Descriptor plan_ = nullptr, pack_ = nullptr;
   std::size_t workspace_bytes_ = 0;
@@ -130,7 +132,8 @@ class DnnGraph {
 };
 
 /// cudnnPointwiseMode_t and cudnnReduceTensorOp_t.
-inline constexpr int kDnnAdd = 0, kDnnMul = 1, kDnnDiv = 6, kDnnSub = 9, kDnnExp = 13, kDnnLog = 15, kDnnIdentity = 21, kDnnRelu = 100, kDnnTanh = 101, kDnnSigmoid = 102, kDnnSwish = 106, kDnnGreaterEqual = 303;
+inline constexpr int kDnnAdd = 0, kDnnMul = 1, kDnnDiv = 6, kDnnSub = 9, kDnnExp = 13, kDnnLog = 15, kDnnIdentity = 21,
+                     kDnnRelu = 100, kDnnTanh = 101, kDnnSigmoid = 102, kDnnSwish = 106, kDnnGreaterEqual = 303;
 inline constexpr int kDnnReduceAdd = 0, kDnnReduceMax = 3;
 
 }  // namespace coil::runtime::cuda

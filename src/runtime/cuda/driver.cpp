@@ -16,10 +16,11 @@ std::shared_ptr<const Driver> Driver::open(const std::string& library) {
   driver->library_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!driver->library_) {
     const char* reason = dlerror();
-    fail("no CUDA driver on this machine: {}; install NVIDIA's driver, or use --device cpu", reason ? reason : "it cannot be opened");
+    fail("no CUDA driver on this machine: {}; install NVIDIA's driver, or use --device cpu",
+         reason ? reason : "it cannot be opened");
   }
-#define X(name, symbol, parameters)                                                                            \
-  driver->name = reinterpret_cast<Result(*) parameters>(dlsym(driver->library_, symbol));                      \
+#define X(name, symbol, parameters)                                                       \
+  driver->name = reinterpret_cast<Result(*) parameters>(dlsym(driver->library_, symbol)); \
   if (!driver->name) fail("the CUDA driver is too old: it has no {}; version 12.0 is the oldest that works", symbol);
   COIL_CUDA_DRIVER(X)
 #undef X
@@ -28,7 +29,8 @@ std::shared_ptr<const Driver> Driver::open(const std::string& library) {
   driver->check(started, "start");
   driver->check(driver->driver_version(&driver->version_), "tell its version");
   if (driver->version_ < kOldestVersion)
-    fail("the CUDA driver is too old: it supports CUDA {}.{}, and 12.0 is the oldest that works", driver->version_ / 1000, driver->version_ % 1000 / 10);
+    fail("the CUDA driver is too old: it supports CUDA {}.{}, and 12.0 is the oldest that works",
+         driver->version_ / 1000, driver->version_ % 1000 / 10);
   return driver;
 }
 

@@ -1,4 +1,5 @@
-// CUDA's driver, opened at run time: the few types and functions that Coil uses, declared here so that it builds where no CUDA is.
+// CUDA's driver, opened at run time: the few types and functions that Coil uses, declared here so that it builds where
+// no CUDA is.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace coil::runtime::cuda {
 
-using Result = int;  ///< CUresult
-using Ordinal = int; ///< CUdevice
+using Result = int;             ///< CUresult
+using Ordinal = int;            ///< CUdevice
 using Address = std::uint64_t;  ///< CUdeviceptr
 using ContextHandle = struct CUctx_st*;
 using Stream = struct CUstream_st*;
@@ -19,8 +20,10 @@ using Graph = struct CUgraph_st*;
 using GraphExec = struct CUgraphExec_st*;
 
 // Values of cuda.h.
-inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kInvalidImage = 200, kNoBinaryForGpu = 209, kUnsupportedPtxVersion = 222;
-inline constexpr unsigned kStreamDefault = 0, kStreamNonBlocking = 1, kHostAllocPortable = 1, kHostAllocMapped = 2, kEventNoTiming = 2;
+inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kInvalidImage = 200, kNoBinaryForGpu = 209,
+                        kUnsupportedPtxVersion = 222;
+inline constexpr unsigned kStreamDefault = 0, kStreamNonBlocking = 1, kHostAllocPortable = 1, kHostAllocMapped = 2,
+                          kEventNoTiming = 2;
 inline constexpr int kCaptureThreadLocal = 1;
 inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeSharedOptin = 97, kAttributeL2 = 38;
 inline constexpr int kFunctionMaxDynamicShared = 8;
@@ -45,47 +48,48 @@ struct LaunchConfig {
 };
 
 // X(name here, symbol in libcuda, parameters)
-#define COIL_CUDA_DRIVER(X)                                                                                                       \
-  X(init, "cuInit", (unsigned))                                                                                                   \
-  X(driver_version, "cuDriverGetVersion", (int*))                                                                                 \
-  X(error_name, "cuGetErrorName", (Result, const char**))                                                                         \
-  X(error_string, "cuGetErrorString", (Result, const char**))                                                                     \
-  X(device_count, "cuDeviceGetCount", (int*))                                                                                     \
-  X(device_get, "cuDeviceGet", (Ordinal*, int))                                                                                   \
-  X(device_name, "cuDeviceGetName", (char*, int, Ordinal))                                                                        \
-  X(device_attribute, "cuDeviceGetAttribute", (int*, int, Ordinal))                                                               \
-  X(context_retain, "cuDevicePrimaryCtxRetain", (ContextHandle*, Ordinal))                                                        \
-  X(context_release, "cuDevicePrimaryCtxRelease_v2", (Ordinal))                                                                   \
-  X(context_current, "cuCtxGetCurrent", (ContextHandle*))                                                                         \
-  X(context_set, "cuCtxSetCurrent", (ContextHandle))                                                                              \
-  X(memory_info, "cuMemGetInfo_v2", (std::size_t*, std::size_t*))                                                                 \
-  X(allocate, "cuMemAlloc_v2", (Address*, std::size_t))                                                                           \
-  X(release, "cuMemFree_v2", (Address))                                                                                           \
-  X(host_allocate, "cuMemHostAlloc", (void**, std::size_t, unsigned))                                                             \
-  X(host_release, "cuMemFreeHost", (void*))                                                                                       \
-  X(copy_to_device, "cuMemcpyHtoDAsync_v2", (Address, const void*, std::size_t, Stream))                                          \
-  X(copy_to_host, "cuMemcpyDtoHAsync_v2", (void*, Address, std::size_t, Stream))                                                  \
-  X(copy_on_device, "cuMemcpyDtoDAsync_v2", (Address, Address, std::size_t, Stream))                                              \
-  X(fill_bytes, "cuMemsetD8Async", (Address, unsigned char, std::size_t, Stream))                                                 \
-  X(stream_create, "cuStreamCreate", (Stream*, unsigned))                                                                         \
-  X(stream_destroy, "cuStreamDestroy_v2", (Stream))                                                                               \
-  X(stream_wait, "cuStreamSynchronize", (Stream))                                                                                 \
-  X(stream_wait_event, "cuStreamWaitEvent", (Stream, Event, unsigned))                                                            \
-  X(event_create, "cuEventCreate", (Event*, unsigned))                                                                            \
-  X(event_record, "cuEventRecord", (Event, Stream))                                                                               \
-  X(event_elapsed, "cuEventElapsedTime", (float*, Event, Event))                                                                 \
-  X(event_destroy, "cuEventDestroy_v2", (Event))                                                                                  \
-  X(module_load, "cuModuleLoadDataEx", (Module*, const void*, unsigned, int*, void**))                                            \
-  X(module_unload, "cuModuleUnload", (Module))                                                                                    \
-  X(module_function, "cuModuleGetFunction", (Function*, Module, const char*))                                                     \
-  X(function_set, "cuFuncSetAttribute", (Function, int, int))                                                                     \
-  X(launch, "cuLaunchKernel", (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**)) \
-  X(launch_with, "cuLaunchKernelEx", (const LaunchConfig*, Function, void**, void**))                                            \
-  X(capture_begin, "cuStreamBeginCapture_v2", (Stream, int))                                                                      \
-  X(capture_end, "cuStreamEndCapture", (Stream, Graph*))                                                                          \
-  X(graph_instantiate, "cuGraphInstantiateWithFlags", (GraphExec*, Graph, unsigned long long))                                    \
-  X(graph_launch, "cuGraphLaunch", (GraphExec, Stream))                                                                           \
-  X(graph_destroy, "cuGraphDestroy", (Graph))                                                                                     \
+#define COIL_CUDA_DRIVER(X)                                                                                   \
+  X(init, "cuInit", (unsigned))                                                                               \
+  X(driver_version, "cuDriverGetVersion", (int*))                                                             \
+  X(error_name, "cuGetErrorName", (Result, const char**))                                                     \
+  X(error_string, "cuGetErrorString", (Result, const char**))                                                 \
+  X(device_count, "cuDeviceGetCount", (int*))                                                                 \
+  X(device_get, "cuDeviceGet", (Ordinal*, int))                                                               \
+  X(device_name, "cuDeviceGetName", (char*, int, Ordinal))                                                    \
+  X(device_attribute, "cuDeviceGetAttribute", (int*, int, Ordinal))                                           \
+  X(context_retain, "cuDevicePrimaryCtxRetain", (ContextHandle*, Ordinal))                                    \
+  X(context_release, "cuDevicePrimaryCtxRelease_v2", (Ordinal))                                               \
+  X(context_current, "cuCtxGetCurrent", (ContextHandle*))                                                     \
+  X(context_set, "cuCtxSetCurrent", (ContextHandle))                                                          \
+  X(memory_info, "cuMemGetInfo_v2", (std::size_t*, std::size_t*))                                             \
+  X(allocate, "cuMemAlloc_v2", (Address*, std::size_t))                                                       \
+  X(release, "cuMemFree_v2", (Address))                                                                       \
+  X(host_allocate, "cuMemHostAlloc", (void**, std::size_t, unsigned))                                         \
+  X(host_release, "cuMemFreeHost", (void*))                                                                   \
+  X(copy_to_device, "cuMemcpyHtoDAsync_v2", (Address, const void*, std::size_t, Stream))                      \
+  X(copy_to_host, "cuMemcpyDtoHAsync_v2", (void*, Address, std::size_t, Stream))                              \
+  X(copy_on_device, "cuMemcpyDtoDAsync_v2", (Address, Address, std::size_t, Stream))                          \
+  X(fill_bytes, "cuMemsetD8Async", (Address, unsigned char, std::size_t, Stream))                             \
+  X(stream_create, "cuStreamCreate", (Stream*, unsigned))                                                     \
+  X(stream_destroy, "cuStreamDestroy_v2", (Stream))                                                           \
+  X(stream_wait, "cuStreamSynchronize", (Stream))                                                             \
+  X(stream_wait_event, "cuStreamWaitEvent", (Stream, Event, unsigned))                                        \
+  X(event_create, "cuEventCreate", (Event*, unsigned))                                                        \
+  X(event_record, "cuEventRecord", (Event, Stream))                                                           \
+  X(event_elapsed, "cuEventElapsedTime", (float*, Event, Event))                                              \
+  X(event_destroy, "cuEventDestroy_v2", (Event))                                                              \
+  X(module_load, "cuModuleLoadDataEx", (Module*, const void*, unsigned, int*, void**))                        \
+  X(module_unload, "cuModuleUnload", (Module))                                                                \
+  X(module_function, "cuModuleGetFunction", (Function*, Module, const char*))                                 \
+  X(function_set, "cuFuncSetAttribute", (Function, int, int))                                                 \
+  X(launch, "cuLaunchKernel",                                                                                 \
+    (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**)) \
+  X(launch_with, "cuLaunchKernelEx", (const LaunchConfig*, Function, void**, void**))                         \
+  X(capture_begin, "cuStreamBeginCapture_v2", (Stream, int))                                                  \
+  X(capture_end, "cuStreamEndCapture", (Stream, Graph*))                                                      \
+  X(graph_instantiate, "cuGraphInstantiateWithFlags", (GraphExec*, Graph, unsigned long long))                \
+  X(graph_launch, "cuGraphLaunch", (GraphExec, Stream))                                                       \
+  X(graph_destroy, "cuGraphDestroy", (Graph))                                                                 \
   X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec))
 
 /// The driver's functions. Immutable once open; stays open for as long as anything uses it.
@@ -103,7 +107,8 @@ class Driver {
 
   /// Throws Error with the driver's own words unless `result` is success. `what` completes "CUDA cannot …".
   void check(Result result, const char* what) const {
-    if (result != kSuccess) [[unlikely]] refuse(result, what);
+    if (result != kSuccess) [[unlikely]]
+      refuse(result, what);
   }
   [[noreturn]] void refuse(Result, const char* what) const;
   /// `CUDA_ERROR_OUT_OF_MEMORY: out of memory`.

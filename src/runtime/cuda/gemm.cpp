@@ -1,4 +1,5 @@
-// `linear` and `matmul` by cuBLASLt. It counts in columns, so that y = a @ b is given to it as yᵀ = bᵀ @ aᵀ, whose memory is the same.
+// `linear` and `matmul` by cuBLASLt. It counts in columns, so that y = a @ b is given to it as yᵀ = bᵀ @ aᵀ, whose
+// memory is the same.
 #include <algorithm>
 
 #include "runtime/cached_op.h"
@@ -69,7 +70,9 @@ class ProductCall : public PreparedCall {
     if (!p.packed_desc.empty()) fail("a weight that was packed for the cpu cannot be used on cuda");
     const DType dtype = p.y.given.dtype;
     const bool widens = dtype == DType::F32 && (p.a.given.dtype == DType::BF16 || p.a.given.dtype == DType::F16);
-    if (p.a.given.dtype != p.b.given.dtype || (p.a.given.dtype != dtype && !widens)) fail("a matrix product of {} and {} to {} does not run on cuda", short_name(p.a.given.dtype), short_name(p.b.given.dtype), short_name(dtype));
+    if (p.a.given.dtype != p.b.given.dtype || (p.a.given.dtype != dtype && !widens))
+      fail("a matrix product of {} and {} to {} does not run on cuda", short_name(p.a.given.dtype),
+           short_name(p.b.given.dtype), short_name(dtype));
     const auto epilogue = epilogue_of(p.post);
     if (!epilogue) fail("cuBLASLt cannot do all post-operations of a matrix product");
     BlasProduct product;
@@ -105,7 +108,8 @@ class ProductCall : public PreparedCall {
     staging_.load(queue_, inputs, outputs, workspace, pointers_);
     // The library's first matrix is our second.
     for (const PlannedPart& p : plans_)
-      p.plan->run(at(b_, p.part.a), at(a_, p.part.b), c_ ? pointers_[*c_] : nullptr, at(y_, p.part.d), bias_ ? pointers_[*bias_] : nullptr, pointers_[scratch_]);
+      p.plan->run(at(b_, p.part.a), at(a_, p.part.b), c_ ? pointers_[*c_] : nullptr, at(y_, p.part.d),
+                  bias_ ? pointers_[*bias_] : nullptr, pointers_[scratch_]);
     if (plans_.empty()) fill_empty();
     staging_.store(queue_, outputs, pointers_);
   }
@@ -121,7 +125,10 @@ class ProductCall : public PreparedCall {
 
   /// A product over no elements is zero, or the bias in each row.
   void fill_empty() {
-    if (!bias_) return queue_.driver().check(queue_.driver().fill_bytes(reinterpret_cast<Address>(pointers_[y_]), 0, dense_bytes(*empty_), queue_.stream()), "fill memory");
+    if (!bias_)
+      return queue_.driver().check(queue_.driver().fill_bytes(reinterpret_cast<Address>(pointers_[y_]), 0,
+                                                              dense_bytes(*empty_), queue_.stream()),
+                                   "fill memory");
     BoundView rows{empty_->dtype, empty_->sizes, Sizes(empty_->sizes.size(), 0)};
     rows.strides.back() = 1;
     queue_.copy(tensor_at(queue_, pointers_[y_], *empty_), tensor_at(queue_, pointers_[*bias_], rows));
@@ -150,17 +157,20 @@ class ProductCall : public PreparedCall {
   }
 
   Operand vector(const GemmOperand& o, DType dtype) {
-    if (o.given.dtype != dtype) fail("the bias of a matrix product is {}, but its result {}", short_name(o.given.dtype), short_name(dtype));
+    if (o.given.dtype != dtype)
+      fail("the bias of a matrix product is {}, but its result {}", short_name(o.given.dtype), short_name(dtype));
     if (o.given.strides.back() == 1 || o.given.sizes.back() == 1) return staging_.input(o.index);
     return staging_.input(o.index, o.given, dense_view(dtype, o.given.sizes));
   }
 
   /// What is added: it must lie as y does.
   Operand addend(const GemmOperand& o, const BlasMatrix& y, DType dtype) {
-    if (o.given.dtype != dtype) fail("what is added to a matrix product is {}, but its result {}", short_name(o.given.dtype), short_name(dtype));
+    if (o.given.dtype != dtype)
+      fail("what is added to a matrix product is {}, but its result {}", short_name(o.given.dtype), short_name(dtype));
     if (o.sizes.size() <= 3)
       if (auto v = reshape_view(o.given, o.sizes))
-        if (auto m = as_matrix(*v, false); m && m->ld == y.ld && m->batch_stride == y.batch_stride && !broadcasts(*v)) return staging_.input(o.index);
+        if (auto m = as_matrix(*v, false); m && m->ld == y.ld && m->batch_stride == y.batch_stride && !broadcasts(*v))
+          return staging_.input(o.index);
     if (y.ld != y.rows) fail("what is added to a matrix product does not lie as its result does");
     return staging_.input(o.index, o.given, dense_view(dtype, o.given.sizes));
   }
@@ -189,7 +199,8 @@ class ProductCall : public PreparedCall {
 class ProductOp : public CachedOp {
  public:
   using ProblemFunction = GemmProblem (*)(const Attributes&, std::span<const BoundView>, std::span<const BoundView>);
-  ProductOp(const Attributes& attributes, Queue& queue, ProblemFunction problem) : attributes_(attributes), queue_(static_cast<CudaQueue&>(queue)), problem_(problem) {}
+  ProductOp(const Attributes& attributes, Queue& queue, ProblemFunction problem)
+      : attributes_(attributes), queue_(static_cast<CudaQueue&>(queue)), problem_(problem) {}
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
@@ -200,7 +211,9 @@ class ProductOp : public CachedOp {
   /// What was found by measurement (autotune/products.h), if it was found on this device.
   int algorithm() const {
     const auto number = attributes_.find("algorithm"), place = attributes_.find("algorithm_for");
-    if (number == attributes_.end() || place == attributes_.end() || std::get<std::string>(place->second) != queue_.blas().identity()) return 0;
+    if (number == attributes_.end() || place == attributes_.end() ||
+        std::get<std::string>(place->second) != queue_.blas().identity())
+      return 0;
     return static_cast<int>(std::clamp<std::int64_t>(std::get<std::int64_t>(number->second), 0, Blas::kAlgorithms - 1));
   }
 
@@ -211,7 +224,11 @@ class ProductOp : public CachedOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_linear(const Attributes& attributes, Queue& queue) { return std::make_unique<ProductOp>(attributes, queue, linear_problem); }
-std::unique_ptr<LibraryOp> make_matmul(const Attributes& attributes, Queue& queue) { return std::make_unique<ProductOp>(attributes, queue, matmul_problem); }
+std::unique_ptr<LibraryOp> make_linear(const Attributes& attributes, Queue& queue) {
+  return std::make_unique<ProductOp>(attributes, queue, linear_problem);
+}
+std::unique_ptr<LibraryOp> make_matmul(const Attributes& attributes, Queue& queue) {
+  return std::make_unique<ProductOp>(attributes, queue, matmul_problem);
+}
 
 }  // namespace coil::runtime::cuda

@@ -19,7 +19,8 @@ class GroupedMatmulOp : public LibraryOp {
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     p_ = grouped_problem(inputs, outputs);
     ends_ = Tensor::empty(p_.offsets.dtype, p_.offsets.sizes);
-    products_.prepare(p_, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(p_.x.sizes[0]))), [this] { return make_matmul({}, queue_); });
+    products_.prepare(p_, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(p_.x.sizes[0]))),
+                      [this] { return make_matmul({}, queue_); });
   }
 
   std::size_t workspace_bytes() const override { return std::max(kZeros, products_.workspace_bytes()); }
@@ -31,9 +32,11 @@ class GroupedMatmulOp : public LibraryOp {
     const std::int64_t row = products_.run(p_, ends_, inputs, outputs, workspace);
     if (row == p_.y.sizes[0]) return;
     // Rows of no group are 0.
-    queue_.driver().check(queue_.driver().fill_bytes(reinterpret_cast<Address>(workspace), 0, kZeros, queue_.stream()), "fill memory");
+    queue_.driver().check(queue_.driver().fill_bytes(reinterpret_cast<Address>(workspace), 0, kZeros, queue_.stream()),
+                          "fill memory");
     const BoundView rest = rows_of(p_.y, p_.y.sizes[0] - row);
-    queue_.copy(tensor_at(queue_, row_at(outputs[0], p_.y, row), rest), tensor_at(queue_, workspace, {rest.dtype, rest.sizes, {0, 0}}));
+    queue_.copy(tensor_at(queue_, row_at(outputs[0], p_.y, row), rest),
+                tensor_at(queue_, workspace, {rest.dtype, rest.sizes, {0, 0}}));
   }
 
  private:
@@ -47,6 +50,8 @@ class GroupedMatmulOp : public LibraryOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_grouped_matmul(const Attributes&, Queue& queue) { return std::make_unique<GroupedMatmulOp>(queue); }
+std::unique_ptr<LibraryOp> make_grouped_matmul(const Attributes&, Queue& queue) {
+  return std::make_unique<GroupedMatmulOp>(queue);
+}
 
 }  // namespace coil::runtime::cuda

@@ -10,7 +10,11 @@ namespace {
 
 bool is_ptx(std::span<const std::byte> binary) {
   const auto* text = reinterpret_cast<const char*>(binary.data());
-  return std::string_view(text, binary.size()).substr(0, 4096).find(".version") != std::string_view::npos && !(binary.size() > 4 && std::memcmp(text, "\x7f" "ELF", 4) == 0);
+  return std::string_view(text, binary.size()).substr(0, 4096).find(".version") != std::string_view::npos &&
+         !(binary.size() > 4 && std::memcmp(text,
+                                            "\x7f"
+                                            "ELF",
+                                            4) == 0);
 }
 
 class CudaKernels : public LoadedKernels {
@@ -44,7 +48,9 @@ class CudaKernels : public LoadedKernels {
       last_ = result;
       return false;
     }
-    if (result != kSuccess) fail("{} cannot load the kernels: {}{}{}", device_->describe(), device_->driver().describe(result), log.empty() ? "" : ": ", log);
+    if (result != kSuccess)
+      fail("{} cannot load the kernels: {}{}{}", device_->describe(), device_->driver().describe(result),
+           log.empty() ? "" : ": ", log);
     modules_.push_back(module);
     return true;
   }
@@ -78,7 +84,8 @@ Result load_module(const Driver& driver, const void* image, Module& module, std:
   return result;
 }
 
-std::unique_ptr<LoadedKernels> load_modules(std::shared_ptr<const CudaDevice> device, const std::string& isa, std::span<const std::vector<std::byte>> libraries) {
+std::unique_ptr<LoadedKernels> load_modules(std::shared_ptr<const CudaDevice> device, const std::string& isa,
+                                            std::span<const std::vector<std::byte>> libraries) {
   const CurrentContext current(*device);
   auto kernels = std::make_unique<CudaKernels>(device);
   bool loaded = libraries.empty();
@@ -88,9 +95,13 @@ std::unique_ptr<LoadedKernels> load_modules(std::shared_ptr<const CudaDevice> de
     for (const auto& binary : libraries) loaded = (is_ptx(binary) && kernels->add(binary)) || loaded;
   if (loaded) return kernels;
   if (kernels->last() == kUnsupportedPtxVersion)
-    fail("{}: its driver (CUDA {}.{}) is older than the toolkit that the kernels were compiled with; update the driver, or compile with --set cuda.arch=sm_{}", device->describe(),
-         device->driver().version() / 1000, device->driver().version() % 1000 / 10, device->capability());
-  fail("the kernels are for {}, but {} is sm_{}; compile with --set cuda.arch=sm_{}", isa.empty() ? "another device" : isa, device->describe(), device->capability(), device->capability());
+    fail(
+        "{}: its driver (CUDA {}.{}) is older than the toolkit that the kernels were compiled with; update the driver, "
+        "or compile with --set cuda.arch=sm_{}",
+        device->describe(), device->driver().version() / 1000, device->driver().version() % 1000 / 10,
+        device->capability());
+  fail("the kernels are for {}, but {} is sm_{}; compile with --set cuda.arch=sm_{}",
+       isa.empty() ? "another device" : isa, device->describe(), device->capability(), device->capability());
 }
 
 }  // namespace coil::runtime::cuda

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kSmallest = 512, kLarge = std::size_t{1} << 20, kLargeStep = std::size_t{2} << 20;
 
-/// Four steps for each power of two, and 2 MiB from 1 MiB on (what the device maps at once), so that slightly different sizes share blocks.
+/// Four steps for each power of two, and 2 MiB from 1 MiB on (what the device maps at once), so that slightly different
+/// sizes share blocks.
 std::size_t capacity_for(std::size_t bytes) {
   if (bytes > kLarge) return (bytes + kLargeStep - 1) / kLargeStep * kLargeStep;
   bytes = std::max(bytes, kSmallest);
@@ -18,7 +19,10 @@ std::size_t capacity_for(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-std::string in_units(std::uint64_t bytes) { return bytes < (1u << 20) ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+std::string in_units(std::uint64_t bytes) {
+  return bytes < (1u << 20) ? fmt::format("{} bytes", bytes)
+                            : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
 
 }  // namespace
 
@@ -27,7 +31,9 @@ struct MemoryPool::Block : PooledBlock {
   std::size_t capacity = 0;
 };
 
-std::shared_ptr<MemoryPool> MemoryPool::make(std::shared_ptr<const CudaDevice> device) { return std::shared_ptr<MemoryPool>(new MemoryPool(std::move(device))); }
+std::shared_ptr<MemoryPool> MemoryPool::make(std::shared_ptr<const CudaDevice> device) {
+  return std::shared_ptr<MemoryPool>(new MemoryPool(std::move(device)));
+}
 
 MemoryPool::~MemoryPool() { trim(); }
 
@@ -65,7 +71,8 @@ MemoryPool::Block* MemoryPool::make_block(std::size_t capacity, std::size_t byte
   if (result == kOutOfMemory) {
     std::size_t free = 0, total = 0;
     d.memory_info(&free, &total);
-    fail("out of memory on {}: {} were asked for, {} of {} are free; the program's planned peak is {}", device_->describe(), in_units(bytes), in_units(free), in_units(total), in_units(planned_bytes));
+    fail("out of memory on {}: {} were asked for, {} of {} are free; the program's planned peak is {}",
+         device_->describe(), in_units(bytes), in_units(free), in_units(total), in_units(planned_bytes));
   }
   d.check(result, "allocate memory");
   std::lock_guard lock(mutex_);
@@ -78,7 +85,8 @@ Storage MemoryPool::allocate(std::size_t bytes, std::uint64_t planned_bytes) {
   if (capacity < bytes) fail("out of memory on {}: {} bytes were asked for", device_->describe(), bytes);
   Block* block = take(capacity);
   if (!block) block = make_block(capacity, bytes, planned_bytes);
-  return {share_block(shared_from_this(), block, reinterpret_cast<std::byte*>(block->address)), bytes, device_->device()};
+  return {share_block(shared_from_this(), block, reinterpret_cast<std::byte*>(block->address)), bytes,
+          device_->device()};
 }
 
 void MemoryPool::give_back(Block* block) noexcept {

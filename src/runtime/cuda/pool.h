@@ -1,4 +1,5 @@
-// Device memory kept between calls: blocks go back when the last reference goes and are handed out again on the same stream, so that no call of the driver and no wait is needed.
+// Device memory kept between calls: blocks go back when the last reference goes and are handed out again on the same
+// stream, so that no call of the driver and no wait is needed.
 #pragma once
 #include <map>
 #include <memory>
@@ -11,7 +12,8 @@
 
 namespace coil::runtime::cuda {
 
-/// One stream's memory: a block that comes back while work on it is queued is only ever used by later work of that stream. Giving back is safe from any thread; blocks in use keep the pool alive.
+/// One stream's memory: a block that comes back while work on it is queued is only ever used by later work of that
+/// stream. Giving back is safe from any thread; blocks in use keep the pool alive.
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
   static std::shared_ptr<MemoryPool> make(std::shared_ptr<const CudaDevice>);
@@ -19,7 +21,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  /// Contents undefined. When the device is out of memory, free blocks go back to it and it is asked once more; then throws Error. The device's context is current.
+  /// Contents undefined. When the device is out of memory, free blocks go back to it and it is asked once more; then
+  /// throws Error. The device's context is current.
   Storage allocate(std::size_t bytes, std::uint64_t planned_bytes);
   /// Gives all free blocks back to the device.
   void trim();
@@ -27,7 +30,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
  private:
   struct Block;
-  template <class, class, class> friend struct runtime::ControlAllocator;
+  template <class, class, class>
+  friend struct runtime::ControlAllocator;
   explicit MemoryPool(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {}
   Block* take(std::size_t capacity);
   Block* make_block(std::size_t capacity, std::size_t bytes, std::uint64_t planned_bytes);

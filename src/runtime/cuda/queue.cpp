@@ -33,7 +33,8 @@ class CudaGraph : public RecordedWork {
 
 }  // namespace
 
-CudaQueue::CudaQueue(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)), pool_(MemoryPool::make(device_)) {
+CudaQueue::CudaQueue(std::shared_ptr<const CudaDevice> device)
+    : device_(std::move(device)), pool_(MemoryPool::make(device_)) {
   const CurrentContext current(*device_);
   // Not kStreamNonBlocking: so it keeps order with the default stream, on which others put their work.
   driver().check(driver().stream_create(&own_, kStreamDefault), "make a stream");
@@ -65,13 +66,17 @@ void CudaQueue::end() noexcept {
 
 std::span<std::int64_t> CudaQueue::shared_words(std::size_t count) {
   void* words = nullptr;
-  driver().check(driver().host_allocate(&words, std::max<std::size_t>(count, 1) * sizeof(std::int64_t), kHostAllocPortable | kHostAllocMapped), "allocate memory that the host shares");
+  driver().check(driver().host_allocate(&words, std::max<std::size_t>(count, 1) * sizeof(std::int64_t),
+                                        kHostAllocPortable | kHostAllocMapped),
+                 "allocate memory that the host shares");
   shared_.push_back(words);
   std::memset(words, 0, count * sizeof(std::int64_t));
   return {static_cast<std::int64_t*>(words), count};
 }
 
-Tensor CudaQueue::dense_here(const Tensor& like) { return {allocate(bytes_of(like)), like.dtype, like.sizes, contiguous_strides(like.sizes), 0}; }
+Tensor CudaQueue::dense_here(const Tensor& like) {
+  return {allocate(bytes_of(like)), like.dtype, like.sizes, contiguous_strides(like.sizes), 0};
+}
 
 void CudaQueue::copy_here(const Tensor& to, const Tensor& from) {
   if (same_layout(to.sizes, to.strides, from.strides) && is_one_piece(to.sizes, to.strides)) {
@@ -91,14 +96,16 @@ void CudaQueue::copy(const Tensor& to, const Tensor& from) {
   if (to_here) {
     const Tensor dense = direct ? from : from.contiguous();
     const Tensor landing = direct ? to : dense_here(to);
-    driver().check(driver().copy_to_device(address(landing), dense.bytes(), bytes_of(to), stream()), "copy memory to the device");
+    driver().check(driver().copy_to_device(address(landing), dense.bytes(), bytes_of(to), stream()),
+                   "copy memory to the device");
     if (!direct) copy_here(to, landing);
     return;
   }
   const Tensor dense = direct ? from : dense_here(from);
   if (!direct) copy_here(dense, from);
   const Tensor landing = direct ? to : Tensor::empty(to.dtype, to.sizes);
-  driver().check(driver().copy_to_host(landing.bytes(), address(dense), bytes_of(to), stream()), "copy memory to the host");
+  driver().check(driver().copy_to_host(landing.bytes(), address(dense), bytes_of(to), stream()),
+                 "copy memory to the host");
   wait();
   if (!direct) copy_strided(to, landing);
 }
@@ -107,8 +114,10 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
   auto* function = static_cast<Function>(const_cast<void*>(l.kernel));
   if (l.shared_bytes > kSharedUnasked) {
     if (l.shared_bytes > static_cast<std::uint32_t>(device_->shared_bytes()))
-      fail("a kernel needs {} bytes of shared memory, but a block on {} has {}", l.shared_bytes, device_->describe(), device_->shared_bytes());
-    driver().check(driver().function_set(function, kFunctionMaxDynamicShared, static_cast<int>(l.shared_bytes)), "give a kernel shared memory");
+      fail("a kernel needs {} bytes of shared memory, but a block on {} has {}", l.shared_bytes, device_->describe(),
+           device_->shared_bytes());
+    driver().check(driver().function_set(function, kFunctionMaxDynamicShared, static_cast<int>(l.shared_bytes)),
+                   "give a kernel shared memory");
   }
   std::size_t bytes = l.word_count * sizeof(void*);
   void* arguments[] = {kLaunchBuffer, const_cast<void**>(words + l.words), kLaunchBufferSize, &bytes, kLaunchEnd};
@@ -117,7 +126,9 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
     const LaunchConfig config{{l.grid[0], l.grid[1], l.grid[2]}, {l.block, 1, 1}, l.shared_bytes, stream(), &early, 1};
     return driver().check(driver().launch_with(&config, function, nullptr, arguments), "launch a kernel");
   }
-  driver().check(driver().launch(function, l.grid[0], l.grid[1], l.grid[2], l.block, 1, 1, l.shared_bytes, stream(), nullptr, arguments), "launch a kernel");
+  driver().check(driver().launch(function, l.grid[0], l.grid[1], l.grid[2], l.block, 1, 1, l.shared_bytes, stream(),
+                                 nullptr, arguments),
+                 "launch a kernel");
 }
 
 void CudaQueue::wait() { driver().check(driver().stream_wait(stream_), "finish its work"); }
@@ -127,7 +138,8 @@ void CudaQueue::set_stream(void* stream) {
   if (next == stream_) return;
   Event done = nullptr;
   driver().check(driver().event_create(&done, kEventNoTiming), "make an event");
-  const Result recorded = driver().event_record(done, stream_), waits = recorded == kSuccess ? driver().stream_wait_event(next, done, 0) : recorded;
+  const Result recorded = driver().event_record(done, stream_),
+               waits = recorded == kSuccess ? driver().stream_wait_event(next, done, 0) : recorded;
   driver().event_destroy(done);
   driver().check(waits, "put one stream behind another");
   stream_ = next;
@@ -150,7 +162,9 @@ Event CudaQueue::mark(Stream stream) {
   return event;
 }
 
-void CudaQueue::wait_for(Stream stream, Event event) { driver().check(driver().stream_wait_event(stream, event, 0), "put recorded work behind other work"); }
+void CudaQueue::wait_for(Stream stream, Event event) {
+  driver().check(driver().stream_wait_event(stream, event, 0), "put recorded work behind other work");
+}
 
 void CudaQueue::begin_step(const StepOrder& order) {
   Recording& r = *recording_;
@@ -168,7 +182,9 @@ void CudaQueue::begin_step(const StepOrder& order) {
   for (std::uint32_t step : order.after) wait_for(stream(), r.done.at(step));
 }
 
-void CudaQueue::end_step(const StepOrder& order) { recording_->done.push_back(order.awaited ? mark(stream()) : nullptr); }
+void CudaQueue::end_step(const StepOrder& order) {
+  recording_->done.push_back(order.awaited ? mark(stream()) : nullptr);
+}
 
 /// Everything recorded ends on the first lane.
 void CudaQueue::end_lanes() {
@@ -204,9 +220,13 @@ std::unique_ptr<RecordedWork> CudaQueue::end_recording() {
   return std::make_unique<CudaGraph>(device_, exec);
 }
 
-void CudaQueue::run_recorded(const RecordedWork& work) { driver().check(driver().graph_launch(static_cast<const CudaGraph&>(work).exec(), stream_), "launch a graph"); }
+void CudaQueue::run_recorded(const RecordedWork& work) {
+  driver().check(driver().graph_launch(static_cast<const CudaGraph&>(work).exec(), stream_), "launch a graph");
+}
 
-std::unique_ptr<LibraryOp> CudaQueue::make_op(const std::string& op, const Attributes& attributes) { return make_library_op(*this, op, attributes); }
+std::unique_ptr<LibraryOp> CudaQueue::make_op(const std::string& op, const Attributes& attributes) {
+  return make_library_op(*this, op, attributes);
+}
 
 Blas& CudaQueue::blas() {
   if (!blas_) blas_ = std::make_unique<Blas>(*this);

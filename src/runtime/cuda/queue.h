@@ -20,7 +20,9 @@ class CudaQueue final : public Queue {
   Device device() const override { return device_->device(); }
   void begin() override;
   void end() noexcept override;
-  Storage allocate(std::size_t bytes) override { return allocate_ ? allocate_(bytes) : pool_->allocate(bytes, planned_bytes); }
+  Storage allocate(std::size_t bytes) override {
+    return allocate_ ? allocate_(bytes) : pool_->allocate(bytes, planned_bytes);
+  }
   std::span<std::int64_t> shared_words(std::size_t count) override;
   void copy(const Tensor& to, const Tensor& from) override;
   void launch(const Launch&, void* const* words) override;
@@ -66,11 +68,11 @@ class CudaQueue final : public Queue {
   std::shared_ptr<MemoryPool> pool_;
   std::function<Storage(std::size_t)> allocate_;  ///< the caller's; none: the pool
   Stream own_ = nullptr, stream_ = nullptr;
-  std::vector<Stream> side_;      ///< the lanes of recorded work beside the first, which is own_
+  std::vector<Stream> side_;  ///< the lanes of recorded work beside the first, which is own_
   std::optional<Recording> recording_;
-  int depth_ = 0;                 ///< of begin … end
+  int depth_ = 0;                   ///< of begin … end
   ContextHandle before_ = nullptr;  ///< the thread's context at the outermost begin
-  std::vector<void*> shared_;     ///< host memory that kernels see
+  std::vector<void*> shared_;       ///< host memory that kernels see
   std::unique_ptr<Copier> copier_;
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Dnn> dnn_;

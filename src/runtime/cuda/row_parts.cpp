@@ -7,18 +7,26 @@ namespace coil::runtime::cuda {
 namespace {
 
 constexpr std::int64_t kVector = 16;                // bytes
-constexpr std::int64_t kSmallestResult = 16 << 20;        // bytes of a result that is worth several products
+constexpr std::int64_t kSmallestResult = 16 << 20;  // bytes of a result that is worth several products
 constexpr std::int64_t kFewestRows = 64;            // of a part
 
 }  // namespace
 
 std::vector<ProductPart> row_parts(const BlasProduct& p) {
   // In the library's order: what lies side by side in a row of the result counts as its matrix's rows.
-  const std::int64_t item = static_cast<std::int64_t>(size_of(p.d.dtype)), step = kVector / item, side = p.d.rows, lines = p.d.columns, ld = p.d.ld;
-  auto starts_on_vectors = [](const BlasMatrix& m) { return m.ld * static_cast<std::int64_t>(size_of(m.dtype)) % kVector == 0; };
-  const bool fits = p.batch == 1 && !p.bias && !p.adds && p.a.transposed && !p.b.transposed && starts_on_vectors(p.a) && starts_on_vectors(p.b);
-  if (!fits || step <= 1 || ld % step == 0 || side * lines * item < kSmallestResult || side < 8 * step || lines < kFewestRows * step) return {{p}};
-  const std::int64_t classes = step / std::gcd(ld, step), a_line = p.a.ld * static_cast<std::int64_t>(size_of(p.a.dtype)), b_line = p.b.ld * static_cast<std::int64_t>(size_of(p.b.dtype));
+  const std::int64_t item = static_cast<std::int64_t>(size_of(p.d.dtype)), step = kVector / item, side = p.d.rows,
+                     lines = p.d.columns, ld = p.d.ld;
+  auto starts_on_vectors = [](const BlasMatrix& m) {
+    return m.ld * static_cast<std::int64_t>(size_of(m.dtype)) % kVector == 0;
+  };
+  const bool fits = p.batch == 1 && !p.bias && !p.adds && p.a.transposed && !p.b.transposed && starts_on_vectors(p.a) &&
+                    starts_on_vectors(p.b);
+  if (!fits || step <= 1 || ld % step == 0 || side * lines * item < kSmallestResult || side < 8 * step ||
+      lines < kFewestRows * step)
+    return {{p}};
+  const std::int64_t classes = step / std::gcd(ld, step),
+                     a_line = p.a.ld * static_cast<std::int64_t>(size_of(p.a.dtype)),
+                     b_line = p.b.ld * static_cast<std::int64_t>(size_of(p.b.dtype));
   std::vector<ProductPart> parts;
   std::int64_t front = 0, back = side;
   for (std::int64_t j = 0; j < classes; ++j) {

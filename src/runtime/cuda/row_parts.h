@@ -1,5 +1,7 @@
-// Products into rows that do not all start on 16 bytes (a vocabulary of 50,257): the library has slow kernels for them. Every g-th row lies a whole number of vectors from the last, so that the rows are written in g products,
-// each of rows that start alike and from the first whole vector to the last; what is left at the rows' ends is a few columns, in two small products before.
+// Products into rows that do not all start on 16 bytes (a vocabulary of 50,257): the library has slow kernels for them.
+// Every g-th row lies a whole number of vectors from the last, so that the rows are written in g products, each of rows
+// that start alike and from the first whole vector to the last; what is left at the rows' ends is a few columns, in two
+// small products before.
 #pragma once
 #include "runtime/cuda/blas.h"
 
@@ -12,7 +14,8 @@ struct ProductPart {
   auto operator<=>(const ProductPart&) const = default;
 };
 
-/// In the order to run them, since they write some columns twice; the product itself where it is small, where its rows are whole vectors, or where its operands do not let parts start on 16 bytes.
+/// In the order to run them, since they write some columns twice; the product itself where it is small, where its rows
+/// are whole vectors, or where its operands do not let parts start on 16 bytes.
 std::vector<ProductPart> row_parts(const BlasProduct&);
 
 }  // namespace coil::runtime::cuda

@@ -9,7 +9,8 @@ namespace coil::runtime::cuda {
 /// A view of the queue's memory, borrowed.
 Tensor tensor_at(const CudaQueue&, const void* data, const BoundView&);
 
-/// Whether a library finds what lies as `given` where it is, when it is told that it lies as `shown` (the same sizes) on kDeviceAlignment bytes.
+/// Whether a library finds what lies as `given` where it is, when it is told that it lies as `shown` (the same sizes)
+/// on kDeviceAlignment bytes.
 bool lies_so(const BoundView& given, const BoundView& shown);
 
 class DeviceStaging {
@@ -18,7 +19,8 @@ class DeviceStaging {
   using Operand = std::size_t;
 
   Operand input(std::size_t index);
-  /// Input `index`, which lies as `given`, as the library is shown it (the same sizes): copied before each run unless it lies so.
+  /// Input `index`, which lies as `given`, as the library is shown it (the same sizes): copied before each run unless
+  /// it lies so.
   Operand input(std::size_t index, const BoundView& given, const BoundView& shown);
   Operand output(std::size_t index);
   /// Likewise, copied after each run, and with `load` before it too.
@@ -27,7 +29,8 @@ class DeviceStaging {
 
   std::size_t bytes() const { return bytes_; }
   std::size_t operands() const { return entries_.size(); }
-  void load(CudaQueue&, std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace, std::span<void*> pointers) const;
+  void load(CudaQueue&, std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace,
+            std::span<void*> pointers) const;
   void store(CudaQueue&, std::span<void* const> outputs, std::span<void* const> pointers) const;
 
  private:

@@ -1,4 +1,5 @@
-// The text that every program written as C++ has around its own: sizes that do not overflow, owning handles, calls into the C interface, a main function.
+// The text that every program written as C++ has around its own: sizes that do not overflow, owning handles, calls into
+// the C interface, a main function.
 #pragma once
 #include <string>
 

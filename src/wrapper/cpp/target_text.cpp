@@ -13,7 +13,10 @@ namespace {
 constexpr std::string_view kFloatFlags[] = {"-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"};
 
 bool is_machine_flag(std::string_view flag) { return flag.starts_with("-m"); }
-bool is_kept(std::string_view flag) { return is_machine_flag(flag) || codegen::is_optimization(flag) || std::find(std::begin(kFloatFlags), std::end(kFloatFlags), flag) != std::end(kFloatFlags); }
+bool is_kept(std::string_view flag) {
+  return is_machine_flag(flag) || codegen::is_optimization(flag) ||
+         std::find(std::begin(kFloatFlags), std::end(kFloatFlags), flag) != std::end(kFloatFlags);
+}
 
 /// What a level of the instruction set defines for the preprocessor.
 std::vector<std::string> macros_of(std::string_view level) {
@@ -45,7 +48,8 @@ std::string target_pragmas(const std::vector<std::string>& flags) {
       for (std::string& m : macros_of(target.back())) macros.push_back(std::move(m));
     } else {
       std::string name = target.back();
-      std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
       macros.push_back(std::move(name));
     }
   }

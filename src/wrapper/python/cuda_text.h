@@ -1,4 +1,5 @@
-// Python in front of programs for CUDA: kernels compiled by NVRTC and launched by the driver, both opened through ctypes.
+// Python in front of programs for CUDA: kernels compiled by NVRTC and launched by the driver, both opened through
+// ctypes.
 #pragma once
 #include <string>
 

@@ -25,8 +25,11 @@ bool is_whole(const Program& p, const View& v) {
   return v.dtype == b.dtype && v.sizes == b.sizes && v.strides == b.strides && v.offset.is_constant(0);
 }
 
-PythonFile::PythonFile(const Program& p, const EmitOptions& options) : p_(p), options_(options), places_(place_weights(p)), names_(reserved(p)) {
-  for (const Buffer& b : p.buffers) buffers_.push_back(unique(b.kind == BufferKind::Constant ? "w_" + b.name : b.name)), touched_.push_back(b.kind == BufferKind::Constant);
+PythonFile::PythonFile(const Program& p, const EmitOptions& options)
+    : p_(p), options_(options), places_(place_weights(p)), names_(reserved(p)) {
+  for (const Buffer& b : p.buffers)
+    buffers_.push_back(unique(b.kind == BufferKind::Constant ? "w_" + b.name : b.name)),
+        touched_.push_back(b.kind == BufferKind::Constant);
   for (const Line& l : p.lines) {
     if (std::holds_alternative<ReadSymbol>(l)) continue;
     const Uses u = uses(l);
@@ -52,8 +55,10 @@ std::string PythonFile::sizes(const sym::Exprs& values) {
 }
 
 std::string PythonFile::head(const std::string& usage) const {
-  std::string text = fmt::format("{}, compiled by coil. It runs beside torch.\n\n{}\n", p_.name.empty() ? "A program" : p_.name, usage);
-  if (std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); })) text += fmt::format("Weights are read from {}, which belongs beside it.\n", options_.weights_name);
+  std::string text = fmt::format("{}, compiled by coil. It runs beside torch.\n\n{}\n",
+                                 p_.name.empty() ? "A program" : p_.name, usage);
+  if (std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); }))
+    text += fmt::format("Weights are read from {}, which belongs beside it.\n", options_.weights_name);
   return python_block(text) + "\n";
 }
 
@@ -95,14 +100,16 @@ std::string PythonFile::kernel_key(std::size_t kernel) const {
 }
 
 std::string PythonFile::kernel_table() const {
-  std::string out = fmt::format("\n\nKERNEL_TABLE = operators(\"{}\")\n", p_.device.type == DeviceType::CPU ? "cpu" : "cuda");
+  std::string out =
+      fmt::format("\n\nKERNEL_TABLE = operators(\"{}\")\n", p_.device.type == DeviceType::CPU ? "cpu" : "cuda");
   std::set<std::size_t> entered;
   for (const Line& l : p_.lines) {
     auto* c = std::get_if<CallKernel>(&l);
     if (!c || !entered.insert(c->kernel).second) continue;
     std::vector<std::string> written;
     for (bool w : c->written) written.emplace_back(w ? "True" : "False");
-    out += fmt::format("KERNEL_TABLE[{}] = ({}, {})\n", python_string(kernel_key(c->kernel)), p_.kernels[c->kernel].symbol, python_tuple(written));
+    out += fmt::format("KERNEL_TABLE[{}] = ({}, {})\n", python_string(kernel_key(c->kernel)),
+                       p_.kernels[c->kernel].symbol, python_tuple(written));
   }
   return out;
 }
@@ -122,16 +129,20 @@ std::string PythonFile::kernels_on_cuda() const {
   for (const Kernel& k : p_.kernels) bodies += k.text, texts += fmt::format("    {},\n", python_block("\n" + k.text));
   for (const char* f : codegen::kNvrtcFlags) flags += fmt::format("{}{}", flags.empty() ? "" : ", ", python_string(f));
   const bool clusters = options_.launches_early || std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) {
-    auto* c = std::get_if<CallKernel>(&l);
-    return c && c->launch->cluster > 1;
-  });
-  return fmt::format("KERNEL_HEAD = {}\nKERNEL_TEXTS = [\n{}]\nKERNELS = LoadedKernels(compile_kernels(KERNEL_HEAD, KERNEL_TEXTS, [{}], device_arch({})), early={})\n", python_block(codegen::cuda_head(bodies, options_.launches_early)),
-                     texts, flags, clusters ? kWithClusters : 0, options_.launches_early ? "True" : "False");
+                          auto* c = std::get_if<CallKernel>(&l);
+                          return c && c->launch->cluster > 1;
+                        });
+  return fmt::format(
+      "KERNEL_HEAD = {}\nKERNEL_TEXTS = [\n{}]\nKERNELS = LoadedKernels(compile_kernels(KERNEL_HEAD, KERNEL_TEXTS, "
+      "[{}], device_arch({})), early={})\n",
+      python_block(codegen::cuda_head(bodies, options_.launches_early)), texts, flags, clusters ? kWithClusters : 0,
+      options_.launches_early ? "True" : "False");
 }
 
 std::string PythonFile::kernels() const {
   if (p_.kernels.empty()) return "";
-  std::string out = "\n\n# ---- Kernels of this program ----\n\n" + (p_.device.type == DeviceType::CUDA ? kernels_on_cuda() : kernels_on_cpu());
+  std::string out = "\n\n# ---- Kernels of this program ----\n\n" +
+                    (p_.device.type == DeviceType::CUDA ? kernels_on_cuda() : kernels_on_cpu());
   std::vector<bool> described(p_.kernels.size(), false);
   for (const Line& l : p_.lines) {
     auto* c = std::get_if<CallKernel>(&l);
@@ -156,11 +167,15 @@ std::string PythonFile::weights() const {
       for (auto v : values) items.push_back(std::to_string(v));
       return python_tuple(items);
     };
-    out += fmt::format("{} = weight({}, {}, {}, {}, {}, {}, {}{})\n", buffers_[b], place ? "WEIGHTS" : "None", place ? python_string(place->name) : "\"\"", place ? place->offset : 0, place ? place->bytes : 0, python_dtype(t.dtype), list(t.sizes), list(t.strides), p_.device.type == DeviceType::CPU ? "" : ", DEVICE");
+    out += fmt::format("{} = weight({}, {}, {}, {}, {}, {}, {}{})\n", buffers_[b], place ? "WEIGHTS" : "None",
+                       place ? python_string(place->name) : "\"\"", place ? place->offset : 0, place ? place->bytes : 0,
+                       python_dtype(t.dtype), list(t.sizes), list(t.strides),
+                       p_.device.type == DeviceType::CPU ? "" : ", DEVICE");
   }
   if (out.empty()) return "";
   const bool file = std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); });
-  return "\n\n# ---- Weights of this program ----\n\n" + (file ? fmt::format("WEIGHTS = open_weights({})\n", python_string(options_.weights_name)) : "") + out;
+  return "\n\n# ---- Weights of this program ----\n\n" +
+         (file ? fmt::format("WEIGHTS = open_weights({})\n", python_string(options_.weights_name)) : "") + out;
 }
 
 }  // namespace coil::wrapper

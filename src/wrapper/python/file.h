@@ -10,14 +10,16 @@
 
 namespace coil::wrapper {
 
-/// One file being written. The names of buffers and symbols are Python identifiers, unlike all that the support text defines.
+/// One file being written. The names of buffers and symbols are Python identifiers, unlike all that the support text
+/// defines.
 class COIL_EMITTER_API PythonFile {
  public:
   PythonFile(const Program&, const EmitOptions&);
 
   const Program& program() const { return p_; }
   const std::string& name(BufferId b) const { return buffers_[b]; }
-  /// Where the buffer lies: on the program's device but for what no call touches, and nothing but its value is asked of.
+  /// Where the buffer lies: on the program's device but for what no call touches, and nothing but its value is asked
+  /// of.
   Device device(BufferId b) const { return touched_[b] ? p_.device : p_.buffers[b].device; }
   /// `DEVICE` in programs for a GPU, where the buffer lies on it; empty for the CPU.
   std::string device_name(BufferId b) const { return device(b).type == DeviceType::CPU ? "" : "DEVICE"; }

@@ -169,7 +169,8 @@ def read(text):
 std::string python_graph_text() {
   std::string names = "\n\nDTYPE_NAMES = {";
   const char* separator = "";
-#define X(e, short_name, torch, ...) names += fmt::format("{}torch.{}: \"{}\"", separator, torch, short_name), separator = ", ";
+#define X(e, short_name, torch, ...) \
+  names += fmt::format("{}torch.{}: \"{}\"", separator, torch, short_name), separator = ", ";
   COIL_DTYPES(X)
 #undef X
   return names + "}\n" + kText;

@@ -1,4 +1,5 @@
-// What programs written as Python share, be they statements or the nodes of a graph: the walk over inputs, lines and outputs, and the sections of the file around it.
+// What programs written as Python share, be they statements or the nodes of a graph: the walk over inputs, lines and
+// outputs, and the sections of the file around it.
 #pragma once
 #include "wrapper/emitter.h"
 #include "wrapper/failures.h"
@@ -12,7 +13,8 @@ class COIL_EMITTER_API PythonProgram : public Emitter {
   bool reads_packed_weights() const override { return false; }
 
  protected:
-  // One for each kind of line: what it becomes in the body. Symbols are defined where inputs are taken, before all other lines.
+  // One for each kind of line: what it becomes in the body. Symbols are defined where inputs are taken, before all
+  // other lines.
   virtual void line(const DefineSymbol&) = 0;
   virtual void line(const Assert&) = 0;
   virtual void line(const DefineKernel&) {}  // kernels stand before the program
@@ -46,7 +48,8 @@ class COIL_EMITTER_API PythonProgram : public Emitter {
 
   void define_symbols();
   /// `0, [1, s0], dtype=torch.float32` as Python: `size` and `view` say how integers and operands are written.
-  std::string arguments(const CallFallback&, const std::function<std::string(sym::Expr)>& size, const std::function<std::string(const View&)>& view) const;
+  std::string arguments(const CallFallback&, const std::function<std::string(sym::Expr)>& size,
+                        const std::function<std::string(const View&)>& view) const;
   PythonFile& file() { return *file_; }
   void statement(const std::string& text) { body_ += std::string(4 * (1 + depth_), ' ') + text + "\n"; }
 

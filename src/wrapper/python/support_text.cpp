@@ -415,21 +415,29 @@ std::string dtype_numbers() {
 }  // namespace
 
 std::string python_support(Device device, const std::set<std::string>& library_ops) {
-  if (device.type == DeviceType::CPU) return kImports + dtype_numbers() + kRuntime + python_torch_ops(device.type, library_ops) + kKernels + kTensors;
+  if (device.type == DeviceType::CPU)
+    return kImports + dtype_numbers() + kRuntime + python_torch_ops(device.type, library_ops) + kKernels + kTensors;
   for (const std::string& op : library_ops)
-    if (!is_torch_op(device.type, op)) fail("the library operation '{}' has no form in torch, which programs in Python call on {}; write a package instead", op, to_string(device));
-  return fmt::format("{}\nDEVICE = torch.device(\"{}\")\n", kImports, to_string(device)) + python_torch_library() + python_torch_ops(device.type, library_ops) + python_cuda_kernels() + kTensors;
+    if (!is_torch_op(device.type, op))
+      fail(
+          "the library operation '{}' has no form in torch, which programs in Python call on {}; write a package "
+          "instead",
+          op, to_string(device));
+  return fmt::format("{}\nDEVICE = torch.device(\"{}\")\n", kImports, to_string(device)) + python_torch_library() +
+         python_torch_ops(device.type, library_ops) + python_cuda_kernels() + kTensors;
 }
 
 std::string python_fx_support(Device device) {
   std::string schemas = "\n\nSCHEMAS = {\n";
-  for (std::string_view schema : ops::kWrapperSchemas) schemas += fmt::format("    \"{}\": \"{}\",\n", schema.substr(0, schema.find('(')), schema);
+  for (std::string_view schema : ops::kWrapperSchemas)
+    schemas += fmt::format("    \"{}\": \"{}\",\n", schema.substr(0, schema.find('(')), schema);
   return schemas + "}\n" + (device.type == DeviceType::CPU ? python_failures() : "") + kFx;
 }
 
 std::set<std::string> python_support_names() {
   std::set<std::string> names;
-  const std::string text = python_support({}, {}) + python_torch_library() + python_cuda_kernels() + python_fx_support({}) + python_graph_text();
+  const std::string text = python_support({}, {}) + python_torch_library() + python_cuda_kernels() +
+                           python_fx_support({}) + python_graph_text();
   for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {  // what a line at the margin defines
     for (std::string_view lead : {"def ", "class ", "import ", ""}) {
       if (text.compare(at, lead.size(), lead) != 0) continue;
@@ -440,7 +448,8 @@ std::set<std::string> python_support_names() {
     }
     if (text.find('\n', at) == std::string::npos) break;
   }
-  names.insert({"finish", "POST_OPS", "SYMBOLS", "KERNELS", "WEIGHTS", "KERNEL_SOURCE", "KERNEL_HEAD", "KERNEL_TEXTS", "DEVICE", "args", "graph", "root", "node", "program"});
+  names.insert({"finish", "POST_OPS", "SYMBOLS", "KERNELS", "WEIGHTS", "KERNEL_SOURCE", "KERNEL_HEAD", "KERNEL_TEXTS",
+                "DEVICE", "args", "graph", "root", "node", "program"});
   return names;
 }
 

@@ -1,4 +1,5 @@
-// The text that every program written as Python has in front of its own: kernels compiled and called, library calls, weights, inputs checked.
+// The text that every program written as Python has in front of its own: kernels compiled and called, library calls,
+// weights, inputs checked.
 #pragma once
 #include <set>
 #include <string>
@@ -7,7 +8,8 @@
 
 namespace coil::wrapper {
 
-/// Imports and helpers for programs of the device. `library_ops`: those that the program calls, whose equals in torch are written out; throws Error for one that has none where nothing else carries it out.
+/// Imports and helpers for programs of the device. `library_ops`: those that the program calls, whose equals in torch
+/// are written out; throws Error for one that has none where nothing else carries it out.
 std::string python_support(Device, const std::set<std::string>& library_ops);
 /// The torch operators through which an FX graph calls kernels and library operations, after python_support.
 std::string python_fx_support(Device);

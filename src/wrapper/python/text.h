@@ -26,7 +26,8 @@ std::string python_attribute(const Attribute&);
 /// `torch.ops.aten.cumsum.default`; throws Error on a name that is none.
 std::string python_operator(const std::string& op);
 /// An argument of a call left to torch; `size` and `operand` say how integers and tensors are written.
-std::string python_argument(const ops::CallArgument&, const std::function<std::string(sym::Expr)>& size, const std::function<std::string(std::size_t)>& operand);
+std::string python_argument(const ops::CallArgument&, const std::function<std::string(sym::Expr)>& size,
+                            const std::function<std::string(std::size_t)>& operand);
 /// `(a,)`, `(a, b)`.
 std::string python_tuple(const std::vector<std::string>&);
 

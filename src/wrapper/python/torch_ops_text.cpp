@@ -81,7 +81,9 @@ struct Row {
   Needs needs;
   const char* text;
 
-  bool is_for(DeviceType device, std::string_view wanted) const { return wanted == op && (on == On::Any || (on == On::Cuda) == (device == DeviceType::CUDA)); }
+  bool is_for(DeviceType device, std::string_view wanted) const {
+    return wanted == op && (on == On::Any || (on == On::Cuda) == (device == DeviceType::CUDA));
+  }
 };
 
 constexpr Row kRows[] = {
@@ -332,7 +334,8 @@ std::string python_torch_ops(DeviceType device, const std::set<std::string>& ops
     table += fmt::format("{}\"{}\": torch_{}", table.empty() ? "" : ", ", row.op, row.op);
   }
   if (functions.empty()) return "\nTORCH_OPS = {}\n";
-  return std::string(device == DeviceType::CPU ? kTorchHead : kTorchHeadOnGpu) + (post_ops ? kPostOps : "") + (product ? kProduct : "") + (scores ? kAttentionScores : "") + functions + "\n\nTORCH_OPS = {" + table + "}\n";
+  return std::string(device == DeviceType::CPU ? kTorchHead : kTorchHeadOnGpu) + (post_ops ? kPostOps : "") +
+         (product ? kProduct : "") + (scores ? kAttentionScores : "") + functions + "\n\nTORCH_OPS = {" + table + "}\n";
 }
 
 }  // namespace coil::wrapper

@@ -1,4 +1,5 @@
 """Reproducible tensors for the cases, and the list that each family of cases fills."""
+
 import torch
 
 from batch import Case
@@ -7,7 +8,29 @@ FLOATS = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf1
 INTS = {"u8": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64}
 ALL = {**FLOATS, **INTS, "b8": torch.bool}
 
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, 1e-40, -1e-40, 1e38, -1e38, float("inf"), float("-inf"), float("nan"), 3.0, -7.0, 88.0, -88.0, 1e-3]
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    -1.5,
+    2.5,
+    1e-40,
+    -1e-40,
+    1e38,
+    -1e38,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    3.0,
+    -7.0,
+    88.0,
+    -88.0,
+    1e-3,
+]
 
 
 class Family:

@@ -1,4 +1,5 @@
 """In-place writes: to computed values, to inputs, through views."""
+
 import torch
 import torch.nn.functional as F
 
@@ -9,33 +10,95 @@ inplace = Family("inplace")
 
 def statements(*lines):
     """A function of x and y that runs the lines and returns what the last one says."""
+
     def function(x, y):
         scope = {"x": x, "y": y, "torch": torch, "F": F}
         for line in lines[:-1]:
             exec(line, scope)
         return eval(lines[-1], scope)
+
     return function
 
 
 PROGRAMS = {
-    "add_to_computed": ("t = x * 2", "t.add_(y)", "t"), "add_to_input": ("x.add_(y)", "x * 1"), "return_written_input": ("x.mul_(3)", "x"), "write_then_read": ("x.add_(1)", "z = x * y", "x.mul_(2)", "(z, x + 0)"),
-    "read_before_write": ("z = x + y", "x.zero_()", "z"), "slice_of_input": ("x[:, 1:3] = y[:, :2]", "x.sum()"), "slice_computed": ("t = x.clone()", "t[1] = 0", "t"), "row_add": ("x[2] += y[0]", "x + 1"),
-    "transposed_view": ("x.t().add_(y.t())", "x * 2"), "chain_of_views": ("x.view(3, 2, 6)[1:].transpose(0, 1)[1].mul_(5)", "x + 0"), "column": ("x.select(1, 2).fill_(7)", "x + 0"), "diagonal": ("x.diagonal().zero_()", "x + 0"),
-    "copy": ("x.copy_(y)", "x * 2"), "copy_broadcast": ("x.copy_(y[0])", "x * 2"), "copy_slice": ("x[::2].copy_(y[:3])", "x * 2"), "fill": ("x.fill_(2.5)", "x * 2"), "masked_fill": ("x.masked_fill_(y > 0, -1)", "x + 0"),
-    "clamp": ("x.clamp_(-0.5, 0.5)", "x + 0"), "relu": ("F.relu(x, inplace=True)", "x * 2"), "chain": ("t = x + y", "t.mul_(2).add_(1).tanh_()", "t"), "index_put": ("x[torch.tensor([0, 2])] = y[:2]", "x + 0"),
-    "index_put_mask": ("x[y > 0] = 9.0", "x + 0"), "index_add": ("x.index_add_(0, torch.tensor([1, 1, 3]), y[:3])", "x + 0"), "scatter": ("x.scatter_(1, torch.tensor([[0, 1], [2, 3]]), 4.0)", "x + 0"),
-    "two_views": ("a = x[:3]", "b = x[3:]", "a.add_(1)", "b.mul_(2)", "x + 0"), "overlapping_views": ("a = x[:4]", "b = x[2:]", "a.add_(1)", "b.mul_(2)", "(x + 0, a + 0)"), "both_inputs": ("x.add_(y)", "y.add_(x)", "x - y"),
-    "view_returned_after_write": ("v = x[1]", "x.mul_(2)", "v + 1"), "written_view_of_computed": ("t = x * 1", "v = t[:, 2]", "v.add_(10)", "t"), "expand_then_write": ("t = x.sum(0).expand(6, 6).clone()", "t[0] = 1", "t"),
-    "cast_in_place": ("x.add_(y.double())", "x + 0"), "accumulate": ("t = torch.zeros_like(x)", "for i in range(3): t += x * i", "t"), "swap_rows": ("t = x[0].clone()", "x[0] = x[1]", "x[1] = t", "x + 0"),
-    "setitem_list": ("x[[0, 1], [1, 2]] = 5.0", "x + 0"), "unsqueeze_inplace": ("t = x * 2", "t.unsqueeze_(0)", "t"), "cumulative": ("for i in range(1, 6): x[i] += x[i - 1]", "x + 0"), "square_inplace": ("x.pow_(2)", "x.sum(1)"),
-    "exp_of_written": ("t = (x + 1).exp_()", "t.log_()", "t"), "alias_output": ("t = x + y", "(t, t[1], t.t())"), "write_after_matmul": ("t = x @ y", "t += x", "t.relu_()", "t"), "zero_column_then_sum": ("x[:, 0] = 0", "x.sum(1)"),
+    "add_to_computed": ("t = x * 2", "t.add_(y)", "t"),
+    "add_to_input": ("x.add_(y)", "x * 1"),
+    "return_written_input": ("x.mul_(3)", "x"),
+    "write_then_read": ("x.add_(1)", "z = x * y", "x.mul_(2)", "(z, x + 0)"),
+    "read_before_write": ("z = x + y", "x.zero_()", "z"),
+    "slice_of_input": ("x[:, 1:3] = y[:, :2]", "x.sum()"),
+    "slice_computed": ("t = x.clone()", "t[1] = 0", "t"),
+    "row_add": ("x[2] += y[0]", "x + 1"),
+    "transposed_view": ("x.t().add_(y.t())", "x * 2"),
+    "chain_of_views": ("x.view(3, 2, 6)[1:].transpose(0, 1)[1].mul_(5)", "x + 0"),
+    "column": ("x.select(1, 2).fill_(7)", "x + 0"),
+    "diagonal": ("x.diagonal().zero_()", "x + 0"),
+    "copy": ("x.copy_(y)", "x * 2"),
+    "copy_broadcast": ("x.copy_(y[0])", "x * 2"),
+    "copy_slice": ("x[::2].copy_(y[:3])", "x * 2"),
+    "fill": ("x.fill_(2.5)", "x * 2"),
+    "masked_fill": ("x.masked_fill_(y > 0, -1)", "x + 0"),
+    "clamp": ("x.clamp_(-0.5, 0.5)", "x + 0"),
+    "relu": ("F.relu(x, inplace=True)", "x * 2"),
+    "chain": ("t = x + y", "t.mul_(2).add_(1).tanh_()", "t"),
+    "index_put": ("x[torch.tensor([0, 2])] = y[:2]", "x + 0"),
+    "index_put_mask": ("x[y > 0] = 9.0", "x + 0"),
+    "index_add": ("x.index_add_(0, torch.tensor([1, 1, 3]), y[:3])", "x + 0"),
+    "scatter": ("x.scatter_(1, torch.tensor([[0, 1], [2, 3]]), 4.0)", "x + 0"),
+    "two_views": ("a = x[:3]", "b = x[3:]", "a.add_(1)", "b.mul_(2)", "x + 0"),
+    "overlapping_views": ("a = x[:4]", "b = x[2:]", "a.add_(1)", "b.mul_(2)", "(x + 0, a + 0)"),
+    "both_inputs": ("x.add_(y)", "y.add_(x)", "x - y"),
+    "view_returned_after_write": ("v = x[1]", "x.mul_(2)", "v + 1"),
+    "written_view_of_computed": ("t = x * 1", "v = t[:, 2]", "v.add_(10)", "t"),
+    "expand_then_write": ("t = x.sum(0).expand(6, 6).clone()", "t[0] = 1", "t"),
+    "cast_in_place": ("x.add_(y.double())", "x + 0"),
+    "accumulate": ("t = torch.zeros_like(x)", "for i in range(3): t += x * i", "t"),
+    "swap_rows": ("t = x[0].clone()", "x[0] = x[1]", "x[1] = t", "x + 0"),
+    "setitem_list": ("x[[0, 1], [1, 2]] = 5.0", "x + 0"),
+    "unsqueeze_inplace": ("t = x * 2", "t.unsqueeze_(0)", "t"),
+    "cumulative": ("for i in range(1, 6): x[i] += x[i - 1]", "x + 0"),
+    "square_inplace": ("x.pow_(2)", "x.sum(1)"),
+    "exp_of_written": ("t = (x + 1).exp_()", "t.log_()", "t"),
+    "alias_output": ("t = x + y", "(t, t[1], t.t())"),
+    "write_after_matmul": ("t = x @ y", "t += x", "t.relu_()", "t"),
+    "zero_column_then_sum": ("x[:, 0] = 0", "x.sum(1)"),
 }
 for name, lines in PROGRAMS.items():
     inplace.add(name, statements(*lines), inplace.normal(6, 6), inplace.normal(6, 6))
-inplace.add("unfold", statements("t = x * 1", "t[1:3].unfold(1, 3, 3).copy_(y[:2].view(2, 2, 3))", "t.unfold(0, 2, 4)[..., 1].mul_(2)", "t"), inplace.normal(6, 6), inplace.normal(6, 6), exported_only="torch's own decomposition forgets what lies outside the windows")
-inplace.add("out", lambda x, y: (torch.add(x, 1, out=torch.empty_like(x)), torch.matmul(y, y.t(), out=torch.empty(6, 6)), torch.sum(x, 1, out=torch.zeros(6)), torch.mul(x, y, out=x), torch.max(y, 1, out=(x[0], torch.zeros(6, dtype=torch.long)))), inplace.normal(6, 6), inplace.normal(6, 6))
+inplace.add(
+    "unfold",
+    statements(
+        "t = x * 1", "t[1:3].unfold(1, 3, 3).copy_(y[:2].view(2, 2, 3))", "t.unfold(0, 2, 4)[..., 1].mul_(2)", "t"
+    ),
+    inplace.normal(6, 6),
+    inplace.normal(6, 6),
+    exported_only="torch's own decomposition forgets what lies outside the windows",
+)
+inplace.add(
+    "out",
+    lambda x, y: (
+        torch.add(x, 1, out=torch.empty_like(x)),
+        torch.matmul(y, y.t(), out=torch.empty(6, 6)),
+        torch.sum(x, 1, out=torch.zeros(6)),
+        torch.mul(x, y, out=x),
+        torch.max(y, 1, out=(x[0], torch.zeros(6, dtype=torch.long))),
+    ),
+    inplace.normal(6, 6),
+    inplace.normal(6, 6),
+)
 inplace.add("int_increment", lambda n: n.add_(1), torch.tensor(41))
 inplace.add("int_division", lambda n: n.floor_divide_(2), torch.tensor([7, -7, 8]))
 inplace.add("bool_or", lambda a, b: a.logical_or_(b), inplace.bools(9), inplace.bools(9))
-inplace.add("bf16_accumulate", lambda a, b: a.mul_(0.9).add_(b, alpha=0.1), inplace.normal(9, dtype=torch.bfloat16), inplace.normal(9, dtype=torch.bfloat16))
-inplace.add("kv_cache", lambda cache, new, p: cache.index_copy_(1, p, new).sum(1), inplace.normal(2, 8, 4), inplace.normal(2, 1, 4), torch.tensor([3]))
+inplace.add(
+    "bf16_accumulate",
+    lambda a, b: a.mul_(0.9).add_(b, alpha=0.1),
+    inplace.normal(9, dtype=torch.bfloat16),
+    inplace.normal(9, dtype=torch.bfloat16),
+)
+inplace.add(
+    "kv_cache",
+    lambda cache, new, p: cache.index_copy_(1, p, new).sum(1),
+    inplace.normal(2, 8, 4),
+    inplace.normal(2, 1, 4),
+    torch.tensor([3]),
+)
