@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "runtime/executor.h"
-#include "runtime/model.h"
+#include "runtime/executor/executor.h"
+#include "runtime/executor/model.h"
 #include "wrapper/plan.h"
 #include "wrapper/program.h"
 

@@ -1,5 +1,5 @@
-// Products by a packed weight, by Coil's own loops over panels (runtime/panel_gemm.h) and by oneDNN, in turns: with a
-// weight that stays in the cache, and with one of many that come from memory, as in a model.
+// Products by a packed weight, by Coil's own loops over panels (runtime/ops/panel/gemm.h) and by oneDNN, in turns: with
+// a weight that stays in the cache, and with one of many that come from memory, as in a model.
 //
 //   ninja -C build product_bench && build/bin/product_bench     (on a machine with AVX-512)
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "runtime/onednn.h"
-#include "runtime/panel_gemm.h"
+#include "runtime/ops/onednn/onednn.h"
+#include "runtime/ops/panel/gemm.h"
 #include "support/cpu.h"
 
 namespace coil::runtime {

@@ -7,7 +7,8 @@
 #include <optional>
 
 #include "exchange.h"
-#include "runtime/plan_check.h"
+#include "runtime/plan/package.h"
+#include "runtime/plan/plan_check.h"
 #include "support/error.h"
 #include "torch_host.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "coil/coil.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 
 namespace coil::python {
 

@@ -6,6 +6,7 @@
 #include "codegen/cuda/nvrtc.h"
 #include "compiler/options.h"
 #include "fx/text.h"
+#include "runtime/plan/package.h"
 #include "support/cpu.h"
 #include "support/error.h"
 #include "support/file.h"

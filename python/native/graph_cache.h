@@ -7,7 +7,7 @@
 
 #include "coil/coil.h"
 #include "fx/graph.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 
 namespace coil::python {
 

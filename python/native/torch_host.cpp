@@ -2,8 +2,8 @@
 
 #include "exchange.h"
 #include "ops/schema.h"
-#include "runtime/operators.h"
-#include "runtime/strided_copy.h"
+#include "runtime/host/operators.h"
+#include "runtime/views/strided_copy.h"
 #include "support/error.h"
 
 namespace coil::python {

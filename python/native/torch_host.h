@@ -1,8 +1,8 @@
-// Operators without lowering, called in torch: what the runtime knows as its host (runtime/host.h).
+// Operators without lowering, called in torch: what the runtime knows as its host (runtime/host/host.h).
 #pragma once
 #include <nanobind/nanobind.h>
 
-#include "runtime/host.h"
+#include "runtime/host/host.h"
 #include "tensor/device.h"
 
 namespace coil::python {

@@ -3,7 +3,7 @@
 
 #include "autotune/products.h"
 #include "autotune/timer.h"
-#include "runtime/cuda/blas.h"
+#include "runtime/cuda/driver/blas.h"
 #include "support/error.h"
 
 namespace coil::autotune {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/cuda/modules.h"
+#include "runtime/cuda/driver/modules.h"
 #include "support/error.h"
 
 namespace coil::autotune {

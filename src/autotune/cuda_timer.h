@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "autotune/timer.h"
-#include "runtime/cuda/device.h"
+#include "runtime/cuda/driver/device.h"
 
 namespace coil::autotune {
 

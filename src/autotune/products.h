@@ -7,7 +7,7 @@
 #include <string>
 
 #include "autotune/launches.h"
-#include "runtime/library.h"
+#include "runtime/device/library.h"
 
 namespace coil::autotune {
 

@@ -3,7 +3,7 @@
 #include "compiler/provenance.h"
 #include "compiler/report.h"
 #include "compiler/signature.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 #include "support/file.h"
 
 namespace coil {

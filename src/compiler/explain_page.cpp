@@ -8,9 +8,9 @@
 #include "compiler/provenance.h"
 #include "compiler/report.h"
 #include "fx/text.h"
-#include "runtime/arena_planner.h"
-#include "runtime/executor.h"
-#include "runtime/library.h"
+#include "runtime/device/library.h"
+#include "runtime/executor/executor.h"
+#include "runtime/plan/arena_planner.h"
 #include "support/error.h"
 
 namespace coil {

@@ -7,7 +7,7 @@
 #include "coil/coil.h"
 #include "ops/registry.h"
 #include "passes/decompositions/rewriter.h"
-#include "runtime/operators.h"
+#include "runtime/host/operators.h"
 
 namespace coil {
 

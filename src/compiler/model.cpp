@@ -1,5 +1,5 @@
 #include "coil/coil.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 #include "support/error.h"
 #include "tensor/safetensors.h"
 

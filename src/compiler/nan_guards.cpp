@@ -6,8 +6,8 @@
 
 #include "compiler/pack_weights.h"
 #include "compiler/winograd_transforms.h"
-#include "runtime/half.h"
-#include "runtime/nan_guard.h"
+#include "runtime/ops/nan_guard.h"
+#include "runtime/views/half.h"
 #include "support/error.h"
 
 namespace coil {

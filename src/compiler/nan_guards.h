@@ -5,7 +5,7 @@
 // can be lost. Bounds are carried from operation to operation (a convolution with constant weights multiplies by their
 // largest sum of magnitudes, a clip resets them); where nothing is known, or the bound has grown too far, an
 // `all_bounded` call looks at the operand itself. All such calls feed one flag, which the products and convolutions
-// read: while it holds they run in oneDNN's fast form, else in an exact one (runtime/nan_guard.h).
+// read: while it holds they run in oneDNN's fast form, else in an exact one (runtime/ops/nan_guard.h).
 #pragma once
 #include "ir/ir.h"
 

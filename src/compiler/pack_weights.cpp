@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "runtime/library.h"
-#include "runtime/strided_copy.h"
+#include "runtime/device/library.h"
+#include "runtime/views/strided_copy.h"
 #include "support/error.h"
 
 namespace coil {

@@ -25,7 +25,7 @@
 #include "lowering/lowering.h"
 #include "passes/passes.h"
 #include "passes/split_complex.h"
-#include "runtime/library.h"
+#include "runtime/device/library.h"
 #include "scheduler/verify.h"
 #include "support/cpu.h"
 #include "support/error.h"

@@ -10,7 +10,7 @@
 #include "compiler/stages.h"
 #include "frontend/pt2.h"
 #include "ir/ir.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 #include "scheduler/schedule.h"
 #include "wrapper/program.h"
 

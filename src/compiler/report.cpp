@@ -1,6 +1,6 @@
 #include "compiler/report.h"
 
-#include "runtime/library.h"
+#include "runtime/device/library.h"
 #include "support/error.h"
 
 namespace coil {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "frontend/pt2.h"
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 
 namespace coil {
 

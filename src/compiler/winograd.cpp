@@ -10,7 +10,7 @@
 #include "compiler/pack_weights.h"
 #include "compiler/winograd_transforms.h"
 #include "ir/tensor_box.h"
-#include "runtime/threads.h"
+#include "runtime/device/threads.h"
 
 namespace coil {
 namespace {

@@ -2,7 +2,7 @@
 // additions, scales.
 //
 // Saves a pass over memory for each; the library applies them to its f32 accumulator before it stores
-// (runtime/library.h lists them).
+// (runtime/device/library.h lists them).
 #pragma once
 #include "ir/ir.h"
 

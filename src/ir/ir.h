@@ -101,7 +101,7 @@ struct BufferView {
 using ExternAttribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
                                      std::vector<std::string>>;
 
-/// A library call (runtime/library.h says which there are), or a template kernel (`attention`).
+/// A library call (runtime/device/library.h says which there are), or a template kernel (`attention`).
 struct Extern {
   std::string op;
   std::map<std::string, ExternAttribute> attributes;

@@ -129,7 +129,7 @@ bool only_leaves(const fx::Node& node) {
 }
 
 /// Whether the product of two matrices goes to where its result leaves the program in parts that start on whole vectors
-/// (runtime/cuda/row_parts.h): what is left of the weight then does too.
+/// (runtime/cuda/ops/row_parts.h): what is left of the weight then does too.
 bool goes_into_rows(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k,
                     const sym::TensorMeta& meta) {
   if (!ctx.options.products_into_rows || b.rank() != 2 || !only_leaves(*ctx.node) ||

@@ -1,7 +1,7 @@
 #include "wrapper/plan.h"
 
 #include "ops/registry.h"
-#include "runtime/arena_planner.h"
+#include "runtime/plan/arena_planner.h"
 #include "support/error.h"
 #include "support/host_names.h"
 #include "support/overloaded.h"

@@ -1,6 +1,6 @@
 // The wrapper IR as the plan that the executor runs.
 #pragma once
-#include "runtime/plan.h"
+#include "runtime/plan/plan.h"
 #include "wrapper/program.h"
 
 namespace coil::wrapper {

@@ -6,9 +6,10 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/executor.h"
-#include "runtime/plan_check.h"
-#include "runtime/plan_json.h"
+#include "runtime/executor/executor.h"
+#include "runtime/plan/package.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/plan_json.h"
 #include "support/error.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // Library operations and plans on the first CUDA device, for tests that compare with the CPU.
 #pragma once
 #include "gpu_plans.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime_calls.h"
 
 namespace coil::runtime {

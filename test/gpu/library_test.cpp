@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "gpu_calls.h"
-#include "runtime/view_layout.h"
+#include "runtime/views/view_layout.h"
 
 namespace coil::runtime {
 namespace {

@@ -1,5 +1,5 @@
 """kthvalue and median: one rank of each row, picked without a sort of the row (src/lowering/scans.cpp,
-src/runtime/radix_sort.h).
+src/runtime/ops/radix_sort.h).
 """
 
 import pytest

@@ -1,4 +1,4 @@
-#include "runtime/arena_planner.h"
+#include "runtime/plan/arena_planner.h"
 
 #include <chrono>
 #include <random>

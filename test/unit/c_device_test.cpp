@@ -5,6 +5,7 @@
 #include "coil/runtime.h"
 #include "error_of.h"
 #include "fake_gpu.h"
+#include "runtime/plan/package.h"
 
 namespace coil::runtime {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "coil/runtime.h"
-#include "runtime/library.h"
+#include "runtime/device/library.h"
 #include "temporary_folder.h"
 
 namespace {

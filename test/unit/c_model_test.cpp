@@ -4,6 +4,7 @@
 #include <set>
 
 #include "coil/runtime.h"
+#include "runtime/plan/package.h"
 #include "runtime_plans.h"
 
 namespace coil::runtime {

@@ -7,6 +7,7 @@
 
 #include "at_once.h"
 #include "coil/runtime.h"
+#include "runtime/plan/package.h"
 #include "runtime_plans.h"
 
 namespace coil::runtime {

@@ -10,6 +10,7 @@
 #include "codegen/binary_cache.h"
 #include "codegen/cpp/toolchain.h"
 #include "coil/runtime.h"
+#include "runtime/plan/package.h"
 #include "runtime_plans.h"
 
 namespace coil {

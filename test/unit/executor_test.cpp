@@ -1,4 +1,4 @@
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 
 #include <unistd.h>
 
@@ -6,8 +6,8 @@
 #include <new>
 #include <thread>
 
-#include "runtime/output_pool.h"
-#include "runtime/threads.h"
+#include "runtime/device/output_pool.h"
+#include "runtime/device/threads.h"
 #include "runtime_plans.h"
 #ifdef COIL_SANITIZED
 #include <sanitizer/allocator_interface.h>

@@ -4,8 +4,8 @@
 
 #include "../fake_cuda/fake_cuda.h"
 #include "gpu_plans.h"
-#include "runtime/cuda/device.h"
-#include "runtime/messages.h"
+#include "runtime/cuda/driver/device.h"
+#include "runtime/device/messages.h"
 
 namespace coil::runtime {
 

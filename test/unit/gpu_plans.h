@@ -2,7 +2,7 @@
 #pragma once
 #include <cstring>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime_plans.h"
 
 namespace coil::runtime {

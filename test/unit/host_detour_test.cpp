@@ -1,8 +1,8 @@
 // Library operations of a device that has none of its own: the CPU's, on copies.
-#include "runtime/host_detour.h"
+#include "runtime/device/host_detour.h"
 
-#include "runtime/device.h"
-#include "runtime/executor.h"
+#include "runtime/device/device.h"
+#include "runtime/executor/executor.h"
 #include "runtime_calls.h"
 #include "runtime_plans.h"
 #include "support/error.h"

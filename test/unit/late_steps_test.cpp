@@ -7,8 +7,9 @@
 
 #include "coil/runtime.h"
 #include "error_of.h"
-#include "runtime/plan_check.h"
-#include "runtime/plan_json.h"
+#include "runtime/plan/package.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/plan_json.h"
 #include "runtime_plans.h"
 
 namespace coil::runtime {

@@ -1,4 +1,4 @@
-#include "runtime/convolution.h"
+#include "runtime/ops/convolution.h"
 
 #include <algorithm>
 

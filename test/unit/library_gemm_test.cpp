@@ -1,9 +1,9 @@
-#include "runtime/gemm.h"
+#include "runtime/ops/gemm.h"
 
 #include <cmath>
 #include <random>
 
-#include "runtime/half.h"
+#include "runtime/views/half.h"
 #include "runtime_calls.h"
 #include "support/cpu.h"
 #include "support/error.h"

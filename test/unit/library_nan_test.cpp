@@ -1,9 +1,9 @@
-#include "runtime/nan_guard.h"
+#include "runtime/ops/nan_guard.h"
 
 #include <cmath>
 
 #include "error_of.h"
-#include "runtime/half.h"
+#include "runtime/views/half.h"
 #include "runtime_calls.h"
 
 namespace coil::runtime {

@@ -2,7 +2,7 @@
 #include <unistd.h>
 
 #include "error_of.h"
-#include "runtime/plan_json.h"
+#include "runtime/plan/plan_json.h"
 #include "runtime_plans.h"
 
 namespace coil::runtime {

@@ -1,4 +1,4 @@
-#include "runtime/overlap.h"
+#include "runtime/device/overlap.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,8 @@
 #include <random>
 
 #include "error_of.h"
-#include "runtime/plan_json.h"
+#include "runtime/plan/package.h"
+#include "runtime/plan/plan_json.h"
 #include "runtime_plans.h"
 
 namespace coil::runtime {

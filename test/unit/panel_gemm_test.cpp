@@ -1,9 +1,9 @@
-#include "runtime/panel_gemm.h"
+#include "runtime/ops/panel/gemm.h"
 
 #include <limits>
 
-#include "runtime/half.h"
-#include "runtime/panel_kernels.h"
+#include "runtime/ops/panel/kernels.h"
+#include "runtime/views/half.h"
 #include "runtime_calls.h"
 #include "support/cpu.h"
 #include "support/error.h"

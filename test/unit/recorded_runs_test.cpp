@@ -1,6 +1,6 @@
 // Recorded runs on a device that carries steps out in any order that their lanes allow: the CPU, with its work put off
 // and shuffled.
-#include "runtime/recorded_runs.h"
+#include "runtime/executor/recorded_runs.h"
 
 #include <gtest/gtest.h>
 

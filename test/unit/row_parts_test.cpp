@@ -1,5 +1,5 @@
 // Products into rows that do not start on 16 bytes, cut into products that do.
-#include "runtime/cuda/row_parts.h"
+#include "runtime/cuda/ops/row_parts.h"
 
 #include <gtest/gtest.h>
 

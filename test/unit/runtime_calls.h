@@ -3,9 +3,9 @@
 #include <cmath>
 #include <random>
 
-#include "runtime/convert.h"
-#include "runtime/library.h"
-#include "runtime/strided_copy.h"
+#include "runtime/device/library.h"
+#include "runtime/views/convert.h"
+#include "runtime/views/strided_copy.h"
 
 namespace coil::runtime {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <filesystem>
 
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/subprocess.h"

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "error_of.h"
-#include "runtime/shape_program.h"
+#include "runtime/plan/shape_program.h"
 #include "wrapper/plan.h"
 #include "wrapper/symbols.h"
 #include "wrapper/text.h"

@@ -7,7 +7,8 @@
 #include "command.h"
 #include "compiler/options.h"
 #include "options.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
+#include "runtime/plan/package.h"
 #include "support/error.h"
 #include "wrapper/emitters.h"
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <random>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "support/error.h"
 #include "tensor/safetensors.h"
 

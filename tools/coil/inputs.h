@@ -7,7 +7,7 @@
 
 #include "options.h"
 #include "program.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 
 namespace coil::cli {
 

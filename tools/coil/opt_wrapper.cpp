@@ -4,7 +4,7 @@
 #include "codegen/cpp/toolchain.h"
 #include "codegen/cuda/backend.h"
 #include "command.h"
-#include "runtime/plan_json.h"
+#include "runtime/plan/plan_json.h"
 #include "support/error.h"
 #include "wrapper/build.h"
 #include "wrapper/emitters.h"

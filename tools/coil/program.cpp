@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "runtime/plan/package.h"
 #include "support/error.h"
 
 namespace coil::cli {

@@ -6,7 +6,7 @@
 
 #include "coil/coil.h"
 #include "options.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 
 namespace coil::cli {
 

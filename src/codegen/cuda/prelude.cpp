@@ -58,7 +58,7 @@ C_FN void c_begin() { asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launc
 C_FN void c_begin() {}
 #endif
 C_FN bool c_stop(const i64* status) { c_begin(); return status && *(volatile const i64*)status; }
-// The host is told, and later kernels of the run, each at a word of its own (runtime/plan.h).
+// The host is told, and later kernels of the run, each at a word of its own (runtime/plan/plan.h).
 C_FN void c_fail(i64* status) {
   *(volatile i64*)status[1] = 1;
   for (i64 k = 0; k < status[3]; ++k) ((volatile i64*)status[2])[4 * k] = 1;

@@ -1,0 +1,33 @@
+// Copies between layouts on the device, by a small kernel in PTX: it works where a program brings no kernel of its own
+// and no compiler is there.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "runtime/cuda/driver/device.h"
+#include "tensor/tensor.h"
+
+namespace coil::runtime::cuda {
+
+class Copier {
+ public:
+  /// Throws Error when the driver cannot compile the kernel.
+  explicit Copier(std::shared_ptr<const CudaDevice>);
+  ~Copier();
+  Copier(const Copier&) = delete;
+  Copier& operator=(const Copier&) = delete;
+
+  /// Same dtype and sizes, both on the device; at most 8 dimensions are left after merging.
+  void copy(const Tensor& to, const Tensor& from, Stream) const;
+
+  /// The kernels' text.
+  static std::string ptx();
+
+ private:
+  static constexpr std::size_t kRank = 8;
+  std::shared_ptr<const CudaDevice> device_;
+  Module module_ = nullptr;
+  Function functions_[5] = {};  ///< for elements of 1, 2, 4, 8, 16 bytes
+};
+
+}  // namespace coil::runtime::cuda

@@ -1,0 +1,103 @@
+#include "runtime/cuda/driver/pool.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "support/error.h"
+
+namespace coil::runtime::cuda {
+namespace {
+
+constexpr std::size_t kSmallest = 512, kLarge = std::size_t{1} << 20, kLargeStep = std::size_t{2} << 20;
+
+/// Four steps for each power of two, and 2 MiB from 1 MiB on (what the device maps at once), so that slightly different
+/// sizes share blocks.
+std::size_t capacity_for(std::size_t bytes) {
+  if (bytes > kLarge) return (bytes + kLargeStep - 1) / kLargeStep * kLargeStep;
+  bytes = std::max(bytes, kSmallest);
+  const std::size_t step = std::max(kSmallest, std::bit_floor(bytes - 1) / 4);
+  return (bytes + step - 1) / step * step;
+}
+
+std::string in_units(std::uint64_t bytes) {
+  return bytes < (1u << 20) ? fmt::format("{} bytes", bytes)
+                            : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+}  // namespace
+
+struct MemoryPool::Block : PooledBlock {
+  Address address = 0;
+  std::size_t capacity = 0;
+};
+
+std::shared_ptr<MemoryPool> MemoryPool::make(std::shared_ptr<const CudaDevice> device) {
+  return std::shared_ptr<MemoryPool>(new MemoryPool(std::move(device)));
+}
+
+MemoryPool::~MemoryPool() { trim(); }
+
+void MemoryPool::trim() {
+  const CurrentContext current(*device_);
+  std::lock_guard lock(mutex_);
+  for (auto& [capacity, blocks] : free_)
+    for (Block* block : blocks) {
+      device_->driver().release(block->address);  // waits for what still uses it
+      delete block;
+    }
+  free_.clear();
+  free_bytes_ = 0;
+}
+
+MemoryPool::Block* MemoryPool::take(std::size_t capacity) {
+  std::lock_guard lock(mutex_);
+  auto found = free_.find(capacity);
+  if (found == free_.end() || found->second.empty()) return nullptr;
+  Block* block = found->second.back();
+  found->second.pop_back();
+  free_bytes_ -= capacity;
+  return block;
+}
+
+MemoryPool::Block* MemoryPool::make_block(std::size_t capacity, std::size_t bytes, std::uint64_t planned_bytes) {
+  const Driver& d = device_->driver();
+  auto block = std::make_unique<Block>();
+  block->capacity = capacity;
+  Result result = d.allocate(&block->address, capacity);
+  if (result == kOutOfMemory) {
+    trim();
+    result = d.allocate(&block->address, capacity);
+  }
+  if (result == kOutOfMemory) {
+    std::size_t free = 0, total = 0;
+    d.memory_info(&free, &total);
+    fail("out of memory on {}: {} were asked for, {} of {} are free; the program's planned peak is {}",
+         device_->describe(), in_units(bytes), in_units(free), in_units(total), in_units(planned_bytes));
+  }
+  d.check(result, "allocate memory");
+  std::lock_guard lock(mutex_);
+  free_[capacity].reserve(free_[capacity].size() + 16);  // so that giving back does not allocate
+  return block.release();
+}
+
+Storage MemoryPool::allocate(std::size_t bytes, std::uint64_t planned_bytes) {
+  const std::size_t capacity = capacity_for(bytes);
+  if (capacity < bytes) fail("out of memory on {}: {} bytes were asked for", device_->describe(), bytes);
+  Block* block = take(capacity);
+  if (!block) block = make_block(capacity, bytes, planned_bytes);
+  return {share_block(shared_from_this(), block, reinterpret_cast<std::byte*>(block->address)), bytes,
+          device_->device()};
+}
+
+void MemoryPool::give_back(Block* block) noexcept {
+  std::lock_guard lock(mutex_);
+  free_[block->capacity].push_back(block);
+  free_bytes_ += block->capacity;
+}
+
+std::size_t MemoryPool::free_bytes() const {
+  std::lock_guard lock(mutex_);
+  return free_bytes_;
+}
+
+}  // namespace coil::runtime::cuda

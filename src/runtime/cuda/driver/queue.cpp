@@ -1,0 +1,241 @@
+#include "runtime/cuda/driver/queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/cuda/driver/blas.h"
+#include "runtime/cuda/driver/dnn.h"
+#include "runtime/views/strided_copy.h"
+#include "support/error.h"
+
+namespace coil::runtime::cuda {
+namespace {
+
+constexpr std::uint32_t kSharedUnasked = 48 << 10;  // a block gets more only after its function was told
+
+Address address(const Tensor& t) { return reinterpret_cast<Address>(t.bytes()); }
+
+std::size_t bytes_of(const Tensor& t) { return static_cast<std::size_t>(t.numel()) * size_of(t.dtype); }
+
+class CudaGraph : public RecordedWork {
+ public:
+  CudaGraph(std::shared_ptr<const CudaDevice> device, GraphExec exec) : device_(std::move(device)), exec_(exec) {}
+  ~CudaGraph() override {
+    const CurrentContext current(*device_);
+    device_->driver().graph_exec_destroy(exec_);
+  }
+  GraphExec exec() const { return exec_; }
+
+ private:
+  std::shared_ptr<const CudaDevice> device_;
+  GraphExec exec_;
+};
+
+}  // namespace
+
+CudaQueue::CudaQueue(std::shared_ptr<const CudaDevice> device)
+    : device_(std::move(device)), pool_(MemoryPool::make(device_)) {
+  const CurrentContext current(*device_);
+  // Not kStreamNonBlocking: so it keeps order with the default stream, on which others put their work.
+  driver().check(driver().stream_create(&own_, kStreamDefault), "make a stream");
+  stream_ = own_;
+}
+
+CudaQueue::~CudaQueue() {
+  const CurrentContext current(*device_);
+  driver().stream_wait(stream_);
+  blas_.reset();
+  dnn_.reset();
+  copier_.reset();
+  for (void* words : shared_) driver().host_release(words);
+  for (Stream s : side_) driver().stream_destroy(s);
+  driver().stream_destroy(own_);
+}
+
+void CudaQueue::begin() {
+  if (depth_ == 0) {
+    driver().check(driver().context_current(&before_), "tell the current context");
+    if (before_ != device_->context()) driver().check(driver().context_set(device_->context()), "switch to the device");
+  }
+  ++depth_;
+}
+
+void CudaQueue::end() noexcept {
+  if (--depth_ == 0 && before_ != device_->context()) driver().context_set(before_);
+}
+
+std::span<std::int64_t> CudaQueue::shared_words(std::size_t count) {
+  void* words = nullptr;
+  driver().check(driver().host_allocate(&words, std::max<std::size_t>(count, 1) * sizeof(std::int64_t),
+                                        kHostAllocPortable | kHostAllocMapped),
+                 "allocate memory that the host shares");
+  shared_.push_back(words);
+  std::memset(words, 0, count * sizeof(std::int64_t));
+  return {static_cast<std::int64_t*>(words), count};
+}
+
+Tensor CudaQueue::dense_here(const Tensor& like) {
+  return {allocate(bytes_of(like)), like.dtype, like.sizes, contiguous_strides(like.sizes), 0};
+}
+
+void CudaQueue::copy_here(const Tensor& to, const Tensor& from) {
+  if (same_layout(to.sizes, to.strides, from.strides) && is_one_piece(to.sizes, to.strides)) {
+    driver().check(driver().copy_on_device(address(to), address(from), bytes_of(to), stream()), "copy memory");
+    return;
+  }
+  if (!copier_) copier_ = std::make_unique<Copier>(device_);
+  copier_->copy(to, from, stream());
+}
+
+void CudaQueue::copy(const Tensor& to, const Tensor& from) {
+  if (to.numel() == 0) return;
+  const bool to_here = to.device() == device(), from_here = from.device() == device();
+  if (!to_here && !from_here) return copy_strided(to, from);
+  if (to_here && from_here) return copy_here(to, from);
+  const bool direct = same_layout(to.sizes, to.strides, from.strides) && is_one_piece(to.sizes, to.strides);
+  if (to_here) {
+    const Tensor dense = direct ? from : from.contiguous();
+    const Tensor landing = direct ? to : dense_here(to);
+    driver().check(driver().copy_to_device(address(landing), dense.bytes(), bytes_of(to), stream()),
+                   "copy memory to the device");
+    if (!direct) copy_here(to, landing);
+    return;
+  }
+  const Tensor dense = direct ? from : dense_here(from);
+  if (!direct) copy_here(dense, from);
+  const Tensor landing = direct ? to : Tensor::empty(to.dtype, to.sizes);
+  driver().check(driver().copy_to_host(landing.bytes(), address(dense), bytes_of(to), stream()),
+                 "copy memory to the host");
+  wait();
+  if (!direct) copy_strided(to, landing);
+}
+
+void CudaQueue::launch(const Launch& l, void* const* words) {
+  auto* function = static_cast<Function>(const_cast<void*>(l.kernel));
+  if (l.shared_bytes > kSharedUnasked) {
+    if (l.shared_bytes > static_cast<std::uint32_t>(device_->shared_bytes()))
+      fail("a kernel needs {} bytes of shared memory, but a block on {} has {}", l.shared_bytes, device_->describe(),
+           device_->shared_bytes());
+    driver().check(driver().function_set(function, kFunctionMaxDynamicShared, static_cast<int>(l.shared_bytes)),
+                   "give a kernel shared memory");
+  }
+  std::size_t bytes = l.word_count * sizeof(void*);
+  void* arguments[] = {kLaunchBuffer, const_cast<void**>(words + l.words), kLaunchBufferSize, &bytes, kLaunchEnd};
+  if (l.early) {
+    LaunchAttribute early{kLaunchEarly, 1};
+    const LaunchConfig config{{l.grid[0], l.grid[1], l.grid[2]}, {l.block, 1, 1}, l.shared_bytes, stream(), &early, 1};
+    return driver().check(driver().launch_with(&config, function, nullptr, arguments), "launch a kernel");
+  }
+  driver().check(driver().launch(function, l.grid[0], l.grid[1], l.grid[2], l.block, 1, 1, l.shared_bytes, stream(),
+                                 nullptr, arguments),
+                 "launch a kernel");
+}
+
+void CudaQueue::wait() { driver().check(driver().stream_wait(stream_), "finish its work"); }
+
+void CudaQueue::set_stream(void* stream) {
+  const Stream next = stream ? static_cast<Stream>(stream) : own_;
+  if (next == stream_) return;
+  Event done = nullptr;
+  driver().check(driver().event_create(&done, kEventNoTiming), "make an event");
+  const Result recorded = driver().event_record(done, stream_),
+               waits = recorded == kSuccess ? driver().stream_wait_event(next, done, 0) : recorded;
+  driver().event_destroy(done);
+  driver().check(waits, "put one stream behind another");
+  stream_ = next;
+}
+
+bool CudaQueue::begin_recording() {
+  // The default stream cannot be recorded, so that the queue's own is.
+  if (driver().capture_begin(own_, kCaptureThreadLocal) != kSuccess) return false;
+  recording_ = Recording{};
+  recording_->lanes = {own_};
+  return true;
+}
+
+Event CudaQueue::mark(Stream stream) {
+  Event event = nullptr;
+  driver().check(driver().event_create(&event, kEventNoTiming), "make an event");
+  const Result result = driver().event_record(event, stream);
+  if (result != kSuccess) driver().event_destroy(event);
+  driver().check(result, "mark a place in a recording");
+  return event;
+}
+
+void CudaQueue::wait_for(Stream stream, Event event) {
+  driver().check(driver().stream_wait_event(stream, event, 0), "put recorded work behind other work");
+}
+
+void CudaQueue::begin_step(const StepOrder& order) {
+  Recording& r = *recording_;
+  if (!r.begun) r.begun = mark(own_);
+  while (r.lanes.size() <= order.lane) {
+    if (side_.size() < r.lanes.size()) {
+      Stream made = nullptr;
+      driver().check(driver().stream_create(&made, kStreamNonBlocking), "make a stream");
+      side_.push_back(made);
+    }
+    r.lanes.push_back(side_[r.lanes.size() - 1]);
+    wait_for(r.lanes.back(), r.begun);
+  }
+  r.lane = order.lane;
+  for (std::uint32_t step : order.after) wait_for(stream(), r.done.at(step));
+}
+
+void CudaQueue::end_step(const StepOrder& order) {
+  recording_->done.push_back(order.awaited ? mark(stream()) : nullptr);
+}
+
+/// Everything recorded ends on the first lane.
+void CudaQueue::end_lanes() {
+  Recording& r = *recording_;
+  for (std::size_t l = 1; l < r.lanes.size(); ++l) {
+    r.done.push_back(mark(r.lanes[l]));
+    wait_for(own_, r.done.back());
+  }
+}
+
+std::unique_ptr<RecordedWork> CudaQueue::end_recording() {
+  std::string failure;
+  try {
+    end_lanes();
+  } catch (const Error& e) {
+    failure = e.what();
+  }
+  for (Event e : recording_->done)
+    if (e) driver().event_destroy(e);
+  if (recording_->begun) driver().event_destroy(recording_->begun);
+  recording_.reset();
+  Graph graph = nullptr;
+  const Result ended = driver().capture_end(own_, &graph);  // always: no stream may stay behind in a recording
+  if (!failure.empty()) {
+    if (ended == kSuccess && graph) driver().graph_destroy(graph);
+    fail("{}", failure);
+  }
+  driver().check(ended, "record a graph");
+  GraphExec exec = nullptr;
+  const Result result = driver().graph_instantiate(&exec, graph, 0);
+  driver().graph_destroy(graph);
+  driver().check(result, "make a graph ready to run");
+  return std::make_unique<CudaGraph>(device_, exec);
+}
+
+void CudaQueue::run_recorded(const RecordedWork& work) {
+  driver().check(driver().graph_launch(static_cast<const CudaGraph&>(work).exec(), stream_), "launch a graph");
+}
+
+std::unique_ptr<LibraryOp> CudaQueue::make_op(const std::string& op, const Attributes& attributes) {
+  return make_library_op(*this, op, attributes);
+}
+
+Blas& CudaQueue::blas() {
+  if (!blas_) blas_ = std::make_unique<Blas>(*this);
+  return *blas_;
+}
+
+Dnn& CudaQueue::dnn() {
+  if (!dnn_) dnn_ = std::make_unique<Dnn>(*this);
+  return *dnn_;
+}
+
+}  // namespace coil::runtime::cuda

@@ -1,0 +1,81 @@
+// A stream of one CUDA device as the executor's queue.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "runtime/cuda/driver/copier.h"
+#include "runtime/cuda/driver/device.h"
+#include "runtime/cuda/driver/pool.h"
+
+namespace coil::runtime::cuda {
+
+class Blas;
+class Dnn;
+
+class CudaQueue final : public Queue {
+ public:
+  explicit CudaQueue(std::shared_ptr<const CudaDevice>);
+  ~CudaQueue() override;
+
+  Device device() const override { return device_->device(); }
+  void begin() override;
+  void end() noexcept override;
+  Storage allocate(std::size_t bytes) override {
+    return allocate_ ? allocate_(bytes) : pool_->allocate(bytes, planned_bytes);
+  }
+  std::span<std::int64_t> shared_words(std::size_t count) override;
+  void copy(const Tensor& to, const Tensor& from) override;
+  void launch(const Launch&, void* const* words) override;
+  std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes&) override;
+  bool runs_ahead() const override { return true; }
+  void wait() override;
+  /// Work on the new stream waits for what is queued on the old one.
+  void set_stream(void* stream) override;
+  void set_allocator(std::function<Storage(std::size_t)> allocate) override { allocate_ = std::move(allocate); }
+  bool begin_recording() override;
+  std::unique_ptr<RecordedWork> end_recording() override;
+  std::uint32_t lanes() const override { return kLanes; }
+  void begin_step(const StepOrder&) override;
+  void end_step(const StepOrder&) override;
+  void run_recorded(const RecordedWork&) override;
+
+  const CudaDevice& cuda() const { return *device_; }
+  const Driver& driver() const { return device_->driver(); }
+  /// Where work goes now: while recording, the lane of the step.
+  Stream stream() const { return recording_ ? recording_->lanes[recording_->lane] : stream_; }
+  /// The libraries, opened when first asked for. Throws Error when they are not to be found.
+  Blas& blas();
+  Dnn& dnn();
+  MemoryPool& pool() { return *pool_; }
+
+ private:
+  static constexpr std::uint32_t kLanes = 4;
+  /// Work that is being recorded: the lanes are streams that part from the first and come back to it.
+  struct Recording {
+    std::vector<Stream> lanes;
+    std::uint32_t lane = 0;
+    Event begun = nullptr;
+    std::vector<Event> done;  ///< of steps that others wait for; null: of others
+  };
+  Event mark(Stream);
+  void wait_for(Stream, Event);
+  void end_lanes();
+
+  void copy_here(const Tensor& to, const Tensor& from);
+  Tensor dense_here(const Tensor& like);
+
+  std::shared_ptr<const CudaDevice> device_;
+  std::shared_ptr<MemoryPool> pool_;
+  std::function<Storage(std::size_t)> allocate_;  ///< the caller's; none: the pool
+  Stream own_ = nullptr, stream_ = nullptr;
+  std::vector<Stream> side_;  ///< the lanes of recorded work beside the first, which is own_
+  std::optional<Recording> recording_;
+  int depth_ = 0;                   ///< of begin … end
+  ContextHandle before_ = nullptr;  ///< the thread's context at the outermost begin
+  std::vector<void*> shared_;       ///< host memory that kernels see
+  std::unique_ptr<Copier> copier_;
+  std::unique_ptr<Blas> blas_;
+  std::unique_ptr<Dnn> dnn_;
+};
+
+}  // namespace coil::runtime::cuda

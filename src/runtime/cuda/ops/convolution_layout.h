@@ -1,0 +1,17 @@
+// How operands of convolutions are shown to cuDNN.
+#pragma once
+#include "runtime/device/library.h"
+
+namespace coil::runtime::cuda {
+
+/// One spatial dimension becomes two: cuDNN's engines want them.
+BoundView widened(BoundView);
+/// What belongs to spatial dimensions, one before the first where there is only one.
+Sizes widened(Sizes, std::int64_t first);
+/// The two layouts in which cuDNN is shown operands: dense, channels-last or row-major. Its engines take other strides,
+/// and operands that differ in their order, and then read some from wrong places.
+BoundView shown_as(const BoundView&, bool last);
+/// Whether to show operands channels-last copies fewer bytes than to show them row-major.
+bool lie_channels_last(std::span<const BoundView* const>);
+
+}  // namespace coil::runtime::cuda

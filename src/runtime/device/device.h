@@ -1,0 +1,127 @@
+// What the executor asks of a device: memory, kernels, copies and library calls, in order on a queue. The CPU and CUDA
+// are built in.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/device/library.h"
+#include "runtime/device/overlap.h"
+#include "runtime/plan/plan.h"
+
+namespace coil::runtime {
+
+/// One launch of a kernel with its sizes bound. `words` is where its arguments begin in the binding's table, 8 bytes
+/// each: on the CPU the buffers' pointers, the status word's, the scalars; on other devices buffers, scalars, status
+/// word, as such a kernel takes them.
+struct Launch {
+  const void* kernel = nullptr;  ///< from LoadedKernels::find
+  std::uint32_t words = 0, word_count = 0, buffer_count = 0;
+  std::uint32_t grid[3] = {0, 0, 0}, block = 0, shared_bytes = 0;
+  std::int64_t extent = 0;  ///< CPU
+  int chunks = 1;           ///< CPU
+  bool early = false;       ///< GPU: the kernel itself waits for the one before it
+};
+
+/// Sets how many blocks a GPU's launch has along x, y or z; false where that is none, and there is nothing to launch.
+/// Throws Error on more than a GPU takes.
+bool set_blocks(Launch&, std::size_t dimension, std::int64_t blocks, const std::string& kernel);
+
+/// The kernels of a program, loaded.
+class LoadedKernels {
+ public:
+  virtual ~LoadedKernels() = default;
+  /// What Launch::kernel holds; null when there is no kernel of that name.
+  virtual const void* find(const std::string& symbol) const = 0;
+};
+
+/// Work recorded once and run again as it was, with the same pointers.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+};
+
+/// Work in order on one device: what one context needs. One thread at a time, between `begin` and `end` (QueueScope).
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  virtual Device device() const = 0;
+  /// Readies the calling thread (CUDA: the device's context is current), and puts back what was.
+  virtual void begin() = 0;
+  virtual void end() noexcept = 0;
+
+  /// Memory of the device, at least 64-byte aligned, contents undefined. It may go back while work that uses it is
+  /// still queued. Throws Error when memory is out, with `planned_bytes` in the message.
+  virtual Storage allocate(std::size_t bytes) = 0;
+  /// Words of memory that kernels and the host both see, zero; they live as long as the queue.
+  virtual std::span<std::int64_t> shared_words(std::size_t count) = 0;
+  /// `to[i] = from[i]` for tensors of the same dtype and sizes that do not overlap, each on this device or on the host,
+  /// whatever their strides.
+  virtual void copy(const Tensor& to, const Tensor& from) = 0;
+  /// `words`: the binding's whole table.
+  virtual void launch(const Launch&, void* const* words) = 0;
+  virtual std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes&) = 0;
+
+  /// Whether launches return before their work is done; status words then tell only after `wait`.
+  virtual bool runs_ahead() const { return false; }
+  /// Returns when all work queued so far is done. Throws Error when some of it failed.
+  virtual void wait() {}
+  /// Queues work on a stream of the caller's from now on (CUstream; its device must be this one); null: on the queue's
+  /// own.
+  virtual void set_stream(void* stream);
+  /// Memory comes from the caller from now on; it is given back while work on the stream that was current when it was
+  /// taken may still use it. None: from the queue's own pool again.
+  virtual void set_allocator(std::function<Storage(std::size_t)> allocate);
+
+  /// Between the two, work is recorded and not run. False where the device cannot.
+  virtual bool begin_recording() { return false; }
+  virtual std::unique_ptr<RecordedWork> end_recording() { return nullptr; }
+  /// How many steps may run side by side when they are recorded. Between begin_step and end_step work is recorded as
+  /// its order says; the steps come in program order, each once.
+  virtual std::uint32_t lanes() const { return 1; }
+  virtual void begin_step(const StepOrder&) {}
+  virtual void end_step(const StepOrder&) {}
+  virtual void run_recorded(const RecordedWork&) {}
+
+  std::uint64_t planned_bytes = 0;  ///< the program's planned peak, for messages
+};
+
+/// `queue.begin()` … `queue.end()`.
+class QueueScope {
+ public:
+  explicit QueueScope(Queue& queue) : queue_(queue) { queue_.begin(); }
+  ~QueueScope() { queue_.end(); }
+  QueueScope(const QueueScope&) = delete;
+  QueueScope& operator=(const QueueScope&) = delete;
+
+ private:
+  Queue& queue_;
+};
+
+/// A device of this machine, for one model.
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+  virtual Device device() const = 0;
+  /// Throws Error when the device lacks what `isa` (Plan::isa) names, or a binary cannot be loaded.
+  virtual std::unique_ptr<LoadedKernels> load(const std::string& isa,
+                                              std::span<const std::vector<std::byte>> libraries) = 0;
+  virtual std::unique_ptr<Queue> make_queue() = 0;
+};
+
+/// Throws Error when nobody registered devices of this type, or this machine has no such device.
+std::shared_ptr<DeviceRuntime> open_device(Device);
+
+/// Opens a device by its index, or throws Error.
+using DeviceOpener = std::function<std::shared_ptr<DeviceRuntime>(int index)>;
+/// Programs run on devices of this type from now on. The files that implement the built-in devices call it when the
+/// process starts. Throws Error for a type that has an opener already.
+void register_device(DeviceType, DeviceOpener);
+
+std::shared_ptr<DeviceRuntime> open_cpu();
+
+}  // namespace coil::runtime

@@ -1,0 +1,51 @@
+#include "runtime/device/threads.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+
+namespace coil::runtime {
+namespace {
+
+std::atomic<int> g_threads{0};
+
+}  // namespace
+
+void set_threads(int threads) { g_threads.store(std::max(threads, 0), std::memory_order_relaxed); }
+
+int thread_count() {
+  const int chosen = g_threads.load(std::memory_order_relaxed);
+  return chosen > 0 ? chosen : std::max(1, omp_get_max_threads());
+}
+
+int chunk_count(std::int64_t extent, std::int64_t grain, int threads) {
+  return static_cast<int>(std::clamp<std::int64_t>(extent / std::max<std::int64_t>(grain, 1), 1, threads));
+}
+
+void parallel_for(KernelFunction kernel, void* const* buffers, const std::int64_t* scalars, std::int64_t extent,
+                  int chunks) {
+  if (chunks <= 1) {
+    kernel(buffers, scalars, 0, extent);
+    return;
+  }
+  // The whole team every time: libgomp ends and remakes threads when a team's size changes.
+#pragma omp parallel
+  {
+    const std::int64_t team = omp_get_num_threads(), share = extent / chunks, rest = extent % chunks;
+    for (std::int64_t chunk = omp_get_thread_num(); chunk < chunks; chunk += team) {
+      const std::int64_t begin = chunk * share + std::min(chunk, rest);
+      kernel(buffers, scalars, begin, begin + share + (chunk < rest));
+    }
+  }
+}
+
+ThreadScope::ThreadScope(int threads) : before_(omp_get_max_threads()), changed_(threads != before_) {
+  if (changed_) omp_set_num_threads(threads);
+}
+
+ThreadScope::~ThreadScope() {
+  if (changed_) omp_set_num_threads(before_);
+}
+
+}  // namespace coil::runtime

@@ -1,0 +1,474 @@
+#include "runtime/executor/binding.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "runtime/device/messages.h"
+#include "runtime/device/threads.h"
+#include "runtime/executor/constant_memory.h"
+#include "runtime/plan/arena_planner.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/shape_program.h"
+#include "runtime/views/strided_copy.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+namespace {
+
+std::vector<BufferId> memory_owners(const Plan& plan) {
+  std::vector<BufferId> owners;
+  for (BufferId id = 0; id < plan.buffers.size(); ++id) owners.push_back(memory_of(plan, id));
+  return owners;
+}
+
+}  // namespace
+
+Binding::Binding(const Model::Impl& model, Queue& queue) : Binding(model, queue, QueueScope(queue)) {}
+
+Binding::Binding(const Model::Impl& model, Queue& queue, const QueueScope&)
+    : model_(model),
+      plan_(model.plan),
+      queue_(queue),
+      constants_(model.constants),
+      memory_of_(memory_owners(plan_)),
+      guards_(plan_),
+      failures_(plan_, memory_of_, queue),
+      stages_(plan_.shape_program) {
+  copy_states();
+  output_index_.assign(plan_.buffers.size(), 0);
+  for (BufferId id = 0; id < plan_.buffers.size(); ++id)
+    if (memory_of_[id] == id && plan_.buffers[id].kind == BufferKind::Output && !is_late(plan_.buffers[id].bytes))
+      output_index_[id] = output_count_++;
+  for (const Step& step : plan_.steps) {
+    if (const auto* call = std::get_if<ExternCall>(&step)) ops_.push_back(queue_.make_op(call->op, call->attributes));
+    if (const auto* call = std::get_if<HostCall>(&step)) host_ops_.push_back(model_.host(*call));
+  }
+  make_room();
+  find_late();
+  if (!plan_.check_lifetimes) return;
+  if (queue_.device() != Device{})
+    fail("lifetimes are checked on the cpu, not on {}; compile for the cpu, or without assert_lifetimes",
+         to_string(queue_.device()));
+  checker_ = std::make_unique<LifetimeChecker>(plan_);
+}
+
+void Binding::make_room() {
+  now_.seen.resize(plan_.inputs.size());
+  now_.slots.resize(plan_.shape_program.size());
+  now_.inputs.resize(plan_.inputs.size());
+  now_.outputs.resize(output_count_);
+  now_.sites.resize(ops_.size());
+  for (PreparedViews& site : now_.sites) site.prepared = false;
+}
+
+bool Binding::prepare(std::uint32_t site, std::vector<BoundView> in, std::vector<BoundView> out) {
+  PreparedViews& views = now_.sites[site];
+  if (views.prepared && views.inputs == in && views.outputs == out) return false;
+  views.prepared = false;
+  ops_[site]->prepare(in, out);
+  views = {std::move(in), std::move(out), true};
+  return true;
+}
+
+void Binding::copy_states() {
+  for (const ConstantPiece& piece : constant_pieces(constants_)) {
+    // Constants that share memory with a state see its writes: the piece moves whole.
+    if (std::none_of(piece.constants.begin(), piece.constants.end(),
+                     [&](std::size_t i) { return plan_.constants[i].state; }))
+      continue;
+    move_piece(piece, queue_.allocate(piece.bytes()), 0, constants_, queue_);
+  }
+}
+
+void Binding::bind(std::span<const Tensor> given) {
+  guards_.check_count(given.size());
+  if (threads_ != thread_count()) {
+    for (PreparedViews& site : now_.sites) site.prepared = false;
+    shelf_.clear();
+    is_bound_ = false;
+  }
+  if (is_bound_ && guards_.hold(now_.seen, given)) return;
+  const bool bound = std::exchange(is_bound_, false);
+  threads_ = thread_count();
+  if (bound && !walks() && host_ops_.empty() && take_from_shelf(given)) {
+    if (!borrows_memory_) take_memory();
+    is_bound_ = true;
+    return;
+  }
+  guards_.check(given);
+  run_shape_program(plan_.shape_program, stages_.after[0], given, now_.slots);
+  guards_.bind(given, now_.slots, now_.inputs);
+  check_conditions(given);
+  bind_memory();
+  bind_steps();
+  bind_results();
+  repeats_ = takes_the_same_steps();
+  if (!borrows_memory_) take_memory();
+  guards_.remember(given, now_.seen);
+  state_sizes_ = 0;
+  is_bound_ = true;
+  if (has_listener()) {
+    std::vector<std::string> shapes;
+    for (const Tensor& t : given) shapes.push_back(describe(t));
+    tell(MessageLevel::Debug, "bound for ({}): {} bytes of temporaries, {} of scratch memory", fmt::join(shapes, ", "),
+         now_.arena_bytes, now_.workspace_bytes);
+  }
+}
+
+bool Binding::take_from_shelf(std::span<const Tensor> given) {
+  state_sizes_ = 0;
+  for (auto found = shelf_.begin(); found != shelf_.end(); ++found) {
+    if (!guards_.hold((*found)->seen, given)) continue;
+    std::swap(now_, **found);
+    std::rotate(shelf_.begin(), found, found + 1);
+    for (std::size_t i = 0; i < ops_.size(); ++i)
+      if (const PreparedViews& site = now_.sites[i]; site.prepared) ops_[i]->prepare(site.inputs, site.outputs);
+    return true;
+  }
+  // Where sizes are mostly new there is little to keep: one in eight replaces the oldest.
+  if (shelf_.size() == kShelved && ++misses_ % 8 != 0) return false;
+  if (shelf_.size() < kShelved) shelf_.push_back(std::make_unique<BoundPlan>());
+  std::rotate(shelf_.begin(), shelf_.end() - 1, shelf_.end());
+  std::swap(now_, *shelf_.front());
+  make_room();
+  return false;
+}
+
+void Binding::check_conditions(std::span<const Tensor> given) const {
+  auto check = [&](Slot condition, const std::string& message) {
+    if (slot(condition) != 0) return;
+    std::vector<std::string> shapes;
+    for (std::size_t i = 0; i < given.size(); ++i) shapes.push_back(plan_.inputs[i].name + " " + describe(given[i]));
+    fail("{} (given: {})", message, fmt::join(shapes, ", "));
+  };
+  for (const Check& c : plan_.checks) check(c.condition, c.message);
+  for (std::size_t k = 0; k < plan_.steps.size(); ++k)
+    if (early_assert_[k])
+      check(std::get<AssertCall>(plan_.steps[k]).condition, std::get<AssertCall>(plan_.steps[k]).message);
+}
+
+std::size_t Binding::slot_bytes(Slot s, const std::string& buffer) const {
+  if (now_.slots[s] < 0) fail("buffer {} would have {} bytes for these sizes", buffer, now_.slots[s]);
+  return static_cast<std::size_t>(now_.slots[s]);
+}
+
+Sizes Binding::slots(const std::vector<Slot>& from) const {
+  Sizes values;
+  values.reserve(from.size());
+  for (Slot s : from) values.push_back(now_.slots[s]);
+  return values;
+}
+
+void Binding::bind_memory() {
+  const std::size_t n = plan_.buffers.size();
+  now_.buffer_bytes.assign(n, 0);
+  now_.buffer_base.assign(n, nullptr);
+  std::vector<Interval> intervals(n);
+  std::vector<BufferId> temporaries;
+  bool planned = true;  // by the compiler
+  for (BufferId id = 0; id < n; ++id) {
+    const Buffer& b = plan_.buffers[id];
+    const BufferId owner = memory_of_[id];
+    if (late_buffer_[owner]) continue;
+    switch (plan_.buffers[owner].kind) {
+      case BufferKind::Input: {
+        const BoundInput& in = now_.inputs[plan_.buffers[owner].index];
+        now_.buffer_bytes[owner] =
+            static_cast<std::uint64_t>(in.span) * size_of(plan_.inputs[plan_.buffers[owner].index].dtype);
+        break;
+      }
+      case BufferKind::Constant: {
+        const Tensor& c = constants_[plan_.buffers[owner].index];
+        now_.buffer_bytes[owner] = static_cast<std::uint64_t>(layout_span(c.sizes, c.strides)) * size_of(c.dtype);
+        now_.buffer_base[owner] = c.bytes();
+        break;
+      }
+      case BufferKind::Output:
+        now_.buffer_bytes[owner] = std::max<std::uint64_t>(now_.buffer_bytes[owner], slot_bytes(b.bytes, b.name));
+        now_.outputs[output_index_[owner]].bytes = now_.buffer_bytes[owner];
+        break;
+      case BufferKind::Temporary: {
+        now_.buffer_bytes[owner] = std::max<std::uint64_t>(now_.buffer_bytes[owner], slot_bytes(b.bytes, b.name));
+        Interval& live = intervals[owner];
+        if (id == owner) temporaries.push_back(id);
+        live.first = live.bytes == 0 && live.last == 0 ? b.first : std::min(live.first, b.first);
+        live.last = std::max(live.last, b.last);
+        live.bytes = now_.buffer_bytes[owner];
+        if (id == owner && b.arena_offset < 0) planned = false;
+        break;
+      }
+    }
+  }
+  std::vector<std::uint64_t> offsets(n, 0);
+  now_.arena_bytes = plan_.static_arena_bytes;
+  if (planned) {
+    for (BufferId id : temporaries) offsets[id] = static_cast<std::uint64_t>(plan_.buffers[id].arena_offset);
+  } else {
+    ArenaPlan arena = plan_arena(intervals);
+    offsets = std::move(arena.offsets);
+    now_.arena_bytes = arena.peak;
+  }
+  if (checker_) {
+    checker_->check_placement(temporaries, intervals, offsets);
+    ArenaPlan apart = LifetimeChecker::apart(temporaries, intervals);
+    offsets = std::move(apart.offsets);
+    now_.arena_bytes = apart.peak;
+  }
+  for (BufferId id : temporaries)
+    if (now_.buffer_bytes[id] > now_.arena_bytes || offsets[id] > now_.arena_bytes - now_.buffer_bytes[id])
+      fail("the plan is broken: buffer {} lies outside of the arena", plan_.buffers[id].name);
+  now_.temporaries = std::move(temporaries);
+  now_.arena_offset = std::move(offsets);
+}
+
+void Binding::take_memory() {
+  if (arena_.bytes < now_.arena_bytes) {
+    arena_ = {};
+    queue_.planned_bytes = now_.arena_bytes + model_.weight_bytes;
+    for (const BoundOutputBuffer& out : now_.outputs) queue_.planned_bytes += out.bytes;
+    arena_ = queue_.allocate(now_.arena_bytes);
+  }
+  grow_workspace();
+  if (arena_.data.get() == now_.arena_base) return;
+  now_.arena_base = arena_.data.get();
+  place(now_.arena_patches, arena_.data.get());
+  for (BufferId id : now_.temporaries) now_.buffer_base[id] = arena_.data.get() + now_.arena_offset[id];
+}
+
+void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
+  const BufferId owner = memory_of_[buffer];
+  const auto at = static_cast<std::uint32_t>(now_.words.size());
+  const Buffer& b = plan_.buffers[owner];
+  std::byte* base = now_.buffer_base[owner];
+  now_.words.push_back(base ? base + byte_offset : nullptr);
+  if (b.kind == BufferKind::Temporary && !late_buffer_[owner])
+    now_.arena_patches.push_back({at, now_.arena_offset[owner] + byte_offset});
+  const auto step = static_cast<std::uint32_t>(now_.steps.size());
+  if (b.kind == BufferKind::Input) {
+    now_.inputs[b.index].patches.push_back({at, byte_offset});
+    now_.inputs[b.index].last = step;
+  }
+  if (b.kind == BufferKind::Output) {
+    BoundOutputBuffer& out = now_.outputs[output_index_[owner]];
+    if (out.patches.empty()) out.first = step;
+    out.patches.push_back({at, byte_offset});
+  }
+}
+
+BoundView Binding::bind_view(const View& v) const {
+  BoundView bound{v.dtype, slots(v.sizes), slots(v.strides)};
+  if (plan_.device.type != DeviceType::CPU)
+    bound.alignment = std::gcd(kDeviceAlignment, slot(v.offset) * static_cast<std::int64_t>(size_of(v.dtype)));
+  return bound;
+}
+
+std::int64_t Binding::view_offset(const View& v, const BoundView& bound) const {
+  const std::int64_t span = layout_span(bound.sizes, bound.strides), offset = slot(v.offset);
+  const auto items = static_cast<std::int64_t>(now_.buffer_bytes[memory_of_[v.buffer]] / size_of(v.dtype));
+  if (span > 0 && (offset < 0 || span > items || offset > items - span))
+    fail("the plan is broken: a view of buffer {} reaches outside of it", plan_.buffers[v.buffer].name);
+  return span > 0 ? offset : 0;
+}
+
+void Binding::bind_steps() {
+  now_.words.clear();
+  now_.steps.clear();
+  now_.plan_step.clear();
+  now_.arena_patches.clear();
+  now_.arena_base = nullptr;
+  for (BoundOutputBuffer& out : now_.outputs) out.patches.clear(), out.first = 0;
+  if (late_ || checker_)
+    for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
+      const BufferKind kind = plan_.buffers[id].kind;
+      if (kind == BufferKind::Input && plan_.inputs[plan_.buffers[id].index].unused) continue;
+      if (memory_of_[id] != id || late_buffer_[id] || (kind != BufferKind::Input && kind != BufferKind::Output))
+        continue;
+      late_base_[id] = static_cast<std::int32_t>(now_.words.size());
+      point(id, 0);
+    }
+  std::uint32_t site = 0, failing = 0;
+  std::uint32_t host_call = 0;
+  for (const Step& step : plan_.steps) {
+    BoundStep bound;
+    const std::uint32_t at = site;
+    const auto* kernel = std::get_if<KernelCall>(&step);
+    const std::uint32_t failure = kernel && !plan_.kernels[kernel->kernel].failure.empty() ? ++failing : 0;
+    if (std::holds_alternative<ExternCall>(step)) ++site;
+    const auto* host = std::get_if<HostCall>(&step);
+    const std::uint32_t call_of_host = host ? host_call++ : 0;
+    if (late_ && is_late(step))
+      bound = LateStep{host ? call_of_host : at, failure};
+    else if (kernel)
+      bound = bind_kernel(*kernel, failure, static_cast<std::size_t>(&step - plan_.steps.data()));
+    else if (const auto* call = std::get_if<ExternCall>(&step))
+      bound = bind_extern(*call, at);
+    else if (host)
+      bound = bind_host(*host, *host_ops_[call_of_host]);
+    else
+      bound = std::monostate();
+    if (!walks() && std::holds_alternative<std::monostate>(bound)) continue;
+    now_.steps.push_back(bound);
+    now_.plan_step.push_back(static_cast<std::uint32_t>(&step - plan_.steps.data()));
+  }
+  find_first_and_last_uses();
+  ask_calls();
+}
+
+void Binding::find_first_and_last_uses() {
+  now_.by_first_use.clear();
+  now_.by_last_use.clear();
+  for (std::uint32_t k = 0; k < now_.outputs.size(); ++k) now_.by_first_use.push_back(k);
+  for (std::uint32_t i = 0; i < now_.inputs.size(); ++i)
+    if (!now_.inputs[i].patches.empty()) now_.by_last_use.push_back(i);
+  std::ranges::stable_sort(now_.by_first_use, {}, [&](std::uint32_t k) { return now_.outputs[k].first; });
+  std::ranges::stable_sort(now_.by_last_use, {}, [&](std::uint32_t i) { return now_.inputs[i].last; });
+}
+
+void Binding::ask_calls() {
+  now_.workspace_bytes = 0;
+  now_.detours = false;
+  for (std::size_t i = 0; i < ops_.size(); ++i)
+    if (now_.sites[i].prepared) {
+      now_.workspace_bytes = std::max(now_.workspace_bytes, ops_[i]->workspace_bytes());
+      now_.detours = now_.detours || ops_[i]->runs_on_host();
+    }
+  for (std::size_t s = 0; s < plan_.steps.size(); ++s)
+    now_.detours = now_.detours || (failures_.guards(s) && !std::holds_alternative<KernelCall>(plan_.steps[s]));
+}
+
+void Binding::grow_workspace() {
+  if (workspace_.bytes < now_.workspace_bytes) {
+    workspace_ = {};
+    workspace_ = queue_.allocate(now_.workspace_bytes);
+  }
+}
+
+std::optional<Launch> Binding::launch_of(const KernelCall& call) const {
+  Launch l;
+  l.kernel = model_.kernels[call.kernel];
+  l.buffer_count = static_cast<std::uint32_t>(call.buffers.size());
+  const bool gpu = !call.grid.empty();
+  if (gpu != (plan_.device != Device{}))
+    fail("the plan is broken: kernel '{}' is launched as on another device", plan_.kernels[call.kernel].symbol);
+  if (gpu) {
+    for (std::size_t d = 0; d < 3; ++d)
+      if (!set_blocks(l, d, slot(call.grid[d]), plan_.kernels[call.kernel].symbol)) return std::nullopt;
+    l.block = call.block;
+    l.early = plan_.launches_early;
+    l.shared_bytes = static_cast<std::uint32_t>(std::max<std::int64_t>(0, slot(call.shared_bytes)));
+  } else {
+    l.extent = slot(call.extent);
+    if (l.extent <= 0) return std::nullopt;
+    l.chunks = chunk_count(l.extent, slot(call.grain), threads_);
+  }
+  return l;
+}
+
+BoundStep Binding::bind_kernel(const KernelCall& call, std::uint32_t failure, std::size_t step) {
+  std::optional<Launch> l = launch_of(call);
+  if (!l) return std::monostate();
+  const bool gpu = !call.grid.empty();
+  l->words = static_cast<std::uint32_t>(now_.words.size());
+  for (BufferId b : call.buffers) point(b, 0);
+  if (gpu) scalars(call, now_.words);
+  now_.words.push_back(failures_.word_of(failure, step));
+  if (!gpu) scalars(call, now_.words);
+  l->word_count = static_cast<std::uint32_t>(now_.words.size()) - l->words;
+  return KernelStep{*l, failure};
+}
+
+void Binding::scalars(const KernelCall& call, std::vector<void*>& words) const {
+  for (Slot s : call.scalars) words.push_back(reinterpret_cast<void*>(slot(s)));
+}
+
+BoundStep Binding::bind_extern(const ExternCall& call, std::uint32_t site) {
+  std::vector<BoundView> in, out;
+  for (const View& v : call.inputs) in.push_back(bind_view(v));
+  for (const View& v : call.outputs) out.push_back(bind_view(v));
+  const bool empty =
+      !out.empty() && std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; });
+  if (empty) {
+    now_.sites[site].prepared = false;
+    return std::monostate();
+  }
+  ExternStep bound{ops_[site].get(), static_cast<std::uint32_t>(now_.words.size()), 0,
+                   static_cast<std::uint32_t>(in.size()), static_cast<std::uint32_t>(out.size())};
+  for (std::size_t i = 0; i < in.size(); ++i)
+    point(call.inputs[i].buffer, static_cast<std::uint64_t>(view_offset(call.inputs[i], in[i])) * size_of(in[i].dtype));
+  bound.outputs = static_cast<std::uint32_t>(now_.words.size());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    point(call.outputs[i].buffer,
+          static_cast<std::uint64_t>(view_offset(call.outputs[i], out[i])) * size_of(out[i].dtype));
+  prepare(site, std::move(in), std::move(out));
+  return bound;
+}
+
+BoundStep Binding::bind_host(const HostCall& call, HostOp& op) {
+  std::vector<BoundView> in, out;
+  HostStep bound{&op, static_cast<std::uint32_t>(now_.words.size()), 0, static_cast<std::uint32_t>(call.inputs.size()),
+                 0};
+  for (const View& v : call.inputs) {
+    in.push_back(bind_view(v));
+    point(v.buffer, static_cast<std::uint64_t>(view_offset(v, in.back())) * size_of(v.dtype));
+  }
+  bound.outputs = static_cast<std::uint32_t>(now_.words.size());
+  for (const auto& v : call.outputs) {
+    if (!v) continue;
+    out.push_back(bind_view(*v));
+    point(v->buffer, static_cast<std::uint64_t>(view_offset(*v, out.back())) * size_of(v->dtype));
+  }
+  bound.output_count = static_cast<std::uint32_t>(out.size());
+  op.prepare(in, out, now_.slots);
+  return bound;
+}
+
+BoundResult Binding::bind_result(const Output& out) const {
+  BoundResult r;
+  auto number = [&](DType dtype, const auto& value) {
+    r.source = BoundResult::Source::Number;
+    r.dtype = dtype;
+    std::memcpy(r.number, &value, sizeof value);
+  };
+  switch (out.kind) {
+    case Output::Kind::None: return r;
+    case Output::Kind::Int: number(DType::I64, slot(out.value)); return r;
+    case Output::Kind::Bool: number(DType::Bool, slot(out.value) != 0); return r;
+    case Output::Kind::Float: number(DType::F64, out.number); return r;
+    case Output::Kind::Tensor: break;
+  }
+  const BoundView view = bind_view(out.view);
+  const BufferId owner = memory_of_[out.view.buffer];
+  r.dtype = view.dtype;
+  r.sizes = view.sizes;
+  r.strides = view.strides;
+  r.offset = slot(out.view.offset);
+  view_offset(out.view, view);
+  const Buffer& b = plan_.buffers[owner];
+  r.index = b.kind != BufferKind::Output ? b.index : late_buffer_[owner] ? owner : output_index_[owner];
+  r.source = late_buffer_[owner]            ? BoundResult::Source::Late
+             : b.kind == BufferKind::Output ? BoundResult::Source::Fresh
+             : b.kind == BufferKind::Input  ? BoundResult::Source::Input
+                                            : BoundResult::Source::Constant;
+  return r;
+}
+
+void Binding::bind_results() {
+  now_.results.clear();
+  for (const Output& out : plan_.outputs) {
+    now_.results.push_back(is_late(out) ? BoundResult() : bind_result(out));
+    if (out.kind != Output::Kind::Tensor) continue;
+    if (const Buffer& b = plan_.buffers[memory_of_[out.view.buffer]]; b.kind == BufferKind::Input)
+      now_.inputs[b.index].aliased = true;
+  }
+}
+
+MemoryUse Binding::memory() const {
+  MemoryUse use;
+  use.arena_bytes = now_.arena_bytes + late_peak_;
+  use.workspace_bytes = now_.workspace_bytes;
+  for (const BoundOutputBuffer& out : now_.outputs) use.output_bytes += out.bytes;
+  return use;
+}
+
+}  // namespace coil::runtime

@@ -1,0 +1,206 @@
+// A plan bound to the sizes of calls, one after another, and its steps as they run. What some of the last calls' sizes
+// came to is kept.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/device/device.h"
+#include "runtime/executor/bound_plan.h"
+#include "runtime/executor/failure_statuses.h"
+#include "runtime/executor/input_guards.h"
+#include "runtime/executor/lifetime_checker.h"
+#include "runtime/executor/model.h"
+#include "runtime/executor/recorded_parts.h"
+#include "runtime/plan/shape_program.h"
+
+namespace coil::runtime {
+
+/// What a run tells of memory that is not its own. Each may be empty.
+struct MemoryHooks {
+  OutputAllocator allocate;  ///< memory of outputs whose sizes only the run tells
+  std::function<void(std::uint32_t output)>
+      output_needed;  ///< before the first step that uses an output buffer: it is to be placed
+  std::function<void(std::span<const std::uint32_t>)> inputs_done;  ///< after a step: no later one uses these inputs
+};
+
+class Binding {
+ public:
+  /// The queue is begun whenever the binding is used.
+  Binding(const Model::Impl&, Queue&);
+
+  /// Temporaries and scratch memory are allocated for each run, between `take_memory` and `release`, and not kept:
+  /// programs that take turns then share them.
+  void set_borrows_memory(bool on) { borrows_memory_ = on; }
+  void take_memory();
+  /// Asked between turns of loops: whether the run is to end.
+  void set_stop(std::function<bool()> asked) { stop_ = std::move(asked); }
+  /// Binds for these inputs; does nothing when they look like the last call's. Throws Error in the user's terms.
+  void bind(std::span<const Tensor> inputs);
+  /// Whether `bind` would have nothing to do for inputs of the same dtypes, sizes and strides as the last.
+  bool is_bound_alike() const { return is_bound_ && !guards_.reads_values() && threads_ == thread_count(); }
+  void place(const Patch& p, std::byte* memory) { now_.words[p.word] = memory + p.offset; }
+  void place(std::span<const Patch> patches, std::byte* memory) {
+    for (const Patch& p : patches) place(p, memory);
+  }
+  /// On a device that does not run ahead: throws Error when a kernel finds an index out of range. Results that depend
+  /// on the run are bound after it.
+  void run_steps(const MemoryHooks& hooks = {});
+  /// The same while the queue records: steps that touch different memory side by side.
+  void record_steps();
+  /// On a device that runs ahead: throws Error when a kernel of what ran since the last check, and was waited for,
+  /// found an index out of range.
+  void check_failures() { failures_.check(); }
+  /// From now on steps that a device can record go through `parts`, which records what lies between others; null:
+  /// straight to the queue. Watched programs take no notice.
+  void run_in_parts(RecordedParts* parts) { parts_ = checker_ ? nullptr : parts; }
+  /// Something is only known as the program runs.
+  bool is_late() const { return late_; }
+  /// Whether runs with the bound sizes all take the same steps, loops included, and few enough to be recorded.
+  bool repeats() const { return repeats_; }
+  /// From now on each run leaves the seconds of the plan's steps there; null: no longer.
+  void time_steps(std::vector<double>* seconds) {
+    seconds_ = seconds;
+    is_bound_ = false;
+    shelf_.clear();
+  }
+  bool is_timed() const { return seconds_ != nullptr; }
+  /// All that the steps' work depends on: sizes, pointers, scalars. Runs with equal states queue equal work.
+  std::span<const std::uint64_t> state();
+  /// Memory of a buffer that the run allocated.
+  const Storage& late_memory(BufferId owner) const { return late_memory_[owner]; }
+  /// Lets go of what the run allocated.
+  void release();
+
+  /// Constant `index`: this context's own copy when the program writes to it.
+  const Tensor& constant(std::uint32_t index) const { return constants_[index]; }
+  MemoryUse memory() const;
+  /// Whether a step is the host's to carry out, which it does anew in each run.
+  bool calls_host() const { return !host_ops_.empty() || now_.detours; }
+  /// Whether the plan computes with the value of input `index`, which then must be on the host.
+  bool reads_value(std::size_t index) const { return guards_.reads_value(index); }
+  /// Whether it does so with any.
+  bool reads_values() const { return guards_.reads_values(); }
+
+  const std::vector<BoundInput>& inputs() const { return now_.inputs; }
+  const std::vector<BoundOutputBuffer>& outputs() const { return now_.outputs; }
+  const std::vector<BoundResult>& results() const { return now_.results; }
+
+ private:
+  static constexpr std::size_t kShelved = 8;
+
+  Binding(const Model::Impl&, Queue&, const QueueScope&);
+  void copy_states();
+  /// For a call's sizes, in place of what other sizes came to.
+  void make_room();
+  /// Readies a library call for these views; false when it was ready for them.
+  bool prepare(std::uint32_t site, std::vector<BoundView> in, std::vector<BoundView> out);
+  /// Puts what is bound aside; true when what was bound for these inputs once is in its place.
+  bool take_from_shelf(std::span<const Tensor>);
+  void check_conditions(std::span<const Tensor>) const;
+  void bind_memory();
+  void bind_steps();
+  BoundStep bind_kernel(const KernelCall&, std::uint32_t failure, std::size_t step);
+  BoundStep bind_extern(const ExternCall&, std::uint32_t site);
+  BoundStep bind_host(const HostCall&, HostOp&);
+  void bind_results();
+  void find_first_and_last_uses();
+  /// Library calls are prepared: what scratch memory they need, and whether the host does some of them.
+  void ask_calls();
+  void grow_workspace();
+  BoundResult bind_result(const Output&) const;
+  std::size_t slot_bytes(Slot s, const std::string& buffer) const;
+  Sizes slots(const std::vector<Slot>&) const;
+  BoundView bind_view(const View&) const;
+  /// Elements from the start of the buffer; checks that the view lies inside it.
+  std::int64_t view_offset(const View&, const BoundView&) const;
+  void point(BufferId, std::uint64_t byte_offset);
+  /// A launch with its sizes; nothing where there is nothing to do.
+  std::optional<Launch> launch_of(const KernelCall&) const;
+  void scalars(const KernelCall&, std::vector<void*>& words) const;
+  std::int64_t slot(Slot s) const {
+    if (late_ && undefined_[s]) fail_undefined();
+    return now_.slots[s];
+  }
+  [[noreturn]] void fail_undefined() const;
+
+  // late_steps.cpp: what is only known as the program runs.
+  void find_late();
+  bool is_late(Slot s) const { return stages_.of[s] != 0; }
+  bool is_late(const View&) const;
+  bool is_late(const Step&) const;
+  bool is_late(const Output&) const;
+  bool takes_the_same_steps() const;
+  /// Steps one by one as the plan has them: of late programs, and of watched ones.
+  void walk_steps(const OutputAllocator&);
+  bool walks() const { return late_ || checker_ || seconds_; }
+  void begin_watching();
+  void run_late(const Step&, const LateStep&, const OutputAllocator&);
+  void run_late_kernel(const KernelCall&, std::uint32_t failure, std::size_t step);
+  void run_late_extern(const ExternCall&, std::uint32_t site);
+  void run_late_host(const HostCall&, HostOp&);
+  void allocate_late(BufferId, const OutputAllocator&);
+  void set_number(Slot, std::int64_t value);
+  std::byte* late_address(BufferId) const;
+
+  // run_steps.cpp
+  void run_directly(const MemoryHooks&);
+  void run_bound(const BoundStep&);
+  void run_bound(const KernelStep&, void* const* words);
+  void run_bound(const ExternStep&);
+  void run_bound(const HostStep&);
+  /// Before a library or the host writes to memory of the caller: what came before must be done, and well.
+  void settle(std::size_t bound);
+
+  // recorded_steps.cpp
+  void flush_parts();
+  /// What a kernel or library call reads and writes.
+  std::vector<Touch> touches(std::size_t bound) const;
+  /// Of memory that steps use: where it is in this run.
+  std::uintptr_t base_of(BufferId owner) const;
+
+  const Model::Impl& model_;
+  const Plan& plan_;
+  Queue& queue_;
+  std::vector<Tensor> constants_;
+  std::vector<BufferId> memory_of_;          ///< for each buffer, the one whose memory it lives in
+  std::vector<std::uint32_t> output_index_;  ///< for each buffer, its place in `outputs`
+  std::uint32_t output_count_ = 0;
+  InputGuards guards_;
+  FailureStatuses failures_;
+  std::vector<std::unique_ptr<LibraryOp>> ops_;    ///< of library calls, in order
+  std::vector<std::unique_ptr<HostOp>> host_ops_;  ///< of HostCalls, in order
+  std::unique_ptr<LifetimeChecker> checker_;       ///< of plans that ask for it
+  ShapeStages stages_;
+  bool late_ = false;               ///< something is only known as the program runs
+  std::vector<bool> late_buffer_;   ///< for each memory owner: allocated as the program runs
+  std::vector<bool> early_assert_;  ///< for each step: an assertion that is checked when sizes are bound
+
+  BoundPlan now_;  ///< for the last call's sizes
+  bool is_bound_ = false, repeats_ = true;
+  int threads_ = 0;                                ///< that it is bound for
+  std::vector<std::unique_ptr<BoundPlan>> shelf_;  ///< what calls of other sizes had, the last put aside first
+  unsigned misses_ = 0;                            ///< of the shelf while it is full
+
+  RecordedParts* parts_ = nullptr;
+  std::int64_t step_now_ = 0;         ///< the bound step that runs, told to parts_
+  std::vector<std::uint64_t> state_;  ///< `state`, of which the first come from the inputs' sizes
+  std::size_t state_sizes_ = 0;       ///< how many; 0: they are to be taken from what was seen
+  std::vector<double>* seconds_ = nullptr;
+  std::function<bool()> stop_;
+
+  std::vector<std::int32_t>
+      late_base_;  ///< for each memory owner that is an input or output: the pointer that is patched to it
+  std::vector<Storage> late_memory_;
+  std::vector<bool> undefined_;    ///< for each slot: a run-time size that came out without a value
+  std::vector<void*> late_words_;  ///< arguments of the step that runs
+  std::size_t late_bytes_ = 0, late_peak_ = 0;
+
+  bool borrows_memory_ = false;
+  Storage arena_, workspace_;
+};
+
+}  // namespace coil::runtime

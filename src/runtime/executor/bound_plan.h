@@ -1,0 +1,105 @@
+// All that follows from the sizes of one call: every pointer, scalar and extent of a plan resolved, so that calls with
+// the same sizes only patch inputs and outputs.
+#pragma once
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "runtime/device/device.h"
+#include "runtime/device/library.h"
+#include "runtime/host/host.h"
+
+namespace coil::runtime {
+
+/// A word of the table: a pointer that refers to a place `offset` bytes into some memory.
+struct Patch {
+  std::uint32_t word = 0;
+  std::uint64_t offset = 0;
+};
+
+struct BoundInput {
+  Sizes sizes, strides;    ///< as kernels assume them
+  std::int64_t span = 0;   ///< elements that the layout reaches over
+  bool aliased = false;    ///< an output views it
+  std::uint32_t last = 0;  ///< the last bound step that uses it, where there are patches
+  std::vector<Patch> patches;
+};
+
+struct BoundOutputBuffer {
+  std::size_t bytes = 0;
+  std::uint32_t first = 0;  ///< the first bound step that uses it, where there are patches
+  std::vector<Patch> patches;
+};
+
+struct BoundResult {
+  enum class Source : std::uint8_t { None, Number, Fresh, Late, Input, Constant } source = Source::None;
+  std::uint32_t index = 0;  ///< of the output buffer, input or constant; of Late, the plan's buffer
+  DType dtype = DType::F32;
+  Sizes sizes, strides;
+  std::int64_t offset = 0;
+  std::byte number[8] = {};
+};
+
+struct KernelStep {
+  Launch launch;
+  std::uint32_t failure;  ///< as FailureStatuses counts them; 0: cannot fail
+};
+
+struct ExternStep {
+  LibraryOp* op;
+  std::uint32_t inputs, outputs;  ///< where their pointers begin
+  std::uint32_t input_count, output_count;
+};
+
+struct HostStep {
+  HostOp* op;
+  std::uint32_t inputs, outputs;  ///< where their pointers begin
+  std::uint32_t input_count, output_count;
+};
+
+/// A step whose sizes or memory are only known when it is reached. Programs with such steps have one bound step for
+/// each of the plan's, so that branches find theirs.
+struct LateStep {
+  std::uint32_t site = 0;     ///< of a library call, or of one of the host
+  std::uint32_t failure = 0;  ///< of a kernel call, as KernelStep has it
+};
+
+using BoundStep = std::variant<KernelStep, ExternStep, HostStep, LateStep, std::monostate>;
+
+/// The views that a library call was last prepared for.
+struct PreparedViews {
+  std::vector<BoundView> inputs, outputs;
+  bool prepared = false;
+};
+
+/// What a call's input looked like.
+struct SeenInput {
+  Sizes sizes, strides;
+  std::int64_t value = 0;  ///< where the plan computes with it
+};
+
+struct BoundPlan {
+  std::vector<SeenInput> seen;  ///< the inputs that it is bound for
+  std::vector<std::int64_t> slots;
+  std::vector<BoundInput> inputs;           ///< one for each input of the plan
+  std::vector<BoundOutputBuffer> outputs;   ///< one for each output buffer that has memory of its own
+  std::vector<BoundResult> results;         ///< one for each output of the plan
+  std::vector<std::uint64_t> buffer_bytes;  ///< of memory owners
+  std::vector<std::byte*> buffer_base;  ///< of memory owners; null for inputs and outputs, which are patched, and for
+                                        ///< temporaries before they have memory
+  std::vector<void*> words;             ///< arguments of all steps: pointers and scalars
+  std::vector<BoundStep> steps;
+  std::vector<std::uint32_t> plan_step;  ///< for each bound step, its place in the plan
+  std::vector<std::uint32_t>
+      by_first_use;  ///< outputs in order of their first steps; those that no step uses come first
+  std::vector<std::uint32_t> by_last_use;   ///< inputs in order of their last steps, of those that steps use
+  std::vector<PreparedViews> sites;         ///< one for each library call of the plan
+  std::vector<BufferId> temporaries;        ///< memory owners that lie in the arena
+  std::vector<std::uint64_t> arena_offset;  ///< of memory owners
+  std::vector<Patch> arena_patches;
+  const std::byte* arena_base = nullptr;  ///< where those point
+  std::size_t arena_bytes = 0, workspace_bytes = 0;
+  bool detours = false;  ///< a library call is the host's to carry out
+};
+
+}  // namespace coil::runtime

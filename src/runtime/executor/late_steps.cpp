@@ -1,0 +1,318 @@
+// Steps whose sizes or memory are only known as the program runs, and the branches and loops around them.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "runtime/executor/binding.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+
+void Binding::find_late() {
+  late_memory_.resize(plan_.buffers.size());
+  late_buffer_.assign(plan_.buffers.size(), false);
+  late_base_.assign(plan_.buffers.size(), -1);
+  undefined_.assign(plan_.shape_program.size(), false);
+  for (const Step& step : plan_.steps) {
+    if (const auto* a = std::get_if<AllocateBuffer>(&step)) late_buffer_[memory_of_[a->buffer]] = true;
+    late_ = late_ || std::holds_alternative<ReadSymbol>(step) || std::holds_alternative<SetNumber>(step) ||
+            std::holds_alternative<Control>(step);
+  }
+  // An assertion outside of blocks whose sizes are known is checked before anything runs.
+  int depth = 0;
+  for (const Step& step : plan_.steps) {
+    using Kind = Control::Kind;
+    if (const auto* c = std::get_if<Control>(&step))
+      depth += c->kind == Kind::If || c->kind == Kind::Loop         ? 1
+               : c->kind == Kind::EndIf || c->kind == Kind::EndLoop ? -1
+                                                                    : 0;
+    const auto* assertion = std::get_if<AssertCall>(&step);
+    early_assert_.push_back(assertion && depth == 0 && !is_late(assertion->condition));
+  }
+}
+
+bool Binding::is_late(const View& v) const {
+  auto late = [&](Slot s) { return is_late(s); };
+  return late_buffer_[memory_of_[v.buffer]] || late(v.offset) || std::any_of(v.sizes.begin(), v.sizes.end(), late) ||
+         std::any_of(v.strides.begin(), v.strides.end(), late);
+}
+
+bool Binding::is_late(const Step& step) const {
+  if (const auto* k = std::get_if<KernelCall>(&step))
+    return is_late(k->extent) || is_late(k->grain) ||
+           (!k->grid.empty() && (is_late(k->shared_bytes) ||
+                                 std::any_of(k->grid.begin(), k->grid.end(), [&](Slot s) { return is_late(s); }))) ||
+           std::any_of(k->scalars.begin(), k->scalars.end(), [&](Slot s) { return is_late(s); }) ||
+           std::any_of(k->buffers.begin(), k->buffers.end(), [&](BufferId b) { return late_buffer_[memory_of_[b]]; });
+  if (const auto* e = std::get_if<ExternCall>(&step)) {
+    auto late = [&](const View& v) { return is_late(v); };
+    return std::any_of(e->inputs.begin(), e->inputs.end(), late) ||
+           std::any_of(e->outputs.begin(), e->outputs.end(), late);
+  }
+  if (const auto* h = std::get_if<HostCall>(&step)) {
+    auto late = [&](const View& v) { return is_late(v); };
+    auto late_argument = [&](const auto& self, const HostArgument& a) -> bool {
+      if (const auto* i = std::get_if<HostInteger>(&a)) return is_late(i->slot);
+      const auto* list = std::get_if<std::vector<HostArgument>>(&a);
+      return list && std::any_of(list->begin(), list->end(), [&](const HostArgument& x) { return self(self, x); });
+    };
+    return std::any_of(h->arguments.begin(), h->arguments.end(),
+                       [&](const NamedHostArgument& a) { return late_argument(late_argument, a.value); }) ||
+           std::any_of(h->inputs.begin(), h->inputs.end(), late) ||
+           std::any_of(h->outputs.begin(), h->outputs.end(), [&](const auto& v) { return v && is_late(*v); });
+  }
+  return true;
+}
+
+bool Binding::is_late(const Output& out) const {
+  switch (out.kind) {
+    case Output::Kind::Tensor: return is_late(out.view);
+    case Output::Kind::Int:
+    case Output::Kind::Bool: return is_late(out.value);
+    default: return false;
+  }
+}
+
+bool Binding::takes_the_same_steps() const {
+  if (!late_) return true;
+  constexpr std::int64_t kMost = 1 << 13;  // steps of a recording
+  auto late = [&](Slot s) { return is_late(s); };
+  auto late_layout = [&](const View& v) {
+    return late_buffer_[memory_of_[v.buffer]] || std::any_of(v.sizes.begin(), v.sizes.end(), late) ||
+           std::any_of(v.strides.begin(), v.strides.end(), late);
+  };
+  if (std::any_of(plan_.outputs.begin(), plan_.outputs.end(), [&](const Output& o) { return is_late(o); }))
+    return false;
+  std::vector<std::int64_t> turns{1};  // of the loops around a step, all together
+  std::int64_t steps = 0;
+  for (const Step& step : plan_.steps) {
+    if (const auto* c = std::get_if<Control>(&step)) {
+      using Kind = Control::Kind;
+      const bool decides = c->kind == Kind::If || c->kind == Kind::BreakUnless || c->kind == Kind::Loop;
+      if (decides && late(c->value)) return false;
+      if (c->kind == Kind::Loop)
+        turns.push_back(std::min(kMost, std::max<std::int64_t>(0, slot(c->value))) * turns.back());
+      if (c->kind == Kind::EndLoop) turns.pop_back();
+    } else if (const auto* call = std::get_if<ExternCall>(&step)) {
+      if (std::any_of(call->inputs.begin(), call->inputs.end(), late_layout) ||
+          std::any_of(call->outputs.begin(), call->outputs.end(), late_layout))
+        return false;
+    } else if (const auto* assertion = std::get_if<AssertCall>(&step)) {
+      if (late(assertion->condition)) return false;
+    } else if (!std::holds_alternative<KernelCall>(step)) {
+      return false;
+    }
+    steps += turns.back();
+    if (steps > kMost) return false;
+  }
+  return true;
+}
+
+void Binding::begin_watching() {
+  checker_->begin();
+  for (BufferId id = 0; id < plan_.buffers.size(); ++id)
+    if (memory_of_[id] == id && !late_buffer_[id] && now_.buffer_bytes[id] > 0)
+      checker_->allocated(id, late_address(id), now_.buffer_bytes[id], plan_.buffers[id].kind == BufferKind::Temporary);
+}
+
+void Binding::walk_steps(const OutputAllocator& allocate) {
+  late_peak_ = 0;
+  if (checker_) begin_watching();
+  if (seconds_) seconds_->assign(plan_.steps.size(), 0);
+  for (std::size_t at = 0; at < now_.steps.size();) {
+    const std::size_t here = at;
+    if (checker_) checker_->before(here);
+    const auto start = std::chrono::steady_clock::now();
+    const BoundStep& bound = now_.steps[at];
+    step_now_ = static_cast<std::int64_t>(here);
+    const Step& step = plan_.steps[at++];
+    if (const auto* k = std::get_if<KernelStep>(&bound)) {
+      run_bound(*k, now_.words.data());
+    } else if (const auto* e = std::get_if<ExternStep>(&bound)) {
+      run_bound(*e);
+    } else if (const auto* h = std::get_if<HostStep>(&bound)) {
+      run_bound(*h);
+    } else if (const auto* c = std::get_if<Control>(&step)) {
+      using Kind = Control::Kind;
+      switch (c->kind) {
+        case Kind::If:
+        case Kind::BreakUnless:
+          if (slot(c->value) == 0) at = c->target;
+          break;
+        case Kind::Else: at = c->target; break;
+        case Kind::EndIf: break;
+        case Kind::Loop:
+          if (0 < slot(c->value))
+            set_number(c->counter, 0);
+          else
+            at = c->target;
+          break;
+        case Kind::EndLoop: {
+          const auto& loop = std::get<Control>(plan_.steps[c->target]);
+          const std::int64_t next = now_.slots[loop.counter] + 1;
+          if (stop_ && stop_()) fail("the run was interrupted in a loop, after {} turns", next);
+          if (next >= slot(loop.value)) break;
+          set_number(loop.counter, next);
+          at = c->target + 1;
+          break;
+        }
+      }
+    } else if (const auto* late = std::get_if<LateStep>(&bound)) {
+      run_late(step, *late, allocate);
+    }
+    if (checker_) checker_->after(here, at);
+    if (!seconds_) continue;
+    if (queue_.runs_ahead()) queue_.wait();
+    (*seconds_)[here] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  if (checker_) checker_->end();
+  for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
+    if (is_late(plan_.outputs[k])) now_.results[k] = bind_result(plan_.outputs[k]);
+}
+
+void Binding::release() {
+  if (borrows_memory_) arena_ = {}, workspace_ = {};
+  if (!late_) return;
+  for (Storage& s : late_memory_) s = {};
+  late_bytes_ = 0;
+}
+
+void Binding::run_late(const Step& step, const LateStep& late, const OutputAllocator& allocate) {
+  if (const auto* k = std::get_if<KernelCall>(&step))
+    return run_late_kernel(*k, late.failure, static_cast<std::size_t>(step_now_));
+  if (const auto* e = std::get_if<ExternCall>(&step)) return run_late_extern(*e, late.site);
+  if (const auto* h = std::get_if<HostCall>(&step)) return run_late_host(*h, *host_ops_[late.site]);
+  if (const auto* a = std::get_if<AllocateBuffer>(&step)) return allocate_late(a->buffer, allocate);
+  if (const auto* f = std::get_if<FreeBuffer>(&step)) {
+    const BufferId owner = memory_of_[f->buffer];
+    if (checker_) checker_->freed(owner);
+    late_bytes_ -= now_.buffer_bytes[owner];
+    if (parts_) parts_->keep(std::move(late_memory_[owner]));
+    late_memory_[owner] = {};
+    if (parts_ && parts_->full()) flush_parts();
+    return;
+  }
+  if (const auto* r = std::get_if<ReadSymbol>(&step)) {
+    std::int64_t value = 0;
+    flush_parts();
+    if (queue_.device() == Device{}) {
+      std::memcpy(&value, late_address(r->source), sizeof value);
+    } else {
+      Tensor to = Tensor::empty(DType::I64, {}), from = to;
+      from.storage = {
+          {late_memory_[memory_of_[r->source]].data, late_address(r->source)}, sizeof value, queue_.device()};
+      queue_.copy(to, from);
+      queue_.wait();
+      value = *to.data<std::int64_t>();
+    }
+    return set_number(r->symbol, value);
+  }
+  if (const auto* s = std::get_if<SetNumber>(&step)) return set_number(s->symbol, slot(s->value));
+  const auto& assertion = std::get<AssertCall>(step);
+  if (undefined_[assertion.condition])
+    fail("{}: a number in it has no value, for it is divided by zero, not a number, or does not fit in 64 bits",
+         assertion.message);
+  if (slot(assertion.condition) == 0) fail("{}", assertion.message);
+}
+
+void Binding::set_number(Slot s, std::int64_t value) {
+  now_.slots[s] = value;
+  undefined_[s] = false;
+  run_late_shape_program(plan_.shape_program, stages_.after[stages_.of[s]], now_.slots, undefined_);
+}
+
+void Binding::allocate_late(BufferId id, const OutputAllocator& allocate) {
+  const Buffer& b = plan_.buffers[id];
+  const BufferId owner = memory_of_[id];
+  slot(b.bytes);
+  now_.buffer_bytes[owner] = slot_bytes(b.bytes, b.name);
+  const bool guarded = checker_ && b.kind != BufferKind::Output;
+  constexpr std::uint64_t kGuard = LifetimeChecker::kGuard;
+  Storage& memory = late_memory_[owner] = b.kind == BufferKind::Output
+                                              ? allocate(now_.buffer_bytes[owner])
+                                              : queue_.allocate(now_.buffer_bytes[owner] + (guarded ? 2 * kGuard : 0));
+  if (guarded) memory.data = std::shared_ptr<std::byte>(memory.data, memory.data.get() + kGuard);
+  if (checker_) checker_->allocated(owner, memory.data.get(), now_.buffer_bytes[owner], guarded);
+  late_bytes_ += now_.buffer_bytes[owner];
+  if (b.kind != BufferKind::Output) late_peak_ = std::max(late_peak_, late_bytes_);
+}
+
+std::byte* Binding::late_address(BufferId id) const {
+  const BufferId owner = memory_of_[id];
+  if (late_buffer_[owner]) return late_memory_[owner].data.get();
+  if (late_base_[owner] >= 0) return static_cast<std::byte*>(now_.words[static_cast<std::size_t>(late_base_[owner])]);
+  return now_.buffer_base[owner];
+}
+
+void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std::size_t step) {
+  std::optional<Launch> l = launch_of(call);
+  if (!l) return;
+  const bool gpu = !call.grid.empty();
+  late_words_.clear();
+  for (BufferId b : call.buffers) late_words_.push_back(late_address(b));
+  if (gpu) scalars(call, late_words_);
+  late_words_.push_back(failures_.word_of(failure, step));
+  if (!gpu) scalars(call, late_words_);
+  l->words = 0;
+  l->word_count = static_cast<std::uint32_t>(late_words_.size());
+  run_bound(KernelStep{*l, failure}, late_words_.data());
+}
+
+void Binding::run_late_extern(const ExternCall& call, std::uint32_t site) {
+  LibraryOp& op = *ops_[site];
+  PreparedViews& views = now_.sites[site];
+  settle(static_cast<std::size_t>(step_now_));
+  std::vector<BoundView> in, out;
+  for (const View& v : call.inputs) in.push_back(bind_view(v));
+  for (const View& v : call.outputs) out.push_back(bind_view(v));
+  if (std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; })) return;
+  late_words_.clear();
+  auto point_at = [&](const View& v, const BoundView& bound) {
+    std::byte* base = late_address(v.buffer);
+    late_words_.push_back(base ? base + static_cast<std::uint64_t>(view_offset(v, bound)) * size_of(bound.dtype)
+                               : nullptr);
+  };
+  for (std::size_t i = 0; i < in.size(); ++i) point_at(call.inputs[i], in[i]);
+  for (std::size_t i = 0; i < out.size(); ++i) point_at(call.outputs[i], out[i]);
+  if (!views.prepared || views.inputs != in || views.outputs != out)
+    flush_parts();  // what was asked of the call before is not queued yet
+  if (prepare(site, std::move(in), std::move(out))) {
+    now_.detours = now_.detours || op.runs_on_host();
+    if (op.workspace_bytes() > workspace_.bytes) {
+      ask_calls();
+      grow_workspace();
+    }
+  }
+  if (parts_ && !op.runs_on_host()) {
+    parts_->call(op, late_words_, call.inputs.size(), workspace_.data.get(), {views.inputs, views.outputs}, -1);
+    if (parts_->full()) flush_parts();
+    return;
+  }
+  flush_parts();
+  op.run({late_words_.data(), call.inputs.size()}, {late_words_.data() + call.inputs.size(), call.outputs.size()},
+         workspace_.data.get());
+}
+
+void Binding::run_late_host(const HostCall& call, HostOp& op) {
+  settle(static_cast<std::size_t>(step_now_));
+  std::vector<BoundView> in, out;
+  late_words_.clear();
+  auto take = [&](const View& v, std::vector<BoundView>& views) {
+    views.push_back(bind_view(v));
+    std::byte* base = late_address(v.buffer);
+    late_words_.push_back(base ? base + static_cast<std::uint64_t>(view_offset(v, views.back())) * size_of(v.dtype)
+                               : nullptr);
+  };
+  for (const View& v : call.inputs) take(v, in);
+  for (const auto& v : call.outputs)
+    if (v) take(*v, out);
+  flush_parts();
+  op.prepare(in, out, now_.slots);
+  op.run({late_words_.data(), in.size()}, {late_words_.data() + in.size(), out.size()});
+}
+
+void Binding::fail_undefined() const {
+  fail("a size that the program computes as it runs has no value: it is divided by zero, or does not fit in 64 bits");
+}
+
+}  // namespace coil::runtime

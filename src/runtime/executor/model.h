@@ -1,0 +1,24 @@
+// What a loaded model holds, for the executor's own files.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "runtime/device/device.h"
+#include "runtime/executor/executor.h"
+#include "runtime/executor/seeds.h"
+
+namespace coil::runtime {
+
+struct Model::Impl {
+  Plan plan;
+  std::shared_ptr<DeviceRuntime> device;
+  std::vector<Tensor> constants;  ///< on the device
+  std::shared_ptr<LoadedKernels> loaded;
+  std::vector<const void*> kernels;  ///< one for each of plan.kernels
+  std::shared_ptr<Seeds> seeds = std::make_shared<Seeds>();
+  Host host;  ///< carries out what is left to it; may be empty
+  std::uint64_t weight_bytes = 0;
+  std::string provenance;
+};
+
+}  // namespace coil::runtime

@@ -1,0 +1,18 @@
+// The library operation `complex_parts`: complex numbers as pairs of real ones, or pairs as complex numbers, bit for
+// bit.
+#pragma once
+#include "runtime/device/library.h"
+
+namespace coil::runtime {
+
+/// The copy of real numbers that a call is.
+struct RealViews {
+  BoundView from, to;
+};
+/// Throws Error where operands do not fit.
+RealViews real_views(std::span<const BoundView> inputs, std::span<const BoundView> outputs);
+
+/// One side is complex, the other of its real type with a last dimension of two more.
+std::unique_ptr<LibraryOp> make_complex_parts(const Attributes&);
+
+}  // namespace coil::runtime

@@ -1,0 +1,242 @@
+// Factors of square matrices, and solving with them.
+#include <numeric>
+
+#include "runtime/ops/lapack/matrices.h"
+#include "runtime/ops/lapack/matrix_batch.h"
+#include "runtime/plan/attributes.h"
+
+namespace coil::runtime {
+namespace {
+
+template <class T>
+class LuFactor : public MatrixBatch<T> {
+ public:
+  explicit LuFactor(const Attributes&) : MatrixBatch<T>("lu_factor", {2}, {2, 1, 0}) {}
+
+ private:
+  using Base = MatrixBatch<T>;
+  void setup() override {
+    m_ = this->in(0).rows(), n_ = this->in(0).columns();
+    a_ = this->slot(std::int64_t{m_} * n_);
+    pivots_ = this->template slot<int>(std::min(m_, n_));
+  }
+  int one(const typename Base::Item& x) override {
+    T* a = x.load(0, x.scratch(a_));
+    int* pivots = x.template scratch<int>(pivots_);
+    int info = 0;
+    const int lda = leading(m_);
+    if (m_ && n_) lapack_.getrf(&m_, &n_, a, &lda, pivots, &info);
+    x.store(0, a, m_);
+    x.template fill<int>(1, [&](int i, int) { return pivots[i]; });
+    x.number(2, info);
+    return std::min(info, 0);
+  }
+  const Lapack<T>& lapack_ = lapack<T>();
+  int m_ = 0, n_ = 0;
+  typename Base::Slot a_{}, pivots_{};
+};
+
+/// What `lu_solve` and `ldl_solve` share: a factored matrix, its pivots, right-hand sides.
+template <class T>
+class Solve : public MatrixBatch<T> {
+ public:
+  Solve(const char* name, bool left) : MatrixBatch<T>(name, {2, 1, 2}, {2}), left_(left) {}
+
+ protected:
+  using Base = MatrixBatch<T>;
+  virtual void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) = 0;
+  int n_ = 0;
+
+ private:
+  void setup() override {
+    n_ = this->in(0).rows();
+    const BatchOperand& b = this->in(2);
+    columns_ = left_ ? b.columns() : b.rows();
+    if (this->in(0).columns() != n_ || this->in(1).rows() != n_ || (left_ ? b.rows() : b.columns()) != n_)
+      this->refuse("sizes do not fit");
+    a_ = this->slot(std::int64_t{n_} * n_);
+    b_ = this->slot(std::int64_t{n_} * columns_);
+    pivots_ = this->template slot<int>(n_);
+  }
+  int one(const typename Base::Item& x) override {
+    int info = 0;
+    T* b = x.load(2, x.scratch(b_), !left_);
+    if (n_ && columns_)
+      solve(x.load(0, x.scratch(a_)), x.load(1, x.template scratch<int>(pivots_)), columns_, b, leading(n_), &info);
+    const std::ptrdiff_t n = n_;
+    x.fill(0, [&](int i, int j) { return left_ ? b[j * n + i] : b[i * n + j]; });
+    return info;
+  }
+  bool left_;
+  int columns_ = 0;
+  typename Base::Slot a_{}, b_{}, pivots_{};
+};
+
+template <class T>
+class LuSolve : public Solve<T> {
+ public:
+  // X A = B is A' X' = B'.
+  explicit LuSolve(const Attributes& a)
+      : Solve<T>("lu_solve", flag_attribute(a, "left", true)),
+        transposed_(flag_attribute(a, "adjoint") == flag_attribute(a, "left", true)) {}
+
+ private:
+  void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) override {
+    lapack_.getrs(transposed_ ? "T" : "N", &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1);
+  }
+  const Lapack<T>& lapack_ = lapack<T>();
+  bool transposed_;
+};
+
+template <class T>
+class LdlFactor : public MatrixBatch<T> {
+ public:
+  explicit LdlFactor(const Attributes&) : MatrixBatch<T>("ldl_factor", {2}, {2, 1, 0}) {}
+
+ private:
+  using Base = MatrixBatch<T>;
+  void setup() override {
+    n_ = this->in(0).rows();
+    const int lda = leading(n_), query = -1;
+    int info = 0;
+    T told = 1;
+    lapack_.sytrf("L", &n_, nullptr, &lda, nullptr, &told, &query, &info, 1);
+    lwork_ = work_size(told);
+    a_ = this->slot(std::int64_t{n_} * n_);
+    pivots_ = this->template slot<int>(n_);
+    work_ = this->slot(lwork_);
+  }
+  int one(const typename Base::Item& x) override {
+    T* a = x.load(0, x.scratch(a_));
+    int* pivots = x.template scratch<int>(pivots_);
+    int info = 0;
+    const int lda = leading(n_);
+    if (n_) lapack_.sytrf("L", &n_, a, &lda, pivots, x.scratch(work_), &lwork_, &info, 1);
+    const std::ptrdiff_t n = n_;
+    x.fill(0, [&](int i, int j) { return i < j ? T(0) : a[j * n + i]; });
+    x.template fill<int>(1, [&](int i, int) { return pivots[i]; });
+    x.number(2, info);
+    return std::min(info, 0);
+  }
+  const Lapack<T>& lapack_ = lapack<T>();
+  int n_ = 0, lwork_ = 1;
+  typename Base::Slot a_{}, pivots_{}, work_{};
+};
+
+template <class T>
+class LdlSolve : public Solve<T> {
+ public:
+  explicit LdlSolve(const Attributes&) : Solve<T>("ldl_solve", true) {}
+
+ private:
+  void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) override {
+    lapack_.sytrs("L", &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1);
+  }
+  const Lapack<T>& lapack_ = lapack<T>();
+};
+
+template <class T>
+class Cholesky : public MatrixBatch<T> {
+ public:
+  explicit Cholesky(const Attributes& a)
+      : MatrixBatch<T>("cholesky", {2}, {2, 0}), upper_(flag_attribute(a, "upper")) {}
+
+ private:
+  using Base = MatrixBatch<T>;
+  void setup() override {
+    n_ = this->in(0).rows();
+    a_ = this->slot(std::int64_t{n_} * n_);
+  }
+  int one(const typename Base::Item& x) override {
+    T* a = x.load(0, x.scratch(a_));
+    int info = 0;
+    const int lda = leading(n_);
+    if (n_) lapack_.potrf(upper_ ? "U" : "L", &n_, a, &lda, &info, 1);
+    const std::ptrdiff_t n = n_;
+    x.fill(0, [&](int i, int j) { return (upper_ ? i > j : i < j) ? T(0) : a[j * n + i]; });
+    x.number(1, info);
+    return std::min(info, 0);
+  }
+  const Lapack<T>& lapack_ = lapack<T>();
+  bool upper_;
+  int n_ = 0;
+  typename Base::Slot a_{};
+};
+
+template <class T>
+class SolveTriangular : public MatrixBatch<T> {
+ public:
+  explicit SolveTriangular(const Attributes& a)
+      : MatrixBatch<T>("solve_triangular", {2, 2}, {2}),
+        upper_(flag_attribute(a, "upper")),
+        left_(flag_attribute(a, "left", true)),
+        unit_(flag_attribute(a, "unit")) {}
+
+ private:
+  using Base = MatrixBatch<T>;
+  void setup() override {
+    n_ = this->in(0).rows();
+    const BatchOperand& b = this->in(1);
+    rows_ = b.rows(), columns_ = b.columns();
+    if (this->in(0).columns() != n_ || (left_ ? rows_ : columns_) != n_) this->refuse("sizes do not fit");
+    a_ = this->slot(std::int64_t{n_} * n_);
+    b_ = this->slot(std::int64_t{rows_} * columns_);
+  }
+  int one(const typename Base::Item& x) override {
+    T* b = x.load(1, x.scratch(b_));
+    const T alpha = 1;
+    const int lda = leading(n_), ldb = leading(rows_);
+    if (rows_ && columns_)
+      lapack_.trsm(left_ ? "L" : "R", upper_ ? "U" : "L", "N", unit_ ? "U" : "N", &rows_, &columns_, &alpha,
+                   x.load(0, x.scratch(a_)), &lda, b, &ldb, 1, 1, 1, 1);
+    x.store(0, b, rows_);
+    return 0;
+  }
+  const Lapack<T>& lapack_ = lapack<T>();
+  bool upper_, left_, unit_;
+  int n_ = 0, rows_ = 0, columns_ = 0;
+  typename Base::Slot a_{}, b_{};
+};
+
+/// Row exchanges, one after the other, as one permutation.
+class LuPermutation : public MatrixBatch<int> {
+ public:
+  explicit LuPermutation(const Attributes&) : MatrixBatch<int>("lu_permutation", {1}, {1}) {}
+
+ private:
+  void setup() override {
+    if (in(0).rows() > out(0).rows()) refuse("more exchanges than rows");
+    rows_ = slot<std::int64_t>(out(0).rows());
+  }
+  int one(const Item& x) override {
+    auto* rows = x.scratch<std::int64_t>(rows_);
+    const int m = out(0).rows();
+    std::iota(rows, rows + m, 0);
+    const int* pivots = x.input<int>(0);
+    for (int i = 0; i < in(0).rows(); ++i) {
+      const int other = pivots[i * in(0).row_stride()] - 1;
+      if (other < 0 || other >= m) return 1;
+      std::swap(rows[i], rows[other]);
+    }
+    x.fill<std::int64_t>(0, [&](int i, int) { return rows[i]; });
+    return 0;
+  }
+  std::string failure(int) const override { return "lu_unpack: a pivot is no row of the matrix"; }
+  Slot rows_{};
+};
+
+}  // namespace
+
+std::unique_ptr<LibraryOp> make_lu_factor(const Attributes& a) { return std::make_unique<ByElementType<LuFactor>>(a); }
+std::unique_ptr<LibraryOp> make_lu_solve(const Attributes& a) { return std::make_unique<ByElementType<LuSolve>>(a); }
+std::unique_ptr<LibraryOp> make_lu_permutation(const Attributes& a) { return std::make_unique<LuPermutation>(a); }
+std::unique_ptr<LibraryOp> make_cholesky(const Attributes& a) { return std::make_unique<ByElementType<Cholesky>>(a); }
+std::unique_ptr<LibraryOp> make_solve_triangular(const Attributes& a) {
+  return std::make_unique<ByElementType<SolveTriangular>>(a);
+}
+std::unique_ptr<LibraryOp> make_ldl_factor(const Attributes& a) {
+  return std::make_unique<ByElementType<LdlFactor>>(a);
+}
+std::unique_ptr<LibraryOp> make_ldl_solve(const Attributes& a) { return std::make_unique<ByElementType<LdlSolve>>(a); }
+
+}  // namespace coil::runtime

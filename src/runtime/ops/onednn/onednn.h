@@ -1,0 +1,21 @@
+// What oneDNN does for the library operations. Each function gives nothing where this build, this machine or oneDNN
+// itself cannot; plain loops then take over.
+#pragma once
+#include "runtime/ops/convolution.h"
+#include "runtime/ops/convolution_weights.h"
+#include "runtime/ops/gemm.h"
+
+namespace coil::runtime::onednn {
+
+/// Whether products of bf16 are faster than those of f32 here.
+bool multiplies_bf16();
+
+std::unique_ptr<PreparedCall> make_gemm(const GemmProblem&);
+std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem&);
+std::unique_ptr<PreparedCall> make_weight_gradient(const WeightGradientProblem&);
+
+/// The weight in the form that the primitive for this problem likes best.
+std::optional<Packed> pack_gemm(const GemmProblem&, const Tensor& weight);
+std::optional<Packed> pack_convolution(const ConvolutionProblem&, const Tensor& weight);
+
+}  // namespace coil::runtime::onednn

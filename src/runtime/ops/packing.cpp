@@ -1,0 +1,20 @@
+#include "runtime/device/library.h"
+#include "runtime/ops/onednn/onednn.h"
+#include "runtime/ops/panel/gemm.h"
+
+namespace coil::runtime {
+
+std::optional<Packed> pack_operand(std::string_view op, const Attributes& attributes, std::span<const BoundView> inputs,
+                                   std::span<const BoundView> outputs, std::size_t input, const Tensor& value,
+                                   std::string_view isa) {
+  if (input != 1) return std::nullopt;  // only weights
+  if (op == "linear") {
+    const GemmProblem problem = linear_problem(attributes, inputs, outputs);
+    auto packed = panels::pack_gemm(problem, value, isa);
+    return packed ? std::move(packed) : onednn::pack_gemm(problem, value);
+  }
+  if (op == "convolution") return onednn::pack_convolution(convolution_problem(attributes, inputs, outputs), value);
+  return std::nullopt;
+}
+
+}  // namespace coil::runtime

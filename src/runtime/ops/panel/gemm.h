@@ -1,0 +1,21 @@
+// Products by a constant weight that is packed in panels of neighbouring columns: in f32, with loops of our own for
+// AVX-512 (panel_kernels.h).
+//
+// A product that reads its weight once from memory, as those of a transformer's inference do, is held by that:
+// oneDNN 2.6 reaches 370 to 430 GFLOP/s on two cores of an AVX-512 Xeon with a weight that the cache holds, and 310 to
+// 330 with one that comes from memory (128 rows, 768 and 3,072 columns). These loops fetch the next stretch of the
+// panel while they multiply by this one, which gives 370 to 390 for both. With AVX2 such loops are no faster than
+// oneDNN's (docs/performance.md).
+#pragma once
+#include "runtime/ops/gemm.h"
+
+namespace coil::runtime::panels {
+
+/// Null where the weight is not packed so. Throws Error where it is and this machine cannot use it.
+std::unique_ptr<PreparedCall> make_gemm(const GemmProblem&);
+
+/// The weight in panels for machines with `isa` (support/cpu.h); nothing for types that are not multiplied in f32, and
+/// for products too small to gain.
+std::optional<Packed> pack_gemm(const GemmProblem&, const Tensor& weight, std::string_view isa);
+
+}  // namespace coil::runtime::panels

@@ -1,0 +1,60 @@
+// The inner loops of products by panels (runtime/ops/panel/gemm.h), in vectors of AVX-512. This header and the file
+// that is compiled for it include nothing with inline functions: the linker keeps one copy of those, and it could be
+// one that other machines cannot run.
+#pragma once
+#include <cstdint>
+
+#include "runtime/plan/post_op_kind.h"
+
+namespace coil::runtime::panels {
+
+enum class Element { F32, BF16, F16 };
+
+/// Some rows of a times a stretch of one panel.
+struct Strip {
+  const float* a = nullptr;      ///< rows of `k` neighbouring elements
+  std::int64_t a_step = 0;       ///< from one row to the next
+  const float* panel = nullptr;  ///< [k, width]
+  std::int64_t k = 0;
+  float* sum = nullptr;         ///< [rows, width]
+  bool add = false;             ///< to what `sum` holds
+  int rows = 1;                 ///< at most Kernels::rows
+  const char* ahead = nullptr;  ///< memory that will be read next
+  int lines = 0;                ///< cache lines of it to fetch for every four of `k`
+};
+
+/// One post-operation. The operand of Add and Mul (and of Sum, which is y itself) steps by `operand_step` elements from
+/// row to row; its columns are neighbours, or one number serves all.
+struct Post {
+  PostOpKind kind = PostOpKind::Relu;
+  float a = 0, b = 0;
+  const void* operand = nullptr;
+  Element element = Element::F32;
+  std::int64_t operand_step = 0;
+  bool one_column = false;
+};
+
+/// y = post(sum + bias) for some rows of one panel. All but `sum` begin at y's first row and column.
+struct Rows {
+  const float* sum = nullptr;        ///< [rows, width]
+  std::int64_t row = 0, column = 0;  ///< of y, where these rows begin
+  int rows = 1, columns = 0;         ///< columns of the panel that y has
+  const float* bias = nullptr;       ///< or none
+  const Post* post = nullptr;
+  int posts = 0;
+  void* y = nullptr;
+  Element element = Element::F32;
+  std::int64_t y_step = 0;
+};
+
+struct Kernels {
+  int width, rows;     ///< of a panel, and at most of a strip
+  std::int64_t depth;  ///< of a stretch: two of them and what is read beside them stay in the second-level cache
+  void (*multiply)(const Strip&);
+  void (*widen)(float* to, const void* from, Element, std::int64_t count);
+  void (*finish)(const Rows&);
+};
+
+extern const Kernels kAvx512;  ///< on x86-64 alone
+
+}  // namespace coil::runtime::panels

@@ -1,0 +1,196 @@
+#include "runtime/ops/recurrent.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/device/cached_op.h"
+#include "runtime/device/threads.h"
+#include "runtime/ops/staging.h"
+#include "runtime/plan/attributes.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+namespace {
+
+enum class Mode : std::uint8_t { Lstm, Gru, Tanh, Relu };
+
+Mode mode_of(const std::string& name) {
+  if (name == "lstm") return Mode::Lstm;
+  if (name == "gru") return Mode::Gru;
+  if (name == "tanh") return Mode::Tanh;
+  if (name == "relu") return Mode::Relu;
+  fail("recurrent: there is no mode '{}'", name);
+}
+
+std::int64_t gate_count(Mode mode) { return mode == Mode::Lstm ? 4 : mode == Mode::Gru ? 3 : 1; }
+
+struct Config {
+  Mode mode = Mode::Lstm;
+  bool reverse = false, has_bias = false, has_projection = false;
+};
+
+template <class T>
+T sigmoid(T x) {
+  return T{1} / (T{1} + std::exp(-x));
+}
+
+/// State in the type of the loops; one product of the hidden state with its weight for each step, then the cell,
+/// element by element.
+template <class T>
+class Recurrent : public PreparedCall {
+ public:
+  Recurrent(const Config& config, std::span<const BoundView> in, std::span<const BoundView> out, DType loop)
+      : config_(config) {
+    const bool lstm = config.mode == Mode::Lstm;
+    const std::size_t inputs = 3u + lstm + config.has_bias + config.has_projection, results = 2u + lstm;
+    if (in.size() != inputs || out.size() != results || in[0].sizes.size() != 3 || out[0].sizes.size() != 3)
+      fail("recurrent: {} inputs and {} results do not fit its attributes", in.size(), out.size());
+    const std::int64_t gates = gate_count(config.mode);
+    steps_ = in[0].sizes[0];
+    batch_ = in[0].sizes[1];
+    hidden_ = in[0].sizes[2] / gates;
+    state_ = out[0].sizes[2];
+    std::size_t next = 0;
+    auto stage = [&](Sizes sizes) {
+      if (in[next].sizes != sizes)
+        fail("recurrent: input {} has sizes [{}], expected [{}]", next, fmt::join(in[next].sizes, ", "),
+             fmt::join(sizes, ", "));
+      const Staging::Operand operand = staging_.input(next, in[next], dense_view(loop, std::move(sizes)));
+      ++next;
+      return operand;
+    };
+    x_ = stage({steps_, batch_, gates * hidden_});
+    h0_ = stage({batch_, state_});
+    if (lstm) c0_ = stage({batch_, hidden_});
+    weight_ = stage({gates * hidden_, state_});
+    if (config.has_bias) bias_ = stage({gates * hidden_});
+    if (config.has_projection) projection_ = stage({state_, hidden_});
+    y_ = staging_.output(0, out[0], dense_view(loop, out[0].sizes), false);
+    last_h_ = staging_.output(1, out[1], dense_view(loop, {batch_, state_}), false);
+    if (lstm) last_c_ = staging_.output(2, out[2], dense_view(loop, {batch_, hidden_}), false);
+    sums_ = staging_.scratch(bytes(batch_ * gates * hidden_));
+    wide_ = staging_.scratch(config.has_projection ? bytes(batch_ * hidden_) : 0);
+
+    product_ = linear(loop, state_, gates * hidden_, config.has_bias);
+    std::size_t scratch = product_->workspace_bytes();
+    if (config.has_projection) {
+      project_ = linear(loop, hidden_, state_, false);
+      scratch = std::max(scratch, project_->workspace_bytes());
+    }
+    inner_ = staging_.scratch(scratch);
+    pointers_.resize(staging_.operands());
+  }
+
+  std::size_t workspace_bytes() const override { return staging_.bytes(); }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    staging_.load(inputs, outputs, workspace, pointers_);
+    const std::int64_t width = gate_count(config_.mode) * hidden_;
+    const T* h = at(h0_);
+    if (config_.mode == Mode::Lstm) std::memcpy(at(last_c_), at(c0_), bytes(batch_ * hidden_));
+    for (std::int64_t i = 0; i < steps_; ++i) {
+      const std::int64_t step = config_.reverse ? steps_ - 1 - i : i;
+      T* y = at(y_) + step * batch_ * state_;
+      const void* operands[] = {h, at(weight_), config_.has_bias ? at(bias_) : nullptr};
+      void* sums[] = {at(sums_)};
+      product_->run(std::span(operands, config_.has_bias ? 3 : 2), sums, at(inner_));
+      T* made = config_.has_projection ? at(wide_) : y;
+      cells(made, h, at(x_) + step * batch_ * width);
+      if (config_.has_projection) {
+        const void* wide[] = {made, at(projection_)};
+        void* narrow[] = {y};
+        project_->run(wide, narrow, at(inner_));
+      }
+      h = y;
+    }
+    std::memcpy(at(last_h_), h, bytes(batch_ * state_));
+    staging_.store(outputs, pointers_);
+  }
+
+ private:
+  static std::size_t bytes(std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
+  T* at(Staging::Operand o) const { return static_cast<T*>(pointers_[o]); }
+
+  /// [batch, from] times a weight [to, from].
+  std::unique_ptr<LibraryOp> linear(DType loop, std::int64_t from, std::int64_t to, bool has_bias) const {
+    auto op = make_library_op("linear", {{"has_bias", std::int64_t{has_bias}}});
+    std::vector<BoundView> inputs = {dense_view(loop, {batch_, from}), dense_view(loop, {to, from})};
+    if (has_bias) inputs.push_back(dense_view(loop, {to}));
+    const BoundView output = dense_view(loop, {batch_, to});
+    op->prepare(inputs, std::span(&output, 1));
+    return op;
+  }
+
+  void cells(T* made, const T* h, const T* x) const {
+    constexpr std::int64_t kGrain = 512;  // elements worth a thread: a few transcendental functions each
+    parallel_ranges(batch_, 1 + kGrain / (hidden_ + 1), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t b = begin; b < end; ++b) cell_row(made + b * hidden_, h + b * state_, x, b);
+    });
+  }
+
+  void cell_row(T* made, const T* h, const T* x, std::int64_t b) const {
+    const std::int64_t n = hidden_, width = gate_count(config_.mode) * n;
+    const T *s = at(sums_) + b * width, *g = x + b * width;
+    switch (config_.mode) {
+      case Mode::Lstm: {
+        T* c = at(last_c_) + b * n;
+        for (std::int64_t i = 0; i < n; ++i) {
+          c[i] = sigmoid(g[n + i] + s[n + i]) * c[i] + sigmoid(g[i] + s[i]) * std::tanh(g[2 * n + i] + s[2 * n + i]);
+          made[i] = sigmoid(g[3 * n + i] + s[3 * n + i]) * std::tanh(c[i]);
+        }
+        return;
+      }
+      case Mode::Gru:
+        for (std::int64_t i = 0; i < n; ++i) {
+          const T reset = sigmoid(g[i] + s[i]), keep = sigmoid(g[n + i] + s[n + i]),
+                  fresh = std::tanh(g[2 * n + i] + reset * s[2 * n + i]);
+          made[i] = (h[i] - fresh) * keep + fresh;
+        }
+        return;
+      case Mode::Tanh:
+        for (std::int64_t i = 0; i < n; ++i) made[i] = std::tanh(g[i] + s[i]);
+        return;
+      case Mode::Relu:
+        for (std::int64_t i = 0; i < n; ++i) {
+          const T sum = g[i] + s[i];
+          made[i] = sum < T{0} ? T{0} : sum;  // NaN stays
+        }
+        return;
+    }
+  }
+
+  Config config_;
+  Staging staging_;
+  std::int64_t steps_ = 0, batch_ = 0, hidden_ = 0, state_ = 0;
+  Staging::Operand x_ = 0, h0_ = 0, c0_ = 0, weight_ = 0, bias_ = 0, projection_ = 0, y_ = 0, last_h_ = 0, last_c_ = 0,
+                   sums_ = 0, wide_ = 0, inner_ = 0;
+  std::unique_ptr<LibraryOp> product_, project_;
+  std::vector<void*> pointers_;
+};
+
+class RecurrentOp : public CachedOp {
+ public:
+  explicit RecurrentOp(const Attributes& a)
+      : config_{mode_of(string_attribute(a, "mode")), int_attribute(a, "reverse", 0) != 0,
+                int_attribute(a, "has_bias", 0) != 0, int_attribute(a, "has_projection", 0) != 0} {}
+
+ protected:
+  std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    if (inputs.empty() || !is_floating(inputs[0].dtype)) fail("recurrent takes floating types");
+    if (loop_dtype(inputs[0].dtype) == DType::F64)
+      return std::make_unique<Recurrent<double>>(config_, inputs, outputs, DType::F64);
+    return std::make_unique<Recurrent<float>>(config_, inputs, outputs, DType::F32);
+  }
+
+ private:
+  Config config_;
+};
+
+}  // namespace
+
+std::unique_ptr<LibraryOp> make_recurrent(const Attributes& attributes) {
+  return std::make_unique<RecurrentOp>(attributes);
+}
+
+}  // namespace coil::runtime

@@ -1,0 +1,290 @@
+// The plan: everything the executor needs to run a program, and nothing else. Made by wrapper/, stored in a package's
+// manifest, walked by Executor.
+//
+// Sizes are never expressions here: the *shape program* is a straight line of integer instructions whose results are
+// numbered slots; sizes, strides, offsets, byte counts and kernel scalars name slots. It runs once for each new
+// combination of input sizes.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+#include "tensor/tensor.h"
+
+namespace coil::runtime {
+
+/// Index of a shape instruction, whose result it is.
+using Slot = std::uint32_t;
+/// Index into Plan::buffers.
+using BufferId = std::uint32_t;
+
+enum class ShapeOp : std::uint8_t {
+  Constant,     ///< a
+  InputSize,    ///< size of input a in dimension b
+  InputStride,  ///< stride of input a in dimension b
+  InputValue,   ///< the integer (or bool) that 0-d input a holds
+  Add,
+  Sub,
+  Mul,
+  FloorDiv,
+  CeilDiv,
+  Mod,
+  Min,
+  Max,
+  Pow,    ///< of slots a, b; division rounds down, division by zero is an error naming the plan
+  Where,  ///< slot a ? slot b : slot c
+  Eq,
+  Ne,
+  Lt,
+  Le,
+  And,
+  Or,
+  Not,
+  BitAnd,
+  BitOr,
+  BitXor,
+  ShiftLeft,
+  ShiftRight,
+  Float,    ///< the function c (support/float_functions.h) of slots a and b; floats are slots that hold their bits
+  RunTime,  ///< a number that a step gives: a ReadSymbol, a SetNumber, or a loop that counts. What is computed from it
+            ///< is computed then, and again each time
+};
+
+struct ShapeInstruction {
+  ShapeOp op = ShapeOp::Constant;
+  std::int64_t a = 0, b = 0, c = 0;
+  bool operator==(const ShapeInstruction&) const = default;
+};
+
+/// A condition on sizes that every call must meet: slot is not 0. The message says which input, which rule.
+struct Check {
+  Slot condition = 0;
+  std::string message;
+};
+
+/// A user input: path as in the file of inputs (`state.h`). `strides` are what kernels assume; an input that comes with
+/// others is copied into them (and back, when it is written to).
+struct Input {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<Slot> sizes, strides;
+  bool mutated = false;  ///< the program writes to it
+  bool unused = false;   ///< exported as a fixed value: accepted, not read
+};
+
+/// A weight, buffer or constant. Bytes are in the package's weights entry, page-aligned, at `file_offset`. `state` ones
+/// are written to by the program: each context of a model sees a private copy made at load.
+struct Constant {
+  std::string name;
+  DType dtype = DType::F32;
+  Sizes sizes, strides;  ///< of an opaque (packed) constant: sizes {bytes} of U8
+  std::uint64_t bytes = 0;
+  std::uint64_t file_offset = 0;
+  bool state = false;
+  bool seed = false;  ///< the seed of random operators, one I64 and a state: each run begins with a new one in it
+};
+
+enum class BufferKind : std::uint8_t {
+  Input,      ///< memory of input `index`
+  Constant,   ///< memory of constant `index`
+  Temporary,  ///< in the arena
+  Output,     ///< allocated for each call, handed to the caller
+};
+
+struct Buffer {
+  BufferKind kind = BufferKind::Temporary;
+  std::uint32_t index = 0;  ///< of the input or constant
+  std::string name;         ///< `buf3`, for people
+  Slot bytes = 0;
+  /// Of temporaries: the steps that first write and last read it (inclusive). Buffers that live in the memory of
+  /// another (in-place reuse) name it in `shares`, and the owner's lifetime covers both.
+  std::uint32_t first = 0, last = 0;
+  std::int64_t shares = -1;
+  /// Place in the arena when all sizes are constant; -1: planned when sizes are bound.
+  std::int64_t arena_offset = -1;
+};
+
+/// A strided window on a buffer; offset in elements.
+struct View {
+  BufferId buffer = 0;
+  DType dtype = DType::F32;
+  std::vector<Slot> sizes, strides;
+  Slot offset = 0;
+};
+
+/// On the CPU, `void symbol(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end)`, run over [0,
+/// extent) in chunks of at least `grain`, in parallel, in any order. The kernel finds one pointer more than `buffers`
+/// has: a status word (int64, 0 before the call) that it sets to 1 when an index read from a tensor is out of range (it
+/// then reads element 0 instead). The executor looks at it after calls of kernels that have a `failure` message, and
+/// fails the run with that message. On a GPU, whose runs are ahead of the host, a plan that `stops_on_failure` has four
+/// words for each such call, in memory of the device: whether the run failed, the address of the word that the host
+/// looks at, the address of the first call's four words, and how many calls there are. A kernel that fails sets the
+/// host's word, and the first of each call's.
+struct KernelCall {
+  std::uint32_t kernel = 0;  ///< index into Plan::kernels
+  std::vector<BufferId> buffers;
+  std::vector<Slot> scalars;
+  Slot extent = 0;
+  Slot grain = 0;
+  /// On a GPU: blocks along x, y, z (a 0 launches nothing), threads of a block, bytes of dynamic shared memory. The
+  /// kernel takes each buffer's pointer, each scalar as an i64, and the status word's pointer.
+  std::vector<Slot> grid;
+  std::uint32_t block = 0;
+  Slot shared_bytes = 0;
+  std::vector<std::uint32_t> written =
+      {};  ///< places in `buffers` that it writes to; told where lifetimes are checked, and on a GPU
+};
+
+/// Work done by a library (runtime/library): `op` with attributes, on views. Inputs may be absent (`present` false
+/// keeps positions).
+struct Attribute : std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
+                                std::vector<std::string>> {
+  using variant::variant;
+};
+using Attributes = std::map<std::string, Attribute>;
+struct ExternCall {
+  std::string op;
+  Attributes attributes;
+  std::vector<View> inputs, outputs;
+};
+
+/// An integer argument of a HostCall.
+struct HostInteger {
+  Slot slot = 0;
+};
+/// A tensor argument: the input at this place.
+struct HostOperand {
+  std::uint32_t index = 0;
+};
+/// An argument that torch has a type for: `float32`, `cpu`, `channels_last`, `strided`.
+struct HostName {
+  enum class Kind : std::uint8_t { DType, Device, MemoryFormat, Layout } kind = Kind::DType;
+  std::string text;
+};
+struct HostArgument : std::variant<std::monostate, bool, double, std::string, HostInteger, HostOperand, HostName,
+                                   std::vector<HostArgument>> {
+  using variant::variant;
+};
+struct NamedHostArgument {
+  std::string keyword;  ///< empty: by position
+  HostArgument value;
+};
+/// An operator that the program which runs the plan carries out (runtime/host/host.h).
+struct HostCall {
+  std::string op;      ///< with overload: `aten.cumsum.default`
+  std::string schema;  ///< in torch's notation, that the program was compiled for; empty: not known
+  std::vector<NamedHostArgument> arguments;
+  std::vector<View> inputs;
+  std::vector<std::optional<View>> outputs;  ///< absent where nothing reads them
+  bool is_list = false;                      ///< it returns several values, be it one
+  std::vector<std::uint32_t> writes;  ///< of `inputs`: those that it writes to. It is given copies of them, which are
+                                      ///< the last of `outputs`, in this order; its own results come before
+};
+
+/// Fails the call with the message when slot is 0: asserts of the program itself, at their place among the steps.
+struct AssertCall {
+  Slot condition = 0;
+  std::string message;
+};
+
+/// Memory for a buffer whose size is only known now; only buffers with such sizes have these steps. Both sides of a
+/// branch may allocate the same one.
+struct AllocateBuffer {
+  BufferId buffer = 0;
+};
+struct FreeBuffer {
+  BufferId buffer = 0;
+};
+/// `symbol`, a RunTime slot, gets the word that the 0-d buffer holds: an I64, or the bits of an F64.
+struct ReadSymbol {
+  BufferId source = 0;
+  Slot symbol = 0;
+};
+/// `symbol`, a RunTime slot, gets the value of another slot: on each side of a branch, of one that the side tells.
+struct SetNumber {
+  Slot symbol = 0, value = 0;
+};
+/// A border of a block of steps; blocks nest.
+struct Control {
+  enum class Kind : std::uint8_t {
+    If,    ///< goes on where slot `value` is not 0, else with `target`: the step after Else, or EndIf
+    Else,  ///< the end of the first block: goes on with `target`, the step after EndIf
+    EndIf,
+    Loop,  ///< `counter`, a RunTime slot, counts turns from 0; at slot `value`, goes on with `target`, the step after
+           ///< EndLoop
+    BreakUnless,  ///< where slot `value` is 0, goes on with `target`, the step after EndLoop
+    EndLoop,      ///< the next turn of the Loop at `target`
+  } kind = Kind::If;
+  Slot value = 0, counter = 0;
+  std::uint32_t target = 0;
+};
+
+using Step = std::variant<KernelCall, ExternCall, AssertCall, HostCall, AllocateBuffer, FreeBuffer, ReadSymbol,
+                          SetNumber, Control>;
+
+struct Kernel {
+  std::string symbol;       ///< C name in the kernel library
+  std::string description;  ///< what it computes, with the user's source lines
+  std::string failure;      ///< message when the status word is set; empty for kernels that cannot fail
+};
+
+/// What a run gives back, in order. A tensor is a view of a buffer: of an Output buffer (fresh memory), an Input (the
+/// output aliases the input) or a Constant.
+struct Output {
+  std::string name;
+  enum class Kind : std::uint8_t { Tensor, Int, Bool, Float, None } kind = Kind::Tensor;
+  View view;          ///< Tensor
+  Slot value = 0;     ///< Int, Bool
+  double number = 0;  ///< Float: a constant
+};
+
+/// How inputs or outputs nest in the program as its author wrote it: containers down to leaves.
+struct Structure {
+  std::string type;               ///< of a container, by the name that torch's pytree writes: `builtins.dict`,
+                                  ///< `collections.namedtuple`; empty for a leaf
+  std::vector<std::string> keys;  ///< of the children: keys of a dictionary, names of fields, positions
+  std::vector<Structure> children;
+  std::string context;     ///< what torch's pytree writes of a container besides, as JSON: keys with their types, the
+                           ///< class of a named tuple; empty where that is null
+  std::int64_t leaf = -1;  ///< of a leaf: which input or output; -1 for None among the outputs
+  std::string fixed;       ///< of an input that export fixed: its value, as JSON; empty for others
+
+  bool is_leaf() const { return type.empty(); }
+};
+
+/// Inputs are a pair: the tuple of positional arguments, whose keys are their names, and the dictionary of named ones.
+struct Signature {
+  Structure inputs, outputs;
+};
+
+struct Plan {
+  static constexpr int kVersion = 8,
+                       kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
+  std::string model_name;
+  Device device;
+  std::string isa;  ///< instruction set that the kernels need: `avx2`, `avx512`, …; empty for the baseline
+  std::vector<ShapeInstruction> shape_program;
+  std::vector<Check> checks;
+  std::vector<Input> inputs;
+  std::vector<Constant> constants;
+  std::vector<Buffer> buffers;
+  std::vector<Kernel> kernels;
+  std::vector<Step> steps;
+  std::vector<Output> outputs;
+  std::uint64_t static_arena_bytes = 0;  ///< when every temporary has an arena_offset
+  /// On a GPU: kernels look at their status before they begin, and leave when it is set; its pointer may be null. One
+  /// that fails sets it for all (KernelCall).
+  bool stops_on_failure = false;
+  /// On a GPU: kernels wait, before they touch memory, for the one before them, so that they may be launched while that
+  /// still runs.
+  bool launches_early = false;
+  bool check_lifetimes = false;        ///< each run is watched (lifetime_checker.h)
+  std::optional<Signature> signature;  ///< of programs that came as archives
+};
+
+}  // namespace coil::runtime
