@@ -25,6 +25,8 @@ FLOW = [
 ]
 # It must link without the compiler. Compiler folders above may use it.
 RUNTIME = {"support", "tensor", "runtime"}
+# Inside the runtime: each room includes itself and rooms before it; what lies deeper counts as its room.
+ROOMS = ["views", "plan", "device", "ops", "host", "cuda", "executor", "c_api"]
 SOURCES = sorted(
     p
     for top in ("src", "include", "tools", "test", "bench", "examples")
@@ -52,6 +54,16 @@ def test_includes_follow_the_flow(folder):
             against += [
                 f"{name(path)} includes {u}/" for u in used if (u in FLOW or u == "runtime") and u not in allowed
             ]
+    assert not against, "\n".join(against)
+
+
+def test_rooms_of_the_runtime_follow_the_flow():
+    against = []
+    for path in (p for p in SOURCES if name(p).startswith("src/runtime/")):
+        room = path.parts[len(ROOT.parts) + 2]
+        for used in re.findall(r'#include "runtime/([a-z_]+)/', path.read_text()):
+            if ROOMS.index(used) > ROOMS.index(room):
+                against.append(f"{name(path)} includes runtime/{used}/")
     assert not against, "\n".join(against)
 
 

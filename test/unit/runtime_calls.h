@@ -3,8 +3,8 @@
 #include <cmath>
 #include <random>
 
+#include "runtime/device/convert.h"
 #include "runtime/device/library.h"
-#include "runtime/views/convert.h"
 #include "runtime/views/strided_copy.h"
 
 namespace coil::runtime {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/device/convert.h"
 #include "runtime/device/device.h"
-#include "runtime/views/convert.h"
 
 namespace coil::runtime {
 namespace {

@@ -7,6 +7,7 @@
 #include "runtime/device/messages.h"
 #include "runtime/executor/constant_memory.h"
 #include "runtime/host/operators.h"
+#include "runtime/plan/package.h"
 #include "runtime/plan/plan_check.h"
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
@@ -117,5 +118,7 @@ void Model::seed(std::uint64_t seed) const { impl_->seeds->seed(seed); }
 const Plan& Model::plan() const { return impl_->plan; }
 
 const std::string& Model::provenance() const { return impl_->provenance; }
+
+std::shared_ptr<const Model> Model::load_package(const std::filesystem::path& path) { return load(load_program(path)); }
 
 }  // namespace coil::runtime

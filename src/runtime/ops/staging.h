@@ -3,7 +3,7 @@
 #pragma once
 #include <optional>
 
-#include "runtime/views/convert.h"
+#include "runtime/device/convert.h"
 
 namespace coil::runtime {
 

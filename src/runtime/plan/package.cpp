@@ -193,6 +193,4 @@ Program load_program(const std::filesystem::path& path, WeightCheck check) {
   }
 }
 
-std::shared_ptr<const Model> Model::load_package(const std::filesystem::path& path) { return load(load_program(path)); }
-
 }  // namespace coil::runtime

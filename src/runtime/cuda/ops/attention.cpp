@@ -6,8 +6,8 @@
 #include "runtime/cuda/ops/library.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/cached_op.h"
+#include "runtime/device/convert.h"
 #include "runtime/plan/attributes.h"
-#include "runtime/views/convert.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {

@@ -6,9 +6,9 @@
 #include "runtime/cuda/ops/library.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/cached_op.h"
+#include "runtime/device/convert.h"
 #include "runtime/device/host_detour.h"
 #include "runtime/device/messages.h"
-#include "runtime/views/convert.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {

@@ -1,7 +1,7 @@
 #include "runtime/cuda/ops/convolution_layout.h"
 
 #include "runtime/cuda/ops/staging.h"
-#include "runtime/views/convert.h"
+#include "runtime/device/convert.h"
 #include "runtime/views/view_layout.h"
 
 namespace coil::runtime::cuda {

@@ -5,9 +5,9 @@
 #include "runtime/cuda/ops/convolution_layout.h"
 #include "runtime/cuda/ops/library.h"
 #include "runtime/cuda/ops/staging.h"
+#include "runtime/device/convert.h"
 #include "runtime/device/host_detour.h"
 #include "runtime/device/messages.h"
-#include "runtime/views/convert.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {

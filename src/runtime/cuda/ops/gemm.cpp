@@ -7,8 +7,8 @@
 #include "runtime/cuda/ops/row_parts.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/cached_op.h"
+#include "runtime/device/convert.h"
 #include "runtime/ops/gemm.h"
-#include "runtime/views/convert.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {

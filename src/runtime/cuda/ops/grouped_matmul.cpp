@@ -6,7 +6,7 @@
 
 #include "runtime/cuda/ops/library.h"
 #include "runtime/cuda/ops/staging.h"
-#include "runtime/views/convert.h"
+#include "runtime/device/convert.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {

@@ -1,6 +1,6 @@
 #include "runtime/cuda/ops/staging.h"
 
-#include "runtime/views/convert.h"
+#include "runtime/device/convert.h"
 #include "runtime/views/strided_copy.h"
 
 namespace coil::runtime::cuda {

@@ -6,7 +6,7 @@
 #include <map>
 #include <string_view>
 
-#include "runtime/views/convert.h"
+#include "runtime/device/convert.h"
 #include "runtime/views/strided_copy.h"
 #include "support/cpu.h"
 #include "support/error.h"

@@ -1,4 +1,4 @@
-#include "runtime/views/convert.h"
+#include "runtime/device/convert.h"
 
 #include <algorithm>
 #include <cstring>
