@@ -5,12 +5,12 @@ PYTHON = build/venv/bin/python
 
 build:
 	@cmake/setup.sh system
-	@cmake --preset release -Wno-dev --log-level=WARNING >/dev/null
+	@cmake --preset release --log-level=WARNING >/dev/null
 	@$(NINJA)
 
 demo:
 	@cmake/setup.sh system
-	@cmake --preset release -Wno-dev --log-level=WARNING >/dev/null
+	@cmake --preset release --log-level=WARNING >/dev/null
 	@$(NINJA) coil_command digits_demo
 	@build/bin/digits_demo examples/digits
 

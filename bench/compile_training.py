@@ -76,6 +76,7 @@ def watch(graphs):
 
 def one_side(a):
     import torch
+
     import coil  # noqa: F401
 
     torch.manual_seed(0)

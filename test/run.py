@@ -47,7 +47,7 @@ def count(pattern, text):
 def build(preset, target):
     """Configures and builds; exits at the first error, since nothing after it can be tested."""
     folder = "build" if preset == "release" else "build-debug"
-    code, _ = stream(["cmake", "--preset", preset, "-Wno-dev", "--log-level=WARNING"])
+    code, _ = stream(["cmake", "--preset", preset, "--log-level=WARNING"])
     if code == 0:
         code, _ = stream(["ninja", "-C", folder, target])
     if code:
@@ -106,21 +106,7 @@ def fuzz():
     """A short run of each libFuzzer target from a fixed seed; longer ones are for a person to start
     (test/fuzz/CMakeLists.txt).
     """
-    configure = [
-        "cmake",
-        "-S",
-        ".",
-        "-B",
-        "build-fuzz",
-        "-G",
-        "Ninja",
-        "-DCMAKE_CXX_COMPILER=clang++-16",
-        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-        "-DCOIL_FUZZ=ON",
-        "-DCOIL_TESTS=OFF",
-        "-Wno-dev",
-        "--log-level=WARNING",
-    ]
+    configure = ["cmake", "--preset", "fuzz", "--log-level=WARNING"]
     targets = {
         "archive": "test/fixtures",
         "text": "test/fuzz/text",

@@ -9,9 +9,11 @@
 #include <math.h>
 
 /* Both may have any strides: walks every index. */
-static int soft_step(const coil_value* arguments, size_t argument_count, const coil_tensor* outputs, size_t output_count, void* user) {
+static int soft_step(const coil_value* arguments, size_t argument_count, const coil_tensor* outputs,
+                     size_t output_count, void* user) {
   (void)user;
-  if (argument_count != 2 || output_count != 1 || arguments[0].kind != COIL_VALUE_TENSOR || arguments[0].tensor->dtype != COIL_F32) {
+  if (argument_count != 2 || output_count != 1 || arguments[0].kind != COIL_VALUE_TENSOR ||
+      arguments[0].tensor->dtype != COIL_F32) {
     coil_set_error("soft_step takes a float32 tensor");
     return 1;
   }
@@ -31,6 +33,8 @@ static int soft_step(const coil_value* arguments, size_t argument_count, const c
   return 0;
 }
 
-int register_operators(void) { return coil_operator_register("shop::soft_step(Tensor x, float width=1.0) -> Tensor", soft_step, 0); }
+int register_operators(void) {
+  return coil_operator_register("shop::soft_step(Tensor x, float width=1.0) -> Tensor", soft_step, 0);
+}
 
 __attribute__((constructor)) static void when_loaded(void) { register_operators(); }

@@ -20,7 +20,15 @@ struct Tensor {
 }
 
 impl Tensor {
-    const EMPTY: Tensor = Tensor { data: std::ptr::null_mut(), dtype: 0, rank: 0, on_device: 0, sizes: [0; MAX_RANK], strides: [0; MAX_RANK], owner: std::ptr::null_mut() };
+    const EMPTY: Tensor = Tensor {
+        data: std::ptr::null_mut(),
+        dtype: 0,
+        rank: 0,
+        on_device: 0,
+        sizes: [0; MAX_RANK],
+        strides: [0; MAX_RANK],
+        owner: std::ptr::null_mut(),
+    };
 }
 
 /// `coil_port`.
@@ -47,7 +55,13 @@ extern "C" {
     fn coil_model_outputs(model: *const c_void, count: *mut usize) -> *const Port;
     fn coil_context_create(model: *const c_void) -> *mut c_void;
     fn coil_context_free(context: *mut c_void);
-    fn coil_context_run(context: *mut c_void, inputs: *const Tensor, input_count: usize, outputs: *mut Tensor, output_count: usize) -> c_int;
+    fn coil_context_run(
+        context: *mut c_void,
+        inputs: *const Tensor,
+        input_count: usize,
+        outputs: *mut Tensor,
+        output_count: usize,
+    ) -> c_int;
 }
 
 fn last_error() -> String {
@@ -99,7 +113,10 @@ fn run(model: &CStr, given: &CStr, results: &CStr) -> Result<(), String> {
 }
 
 fn main() {
-    let paths: Vec<CString> = std::env::args().skip(1).map(|a| CString::new(a).expect("arguments hold no zero bytes")).collect();
+    let paths: Vec<CString> = std::env::args()
+        .skip(1)
+        .map(|a| CString::new(a).expect("arguments hold no zero bytes"))
+        .collect();
     if paths.len() != 3 {
         eprintln!("usage: run_package MODEL.coil IN.safetensors OUT.safetensors");
         std::process::exit(2);

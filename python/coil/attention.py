@@ -133,12 +133,13 @@ def _efficient(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, 
     if not compute_log_sumexp or not _is_taken(query, key, value, attn_bias, dropout_p):
         return NotImplemented
     out, logarithms = _forward(query, key, value, is_causal, scale, attn_bias)
+    # Torch's has the heads of one row side by side.
     return (
         out.transpose(1, 2).contiguous().transpose(1, 2),
         logarithms,
         _number(query),
         _number(query),
-    )  # torch's has the heads of one row side by side
+    )
 
 
 def _efficient_backward(

@@ -11,7 +11,6 @@ from .attention import DECOMPOSITIONS as ATTENTION
 from .graph import is_token, translate
 from .options import parse
 
-
 # Operators that Coil knows, but torch's partitioner only in parts. It keeps what goes in and out of them for the
 # backward graph, in f32 under autocast, where it computes pointwise parts again.
 _IN_PARTS = {

@@ -393,9 +393,8 @@ class Translator:
         from the state that the first leaves. Gives the state, then the operator's results.
         """
         operation, *args = node.args
-        state, value = (
-            {user.args[1]: user.meta["val"] for user in node.users}[k] for k in (0, 1)
-        )  # the partitioner tells its items alone
+        # The partitioner tells its items alone.
+        state, value = ({user.args[1]: user.meta["val"] for user in node.users}[k] for k in (0, 1))
         results = list(value) if isinstance(value, (list, tuple)) else [value]
         self.saving[node] = (
             self.host_random(

@@ -5,7 +5,6 @@ import itertools
 
 from . import _native
 
-
 # What attention kernels tell their gradients of the random numbers that they drew.
 _DRAWN = ("philox_seed", "philox_offset")
 

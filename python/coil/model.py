@@ -140,7 +140,6 @@ def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=No
                 os.fspath(module), chosen.settings, chosen.cache, chosen.log, device, chosen.debug_folder("archive")
             )
         )
-    import torch
 
     exported = _exported(module, inputs, kwargs, dynamic_shapes)
     with _archive(exported) as path:
@@ -208,9 +207,8 @@ def _exported(module, inputs, kwargs, dynamic_shapes):
         exported = exported.run_decompositions(own)
     for op in called:
         if op.namespace not in ("aten", "prims"):
-            target_name(
-                op
-            )  # so that Coil can read a call of it; what carries it out is found when the program is loaded
+            # So that Coil can read a call of it; what carries it out is found when the program is loaded.
+            target_name(op)
     return _computed(exported)
 
 

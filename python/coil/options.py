@@ -92,9 +92,8 @@ def _tf32(torch):
     """What torch may round to TF32, as a value of `cuda.tf32`."""
 
     def allowed(switch, old):
-        precision = getattr(
-            switch, "fp32_precision", None
-        )  # since torch 2.9, which also keeps it where the old names are set; those may raise there
+        # Since torch 2.9, which also keeps it where the old names are set; those may raise there.
+        precision = getattr(switch, "fp32_precision", None)
         return old.allow_tf32 if precision is None else precision == "tf32"
 
     products = allowed(torch.backends.cuda.matmul, torch.backends.cuda.matmul)

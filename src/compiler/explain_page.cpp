@@ -3,10 +3,10 @@
 #include <numeric>
 
 #include "coil/coil.h"
-#include "compiler/explain_text.h"
 #include "compiler/pipeline.h"
 #include "compiler/provenance.h"
 #include "compiler/report.h"
+#include "device/text.h"
 #include "fx/text.h"
 #include "runtime/device/library.h"
 #include "runtime/executor/executor.h"
@@ -56,7 +56,7 @@ class Page {
         "charset=\"utf-8\"><title>{0}</title><style>{1}</style></head>\n<body>\n<header><h1>{0}</h1>"
         "<input id=\"search\" type=\"search\" placeholder=\"search nodes, kernels, buffers, lines of source\" "
         "aria-label=\"search\"><span id=\"found\"></span></header>\n",
-        escape(title), explain_style());
+        escape(title), device::file_text("page/style.css"));
     summary();
     memory();
     calls();
@@ -65,7 +65,7 @@ class Page {
     graph("after", "The graph after the passes", fx::node_lines(*lowered_.source.module, {.locations = true}), false);
     section("fusions", "Fused and not fused");
     out_ += "<pre class=\"item\">" + escape(fusion_text(*lowered_.graph, lowered_.schedule)) + "</pre>\n</section>\n";
-    return out_ + "<script>" + std::string(explain_script()) + "</script>\n</body></html>\n";
+    return out_ + "<script>" + std::string(device::file_text("page/script.js")) + "</script>\n</body></html>\n";
   }
 
  private:
@@ -102,8 +102,7 @@ class Page {
                        total() > 0 ? 100 * seconds / total() : 0);
   }
 
-  // ---- Memory over time
-  // ------------------------------------------------------------------------------------------------------
+  // ---- Memory over time ----
 
   std::vector<Block> blocks() const {
     std::vector<Block> blocks;
@@ -192,8 +191,7 @@ class Page {
     }
   }
 
-  // ---- Calls and kernels
-  // ------------------------------------------------------------------------------------------------------
+  // ---- Calls and kernels ----
 
   std::string buffers(const std::vector<BufferId>& ids) const {
     std::vector<std::string> parts;
@@ -264,8 +262,7 @@ class Page {
     out_ += "</section>\n";
   }
 
-  // ---- Graphs
-  // -------------------------------------------------------------------------------------------------------------------
+  // ---- Graphs ----
 
   void graph(std::string_view id, std::string_view title, const std::vector<std::pair<std::string, std::string>>& lines,
              bool incoming) {

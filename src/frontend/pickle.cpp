@@ -26,7 +26,8 @@ enum Opcode : unsigned char {
   kEmptyDict = '}', kSetItem = 's', kSetItems = 'u', kDict = 'd',
   kEmptySet = 0x8f, kAddItems = 0x90, kFrozenSet = 0x91,
   kGet = 'h', kLongGet = 'j', kPut = 'q', kLongPut = 'r', kMemoize = 0x94,
-  kGlobal = 'c', kStackGlobal = 0x93, kReduce = 'R', kBuild = 'b', kNewObj = 0x81, kNewObjEx = 0x92, kPersistentId = 'Q',
+  kGlobal = 'c', kStackGlobal = 0x93, kReduce = 'R', kBuild = 'b', kNewObj = 0x81, kNewObjEx = 0x92,
+  kPersistentId = 'Q',
   kProto = 0x80, kFrame = 0x95,
 };
 // clang-format on

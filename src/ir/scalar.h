@@ -29,41 +29,34 @@ using sym::Exprs;
 using BufferId = std::uint32_t;
 
 // X(enumerator, name in text IR and, with the prefix c_, in kernels, number of operands)
-#define COIL_SCALAR_OPS(X)                                                                                             \
-  X(Add, "add", 2)                                                                                                     \
-  X(Sub, "sub", 2) X(Mul, "mul", 2) X(Div, "div", 2) X(FloorDiv, "floordiv", 2) X(TruncDiv, "truncdiv", 2) X(          \
-      Rem, "rem", 2) X(Fmod, "fmod", 2) X(Pow, "pow", 2) X(Gcd, "gcd", 2) X(Max, "max", 2) X(Min, "min", 2)            \
-      X(FMax, "fmax", 2) X(FMin, "fmin", 2) X(Atan2, "atan2", 2) X(Hypot, "hypot", 2) X(Copysign, "copysign", 2) X(    \
-          Nextafter, "nextafter", 2) X(And, "and", 2) X(Or, "or", 2) X(Xor, "xor", 2) X(Not, "not", 1)                 \
-          X(Shl, "shl", 2) X(Shr, "shr", 2) X(Eq, "eq", 2) X(Ne, "ne", 2) X(Lt, "lt", 2) X(Le, "le", 2) X(Gt, "gt", 2) \
-              X(Ge, "ge", 2) X(Where, "where", 3) X(Neg, "neg", 1) X(Abs, "abs", 1) X(Sign, "sign", 1)                 \
-                  X(Sqrt, "sqrt", 1) X(Rsqrt, "rsqrt", 1) X(Recip, "recip", 1) X(Floor, "floor", 1) X(Ceil, "ceil", 1) \
-                      X(Trunc, "trunc", 1) X(RoundEven, "round", 1) X(IsNan, "isnan", 1) X(IsInf, "isinf", 1)          \
-                          X(Signbit, "signbit", 1) X(Exp, "exp", 1) X(Exp2, "exp2", 1) X(Expm1, "expm1", 1)            \
-                              X(Log, "log", 1) X(Log2, "log2", 1) X(Log10, "log10", 1) X(Log1p, "log1p", 1)            \
-                                  X(Sin, "sin", 1) X(Cos, "cos", 1) X(Tan, "tan", 1) X(Asin, "asin", 1)                \
-                                      X(Acos, "acos", 1) X(Atan, "atan", 1) X(Sinh, "sinh", 1) X(Cosh, "cosh", 1)      \
-                                          X(Tanh, "tanh", 1) X(Asinh, "asinh", 1) X(Acosh, "acosh", 1)                 \
-                                              X(Atanh, "atanh", 1) X(Erf, "erf", 1) X(Erfc, "erfc", 1) X(              \
-                                                  Erfinv, "erfinv", 1) X(Sigmoid, "sigmoid", 1) X(Lgamma, "lgamma", 1) \
-                                                  X(Digamma, "digamma", 1) X(I0, "i0", 1) X(I0e, "i0e", 1)             \
-                                                      X(I1, "i1", 1) X(I1e, "i1e", 1) X(K0, "k0", 1) X(K0e, "k0e", 1)  \
-                                                          X(K1, "k1", 1) X(K1e, "k1e", 1) X(J0, "j0", 1) X(            \
-                                                              J1, "j1", 1) X(Y0, "y0", 1) X(Y1, "y1", 1)               \
-                                                              X(Erfcx, "erfcx", 1) X(Ndtri, "ndtri", 1) X(             \
-                                                                  AiryAi, "airy_ai", 1) X(Zeta, "zeta", 2)             \
-                                                                  X(Igamma, "igamma", 2) X(Igammac, "igammac", 2) X(   \
-                                                                      ChebyshevT, "chebyshev_t",                       \
-                                                                      2) X(ChebyshevU, "chebyshev_u",                  \
-                                                                           2) X(ChebyshevV, "chebyshev_v", 2)          \
-                                                                      X(ChebyshevW, "chebyshev_w",                     \
-                                                                        2) X(HermiteH, "hermite_h",                    \
-                                                                             2) X(HermiteHe, "hermite_he", 2)          \
-                                                                          X(Laguerre, "laguerre",                      \
-                                                                            2) X(Legendre, "legendre", 2)              \
-                                                                              X(GammaQuantile, "gamma_quantile", 2) X( \
-                                                                                  PoissonDraw, "poisson_draw", 2)      \
-                                                                                  X(BinomialDraw, "binomial_draw", 3)
+// clang-format off
+#define COIL_SCALAR_OPS(X)                                                                                    \
+  X(Add, "add", 2) X(Sub, "sub", 2) X(Mul, "mul", 2) X(Div, "div", 2)                                         \
+  X(FloorDiv, "floordiv", 2) X(TruncDiv, "truncdiv", 2) X(Rem, "rem", 2) X(Fmod, "fmod", 2) X(Pow, "pow", 2)  \
+  X(Gcd, "gcd", 2)                                                                                            \
+  X(Max, "max", 2) X(Min, "min", 2) X(FMax, "fmax", 2) X(FMin, "fmin", 2)                                     \
+  X(Atan2, "atan2", 2) X(Hypot, "hypot", 2) X(Copysign, "copysign", 2) X(Nextafter, "nextafter", 2)           \
+  X(And, "and", 2) X(Or, "or", 2) X(Xor, "xor", 2) X(Not, "not", 1) X(Shl, "shl", 2) X(Shr, "shr", 2)         \
+  X(Eq, "eq", 2) X(Ne, "ne", 2) X(Lt, "lt", 2) X(Le, "le", 2) X(Gt, "gt", 2) X(Ge, "ge", 2)                   \
+  X(Where, "where", 3)                                                                                        \
+  X(Neg, "neg", 1) X(Abs, "abs", 1) X(Sign, "sign", 1) X(Sqrt, "sqrt", 1) X(Rsqrt, "rsqrt", 1)                \
+  X(Recip, "recip", 1) X(Floor, "floor", 1) X(Ceil, "ceil", 1) X(Trunc, "trunc", 1) X(RoundEven, "round", 1)  \
+  X(IsNan, "isnan", 1) X(IsInf, "isinf", 1) X(Signbit, "signbit", 1)                                          \
+  X(Exp, "exp", 1) X(Exp2, "exp2", 1) X(Expm1, "expm1", 1) X(Log, "log", 1) X(Log2, "log2", 1)                \
+  X(Log10, "log10", 1) X(Log1p, "log1p", 1) X(Sin, "sin", 1) X(Cos, "cos", 1) X(Tan, "tan", 1)                \
+  X(Asin, "asin", 1) X(Acos, "acos", 1) X(Atan, "atan", 1) X(Sinh, "sinh", 1) X(Cosh, "cosh", 1)              \
+  X(Tanh, "tanh", 1) X(Asinh, "asinh", 1) X(Acosh, "acosh", 1) X(Atanh, "atanh", 1) X(Erf, "erf", 1)          \
+  X(Erfc, "erfc", 1) X(Erfinv, "erfinv", 1) X(Sigmoid, "sigmoid", 1) X(Lgamma, "lgamma", 1)                   \
+  X(Digamma, "digamma", 1)                                                                                    \
+  X(I0, "i0", 1) X(I0e, "i0e", 1) X(I1, "i1", 1) X(I1e, "i1e", 1) X(K0, "k0", 1) X(K0e, "k0e", 1)             \
+  X(K1, "k1", 1) X(K1e, "k1e", 1) X(J0, "j0", 1) X(J1, "j1", 1) X(Y0, "y0", 1) X(Y1, "y1", 1)                 \
+  X(Erfcx, "erfcx", 1) X(Ndtri, "ndtri", 1) X(AiryAi, "airy_ai", 1)                                           \
+  X(Zeta, "zeta", 2) X(Igamma, "igamma", 2) X(Igammac, "igammac", 2)                                          \
+  X(ChebyshevT, "chebyshev_t", 2) X(ChebyshevU, "chebyshev_u", 2) X(ChebyshevV, "chebyshev_v", 2)             \
+  X(ChebyshevW, "chebyshev_w", 2) X(HermiteH, "hermite_h", 2) X(HermiteHe, "hermite_he", 2)                   \
+  X(Laguerre, "laguerre", 2) X(Legendre, "legendre", 2)                                                       \
+  X(GammaQuantile, "gamma_quantile", 2) X(PoissonDraw, "poisson_draw", 2) X(BinomialDraw, "binomial_draw", 3)
+// clang-format on
 
 enum class ScalarOp : std::uint8_t {
   Load,        ///< element of `buffer` at `index` (one expression per dimension of the buffer's layout)
@@ -77,7 +70,7 @@ enum class ScalarOp : std::uint8_t {
   CheckIndex,  ///< I64 args[0], an index into a dimension of size index[0]: negative values count from the end; out of
                ///< range sets the kernel's status and gives 0
   Random,  ///< 32 random bits (U32) of element index[0]: a function of the I64 seed args[0], of the operator's number
-           ///< `integer` and of the element alone, so that what is computed again is the same (codegen/random_text.h)
+           ///< `integer` and the element alone, so that what is computed again is the same (device/shared/philox.h)
 #define X(e, ...) e,
   COIL_SCALAR_OPS(X)
 #undef X

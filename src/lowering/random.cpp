@@ -180,8 +180,7 @@ Value standard_gamma(Context& ctx, const Draw& draw, const ops::Values& args) {
   return stored(ctx, maximum(g, t == DType::F64 ? 0x1p-1022 : t == DType::F16 ? 0x1p-14 : 0x1p-126));
 }
 
-// ---- Dropout
-// --------------------------------------------------------------------------------------------------------------
+// ---- Dropout ----
 
 /// The draw of a mask: one for each element, or, for features, one for each of the first two dimensions.
 Draw mask_of(Context& ctx, const sym::TensorMeta& meta, bool features) {

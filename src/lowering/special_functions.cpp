@@ -1,5 +1,5 @@
 // Special functions of one and of two tensors: scalar operators, and what is made of them. Results have f32's precision
-// at least (codegen/special_functions.h), where eager computes in the tensor's own type.
+// at least (device/shared/special.h), where eager computes in the tensor's own type.
 #include <cmath>
 
 #include "lowering/common.h"

@@ -9,26 +9,26 @@
 namespace coil {
 
 // X(enumerator, name in text (torch's own where it has one), operands: f a float, i an integer, what it gives)
+// clang-format off
 #define COIL_FLOAT_FUNCTIONS(X)                                                                                       \
-  X(FromInt, "ToFloat", "i", 'f')                                                                                     \
-  X(IntTrueDiv, "IntTrueDiv", "ii", 'f') X(Add, "FloatAdd", "ff", 'f') X(Mul, "FloatMul", "ff", 'f')                  \
-      X(Div, "FloatTrueDiv", "ff", 'f') X(Pow, "FloatPow", "ff", 'f') X(Mod, "FloatMod", "ff", 'f')                   \
-          X(Min, "FloatMin", "ff", 'f') X(Max, "FloatMax", "ff", 'f') X(Abs, "FloatAbs", "f", 'f')                    \
-              X(Floor, "FloatFloor", "f", 'f') X(Sqrt, "OpaqueUnaryFn_sqrt", "f", 'f')                                \
-                  X(Exp, "OpaqueUnaryFn_exp", "f", 'f') X(Log, "OpaqueUnaryFn_log", "f", 'f')                         \
-                      X(Log2, "OpaqueUnaryFn_log2", "f", 'f') X(Sin, "OpaqueUnaryFn_sin", "f", 'f')                   \
-                          X(Cos, "OpaqueUnaryFn_cos", "f", 'f') X(Tan, "OpaqueUnaryFn_tan", "f", 'f')                 \
-                              X(Asin, "OpaqueUnaryFn_asin", "f", 'f') X(Acos, "OpaqueUnaryFn_acos", "f", 'f')         \
-                                  X(Atan, "OpaqueUnaryFn_atan", "f", 'f') X(Sinh, "OpaqueUnaryFn_sinh", "f", 'f')     \
-                                      X(Cosh, "OpaqueUnaryFn_cosh", "f", 'f') X(Tanh, "OpaqueUnaryFn_tanh", "f", 'f') \
-                                          X(TruncToInt, "TruncToInt", "f", 'i') X(FloorToInt, "FloorToInt", "f", 'i') \
-                                              X(CeilToInt, "CeilToInt", "f", 'i')                                     \
-                                                  X(RoundToInt, "RoundToInt", "f", 'i') X(Eq, "FloatEq", "ff", 'i')   \
-                                                      X(Ne, "FloatNe", "ff", 'i') X(Lt, "FloatLt", "ff", 'i')         \
-                                                          X(Le, "FloatLe", "ff", 'i')                                 \
-                                                              X(RoundDecimal, "RoundDecimal", "fi", 'f')              \
-                                                                  X(OfBits, "FloatOfBits", "i", 'f')                  \
-                                                                      X(ToBits, "BitsOfFloat", "f", 'i')
+  X(FromInt, "ToFloat", "i", 'f') X(IntTrueDiv, "IntTrueDiv", "ii", 'f')                                              \
+  X(Add, "FloatAdd", "ff", 'f') X(Mul, "FloatMul", "ff", 'f') X(Div, "FloatTrueDiv", "ff", 'f')                       \
+  X(Pow, "FloatPow", "ff", 'f')                                                                                       \
+  X(Mod, "FloatMod", "ff", 'f') X(Min, "FloatMin", "ff", 'f') X(Max, "FloatMax", "ff", 'f')                           \
+  X(Abs, "FloatAbs", "f", 'f') X(Floor, "FloatFloor", "f", 'f')                                                       \
+  X(Sqrt, "OpaqueUnaryFn_sqrt", "f", 'f') X(Exp, "OpaqueUnaryFn_exp", "f", 'f') X(Log, "OpaqueUnaryFn_log", "f", 'f') \
+  X(Log2, "OpaqueUnaryFn_log2", "f", 'f') X(Sin, "OpaqueUnaryFn_sin", "f", 'f') X(Cos, "OpaqueUnaryFn_cos", "f", 'f') \
+  X(Tan, "OpaqueUnaryFn_tan", "f", 'f') X(Asin, "OpaqueUnaryFn_asin", "f", 'f')                                       \
+  X(Acos, "OpaqueUnaryFn_acos", "f", 'f')                                                                             \
+  X(Atan, "OpaqueUnaryFn_atan", "f", 'f') X(Sinh, "OpaqueUnaryFn_sinh", "f", 'f')                                     \
+  X(Cosh, "OpaqueUnaryFn_cosh", "f", 'f')                                                                             \
+  X(Tanh, "OpaqueUnaryFn_tanh", "f", 'f')                                                                             \
+  X(TruncToInt, "TruncToInt", "f", 'i') X(FloorToInt, "FloorToInt", "f", 'i') X(CeilToInt, "CeilToInt", "f", 'i')     \
+  X(RoundToInt, "RoundToInt", "f", 'i')                                                                               \
+  X(Eq, "FloatEq", "ff", 'i') X(Ne, "FloatNe", "ff", 'i') X(Lt, "FloatLt", "ff", 'i') X(Le, "FloatLe", "ff", 'i')     \
+  X(RoundDecimal, "RoundDecimal", "fi", 'f')                                                                          \
+  X(OfBits, "FloatOfBits", "i", 'f') X(ToBits, "BitsOfFloat", "f", 'i')
+// clang-format on
 
 // Plans hold their numbers: new ones come last.
 enum class FloatFunction : std::uint8_t {

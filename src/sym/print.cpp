@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "device/pieces.h"
 #include "sym/floats.h"
 #include "sym/node.h"
 
@@ -19,13 +20,19 @@ enum Family { kText, kPython, kC, kTriton };
 /// What languages differ in beside their spelling.
 struct Dialect {
   Family family;
-  const char* wide_literal;  ///< what follows a constant of more than 32 bits
-  const char *wide_cast,
-      *wide_end;  ///< around what would else be computed in fewer than 64 bits; null where integers have no width
-  const char *narrow_cast,
-      *narrow_end;  ///< around truth values that are computed with in 32 bits; null where they are integers anyway
-  const char *quotient, *remainder;  ///< of operands that are not negative
-  bool casts_symbols;                ///< symbols have the width of their value, not of their type
+  /// What follows a constant of more than 32 bits.
+  const char* wide_literal;
+  /// Around what would else be computed in fewer than 64 bits; null where integers have no width.
+  const char* wide_cast;
+  const char* wide_end;
+  /// Around truth values that are computed with in 32 bits; null where they are integers anyway.
+  const char* narrow_cast;
+  const char* narrow_end;
+  /// Of operands that are not negative.
+  const char* quotient;
+  const char* remainder;
+  /// Symbols have the width of their value, not of their type.
+  bool casts_symbols;
 };
 
 constexpr Dialect kTextDialect = {kText, "", nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, false};
@@ -388,48 +395,12 @@ std::string to_code(Language language, Expr e, const std::function<std::string(E
   return std::move(p.out);
 }
 
-std::string_view code_helpers(Language language) {
-  if (language == Language::Python) return "";
-  if (language == Language::Triton)
-    return R"(@triton.jit
-def coil_floordiv(a, b):
-    q = a // b
-    return q - tl.where((a % b != 0) & ((a < 0) != (b < 0)), 1, 0)
-
-
-@triton.jit
-def coil_ceildiv(a, b):
-    q = a // b
-    return q + tl.where((a % b != 0) & ((a < 0) == (b < 0)), 1, 0)
-
-
-@triton.jit
-def coil_mod(a, b):
-    r = a % b
-    return r + tl.where((r != 0) & ((r < 0) != (b < 0)), b, 0)
-
-
-@triton.jit
-def coil_pow(a, b):
-    r = a - a + b - b + 1
-    while b > 0:
-        r = r * a
-        b = b - 1
-    return r
-
-
-@triton.jit
-def coil_shr(a, b):
-    return tl.cast(a, tl.int64) >> tl.minimum(b, 63)
-)";
-  return R"(template <class A, class B> static inline constexpr auto coil_floordiv(A a, B b) { auto q = a / b; return q - ((a % b != 0) && ((a < 0) != (b < 0))); }
-template <class A, class B> static inline constexpr auto coil_ceildiv(A a, B b) { auto q = a / b; return q + ((a % b != 0) && ((a < 0) == (b < 0))); }
-template <class A, class B> static inline constexpr auto coil_mod(A a, B b) { auto r = a % b; return r != 0 && ((r < 0) != (b < 0)) ? r + b : r; }
-template <class A, class B> static inline constexpr auto coil_min(A a, B b) { return a < b ? a : b; }
-template <class A, class B> static inline constexpr auto coil_max(A a, B b) { return a < b ? b : a; }
-template <class A, class B> static inline constexpr auto coil_pow(A a, B b) { decltype(a * b) r = 1; for (B i = 0; i < b; ++i) r *= a; return r; }
-template <class A, class B> static inline constexpr auto coil_shr(A a, B b) { return a >> coil_min(b, B(8 * sizeof(A) - 1)); }
-)";
+std::string code_helpers(Language language) {
+  switch (language) {
+    case Language::Python: return "";
+    case Language::Triton: return device::whole("triton/sizes.py");
+    default: return device::whole("shared/sizes.h");
+  }
 }
 
 }  // namespace coil::sym

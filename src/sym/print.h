@@ -35,13 +35,13 @@ std::string to_code(Language, Expr, const std::function<std::string(Expr)>& name
 std::string float_code(Language, Expr call, const std::function<std::string(Expr)>& integer);
 /// The functions that such code calls (`coil_floordiv`, `coil_ceildiv`, `coil_mod`, `coil_min`, `coil_max`, `coil_pow`,
 /// `coil_shr`), as text for the head of a generated file; none for Python.
-std::string_view code_helpers(Language);
+std::string code_helpers(Language);
 
 inline std::string to_cpp(Expr e, const std::function<std::string(Expr)>& name,
                           const std::function<bool(Expr)>& nonnegative, IntWidth width = IntWidth::Bits64) {
   return to_code(Language::Cpp, e, name, nonnegative, width);
 }
-inline std::string_view cpp_helpers() { return code_helpers(Language::Cpp); }
+inline std::string cpp_helpers() { return code_helpers(Language::Cpp); }
 inline std::string to_python(Expr e, const std::function<std::string(Expr)>& name) {
   return to_code(Language::Python, e, name, nullptr);
 }

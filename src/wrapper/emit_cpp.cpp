@@ -6,6 +6,7 @@
 #include "codegen/cpp/kernel.h"
 #include "codegen/cpp/prelude.h"
 #include "coil/runtime.h"
+#include "device/pieces.h"
 #include "ops/registry.h"
 #include "support/error.h"
 #include "support/host_names.h"
@@ -97,8 +98,7 @@ class Printer {
     return std::any_of(p_.inputs.begin(), p_.inputs.end(), [](const Input& in) { return !in.unused; });
   }
 
-  // ---- Names
-  // ----------------------------------------------------------------------------------------------------------------
+  // ---- Names ----
 
   std::string unique(std::string_view prefix, std::string_view name) {
     std::string out(prefix);
@@ -126,8 +126,7 @@ class Printer {
     }
   }
 
-  // ---- Sizes
-  // ----------------------------------------------------------------------------------------------------------------
+  // ---- Sizes ----
 
   std::string cpp(Expr e) {
     auto floats = [&](Expr x) -> std::optional<std::string> {
@@ -177,8 +176,7 @@ class Printer {
     return out + ")";
   }
 
-  // ---- The run
-  // --------------------------------------------------------------------------------------------------------------
+  // ---- The run ----
 
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
@@ -454,8 +452,7 @@ class Printer {
     }
   }
 
-  // ---- The parts around it
-  // ----------------------------------------------------------------------------------------------------
+  // ---- The parts around it ----
 
   std::string head() const {
     const std::string& source = options_.source_name;
@@ -594,19 +591,7 @@ std::string cpp_cmake(const std::string& source_name) {
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   for (char c : source_name) path += (c == '"' || c == '\\' || c == '$' || c == ';' ? "\\" : "") + std::string(1, c);
-  return fmt::format(R"(# Builds {1} against an installed Coil: include() this file where C++ is enabled.
-find_package(coil REQUIRED)
-# A program: coil_{0} IN.safetensors OUT.safetensors
-add_executable(coil_{0} "${{CMAKE_CURRENT_LIST_DIR}}/{1}")
-target_compile_definitions(coil_{0} PRIVATE COIL_MAIN)
-# A library with the C entry that coil/runtime.h declares
-add_library(coil_{0}_library SHARED EXCLUDE_FROM_ALL "${{CMAKE_CURRENT_LIST_DIR}}/{1}")
-foreach(target coil_{0} coil_{0}_library)
-  target_compile_features(${{target}} PRIVATE cxx_std_20)
-  target_link_libraries(${{target}} PRIVATE coil::runtime ${{CMAKE_DL_LIBS}})
-endforeach()
-)",
-                     name, path);
+  return device::fill(device::whole("wrapper_cpp/build.cmake"), {{"$name", name}, {"$file", path}});
 }
 
 bool CppEmitter::needs_binaries(const Program& p) const {

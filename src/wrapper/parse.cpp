@@ -125,8 +125,7 @@ class Parser {
     c.expect_end();
   }
 
-  // ---- Expressions and names
-  // --------------------------------------------------------------------------------------------
+  // ---- Expressions and names ----
 
   Expr expr(Cursor& c, std::initializer_list<std::string_view> stops) {
     const std::string text(c.until(stops));
@@ -240,8 +239,7 @@ class Parser {
     if (c.accept("at")) call.where = c.quoted();
   }
 
-  // ---- Lines
-  // ---------------------------------------------------------------------------------------------------------------
+  // ---- Lines ----
 
   void buffer(Cursor& c) {
     Buffer b;

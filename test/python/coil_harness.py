@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch.utils import _pytree as pytree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "test/python/sources"  # programs of other languages that tests compile
 COIL = os.environ.get("COIL", str(ROOT / "build/bin/coil"))
 UNIT_TESTS = next(
     (p for p in (pathlib.Path(COIL).with_name("unit_tests"), ROOT / "build-debug/bin/unit_tests") if p.exists()), None
@@ -94,9 +95,8 @@ def named_inputs(module, args):
 
 def same(a, b):
     """Bit for bit, so that NaN equals itself."""
-    bits = (
-        lambda t: torch.empty(t.numel(), dtype=t.dtype).copy_(t.reshape(-1)).view(torch.uint8)
-    )  # of one element, even a contiguous tensor may have any stride
+    # Of one element, even a contiguous tensor may have any stride.
+    bits = lambda t: torch.empty(t.numel(), dtype=t.dtype).copy_(t.reshape(-1)).view(torch.uint8)
     return torch.equal(bits(a), bits(b))
 
 

@@ -248,12 +248,13 @@ def branch():
     """A branch between two subnetworks."""
     from test_control_flow import TwoNetworks
 
+    # Torch asserts that results of branches have no size of 1.
     return (
         TwoNetworks().eval(),
         lambda n, side: (torch.rand(n, 4) * (2 * side - 1),),
         {"x": {0: Dim("rows", min=2, max=64)}},
         ((2, 64), (0, 1)),
-    )  # torch asserts that results of branches have no size of 1
+    )
 
 
 MODELS = {

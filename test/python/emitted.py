@@ -24,10 +24,11 @@ def load_module(path):
     os.environ.setdefault("COIL_CACHE", os.path.join(BUILD, "python-kernels"))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
+    # A file of the same length may take this one's place within the second by which bytecode is known.
     kept, sys.dont_write_bytecode = (
         sys.dont_write_bytecode,
         True,
-    )  # a file of the same length may take this one's place within the second by which bytecode is known
+    )
     try:
         spec.loader.exec_module(module)
     finally:

@@ -1,5 +1,5 @@
 """Python and FX files of CUDA programs on the CPU: their kernels' text behind the machine of `cuda.emulate`
-(src/codegen/cuda/emulate.cpp), their tensors and torch's operators on the CPU.
+(src/device/cuda/emulated.h), their tensors and torch's operators on the CPU.
 """
 
 import ctypes
@@ -12,41 +12,16 @@ import sys
 import tempfile
 
 import pytest
-import torch
 
-from coil_harness import coil_ok, export
+from coil_harness import ROOT, SOURCES
 from emitted import BUILD, load_module
 
 VALUES = "\ntemplate <class T> struct c_is_float {"  # where the part begins that a GPU and a CPU share
-CALLS = """
-#include <tuple>
-template <class T> static T next_word(const i64*& at) { T x; memcpy(&x, at, sizeof x); at += (sizeof x + 7) / 8; return x; }
-template <class... P> static void run(void (*kernel)(P...), const i64* words, const u64* grid, u32 block, u32 cluster) {
-  const tuple<P...> arguments{next_word<P>(words)...};
-  c_launch(grid, block, cluster, true, [&] { apply(kernel, arguments); });
-}
-"""
 
 
 def emulated_machine():
-    with tempfile.TemporaryDirectory() as folder:
-        export(torch.nn.ReLU(), (torch.randn(3),), pathlib.Path(folder) / "m.pt2")
-        log = coil_ok(
-            "compile",
-            pathlib.Path(folder) / "m.pt2",
-            "-o",
-            pathlib.Path(folder) / "m.coil",
-            "--set",
-            "cuda.emulate=true",
-            "--log",
-            "kernels",
-        )
-    text = "\n".join(
-        line.removeprefix("[kernels] ")
-        for line in (log.stdout + log.stderr).splitlines()
-        if line.startswith("[kernels] ")
-    )
-    return text[: text.index(VALUES)]
+    text = (ROOT / "src/device/cuda/emulated.h").read_text()
+    return text[text.index("// @piece") :]
 
 
 class EmulatedKernels:
@@ -63,7 +38,7 @@ class EmulatedKernels:
             + machine
             + head[head.index(VALUES) :]
             + "".join(kernels).replace('extern "C" __global__', "__global__")
-            + CALLS
+            + (SOURCES / "emulated_calls.h").read_text()
         )
         for kernel in kernels:
             name, cluster = re.search(r"(coil_\w+)\(", kernel)[1], re.search(r"__cluster_dims__\((\d+)", kernel)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch._higher_order_ops import while_loop
 
-from coil_harness import CoilError, coil_ok, export
+from coil_harness import coil_ok, export
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))

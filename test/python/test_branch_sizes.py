@@ -117,12 +117,13 @@ EXAMPLES = [inputs(n, sign) for n in (1, 2, 13, 64) for sign in (1, -1)] + [
 ]
 PROGRAMS = {
     "chosen": (Chosen(), inputs(6, 1), (ROWS, None), EXAMPLES),
+    # Torch refuses one row, whose strides say nothing.
     "several": (
         Several(),
         inputs(6, 1),
         (ROWS, None),
         EXAMPLES[2:],
-    ),  # torch refuses one row, whose strides say nothing
+    ),
     "nested": (NestedBranches(), inputs(6, 1), (ROWS, None), EXAMPLES),
     "in a loop": (
         InALoop(),

@@ -73,11 +73,12 @@ def plain(archive):
     "setting, x, message",
     [
         ("assert_nan", zero_at(1, 2), "output '0' holds NaN"),  # y - y, seen through a view
+        # The view leaves this column out.
         (
             "assert_nan",
             zero_at(0, 0),
             "input 'h', which the program writes to, holds NaN",
-        ),  # the view leaves this column out
+        ),
         ("assert_inf", zero_at(1, 2), "output '1' holds an infinity"),
     ],
 )

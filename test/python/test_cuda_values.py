@@ -602,12 +602,13 @@ def test_large_products_take_whole_vectors(tmp_path):
         return int(call.split("-> ")[1].split("]")[0].split(", ")[-1])
 
     copied = ("--set", "cuda.direct_rows=false")
+    # 14 MB are not worth parts.
     assert (columns(7000), columns(5), columns(9000), columns(9000, *copied)) == (
         516,
         515,
         515,
         516,
-    )  # 14 MB are not worth parts
+    )
 
 
 def test_a_reader_joins_an_earlier_one(tmp_path):

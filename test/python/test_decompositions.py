@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import text_graph
-from shape_cases import CASES
+from shape_cases_layers import CASES
 from test_shapes import NEW_STORAGE, SEED, accepted_calls, opt
 
 CALLS = int(os.environ.get("COIL_TEST_CALLS", "10"))

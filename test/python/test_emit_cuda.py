@@ -16,7 +16,11 @@ from torch.export import Dim
 
 from coil_harness import CoilError, coil_ok, difference, export
 from emitted import emit
-from emulated_cuda import library_calls_of_its_own, load_emulated, on_the_cpu  # the fixture serves by being here
+from emulated_cuda import (  # noqa: F401 (the fixture serves by being here)
+    library_calls_of_its_own,
+    load_emulated,
+    on_the_cpu,
+)
 
 FOUND = importlib.util.find_spec("nvidia")
 PLACE = next(
@@ -402,7 +406,10 @@ def test_graphs_for_both_devices_share_a_process(first, tmp_path):
 import pathlib, sys, torch
 sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
 from emitted import load_module
-one, two = [load_module(pathlib.Path(path)).load()(torch.ones(5, 16), torch.ones(4, 3), torch.arange(5)) for path in {[str(f) for f in (files if first == "cpu" else files[::-1])]!r}]
+paths = {[str(f) for f in (files if first == "cpu" else files[::-1])]!r}
+one, two = [
+    load_module(pathlib.Path(path)).load()(torch.ones(5, 16), torch.ones(4, 3), torch.arange(5)) for path in paths
+]
 assert torch.allclose(one[0], two[0], atol=1e-5)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -12,8 +12,8 @@ import sys
 import pytest
 import torch
 
-from coil_harness import ENVIRONMENT, ROOT, coil, coil_ok, difference, eager, export
-from emitted import BUILD, RUNTIME, emit, load_module
+from coil_harness import ENVIRONMENT, ROOT, coil, coil_ok, difference, export
+from emitted import BUILD, emit, load_module
 
 ROWS = torch.export.Dim("rows", min=2, max=64)
 
@@ -67,9 +67,8 @@ def check_outputs(function):
             else:
                 assert type(g) is int and g == w
         assert torch.equal(h, want_h)
-        assert (
-            got[2].data_ptr() == x.data_ptr() and got[3].data_ptr() == h.data_ptr()
-        )  # views of the caller's own memory
+        # Views of the caller's own memory.
+        assert got[2].data_ptr() == x.data_ptr() and got[3].data_ptr() == h.data_ptr()
         got[2].fill_(7)
         assert (x[:, ::2] == 7).all()
 

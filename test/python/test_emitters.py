@@ -1,6 +1,5 @@
 """Every form in which a program leaves the compiler gives the same bits: the plan, C++, Python, an FX graph."""
 
-import copy
 import json
 import resource
 import signal
@@ -10,7 +9,7 @@ import torch
 
 import fixture_programs
 import test_training_graphs
-from coil_harness import coil, coil_ok, named_inputs, run, same
+from coil_harness import coil, coil_ok, run, same
 from emitted import bound, build_program, call_flat, call_program, emit, load_module
 from models import FULL, SMALL
 from test_branch_sizes import PROGRAMS as BRANCHES
@@ -43,8 +42,9 @@ def random_program(seed):
 
 
 def named(module, args, kwargs):
-    from coil_harness import dense, path_name
     from torch.utils import _pytree as pytree
+
+    from coil_harness import dense, path_name
 
     return {
         ".".join(filter(None, [n, path_name(p)])): dense(x)

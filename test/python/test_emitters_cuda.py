@@ -48,9 +48,8 @@ def test_every_form_gives_eagers_results(name, tmp_path):
     program = build_program(emit(archive, "cpp", *CUDA))
     for args in calls:
         python, fx = load_module(files[0]).call, load_module(files[1]).load()  # programs may keep state
-        device = (
-            "cpu" if name == "factors" or "in training" in name else "cuda"
-        )  # torch has eigenvalues on a GPU with MAGMA alone, and that pair of operators on the CPU
+        # Torch has eigenvalues on a GPU with MAGMA alone, and that pair of operators on the CPU.
+        device = "cpu" if name == "factors" or "in training" in name else "cuda"
         theirs = copy.deepcopy(args) if device == "cpu" else on_gpu(args)
         with torch.no_grad(), torch.device(device):
             want = named_outputs(copy.deepcopy(module).to(device)(*theirs))
@@ -115,9 +114,8 @@ def test_streams_threads_and_strides(language, tmp_path):
     thread.start()
     thread.join()
     assert not failed
-    x = torch.cat([torch.zeros(1, device="cuda"), seeded(5, 16).cuda().flatten()])[1:].view(
-        5, 16
-    )  # an address that is no multiple of 16
+    # An address that is no multiple of 16.
+    x = torch.cat([torch.zeros(1, device="cuda"), seeded(5, 16).cuda().flatten()])[1:].view(5, 16)
     h, i = seeded(3, 4).cuda().t(), torch.arange(5, device="cuda")
     before = h.clone()
     got = call(x, h, i)

@@ -137,7 +137,7 @@ def test_rounding_to_digits(tmp_path):
     assert given in text
     (tmp_path / "r.wrap").write_text(
         text.replace(given, f"RoundDecimal(FloatMul(1.2345678, ToFloat({rows})), {digits} - 4)")
-        .replace(f"TruncToInt(RoundDecimal", f"Min({rows}, TruncToInt(RoundDecimal")
+        .replace("TruncToInt(RoundDecimal", f"Min({rows}, TruncToInt(RoundDecimal")
         .replace(f"{digits} - 4))", f"{digits} - 4)))")
     )
     assert (

@@ -9,6 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Each folder includes itself and folders before it.
 FLOW = [
     "support",
+    "device",
     "tensor",
     "sym",
     "ops",
@@ -31,7 +32,7 @@ SOURCES = sorted(
     p
     for top in ("src", "include", "tools", "test", "bench", "examples")
     for p in (ROOT / top).rglob("*")
-    if p.suffix in (".h", ".cpp", ".py")
+    if p.suffix in (".h", ".cpp", ".cuh", ".py")
 )
 LONGEST = 800
 
@@ -45,7 +46,7 @@ def test_includes_follow_the_flow(folder):
     allowed = (
         RUNTIME
         if folder == "runtime"
-        else {*FLOW[: FLOW.index(folder) + 1], *(["runtime"] if folder in FLOW[2:] else [])}
+        else {*FLOW[: FLOW.index(folder) + 1], *(["runtime"] if folder in FLOW[3:] else [])}
     )
     against = []
     for path in SOURCES:
@@ -78,6 +79,8 @@ def test_files_are_rooms():
 
 def test_headers_open_with_a_sentence():
     silent = [
-        name(p) for p in SOURCES if p.suffix == ".h" and not re.match(r"\s*(#pragma once\s*)?(//|/\*)", p.read_text())
+        name(p)
+        for p in SOURCES
+        if p.suffix in (".h", ".cuh") and not re.match(r"\s*(#pragma once\s*)?(//|/\*)", p.read_text())
     ]
     assert not silent, "\n".join(silent)

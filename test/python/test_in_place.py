@@ -120,13 +120,12 @@ def test_writes(tmp_path, decomposed):
     # An input that eager leaves as it was (x[4] = x[4]) is among the outputs all the same.
     wrong = differences({k: v for k, v in got.items() if k in want or not torch.equal(v, before[k])}, want)
     names = list(PROGRAMS)
-    assert not wrong, "\n".join(
-        (
-            f"{line} "
-            f"({names[int(m[1]) // 3 if 'states' in line else int(m[1])] if (m := re.search(r'(?:_|^)([0-9]+)', line)) else ''})"
-        )
-        for line in wrong
-    )
+
+    def named(line):
+        m = re.search(r"(?:_|^)([0-9]+)", line)
+        return f"{line} ({names[int(m[1]) // 3 if 'states' in line else int(m[1])] if m else ''})"
+
+    assert not wrong, "\n".join(map(named, wrong))
 
 
 @pytest.mark.parametrize(

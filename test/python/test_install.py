@@ -16,7 +16,13 @@ SCRIPT = """
 import sys, torch
 model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4))
 x = torch.randn(8, 16)
-for options in ({}, {"mode": "max-autotune"}, {"dynamic": True}, {"options": {"fuse": False}}, {"options": {"freeze": True}}):
+for options in (
+    {},
+    {"mode": "max-autotune"},
+    {"dynamic": True},
+    {"options": {"fuse": False}},
+    {"options": {"freeze": True}},
+):
     torch._dynamo.reset()
     assert "coil" in torch._dynamo.list_backends()
     compiled = torch.compile(model, backend="coil", fullgraph=True, **options)
@@ -45,9 +51,8 @@ def test_installed_wheel(tmp_path):
     home = tmp_path / "env"
     venv.create(home, with_pip=True)
     packages = home / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    (packages / "others.pth").write_text(
-        sysconfig.get_paths()["purelib"] + "\n"
-    )  # torch, scikit-build-core and nanobind as they are here
+    # Torch, scikit-build-core and nanobind as they are here.
+    (packages / "others.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     python = home / "bin/python"
     built = subprocess.run(
         [python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", ROOT],

@@ -5,7 +5,6 @@ of output.
 import copy
 import ctypes
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -13,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from coil_harness import COIL, ENVIRONMENT, ROOT, coil as command, coil_ok, run
+from coil_harness import COIL, ENVIRONMENT, ROOT, SOURCES, coil as command, coil_ok, run
 from emitted import BUILD, call_program, emit, load_module
 
 sys.path.insert(0, str(ROOT / "build/python"))
@@ -314,54 +313,8 @@ def emit_wrapper(folder, built):
     return folder / "m.wrap"
 
 
-WRITING = r"""
-#include <coil/runtime.h>
-typedef void (*step)(float*, float);
-static void plus(float* a, float by) { *a += by; }
-static void times(float* a, float by) { *a *= by; }
-static void keep(float* a, float by) { *a = by; }
-static int64_t each(const coil_tensor* t, step f, float by, const coil_tensor* from) {
-  int64_t index[COIL_MAX_RANK] = {0}, count = 1;
-  for (int d = 0; d < t->rank; ++d) count *= t->sizes[d];
-  for (int64_t n = 0; n < count; ++n) {
-    int64_t at = 0, source = 0;
-    for (int d = 0; d < t->rank; ++d) at += index[d] * t->strides[d], source += from ? index[d] * from->strides[d] : 0;
-    f((float*)t->data + at, from ? ((const float*)from->data)[source] : by);
-    for (int d = t->rank - 1; d >= 0 && ++index[d] == t->sizes[d]; --d) index[d] = 0;
-  }
-  return count;
-}
-static float total;
-static void add_up(float* a, float by) { (void)by; total += *a; }
-static int bump(const coil_value* a, size_t n, const coil_tensor* out, size_t results, void* user) {
-  (void)n, (void)out, (void)user;
-  if (results != 0) { coil_set_error("bump_ has no results"); return 1; }
-  each(a[0].tensor, plus, (float)(a[1].kind == COIL_VALUE_INT ? (double)a[1].integer : a[1].real), 0);
-  return 0;
-}
-static int drain(const coil_value* a, size_t n, const coil_tensor* out, size_t results, void* user) {
-  (void)n, (void)user;
-  if (results != 2) { coil_set_error("drain has two results"); return 1; }
-  if (out[0].data) each(&out[0], keep, 0, a[0].tensor);
-  if (out[1].data) *(int64_t*)out[1].data = (int64_t)a[1].count;
-  for (size_t i = 0; i < a[1].count; ++i) {
-    total = 0;
-    each(a[0].tensor, add_up, 0, 0);
-    each(a[1].items[i].tensor, plus, total / 10, 0);
-    each(a[0].tensor, times, 0.9f, 0);
-  }
-  if (a[2].kind == COIL_VALUE_TENSOR) each(a[2].tensor, plus, (float)a[1].count, 0);
-  return 0;
-}
-__attribute__((constructor)) static void when_loaded(void) {
-  coil_operator_register("shop::bump_(Tensor(a!) x, float by=1.0) -> ()", bump, 0);
-  coil_operator_register("shop::drain(Tensor(a!) x, Tensor(b!)[] tanks, *, Tensor(c!)? log=None) -> (Tensor, Tensor)", drain, 0);
-}
-"""
-
-
-def writing_library(folder, source=WRITING):
-    (folder / "writing.c").write_text(source)
+def writing_library(folder, source=None):
+    (folder / "writing.c").write_text(source or (SOURCES / "writing_operators.c").read_text())
     flags = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", f"-I{ROOT}/include", folder / "writing.c"]
     subprocess.run([*flags, "-c", "-o", folder / "writing.o"], check=True)
     subprocess.run([*flags, "-shared", "-o", folder / "writing.so"], check=True)
@@ -532,83 +485,7 @@ def finders(library):
 
 
 # The same in C, for the command, packages and C++ source.
-FINDERS = r"""
-#include <coil/runtime.h>
-static float at(const coil_tensor* x, int64_t i) { return ((const float*)x->data)[i * x->strides[0]]; }
-static int64_t chosen(const coil_tensor* x, double above, float sign, float* to) { /* how many, and those with `to` */
-  int64_t n = 0;
-  for (int64_t i = 0; i < x->sizes[0]; ++i)
-    if (sign * at(x, i) > above) { if (to) to[n] = at(x, i); ++n; }
-  return n;
-}
-static float* add(coil_results* results, int rank, int64_t n, int64_t m) {
-  const int64_t sizes[2] = {n, m};
-  coil_tensor* t = coil_results_add(results, COIL_F32, rank, sizes);
-  return t ? (float*)t->data : 0;
-}
-static int positive(const coil_value* a, size_t n, coil_results* results, void* user) {
-  (void)n, (void)user;
-  if (a[0].tensor->sizes[0] == 666) { coil_set_error("it finds nothing good"); return 1; }
-  float* to = add(results, 1, chosen(a[0].tensor, 0, 1, 0) + (a[0].tensor->sizes[0] == 777), 0);
-  if (!to) return 1;
-  chosen(a[0].tensor, 0, 1, to);
-  return 0;
-}
-static int extremes(const coil_value* a, size_t count, coil_results* results, void* user) {
-  (void)count, (void)user;
-  const coil_tensor* x = a[0].tensor;
-  int64_t n = chosen(x, -a[1].real, -1, 0), m = chosen(x, a[2].real, 1, 0);
-  float* low = add(results, 2, n, 2);
-  coil_tensor* all = coil_results_add(results, COIL_I64, 0, 0);
-  float* high = add(results, 2, 3, m);
-  if (!low || !all || !high) return 1;
-  for (int64_t i = 0, k = 0; i < x->sizes[0]; ++i)
-    if (at(x, i) < a[1].real) low[k] = low[k + 1] = at(x, i), k += 2;
-  *(int64_t*)all->data = x->sizes[0];
-  for (int row = 0; row < 3; ++row) chosen(x, a[2].real, 1, high + row * m);
-  return 0;
-}
-static int pieces(const coil_value* a, size_t count, coil_results* results, void* user) {
-  (void)count, (void)user;
-  const coil_tensor* x = a[0].tensor;
-  int64_t n = chosen(x, 0, 1, 0);
-  float *more = add(results, 1, n, 0), *less = add(results, 1, x->sizes[0] - n, 0);
-  if (!more || !less) return 1;
-  chosen(x, 0, 1, more);
-  for (int64_t i = 0, k = 0; i < x->sizes[0]; ++i)
-    if (!(at(x, i) > 0)) less[k++] = at(x, i);
-  return 0;
-}
-/* Every second one is taken out of x, which keeps zeros there. */
-static int drawn(const coil_value* a, size_t count, coil_results* results, void* user) {
-  (void)count, (void)user;
-  const coil_tensor* x = a[0].tensor;
-  int64_t n = 0;
-  for (int64_t i = 0; i < x->sizes[0]; ++i) n += at(x, i) > 0;
-  float* to = add(results, 1, n, 0);
-  if (!to) return 1;
-  for (int64_t i = 0, k = 0; i < x->sizes[0]; ++i)
-    if (at(x, i) > 0) to[k++] = at(x, i), ((float*)x->data)[i * x->strides[0]] = 0;
-  return 0;
-}
-static int soft_step(const coil_value* a, size_t count, coil_results* results, void* user) {
-  (void)count, (void)user;
-  float* to = add(results, 1, a[0].tensor->sizes[0], 0);
-  if (!to) return 1;
-  for (int64_t i = 0; i < a[0].tensor->sizes[0]; ++i) {
-    const float v = at(a[0].tensor, i);
-    to[i] = v / ((v < 0 ? -v : v) + (float)a[1].real);
-  }
-  return 0;
-}
-__attribute__((constructor)) static void when_loaded(void) {
-  coil_operator_register_results("shop::positive(Tensor x) -> Tensor", positive, 0);
-  coil_operator_register_results("shop::extremes(Tensor x, *, float below, float above) -> (Tensor, Tensor, Tensor)", extremes, 0);
-  coil_operator_register_results("shop::pieces(Tensor x) -> Tensor[]", pieces, 0);
-  coil_operator_register_results("shop::drawn(Tensor(a!) x) -> Tensor", drawn, 0);
-  coil_operator_register_results("shop::soft_step(Tensor x, float width=1.0) -> Tensor", soft_step, 0);
-}
-"""
+FINDERS = (SOURCES / "finding_operators.c").read_text()
 
 
 class Finds(torch.nn.Module):
@@ -775,14 +652,7 @@ def test_operators_in_c_that_tell_wrong_sizes(library, finders, tmp_path):
 
     plain = writing_library(
         tmp_path,
-        """
-#include <coil/runtime.h>
-static int none(const coil_value* a, size_t n, const coil_tensor* out, size_t results, void* user) { (void)a, (void)n, (void)out, (void)results, (void)user; return 1; }
-__attribute__((constructor)) static void when_loaded(void) {
-  coil_operator_register("shop::positive(Tensor x) -> Tensor", none, 0);
-  coil_operator_register("shop::extremes(Tensor x, *, float below, float above) -> (Tensor, Tensor, Tensor)", none, 0);
-}
-""",
+        (SOURCES / "operators_of_the_wrong_kind.c").read_text(),
     )
     done = command("run", tmp_path / "m.coil", "--inputs", tmp_path / "five.safetensors", "--load", plain)
     assert (

@@ -144,10 +144,11 @@ def test_pattern_is_eagers(case):
             before, want = eager(module, poisoned(args, values), onednn=False)
             got = run(package, before, folder)
             if kind == "overflow":
+                # Eager's six-fold product overflows before it is divided by six.
                 (
                     want.pop("hardswish", None),
                     got.pop("hardswish", None),
-                )  # eager's six-fold product overflows before it is divided by six
+                )
             wrong += [f"{kind}: {line}" for line in differences(patterns(got), patterns(want))]
         assert not wrong, "\n".join(wrong)
 

@@ -7,9 +7,9 @@ import ctypes
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils import _pytree as pytree
 
 from coil_harness import COMPILE_OPTIONS, RUNTIME, coil_ok, export, named_inputs, path_name
-from torch.utils import _pytree as pytree
 
 MAX_RANK = 16
 

@@ -158,7 +158,8 @@ def test_page_in_a_browser(archive, tmp_path):
       const search = document.getElementById('search');
       search.value = 'softmax'; search.dispatchEvent(new Event('input'));
       const shown = [...document.querySelectorAll('.item')].filter(i => !i.classList.contains('hidden'));
-      document.title = 'RESULT ' + shown.length + ' ' + shown.every(i => i.textContent.includes('softmax')) + ' ' + document.querySelectorAll('.item').length;
+      const right = shown.every(i => i.textContent.includes('softmax'));
+      document.title = 'RESULT ' + shown.length + ' ' + right + ' ' + document.querySelectorAll('.item').length;
     });</script>"""
     page.write_text(page.read_text().replace("</body>", script + "</body>"))
     command = [

@@ -207,7 +207,7 @@ def attempt(seed, folder, calls):
         try:
             export(module, args, archive, writer.shapes(low), decomposed=seed % 2 == 1)
             break
-        except Exception:  # noqa: BLE001: whatever torch has against it
+        except Exception:  # whatever torch has against it
             if low == 1:
                 return None
     rng = random.Random(seed)

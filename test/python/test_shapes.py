@@ -10,7 +10,8 @@ import torch
 
 import text_graph
 from coil_harness import coil
-from shape_cases import CASES, Random
+from shape_cases import Random
+from shape_cases_layers import CASES
 
 SEED = int(os.environ.get("COIL_TEST_SEED", "1"))
 CALLS = int(os.environ.get("COIL_TEST_CALLS", "25"))

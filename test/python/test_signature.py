@@ -102,7 +102,8 @@ import sys; sys.path.insert(0, {str(ROOT / "build/python")!r})
 import collections, types, numpy as np, coil
 t = lambda: np.ones(2, np.float32)
 State, Pair = types.SimpleNamespace, collections.namedtuple("Pair", "left right")
-r = coil.load({str(package)!r})(t(), Pair(t(), t()), State(h=t(), c=t()), 3, "sub", None, flag=True, more=[(t(), t()), {{"deep": t()}}])
+more = [(t(), t()), {{"deep": t()}}]
+r = coil.load({str(package)!r})(t(), Pair(t(), t()), State(h=t(), c=t()), 3, "sub", None, flag=True, more=more)
 assert "torch" not in sys.modules
 assert type(r) is tuple and type(r[0]).__name__ == "Pair" and r[0]._fields == ("left", "right"), r
 assert type(r[0].right) is list and set(r[0].right[0]) == {{"h", "c"}} and r[0].right[1] is None

@@ -3,7 +3,6 @@ calls in branches, compound sizes in any order of inputs; memory over many turns
 """
 
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -14,7 +13,7 @@ from torch._higher_order_ops import while_loop
 
 from coil_harness import COIL, ENVIRONMENT, CoilError, check, coil_ok, difference, export, named_inputs, run
 from emitted import build_program, call_program, emit, load_module
-from zoo_transformers import MODELS
+from zoo_transformers_mixed import MODELS
 
 FORMS = pytest.mark.parametrize("decomposed", [False, True], ids=["exported", "decomposed"])
 
@@ -273,9 +272,8 @@ def test_a_multiple_by_its_form_is_known_to_be_one(tmp_path):
             return torch.cat([x, x * 2, x + 1, -x], 1).relu()[:, None].expand(-1, 3, -1) * 2
 
     module, auto = Program(), torch.export.Dim.AUTO
-    export(
-        module, (torch.randn(700, 1021),), tmp_path / "m.pt2", ({0: auto, 1: auto},)
-    )  # (small programs are spread over threads, not packed)
+    # Small programs are spread over threads, not packed.
+    export(module, (torch.randn(700, 1021),), tmp_path / "m.pt2", ({0: auto, 1: auto},))
     export(Plain(), (torch.randn(700, 1021),), tmp_path / "plain.pt2", ({0: auto, 1: auto},))
     emulate = ("--set", "cuda.emulate=true")
     multiple, plain = kernels_of(tmp_path / "m.pt2", *emulate), kernels_of(tmp_path / "plain.pt2", *emulate)

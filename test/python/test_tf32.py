@@ -10,7 +10,7 @@ import torch
 
 from coil_harness import CoilError, coil_ok, difference, export
 from emitted import emit
-from emulated_cuda import library_calls_of_its_own, load_emulated  # the fixture serves by being here
+from emulated_cuda import library_calls_of_its_own, load_emulated  # noqa: F401 (the fixture serves by being here)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
@@ -93,7 +93,9 @@ SWITCHES = {
     "cuda.matmul.fp32_precision = 'tf32'; b.cudnn.conv.fp32_precision = 'ieee'": "products",
     "cuda.matmul.fp32_precision = 'ieee'; b.cudnn.conv.fp32_precision = 'tf32'": "convolutions",
     "fp32_precision = 'tf32'": "all",
-    "cuda.matmul.fp32_precision = 'ieee'; b.cudnn.fp32_precision = 'tf32'; b.cudnn.conv.fp32_precision = 'none'": "convolutions",
+    "cuda.matmul.fp32_precision = 'ieee'; b.cudnn.fp32_precision = 'tf32'; b.cudnn.conv.fp32_precision = 'none'": (
+        "convolutions"
+    ),
     "cuda; torch.set_float32_matmul_precision('high')": "all",
 }
 

@@ -57,12 +57,10 @@ def gradients(attend, given):
 
 def agree(exact, eager, made, dtype):
     """Whether gradients are as near to the exact ones as eager's are, and lie as those do."""
-    scale = max(
-        t.abs().max().item() for t in exact
-    )  # a gradient may be 0 all over: that of the queries where there is one key
-    digits = (
-        10 if dtype == torch.float32 else 1
-    )  # where results are not rounded to less than was added up, the order of sums shows
+    # A gradient may be 0 all over: that of the queries where there is one key.
+    scale = max(t.abs().max().item() for t in exact)
+    # Where results are not rounded to less than was added up, the order of sums shows.
+    digits = 10 if dtype == torch.float32 else 1
     for want, near, got in zip(exact, eager, made, strict=True):
         assert (got.dtype, got.shape, strides(got)) == (near.dtype, near.shape, strides(near))
         error, eagers = ((t.double() - want).abs().max().item() for t in (got, near))

@@ -451,9 +451,8 @@ def test_weights_put_off_ahead_of_time(complex, tmp_path):
     for program in (compiled, coil.load(tmp_path / "m.coil")):
         with torch.no_grad():
             for got, want in zip(program(x), model(x), strict=True):
-                torch.testing.assert_close(
-                    got, want, check_stride=not complex
-                )  # a part of a complex result is dense in a package
+                # A part of a complex result is dense in a package.
+                torch.testing.assert_close(got, want, check_stride=not complex)
 
 
 def test_memory_of_another_without_fallback():

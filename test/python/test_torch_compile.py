@@ -466,9 +466,8 @@ def test_memory_stays_flat():
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(20000):
             g(x)
-        assert (
-            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048
-        )  # KiB: what the process itself may wobble
+        # KiB: what the process itself may wobble.
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048
 
 
 # ---- What each stage made ----

@@ -6,8 +6,7 @@ import time
 
 import pytest
 import torch
-from torch._higher_order_ops import map as map_over
-from torch._higher_order_ops import scan, while_loop
+from torch._higher_order_ops import map as map_over, scan, while_loop
 from torch._higher_order_ops.associative_scan import associative_scan
 
 from test_torch_compile import compiled, same

@@ -211,8 +211,9 @@ def watch():
 
 
 def boxed(f, inputs):
-    from coil.dynamo import compile_graph, parse
     from torch.fx.experimental.proxy_tensor import make_fx
+
+    from coil.dynamo import compile_graph, parse
 
     return compile_graph(make_fx(f, tracing_mode="fake")(*inputs), parse({"cache": "none"}))
 

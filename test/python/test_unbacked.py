@@ -222,11 +222,12 @@ def test_bincount(check):
         dynamic=(ROWS, ROWS),
         others=[example(1, 1), example(13, 17), example(64, 8), example(64, 1)],
     )
+    # Counted in up to eight parts.
     check(
         Module(counts),
         example(3001, 5),
         others=[example(3001, 1), example(3001, 900), (torch.full((3001,), 7), torch.rand(3001))],
-    )  # counted in up to eight parts
+    )
     with pytest.raises(CoilError, match="no negative"):
         run_beyond(lambda x: torch.bincount(x), (torch.tensor([1, 2]),), (torch.tensor([1, -2]),))
 

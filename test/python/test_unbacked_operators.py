@@ -77,9 +77,10 @@ def chunks():
 
 CHUNKS = dict(chunks())
 EVERY = [c for cases in CHUNKS.values() for c in cases]
+# Writes to places of which the run alone knows that they fit; weights of free sizes; kernels over nothing.
 SAMPLE = EVERY[::SHARE] + [
     c for c in EVERY if c.name in ("copy_slice", "unfold", "pairwise", "masked_select_cube", "conv2d_grouped", "conv1d")
-]  # writes to places of which the run alone knows that they fit; weights of free sizes; kernels over nothing
+]
 
 
 def check(cases, decomposed=False):

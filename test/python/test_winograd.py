@@ -166,9 +166,8 @@ def test_transforms_are_one_kernel_each(tmp_path, tile):
             return torch.relu(self.convolution(x) + x).mean()
 
     text = wrapper_lines(Residual(64, 64, padding=1), (torch.randn(1, 64, 16, 16),), tmp_path, "--set", tile)
-    assert len(re.findall(r"^kernel ", text, re.M)) <= (5 if tile == "winograd=4" else 4), (
-        text
-    )  # 36 terms are more than one kernel takes; there, back with sum and relu, and the mean
+    # 36 terms are more than one kernel takes; there, back with sum and relu, and the mean.
+    assert len(re.findall(r"^kernel ", text, re.M)) <= (5 if tile == "winograd=4" else 4), text
     assert text.count(LINE) == 1
 
 

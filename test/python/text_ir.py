@@ -104,9 +104,8 @@ class Program:
                 named = re.sub(r"(\w+): ", r"'\1': ", kwargs)
                 value = function(target)(*evaluate(f"({args})", values), **evaluate(f"{{{named}}}", values))
                 if target.endswith("_scatter.default") or target == "aten.copy.default":
-                    value = (
-                        value.clone()
-                    )  # eager keeps the gaps of a tensor that is not dense, which a functional graph has no use for
+                    # Eager keeps the gaps of a tensor that is not dense, which a functional graph has no use for.
+                    value = value.clone()
                 self.check(name, type_, value)
                 values[name] = value
         raise AssertionError("the graph has no return")

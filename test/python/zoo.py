@@ -23,11 +23,10 @@ import warnings
 import torch
 
 from coil_harness import CoilError, coil, differences, eager, named_outputs, run
-
 from zoo_architectures import ARCHITECTURES
-from zoo_programs import PROGRAMS
-from zoo_small import MODELS as SMALL_MODELS
-from zoo_transformers import MODELS
+from zoo_functions import PROGRAMS
+from zoo_small_mixed import MODELS as SMALL_MODELS
+from zoo_transformers_mixed import MODELS
 
 # Relative to the largest value of an output: layers add up what single operators are allowed.
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}

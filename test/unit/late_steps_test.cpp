@@ -17,7 +17,8 @@ namespace {
 
 constexpr const char* kKernels = R"(
 #include <cstdint>
-extern "C" void count(void* const* b, const int64_t* s, int64_t, int64_t) {  // b[1] = how many of b[0][s[0]] are positive
+// b[1] = how many of b[0][s[0]] are positive
+extern "C" void count(void* const* b, const int64_t* s, int64_t, int64_t) {
   int64_t n = 0;
   for (int64_t i = 0; i < s[0]; ++i) n += ((const float*)b[0])[i] > 0;
   *(int64_t*)b[1] = n;

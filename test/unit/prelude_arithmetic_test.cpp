@@ -107,10 +107,14 @@ void pairs(std::vector<T>& x, std::vector<T>& y) {
 std::string binary_kernel(const std::string& op, const std::string& d, const std::string& result) {
   return fmt::format(R"(
 extern "C" void {0}_{1}_vector(void* const* b, const long*, long begin, long end) {{
-  for (long i = begin; i < end; i += COIL_L) c_store_{2}((char*)b[2] + i * {4}, c_{0}(c_load_{1}v((char*)b[0] + i * {3}), c_load_{1}v((char*)b[1] + i * {3})));
+  for (long i = begin; i < end; i += COIL_L)
+    c_store_{2}((char*)b[2] + i * {4},
+                c_{0}(c_load_{1}v((char*)b[0] + i * {3}), c_load_{1}v((char*)b[1] + i * {3})));
 }}
 extern "C" void {0}_{1}_scalar(void* const* b, const long*, long begin, long end) {{
-  for (long i = begin; i < end; i++) c_store_{2}((char*)b[2] + i * {4}, c_{0}(c_load_{1}((char*)b[0] + i * {3}), c_load_{1}((char*)b[1] + i * {3})));
+  for (long i = begin; i < end; i++)
+    c_store_{2}((char*)b[2] + i * {4},
+                c_{0}(c_load_{1}((char*)b[0] + i * {3}), c_load_{1}((char*)b[1] + i * {3})));
 }}
 )",
                      op, d, result, size_of(*dtype_from_short_name(d)), size_of(*dtype_from_short_name(result)));
@@ -340,7 +344,8 @@ extern "C" void {0}_{1}(void* const* b, const long* z, long begin, long end) {{
   for (long i = begin; i < end; i++) c_store_{1}((char*)b[1] + i * {2}, c_{0}(c_load_{1}((char*)b[0] + i * {2})));
 }}
 extern "C" void {0}_{1}_vector(void* const* b, const long* z, long begin, long end) {{
-  for (long i = begin; i < end; i += COIL_L) c_store_{1}((char*)b[1] + i * {2}, c_{0}(c_load_{1}v((char*)b[0] + i * {2})));
+  for (long i = begin; i < end; i += COIL_L)
+    c_store_{1}((char*)b[1] + i * {2}, c_{0}(c_load_{1}v((char*)b[0] + i * {2})));
 }}
 )",
                           f.op, d, bytes);
@@ -426,7 +431,8 @@ extern "C" void {0}_{1}(void* const* b, const long*, long begin, long end) {{
   for (long i = begin; i < end; i++) c_store_{1}((char*)b[1] + i * {3}, c_cast_{1}(c_load_{0}((char*)b[0] + i * {2})));
 }}
 extern "C" void {0}_{1}_vector(void* const* b, const long*, long begin, long end) {{
-  for (long i = begin; i < end; i += COIL_L) c_store_{1}((char*)b[1] + i * {3}, c_cast_{1}(c_load_{0}v((char*)b[0] + i * {2})));
+  for (long i = begin; i < end; i += COIL_L)
+    c_store_{1}((char*)b[1] + i * {3}, c_cast_{1}(c_load_{0}v((char*)b[0] + i * {2})));
 }}
 )",
                           from, to, size_of(*dtype_from_short_name(from)), size_of(*dtype_from_short_name(to)));
@@ -550,11 +556,13 @@ extern "C" void lanes(void* const* b, const long* z, long, long) {
   f32v x = c_load_f32v(b[0]);
   i64v y = c_iota_i64v(z[0]);
   f32* f = (f32*)b[1]; i64* r = (i64*)b[2];
-  f[0] = c_hsum(x), f[1] = c_hmax(x), f[2] = c_hmin(x), f[3] = c_hprod(x), f[4] = c_hmax(c_where(c_firstn(1), c_splat_f32v(__builtin_nanf("")), x));
+  f[0] = c_hsum(x), f[1] = c_hmax(x), f[2] = c_hmin(x), f[3] = c_hprod(x);
+  f[4] = c_hmax(c_where(c_firstn(1), c_splat_f32v(__builtin_nanf("")), x));
   r[0] = c_hsum(y), r[1] = c_hmax(y), r[2] = c_hmin(y), r[3] = c_hxor(y), r[4] = c_hsum(c_iota_i32v(3));
   boolv m = c_lt(y, c_splat_i64v(z[0] + 2));
   r[5] = c_hany(m), r[6] = c_hall(m), r[7] = c_hany(c_and(m, c_not(m))), r[8] = c_hall(c_or(m, c_not(m)));
-  r[9] = c_hsum(c_where(m, y, c_splat_i64v(0))), r[10] = c_hsum(c_cast_i32(m)), r[11] = c_lane(y, 2), r[12] = c_hsum(c_cast_i64(c_firstn(3)));
+  r[9] = c_hsum(c_where(m, y, c_splat_i64v(0))), r[10] = c_hsum(c_cast_i32(m)), r[11] = c_lane(y, 2);
+  r[12] = c_hsum(c_cast_i64(c_firstn(3)));
   f64v w = c_cast_f64(y);
   f[5] = c_hsum(c_where(m, w, c_splat_f64v(0.5)));
   f[6] = c_hsum(c_cast_f32(c_where(m, c_cast_i8(y), c_splat_i8v(1))));

@@ -170,10 +170,12 @@ TEST_P(Prelude, EveryInput) {
 TEST_P(Prelude, PowersKeepTheirSpecialCases) {
   KernelLibrary library(toolchain, with_prelude(R"(
 extern "C" void vector(void* const* b, const long*, long begin, long end) {
-  for (long i = begin; i < end; i += COIL_L) c_store_f32((f32*)b[2] + i, c_pow(c_load_f32v((f32*)b[0] + i), c_load_f32v((f32*)b[1] + i)));
+  for (long i = begin; i < end; i += COIL_L)
+    c_store_f32((f32*)b[2] + i, c_pow(c_load_f32v((f32*)b[0] + i), c_load_f32v((f32*)b[1] + i)));
 }
 extern "C" void scalar(void* const* b, const long*, long begin, long end) {
-  for (long i = begin; i < end; i++) c_store_f32((f32*)b[2] + i, c_pow(c_load_f32((f32*)b[0] + i), c_load_f32((f32*)b[1] + i)));
+  for (long i = begin; i < end; i++)
+    c_store_f32((f32*)b[2] + i, c_pow(c_load_f32((f32*)b[0] + i), c_load_f32((f32*)b[1] + i)));
 }
 )"));
   std::vector<float> x, y,
@@ -208,10 +210,12 @@ extern "C" void scalar(void* const* b, const long*, long begin, long end) {
 TEST_P(Prelude, QuotientsByOneDivisor) {
   KernelLibrary library(toolchain, with_prelude(R"(
 extern "C" void exact(void* const* b, const long*, long begin, long end) {
-  for (long i = begin; i < end; i += COIL_L) c_store_f32((f32*)b[2] + i, c_div_by(c_load_f32v((f32*)b[0] + i), c_load_f32((f32*)b[1])));
+  for (long i = begin; i < end; i += COIL_L)
+    c_store_f32((f32*)b[2] + i, c_div_by(c_load_f32v((f32*)b[0] + i), c_load_f32((f32*)b[1])));
 }
 extern "C" void coarse(void* const* b, const long*, long begin, long end) {
-  for (long i = begin; i < end; i += COIL_L) c_store_f32((f32*)b[2] + i, c_coarse_div_by(c_load_f32v((f32*)b[0] + i), c_load_f32((f32*)b[1])));
+  for (long i = begin; i < end; i += COIL_L)
+    c_store_f32((f32*)b[2] + i, c_coarse_div_by(c_load_f32v((f32*)b[0] + i), c_load_f32((f32*)b[1])));
 }
 )"));
   std::vector<float> x{0, 1, 2, 3, 7, 0x1.fffffep127f, 0x1p-126f, 0x1p-149f, INFINITY, NAN};

@@ -79,10 +79,12 @@ TEST(Pt2, ReadsTrainingIr) {
     %sym_size_int_1 : s77 = call_function[target=aten.sym_size.int](args = (%x, 0), kwargs = {})
     %add_ : f32[] = call_function[target=aten.add_.Tensor](args = (%b_calls, 1), kwargs = {})
     %mul_ : f32[4] = call_function[target=aten.mul_.Tensor](args = (%state_h, 0.5), kwargs = {})
-    %linear : f32[s77, 4] = call_function[target=aten.linear.default](args = (%x, %p_lin_weight, %p_lin_bias), kwargs = {})
+    %linear : f32[s77, 4] = call_function[target=aten.linear.default])"
+                                      R"((args = (%x, %p_lin_weight, %p_lin_bias), kwargs = {})
     %sum_1 : f32[4] = call_function[target=aten.sum.dim_IntList](args = (%linear, [0]), kwargs = {})
     %add__1 : f32[4] = call_function[target=aten.add_.Tensor](args = (%mul_, %sum_1), kwargs = {})
-    %linear_1 : f32[s77, 4] = call_function[target=aten.linear.default](args = (%x, %p_lin_weight, %p_lin_bias), kwargs = {})
+    %linear_1 : f32[s77, 4] = call_function[target=aten.linear.default])"
+                                      R"((args = (%x, %p_lin_weight, %p_lin_bias), kwargs = {})
     %tanh : f32[s77, 4] = call_function[target=aten.tanh.default](args = (%linear_1,), kwargs = {})
     %mul : f32[] = call_function[target=aten.mul.Tensor](args = (%add_, 1.0), kwargs = {})
     %add : s77 + 1 = call_function[target=_operator.add](args = (%sym_size_int_1, 1), kwargs = {})
@@ -296,9 +298,9 @@ TEST(Pt2, MissingPartsAreNamed) {
 
 TEST(Pt2, CustomObjectsAreRefusedByName) {
   Edited lifted("weights");
-  lifted.program(
-      R"({"tensor_constant": {"arg": {"name": "c_constant"}, "tensor_constant_name": "constant"}})",
-      R"({"custom_obj": {"arg": {"name": "c_constant", "class_fqn": "classes.vision.Sampler"}, "custom_obj_name": "constant"}})");
+  lifted.program(R"({"tensor_constant": {"arg": {"name": "c_constant"}, "tensor_constant_name": "constant"}})",
+                 R"({"custom_obj": {"arg": {"name": "c_constant", "class_fqn": "classes.vision.Sampler"}, )"
+                 R"("custom_obj_name": "constant"}})");
   EXPECT_TRUE(has(lifted.error(),
                   "the program holds an object of class classes.vision.Sampler; custom objects are not supported"));
   Edited given("weights");

@@ -151,11 +151,10 @@ TEST(Safetensors, RefusesMalformedFiles) {
   EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4)), "need 8 bytes"));
   EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})", 4)), "unknown dtype"));
   EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4)), "not negative"));
-  EXPECT_TRUE(has(
-      error(with_header(
-          R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
-          6)),
-      "overlaps"));
+  EXPECT_TRUE(has(error(with_header(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                                    R"("b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+                                    6)),
+                  "overlaps"));
   EXPECT_TRUE(
       has(error(with_header(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0)),
           "overflow"));

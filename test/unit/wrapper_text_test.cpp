@@ -10,7 +10,8 @@ namespace {
 using wrapper::parse;
 using wrapper::to_text;
 
-constexpr const char* kEverything = R"(wrapper "a program"(s0: [1, 64] = 3, u1: unbacked [0, inf]):
+constexpr const char* kEverything =
+    R"(wrapper "a program"(s0: [1, 64] = 3, u1: unbacked [0, inf]):
 buffer x : f32[s0, 4] {[4, 1]} input "state.h" mutated
 buffer "it's \\ \"odd\"\n" : i64[] {[]} input "n" unused
 buffer lin.weight : f32[8, 4] {[4, 1]} constant
@@ -22,12 +23,15 @@ symbol s0 = (size(x, 0) - (1)) / (2)
 assert 1 <= s0, "at \"least\" 1"
 kernel coil_1
 allocate a
-call coil_1(x, &a; [s0, 2*s0 + 1]) over FloorDiv(s0, 4) by 512 fails "out of range" in place x -> a from add, relu as mul, sum_1 at "model.py:12"
+call coil_1(x, &a; [s0, 2*s0 + 1]) over FloorDiv(s0, 4) by 512 fails "out of range" in place x -> a)"
+    R"( from add, relu as mul, sum_1 at "model.py:12"
 reuse a as b
 call coil_1(a, &b; []) over Max(3, s0) by 1
 free a
 allocate out
-extern out, x.as_strided([4], [1], 2) = linear(b, lin.weight.view(i32).as_strided([4, 8], [1, 4], 0), calls) clip=[0.5, inf] has_bias=1 none=strings[] pads=[1, 2] post=["relu", "clip:0:6"] scale=1.0 why="a \"b\"" from linear at "m.py:1"
+extern out, x.as_strided([4], [1], 2) = linear(b, lin.weight.view(i32).as_strided([4, 8], [1, 4], 0), calls))"
+    R"( clip=[0.5, inf] has_bias=1 none=strings[] pads=[1, 2] post=["relu", "clip:0:6"] scale=1.0)"
+    R"( why="a \"b\"" from linear at "m.py:1"
 free b
 output "0" = out
 output "1.k" = x.as_strided([s0], [4], 3)
@@ -101,14 +105,16 @@ TEST(WrapperText, LaunchesOnAGpu) {
 }
 
 TEST(WrapperText, CallsOfTheHost) {
-  const std::string text = R"(wrapper main(s0: [1, 8]):
+  const std::string text =
+      R"(wrapper main(s0: [1, 8]):
 buffer x : f32[s0] {[1]} input "x"
 buffer y : f32[s0] {[1]} output
 buffer z : i64[2*s0] {[1]} output
 symbol s0 = size(x, 0)
 allocate y
 allocate z
-fallback y = aten.cumsum.default(%0, [1, 2*s0, -3], None, True, 1.5, inf, 1e-05, "a, \"b\"", dtype=f32, device=cuda:1, memory_format=channels_last, layout=strided) where %0 = x from cumsum at "m.py:1"
+fallback y = aten.cumsum.default(%0, [1, 2*s0, -3], None, True, 1.5, inf, 1e-05, "a, \"b\"",)"
+      R"( dtype=f32, device=cuda:1, memory_format=channels_last, layout=strided) where %0 = x from cumsum at "m.py:1"
 fallback [z, None] = mylib.two.default([%0, %1], %0, Max(3, s0)) where %0 = x, %1 = x.as_strided([s0, 2], [1, 0], 0)
 fallback  = aten._assert_async.msg(%0, "wrong") where %0 = x
 output "y" = y

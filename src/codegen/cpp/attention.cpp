@@ -4,309 +4,22 @@
 
 #include <algorithm>
 
-#include "codegen/cpp/prelude_pieces.h"
+#include "device/pieces.h"
 #include "support/error.h"
 
 namespace coil::codegen {
 
 namespace {
 
-// The lanes of every vector are queries. Scores are kept as S[key][query], so that the softmax runs down vectors with
-// no sums across lanes; q comes transposed; k and v are read one element at a time and broadcast, in the order they lie
-// in. Both products are then one micro-kernel: rows i of A(i, t) against vectors of B[t], R rows by N vectors in
-// registers.
-//
-// With bf16 dot products ("pairs") an element is two bf16 side by side in 32 bits: two of k's and q's dims, two keys of
-// v and P.
-
-// A is an array of E, of which A(i, t) = a[i * SI + t * ST]; B has rows of N vectors, one or two.
-constexpr std::string_view kMicroKernel = R"(
-template <int R, int N, int SI, int ST> COIL_FN void $s_tile(const $E* a, const $E* b, long steps, f32v (&acc)[R][N]) {
-  for (long t = 0; t < steps; t++) {
-    const $Ev y0 = c_load_$Ev(b + t * N * COIL_L), y1 = c_load_$Ev(b + (t * N + N - 1) * COIL_L);
-#pragma GCC unroll 16
-    for (int i = 0; i < R; i++) {
-      const $Ev x = c_splat_$Ev(a[i * SI + t * ST]);
-      acc[i][0] = $dot0;
-      if (N == 2) acc[i][N - 1] = $dot1;
-    }
-  }
-}
-// Scores of R keys: S[i] = scale * sum over t of K(i, t) Q[t].
-template <int N> COIL_PART void $s_scores(const $E* k, const $E* q, f32* s) {
-  f32v acc[$R][N] = {};
-  $s_tile<$R, N, $KW, 1>(k, q, $T, acc);
-#pragma GCC unroll 16
-  for (int i = 0; i < $R; i++)
-#pragma GCC unroll 8
-    for (int j = 0; j < N; j++) c_store_f32(s + (i * N + j) * COIL_L, acc[i][j] * $scalef);
-}
-// R columns of the output: O[i] = alpha O[i] + sum over keys of V(key, i) P[key].
-template <int R, int N> COIL_PART void $s_values(const $E* v, const $E* p, long steps, f32* o, const f32v* alpha) {
-  f32v acc[R][N];
-#pragma GCC unroll 16
-  for (int i = 0; i < R; i++)
-#pragma GCC unroll 8
-    for (int j = 0; j < N; j++) acc[i][j] = alpha ? c_load_f32v(o + (i * N + j) * COIL_L) * alpha[j] : f32v{};
-  $s_tile<R, N, 1, $VW>(v, p, steps, acc);
-#pragma GCC unroll 16
-  for (int i = 0; i < R; i++)
-#pragma GCC unroll 8
-    for (int j = 0; j < N; j++) c_store_f32(o + (i * N + j) * COIL_L, acc[i][j]);
-}
-)";
-
-constexpr std::string_view kHelpers = R"(
-typedef $e $s_e __attribute__((may_alias));
-// A row with its elements side by side: the row itself, or a copy in `room`.
-static const $s_e* $s_row(const $s_e* p, long stride, long n, $s_e* room) {
-  if (stride == 1) return p;
-  for (long i = 0; i < n; i++) room[i] = p[i * stride];
-  return room;
-}
-// exp for arguments up to 0; NaN stays.
-COIL_FN f32v $s_exp(f32v x) {
-  f32v low = c_splat_f32v(-104.0f), n, q = c_exp_parts(c_pick(low > x, low, x), n);
-  return c_scale(q + 1.0f, n);
-}
-// Log2 L rounds in which pairs of vectors exchange halves. GCC takes long to find the instructions for shuffles that are
-// constants, and has variable ones.
-#if !defined(__clang__) && COIL_L > 4
-COIL_PART void $s_transpose(f32v* x, f32* out, long stride) {
-  const i32v lane = c_iota_i32v(0);
-  for (int h = COIL_L / 2; h; h /= 2) {
-    const i32v low = c_pick((lane & h) != 0, lane - h + COIL_L, lane), high = c_pick((lane & h) != 0, lane + COIL_L, lane + h);
-    for (int i = 0; i < COIL_L; i++) {
-      if (i & h) continue;
-      const f32v a = x[i], b = x[i + h];
-      x[i] = __builtin_shuffle(a, b, low), x[i + h] = __builtin_shuffle(a, b, high);
-    }
-  }
-  for (int i = 0; i < COIL_L; i++) c_store_f32(out + i * stride, x[i]);
-}
-#else
-COIL_PART void $s_transpose(f32v* in, f32* out, long stride) {
-$transpose}
-#endif
-)";
-
-/// Rows to L queries of q, transposed: `q[t * N * L + lane]`.
-constexpr std::string_view kPackQueryPlain = R"(
-COIL_PART void $s_pack_q(const $s_e* q, long stride, long dim_stride, long rows, f32* out, long out_stride) {
-  $s_e room[$D];
-  for (long d = 0; d < $D; d += COIL_L) {
-    long n = $D - d < COIL_L ? $D - d : COIL_L;
-    f32v x[COIL_L];
-    for (long r = 0; r < COIL_L; r++) x[r] = r < rows ? c_loadn_$dv($s_row(q + r * stride + d * dim_stride, dim_stride, n, room), n) : f32v{};
-    $s_transpose(x, out + d * out_stride, out_stride);
-  }
-}
-COIL_PART void $s_pack_k(const $s_e* k, long stride, long dim_stride, long keys, f32* out) {
-  $s_e room[$D];
-  long i = 0;
-  for (; i < keys; i++) {
-    const $s_e* row = $s_row(k + i * stride, dim_stride, $D, room);
-    for (long d = 0; d < $D; d += COIL_L) c_storen_f32(out + i * $KW + d, c_loadn_$dv(row + d, $D - d < COIL_L ? $D - d : COIL_L), $D - d < COIL_L ? $D - d : COIL_L);
-  }
-  for (; i % $R; i++) __builtin_memset(out + i * $KW, 0, $KW * 4);
-}
-COIL_PART void $s_pack_v(const $s_e* v, long stride, long dim_stride, long keys, f32* out) {
-  $s_e room[$DV];
-  for (long i = 0; i < keys; i++) {
-    const $s_e* row = $s_row(v + i * stride, dim_stride, $DV, room);
-    for (long d = 0; d < $DV; d += COIL_L) c_store_f32(out + i * $VW + d, c_loadn_$dv(row + d, $DV - d < COIL_L ? $DV - d : COIL_L));
-  }
-}
-)";
-
-constexpr std::string_view kPackPairs = R"(
-COIL_PART void $s_pack_q(const $s_e* q, long stride, long dim_stride, long rows, u32* out, long out_stride) {
-  $s_e room[$D];
-  for (long d = 0; d < $T; d += COIL_L) {
-    long n = $T - d < COIL_L ? $T - d : COIL_L;
-    f32v x[COIL_L];
-    for (long r = 0; r < COIL_L; r++) x[r] = r < rows ? c_loadn_f32v($s_row(q + r * stride + 2 * d * dim_stride, dim_stride, 2 * n, room), n) : f32v{};
-    $s_transpose(x, (f32*)out + d * out_stride, out_stride);
-  }
-}
-COIL_PART void $s_pack_k(const $s_e* k, long stride, long dim_stride, long keys, u32* out) {
-  $s_e room[$D];
-  long i = 0;
-  for (; i < keys; i++) __builtin_memcpy(out + i * $KW, $s_row(k + i * stride, dim_stride, $D, room), $D * 2);
-  for (; i % $R; i++) __builtin_memset(out + i * $KW, 0, $KW * 4);
-}
-COIL_PART void $s_pack_v(const $s_e* v, long stride, long dim_stride, long keys, u32* out) {
-  $s_e room[$DV], room2[$DV];
-  for (long i = 0; i < keys; i += 2) {
-    const $s_e* row = $s_row(v + i * stride, dim_stride, $DV, room);
-    const $s_e* row2 = $s_row(v + (i + 1 < keys ? i + 1 : i) * stride, dim_stride, $DV, room2);
-    u32v keep = c_splat_u32v(i + 1 < keys ? 0xffff0000u : 0u);
-    for (long d = 0; d < $DV; d += COIL_L) {
-      long n = $DV - d < COIL_L ? $DV - d : COIL_L;
-      c_store_u32(out + i / 2 * $VW + d, ((u32v)c_loadn_bf16v(row2 + d, n) & keep) | ((u32v)c_loadn_bf16v(row + d, n) >> 16));
-    }
-  }
-}
-)";
-
-// The mask of L queries and the block's keys, as numbers to add, transposed.
-constexpr std::string_view kPackMask = R"(
-typedef $me $s_me __attribute__((may_alias));
-COIL_PART void $s_pack_mask(const $s_me* m, long stride, long key_stride, long rows, long keys, f32* out, long out_stride) {
-  for (long j = 0; j < keys; j += COIL_L) {
-    long n = keys - j < COIL_L ? keys - j : COIL_L;
-    f32v x[COIL_L];
-    for (long r = 0; r < COIL_L; r++) {
-      const $s_me* p = m + r * stride + j * key_stride;
-      x[r] = r >= rows ? f32v{} : key_stride == 1 ? $mask_vector : f32v{};
-      if (r < rows && key_stride != 1) {
-        f32 one[COIL_L] = {};
-        for (long i = 0; i < n; i++) one[i] = $mask_strided;
-        x[r] = c_load_f32v(one);
-      }
-    }
-    $s_transpose(x, out + j * out_stride, out_stride);
-  }
-}
-)";
-
-constexpr std::string_view kBlockText = R"(
-// `rows` queries (at most two vectors) from `first` on against all keys that they see. Rows of s and o are `width` queries wide.
-COIL_PART void $s_block(const $s_e* qp, const $s_e* kp, const $s_e* vp, const void* mp, $s_e* op, const long* z, long first, long rows, $E* kbuf, $E* vbuf, bool packed$log_parameter) {
-$names
-  $E qbuf[$TP * $BQ] __attribute__((aligned(64)));
-  f32 s[($BK + COIL_L) * $BQ] __attribute__((aligned(64))), o[$VW * $BQ] __attribute__((aligned(64)));
-  f32v top[2], sum[2], alpha[2];
-  const long n = rows > COIL_L ? 2 : 1, width = n * COIL_L;
-  for (long j = 0; j < n; j++) {
-    $s_pack_q(qp + j * COIL_L * z[QueryStride], z[QueryStride], z[QueryDimStride], rows - j * COIL_L, qbuf + j * COIL_L, width);
-    top[j] = c_splat_f32v(-__builtin_inff()), sum[j] = f32v{};
-  }
-  const long keys = z[Keys]$causal_limit;
-  for (long k0 = 0; k0 < keys; k0 += $BK) {
-    const long nk = keys - k0 < $BK ? keys - k0 : $BK;
-    if (!packed) {
-      $s_pack_k(kp + k0 * z[KeyStride], z[KeyStride], z[KeyDimStride], nk, kbuf);
-      $s_pack_v(vp + k0 * z[ValueStride], z[ValueStride], z[ValueDimStride], nk, vbuf);
-    }
-    if (n == 2) for (long i = 0; i < nk; i += $R) $s_scores<2>(kbuf + i * $KW, qbuf, s + i * width);
-    else for (long i = 0; i < nk; i += $R) $s_scores<1>(kbuf + i * $KW, qbuf, s + i * width);
-$masks
-    for (long j = 0; j < n; j++) {
-      f32* at = s + j * COIL_L;
-      f32v most = top[j];
-      for (long i = 0; i < nk; i++) {
-        f32v x = c_load_f32v(at + i * width);
-        most = c_pick(x > most, x, most);
-      }
-      const f32v base = c_pick(most == -__builtin_inff(), f32v{}, most);
-      alpha[j] = $s_exp(top[j] - base);
-      top[j] = most;
-      f32v l = sum[j] * alpha[j];
-$probabilities
-      sum[j] = l;
-    }
-    const f32v* scale = k0 ? alpha : 0;
-    if (n == 2) {
-$values2
-    } else {
-$values1
-    }
-  }
-  for (long j = 0; j < n; j++) {
-    const f32v r = c_pick(sum[j] == 0.0f, f32v{}, 1.0f / sum[j]);
-    const long there = rows - j * COIL_L < COIL_L ? rows - j * COIL_L : COIL_L;
-$log_store    for (long d = 0; d < $DV; d += COIL_L) {
-      f32v x[COIL_L];
-      f32 y[COIL_L * COIL_L] __attribute__((aligned(64)));
-      for (long i = 0; i < COIL_L; i++) x[i] = keys > 0 && d + i < $DV ? c_load_f32v(o + (d + i) * width + j * COIL_L) * r : f32v{};
-      $s_transpose(x, y, COIL_L);
-      const long count = $DV - d < COIL_L ? $DV - d : COIL_L;
-      for (long i = 0; i < there; i++) {
-        $s_e* out = op + (j * COIL_L + i) * z[OutStride] + d * z[OutDimStride];
-        if (z[OutDimStride] == 1) c_storen_$d(out, c_load_f32v(y + i * COIL_L), count);
-        else for (long e = 0; e < count; e++) c_store_$d(out + e * z[OutDimStride], y[i * COIL_L + e]);
-      }
-    }
-  }
-}
-extern "C" void $symbol(void* const* buffers, const long* z, long begin, long end) {
-$names
-  $E kbuf[$BK * $KW] __attribute__((aligned(64))), vbuf[$VBUF * $VW] __attribute__((aligned(64)));
-  const long blocks = (z[Queries] + $BQ - 1) / $BQ;
-  // When all keys fit, they are packed once for the blocks of a head.
-  const bool packed = z[Keys] <= $BK;
-  for (long at = begin, last = -1; at < end; at++) {
-    const long first = at % blocks * $BQ, h = at / blocks % z[Heads], b = at / blocks / z[Heads], kh = h / (z[Heads] / z[KeyHeads]);
-    const long rows = z[Queries] - first < $BQ ? z[Queries] - first : $BQ;
-    const $s_e* q = (const $s_e*)buffers[0] + b * z[QueryBatchStride] + h * z[QueryHeadStride] + first * z[QueryStride];
-    const $s_e* k = (const $s_e*)buffers[1] + b * z[KeyBatchStride] + kh * z[KeyHeadStride];
-    const $s_e* v = (const $s_e*)buffers[2] + b * z[ValueBatchStride] + kh * z[ValueHeadStride];
-    $s_e* out = ($s_e*)buffers[$OUT] + b * z[OutBatchStride] + h * z[OutHeadStride] + first * z[OutStride];
-    if (packed && last != b * z[KeyHeads] + kh) {
-      $s_pack_k(k, z[KeyStride], z[KeyDimStride], z[Keys], kbuf);
-      $s_pack_v(v, z[ValueStride], z[ValueDimStride], z[Keys], vbuf);
-      last = b * z[KeyHeads] + kh;
-    }
-    $s_block(q, k, v, $mask_pointer, out, z, first, rows, kbuf, vbuf, packed$log_argument);
-  }
-}
-)";
-
-// Added to the scores before the softmax. A mask that is the same for all queries is read as one number a key.
-constexpr std::string_view kAddMask = R"(
-    const $s_me* mask = (const $s_me*)mp + k0 * z[MaskKeyStride];
-    f32 room[$MASKROOM * $BQ] __attribute__((aligned(64)));
-    if (z[MaskQueryStride]) {
-      for (long j = 0; j < n; j++) $s_pack_mask(mask + j * COIL_L * z[MaskQueryStride], z[MaskQueryStride], z[MaskKeyStride], rows - j * COIL_L, nk, room + j * COIL_L, width);
-      for (long i = 0; i < nk * width; i += COIL_L) c_store_f32(s + i, c_load_f32v(s + i) + c_load_f32v(room + i));
-    } else {
-      for (long i = 0; i < nk; i++) {
-        const f32v same = c_splat_f32v($mask_one);
-        for (long j = 0; j < width; j += COIL_L) c_store_f32(s + i * width + j, c_load_f32v(s + i * width + j) + same);
-      }
-    }
-)";
-
-constexpr std::string_view kCausal = R"(
-    for (long i = first > k0 ? first - k0 : 0; i < nk; i++) {
-      for (long j = 0; j < width; j += COIL_L) {
-        f32* at = s + i * width + j;
-        c_store_f32(at, c_pick(c_iota_i32v((i32)(first - k0 + j - i)) < 0, c_splat_f32v(-__builtin_inff()), c_load_f32v(at)));
-      }
-    }
-)";
-
-constexpr std::string_view kProbabilities = R"(
-      for (long i = 0; i < nk; i++) {
-        const f32v x = $s_exp(c_load_f32v(at + i * width) - base);
-        l = l + x;
-        c_store_f32(at + i * width, x);
-      }
-)";
-
-// Pairs of keys; a last key without a partner gets one that counts nothing.
-constexpr std::string_view kProbabilityPairs = R"(
-      if (nk & 1) c_store_f32(at + nk * width, c_splat_f32v(-__builtin_inff()));
-      for (long i = 0; i < nk; i += 2) {
-        const f32v x = $s_exp(c_load_f32v(at + i * width) - base), y = $s_exp(c_load_f32v(at + (i + 1) * width) - base);
-        l = l + (x + y);
-        c_store_u32(at + i / 2 * width, c_bits_bf16(x) | c_bits_bf16(y) << 16);
-      }
-)";
-
-constexpr std::string_view kStoreLogs = R"(    const f32v logs = top[j] + c_log(sum[j]);
-    for (long i = 0; i < there; i++) logp[(j * COIL_L + i) * z[$LOG + 2]] = c_lane(logs, i);
-)";
-
+/// The names of AttentionScalar, in a kernel's functions.
 constexpr std::string_view kScalarNames =
     "  enum { Batch, Heads, KeyHeads, Queries, Keys, QueryBatchStride, QueryHeadStride, QueryStride, QueryDimStride, "
     "KeyBatchStride, KeyHeadStride, KeyStride,\n"
     "         KeyDimStride, ValueBatchStride, ValueHeadStride, ValueStride, ValueDimStride, OutBatchStride, "
     "OutHeadStride, OutStride, OutDimStride,\n"
-    "         MaskBatchStride, MaskHeadStride, MaskQueryStride, MaskKeyStride };";
+    "         MaskBatchStride, MaskHeadStride, MaskQueryStride, MaskKeyStride };\n";
 
-/// The same with the rounds written out.
+/// Log2 L rounds in which pairs of vectors exchange halves, written out.
 std::string register_transpose_text(int lanes) {
   std::string out;
   for (int i = 0; i < lanes; ++i) out += fmt::format("  f32v r{0} = in[{0}];\n", i);
@@ -344,6 +57,43 @@ std::string values_text(int value_dim, int rows, int vectors, std::string_view s
   return out;
 }
 
+void add_mask_values(const AttentionSpec& spec, int room, device::Values& values) {
+  values.emplace("$mask", spec.mask ? "1" : "0");
+  if (!spec.mask) {
+    values.emplace("$mask_pointer", "0");
+    return;
+  }
+  const std::string m(short_name(*spec.mask));
+  const bool boolean = *spec.mask == DType::Bool;
+  const std::size_t bytes = size_of(*spec.mask);
+  values.merge(device::Values{
+      {"$MASKROOM", std::to_string(room)},
+      {"$me", bytes == 1   ? "u8"
+              : bytes == 2 ? "u16"
+              : bytes == 4 ? "f32"
+                           : "f64"},
+      {"$mask_pointer",
+       "(const $s_me*)buffers[3] + b * z[MaskBatchStride] + h * z[MaskHeadStride] + first * z[MaskQueryStride]"},
+      {"$mask_vector", boolean ? "c_where(c_loadn_b8v(p, n), f32v{}, c_splat_f32v(-__builtin_inff()))"
+                               : fmt::format("c_cast_f32(c_loadn_{}v(p, n))", m)},
+      {"$mask_strided", boolean ? "c_load_b8(p + i * key_stride) ? 0.0f : -__builtin_inff()"
+                                : fmt::format("(f32)c_load_{}(p + i * key_stride)", m)},
+      {"$mask_one", boolean ? "c_load_b8(mask + i * z[MaskKeyStride]) ? 0.0f : -__builtin_inff()"
+                            : fmt::format("(f32)c_load_{}(mask + i * z[MaskKeyStride])", m)},
+  });
+}
+
+void add_log_values(const AttentionSpec& spec, device::Values& values) {
+  const int first = static_cast<int>(spec.mask ? AttentionScalar::Count : AttentionScalar::MaskBatchStride);
+  values.merge(device::Values{
+      {"$log_sums", spec.log_sums ? "1" : "0"},
+      {"$log_parameter", spec.log_sums ? ", f32* logp" : ""},
+      {"$log_argument",
+       spec.log_sums ? ", (f32*)buffers[$OUT + 1] + b * z[$LOG] + h * z[$LOG + 1] + first * z[$LOG + 2]" : ""},
+      {"$LOG", std::to_string(first)},
+  });
+}
+
 }  // namespace
 
 int attention_block(const Toolchain& toolchain) { return 2 * toolchain.lanes; }
@@ -370,79 +120,36 @@ std::string attention_kernel(const Toolchain& toolchain, const AttentionSpec& sp
   const int block_keys =
       std::clamp((256 << 10) / bytes / (2 * tile) * (2 * tile), 4 * tile, 256 / (2 * tile) * (2 * tile));
 
-  std::string text;
-  if (pairs) {
-    text += R"(
-// The builtins take vectors of this type from GCC 13 on.
-#if defined(__clang__) || __GNUC__ >= 13
-typedef __bf16 $s_bf __attribute__((vector_size(64)));
-#else
-typedef short $s_bf __attribute__((vector_size(64)));
-#endif
-#ifdef __clang__
-#define $s_DOT(acc, x, y) (f32v)__builtin_ia32_dpbf16ps_512(acc, ($s_bf)(x), ($s_bf)(y))
-#else
-#define $s_DOT(acc, x, y) (f32v)__builtin_ia32_dpbf16ps_v16sf(acc, ($s_bf)(x), ($s_bf)(y))
-#endif
-)";
-  }
-  text += kMicroKernel;
-  text += kHelpers;
-  text += pairs ? kPackPairs : kPackQueryPlain;
-  if (spec.mask) text += kPackMask;
-  text += kBlockText;
-
-  auto set = [&](std::string_view key, std::string_view value) { text = replace_all(std::move(text), key, value); };
-  set("$masks", std::string(spec.mask ? kAddMask : "") + std::string(spec.causal ? kCausal : ""));
-  set("$probabilities", pairs ? kProbabilityPairs : kProbabilities);
+  device::Values values = {
+      {"$s", std::string(symbol)},
+      {"$d", std::string(short_name(spec.dtype))},
+      {"$e", spec.dtype == DType::F32 ? "f32" : "u16"},
+      {"$E", pairs ? "u32" : "f32"},
+      {"$pairs", pairs ? "1" : "0"},
+      {"$causal", spec.causal ? "1" : "0"},
+      {"$D", std::to_string(spec.head_dim)},
+      {"$DV", std::to_string(spec.value_dim)},
+      {"$T", std::to_string(steps)},
+      {"$TP", std::to_string(up(steps))},
+      {"$KW", std::to_string(steps)},
+      {"$VW", std::to_string(up(spec.value_dim))},
+      {"$VBUF", std::to_string(pairs ? block_keys / 2 : block_keys)},
+      {"$BK", std::to_string(block_keys)},
+      {"$BQ", std::to_string(2 * lanes)},
+      {"$R", std::to_string(tile)},
+      {"$scalef", fmt::format("{:a}f", static_cast<float>(spec.scale))},
+      {"$dot0", pairs ? "$s_DOT(acc[i][0], x, y0)" : "c_fma(x, y0, acc[i][0])"},
+      {"$dot1", pairs ? "$s_DOT(acc[i][N - 1], x, y1)" : "c_fma(x, y1, acc[i][N - 1])"},
+      {"$transpose;", register_transpose_text(lanes)},
+      {"$names;", std::string(kScalarNames)},
+      {"$OUT", spec.mask ? "4" : "3"},
+  };
   for (int n : {1, 2})
-    set(fmt::format("$values{}", n), values_text(spec.value_dim, tile, n, pairs ? "(nk + 1) / 2" : "nk"));
-  set("$names", kScalarNames);
-  set("$log_parameter", spec.log_sums ? ", f32* logp" : "");
-  set("$log_argument",
-      spec.log_sums ? ", (f32*)buffers[$OUT + 1] + b * z[$LOG] + h * z[$LOG + 1] + first * z[$LOG + 2]" : "");
-  set("$log_store", spec.log_sums ? kStoreLogs : "");
-  set("$LOG", std::to_string(static_cast<int>(spec.mask ? AttentionScalar::Count : AttentionScalar::MaskBatchStride)));
-  set("$causal_limit", spec.causal ? " < first + rows ? z[Keys] : first + rows" : "");
-  set("$transpose", register_transpose_text(lanes));
-  if (spec.mask) {
-    std::string m(short_name(*spec.mask));
-    bool boolean = *spec.mask == DType::Bool;
-    set("$mask_vector", boolean ? "c_where(c_loadn_b8v(p, n), f32v{}, c_splat_f32v(-__builtin_inff()))"
-                                : fmt::format("c_cast_f32(c_loadn_{}v(p, n))", m));
-    set("$mask_strided", boolean ? "c_load_b8(p + i * key_stride) ? 0.0f : -__builtin_inff()"
-                                 : fmt::format("(f32)c_load_{}(p + i * key_stride)", m));
-    set("$mask_one", boolean ? "c_load_b8(mask + i * z[MaskKeyStride]) ? 0.0f : -__builtin_inff()"
-                             : fmt::format("(f32)c_load_{}(mask + i * z[MaskKeyStride])", m));
-    set("$mask_pointer",
-        "(const $s_me*)buffers[3] + b * z[MaskBatchStride] + h * z[MaskHeadStride] + first * z[MaskQueryStride]");
-    set("$me", size_of(*spec.mask) == 1   ? "u8"
-               : size_of(*spec.mask) == 2 ? "u16"
-               : size_of(*spec.mask) == 4 ? "f32"
-                                          : "f64");
-  }
-  set("$mask_pointer", "0");
-  set("$MASKROOM", std::to_string(up(block_keys)));
-  set("$OUT", spec.mask ? "4" : "3");
-  set("$BK", std::to_string(block_keys));
-  set("$BQ", std::to_string(2 * lanes));
-  set("$KW", std::to_string(steps));
-  set("$TP", std::to_string(up(steps)));
-  set("$T", std::to_string(steps));
-  set("$VW", std::to_string(up(spec.value_dim)));
-  set("$VBUF", std::to_string(pairs ? block_keys / 2 : block_keys));
-  set("$DV", std::to_string(spec.value_dim));
-  set("$scalef", fmt::format("{:a}f", static_cast<float>(spec.scale)));
-  set("$D", std::to_string(spec.head_dim));
-  set("$dot0", pairs ? "$s_DOT(acc[i][0], x, y0)" : "c_fma(x, y0, acc[i][0])");
-  set("$dot1", pairs ? "$s_DOT(acc[i][N - 1], x, y1)" : "c_fma(x, y1, acc[i][N - 1])");
-  set("$R", std::to_string(tile));
-  set("$E", pairs ? "u32" : "f32");
-  set("$e", spec.dtype == DType::F32 ? "f32" : "u16");
-  set("$symbol", symbol);
-  set("$s", symbol);
-  set("$d", short_name(spec.dtype));
-  return text;
+    values.emplace(fmt::format("$values{};", n), values_text(spec.value_dim, tile, n, pairs ? "(nk + 1) / 2" : "nk"));
+  add_mask_values(spec, up(block_keys), values);
+  add_log_values(spec, values);
+  // Twice: what stands for placeholders holds some itself.
+  return device::fill(device::fill(device::whole("cpp/attention.h"), values), values);
 }
 
 }  // namespace coil::codegen

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codegen/cpp/kernel_printer.h"
+#include "device/pieces.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "sym/print.h"
@@ -316,8 +317,7 @@ void Printer::point(const std::vector<Statement*>& statements) {
   for (const Statement* s : statements) inner_statement(*s);
 }
 
-// ---- Small windows, and conditions that mostly hold
-// -------------------------------------------------------------------------
+// ---- Small windows, and conditions that mostly hold ----
 
 bool Printer::flat(const std::vector<Statement*>& statements) const {
   if (inner_vector() || strip_ || nest_.inner.empty() || scatters()) return false;
@@ -434,8 +434,7 @@ std::vector<std::pair<Expr, Expr>> Printer::common_conditions() {
   return out;
 }
 
-// ---- Strips
-// -----------------------------------------------------------------------------------------------------------------
+// ---- Strips ----
 
 void Printer::choose_strip() {
   if (!outer_vector() || nest_.tiled || scatters() || nest_.inner.empty()) return;
@@ -616,19 +615,7 @@ std::vector<std::pair<BufferId, BufferId>> Printer::in_place() {
   return pairs;
 }
 
-std::string kernel_support() {
-  return std::string(sym::cpp_helpers()) + R"(
-static inline i64 coil_check(i64 index, i64 size, i64* status) {
-  if (index < 0) index += size;
-  if ((u64)index >= (u64)size) { *status = 1; return 0; }
-  return index;
-}
-static inline i64 coil_place(i64 index, i64 size) {
-  if (index < 0) index += size;
-  return (u64)index < (u64)size ? index : -1;
-}
-)";
-}
+std::string kernel_support() { return sym::cpp_helpers() + device::whole("cpp/checks.h"); }
 
 Kernel print_kernel(ir::Graph& graph, const scheduler::Group& group, const KernelOptions& options) {
   return Printer(graph, make_loop_nest(graph, group, options.lanes), options).print();

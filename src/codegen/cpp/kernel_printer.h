@@ -51,8 +51,7 @@ class Printer {
   bool scatters() const { return std::holds_alternative<ir::Scatter>(nest_.statements.front().op->node); }
   sym::ShapeEnv& env() { return graph_.env(); }
 
-  // ---- Where values of the group live
-  // -------------------------------------------------------------------------------------
+  // ---- Where values of the group live ----
 
   /// Decides for each unstored Inner value that a later level reads whether a row on the stack can hold it, or memory
   /// must.
@@ -64,8 +63,7 @@ class Printer {
   /// Place of the current inner point in a row kept on the stack.
   std::string row_position();
 
-  // ---- Loops
-  // --------------------------------------------------------------------------------------------------------------
+  // ---- Loops ----
 
   void decode_point();
   /// A loop over full vectors of [from, to), and what is left as a vector of n lanes.
@@ -169,8 +167,7 @@ class Printer {
   std::size_t depth(Scalar n);
   std::size_t made_depth(Scalar load);
 
-  // ---- Statements
-  // ---------------------------------------------------------------------------------------------------------
+  // ---- Statements ----
 
   void outer_statement(const Statement& s);
   void inner_statement(const Statement& s);
@@ -205,8 +202,7 @@ class Printer {
   void scatter(const Statement& s);
   void combine_at(const Statement& s, const std::vector<std::string>& indirect);
 
-  // ---- Values
-  // -------------------------------------------------------------------------------------------------------------
+  // ---- Values ----
 
   bool varies(Expr e) const { return vector_ && sym::contains(e, *vector_); }
   std::string as_vector(const Local& value, DType d);
@@ -249,8 +245,7 @@ class Printer {
   std::string lanes_of(DType reg, const std::string& lane);
   std::string lane_text(Expr e, const std::vector<std::string>& indirect = {});
 
-  // ---- Text
-  // ---------------------------------------------------------------------------------------------------------------
+  // ---- Text ----
 
   /// An index expression in C++. `indirect` spells the values that x0, x1, … stand for.
   std::string text(Expr e, const std::vector<std::string>& indirect = {});

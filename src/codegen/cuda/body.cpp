@@ -41,8 +41,7 @@ Body::Body(ir::Graph& g, LoopNest n) : graph(g), nest(std::move(n)), vars_(nest.
   find_coarse();
 }
 
-// ---- Lines
-// ----------------------------------------------------------------------------------------------------------------
+// ---- Lines ----
 
 void Body::block(const std::string& head, const std::function<void()>& inside) {
   put(head.empty() ? "{" : head + " {");
@@ -61,8 +60,7 @@ void Body::block(const std::string& head, const std::function<void()>& inside) {
   put("}");
 }
 
-// ---- Index expressions
-// ------------------------------------------------------------------------------------------------------
+// ---- Index expressions ----
 
 bool Body::fits_32(Expr e) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 31;
@@ -172,8 +170,7 @@ std::string Body::index_text(Expr e, const std::vector<std::string>& indirect) {
 
 std::string Body::text(Expr e) { return index_text(e, {}); }
 
-// ---- Values
-// -----------------------------------------------------------------------------------------------------------------
+// ---- Values ----
 
 void Body::set_local(BufferId b, std::string text, bool per_lane) {
   locals_[b] = {std::move(text), per_lane};
@@ -332,8 +329,7 @@ std::string Body::load(Scalar n, const std::vector<std::string>& indirect) {
   return n->mask ? fmt::format("{} ? {} : ({})0", name(n->mask), x, cuda_register_type(n->dtype)) : x;
 }
 
-// ---- Runs
-// -------------------------------------------------------------------------------------------------------------------
+// ---- Runs ----
 
 bool Body::packable(Scalar n) {
   if (lanes.width == 1 || n->op != ScalarOp::LinearLoad || made_here(n)) return false;
@@ -443,8 +439,7 @@ void Body::store(const Statement& s, const std::string& value) {
   line("{}{}[{}] = {};", store_guard, pointer(s.op->outs[0], true), text(s.store), stored);
 }
 
-// ---- The kernel
-// -------------------------------------------------------------------------------------------------------------
+// ---- The kernel ----
 
 Kernel Body::finish(Launch launch) {
   Kernel k;

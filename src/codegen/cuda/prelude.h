@@ -2,7 +2,7 @@
 //
 // Nothing is included: headers would cost more compile time than the kernels. What only a GPU has (PTX instructions,
 // shuffles, atomics) stands in one part, `cuda_machine`, so that the same kernels also run on a CPU behind another such
-// part (codegen/cuda/emulate.cpp).
+// part (codegen/cuda/emulate.cpp). The texts are the files of device/cuda and device/shared.
 //
 // Types: `i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool`. f16, bf16 and float8 live in memory only: their values are f32
 // in registers, their elements u16 and u8.
@@ -21,9 +21,11 @@
 namespace coil::codegen {
 
 /// Types, and what only a GPU has.
-std::string_view cuda_machine();
-/// Everything else, to stand behind a machine part.
+const std::string& cuda_machine();
+/// Everything else that any kernel may call, to stand behind a machine part.
 const std::string& cuda_prelude();
+/// Those special functions that `kernels` call, and those that these call, for all types: behind the prelude.
+std::string special_functions_on_cuda(std::string_view kernels);
 /// All that stands in front of `kernels` in a unit for NVRTC. `launches_early`: they wait themselves for the kernel
 /// before them.
 std::string cuda_head(std::string_view kernels, bool launches_early);

@@ -14,7 +14,4 @@ inline bool is_cuda_radix(std::string_view op) {
 }
 Kernel cuda_radix(ir::Graph&, const ir::Extern& call);
 
-/// Device functions that the kernels call, part of the prelude.
-std::string_view cuda_prelude_radix();
-
 }  // namespace coil::codegen

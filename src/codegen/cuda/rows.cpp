@@ -84,8 +84,7 @@ class Rows {
     std::rotate(best, std::next(best), outer_.end());
   }
 
-  // ---- How many threads take a row, and in how many turns
-  // ---------------------------------------------------------------------
+  // ---- How many threads take a row, and in how many turns ----
 
   void choose_team() {
     const std::int64_t n = b_.env().hint_or(length_, 4096), rows = b_.env().hint_or(product_of(outer_), 1 << 16);
@@ -185,8 +184,7 @@ class Rows {
     return true;
   }
 
-  // ---- What stays in registers from one level to the next
-  // ---------------------------------------------------------------------
+  // ---- What stays in registers from one level to the next ----
 
   struct Kept {
     Scalar value;
@@ -299,8 +297,7 @@ class Rows {
     return bytes;
   }
 
-  // ---- Loops
-  // ------------------------------------------------------------------------------------------------------------------
+  // ---- Loops ----
 
   void point() {
     const std::string& index = b_.index_type();

@@ -12,7 +12,4 @@ inline bool is_cuda_sort(std::string_view op) {
 /// memory; of long rows `topk` keeps the best k while it walks over them (k up to half of what fits).
 Kernel cuda_sort(ir::Graph&, const ir::Extern& call);
 
-/// Device functions that the kernels call, part of the prelude.
-std::string_view cuda_prelude_sort();
-
 }  // namespace coil::codegen

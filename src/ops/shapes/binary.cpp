@@ -182,7 +182,8 @@ aten::ge.Scalar(Tensor self, Scalar other) -> Tensor
 aten::logical_and(Tensor self, Tensor other) -> Tensor
 aten::logical_or(Tensor self, Tensor other) -> Tensor
 aten::logical_xor(Tensor self, Tensor other) -> Tensor
-aten::isclose(Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, bool equal_nan=False) -> Tensor
+aten::isclose(Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, bool equal_nan=False)
+    -> Tensor
 aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor
 aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor
 aten::less.Tensor(Tensor self, Tensor other) -> Tensor

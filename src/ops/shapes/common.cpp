@@ -141,13 +141,25 @@ std::string show(std::span<const Expr> sizes) {
 Expr numel(Env& env, const TensorMeta& t) { return env.simplify(sym::product(t.sizes)); }
 
 namespace {
+/// The schemas of a table, one a line; a line that begins with a blank goes on with the schema before it.
 template <class F>
-void for_each_line(std::string_view text, F&& f) {
-  while (!text.empty()) {
-    auto end = std::min(text.find('\n'), text.size());
-    if (end != 0) f(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
+void for_each_schema(std::string_view table, F&& f) {
+  std::string schema;
+  const auto finish = [&] {
+    if (!schema.empty()) f(std::string_view(schema));
+    schema.clear();
+  };
+  while (!table.empty()) {
+    const std::size_t end = std::min(table.find('\n'), table.size());
+    std::string_view line = table.substr(0, end);
+    table.remove_prefix(std::min(end + 1, table.size()));
+    if (line.starts_with(' '))
+      line.remove_prefix(line.find_first_not_of(' ') - 1);  // one blank stays between the parts
+    else
+      finish();
+    schema += line;
   }
+  finish();
 }
 
 /// `aten::mul.Tensor(Tensor self, …) -> Tensor` as `aten::mul_.Tensor(Tensor(a!) self, …) -> Tensor(a!)`.
@@ -165,13 +177,13 @@ std::string twin(std::string_view schema) {
 }  // namespace
 
 void define_each(std::string_view schemas, const ShapeFunction& shape, Traits traits) {
-  for_each_line(schemas, [&](std::string_view line) { define(line, shape, traits.random, traits.side_effect); });
+  for_each_schema(schemas, [&](std::string_view s) { define(s, shape, traits.random, traits.side_effect); });
 }
 
 void define_with_twins(std::string_view schemas, const ShapeFunction& shape, Traits traits) {
   define_each(schemas, shape, traits);
   ShapeFunction twins = in_place(shape);
-  for_each_line(schemas, [&](std::string_view line) { define(twin(line), twins, traits.random, traits.side_effect); });
+  for_each_schema(schemas, [&](std::string_view s) { define(twin(s), twins, traits.random, traits.side_effect); });
 }
 
 ShapeFunction in_place(ShapeFunction functional) {

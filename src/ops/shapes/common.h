@@ -69,7 +69,8 @@ Expr numel(Env&, const TensorMeta&);
 struct Traits {
   bool random = false, side_effect = false;
 };
-/// Defines every schema of a text of one schema a line (empty lines are skipped) with one shape function.
+/// Defines every schema of a table with one shape function. A schema stands on a line of its own, or goes on in lines
+/// that begin with a blank; empty lines are skipped.
 void define_each(std::string_view schemas, const ShapeFunction&, Traits = {});
 /// As `define_each`, and each operator's in-place twin as well: `foo_` writes to `self`, gives it back, and refuses
 /// where eager refuses (result of another size or category).

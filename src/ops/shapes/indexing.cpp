@@ -19,7 +19,8 @@ aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accu
 )";
 constexpr std::string_view kIndexPutInPlace = R"(
 aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)
-aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)
+aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False)
+    -> Tensor(a!)
 )";
 // The sizes of `self`, dense.
 constexpr std::string_view kScatters = R"(
@@ -28,7 +29,8 @@ aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
 aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor
 aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor
 aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
-aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor
+aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)
+    -> Tensor
 aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor
 aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor
 aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
@@ -47,8 +49,10 @@ aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor
 constexpr std::string_view kSearch = R"(
 aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
 aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
-aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
-aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
+aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False,
+    str? side=None, Tensor? sorter=None) -> Tensor
+aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False,
+    str? side=None, Tensor? sorter=None) -> Tensor
 )";
 
 /// The indices of `index.Tensor`, a mask spread into one index a dimension; sizes of masks are only known at run time.
@@ -234,7 +238,8 @@ void register_indexing() {
   define("aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather);
   define("aten::index_select(Tensor self, int dim, Tensor index) -> Tensor", index_select);
   define_each(R"(
-aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor
+aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)
+    -> Tensor
 )",
               embedding);
   define("aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
@@ -245,7 +250,8 @@ aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale
   define("aten::nonzero(Tensor self) -> Tensor", nonzero);
   define("aten::masked_select(Tensor self, Tensor mask) -> Tensor", masked_select);
   define_each(R"(
-aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor
+aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)
+    -> Tensor
 aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor
 )",
               is_in);

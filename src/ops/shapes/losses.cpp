@@ -20,7 +20,8 @@ aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, f
 )";
 // Composed so that the layout of the target comes first.
 constexpr std::string_view kTargetFirst = R"(
-aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor
+aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,
+    int reduction=1) -> Tensor
 aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor
 aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor
 )";
@@ -28,11 +29,14 @@ constexpr std::string_view kClassLosses = R"(
 aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor
 aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor
 aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor
-aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor
+aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100,
+    float label_smoothing=0.0) -> Tensor
 )";
 constexpr std::string_view kClassLossesWithWeight = R"(
-aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)
-aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)
+aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index)
+    -> (Tensor output, Tensor total_weight)
+aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index)
+    -> (Tensor output, Tensor total_weight)
 )";
 
 /// at::Reduction.

@@ -62,9 +62,12 @@ void register_recurrent() {
       "bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
       lstm);
   define_each(R"(
-aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
-aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
-aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
+aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train,
+    bool bidirectional, bool batch_first) -> (Tensor, Tensor)
+aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout,
+    bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
+aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout,
+    bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)
 )",
               one_state);
   define(
@@ -80,8 +83,10 @@ aten::rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b
   // `gates` are the input's share of every step, its bias included; the results are the hidden states of every step and
   // the last states.
   define_each(R"(
-coil::lstm_layer(Tensor gates, Tensor hidden, Tensor cell, Tensor weight, Tensor? bias, Tensor? projection, bool reverse) -> (Tensor, Tensor, Tensor)
-coil::recurrent_layer(Tensor gates, Tensor hidden, Tensor weight, Tensor? bias, str mode, bool reverse) -> (Tensor, Tensor)
+coil::lstm_layer(Tensor gates, Tensor hidden, Tensor cell, Tensor weight, Tensor? bias, Tensor? projection,
+    bool reverse) -> (Tensor, Tensor, Tensor)
+coil::recurrent_layer(Tensor gates, Tensor hidden, Tensor weight, Tensor? bias, str mode, bool reverse) -> (Tensor,
+    Tensor)
 )",
               layer);
 }

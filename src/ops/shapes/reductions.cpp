@@ -69,17 +69,20 @@ aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, 
 constexpr std::string_view kDeviationsWithMean = R"(
 aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)
 aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
-aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
+aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor,
+    Tensor)
 aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)
 aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)
-aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)
+aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor,
+    Tensor)
 )";
 constexpr std::string_view kNorms = R"(
 aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor
 aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor
 aten::norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) -> Tensor
 aten::norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor
-aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None)
+    -> Tensor
 aten::frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
 )";
 constexpr std::string_view kLogSumExp = R"(

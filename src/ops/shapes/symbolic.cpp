@@ -113,7 +113,8 @@ aten::result_type.Scalar_Scalar(Scalar scalar1, Scalar scalar2) -> ScalarType
               nothing);  // the exporter has put the answer where it was used
   define_each(kConstraints, constrain, kSideEffect);
   define_each(R"(
-aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()
+aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *,
+    Device? device=None, Layout? layout=None) -> ()
 )",
               assert_metadata, kSideEffect);
   define("aten::sym_size.int(Tensor self, int dim) -> SymInt", size);

@@ -1,7 +1,6 @@
 """Operators of backward graphs, called as autograd calls them."""
 
 import torch
-import torch.nn.functional as F
 
 from cases.data import Family
 

@@ -189,10 +189,11 @@ for name, function in {
 }.items():
     for short, dtype in (FLOATS | INTS).items():
         divisor = binary.any(dtype, 7, 19)
+        # A quotient near an integer may round to either side: small whole numbers only.
         exact = name != "div" and short in (
             "f16",
             "bf16",
-        )  # a quotient near an integer may round to either side: small whole numbers only
+        )
         a = binary.integers(0, 20, 7, 19).to(dtype) if exact else binary.any(dtype, 7, 19) * 3
         b = (
             binary.integers(1, 6, 7, 19).to(dtype)

@@ -1,0 +1,240 @@
+// The rarer functions: some in vectors, the others lane by lane through the C library.
+#pragma once
+#include "math.h"
+
+// @for $f: tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh, erfc
+// @piece c_$f
+extern "C" double $f(double);
+extern "C" float $ff(float);
+COIL_FN f32 c_$f(f32 x) { return $ff(x); }
+COIL_FN f64 c_$f(f64 x) { return $f(x); }
+COIL_FN f32v c_$f(f32v x) { return c_map(x, $ff); }
+COIL_FN f64v c_$f(f64v x) { return c_map(x, $f); }
+// @end
+
+// @for $f: atan2, hypot, nextafter
+// @piece c_$f
+extern "C" double $f(double, double);
+extern "C" float $ff(float, float);
+COIL_FN f32 c_$f(f32 x, f32 y) { return $ff(x, y); }
+COIL_FN f64 c_$f(f64 x, f64 y) { return $f(x, y); }
+COIL_FN f32v c_$f(f32v x, f32v y) { return c_map2(x, y, $ff); }
+COIL_FN f64v c_$f(f64v x, f64v y) { return c_map2(x, y, $f); }
+// @end
+
+// @piece c_log2
+extern "C" double log2(double);
+template <class V> COIL_FN V c_log2f(V x) {
+  V e, f, p = c_log_parts(x, e, f), y = f + (f * f * -0.5f + p);
+  return c_log_specials(x, y * 1.44269504f + e);
+}
+COIL_FN f32 c_log2(f32 x) { return c_log2f(x); }
+COIL_FN f32v c_log2(f32v x) { return c_log2f(x); }
+COIL_FN f64 c_log2(f64 x) { return log2(x); }
+COIL_FN f64v c_log2(f64v x) { return c_map(x, log2); }
+
+// @piece c_log10
+extern "C" double log10(double);
+template <class V> COIL_FN V c_log10f(V x) {
+  V e, f, p = c_log_parts(x, e, f), y = f + (f * f * -0.5f + p);
+  return c_log_specials(x, e * 0.301025390625f + (y * 0.434294482f + e * 4.605038981e-6f));
+}
+COIL_FN f32 c_log10(f32 x) { return c_log10f(x); }
+COIL_FN f32v c_log10(f32v x) { return c_log10f(x); }
+COIL_FN f64 c_log10(f64 x) { return log10(x); }
+COIL_FN f64v c_log10(f64v x) { return c_map(x, log10); }
+
+// @piece c_log1p
+// log(1 + x) where 1 + x rounds to u: log u, and what the rounding lost over u.
+extern "C" double log1p(double);
+template <class V> COIL_FN V c_log1pf(V x) {
+  V u = x + 1.0f, lost = c_pick(x > 1.0f, 1.0f - (u - x), x - (u - 1.0f)) / u;
+  V e, f, p = c_log_parts(u, e, f), y = e * -2.12194440e-4f + p;
+  y = f * f * -0.5f + y;
+  y = c_log_specials(u, e * 0.693359375f + (f + (y + lost)));
+  return c_pick(c_absbits(x) < 0x1p-26f, x, y);
+}
+COIL_FN f32 c_log1p(f32 x) { return c_log1pf(x); }
+COIL_FN f32v c_log1p(f32v x) { return c_log1pf(x); }
+COIL_FN f64 c_log1p(f64 x) { return log1p(x); }
+COIL_FN f64v c_log1p(f64v x) { return c_map(x, log1p); }
+
+// @piece c_trig
+// sin(x + shift pi/2): x = n pi/2 + r. pi/2 in three parts, which needs the fused multiply-add; a vector with a lane
+// past 2^16 goes through the C library.
+extern "C" double sin(double);
+extern "C" float sinf(float);
+extern "C" double cos(double);
+extern "C" float cosf(float);
+#ifdef __FMA__
+COIL_FN f32v c_trig(f32v x, i32 shift) {
+  f32v t = x * 0.636619772f + 12582912.0f, n = t - 12582912.0f;
+  i32v k = (i32v)t + shift;
+  f32v r = x - n * 1.57079637f;
+  r = r - n * -4.37113883e-8f;
+  r = r - n * -1.71512451e-15f;
+  f32v z = r * r, s = ((z * 2.717568e-06f - 1.9839259e-4f) * z + 8.333329e-3f) * z - 0.16666667f;
+  f32v c = ((z * 2.4431243e-05f - 1.3887306e-3f) * z + 4.1666646e-2f) * z - 0.5f;
+  s = s * z * r + r;
+  c = c * z + 1.0f;
+  f32v y = (k & 1) != 0 ? c : s;
+  return (f32v)((i32v)y ^ ((k & 2) << 30));
+}
+#endif
+
+// @piece c_sin
+COIL_FN f32 c_sin(f32 x) { return sinf(x); }
+COIL_FN f64 c_sin(f64 x) { return sin(x); }
+COIL_FN f32v c_sin(f32v x) {
+#ifdef __FMA__
+  if (__builtin_expect(c_hall(boolv{c_absbits(x) < 65536.0f}), 1)) {
+    f32v y = c_trig(x, 0);
+    return x == 0.0f ? x : y;
+  }
+#endif
+  return c_map(x, sinf);
+}
+COIL_FN f64v c_sin(f64v x) { return c_map(x, sin); }
+
+// @piece c_cos
+COIL_FN f32 c_cos(f32 x) { return cosf(x); }
+COIL_FN f64 c_cos(f64 x) { return cos(x); }
+COIL_FN f32v c_cos(f32v x) {
+#ifdef __FMA__
+  if (__builtin_expect(c_hall(boolv{c_absbits(x) < 65536.0f}), 1)) return c_trig(x, 1);
+#endif
+  return c_map(x, cosf);
+}
+COIL_FN f64v c_cos(f64v x) { return c_map(x, cos); }
+
+// @piece c_pow c_powh
+// Powers of f32 vectors are 2^(y log2 |x|) in f64. Integers by squaring; a negative exponent gives 0 unless the base is
+// 1 or -1.
+extern "C" double pow(double, double);
+extern "C" float powf(float, float);
+COIL_FN f32 c_pow(f32 x, f32 y) { return powf(x, y); }
+COIL_FN f64 c_pow(f64 x, f64 y) { return pow(x, y); }
+COIL_FN f64v c_pow(f64v x, f64v y) { return c_map2(x, y, pow); }
+COIL_FN f64h c_powh(f64h x, f64h y) {
+  i64h i = (i64h)x - 0x3fe6a09e667f3bcd;
+  f64h e = COIL_CV(i >> 52, f64h), m = (f64h)((i & 0xfffffffffffff) + 0x3fe6a09e667f3bcd), s = (m - 1.0) / (m + 1.0),
+       z = s * s;
+  f64h l = ((((z * 0.2829297627991932 + 0.3199036695936105) * z + 0.4122093006974874) * z + 0.5770779418979564) * z +
+            0.9617966941149081) *
+               z +
+           2.885390081777849;
+  l = x == 0.0 ? f64h{} - __builtin_inf() : x == __builtin_inf() ? x : l * s + e;
+  f64h t = y * l, top = f64h{} + 300.0;
+  t = top < t ? top : t;
+  t = -top > t ? -top : t;
+  f64h n = (t + 6755399441055744.0) - 6755399441055744.0, r = t - n;
+  f64h p = (((((((r * 1.3175872805048894e-06 + 1.5309738637991285e-05) * r + 0.00015403851663706904) * r +
+                0.0013333452056846081) *
+                   r +
+               0.009618128543033044) *
+                  r +
+              0.055504109393485525) *
+                 r +
+             0.24022650698879033) *
+                r +
+            0.693147180546512) *
+               r +
+           1.0;
+  return p * (f64h)(((i64h)(n + 6755399441055744.0) - 0x4338000000000000 + 1023) << 52);
+}
+COIL_FN f32v c_pow(f32v x, f32v y) {
+  f32v a = c_absbits(x), b = c_absbits(y);
+  f32v r = COIL_CAT(COIL_CV(c_powh(COIL_CV(COIL_LO(a), f64h), COIL_CV(COIL_LO(y), f64h)), f32h),
+                    COIL_CV(c_powh(COIL_CV(COIL_HI(a), f64h), COIL_CV(COIL_HI(y), f64h)), f32h));
+  i32v whole = c_round(y) == y, odd = whole & (b < 0x1p24f) & ((COIL_CV(b < 0x1p24f ? b : f32v{}, i32v) & 1) != 0);
+  r = (f32v)((i32v)r | ((i32v)x & odd & (-0x7fffffff - 1)));
+  r = (x < 0.0f) & (a < __builtin_inff()) & ~whole ? f32v{} + __builtin_nanf("") : r;
+  r = (a == 1.0f) & (b == __builtin_inff()) ? a : r;
+  r = (x != x) | (y != y) ? x + y : r;
+  return (y == 0.0f) | (x == 1.0f) ? f32v{} + 1.0f : r;
+}
+template <class T> COIL_FN T c_pow(T x, T y) {
+  if (y < 0) return x == 1 ? (T)1 : x == (T)-1 ? (y & 1 ? (T)-1 : (T)1) : (T)0;
+  T r = 1;
+  for (; y; y >>= 1, x = (T)(x * x)) r = y & 1 ? (T)(r * x) : r;
+  return r;
+}
+// @for $t: i8, i16, i32, i64, u8, u16, u32, u64
+COIL_FN $tv c_pow($tv x, $tv y) {
+  return c_map2(x, y, []($t a, $t b) { return c_pow(a, b); });
+}
+// @end
+
+// @piece c_lgamma
+// log |gamma|; the _r forms write no global.
+extern "C" double lgamma_r(double, int*);
+extern "C" float lgammaf_r(float, int*);
+COIL_FN f32 c_lgamma(f32 x) {
+  int sign;
+  return lgammaf_r(x, &sign);
+}
+COIL_FN f64 c_lgamma(f64 x) {
+  int sign;
+  return lgamma_r(x, &sign);
+}
+COIL_FN f32v c_lgamma(f32v x) {
+  return c_map(x, [](f32 y) { return c_lgamma(y); });
+}
+COIL_FN f64v c_lgamma(f64v x) {
+  return c_map(x, [](f64 y) { return c_lgamma(y); });
+}
+
+// @piece c_digamma
+// Up to 10 by psi(x) = psi(x + 1) - 1 / x, then the asymptotic series; below 0 by reflection. At -n NaN, at 0 -inf with
+// 0's sign turned.
+extern "C" double log(double);
+extern "C" double tan(double);
+extern "C" double trunc(double);
+static f64 c_digamma(f64 x) {
+  if (x == 0) return __builtin_copysign(__builtin_inf(), -x);
+  f64 r = 0;
+  if (x < 0) {
+    f64 q = x - trunc(x);
+    if (q == 0) return __builtin_nan("");
+    r = -3.14159265358979323846 / tan(3.14159265358979323846 * q);
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) r -= 1 / x;
+  f64 z = 1 / (x * x);
+  f64 s = z * (1.0 / 12 -
+               z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+  return r + (log(x) - 0.5 / x - s);
+}
+COIL_FN f32 c_digamma(f32 x) { return (f32)c_digamma((f64)x); }
+COIL_FN f32v c_digamma(f32v x) {
+  return c_map(x, [](f32 y) { return c_digamma(y); });
+}
+COIL_FN f64v c_digamma(f64v x) {
+  return c_map(x, [](f64 y) { return c_digamma(y); });
+}
+
+// @piece c_erfinv
+// A start that is right to 2e-3 (Winitzki 2008), then Halley's method; near 1 on erfc, where erf has no digits left.
+extern "C" double log1p(double);
+extern "C" double sqrt(double);
+extern "C" double exp(double);
+extern "C" double erf(double);
+extern "C" double erfc(double);
+static f64 c_erfinv(f64 y) {
+  f64 a = __builtin_fabs(y);
+  if (!(a < 1)) return a == 1 ? __builtin_copysign(__builtin_inf(), y) : __builtin_nan("");
+  if (a == 0) return y;
+  f64 l = log1p(-a * a), b = 4.3307467507505 + 0.5 * l, x = sqrt(sqrt(b * b - l / 0.147) - b);
+  for (int i = 0; i < 3; i++) {
+    f64 miss = a < 0.5 ? erf(x) - a : (1 - a) - erfc(x), step = miss / (1.12837916709551257390 * exp(-x * x));
+    x -= step / (1 + x * step);
+  }
+  return __builtin_copysign(x, y);
+}
+COIL_FN f32 c_erfinv(f32 x) { return (f32)c_erfinv((f64)x); }
+COIL_FN f32v c_erfinv(f32v x) {
+  return c_map(x, [](f32 y) { return c_erfinv(y); });
+}
+COIL_FN f64v c_erfinv(f64v x) {
+  return c_map(x, [](f64 y) { return c_erfinv(y); });
+}

@@ -1,0 +1,258 @@
+// The machine of CUDA kernels on a CPU. A block's threads are fibers that take turns; at a barrier or an exchange
+// between lanes each waits for the others of its block or warp.
+#pragma once
+
+// @piece machine
+#include <ucontext.h>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+using namespace std;
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef float f32;
+typedef double f64;
+#define C_FN static inline
+#define C_METHOD inline
+#define __device__
+#define __global__ static
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __restrict__ __restrict
+#define __shared__ static thread_local
+struct uint2 {
+  u32 x, y;
+};
+struct uint4 {
+  u32 x, y, z, w;
+};
+struct c_dim {
+  u32 x = 0, y = 0, z = 0;
+};
+static thread_local c_dim threadIdx, blockIdx;
+
+// A block's threads: fibers where the kernel waits anywhere, else plain calls.
+struct c_fiber {
+  ucontext_t context;
+  vector<char> stack;
+  bool done = false;
+  u32 waits = 0;
+};
+struct c_block {
+  vector<unique_ptr<c_fiber>> fibers;
+  ucontext_t main;
+  u32 now = 0;
+  vector<u64> slots;
+  vector<array<f32, 6>> matrices;  // operands of the matrix unit
+  function<void()> body;
+};
+static thread_local c_block* c_here = nullptr;
+static void c_enter() {
+  c_block* b = c_here;
+  b->body();
+  c_fiber& f = *b->fibers[b->now];
+  f.done = true;
+  swapcontext(&f.context, &b->main);
+}
+// Every live thread of [from, to) comes to its next wait before any goes on.
+static void c_wait() {
+  c_block* b = c_here;
+  c_fiber& f = *b->fibers[b->now];
+  ++f.waits;
+  swapcontext(&f.context, &b->main);
+}
+static bool c_may_run(const c_block& b, u32 t) {
+  // A thread that waits for the n-th time goes on when all others that are not done have waited n times.
+  for (auto& f : b.fibers)
+    if (!f->done && f->waits < b.fibers[t]->waits) return false;
+  return true;
+}
+static void c_launch(const u64* grid, u32 block_threads, u32 cluster, bool waits, const function<void()>& body) {
+  // The blocks of a cluster run together; what they share is one variable, which all of them fill alike.
+  const u32 threads = block_threads * cluster;
+  c_block block;
+  c_here = &block;
+  block.body = body;
+  for (u64 z = 0; z < grid[2]; ++z)
+    for (u64 y = 0; y < grid[1]; ++y)
+      for (u64 x = 0; x < grid[0]; x += cluster) {
+        blockIdx = {(u32)x, (u32)y, (u32)z};
+        if (!waits) {
+          for (u32 t = 0; t < threads; ++t) {
+            threadIdx.x = t;
+            body();
+          }
+          continue;
+        }
+        block.slots.assign(threads, 0);
+        block.fibers.resize(threads);
+        for (auto& f : block.fibers) {
+          if (!f) f = make_unique<c_fiber>();
+          f->stack.resize(1 << 16);
+          f->done = false;
+          f->waits = 0;
+          getcontext(&f->context);
+          f->context.uc_stack.ss_sp = f->stack.data();
+          f->context.uc_stack.ss_size = f->stack.size();
+          f->context.uc_link = nullptr;
+          makecontext(&f->context, c_enter, 0);
+        }
+        for (bool live = true; live;) {
+          // One round: from one wait to the next.
+          live = false;
+          u32 least = ~0u;
+          for (auto& f : block.fibers)
+            if (!f->done) least = min(least, f->waits), live = true;
+          for (u32 t = 0; t < threads; ++t) {
+            c_fiber& f = *block.fibers[t];
+            if (f.done || f.waits != least) continue;
+            block.now = t;
+            threadIdx.x = t % block_threads;
+            blockIdx.x = (u32)x + t / block_threads;
+            swapcontext(&block.main, &f.context);
+          }
+        }
+      }
+  c_here = nullptr;
+}
+#define c_sync c_wait
+#define c_sync_warp c_wait
+C_FN void c_fence() {}
+C_FN void c_begin() {}
+C_FN bool c_stop(const i64* status) { return status && *status; }
+C_FN void c_fail(i64* status) { *status = 1; }
+template <class T> static T c_exchange(T x, u32 from) {
+  c_block* b = c_here;
+  u64 w = 0;
+  memcpy(&w, &x, sizeof x);
+  b->slots[b->now] = w;
+  c_wait();
+  memcpy(&x, &b->slots[from], sizeof x);
+  c_wait();
+  return x;
+}
+template <class T> static T c_shfl_xor(T x, int o) { return c_exchange(x, c_here->now ^ o); }
+template <class T> static T c_shfl_up(T x, int o) {
+  const u32 t = c_here->now;
+  return c_exchange(x, t % 32 >= (u32)o ? t - o : t);
+}
+template <class T> static T c_shfl_from(T x, int o) { return c_exchange(x, c_here->now / 32 * 32 + o); }
+C_FN u32 c_popc(u32 x) { return (u32)__builtin_popcount(x); }
+C_FN u32 c_match(u32 x) {
+  c_block* b = c_here;
+  b->slots[b->now] = x & 255;
+  c_wait();
+  u32 same = 0;
+  for (u32 lane = 0; lane < 32; ++lane) same |= (u32)(b->slots[b->now / 32 * 32 + lane] == (x & 255)) << lane;
+  c_wait();
+  return same;
+}
+C_FN void c_cluster_begin() {}
+C_FN void c_cluster_begun() {}
+#define c_cluster_sync c_wait
+template <class A, class B> static A c_as(B x) {
+  A r;
+  memcpy(&r, &x, sizeof r);
+  return r;
+}
+C_FN void c_opaque(u32&) {}
+#define C_DYNAMIC_SHARED(name) static thread_local uint4 name[227 * 64]
+C_FN void c_copy_ahead(void* to, const void* from, bool there) {
+  if (there)
+    memcpy(to, from, 16);
+  else
+    memset(to, 0, 16);
+}
+C_FN void c_copies_arrive() {}
+C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
+  c_block* const block = c_here;
+  block->matrices.resize(block->fibers.size());
+  const u32 lane = block->now % 32;
+  auto* const warp = &block->matrices[block->now - lane];
+  for (int i = 0; i < 6; ++i) warp[lane][(size_t)i] = c_as<f32>(c_as<u32>(i < 4 ? a[i] : b[i - 4]) & 0xffffe000u);
+  c_wait();
+  for (u32 e = 0; e < 4; ++e)
+    for (u32 k = 0; k < 8; ++k)
+      d[e] += warp[lane / 4 * 4 + k % 4][e / 2 + k / 4 * 2] * warp[(lane % 4 * 2 + e % 2) * 4 + k % 4][4 + k / 4];
+  c_wait();
+}
+template <class T> static T* c_shared_of(T* p, u32) { return p; }
+C_FN f32 c_f32_of(u32 x) { return c_as<f32>(x); }
+C_FN u32 c_bits_of(f32 x) { return c_as<u32>(x); }
+C_FN f64 c_f64_of(u64 x) { return c_as<f64>(x); }
+C_FN u64 c_bits_of(f64 x) { return c_as<u64>(x); }
+C_FN f32 c_max_nan(f32 x, f32 y) { return x != x || y != y ? c_f32_of(0x7fffffffu) : x > y ? x : y; }
+C_FN f32 c_min_nan(f32 x, f32 y) { return x != x || y != y ? c_f32_of(0x7fffffffu) : x < y ? x : y; }
+C_FN u16 c_put_bf16(f32 x) {
+  u32 u = c_bits_of(x);
+  return x != x ? 0x7fffu : (u16)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+C_FN f32 c_get_f16(u16 h) {
+  u32 u = (h & 0x7fffu) << 13;
+  const f32 x = c_f32_of(u) * 0x1p112f;
+  u = c_bits_of(x) | ((h & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u);
+  return c_f32_of(u | (u32)(h & 0x8000u) << 16);
+}
+C_FN u16 c_put_f16(f32 x) {
+  u32 u = c_bits_of(x), s = (u >> 16) & 0x8000u, e, r;
+  u &= 0x7fffffffu;
+  if (u > 0x7f800000u) return 0x7fffu;
+  if (u >= 0x477ff000u) return (u16)(s | 0x7c00u);
+  e = (u & 0x7f800000u) < 0x38800000u ? 0x38800000u : u & 0x7f800000u;
+  const f32 big = c_f32_of(e + (13u << 23));
+  r = c_bits_of(c_f32_of(u) + big) - c_bits_of(big);
+  return (u16)(s | (r + ((e - 0x38800000u) >> 13)));
+}
+C_FN u32 c_put_bf16_pair(f32 x, f32 y) { return c_put_bf16(x) | (u32)c_put_bf16(y) << 16; }
+C_FN u32 c_put_f16_pair(f32 x, f32 y) { return c_put_f16(x) | (u32)c_put_f16(y) << 16; }
+C_FN f32 c_ex2(f32 x) { return exp2f(x); }
+C_FN f32 c_rcp_fast(f32 x) { return 1 / x; }
+C_FN f32 c_product_of(f32 x, f32 y) { return x * y; }
+C_FN u32 c_mul_high(u32 x, u32 y) { return (u32)(((u64)x * y) >> 32); }
+C_FN f64 c_erfinv_machine(f64 y) {
+  if (!(fabs(y) < 1)) return fabs(y) == 1 ? copysign(INFINITY, y) : NAN;
+  const f64 a = 0.147, l = log1p(-y * y), b = 2 / (3.14159265358979323846 * a) + l / 2;
+  f64 x = copysign(sqrt(sqrt(b * b - l / a) - b), y);
+  for (int k = 0; k < 4; ++k) {
+    const f64 e = (fabs(y) > 0.5 ? copysign(1.0, y) * (1 - fabs(y) - erfc(fabs(x))) : erf(x) - y) /
+                  (1.12837916709551257390 * exp(-x * x));
+    x -= e / (1 + x * e);
+  }
+  return x;
+}
+template <class T> static T c_cas(T* p, T old, T now) {
+  const T seen = *p;
+  if (seen == old) *p = now;
+  return seen;
+}
+template <class T> static void c_atomic_add(T* p, T x) { *p += x; }
+#define C_ADDS_RUNS 0
+C_FN i32 c_count(i32* p) { return (*p)++; }
+
+// The CPU's way to call: pointers and numbers from two arrays. Behind a kernel's own numbers stand the grid and the
+// threads of a block.
+template <class P> static P c_argument(void* const* buffers, const long* scalars, int nb, int ns, int k) {
+  if constexpr (is_pointer<P>::value)
+    return (P)buffers[k < nb ? k : nb];
+  else
+    return (P)scalars[k - nb];
+}
+template <class... P, size_t... K> static void c_call_with(void (*f)(P...), void* const* buffers, const long* scalars,
+                                                           int nb, int ns, index_sequence<K...>) {
+  f(c_argument<P>(buffers, scalars, nb, ns, (int)K)...);
+}
+template <class... P> static void c_call(void (*f)(P...), void* const* buffers, const long* scalars, int nb, int ns,
+                                         u32 threads, u32 cluster, bool waits) {
+  const u64 grid[3] = {(u64)scalars[ns], (u64)scalars[ns + 1], (u64)scalars[ns + 2]};
+  c_launch(grid, threads, cluster, waits,
+           [&] { c_call_with(f, buffers, scalars, nb, ns, index_sequence_for<P...>{}); });
+}

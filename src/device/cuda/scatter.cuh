@@ -1,0 +1,62 @@
+// Updates of memory that several threads share, and indices that data decides.
+#pragma once
+#include "reductions.cuh"
+
+// @piece scatter
+// ---- Scatter. Elements narrower than 16 bits change with the word around them.
+template <class F> C_FN void c_update(u32* p, F f) {
+  u32 old = *p, seen;
+  do {
+    seen = old;
+    old = c_cas(p, seen, f(seen));
+  } while (old != seen);
+}
+template <class F> C_FN void c_update(u64* p, F f) {
+  u64 old = *p, seen;
+  do {
+    seen = old;
+    old = c_cas(p, seen, f(seen));
+  } while (old != seen);
+}
+template <class F> C_FN void c_update(u16* p, F f) {
+  u16 old = *p, seen;
+  do {
+    seen = old;
+    old = c_cas(p, seen, f(seen));
+  } while (old != seen);
+}
+template <class F> C_FN void c_update(u8* p, F f) {
+  u32* const word = (u32*)((u64)p & ~3ull);
+  const u32 shift = 8 * (u32)((u64)p & 3ull);
+  c_update(word, [&](u32 w) { return (w & ~(0xffu << shift)) | (u32)f((u8)(w >> shift)) << shift; });
+}
+#if C_ADDS_RUNS
+C_FN void c_add_run_f32(f32* p, const c_pack<f32, 4>& x) { c_add_vector(p, x.e); }
+C_FN void c_add_run_bf16(u16* p, const c_pack<u16, 8>& x) { c_add_vector_bf16(p, (const u32*)x.e); }
+C_FN void c_add_run_f16(u16* p, const c_pack<u16, 8>& x) { c_add_vector_f16(p, (const u32*)x.e); }
+#else
+C_FN void c_add_run_f32(f32* p, const c_pack<f32, 4>& x) {
+  for (int i = 0; i < 4; ++i) c_atomic_add(p + i, x.e[i]);
+}
+C_FN void c_add_run_bf16(u16* p, const c_pack<u16, 8>& x) {
+  for (int i = 0; i < 8; ++i) c_update(p + i, [&](u16 o) { return c_put_bf16(c_get_bf16(o) + c_get_bf16(x.e[i])); });
+}
+C_FN void c_add_run_f16(u16* p, const c_pack<u16, 8>& x) {
+  for (int i = 0; i < 8; ++i) c_update(p + i, [&](u16 o) { return c_put_f16(c_get_f16(o) + c_get_f16(x.e[i])); });
+}
+#endif
+
+// ---- Indices that data decides.
+template <class I> C_FN bool c_outside(I index, i64 size) {
+  const i64 i = (i64)index;
+  return (u64)(i < 0 ? i + size : i) >= (u64)size;
+}
+template <class I> C_FN i64 c_check(I index, i64 size, i64* status) {
+  i64 i = (i64)index;
+  if (i < 0) i += size;
+  if ((u64)i >= (u64)size) {
+    c_fail(status);
+    return 0;
+  }
+  return i;
+}

@@ -1,0 +1,247 @@
+"""Library operations in torch, of programs for any device; runtime/device/library.h says what they do."""
+
+import contextlib
+import math
+
+import torch
+
+from .tensors import check
+
+
+# @piece attention_scores
+def attention_scores(q, k, causal, scale, mask=None):
+    scores = q.float() @ k.float().repeat_interleave(q.shape[1] // k.shape[1], 1).mT * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    return scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -math.inf) if causal else scores
+
+
+# @piece convolution_weights
+def torch_convolution_weights(inputs, outputs, stride, padding, dilation, groups, tf32=0, **_):
+    x, dy = [t if t.is_floating_point() else t.cpu() for t in inputs]
+    cudnn = torch.backends.cudnn
+    rounding = (
+        cudnn.flags(enabled=True, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=bool(tf32))
+        if x.is_cuda and x.dtype == torch.float32
+        else contextlib.nullcontext()
+    )
+    with rounding:
+        gradients = torch.ops.aten.convolution_backward(
+            dy,
+            x,
+            outputs[0].to(x.device),
+            None,
+            stride,
+            padding,
+            dilation,
+            False,
+            [0] * (x.dim() - 2),
+            groups,
+            [False, True, False],
+        )
+    outputs[0].copy_(gradients[1])
+
+
+# @piece attention
+def torch_attention(inputs, outputs, causal=0, scale=1.0, has_mask=0):
+    q, k, v, *masks = inputs
+    given = mask = masks[0] if has_mask else None
+    if has_mask and causal:  # torch takes one of the two
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+        mask, causal = mask & seen if mask.dtype == torch.bool else mask.masked_fill(~seen, -math.inf), 0
+    if has_mask and mask.dtype not in (torch.bool, q.dtype):
+        mask = torch.where(mask == -math.inf, mask, mask.clamp(min=torch.finfo(q.dtype).min)).to(q.dtype)
+    y = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, mask, 0.0, bool(causal), scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+    )
+    outputs[0].copy_(y)
+    if len(outputs) > 1:
+        outputs[1].copy_(attention_scores(q, k, causal, scale, given).logsumexp(-1))
+
+
+# @piece attention_backward
+def torch_attention_backward(inputs, outputs, causal=0, scale=1.0, has_mask=0):
+    dy, q, k, v, y, logs, *mask = inputs
+    share = q.shape[1] // k.shape[1]
+    wide = lambda t: t.float().repeat_interleave(share, 1)
+    p = (attention_scores(q, k, causal, scale, *mask) - logs.unsqueeze(-1)).exp()
+    ds = p * (dy.float() @ wide(v).mT - (dy.float() * y).sum(-1, keepdim=True)) * scale
+    outputs[0].copy_(ds @ wide(k))
+    for output, gradient in ((outputs[1], ds.mT @ q.float()), (outputs[2], p.mT @ dy.float())):
+        output.copy_(gradient.unflatten(1, (-1, share)).sum(2))
+
+
+# @piece grouped_matmul
+def torch_grouped_matmul(inputs, outputs):
+    x, matrices, offsets = inputs
+    first = 0
+    for group, end in enumerate(offsets.tolist()):
+        check(
+            first <= end <= x.shape[0],
+            f"grouped_matmul: offset {end} of group {group} is not between {first} and {x.shape[0]}",
+        )
+        outputs[0][first:end] = x[first:end] @ matrices[group]
+        first = end
+    outputs[0][first:] = 0
+
+
+# @piece complex_parts
+def torch_complex_parts(inputs, outputs):
+    x, y = (torch.view_as_real(t) if t.is_complex() else t for t in (*inputs, *outputs))
+    y.copy_(x)
+
+
+# @piece recurrent
+def torch_recurrent(inputs, outputs, mode, reverse=0, has_bias=0, has_projection=0):
+    gates, h, *rest = [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in inputs]
+    c = rest.pop(0) if mode == "lstm" else None
+    weight, bias, projection = rest.pop(0), rest.pop(0) if has_bias else None, rest.pop(0) if has_projection else None
+    for step in reversed(range(len(gates))) if reverse else range(len(gates)):
+        x, s = gates[step], torch.nn.functional.linear(h, weight, bias)
+        if mode == "lstm":
+            take_in, keep, fresh, out = (x + s).chunk(4, -1)
+            c = keep.sigmoid() * c + take_in.sigmoid() * fresh.tanh()
+            h = out.sigmoid() * c.tanh()
+        elif mode == "gru":
+            (reset, keep, fresh), (reset_s, keep_s, fresh_s) = x.chunk(3, -1), s.chunk(3, -1)
+            fresh = (fresh + (reset + reset_s).sigmoid() * fresh_s).tanh()
+            h = (h - fresh) * (keep + keep_s).sigmoid() + fresh
+        else:
+            h = getattr(torch, mode)(x + s)
+        h = torch.nn.functional.linear(h, projection) if has_projection else h
+        outputs[0][step].copy_(h)
+    for output, value in zip(outputs[1:], (h, c)):
+        output.copy_(value)
+
+
+# @piece sort
+def torch_sort(inputs, outputs, dim, descending=0, first=0, middle=0, **_):
+    x = inputs[0] if inputs[0].dim() else inputs[0].view(1)
+    first = max(x.shape[dim] - 1, 0) // 2 if middle else first
+    for output, value in zip(outputs, torch.sort(x, stable=True, dim=dim, descending=bool(descending))):
+        output.copy_(value.narrow(dim, first, output.shape[dim] if output.dim() else 1).view(output.shape))
+
+
+# @piece topk
+def torch_topk(inputs, outputs, dim, largest=1, **_):
+    # As Coil does: of equal values the first.
+    values, indices = torch.sort(inputs[0], stable=True, dim=dim, descending=bool(largest))
+    kept = outputs[0].shape[dim] if inputs[0].dim() else 1
+    narrow = lambda t: t.narrow(dim, 0, kept) if t.dim() else t
+    outputs[0].copy_(narrow(values)), outputs[1].copy_(narrow(indices))
+
+
+# @piece all_bounded
+def torch_all_bounded(inputs, outputs, limit):
+    x, *before = inputs
+    outputs[0].fill_(bool((x.abs() <= limit).all()) and all(flag.item() for flag in before))
+
+
+# @piece assert_finite
+def torch_assert_finite(inputs, outputs, name, nan, inf):
+    check(not (nan and inputs[0].isnan().any()), f"{name} holds NaN")
+    check(not (inf and inputs[0].isinf().any()), f"{name} holds an infinity")
+
+
+# @piece assert_aligned
+def torch_assert_aligned(inputs, outputs, name, bytes):
+    check(inputs[0].data_ptr() % bytes == 0, f"{name} lies at an address that is no multiple of {bytes}")
+
+
+# @piece lu_factor
+def torch_lu_factor(inputs, outputs):
+    for output, value in zip(outputs, torch.linalg.lu_factor_ex(inputs[0])):
+        output.copy_(value)
+
+
+# @piece lu_solve
+def torch_lu_solve(inputs, outputs, left=1, adjoint=0):
+    outputs[0].copy_(torch.linalg.lu_solve(*inputs, left=bool(left), adjoint=bool(adjoint)))
+
+
+# @piece lu_permutation
+def torch_lu_permutation(inputs, outputs):
+    m = outputs[0].shape[-1]
+    p, _, _ = torch.lu_unpack(
+        torch.empty(*inputs[0].shape[:-1], m, inputs[0].shape[-1], device=inputs[0].device),
+        inputs[0],
+        unpack_data=False,
+    )
+    outputs[0].copy_((p * torch.arange(m, device=p.device).unsqueeze(-1)).sum(-2))
+
+
+# @piece cholesky
+def torch_cholesky(inputs, outputs, upper=0):
+    for output, value in zip(outputs, torch.linalg.cholesky_ex(inputs[0], upper=bool(upper))):
+        output.copy_(value)
+
+
+# @piece solve_triangular
+def torch_solve_triangular(inputs, outputs, upper, left=1, unit=0):
+    outputs[0].copy_(
+        torch.linalg.solve_triangular(*inputs, upper=bool(upper), left=bool(left), unitriangular=bool(unit))
+    )
+
+
+# @piece ldl_factor
+def torch_ldl_factor(inputs, outputs):
+    for output, value in zip(outputs, torch.linalg.ldl_factor_ex(inputs[0])):
+        output.copy_(value)
+
+
+# @piece ldl_solve
+def torch_ldl_solve(inputs, outputs):
+    outputs[0].copy_(torch.linalg.ldl_solve(*inputs))
+
+
+# @piece qr
+def torch_qr(inputs, outputs, r_only=0):
+    mode = "r" if r_only else "complete" if outputs[0].shape[-1] != min(inputs[0].shape[-2:]) else "reduced"
+    for output, value in zip(reversed(outputs), reversed(torch.linalg.qr(inputs[0], mode))):
+        output.copy_(value)
+
+
+# @piece geqrf
+def torch_geqrf(inputs, outputs):
+    for output, value in zip(outputs, torch.geqrf(inputs[0])):
+        output.copy_(value)
+
+
+# @piece householder_product
+def torch_householder_product(inputs, outputs):
+    outputs[0].copy_(torch.linalg.householder_product(*inputs))
+
+
+# @piece ormqr
+def torch_ormqr(inputs, outputs, left=1, transpose=0):
+    outputs[0].copy_(torch.ormqr(*inputs, left=bool(left), transpose=bool(transpose)))
+
+
+# @piece svd
+def torch_svd(inputs, outputs, values_only=0):
+    values = (
+        [torch.linalg.svdvals(inputs[0])]
+        if values_only
+        else torch.linalg.svd(
+            inputs[0], full_matrices=outputs[0].shape[-1] + outputs[2].shape[-2] != 2 * min(inputs[0].shape[-2:])
+        )
+    )
+    for output, value in zip(outputs, values):
+        output.copy_(value)
+
+
+# @piece eigh
+def torch_eigh(inputs, outputs, values_only=0, upper=0):
+    for output, value in zip(outputs, torch.linalg.eigh(inputs[0], "U" if upper else "L")):
+        output.copy_(value)
+
+
+# @piece eig
+def torch_eig(inputs, outputs, values_only=0):
+    for i, value in enumerate(torch.linalg.eig(inputs[0].cpu())[: 1 if values_only else 2]):
+        outputs[2 * i].copy_(value.real), outputs[2 * i + 1].copy_(value.imag)
+
+
+# @piece matrix_exp
+def torch_matrix_exp(inputs, outputs):
+    outputs[0].copy_(torch.linalg.matrix_exp(inputs[0]))

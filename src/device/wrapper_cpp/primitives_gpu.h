@@ -1,0 +1,94 @@
+// Memory of a program for a GPU, and the queue that it runs in.
+#pragma once
+#include "head.h"
+
+// @piece primitives_gpu
+namespace {
+
+// ---- A GPU: what the program does on it, in order ----
+
+constexpr int16_t on_device = 1;
+
+class Queue;
+thread_local Queue* current = nullptr;  // of the program that the thread runs
+
+class Queue {
+ public:
+  /// `early`: kernels wait themselves for the one before them.
+  Queue(const char* device, const char* isa, const std::vector<std::string_view>& binaries, bool early)
+      : early_(early) {
+    std::vector<const void*> data;
+    std::vector<size_t> bytes;
+    for (std::string_view b : binaries) data.push_back(b.data()), bytes.push_back(b.size());
+    handle = coil_queue_open(device, isa, data.data(), bytes.data(), data.size());
+    if (!handle) fail(coil_last_error());
+    current = this;
+  }
+  Queue(const Queue&) = delete;
+  ~Queue() {
+    if (current == this) current = nullptr;
+    coil_queue_close(handle);
+  }
+  const void* kernel(const char* name) {
+    const void* found = coil_queue_kernel(handle, name);
+    if (!found) fail(coil_last_error());
+    return found;
+  }
+  /// Words are pointers, then numbers, then the status, as the kernel's parameters lie.
+  void launch(const void* kernel, std::initializer_list<void*> buffers, Sizes scalars, Sizes grid, Size block,
+              Size shared_bytes, void* status = nullptr) {
+    words_.assign(buffers);
+    for (Size s : scalars) words_.push_back(reinterpret_cast<void*>(s.value));
+    words_.push_back(status);
+    int64_t blocks[3] = {1, 1, 1};
+    int d = 0;
+    for (Size s : grid) blocks[d++] = s.value;
+    check(coil_queue_launch(handle, kernel, words_.data(), words_.size(), blocks, block.value, shared_bytes.value,
+                            early_));
+  }
+  void wait() { check(coil_queue_wait(handle)); }
+  void stay(void* stream) {
+    check(coil_queue_set_stream(handle, stream));
+    stays = true;
+  }
+
+  coil_queue* handle;
+  bool stays = false;       ///< outputs are left on the device, and runs return when they are queued
+  bool reads_host = false;  ///< this run has queued copies of the caller's memory
+
+ private:
+  bool early_;
+  std::vector<void*> words_;
+};
+
+char* allocate(size_t bytes, void*& owner) {
+  return static_cast<char*>(coil_queue_alloc(current->handle, bytes, &owner));
+}
+int copy_tensor(const coil_tensor* to, const coil_tensor* from) {
+  current->reads_host = current->reads_host || !from->on_device;
+  return coil_queue_copy(current->handle, to, from);
+}
+coil_tensor bytes_at(const void* data, size_t bytes, int16_t where) {
+  coil_tensor t{};
+  t.data = const_cast<void*>(data);
+  t.dtype = COIL_U8;
+  t.rank = 1;
+  t.on_device = where;
+  t.sizes[0] = static_cast<int64_t>(bytes);
+  t.strides[0] = 1;
+  return t;
+}
+/// Between memory of the program and a value of the host's; `get` waits.
+void get(void* to, const void* from, size_t bytes, int16_t where = on_device) {
+  const coil_tensor a = bytes_at(to, bytes, 0), b = bytes_at(from, bytes, where);
+  check(coil_queue_copy(current->handle, &a, &b));
+}
+void put(void* to, const void* from, size_t bytes) {
+  const coil_tensor a = bytes_at(to, bytes, on_device), b = bytes_at(from, bytes, 0);
+  check(coil_queue_copy(current->handle, &a, &b));
+}
+/// Whether kernels can read it where it lies: 16 bytes at a time.
+bool is_readable(const coil_tensor& t) { return t.on_device && reinterpret_cast<uintptr_t>(t.data) % 16 == 0; }
+coil_op* create_op(const char* name) { return coil_op_create_on(current->handle, name); }
+
+}  // namespace
