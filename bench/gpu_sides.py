@@ -44,16 +44,16 @@ def each(a, models):
             yield name, deadline
 
 
-def compiled(function, backend, mode=None, options={}):
+def compiled(function, backend, mode=None, options={}, fullgraph=True):
     """A function compiled by a backend of torch.compile, cold caches for Coil, which takes options too; nothing is
     compiled yet.
     """
     torch._dynamo.reset()
     if backend != "coil":
-        return torch.compile(function, backend=backend, fullgraph=True, mode=mode)
+        return torch.compile(function, backend=backend, fullgraph=fullgraph, mode=mode)
     graphs = {"cuda.graphs": True} if mode == "reduce-overhead" else {}  # torch takes a mode or options
     return torch.compile(
-        function, backend=backend, fullgraph=True, options=OPTIONS | {"cache": "none"} | graphs | options
+        function, backend=backend, fullgraph=fullgraph, options=OPTIONS | {"cache": "none"} | graphs | options
     )
 
 

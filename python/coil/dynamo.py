@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-from . import _native, masks
+from . import _native, joint, masks
 from .attention import DECOMPOSITIONS as ATTENTION
 from .graph import is_token, translate
 from .options import parse
@@ -25,6 +25,7 @@ _IN_PARTS = {
             "nll_loss_backward",
         ),
         *("native_layer_norm", "native_layer_norm_backward", "native_dropout_backward"),
+        *("native_group_norm", "native_group_norm_backward"),
         *(
             f"{f}_backward"
             for f in (
@@ -58,6 +59,23 @@ def _nll_loss_backward(grad, self, target, weight, reduction, ignore_index, tota
     return torch.where(hit, value, 0.0)
 
 
+def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
+    """With the dimensions of a picture left apart, where torch's own makes one of channels and places, which lie far
+    from each other in channels-last memory.
+    """
+    wide = torch.float32 if input.dtype in (torch.float16, torch.bfloat16) else input.dtype
+    x = input.to(wide).unflatten(1, (group, -1))
+    variance, mean = torch.var_mean(x, dim=list(range(2, x.dim())), correction=0, keepdim=True)
+    rstd = torch.rsqrt(variance + eps)
+    y = ((x - mean) * rstd).flatten(1, 2)
+    ones = [1] * (input.dim() - 2)
+    if weight is not None:
+        y = y * weight.view(C, *ones)
+    if bias is not None:
+        y = y + bias.view(C, *ones)
+    return y.to(input.dtype), mean.reshape(N, group).to(input.dtype), rstd.reshape(N, group).to(input.dtype)
+
+
 def _decompositions(differentiated, deterministic):
     """Those of coil.Library, and torch's of operators that Coil knows nothing of; of a graph that is `differentiated`,
     also those of _IN_PARTS and, unless it is to be `deterministic`, of attention.
@@ -77,7 +95,10 @@ def _torch_decompositions(differentiated):
     table = (
         torch._decomp.core_aten_decompositions()
         | {op: f for op, f in torch._decomp.decomposition_table.items() if str(op) in _IN_PARTS}
-        | {torch.ops.aten.nll_loss_backward.default: _nll_loss_backward}
+        | {
+            torch.ops.aten.nll_loss_backward.default: _nll_loss_backward,
+            torch.ops.aten.native_group_norm.default: _native_group_norm,
+        }
     )
     return {
         op: f for op, f in table.items() if str(op) not in known and torch.Tag.nondeterministic_seeded not in op.tags
@@ -267,7 +288,6 @@ def _is_plain(graph, count):
 def coil(gm, example_inputs, *, options=None, mode=None):
     """What Dynamo calls for each graph. `options` are those of coil.settings()."""
     from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     chosen = parse(options, mode)
     inference = []
@@ -287,7 +307,7 @@ def coil(gm, example_inputs, *, options=None, mode=None):
         fw_compiler=lambda graph, inputs: _compile_forward(graph, chosen),
         bw_compiler=lambda graph, inputs: _compile_backward(graph, chosen, inputs),
         inference_compiler=compile_inference,
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=joint.partition,
         decompositions=_decompositions(differentiated, chosen.settings.get("deterministic") == "true"),
         keep_inference_input_mutations=True,
     )

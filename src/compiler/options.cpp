@@ -30,6 +30,8 @@ const Row kRows[] = {
     {"cuda.launch_shape", &Settings::cuda_launch_shape, "N",
      "which of the launch shapes that max_autotune would try every kernel takes, the last where it has fewer; 0, what "
      "a model of the machine says, by default"},
+    {"cuda.windows", &Settings::cuda_windows, "true|false",
+     "on a GPU, convolutions of each channel by itself are kernels of Coil's own, not cuDNN's"},
     {"cuda.direct_rows", &Settings::cuda_direct_rows, "true|false",
      "write a large matrix product that leaves the program straight into rows that are no whole number of vectors, in "
      "several products, instead of copying it there"},

@@ -17,6 +17,7 @@ struct Settings {
   std::string cuda_launch_shape;  ///< cuda.launch_shape: the number of the launch shape that every kernel takes; empty
                                   ///< for 0, the one of the model of the machine
   std::string cuda_cluster;  ///< cuda.cluster: blocks that share a long row; empty for as many as its length asks for
+  bool cuda_windows = true;  ///< cuda.windows: convolutions of each channel by itself are loops over windows
   bool cuda_direct_rows = true;  ///< cuda.direct_rows: large products that leave the program are written where they go,
                                  ///< whatever their number of columns
   bool cuda_dependent_launch =

@@ -85,6 +85,62 @@ std::optional<Tensor> constant_operand(const ir::Graph& graph, const ir::BufferV
   return t;
 }
 
+namespace {
+
+/// What an operation copies, where it does nothing else: a strided window on a constant.
+std::optional<Tensor> copied_constant(ir::Graph& graph, const ir::Operation& op) {
+  const auto* loop = std::get_if<ir::Pointwise>(&op.node);
+  if (!loop || !op.store_index.empty() || !loop->body->args.empty() || loop->body->mask ||
+      (loop->body->op != ir::ScalarOp::Load && loop->body->op != ir::ScalarOp::LinearLoad))
+    return std::nullopt;
+  const ir::Buffer& out = graph.buffer(op.outs[0]);
+  const ir::Layout& from = graph.buffer(loop->body->buffer).layout;
+  if (out.kind != ir::BufferKind::Computed || out.is_output || out.writers.size() != 1 ||
+      graph.mutated.contains(out.id) || from.dtype != out.layout.dtype || out.layout.sizes != loop->sizes)
+    return std::nullopt;
+  ir::BufferView view{loop->body->buffer, from.dtype, loop->sizes, {}, 0};
+  sym::Expr rest =
+      loop->body->op == ir::ScalarOp::Load ? ir::linear_index(from, loop->body->index) : loop->body->index[0];
+  for (std::size_t d = 0; d < loop->sizes.size(); ++d) {
+    const auto parts = sym::linear_in(rest, graph.ivar(d));
+    if (!parts) return std::nullopt;
+    view.strides.push_back(parts->coefficient);
+    rest = parts->rest;
+  }
+  view.offset = rest;
+  auto value = constant_operand(graph, view);
+  if (value && value->numel() > graph.constants.at(view.buffer).numel())
+    return std::nullopt;  // what repeats stays small
+  return value;
+}
+
+}  // namespace
+
+void copy_constants(ir::Graph& graph) {
+  std::vector<ir::Operation> kept;
+  for (ir::Operation& op : graph.operations()) {
+    const auto value = copied_constant(graph, op);
+    ir::Buffer& out = graph.buffer(op.outs.empty() ? 0 : op.outs[0]);
+    Tensor made;
+    if (value) {
+      made = {{}, value->dtype, value->sizes, {}, 0};
+      for (const sym::Expr& e : out.layout.strides)
+        if (e.constant()) made.strides.push_back(*e.constant());
+    }
+    if (!value || made.strides.size() != value->sizes.size()) {
+      kept.push_back(std::move(op));
+      continue;
+    }
+    made.storage = Storage::allocate(static_cast<std::size_t>(value->numel()) * size_of(value->dtype));
+    runtime::copy_strided(made, *value);
+    out.kind = ir::BufferKind::Constant;
+    out.layout.fixed = true;
+    if (out.name.empty()) out.name = fmt::format("copied{}", out.id);
+    graph.constants.emplace(out.id, std::move(made));
+  }
+  graph.replace_operations(std::move(kept));
+}
+
 void relayout_weights(ir::Graph& graph) {
   MadeOf made;
   for (ir::Operation& op : graph.operations()) {

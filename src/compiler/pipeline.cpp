@@ -158,6 +158,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
                             .products_into_rows = as_cuda && settings.cuda_direct_rows,
                             .selects_by_kernels = as_cuda,
                             .orders_writes = as_cuda && settings.deterministic,
+                            .windows_by_kernels = as_cuda && settings.cuda_windows,
                             .multiplies_integers = !as_cuda});
   });
   ir::Graph& graph = *out.graph;
@@ -180,7 +181,12 @@ void lower_module(fx::GraphModule& module, const Settings& settings, Stages& sta
   stage.show("ir", [&] { return ir::to_string(graph); });
   if (settings.pack_weights)
     stage("pack", [&] {
-      out.backend->device().type == DeviceType::CPU ? pack_weights(graph, out.backend->isa()) : relayout_weights(graph);
+      if (out.backend->device().type == DeviceType::CPU) {
+        pack_weights(graph, out.backend->isa());
+      } else {
+        relayout_weights(graph);
+        copy_constants(graph);
+      }
     });
   check_library_calls(graph, *out.backend);
   out.schedule = stage("schedule", [&] { return scheduler::schedule(graph, out.backend->choices()); });

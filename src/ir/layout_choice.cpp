@@ -41,7 +41,8 @@ bool relayout(Graph& graph, BufferId id, const Exprs& strides, const std::vector
   return true;
 }
 
-/// Strides with dimension 1 innermost: [N, H, W, C] in memory.
+}  // namespace
+
 Exprs channels_last(const Exprs& sizes) {
   Exprs strides(sizes.size());
   Expr next = 1;
@@ -54,6 +55,8 @@ Exprs channels_last(const Exprs& sizes) {
   strides[0] = next;
   return strides;
 }
+
+namespace {
 
 /// Spreads channels-last from convolutions through the operations between them.
 class ChannelsLast {

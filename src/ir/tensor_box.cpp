@@ -107,17 +107,10 @@ BufferId TensorBox::realize() const {
   return buffer.id;
 }
 
-std::optional<BufferView> TensorBox::strided() const {
-  if (!storage->realized()) return std::nullopt;
+std::optional<BufferView> TensorBox::window(BufferId buffer, Expr at) const {
   Graph& graph = *storage->graph;
-  Layout& layout = graph.buffer(*storage->buffer).layout;
-  BufferView view{*storage->buffer, dtype(), sizes, {}, 0};
-  if (!linear && sizes == layout.sizes && is_identity(graph, map, rank())) {
-    view.strides = layout.strides;
-    return view;
-  }
-  const auto loops = loop_vars(graph, sizes);
-  Expr rest = graph.env().simplify(linear ? map[0] : linear_index(layout, map), loops);
+  BufferView view{buffer, dtype(), sizes, {}, 0};
+  Expr rest = at;
   for (std::size_t d = 0; d < rank(); ++d) {
     auto parts = sym::linear_in(rest, graph.ivar(d));
     if (!parts || sym::has_symbol_of(parts->coefficient, sym::SymbolKind::Loop)) return std::nullopt;
@@ -129,8 +122,56 @@ std::optional<BufferView> TensorBox::strided() const {
   // A dimension of size 1 may have any stride; libraries know the dense one best.
   for (std::size_t d = rank(); d-- > 0;)
     if (sizes[d].is_constant(1)) view.strides[d] = d + 1 < rank() ? view.strides[d + 1] * sizes[d + 1] : Expr(1);
-  layout.fixed = true;  // a part of the buffer was described by its strides
   return view;
+}
+
+std::optional<BufferView> TensorBox::strided() const {
+  if (!storage->realized()) return std::nullopt;
+  Graph& graph = *storage->graph;
+  Layout& layout = graph.buffer(*storage->buffer).layout;
+  if (!linear && sizes == layout.sizes && is_identity(graph, map, rank()))
+    return BufferView{*storage->buffer, dtype(), sizes, layout.strides, 0};
+  const auto view = window(*storage->buffer,
+                           graph.env().simplify(linear ? map[0] : linear_index(layout, map), loop_vars(graph, sizes)));
+  if (view) layout.fixed = true;  // a part of the buffer was described by its strides
+  return view;
+}
+
+std::optional<BufferView> TensorBox::copied(const std::function<bool(const BufferView&)>& suits) const {
+  const Scalar body = storage->body;
+  if (storage->realized() || linear || !body->args.empty() || body->mask ||
+      (body->op != ScalarOp::Load && body->op != ScalarOp::LinearLoad))
+    return std::nullopt;
+  Graph& graph = *storage->graph;
+  Layout& layout = graph.buffer(body->buffer).layout;
+  if (layout.dtype != dtype()) return std::nullopt;
+  const Expr at = body->op == ScalarOp::Load ? linear_index(layout, body->index) : body->index[0];
+  const auto view =
+      window(body->buffer, mapped(graph.env(), at, graph.ivars(storage->sizes.size()), map, loop_vars(graph, sizes)));
+  if (!view || !suits(*view)) return std::nullopt;
+  layout.fixed = true;
+  return view;
+}
+
+TensorBox made_once(const TensorBox& box) {
+  const StorageBox& s = *box.storage;
+  Graph& graph = *s.graph;
+  if (s.realized() || !s.body->has_loads || box.rank() < 3 || box.sizes != s.sizes ||
+      !is_identity(graph, box.map, box.rank()))
+    return box;
+  const std::vector<Scalar> nodes = topological({&s.body, 1});
+  Exprs sizes = s.sizes, index = box.map;
+  for (std::size_t d = 0; d + 2 < box.rank(); ++d) {
+    const Expr var = graph.ivar(d);
+    const bool moves = std::ranges::any_of(
+        nodes, [&](Scalar n) { return std::ranges::any_of(n->index, [&](Expr e) { return sym::contains(e, var); }); });
+    if (!moves) sizes[d] = 1, index[d] = 0;
+  }
+  if (sizes == s.sizes) return box;
+  TensorBox small = make_pointwise(graph, s.dtype, s.device, std::move(sizes), s.body, s.strides);
+  small.storage->origins = s.origins;
+  small.storage->where = s.where;
+  return small.view(s.sizes, index);
 }
 
 TensorBox make_pointwise(Graph& graph, DType dtype, Device device, Exprs sizes, Scalar body, Exprs strides) {

@@ -1,6 +1,7 @@
 // What lowering passes around: a view of a storage that is a buffer already, or still a loop body that consumers may
 // absorb.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,8 +51,13 @@ class TensorBox {
   /// As a strided window on its (realised) buffer; nothing when the map is not affine with settled strides, in which
   /// case `contiguous` copies first.
   std::optional<BufferView> strided() const;
+  /// As a strided window on the buffer that the value, which has none yet, is nothing but a copy of: nothing where it
+  /// is more, or where the window does not suit the caller.
+  std::optional<BufferView> copied(const std::function<bool(const BufferView&)>& suits) const;
 
  private:
+  /// The window whose elements lie at `at`, counted from the buffer's start, over i0, i1, ….
+  std::optional<BufferView> window(BufferId, Expr at) const;
   /// Whether an element at a place that data decides is better computed there than the whole tensor before.
   bool computes_at(std::span<const sym::LoopVar> loops) const;
 };
@@ -74,6 +80,9 @@ Scalar neutral(ScalarPool&, ReductionKind, DType register_type);
 /// Whether computing a body again costs more than reading it from memory: a transcendental function, several reads, or
 /// more than a few operations.
 bool is_costly(Scalar body);
+/// The value as a view that repeats, where its body is the same all along leading dimensions (all but the last two):
+/// what is stored of it then is one of each. Itself where there is nothing to gain.
+TensorBox made_once(const TensorBox&);
 /// A buffer's whole value.
 TensorBox whole(Graph&, BufferId);
 /// A realised dense row-major copy, or itself when it is one.

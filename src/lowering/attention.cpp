@@ -26,9 +26,57 @@ double scale_of(Context& ctx, const ops::Value& given, const TensorBox& query) {
   refuse(ctx, "has a head size that is symbolic");
 }
 
+/// On a GPU f32 goes to kernels of Coil's own, all else to a library.
+bool has_blocks(const TensorBox& q) { return q.device().type == DeviceType::CUDA && q.dtype() == DType::F32; }
+bool is_for_gpu_library(const TensorBox& q) { return q.device().type == DeviceType::CUDA && !has_blocks(q); }
+
+/// Bytes on which a GPU's library wants rows to begin.
+constexpr std::int64_t kRowAlignment = 16;
+
+/// Rows of heads, or of scores, as a GPU's library reads them: each dense, on whole vectors; a stride of 0 repeats.
+bool lies_in_rows(const BufferView& v) {
+  const std::int64_t vector = kRowAlignment / static_cast<std::int64_t>(size_of(v.dtype));
+  auto fits = [&](const Expr& e) { return e.constant() && *e.constant() >= 0 && *e.constant() % vector == 0; };
+  for (std::size_t d = 0; d + 1 < v.sizes.size(); ++d)
+    if (!v.sizes[d].is_constant(1) && !fits(v.strides[d])) return false;
+  return v.strides.back().is_constant(1) && fits(v.offset);
+}
+
+BufferView rows_operand(const TensorBox& box) {
+  if (box.device().type == DeviceType::CUDA)
+    if (auto view = box.copied(lies_in_rows)) return *view;
+  return library_operand(box);
+}
+
+/// A mask [B, H, S, T] with rows that begin on whole vectors: as it lies, or computed so, with one of each of what is
+/// the same all along a dimension.
+BufferView mask_in_rows(Context& ctx, const TensorBox& m) {
+  if (m.storage->realized())
+    if (auto view = m.strided(); view && lies_in_rows(*view)) return *view;
+  if (auto view = m.copied(lies_in_rows)) return *view;
+  const auto vector = kRowAlignment / static_cast<std::int64_t>(size_of(m.dtype()));
+  const Value whole = element(ctx, m, m.sizes);
+  Exprs sizes = m.sizes, index = ctx.graph.ivars(4);
+  const std::vector<Scalar> nodes = ir::topological({&whole.scalar, 1});
+  for (std::size_t d = 0; d < 3; ++d) {
+    const Expr var = ctx.graph.ivar(d);
+    const bool moves = std::ranges::any_of(
+        nodes, [&](Scalar n) { return std::ranges::any_of(n->index, [&](Expr e) { return sym::contains(e, var); }); });
+    if (!moves) sizes[d] = 1, index[d] = 0;
+  }
+  const Expr row = m.sizes[3];
+  sizes[3] = ctx.graph.env().simplify(sym::ceil_div(row, vector) * vector);
+  Value body = whole;
+  if (!(sizes[3] == row))
+    body.scalar = ctx.graph.pool().masked(body, condition(ctx, sym::lt(ctx.graph.ivar(3), row)), body.number(0));
+  const TensorBox made = pointwise(ctx, m.dtype(), sizes, body);
+  made.realize();
+  return library_operand(made.view(m.sizes, index));
+}
+
 /// A mask as the library reads it: of the scores' sizes, and added in the register type.
 BufferView mask_operand(Context& ctx, TensorBox m, const TensorBox& q, const TensorBox& k, const Exprs& leading) {
-  m.realize();
+  if (!is_for_gpu_library(q)) m.realize();
   if (m.rank() <= 4) {
     m = expand(ctx, m, {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]});
   } else {
@@ -38,11 +86,8 @@ BufferView mask_operand(Context& ctx, TensorBox m, const TensorBox& q, const Ten
   }
   if (m.dtype() != DType::Bool && m.dtype() != DType::F32 && m.dtype() != q.dtype())
     m = pointwise(ctx, DType::F32, m.sizes, element(ctx, m, m.sizes));
-  return library_operand(m);
+  return is_for_gpu_library(q) ? mask_in_rows(ctx, m) : library_operand(m);
 }
-
-/// On a GPU f32 goes to kernels of Coil's own, all else to a library.
-bool has_blocks(const TensorBox& q) { return q.device().type == DeviceType::CUDA && q.dtype() == DType::F32; }
 
 struct Options {
   std::optional<TensorBox> mask;
@@ -58,12 +103,14 @@ std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& o
                   v = rank_four(ctx, ctx.tensor(args[2]));
   const double scale = scale_of(ctx, options.scale, q);
 
-  std::vector<BufferView> inputs{library_operand(q), library_operand(k), library_operand(v)};
+  std::vector<BufferView> inputs{rows_operand(q), rows_operand(k), rows_operand(v)};
   if (options.mask)
     inputs.push_back(mask_operand(ctx, *options.mask, q, k, {meta.sizes.begin(), meta.sizes.end() - 1}));
   Exprs sizes = q.sizes, strides;
   sizes[3] = v.sizes[3];
   if (meta.rank() == 4) strides = meta.strides;
+  // On a GPU the heads of a query side by side, which is what the product behind attention reads.
+  if (q.device().type == DeviceType::CUDA) strides = {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
   auto [box, out] = library_result(ctx, meta.dtype, sizes, strides);
   std::map<std::string, ir::ExternAttribute> attributes{
       {"causal", std::int64_t{options.causal}}, {"scale", scale}, {"has_mask", std::int64_t{options.mask.has_value()}}};

@@ -1,7 +1,8 @@
 // Convolutions of every rank: library calls, with zero padding in front of them taken in.
 #include <algorithm>
 
-#include "lowering/common.h"
+#include "ir/layout_choice.h"
+#include "lowering/convolution_windows.h"
 #include "support/error.h"
 
 namespace coil::lowering {
@@ -72,6 +73,25 @@ TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const s
   return pointwise(ctx, x.dtype(), sizes, element_at(ctx, x, index, sizes, {}, inside));
 }
 
+bool lies_channels_last(const BufferView& v) {
+  const Exprs wanted = ir::channels_last(v.sizes);
+  for (std::size_t d = 0; d < v.sizes.size(); ++d)
+    if (!v.sizes[d].is_constant(1) && !(v.strides[d] == wanted[d])) return false;
+  return v.offset.is_constant(0);
+}
+
+/// Of a weight [out, in / groups, k...] (transposed: [in, out / groups, k...]).
+ConvolutionFacts facts_of(DType dtype, const Exprs& weight, std::int64_t groups, bool transposed) {
+  ConvolutionFacts facts{.dtype = dtype, .in_per_group = weight[1].constant(), .taps = 1};
+  if (const auto first = weight[0].constant()) facts.out_per_group = *first / groups;
+  if (transposed) std::swap(facts.in_per_group, facts.out_per_group);
+  for (std::size_t d = 2; d < weight.size(); ++d) {
+    const auto size = weight[d].constant();
+    facts.taps = facts.taps && size ? std::optional(*facts.taps * *size) : std::nullopt;
+  }
+  return facts;
+}
+
 /// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 Lowered convolution(Context& ctx, const Values& args) {
   TensorBox x = ctx.tensor(args[0]);
@@ -99,7 +119,11 @@ Lowered convolution(Context& ctx, const Values& args) {
   const bool known = weight_sizes.size() == weight.rank();
   const sym::TensorMeta& meta = ctx.result();
   std::vector<std::int64_t> stride = list(3);
-  if (known && !transposed && x.rank() == spatial + 2 && gathers_channels(ctx, x, constant(ctx, args[8]), list(5))) {
+  const std::int64_t groups = constant(ctx, args[8]);
+  if (ctx.options.windows_by_kernels && x.rank() == spatial + 2 &&
+      computes_by_windows(facts_of(x.dtype(), weight.sizes, groups, transposed)))
+    return windowed_convolution(ctx, {stride, before, list(5), transposed}, x, weight, bias);
+  if (known && !transposed && x.rank() == spatial + 2 && gathers_channels(ctx, x, groups, list(5))) {
     std::int64_t channels = weight_sizes[1];
     for (std::int64_t s : stride) channels *= s;
     const std::int64_t step = ctx.options.product_vector_bytes / static_cast<std::int64_t>(size_of(x.dtype()));
@@ -117,16 +141,21 @@ Lowered convolution(Context& ctx, const Values& args) {
     before.assign(spatial, 0);
     after = before;
   }
-  std::vector<BufferView> inputs{library_operand(x), library_operand(weight)};
+  // A GPU's library is at its best with channels innermost, and what follows can see the result so: heads of attention
+  // are then rows.
+  const bool innermost = meta.device.type == DeviceType::CUDA;
+  const auto operand = innermost ? x.copied(lies_channels_last) : std::nullopt;
+  std::vector<BufferView> inputs{operand ? *operand : library_operand(x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));
-  auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
+  auto [box, out] =
+      library_result(ctx, meta.dtype, meta.sizes, innermost ? ir::channels_last(meta.sizes) : meta.strides);
   std::map<std::string, ir::ExternAttribute> attributes = {{"stride", stride},
                                                            {"padding", before},
                                                            {"padding_end", after},
                                                            {"dilation", list(5)},
                                                            {"transposed", std::int64_t{transposed}},
                                                            {"output_padding", list(7)},
-                                                           {"groups", constant(ctx, args[8])},
+                                                           {"groups", groups},
                                                            {"has_bias", std::int64_t{bias.has_value()}}};
   if (known) attributes.emplace("weight_sizes", weight_sizes);
   add_library_call(ctx, "convolution", std::move(attributes), std::move(inputs), {out});
@@ -137,20 +166,24 @@ Lowered convolution(Context& ctx, const Values& args) {
 /// output_mask), asked for the weight's gradient alone. That of a transposed convolution is that of the plain one from
 /// its result to its input.
 Lowered weight_gradient(Context& ctx, const Values& args) {
-  BufferView x = library_operand(ctx.tensor(args[1])), dy = library_operand(ctx.tensor(args[0]));
-  if (args[7].as_bool()) std::swap(x, dy);
-  const std::size_t spatial = x.sizes.size() - 2;
+  TensorBox of_x = ctx.tensor(args[1]), of_dy = ctx.tensor(args[0]);
+  if (args[7].as_bool()) std::swap(of_x, of_dy);
+  const std::size_t spatial = of_x.rank() - 2;
   auto list = [&](std::size_t i) {
     auto values = constants(ctx, args[i]);
     if (values.size() == 1) values.resize(spatial, values[0]);
     return values;
   };
   const sym::TensorMeta& meta = ctx.result(1);
+  const std::int64_t groups = constant(ctx, args[9]);
+  if (ctx.options.windows_by_kernels && computes_by_windows(facts_of(of_x.dtype(), meta.sizes, groups, false)))
+    return std::vector<TensorBox>{
+        {}, windowed_weight_gradient(ctx, {list(4), list(5), list(6), false}, of_x, of_dy, meta), {}};
+  const BufferView x = library_operand(of_x), dy = library_operand(of_dy);
   auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
-  add_library_call(
-      ctx, "convolution_weights",
-      {{"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", constant(ctx, args[9])}}, {x, dy},
-      {out});
+  add_library_call(ctx, "convolution_weights",
+                   {{"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", groups}}, {x, dy},
+                   {out});
   return std::vector<TensorBox>{{}, box, {}};
 }
 

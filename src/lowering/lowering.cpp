@@ -292,6 +292,7 @@ class Driver {
     if (auto* box = std::get_if<TensorBox>(&value)) {
       if (node.is_tensor()) check(node, *box, node.tensor());
       store_for_products(ctx_, node, *box);
+      *box = ir::made_once(*box);
       ir::realize_by_policy(*box, node.users().size());
     } else if (auto* items = std::get_if<std::vector<TensorBox>>(&value)) {
       const auto& metas = node.meta.value.as_list();

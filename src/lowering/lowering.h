@@ -41,6 +41,9 @@ struct LowerOptions {
   bool selects_by_kernels = false;
   /// Writes to one place are carried out in program order, where the device's threads would do them in any.
   bool orders_writes = false;
+  /// Convolutions that are sums over windows (lowering/convolution_choice.h) are loops: the device's library is slow at
+  /// them.
+  bool windows_by_kernels = false;
   /// The device's library multiplies matrices of integers; where not, kernels do.
   bool multiplies_integers = true;
 };

@@ -76,10 +76,15 @@ constexpr struct {
                 {"sees", sees},
                 {"count", count},
                 {"coil_copy_1", copy<1>},
+                {"coil_copy_1_narrow", copy<1>},
                 {"coil_copy_2", copy<2>},
+                {"coil_copy_2_narrow", copy<2>},
                 {"coil_copy_4", copy<4>},
+                {"coil_copy_4_narrow", copy<4>},
                 {"coil_copy_8", copy<8>},
-                {"coil_copy_16", copy<16>}};
+                {"coil_copy_8_narrow", copy<8>},
+                {"coil_copy_16", copy<16>},
+                {"coil_copy_16_narrow", copy<16>}};
 
 }  // namespace
 

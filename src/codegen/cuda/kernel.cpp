@@ -1,6 +1,7 @@
 #include "codegen/cuda/kernel.h"
 
 #include "codegen/cuda/forms.h"
+#include "codegen/cuda/windows.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -50,6 +51,8 @@ Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const 
   bool pointwise = true, scans = false;
   for (const Statement& s : nest.statements)
     pointwise = pointwise && s.role == Role::Outer, scans = scans || s.role == Role::Scan;
+  if (!pointwise && !scans)
+    if (auto kernel = cuda_windows(graph, nest, gpu)) return std::move(*kernel);
   Body body(graph, std::move(nest));
   if (scans) return cuda_scan(body, gpu);
   if (pointwise) return body.nest.tiled ? cuda_tiles(body, gpu) : cuda_pointwise(body, gpu);

@@ -24,10 +24,10 @@ class Copier {
   static std::string ptx();
 
  private:
-  static constexpr std::size_t kRank = 8;
+  static constexpr std::size_t kRank = 8, kWidths = 5;
   std::shared_ptr<const CudaDevice> device_;
   Module module_ = nullptr;
-  Function functions_[5] = {};  ///< for elements of 1, 2, 4, 8, 16 bytes
+  Function functions_[kWidths][2] = {};  ///< for elements of 1, 2, 4, 8, 16 bytes, many and fewer than 2^31
 };
 
 }  // namespace coil::runtime::cuda

@@ -1,0 +1,443 @@
+"""Published configurations of models, with random weights, for `zoo_gpu.py`: each entry makes a module in f32 and, for a
+number of samples, its inputs.
+
+Families: convolutional, depthwise, attention, hybrid and mixer kinds of `timm`; encoders, decoders, encoder-decoders,
+speech and vision of `transformers`; a recommender, a U-Net of diffusion, graph and recurrent networks written here.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclasses.dataclass
+class Entry:
+    make: Callable  # () -> module in f32
+    inputs: Callable  # (samples) -> tuple of tensors
+    small: int = 1  # samples of a small batch, and of a large one
+    large: int = 64
+
+
+class Output(nn.Module):
+    """The one tensor of interest of what a model returns."""
+
+    NAMES = ("logits", "last_hidden_state", "prediction_logits")
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs):
+        out = self.model(*inputs)
+        for name in self.NAMES:
+            if hasattr(out, name):
+                return getattr(out, name)
+        return out
+
+
+def pictures(size, channels=3):
+    return lambda n: (torch.randn(n, channels, size, size),)
+
+
+def words(length, vocabulary, several=1):
+    return lambda n: tuple(torch.randint(0, vocabulary, (n, length)) for _ in range(several))
+
+
+def of_timm(name, size=224, large=64, **settings):
+    def make():
+        import timm
+
+        return timm.create_model(name, pretrained=False, **settings)
+
+    return Entry(make, pictures(size), large=large)
+
+
+def of_transformers(model, config, inputs, large=16, **settings):
+    def make():
+        import transformers
+
+        return Output(getattr(transformers, model)(getattr(transformers, config)(**settings)))
+
+    return Entry(make, inputs, large=large)
+
+
+# ---- Networks written here
+
+
+class Recommender(nn.Module):
+    """Dot products of embeddings and of dense features, between two stacks of products (Naumov et al. 2019)."""
+
+    def __init__(self, tables=26, rows=100_000, dim=64):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.EmbeddingBag(rows, dim, mode="sum") for _ in range(tables))
+        self.bottom = nn.Sequential(nn.Linear(13, 512), nn.ReLU(), nn.Linear(512, dim), nn.ReLU())
+        pairs = (tables + 1) * tables // 2
+        self.top = nn.Sequential(nn.Linear(dim + pairs, 1024), nn.ReLU(), nn.Linear(1024, 256), nn.ReLU())
+        self.last = nn.Linear(256, 1)
+        self.register_buffer("pairs", torch.tril_indices(tables + 1, tables + 1, -1))
+
+    def forward(self, dense, indices):
+        x = self.bottom(dense)
+        rows = [table(indices[:, i]) for i, table in enumerate(self.tables)]
+        all = torch.stack([x, *rows], 1)
+        products = all @ all.transpose(1, 2)
+        return self.last(self.top(torch.cat([x, products[:, self.pairs[0], self.pairs[1]]], 1)))
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, channels, out, time):
+        super().__init__()
+        self.norm1, self.norm2 = nn.GroupNorm(8, channels), nn.GroupNorm(8, out)
+        self.conv1, self.conv2 = nn.Conv2d(channels, out, 3, padding=1), nn.Conv2d(out, out, 3, padding=1)
+        self.time = nn.Linear(time, out)
+        self.skip = nn.Conv2d(channels, out, 1) if channels != out else nn.Identity()
+
+    def forward(self, x, time):
+        h = self.conv1(F.silu(self.norm1(x))) + self.time(F.silu(time))[:, :, None, None]
+        return self.conv2(F.silu(self.norm2(h))) + self.skip(x)
+
+
+class PictureAttention(nn.Module):
+    def __init__(self, channels, heads=4):
+        super().__init__()
+        self.norm, self.heads = nn.GroupNorm(8, channels), heads
+        self.qkv, self.out = nn.Conv2d(channels, 3 * channels, 1), nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x):
+        n, c, h, w = x.shape
+        q, k, v = self.qkv(self.norm(x)).reshape(n, 3, self.heads, c // self.heads, h * w).transpose(3, 4).unbind(1)
+        return x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(2, 3).reshape(n, c, h, w))
+
+
+class DiffusionUNet(nn.Module):
+    """Two levels down and up, attention at the second and in the middle, a time step's embedding in each block."""
+
+    def __init__(self, channels=64, time=256):
+        super().__init__()
+        c = channels
+        self.channels = c
+        self.time = nn.Sequential(nn.Linear(c, time), nn.SiLU(), nn.Linear(time, time))
+        self.first = nn.Conv2d(3, c, 3, padding=1)
+        self.down1, self.half1 = ResidualBlock(c, c, time), nn.Conv2d(c, c, 3, 2, 1)
+        self.down2, self.attend2 = ResidualBlock(c, 2 * c, time), PictureAttention(2 * c)
+        self.half2 = nn.Conv2d(2 * c, 2 * c, 3, 2, 1)
+        self.middle1, self.attend = ResidualBlock(2 * c, 4 * c, time), PictureAttention(4 * c)
+        self.middle2 = ResidualBlock(4 * c, 2 * c, time)
+        self.up2, self.attend_up = ResidualBlock(4 * c, 2 * c, time), PictureAttention(2 * c)
+        self.up1, self.norm, self.last = (
+            ResidualBlock(3 * c, c, time),
+            nn.GroupNorm(8, c),
+            nn.Conv2d(c, 3, 3, padding=1),
+        )
+
+    def forward(self, x, step):
+        frequencies = torch.exp(-torch.arange(self.channels // 2, device=x.device) * 0.2)
+        angles = step[:, None].float() * frequencies
+        time = self.time(torch.cat([angles.sin(), angles.cos()], 1).to(x.dtype))
+        first = self.first(x)
+        level1 = self.down1(first, time)
+        level2 = self.attend2(self.down2(self.half1(level1), time))
+        h = self.middle2(self.attend(self.middle1(self.half2(level2), time)), time)
+        h = self.attend_up(self.up2(torch.cat([F.interpolate(h, scale_factor=2.0), level2], 1), time))
+        h = self.up1(torch.cat([F.interpolate(h, scale_factor=2.0), level1], 1), time)
+        return self.last(F.silu(self.norm(h)))
+
+
+class RelativeEncoder(nn.Module):
+    """Layers of attention with a bias by distance, which every sample shares."""
+
+    def __init__(self, dim=768, heads=12, tokens=512, layers=6):
+        super().__init__()
+        self.heads = heads
+        self.table = nn.Parameter(torch.randn(2 * tokens - 1, heads) * 0.1)
+        place = torch.arange(tokens)
+        self.register_buffer("index", place[:, None] - place + tokens - 1)
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                dict(
+                    norm1=nn.LayerNorm(dim),
+                    qkv=nn.Linear(dim, 3 * dim),
+                    out=nn.Linear(dim, dim),
+                    norm2=nn.LayerNorm(dim),
+                    up=nn.Linear(dim, 4 * dim),
+                    down=nn.Linear(4 * dim, dim),
+                )
+            )
+            for _ in range(layers)
+        )
+
+    def forward(self, x):
+        n, tokens, dim = x.shape
+        bias = self.table[self.index].permute(2, 0, 1)[None]
+        for layer in self.layers:
+            q, k, v = layer["qkv"](layer["norm1"](x)).view(n, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            x = x + layer["out"](F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2))
+            x = x + layer["down"](F.gelu(layer["up"](layer["norm2"](x))))
+        return x
+
+
+class GraphNetwork(nn.Module):
+    """Mean over neighbours and a product, three times (GraphSAGE)."""
+
+    def __init__(self, nodes=10_000, dim=128, classes=40):
+        super().__init__()
+        self.nodes = nodes
+        self.own = nn.ModuleList(nn.Linear(dim, dim) for _ in range(3))
+        self.near = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(3))
+        self.last = nn.Linear(dim, classes)
+
+    def forward(self, x, edges):
+        source, target = edges
+        count = torch.zeros(self.nodes, device=x.device, dtype=x.dtype).index_add(
+            0, target, torch.ones_like(target, dtype=x.dtype)
+        )
+        for own, near in zip(self.own, self.near):
+            sums = torch.zeros_like(x).index_add(0, target, x[source])
+            x = F.relu(own(x) + near(sums / count.clamp(min=1)[:, None]))
+        return self.last(x)
+
+
+class Tagger(nn.Module):
+    def __init__(self, words=20_000, dim=256, tags=32):
+        super().__init__()
+        self.embed = nn.Embedding(words, dim)
+        self.lstm = nn.LSTM(dim, dim, num_layers=2, batch_first=True, bidirectional=True)
+        self.last = nn.Linear(2 * dim, tags)
+
+    def forward(self, ids):
+        return self.last(self.lstm(self.embed(ids))[0])
+
+
+def edges_of(nodes, edges):
+    return lambda n: (torch.randn(nodes, 128), torch.randint(0, nodes, (2, edges)))
+
+
+MODELS = {
+    # Depthwise convolutions
+    "convnext_tiny": of_timm("convnext_tiny"),
+    "convnextv2_nano": of_timm("convnextv2_nano"),
+    "mobilenetv3_large": of_timm("mobilenetv3_large_100", large=128),
+    "mobilenetv2": of_timm("mobilenetv2_100", large=128),
+    "efficientnet_b0": of_timm("efficientnet_b0"),
+    "efficientnetv2_s": of_timm("efficientnetv2_rw_s"),
+    "mnasnet": of_timm("mnasnet_100", large=128),
+    "ghostnet": of_timm("ghostnet_100", large=128),
+    "repvit_m1": of_timm("repvit_m1"),
+    "inception_next": of_timm("inception_next_tiny"),
+    "edgenext_small": of_timm("edgenext_small"),
+    "fastvit_t8": of_timm("fastvit_t8", size=256),
+    # Convolutions
+    "resnet50": of_timm("resnet50"),
+    "resnext50": of_timm("resnext50_32x4d"),
+    "regnety_016": of_timm("regnety_016"),
+    "densenet121": of_timm("densenet121"),
+    "vgg16": of_timm("vgg16", large=32),
+    "inception_v3": of_timm("inception_v3", size=299),
+    "seresnet50": of_timm("seresnet50"),
+    "res2net50": of_timm("res2net50_26w_4s"),
+    "hrnet_w18": of_timm("hrnet_w18", large=32),
+    "dla34": of_timm("dla34"),
+    "cspdarknet53": of_timm("cspdarknet53"),
+    "nfnet_f0": of_timm("nfnet_f0", large=32),
+    # Attention, mixers, hybrids
+    "vit_small": of_timm("vit_small_patch16_224"),
+    "deit_tiny": of_timm("deit_tiny_patch16_224"),
+    "beit_base": of_timm("beit_base_patch16_224", large=32),
+    "swin_tiny": of_timm("swin_tiny_patch4_window7_224"),
+    "swinv2_tiny": of_timm("swinv2_tiny_window8_256", size=256),
+    "vit_relpos": of_timm("vit_relpos_small_patch16_224"),
+    "eva02_tiny": of_timm("eva02_tiny_patch14_224"),
+    "cait_xxs24": of_timm("cait_xxs24_224", large=32),
+    "xcit_tiny": of_timm("xcit_tiny_12_p16_224"),
+    "pvt_v2_b0": of_timm("pvt_v2_b0"),
+    "twins_svt_small": of_timm("twins_svt_small"),
+    "mixer_b16": of_timm("mixer_b16_224"),
+    "resmlp_12": of_timm("resmlp_12_224"),
+    "gmlp_s16": of_timm("gmlp_s16_224"),
+    "poolformer_s12": of_timm("poolformer_s12"),
+    "mobilevit_s": of_timm("mobilevit_s", size=256),
+    "maxvit_tiny": of_timm("maxvit_tiny_tf_224", large=32),
+    "coatnet_0": of_timm("coatnet_0_rw_224", large=32),
+    "levit_128": of_timm("levit_128"),
+    "efficientformer_l1": of_timm("efficientformer_l1"),
+    "convit_tiny": of_timm("convit_tiny"),
+    "visformer_small": of_timm("visformer_small"),
+    # Encoders
+    "bert_base": of_transformers("BertModel", "BertConfig", words(512, 30522)),
+    "distilbert": of_transformers("DistilBertModel", "DistilBertConfig", words(512, 30522)),
+    "albert_base": of_transformers(
+        "AlbertModel",
+        "AlbertConfig",
+        words(512, 30000),
+        hidden_size=768,
+        num_attention_heads=12,
+        intermediate_size=3072,
+    ),
+    "roberta_base": of_transformers("RobertaModel", "RobertaConfig", words(500, 50265), vocab_size=50265),
+    "electra_small": of_transformers("ElectraModel", "ElectraConfig", words(512, 30522)),
+    "mpnet_base": of_transformers("MPNetModel", "MPNetConfig", words(500, 30527)),
+    "deberta_v3_small": of_transformers(
+        "DebertaV2Model",
+        "DebertaV2Config",
+        words(512, 128000),
+        hidden_size=768,
+        num_attention_heads=12,
+        num_hidden_layers=6,
+        intermediate_size=3072,
+        relative_attention=True,
+        position_buckets=256,
+        pos_att_type=["p2c", "c2p"],
+    ),
+    "fnet_base": of_transformers("FNetModel", "FNetConfig", words(512, 32000)),
+    "modernbert_base": of_transformers("ModernBertModel", "ModernBertConfig", words(1024, 50368), large=8),
+    "t5_encoder": of_transformers(
+        "T5EncoderModel",
+        "T5Config",
+        words(512, 32128),
+        d_model=768,
+        d_ff=3072,
+        num_layers=12,
+        num_heads=12,
+    ),
+    # Decoders
+    "gpt2": of_transformers("GPT2LMHeadModel", "GPT2Config", words(1024, 50257), large=8, use_cache=False),
+    "opt_350m": of_transformers("OPTForCausalLM", "OPTConfig", words(1024, 50272), large=8, use_cache=False),
+    "gpt_neox_160m": of_transformers(
+        "GPTNeoXForCausalLM",
+        "GPTNeoXConfig",
+        words(1024, 50304),
+        large=8,
+        use_cache=False,
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=3072,
+        vocab_size=50304,
+    ),
+    "qwen2_500m": of_transformers(
+        "Qwen2ForCausalLM",
+        "Qwen2Config",
+        words(1024, 32000),
+        large=4,
+        use_cache=False,
+        hidden_size=896,
+        intermediate_size=4864,
+        num_hidden_layers=24,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        vocab_size=32000,
+    ),
+    "gemma_300m": of_transformers(
+        "GemmaForCausalLM",
+        "GemmaConfig",
+        words(1024, 32000),
+        large=4,
+        use_cache=False,
+        hidden_size=1024,
+        intermediate_size=4096,
+        num_hidden_layers=12,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        head_dim=256,
+        vocab_size=32000,
+    ),
+    "phi_300m": of_transformers(
+        "PhiForCausalLM",
+        "PhiConfig",
+        words(1024, 32000),
+        large=4,
+        use_cache=False,
+        hidden_size=1024,
+        intermediate_size=4096,
+        num_hidden_layers=12,
+        num_attention_heads=16,
+        vocab_size=32000,
+    ),
+    "mixtral_small": of_transformers(
+        "MixtralForCausalLM",
+        "MixtralConfig",
+        words(512, 32000),
+        large=4,
+        use_cache=False,
+        hidden_size=768,
+        intermediate_size=2048,
+        num_hidden_layers=6,
+        num_attention_heads=12,
+        num_key_value_heads=4,
+        num_local_experts=8,
+        vocab_size=32000,
+    ),
+    "mamba_130m": of_transformers(
+        "MambaForCausalLM",
+        "MambaConfig",
+        words(256, 32000),
+        large=4,
+        use_cache=False,
+        num_hidden_layers=6,
+        vocab_size=32000,
+    ),
+    # Encoders and decoders, speech, vision
+    "t5_small": of_transformers(
+        "T5ForConditionalGeneration",
+        "T5Config",
+        lambda n: (torch.randint(0, 32128, (n, 512)), None, torch.randint(0, 32128, (n, 128))),
+        use_cache=False,
+    ),
+    "bart_base": of_transformers(
+        "BartForConditionalGeneration",
+        "BartConfig",
+        lambda n: (torch.randint(0, 50265, (n, 512)), None, torch.randint(0, 50265, (n, 128))),
+        use_cache=False,
+        d_model=768,
+        encoder_layers=6,
+        decoder_layers=6,
+        encoder_attention_heads=12,
+        decoder_attention_heads=12,
+        encoder_ffn_dim=3072,
+        decoder_ffn_dim=3072,
+    ),
+    "whisper_encoder": of_transformers(
+        "WhisperForAudioClassification",
+        "WhisperConfig",
+        lambda n: (torch.randn(n, 80, 3000),),
+        large=8,
+        d_model=512,
+        encoder_layers=6,
+        encoder_attention_heads=8,
+        encoder_ffn_dim=2048,
+    ),
+    "wav2vec2_base": of_transformers(
+        "Wav2Vec2Model", "Wav2Vec2Config", lambda n: (torch.randn(n, 80_000),), large=8, apply_spec_augment=False
+    ),
+    "hubert_base": of_transformers(
+        "HubertModel", "HubertConfig", lambda n: (torch.randn(n, 80_000),), large=8, apply_spec_augment=False
+    ),
+    "clip_vision": of_transformers("CLIPVisionModel", "CLIPVisionConfig", pictures(224), large=64),
+    "dinov2_small": of_transformers(
+        "Dinov2Model", "Dinov2Config", pictures(224), large=64, hidden_size=384, num_attention_heads=6
+    ),
+    "segformer_b0": of_transformers("SegformerForSemanticSegmentation", "SegformerConfig", pictures(512), large=8),
+    "videomae_small": of_transformers(
+        "VideoMAEModel",
+        "VideoMAEConfig",
+        lambda n: (torch.randn(n, 16, 3, 224, 224),),
+        large=4,
+        hidden_size=384,
+        num_attention_heads=6,
+        intermediate_size=1536,
+    ),
+    # Written here
+    "recommender": Entry(
+        Recommender, lambda n: (torch.randn(n, 13), torch.randint(0, 100_000, (n, 26, 4))), small=64, large=4096
+    ),
+    "unet_attention": Entry(
+        DiffusionUNet, lambda n: (torch.randn(n, 3, 64, 64), torch.rand(n) * 1000), small=1, large=16
+    ),
+    "relative_encoder": Entry(RelativeEncoder, lambda n: (torch.randn(n, 512, 768),), large=16),
+    "relative_encoder_197": Entry(lambda: RelativeEncoder(tokens=197), lambda n: (torch.randn(n, 197, 768),), large=64),
+    "graph_sage": Entry(GraphNetwork, edges_of(10_000, 100_000)),
+    "lstm_tagger": Entry(Tagger, words(64, 20_000), large=64),
+}

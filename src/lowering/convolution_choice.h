@@ -1,0 +1,25 @@
+// Which convolutions kernels of Coil's own carry out, where a device's library has slow ones.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "tensor/dtype.h"
+
+namespace coil::lowering {
+
+/// What the choice looks at; sizes that are not known are absent.
+struct ConvolutionFacts {
+  DType dtype = DType::F32;
+  std::optional<std::int64_t> in_per_group, out_per_group;  ///< channels of one group
+  std::optional<std::int64_t> taps;                         ///< elements of a window
+};
+
+/// Whether a convolution is a sum over windows, with no product of matrices in it that is worth a library's kernels:
+/// each group has one channel of the input, and few of the result.
+bool computes_by_windows(const ConvolutionFacts&);
+
+/// Parts in which the gradient of such a convolution's weight is summed: so many that the machine is full, while what
+/// they come to stays small beside the operands. `rows`: of the result, each of `columns` places.
+std::int64_t weight_gradient_parts(std::int64_t rows, std::int64_t columns, std::int64_t channels, std::int64_t taps);
+
+}  // namespace coil::lowering

@@ -1,0 +1,140 @@
+// Convolutions of each channel by itself as loops, where the device's kernels do them better than its library
+// (convolution_choice.h): sums over windows, with what comes before and after in the same kernel.
+#include "lowering/convolution_windows.h"
+
+#include <algorithm>
+
+namespace coil::lowering {
+
+bool computes_by_windows(const ConvolutionFacts& f) {
+  constexpr std::int64_t kMostTaps = 128;  // of which kernels write out each
+  constexpr std::int64_t kFewChannels = 4;
+  return is_floating(f.dtype) && size_of(f.dtype) >= 2 && f.in_per_group == 1 && f.out_per_group &&
+         *f.out_per_group <= kFewChannels && f.taps && *f.taps <= kMostTaps;
+}
+
+std::int64_t weight_gradient_parts(std::int64_t rows, std::int64_t columns, std::int64_t channels, std::int64_t taps) {
+  constexpr std::int64_t kBlocks = 132 * 4, kChannelsOfBlock = 64, kSmall = 8, kBytesOfSum = 4, kBytesOfElement = 2;
+  const std::int64_t blocks = (channels + kChannelsOfBlock - 1) / kChannelsOfBlock,
+                     full = (kBlocks + blocks - 1) / blocks,
+                     small = rows * columns * kBytesOfElement / (kSmall * taps * kBytesOfSum);
+  return std::clamp<std::int64_t>(std::min(full, small), 1, std::max<std::int64_t>(rows, 1));
+}
+
+namespace {
+
+/// Where a window's element lies along a spatial dimension, and whether there is one.
+struct Place {
+  Expr at;
+  Value inside;
+};
+
+/// Of result element `i` and window element `r`: i * stride + r * dilation - padding; of a transposed convolution the
+/// i' for which i is that.
+Place place(Context& ctx, const WindowedConvolution& c, std::size_t d, Expr i, Expr r, Expr size,
+            std::span<const sym::LoopVar> loops) {
+  auto& env = ctx.graph.env();
+  auto known = [&](Expr e) { return condition(ctx, env.simplify(e, loops)); };
+  if (!c.transposed) {
+    const Expr at = i * c.stride[d] + r * c.dilation[d] - c.padding[d];
+    return {at, known(sym::ge(at, 0)) & known(sym::lt(at, size))};
+  }
+  const Expr reach = i + c.padding[d] - r * c.dilation[d], at = sym::floor_div(reach, c.stride[d]);
+  Value inside = known(sym::ge(reach, 0)) & known(sym::lt(at, size));
+  if (c.stride[d] > 1) inside = inside & known(sym::eq(sym::mod(reach, c.stride[d]), 0));
+  return {at, inside};
+}
+
+/// The weight [O, 1, k...] (transposed: [C, O / C, k...]) as [k..., O], so that what threads side by side read lies
+/// side by side.
+TensorBox channels_side_by_side(Context& ctx, const TensorBox& weight, Expr channels, bool transposed) {
+  Exprs sizes(weight.sizes.begin() + 2, weight.sizes.end()), index;
+  const Expr channel = ctx.graph.ivar(sizes.size());
+  if (transposed)
+    index = {sym::floor_div(channel, weight.sizes[1]), sym::mod(channel, weight.sizes[1])};
+  else
+    index = {channel, 0};
+  for (std::size_t d = 0; d < sizes.size(); ++d) index.push_back(ctx.graph.ivar(d));
+  sizes.push_back(channels);
+  const TensorBox turned = pointwise(ctx, weight.dtype(), sizes, element_at(ctx, weight, index, sizes));
+  turned.realize();
+  return turned;
+}
+
+}  // namespace
+
+TensorBox windowed_convolution(Context& ctx, const WindowedConvolution& c, const TensorBox& x, const TensorBox& weight,
+                               const std::optional<TensorBox>& bias) {
+  const std::size_t spatial = weight.rank() - 2;
+  const sym::TensorMeta& meta = ctx.result();
+  const DType t = register_type(meta.dtype);
+  if (!x.storage->realized() && ir::is_costly(x.storage->body)) x.realize();
+  const TensorBox turned = channels_side_by_side(ctx, weight, meta.sizes[1], c.transposed);
+  const Expr of_group = ctx.graph.env().simplify(sym::floor_div(meta.sizes[1], x.sizes[1]));
+  const Exprs reduced(weight.sizes.begin() + 2, weight.sizes.end());
+  const auto loops = loop_vars(ctx.graph, meta.sizes, reduced);
+  const Expr channel = ctx.graph.ivar(1);
+  Exprs at{ctx.graph.ivar(0), sym::floor_div(channel, of_group)}, tap;
+  Value inside = condition(ctx, 1);
+  for (std::size_t d = 0; d < spatial; ++d) {
+    const Place p = place(ctx, c, d, ctx.graph.ivar(2 + d), ctx.graph.rvar(d), x.sizes[2 + d], loops);
+    at.push_back(p.at);
+    inside = inside & p.inside;
+    tap.push_back(ctx.graph.rvar(d));
+  }
+  tap.push_back(channel);
+  const Value element = element_at(ctx, x, at, meta.sizes, reduced, inside).cast(t),
+              factor = element_at(ctx, turned, tap, meta.sizes, reduced).cast(t);
+  if (!bias) return reduction(ctx, meta.dtype, meta.sizes, reduced, ReductionKind::Sum, element * factor, meta.strides);
+  const TensorBox sum = reduction(ctx, t, meta.sizes, reduced, ReductionKind::Sum, element * factor, meta.strides);
+  return result(ctx, lowering::element(ctx, sum, meta.sizes) + element_at(ctx, *bias, {channel}, meta.sizes).cast(t));
+}
+
+TensorBox windowed_weight_gradient(Context& ctx, const WindowedConvolution& c, const TensorBox& x, const TensorBox& dy,
+                                   const sym::TensorMeta& meta) {
+  auto& env = ctx.graph.env();
+  const std::size_t spatial = meta.rank() - 2;
+  x.realize();
+  dy.realize();
+  // All places but those along the last dimension are rows, which parts share out.
+  Expr rows = dy.sizes[0], taps = 1;
+  for (std::size_t d = 0; d + 1 < spatial; ++d) rows *= dy.sizes[2 + d];
+  for (std::size_t d = 0; d < spatial; ++d) taps *= meta.sizes[2 + d];
+  const Expr columns = dy.sizes.back(), channels = meta.sizes[0];
+  const std::int64_t parts = weight_gradient_parts(env.hint_or(rows, 1 << 12), env.hint_or(columns, 32),
+                                                   env.hint_or(channels, 64), env.hint_or(taps, 9));
+  const Expr length = env.simplify(sym::ceil_div(rows, parts));
+  Exprs sizes{Expr(parts)}, reduced{length, columns};
+  for (std::size_t d = 0; d < spatial; ++d) sizes.push_back(meta.sizes[2 + d]);
+  sizes.push_back(channels);
+  const auto loops = loop_vars(ctx.graph, sizes, reduced);
+  const Expr row = ctx.graph.ivar(0) * length + ctx.graph.rvar(0), channel = ctx.graph.ivar(1 + spatial);
+  Value inside = condition(ctx, env.simplify(sym::lt(row, rows), loops));
+  // The row's place in the result.
+  Exprs place_of_row(spatial);
+  Expr rest = row;
+  for (std::size_t d = spatial - 1; d-- > 0;) {
+    place_of_row[d] = env.simplify(sym::mod(rest, dy.sizes[2 + d]), loops);
+    rest = env.simplify(sym::floor_div(rest, dy.sizes[2 + d]), loops);
+  }
+  place_of_row[spatial - 1] = ctx.graph.rvar(1);
+  Exprs of_x{rest, sym::floor_div(channel, env.simplify(sym::floor_div(channels, x.sizes[1])))}, of_dy{rest, channel};
+  Value reaches = inside;
+  for (std::size_t d = 0; d < spatial; ++d) {
+    const Place p = place(ctx, c, d, place_of_row[d], ctx.graph.ivar(1 + d), x.sizes[2 + d], loops);
+    of_x.push_back(p.at);
+    of_dy.push_back(place_of_row[d]);
+    reaches = reaches & p.inside;
+  }
+  const DType t = register_type(meta.dtype);
+  const Value product = element_at(ctx, x, of_x, sizes, reduced, reaches).cast(t) *
+                        element_at(ctx, dy, of_dy, sizes, reduced, inside).cast(t);
+  const TensorBox partial = reduction(ctx, t, sizes, reduced, ReductionKind::Sum, product);
+  Exprs of_part{ctx.graph.rvar(0)};
+  for (std::size_t d = 0; d < spatial; ++d) of_part.push_back(ctx.graph.ivar(2 + d));
+  of_part.push_back(ctx.graph.ivar(0));
+  return reduction(ctx, meta.dtype, meta.sizes, {Expr(parts)}, ReductionKind::Sum,
+                   element_at(ctx, partial, of_part, meta.sizes, {Expr(parts)}), meta.strides);
+}
+
+}  // namespace coil::lowering

@@ -1,0 +1,21 @@
+// Convolutions of each channel by itself, and the gradients of their weights, as loops over windows.
+#pragma once
+#include "lowering/common.h"
+#include "lowering/convolution_choice.h"
+
+namespace coil::lowering {
+
+struct WindowedConvolution {
+  std::vector<std::int64_t> stride, padding, dilation;  ///< padding: in front of each dimension
+  bool transposed = false;
+};
+
+/// The node's result, of x [N, C, ...] and a weight [O, 1, ...] with O a multiple of C (transposed: [C, O / C, ...]
+/// with O = C).
+TensorBox windowed_convolution(Context&, const WindowedConvolution&, const TensorBox& x, const TensorBox& weight,
+                               const std::optional<TensorBox>& bias);
+/// The gradient of the weight, which `meta` describes, of a convolution of x that is not transposed.
+TensorBox windowed_weight_gradient(Context&, const WindowedConvolution&, const TensorBox& x, const TensorBox& dy,
+                                   const sym::TensorMeta& meta);
+
+}  // namespace coil::lowering
