@@ -268,7 +268,7 @@ def _compile_frozen(gm, options, inputs):
 
 def _is_plain(graph, count):
     """Whether AOTAutograd has nothing to do around an inference graph, so that Dynamo may call it directly: no result
-    to alias anew, no write of its own to make, no tensor subclass to unwrap.
+    to alias anew, no write of its own to make, no tensor subclass to unwrap, no pending collective among its inputs.
     """
     from torch._functorch._aot_autograd.schemas import MutationType, OutputType, PlainTensorMeta
 
@@ -278,6 +278,7 @@ def _is_plain(graph, count):
         meta is not None
         and graph.arguments == count
         and not meta.tokens
+        and not getattr(meta, "act_input_indices", ())
         and all(i.mutation_type in (MutationType.NOT_MUTATED, MutationType.MUTATED_IN_GRAPH) for i in meta.input_info)
         and all(o.output_type in (OutputType.non_alias, OutputType.unsafe_view_alias) for o in meta.output_info)
         and all(isinstance(m, PlainTensorMeta) for m in (*meta.subclass_inp_meta, *meta.subclass_fw_graph_out_meta))

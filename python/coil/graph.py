@@ -9,12 +9,14 @@ import sympy
 import torch
 from torch._higher_order_ops.auto_functionalize import auto_functionalized_v2
 from torch._higher_order_ops.effects import with_effects
+from torch._library.fake_class_registry import FakeScriptObject
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import _native
+from . import _native, collectives
 from ._native import Literal
+from .refusal import refuse
 
 
 @functools.cache
@@ -47,7 +49,8 @@ def target_name(target, effect=False):
         schema = target._schema
         random = torch.Tag.nondeterministic_seeded in target.tags
         # What returns nothing is called for its effect: a check, mostly.
-        _native.declare_operator(name, str(schema), random, effect or schema.is_mutable or not schema.returns)
+        effect = effect or schema.is_mutable or not schema.returns or collectives.is_collective(target)
+        _native.declare_operator(name, str(schema), random, effect)
         return name
     if isinstance(target, torch._ops.HigherOrderOperator):
         if target.name() not in _HIGHER_ORDER:
@@ -66,6 +69,11 @@ def _is_foreign(value):
     if isinstance(value, torch.Tensor):
         return value.dtype.is_complex or (value.dtype.is_floating_point and value.dtype.itemsize == 1)
     return isinstance(value, (list, tuple)) and any(map(_is_foreign, value))
+
+
+def _is_opaque(value):
+    """An object that only operators look into, such as the mesh of a DTensor or a process group."""
+    return isinstance(value, (FakeScriptObject, torch.ScriptObject))
 
 
 def _is_exact(value):
@@ -153,6 +161,7 @@ class Translator:
         # node of run_and_save_rng_state, or of its second item: (what was made of it, whether the operator gives
         # several results)
         self.saving = {}
+        self.objects = set()  # nodes that are no values of the program, but may be results of the graph
         self.symbols = set()
         self.numbers = itertools.count()
         self.exact = False  # the call that is walked has numbers of 64 bits
@@ -163,6 +172,8 @@ class Translator:
         if order:
             placeholders = [node for node in nodes if node.op == "placeholder"]
             nodes = [*(placeholders[i] for i in order), *(node for node in nodes if node.op != "placeholder")]
+        if not self.inside and collectives.waits_for_inputs(self.gm):
+            self.native.before_calls(collectives.wait_for_inputs)
         for node in nodes:
             getattr(self, node.op)(node)
         return self.native
@@ -258,6 +269,9 @@ class Translator:
     def placeholder(self, node):
         if is_token(node):
             self.nodes[node] = self.native.placeholder(node.name, None)
+        elif _is_opaque(node.meta.get("val")):
+            self.objects.add(node)
+            self.nodes[node] = self.native.placeholder(node.name, None)
         elif self.inside:
             self.nodes[node] = self.native.placeholder(node.name, self.meta(node.meta["val"], node.name))
         elif node.name in self.frozen:
@@ -285,6 +299,10 @@ class Translator:
             return  # told there
         if isinstance(value, torch.fx.GraphModule):
             self.nodes[node] = self.nested(node.target.replace(".", "_"), value)
+            return
+        if _is_opaque(value):
+            self.objects.add(node)
+            self.nodes[node] = getattr(value, "real_obj", value)
             return
         if not isinstance(value, torch.Tensor):
             raise _native.Error(f"the attribute {node.target} is a {type(value).__name__}, which is not supported")
@@ -331,6 +349,8 @@ class Translator:
             return
         if plain := _plain_attention(node):
             return self.attention(node, *plain)
+        if collectives.is_wait(node.target):
+            return self.wait(node)
         if node.target is with_effects:
             return self.effectful(node)
         if node.target is auto_functionalized_v2:
@@ -345,7 +365,25 @@ class Translator:
             return self.result_of_effect(node, *node.args)
         self.nodes[node] = self.call(node, node.target, node.args, node.meta.get("val"))
 
+    def wait(self, node):
+        """The tensor that is waited for, which has its values by now (collectives.py)."""
+        tensor, value = node.args[0], node.meta["val"]
+        made = self.nodes[tensor]
+        if self.tensor(_value(tensor)) != self.tensor(value):  # eager's gives back the tensor as it lies in memory
+            made = self.native.call(
+                "aten.clone.default",
+                [made],
+                {},
+                node.name,
+                self.meta(value, node.name),
+                node.meta.get("stack_trace") or "",
+            )
+        self.nodes[node] = made
+
     def call(self, node, operation, args, value):
+        collectives.refuse_point_to_point(node)
+        for given in self.objects.intersection(node.all_input_nodes):
+            refuse(node, f"takes an object, %{given.name}, which is not supported")
         self.exact = (
             torch.get_default_dtype() is torch.float64
             or _is_exact(value)
@@ -451,7 +489,7 @@ class Translator:
         if isinstance(operation, torch._ops.HigherOrderOperator):
             return self.writing_graphs(node, operation)
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
-        meta = [self.meta(v, node.name) for v in node.meta["val"]]
+        meta = self.meta(node.meta["val"], node.name)
         self.nodes[node] = self.native.call(
             "higher_order.auto_functionalized_v2",
             [target_name(operation)],

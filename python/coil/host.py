@@ -94,6 +94,22 @@ def _with_numbers(op, numbers):
         return op(*(plain(i, a) for i, a in enumerate(args)), **{k: plain(k, v) for k, v in kwargs.items()})
 
     call._schema = op._schema
+    if hasattr(op, "may_keep_arguments"):
+        call.may_keep_arguments = True
+    return call
+
+
+# Namespaces whose operators keep nothing of what they are given, and whose results are ready when they return.
+_TORCHS_OWN = ("aten", "prims", "prim")
+
+
+def _from_outside(op):
+    """An operator that torch itself does not have. The extension asks whether it may keep its arguments."""
+    from .collectives import completed, is_collective
+
+    call = completed(op)
+    if not is_collective(op):  # which are done with their arguments when they are complete
+        call.may_keep_arguments = True
     return call
 
 
@@ -122,6 +138,8 @@ def find(name):
         return _remembering(op, _devices)
     if schema is not None and schema.name.endswith("_backward") and any(a.name in _DRAWN for a in schema.arguments):
         return _reminded(op, _devices)
+    if schema is not None and op.namespace not in _TORCHS_OWN:
+        op = _from_outside(op)
     if schema is not None and name.startswith("host."):
         numbers = {
             key for i, a in enumerate(schema.arguments) for key in (i, a.name) if isinstance(a.type, torch.NumberType)

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "exchange.h"
+#include "lending.h"
 #include "runtime/plan/package.h"
 #include "runtime/plan/plan_check.h"
 #include "support/error.h"
@@ -115,7 +116,10 @@ struct CompiledGraph::Lease {
 struct CompiledGraph::Source {
   enum class Kind : std::uint8_t { Number, Own, Shared, Input, Constant } kind = Kind::Own;
   std::size_t index = 0;  ///< Shared: of the base among all bases; Input: of the input
-  bool to_host = false;   ///< the program computes it on its device, and torch wants it on the CPU
+  /// Shared: of the base. Autograd knows views of one tensor as such where their types are the same; for outputs of
+  /// several types the base is of bytes.
+  DType base_dtype = DType::U8;
+  bool to_host = false;  ///< the program computes it on its device, and torch wants it on the CPU
   nb::object constant;
 };
 
@@ -134,8 +138,13 @@ CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, Cal
     if (r.kind == ResultKind::Input) returned_[r.index] = true;
   for (const runtime::Constant& c : plan.constants) draws_ = draws_ || (c.seed && pattern_.torch_seed);
   std::map<runtime::BufferId, std::size_t> uses, bases;
+  std::map<runtime::BufferId, std::set<DType>> dtypes;
   for (const runtime::Output& o : plan.outputs)
-    if (o.kind == runtime::Output::Kind::Tensor) ++uses[runtime::memory_of(plan, o.view.buffer)];
+    if (o.kind == runtime::Output::Kind::Tensor) {
+      const runtime::BufferId owner = runtime::memory_of(plan, o.view.buffer);
+      ++uses[owner];
+      dtypes[owner].insert(o.view.dtype);
+    }
   for (const runtime::Output& o : plan.outputs) {
     Source source;
     if (o.kind != runtime::Output::Kind::Tensor) {
@@ -155,6 +164,7 @@ CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, Cal
       } else if (uses[owner] > 1 || !from_start) {
         source.kind = Source::Kind::Shared;
         source.index = bases.emplace(owner, bases.size()).first->second;
+        if (dtypes[owner].size() == 1) source.base_dtype = *dtypes[owner].begin();
       }
     }
     source.to_host = plan_device != Device{} && pattern_.on_host.contains(sources_.size());
@@ -326,10 +336,10 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
       if (bases.size() <= source.index) bases.resize(source.index + 1);
       nb::object& base = bases[source.index];
       if (!base) {
-        Tensor bytes{t.storage, DType::U8, {static_cast<std::int64_t>(t.storage.bytes)}, {1}, 0};
-        base = exchange.wrap(bytes);
+        const auto elements = static_cast<std::int64_t>(t.storage.bytes / size_of(source.base_dtype));
+        base = exchange.wrap({t.storage, source.base_dtype, {elements}, {1}, 0});
       }
-      return exchange.alias(base, DType::U8, t, t.offset);
+      return exchange.alias(base, source.base_dtype, t, t.offset);
     }
   }
   return nb::none();
@@ -402,6 +412,9 @@ bool CompiledGraph::find_loose(PyObject** args, State& state) const {
 nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go) {
   if (count != pattern_.inputs.size())
     fail("the graph takes {} inputs, but {} were given", pattern_.inputs.size(), count);
+  if (pattern_.before.is_valid() &&
+      !nb::steal(PyObject_Vectorcall(pattern_.before.ptr(), args, count, nullptr)).is_valid())
+    throw nb::python_error();
   Lease lease(*this);
   State& state = *lease.state;
   if (plan().device != Device{}) follow_stream(state);
@@ -415,7 +428,10 @@ nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go)
   }
   if (draws_) state.context.set_seed(torch_seed());
   if (lets_go && find_loose(args, state)) state.set_loose(&state.loose);
-  state.run(state.inputs, alike);
+  {
+    const CallArguments in_call(args, arguments_, state.inputs, state.resolved);
+    state.run(state.inputs, alike);
+  }
   for (std::size_t i = 0; i < state.resolved.size(); ++i)
     if (state.resolved[i] && plan().inputs[i].mutated) nb::handle(args[arguments_[i]]).attr("copy_")(state.resolved[i]);
   std::vector<nb::object>& computed = state.computed;

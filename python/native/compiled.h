@@ -44,6 +44,7 @@ struct CallPattern {
   std::vector<InputKind> inputs;
   std::vector<Result> results;
   std::map<std::string, nb::object> constants;  ///< the torch tensors of the program's constants, by name
+  nb::object before;              ///< called with a call's inputs before anything is done with them, if it is there
   bool torch_seed = false;        ///< random operators follow torch's default generator, not the model's own
   std::set<std::size_t> on_host;  ///< outputs of the program that torch has on the CPU, wherever the program runs
 };

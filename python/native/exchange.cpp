@@ -112,7 +112,7 @@ dlpack::View Exchange::look(nb::handle tensor, bool guarded) const {
     return view;
   if (api_->view_from_object(tensor.ptr(), &view) != 0) {
     nb::python_error raised;
-    if (PyObject_IsInstance(tensor.ptr(), torch_.attr("Tensor").ptr()) == 1) throw raised;
+    if (is_tensor(tensor)) throw raised;
     fail("a tensor should be given, not a {}", Py_TYPE(tensor.ptr())->tp_name);
   }
   return view;
@@ -128,6 +128,10 @@ bool Exchange::borrow(nb::handle tensor, Device device, Tensor& to, bool guarded
   point(to, data_of(view));
   if (!alike) to.storage.bytes = span_bytes(to);
   return alike;
+}
+
+bool Exchange::is_tensor(nb::handle object) const {
+  return PyObject_IsInstance(object.ptr(), torch_.attr("Tensor").ptr()) == 1;
 }
 
 nb::object Exchange::resolve(nb::handle tensor) const { return resolve_conj_(resolve_neg_(tensor)); }

@@ -38,6 +38,7 @@ class Exchange {
   /// The tensor itself, or one that has its values where torch has put off to negate or conjugate them, which memory
   /// does not show.
   nb::object resolve(nb::handle tensor) const;
+  bool is_tensor(nb::handle) const;
   /// Of a tensor's first element.
   const void* address(nb::handle tensor) const;
   /// As borrow, holding on to the memory.

@@ -106,6 +106,7 @@ NB_MODULE(_native, m) {
       .def("call", &TracedGraph::call, nb::arg("target"), nb::arg("args"), nb::arg("kwargs"), nb::arg("name"),
            nb::arg("meta").none(), nb::arg("stack_trace"), nb::keep_alive<0, 1>())
       .def("frozen", &TracedGraph::frozen, nb::keep_alive<0, 1>())
+      .def("before_calls", &TracedGraph::before_calls)
       .def("begin_graph", &TracedGraph::begin_graph)
       .def("end_graph", &TracedGraph::end_graph, nb::arg("results"), nb::arg("bare"))
       .def("output", &TracedGraph::output, nb::arg("results"), nb::arg("any_strides") = std::set<std::size_t>())

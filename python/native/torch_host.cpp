@@ -1,6 +1,7 @@
 #include "torch_host.h"
 
 #include "exchange.h"
+#include "lending.h"
 #include "ops/schema.h"
 #include "runtime/host/operators.h"
 #include "runtime/views/strided_copy.h"
@@ -19,7 +20,10 @@ std::string describe(DType dtype, const Sizes& sizes) {
 class TorchOp : public runtime::HostOp {
  public:
   TorchOp(const runtime::HostCall& call, Device device, nb::object function)
-      : call_(call), device_(device), function_(std::move(function)) {}
+      : call_(call),
+        device_(device),
+        function_(std::move(function)),
+        lending_(device, nb::hasattr(function_, "may_keep_arguments")) {}
   ~TorchOp() override {
     if (!Py_IsInitialized()) {
       function_.release(), keywords_.release();
@@ -49,20 +53,27 @@ class TorchOp : public runtime::HostOp {
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
     nb::gil_scoped_acquire gil;
-    std::vector<nb::object> operands;
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      operands.push_back(Exchange::get().wrap(lent(inputs_[i], const_cast<void*>(inputs[i]))));
+    Lending::Call lent;
+    std::vector<nb::object> operands(inputs.size());
     // What it writes to are copies, in the memory of its last outputs.
     for (std::size_t k = 0; k < call_.writes.size(); ++k) {
       const std::size_t operand = call_.writes[k], to = outputs_.size() - call_.writes.size() + k;
-      nb::object copy = Exchange::get().wrap(lent(outputs_[to], outputs[to]));
+      operands[operand] = lending_.give_to_write(lent, outputs_[to], outputs[to]);
+      const Tensor from = lending_.borrowed(inputs_[operand], const_cast<void*>(inputs[operand]));
       if (device_ == Device{})
-        runtime::copy_strided(lent(outputs_[to], outputs[to]),
-                              lent(inputs_[operand], const_cast<void*>(inputs[operand])));
+        runtime::copy_strided(lending_.borrowed(outputs_[to], outputs[to]), from);
       else
-        copy.attr("copy_")(operands[operand]);
-      operands[operand] = std::move(copy);
+        operands[operand].attr("copy_")(Exchange::get().wrap(from));
     }
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (!operands[i].is_valid()) operands[i] = lending_.give(lent, inputs_[i], inputs[i]);
+    store(call_function(operands), outputs);
+    operands.clear();
+    lending_.end(lent);
+  }
+
+ private:
+  nb::object call_function(const std::vector<nb::object>& operands) const {
     std::vector<nb::object> held;
     std::vector<PyObject*> arguments;
     for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -73,20 +84,7 @@ class TorchOp : public runtime::HostOp {
     nb::object result =
         nb::steal(PyObject_Vectorcall(function_.ptr(), arguments.data(), arguments.size() - keywords, keywords_.ptr()));
     if (!result.is_valid()) throw nb::python_error();
-    store(result, outputs);
-  }
-
- private:
-  /// Memory that the program owns, as a tensor for the length of the call.
-  Tensor lent(const runtime::BoundView& v, void* data) const {
-    Tensor t;
-    t.dtype = v.dtype;
-    t.sizes = v.sizes;
-    t.strides = v.strides;
-    t.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(data));
-    t.storage.device = device_;
-    t.storage.bytes = static_cast<std::size_t>(runtime::layout_span(v.sizes, v.strides)) * size_of(v.dtype);
-    return t;
+    return result;
   }
 
   /// The Python value of an argument that names no tensor; null where it does, for `with_operands` to make.
@@ -126,34 +124,55 @@ class TorchOp : public runtime::HostOp {
     return out;
   }
 
-  void store(nb::handle result, std::span<void* const> outputs) const {
+  void store(nb::object result, std::span<void* const> outputs) const {
+    const std::size_t own = call_.outputs.size() - call_.writes.size();
+    if (own == 0) return;
+    // A tuple may have more, of which nothing is recorded; a list's length is the operator's choice.
+    const Py_ssize_t count = PySequence_Check(result.ptr()) ? PySequence_Size(result.ptr()) : -1;
+    if (const auto wanted = static_cast<Py_ssize_t>(own);
+        call_.is_list && (count < wanted || (count > wanted && PyList_Check(result.ptr()))))
+      fail("{} gave {} where {} results were expected", call_.op,
+           count < 0 ? described(result) : fmt::format("{}", count), own);
     std::size_t k = 0;
-    for (std::size_t i = 0; i < call_.outputs.size() - call_.writes.size(); ++i) {
+    for (std::size_t i = 0; i < own; ++i) {
       if (!call_.outputs[i]) continue;
-      nb::object item =
-          call_.is_list ? nb::steal(PySequence_GetItem(result.ptr(), static_cast<Py_ssize_t>(i))) : nb::borrow(result);
-      if (!item.is_valid()) throw nb::python_error();
-      Tensor from;
-      Exchange::get().borrow(item, device_, from, false);
-      if (device_ == Device{}) {
-        item = Exchange::get().resolve(item);
-        Exchange::get().borrow(item, device_, from, false);
-      }
-      const runtime::BoundView& wanted = outputs_[k];
-      if (from.dtype != wanted.dtype || from.sizes != wanted.sizes)
-        fail("{} gave {} where {} was expected", call_.op, describe(from.dtype, from.sizes),
-             describe(wanted.dtype, wanted.sizes));
-      if (device_ == Device{})
-        runtime::copy_strided(lent(wanted, outputs[k]), from);
-      else
-        Exchange::get().wrap(lent(wanted, outputs[k])).attr("copy_")(item);
+      nb::object item = call_.is_list ? nb::object(result[i]) : result;
+      copy_out(item, lending_.borrowed(outputs_[k], outputs[k]));
       ++k;
     }
   }
 
+  void copy_out(nb::object item, const Tensor& to) const {
+    const Exchange& exchange = Exchange::get();
+    if (!exchange.is_tensor(item))
+      fail("{} gave {} where {} was expected", call_.op, described(item), describe(to.dtype, to.sizes));
+    if (device_ == Device{}) item = exchange.resolve(item);
+    Tensor from;
+    try {
+      exchange.borrow(item, device_, from, false);
+    } catch (const std::exception& e) {
+      const std::string_view why = e.what();
+      fail("{} gave {} that is no plain tensor on {}: {}", call_.op, described(item), to_string(device_),
+           why.substr(0, why.find('\n')));
+    }
+    if (from.dtype != to.dtype || from.sizes != to.sizes)
+      fail("{} gave {} where {} was expected", call_.op, describe(from.dtype, from.sizes),
+           describe(to.dtype, to.sizes));
+    // Of a subclass that has its values in other tensors.
+    if (!from.storage.data && runtime::layout_span(from.sizes, from.strides) > 0)
+      fail("{} gave {}, which has no memory of its own; let it give a plain tensor", call_.op, described(item));
+    if (device_ == Device{})
+      runtime::copy_strided(to, from);
+    else
+      exchange.wrap(to).attr("copy_")(item);
+  }
+
+  static std::string described(nb::handle object) { return fmt::format("a {}", Py_TYPE(object.ptr())->tp_name); }
+
   const runtime::HostCall call_;
   const Device device_;
   nb::object function_, keywords_;
+  Lending lending_;
   std::vector<runtime::BoundView> inputs_, outputs_;
   std::vector<nb::object> values_;
 };

@@ -55,6 +55,8 @@ class TracedGraph {
   void begin_graph(const std::string& name);
   /// `bare`: the one result is no list.
   void end_graph(nb::list results, bool bare);
+  /// Each call begins with `call(*inputs)`.
+  void before_calls(nb::callable call) { pattern_.before = std::move(call); }
   /// Ends the graph: a node, an int, None or another constant for each result. Those at the positions `any_strides` may
   /// lie in memory as is best (CompiledGraph::constant_strides tells how).
   void output(nb::list results, const std::set<std::size_t>& any_strides);

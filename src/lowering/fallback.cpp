@@ -33,7 +33,8 @@ class HostCall {
     constexpr std::string_view kHost = "host.";
     const ops::Operator* known =
         node_.target.starts_with(kHost) ? ops::find(node_.target.substr(kHost.size())) : known_;
-    call_.has_effect = node_.target.starts_with("host.random.") || (known && (known->random || known->side_effect));
+    // Of one that not even a schema tells anything of, an effect is to be expected.
+    call_.has_effect = !known || known->random || known->side_effect;
     if (const auto unknown = unknown_sizes(); !unknown.empty()) run_for_sizes(unknown);
     Lowered results = make_results();
     add_call();

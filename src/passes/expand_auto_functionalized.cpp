@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "passes/make.h"
@@ -17,6 +18,9 @@ constexpr std::string_view kWrapper = "higher_order.auto_functionalized_v2";
 /// One such call. Its named arguments are those of the operator that are not written to, and for each that is, where it
 /// lies: `_x_base_index` says in which of `_all_bases`, and `_x_slice_dim` or `_x_size` with their kin which view of
 /// it. It gives the operator's results (one None where there are none), then the new values of the bases.
+///
+/// An operator whose written arguments are `out=` has no bases: `_x_size`, `_x_stride`, `_x_dtype` and `_x_device`
+/// describe new memory for each. It gives what it wrote: the tensor itself where it is one.
 class Wrapped {
  public:
   Wrapped(fx::GraphModule& m, Node* n) : m_(m), n_(n) {
@@ -28,17 +32,17 @@ class Wrapped {
   }
 
   void expand() {
+    if (makes_outputs()) return expand_outputs();
     for (const Value& base : get("_all_bases").as_list())
       bases_.push_back(make_call(m_, n_, "aten.clone.default", {base}));
     std::vector<std::pair<std::string, Value>> arguments;
     for (const ops::Parameter& p : op_->schema.parameters) {
-      if (p.alias && p.alias->write)
+      if (is_written(p))
         arguments.emplace_back(p.name, written(p));
       else if (named_.contains(p.name))
         arguments.emplace_back(p.name, named_.at(p.name));
     }
-    Node* call = m_.graph.call(op_->schema.target, ops::normalize(*op_, {}, std::move(arguments)), n_->name);
-    fx::Graph::inherit(call, n_);
+    Node* call = call_operator(std::move(arguments));
     const Values& results = n_->meta.value.as_list();
     const std::size_t count = op_->schema.returns.size(), own = std::max<std::size_t>(count, 1);
     if (results.size() < own)
@@ -46,21 +50,62 @@ class Wrapped {
                   op_->schema.target, n_->where());
     if (count == 1) call->meta.value = results[0];
     if (count > 1) call->meta.value = Values(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
-    for (Node* user : std::vector<Node*>(n_->users())) {
-      if (!user->is_call("_operator.getitem"))
-        throw Error(fmt::format("%{} takes all results of {} at once", user->name, kWrapper), std::string(kWrapper),
-                    n_->where());
-      const auto index = static_cast<std::size_t>(*user->args[1].as_int().constant());
-      Node* value = index >= own ? bases_.at(index - own)
-                    : count == 1 ? call
-                                 : make_call(m_, user, "_operator.getitem", {call, static_cast<std::int64_t>(index)});
-      user->replace_all_uses_with(value);
-      m_.graph.erase(user);
-    }
+    replace_items([&](Node* user, std::size_t index) {
+      return index >= own ? bases_.at(index - own)
+             : count == 1 ? call
+                          : make_call(m_, user, "_operator.getitem", {call, static_cast<std::int64_t>(index)});
+    });
     m_.graph.erase(n_);
   }
 
  private:
+  Node* call_operator(std::vector<std::pair<std::string, Value>> arguments) const {
+    Node* call = m_.graph.call(op_->schema.target, ops::normalize(*op_, {}, std::move(arguments)), n_->name);
+    fx::Graph::inherit(call, n_);
+    return call;
+  }
+
+  /// Puts `value_of(item, index)` in the place of each item of the results.
+  template <class F>
+  void replace_items(F value_of) {
+    for (Node* user : std::vector<Node*>(n_->users())) {
+      if (!user->is_call("_operator.getitem"))
+        throw Error(fmt::format("%{} takes all results of {} at once", user->name, kWrapper), std::string(kWrapper),
+                    n_->where());
+      user->replace_all_uses_with(value_of(user, static_cast<std::size_t>(*user->args[1].as_int().constant())));
+      m_.graph.erase(user);
+    }
+  }
+
+  static bool is_written(const ops::Parameter& p) { return p.alias && p.alias->write; }
+
+  bool makes_outputs() const {
+    auto first = std::ranges::find_if(op_->schema.parameters, is_written);
+    return first != op_->schema.parameters.end() && has("_" + first->name + "_dtype");
+  }
+
+  void expand_outputs() {
+    std::vector<std::pair<std::string, Value>> arguments;
+    std::vector<Node*> made;
+    for (const ops::Parameter& p : op_->schema.parameters) {
+      if (is_written(p)) {
+        made.push_back(make_call(m_, n_, "aten.empty_strided.default",
+                                 {get("_" + p.name + "_size"), get("_" + p.name + "_stride")},
+                                 {{"dtype", get("_" + p.name + "_dtype")}, {"device", get("_" + p.name + "_device")}}));
+        arguments.emplace_back(p.name, made.back());
+      } else if (named_.contains(p.name)) {
+        arguments.emplace_back(p.name, named_.at(p.name));
+      }
+    }
+    Node* call = call_operator(std::move(arguments));
+    call->meta.value = n_->meta.value;
+    if (n_->meta.value.is<sym::TensorMeta>())
+      n_->replace_all_uses_with(made.front());
+    else
+      replace_items([&](Node*, std::size_t index) { return made.at(index); });
+    m_.graph.erase(n_);
+  }
+
   const Value& get(const std::string& name) const {
     auto found = named_.find(name);
     if (found == named_.end())

@@ -1,0 +1,57 @@
+"""Collectives through torch.compile: two processes over Gloo go through collective_cases.py, whose cases are tests
+here.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import collective_cases
+import pytest
+
+
+pytestmark = [
+    pytest.mark.cpu("bench/collectives_check.py runs the same on GPUs"),
+    pytest.mark.xdist_group("collectives"),
+]
+WORLD, SECONDS = 2, 600
+
+
+@pytest.fixture(scope="module")
+def found(request, tmp_path_factory):
+    """What each rank found, by case. A rank that hangs is ended; the others then fail in its place."""
+    names = [item.callspec.params["name"] for item in request.session.items if item.path == request.path]
+    folder = tmp_path_factory.mktemp("collectives")
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "COIL_CACHE": str(folder / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
+    script = pathlib.Path(collective_cases.__file__)
+    ranks = []
+    for rank in range(WORLD):
+        command = [sys.executable, script, str(rank), str(WORLD), folder / "store", folder / f"{rank}.json", *names]
+        log = (folder / f"{rank}.log").open("w")
+        ranks.append(subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT))
+    for process in ranks:
+        try:
+            process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    results = []
+    for rank in range(WORLD):
+        lines = (folder / f"{rank}.json").read_text().splitlines() if (folder / f"{rank}.json").exists() else []
+        results.append({line["name"]: line for line in map(json.loads, lines)})
+        results[-1]["log"] = (folder / f"{rank}.log").read_text()[-3000:]
+    return results
+
+
+@pytest.mark.parametrize("name", collective_cases.CASES)
+def test_case(found, name):
+    failed = [f"rank {rank}: {r[name]['failed']}" for rank, r in enumerate(found) if "failed" in r.get(name, {})]
+    assert not failed, "\n".join(failed)
+    for rank, results in enumerate(found):
+        assert name in results, f"rank {rank} did not come to it, for what went before failed: {results['log']}"
