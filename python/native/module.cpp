@@ -16,7 +16,7 @@
 #include "lowering/lowering.h"
 #include "ops/outside.h"
 #include "ops/registry.h"
-#include "passes/passes.h"
+#include "passes/graph/passes.h"
 #include "runtime/plan/package.h"
 #include "runtime/plan/signature_json.h"
 #include "support/error.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/kernel.h"
+#include "codegen/loop_nest.h"
 #include "scheduler/schedule.h"
 
 namespace coil::codegen {
@@ -43,6 +44,11 @@ class Backend {
   virtual std::int64_t product_vector_bytes() const { return 0; }
   virtual Kernel group(ir::Graph&, const scheduler::Group&) const = 0;
   virtual Kernel scatter(ir::Graph&, const ir::Operation&) const = 0;
+  /// The loops that a group's or a scatter's kernel is written from, where the backend has its kernels from a LoopNest.
+  virtual std::optional<LoopNest> nest(ir::Graph&, const scheduler::Group&) const { return std::nullopt; }
+  virtual std::optional<LoopNest> nest(ir::Graph&, const ir::Operation&) const { return std::nullopt; }
+  /// The kernel of such loops. Throws Error where the backend has none of its kernels from them.
+  virtual Kernel kernel(ir::Graph&, LoopNest) const;
   /// Whether extern operations of this name are template kernels; where not, a library carries them out at run time.
   virtual bool has_template(std::string_view op) const = 0;
   /// The kernel of an operation that has one.

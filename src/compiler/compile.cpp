@@ -23,7 +23,7 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower) {
   Lowered lowered = lower(stage);
   wrapper::Program& lines = lowered.lines;
 
-  out.program = std::make_shared<runtime::Program>(assemble(lines, *lowered.backend, options, stage));
+  out.program = std::make_shared<runtime::Program>(assemble(lines, *lowered.machine.backend, options, stage));
   out.program->plan.signature = signature_of(lowered.source, out.program->plan);
   if (lowered.source.sample_inputs) out.program->sample_inputs = std::move(*lowered.source.sample_inputs);
 

@@ -47,11 +47,11 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
                               weights = std::filesystem::path(place).replace_extension(".weights.safetensors");
   codegen::Binaries binaries;
   if (emitter->needs_binaries(lowered.lines))
-    binaries = compile_kernels(lowered.lines, *lowered.backend, options, stage);
-  const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.toolchain.lanes,
-                                                           .isa = lowered.backend->isa(),
-                                                           .flags = lowered.toolchain.flags,
-                                                           .launches_early = lowered.backend->launches_early(),
+    binaries = compile_kernels(lowered.lines, *lowered.machine.backend, options, stage);
+  const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.machine.toolchain.lanes,
+                                                           .isa = lowered.machine.backend->isa(),
+                                                           .flags = lowered.machine.toolchain.flags,
+                                                           .launches_early = lowered.machine.backend->launches_early(),
                                                            .binaries = std::move(binaries.libraries),
                                                            .source_name = place.filename().string(),
                                                            .weights_name = weights.filename().string()});

@@ -299,7 +299,7 @@ namespace {
 std::vector<double> measured(Lowered& lowered, const CompileOptions& options, Stages& stage) {
   if (!lowered.source.sample_inputs) fail("this archive has no sample inputs to measure with");
   const std::vector<Tensor>& inputs = *lowered.source.sample_inputs;
-  const auto model = runtime::Model::load(assemble(lowered.lines, *lowered.backend, options, stage));
+  const auto model = runtime::Model::load(assemble(lowered.lines, *lowered.machine.backend, options, stage));
   const runtime::Plan& plan = model->plan();
   runtime::Context context(model);
   std::vector<double> least;

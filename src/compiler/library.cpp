@@ -1,7 +1,7 @@
 #include "compiler/library.h"
 
 #include "ops/outside.h"
-#include "passes/outside.h"
+#include "passes/graph/outside.h"
 #include "support/error.h"
 
 namespace coil {

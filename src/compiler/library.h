@@ -6,7 +6,7 @@
 
 #include "coil/coil.h"
 #include "ops/registry.h"
-#include "passes/decompositions/rewriter.h"
+#include "passes/graph/decompositions/rewriter.h"
 #include "runtime/host/operators.h"
 
 namespace coil {

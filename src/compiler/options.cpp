@@ -2,13 +2,13 @@
 
 #include <fmt/ranges.h>
 
-#include "compiler/tf32.h"
+#include "passes/loop/tf32.h"
 #include "support/error.h"
 
 namespace coil {
 namespace {
 
-using Field = std::variant<bool Settings::*, std::string Settings::*, bool wrapper::Checks::*>;
+using Field = std::variant<bool Settings::*, std::string Settings::*, bool Checks::*>;
 
 struct Row {
   const char* key;
@@ -63,16 +63,13 @@ const Row kRows[] = {
      "leave operators that Coil has no kernel for to the program that runs the result (in Python, to torch)"},
     {"provenance", &Settings::provenance, "true|false",
      "keep in the package where each call comes from (docs/emitted.md)"},
-    {"assert_sizes", &wrapper::Checks::sizes, "true|false",
+    {"assert_sizes", &Checks::sizes, "true|false",
      "check sizes of inputs against the ranges and conditions compiled for"},
-    {"assert_strides", &wrapper::Checks::strides, "true|false",
-     "refuse inputs in other strides instead of copying them"},
-    {"assert_alignment", &wrapper::Checks::alignment, "true|false",
-     "refuse inputs at addresses that are no multiple of 16"},
-    {"assert_nan", &wrapper::Checks::nan, "true|false",
-     "fail a run that returns a NaN, in views and written inputs as well"},
-    {"assert_inf", &wrapper::Checks::inf, "true|false", "fail a run that returns an infinity"},
-    {"assert_lifetimes", &wrapper::Checks::lifetimes, "true|false",
+    {"assert_strides", &Checks::strides, "true|false", "refuse inputs in other strides instead of copying them"},
+    {"assert_alignment", &Checks::alignment, "true|false", "refuse inputs at addresses that are no multiple of 16"},
+    {"assert_nan", &Checks::nan, "true|false", "fail a run that returns a NaN, in views and written inputs as well"},
+    {"assert_inf", &Checks::inf, "true|false", "fail a run that returns an infinity"},
+    {"assert_lifetimes", &Checks::lifetimes, "true|false",
      "on the cpu: watch each run, slowly, for uses of memory before it is written to or after it is freed, and for "
      "writes outside of what was given"},
     {"verify", &Settings::verify, "true|false", "check every intermediate representation"},
@@ -97,7 +94,7 @@ Settings parse_settings(const std::map<std::string, std::string>& given) {
     }
     if (auto* b = std::get_if<bool Settings::*>(&row->field))
       s.*(*b) = parse_bool(key, value);
-    else if (auto* c = std::get_if<bool wrapper::Checks::*>(&row->field))
+    else if (auto* c = std::get_if<bool Checks::*>(&row->field))
       s.checks.*(*c) = parse_bool(key, value);
     else
       s.*std::get<std::string Settings::*>(row->field) = value;

@@ -4,44 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "wrapper/checks.h"
+#include "target/settings.h"
 
 namespace coil {
-
-struct Settings {
-  std::string cpu_isa = "native";  ///< cpu.isa
-  std::string cpu_compiler;        ///< cpu.compiler: empty for the first of c++, g++, clang++ in PATH
-  std::string cuda_arch;           ///< cuda.arch: empty for the first GPU's, sm_90 without one
-  std::string
-      cuda_nvrtc;  ///< cuda.nvrtc: NVRTC's library, or a folder that holds it; empty to look in the usual places
-  std::string cuda_launch_shape;  ///< cuda.launch_shape: the number of the launch shape that every kernel takes; empty
-                                  ///< for 0, the one of the model of the machine
-  std::string cuda_cluster;  ///< cuda.cluster: blocks that share a long row; empty for as many as its length asks for
-  bool cuda_windows = true;  ///< cuda.windows: convolutions of each channel by itself are loops over windows
-  bool cuda_direct_rows = true;  ///< cuda.direct_rows: large products that leave the program are written where they go,
-                                 ///< whatever their number of columns
-  bool cuda_dependent_launch =
-      false;  ///< cuda.dependent_launch: a kernel's launch does not wait for the end of the one before
-  std::string cuda_tf32 =
-      "none";  ///< cuda.tf32: products and convolutions of f32 that may round their operands to TF32 (compiler/tf32.h)
-  bool cuda_emulate = false;   ///< cuda.emulate: CUDA kernels run on the CPU
-  bool deterministic = false;  ///< deterministic: the same inputs give the same bits in every run
-  bool max_autotune = false;   ///< max_autotune: kernels and products on a GPU are timed there in several forms
-  bool pack_weights = true;    ///< pack_weights
-  bool fuse = true;            ///< fuse
-  bool fold_constants = true;  ///< fold_constants
-  bool keep_nan = true;        ///< keep_nan: through products and convolutions with relu or clip behind them
-  std::string winograd =
-      "true";             ///< winograd: 3x3 convolutions by fewer multiplications; 2 or 4 for all in tiles of that size
-  bool fallback = false;  ///< fallback: operators without lowering are called in the host, which must know them
-  bool provenance = false;  ///< provenance: the package says where each call comes from
-  wrapper::Checks checks;  ///< assert_sizes, assert_strides, assert_alignment, assert_nan, assert_inf, assert_lifetimes
-#ifdef NDEBUG
-  bool verify = false;  ///< verify: checks every intermediate representation
-#else
-  bool verify = true;
-#endif
-};
 
 struct SettingHelp {
   std::string key, values, text;

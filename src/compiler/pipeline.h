@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "codegen/backend.h"
-#include "codegen/cpp/toolchain.h"
+#include "compiler/machine.h"
 #include "compiler/options.h"
+#include "compiler/pipelines.h"
 #include "compiler/report.h"
 #include "compiler/stages.h"
 #include "frontend/pt2.h"
@@ -22,8 +22,7 @@ struct Lowered {
   SourceLines source_lines;  ///< of the graph as it came
   std::unique_ptr<ir::Graph> graph;
   scheduler::Schedule schedule;
-  codegen::Toolchain toolchain;               ///< for the CPU, whatever the device: constants are folded there
-  std::unique_ptr<codegen::Backend> backend;  ///< of the program's device
+  Machine machine;
   wrapper::Program lines;
 };
 
@@ -32,6 +31,11 @@ Lowered lower_program(frontend::ExportedProgram, const CompileOptions&, Stages&,
 /// Throws Error.
 /// `keep_source`: the lines carry the text of the incoming graph.
 Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions&, Stages&, bool keep_source = false);
+
+/// What graph passes may ask about. `run` computes parts of the program for fold-constants.
+passes::GraphContext graph_context(const Machine&, const Settings&, RunModule run);
+/// Compiles parts of a program for this machine's CPU, and runs them. The machine must live as long.
+RunModule run_here(const Machine&, const Settings&, const CompileOptions&);
 
 /// The kernels of a program, compiled.
 codegen::Binaries compile_kernels(const wrapper::Program&, const codegen::Backend&, const CompileOptions&, Stages&);

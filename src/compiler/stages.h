@@ -1,4 +1,4 @@
-// Times the stages of a compile, and logs what each made: to stderr, or into a folder.
+// Times the stages of a compile, and shows what each made: on stderr, or in a folder.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -8,7 +8,24 @@
 
 namespace coil {
 
-/// The folder has the graph after each pass that changed it (`00_graph.txt`, `03_functionalize.txt`), and under the
+/// A stage between passes whose result can be shown.
+struct Stage {
+  std::string_view name;      ///< as it is called in logs
+  std::string_view file;      ///< in the folder of --debug-dir
+  std::string_view sentence;  ///< what it shows
+};
+inline constexpr Stage kStageGraph{"graph", "00_graph.txt", "the graph as it came"};
+inline constexpr Stage kStageLower{"lower", "ir_pre_fusion.txt", "loops and library calls, one for each operator"};
+inline constexpr Stage kStageIr{"ir", "ir_pre_fusion.txt", "the same after the passes over it"};
+inline constexpr Stage kStageSchedule{"schedule", "ir_post_fusion.txt", "which operations share a kernel, in order"};
+inline constexpr Stage kStageAutotune{"autotune", "autotune.txt", "what was timed on the device"};
+inline constexpr Stage kStageWrapper{"wrapper", "wrapper.txt",
+                                     "the lines around the kernels, after the passes over them"};
+inline constexpr Stage kStageKernels{"kernels", "kernels.cpp", "the kernels' text"};
+inline constexpr const Stage* kStages[] = {&kStageGraph,    &kStageLower,   &kStageIr,     &kStageSchedule,
+                                           &kStageAutotune, &kStageWrapper, &kStageKernels};
+
+/// The folder has what each pass made that changed something (`00_graph.txt`, `03_functionalize.txt`), and under the
 /// names that Inductor's users know: `fx_graph_transformed.txt`, `ir_pre_fusion.txt`, `ir_post_fusion.txt`,
 /// `wrapper.txt`, `kernels.cpp`, `timings.txt`.
 class Stages {
@@ -21,7 +38,7 @@ class Stages {
   void write_timings() const;
 
   template <class F>
-  auto operator()(const char* name, F&& f) {
+  auto operator()(std::string_view name, F&& f) {
     const auto start = Clock::now();
     auto record = [&] {
       report_.stages.emplace_back(name, std::chrono::duration<double>(Clock::now() - start).count());
@@ -36,34 +53,25 @@ class Stages {
     }
   }
 
-  /// `text` is only called when the stage is logged.
+  /// Whether anybody looks at what a stage or pass of this name makes.
+  bool shows(std::string_view name) const { return folder_ || log_.enabled(name); }
+  /// `text` is only called when somebody looks.
   template <class F>
-  void show(const char* stage, F&& text) {
-    if (!folder_ && !log_.enabled(stage)) return;
-    const std::string now = text();
-    if (log_.enabled(stage)) log_.write(stage, now);
-    if (folder_) keep(stage, now);
+  void show(const Stage& stage, F&& text) {
+    if (shows(stage.name)) write(stage, text());
   }
-
-  /// The graph after a stage; only a note where it is as it was last shown.
-  template <class F>
-  void show_changed(const char* stage, F&& text) {
-    if (!folder_ && !log_.enabled(stage)) return;
-    std::string now = text();
-    if (log_.enabled(stage)) log_.write(stage, now == shown_ ? "changed nothing" : now);
-    if (folder_) keep_graph(stage, now);
-    if (log_.enabled(stage)) shown_ = std::move(now);
-  }
+  /// What a pass made; of one that changed nothing only that.
+  void show_pass(std::string_view name, const std::string& text, bool changed);
+  /// In the folder, beside the passes' own files: the graph as it is now.
+  void keep_graph(const std::string& text) const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  void keep(std::string_view stage, const std::string& text) const;
-  void keep_graph(std::string_view stage, const std::string& text);
+  void write(const Stage& stage, const std::string& text);
   CompileReport& report_;
   Log log_;
   std::optional<std::filesystem::path> folder_;
-  std::string shown_, kept_;  ///< the graph as it was last logged, last written
-  int graphs_ = 0;
+  int shown_ = 1;  ///< number of the next pass's file
 };
 
 }  // namespace coil

@@ -5,7 +5,6 @@
 
 #include "support/error.h"
 #include "support/overloaded.h"
-#include "sym/print.h"
 
 namespace coil::ir {
 
@@ -163,48 +162,57 @@ std::vector<BufferId> reads(const Operation& op) {
   return result;
 }
 
+void for_each_expr(const Operation& op, const std::function<void(const Expr&)>& f) {
+  const auto all = [&](const Exprs& list) {
+    for (const Expr& e : list) f(e);
+  };
+  const auto body = [&](Scalar root) {
+    for (Scalar s : topological({&root, 1})) all(s->index);
+  };
+  const auto view = [&](const BufferView& v) {
+    all(v.sizes);
+    all(v.strides);
+    f(v.offset);
+  };
+  all(op.store_index);
+  std::visit(
+      Overloaded{[&](const Pointwise& p) { all(p.sizes), body(p.body); },
+                 [&](const Reduction& r) { all(r.sizes), all(r.reduced), body(r.body); },
+                 [&](const Scan& s) { all(s.sizes), body(s.body); },
+                 [&](const Scatter& s) {
+                   all(s.sizes), all(s.index), body(s.body);
+                   for (Scalar x : s.indirect) body(x);
+                 },
+                 [&](const Extern& e) {
+                   for (const auto* views : {&e.inputs, &e.outputs})
+                     for (const BufferView& v : *views) view(v);
+                 },
+                 [&](const Fallback& h) {
+                   for (const BufferView& v : h.inputs) view(v);
+                   for (const auto& v : h.outputs)
+                     if (v) view(*v);
+                   for (const auto& a : h.arguments) ops::for_each_integer(a.value, f);
+                 },
+                 [&](const Assertion& a) { f(a.condition); }, [](const ReadSymbol&) {},
+                 [&](const SetSymbol& s) { f(s.value); }, [&](const Control& c) { f(c.condition), f(c.extent); }},
+      op.node);
+}
+
 std::set<std::string> free_symbols(const Graph& graph, const Operation& op) {
   std::set<std::string> names;
   std::unordered_set<Expr> seen;
-  auto add = [&](const Expr& e) {
+  const auto add = [&](const Expr& e) {
     if (e.is_constant() || !seen.insert(e).second) return;
     for (Expr s : sym::free_symbols(e))
       if (s.symbol_kind() != sym::SymbolKind::Loop) names.insert(std::string(s.name()));
   };
-  auto add_all = [&](const Exprs& list) {
-    for (const Expr& e : list) add(e);
+  for_each_expr(op, add);
+  const auto add_layout = [&](BufferId id) {
+    for (const Exprs* list : {&graph.buffer(id).layout.sizes, &graph.buffer(id).layout.strides})
+      for (const Expr& e : *list) add(e);
   };
-  auto add_layout = [&](BufferId id) {
-    add_all(graph.buffer(id).layout.sizes);
-    add_all(graph.buffer(id).layout.strides);
-  };
-  add_all(op.sizes());
-  add_all(op.reduced());
-  add_all(op.store_index);
-  for_each_root(op, [&](Scalar root) {
-    for (Scalar s : topological({&root, 1})) add_all(s->index);
-  });
   for (BufferId id : reads(op)) add_layout(id);
   for (BufferId id : op.outs) add_layout(id);
-  if (auto* scatter = std::get_if<Scatter>(&op.node)) add_all(scatter->index);
-  if (auto* assertion = std::get_if<Assertion>(&op.node)) add(assertion->condition);
-  if (auto* set = std::get_if<SetSymbol>(&op.node)) add(set->value);
-  if (auto* control = std::get_if<Control>(&op.node)) add(control->condition), add(control->extent);
-  if (auto* call = std::get_if<Extern>(&op.node))
-    for (auto* views : {&call->inputs, &call->outputs})
-      for (auto& v : *views) {
-        add_all(v.sizes);
-        add_all(v.strides);
-        add(v.offset);
-      }
-  if (auto* call = std::get_if<Fallback>(&op.node)) {
-    for (auto& v : call->inputs) {
-      add_all(v.sizes);
-      add_all(v.strides);
-      add(v.offset);
-    }
-    for (auto& a : call->arguments) ops::for_each_integer(a.value, add);
-  }
   return names;
 }
 
@@ -214,140 +222,6 @@ Expr linear_index(const Layout& layout, std::span<const Expr> index) {
   Expr result = 0;
   for (std::size_t d = 0; d < index.size(); ++d) result += index[d] * layout.strides[d];
   return result;
-}
-
-namespace {
-
-std::string join(const Exprs& list) {
-  std::string text;
-  for (const Expr& e : list) text += (text.empty() ? "" : ", ") + sym::to_string(e);
-  return text;
-}
-
-std::string loops(char letter, const Exprs& sizes) {
-  std::string text;
-  for (std::size_t d = 0; d < sizes.size(); ++d)
-    text += fmt::format("{}{}{} < {}", d ? ", " : "", letter, d, sym::to_string(sizes[d]));
-  return text;
-}
-
-std::string print(const BufferView& v) {
-  return fmt::format(
-      "buf{} as {}", v.buffer,
-      sym::to_string(sym::TensorMeta{.dtype = v.dtype, .sizes = v.sizes, .strides = v.strides, .offset = v.offset}));
-}
-
-std::string print(const ExternAttribute& a) {
-  return std::visit(
-      Overloaded{[](const std::string& s) { return fmt::format("\"{}\"", s); },
-                 [](const std::vector<std::string>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
-                 [](const std::vector<std::int64_t>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
-                 [](const std::vector<double>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
-                 [](const auto& v) { return fmt::format("{}", v); }},
-      a);
-}
-
-constexpr std::string_view kReductions[] = {"sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin"};
-constexpr std::string_view kScans[] = {"sum", "prod", "max", "min", "logsumexp"};
-constexpr std::string_view kStores[] = {"assign", "add", "prod", "max", "min"};
-
-std::string print(const Control& c) {
-  switch (c.kind) {
-    case Control::Kind::If: return fmt::format("if {}", sym::to_string(c.condition));
-    case Control::Kind::Else: return "else";
-    case Control::Kind::EndIf: return "end if";
-    case Control::Kind::Loop:
-      return fmt::format("loop {}{}", sym::to_string(c.counter),
-                         c.extent.is_constant(sym::Range::kMax) ? "" : " < " + sym::to_string(c.extent));
-    case Control::Kind::BreakUnless: return fmt::format("break unless {}", sym::to_string(c.condition));
-    case Control::Kind::EndLoop: return "end loop";
-  }
-  return {};
-}
-
-std::string print(const Operation& op) {
-  return std::visit(
-      Overloaded{
-          [&](const Pointwise& p) { return fmt::format("pointwise[{}] {}", loops('i', p.sizes), to_string(p.body)); },
-          [&](const Reduction& r) {
-            return fmt::format("reduce.{}[{}; {}] {}", kReductions[static_cast<int>(r.kind)], loops('i', r.sizes),
-                               loops('r', r.reduced), to_string(r.body));
-          },
-          [&](const Scan& s) {
-            return fmt::format("scan.{}[{}; dim {}] {}", kScans[static_cast<int>(s.kind)], loops('i', s.sizes), s.dim,
-                               to_string(s.body));
-          },
-          [&](const Scatter& s) {
-            std::string where = join(s.index);
-            for (std::size_t k = 0; k < s.indirect.size(); ++k)
-              where += fmt::format(", x{} = {}", k, to_string(s.indirect[k]));
-            return fmt::format("scatter.{}[{}{}] at [{}] {}", kStores[static_cast<int>(s.mode)], loops('i', s.sizes),
-                               s.sorted ? fmt::format("; sorted along i{}", *s.sorted) : "", where, to_string(s.body));
-          },
-          [&](const Extern& e) {
-            std::string text = "extern " + e.op + "(";
-            for (std::size_t k = 0; k < e.inputs.size(); ++k) text += (k ? ", " : "") + print(e.inputs[k]);
-            text += ")";
-            for (auto& [name, value] : e.attributes) text += fmt::format(" {}={}", name, print(value));
-            text += " ->";
-            for (auto& v : e.outputs) text += fmt::format(" {}", print(v));
-            return text;
-          },
-          [&](const Fallback& f) {
-            std::string text = fmt::format("fallback {}({})", f.op, ops::to_string(f.arguments));
-            for (std::size_t k = 0; k < f.writes.size(); ++k)
-              text += fmt::format("{}%{}", k ? ", " : " writes ", f.writes[k]);
-            for (std::size_t k = 0; k < f.inputs.size(); ++k)
-              text += fmt::format("{}%{} = {}", k ? ", " : " where ", k, print(f.inputs[k]));
-            text += " ->";
-            for (auto& v : f.outputs) text += " " + (v ? print(*v) : "None");
-            return text;
-          },
-          [&](const Assertion& a) { return fmt::format("assert {} \"{}\"", sym::to_string(a.condition), a.message); },
-          [&](const ReadSymbol& r) {
-            return fmt::format("symbol {} = read(buf{})", sym::to_string(r.symbol), r.source);
-          },
-          [&](const SetSymbol& s) {
-            return fmt::format("symbol {} = number({})", sym::to_string(s.symbol), sym::to_string(s.value));
-          },
-          [&](const Control& c) { return print(c); }},
-      op.node);
-}
-
-}  // namespace
-
-std::string to_string(const Graph& graph) {
-  std::string text;
-  for (auto& b : graph.buffers()) {
-    const auto& l = b.layout;
-    text += fmt::format(
-        "buf{}: {}{}", b.id,
-        sym::to_string(sym::TensorMeta{.dtype = l.dtype, .device = l.device, .sizes = l.sizes, .strides = l.strides}),
-        b.kind == BufferKind::Input      ? " input"
-        : b.kind == BufferKind::Constant ? " constant"
-        : l.fixed                        ? " fixed"
-                                         : "");
-    if (b.name != fmt::format("buf{}", b.id)) text += fmt::format(" {}", b.name);
-    if (b.is_output) text += " output";
-    text += "\n";
-  }
-  for (auto& op : graph.operations()) {
-    text += fmt::format("op{}: ", op.id);
-    for (BufferId out : op.outs) text += fmt::format("buf{} ", out);
-    if (!op.store_index.empty()) text += fmt::format("at [{}] ", join(op.store_index));
-    text += (op.outs.empty() ? "" : "= ") + print(op);
-    if (!op.origins.empty()) text += fmt::format("  # {}", fmt::join(op.origins, ", "));
-    text += "\n";
-  }
-  text += "return";
-  for (auto& out : graph.outputs) {
-    text += fmt::format(" {}=", out.name);
-    text += std::visit(
-        Overloaded{[](const BufferView& v) { return print(v); }, [](const Expr& e) { return sym::to_string(e); },
-                   [](double v) { return fmt::format("{}", v); }},
-        out.value);
-  }
-  return text + "\n";
 }
 
 }  // namespace coil::ir

@@ -25,7 +25,7 @@ namespace coil::ir {
 using OperationId = std::uint32_t;
 
 /// Where the elements of a buffer lie. A flexible layout has its strides chosen between lowering and scheduling
-/// (ir/layout_choice.h); before that they are a proposal.
+/// (passes/loop/layout_choice.h); before that they are a proposal.
 struct Layout {
   DType dtype = DType::F32;
   Device device;
@@ -211,7 +211,7 @@ class Graph {
   Buffer& add_buffer(std::string name, BufferKind, Layout);
   Operation& add_operation(Operation);
   /// Whether it ever had a convolution, or the gradient of one's weights: layouts left open may then come to have the
-  /// channels innermost (ir/layout_choice.h).
+  /// channels innermost (passes/loop/layout_choice.h).
   bool has_convolutions() const { return has_convolutions_; }
   /// Forgets those of operation `first` and its followers that `unwanted` tells; nothing may read their results.
   void drop_operations(std::size_t first, const std::function<bool(const Operation&)>& unwanted);
@@ -238,6 +238,8 @@ class Graph {
   void end_turns() { turns_.pop_back(); }
   /// The buffer that holds it, once something asked for it.
   std::optional<BufferId> seed_buffer() const { return seed_buffer_; }
+  /// Says that a constant is it, of a graph that is read from text.
+  void set_seed_buffer(BufferId id) { seed_buffer_ = id; }
   /// Numbers for the scalars (ScalarOp::Random) of one operator: the first of `count`.
   std::int64_t new_salts(std::int64_t count) { return std::exchange(salts_, salts_ + count); }
 
@@ -267,6 +269,9 @@ class Graph {
 
 /// Buffers read by an operation (through loads, scatter indices or library operands), each once, in order.
 std::vector<BufferId> reads(const Operation&);
+/// Calls `f` on every expression of an operation itself, those of its body and of its views among them, but not on what
+/// it defines; layouts of buffers are theirs.
+void for_each_expr(const Operation&, const std::function<void(const Expr&)>& f);
 /// Size symbols an operation needs to know when it runs: of its sizes, indices, layouts of what it reads and writes.
 std::set<std::string> free_symbols(const Graph&, const Operation&);
 /// Those of them that the program defines as it runs.
@@ -298,7 +303,7 @@ std::vector<std::size_t> blocks(const Graph&);
 void verify(const Graph&);
 /// Index in elements from the buffer's start of a multi-dimensional index.
 Expr linear_index(const Layout&, std::span<const Expr> index);
-/// The text form: buffers with layouts, operations with bodies, outputs.
+/// The text form (ir/text.h): buffers with layouts, operations with bodies, outputs.
 std::string to_string(const Graph&);
 
 }  // namespace coil::ir

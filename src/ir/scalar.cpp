@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "support/error.h"
-#include "sym/print.h"
 
 namespace coil::ir {
 
@@ -150,6 +149,16 @@ std::optional<bool> known_comparison(const sym::ShapeEnv& env, ScalarOp op, Scal
 }  // namespace
 
 std::string_view name_of(ScalarOp op) { return info(op).name; }
+int operands_of(ScalarOp op) { return info(op).operands; }
+std::optional<ScalarOp> scalar_op(std::string_view name) {
+  for (std::size_t k = static_cast<std::size_t>(ScalarOp::Random) + 1; k < std::size(kOps); ++k)
+    if (kOps[k].name == name) return static_cast<ScalarOp>(k);
+  return std::nullopt;
+}
+DType result_type(ScalarOp op, DType operand) {
+  return is_comparison(op) || op == ScalarOp::IsNan || op == ScalarOp::IsInf || op == ScalarOp::Signbit ? DType::Bool
+                                                                                                        : operand;
+}
 bool is_comparison(ScalarOp op) { return op >= ScalarOp::Eq && op <= ScalarOp::Ge; }
 
 struct ScalarPool::Impl {
@@ -281,8 +290,7 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
     return intern({.op = o, .dtype = t, .args = {a, b, c}});
   }
   const bool integral = is_int(t);
-  DType result = t;
-  if (is_comparison(o) || o == ScalarOp::IsNan || o == ScalarOp::IsInf || o == ScalarOp::Signbit) result = DType::Bool;
+  const DType result = result_type(o, t);
 
   if (is_constant(a) && (!b || is_constant(b))) {
     if (is_comparison(o)) {
@@ -487,72 +495,6 @@ Scalar ScalarPool::masked(Scalar value, Scalar mask, Scalar otherwise) {
   const bool is_load = guarded->op == ScalarOp::Load || guarded->op == ScalarOp::LinearLoad;
   if (is_load && (is_number(otherwise, 0.0))) return guarded;
   return op(ScalarOp::Where, mask, guarded, otherwise);
-}
-
-namespace {
-
-std::string print_number(double v) {
-  if (std::isnan(v)) return "nan";
-  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-  std::string text = fmt::format("{}", v);
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
-}
-
-std::string print_node(Scalar s, const std::function<std::string(Scalar)>& operand) {
-  auto list = [&](const std::vector<Scalar>& items) {
-    std::string text;
-    for (auto* a : items) text += (text.empty() ? "" : ", ") + operand(a);
-    return text;
-  };
-  switch (s->op) {
-    case ScalarOp::Load:
-    case ScalarOp::LinearLoad: {
-      std::string text = fmt::format("{}(buf{}, [", name_of(s->op), s->buffer);
-      for (std::size_t d = 0; d < s->index.size(); ++d) text += (d ? ", " : "") + sym::to_string(s->index[d]);
-      text += "]";
-      for (std::size_t k = 0; k < s->args.size(); ++k) text += fmt::format(", x{} = {}", k, operand(s->args[k]));
-      if (s->mask) text += ", mask = " + operand(s->mask);
-      return text + ")";
-    }
-    case ScalarOp::Index:
-      return fmt::format("{}({})", s->dtype == DType::Bool ? "condition" : "index", sym::to_string(s->index[0]));
-    case ScalarOp::Constant:
-      if (s->dtype == DType::Bool) return s->integer ? "true" : "false";
-      return is_int(s->dtype) ? std::to_string(s->integer) : print_number(s->number);
-    case ScalarOp::Cast:
-    case ScalarOp::Bitcast: return fmt::format("{}({}, {})", name_of(s->op), operand(s->args[0]), short_name(s->dtype));
-    case ScalarOp::Round: return fmt::format("round({}, {})", operand(s->args[0]), short_name(s->rounded));
-    case ScalarOp::CheckIndex:
-      return fmt::format("check_index({}, {})", operand(s->args[0]), sym::to_string(s->index[0]));
-    case ScalarOp::Random:
-      return fmt::format("random({}, {}, {})", operand(s->args[0]), s->integer, sym::to_string(s->index[0]));
-    default: return fmt::format("{}({})", name_of(s->op), list(s->args));
-  }
-}
-
-}  // namespace
-
-std::string to_string(Scalar root) {
-  // A small body prints as one expression; in a large one, what is used several times gets a name.
-  const auto order = topological({&root, 1});
-  std::unordered_map<Scalar, int> uses;
-  std::unordered_map<Scalar, std::string> text;
-  for (Scalar s : order) {
-    for (auto* a : s->args) ++uses[a];
-    if (s->mask) ++uses[s->mask];
-  }
-  std::string definitions;
-  std::size_t names = 0;
-  for (Scalar s : order) {
-    std::string t = print_node(s, [&](Scalar a) { return text.at(a); });
-    if (root->ops > 64 && s != root && uses[s] > 1 && !s->args.empty()) {
-      std::string name = fmt::format("t{}", names++);
-      definitions += fmt::format("{} = {}; ", name, t);
-      t = name;
-    }
-    text[s] = std::move(t);
-  }
-  return definitions + text.at(root);
 }
 
 }  // namespace coil::ir

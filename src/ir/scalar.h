@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,6 +79,12 @@ enum class ScalarOp : std::uint8_t {
 
 /// Name in text IR.
 std::string_view name_of(ScalarOp);
+/// The one of COIL_SCALAR_OPS with that name.
+std::optional<ScalarOp> scalar_op(std::string_view name);
+/// How many operands one of COIL_SCALAR_OPS has.
+int operands_of(ScalarOp);
+/// The type that one of COIL_SCALAR_OPS gives for operands of this type (for where: for the values it chooses from).
+DType result_type(ScalarOp, DType operand);
 bool is_comparison(ScalarOp);
 
 struct ScalarNode;
@@ -119,6 +126,8 @@ class ScalarPool {
   /// Any of COIL_SCALAR_OPS. Operands must have one dtype (shifts and where's condition apart); the result's is theirs,
   /// or Bool for comparisons.
   Scalar op(ScalarOp, Scalar a, Scalar b = nullptr, Scalar c = nullptr);
+  /// The node as it is, nothing folded: what was printed is read back so. (Hash and counts are computed.)
+  Scalar exactly(ScalarNode node) { return intern(std::move(node)); }
 
   /// The indirect variable x<k>: a loop-kind symbol that stands for args[k] in a load's index.
   Expr indirect(std::size_t k);

@@ -1,7 +1,7 @@
 // Convolutions of every rank: library calls, with zero padding in front of them taken in.
 #include <algorithm>
 
-#include "ir/layout_choice.h"
+#include "ir/relayout.h"
 #include "lowering/convolution_windows.h"
 #include "support/error.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "ir/layout_choice.h"
+#include "ir/relayout.h"
 #include "lowering/common.h"
 #include "support/error.h"
 

@@ -1,6 +1,6 @@
 #include "scheduler/schedule.h"
 
-#include "ir/part_writes.h"
+#include "passes/loop/part_writes.h"
 #include "scheduler/space_match.h"
 #include "support/error.h"
 #include "sym/print.h"
@@ -164,7 +164,7 @@ class Fuser {
   }
 
   /// A whole value that moves to memory of the caller, or to where parts of it will be replaced: a kernel of its own,
-  /// which wrapper/coalesce_copies.h may find needless.
+  /// which passes/wrapper/coalesce_copies.h may find needless.
   bool is_copy(const Operation& op) {
     const ir::Buffer& to = graph_.buffer(op.outs[0]);
     return (to.kind != ir::BufferKind::Computed || to.writers.size() > 1) && ir::copied_buffer(graph_, op);
@@ -502,38 +502,5 @@ std::size_t distinct_ops(std::span<const ir::Scalar> roots) {
 }
 
 Schedule schedule(ir::Graph& graph, const Choices& choices) { return Fuser(graph, choices).run(); }
-
-std::string to_string(const ir::Graph& graph, const Schedule& s) {
-  static constexpr const char* kRoles[] = {"inner", "reduce", "scan", "outer"};
-  auto list = [](const Exprs& sizes) {
-    std::string t;
-    for (Expr e : sizes) t += (t.empty() ? "" : ", ") + sym::to_string(e);
-    return "[" + t + "]";
-  };
-  std::string text;
-  for (std::size_t k = 0; k < s.items.size(); ++k) {
-    if (auto* single = std::get_if<Single>(&s.items[k])) {
-      const Operation& op = graph.operations()[single->op];
-      auto* call = std::get_if<ir::Extern>(&op.node);
-      auto* host = std::get_if<ir::Fallback>(&op.node);
-      text += fmt::format("item{}: op{} alone{}\n", k, single->op,
-                          call   ? " (" + call->op + ")"
-                          : host ? " (fallback " + host->op + ")"
-                                 : "");
-      continue;
-    }
-    const Group& g = std::get<Group>(s.items[k]);
-    text += fmt::format("item{}: kernel over {} x {}{}\n", k, list(g.outer), list(g.inner),
-                        g.shape > 0 ? fmt::format(", launch shape {}", g.shape) : "");
-    for (const Member& m : g.members) {
-      const ir::Buffer& out = graph.buffer(graph.operations()[m.op].outs[0]);
-      text += fmt::format("    op{} {} level {} -> {}{}\n", m.op, kRoles[static_cast<int>(m.role)], m.level, out.name,
-                          g.internal.contains(out.id) ? " (internal)" : "");
-    }
-  }
-  for (const Refusal& r : s.refusals)
-    text += fmt::format("not fused: op{} with op{}: {}\n", r.producer, r.consumer, r.reason);
-  return text;
-}
 
 }  // namespace coil::scheduler

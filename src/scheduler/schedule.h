@@ -102,7 +102,4 @@ Exprs store_in_group(ir::Graph&, const Group&, const Member&);
 /// The group's variables with their sizes.
 std::vector<sym::LoopVar> loop_vars(ir::Graph&, const Group&);
 
-/// The text form, for logs and tests.
-std::string to_string(const ir::Graph&, const Schedule&);
-
 }  // namespace coil::scheduler

@@ -1,10 +1,7 @@
 #include "wrapper/build.h"
 
-#include "ir/part_writes.h"
+#include "passes/loop/part_writes.h"
 #include "support/error.h"
-#include "wrapper/batch_launches.h"
-#include "wrapper/coalesce_copies.h"
-#include "wrapper/symbols.h"
 
 namespace coil::wrapper {
 namespace {
@@ -18,8 +15,7 @@ class Builder {
     p_.device = backend.device();
   }
 
-  Program run(const scheduler::Schedule& schedule, const Checks& checks) {
-    p_.check_lifetimes = checks.lifetimes;
+  Program run(const scheduler::Schedule& schedule) {
     add_buffers();
     add_inputs();
     for (const scheduler::Item& item : schedule.items) {
@@ -38,13 +34,6 @@ class Builder {
         out.value = std::get<double>(o.value);
       p_.outputs.push_back(std::move(out));
     }
-    coalesce_copies(p_, copies_);
-    add_value_checks(p_, checks);
-    drop_unused_constants();
-    batch_launches(p_, backend_);
-    plan_lifetimes(p_);
-    define_symbols(p_, numbers_);
-    add_input_checks(p_, checks);
     return std::move(p_);
   }
 
@@ -95,33 +84,9 @@ class Builder {
           {module_.inputs[i].path, b, graph_.mutated.contains(b), module_.inputs[i].constant.has_value()});
       const fx::Node* node = module_.graph.find(module_.inputs[i].placeholder);
       if (!node || module_.inputs[i].constant) continue;
-      if (auto* e = node->meta.value.get_if<Expr>()) numbers_.emplace_back(i, *e);
-      if (auto* b = node->meta.value.get_if<ops::Bool>()) numbers_.emplace_back(i, b->condition);
+      if (auto* e = node->meta.value.get_if<Expr>()) p_.inputs.back().number = *e;
+      if (auto* b = node->meta.value.get_if<ops::Bool>()) p_.inputs.back().number = b->condition;
     }
-  }
-
-  /// Weights that were packed, or whose readers were fused away, need not travel.
-  void drop_unused_constants() {
-    std::set<BufferId> used;
-    for (const Line& l : p_.lines) {
-      const Uses u = uses(l);
-      used.insert(u.reads.begin(), u.reads.end());
-      used.insert(u.writes.begin(), u.writes.end());
-    }
-    for (const Output& o : p_.outputs)
-      if (auto* v = std::get_if<View>(&o.value)) used.insert(v->buffer);
-    std::vector<Constant> kept;
-    for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
-      Buffer& buffer = p_.buffers[b];
-      if (buffer.kind != BufferKind::Constant) continue;
-      if (!used.contains(static_cast<BufferId>(b))) {
-        buffer.kind = BufferKind::Temporary;  // of no lifetime: takes no memory
-        continue;
-      }
-      kept.push_back(std::move(p_.constants[buffer.index]));
-      buffer.index = kept.size() - 1;
-    }
-    p_.constants = std::move(kept);
   }
 
   void call_group(const scheduler::Group& group) {
@@ -135,7 +100,7 @@ class Builder {
     call_kernel(backend_.group(graph_, group), std::move(origins), std::move(where));
     const ir::Operation& op = graph_.operations()[group.members[0].op];
     if (group.members.size() > 1) return;
-    if (auto from = ir::copied_buffer(graph_, op)) copies_.push_back({p_.lines.size() - 1, *from, op.outs[0]});
+    if (auto from = ir::copied_buffer(graph_, op)) std::get<CallKernel>(p_.lines.back()).copies = {*from, op.outs[0]};
   }
 
   /// Nodes of the incoming graph that nodes of the lowered one came from.
@@ -205,15 +170,13 @@ class Builder {
   const codegen::Backend& backend_;
   Program p_;
   std::map<std::string, std::size_t> kernel_index_;
-  std::vector<Copy> copies_;
-  std::vector<std::pair<std::size_t, Expr>> numbers_;
 };
 
 }  // namespace
 
 Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule,
-              const codegen::Backend& backend, const Checks& checks) {
-  return Builder(module, graph, backend).run(schedule, checks);
+              const codegen::Backend& backend) {
+  return Builder(module, graph, backend).run(schedule);
 }
 
 }  // namespace coil::wrapper

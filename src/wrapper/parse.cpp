@@ -1,10 +1,7 @@
-#include <charconv>
-#include <cstdlib>
-
+#include "ir/text_parts.h"
 #include "ops/value.h"
 #include "support/error.h"
-#include "sym/print.h"
-#include "wrapper/cursor.h"
+#include "sym/declarations.h"
 #include "wrapper/text.h"
 
 namespace coil::wrapper {
@@ -12,7 +9,8 @@ namespace {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) { p_.env = std::make_shared<sym::ShapeEnv>(); }
+  explicit Parser(std::string_view text)
+      : text_(text), p_{.env = std::make_shared<sym::ShapeEnv>()}, read_(*p_.env, false) {}
 
   Program run() {
     std::size_t number = 0;
@@ -21,7 +19,7 @@ class Parser {
       const std::size_t end = std::min(text_.find('\n', at), text_.size());
       const std::string_view text = text_.substr(at, end - at);
       at = end + 1;
-      Cursor c(text, ++number);
+      LineCursor c(text, ++number);
       if (c.peek() == '\0' || c.peek() == '#') continue;
       if (!begun)
         header(c), begun = true;
@@ -33,46 +31,18 @@ class Parser {
   }
 
  private:
-  void header(Cursor& c) {
+  void header(LineCursor& c) {
     c.expect("wrapper");
     p_.name = c.name();
     c.expect("(");
-    while (!c.accept(")")) {
-      const std::string name = c.identifier();
-      c.expect(":");
-      const bool unbacked = c.accept("unbacked");
-      c.expect("[");
-      sym::Range range{.low = bound(c), .high = 0};
-      c.expect(",");
-      range.high = bound(c);
-      c.expect("]");
-      if (p_.env->context().find(name)) c.fault(fmt::format("the size {} is declared twice", name));
-      if (unbacked)
-        p_.env->add_unbacked(name, range);
-      else
-        p_.env->add_size(name, c.accept("=") ? std::optional(c.integer()) : std::nullopt, range);
-      if (!c.accept(",") && c.peek() != ')') c.fault("',' or ')' should stand here");
-    }
-    if (c.accept("on")) p_.device = device(c);
+    sym::read_declarations(c, *p_.env);
+    if (c.accept("on")) p_.device = read_.device(c);
     p_.check_lifetimes = c.accept("watched");
     c.expect(":");
     c.expect_end();
   }
 
-  /// `cuda:0`: the number belongs to it.
-  static Device device(Cursor& c) {
-    std::string text = c.bare();
-    if (text == "cuda" && c.accept(":")) text += ":" + c.bare();
-    return parse_device(text);
-  }
-
-  static std::int64_t bound(Cursor& c) {
-    if (c.accept("inf")) return sym::Range::kMax;
-    if (c.accept("-inf")) return sym::Range::kMin;
-    return c.integer();
-  }
-
-  void line(Cursor& c, std::string_view text) {
+  void line(LineCursor& c, std::string_view text) {
     if (c.accept("|")) {
       if (!open_text_) c.fault("this line belongs to no kernel");
       const std::size_t bar = text.find('|');
@@ -100,18 +70,6 @@ class Parser {
       call(c, true);
     else if (c.accept("extern"))
       library_call(c);
-    else if (c.accept("if"))
-      border(Control{Control::Kind::If, expr(c, {":"})}, c);
-    else if (c.accept("else"))
-      border(Control{Control::Kind::Else}, c);
-    else if (c.accept("end if"))
-      p_.lines.emplace_back(Control{Control::Kind::EndIf});
-    else if (c.accept("loop"))
-      loop(c);
-    else if (c.accept("break unless"))
-      p_.lines.emplace_back(Control{Control::Kind::BreakUnless, expr(c, {})});
-    else if (c.accept("end loop"))
-      p_.lines.emplace_back(Control{Control::Kind::EndLoop});
     else if (c.accept("fallback"))
       host_call(c);
     else if (c.accept("output"))
@@ -120,6 +78,8 @@ class Parser {
       open_text_ = kernel_named(c);
     else if (c.accept("source"))
       source(c);
+    else if (auto border = read_.control(c))
+      p_.lines.emplace_back(*border);
     else
       c.fault("no line of the wrapper begins so");
     c.expect_end();
@@ -127,51 +87,25 @@ class Parser {
 
   // ---- Expressions and names ----
 
-  Expr expr(Cursor& c, std::initializer_list<std::string_view> stops) {
-    const std::string text(c.until(stops));
-    try {
-      return sym::parse(text, [&](std::string_view name) -> Expr {
-        auto found = p_.env->context().find(name);
-        if (!found) fail("the size {} is not declared", name);
-        return *found;
-      });
-    } catch (const Error& e) {
-      c.fault(e.what());
-    }
-  }
+  Expr expr(LineCursor& c, std::initializer_list<std::string_view> stops) { return read_.expr(c, stops); }
+  Exprs exprs(LineCursor& c) { return read_.exprs(c); }
+  DType dtype(LineCursor& c) { return read_.dtype(c); }
 
-  Exprs exprs(Cursor& c) {
-    Exprs out;
-    c.expect("[");
-    while (!c.accept("]")) {
-      out.push_back(expr(c, {","}));
-      if (!c.accept(",") && c.peek() != ']') c.fault("',' or ']' should stand here");
-    }
-    return out;
-  }
-
-  DType dtype(Cursor& c) {
-    const std::string name = c.bare();
-    auto d = dtype_from_short_name(name);
-    if (!d) c.fault(fmt::format("'{}' is no dtype", name));
-    return *d;
-  }
-
-  BufferId buffer_named(Cursor& c) {
+  BufferId buffer_named(LineCursor& c) {
     const std::string name = c.name();
     auto found = buffers_.find(name);
     if (found == buffers_.end()) c.fault(fmt::format("there is no buffer {}", name));
     return found->second;
   }
 
-  std::size_t kernel_named(Cursor& c) {
+  std::size_t kernel_named(LineCursor& c) {
     const std::string name = c.identifier();
     auto found = kernels_.find(name);
     if (found == kernels_.end()) c.fault(fmt::format("there is no kernel {}", name));
     return found->second;
   }
 
-  std::size_t define_kernel(Cursor& c) {
+  std::size_t define_kernel(LineCursor& c) {
     const std::string name = c.identifier();
     if (!kernels_.emplace(name, p_.kernels.size()).second) c.fault(fmt::format("the kernel {} is defined twice", name));
     p_.kernels.push_back({name, ""});
@@ -180,7 +114,7 @@ class Parser {
 
   /// `x`, `x.view(i32)`, `x.as_strided([..], [..], 0)`. A name that is no plain word is in quotes, so a dot and a
   /// parenthesis belong to the view.
-  View view(Cursor& c) {
+  View view(LineCursor& c) {
     std::string name;
     std::string call;  // "view" or "as_strided"
     if (c.peek() == '"') {
@@ -215,7 +149,7 @@ class Parser {
     return v;
   }
 
-  std::vector<View> views(Cursor& c, char end) {
+  std::vector<View> views(LineCursor& c, char end) {
     std::vector<View> out;
     while (c.peek() != end) {
       out.push_back(view(c));
@@ -226,7 +160,7 @@ class Parser {
 
   /// ` from a, b as c at "model.py:12"`; nodes that have their origins' names are left out.
   template <class Call>
-  static void origins(Cursor& c, Call& call) {
+  static void origins(LineCursor& c, Call& call) {
     auto names = [&](std::set<std::string>& into) {
       do into.insert(c.name());
       while (c.accept(","));
@@ -241,7 +175,7 @@ class Parser {
 
   // ---- Lines ----
 
-  void buffer(Cursor& c) {
+  void buffer(LineCursor& c) {
     Buffer b;
     b.name = c.name();
     c.expect(":");
@@ -252,7 +186,7 @@ class Parser {
     c.expect("}");
     if (b.sizes.size() != b.strides.size()) c.fault("a buffer has as many strides as sizes");
     const std::string kind = c.bare();
-    if (c.accept("on")) b.device = device(c);
+    if (c.accept("on")) b.device = read_.device(c);
     const auto id = static_cast<BufferId>(p_.buffers.size());
     if (kind == "input") {
       b.kind = BufferKind::Input;
@@ -260,12 +194,13 @@ class Parser {
       Input in{c.peek() == '"' ? c.quoted() : b.name, id};
       in.mutated = c.accept("mutated");
       in.unused = c.accept("unused");
+      if (c.accept("number")) in.number = expr(c, {" bytes"});
       p_.inputs.push_back(std::move(in));
     } else if (kind == "constant") {
       b.kind = BufferKind::Constant;
       b.index = p_.constants.size();
       const bool seed = c.accept("seed");
-      p_.constants.push_back({b.name, zeros(c, b), seed || c.accept("state"), seed});
+      p_.constants.push_back({b.name, ir::zeros(c, b.dtype, b.sizes, b.strides), seed || c.accept("state"), seed});
     } else if (kind == "output") {
       b.kind = BufferKind::Output;
     } else if (kind != "temporary") {
@@ -276,36 +211,9 @@ class Parser {
     p_.buffers.push_back(std::move(b));
   }
 
-  static Tensor zeros(Cursor& c, const Buffer& b) {
-    Tensor t;
-    t.dtype = b.dtype;
-    std::int64_t last = 0;
-    bool empty = false;
-    for (std::size_t d = 0; d < b.sizes.size(); ++d) {
-      auto size = b.sizes[d].constant(), stride = b.strides[d].constant();
-      if (!size || !stride || *size < 0 || *stride < 0) c.fault("a constant has sizes that are numbers");
-      t.sizes.push_back(*size);
-      t.strides.push_back(*stride);
-      empty = empty || *size == 0;
-      if (*size > 0 && (__builtin_mul_overflow(*size - 1, *stride, stride.operator->()) ||
-                        __builtin_add_overflow(last, *stride, &last)))
-        c.fault("the constant is too large");
-    }
-    const std::size_t bytes = empty ? 0 : (static_cast<std::size_t>(last) + 1) * size_of(b.dtype);
-    if (bytes > 0) {  // pages that nobody touches cost nothing
-      auto* memory = static_cast<std::byte*>(std::calloc(bytes, 1));
-      if (!memory) c.fault("the constant is too large");
-      t.storage = {std::shared_ptr<std::byte>(memory, [](std::byte* m) { std::free(m); }), bytes};
-    }
-    return t;
-  }
-
-  void symbol(Cursor& c) {
+  void symbol(LineCursor& c) {
     DefineSymbol d;
-    const std::string name = c.identifier();
-    auto found = p_.env->context().find(name);
-    if (!found) c.fault(fmt::format("the size {} is not declared", name));
-    d.symbol = *found;
+    d.symbol = read_.symbol(c);
     c.expect("=");
     if (c.accept("read")) {
       c.expect("(");
@@ -358,30 +266,14 @@ class Parser {
     p_.lines.emplace_back(std::move(d));
   }
 
-  void border(Control line, Cursor& c) {
-    c.expect(":");
-    p_.lines.emplace_back(line);
-  }
-
-  /// `loop u0 < s0:`, or `loop u0:` for one without a bound.
-  void loop(Cursor& c) {
-    Control line{Control::Kind::Loop};
-    const std::string name = c.identifier();
-    auto counter = p_.env->context().find(name);
-    if (!counter) c.fault(fmt::format("the size {} is not declared", name));
-    line.counter = *counter;
-    if (c.accept("<")) line.extent = expr(c, {":"});
-    border(line, c);
-  }
-
-  void assertion(Cursor& c) {
+  void assertion(LineCursor& c) {
     Assert a{expr(c, {","}), ""};
     c.expect(",");
     a.message = c.quoted();
     p_.lines.emplace_back(std::move(a));
   }
 
-  void reuse(Cursor& c) {
+  void reuse(LineCursor& c) {
     Reuse r;
     r.from = buffer_named(c);
     c.expect("as");
@@ -389,7 +281,7 @@ class Parser {
     p_.lines.emplace_back(r);
   }
 
-  void call(Cursor& c, bool on_gpu) {
+  void call(LineCursor& c, bool on_gpu) {
     CallKernel k;
     k.kernel = kernel_named(c);
     c.expect("(");
@@ -428,11 +320,16 @@ class Parser {
         k.in_place.emplace_back(from, buffer_named(c));
       } while (c.accept(","));
     }
+    if (c.accept("copies")) {
+      const BufferId from = buffer_named(c);
+      c.expect("->");
+      k.copies = {from, buffer_named(c)};
+    }
     origins(c, k);
     p_.lines.emplace_back(std::move(k));
   }
 
-  void library_call(Cursor& c) {
+  void library_call(LineCursor& c) {
     CallExtern e;
     e.outputs = views(c, '=');
     c.expect("=");
@@ -441,10 +338,11 @@ class Parser {
     e.inputs = views(c, ')');
     c.expect(")");
     while (!c.done()) {
-      if (Cursor ahead = c; ahead.accept("from") || ahead.accept("as") || ahead.accept("at")) break;
+      if (LineCursor ahead = c; ahead.accept("from") || ahead.accept("as") || ahead.accept("at")) break;
       const std::string key = c.identifier();
       c.expect("=");
-      if (!e.attributes.emplace(key, attribute(c)).second) c.fault(fmt::format("the attribute {} is given twice", key));
+      if (!e.attributes.emplace(key, read_.attribute(c)).second)
+        c.fault(fmt::format("the attribute {} is given twice", key));
     }
     origins(c, e);
     p_.lines.emplace_back(std::move(e));
@@ -452,7 +350,7 @@ class Parser {
 
   /// `fallback y, None = aten.op.default(%0, [1, s0], dtype=f32) where %0 = x`; results in brackets are those of an
   /// operator that returns several values.
-  void host_call(Cursor& c) {
+  void host_call(LineCursor& c) {
     CallFallback f;
     f.is_list = c.accept("[");
     const char end = f.is_list ? ']' : '=';
@@ -466,23 +364,9 @@ class Parser {
     if (f.is_list) c.expect("]");
     c.expect("=");
     f.op = c.bare();
-    c.expect("(");
     std::size_t operands = 0;
-    while (!c.accept(")")) {
-      std::string keyword;
-      if (Cursor ahead = c; is_word(ahead.peek())) {
-        const std::string word = ahead.bare();
-        if (ahead.accept("=")) keyword = c.identifier(), c.expect("=");
-      }
-      f.arguments.push_back({std::move(keyword), argument(c, operands)});
-      if (!c.accept(",") && c.peek() != ')') c.fault("',' or ')' should stand here");
-    }
-    if (c.accept("writes")) {
-      do {
-        c.expect("%");
-        f.writes.push_back(static_cast<std::size_t>(c.integer()));
-      } while (c.accept(","));
-    }
+    f.arguments = read_.arguments(c, operands);
+    f.writes = read_.writes(c);
     if (c.accept("where")) {
       do {
         c.expect(fmt::format("%{}", f.inputs.size()));
@@ -498,86 +382,7 @@ class Parser {
     p_.lines.emplace_back(std::move(f));
   }
 
-  /// `operands` becomes one more than the highest number of an operand.
-  ops::CallArgument argument(Cursor& c, std::size_t& operands) {
-    if (c.peek() == '"') return c.quoted();
-    if (c.accept("[")) {
-      ops::CallArguments items;
-      while (!c.accept("]")) {
-        items.push_back(argument(c, operands));
-        if (!c.accept(",") && c.peek() != ']') c.fault("',' or ']' should stand here");
-      }
-      return items;
-    }
-    if (c.accept("%")) {
-      const std::int64_t index = c.integer();
-      if (index < 0 || index > 0xffff) c.fault("no call has so many operands");
-      operands = std::max(operands, static_cast<std::size_t>(index) + 1);
-      return ops::Operand{static_cast<std::size_t>(index)};
-    }
-    Cursor before = c;
-    const std::string text(c.until({","}));
-    if (text == "None") return ops::None{};
-    if (text == "True" || text == "False") return text == "True";
-    if (auto d = dtype_from_short_name(text)) return *d;
-    if (text == "cpu" || text == "meta" || text.starts_with("cuda")) return parse_device(text);
-    using ops::MemoryFormat;
-    for (MemoryFormat m :
-         {MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d})
-      if (text == ops::name_of(m)) return m;
-    for (ops::TensorLayout l : {ops::TensorLayout::Strided, ops::TensorLayout::Sparse})
-      if (text == ops::name_of(l)) return l;
-    if (char* end = nullptr; is_real(text) && (std::strtod(text.c_str(), &end), end == text.c_str() + text.size()))
-      return real(c, text);
-    c = before;
-    return expr(c, {","});
-  }
-
-  static double real(Cursor& c, const std::string& text) {
-    char* end = nullptr;
-    const double v = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end) c.fault(fmt::format("'{}' is no number", text));
-    return v;
-  }
-  static bool is_real(std::string_view text) { return text.find_first_of(".en") != text.npos; }
-
-  static Attribute attribute(Cursor& c) {
-    if (c.peek() == '"') return c.quoted();
-    if (c.accept("reals[]")) return std::vector<double>{};
-    if (c.accept("strings[]")) return std::vector<std::string>{};
-    if (!c.accept("[")) {
-      const std::string text(c.until({" "}));
-      if (is_real(text)) return real(c, text);
-      return integer(c, text);
-    }
-    std::vector<std::string> strings, numbers;
-    bool reals = false;
-    while (!c.accept("]")) {
-      if (c.peek() == '"')
-        strings.push_back(c.quoted());
-      else
-        numbers.emplace_back(c.until({","})), reals = reals || is_real(numbers.back());
-      if (!c.accept(",") && c.peek() != ']') c.fault("',' or ']' should stand here");
-    }
-    if (!strings.empty() && !numbers.empty()) c.fault("a list holds strings or numbers, not both");
-    if (!strings.empty()) return strings;
-    if (reals) {
-      std::vector<double> out;
-      for (const std::string& n : numbers) out.push_back(real(c, n));
-      return out;
-    }
-    std::vector<std::int64_t> out;
-    for (const std::string& n : numbers) out.push_back(integer(c, n));
-    return out;
-  }
-  static std::int64_t integer(Cursor& c, const std::string& text) {
-    std::int64_t v = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), v);
-    if (status != std::errc() || end != text.data() + text.size()) c.fault(fmt::format("'{}' is no integer", text));
-    return v;
-  }
-
-  void output(Cursor& c) {
+  void output(LineCursor& c) {
     Output o;
     o.name = c.name();
     c.expect("=");
@@ -587,14 +392,14 @@ class Parser {
       o.value = expr(c, {});
       o.is_bool = true;
     } else if (c.accept("real")) {
-      o.value = real(c, std::string(c.until({" "})));
+      o.value = read_.real(c, std::string(c.until({" "})));
     } else {
       o.value = view(c);
     }
     p_.outputs.push_back(std::move(o));
   }
 
-  void source(Cursor& c) {
+  void source(LineCursor& c) {
     std::string name = c.name();
     c.expect("=");
     p_.source.emplace_back(std::move(name), c.quoted());
@@ -602,6 +407,7 @@ class Parser {
 
   std::string_view text_;
   Program p_;
+  ir::PartReader read_;
   std::map<std::string, BufferId, std::less<>> buffers_;
   std::map<std::string, std::size_t, std::less<>> kernels_;
   std::optional<std::size_t> open_text_;  ///< the kernel whose text is being read
@@ -611,15 +417,6 @@ class Parser {
 
 Program parse(std::string_view text) { return Parser(text).run(); }
 
-bool is_wrapper_text(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = text.substr(at, end - at);
-    at = end + 1;
-    line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
-    if (!line.empty() && line[0] != '#') return line.starts_with("wrapper ");
-  }
-  return false;
-}
+bool is_wrapper_text(std::string_view text) { return first_line(text).starts_with("wrapper "); }
 
 }  // namespace coil::wrapper

@@ -70,6 +70,9 @@ struct CallKernel {
   std::int64_t grain = 1;
   std::string failure;  ///< message when the kernel sets its status; empty when it cannot
   std::vector<std::pair<BufferId, BufferId>> in_place;  ///< inputs whose memory an output may take over
+  /// Of a kernel that does nothing else: all of the first buffer, unchanged and each element to the same place, goes to
+  /// the second.
+  std::optional<std::pair<BufferId, BufferId>> copies;
   std::set<std::string> nodes;    ///< of the graph after the passes that it computes, and none that it only reads
   std::set<std::string> origins;  ///< nodes of the incoming graph that those came from
   std::string where;
@@ -120,6 +123,7 @@ struct Input {
   std::string name;  ///< path in the file of inputs
   BufferId buffer = 0;
   bool mutated = false, unused = false;
+  std::optional<Expr> number;  ///< what a number is called in expressions
 };
 
 struct Constant {
@@ -186,6 +190,8 @@ std::map<std::size_t, Joined> joined_values(const Program&);
 /// the other side of the branch allocates it too; only outputs, mutated inputs and states are written for good; calls
 /// are those of the program's device. Throws Error naming the line.
 void verify(const Program&);
+/// The part of it that holds before symbols are defined and lifetimes planned.
+void verify_calls(const Program&);
 
 /// Bytes that a strided layout spans; 0 when a size is 0.
 Expr span_bytes(const sym::ShapeEnv&, DType, const Exprs& sizes, const Exprs& strides);

@@ -1,7 +1,6 @@
 #include "wrapper/text.h"
 
-#include <cctype>
-
+#include "ir/text_parts.h"
 #include "ops/call_argument.h"
 #include "ops/value.h"
 #include "support/error.h"
@@ -10,31 +9,6 @@
 
 namespace coil::wrapper {
 namespace {
-
-std::string list(const Exprs& values) {
-  std::string out;
-  for (Expr e : values) out += (out.empty() ? "" : ", ") + sym::to_string(e);
-  return "[" + out + "]";
-}
-
-/// A name as it is where it reads back so, in quotes otherwise.
-std::string word(std::string_view text) {
-  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
-  });
-  return plain && !text.ends_with('.') ? std::string(text) : ops::quote(text);
-}
-
-std::string value(std::int64_t v) { return std::to_string(v); }
-std::string value(double v) { return ops::to_string(v); }
-std::string value(const std::string& v) { return ops::quote(v); }
-template <class T>
-std::string value(const std::vector<T>& items) {
-  if (items.empty()) return std::is_same_v<T, double> ? "reals[]" : std::is_same_v<T, std::string> ? "strings[]" : "[]";
-  std::string out;
-  for (const T& item : items) out += (out.empty() ? "" : ", ") + value(item);
-  return "[" + out + "]";
-}
 
 class Text {
  public:
@@ -53,7 +27,8 @@ class Text {
     for (const Output& o : p_.outputs) output(o);
     if (complete_) {
       for (const Kernel& k : p_.kernels) kernel_text(k);
-      for (const auto& [name, text] : p_.source) out_ += fmt::format("source {} = {}\n", word(name), ops::quote(text));
+      for (const auto& [name, text] : p_.source)
+        out_ += fmt::format("source {} = {}\n", ir::word_text(name), ops::quote(text));
     }
     return std::move(out_);
   }
@@ -61,19 +36,20 @@ class Text {
  private:
   void header() {
     out_ +=
-        fmt::format("wrapper {}({}){}{}:\n", word(p_.name), sym::declarations(*p_.env),
+        fmt::format("wrapper {}({}){}{}:\n", ir::word_text(p_.name), sym::declarations(*p_.env),
                     p_.device == Device{} ? "" : " on " + to_string(p_.device), p_.check_lifetimes ? " watched" : "");
   }
 
   void buffer(const Buffer& b) {
     static constexpr const char* kinds[] = {"input", "constant", "temporary", "output"};
-    out_ += fmt::format("buffer {} : {}{} {{{}}} {}", word(b.name), short_name(b.dtype), list(b.sizes), list(b.strides),
-                        kinds[static_cast<int>(b.kind)]);
+    out_ += fmt::format("buffer {} : {}{} {{{}}} {}", ir::word_text(b.name), short_name(b.dtype),
+                        ir::list_text(b.sizes), ir::list_text(b.strides), kinds[static_cast<int>(b.kind)]);
     if (b.device != Device{}) out_ += " on " + to_string(b.device);
     if (complete_) {
       if (b.kind == BufferKind::Input) {
         const Input& in = p_.inputs[b.index];
         out_ += fmt::format(" {}{}{}", ops::quote(in.name), in.mutated ? " mutated" : "", in.unused ? " unused" : "");
+        if (in.number) out_ += " number " + sym::to_string(*in.number);
       }
       if (b.kind == BufferKind::Constant && p_.constants[b.index].state)
         out_ += p_.constants[b.index].seed ? " seed" : " state";
@@ -102,14 +78,15 @@ class Text {
     }
   }
 
-  std::string name(BufferId b) const { return word(p_.buffers[b].name); }
+  std::string name(BufferId b) const { return ir::word_text(p_.buffers[b].name); }
 
   std::string view(const View& v) const {
     const Buffer& b = p_.buffers[v.buffer];
-    std::string out = word(b.name);
+    std::string out = ir::word_text(b.name);
     if (v.dtype != b.dtype) out += fmt::format(".view({})", short_name(v.dtype));
     if (v.sizes != b.sizes || v.strides != b.strides || !v.offset.is_constant(0))
-      out += fmt::format(".as_strided({}, {}, {})", list(v.sizes), list(v.strides), sym::to_string(v.offset));
+      out += fmt::format(".as_strided({}, {}, {})", ir::list_text(v.sizes), ir::list_text(v.strides),
+                         sym::to_string(v.offset));
     return out;
   }
   std::string views(const std::vector<View>& all) const {
@@ -121,9 +98,9 @@ class Text {
   std::string origins(const Call& call) const {
     if (!complete_) return "";
     std::string out, nodes;
-    for (const std::string& o : call.origins) out += (out.empty() ? " from " : ", ") + word(o);
+    for (const std::string& o : call.origins) out += (out.empty() ? " from " : ", ") + ir::word_text(o);
     if (call.nodes != call.origins)
-      for (const std::string& n : call.nodes) nodes += (nodes.empty() ? " as " : ", ") + word(n);
+      for (const std::string& n : call.nodes) nodes += (nodes.empty() ? " as " : ", ") + ir::word_text(n);
     out += nodes;
     const std::string& where = call.where;
     return where.empty() ? out : out + " at " + ops::quote(where);
@@ -149,27 +126,15 @@ class Text {
   std::string line(const SetSymbol& s) const {
     return fmt::format("symbol {} = number({})", sym::to_string(s.symbol), sym::to_string(s.value));
   }
-  std::string line(const Control& c) const {
-    switch (c.kind) {
-      case Control::Kind::If: return fmt::format("if {}:", sym::to_string(c.condition));
-      case Control::Kind::Else: return "else:";
-      case Control::Kind::EndIf: return "end if";
-      case Control::Kind::Loop:
-        return fmt::format("loop {}{}:", sym::to_string(c.counter),
-                           c.extent.is_constant(sym::Range::kMax) ? "" : " < " + sym::to_string(c.extent));
-      case Control::Kind::BreakUnless: return "break unless " + sym::to_string(c.condition);
-      case Control::Kind::EndLoop: return "end loop";
-    }
-    return {};
-  }
+  std::string line(const Control& c) const { return ir::control_text(c); }
   std::string line(const CallKernel& c) const {
     std::string args;
     for (std::size_t k = 0; k < c.buffers.size(); ++k)
       args += (k ? ", " : "") + std::string(c.written[k] ? "&" : "") + name(c.buffers[k]);
-    std::string out =
-        fmt::format("{} {}({}; {}) ", c.launch ? "launch" : "call", p_.kernels[c.kernel].symbol, args, list(c.scalars));
+    std::string out = fmt::format("{} {}({}; {}) ", c.launch ? "launch" : "call", p_.kernels[c.kernel].symbol, args,
+                                  ir::list_text(c.scalars));
     if (c.launch)
-      out += fmt::format("on {} x {} threads, {} shared bytes", list(c.launch->grid), c.launch->block,
+      out += fmt::format("on {} x {} threads, {} shared bytes", ir::list_text(c.launch->grid), c.launch->block,
                          sym::to_string(c.launch->shared_bytes));
     else
       out += fmt::format("over {} by {}", sym::to_string(c.extent), c.grain);
@@ -178,12 +143,13 @@ class Text {
       for (std::size_t k = 0; k < c.in_place.size(); ++k)
         out +=
             fmt::format("{}{} -> {}", k ? ", " : " in place ", name(c.in_place[k].first), name(c.in_place[k].second));
+    if (complete_ && c.copies) out += fmt::format(" copies {} -> {}", name(c.copies->first), name(c.copies->second));
     return out + origins(c);
   }
   std::string line(const CallExtern& c) const {
     std::string attributes;
     for (const auto& [key, v] : c.attributes) {
-      std::string text = std::visit([](const auto& x) { return value(x); }, v);
+      std::string text = ir::attribute_text(v);
       if (!complete_ && text.size() > 60 && std::holds_alternative<std::string>(v)) text = "…";
       attributes += fmt::format(" {}={}", key, text);
     }
@@ -198,10 +164,8 @@ class Text {
     std::string operands;
     for (std::size_t k = 0; k < c.inputs.size(); ++k)
       operands += fmt::format("{}%{} = {}", k ? ", " : " where ", k, view(c.inputs[k]));
-    std::string writes;
-    for (std::size_t k = 0; k < c.writes.size(); ++k)
-      writes += fmt::format("{}%{}", k ? ", " : " writes ", c.writes[k]);
-    return out + fmt::format(" = {}({}){}{}{}", c.op, ops::to_string(c.arguments), writes, operands, origins(c));
+    return out + fmt::format(" = {}({}){}{}{}", c.op, ops::to_string(c.arguments), ir::writes_text(c.writes), operands,
+                             origins(c));
   }
 
   const Program& p_;

@@ -10,6 +10,7 @@
 //     extern buf1 = linear(x, lin.weight) has_bias=0 post=["relu"] from linear, relu at "model.py:12"
 //     kernel coil_2a
 //     call coil_2a(x, &buf1; [s0]) over s0 by 512 fails "an index is out of range" in place x -> buf1 from add as mul
+//     call coil_2a(buf1, &x; []) over 4*s0 by 512 copies buf1 -> x
 //     symbol u0 = read(count)
 //     if u0:
 //       call coil_2b(buf1; []) over u0 by 512

@@ -1,6 +1,6 @@
 """NaN, infinities and overflow through products and convolutions with activations behind them: the pattern is eager's.
 
-oneDNN's relu and clip give a number for NaN; src/compiler/nan_guards.h says how NaN is kept.
+oneDNN's relu and clip give a number for NaN; src/passes/loop/nan_guards.h says how NaN is kept.
 """
 
 import pathlib

@@ -1,6 +1,7 @@
 #include "codegen/cpp/kernel.h"
 #include "ir/tensor_box.h"
 #include "scheduler/schedule.h"
+#include "scheduler/text.h"
 #include "scheduler/space.h"
 
 namespace coil {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "frontend/graph_builder.h"
-#include "ir/fuse_post_ops.h"
-#include "ir/layout_choice.h"
+#include "passes/loop/fuse_post_ops.h"
+#include "passes/loop/layout_choice.h"
 
 namespace coil::lowering {
 namespace {

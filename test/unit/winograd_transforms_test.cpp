@@ -1,4 +1,4 @@
-#include "compiler/winograd_transforms.h"
+#include "passes/loop/winograd_transforms.h"
 
 #include <gtest/gtest.h>
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "passes/wrapper/batch_launches.h"
+#include "passes/wrapper/lifetimes.h"
 #include "support/error.h"
-#include "wrapper/batch_launches.h"
-#include "wrapper/build.h"
 #include "wrapper_programs.h"
 
 namespace coil {

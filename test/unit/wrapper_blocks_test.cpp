@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "error_of.h"
-#include "wrapper/build.h"
+#include "passes/wrapper/lifetimes.h"
 #include "wrapper/plan.h"
 #include "wrapper/text.h"
 #include "wrapper_programs.h"

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "wrapper/build.h"
-#include "wrapper/coalesce_copies.h"
+#include "passes/wrapper/coalesce_copies.h"
+#include "passes/wrapper/lifetimes.h"
 #include "wrapper_programs.h"
 
 namespace coil {
@@ -9,10 +9,8 @@ namespace {
 
 using wrapper::BufferId;
 using wrapper::CallKernel;
-using wrapper::Copy;
 
 struct Program : WrapperProgram {
-  std::vector<Copy> copies;
   BufferId state(const std::string& name) {
     const BufferId id = input(name, {8});
     inputs.back().mutated = true;
@@ -20,11 +18,11 @@ struct Program : WrapperProgram {
   }
   void copy(BufferId from, BufferId to) {
     call({from}, to);
-    copies.push_back({lines.size() - 1, from, to});
+    std::get<CallKernel>(lines.back()).copies = {from, to};
   }
   /// Calls left, after copies are coalesced; the program must still be sound.
   std::size_t calls_left() {
-    wrapper::coalesce_copies(*this, copies);
+    wrapper::coalesce_copies(*this);
     wrapper::plan_lifetimes(*this);
     EXPECT_NO_THROW(wrapper::verify(*this));
     return count<CallKernel>();

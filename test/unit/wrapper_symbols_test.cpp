@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "error_of.h"
+#include "passes/wrapper/symbols.h"
 #include "runtime/plan/shape_program.h"
 #include "wrapper/plan.h"
-#include "wrapper/symbols.h"
 #include "wrapper/text.h"
 #include "wrapper_programs.h"
 
@@ -22,7 +22,7 @@ std::vector<std::int64_t> solve(WrapperProgram& p, const std::vector<Sizes>& giv
     p.buffers.back().bytes = e;
     p.call({}, carriers.back());
   }
-  wrapper::define_symbols(p, {});
+  wrapper::define_symbols(p);
   const runtime::Plan plan = wrapper::make_plan(p);
   std::vector<Tensor> inputs;
   for (const Sizes& sizes : given) inputs.push_back(Tensor::empty(DType::F32, sizes));
@@ -98,7 +98,7 @@ TEST(WrapperSymbols, OneThatCannotBeFoundIsNamed) {
   WrapperProgram p;
   const Expr a = p.env->add_size("s0", 4), b = p.env->add_size("s1", 5);
   p.input("xy", {a * b});
-  EXPECT_NE(error_of([&] { wrapper::define_symbols(p, {}); }).find("the size s"), std::string::npos);
+  EXPECT_NE(error_of([&] { wrapper::define_symbols(p); }).find("the size s"), std::string::npos);
 }
 
 TEST(WrapperSymbols, RangesAndGuardsAreChecked) {
@@ -106,7 +106,7 @@ TEST(WrapperSymbols, RangesAndGuardsAreChecked) {
   const Expr s = p.env->add_size("s0", 4, {2, 64});
   p.input("x", {s});
   p.env->add_guard(sym::eq(sym::mod(s, 2), 0), "the test wants it");
-  wrapper::define_symbols(p, {});
+  wrapper::define_symbols(p);
   const std::string text = wrapper::to_string(p);
   EXPECT_NE(text.find("must be at least 2"), std::string::npos) << text;
   EXPECT_NE(text.find("must be at most 64"), std::string::npos) << text;

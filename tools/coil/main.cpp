@@ -22,12 +22,10 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "coil " COIL_VERSION);
   app.require_subcommand(1);
   app.footer("Each subcommand has its own --help, with an example.");
-#ifndef COIL_ONLY_OPT
   coil::cli::add_compile(app);
   coil::cli::add_run(app);
   coil::cli::add_bench(app);
   coil::cli::add_explain(app);
-#endif
   coil::cli::add_opt(app);
   if (argc > 1 && argv[1][0] != '-' &&
       app.get_subcommands([&](CLI::App* sub) { return sub->check_name(argv[1]); }).empty())

@@ -1,38 +1,17 @@
-// `coil opt` on wrapper lines: the memory planner, the verifier and the emitters alone.
-#include <cstdio>
-
+// `coil opt` on wrapper lines: passes, and the emitters alone.
 #include "codegen/cpp/toolchain.h"
 #include "codegen/cuda/backend.h"
-#include "command.h"
+#include "compiler/options.h"
+#include "compiler/pipeline.h"
+#include "opt.h"
 #include "runtime/plan/plan_json.h"
 #include "support/error.h"
-#include "wrapper/build.h"
 #include "wrapper/emitters.h"
 #include "wrapper/plan.h"
 #include "wrapper/text.h"
 
 namespace coil::cli {
 namespace {
-
-struct WrapperPass {
-  std::string_view name;
-  void (*run)(wrapper::Program&);
-};
-
-constexpr WrapperPass kPasses[] = {
-    {"plan-lifetimes", wrapper::plan_lifetimes},
-    {"verify", [](wrapper::Program& p) { wrapper::verify(p); }},
-};
-
-const WrapperPass& find_wrapper_pass(std::string_view name) {
-  std::string known;
-  for (const WrapperPass& pass : kPasses) {
-    if (pass.name == name) return pass;
-    known += known.empty() ? "" : ", ";
-    known += pass.name;
-  }
-  fail("there is no pass {} on wrapper lines; there are {}", name, known);
-}
 
 /// The kernels of a program for a GPU, compiled for the one that is there (sm_90 where none is).
 void add_binaries(const wrapper::Program& program, wrapper::EmitOptions& options) {
@@ -63,13 +42,17 @@ std::string written(const wrapper::Program& program, const std::string& language
 
 }  // namespace
 
-void run_wrapper_opt(const std::string& text, const OptOptions& options) {
-  std::vector<const WrapperPass*> passes;
-  for (const std::string& name : options.passes) passes.push_back(&find_wrapper_pass(name));
+std::string opt_wrapper(const std::string& text, const OptOptions& options) {
+  std::vector<const passes::WrapperPass*> passes;
+  for (const std::string& name : options.passes) passes.push_back(&find_pass(wrapper_pipeline(), name));
   wrapper::Program program = wrapper::parse(text);
-  for (const WrapperPass* pass : passes) pass->run(program);
-  const std::string out = written(program, options.emit);
-  std::fwrite(out.data(), 1, out.size(), stdout);
+  if (!passes.empty()) {
+    const Settings settings = parse_settings(options.compile.settings);
+    const Machine machine = make_machine(program.device, settings);
+    const passes::WrapperContext context{{machine.facts, settings}, *machine.backend};
+    for (const passes::WrapperPass* pass : passes) pass->run(program, context);
+  }
+  return written(program, options.emit);
 }
 
 }  // namespace coil::cli

@@ -45,12 +45,19 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool packages) {
   app.add_option("--cache", o.cache, "Keep compiled kernels in this folder (default: no cache)")->type_name("DIR");
 }
 
+std::map<std::string, std::string> parse_pairs(const std::vector<std::string>& settings) {
+  std::map<std::string, std::string> pairs;
+  for (const std::string& setting : settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == 0 || equals == std::string::npos) fail("--set {}: expected KEY=VALUE", setting);
+    pairs[setting.substr(0, equals)] = setting.substr(equals + 1);
+  }
+  return pairs;
+}
+
 void ModelOptions::finish() {
   for (const std::string& library : libraries) wrapper::load_library(library);
-  for (const std::string& setting : settings) {
-    auto equals = setting.find('=');
-    if (equals == 0 || equals == std::string::npos) fail("--set {}: expected KEY=VALUE", setting);
-    const std::string key = setting.substr(0, equals), value = setting.substr(equals + 1);
+  for (const auto& [key, value] : parse_pairs(settings)) {
     if (key == "cuda.graphs") {
       if (value != "true" && value != "false") fail("setting cuda.graphs takes true or false, not '{}'", value);
       record = value == "true";

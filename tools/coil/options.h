@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@ class App;
 }
 
 namespace coil::cli {
+
+/// `--set KEY=VALUE`, as given, as a map; the last of equal keys counts. Throws Error on one without `=`.
+std::map<std::string, std::string> parse_pairs(const std::vector<std::string>& settings);
 
 struct ModelOptions {
   std::filesystem::path model;

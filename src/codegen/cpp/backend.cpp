@@ -24,6 +24,14 @@ class CppBackend : public Backend {
     return print_scatter(graph, op, options_);
   }
 
+  std::optional<LoopNest> nest(ir::Graph& graph, const scheduler::Group& group) const override {
+    return make_loop_nest(graph, group, options_.lanes);
+  }
+  std::optional<LoopNest> nest(ir::Graph& graph, const ir::Operation& op) const override {
+    return make_threaded_scatter_nest(graph, op, options_.lanes);
+  }
+  Kernel kernel(ir::Graph& graph, LoopNest nest) const override { return print_nest(graph, std::move(nest), options_); }
+
   bool has_template(std::string_view op) const override { return op == "attention"; }
   Kernel template_kernel(ir::Graph&, const ir::Extern& call) const override { return attention_call(call, toolchain_); }
 

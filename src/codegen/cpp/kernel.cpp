@@ -618,11 +618,15 @@ std::vector<std::pair<BufferId, BufferId>> Printer::in_place() {
 std::string kernel_support() { return sym::cpp_helpers() + device::whole("cpp/checks.h"); }
 
 Kernel print_kernel(ir::Graph& graph, const scheduler::Group& group, const KernelOptions& options) {
-  return Printer(graph, make_loop_nest(graph, group, options.lanes), options).print();
+  return print_nest(graph, make_loop_nest(graph, group, options.lanes), options);
 }
 
 Kernel print_scatter(ir::Graph& graph, const ir::Operation& op, const KernelOptions& options) {
-  return Printer(graph, make_threaded_scatter_nest(graph, op, options.lanes), options).print();
+  return print_nest(graph, make_threaded_scatter_nest(graph, op, options.lanes), options);
+}
+
+Kernel print_nest(ir::Graph& graph, LoopNest nest, const KernelOptions& options) {
+  return Printer(graph, std::move(nest), options).print();
 }
 
 }  // namespace coil::codegen

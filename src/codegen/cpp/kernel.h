@@ -3,6 +3,7 @@
 #include <string>
 
 #include "codegen/kernel.h"
+#include "codegen/loop_nest.h"
 #include "scheduler/schedule.h"
 
 namespace coil::codegen {
@@ -18,5 +19,7 @@ std::string kernel_support();
 Kernel print_kernel(ir::Graph&, const scheduler::Group&, const KernelOptions&);
 /// A scatter: threads share the places that are written to.
 Kernel print_scatter(ir::Graph&, const ir::Operation&, const KernelOptions&);
+/// The loops of either, once they are made ready.
+Kernel print_nest(ir::Graph&, LoopNest, const KernelOptions&);
 
 }  // namespace coil::codegen

@@ -54,6 +54,15 @@ class CudaBackend : public Backend {
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override {
     return print_cuda_scatter(graph, op, gpu_);
   }
+  std::optional<LoopNest> nest(ir::Graph& graph, const scheduler::Group& group) const override {
+    return cuda_nest(graph, group);
+  }
+  std::optional<LoopNest> nest(ir::Graph& graph, const ir::Operation& op) const override {
+    return make_scatter_nest(graph, op);
+  }
+  Kernel kernel(ir::Graph& graph, LoopNest nest) const override {
+    return print_cuda_nest(graph, std::move(nest), gpu_);
+  }
   bool has_template(std::string_view op) const override { return is_cuda_sort(op) || is_cuda_attention(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     return is_cuda_attention(call.op) ? cuda_attention(graph, call, gpu_) : cuda_sort(graph, call);

@@ -43,11 +43,23 @@ void inline_values(ir::Graph& graph, LoopNest& nest) {
 
 }  // namespace
 
+LoopNest cuda_nest(ir::Graph& graph, const scheduler::Group& group) {
+  LoopNest nest = make_loop_nest(graph, group, kRun, true);
+  inline_values(graph, nest);
+  return nest;
+}
+
 Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const GpuModel& model) {
   GpuModel gpu = model;
   if (group.shape > 0) gpu.shape = group.shape;
-  LoopNest nest = make_loop_nest(graph, group, kRun, true);
-  inline_values(graph, nest);
+  return print_cuda_nest(graph, cuda_nest(graph, group), gpu);
+}
+
+Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const GpuModel& gpu) {
+  if (std::holds_alternative<ir::Scatter>(nest.statements[0].op->node)) {
+    Body body(graph, std::move(nest));
+    return cuda_scatter(body, gpu);
+  }
   bool pointwise = true, scans = false;
   for (const Statement& s : nest.statements)
     pointwise = pointwise && s.role == Role::Outer, scans = scans || s.role == Role::Scan;
@@ -86,8 +98,7 @@ std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol,
 }
 
 Kernel print_cuda_scatter(ir::Graph& graph, const ir::Operation& op, const GpuModel& model) {
-  Body body(graph, make_scatter_nest(graph, op));
-  return cuda_scatter(body, model);
+  return print_cuda_nest(graph, make_scatter_nest(graph, op), model);
 }
 
 }  // namespace coil::codegen

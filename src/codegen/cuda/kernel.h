@@ -2,6 +2,7 @@
 #pragma once
 #include "codegen/cuda/model.h"
 #include "codegen/kernel.h"
+#include "codegen/loop_nest.h"
 #include "scheduler/schedule.h"
 
 namespace coil::codegen {
@@ -12,6 +13,11 @@ Kernel print_cuda_kernel(ir::Graph&, const scheduler::Group&, const GpuModel& = 
 /// A thread for an iteration or a few neighbouring ones, by atomic updates; where several iterations assign to one
 /// place, any of them wins, as in eager on a GPU.
 Kernel print_cuda_scatter(ir::Graph&, const ir::Operation&, const GpuModel& = {});
+
+/// The loops that a group's kernel is written from, with the values of points inlined where they are read.
+LoopNest cuda_nest(ir::Graph&, const scheduler::Group&);
+/// The kernel of such loops, or of a scatter's.
+Kernel print_cuda_nest(ir::Graph&, LoopNest, const GpuModel& = {});
 
 /// A kernel's text for several sets of buffers in one launch (Backend::batch): the pointers come as one table.
 std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol, const std::string& text,

@@ -1,5 +1,5 @@
-// Operators on complex tensors. Passes rewrite them before metadata is computed anew (passes/split_complex), so that
-// most need none beyond what a program records.
+// Operators on complex tensors. Passes rewrite them before metadata is computed anew (passes/graph/split_complex), so
+// that most need none beyond what a program records.
 #include "ops/shapes/complex.h"
 
 #include "ops/shapes/common.h"

@@ -19,7 +19,7 @@
 //   against y), `sum` (y += what y holds already: in place). oneDNN's relu, clip and hardsigmoid give a number for NaN,
 //   where eager gives NaN; all other post-operations, and the plain loops, keep NaN. Attribute `nan`
 //   (runtime/ops/nan_guard.h) asks for NaN to be kept: `keep`, or `flag`, with the result of all_bounded as the last
-//   input. The compiler asks where it cannot prove that no NaN comes (compiler/nan_guards.h). all_bounded x, flag? ->
+//   input. The compiler asks where it cannot prove that no NaN comes (passes/loop/nan_guards.h). all_bounded x, flag? ->
 //   flag, an I32 of one element: 1 where the flag given is 1 and no element of x (f32, bf16, f16) is NaN or greater in
 //   magnitude than attribute `limit`, else 0 sort        x -> values, indices. Attributes: `dim`, `descending`; `first`
 //   or `middle` where only some ranks are wanted (runtime/ops/sort.h). Always stable, NaN greatest. topk        x ->

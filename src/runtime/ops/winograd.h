@@ -1,5 +1,5 @@
 // The products of Winograd's minimal filtering F(m x m, 3 x 3), between the transforms that the compiler makes loops of
-// (compiler/winograd.h).
+// (passes/loop/winograd.h).
 //
 // winograd_products  v[n * n, T, C], u[n * n, C, O], x[N, C, H, W], flag -> m[n * n, T, O], where n = m + 2 and T
 // counts the m x m tiles of the convolution's result. While the flag (what all_bounded gave for x) is 1, m[i] = v[i] @

@@ -1,0 +1,82 @@
+#include "compiler/machine.h"
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "codegen/cpp/backend.h"
+#include "codegen/cuda/backend.h"
+#include "support/cpu.h"
+#include "support/error.h"
+
+namespace coil {
+namespace {
+
+/// With `fuse` off: every operation alone.
+class NoFusion : public scheduler::Choices {
+ public:
+  std::size_t max_members() const override { return 1; }
+};
+
+/// The number of a launch shape.
+int launch_shape(const std::string& text) {
+  int number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (!text.empty() && (status != std::errc() || end != text.data() + text.size() || number < 0))
+    fail("cuda.launch_shape is {}: it is a number from 0 on", text);
+  return number;
+}
+
+std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& settings,
+                                               const codegen::Toolchain& toolchain) {
+  std::unique_ptr<scheduler::Choices> choices;
+  if (!settings.fuse) choices = std::make_unique<NoFusion>();
+  switch (device.type) {
+    case DeviceType::CPU:
+      if (settings.cuda_emulate)
+        return codegen::make_emulated_cuda_backend(toolchain, std::move(choices),
+                                                   launch_shape(settings.cuda_launch_shape));
+      return codegen::make_cpp_backend(toolchain,
+                                       choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
+    case DeviceType::CUDA:
+      return codegen::make_cuda_backend({.device = device.index,
+                                         .arch = settings.cuda_arch,
+                                         .nvrtc = settings.cuda_nvrtc,
+                                         .dependent_launch = settings.cuda_dependent_launch,
+                                         .shape = launch_shape(settings.cuda_launch_shape),
+                                         .cluster = settings.cuda_cluster},
+                                        std::move(choices));
+    default: fail("programs compile for cpu and cuda, not for {}", to_string(device));
+  }
+}
+
+Machine make_machine(Device device, const Settings& settings, codegen::Toolchain toolchain) {
+  Machine out{.toolchain = std::move(toolchain)};
+  out.backend = make_backend(device, settings, out.toolchain);
+  out.facts = {.device = device,
+               .isa = out.backend->isa(),
+               .gpu_arch = out.backend->gpu_arch(),
+               .gpu_kernels = device.type == DeviceType::CUDA || settings.cuda_emulate};
+  return out;
+}
+
+}  // namespace
+
+Machine make_machine(Device device, const Settings& settings) {
+  return make_machine(device, settings, codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa));
+}
+
+Machine make_constants_machine(const Machine& machine, const Settings& settings) {
+  // Constants are computed here, whatever machine the program is for.
+  codegen::Toolchain toolchain =
+      machine_runs(machine.toolchain.isa) ? machine.toolchain : codegen::find_toolchain(settings.cpu_compiler);
+  codegen::optimize_less(toolchain);
+  return make_machine({}, settings, std::move(toolchain));
+}
+
+int jobs_of(const CompileOptions& options) {
+  return options.threads > 0 ? options.threads
+                             : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16);
+}
+
+}  // namespace coil

@@ -1,0 +1,27 @@
+// What a program is compiled for, and by what: the target's facts, its backend, and the compiler of CPU kernels.
+#pragma once
+#include <memory>
+
+#include "codegen/backend.h"
+#include "codegen/cpp/toolchain.h"
+#include "coil/coil.h"
+#include "target/facts.h"
+#include "target/settings.h"
+
+namespace coil {
+
+struct Machine {
+  codegen::Toolchain toolchain;               ///< for the CPU, whatever the device: constants are folded there
+  std::unique_ptr<codegen::Backend> backend;  ///< of the program's device
+  target::Facts facts;
+};
+
+/// Throws Error where the device, or what compiles for it, is not there.
+Machine make_machine(Device, const Settings&);
+/// The CPU, with kernels that are compiled in a hurry: for parts of the program that are computed as it is compiled.
+Machine make_constants_machine(const Machine&, const Settings&);
+
+/// Compilers side by side; more than these wait for each other's memory.
+int jobs_of(const CompileOptions&);
+
+}  // namespace coil

@@ -1,0 +1,381 @@
+// Fourier transforms as products with matrices of cosines and sines. A length with factors goes in two steps (Cooley
+// and Tukey 1965), so that 4096 points cost 128 products each, not 4096.
+#include <cmath>
+
+#include "passes/graph/complex/parts.h"
+
+namespace coil::passes {
+
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+constexpr std::int64_t kWhole = 64;      // lengths up to here are transformed by one matrix
+constexpr std::int64_t kLongest = 4096;  // a length without factors needs a matrix of its square
+
+/// cos and sin of 2 pi j k / n, for j below `rows` and k below `columns`: products are reduced before they are scaled,
+/// so that angles are exact.
+Parts waves(ComplexRewriter& r, const Expr& n, const Expr& rows, const Expr& columns, DType type) {
+  const Value turns = r.mul(r.unsqueeze(r.iota(rows), 1), r.iota(columns));
+  const Value angle =
+      r.call("aten.div.Tensor",
+             {r.mul(r.to(r.call("aten.remainder.Tensor", {turns, r.full({}, n, DType::I64, r.device())}), DType::F64),
+                    2 * kPi),
+              r.full({}, n, DType::F64, r.device())});
+  return {r.to(r.unary("cos", angle), type), r.to(r.unary("sin", angle), type)};
+}
+
+Value matmul(ComplexRewriter& r, const Value& x, const Value& matrix) {
+  // As one product of matrices, whatever the number of dimensions before the last.
+  Exprs sizes = r.meta(x).sizes;
+  const Expr n = sizes.back();
+  Exprs lead(sizes.begin(), sizes.end() - 1);
+  sizes.back() = r.meta(matrix).sizes[1];
+  return r.reshape(r.call("aten.mm.default", {r.reshape(x, {r.module.env->simplify(sym::product(lead)), n}), matrix}),
+                   sizes);
+}
+
+/// x times e^(-i angle) when forward, e^(i angle) when not; `times` is a product with a table.
+Parts turned(ComplexRewriter& r, const Parts& x, const Parts& wave, bool forward,
+             Value (*times)(ComplexRewriter&, const Value&, const Value&)) {
+  auto by = [&](const Value& part, const Value& table) {
+    return part.is_none() ? Value(None{}) : times(r, part, table);
+  };
+  const Value rc = by(x.re, wave.re), rs = by(x.re, wave.im), ic = by(x.im, wave.re), is = by(x.im, wave.im);
+  return forward ? Parts{r.plus(rc, is), r.minus(ic, rs)} : Parts{r.minus(rc, is), r.plus(ic, rs)};
+}
+
+Value on_both(ComplexRewriter&, const Value& part, const std::function<Value(const Value&)>& f) {
+  return part.is_none() ? part : f(part);
+}
+
+Parts on_both(ComplexRewriter& r, const Parts& z, const std::function<Value(const Value&)>& f) {
+  return {on_both(r, z.re, f), on_both(r, z.im, f)};
+}
+
+/// A factor of n nearest below its root; 1 when there is none.
+std::int64_t middle_factor(std::int64_t n) {
+  for (auto f = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n))); f > 1; --f)
+    if (n % f == 0) return f;
+  return 1;
+}
+
+/// Along the last dimension.
+Parts transform(ComplexRewriter& r, const Parts& x, bool forward, DType type) {
+  const Exprs sizes = r.meta(x.re).sizes;
+  const Expr n = sizes.back();
+  const auto known = n.constant();
+  const std::int64_t a = known && *known > kWhole ? middle_factor(*known) : 1;
+  if (a == 1) {
+    if (known && *known > kLongest)
+      r.refuse(fmt::format(
+          "a transform of {} points, which has no factors, is not compiled; pad it to a length that has", *known));
+    return turned(r, x, waves(r, n, n, n, type), forward, matmul);
+  }
+  // x[b' + b a'] -> X[k + a l]: over a' for every b', a turn by b' k / n, then over b' for every k.
+  const std::int64_t b = *known / a;
+  Exprs split(sizes.begin(), sizes.end() - 1);
+  split.insert(split.end(), {a, b});
+  const auto rank = static_cast<std::int64_t>(split.size());
+  auto swapped = [&](const Value& v) { return Value(r.call("aten.transpose.int", {v, rank - 2, rank - 1})); };
+  Parts y = on_both(r, x, [&](const Value& v) { return swapped(r.reshape(v, split)); });  // [.., b', a']
+  y = transform(r, y, forward, type);                                                     // [.., b', k]
+  y = turned(r, y, waves(r, n, b, a, type), forward,
+             [](ComplexRewriter& s, const Value& v, const Value& table) { return Value(s.mul(v, table)); });
+  y = on_both(r, y, swapped);          // [.., k, b']
+  y = transform(r, y, forward, type);  // [.., k, l]
+  return on_both(r, y, [&](const Value& v) { return r.reshape(swapped(v), sizes); });
+}
+
+Parts along(ComplexRewriter& r, const Parts& x, std::int64_t dim, const std::function<Parts(const Parts&)>& f) {
+  const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
+  auto swapped = [&](const Value& v) { return dim == last ? v : Value(r.call("aten.transpose.int", {v, dim, last})); };
+  return on_both(r, f(on_both(r, x, swapped)), swapped);
+}
+
+Parts transformed(ComplexRewriter& r, const Parts& x, std::int64_t dim, bool forward) {
+  return along(r, x, dim, [&](const Parts& y) { return transform(r, y, forward, r.part_type()); });
+}
+
+Parts cut(ComplexRewriter& r, const Parts& x, std::int64_t dim, const Expr& end) {
+  return on_both(r, x, [&](const Value& v) { return r.slice(v, dim, 0, end); });
+}
+
+Expr half(ComplexRewriter& r, const Expr& n) { return r.module.env->simplify(sym::floor_div(n, 2) + 1); }
+
+/// Real values of length n whose transform's first half is x, times n: every point but the first (and the middle of an
+/// even length) stands for two.
+Value real_inverse(ComplexRewriter& r, const Parts& x, const Expr& n) {
+  const DType type = r.part_type();
+  const Expr m = r.meta(x.re).sizes.back();
+  const auto known = n.constant();
+  if (known && *known > kWhole && middle_factor(*known) > 1) {
+    // The other half is the first one conjugate, backwards.
+    const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
+    auto mirrored = [&](const Value& v) {
+      return Value(r.call("aten.flip.default", {r.slice(v, last, 1, *known - *known / 2), Values{last}}));
+    };
+    auto whole = [&](const Value& v, bool negate) {
+      if (v.is_none()) return v;
+      const Value tail = mirrored(v);
+      return Value(r.call("aten.cat.default", {Values{v, negate ? r.negated(tail) : tail}, last}));
+    };
+    return transform(r, {whole(x.re, false), whole(x.im, true)}, false, type).re;
+  }
+  const Value k = r.iota(m),
+              twice = r.call("aten.logical_and.default",
+                             {r.call("aten.gt.Scalar", {k, 0}),
+                              r.call("aten.ne.Tensor", {r.mul(k, 2), r.full({}, n, DType::I64, r.device())})});
+  const Value weight = r.where(twice, r.full({}, 2, type, r.device()), r.full({}, 1, type, r.device()));
+  const Parts wave = waves(r, n, m, n, type);
+  // The first point's imaginary part, and the middle one's, meet a sine of 0.
+  const Parts weighted = r.scaled(x, weight);
+  return r.minus(matmul(r, weighted.re, wave.re),
+                 weighted.im.is_none() ? weighted.im : matmul(r, weighted.im, wave.im));
+}
+
+/// Divides by the number of points (`by` 2) or its root (1).
+Parts normalized(ComplexRewriter& r, const Parts& x, const Expr& points, int by) {
+  if (by == 0) return x;
+  const DType type = r.part_type();
+  if (const auto n = points.constant()) {
+    const double scale = by == 1 ? 1 / std::sqrt(static_cast<double>(*n)) : 1 / static_cast<double>(*n);
+    return on_both(r, x, [&](const Value& v) { return Value(r.mul(v, scale)); });
+  }
+  Value n = r.full({}, points, type, r.device());
+  if (by == 1) n = r.unary("sqrt", n);
+  return on_both(r, x, [&](const Value& v) { return Value(r.div(v, n)); });
+}
+
+/// How eager divides, by the `norm` argument: an inverse does so unless told otherwise.
+int division(ComplexRewriter& r, bool forward) {
+  const std::string norm = r.has("norm") ? r["norm"].as_string() : "backward";
+  if (norm == "ortho") return 1;
+  return (norm == "forward") == forward ? 2 : 0;
+}
+
+Expr points_of(ComplexRewriter& r, const Parts& x, const std::vector<std::int64_t>& dims) {
+  Expr n = 1;
+  for (std::int64_t d : dims) n = n * r.meta(x.re).sizes[static_cast<std::size_t>(d)];
+  return r.module.env->simplify(n);
+}
+
+std::int64_t wrapped(ComplexRewriter& r, const Value& d, std::size_t rank) {
+  const auto n = r.integer(d).constant();
+  if (!n) r.refuse("wants constant dimensions");
+  return *n < 0 ? *n + static_cast<std::int64_t>(rank) : *n;
+}
+
+// The operators that eager's decompositions end in.
+
+std::vector<std::int64_t> given_dims(ComplexRewriter& r, std::size_t rank) {
+  std::vector<std::int64_t> dims;
+  for (const Value& d : r["dim"].as_list()) dims.push_back(wrapped(r, d, rank));
+  return dims;
+}
+
+Parts complex_to_complex(ComplexRewriter& r, Parts x, const std::vector<std::int64_t>& dims, bool forward, int by) {
+  for (auto d = dims.rbegin(); d != dims.rend(); ++d) x = transformed(r, x, *d, forward);
+  return normalized(r, x, points_of(r, x, dims), by);
+}
+
+Parts real_to_complex(ComplexRewriter& r, Parts x, const std::vector<std::int64_t>& dims, bool onesided, int by) {
+  const Expr points = points_of(r, x, dims);
+  for (auto d = dims.rbegin(); d != dims.rend(); ++d) {
+    const Expr n = r.meta(x.re).sizes[static_cast<std::size_t>(*d)];
+    x = transformed(r, x, *d, true);
+    if (onesided && d == dims.rbegin()) x = cut(r, x, *d, half(r, n));
+  }
+  return normalized(r, x, points, by);
+}
+
+/// The last of `dims` becomes `n` long and real.
+Value complex_to_real(ComplexRewriter& r, Parts x, std::vector<std::int64_t> dims, const Expr& n, int by) {
+  const std::int64_t last = dims.back();
+  dims.pop_back();
+  const Expr points = r.module.env->simplify(points_of(r, x, dims) * n);
+  for (std::int64_t d : dims) x = transformed(r, x, d, false);
+  x = cut(r, x, last, half(r, n));
+  const Parts real = along(r, x, last, [&](const Parts& y) { return Parts{real_inverse(r, y, n), None{}}; });
+  return normalized(r, real, points, by).re;
+}
+
+int normalization(ComplexRewriter& r) { return static_cast<int>(r.number("normalization")); }
+
+Made c2c(ComplexRewriter& r) {
+  return complex_to_complex(r, r.parts(r["self"]), given_dims(r, r.rank(r["self"])), r.flag("forward"),
+                            normalization(r));
+}
+Made r2c(ComplexRewriter& r) {
+  return real_to_complex(r, r.parts(r["self"]), given_dims(r, r.rank(r["self"])), r.flag("onesided"), normalization(r));
+}
+Made c2r(ComplexRewriter& r) {
+  return complex_to_real(r, r.parts(r["self"]), given_dims(r, r.rank(r["self"])), r.integer(r["last_dim_size"]),
+                         normalization(r));
+}
+
+// torch.fft's own.
+
+/// Cut, or filled up with zeros, to `n` along a dimension.
+Parts resized(ComplexRewriter& r, const Parts& x, std::int64_t dim, const Expr& n) {
+  const Expr have = r.meta(x.re).sizes[static_cast<std::size_t>(dim)];
+  if (r.module.env->statically_known_equal(have, n)) return x;
+  if (r.module.env->statically_known_true(sym::le(n, have))) return cut(r, x, dim, n);
+  if (!r.module.env->statically_known_true(sym::ge(n, have)))
+    r.refuse("wants to know whether the input is cut or padded");
+  return on_both(r, x, [&](const Value& v) {
+    Exprs pad(2 * (r.rank(v) - static_cast<std::size_t>(dim)), 0);
+    pad.back() = r.module.env->simplify(n - have);
+    return Value(r.call("aten.constant_pad_nd.default", {v, pad, 0}));
+  });
+}
+
+struct Extent {
+  std::vector<std::int64_t> dims;
+  std::vector<std::optional<Expr>> sizes;  ///< asked for
+};
+
+/// The arguments `n` and `dim`, or `s` and `dim`.
+Extent extent(ComplexRewriter& r) {
+  const std::size_t rank = r.rank(r["self"]);
+  Extent e;
+  const bool one = r.node->op->schema.parameters[1].name == "n";
+  if (one) return {{wrapped(r, r["dim"], rank)}, {r.has("n") ? std::optional(r.integer(r["n"])) : std::nullopt}};
+  const Exprs sizes = r.has("s") ? r.ints(r["s"]) : Exprs{};
+  if (r.has("dim"))
+    e.dims = given_dims(r, rank);
+  else
+    for (std::size_t d = sizes.empty() ? 0 : rank - sizes.size(); d < rank; ++d)
+      e.dims.push_back(static_cast<std::int64_t>(d));
+  for (std::size_t i = 0; i < e.dims.size(); ++i) {
+    const bool asked = i < sizes.size() && !sizes[i].is_constant(-1);
+    e.sizes.push_back(asked ? std::optional(sizes[i]) : std::nullopt);
+  }
+  return e;
+}
+
+Parts fitted(ComplexRewriter& r, Parts x, const Extent& e, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (e.sizes[i]) x = resized(r, x, e.dims[i], *e.sizes[i]);
+  return x;
+}
+
+template <bool forward>
+Made fft(ComplexRewriter& r) {
+  const Extent e = extent(r);
+  return complex_to_complex(r, fitted(r, r.parts(r["self"]), e, e.dims.size()), e.dims, forward, division(r, forward));
+}
+
+Made rfft(ComplexRewriter& r) {
+  const Extent e = extent(r);
+  return real_to_complex(r, fitted(r, r.parts(r["self"]), e, e.dims.size()), e.dims, true, division(r, true));
+}
+
+Value half_to_real(ComplexRewriter& r, Parts x, int by) {
+  const Extent e = extent(r);
+  const std::size_t last = e.dims.size() - 1;
+  x = fitted(r, x, e, last);
+  const Expr have = r.meta(x.re).sizes[static_cast<std::size_t>(e.dims[last])];
+  const Expr n = e.sizes[last] ? *e.sizes[last] : r.module.env->simplify((have - 1) * 2);
+  x = resized(r, x, e.dims[last], half(r, n));
+  return complex_to_real(r, x, e.dims, n, by);
+}
+
+Made irfft(ComplexRewriter& r) { return half_to_real(r, r.parts(r["self"]), division(r, false)); }
+Made hfft(ComplexRewriter& r) { return half_to_real(r, r.conjugate(r.parts(r["self"])), division(r, true)); }
+
+Made ihfft(ComplexRewriter& r) {
+  const Extent e = extent(r);
+  return r.conjugate(
+      real_to_complex(r, fitted(r, r.parts(r["self"]), e, e.dims.size()), e.dims, true, division(r, false)));
+}
+
+/// A window of `length` in the middle of n points; ones where there is none.
+Value centered_window(ComplexRewriter& r, std::int64_t n, std::int64_t length, DType type) {
+  Value window = r.has("window") ? r.to(r["window"], type) : r.full({length}, 1, type, r.device());
+  const std::int64_t left = (n - length) / 2;
+  return length == n ? window
+                     : Value(r.call("aten.constant_pad_nd.default", {window, Values{left, n - length - left}, 0}));
+}
+
+Made stft(ComplexRewriter& r) {
+  if (r.has("align_to_window") && r.flag("align_to_window")) r.refuse("align_to_window is not compiled");
+  const std::int64_t n = r.number("n_fft"), hop = r.has("hop_length") ? r.number("hop_length") : n / 4,
+                     length = r.has("win_length") ? r.number("win_length") : n;
+  Value x = r["self"];
+  if (r.is_complex_node(x)) r.refuse("of a complex signal is not compiled");
+  const DType type = r.dtype(x);
+  const bool batched = r.rank(x) == 2;
+  if (!batched) x = r.unsqueeze(x, 0);
+  if (r.node->target == "aten.stft.center" && r.flag("center"))
+    x = r.call("aten.pad.default", {x, Values{n / 2, n / 2}, r["pad_mode"]});
+  Value frames = r.call("aten.unfold.default", {x, -1, n, hop});
+  frames = r.mul(frames, centered_window(r, n, length, type));
+  const bool onesided = !r.has("onesided") || r.flag("onesided");
+  Parts made = real_to_complex(r, {frames, None{}}, {2}, onesided, r.flag("normalized") ? 1 : 0);
+  made = on_both(r, made, [&](const Value& v) {
+    const Value turned = r.call("aten.transpose.int", {v, 1, 2});
+    return batched ? turned : Value(r.call("aten.squeeze.dim", {turned, 0}));
+  });
+  if (is_complex(r.result().dtype)) return made;
+  return Value(r.call("aten.stack.default", {Values{made.re, made.im}, -1}));
+}
+
+/// Frames added where they overlap, over the sum of the squared windows there. Real signals are made of the first half
+/// of the points alone.
+Made istft(ComplexRewriter& r) {
+  const std::int64_t n = r.number("n_fft"), hop = r.has("hop_length") ? r.number("hop_length") : n / 4,
+                     width = r.has("win_length") ? r.number("win_length") : n;
+  Parts x = r.whole(r["self"]);
+  const bool batched = r.rank(x.re) == 3;
+  x = on_both(r, x, [&](const Value& v) {
+    return Value(r.call("aten.transpose.int", {batched ? v : Value(r.unsqueeze(v, 0)), 1, 2}));
+  });
+  const int by = r.flag("normalized") ? 1 : 2;
+  const Parts frames = r.flag("return_complex") ? complex_to_complex(r, x, {2}, false, by)
+                                                : Parts{complex_to_real(r, x, {2}, n, by), None{}};
+  const DType type = r.dtype(frames.re);
+  const Value window = centered_window(r, n, width, type);
+  const Expr count = r.meta(frames.re).sizes[1], whole = r.module.env->simplify((count - 1) * hop + n);
+  auto overlapped = [&](const Value& of, const Expr& batch) {
+    return Value(r.call("aten.unfold_backward.default", {of, Exprs{batch, whole}, 1, n, hop}));
+  };
+  const Value weight = overlapped(r.expand(r.mul(window, window), {1, count, n}), 1);
+  const Expr begin = r.flag("center") ? n / 2 : 0;
+  Expr end = r.has("length")    ? r.module.env->simplify(begin + r.integer(r["length"]))
+             : r.flag("center") ? r.module.env->simplify(whole - n / 2)
+                                : whole;
+  const Expr covered = r.module.env->statically_known_true(sym::le(end, whole)) ? end : whole;
+  const Parts made = on_both(r, frames, [&](const Value& part) {
+    const Value sum = overlapped(r.mul(part, window), r.meta(part).sizes[0]);
+    Value signal = r.div(r.slice(sum, 1, begin, covered), r.slice(weight, 1, begin, covered));
+    if (covered != end)
+      signal = r.call("aten.constant_pad_nd.default", {signal, Exprs{0, r.module.env->simplify(end - covered)}, 0});
+    return batched ? signal : Value(r.call("aten.squeeze.dim", {signal, 0}));
+  });
+  if (made.im.is_none()) return made.re;
+  return made;
+}
+
+}  // namespace
+
+void add_fourier(ComplexRules& t) {
+  t["aten._fft_c2c.default"] = c2c;
+  t["aten._fft_r2c.default"] = r2c;
+  t["aten._fft_c2r.default"] = c2r;
+  for (std::string_view name : {"aten.fft_fft.default", "aten.fft_fft2.default", "aten.fft_fftn.default"})
+    t[name] = fft<true>;
+  for (std::string_view name : {"aten.fft_ifft.default", "aten.fft_ifft2.default", "aten.fft_ifftn.default"})
+    t[name] = fft<false>;
+  for (std::string_view name : {"aten.fft_rfft.default", "aten.fft_rfft2.default", "aten.fft_rfftn.default"})
+    t[name] = rfft;
+  for (std::string_view name : {"aten.fft_irfft.default", "aten.fft_irfft2.default", "aten.fft_irfftn.default"})
+    t[name] = irfft;
+  for (std::string_view name : {"aten.fft_hfft.default", "aten.fft_hfft2.default", "aten.fft_hfftn.default"})
+    t[name] = hfft;
+  for (std::string_view name : {"aten.fft_ihfft.default", "aten.fft_ihfft2.default", "aten.fft_ihfftn.default"})
+    t[name] = ihfft;
+  t["aten.stft.default"] = t["aten.stft.center"] = stft;
+  t["aten.istft.default"] = istft;
+}
+
+}  // namespace coil::passes

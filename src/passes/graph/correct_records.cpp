@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <unordered_set>
+
+#include "fx/infer.h"
+#include "ops/registry.h"
+#include "passes/graph/metadata.h"
+#include "passes/graph/passes.h"
+
+namespace coil::passes {
+
+namespace {
+
+using fx::Node;
+using ops::Value;
+using ops::Values;
+
+/// torch 2.11 records the last states of an LSTM as its reference for one direction of one layer gives them, with a
+/// dimension of size 1 that eager's results do not have.
+bool has_extra_dimension(const Value& recorded, const Value& inferred) {
+  const auto *r = recorded.get_if<sym::TensorMeta>(), *i = inferred.get_if<sym::TensorMeta>();
+  if (!r || !i || i->rank() != 3 || r->rank() != 4 || !r->sizes[1].is_constant(1)) return false;
+  return r->sizes[0] == i->sizes[0] && r->sizes[2] == i->sizes[1] && r->sizes[3] == i->sizes[2];
+}
+
+/// torch 2.11 records the places and counts of `unique`, and sums of weights by `bincount`, with the type of another
+/// result.
+bool has_wrong_types(const Node& n) {
+  if (n.is_call("aten.bincount.default")) {
+    const auto* recorded = n.meta.value.get_if<sym::TensorMeta>();
+    return recorded && recorded->dtype == DType::I64 && n.args.size() > 1 && n.args[1].get_if<Node*>();
+  }
+  constexpr std::string_view kUnique[] = {"aten._unique.default", "aten._unique2.default", "aten.unique_dim.default",
+                                          "aten.unique_consecutive.default", "aten.unique_dim_consecutive.default"};
+  const auto* recorded = n.meta.value.get_if<Values>();
+  return recorded && std::ranges::find(kUnique, n.target) != std::end(kUnique) &&
+         std::any_of(recorded->begin() + 1, recorded->end(), [](const Value& v) {
+           const auto* tensor = v.get_if<sym::TensorMeta>();
+           return tensor && tensor->dtype != DType::I64;
+         });
+}
+
+/// What is recorded, sizes and all, with the types that were inferred.
+Value with_types_of(const Value& recorded, const Value& inferred) {
+  Value out = recorded;
+  if (const auto *r = recorded.get_if<sym::TensorMeta>(), *i = inferred.get_if<sym::TensorMeta>(); r && i) {
+    sym::TensorMeta meta = *r;
+    meta.dtype = i->dtype;
+    out = std::move(meta);
+  } else if (const auto* rs = recorded.get_if<Values>(), *is = inferred.get_if<Values>();
+             rs && is && rs->size() == is->size()) {
+    Values all;
+    for (std::size_t k = 0; k < rs->size(); ++k) all.push_back(with_types_of((*rs)[k], (*is)[k]));
+    out = std::move(all);
+  }
+  return out;
+}
+
+bool is_recorded_wrongly(const Node& n, sym::ShapeEnv& env) {
+  if (has_wrong_types(n)) return true;
+  if (!n.is_call("aten.lstm.input")) return false;
+  const auto* recorded = n.meta.value.get_if<Values>();
+  if (!recorded || recorded->size() != 3) return false;
+  const Values inferred = fx::infer(n, env).as_list();
+  return has_extra_dimension((*recorded)[1], inferred[1]) || has_extra_dimension((*recorded)[2], inferred[2]);
+}
+
+bool is_inferable(const Node& n) { return n.op ? static_cast<bool>(n.op->shape) : n.is_call("_operator.getitem"); }
+
+}  // namespace
+
+void correct_records(fx::GraphModule& module) {
+  std::unordered_set<const Node*> follows;  // calls with an argument whose metadata changed
+  for (Node* n = module.graph.first(); n; n = n->next()) {
+    if (n->opcode != fx::Opcode::CallFunction || !is_inferable(*n)) continue;
+    if (!follows.contains(n) && !is_recorded_wrongly(*n, *module.env)) continue;
+    Value inferred = fx::infer(*n, *module.env);
+    if (agree(*module.env, inferred, n->meta.value)) continue;
+    Value retyped = with_types_of(n->meta.value, inferred);  // keeps the names of sizes that data tell
+    n->meta.value = agree(*module.env, inferred, retyped) ? std::move(retyped) : std::move(inferred);
+    follows.insert(n->users().begin(), n->users().end());
+  }
+  for (auto& [name, subgraph] : module.subgraphs) correct_records(*subgraph);
+}
+
+}  // namespace coil::passes

@@ -1,0 +1,165 @@
+#include "passes/graph/fold_constants.h"
+
+#include "support/error.h"
+
+namespace coil {
+namespace {
+
+using fx::Node;
+using fx::Opcode;
+
+std::optional<std::int64_t> elements(const Node* n) {
+  return n->is_tensor() ? n->tensor().numel().constant() : std::nullopt;
+}
+
+class Finder {
+ public:
+  Finder(const fx::GraphModule& module, const IsLowered& is_lowered, std::int64_t min_work)
+      : module_(module), is_lowered_(is_lowered), min_work_(min_work) {}
+
+  std::vector<Node*> run() {
+    find_constants();
+    return std::move(chosen_);
+  }
+
+ private:
+  void find_constants() {
+    std::set<std::string> written;
+    for (const fx::Mutation& m : module_.mutations)
+      if (m.kind == fx::Mutation::Target::Attribute) written.insert(m.target);
+    for (Node* n = module_.graph.first(); n; n = n->next()) {
+      if (n->opcode == Opcode::GetAttr && !written.contains(n->target))
+        work_[n] = 0;
+      else if (n->opcode == Opcode::CallFunction && n->op && follows(n))
+        work_[n] = work_of(n);
+    }
+    std::int64_t budget = 0, saved = 0;
+    for (const auto& [name, t] : module_.attributes) budget += static_cast<std::int64_t>(t.storage.bytes);
+    for (Node* n = module_.graph.first(); n; n = n->next()) {
+      auto work = work_.find(n);
+      if (work == work_.end() || work->second == 0 || n->op->schema.is_view()) continue;
+      const bool leaves = std::any_of(n->users().begin(), n->users().end(),
+                                      [&](const Node* u) { return !work_.contains(u) || u->op->schema.is_view(); });
+      const std::int64_t bytes = *elements(n) * static_cast<std::int64_t>(size_of(n->tensor().dtype));
+      if (!leaves || bytes > budget) continue;
+      budget -= bytes;
+      saved += work->second;
+      chosen_.push_back(n);
+    }
+    if (saved < min_work_) chosen_.clear();
+  }
+
+  /// Whether a call gives the same tensor each time: it reads constants (at least one), draws nothing, its sizes are
+  /// known, and no host is needed for it.
+  bool follows(const Node* n) const {
+    if (!is_lowered_(n->target) || n->op->random || n->op->side_effect || n->op->schema.is_mutating() || !elements(n))
+      return false;
+    bool reads = false, constant = true;
+    for (const ops::Value& arg : n->args)
+      ops::for_each_node(arg, [&](const Node* x) { reads = true, constant = constant && work_.contains(x); });
+    return reads && constant;
+  }
+
+  std::int64_t work_of(const Node* n) const {
+    std::int64_t work = n->op->schema.is_view() ? 0 : *elements(n);
+    for (const ops::Value& arg : n->args)
+      ops::for_each_node(arg, [&](const Node* x) { work = std::max(work, work + work_.at(x)); });
+    return std::min(work, std::int64_t{1} << 50);
+  }
+
+  const fx::GraphModule& module_;
+  const IsLowered& is_lowered_;
+  std::int64_t min_work_;
+  std::unordered_map<const Node*, std::int64_t> work_;  // of nodes that are constant: elements computed for them
+  std::vector<Node*> chosen_;
+};
+
+/// Of everything that was folded into the value: those of weights that it began with aside.
+std::vector<std::string> origins_of(Node* n) {
+  std::set<std::string> found;
+  std::set<const Node*> seen;
+  std::vector<Node*> next{n};
+  while (!next.empty()) {
+    Node* x = next.back();
+    next.pop_back();
+    if (x->opcode == Opcode::GetAttr || !seen.insert(x).second) continue;
+    found.insert(x->meta.origins.begin(), x->meta.origins.end());
+    for (ops::Value& arg : x->args) ops::for_each_node(arg, [&](Node* a) { next.push_back(a); });
+  }
+  return {found.begin(), found.end()};
+}
+
+/// A part of a program as a program of its own.
+class Part {
+ public:
+  explicit Part(const fx::GraphModule& from) : from_(from) {
+    module.env = from.env;
+    module.name = from.name + ".constants";
+  }
+
+  Node* copy(Node* n) {
+    if (auto it = copied_.find(n); it != copied_.end()) return it->second;
+    Node* made = nullptr;
+    if (n->opcode == Opcode::GetAttr) {
+      module.attributes.emplace(n->target, from_.attributes.at(n->target));
+      made = module.graph.get_attr(n->name, n->target, n->meta.value);
+    } else {
+      ops::Values args = n->args;
+      for (ops::Value& arg : args) ops::for_each_node(arg, [&](Node*& x) { x = copy(x); });
+      made = module.graph.call(n->target, std::move(args), n->name);
+      made->meta.value = n->meta.value;
+    }
+    fx::Graph::inherit(made, n);
+    return copied_[n] = made;
+  }
+
+  fx::GraphModule module;
+
+ private:
+  const fx::GraphModule& from_;
+  std::unordered_map<const Node*, Node*> copied_;
+};
+
+}  // namespace
+
+std::vector<Tensor> compute(const fx::GraphModule& module, std::span<Node* const> nodes, const RunModule& run) {
+  Part part(module);
+  ops::Values results;
+  for (Node* n : nodes) {
+    results.emplace_back(part.copy(n));
+    part.module.outputs.push_back({n->name});
+  }
+  part.module.graph.output(std::move(results));
+  std::vector<Tensor> values = run(part.module);
+  COIL_CHECK(values.size() == nodes.size());
+  return values;
+}
+
+std::vector<Node*> constants_to_fold(const fx::GraphModule& module, const IsLowered& is_lowered,
+                                     std::int64_t min_work) {
+  return Finder(module, is_lowered, min_work).run();
+}
+
+void fold_constants(fx::GraphModule& module, std::span<Node* const> nodes, std::span<const Tensor> values) {
+  std::set<const Node*> read;
+  std::vector<const Node*> next{module.graph.output()};
+  while (!next.empty()) {
+    const Node* n = next.back();
+    next.pop_back();
+    if (!read.insert(n).second) continue;
+    for (const ops::Value& arg : n->args) ops::for_each_node(arg, [&](const Node* x) { next.push_back(x); });
+  }
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    Node* old = nodes[k];
+    if (!read.contains(old)) continue;
+    const std::string attribute = "folded." + old->name;
+    module.attributes.emplace(attribute, values[k]);
+    fx::InsertBefore before(old);
+    Node* made = module.graph.get_attr(old->name + "_folded", attribute, old->meta.value);
+    fx::Graph::inherit(made, old);
+    made->meta.origins = origins_of(old);
+    old->replace_all_uses_with(made);
+  }
+}
+
+}  // namespace coil

@@ -1,0 +1,27 @@
+// Computes at compile time what depends on weights alone, by running the compiler on that part of the program.
+#pragma once
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "fx/graph.h"
+
+namespace coil {
+
+/// Whether Coil computes an operator itself, by its target.
+using IsLowered = std::function<bool(std::string_view target)>;
+/// Compiles and runs a module without inputs; gives its outputs.
+using RunModule = std::function<std::vector<Tensor>(fx::GraphModule&)>;
+
+/// Values of nodes that depend on no input: attributes and calls that give the same each time, with known sizes.
+std::vector<Tensor> compute(const fx::GraphModule&, std::span<fx::Node* const>, const RunModule&);
+
+/// Values that follow from unwritten attributes, where folding them saves each call `min_work` elements of arithmetic
+/// in all (a compile of its own is not worth less) and the program does not grow by more than it holds. Views of
+/// attributes stay views.
+std::vector<fx::Node*> constants_to_fold(const fx::GraphModule&, const IsLowered&, std::int64_t min_work = 1 << 14);
+/// Replaces those of them that something still reads by new attributes. Leaves what they were computed from to dead
+/// code elimination.
+void fold_constants(fx::GraphModule&, std::span<fx::Node* const>, std::span<const Tensor> values);
+
+}  // namespace coil

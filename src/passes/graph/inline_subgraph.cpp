@@ -1,0 +1,236 @@
+#include "passes/graph/inline_subgraph.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "passes/graph/metadata.h"
+#include "support/error.h"
+
+namespace coil::passes {
+
+namespace {
+
+using fx::Node;
+using fx::Opcode;
+
+/// The value with graphs called by other names.
+ops::Value renamed_graphs(const ops::Value& v, const std::unordered_map<std::string, std::string>& names) {
+  if (auto* g = v.get_if<ops::GraphRef>())
+    if (auto found = names.find(g->name); found != names.end()) return ops::GraphRef{found->second};
+  auto* list = v.get_if<ops::Values>();
+  if (!list) return v;
+  ops::Values out;
+  for (const ops::Value& item : *list) out.push_back(renamed_graphs(item, names));
+  return out;
+}
+
+/// Subgraphs and attributes of a nested module become the outer one's. Those that had to change their names are called
+/// by the new ones in the nested module too, which may be put in the place of further calls.
+void hoist(fx::GraphModule& outer, fx::GraphModule& inner, const std::string& name) {
+  std::unordered_map<std::string, std::string> renamed;
+  for (auto& [key, sub] : inner.subgraphs) {
+    std::string fresh = key;
+    while (outer.subgraphs.contains(fresh)) fresh = name + "_" + fresh;
+    if (fresh != key) renamed[key] = fresh;
+    outer.subgraphs[fresh] = std::move(sub);
+  }
+  inner.subgraphs.clear();
+  for (auto& [key, tensor] : inner.attributes) outer.attributes.try_emplace(key, tensor);
+  if (renamed.empty()) return;
+  for (Node* n = inner.graph.first(); n; n = n->next()) {
+    ops::Values args;
+    for (const ops::Value& v : n->args) args.push_back(renamed_graphs(v, renamed));
+    n->set_args(std::move(args));
+  }
+}
+
+ops::Value mapped(const ops::Value& v, const std::unordered_map<const Node*, ops::Value>& values) {
+  if (auto* n = v.get_if<Node*>()) return values.at(*n);
+  if (auto* list = v.get_if<ops::Values>()) {
+    ops::Values out;
+    for (const ops::Value& item : *list) out.push_back(mapped(item, values));
+    return out;
+  }
+  return v;
+}
+
+void for_each_unbacked(const ops::Value& v, const std::function<void(sym::Expr)>& f) {
+  auto visit = [&](sym::Expr e) {
+    for (sym::Expr s : sym::free_symbols(e))
+      if (s.symbol_kind() == sym::SymbolKind::Unbacked) f(s);
+  };
+  if (auto* e = v.get_if<sym::Expr>()) visit(*e);
+  if (auto* b = v.get_if<ops::Bool>()) visit(b->condition);
+  if (auto* x = v.get_if<ops::SymFloat>(); x && x->value) visit(*x->value);
+  if (auto* t = v.get_if<sym::TensorMeta>())
+    for (const auto* list : {&t->sizes, &t->strides})
+      for (sym::Expr e : *list) visit(e);
+  if (auto* list = v.get_if<ops::Values>())
+    for (const ops::Value& item : *list) for_each_unbacked(item, f);
+}
+
+/// Those of a node and of the graphs that it calls, which `owner` has.
+void for_each_unbacked(const fx::GraphModule& owner, const Node& node, const std::function<void(sym::Expr)>& f) {
+  for_each_unbacked(node.meta.value, f);
+  for (const ops::Value& v : node.args) {
+    const fx::GraphModule* sub = subgraph_of(owner, v);
+    if (!sub) continue;
+    for (const Node* n = sub->graph.first(); n; n = n->next()) for_each_unbacked(*sub, *n, f);
+  }
+}
+
+}  // namespace
+
+fx::GraphModule* subgraph_of(const fx::GraphModule& m, const ops::Value& argument) {
+  auto* ref = argument.get_if<ops::GraphRef>();
+  auto found = ref ? m.subgraphs.find(ref->name) : m.subgraphs.end();
+  return found == m.subgraphs.end() ? nullptr : found->second.get();
+}
+
+/// A body that stands in several places finds sizes in its data in each of them.
+Renaming fresh_sizes(fx::GraphModule& outer, const Node* call, const fx::GraphModule& body) {
+  std::unordered_set<sym::Expr> given, seen;
+  for (const Node* n = outer.graph.first(); n != call; n = n->next())
+    for_each_unbacked(outer, *n, [&](sym::Expr s) { seen.insert(s); });
+  for (const Node* n : body.graph.placeholders())
+    for_each_unbacked(n->meta.value, [&](sym::Expr s) { given.insert(s); });
+  Renaming fresh;
+  for (const Node* n = body.graph.first(); n; n = n->next())
+    for_each_unbacked(outer, *n, [&](sym::Expr s) {  // (its graphs are the outer one's by now)
+      if (seen.contains(s) && given.insert(s).second) fresh.add(s, outer.env->fresh_unbacked(outer.env->range(s)));
+    });
+  return fresh;
+}
+
+std::unique_ptr<fx::GraphModule> copied(const fx::GraphModule& from, const Renaming& fresh) {
+  auto to = std::make_unique<fx::GraphModule>();
+  to->env = from.env, to->name = from.name;
+  to->attributes = from.attributes, to->inputs = from.inputs, to->outputs = from.outputs,
+  to->mutations = from.mutations;
+  for (const auto& [name, sub] : from.subgraphs) to->subgraphs[name] = copied(*sub, fresh);
+  std::unordered_map<const Node*, ops::Value> values;
+  auto argument = [&](const ops::Value& v) { return fresh.renamed(mapped(v, values)); };
+  for (Node* n = from.graph.first(); n; n = n->next()) {
+    ops::Values args;
+    for (const ops::Value& v : n->args) args.push_back(argument(v));
+    Node* made = nullptr;
+    if (n->opcode == Opcode::Placeholder) {
+      made = to->graph.placeholder(n->name, n->meta.value);
+    } else if (n->opcode == Opcode::GetAttr) {
+      made = to->graph.get_attr(n->name, n->target, n->meta.value);
+    } else if (n->opcode == Opcode::Output) {
+      made = to->graph.output(std::move(args));
+    } else {
+      std::vector<std::pair<std::string, ops::Value>> named;
+      for (const auto& [key, v] : n->kwargs) named.emplace_back(key, argument(v));
+      made = to->graph.call(n->target, std::move(args), n->name, std::move(named));
+    }
+    made->meta = n->meta;
+    made->meta.value = fresh.renamed(n->meta.value);
+    values[n] = made;
+  }
+  return to;
+}
+
+namespace {
+
+/// A use of `node` becomes `value`, which may be no node at all.
+void replace_uses(Node* node, const ops::Value& value) {
+  if (auto* n = value.get_if<Node*>()) return node->replace_all_uses_with(*n);
+  std::function<ops::Value(const ops::Value&)> swapped = [&](const ops::Value& v) -> ops::Value {
+    if (auto* n = v.get_if<Node*>(); n && *n == node) return value;
+    auto* list = v.get_if<ops::Values>();
+    if (!list) return v;
+    ops::Values out;
+    for (const ops::Value& item : *list) out.push_back(swapped(item));
+    return out;
+  };
+  for (Node* user : std::vector<Node*>(node->users())) {
+    ops::Values args;
+    for (const ops::Value& v : user->args) args.push_back(swapped(v));
+    user->set_args(std::move(args));
+  }
+}
+
+}  // namespace
+
+void inline_subgraph(fx::GraphModule& m, Node* call) {
+  auto graph_argument =
+      std::find_if(call->args.begin(), call->args.end(), [](const ops::Value& v) { return v.is<ops::GraphRef>(); });
+  if (graph_argument == call->args.end())
+    throw Error(call->target + " has no graph among its arguments", call->target, call->where());
+  const std::string name = graph_argument->get_if<ops::GraphRef>()->name;
+  fx::GraphModule* const named = subgraph_of(m, *graph_argument);
+  if (!named)
+    throw Error(fmt::format("{} runs @{}, which is not there", call->target, name), call->target, call->where());
+  fx::GraphModule& sub = *named;
+
+  std::vector<Node*> placeholders = sub.graph.placeholders();
+  ops::Values operands(std::next(graph_argument), call->args.end());
+  if (operands.size() == 1 && operands[0].is<ops::Values>() && placeholders.size() != 1)
+    operands = ops::Values(operands[0].as_list());
+  if (operands.size() != placeholders.size())
+    throw Error(fmt::format("@{} takes {} operands, found {}", name, placeholders.size(), operands.size()),
+                call->target, call->where());
+
+  hoist(m, sub, name);
+  const Renaming fresh = fresh_sizes(m, call, sub);
+  std::unordered_map<std::string, std::string> renamed;  // graphs inside, which get the new symbols too
+  if (!fresh.empty()) {
+    std::function<void(const ops::Value&)> collect = [&](const ops::Value& v) {
+      if (auto* g = v.get_if<ops::GraphRef>(); g && m.subgraphs.contains(g->name)) renamed.emplace(g->name, "");
+      if (auto* list = v.get_if<ops::Values>()) std::ranges::for_each(*list, collect);
+    };
+    for (Node* n = sub.graph.first(); n; n = n->next()) std::ranges::for_each(n->args, collect);
+    for (auto& [from, to] : renamed) {
+      to = from + "_again";
+      while (m.subgraphs.contains(to)) to += "_again";
+      m.subgraphs[to] = copied(*m.subgraphs.at(from), fresh);
+    }
+  }
+  std::unordered_map<const Node*, ops::Value> values;
+  for (std::size_t i = 0; i < operands.size(); ++i) values[placeholders[i]] = operands[i];
+  fx::InsertBefore here(call);
+  ops::Values results;
+  for (Node* n = sub.graph.first(); n; n = n->next()) {
+    if (n->opcode == Opcode::Placeholder) continue;
+    ops::Values args;
+    for (const ops::Value& v : n->args) args.push_back(fresh.renamed(renamed_graphs(mapped(v, values), renamed)));
+    if (n->opcode == Opcode::Output) {
+      results = std::move(args);
+      continue;
+    }
+    Node* copy = nullptr;
+    if (n->opcode == Opcode::GetAttr) {
+      copy = m.graph.get_attr(n->name, n->target, n->meta.value);
+    } else {
+      std::vector<std::pair<std::string, ops::Value>> named;
+      for (const auto& [key, v] : n->kwargs) named.emplace_back(key, mapped(v, values));
+      copy = m.graph.call(n->target, std::move(args), n->name, std::move(named));
+    }
+    copy->meta = n->meta;
+    copy->meta.value = fresh.renamed(n->meta.value);
+    values[n] = copy;
+  }
+
+  for (Node* user : std::vector<Node*>(call->users())) {
+    if (!user->is_call("_operator.getitem")) continue;
+    auto index = user->args.at(1).as_int().constant();
+    if (!index || *index < 0 || *index >= static_cast<std::int64_t>(results.size()))
+      throw Error(fmt::format("@{} gives {} results; %{} takes another", name, results.size(), user->name),
+                  call->target, call->where());
+    replace_uses(user, results[static_cast<std::size_t>(*index)]);
+    m.graph.erase(user);
+  }
+  if (!call->users().empty()) {
+    if (results.size() != 1)
+      throw Error(fmt::format("%{} is used whole, but @{} gives {} results", call->name, name, results.size()),
+                  call->target, call->where());
+    replace_uses(call, results[0]);
+  }
+  m.graph.erase(call);
+}
+
+}  // namespace coil::passes

@@ -1,0 +1,238 @@
+#include "passes/graph/split_complex.h"
+
+#include <algorithm>
+
+#include "passes/graph/complex/parts.h"
+#include "passes/graph/decompositions/replace.h"
+#include "support/error.h"
+
+namespace coil::passes {
+
+namespace {
+
+using fx::Node;
+using fx::Opcode;
+
+const ComplexRules& rules() {
+  static const ComplexRules entries = [] {
+    ComplexRules t;
+    for (auto add : {add_complex_arithmetic, add_complex_functions, add_complex_structure, add_fourier,
+                     add_complex_matrices, add_complex_products})
+      add(t);
+    return t;
+  }();
+  return entries;
+}
+
+/// Operators whose decompositions hold for complex numbers as they stand: what they are made of has rules.
+constexpr std::string_view kByDecomposition[] = {
+    "aten.addbmm.default",
+    "aten.addcdiv.default",
+    "aten.addcmul.default",
+    "aten.addmv.default",
+    "aten.addr.default",
+    "aten.index_add.default",
+    "aten.index_fill.int_Scalar",
+    "aten.index_fill.int_Tensor",
+    "aten.isclose.default",
+    "aten.ldexp.Tensor",
+    "aten.lerp.Scalar",
+    "aten.lerp.Tensor",
+    "aten.linalg_multi_dot.default",
+    "aten.linspace.default",
+    "aten.rms_norm.default",
+    "aten.sinc.default",
+};
+
+bool is_decomposed(std::string_view target) {
+  return std::find(std::begin(kByDecomposition), std::end(kByDecomposition), target) != std::end(kByDecomposition);
+}
+
+bool is_complex_value(const Value& v) {
+  if (const auto* t = v.get_if<TensorMeta>()) return is_complex(t->dtype);
+  if (const auto* n = v.get_if<Node*>()) return is_complex_value((*n)->meta.value);
+  const auto* list = v.get_if<Values>();
+  return list && std::any_of(list->begin(), list->end(), is_complex_value);
+}
+
+/// Also what takes real numbers for complex ones: the transforms to real numbers.
+bool touches_complex(const Node& n) {
+  return n.target.starts_with("aten.fft_irfft") || n.target.starts_with("aten.fft_hfft") ||
+         is_complex_value(n.meta.value) || std::any_of(n.args.begin(), n.args.end(), is_complex_value);
+}
+
+/// Of its sizes or its type, which parts have as well.
+bool asks_only(const Node& n) { return n.target.starts_with("aten.sym_") || n.target == "aten.is_complex.default"; }
+
+class Splitter {
+ public:
+  explicit Splitter(fx::GraphModule& m) : m_(m) {}
+
+  void run() {
+    bool any = false;
+    for (Node* n : m_.graph.nodes()) {
+      if (!touches_complex(*n)) continue;
+      any = true;
+      visit(n);
+    }
+    if (any) {
+      renaming_.apply(m_);
+      m_.graph.eliminate_dead_code();
+    }
+    for (auto& [name, sub] : m_.subgraphs) split_complex(*sub);
+  }
+
+ private:
+  void visit(Node* n) {
+    switch (n->opcode) {
+      case Opcode::Placeholder: return parts_of_view(n);
+      case Opcode::GetAttr: return attribute(n);
+      case Opcode::Output: return output(n);
+      case Opcode::CallFunction: break;
+    }
+    if (n->is_call("_operator.getitem")) {
+      const auto index = static_cast<std::size_t>(*n->args[1].as_int().constant());
+      parts_[n] = lists_.at(n->args[0].as_node()).at(index);
+      return;
+    }
+    fx::InsertBefore here(n);
+    ComplexRewriter r(m_, n, parts_);
+    if (asks_only(*n)) return;
+    if (is_decomposed(n->target)) return take_apart(r);
+    auto rule = rules().find(n->target);
+    if (rule == rules().end()) r.refuse("is not compiled for complex tensors; compute with torch.view_as_real(x) here");
+    Made made = rule->second(r);
+    if (auto* parts = std::get_if<Parts>(&made)) {
+      take_sizes(n, *parts);
+      parts_[n] = fitted(r, *parts);
+    } else if (auto* list = std::get_if<std::vector<Parts>>(&made)) {
+      lists_[n] = std::move(*list);
+    } else {
+      replace_call(r, std::get<Value>(made), renaming_);
+    }
+  }
+
+  void take_apart(Rewriter& r) {
+    Node *before = r.node->prev(), *after = r.node->next();
+    replace_call(r, (*decomposition_of(r.node->target))(r), renaming_);
+    for (Node* n = before ? before->next() : m_.graph.first(); n != after;) {
+      Node* next = n->next();
+      if (touches_complex(*n)) visit(n);
+      n = next;
+    }
+  }
+
+  /// Sizes that a node's data tell have the names from now on that the parts have for them.
+  void take_sizes(Node* n, const Parts& p) {
+    const TensorMeta &recorded = n->tensor(), &found = p.re.as_node()->tensor();
+    if (recorded.rank() != found.rank()) return;
+    auto is_told = [](const Expr& e) { return e.is_symbol() && e.symbol_kind() == sym::SymbolKind::Unbacked; };
+    for (std::size_t d = 0; d < found.rank(); ++d)
+      if (!(recorded.sizes[d] == found.sizes[d]) && !(is_told(recorded.sizes[d]) && is_told(found.sizes[d]))) return;
+    renaming_.unify(*m_.env, n->meta.value, p.re.as_node()->meta.value);
+    n->meta.value = renaming_.renamed(n->meta.value);
+  }
+
+  /// The first part has the node's sizes: later steps ask it.
+  Parts fitted(ComplexRewriter& r, const Parts& p) {
+    const DType type = real_type(r.result().dtype);
+    Parts whole{r.filled({p.re, None{}}, r.result().sizes, type).re, None{}};
+    if (!p.im.is_none()) whole.im = r.filled({p.im, None{}}, r.result().sizes, type).re;
+    return whole;
+  }
+
+  /// Out of memory that holds complex numbers.
+  void parts_of_view(Node* n) {
+    if (n->users().empty()) return;
+    fx::InsertBefore here(first_call(n));
+    ComplexRewriter r(m_, n, parts_);
+    Node* view = r.call("aten.view_as_real.default", {n});
+    parts_[n] = r.apart(view);
+  }
+
+  /// The first call behind a placeholder or an attribute: calls do not stand between those.
+  static Node* first_call(Node* n) {
+    while (n->opcode == Opcode::Placeholder || n->opcode == Opcode::GetAttr) n = n->next();
+    return n;
+  }
+
+  /// The same memory as real numbers.
+  void attribute(Node* n) {
+    const std::string name = n->target + ".real_view";
+    Tensor view = m_.attributes.at(n->target);
+    view.dtype = real_type(view.dtype);
+    for (auto& s : view.strides) s *= 2;
+    view.offset *= 2;
+    view.sizes.push_back(2);
+    view.strides.push_back(1);
+    m_.attributes.insert_or_assign(name, view);
+    TensorMeta meta = n->tensor();
+    meta.dtype = view.dtype;
+    for (Expr& s : meta.strides) s = s * 2;
+    meta.sizes.push_back(2);
+    meta.strides.push_back(1);
+    Node* real;
+    {
+      fx::InsertBefore here(n);
+      real = m_.graph.get_attr(n->name + "_real", name, meta);
+      fx::Graph::inherit(real, n);
+    }
+    fx::InsertBefore here(first_call(n));
+    ComplexRewriter r(m_, n, parts_);
+    parts_[n] = r.apart(real);
+  }
+
+  void output(Node* n) {
+    fx::InsertBefore here(n);
+    Values args = n->args;
+    for (Value& v : args) {
+      if (!v.is<Node*>() || !is_complex_value(v) || v.as_node()->opcode == Opcode::Placeholder) continue;
+      Node* old = v.as_node();
+      ComplexRewriter r(m_, old, parts_);
+      const auto pairs = r.interleaved(parts_.at(old), old->tensor());
+      v = r.permute(r.call("aten.view_as_complex.default", {pairs.value}), pairs.back);
+    }
+    n->set_args(std::move(args));
+  }
+
+  fx::GraphModule& m_;
+  PartsOf parts_;
+  Renaming renaming_;
+  std::unordered_map<const Node*, std::vector<Parts>> lists_;
+};
+
+}  // namespace
+
+void split_complex(fx::GraphModule& module) { Splitter(module).run(); }
+
+bool splits_complex(const fx::GraphModule& module) {
+  for (const Node* n = module.graph.first(); n; n = n->next()) {
+    if (n->opcode != Opcode::CallFunction || !touches_complex(*n) || asks_only(*n) || n->is_call("_operator.getitem"))
+      continue;
+    if (!rules().contains(n->target) && !is_decomposed(n->target)) return false;
+  }
+  return std::all_of(module.subgraphs.begin(), module.subgraphs.end(),
+                     [](const auto& sub) { return splits_complex(*sub.second); });
+}
+
+void leave_complex_to_host(fx::GraphModule& module) {
+  for (Node* n = module.graph.first(); n; n = n->next()) {
+    if (n->opcode != Opcode::CallFunction || !n->op || !n->target.starts_with("aten.") || !touches_complex(*n) ||
+        asks_only(*n))
+      continue;
+    Values positional;
+    for (std::size_t i = 0; i < n->args.size(); ++i) {
+      const ops::Parameter& p = n->op->schema.parameters[i];
+      if (p.keyword_only)
+        n->kwargs.emplace_back(p.name, n->args[i]);
+      else
+        positional.push_back(n->args[i]);
+    }
+    n->target = "host." + n->target;
+    n->op = nullptr;
+    n->set_args(std::move(positional));
+  }
+  for (auto& [name, sub] : module.subgraphs) leave_complex_to_host(*sub);
+}
+
+}  // namespace coil::passes

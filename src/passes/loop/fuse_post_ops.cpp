@@ -1,0 +1,471 @@
+#include "passes/loop/fuse_post_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "support/error.h"
+
+namespace coil::ir {
+
+namespace {
+
+/// One post-operation: its spelling, and the operand that it takes.
+struct PostOp {
+  std::string text;
+  Scalar operand = nullptr;
+  std::optional<std::pair<double, double>> scale;  ///< of `scale`: factor and summand
+};
+
+PostOp scale(double factor, double summand) {
+  return {fmt::format("scale:{}:{}", factor, summand), nullptr, std::pair(factor, summand)};
+}
+
+/// Whether a call may have these. oneDNN 2.6 keeps one set of numbers for each of its algorithms: of two clips with
+/// other bounds both would take the same.
+bool may_stand_together(const std::vector<std::string>& post) {
+  constexpr std::pair<std::string_view, std::string_view> kAlgorithms[] = {
+      {"relu", "relu"},          {"leaky_relu", "relu"},  {"scale", "linear"}, {"clip", "clip"},
+      {"hardsigmoid", "linear"}, {"hardsigmoid", "clip"}, {"elu", "elu"}};
+  std::map<std::string_view, std::string_view> seen;
+  for (const std::string& text : post)
+    for (const auto& [name, algorithm] : kAlgorithms)
+      if (text.substr(0, text.find(':')) == name && seen.emplace(algorithm, text).first->second != text) return false;
+  return true;
+}
+
+bool is_op(Scalar s, ScalarOp op) { return s->op == op; }
+bool is_constant_f32(Scalar s) { return s->op == ScalarOp::Constant && s->dtype == DType::F32; }
+bool is_close(double a, double b) { return std::fabs(a - b) <= 1e-6 * std::fabs(b); }
+bool is_close_number(Scalar s, double v) {
+  return is_constant_f32(s) && (v == 0 ? s->number == 0 : is_close(s->number, v));
+}
+
+/// A product taken apart: its constant, and its other factors (a constant divisor counts as a factor).
+struct Product {
+  double constant = 1;
+  std::vector<Scalar> factors;
+};
+
+void collect_factors(Scalar s, Product& p) {
+  if (is_op(s, ScalarOp::Mul)) {
+    collect_factors(s->args[0], p);
+    collect_factors(s->args[1], p);
+  } else if (is_op(s, ScalarOp::Div) && is_constant_f32(s->args[1])) {
+    p.constant /= s->args[1]->number;
+    collect_factors(s->args[0], p);
+  } else if (is_constant_f32(s)) {
+    p.constant *= s->number;
+  } else {
+    p.factors.push_back(s);
+  }
+}
+
+Product product_of(Scalar s) {
+  Product p;
+  collect_factors(s, p);
+  return p;
+}
+
+/// The other operand of a commutative operation with this constant; null when it is something else.
+Scalar beside_constant(Scalar s, ScalarOp op, double constant) {
+  if (!is_op(s, op)) return nullptr;
+  if (is_close_number(s->args[1], constant)) return s->args[0];
+  if (is_close_number(s->args[0], constant)) return s->args[1];
+  return nullptr;
+}
+
+/// The operand and bounds of min(max(x, lo), hi), in either nesting and order.
+struct Clip {
+  Scalar x;
+  double low, high;
+};
+
+std::optional<Clip> as_clip(Scalar s) {
+  auto split = [](Scalar e) -> std::pair<Scalar, Scalar> {
+    return is_constant_f32(e->args[1])   ? std::pair(e->args[0], e->args[1])
+           : is_constant_f32(e->args[0]) ? std::pair(e->args[1], e->args[0])
+                                         : std::pair<Scalar, Scalar>();
+  };
+  if (!is_op(s, ScalarOp::Min) && !is_op(s, ScalarOp::Max)) return std::nullopt;
+  auto [inner, outer_bound] = split(s);
+  if (!inner || !is_op(inner, is_op(s, ScalarOp::Min) ? ScalarOp::Max : ScalarOp::Min)) return std::nullopt;
+  auto [x, inner_bound] = split(inner);
+  if (!x) return std::nullopt;
+  const double low = is_op(s, ScalarOp::Min) ? inner_bound->number : outer_bound->number,
+               high = is_op(s, ScalarOp::Min) ? outer_bound->number : inner_bound->number;
+  if (!(low <= high)) return std::nullopt;
+  return Clip{x, low, high};
+}
+
+/// clip(x + 3, 0, 6)
+Scalar hard_gate(Scalar s) {
+  auto clip = as_clip(s);
+  return clip && clip->low == 0 && clip->high == 6 ? beside_constant(clip->x, ScalarOp::Add, 3) : nullptr;
+}
+
+/// kBeta * (x + 0.044715*x³), the inside of gelu's tanh form.
+bool is_gelu_polynomial(Scalar s, Scalar x) {
+  const Product outer = product_of(s);
+  if (!is_close(outer.constant, std::numbers::sqrt2 * std::numbers::inv_sqrtpi) || outer.factors.size() != 1 ||
+      !is_op(outer.factors[0], ScalarOp::Add))
+    return false;
+  Scalar sum = outer.factors[0];
+  for (int k = 0; k < 2; ++k) {
+    const Product cube = product_of(sum->args[1 - k]);
+    if (sum->args[k] == x && is_close(cube.constant, 0.044715) && cube.factors == std::vector<Scalar>{x, x, x})
+      return true;
+  }
+  return false;
+}
+
+/// What a two-factor product x*g(x) is called; empty when it has no name.
+std::string gated_name(double constant, Scalar x, Scalar gate) {
+  if (constant == 1 && is_op(gate, ScalarOp::Sigmoid) && gate->args[0] == x) return "silu";
+  if (is_close(constant, 1.0 / 6) && hard_gate(gate) == x) return "hardswish";
+  Scalar inner = constant == 0.5 ? beside_constant(gate, ScalarOp::Add, 1) : nullptr;
+  if (!inner) return {};
+  if (is_op(inner, ScalarOp::Tanh) && is_gelu_polynomial(inner->args[0], x)) return "gelu_tanh";
+  if (is_op(inner, ScalarOp::Erf)) {
+    const Product p = product_of(inner->args[0]);
+    if (is_close(p.constant, std::numbers::sqrt2 / 2) && p.factors == std::vector<Scalar>{x}) return "gelu_erf";
+  }
+  return {};
+}
+
+/// Reads a body as a chain of post-operations on `root`.
+class Chain {
+ public:
+  explicit Chain(Scalar root) : root_(root) {}
+  std::vector<PostOp> ops;
+
+  bool read(Scalar s) {
+    if (s == root_) return true;
+    if (s->dtype != DType::F32 || !contains_root(s)) return false;
+    if (auto step = one_step(s)) {
+      if (!read(step->first)) return false;
+      // A product and a sum with constants are one operation.
+      if (PostOp& op = step->second;
+          op.scale && op.scale->first == 1 && !ops.empty() && ops.back().scale && ops.back().scale->second == 0)
+        ops.back() = scale(ops.back().scale->first, op.scale->second);
+      else
+        ops.push_back(op);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  using Step = std::pair<Scalar, PostOp>;  ///< what is computed first, and the operation on it
+
+  bool contains_root(Scalar s) {
+    for (Scalar below : topological({&s, 1}))
+      if (below == root_) return true;
+    return false;
+  }
+
+  std::optional<Step> one_step(Scalar s) {
+    if (auto clip = as_clip(s)) return Step{clip->x, {fmt::format("clip:{}:{}", clip->low, clip->high)}};
+    if (Scalar x = beside_constant(s, ScalarOp::Max, 0)) return Step{x, {"relu"}};
+    if (is_op(s, ScalarOp::Sigmoid)) return Step{s->args[0], {"sigmoid"}};
+    if (is_op(s, ScalarOp::Tanh)) return Step{s->args[0], {"tanh"}};
+    if (is_op(s, ScalarOp::Where)) return piecewise(s);
+    if (is_op(s, ScalarOp::Add)) return sum(s);
+    if (is_op(s, ScalarOp::Sub) && is_constant_f32(s->args[1])) return Step{s->args[0], scale(1, -s->args[1]->number)};
+    if (is_op(s, ScalarOp::Mul) || is_op(s, ScalarOp::Div)) return product(s);
+    return std::nullopt;
+  }
+
+  /// leaky_relu and elu.
+  std::optional<Step> piecewise(Scalar s) {
+    Scalar condition = s->args[0], yes = s->args[1], no = s->args[2];
+    if (condition->args.size() != 2 || !is_close_number(condition->args[1], 0)) return std::nullopt;
+    Scalar x = condition->args[0];
+    if (is_op(condition, ScalarOp::Gt) && yes == x) {
+      const Product p = product_of(no);
+      if (p.factors == std::vector<Scalar>{x}) return Step{x, {fmt::format("leaky_relu:{}", p.constant)}};
+    }
+    if (is_op(condition, ScalarOp::Le) && no == x) {
+      const Product p = product_of(yes);
+      if (p.factors.size() == 1 && is_op(p.factors[0], ScalarOp::Expm1) && p.factors[0]->args[0] == x)
+        return Step{x, {fmt::format("elu:{}", p.constant)}};
+    }
+    return std::nullopt;
+  }
+
+  bool is_operand(Scalar s) {
+    return is_op(s, ScalarOp::Load) && s->args.empty() && !s->mask && s->dtype == DType::F32 && s != root_;
+  }
+
+  std::optional<Step> sum(Scalar s) {
+    for (int k = 0; k < 2; ++k) {
+      if (is_constant_f32(s->args[k])) return Step{s->args[1 - k], scale(1, s->args[k]->number)};
+      if (is_operand(s->args[k])) return Step{s->args[1 - k], {"add", s->args[k]}};
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Step> product(Scalar s) {
+    const Product p = product_of(s);
+    if (p.factors.size() == 2)
+      for (int k = 0; k < 2; ++k)
+        if (std::string name = gated_name(p.constant, p.factors[k], p.factors[1 - k]); !name.empty())
+          return Step{p.factors[k], {name}};
+    if (p.factors.size() == 1 && is_close(p.constant, 1.0 / 6))
+      if (Scalar x = hard_gate(p.factors[0])) return Step{x, {"hardsigmoid"}};
+    Scalar left = s->args[0], right = s->args[1];
+    if (is_constant_f32(right))
+      return Step{left, scale(is_op(s, ScalarOp::Mul) ? right->number : 1 / right->number, 0)};
+    if (!is_op(s, ScalarOp::Mul)) return std::nullopt;
+    if (is_constant_f32(left)) return Step{right, scale(left->number, 0)};
+    if (is_operand(right)) return Step{left, {"mul", right}};
+    if (is_operand(left)) return Step{right, {"mul", left}};
+    return std::nullopt;
+  }
+
+  Scalar root_;
+};
+
+/// How the dimensions of a call's result run through the loops of the operation behind it: each is one loop, or several
+/// in row-major order; loops of size 1 may be left over.
+class LoopMap {
+ public:
+  static std::optional<LoopMap> make(Graph& graph, const Exprs& index, const Exprs& call_sizes,
+                                     const Exprs& loop_sizes) {
+    LoopMap map;
+    std::vector<bool> used(loop_sizes.size());
+    for (std::size_t d = 0; d < index.size(); ++d) {
+      auto& parts = map.parts_.emplace_back();
+      Expr rest = index[d], count = 1;
+      for (std::size_t k = loop_sizes.size(); k-- > 0;) {
+        auto linear = sym::linear_in(rest, graph.ivar(k));
+        if (!linear) return std::nullopt;
+        if (linear->coefficient.is_constant(0)) continue;
+        if (used[k] || !(linear->coefficient == count)) return std::nullopt;
+        used[k] = true;
+        parts.push_back({k, count});
+        count *= loop_sizes[k];
+        rest = linear->rest;
+      }
+      if (!rest.is_constant(0) || !graph.env().statically_known_equal(count, call_sizes[d])) return std::nullopt;
+    }
+    for (std::size_t k = 0; k < loop_sizes.size(); ++k)
+      if (!used[k] && !loop_sizes[k].is_constant(1)) return std::nullopt;
+    map.loops_ = loop_sizes.size();
+    map.identity_ = index.size() == loop_sizes.size();
+    for (std::size_t d = 0; map.identity_ && d < index.size(); ++d)
+      map.identity_ = map.parts_[d].size() == 1 ? map.parts_[d][0].first == d : map.parts_[d].empty();
+    return map;
+  }
+
+  bool is_identity() const { return identity_; }
+
+  /// Strides in the call's dimensions of something that has `strides` in the loops.
+  std::optional<Exprs> strides(const Exprs& strides) const {
+    Exprs result;
+    for (auto& parts : parts_) {
+      const Expr stride = parts.empty() ? Expr(0) : strides[parts[0].first];
+      for (auto& [loop, factor] : parts)
+        if (!(strides[loop] == factor * stride)) return std::nullopt;
+      result.push_back(stride);
+    }
+    return result;
+  }
+
+ private:
+  std::vector<std::vector<std::pair<std::size_t, Expr>>>
+      parts_;  ///< for each dimension: loops from the innermost, and what they count
+  std::size_t loops_ = 0;
+  bool identity_ = false;
+};
+
+/// What the GPU's libraries do on the way: a matrix product adds one operand that lies as the result does, then takes
+/// relu or gelu's tanh form; a convolution in 16 bits adds one and takes relu (in f32, cuDNN's engines that do more
+/// than the convolution round its operands).
+bool gpu_takes(const std::string& op, std::span<const std::string> post, std::span<const BufferView> operands,
+               const BufferView& result) {
+  if (op == "convolution") {
+    if (result.dtype != DType::BF16 && result.dtype != DType::F16) return false;
+    if (!post.empty() && post[0] == "add") {
+      if (!operands.empty() &&
+          (operands.size() != 1 || operands[0].sizes != result.sizes || operands[0].dtype != result.dtype))
+        return false;
+      post = post.subspan(1);
+    }
+    return post.empty() || (post.size() == 1 && post[0] == "relu");
+  }
+  if (!post.empty() && post[0] == "add") {
+    if (!operands.empty() && (operands.size() != 1 || operands[0].sizes != result.sizes ||
+                              operands[0].strides != result.strides || operands[0].dtype != result.dtype))
+      return false;
+    post = post.subspan(1);
+  }
+  return post.empty() || (post.size() == 1 && (post[0] == "relu" || post[0] == "gelu_tanh"));
+}
+
+class PostOpFusion {
+ public:
+  explicit PostOpFusion(Graph& graph)
+      : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), alive_(list_.size(), true) {
+    blocks_ = blocks(graph);
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      for (BufferId b : reads(list_[i])) readers_[b].push_back(i);
+      for (BufferId b : list_[i].outs) writers_[b].push_back(i);
+    }
+    for (auto& out : graph.outputs)
+      if (auto* view = std::get_if<BufferView>(&out.value)) returned_.insert(view->buffer);
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (auto* p = std::get_if<Pointwise>(&list_[i].node); p && p->body->has_loads) fuse(i);
+    std::vector<Operation> kept;
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (alive_[i]) kept.push_back(std::move(list_[i]));
+    graph_.replace_operations(std::move(kept));
+  }
+
+ private:
+  bool takes_post_ops(const Operation& op) const {
+    auto* call = std::get_if<Extern>(&op.node);
+    if (!call || (call->op != "linear" && call->op != "matmul" && call->op != "convolution") ||
+        call->computed_by("winograd"))
+      return false;
+    const DType t = call->outputs[0].dtype;
+    return t == DType::F32 || t == DType::BF16 || t == DType::F16;
+  }
+
+  /// Index in the list of the call whose result the operation at `i` can be computed with.
+  void fuse(std::size_t i) {
+    const Pointwise& loop = std::get<Pointwise>(list_[i].node);
+    const Buffer& out = graph_.buffer(list_[i].outs[0]);
+    if (!list_[i].store_index.empty() || out.kind != BufferKind::Computed || writers_[out.id].size() != 1 ||
+        loop.sizes != out.layout.sizes)
+      return;
+    // The latest call is tried first: what earlier ones gave is there by then.
+    std::vector<std::pair<std::size_t, Scalar>> candidates;
+    for (Scalar load : loads(loop.body)) {
+      auto& writers = writers_[load->buffer];
+      if (load->op == ScalarOp::Load && load->args.empty() && !load->mask && writers.size() == 1 &&
+          blocks_[writers[0]] == blocks_[i] && takes_post_ops(list_[writers[0]]))
+        candidates.emplace_back(writers[0], load);
+    }
+    std::sort(candidates.begin(), candidates.end(), [](auto& a, auto& b) { return a.first > b.first; });
+    for (auto& [call, load] : candidates)
+      if (fuse(i, call, load)) return;
+  }
+
+  bool fuse(std::size_t i, std::size_t call_at, Scalar root) {
+    const Pointwise& loop = std::get<Pointwise>(list_[i].node);
+    const Buffer& between = graph_.buffer(root->buffer);
+    Buffer& out = graph_.buffer(list_[i].outs[0]);
+    if (between.kind != BufferKind::Computed || between.is_output || returned_.contains(between.id) ||
+        readers_[between.id].size() != 1 || between.layout.dtype != out.layout.dtype)
+      return false;
+    for (Scalar load : loads(loop.body))
+      if (load != root && load->buffer == root->buffer) return false;
+    Chain chain(root);
+    if (!chain.read(loop.body) || chain.ops.empty()) return false;
+
+    Extern call = std::get<Extern>(list_[call_at].node);
+    const BufferView& result = call.outputs[0];
+    if (result.sizes != between.layout.sizes || result.strides != between.layout.strides ||
+        !result.offset.is_constant(0))
+      return false;
+    const auto map = LoopMap::make(graph_, root->index, result.sizes, loop.sizes);
+    if (!map) return false;
+    auto out_strides = map->strides(out.layout.strides);
+    if (!out_strides) return false;
+    if (map->is_identity()) *out_strides = out.layout.strides;
+    std::vector<std::string> post;
+    if (auto found = call.attributes.find("post"); found != call.attributes.end())
+      post = std::get<std::vector<std::string>>(found->second);
+    std::vector<BufferView> operands;
+    for (auto& op : chain.ops) {
+      post.push_back(op.text);
+      if (!op.operand) continue;
+      auto view = operand_view(op.operand, *map, result.sizes, loop.sizes);
+      if (!view) return false;
+      operands.push_back(*view);
+    }
+    if (!may_stand_together(post)) return false;
+    BufferView window{out.id, out.layout.dtype, result.sizes, *out_strides, 0};
+    if (out.layout.device.type == DeviceType::CUDA && !gpu_takes(call.op, post, operands, window)) return false;
+    if (!map->is_identity()) {
+      for (std::size_t d = result.sizes.size(); d-- > 0;)
+        if (result.sizes[d].is_constant(1))
+          window.strides[d] = d + 1 < result.sizes.size() ? window.strides[d + 1] * result.sizes[d + 1] : Expr(1);
+      out.layout.fixed = true;
+    }
+    for (auto& view : operands)
+      if (!is_whole(view)) graph_.buffer(view.buffer).layout.fixed = true;
+
+    call.attributes["post"] = std::move(post);
+    call.inputs.insert(call.inputs.end(), operands.begin(), operands.end());
+    call.outputs = {window};
+    Operation& target = list_[i];
+    target.origins.insert(list_[call_at].origins.begin(), list_[call_at].origins.end());
+    for (BufferId b : reads(list_[call_at])) {
+      auto& readers = readers_[b];
+      readers.erase(std::remove(readers.begin(), readers.end(), call_at), readers.end());
+      if (std::find(readers.begin(), readers.end(), i) == readers.end()) readers.push_back(i);
+    }
+    readers_[between.id].clear();
+    target.node = std::move(call);
+    alive_[call_at] = false;
+    return true;
+  }
+
+  bool is_whole(const BufferView& v) const {
+    const Layout& layout = graph_.buffer(v.buffer).layout;
+    return v.sizes == layout.sizes && v.strides == layout.strides && v.offset.is_constant(0);
+  }
+
+  /// A post-operation's operand in the call's dimensions: of size 1 where it is broadcast.
+  std::optional<BufferView> operand_view(Scalar load, const LoopMap& map, const Exprs& sizes, const Exprs& loop_sizes) {
+    const Layout& layout = graph_.buffer(load->buffer).layout;
+    if (map.is_identity() && layout.sizes == sizes && load->index == graph_.ivars(sizes.size()))
+      return BufferView{load->buffer, layout.dtype, sizes, layout.strides, 0};
+    Expr rest = linear_index(layout, load->index);
+    Exprs per_loop(loop_sizes.size());
+    for (std::size_t k = 0; k < loop_sizes.size(); ++k) {
+      auto linear = sym::linear_in(rest, graph_.ivar(k));
+      if (!linear || sym::has_symbol_of(linear->coefficient, sym::SymbolKind::Loop)) return std::nullopt;
+      per_loop[k] = linear->coefficient;
+      rest = linear->rest;
+    }
+    if (sym::has_symbol_of(rest, sym::SymbolKind::Loop)) return std::nullopt;
+    auto strides = map.strides(per_loop);
+    if (!strides) return std::nullopt;
+    BufferView view{load->buffer, layout.dtype, sizes, *strides, rest};
+    for (std::size_t d = 0; d < sizes.size(); ++d)
+      if (view.strides[d].is_constant(0)) view.sizes[d] = 1;
+    for (std::size_t d = sizes.size(); d-- > 0;)
+      if (view.sizes[d].is_constant(1))
+        view.strides[d] = d + 1 < sizes.size() ? view.strides[d + 1] * view.sizes[d + 1] : Expr(1);
+    return view;
+  }
+
+  Graph& graph_;
+  std::vector<Operation> list_;
+  std::vector<bool> alive_;
+  std::vector<std::size_t> blocks_;
+  std::unordered_map<BufferId, std::vector<std::size_t>> readers_, writers_;
+  std::set<BufferId> returned_;
+};
+
+}  // namespace
+
+void fuse_post_ops(Graph& graph) { PostOpFusion(graph).run(); }
+
+std::size_t eliminate_dead_operations(Graph& graph) {
+  const std::vector<bool> live = live_operations(graph);
+  std::vector<Operation> kept;
+  for (const Operation& op : graph.operations())
+    if (live[op.id]) kept.push_back(op);
+  const std::size_t removed = live.size() - kept.size();
+  if (removed) graph.replace_operations(std::move(kept));
+  return removed;
+}
+
+}  // namespace coil::ir

@@ -1,0 +1,186 @@
+#include "passes/loop/layout_choice.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/relayout.h"
+
+namespace coil::ir {
+
+namespace {
+
+  strides[0] = next;
+  return strides;
+}
+
+namespace {
+
+/// Spreads channels-last from convolutions through the operations between them.
+class ChannelsLast {
+ public:
+  explicit ChannelsLast(Graph& graph)
+      : graph_(graph),
+        list_(graph.operations().begin(), graph.operations().end()),
+        views_(views_in_calls(graph_, list_)) {}
+
+  void run() {
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (auto* call = std::get_if<Extern>(&list_[i].node); call && call->op == "convolution") {
+        // The CPU's library has layouts of its own for weights.
+        const bool weights = graph_.buffer(call->outputs[0].buffer).layout.device.type == DeviceType::CUDA;
+        for (std::size_t k = 0; k < call->inputs.size(); ++k)
+          if ((k != 1 || weights) && call->inputs[k].sizes.size() > 2) want(call->inputs[k].buffer);
+        want(call->outputs[0].buffer);
+      }
+      if (is_weight_gradient(list_[i]))
+        for (const BufferView& operand : std::get<Extern>(list_[i].node).inputs) want(operand.buffer);
+      for (BufferId b : loop_buffers(list_[i])) users_[b].push_back(i);
+    }
+    if (pending_.empty() && !graph_.has_convolutions()) return;
+    while (!pending_.empty()) {
+      const BufferId id = pending_.back();
+      pending_.pop_back();
+      for (std::size_t i : users_[id]) spread(list_[i]);
+    }
+    convert_at_borders();
+  }
+
+ private:
+  /// The GPU's library takes both operands of a weight's gradient channels-last; the CPU's has layouts of its own.
+  bool is_weight_gradient(const Operation& op) const {
+    auto* call = std::get_if<Extern>(&op.node);
+    return call && call->op == "convolution_weights" &&
+           graph_.buffer(call->inputs[0].buffer).layout.device.type == DeviceType::CUDA;
+  }
+
+  /// Gives a buffer channels-last strides when it is free to have them.
+  void want(BufferId id) {
+    const Layout& layout = graph_.buffer(id).layout;
+    if (layout.sizes.size() < 3 || chosen_.contains(id) ||
+        !relayout(graph_, id, channels_last(layout.sizes), views_[id]))
+      return;
+    chosen_.insert(id);
+    pending_.push_back(id);
+  }
+
+  /// Buffers of a loop's rank that it reads or writes with the channel as its own loop variable.
+  std::vector<BufferId> loop_buffers(const Operation& op) {
+    const Exprs& sizes = op.sizes();
+    std::vector<BufferId> result;
+    if (!op.is_loop() || sizes.size() < 3) return result;
+    Scalar body = std::visit(
+        [](const auto& node) -> Scalar {
+          if constexpr (requires { node.body; })
+            return node.body;
+          else
+            return nullptr;
+        },
+        op.node);
+    for (Scalar load : loads(body))
+      if (load->op == ScalarOp::Load && load->index.size() == sizes.size() && load->index[0] == graph_.ivar(0) &&
+          sym::contains(load->index[1], graph_.ivar(1)) &&
+          !graph_.buffer(load->buffer).layout.sizes.back().is_constant(1))
+        result.push_back(load->buffer);
+    for (BufferId out : op.outs)
+      if (graph_.buffer(out).layout.sizes.size() == sizes.size()) result.push_back(out);
+    return result;
+  }
+
+  void spread(const Operation& op) {
+    for (BufferId b : loop_buffers(op)) want(b);
+  }
+
+  /// A convolution's operand or result whose layout is settled otherwise is converted by a copy.
+  void convert_at_borders() {
+    std::vector<Operation> result;
+    std::unordered_map<BufferId, std::vector<std::pair<BufferView, BufferView>>>
+        converted;  // several views of one buffer, each with its copy
+    auto convert = [&](BufferView& x, const Operation& reader) {
+      if (!needs_conversion(x)) return;
+      auto& copies = converted[x.buffer];
+      auto found = std::find_if(copies.begin(), copies.end(), [&](const auto& known) { return known.first == x; });
+      if (found == copies.end()) {
+        const BufferView copy = temporary(x);
+        result.push_back(copy_operation(load_of(x), x.sizes, copy.buffer, reader));
+        found = copies.emplace(copies.end(), x, copy);
+      }
+      x = found->second;
+    };
+    for (Operation& op : list_) {
+      auto* call = std::get_if<Extern>(&op.node);
+      if (call && is_weight_gradient(op))
+        for (BufferView& x : call->inputs) convert(x, op);
+      if (!call || call->op != "convolution") {
+        result.push_back(std::move(op));
+        continue;
+      }
+      convert(call->inputs[0], op);
+      BufferView& y = call->outputs[0];
+      const Layout& layout = graph_.buffer(y.buffer).layout;
+      if (!needs_conversion(y) || !is_whole(y, layout)) {
+        result.push_back(std::move(op));
+        continue;
+      }
+      const BufferView settled = y;
+      y = temporary(settled);
+      op.outs = {y.buffer};
+      const BufferView made = y;
+      Operation copy = copy_operation(load_of(made), settled.sizes, settled.buffer, op);
+      result.push_back(std::move(op));
+      result.push_back(std::move(copy));
+    }
+    graph_.replace_operations(std::move(result));
+  }
+
+  bool needs_conversion(const BufferView& v) const {
+    if (v.sizes.size() < 3) return false;
+    const Exprs wanted = channels_last(v.sizes);
+    bool spatial = false;
+    for (std::size_t d = 2; d < v.sizes.size(); ++d) spatial |= !v.sizes[d].is_constant(1);
+    if (!spatial || v.sizes[1].is_constant(1)) return false;
+    for (std::size_t d = 0; d < v.sizes.size(); ++d)
+      if (!v.sizes[d].is_constant(1) && !(v.strides[d] == wanted[d])) return true;
+    return false;
+  }
+
+  BufferView temporary(const BufferView& like) {
+    BufferView view{0, like.dtype, like.sizes, channels_last(like.sizes), 0};
+    view.buffer =
+        graph_
+            .add_buffer("", BufferKind::Computed,
+                        {like.dtype, graph_.buffer(like.buffer).layout.device, view.sizes, view.strides, true})
+            .id;
+    return view;
+  }
+
+  Scalar load_of(const BufferView& v) {
+    const Layout& layout = graph_.buffer(v.buffer).layout;
+    const Exprs i = graph_.ivars(v.sizes.size());
+    if (is_whole(v, layout)) return graph_.pool().load(v.buffer, v.dtype, i);
+    Expr at = v.offset;
+    for (std::size_t d = 0; d < i.size(); ++d) at += i[d] * v.strides[d];
+    return graph_.pool().linear_load(v.buffer, v.dtype, at);
+  }
+
+  /// A copy that is a part of what the convolution `of` computes.
+  Operation copy_operation(Scalar body, const Exprs& sizes, BufferId to, const Operation& of) {
+    return {.node = Pointwise{sizes, body}, .outs = {to}, .origins = of.origins, .where = of.where};
+  }
+
+  Graph& graph_;
+  std::vector<Operation> list_;
+  BufferViews views_;
+  std::unordered_map<BufferId, std::vector<std::size_t>> users_;
+  std::unordered_set<BufferId> chosen_;
+  std::vector<BufferId> pending_;
+};
+
+}  // namespace
+
+void choose_layouts(Graph& graph) {
+  ChannelsLast(graph).run();
+  for (Buffer& buffer : graph.buffers()) buffer.layout.fixed = true;
+}
+
+}  // namespace coil::ir

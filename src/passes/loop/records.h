@@ -1,0 +1,73 @@
+// The passes over the loop IR as records. compiler/pipelines.h says in which order they run.
+#pragma once
+#include "ir/ir.h"
+#include "passes/loop/fuse_post_ops.h"
+#include "passes/loop/layout_choice.h"
+#include "passes/loop/nan_guards.h"
+#include "passes/loop/pack_weights.h"
+#include "passes/loop/part_writes.h"
+#include "passes/loop/tf32.h"
+#include "passes/loop/winograd.h"
+#include "passes/pass.h"
+
+namespace coil::passes {
+
+using LoopContext = Context;
+using LoopPass = Pass<ir::Graph, LoopContext>;
+
+/// Of a function that asks about nothing but the graph.
+template <auto F>
+void on_loops(ir::Graph& graph, const LoopContext&) {
+  F(graph);
+}
+
+inline bool takes_winograd(const target::Facts& target, const Settings& settings) {
+  return on_cpu(target) && settings.winograd != "false";
+}
+
+inline constexpr LoopPass kChooseWinograd{
+    "choose-winograd", "3x3 convolutions that gain by Winograd's filtering are marked, with the tile to take.",
+    [](ir::Graph& graph, const LoopContext& given) {
+      const std::string& tile = given.settings.winograd;
+      choose_winograd(graph, tile == "true" ? std::nullopt : std::optional<std::int64_t>(tile == "2" ? 2 : 4));
+    },
+    takes_winograd};
+inline constexpr LoopPass kFusePostOps{
+    "fuse-post-ops", "Activations, additions and scales behind a product or convolution go into the library call.",
+    on_loops<ir::fuse_post_ops>};
+inline constexpr LoopPass kEliminateDeadOperations{"eliminate-dead-operations", "Operations that nothing reads go.",
+                                                   on_loops<ir::eliminate_dead_operations>};
+inline constexpr LoopPass kChooseLayouts{
+    "choose-layouts", "Strides that lowering left open are settled: channels last through convolutional nets.",
+    on_loops<ir::choose_layouts>};
+inline constexpr LoopPass kSplitPartWrites{
+    "split-part-writes", "An input or a state that changes in a part has that part written, not all of it.",
+    on_loops<ir::split_part_writes>};
+inline constexpr LoopPass kAddNanGuards{
+    "add-nan-guards", "Looks at the data choose an exact form of library calls that would lose a NaN.",
+    on_loops<add_nan_guards>, [](const target::Facts& target, const Settings& settings) {
+      return target.device.type == DeviceType::CPU && settings.keep_nan;
+    }};
+inline constexpr LoopPass kExpandWinograd{
+    "expand-winograd", "The marked convolutions become two loops of transforms around matrix products.",
+    on_loops<expand_winograd>, takes_winograd};
+inline constexpr LoopPass kAllowTf32{
+    "allow-tf32", "Products and convolutions of f32 that may round their operands to TF32 are marked.",
+    [](ir::Graph& graph, const LoopContext& given) { allow_tf32(graph, given.settings.cuda_tf32); },
+    [](const target::Facts& target, const Settings&) { return target.device.type == DeviceType::CUDA; }};
+inline constexpr LoopPass kPackWeights{
+    "pack-weights", "Constant weights are rearranged once into the form that the library reads fastest.",
+    [](ir::Graph& graph, const LoopContext& given) {
+      if (given.target.device.type == DeviceType::CPU) {
+        pack_weights(graph, given.target.isa);
+      } else {
+        relayout_weights(graph);
+        copy_constants(graph);
+      }
+    },
+    [](const target::Facts&, const Settings& settings) { return settings.pack_weights; }};
+inline constexpr LoopPass kVerifyLoops{
+    "verify", "Symbols are defined before they are used, and blocks are closed; else the compile fails.",
+    [](ir::Graph& graph, const LoopContext&) { ir::verify(graph); }, verifies};
+
+}  // namespace coil::passes

@@ -1,0 +1,135 @@
+#include "passes/wrapper/batch_launches.h"
+
+#include <algorithm>
+
+namespace coil::wrapper {
+namespace {
+
+constexpr std::size_t kMostPointers = 480;  // of a launch: what fits into 4 KiB of arguments
+constexpr std::int64_t kLargest = std::int64_t{64}
+                                  << 20;      // bytes that one launch writes, past which it fills the machine alone
+constexpr std::int64_t kTemporary = 1 << 20;  // bytes of a temporary that may live longer for it
+
+/// Calls that become one, and what lines between the outermost of them and where the search is touch.
+struct Batch {
+  std::size_t place = 0;  ///< of the call that the others join
+  std::vector<std::size_t> calls;
+  std::set<BufferId> reads, writes, passed_reads, passed_writes;
+};
+
+bool meet(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
+  return std::any_of(b.begin(), b.end(), [&](BufferId x) { return a.contains(x); });
+}
+
+class Batcher {
+ public:
+  Batcher(Program& p, const codegen::Backend& backend) : p_(p), backend_(backend) {
+    for (const Line& l : p.lines)
+      for (BufferId b : uses(l).reads) read_.insert(b);
+  }
+
+  /// Calls join the first of them; or the last, where they make results of the program of something small that may live
+  /// longer for it.
+  void run(bool join_last) {
+    join_last_ = join_last;
+    std::vector<Batch> all;
+    std::map<std::size_t, Batch> open;  // by kernel
+    for (std::size_t n = 0; n < p_.lines.size(); ++n) {
+      const std::size_t i = join_last ? p_.lines.size() - 1 - n : n;
+      if (std::holds_alternative<Control>(p_.lines[i]) || std::holds_alternative<ReadSymbol>(p_.lines[i]) ||
+          std::holds_alternative<SetSymbol>(
+              p_.lines[i])) {  // no call moves over a border, or to where its sizes are not known
+        for (auto& [kernel, batch] : open) all.push_back(std::move(batch));
+        open.clear();
+      }
+      const Uses u = uses(p_.lines[i]);
+      const CallKernel* call = std::get_if<CallKernel>(&p_.lines[i]);
+      if (call && !may_join(*call)) call = nullptr;
+      if (call)
+        if (auto it = open.find(call->kernel); it != open.end() && !joins(it->second, *call, u)) {
+          all.push_back(std::move(it->second));
+          open.erase(it);
+        }
+      for (auto& [kernel, batch] : open)
+        if (!call || kernel != call->kernel)
+          batch.passed_reads.insert(u.reads.begin(), u.reads.end()),
+              batch.passed_writes.insert(u.writes.begin(), u.writes.end());
+      if (!call) continue;
+      Batch& batch = open[call->kernel];
+      if (batch.calls.empty()) batch.place = i;
+      batch.calls.push_back(i);
+      batch.reads.insert(u.reads.begin(), u.reads.end());
+      batch.writes.insert(u.writes.begin(), u.writes.end());
+    }
+    for (auto& [kernel, batch] : open) all.push_back(std::move(batch));
+    std::sort(all.begin(), all.end(), [](const Batch& a, const Batch& b) { return a.place < b.place; });
+    std::set<std::size_t> gone;
+    for (const Batch& b : all) merge(b, gone);
+    drop_calls(p_, gone);
+  }
+
+ private:
+  bool may_join(const CallKernel& call) const {
+    if (!call.launch || !call.failure.empty() || call.launch->grid.size() != 3 || !call.launch->grid[1].is_constant(1))
+      return false;
+    std::int64_t written = 0;
+    for (std::size_t k = 0; k < call.buffers.size(); ++k) {
+      const Buffer& b = p_.buffers[call.buffers[k]];
+      const std::int64_t bytes = p_.env->hint_or(b.bytes, kLargest);
+      if (join_last_ && !(call.written[k] ? b.kind == BufferKind::Output && !read_.contains(call.buffers[k])
+                                          : b.kind == BufferKind::Constant || bytes <= kTemporary))
+        return false;
+      if (!call.written[k]) continue;
+      if (b.kind == BufferKind::Temporary && bytes > kTemporary) return false;
+      written += bytes;
+    }
+    return written <= kLargest;
+  }
+
+  bool joins(const Batch& batch, const CallKernel& call, const Uses& u) const {
+    const auto& first = std::get<CallKernel>(p_.lines[batch.place]);
+    if (first.scalars != call.scalars || first.launch->grid != call.launch->grid ||
+        (batch.calls.size() + 1) * call.buffers.size() > kMostPointers)
+      return false;
+    return !meet(batch.writes, u.reads) && !meet(batch.passed_writes, u.reads) && !meet(batch.reads, u.writes) &&
+           !meet(batch.writes, u.writes) && !meet(batch.passed_reads, u.writes) && !meet(batch.passed_writes, u.writes);
+  }
+
+  void merge(const Batch& batch, std::set<std::size_t>& gone) {
+    if (batch.calls.size() < 2) return;
+    auto& first = std::get<CallKernel>(p_.lines[batch.place]);
+    auto text = backend_.batch(p_.kernels[first.kernel].symbol, p_.kernels[first.kernel].text, first.buffers.size(),
+                               batch.calls.size());
+    if (!text) return;
+    for (std::size_t k = 1; k < batch.calls.size(); ++k) {
+      const auto& call = std::get<CallKernel>(p_.lines[batch.calls[k]]);
+      first.buffers.insert(first.buffers.end(), call.buffers.begin(), call.buffers.end());
+      first.written.insert(first.written.end(), call.written.begin(), call.written.end());
+      first.in_place.insert(first.in_place.end(), call.in_place.begin(), call.in_place.end());
+      first.nodes.insert(call.nodes.begin(), call.nodes.end());
+      first.origins.insert(call.origins.begin(), call.origins.end());
+      gone.insert(batch.calls[k]);
+    }
+    first.copies.reset();
+    first.launch->grid[1] = static_cast<std::int64_t>(batch.calls.size());
+    auto same =
+        std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const Kernel& k) { return k.symbol == text->first; });
+    first.kernel = static_cast<std::size_t>(same - p_.kernels.begin());
+    if (same == p_.kernels.end()) p_.kernels.push_back({text->first, std::move(text->second)});
+  }
+
+  Program& p_;
+  const codegen::Backend& backend_;
+  std::set<BufferId> read_;
+  bool join_last_ = false;
+};
+
+}  // namespace
+
+void batch_launches(Program& p, const codegen::Backend& backend) {
+  Batcher batcher(p, backend);
+  batcher.run(true);
+  batcher.run(false);
+}
+
+}  // namespace coil::wrapper

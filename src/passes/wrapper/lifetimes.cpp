@@ -1,0 +1,167 @@
+#include "passes/wrapper/lifetimes.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+
+namespace coil::wrapper {
+namespace {
+
+struct Lifetime {
+  std::size_t first = SIZE_MAX, last = 0;
+};
+
+/// Blocks of lines, by the borders that open and close them: a value used in several blocks lives in the innermost one
+/// around them all, from before the border that opens the first to after the one that closes the last.
+class Blocks {
+ public:
+  explicit Blocks(const std::vector<Line>& lines) : lines_(lines), of_(lines.size()) {
+    all_.push_back({0, 0, lines.size(), 0});
+    std::size_t current = 0;
+    for (std::size_t k = 0; k < lines.size(); ++k) {
+      auto* c = std::get_if<Control>(&lines[k]);
+      if (c && c->closes()) {
+        all_[current].close = k;
+        current = all_[current].parent;
+      }
+      of_[k] = current;
+      if (c && c->opens()) {
+        all_.push_back({current, k, lines.size(), all_[current].depth + 1});
+        current = all_.size() - 1;
+      }
+    }
+    // `Else` closes one block and opens another: a value that lives in both lives from `If` to `EndIf`.
+    for (std::size_t b = 1; b < all_.size(); ++b)
+      if (auto* c = std::get_if<Control>(&lines[all_[b].open]); c->kind == Control::Kind::Else) {
+        for (std::size_t first = 1; first < b; ++first)
+          if (all_[first].close == all_[b].open) all_[b].open = all_[first].open, all_[first].close = all_[b].close;
+      }
+  }
+
+  /// From the first to the last of these lines, both included, widened to the borders of their common block; for what
+  /// leaves the program, of the program's own.
+  Lifetime around(const std::vector<std::size_t>& lines, bool leaves) const {
+    std::size_t common = leaves ? 0 : of_[lines[0]];
+    for (std::size_t k : lines) common = meet(common, of_[k]);
+    Lifetime life;
+    for (std::size_t k : lines) {
+      std::size_t block = of_[k], first = k, last = k;
+      for (; block != common; block = all_[block].parent) first = all_[block].open, last = all_[block].close;
+      life.first = std::min(life.first, first);
+      life.last = std::max(life.last, last);
+    }
+    return life;
+  }
+
+  /// Before which lines a buffer of this many bytes gets its memory, which is used from `first` on: where only the
+  /// sides of a branch there say how many, on each side.
+  std::vector<std::size_t> births(std::size_t first, const std::vector<std::size_t>& touches, Expr bytes) const {
+    const auto* c = std::get_if<Control>(&lines_[first]);
+    if (!c || c->kind != Control::Kind::If || !is_set_inside(first, bytes)) return {first};
+    std::vector<std::size_t> found;
+    for (std::size_t side = 1; side < all_.size(); ++side) {
+      if (all_[side].open != first) continue;
+      std::vector<std::size_t> inside;
+      std::size_t begin = SIZE_MAX;
+      for (std::size_t k : touches) {
+        std::size_t block = of_[k], at = k;
+        for (; block != side && block != 0; block = all_[block].parent) at = all_[block].open;
+        if (block != side) continue;
+        inside.push_back(k);
+        begin = std::min(begin, at);
+      }
+      COIL_CHECK(!inside.empty(), "a result of a branch is not made on one of its sides");
+      for (std::size_t k : births(begin, inside, bytes)) found.push_back(k);
+    }
+    return found;
+  }
+
+ private:
+  bool is_set_inside(std::size_t open, Expr bytes) const {
+    const Exprs symbols = sym::free_symbols(bytes);
+    std::size_t close = open;
+    for (const Block& b : all_)
+      if (b.open == open) close = std::max(close, b.close);
+    return std::any_of(lines_.begin() + static_cast<std::ptrdiff_t>(open),
+                       lines_.begin() + static_cast<std::ptrdiff_t>(close), [&](const Line& l) {
+                         const auto* s = std::get_if<SetSymbol>(&l);
+                         return s && std::ranges::find(symbols, s->symbol) != symbols.end();
+                       });
+  }
+
+  struct Block {
+    std::size_t parent, open, close, depth;
+  };
+  std::size_t meet(std::size_t a, std::size_t b) const {
+    while (a != b) (all_[a].depth >= all_[b].depth ? a : b) = all_[all_[a].depth >= all_[b].depth ? a : b].parent;
+    return a;
+  }
+  const std::vector<Line>& lines_;
+  std::vector<std::size_t> of_;
+  std::vector<Block> all_;
+};
+
+/// A dead operand of a call whose memory the output may take over.
+std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, BufferId out, std::size_t at,
+                                      const std::vector<Lifetime>& life, const std::set<BufferId>& taken) {
+  for (auto [in, to] : call.in_place)
+    if (to == out && p.buffers[in].kind == BufferKind::Temporary && life[in].last == at && !taken.contains(in) &&
+        p.env->statically_known_equal(p.buffers[in].bytes, p.buffers[out].bytes))
+      return in;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void plan_lifetimes(Program& p) {
+  std::erase_if(p.lines, [](const Line& l) {
+    return std::holds_alternative<Allocate>(l) || std::holds_alternative<Reuse>(l) || std::holds_alternative<Free>(l);
+  });
+  std::vector<std::vector<std::size_t>> touches(p.buffers.size());
+  for (std::size_t k = 0; k < p.lines.size(); ++k) {
+    const Uses u = uses(p.lines[k]);
+    for (const auto* side : {&u.reads, &u.writes})
+      for (BufferId b : *side) touches[b].push_back(k);
+  }
+  const Blocks blocks(p.lines);
+  std::set<BufferId> leaves;
+  for (const Output& o : p.outputs)
+    if (auto* v = std::get_if<View>(&o.value)) leaves.insert(v->buffer);
+  std::vector<Lifetime> life(p.buffers.size());
+  // Buffers that come to life before a line, or die after it, in order of their numbers.
+  std::vector<std::set<BufferId>> born(p.lines.size()), dies(p.lines.size());
+  std::set<BufferId> of_sides;  // made on both sides of a branch
+  for (std::size_t b = 0; b < p.buffers.size(); ++b) {
+    const BufferKind kind = p.buffers[b].kind;
+    if (touches[b].empty()) continue;
+    life[b] = blocks.around(touches[b], leaves.contains(static_cast<BufferId>(b)));
+    if (kind == BufferKind::Temporary || kind == BufferKind::Output) {
+      const std::vector<std::size_t> births = blocks.births(life[b].first, touches[b], p.buffers[b].bytes);
+      for (std::size_t k : births) born[k].insert(static_cast<BufferId>(b));
+      if (births.size() > 1) of_sides.insert(static_cast<BufferId>(b));
+    }
+    if (kind == BufferKind::Temporary) dies[life[b].last].insert(static_cast<BufferId>(b));
+  }
+  for (const Output& o : p.outputs)
+    if (auto* v = std::get_if<View>(&o.value)) life[v->buffer].last = p.lines.size();
+
+  std::vector<Line> lines;
+  for (std::size_t k = 0; k < p.lines.size(); ++k) {
+    std::set<BufferId> taken;
+    for (BufferId b : born[k]) {
+      std::optional<BufferId> from;
+      if (auto* call = std::get_if<CallKernel>(&p.lines[k]);
+          call && p.buffers[b].kind == BufferKind::Temporary && !of_sides.contains(b))
+        from = dying_operand(p, *call, b, k, life, taken);
+      if (from)
+        taken.insert(*from), lines.push_back(Reuse{*from, b});
+      else
+        lines.push_back(Allocate{b});
+    }
+    lines.push_back(std::move(p.lines[k]));
+    for (BufferId b : dies[k]) lines.push_back(Free{b});
+  }
+  p.lines = std::move(lines);
+}
+
+}  // namespace coil::wrapper

@@ -1,0 +1,55 @@
+// The passes over the wrapper IR as records. compiler/pipelines.h says in which order they run.
+#pragma once
+#include "codegen/backend.h"
+#include "passes/pass.h"
+#include "passes/wrapper/batch_launches.h"
+#include "passes/wrapper/checks.h"
+#include "passes/wrapper/coalesce_copies.h"
+#include "passes/wrapper/lifetimes.h"
+#include "passes/wrapper/symbols.h"
+#include "passes/wrapper/unused_constants.h"
+#include "wrapper/program.h"
+
+namespace coil::passes {
+
+struct WrapperContext : Context {
+  const codegen::Backend& backend;
+};
+using WrapperPass = Pass<wrapper::Program, WrapperContext>;
+
+/// Of a function that asks about nothing but the lines.
+template <void (*F)(wrapper::Program&)>
+void on_lines(wrapper::Program& lines, const WrapperContext&) {
+  F(lines);
+}
+
+inline constexpr WrapperPass kCoalesceCopies{
+    "coalesce-copies", "The two sides of a copy share memory wherever every reader still sees its value.",
+    on_lines<wrapper::coalesce_copies>};
+inline constexpr WrapperPass kCheckValues{
+    "check-values", "The checks of results that assert_* settings ask for become calls at the end.",
+    [](wrapper::Program& lines, const WrapperContext& given) {
+      wrapper::add_value_checks(lines, given.settings.checks);
+    }};
+inline constexpr WrapperPass kDropUnusedConstants{"drop-unused-constants", "Constants that no line uses go.",
+                                                  on_lines<wrapper::drop_unused_constants>};
+inline constexpr WrapperPass kBatchLaunches{
+    "batch-launches", "Launches of one kernel on different memory become one.",
+    [](wrapper::Program& lines, const WrapperContext& given) { wrapper::batch_launches(lines, given.backend); },
+    [](const target::Facts& target, const Settings&) { return target.device.type != DeviceType::CPU; }};
+inline constexpr WrapperPass kPlanLifetimes{
+    "plan-lifetimes", "Each buffer is allocated before its first use and freed, or handed on, after its last.",
+    on_lines<wrapper::plan_lifetimes>};
+inline constexpr WrapperPass kDefineSymbols{
+    "define-symbols", "Sizes get their values from the inputs, and what was assumed of them is checked.",
+    on_lines<wrapper::define_symbols>};
+inline constexpr WrapperPass kCheckInputs{
+    "check-inputs", "Conditions on the inputs' sizes and strides come and go as assert_* settings ask.",
+    [](wrapper::Program& lines, const WrapperContext& given) {
+      wrapper::add_input_checks(lines, given.settings.checks);
+    }};
+inline constexpr WrapperPass kVerifyLines{
+    "verify", "What a line uses is defined and allocated, and what is allocated is freed; else the compile fails.",
+    [](wrapper::Program& lines, const WrapperContext&) { wrapper::verify(lines); }, verifies};
+
+}  // namespace coil::passes
