@@ -346,7 +346,7 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
 }
 
 nb::list CompiledGraph::call_arrays(nb::list arrays) {
-  if (plan().device.type != DeviceType::CPU)
+  if (!plan().device.is_host())
     fail("the program was compiled for {}; call it with torch tensors", to_string(plan().device));
   if (arrays.size() != plan().inputs.size())
     fail("the program takes {} inputs, but {} were given", plan().inputs.size(), arrays.size());

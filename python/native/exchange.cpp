@@ -14,11 +14,8 @@ using dlpack::span_bytes;
 using dlpack::type_of;
 
 dlpack::Device device_of(Device d) {
-  switch (d.type) {
-    case DeviceType::CPU: return {dlpack::kCpu, 0};
-    case DeviceType::CUDA: return {dlpack::kCuda, d.index};
-    case DeviceType::Meta: break;
-  }
+  if (d.is_host()) return {dlpack::kCpu, 0};
+  if (d.type == DeviceType::CUDA) return {dlpack::kCuda, d.index};
   fail("there are no tensors on {} to exchange", to_string(d));
 }
 

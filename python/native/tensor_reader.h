@@ -54,7 +54,7 @@ class TensorReader {
     if (!handle || dtype_(handle, &type) != 0 || type != numbers_[static_cast<std::uint8_t>(like.dtype)] ||
         dim_(handle, &rank) != 0)
       return nullptr;
-    const bool on_gpu = like.device().type == DeviceType::CUDA;
+    const bool on_gpu = !like.device().is_host();
     if (device_type_(handle, &device) != 0 || device != (on_gpu ? cuda_ : cpu_)) return nullptr;
     if (on_gpu && (device_index_(handle, &device) != 0 || device != like.device().index)) return nullptr;
     const std::size_t dims = like.sizes.size();

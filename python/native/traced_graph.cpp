@@ -37,7 +37,7 @@ Literal Literal::dtype(const std::string& name) {
 // Graphs come in as if they were on the CPU: `move_to_device` puts all of a program where it runs.
 Literal Literal::device(const std::string& name) {
   const Device d = device_named(name);
-  return {d.type == DeviceType::CUDA ? Device{} : d};
+  return {d.is_meta() ? d : Device{}};
 }
 Literal Literal::memory_format(const std::string& name) {
   using ops::MemoryFormat;
@@ -94,7 +94,7 @@ sym::TensorMeta TracedGraph::tensor_meta(nb::tuple t) {
   m.offset = integer(t[3]);
   const auto place = nb::cast<std::string>(t[4]);
   m.device = std::get<Device>(Literal::device(place).value);
-  if (const Device d = device_named(place); d.type == DeviceType::CUDA) {
+  if (const Device d = device_named(place); !d.is_host() && !d.is_meta()) {
     if (device_ != Device{} && device_ != d)
       fail("the graph's tensors lie on {} and on {}; a program runs on one GPU", to_string(device_), to_string(d));
     device_ = d;

@@ -11,6 +11,7 @@
 #include "codegen/kernel.h"
 #include "codegen/loop_nest.h"
 #include "scheduler/schedule.h"
+#include "target/target.h"
 
 namespace coil::codegen {
 
@@ -29,19 +30,16 @@ struct Binaries {
 class Backend {
  public:
   virtual ~Backend() = default;
+  /// What the program is compiled for.
+  virtual const target::Target& target() const = 0;
   /// Where the program runs.
-  virtual Device device() const = 0;
+  Device device() const { return target().device; }
   /// Instruction set or architecture that the binaries need: `avx512`, `sm_90a`.
-  virtual const std::string& isa() const = 0;
-  /// Of a GPU, as in sm_90; 0 where kernels are for none.
-  virtual int gpu_arch() const { return 0; }
+  const std::string& isa() const { return target().arch; }
   /// Whether kernels wait, before they touch memory, for the one that was launched before them.
   virtual bool launches_early() const { return false; }
   /// Fusion policy that suits the device.
   virtual const scheduler::Choices& choices() const = 0;
-  /// Bytes of the vectors that rows of large matrices should consist of for the device's library of products; 0: any
-  /// will do.
-  virtual std::int64_t product_vector_bytes() const { return 0; }
   virtual Kernel group(ir::Graph&, const scheduler::Group&) const = 0;
   virtual Kernel scatter(ir::Graph&, const ir::Operation&) const = 0;
   /// The loops that a group's or a scatter's kernel is written from, where the backend has its kernels from a LoopNest.

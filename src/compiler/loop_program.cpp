@@ -82,8 +82,8 @@ void emit_kernels(LoopProgram& p, const Machine& machine) {
 constexpr LoopStage kLoopStages[] = {
     {kStageSchedule.name, "Which operations share a kernel, in order, and why others do not.", make_schedule},
     {"nest", "The loops of each kernel, made ready to be written in the device's language.", make_nests},
-    {"emit-cpp", "The text of each kernel in C++.", emit_kernels, DeviceType::CPU},
-    {"emit-cuda", "The text of each kernel in CUDA C++.", emit_kernels, DeviceType::CUDA},
+    {"emit-cpp", "The text of each kernel in C++.", emit_kernels, "cpu"},
+    {"emit-cuda", "The text of each kernel in CUDA C++.", emit_kernels, "cuda"},
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ std::string to_string(const LoopProgram&);
 struct LoopStage {
   std::string_view name, sentence;
   void (*run)(LoopProgram&, const Machine&);
-  std::optional<DeviceType> device = {};  ///< of one that only that device has
+  std::string_view device = {};  ///< of one that only that kind of device has: its name
 };
 std::span<const LoopStage> loop_stages();
 

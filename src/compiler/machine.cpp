@@ -31,32 +31,26 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
                                                const codegen::Toolchain& toolchain) {
   std::unique_ptr<scheduler::Choices> choices;
   if (!settings.fuse) choices = std::make_unique<NoFusion>();
-  switch (device.type) {
-    case DeviceType::CPU:
-      if (settings.cuda_emulate)
-        return codegen::make_emulated_cuda_backend(toolchain, std::move(choices),
-                                                   launch_shape(settings.cuda_launch_shape));
-      return codegen::make_cpp_backend(toolchain,
-                                       choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
-    case DeviceType::CUDA:
-      return codegen::make_cuda_backend({.device = device.index,
-                                         .arch = settings.cuda_arch,
-                                         .nvrtc = settings.cuda_nvrtc,
-                                         .dependent_launch = settings.cuda_dependent_launch,
-                                         .shape = launch_shape(settings.cuda_launch_shape),
-                                         .cluster = settings.cuda_cluster},
-                                        std::move(choices));
-    default: fail("programs compile for cpu and cuda, not for {}", to_string(device));
+  if (device.is_host()) {
+    if (settings.emulated_gpu)
+      return codegen::make_emulated_cuda_backend(toolchain, std::move(choices),
+                                                 launch_shape(settings.cuda_launch_shape));
+    return codegen::make_cpp_backend(toolchain, choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
   }
+  if (target::emitted_language(device.type) != "cuda")
+    fail("programs compile for cpu and cuda, not for {}", to_string(device));
+  return codegen::make_cuda_backend({.device = device.index,
+                                     .arch = settings.cuda_arch,
+                                     .nvrtc = settings.cuda_nvrtc,
+                                     .dependent_launch = settings.cuda_dependent_launch,
+                                     .shape = launch_shape(settings.cuda_launch_shape),
+                                     .cluster = settings.cuda_cluster},
+                                    std::move(choices));
 }
 
 Machine make_machine(Device device, const Settings& settings, codegen::Toolchain toolchain) {
   Machine out{.toolchain = std::move(toolchain)};
   out.backend = make_backend(device, settings, out.toolchain);
-  out.facts = {.device = device,
-               .isa = out.backend->isa(),
-               .gpu_arch = out.backend->gpu_arch(),
-               .gpu_kernels = device.type == DeviceType::CUDA || settings.cuda_emulate};
   return out;
 }
 

@@ -1,11 +1,10 @@
-// What a program is compiled for, and by what: the target's facts, its backend, and the compiler of CPU kernels.
+// What a program is compiled for, and by what: the target, its backend, and the compiler of CPU kernels.
 #pragma once
 #include <memory>
 
 #include "codegen/backend.h"
 #include "codegen/cpp/toolchain.h"
 #include "coil/coil.h"
-#include "target/facts.h"
 #include "target/settings.h"
 
 namespace coil {
@@ -13,7 +12,7 @@ namespace coil {
 struct Machine {
   codegen::Toolchain toolchain;               ///< for the CPU, whatever the device: constants are folded there
   std::unique_ptr<codegen::Backend> backend;  ///< of the program's device
-  target::Facts facts;
+  const target::Target& target() const { return backend->target(); }
 };
 
 /// Throws Error where the device, or what compiles for it, is not there.

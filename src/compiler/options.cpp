@@ -40,7 +40,7 @@ const Row kRows[] = {
     {"cuda.tf32", &Settings::cuda_tf32, "none|products|convolutions|all",
      "what may round its operands of f32 to TF32, for the matrix units of the GPU; none by default, from Python what "
      "torch is set to"},
-    {"cuda.emulate", &Settings::cuda_emulate, "true|false",
+    {"cuda.emulate", &Settings::emulated_gpu, "true|false",
      "on the cpu: run the kernels of cuda there, slowly, to test their values without a GPU"},
     {"deterministic", &Settings::deterministic, "true|false",
      "on cuda: carry out writes to one place in program order, by sorting, so that sums of floats are the same in "

@@ -8,15 +8,14 @@ namespace {
 
 /// Whether a step runs for a target with the settings that nobody changed.
 template <class Step>
-bool runs(const Step& step, const target::Facts& target) {
+bool runs(const Step& step, const target::Target& target) {
   const Settings settings;
   return step.when(target, settings) && step.pass->enabled(target, settings);
 }
 
 template <class Step>
 std::string rows(std::span<const Step> steps) {
-  const target::Facts cpu{.isa = "avx512"};
-  const target::Facts gpu{.device = {DeviceType::CUDA, 0}, .isa = "sm_90", .gpu_arch = 90, .gpu_kernels = true};
+  const target::Target cpu = target::cpu("avx512"), gpu = target::cuda(0, "sm_90");
   std::string text = "| pass | what it does | cpu | cuda |\n| --- | --- | --- | --- |\n";
   for (const Step& step : steps)
     text += fmt::format("| `{}` | {} | {} | {} |\n", step.pass->name, step.pass->sentence, runs(step, cpu) ? "yes" : "",

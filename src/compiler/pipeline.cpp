@@ -7,6 +7,7 @@
 #include "autotune/products.h"
 #include "compiler/library.h"
 #include "compiler/run_passes.h"
+#include "fx/text.h"
 #include "lowering/lowering.h"
 #include "runtime/device/library.h"
 #include "scheduler/text.h"
@@ -58,22 +59,18 @@ std::string measure_products(Lowered& lowered, Device device, const CompileOptio
 }
 
 lowering::LowerOptions lower_options(const Machine& machine, const Settings& settings) {
-  const bool gpu_kernels = machine.facts.gpu_kernels;
   const codegen::Backend& backend = *machine.backend;
   return {.fallback = settings.fallback,
           .implemented = [&backend](const ir::Extern& call) { return is_implemented(call, backend); },
-          .product_vector_bytes = backend.product_vector_bytes(),
-          .products_into_rows = gpu_kernels && settings.cuda_direct_rows,
-          .selects_by_kernels = gpu_kernels,
-          .orders_writes = gpu_kernels && settings.deterministic,
-          .windows_by_kernels = gpu_kernels && settings.cuda_windows,
-          .multiplies_integers = !gpu_kernels};
+          .products_into_rows = settings.cuda_direct_rows,
+          .orders_writes = settings.deterministic,
+          .windows_by_kernels = settings.cuda_windows};
 }
 
 /// With max_autotune: kernels and products are timed on the device, and take the forms that were fastest.
 void autotune(Lowered& out, const Settings& settings, const CompileOptions& options, Stages& stages) {
-  const Device device = out.machine.facts.device;
-  if (!settings.max_autotune || device.type != DeviceType::CUDA) return;
+  const Device device = out.machine.target().device;
+  if (!settings.max_autotune || !out.machine.target().has(target::Feature::MeasuredLaunches)) return;
   const std::string found = stages(kStageAutotune.name, [&] {
     return measure_launches(out, device, options) + measure_products(out, device, options);
   });
@@ -84,8 +81,9 @@ void autotune(Lowered& out, const Settings& settings, const CompileOptions& opti
 void lower_module(fx::GraphModule& module, const Settings& settings, const CompileOptions& options, Stages& stages,
                   Lowered& out) {
   const Machine& machine = out.machine;
-  const passes::Context context{machine.facts, settings};
-  out.graph = stages(kStageLower.name, [&] { return lowering::lower(module, lower_options(machine, settings)); });
+  const passes::Context context{machine.target(), settings};
+  out.graph = stages(kStageLower.name,
+                     [&] { return lowering::lower(module, lower_options(machine, settings), machine.target()); });
   stages.show(kStageLower, [&] { return print(*out.graph); });
   run_passes(loop_pipeline(), *out.graph, context, stages);
   stages.show(kStageIr, [&] { return print(*out.graph); });
@@ -133,7 +131,7 @@ RunModule run_here(const Machine& machine, const Settings& given, const CompileO
 }
 
 passes::GraphContext graph_context(const Machine& machine, const Settings& settings, RunModule run) {
-  return {{machine.facts, settings}, is_lowered, std::move(run)};
+  return {{machine.target(), settings}, is_lowered, std::move(run)};
 }
 
 Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stages,
@@ -149,7 +147,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   const Settings settings = parse_settings(options.settings);
   check_stage_names(options.log);
   const Device device = parse_device(options.device);
-  if (settings.checks.lifetimes && device.type != DeviceType::CPU)
+  if (settings.checks.lifetimes && !device.is_host())
     fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
   Lowered out;
   out.source = std::move(source);

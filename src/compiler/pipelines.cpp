@@ -9,14 +9,15 @@
 namespace coil {
 namespace {
 
-using target::Facts;
+using target::Feature;
+using target::Target;
 
-bool off_cpu(const Facts& target, const Settings&) { return target.device.type != DeviceType::CPU; }
-/// The library of a GPU adds up attention's gradient in any order, which some programs must not have.
-bool leaves_to_library(const Facts& target, const Settings& settings) {
-  return off_cpu(target, settings) && !settings.deterministic;
+bool off_host(const Target& target, const Settings&) { return !target.device.is_host(); }
+/// Attention's gradient is the library's where there is one, unless its order of additions is not to be had.
+bool leaves_to_library(const Target& target, const Settings& settings) {
+  return target.has(Feature::Attention) && !(target.has(Feature::UnorderedGradients) && settings.deterministic);
 }
-bool leaves_nothing(const Facts& target, const Settings& settings) { return !leaves_to_library(target, settings); }
+bool leaves_nothing(const Target& target, const Settings& settings) { return !leaves_to_library(target, settings); }
 
 constexpr GraphStep kGraph[] = {
     {&passes::kOutlineVmap},
@@ -41,9 +42,9 @@ constexpr GraphStep kGraph[] = {
     {&passes::kFoldConstants},
     {&passes::kMoveToDevice},
     {&passes::kLoopRecurrences},
-    {&passes::kDecomposeForDevice, off_cpu},
-    {&passes::kEliminateCommonSubexpressions, off_cpu},
-    {&passes::kEliminateDeadCode, off_cpu},
+    {&passes::kDecomposeForDevice, off_host},
+    {&passes::kEliminateCommonSubexpressions, off_host},
+    {&passes::kEliminateDeadCode, off_host},
     {&passes::kVerifyGraph},
 };
 

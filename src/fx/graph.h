@@ -226,7 +226,6 @@ struct Mutation {
 struct GraphModule {
   std::shared_ptr<sym::ShapeEnv> env = std::make_shared<sym::ShapeEnv>();
   std::string name = "main";
-  int gpu_arch = 0;  ///< of the GPU that the program is compiled for, as in sm_90; 0: of none, or not told yet
   Graph graph;
   std::map<std::string, Tensor>
       attributes;             ///< parameters, buffers, constants by qualified name; storages may be shared

@@ -14,6 +14,7 @@
 #include "ir/scalar.h"
 #include "ops/call_argument.h"
 #include "sym/tensor_meta.h"
+#include "target/target.h"
 #include "tensor/tensor.h"
 
 namespace coil::fx {
@@ -202,7 +203,16 @@ struct Provenance {
 /// A lowered program. Operations are in an order that respects data flow; the scheduler may change it.
 class Graph {
  public:
-  explicit Graph(std::shared_ptr<sym::ShapeEnv> env) : env_(std::move(env)), pool_(*env_) {}
+  /// For the host where no target is told. The target outlives the graph.
+  explicit Graph(std::shared_ptr<sym::ShapeEnv> env, const target::Target& target = target::host())
+      : target_(&target), env_(std::move(env)), pool_(*env_) {}
+
+  /// What the program is compiled for.
+  const target::Target& target() const { return *target_; }
+  /// For graphs that were read as text, which says nothing of a target.
+  void set_target(const target::Target& target) { target_ = &target; }
+  /// What carries out an operation whose result lies on this device: the program's target, or the host.
+  const target::Target& target(Device device) const { return device == target_->device ? *target_ : target::host(); }
 
   sym::ShapeEnv& env() { return *env_; }
   const std::shared_ptr<sym::ShapeEnv>& env_ptr() const { return env_; }
@@ -261,6 +271,7 @@ class Graph {
   std::int64_t salts_ = 0;
   bool has_convolutions_ = false;
   Exprs ivars_, rvars_;
+  const target::Target* target_;
   std::shared_ptr<sym::ShapeEnv> env_;
   ScalarPool pool_;
   std::deque<Buffer> buffers_;

@@ -55,5 +55,8 @@ Exprs channels_last(const Exprs& sizes) {
     strides[d] = next;
     next *= sizes[d];
   }
+  strides[0] = next;
+  return strides;
+}
 
 }  // namespace coil::ir

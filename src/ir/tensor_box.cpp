@@ -344,7 +344,7 @@ std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& size
   const std::int64_t count = env.hint_or(sym::product(reduced), 0),
                      outputs = env.hint_or(sym::product(sizes), kManyColumns);
   std::int64_t wanted = 0;
-  if (device.type == DeviceType::CUDA) {
+  if (graph.target(device).has(target::Feature::SplitsOverBlocks)) {
     if (position) return std::nullopt;
     wanted =
         gpu_chunks(env.hint_or(sym::product(sizes), 1 << 20), count, reduces_neighbours(graph, body, reduced.size()));

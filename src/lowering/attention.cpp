@@ -27,8 +27,14 @@ double scale_of(Context& ctx, const ops::Value& given, const TensorBox& query) {
 }
 
 /// On a GPU f32 goes to kernels of Coil's own, all else to a library.
-bool has_blocks(const TensorBox& q) { return q.device().type == DeviceType::CUDA && q.dtype() == DType::F32; }
-bool is_for_gpu_library(const TensorBox& q) { return q.device().type == DeviceType::CUDA && !has_blocks(q); }
+bool has_blocks(const Context& ctx, const TensorBox& q) {
+  return ctx.graph.target(q.device()).has(target::Feature::AttentionKernels) && q.dtype() == DType::F32;
+}
+/// Whether a GPU's library or kernels take it; else the host's.
+bool is_for_gpu(const Context& ctx, const TensorBox& q) {
+  return ctx.graph.target(q.device()).has(target::Feature::Attention);
+}
+bool is_for_gpu_library(const Context& ctx, const TensorBox& q) { return is_for_gpu(ctx, q) && !has_blocks(ctx, q); }
 
 /// Bytes on which a GPU's library wants rows to begin.
 constexpr std::int64_t kRowAlignment = 16;
@@ -42,8 +48,8 @@ bool lies_in_rows(const BufferView& v) {
   return v.strides.back().is_constant(1) && fits(v.offset);
 }
 
-BufferView rows_operand(const TensorBox& box) {
-  if (box.device().type == DeviceType::CUDA)
+BufferView rows_operand(const Context& ctx, const TensorBox& box) {
+  if (is_for_gpu(ctx, box))
     if (auto view = box.copied(lies_in_rows)) return *view;
   return library_operand(box);
 }
@@ -76,7 +82,7 @@ BufferView mask_in_rows(Context& ctx, const TensorBox& m) {
 
 /// A mask as the library reads it: of the scores' sizes, and added in the register type.
 BufferView mask_operand(Context& ctx, TensorBox m, const TensorBox& q, const TensorBox& k, const Exprs& leading) {
-  if (!is_for_gpu_library(q)) m.realize();
+  if (!is_for_gpu_library(ctx, q)) m.realize();
   if (m.rank() <= 4) {
     m = expand(ctx, m, {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]});
   } else {
@@ -86,7 +92,7 @@ BufferView mask_operand(Context& ctx, TensorBox m, const TensorBox& q, const Ten
   }
   if (m.dtype() != DType::Bool && m.dtype() != DType::F32 && m.dtype() != q.dtype())
     m = pointwise(ctx, DType::F32, m.sizes, element(ctx, m, m.sizes));
-  return is_for_gpu_library(q) ? mask_in_rows(ctx, m) : library_operand(m);
+  return is_for_gpu_library(ctx, q) ? mask_in_rows(ctx, m) : library_operand(m);
 }
 
 struct Options {
@@ -103,14 +109,14 @@ std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& o
                   v = rank_four(ctx, ctx.tensor(args[2]));
   const double scale = scale_of(ctx, options.scale, q);
 
-  std::vector<BufferView> inputs{rows_operand(q), rows_operand(k), rows_operand(v)};
+  std::vector<BufferView> inputs{rows_operand(ctx, q), rows_operand(ctx, k), rows_operand(ctx, v)};
   if (options.mask)
     inputs.push_back(mask_operand(ctx, *options.mask, q, k, {meta.sizes.begin(), meta.sizes.end() - 1}));
   Exprs sizes = q.sizes, strides;
   sizes[3] = v.sizes[3];
   if (meta.rank() == 4) strides = meta.strides;
   // On a GPU the heads of a query side by side, which is what the product behind attention reads.
-  if (q.device().type == DeviceType::CUDA) strides = {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
+  if (is_for_gpu(ctx, q)) strides = {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
   auto [box, out] = library_result(ctx, meta.dtype, sizes, strides);
   std::map<std::string, ir::ExternAttribute> attributes{
       {"causal", std::int64_t{options.causal}}, {"scale", scale}, {"has_mask", std::int64_t{options.mask.has_value()}}};
@@ -121,8 +127,8 @@ std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& o
     results.push_back(sums);
     outputs.push_back(sums_out);
   }
-  add_library_call(ctx, has_blocks(q) ? "blocked_attention" : "attention", std::move(attributes), std::move(inputs),
-                   std::move(outputs));
+  add_library_call(ctx, has_blocks(ctx, q) ? "blocked_attention" : "attention", std::move(attributes),
+                   std::move(inputs), std::move(outputs));
   if (meta.rank() != 4) results[0] = reshape(ctx, box, meta.sizes);
   return results;
 }
@@ -166,7 +172,7 @@ Lowered flash_attention_backward(Context& ctx, const Values& args) {
                       {"has_mask", std::int64_t{!masks.empty()}}},
                      std::move(inputs), std::move(outs));
   };
-  if (!has_blocks(q)) {
+  if (!has_blocks(ctx, q)) {
     call("attention_backward", operands, outputs);
     return results;
   }

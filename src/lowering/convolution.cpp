@@ -49,8 +49,8 @@ bool gathers_channels(Context& ctx, const TensorBox& x, std::int64_t groups,
                       const std::vector<std::int64_t>& dilation) {
   const auto channels = x.sizes[1].constant();
   const bool narrow = x.dtype() == DType::BF16 || x.dtype() == DType::F16;
-  return ctx.options.product_vector_bytes > 0 && narrow && groups == 1 && channels && *channels < kPlanes &&
-         *channels * static_cast<std::int64_t>(size_of(x.dtype())) % ctx.options.product_vector_bytes != 0 &&
+  return ctx.product_vector_bytes() > 0 && narrow && groups == 1 && channels && *channels < kPlanes &&
+         *channels * static_cast<std::int64_t>(size_of(x.dtype())) % ctx.product_vector_bytes() != 0 &&
          std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
 }
 
@@ -71,6 +71,12 @@ TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const s
   for (std::size_t d = 0; d < spatial; ++d)
     inside = inside & condition(ctx, sym::le(0, index[2 + d])) & condition(ctx, sym::lt(index[2 + d], x.sizes[2 + d]));
   return pointwise(ctx, x.dtype(), sizes, element_at(ctx, x, index, sizes, {}, inside));
+}
+
+/// Whether convolutions of each channel by itself are loops: the library of a device with grids of threads is slow at
+/// them.
+bool by_windows(const Context& ctx) {
+  return ctx.options.windows_by_kernels && ctx.target().has(target::Feature::ThreadGrids);
 }
 
 bool lies_channels_last(const BufferView& v) {
@@ -120,13 +126,13 @@ Lowered convolution(Context& ctx, const Values& args) {
   const sym::TensorMeta& meta = ctx.result();
   std::vector<std::int64_t> stride = list(3);
   const std::int64_t groups = constant(ctx, args[8]);
-  if (ctx.options.windows_by_kernels && x.rank() == spatial + 2 &&
+  if (by_windows(ctx) && x.rank() == spatial + 2 &&
       computes_by_windows(facts_of(x.dtype(), weight.sizes, groups, transposed)))
     return windowed_convolution(ctx, {stride, before, list(5), transposed}, x, weight, bias);
   if (known && !transposed && x.rank() == spatial + 2 && gathers_channels(ctx, x, groups, list(5))) {
     std::int64_t channels = weight_sizes[1];
     for (std::int64_t s : stride) channels *= s;
-    const std::int64_t step = ctx.options.product_vector_bytes / static_cast<std::int64_t>(size_of(x.dtype()));
+    const std::int64_t step = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(x.dtype()));
     weight_sizes[1] = (channels + step - 1) / step * step;
     Exprs of_weight{weight.sizes[0], weight_sizes[1]}, of_x{x.sizes[0], weight_sizes[1]};
     for (std::size_t d = 0; d < spatial; ++d) {
@@ -143,7 +149,7 @@ Lowered convolution(Context& ctx, const Values& args) {
   }
   // A GPU's library is at its best with channels innermost, and what follows can see the result so: heads of attention
   // are then rows.
-  const bool innermost = meta.device.type == DeviceType::CUDA;
+  const bool innermost = ctx.graph.target(meta.device).has(target::Feature::ChannelsLastWeights);
   const auto operand = innermost ? x.copied(lies_channels_last) : std::nullopt;
   std::vector<BufferView> inputs{operand ? *operand : library_operand(x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));
@@ -176,7 +182,7 @@ Lowered weight_gradient(Context& ctx, const Values& args) {
   };
   const sym::TensorMeta& meta = ctx.result(1);
   const std::int64_t groups = constant(ctx, args[9]);
-  if (ctx.options.windows_by_kernels && computes_by_windows(facts_of(of_x.dtype(), meta.sizes, groups, false)))
+  if (by_windows(ctx) && computes_by_windows(facts_of(of_x.dtype(), meta.sizes, groups, false)))
     return std::vector<TensorBox>{
         {}, windowed_weight_gradient(ctx, {list(4), list(5), list(6), false}, of_x, of_dy, meta), {}};
   const BufferView x = library_operand(of_x), dy = library_operand(of_dy);

@@ -22,7 +22,7 @@ TensorBox as_mask(Context& ctx, const TensorBox& box) {
 
 /// Row-major positions of the mask's true elements, the first `count` of them; -1 behind the last.
 TensorBox positions(Context& ctx, const TensorBox& mask, Expr count) {
-  if (ctx.options.selects_by_kernels) return positions_by_kernels(ctx, mask, count);
+  if (!ctx.target().has(target::Feature::Selections)) return positions_by_kernels(ctx, mask, count);
   const BufferView in = library_operand(ir::contiguous(mask));
   auto [flat, out] = library_result(ctx, DType::I64, {count});
   add_library_call(ctx, "nonzero", {}, {in}, {out});
@@ -128,7 +128,7 @@ TensorBox repeated_positions(Context& ctx, TensorBox repeats, Expr count) {
   if (repeats.rank() == 0) repeats = unsqueeze(ctx, repeats, 0);
   repeats.realize();
   ctx.define(count, total(ctx, repeats));
-  if (ctx.options.selects_by_kernels) return repeats_by_kernels(ctx, repeats, count);
+  if (!ctx.target().has(target::Feature::Selections)) return repeats_by_kernels(ctx, repeats, count);
   const TensorBox wide =
       pointwise(ctx, DType::I64, repeats.sizes, element(ctx, repeats, repeats.sizes).cast(DType::I64));
   auto [at, out] = library_result(ctx, DType::I64, {count});
@@ -163,7 +163,7 @@ Lowered repeat_interleave(Context& ctx, const Values& args) {
 /// What `distinct_by_kernels` says, by the library: rows and counts have the matrix's own length, of which the first
 /// `count` are in use.
 Distinct distinct(Context& ctx, const TensorBox& matrix, bool consecutive, Expr count) {
-  if (ctx.options.selects_by_kernels) return distinct_by_kernels(ctx, matrix, consecutive, count);
+  if (!ctx.target().has(target::Feature::Selections)) return distinct_by_kernels(ctx, matrix, consecutive, count);
   const Expr n = matrix.sizes[0];
   auto [rows, rows_out] = library_result(ctx, matrix.dtype(), matrix.sizes);
   auto [inverse, inverse_out] = library_result(ctx, DType::I64, {n});
@@ -276,7 +276,7 @@ Lowered bincount(Context& ctx, const Values& args) {
   ctx.define(meta.sizes[0], pointwise(ctx, DType::I64, {}, length));
   const DType t = register_type(meta.dtype);
   const auto weights = ctx.optional_tensor(args[1]);
-  if (!weights && !ctx.options.selects_by_kernels) return counted_in_parts(ctx, self, meta);
+  if (!weights && ctx.target().has(target::Feature::Selections)) return counted_in_parts(ctx, self, meta);
   const TensorBox out = result(ctx, {&pool, pool.constant_int(t, 0)});
   out.realize();
   Value add = {&pool, pool.constant_int(t, 1)};

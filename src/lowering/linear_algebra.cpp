@@ -26,7 +26,7 @@ constexpr std::int64_t kFewestDirect = 512;         // and its rows
 
 /// `n` up to a whole number of vectors; itself where that is not known or not worth it.
 Expr grown(const Context& ctx, DType dtype, Expr n) {
-  const std::int64_t step = ctx.options.product_vector_bytes / static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t step = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(dtype));
   const auto c = n.constant();
   return step > 1 && c && *c >= kShortest ? Expr((*c + step - 1) / step * step) : n;
 }
@@ -132,8 +132,8 @@ bool only_leaves(const fx::Node& node) {
 /// (runtime/cuda/ops/row_parts.h): what is left of the weight then does too.
 bool goes_into_rows(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k,
                     const sym::TensorMeta& meta) {
-  if (!ctx.options.products_into_rows || b.rank() != 2 || !only_leaves(*ctx.node) ||
-      ctx.node->is_call("aten.addmm.default"))
+  if (!(ctx.options.products_into_rows && ctx.target().has(target::Feature::ProductsIntoRows)) || b.rank() != 2 ||
+      !only_leaves(*ctx.node) || ctx.node->is_call("aten.addmm.default"))
     return false;
   const auto& env = ctx.graph.env();
   const Expr rows = sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1));
@@ -144,7 +144,7 @@ bool goes_into_rows(Context& ctx, const TensorBox& a, const TensorBox& b, std::s
     const auto found = storage_dimension(ctx, box, d);
     return found && *found + 1 == box.storage->sizes.size() &&
            env.statically_known_multiple_of(
-               box.sizes[d], ctx.options.product_vector_bytes / static_cast<std::int64_t>(size_of(meta.dtype)));
+               box.sizes[d], ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(meta.dtype)));
   };
   return lies_along(a, a.rank() - 1) && lies_along(b, b_k);
 }
@@ -161,7 +161,7 @@ Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, st
   const Expr m = meta.sizes[meta.sizes.size() - 2], n = meta.sizes.back(), k = a.sizes[a_k],
              rows = b.rank() == 2 ? sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1)) : m;
   Operands result{a, b, n};
-  if (ctx.options.product_vector_bytes == 0 || env.hint_or(sym::product(meta.sizes) * k, 0) < kSmallest) return result;
+  if (ctx.product_vector_bytes() == 0 || env.hint_or(sym::product(meta.sizes) * k, 0) < kSmallest) return result;
   const bool over = !(grown(ctx, meta.dtype, k) == k) && may_grow(ctx, a, a_k, n) && may_grow(ctx, b, b_k, rows);
   const bool into = !(grown(ctx, meta.dtype, n) == n) && may_grow(ctx, b, b_n, rows) &&
                     (bias || !goes_into_rows(ctx, a, b, b_k, meta));
@@ -242,7 +242,7 @@ TensorBox product_by_kernel(Context& ctx, const TensorBox& a, const TensorBox& b
 
 /// y[B.., M, N] = a[B.., M, K] b[B.., K, N], both operands with the same batch dimensions.
 TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
-  if ((is_integral(meta.dtype) || meta.dtype == DType::Bool) && !ctx.options.multiplies_integers)
+  if ((is_integral(meta.dtype) || meta.dtype == DType::Bool) && !ctx.target().has(target::Feature::IntegerProducts))
     return product_by_kernel(ctx, a, b, meta);
   const std::size_t rank = meta.sizes.size();
   const Operands operands = grown_operands(ctx, a, b, rank - 2, rank - 1, meta);
@@ -299,7 +299,7 @@ Lowered mm(Context& ctx, const Values& args) {
 /// library call would need a kernel of its own for it), the CPU's where it has packed the weight.
 bool adds_a_row(Context& ctx, const TensorBox& b, const sym::TensorMeta& meta) {
   const DType t = meta.dtype;
-  if (meta.device.type == DeviceType::CUDA) return t == DType::F32 || t == DType::BF16 || t == DType::F16;
+  if (ctx.target().has(target::Feature::AnyRowAdded)) return t == DType::F32 || t == DType::BF16 || t == DType::F16;
   return is_floating(t) && is_constant(ctx, b);
 }
 
@@ -363,7 +363,7 @@ Lowered grouped(Context& ctx, const Values& args) {
 
 void store_for_products(Context& ctx, const fx::Node& node, const TensorBox& box) {
   const std::shared_ptr<ir::StorageBox> storage = box.storage;
-  if (ctx.options.product_vector_bytes == 0 || storage->realized() || largest_product(ctx, node) < kSmallest) return;
+  if (ctx.product_vector_bytes() == 0 || storage->realized() || largest_product(ctx, node) < kSmallest) return;
   const TensorBox made = grown(ctx, box, {}, kSmallestCopied);
   if (made.storage == storage) return;
   const TensorBox whole{made.storage, made.storage->sizes, ctx.graph.ivars(storage->sizes.size()), false};

@@ -372,9 +372,10 @@ std::string unsupported(const fx::GraphModule& module) {
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
-std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module, const LowerOptions& options) {
+std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module, const LowerOptions& options,
+                                 const target::Target& target) {
   if (std::string text = options.fallback ? "" : unsupported(module); !text.empty()) throw Error(text);
-  auto graph = std::make_unique<ir::Graph>(module.env);
+  auto graph = std::make_unique<ir::Graph>(module.env, target);
   Driver(module, *graph, options).run();
   return graph;
 }
@@ -382,7 +383,7 @@ std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module, const LowerOptio
 std::vector<BlockValue> lower_block(const fx::GraphModule& module, const Context& outer,
                                     const std::vector<BlockValue>& operands) {
   LowerOptions options = outer.options;
-  options.product_vector_bytes = 0;  // what grows for a product would grow again in every turn
+  options.grows_products = false;  // what grows for a product would grow again in every turn
   return Driver(module, outer.graph, options).run(operands);
 }
 

@@ -31,21 +31,15 @@ struct LowerOptions {
   /// Whether the device carries out a library call; with `fallback`, operators that would need another become calls of
   /// the host. Empty: all of them.
   std::function<bool(const ir::Extern&)> implemented = {};
-  /// Bytes of the vectors that large products' matrices should consist of, where the device's library has slow kernels
-  /// for others; 0: any will do.
-  std::int64_t product_vector_bytes = 0;
-  /// The device's library writes a large product that only leaves the program into rows of any number of columns: it
-  /// needs no larger result to be copied from.
-  bool products_into_rows = false;
-  /// Positions that depend on data are found by kernels of the program (lowering/selection.h), not by library calls.
-  bool selects_by_kernels = false;
+  /// Large products that only leave the program are written where they go, where the library can do it.
+  bool products_into_rows = true;
+  /// Products' operands may grow by zeros to whole vectors, where the library is slow on others.
+  bool grows_products = true;
   /// Writes to one place are carried out in program order, where the device's threads would do them in any.
   bool orders_writes = false;
-  /// Convolutions that are sums over windows (lowering/convolution_choice.h) are loops: the device's library is slow at
-  /// them.
-  bool windows_by_kernels = false;
-  /// The device's library multiplies matrices of integers; where not, kernels do.
-  bool multiplies_integers = true;
+  /// Convolutions that are sums over windows (lowering/convolution_choice.h) are loops on a device that runs kernels as
+  /// grids of threads, whose library is slow at them.
+  bool windows_by_kernels = true;
 };
 
 /// State of one lowering.
@@ -57,6 +51,11 @@ class Context {
   ir::Graph& graph;
   const LowerOptions options;
   const fx::Node* node = nullptr;  ///< being lowered
+
+  /// What the program is compiled for.
+  const target::Target& target() const { return graph.target(); }
+  /// Bytes of the vectors that products' rows should consist of; 0: any will do.
+  std::int64_t product_vector_bytes() const { return options.grows_products ? target().product_vector_bytes : 0; }
 
   /// The tensor that an argument stands for; throws Error when it is none.
   TensorBox tensor(const ops::Value&) const;
@@ -124,6 +123,7 @@ const LoweringFunction* find(std::string_view target);
 /// empty when all have one.
 std::string unsupported(const fx::GraphModule&);
 /// Lowers a functional, decomposed module. Throws Error with every unsupported operator listed.
-std::unique_ptr<ir::Graph> lower(const fx::GraphModule&, const LowerOptions& = {});
+std::unique_ptr<ir::Graph> lower(const fx::GraphModule&, const LowerOptions& = {},
+                                 const target::Target& = target::host());
 
 }  // namespace coil::lowering

@@ -46,7 +46,7 @@ Lowered softmax(Context& ctx, const Values& args, bool logarithm) {
                 box.storage->strides.size() == sizes.size() ? box.storage->strides : Exprs{});
   exponential.realize();
   const TensorBox sum = reduce_over(ctx, exponential, axes, ReductionKind::Sum, t);
-  if (t != DType::F32 || ctx.result().device.type != DeviceType::CPU)
+  if (t != DType::F32 || ctx.target().has(target::Feature::FastDivision))
     return result(ctx, element(ctx, exponential, sizes) / element(ctx, sum, sizes));
   // One division a row: the sum is at least 1, so that its reciprocal costs half an ulp more and nothing else.
   return result(ctx, element(ctx, exponential, sizes) *

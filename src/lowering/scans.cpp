@@ -22,7 +22,7 @@ constexpr std::int64_t kFewRows = 1 << 7;   // so few of them, several blocks sh
 bool few_long_rows(Context& ctx, const Exprs& sizes, std::size_t dim) {
   const auto& env = ctx.graph.env();
   const std::int64_t length = env.hint_or(sizes[dim], 0), all = env.hint_or(sym::product(sizes), 0);
-  return ctx.options.selects_by_kernels && length >= kLongRow && all < length * kFewRows;
+  return !ctx.target().has(target::Feature::Selections) && length >= kLongRow && all < length * kFewRows;
 }
 
 /// Whether a row is so long, and so few are with it, that all blocks together sort them sooner than a block each walks
@@ -134,7 +134,7 @@ bool digits_are_less(Context& ctx, DType dtype, std::int64_t digits, Expr length
 
 std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string op,
                                std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes) {
-  if (op == "sort" && ctx.options.selects_by_kernels && !sizes.empty()) {
+  if (op == "sort" && !ctx.target().has(target::Feature::Selections) && !sizes.empty()) {
     const auto dim = static_cast<std::size_t>(std::get<std::int64_t>(attributes.at("dim")));
     if (digits_are_less(ctx, box.dtype(), digits_of(box.dtype(), attributes), sizes[dim]))
       return ordered_by_digits(ctx, box, std::move(attributes), sizes, dim);
@@ -241,8 +241,8 @@ Lowered kth_value(Context& ctx, const Values&) {
   std::map<std::string, ir::ExternAttribute> attributes{
       {"dim", static_cast<std::int64_t>(dim)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}};
   const bool middle = rank == env.simplify(sym::floor_div(length - 1, 2));
-  const bool selects =
-      !ctx.options.selects_by_kernels || (ir::has_digits(box.dtype()) && !hardly_any_rows(ctx, box.sizes, dim));
+  const bool selects = ctx.target().has(target::Feature::Selections) ||
+                       (ir::has_digits(box.dtype()) && !hardly_any_rows(ctx, box.sizes, dim));
   const bool whole = !selects || (!rank.constant() && !middle);
   Exprs sizes = box.sizes;
   if (!whole) {
@@ -253,8 +253,9 @@ Lowered kth_value(Context& ctx, const Values&) {
       attributes["middle"] = std::int64_t{1};
   }
   std::vector<TensorBox> results;
-  for (const TensorBox& sorted : ordered(ctx, box, !whole && ctx.options.selects_by_kernels ? "select_rank" : "sort",
-                                         std::move(attributes), sizes)) {
+  for (const TensorBox& sorted :
+       ordered(ctx, box, !whole && !ctx.target().has(target::Feature::Selections) ? "select_rank" : "sort",
+               std::move(attributes), sizes)) {
     const sym::TensorMeta& meta = ctx.result(results.size());
     Exprs index;
     for (std::size_t d = 0, next = 0; d < box.rank(); ++d) {
@@ -272,7 +273,7 @@ Lowered topk(Context& ctx, const Values&) {
   const auto dim = static_cast<std::int64_t>(dimension(ctx, ctx.node->arg("dim"), box.rank()));
   const std::int64_t largest = flag(ctx.node->arg("largest"));
   const Exprs& sizes = ctx.result(0).sizes;
-  if (ctx.options.selects_by_kernels && box.rank() > 0) {
+  if (!ctx.target().has(target::Feature::Selections) && box.rank() > 0) {
     // A kernel of the device's own keeps half of what it sorts at a time beside the pieces of a longer row. More are
     // the first of the whole row in order.
     const auto at = static_cast<std::size_t>(dim);

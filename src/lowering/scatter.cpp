@@ -9,7 +9,9 @@ namespace coil::lowering {
 
 void scatter_into(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, Exprs index,
                   std::vector<Scalar> indirect, ir::StoreMode mode, bool apart) {
-  if (ctx.options.orders_writes && !apart && scatter_in_order(ctx, out, sizes, body, index, indirect, mode)) return;
+  if (ctx.options.orders_writes && ctx.target().has(target::Feature::ThreadGrids) && !apart &&
+      scatter_in_order(ctx, out, sizes, body, index, indirect, mode))
+    return;
   ir::Operation op;
   op.outs = {*out.storage->buffer};
   op.origins = ctx.graph.provenance.of(body);

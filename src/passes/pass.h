@@ -4,20 +4,29 @@
 #include <cstdint>
 #include <string_view>
 
-#include "target/facts.h"
 #include "target/settings.h"
+#include "target/target.h"
 
 namespace coil::passes {
 
 /// What a pass may ask about beside the program. Levels add to it.
 struct Context {
-  const target::Facts& target;
+  const target::Target& target;
   const Settings& settings;
 };
 
-using Condition = bool (*)(const target::Facts&, const Settings&);
-inline bool always(const target::Facts&, const Settings&) { return true; }
-inline bool verifies(const target::Facts&, const Settings& settings) { return settings.verify; }
+using Condition = bool (*)(const target::Target&, const Settings&);
+inline bool always(const target::Target&, const Settings&) { return true; }
+inline bool verifies(const target::Target&, const Settings& settings) { return settings.verify; }
+
+template <target::Feature F>
+bool has(const target::Target& target, const Settings&) {
+  return target.has(F);
+}
+template <target::Feature F>
+bool lacks(const target::Target& target, const Settings&) {
+  return !target.has(F);
+}
 
 /// A function that rewrites a `Program`: an fx::GraphModule, an ir::Graph, or a wrapper::Program.
 template <class Program, class Given>

@@ -29,7 +29,7 @@ std::string to_string(const TensorMeta& meta) {
   bool dense = meta.strides == contiguous_strides(meta.sizes);
   if (!dense || !meta.offset.is_constant(0)) text += fmt::format("{{{}}}", list(meta.strides));
   if (!meta.offset.is_constant(0)) text += fmt::format("+{}", to_string(meta.offset));
-  if (meta.device.type != DeviceType::CPU) text += fmt::format("@{}", to_string(meta.device));
+  if (!meta.device.is_host()) text += fmt::format("@{}", to_string(meta.device));
   return text;
 }
 

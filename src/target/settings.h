@@ -31,7 +31,7 @@ struct Settings {
       false;  ///< cuda.dependent_launch: a kernel's launch does not wait for the end of the one before
   std::string cuda_tf32 = "none";  ///< cuda.tf32: products and convolutions of f32 that may round their operands to
                                    ///< TF32 (passes/loop/tf32.h)
-  bool cuda_emulate = false;       ///< cuda.emulate: CUDA kernels run on the CPU
+  bool emulated_gpu = false;       ///< cuda.emulate: CUDA kernels run on the CPU
   bool deterministic = false;      ///< deterministic: the same inputs give the same bits in every run
   bool max_autotune = false;       ///< max_autotune: kernels and products on a GPU are timed there in several forms
   bool pack_weights = true;        ///< pack_weights

@@ -1,21 +1,51 @@
 // Where a tensor lives.
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace coil {
 
-enum class DeviceType : std::uint8_t { CPU, CUDA, Meta };
+/// A kind of device, as a number. The host, CUDA and `meta` are always there; others are registered by name.
+class DeviceType {
+ public:
+  constexpr DeviceType() = default;  ///< the host
+  /// The kind of that name, registered now if it is not there yet. Throws Error on a name that is not written in small
+  /// letters, digits and underscores, and when there are 250 kinds already.
+  static DeviceType register_kind(std::string_view name);
+  /// The kind of that name. Throws Error, with the names that there are.
+  static DeviceType named(std::string_view name);
+
+  constexpr std::uint8_t number() const { return number_; }
+  constexpr bool is_host() const { return number_ == 0; }
+  std::string name() const;
+  auto operator<=>(const DeviceType&) const = default;
+
+  static const DeviceType CPU, CUDA, Meta;
+
+ private:
+  constexpr explicit DeviceType(std::uint8_t number) : number_(number) {}
+  std::uint8_t number_ = 0;
+};
+
+inline constexpr DeviceType DeviceType::CPU{0};
+inline constexpr DeviceType DeviceType::CUDA{1};
+inline constexpr DeviceType DeviceType::Meta{2};
 
 struct Device {
-  DeviceType type = DeviceType::CPU;
-  int index = 0;  ///< always 0 on the CPU
+  DeviceType type;
+  int index = 0;  ///< always 0 on the host
+  /// Memory of the CPU, which the process reads and writes itself.
+  constexpr bool is_host() const { return type.is_host(); }
+  /// No memory at all: sizes alone.
+  constexpr bool is_meta() const { return type == DeviceType::Meta; }
   bool operator==(const Device&) const = default;
 };
 
 /// `cpu`, `cuda:1`, `meta`.
 std::string to_string(Device);
-/// Parses `cpu`, `cuda`, `cuda:N`, `meta`; throws Error on anything else.
+/// Parses `cpu`, `meta`, `NAME` and `NAME:N` of a registered kind; throws Error on anything else.
 Device parse_device(const std::string&);
 
 }  // namespace coil

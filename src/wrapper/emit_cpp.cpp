@@ -70,7 +70,7 @@ class Printer {
         places_(place_weights(p)),
         joined_(joined_values(p)),
         touched_(touched_buffers(p)),
-        on_gpu_(p.device.type == DeviceType::CUDA),
+        on_gpu_(!p.device.is_host()),
         failures_(failure_sites(p)) {}
 
   std::string print() {
@@ -594,13 +594,11 @@ std::string cpp_cmake(const std::string& source_name) {
   return device::fill(device::whole("wrapper_cpp/build.cmake"), {{"$name", name}, {"$file", path}});
 }
 
-bool CppEmitter::needs_binaries(const Program& p) const {
-  return p.device.type == DeviceType::CUDA && !p.kernels.empty();
-}
+bool CppEmitter::needs_binaries(const Program& p) const { return !p.device.is_host() && !p.kernels.empty(); }
 
 std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
   require_device(p, "cpp");
-  if (p.device.type == DeviceType::CUDA) refuse_host_calls(p);
+  if (!p.device.is_host()) refuse_host_calls(p);
   if (needs_binaries(p) && options.binaries.empty())
     fail("--emit=cpp writes the binaries of kernels for {} into the source, and none were given", to_string(p.device));
   Printer printer(p, options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "support/error.h"
+#include "target/target.h"
 
 namespace coil::wrapper {
 
@@ -23,11 +24,11 @@ void Emitter::locate(const std::string& text, const std::string& body, std::size
 }
 
 void require_device(const Program& p, const char* language) {
-  if (p.device.type == DeviceType::CUDA) return;
-  if (p.device.type != DeviceType::CPU)
+  if (target::emitted_language(p.device.type).empty())
     fail("--emit={} writes programs for cpu and cuda, not for {}", language, to_string(p.device));
+  if (!p.device.is_host()) return;
   for (const Buffer& b : p.buffers)
-    if (b.device.type != DeviceType::CPU)
+    if (!b.device.is_host())
       fail("--emit={} writes a program for the cpu; {} lies on {}; write a package instead", language, b.name,
            to_string(b.device));
 }

@@ -97,9 +97,8 @@ class Verifier {
 
   void check(const CallKernel& c) {
     COIL_CHECK(defined_.at(c.kernel), "line {} calls {} before it is defined", at_, p_.kernels[c.kernel].symbol);
-    COIL_CHECK(c.launch.has_value() == (p_.device.type != DeviceType::CPU),
-               "line {} calls {} as another device does than {}", at_, p_.kernels[c.kernel].symbol,
-               to_string(p_.device));
+    COIL_CHECK(c.launch.has_value() == !p_.device.is_host(), "line {} calls {} as another device does than {}", at_,
+               p_.kernels[c.kernel].symbol, to_string(p_.device));
     for (BufferId b : c.buffers) live(b);
     for (std::size_t k = 0; k < c.buffers.size(); ++k)
       if (c.written[k]) written(c.buffers[k]);

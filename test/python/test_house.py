@@ -101,3 +101,16 @@ def test_headers_open_with_a_sentence():
         if p.suffix in (".h", ".cuh") and not re.match(r"\s*(#pragma once\s*)?(//|/\*)", p.read_text())
     ]
     assert not silent, "\n".join(silent)
+
+
+def test_only_devices_know_devices():
+    """Outside of what makes devices and targets, code asks a target what it can do, not which device it is."""
+    own = re.compile(r"src/(target/|tensor/device\.|runtime/(device|cuda)/|codegen/(cpp|cuda)/)")
+    compares = [
+        f"{name(p)}:{line}"
+        for p in SOURCES
+        if name(p).startswith("src/") and not own.match(name(p))
+        for line, text in enumerate(p.read_text().splitlines(), 1)
+        if re.search(r"DeviceType::(CPU|CUDA)|as_cuda|cuda_emulate", text)
+    ]
+    assert not compares, "\n".join(compares)

@@ -24,8 +24,7 @@ using autotune::Trial;
 /// The CUDA backend's texts, and no compiler behind them.
 class TextBackend : public codegen::Backend {
  public:
-  Device device() const override { return cuda_->device(); }
-  const std::string& isa() const override { return cuda_->isa(); }
+  const target::Target& target() const override { return cuda_->target(); }
   const scheduler::Choices& choices() const override { return cuda_->choices(); }
   codegen::Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
     return cuda_->group(graph, group);

@@ -36,9 +36,9 @@ std::vector<LoopTask> tasks_of(const std::vector<std::string>& names) {
 Device device_of(const std::vector<LoopTask>& tasks, const OptOptions& options) {
   Device device = parse_device(options.compile.device);
   for (const LoopTask& task : tasks) {
-    if (!task.stage || !task.stage->device) continue;
-    if (!options.device_given) device = {*task.stage->device, 0};
-    if (device.type != *task.stage->device) fail("{} is not for {}", task.stage->name, to_string(device));
+    if (!task.stage || task.stage->device.empty()) continue;
+    if (!options.device_given) device = {DeviceType::named(task.stage->device)};
+    if (device.type.name() != task.stage->device) fail("{} is not for {}", task.stage->name, to_string(device));
   }
   return device;
 }
@@ -51,7 +51,8 @@ std::string opt_loop(const std::string& text, const OptOptions& options) {
   if (!tasks.empty()) {
     const Settings settings = parse_settings(options.compile.settings);
     const Machine machine = make_machine(device_of(tasks, options), settings);
-    const passes::LoopContext context{machine.facts, settings};
+    program.graph->set_target(machine.target());
+    const passes::LoopContext context{machine.target(), settings};
     for (const LoopTask& task : tasks) {
       if (program.kernels) fail("nothing comes after the text of kernels");
       if (task.stage) {

@@ -15,7 +15,7 @@ namespace {
 
 /// The kernels of a program for a GPU, compiled for the one that is there (sm_90 where none is).
 void add_binaries(const wrapper::Program& program, wrapper::EmitOptions& options) {
-  if (program.device.type != DeviceType::CUDA)
+  if (target::emitted_language(program.device.type) != "cuda")
     fail("coil opt has no compiler for kernels of {}", to_string(program.device));
   const auto backend =
       codegen::make_cuda_backend({.device = program.device.index, .arch = "", .nvrtc = "", .cluster = ""});
@@ -49,7 +49,7 @@ std::string opt_wrapper(const std::string& text, const OptOptions& options) {
   if (!passes.empty()) {
     const Settings settings = parse_settings(options.compile.settings);
     const Machine machine = make_machine(program.device, settings);
-    const passes::WrapperContext context{{machine.facts, settings}, *machine.backend};
+    const passes::WrapperContext context{{machine.target(), settings}, *machine.backend};
     for (const passes::WrapperPass* pass : passes) pass->run(program, context);
   }
   return written(program, options.emit);

@@ -12,10 +12,12 @@ namespace {
 class CppBackend : public Backend {
  public:
   CppBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices)
-      : toolchain_(std::move(toolchain)), choices_(std::move(choices)), options_{.lanes = toolchain_.lanes} {}
+      : toolchain_(std::move(toolchain)),
+        choices_(std::move(choices)),
+        options_{.lanes = toolchain_.lanes},
+        target_(target::cpu(toolchain_.isa)) {}
 
-  Device device() const override { return {}; }
-  const std::string& isa() const override { return toolchain_.isa; }
+  const target::Target& target() const override { return target_; }
   const scheduler::Choices& choices() const override { return *choices_; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
     return print_kernel(graph, group, options_);
@@ -55,6 +57,7 @@ class CppBackend : public Backend {
   Toolchain toolchain_;
   std::unique_ptr<scheduler::Choices> choices_;
   KernelOptions options_;
+  target::Target target_;
 };
 
 }  // namespace

@@ -19,20 +19,26 @@ class CudaChoices : public scheduler::Choices {
   std::int64_t short_row() const override { return 1 << 14; }  // a block's threads take sixteen elements each
 };
 
+/// The architecture asked for, or that of the device, or sm_90.
+std::string arch_of(const CudaOptions& options) {
+  std::string arch = options.arch;
+  if (arch.empty()) arch = device_arch(options.device).value_or("sm_90");
+  if (!arch.starts_with("sm_") || arch.size() < 5) fail("cuda.arch is {}: it is written like sm_90a", arch);
+  // Kernels use nothing that only one member of a family has, and PTX of a family's own kind does not run on later
+  // ones.
+  while (!std::isdigit(static_cast<unsigned char>(arch.back()))) arch.pop_back();
+  return arch;
+}
+
 class CudaBackend : public Backend {
  public:
   CudaBackend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices)
       : options_(std::move(options)),
         choices_(choices ? std::move(choices) : std::make_unique<CudaChoices>()),
-        arch_(options_.arch) {
-    if (arch_.empty()) arch_ = device_arch(options_.device).value_or("sm_90");
-    if (!arch_.starts_with("sm_") || arch_.size() < 5) fail("cuda.arch is {}: it is written like sm_90a", arch_);
-    // Kernels use nothing that only one member of a family has, and PTX of a family's own kind does not run on later
-    // ones.
-    while (!std::isdigit(static_cast<unsigned char>(arch_.back()))) arch_.pop_back();
+        target_(target::cuda(options_.device, arch_of(options_))) {
     gpu_.shape = options_.shape;
-    if (gpu_arch() < kFirstWithClusters) gpu_.most_cluster = 1;
-    if (gpu_arch() == 90 || gpu_arch() == 100) gpu_.block_bytes = 113 << 10;
+    if (target_.generation < kFirstWithClusters) gpu_.most_cluster = 1;
+    if (target_.generation == 90 || target_.generation == 100) gpu_.block_bytes = 113 << 10;
     if (!options_.cluster.empty()) {
       const bool known =
           options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
@@ -42,12 +48,9 @@ class CudaBackend : public Backend {
     }
   }
 
-  Device device() const override { return {DeviceType::CUDA, options_.device}; }
-  const std::string& isa() const override { return arch_; }
-  int gpu_arch() const final { return std::atoi(arch_.c_str() + 3); }
-  bool launches_early() const override { return options_.dependent_launch && gpu_arch() >= 90; }
+  const target::Target& target() const override { return target_; }
+  bool launches_early() const override { return options_.dependent_launch && target_.generation >= 90; }
   const scheduler::Choices& choices() const override { return *choices_; }
-  std::int64_t product_vector_bytes() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
     return print_cuda_kernel(graph, group, gpu_);
   }
@@ -87,8 +90,8 @@ class CudaBackend : public Backend {
       body = cuda_head(body, launches_early()) + body;
       out.source += body;
     }
-    out.libraries =
-        compile_cuda(options_.nvrtc, bodies, {.arch = arch_, .jobs = options.jobs, .cache_folder = options.cache});
+    out.libraries = compile_cuda(options_.nvrtc, bodies,
+                                 {.arch = target_.arch, .jobs = options.jobs, .cache_folder = options.cache});
     return out;
   }
 
@@ -96,7 +99,7 @@ class CudaBackend : public Backend {
   static constexpr int kFirstWithClusters = 90;
   CudaOptions options_;
   std::unique_ptr<scheduler::Choices> choices_;
-  std::string arch_;
+  target::Target target_;
   GpuModel gpu_;
 };
 

@@ -22,7 +22,10 @@ constexpr std::string_view kWaiting[] = {"c_sync",   "c_reduce_warp", "c_scan_wa
 class EmulatedBackend : public Backend {
  public:
   EmulatedBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int shape)
-      : cpp_(make_cpp_backend(toolchain)), toolchain_(std::move(toolchain)), choices_(std::move(choices)) {
+      : cpp_(make_cpp_backend(toolchain)),
+        toolchain_(std::move(toolchain)),
+        choices_(std::move(choices)),
+        target_(target::emulated_cuda(cpp_->isa())) {
     gpu_.shape = shape;
     // Headers, and the whole standard library behind them.
     std::erase(toolchain_.flags, "-nostdlib");
@@ -34,10 +37,8 @@ class EmulatedBackend : public Backend {
                  std::string("-ffp-contract=off"));
   }
 
-  Device device() const override { return {}; }
-  const std::string& isa() const override { return cpp_->isa(); }
+  const target::Target& target() const override { return target_; }
   const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
-  std::int64_t product_vector_bytes() const override { return 16; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
     return on_cpu(print_cuda_kernel(graph, group, gpu_));
   }
@@ -99,6 +100,7 @@ class EmulatedBackend : public Backend {
   std::unique_ptr<Backend> cpp_;
   Toolchain toolchain_;
   std::unique_ptr<scheduler::Choices> choices_;
+  target::Target target_;
   GpuModel gpu_;
 };
 

@@ -120,7 +120,7 @@ bool waits_for_device(const Node* node) {
   return node->target == "aten._scaled_dot_product_flash_attention_for_cpu_backward.default";
 }
 
-void decompose(fx::GraphModule& module, bool device_is_known) {
+void decompose(fx::GraphModule& module, const target::Target& target, bool device_is_known) {
   fx::Graph& graph = module.graph;
   Renaming renaming;
   for (Node* node = graph.first(); node;) {
@@ -132,7 +132,7 @@ void decompose(fx::GraphModule& module, bool device_is_known) {
     }
     Node* before = node->prev();
     fx::InsertBefore here(node);
-    Rewriter r(module, node);
+    Rewriter r(module, node, target);
     Value made = (*rule)(r);
     if (made.is_none()) {
       node = next;
@@ -144,13 +144,13 @@ void decompose(fx::GraphModule& module, bool device_is_known) {
   }
   renaming.apply(module);
   graph.eliminate_dead_code();
-  for (auto& [name, subgraph] : module.subgraphs) decompose(*subgraph, device_is_known);
+  for (auto& [name, subgraph] : module.subgraphs) decompose(*subgraph, target, device_is_known);
 }
 
 }  // namespace
 
-void decompose(fx::GraphModule& module) { decompose(module, false); }
+void decompose(fx::GraphModule& module, const target::Target& target) { decompose(module, target, false); }
 
-void decompose_for_device(fx::GraphModule& module) { decompose(module, true); }
+void decompose_for_device(fx::GraphModule& module, const target::Target& target) { decompose(module, target, true); }
 
 }  // namespace coil::passes

@@ -6,7 +6,7 @@ namespace {
 using sym::TensorMeta;
 
 void move(ops::Value& v, Device to) {
-  if (auto* device = v.get_if<Device>(); device && device->type != DeviceType::Meta)
+  if (auto* device = v.get_if<Device>(); device && !device->is_meta())
     *device = to;
   else if (auto* tensor = v.get_if<TensorMeta>())
     tensor->device = to;
@@ -16,9 +16,8 @@ void move(ops::Value& v, Device to) {
 
 }  // namespace
 
-void move_to_device(fx::GraphModule& module, Device to, int gpu_arch) {
-  module.gpu_arch = gpu_arch;
-  for (auto& [name, sub] : module.subgraphs) move_to_device(*sub, to, gpu_arch);
+void move_to_device(fx::GraphModule& module, Device to) {
+  for (auto& [name, sub] : module.subgraphs) move_to_device(*sub, to);
   for (fx::Node* n : module.graph.nodes()) {
     move(n->meta.value, to);
     for (std::size_t k = 0; k < n->args.size(); ++k) {

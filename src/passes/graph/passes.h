@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "fx/graph.h"
+#include "target/target.h"
 
 namespace coil::passes {
 
@@ -31,9 +32,9 @@ void functionalize(fx::GraphModule&);
 /// template does better whole: linear, addmm, mm, bmm, convolution, scaled_dot_product_attention, and all that lowering
 /// has whole. What some devices' libraries do whole, by the types and sizes of operands, is left for
 /// decompose_for_device.
-void decompose(fx::GraphModule&);
+void decompose(fx::GraphModule&, const target::Target& = target::host());
 /// The same for a program whose tensors are on the device that it is compiled for, leaving nothing.
-void decompose_for_device(fx::GraphModule&);
+void decompose_for_device(fx::GraphModule&, const target::Target& = target::host());
 /// Whether the tables have this operator.
 bool decomposes(std::string_view target);
 /// Computes metadata of every call by its shape function; where a node came with metadata, checks that they agree
@@ -61,6 +62,6 @@ void loop_recurrences(fx::GraphModule&);
 
 /// Every tensor of the program on one device, `device` arguments included (not those that say `meta`): an archive
 /// exported on one device compiles for another.
-void move_to_device(fx::GraphModule&, Device to, int gpu_arch = 0);
+void move_to_device(fx::GraphModule&, Device to);
 
 }  // namespace coil::passes

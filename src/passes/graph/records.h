@@ -22,8 +22,7 @@ void on_graph(fx::GraphModule& module, const GraphContext&) {
   F(module);
 }
 
-inline bool is_off_cpu(const target::Facts& target, const Settings&) { return target.device.type != DeviceType::CPU; }
-inline bool folds_constants(const target::Facts&, const Settings& settings) { return settings.fold_constants; }
+inline bool folds_constants(const target::Target&, const Settings& settings) { return settings.fold_constants; }
 
 inline constexpr GraphPass kOutlineVmap{
     "outline-vmap", "Regions that torch.vmap opened become maps over the batched dimension.", on_graph<outline_vmap>};
@@ -61,7 +60,7 @@ inline constexpr GraphPass kFoldBatchNorm{
 inline constexpr GraphPass kFoldBatchNormOfInputs{
     "fold-batch-norm-of-inputs",
     "The same for weights and statistics that are inputs, where the result is larger than the weights.",
-    on_graph<fold_batch_norm_of_inputs>, is_off_cpu};
+    on_graph<fold_batch_norm_of_inputs>, has<target::Feature::FoldedBatchNorm>};
 inline constexpr GraphPass kFuseAttention{
     "fuse-attention", "Attention written out as products and a softmax becomes scaled_dot_product_attention.",
     on_graph<fuse_attention>};
@@ -70,11 +69,11 @@ inline constexpr GraphPass kFuseLinear{"fuse-linear",
                                        on_graph<fuse_linear>};
 inline constexpr GraphPass kDecompose{
     "decompose", "Composite operators are rewritten by tables, but for those that some device's library does whole.",
-    on_graph<decompose>};
+    [](fx::GraphModule& module, const GraphContext& given) { decompose(module, given.target); }};
 inline constexpr GraphPass kDecomposeForDevice{
     "decompose-for-device",
     "Composite operators are rewritten by tables, also those that only another device does whole.",
-    on_graph<decompose_for_device>};
+    [](fx::GraphModule& module, const GraphContext& given) { decompose_for_device(module, given.target); }};
 inline constexpr GraphPass kEliminateCommonSubexpressions{"eliminate-common-subexpressions",
                                                           "Calls of equal target and arguments become one.",
                                                           on_graph<eliminate_common_subexpressions>};
@@ -99,12 +98,10 @@ inline constexpr GraphPass kFoldConstants{
     folds_constants};
 inline constexpr GraphPass kMoveToDevice{
     "move-to-device", "Every tensor, and every device among the arguments, is on the device that is compiled for.",
-    [](fx::GraphModule& module, const GraphContext& given) {
-      move_to_device(module, given.target.device, given.target.gpu_arch);
-    }};
+    [](fx::GraphModule& module, const GraphContext& given) { move_to_device(module, given.target.device); }};
 inline constexpr GraphPass kLoopRecurrences{
     "loop-recurrences", "Layers of recurrent networks become scans over their steps, where no library has them.",
-    on_graph<loop_recurrences>, [](const target::Facts& target, const Settings&) { return !on_cpu(target); }};
+    on_graph<loop_recurrences>, lacks<target::Feature::Recurrences>};
 inline constexpr GraphPass kVerifyGraph{
     "verify", "Nodes stand before their users, and know their operators and users; else the compile fails.",
     [](fx::GraphModule& module, const GraphContext&) { module.graph.lint(); }, verifies};

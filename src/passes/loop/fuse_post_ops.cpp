@@ -390,7 +390,9 @@ class PostOpFusion {
     }
     if (!may_stand_together(post)) return false;
     BufferView window{out.id, out.layout.dtype, result.sizes, *out_strides, 0};
-    if (out.layout.device.type == DeviceType::CUDA && !gpu_takes(call.op, post, operands, window)) return false;
+    if (graph_.target(out.layout.device).has(target::Feature::FewPostOps) &&
+        !gpu_takes(call.op, post, operands, window))
+      return false;
     if (!map->is_identity()) {
       for (std::size_t d = result.sizes.size(); d-- > 0;)
         if (result.sizes[d].is_constant(1))

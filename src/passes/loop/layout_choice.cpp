@@ -10,12 +10,6 @@ namespace coil::ir {
 
 namespace {
 
-  strides[0] = next;
-  return strides;
-}
-
-namespace {
-
 /// Spreads channels-last from convolutions through the operations between them.
 class ChannelsLast {
  public:
@@ -28,7 +22,7 @@ class ChannelsLast {
     for (std::size_t i = 0; i < list_.size(); ++i) {
       if (auto* call = std::get_if<Extern>(&list_[i].node); call && call->op == "convolution") {
         // The CPU's library has layouts of its own for weights.
-        const bool weights = graph_.buffer(call->outputs[0].buffer).layout.device.type == DeviceType::CUDA;
+        const bool weights = takes_channels_last(call->outputs[0].buffer);
         for (std::size_t k = 0; k < call->inputs.size(); ++k)
           if ((k != 1 || weights) && call->inputs[k].sizes.size() > 2) want(call->inputs[k].buffer);
         want(call->outputs[0].buffer);
@@ -50,8 +44,11 @@ class ChannelsLast {
   /// The GPU's library takes both operands of a weight's gradient channels-last; the CPU's has layouts of its own.
   bool is_weight_gradient(const Operation& op) const {
     auto* call = std::get_if<Extern>(&op.node);
-    return call && call->op == "convolution_weights" &&
-           graph_.buffer(call->inputs[0].buffer).layout.device.type == DeviceType::CUDA;
+    return call && call->op == "convolution_weights" && takes_channels_last(call->inputs[0].buffer);
+  }
+
+  bool takes_channels_last(BufferId buffer) const {
+    return graph_.target(graph_.buffer(buffer).layout.device).has(target::Feature::ChannelsLastWeights);
   }
 
   /// Gives a buffer channels-last strides when it is free to have them.

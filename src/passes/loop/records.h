@@ -21,8 +21,8 @@ void on_loops(ir::Graph& graph, const LoopContext&) {
   F(graph);
 }
 
-inline bool takes_winograd(const target::Facts& target, const Settings& settings) {
-  return on_cpu(target) && settings.winograd != "false";
+inline bool takes_winograd(const target::Target& target, const Settings& settings) {
+  return target.has(target::Feature::Winograd) && settings.winograd != "false";
 }
 
 inline constexpr LoopPass kChooseWinograd{
@@ -45,8 +45,8 @@ inline constexpr LoopPass kSplitPartWrites{
     on_loops<ir::split_part_writes>};
 inline constexpr LoopPass kAddNanGuards{
     "add-nan-guards", "Looks at the data choose an exact form of library calls that would lose a NaN.",
-    on_loops<add_nan_guards>, [](const target::Facts& target, const Settings& settings) {
-      return target.device.type == DeviceType::CPU && settings.keep_nan;
+    on_loops<add_nan_guards>, [](const target::Target& target, const Settings& settings) {
+      return target.has(target::Feature::NanLoss) && settings.keep_nan;
     }};
 inline constexpr LoopPass kExpandWinograd{
     "expand-winograd", "The marked convolutions become two loops of transforms around matrix products.",
@@ -54,18 +54,18 @@ inline constexpr LoopPass kExpandWinograd{
 inline constexpr LoopPass kAllowTf32{
     "allow-tf32", "Products and convolutions of f32 that may round their operands to TF32 are marked.",
     [](ir::Graph& graph, const LoopContext& given) { allow_tf32(graph, given.settings.cuda_tf32); },
-    [](const target::Facts& target, const Settings&) { return target.device.type == DeviceType::CUDA; }};
+    has<target::Feature::Tf32>};
 inline constexpr LoopPass kPackWeights{
     "pack-weights", "Constant weights are rearranged once into the form that the library reads fastest.",
     [](ir::Graph& graph, const LoopContext& given) {
-      if (given.target.device.type == DeviceType::CPU) {
-        pack_weights(graph, given.target.isa);
+      if (given.target.has(target::Feature::PackedWeights)) {
+        pack_weights(graph, given.target.arch);
       } else {
         relayout_weights(graph);
         copy_constants(graph);
       }
     },
-    [](const target::Facts&, const Settings& settings) { return settings.pack_weights; }};
+    [](const target::Target&, const Settings& settings) { return settings.pack_weights; }};
 inline constexpr LoopPass kVerifyLoops{
     "verify", "Symbols are defined before they are used, and blocks are closed; else the compile fails.",
     [](ir::Graph& graph, const LoopContext&) { ir::verify(graph); }, verifies};

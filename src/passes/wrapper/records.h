@@ -36,7 +36,7 @@ inline constexpr WrapperPass kDropUnusedConstants{"drop-unused-constants", "Cons
 inline constexpr WrapperPass kBatchLaunches{
     "batch-launches", "Launches of one kernel on different memory become one.",
     [](wrapper::Program& lines, const WrapperContext& given) { wrapper::batch_launches(lines, given.backend); },
-    [](const target::Facts& target, const Settings&) { return target.device.type != DeviceType::CPU; }};
+    has<target::Feature::BatchedLaunches>};
 inline constexpr WrapperPass kPlanLifetimes{
     "plan-lifetimes", "Each buffer is allocated before its first use and freed, or handed on, after its last.",
     on_lines<wrapper::plan_lifetimes>};

@@ -258,7 +258,7 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
 
 BoundView Binding::bind_view(const View& v) const {
   BoundView bound{v.dtype, slots(v.sizes), slots(v.strides)};
-  if (plan_.device.type != DeviceType::CPU)
+  if (!plan_.device.is_host())
     bound.alignment = std::gcd(kDeviceAlignment, slot(v.offset) * static_cast<std::int64_t>(size_of(v.dtype)));
   return bound;
 }

@@ -12,7 +12,7 @@ class PlanChecker {
   PlanChecker(const Plan& plan, const HasOperation& has) : plan_(plan), has_(has) {}
 
   void check() {
-    require(!(plan_.stops_on_failure || plan_.launches_early) || plan_.device.type == DeviceType::CUDA,
+    require(!(plan_.stops_on_failure || plan_.launches_early) || !plan_.device.is_host(),
             "a status that the device keeps");
     check_shape_program();
     for (const Check& c : plan_.checks) slot(c.condition, "a check");

@@ -12,7 +12,7 @@ namespace {
 /// One of the files in device/wrapper_cpp; those of two kinds have the device's behind their name.
 std::string part(const char* name) { return "\n" + device::whole(fmt::format("wrapper_cpp/{}.h", name)); }
 std::string part(const char* name, Device d) {
-  return part(fmt::format("{}_{}", name, d.type == DeviceType::CPU ? "cpu" : "gpu").c_str());
+  return part(fmt::format("{}_{}", name, d.is_host() ? "cpu" : "gpu").c_str());
 }
 
 std::string dtypes() {
@@ -29,7 +29,7 @@ std::string dtypes() {
 std::string cpp_support(Device device) {
   return device::whole("wrapper_cpp/head.h") + "\nnamespace {\n\n" + sym::cpp_helpers() + "\n" + dtypes() +
          "\n}  // namespace\n" + part("primitives", device) + part("helpers") +
-         (device.type == DeviceType::CPU ? part("calls_cpu") : "") + part("memory", device) + part("weights");
+         (device.is_host() ? part("calls_cpu") : "") + part("memory", device) + part("weights");
 }
 
 std::string cpp_entry(Device device) { return part("runs", device) + part("entry"); }

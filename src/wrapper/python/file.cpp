@@ -85,14 +85,14 @@ std::string PythonFile::fragment(const std::set<std::string>& origins) const {
 std::string PythonFile::kernel_source() const {
   std::string body;
   for (const Kernel& k : p_.kernels) body += "\n" + k.text;
-  if (p_.device.type == DeviceType::CUDA) return codegen::cuda_head(body, options_.launches_early) + body;
+  if (!p_.device.is_host()) return codegen::cuda_head(body, options_.launches_early) + body;
   return codegen::prelude(options_.lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body;
 }
 
 std::string PythonFile::kernel_key(std::size_t kernel) const {
   if (key_.empty()) {
     Hasher hasher;
-    if (p_.device.type == DeviceType::CPU)
+    if (p_.device.is_host())
       for (const std::string& f : options_.flags) hasher.add(f);
     key_ = to_hex(hasher.add(kernel_source()).digest()).substr(0, 8);
   }
@@ -100,8 +100,7 @@ std::string PythonFile::kernel_key(std::size_t kernel) const {
 }
 
 std::string PythonFile::kernel_table() const {
-  std::string out =
-      fmt::format("\n\nKERNEL_TABLE = operators(\"{}\")\n", p_.device.type == DeviceType::CPU ? "cpu" : "cuda");
+  std::string out = fmt::format("\n\nKERNEL_TABLE = operators(\"{}\")\n", p_.device.is_host() ? "cpu" : "cuda");
   std::set<std::size_t> entered;
   for (const Line& l : p_.lines) {
     auto* c = std::get_if<CallKernel>(&l);
@@ -141,8 +140,8 @@ std::string PythonFile::kernels_on_cuda() const {
 
 std::string PythonFile::kernels() const {
   if (p_.kernels.empty()) return "";
-  std::string out = "\n\n# ---- Kernels of this program ----\n\n" +
-                    (p_.device.type == DeviceType::CUDA ? kernels_on_cuda() : kernels_on_cpu());
+  std::string out =
+      "\n\n# ---- Kernels of this program ----\n\n" + (p_.device.is_host() ? kernels_on_cpu() : kernels_on_cuda());
   std::vector<bool> described(p_.kernels.size(), false);
   for (const Line& l : p_.lines) {
     auto* c = std::get_if<CallKernel>(&l);
@@ -169,8 +168,7 @@ std::string PythonFile::weights() const {
     };
     out += fmt::format("{} = weight({}, {}, {}, {}, {}, {}, {}{})\n", buffers_[b], place ? "WEIGHTS" : "None",
                        place ? python_string(place->name) : "\"\"", place ? place->offset : 0, place ? place->bytes : 0,
-                       python_dtype(t.dtype), list(t.sizes), list(t.strides),
-                       p_.device.type == DeviceType::CPU ? "" : ", DEVICE");
+                       python_dtype(t.dtype), list(t.sizes), list(t.strides), p_.device.is_host() ? "" : ", DEVICE");
   }
   if (out.empty()) return "";
   const bool file = std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); });

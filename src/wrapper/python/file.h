@@ -22,7 +22,7 @@ class COIL_EMITTER_API PythonFile {
   /// of.
   Device device(BufferId b) const { return touched_[b] ? p_.device : p_.buffers[b].device; }
   /// `DEVICE` in programs for a GPU, where the buffer lies on it; empty for the CPU.
-  std::string device_name(BufferId b) const { return device(b).type == DeviceType::CPU ? "" : "DEVICE"; }
+  std::string device_name(BufferId b) const { return device(b).is_host() ? "" : "DEVICE"; }
   std::string symbol(sym::Expr);
   std::string unique(std::string_view name) { return names_.unique(name); }
   /// An expression over sizes.

@@ -32,7 +32,7 @@ std::string dtype_numbers() {
 }  // namespace
 
 std::string python_support(Device device, const std::set<std::string>& library_ops) {
-  if (device.type == DeviceType::CPU)
+  if (device.is_host())
     return device::whole("python/imports.py") + dtype_numbers() + part("runtime") +
            python_torch_ops(device.type, library_ops) + part("kernels") + part("tensors");
   for (const std::string& op : library_ops)
@@ -49,7 +49,7 @@ std::string python_fx_support(Device device) {
   std::string schemas = "\n\nSCHEMAS = {\n";
   for (std::string_view schema : ops::kWrapperSchemas)
     schemas += fmt::format("    \"{}\": \"{}\",\n", schema.substr(0, schema.find('(')), schema);
-  return schemas + "}\n" + (device.type == DeviceType::CPU ? python_failures() : "") + part("fx");
+  return schemas + "}\n" + (device.is_host() ? python_failures() : "") + part("fx");
 }
 
 std::set<std::string> python_support_names() {

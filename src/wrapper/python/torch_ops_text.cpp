@@ -22,9 +22,9 @@ constexpr const char* kHeadOnGpu =
     "----\n";
 
 /// The functions that there are for a device, and what they share before them.
-std::vector<device::Piece> functions_on(DeviceType device) {
+std::vector<device::Piece> functions_on(bool host) {
   std::vector<device::Piece> out = device::pieces("python/torch_products.py");
-  if (device == DeviceType::CUDA) {
+  if (!host) {
     out.resize(1);  // of those only what ends both devices' products
     std::ranges::move(device::pieces("python/torch_products_cuda.py"), std::back_inserter(out));
   }
@@ -33,9 +33,8 @@ std::vector<device::Piece> functions_on(DeviceType device) {
 }
 
 const std::vector<device::Piece>& functions(DeviceType device) {
-  static const std::vector<device::Piece> on_cpu = functions_on(DeviceType::CPU),
-                                          on_gpu = functions_on(DeviceType::CUDA);
-  return device == DeviceType::CUDA ? on_gpu : on_cpu;
+  static const std::vector<device::Piece> on_cpu = functions_on(true), on_gpu = functions_on(false);
+  return device.is_host() ? on_cpu : on_gpu;
 }
 
 /// Whether the piece carries out the operation of its name.
@@ -64,7 +63,7 @@ std::string python_torch_ops(DeviceType device, const std::set<std::string>& ops
   device::mark_called(all, wanted);
   for (std::size_t i = 0; i < all.size(); ++i)
     if (wanted[i]) text += "\n\n" + all[i].text;
-  return fmt::format("\n\n{}{}\n\nTORCH_OPS = {{{}}}\n", device == DeviceType::CPU ? kHead : kHeadOnGpu, text, table);
+  return fmt::format("\n\n{}{}\n\nTORCH_OPS = {{{}}}\n", device.is_host() ? kHead : kHeadOnGpu, text, table);
 }
 
 }  // namespace coil::wrapper

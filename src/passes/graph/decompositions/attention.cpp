@@ -9,12 +9,14 @@ namespace coil::passes {
 
 namespace {
 
+using target::Feature;
+
 /// cuDNN's: 16-bit types, heads of whole 16-byte pieces and not too large, masks that are added.
 bool cudnn_takes(Rewriter& r) {
   const DType d = r.dtype(r["query"]);
   auto fits = [&](const char* name) {
     const auto depth = r.meta(r[name]).sizes.back().constant();
-    return depth && *depth % 8 == 0 && *depth <= (r.module.gpu_arch == 90 ? 256 : 128);
+    return depth && *depth % 8 == 0 && *depth <= r.target.largest_attention_head;
   };
   if ((d != DType::BF16 && d != DType::F16) || !fits("query") || !fits("value") || r.rank(r["query"]) != 4 ||
       r.real("dropout_p") != 0)
@@ -44,27 +46,26 @@ bool cudnn_takes_training(Rewriter& r) {
   const Exprs &q = r.meta(r["query"]).sizes, &k = r.meta(r["key"]).sizes;
   auto is = [](const Expr& size, std::int64_t n) { return size.is_constant(n); };
   const bool some = std::ranges::none_of(q, [&](const Expr& s) { return is(s, 0); }) && !is(k[2], 0);
-  return r.meta(r["query"]).device.type == DeviceType::CUDA && cudnn_takes(r) &&
+  return r.has_on_device(r["query"], Feature::Attention) && cudnn_takes(r) &&
          !(r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool) && some && !(is(q[2], 1) && is(k[2], 1));
 }
 
 /// Coil's own kernels for a GPU: f32, which its library has no attention for. For few queries products fill the machine
 /// better, and their scores are small.
 bool blocks_take(Rewriter& r, bool gradient) {
-  constexpr int kFirstWithTf32 = 80;
   constexpr std::int64_t kFewQueries = 16;
   const auto queries = r.meta(r["query"]).sizes[r.rank(r["query"]) - 2].constant();
   auto fits = [&](const char* name) {
     const auto depth = r.meta(r[name]).sizes.back().constant();
     return depth && *depth > 0 && *depth <= (gradient ? 128 : 256);
   };
-  return r.dtype(r["query"]) == DType::F32 && r.module.gpu_arch >= kFirstWithTf32 && fits("query") && fits("value") &&
-         !(queries && *queries <= kFewQueries) && r.real("dropout_p") == 0;
+  return r.dtype(r["query"]) == DType::F32 && r.has_on_device(r["query"], Feature::AttentionKernels) && fits("query") &&
+         fits("value") && !(queries && *queries <= kFewQueries) && r.real("dropout_p") == 0;
 }
 
 bool kernel_takes(Rewriter& r) {
   if (r.real("dropout_p") != 0) return false;
-  if (r.meta(r["query"]).device.type == DeviceType::CUDA)
+  if (r.has_on_device(r["query"], Feature::Attention))
     return blocks_take(r, false) || (r.node->is_tensor() ? cudnn_takes(r) : cudnn_takes_training(r));
   const DType d = r.dtype(r["query"]);
   const bool narrow = d == DType::F32 || d == DType::BF16 || d == DType::F16;
@@ -134,7 +135,7 @@ Value masked_scores(Rewriter& r, Value scores) {
 /// kernel's form that also gives the logarithms of the queries' sums; a query with every key masked gives 0.
 Value attention(Rewriter& r) {
   if (kernel_takes(r)) {
-    const bool added = r.meta(r["query"]).device.type == DeviceType::CUDA && !blocks_take(r, false) &&
+    const bool added = r.has_on_device(r["query"], Feature::Attention) && !blocks_take(r, false) &&
                        r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool;
     return added ? with_added_mask(r) : Value(None{});
   }

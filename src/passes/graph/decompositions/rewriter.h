@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fx/graph.h"
+#include "target/target.h"
 
 namespace coil::passes {
 
@@ -20,9 +21,15 @@ using sym::TensorMeta;
 /// The rewriting of one node. Calls go in front of it and inherit its provenance.
 class Rewriter {
  public:
-  Rewriter(fx::GraphModule& module, fx::Node* node) : module(module), node(node) {}
+  Rewriter(fx::GraphModule& module, fx::Node* node, const target::Target& target = target::host())
+      : module(module), node(node), target(target) {}
   fx::GraphModule& module;
   fx::Node* node;
+  const target::Target& target;
+  /// Whether the value lies on the target's device already, and the target has the feature.
+  bool has_on_device(const Value& x, target::Feature feature) const {
+    return meta(x).device == target.device && target.has(feature);
+  }
 
   // The node's own arguments and result.
 

@@ -1,0 +1,82 @@
+// What a program is compiled for, as facts: what the device's kernels and libraries can do. Code outside of a device's
+// own folders asks this, and never which device it is.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tensor/device.h"
+
+namespace coil::target {
+
+enum class Feature : std::uint8_t {
+  // Kernels.
+  ThreadGrids,       ///< kernels run as grids of blocks of threads, in no order; else as ranges of a loop
+  SplitsOverBlocks,  ///< a reduction with few results is split, so that there are blocks enough to fill the device
+  FastDivision,      ///< a division costs no more than the load beside it
+  AttentionKernels,  ///< attention in f32 has kernels of Coil's own, forward and backward
+  BatchedLaunches,   ///< launches cost so much that equal kernels are put into one
+  MeasuredLaunches,  ///< launch configurations and algorithms of products can be timed as the program is compiled
+  WatchedLifetimes,  ///< a run can watch that memory is used only while it lives
+  // Libraries.
+  PackedWeights,        ///< constant weights are stored in the library's own form, which is read fastest
+  ChannelsLastWeights,  ///< the library reads a convolution's weights, and the operands of their gradient, channels
+                        ///< last
+  FewPostOps,           ///< behind a product or convolution the library does an addition and one activation at most
+  NanLoss,              ///< some of the library's activations turn NaN into a number
+  Tf32,                 ///< the library multiplies f32 with operands rounded to TF32 when it may
+  AnyRowAdded,          ///< the library adds a row to a product at no cost, whatever the matrices are
+  ProductsIntoRows,     ///< the library writes large products into rows of any length
+  IntegerProducts,      ///< the library multiplies matrices of integers
+  Attention,            ///< the library has fused attention in 16 bits, with its gradient
+  UnorderedGradients,   ///< the library adds up attention's gradient in another order from run to run
+  Recurrences,          ///< the library runs a layer of a recurrent network over a whole sequence
+  Selections,           ///< library calls find positions that depend on data; else kernels do
+  Winograd,             ///< 3x3 convolutions gain by Winograd's filtering around the library's products
+  FoldedBatchNorm,      ///< a batch norm of inputs is worth folding into the weights before it, at every call
+};
+
+/// A set of features, as a value.
+class Features {
+ public:
+  constexpr Features() = default;
+  constexpr Features(std::initializer_list<Feature> features) {
+    for (Feature f : features) bits_ |= bit(f);
+  }
+  constexpr void add(Feature f) { bits_ |= bit(f); }
+  constexpr bool contains(Feature f) const { return bits_ & bit(f); }
+
+ private:
+  static constexpr std::uint64_t bit(Feature f) { return std::uint64_t{1} << static_cast<std::uint8_t>(f); }
+  std::uint64_t bits_ = 0;
+};
+
+struct Target {
+  Device device;       ///< where programs run and their tensors lie
+  std::string arch;    ///< instruction set or architecture that the kernels' binaries need: `avx512`, `sm_90a`
+  int generation = 0;  ///< of a GPU the number in its architecture (90 of sm_90a); 0 where there is none
+  Features features;
+  /// Bytes of the vectors that rows of large matrices should consist of for the library of products; 0: any will do.
+  std::int64_t product_vector_bytes = 0;
+  std::int64_t largest_attention_head = 0;  ///< elements of a head that the library's fused attention takes
+
+  bool has(Feature f) const { return features.contains(f); }
+};
+
+/// The language that `--emit` writes kernels for a kind of device in: `cpp` or `cuda`; empty where it writes none.
+std::string_view emitted_language(DeviceType);
+
+/// A processor with kernels for this instruction set.
+Target cpu(std::string arch);
+/// An NVIDIA GPU of this architecture, written like `sm_90`.
+Target cuda(int index, std::string arch);
+/// A processor that runs the kernels of a GPU, its threads one after another, for tests: libraries are the processor's.
+Target emulated_cuda(std::string arch);
+
+/// The processor that compiles, as far as any of it can be told without asking it: what graphs without a target of
+/// their own are for.
+const Target& host();
+
+}  // namespace coil::target

@@ -1,0 +1,67 @@
+#include "target/target.h"
+
+#include <gtest/gtest.h>
+
+#include "support/error.h"
+
+namespace coil {
+namespace {
+
+using target::Feature;
+
+std::string error_of(const auto& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(DeviceKinds, ThoseThatAreAlwaysThereKeepTheirNumbers) {
+  EXPECT_EQ(DeviceType::named("cpu").number(), 0);
+  EXPECT_EQ(DeviceType::named("cuda").number(), 1);
+  EXPECT_EQ(DeviceType::named("meta").number(), 2);
+  EXPECT_TRUE(Device{}.is_host());
+  EXPECT_FALSE(Device{DeviceType::CUDA}.is_host());
+}
+
+TEST(DeviceKinds, OthersAreRegisteredByNameOnce) {
+  const DeviceType kind = DeviceType::register_kind("kinds_test");
+  EXPECT_EQ(DeviceType::register_kind("kinds_test"), kind);
+  EXPECT_EQ(DeviceType::named("kinds_test"), kind);
+  EXPECT_EQ(to_string(Device{kind, 3}), "kinds_test:3");
+  EXPECT_EQ(parse_device("kinds_test:3"), (Device{kind, 3}));
+  EXPECT_EQ(parse_device("kinds_test"), (Device{kind, 0}));
+}
+
+TEST(DeviceKinds, NamesThatAreNoneAreRefused) {
+  EXPECT_NE(error_of([] { parse_device("abacus:1"); }).find("unknown device 'abacus'; there are cpu, cuda, meta"),
+            std::string::npos);
+  for (const char* text : {"cpu:0", "meta:1", "cuda:", "cuda:x", "cuda:-1", "cuda:1:2"})
+    EXPECT_NE(error_of([&] { parse_device(text); }).find("unknown device"), std::string::npos) << text;
+  for (const char* name : {"", "Toy", "a b", "a:b"})
+    EXPECT_NE(error_of([&] { DeviceType::register_kind(name); }).find("is no name for a kind"), std::string::npos)
+        << name;
+}
+
+TEST(Target, ArchitecturesTellWhatTheirLibrariesTake) {
+  EXPECT_EQ(target::cuda(0, "sm_90").largest_attention_head, 256);
+  EXPECT_EQ(target::cuda(0, "sm_80").largest_attention_head, 128);
+  EXPECT_EQ(target::cuda(1, "sm_100").generation, 100);
+  EXPECT_TRUE(target::cuda(0, "sm_80").has(Feature::AttentionKernels));
+  EXPECT_FALSE(target::cuda(0, "sm_75").has(Feature::AttentionKernels));
+}
+
+/// The kernels are a GPU's and the libraries a processor's.
+TEST(Target, AnEmulatedGpuIsBoth) {
+  const target::Target emulated = target::emulated_cuda("avx2");
+  EXPECT_TRUE(emulated.device.is_host());
+  EXPECT_TRUE(emulated.has(Feature::ThreadGrids));
+  EXPECT_TRUE(emulated.has(Feature::PackedWeights));
+  EXPECT_FALSE(emulated.has(Feature::Attention));
+  EXPECT_FALSE(emulated.has(Feature::IntegerProducts));
+}
+
+}  // namespace
+}  // namespace coil
