@@ -12,6 +12,8 @@ import collective_cases
 import pytest
 
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "build/python"))
+pytest.importorskip("coil", reason="the Python extension is not built")
 pytestmark = [
     pytest.mark.cpu("bench/collectives_check.py runs the same on GPUs"),
     pytest.mark.xdist_group("collectives"),
