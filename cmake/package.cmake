@@ -16,7 +16,7 @@ function(coil_shared_library TARGET FILE)
   install(TARGETS ${TARGET} EXPORT coil-targets LIBRARY)
 endfunction()
 
-coil_shared_library(coil_runtime_shared coil_runtime coil_support coil_tensor coil_runtime)
+coil_shared_library(coil_runtime_shared coil_runtime coil_support coil_tensor coil_library_ops coil_runtime)
 target_link_options(coil_runtime_shared PRIVATE -Wl,--gc-sections -Wl,--no-undefined
   "-Wl,--version-script=${PROJECT_SOURCE_DIR}/src/runtime/c_api/exports.map")
 if(NOT TARGET coil_compiler)

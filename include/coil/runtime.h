@@ -104,7 +104,7 @@ COIL_C_API double coil_round_decimal(double x, int64_t digits);
 /* Fails when this machine lacks the instruction set (`avx2`, `avx512+avx512bf16`, ...). */
 COIL_C_API int coil_require_isa(const char* isa);
 
-/* One call site of a library operation (linear, matmul, convolution, ...; src/runtime/device/library.h lists them).
+/* One call site of a library operation (linear, matmul, convolution, ...; docs/library_ops.md lists them).
  * Attributes are set before the first run. One thread at a time. */
 typedef struct coil_op coil_op;
 COIL_C_API coil_op* coil_op_create(const char* name);

@@ -45,7 +45,7 @@ _OWN = {
 # Stages by the names that TORCH_LOGS has for Inductor's.
 _TORCH_NAMES = {
     "aot_graphs": "graph",
-    "post_grad_graphs": "propagate",
+    "post_grad_graphs": "transformed",
     "ir_pre_fusion": "lower",
     "ir_post_fusion": "schedule",
     "fusion": "schedule",

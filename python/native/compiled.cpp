@@ -297,8 +297,8 @@ bool CompiledGraph::read_input(State& state, std::size_t i, PyObject* object) co
     read_number(kind, object, to, state.numbers[i]);
     return true;
   }
-  const bool alike =
-      Exchange::get().borrow(object, plan().device, to, false);  // first, since it refuses what is no tensor
+  // First, since it refuses what is no tensor.
+  const bool alike = Exchange::get().borrow(object, plan().device, to, false);
   nb::object resolved = Exchange::get().resolve(object);
   if (resolved.is(object)) return alike;
   Exchange::get().borrow(resolved, plan().device, to, false);

@@ -69,8 +69,8 @@ std::unique_ptr<const TensorReader> TensorReader::find(nb::handle torch) try {
     r->numbers_[static_cast<std::uint8_t>(dtype)] = *number;
   }
   nb::object parameter = torch.attr("nn").attr("Parameter");
-  r->tensor_ = reinterpret_cast<PyTypeObject*>(
-      torch.attr("Tensor").ptr());  // both live as long as torch, which is never unloaded
+  // Both live as long as torch, which is never unloaded.
+  r->tensor_ = reinterpret_cast<PyTypeObject*>(torch.attr("Tensor").ptr());
   r->parameter_ = reinterpret_cast<PyTypeObject*>(parameter.ptr());
   return r;
 } catch (const nb::python_error&) {

@@ -11,8 +11,8 @@ namespace {
 
 using namespace runtime::cuda;
 
-constexpr unsigned char kFill =
-    0x3c;  // a small number in every format: zeros would let the machine run faster than it does
+// A small number in every format: zeros would let the machine run faster than it does.
+constexpr unsigned char kFill = 0x3c;
 
 /// Bytes that a view spans.
 std::size_t bytes_of(const runtime::BoundView& v) {
@@ -46,8 +46,8 @@ class CudaCallTimer : public CallTimer {
     try {
       for (std::size_t k = 0; k < trials.size(); ++k) prepare(trials[k], ready[k], k == 0 ? nullptr : &ready[0]);
     } catch (const Error&) {
-      return std::vector<std::optional<double>>(
-          trials.size());  // no room, or nothing that the library can do: the call is left as it is
+      // No room, or nothing that the library can do: the call is left as it is.
+      return std::vector<std::optional<double>>(trials.size());
     }
     return time_in_turns(trials.size(),
                          [&](std::size_t k) { return ready[k].op ? std::optional(once(ready[k])) : std::nullopt; });

@@ -12,8 +12,8 @@ using namespace runtime::cuda;
 
 constexpr std::uint64_t kAligned = 512;
 constexpr std::uint32_t kSharedUnasked = 48 << 10;
-constexpr std::uint64_t kCleared =
-    1 << 18;  // bytes of buffers that hold zeros again before each launch: some are what blocks count in
+// Bytes of buffers that hold zeros again before each launch: some are what blocks count in.
+constexpr std::uint64_t kCleared = 1 << 18;
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
 

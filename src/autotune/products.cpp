@@ -4,6 +4,8 @@
 #include <map>
 
 #include "codegen/binary_cache.h"
+#include "library_ops/products.h"
+#include "library_ops/table.h"
 #include "support/error.h"
 #include "support/hash.h"
 
@@ -57,6 +59,11 @@ std::string text_of(const CallTrial& c) {
   return text;
 }
 
+void set_algorithm(library_ops::Attributes& attributes, std::int64_t number, const std::string& device) {
+  attributes.insert_or_assign(std::string(library_ops::product::kAlgorithm.name), number);
+  attributes.insert_or_assign(std::string(library_ops::product::kAlgorithmFor.name), device);
+}
+
 std::optional<std::int64_t> remembered_algorithm(const std::filesystem::path& entry) {
   const auto bytes = codegen::read_binary(entry);
   if (!bytes) return std::nullopt;
@@ -71,7 +78,7 @@ std::optional<std::int64_t> remembered_algorithm(const std::filesystem::path& en
 
 bool is_product(const ir::Operation& op) {
   const auto* call = std::get_if<ir::Extern>(&op.node);
-  return call && (call->op == "linear" || call->op == "matmul");
+  return call && library_ops::has(call->op, library_ops::Trait::Product);
 }
 
 std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOptions& options) {
@@ -83,9 +90,7 @@ std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOp
     const auto& call = std::get<ir::Extern>(op.node);
     const auto inputs = bound(graph, call.inputs), outputs = bound(graph, call.outputs);
     if (!inputs || !outputs) continue;
-    TunedProduct t{{}, {call.op, {}, *inputs, *outputs}};
-    for (const auto& [name, value] : call.attributes)
-      t.call.attributes.emplace(name, std::visit([](const auto& v) { return runtime::Attribute(v); }, value));
+    TunedProduct t{{}, {call.op, call.attributes, *inputs, *outputs}};
     const std::string name = text_of(t.call);
     auto [it, added] = all.try_emplace(name, std::move(t));
     if (added) order.push_back(name);
@@ -105,8 +110,7 @@ std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOp
       std::vector<CallTrial> trials;
       for (std::int64_t k = 0; k < kAlgorithms; ++k) {
         trials.push_back(t.call);
-        trials.back().attributes.insert_or_assign("algorithm", runtime::Attribute(k));
-        trials.back().attributes.insert_or_assign("algorithm_for", runtime::Attribute(timer.identity()));
+        set_algorithm(trials.back().attributes, k, timer.identity());
       }
       const auto times = timer.time(trials);
       std::size_t best = 0;
@@ -123,9 +127,7 @@ std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOp
     if (*found == 0) continue;
     changed = true;
     for (ir::OperationId id : t.operations) {
-      auto& call = std::get<ir::Extern>(operations[id].node);
-      call.attributes.insert_or_assign("algorithm", *found);
-      call.attributes.insert_or_assign("algorithm_for", timer.identity());
+      set_algorithm(std::get<ir::Extern>(operations[id].node).attributes, *found, timer.identity());
     }
   }
   if (changed) graph.replace_operations(std::move(operations));

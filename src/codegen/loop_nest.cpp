@@ -260,15 +260,17 @@ namespace {
 
 constexpr std::int64_t kEnoughPoints = 8;        // parallel points that keep threads busy
 constexpr std::int64_t kSmallScatter = 1 << 14;  // iterations that are not worth a second thread
-constexpr std::int64_t kSharedScatterRow =
-    8;  // elements that an index moves for which threads that each read every index gain on one that reads them once
+// Elements that an index moves for which threads that each read every index gain on one that reads them once.
+constexpr std::int64_t kSharedScatterRow = 8;
 
 /// Loops of a scatter by what they may do.
 struct ScatterLoops {
   std::vector<bool> apart;            ///< iterations that differ here write to different places
   std::optional<std::size_t> vector;  ///< neighbours write to neighbouring places
-  std::int64_t points = 1, row = 1,
-               work = 1;  ///< hints: of the loops apart, but for the vector; of those and the vector; of all
+  // Hints of numbers of points:
+  std::int64_t points = 1;  ///< of the loops apart, but for the vector
+  std::int64_t row = 1;     ///< of those and the vector
+  std::int64_t work = 1;    ///< of all
 };
 
 ScatterLoops look_at(ir::Graph& graph, const ir::Scatter& scatter, const ir::Layout& layout, int lanes) {

@@ -159,6 +159,7 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   out.machine = stages("machine", [&] { return make_machine(device, settings); });
   run_passes(graph_pipeline(), module, graph_context(out.machine, settings, run_here(out.machine, settings, options)),
              stages);
+  stages.show(kStageTransformed, [&] { return print(module); });
   lower_module(module, settings, options, stages, out);
   out.lines.source = std::move(lines);
   return out;

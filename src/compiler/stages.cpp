@@ -26,10 +26,6 @@ void Stages::show_pass(std::string_view name, const std::string& text, bool chan
   ++shown_;
 }
 
-void Stages::keep_graph(const std::string& text) const {
-  if (folder_) write_text(*folder_, "fx_graph_transformed.txt", text);
-}
-
 void Stages::write_timings() const {
   if (!folder_) return;
   std::string text;

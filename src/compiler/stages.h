@@ -15,6 +15,8 @@ struct Stage {
   std::string_view sentence;  ///< what it shows
 };
 inline constexpr Stage kStageGraph{"graph", "00_graph.txt", "the graph as it came"};
+inline constexpr Stage kStageTransformed{"transformed", "fx_graph_transformed.txt",
+                                         "the graph after the passes over it"};
 inline constexpr Stage kStageLower{"lower", "ir_pre_fusion.txt", "loops and library calls, one for each operator"};
 inline constexpr Stage kStageIr{"ir", "ir_pre_fusion.txt", "the same after the passes over it"};
 inline constexpr Stage kStageSchedule{"schedule", "ir_post_fusion.txt", "which operations share a kernel, in order"};
@@ -22,8 +24,8 @@ inline constexpr Stage kStageAutotune{"autotune", "autotune.txt", "what was time
 inline constexpr Stage kStageWrapper{"wrapper", "wrapper.txt",
                                      "the lines around the kernels, after the passes over them"};
 inline constexpr Stage kStageKernels{"kernels", "kernels.cpp", "the kernels' text"};
-inline constexpr const Stage* kStages[] = {&kStageGraph,    &kStageLower,   &kStageIr,     &kStageSchedule,
-                                           &kStageAutotune, &kStageWrapper, &kStageKernels};
+inline constexpr const Stage* kStages[] = {&kStageGraph,    &kStageTransformed, &kStageLower,   &kStageIr,
+                                           &kStageSchedule, &kStageAutotune,    &kStageWrapper, &kStageKernels};
 
 /// The folder has what each pass made that changed something (`00_graph.txt`, `03_functionalize.txt`), and under the
 /// names that Inductor's users know: `fx_graph_transformed.txt`, `ir_pre_fusion.txt`, `ir_post_fusion.txt`,
@@ -62,8 +64,6 @@ class Stages {
   }
   /// What a pass made; of one that changed nothing only that.
   void show_pass(std::string_view name, const std::string& text, bool changed);
-  /// In the folder, beside the passes' own files: the graph as it is now.
-  void keep_graph(const std::string& text) const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::string_view kItem = "_operator.getitem";
 constexpr std::string_view kHigherOrder = "higher_order.";
-constexpr std::string_view kWithEffects =
-    "higher_order.with_effects";  // (token, operator, its arguments …) -> (token, its results …)
+// (token, operator, its arguments …) -> (token, its results …).
+constexpr std::string_view kWithEffects = "higher_order.with_effects";
 
 /// An argument that is well formed but that Coil has no value for; `what()` says which kind.
 struct UnsupportedArgument : std::runtime_error {

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "ir/ir.h"
+#include "library_ops/check.h"
 #include "support/error.h"
 
 namespace coil::ir {
@@ -101,6 +102,7 @@ void verify(const Graph& graph) {
   KnownSymbols known;
   for (const Operation& op : graph.operations()) {
     if (const Control* c = control_of(op)) known.border(*c);
+    if (const auto* call = std::get_if<Extern>(&op.node)) library_ops::check_call(*call);
     for (Expr s : runtime_symbols(graph, op))
       COIL_CHECK(known.contains(s), "op{} needs the symbol {}, which is not defined there", op.id, s.name());
     if (auto symbol = op.defined_symbol()) known.define(*symbol);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "library_ops/table.h"
 #include "support/error.h"
 #include "support/overloaded.h"
 
@@ -61,16 +62,6 @@ std::set<std::string> Provenance::of(Scalar body) const {
   return result;
 }
 
-std::int64_t Extern::integer(const std::string& attribute) const {
-  auto found = attributes.find(attribute);
-  return found == attributes.end() ? 0 : std::get<std::int64_t>(found->second);
-}
-
-bool Extern::computed_by(std::string_view algorithm) const {
-  auto found = attributes.find("algorithm");
-  return found != attributes.end() && std::get<std::string>(found->second) == algorithm;
-}
-
 Buffer& Graph::add_buffer(std::string name, BufferKind kind, Layout layout) {
   COIL_CHECK(layout.sizes.size() == layout.strides.size(), "layout of {}", name);
   Buffer buffer;
@@ -90,7 +81,7 @@ Operation& Graph::add_operation(Operation op) {
   }
   if (auto symbol = op.defined_symbol()) defined_symbols.emplace(symbol->name());
   if (const auto* call = std::get_if<Extern>(&op.node))
-    has_convolutions_ = has_convolutions_ || call->op == "convolution" || call->op == "convolution_weights";
+    has_convolutions_ = has_convolutions_ || library_ops::has(call->op, library_ops::Trait::ChannelsLast);
   return operations_.emplace_back(std::move(op));
 }
 

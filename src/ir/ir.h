@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/scalar.h"
+#include "library_ops/attribute.h"
 #include "ops/call_argument.h"
 #include "sym/tensor_meta.h"
 #include "target/target.h"
@@ -99,17 +100,10 @@ struct BufferView {
   bool operator==(const BufferView&) const = default;
 };
 
-using ExternAttribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
-                                     std::vector<std::string>>;
-
-/// A library call (runtime/device/library.h says which there are), or a template kernel (`attention`).
+/// A call of a library operation (library_ops/table.h says which there are; its views name operands and attributes).
 struct Extern {
   std::string op;
-  std::map<std::string, ExternAttribute> attributes;
-  /// An attribute that is an integer; 0 when it is not there.
-  std::int64_t integer(const std::string& attribute) const;
-  /// Whether a pass has chosen to take the call apart by this algorithm (`winograd`), and will later.
-  bool computed_by(std::string_view algorithm) const;
+  library_ops::Attributes attributes;
   std::vector<BufferView> inputs;
   std::vector<BufferView> outputs;  ///< windows on the operation's `outs`, in order
 };

@@ -156,8 +156,8 @@ std::optional<BufferView> TensorBox::copied(const std::function<bool(const Buffe
 TensorBox made_once(const TensorBox& box) {
   const StorageBox& s = *box.storage;
   Graph& graph = *s.graph;
-  if (s.realized() || !s.body->has_loads || box.rank() < 3 || box.sizes != s.sizes ||
-      !is_identity(graph, box.map, box.rank()))
+  if (!graph.target(s.device).has(target::Feature::ThreadGrids) || s.realized() || !s.body->has_loads ||
+      box.rank() < 3 || box.sizes != s.sizes || !is_identity(graph, box.map, box.rank()))
     return box;
   const std::vector<Scalar> nodes = topological({&s.body, 1});
   Exprs sizes = s.sizes, index = box.map;

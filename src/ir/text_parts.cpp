@@ -50,7 +50,7 @@ std::string word_text(std::string_view text) {
   return plain && !text.ends_with('.') ? std::string(text) : ops::quote(text);
 }
 
-std::string attribute_text(const ExternAttribute& a) {
+std::string attribute_text(const library_ops::Attribute& a) {
   return std::visit([](const auto& x) { return value(x); }, a);
 }
 
@@ -150,7 +150,7 @@ double PartReader::real(LineCursor& c, const std::string& text) const {
   return v;
 }
 
-ExternAttribute PartReader::attribute(LineCursor& c) const {
+library_ops::Attribute PartReader::attribute(LineCursor& c) const {
   if (c.peek() == '"') return c.quoted();
   if (c.accept("reals[]")) return std::vector<double>{};
   if (c.accept("strings[]")) return std::vector<std::string>{};

@@ -16,7 +16,7 @@ std::string list_text(const Exprs&);
 /// A name as it is where it reads back so, in quotes otherwise.
 std::string word_text(std::string_view);
 /// `3`, `0.5`, `"flag"`, `["relu", "add"]`; of a list without elements also their type: `reals[]`.
-std::string attribute_text(const ExternAttribute&);
+std::string attribute_text(const library_ops::Attribute&);
 /// ` writes %0, %2`, of a call of the host; nothing where it writes to none of its operands.
 std::string writes_text(const std::vector<std::size_t>& operands);
 /// `if u0:`, `else:`, `loop u1 < s0:`, …
@@ -41,7 +41,7 @@ class PartReader {
   /// `cpu`, `cuda:0`
   Device device(LineCursor&) const;
   double real(LineCursor&, const std::string& text) const;
-  ExternAttribute attribute(LineCursor&) const;
+  library_ops::Attribute attribute(LineCursor&) const;
   /// `(%0, [1, s0], dtype=f32)`; `operands` becomes one more than the highest number of an operand.
   std::vector<ops::NamedArgument> arguments(LineCursor&, std::size_t& operands) const;
   /// The numbers after ` writes`, if it stands here.

@@ -118,7 +118,7 @@ std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& o
   // On a GPU the heads of a query side by side, which is what the product behind attention reads.
   if (is_for_gpu(ctx, q)) strides = {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
   auto [box, out] = library_result(ctx, meta.dtype, sizes, strides);
-  std::map<std::string, ir::ExternAttribute> attributes{
+  library_ops::Attributes attributes{
       {"causal", std::int64_t{options.causal}}, {"scale", scale}, {"has_mask", std::int64_t{options.mask.has_value()}}};
   std::vector<BufferView> outputs{out};
   std::vector<TensorBox> results{box};

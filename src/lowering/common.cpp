@@ -218,8 +218,8 @@ void store_part(Context& ctx, ir::BufferId buffer, const Exprs& sizes, Exprs at,
                            .where = ctx.graph.provenance.where});
 }
 
-void add_library_call(Context& ctx, std::string op, std::map<std::string, ir::ExternAttribute> attributes,
-                      std::vector<BufferView> inputs, std::vector<BufferView> outputs) {
+void add_library_call(Context& ctx, std::string op, library_ops::Attributes attributes, std::vector<BufferView> inputs,
+                      std::vector<BufferView> outputs) {
   ir::Operation operation;
   for (auto& view : outputs) operation.outs.push_back(view.buffer);
   operation.node = ir::Extern{std::move(op), std::move(attributes), std::move(inputs), std::move(outputs)};

@@ -116,10 +116,8 @@ bool scatter_in_order(Context&, const TensorBox& out, const Exprs& sizes, Value 
 /// Running totals along one dimension, in memory: `body` over i0, i1, … < sizes.
 TensorBox running_scan(Context&, DType, const Exprs& sizes, std::size_t dim, ir::ScanKind, Value body,
                        const Exprs& strides = {});
-/// Library calls `sort` (attributes `dim`, `descending`, `stable`) and `topk` (`dim`, `k`, `largest`, `sorted`): values
-/// and positions.
-std::vector<TensorBox> ordered(Context&, const TensorBox&, std::string op,
-                               std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes);
+/// Elements in order, and their positions: by the library call `sort`, whose attributes these are, or in steps.
+std::vector<TensorBox> ordered(Context&, const TensorBox&, library_ops::Attributes attributes, const Exprs& sizes);
 /// Where an element of an edge-padded tensor lies in the tensor of these sizes; `pad` as torch lists it, from the last
 /// dimension backwards.
 Exprs edge_pad_index(Context&, const Exprs& sizes, const Exprs& pad, bool reflect);
@@ -139,8 +137,8 @@ std::pair<TensorBox, BufferView> library_result(Context&, DType, const Exprs& si
 /// Writes a part of a buffer that several operations put together: for each i0… below `sizes`, the element at `at` over
 /// i0….
 void store_part(Context&, ir::BufferId, const Exprs& sizes, Exprs at, Value body);
-void add_library_call(Context&, std::string op, std::map<std::string, ir::ExternAttribute> attributes,
-                      std::vector<BufferView> inputs, std::vector<BufferView> outputs);
+void add_library_call(Context&, std::string op, library_ops::Attributes attributes, std::vector<BufferView> inputs,
+                      std::vector<BufferView> outputs);
 
 /// A dimension argument, counted from the end when negative.
 std::size_t dimension(std::int64_t dim, std::size_t rank);

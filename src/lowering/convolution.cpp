@@ -155,14 +155,14 @@ Lowered convolution(Context& ctx, const Values& args) {
   if (bias) inputs.push_back(library_operand(*bias));
   auto [box, out] =
       library_result(ctx, meta.dtype, meta.sizes, innermost ? ir::channels_last(meta.sizes) : meta.strides);
-  std::map<std::string, ir::ExternAttribute> attributes = {{"stride", stride},
-                                                           {"padding", before},
-                                                           {"padding_end", after},
-                                                           {"dilation", list(5)},
-                                                           {"transposed", std::int64_t{transposed}},
-                                                           {"output_padding", list(7)},
-                                                           {"groups", groups},
-                                                           {"has_bias", std::int64_t{bias.has_value()}}};
+  library_ops::Attributes attributes = {{"stride", stride},
+                                        {"padding", before},
+                                        {"padding_end", after},
+                                        {"dilation", list(5)},
+                                        {"transposed", std::int64_t{transposed}},
+                                        {"output_padding", list(7)},
+                                        {"groups", groups},
+                                        {"has_bias", std::int64_t{bias.has_value()}}};
   if (known) attributes.emplace("weight_sizes", weight_sizes);
   add_library_call(ctx, "convolution", std::move(attributes), std::move(inputs), {out});
   return box;

@@ -6,7 +6,7 @@ namespace coil::lowering {
 namespace {
 
 using Values = ops::Values;
-using Attributes = std::map<std::string, ir::ExternAttribute>;
+using Attributes = library_ops::Attributes;
 
 std::int64_t flag(Context& ctx, std::string_view name) { return std::int64_t{ctx.node->arg(name).as_bool()}; }
 

@@ -10,7 +10,7 @@ namespace coil::lowering {
 namespace {
 
 using Values = ops::Values;
-using Attributes = std::map<std::string, ir::ExternAttribute>;
+using Attributes = library_ops::Attributes;
 
 // Libraries of GPUs have slow kernels for matrices whose rows do not start on 16 bytes, and for products over or into
 // numbers of columns that are not whole vectors (a vocabulary of 50,257). Large products are therefore made with

@@ -3,6 +3,7 @@
 
 #include "ir/radix_state.h"
 #include "ir/scan_state.h"
+#include "library_ops/sorting.h"
 #include "lowering/common.h"
 #include "support/error.h"
 
@@ -13,8 +14,8 @@ namespace {
 using Values = ops::Values;
 using ir::ScanKind;
 
-constexpr std::int64_t kChunk =
-    4096;  // elements of a long row that are scanned by themselves where they lie apart in memory
+// Elements of a long row that are scanned by themselves where they lie apart in memory.
+constexpr std::int64_t kChunk = 4096;
 constexpr std::int64_t kLongRow = 1 << 15;  // where it has so many and there are
 constexpr std::int64_t kFewRows = 1 << 7;   // so few of them, several blocks share a row
 
@@ -64,9 +65,8 @@ namespace {
 
 /// Rows longer than a block sorts at a time: pieces in order first, then runs put together two by two, each step a
 /// kernel over all of the row.
-std::vector<TensorBox> ordered_by_merging(Context& ctx, const TensorBox& box,
-                                          std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes,
-                                          std::int64_t length, std::int64_t tile) {
+std::vector<TensorBox> ordered_by_merging(Context& ctx, const TensorBox& box, library_ops::Attributes attributes,
+                                          const Exprs& sizes, std::int64_t length, std::int64_t tile) {
   const auto step = [&](const char* op, std::vector<BufferView> inputs) {
     auto [values, values_window] = library_result(ctx, box.dtype(), sizes);
     auto [positions, positions_window] = library_result(ctx, DType::I64, sizes);
@@ -83,7 +83,7 @@ std::vector<TensorBox> ordered_by_merging(Context& ctx, const TensorBox& box,
 }
 
 /// Bytes of an element that may differ: the lowest `bits` of a number that is not negative, or all.
-std::int64_t digits_of(DType dtype, const std::map<std::string, ir::ExternAttribute>& attributes) {
+std::int64_t digits_of(DType dtype, const library_ops::Attributes& attributes) {
   const auto bits = attributes.find("bits");
   return bits == attributes.end() ? static_cast<std::int64_t>(size_of(dtype))
                                   : (std::get<std::int64_t>(bits->second) + 7) / 8;
@@ -91,9 +91,8 @@ std::int64_t digits_of(DType dtype, const std::map<std::string, ir::ExternAttrib
 
 /// Rows of any length, digit by digit from the lowest (codegen/cuda/radix.h): a kernel that counts the values of all
 /// digits, and one for each digit.
-std::vector<TensorBox> ordered_by_digits(Context& ctx, const TensorBox& box,
-                                         std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes,
-                                         std::size_t dim) {
+std::vector<TensorBox> ordered_by_digits(Context& ctx, const TensorBox& box, library_ops::Attributes attributes,
+                                         const Exprs& sizes, std::size_t dim) {
   const std::int64_t digits = digits_of(box.dtype(), attributes);
   const bool wide = !ctx.graph.env().statically_known_le(sizes[dim], ir::RadixState::kMostNarrow);
   const DType word = wide ? DType::I64 : DType::I32;
@@ -130,11 +129,21 @@ bool digits_are_less(Context& ctx, DType dtype, std::int64_t digits, Expr length
   return ir::has_digits(dtype) && merges > 0 && (!length.constant() || 2 * merges > digits);
 }
 
+/// One call for all of it.
+std::vector<TensorBox> ordered_by_one_call(Context& ctx, const TensorBox& box, std::string_view op,
+                                           library_ops::Attributes attributes, const Exprs& sizes) {
+  auto [values, values_window] = library_result(ctx, box.dtype(), sizes);
+  auto [positions, positions_window] = library_result(ctx, DType::I64, sizes);
+  add_library_call(ctx, std::string(op), std::move(attributes), {library_operand(box)},
+                   {values_window, positions_window});
+  return {values, positions};
+}
+
 }  // namespace
 
-std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string op,
-                               std::map<std::string, ir::ExternAttribute> attributes, const Exprs& sizes) {
-  if (op == "sort" && !ctx.target().has(target::Feature::Selections) && !sizes.empty()) {
+std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, library_ops::Attributes attributes,
+                               const Exprs& sizes) {
+  if (!ctx.target().has(target::Feature::Selections) && !sizes.empty()) {
     const auto dim = static_cast<std::size_t>(std::get<std::int64_t>(attributes.at("dim")));
     if (digits_are_less(ctx, box.dtype(), digits_of(box.dtype(), attributes), sizes[dim]))
       return ordered_by_digits(ctx, box, std::move(attributes), sizes, dim);
@@ -143,11 +152,7 @@ std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, std::string o
     if (length && *length > tile && *length < std::numeric_limits<std::int32_t>::max())
       return ordered_by_merging(ctx, box, std::move(attributes), sizes, *length, tile);
   }
-  auto [values, values_window] = library_result(ctx, box.dtype(), sizes);
-  auto [positions, positions_window] = library_result(ctx, DType::I64, sizes);
-  add_library_call(ctx, std::move(op), std::move(attributes), {library_operand(box)},
-                   {values_window, positions_window});
-  return {values, positions};
+  return ordered_by_one_call(ctx, box, library_ops::sorting::kSort, std::move(attributes), sizes);
 }
 
 namespace {
@@ -174,8 +179,8 @@ TensorBox running_in_chunks(Context& ctx, const TensorBox& box, std::size_t dim,
   const Expr i = ctx.graph.ivar(dim), at = i * kChunk + ctx.graph.ivar(dim + 1), chunk = sym::floor_div(i, kChunk);
   Value inside = condition(ctx, sym::lt(at, n));
   Value x = element_at(ctx, box, around(rank + 1, 2, {at}), sizes, {}, inside).cast(t);
-  const TensorBox within =
-      running_scan(ctx, t, sizes, dim + 1, kind, x);  // what stands behind the row's end reaches nothing in it
+  // What stands behind the row's end reaches nothing in it.
+  const TensorBox within = running_scan(ctx, t, sizes, dim + 1, kind, x);
   const TensorBox before = running_scan(ctx, t, totals_sizes, dim, kind,
                                         element_at(ctx, within, around(rank, 1, {i, kChunk - 1}), totals_sizes));
   Value here = element_at(ctx, within, around(rank, 1, {chunk, sym::mod(i, kChunk)}), meta.sizes);
@@ -224,9 +229,9 @@ Lowered sort(Context& ctx, const Values&) {
   const TensorBox box = ctx.tensor(ctx.node->args[0]);
   const auto dim = static_cast<std::int64_t>(dimension(ctx, ctx.node->arg("dim"), box.rank()));
   // Stable always: eager is at liberty to order equal values as it likes, and does it stably.
-  auto both = ordered(ctx, box, "sort",
-                      {{"dim", dim}, {"descending", flag(ctx.node->arg("descending"))}, {"stable", std::int64_t{1}}},
-                      box.sizes);
+  auto both =
+      ordered(ctx, box, {{"dim", dim}, {"descending", flag(ctx.node->arg("descending"))}, {"stable", std::int64_t{1}}},
+              box.sizes);
   if (ctx.node->is_tensor()) return both[1];
   return both;
 }
@@ -238,7 +243,7 @@ Lowered kth_value(Context& ctx, const Values&) {
   const std::size_t dim = dimension(ctx, ctx.node->arg("dim"), box.rank());
   auto& env = ctx.graph.env();
   const Expr rank = env.simplify(ctx.integer(ctx.node->arg("k")) - 1), length = box.sizes[dim];
-  std::map<std::string, ir::ExternAttribute> attributes{
+  library_ops::Attributes attributes{
       {"dim", static_cast<std::int64_t>(dim)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}};
   const bool middle = rank == env.simplify(sym::floor_div(length - 1, 2));
   const bool selects = ctx.target().has(target::Feature::Selections) ||
@@ -253,9 +258,10 @@ Lowered kth_value(Context& ctx, const Values&) {
       attributes["middle"] = std::int64_t{1};
   }
   std::vector<TensorBox> results;
+  const bool by_kernel = !whole && !ctx.target().has(target::Feature::Selections);
   for (const TensorBox& sorted :
-       ordered(ctx, box, !whole && !ctx.target().has(target::Feature::Selections) ? "select_rank" : "sort",
-               std::move(attributes), sizes)) {
+       by_kernel ? ordered_by_one_call(ctx, box, library_ops::sorting::kSelect, std::move(attributes), sizes)
+                 : ordered(ctx, box, std::move(attributes), sizes)) {
     const sym::TensorMeta& meta = ctx.result(results.size());
     Exprs index;
     for (std::size_t d = 0, next = 0; d < box.rank(); ++d) {
@@ -280,9 +286,9 @@ Lowered topk(Context& ctx, const Values&) {
     const std::int64_t most = sorted_at_once(box.dtype());
     if (!ctx.graph.env().statically_known_le(box.sizes[at], most) &&
         !ctx.graph.env().statically_known_le(sizes[at], most / 2)) {
-      std::vector<TensorBox> whole = ordered(ctx, box, "sort",
-                                             {{"dim", dim}, {"descending", largest}, {"stable", std::int64_t{1}}},
-                                             box.sizes),
+      std::vector<TensorBox> whole =
+                                 ordered(ctx, box, {{"dim", dim}, {"descending", largest}, {"stable", std::int64_t{1}}},
+                                         box.sizes),
                              first;
       for (std::size_t k = 0; k < whole.size(); ++k)
         first.push_back(
@@ -290,8 +296,8 @@ Lowered topk(Context& ctx, const Values&) {
       return first;
     }
   }
-  return ordered(ctx, box, "topk", {{"dim", dim}, {"largest", largest}, {"sorted", flag(ctx.node->arg("sorted"))}},
-                 sizes);
+  return ordered_by_one_call(ctx, box, library_ops::sorting::kTopk,
+                             {{"dim", dim}, {"largest", largest}, {"sorted", flag(ctx.node->arg("sorted"))}}, sizes);
 }
 
 }  // namespace

@@ -81,9 +81,8 @@ std::pair<TensorBox, TensorBox> order_of_rows(Context& ctx, const TensorBox& mat
         first ? element_at(ctx, matrix, {i, c}, {n}) : element_of(ctx, matrix, {0, c}, element(ctx, order, {n}), {n});
     const DType t = matrix.dtype() == DType::Bool ? DType::U8 : matrix.dtype();
     const TensorBox keys = pointwise(ctx, t, {n}, key.cast(register_type(t)));
-    const std::vector<TensorBox> both =
-        ordered(ctx, keys, "sort",
-                {{"dim", std::int64_t{0}}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}}, {n});
+    const std::vector<TensorBox> both = ordered(
+        ctx, keys, {{"dim", std::int64_t{0}}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}}, {n});
     const TensorBox& places = both.at(1);
     column = both[0];
     order =

@@ -1,5 +1,5 @@
 // Where a mask is true, what repeats how often, which rows are distinct: by running totals and scattered stores, for
-// devices whose libraries do not tell (on the CPU runtime/ops/selection.h does).
+// devices whose libraries do not tell (on the CPU runtime/ops/selection.cpp does).
 #pragma once
 #include "lowering/common.h"
 

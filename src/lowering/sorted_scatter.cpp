@@ -88,12 +88,12 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Va
   Expr count = 1;
   for (std::size_t d : places) count = count * out.sizes[d];
   const DType key_type = graph.env().statically_known_le(count, std::int64_t{1} << 31) ? DType::I32 : DType::I64;
-  std::map<std::string, ir::ExternAttribute> order{
+  library_ops::Attributes order{
       {"dim", static_cast<std::int64_t>(at)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}};
   if (const auto most = graph.env().simplify(count).constant(); most && *most > 1)
     order["bits"] = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(*most - 1)));
   const TensorBox keys = pointwise(ctx, key_type, key_sizes, key.cast(key_type));
-  const std::vector<TensorBox> sorted = ordered(ctx, keys, "sort", std::move(order), key_sizes);
+  const std::vector<TensorBox> sorted = ordered(ctx, keys, std::move(order), key_sizes);
   const TensorBox values = pointwise(ctx, body.dtype(), value_sizes, moved(body, value_loops));
   values.realize();
 

@@ -78,8 +78,8 @@ Value checked(const Operator& op, const Parameter& p, Value v) {
   }
   if (!v.is<Values>()) {
     v = converted(std::move(v), p.type.kind);
-    bool list_node =
-        v.is<fx::Node*>() && p.type.kind == TypeKind::Tensor;  // a node may stand for a whole list of tensors
+    // A node may stand for a whole list of tensors.
+    bool list_node = v.is<fx::Node*>() && p.type.kind == TypeKind::Tensor;
     if (list_node) return v;
     if (p.type.list_size == 0 || !fits(v, p.type.kind)) refuse(v);
     return Values(static_cast<std::size_t>(p.type.list_size), v);

@@ -16,8 +16,9 @@ using sym::Exprs;
 /// dimensions of `sizes`.
 struct Refinement {
   Exprs sizes;
-  std::vector<std::vector<std::size_t>> a,
-      b;  ///< for each dimension the refined dimensions it is made of, outermost first (none: a dimension of size 1)
+  /// For each dimension the refined dimensions it is made of, outermost first (none: a dimension of size 1).
+  std::vector<std::vector<std::size_t>> a;
+  std::vector<std::vector<std::size_t>> b;
 };
 
 /// The common refinement, when partial products of both nests meet at every boundary that one has; nothing otherwise.

@@ -293,8 +293,8 @@ class Printer {
       bool first = true;
       for (Expr o : e.operands()) {
         if (!first) out += precedence == kPower ? op : fmt::format(" {} ", op);
-        const int tightness =
-            precedence == kProduct && first ? kProduct - 1 : precedence;  // division associates to the left
+        // Division associates to the left.
+        const int tightness = precedence == kProduct && first ? kProduct - 1 : precedence;
         computes && (!o.is_constant() || (first && precedence == kShift)) ? number(o, tightness) : print(o, tightness);
         first = false;
       }

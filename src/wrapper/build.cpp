@@ -130,6 +130,7 @@ class Builder {
                     k.grain,
                     "",
                     std::move(k.in_place),
+                    {},
                     std::move(nodes),
                     {},
                     std::move(where),

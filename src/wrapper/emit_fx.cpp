@@ -84,7 +84,7 @@ const char* function_of(sym::Kind k) {
 std::string text_of(const std::vector<std::string>& items) { return fmt::format("[{}]", fmt::join(items, ", ")); }
 
 /// Attributes as JSON: what the operator takes, so that the graph alone says what the call does.
-std::string json(const std::map<std::string, Attribute>& attributes) {
+std::string json(const library_ops::Attributes& attributes) {
   std::string out;
   for (const auto& [key, value] : attributes) {
     std::string text = python_attribute(value);
@@ -314,8 +314,8 @@ void FxEmitter::line(const ReadSymbol& r) {
 
 void FxEmitter::line(const SetSymbol& s) {
   const std::string value = size(s.value);
-  assign(file_->symbol(s.symbol), fmt::format("operator.add, {}, 0", value),
-         type_of(s.symbol, ""));  // a node of this graph, which its results can be
+  // A node of this graph, which its results can be.
+  assign(file_->symbol(s.symbol), fmt::format("operator.add, {}, 0", value), type_of(s.symbol, ""));
 }
 
 // What a block computes of sizes is known in it only.

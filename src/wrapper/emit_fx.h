@@ -69,8 +69,8 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   using Offsets = std::map<BufferId, std::string>;
   /// A block being written.
   struct Block {
-    std::string name,
-        other = {};  ///< the Python variable that holds it; of the branch's first side, where this is the second
+    std::string name;                     ///< the Python variable that holds it
+    std::string other = {};               ///< that of the branch's first side, where this is the second
     std::string condition = {};           ///< of a branch, and of what follows the break in a loop
     std::string extent = {};              ///< of a loop
     bool is_rest = false;                 ///< what follows the break

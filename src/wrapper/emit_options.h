@@ -12,8 +12,8 @@ struct EmitOptions {
   std::vector<std::string>
       flags;  ///< of the compiler for kernels: those that change what kernels compute go into the file
   bool launches_early = false;  ///< on CUDA: kernels wait themselves for the one before them
-  std::vector<std::vector<std::byte>> binaries =
-      {};  ///< the kernels, loadable, where the language asked for them (Emitter::needs_binaries)
+  /// The kernels, loadable, where the language asked for them (Emitter::needs_binaries).
+  std::vector<std::vector<std::byte>> binaries = {};
   std::string source_name = "program.cpp";                   ///< for the head of the file
   std::string weights_name = "program.weights.safetensors";  ///< file that write_weights wrote, beside the source
 };

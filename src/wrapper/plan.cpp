@@ -225,8 +225,7 @@ class Planner {
   void line(const CallExtern& c) {
     runtime::ExternCall call;
     call.op = c.op;
-    for (const auto& [key, value] : c.attributes)
-      call.attributes.emplace(key, std::visit([](const auto& v) { return runtime::Attribute(v); }, value));
+    call.attributes = c.attributes;
     for (const View& v : c.inputs) call.inputs.push_back(view(v));
     for (const View& v : c.outputs) call.outputs.push_back(view(v));
     plan_.steps.push_back(std::move(call));

@@ -78,10 +78,10 @@ struct CallKernel {
   std::string where;
   std::optional<codegen::Launch> launch;  ///< on a GPU, where extent and grain say nothing
 };
-using Attribute = ir::ExternAttribute;
+using Attribute = library_ops::Attribute;
 struct CallExtern {
   std::string op;
-  std::map<std::string, Attribute> attributes;
+  library_ops::Attributes attributes;
   std::vector<View> inputs, outputs;
   std::set<std::string> nodes, origins;
   std::string where;

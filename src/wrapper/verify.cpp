@@ -1,4 +1,5 @@
 // A checker of wrapper programs: what each line uses is there, and what is allocated is freed.
+#include "library_ops/check.h"
 #include "support/error.h"
 #include "wrapper/program.h"
 
@@ -110,6 +111,7 @@ class Verifier {
   }
 
   void check(const CallExtern& c) {
+    library_ops::check_call(c);
     for (const auto* views : {&c.inputs, &c.outputs})
       for (const View& v : *views) viewed(v);
     for (const View& v : c.outputs) written(v.buffer);

@@ -26,8 +26,8 @@ struct Machine {
   double clock = 0;                 ///< milliseconds of all launches so far
   std::vector<std::string> calls;   ///< of functions that do something: `cuLaunchKernel scale on device 0`, in order
   std::map<int, std::size_t> used;  ///< bytes taken, by device
-  std::size_t live_streams = 0, live_events = 0, live_graphs = 0,
-              overtaken = 0;  ///< the last: work that was done before older work
+  std::size_t live_streams = 0, live_events = 0, live_graphs = 0;
+  std::size_t overtaken = 0;  ///< work that was done before older work
 
   std::size_t count(const std::string& prefix) const {
     std::size_t n = 0;

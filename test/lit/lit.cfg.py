@@ -1,4 +1,4 @@
-"""lit: each test is a graph in text form, run through `coil opt`, with what must come out beside it."""
+"""lit: each test is a program as text (a graph, loops, or wrapper lines), run through `coil opt`, with what must come out beside it."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import lit.formats
 
 config.name = "coil"
 config.test_format = lit.formats.ShTest(execute_external=False)
-config.suffixes = [".fx", ".wrap"]
+config.suffixes = [".fx", ".loop", ".wrap"]
 config.test_source_root = os.path.dirname(__file__)
 build = os.environ.get("COIL_BUILD", os.path.join(config.test_source_root, "..", "..", "build"))
 config.test_exec_root = os.path.join(build, "lit")

@@ -11,6 +11,7 @@ FLOW = [
     "support",
     "device",
     "tensor",
+    "library_ops",
     "sym",
     "ops",
     "fx",
@@ -29,7 +30,7 @@ FLOW = [
     "compiler",
 ]
 # It must link without the compiler. Compiler folders above may use it.
-RUNTIME = {"support", "tensor", "runtime"}
+RUNTIME = {"support", "tensor", "library_ops", "runtime"}
 # Inside the runtime: each room includes itself and rooms before it; what lies deeper counts as its room.
 ROOMS = ["views", "plan", "device", "ops", "host", "cuda", "executor", "c_api"]
 SOURCES = sorted(
@@ -113,4 +114,20 @@ def test_only_devices_know_devices():
         for line, text in enumerate(p.read_text().splitlines(), 1)
         if re.search(r"DeviceType::(CPU|CUDA)|as_cuda|cuda_emulate", text)
     ]
+    assert not compares, "\n".join(compares)
+
+
+def test_passes_ask_for_traits_and_never_for_names():
+    """What is known of a library operation stands in src/library_ops; only what makes or carries out a call names it."""
+    named = re.compile(r'\bop\s*[!=]=\s*("|(?:\w+::)*k[A-Z])')
+    text_of_other_languages = re.compile(r'R"(\w*)\(.*?\)\1"', re.DOTALL)
+    compares = []
+    for path in (p for p in SOURCES if p.suffix != ".py"):
+        folder = path.parts[len(ROOT.parts) + 1]
+        if not name(path).startswith("src/") or folder in ("library_ops", "codegen", "runtime"):
+            continue
+        compares += [
+            f"{name(path)}: {found.group(0)}"
+            for found in named.finditer(text_of_other_languages.sub("", path.read_text()))
+        ]
     assert not compares, "\n".join(compares)

@@ -210,8 +210,8 @@ TEST(HostCall, OperatorsOfALibraryThatTellTheSizesOfTheirResults) {
     std::vector<float> kept;
     for (std::int64_t i = 0; i < x.numel(); ++i)
       if (x.data<float>()[i] > std::get<double>(arguments[1])) kept.push_back(x.data<float>()[i]);
-    Tensor y = Tensor::empty(
-        DType::F32, {static_cast<std::int64_t>(kept.size()), 1});  // in any layout: every second element of more memory
+    // In any layout: every second element of more memory.
+    Tensor y = Tensor::empty(DType::F32, {static_cast<std::int64_t>(kept.size()), 1});
     y.storage = Tensor::empty(DType::F32, {2 * y.sizes[0] + 1}).storage;
     y.sizes = {y.sizes[0]}, y.strides = {2};
     for (std::size_t i = 0; i < kept.size(); ++i) y.data<float>()[2 * i] = kept[i];
@@ -232,8 +232,8 @@ TEST(HostCall, ResultsThatAreNotWhatWasPromised) {
     const Compiled compiled = positives_of(name, std::move(results));
     runtime::Context context(runtime::Model::load(*compiled.program));
     const std::string first = error_of([&] { results_of(context, {1, 2, 3}); });
-    EXPECT_EQ(error_of([&] { results_of(context, {1, 2, 3}); }),
-              first);  // and it is as good for the next run as before
+    // And it is as good for the next run as before.
+    EXPECT_EQ(error_of([&] { results_of(context, {1, 2, 3}); }), first);
     return first;
   };
   EXPECT_TRUE(has(said("none", [](auto) { return std::vector<Tensor>{}; }),

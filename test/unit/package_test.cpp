@@ -80,8 +80,8 @@ TEST(Package, RunsAfterALoad) {
   Context context(Model::load_package(path));
   const Tensor in = tensor_of({1, 1, 1, 1}, {4});
   const RunResult result = context.run({{in}});
-  EXPECT_EQ(values_of(result.outputs[0]),
-            (std::vector<float>{1, 1, 1, 1}));  // the linear call overwrites y with relu(x * 1)
+  // The linear call overwrites y with relu(x * 1).
+  EXPECT_EQ(values_of(result.outputs[0]), (std::vector<float>{1, 1, 1, 1}));
   EXPECT_EQ(values_of(result.outputs[1]), (std::vector<float>{4, 5, 6, 7}));
   EXPECT_EQ(*result.outputs[2].data<double>(), HUGE_VAL);
 }

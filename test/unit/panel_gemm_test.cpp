@@ -108,7 +108,7 @@ TEST_F(PanelKernels, PostOperationsAgreeWithTheirDefinitionsAndKeepNan) {
                                           "hardsigmoid", "elu:0.7",  "leaky_relu:0.1", "scale:2:-1"};
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
-    const PostOp op = parse_post_ops({{"post", std::vector<std::string>{name}}})[0];
+    const PostOp op = library_ops::parse_post_op(name);
     const panels::Post post{.kind = op.kind, .a = static_cast<float>(op.a), .b = static_cast<float>(op.b)};
     const auto width = static_cast<std::size_t>(kernels->width);
     for (int first = -2000; first <= 2000; first += kernels->width) {

@@ -149,8 +149,8 @@ TEST(Pt2, OtherVersionsOfTorchReadTheSame) {
 }
 
 TEST(Pt2, WeightsOfTorch28) {
-  const auto program = read_pt2(fixture("weights_2_8")),
-             newest = read_pt2(fixture("weights"));  // its metadata have no offsets; the tensors themselves do
+  // Its metadata have no offsets; the tensors themselves do.
+  const auto program = read_pt2(fixture("weights_2_8")), newest = read_pt2(fixture("weights"));
   ASSERT_EQ(program.module->attributes.size(), newest.module->attributes.size());
   for (const auto& [attribute, value] : program.module->attributes)
     EXPECT_EQ(value.sizes, newest.module->attributes.at(attribute).sizes);

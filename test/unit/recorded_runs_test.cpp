@@ -151,8 +151,8 @@ runtime::Program layers() {
   frontend::ExportedProgram program;
   program.module = b.build(std::move(results));
   CompileOptions options;
-  options.settings = {{"assert_lifetimes", "true"},
-                      {"keep_nan", "false"}};  // the first so that kernels say what they write to
+  // The first so that kernels say what they write to.
+  options.settings = {{"assert_lifetimes", "true"}, {"keep_nan", "false"}};
   Compiled compiled = compile_program(std::move(program), options);
   compiled.program->plan.check_lifetimes = false;
   return *compiled.program;

@@ -79,8 +79,8 @@ void fill(Tensor& tensor, std::mt19937_64& random, const InputOptions& options) 
         if (!is_integral(tensor.dtype))
           fail("cannot make random values of {}; give --inputs", short_name(tensor.dtype));
         std::int64_t value = integer(random);
-        std::memcpy(tensor.data<std::byte>() + i * size_of(tensor.dtype), &value,
-                    size_of(tensor.dtype));  // little-endian
+        // Little-endian.
+        std::memcpy(tensor.data<std::byte>() + i * size_of(tensor.dtype), &value, size_of(tensor.dtype));
       }
     }
   }

@@ -14,8 +14,9 @@ struct OptOptions {
   bool locations = false, origins = false;
   std::string emit;  ///< of wrapper text: the language to print instead; `plan` for the runtime's manifest
   std::vector<std::string> settings;  ///< KEY=VALUE
-  bool device_given = false;
-  CompileOptions compile;  ///< the device that passes are for, and the settings as a map
+  bool list = false;                  ///< print all passes instead
+  bool device_given = false;          ///< `compile.device` is none that was left out
+  CompileOptions compile;             ///< the device that passes are for, and the settings as a map
 };
 
 /// Prints the program to stdout after the passes.

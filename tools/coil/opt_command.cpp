@@ -27,15 +27,15 @@ void add_opt(CLI::App& app) {
   sub->add_option("--set", options->settings, "A setting of the compiler; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  const auto* list = sub->add_flag("--list-passes", "Print all passes, and what each does, in the order they run");
+  sub->add_flag("--list-passes", options->list, "Print all passes, and what each does, in the order they run");
   sub->add_flag("--locations", options->locations, "Print each node's source line");
   sub->add_flag("--origins", options->origins, "Print the nodes each node came from");
   sub->footer(
       "Example:\n  coil opt --pass functionalize --pass decompose model.fx\n  coil opt --pass fuse-post-ops --pass "
       "schedule model.loop\n  coil opt --pass emit-cuda model.loop\n  coil opt --pass plan-lifetimes --pass "
       "verify --emit python model.wrap");
-  sub->callback([options, list, device] {
-    if (list->count() > 0) {
+  sub->callback([options, device] {
+    if (options->list) {
       fmt::print("{}", passes_page());
       return;
     }

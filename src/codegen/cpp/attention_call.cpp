@@ -2,6 +2,7 @@
 
 #include "codegen/cpp/attention.h"
 #include "codegen/head_size.h"
+#include "library_ops/attention.h"
 #include "support/hash.h"
 
 namespace coil::codegen {
@@ -22,24 +23,25 @@ std::string_view element(DType d) {
 }  // namespace
 
 Kernel attention_call(const ir::Extern& call, const Toolchain& toolchain) {
-  const bool masked = std::get<std::int64_t>(call.attributes.at("has_mask")) != 0;
+  const library_ops::AttentionCall given(call);
+  const bool masked = given.has_mask();
   const ir::BufferView &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2], &out = call.outputs[0];
   AttentionSpec spec{
       .dtype = q.dtype, .head_dim = static_cast<int>(head_size(q)), .value_dim = static_cast<int>(head_size(v))};
-  spec.causal = std::get<std::int64_t>(call.attributes.at("causal")) != 0;
-  spec.scale = std::get<double>(call.attributes.at("scale"));
-  if (masked) spec.mask = call.inputs[3].dtype;
+  spec.causal = given.causal();
+  spec.scale = given.scale();
+  if (masked) spec.mask = given.mask().dtype;
   spec.log_sums = call.outputs.size() > 1;
 
   Kernel kernel;
   std::vector<const ir::BufferView*> views{&q, &k, &v};
-  if (masked) views.push_back(&call.inputs[3]);
+  if (masked) views.push_back(&given.mask());
   const std::size_t read = views.size();
   for (const ir::BufferView& result : call.outputs) views.push_back(&result);
   kernel.scalars = {q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2], k.sizes[2]};
   for (const ir::BufferView* view : {&q, &k, &v, &out})
     kernel.scalars.insert(kernel.scalars.end(), view->strides.begin(), view->strides.end());
-  if (masked) kernel.scalars.insert(kernel.scalars.end(), call.inputs[3].strides.begin(), call.inputs[3].strides.end());
+  if (masked) kernel.scalars.insert(kernel.scalars.end(), given.mask().strides.begin(), given.mask().strides.end());
   if (spec.log_sums)
     kernel.scalars.insert(kernel.scalars.end(), call.outputs[1].strides.begin(), call.outputs[1].strides.end());
 

@@ -5,6 +5,7 @@
 #include "codegen/cpp/attention_call.h"
 #include "codegen/cpp/kernel.h"
 #include "codegen/cpp/prelude.h"
+#include "library_ops/attention.h"
 
 namespace coil::codegen {
 namespace {
@@ -34,7 +35,7 @@ class CppBackend : public Backend {
   }
   Kernel kernel(ir::Graph& graph, LoopNest nest) const override { return print_nest(graph, std::move(nest), options_); }
 
-  bool has_template(std::string_view op) const override { return op == "attention"; }
+  bool has_template(std::string_view op) const override { return op == library_ops::attention::kName; }
   Kernel template_kernel(ir::Graph&, const ir::Extern& call) const override { return attention_call(call, toolchain_); }
 
   /// Kernels as translation units of about equal size, one for each compiler that may run at once.

@@ -12,8 +12,8 @@
 namespace coil::codegen {
 namespace {
 
-constexpr std::int64_t kBlockElements =
-    1024;  // elements of a vector dimension that one parallel point takes, where it is cut
+// Elements of a vector dimension that one parallel point takes, where it is cut.
+constexpr std::int64_t kBlockElements = 1024;
 constexpr std::int64_t kScratchElements = 8192;  // longest row kept on the stack
 constexpr std::int64_t kWindow = 32;             // points of a window that are written out
 constexpr std::size_t kWindowText = 1200;        // scalar nodes that writing out, or writing twice, may make
@@ -23,8 +23,8 @@ constexpr std::int64_t kStrip = 1024;            // most columns that a reductio
 constexpr std::int64_t kFewRows = 16;            // rows that a strip is not worth
 constexpr std::int64_t kFewPoints = 4;           // parallel points that strips should leave
 constexpr std::int64_t kShortRow = 2 << 10;      // bytes of a row that the processor's own fetching ahead is enough for
-constexpr std::int64_t kNearRow =
-    8 << 10;  // bytes of a row of which the nearest cache holds two and what is made of them
+// Bytes of a row of which the nearest cache holds two and what is made of them.
+constexpr std::int64_t kNearRow = 8 << 10;
 constexpr std::int64_t kFarRow = 512 << 10;  // bytes of a row of which the next cache holds two
 
 }  // namespace

@@ -10,8 +10,8 @@ constexpr std::int64_t kTile = 16;       // run of a tiled dimension inside the 
 constexpr std::int64_t kWideTile = 128;  // the same, where whole vectors are transposed: as many lines of a row as are
                                          // fetched at little more than the cost of one
 constexpr std::int64_t kFewTiles = 8;    // parallel points that wide tiles should leave
-constexpr std::int64_t kRowsAhead =
-    64;  // elements of a row that are fetched ahead, where the loops leave it after each vector
+// Elements of a row that are fetched ahead, where the loops leave it after each vector.
+constexpr std::int64_t kRowsAhead = 64;
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include "codegen/cuda/plain_kernel.h"
 #include "codegen/head_size.h"
 #include "device/pieces.h"
+#include "library_ops/attention.h"
 
 namespace coil::codegen {
 namespace {
@@ -81,8 +82,8 @@ class AttentionKernel : public PlainKernel {
  private:
   const ir::BufferView& in(int i) const { return call_.inputs[static_cast<std::size_t>(i)]; }
   std::int64_t depth(int i) const { return head_size(in(i)); }
-  bool causal() const { return call_.integer("causal") != 0; }
-  bool has_mask() const { return call_.integer("has_mask") != 0; }
+  bool causal() const { return library_ops::AttentionCall(call_).causal(); }
+  bool has_mask() const { return library_ops::AttentionCall(call_).has_mask(); }
 
   /// As many as shared memory has room for; fewer where blocks would be too few for the machine.
   int warps_for(const ir::BufferView& view, Widths staying) const {
@@ -138,9 +139,9 @@ class AttentionKernel : public PlainKernel {
   /// `arguments` in the order in which their numbers were asked for.
   Kernel finish(Widths staying, int warps, const std::string& function, const std::vector<std::string>& arguments) {
     // Where a thread adds up little, as many blocks as there is room for are worth more than registers.
-    const bool gradient = call_.op != "blocked_attention", little = std::max(depth(0), depth(2)) <= 64;
+    const bool gradient = call_.op != library_ops::attention::kBlocked, little = std::max(depth(0), depth(2)) <= 64;
     const std::string bounds = std::to_string(32 * warps) + (!little ? "" : gradient ? ", 3" : ", 4");
-    const std::string scale = fmt::format("{:a}f", static_cast<float>(std::get<double>(call_.attributes.at("scale"))));
+    const std::string scale = fmt::format("{:a}f", static_cast<float>(library_ops::AttentionCall(call_).scale()));
     Kernel kernel =
         write("coil_attention_", bounds, pointers_,
               fmt::format("  C_DYNAMIC_SHARED(shared);\n{}  {}((f32*)shared, {}, first, {}, (int)threadIdx.x);\n",
@@ -161,14 +162,15 @@ class AttentionKernel : public PlainKernel {
 }  // namespace
 
 bool is_cuda_attention(std::string_view op) {
-  return op == "blocked_attention" || op == "blocked_attention_queries" || op == "blocked_attention_keys";
+  using namespace library_ops::attention;
+  return op == kBlocked || op == kBlockedQueries || op == kBlockedKeys;
 }
 
 Kernel cuda_attention(ir::Graph& graph, const ir::Extern& call, const GpuModel& gpu) {
   AttentionKernel kernel(graph, call, gpu);
-  return call.op == "blocked_attention"           ? kernel.forward()
-         : call.op == "blocked_attention_queries" ? kernel.of_queries()
-                                                  : kernel.of_keys();
+  return call.op == library_ops::attention::kBlocked          ? kernel.forward()
+         : call.op == library_ops::attention::kBlockedQueries ? kernel.of_queries()
+                                                              : kernel.of_keys();
 }
 
 std::string attention_on_cuda(std::string_view kernels) {

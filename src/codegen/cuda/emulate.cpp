@@ -9,6 +9,7 @@
 #include "codegen/cuda/prelude.h"
 #include "codegen/cuda/sort.h"
 #include "device/pieces.h"
+#include "library_ops/attention.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -48,9 +49,10 @@ class EmulatedBackend : public Backend {
   bool has_template(std::string_view op) const override { return is_cuda_sort(op) || cpp_->has_template(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     if (is_cuda_sort(call.op)) return on_cpu(cuda_sort(graph, call));
-    if (call.op != "attention" || call.inputs[0].dtype != DType::F32) return cpp_->template_kernel(graph, call);
+    if (call.op != library_ops::attention::kName || call.inputs[0].dtype != DType::F32)
+      return cpp_->template_kernel(graph, call);
     ir::Extern blocked = call;
-    blocked.op = "blocked_attention";
+    blocked.op = library_ops::attention::kBlocked;
     return on_cpu(cuda_attention(graph, blocked, gpu_));
   }
 

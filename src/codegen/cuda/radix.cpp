@@ -14,6 +14,7 @@ namespace coil::codegen {
 
 namespace {
 
+namespace sorting = library_ops::sorting;
 using State = ir::RadixState;
 
 constexpr int kCounted = 8192;  // elements that a block counts
@@ -30,7 +31,7 @@ Kernel counts(ir::Graph& graph, const ir::Extern& call, bool descending) {
   const ir::BufferView &x = call.inputs[0], &state = call.outputs[0];
   const Words words(state);
   const Expr length = row_length(call, x);
-  const std::int64_t digits = attribute(call, "digits", 0);
+  const std::int64_t digits = read(call.attributes, sorting::kDigits);
   RowKernel k(graph, call, {&x}, 1, sym::ceil_div(length, kCounted), &state);
   const std::string n = k.scalar(length), digit_words = k.scalar(State(length).digit_words());
   const std::string body = fmt::format(
@@ -44,8 +45,9 @@ Kernel counts(ir::Graph& graph, const ir::Extern& call, bool descending) {
 /// One element of each row, the one at rank `first`, or in the middle.
 Kernel selected(ir::Graph& graph, const ir::Extern& call) {
   const ir::BufferView& x = call.inputs[0];
-  const Expr length = row_length(call, x), rank = attribute(call, "middle", 0) != 0 ? sym::floor_div(length - 1, 2)
-                                                                                    : Expr(attribute(call, "first", 0));
+  const Expr length = row_length(call, x), rank = read(call.attributes, sorting::kMiddle)
+                                                      ? sym::floor_div(length - 1, 2)
+                                                      : Expr(read(call.attributes, sorting::kFirst));
   const int threads = graph.env().hint_or(length, 1) > 2 * State::kTile ? 4 * kRadixThreads : kRadixThreads;
   RowKernel k(graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1, 1);
   const std::string n = k.scalar(length);
@@ -69,7 +71,7 @@ Kernel pass(ir::Graph& graph, const ir::Extern& call, bool descending) {
   RowKernel k(graph, call, views, inputs, State(length).tiles, &state, "begun");
   // Tiles are numbered as blocks begin, so that none waits for one that may not have a place to run. (The remainder:
   // should the state not hold zeros, nothing is written outside.)
-  const std::string memory = fmt::format("p{}", views.size()), digit = k.scalar(attribute(call, "digit", 0)),
+  const std::string memory = fmt::format("p{}", views.size()), digit = k.scalar(read(call.attributes, sorting::kDigit)),
                     blocks = k.scalar(k.blocks()), n = k.scalar(length),
                     digit_words = k.scalar(State(length).digit_words());
   const std::int64_t bytes = std::max<std::int64_t>(size_of(x.dtype), words.wide ? 8 : 4);
@@ -84,7 +86,7 @@ Kernel pass(ir::Graph& graph, const ir::Extern& call, bool descending) {
       "  c_radix_pass<{0}, Get, {1}, {2}>(p0 + o0, {3}, {4}, p{5} + o{5}, {6}, p{7} + o{7}, {8}, {9}, part, (int)(8 * "
       "{10}), {11} + {12} + (row * {13} + {10}) * {14}, memory, counts, starts, sums, &alone, threadIdx.x);\n",
       State::kTile / kRadixThreads, descending, first, k.steps[0], places, out, k.steps[out], out + 1, k.steps[out + 1],
-      n, digit, memory, State::kHead, attribute(call, "digits", 0), digit_words);
+      n, digit, memory, State::kHead, read(call.attributes, sorting::kDigits), digit_words);
   std::vector<std::string> pointers{"const " + k.element};
   if (!first) pointers.push_back("const " + words.place);
   pointers.insert(pointers.end(), {k.element, call.outputs[1].dtype == DType::I64 ? "i64" : "i32", words.type});
@@ -94,9 +96,9 @@ Kernel pass(ir::Graph& graph, const ir::Extern& call, bool descending) {
 }  // namespace
 
 Kernel cuda_radix(ir::Graph& graph, const ir::Extern& call) {
-  const bool descending = attribute(call, "descending", 0) != 0;
-  if (call.op == "select_rank") return selected(graph, call);
-  return call.op == "radix_count" ? counts(graph, call, descending) : pass(graph, call, descending);
+  const bool descending = read(call.attributes, sorting::kDescending);
+  if (call.op == sorting::kSelect) return selected(graph, call);
+  return call.op == sorting::kCount ? counts(graph, call, descending) : pass(graph, call, descending);
 }
 
 }  // namespace coil::codegen

@@ -1,6 +1,7 @@
 // Rows in order, digit by digit: short ones in a block's memory, long ones by many blocks. One rank of a row.
 #pragma once
 #include "codegen/kernel.h"
+#include "library_ops/sorting.h"
 
 namespace coil::codegen {
 
@@ -10,7 +11,8 @@ inline constexpr int kRadixThreads = 256;  // one for each value of a digit
 /// `digit`, from the lowest). `select_rank` finds the one element of each row that would stand at rank `first` (or
 /// `middle`), and its place, as a stable sort has it.
 inline bool is_cuda_radix(std::string_view op) {
-  return op == "select_rank" || op == "radix_count" || op == "radix_pass";
+  using namespace library_ops::sorting;
+  return op == kSelect || op == kCount || op == kPass;
 }
 Kernel cuda_radix(ir::Graph&, const ir::Extern& call);
 

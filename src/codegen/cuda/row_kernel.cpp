@@ -2,16 +2,13 @@
 
 #include "codegen/cuda/body.h"
 #include "ir/radix_state.h"
+#include "library_ops/sorting.h"
 
 namespace coil::codegen {
 
-std::int64_t attribute(const ir::Extern& call, const char* name, std::int64_t otherwise) {
-  auto it = call.attributes.find(name);
-  return it == call.attributes.end() ? otherwise : std::get<std::int64_t>(it->second);
-}
-
 std::size_t row_dimension(const ir::Extern& call) {
-  const std::int64_t given = attribute(call, "dim", 0), rank = static_cast<std::int64_t>(call.inputs[0].sizes.size());
+  const std::int64_t given = read(call.attributes, library_ops::sorting::kDim),
+                     rank = static_cast<std::int64_t>(call.inputs[0].sizes.size());
   return static_cast<std::size_t>(given < 0 ? given + rank : given);
 }
 

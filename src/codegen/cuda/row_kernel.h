@@ -7,8 +7,6 @@
 
 namespace coil::codegen {
 
-/// An attribute of a call that may be left out.
-std::int64_t attribute(const ir::Extern& call, const char* name, std::int64_t otherwise);
 /// The dimension that the call's rows lie along, and what it holds of a view; 1 where the view has none.
 std::size_t row_dimension(const ir::Extern& call);
 Expr row_length(const ir::Extern& call, const ir::BufferView&);

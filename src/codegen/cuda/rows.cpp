@@ -18,10 +18,10 @@ constexpr int kMostTurns = 16;                      // runs of a row that one th
 constexpr int kBatch = 4;                           // runs that a thread has under way where its loop is not
 constexpr int kBatchBytes = 128;                    // of them, in one thread's registers
 constexpr int kLeastShare = 128, kMostShare = 256;  // threads of a block that shares a row with others
-constexpr int kManyElements =
-    64;  // of a pack's kind in one thread, from which on they are converted again at each level, not kept converted
-constexpr std::int64_t kOwnRowBytes =
-    512;  // of a row that is as well read from any other place as from behind the one before
+// Elements of a pack's kind in one thread, from which on they are converted again at each level, not kept converted.
+constexpr int kManyElements = 64;
+// Bytes of a row that is as well read from any other place as from behind the one before.
+constexpr std::int64_t kOwnRowBytes = 512;
 constexpr std::int64_t kSharedRowRuns = 4096;  // runs of a row that several blocks share
 constexpr int kOnceTeam = 256;                 // threads of a row that is read once, where there are rows enough
 constexpr std::int64_t kLongRow = 1024;        // elements for which a run cut short at the end is worth its checks

@@ -12,6 +12,8 @@ namespace coil::codegen {
 
 namespace {
 
+namespace sorting = library_ops::sorting;
+
 constexpr int kSortThreads = 512;   // of a block that sorts
 constexpr int kMergeThreads = 256;  // and of one that merges
 
@@ -22,13 +24,14 @@ Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, st
   const Expr whole = row_length(call, x), taken = row_length(call, call.outputs[0]);
   int capacity = size_of(x.dtype) <= 4 ? 4096 : 2048;
   const bool fits = tile || graph.env().statically_known_le(whole, capacity);
-  COIL_CHECK(call.op != "topk" || taken == whole || fits || graph.env().statically_known_le(taken, capacity / 2),
-             "{} of a row of {}", sym::to_string(taken), sym::to_string(whole));
+  COIL_CHECK(
+      call.op != sorting::kTopk || taken == whole || fits || graph.env().statically_known_le(taken, capacity / 2),
+      "{} of a row of {}", sym::to_string(taken), sym::to_string(whole));
   // Short rows: less memory and fewer threads, and so more rows at a time.
   while (capacity > 64 && graph.env().statically_known_le(whole, capacity / 2)) capacity /= 2;
   // Fewer are compared sooner than their digits are counted; so are the first of a row that never fits.
-  const bool by_digits =
-      ir::has_digits(x.dtype) && capacity >= (size_of(x.dtype) <= 4 ? 1024 : 2048) && (fits || call.op == "sort");
+  const bool by_digits = ir::has_digits(x.dtype) && capacity >= (size_of(x.dtype) <= 4 ? 1024 : 2048) &&
+                         (fits || call.op == sorting::kSort);
   const int threads = by_digits ? kRadixThreads : std::clamp(capacity / 4, 32, kSortThreads);
   RowKernel k(graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1, tile ? sym::ceil_div(whole, tile) : Expr(1));
   std::string n = k.scalar(whole), count = k.scalar(taken), from = "0", body;
@@ -64,8 +67,8 @@ Kernel merged_runs(ir::Graph& graph, const ir::Extern& call, bool descending) {
   const std::string body = fmt::format(
       "  c_merge<{}, Get, {}>(p0 + o0, {}, p1 + o1, {}, p2 + o2, {}, p3 + o3, {}, {}, {}, part * {}, keys, places, "
       "cuts, threadIdx.x, {});\n",
-      tile, descending, k.steps[0], k.steps[1], k.steps[2], k.steps[3], n, k.scalar(attribute(call, "width", 0)), tile,
-      kMergeThreads);
+      tile, descending, k.steps[0], k.steps[1], k.steps[2], k.steps[3], n,
+      k.scalar(read(call.attributes, sorting::kWidth)), tile, kMergeThreads);
   return k.finish({"const " + k.element, "const i64", k.element, "i64"},
                   fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n  __shared__ i64 cuts[2];\n",
                               k.element, tile, tile),
@@ -76,10 +79,9 @@ Kernel merged_runs(ir::Graph& graph, const ir::Extern& call, bool descending) {
 
 Kernel cuda_sort(ir::Graph& graph, const ir::Extern& call) {
   if (is_cuda_radix(call.op)) return cuda_radix(graph, call);
-  const bool descending =
-      call.op == "topk" ? attribute(call, "largest", 1) != 0 : attribute(call, "descending", 0) != 0;
-  if (call.op == "merge_runs") return merged_runs(graph, call, descending);
-  return sorted_rows(graph, call, descending, call.op == "sort_tiles" ? attribute(call, "tile", 0) : 0);
+  const bool descending = read(call.attributes, call.op == sorting::kTopk ? sorting::kLargest : sorting::kDescending);
+  if (call.op == sorting::kMerge) return merged_runs(graph, call, descending);
+  return sorted_rows(graph, call, descending, call.op == sorting::kTiles ? read(call.attributes, sorting::kTile) : 0);
 }
 
 }  // namespace coil::codegen

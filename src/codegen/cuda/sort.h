@@ -6,7 +6,8 @@ namespace coil::codegen {
 
 /// Whether `cuda_sort` makes kernels of operations of this name.
 inline bool is_cuda_sort(std::string_view op) {
-  return op == "sort" || op == "topk" || op == "sort_tiles" || op == "merge_runs" || is_cuda_radix(op);
+  using namespace library_ops::sorting;
+  return op == kSort || op == kTopk || op == kTiles || op == kMerge || is_cuda_radix(op);
 }
 /// Stable; NaN is greater than every number. Rows that fit are sorted in shared memory, longer ones in the results' own
 /// memory; of long rows `topk` keeps the best k while it walks over them (k up to half of what fits).

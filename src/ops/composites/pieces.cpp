@@ -198,8 +198,8 @@ Value fractional_max_pool(Steps& s) {
   // The flat index of every element of every window: [batch, channel, places.., places in a window..].
   Value index;
   for (std::size_t d = 0; d < space; ++d) {
-    const std::size_t column =
-        space == 2 ? 1 - d : d;  // two samples are of columns and rows, three of planes, rows and columns
+    // Two samples are of columns and rows, three of planes, rows and columns.
+    const std::size_t column = space == 2 ? 1 - d : d;
     Value starts = fractional_starts(s, s.call("aten.select.int", {samples, 2, static_cast<std::int64_t>(column)}),
                                      sizes[d + 2], out[d], window[d]);
     Exprs at(2 + 2 * space, 1), within(2 + 2 * space, 1);

@@ -75,7 +75,8 @@ Value unique(const Call& call) {
 Value unique_along(const Call& call) {
   std::optional<std::size_t> dim;
   if (given(call, "dim")) dim = dim_argument(call, call.tensor(0).rank());
-  const bool always = dim && call.tensor(0).device.is_host();  // as eager has them there, asked for or not
+  // As eager has them there, asked for or not.
+  const bool always = dim && call.tensor(0).device.is_host();
   return distinct(call, dim, always || flag(call, "return_inverse"), always || flag(call, "return_counts"));
 }
 

@@ -16,8 +16,8 @@ using sym::Exprs;
 
 constexpr std::string_view kAttention = "aten.scaled_dot_product_attention.default";
 constexpr int kMaxSteps = 4000;  // elements looked at for one mask
-constexpr std::int64_t kMaxEdge =
-    8;  // first elements of a concatenation that are compared one by one with what follows them
+// First elements of a concatenation that are compared one by one with what follows them.
+constexpr std::int64_t kMaxEdge = 8;
 
 /// `add` of `aten.add.Tensor`.
 std::string_view operator_name(const Node& n) {

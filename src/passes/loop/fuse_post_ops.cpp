@@ -4,35 +4,26 @@
 #include <cmath>
 #include <numbers>
 
+#include "library_ops/convolutions.h"
+#include "library_ops/table.h"
 #include "support/error.h"
 
 namespace coil::ir {
 
 namespace {
 
-/// One post-operation: its spelling, and the operand that it takes.
-struct PostOp {
-  std::string text;
+using library_ops::EpilogueCall;
+using library_ops::PostOp;
+using library_ops::Trait;
+using Kind = PostOp::Kind;
+
+/// A post-operation, and the operand that it takes.
+struct Link {
+  PostOp op;
   Scalar operand = nullptr;
-  std::optional<std::pair<double, double>> scale;  ///< of `scale`: factor and summand
 };
 
-PostOp scale(double factor, double summand) {
-  return {fmt::format("scale:{}:{}", factor, summand), nullptr, std::pair(factor, summand)};
-}
-
-/// Whether a call may have these. oneDNN 2.6 keeps one set of numbers for each of its algorithms: of two clips with
-/// other bounds both would take the same.
-bool may_stand_together(const std::vector<std::string>& post) {
-  constexpr std::pair<std::string_view, std::string_view> kAlgorithms[] = {
-      {"relu", "relu"},          {"leaky_relu", "relu"},  {"scale", "linear"}, {"clip", "clip"},
-      {"hardsigmoid", "linear"}, {"hardsigmoid", "clip"}, {"elu", "elu"}};
-  std::map<std::string_view, std::string_view> seen;
-  for (const std::string& text : post)
-    for (const auto& [name, algorithm] : kAlgorithms)
-      if (text.substr(0, text.find(':')) == name && seen.emplace(algorithm, text).first->second != text) return false;
-  return true;
-}
+Link scale(double factor, double summand) { return {{Kind::Scale, factor, summand}}; }
 
 bool is_op(Scalar s, ScalarOp op) { return s->op == op; }
 bool is_constant_f32(Scalar s) { return s->op == ScalarOp::Constant && s->dtype == DType::F32; }
@@ -119,16 +110,16 @@ bool is_gelu_polynomial(Scalar s, Scalar x) {
   return false;
 }
 
-/// What a two-factor product x*g(x) is called; empty when it has no name.
-std::string gated_name(double constant, Scalar x, Scalar gate) {
-  if (constant == 1 && is_op(gate, ScalarOp::Sigmoid) && gate->args[0] == x) return "silu";
-  if (is_close(constant, 1.0 / 6) && hard_gate(gate) == x) return "hardswish";
+/// What a two-factor product x*g(x) is; nothing when it is no post-operation.
+std::optional<Kind> gated(double constant, Scalar x, Scalar gate) {
+  if (constant == 1 && is_op(gate, ScalarOp::Sigmoid) && gate->args[0] == x) return Kind::Silu;
+  if (is_close(constant, 1.0 / 6) && hard_gate(gate) == x) return Kind::HardSwish;
   Scalar inner = constant == 0.5 ? beside_constant(gate, ScalarOp::Add, 1) : nullptr;
   if (!inner) return {};
-  if (is_op(inner, ScalarOp::Tanh) && is_gelu_polynomial(inner->args[0], x)) return "gelu_tanh";
+  if (is_op(inner, ScalarOp::Tanh) && is_gelu_polynomial(inner->args[0], x)) return Kind::GeluTanh;
   if (is_op(inner, ScalarOp::Erf)) {
     const Product p = product_of(inner->args[0]);
-    if (is_close(p.constant, std::numbers::sqrt2 / 2) && p.factors == std::vector<Scalar>{x}) return "gelu_erf";
+    if (is_close(p.constant, std::numbers::sqrt2 / 2) && p.factors == std::vector<Scalar>{x}) return Kind::GeluErf;
   }
   return {};
 }
@@ -137,7 +128,7 @@ std::string gated_name(double constant, Scalar x, Scalar gate) {
 class Chain {
  public:
   explicit Chain(Scalar root) : root_(root) {}
-  std::vector<PostOp> ops;
+  std::vector<Link> links;
 
   bool read(Scalar s) {
     if (s == root_) return true;
@@ -145,18 +136,18 @@ class Chain {
     if (auto step = one_step(s)) {
       if (!read(step->first)) return false;
       // A product and a sum with constants are one operation.
-      if (PostOp& op = step->second;
-          op.scale && op.scale->first == 1 && !ops.empty() && ops.back().scale && ops.back().scale->second == 0)
-        ops.back() = scale(ops.back().scale->first, op.scale->second);
+      if (const PostOp& op = step->second.op; op.kind == Kind::Scale && op.a == 1 && !links.empty() &&
+                                              links.back().op.kind == Kind::Scale && links.back().op.b == 0)
+        links.back() = scale(links.back().op.a, op.b);
       else
-        ops.push_back(op);
+        links.push_back(step->second);
       return true;
     }
     return false;
   }
 
  private:
-  using Step = std::pair<Scalar, PostOp>;  ///< what is computed first, and the operation on it
+  using Step = std::pair<Scalar, Link>;  ///< what is computed first, and the operation on it
 
   bool contains_root(Scalar s) {
     for (Scalar below : topological({&s, 1}))
@@ -165,10 +156,10 @@ class Chain {
   }
 
   std::optional<Step> one_step(Scalar s) {
-    if (auto clip = as_clip(s)) return Step{clip->x, {fmt::format("clip:{}:{}", clip->low, clip->high)}};
-    if (Scalar x = beside_constant(s, ScalarOp::Max, 0)) return Step{x, {"relu"}};
-    if (is_op(s, ScalarOp::Sigmoid)) return Step{s->args[0], {"sigmoid"}};
-    if (is_op(s, ScalarOp::Tanh)) return Step{s->args[0], {"tanh"}};
+    if (auto clip = as_clip(s)) return Step{clip->x, {{Kind::Clip, clip->low, clip->high}}};
+    if (Scalar x = beside_constant(s, ScalarOp::Max, 0)) return Step{x, {{Kind::Relu}}};
+    if (is_op(s, ScalarOp::Sigmoid)) return Step{s->args[0], {{Kind::Sigmoid}}};
+    if (is_op(s, ScalarOp::Tanh)) return Step{s->args[0], {{Kind::Tanh}}};
     if (is_op(s, ScalarOp::Where)) return piecewise(s);
     if (is_op(s, ScalarOp::Add)) return sum(s);
     if (is_op(s, ScalarOp::Sub) && is_constant_f32(s->args[1])) return Step{s->args[0], scale(1, -s->args[1]->number)};
@@ -183,12 +174,12 @@ class Chain {
     Scalar x = condition->args[0];
     if (is_op(condition, ScalarOp::Gt) && yes == x) {
       const Product p = product_of(no);
-      if (p.factors == std::vector<Scalar>{x}) return Step{x, {fmt::format("leaky_relu:{}", p.constant)}};
+      if (p.factors == std::vector<Scalar>{x}) return Step{x, {{Kind::LeakyRelu, p.constant}}};
     }
     if (is_op(condition, ScalarOp::Le) && no == x) {
       const Product p = product_of(yes);
       if (p.factors.size() == 1 && is_op(p.factors[0], ScalarOp::Expm1) && p.factors[0]->args[0] == x)
-        return Step{x, {fmt::format("elu:{}", p.constant)}};
+        return Step{x, {{Kind::Elu, p.constant}}};
     }
     return std::nullopt;
   }
@@ -200,7 +191,7 @@ class Chain {
   std::optional<Step> sum(Scalar s) {
     for (int k = 0; k < 2; ++k) {
       if (is_constant_f32(s->args[k])) return Step{s->args[1 - k], scale(1, s->args[k]->number)};
-      if (is_operand(s->args[k])) return Step{s->args[1 - k], {"add", s->args[k]}};
+      if (is_operand(s->args[k])) return Step{s->args[1 - k], {{Kind::Add}, s->args[k]}};
     }
     return std::nullopt;
   }
@@ -209,17 +200,16 @@ class Chain {
     const Product p = product_of(s);
     if (p.factors.size() == 2)
       for (int k = 0; k < 2; ++k)
-        if (std::string name = gated_name(p.constant, p.factors[k], p.factors[1 - k]); !name.empty())
-          return Step{p.factors[k], {name}};
+        if (const auto kind = gated(p.constant, p.factors[k], p.factors[1 - k])) return Step{p.factors[k], {{*kind}}};
     if (p.factors.size() == 1 && is_close(p.constant, 1.0 / 6))
-      if (Scalar x = hard_gate(p.factors[0])) return Step{x, {"hardsigmoid"}};
+      if (Scalar x = hard_gate(p.factors[0])) return Step{x, {{Kind::HardSigmoid}}};
     Scalar left = s->args[0], right = s->args[1];
     if (is_constant_f32(right))
       return Step{left, scale(is_op(s, ScalarOp::Mul) ? right->number : 1 / right->number, 0)};
     if (!is_op(s, ScalarOp::Mul)) return std::nullopt;
     if (is_constant_f32(left)) return Step{right, scale(left->number, 0)};
-    if (is_operand(right)) return Step{left, {"mul", right}};
-    if (is_operand(left)) return Step{right, {"mul", left}};
+    if (is_operand(right)) return Step{left, {{Kind::Mul}, right}};
+    if (is_operand(left)) return Step{right, {{Kind::Mul}, left}};
     return std::nullopt;
   }
 
@@ -282,25 +272,26 @@ class LoopMap {
 /// What the GPU's libraries do on the way: a matrix product adds one operand that lies as the result does, then takes
 /// relu or gelu's tanh form; a convolution in 16 bits adds one and takes relu (in f32, cuDNN's engines that do more
 /// than the convolution round its operands).
-bool gpu_takes(const std::string& op, std::span<const std::string> post, std::span<const BufferView> operands,
+bool gpu_takes(const Extern& call, std::span<const PostOp> post, std::span<const BufferView> operands,
                const BufferView& result) {
-  if (op == "convolution") {
+  const bool adds = !post.empty() && post[0].kind == Kind::Add;
+  if (library_ops::has(call.op, Trait::Convolution)) {
     if (result.dtype != DType::BF16 && result.dtype != DType::F16) return false;
-    if (!post.empty() && post[0] == "add") {
+    if (adds) {
       if (!operands.empty() &&
           (operands.size() != 1 || operands[0].sizes != result.sizes || operands[0].dtype != result.dtype))
         return false;
       post = post.subspan(1);
     }
-    return post.empty() || (post.size() == 1 && post[0] == "relu");
+    return post.empty() || (post.size() == 1 && post[0].kind == Kind::Relu);
   }
-  if (!post.empty() && post[0] == "add") {
+  if (adds) {
     if (!operands.empty() && (operands.size() != 1 || operands[0].sizes != result.sizes ||
                               operands[0].strides != result.strides || operands[0].dtype != result.dtype))
       return false;
     post = post.subspan(1);
   }
-  return post.empty() || (post.size() == 1 && (post[0] == "relu" || post[0] == "gelu_tanh"));
+  return post.empty() || (post.size() == 1 && (post[0].kind == Kind::Relu || post[0].kind == Kind::GeluTanh));
 }
 
 class PostOpFusion {
@@ -328,9 +319,7 @@ class PostOpFusion {
  private:
   bool takes_post_ops(const Operation& op) const {
     auto* call = std::get_if<Extern>(&op.node);
-    if (!call || (call->op != "linear" && call->op != "matmul" && call->op != "convolution") ||
-        call->computed_by("winograd"))
-      return false;
+    if (!call || !library_ops::has(call->op, Trait::TakesPostOps) || library_ops::winograd_tile(*call)) return false;
     const DType t = call->outputs[0].dtype;
     return t == DType::F32 || t == DType::BF16 || t == DType::F16;
   }
@@ -365,7 +354,7 @@ class PostOpFusion {
     for (Scalar load : loads(loop.body))
       if (load != root && load->buffer == root->buffer) return false;
     Chain chain(root);
-    if (!chain.read(loop.body) || chain.ops.empty()) return false;
+    if (!chain.read(loop.body) || chain.links.empty()) return false;
 
     Extern call = std::get<Extern>(list_[call_at].node);
     const BufferView& result = call.outputs[0];
@@ -377,21 +366,18 @@ class PostOpFusion {
     auto out_strides = map->strides(out.layout.strides);
     if (!out_strides) return false;
     if (map->is_identity()) *out_strides = out.layout.strides;
-    std::vector<std::string> post;
-    if (auto found = call.attributes.find("post"); found != call.attributes.end())
-      post = std::get<std::vector<std::string>>(found->second);
+    std::vector<PostOp> post = EpilogueCall(call).post();
     std::vector<BufferView> operands;
-    for (auto& op : chain.ops) {
-      post.push_back(op.text);
-      if (!op.operand) continue;
-      auto view = operand_view(op.operand, *map, result.sizes, loop.sizes);
+    for (const Link& link : chain.links) {
+      post.push_back(link.op);
+      if (!link.operand) continue;
+      auto view = operand_view(link.operand, *map, result.sizes, loop.sizes);
       if (!view) return false;
       operands.push_back(*view);
     }
-    if (!may_stand_together(post)) return false;
+    if (!library_ops::may_stand_together(post)) return false;
     BufferView window{out.id, out.layout.dtype, result.sizes, *out_strides, 0};
-    if (graph_.target(out.layout.device).has(target::Feature::FewPostOps) &&
-        !gpu_takes(call.op, post, operands, window))
+    if (graph_.target(out.layout.device).has(target::Feature::FewPostOps) && !gpu_takes(call, post, operands, window))
       return false;
     if (!map->is_identity()) {
       for (std::size_t d = result.sizes.size(); d-- > 0;)
@@ -402,7 +388,7 @@ class PostOpFusion {
     for (auto& view : operands)
       if (!is_whole(view)) graph_.buffer(view.buffer).layout.fixed = true;
 
-    call.attributes["post"] = std::move(post);
+    EpilogueCall(call).set_post(post);
     call.inputs.insert(call.inputs.end(), operands.begin(), operands.end());
     call.outputs = {window};
     Operation& target = list_[i];

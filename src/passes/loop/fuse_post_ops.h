@@ -2,7 +2,7 @@
 // additions, scales.
 //
 // Saves a pass over memory for each; the library applies them to its f32 accumulator before it stores
-// (runtime/device/library.h lists them).
+// (library_ops/post_ops.h lists them).
 #pragma once
 #include "ir/ir.h"
 

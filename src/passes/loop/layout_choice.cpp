@@ -5,10 +5,14 @@
 #include <unordered_set>
 
 #include "ir/relayout.h"
+#include "library_ops/convolutions.h"
+#include "library_ops/table.h"
 
 namespace coil::ir {
 
 namespace {
+
+using library_ops::Trait;
 
 /// Spreads channels-last from convolutions through the operations between them.
 class ChannelsLast {
@@ -20,11 +24,12 @@ class ChannelsLast {
 
   void run() {
     for (std::size_t i = 0; i < list_.size(); ++i) {
-      if (auto* call = std::get_if<Extern>(&list_[i].node); call && call->op == "convolution") {
+      if (auto* call = as_convolution(list_[i])) {
         // The CPU's library has layouts of its own for weights.
         const bool weights = takes_channels_last(call->outputs[0].buffer);
         for (std::size_t k = 0; k < call->inputs.size(); ++k)
-          if ((k != 1 || weights) && call->inputs[k].sizes.size() > 2) want(call->inputs[k].buffer);
+          if ((k != library_ops::ConvolutionCall<Extern>::kWeight || weights) && call->inputs[k].sizes.size() > 2)
+            want(call->inputs[k].buffer);
         want(call->outputs[0].buffer);
       }
       if (is_weight_gradient(list_[i]))
@@ -41,10 +46,16 @@ class ChannelsLast {
   }
 
  private:
+  static Extern* as_convolution(Operation& op) {
+    auto* call = std::get_if<Extern>(&op.node);
+    return call && library_ops::has(call->op, Trait::Convolution) ? call : nullptr;
+  }
+
   /// The GPU's library takes both operands of a weight's gradient channels-last; the CPU's has layouts of its own.
   bool is_weight_gradient(const Operation& op) const {
     auto* call = std::get_if<Extern>(&op.node);
-    return call && call->op == "convolution_weights" && takes_channels_last(call->inputs[0].buffer);
+    return call && library_ops::has(call->op, Trait::ConvolutionGradient) &&
+           takes_channels_last(call->inputs[0].buffer);
   }
 
   bool takes_channels_last(BufferId buffer) const {
@@ -105,15 +116,15 @@ class ChannelsLast {
       x = found->second;
     };
     for (Operation& op : list_) {
-      auto* call = std::get_if<Extern>(&op.node);
-      if (call && is_weight_gradient(op))
-        for (BufferView& x : call->inputs) convert(x, op);
-      if (!call || call->op != "convolution") {
+      if (is_weight_gradient(op))
+        for (BufferView& x : std::get<Extern>(op.node).inputs) convert(x, op);
+      Extern* call = as_convolution(op);
+      if (!call) {
         result.push_back(std::move(op));
         continue;
       }
-      convert(call->inputs[0], op);
-      BufferView& y = call->outputs[0];
+      convert(library_ops::ConvolutionCall(*call).x(), op);
+      BufferView& y = library_ops::ConvolutionCall(*call).result();
       const Layout& layout = graph_.buffer(y.buffer).layout;
       if (!needs_conversion(y) || !is_whole(y, layout)) {
         result.push_back(std::move(op));

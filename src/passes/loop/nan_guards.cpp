@@ -4,14 +4,20 @@
 #include <cstring>
 #include <limits>
 
+#include "library_ops/checks.h"
+#include "library_ops/convolutions.h"
+#include "library_ops/table.h"
 #include "passes/loop/pack_weights.h"
 #include "passes/loop/winograd_transforms.h"
-#include "runtime/ops/nan_guard.h"
 #include "runtime/views/half.h"
 #include "support/error.h"
 
 namespace coil {
 namespace {
+
+using library_ops::EpilogueCall;
+using library_ops::PostOp;
+using library_ops::Trait;
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 constexpr double kGreatest = 1e37;         ///< what an f32 accumulator may reach, roundings included
@@ -136,13 +142,13 @@ class Guards {
   void run() {
     bool any = false;
     for (const ir::Operation& op : graph_.operations())
-      if (const auto* call = std::get_if<ir::Extern>(&op.node); call && is_product(*call))
+      if (const auto* call = std::get_if<ir::Extern>(&op.node); call && takes_post_ops(*call))
         any = any || loses_nan(*call);
     if (!any) return;
     std::vector<ir::Operation> given(graph_.operations().begin(), graph_.operations().end());
     for (ir::Operation& op : given) {
       auto* call = std::get_if<ir::Extern>(&op.node);
-      const bool product = call && is_product(*call);
+      const bool product = call && takes_post_ops(*call);
       if (product && loses_nan(*call)) guard(op, *call);
       const double bound = product ? bound_of(*call).result : bound_of(op);
       looked_.clear();
@@ -162,24 +168,14 @@ class Guards {
     bool safe = true;  ///< what reaches each post-operation that loses NaN stays below kGreatest
   };
 
-  static bool is_product(const ir::Extern& call) {
-    return call.op == "linear" || call.op == "matmul" || call.op == "convolution";
-  }
+  static bool takes_post_ops(const ir::Extern& call) { return library_ops::has(call.op, Trait::TakesPostOps); }
 
-  static std::vector<runtime::PostOp> post_ops(const ir::Extern& call) {
-    auto found = call.attributes.find("post");
-    if (found == call.attributes.end()) return {};
-    return runtime::parse_post_ops({{"post", std::get<std::vector<std::string>>(found->second)}});
-  }
-
-  /// A convolution that passes/loop/winograd.h will take apart: what is not finite would spread through its tile.
-  static bool spreads_nan(const ir::Extern& call) { return call.computed_by("winograd"); }
-
+  /// A convolution that passes/loop/winograd.h will take apart loses it too: what is not finite would spread through
+  /// its tile.
   static bool loses_nan(const ir::Extern& call) {
-    if (spreads_nan(call)) return true;
-    for (const runtime::PostOp& op : post_ops(call))
-      if (runtime::loses_nan(op)) return true;
-    return false;
+    return library_ops::winograd_tile(call) || std::ranges::any_of(EpilogueCall(call).post(), [](const PostOp& op) {
+             return library_ops::info(op.kind).loses_nan;
+           });
   }
 
   double bound(const ir::BufferView& v) {
@@ -202,40 +198,39 @@ class Guards {
 
   /// What the second operand multiplies bounds of the first by.
   double gain(const ir::Extern& call) {
-    const ir::BufferView& w = call.inputs[1];
-    if (const auto value = constant_operand(graph_, w); value && is_float(value->dtype) && call.op != "matmul") {
-      const std::size_t kept =
-          call.op == "linear" ? (call.integer("weight_transposed") ? 1 : 0) : (call.integer("transposed") ? 1 : 0);
-      if (!is_whole(w)) return Magnitudes(*value).greatest_sum(kept);
-      auto [it, added] = gains_.try_emplace({w.buffer, kept}, 0);
-      if (added) it->second = Magnitudes(*value).greatest_sum(kept);
+    const ir::BufferView &a = EpilogueCall(call).first(), &w = EpilogueCall(call).second();
+    const auto kept = library_ops::weight_results_dimension(call);
+    if (const auto value = constant_operand(graph_, w); value && is_float(value->dtype) && kept) {
+      if (!is_whole(w)) return Magnitudes(*value).greatest_sum(*kept);
+      auto [it, added] = gains_.try_emplace({w.buffer, *kept}, 0);
+      if (added) it->second = Magnitudes(*value).greatest_sum(*kept);
       return it->second;
     }
-    const ir::BufferView& a = call.inputs[0];
     double terms = 1;
     auto times = [&](ir::Expr size) {
       constexpr double kMost = 1e12;  // elements that memory holds
       const std::int64_t most = graph_.env().bounds(size).high;
       terms = std::min(kMost, terms * static_cast<double>(std::max<std::int64_t>(most, 1)));
     };
-    if (call.op == "convolution")
+    if (library_ops::has(call.op, Trait::Convolution))
       std::for_each(w.sizes.begin(), w.sizes.end(), times);
     else
       times(a.sizes.back());
-    return terms * bound(call, 1) * kSlack;
+    return terms * bound(call, EpilogueCall<const ir::Extern>::kSecond) * kSlack;
   }
 
   ProductBound bound_of(const ir::Extern& call) {
     ProductBound out;
-    std::size_t next = 2;
+    const EpilogueCall view(call);
+    std::size_t next = view.first_post_operand();
     double at = bound(call, 0) * gain(call);
-    if (spreads_nan(call))
-      out.safe = std::max(at, bound(call, 0)) * winograd::transforms(call.integer("tile")).amplification() <= kGreatest;
-    if (call.integer("has_bias")) at += bound(call, next++);
-    for (const runtime::PostOp& op : post_ops(call)) {
-      using Kind = runtime::PostOp::Kind;
+    if (const auto tile = library_ops::winograd_tile(call))
+      out.safe = std::max(at, bound(call, 0)) * winograd::transforms(*tile).amplification() <= kGreatest;
+    if (view.has_bias()) at += bound(call, next - 1);
+    for (const PostOp& op : view.post()) {
+      using Kind = PostOp::Kind;
       if (std::isnan(at)) at = kUnknown;
-      if (runtime::loses_nan(op)) out.safe = out.safe && at <= kGreatest;
+      if (library_ops::info(op.kind).loses_nan) out.safe = out.safe && at <= kGreatest;
       switch (op.kind) {
         case Kind::Relu:
         case Kind::GeluErf:
@@ -338,12 +333,12 @@ class Guards {
       if (!safe) looked_.clear();
     }
     if (!safe) {
-      call.attributes["nan"] = "keep";
+      EpilogueCall(call).set_nan(library_ops::kKeepNan);
       return;
     }
     for (const auto& [i, limit] : looked_) look(call.inputs[i], limit, op);
     if (!flag_) return;
-    call.attributes["nan"] = "flag";
+    EpilogueCall(call).set_nan(library_ops::kFlagNan);
     call.inputs.push_back(*flag_);
   }
 
@@ -356,7 +351,10 @@ class Guards {
     const ir::BufferId id = graph_.add_buffer(fmt::format("bounded{}", looks_++), ir::BufferKind::Computed, layout).id;
     bounds_.push_back(kUnknown);
     const ir::BufferView made{id, layout.dtype, layout.sizes, layout.strides, 0};
-    ir::Extern call{"all_bounded", {{"limit", limit}}, {v}, {made}};
+    ir::Extern call{std::string(library_ops::checks::kAllBounded),
+                    {{std::string(library_ops::checks::kLimit.name), limit}},
+                    {v},
+                    {made}};
     if (flag_) call.inputs.push_back(*flag_);
     flag_ = made;
     ir::Operation op;

@@ -4,14 +4,14 @@
 #include <map>
 #include <utility>
 
+#include "library_ops/convolutions.h"
+#include "library_ops/table.h"
 #include "runtime/device/library.h"
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
 
 namespace coil {
 namespace {
-
-constexpr std::size_t kWeightOperand = 1;
 
 runtime::BoundView bind(const sym::ShapeEnv& env, const ir::BufferView& v) {
   runtime::BoundView out;
@@ -145,8 +145,8 @@ void relayout_weights(ir::Graph& graph) {
   MadeOf made;
   for (ir::Operation& op : graph.operations()) {
     auto* call = std::get_if<ir::Extern>(&op.node);
-    if (!call || call->op != "convolution") continue;
-    ir::BufferView& weight = call->inputs[kWeightOperand];
+    if (!call || !library_ops::has(call->op, library_ops::Trait::Convolution)) continue;
+    ir::BufferView& weight = library_ops::ConvolutionCall(*call).weight();
     const auto value = constant_operand(graph, weight);
     auto relaid = value && value->numel() > 0 ? channels_last(*value) : std::nullopt;
     if (!relaid) continue;
@@ -159,21 +159,17 @@ void pack_weights(ir::Graph& graph, std::string_view isa) {
   MadeOf made;
   for (ir::Operation& op : graph.operations()) {
     auto* call = std::get_if<ir::Extern>(&op.node);
-    if (!call || (call->op != "linear" && call->op != "convolution") || call->inputs.size() <= kWeightOperand) continue;
-    ir::BufferView& weight = call->inputs[kWeightOperand];
+    const auto operand = call ? library_ops::get(call->op).packable() : std::nullopt;
+    if (!operand) continue;
+    ir::BufferView& weight = call->inputs.at(*operand);
     auto value = constant_operand(graph, weight);
     if (!value) continue;
     std::vector<runtime::BoundView> inputs, outputs;
     for (const ir::BufferView& v : call->inputs) inputs.push_back(bind(graph.env(), v));
     for (const ir::BufferView& v : call->outputs) outputs.push_back(bind(graph.env(), v));
-    runtime::Attributes attributes;
-    for (const auto& [key, v] : call->attributes)
-      attributes.emplace(key, std::visit([](const auto& x) { return runtime::Attribute(x); }, v));
-    auto packed = runtime::pack_operand(call->op, attributes, inputs, outputs, kWeightOperand, *value, isa);
+    auto packed = runtime::pack_operand(call->op, call->attributes, inputs, outputs, *operand, *value, isa);
     if (!packed) continue;
-    for (const auto& [key, v] : packed->attributes)
-      call->attributes[key] = std::visit([](const auto& x) { return ir::ExternAttribute(x); },
-                                         static_cast<const runtime::Attribute::variant&>(v));
+    for (const auto& [key, v] : packed->attributes) call->attributes.insert_or_assign(key, v);
     replace_weight(graph, weight, std::move(packed->bytes), {}, made, std::move(packed->attributes));
   }
 }

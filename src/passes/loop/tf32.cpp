@@ -1,5 +1,8 @@
 #include "passes/loop/tf32.h"
 
+#include "library_ops/products.h"
+#include "library_ops/table.h"
+
 namespace coil {
 
 bool is_tf32_choice(std::string_view choice) {
@@ -15,11 +18,11 @@ void allow_tf32(ir::Graph& graph, std::string_view choice) {
   for (ir::Operation& op : operations) {
     auto* call = std::get_if<ir::Extern>(&op.node);
     if (!call) continue;
-    const bool product = call->op == "linear" || call->op == "matmul",
-               convolution = call->op == "convolution" || call->op == "convolution_weights";
-    if (!(product && products) && !(convolution && convolutions)) continue;
+    const library_ops::Descriptor& known = library_ops::get(call->op);
+    if (!known.attribute(library_ops::kTf32.name)) continue;
+    if (!(known.traits.has(library_ops::Trait::Product) ? products : convolutions)) continue;
     if (call->inputs.at(0).dtype != DType::F32) continue;
-    call->attributes["tf32"] = std::int64_t{1};
+    call->attributes.insert_or_assign(std::string(library_ops::kTf32.name), std::int64_t{1});
     changed = true;
   }
   if (changed) graph.replace_operations(std::move(operations));

@@ -8,6 +8,8 @@
 #include <unordered_map>
 
 #include "ir/tensor_box.h"
+#include "library_ops/convolutions.h"
+#include "library_ops/table.h"
 #include "passes/loop/pack_weights.h"
 #include "passes/loop/winograd_transforms.h"
 #include "runtime/device/threads.h"
@@ -20,10 +22,10 @@ using ir::Exprs;
 using ir::Scalar;
 using ir::ScalarOp;
 
+using library_ops::ConvolutionCall;
 using winograd::kWindow;
 using winograd::Transforms;
 
-constexpr std::size_t kWeight = 1, kBias = 2;
 constexpr double kMostBytes = 1 << 26;  ///< of both transforms
 
 /// What a convolution costs, in seconds: its multiplications, its weights, which a net reads from memory each time, and
@@ -38,12 +40,8 @@ struct Cost {
                 2 * transformed * sizeof(float) / kCaches + calls * kCall) {}
 };
 
-bool all_are(const ir::Extern& call, const char* name, std::int64_t value) {
-  auto found = call.attributes.find(name);
-  if (found == call.attributes.end()) return true;
-  for (std::int64_t v : std::get<std::vector<std::int64_t>>(found->second))
-    if (v != value) return false;
-  return true;
+bool all_are(const std::vector<std::int64_t>& values, std::int64_t value) {
+  return std::ranges::all_of(values, [&](std::int64_t v) { return v == value; });
 }
 
 bool all_finite(const Tensor& t) {
@@ -63,12 +61,13 @@ struct Tiles {
 
 /// The tile that the call takes least time with; nothing where it stays whole. `wanted`: this one or none.
 std::optional<std::int64_t> best_tile(ir::Graph& graph, const ir::Extern& call, std::optional<std::int64_t> wanted) {
-  const ir::BufferView &x = call.inputs[0], &w = call.inputs[kWeight], &y = call.outputs[0];
+  const ConvolutionCall convolution(call);
+  const ir::BufferView &x = convolution.x(), &w = convolution.weight(), &y = convolution.result();
   if (x.dtype != DType::F32 || w.dtype != DType::F32 || y.dtype != DType::F32 || x.sizes.size() != 4 ||
-      call.integer("groups") != 1 || call.integer("transposed"))
+      convolution.groups() != 1 || convolution.transposed())
     return std::nullopt;
-  if (!w.sizes[2].is_constant(kWindow) || !w.sizes[3].is_constant(kWindow) || !all_are(call, "stride", 1) ||
-      !all_are(call, "dilation", 1))
+  if (!w.sizes[2].is_constant(kWindow) || !w.sizes[3].is_constant(kWindow) || !all_are(convolution.stride(2), 1) ||
+      !all_are(convolution.dilation(2), 1))
     return std::nullopt;
   const auto value = constant_operand(graph, w);
   if (!value) return std::nullopt;
@@ -208,10 +207,11 @@ class Expansion {
     bool any = false;
     for (std::size_t i = 0; i < list_.size(); ++i) {
       ir::Operation& op = list_[i];
-      if (auto* call = std::get_if<ir::Extern>(&op.node); call && call->computed_by("winograd")) {
+      auto* call = std::get_if<ir::Extern>(&op.node);
+      if (const auto tile = call ? library_ops::winograd_tile(*call) : std::nullopt) {
         any = true;
-        const Transforms& transforms = winograd::transforms(call->integer("tile"));
-        call->attributes.erase("algorithm"), call->attributes.erase("tile");
+        const Transforms& transforms = winograd::transforms(*tile);
+        ConvolutionCall(*call).forget_winograd();
         if (takes_apart(*call)) {
           expand(i, *call, transforms);
           continue;
@@ -239,16 +239,11 @@ class Expansion {
   static constexpr std::size_t kLoop[] = {0, 3, 1, 2};
 
   bool takes_apart(const ir::Extern& call) const {
-    auto nan = call.attributes.find("nan");
-    if (nan != call.attributes.end() && std::get<std::string>(nan->second) == "keep") return false;
-    const ir::BufferView& y = call.outputs[0];
+    if (ConvolutionCall(call).nan() == library_ops::kKeepNan) return false;
+    const ir::BufferView& y = ConvolutionCall(call).result();
     const ir::Layout& layout = graph_.buffer(y.buffer).layout;
     return y.sizes == layout.sizes && y.strides == layout.strides && y.offset.is_constant(0) &&
            y.strides[1].is_constant(1);
-  }
-
-  std::int64_t padding(const ir::Extern& call, std::size_t d) const {
-    return std::get<std::vector<std::int64_t>>(call.attributes.at("padding"))[d];
   }
 
   ir::Operation loop(const ir::Operation& like, Exprs sizes, Scalar body, ir::BufferId out, Exprs store_index) const {
@@ -269,33 +264,35 @@ class Expansion {
 
   void expand(std::size_t at, const ir::Extern& call, const Transforms& t) {
     const ir::Operation& op = list_[at];
-    const ir::BufferView y = call.outputs[0];
+    const ConvolutionCall convolution(call);
+    const ir::BufferView y = convolution.result();
     const Tiles tiles(y, t.tile);
-    const Expr channels = call.inputs[kWeight].sizes[1], results = call.inputs[kWeight].sizes[0];
+    const Expr channels = convolution.weight().sizes[1], results = convolution.weight().sizes[0];
     const ir::BufferId v = transform_input(op, call, t, tiles, channels);
     const ir::BufferId m = temporary(y, {t.terms(), tiles.images, tiles.down, tiles.across, results});
     auto matrices = [&](ir::BufferId b, Expr columns) {
       return ir::BufferView{
           b, DType::F32, {t.terms(), tiles.count(), columns}, {tiles.count() * columns, columns, 1}, 0};
     };
-    ir::Extern products{"matmul",
-                        {{"has_bias", std::int64_t{0}}},
-                        {matrices(v, channels), weights(call.inputs[kWeight], t)},
+    ir::Extern products{std::string(library_ops::matmul::kName),
+                        {{std::string(library_ops::kHasBias.name), std::int64_t{0}}},
+                        {matrices(v, channels), weights(convolution.weight(), t)},
                         {matrices(m, results)}};
     Products made{t, m, y, {}, {}};
-    if (call.attributes.contains("nan")) {
+    if (!convolution.nan().empty()) {
+      namespace guarded = library_ops::winograd_products;
       std::vector<double> recover;
       for (const auto& row : t.recover)
         for (const auto& number : row) recover.push_back(number.value());
-      products.op = "winograd_products";
-      products.attributes = {{"padding", call.attributes.at("padding")},
-                             {"padding_end", call.attributes.at("padding_end")},
-                             {"recover", std::move(recover)}};
-      products.inputs.push_back(call.inputs[0]);
+      products.op = guarded::kName;
+      products.attributes = {{std::string(guarded::kPadding.name), convolution.padding(2)},
+                             {std::string(guarded::kPaddingEnd.name), convolution.padding_end(2)},
+                             {std::string(guarded::kRecover.name), std::move(recover)}};
+      products.inputs.push_back(convolution.x());
       products.inputs.push_back(call.inputs.back());
       made.flag = call.inputs.back();
     }
-    if (call.integer("has_bias")) made.bias = call.inputs[kBias];
+    if (convolution.has_bias()) made.bias = convolution.bias();
     ir::Operation multiplied{.node = std::move(products), .outs = {m}, .origins = op.origins, .where = op.where};
     made_.push_back(std::move(multiplied));
     if (const auto reader = sole_reader(at, y)) {
@@ -325,7 +322,8 @@ class Expansion {
 
   ir::BufferId transform_input(const ir::Operation& op, const ir::Extern& call, const Transforms& t, const Tiles& tiles,
                                Expr channels) {
-    const ir::BufferView& x = call.inputs[0];
+    const ir::BufferView& x = ConvolutionCall(call).x();
+    const std::vector<std::int64_t> padding = ConvolutionCall(call).padding(2);
     const Exprs sizes{tiles.images, tiles.down, tiles.across, channels};
     const auto loops = ir::loop_vars(graph_, sizes);
     LinearSums sums(graph_.pool());
@@ -335,8 +333,8 @@ class Expansion {
       std::vector<Scalar> column;
       for (std::int64_t i = 0; i < t.square; ++i) {
         const Exprs index{graph_.ivar(kLoop[0]), graph_.ivar(kLoop[1]),
-                          graph_.ivar(kLoop[2]) * t.tile + (i - padding(call, 0)),
-                          graph_.ivar(kLoop[3]) * t.tile + (j - padding(call, 1))};
+                          graph_.ivar(kLoop[2]) * t.tile + (i - padding[0]),
+                          graph_.ivar(kLoop[3]) * t.tile + (j - padding[1])};
         column.push_back(element(x, index, loops));
       }
       half.push_back(sums.of_input(t.bt, column));
@@ -474,9 +472,8 @@ class Expansion {
 void choose_winograd(ir::Graph& graph, std::optional<std::int64_t> tile) {
   for (ir::Operation& op : graph.operations()) {
     auto* call = std::get_if<ir::Extern>(&op.node);
-    if (!call || call->op != "convolution") continue;
-    const auto best = best_tile(graph, *call, tile);
-    if (best) call->attributes["algorithm"] = "winograd", call->attributes["tile"] = *best;
+    if (!call || !library_ops::has(call->op, library_ops::Trait::Convolution)) continue;
+    if (const auto best = best_tile(graph, *call, tile)) ConvolutionCall(*call).choose_winograd(*best);
   }
 }
 

@@ -6,7 +6,7 @@
 // with weights that were transformed at compile time (U = G g Gt), and a loop that transforms the products back (Y = At
 // M A), which what follows the convolution fuses with. passes/loop/winograd_transforms.h has the matrices. What is
 // infinite or NaN would spread over its tile: the look at the input that keeps NaN elsewhere (passes/loop/nan_guards.h)
-// has the convolution computed another way then (runtime/ops/winograd.h), and the loop back takes its results as they
+// has the convolution computed another way then (runtime/ops/winograd.cpp), and the loop back takes its results as they
 // are.
 #pragma once
 #include "ir/ir.h"

@@ -37,8 +37,8 @@ class Batcher {
     for (std::size_t n = 0; n < p_.lines.size(); ++n) {
       const std::size_t i = join_last ? p_.lines.size() - 1 - n : n;
       if (std::holds_alternative<Control>(p_.lines[i]) || std::holds_alternative<ReadSymbol>(p_.lines[i]) ||
-          std::holds_alternative<SetSymbol>(
-              p_.lines[i])) {  // no call moves over a border, or to where its sizes are not known
+          // No call moves over a border, or to where its sizes are not known.
+          std::holds_alternative<SetSymbol>(p_.lines[i])) {
         for (auto& [kernel, batch] : open) all.push_back(std::move(batch));
         open.clear();
       }

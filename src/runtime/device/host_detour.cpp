@@ -1,33 +1,10 @@
 #include "runtime/device/host_detour.h"
 
-#include <algorithm>
-
 #include "runtime/device/convert.h"
 #include "runtime/device/device.h"
 
 namespace coil::runtime {
 namespace {
-
-constexpr std::string_view kHostOps[] = {"assert_finite",
-                                         "cholesky",
-                                         "eig",
-                                         "eigh",
-                                         "geqrf",
-                                         "householder_product",
-                                         "ldl_factor",
-                                         "ldl_solve",
-                                         "lu_factor",
-                                         "lu_permutation",
-                                         "lu_solve",
-                                         "matrix_exp",
-                                         "nonzero",
-                                         "ormqr",
-                                         "qr",
-                                         "recurrent",
-                                         "repeat_positions",
-                                         "solve_triangular",
-                                         "svd",
-                                         "unique"};
 
 /// Operands on the host are dense, whatever their strides on the device.
 class HostDetour : public PreparedCall {
@@ -103,8 +80,6 @@ class HostDetourOp : public CachedOp {
 };
 
 }  // namespace
-
-bool takes_detour(std::string_view op) { return std::ranges::find(kHostOps, op) != std::end(kHostOps); }
 
 std::unique_ptr<LibraryOp> make_host_detour(Queue& queue, std::string_view op, const Attributes& attributes) {
   return std::make_unique<HostDetourOp>(queue, op, attributes);

@@ -5,10 +5,8 @@
 
 namespace coil::runtime {
 
-/// Whether a device that lacks the operation leaves it to the host. Not so operations that the compiler only asks of
-/// the CPU, and those whose kernels every device has.
-bool takes_detour(std::string_view op);
-/// The call site. It cannot be recorded: the host works anew in each run.
+/// The call site of an operation that says so of itself (library_ops: Trait::HostDetour). It cannot be recorded: the
+/// host works anew in each run.
 std::unique_ptr<LibraryOp> make_host_detour(Queue&, std::string_view op, const Attributes&);
 /// The same for one combination of views, for operations that go to the host for some types only.
 std::unique_ptr<PreparedCall> prepare_host_detour(Queue&, std::string_view op, const Attributes&,

@@ -3,6 +3,8 @@
 #include <map>
 #include <mutex>
 
+#include "library_ops/check.h"
+#include "library_ops/table.h"
 #include "runtime/device/device.h"
 #include "runtime/device/host_detour.h"
 #include "support/error.h"
@@ -23,6 +25,11 @@ Registry& registry() {
   return r;
 }
 
+/// An operation that nobody has described takes anything.
+void describe(std::string_view op) {
+  if (!library_ops::find(op)) library_ops::define({.name = std::string(op), .sentence = {}, .open = true});
+}
+
 }  // namespace
 
 std::unique_ptr<LibraryOp> make_library_op(std::string_view op, const Attributes& attributes) {
@@ -33,6 +40,7 @@ std::unique_ptr<LibraryOp> make_library_op(std::string_view op, const Attributes
     if (auto found = r.on_cpu.find(op); found != r.on_cpu.end()) make = found->second;
   }
   if (!make) fail("this runtime has no library operation '{}'", op);
+  library_ops::check_attributes(library_ops::get(op), attributes);
   return make(attributes);
 }
 
@@ -44,13 +52,17 @@ std::unique_ptr<LibraryOp> make_library_op(Queue& queue, std::string_view op, co
     if (auto found = r.elsewhere.find({queue.device().type, std::string(op)}); found != r.elsewhere.end())
       make = found->second;
   }
-  if (make) return make(attributes, queue);
+  if (make) {
+    library_ops::check_attributes(library_ops::get(op), attributes);
+    return make(attributes, queue);
+  }
   if (leaves_to_host(op, queue.device().type)) return make_host_detour(queue, op, attributes);
   fail("this runtime has no library operation '{}' on {}", op, to_string(queue.device()));
 }
 
 bool leaves_to_host(std::string_view op, DeviceType device) {
-  return device != DeviceType::CPU && takes_detour(op) && !has_library_op(op, device) && has_library_op(op);
+  return device != DeviceType::CPU && library_ops::has(op, library_ops::Trait::HostDetour) &&
+         !has_library_op(op, device) && has_library_op(op);
 }
 
 bool carries_out(std::string_view op, DeviceType device) {
@@ -63,13 +75,30 @@ bool has_library_op(std::string_view op, DeviceType device) {
   return device == DeviceType::CPU ? r.on_cpu.contains(op) : r.elsewhere.contains({device, std::string(op)});
 }
 
+void define_library_op(library_ops::Descriptor description, LibraryFactory make) {
+  const std::string op = description.name;
+  library_ops::define(std::move(description));
+  define_library_op(op, std::move(make));
+}
+
 void define_library_op(std::string_view op, LibraryFactory make) {
+  describe(op);
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   r.on_cpu.insert_or_assign(std::string(op), std::move(make));
 }
 
+DefineLibraryOps::DefineLibraryOps(std::initializer_list<std::pair<std::string_view, LibraryFactory>> ops) {
+  for (const auto& [op, make] : ops) define_library_op(op, make);
+}
+
+DefineLibraryOps::DefineLibraryOps(DeviceType device,
+                                   std::initializer_list<std::pair<std::string_view, QueueLibraryFactory>> ops) {
+  for (const auto& [op, make] : ops) define_library_op(device, op, make);
+}
+
 void define_library_op(DeviceType device, std::string_view op, QueueLibraryFactory make) {
+  describe(op);
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   r.elsewhere.insert_or_assign({device, std::string(op)}, std::move(make));

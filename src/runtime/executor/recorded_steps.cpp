@@ -72,8 +72,8 @@ std::vector<Touch> Binding::touches(std::size_t bound) const {
   if (const auto* call = std::get_if<KernelCall>(&step)) {
     for (std::uint32_t k = 0; k < call->buffers.size(); ++k) {
       const BufferId owner = memory_of_[call->buffers[k]];
-      const bool writes = call->written.empty() ||
-                          std::ranges::find(call->written, k) != call->written.end();  // older plans do not tell
+      // Older plans do not tell.
+      const bool writes = call->written.empty() || std::ranges::find(call->written, k) != call->written.end();
       out.push_back({base_of(owner), base_of(owner) + now_.buffer_bytes[owner], writes});
     }
     return out;

@@ -1,9 +1,10 @@
-#include "runtime/ops/assertions.h"
-
+// Checks on tensors that a program makes of its own values when it was asked to: they read, write nothing, and fail the
+// run.
 #include <cmath>
 #include <cstring>
 
-#include "runtime/plan/attributes.h"
+#include "library_ops/checks.h"
+#include "runtime/device/library.h"
 #include "runtime/views/half.h"
 #include "support/error.h"
 
@@ -39,9 +40,9 @@ ReadReal reader_of(DType d) {
 class AssertFinite : public LibraryOp {
  public:
   explicit AssertFinite(const Attributes& a)
-      : name_(string_attribute(a, "name")),
-        nan_(int_attribute(a, "nan", 1) != 0),
-        inf_(int_attribute(a, "inf", 1) != 0) {}
+      : name_(read(a, library_ops::checks::kWhat)),
+        nan_(read(a, library_ops::checks::kNoNan)),
+        inf_(read(a, library_ops::checks::kNoInfinity)) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     if (inputs.size() != 1 || !outputs.empty()) fail("assert_finite takes one tensor and gives none");
@@ -81,7 +82,7 @@ class AssertFinite : public LibraryOp {
 class AssertAligned : public LibraryOp {
  public:
   explicit AssertAligned(const Attributes& a)
-      : name_(string_attribute(a, "name")), bytes_(int_attribute(a, "bytes", 16)) {
+      : name_(read(a, library_ops::checks::kWhat)), bytes_(read(a, library_ops::checks::kBytes)) {
     if (bytes_ < 1) fail("assert_aligned: an alignment of {} bytes", bytes_);
   }
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
@@ -99,13 +100,9 @@ class AssertAligned : public LibraryOp {
   bool empty_ = false;
 };
 
-}  // namespace
+const DefineLibraryOps kAssertions({{library_ops::checks::kFinite, call_site<AssertFinite>},
+                                    {library_ops::checks::kAligned, call_site<AssertAligned>}});
 
-std::unique_ptr<LibraryOp> make_assert_finite(const Attributes& attributes) {
-  return std::make_unique<AssertFinite>(attributes);
-}
-std::unique_ptr<LibraryOp> make_assert_aligned(const Attributes& attributes) {
-  return std::make_unique<AssertAligned>(attributes);
-}
+}  // namespace
 
 }  // namespace coil::runtime

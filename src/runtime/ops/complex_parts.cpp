@@ -1,5 +1,6 @@
 #include "runtime/ops/complex_parts.h"
 
+#include "library_ops/selection.h"
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
 
@@ -48,6 +49,10 @@ RealViews real_views(std::span<const BoundView> inputs, std::span<const BoundVie
   return views;
 }
 
-std::unique_ptr<LibraryOp> make_complex_parts(const Attributes&) { return std::make_unique<ComplexParts>(); }
+namespace {
+
+const DefineLibraryOps kComplexParts({{library_ops::selection::kComplexParts, call_site<ComplexParts>}});
+
+}  // namespace
 
 }  // namespace coil::runtime

@@ -12,7 +12,4 @@ struct RealViews {
 /// Throws Error where operands do not fit.
 RealViews real_views(std::span<const BoundView> inputs, std::span<const BoundView> outputs);
 
-/// One side is complex, the other of its real type with a last dimension of two more.
-std::unique_ptr<LibraryOp> make_complex_parts(const Attributes&);
-
 }  // namespace coil::runtime

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "library_ops/convolutions.h"
 #include "runtime/ops/nan_guard.h"
 #include "runtime/ops/onednn/onednn.h"
-#include "runtime/plan/attributes.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -43,7 +43,9 @@ std::unique_ptr<PreparedCall> make_call(const ConvolutionProblem& problem) {
 
 class ConvolutionOp : public CachedOp {
  public:
-  explicit ConvolutionOp(const Attributes& attributes) : attributes_(attributes) { parse_post_ops(attributes); }
+  explicit ConvolutionOp(const Attributes& attributes) : attributes_(attributes) {
+    library_ops::parse_post_ops(read(attributes, library_ops::kPost));
+  }
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
@@ -64,33 +66,33 @@ class ConvolutionOp : public CachedOp {
 ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<const BoundView> inputs,
                                        std::span<const BoundView> outputs) {
   if (inputs.size() < 2 || outputs.size() != 1) fail("convolution takes x and a weight and gives y");
+  const BoundCall call{attributes, inputs, outputs};
+  const library_ops::ConvolutionCall given(call);
   ConvolutionProblem p;
-  p.x = inputs[0];
-  p.y = outputs[0];
-  p.weight = inputs[1];
+  p.x = given.x();
+  p.y = given.result();
+  p.weight = given.weight();
   if (p.x.sizes.size() < 3 || p.x.sizes.size() > 5 || p.y.sizes.size() != p.x.sizes.size())
     fail("convolution: x has {} dimensions; 3, 4 and 5 are possible", p.x.sizes.size());
-  p.packed_desc = string_attribute(attributes, "packed_desc");
+  p.packed_desc = given.packed_desc();
   if (!p.packed_desc.empty()) {
     p.packed_bytes = dense_bytes(p.weight);
-    p.weight = dense_view(p.x.dtype, ints_attribute(attributes, "weight_sizes", {}));
+    p.weight = dense_view(p.x.dtype, given.weight_sizes());
   }
-  p.stride = per_dimension(attributes, "stride", 1, p.spatial(), "convolution");
-  p.padding = per_dimension(attributes, "padding", 0, p.spatial(), "convolution");
-  p.padding_end = attributes.contains("padding_end")
-                      ? per_dimension(attributes, "padding_end", 0, p.spatial(), "convolution")
-                      : p.padding;
-  p.dilation = per_dimension(attributes, "dilation", 1, p.spatial(), "convolution");
-  p.groups = int_attribute(attributes, "groups", 1);
-  p.transposed = int_attribute(attributes, "transposed", 0) != 0;
-  p.tf32 = flag_attribute(attributes, "tf32");
-  p.post = parse_post_ops(attributes);
+  p.stride = given.stride(p.spatial());
+  p.padding = given.padding(p.spatial());
+  p.padding_end = given.padding_end(p.spatial());
+  p.dilation = given.dilation(p.spatial());
+  p.groups = given.groups();
+  p.transposed = given.transposed();
+  p.tf32 = given.tf32();
+  p.post = given.post();
   check(p);
-  if (int_attribute(attributes, "has_bias", 0)) {
-    if (inputs.size() < 3 || inputs[2].sizes != Sizes{p.y.sizes[1]})
+  p.first_operand = given.first_post_operand();
+  if (given.has_bias()) {
+    if (inputs.size() < p.first_operand || given.bias().sizes != Sizes{p.y.sizes[1]})
       fail("convolution: the bias does not have one value for each channel");
-    p.bias = inputs[2];
-    p.first_operand = 3;
+    p.bias = given.bias();
   }
   for (const PostOp& op : p.post) {
     if (!op.takes_operand()) continue;
@@ -104,5 +106,11 @@ ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<c
 std::unique_ptr<LibraryOp> make_convolution(const Attributes& attributes) {
   return std::make_unique<ConvolutionOp>(attributes);
 }
+
+namespace {
+
+const DefineLibraryOps kConvolution({{library_ops::convolution::kName, make_convolution}});
+
+}  // namespace
 
 }  // namespace coil::runtime

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "library_ops/convolutions.h"
 #include "runtime/device/threads.h"
 #include "runtime/ops/onednn/onednn.h"
-#include "runtime/plan/attributes.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -95,15 +95,17 @@ WeightGradientProblem weight_gradient_problem(const Attributes& attributes, std:
                                               std::span<const BoundView> outputs) {
   if (inputs.size() != 2 || outputs.size() != 1)
     fail("convolution_weights takes x and the result's gradient and gives the weight's");
-  WeightGradientProblem p{inputs[0], inputs[1], outputs[0], {}, {}, {}};
+  const BoundCall call{attributes, inputs, outputs};
+  const library_ops::ConvolutionWeightsCall given(call);
+  WeightGradientProblem p{given.x(), given.dy(), given.dw(), {}, {}, {}};
   const std::size_t rank = p.x.sizes.size();
   if (rank < 3 || rank > 5 || p.dy.sizes.size() != rank || p.dw.sizes.size() != rank)
     fail("convolution_weights: x has {} dimensions; 3, 4 and 5 are possible", rank);
-  p.stride = per_dimension(attributes, "stride", 1, p.spatial(), "convolution_weights");
-  p.padding = per_dimension(attributes, "padding", 0, p.spatial(), "convolution_weights");
-  p.dilation = per_dimension(attributes, "dilation", 1, p.spatial(), "convolution_weights");
-  p.groups = int_attribute(attributes, "groups", 1);
-  p.tf32 = flag_attribute(attributes, "tf32");
+  p.stride = given.stride(p.spatial());
+  p.padding = given.padding(p.spatial());
+  p.dilation = given.dilation(p.spatial());
+  p.groups = given.groups();
+  p.tf32 = given.tf32();
   const bool fits = p.groups > 0 && p.x.sizes[0] == p.dy.sizes[0] && p.dw.sizes[0] == p.dy.sizes[1] &&
                     p.dy.sizes[1] % p.groups == 0 && p.dw.sizes[1] * p.groups == p.x.sizes[1] &&
                     std::all_of(p.stride.begin(), p.stride.end(), [](auto s) { return s > 0; });
@@ -121,8 +123,11 @@ std::unique_ptr<PreparedCall> make_plain_weight_gradient(const WeightGradientPro
   }
 }
 
-std::unique_ptr<LibraryOp> make_convolution_weights(const Attributes& attributes) {
-  return std::make_unique<ConvolutionWeightsOp>(attributes);
-}
+namespace {
+
+const DefineLibraryOps kConvolutionWeights({{library_ops::convolution_weights::kName,
+                                             call_site<ConvolutionWeightsOp>}});
+
+}  // namespace
 
 }  // namespace coil::runtime

@@ -19,6 +19,5 @@ struct WeightGradientProblem {
 WeightGradientProblem weight_gradient_problem(const Attributes&, std::span<const BoundView> inputs,
                                               std::span<const BoundView> outputs);
 std::unique_ptr<PreparedCall> make_plain_weight_gradient(const WeightGradientProblem&);
-std::unique_ptr<LibraryOp> make_convolution_weights(const Attributes&);
 
 }  // namespace coil::runtime

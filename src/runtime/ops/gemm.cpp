@@ -2,35 +2,36 @@
 
 #include <algorithm>
 
+#include "library_ops/products.h"
 #include "runtime/ops/nan_guard.h"
 #include "runtime/ops/onednn/onednn.h"
 #include "runtime/ops/panel/gemm.h"
-#include "runtime/plan/attributes.h"
 #include "support/error.h"
 
 namespace coil::runtime {
 namespace {
 
 /// Appends a product's bias and the operands of its post-operations, which follow the two matrices in the call.
-void add_epilogue(GemmProblem& p, const Attributes& attributes, std::span<const BoundView> inputs, const BoundView& y) {
-  std::size_t next = 2;
-  p.post = parse_post_ops(attributes);
-  p.tf32 = flag_attribute(attributes, "tf32");
+void add_epilogue(GemmProblem& p, const BoundCall& call) {
+  const library_ops::EpilogueCall epilogue(call);
+  p.post = epilogue.post();
+  p.tf32 = epilogue.tf32();
   auto operand = [&](std::size_t index) {
-    if (index >= inputs.size()) fail("a post-operation of a matrix product has no operand");
-    return GemmOperand{index, expand_view(inputs[index], y.sizes), p.y.sizes};
+    if (index >= call.inputs.size()) fail("a post-operation of a matrix product has no operand");
+    return GemmOperand{index, expand_view(call.inputs[index], epilogue.result().sizes), p.y.sizes};
   };
-  if (int_attribute(attributes, "has_bias", 0)) {
-    if (next >= inputs.size()) fail("a matrix product with has_bias has no bias");
-    if (inputs[next].sizes == Sizes{p.n}) {
-      p.bias = GemmOperand{next, inputs[next], {p.n}};
+  std::size_t next = epilogue.first_post_operand();
+  if (epilogue.has_bias()) {
+    const std::size_t bias = next - 1;
+    if (bias >= call.inputs.size()) fail("a matrix product with has_bias has no bias");
+    if (call.inputs[bias].sizes == Sizes{p.n}) {
+      p.bias = GemmOperand{bias, call.inputs[bias], {p.n}};
     } else {
-      p.operands.push_back(operand(next));
+      p.operands.push_back(operand(bias));
       p.post.insert(p.post.begin(), PostOp{PostOp::Kind::Add});
     }
-    ++next;
   }
-  for (const PostOp& op : parse_post_ops(attributes))
+  for (const PostOp& op : epilogue.post())
     if (op.takes_operand()) p.operands.push_back(operand(next++));
 }
 
@@ -89,9 +90,11 @@ GemmProblem linear_problem(const Attributes& attributes, std::span<const BoundVi
                            std::span<const BoundView> outputs) {
   if (inputs.size() < 2 || outputs.size() != 1 || inputs[0].sizes.empty())
     fail("linear takes x and a weight and gives y");
-  const BoundView &x = inputs[0], &w = inputs[1], &y = outputs[0];
+  const BoundCall call{attributes, inputs, outputs};
+  const library_ops::LinearCall linear(call);
+  const BoundView &x = linear.x(), &w = linear.weight(), &y = linear.result();
   GemmProblem p;
-  p.packed_desc = string_attribute(attributes, "packed_desc");
+  p.packed_desc = linear.packed_desc();
   p.k = x.sizes.back();
   p.n = y.sizes.empty() ? 0 : y.sizes.back();
   p.m = numel(std::span(x.sizes).first(x.sizes.size() - 1));
@@ -101,17 +104,16 @@ GemmProblem linear_problem(const Attributes& attributes, std::span<const BoundVi
   p.y = {0, y, {p.m, p.n}};
   if (p.packed_desc.empty()) {
     require(w.sizes.size() == 2, "linear", x, w, y);
-    const BoundView b = int_attribute(attributes, "weight_transposed", 0) ? w : transposed(w);
+    const BoundView b = linear.weight_transposed() ? w : transposed(w);
     require(b.sizes == Sizes{p.k, p.n}, "linear", x, w, y);
     p.b = {1, b, b.sizes};
   } else {
-    if (int_attribute(attributes, "n", p.n) != p.n || int_attribute(attributes, "k", p.k) != p.k)
-      fail("linear: a packed weight of {}x{} was given for {}x{}", int_attribute(attributes, "n", p.n),
-           int_attribute(attributes, "k", p.k), p.n, p.k);
+    const std::int64_t n = linear.n().value_or(p.n), k = linear.k().value_or(p.k);
+    if (n != p.n || k != p.k) fail("linear: a packed weight of {}x{} was given for {}x{}", n, k, p.n, p.k);
     p.packed_bytes = dense_bytes(w);
     p.b = {1, {x.dtype, {p.k, p.n}, {1, p.k}}, {p.k, p.n}};
   }
-  add_epilogue(p, attributes, inputs, y);
+  add_epilogue(p, call);
   return p;
 }
 
@@ -143,7 +145,7 @@ GemmProblem matmul_problem(const Attributes& attributes, std::span<const BoundVi
   p.a = {0, broadcast(a, with_batch(p.m, p.k)), with_batch(p.m, p.k)};
   p.b = {1, broadcast(b, with_batch(p.k, p.n)), with_batch(p.k, p.n)};
   p.y = {0, y, y.sizes};
-  add_epilogue(p, attributes, inputs, y);
+  add_epilogue(p, {attributes, inputs, outputs});
   merge_batch(p);
   return p;
 }
@@ -160,7 +162,7 @@ class GemmOp : public CachedOp {
  public:
   using ProblemFunction = GemmProblem (*)(const Attributes&, std::span<const BoundView>, std::span<const BoundView>);
   GemmOp(const Attributes& attributes, ProblemFunction problem) : attributes_(attributes), problem_(problem) {
-    parse_post_ops(attributes);
+    library_ops::parse_post_ops(read(attributes, library_ops::kPost));
   }
 
  protected:
@@ -177,13 +179,21 @@ class GemmOp : public CachedOp {
   ProblemFunction problem_;
 };
 
-}  // namespace
-
 std::unique_ptr<LibraryOp> make_linear(const Attributes& attributes) {
   return std::make_unique<GemmOp>(attributes, linear_problem);
 }
+
+}  // namespace
+
 std::unique_ptr<LibraryOp> make_matmul(const Attributes& attributes) {
   return std::make_unique<GemmOp>(attributes, matmul_problem);
 }
+
+namespace {
+
+const DefineLibraryOps kProducts({{library_ops::linear::kName, make_linear},
+                                  {library_ops::matmul::kName, make_matmul}});
+
+}  // namespace
 
 }  // namespace coil::runtime

@@ -32,7 +32,6 @@ std::unique_ptr<PreparedCall> make_plain_gemm(const GemmProblem&);
 GemmProblem linear_problem(const Attributes&, std::span<const BoundView> inputs, std::span<const BoundView> outputs);
 GemmProblem matmul_problem(const Attributes&, std::span<const BoundView> inputs, std::span<const BoundView> outputs);
 
-std::unique_ptr<LibraryOp> make_linear(const Attributes&);
 std::unique_ptr<LibraryOp> make_matmul(const Attributes&);
 
 }  // namespace coil::runtime

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "library_ops/products.h"
 #include "runtime/ops/gemm.h"
 #include "support/error.h"
 
@@ -99,6 +100,10 @@ const void* row_at(const void* data, const BoundView& v, std::int64_t row) {
 
 BoundView rows_of(const BoundView& v, std::int64_t rows) { return {v.dtype, {rows, v.sizes[1]}, v.strides}; }
 
-std::unique_ptr<LibraryOp> make_grouped_matmul(const Attributes&) { return std::make_unique<GroupedMatmul>(); }
+namespace {
+
+const DefineLibraryOps kGroupedMatmul({{library_ops::grouped_matmul::kName, call_site<GroupedMatmul>}});
+
+}  // namespace
 
 }  // namespace coil::runtime

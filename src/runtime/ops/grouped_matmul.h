@@ -44,6 +44,4 @@ const void* row_at(const void* data, const BoundView&, std::int64_t row);
 /// Its first `rows` rows.
 BoundView rows_of(const BoundView&, std::int64_t rows);
 
-std::unique_ptr<LibraryOp> make_grouped_matmul(const Attributes&);
-
 }  // namespace coil::runtime

@@ -4,9 +4,10 @@
 #include <atomic>
 #include <cstring>
 
+#include "library_ops/checks.h"
+#include "library_ops/products.h"
 #include "runtime/device/threads.h"
 #include "runtime/ops/staging.h"
-#include "runtime/plan/attributes.h"
 #include "runtime/views/half.h"
 #include "support/error.h"
 
@@ -145,7 +146,7 @@ struct Runs {
 
 class AllBounded : public LibraryOp {
  public:
-  explicit AllBounded(const Attributes& a) : limit_(double_attribute(a, "limit", 0)) {
+  explicit AllBounded(const Attributes& a) : limit_(read(a, library_ops::checks::kLimit)) {
     if (!(limit_ > 0)) fail("all_bounded: a limit of {}", limit_);
   }
 
@@ -219,18 +220,14 @@ std::unique_ptr<PreparedCall> make_finished(std::unique_ptr<PreparedCall> head, 
   fail("post-operations are computed on floats");
 }
 
-bool loses_nan(const PostOp& op) {
-  return op.kind == PostOp::Kind::Relu || op.kind == PostOp::Kind::Clip || op.kind == PostOp::Kind::HardSigmoid;
-}
-
 std::unique_ptr<PreparedCall> make_with_nan_kept(const Attributes& attributes, const std::vector<PostOp>& post,
                                                  const BoundView& y, std::vector<EpilogueOperand> operands,
                                                  std::size_t inputs,
                                                  std::function<std::unique_ptr<PreparedCall>(std::size_t)> make) {
-  const std::string form = string_attribute(attributes, "nan");
-  if (!form.empty() && form != "flag" && form != "keep")
+  const std::string& form = read(attributes, library_ops::kNan);
+  if (!form.empty() && form != library_ops::kFlagNan && form != library_ops::kKeepNan)
     fail("attribute 'nan' is '{}'; 'flag' and 'keep' are possible", form);
-  const auto first = std::find_if(post.begin(), post.end(), loses_nan);
+  const auto first = std::ranges::find_if(post, [](const PostOp& op) { return library_ops::info(op.kind).loses_nan; });
   if (form.empty() || first == post.end()) return make(post.size());
   const auto count = static_cast<std::size_t>(first - post.begin());
   const auto taken = static_cast<std::ptrdiff_t>(
@@ -239,13 +236,15 @@ std::unique_ptr<PreparedCall> make_with_nan_kept(const Attributes& attributes, c
   auto exact = [make, count, rest = std::vector<PostOp>(first, post.end()), y, operands] {
     return make_finished(make(count), rest, y, operands);
   };
-  if (form == "keep") return exact();
+  if (form == library_ops::kKeepNan) return exact();
   if (inputs < 3) fail("a call with nan=flag has no flag");
   return std::make_unique<FlaggedCall>(make(post.size()), std::move(exact), inputs - 1);
 }
 
-std::unique_ptr<LibraryOp> make_all_bounded(const Attributes& attributes) {
-  return std::make_unique<AllBounded>(attributes);
-}
+namespace {
+
+const DefineLibraryOps kAllBounded({{library_ops::checks::kAllBounded, call_site<AllBounded>}});
+
+}  // namespace
 
 }  // namespace coil::runtime

@@ -12,9 +12,6 @@
 
 namespace coil::runtime {
 
-/// Whether oneDNN gives a number for NaN.
-bool loses_nan(const PostOp&);
-
 /// An operand of a post-operation: its place among the call's inputs, and its view broadcast to y.
 struct EpilogueOperand {
   std::size_t input = 0;
@@ -31,8 +28,5 @@ std::unique_ptr<PreparedCall> make_finished(std::unique_ptr<PreparedCall> head, 
 std::unique_ptr<PreparedCall> make_with_nan_kept(const Attributes&, const std::vector<PostOp>& post, const BoundView& y,
                                                  std::vector<EpilogueOperand> operands, std::size_t inputs,
                                                  std::function<std::unique_ptr<PreparedCall>(std::size_t)> make);
-
-/// all_bounded (runtime/device/library.h).
-std::unique_ptr<LibraryOp> make_all_bounded(const Attributes&);
 
 }  // namespace coil::runtime

@@ -1,13 +1,14 @@
-#include "runtime/ops/recurrent.h"
-
+// One direction of one layer of a recurrent network, over a whole sequence: `recurrent` (LSTM, GRU, plain tanh and relu
+// cells).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "library_ops/recurrent.h"
 #include "runtime/device/cached_op.h"
+#include "runtime/device/library.h"
 #include "runtime/device/threads.h"
 #include "runtime/ops/staging.h"
-#include "runtime/plan/attributes.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -172,8 +173,8 @@ class Recurrent : public PreparedCall {
 class RecurrentOp : public CachedOp {
  public:
   explicit RecurrentOp(const Attributes& a)
-      : config_{mode_of(string_attribute(a, "mode")), int_attribute(a, "reverse", 0) != 0,
-                int_attribute(a, "has_bias", 0) != 0, int_attribute(a, "has_projection", 0) != 0} {}
+      : config_{mode_of(read(a, library_ops::recurrent::kMode)), read(a, library_ops::recurrent::kReverse),
+                read(a, library_ops::recurrent::kBias), read(a, library_ops::recurrent::kHasProjection)} {}
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
@@ -187,10 +188,8 @@ class RecurrentOp : public CachedOp {
   Config config_;
 };
 
-}  // namespace
+const DefineLibraryOps kRecurrent({{library_ops::recurrent::kName, call_site<RecurrentOp>}});
 
-std::unique_ptr<LibraryOp> make_recurrent(const Attributes& attributes) {
-  return std::make_unique<RecurrentOp>(attributes);
-}
+}  // namespace
 
 }  // namespace coil::runtime

@@ -1,13 +1,13 @@
-#include "runtime/ops/selection.h"
-
+// Operations that find positions: where a mask is true, what repeats how often, which rows are distinct.
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <numeric>
 
+#include "library_ops/selection.h"
+#include "runtime/device/library.h"
 #include "runtime/device/threads.h"
 #include "runtime/ops/radix_sort.h"
-#include "runtime/plan/attributes.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -133,7 +133,8 @@ using Compare = int (*)(const std::byte*, const std::byte*);
 /// row the one that it is, for each distinct one how many, and how many there are.
 class UniqueOp : public LibraryOp {
  public:
-  explicit UniqueOp(const Attributes& attributes) : consecutive_(int_attribute(attributes, "consecutive", 0) != 0) {}
+  explicit UniqueOp(const Attributes& attributes)
+      : consecutive_(read(attributes, library_ops::selection::kConsecutive)) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     expect(inputs.size() == 1 && outputs.size() == 4, "unique",
@@ -270,12 +271,10 @@ class UniqueOp : public LibraryOp {
   Compare compare_ = nullptr;
 };
 
-}  // namespace
+const DefineLibraryOps kSelections({{library_ops::selection::kNonzero, call_site<NonzeroOp>},
+                                    {library_ops::selection::kRepeatPositions, call_site<RepeatPositionsOp>},
+                                    {library_ops::selection::kUnique, call_site<UniqueOp>}});
 
-std::unique_ptr<LibraryOp> make_nonzero(const Attributes&) { return std::make_unique<NonzeroOp>(); }
-std::unique_ptr<LibraryOp> make_repeat_positions(const Attributes&) { return std::make_unique<RepeatPositionsOp>(); }
-std::unique_ptr<LibraryOp> make_unique_rows(const Attributes& attributes) {
-  return std::make_unique<UniqueOp>(attributes);
-}
+}  // namespace
 
 }  // namespace coil::runtime

@@ -1,10 +1,10 @@
-#include "runtime/ops/sort.h"
-
+// Sorting along one dimension: `sort` and `topk` (aten.sort.stable, aten.topk).
 #include <algorithm>
 
+#include "library_ops/sorting.h"
+#include "runtime/device/library.h"
 #include "runtime/device/threads.h"
 #include "runtime/ops/radix_sort.h"
-#include "runtime/plan/attributes.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -13,9 +13,9 @@ namespace {
 class SortOp : public LibraryOp {
  public:
   SortOp(const Attributes& attributes, bool descending)
-      : dim_(int_attribute(attributes, "dim", -1)),
-        first_(int_attribute(attributes, "first", 0)),
-        middle_(int_attribute(attributes, "middle", 0) != 0),
+      : dim_(read(attributes, library_ops::sorting::kDim)),
+        first_(read(attributes, library_ops::sorting::kFirst)),
+        middle_(read(attributes, library_ops::sorting::kMiddle)),
         descending_(descending) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
@@ -161,14 +161,16 @@ class SortOp : public LibraryOp {
   int chunks_ = 1;
 };
 
-}  // namespace
-
 std::unique_ptr<LibraryOp> make_sort(const Attributes& attributes) {
-  return std::make_unique<SortOp>(attributes, int_attribute(attributes, "descending", 0) != 0);
+  return std::make_unique<SortOp>(attributes, read(attributes, library_ops::sorting::kDescending));
 }
 
 std::unique_ptr<LibraryOp> make_topk(const Attributes& attributes) {
-  return std::make_unique<SortOp>(attributes, int_attribute(attributes, "largest", 1) != 0);
+  return std::make_unique<SortOp>(attributes, read(attributes, library_ops::sorting::kLargest));
 }
+
+const DefineLibraryOps kSorts({{library_ops::sorting::kSort, make_sort}, {library_ops::sorting::kTopk, make_topk}});
+
+}  // namespace
 
 }  // namespace coil::runtime

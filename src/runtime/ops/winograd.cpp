@@ -1,27 +1,31 @@
-#include "runtime/ops/winograd.h"
-
+// The products of Winograd's minimal filtering F(m x m, 3 x 3), between the transforms that the compiler makes loops of
+// (passes/loop/winograd.h).
 #include <cstring>
 
+#include "library_ops/products.h"
 #include "runtime/ops/convolution.h"
 #include "runtime/ops/gemm.h"
 #include "runtime/ops/staging.h"
-#include "runtime/plan/attributes.h"
 #include "support/error.h"
 
 namespace coil::runtime {
 namespace {
+
+using library_ops::winograd_products::kName;
+using library_ops::winograd_products::kPadding;
+using library_ops::winograd_products::kPaddingEnd;
+using library_ops::winograd_products::kRecover;
 
 constexpr std::int64_t kWindow = 3;
 
 class WinogradProducts : public LibraryOp {
  public:
   explicit WinogradProducts(const Attributes& a)
-      : padding_(ints_attribute(a, "padding", {0, 0})),
-        padding_end_(ints_attribute(a, "padding_end", padding_)),
-        recover_(doubles_attribute(a, "recover")),
+      : padding_(per_dimension(a, kPadding, 2, kName)),
+        padding_end_(a.contains(kPaddingEnd.name) ? per_dimension(a, kPaddingEnd, 2, kName) : padding_),
+        recover_(read(a, kRecover)),
         square_(static_cast<std::int64_t>(recover_.size()) / kWindow),
         products_(make_matmul({})) {
-    if (padding_.size() != 2 || padding_end_.size() != 2) fail("winograd_products: two dimensions are padded");
     if (square_ < kWindow || square_ * kWindow != static_cast<std::int64_t>(recover_.size()))
       fail("winograd_products: a matrix of {} numbers gives no windows of three", recover_.size());
   }
@@ -104,10 +108,8 @@ class WinogradProducts : public LibraryOp {
   Storage exact_workspace_;
 };
 
-}  // namespace
+const DefineLibraryOps kWinograd({{kName, call_site<WinogradProducts>}});
 
-std::unique_ptr<LibraryOp> make_winograd_products(const Attributes& attributes) {
-  return std::make_unique<WinogradProducts>(attributes);
-}
+}  // namespace
 
 }  // namespace coil::runtime

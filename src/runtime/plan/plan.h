@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "library_ops/attribute.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
@@ -136,17 +137,13 @@ struct KernelCall {
   std::vector<Slot> grid;
   std::uint32_t block = 0;
   Slot shared_bytes = 0;
-  std::vector<std::uint32_t> written =
-      {};  ///< places in `buffers` that it writes to; told where lifetimes are checked, and on a GPU
+  /// Places in `buffers` that it writes to; told where lifetimes are checked, and on a GPU.
+  std::vector<std::uint32_t> written = {};
 };
 
-/// Work done by a library (runtime/library): `op` with attributes, on views. Inputs may be absent (`present` false
-/// keeps positions).
-struct Attribute : std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
-                                std::vector<std::string>> {
-  using variant::variant;
-};
-using Attributes = std::map<std::string, Attribute>;
+using library_ops::Attribute;
+using library_ops::Attributes;
+/// A call of a library operation (library_ops/table.h) on views.
 struct ExternCall {
   std::string op;
   Attributes attributes;
@@ -263,8 +260,9 @@ struct Signature {
 };
 
 struct Plan {
-  static constexpr int kVersion = 8,
-                       kOldestVersion = 3;  ///< a plan is written as the oldest version that has all it uses
+  /// A plan is written as the oldest version that has all it uses.
+  static constexpr int kVersion = 8;
+  static constexpr int kOldestVersion = 3;
   std::string model_name;
   Device device;
   std::string isa;  ///< instruction set that the kernels need: `avx2`, `avx512`, …; empty for the baseline

@@ -1,5 +1,7 @@
 #include "runtime/plan/plan_check.h"
 
+#include "library_ops/check.h"
+#include "library_ops/table.h"
 #include "runtime/plan/shape_program.h"
 #include "support/error.h"
 #include "support/float_functions.h"
@@ -114,6 +116,7 @@ class PlanChecker {
     for (const View& v : call.outputs) view(v, "library call " + call.op);
     if (has_ && !has_(call.op, plan_.device.type))
       fail("this runtime has no library operation '{}' on {}", call.op, to_string(plan_.device));
+    if (library_ops::find(call.op)) library_ops::check_call(call);
   }
   void check_step(const HostCall& call) const {
     const std::string what = "call of " + call.op;

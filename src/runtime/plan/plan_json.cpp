@@ -93,7 +93,7 @@ Json to_json(const Attribute& attribute) {
     }
     Json operator()(const std::vector<std::string>& v) const { return {{"strings", v}}; }
   } visitor;
-  return std::visit(visitor, static_cast<const Attribute::variant&>(attribute));
+  return std::visit(visitor, attribute);
 }
 
 Attribute attribute_from(const Json& j) {

@@ -1,5 +1,5 @@
 // Library operations in torch, for programs written as Python: on a GPU, and on machines without Coil's runtime. One
-// function of each, beside runtime/device/library.h, which says what they do.
+// function of each; the table in library_ops/ says what they do.
 #pragma once
 #include <set>
 #include <string>

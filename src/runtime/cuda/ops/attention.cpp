@@ -2,12 +2,12 @@
 // engines run without writing the scores.
 #include <limits>
 
+#include "library_ops/attention.h"
 #include "runtime/cuda/driver/dnn.h"
-#include "runtime/cuda/ops/library.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/cached_op.h"
 #include "runtime/device/convert.h"
-#include "runtime/plan/attributes.h"
+#include "runtime/device/library.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {
@@ -52,8 +52,8 @@ class AttentionGraph : public PreparedCall {
  protected:
   AttentionGraph(CudaQueue& queue, const Attributes& attributes)
       : queue_(queue),
-        causal_(int_attribute(attributes, "causal", 0) != 0),
-        scale_(static_cast<float>(double_attribute(attributes, "scale", 1))) {}
+        causal_(read(attributes, library_ops::attention::kCausal)),
+        scale_(static_cast<float>(read(attributes, library_ops::attention::kScale))) {}
 
   void restart() {
     graph_ = std::make_unique<DnnGraph>(queue_.dnn());
@@ -201,7 +201,7 @@ class ForwardCall : public AttentionGraph {
   ForwardCall(CudaQueue& queue, const Attributes& attributes, std::span<const BoundView> in,
               std::span<const BoundView> out)
       : AttentionGraph(queue, attributes) {
-    const bool masked = int_attribute(attributes, "has_mask", 0) != 0;
+    const bool masked = read(attributes, library_ops::attention::kHasMask);
     if (in.size() != (masked ? 4u : 3u) || out.empty() || out.size() > 2)
       fail("attention takes q, k, v and a mask, and gives y and the logarithms of its sums");
     set_sizes(in[0], in[1], {&in[0], &in[1], &in[2], &out[0]});
@@ -257,7 +257,7 @@ class BackwardCall : public AttentionGraph {
   BackwardCall(CudaQueue& queue, const Attributes& attributes, std::span<const BoundView> in,
                std::span<const BoundView> out)
       : AttentionGraph(queue, attributes) {
-    const std::size_t operands = int_attribute(attributes, "has_mask", 0) != 0 ? 7 : 6;
+    const std::size_t operands = read(attributes, library_ops::attention::kHasMask) ? 7 : 6;
     if (in.size() != operands || out.size() != 3)
       fail("attention_backward takes dy, q, k, v, y, the logarithms of its sums and a mask, and gives dq, dk and dv");
     const BoundView &q = in[1], &k = in[2], &v = in[3];
@@ -339,13 +339,10 @@ class AttentionOp : public CachedOp {
   CudaQueue& queue_;
 };
 
-}  // namespace
+const DefineLibraryOps kAttention(DeviceType::CUDA,
+                                  {{library_ops::attention::kName, call_site_on<AttentionOp<ForwardCall>>},
+                                   {library_ops::attention::kBackward, call_site_on<AttentionOp<BackwardCall>>}});
 
-std::unique_ptr<LibraryOp> make_attention(const Attributes& attributes, Queue& queue) {
-  return std::make_unique<AttentionOp<ForwardCall>>(attributes, queue);
-}
-std::unique_ptr<LibraryOp> make_attention_backward(const Attributes& attributes, Queue& queue) {
-  return std::make_unique<AttentionOp<BackwardCall>>(attributes, queue);
-}
+}  // namespace
 
 }  // namespace coil::runtime::cuda

@@ -1,8 +1,9 @@
 // `complex_parts` on CUDA: a copy between two views of numbers.
 #include "runtime/ops/complex_parts.h"
 
-#include "runtime/cuda/ops/library.h"
+#include "library_ops/selection.h"
 #include "runtime/cuda/ops/staging.h"
+#include "runtime/device/library.h"
 
 namespace coil::runtime::cuda {
 namespace {
@@ -22,10 +23,9 @@ class ComplexPartsOp : public LibraryOp {
   RealViews views_;
 };
 
-}  // namespace
+const DefineLibraryOps kComplexParts(DeviceType::CUDA,
+                                     {{library_ops::selection::kComplexParts, call_site_on<ComplexPartsOp>}});
 
-std::unique_ptr<LibraryOp> make_complex_parts(const Attributes&, Queue& queue) {
-  return std::make_unique<ComplexPartsOp>(queue);
-}
+}  // namespace
 
 }  // namespace coil::runtime::cuda

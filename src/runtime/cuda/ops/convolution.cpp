@@ -1,13 +1,14 @@
 // `convolution` by cuDNN: the bias, an addition and an activation in the same graph.
 #include "runtime/ops/convolution.h"
 
+#include "library_ops/convolutions.h"
 #include "runtime/cuda/driver/dnn.h"
 #include "runtime/cuda/ops/convolution_layout.h"
-#include "runtime/cuda/ops/library.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/cached_op.h"
 #include "runtime/device/convert.h"
 #include "runtime/device/host_detour.h"
+#include "runtime/device/library.h"
 #include "runtime/device/messages.h"
 #include "support/error.h"
 
@@ -206,10 +207,8 @@ class ConvolutionOp : public CachedOp {
   CudaQueue& queue_;
 };
 
-}  // namespace
+const DefineLibraryOps kConvolution(DeviceType::CUDA, {{library_ops::convolution::kName, call_site_on<ConvolutionOp>}});
 
-std::unique_ptr<LibraryOp> make_convolution(const Attributes& attributes, Queue& queue) {
-  return std::make_unique<ConvolutionOp>(attributes, queue);
-}
+}  // namespace
 
 }  // namespace coil::runtime::cuda

@@ -1,12 +1,13 @@
 // `convolution_weights` by cuDNN.
 #include "runtime/ops/convolution_weights.h"
 
+#include "library_ops/convolutions.h"
 #include "runtime/cuda/driver/dnn.h"
 #include "runtime/cuda/ops/convolution_layout.h"
-#include "runtime/cuda/ops/library.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/convert.h"
 #include "runtime/device/host_detour.h"
+#include "runtime/device/library.h"
 #include "runtime/device/messages.h"
 #include "support/error.h"
 
@@ -131,10 +132,9 @@ class ConvolutionWeightsOp : public CachedOp {
   CudaQueue& queue_;
 };
 
-}  // namespace
+const DefineLibraryOps kConvolutionWeights(DeviceType::CUDA, {{library_ops::convolution_weights::kName,
+                                                               call_site_on<ConvolutionWeightsOp>}});
 
-std::unique_ptr<LibraryOp> make_convolution_weights(const Attributes& attributes, Queue& queue) {
-  return std::make_unique<ConvolutionWeightsOp>(attributes, queue);
-}
+}  // namespace
 
 }  // namespace coil::runtime::cuda

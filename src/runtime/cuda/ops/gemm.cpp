@@ -2,12 +2,13 @@
 // memory is the same.
 #include <algorithm>
 
+#include "library_ops/products.h"
 #include "runtime/cuda/driver/blas.h"
-#include "runtime/cuda/ops/library.h"
 #include "runtime/cuda/ops/row_parts.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/cached_op.h"
 #include "runtime/device/convert.h"
+#include "runtime/device/library.h"
 #include "runtime/ops/gemm.h"
 #include "support/error.h"
 
@@ -210,11 +211,9 @@ class ProductOp : public CachedOp {
  private:
   /// What was found by measurement (autotune/products.h), if it was found on this device.
   int algorithm() const {
-    const auto number = attributes_.find("algorithm"), place = attributes_.find("algorithm_for");
-    if (number == attributes_.end() || place == attributes_.end() ||
-        std::get<std::string>(place->second) != queue_.blas().identity())
-      return 0;
-    return static_cast<int>(std::clamp<std::int64_t>(std::get<std::int64_t>(number->second), 0, Blas::kAlgorithms - 1));
+    const std::int64_t number = read(attributes_, library_ops::product::kAlgorithm);
+    if (number == 0 || read(attributes_, library_ops::product::kAlgorithmFor) != queue_.blas().identity()) return 0;
+    return static_cast<int>(std::clamp<std::int64_t>(number, 0, Blas::kAlgorithms - 1));
   }
 
   Attributes attributes_;
@@ -222,13 +221,16 @@ class ProductOp : public CachedOp {
   ProblemFunction problem_;
 };
 
-}  // namespace
-
 std::unique_ptr<LibraryOp> make_linear(const Attributes& attributes, Queue& queue) {
   return std::make_unique<ProductOp>(attributes, queue, linear_problem);
 }
 std::unique_ptr<LibraryOp> make_matmul(const Attributes& attributes, Queue& queue) {
   return std::make_unique<ProductOp>(attributes, queue, matmul_problem);
 }
+
+const DefineLibraryOps kProducts(DeviceType::CUDA, {{library_ops::linear::kName, make_linear},
+                                                    {library_ops::matmul::kName, make_matmul}});
+
+}  // namespace
 
 }  // namespace coil::runtime::cuda

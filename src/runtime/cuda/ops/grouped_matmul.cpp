@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "runtime/cuda/ops/library.h"
+#include "library_ops/products.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/convert.h"
+#include "runtime/device/library.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {
@@ -20,7 +21,7 @@ class GroupedMatmulOp : public LibraryOp {
     p_ = grouped_problem(inputs, outputs);
     ends_ = Tensor::empty(p_.offsets.dtype, p_.offsets.sizes);
     products_.prepare(p_, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(p_.x.sizes[0]))),
-                      [this] { return make_matmul({}, queue_); });
+                      [this] { return make_library_op(queue_, library_ops::matmul::kName, {}); });
   }
 
   std::size_t workspace_bytes() const override { return std::max(kZeros, products_.workspace_bytes()); }
@@ -48,10 +49,9 @@ class GroupedMatmulOp : public LibraryOp {
   GroupedProducts products_;
 };
 
-}  // namespace
+const DefineLibraryOps kGroupedMatmul(DeviceType::CUDA,
+                                      {{library_ops::grouped_matmul::kName, call_site_on<GroupedMatmulOp>}});
 
-std::unique_ptr<LibraryOp> make_grouped_matmul(const Attributes&, Queue& queue) {
-  return std::make_unique<GroupedMatmulOp>(queue);
-}
+}  // namespace
 
 }  // namespace coil::runtime::cuda

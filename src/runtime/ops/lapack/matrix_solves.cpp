@@ -1,9 +1,9 @@
 // Factors of square matrices, and solving with them.
 #include <numeric>
 
-#include "runtime/ops/lapack/matrices.h"
+#include "library_ops/matrices.h"
+#include "runtime/device/library.h"
 #include "runtime/ops/lapack/matrix_batch.h"
-#include "runtime/plan/attributes.h"
 
 namespace coil::runtime {
 namespace {
@@ -77,8 +77,8 @@ class LuSolve : public Solve<T> {
  public:
   // X A = B is A' X' = B'.
   explicit LuSolve(const Attributes& a)
-      : Solve<T>("lu_solve", flag_attribute(a, "left", true)),
-        transposed_(flag_attribute(a, "adjoint") == flag_attribute(a, "left", true)) {}
+      : Solve<T>("lu_solve", read(a, library_ops::matrices::kLeft)),
+        transposed_(read(a, library_ops::matrices::kAdjoint) == read(a, library_ops::matrices::kLeft)) {}
 
  private:
   void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) override {
@@ -139,7 +139,7 @@ template <class T>
 class Cholesky : public MatrixBatch<T> {
  public:
   explicit Cholesky(const Attributes& a)
-      : MatrixBatch<T>("cholesky", {2}, {2, 0}), upper_(flag_attribute(a, "upper")) {}
+      : MatrixBatch<T>("cholesky", {2}, {2, 0}), upper_(read(a, library_ops::matrices::kUpper)) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -168,9 +168,9 @@ class SolveTriangular : public MatrixBatch<T> {
  public:
   explicit SolveTriangular(const Attributes& a)
       : MatrixBatch<T>("solve_triangular", {2, 2}, {2}),
-        upper_(flag_attribute(a, "upper")),
-        left_(flag_attribute(a, "left", true)),
-        unit_(flag_attribute(a, "unit")) {}
+        upper_(read(a, library_ops::matrices::kUpper)),
+        left_(read(a, library_ops::matrices::kLeft)),
+        unit_(read(a, library_ops::matrices::kUnit)) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -225,18 +225,14 @@ class LuPermutation : public MatrixBatch<int> {
   Slot rows_{};
 };
 
-}  // namespace
+const DefineLibraryOps kMatrixSolves({{"lu_factor", call_site<ByElementType<LuFactor>>},
+                                      {"lu_solve", call_site<ByElementType<LuSolve>>},
+                                      {"lu_permutation", call_site<LuPermutation>},
+                                      {"cholesky", call_site<ByElementType<Cholesky>>},
+                                      {"solve_triangular", call_site<ByElementType<SolveTriangular>>},
+                                      {"ldl_factor", call_site<ByElementType<LdlFactor>>},
+                                      {"ldl_solve", call_site<ByElementType<LdlSolve>>}});
 
-std::unique_ptr<LibraryOp> make_lu_factor(const Attributes& a) { return std::make_unique<ByElementType<LuFactor>>(a); }
-std::unique_ptr<LibraryOp> make_lu_solve(const Attributes& a) { return std::make_unique<ByElementType<LuSolve>>(a); }
-std::unique_ptr<LibraryOp> make_lu_permutation(const Attributes& a) { return std::make_unique<LuPermutation>(a); }
-std::unique_ptr<LibraryOp> make_cholesky(const Attributes& a) { return std::make_unique<ByElementType<Cholesky>>(a); }
-std::unique_ptr<LibraryOp> make_solve_triangular(const Attributes& a) {
-  return std::make_unique<ByElementType<SolveTriangular>>(a);
-}
-std::unique_ptr<LibraryOp> make_ldl_factor(const Attributes& a) {
-  return std::make_unique<ByElementType<LdlFactor>>(a);
-}
-std::unique_ptr<LibraryOp> make_ldl_solve(const Attributes& a) { return std::make_unique<ByElementType<LdlSolve>>(a); }
+}  // namespace
 
 }  // namespace coil::runtime

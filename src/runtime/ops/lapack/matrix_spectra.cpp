@@ -1,9 +1,9 @@
 // Orthogonal factors of matrices, singular values and eigenvalues.
 #include <cmath>
 
-#include "runtime/ops/lapack/matrices.h"
+#include "library_ops/matrices.h"
+#include "runtime/device/library.h"
 #include "runtime/ops/lapack/matrix_batch.h"
-#include "runtime/plan/attributes.h"
 
 namespace coil::runtime {
 namespace {
@@ -32,8 +32,8 @@ template <class T>
 class Qr : public MatrixBatch<T> {
  public:
   explicit Qr(const Attributes& a)
-      : MatrixBatch<T>("qr", {2}, flag_attribute(a, "r_only") ? Ranks{2} : Ranks{2, 2}),
-        r_only_(flag_attribute(a, "r_only")) {}
+      : MatrixBatch<T>("qr", {2}, read(a, library_ops::matrices::kROnly) ? Ranks{2} : Ranks{2, 2}),
+        r_only_(read(a, library_ops::matrices::kROnly)) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -126,8 +126,8 @@ class Ormqr : public MatrixBatch<T> {
  public:
   explicit Ormqr(const Attributes& a)
       : MatrixBatch<T>("ormqr", {2, 1, 2}, {2}),
-        left_(flag_attribute(a, "left", true)),
-        transpose_(flag_attribute(a, "transpose")) {}
+        left_(read(a, library_ops::matrices::kLeft)),
+        transpose_(read(a, library_ops::matrices::kTranspose)) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -169,8 +169,8 @@ template <class T>
 class Svd : public MatrixBatch<T> {
  public:
   explicit Svd(const Attributes& a)
-      : MatrixBatch<T>("svd", {2}, flag_attribute(a, "values_only") ? Ranks{1} : Ranks{2, 1, 2}),
-        values_only_(flag_attribute(a, "values_only")) {}
+      : MatrixBatch<T>("svd", {2}, read(a, library_ops::matrices::kValuesOnly) ? Ranks{1} : Ranks{2, 1, 2}),
+        values_only_(read(a, library_ops::matrices::kValuesOnly)) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -225,9 +225,9 @@ template <class T>
 class Eigh : public MatrixBatch<T> {
  public:
   explicit Eigh(const Attributes& a)
-      : MatrixBatch<T>("eigh", {2}, flag_attribute(a, "values_only") ? Ranks{1} : Ranks{1, 2}),
-        values_only_(flag_attribute(a, "values_only")),
-        upper_(flag_attribute(a, "upper")) {}
+      : MatrixBatch<T>("eigh", {2}, read(a, library_ops::matrices::kValuesOnly) ? Ranks{1} : Ranks{1, 2}),
+        values_only_(read(a, library_ops::matrices::kValuesOnly)),
+        upper_(read(a, library_ops::matrices::kUpper)) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -268,8 +268,8 @@ template <class T>
 class Eig : public MatrixBatch<T> {
  public:
   explicit Eig(const Attributes& a)
-      : MatrixBatch<T>("eig", {2}, flag_attribute(a, "values_only") ? Ranks{1, 1} : Ranks{1, 1, 2, 2}),
-        values_only_(flag_attribute(a, "values_only")) {}
+      : MatrixBatch<T>("eig", {2}, read(a, library_ops::matrices::kValuesOnly) ? Ranks{1, 1} : Ranks{1, 1, 2, 2}),
+        values_only_(read(a, library_ops::matrices::kValuesOnly)) {}
 
  private:
   using Base = MatrixBatch<T>;
@@ -411,19 +411,15 @@ class MatrixExp : public MatrixBatch<T> {
   typename Base::Slot scratch_{}, pivots_{};
 };
 
-}  // namespace
+const DefineLibraryOps kMatrixSpectra({{"qr", call_site<ByElementType<Qr>>},
+                                       {"geqrf", call_site<ByElementType<Geqrf>>},
+                                       {"householder_product", call_site<ByElementType<HouseholderProduct>>},
+                                       {"ormqr", call_site<ByElementType<Ormqr>>},
+                                       {"svd", call_site<ByElementType<Svd>>},
+                                       {"eigh", call_site<ByElementType<Eigh>>},
+                                       {"eig", call_site<ByElementType<Eig>>},
+                                       {"matrix_exp", call_site<ByElementType<MatrixExp>>}});
 
-std::unique_ptr<LibraryOp> make_qr(const Attributes& a) { return std::make_unique<ByElementType<Qr>>(a); }
-std::unique_ptr<LibraryOp> make_geqrf(const Attributes& a) { return std::make_unique<ByElementType<Geqrf>>(a); }
-std::unique_ptr<LibraryOp> make_householder_product(const Attributes& a) {
-  return std::make_unique<ByElementType<HouseholderProduct>>(a);
-}
-std::unique_ptr<LibraryOp> make_ormqr(const Attributes& a) { return std::make_unique<ByElementType<Ormqr>>(a); }
-std::unique_ptr<LibraryOp> make_svd(const Attributes& a) { return std::make_unique<ByElementType<Svd>>(a); }
-std::unique_ptr<LibraryOp> make_eigh(const Attributes& a) { return std::make_unique<ByElementType<Eigh>>(a); }
-std::unique_ptr<LibraryOp> make_eig(const Attributes& a) { return std::make_unique<ByElementType<Eig>>(a); }
-std::unique_ptr<LibraryOp> make_matrix_exp(const Attributes& a) {
-  return std::make_unique<ByElementType<MatrixExp>>(a);
-}
+}  // namespace
 
 }  // namespace coil::runtime

@@ -170,8 +170,8 @@ Tensor widened(const Tensor& t) {
 Packed pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed) {
   Packed result;
   result.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed.get_size())});
-  std::memset(result.bytes.bytes(), 0,
-              packed.get_size());  // gaps between rows, so that a package's bytes are always the same
+  // Gaps between rows, so that a package's bytes are always the same.
+  std::memset(result.bytes.bytes(), 0, packed.get_size());
   dnnl::memory from(plain, engine(), value.bytes()), to(packed, engine(), result.bytes.bytes());
   dnnl::stream s(engine());
   dnnl::reorder(from, to).execute(s, from, to);

@@ -62,9 +62,10 @@ struct Division {
 };
 
 Division divide(std::int64_t m, std::int64_t panels, std::int64_t multiplications) {
-  constexpr std::int64_t kMostRows = 240, kLeastRows = 24,
-                         kLeastWork = 1 << 17;  // rows whose sums and elements of a stretch the second-level cache
-                                                // holds; multiplications worth a thread
+  // Rows whose sums and elements of a stretch the second-level cache holds.
+  constexpr std::int64_t kMostRows = 240, kLeastRows = 24;
+  // Multiplications worth a thread.
+  constexpr std::int64_t kLeastWork = 1 << 17;
   Division d{(m + kMostRows - 1) / kMostRows, panels, thread_count()};
   d.threads = static_cast<int>(std::clamp<std::int64_t>(multiplications / kLeastWork, 1, d.threads));
   auto waste = [&](std::int64_t blocks) {
@@ -228,8 +229,8 @@ class PanelGemm : public PreparedCall {
     const std::int64_t lines = ahead ? depth_ * kernels_.width * static_cast<std::int64_t>(size_of(form_.dtype)) / kLine
                                      : 0,
                        turns = std::max<std::int64_t>(1, (to - from) / 4);
-    const std::int64_t rate =
-        (lines + strips * turns - 1) / (strips * turns);  // lines for every four of k, until all are asked for
+    // Lines for every four of k, until all are asked for.
+    const std::int64_t rate = (lines + strips * turns - 1) / (strips * turns);
     std::int64_t fetched = 0;
     for (std::int64_t strip = 0, row = first; strip < strips; ++strip) {
       const std::int64_t end = first + (last - first) * (strip + 1) / strips;
@@ -335,8 +336,8 @@ void pack_panel(T* to, const T* from, std::int64_t columns, std::int64_t k, std:
 }  // namespace
 
 std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight, std::string_view isa) {
-  constexpr std::int64_t kLeastColumns = 64,
-                         kLeastDepth = 128;  // of fewer, a panel's sums are stored as often as they are added to
+  // Of fewer, a panel's sums are stored as often as they are added to.
+  constexpr std::int64_t kLeastColumns = 64, kLeastDepth = 128;
   if (!isa.starts_with("avx512") || !element_of(weight.dtype) || !element_of(p.a.given.dtype) ||
       !element_of(p.y.given.dtype) || p.n < kLeastColumns || p.k < kLeastDepth)
     return std::nullopt;

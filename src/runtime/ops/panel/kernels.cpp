@@ -27,8 +27,9 @@ namespace coil::runtime::panels {
 namespace {
 
 using Vector = CoilVector;
-constexpr int kBytes = sizeof(Vector), kVectors = 4,
-              kMaxRows = 6;  // as many sums as registers hold beside a row of the panel
+constexpr int kBytes = sizeof(Vector), kVectors = 4;
+// As many sums as registers hold beside a row of the panel.
+constexpr int kMaxRows = 6;
 constexpr int kLanes = kBytes / 4, kWidth = kVectors * kLanes;
 constexpr std::int64_t kDepth = 768;
 

@@ -4,9 +4,11 @@
 #pragma once
 #include <cstdint>
 
-#include "runtime/plan/post_op_kind.h"
+#include "library_ops/post_op_kind.h"
 
 namespace coil::runtime::panels {
+
+using library_ops::PostOpKind;
 
 enum class Element { F32, BF16, F16 };
 

@@ -2,8 +2,9 @@
 // may include nothing with inline functions.
 #pragma once
 
-namespace coil::runtime {
+namespace coil::library_ops {
 
+/// In the order of the table in library_ops/post_ops.cpp.
 enum class PostOpKind {
   Relu,
   GeluErf,
@@ -22,4 +23,4 @@ enum class PostOpKind {
   Sum,  ///< with what the output holds
 };
 
-}  // namespace coil::runtime
+}  // namespace coil::library_ops
