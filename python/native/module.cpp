@@ -110,6 +110,7 @@ NB_MODULE(_native, m) {
       .def("begin_graph", &TracedGraph::begin_graph)
       .def("end_graph", &TracedGraph::end_graph, nb::arg("results"), nb::arg("bare"))
       .def("output", &TracedGraph::output, nb::arg("results"), nb::arg("any_strides") = std::set<std::size_t>())
+      .def("infer", &TracedGraph::infer)
       .def("text", &TracedGraph::text)
       .def_prop_ro("device", [](const TracedGraph& g) { return to_string(g.device()); })
       .def(
@@ -122,7 +123,13 @@ NB_MODULE(_native, m) {
                 keep_graph);
           },
           nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"), nb::arg("keep_graph") = true,
-          nb::arg("debug_dir").none() = nb::none());
+          nb::arg("debug_dir").none() = nb::none())
+      .def(
+          "lower",
+          [](TracedGraph& g, std::map<std::string, std::string> settings, const std::string& device) {
+            return g.lower(options_of(std::move(settings), {}, {}, device));
+          },
+          nb::arg("settings"), nb::arg("device"));
 
   nb::class_<CompiledGraph>(m, "CompiledGraph", nb::type_slots(kSlots<CompiledGraph>), nb::dynamic_attr(),
                             nb::is_weak_referenceable())

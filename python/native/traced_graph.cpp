@@ -5,9 +5,11 @@
 #include "compiler/pipeline.h"
 #include "exchange.h"
 #include "frontend/sympy.h"
+#include "fx/infer.h"
 #include "fx/text.h"
 #include "graph_cache.h"
 #include "support/error.h"
+#include "wrapper/plan.h"
 
 namespace coil::python {
 
@@ -289,6 +291,47 @@ std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& option
   }
   pattern_.torch_seed = true;
   return std::make_unique<CompiledGraph>(std::move(*compiled.program), std::move(compiled.report), std::move(pattern_));
+}
+
+void TracedGraph::infer() { fx::infer_missing(*module_); }
+
+nb::list TracedGraph::lower(const CompileOptions& options) {
+  if (!module_->graph.output()) fail("the graph has no output node");
+  frontend::ExportedProgram program;
+  program.module = std::exchange(module_, std::make_unique<fx::GraphModule>());
+  CompileReport report;
+  Stages stage(report, options);
+  Lowered lowered;
+  {
+    nb::gil_scoped_release release;
+    lowered = lower_program(std::move(program), options, stage);
+    wrapper::make_plan(lowered.lines);
+  }
+  const wrapper::Program& lines = lowered.lines;
+  const auto number = [&](Expr e) -> nb::object {
+    const auto hint = lines.env->hint(e);
+    return hint ? nb::cast(*hint) : nb::none();
+  };
+  const auto numbers = [&](const Exprs& list) {
+    nb::list all;
+    for (Expr e : list) all.append(number(e));
+    return nb::tuple(all);
+  };
+  nb::list results;
+  for (const wrapper::Output& out : lines.outputs) {
+    if (const auto* view = std::get_if<wrapper::View>(&out.value)) {
+      const wrapper::Buffer& memory = lines.buffers.at(view->buffer);
+      const nb::object input =
+          memory.kind == wrapper::BufferKind::Input ? nb::cast(memory.index) : nb::object(nb::none());
+      results.append(nb::make_tuple(std::string(torch_name(view->dtype)), numbers(view->sizes), numbers(view->strides),
+                                    number(view->offset), input));
+    } else if (const auto* e = std::get_if<Expr>(&out.value)) {
+      results.append(number(*e));
+    } else {
+      results.append(nb::cast(std::get<double>(out.value)));
+    }
+  }
+  return results;
 }
 
 bool declare_operator(const std::string& target, const std::string& schema, bool random, bool side_effect) {

@@ -68,6 +68,12 @@ class TracedGraph {
   /// Compiles. The graph is used up. `keep_graph`: into the cache, if there is one, and out of it; kernels are kept
   /// there either way.
   std::unique_ptr<CompiledGraph> compile(const CompileOptions&, bool keep_graph = true);
+  /// Gives metadata to the calls that came without, by their operators' shape functions.
+  void infer();
+  /// All of a compile but the host's compiler: the passes, the text of the kernels, the plan. One entry for each result
+  /// of the program, sizes by their hints: a number (None: the run tells), or (dtype, sizes, strides, offset, the input
+  /// whose memory it lies in or None). The graph is used up. For tests that try thousands of calls.
+  nb::list lower(const CompileOptions&);
 
  private:
   ops::Value value(nb::handle);
