@@ -2,7 +2,8 @@
 
     python bench/collectives_check.py [--ranks N] [--device cpu|cuda] [--backend coil] [NAME ...]
 
-A process for each rank: over NCCL with a GPU of its own where CUDA is there, else over Gloo. Prints the largest relative
+A process for each rank: over NCCL with a GPU of its own where CUDA is there, else over Gloo. Prints the largest
+relative
 error of each case of test/python/collective_cases.py over all ranks, and ends with 1 where one failed. That ends a run;
 `--keep-going` starts the ranks anew for each case.
 """
@@ -16,7 +17,6 @@ import sys
 import tempfile
 
 import torch
-
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "test/python/collective_cases.py"

@@ -1,4 +1,5 @@
-"""The sweep over models that nobody named (`zoo_models.py`): eager, Inductor, Inductor with CUDA graphs, Coil, Coil with
+"""The sweep over models that nobody named (`zoo_models.py`): eager, Inductor, Inductor with CUDA graphs, Coil,
+Coil with
 CUDA graphs, through torch.compile on one GPU.
 
 usage: zoo_gpu.py [NAME,...] [--modes MODE,...] [--sides SIDE,...] [--results FILE] [--jobs N] [--seconds N]

@@ -104,7 +104,8 @@ class Parser {
     } else if (c.accept("shared along")) {
       n.shared = place(c, n.inner, variable(c));
     } else if (c.accept("threads by")) {
-      LoopNest::Partition& p = n.partition.emplace();
+      n.partition = LoopNest::Partition{};
+      LoopNest::Partition& p = *n.partition;
       const std::string name = c.identifier();
       std::uint32_t k = 0;
       const char* end = name.data() + name.size();

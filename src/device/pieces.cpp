@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <optional>
 
 #include "device/text.h"
@@ -25,6 +26,7 @@ std::string_view trimmed(std::string_view text) {
 
 /// What a line says behind `// @NAME` or `# @NAME`, where it is such a line.
 std::optional<std::string_view> directive(std::string_view line, std::string_view name) {
+  if (line.find('@') == std::string_view::npos) return std::nullopt;
   const std::string_view words = trimmed(line);
   for (std::string_view comment : {"// @", "# @"})
     if (words.starts_with(comment) && words.substr(comment.size()).starts_with(name))
@@ -112,20 +114,21 @@ std::string decided(std::string_view text, const Values& values) {
 
 }  // namespace
 
-std::string fill(std::string_view template_text, const Values& values) {
-  std::size_t longest = 0;
-  for (const auto& [name, value] : values) longest = std::max(longest, name.size());
-  const std::string chosen = decided(template_text, values);
-  std::string_view text = chosen;
+std::string fill(std::string_view text, const Values& values) {
+  std::string chosen;
+  if (text.find("#if $") != std::string_view::npos || text.find("#if !$") != std::string_view::npos)
+    text = chosen = decided(text, values);
+  std::vector<Values::const_pointer> longest_first;
+  for (const auto& value : values) longest_first.push_back(&value);
+  std::ranges::stable_sort(longest_first, std::greater{}, [](const auto* value) { return value->first.size(); });
   std::string out;
   for (std::size_t at; (at = text.find('$')) != std::string_view::npos;) {
     out += text.substr(0, at);
     text.remove_prefix(at);
-    std::size_t length = std::min(longest, text.size());
-    auto found = values.end();
-    while (length > 1 && (found = values.find(text.substr(0, length))) == values.end()) --length;
-    out += found == values.end() ? "$" : found->second;
-    text.remove_prefix(found == values.end() ? 1 : length);
+    const auto found =
+        std::ranges::find_if(longest_first, [&](const auto* value) { return text.starts_with(value->first); });
+    out += found == longest_first.end() ? "$" : (*found)->second;
+    text.remove_prefix(found == longest_first.end() ? 1 : (*found)->first.size());
   }
   return out += text;
 }

@@ -59,7 +59,7 @@ class Text {
     out_ += fmt::format("op{}: ", op.id);
     for (BufferId out : op.outs) out_ += fmt::format("buf{} ", out);
     if (!op.store_index.empty()) out_ += fmt::format("at {} ", list_text(op.store_index));
-    out_ += (op.outs.empty() ? "" : "= ") + std::visit([this](const auto& node) { return text(node); }, op.node);
+    out_ += (op.outs.empty() ? "" : "= ") + std::visit([this](const auto& node) { return this->text(node); }, op.node);
     std::string origins;
     for (const std::string& name : op.origins) origins += (origins.empty() ? "  # " : ", ") + word_text(name);
     out_ += origins + "\n";

@@ -7,6 +7,7 @@
 #include "support/error.h"
 #include "support/overloaded.h"
 #include "sym/print.h"
+#include "tensor/zeros.h"
 
 namespace coil::ir {
 namespace {
@@ -75,26 +76,16 @@ std::string control_text(const Control& c) {
 }
 
 Tensor zeros(LineCursor& c, DType dtype, const Exprs& sizes, const Exprs& strides) {
-  Tensor t;
-  t.dtype = dtype;
-  std::int64_t last = 0;
-  bool empty = false;
+  std::vector<std::int64_t> numbers[2];
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     const auto size = sizes[d].constant(), stride = strides[d].constant();
     if (!size || !stride || *size < 0 || *stride < 0) c.fault("a constant has sizes that are numbers");
-    t.sizes.push_back(*size);
-    t.strides.push_back(*stride);
-    empty = empty || *size == 0;
-    std::int64_t span = 0;
-    if (*size > 0 && (__builtin_mul_overflow(*size - 1, *stride, &span) || __builtin_add_overflow(last, span, &last)))
-      c.fault("the constant is too large");
+    numbers[0].push_back(*size);
+    numbers[1].push_back(*stride);
   }
-  const std::size_t bytes = empty ? 0 : (static_cast<std::size_t>(last) + 1) * size_of(dtype);
-  if (bytes == 0) return t;
-  auto* memory = static_cast<std::byte*>(std::calloc(bytes, 1));  // pages that nobody touches cost nothing
-  if (!memory) c.fault("the constant is too large");
-  t.storage = {std::shared_ptr<std::byte>(memory, [](std::byte* m) { std::free(m); }), bytes};
-  return t;
+  auto value = coil::zeros(dtype, numbers[0], numbers[1]);
+  if (!value) c.fault("the constant is too large");
+  return std::move(*value);
 }
 
 Expr PartReader::named(std::string_view name) const {

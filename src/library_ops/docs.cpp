@@ -10,12 +10,16 @@ namespace {
 
 constexpr std::string_view kHead = R"(# Library operations
 
-Work that a program calls by name and that a library (oneDNN, cuBLASLt, cuDNN, LAPACK), a loop of the runtime's or a kernel written as it is carries out. This page is made from the table in `src/library_ops/`, which the
-lowerings, the passes, the verifiers of the IR and of plans, and the runtime read; `test/unit/library_ops_test.cpp` keeps it true (`COIL_WRITE_DOCS=1` writes it anew).
+Work that a program calls by name and that a library (oneDNN, cuBLASLt, cuDNN, LAPACK), a loop of the runtime's or a
+kernel written as it is carries out. This page is made from the table in `src/library_ops/`, which the
+lowerings, the passes, the verifiers of the IR and of plans, and the runtime read; `test/unit/library_ops_test.cpp`
+keeps it true (`COIL_WRITE_DOCS=1` writes it anew).
 
-Sizes are those of the operands' views, and any strides that the views have are honoured, unless an operand is said to be dense. An operand with *if* is there in calls whose attribute says so; one with *?* may be left out.
+Sizes are those of the operands' views, and any strides that the views have are honoured, unless an operand is said to
+be dense. An operand with *if* is there in calls whose attribute says so; one with *?* may be left out.
 
-A new operation is an entry in a file of `src/library_ops/`, a lowering that calls it (`add_library_call`), and a file in `src/runtime/ops/` that registers what carries it out. A process defines operations of its own with
+A new operation is an entry in a file of `src/library_ops/`, a lowering that calls it (`add_library_call`), and a file
+in `src/runtime/ops/` that registers what carries it out. A process defines operations of its own with
 `runtime::define_library_op` ([extending.md](extending.md)).
 )";
 
@@ -74,8 +78,10 @@ std::string post_ops() {
   std::string text = R"(
 ## Post-operations
 
-Applied in order to each element x of a product's or a convolution's accumulator (f32, or f64 of doubles) before it is rounded and stored. Attribute `post` has one text for each: its name and its numbers, joined by colons
-(`relu`, `clip:0:6`). Where oneDNN loses NaN, eager keeps it: attribute `nan` asks for that, and the compiler sets it where it cannot prove that no NaN comes (`passes/loop/nan_guards.h`). One call has no two post-operations with
+Applied in order to each element x of a product's or a convolution's accumulator (f32, or f64 of doubles) before it is
+rounded and stored. Attribute `post` has one text for each: its name and its numbers, joined by colons
+(`relu`, `clip:0:6`). Where oneDNN loses NaN, eager keeps it: attribute `nan` asks for that, and the compiler sets it
+where it cannot prove that no NaN comes (`passes/loop/nan_guards.h`). One call has no two post-operations with
 different numbers for the same of oneDNN's algorithms, which keeps one set of them.
 
 | post-operation | gives | reads | oneDNN loses NaN | oneDNN's algorithms with numbers |

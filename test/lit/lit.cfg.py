@@ -1,4 +1,6 @@
-"""lit: each test is a program as text (a graph, loops, or wrapper lines), run through `coil opt`, with what must come out beside it."""
+"""lit: each test is a program as text (a graph, loops, or wrapper lines), run through `coil opt`, with what
+must come out beside it.
+"""
 
 import os
 import shutil

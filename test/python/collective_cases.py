@@ -21,7 +21,6 @@ import torch.distributed._functional_collectives as funcol
 from torch import nn
 from torch.utils import _pytree as pytree
 
-
 DELAY = 0.05  # seconds that a rank comes late; a collective of these sizes takes less than one thousandth
 CASES = {}
 

@@ -45,7 +45,8 @@ CHANNEL_NAMES = {"weight", "bias", "running_mean", "running_var", "mean", "var",
 
 @dataclasses.dataclass
 class Draw:
-    """One call. `sizes`: those of the call's dense tensors that are symbols in Coil's graph. `symbols`, `floats`: places
+    """One call. `sizes`: those of the call's dense tensors that are symbols in Coil's graph. `symbols`,
+    `floats`: places
     of ints and floats, in the flat list of arguments, that are inputs of the graph.
     """
 

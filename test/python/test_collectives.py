@@ -8,9 +8,9 @@ import pathlib
 import subprocess
 import sys
 
-import collective_cases
 import pytest
 
+import collective_cases
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "build/python"))
 pytest.importorskip("coil", reason="the Python extension is not built")

@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
-
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "build/python"))
 pytest.importorskip("coil", reason="the Python extension is not built")
 pytestmark = [pytest.mark.cpu("its operators are defined for the CPU"), pytest.mark.usefixtures("fresh")]

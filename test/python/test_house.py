@@ -118,7 +118,9 @@ def test_only_devices_know_devices():
 
 
 def test_passes_ask_for_traits_and_never_for_names():
-    """What is known of a library operation stands in src/library_ops; only what makes or carries out a call names it."""
+    """What is known of a library operation stands in src/library_ops; only what makes or carries out a call
+    names it.
+    """
     named = re.compile(r'\bop\s*[!=]=\s*("|(?:\w+::)*k[A-Z])')
     text_of_other_languages = re.compile(r'R"(\w*)\(.*?\)\1"', re.DOTALL)
     compares = []

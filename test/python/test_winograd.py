@@ -1,4 +1,5 @@
-"""3x3 convolutions taken apart into transforms and products (src/passes/loop/winograd.h): which are, and their values. How
+"""3x3 convolutions taken apart into transforms and products (src/passes/loop/winograd.h): which are, and their
+values. How
 they keep NaN is in test_nan.py.
 """
 

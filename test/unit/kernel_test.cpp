@@ -1,8 +1,8 @@
 #include "codegen/cpp/kernel.h"
 #include "ir/tensor_box.h"
 #include "scheduler/schedule.h"
-#include "scheduler/text.h"
 #include "scheduler/space.h"
+#include "scheduler/text.h"
 
 namespace coil {
 namespace {

@@ -197,6 +197,7 @@ TEST(PostOps, AgreeWithTheirDefinitions) {
     expect_near(run("linear", {{"post", std::vector<std::string>{name}}}, in, dense_view(DType::F32, {4001, 1})),
                 expected, 2e-6);
   }
+  EXPECT_THROW(make_library_op("linear", {{"post", std::vector<std::string>{"levitate"}}}), Error);
 }
 
 TEST(Linear, RefusesSizesThatDoNotFit) {

@@ -79,10 +79,10 @@ TEST(LibraryOps, EntriesAreWhole) {
     }
     for (const auto* list : {&d.operands, &d.results})
       for (const Operand& o : *list)
-        if (o.when) EXPECT_TRUE(names.contains(o.when->attribute)) << d.name << " " << o.name;
+        EXPECT_TRUE(!o.when || names.contains(o.when->attribute)) << d.name << " " << o.name;
     EXPECT_EQ(d.traits.has(Trait::TakesPostOps), names.contains("post")) << d.name;
     EXPECT_EQ(d.traits.has(Trait::TakesPostOps), !d.post_ops.empty()) << d.name;
-    if (d.traits.has(Trait::Assertion)) EXPECT_TRUE(d.results.empty()) << d.name;
+    EXPECT_TRUE(!d.traits.has(Trait::Assertion) || d.results.empty()) << d.name;
   }
 }
 
@@ -90,7 +90,7 @@ TEST(LibraryOps, SomethingCarriesOutEach) {
   for (const Descriptor& d : builtin()) {
     const bool on_cpu = runtime::has_library_op(d.name), on_gpu = runtime::has_library_op(d.name, DeviceType::CUDA);
     EXPECT_NE(on_cpu || on_gpu, d.traits.has(Trait::Kernel)) << d.name;
-    if (d.traits.has(Trait::HostDetour)) EXPECT_TRUE(on_cpu) << d.name;
+    EXPECT_TRUE(!d.traits.has(Trait::HostDetour) || on_cpu) << d.name;
   }
 }
 

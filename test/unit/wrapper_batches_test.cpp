@@ -15,8 +15,7 @@ using wrapper::CallKernel;
 
 /// Knows how to launch a kernel several times at once, and nothing else.
 struct Launcher : codegen::Backend {
-  Device device() const override { return {DeviceType::CUDA, 0}; }
-  const std::string& isa() const override { return name; }
+  const target::Target& target() const override { return gpu; }
   const scheduler::Choices& choices() const override { throw Error("not asked for"); }
   codegen::Kernel group(ir::Graph&, const scheduler::Group&) const override { throw Error("not asked for"); }
   codegen::Kernel scatter(ir::Graph&, const ir::Operation&) const override { throw Error("not asked for"); }
@@ -29,7 +28,7 @@ struct Launcher : codegen::Backend {
   codegen::Binaries compile(std::span<const std::string>, const codegen::CompileKernels&) const override {
     throw Error("not asked for");
   }
-  std::string name = "sm_90a";
+  target::Target gpu = target::cuda(0, "sm_90");
 };
 
 struct Program : WrapperProgram {

@@ -112,15 +112,10 @@ class AttentionGraph : public PreparedCall {
     return graph_->tensor(DType::F32, sizes, contiguous_strides(sizes));
   }
 
-  /// Whether engines are asked to take a mask that is the same for all queries as one row; not all do.
-  enum class Rows { Once, Each };
-
-  static bool repeats_rows(const BoundView& mask) { return mask.strides[2] == 0 && mask.sizes[2] > 1; }
-
   /// Numbers that are added to the scores; a mask that is the same for all heads or the whole batch is shown once.
-  Tensor mask_input(std::size_t index, BoundView m, Rows rows) {
+  Tensor mask_input(std::size_t index, BoundView m) {
     if (m.dtype == DType::Bool) fail("attention by cuDNN takes masks that are added, not those of bool");
-    for (std::size_t d = 0; d < (rows == Rows::Once ? 3 : 2); ++d)
+    for (std::size_t d = 0; d < 2; ++d)
       if (m.strides[d] == 0) m.sizes[d] = 1;
     return input(index, m);
   }
@@ -206,10 +201,8 @@ class ForwardCall : public AttentionGraph {
       fail("attention takes q, k, v and a mask, and gives y and the logarithms of its sums");
     set_sizes(in[0], in[1], {&in[0], &in[1], &in[2], &out[0]});
     // Engines know the causal pattern in most cases; where none takes it, it is a mask like others.
-    const Causal causal = causal_ ? Causal::Pattern : Causal::No;
-    const bool built = (masked && repeats_rows(in[3]) && attempt(in, out, causal, Rows::Once)) ||
-                       attempt(in, out, causal, Rows::Each) ||
-                       (causal_ && !masked && attempt(in, out, Causal::Mask, Rows::Each));
+    const bool built = attempt(in, out, causal_ ? Causal::Pattern : Causal::No) ||
+                       (causal_ && !masked && attempt(in, out, Causal::Mask));
     if (!built) refuse("attention", in[0], in[1], in[2]);
   }
 
@@ -225,12 +218,12 @@ class ForwardCall : public AttentionGraph {
     return constant({1, 1, rows, columns}, mask);
   }
 
-  bool attempt(std::span<const BoundView> in, std::span<const BoundView> out, Causal causal, Rows rows) {
+  bool attempt(std::span<const BoundView> in, std::span<const BoundView> out, Causal causal) {
     restart();
     DnnGraph& g = *graph_;
     const Tensor q = input(0, in[0]), k = input(1, in[1], true), v = input(2, in[2]);
     std::optional<Tensor> mask;
-    if (in.size() > 3) mask = mask_input(3, in[3], rows);
+    if (in.size() > 3) mask = mask_input(3, in[3]);
     if (causal == Causal::Mask) mask = causal_mask();
 
     Tensor value = scaled_scores(q, k);
@@ -268,9 +261,9 @@ class BackwardCall : public AttentionGraph {
           "attention's gradient over {} keys needs cuDNN 9.16 or later (this is {}); before, their number must be a "
           "multiple of 128",
           k.sizes[2], queue.dnn().version());
-    const bool built =
-        (in.size() > 6 && repeats_rows(in[6]) && attempt(in, out, Rows::Once)) || attempt(in, out, Rows::Each);
-    if (!built) refuse("attention's gradient", q, k, v);
+    restart();
+    describe(in, out);
+    if (!finish({.any_order = true})) refuse("attention's gradient", q, k, v);
   }
 
  private:
@@ -293,8 +286,7 @@ class BackwardCall : public AttentionGraph {
     graph_->reduce(kDnnReduceAdd, by_head, result);
   }
 
-  bool attempt(std::span<const BoundView> in, std::span<const BoundView> out, Rows mask_rows) {
-    restart();
+  void describe(std::span<const BoundView> in, std::span<const BoundView> out) {
     DnnGraph& g = *graph_;
     const Tensor dy = input(0, in[0]), q = input(1, in[1]), k = input(2, in[2], true), v = input(3, in[3], true),
                  y = input(4, in[4]), logarithms = logarithms_input(5, in[5]);
@@ -302,7 +294,7 @@ class BackwardCall : public AttentionGraph {
     g.pointwise(kDnnMul, along, g.number(1, 4), sums);
 
     Tensor value = scaled_scores(q, k);
-    if (in.size() > 6) value = apply(kDnnAdd, value, mask_input(6, in[6], mask_rows), scores_);
+    if (in.size() > 6) value = apply(kDnnAdd, value, mask_input(6, in[6]), scores_);
     value = apply(kDnnSub, value, logarithms, scores_);
     if (causal_) value = seen(value);
     const Tensor weights = apply(kDnnExp, value, scores_);
@@ -319,7 +311,6 @@ class BackwardCall : public AttentionGraph {
     g.reshape(k, rows);
     g.product(slopes, rows, summed);
     g.pointwise(kDnnIdentity, summed, output(0, out[0]));
-    return finish({.any_order = true});
   }
 };
 
