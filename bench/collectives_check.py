@@ -31,7 +31,8 @@ def run(names, ranks, device, backend, seconds):
             subprocess.Popen(
                 [
                     *(sys.executable, SCRIPT, str(rank), str(ranks), os.path.join(folder, "store"), files[rank]),
-                    *("--device", device, "--backend", backend, *names),
+                    *names,
+                    *("--device", device, "--backend", backend),
                 ]
             )
             for rank in range(ranks)

@@ -169,6 +169,8 @@ class Planner {
   bool is_candidate() const {
     if (nest_.levels != 1 || nest_.outer.size() < 2 || nest_.inner.empty() || nest_.vector != LoopNest::Vector::Outer)
       return false;
+    auto is_empty = [](const auto& loop) { return loop.size.is_constant(0); };
+    if (std::ranges::any_of(nest_.outer, is_empty) || std::ranges::any_of(nest_.inner, is_empty)) return false;
     bool reduces = false;
     for (const Statement& s : nest_.statements) {
       if (s.role == Role::Reduce)

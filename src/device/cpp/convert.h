@@ -1,5 +1,5 @@
 // Selection, bit casts, and the floats of 16 and 8 bits. Conversions between the register types are made by
-// codegen/cpp/prelude_convert.cpp.
+// codegen/cpp/prelude_casts.cpp.
 #pragma once
 #include "masks.h"
 

@@ -1,5 +1,5 @@
 // Loads and stores of each dtype, with the conversion between what is stored and its register: a template that
-// codegen/cpp/prelude_memory.cpp fills for each. $d: the dtype; $r and $V: its registers, scalar and vector; $w: the
+// codegen/cpp/prelude_storage.cpp fills for each. $d: the dtype; $r and $V: its registers, scalar and vector; $w: the
 // bits of an element. $from and $to convert a vector x, $sfrom and $sto a scalar.
 #pragma once
 #include "memory.h"
