@@ -113,8 +113,8 @@ TEST_F(IrTest, UnrealizedBodiesAreAbsorbed) {
   ASSERT_EQ(graph.operations().size(), 1u);
   EXPECT_EQ(graph.operations()[0].origins, (std::set<std::string>{"exp", "neg"}));
   EXPECT_EQ(to_string(graph),
-            "buf0: f32[4, 6] input x\nbuf1: f32[4, 6]\nop0: buf1 = pointwise[i0 < 4, i1 < 6] neg(exp(load(buf0, [i0, "
-            "i1])))  # exp, neg\nreturn\n");
+            "loops():\nbuf0: f32[4, 6] input x\nbuf1: f32[4, 6]\nop0: buf1 = pointwise[i0 < 4, i1 < 6] "
+            "neg(exp(load(buf0, [i0, i1])))  # exp, neg\nreturn\n");
 }
 
 TEST_F(IrTest, CostlyValuesWithSeveralUsersAreRealized) {

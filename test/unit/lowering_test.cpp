@@ -87,10 +87,11 @@ TEST_F(LoweringTest, OutputsAliasAsInEager) {
   auto* t = b.op("aten.permute.default", {x, Values{1, 0}});
   auto* e = b.op("aten.exp.default", {x});
   auto* part = b.op("aten.select.int", {e, 0, 2});
-  EXPECT_EQ(lowered({x, t, e, e, part}),
-            "op0: buf1 = pointwise[i0 < 4, i1 < 6] exp(load(buf0, [i0, i1]))\n"
-            "return 0=buf0 as f32[4, 6] 1=buf0 as f32[6, 4]{1, 6} 2=buf1 as f32[4, 6] 3=buf1 as f32[4, 6] 4=buf1 as "
-            "f32[6]{1}+12\n");
+  EXPECT_EQ(
+      lowered({x, t, e, e, part}),
+      "op0: buf1 = pointwise[i0 < 4, i1 < 6] exp(load(buf0, [i0, i1]))\n"
+      "return 0=buf0 as f32[4, 6], 1=buf0 as f32[6, 4]{1, 6}, 2=buf1 as f32[4, 6], 3=buf1 as f32[4, 6], 4=buf1 as "
+      "f32[6]{1}+12\n");
 }
 
 TEST_F(LoweringTest, ExchangedInputsSeeOldValues) {
@@ -157,9 +158,9 @@ TEST_F(LoweringTest, ActivationsAndResidualsJoinTheProductBefore) {
   ir::fuse_post_ops(*graph);
   EXPECT_EQ(operations(),
             "op0: buf5 = extern linear(buf0 as f32[2, 5, 8], buf1 as f32[16, 8], buf2 as f32[16]) has_bias=1 k=8 n=16 "
-            "post=[gelu_erf] weight_transposed=0 -> buf5 as f32[2, 5, 16]\n"
+            "post=[\"gelu_erf\"] weight_transposed=0 -> buf5 as f32[2, 5, 16]\n"
             "op1: buf7 = extern linear(buf5 as f32[2, 5, 16], buf4 as f32[8, 16], buf0 as f32[2, 5, 8]) has_bias=0 "
-            "k=16 n=8 post=[add] weight_transposed=0 -> buf7 as f32[2, 5, 8]\n"
+            "k=16 n=8 post=[\"add\"] weight_transposed=0 -> buf7 as f32[2, 5, 8]\n"
             "return output=buf7 as f32[2, 5, 8]\n");
 }
 

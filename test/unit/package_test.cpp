@@ -44,15 +44,7 @@ Program with_constants() {
   b.kernel("add");
   b.plan.steps.push_back(KernelCall{1, {x, cw, y}, {}, four, one});
   b.plan.steps.push_back(KernelCall{1, {x, cv, z}, {}, four, one});
-  ExternCall call{"linear",
-                  {{"has_bias", 0},
-                   {"post", std::vector<std::string>{"relu", "clip:0:6"}},
-                   {"alpha", 0.5},
-                   {"sizes", std::vector<std::int64_t>{1, 2}},
-                   {"limits", std::vector<double>{-HUGE_VAL, 1.5}},
-                   {"name", "é\n"}},
-                  {},
-                  {}};
+  ExternCall call{"linear", {{"has_bias", 0}, {"post", std::vector<std::string>{"relu", "clip:0:6"}}}, {}, {}};
   const std::vector<Slot> square = {four, one}, strides = {one, one};
   call.inputs = {{x, DType::F32, square, strides, zero}, {cw, DType::F32, {one, one}, {one, one}, zero}};
   call.outputs = {{y, DType::F32, square, strides, zero}};
@@ -66,7 +58,14 @@ Program with_constants() {
 }
 
 TEST(Package, PlansSurviveTheirText) {
-  const std::string text = plan_to_json(with_constants().plan);
+  Plan plan = with_constants().plan;
+  // Attributes of every type, whatever operation has them.
+  auto& attributes = std::get<ExternCall>(plan.steps[2]).attributes;
+  attributes["alpha"] = 0.5;
+  attributes["sizes"] = std::vector<std::int64_t>{1, 2};
+  attributes["limits"] = std::vector<double>{-HUGE_VAL, 1.5};
+  attributes["name"] = std::string("é\n");
+  const std::string text = plan_to_json(plan);
   EXPECT_EQ(plan_to_json(plan_from_json(text)), text);
 }
 
