@@ -84,7 +84,7 @@ programs() {
   local failed=0 name files=()
   local names="control_flow branch_sizes unbacked float_sizes random_programs random_shapes in_place as_strided masks"
   names+=" nan training_graphs output_layout dynamic_models random torch_compile torch_training torch_attention"
-  names+=" random_nets operand_views"
+  names+=" random_nets operand_views library_order"
   for name in $names; do files+=("test/python/test_$name.py"); done
   python3 -m pytest -q -p no:cacheprovider -n 14 --tb=short test/python/test_emitters_cuda.py || failed=1
   timeout -s INT $((LIMIT - 40)) python3 -m pytest -q -p no:cacheprovider -n 14 --tb=short --device cuda \

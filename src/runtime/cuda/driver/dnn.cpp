@@ -188,6 +188,10 @@ void DnnGraph::weight_gradient(Tensor x, Tensor dy, Tensor dw, const Convolution
   operations_.push_back(op);
 }
 
+void DnnGraph::reads_beside(Tensor t) {
+  reads_beside_ = reads_beside_ || std::ranges::find(in_memory_, t + 1) != in_memory_.end();
+}
+
 DnnGraph::Descriptor DnnGraph::pointwise_operation(int mode) {
   Descriptor kind = make(kPointwise);
   set(kind, kPointwiseMode, kPointwiseModeType, mode);
@@ -202,6 +206,7 @@ DnnGraph::Descriptor DnnGraph::pointwise_operation(int mode) {
 void DnnGraph::pointwise(int mode, Tensor x, Tensor y) {
   Descriptor op = pointwise_operation(mode);
   connect(op, kPointwiseX, x);
+  reads_beside(x);
   connect(op, kPointwiseY, y);
   finish(op);
 }
@@ -209,7 +214,9 @@ void DnnGraph::pointwise(int mode, Tensor x, Tensor y) {
 void DnnGraph::pointwise(int mode, Tensor x, Tensor b, Tensor y) {
   Descriptor op = pointwise_operation(mode);
   connect(op, kPointwiseX, x);
+  reads_beside(x);
   connect(op, kPointwiseB, b);
+  reads_beside(b);
   connect(op, kPointwiseY, y);
   finish(op);
 }
@@ -217,8 +224,11 @@ void DnnGraph::pointwise(int mode, Tensor x, Tensor b, Tensor y) {
 void DnnGraph::select(Tensor condition, Tensor x, Tensor b, Tensor y) {
   Descriptor op = pointwise_operation(kBinarySelect);
   connect(op, kPointwiseX, x);
+  reads_beside(x);
   connect(op, kPointwiseB, b);
+  reads_beside(b);
   connect(op, kPointwiseT, condition);
+  reads_beside(condition);
   connect(op, kPointwiseY, y);
   finish(op);
 }
@@ -232,6 +242,7 @@ void DnnGraph::index(Tensor x, Tensor y, std::int64_t axis) {
   Descriptor op = make(kOperationPointwise);
   set(op, kPointwiseDesc, kDescriptorType, kind);
   connect(op, kPointwiseX, x);
+  reads_beside(x);
   connect(op, kPointwiseY, y);
   finish(op);
   operations_.push_back(op);
@@ -355,7 +366,11 @@ void DnnGraph::run(std::span<const void* const> pointers, void* workspace) {
     last_.assign(pointers.begin(), pointers.end());
     last_workspace_ = workspace;
   }
+  // Generated kernels of Hopper begin before the library's kernel in front of them ends, where that one allows it, and
+  // results were wrong where such a graph adds a residual (seen with torch 2.11's cuDNN, 2026-11-25).
+  if (reads_beside_ && dnn_.queue().library_may_run()) dnn_.queue().end_library_work();
   dnn_.check(dnn_.execute_(dnn_.handle(), plan_, pack_), "run");
+  dnn_.queue().library_was_called();
 }
 
 }  // namespace coil::runtime::cuda

@@ -111,6 +111,8 @@ class DnnGraph {
   Tensor add_tensor(DType, const Sizes& sizes, const Sizes& strides, std::int64_t alignment, bool is_virtual,
                     bool by_value);
   Descriptor pointwise_operation(int mode);
+  /// An operation after or before the product reads the tensor, if it is in memory.
+  void reads_beside(Tensor t);
   Descriptor convolution_kind(const Convolution&);
   void set_factors(Descriptor, int alpha, int beta);
   bool try_mode(Descriptor graph, int mode);
@@ -127,6 +129,7 @@ class DnnGraph {
   std::string why_;
   int precision_ = 0;  ///< what operations compute in: cudnnDataType_t
   Freedom freedom_;
+  bool reads_beside_ = false;
   bool taken_ = true;  ///< what was described so far
   bool refused(const char* step);
 };

@@ -54,6 +54,7 @@ CudaQueue::~CudaQueue() {
 
 void CudaQueue::begin() {
   if (depth_ == 0) {
+    library_may_run_ = true;  // others may have queued work since
     driver().check(driver().context_current(&before_), "tell the current context");
     if (before_ != device_->context()) driver().check(driver().context_set(device_->context()), "switch to the device");
   }
@@ -78,7 +79,14 @@ Tensor CudaQueue::dense_here(const Tensor& like) {
   return {allocate(bytes_of(like)), like.dtype, like.sizes, contiguous_strides(like.sizes), 0};
 }
 
+void CudaQueue::end_library_work() {
+  // Only a kernel that directly follows another can begin before that one ends.
+  driver().check(driver().fill_bytes(reinterpret_cast<Address>(fence_.data.get()), 0, 1, stream()), "fill memory");
+  library_may_run_ = false;
+}
+
 void CudaQueue::copy_here(const Tensor& to, const Tensor& from) {
+  library_may_run_ = false;
   if (same_layout(to.sizes, to.strides, from.strides) && is_one_piece(to.sizes, to.strides)) {
     driver().check(driver().copy_on_device(address(to), address(from), bytes_of(to), stream()), "copy memory");
     return;
@@ -111,6 +119,7 @@ void CudaQueue::copy(const Tensor& to, const Tensor& from) {
 }
 
 void CudaQueue::launch(const Launch& l, void* const* words) {
+  library_may_run_ = l.early;
   auto* function = static_cast<Function>(const_cast<void*>(l.kernel));
   if (l.shared_bytes > kSharedUnasked) {
     if (l.shared_bytes > static_cast<std::uint32_t>(device_->shared_bytes()))
@@ -221,6 +230,7 @@ std::unique_ptr<RecordedWork> CudaQueue::end_recording() {
 }
 
 void CudaQueue::run_recorded(const RecordedWork& work) {
+  library_may_run_ = true;
   driver().check(driver().graph_launch(static_cast<const CudaGraph&>(work).exec(), stream_), "launch a graph");
 }
 
@@ -234,7 +244,10 @@ Blas& CudaQueue::blas() {
 }
 
 Dnn& CudaQueue::dnn() {
-  if (!dnn_) dnn_ = std::make_unique<Dnn>(*this);
+  if (!dnn_) {
+    fence_ = pool_->allocate(1, planned_bytes);
+    dnn_ = std::make_unique<Dnn>(*this);
+  }
   return *dnn_;
 }
 

@@ -47,6 +47,12 @@ class CudaQueue final : public Queue {
   Blas& blas();
   Dnn& dnn();
   MemoryPool& pool() { return *pool_; }
+  /// Kernels of libraries may let the kernel behind them begin before they end. Whether the last work on the stream may
+  /// be such a kernel: of a recording, whose lanes part and join, it is not known.
+  bool library_may_run() const { return recording_ || library_may_run_; }
+  void library_was_called() { library_may_run_ = true; }
+  /// The next kernel begins when all before it has ended, whatever it asks for itself.
+  void end_library_work();
 
  private:
   static constexpr std::uint32_t kLanes = 4;
@@ -70,6 +76,8 @@ class CudaQueue final : public Queue {
   Stream own_ = nullptr, stream_ = nullptr;
   std::vector<Stream> side_;  ///< the lanes of recorded work beside the first, which is own_
   std::optional<Recording> recording_;
+  bool library_may_run_ = true;
+  Storage fence_;                   ///< what end_library_work writes to
   int depth_ = 0;                   ///< of begin … end
   ContextHandle before_ = nullptr;  ///< the thread's context at the outermost begin
   std::vector<void*> shared_;       ///< host memory that kernels see
