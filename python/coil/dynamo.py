@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-from . import _native, joint, masks
+from . import _native, joint, masks, triton_kernels
 from .attention import DECOMPOSITIONS as ATTENTION
 from .graph import is_token, translate
 from .options import parse
@@ -117,9 +117,19 @@ def compile_graph(gm, options, name="main", **layouts):
             )
         return _named(_InTorch(gm), options)
     return _named(
-        _compile(translate(gm, name, None, options.hands_over, options.fallback_random, **layouts), options, name),
+        _compile(
+            translate(
+                gm, name, None, options.hands_over, options.fallback_random, kernels=_kernels(options), **layouts
+            ),
+            options,
+            name,
+        ),
         options,
     )
+
+
+def _kernels(options):
+    return triton_kernels.Compiler(options.settings, options.cache)
 
 
 def _moving(gm):
@@ -253,6 +263,7 @@ def _compile_frozen(gm, options, inputs):
                     {node.name: t for node, t in zip(nodes, tensors)},
                     options.hands_over,
                     options.fallback_random,
+                    kernels=_kernels(options),
                 ),
                 options,
                 "inference",
@@ -317,7 +328,8 @@ def coil(gm, example_inputs, *, options=None, mode=None):
     with torch._functorch.config.patch(
         {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
     ):
-        wrapped = backend(gm, example_inputs)
+        with triton_kernels.analysed(gm):
+            wrapped = backend(gm, example_inputs)
     if inference and _is_plain(getattr(inference[0], "graph", inference[0]), len(example_inputs)):
         return inference[0]
     return wrapped

@@ -14,7 +14,7 @@ from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import _native, collectives
+from . import _native, collectives, triton_kernels
 from ._native import Literal
 from .refusal import refuse
 
@@ -143,10 +143,11 @@ class Translator:
     not read. `hand_over`: operators on complex numbers are torch's to carry out; else Coil
     compiles what it can of them. `fallback_random`: so are all that draw random numbers. `strides`: by placeholder,
     those of memory that does not come as the graph has it. `free`: positions of results whose
-    strides Coil may choose."""
+    strides Coil may choose. `kernels`: compiles what users wrote in Triton."""
 
-    def __init__(self, gm, name, frozen=None, hand_over=True, fallback_random=False, strides=None, free=()):
+    def __init__(self, gm, name, frozen=None, hand_over=True, fallback_random=False, strides=None, free=(), kernels=None):
         self.gm = gm
+        self.kernels = kernels or triton_kernels.Compiler()
         self.native = _native.TracedGraph(name)
         self.frozen = frozen or {}
         self.hand_over = hand_over
@@ -355,6 +356,8 @@ class Translator:
             return self.effectful(node)
         if node.target is auto_functionalized_v2:
             return self.writing(node, *node.args)
+        if triton_kernels.is_call(node):
+            return self.user_kernel(node)
         if node.target is run_and_save_rng_state:
             return self.save_random(node)
         if node.target is run_with_rng_state:
@@ -364,6 +367,45 @@ class Translator:
         if node.target is operator.getitem and node.args[0] in self.effects:
             return self.result_of_effect(node, *node.args)
         self.nodes[node] = self.call(node, node.target, node.args, node.meta.get("val"))
+
+    def user_kernel(self, node):
+        """A kernel that the user wrote: what it writes to comes as results; where torch's graph writes in place, it is
+        written back.
+        """
+        call = self.kernels.call(node)
+        where = node.meta.get("stack_trace") or ""
+        metas = [self.fresh(call.tensors[k].meta["val"]) for k in call.written]
+        made = self.native.call(
+            "coil.user_kernel.default",
+            [call.definition, *map(self.argument, (call.tensors, call.numbers, call.grid, call.written))],
+            {},
+            node.name,
+            metas,
+            where,
+        )
+        items = {
+            name: self.native.call("_operator.getitem", [made, i], {}, f"{node.name}_{name}", meta, "")
+            for i, (name, meta) in enumerate(zip(call.names, metas))
+        }
+        if node.target.name() == "triton_kernel_wrapper_functional":
+            for user in node.users:
+                self.nodes[user] = items[user.args[1]]
+            return
+        for k, name in zip(call.written, call.names):
+            target = call.tensors[k]
+            self.native.call(
+                "aten.copy_.default",
+                [self.nodes[target], items[name], False],
+                {},
+                f"{node.name}_{name}_copy",
+                self.meta(target.meta["val"], node.name),
+                where,
+            )
+
+    def fresh(self, t):
+        """The metadata of memory of its own with a tensor's layout."""
+        dtype, sizes, strides, _, device = self.tensor(t)
+        return dtype, sizes, strides, 0, device
 
     def wait(self, node):
         """The tensor that is waited for, which has its values by now (collectives.py)."""
@@ -609,8 +651,8 @@ def is_token(node):
     return node.op == "placeholder" and any(user.target is with_effects and user.args[0] is node for user in node.users)
 
 
-def translate(gm, name="main", frozen=None, hand_over=True, fallback_random=False, strides=None, free=()):
+def translate(gm, name="main", frozen=None, hand_over=True, fallback_random=False, strides=None, free=(), kernels=None):
     """The native graph of a module whose nodes carry `meta["val"]`. Raises coil.Error naming what Coil has no form
     for.
     """
-    return Translator(gm, name, frozen, hand_over, fallback_random, strides, free).run()
+    return Translator(gm, name, frozen, hand_over, fallback_random, strides, free, kernels).run()

@@ -2,6 +2,8 @@
 
 import functools
 import itertools
+import json
+import types
 
 from . import _native
 
@@ -113,6 +115,28 @@ def _from_outside(op):
     return call
 
 
+@functools.cache
+def _support():
+    """What programs written as Python run users' kernels by (src/device/python/user_kernels.py), as a module."""
+    module = types.ModuleType("coil.user_kernels")
+    exec(compile(_native.support_text("python/user_kernels.py"), "coil/user_kernels.py", "exec"), module.__dict__)
+    return module
+
+
+@functools.lru_cache(256)
+def user_kernel(program):
+    """The kernel of such a definition, for Python to call."""
+    parts = json.loads(program)
+    return _support().UserKernel(
+        *(parts[k] for k in ("name", "where", "source", "tensors", "numbers", "constants", "options"))
+    )
+
+
+def _run_user_kernel(program, tensors, numbers, grid):
+    """On the CPU, where Triton's interpreter carries it out; it writes to its tensors in place."""
+    user_kernel(program)(tensors, numbers, grid)
+
+
 _RANDOM = {"host.random.save": _save, "host.random.repeat": _repeat}
 
 
@@ -124,6 +148,8 @@ def find(name):
 
     if name in _RANDOM:
         return _RANDOM[name]
+    if name == "coil.user_kernel.default":
+        return _run_user_kernel
     if name.startswith("sized."):
         op = find(name.removeprefix("sized."))
         return op and _sized(op)

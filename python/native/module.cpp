@@ -11,6 +11,7 @@
 
 #include "compiler/library.h"
 #include "compiler/options.h"
+#include "device/pieces.h"
 #include "exchange.h"
 #include "frozen_graph.h"
 #include "lowering/lowering.h"
@@ -203,6 +204,9 @@ NB_MODULE(_native, m) {
         emit(pt2, language, output, options_of(std::move(settings), {}, {}, device));
       },
       nb::arg("pt2"), nb::arg("language"), nb::arg("output"), nb::arg("settings"), nb::arg("device"));
+  m.def(
+      "support_text", [](const std::string& file) { return device::whole(file); }, nb::arg("file"),
+      "Text that programs written as Python begin with, of one of the files of src/device.");
   m.def("load_package", [](const std::filesystem::path& path) {
     runtime::Program program = runtime::load_program(path);
     CallPattern pattern = plain_pattern(program.plan);

@@ -59,6 +59,7 @@ class TorchOp : public runtime::HostOp {
     for (std::size_t k = 0; k < call_.writes.size(); ++k) {
       const std::size_t operand = call_.writes[k], to = outputs_.size() - call_.writes.size() + k;
       operands[operand] = lending_.give_to_write(lent, outputs_[to], outputs[to]);
+      if (inputs[operand] == outputs[to]) continue;  // a kernel that works in place
       const Tensor from = lending_.borrowed(inputs_[operand], const_cast<void*>(inputs[operand]));
       if (device_ == Device{})
         runtime::copy_strided(lending_.borrowed(outputs_[to], outputs[to]), from);

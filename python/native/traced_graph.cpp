@@ -7,6 +7,7 @@
 #include "frontend/sympy.h"
 #include "fx/infer.h"
 #include "fx/text.h"
+#include "fx/user_kernels.h"
 #include "graph_cache.h"
 #include "support/error.h"
 #include "wrapper/plan.h"
@@ -263,6 +264,7 @@ void TracedGraph::output(nb::list results, const std::set<std::size_t>& any_stri
   }
   module_->graph.output(std::move(returned));
   module_->graph.lint();
+  fx::take_user_kernels(*module_);
 }
 
 std::string TracedGraph::text() const { return fx::to_string(*module_, {.locations = true}); }

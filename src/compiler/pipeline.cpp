@@ -172,6 +172,8 @@ codegen::Binaries compile_kernels(const wrapper::Program& lines, const codegen::
   codegen::Binaries binaries = stages(
       kStageKernels.name, [&] { return backend.compile(texts, {.jobs = jobs_of(options), .cache = options.cache}); });
   stages.show(kStageKernels, [&] { return binaries.source; });
+  if (!lines.device.is_host())
+    for (const auto& kernel : wrapper::user_kernels(lines)) binaries.libraries.push_back(kernel->binary);
   return binaries;
 }
 

@@ -31,6 +31,8 @@ std::vector<ProvenanceCall> provenance_calls(const wrapper::Program& program) {
       calls.push_back({i, true, program.kernels[k->kernel].symbol, &k->nodes, &k->origins, &k->where});
     if (auto* f = std::get_if<wrapper::CallFallback>(&program.lines[i]))
       calls.push_back({i, false, f->op, &f->nodes, &f->origins, &f->where});
+    if (auto* u = std::get_if<wrapper::CallUserKernel>(&program.lines[i]))
+      calls.push_back({i, true, u->kernel->symbol, &u->nodes, &u->origins, &u->where});
     if (auto* e = std::get_if<wrapper::CallExtern>(&program.lines[i]))
       calls.push_back({i, false, e->op, &e->nodes, &e->origins, &e->where});
   }

@@ -74,6 +74,9 @@ void write_steps(std::string& text, const CompileReport& report, const SourceLin
       add(line, fmt::format("library {}{}", call->op, place_of(program, *call)), call->origins, call->where);
     if (auto* call = std::get_if<wrapper::CallFallback>(&line))
       add(line, "fallback " + call->op, call->origins, call->where);
+    if (auto* call = std::get_if<wrapper::CallUserKernel>(&line))
+      add(line, fmt::format("user's kernel {} ({})", call->kernel->name, call->kernel->where), call->origins,
+          call->where);
     if (auto* assertion = std::get_if<wrapper::Assert>(&line)) {
       text += fmt::format("      assert       {}\n", assertion->message);
       if (step > 0) ++step;  // before the first call it is a check on the inputs and no step of the plan
@@ -167,9 +170,9 @@ std::vector<std::uint64_t> live_at_calls(const wrapper::Program& program) {
   std::vector<std::uint64_t> live;
   std::size_t step = 0;
   for (const wrapper::Line& line : program.lines) {
-    const bool call = std::holds_alternative<wrapper::CallKernel>(line) ||
-                      std::holds_alternative<wrapper::CallExtern>(line) ||
-                      std::holds_alternative<wrapper::CallFallback>(line);
+    const bool call =
+        std::holds_alternative<wrapper::CallKernel>(line) || std::holds_alternative<wrapper::CallExtern>(line) ||
+        std::holds_alternative<wrapper::CallFallback>(line) || std::holds_alternative<wrapper::CallUserKernel>(line);
     if (call) live.push_back(report.live_bytes.at(step));
     step += call || (std::holds_alternative<wrapper::Assert>(line) && step > 0);
   }
@@ -196,9 +199,9 @@ void describe_program(CompileReport& report, const wrapper::Program& program) {
     if (auto* r = std::get_if<wrapper::Reuse>(&line)) memory[r->to] = memory[r->from], ++owners[memory[r->from]];
     if (auto* f = std::get_if<wrapper::Free>(&line); f && --owners[memory[f->buffer]] == 0)
       live -= bytes_of(program, memory[f->buffer]);
-    const bool call = std::holds_alternative<wrapper::CallKernel>(line) ||
-                      std::holds_alternative<wrapper::CallExtern>(line) ||
-                      std::holds_alternative<wrapper::CallFallback>(line);
+    const bool call =
+        std::holds_alternative<wrapper::CallKernel>(line) || std::holds_alternative<wrapper::CallExtern>(line) ||
+        std::holds_alternative<wrapper::CallFallback>(line) || std::holds_alternative<wrapper::CallUserKernel>(line);
     report.extern_calls += std::holds_alternative<wrapper::CallExtern>(line);
     if (call || (std::holds_alternative<wrapper::Assert>(line) && !report.live_bytes.empty()))
       report.live_bytes.push_back(live);

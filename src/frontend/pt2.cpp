@@ -6,6 +6,7 @@
 #include "frontend/treespec.h"
 #include "frontend/view_offsets.h"
 #include "frontend/weights.h"
+#include "fx/user_kernels.h"
 #include "support/archive.h"
 #include "support/error.h"
 
@@ -301,6 +302,7 @@ ExportedProgram read_pt2(const Archive& archive) {
   ProgramReader reader(program, *result.module, weights);
   reader.read();
   fill_in_view_offsets(*result.module);
+  fx::take_user_kernels(*result.module);
   result.sample_inputs = read_sample_inputs(archive, location, reader.call_spec());
   result.call = reader.call_spec();
   result.output_of_leaf = reader.output_of_leaf();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/registry.h"
+#include "ops/user_kernel.h"
 #include "ops/value.h"
 #include "sym/shape_env.h"
 #include "tensor/tensor.h"
@@ -232,6 +233,8 @@ struct GraphModule {
   std::vector<Input> inputs;  ///< user inputs, in order
   std::vector<Output> outputs;
   std::vector<Mutation> mutations;
+  /// Kernels that users wrote, by symbol: of all calls, those in subgraphs too (fx/user_kernels.h).
+  std::map<std::string, std::shared_ptr<const ops::UserKernel>> user_kernels;
   std::map<std::string, std::unique_ptr<GraphModule>> subgraphs;  ///< share `env`
 };
 

@@ -14,14 +14,14 @@ namespace {
 /// Calls `f` on the roots of an operation's scalar expressions.
 template <class F>
 void for_each_root(const Operation& op, F&& f) {
-  std::visit(
-      Overloaded{[&](const Scatter& s) {
-                   f(s.body);
-                   for (Scalar x : s.indirect) f(x);
-                 },
-                 [](const Extern&) {}, [](const Assertion&) {}, [](const ReadSymbol&) {}, [](const SetSymbol&) {},
-                 [](const Control&) {}, [](const Fallback&) {}, [&](const auto& loop) { f(loop.body); }},
-      op.node);
+  std::visit(Overloaded{[&](const Scatter& s) {
+                          f(s.body);
+                          for (Scalar x : s.indirect) f(x);
+                        },
+                        [](const Extern&) {}, [](const Assertion&) {}, [](const ReadSymbol&) {},
+                        [](const SetSymbol&) {}, [](const Control&) {}, [](const Fallback&) {}, [](const UserCall&) {},
+                        [&](const auto& loop) { f(loop.body); }},
+             op.node);
 }
 
 }  // namespace
@@ -149,6 +149,9 @@ std::vector<BufferId> reads(const Operation& op) {
     for (auto& view : call->inputs) add(view.buffer);
   if (auto* call = std::get_if<Fallback>(&op.node))
     for (auto& view : call->inputs) add(view.buffer);
+  if (auto* call = std::get_if<UserCall>(&op.node))
+    for (auto& view : call->tensors)
+      if (std::find(op.outs.begin(), op.outs.end(), view.buffer) == op.outs.end()) add(view.buffer);
   if (auto* read = std::get_if<ReadSymbol>(&op.node)) add(read->source);
   return result;
 }
@@ -183,6 +186,10 @@ void for_each_expr(const Operation& op, const std::function<void(const Expr&)>& 
                    for (const auto& v : h.outputs)
                      if (v) view(*v);
                    for (const auto& a : h.arguments) ops::for_each_integer(a.value, f);
+                 },
+                 [&](const UserCall& u) {
+                   for (const BufferView& v : u.tensors) view(v);
+                   all(u.numbers), all(u.grid);
                  },
                  [&](const Assertion& a) { f(a.condition); }, [](const ReadSymbol&) {},
                  [&](const SetSymbol& s) { f(s.value); }, [&](const Control& c) { f(c.condition), f(c.extent); }},

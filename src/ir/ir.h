@@ -14,6 +14,7 @@
 #include "ir/scalar.h"
 #include "library_ops/attribute.h"
 #include "ops/call_argument.h"
+#include "ops/user_kernel.h"
 #include "sym/tensor_meta.h"
 #include "target/target.h"
 #include "tensor/tensor.h"
@@ -120,6 +121,15 @@ struct Fallback {
   bool has_effect = false;  ///< draws random numbers or the like: kept, in order, though nothing uses its results
 };
 
+/// A call of a kernel that the user wrote. It writes to its operation's `outs`, which hold values before, as those of a
+/// Scatter do.
+struct UserCall {
+  std::shared_ptr<const ops::UserKernel> kernel;
+  std::vector<BufferView> tensors;   ///< in the order of its parameters
+  std::vector<std::size_t> written;  ///< places in `tensors`
+  Exprs numbers, grid;               ///< blocks along x, y, z
+};
+
 /// A run-time assertion.
 struct Assertion {
   Expr condition;
@@ -157,7 +167,9 @@ struct Control {
 
 struct Operation {
   OperationId id = 0;
-  std::variant<Pointwise, Reduction, Scan, Scatter, Extern, Assertion, Fallback, ReadSymbol, SetSymbol, Control> node;
+  std::variant<Pointwise, Reduction, Scan, Scatter, Extern, Assertion, Fallback, UserCall, ReadSymbol, SetSymbol,
+               Control>
+      node;
   std::vector<BufferId> outs;
   /// Of Pointwise, Reduction, Scan: where in outs[0] an iteration stores, over i0, i1, …; empty means at (i0, i1, …).
   Exprs store_index;
@@ -251,6 +263,7 @@ class Graph {
   std::map<BufferId, Tensor> constants;  ///< values of Constant buffers
   std::set<BufferId> mutated;            ///< inputs and constants that operations write to
   std::vector<GraphOutput> outputs;
+  std::map<std::string, std::shared_ptr<const ops::UserKernel>> user_kernels;  ///< by symbol
   Provenance provenance;
   std::set<std::string> defined_symbols;  ///< names of those that operations define
 

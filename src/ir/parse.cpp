@@ -170,6 +170,8 @@ class Parser {
       op.node = pointwise(c);
     else if (c.accept("extern"))
       op.node = library_call(c);
+    else if (c.accept("user_kernel"))
+      op.node = user_call(c);
     else if (c.accept("fallback"))
       op.node = host_call(c);
     else if (c.accept("assert"))
@@ -327,6 +329,27 @@ class Parser {
     return f;
   }
 
+  /// `user_kernel NAME(buf0 as …, buf1 as …; [8, s0]) on [4, 1, 1] writes %1`; the text has no code for the kernel.
+  UserCall user_call(LineCursor& c) {
+    UserCall u;
+    u.kernel = std::make_shared<const ops::UserKernel>(ops::UserKernel{.symbol = c.identifier()});
+    c.expect("(");
+    while (c.peek() != ';') {
+      u.tensors.push_back(view(c));
+      if (!c.accept(",") && c.peek() != ';') c.fault("',' or ';' should stand here");
+    }
+    c.expect(";");
+    u.numbers = read_.exprs(c);
+    c.expect(")");
+    c.expect("on");
+    u.grid = read_.exprs(c);
+    if (u.grid.size() != 3) c.fault("a grid has blocks along x, y and z");
+    u.written = read_.writes(c);
+    for (std::size_t k : u.written)
+      if (k >= u.tensors.size()) c.fault(fmt::format("%{} is no tensor that could be written to", k));
+    return u;
+  }
+
   Assertion assertion(LineCursor& c) {
     Assertion a{read_.expr(c, {","}), ""};
     c.expect(",");
@@ -399,6 +422,11 @@ class Parser {
     for (const auto& v : f.outputs)
       if (v && std::find(op.outs.begin(), op.outs.end(), v->buffer) == op.outs.end())
         c.fault(fmt::format("buf{} is none of the buffers that this makes", v->buffer));
+  }
+  void check(LineCursor& c, const Operation& op, const UserCall& u) {
+    for (std::size_t k : u.written)
+      if (std::find(op.outs.begin(), op.outs.end(), u.tensors[k].buffer) == op.outs.end())
+        c.fault(fmt::format("buf{} is none of the buffers that this makes", u.tensors[k].buffer));
   }
   void check(LineCursor& c, const Operation& op, const ReadSymbol& r) {
     const Layout& l = graph_->buffer(r.source).layout;

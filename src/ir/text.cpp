@@ -103,6 +103,10 @@ class Text {
                        operands, f.has_effect ? " with effect" : "", f.is_list ? "[" : "", views(f.outputs),
                        f.is_list ? "]" : "");
   }
+  static std::string text(const UserCall& u) {
+    return fmt::format("user_kernel {}({}; {}) on {}{}", u.kernel->symbol, views(u.tensors), list_text(u.numbers),
+                       list_text(u.grid), writes_text(u.written));
+  }
   static std::string text(const Assertion& a) {
     return fmt::format("assert {}, {}", sym::to_string(a.condition), ops::quote(a.message));
   }

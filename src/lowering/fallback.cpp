@@ -130,23 +130,8 @@ class HostCall {
     refuse(ctx_, fmt::format("{} cannot be handed to the host", ops::to_string(v)));
   }
 
-  /// The tensor in memory, with eager's strides: operators may look at them.
   CallArgument operand(const fx::Node& n) {
-    const sym::TensorMeta& meta = n.tensor();
-    TensorBox box = ctx_.tensor(const_cast<fx::Node*>(&n));
-    if (!box.storage->realized() && box.map == ctx_.graph.ivars(box.rank()) && box.sizes == box.storage->sizes)
-      box.storage->strides = meta.strides;
-    auto view = library_operand(box);
-    bool exact = view.strides.size() == meta.rank() && view.dtype == meta.dtype;
-    for (std::size_t d = 0; exact && d < meta.rank(); ++d)
-      exact = meta.sizes[d].is_constant(1) || ctx_.graph.env().statically_known_equal(view.strides[d], meta.strides[d]);
-    if (!exact) {
-      box = ir::make_pointwise(ctx_.graph, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes),
-                               ir::dense_strides(ctx_.graph.env(), meta.sizes, meta.strides));
-      view = library_operand(box);
-    }
-    ctx_.graph.buffer(view.buffer).layout.fixed = true;
-    call_.inputs.push_back(view);
+    call_.inputs.push_back(recorded_operand(ctx_, n));
     return ops::Operand{call_.inputs.size() - 1};
   }
 
@@ -204,6 +189,30 @@ class HostCall {
 };
 
 }  // namespace
+
+ir::BufferView recorded_copy(Context& ctx, const fx::Node& n) {
+  const sym::TensorMeta& meta = n.tensor();
+  const TensorBox box = ctx.tensor(const_cast<fx::Node*>(&n));
+  const auto view =
+      library_operand(ir::make_pointwise(ctx.graph, meta.dtype, meta.device, meta.sizes, element(ctx, box, meta.sizes),
+                                         ir::dense_strides(ctx.graph.env(), meta.sizes, meta.strides)));
+  ctx.graph.buffer(view.buffer).layout.fixed = true;
+  return view;
+}
+
+ir::BufferView recorded_operand(Context& ctx, const fx::Node& n) {
+  const sym::TensorMeta& meta = n.tensor();
+  const TensorBox box = ctx.tensor(const_cast<fx::Node*>(&n));
+  if (!box.storage->realized() && box.map == ctx.graph.ivars(box.rank()) && box.sizes == box.storage->sizes)
+    box.storage->strides = meta.strides;
+  const auto view = library_operand(box);
+  bool exact = view.strides.size() == meta.rank() && view.dtype == meta.dtype;
+  for (std::size_t d = 0; exact && d < meta.rank(); ++d)
+    exact = meta.sizes[d].is_constant(1) || ctx.graph.env().statically_known_equal(view.strides[d], meta.strides[d]);
+  if (!exact) return recorded_copy(ctx, n);
+  ctx.graph.buffer(view.buffer).layout.fixed = true;
+  return view;
+}
 
 Lowered call_host(Context& ctx, const fx::Node& node) { return HostCall(ctx, node).run(); }
 

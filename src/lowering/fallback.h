@@ -9,4 +9,9 @@ namespace coil::lowering {
 /// Error for what cannot be handed over: numbers read out of data, nested lists of results.
 Lowered call_host(Context&, const fx::Node&);
 
+/// A tensor in memory with the recorded strides, for code that looks at them.
+ir::BufferView recorded_operand(Context&, const fx::Node&);
+/// The same in memory of its own, at its beginning; where recorded strides leave gaps or overlap, they are dense there.
+ir::BufferView recorded_copy(Context&, const fx::Node&);
+
 }  // namespace coil::lowering

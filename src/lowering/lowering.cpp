@@ -43,7 +43,8 @@ const Table& table() {
                      add_recurrent,
                      add_data_dependent,
                      add_control_flow,
-                     add_numbers})
+                     add_numbers,
+                     add_user_kernels})
       add(t);
     return t;
   }();
@@ -92,7 +93,9 @@ void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>
 class Driver {
  public:
   Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options)
-      : module_(module), graph_(&graph), ctx_(module, graph, options), storage_(module, graph) {}
+      : module_(module), graph_(&graph), ctx_(module, graph, options), storage_(module, graph) {
+    graph.user_kernels.insert(module.user_kernels.begin(), module.user_kernels.end());
+  }
 
   void run() {
     add_inputs();

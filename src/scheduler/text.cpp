@@ -25,6 +25,8 @@ std::string place_text(const Member& m) {
 
 std::string single_text(const ir::Operation& op) {
   if (const auto* call = std::get_if<ir::Extern>(&op.node)) return fmt::format(" ({})", call->op);
+  if (const auto* user = std::get_if<ir::UserCall>(&op.node))
+    return fmt::format(" (user kernel {})", user->kernel->symbol);
   if (const auto* host = std::get_if<ir::Fallback>(&op.node)) return fmt::format(" (fallback {})", host->op);
   return "";
 }

@@ -183,10 +183,14 @@ class Printer {
     run_ += "  " + fmt::format(format, std::forward<Args>(args)...) + "\n";
   }
 
+  static std::string one_line(std::string text) {
+    std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\\'; }, ' ');
+    return text;
+  }
   void comment(const std::set<std::string>& origins, const std::string& where) {
     std::string text = fmt::format("{}", fmt::join(origins, ", "));
     if (!where.empty()) text += " (" + where + ")";
-    std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\\'; }, ' ');
+    text = one_line(std::move(text));
     if (!text.empty()) line("// {}", text);
   }
 
@@ -352,6 +356,27 @@ class Printer {
     line("queue.launch({}, {{{}}}, {}, {}, {}, {}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks, l.block,
          shared, status);
   }
+  void print_line(const CallUserKernel& c) {
+    using Kind = ops::UserKernel::Kind;
+    check_failures(failures_.guarded);
+    comment(c.origins, c.where);
+    std::vector<std::string> arguments;
+    std::size_t tensor = 0, number = 0;
+    for (const ops::UserKernel::Parameter& p : c.kernel->parameters) {
+      if (p.kind == Kind::Tensor) {
+        const View& v = c.tensors.at(tensor++);
+        const std::string base = address(v.buffer),
+                          bytes = size(v.offset * static_cast<std::int64_t>(size_of(v.dtype)));
+        arguments.push_back(fmt::format("pointer({}, {})", base, bytes));
+      } else {
+        const std::string value = p.kind == Kind::Number ? size(c.numbers.at(number++)) : cpp_integer(p.bits);
+        arguments.push_back(fmt::format("Argument{{{}, {}}}", value, p.bytes));
+      }
+    }
+    const std::string grid = list(c.grid);
+    line("queue.launch({}, {{{}}}, {}, {}, {});", c.kernel->symbol, joined(arguments), grid, c.kernel->block,
+         c.kernel->shared_bytes);
+  }
   void print_line(const CallExtern& c) {
     check_failures(failures_.guarded);
     comment(c.origins, c.where);
@@ -487,6 +512,9 @@ class Printer {
       messages += (messages.empty() ? "" : ", ") + c_string(std::get<CallKernel>(p_.lines[line]).failure);
     out += fmt::format("  Failures failures{{queue, {{{}}}}};\n", messages);
     for (const Kernel& k : p_.kernels) out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");\n", k.symbol);
+    for (const auto& k : user_kernels(p_))
+      out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");  // {1} ({2})\n", k->symbol, k->name,
+                         one_line(k->where));
     return out;
   }
 
@@ -594,11 +622,18 @@ std::string cpp_cmake(const std::string& source_name) {
   return device::fill(device::whole("wrapper_cpp/build.cmake"), {{"$name", name}, {"$file", path}});
 }
 
-bool CppEmitter::needs_binaries(const Program& p) const { return !p.device.is_host() && !p.kernels.empty(); }
+bool CppEmitter::needs_binaries(const Program& p) const {
+  return !p.device.is_host() && !(p.kernels.empty() && user_kernels(p).empty());
+}
 
 std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
   require_device(p, "cpp");
   if (!p.device.is_host()) refuse_host_calls(p);
+  for (const auto& kernel : user_kernels(p))
+    if (p.device.is_host())
+      fail(
+          "--emit=cpp: the user's kernel {} ({}) runs on the CPU through Triton's interpreter alone; emit python or fx",
+          kernel->name, kernel->where);
   if (needs_binaries(p) && options.binaries.empty())
     fail("--emit=cpp writes the binaries of kernels for {} into the source, and none were given", to_string(p.device));
   Printer printer(p, options);

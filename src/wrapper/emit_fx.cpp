@@ -147,6 +147,8 @@ void FxEmitter::name_storage_offsets() {
       for (const View& v : c->inputs) see(v);
       for (const View& v : c->outputs) see(v);
     }
+    if (auto* c = std::get_if<CallUserKernel>(&l))
+      for (const View& v : c->tensors) see(v);
     if (auto* c = std::get_if<CallFallback>(&l)) {
       for (const View& v : c->inputs) see(v);
       for (const auto& v : c->outputs)
@@ -487,6 +489,19 @@ void FxEmitter::line(const CallFallback& c) {
                       result = c.is_list ? node("item", fmt::format("operator.getitem, {}, {}", results, k)) : results;
     node("copy", fmt::format("torch.ops.aten.copy_.default, {}, {}", to, result));
   }
+}
+
+void FxEmitter::line(const CallUserKernel& c) {
+  if (failures_.guarded.contains(at_)) check_failures();
+  std::vector<View> reads, writes;
+  for (std::size_t k = 0; k < c.tensors.size(); ++k) (c.written[k] ? writes : reads).push_back(c.tensors[k]);
+  std::vector<std::string> numbers, grid;
+  for (sym::Expr e : c.numbers) numbers.push_back(size(e));
+  for (sym::Expr e : c.grid) grid.push_back(size(e));
+  const std::string read = views(reads), written = views(writes);
+  node("user_kernel", fmt::format("torch.ops.coil_wrapper.user_kernel.default, {}, {}, {}, {}, {}, origins={}",
+                                  python_string(c.kernel->symbol), read, written, text_of(numbers), text_of(grid),
+                                  python_string(PythonFile::origins(c.origins, c.where))));
 }
 
 // ---- Sizes ----

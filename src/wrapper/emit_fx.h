@@ -19,6 +19,7 @@ class COIL_EMITTER_API FxEmitter : public PythonProgram {
   void line(const CallKernel&) override;
   void line(const CallExtern&) override;
   void line(const CallFallback&) override;
+  void line(const CallUserKernel&) override;
   void line(const Free&) override;
   void line(const ReadSymbol&) override;
   void line(const SetSymbol&) override;

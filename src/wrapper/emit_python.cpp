@@ -195,6 +195,15 @@ void PythonEmitter::line(const CallFallback& c) {
   statement("del " + results);
 }
 
+void PythonEmitter::line(const CallUserKernel& c) {
+  origins(c.origins, c.where);
+  check_failures(failures_.guarded.contains(at_));
+  std::vector<std::string> numbers;
+  for (sym::Expr e : c.numbers) numbers.push_back(file_->size(e));
+  const std::string tensors = views(c.tensors), grid = file_->sizes(c.grid);
+  statement(fmt::format("{}({}, [{}], grid={})", c.kernel->symbol, tensors, fmt::join(numbers, ", "), grid));
+}
+
 void PythonEmitter::origins(const std::set<std::string>& origins, const std::string& where) {
   if (const std::string from = PythonFile::origins(origins, where); !from.empty()) statement("# " + from);
 }

@@ -70,6 +70,8 @@ class Parser {
       call(c, true);
     else if (c.accept("extern"))
       library_call(c);
+    else if (c.accept("user_kernel"))
+      user_kernel(c);
     else if (c.accept("fallback"))
       host_call(c);
     else if (c.accept("output"))
@@ -380,6 +382,26 @@ class Parser {
         c.fault(fmt::format("%{} is no operand that could be written to", k));
     origins(c, f);
     p_.lines.emplace_back(std::move(f));
+  }
+
+  /// `user_kernel NAME(x, &y; [8, s0]) on [4, 1, 1]`; the text has no code for the kernel.
+  void user_kernel(LineCursor& c) {
+    CallUserKernel k;
+    k.kernel = std::make_shared<const ops::UserKernel>(ops::UserKernel{.symbol = c.identifier()});
+    c.expect("(");
+    while (c.peek() != ';') {
+      k.written.push_back(c.accept("&"));
+      k.tensors.push_back(view(c));
+      if (!c.accept(",") && c.peek() != ';') c.fault("',' or ';' should stand here");
+    }
+    c.expect(";");
+    k.numbers = exprs(c);
+    c.expect(")");
+    c.expect("on");
+    k.grid = exprs(c);
+    if (k.grid.size() != 3) c.fault("a grid has blocks along x, y and z");
+    origins(c, k);
+    p_.lines.emplace_back(std::move(k));
   }
 
   void output(LineCursor& c) {

@@ -231,6 +231,57 @@ class Planner {
     plan_.steps.push_back(std::move(call));
   }
 
+  /// On the CPU a Python process carries it out; what it writes to is given to it where it lies.
+  void call_in_host(const CallUserKernel& c) {
+    runtime::HostCall call{.op = std::string(ops::kUserKernelCall)};
+    runtime::HostArgument tensors = std::vector<runtime::HostArgument>{}, numbers = tensors, grid = tensors;
+    const auto add = [](runtime::HostArgument& to, runtime::HostArgument item) {
+      std::get<std::vector<runtime::HostArgument>>(to).push_back(std::move(item));
+    };
+    for (std::size_t k = 0; k < c.tensors.size(); ++k) {
+      add(tensors, runtime::HostOperand{static_cast<std::uint32_t>(k)});
+      call.inputs.push_back(view(c.tensors[k]));
+      if (!c.written[k]) continue;
+      call.writes.push_back(static_cast<std::uint32_t>(k));
+      call.outputs.emplace_back(call.inputs.back());
+    }
+    for (Expr e : c.numbers) add(numbers, runtime::HostInteger{shape_(e)});
+    for (Expr e : c.grid) add(grid, runtime::HostInteger{shape_(e)});
+    for (runtime::HostArgument a : {runtime::HostArgument(c.kernel->program), tensors, numbers, grid})
+      call.arguments.push_back({"", std::move(a)});
+    plan_.steps.push_back(std::move(call));
+  }
+
+  std::uint32_t user_kernel(const ops::UserKernel& kernel) {
+    auto [it, added] = user_kernels_.emplace(kernel.symbol, static_cast<std::uint32_t>(plan_.kernels.size()));
+    if (added) plan_.kernels.push_back({kernel.symbol, fmt::format("{} ({})", kernel.name, kernel.where), ""});
+    return it->second;
+  }
+
+  void line(const CallUserKernel& c) {
+    if (c.kernel->parameters.empty()) fail("there is no code for the user's kernel {}", c.kernel->symbol);
+    if (p_.device.is_host()) return call_in_host(c);
+    if (c.kernel->binary.empty())
+      fail("the user's kernel {} ({}) was not compiled for {}", c.kernel->name, c.kernel->where, to_string(p_.device));
+    using Kind = ops::UserKernel::Kind;
+    runtime::KernelCall call{.kernel = user_kernel(*c.kernel), .extent = shape_(0), .grain = shape_(1)};
+    call.grid = slots(c.grid);
+    call.block = c.kernel->block;
+    call.shared_bytes = shape_(c.kernel->shared_bytes);
+    std::size_t tensor = 0, number = 0;
+    for (const ops::UserKernel::Parameter& p : c.kernel->parameters) {
+      if (p.kind == Kind::Constant) call.arguments.push_back({-1, shape_(p.bits), p.bytes});
+      if (p.kind == Kind::Number) call.arguments.push_back({-1, shape_(c.numbers.at(number++)), p.bytes});
+      if (p.kind != Kind::Tensor) continue;
+      const View& v = c.tensors.at(tensor);
+      if (c.written[tensor++]) call.written.push_back(static_cast<std::uint32_t>(call.buffers.size()));
+      const Expr offset = v.offset * static_cast<std::int64_t>(size_of(v.dtype));
+      call.arguments.push_back({static_cast<std::int64_t>(call.buffers.size()), shape_(p_.env->simplify(offset)), 8});
+      call.buffers.push_back(v.buffer);
+    }
+    plan_.steps.push_back(std::move(call));
+  }
+
   void line(const CallFallback& c) {
     runtime::HostCall call;
     call.op = c.op;
@@ -321,6 +372,7 @@ class Planner {
   ShapeProgram shape_;
   std::vector<bool> touched_;
   std::set<BufferId> allocated_;
+  std::map<std::string, std::uint32_t> user_kernels_;  ///< places in the plan, by symbol
   std::optional<std::unordered_set<Expr>> runtime_;
   std::vector<std::vector<std::uint32_t>>
       open_;  ///< for each open block: the step that opened it, then those that leave it

@@ -1,5 +1,7 @@
 #include "wrapper/program.h"
 
+#include <algorithm>
+
 #include "support/error.h"
 
 namespace coil::wrapper {
@@ -24,6 +26,10 @@ Uses uses(const Line& line) {
     for (const View& v : f->inputs) u.reads.push_back(v.buffer);
     for (const auto& v : f->outputs)
       if (v) u.writes.push_back(v->buffer);
+  } else if (auto* k = std::get_if<CallUserKernel>(&line)) {
+    for (std::size_t i = 0; i < k->tensors.size(); ++i)
+      (k->written[i] ? u.writes : u.reads).push_back(k->tensors[i].buffer);
+    std::erase_if(u.reads, [&](BufferId b) { return std::ranges::find(u.writes, b) != u.writes.end(); });
   } else if (auto* r = std::get_if<ReadSymbol>(&line)) {
     u.reads.push_back(r->source);
   }
@@ -62,6 +68,15 @@ Exprs runtime_symbols(const Program& p) {
     if (auto* s = std::get_if<SetSymbol>(&l)) define(s->symbol);
     if (auto* c = std::get_if<Control>(&l); c && c->kind == Control::Kind::Loop) define(c->counter);
   }
+  return found;
+}
+
+std::vector<std::shared_ptr<const ops::UserKernel>> user_kernels(const Program& p) {
+  std::vector<std::shared_ptr<const ops::UserKernel>> found;
+  std::set<std::string> symbols;
+  for (const Line& l : p.lines)
+    if (auto* call = std::get_if<CallUserKernel>(&l); call && symbols.insert(call->kernel->symbol).second)
+      found.push_back(call->kernel);
   return found;
 }
 

@@ -99,6 +99,15 @@ struct CallFallback {
   std::set<std::string> nodes, origins;
   std::string where;
 };
+/// A launch of a kernel that the user wrote, with its argument block as the kernel's definition has it.
+struct CallUserKernel {
+  std::shared_ptr<const ops::UserKernel> kernel;
+  std::vector<View> tensors;  ///< in the order of its parameters
+  std::vector<bool> written;  ///< for each of them
+  Exprs numbers, grid;        ///< blocks along x, y, z
+  std::set<std::string> nodes, origins;
+  std::string where;
+};
 /// Fails the run with the message unless the condition holds.
 struct Assert {
   Expr condition;
@@ -113,7 +122,7 @@ using ir::ReadSymbol;
 using ir::SetSymbol;
 
 using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback,
-                          Free, ReadSymbol, SetSymbol, Control>;
+                          CallUserKernel, Free, ReadSymbol, SetSymbol, Control>;
 
 struct Kernel {
   std::string symbol, text;  ///< in the device's language, without the prelude
@@ -176,6 +185,9 @@ void drop_calls(Program&, const std::set<std::size_t>& lines);
 /// Symbols that lines define while the program runs, each once, in the order in which the last line that defines each
 /// comes: what is made of several has its value when the last of them has.
 Exprs runtime_symbols(const Program&);
+
+/// The users' kernels that are called, each once, in the order of their first calls.
+std::vector<std::shared_ptr<const ops::UserKernel>> user_kernels(const Program&);
 
 /// What both sides of a branch make, so that it is there after it.
 struct Joined {

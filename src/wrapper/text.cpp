@@ -168,6 +168,14 @@ class Text {
                              origins(c));
   }
 
+  std::string line(const CallUserKernel& c) const {
+    std::string tensors;
+    for (std::size_t k = 0; k < c.tensors.size(); ++k)
+      tensors += (k ? ", " : "") + std::string(c.written[k] ? "&" : "") + view(c.tensors[k]);
+    return fmt::format("user_kernel {}({}; {}) on {}{}", c.kernel->symbol, tensors, ir::list_text(c.numbers),
+                       ir::list_text(c.grid), origins(c));
+  }
+
   const Program& p_;
   const bool complete_;
   std::string out_;

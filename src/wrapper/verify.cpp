@@ -131,6 +131,16 @@ class Verifier {
     }
   }
 
+  void check(const CallUserKernel& c) {
+    for (std::size_t k = 0; k < c.tensors.size(); ++k) {
+      viewed(c.tensors[k]);
+      if (c.written[k]) written(c.tensors[k].buffer);
+    }
+    for (Expr e : c.numbers) known(e);
+    for (Expr e : c.grid) known(e);
+    COIL_CHECK(c.grid.size() == 3, "line {} has a grid of {} dimensions", at_, c.grid.size());
+  }
+
   void check(const ReadSymbol& r) {
     live(r.source);
     symbols_.define(r.symbol);

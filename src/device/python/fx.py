@@ -55,6 +55,11 @@ def operators(device):
             0 if failures is None else status_of(failures, site),
         )
 
+    def user_kernel(name, reads, writes, numbers, grid):
+        run = shared.kernels[name]
+        sides = (iter(reads), iter(writes))
+        run([next(sides[w]) for w in run.written], numbers, grid)
+
     def library(op, attributes, inputs, outputs):
         """`attributes` as JSON."""
         call, _, calls = shared.libraries[(*inputs, *outputs)[0].device.type]
@@ -80,13 +85,14 @@ def operators(device):
     define("write_back", write_back, nothing)
     define("delete", nothing)
     define("launch", launch, nothing)
+    define("user_kernel", user_kernel, nothing)
     define(
         "new_failures",
         lambda like, count: new_failures(count, like.device),
         lambda like, count: like.new_empty(5 * count, dtype=torch.int64),
     )
     define("check_failures", check_failures, nothing)
-    for name in ("delete", "library", "launch", "check_failures"):  # what stays though nothing reads it
+    for name in ("delete", "library", "launch", "user_kernel", "check_failures"):  # what stays though nothing reads it
         torch.fx.node.has_side_effect(getattr(torch.ops.coil_wrapper, name).default)
     return shared.kernels
 

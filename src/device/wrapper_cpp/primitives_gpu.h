@@ -12,6 +12,15 @@ constexpr int16_t on_device = 1;
 class Queue;
 thread_local Queue* current = nullptr;  // of the program that the thread runs
 
+/// An argument of a kernel that is not Coil's own; it begins at a multiple of its bytes.
+struct Argument {
+  Size value;
+  size_t bytes = 8;
+};
+inline Argument pointer(void* base, Size bytes) {
+  return {Size(reinterpret_cast<int64_t>(static_cast<char*>(base) + bytes.value)), 8};
+}
+
 class Queue {
  public:
   /// `early`: kernels wait themselves for the one before them.
@@ -45,6 +54,24 @@ class Queue {
     for (Size s : grid) blocks[d++] = s.value;
     check(coil_queue_launch(handle, kernel, words_.data(), words_.size(), blocks, block.value, shared_bytes.value,
                             early_));
+  }
+  /// Of a kernel that is not Coil's own: arguments in its own order and widths.
+  void launch(const void* kernel, std::initializer_list<Argument> arguments, Sizes grid, int64_t block,
+              int64_t shared_bytes) {
+    words_.clear();
+    size_t used = 8;  // bytes of the last word
+    for (const Argument& a : arguments) {
+      used = (used + a.bytes - 1) / a.bytes * a.bytes;
+      if (used >= 8) words_.push_back(nullptr), used = 0;
+      uint64_t bits = static_cast<uint64_t>(a.value.value);
+      if (a.bytes < 8) bits &= (uint64_t{1} << 8 * a.bytes) - 1;
+      words_.back() = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(words_.back()) | bits << 8 * used);
+      used += a.bytes;
+    }
+    int64_t blocks[3] = {1, 1, 1};
+    int d = 0;
+    for (Size s : grid) blocks[d++] = s.value;
+    check(coil_queue_launch(handle, kernel, words_.data(), words_.size(), blocks, block, shared_bytes, false));
   }
   void wait() { check(coil_queue_wait(handle)); }
   void stay(void* stream) {

@@ -31,6 +31,7 @@ void register_symbolic();
 void register_data_dependent();
 void register_composites();
 void register_wrapper();
+void register_user_kernel();
 }  // namespace shapes
 
 inline constexpr std::initializer_list<void (*)()> kFamilies = {
@@ -58,6 +59,7 @@ inline constexpr std::initializer_list<void (*)()> kFamilies = {
     shapes::register_symbolic,
     shapes::register_data_dependent,
     shapes::register_composites,
+    shapes::register_user_kernel,
     shapes::register_wrapper,
 };
 

@@ -14,7 +14,7 @@ View whole(const Program& p, BufferId b) {
 
 bool is_call(const Line& l) {
   return std::holds_alternative<CallKernel>(l) || std::holds_alternative<CallExtern>(l) ||
-         std::holds_alternative<CallFallback>(l);
+         std::holds_alternative<CallFallback>(l) || std::holds_alternative<CallUserKernel>(l);
 }
 
 /// Whether a value of this type is looked at for NaN and infinities.

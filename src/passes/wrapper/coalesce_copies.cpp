@@ -141,6 +141,8 @@ class Coalescer {
         for (View& v : host->inputs) view(v);
         for (auto& v : host->outputs)
           if (v) view(*v);
+      } else if (auto* user = std::get_if<CallUserKernel>(&line)) {
+        for (View& v : user->tensors) view(v);
       } else if (auto* read = std::get_if<ReadSymbol>(&line)) {
         read->source = name_[read->source];
       }

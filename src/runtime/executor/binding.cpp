@@ -325,7 +325,15 @@ void Binding::find_first_and_last_uses() {
   std::ranges::stable_sort(now_.by_last_use, {}, [&](std::uint32_t i) { return now_.inputs[i].last; });
 }
 
+bool Binding::settles(const KernelCall& call, std::size_t step) const {
+  return !call.arguments.empty() && failures_.guards(step);
+}
+
 void Binding::ask_calls() {
+  const auto is_own_kernel = [](const Step& step) {
+    const auto* call = std::get_if<KernelCall>(&step);
+    return call && call->arguments.empty();
+  };
   now_.workspace_bytes = 0;
   now_.detours = false;
   for (std::size_t i = 0; i < ops_.size(); ++i)
@@ -334,7 +342,7 @@ void Binding::ask_calls() {
       now_.detours = now_.detours || ops_[i]->runs_on_host();
     }
   for (std::size_t s = 0; s < plan_.steps.size(); ++s)
-    now_.detours = now_.detours || (failures_.guards(s) && !std::holds_alternative<KernelCall>(plan_.steps[s]));
+    now_.detours = now_.detours || (failures_.guards(s) && !is_own_kernel(plan_.steps[s]));
 }
 
 void Binding::grow_workspace() {
@@ -355,7 +363,7 @@ std::optional<Launch> Binding::launch_of(const KernelCall& call) const {
     for (std::size_t d = 0; d < 3; ++d)
       if (!set_blocks(l, d, slot(call.grid[d]), plan_.kernels[call.kernel].symbol)) return std::nullopt;
     l.block = call.block;
-    l.early = plan_.launches_early;
+    l.early = plan_.launches_early && call.arguments.empty();  // others do not wait for the kernel before them
     l.shared_bytes = static_cast<std::uint32_t>(std::max<std::int64_t>(0, slot(call.shared_bytes)));
   } else {
     l.extent = slot(call.extent);
@@ -370,16 +378,38 @@ BoundStep Binding::bind_kernel(const KernelCall& call, std::uint32_t failure, st
   if (!l) return std::monostate();
   const bool gpu = !call.grid.empty();
   l->words = static_cast<std::uint32_t>(now_.words.size());
-  for (BufferId b : call.buffers) point(b, 0);
-  if (gpu) scalars(call, now_.words);
-  now_.words.push_back(failures_.word_of(failure, step));
-  if (!gpu) scalars(call, now_.words);
+  if (!call.arguments.empty()) {
+    argument_block(call, now_.words, [&](BufferId b, std::uint64_t offset) { point(b, offset); });
+  } else {
+    for (BufferId b : call.buffers) point(b, 0);
+    if (gpu) scalars(call, now_.words);
+    now_.words.push_back(failures_.word_of(failure, step));
+    if (!gpu) scalars(call, now_.words);
+  }
   l->word_count = static_cast<std::uint32_t>(now_.words.size()) - l->words;
-  return KernelStep{*l, failure};
+  return KernelStep{*l, failure, settles(call, step)};
 }
 
 void Binding::scalars(const KernelCall& call, std::vector<void*>& words) const {
   for (Slot s : call.scalars) words.push_back(reinterpret_cast<void*>(slot(s)));
+}
+
+void Binding::argument_block(const KernelCall& call, std::vector<void*>& words,
+                             const std::function<void(BufferId, std::uint64_t)>& point) const {
+  std::uint32_t used = 8;  // bytes of the last word
+  for (const KernelArgument& a : call.arguments) {
+    if (a.buffer >= 0) {
+      point(call.buffers[static_cast<std::size_t>(a.buffer)], static_cast<std::uint64_t>(slot(a.value)));
+      used = 8;
+      continue;
+    }
+    used = (used + a.bytes - 1) / a.bytes * a.bytes;
+    if (used >= 8) words.push_back(nullptr), used = 0;
+    auto bits = static_cast<std::uint64_t>(slot(a.value));
+    if (a.bytes < 8) bits &= (std::uint64_t{1} << 8 * a.bytes) - 1;
+    words.back() = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(words.back()) | bits << 8 * used);
+    used += a.bytes;
+  }
 }
 
 BoundStep Binding::bind_extern(const ExternCall& call, std::uint32_t site) {

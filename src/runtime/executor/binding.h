@@ -110,6 +110,7 @@ class Binding {
   void find_first_and_last_uses();
   /// Library calls are prepared: what scratch memory they need, and whether the host does some of them.
   void ask_calls();
+  bool settles(const KernelCall&, std::size_t step) const;
   void grow_workspace();
   BoundResult bind_result(const Output&) const;
   std::size_t slot_bytes(Slot s, const std::string& buffer) const;
@@ -121,6 +122,9 @@ class Binding {
   /// A launch with its sizes; nothing where there is nothing to do.
   std::optional<Launch> launch_of(const KernelCall&) const;
   void scalars(const KernelCall&, std::vector<void*>& words) const;
+  /// The arguments of a kernel that is not Coil's own, packed as it takes them; `point` adds the word of a pointer.
+  void argument_block(const KernelCall&, std::vector<void*>& words,
+                      const std::function<void(BufferId, std::uint64_t offset)>& point) const;
   std::int64_t slot(Slot s) const {
     if (late_ && undefined_[s]) fail_undefined();
     return now_.slots[s];

@@ -43,6 +43,7 @@ struct BoundResult {
 struct KernelStep {
   Launch launch;
   std::uint32_t failure;  ///< as FailureStatuses counts them; 0: cannot fail
+  bool settles = false;   ///< not Coil's own, and writes to memory of the caller: what came before must have gone well
 };
 
 struct ExternStep {

@@ -43,6 +43,7 @@ bool Binding::is_late(const Step& step) const {
            (!k->grid.empty() && (is_late(k->shared_bytes) ||
                                  std::any_of(k->grid.begin(), k->grid.end(), [&](Slot s) { return is_late(s); }))) ||
            std::any_of(k->scalars.begin(), k->scalars.end(), [&](Slot s) { return is_late(s); }) ||
+           std::any_of(k->arguments.begin(), k->arguments.end(), [&](const auto& a) { return is_late(a.value); }) ||
            std::any_of(k->buffers.begin(), k->buffers.end(), [&](BufferId b) { return late_buffer_[memory_of_[b]]; });
   if (const auto* e = std::get_if<ExternCall>(&step)) {
     auto late = [&](const View& v) { return is_late(v); };
@@ -249,13 +250,20 @@ void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std
   if (!l) return;
   const bool gpu = !call.grid.empty();
   late_words_.clear();
-  for (BufferId b : call.buffers) late_words_.push_back(late_address(b));
-  if (gpu) scalars(call, late_words_);
-  late_words_.push_back(failures_.word_of(failure, step));
-  if (!gpu) scalars(call, late_words_);
+  if (!call.arguments.empty()) {
+    argument_block(call, late_words_, [&](BufferId b, std::uint64_t offset) {
+      std::byte* base = late_address(b);
+      late_words_.push_back(base ? base + offset : nullptr);
+    });
+  } else {
+    for (BufferId b : call.buffers) late_words_.push_back(late_address(b));
+    if (gpu) scalars(call, late_words_);
+    late_words_.push_back(failures_.word_of(failure, step));
+    if (!gpu) scalars(call, late_words_);
+  }
   l->words = 0;
   l->word_count = static_cast<std::uint32_t>(late_words_.size());
-  run_bound(KernelStep{*l, failure}, late_words_.data());
+  run_bound(KernelStep{*l, failure, settles(call, step)}, late_words_.data());
 }
 
 void Binding::run_late_extern(const ExternCall& call, std::uint32_t site) {

@@ -42,7 +42,9 @@ std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) 
   std::vector<const void*> kernels;
   for (const Kernel& kernel : plan.kernels) {
     kernels.push_back(loaded.find(kernel.symbol));
-    if (!kernels.back()) fail("kernel '{}' is in none of the program's kernel libraries", kernel.symbol);
+    if (!kernels.back())
+      fail("kernel '{}'{} is in none of the program's kernel libraries that {} can load", kernel.symbol,
+           kernel.description.empty() ? "" : ", " + kernel.description + ",", to_string(plan.device));
   }
   return kernels;
 }

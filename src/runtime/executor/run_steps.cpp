@@ -47,6 +47,7 @@ void Binding::run_bound(const BoundStep& step) {
 }
 
 void Binding::run_bound(const KernelStep& k, void* const* words) {
+  if (k.settles) settle(static_cast<std::size_t>(step_now_));
   if (parts_) {
     parts_->launch(k.launch, words, words == now_.words.data() ? step_now_ : -1);
     if (parts_->full()) flush_parts();

@@ -118,6 +118,13 @@ struct View {
   Slot offset = 0;
 };
 
+/// One of the arguments of a kernel that is not Coil's own: it takes them in its own order and widths.
+struct KernelArgument {
+  std::int64_t buffer = -1;  ///< a pointer: a place in the call's `buffers`; -1: a number
+  Slot value = 0;            ///< of a pointer, how many bytes into the buffer it points; else the number, or its bits
+  std::uint32_t bytes = 8;   ///< of a number: 1, 2, 4 or 8, where it begins at a multiple of that
+};
+
 /// On the CPU, `void symbol(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end)`, run over [0,
 /// extent) in chunks of at least `grain`, in parallel, in any order. The kernel finds one pointer more than `buffers`
 /// has: a status word (int64, 0 before the call) that it sets to 1 when an index read from a tensor is out of range (it
@@ -139,6 +146,8 @@ struct KernelCall {
   Slot shared_bytes = 0;
   /// Places in `buffers` that it writes to; told where lifetimes are checked, and on a GPU.
   std::vector<std::uint32_t> written = {};
+  /// Of a kernel that is not Coil's own (the user's, on a GPU): its whole argument block. It knows no status word.
+  std::vector<KernelArgument> arguments = {};
 };
 
 using library_ops::Attribute;
@@ -261,7 +270,7 @@ struct Signature {
 
 struct Plan {
   /// A plan is written as the oldest version that has all it uses.
-  static constexpr int kVersion = 8;
+  static constexpr int kVersion = 9;
   static constexpr int kOldestVersion = 3;
   std::string model_name;
   Device device;

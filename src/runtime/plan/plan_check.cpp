@@ -109,6 +109,12 @@ class PlanChecker {
     for (Slot s : call.grid) slot(s, what);
     slot(call.shared_bytes, what);
     for (std::uint32_t k : call.written) require(k < call.buffers.size(), what);
+    for (const KernelArgument& a : call.arguments) {
+      slot(a.value, what);
+      require(a.buffer < static_cast<std::int64_t>(call.buffers.size()), what);
+      require(a.bytes == 8 || (a.buffer < 0 && (a.bytes == 1 || a.bytes == 2 || a.bytes == 4)), what);
+    }
+    require(call.arguments.empty() || !call.grid.empty(), what);
     require(call.grid.empty() || (call.grid.size() == 3 && call.block >= 1 && call.block <= 1024), what);
   }
   void check_step(const ExternCall& call) const {

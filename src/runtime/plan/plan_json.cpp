@@ -184,6 +184,7 @@ Json to_json(const Step& step) {
                   {"grain", c.grain}};
       if (!c.grid.empty()) out.update({{"grid", c.grid}, {"block", c.block}, {"shared_bytes", c.shared_bytes}});
       if (!c.written.empty()) out["written"] = c.written;
+      for (const KernelArgument& a : c.arguments) out["arguments"].push_back({a.buffer, a.value, a.bytes});
       return out;
     }
     Json operator()(const ExternCall& c) const {
@@ -224,6 +225,10 @@ KernelCall kernel_call_from(const Json& j) {
     call.shared_bytes = integer<Slot>(j.at("shared_bytes"));
   }
   if (j.contains("written")) call.written = integers<std::uint32_t>(j.at("written"));
+  if (j.contains("arguments"))
+    for (const Json& a : j.at("arguments"))
+      call.arguments.push_back(
+          {integer<std::int64_t>(a.at(0)), integer<Slot>(a.at(1)), integer<std::uint32_t>(a.at(2))});
   return call;
 }
 
@@ -398,8 +403,13 @@ Plan read_plan(const Json& j) {
 /// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures;
 /// version 6 sizes that are made of floats; version 7 those that are rounded to a number of digits; version 8 those
 /// that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched
-/// early.
+/// early; version 9 kernels that are not Coil's own.
 int version_of(const Plan& plan) {
+  const auto has_own_arguments = [](const Step& s) {
+    const auto* kernel = std::get_if<KernelCall>(&s);
+    return kernel && !kernel->arguments.empty();
+  };
+  if (std::any_of(plan.steps.begin(), plan.steps.end(), has_own_arguments)) return 9;
   if (plan.stops_on_failure || plan.launches_early) return 8;
   if (std::any_of(plan.steps.begin(), plan.steps.end(),
                   [](const Step& s) { return std::holds_alternative<SetNumber>(s); }))

@@ -4,10 +4,12 @@
 #include "codegen/cpp/prelude.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
+#include "device/pieces.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "sym/print.h"
 #include "wrapper/python/support_text.h"
+#include "wrapper/python/user_kernel_text.h"
 
 namespace coil::wrapper {
 namespace {
@@ -15,6 +17,7 @@ namespace {
 std::set<std::string> reserved(const Program& p) {
   std::set<std::string> names = python_support_names();
   for (const Kernel& k : p.kernels) names.insert(k.symbol);
+  for (const auto& k : wrapper::user_kernels(p)) names.insert(k->symbol);
   return names;
 }
 
@@ -110,6 +113,8 @@ std::string PythonFile::kernel_table() const {
     out += fmt::format("KERNEL_TABLE[{}] = ({}, {})\n", python_string(kernel_key(c->kernel)),
                        p_.kernels[c->kernel].symbol, python_tuple(written));
   }
+  for (const auto& k : wrapper::user_kernels(p_))
+    out += fmt::format("KERNEL_TABLE[{}] = {}\n", python_string(k->symbol), k->symbol);
   return out;
 }
 
@@ -150,6 +155,21 @@ std::string PythonFile::kernels() const {
     std::string text = origins(c->origins, c->where);
     if (const std::string lines = fragment(c->origins); !lines.empty()) text += "\n\n" + lines + "    ";
     out += fmt::format("\n\n@Kernel\ndef {}():\n    {}\n", p_.kernels[c->kernel].symbol, python_block(text));
+  }
+  return out;
+}
+
+std::string PythonFile::user_kernels() const {
+  const auto all = wrapper::user_kernels(p_);
+  if (all.empty()) return "";
+  std::string out = "\n\n" + device::whole("python/user_kernels.py");
+  for (const auto& kernel : all) {
+    std::vector<bool> written;
+    for (const Line& l : p_.lines)
+      if (auto* c = std::get_if<CallUserKernel>(&l); c && c->kernel == kernel) written = c->written;
+    std::vector<std::string> flags;
+    for (bool w : written) flags.emplace_back(w ? "True" : "False");
+    out += python_user_kernel(*kernel) + fmt::format("{}.written = {}\n", kernel->symbol, python_tuple(flags));
   }
   return out;
 }

@@ -34,6 +34,8 @@ class COIL_EMITTER_API PythonFile {
   std::string support() const;
   /// The kernels' text and, for each, its description: what it computes and the lines of the source graph.
   std::string kernels() const;
+  /// Kernels that the user wrote, and what makes them; empty where there are none.
+  std::string user_kernels() const;
   /// The name under which graphs call a kernel: equal in two files only where all of the kernels' text is.
   std::string kernel_key(std::size_t kernel) const;
   /// Enters the kernels into the table that graphs look into.

@@ -31,7 +31,8 @@ std::string PythonProgram::emit(const Program& p, const EmitOptions& options) {
     return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
   };
   const std::string docstring = fmt::format("{}\n\nInputs: {}\nOutputs: {}", usage(), listed(takes), listed(gives));
-  std::string text = file.head(docstring) + file.support() + file.kernels() + before() + definitions() + around(body_);
+  std::string text = file.head(docstring) + file.support() + file.kernels() + file.user_kernels() + before() +
+                     definitions() + around(body_);
   locate(text, body_, begin, ends);
   return text;
 }

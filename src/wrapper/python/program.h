@@ -23,6 +23,7 @@ class COIL_EMITTER_API PythonProgram : public Emitter {
   virtual void line(const CallKernel&) = 0;
   virtual void line(const CallExtern&) = 0;
   virtual void line(const CallFallback&) = 0;
+  virtual void line(const CallUserKernel&) = 0;
   virtual void line(const Free&) = 0;
   virtual void line(const ReadSymbol&) = 0;
   virtual void line(const SetSymbol&) = 0;

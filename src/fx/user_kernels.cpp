@@ -1,0 +1,41 @@
+#include "fx/user_kernels.h"
+
+#include "ops/user_kernel.h"
+#include "support/error.h"
+
+namespace coil::fx {
+namespace {
+
+void check(const Node& node, const ops::UserKernel& kernel) {
+  using Kind = ops::UserKernel::Kind;
+  const auto fits = [&](std::size_t arg, std::size_t wanted, const char* what) {
+    const auto* list = node.args.at(arg).get_if<Values>();
+    if (!list || list->size() != wanted)
+      fail("%{}: the kernel {} ({}) takes {} {}", node.name, kernel.name, kernel.where, wanted, what);
+  };
+  fits(1, kernel.count(Kind::Tensor), "tensors");
+  fits(2, kernel.count(Kind::Number), "numbers");
+  fits(3, 3, "numbers of blocks");
+}
+
+void take(GraphModule& root, GraphModule& module) {
+  for (auto& [name, sub] : module.subgraphs) take(root, *sub);
+  for (Node* n = module.graph.first(); n; n = n->next()) {
+    if (!n->is_call(std::string(ops::kUserKernelCall))) continue;
+    const auto* text = n->args.empty() ? nullptr : n->args[0].get_if<std::string>();
+    if (!text) fail("%{}: {} takes the kernel's definition first", n->name, n->target);
+    if (!text->starts_with("{")) continue;  // taken already
+    auto kernel = ops::parse_user_kernel(*text);
+    if (n->args.size() != 5) fail("%{}: {} takes 5 arguments", n->name, n->target);
+    check(*n, *kernel);
+    std::string symbol = kernel->symbol;
+    root.user_kernels.emplace(symbol, std::move(kernel));
+    n->set_arg(0, std::move(symbol));
+  }
+}
+
+}  // namespace
+
+void take_user_kernels(GraphModule& module) { take(module, module); }
+
+}  // namespace coil::fx

@@ -1,0 +1,45 @@
+// Kernels that users wrote in a language of their own (Triton): compiled before their graph comes to Coil, called by
+// `coil.user_kernel.default`.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace coil::ops {
+
+/// `coil::user_kernel(str kernel, Tensor[] tensors, SymInt[] numbers, SymInt[] grid, int[] written) -> Tensor[]`: the
+/// tensors at the places `written` as the kernel leaves them; it reads them, and those that it is given stay as they
+/// are. A graph that comes in has the kernel's definition there as JSON; fx::take_user_kernels leaves its symbol.
+inline constexpr std::string_view kUserKernelCall = "coil.user_kernel.default";
+
+struct UserKernel {
+  /// What an entry of the argument block is: a pointer to the call's next tensor, its next number, or always the same.
+  enum class Kind : std::uint8_t { Tensor, Number, Constant };
+  struct Parameter {
+    std::string name;
+    Kind kind = Kind::Tensor;
+    std::uint32_t bytes = 8;
+    bool aligned = false;   ///< of a pointer: the kernel was compiled for multiples of 16 bytes
+    std::int64_t bits = 0;  ///< of a constant: its value, or the bits of a float, in the low bytes
+  };
+  std::string symbol;             ///< one name for one kernel with its constants: the entry point in the binary
+  std::string name, where;        ///< the user's name and `file.py:12`
+  std::string arch;               ///< of the binary: `sm_90`; empty where there is none
+  std::vector<std::byte> binary;  ///< a cubin
+  std::uint32_t block = 0, shared_bytes = 0;
+  std::vector<Parameter> parameters;  ///< in the order of the argument block
+  std::string program;  ///< what a Python process carries the call out by (python/coil/user_kernels.py), as JSON:
+                        ///< source text, constants, options
+
+  std::size_t count(Kind) const;
+  /// The parameter that takes the call's tensor `k`.
+  const Parameter& tensor(std::size_t k) const;
+};
+
+/// Throws Error on what is no definition.
+std::shared_ptr<const UserKernel> parse_user_kernel(std::string_view json);
+
+}  // namespace coil::ops
