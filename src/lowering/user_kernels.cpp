@@ -60,6 +60,9 @@ class Call {
   /// as it is in eager.
   BufferView memory_for(const fx::Node& node, const sym::TensorMeta& meta) {
     BufferView view{0, meta.dtype, meta.sizes, meta.strides, 0};
+    for (std::size_t d = 0; d < meta.rank(); ++d)
+      if (meta.strides[d].is_constant(0) && !meta.sizes[d].is_constant(1))
+        refuse(ctx_, fmt::format("writes to %{}, whose elements lie in the same memory; give it a copy", node.name));
     if (is_undefined(node)) {
       ir::Layout layout{meta.dtype, meta.device, meta.sizes, meta.strides, true};
       view.buffer = ctx_.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
@@ -67,11 +70,10 @@ class Call {
     }
     const TensorBox box = ctx_.tensor(const_cast<fx::Node*>(&node));
     TensorBox copy = result(ctx_, element(ctx_, box, meta.sizes), meta);
+    copy.storage->strides = meta.strides;  // with the gaps that are recorded: the kernel knows the strides
     copy.realize();
     view.buffer = *copy.storage->buffer;
-    ir::Layout& layout = ctx_.graph.buffer(view.buffer).layout;
-    layout.fixed = true;
-    view.strides = layout.strides;
+    ctx_.graph.buffer(view.buffer).layout.fixed = true;
     return view;
   }
 

@@ -58,7 +58,9 @@ class UserKernel:
 
 
 def interpreted_library():
-    """While this lasts, Triton's own functions that are written in Triton are interpreted. One thread at a time."""
+    """While this lasts, Triton's own functions that are written in Triton are interpreted; after it Triton's modules
+    are as they were, which its interpreter leaves changed. One thread at a time.
+    """
     import contextlib
     import importlib
     import threading
@@ -68,6 +70,7 @@ def interpreted_library():
         import triton
         from triton.runtime.interpreter import InterpretedFunction
 
+        triton.runtime.jit.mangle_type(1)  # imports more of Triton, which must find its functions as they are
         modules = [importlib.import_module(f"triton.language{m}") for m in ("", ".standard", ".random")]
         made = {}
         shared["swaps"] = [
@@ -76,11 +79,23 @@ def interpreted_library():
             for name, value in vars(module).items()
             if isinstance(value, triton.JITFunction)
         ]
+        core = triton.language.core
+        classes = [value for value in vars(core).values() if isinstance(value, type) and value.__module__ == core.__name__]
+        shared["touched"] = [core, triton.language, triton.language.math, *classes]
         shared["lock"] = threading.RLock()
+
+    def put_back(owner, before):
+        now = dict(vars(owner))
+        for name in now.keys() - before.keys():
+            delattr(owner, name)
+        for name, value in before.items():
+            if now.get(name, shared) is not value:
+                setattr(owner, name, value)
 
     @contextlib.contextmanager
     def swapped():
         with shared["lock"]:
+            before = [(owner, dict(vars(owner))) for owner in shared["touched"]]
             for module, name, _, new in shared["swaps"]:
                 setattr(module, name, new)
             try:
@@ -88,5 +103,7 @@ def interpreted_library():
             finally:
                 for module, name, old, _ in shared["swaps"]:
                     setattr(module, name, old)
+                for owner, names in before:
+                    put_back(owner, names)
 
     return swapped()

@@ -79,15 +79,24 @@ Value triangle_indices(Rewriter& r) {
   return r.to(r.call("aten.stack.default", {Values{row, column}, 0}), r.result().dtype);
 }
 
+/// Memory without defined content; zero is as good as any, but for a kernel that works in the memory itself.
+Value undefined(Rewriter& r) {
+  for (const fx::Node* user : r.node->users())
+    if (user->is_call(ops::kUserKernelCall)) return ops::None{};
+  return filled_with(0)(r);
+}
+
 }  // namespace
 
 void decompose_creation(DecompositionTable& t) {
   t["aten.triu_indices.default"] = t["aten.tril_indices.default"] = triangle_indices;
   for (std::string_view op :
-       {"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.empty.memory_format",
-        "aten.empty_like.default", "aten.new_empty.default", "aten.empty_strided.default",
-        "aten.new_empty_strided.default", "aten.empty_permuted.default"})
+       {"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default"})
     t[op] = filled_with(0);
+  for (std::string_view op :
+       {"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default", "aten.empty_strided.default",
+        "aten.new_empty_strided.default", "aten.empty_permuted.default"})
+    t[op] = undefined;
   for (std::string_view op : {"aten.ones.default", "aten.ones_like.default", "aten.new_ones.default"})
     t[op] = filled_with(1);
   for (std::string_view op : {"aten.full_like.default", "aten.new_full.default"}) t[op] = full;
