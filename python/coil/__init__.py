@@ -6,11 +6,11 @@ inputs ahead of time, and `coil.load` reads what it saved.
 
 from . import host  # noqa: F401  (tells the extension where operators without lowering are)
 from ._native import Error
-from .model import Model, compile, fx_wrapper, load
+from .model import Model, compile, fx_wrapper, load, with_user_kernels
 from .options import settings
 
 __version__ = "0.1.0"
-__all__ = ["Error", "Library", "Model", "compile", "fx_wrapper", "load", "settings"]
+__all__ = ["Error", "Library", "Model", "compile", "fx_wrapper", "load", "settings", "with_user_kernels"]
 
 
 def __getattr__(name):

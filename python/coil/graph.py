@@ -145,7 +145,9 @@ class Translator:
     those of memory that does not come as the graph has it. `free`: positions of results whose
     strides Coil may choose. `kernels`: compiles what users wrote in Triton."""
 
-    def __init__(self, gm, name, frozen=None, hand_over=True, fallback_random=False, strides=None, free=(), kernels=None):
+    def __init__(
+        self, gm, name, frozen=None, hand_over=True, fallback_random=False, strides=None, free=(), kernels=None
+    ):
         self.gm = gm
         self.kernels = kernels or triton_kernels.Compiler()
         self.native = _native.TracedGraph(name)

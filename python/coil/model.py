@@ -141,7 +141,7 @@ def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=No
             )
         )
 
-    exported = _exported(module, inputs, kwargs, dynamic_shapes)
+    exported = with_user_kernels(_exported(module, inputs, kwargs, dynamic_shapes), device, chosen)
     with _archive(exported) as path:
         return Model(
             _native.compile_archive(
@@ -160,7 +160,9 @@ def fx_wrapper(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options
         archive = (
             os.fspath(module)
             if isinstance(module, (str, os.PathLike))
-            else stack.enter_context(_archive(_exported(module, inputs, kwargs, dynamic_shapes)))
+            else stack.enter_context(
+                _archive(with_user_kernels(_exported(module, inputs, kwargs, dynamic_shapes), device, chosen))
+            )
         )
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         # The file imports itself under this name: pickled graphs find their kernels by importing a file that `coil
@@ -210,6 +212,32 @@ def _exported(module, inputs, kwargs, dynamic_shapes):
             # So that Coil can read a call of it; what carries it out is found when the program is loaded.
             target_name(op)
     return _computed(exported)
+
+
+def with_user_kernels(exported, device="cpu", options=None):
+    """An exported program whose calls of Triton kernels that users wrote hold the compiled kernels: torch.export.save
+    writes it, and `coil compile` reads it where there is no Triton. `device`: what it is compiled for; `options` as
+    compile() takes them (`cuda.arch` says for which GPU). A program without such calls comes back as it is.
+    """
+    import torch
+
+    from . import triton_kernels
+
+    def calls(program):
+        return [n for n in program.graph.nodes if triton_kernels.is_call(n)]
+
+    wrapped = [n for n in exported.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
+    wrapped = {n.target for n in wrapped if n.target.namespace not in ("aten", "prims", "higher_order")}
+    if not calls(exported) and not any(map(triton_kernels.is_triton_op, wrapped)):
+        return exported
+    chosen = options if hasattr(options, "settings") else parse(options)
+    compiler = triton_kernels.Compiler(chosen.settings, chosen.cache, device)
+    with triton_kernels.analysis():
+        exported = exported.run_decompositions({})
+    for node in calls(exported):
+        triton_kernels.put_call(exported, node, compiler.call(node))
+    exported.graph_module.recompile()
+    return exported
 
 
 def _computed(exported):

@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
+import operator as operator_module
 import os
 import pathlib
 import re
@@ -37,14 +39,30 @@ def installed():
     return triton
 
 
-@contextlib.contextmanager
+def is_triton_op(operator):
+    """An operator made by torch.library.triton_op, which is its kernels once it is decomposed."""
+    from torch._library.triton import get_triton_kernels_for_op
+
+    return bool(get_triton_kernels_for_op(operator._schema.name))
+
+
 def analysed(gm):
+    """`analysis` for a graph that has such kernels."""
+    modules = [m for m in gm.modules() if isinstance(m, torch.fx.GraphModule)]
+    called = [n for m in modules for n in m.graph.nodes if n.op == "call_function"]
+    if any(map(is_call, called)) or any(
+        isinstance(n.target, torch._ops.OpOverload) and n.target.namespace != "aten" and is_triton_op(n.target)
+        for n in called
+    ):
+        return analysis()
+    return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def analysis():
     """While this lasts, torch can find out what kernels write to where there is no GPU: it asks Triton for their IR,
     and Triton asks a driver what to compile for.
     """
-    if not any(is_call(n) for m in gm.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes):
-        yield
-        return
     triton = installed()
     driver = triton.runtime.driver
     try:
@@ -197,7 +215,9 @@ class _Described_call:
         self.function = _function(kernel)
         self.arguments = dict(given["kwargs"]) | dict(constants)
         if given["tma_descriptor_metadata"]:
-            raise _Refusal("takes descriptors that the host makes for TMA, which are not supported; make them in the kernel")
+            raise _Refusal(
+                "takes descriptors that the host makes for TMA, which are not supported; make them in the kernel"
+            )
         self.tensors = [v for v in map(_value, self.arguments.values()) if isinstance(v, torch.Tensor)]
 
     def run(self):
@@ -271,7 +291,9 @@ class _Described_call:
         if self.capability is None:
             code = {"parameters": [p for p in facts.block()]}
         else:
-            code = self.compiler.cached(key, lambda: _compile(self.function, symbol, key, facts, options, self.capability))
+            code = self.compiler.cached(
+                key, lambda: _compile(self.function, symbol, key, facts, options, self.capability)
+            )
         definition = {"symbol": symbol, "name": name, "where": where, "program": program} | code
         places = {n: k for k, n in enumerate(facts.tensor_names())}
         return Call(
@@ -447,13 +469,16 @@ def _compile(function, symbol, key, facts, options, capability):
     if torch.cuda.is_available() and torch.cuda.get_device_capability() == divmod(capability, 10):
         limit = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
     if limit is not None and m.shared > limit:
-        raise _Refusal(f"needs {m.shared} bytes of shared memory, but a block of sm_{capability} has {limit}; take smaller blocks or fewer stages")
+        raise _Refusal(
+            f"needs {m.shared} bytes of shared memory, but a block of sm_{capability} has {limit}; take smaller blocks or fewer stages"
+        )
     widths = _widths(made.asm["ptx"], symbol)
     block = facts.block(widths)
     block += [{"name": "scratch", "kind": "constant", "bytes": w, "bits": 0} for w in widths[len(block) :]]
     return {
         "arch": f"sm_{capability}",
         "binary": made.asm["cubin"].hex(),
+        "ptx": made.asm["ptx"],
         "block": m.num_warps * 32,
         "shared_bytes": m.shared,
         "parameters": block,
@@ -480,3 +505,56 @@ def _first_line(function):
     """The line of `def`."""
     text, first = inspect.getsourcelines(function.fn)
     return first + next((i for i, line in enumerate(text) if line.lstrip().startswith("def ")), 0)
+
+
+@functools.cache
+def operator():
+    """`torch.ops.coil.user_kernel`, by which exported programs call such kernels: in torch it runs the kernel on copies
+    of what it writes to.
+    """
+    library = torch.library.Library("coil", "FRAGMENT")
+    library.define(
+        "user_kernel(str kernel, Tensor[] tensors, SymInt[] numbers, SymInt[] grid, int[] written) -> Tensor[]"
+    )
+
+    def copy(t):
+        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device).copy_(t)
+
+    def run(kernel, tensors, numbers, grid, written):
+        from .host import user_kernel
+
+        given = [copy(t) if k in written else t for k, t in enumerate(tensors)]
+        user_kernel(json.dumps(json.loads(kernel)["program"]))(given, numbers, grid)
+        return [given[k] for k in written]
+
+    library.impl("user_kernel", run, "CompositeExplicitAutograd")
+    torch.library.register_fake(
+        "coil::user_kernel",
+        lambda kernel, tensors, numbers, grid, written: [
+            torch.empty_strided(tensors[k].shape, tensors[k].stride(), dtype=tensors[k].dtype, device=tensors[k].device)
+            for k in written
+        ],
+        lib=library,
+    )
+    return library, torch.ops.coil.user_kernel.default
+
+
+def put_call(exported, node, call):
+    """In the place of a node of torch's, one that archives hold."""
+    graph = exported.graph
+    with graph.inserting_before(node):
+        made = graph.call_function(
+            operator()[1], (call.definition, call.tensors, call.numbers, call.grid, call.written)
+        )
+        values = [node.meta["val"][name] for name in call.names]
+        made.meta = dict(node.meta) | {"val": values}
+        for user in list(node.users):
+            place = call.names.index(user.args[1])
+            item = graph.call_function(operator_module.getitem, (made, place))
+            item.meta = dict(user.meta) | {"val": values[place]}
+            user.replace_all_uses_with(item)
+            graph.erase_node(user)
+            for spec in exported.graph_signature.output_specs:
+                if spec.arg.name == user.name:
+                    spec.arg.name = item.name
+    graph.erase_node(node)

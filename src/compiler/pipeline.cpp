@@ -173,7 +173,11 @@ codegen::Binaries compile_kernels(const wrapper::Program& lines, const codegen::
       kStageKernels.name, [&] { return backend.compile(texts, {.jobs = jobs_of(options), .cache = options.cache}); });
   stages.show(kStageKernels, [&] { return binaries.source; });
   if (!lines.device.is_host())
-    for (const auto& kernel : wrapper::user_kernels(lines)) binaries.libraries.push_back(kernel->binary);
+    for (const auto& kernel : wrapper::user_kernels(lines)) {
+      binaries.libraries.push_back(kernel->binary);
+      const auto* ptx = reinterpret_cast<const std::byte*>(kernel->ptx.data());
+      if (!kernel->ptx.empty()) binaries.libraries.emplace_back(ptx, ptx + kernel->ptx.size());
+    }
   return binaries;
 }
 

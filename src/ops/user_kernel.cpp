@@ -55,6 +55,7 @@ UserKernel read(const Json& j) {
   k.where = j.value("where", "");
   k.arch = j.value("arch", "");
   k.binary = bytes_of(j.value("binary", ""));
+  k.ptx = j.value("ptx", "");
   k.block = j.value("block", 0U);
   k.shared_bytes = j.value("shared_bytes", 0U);
   if (j.contains("program")) k.program = j.at("program").dump();

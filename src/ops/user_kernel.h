@@ -29,6 +29,7 @@ struct UserKernel {
   std::string name, where;        ///< the user's name and `file.py:12`
   std::string arch;               ///< of the binary: `sm_90`; empty where there is none
   std::vector<std::byte> binary;  ///< a cubin
+  std::string ptx;                ///< the same for other GPUs; may be empty
   std::uint32_t block = 0, shared_bytes = 0;
   std::vector<Parameter> parameters;  ///< in the order of the argument block
   std::string program;  ///< what a Python process carries the call out by (python/coil/user_kernels.py), as JSON:

@@ -21,7 +21,9 @@ def seen_by_dynamo(monkeypatch):
 
 
 def compiled(function, **options):
-    return torch.compile(function, backend="coil", fullgraph=True, options={"cache": "none", "fallback": True} | options)
+    return torch.compile(
+        function, backend="coil", fullgraph=True, options={"cache": "none", "fallback": True} | options
+    )
 
 
 def same(got, want):

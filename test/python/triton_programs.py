@@ -247,5 +247,3 @@ def expected(function, args):
     with in_eager():
         result = function(*given)
     return result, given
-
-

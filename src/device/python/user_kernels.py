@@ -2,8 +2,6 @@
 interpreter on the CPU.
 """
 
-import torch
-
 # @piece user_kernels
 # ---- Kernels that the user wrote, in Triton ----
 
@@ -80,7 +78,9 @@ def interpreted_library():
             if isinstance(value, triton.JITFunction)
         ]
         core = triton.language.core
-        classes = [value for value in vars(core).values() if isinstance(value, type) and value.__module__ == core.__name__]
+        classes = [
+            value for value in vars(core).values() if isinstance(value, type) and value.__module__ == core.__name__
+        ]
         shared["touched"] = [core, triton.language, triton.language.math, *classes]
         shared["lock"] = threading.RLock()
 

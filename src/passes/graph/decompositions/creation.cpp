@@ -90,8 +90,7 @@ Value undefined(Rewriter& r) {
 
 void decompose_creation(DecompositionTable& t) {
   t["aten.triu_indices.default"] = t["aten.tril_indices.default"] = triangle_indices;
-  for (std::string_view op :
-       {"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default"})
+  for (std::string_view op : {"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default"})
     t[op] = filled_with(0);
   for (std::string_view op :
        {"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default", "aten.empty_strided.default",
