@@ -247,3 +247,15 @@ def expected(function, args):
     with in_eager():
         result = function(*given)
     return result, given
+
+
+class Add(torch.nn.Module):
+    def forward(self, x, y):
+        return add(x, y)
+
+
+class Around(torch.nn.Module):
+    """A view that begins inside of its memory, and Coil's own kernels on either side."""
+
+    def forward(self, x, y):
+        return add(x.sin()[1:], (y + 1)[1:]).relu()
