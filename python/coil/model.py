@@ -228,11 +228,12 @@ def with_user_kernels(exported, device="cpu", options=None):
 
     wrapped = [n for n in exported.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
     wrapped = {n.target for n in wrapped if n.target.namespace not in ("aten", "prims", "higher_order")}
-    if not calls(exported) and not any(map(triton_kernels.is_triton_op, wrapped)):
+    wrapped = [op for op in wrapped if triton_kernels.is_triton_op(op)]
+    if not calls(exported) and not wrapped:
         return exported
     chosen = options if hasattr(options, "settings") else parse(options)
     compiler = triton_kernels.Compiler(chosen.settings, chosen.cache, device)
-    with triton_kernels.analysis():
+    with triton_kernels.analysis(), triton_kernels.decomposed():
         exported = exported.run_decompositions({})
     for node in calls(exported):
         triton_kernels.put_call(exported, node, compiler.call(node))

@@ -40,10 +40,29 @@ def installed():
 
 
 def is_triton_op(operator):
-    """An operator made by torch.library.triton_op, which is its kernels once it is decomposed."""
-    from torch._library.triton import get_triton_kernels_for_op
+    """An operator made by torch.library.triton_op."""
+    from torch._library.triton import triton_ops_to_kernels
 
-    return bool(get_triton_kernels_for_op(operator._schema.name))
+    return operator._schema.name in triton_ops_to_kernels
+
+
+@contextlib.contextmanager
+def decomposed():
+    """While this lasts, run_decompositions() takes such operators apart, as it does for torch.compile: torch.export
+    leaves them whole, as archives of torch's own cannot hold kernels. Where torch's switch is not there they stay whole.
+    """
+    import torch.export._trace as trace
+
+    switch = "custom_triton_ops_decomposition_disabled"
+    before = getattr(trace, switch, None)
+    if before is None:
+        yield
+        return
+    setattr(trace, switch, lambda: False)
+    try:
+        yield
+    finally:
+        setattr(trace, switch, before)
 
 
 def analysed(gm):
@@ -264,6 +283,8 @@ class _Described_call:
             elif p.has_default:
                 value = p.default
             else:
+                if hasattr(self.kernel, "configs"):  # Triton itself puts an empty one in the place of none
+                    raise _Refusal(f"has no configuration left after pruning, or none that gives `{p.name}`")
                 raise _Refusal(f"is called without its argument `{p.name}`")
             if p.is_constexpr and isinstance(value, Node):
                 raise _Refusal(f"is given a value that only the run tells for `{p.name}`, which is a tl.constexpr")

@@ -2,10 +2,13 @@
 compiled for a GPU without one; what is refused.
 """
 
+import hashlib
+import itertools
 import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -170,3 +173,199 @@ def test_a_package_for_the_cpu_is_run_by_python(tmp_path):
     save_file({"x": x, "y": y}, tmp_path / "in")
     done = command("run", tmp_path / "m.coil", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out")
     assert done.returncode == 1 and "coil.user_kernel.default" in done.stderr
+
+
+# ---- Sizes that are free, operators made of kernels, training ----
+
+
+def test_one_compile_serves_all_sizes():
+    run = torch.compile(programs.fused, backend="coil", dynamic=True, fullgraph=True, options={"cache": "none"})
+    for n in (5, 7, 200, 1000):
+        x, y = torch.randn(n, 13), torch.randn(n, 13)
+        want, _ = expected(programs.fused, (x, y))
+        with torch._dynamo.config.patch(error_on_recompile=n > 5):
+            same(run(x, y), want)
+
+
+def test_an_operator_made_of_kernels():
+    x = torch.randn(100)
+    same(torch.compile(programs.doubled, backend="coil", fullgraph=True, options={"cache": "none"})(x), x * 2 + 1)
+    exported_twice = coil.compile(torch.export.export(programs.Doubled(), (x,)), options={"cache": "none"})
+    same(exported_twice(x), x * 2 + 1)
+
+
+def test_a_kernel_in_a_step_of_training():
+    x = torch.randn(64, requires_grad=True)
+    run = torch.compile(lambda x: (programs.Twice.apply(x.sin()) ** 2).sum(), backend="coil", options={"cache": "none"})
+    run(x).backward()
+    want = torch.autograd.grad(((2 * x.sin()) ** 2).sum(), x)[0]
+    torch.testing.assert_close(x.grad, want, rtol=1e-5, atol=1e-5)
+
+
+# ---- What compiled kernels are found again by ----
+
+TEXT = """
+import triton
+import triton.language as tl
+import {helpers} as helpers
+
+SCALE = tl.constexpr(2.0)
+
+
+@triton.jit
+def inner(x):
+    return x * SCALE
+
+
+@triton.jit
+def outer_kernel(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, helpers.shifted(inner(tl.load(x + at, at < n))), at < n)
+"""
+HELPERS = """
+import triton
+import triton.language as tl
+
+SHIFT = tl.constexpr(1.0)
+
+
+@triton.jit
+def shifted(x):
+    return x + SHIFT
+"""
+
+
+def key_of(folder, text=TEXT, helpers=HELPERS, numbers=itertools.count()):
+    """The key of outer_kernel in modules of these texts."""
+    from coil import triton_source
+
+    name = f"helpers_of_a_test_{next(numbers)}"
+    (folder / f"{name}.py").write_text(helpers)
+    path = folder / f"kernels_of_a_test_{next(numbers)}.py"
+    path.write_text(text.replace("{helpers}", name))
+    sys.path.insert(0, str(folder))
+    try:
+        module = load_module(path)
+    finally:
+        sys.path.remove(str(folder))
+    # The module's own name is new each time.
+    keys = [p.replace(name, "helpers") for p in triton_source._pieces(module.outer_kernel, {})]
+    return hashlib.sha256("\0".join(keys).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    {
+        "a helper": lambda t, h: (t.replace("x * SCALE", "x / SCALE"), h),
+        "a global's value": lambda t, h: (t.replace("constexpr(2.0)", "constexpr(3.0)"), h),
+        "a helper in another module": lambda t, h: (t, h.replace("x + SHIFT", "x - SHIFT")),
+        "a global in another module": lambda t, h: (t, h.replace("constexpr(1.0)", "constexpr(4.0)")),
+        "the kernel": lambda t, h: (t.replace("at < n))), at", "at < n, 0.0))), at"), h),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_an_edit_of_what_a_kernel_uses_makes_another_key(edit, tmp_path):
+    assert key_of(tmp_path, *edit[1](TEXT, HELPERS)) != key_of(tmp_path)
+
+
+def test_an_edit_elsewhere_keeps_the_key(tmp_path):
+    elsewhere = "# a comment\n" + TEXT.replace("SCALE = tl", "OTHER = 5\nSCALE = tl") + "\n\ndef f():\n    return 1\n"
+    assert key_of(tmp_path, elsewhere, HELPERS + "\nUNUSED = 7\n") == key_of(tmp_path)
+
+
+def test_constants_options_and_targets_are_in_the_key():
+    from coil.triton_source import key
+
+    facts = [({"B": 16}, {"num_warps": 4}, 90), ({"B": 32}, {"num_warps": 4}, 90), ({"B": 16}, {"num_warps": 8}, 90)]
+    facts.append(({"B": 16}, {"num_warps": 4}, 80))
+    keys = [key(programs.add_kernel, *f) for f in facts]
+    assert len(set(keys)) == len(keys) and keys[0] == key(programs.add_kernel, *facts[0])
+
+
+def test_a_second_process_compiles_nothing(kernel_cache, tmp_path):
+    script = (
+        "import sys, torch, triton\n"
+        "import torch.utils._triton; torch.utils._triton.has_triton = lambda: True\n"
+        "import coil, triton_programs as programs\n"
+        "made = []\n"
+        "compile = triton.compile\n"
+        "triton.compile = lambda *a, **k: made.append(0) or compile(*a, **k)\n"
+        "program = torch.export.export(programs.Add(), (torch.zeros(48), torch.zeros(48)), strict=True)\n"
+        "coil.with_user_kernels(program, 'cuda', {'cuda.arch': 'sm_90', 'cache': sys.argv[1]})\n"
+        "print(len(made))\n"
+    )
+    path = os.pathsep.join([str(pathlib.Path(__file__).parent), *sys.path])
+    counts = [
+        subprocess.run(
+            [sys.executable, "-c", script, tmp_path / "cache"],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONPATH": path},
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert counts == [["1"], ["0"]]
+    (entry,) = (tmp_path / "cache" / "triton").iterdir()
+    entry.write_text(entry.read_text()[:-100])  # torn: a miss
+    compiler = coil.triton_kernels.Compiler({}, tmp_path / "cache")
+    assert compiler.cached(entry.stem, lambda: "made again") == "made again"
+
+
+# ---- What is refused ----
+
+
+def refused(function, args, device="cuda", options=FOR_GPU):
+    class Program(torch.nn.Module):
+        def forward(self, *args):
+            return function(*args)
+
+    with pytest.raises(coil.Error) as error:
+        coil.with_user_kernels(exported(Program(), args), device, options | {"cache": "none"})
+    return str(error.value)
+
+
+def test_a_kernel_that_does_not_compile():
+    said = refused(programs.broken, (torch.randn(8),))
+    assert said.startswith("the Triton kernel broken_kernel (") and "triton_programs.py:" in said
+    assert "does not compile" in said and "no_such_name" in said
+
+
+def test_too_much_shared_memory():
+    said = refused(programs.gathered, (torch.randn(65536), torch.zeros(65536, dtype=torch.int32)))
+    assert "the Triton kernel gather_kernel (" in said
+    assert "needs 262144 bytes of shared memory, but a block of sm_90 has 232448" in said
+
+
+def test_a_dtype_that_triton_lacks():
+    assert "a tensor of torch.complex64 for `x`" in refused(
+        lambda x: programs.even(x.to(torch.complex64)).real, (torch.randn(8),)
+    )
+
+
+def test_a_gpu_that_nobody_names():
+    options = {k: v for k, v in FOR_GPU.items() if k != "cuda.arch"}
+    assert "cuda.arch" in refused(programs.add, (torch.randn(8), torch.randn(8)), options=options)
+
+
+def test_without_triton(monkeypatch):
+    program = exported(programs.Add(), (torch.randn(8), torch.randn(8)))
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(coil.Error, match="Triton, which is not installed; pip install triton"):
+        coil.with_user_kernels(program, "cuda", FOR_GPU | {"cache": "none"})
+
+
+def test_no_configuration_is_left():
+    said = refused(programs.pruned, (torch.randn(8),))
+    assert "the Triton kernel pruned_kernel (" in said and "no configuration left after pruning" in said
+
+
+def test_a_kernel_of_another_gpu(tmp_path, kernel_cache):
+    """The package tells which kernel, and where its text is."""
+    program = for_gpu(programs.Add(), (torch.randn(64), torch.randn(64)), kernel_cache)
+    torch.export.save(program, tmp_path / "m.pt2")
+    sets = sets_of(f"{k}={v}" for k, v in FOR_GPU.items())
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "cuda", *sets)
+    save_file({"x": torch.randn(64), "y": torch.randn(64)}, tmp_path / "in")
+    environment = ENVIRONMENT | {"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "fake_cuda")}
+    done = command("run", tmp_path / "m.coil", "--inputs", tmp_path / "in", env=environment)
+    assert done.returncode == 1 and "add_kernel (" in done.stderr and "triton_programs.py:" in done.stderr

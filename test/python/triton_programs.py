@@ -259,3 +259,73 @@ class Around(torch.nn.Module):
 
     def forward(self, x, y):
         return add(x.sin()[1:], (y + 1)[1:]).relu()
+
+
+@triton.jit
+def broken_kernel(x, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, no_such_name + tl.load(x + at, at < n), at < n)  # noqa: F821
+
+
+def broken(x):
+    y = x + 1
+    broken_kernel[(1,)](y, y.numel(), BLOCK=16)
+    return y
+
+
+@triton.jit
+def gather_kernel(x, places, out, N: tl.constexpr):
+    """Elements go from thread to thread through shared memory: four bytes for each."""
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.gather(tl.load(x + at), tl.load(places + at), 0))
+
+
+def gathered(x, places):
+    out = torch.empty_like(x)
+    gather_kernel[(1,)](x, places, out, N=65536, num_warps=16)
+    return out
+
+
+@triton.autotune(
+    [triton.Config({"BLOCK": 32})],
+    key=["n"],
+    prune_configs_by={"early_config_prune": lambda configs, args, **kwargs: []},
+)
+@triton.jit
+def pruned_kernel(x, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, at < n) + 1, at < n)
+
+
+def pruned(x):
+    y = x + 1
+    pruned_kernel[(1,)](y, y.numel())
+    return y
+
+
+@torch.library.triton_op("coil_tests::doubled", mutates_args={})
+def doubled_op(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    torch.library.wrap_triton(scale_kernel)[(triton.cdiv(x.numel(), 64),)](y, x.numel(), 2.0, BLOCK=64)
+    return y
+
+
+def doubled(x):
+    return doubled_op(x) + 1
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x):
+        return doubled(x)
+
+
+class Twice(torch.autograd.Function):
+    """A kernel in the forward graph, and the same in the backward graph."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return doubled_op(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return doubled_op(grad.contiguous())
