@@ -1,8 +1,9 @@
-"""Kernels that a user wrote in Triton, on a GPU: values against plain torch, and what a launch costs through Coil, through
-Inductor and by Triton alone.
+"""Kernels that a user wrote in Triton, on a GPU: values against plain torch, and what a launch costs through Coil,
+through Inductor and by Triton alone.
 
 usage: gpu_triton.py [--seconds N]      in a process that finds the package `coil`, torch with CUDA, and Triton
-Milliseconds by events of 20 calls in a row; launches in microseconds of the host, over 1,000 calls that are not waited for.
+Milliseconds by events of 20 calls in a row; launches in microseconds of the host, the least of rounds of 200 calls that
+are not waited for.
 """
 
 import argparse

@@ -221,7 +221,7 @@ def with_user_kernels(exported, device="cpu", options=None):
     """
     import torch
 
-    from . import triton_kernels
+    from . import triton_export, triton_kernels
 
     def calls(program):
         return [n for n in program.graph.nodes if triton_kernels.is_call(n)]
@@ -233,10 +233,10 @@ def with_user_kernels(exported, device="cpu", options=None):
         return exported
     chosen = options if hasattr(options, "settings") else parse(options)
     compiler = triton_kernels.Compiler(chosen.settings, chosen.cache, device)
-    with triton_kernels.analysis(), triton_kernels.decomposed():
+    with triton_kernels.analysis(), triton_export.decomposed():
         exported = exported.run_decompositions({})
     for node in calls(exported):
-        triton_kernels.put_call(exported, node, compiler.call(node))
+        triton_export.put_call(exported, node, compiler.call(node))
     exported.graph_module.recompile()
     return exported
 

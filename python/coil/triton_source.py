@@ -61,7 +61,7 @@ def literal(value, name_of=lambda function: None):
     if isinstance(value, float):
         return repr(value) if value - value == 0 else f'float("{value}")'
     if isinstance(value, tl.dtype) and not isinstance(value, (tl.pointer_type, tl.block_type)):
-        return f"triton.language.{ {'fp16': 'float16', 'bf16': 'bfloat16', 'fp32': 'float32', 'fp64': 'float64'}.get(str(value), None) or _dtype_name(value) }"
+        return f"triton.language.{_dtype_name(value)}"
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
         items = "".join(f"{literal(v, name_of)}, " for v in value)
         return f"({items})" if isinstance(value, tuple) else f"[{items}]"

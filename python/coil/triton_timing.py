@@ -16,10 +16,11 @@ def fastest(call, configs):
     """The place of the fastest configuration. Raises RuntimeError when none runs."""
     from triton.testing import do_bench
 
-    from .triton_kernels import _hint, _value
+    from .triton_code import value_of
+    from .triton_kernels import _hint
 
     def argument(value):
-        seen = _value(value)
+        seen = value_of(value)
         if isinstance(seen, torch.Tensor):
             return _made(seen, _hint)
         return _hint(seen) if isinstance(value, Node) else value
@@ -28,7 +29,7 @@ def fastest(call, configs):
     with torch.utils._python_dispatch._disable_current_modes():
         given = {k: argument(v) for k, v in call.arguments.items()}
         for k, config in enumerate(configs):
-            grid = tuple(_hint(_value(n)) for n in call.given["grid"][k])
+            grid = tuple(_hint(value_of(n)) for n in call.given["grid"][k])
             arguments = given | config.all_kwargs()
             try:
                 milliseconds = do_bench(lambda: call.function[grid](**arguments), return_mode="median")
