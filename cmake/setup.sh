@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 SYSTEM=(g++ cmake ninja-build ccache pkg-config python3-venv python3-dev
         libdnnl-dev libopenblas0-openmp libdeflate-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev
-        libgtest-dev libbenchmark-dev llvm-19-tools)
+        libgtest-dev libbenchmark-dev llvm-19-tools libgloo-dev)
 CLANG=(clang-16 libclang-rt-16-dev libomp-16-dev clang-format-19)
 TORCH=2.13.0
 # pytest: 9.2 ignores the groups of pytest-xdist 3.8, so that both workers compile each of them.

@@ -160,6 +160,21 @@ COIL_C_API int coil_queue_launch(coil_queue*, const void* kernel, void* const* w
  */
 COIL_C_API coil_op* coil_op_create_on(coil_queue*, const char* name);
 
+/* ---- Process groups, for programs with collectives ------------------------------------------------------------------
+ * The group of all processes is called `default`, and what torchrun, `coil run --ranks` or the like tell of it in the
+ * environment is read when a program asks for it (docs/distribution.md). These say it instead, before that. */
+
+/* This process is `rank` of `size`; they find one another at `store`: tcp:HOST:PORT, whose server rank 0 then holds, or
+ * file:FOLDER, one that is new for each run. A rank that is later than `timeout` seconds is an error. */
+COIL_C_API int coil_groups_open(int32_t rank, int32_t size, const char* store, double timeout);
+/* A group of some processes, as a program names it: their ranks among all, in the order of their ranks in the group. */
+COIL_C_API int coil_group_define(const char* name, const int32_t* ranks, size_t count);
+/* Fails, naming the group, where this process is in none of this name, or it has not `ranks` of them (0: any number).
+ * Looks at no other process: a program's first run is what joins its groups. */
+COIL_C_API int coil_group_require(const char* name, int64_t ranks);
+/* Returns when nothing that the calling thread's program has started is on its way any more. */
+COIL_C_API void coil_groups_settle(void);
+
 /* ---- Operators of the host ------------------------------------------------------------------------------------------
  */
 

@@ -453,7 +453,7 @@ class Translator:
         ):
             target = "host." + target
             _native.leave_to_host(target)
-        elif self.hand_over and target in _CHECKED:
+        elif self.hand_over and (target in _CHECKED or collectives.is_collective(operation)):
             target = "host." + target
         return self.native.call(
             target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or ""

@@ -5,6 +5,7 @@
 
 #include "ir/ir.h"
 #include "library_ops/check.h"
+#include "library_ops/table.h"
 #include "support/error.h"
 
 namespace coil::ir {
@@ -12,6 +13,12 @@ namespace coil::ir {
 namespace {
 
 const Control* control_of(const Operation& op) { return std::get_if<Control>(&op.node); }
+
+/// Other processes wait for it, used here or not.
+bool is_collective(const Operation& op) {
+  const auto* call = std::get_if<Extern>(&op.node);
+  return call && library_ops::has(call->op, library_ops::Trait::Collective);
+}
 
 }  // namespace
 
@@ -51,7 +58,7 @@ std::vector<bool> live_operations(const Graph& graph) {
       const Operation& op = operations[k];
       if (live[k]) continue;
       auto symbol = op.defined_symbol();
-      bool needed = op.has_effect() || (symbol && symbols.contains(std::string(symbol->name())));
+      bool needed = op.has_effect() || is_collective(op) || (symbol && symbols.contains(std::string(symbol->name())));
       for (BufferId out : op.outs)
         needed = needed || buffers.contains(out) || graph.buffer(out).kind != BufferKind::Computed;
       if (!needed) continue;

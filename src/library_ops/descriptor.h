@@ -26,8 +26,11 @@ enum class Trait : std::uint8_t {
   Assertion,            ///< reads, writes nothing, and may fail the run
   HostDetour,           ///< a device that has no form of it leaves it to the host
   Kernel,               ///< only ever a kernel of Coil's own (Backend::has_template), never a library's
+  Collective,           ///< starts an exchange between processes: called in program order and exactly as often as the
+                        ///< program says, used or not; its results are used behind a wait
+  Wait,                 ///< waits for what a collective gave
 };
-inline constexpr std::size_t kTraits = 8;
+inline constexpr std::size_t kTraits = 10;
 /// As in `takes post-operations`.
 std::string_view to_string(Trait);
 

@@ -35,7 +35,7 @@ const std::vector<Descriptor>& builtin() {
   static const std::vector<Descriptor> all = [] {
     std::vector<Descriptor> list;
     for (const auto group : {product_ops, convolution_ops, attention_ops, sorting_ops, recurrent_ops, selection_ops,
-                             check_ops, matrix_ops})
+                             check_ops, matrix_ops, collective_ops})
       for (Descriptor& d : group()) list.push_back(std::move(d));
     return list;
   }();
@@ -89,6 +89,8 @@ std::string_view to_string(Trait trait) {
     case Trait::Assertion: return "is an assertion";
     case Trait::HostDetour: return "is left to the host by a device that has no form of it";
     case Trait::Kernel: return "is a kernel of Coil's own on every device that has it";
+    case Trait::Collective: return "exchanges values with other processes";
+    case Trait::Wait: return "waits for a collective";
   }
   return {};
 }

@@ -28,5 +28,6 @@ std::vector<Descriptor> recurrent_ops();
 std::vector<Descriptor> selection_ops();
 std::vector<Descriptor> check_ops();
 std::vector<Descriptor> matrix_ops();
+std::vector<Descriptor> collective_ops();
 
 }  // namespace coil::library_ops

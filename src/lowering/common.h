@@ -46,6 +46,7 @@ void add_data_dependent(Table&);
 void add_control_flow(Table&);
 void add_numbers(Table&);
 void add_user_kernels(Table&);
+void add_collectives(Table&);
 
 /// Sizes that must be equal: where they depend on data and may not be, the run tells.
 void require_equal(Context&, Expr, Expr);

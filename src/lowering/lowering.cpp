@@ -44,7 +44,8 @@ const Table& table() {
                      add_data_dependent,
                      add_control_flow,
                      add_numbers,
-                     add_user_kernels})
+                     add_user_kernels,
+                     add_collectives})
       add(t);
     return t;
   }();

@@ -7,6 +7,8 @@
 #include "codegen/cpp/prelude.h"
 #include "coil/runtime.h"
 #include "device/pieces.h"
+#include "library_ops/collectives.h"
+#include "library_ops/table.h"
 #include "ops/registry.h"
 #include "support/error.h"
 #include "support/host_names.h"
@@ -390,6 +392,12 @@ class Printer {
     for (const View& v : c.inputs) in.push_back(window(v));
     for (const View& v : c.outputs) out.push_back(window(v));
     line("{}.run({{{}}}, {{{}}});", op, joined(in), joined(out));
+    // Where the run fails before the wait, memory stays until the exchange is over.
+    if (!library_ops::has(c.op, library_ops::Trait::Collective)) return;
+    namespace names = library_ops::collectives;
+    line("Exchange exchange{};", next_op_);
+    ops_ += fmt::format("  check(coil_group_require({}, {}));\n", c_string(read(c.attributes, names::kGroup)),
+                        find(c.attributes, names::kRanks).value_or(0));
   }
 
   void print_line(const CallFallback& c) {

@@ -1,5 +1,8 @@
 // A checker of wrapper programs: what each line uses is there, and what is allocated is freed.
+#include <algorithm>
+
 #include "library_ops/check.h"
+#include "library_ops/table.h"
 #include "support/error.h"
 #include "wrapper/program.h"
 
@@ -21,6 +24,7 @@ class Verifier {
       ++at_;
     }
     COIL_CHECK(open_.empty(), "a block is not closed");
+    nothing_pending("the program ends");
     for (const Output& o : p_.outputs) check(o);
     for (std::size_t b = 0; b < p_.buffers.size(); ++b)
       COIL_CHECK(p_.buffers[b].kind != BufferKind::Temporary || state_[b] != State::Live, "{} is never freed",
@@ -29,6 +33,12 @@ class Verifier {
 
  private:
   enum class State { Absent, Live, Dead };
+  /// A collective that nothing has waited for yet.
+  struct Exchange {
+    std::size_t line, depth;
+    BufferId result;
+    std::vector<BufferId> operands;
+  };
   struct Block {
     std::vector<State> before;
     bool loop;
@@ -67,6 +77,57 @@ class Verifier {
     state_[b] = State::Live;
   }
 
+  // ---- Exchanges between processes: until the wait nothing touches the result, and nothing writes to the operands
+  // ----
+
+  void untouched(const Uses& u) const {
+    for (const Exchange& e : exchanges_) {
+      for (const auto* side : {&u.reads, &u.writes})
+        for (BufferId b : *side)
+          COIL_CHECK(b != e.result, "line {} uses {}, which the collective of line {} gives, before a wait", at_,
+                     p_.buffers[b].name, e.line);
+      for (BufferId b : u.writes)
+        COIL_CHECK(std::ranges::find(e.operands, b) == e.operands.end(),
+                   "line {} writes to {}, which the collective of line {} reads, before a wait", at_,
+                   p_.buffers[b].name, e.line);
+    }
+  }
+
+  /// Memory that is given back, or away.
+  void released(BufferId b) const {
+    for (const Exchange& e : exchanges_)
+      COIL_CHECK(b != e.result && std::ranges::find(e.operands, b) == e.operands.end(),
+                 "line {} lets go of {} while the collective of line {} is on its way", at_, p_.buffers[b].name,
+                 e.line);
+  }
+
+  /// Of the innermost open block, or of the program.
+  void nothing_pending(const char* what) const {
+    for (const Exchange& e : exchanges_)
+      COIL_CHECK(e.depth < open_.size(),
+                 "{} at line {}, and nothing has waited for {}, which the collective of line {} gives", what, at_,
+                 p_.buffers[e.result].name, e.line);
+  }
+
+  void exchange(const CallExtern& c) {
+    const Uses u = uses(c);
+    if (library_ops::has(c.op, library_ops::Trait::Wait)) {
+      const auto found = std::ranges::find(exchanges_, u.writes.at(0), &Exchange::result);
+      COIL_CHECK(found != exchanges_.end(), "line {} waits for {}, which no collective is about to give", at_,
+                 p_.buffers[u.writes[0]].name);
+      for (BufferId b : found->operands)
+        COIL_CHECK(std::ranges::find(u.reads, b) != u.reads.end(),
+                   "line {} does not keep {} alive, which the collective of line {} reads", at_, p_.buffers[b].name,
+                   found->line);
+      exchanges_.erase(found);
+      return;
+    }
+    untouched(u);
+    if (!library_ops::has(c.op, library_ops::Trait::Collective)) return;
+    COIL_CHECK(u.writes.size() == 1, "line {} is a collective with {} results", at_, u.writes.size());
+    exchanges_.push_back({at_, open_.size(), u.writes[0], {u.reads[0]}});
+  }
+
   void check(const DefineSymbol& d) {
     known(d.subtract), known(d.divide);
     symbols_.define(d.symbol);
@@ -86,6 +147,7 @@ class Verifier {
 
   void check(const Reuse& r) {
     live(r.from);
+    released(r.from);
     allocated(r.to);
     COIL_CHECK(p_.env->statically_known_equal(p_.buffers[r.from].bytes, p_.buffers[r.to].bytes),
                "line {} reuses memory of another size", at_);
@@ -93,6 +155,7 @@ class Verifier {
 
   void check(const Free& f) {
     live(f.buffer);
+    released(f.buffer);
     state_[f.buffer] = State::Dead;
   }
 
@@ -101,6 +164,7 @@ class Verifier {
     COIL_CHECK(c.launch.has_value() == !p_.device.is_host(), "line {} calls {} as another device does than {}", at_,
                p_.kernels[c.kernel].symbol, to_string(p_.device));
     for (BufferId b : c.buffers) live(b);
+    untouched(uses(c));
     for (std::size_t k = 0; k < c.buffers.size(); ++k)
       if (c.written[k]) written(c.buffers[k]);
     for (Expr e : c.scalars) known(e);
@@ -115,12 +179,14 @@ class Verifier {
     for (const auto* views : {&c.inputs, &c.outputs})
       for (const View& v : *views) viewed(v);
     for (const View& v : c.outputs) written(v.buffer);
+    exchange(c);
   }
 
   void check(const CallFallback& c) {
     for (const View& v : c.inputs) viewed(v);
     for (const auto& v : c.outputs)
       if (v) viewed(*v), written(v->buffer);
+    untouched(uses(c));
     for (const auto& a : c.arguments) ops::for_each_integer(a.value, [this](Expr e) { known(e); });
     COIL_CHECK(c.writes.size() <= c.outputs.size(), "line {} has no results for what {} writes to", at_, c.op);
     for (std::size_t k = 0; k < c.writes.size(); ++k) {
@@ -143,6 +209,7 @@ class Verifier {
 
   void check(const ReadSymbol& r) {
     live(r.source);
+    untouched(uses(r));
     symbols_.define(r.symbol);
   }
 
@@ -154,6 +221,7 @@ class Verifier {
   void check(const Control& c) {
     using Kind = Control::Kind;
     known(c.condition), known(c.extent);
+    if (c.closes() || c.kind == Kind::BreakUnless) nothing_pending("a block ends");
     if (c.closes()) close(c.kind);
     symbols_.border(c);
     COIL_CHECK(c.kind != Kind::BreakUnless || (!open_.empty() && open_.back().loop), "line {} leaves no loop", at_);
@@ -198,6 +266,7 @@ class Verifier {
   ir::KnownSymbols symbols_;
   std::vector<Block> open_;
   std::vector<bool> defined_;
+  std::vector<Exchange> exchanges_;
   std::size_t at_ = 0;
 };
 

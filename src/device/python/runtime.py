@@ -54,12 +54,16 @@ def load_runtime():
 RUNTIME = load_runtime()
 
 
+# Of torch's process groups, which are there beside this program, whatever the runtime has.
+EXCHANGES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "wait_collective"}
+
+
 class LibraryCall:
     """A call site of a library operation: views in, views out."""
 
     def __init__(self, op, **attributes):
         self.op, self.attributes, self.handle = op, attributes, None
-        if RUNTIME:
+        if RUNTIME and op not in EXCHANGES:
             self.handle = ctypes.c_void_p(RUNTIME.coil_op_create(op.encode()))
             if not self.handle and op not in TORCH_OPS:
                 raise RuntimeError(RUNTIME.coil_last_error().decode())

@@ -91,6 +91,54 @@ def torch_complex_parts(inputs, outputs):
     y.copy_(x)
 
 
+# @piece exchanged
+def exchanged(name, *arguments):
+    """What a functional collective gives, its values there: torch's process groups carry it out."""
+    functional = torch.ops._c10d_functional
+    return functional.wait_tensor(getattr(functional, name)(*arguments))
+
+
+# @piece group_name
+def group_name(name):
+    return torch.distributed.group.WORLD.group_name if name == "default" else name
+
+
+# @piece all_reduce
+def torch_all_reduce(inputs, outputs, group, reduce):
+    outputs[0].copy_(exchanged("all_reduce", inputs[0], reduce, group_name(group)))
+
+
+# @piece all_gather
+def torch_all_gather(inputs, outputs, group, ranks):
+    outputs[0].copy_(exchanged("all_gather_into_tensor", inputs[0], ranks, group_name(group)))
+
+
+# @piece reduce_scatter
+def torch_reduce_scatter(inputs, outputs, group, ranks, reduce):
+    outputs[0].copy_(exchanged("reduce_scatter_tensor", inputs[0], reduce, ranks, group_name(group)))
+
+
+# @piece all_to_all
+def torch_all_to_all(inputs, outputs, group, input_splits=None, output_splits=None, told=0):
+    if told:
+        input_splits, output_splits = inputs[1].tolist()
+    group = group_name(group)
+    if input_splits is None:
+        ranks = torch.distributed.distributed_c10d._resolve_process_group(group).size()
+        input_splits, output_splits = ([t.shape[0] // ranks] * ranks for t in (inputs[0], outputs[0]))
+    outputs[0].copy_(exchanged("all_to_all_single", inputs[0], output_splits, input_splits, group))
+
+
+# @piece broadcast
+def torch_broadcast(inputs, outputs, group, source):
+    outputs[0].copy_(exchanged("broadcast", inputs[0], source, group_name(group)))
+
+
+# @piece wait_collective
+def torch_wait_collective(inputs, outputs):
+    pass  # the calls above are done when they return
+
+
 # @piece recurrent
 def torch_recurrent(inputs, outputs, mode, reverse=0, has_bias=0, has_projection=0):
     gates, h, *rest = [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in inputs]

@@ -11,6 +11,13 @@ void call(coil_kernel kernel, std::initializer_list<void*> buffers, Sizes scalar
                     grain.value);
 }
 
+/// An exchange with other processes that was started: it ends before the memory goes that it reads and writes.
+struct Exchange {
+  Exchange() = default;
+  Exchange(const Exchange&) = delete;
+  ~Exchange() { coil_groups_settle(); }
+};
+
 /// What an operator writes to is a copy.
 void copy(const coil_tensor& to, const coil_tensor& from) { check(coil_tensor_copy(&to, &from)); }
 

@@ -32,6 +32,7 @@ void register_data_dependent();
 void register_composites();
 void register_wrapper();
 void register_user_kernel();
+void register_collectives();
 }  // namespace shapes
 
 inline constexpr std::initializer_list<void (*)()> kFamilies = {
@@ -61,6 +62,7 @@ inline constexpr std::initializer_list<void (*)()> kFamilies = {
     shapes::register_composites,
     shapes::register_user_kernel,
     shapes::register_wrapper,
+    shapes::register_collectives,
 };
 
 }  // namespace coil::ops

@@ -78,10 +78,19 @@ struct coil_op {
     workspace_bytes = bytes;
   }
 
+  void make() {
+    if (!op) op = queue ? queue->make_op(name, attributes) : make_library_op(name, attributes);
+  }
+
+  bool runs_when_empty() {
+    make();
+    return op->runs_when_empty();
+  }
+
   void prepare(const coil_tensor* in, size_t in_count, const coil_tensor* out, size_t out_count) {
     if (prepared && looks_like(inputs, in, in_count) && looks_like(outputs, out, out_count)) return;
     prepared = false;
-    if (!op) op = queue ? queue->make_op(name, attributes) : make_library_op(name, attributes);
+    make();
     inputs = bind(in, in_count);
     outputs = bind(out, out_count);
     op->prepare(inputs, outputs);
@@ -90,10 +99,10 @@ struct coil_op {
   }
 
   void run(const coil_tensor* in, size_t in_count, const coil_tensor* out, size_t out_count) {
-    if (out_count > 0 && std::all_of(out, out + out_count, [](const coil_tensor& t) {
-          return std::find(t.sizes, t.sizes + t.rank, 0) != t.sizes + t.rank;
-        }))
-      return;
+    const bool empty = out_count > 0 && std::all_of(out, out + out_count, [](const coil_tensor& t) {
+                         return std::find(t.sizes, t.sizes + t.rank, 0) != t.sizes + t.rank;
+                       });
+    if (empty && !runs_when_empty()) return;
     const ThreadScope threads(thread_count());
     std::optional<QueueScope> scope;
     if (queue) scope.emplace(*queue);

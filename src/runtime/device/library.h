@@ -30,6 +30,8 @@ class LibraryOp {
   /// On another device: whether the host does the work (runtime/device/host_detour.h), so that it cannot be recorded.
   /// Valid after `prepare`.
   virtual bool runs_on_host() const { return false; }
+  /// Whether it is run though no result has an element, for what it does beside.
+  virtual bool runs_when_empty() const { return false; }
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) = 0;
 };
 

@@ -416,8 +416,8 @@ BoundStep Binding::bind_extern(const ExternCall& call, std::uint32_t site) {
   std::vector<BoundView> in, out;
   for (const View& v : call.inputs) in.push_back(bind_view(v));
   for (const View& v : call.outputs) out.push_back(bind_view(v));
-  const bool empty =
-      !out.empty() && std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; });
+  const bool empty = !out.empty() && !ops_[site]->runs_when_empty() &&
+                     std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; });
   if (empty) {
     now_.sites[site].prepared = false;
     return std::monostate();

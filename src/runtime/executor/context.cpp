@@ -6,6 +6,7 @@
 #include "runtime/executor/model.h"
 #include "runtime/executor/recorded_runs.h"
 #include "runtime/executor/shared_inputs.h"
+#include "runtime/groups/in_flight.h"
 #include "runtime/plan/arena_planner.h"
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
@@ -292,6 +293,7 @@ struct Context::Impl {
     binding.release();
     if (from_host) wait();
   } catch (...) {
+    groups::settle();
     fresh.clear();
     binding.release();
     throw;

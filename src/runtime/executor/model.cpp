@@ -4,8 +4,11 @@
 
 #include <set>
 
+#include "library_ops/collectives.h"
+#include "library_ops/table.h"
 #include "runtime/device/messages.h"
 #include "runtime/executor/constant_memory.h"
+#include "runtime/groups/groups.h"
 #include "runtime/host/operators.h"
 #include "runtime/plan/package.h"
 #include "runtime/plan/plan_check.h"
@@ -38,6 +41,14 @@ void check_host(const Plan& plan, const Host& host) {
   if (!missing.empty()) fail("the program leaves {} to its host, which has no such operator", fmt::join(missing, ", "));
 }
 
+/// This process is one of each group that the program exchanges values in.
+void check_groups(const Plan& plan) {
+  namespace names = library_ops::collectives;
+  for (const Step& step : plan.steps)
+    if (auto* call = std::get_if<ExternCall>(&step); call && library_ops::has(call->op, library_ops::Trait::Collective))
+      groups::require_group(read(call->attributes, names::kGroup), find(call->attributes, names::kRanks).value_or(0));
+}
+
 std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) {
   std::vector<const void*> kernels;
   for (const Kernel& kernel : plan.kernels) {
@@ -67,6 +78,7 @@ std::shared_ptr<const Model> Model::load(Program program, std::shared_ptr<Device
   if (!host && program.plan.device == Device{}) host = registered_operators();  // they take memory of the CPU
   check_plan(program.plan, carries_out);
   check_host(program.plan, host);
+  check_groups(program.plan);
   check_constants(program.plan, program.constants);
   auto impl = std::make_shared<Impl>();
   impl->loaded = device->load(program.plan.isa, program.libraries);

@@ -1,0 +1,17 @@
+# libcoil_gloo.so: process groups over Gloo, where Gloo is there (src/runtime/groups/gloo). The runtime opens it when a
+# program asks for a group, and says what is missing where it is not there.
+option(COIL_WITH_GLOO "Exchange values between processes over Gloo, where it is installed" ON)
+if(COIL_WITH_GLOO)
+  find_path(GLOO_INCLUDE_DIR gloo/allreduce.h)
+  find_library(GLOO_LIBRARY gloo)
+endif()
+if(NOT COIL_WITH_GLOO OR NOT GLOO_INCLUDE_DIR OR NOT GLOO_LIBRARY)
+  message(STATUS "Gloo is not there: programs with collectives are refused when they are loaded")
+  return()
+endif()
+add_library(coil_gloo MODULE ${CMAKE_CURRENT_SOURCE_DIR}/runtime/groups/gloo/gloo_transport.cpp)
+target_link_libraries(coil_gloo PRIVATE coil_options ${GLOO_LIBRARY} Threads::Threads)
+target_include_directories(coil_gloo SYSTEM PRIVATE ${GLOO_INCLUDE_DIR})
+set_target_properties(coil_gloo PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib UNITY_BUILD OFF)
+include(GNUInstallDirs)
+install(TARGETS coil_gloo LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

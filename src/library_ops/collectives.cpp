@@ -1,0 +1,51 @@
+#include "library_ops/collectives.h"
+
+#include "library_ops/table.h"
+
+namespace coil::library_ops {
+
+std::vector<Descriptor> collective_ops() {
+  using namespace collectives;
+  return {
+      {.name = std::string(kAllReduce),
+       .sentence = "Starts to combine the x of all ranks, element by element, into y, which may be x itself.",
+       .operands = {{"x", "any", "dense, row-major"}},
+       .results = {{"y", "like x", "dense, row-major"}},
+       .attributes = {kGroup, kReduce},
+       .traits = {Trait::Collective}},
+      {.name = std::string(kAllGather),
+       .sentence = "Starts to put the x of all ranks behind one another, in order of their ranks.",
+       .operands = {{"x", "[N, ..]", "dense, row-major"}},
+       .results = {{"y", "[ranks N, ..]", "dense, row-major"}},
+       .attributes = {kGroup, kRanks},
+       .traits = {Trait::Collective}},
+      {.name = std::string(kReduceScatter),
+       .sentence = "Starts to combine the x of all ranks, of which each gets its share of rows, in order of the ranks.",
+       .operands = {{"x", "[ranks N, ..]", "dense, row-major"}},
+       .results = {{"y", "[N, ..]", "dense, row-major"}},
+       .attributes = {kGroup, kRanks, kReduce},
+       .traits = {Trait::Collective}},
+      {.name = std::string(kAllToAll),
+       .sentence = "Starts to send each rank its rows of x; y has what came, in order of the ranks.",
+       .operands = {{"x", "[N, ..]", "dense, row-major"},
+                    {"splits", "[2, ranks]", "rows of x for each rank, then rows of y from each; i64", When(kTold)}},
+       .results = {{"y", "[M, ..]", "dense, row-major"}},
+       .attributes = {kGroup, kInputSplits, kOutputSplits, kTold},
+       .traits = {Trait::Collective}},
+      {.name = std::string(kBroadcast),
+       .sentence = "Starts to give all ranks the x of one of them in y, which may be x itself.",
+       .operands = {{"x", "any", "dense, row-major"}},
+       .results = {{"y", "like x", "dense, row-major"}},
+       .attributes = {kGroup, kSource},
+       .traits = {Trait::Collective}},
+      {.name = std::string(kWait),
+       .sentence = "Returns when the collective that gives y is done: y has its values, and x may be written to again.",
+       .operands = {{"y", "any", "what the collective gave"},
+                    {.name = "x", .sizes = "any", .sentence = "what it reads, where it is not y", .optional = true}},
+       .results = {{"y", "the same memory"}},
+       .attributes = {},
+       .traits = {Trait::Wait}},
+  };
+}
+
+}  // namespace coil::library_ops

@@ -1,0 +1,33 @@
+// Collectives: what processes exchange while a program runs. Their names, attributes and reductions.
+//
+// A call starts an exchange and returns; `wait_collective` on its result returns when the values are there. Until then
+// nothing touches the result, and nothing writes to the operand.
+#pragma once
+#include "library_ops/attribute.h"
+
+namespace coil::library_ops::collectives {
+
+inline constexpr std::string_view kAllReduce = "all_reduce", kAllGather = "all_gather",
+                                  kReduceScatter = "reduce_scatter", kAllToAll = "all_to_all", kBroadcast = "broadcast",
+                                  kWait = "wait_collective";
+
+inline constexpr Text kGroup{
+    .name = "group",
+    .sentence = "The process group, by the name that the exported program has; `default` is all processes.",
+    .presence = Presence::Required};
+inline constexpr Integer kRanks{.name = "ranks",
+                                .sentence = "Processes of the group that the program was exported for; 0: any number.",
+                                .fallback = 0};
+inline constexpr Text kReduce{
+    .name = "reduce",
+    .sentence = "How values are combined: `sum`, `avg`, `product`, `min`, `max`, `band`, `bor` or `bxor`.",
+    .presence = Presence::Required};
+inline constexpr Integer kSource{
+    .name = "source", .sentence = "The rank in the group whose values all get.", .presence = Presence::Required};
+inline constexpr Integers kInputSplits{
+    .name = "input_splits", .sentence = "Rows of x that go to each rank; the same number where it is not given."};
+inline constexpr Integers kOutputSplits{
+    .name = "output_splits", .sentence = "Rows of y that come from each rank; the same number where it is not given."};
+inline constexpr Flag kTold{.name = "told", .sentence = "The last operand has both lists instead."};
+
+}  // namespace coil::library_ops::collectives

@@ -1,0 +1,89 @@
+// A store in a folder: a key is a file that is written aside and renamed into place.
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "runtime/groups/stores.h"
+#include "support/error.h"
+
+namespace coil::runtime::groups {
+namespace {
+
+class FileStore final : public Store {
+ public:
+  explicit FileStore(const std::string& folder) : folder_(folder) {
+    std::error_code error;
+    std::filesystem::create_directories(folder_, error);
+    if (error) fail("the store's folder {} cannot be made: {}", folder, error.message());
+  }
+
+  void set(const std::string& key, const std::string& value) override {
+    static std::atomic<int> next{0};
+    const std::filesystem::path to = path(key), aside = folder_ / fmt::format(".{}.{}", ::getpid(), next.fetch_add(1));
+    std::ofstream(aside, std::ios::binary) << value;
+    std::error_code error;
+    std::filesystem::rename(aside, to, error);
+    if (error) fail("the store's folder {} cannot be written to: {}", folder_.string(), error.message());
+  }
+
+  bool has(const std::string& key) override {
+    std::error_code error;
+    return std::filesystem::exists(path(key), error);
+  }
+
+  std::string get(const std::string& key, Milliseconds timeout) override {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    for (Milliseconds pause{1}; !has(key); pause = std::min(pause * 2, Milliseconds{16})) {
+      if (std::chrono::steady_clock::now() >= deadline)
+        fail("nobody has set {} in the store {} within {} s", key, folder_.string(),
+             std::chrono::duration<double>(timeout).count());
+      std::this_thread::sleep_for(pause);
+    }
+    std::ifstream in(path(key), std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    return std::move(text).str();
+  }
+
+ private:
+  /// Keys have slashes and the like.
+  std::filesystem::path path(const std::string& key) const {
+    std::string name = "key-";
+    for (const unsigned char c : key) {
+      if (std::isalnum(c) != 0 || c == '-' || c == '.')
+        name += static_cast<char>(c);
+      else
+        name += fmt::format("_{:02x}", static_cast<unsigned>(c));
+    }
+    return folder_ / name;
+  }
+
+  std::filesystem::path folder_;
+};
+
+class Prefixed final : public Store {
+ public:
+  Prefixed(std::shared_ptr<Store> store, std::string prefix) : store_(std::move(store)), prefix_(std::move(prefix)) {}
+  void set(const std::string& key, const std::string& value) override { store_->set(prefix_ + key, value); }
+  bool has(const std::string& key) override { return store_->has(prefix_ + key); }
+  std::string get(const std::string& key, Milliseconds timeout) override { return store_->get(prefix_ + key, timeout); }
+  std::string local_address() const override { return store_->local_address(); }
+
+ private:
+  std::shared_ptr<Store> store_;
+  std::string prefix_;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> open_file_store(const std::string& folder) { return std::make_shared<FileStore>(folder); }
+
+std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix) {
+  return std::make_shared<Prefixed>(std::move(store), std::move(prefix));
+}
+
+}  // namespace coil::runtime::groups

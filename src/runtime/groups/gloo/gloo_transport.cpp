@@ -1,0 +1,136 @@
+// Exchanges over TCP by Gloo: a library of its own, which the runtime opens when a program's group asks for it, so that
+// neither the runtime nor a process that has another Gloo in it (torch's) is linked with this one.
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/alltoallv.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <complex>
+#include <cstring>
+#include <stdexcept>
+
+#include "runtime/groups/transport.h"
+
+namespace coil::runtime::groups {
+namespace {
+
+/// Gloo's view of the store that the group has.
+class Rendezvous final : public gloo::rendezvous::Store {
+ public:
+  Rendezvous(groups::Store& store, Milliseconds timeout) : store_(store), timeout_(timeout) {}
+  void set(const std::string& key, const std::vector<char>& data) override {
+    store_.set("gloo/" + key, {data.begin(), data.end()});
+  }
+  std::vector<char> get(const std::string& key) override {
+    const std::string value = store_.get("gloo/" + key, timeout_);
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const Milliseconds& timeout) override {
+    for (const std::string& key : keys) store_.get("gloo/" + key, timeout);
+  }
+
+ private:
+  groups::Store& store_;
+  Milliseconds timeout_;
+};
+
+class GlooTransport final : public Transport {
+ public:
+  GlooTransport(const TransportOptions& options, groups::Store& store) : rank_(options.rank), size_(options.size) {
+    gloo::transport::tcp::attr where;
+    where.hostname = options.address;
+    std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(where);
+    auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
+    context->setTimeout(options.timeout);
+    Rendezvous rendezvous(store, options.timeout);
+    context->connectFullMesh(rendezvous, device);
+    context_ = std::move(context);
+  }
+
+  ~GlooTransport() override {
+    // Neighbours that wait for this rank learn so that it is done.
+    context_->closeConnections();
+  }
+
+  void all_reduce(void* data, std::size_t count, std::size_t item, const Combine& combine, std::uint32_t tag) override {
+    gloo::AllreduceOptions options(context_);
+    set_output(options, data, count, item);
+    options.setTag(tag);
+    options.setReduceFunction([&combine, item](void* out, const void* a, const void* b, std::size_t n) {
+      if (out != a && out != b) std::memcpy(out, a, n * item);
+      combine(out, out == b ? a : b, n);
+    });
+    gloo::allreduce(options);
+  }
+
+  void all_gather(const void* in, void* out, std::size_t bytes, std::uint32_t tag) override {
+    gloo::AllgatherOptions options(context_);
+    options.setInput(static_cast<char*>(const_cast<void*>(in)), bytes);
+    options.setOutput(static_cast<char*>(out), bytes * static_cast<std::size_t>(size_));
+    options.setTag(tag);
+    gloo::allgather(options);
+  }
+
+  void all_to_all(const void* in, const std::vector<std::int64_t>& sent, void* out,
+                  const std::vector<std::int64_t>& received, std::uint32_t tag) override {
+    gloo::AlltoallvOptions options(context_);
+    options.setInput(static_cast<char*>(const_cast<void*>(in)), sent);
+    options.setOutput(static_cast<char*>(out), received);
+    options.setTag(tag);
+    gloo::alltoallv(options);
+  }
+
+  void broadcast(void* data, std::size_t bytes, int source, std::uint32_t tag) override {
+    gloo::BroadcastOptions options(context_);
+    options.setOutput(static_cast<char*>(data), bytes);
+    options.setRoot(source);
+    options.setTag(tag);
+    gloo::broadcast(options);
+  }
+
+  void send(const void* data, std::size_t bytes, int to, std::uint64_t slot) override {
+    const auto buffer = context_->createUnboundBuffer(const_cast<void*>(data), bytes);
+    buffer->send(to, slot);
+    if (!buffer->waitSend(context_->getTimeout())) throw std::runtime_error("the send was given up");
+  }
+
+  void receive(void* data, std::size_t bytes, int from, std::uint64_t slot) override {
+    const auto buffer = context_->createUnboundBuffer(data, bytes);
+    buffer->recv(from, slot);
+    if (!buffer->waitRecv(context_->getTimeout())) throw std::runtime_error("the receive was given up");
+  }
+
+  void barrier(std::uint32_t tag) override {
+    gloo::BarrierOptions options(context_);
+    options.setTag(tag);
+    gloo::barrier(options);
+  }
+
+ private:
+  static void set_output(gloo::AllreduceOptions& options, void* data, std::size_t count, std::size_t item) {
+    switch (item) {
+      case 1: return options.setOutput(static_cast<std::uint8_t*>(data), count);
+      case 2: return options.setOutput(static_cast<std::uint16_t*>(data), count);
+      case 4: return options.setOutput(static_cast<std::uint32_t*>(data), count);
+      case 8: return options.setOutput(static_cast<std::uint64_t*>(data), count);
+      case 16: return options.setOutput(static_cast<std::complex<double>*>(data), count);
+      default: throw std::runtime_error("elements of " + std::to_string(item) + " bytes");
+    }
+  }
+
+  int rank_, size_;
+  std::shared_ptr<gloo::Context> context_;
+};
+
+}  // namespace
+}  // namespace coil::runtime::groups
+
+extern "C" __attribute__((visibility("default"))) coil::runtime::groups::Transport* coil_open_transport(
+    const coil::runtime::groups::TransportOptions& options, coil::runtime::groups::Store& store) {
+  return new coil::runtime::groups::GlooTransport(options, store);
+}

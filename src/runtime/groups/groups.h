@@ -1,0 +1,45 @@
+// The process groups of this process, by name: the group of all processes, which the environment tells of as torchrun
+// writes it, and groups of some of them.
+//
+//     RANK, WORLD_SIZE            this process and their number
+//     MASTER_ADDR, MASTER_PORT    where they find one another: a server, which rank 0 holds unless torchrun does
+//     COIL_GROUP_STORE            instead of the two: tcp:HOST:PORT or file:FOLDER (a new one for each run)
+//     COIL_GROUPS                 groups of some: `1=0,2;2=1,3` names their members' ranks
+//     COIL_GROUP_BACKEND          gloo
+//     COIL_GROUP_TIMEOUT          seconds after which a rank that is late is an error; 300 where it is not given
+//     COIL_GROUP_ADDRESS          of this machine for the others, where the store does not tell
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/groups/process_group.h"
+
+namespace coil::runtime::groups {
+
+/// How processes find one another.
+struct World {
+  int rank = 0, size = 1;
+  std::string store;   ///< tcp:HOST:PORT or file:FOLDER
+  bool serves = true;  ///< rank 0 holds a tcp store's server
+  std::string backend = "gloo", address;
+  Milliseconds timeout{300'000};
+};
+
+/// What the environment says; throws Error naming a variable that is missing or makes no sense.
+World world_of_environment();
+/// Instead of what the environment says. Throws Error where the group of all processes is there already.
+void set_world(World);
+/// A group of some processes, by their ranks among all, in the order of their ranks in the group. Throws Error for a
+/// name that stands for other ranks already, and for ranks that there are not.
+void define_group(const std::string& name, std::vector<int> ranks);
+
+/// Throws Error naming a group that is not there, this process is no member of, or this build cannot join. Looks at no
+/// other process. `ranks`: how many it must have; 0: any number.
+void require_group(std::string_view name, std::int64_t ranks = 0);
+/// The group; joined when it is first asked for, which returns when all its ranks have come. `default` and `0`, as
+/// torch calls it, are all processes.
+std::shared_ptr<ProcessGroup> group(std::string_view name);
+
+}  // namespace coil::runtime::groups

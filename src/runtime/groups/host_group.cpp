@@ -1,0 +1,349 @@
+#include "runtime/groups/host_group.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "runtime/groups/reductions.h"
+#include "runtime/groups/stores.h"
+#include "support/error.h"
+
+namespace coil::runtime::groups {
+namespace {
+
+/// How long a rank whose exchange failed waits to hear of the others.
+constexpr Milliseconds kRollCall{2000};
+
+class Task final : public Work {
+ public:
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done_; });
+    if (!error_.empty()) throw Error(error_);
+  }
+  bool is_done() override {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+  void finish(std::string error) {
+    const std::lock_guard lock(mutex_);
+    error_ = std::move(error);
+    done_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::string error_;
+};
+
+enum class Kind : std::int32_t { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Barrier };
+constexpr const char* kKinds[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier"};
+
+/// What a rank is about to do, as it tells the others.
+struct Announcement {
+  std::uint64_t sequence = 0;
+  Kind kind = Kind::Barrier;
+  std::int32_t dtype = 0, source = 0;
+  char reduce[8] = {};
+  std::int64_t count = 0;  ///< elements; of all_to_all nothing, since ranks have different numbers
+  bool operator==(const Announcement&) const = default;
+};
+
+std::string describe(const Announcement& a) {
+  std::string text = kKinds[static_cast<std::size_t>(a.kind)];
+  if (a.kind == Kind::Barrier) return text;
+  if (a.reduce[0] != 0) text += fmt::format(" ({})", std::string_view(a.reduce, strnlen(a.reduce, sizeof a.reduce)));
+  const std::string_view dtype = torch_name(static_cast<DType>(a.dtype));
+  text += a.kind == Kind::AllToAll ? fmt::format(" of {}", dtype) : fmt::format(" of {} {}", a.count, dtype);
+  if (a.kind == Kind::Broadcast) text += fmt::format(" from rank {}", a.source);
+  return text;
+}
+
+class HostGroup final : public ProcessGroup {
+ public:
+  HostGroup(const GroupOptions& options, OpenTransport open)
+      : options_(options),
+        store_(with_prefix(options.store, "coil/" + options.name + "/")),
+        rank_(options.rank),
+        size_(options.size()) {
+    gather_members();
+    try {
+      transport_.reset(open({rank_, size_, options.address, options.timeout}, *store_));
+    } catch (const std::exception& e) {
+      fail("rank {} cannot connect to the others of process group '{}': {}", rank_, options_.name, e.what());
+    }
+    thread_ = std::thread([this] { work(); });
+  }
+
+  ~HostGroup() override {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+
+  const std::string& name() const override { return options_.name; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  Device device() const override { return {}; }
+
+  Started all_reduce(void* data, Elements e, std::string_view reduce) override {
+    Combine combine = combination(reduce, e.dtype);
+    const bool averages = reduce == "avg";
+    return collective(announce(Kind::AllReduce, e, reduce), [=, this](std::uint32_t tag) {
+      if (e.count == 0) return;
+      transport_->all_reduce(data, count(e), size_of(e.dtype), combine, tag);
+      if (averages) average(data, count(e), e.dtype, size_);
+    });
+  }
+
+  Started all_gather(const void* in, void* out, Elements e) override {
+    return collective(announce(Kind::AllGather, e), [=, this](std::uint32_t tag) {
+      if (e.count > 0) transport_->all_gather(in, out, bytes(e), tag);
+    });
+  }
+
+  /// Each rank gets the shares of all, and adds them up in the order of the ranks.
+  Started reduce_scatter(const void* in, void* out, Elements e, std::string_view reduce) override {
+    Combine combine = combination(reduce, e.dtype);
+    const bool averages = reduce == "avg";
+    return collective(announce(Kind::ReduceScatter, e, reduce), [=, this](std::uint32_t tag) {
+      if (e.count == 0) return;
+      const std::vector<std::int64_t> shares(static_cast<std::size_t>(size_), static_cast<std::int64_t>(bytes(e)));
+      std::vector<char> came(bytes(e) * shares.size());
+      transport_->all_to_all(in, shares, came.data(), shares, tag);
+      std::memcpy(out, came.data(), bytes(e));
+      for (std::size_t r = 1; r < shares.size(); ++r) combine(out, came.data() + r * bytes(e), count(e));
+      if (averages) average(out, count(e), e.dtype, size_);
+    });
+  }
+
+  Started all_to_all(const void* in, std::vector<std::int64_t> sent, void* out, std::vector<std::int64_t> received,
+                     DType dtype) override {
+    if (sent.size() != static_cast<std::size_t>(size_) || received.size() != sent.size())
+      fail("all_to_all: {} and {} split sizes, but process group '{}' has {} ranks", sent.size(), received.size(),
+           name(), size_);
+    for (const auto* list : {&sent, &received})
+      for (std::int64_t n : *list)
+        if (n < 0) fail("all_to_all: a split size of {}", n);
+    return collective(announce(Kind::AllToAll, {dtype, 0}),
+                      [=, this, sent = std::move(sent), received = std::move(received)](std::uint32_t tag) mutable {
+                        check_splits(sent, received, tag);
+                        for (auto* list : {&sent, &received})
+                          for (std::int64_t& n : *list) n *= static_cast<std::int64_t>(size_of(dtype));
+                        transport_->all_to_all(in, sent, out, received, tag);
+                      });
+  }
+
+  Started broadcast(void* data, Elements e, int source) override {
+    check_rank(source);
+    Announcement what = announce(Kind::Broadcast, e);
+    what.source = source;
+    return collective(what, [=, this](std::uint32_t tag) {
+      if (e.count > 0) transport_->broadcast(data, bytes(e), source, tag);
+    });
+  }
+
+  Started barrier() override {
+    return collective(announce(Kind::Barrier, {}), [this](std::uint32_t tag) { transport_->barrier(tag); });
+  }
+
+  // A message is its number of bytes, then the bytes.
+  Started send(const void* data, Elements e, int to, std::uint32_t tag) override {
+    check_rank(to);
+    return queue(fmt::format("send to rank {}", to), [=, this] {
+      const std::uint64_t size = bytes(e);
+      transport_->send(&size, sizeof size, to, slot(tag));
+      if (size > 0) transport_->send(data, size, to, slot(tag) + 1);
+    });
+  }
+
+  Started receive(void* data, Elements e, int from, std::uint32_t tag) override {
+    check_rank(from);
+    return queue(fmt::format("receive from rank {}", from), [=, this] {
+      std::uint64_t size = 0;
+      transport_->receive(&size, sizeof size, from, slot(tag));
+      if (size != bytes(e)) fail("rank {} sends {} bytes, but {} are expected", from, size, bytes(e));
+      if (size > 0) transport_->receive(data, size, from, slot(tag) + 1);
+    });
+  }
+
+ private:
+  struct Entry {
+    std::string what;
+    std::function<void()> run;
+    std::shared_ptr<Task> task;
+  };
+
+  static std::size_t count(Elements e) { return static_cast<std::size_t>(e.count); }
+  static std::size_t bytes(Elements e) { return count(e) * size_of(e.dtype); }
+  /// Those of Gloo's own collectives have the highest byte set.
+  static std::uint64_t slot(std::uint32_t tag) { return std::uint64_t{tag} * 2; }
+
+  void check_rank(int rank) const {
+    if (rank < 0 || rank >= size_) fail("process group '{}' has no rank {}: it has {}", name(), rank, size_);
+  }
+
+  std::string global(int rank) const {
+    const int all = options_.ranks[static_cast<std::size_t>(rank)];
+    return all == rank ? fmt::format("rank {}", rank) : fmt::format("rank {} (rank {} of all)", rank, all);
+  }
+
+  /// All ranks are there, or are named.
+  void gather_members() {
+    store_->set(fmt::format("joined/{}", rank_), "1");
+    const auto deadline = std::chrono::steady_clock::now() + options_.timeout;
+    std::vector<std::string> missing;
+    for (int r = 0; r < size_; ++r) {
+      const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+      try {
+        store_->get(fmt::format("joined/{}", r), std::max(left, Milliseconds{1}));
+      } catch (const std::exception&) {
+        missing.push_back(global(r));
+      }
+    }
+    if (!missing.empty())
+      fail("{} did not join process group '{}' of {} ranks within {} s", fmt::join(missing, ", "), options_.name, size_,
+           seconds());
+  }
+
+  double seconds() const { return std::chrono::duration<double>(options_.timeout).count(); }
+
+  Announcement announce(Kind kind, Elements e, std::string_view reduce = {}) {
+    Announcement a;
+    a.kind = kind;
+    a.dtype = static_cast<std::int32_t>(e.dtype);
+    a.count = e.count;
+    std::copy_n(reduce.begin(), std::min(reduce.size(), sizeof a.reduce), a.reduce);
+    return a;
+  }
+
+  Started collective(Announcement what, std::function<void(std::uint32_t tag)> run) {
+    return queue("", [this, what, run = std::move(run)]() mutable {
+      what.sequence = ++sequence_;
+      now_ = fmt::format("{}, collective {}", describe(what), sequence_);
+      agree(what);
+      run(static_cast<std::uint32_t>(sequence_ * 4));
+    });
+  }
+
+  /// All ranks are about to do the same.
+  void agree(const Announcement& mine) {
+    std::vector<Announcement> all(static_cast<std::size_t>(size_));
+    // Byte by byte the same where they are equal, as padding is 0 in each.
+    transport_->all_gather(&mine, all.data(), sizeof mine, static_cast<std::uint32_t>(sequence_ * 4 + 1));
+    for (int r = 0; r < size_; ++r)
+      if (const Announcement& other = all[static_cast<std::size_t>(r)]; !(other == mine))
+        fail(
+            "rank {} is in {}, but {} is in {} (collective {}); all ranks must run the same program on tensors of the "
+            "same sizes",
+            rank_, describe(mine), global(r), describe(other), other.sequence);
+  }
+
+  void check_splits(const std::vector<std::int64_t>& sent, const std::vector<std::int64_t>& received,
+                    std::uint32_t tag) {
+    std::vector<std::int64_t> all(sent.size() * sent.size());
+    transport_->all_gather(sent.data(), all.data(), sent.size() * sizeof(std::int64_t), tag + 2);
+    // Every rank looks at what the others expect as well, so that all of them fail.
+    std::vector<std::int64_t> expected(all.size());
+    transport_->all_gather(received.data(), expected.data(), sent.size() * sizeof(std::int64_t), tag + 3);
+    const auto n = sent.size();
+    for (std::size_t from = 0; from < n; ++from)
+      for (std::size_t to = 0; to < n; ++to)
+        if (all[from * n + to] != expected[to * n + from])
+          fail("rank {} sends {} elements to rank {}, which expects {}", from, all[from * n + to], to,
+               expected[to * n + from]);
+  }
+
+  Started queue(std::string what, std::function<void()> run) {
+    auto task = std::make_shared<Task>();
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({std::move(what), std::move(run), task});
+    changed_.notify_all();
+    return task;
+  }
+
+  void work() {
+    for (;;) {
+      Entry entry;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+        if (queue_.empty()) break;
+        entry = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      entry.task->finish(carry_out(entry));
+    }
+    transport_.reset();
+  }
+
+  /// What went wrong; empty where nothing did.
+  std::string carry_out(const Entry& entry) {
+    if (!broken_.empty()) return fmt::format("process group '{}' is of no use any more: {}", name(), broken_);
+    now_ = entry.what;
+    try {
+      entry.run();
+      return {};
+    } catch (const std::exception& e) {
+      broken_ = fmt::format("{} in process group '{}' failed on rank {}: {}", now_, name(), rank_, explain(e.what()));
+    }
+    return broken_;
+  }
+
+  /// Closes the connections, and finds out who is left.
+  std::string explain(const std::string& why) {
+    transport_.reset();
+    try {
+      const auto deadline = std::chrono::steady_clock::now() + std::min(kRollCall, options_.timeout);
+      const std::string mine = fmt::format("left/{}", rank_);
+      store_->set(mine, why);
+      store_->get(mine, kRollCall);  // throws where the store is gone
+      std::vector<std::string> gone;
+      for (int r = 0; r < size_; ++r) {
+        const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+        try {
+          store_->get(fmt::format("left/{}", r), std::max(left, Milliseconds{1}));
+        } catch (const std::exception&) {
+          gone.push_back(global(r));
+        }
+      }
+      if (gone.empty()) return why;
+      return fmt::format("{} {} gone, or more than {} s late ({})", fmt::join(gone, ", "),
+                         gone.size() == 1 ? "is" : "are", seconds(), why);
+    } catch (const std::exception& e) {
+      return fmt::format("{}; the process that holds the group's store is gone too ({})", why, e.what());
+    }
+  }
+
+  GroupOptions options_;
+  std::shared_ptr<Store> store_;
+  int rank_, size_;
+  std::unique_ptr<Transport> transport_;
+  // Of the group's thread.
+  std::uint64_t sequence_ = 0;
+  std::string now_, broken_;
+  // Shared with it.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Entry> queue_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> join_host_group(const GroupOptions& options, OpenTransport open) {
+  return std::make_shared<HostGroup>(options, open);
+}
+
+}  // namespace coil::runtime::groups

@@ -1,0 +1,90 @@
+// A group of processes that exchange values: what programs' collectives run on.
+//
+// Calls start an exchange and return; `Work::wait` returns when it is done. All ranks start the same exchanges in the
+// same order, with the same sizes. Memory that is given stays as it is until then, and nobody reads what will be
+// written. What goes wrong is an Error on every rank that is left: it names the exchange and the rank.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/groups/transport.h"
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+
+namespace coil::runtime::groups {
+
+/// An exchange that was started.
+class Work {
+ public:
+  virtual ~Work() = default;
+  /// Returns when it is done. Throws Error where it failed, at every call.
+  virtual void wait() = 0;
+  virtual bool is_done() = 0;
+};
+using Started = std::shared_ptr<Work>;
+
+/// `count` elements.
+struct Elements {
+  DType dtype = DType::F32;
+  std::int64_t count = 0;
+};
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+  virtual const std::string& name() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Where the memory lies that it exchanges.
+  virtual Device device() const = 0;
+
+  /// In place, by one of reductions.h.
+  virtual Started all_reduce(void* data, Elements, std::string_view reduce) = 0;
+  /// `out` has room for `size` times the elements of `in`.
+  virtual Started all_gather(const void* in, void* out, Elements) = 0;
+  /// `in` has `size` times the elements of `out`.
+  virtual Started reduce_scatter(const void* in, void* out, Elements, std::string_view reduce) = 0;
+  /// `sent[r]` elements for rank r, `received[r]` from it.
+  virtual Started all_to_all(const void* in, std::vector<std::int64_t> sent, void* out,
+                             std::vector<std::int64_t> received, DType) = 0;
+  virtual Started broadcast(void* data, Elements, int source) = 0;
+  /// Messages between two ranks with one tag arrive in order.
+  virtual Started send(const void* data, Elements, int to, std::uint32_t tag = 0) = 0;
+  virtual Started receive(void* data, Elements, int from, std::uint32_t tag = 0) = 0;
+  virtual Started barrier() = 0;
+};
+
+/// What a group is made of. `ranks` are the members' ranks among all processes, in the order of their ranks in the
+/// group.
+struct GroupOptions {
+  std::string name;
+  std::string backend = "gloo";
+  int rank = 0;  ///< in the group
+  std::vector<int> ranks;
+  std::shared_ptr<Store> store;
+  std::string address;  ///< of this machine
+  Milliseconds timeout{};
+  int size() const { return static_cast<int>(ranks.size()); }
+};
+
+/// Throws Error when this build or machine lacks what the backend needs, without a look at other processes.
+using CheckBackend = std::function<void()>;
+/// Returns when all ranks are there.
+using JoinBackend = std::function<std::shared_ptr<ProcessGroup>(const GroupOptions&)>;
+
+/// Backends by name; one that is there already is replaced.
+void define_backend(std::string name, CheckBackend, JoinBackend);
+void check_backend(const std::string& name);
+std::shared_ptr<ProcessGroup> join(const GroupOptions&);
+
+struct DefineBackend {
+  DefineBackend(std::string name, CheckBackend check, JoinBackend join) {
+    define_backend(std::move(name), std::move(check), std::move(join));
+  }
+};
+
+}  // namespace coil::runtime::groups

@@ -1,0 +1,21 @@
+// The stores by which the processes of a run find one another: a folder, or a server that one process holds.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/groups/transport.h"
+
+namespace coil::runtime::groups {
+
+/// A folder that all processes reach, a file for each key. It must be new for each run.
+std::shared_ptr<Store> open_file_store(const std::string& folder);
+
+/// A client of a server that speaks the protocol of torch.distributed's TCPStore; with `serve`, this process holds the
+/// server too, for as long as it lives. Throws Error when it is not reached within the time.
+std::shared_ptr<Store> open_tcp_store(const std::string& host, int port, bool serve, Milliseconds timeout);
+
+/// The same store, every key behind a prefix.
+std::shared_ptr<Store> with_prefix(std::shared_ptr<Store>, std::string prefix);
+
+}  // namespace coil::runtime::groups

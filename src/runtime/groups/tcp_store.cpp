@@ -1,0 +1,166 @@
+// A store behind TCP, by the protocol of torch.distributed's TCPStore (torch/csrc/distributed/c10d/TCPStore.cpp): a
+// request is one byte that says which, then its arguments. So a program finds its peers at the server that torchrun
+// holds, and where nobody holds one, the first rank does.
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "runtime/groups/socket.h"
+#include "runtime/groups/stores.h"
+#include "support/error.h"
+
+namespace coil::runtime::groups {
+namespace {
+
+// Those of the protocol's requests that are used here, by their numbers.
+enum class Request : std::uint8_t { Validate = 0, Set = 1, Get = 3, Add = 4, Check = 5, Wait = 6, Ping = 13 };
+enum class CheckAnswer : std::uint8_t { Ready = 0, NotReady = 1 };
+enum class WaitAnswer : std::uint8_t { Stop = 0 };
+constexpr std::uint32_t kMagic = 0x3C85F7CE;
+/// TCPStore puts it in front of every key.
+constexpr const char* kKeys = "/";
+
+/// Serves until the process ends.
+class Server {
+ public:
+  explicit Server(int port) : listening_(Socket::listen(port)) {
+    std::thread([this] {
+      for (;;) {
+        Socket client = listening_.accept();
+        if (!client.ok()) return;
+        std::thread([this, c = std::move(client)] { serve(c); }).detach();
+      }
+    }).detach();
+  }
+
+ private:
+  void serve(const Socket& client) try {
+    for (;;) answer(client);
+  } catch (const std::exception&) {
+    // The client is gone.
+  }
+
+  void answer(const Socket& client) {
+    switch (client.receive<Request>()) {
+      case Request::Validate:
+        if (client.receive<std::uint32_t>() != kMagic) fail("a client that speaks another protocol");
+        return;
+      case Request::Ping: return client.send(client.receive<std::uint32_t>());
+      case Request::Set: {
+        const std::string key = client.receive_text();
+        return set(key, client.receive_text());
+      }
+      case Request::Get: return client.send_text(wait(client.receive_text()));
+      case Request::Add: {
+        const std::string key = client.receive_text();
+        return client.send(add(key, client.receive<std::int64_t>()));
+      }
+      case Request::Check: {
+        bool all = true;
+        for (auto n = client.receive<std::uint64_t>(); n > 0; --n) all = has(client.receive_text()) && all;
+        return client.send(all ? CheckAnswer::Ready : CheckAnswer::NotReady);
+      }
+      case Request::Wait:
+        for (auto n = client.receive<std::uint64_t>(); n > 0; --n) wait(client.receive_text());
+        return client.send(WaitAnswer::Stop);
+    }
+    fail("a request that this store does not know");
+  }
+
+  void set(const std::string& key, std::string value) {
+    const std::lock_guard lock(mutex_);
+    values_.insert_or_assign(key, std::move(value));
+    changed_.notify_all();
+  }
+
+  std::int64_t add(const std::string& key, std::int64_t by) {
+    const std::lock_guard lock(mutex_);
+    std::string& value = values_[key];
+    const std::int64_t sum = (value.empty() ? 0 : std::stoll(value)) + by;
+    value = std::to_string(sum);
+    changed_.notify_all();
+    return sum;
+  }
+
+  bool has(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    return values_.contains(key);
+  }
+
+  std::string wait(const std::string& key) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return values_.contains(key); });
+    return values_.at(key);
+  }
+
+  Socket listening_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+};
+
+class TcpStore final : public Store {
+ public:
+  TcpStore(const std::string& host, int port, Milliseconds timeout)
+      : where_(fmt::format("{}:{}", host, port)), socket_(Socket::connect(host, port, timeout)) {
+    constexpr Milliseconds kAnswer{10'000};
+    socket_.set_timeout(std::max(timeout, kAnswer));
+    socket_.send(Request::Validate);
+    socket_.send(kMagic);
+    constexpr std::uint32_t kNonce = 17;
+    socket_.send(Request::Ping);
+    socket_.send(kNonce);
+    if (socket_.receive<std::uint32_t>() != kNonce) fail("at {} is no store", where_);
+  }
+
+  void set(const std::string& key, const std::string& value) override {
+    const std::lock_guard lock(mutex_);
+    socket_.send(Request::Set);
+    socket_.send_text(kKeys + key);
+    socket_.send_text(value);
+  }
+
+  bool has(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    socket_.send(Request::Check);
+    socket_.send(std::uint64_t{1});
+    socket_.send_text(kKeys + key);
+    return socket_.receive<CheckAnswer>() == CheckAnswer::Ready;
+  }
+
+  std::string get(const std::string& key, Milliseconds timeout) override {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    for (Milliseconds pause{1}; !has(key); pause = std::min(pause * 2, Milliseconds{16})) {
+      if (std::chrono::steady_clock::now() >= deadline)
+        fail("nobody has set {} in the store at {} within {} s", key, where_,
+             std::chrono::duration<double>(timeout).count());
+      std::this_thread::sleep_for(pause);
+    }
+    const std::lock_guard lock(mutex_);
+    socket_.send(Request::Get);
+    socket_.send_text(kKeys + key);
+    return socket_.receive_text();
+  }
+
+  std::string local_address() const override { return socket_.local_address(); }
+
+ private:
+  std::string where_;
+  std::mutex mutex_;
+  Socket socket_;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> open_tcp_store(const std::string& host, int port, bool serve, Milliseconds timeout) {
+  if (serve) {
+    static std::mutex mutex;
+    static std::map<int, Server*> servers;  // never destroyed: their threads run until the process ends
+    const std::lock_guard lock(mutex);
+    if (!servers.contains(port)) servers[port] = new Server(port);
+  }
+  return std::make_shared<TcpStore>(host, port, timeout);
+}
+
+}  // namespace coil::runtime::groups

@@ -1,0 +1,187 @@
+// Collectives of programs on the CPU: each start hands an exchange to its process group, each wait ends one.
+#include <cstring>
+#include <numeric>
+
+#include "library_ops/collectives.h"
+#include "runtime/device/library.h"
+#include "runtime/groups/groups.h"
+#include "runtime/groups/in_flight.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+namespace {
+
+namespace names = library_ops::collectives;
+using groups::Elements;
+using groups::ProcessGroup;
+using groups::Started;
+
+/// Elements from one row of dimension 0 to the next.
+std::int64_t row_of(const BoundView& v) {
+  return std::accumulate(v.sizes.begin() + (v.sizes.empty() ? 0 : 1), v.sizes.end(), std::int64_t{1},
+                         std::multiplies<>());
+}
+
+void require_rows(std::string_view op, const BoundView& v) {
+  std::int64_t stride = 1;
+  for (std::size_t d = v.sizes.size(); d-- > 0; stride *= v.sizes[d])
+    if (v.sizes[d] > 1 && v.strides[d] != stride && numel(v.sizes) > 0) fail("{} takes dense, row-major tensors", op);
+}
+
+/// A call site that starts an exchange in its group, which is joined when the call site is made.
+class Collective : public LibraryOp {
+ public:
+  Collective(std::string_view op, const Attributes& attributes)
+      : op_(op), group_(groups::group(read(attributes, names::kGroup))) {}
+
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    if (inputs.empty() || outputs.size() != 1) fail("{} takes a tensor and gives one", op_);
+    for (const BoundView* v : {&inputs[0], &outputs[0]}) require_rows(op_, *v);
+    if (inputs[0].dtype != outputs[0].dtype) fail("{} gives what it takes, no other type", op_);
+    x_ = inputs[0], y_ = outputs[0];
+    check();
+  }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
+    const Started work = start(inputs, outputs[0]);
+    if (numel(y_.sizes) > 0)
+      groups::started(outputs[0], work);
+    else
+      work->wait();  // results without elements may lie where others do
+  }
+  bool runs_when_empty() const override { return true; }
+
+ protected:
+  virtual void check() = 0;
+  virtual Started start(std::span<const void* const> inputs, void* output) = 0;
+
+  ProcessGroup& group() const { return *group_; }
+  Elements elements(const BoundView& v) const { return {v.dtype, numel(v.sizes)}; }
+  void require_same() const {
+    if (x_.sizes != y_.sizes) fail("{} gives as many elements as it takes", op_);
+  }
+  void require_times(const BoundView& many, const BoundView& one) const {
+    if (numel(many.sizes) != numel(one.sizes) * group_->size())
+      fail("{}: {} elements and {}, in process group '{}' of {} ranks", op_, numel(x_.sizes), numel(y_.sizes),
+           group_->name(), group_->size());
+  }
+  /// Values that are exchanged in place.
+  void* in_place(const void* x, void* y) const {
+    if (x != y && numel(x_.sizes) > 0) std::memcpy(y, x, static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype));
+    return y;
+  }
+
+  std::string op_;
+  BoundView x_, y_;
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;
+};
+
+class AllReduce final : public Collective {
+ public:
+  explicit AllReduce(const Attributes& a) : Collective(names::kAllReduce, a), reduce_(read(a, names::kReduce)) {}
+  void check() override { require_same(); }
+  Started start(std::span<const void* const> in, void* out) override {
+    return group().all_reduce(in_place(in[0], out), elements(x_), reduce_);
+  }
+
+ private:
+  std::string reduce_;
+};
+
+class Broadcast final : public Collective {
+ public:
+  explicit Broadcast(const Attributes& a)
+      : Collective(names::kBroadcast, a), source_(static_cast<int>(read(a, names::kSource))) {}
+  void check() override { require_same(); }
+  Started start(std::span<const void* const> in, void* out) override {
+    return group().broadcast(in_place(in[0], out), elements(x_), source_);
+  }
+
+ private:
+  int source_;
+};
+
+class AllGather final : public Collective {
+ public:
+  explicit AllGather(const Attributes& a) : Collective(names::kAllGather, a) {}
+  void check() override { require_times(y_, x_); }
+  Started start(std::span<const void* const> in, void* out) override {
+    return group().all_gather(in[0], out, elements(x_));
+  }
+};
+
+class ReduceScatter final : public Collective {
+ public:
+  explicit ReduceScatter(const Attributes& a)
+      : Collective(names::kReduceScatter, a), reduce_(read(a, names::kReduce)) {}
+  void check() override { require_times(x_, y_); }
+  Started start(std::span<const void* const> in, void* out) override {
+    return group().reduce_scatter(in[0], out, elements(y_), reduce_);
+  }
+
+ private:
+  std::string reduce_;
+};
+
+class AllToAll final : public Collective {
+ public:
+  explicit AllToAll(const Attributes& a)
+      : Collective(names::kAllToAll, a),
+        told_(read(a, names::kTold)),
+        sent_(read(a, names::kInputSplits)),
+        received_(read(a, names::kOutputSplits)) {}
+  void check() override {
+    if (x_.sizes.empty() || y_.sizes.empty()) fail("{} takes tensors of at least one dimension", op_);
+  }
+
+  Started start(std::span<const void* const> in, void* out) override {
+    if (told_) {
+      const auto ranks = static_cast<std::size_t>(group().size());
+      const auto* told = static_cast<const std::int64_t*>(in[1]);
+      sent_.assign(told, told + ranks);
+      received_.assign(told + ranks, told + 2 * ranks);
+    }
+    return group().all_to_all(in[0], elements_of(sent_, x_), out, elements_of(received_, y_), x_.dtype);
+  }
+
+ private:
+  std::vector<std::int64_t> elements_of(const std::vector<std::int64_t>& rows, const BoundView& v) const {
+    const auto ranks = static_cast<std::size_t>(group().size());
+    std::vector<std::int64_t> out = rows;
+    if (rows.empty()) {
+      if (v.sizes[0] % group().size() != 0)
+        fail("{}: {} rows cannot be shared by {} ranks equally", op_, v.sizes[0], group().size());
+      out.assign(ranks, v.sizes[0] / group().size());
+    }
+    if (out.size() != ranks || std::accumulate(out.begin(), out.end(), std::int64_t{0}) != v.sizes[0] ||
+        std::ranges::any_of(out, [](std::int64_t n) { return n < 0; }))
+      fail("{}: split sizes {} of {} rows, among {} ranks", op_, fmt::join(out, ", "), v.sizes[0], ranks);
+    for (std::int64_t& n : out) n *= row_of(v);
+    return out;
+  }
+
+  bool told_;
+  std::vector<std::int64_t> sent_, received_;
+};
+
+class Wait final : public LibraryOp {
+ public:
+  void prepare(std::span<const BoundView>, std::span<const BoundView> outputs) override {
+    if (outputs.size() != 1) fail("{} waits for one tensor", names::kWait);
+  }
+  void run(std::span<const void* const>, std::span<void* const> outputs, void*) override {
+    groups::wait_for(outputs[0]);
+  }
+};
+
+const DefineLibraryOps kCollectives({{names::kAllReduce, call_site<AllReduce>},
+                                     {names::kAllGather, call_site<AllGather>},
+                                     {names::kReduceScatter, call_site<ReduceScatter>},
+                                     {names::kAllToAll, call_site<AllToAll>},
+                                     {names::kBroadcast, call_site<Broadcast>},
+                                     {names::kWait, call_site<Wait>}});
+
+}  // namespace
+}  // namespace coil::runtime
