@@ -534,9 +534,12 @@ class Translator:
             return self.writing_graphs(node, operation)
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
         meta = self.meta(node.meta["val"], node.name)
+        target = target_name(operation)
+        if self.hand_over and collectives.is_collective(operation):
+            _native.leave_to_host(target)
         self.nodes[node] = self.native.call(
             "higher_order.auto_functionalized_v2",
-            [target_name(operation)],
+            [target],
             kwargs,
             node.name,
             meta,

@@ -20,6 +20,7 @@ bool leaves_to_library(const Target& target, const Settings& settings) {
 bool leaves_nothing(const Target& target, const Settings& settings) { return !leaves_to_library(target, settings); }
 
 constexpr GraphStep kGraph[] = {
+    {&passes::kCheckCalls},
     {&passes::kOutlineVmap},
     {&passes::kRemoveNoops},
     {&passes::kCorrectRecords},

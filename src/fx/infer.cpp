@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "fx/scalar_functions.h"
+#include "ops/requirements.h"
+#include "support/checked_vector.h"
 #include "support/error.h"
 
 namespace coil::fx {
@@ -29,13 +31,29 @@ Value item(const Values& args) {
   return list[static_cast<std::size_t>(*index.constant())];
 }
 
-Value compute(const Node& node, sym::ShapeEnv& env) {
+Values resolved_arguments(const Node& node) {
   Values args;
   args.reserve(node.args.size());
   for (const Value& v : node.args) args.push_back(resolve(v));
+  return args;
+}
+
+std::string types_of(const Values& args) {
+  std::vector<std::string> types;
+  for (const Value& v : args)
+    if (!v.is_none()) types.push_back(ops::to_string(v));
+  return fmt::format("{}", fmt::join(types, ", "));
+}
+
+Value compute(const Node& node, sym::ShapeEnv& env) {
+  Values args = resolved_arguments(node);
   if (node.op) {
     if (!node.op->shape) fail("the operator has no shape function");
-    return node.op->shape(ops::Call{*node.op, args, env});
+    try {
+      return node.op->shape(ops::Call{*node.op, args, env});
+    } catch (const BeyondEnd&) {
+      fail("takes no arguments of these dimensions: {}", types_of(args));
+    }
   }
   if (node.target == "_operator.getitem") return item(args);
   if (const ScalarFunction* f = find_scalar_function(node.target)) {
@@ -45,17 +63,60 @@ Value compute(const Node& node, sym::ShapeEnv& env) {
   fail("no such operator is known; register it with Library");
 }
 
-}  // namespace
-
-Value infer(const Node& node, sym::ShapeEnv& env) {
-  if (node.opcode != Opcode::CallFunction) return node.meta.value;
+/// Runs `f`; an error of it names the node.
+template <class F>
+auto naming(const Node& node, F&& f) {
   try {
-    return compute(node, env);
+    return f();
   } catch (const Error& e) {
     std::string message = e.what();
     if (!message.starts_with(node.target)) message = node.target + ": " + message;
     throw Error(fmt::format("{} (node %{})", message, node.name), node.target, node.where());
   }
+}
+
+bool is_number(const Value& v) {
+  return v.is<ops::Expr>() || v.is<double>() || v.is<ops::Bool>() || v.is<ops::SymFloat>();
+}
+
+/// Complex numbers come as constants of no dimensions.
+bool is_no_number(const Value& v) {
+  const auto* t = v.get_if<sym::TensorMeta>();
+  return t && !(t->rank() == 0 && is_complex(t->dtype));
+}
+
+void check_kind(const ops::Operator& op, const ops::Parameter& p, const Value& v) {
+  if (const auto* list = v.get_if<Values>())
+    for (const Value& item : *list) check_kind(op, p, item);
+  using ops::TypeKind;
+  if (p.type.kind == TypeKind::Tensor && is_number(v) && !ops::takes_numbers_for_tensors(op.schema.target))
+    fail("argument {} is a tensor, not {}", p.name, ops::to_string(v));
+  const bool number = p.type.kind == TypeKind::Scalar || p.type.kind == TypeKind::Int ||
+                      p.type.kind == TypeKind::Float || p.type.kind == TypeKind::Bool;
+  if (number && is_no_number(v)) fail("argument {} is a number, not {}", p.name, ops::to_string(v));
+}
+
+}  // namespace
+
+Value infer(const Node& node, sym::ShapeEnv& env) {
+  if (node.opcode != Opcode::CallFunction) return node.meta.value;
+  return naming(node, [&] { return compute(node, env); });
+}
+
+void check_call(const Node& node, sym::ShapeEnv& env) {
+  if (node.opcode != Opcode::CallFunction || !node.op) return;
+  const auto& parameters = node.op->schema.parameters;
+  for (const Value& v : node.args) {
+    bool known = true;
+    ops::for_each_node(v, [&](const Node* n) { known = known && !n->meta.value.is_none(); });
+    if (!known) return;
+  }
+  naming(node, [&] {
+    const Values args = resolved_arguments(node);
+    for (std::size_t i = 0; i < std::min(parameters.size(), args.size()); ++i)
+      check_kind(*node.op, parameters[i], args[i]);
+    ops::check_requirements(ops::Call{*node.op, args, env});
+  });
 }
 
 void infer_missing(GraphModule& m) {
@@ -65,7 +126,9 @@ void infer_missing(GraphModule& m) {
                        : n->target.starts_with("_operator.") || find_scalar_function(n->target);
     for (const Value& v : n->args)  // of a node without metadata nothing follows
       ops::for_each_node(v, [&](const Node* of) { known = known && !of->meta.value.is_none(); });
-    if (n->opcode == Opcode::CallFunction && n->meta.value.is_none() && known) n->meta.value = infer(*n, *m.env);
+    if (n->opcode != Opcode::CallFunction || !n->meta.value.is_none() || !known) continue;
+    check_call(*n, *m.env);
+    n->meta.value = infer(*n, *m.env);
   }
 }
 

@@ -9,6 +9,10 @@ namespace coil::fx {
 /// every registered operator. Throws Error naming operator, node and source line when there is no such operator or its
 /// arguments are refused.
 ops::Value infer(const Node&, sym::ShapeEnv&);
+/// Throws Error, naming operator, node and source line, where eager would refuse a call as it came from outside: a
+/// number in a tensor's place and the like, and what ops/requirements.h knows. Calls that passes make are not asked:
+/// Coil's own operators are more lenient, and it knows what it does.
+void check_call(const Node&, sym::ShapeEnv&);
 /// Gives metadata to the calls that have none, in order; what is there stays.
 void infer_missing(GraphModule&);
 /// An argument with nodes replaced by their metadata, as shape functions take it.

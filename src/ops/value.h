@@ -46,7 +46,10 @@ struct GraphRef {
 };
 
 struct Value;
-using Values = std::vector<Value>;
+class Values : public CheckedVector<Value> {
+ public:
+  using CheckedVector::CheckedVector;
+};
 
 /// Integers, symbolic or not, are `Expr`. `fx::Node*` occurs in a graph's arguments; `TensorMeta` in metadata and in
 /// calls of shape functions, where it stands for the node.

@@ -2,6 +2,17 @@
 
 #include <string_view>
 
+#include "support/checked_vector.h"
+
+namespace coil {
+
+BeyondEnd::BeyondEnd(std::size_t index, std::size_t size)
+    : Error(fmt::format("internal error: item {} of a list of {}", static_cast<std::ptrdiff_t>(index), size)) {}
+
+void fail_beyond(std::size_t index, std::size_t size) { throw BeyondEnd(index, size); }
+
+}  // namespace coil
+
 namespace coil::detail {
 
 void check_failed(const char* condition, const char* file, int line, const std::string& message) {

@@ -136,7 +136,8 @@ std::optional<Expr> Context::find(std::string_view name) const {
 Expr intern(Kind kind, std::span<const Expr> operands, const Node* monomial) {
   for (const Expr& e : operands)
     if (e.node()) return e.node()->owner->find_or_add(kind, operands, monomial);
-  COIL_CHECK(false, "an expression node over constants alone");
+  // Constants are folded, but for those whose result does not fit.
+  fail("a size leaves the range of 64-bit integers");
 }
 
 Kind Expr::kind() const { return node_ ? node_->kind : Kind::Constant; }

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "support/checked_vector.h"
+
 namespace coil::sym {
 
 enum class Kind : std::uint8_t {
@@ -155,7 +157,11 @@ std::optional<Expr> divide_exact(Expr a, Expr b);
 /// A total order that does not depend on addresses: constants, then symbols by name, then by structure.
 bool before(Expr, Expr);
 
-using Exprs = std::vector<Expr>;
+/// Sizes, strides, indices.
+class Exprs : public CheckedVector<Expr> {
+ public:
+  using CheckedVector::CheckedVector;
+};
 
 }  // namespace coil::sym
 

@@ -144,11 +144,20 @@ def lowered(draw, by_eager):
 # --- the verdict
 
 
+def with_known(made, want):
+    """What Coil says of a result, with eager's sizes and strides for those that only the run tells."""
+    if not isinstance(want, tuple) or len(made[1]) != len(want[1]) or None not in made[1]:
+        return made
+    sizes = tuple(w if s is None else s for w, s in zip(want[1], made[1]))
+    strides = tuple(w if s is None else s for w, s in zip(want[2], made[2]))
+    return made[0], sizes, strides, *made[3:]
+
+
 def metadata_differences(want, made):
     if len(want) != len(made):
         return f"{len(made)} results, expected {len(want)}"
     for k, (w, m) in enumerate(zip(want, made)):
-        g = plain(*m) if isinstance(m, tuple) else m
+        g = plain(*with_known(m, w)) if isinstance(m, tuple) else m
         if isinstance(w, tuple) != isinstance(g, tuple) and not (isinstance(w, (int, float)) and isinstance(g, tuple)):
             return f"result {k}: {g}, expected {w}"
         if isinstance(w, tuple) and g != w:
@@ -157,11 +166,11 @@ def metadata_differences(want, made):
 
 
 FLOATING_KERNELS = re.compile(
-    r"not implemented for '(Half|BFloat16|Float8\w+|ComplexHalf|ComplexFloat|ComplexDouble|UInt\d+)'"
+    r"(?:not implemented for|but got:?) '?(Half|BFloat16|Float8\w+|ComplexHalf|ComplexFloat|ComplexDouble|UInt\d+)\b"
 )
 LARGE = re.compile(
     r"not enough memory|overflow|can't allocate|Storage size|MemoryError|bad_alloc|INT_MAX|too large"
-    r"|std::length_error|vector::_M"
+    r"|std::length_error|vector::_M|pinned memory allocator|more than two positive|half to float conversion"
 )
 
 

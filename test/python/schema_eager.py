@@ -85,19 +85,20 @@ def metadata_of(value, storages):
         return value
     if value.layout is not torch.strided:
         return str(value.layout)
-    place = storages.get(value.untyped_storage().data_ptr()) if value.numel() else None
+    place, start = storages.get(value.untyped_storage().data_ptr(), (None, 0)) if value.numel() else (None, 0)
     name = str(value.dtype).removeprefix("torch.")
-    return plain(name, value.shape, value.stride(), value.storage_offset(), place)
+    offset = (value.data_ptr() - start) // value.itemsize if place is not None else 0  # from the input's own beginning
+    return plain(name, value.shape, value.stride(), offset, place)
 
 
 def storages_of(draw, after):
-    """Input by the address of its memory, counted as the inputs of Coil's graph are."""
+    """(Input, counted as the inputs of Coil's graph are; where its data begin) by the address of its memory."""
     storages, count, seen = {}, 0, set()
     for i, leaf in enumerate(flat(after)):
         if isinstance(leaf, torch.Tensor) and id(leaf) not in seen:
             seen.add(id(leaf))
             if leaf.numel():
-                storages.setdefault(leaf.untyped_storage().data_ptr(), count)
+                storages.setdefault(leaf.untyped_storage().data_ptr(), (count, leaf.data_ptr()))
             count += 1
         elif i in draw.symbols or i in draw.floats:
             count += 1

@@ -32,6 +32,9 @@ Value contract(Steps& s, const Value& a, const Value& b, std::vector<std::int64_
   std::vector<std::int64_t> order_a = free_a, order_b = of_b;
   order_a.insert(order_a.end(), of_a.begin(), of_a.end());
   order_b.insert(order_b.end(), free_b.begin(), free_b.end());
+  for (std::size_t i = 0; i < of_a.size(); ++i)
+    if (s.env.statically_known_true(sym::ne(s.size(a, of_a[i]), s.size(b, of_b[i]))))
+      s.refuse("takes operands of one size in the dimensions that are summed");
   const Expr k = product_of(s, inner);
   Value left = s.reshape(s.permute(a, order_a), {product_of(s, rows), k}),
         right = s.reshape(s.permute(b, order_b), {k, product_of(s, columns)});
@@ -96,8 +99,12 @@ Value cross_along(Steps& s, const Value& a, const Value& b, std::int64_t dim) {
 }
 
 Value linalg_cross(Steps& s) {
+  if (s.rank(s["self"]) != s.rank(s["other"])) s.refuse("takes two tensors of one rank");
   Value both = s.call("aten.broadcast_tensors.default", {Values{s["self"], s["other"]}});
-  return cross_along(s, s.item(both, 0), s.item(both, 1), s.number("dim"));
+  const Value first = s.item(both, 0);
+  const std::int64_t dim = s.wrapped(s.number("dim"), s.rank(first));
+  if (s.env.statically_known_true(sym::ne(s.size(first, dim), 3))) s.refuse("takes vectors of three");
+  return cross_along(s, first, s.item(both, 1), dim);
 }
 
 Value cross(Steps& s) {

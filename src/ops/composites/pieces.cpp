@@ -118,6 +118,11 @@ std::int64_t split_dim(Steps& s) {
 }
 
 Value split_sections(Steps& s) {
+  const std::int64_t dim = split_dim(s), sections = s.number("sections");
+  if (dim >= static_cast<std::int64_t>(s.rank(s["self"]))) s.refuse("takes tensors of more dimensions");
+  if (sections <= 0) s.refuse("takes a positive number of sections");
+  if (const auto size = s.size(s["self"], dim).constant(); size && *size % sections != 0)
+    s.refuse("takes a number of sections that divides the size");
   return s.call("aten.tensor_split.sections", {s["self"], s["sections"], split_dim(s)});
 }
 Value split_indices(Steps& s) { return s.call("aten.tensor_split.indices", {s["self"], s["indices"], split_dim(s)}); }
@@ -263,6 +268,10 @@ Value sum_to_size(Steps& s) {
   if (wanted.size() > s.rank(x)) s.refuse("takes fewer or as many dimensions");
   const std::size_t lead = s.rank(x) - wanted.size();
   std::vector<std::int64_t> summed;
+  for (std::size_t d = lead; d < s.rank(x); ++d)
+    if (const Expr& size = wanted[d - lead];
+        !size.is_constant(1) && s.env.statically_known_true(sym::ne(size, s.sizes(x)[d])))
+      s.refuse("takes the sizes of the tensor or 1");
   for (std::size_t d = 0; d < s.rank(x); ++d)
     if (d < lead || (wanted[d - lead].is_constant(1) && !s.sizes(x)[d].is_constant(1)))
       summed.push_back(static_cast<std::int64_t>(d));

@@ -66,51 +66,51 @@ Value each(const Call& call) {
 
 void register_collectives() {
   constexpr Traits kExchange{.side_effect = true};
-  define_each("_c10d_functional::all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor", one<reduced>,
+  define_each("_c10d_functional::all_reduce(Tensor input, str reduce_op, Any group_name) -> Tensor", one<reduced>,
               kExchange);
-  define_each("_c10d_functional::all_reduce_(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)",
+  define_each("_c10d_functional::all_reduce_(Tensor(a!) input, str reduce_op, Any group_name) -> Tensor(a!)",
               in_place(one<reduced>), kExchange);
-  define_each("_c10d_functional::all_reduce_coalesced(Tensor[] inputs, str reduce_op, str group_name) -> Tensor[]",
+  define_each("_c10d_functional::all_reduce_coalesced(Tensor[] inputs, str reduce_op, Any group_name) -> Tensor[]",
               each<kept>, kExchange);
   define_each(
-      "_c10d_functional::all_reduce_coalesced_(Tensor(a!)[] inputs, str reduce_op, str group_name) -> Tensor(a!)[]",
+      "_c10d_functional::all_reduce_coalesced_(Tensor(a!)[] inputs, str reduce_op, Any group_name) -> Tensor(a!)[]",
       each<kept>, kExchange);
-  define_each("_c10d_functional::broadcast(Tensor input, int src, str group_name) -> Tensor", one<kept>, kExchange);
-  define_each("_c10d_functional::broadcast_(Tensor(a!) input, int src, str group_name) -> Tensor(a!)",
+  define_each("_c10d_functional::broadcast(Tensor input, int src, Any group_name) -> Tensor", one<kept>, kExchange);
+  define_each("_c10d_functional::broadcast_(Tensor(a!) input, int src, Any group_name) -> Tensor(a!)",
               in_place(one<kept>), kExchange);
   define_each(R"(
-_c10d_functional::all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor
-_c10d_functional_autograd::all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor
+_c10d_functional::all_gather_into_tensor(Tensor input, int group_size, Any group_name) -> Tensor
+_c10d_functional_autograd::all_gather_into_tensor(Tensor input, int group_size, Any group_name) -> Tensor
 )",
               one<gathered>, kExchange);
   define_each(R"(
-_c10d_functional::all_gather_into_tensor_out(Tensor input, int group_size, str group_name, *, Tensor(a!) out)
+_c10d_functional::all_gather_into_tensor_out(Tensor input, int group_size, Any group_name, *, Tensor(a!) out)
     -> Tensor(a!)
 )",
               one<gathered>, kExchange);
   define_each(
-      "_c10d_functional::all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, str group_name) -> Tensor[]",
+      "_c10d_functional::all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, Any group_name) -> Tensor[]",
       each<gathered>, kExchange);
   define_each(R"(
-_c10d_functional::reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor
-_c10d_functional_autograd::reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor
+_c10d_functional::reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, Any group_name) -> Tensor
+_c10d_functional_autograd::reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, Any group_name) -> Tensor
 )",
               one<scattered>, kExchange);
   define_each(R"(
-_c10d_functional::reduce_scatter_tensor_out(Tensor input, str reduce_op, int group_size, str group_name, *,
+_c10d_functional::reduce_scatter_tensor_out(Tensor input, str reduce_op, int group_size, Any group_name, *,
     Tensor(a!) out) -> Tensor(a!)
 )",
               one<scattered>, kExchange);
   define_each(R"(
-_c10d_functional::reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, str group_name)
+_c10d_functional::reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, Any group_name)
     -> Tensor[]
 )",
               each<scattered>, kExchange);
   define_each(R"(
 _c10d_functional::all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] input_split_sizes,
-    str group_name) -> Tensor
+    Any group_name) -> Tensor
 _c10d_functional_autograd::all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] input_split_sizes,
-    str group_name) -> Tensor
+    Any group_name) -> Tensor
 )",
               one<exchanged>, kExchange);
   define_each("_c10d_functional::wait_tensor(Tensor tensor) -> Tensor",

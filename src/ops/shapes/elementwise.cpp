@@ -70,6 +70,15 @@ bool expands_to(Env& env, std::span<const Expr> sizes, std::span<const Expr> tar
   return true;
 }
 
+void require_expands(const Call& call, std::span<const Expr> sizes, std::span<const Expr> target,
+                     std::string_view what) {
+  if (sizes.size() > target.size())
+    refuse(call, "{} of sizes {} do not broadcast to {}", what, show(sizes), show(target));
+  const std::size_t lead = target.size() - sizes.size();
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    if (!is_one(call.env, sizes[d])) require_equal(call, sizes[d], target[lead + d], what);
+}
+
 namespace {
 std::optional<DType> merge(std::optional<DType> a, std::optional<DType> b) {
   if (!a || !b) return a ? a : b;
@@ -124,7 +133,7 @@ bool can_cast(DType from, DType to) {
 }
 
 TensorMeta elementwise(const Call& call, std::span<const TensorMeta* const> operands, DType dtype) {
-  COIL_CHECK(!operands.empty(), "{}", call.op.schema.target);
+  if (operands.empty()) return TensorMeta{dtype, Device{}, {}, {}, 0};  // `add.Tensor(2, 0.5)`: numbers alone
   const TensorMeta& first = *operands.front();
   TensorMeta result{dtype, first.device, {}, {}, 0};
   for (const TensorMeta* t : operands)

@@ -14,6 +14,9 @@ TensorMeta expanded(const Call&, const TensorMeta& self, Exprs sizes);
 /// Whether `sizes` broadcasts to `target` without growing it.
 bool expands_to(Env&, std::span<const Expr> sizes, std::span<const Expr> target);
 
+/// Refuses `sizes` that do not broadcast to `target`; sizes with unbacked symbols are taken to do so.
+void require_expands(const Call&, std::span<const Expr> sizes, std::span<const Expr> target, std::string_view what);
+
 /// torch.result_type: tensors with dimensions win over zero-dimensional ones, those over Python numbers, within a
 /// category.
 class Promotion {

@@ -1,5 +1,6 @@
 // Reading and writing by index tensors and masks.
 #include <algorithm>
+#include <utility>
 
 #include "ops/shapes/elementwise.h"
 #include "ops/shapes/families.h"
@@ -31,6 +32,9 @@ aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, 
 aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
 aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)
     -> Tensor
+)";
+// The same, of rows.
+constexpr std::string_view kRowWrites = R"(
 aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor
 aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor
 aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
@@ -139,9 +143,24 @@ Value index(const Call& call) {
 
 Value kept_layout(const Call& call) { return like_in_format(call.env, call.tensor(0), std::nullopt); }
 
+/// Sizes of `self[indices]`.
+Exprs indexed_sizes(const TensorMeta& self, const Indexed& r) {
+  Exprs sizes;
+  bool done = false;
+  if (!r.adjacent) sizes = r.common;
+  for (std::size_t d = 0; d < self.rank(); ++d) {
+    if (!r.indices[d])
+      sizes.push_back(self.sizes[d]);
+    else if (r.adjacent && !std::exchange(done, true))
+      sizes.insert(sizes.end(), r.common.begin(), r.common.end());
+  }
+  return sizes;
+}
+
 Value index_put(const Call& call) {
   const TensorMeta &self = call.tensor(0), &values = call["values"].as_tensor();
-  read_indices(call, self);
+  const Exprs written = indexed_sizes(self, read_indices(call, self));
+  require_expands(call, values.sizes, written, "values");
   if (values.dtype != self.dtype)
     refuse(call, "values are {}, self is {}", torch_name(values.dtype), torch_name(self.dtype));
   return kept_layout(call);
@@ -158,6 +177,24 @@ Value gather(const Call& call) {
 Value dense_self(const Call& call) {
   if (given(call, "dim")) dim_argument(call, call.tensor(0).rank());
   return dense(call.env, call.tensor(0), call.tensor(0).sizes);
+}
+
+/// What is scattered: ranks as gather has them, and no more indices than `src` has values.
+Value scatter(const Call& call) {
+  const TensorMeta &self = call.tensor(0), &where = call["index"].as_tensor();
+  const Value* src = given(call, "src");
+  const auto* values = src ? src->get_if<TensorMeta>() : nullptr;
+  const auto rank = [](const TensorMeta& t) { return std::max<std::size_t>(t.rank(), 1); };
+  if (where.sizes != Exprs{0}) {
+    if (rank(self) != rank(where)) refuse(call, "index has rank {}, self {}", where.rank(), self.rank());
+    if (values && rank(*values) != rank(where)) refuse(call, "index has rank {}, src {}", where.rank(), values->rank());
+  }
+  if (values && values->dtype != self.dtype)
+    refuse(call, "src is {}, self is {}", torch_name(values->dtype), torch_name(self.dtype));
+  for (std::size_t d = 0; values && d < std::min(where.rank(), values->rank()); ++d)
+    if (call.env.statically_known_lt(values->sizes[d], where.sizes[d]))
+      refuse(call, "index of sizes {} is larger than src of sizes {}", show(where.sizes), show(values->sizes));
+  return dense_self(call);
 }
 
 Value index_select(const Call& call) {
@@ -231,7 +268,8 @@ void register_indexing() {
   define_each(kIndex, index);
   define_each(kIndexPut, index_put);
   define_each(kIndexPutInPlace, in_place(index_put));
-  define_with_twins(kScatters, dense_self);
+  define_with_twins(kScatters, scatter);
+  define_with_twins(kRowWrites, dense_self);
   define_with_twins(kWritesByIndex, kept_layout);
   define_with_twins(kMaskedWrites, masked_write);
   define_each(kSearch, search);

@@ -124,8 +124,8 @@ Exprs dense_strides(Env&, std::span<const Expr> sizes) {
 
 Exprs format_strides(Env& env, std::span<const Expr> sizes, MemoryFormat format) {
   if (format == MemoryFormat::ChannelsLast || format == MemoryFormat::ChannelsLast3d) {
-    COIL_CHECK(sizes.size() == (format == MemoryFormat::ChannelsLast ? 4U : 5U), "channels last of rank {}",
-               sizes.size());
+    const std::size_t rank = format == MemoryFormat::ChannelsLast ? 4 : 5;
+    if (sizes.size() != rank) fail("channels last is a layout of tensors of rank {}, not {}", rank, sizes.size());
     return permuted_strides(env, sizes, channels_last_order(sizes.size()));
   }
   return dense_strides(env, sizes);

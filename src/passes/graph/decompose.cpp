@@ -120,6 +120,17 @@ bool waits_for_device(const Node* node) {
   return node->target == "aten._scaled_dot_product_flash_attention_for_cpu_backward.default";
 }
 
+/// What the rule makes of the rewriter's call. An error of it names the call.
+Value made_by(const Decomposition& rule, Rewriter& r) {
+  try {
+    return rule(r);
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    if (message.find("aten.") != message.npos || message.starts_with("internal error")) throw;
+    throw Error(fmt::format("{}: {}", r.node->target, message), r.node->target, r.node->where());
+  }
+}
+
 void decompose(fx::GraphModule& module, const target::Target& target, bool device_is_known) {
   fx::Graph& graph = module.graph;
   Renaming renaming;
@@ -133,7 +144,7 @@ void decompose(fx::GraphModule& module, const target::Target& target, bool devic
     Node* before = node->prev();
     fx::InsertBefore here(node);
     Rewriter r(module, node, target);
-    Value made = (*rule)(r);
+    Value made = made_by(*rule, r);
     if (made.is_none()) {
       node = next;
       continue;

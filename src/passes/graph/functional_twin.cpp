@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/outside.h"
 #include "support/error.h"
 
 namespace coil::passes {
@@ -68,6 +69,7 @@ const Operator* find_overload(const std::string& prefix, const Schema& s, bool d
 }
 
 const Operator* find_twin(const Schema& s) {
+  if (ops::is_left_to_host(s.target)) return nullptr;  // the host has this operator, and no other
   for (const Named& named : kNamed)
     if (named.in_place == s.target) return ops::find(named.functional);
   std::size_t first = s.target.find('.'), last = s.target.rfind('.');

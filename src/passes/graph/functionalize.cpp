@@ -315,6 +315,8 @@ class Functionalizer {
     for (Object* object : written) write(*object->view, result(next++), n);
     erased_.push_back(n);
 
+    if (n->meta.value.is_none() && n->op->schema.returns.size() == 1 && twin.own_results == 0)
+      n->meta.value = written.at(0)->view->meta;  // `add.out`, of which only the schema is known
     if (n->is_tensor()) {
       objects_[n] = twin.own_results ? new_base(result(0)) : written.at(0);
     } else if (n->meta.value.is<Values>()) {

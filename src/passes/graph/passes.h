@@ -7,6 +7,8 @@
 
 namespace coil::passes {
 
+/// Refuses calls that eager would refuse for the kinds, types or sizes of their arguments (fx::check_call).
+void check_calls(fx::GraphModule&);
 /// Inlines `wrap_with_set_grad_enabled` and similar wrappers, with the casts of `wrap_with_autocast` written out
 /// (autocast.h), drops `_assert_tensor_metadata`, `detach`, `lift_fresh_copy`, dropout in inference, `to` that changes
 /// nothing.

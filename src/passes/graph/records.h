@@ -24,6 +24,9 @@ void on_graph(fx::GraphModule& module, const GraphContext&) {
 
 inline bool folds_constants(const target::Target&, const Settings& settings) { return settings.fold_constants; }
 
+inline constexpr GraphPass kCheckCalls{
+    "check-calls", "Calls that eager would refuse for the kinds, types or sizes of their arguments are refused.",
+    on_graph<check_calls>};
 inline constexpr GraphPass kOutlineVmap{
     "outline-vmap", "Regions that torch.vmap opened become maps over the batched dimension.", on_graph<outline_vmap>};
 inline constexpr GraphPass kRemoveNoops{

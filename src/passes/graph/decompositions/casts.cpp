@@ -8,9 +8,9 @@ namespace {
 
 Value self(Rewriter& r) { return r.node->args[0]; }
 
-Value convert(Rewriter& r) {
+/// `self` in the result's type, on its device, in the layout that is asked for: a new tensor.
+Value converted(Rewriter& r) {
   const TensorMeta &from = r.meta(r["self"]), &to = r.result();
-  if (from == to && !r.flag("copy")) return r["self"];
   std::vector<std::pair<std::string, Value>> named;
   if (from.dtype != to.dtype) named.emplace_back("dtype", to.dtype);
   if (from.device != to.device) named.emplace_back("device", to.device);
@@ -21,12 +21,17 @@ Value convert(Rewriter& r) {
   return r.call("aten._to_copy.default", {r["self"]}, named);
 }
 
+Value convert(Rewriter& r) {
+  const bool same = r.meta(r["self"]) == r.result();
+  return same && !r.flag("copy") ? r["self"] : converted(r);
+}
+
 Value to_copy(Rewriter& r) {
   // Tracing under vmap makes tensors of numbers so.
   if (!r["self"].is<fx::Node*>() || !r["self"].as_node()->is_tensor())
     return r.full(r.result().sizes, r["self"], r.result().dtype, r.result().device);
   bool casts = r.meta(r["self"]).dtype != r.result().dtype || r.meta(r["self"]).device != r.result().device;
-  return casts ? Value(None{}) : convert(r);
+  return casts ? Value(None{}) : converted(r);
 }
 
 Value contiguous(Rewriter& r) {
@@ -39,6 +44,7 @@ Value clone(Rewriter& r) { return r.call("aten.clone.default", {r["self"]}); }
 
 /// The functional form of `copy_`: `src` in the type and sizes of `self`.
 Value copy(Rewriter& r) {
+  if (!ops::shapes::is_non_overlapping_and_dense(*r.module.env, r.result())) return None{};  // gaps stay as they are
   Value src = r.expand(r.to(r["src"], r.result().dtype), r.result().sizes);
   return src == r["src"] ? Value(r.call("aten.clone.default", {src})) : src;
 }
@@ -58,7 +64,8 @@ Value dropout(Rewriter& r) { return r.flag("train") && r.real("p") != 0.0 ? Valu
 
 Value native_dropout(Rewriter& r) {
   if ((!r.has("train") || r.flag("train")) && r.real("p") != 0.0) return None{};
-  return Values{r["input"], r.full(r.result(1).sizes, true, DType::Bool, r.result(1).device)};
+  const Value copy = r.call("aten.clone.default", {r["input"]});
+  return Values{copy, r.full(r.result(1).sizes, true, DType::Bool, r.result(1).device)};
 }
 
 }  // namespace

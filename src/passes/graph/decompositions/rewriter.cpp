@@ -72,7 +72,8 @@ Value Rewriter::permute(const Value& tensor, const std::vector<std::int64_t>& or
 }
 
 Value Rewriter::slice(const Value& tensor, std::int64_t dim, Expr start, Expr end) {
-  Expr size = meta(tensor).sizes[static_cast<std::size_t>(dim)];
+  const Exprs& sizes = meta(tensor).sizes;
+  const Expr size = sizes[static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(sizes.size()) : dim)];
   if (start.is_constant(0) && end == size) return tensor;
   return call("aten.slice.Tensor", {tensor, dim, start, end});
 }

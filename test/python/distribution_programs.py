@@ -1,0 +1,181 @@
+"""Programs with collectives, as each rank exports them, with what eager gives over Gloo: for test_distribution.py.
+
+    python distribution_programs.py RANK RANKS FOLDER
+
+Writes NAME.RANK.pt2, its inputs NAME.RANK.in.safetensors and eager's results NAME.RANK.want.safetensors for every
+program, and then, in the same process, the results of those in EMITTED as programs written in Python.
+"""
+
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+from safetensors.torch import save_file
+from torch import nn
+
+import coil_harness
+
+functional = torch.ops._c10d_functional
+wait = functional.wait_tensor
+
+
+class Reductions(nn.Module):
+    """Values are on their way while others are computed; a sum of a transposed tensor."""
+
+    def forward(self, x, y):
+        group = dist.group.WORLD
+        total = functional.all_reduce(x.t(), "sum", group.group_name)
+        most = functional.all_reduce(y, "max", group.group_name)
+        between = torch.nn.functional.gelu(x @ y)
+        least = funcol.all_reduce(y, "min", group)
+        product = funcol.all_reduce(x * 0.5, "product", group)
+        both = funcol.all_reduce_coalesced([x, y + 1], "sum", group)
+        return wait(total) + 1, wait(most), between, least, product, [b * 2 for b in both]
+
+
+class Exchanges(nn.Module):
+    def __init__(self, rank, ranks):
+        super().__init__()
+        self.rank, self.ranks = rank, ranks
+
+    def forward(self, x, wide):
+        group, ranks = dist.group.WORLD, self.ranks
+        gathered = funcol.all_gather_tensor(x, 0, group)
+        columns = funcol.all_gather_tensor(x.t(), 1, group)
+        lists = funcol.all_gather_into_tensor_coalesced([x, x + 1], group)
+        scattered = funcol.reduce_scatter_tensor(wide, "sum", 0, group)
+        many = funcol.reduce_scatter_tensor_coalesced([wide, wide * 2], "sum", [0, 0], group)
+        last = funcol.broadcast(x.t(), ranks - 1, group)
+        even = funcol.all_to_all_single(wide, None, None, group)
+        # Rank r sends s rows to rank s, and so gets r rows from each: rank 0 gets none.
+        rows = wide[: sum(range(ranks))]
+        uneven = funcol.all_to_all_single(rows, [self.rank] * ranks, list(range(ranks)), group)
+        return gathered, columns, lists, scattered, many, last, even, uneven
+
+
+class InPlace(nn.Module):
+    """Operators that write to their arguments, results that are never waited for, waits of nothing."""
+
+    def forward(self, x):
+        name = dist.group.WORLD.group_name
+        y = x * 2
+        functional.all_reduce_(y, "sum", name)
+        wait(y)
+        z = x + 1
+        functional.broadcast_(z, 1, name)
+        wait(z)
+        out = x.new_empty(x.shape[0] * dist.get_world_size(), *x.shape[1:])
+        functional.all_gather_into_tensor_out(x, dist.get_world_size(), name, out=out)
+        wait(out)
+        functional.all_reduce(x, "sum", name)
+        return y - 1, z, out, wait(x) + 1
+
+
+class Types(nn.Module):
+    """Sums, and bits where there are any."""
+
+    def forward(self, *values):
+        group, out = dist.group.WORLD, []
+        for v in values:
+            kinds = ["sum", "min"] if v.dtype != torch.bool else ["max"]
+            if not v.dtype.is_floating_point and v.dtype != torch.bool:
+                kinds += ["band", "bor", "bxor"]
+            out += [funcol.all_reduce(v, kind, group) for kind in kinds]
+            out.append(funcol.all_gather_tensor(v, 0, group))
+        return out
+
+
+class ParallelMlp(nn.Module):
+    """Tensor-parallel: the first product is shared by columns, the second by rows; over any number of rows."""
+
+    def __init__(self, rank, ranks, width=16, hidden=32, layers=2):
+        super().__init__()
+        torch.manual_seed(0)
+        mine = slice(rank * hidden // ranks, (rank + 1) * hidden // ranks)
+        self.up = nn.ParameterList([nn.Parameter(torch.randn(hidden, width)[mine].clone() / 4) for _ in range(layers)])
+        self.down = nn.ParameterList(
+            [nn.Parameter(torch.randn(width, hidden)[:, mine].clone() / 4) for _ in range(layers)]
+        )
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x):
+        for up, down in zip(self.up, self.down):
+            part = torch.nn.functional.gelu(self.norm(x) @ up.t()) @ down.t()
+            x = x + funcol.all_reduce(part, "sum", dist.group.WORLD)
+        return x
+
+
+class Experts(nn.Module):
+    """Rows go to the ranks that data tell."""
+
+    def __init__(self, ranks):
+        super().__init__()
+        self.ranks = ranks
+
+    def forward(self, x, counts):
+        group = dist.group.WORLD
+        to = counts.tolist()
+        come = funcol.all_to_all_single(counts, None, None, group).tolist()
+        for n in (*to, *come):
+            torch._check(n >= 0)
+            torch._check(n <= x.shape[0])
+        torch._check(sum(to) == x.shape[0])
+        there = funcol.all_to_all_single(x, come, to, group)
+        return funcol.all_to_all_single(there * 2, to, come, group)
+
+
+def programs(rank, ranks):
+    """By name: a module, its arguments, and the sizes of them that are free."""
+    random = torch.Generator().manual_seed(rank)
+    values = lambda *sizes: torch.randn(*sizes, generator=random)
+    integers = lambda dtype: torch.randint(1, 20, (6,), generator=random).to(dtype)
+    rows = torch.export.Dim("rows", min=1, max=64)
+    counts = torch.tensor([(rank + r) % ranks for r in range(ranks)])
+    made = {
+        "reductions": (Reductions(), (values(3, 4), values(4, 3)), None),
+        "exchanges": (Exchanges(rank, ranks), (values(2, 3), values(ranks * 2, 3)), None),
+        "mlp": (
+            ParallelMlp(rank, ranks),
+            (torch.randn(5, 16, generator=torch.Generator().manual_seed(7)),),
+            {"x": {0: rows}},
+        ),
+    }
+    if ranks == 2:
+        types = [torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64]
+        made["in_place"] = InPlace(), (values(2, 3),), None
+        made["types"] = Types(), (*map(integers, types), values(6) > 0), None
+        made["experts"] = Experts(ranks), (values(int(counts.sum()), 3), counts), None
+    return made
+
+
+EMITTED = {"reductions", "exchanges", "experts"}
+
+
+def emitted(program, form, file, args):
+    """What a program written in Python gives in this process."""
+    source = file.with_suffix(f".{form}.py")
+    subprocess.run([coil_harness.COIL, "compile", program, "-o", source, "--emit", form], check=True)
+    spec = importlib.util.spec_from_file_location(source.stem.replace(".", "_"), source)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, "call", None)(*args)
+
+
+def main(rank, ranks, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/torch-store-{ranks}", rank=rank, world_size=ranks)
+    torch.set_num_threads(1)
+    for name, (module, args, dynamic) in programs(rank, ranks).items():
+        path = folder / f"{name}.{rank}.pt2"
+        inputs, want = coil_harness.eager(module, args)
+        coil_harness.export(module, args, path, dynamic)
+        save_file(inputs, folder / f"{name}.{rank}.in.safetensors")
+        save_file(want, folder / f"{name}.{rank}.want.safetensors")
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3]))
