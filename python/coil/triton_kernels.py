@@ -260,7 +260,7 @@ class _Description:
             if self.capability is None:
                 raise Refusal(f"cannot be written as source text, which its interpreter runs: {problem}") from problem
         if self.capability is None:
-            code = {"parameters": [p for p in facts.block()]}
+            code = {"parameters": list(facts.block())}
         else:
             code = self.compiler.cached(
                 key, lambda: compile_kernel(self.function, symbol, key, facts, options, self.capability)

@@ -75,6 +75,14 @@ auto naming(const Node& node, F&& f) {
   }
 }
 
+/// Of nodes without metadata nothing follows.
+bool has_known_arguments(const Node& node) {
+  bool known = true;
+  for (const Value& v : node.args)
+    ops::for_each_node(v, [&](const Node* of) { known = known && !of->meta.value.is_none(); });
+  return known;
+}
+
 bool is_number(const Value& v) {
   return v.is<ops::Expr>() || v.is<double>() || v.is<ops::Bool>() || v.is<ops::SymFloat>();
 }
@@ -106,11 +114,7 @@ Value infer(const Node& node, sym::ShapeEnv& env) {
 void check_call(const Node& node, sym::ShapeEnv& env) {
   if (node.opcode != Opcode::CallFunction || !node.op) return;
   const auto& parameters = node.op->schema.parameters;
-  for (const Value& v : node.args) {
-    bool known = true;
-    ops::for_each_node(v, [&](const Node* n) { known = known && !n->meta.value.is_none(); });
-    if (!known) return;
-  }
+  if (!has_known_arguments(node)) return;
   naming(node, [&] {
     const Values args = resolved_arguments(node);
     for (std::size_t i = 0; i < std::min(parameters.size(), args.size()); ++i)
@@ -122,11 +126,9 @@ void check_call(const Node& node, sym::ShapeEnv& env) {
 void infer_missing(GraphModule& m) {
   for (auto& [name, sub] : m.subgraphs) infer_missing(*sub);
   for (Node* n = m.graph.first(); n; n = n->next()) {
-    bool known = n->op ? static_cast<bool>(n->op->shape)
-                       : n->target.starts_with("_operator.") || find_scalar_function(n->target);
-    for (const Value& v : n->args)  // of a node without metadata nothing follows
-      ops::for_each_node(v, [&](const Node* of) { known = known && !of->meta.value.is_none(); });
-    if (n->opcode != Opcode::CallFunction || !n->meta.value.is_none() || !known) continue;
+    const bool known = n->op ? static_cast<bool>(n->op->shape)
+                             : n->target.starts_with("_operator.") || find_scalar_function(n->target);
+    if (n->opcode != Opcode::CallFunction || !n->meta.value.is_none() || !known || !has_known_arguments(*n)) continue;
     check_call(*n, *m.env);
     n->meta.value = infer(*n, *m.env);
   }

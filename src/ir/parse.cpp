@@ -83,10 +83,8 @@ class Parser {
     sym::TensorMeta m = sym::contiguous(dtype, Device{}, read_.exprs(c));
     if (c.accept("{")) {
       m.strides.clear();
-      while (!c.accept("}")) {
-        m.strides.push_back(read_.expr(c, {",", "}"}));
-        if (!c.accept(",") && c.peek() != '}') c.fault("',' or '}' should stand here");
-      }
+      c.items('}', [&] { m.strides.push_back(read_.expr(c, {",", "}"})); });
+      c.expect("}");
       if (m.strides.size() != m.sizes.size()) c.fault("there are as many strides as sizes");
     }
     if (c.accept("+")) m.offset = read_.expr(c, {",", "@", " ->", " with ", " where ", "  #"});
@@ -282,10 +280,8 @@ class Parser {
   Extern library_call(LineCursor& c) {
     Extern e{.op = c.identifier()};
     c.expect("(");
-    while (!c.accept(")")) {
-      e.inputs.push_back(view(c));
-      if (!c.accept(",") && c.peek() != ')') c.fault("',' or ')' should stand here");
-    }
+    c.items(')', [&] { e.inputs.push_back(view(c)); });
+    c.expect(")");
     while (!c.accept("->")) {
       const std::string key = c.identifier();
       c.expect("=");
@@ -334,10 +330,7 @@ class Parser {
     UserCall u;
     u.kernel = std::make_shared<const ops::UserKernel>(ops::UserKernel{.symbol = c.identifier()});
     c.expect("(");
-    while (c.peek() != ';') {
-      u.tensors.push_back(view(c));
-      if (!c.accept(",") && c.peek() != ';') c.fault("',' or ';' should stand here");
-    }
+    c.items(';', [&] { u.tensors.push_back(view(c)); });
     c.expect(";");
     u.numbers = read_.exprs(c);
     c.expect(")");

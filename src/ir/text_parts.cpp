@@ -106,10 +106,8 @@ Expr PartReader::expr(LineCursor& c, std::initializer_list<std::string_view> sto
 Exprs PartReader::exprs(LineCursor& c) const {
   Exprs out;
   c.expect("[");
-  while (!c.accept("]")) {
-    out.push_back(expr(c, {","}));
-    if (!c.accept(",") && c.peek() != ']') c.fault("',' or ']' should stand here");
-  }
+  c.items(']', [&] { out.push_back(expr(c, {","})); });
+  c.expect("]");
   return out;
 }
 
@@ -152,13 +150,13 @@ library_ops::Attribute PartReader::attribute(LineCursor& c) const {
   }
   std::vector<std::string> strings, numbers;
   bool reals = false;
-  while (!c.accept("]")) {
+  c.items(']', [&] {
     if (c.peek() == '"')
       strings.push_back(c.quoted());
     else
       numbers.emplace_back(c.until({","})), reals = reals || is_real(numbers.back());
-    if (!c.accept(",") && c.peek() != ']') c.fault("',' or ']' should stand here");
-  }
+  });
+  c.expect("]");
   if (!strings.empty() && !numbers.empty()) c.fault("a list holds strings or numbers, not both");
   if (!strings.empty()) return strings;
   if (reals) {
@@ -174,15 +172,15 @@ library_ops::Attribute PartReader::attribute(LineCursor& c) const {
 std::vector<ops::NamedArgument> PartReader::arguments(LineCursor& c, std::size_t& operands) const {
   std::vector<ops::NamedArgument> out;
   c.expect("(");
-  while (!c.accept(")")) {
+  c.items(')', [&] {
     std::string keyword;
     if (LineCursor ahead = c; is_word(ahead.peek())) {
       const std::string word = ahead.bare();
       if (ahead.accept("=")) keyword = c.identifier(), c.expect("=");
     }
     out.push_back({std::move(keyword), argument(c, operands)});
-    if (!c.accept(",") && c.peek() != ')') c.fault("',' or ')' should stand here");
-  }
+  });
+  c.expect(")");
   return out;
 }
 
@@ -190,10 +188,8 @@ ops::CallArgument PartReader::argument(LineCursor& c, std::size_t& operands) con
   if (c.peek() == '"') return c.quoted();
   if (c.accept("[")) {
     ops::CallArguments items;
-    while (!c.accept("]")) {
-      items.push_back(argument(c, operands));
-      if (!c.accept(",") && c.peek() != ']') c.fault("',' or ']' should stand here");
-    }
+    c.items(']', [&] { items.push_back(argument(c, operands)); });
+    c.expect("]");
     return items;
   }
   if (c.accept("%")) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <variant>
 
 #include "ops/requirements_table.h"
 #include "ops/shapes/common.h"
@@ -63,7 +62,6 @@ constexpr TypeClass kTypeClasses[] = {
     {"integer", is_integral},
     {"numeric", [](DType t) { return t != DType::Bool; }},
     {"real", [](DType t) { return !is_complex(t); }},
-    {"ordered", [](DType t) { return !is_complex(t) && t != DType::Bool; }},
 };
 
 bool is_type(DType t, std::string_view words) {
@@ -80,33 +78,10 @@ bool is_type(DType t, std::string_view words) {
 struct Clause {
   std::string_view subject, verb;
   Words objects;
+  void (*check)(const Call&,
+                const Clause&);  ///< of an argument that the operator has not, or that is not given: nothing
 };
-
-struct RequirementTable {
-  std::map<std::string_view, std::vector<Clause>, std::less<>> by_operator;  ///< `add`, `add.Tensor`
-
-  explicit RequirementTable(std::string_view text) {
-    for (std::string_view line : lines(text)) {
-      const std::size_t colon = line.find(':');
-      COIL_CHECK(colon != line.npos, "no `:` in `{}`", line);
-      std::vector<Clause> clauses;
-      for (std::string_view part : split(line.substr(colon + 1), ";")) {
-        const Words words = split(part, " \n");
-        COIL_CHECK(words.size() >= 2, "`{}` is no requirement", part);
-        clauses.push_back({words[0], words[1], {words.begin() + 2, words.end()}});
-      }
-      for (std::string_view name : split(line.substr(0, colon), " \n")) {
-        auto& of = by_operator[name];
-        of.insert(of.end(), clauses.begin(), clauses.end());
-      }
-    }
-  }
-};
-
-const RequirementTable& requirements() {
-  static const RequirementTable t(kRequirements);
-  return t;
-}
+using Checker = decltype(Clause::check);
 
 /// `add.Tensor` of `aten.add_.Tensor`: operators in place ask what the others do.
 std::string functional_name(std::string_view target) {
@@ -114,11 +89,6 @@ std::string functional_name(std::string_view target) {
   const std::size_t dot = name.find('.');
   if (dot > 1 && name[dot - 1] == '_' && name[dot - 2] != '_') name.erase(dot - 1, 1);
   return name;
-}
-
-bool has(const Schema& schema, std::string_view name) {
-  return std::any_of(schema.parameters.begin(), schema.parameters.end(),
-                     [&](const Parameter& p) { return p.name == name; });
 }
 
 /// A number that is known now.
@@ -430,7 +400,6 @@ void check_like(const Call& call, const Clause& c) {
   }
 }
 
-using Checker = void (*)(const Call&, const Clause&);
 constexpr std::pair<std::string_view, Checker> kVerbs[] = {
     {"is", check_type},          {"rank", check_rank},     {"length", check_length}, {">=", check_range},
     {">", check_range},          {"<=", check_range},      {"<", check_range},       {"as", check_same_type},
@@ -440,13 +409,36 @@ constexpr std::pair<std::string_view, Checker> kVerbs[] = {
     {"aslong", check_as_long},   {"like", check_like},     {"tail", check_tail},
 };
 
-void check_clause(const Call& call, const Clause& c) {
-  const auto verb = std::find_if(std::begin(kVerbs), std::end(kVerbs), [&](auto& v) { return v.first == c.verb; });
-  COIL_CHECK(verb != std::end(kVerbs), "`{}` is no requirement", c.verb);
-  const bool of_call = c.subject == "tensors" || c.subject == "operands" || c.subject == "result" ||
-                       c.subject.find('|') != c.subject.npos;
-  // A group's overloads differ in their arguments.
-  if (of_call || has(call.op.schema, c.subject)) verb->second(call, c);
+Checker checker_of(std::string_view verb) {
+  const auto found = std::find_if(std::begin(kVerbs), std::end(kVerbs), [&](auto& v) { return v.first == verb; });
+  COIL_CHECK(found != std::end(kVerbs), "`{}` is no requirement", verb);
+  return found->second;
+}
+
+struct RequirementTable {
+  std::map<std::string_view, std::vector<Clause>, std::less<>> by_operator;  ///< `add`, `add.Tensor`
+
+  explicit RequirementTable(std::string_view text) {
+    for (std::string_view line : lines(text)) {
+      const std::size_t colon = line.find(':');
+      COIL_CHECK(colon != line.npos, "no `:` in `{}`", line);
+      std::vector<Clause> clauses;
+      for (std::string_view part : split(line.substr(colon + 1), ";")) {
+        const Words words = split(part, " \n");
+        COIL_CHECK(words.size() >= 2, "`{}` is no requirement", part);
+        clauses.push_back({words[0], words[1], {words.begin() + 2, words.end()}, checker_of(words[1])});
+      }
+      for (std::string_view name : split(line.substr(0, colon), " \n")) {
+        auto& of = by_operator[name];
+        of.insert(of.end(), clauses.begin(), clauses.end());
+      }
+    }
+  }
+};
+
+const RequirementTable& requirements() {
+  static const RequirementTable t(kRequirements);
+  return t;
 }
 
 }  // namespace
@@ -456,7 +448,7 @@ void check_requirements(const Call& call) {
   const auto& by_operator = requirements().by_operator;
   for (const std::string_view key : {std::string_view(name).substr(0, name.find('.')), std::string_view(name)})
     if (auto found = by_operator.find(key); found != by_operator.end())
-      for (const Clause& c : found->second) check_clause(call, c);
+      for (const Clause& c : found->second) c.check(call, c);
 }
 
 bool takes_numbers_for_tensors(std::string_view target) {

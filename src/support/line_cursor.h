@@ -114,6 +114,15 @@ class LineCursor final : public TextCursor {
     return v;
   }
 
+  /// Reads items between commas by `item`, up to a character that is left.
+  template <class F>
+  void items(char close, F item) {
+    while (peek() != close) {
+      item();
+      if (!accept(",") && peek() != close) fault(fmt::format("',' or '{}' should stand here", close));
+    }
+  }
+
   std::size_t number() const { return number_; }
 
  private:

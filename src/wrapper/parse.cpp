@@ -153,10 +153,7 @@ class Parser {
 
   std::vector<View> views(LineCursor& c, char end) {
     std::vector<View> out;
-    while (c.peek() != end) {
-      out.push_back(view(c));
-      if (!c.accept(",") && c.peek() != end) c.fault(fmt::format("',' or '{}' should stand here", end));
-    }
+    c.items(end, [&] { out.push_back(view(c)); });
     return out;
   }
 
@@ -287,11 +284,10 @@ class Parser {
     CallKernel k;
     k.kernel = kernel_named(c);
     c.expect("(");
-    while (c.peek() != ';') {
+    c.items(';', [&] {
       k.written.push_back(c.accept("&"));
       k.buffers.push_back(buffer_named(c));
-      if (!c.accept(",") && c.peek() != ';') c.fault("',' or ';' should stand here");
-    }
+    });
     c.expect(";");
     k.scalars = exprs(c);
     c.expect(")");
@@ -356,13 +352,12 @@ class Parser {
     CallFallback f;
     f.is_list = c.accept("[");
     const char end = f.is_list ? ']' : '=';
-    while (c.peek() != end) {
+    c.items(end, [&] {
       if (c.accept("None"))
         f.outputs.emplace_back();
       else
         f.outputs.emplace_back(view(c));
-      if (!c.accept(",") && c.peek() != end) c.fault(fmt::format("',' or '{}' should stand here", end));
-    }
+    });
     if (f.is_list) c.expect("]");
     c.expect("=");
     f.op = c.bare();
@@ -389,11 +384,10 @@ class Parser {
     CallUserKernel k;
     k.kernel = std::make_shared<const ops::UserKernel>(ops::UserKernel{.symbol = c.identifier()});
     c.expect("(");
-    while (c.peek() != ';') {
+    c.items(';', [&] {
       k.written.push_back(c.accept("&"));
       k.tensors.push_back(view(c));
-      if (!c.accept(",") && c.peek() != ';') c.fault("',' or ';' should stand here");
-    }
+    });
     c.expect(";");
     k.numbers = exprs(c);
     c.expect(")");

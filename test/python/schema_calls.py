@@ -22,6 +22,7 @@ REFUSED = "refused by name"  # eager computes
 AT_RUN = "left to the run"  # eager refuses these values, and takes others of the same types and sizes
 BEYOND = "no kernel in eager"  # eager lacks the operator for a floating type or an unsigned one, and Coil has it
 MEMORY = "out of memory"
+ELSEWHERE = "of another device"  # eager refuses it on the CPU alone
 EAGER_CRASH = "eager crashed"
 WRONG = "wrong"
 CRASH = "crash"
@@ -30,7 +31,7 @@ NAMELESS = "refusal without a name"
 COMPUTED = "computed where eager refuses"
 METADATA = "other metadata"
 BUGS = (WRONG, CRASH, INTERNAL, COMPUTED, METADATA, NAMELESS)
-CATEGORIES = (RIGHT, BOTH, REFUSED, AT_RUN, BEYOND, MEMORY, EAGER_CRASH, *BUGS)
+CATEGORIES = (RIGHT, BOTH, REFUSED, AT_RUN, BEYOND, MEMORY, ELSEWHERE, EAGER_CRASH, *BUGS)
 
 # No host's compiler and no host's operators: what is compiled is Coil's own, and the rest is refused by name.
 SETTINGS = {"fallback": "false", "fold_constants": "false", "verify": "true"}
@@ -168,9 +169,10 @@ def metadata_differences(want, made):
 FLOATING_KERNELS = re.compile(
     r"(?:not implemented for|but got:?) '?(Half|BFloat16|Float8\w+|ComplexHalf|ComplexFloat|ComplexDouble|UInt\d+)\b"
 )
+OTHER_DEVICES = re.compile(r"pinned memory allocator|half to float conversion is not supported on CPU")
 LARGE = re.compile(
     r"not enough memory|overflow|can't allocate|Storage size|MemoryError|bad_alloc|INT_MAX|too large"
-    r"|std::length_error|vector::_M|pinned memory allocator|more than two positive|half to float conversion"
+    r"|std::length_error|vector::_M"
 )
 
 
@@ -207,6 +209,8 @@ def verdict(draw, number, eager, phase=lambda phase: None):
         return (METADATA if wrong else RIGHT), "computes", wrong
     if LARGE.search(refused):
         return MEMORY, refused, ""
+    if OTHER_DEVICES.search(refused):
+        return ELSEWHERE, refused, ""
     if FLOATING_KERNELS.search(refused):
         return BEYOND, refused, ""
     if eager.ask("other", number) is True:

@@ -80,7 +80,7 @@ def test_rank_that_dies(folder):
     command[2] = folder / "mlp.1.coil"
     second = subprocess.Popen(command, env=env | {"RANK": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(5)
-    assert first.poll() is None and second.poll() is None
+    assert first.poll() is None and second.poll() is None, (first.communicate(timeout=60), second.poll())
     os.kill(second.pid, signal.SIGKILL)
     second.wait()
     _, errors = first.communicate(timeout=120)

@@ -123,7 +123,7 @@ Value split_sections(Steps& s) {
   if (sections <= 0) s.refuse("takes a positive number of sections");
   if (const auto size = s.size(s["self"], dim).constant(); size && *size % sections != 0)
     s.refuse("takes a number of sections that divides the size");
-  return s.call("aten.tensor_split.sections", {s["self"], s["sections"], split_dim(s)});
+  return s.call("aten.tensor_split.sections", {s["self"], sections, dim});
 }
 Value split_indices(Steps& s) { return s.call("aten.tensor_split.indices", {s["self"], s["indices"], split_dim(s)}); }
 

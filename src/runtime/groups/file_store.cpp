@@ -1,14 +1,10 @@
 // A store in a folder: a key is a file that is written aside and renamed into place.
-#include <unistd.h>
-
-#include <atomic>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "runtime/groups/stores.h"
 #include "support/error.h"
+#include "support/file.h"
 
 namespace coil::runtime::groups {
 namespace {
@@ -21,14 +17,7 @@ class FileStore final : public Store {
     if (error) fail("the store's folder {} cannot be made: {}", folder, error.message());
   }
 
-  void set(const std::string& key, const std::string& value) override {
-    static std::atomic<int> next{0};
-    const std::filesystem::path to = path(key), aside = folder_ / fmt::format(".{}.{}", ::getpid(), next.fetch_add(1));
-    std::ofstream(aside, std::ios::binary) << value;
-    std::error_code error;
-    std::filesystem::rename(aside, to, error);
-    if (error) fail("the store's folder {} cannot be written to: {}", folder_.string(), error.message());
-  }
+  void set(const std::string& key, const std::string& value) override { write_file(path(key), value); }
 
   bool has(const std::string& key) override {
     std::error_code error;
@@ -43,10 +32,7 @@ class FileStore final : public Store {
              std::chrono::duration<double>(timeout).count());
       std::this_thread::sleep_for(pause);
     }
-    std::ifstream in(path(key), std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return std::move(text).str();
+    return read_file(path(key));
   }
 
  private:

@@ -198,19 +198,25 @@ class HostGroup final : public ProcessGroup {
     return all == rank ? fmt::format("rank {}", rank) : fmt::format("rank {} (rank {} of all)", rank, all);
   }
 
-  /// All ranks are there, or are named.
-  void gather_members() {
-    store_->set(fmt::format("joined/{}", rank_), "1");
-    const auto deadline = std::chrono::steady_clock::now() + options_.timeout;
+  /// The ranks that have not set their `WORD/RANK` in the store when the time is over.
+  std::vector<std::string> without(std::string_view word, Milliseconds timeout) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
     std::vector<std::string> missing;
     for (int r = 0; r < size_; ++r) {
       const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
       try {
-        store_->get(fmt::format("joined/{}", r), std::max(left, Milliseconds{1}));
+        store_->get(fmt::format("{}/{}", word, r), std::max(left, Milliseconds{1}));
       } catch (const std::exception&) {
         missing.push_back(global(r));
       }
     }
+    return missing;
+  }
+
+  /// All ranks are there, or are named.
+  void gather_members() {
+    store_->set(fmt::format("joined/{}", rank_), "1");
+    const std::vector<std::string> missing = without("joined", options_.timeout);
     if (!missing.empty())
       fail("{} did not join process group '{}' of {} ranks within {} s", fmt::join(missing, ", "), options_.name, size_,
            seconds());
@@ -304,19 +310,10 @@ class HostGroup final : public ProcessGroup {
   std::string explain(const std::string& why) {
     transport_.reset();
     try {
-      const auto deadline = std::chrono::steady_clock::now() + std::min(kRollCall, options_.timeout);
       const std::string mine = fmt::format("left/{}", rank_);
       store_->set(mine, why);
       store_->get(mine, kRollCall);  // throws where the store is gone
-      std::vector<std::string> gone;
-      for (int r = 0; r < size_; ++r) {
-        const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
-        try {
-          store_->get(fmt::format("left/{}", r), std::max(left, Milliseconds{1}));
-        } catch (const std::exception&) {
-          gone.push_back(global(r));
-        }
-      }
+      const std::vector<std::string> gone = without("left", std::min(kRollCall, options_.timeout));
       if (gone.empty()) return why;
       return fmt::format("{} {} gone, or more than {} s late ({})", fmt::join(gone, ", "),
                          gone.size() == 1 ? "is" : "are", seconds(), why);

@@ -25,8 +25,7 @@ Value multinomial(Rewriter& r) {
   }
   const Value sums = r.call("aten.cumsum.default", {weights, -1});
   // A little less than the last sum: what is searched for lies below it however products round.
-  const Value total = r.mul(
-      r.slice(sums, static_cast<std::int64_t>(from.rank()) - 1, from.sizes.back() - 1, from.sizes.back()), 1 - 0x1p-22);
+  const Value total = r.mul(r.slice(sums, -1, from.sizes.back() - 1, from.sizes.back()), 1 - 0x1p-22);
   const Value drawn =
       r.mul(r.call("aten.rand.default", {made.sizes}, {{"dtype", from.dtype}, {"device", from.device}}), total);
   return r.call("aten.clamp_max.default",

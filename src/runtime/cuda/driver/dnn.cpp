@@ -188,7 +188,8 @@ void DnnGraph::weight_gradient(Tensor x, Tensor dy, Tensor dw, const Convolution
   operations_.push_back(op);
 }
 
-void DnnGraph::reads_beside(Tensor t) {
+void DnnGraph::read_beside(Descriptor op, int attribute, Tensor t) {
+  connect(op, attribute, t);
   reads_beside_ = reads_beside_ || std::ranges::find(in_memory_, t + 1) != in_memory_.end();
 }
 
@@ -205,30 +206,24 @@ DnnGraph::Descriptor DnnGraph::pointwise_operation(int mode) {
 
 void DnnGraph::pointwise(int mode, Tensor x, Tensor y) {
   Descriptor op = pointwise_operation(mode);
-  connect(op, kPointwiseX, x);
-  reads_beside(x);
+  read_beside(op, kPointwiseX, x);
   connect(op, kPointwiseY, y);
   finish(op);
 }
 
 void DnnGraph::pointwise(int mode, Tensor x, Tensor b, Tensor y) {
   Descriptor op = pointwise_operation(mode);
-  connect(op, kPointwiseX, x);
-  reads_beside(x);
-  connect(op, kPointwiseB, b);
-  reads_beside(b);
+  read_beside(op, kPointwiseX, x);
+  read_beside(op, kPointwiseB, b);
   connect(op, kPointwiseY, y);
   finish(op);
 }
 
 void DnnGraph::select(Tensor condition, Tensor x, Tensor b, Tensor y) {
   Descriptor op = pointwise_operation(kBinarySelect);
-  connect(op, kPointwiseX, x);
-  reads_beside(x);
-  connect(op, kPointwiseB, b);
-  reads_beside(b);
-  connect(op, kPointwiseT, condition);
-  reads_beside(condition);
+  read_beside(op, kPointwiseX, x);
+  read_beside(op, kPointwiseB, b);
+  read_beside(op, kPointwiseT, condition);
   connect(op, kPointwiseY, y);
   finish(op);
 }
@@ -241,8 +236,7 @@ void DnnGraph::index(Tensor x, Tensor y, std::int64_t axis) {
   finish(kind);
   Descriptor op = make(kOperationPointwise);
   set(op, kPointwiseDesc, kDescriptorType, kind);
-  connect(op, kPointwiseX, x);
-  reads_beside(x);
+  read_beside(op, kPointwiseX, x);
   connect(op, kPointwiseY, y);
   finish(op);
   operations_.push_back(op);

@@ -111,8 +111,8 @@ class DnnGraph {
   Tensor add_tensor(DType, const Sizes& sizes, const Sizes& strides, std::int64_t alignment, bool is_virtual,
                     bool by_value);
   Descriptor pointwise_operation(int mode);
-  /// An operation after or before the product reads the tensor, if it is in memory.
-  void reads_beside(Tensor t);
+  /// Connects what an operation before or after the product reads, and notes whether it is in memory.
+  void read_beside(Descriptor, int attribute, Tensor);
   Descriptor convolution_kind(const Convolution&);
   void set_factors(Descriptor, int alpha, int beta);
   bool try_mode(Descriptor graph, int mode);
