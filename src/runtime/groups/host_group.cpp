@@ -1,5 +1,7 @@
 #include "runtime/groups/host_group.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
@@ -17,6 +19,28 @@ namespace {
 
 /// How long a rank whose exchange failed waits to hear of the others.
 constexpr Milliseconds kRollCall{2000};
+
+/// Keeps SIGPIPE from this thread, and for good from threads that it starts meanwhile. A rank that is gone is an error
+/// then and not the end of this process: Gloo writes to its sockets without asking that no signal come of it.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutSigpipe() {
+    if (sigismember(&before_, SIGPIPE) == 1) return;
+    const timespec at_once{};
+    while (::sigtimedwait(&pipe_, nullptr, &at_once) == SIGPIPE) continue;  // one that came meanwhile is not delivered
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
 
 class Task final : public Work {
  public:
@@ -73,6 +97,7 @@ class HostGroup final : public ProcessGroup {
         store_(with_prefix(options.store, "coil/" + options.name + "/")),
         rank_(options.rank),
         size_(options.size()) {
+    const WithoutSigpipe quiet;  // the connections' thread and this group's begin here
     gather_members();
     try {
       transport_.reset(open({rank_, size_, options.address, options.timeout}, *store_));
