@@ -89,6 +89,10 @@ TensorBox result(Context& ctx, Value body, const sym::TensorMeta& meta) {
                             meta.strides);
 }
 
+TensorBox in_result_dtype(Context& ctx, const TensorBox& box) {
+  return box.dtype() == ctx.result().dtype ? box : result(ctx, element(ctx, box, box.sizes));
+}
+
 namespace {
 
 Device device_of(const Context& ctx) {

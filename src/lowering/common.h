@@ -73,6 +73,8 @@ DType promoted(Context&, std::span<const ops::Value* const> args);
 /// The node's result from its body over i0, i1, …: converted to the recorded dtype, laid out as recorded.
 TensorBox result(Context&, Value body);
 TensorBox result(Context&, Value body, const sym::TensorMeta&);
+/// What was computed in a wider type, rounded to that of the operator's result.
+TensorBox in_result_dtype(Context&, const TensorBox&);
 /// An unrealised value of another dtype or shape on the node's device.
 TensorBox pointwise(Context&, DType, const Exprs& sizes, Value body, const Exprs& strides = {});
 TensorBox reduction(Context&, DType, const Exprs& sizes, const Exprs& reduced, ReductionKind, Value body,

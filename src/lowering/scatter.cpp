@@ -29,8 +29,11 @@ Scalar position(Context& ctx, Value index, Expr size) {
   return ctx.graph.pool().check_index(index.cast(DType::I64), size);
 }
 
-/// A new buffer that holds a copy of the value, to be written into.
-TensorBox fresh_copy(Context& ctx, const TensorBox& box, const sym::TensorMeta& meta) {
+/// A new buffer that holds a copy of the value, to be written into by `mode`. Sums and products of 16-bit floats are
+/// kept in f32 until all of them are made: rounded at each step, a sum stops growing after a few hundred additions.
+TensorBox fresh_copy(Context& ctx, const TensorBox& box, sym::TensorMeta meta, StoreMode mode) {
+  const bool accumulates = mode == StoreMode::Add || mode == StoreMode::Prod;
+  if (accumulates && is_floating(meta.dtype)) meta.dtype = register_type(meta.dtype);
   TensorBox copy = result(ctx, element(ctx, box, meta.sizes), meta);
   copy.realize();
   return copy;
@@ -52,8 +55,8 @@ struct ScatterCall {
   std::vector<Scalar> indirect;
 };
 
-ScatterCall prepare(Context& ctx, const Values& args) {
-  ScatterCall call{fresh_copy(ctx, ctx.tensor(args[0]), ctx.result()), ctx.tensor(args[2]), 0, {}, {}};
+ScatterCall prepare(Context& ctx, const Values& args, StoreMode mode) {
+  ScatterCall call{fresh_copy(ctx, ctx.tensor(args[0]), ctx.result(), mode), ctx.tensor(args[2]), 0, {}, {}};
   // A scalar is a list of one here.
   if (call.index.rank() == 0) call.index = unsqueeze(ctx, call.index, 0);
   if (call.out.rank() == 0) return call;
@@ -75,19 +78,19 @@ Value source(Context& ctx, const ops::Value& arg, const ScatterCall& call) {
 
 LoweringFunction scatter(StoreMode mode) {
   return [mode](Context& ctx, const Values& args) -> Lowered {
-    const ScatterCall call = prepare(ctx, args);
     StoreMode m = mode;
     if (args.size() > 4 && args[4].is<std::string>()) m = mode_of(ctx, args[4].as_string());
+    const ScatterCall call = prepare(ctx, args, m);
     scatter_into(ctx, call.out, call.index.sizes, source(ctx, args[3], call), call.at, call.indirect, m);
-    return call.out;
+    return in_result_dtype(ctx, call.out);
   };
 }
 
 /// scatter_reduce(self, dim, index, src, reduce, include_self)
 Lowered scatter_reduce(Context& ctx, const Values& args) {
-  const ScatterCall call = prepare(ctx, args);
   const std::string& reduce = args[4].as_string();
   const StoreMode mode = mode_of(ctx, reduce);
+  const ScatterCall call = prepare(ctx, args, mode);
   const bool include_self = args.size() <= 5 || args[5].as_bool();
   const DType t = register_type(call.out.dtype());
   auto& pool = ctx.graph.pool();
@@ -100,7 +103,7 @@ Lowered scatter_reduce(Context& ctx, const Values& args) {
                  StoreMode::Assign);
   }
   scatter_into(ctx, call.out, call.index.sizes, source(ctx, args[3], call), call.at, call.indirect, mode);
-  if (reduce != "mean") return call.out;
+  if (reduce != "mean") return in_result_dtype(ctx, call.out);
   const TensorBox counts = pointwise(ctx, t, call.out.sizes, number(ctx, t, include_self ? 1 : 0));
   counts.realize();
   scatter_into(ctx, counts, call.index.sizes, number(ctx, t, 1), call.at, call.indirect, StoreMode::Add);
@@ -165,16 +168,16 @@ Lowered index_put(Context& ctx, const Values& args) {
     where_stored.push_back(ctx.graph.pool().indirect(indirect.size()));
     indirect.push_back(position(ctx, element_at(ctx, *indices[d], i, sizes), self.sizes[d]));
   }
-  const TensorBox out = fresh_copy(ctx, self, ctx.result());
-  scatter_into(ctx, out, sizes, element(ctx, values, sizes), where_stored, indirect,
-               accumulate ? StoreMode::Add : StoreMode::Assign);
-  return out;
+  const StoreMode mode = accumulate ? StoreMode::Add : StoreMode::Assign;
+  const TensorBox out = fresh_copy(ctx, self, ctx.result(), mode);
+  scatter_into(ctx, out, sizes, element(ctx, values, sizes), where_stored, indirect, mode);
+  return in_result_dtype(ctx, out);
 }
 
 /// index_add, index_copy, index_fill: rows of one dimension, by a list of positions.
 LoweringFunction index_rows(StoreMode mode, bool fill) {
   return [=](Context& ctx, const Values& args) -> Lowered {
-    const TensorBox out = fresh_copy(ctx, ctx.tensor(args[0]), ctx.result());
+    const TensorBox out = fresh_copy(ctx, ctx.tensor(args[0]), ctx.result(), mode);
     TensorBox index = ctx.tensor(args[2]);
     if (index.rank() == 0) index = unsqueeze(ctx, index, 0);
     if (out.rank() == 0) refuse(ctx, "has a scalar operand");
@@ -191,7 +194,7 @@ LoweringFunction index_rows(StoreMode mode, bool fill) {
     if (mode == StoreMode::Add) body = body * Value{&ctx.graph.pool(), ctx.number(ctx.node->arg("alpha"), t)};
     scatter_into(ctx, out, sizes, body, at,
                  {position(ctx, element_at(ctx, index, {ctx.graph.ivar(dim)}, sizes), out.sizes[dim])}, mode);
-    return out;
+    return in_result_dtype(ctx, out);
   };
 }
 
@@ -272,7 +275,7 @@ std::optional<std::vector<std::pair<std::size_t, Expr>>> dense_order(sym::ShapeE
 /// result.
 Lowered as_strided_scatter(Context& ctx, const Values& args) {
   const TensorBox src = ctx.tensor(args[1]);
-  const TensorBox out = fresh_copy(ctx, ctx.tensor(args[0]), ctx.result());
+  const TensorBox out = fresh_copy(ctx, ctx.tensor(args[0]), ctx.result(), StoreMode::Assign);
   const Exprs strides = ctx.integers(args[3]);
   const auto dense = dense_order(ctx.graph.env(), ctx.result());
   if (!dense) refuse(ctx, "writes by stride into a tensor that is not dense");

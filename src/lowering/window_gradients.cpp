@@ -189,18 +189,13 @@ TensorBox zeros(Context& ctx) {
   return box;
 }
 
-Lowered converted(Context& ctx, const TensorBox& sum) {
-  if (sum.dtype() == ctx.result().dtype) return sum;
-  return result(ctx, element(ctx, sum, ctx.result().sizes));
-}
-
 /// reflection_pad_backward, replication_pad_backward(grad, self, padding)
 LoweringFunction edge_pad_backward(bool reflect) {
   return [reflect](Context& ctx, const Values& args) -> Lowered {
     const TensorBox grad = ctx.tensor(args[0]), sum = zeros(ctx);
     scatter_into(ctx, sum, grad.sizes, element(ctx, grad, grad.sizes),
                  edge_pad_index(ctx, ctx.result().sizes, ctx.integers(args[2]), reflect), {}, ir::StoreMode::Add);
-    return converted(ctx, sum);
+    return in_result_dtype(ctx, sum);
   };
 }
 
@@ -237,7 +232,7 @@ LoweringFunction interpolation_backward(std::size_t n, Interpolation kind) {
       }
       scatter_into(ctx, sum, grad.sizes, g, at, indirect, ir::StoreMode::Add);
     }
-    return converted(ctx, sum);
+    return in_result_dtype(ctx, sum);
   };
 }
 

@@ -62,25 +62,44 @@ double erfinv(double y) {
 }
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double one_plus_erf(double x) { return std::erfc(-x); }
+double one_plus_tanh(double x) { return 2 * sigmoid(2 * x); }
 
 const Function kFunctions[] = {
-    {"exp", std::exp, 1.1},           {"exp2", std::exp2, 1.5},
-    {"expm1", std::expm1, 2.0},       {"log", std::log, 1.0},
-    {"coarse_tanh", std::tanh, 6.0},  {"coarse_erf", std::erf, 15.0},
-    {"coarse_exp", std::exp, 128.0},  {"coarse_sigmoid", sigmoid, 128.0, 3e-39},  // for results in f16 and bf16
-    {"tanh", std::tanh, 2.0},         {"erf", std::erf, 2.0},
+    {"exp", std::exp, 1.1},
+    {"exp2", std::exp2, 1.5},
+    {"expm1", std::expm1, 2.0},
+    {"log", std::log, 1.0},
+    {"coarse_tanh", std::tanh, 6.0},
+    {"coarse_erf", std::erf, 15.0},
+    {"coarse_exp", std::exp, 128.0},
+    {"coarse_sigmoid", sigmoid, 128.0, 3e-39},  // for results in f16 and bf16
+    {"coarse_one_plus_erf", one_plus_erf, 1024.0, 3e-38},
+    {"coarse_one_plus_tanh", one_plus_tanh, 256.0, 6e-39},
+    {"tanh", std::tanh, 2.0},
+    {"erf", std::erf, 2.0},
     {"sigmoid", sigmoid, 2.5, 3e-39},  // 0 as soon as exp(-x) overflows, as in eager
 
-    {"sqrt", std::sqrt, 0.5},         {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 1.5},
-    {"log2", std::log2, 2.0},         {"log10", std::log10, 2.0},
-    {"log1p", std::log1p, 2.0},       {"sin", std::sin, 2.0},
-    {"cos", std::cos, 2.0},           {"tan", std::tan, 2.0},
-    {"asin", std::asin, 1.0},         {"acos", std::acos, 1.0},
-    {"atan", std::atan, 1.0},         {"sinh", std::sinh, 2.5},
-    {"cosh", std::cosh, 2.0},         {"asinh", std::asinh, 2.0},
-    {"acosh", std::acosh, 2.0},       {"atanh", std::atanh, 2.0},
-    {"erfc", std::erfc, 4.0},         {"lgamma", std::lgamma, 8.0, 1e-6},
-    {"digamma", digamma, 1.0, 1e-6},  {"erfinv", erfinv, 1.0},
+    {"sqrt", std::sqrt, 0.5},
+    {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 1.5},
+    {"log2", std::log2, 2.0},
+    {"log10", std::log10, 2.0},
+    {"log1p", std::log1p, 2.0},
+    {"sin", std::sin, 2.0},
+    {"cos", std::cos, 2.0},
+    {"tan", std::tan, 2.0},
+    {"asin", std::asin, 1.0},
+    {"acos", std::acos, 1.0},
+    {"atan", std::atan, 1.0},
+    {"sinh", std::sinh, 2.5},
+    {"cosh", std::cosh, 2.0},
+    {"asinh", std::asinh, 2.0},
+    {"acosh", std::acosh, 2.0},
+    {"atanh", std::atanh, 2.0},
+    {"erfc", std::erfc, 4.0},
+    {"lgamma", std::lgamma, 8.0, 1e-6},
+    {"digamma", digamma, 1.0, 1e-6},
+    {"erfinv", erfinv, 1.0},
 };
 
 /// |got - want| in units of the last place of an f32 near `want`.

@@ -33,10 +33,7 @@ Kernel Printer::print() {
   for (std::size_t k = 0; k < nest_.statements.size(); ++k)
     if (!updates(nest_.statements[k])) made_[nest_.statements[k].op->outs[0]] = k;
   place_values();
-  coarse_ = std::all_of(nest_.statements.begin(), nest_.statements.end(), [&](const Statement& s) {
-    const DType d = graph_.buffer(s.op->outs[0]).layout.dtype;
-    return !s.stored || d == DType::F16 || d == DType::BF16;
-  });
+  coarse_ = coarse_values(graph_, nest_);
   choose_strip();
   choose_tile();
   decode_point();

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "codegen/coarse.h"
 #include "codegen/cpp/kernel.h"
 #include "codegen/kernel_arguments.h"
 #include "codegen/loop_nest.h"
@@ -273,8 +274,7 @@ class Printer {
   std::unordered_map<Scalar, std::string> random_rows_;  // what a random value's neighbours are kept in
   std::unordered_map<Scalar, std::string> transposed_;   // row of a block of transposed vectors
   std::unordered_set<Expr> assumed_;
-  /// All that the kernel stores is rounded to f16 or bf16: functions need not be right to the last bits of f32.
-  bool coarse_ = false;
+  std::unordered_set<Scalar> coarse_;
   std::int64_t strip_ = 0, tile_ = 0;
   std::map<BufferId, std::string> strip_values_;  // made by a finished level of a strip: rows on the stack
   struct NextRow {

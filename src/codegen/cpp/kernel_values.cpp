@@ -49,8 +49,8 @@ Printer::Local Printer::name(Scalar n) {
   const bool ready =
       std::all_of(n->args.begin(), n->args.end(), [&](Scalar a) { return a->args.empty() || names_.contains(a); });
   if (!ready)
-    for (Scalar below : ir::topological(std::span(&n, 1)))
-      if (below != n && below->op != ScalarOp::Constant && !names_.contains(below)) bind(below);
+    for (Scalar below : needed_for(n))
+      if (below->op != ScalarOp::Constant && !names_.contains(below)) bind(below);
   return bind(n);
 }
 
@@ -89,6 +89,11 @@ Printer::Local Printer::compute(Scalar n) {
     case ScalarOp::Random: return random(n);
     default: break;
   }
+  const char* const coarse = coarse_.contains(n) ? "coarse_" : "";
+  if (auto pair = coarse_.contains(n) ? together(n) : std::nullopt) {
+    const Local x = name(pair->argument);
+    return {fmt::format("c_coarse_{}({})", pair->function, x.name), x.varying};
+  }
   std::vector<Local> args;
   bool varying = false;
   for (Scalar a : n->args) args.push_back(name(a)), varying = varying || args.back().varying;
@@ -105,7 +110,6 @@ Printer::Local Printer::compute(Scalar n) {
     return varying && !(n->op == ScalarOp::Where && k == 0) ? as_vector(args[k], n->args[k]->dtype) : args[k].name;
   };
   for (std::size_t k = 0; k < args.size(); ++k) list += (k ? ", " : "") + as_operand(k);
-  const char* const coarse = coarse_ && n->dtype == DType::F32 ? "coarse_" : "";
   switch (n->op) {
     case ScalarOp::Cast: return {fmt::format("c_cast_{}({})", short_name(n->dtype), list), varying};
     case ScalarOp::Round: return {fmt::format("c_round_{}({})", short_name(n->rounded), list), varying};

@@ -37,8 +37,9 @@
 //
 // Semantics are torch's (CPU): NaN goes through max and min, integer division by zero gives 0, shifts past the width
 // give 0 or the sign. f32 functions are within 2 ulp over the whole range (sigmoid 2.5); test/unit/prelude_test.cpp
-// states the bound of each. c_coarse_exp and c_coarse_sigmoid (within 2^-16), c_coarse_erf and c_coarse_tanh (15 and 6
-// ulp), and c_coarse_div_by (1.5) serve kernels that store f16 or bf16 alone.
+// states the bound of each. c_coarse_exp and c_coarse_sigmoid (within 2^-16), c_coarse_one_plus_erf and
+// c_coarse_one_plus_tanh (2^-14), c_coarse_erf and c_coarse_tanh (15 and 6 ulp), and c_coarse_div_by (1.5) serve values
+// that end in f16 or bf16 (codegen/coarse.h).
 #pragma once
 #include <set>
 #include <string>

@@ -1,7 +1,6 @@
 #include "codegen/cuda/body.h"
 
 #include <cmath>
-#include <set>
 
 #include "support/error.h"
 #include "support/hash.h"
@@ -36,9 +35,9 @@ std::string cuda_literal_int(std::int64_t x, DType d) {
   return fmt::format("({}){}{}", cuda_register_type(d), x, d == DType::U64 ? "ull" : "ll");
 }
 
-Body::Body(ir::Graph& g, LoopNest n) : graph(g), nest(std::move(n)), vars_(nest.vars()) {
+Body::Body(ir::Graph& g, LoopNest n)
+    : graph(g), nest(std::move(n)), vars_(nest.vars()), coarse_(coarse_values(g, nest)) {
   choose_index_type();
-  find_coarse();
 }
 
 // ---- Lines ----
@@ -93,54 +92,6 @@ void Body::choose_index_type() {
     if (!fits_32(s.store) || !fits_32(s.position)) return;
   }
   index_type_ = "i32";
-}
-
-namespace {
-
-bool is_narrow(DType d) { return d == DType::BF16 || d == DType::F16 || d == DType::F8E4M3 || d == DType::F8E5M2; }
-
-/// Whether the result's relative error is about that of the argument.
-bool keeps_errors(Scalar n, std::size_t argument) {
-  switch (n->op) {
-    case ScalarOp::Mul:
-    case ScalarOp::Div:
-    case ScalarOp::Neg:
-    case ScalarOp::Abs:
-    case ScalarOp::Sqrt:
-    case ScalarOp::Rsqrt:
-    case ScalarOp::Recip: return true;
-    case ScalarOp::Where: return argument > 0;
-    default: return false;
-  }
-}
-
-}  // namespace
-
-void Body::find_coarse() {
-  std::unordered_set<Scalar> exact;
-  std::set<BufferId> read;
-  std::vector<Scalar> all;
-  for (const Statement& s : nest.statements) {
-    all.push_back(s.body);
-    all.insert(all.end(), s.indirect.begin(), s.indirect.end());
-    exact.insert(s.indirect.begin(), s.indirect.end());
-  }
-  const std::vector<Scalar> order = ir::topological(all);
-  for (Scalar n : order)
-    if (n->op == ScalarOp::LinearLoad) read.insert(n->buffer);
-  for (const Statement& s : nest.statements) {
-    const bool ends = s.role == scheduler::Role::Inner || s.role == scheduler::Role::Outer;
-    if (!ends || !is_narrow(graph.buffer(s.op->outs[0]).layout.dtype) || read.contains(s.op->outs[0]))
-      exact.insert(s.body);
-  }
-  for (std::size_t k = order.size(); k-- > 0;) {
-    Scalar n = order[k];
-    for (std::size_t a = 0; a < n->args.size(); ++a)
-      if (!(n->op == ScalarOp::Round && is_narrow(n->rounded)) && (exact.contains(n) || !keeps_errors(n, a)))
-        exact.insert(n->args[a]);
-    if (n->mask) exact.insert(n->mask);
-    if (!exact.contains(n) && n->dtype == DType::F32) coarse_.insert(n);
-  }
 }
 
 std::string Body::value_to_store(const Statement& s) {
@@ -216,47 +167,6 @@ bool Body::depends(Scalar root, std::span<const Expr> variables) {
   }
   return false;
 }
-
-namespace {
-
-/// A function of the prelude that does the work of two operations.
-struct Together {
-  const char* function;
-  Scalar argument;
-};
-
-/// 1 + erf(x) and 1 + tanh(x), which gelu is made of: cheaper together, and right where the sum is small.
-std::optional<Together> together(Scalar n) {
-  if (n->op != ScalarOp::Add || n->dtype != DType::F32) return std::nullopt;
-  for (int k = 0; k < 2; ++k) {
-    Scalar one = n->args[k], f = n->args[1 - k];
-    if (one->op != ScalarOp::Constant || one->number != 1) continue;
-    if (f->op == ScalarOp::Erf) return Together{"one_plus_erf", f->args[0]};
-    if (f->op == ScalarOp::Tanh) return Together{"one_plus_tanh", f->args[0]};
-  }
-  return std::nullopt;
-}
-
-/// What `n` needs that stands below it, operands first: an expression may be deep, so walk instead of recursing.
-std::vector<Scalar> needed_for(Scalar n) {
-  const std::vector<Scalar> order = ir::topological(std::span(&n, 1));
-  std::unordered_set<Scalar> needed{n};
-  for (std::size_t k = order.size(); k-- > 0;) {
-    if (!needed.contains(order[k])) continue;
-    if (auto pair = together(order[k])) {
-      needed.insert(pair->argument);
-      continue;
-    }
-    needed.insert(order[k]->args.begin(), order[k]->args.end());
-    if (order[k]->mask) needed.insert(order[k]->mask);
-  }
-  std::vector<Scalar> out;
-  for (Scalar x : order)
-    if (x != n && needed.contains(x)) out.push_back(x);
-  return out;
-}
-
-}  // namespace
 
 std::string Body::name(Scalar n) {
   if (auto it = names_.find(n); it != names_.end()) return it->second;

@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "codegen/coarse.h"
 #include "codegen/cuda/lanes.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_arguments.h"
@@ -116,7 +117,6 @@ class Body {
   std::string index_text(Expr, const std::vector<std::string>& indirect);
   bool fits_32(Expr);
   void choose_index_type();
-  void find_coarse();
   std::vector<std::pair<BufferId, BufferId>> in_place();
 
   std::vector<sym::LoopVar> vars_;
@@ -134,8 +134,7 @@ class Body {
   std::unordered_map<ir::Scalar, std::string> names_, packs_, reciprocals_;
   std::vector<std::vector<ir::Scalar>> scopes_{{}}, pack_scopes_{{}}, reciprocal_scopes_{{}};
   std::unordered_map<ir::Scalar, bool> varies_;
-  std::unordered_set<ir::Scalar>
-      coarse_;  ///< values that end in 16 bits without anything on the way that makes relative errors larger
+  std::unordered_set<ir::Scalar> coarse_;
   /// A run of stored elements: as a pack, or as an array of registers that become one together.
   struct OutPack {
     std::string name;

@@ -269,6 +269,20 @@ template <class V> COIL_FN V c_coarse_erf(V x) {
   return y * p * c_inverse(q);
 }
 
+// @piece c_coarse_one_plus_erf
+// erfc(-x), within 2^-14 of the value also where that is small: exp(-x^2) times a quotient that fits erfcx(|x|) within
+// 2^-15 over [0, 12]. Further out it is 0 or 2 in f32.
+template <class V> COIL_FN V c_coarse_one_plus_erf(V x) {
+  V a = c_absbits(c_clamp(x, -12.0f, 12.0f));
+  V p = (a * 0.25299868f + 0.793215f) * a + 1.0f;
+  V q = ((a * 0.4480152f + 1.4151503f) * a + 1.922455f) * a + 1.0f;
+  V tail = c_coarse_exp(a * -a) * p * c_inverse(q);
+  return c_pick(x > 0.0f, 2.0f - tail, tail);
+}
+
+// @piece c_coarse_one_plus_tanh
+template <class V> COIL_FN V c_coarse_one_plus_tanh(V x) { return 2.0f / (1.0f + c_coarse_exp(x * -2.0f)); }
+
 // @piece c_coarse_tanh
 template <class V> COIL_FN V c_coarse_tanh(V x) {
   V y = c_clamp(x, -9.01f, 9.01f), z = y * y;

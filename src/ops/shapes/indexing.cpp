@@ -157,11 +157,21 @@ Exprs indexed_sizes(const TensorMeta& self, const Indexed& r) {
   return sizes;
 }
 
+/// A number in the host's memory is written where a mask says, rounded to what `self` holds: torch's masked_fill.
+bool fills_a_mask(const Call& call, const TensorMeta& self, const TensorMeta& values) {
+  const bool number = sym::product(values.sizes).is_constant(1) && values.device.is_host();
+  if (!number || !is_floating(self.dtype) || !is_floating(values.dtype) || call["accumulate"].as_bool()) return false;
+  std::vector<const TensorMeta*> given;
+  for (const Value& index : call["indices"].as_list())
+    if (const auto* tensor = index.get_if<TensorMeta>()) given.push_back(tensor);
+  return given.size() == 1 && given[0]->dtype == DType::Bool;
+}
+
 Value index_put(const Call& call) {
   const TensorMeta &self = call.tensor(0), &values = call["values"].as_tensor();
   const Exprs written = indexed_sizes(self, read_indices(call, self));
   require_expands(call, values.sizes, written, "values");
-  if (values.dtype != self.dtype)
+  if (values.dtype != self.dtype && !fills_a_mask(call, self, values))
     refuse(call, "values are {}, self is {}", torch_name(values.dtype), torch_name(self.dtype));
   return kept_layout(call);
 }

@@ -344,12 +344,22 @@ class PostOpFusion {
       if (fuse(i, call, load)) return;
   }
 
+  /// Whether the call may store what the loop stores: of the same type, or f32 that is made of operands as narrow as
+  /// the loop's result and was only kept so wide in order not to be rounded before the loop.
+  static bool rounds_once(const Operation& call, const Buffer& between, const Buffer& out) {
+    const DType made = between.layout.dtype, stored = out.layout.dtype;
+    if (made == stored) return true;
+    const std::vector<BufferView>& operands = std::get<Extern>(call.node).inputs;
+    return made == DType::F32 && (stored == DType::BF16 || stored == DType::F16) &&
+           std::ranges::all_of(operands, [&](const BufferView& view) { return view.dtype == stored; });
+  }
+
   bool fuse(std::size_t i, std::size_t call_at, Scalar root) {
     const Pointwise& loop = std::get<Pointwise>(list_[i].node);
     const Buffer& between = graph_.buffer(root->buffer);
     Buffer& out = graph_.buffer(list_[i].outs[0]);
     if (between.kind != BufferKind::Computed || between.is_output || returned_.contains(between.id) ||
-        readers_[between.id].size() != 1 || between.layout.dtype != out.layout.dtype)
+        readers_[between.id].size() != 1 || !rounds_once(list_[call_at], between, out))
       return false;
     for (Scalar load : loads(loop.body))
       if (load != root && load->buffer == root->buffer) return false;

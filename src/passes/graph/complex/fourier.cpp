@@ -303,13 +303,13 @@ Made stft(ComplexRewriter& r) {
                      length = r.has("win_length") ? r.number("win_length") : n;
   Value x = r["self"];
   if (r.is_complex_node(x)) r.refuse("of a complex signal is not compiled");
-  const DType type = r.dtype(x);
+  const DType type = real_type(r.result().dtype);  // a window may be wider than the signal
   const bool batched = r.rank(x) == 2;
   if (!batched) x = r.unsqueeze(x, 0);
   if (r.node->target == "aten.stft.center" && r.flag("center"))
     x = r.call("aten.pad.default", {x, Values{n / 2, n / 2}, r["pad_mode"]});
   Value frames = r.call("aten.unfold.default", {x, -1, n, hop});
-  frames = r.mul(frames, centered_window(r, n, length, type));
+  frames = r.mul(r.to(frames, type), centered_window(r, n, length, type));
   const bool onesided = !r.has("onesided") || r.flag("onesided");
   Parts made = real_to_complex(r, {frames, None{}}, {2}, onesided, r.flag("normalized") ? 1 : 0);
   made = on_both(r, made, [&](const Value& v) {

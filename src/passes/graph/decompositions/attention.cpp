@@ -11,6 +11,8 @@ namespace {
 
 using target::Feature;
 
+bool is_narrow(DType d) { return d == DType::BF16 || d == DType::F16; }
+
 /// cuDNN's: 16-bit types, heads of whole 16-byte pieces and not too large, masks that are added.
 bool cudnn_takes(Rewriter& r) {
   const DType d = r.dtype(r["query"]);
@@ -18,8 +20,7 @@ bool cudnn_takes(Rewriter& r) {
     const auto depth = r.meta(r[name]).sizes.back().constant();
     return depth && *depth % 8 == 0 && *depth <= r.target.largest_attention_head;
   };
-  if ((d != DType::BF16 && d != DType::F16) || !fits("query") || !fits("value") || r.rank(r["query"]) != 4 ||
-      r.real("dropout_p") != 0)
+  if (!is_narrow(d) || !fits("query") || !fits("value") || r.rank(r["query"]) != 4 || r.real("dropout_p") != 0)
     return false;
   return !r.has("attn_mask") ||
          (!r.flag("is_causal") && (r.dtype(r["attn_mask"]) == d || r.dtype(r["attn_mask"]) == DType::F32 ||
@@ -70,6 +71,25 @@ bool kernel_takes(Rewriter& r) {
   const DType d = r.dtype(r["query"]);
   const bool narrow = d == DType::F32 || d == DType::BF16 || d == DType::F16;
   return narrow && r.meta(r["query"]).sizes.back().is_constant() && r.meta(r["value"]).sizes.back().is_constant();
+}
+
+/// Attention in 16 bits that eager writes out in f32 from end to end, or that no fused kernel takes.
+bool computed_in_f32(Rewriter& r) {
+  if (!is_narrow(r.dtype(r["query"])) || !r.node->is_tensor()) return false;
+  const bool same_width = r.meta(r["query"]).sizes.back() == r.meta(r["value"]).sizes.back();
+  const bool fused_in_eager = same_width || r.has_on_device(r["query"], Feature::Attention);
+  return r.rank(r["query"]) != 4 || !fused_in_eager || !kernel_takes(r);
+}
+
+Value attention_in_f32(Rewriter& r) {
+  auto wide = [&](const Value& x) { return r.to(x, DType::F32); };
+  Value mask = r.has("attn_mask") ? r["attn_mask"] : Value(None{});
+  if (r.has("attn_mask") && r.dtype(mask) != DType::Bool) mask = wide(mask);
+  std::vector<std::pair<std::string, Value>> named{{"enable_gqa", r.flag("enable_gqa")}};
+  if (r.has("scale")) named.emplace_back("scale", r["scale"]);
+  Values args{wide(r["query"]), wide(r["key"]), wide(r["value"]), mask, r.real("dropout_p"), r.flag("is_causal")};
+  const Value y = r.call("aten.scaled_dot_product_attention.default", std::move(args), std::move(named));
+  return r.to(y, r.result().dtype);
 }
 
 /// Key or value heads repeated for the query heads that share them.
@@ -134,6 +154,7 @@ Value masked_scores(Rewriter& r, Value scores) {
 /// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa), and the CPU
 /// kernel's form that also gives the logarithms of the queries' sums; a query with every key masked gives 0.
 Value attention(Rewriter& r) {
+  if (computed_in_f32(r)) return attention_in_f32(r);
   if (kernel_takes(r)) {
     const bool added = r.has_on_device(r["query"], Feature::Attention) && !blocks_take(r, false) &&
                        r.has("attn_mask") && r.dtype(r["attn_mask"]) == DType::Bool;
