@@ -81,7 +81,7 @@ def test_activations_at_every_number(name, tmp_path):
         at = beyond.argmax()
         told = f"{function}({numbers[counted][at].item()}): {ours[at].item()} ulp, eager's {eagers[at].item()}"
         assert beyond[at] <= ONCE, told
-        assert len(beyond) > 20000
+        assert len(beyond) > 1000
 
 
 @pytest.mark.parametrize("name", DTYPES)
