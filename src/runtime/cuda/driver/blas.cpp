@@ -155,7 +155,7 @@ void Blas::Plan::run(const void* a, const void* b, const void* c, void* d, const
   blas_.check(blas_.matmul_(blas_.handle_, desc_, alpha, a, a_, b, b_, beta, c ? c : d, d_, d, d_,
                             choice.algorithm.data, workspace, choice.workspace, blas_.queue_.stream()),
               "multiply matrices");
-  blas_.queue_.library_was_called();
+  blas_.queue_.in_flight().add_anything();
 }
 
 }  // namespace coil::runtime::cuda

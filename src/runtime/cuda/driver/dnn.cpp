@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/views/strided_copy.h"
 #include "support/error.h"
 
 namespace coil::runtime::cuda {
@@ -124,6 +125,7 @@ DnnGraph::Tensor DnnGraph::add_tensor(DType dtype, const Sizes& sizes, const Siz
 DnnGraph::Tensor DnnGraph::tensor(DType dtype, const Sizes& sizes, const Sizes& strides, std::int64_t alignment) {
   const Tensor t = add_tensor(dtype, sizes, strides, alignment, false, false);
   in_memory_.push_back(t + 1);
+  bytes_.push_back(static_cast<std::size_t>(layout_span(sizes, strides)) * size_of(dtype));
   if (dtype == DType::F64) precision_ = dnn_type(dtype);
   return t;
 }
@@ -171,7 +173,7 @@ void DnnGraph::convolution(Tensor x, Tensor w, Tensor y, const Convolution& c) {
   set(op, c.transposed ? kBackwardConvolution : kForwardConvolution, kDescriptorType, conv);
   connect(op, c.transposed ? kBackwardDy : kForwardX, x);
   connect(op, c.transposed ? kBackwardW : kForwardW, w);
-  connect(op, c.transposed ? kBackwardDx : kForwardY, y);
+  write(op, c.transposed ? kBackwardDx : kForwardY, y);
   set_factors(op, c.transposed ? kBackwardAlpha : kForwardAlpha, c.transposed ? kBackwardBeta : kForwardBeta);
   finish(op);
   operations_.push_back(op);
@@ -182,15 +184,25 @@ void DnnGraph::weight_gradient(Tensor x, Tensor dy, Tensor dw, const Convolution
   set(op, kWeightsConvolution, kDescriptorType, conv);
   connect(op, kWeightsX, x);
   connect(op, kWeightsDy, dy);
-  connect(op, kWeightsDw, dw);
+  write(op, kWeightsDw, dw);
   set_factors(op, kWeightsAlpha, kWeightsBeta);
   finish(op);
   operations_.push_back(op);
 }
 
+void DnnGraph::note(std::vector<std::size_t>& places, Tensor t) const {
+  const auto at = std::ranges::find(in_memory_, t + 1);
+  if (at != in_memory_.end()) places.push_back(static_cast<std::size_t>(at - in_memory_.begin()));
+}
+
 void DnnGraph::read_beside(Descriptor op, int attribute, Tensor t) {
   connect(op, attribute, t);
-  reads_beside_ = reads_beside_ || std::ranges::find(in_memory_, t + 1) != in_memory_.end();
+  note(beside_, t);
+}
+
+void DnnGraph::write(Descriptor op, int attribute, Tensor t) {
+  connect(op, attribute, t);
+  note(written_, t);
 }
 
 DnnGraph::Descriptor DnnGraph::pointwise_operation(int mode) {
@@ -207,7 +219,7 @@ DnnGraph::Descriptor DnnGraph::pointwise_operation(int mode) {
 void DnnGraph::pointwise(int mode, Tensor x, Tensor y) {
   Descriptor op = pointwise_operation(mode);
   read_beside(op, kPointwiseX, x);
-  connect(op, kPointwiseY, y);
+  write(op, kPointwiseY, y);
   finish(op);
 }
 
@@ -215,7 +227,7 @@ void DnnGraph::pointwise(int mode, Tensor x, Tensor b, Tensor y) {
   Descriptor op = pointwise_operation(mode);
   read_beside(op, kPointwiseX, x);
   read_beside(op, kPointwiseB, b);
-  connect(op, kPointwiseY, y);
+  write(op, kPointwiseY, y);
   finish(op);
 }
 
@@ -224,7 +236,7 @@ void DnnGraph::select(Tensor condition, Tensor x, Tensor b, Tensor y) {
   read_beside(op, kPointwiseX, x);
   read_beside(op, kPointwiseB, b);
   read_beside(op, kPointwiseT, condition);
-  connect(op, kPointwiseY, y);
+  write(op, kPointwiseY, y);
   finish(op);
 }
 
@@ -237,7 +249,7 @@ void DnnGraph::index(Tensor x, Tensor y, std::int64_t axis) {
   Descriptor op = make(kOperationPointwise);
   set(op, kPointwiseDesc, kDescriptorType, kind);
   read_beside(op, kPointwiseX, x);
-  connect(op, kPointwiseY, y);
+  write(op, kPointwiseY, y);
   finish(op);
   operations_.push_back(op);
 }
@@ -249,7 +261,7 @@ void DnnGraph::product(Tensor a, Tensor b, Tensor c) {
   Descriptor op = make(kOperationMatmul);
   connect(op, kMatmulA, a);
   connect(op, kMatmulB, b);
-  connect(op, kMatmulC, c);
+  write(op, kMatmulC, c);
   set(op, kMatmulDesc, kDescriptorType, kind);
   finish(op);
   operations_.push_back(op);
@@ -258,7 +270,7 @@ void DnnGraph::product(Tensor a, Tensor b, Tensor c) {
 void DnnGraph::reshape(Tensor x, Tensor y) {
   Descriptor op = make(kOperationReshape);
   connect(op, kReshapeX, x);
-  connect(op, kReshapeY, y);
+  write(op, kReshapeY, y);
   finish(op);
   operations_.push_back(op);
 }
@@ -270,7 +282,7 @@ void DnnGraph::reduce(int mode, Tensor x, Tensor y) {
   finish(kind);
   Descriptor op = make(kOperationReduction);
   connect(op, kReductionX, x);
-  connect(op, kReductionY, y);
+  write(op, kReductionY, y);
   set(op, kReductionDesc, kDescriptorType, kind);
   finish(op);
   operations_.push_back(op);
@@ -360,11 +372,29 @@ void DnnGraph::run(std::span<const void* const> pointers, void* workspace) {
     last_.assign(pointers.begin(), pointers.end());
     last_workspace_ = workspace;
   }
-  // Generated kernels of Hopper begin before the library's kernel in front of them ends, where that one allows it, and
-  // results were wrong where such a graph adds a residual (seen with torch 2.11's cuDNN, 2026-11-25).
-  if (reads_beside_ && dnn_.queue().library_may_run()) dnn_.queue().end_library_work();
+  wait_for_operands(pointers);
   dnn_.check(dnn_.execute_(dnn_.handle(), plan_, pack_), "run");
-  dnn_.queue().library_was_called();
+  dnn_.queue().in_flight().add(ranges(written_, pointers));
+}
+
+std::vector<ByteRange> DnnGraph::ranges(std::span<const std::size_t> places,
+                                        std::span<const void* const> pointers) const {
+  std::vector<ByteRange> found;
+  for (std::size_t place : places) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(pointers[place]);
+    found.push_back({begin, begin + bytes_[place]});
+  }
+  return found;
+}
+
+/// Generated kernels of Hopper begin before the library's kernel in front of them ends, where that one allows it, and
+/// results were wrong where such a graph adds a residual (seen with torch 2.11's cuDNN, 2026-11-25).
+void DnnGraph::wait_for_operands(std::span<const void* const> pointers) {
+  const InFlight& in_flight = dnn_.queue().in_flight();
+  if (in_flight.none()) return;
+  const std::vector<ByteRange> read = ranges(beside_, pointers);
+  if (std::ranges::any_of(read, [&](const ByteRange& r) { return in_flight.may_write(r); }))
+    dnn_.queue().end_library_work();
 }
 
 }  // namespace coil::runtime::cuda

@@ -111,8 +111,12 @@ class DnnGraph {
   Tensor add_tensor(DType, const Sizes& sizes, const Sizes& strides, std::int64_t alignment, bool is_virtual,
                     bool by_value);
   Descriptor pointwise_operation(int mode);
-  /// Connects what an operation before or after the product reads, and notes whether it is in memory.
+  /// Connects what an operation before or after the product reads, and notes it where it is in memory.
   void read_beside(Descriptor, int attribute, Tensor);
+  void write(Descriptor, int attribute, Tensor);
+  void note(std::vector<std::size_t>& places, Tensor) const;
+  std::vector<ByteRange> ranges(std::span<const std::size_t> places, std::span<const void* const> pointers) const;
+  void wait_for_operands(std::span<const void* const> pointers);
   Descriptor convolution_kind(const Convolution&);
   void set_factors(Descriptor, int alpha, int beta);
   bool try_mode(Descriptor graph, int mode);
@@ -120,7 +124,7 @@ class DnnGraph {
 
   Dnn& dnn_;
   std::vector<Descriptor> owned_, tensors_, operations_;
-  std::vector<std::int64_t> in_memory_, numbers_;
+  std::vector<std::int64_t> in_memory_, numbers_;  ///< ids
   std::vector<float> number_values_;
   std::vector<const void*> last_;  ///< the pointers that `pack_` holds
   const void* last_workspace_ = nullptr;
@@ -129,8 +133,9 @@ class DnnGraph {
   std::string why_;
   int precision_ = 0;  ///< what operations compute in: cudnnDataType_t
   Freedom freedom_;
-  bool reads_beside_ = false;
-  bool taken_ = true;  ///< what was described so far
+  std::vector<std::size_t> bytes_;             ///< from the first to the last element of each in memory
+  std::vector<std::size_t> beside_, written_;  ///< places among those in memory
+  bool taken_ = true;                          ///< what was described so far
   bool refused(const char* step);
 };
 

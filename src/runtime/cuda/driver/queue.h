@@ -5,6 +5,7 @@
 
 #include "runtime/cuda/driver/copier.h"
 #include "runtime/cuda/driver/device.h"
+#include "runtime/cuda/driver/in_flight.h"
 #include "runtime/cuda/driver/pool.h"
 
 namespace coil::runtime::cuda {
@@ -47,10 +48,9 @@ class CudaQueue final : public Queue {
   Blas& blas();
   Dnn& dnn();
   MemoryPool& pool() { return *pool_; }
-  /// Kernels of libraries may let the kernel behind them begin before they end. Whether the last work on the stream may
-  /// be such a kernel: of a recording, whose lanes part and join, it is not known.
-  bool library_may_run() const { return recording_ || library_may_run_; }
-  void library_was_called() { library_may_run_ = true; }
+  /// Kernels of libraries may let the kernel behind them begin before they end: what those on the stream, or on the
+  /// lane of a recording, may still write.
+  InFlight& in_flight() { return recording_ ? recording_->in_flight[recording_->lane] : in_flight_; }
   /// The next kernel begins when all before it has ended, whatever it asks for itself.
   void end_library_work();
 
@@ -59,6 +59,7 @@ class CudaQueue final : public Queue {
   /// Work that is being recorded: the lanes are streams that part from the first and come back to it.
   struct Recording {
     std::vector<Stream> lanes;
+    std::vector<InFlight> in_flight;  ///< for each lane
     std::uint32_t lane = 0;
     Event begun = nullptr;
     std::vector<Event> done;  ///< of steps that others wait for; null: of others
@@ -76,7 +77,7 @@ class CudaQueue final : public Queue {
   Stream own_ = nullptr, stream_ = nullptr;
   std::vector<Stream> side_;  ///< the lanes of recorded work beside the first, which is own_
   std::optional<Recording> recording_;
-  bool library_may_run_ = true;
+  InFlight in_flight_;
   Storage fence_;                   ///< what end_library_work writes to
   int depth_ = 0;                   ///< of begin … end
   ContextHandle before_ = nullptr;  ///< the thread's context at the outermost begin

@@ -1,0 +1,34 @@
+// What kernels that let others begin before they end may still be writing.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace coil::runtime::cuda {
+
+struct ByteRange {
+  std::uintptr_t begin = 0, end = 0;
+  bool overlaps(const ByteRange& other) const { return begin < other.end && other.begin < end; }
+};
+
+/// Of one stream, since the last work that waits for all before it and is waited for by all behind it.
+class InFlight {
+ public:
+  bool none() const { return !anything_ && written_.empty(); }
+  bool may_write(const ByteRange& range) const {
+    return anything_ || std::ranges::any_of(written_, [&](const ByteRange& w) { return w.overlaps(range); });
+  }
+  void add(std::span<const ByteRange> written) { written_.insert(written_.end(), written.begin(), written.end()); }
+  void add_anything() { anything_ = true; }
+  void clear() {
+    anything_ = false;
+    written_.clear();
+  }
+
+ private:
+  bool anything_ = true;  ///< as long as nothing is known
+  std::vector<ByteRange> written_;
+};
+
+}  // namespace coil::runtime::cuda
