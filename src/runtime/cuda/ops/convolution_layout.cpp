@@ -9,7 +9,7 @@ namespace coil::runtime::cuda {
 BoundView widened(BoundView v) {
   if (v.sizes.size() != 3) return v;
   v.sizes.insert(v.sizes.begin() + 2, 1);
-  v.strides.insert(v.strides.begin() + 2, v.sizes[3] * v.strides[3]);
+  v.strides.insert(v.strides.begin() + 2, v.sizes[3] * v.strides[2]);
   return v;
 }
 
