@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/heuristics/launch_config.h"
 #include "ir/ir.h"
 
 namespace coil::codegen {
@@ -38,7 +39,9 @@ struct Kernel {
   /// the same element of the output is written.
   std::vector<std::pair<ir::BufferId, ir::BufferId>> in_place;
   std::optional<Launch> launch;  ///< GPU
-  int shapes = 1;  ///< launch shapes worth a measurement (scheduler::Group::shape); some may be equal texts
+  /// Launch configs worth a measurement, the heuristics' own first (scheduler::Group::launch_config is a place in this
+  /// list); some may be equal texts. Empty where a kernel has just one.
+  std::vector<LaunchConfig> candidates;
 };
 
 }  // namespace coil::codegen

@@ -1,4 +1,4 @@
-// Launch shapes by measurement: what is timed, what is taken, what is remembered, and times on the driver of
+// Launch configs by measurement: what is timed, what is taken, what is remembered, and times on the driver of
 // test/fake_cuda.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ struct Autotune : testing::Test {
     said = autotune::choose_launches(graph, schedule, backend, timer,
                                      {.cache = remember ? std::optional(cache.path()) : std::nullopt});
     std::vector<int> shapes;
-    for (const auto& item : schedule.items) shapes.push_back(std::get<scheduler::Group>(item).shape);
+    for (const auto& item : schedule.items) shapes.push_back(std::get<scheduler::Group>(item).launch_config);
     return shapes;
   }
   std::string said;

@@ -185,21 +185,10 @@ bool Body::made_here(Scalar load) const {
 }
 
 bool Body::varies(Scalar n) {
-  if (lanes.width == 1) return false;
-  if (auto it = varies_.find(n); it != varies_.end()) return it->second;
-  bool v = false;
-  if (n->op == ScalarOp::LinearLoad && made_here(n)) {
-    v = locals_.at(n->buffer).per_lane || (n->mask && varies(n->mask));
-  } else {
-    for (Expr e : n->index) {
-      // An index value is itself a number; only conditions and addresses may ignore the lane.
-      const auto s = lane_stride(env(), e, lanes);
-      v = v || s != 0;
-    }
-    for (Scalar a : n->args) v = v || varies(a);
-    if (n->mask) v = v || varies(n->mask);
-  }
-  return varies_[n] = v;
+  return varies_in_run(env(), n, lanes, varies_, [&](Scalar l) -> std::optional<bool> {
+    if (l->op != ScalarOp::LinearLoad || !made_here(l)) return std::nullopt;
+    return locals_.at(l->buffer).per_lane || (l->mask && varies(l->mask));
+  });
 }
 
 bool Body::depends(Scalar root, std::span<const Expr> variables) {
@@ -332,10 +321,8 @@ std::string Body::load(Scalar n, const std::vector<std::string>& indirect) {
 // ---- Runs ----
 
 bool Body::packable(Scalar n) {
-  if (lanes.width == 1 || n->op != ScalarOp::LinearLoad || made_here(n)) return false;
-  if (std::any_of(n->args.begin(), n->args.end(), [&](Scalar a) { return varies(a); }) || (n->mask && varies(n->mask)))
-    return false;
-  return lane_stride(env(), n->index[0], lanes) == 1 && run_aligned(env(), n->index[0], lanes);
+  return n->op == ScalarOp::LinearLoad && !made_here(n) &&
+         loads_as_one(env(), n, lanes, [&](Scalar x) { return varies(x); });
 }
 
 std::string Body::pack_load(Scalar n) {
@@ -346,15 +333,6 @@ std::string Body::pack_load(Scalar n) {
   const std::string x = rest.empty() ? fmt::format("c_read<{}>({})", lanes.width, at)
                                      : fmt::format("c_read_part<{}>({}, {})", lanes.width, at, rest);
   return n->mask ? fmt::format("{} ? {} : {}{{}}", mask, x, pack_type(graph.buffer(n->buffer).layout.dtype)) : x;
-}
-
-std::vector<Scalar> Body::roots(const std::vector<const Statement*>& statements) const {
-  std::vector<Scalar> out;
-  for (const Statement* s : statements) {
-    out.push_back(s->body);
-    out.insert(out.end(), s->indirect.begin(), s->indirect.end());
-  }
-  return ir::topological(out);
 }
 
 void Body::hoist(std::span<const Scalar> nodes, std::span<const Expr> variables) {
@@ -469,7 +447,6 @@ Kernel Body::finish(Launch launch) {
   k.text = fmt::format("extern \"C\" __global__ void {} {}{} {{\n{}}}\n", bounds, k.symbol, signature, text);
   arguments_.give(k);
   k.may_fail = may_fail_;
-  k.shapes = shapes;
   for (Expr& e : launch.grid) e = env().simplify(e);
   k.launch = std::move(launch);
   return k;

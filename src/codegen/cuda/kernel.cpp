@@ -1,7 +1,12 @@
 #include "codegen/cuda/kernel.h"
 
+#include <algorithm>
+
 #include "codegen/cuda/forms.h"
-#include "codegen/cuda/windows.h"
+#include "codegen/heuristics/columns.h"
+#include "codegen/heuristics/points.h"
+#include "codegen/heuristics/scans.h"
+#include "codegen/heuristics/scatters.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -41,6 +46,11 @@ void inline_values(ir::Graph& graph, LoopNest& nest) {
   }
 }
 
+Kernel with(Kernel kernel, std::vector<LaunchConfig> candidates) {
+  kernel.candidates = std::move(candidates);
+  return kernel;
+}
+
 }  // namespace
 
 LoopNest cuda_nest(ir::Graph& graph, const scheduler::Group& group) {
@@ -49,26 +59,40 @@ LoopNest cuda_nest(ir::Graph& graph, const scheduler::Group& group) {
   return nest;
 }
 
-Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const GpuModel& model) {
-  GpuModel gpu = model;
-  if (group.shape > 0) gpu.shape = group.shape;
-  return print_cuda_nest(graph, cuda_nest(graph, group), gpu);
+Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const target::Target& target,
+                         const LaunchRequest& asked) {
+  LaunchRequest request = asked;
+  if (group.launch_config > 0) request.candidate = group.launch_config;
+  return print_cuda_nest(graph, cuda_nest(graph, group), target, request);
 }
 
-Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const GpuModel& gpu) {
-  if (std::holds_alternative<ir::Scatter>(nest.statements[0].op->node)) {
-    Body body(graph, std::move(nest));
-    return cuda_scatter(body, gpu);
-  }
-  bool pointwise = true, scans = false;
-  for (const Statement& s : nest.statements)
-    pointwise = pointwise && s.role == Role::Outer, scans = scans || s.role == Role::Scan;
-  if (!pointwise && !scans)
-    if (auto kernel = cuda_windows(graph, nest, gpu)) return std::move(*kernel);
+Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const target::Target& target, const LaunchRequest& request) {
+  const target::Costs& costs = target.costs;
+  auto is = [](Role role) { return [role](const Statement& s) { return s.role == role; }; };
+  const bool scatters = std::holds_alternative<ir::Scatter>(nest.statements[0].op->node),
+             scans = std::ranges::any_of(nest.statements, is(Role::Scan)),
+             pointwise = std::ranges::all_of(nest.statements, is(Role::Outer));
+  if (!scatters && !pointwise && !scans)
+    if (auto plan = plan_windows(graph, nest, costs, request))
+      return with(cuda_windows(graph, *plan), std::move(plan->choice.candidates));
   Body body(graph, std::move(nest));
-  if (scans) return cuda_scan(body, gpu);
-  if (pointwise) return body.nest.tiled ? cuda_tiles(body, gpu) : cuda_pointwise(body, gpu);
-  return body.nest.vector == LoopNest::Vector::Outer ? cuda_columns(body, gpu) : cuda_rows(body, gpu);
+  const LoopNest& loops = body.nest;
+  auto print = [&](Kernel (*emit)(Body&, const LaunchConfig&), std::vector<LaunchConfig> candidates) {
+    LaunchChoice choice = choose(std::move(candidates), request);
+    return with(emit(body, choice.config), std::move(choice.candidates));
+  };
+  if (scatters) return print(cuda_scatter, {scatter_config(scatter_facts(graph, loops), target)});
+  if (scans && scans_columns(loops)) return print(cuda_scan_columns, {scan_column_config()});
+  if (scans) return print(cuda_scan, scan_configs(scan_facts(graph, loops), costs));
+  if (pointwise && !loops.tiled) return print(cuda_pointwise, point_configs(point_facts(graph, loops), costs));
+  if (pointwise) {
+    TilePlan plan = plan_tiles(graph, loops, costs, request);
+    return with(cuda_tiles(body, plan), std::move(plan.choice.candidates));
+  }
+  if (loops.vector == LoopNest::Vector::Outer)
+    return print(cuda_columns, column_configs(column_facts(graph, loops), costs));
+  RowPlan plan = plan_rows(graph, loops, costs, request);
+  return with(cuda_rows(body, plan), std::move(plan.choice.candidates));
 }
 
 std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol, const std::string& text,
@@ -97,8 +121,9 @@ std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol,
   return {batched, head + ") {\n" + body + text.substr(close + 4)};
 }
 
-Kernel print_cuda_scatter(ir::Graph& graph, const ir::Operation& op, const GpuModel& model) {
-  return print_cuda_nest(graph, make_scatter_nest(graph, op), model);
+Kernel print_cuda_scatter(ir::Graph& graph, const ir::Operation& op, const target::Target& target,
+                          const LaunchRequest& request) {
+  return print_cuda_nest(graph, make_scatter_nest(graph, op), target, request);
 }
 
 }  // namespace coil::codegen
