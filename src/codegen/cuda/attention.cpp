@@ -21,8 +21,8 @@ class AttentionKernel : public PlainKernel {
   AttentionKernel(ir::Graph& graph, const ir::Extern& call, const target::Costs& costs)
       : graph_(graph), call_(call), costs_(costs) {
     auto add = [&](const ir::BufferView& view, bool written) {
-      pointers_ += fmt::format("{}{}{}* p{}", k_.buffers.empty() ? "" : ", ", written ? "" : "const ",
-                               view.dtype == DType::Bool ? "u8" : "f32", k_.buffers.size());
+      pointers_.push_back({fmt::format("{}{}*", written ? "" : "const ", view.dtype == DType::Bool ? "u8" : "f32"),
+                           fmt::format("p{}", k_.buffers.size())});
       k_.buffers.push_back(view.buffer);
       k_.written.push_back(written);
     };
@@ -147,7 +147,8 @@ class AttentionKernel : public PlainKernel {
   const target::Costs& costs_;
   LaunchConfig config_;
   Expr blocks_ = 0;
-  std::string pointers_, head_;
+  std::vector<Parameter> pointers_;
+  std::string head_;
 };
 
 }  // namespace

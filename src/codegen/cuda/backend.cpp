@@ -68,9 +68,8 @@ class CudaBackend : public Backend {
     return is_cuda_attention(call.op) ? cuda_attention(graph, call, target_.costs) : cuda_sort(graph, call);
   }
 
-  std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text,
-                                                           std::size_t buffers, std::size_t count) const override {
-    return batch_cuda_kernel(symbol, text, buffers, count);
+  std::optional<KernelParts> batch(const KernelParts& parts, std::size_t buffers, std::size_t count) const override {
+    return batch_cuda_kernel(parts, buffers, count);
   }
 
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {

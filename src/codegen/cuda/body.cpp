@@ -422,29 +422,30 @@ void Body::store(const Statement& s, const std::string& value) {
 Kernel Body::finish(Launch launch) {
   Kernel k;
   k.in_place = in_place();
-  std::vector<std::string> parameters;
+  KernelParts parts;
   const auto& buffers = arguments_.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const bool shares = std::any_of(k.in_place.begin(), k.in_place.end(),
                                     [&](auto& p) { return p.first == buffers[i] || p.second == buffers[i]; });
-    parameters.push_back(fmt::format("{}{}*{} p{}", arguments_.written()[i] ? "" : "const ",
-                                     cuda_storage_type(graph.buffer(buffers[i]).layout.dtype),
-                                     shares ? "" : " __restrict__", i));
+    const std::string type = cuda_storage_type(graph.buffer(buffers[i]).layout.dtype);
+    parts.parameters.push_back(
+        {(arguments_.written()[i] ? "" : "const ") + type + "*", fmt::format("p{}", i), !shares});
   }
   // A run that failed writes no more. (Blocks of the kernel that fails may wait for each other, so that it goes on.)
-  std::string text = !may_fail_ || stops_any_time ? "  if (c_stop(status)) return;\n" : "  c_begin();\n";
+  parts.body = !may_fail_ || stops_any_time ? "  if (c_stop(status)) return;\n" : "  c_begin();\n";
   for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) {
-    parameters.push_back(fmt::format("i64 n{}", i));
-    text += fmt::format("  const {0} s{1} = ({0})n{1};\n", index_type_, i);
+    parts.parameters.push_back({"i64", fmt::format("n{}", i)});
+    parts.body += fmt::format("  const {0} s{1} = ({0})n{1};\n", index_type_, i);
   }
-  parameters.push_back("i64* status");
-  text += head_ + body_;
-  const std::string signature = fmt::format("({})", fmt::join(parameters, ", "));
+  parts.parameters.push_back({"i64*", "status"});
+  parts.body += head_ + body_;
   std::string bounds = launch.resident ? fmt::format("__launch_bounds__({}, {})", launch.block, launch.resident)
                                        : fmt::format("__launch_bounds__({})", launch.block);
   if (launch.cluster > 1) bounds += fmt::format(" __cluster_dims__({}, 1, 1)", launch.cluster);
-  k.symbol = "coil_" + to_hex(hash(signature + bounds + text)).substr(0, 16);
-  k.text = fmt::format("extern \"C\" __global__ void {} {}{} {{\n{}}}\n", bounds, k.symbol, signature, text);
+  k.symbol = "coil_" + to_hex(hash(to_string(parts.parameters) + bounds + parts.body)).substr(0, 16);
+  parts.qualifiers = "__global__ void " + bounds;
+  k.text = parts.text(k.symbol);
+  k.parts = std::move(parts);
   arguments_.give(k);
   k.may_fail = may_fail_;
   for (Expr& e : launch.grid) e = env().simplify(e);

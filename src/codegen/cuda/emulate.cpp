@@ -81,10 +81,7 @@ class EmulatedBackend : public Backend {
   /// Called as CPU kernels are: once, with the launch's grid behind the scalars.
   static Kernel on_cpu(Kernel k) {
     const std::string inner = k.symbol + "_threads";
-    const std::size_t at = k.text.find(k.symbol);
-    std::string text = k.text;
-    text.replace(at, k.symbol.size(), inner);
-    text.replace(0, std::string_view("extern \"C\" ").size(), "");
+    std::string text = k.parts->text(inner, "");
     const bool waits =
         std::ranges::any_of(kWaiting, [&](std::string_view call) { return text.find(call) != std::string::npos; });
     text += fmt::format(
@@ -96,6 +93,7 @@ class EmulatedBackend : public Backend {
     k.extent = 1;
     k.grain = 1;
     k.launch.reset();
+    k.parts.reset();
     return k;
   }
 

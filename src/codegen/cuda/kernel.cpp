@@ -95,30 +95,21 @@ Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const target::Target& ta
   return with(cuda_rows(body, plan), std::move(plan.choice.candidates));
 }
 
-std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol, const std::string& text,
-                                                      std::size_t buffers, std::size_t count) {
-  // `… SYMBOL(T0* p0, …, i64 n0, …, i64* status) {` and the lines of the body.
-  const std::size_t name = text.find(symbol), open = text.find('(', name), close = text.find(") {\n", open);
-  COIL_CHECK(name != std::string::npos && close != std::string::npos, "the text of {} has no head", symbol);
-  std::vector<std::string> parameters;
-  for (std::size_t at = open + 1; at < close;) {
-    const std::size_t end = std::min(text.find(", ", at), close);
-    parameters.push_back(text.substr(at, end - at));
-    at = end + 2;
+KernelParts batch_cuda_kernel(KernelParts parts, std::size_t buffers, std::size_t count) {
+  COIL_CHECK(parts.parameters.size() > buffers, "a kernel of {} parameters has {} buffers", parts.parameters.size(),
+             buffers);
+  std::string pointers;
+  for (std::size_t k = 0; k < buffers; ++k) {
+    const Parameter& p = parts.parameters[k];
+    pointers += fmt::format("  {0}{1} {2} = ({0})table.p[blockIdx.y * {3} + {4}];\n", p.type,
+                            p.restricted ? " __restrict__" : "", p.name, buffers, k);
   }
-  const std::string batched = fmt::format("{}_x{}", symbol, count);
-  std::string head = fmt::format("{}{}(const __grid_constant__ c_table<{}> table", text.substr(0, name), batched,
-                                 buffers * count),
-              body;
-  for (std::size_t k = 0; k < parameters.size(); ++k) {
-    const std::size_t star = parameters[k].rfind('*');
-    if (k >= buffers)
-      head += ", " + parameters[k];
-    else
-      body += fmt::format("  {} = ({})table.p[blockIdx.y * {} + {}];\n", parameters[k],
-                          parameters[k].substr(0, star + 1), buffers, k);
-  }
-  return {batched, head + ") {\n" + body + text.substr(close + 4)};
+  parts.body = pointers + parts.body;
+  const auto first = parts.parameters.begin();
+  parts.parameters.erase(first, first + static_cast<std::ptrdiff_t>(buffers));
+  parts.parameters.insert(parts.parameters.begin(),
+                          {fmt::format("const __grid_constant__ c_table<{}>", buffers * count), "table"});
+  return parts;
 }
 
 Kernel print_cuda_scatter(ir::Graph& graph, const ir::Operation& op, const target::Target& target,

@@ -20,8 +20,7 @@ LoopNest cuda_nest(ir::Graph&, const scheduler::Group&);
 /// The kernel of such loops, or of a scatter's.
 Kernel print_cuda_nest(ir::Graph&, LoopNest, const target::Target&, const LaunchRequest& = {});
 
-/// A kernel's text for several sets of buffers in one launch (Backend::batch): the pointers come as one table.
-std::pair<std::string, std::string> batch_cuda_kernel(const std::string& symbol, const std::string& text,
-                                                      std::size_t buffers, std::size_t count);
+/// A kernel for several sets of its buffers in one launch (Backend::batch): the pointers come as one table.
+KernelParts batch_cuda_kernel(KernelParts, std::size_t buffers, std::size_t count);
 
 }  // namespace coil::codegen
