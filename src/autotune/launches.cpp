@@ -17,7 +17,8 @@ struct TunedKernel {
   std::vector<scheduler::Group*> groups;
   std::filesystem::path entry;
   std::vector<Trial> trials;  ///< distinct texts, the usual first
-  std::vector<int> configs;   ///< number of each among the kernel's candidates
+  std::vector<int> configs;   ///< number of each among the candidates
+  std::vector<codegen::LaunchConfig> candidates;
 };
 
 /// The kernel with the hints of sizes; nothing where one has none.
@@ -103,6 +104,7 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
     order.push_back(key);
     t.trials = {*trial};
     t.configs = {0};
+    t.candidates = usual.candidates;
     if (options.cache) t.entry = *options.cache / ("launch_" + key);
   }
 
@@ -144,7 +146,8 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
       if (times[k] && (!times[best] || *times[k] < *times[best])) best = k;
     if (times[0] && best > 0 && *times[best] > *times[0] * kWorth) best = 0;
     for (scheduler::Group* g : t.groups) g->launch_config = t.configs[best];
-    text += fmt::format("{}: config {}, of", t.trials[0].symbol, t.configs[best]);
+    text += fmt::format("{}: config {} ({}), of", t.trials[0].symbol, t.configs[best],
+                        codegen::to_string(t.candidates[static_cast<std::size_t>(t.configs[best])]));
     for (std::size_t k = 0; k < times.size(); ++k)
       text += fmt::format(" {}:{}x{} {}", t.configs[k], t.trials[k].grid[0], t.trials[k].block,
                           times[k] ? fmt::format("{:.4f}", *times[k]) : std::string("failed"));

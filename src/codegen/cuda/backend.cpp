@@ -7,6 +7,7 @@
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
 #include "codegen/cuda/sort.h"
+#include "codegen/grid_nest.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -55,7 +56,7 @@ class CudaBackend : public Backend {
     return print_cuda_scatter(graph, op, target_, request_);
   }
   std::optional<LoopNest> nest(ir::Graph& graph, const scheduler::Group& group) const override {
-    return cuda_nest(graph, group);
+    return make_grid_nest(graph, group);
   }
   std::optional<LoopNest> nest(ir::Graph& graph, const ir::Operation& op) const override {
     return make_scatter_nest(graph, op);

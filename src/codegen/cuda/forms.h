@@ -2,10 +2,8 @@
 // (codegen/heuristics), and how to launch it.
 #pragma once
 #include "codegen/cuda/body.h"
+#include "codegen/heuristics/kernel_plan.h"
 #include "codegen/heuristics/nest_facts.h"
-#include "codegen/heuristics/rows.h"
-#include "codegen/heuristics/tiles.h"
-#include "codegen/heuristics/windows.h"
 
 namespace coil::codegen {
 

@@ -15,9 +15,7 @@ Kernel print_cuda_kernel(ir::Graph&, const scheduler::Group&, const target::Targ
 /// place, any of them wins, as in eager on a GPU.
 Kernel print_cuda_scatter(ir::Graph&, const ir::Operation&, const target::Target&, const LaunchRequest& = {});
 
-/// The loops that a group's kernel is written from, with the values of points inlined where they are read.
-LoopNest cuda_nest(ir::Graph&, const scheduler::Group&);
-/// The kernel of such loops, or of a scatter's.
+/// The kernel of the loops of a group (codegen/grid_nest.h), or of a scatter's.
 Kernel print_cuda_nest(ir::Graph&, LoopNest, const target::Target&, const LaunchRequest& = {});
 
 /// A kernel for several sets of its buffers in one launch (Backend::batch): the pointers come as one table.
