@@ -29,7 +29,7 @@ const Row kRows[] = {
      "blocks that share a long row of a reduction; as many as its length asks for by default"},
     {"cuda.launch_config", &Settings::cuda_launch_config, "N",
      "which of the launch configs that max_autotune would try every kernel takes, the last where it has fewer; 0, what "
-     "a model of the machine says, by default"},
+     "the heuristics take, by default"},
     {"cuda.windows", &Settings::cuda_windows, "true|false",
      "on a GPU, convolutions of each channel by itself are kernels of Coil's own, not cuDNN's"},
     {"cuda.direct_rows", &Settings::cuda_direct_rows, "true|false",

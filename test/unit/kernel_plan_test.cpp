@@ -74,6 +74,46 @@ TEST(KernelPlans, KernelsNameTheirCandidates) {
   EXPECT_EQ(kernel.launch->block, kernel.candidates[0].threads);
 }
 
+// ---- What stays in registers
+
+/// A softmax along the rows of f32[512, n].
+std::string softmax_of(int n) {
+  return fmt::format(R"(loops():
+buf0: f32[512, {0}]@cuda:0 input x
+buf1: f32[512, 1]@cuda:0 fixed
+buf2: f32[512, {0}]@cuda:0 fixed
+buf3: f32[512, 1]@cuda:0 fixed
+buf4: f32[512, {0}]@cuda:0 fixed output
+op0: buf1 = reduce.max[i0 < 512, i1 < 1; r0 < {0}] load(buf0, [i0, r0])
+op1: buf2 = pointwise[i0 < 512, i1 < {0}] exp(sub(load(buf0, [i0, i1]), load(buf1, [i0, 0])))
+op2: buf3 = reduce.sum[i0 < 512, i1 < 1; r0 < {0}] load(buf2, [i0, r0])
+op3: buf4 = pointwise[i0 < 512, i1 < {0}] div(load(buf2, [i0, i1]), load(buf3, [i0, 0]))
+return output=buf4 as f32[512, {0}]
+)",
+                     n);
+}
+
+TEST(KeptValues, ARowThatFitsRegistersIsReadOnce) {
+  Nest nest(softmax_of(4096));
+  const KernelPlan plan = nest.plan();
+  const RowPlan& rows = std::get<RowPlan>(plan);
+  EXPECT_FALSE(rows.choice.config.looped);
+  ASSERT_FALSE(rows.kept.empty());
+  EXPECT_EQ(rows.kept[0].level, 0);
+  EXPECT_TRUE(rows.pairs.empty()) << "going through registers again costs nothing";
+  EXPECT_EQ(rows.coarse.size(), 1u) << "the exponentials";
+}
+
+TEST(KeptValues, ALongRowIsReadAgainAndItsReductionsAreMadeTogether) {
+  Nest nest(softmax_of(1 << 20));
+  const KernelPlan plan = nest.plan();
+  const RowPlan& rows = std::get<RowPlan>(plan);
+  EXPECT_TRUE(rows.choice.config.looped);
+  EXPECT_TRUE(rows.kept.empty());
+  ASSERT_EQ(rows.pairs.size(), 1u);
+  EXPECT_EQ(rows.pairs[0].kind, OnlinePair::Kind::Softmax);
+}
+
 // ---- The text in its parts
 
 const KernelParts parts{.qualifiers = "__global__ void __launch_bounds__(64)",
