@@ -1,7 +1,7 @@
 """Convolutions of each channel by itself on a GPU: eager with rows and with channels innermost, cuDNN through Coil, and
 Coil's kernels, forward and both gradients, in bf16.
 
-usage: gpu_windows.py [--shapes N] [--seconds N]      --shapes: also the launch shapes 1 to N-1
+usage: gpu_windows.py [--shapes N] [--seconds N]      --shapes: also the launch configs 1 to N-1
 Milliseconds by events with the L2 cache flushed, the share of the copy's bandwidth (operands read once and results
 written once), and the distance from f32.
 """
@@ -84,7 +84,7 @@ def measure(case, shapes, ceiling):
             print(f"  {direction}")
             tell("eager, rows", lambda: function(*args, stride, padding), want, gb, ceiling)
             tell("eager, channels last", lambda: function(*args_last, stride, padding), want, gb, ceiling)
-            options = [("Coil", {})] + [(f"Coil, shape {k}", {"cuda.launch_shape": k}) for k in range(1, shapes)]
+            options = [("Coil", {})] + [(f"Coil, shape {k}", {"cuda.launch_config": k}) for k in range(1, shapes)]
             for name, extra in [("cuDNN through Coil", {"cuda.windows": "false"}), *options]:
                 compiled = sides.compiled(function, "coil", options=extra)
                 tell(name, lambda: compiled(*args_last, stride, padding), want, gb, ceiling)

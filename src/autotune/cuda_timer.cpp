@@ -108,7 +108,7 @@ std::vector<std::optional<double>> CudaTimer::time(std::span<const Trial> trials
   for (const Trial& t : trials) bytes = std::max(bytes, bytes_of(t));
   std::size_t free = 0, total = 0;
   d.check(d.memory_info(&free, &total), "tell how much memory is free");
-  // The caller's program needs memory too; what does not fit is left to the model of the machine.
+  // The caller's program needs memory too; what does not fit is left to the heuristics.
   Address memory = 0;
   if (bytes > free / 2 || d.allocate(&memory, bytes) != kSuccess)
     return std::vector<std::optional<double>>(trials.size());

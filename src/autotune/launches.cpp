@@ -17,7 +17,8 @@ struct TunedKernel {
   std::vector<scheduler::Group*> groups;
   std::filesystem::path entry;
   std::vector<Trial> trials;  ///< distinct texts, the usual first
-  std::vector<int> shapes;    ///< number of each
+  std::vector<int> configs;   ///< number of each among the candidates
+  std::vector<codegen::LaunchConfig> candidates;
 };
 
 /// The kernel with the hints of sizes; nothing where one has none.
@@ -59,7 +60,7 @@ std::string key_of(const Trial& t, const std::string& isa, const std::string& id
   return to_hex(h.digest());
 }
 
-/// An entry is `NUMBER SYMBOL`: a number alone would mean another shape to a later compiler.
+/// An entry is `NUMBER SYMBOL`: a number alone would mean another config to a later compiler.
 std::optional<std::pair<int, std::string>> remembered_launch(const std::filesystem::path& entry) {
   const auto bytes = codegen::read_binary(entry);
   if (!bytes) return std::nullopt;
@@ -77,8 +78,8 @@ void remember(const std::filesystem::path& entry, int number, const std::string&
   codegen::write_binary(entry, std::as_bytes(std::span(text)));
 }
 
-codegen::Kernel in_shape(ir::Graph& graph, scheduler::Group group, const codegen::Backend& backend, int shape) {
-  group.shape = shape;
+codegen::Kernel in_config(ir::Graph& graph, scheduler::Group group, const codegen::Backend& backend, int config) {
+  group.launch_config = config;
   return backend.group(graph, group);
 }
 
@@ -93,7 +94,7 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
     auto* group = std::get_if<scheduler::Group>(&item);
     if (!group) continue;
     const codegen::Kernel usual = backend.group(graph, *group);
-    if (usual.shapes <= 1 || !usual.launch) continue;
+    if (usual.candidates.size() <= 1 || !usual.launch) continue;
     const auto trial = trial_of(graph, usual);
     if (!trial) continue;
     const std::string key = key_of(*trial, backend.isa(), timer.identity());
@@ -102,7 +103,8 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
     if (t.groups.size() > 1) continue;
     order.push_back(key);
     t.trials = {*trial};
-    t.shapes = {0};
+    t.configs = {0};
+    t.candidates = usual.candidates;
     if (options.cache) t.entry = *options.cache / ("launch_" + key);
   }
 
@@ -112,20 +114,20 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
     TunedKernel& t = all[key];
     const scheduler::Group& group = *t.groups[0];
     if (const auto found = options.cache ? remembered_launch(t.entry) : std::nullopt) {
-      if (in_shape(graph, group, backend, found->first).symbol == found->second) {
-        for (scheduler::Group* g : t.groups) g->shape = found->first;
-        text += fmt::format("{}: shape {}, remembered\n", t.trials[0].symbol, found->first);
+      if (in_config(graph, group, backend, found->first).symbol == found->second) {
+        for (scheduler::Group* g : t.groups) g->launch_config = found->first;
+        text += fmt::format("{}: config {}, remembered\n", t.trials[0].symbol, found->first);
         continue;
       }
     }
     const codegen::Kernel usual = backend.group(graph, group);
     std::vector<std::string> texts{usual.text};
-    for (int shape = 1; shape < usual.shapes; ++shape) {
-      codegen::Kernel k = in_shape(graph, group, backend, shape);
+    for (int number = 1; number < static_cast<int>(usual.candidates.size()); ++number) {
+      codegen::Kernel k = in_config(graph, group, backend, number);
       auto trial = trial_of(graph, k);
       if (!trial || std::find(t.trials.begin(), t.trials.end(), *trial) != t.trials.end()) continue;
       t.trials.push_back(std::move(*trial));
-      t.shapes.push_back(shape);
+      t.configs.push_back(number);
       texts.push_back(std::move(k.text));
     }
     if (t.trials.size() == 1) continue;
@@ -143,13 +145,14 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
     for (std::size_t k = 1; k < times.size(); ++k)
       if (times[k] && (!times[best] || *times[k] < *times[best])) best = k;
     if (times[0] && best > 0 && *times[best] > *times[0] * kWorth) best = 0;
-    for (scheduler::Group* g : t.groups) g->shape = t.shapes[best];
-    text += fmt::format("{}: shape {}, of", t.trials[0].symbol, t.shapes[best]);
+    for (scheduler::Group* g : t.groups) g->launch_config = t.configs[best];
+    text += fmt::format("{}: config {} ({}), of", t.trials[0].symbol, t.configs[best],
+                        codegen::to_string(t.candidates[static_cast<std::size_t>(t.configs[best])]));
     for (std::size_t k = 0; k < times.size(); ++k)
-      text += fmt::format(" {}:{}x{} {}", t.shapes[k], t.trials[k].grid[0], t.trials[k].block,
+      text += fmt::format(" {}:{}x{} {}", t.configs[k], t.trials[k].grid[0], t.trials[k].block,
                           times[k] ? fmt::format("{:.4f}", *times[k]) : std::string("failed"));
     text += " ms\n";
-    if (options.cache && times[best]) remember(t.entry, t.shapes[best], t.trials[best].symbol);
+    if (options.cache && times[best]) remember(t.entry, t.configs[best], t.trials[best].symbol);
   }
   return text;
 }

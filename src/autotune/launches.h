@@ -1,5 +1,5 @@
-// Launch shapes by measurement: each kernel of a schedule is timed in the shapes that its form finds worth trying; the
-// fastest goes into the schedule, and is remembered on disk.
+// Launch configs by measurement: each kernel of a schedule is timed in the configs that heuristics find worth trying;
+// the fastest goes into the schedule, and is remembered on disk.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -17,9 +17,9 @@ struct LaunchOptions {
   std::optional<std::filesystem::path> cache;  ///< folder of the kernel cache; none: what is found is not remembered
 };
 
-/// Sets Group::shape of each group whose sizes have hints. A kernel with the same text, sizes and device as one that
-/// was measured before takes what was found then. The first shape, the one of the model of the machine, stays unless
-/// another is clearly faster. Returns a line for each kernel, for logs. Throws Error when kernels cannot be compiled,
+/// Sets Group::launch_config of each group whose sizes have hints. A kernel with the same text, sizes and device as one
+/// that was measured before takes what was found then. The first config, the heuristics' own, stays unless another is
+/// clearly faster. Returns a line for each kernel, for logs. Throws Error when kernels cannot be compiled,
 /// or the device fails.
 std::string choose_launches(ir::Graph&, scheduler::Schedule&, const codegen::Backend&, Timer&, const LaunchOptions&);
 

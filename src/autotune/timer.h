@@ -1,4 +1,4 @@
-// What autotuning asks of a device: how long a kernel takes there in each of several launch shapes.
+// What autotuning asks of a device: how long a kernel takes there in each of several launch configs.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -32,7 +32,7 @@ class Timer {
   virtual const std::string& identity() const = 0;
   /// The kernels that trials name from now on. Throws Error when the device cannot load them.
   virtual void load(std::span<const std::vector<std::byte>> libraries) = 0;
-  /// Milliseconds of each trial, on memory that holds zeros. The trials are one kernel's shapes, and take turns.
+  /// Milliseconds of each trial, on memory that holds zeros. The trials are one kernel's configs, and take turns.
   /// Nothing for one that cannot run here. Throws Error when the device fails.
   virtual std::vector<std::optional<double>> time(std::span<const Trial>) = 0;
 };

@@ -51,11 +51,10 @@ class Backend {
   virtual bool has_template(std::string_view op) const = 0;
   /// The kernel of an operation that has one.
   virtual Kernel template_kernel(ir::Graph&, const ir::Extern&) const = 0;
-  /// The kernel `text` for `count` sets of buffers in one launch, set k at blockIdx.y = k: symbol and text. It takes
-  /// the pointers of all sets, one set after the other. Nothing where the device launches no grids.
-  virtual std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text,
-                                                                   std::size_t buffers, std::size_t count) const {
-    (void)symbol, (void)text, (void)buffers, (void)count;
+  /// The kernel for `count` sets of its `buffers` in one launch, set k at blockIdx.y = k. It takes the pointers of all
+  /// sets, one set after the other. Nothing where the device launches no grids.
+  virtual std::optional<KernelParts> batch(const KernelParts&, std::size_t buffers, std::size_t count) const {
+    (void)buffers, (void)count;
     return std::nullopt;
   }
   /// Throws Error with the compiler's first complaint.

@@ -1,10 +1,13 @@
 // A kernel's text and how to call it, whatever language it is in.
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "codegen/heuristics/launch_config.h"
 #include "ir/ir.h"
 
 namespace coil::codegen {
@@ -21,6 +24,27 @@ struct Launch {
   Expr shared_bytes = 0;  ///< dynamic shared memory
 };
 
+/// A parameter of a kernel.
+struct Parameter {
+  std::string type, name;   ///< `const f32*`, `p0`
+  bool restricted = false;  ///< no other parameter points to the same memory
+  bool operator==(const Parameter&) const = default;
+};
+
+/// The text of a kernel on a GPU, in a language like C, in the parts that it consists of: its parameters are changed
+/// here, and nobody reads them out of a text.
+struct KernelParts {
+  std::string qualifiers;             ///< in front of the symbol: `__global__ void __launch_bounds__(128)`
+  std::vector<Parameter> parameters;  ///< pointers in the order of the kernel's buffers, its scalars, the status word
+  std::string body;                   ///< lines
+  bool operator==(const KernelParts&) const = default;
+
+  /// `linkage`: what makes the symbol the name of the compiled kernel.
+  std::string text(std::string_view symbol, std::string_view linkage = "extern \"C\" ") const;
+};
+/// Parameters as they are declared, in parentheses.
+std::string to_string(std::span<const Parameter>);
+
 /// The text is a function of the fused node alone: buffers and symbols are named by position, so that equal kernels are
 /// equal texts. On the CPU: `extern "C" void SYMBOL(void* const* buffers, const i64* scalars, i64 begin, i64 end)` over
 /// a range of [0, extent). On a GPU: `extern "C" __global__ void SYMBOL(T0* b0, …, i64 s0, …, i64* status)`: one
@@ -28,6 +52,7 @@ struct Launch {
 struct Kernel {
   std::string symbol;  ///< `coil_` and a hash of the text
   std::string text;
+  std::optional<KernelParts> parts;   ///< GPU: what the text is made of
   std::vector<ir::BufferId> buffers;  ///< in the order of the pointers the kernel takes; the status word follows
   std::vector<bool> written;          ///< for each buffer, whether the kernel writes it
   Exprs scalars;                      ///< integers that the host computes for each binding of sizes
@@ -38,7 +63,9 @@ struct Kernel {
   /// the same element of the output is written.
   std::vector<std::pair<ir::BufferId, ir::BufferId>> in_place;
   std::optional<Launch> launch;  ///< GPU
-  int shapes = 1;  ///< launch shapes worth a measurement (scheduler::Group::shape); some may be equal texts
+  /// Launch configs worth a measurement, the heuristics' own first (scheduler::Group::launch_config is a place in this
+  /// list); some may be equal texts. Empty where a kernel has just one.
+  std::vector<LaunchConfig> candidates;
 };
 
 }  // namespace coil::codegen

@@ -18,12 +18,12 @@ class NoFusion : public scheduler::Choices {
   std::size_t max_members() const override { return 1; }
 };
 
-/// The number of a launch shape.
-int launch_shape(const std::string& text) {
+/// The number of a launch config.
+int launch_config(const std::string& text) {
   int number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (!text.empty() && (status != std::errc() || end != text.data() + text.size() || number < 0))
-    fail("cuda.launch_shape is {}: it is a number from 0 on", text);
+    fail("cuda.launch_config is {}: it is a number from 0 on", text);
   return number;
 }
 
@@ -34,7 +34,7 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
   if (device.is_host()) {
     if (settings.emulated_gpu)
       return codegen::make_emulated_cuda_backend(toolchain, std::move(choices),
-                                                 launch_shape(settings.cuda_launch_shape));
+                                                 launch_config(settings.cuda_launch_config));
     return codegen::make_cpp_backend(toolchain, choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
   }
   if (target::emitted_language(device.type) != "cuda")
@@ -43,7 +43,7 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
                                      .arch = settings.cuda_arch,
                                      .nvrtc = settings.cuda_nvrtc,
                                      .dependent_launch = settings.cuda_dependent_launch,
-                                     .shape = launch_shape(settings.cuda_launch_shape),
+                                     .launch_config = launch_config(settings.cuda_launch_config),
                                      .cluster = settings.cuda_cluster},
                                     std::move(choices));
 }

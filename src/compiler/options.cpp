@@ -27,9 +27,9 @@ const Row kRows[] = {
      "NVRTC's library, or a folder that holds it; searched in the usual places by default"},
     {"cuda.cluster", &Settings::cuda_cluster, "1|2|4|8",
      "blocks that share a long row of a reduction; as many as its length asks for by default"},
-    {"cuda.launch_shape", &Settings::cuda_launch_shape, "N",
-     "which of the launch shapes that max_autotune would try every kernel takes, the last where it has fewer; 0, what "
-     "a model of the machine says, by default"},
+    {"cuda.launch_config", &Settings::cuda_launch_config, "N",
+     "which of the launch configs that max_autotune would try every kernel takes, the last where it has fewer; 0, what "
+     "the heuristics take, by default"},
     {"cuda.windows", &Settings::cuda_windows, "true|false",
      "on a GPU, convolutions of each channel by itself are kernels of Coil's own, not cuDNN's"},
     {"cuda.direct_rows", &Settings::cuda_direct_rows, "true|false",
@@ -46,7 +46,8 @@ const Row kRows[] = {
      "on cuda: carry out writes to one place in program order, by sorting, so that sums of floats are the same in "
      "every run; on the cpu they always are"},
     {"max_autotune", &Settings::max_autotune, "true|false",
-     "on cuda, where the device is there: time each kernel in several launch shapes and each matrix product by several "
+     "on cuda, where the device is there: time each kernel in several launch configs and each matrix product by "
+     "several "
      "of the library's algorithms, and keep the fastest, in the cache as well"},
     {"pack_weights", &Settings::pack_weights, "true|false",
      "rearrange constant weights for the library at compile time"},

@@ -34,7 +34,7 @@ void check_library_calls(const ir::Graph& graph, const codegen::Backend& backend
                   call->op, op.where);
 }
 
-/// Launch shapes by measurement on the program's device; where that is not there, those of the model stay. Returns what
+/// Launch configs by measurement on the program's device; where that is not there, the heuristics' stay. Returns what
 /// was found, as text.
 std::string measure_launches(Lowered& lowered, Device device, const CompileOptions& options) {
   try {

@@ -43,9 +43,9 @@ struct Group {
   /// Buffers that only members of this group read: they need no memory when every use is at the point, or the row, that
   /// made them.
   std::set<ir::BufferId> internal;
-  /// Of the launch shapes that the device's kernels have for it, by number: 0 is the one that a model of the machine
-  /// takes, others are found by measurement (autotune/launches.h).
-  int shape = 0;
+  /// Of the launch configs that are worth a measurement (codegen::Kernel::candidates), by number: 0 is the
+  /// heuristics' own, others are found by measurement (autotune/launches.h).
+  int launch_config = 0;
   /// Whether it has no inner loop. (One with an inner loop may have no inner dimensions left: those of size 1 vanish.)
   bool pointwise() const;
 };

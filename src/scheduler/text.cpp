@@ -33,7 +33,7 @@ std::string single_text(const ir::Operation& op) {
 
 std::string group_text(const ir::Graph& graph, const Group& g) {
   std::string text = fmt::format("kernel over {} x {}{}\n", ir::list_text(g.outer), ir::list_text(g.inner),
-                                 g.shape > 0 ? fmt::format(", launch shape {}", g.shape) : "");
+                                 g.launch_config > 0 ? fmt::format(", launch config {}", g.launch_config) : "");
   for (const Member& m : g.members) {
     const ir::Buffer& out = graph.buffer(graph.operations()[m.op].outs[0]);
     text += fmt::format("    op{} {} level {}{} -> {}{}\n", m.op, role_name(m.role), m.level, place_text(m),
@@ -95,8 +95,8 @@ class Parser {
       g.inner = read_.exprs(c);
       if (c.accept(",")) {
         c.expect("launch");
-        c.expect("shape");
-        g.shape = static_cast<int>(c.integer());
+        c.expect("config");
+        g.launch_config = static_cast<int>(c.integer());
       }
       out_.items.push_back(std::move(g));
       return;

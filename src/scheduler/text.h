@@ -1,7 +1,7 @@
 // The text form of a schedule, which stands behind that of its loops (ir/text.h); prints and parses back.
 //
 //     item0: op0 alone (linear)
-//     item1: kernel over [s0] x [8], launch shape 2
+//     item1: kernel over [s0] x [8], launch config 2
 //         op1 reduce level 0 at [i0, 0; r0] -> buf5 (internal)
 //         op2 inner level 1 -> buf6
 //     not fused: op1 with op3: their iteration spaces differ

@@ -21,8 +21,9 @@ struct Settings {
   std::string cuda_arch;           ///< cuda.arch: empty for the first GPU's, sm_90 without one
   std::string
       cuda_nvrtc;  ///< cuda.nvrtc: NVRTC's library, or a folder that holds it; empty to look in the usual places
-  std::string cuda_launch_shape;  ///< cuda.launch_shape: the number of the launch shape that every kernel takes; empty
-                                  ///< for 0, the one of the model of the machine
+  /// cuda.launch_config: the number, among those worth a measurement, of the launch config that every kernel takes;
+  /// empty for 0, the heuristics' own
+  std::string cuda_launch_config;
   std::string cuda_cluster;  ///< cuda.cluster: blocks that share a long row; empty for as many as its length asks for
   bool cuda_windows = true;  ///< cuda.windows: convolutions of each channel by itself are loops over windows
   bool cuda_direct_rows = true;  ///< cuda.direct_rows: large products that leave the program are written where they go,

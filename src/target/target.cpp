@@ -3,6 +3,20 @@
 #include <cstdlib>
 
 namespace coil::target {
+namespace {
+
+/// An H100 or H200. Others of its time are near enough: what is asked is whether work fills a machine of this kind.
+Costs gpu_costs() {
+  return {.multiprocessors = 132,
+          .threads_of_multiprocessor = 2048,
+          .threads_of_block = 1024,
+          .threads_of_warp = 32,
+          .shared_bytes_of_block = 99 << 10,
+          .declared_shared_bytes = 40000,
+          .blocks_of_cluster = 8};
+}
+
+}  // namespace
 
 std::string_view emitted_language(DeviceType type) {
   if (type == DeviceType::CPU) return "cpp";
@@ -16,7 +30,7 @@ Target cpu(std::string arch) {
 }
 
 Target cuda(int index, std::string arch) {
-  constexpr int kFirstWithTf32 = 80;
+  constexpr int kFirstWithTf32 = 80, kFirstWithClusters = 90;
   const int generation = std::atoi(arch.c_str() + std::string_view("sm_").size());
   Target out{.device = {DeviceType::CUDA, index},
              .arch = std::move(arch),
@@ -26,16 +40,24 @@ Target cuda(int index, std::string arch) {
                           Feature::FewPostOps, Feature::Tf32, Feature::AnyRowAdded, Feature::ProductsIntoRows,
                           Feature::Attention, Feature::UnorderedGradients, Feature::FoldedBatchNorm},
              .product_vector_bytes = 16,
-             .largest_attention_head = generation == 90 ? 256 : 128};
+             .largest_attention_head = generation == 90 ? 256 : 128,
+             .costs = gpu_costs()};
   if (generation >= kFirstWithTf32) out.features.add(Feature::AttentionKernels);
+  if (generation >= kFirstWithClusters)
+    out.features.add(Feature::VectorAtomics);
+  else
+    out.costs.blocks_of_cluster = 1;
+  // Their multiprocessors have 228 KiB.
+  if (generation == 90 || generation == 100) out.costs.shared_bytes_of_block = 113 << 10;
   return out;
 }
 
 Target emulated_cuda(std::string arch) {
   return {.arch = std::move(arch),
-          .features = {Feature::ThreadGrids, Feature::ProductsIntoRows, Feature::WatchedLifetimes,
-                       Feature::PackedWeights, Feature::NanLoss},
-          .product_vector_bytes = 16};
+          .features = {Feature::ThreadGrids, Feature::ProductsIntoRows, Feature::VectorAtomics,
+                       Feature::WatchedLifetimes, Feature::PackedWeights, Feature::NanLoss},
+          .product_vector_bytes = 16,
+          .costs = gpu_costs()};
 }
 
 const Target& host() {

@@ -19,6 +19,7 @@ enum class Feature : std::uint8_t {
   AttentionKernels,  ///< attention in f32 has kernels of Coil's own, forward and backward
   BatchedLaunches,   ///< launches cost so much that equal kernels are put into one
   MeasuredLaunches,  ///< launch configurations and algorithms of products can be timed as the program is compiled
+  VectorAtomics,     ///< memory adds 16 bytes of f32, f16 or bf16 by one instruction
   WatchedLifetimes,  ///< a run can watch that memory is used only while it lives
   // Libraries.
   PackedWeights,        ///< constant weights are stored in the library's own form, which is read fastest
@@ -53,6 +54,23 @@ class Features {
   std::uint64_t bits_ = 0;
 };
 
+/// The size of a GPU, as far as it shapes kernels: enough to fill the machine, not which one it is. Zeros where kernels
+/// run as ranges of a loop.
+struct Costs {
+  std::int64_t multiprocessors = 0;
+  std::int64_t threads_of_multiprocessor = 0;  ///< that it holds at once
+  int threads_of_block = 0;                    ///< at most
+  int threads_of_warp = 0;                     ///< that exchange values without shared memory
+  /// Bytes of shared memory that a block may have while a multiprocessor still holds one or two such blocks.
+  std::int64_t shared_bytes_of_block = 0;
+  /// Bytes of shared memory that a kernel may declare with a size of its own; what a kernel adds beside fits as well.
+  std::int64_t declared_shared_bytes = 0;
+  int blocks_of_cluster = 0;  ///< neighbouring blocks that reach each other's shared memory, at most; 1: none do
+
+  /// Threads that the whole machine holds at once.
+  std::int64_t threads() const { return multiprocessors * threads_of_multiprocessor; }
+};
+
 struct Target {
   Device device;       ///< where programs run and their tensors lie
   std::string arch;    ///< instruction set or architecture that the kernels' binaries need: `avx512`, `sm_90a`
@@ -61,6 +79,7 @@ struct Target {
   /// Bytes of the vectors that rows of large matrices should consist of for the library of products; 0: any will do.
   std::int64_t product_vector_bytes = 0;
   std::int64_t largest_attention_head = 0;  ///< elements of a head that the library's fused attention takes
+  Costs costs;
 
   bool has(Feature f) const { return features.contains(f); }
 };

@@ -27,6 +27,8 @@ class Parser {
         line(c, text);
     }
     if (!begun) fail("there is no wrapper program in this text");
+    for (Kernel& k : p_.kernels)
+      if (k.parts) k.text = k.parts->text(k.symbol);
     return std::move(p_);
   }
 
@@ -46,7 +48,9 @@ class Parser {
     if (c.accept("|")) {
       if (!open_text_) c.fault("this line belongs to no kernel");
       const std::size_t bar = text.find('|');
-      p_.kernels[*open_text_].text += std::string(text.substr(std::min(text.size(), bar + 2))) + "\n";
+      Kernel& kernel = p_.kernels[*open_text_];
+      (kernel.parts ? kernel.parts->body : kernel.text) +=
+          std::string(text.substr(std::min(text.size(), bar + 2))) + "\n";
       return;
     }
     open_text_.reset();
@@ -77,7 +81,7 @@ class Parser {
     else if (c.accept("output"))
       output(c);
     else if (c.accept("text"))
-      open_text_ = kernel_named(c);
+      kernel_text(c);
     else if (c.accept("source"))
       source(c);
     else if (auto border = read_.control(c))
@@ -105,6 +109,23 @@ class Parser {
     auto found = kernels_.find(name);
     if (found == kernels_.end()) c.fault(fmt::format("there is no kernel {}", name));
     return found->second;
+  }
+
+  /// `text coil_1`, or with what stands before the lines that follow:
+  /// `text coil_1 "__global__ void" ("const f32*" restrict p0, "i64*" status)`.
+  void kernel_text(LineCursor& c) {
+    open_text_ = kernel_named(c);
+    if (c.done()) return;
+    codegen::KernelParts parts{.qualifiers = c.quoted()};
+    c.expect("(");
+    while (!c.accept(")")) {
+      if (!parts.parameters.empty()) c.expect(",");
+      codegen::Parameter p{.type = c.quoted()};
+      p.restricted = c.accept("restrict");
+      p.name = c.identifier();
+      parts.parameters.push_back(std::move(p));
+    }
+    p_.kernels[*open_text_].parts = std::move(parts);
   }
 
   std::size_t define_kernel(LineCursor& c) {

@@ -125,7 +125,8 @@ using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, C
                           CallUserKernel, Free, ReadSymbol, SetSymbol, Control>;
 
 struct Kernel {
-  std::string symbol, text;  ///< in the device's language, without the prelude
+  std::string symbol, text;                     ///< in the device's language, without the prelude
+  std::optional<codegen::KernelParts> parts{};  ///< what the text is made of, where it is launched
 };
 
 struct Input {

@@ -70,10 +70,19 @@ class Text {
   }
 
   void kernel_text(const Kernel& k) {
-    out_ += "text " + k.symbol + "\n";
-    for (std::size_t at = 0; at < k.text.size();) {
-      const std::size_t end = std::min(k.text.find('\n', at), k.text.size());
-      out_ += "| " + k.text.substr(at, end - at) + "\n";
+    out_ += "text " + k.symbol;
+    if (k.parts) {
+      out_ += fmt::format(" {} (", ops::quote(k.parts->qualifiers));
+      for (const codegen::Parameter& p : k.parts->parameters)
+        out_ += fmt::format("{}{} {}{}", &p == k.parts->parameters.data() ? "" : ", ", ops::quote(p.type),
+                            p.restricted ? "restrict " : "", p.name);
+      out_ += ")";
+    }
+    out_ += "\n";
+    const std::string& lines = k.parts ? k.parts->body : k.text;
+    for (std::size_t at = 0; at < lines.size();) {
+      const std::size_t end = std::min(lines.find('\n', at), lines.size());
+      out_ += "| " + lines.substr(at, end - at) + "\n";
       at = end + 1;
     }
   }

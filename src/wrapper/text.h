@@ -22,9 +22,12 @@
 //     output "0" = buf1.view(f32).as_strided([8, s0], [1, 8], 0)
 //     text coil_2a
 //     | extern "C" void coil_2a(…) {…}
+//     text coil_3f "__global__ void __launch_bounds__(128)" ("const f32*" restrict p0, "i64*" status)
+//     |   if (c_stop(status)) return;
 //     source add = %add : f32[s0, 8] = call_function[…]
 //
 // Buffers are named; a name that is no plain word stands in quotes. `&` is before buffers that a kernel writes.
+// The text of a kernel that is launched is its qualifiers, its parameters and the lines of its body.
 // Constants have no values: what is parsed holds zeros. A loop without a bound goes on until it is left: `loop u1:`.
 #pragma once
 #include <string>

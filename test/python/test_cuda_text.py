@@ -93,9 +93,9 @@ def test_autotune_without_a_device(tmp_path):
     assert (tmp_path / "tuned.coil").read_bytes() == (tmp_path / "plain.coil").read_bytes()
 
 
-def test_launch_shapes_are_numbers(tmp_path):
+def test_launch_configs_are_numbers(tmp_path):
     export(torch.nn.ReLU(), (torch.randn(3),), tmp_path / "m.pt2")
-    with pytest.raises(CoilError, match="cuda.launch_shape is wide"):
+    with pytest.raises(CoilError, match="cuda.launch_config is wide"):
         coil_ok(
             "compile",
             tmp_path / "m.pt2",
@@ -104,7 +104,7 @@ def test_launch_shapes_are_numbers(tmp_path):
             "--set",
             "cuda.emulate=true",
             "--set",
-            "cuda.launch_shape=wide",
+            "cuda.launch_config=wide",
         )
 
 

@@ -569,7 +569,7 @@ def test_scatters_in_a_fixed_order(tmp_path):
     assert len(scatters) >= len(cases) and all("sorted along" in line for line in scatters), "\n".join(scatters)
 
 
-def test_other_launch_shapes():
+def test_other_launch_configs():
     """Shapes that only a measurement would choose give the same values."""
     cases = [
         c
@@ -579,7 +579,7 @@ def test_other_launch_shapes():
         and "chunks" not in c.name
     ]
     wrong = {
-        name: text for name, text in outcomes(cases, False, *EMULATE, "--set", "cuda.launch_shape=4").items() if text
+        name: text for name, text in outcomes(cases, False, *EMULATE, "--set", "cuda.launch_config=4").items() if text
     }
     assert not wrong, "\n".join(f"{k}: {v}" for k, v in wrong.items())
 

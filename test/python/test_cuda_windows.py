@@ -218,5 +218,5 @@ def test_windows(name, found):
 def test_other_tiles(shape):
     """Each tile that measurement may take."""
     cases = [c for c in CASES if c.name in ("last_3x3", "last_7x7", "last_ends_early", "last_strides", "pooling")]
-    found = outcomes(cases, False, *EMULATE, "--set", f"cuda.launch_shape={shape}")
+    found = outcomes(cases, False, *EMULATE, "--set", f"cuda.launch_config={shape}")
     assert not any(found.values()), found

@@ -40,6 +40,7 @@ SOURCES = sorted(
     if p.suffix in (".h", ".cpp", ".cuh", ".py")
 )
 LONGEST = 800
+LONGEST_FUNCTION = 60
 
 
 def name(path):
@@ -74,6 +75,32 @@ def test_includes_follow_the_flow(folder):
                 if (u in FLOW or u == "runtime") and u not in allowed
             ]
     assert not against, "\n".join(against)
+
+
+def test_heuristics_know_no_language():
+    """What kernels are like is decided for every language: languages include the heuristics and what nests are."""
+    against = []
+    for path in (p for p in SOURCES if name(p).startswith("src/codegen/")):
+        room = path.parts[len(ROOT.parts) + 2] if len(path.parts) > len(ROOT.parts) + 3 else ""
+        used = re.findall(r'#include "codegen/([a-z_]+)/', path.read_text())
+        if room == "heuristics":
+            against += [f"{name(path)} includes codegen/{u}/" for u in used if u != "heuristics"]
+    assert not against, "\n".join(against)
+
+
+def test_functions_of_kernels_are_short():
+    """By how clang-format lays them out: from the last line before that begins where the closing brace stands."""
+    long = []
+    for path in (p for p in SOURCES if name(p).startswith("src/codegen/")):
+        lines = path.read_text().splitlines()
+        for last, text in enumerate(lines):
+            if text not in ("}", "  }"):
+                continue
+            begins = re.compile(text[:-1] + r"[^\s}#:]")
+            first = next((n for n in range(last - 1, -1, -1) if begins.match(lines[n])), last)
+            if last - first + 1 > LONGEST_FUNCTION:
+                long.append(f"{name(path)}:{first + 1}: {last - first + 1} lines")
+    assert not long, "\n".join(long)
 
 
 def test_rooms_of_the_runtime_follow_the_flow():

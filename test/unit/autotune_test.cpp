@@ -1,4 +1,4 @@
-// Launch shapes by measurement: what is timed, what is taken, what is remembered, and times on the driver of
+// Launch configs by measurement: what is timed, what is taken, what is remembered, and times on the driver of
 // test/fake_cuda.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -95,14 +95,14 @@ struct Autotune : testing::Test {
     scheduler::Schedule schedule = scheduler::schedule(graph, backend.choices());
     said = autotune::choose_launches(graph, schedule, backend, timer,
                                      {.cache = remember ? std::optional(cache.path()) : std::nullopt});
-    std::vector<int> shapes;
-    for (const auto& item : schedule.items) shapes.push_back(std::get<scheduler::Group>(item).shape);
-    return shapes;
+    std::vector<int> configs;
+    for (const auto& item : schedule.items) configs.push_back(std::get<scheduler::Group>(item).launch_config);
+    return configs;
   }
   std::string said;
 };
 
-TEST_F(Autotune, ShapesDifferInTextAndTheModelsComesFirst) {
+TEST_F(Autotune, ConfigsDifferInTextAndTheHeuristicsComesFirst) {
   row_sums(16384, 8192);
   SaidTimes timer(99);
   EXPECT_EQ(choose(timer), std::vector<int>{0}) << "none was faster";
@@ -113,17 +113,17 @@ TEST_F(Autotune, ShapesDifferInTextAndTheModelsComesFirst) {
   EXPECT_EQ(trials[0].symbol, backend.group(graph, std::get<scheduler::Group>(schedule.items.at(0))).symbol);
   EXPECT_EQ(trials[0].buffers, (std::vector<std::uint64_t>{std::uint64_t{16384} * 8192 * 4, 16384 * 4}));
   for (std::size_t k = 0; k < trials.size(); ++k)
-    for (std::size_t j = 0; j < k; ++j) EXPECT_NE(trials[k], trials[j]) << "a shape is timed once";
+    for (std::size_t j = 0; j < k; ++j) EXPECT_NE(trials[k], trials[j]) << "a config is timed once";
   EXPECT_EQ(backend.compiled, trials.size());
 }
 
 TEST_F(Autotune, TheFastestIsTakenForEachKernelOfTheTextAndMeasuredOnce) {
   row_sums(16384, 8192, 3);
   SaidTimes timer(2);
-  const std::vector<int> shapes = choose(timer);
-  ASSERT_EQ(shapes.size(), 3u);
-  EXPECT_EQ(std::set<int>(shapes.begin(), shapes.end()).size(), 1u);
-  EXPECT_GT(shapes[0], 0);
+  const std::vector<int> configs = choose(timer);
+  ASSERT_EQ(configs.size(), 3u);
+  EXPECT_EQ(std::set<int>(configs.begin(), configs.end()).size(), 1u);
+  EXPECT_GT(configs[0], 0);
   EXPECT_EQ(timer.timed.size(), 1u);
   EXPECT_EQ(timer.loads, 1);
 }
@@ -153,7 +153,7 @@ TEST_F(Autotune, ATornEntryAndAnotherCompilersEntryAreMeasuredAgain) {
   EXPECT_EQ(second.timed.size(), 1u) << "the torn entry is no answer";
   EXPECT_EQ(read_file(cache / entries[0]), whole) << "and is replaced";
 
-  // A whole entry of another kernel: the symbol is not that of the shape with this number.
+  // A whole entry of another kernel: the symbol is not that of the config with this number.
   row_sums(64, 100000);
   SaidTimes third(1);
   choose(third);
@@ -183,7 +183,7 @@ TEST_F(Autotune, WhatIsHardlyFasterIsNotTaken) {
   EXPECT_EQ(choose(timer), std::vector<int>{0});
 }
 
-TEST_F(Autotune, ShapesThatDoNotRunAreLeftOut) {
+TEST_F(Autotune, ConfigsThatDoNotRunAreLeftOut) {
   row_sums(16384, 8192);
   SaidTimes timer(1, 0.5);
   timer.failing = {0, 2};
@@ -192,7 +192,7 @@ TEST_F(Autotune, ShapesThatDoNotRunAreLeftOut) {
   EXPECT_TRUE(cache.entries().empty());
 }
 
-TEST_F(Autotune, SizesWithoutAHintAreLeftToTheModel) {
+TEST_F(Autotune, SizesWithoutAHintAreLeftToHeuristics) {
   row_sums(env->add_size("s0", std::nullopt), 8192);
   SaidTimes timer(1);
   EXPECT_EQ(choose(timer), std::vector<int>{0});

@@ -1,5 +1,5 @@
 // What moves along a run of neighbours, against the values of random indices.
-#include "codegen/cuda/lanes.h"
+#include "codegen/lanes.h"
 
 #include <gtest/gtest.h>
 

@@ -53,12 +53,22 @@ TEST(Target, ArchitecturesTellWhatTheirLibrariesTake) {
   EXPECT_FALSE(target::cuda(0, "sm_75").has(Feature::AttentionKernels));
 }
 
+TEST(Target, CostsAreThoseOfTheGeneration) {
+  const target::Costs old = target::cuda(0, "sm_80").costs, hopper = target::cuda(0, "sm_90").costs;
+  EXPECT_EQ(old.blocks_of_cluster, 1);
+  EXPECT_EQ(hopper.blocks_of_cluster, 8);
+  EXPECT_GT(hopper.shared_bytes_of_block, old.shared_bytes_of_block);
+  EXPECT_EQ(hopper.threads(), 132 * 2048);
+  EXPECT_EQ(target::cpu("avx2").costs.threads(), 0);
+}
+
 /// The kernels are a GPU's and the libraries a processor's.
 TEST(Target, AnEmulatedGpuIsBoth) {
   const target::Target emulated = target::emulated_cuda("avx2");
   EXPECT_TRUE(emulated.device.is_host());
   EXPECT_TRUE(emulated.has(Feature::ThreadGrids));
   EXPECT_TRUE(emulated.has(Feature::PackedWeights));
+  EXPECT_GT(emulated.costs.multiprocessors, 0);
   EXPECT_FALSE(emulated.has(Feature::Attention));
   EXPECT_FALSE(emulated.has(Feature::IntegerProducts));
 }

@@ -1,5 +1,5 @@
 // Which convolutions are sums over windows, and how many results a thread makes of them.
-#include "codegen/cuda/windows.h"
+#include "codegen/heuristics/windows.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,14 @@
 namespace coil {
 namespace {
 
-using codegen::GpuModel;
+using codegen::LaunchConfig;
+using codegen::window_configs;
 using codegen::window_run;
-using codegen::window_tiles;
 using codegen::WindowFacts;
-using codegen::WindowTile;
 using lowering::computes_by_windows;
 using lowering::weight_gradient_parts;
+
+const target::Costs costs = target::cuda(0, "sm_90").costs;
 
 TEST(Windows, RunsDivideTheDimensionWhereTheyCan) {
   EXPECT_EQ(window_run(56, 7, 8), 8);
@@ -29,27 +30,27 @@ TEST(Windows, RunsThatDoNotDivideAreTakenWhereLittleIsComputedTwice) {
 }
 
 TEST(Windows, LargeWindowsLimitWhatIsWrittenOut) {
-  const WindowFacts facts{.results = 1 << 26, .taps = 121, .near = 64, .far = 64, .near_taps = 11, .pack = 8};
-  for (const WindowTile& t : window_tiles(facts, GpuModel{})) EXPECT_LE(t.near * t.far * 121, 1600);
+  const WindowFacts facts{.results = 1 << 26, .taps = 121, .near = 64, .far = 64, .near_taps = 11, .vector = 8};
+  for (const LaunchConfig& t : window_configs(facts, costs)) EXPECT_LE(t.near * t.far * 121, 1600);
 }
 
 TEST(Windows, ThreadsHoldAFewDozenSums) {
-  const WindowFacts facts{.results = 1 << 26, .taps = 9, .near = 56, .far = 56, .near_taps = 3, .pack = 8};
-  for (const WindowTile& t : window_tiles(facts, GpuModel{})) EXPECT_LE(t.near * t.far * t.pack, 64);
+  const WindowFacts facts{.results = 1 << 26, .taps = 9, .near = 56, .far = 56, .near_taps = 3, .vector = 8};
+  for (const LaunchConfig& t : window_configs(facts, costs)) EXPECT_LE(t.near * t.far * t.vector, 64);
 }
 
 TEST(Windows, FewResultsAreSpreadOverTheMachine) {
-  const WindowFacts large{.results = 1 << 26, .taps = 49, .near = 14, .far = 14, .near_taps = 7, .pack = 8};
+  const WindowFacts large{.results = 1 << 26, .taps = 49, .near = 14, .far = 14, .near_taps = 7, .vector = 8};
   WindowFacts small = large;
   small.results = 384 * 14 * 14;
-  auto results = [](const WindowTile& t) { return t.near * t.far * t.pack; };
-  EXPECT_LT(results(window_tiles(small, GpuModel{})[0]), results(window_tiles(large, GpuModel{})[0]));
+  auto results = [](const LaunchConfig& t) { return t.near * t.far * t.vector; };
+  EXPECT_LT(results(window_configs(small, costs)[0]), results(window_configs(large, costs)[0]));
 }
 
 TEST(Windows, DimensionsOfUnknownSizeHaveRunsThatAreSureToFit) {
   const WindowFacts facts{
-      .results = 1 << 26, .taps = 9, .near = 3, .far = 1, .near_taps = 3, .pack = 4, .near_known = false};
-  EXPECT_LE(window_tiles(facts, GpuModel{})[0].near, 3);
+      .results = 1 << 26, .taps = 9, .near = 3, .far = 1, .near_taps = 3, .vector = 4, .near_known = false};
+  EXPECT_LE(window_configs(facts, costs)[0].near, 3);
 }
 
 TEST(ConvolutionChoice, OneChannelAGroupIsASumOverWindows) {

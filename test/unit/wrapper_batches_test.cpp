@@ -21,9 +21,9 @@ struct Launcher : codegen::Backend {
   codegen::Kernel scatter(ir::Graph&, const ir::Operation&) const override { throw Error("not asked for"); }
   bool has_template(std::string_view) const override { return false; }
   codegen::Kernel template_kernel(ir::Graph&, const ir::Extern&) const override { throw Error("not asked for"); }
-  std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text,
-                                                           std::size_t, std::size_t count) const override {
-    return std::pair(symbol + "_x" + std::to_string(count), text);
+  std::optional<codegen::KernelParts> batch(const codegen::KernelParts& parts, std::size_t,
+                                            std::size_t) const override {
+    return parts;
   }
   codegen::Binaries compile(std::span<const std::string>, const codegen::CompileKernels&) const override {
     throw Error("not asked for");
@@ -34,7 +34,7 @@ struct Launcher : codegen::Backend {
 struct Program : WrapperProgram {
   Program() {
     for (const char* symbol : {"produce", "sum"}) {
-      kernels.push_back({symbol, ""});
+      kernels.push_back({symbol, "", codegen::KernelParts{}});
       lines.emplace_back(wrapper::DefineKernel{kernels.size() - 1});
     }
   }

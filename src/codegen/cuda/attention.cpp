@@ -6,32 +6,23 @@
 
 #include "codegen/cuda/plain_kernel.h"
 #include "codegen/head_size.h"
+#include "codegen/heuristics/attentions.h"
 #include "device/pieces.h"
 #include "library_ops/attention.h"
 
 namespace coil::codegen {
 namespace {
 
-constexpr int kPiece = 64 * 72;  // floats of the largest piece of the operand that passes
-
 using Widths = std::initializer_list<std::int64_t>;
-
-/// Shared memory of a block of so many warps with 16 rows each of operands of these widths: those, two pieces of what
-/// passes, and two numbers for each of its rows.
-std::int64_t shared_bytes(Widths staying, std::int64_t warps) {
-  std::int64_t floats = 2 * kPiece + 128;
-  for (std::int64_t width : staying) floats += 16 * warps * (8 * ((width + 7) / 8 | 1));
-  return 4 * floats;
-}
 
 /// The kernel of one call: a block has some rows of one head.
 class AttentionKernel : public PlainKernel {
  public:
-  AttentionKernel(ir::Graph& graph, const ir::Extern& call, const GpuModel& gpu)
-      : graph_(graph), call_(call), gpu_(gpu) {
+  AttentionKernel(ir::Graph& graph, const ir::Extern& call, const target::Costs& costs)
+      : graph_(graph), call_(call), costs_(costs) {
     auto add = [&](const ir::BufferView& view, bool written) {
-      pointers_ += fmt::format("{}{}{}* p{}", k_.buffers.empty() ? "" : ", ", written ? "" : "const ",
-                               view.dtype == DType::Bool ? "u8" : "f32", k_.buffers.size());
+      pointers_.push_back({fmt::format("{}{}*", written ? "" : "const ", view.dtype == DType::Bool ? "u8" : "f32"),
+                           fmt::format("p{}", k_.buffers.size())});
       k_.buffers.push_back(view.buffer);
       k_.written.push_back(written);
     };
@@ -42,11 +33,10 @@ class AttentionKernel : public PlainKernel {
   Kernel forward() {
     enum { Query, Key, Value, Mask };
     const Widths staying{depth(Query)};
-    const int warps = warps_for(in(Query), staying);
+    config_ = config_for(in(Query), staying);
     const bool logs = call_.outputs.size() > 1;
-    begin(in(Query), in(Key), warps);
-    return finish(staying, warps,
-                  fmt::format("c_attention<{}, {}, {}, {}, {}>", depth(Query), depth(Value), warps, causal(), logs),
+    begin(in(Query), in(Key));
+    return finish(fmt::format("c_attention<{}, {}, {}, {}, {}>", depth(Query), depth(Value), warps(), causal(), logs),
                   {operand(Query, "head"), operand(Key, "group"), operand(Value, "group"), mask(Mask, "head"),
                    result(0, "head"), logs ? result(1, "head") : "c_results{}"});
   }
@@ -54,10 +44,10 @@ class AttentionKernel : public PlainKernel {
   Kernel of_queries() {
     enum { Slope, Query, Key, Value, Result, Logs, Mask };
     const Widths staying{depth(Query), depth(Slope)};
-    const int warps = warps_for(in(Query), staying);
-    begin(in(Query), in(Key), warps);
+    config_ = config_for(in(Query), staying);
+    begin(in(Query), in(Key));
     return finish(
-        staying, warps, fmt::format("c_attention_queries<{}, {}, {}, {}>", depth(Query), depth(Value), warps, causal()),
+        fmt::format("c_attention_queries<{}, {}, {}, {}>", depth(Query), depth(Value), warps(), causal()),
         {operand(Slope, "head"), operand(Query, "head"), operand(Key, "group"), operand(Value, "group"),
          operand(Result, "head"), operand(Logs, "head"), mask(Mask, "head"), result(0, "head"), result(1, "head")});
   }
@@ -65,15 +55,14 @@ class AttentionKernel : public PlainKernel {
   Kernel of_keys() {
     enum { Slope, Query, Key, Value, Logs, Sums, Mask };
     const Widths staying{depth(Key), depth(Value)};
-    const int warps = warps_for(in(Key), staying);
-    begin(in(Key), in(Key), warps);
+    config_ = config_for(in(Key), staying);
+    begin(in(Key), in(Key));
     const std::string shared = scalar(sym::floor_div(in(Query).sizes[1], in(Key).sizes[1])),
                       first = fmt::format("head * {}", shared);
     std::string steps;
     for (int i : {Slope, Query, Logs, Sums}) steps += scalar(in(i).strides[1]) + ", ";
     steps += has_mask() ? scalar(in(Mask).strides[1]) : "0";
-    return finish(staying, warps,
-                  fmt::format("c_attention_keys<{}, {}, {}, {}>", depth(Query), depth(Value), warps, causal()),
+    return finish(fmt::format("c_attention_keys<{}, {}, {}, {}>", depth(Query), depth(Value), warps(), causal()),
                   {operand(Slope, first), operand(Query, first), operand(Key, "head"), operand(Value, "head"),
                    operand(Logs, first), operand(Sums, first), mask(Mask, first), "c_head_steps{" + steps + "}",
                    "(int)" + shared, result(0, "head"), result(1, "head")});
@@ -85,19 +74,22 @@ class AttentionKernel : public PlainKernel {
   bool causal() const { return library_ops::AttentionCall(call_).causal(); }
   bool has_mask() const { return library_ops::AttentionCall(call_).has_mask(); }
 
-  /// As many as shared memory has room for; fewer where blocks would be too few for the machine.
-  int warps_for(const ir::BufferView& view, Widths staying) const {
-    for (int warps : {4, 2})
-      if (shared_bytes(staying, warps) <= gpu_.block_bytes &&
-          !graph_.env().statically_known_lt(view.sizes[0] * view.sizes[1] * sym::ceil_div(view.sizes[2], 16 * warps),
-                                            2 * gpu_.multiprocessors))
-        return warps;
-    return 1;
+  int warps() const { return config_.threads / 32; }
+
+  /// `view`: the rows that blocks share out; `staying`: elements of a row of each operand that a block holds.
+  LaunchConfig config_for(const ir::BufferView& view, Widths staying) const {
+    const auto& env = graph_.env();
+    return attention_config({.heads = env.bounds(view.sizes[0] * view.sizes[1]).high,
+                             .rows = env.bounds(view.sizes[2]).high,
+                             .staying = staying,
+                             .widest = std::max(depth(0), depth(2)),
+                             .gradient = call_.op != library_ops::attention::kBlocked},
+                            costs_);
   }
 
   /// What a block works on: `batch`, `head`, the head of keys it goes with (`group`), and its `first` row.
-  void begin(const ir::BufferView& view, const ir::BufferView& keys, int warps) {
-    const Expr parts = sym::ceil_div(view.sizes[2], 16 * warps);
+  void begin(const ir::BufferView& view, const ir::BufferView& keys) {
+    const Expr parts = sym::ceil_div(view.sizes[2], config_.rows);
     blocks_ = view.sizes[0] * view.sizes[1] * parts;
     const std::string n = scalar(parts), heads = scalar(view.sizes[1]),
                       shared = scalar(sym::floor_div(view.sizes[1], keys.sizes[1]));
@@ -105,7 +97,7 @@ class AttentionKernel : public PlainKernel {
     head_ = fmt::format(
         "  i64 w = blockIdx.x;\n  const i64 part = {2}w % {0}; w /= {0};\n  const i64 head = w % {1}, batch = w / {1}, "
         "group = head / {3}, first = part * {4};\n  (void)group;\n",
-        n, heads, causal() && &view != &keys ? n + " - 1 - " : "", shared, 16 * warps);
+        n, heads, causal() && &view != &keys ? n + " - 1 - " : "", shared, config_.rows);
   }
 
   std::string place(std::size_t pointer, const ir::BufferView& view, std::string_view head) {
@@ -137,26 +129,26 @@ class AttentionKernel : public PlainKernel {
   }
 
   /// `arguments` in the order in which their numbers were asked for.
-  Kernel finish(Widths staying, int warps, const std::string& function, const std::vector<std::string>& arguments) {
-    // Where a thread adds up little, as many blocks as there is room for are worth more than registers.
-    const bool gradient = call_.op != library_ops::attention::kBlocked, little = std::max(depth(0), depth(2)) <= 64;
-    const std::string bounds = std::to_string(32 * warps) + (!little ? "" : gradient ? ", 3" : ", 4");
+  Kernel finish(const std::string& function, const std::vector<std::string>& arguments) {
+    const std::string bounds =
+        std::to_string(config_.threads) + (config_.min_blocks ? fmt::format(", {}", config_.min_blocks) : "");
     const std::string scale = fmt::format("{:a}f", static_cast<float>(library_ops::AttentionCall(call_).scale()));
     Kernel kernel =
         write("coil_attention_", bounds, pointers_,
               fmt::format("  C_DYNAMIC_SHARED(shared);\n{}  {}((f32*)shared, {}, first, {}, (int)threadIdx.x);\n",
                           head_, function, fmt::join(arguments, ", "), scale));
-    kernel.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1},
-                           .block = 32 * warps,
-                           .shared_bytes = shared_bytes(staying, warps)};
+    kernel.launch = Launch{
+        .grid = {graph_.env().simplify(blocks_), 1, 1}, .block = config_.threads, .shared_bytes = config_.shared_bytes};
     return kernel;
   }
 
   ir::Graph& graph_;
   const ir::Extern& call_;
-  const GpuModel& gpu_;
+  const target::Costs& costs_;
+  LaunchConfig config_;
   Expr blocks_ = 0;
-  std::string pointers_, head_;
+  std::vector<Parameter> pointers_;
+  std::string head_;
 };
 
 }  // namespace
@@ -166,8 +158,8 @@ bool is_cuda_attention(std::string_view op) {
   return op == kBlocked || op == kBlockedQueries || op == kBlockedKeys;
 }
 
-Kernel cuda_attention(ir::Graph& graph, const ir::Extern& call, const GpuModel& gpu) {
-  AttentionKernel kernel(graph, call, gpu);
+Kernel cuda_attention(ir::Graph& graph, const ir::Extern& call, const target::Costs& costs) {
+  AttentionKernel kernel(graph, call, costs);
   return call.op == library_ops::attention::kBlocked          ? kernel.forward()
          : call.op == library_ops::attention::kBlockedQueries ? kernel.of_queries()
                                                               : kernel.of_keys();

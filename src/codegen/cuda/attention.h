@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "codegen/cuda/model.h"
 #include "codegen/kernel.h"
+#include "target/target.h"
 
 namespace coil::codegen {
 
@@ -17,7 +17,7 @@ namespace coil::codegen {
 /// Operands have four dimensions, (batch, head, row, element), the numbers of rows three; heads of q may share heads of
 /// k and v. Masks are bool or f32.
 bool is_cuda_attention(std::string_view op);
-Kernel cuda_attention(ir::Graph&, const ir::Extern& call, const GpuModel&);
+Kernel cuda_attention(ir::Graph&, const ir::Extern& call, const target::Costs&);
 
 /// The device functions that `kernels` call, to stand behind the prelude; nothing where they call none.
 std::string attention_on_cuda(std::string_view kernels);

@@ -7,6 +7,7 @@
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
 #include "codegen/cuda/sort.h"
+#include "codegen/grid_nest.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -36,44 +37,40 @@ class CudaBackend : public Backend {
       : options_(std::move(options)),
         choices_(choices ? std::move(choices) : std::make_unique<CudaChoices>()),
         target_(target::cuda(options_.device, arch_of(options_))) {
-    gpu_.shape = options_.shape;
-    if (target_.generation < kFirstWithClusters) gpu_.most_cluster = 1;
-    if (target_.generation == 90 || target_.generation == 100) gpu_.block_bytes = 113 << 10;
-    if (!options_.cluster.empty()) {
-      const bool known =
-          options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
-      if (!known || (options_.cluster != "1" && gpu_.most_cluster == 1))
-        fail("cuda.cluster is {}: it is 1, and from sm_{} on also 2, 4 or 8", options_.cluster, kFirstWithClusters);
-      gpu_.cluster = options_.cluster[0] - '0';
-    }
+    request_.candidate = options_.launch_config;
+    if (options_.cluster.empty()) return;
+    const bool known =
+        options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
+    if (!known || (options_.cluster != "1" && target_.costs.blocks_of_cluster == 1))
+      fail("cuda.cluster is {}: it is 1, and from sm_90 on also 2, 4 or 8", options_.cluster);
+    request_.cluster = options_.cluster[0] - '0';
   }
 
   const target::Target& target() const override { return target_; }
   bool launches_early() const override { return options_.dependent_launch && target_.generation >= 90; }
   const scheduler::Choices& choices() const override { return *choices_; }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
-    return print_cuda_kernel(graph, group, gpu_);
+    return print_cuda_kernel(graph, group, target_, request_);
   }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override {
-    return print_cuda_scatter(graph, op, gpu_);
+    return print_cuda_scatter(graph, op, target_, request_);
   }
   std::optional<LoopNest> nest(ir::Graph& graph, const scheduler::Group& group) const override {
-    return cuda_nest(graph, group);
+    return make_grid_nest(graph, group);
   }
   std::optional<LoopNest> nest(ir::Graph& graph, const ir::Operation& op) const override {
     return make_scatter_nest(graph, op);
   }
   Kernel kernel(ir::Graph& graph, LoopNest nest) const override {
-    return print_cuda_nest(graph, std::move(nest), gpu_);
+    return print_cuda_nest(graph, std::move(nest), target_, request_);
   }
   bool has_template(std::string_view op) const override { return is_cuda_sort(op) || is_cuda_attention(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
-    return is_cuda_attention(call.op) ? cuda_attention(graph, call, gpu_) : cuda_sort(graph, call);
+    return is_cuda_attention(call.op) ? cuda_attention(graph, call, target_.costs) : cuda_sort(graph, call);
   }
 
-  std::optional<std::pair<std::string, std::string>> batch(const std::string& symbol, const std::string& text,
-                                                           std::size_t buffers, std::size_t count) const override {
-    return batch_cuda_kernel(symbol, text, buffers, count);
+  std::optional<KernelParts> batch(const KernelParts& parts, std::size_t buffers, std::size_t count) const override {
+    return batch_cuda_kernel(parts, buffers, count);
   }
 
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
@@ -96,11 +93,10 @@ class CudaBackend : public Backend {
   }
 
  private:
-  static constexpr int kFirstWithClusters = 90;
   CudaOptions options_;
   std::unique_ptr<scheduler::Choices> choices_;
   target::Target target_;
-  GpuModel gpu_;
+  LaunchRequest request_;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ struct CudaOptions {
   std::string arch;               ///< `sm_90a`; empty: that GPU's, `sm_90` where there is none
   std::string nvrtc;              ///< see Nvrtc
   bool dependent_launch = false;  ///< kernels may begin while the one before still runs, from sm_90 on
-  int shape = 0;                  ///< of every kernel whose group names none, see GpuModel
+  int launch_config = 0;          ///< of every kernel whose group names none: its number among the candidates
   std::string cluster;            ///< blocks that share a long row, as digits; empty: as many as its length asks for
 };
 
@@ -19,6 +19,6 @@ std::unique_ptr<Backend> make_cuda_backend(CudaOptions, std::unique_ptr<schedule
 /// The same kernels on the CPU, compiled behind a machine part that runs a block's threads one after another: for tests
 /// of their values where there is no GPU.
 std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain, std::unique_ptr<scheduler::Choices> = nullptr,
-                                                    int shape = 0);
+                                                    int launch_config = 0);
 
 }  // namespace coil::codegen

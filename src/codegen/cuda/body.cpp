@@ -136,21 +136,10 @@ bool Body::made_here(Scalar load) const {
 }
 
 bool Body::varies(Scalar n) {
-  if (lanes.width == 1) return false;
-  if (auto it = varies_.find(n); it != varies_.end()) return it->second;
-  bool v = false;
-  if (n->op == ScalarOp::LinearLoad && made_here(n)) {
-    v = locals_.at(n->buffer).per_lane || (n->mask && varies(n->mask));
-  } else {
-    for (Expr e : n->index) {
-      // An index value is itself a number; only conditions and addresses may ignore the lane.
-      const auto s = lane_stride(env(), e, lanes);
-      v = v || s != 0;
-    }
-    for (Scalar a : n->args) v = v || varies(a);
-    if (n->mask) v = v || varies(n->mask);
-  }
-  return varies_[n] = v;
+  return varies_in_run(env(), n, lanes, varies_, [&](Scalar l) -> std::optional<bool> {
+    if (l->op != ScalarOp::LinearLoad || !made_here(l)) return std::nullopt;
+    return locals_.at(l->buffer).per_lane || (l->mask && varies(l->mask));
+  });
 }
 
 bool Body::depends(Scalar root, std::span<const Expr> variables) {
@@ -242,10 +231,8 @@ std::string Body::load(Scalar n, const std::vector<std::string>& indirect) {
 // ---- Runs ----
 
 bool Body::packable(Scalar n) {
-  if (lanes.width == 1 || n->op != ScalarOp::LinearLoad || made_here(n)) return false;
-  if (std::any_of(n->args.begin(), n->args.end(), [&](Scalar a) { return varies(a); }) || (n->mask && varies(n->mask)))
-    return false;
-  return lane_stride(env(), n->index[0], lanes) == 1 && run_aligned(env(), n->index[0], lanes);
+  return n->op == ScalarOp::LinearLoad && !made_here(n) &&
+         loads_as_one(env(), n, lanes, [&](Scalar x) { return varies(x); });
 }
 
 std::string Body::pack_load(Scalar n) {
@@ -256,15 +243,6 @@ std::string Body::pack_load(Scalar n) {
   const std::string x = rest.empty() ? fmt::format("c_read<{}>({})", lanes.width, at)
                                      : fmt::format("c_read_part<{}>({}, {})", lanes.width, at, rest);
   return n->mask ? fmt::format("{} ? {} : {}{{}}", mask, x, pack_type(graph.buffer(n->buffer).layout.dtype)) : x;
-}
-
-std::vector<Scalar> Body::roots(const std::vector<const Statement*>& statements) const {
-  std::vector<Scalar> out;
-  for (const Statement* s : statements) {
-    out.push_back(s->body);
-    out.insert(out.end(), s->indirect.begin(), s->indirect.end());
-  }
-  return ir::topological(out);
 }
 
 void Body::hoist(std::span<const Scalar> nodes, std::span<const Expr> variables) {
@@ -354,32 +332,32 @@ void Body::store(const Statement& s, const std::string& value) {
 Kernel Body::finish(Launch launch) {
   Kernel k;
   k.in_place = in_place();
-  std::vector<std::string> parameters;
+  KernelParts parts;
   const auto& buffers = arguments_.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const bool shares = std::any_of(k.in_place.begin(), k.in_place.end(),
                                     [&](auto& p) { return p.first == buffers[i] || p.second == buffers[i]; });
-    parameters.push_back(fmt::format("{}{}*{} p{}", arguments_.written()[i] ? "" : "const ",
-                                     cuda_storage_type(graph.buffer(buffers[i]).layout.dtype),
-                                     shares ? "" : " __restrict__", i));
+    const std::string type = cuda_storage_type(graph.buffer(buffers[i]).layout.dtype);
+    parts.parameters.push_back(
+        {(arguments_.written()[i] ? "" : "const ") + type + "*", fmt::format("p{}", i), !shares});
   }
   // A run that failed writes no more. (Blocks of the kernel that fails may wait for each other, so that it goes on.)
-  std::string text = !may_fail_ || stops_any_time ? "  if (c_stop(status)) return;\n" : "  c_begin();\n";
+  parts.body = !may_fail_ || stops_any_time ? "  if (c_stop(status)) return;\n" : "  c_begin();\n";
   for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) {
-    parameters.push_back(fmt::format("i64 n{}", i));
-    text += fmt::format("  const {0} s{1} = ({0})n{1};\n", index_type_, i);
+    parts.parameters.push_back({"i64", fmt::format("n{}", i)});
+    parts.body += fmt::format("  const {0} s{1} = ({0})n{1};\n", index_type_, i);
   }
-  parameters.push_back("i64* status");
-  text += head_ + body_;
-  const std::string signature = fmt::format("({})", fmt::join(parameters, ", "));
+  parts.parameters.push_back({"i64*", "status"});
+  parts.body += head_ + body_;
   std::string bounds = launch.resident ? fmt::format("__launch_bounds__({}, {})", launch.block, launch.resident)
                                        : fmt::format("__launch_bounds__({})", launch.block);
   if (launch.cluster > 1) bounds += fmt::format(" __cluster_dims__({}, 1, 1)", launch.cluster);
-  k.symbol = "coil_" + to_hex(hash(signature + bounds + text)).substr(0, 16);
-  k.text = fmt::format("extern \"C\" __global__ void {} {}{} {{\n{}}}\n", bounds, k.symbol, signature, text);
+  k.symbol = "coil_" + to_hex(hash(to_string(parts.parameters) + bounds + parts.body)).substr(0, 16);
+  parts.qualifiers = "__global__ void " + bounds;
+  k.text = parts.text(k.symbol);
+  k.parts = std::move(parts);
   arguments_.give(k);
   k.may_fail = may_fail_;
-  k.shapes = shapes;
   for (Expr& e : launch.grid) e = env().simplify(e);
   k.launch = std::move(launch);
   return k;

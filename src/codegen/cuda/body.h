@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "codegen/coarse.h"
-#include "codegen/cuda/lanes.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_arguments.h"
+#include "codegen/lanes.h"
 #include "codegen/loop_nest.h"
 
 namespace coil::codegen {
@@ -95,15 +95,12 @@ class Body {
   std::string rest;
 
   std::string pointer(BufferId b, bool writes) { return arguments_.pointer(b, writes); }
-  std::vector<ir::Scalar> roots(const std::vector<const Statement*>&) const;
 
   Kernel finish(Launch launch);
   /// Text in front of the kernel's lines (shared memory), and of the body.
   void head(const std::string& text) { head_ += "  " + text + "\n"; }
   /// Pairs of buffers that may share memory; row kernels leave out what one thread writes for all.
   bool outer_in_place = true;
-  /// Launch shapes that the form finds worth trying.
-  int shapes = 1;
   /// Threads of the kernel do not wait for each other: each may leave when the run has failed.
   bool stops_any_time = false;
 

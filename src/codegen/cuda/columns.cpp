@@ -8,20 +8,25 @@ namespace {
 using ir::Scalar;
 using scheduler::Role;
 
-constexpr int kMostDown = 128;       // threads that share a column
-constexpr int kColumnThreads = 256;  // of a block whose threads share nothing
-
 class Columns {
  public:
-  Columns(Body& b, const GpuModel& gpu)
-      : b_(b), gpu_(gpu), outer_(b.nest.outer), inner_(b.nest.inner), length_(b.env().simplify(product_of(inner_))) {
+  Columns(Body& b, const LaunchConfig& config)
+      : b_(b),
+        config_(config),
+        outer_(b.nest.outer),
+        inner_(b.nest.inner),
+        length_(b.env().simplify(product_of(inner_))),
+        inner_vars_(variables_of(inner_)),
+        width_(config.vector),
+        across_(config.threads / (config.team * config.rows)),
+        down_(config.team),
+        beside_(config.rows),
+        accumulators_(b.nest.statements.size()) {
     b.outer_in_place = false;
-    inner_vars_ = variables_of(inner_);
+    b.lanes = {outer_.back().var, width_};
   }
 
   Kernel print() {
-    choose_block();
-    accumulators_.resize(b_.nest.statements.size());
     point();
     for (level_ = 0; level_ < b_.nest.levels; ++level_) {
       inner_level();
@@ -30,55 +35,10 @@ class Columns {
     const LoopDim v = outer_.back();
     const Expr others = product_of(std::span(outer_).first(outer_.size() - 1));
     return b_.finish({.grid = {sym::ceil_div(others * sym::ceil_div(v.size, across_ * width_), beside_), 1, 1},
-                      .block = across_ * down_ * beside_});
+                      .block = config_.threads});
   }
 
  private:
-  void choose_block() {
-    const LoopDim v = outer_.back();
-    width_ = run_width(b_, v);
-    const std::int64_t columns = b_.env().hint_or(product_of(outer_), 1 << 16), n = b_.env().hint_or(length_, 1024),
-                       along = b_.env().hint_or(v.size, 1024);
-    // A short column is one thread's; a long one is shared so that the machine is full.
-    while (width_ > 1 && columns / width_ * std::min<std::int64_t>(n / 16 + 1, kMostDown) < gpu_.threads() / 8)
-      width_ /= 2;
-    // Threads side by side touch whole sectors of memory at least.
-    const int narrowest = power_of_two_at_least(std::min<std::int64_t>((along + width_ - 1) / width_, 32 / width_), 32);
-    int down = n <= 16 ? 1 : 8;
-    while (down * narrowest < 1024 && n / down > 16 && columns / width_ * down < gpu_.threads() / 2) down *= 2;
-    std::vector<Shape> shapes{shape_of(down, std::max(kColumnThreads, down * narrowest), narrowest, along, n)};
-    for (int shared : {down, down * 2, down / 2, down * 4, down / 4})
-      for (int threads : {256, 512, 1024, 128})
-        if (shared >= 1 && shared * narrowest <= threads && (shared == 1 || n / shared >= 4))
-          if (const Shape s = shape_of(shared, threads, narrowest, along, n);
-              std::find(shapes.begin(), shapes.end(), s) == shapes.end())
-            shapes.push_back(s);
-    const Shape shape = chosen(b_, gpu_, shapes);
-    across_ = shape.across;
-    down_ = shape.down;
-    beside_ = shape.beside;
-    b_.lanes = {v.var, width_};
-  }
-
-  struct Shape {
-    int across, down, beside;
-    bool operator==(const Shape&) const = default;
-  };
-
-  /// A block of about so many threads, of which about `down` share a column.
-  Shape shape_of(int down, int threads, int narrowest, std::int64_t along, std::int64_t n) const {
-    std::size_t bytes = 0;
-    for (const Statement& s : b_.nest.statements)
-      if (s.role == Role::Reduce) bytes += 2 * size_of(s.body->dtype) * static_cast<std::size_t>(width_);
-    while (threads > 64 && bytes * static_cast<std::size_t>(threads) > 40000) threads /= 2;
-    down = std::min(down, std::max(1, threads / narrowest));
-    int across = std::min(power_of_two_at_least((along + width_ - 1) / width_, threads), threads / down);
-    if (across < threads / down && n > 16) down = std::min<int>(threads / across, power_of_two_at_least(n, threads));
-    // A block of few columns, each one thread's, takes those of several outer points.
-    if (down == 1) return {across, down, std::max(1, threads / across)};
-    return {across * down < 32 ? 32 / down : across, down, 1};
-  }
-
   void point() {
     const std::string& index = b_.index_type();
     const LoopDim v = outer_.back();
@@ -107,7 +67,7 @@ class Columns {
     for (const Statement& s : b_.nest.statements)
       if (s.level == level_ && s.role != Role::Outer) statements.push_back(&s);
     if (statements.empty()) return;
-    const auto roots = b_.roots(statements);
+    const auto roots = roots_of(statements);
     Exprs moving = inner_vars_;
     b_.hoist(roots, moving);
     for (const Statement* s : statements)
@@ -120,7 +80,7 @@ class Columns {
       }
     b_.store_guard = "if (live) ";
     const std::string& index = b_.index_type();
-    b_.put("#pragma unroll 4");
+    b_.line("#pragma unroll {}", config_.unroll);
     b_.block(fmt::format("for ({0} q = ({0})ly; q < {1}; q += {2})", index, b_.text(length_), down_), [&] {
       decode(b_, inner_, "q");
       std::vector<const Statement*> points;
@@ -217,7 +177,8 @@ class Columns {
   void outer_level() {
     for (const Statement& s : b_.nest.statements) {
       if (s.level != level_ || s.role != Role::Outer) continue;
-      const auto roots = b_.roots({&s});
+      const std::vector<const Statement*> alone{&s};
+      const auto roots = roots_of(alone);
       const std::string local = b_.fresh("l");
       b_.line("{} {}[{}];", cuda_register_type(s.body->dtype), local, width_);
       b_.elements(roots, {}, [&] {
@@ -239,16 +200,16 @@ class Columns {
   }
 
   Body& b_;
-  const GpuModel& gpu_;
+  const LaunchConfig& config_;
   std::vector<LoopDim> outer_, inner_;
   Expr length_;
   Exprs inner_vars_;
-  int width_ = 1, across_ = 32, down_ = 8, beside_ = 1, level_ = 0;
+  int width_, across_, down_, beside_, level_ = 0;
   std::vector<Accumulator> accumulators_;
 };
 
 }  // namespace
 
-Kernel cuda_columns(Body& b, const GpuModel& gpu) { return Columns(b, gpu).print(); }
+Kernel cuda_columns(Body& b, const LaunchConfig& config) { return Columns(b, config).print(); }
 
 }  // namespace coil::codegen

@@ -22,12 +22,12 @@ constexpr std::string_view kWaiting[] = {"c_sync",   "c_reduce_warp", "c_scan_wa
 
 class EmulatedBackend : public Backend {
  public:
-  EmulatedBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int shape)
+  EmulatedBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int launch_config)
       : cpp_(make_cpp_backend(toolchain)),
         toolchain_(std::move(toolchain)),
         choices_(std::move(choices)),
         target_(target::emulated_cuda(cpp_->isa())) {
-    gpu_.shape = shape;
+    request_.candidate = launch_config;
     // Headers, and the whole standard library behind them.
     std::erase(toolchain_.flags, "-nostdlib");
     std::erase_if(toolchain_.flags, [](const std::string& f) {
@@ -41,10 +41,10 @@ class EmulatedBackend : public Backend {
   const target::Target& target() const override { return target_; }
   const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
-    return on_cpu(print_cuda_kernel(graph, group, gpu_));
+    return on_cpu(print_cuda_kernel(graph, group, target_, request_));
   }
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override {
-    return on_cpu(print_cuda_scatter(graph, op, gpu_));
+    return on_cpu(print_cuda_scatter(graph, op, target_, request_));
   }
   bool has_template(std::string_view op) const override { return is_cuda_sort(op) || cpp_->has_template(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
@@ -53,7 +53,7 @@ class EmulatedBackend : public Backend {
       return cpp_->template_kernel(graph, call);
     ir::Extern blocked = call;
     blocked.op = library_ops::attention::kBlocked;
-    return on_cpu(cuda_attention(graph, blocked, gpu_));
+    return on_cpu(cuda_attention(graph, blocked, target_.costs));
   }
 
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
@@ -81,10 +81,7 @@ class EmulatedBackend : public Backend {
   /// Called as CPU kernels are: once, with the launch's grid behind the scalars.
   static Kernel on_cpu(Kernel k) {
     const std::string inner = k.symbol + "_threads";
-    const std::size_t at = k.text.find(k.symbol);
-    std::string text = k.text;
-    text.replace(at, k.symbol.size(), inner);
-    text.replace(0, std::string_view("extern \"C\" ").size(), "");
+    std::string text = k.parts->text(inner, "");
     const bool waits =
         std::ranges::any_of(kWaiting, [&](std::string_view call) { return text.find(call) != std::string::npos; });
     text += fmt::format(
@@ -96,6 +93,7 @@ class EmulatedBackend : public Backend {
     k.extent = 1;
     k.grain = 1;
     k.launch.reset();
+    k.parts.reset();
     return k;
   }
 
@@ -103,14 +101,14 @@ class EmulatedBackend : public Backend {
   Toolchain toolchain_;
   std::unique_ptr<scheduler::Choices> choices_;
   target::Target target_;
-  GpuModel gpu_;
+  LaunchRequest request_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices,
-                                                    int shape) {
-  return std::make_unique<EmulatedBackend>(std::move(toolchain), std::move(choices), shape);
+                                                    int launch_config) {
+  return std::make_unique<EmulatedBackend>(std::move(toolchain), std::move(choices), launch_config);
 }
 
 }  // namespace coil::codegen

@@ -22,55 +22,6 @@ void decode(Body& b, std::span<const LoopDim> dims, const std::string& linear) {
   b.line("const {0} {1} = ({0}){2};", index, dims[0].var.name(), t);
 }
 
-Expr product_of(std::span<const LoopDim> dims) {
-  Expr p = 1;
-  for (const LoopDim& d : dims) p *= d.size;
-  return p;
-}
-
-Exprs variables_of(std::span<const LoopDim> dims) {
-  Exprs out;
-  for (const LoopDim& d : dims) out.push_back(d.var);
-  return out;
-}
-
-int power_of_two_at_least(std::int64_t n, int most) {
-  int p = 1;
-  while (p < n && p < most) p *= 2;
-  return p;
-}
-
-int run_width(Body& b, const LoopDim& dim, bool ends_short) {
-  struct Access {
-    Expr index;
-    std::size_t width;
-  };
-  std::vector<Access> accesses;
-  for (const Statement& s : b.nest.statements) {
-    for (Scalar n : ir::topological(std::span(&s.body, 1)))
-      if (n->op == ScalarOp::LinearLoad && !b.made_here(n))
-        accesses.push_back({n->index[0], size_of(b.graph.buffer(n->buffer).layout.dtype)});
-    if (s.stored) accesses.push_back({s.store, size_of(b.graph.buffer(s.op->outs[0]).layout.dtype)});
-  }
-  for (int width = 8; width > 1; width /= 2) {
-    if (!ends_short && !b.env().statically_known_multiple_of(dim.size, width)) continue;
-    const Lanes lanes{dim.var, width};
-    std::size_t packed = 0, loose = 0, narrowest = 16, widest = 1;
-    for (const Access& a : accesses) {
-      if (!sym::contains(a.index, dim.var)) continue;
-      if (lane_stride(b.env(), a.index, lanes) == 1 && run_aligned(b.env(), a.index, lanes))
-        packed += a.width, narrowest = std::min(narrowest, a.width), widest = std::max(widest, a.width);
-      else if (lane_stride(b.env(), a.index, lanes) != 0)
-        loose += a.width;
-    }
-    if (packed < loose || packed == 0 || static_cast<std::size_t>(width) * narrowest > 16 ||
-        static_cast<std::size_t>(width) * widest > 64)
-      continue;
-    return width;
-  }
-  return 1;
-}
-
 std::string reduction_identity(ReductionKind kind, DType d) {
   const bool floating = is_floating(d);
   switch (kind) {

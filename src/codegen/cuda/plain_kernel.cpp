@@ -7,18 +7,22 @@
 namespace coil::codegen {
 
 std::string PlainKernel::scalar(Expr e) {
-  parameters_ += fmt::format(", i64 n{}", k_.scalars.size());
+  const std::string name = fmt::format("n{}", k_.scalars.size());
+  scalars_.push_back({"i64", name});
   k_.scalars.push_back(e);
-  return fmt::format("n{}", k_.scalars.size() - 1);
+  return name;
 }
 
-Kernel PlainKernel::write(std::string_view prefix, std::string_view bounds, std::string_view pointers,
+Kernel PlainKernel::write(std::string_view prefix, std::string_view bounds, std::vector<Parameter> pointers,
                           std::string_view body) {
-  const std::string signature = fmt::format("({}{}, i64* status)", pointers, parameters_);
-  const std::string text = fmt::format("  if (c_stop(status)) return;\n{}", body);
-  k_.symbol = std::string(prefix) + to_hex(hash(signature + text)).substr(0, 16);
-  k_.text = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}{} {{\n{}}}\n", bounds, k_.symbol,
-                        signature, text);
+  KernelParts parts{.qualifiers = fmt::format("__global__ void __launch_bounds__({})", bounds),
+                    .parameters = std::move(pointers),
+                    .body = fmt::format("  if (c_stop(status)) return;\n{}", body)};
+  parts.parameters.insert(parts.parameters.end(), scalars_.begin(), scalars_.end());
+  parts.parameters.push_back({"i64*", "status"});
+  k_.symbol = std::string(prefix) + to_hex(hash(to_string(parts.parameters) + parts.body)).substr(0, 16);
+  k_.text = parts.text(k_.symbol);
+  k_.parts = std::move(parts);
   return std::move(k_);
 }
 

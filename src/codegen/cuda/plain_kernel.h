@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codegen/kernel.h"
 
@@ -14,12 +15,13 @@ class PlainKernel {
 
  protected:
   /// `pointers`: the first parameters; `bounds`: those of __launch_bounds__; the launch is still to be filled in.
-  Kernel write(std::string_view prefix, std::string_view bounds, std::string_view pointers, std::string_view body);
+  Kernel write(std::string_view prefix, std::string_view bounds, std::vector<Parameter> pointers,
+               std::string_view body);
 
   Kernel k_;
 
  private:
-  std::string parameters_;
+  std::vector<Parameter> scalars_;
 };
 
 }  // namespace coil::codegen

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/row_kernel.h"
+#include "codegen/heuristics/sorts.h"
 #include "ir/radix_state.h"
 #include "support/error.h"
 
@@ -17,7 +18,6 @@ namespace {
 namespace sorting = library_ops::sorting;
 using State = ir::RadixState;
 
-constexpr int kCounted = 8192;  // elements that a block counts
 static_assert(State::kTile % kRadixThreads == 0 && State::kValues == kRadixThreads);
 
 struct Words {
@@ -32,14 +32,15 @@ Kernel counts(ir::Graph& graph, const ir::Extern& call, bool descending) {
   const Words words(state);
   const Expr length = row_length(call, x);
   const std::int64_t digits = read(call.attributes, sorting::kDigits);
-  RowKernel k(graph, call, {&x}, 1, sym::ceil_div(length, kCounted), &state);
+  const LaunchConfig config = digit_count_config();
+  RowKernel k(graph, call, {&x}, 1, sym::ceil_div(length, config.tile), &state);
   const std::string n = k.scalar(length), digit_words = k.scalar(State(length).digit_words());
   const std::string body = fmt::format(
       "  c_radix_count<{0}, Get, {1}>(p0 + o0, {2}, {3}, part * {4}, p1 + {5} + row * {0} * {6}, {6}, counts, "
       "threadIdx.x);\n",
-      digits, descending, k.steps[0], n, kCounted, State::kHead, digit_words);
+      digits, descending, k.steps[0], n, config.tile, State::kHead, digit_words);
   return k.finish({"const " + k.element, words.type},
-                  fmt::format("  __shared__ u32 counts[{}];\n", digits * State::kValues), body, kRadixThreads);
+                  fmt::format("  __shared__ u32 counts[{}];\n", digits * State::kValues), body, config.threads);
 }
 
 /// One element of each row, the one at rank `first`, or in the middle.
@@ -48,7 +49,7 @@ Kernel selected(ir::Graph& graph, const ir::Extern& call) {
   const Expr length = row_length(call, x), rank = read(call.attributes, sorting::kMiddle)
                                                       ? sym::floor_div(length - 1, 2)
                                                       : Expr(read(call.attributes, sorting::kFirst));
-  const int threads = graph.env().hint_or(length, 1) > 2 * State::kTile ? 4 * kRadixThreads : kRadixThreads;
+  const int threads = select_config(graph.env().hint_or(length, 1)).threads;
   RowKernel k(graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1, 1);
   const std::string n = k.scalar(length);
   const std::string body = fmt::format(

@@ -5,8 +5,6 @@
 
 namespace coil::codegen {
 
-inline constexpr int kRadixThreads = 256;  // one for each value of a digit
-
 /// `radix_count` counts the values of all digits of a row, `radix_pass` puts the row in order of one digit (attribute
 /// `digit`, from the lowest). `select_rank` finds the one element of each row that would stand at rank `first` (or
 /// `middle`), and its place, as a stable sort has it.

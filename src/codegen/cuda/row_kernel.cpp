@@ -54,9 +54,9 @@ RowKernel::RowKernel(ir::Graph& graph, const ir::Extern& call, const std::vector
 
 Kernel RowKernel::finish(const std::vector<std::string>& pointers, const std::string& shared, const std::string& body,
                          int threads) {
-  std::string named;
-  for (std::size_t v = 0; v < pointers.size(); ++v) named += fmt::format("{}{}* p{}", v ? ", " : "", pointers[v], v);
-  Kernel kernel = write("coil_", std::to_string(threads), named, shared + getter_ + head_ + body);
+  std::vector<Parameter> named;
+  for (std::size_t v = 0; v < pointers.size(); ++v) named.push_back({pointers[v] + "*", fmt::format("p{}", v)});
+  Kernel kernel = write("coil_", std::to_string(threads), std::move(named), shared + getter_ + head_ + body);
   // A row of no elements has nothing to do.
   kernel.launch = Launch{.grid = {graph_.env().simplify(blocks_), 1, 1}, .block = threads};
   return kernel;

@@ -34,27 +34,6 @@ Combine combine_of(ScanKind kind, DType d) {
   return {};
 }
 
-Kernel columns(Body& b, const Statement& s, const Combine& c) {
-  constexpr int kThreads = 128;
-  const std::string index = b.index_type();
-  const LoopDim along = b.nest.inner[0];
-  const Expr count = b.env().simplify(product_of(b.nest.outer));
-  b.line("const {0} w = ({0})blockIdx.x * {1} + threadIdx.x;", index, kThreads);
-  b.line("if (w >= {}) return;", b.text(count));
-  decode(b, b.nest.outer, "w");
-  const auto nodes = b.roots({&s});
-  const Exprs moving{along.var};
-  b.hoist(nodes, moving);
-  b.line("{} a = {};", c.type, c.identity);
-  b.put("#pragma unroll 8");
-  b.block(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index, along.var.name(), b.text(along.size)), [&] {
-    const std::string x = b.name(s.body);
-    b.line("a = {}(a, {}({}));", c.op, c.lift, x);
-    b.store(s, fmt::format("{}(a)", c.value));
-  });
-  return b.finish({.grid = {sym::ceil_div(count, kThreads), 1, 1}, .block = kThreads});
-}
-
 /// Sets `carry` to what stands before the tile, whose total is `all`.
 void look_back(Body& b, const Combine& c, DType dtype, const std::string& state, const ir::ScanState& layout,
                int threads) {
@@ -79,157 +58,223 @@ void look_back(Body& b, const Combine& c, DType dtype, const std::string& state,
   b.line("carry = {0}(c_reduce_warp<32>(far, {0}), near_tiles);", c.op);
 }
 
+const Statement& scan_of(const Body& b) {
+  COIL_CHECK(b.nest.statements.size() == 1 && b.nest.inner.size() == 1, "a scan runs alone, along one dimension");
+  return b.nest.statements[0];
+}
+
+Combine combine_of(const Statement& s) { return combine_of(std::get<ir::Scan>(s.op->node).kind, s.body->dtype); }
+
 /// A row's chunk is cut into the warps' segments, and a segment into `turns` pieces of a run for each lane: all loads
 /// of a chunk are under way at once, and the pieces' scans do not wait for one another.
-Kernel rows(Body& b, const GpuModel& gpu, const Statement& s, const Combine& c) {
-  const std::string& type = c.type;
-  constexpr int kMostThreads = 256, kMostTurns = 4;
-  const std::string index = b.index_type();
-  const LoopDim along = b.nest.inner[0];
-  const std::string r(along.var.name()), n = b.text(along.size);
-  const int width = run_width(b, along);
-  const std::int64_t runs = (b.env().hint_or(along.size, 4096) + width - 1) / width,
-                     rows = b.env().hint_or(product_of(b.nest.outer), 1 << 10);
-  int usual = std::max(32, power_of_two_at_least((runs + kMostTurns - 1) / kMostTurns, kMostThreads));
-  // Few rows: one chunk of more threads rather than several chunks.
-  const bool tiled = s.op->outs.size() > 1;
-  while (!tiled && usual < 1024 && usual * kMostTurns < runs && rows * usual < gpu.threads() / 2) usual *= 2;
-  struct Shape {
-    int threads, turns;
-    bool operator==(const Shape&) const = default;
-  };
-  std::vector<Shape> shapes{{usual, power_of_two_at_least((runs + usual - 1) / usual, kMostTurns)}};
-  for (int threads : {usual, usual / 2, usual * 2, usual * 4})
-    for (int turns : {1, 2, 4, 8})
-      if (const Shape s{threads, turns}; threads >= 32 && threads <= 1024 && threads * turns < 2 * runs &&
-                                         (!tiled || threads * turns * width >= ir::ScanState::kSmallest) &&
-                                         std::find(shapes.begin(), shapes.end(), s) == shapes.end())
-        shapes.push_back(s);
-  const Shape shape = chosen(b, gpu, shapes);
-  const int threads = shape.threads, warps = threads / 32, turns = shape.turns;
-  const int piece = 32 * width, segment = piece * turns, chunk = segment * warps;
-  const bool whole = b.env().statically_known_multiple_of(along.size, chunk);
-  // 0 is a multiple too: a row that may have no elements needs the loop, which then does nothing.
-  const bool once =
-      b.env().statically_known_le(along.size, chunk) && (!whole || b.env().statically_known_le(1, along.size));
-  b.lanes = {along.var, width};
-  const Expr tiles = b.env().simplify(sym::ceil_div(along.size, chunk)), count = product_of(b.nest.outer);
-  const std::string state = tiled ? b.pointer(s.op->outs[1], true) : "";
-  b.put("const int t = threadIdx.x, lane = t % 32, warp = t / 32;");
-  if (tiled) {
+class ScanRows {
+ public:
+  ScanRows(Body& b, const LaunchConfig& config)
+      : b_(b),
+        s_(scan_of(b)),
+        c_(combine_of(s_)),
+        along_(b.nest.inner[0]),
+        index_(b.index_type()),
+        threads_(config.threads),
+        turns_(config.unroll),
+        width_(config.vector),
+        warps_(threads_ / kWarp),
+        piece_(kWarp * width_),
+        segment_(piece_ * turns_),
+        chunk_(segment_ * warps_),
+        tiled_(s_.op->outs.size() > 1),
+        whole_(b.env().statically_known_multiple_of(along_.size, chunk_)),
+        tiles_(b.env().simplify(sym::ceil_div(along_.size, chunk_))),
+        count_(product_of(b.nest.outer)),
+        nodes_(roots_of(statements_of(b.nest))) {
+    b.lanes = {along_.var, width_};
+  }
+
+  Kernel print() {
+    n_ = b_.text(along_.size);
+    state_ = tiled_ ? b_.pointer(s_.op->outs[1], true) : "";
+    b_.put("const int t = threadIdx.x, lane = t % 32, warp = t / 32;");
+    begin_row();
+    decode(b_, b_.nest.outer, "row");
+    const Exprs moving{along_.var};
+    b_.hoist(nodes_, moving);
+    if (warps_ > 1) b_.head(fmt::format("__shared__ {} h[2][{}];", c_.type, warps_));
+    b_.line("{} carry = {};", c_.type, c_.identity);
+    b_.put("int side = 0;");
+    find_loads();
+    chunks();
+    return b_.finish({.grid = {tiled_ ? count_ * tiles_ : count_, 1, 1}, .block = threads_});
+  }
+
+ private:
+  static constexpr int kWarp = 32;
+
+  /// The block's `row`, and which `tile` of it.
+  void begin_row() {
+    if (!tiled_) return b_.line("const {0} row = ({0})blockIdx.x;", index_);
     // Tiles are numbered as blocks begin, so that none waits for one that may not have a place to run. (The remainder:
     // should the state not hold zeros, nothing is written outside.)
-    b.head("__shared__ u32 ticket;");
-    b.line("if (t == 0) ticket = (u32)c_count((i32*){}) % (u32){};", state, b.text(b.env().simplify(count * tiles)));
-    b.put("c_sync();");
-    b.line("const {0} row = ({0})(ticket / (u32){1});", index, b.text(tiles));
-    b.line("const int tile = (int)(ticket % (u32){});", b.text(tiles));
-  } else {
-    b.line("const {0} row = ({0})blockIdx.x;", index);
+    b_.head("__shared__ u32 ticket;");
+    b_.line("if (t == 0) ticket = (u32)c_count((i32*){}) % (u32){};", state_,
+            b_.text(b_.env().simplify(count_ * tiles_)));
+    b_.put("c_sync();");
+    b_.line("const {0} row = ({0})(ticket / (u32){1});", index_, b_.text(tiles_));
+    b_.line("const int tile = (int)(ticket % (u32){});", b_.text(tiles_));
   }
-  decode(b, b.nest.outer, "row");
-  const auto nodes = b.roots({&s});
-  const Exprs moving{along.var};
-  b.hoist(nodes, moving);
-  if (warps > 1) b.head(fmt::format("__shared__ {} h[2][{}];", type, warps));
-  b.line("{} carry = {};", type, c.identity);
-  b.put("int side = 0;");
-  std::vector<Scalar> loads;
-  for (Scalar l : nodes)
-    if (b.packable(l) && l->args.empty() && std::none_of(loads.begin(), loads.end(), [&](Scalar x) { return x == l; }))
-      loads.push_back(l);
-  auto pieces = [&](const std::function<void()>& inside) {
-    b.put("#pragma unroll");
-    b.block(fmt::format("for (int m = 0; m < {}; ++m)", turns), [&] {
-      b.line("const {0} {1} = q0 + warp * {2} + m * {3} + lane * {4};", index, r, segment, piece, width);
-      if (whole)
+
+  void find_loads() {
+    for (Scalar l : nodes_)
+      if (b_.packable(l) && l->args.empty() && std::find(loads_.begin(), loads_.end(), l) == loads_.end())
+        loads_.push_back(l);
+  }
+
+  void chunks() {
+    // 0 is a multiple too: a row that may have no elements needs the loop, which then does nothing.
+    const bool once =
+        b_.env().statically_known_le(along_.size, chunk_) && (!whole_ || b_.env().statically_known_le(1, along_.size));
+    if (once || tiled_) {
+      b_.block("", [&] {
+        b_.line("const {0} q0 = {1};", index_, tiled_ ? fmt::format("({})tile * {}", index_, chunk_) : "0");
+        chunk();
+      });
+    } else {
+      b_.block(fmt::format("for ({0} q0 = 0; q0 < {1}; q0 += {2})", index_, n_, chunk_), [&] { chunk(); });
+    }
+  }
+
+  void chunk() {
+    const std::string at = fmt::format("y[m]{}", b_.lane());
+    read(at);
+    scan_pieces();
+    add_warps();
+    write(at);
+  }
+
+  void each_piece(const std::function<void()>& inside) {
+    b_.put("#pragma unroll");
+    b_.block(fmt::format("for (int m = 0; m < {}; ++m)", turns_), inside);
+  }
+
+  /// The elements of each piece that are inside of the row.
+  void pieces(const std::function<void()>& inside) {
+    const std::string r(along_.var.name());
+    each_piece([&] {
+      b_.line("const {0} {1} = q0 + warp * {2} + m * {3} + lane * {4};", index_, r, segment_, piece_, width_);
+      if (whole_)
         inside();
       else
-        b.block(fmt::format("if ({} < {})", r, n), inside);
+        b_.block(fmt::format("if ({} < {})", r, n_), inside);
     });
-  };
-  const auto chunk_of = [&] {
+  }
+
+  /// All values of the chunk, into `y`.
+  void read(const std::string& at) {
     std::vector<std::string> packs;
-    for (Scalar l : loads)
-      b.line("{} {}[{}];", b.pack_type(b.graph.buffer(l->buffer).layout.dtype), packs.emplace_back(b.fresh("k")),
-             turns);
-    if (!loads.empty())
+    for (Scalar l : loads_)
+      b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(l->buffer).layout.dtype), packs.emplace_back(b_.fresh("k")),
+              turns_);
+    if (!loads_.empty())
       pieces([&] {
-        for (std::size_t k = 0; k < loads.size(); ++k) {
-          const std::string value = b.pack_load(loads[k]);
-          b.line("{}[m] = {};", packs[k], value);
+        for (std::size_t k = 0; k < loads_.size(); ++k) {
+          const std::string value = b_.pack_load(loads_[k]);
+          b_.line("{}[m] = {};", packs[k], value);
         }
       });
-    for (std::size_t k = 0; k < loads.size(); ++k) b.set_pack(loads[k], packs[k] + "[m]");
-    b.line("{} y[{}][{}], left[{}], total = {};", type, turns, width, turns, c.identity);
-    if (!whole) {
-      b.put("#pragma unroll");
-      b.line("for (int m = 0; m < {}; ++m)", turns);
-      b.put("#pragma unroll");
-      b.line("  for (int j = 0; j < {}; ++j) y[m][j] = {};", width, c.identity);
+    for (std::size_t k = 0; k < loads_.size(); ++k) b_.set_pack(loads_[k], packs[k] + "[m]");
+    b_.line("{} y[{}][{}], left[{}], total = {};", c_.type, turns_, width_, turns_, c_.identity);
+    if (!whole_) {
+      b_.put("#pragma unroll");
+      b_.line("for (int m = 0; m < {}; ++m)", turns_);
+      b_.put("#pragma unroll");
+      b_.line("  for (int j = 0; j < {}; ++j) y[m][j] = {};", width_, c_.identity);
     }
-    const std::string at = fmt::format("y[m]{}", b.lane());
     pieces([&] {
-      b.elements(nodes, {}, [&] {
-        const std::string x = b.name(s.body);
-        b.line("{} = {}({});", at, c.lift, x);
+      b_.elements(nodes_, {}, [&] {
+        const std::string x = b_.name(s_.body);
+        b_.line("{} = {}({});", at, c_.lift, x);
       });
     });
-    for (Scalar l : loads) b.drop_pack(l);
-    // Each piece by itself: lanes' runs, then the lanes of the warp.
-    b.put("#pragma unroll");
-    b.block(fmt::format("for (int m = 0; m < {}; ++m)", turns), [&] {
-      b.put("#pragma unroll");
-      b.line("for (int j = 1; j < {0}; ++j) y[m][j] = {1}(y[m][j - 1], y[m][j]);", width, c.op);
-      b.line("left[m] = c_scan_warp(y[m][{}], lane, {});", width - 1, c.op);
-    });
-    // What stands before each: the pieces before it, then the warps before, then the chunks before.
-    b.put("#pragma unroll");
-    b.block(fmt::format("for (int m = 0; m < {}; ++m)", turns), [&] {
-      b.line("const {} sum = c_lane_from(left[m], 31), up = c_lane_up(left[m], 1);", type);
-      b.line("left[m] = lane > 0 ? {}(total, up) : total;", c.op);
-      b.line("total = {}(total, sum);", c.op);
-    });
-    if (warps > 1) {
-      b.put("if (lane == 0) h[side][warp] = total;");
-      b.put("c_sync();");
-      b.line("{0} earlier = lane < {1} ? h[side][lane] : {2};", type, warps, c.identity);
-      b.line("earlier = c_scan_warp(earlier, lane, {});", c.op);
-      b.line("const {0} all = c_lane_from(earlier, {1}), mine = c_lane_from(earlier, warp > 0 ? warp - 1 : 0);", type,
-             warps - 1);
-      if (tiled) look_back(b, c, s.body->dtype, state, ir::ScanState(along.size), threads);
-      b.line("const {0} before = warp > 0 ? {1}(carry, mine) : carry;", type, c.op);
-      b.line("carry = {}(carry, all);", c.op);
-      b.put("side ^= 1;");
-    } else {
-      b.line("const {0} before = carry;", type);
-      b.line("carry = {}(carry, total);", c.op);
-    }
-    pieces([&] {
-      b.line("const {0} start = {1}(before, left[m]);", type, c.op);
-      const Statement* const stores[] = {&s};
-      b.elements({}, stores, [&] { b.store(s, fmt::format("{}({}(start, {}))", c.value, c.op, at)); });
-    });
-  };
-  if (once || tiled) {
-    b.block("", [&] {
-      b.line("const {0} q0 = {1};", index, tiled ? fmt::format("({})tile * {}", index, chunk) : "0");
-      chunk_of();
-    });
-  } else {
-    b.block(fmt::format("for ({0} q0 = 0; q0 < {1}; q0 += {2})", index, n, chunk), chunk_of);
+    for (Scalar l : loads_) b_.drop_pack(l);
   }
-  return b.finish({.grid = {tiled ? count * tiles : count, 1, 1}, .block = threads});
-}
+
+  /// Each piece by itself: lanes' runs, then the lanes of the warp. Then what stands before each in its warp.
+  void scan_pieces() {
+    each_piece([&] {
+      b_.put("#pragma unroll");
+      b_.line("for (int j = 1; j < {0}; ++j) y[m][j] = {1}(y[m][j - 1], y[m][j]);", width_, c_.op);
+      b_.line("left[m] = c_scan_warp(y[m][{}], lane, {});", width_ - 1, c_.op);
+    });
+    each_piece([&] {
+      b_.line("const {} sum = c_lane_from(left[m], 31), up = c_lane_up(left[m], 1);", c_.type);
+      b_.line("left[m] = lane > 0 ? {}(total, up) : total;", c_.op);
+      b_.line("total = {}(total, sum);", c_.op);
+    });
+  }
+
+  /// What stands before the warp: the warps before it, then the chunks before.
+  void add_warps() {
+    if (warps_ == 1) {
+      b_.line("const {0} before = carry;", c_.type);
+      b_.line("carry = {}(carry, total);", c_.op);
+      return;
+    }
+    b_.put("if (lane == 0) h[side][warp] = total;");
+    b_.put("c_sync();");
+    b_.line("{0} earlier = lane < {1} ? h[side][lane] : {2};", c_.type, warps_, c_.identity);
+    b_.line("earlier = c_scan_warp(earlier, lane, {});", c_.op);
+    b_.line("const {0} all = c_lane_from(earlier, {1}), mine = c_lane_from(earlier, warp > 0 ? warp - 1 : 0);", c_.type,
+            warps_ - 1);
+    if (tiled_) look_back(b_, c_, s_.body->dtype, state_, ir::ScanState(along_.size), threads_);
+    b_.line("const {0} before = warp > 0 ? {1}(carry, mine) : carry;", c_.type, c_.op);
+    b_.line("carry = {}(carry, all);", c_.op);
+    b_.put("side ^= 1;");
+  }
+
+  void write(const std::string& at) {
+    pieces([&] {
+      b_.line("const {0} start = {1}(before, left[m]);", c_.type, c_.op);
+      const Statement* const stores[] = {&s_};
+      b_.elements({}, stores, [&] { b_.store(s_, fmt::format("{}({}(start, {}))", c_.value, c_.op, at)); });
+    });
+  }
+
+  Body& b_;
+  const Statement& s_;
+  const Combine c_;
+  const LoopDim along_;
+  const std::string index_;
+  const int threads_, turns_, width_, warps_, piece_, segment_, chunk_;
+  const bool tiled_, whole_;
+  const Expr tiles_, count_;
+  const std::vector<Scalar> nodes_;
+  std::string n_, state_;  ///< in the text: the row's length, and the memory through which tiles tell their totals
+  std::vector<Scalar> loads_;
+};
 
 }  // namespace
 
-Kernel cuda_scan(Body& b, const GpuModel& gpu) {
-  COIL_CHECK(b.nest.statements.size() == 1 && b.nest.inner.size() == 1, "a scan runs alone, along one dimension");
-  const Statement& s = b.nest.statements[0];
-  const Combine c = combine_of(std::get<ir::Scan>(s.op->node).kind, s.body->dtype);
-  const bool side_by_side = b.nest.vector == LoopNest::Vector::Outer && s.op->outs.size() == 1;
-  return side_by_side ? columns(b, s, c) : rows(b, gpu, s, c);
+Kernel cuda_scan_columns(Body& b, const LaunchConfig& config) {
+  const Statement& s = scan_of(b);
+  const Combine c = combine_of(s);
+  const std::string index = b.index_type();
+  const LoopDim along = b.nest.inner[0];
+  const Expr count = b.env().simplify(product_of(b.nest.outer));
+  b.line("const {0} w = ({0})blockIdx.x * {1} + threadIdx.x;", index, config.threads);
+  b.line("if (w >= {}) return;", b.text(count));
+  decode(b, b.nest.outer, "w");
+  const auto nodes = roots_of(statements_of(b.nest));
+  const Exprs moving{along.var};
+  b.hoist(nodes, moving);
+  b.line("{} a = {};", c.type, c.identity);
+  b.line("#pragma unroll {}", config.unroll);
+  b.block(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1})", index, along.var.name(), b.text(along.size)), [&] {
+    const std::string x = b.name(s.body);
+    b.line("a = {}(a, {}({}));", c.op, c.lift, x);
+    b.store(s, fmt::format("{}(a)", c.value));
+  });
+  return b.finish({.grid = {sym::ceil_div(count, config.threads), 1, 1}, .block = config.threads});
 }
+
+Kernel cuda_scan(Body& b, const LaunchConfig& config) { return ScanRows(b, config).print(); }
 
 }  // namespace coil::codegen

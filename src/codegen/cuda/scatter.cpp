@@ -8,6 +8,14 @@ namespace coil::codegen {
 
 namespace {
 
+/// What combines the values of a place.
+const char* combining(ir::StoreMode mode) {
+  return mode == ir::StoreMode::Add    ? "c_add"
+         : mode == ir::StoreMode::Prod ? "c_mul"
+         : mode == ir::StoreMode::Max  ? "c_max"
+                                       : "c_min";
+}
+
 /// The first thread of a place's iterations combines all of them; where they assign, the last one's thread writes.
 void in_order(Body& b, const Statement& s, const ir::Scatter& scatter) {
   const LoopDim along = b.nest.inner[*scatter.sorted];
@@ -38,52 +46,61 @@ void in_order(Body& b, const Statement& s, const ir::Scatter& scatter) {
     const std::string here = b.name(s.indirect[0]);
     b.line("if ({} != key) break;", here);
     const std::string x = b.name(s.body);
-    b.line("sum = {}(sum, {});",
-           scatter.mode == ir::StoreMode::Add    ? "c_add"
-           : scatter.mode == ir::StoreMode::Prod ? "c_mul"
-           : scatter.mode == ir::StoreMode::Max  ? "c_max"
-                                                 : "c_min",
-           x);
+    b.line("sum = {}(sum, {});", combining(scatter.mode), x);
   });
   b.line("{} = c_put_{}(sum);", place, dtype);
 }
 
-/// How many neighbouring iterations a thread takes: whole vectors that are written, or added, side by side where one
-/// set of indices says. 1: each by itself.
-int width_of_runs(Body& b, const Statement& s, const ir::Scatter& scatter, const GpuModel& gpu) {
+/// A run of values goes to `place` as one access.
+void scatter_run(Body& b, const Statement& s, ir::StoreMode mode, const std::string& place) {
   const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
-  const int vector = static_cast<int>(16 / size_of(d));
-  const bool adds = scatter.mode == ir::StoreMode::Add && gpu.most_cluster > 1 &&
-                    (d == DType::F32 || d == DType::BF16 || d == DType::F16);  // sm_90 has the instructions
-  if (scatter.sorted || b.nest.inner.empty() || vector < 2 || !(adds || scatter.mode == ir::StoreMode::Assign))
-    return 1;
-  const LoopDim& last = b.nest.inner.back();
-  if (std::any_of(s.indirect.begin(), s.indirect.end(),
-                  [&](ir::Scalar i) { return b.depends(i, std::span(&last.var, 1)); }))
-    return 1;
-  const int width = run_width(b, last);
-  const Lanes lanes{last.var, width};
-  const bool whole = adds ? width == vector : width > 1 && width <= vector;
-  const bool fills = b.env().hint_or(b.env().simplify(product_of(b.nest.inner)), 1 << 24) / width >= gpu.threads() / 8;
-  return whole && fills && lane_stride(b.env(), s.store, lanes) == 1 && run_aligned(b.env(), s.store, lanes) ? width
-                                                                                                             : 1;
+  const std::string dtype(short_name(d));
+  const bool rounds = (d == DType::BF16 || d == DType::F16) && s.body->dtype == DType::F32;  // two at a time
+  std::string run = b.fresh("o");
+  if (rounds)
+    b.line("f32 {}[{}];", run, b.lanes.width);
+  else
+    b.line("{} {};", b.pack_type(d), run);
+  b.elements(roots_of(statements_of(b.nest)), {}, [&] {
+    const std::string x = b.name(s.body);
+    if (rounds)
+      b.line("{}{} = {};", run, b.lane(), x);
+    else
+      b.line("{}.e{} = c_put_{}({});", run, b.lane(), dtype, x);
+  });
+  if (rounds) run = fmt::format("c_packed_{}({})", dtype, run);
+  if (mode == ir::StoreMode::Assign)
+    b.line("c_write<{}>({}, {});", b.lanes.width, place, run);
+  else
+    b.line("c_add_run_{}({}, {});", dtype, place, run);
+}
+
+/// One value goes to `place`.
+void scatter_one(Body& b, const Statement& s, ir::StoreMode mode, const std::string& place) {
+  const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
+  const std::string x = b.name(s.body), dtype(short_name(d));
+  if (mode == ir::StoreMode::Assign) return b.line("*({}) = c_put_{}({});", place, dtype, x);
+  if (mode == ir::StoreMode::Add && (d == DType::F32 || d == DType::F64 || d == DType::I32 || d == DType::I64))
+    return b.line("c_atomic_add({}, {});", place, x);
+  b.line(
+      "c_update(({0}*)({1}), [&]({0} o) {{ return c_bits_as<{0}>(c_put_{2}({3}(c_get_{2}(c_bits_as<{4}>(o)), {5}))); "
+      "}});",
+      fmt::format("u{}", size_of(d) * 8), place, dtype, combining(mode), cuda_storage_type(d), x);
 }
 
 }  // namespace
 
-Kernel cuda_scatter(Body& b, const GpuModel& gpu) {
-  constexpr int kThreads = 256;
+Kernel cuda_scatter(Body& b, const LaunchConfig& config) {
   const Statement& s = b.nest.statements[0];
   const auto& scatter = std::get<ir::Scatter>(s.op->node);
-  const ir::StoreMode mode = scatter.mode;
   const std::string index = b.index_type();
   const Expr count = b.env().simplify(product_of(b.nest.inner));
-  const int width = width_of_runs(b, s, scatter, gpu);
-  const Launch launch{.grid = {sym::ceil_div(count, kThreads * width), 1, 1}, .block = kThreads};
+  const int threads = config.threads, width = config.vector;
+  const Launch launch{.grid = {sym::ceil_div(count, threads * width), 1, 1}, .block = threads};
   if (width == 1)
-    b.line("const {0} w = ({0})blockIdx.x * {1} + threadIdx.x;", index, kThreads);
+    b.line("const {0} w = ({0})blockIdx.x * {1} + threadIdx.x;", index, threads);
   else
-    b.line("const {0} w = (({0})blockIdx.x * {1} + threadIdx.x) * {2};", index, kThreads, width);
+    b.line("const {0} w = (({0})blockIdx.x * {1} + threadIdx.x) * {2};", index, threads, width);
   b.line("if (w >= {}) return;", b.text(count));
   decode(b, b.nest.inner, "w");
   b.stops_any_time = true;
@@ -98,46 +115,8 @@ Kernel cuda_scatter(Body& b, const GpuModel& gpu) {
     if (i->op == ir::ScalarOp::CheckIndex)
       b.line("if (c_outside({}, {})) return;", b.name(i->args[0]), b.text(i->index[0]));
   }
-  const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
-  const std::string place = fmt::format("{} + {}", b.pointer(s.op->outs[0], true), b.text_with(s.store, indirect)),
-                    dtype(short_name(d));
-  if (width > 1) {
-    const bool rounds = (d == DType::BF16 || d == DType::F16) && s.body->dtype == DType::F32;  // two at a time
-    std::string run = b.fresh("o");
-    if (rounds)
-      b.line("f32 {}[{}];", run, width);
-    else
-      b.line("{} {};", b.pack_type(d), run);
-    b.elements(b.roots({&s}), {}, [&] {
-      const std::string x = b.name(s.body);
-      if (rounds)
-        b.line("{}{} = {};", run, b.lane(), x);
-      else
-        b.line("{}.e{} = c_put_{}({});", run, b.lane(), dtype, x);
-    });
-    if (rounds) run = fmt::format("c_packed_{}({})", dtype, run);
-    if (mode == ir::StoreMode::Assign)
-      b.line("c_write<{}>({}, {});", width, place, run);
-    else
-      b.line("c_add_run_{}({}, {});", dtype, place, run);
-    return b.finish(launch);
-  }
-  const std::string x = b.name(s.body);
-  if (mode == ir::StoreMode::Assign) {
-    b.line("*({}) = c_put_{}({});", place, dtype, x);
-  } else if (mode == ir::StoreMode::Add && (d == DType::F32 || d == DType::F64 || d == DType::I32 || d == DType::I64)) {
-    b.line("c_atomic_add({}, {});", place, x);
-  } else {
-    const char* f = mode == ir::StoreMode::Add    ? "c_add"
-                    : mode == ir::StoreMode::Prod ? "c_mul"
-                    : mode == ir::StoreMode::Max  ? "c_max"
-                                                  : "c_min";
-    const std::string bits = fmt::format("u{}", size_of(d) * 8), type = cuda_storage_type(d);
-    b.line(
-        "c_update(({0}*)({1}), [&]({0} o) {{ return c_bits_as<{0}>(c_put_{2}({3}(c_get_{2}(c_bits_as<{4}>(o)), {5}))); "
-        "}});",
-        bits, place, dtype, f, type, x);
-  }
+  const std::string place = fmt::format("{} + {}", b.pointer(s.op->outs[0], true), b.text_with(s.store, indirect));
+  (width > 1 ? scatter_run : scatter_one)(b, s, scatter.mode, place);
   return b.finish(launch);
 }
 

@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/radix.h"
 #include "codegen/cuda/row_kernel.h"
+#include "codegen/heuristics/sorts.h"
 #include "ir/radix_state.h"
 #include "support/error.h"
 #include "sym/print.h"
@@ -14,25 +15,27 @@ namespace {
 
 namespace sorting = library_ops::sorting;
 
-constexpr int kSortThreads = 512;   // of a block that sorts
-constexpr int kMergeThreads = 256;  // and of one that merges
+/// The least power of two, 64 to 4096, that a row surely has no more elements than; 0: none is known.
+int longest_row(const sym::ShapeEnv& env, Expr length) {
+  int longest = 0;
+  for (int n = 4096; n >= 64 && env.statically_known_le(length, n); n /= 2) longest = n;
+  return longest;
+}
 
 /// Pieces of `tile` elements, each put in order, with their places in the row; the whole row or its first elements
 /// where there is no tile.
 Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, std::int64_t tile) {
   const ir::BufferView& x = call.inputs[0];
   const Expr whole = row_length(call, x), taken = row_length(call, call.outputs[0]);
-  int capacity = size_of(x.dtype) <= 4 ? 4096 : 2048;
-  const bool fits = tile || graph.env().statically_known_le(whole, capacity);
+  const SortPlan plan = plan_sort({.element_bytes = size_of(x.dtype),
+                                   .longest = longest_row(graph.env(), whole),
+                                   .in_pieces = tile != 0,
+                                   .has_digits = ir::has_digits(x.dtype),
+                                   .first_only = call.op == sorting::kTopk});
+  const int capacity = plan.config.tile, threads = plan.config.threads;
   COIL_CHECK(
-      call.op != sorting::kTopk || taken == whole || fits || graph.env().statically_known_le(taken, capacity / 2),
+      call.op != sorting::kTopk || taken == whole || plan.fits || graph.env().statically_known_le(taken, capacity / 2),
       "{} of a row of {}", sym::to_string(taken), sym::to_string(whole));
-  // Short rows: less memory and fewer threads, and so more rows at a time.
-  while (capacity > 64 && graph.env().statically_known_le(whole, capacity / 2)) capacity /= 2;
-  // Fewer are compared sooner than their digits are counted; so are the first of a row that never fits.
-  const bool by_digits = ir::has_digits(x.dtype) && capacity >= (size_of(x.dtype) <= 4 ? 1024 : 2048) &&
-                         (fits || call.op == sorting::kSort);
-  const int threads = by_digits ? kRadixThreads : std::clamp(capacity / 4, 32, kSortThreads);
   RowKernel k(graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1, tile ? sym::ceil_div(whole, tile) : Expr(1));
   std::string n = k.scalar(whole), count = k.scalar(taken), from = "0", body;
   if (tile) {
@@ -43,14 +46,14 @@ Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, st
                                         from, k.steps[0], k.steps[1], k.steps[2]);
   std::string shared =
       fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n", k.element, capacity, capacity);
-  if (by_digits) {
+  if (plan.by_digits) {
     shared += "  __shared__ u32 counts[8 * 256];\n  __shared__ u64 sums[16];\n";
     body += fmt::format(
         "  {}c_digit_sort<{}, Get, {}>({}, (i32){}, (i32){}, {}, keys, places, counts, sums, threadIdx.x);\n",
-        fits ? "" : fmt::format("if ({} <= {}) return ", n, capacity), capacity / kRadixThreads, descending, views, n,
+        plan.fits ? "" : fmt::format("if ({} <= {}) return ", n, capacity), capacity / threads, descending, views, n,
         count, from);
   }
-  if (!by_digits || !fits) {
+  if (!plan.by_digits || !plan.fits) {
     shared += "  __shared__ i32 held;\n";
     body += fmt::format("  c_sort<{}, Get, {}>({}, {}, {}, {}, keys, places, &held, threadIdx.x, {});\n", capacity,
                         descending, views, n, count, from, threads);
@@ -60,7 +63,8 @@ Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, st
 
 Kernel merged_runs(ir::Graph& graph, const ir::Extern& call, bool descending) {
   const ir::BufferView& x = call.inputs[0];
-  const int tile = size_of(x.dtype) <= 4 ? 2048 : 1024;
+  const LaunchConfig config = merge_config(size_of(x.dtype));
+  const int tile = config.tile;
   const Expr length = row_length(call, x);
   RowKernel k(graph, call, {&x, &call.inputs[1], &call.outputs[0], &call.outputs[1]}, 2, sym::ceil_div(length, tile));
   const std::string n = k.scalar(length);
@@ -68,11 +72,11 @@ Kernel merged_runs(ir::Graph& graph, const ir::Extern& call, bool descending) {
       "  c_merge<{}, Get, {}>(p0 + o0, {}, p1 + o1, {}, p2 + o2, {}, p3 + o3, {}, {}, {}, part * {}, keys, places, "
       "cuts, threadIdx.x, {});\n",
       tile, descending, k.steps[0], k.steps[1], k.steps[2], k.steps[3], n,
-      k.scalar(read(call.attributes, sorting::kWidth)), tile, kMergeThreads);
+      k.scalar(read(call.attributes, sorting::kWidth)), tile, config.threads);
   return k.finish({"const " + k.element, "const i64", k.element, "i64"},
                   fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n  __shared__ i64 cuts[2];\n",
                               k.element, tile, tile),
-                  body, kMergeThreads);
+                  body, config.threads);
 }
 
 }  // namespace

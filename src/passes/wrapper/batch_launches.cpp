@@ -98,9 +98,10 @@ class Batcher {
   void merge(const Batch& batch, std::set<std::size_t>& gone) {
     if (batch.calls.size() < 2) return;
     auto& first = std::get<CallKernel>(p_.lines[batch.place]);
-    auto text = backend_.batch(p_.kernels[first.kernel].symbol, p_.kernels[first.kernel].text, first.buffers.size(),
-                               batch.calls.size());
-    if (!text) return;
+    const Kernel& alone = p_.kernels[first.kernel];
+    auto parts = alone.parts ? backend_.batch(*alone.parts, first.buffers.size(), batch.calls.size()) : std::nullopt;
+    if (!parts) return;
+    const std::string symbol = fmt::format("{}_x{}", alone.symbol, batch.calls.size());
     for (std::size_t k = 1; k < batch.calls.size(); ++k) {
       const auto& call = std::get<CallKernel>(p_.lines[batch.calls[k]]);
       first.buffers.insert(first.buffers.end(), call.buffers.begin(), call.buffers.end());
@@ -112,10 +113,11 @@ class Batcher {
     }
     first.copies.reset();
     first.launch->grid[1] = static_cast<std::int64_t>(batch.calls.size());
-    auto same =
-        std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const Kernel& k) { return k.symbol == text->first; });
+    auto same = std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const Kernel& k) { return k.symbol == symbol; });
     first.kernel = static_cast<std::size_t>(same - p_.kernels.begin());
-    if (same == p_.kernels.end()) p_.kernels.push_back({text->first, std::move(text->second)});
+    if (same != p_.kernels.end()) return;
+    std::string text = parts->text(symbol);
+    p_.kernels.push_back({symbol, std::move(text), std::move(parts)});
   }
 
   Program& p_;

@@ -13,7 +13,7 @@
 namespace coil::runtime {
 
 /// Takes a run's work instead of the queue, in order, and queues it at each flush. A part is known by all that its work
-/// depends on: kernels with their launch shapes, pointers and scalars, library calls with their operands. What comes a
+/// depends on: kernels with their launch configs, pointers and scalars, library calls with their operands. What comes a
 /// second time is recorded, and then launched whole, so that sizes that are seen once and memory that always moves cost
 /// nothing, and branches and turns of loops are as the run takes them.
 class RecordedParts {

@@ -1,4 +1,4 @@
-#include "codegen/cuda/online.h"
+#include "codegen/heuristics/online.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,46 +39,46 @@ bool is_softmax(const Statement& max, const Statement& sum) {
 }
 
 /// Whether a value is the number of elements.
-bool is_count(Body& b, Scalar n, Expr length) {
+bool is_count(const sym::ShapeEnv& env, Scalar n, Expr length) {
   while (n->op == ScalarOp::Cast) n = n->args[0];
-  if (n->op == ScalarOp::Index) return b.env().simplify(n->index[0]) == length;
+  if (n->op == ScalarOp::Index) return env.simplify(n->index[0]) == length;
   auto c = length.constant();
   if (n->op != ScalarOp::Constant || !c) return false;
   return is_floating(n->dtype) ? n->number == static_cast<double>(*c) : n->integer == *c;
 }
 
 /// A sum over the number of elements, or times that number's reciprocal as the type has it.
-bool is_mean(Body& b, Scalar n, const Statement& sum, Expr length) {
+bool is_mean(const sym::ShapeEnv& env, Scalar n, const Statement& sum, Expr length) {
   if ((n->op != ScalarOp::Div && n->op != ScalarOp::Mul) || !reads_result(n->args[0], sum)) return false;
-  if (n->op == ScalarOp::Div) return is_count(b, n->args[1], length);
+  if (n->op == ScalarOp::Div) return is_count(env, n->args[1], length);
   auto c = length.constant();
   return c && n->args[1]->op == ScalarOp::Constant &&
          std::abs(n->args[1]->number * static_cast<double>(*c) - 1) <= (n->dtype == DType::F64 ? 0x1p-52 : 0x1p-23);
 }
 
-bool is_moments(Body& b, const Statement& sum, const Statement& squares, Expr length) {
+bool is_moments(const sym::ShapeEnv& env, const Statement& sum, const Statement& squares, Expr length) {
   Scalar product = squares.body;
   if (product->op != ScalarOp::Mul || product->args[0] != product->args[1] || product->dtype != sum.body->dtype)
     return false;
   Scalar deviation = product->args[0];
   if (deviation->op != ScalarOp::Sub || deviation->args[0] != sum.body) return false;
-  return is_mean(b, deviation->args[1], sum, length);
+  return is_mean(env, deviation->args[1], sum, length);
 }
 
 }  // namespace
 
-std::vector<OnlinePair> online_pairs(Body& b, Expr length) {
+std::vector<OnlinePair> online_pairs(const sym::ShapeEnv& env, const LoopNest& nest, Expr length) {
   std::vector<OnlinePair> pairs;
   auto taken = [&](const Statement& s) {
     return std::any_of(pairs.begin(), pairs.end(),
                        [&](const OnlinePair& p) { return p.first == &s || p.second == &s; });
   };
-  for (const Statement& second : b.nest.statements)
-    for (const Statement& first : b.nest.statements) {
+  for (const Statement& second : nest.statements)
+    for (const Statement& first : nest.statements) {
       if (first.level + 1 != second.level || taken(first) || taken(second) || !is_sum(second)) continue;
       if (is_max(first) && is_softmax(first, second))
         pairs.push_back({OnlinePair::Kind::Softmax, &first, &second});
-      else if (is_sum(first) && is_moments(b, first, second, length))
+      else if (is_sum(first) && is_moments(env, first, second, length))
         pairs.push_back({OnlinePair::Kind::Moments, &first, &second});
     }
   return pairs;

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "codegen/cuda/body.h"
+#include "codegen/loop_nest.h"
 
 namespace coil::codegen {
 
@@ -16,6 +16,6 @@ struct OnlinePair {
 };
 
 /// Pairs among the reductions of a row of `length` elements; a statement is in one at most.
-std::vector<OnlinePair> online_pairs(Body&, Expr length);
+std::vector<OnlinePair> online_pairs(const sym::ShapeEnv&, const LoopNest&, Expr length);
 
 }  // namespace coil::codegen

@@ -1,0 +1,274 @@
+// What heuristics make of facts: launch configs by their named fields.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "codegen/heuristics/attentions.h"
+#include "codegen/heuristics/columns.h"
+#include "codegen/heuristics/points.h"
+#include "codegen/heuristics/rows.h"
+#include "codegen/heuristics/scans.h"
+#include "codegen/heuristics/scatters.h"
+#include "codegen/heuristics/sorts.h"
+#include "codegen/heuristics/tiles.h"
+#include "ir/scan_state.h"
+
+namespace coil::codegen {
+namespace {
+
+const target::Target gpu = target::cuda(0, "sm_90"), old_gpu = target::cuda(0, "sm_80");
+const target::Costs& costs = gpu.costs;
+
+/// What every list of candidates has to hold.
+void expect_launchable(const std::vector<LaunchConfig>& candidates) {
+  ASSERT_FALSE(candidates.empty());
+  for (std::size_t k = 0; k < candidates.size(); ++k) {
+    const LaunchConfig& c = candidates[k];
+    EXPECT_GE(c.threads, costs.threads_of_warp) << to_string(c);
+    EXPECT_LE(c.threads, costs.threads_of_block) << to_string(c);
+    EXPECT_LE(c.cluster, costs.blocks_of_cluster) << to_string(c);
+    EXPECT_EQ(c.vector & (c.vector - 1), 0) << to_string(c);
+    for (std::size_t j = 0; j < k; ++j) EXPECT_NE(candidates[j], c) << to_string(c) << " is there twice";
+  }
+}
+
+// ---- Values
+
+TEST(LaunchConfigs, TextHasWhatIsNotUsual) {
+  EXPECT_EQ(to_string(LaunchConfig{}), "128 threads");
+  EXPECT_EQ(to_string({.threads = 256, .vector = 4, .unroll = 2, .looped = true}),
+            "256 threads, vector 4, unroll 2, looped");
+}
+
+TEST(LaunchConfigs, ARequestPastTheEndIsTheLast) {
+  const std::vector<LaunchConfig> two{{.threads = 64}, {.threads = 256}};
+  EXPECT_EQ(choose(two, {}).config.threads, 64);
+  EXPECT_EQ(choose(two, {.candidate = 1}).config.threads, 256);
+  EXPECT_EQ(choose(two, {.candidate = 30}).config.threads, 256);
+  EXPECT_EQ(choose(two, {.candidate = 1}).candidates, two);
+}
+
+// ---- Points
+
+TEST(PointConfigs, ManyPointsMoveInTheWidestVectors) {
+  const auto all = point_configs({.points = 1 << 26, .vector = 8}, costs);
+  expect_launchable(all);
+  EXPECT_EQ(all[0], (LaunchConfig{.threads = 256, .vector = 8}));
+}
+
+TEST(PointConfigs, FewPointsAreSpreadOverTheMachine) {
+  const LaunchConfig c = point_configs({.points = 1 << 15, .vector = 8}, costs)[0];
+  EXPECT_EQ(c.vector, 1);
+  EXPECT_EQ(c.threads, 128);
+}
+
+TEST(PointConfigs, NarrowAccessesOfManyPointsAreUnrolled) {
+  EXPECT_EQ(point_configs({.points = 1 << 26, .vector = 1}, costs)[0].unroll, 4);
+  EXPECT_EQ(point_configs({.points = 1 << 20, .vector = 1}, costs)[0].unroll, 1);
+}
+
+TEST(PointConfigs, RowsThatVectorsDoNotDivideAreTakenAsTheyLie) {
+  const auto all = point_configs({.points = 1 << 26, .vector = 1, .flat_vector = 8}, costs);
+  expect_launchable(all);
+  for (const LaunchConfig& c : all) EXPECT_TRUE(c.flat && c.partial_vectors && c.vector == 8) << to_string(c);
+  EXPECT_FALSE(point_configs({.points = 1 << 26, .vector = 4, .flat_vector = 8}, costs)[0].flat);
+}
+
+// ---- Tiles
+
+TEST(TileConfigs, LargeSquaresWhereTheyFitAndAreFilled) {
+  const auto all = tile_configs({.v = 512, .u = 512, .across = {4}}, costs);
+  expect_launchable(all);
+  EXPECT_EQ(all[0].tile, 64);
+  EXPECT_EQ(tile_configs({.v = 512, .u = 512, .across = {8, 8}}, costs)[0].tile, 32) << "66,560 bytes are too many";
+  EXPECT_EQ(tile_configs({.v = 512, .u = 20, .across = {4}}, costs)[0].tile, 32) << "most of a square would be outside";
+}
+
+TEST(TileConfigs, WhatHasNoRoomIsNotInTiles) {
+  const TileFacts facts{.v = 64, .u = 64, .across = {8, 8, 8, 8, 8}};
+  EXPECT_EQ(accesses_in_tiles(facts, 32, costs), (std::vector<bool>{true, true, true, true, false}));
+}
+
+// ---- Columns
+
+TEST(ColumnConfigs, ShortColumnsAreOneThreads) {
+  const auto all = column_configs({.columns = 1 << 22, .along = 4096, .length = 8, .vector = 4}, costs);
+  expect_launchable(all);
+  EXPECT_EQ(all[0].team, 1);
+  EXPECT_EQ(all[0].vector, 4);
+}
+
+TEST(ColumnConfigs, LongColumnsAreSharedSoThatTheMachineIsFull) {
+  const LaunchConfig few = column_configs({.columns = 256, .along = 256, .length = 1 << 16}, costs)[0];
+  const LaunchConfig many = column_configs({.columns = 1 << 20, .along = 1 << 20, .length = 1 << 10}, costs)[0];
+  EXPECT_GT(few.team, many.team);
+  EXPECT_EQ(few.rows, 1);
+}
+
+TEST(ColumnConfigs, BlocksOfFewColumnsTakeSeveralOuterPoints) {
+  const LaunchConfig c = column_configs({.columns = 1 << 20, .along = 16, .length = 8}, costs)[0];
+  EXPECT_GT(c.rows, 1);
+  EXPECT_EQ(c.threads % (c.team * c.rows), 0);
+}
+
+TEST(ColumnConfigs, AccumulatorsFitSharedMemory) {
+  const ColumnFacts facts{.columns = 4096, .along = 4096, .length = 1 << 14, .vector = 2, .accumulator_bytes = 16 * 8};
+  for (const LaunchConfig& c : column_configs(facts, costs))
+    EXPECT_LE(static_cast<std::int64_t>(facts.accumulator_bytes) * c.vector * c.threads, costs.declared_shared_bytes)
+        << to_string(c);
+}
+
+// ---- Rows
+
+TEST(RowConfigs, ShortRowsBelongToPartsOfWarps) {
+  const auto all = row_configs({.length = 32, .rows = 1 << 16, .known = true, .vector = 4}, costs);
+  expect_launchable(all);
+  EXPECT_EQ(all[0].team, 8);
+  EXPECT_EQ(all[0].threads, 128);
+  EXPECT_EQ(all[0].rows, 16);
+  EXPECT_EQ(all[0].unroll, 1);
+  EXPECT_FALSE(all[0].looped);
+}
+
+TEST(RowConfigs, LongerRowsBelongToBlocks) {
+  const LaunchConfig c = row_configs({.length = 4096, .rows = 1 << 14, .known = true, .vector = 4}, costs)[0];
+  EXPECT_EQ(c.team, c.threads);
+  EXPECT_EQ(c.rows, 1);
+  EXPECT_EQ(std::int64_t{c.team} * c.vector * c.unroll, 4096);
+}
+
+TEST(RowConfigs, FewRowsHaveMoreThreads) {
+  RowFacts facts{.length = 4096, .rows = 1 << 14, .known = true, .vector = 4};
+  const int many = row_configs(facts, costs)[0].team;
+  facts.rows = 8;
+  EXPECT_GT(row_configs(facts, costs)[0].team, many);
+}
+
+TEST(RowConfigs, RowsOfUnknownLengthAreLooped) {
+  for (const LaunchConfig& c : row_configs({.length = 4096, .rows = 64, .known = false, .vector = 4}, costs)) {
+    EXPECT_TRUE(c.looped) << to_string(c);
+    EXPECT_EQ(c.cluster, 1) << to_string(c);
+  }
+}
+
+TEST(RowConfigs, LongRowsThatAreReadAgainAreShared) {
+  const RowFacts facts{.length = 1 << 16, .rows = 64, .known = true, .vector = 4};
+  const auto all = row_configs(facts, costs);
+  expect_launchable(all);
+  EXPECT_GT(all[0].cluster, 1);
+  EXPECT_EQ(all[0].team, all[0].threads * all[0].cluster);
+  EXPECT_EQ(row_configs(facts, old_gpu.costs)[0].cluster, 1) << "such machines have no clusters";
+  RowFacts once = facts;
+  once.once = true;
+  EXPECT_EQ(row_configs(once, costs)[0].cluster, 1) << "a row that is read once needs no registers";
+  EXPECT_EQ(row_configs(facts, costs, 8)[0].cluster, 8) << "as asked";
+  EXPECT_EQ(row_configs(facts, costs, 1)[0].cluster, 1);
+}
+
+TEST(RowConfigs, LongRowsThatVectorsDoNotDivideAreCutShort) {
+  RowFacts facts{.length = 5003, .rows = 1 << 12, .known = true, .vector = 1, .cut_vector = 8};
+  EXPECT_EQ(row_configs(facts, costs)[0].vector, 8);
+  EXPECT_TRUE(row_configs(facts, costs)[0].partial_vectors);
+  facts.length = 503;
+  EXPECT_EQ(row_configs(facts, costs)[0].vector, 1) << "a short row is not worth the checks";
+}
+
+TEST(RowConfigs, LoadsAreUnderWayAsRegistersHold) {
+  EXPECT_EQ(loads_under_way(std::vector<int>{16, 16, 16}, 4), 2u);
+  EXPECT_EQ(loads_under_way(std::vector<int>{64}, 4), 0u);
+  EXPECT_EQ(loads_under_way(std::vector<int>{}, 4), 0u);
+}
+
+// ---- Scans
+
+TEST(ScanConfigs, AChunkHoldsARowWhereRowsAreShort) {
+  const auto all = scan_configs({.rows = 1 << 12, .length = 2048, .vector = 4}, costs);
+  expect_launchable(all);
+  EXPECT_EQ(std::int64_t{all[0].threads} * all[0].unroll * all[0].vector, 2048);
+}
+
+TEST(ScanConfigs, FewLongRowsHaveMoreThreads) {
+  EXPECT_EQ(scan_configs({.rows = 1 << 14, .length = 1 << 16, .vector = 4}, costs)[0].threads, 256);
+  EXPECT_EQ(scan_configs({.rows = 4, .length = 1 << 16, .vector = 4}, costs)[0].threads, 1024);
+}
+
+TEST(ScanConfigs, TilesAreAsLargeAsTheirMemoryAssumes) {
+  for (const LaunchConfig& c : scan_configs({.rows = 1, .length = 1 << 20, .vector = 4, .tiled = true}, costs))
+    EXPECT_GE(std::int64_t{c.threads} * c.unroll * c.vector, ir::ScanState::kSmallest) << to_string(c);
+}
+
+// ---- Scatters
+
+TEST(ScatterConfigs, WholeVectorsAreAddedWhereMemoryCan) {
+  const ScatterFacts facts{.iterations = 1 << 24, .vector = 4, .element_bytes = 4, .adds = true};
+  EXPECT_EQ(scatter_config(facts, gpu).vector, 4);
+  EXPECT_EQ(scatter_config(facts, old_gpu).vector, 1);
+  ScatterFacts part = facts;
+  part.vector = 2;
+  EXPECT_EQ(scatter_config(part, gpu).vector, 1) << "less than a vector is added one by one";
+  part.adds = false;
+  EXPECT_EQ(scatter_config(part, old_gpu).vector, 2) << "and written together";
+}
+
+TEST(ScatterConfigs, FewIterationsGoOneByOne) {
+  EXPECT_EQ(scatter_config({.iterations = 1 << 10, .vector = 4, .element_bytes = 4}, gpu).vector, 1);
+}
+
+// ---- Attention
+
+TEST(AttentionConfigs, BlocksHaveAsManyRowsAsFit) {
+  const AttentionFacts facts{.heads = 1 << 10, .rows = 1 << 12, .staying = {64}, .widest = 64};
+  const LaunchConfig c = attention_config(facts, costs);
+  EXPECT_EQ(c.threads, 128);
+  EXPECT_EQ(c.rows, 64);
+  EXPECT_EQ(c.min_blocks, 4);
+  EXPECT_LE(c.shared_bytes, costs.shared_bytes_of_block);
+  AttentionFacts wide = facts;
+  wide.staying = {256, 256};
+  wide.widest = 256;
+  EXPECT_LT(attention_config(wide, costs).rows, 64);
+  EXPECT_EQ(attention_config(wide, costs).min_blocks, 0);
+}
+
+TEST(AttentionConfigs, FewRowsAreSpreadOverTheMachineWhereThatIsKnown) {
+  const AttentionFacts few{.heads = 8, .rows = 64, .staying = {64}, .widest = 64};
+  EXPECT_EQ(attention_config(few, costs).rows, 16);
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(attention_config({.heads = kAny, .rows = kAny, .staying = {64}, .widest = 64}, costs).rows, 64);
+}
+
+// ---- Sorts
+
+TEST(SortPlans, ShortRowsTakeLittleMemoryAndAreCompared) {
+  const SortPlan p = plan_sort({.element_bytes = 4, .longest = 128, .has_digits = true});
+  EXPECT_EQ(p.config.tile, 128);
+  EXPECT_EQ(p.config.threads, 32);
+  EXPECT_TRUE(p.fits);
+  EXPECT_FALSE(p.by_digits);
+}
+
+TEST(SortPlans, LongRowsGoByDigits) {
+  const SortPlan p = plan_sort({.element_bytes = 4, .longest = 4096, .has_digits = true});
+  EXPECT_EQ(p.config.tile, 4096);
+  EXPECT_EQ(p.config.threads, kRadixThreads);
+  EXPECT_TRUE(p.by_digits);
+  EXPECT_FALSE(plan_sort({.element_bytes = 4, .longest = 4096, .has_digits = false}).by_digits);
+}
+
+TEST(SortPlans, WideElementsAreFewer) {
+  EXPECT_EQ(plan_sort({.element_bytes = 8, .longest = 4096}).config.tile, 2048);
+  EXPECT_FALSE(plan_sort({.element_bytes = 8, .longest = 4096}).fits);
+  EXPECT_EQ(merge_config(8).tile * 2, merge_config(4).tile);
+}
+
+TEST(SortPlans, TheFirstOfARowThatMayNotFitAreCompared) {
+  EXPECT_FALSE(plan_sort({.element_bytes = 4, .has_digits = true, .first_only = true}).by_digits);
+  EXPECT_TRUE(plan_sort({.element_bytes = 4, .has_digits = true}).by_digits);
+}
+
+TEST(SortPlans, ALongRowIsSearchedByMoreThreads) {
+  EXPECT_GT(select_config(1 << 20).threads, select_config(1000).threads);
+}
+
+}  // namespace
+}  // namespace coil::codegen

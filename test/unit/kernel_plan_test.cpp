@@ -1,0 +1,149 @@
+// Which form kernels of loop nests take, and a kernel's text in its parts.
+#include "codegen/heuristics/kernel_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "codegen/cuda/kernel.h"
+#include "codegen/grid_nest.h"
+#include "codegen/heuristics/points.h"
+#include "ir/text.h"
+
+namespace coil::codegen {
+namespace {
+
+const target::Target gpu = target::cuda(0, "sm_90");
+
+/// The nest of the only group of loops given as text.
+struct Nest {
+  explicit Nest(const std::string& text) : parsed(ir::parse(text)) {
+    ir::Graph& graph = *parsed.graph;
+    const scheduler::Schedule schedule = scheduler::schedule(graph, scheduler::Choices());
+    if (const auto* group = std::get_if<scheduler::Group>(&schedule.items.at(0)))
+      loops = make_grid_nest(graph, *group);
+    else
+      loops = make_scatter_nest(graph, graph.operations().at(0));
+  }
+  KernelPlan plan(LaunchRequest request = {}) { return plan_kernel(*parsed.graph, loops, gpu, request); }
+
+  ir::Parsed parsed;
+  LoopNest loops;
+};
+
+std::string points_of(const std::string& size) {
+  return "loops():\nbuf0: f32[64, " + size + "]@cuda:0 input x\nbuf1: f32[64, " + size +
+         "]@cuda:0 fixed output\nop0: buf1 = pointwise[i0 < 64, i1 < " + size +
+         "] neg(load(buf0, [i0, i1]))\nreturn output=buf1 as f32[64, " + size + "]\n";
+}
+
+/// The sum over the first or the second dimension of f32[rows, columns].
+std::string sum_of(int rows, int columns, bool down) {
+  const int kept = down ? columns : rows, gone = down ? rows : columns;
+  return fmt::format(
+      "loops():\nbuf0: f32[{}, {}]@cuda:0 input x\nbuf1: f32[{}]@cuda:0 fixed output\nop0: buf1 = reduce.sum[i0 < {}; "
+      "r0 < {}] load(buf0, [{}])\nreturn output=buf1 as f32[{}]\n",
+      rows, columns, kept, kept, gone, down ? "r0, i0" : "i0, r0", kept);
+}
+
+TEST(KernelPlans, PointsAreTakenInVectors) {
+  Nest nest(points_of("65536"));
+  const PointFacts facts = point_facts(*nest.parsed.graph, nest.loops);
+  EXPECT_EQ(facts.points, 64 * 65536);
+  EXPECT_EQ(facts.vector, 4) << "16 bytes";
+  const KernelPlan plan = nest.plan();
+  ASSERT_TRUE(std::holds_alternative<PointPlan>(plan));
+  EXPECT_EQ(choice_of(plan).config.vector, 4);
+}
+
+TEST(KernelPlans, SumsAlongRowsAndDownColumnsDiffer) {
+  Nest rows(sum_of(512, 4096, false)), columns(sum_of(4096, 512, true));
+  EXPECT_TRUE(std::holds_alternative<RowPlan>(rows.plan()));
+  EXPECT_TRUE(std::holds_alternative<ColumnPlan>(columns.plan()));
+}
+
+TEST(KernelPlans, ARequestTakesAnotherCandidate) {
+  Nest nest(sum_of(512, 4096, false));
+  const KernelPlan usual = nest.plan(), other = nest.plan({.candidate = 1});
+  EXPECT_EQ(choice_of(usual).candidates, choice_of(other).candidates);
+  EXPECT_EQ(choice_of(other).config.team, choice_of(usual).candidates.at(1).team);
+}
+
+TEST(KernelPlans, KernelsNameTheirCandidates) {
+  Nest nest(sum_of(512, 4096, false));
+  const Kernel kernel = print_cuda_nest(*nest.parsed.graph, nest.loops, gpu);
+  EXPECT_EQ(kernel.candidates, choice_of(nest.plan()).candidates);
+  EXPECT_EQ(kernel.launch->block, kernel.candidates[0].threads);
+}
+
+// ---- What stays in registers
+
+/// A softmax along the rows of f32[512, n].
+std::string softmax_of(int n) {
+  return fmt::format(R"(loops():
+buf0: f32[512, {0}]@cuda:0 input x
+buf1: f32[512, 1]@cuda:0 fixed
+buf2: f32[512, {0}]@cuda:0 fixed
+buf3: f32[512, 1]@cuda:0 fixed
+buf4: f32[512, {0}]@cuda:0 fixed output
+op0: buf1 = reduce.max[i0 < 512, i1 < 1; r0 < {0}] load(buf0, [i0, r0])
+op1: buf2 = pointwise[i0 < 512, i1 < {0}] exp(sub(load(buf0, [i0, i1]), load(buf1, [i0, 0])))
+op2: buf3 = reduce.sum[i0 < 512, i1 < 1; r0 < {0}] load(buf2, [i0, r0])
+op3: buf4 = pointwise[i0 < 512, i1 < {0}] div(load(buf2, [i0, i1]), load(buf3, [i0, 0]))
+return output=buf4 as f32[512, {0}]
+)",
+                     n);
+}
+
+TEST(KeptValues, ARowThatFitsRegistersIsReadOnce) {
+  Nest nest(softmax_of(4096));
+  const KernelPlan plan = nest.plan();
+  const RowPlan& rows = std::get<RowPlan>(plan);
+  EXPECT_FALSE(rows.choice.config.looped);
+  ASSERT_FALSE(rows.kept.empty());
+  EXPECT_EQ(rows.kept[0].level, 0);
+  EXPECT_TRUE(rows.pairs.empty()) << "going through registers again costs nothing";
+  EXPECT_EQ(rows.coarse.size(), 1u) << "the exponentials";
+}
+
+TEST(KeptValues, ALongRowIsReadAgainAndItsReductionsAreMadeTogether) {
+  Nest nest(softmax_of(1 << 20));
+  const KernelPlan plan = nest.plan();
+  const RowPlan& rows = std::get<RowPlan>(plan);
+  EXPECT_TRUE(rows.choice.config.looped);
+  EXPECT_TRUE(rows.kept.empty());
+  ASSERT_EQ(rows.pairs.size(), 1u);
+  EXPECT_EQ(rows.pairs[0].kind, OnlinePair::Kind::Softmax);
+}
+
+// ---- The text in its parts
+
+const KernelParts parts{.qualifiers = "__global__ void __launch_bounds__(64)",
+                        .parameters = {{"const f32*", "p0", true}, {"f32*", "p1"}, {"i64", "n0"}, {"i64*", "status"}},
+                        .body = "  p1[n0] = p0[n0];\n"};
+
+TEST(KernelParts, MakeTheText) {
+  EXPECT_EQ(parts.text("k"),
+            "extern \"C\" __global__ void __launch_bounds__(64) k(const f32* __restrict__ p0, f32* p1, i64 n0, i64* "
+            "status) {\n  p1[n0] = p0[n0];\n}\n");
+  EXPECT_EQ(KernelParts({.qualifiers = "kernel void"}).text("k", ""), "kernel void k() {\n}\n");
+}
+
+TEST(KernelParts, OfABatchTakeOneTableOfPointers) {
+  const KernelParts batch = batch_cuda_kernel(parts, 2, 3);
+  EXPECT_EQ(to_string(batch.parameters), "(const __grid_constant__ c_table<6> table, i64 n0, i64* status)");
+  EXPECT_EQ(batch.body,
+            "  const f32* __restrict__ p0 = (const f32*)table.p[blockIdx.y * 2 + 0];\n"
+            "  f32* p1 = (f32*)table.p[blockIdx.y * 2 + 1];\n"
+            "  p1[n0] = p0[n0];\n");
+  EXPECT_EQ(batch.qualifiers, parts.qualifiers);
+}
+
+TEST(KernelParts, OfEveryKernelAreItsText) {
+  Nest nest(sum_of(512, 4096, false));
+  const Kernel kernel = print_cuda_nest(*nest.parsed.graph, nest.loops, gpu);
+  ASSERT_TRUE(kernel.parts.has_value());
+  EXPECT_EQ(kernel.parts->text(kernel.symbol), kernel.text);
+  EXPECT_EQ(kernel.parts->parameters.size(), kernel.buffers.size() + kernel.scalars.size() + 1);
+}
+
+}  // namespace
+}  // namespace coil::codegen
