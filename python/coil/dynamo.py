@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-from . import _native, joint, masks, triton_kernels
+from . import _native, joint, kept, masks, triton_kernels
 from .attention import DECOMPOSITIONS as ATTENTION
 from .graph import is_token, translate
 from .options import parse
@@ -299,37 +299,70 @@ def _is_plain(graph, count):
 
 def coil(gm, example_inputs, *, options=None, mode=None):
     """What Dynamo calls for each graph. `options` are those of coil.settings()."""
+    return compile_dynamo_graph(gm, example_inputs, parse(options, mode))
+
+
+class _Compilers:
+    """What AOTAutograd has compile the graphs that it makes of one of Dynamo's."""
+
+    def __init__(self, options, example_inputs, keeps):
+        self.options, self.example_inputs, self.keeps = options, example_inputs, keeps
+        self.made = None  # the graph of inference
+
+    def _kept(self, compile):
+        return kept.compiler(compile, self.options.cache) if self.keeps else compile
+
+    def forward(self):
+        return self._kept(lambda gm, inputs: _compile_forward(gm, self.options))
+
+    def backward(self):
+        return self._kept(lambda gm, inputs: _compile_backward(gm, self.options, inputs))
+
+    def inference(self):
+        return self._kept(self._compile_inference)
+
+    def _compile_inference(self, gm, inputs):
+        self.made = graph = (
+            _compile_frozen(gm, self.options, self.example_inputs)
+            if self.options.freeze
+            else compile_graph(gm, self.options, "inference")
+        )
+        if not self.keeps:
+            return graph
+        output = kept.Output(graph, self.options.cache)
+        output.plain = _is_plain(graph, len(self.example_inputs))
+        return output
+
+
+def compile_dynamo_graph(gm, example_inputs, options, **aot):
+    """A callable for a graph of Dynamo's, through AOTAutograd, which gets the arguments `aot` too."""
     from torch._dynamo.backends.common import aot_autograd
 
-    chosen = parse(options, mode)
-    inference = []
     differentiated = torch.is_grad_enabled() and any(
         isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs
     )
-
-    def compile_inference(graph, inputs):
-        inference.append(
-            _compile_frozen(graph, chosen, example_inputs)
-            if chosen.freeze
-            else compile_graph(graph, chosen, "inference")
-        )
-        return inference[-1]
-
-    backend = aot_autograd(
-        fw_compiler=lambda graph, inputs: _compile_forward(graph, chosen),
-        bw_compiler=lambda graph, inputs: _compile_backward(graph, chosen, inputs),
-        inference_compiler=compile_inference,
-        partition_fn=joint.partition,
-        decompositions=_decompositions(differentiated, chosen.settings.get("deterministic") == "true"),
-        keep_inference_input_mutations=True,
-    )
     masks.simplify(gm)
+    compilers = _Compilers(options, example_inputs, kept.may_keep(gm, options))
+    backend = aot_autograd(
+        fw_compiler=compilers.forward(),
+        bw_compiler=compilers.backward(),
+        inference_compiler=compilers.inference(),
+        partition_fn=joint.partition,
+        decompositions=_decompositions(differentiated, options.settings.get("deterministic") == "true"),
+        keep_inference_input_mutations=True,
+        **aot,
+    )
+    if compilers.keeps:
+        kept.name(gm, example_inputs, options)
     # Random states travel between graphs as tensors, not as generators.
-    with torch._functorch.config.patch(
-        {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
+    with (
+        torch._functorch.config.patch(
+            {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
+        ),
+        triton_kernels.analysed(gm),
+        kept.loading(options.cache) as loaded,
     ):
-        with triton_kernels.analysed(gm):
-            wrapped = backend(gm, example_inputs)
-    if inference and _is_plain(getattr(inference[0], "graph", inference[0]), len(example_inputs)):
-        return inference[0]
-    return wrapped
+        wrapped = backend(gm, example_inputs)
+    if (made := compilers.made) and _is_plain(getattr(made, "graph", made), len(example_inputs)):
+        return made
+    return loaded[0].graph if loaded and loaded[0].plain else wrapped

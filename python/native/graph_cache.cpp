@@ -31,6 +31,8 @@ const std::string& build_id() {
 
 }  // namespace
 
+std::string build_and_machine() { return build_id() + " " + machine_isa(); }
+
 std::string cache_entry(const fx::GraphModule& module, const CompileOptions& options) {
   Hasher h;
   const Device device = parse_device(options.device);

@@ -14,6 +14,7 @@
 #include "device/pieces.h"
 #include "exchange.h"
 #include "frozen_graph.h"
+#include "graph_cache.h"
 #include "lowering/lowering.h"
 #include "ops/outside.h"
 #include "ops/registry.h"
@@ -169,6 +170,12 @@ NB_MODULE(_native, m) {
                    })
       .def_rw("record", &CompiledGraph::record,
               "Whether calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.")
+      .def_ro("entry", &CompiledGraph::entry, "Its name in the cache of graphs; empty where that was not asked.")
+      .def_ro("compiled_here", &CompiledGraph::compiled_here,
+              "Whether this process compiled it, and did not find it in the cache.")
+      .def_prop_ro(
+          "pattern", [](const CompiledGraph& g) { return pattern_to_python(g.pattern(), g.plan()); },
+          "How a call's objects map to the program's inputs and outputs, as plain objects for restore().")
       .def("call_arrays", &CompiledGraph::call_arrays)
       .def("seed", &CompiledGraph::seed)
       .def("save", &CompiledGraph::save);
@@ -213,6 +220,24 @@ NB_MODULE(_native, m) {
     return std::make_unique<CompiledGraph>(std::move(program), CompileReport{}, std::move(pattern));
   });
 
+  m.def("build_and_machine", &build_and_machine,
+        "Two processes for which this is equal may exchange entries of the cache of graphs.");
+  m.def(
+      "restore",
+      [](const std::filesystem::path& cache, const std::string& entry,
+         nb::tuple pattern) -> std::unique_ptr<CompiledGraph> {
+        auto found = load_cached(cache, entry);
+        if (!found) return nullptr;
+        CompileReport report;
+        report.text = std::move(found->report);
+        report.kernels = static_cast<int>(found->program.plan.kernels.size());
+        CallPattern calls = pattern_from_python(std::move(pattern), found->program.plan);
+        auto made = std::make_unique<CompiledGraph>(std::move(found->program), std::move(report), std::move(calls));
+        made->entry = entry;
+        return made;
+      },
+      nb::arg("cache"), nb::arg("entry"), nb::arg("pattern"),
+      "A graph from its entry in a cache; None where there is none, or one that is torn or of another version.");
   m.def(
       "set_host", [](nb::callable find) { set_host(std::move(find)); },
       "`find(op)` gives the Python callable of an operator such as `aten.cumsum.default`, or None.");
