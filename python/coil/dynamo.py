@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-from . import _native, joint, kept, masks, triton_kernels
+from . import _native, artifacts, joint, kept, masks, triton_kernels
 from .attention import DECOMPOSITIONS as ATTENTION
 from .graph import is_token, translate
 from .options import parse
@@ -310,7 +310,14 @@ class _Compilers:
         self.made = None  # the graph of inference
 
     def _kept(self, compile):
-        return kept.compiler(compile, self.options.cache) if self.keeps else compile
+        return kept.compiler(compile, self.options.cache) if self.keeps else functools.partial(self._record, compile)
+
+    def _record(self, compile, gm, inputs):
+        """Without AOTAutograd's result around it a graph is saved by itself."""
+        graph = compile(gm, inputs)
+        if self.options.cache is not None and (entry := getattr(graph, "entry", "")):
+            artifacts.record(self.options.cache, entry)
+        return graph
 
     def forward(self):
         return self._kept(lambda gm, inputs: _compile_forward(gm, self.options))
@@ -334,15 +341,18 @@ class _Compilers:
         return output
 
 
-def compile_dynamo_graph(gm, example_inputs, options, **aot):
-    """A callable for a graph of Dynamo's, through AOTAutograd, which gets the arguments `aot` too."""
+def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
+    """A callable for a graph of Dynamo's, through AOTAutograd, which gets the arguments `aot` too. `standalone`:
+    AOTAutograd's result is made to be saved by the caller, and found in torch's cache `by key` or `never`.
+    """
     from torch._dynamo.backends.common import aot_autograd
 
     differentiated = torch.is_grad_enabled() and any(
         isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs
     )
     masks.simplify(gm)
-    compilers = _Compilers(options, example_inputs, kept.may_keep(gm, options))
+    named = standalone != "never" and kept.has_key(gm)
+    compilers = _Compilers(options, example_inputs, kept.can_keep(options) and (named or standalone is not None))
     backend = aot_autograd(
         fw_compiler=compilers.forward(),
         bw_compiler=compilers.backward(),
@@ -360,7 +370,7 @@ def compile_dynamo_graph(gm, example_inputs, options, **aot):
             {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
         ),
         triton_kernels.analysed(gm),
-        kept.loading(options.cache) as loaded,
+        kept.loading(options.cache, named) as loaded,
     ):
         wrapped = backend(gm, example_inputs)
     if (made := compilers.made) and _is_plain(getattr(made, "graph", made), len(example_inputs)):

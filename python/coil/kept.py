@@ -5,7 +5,6 @@ through AOTAutograd nor compiles it. `torch.compiler.save_cache_artifacts` carri
 import contextlib
 import contextvars
 import functools
-import os
 import pathlib
 import tempfile
 import unittest.mock
@@ -17,8 +16,11 @@ from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompil
 from torch._inductor import codecache
 from torch._inductor.output_code import OutputCode
 
-from . import _native
+from . import _native, artifacts
+from .entries import read_entry, write_entry
 from .options import default_cache
+
+artifacts.register()
 
 
 class _Loading(list):
@@ -30,9 +32,6 @@ class _Loading(list):
 
 
 _loading = contextvars.ContextVar("loading", default=None)
-
-# Both files of an entry of Coil's cache: the program, and what the compile said of it.
-_FILES = (".coil", ".txt")
 
 
 class Output(OutputCode):
@@ -60,7 +59,7 @@ class Output(OutputCode):
         if not isinstance(self.graph, _native.CompiledGraph) or not self.graph.entry:
             raise autograd_cache.BypassAOTAutogradCache("the graph is not in Coil's cache")
         try:
-            self.files = [read_entry(self.folder, self.graph.entry, suffix) for suffix in _FILES]
+            self.files = read_entry(self.folder, self.graph.entry)
         except OSError as error:
             raise autograd_cache.BypassAOTAutogradCache(f"Coil's cache cannot be read: {error}") from error
         self.pattern = self.graph.pattern
@@ -102,31 +101,13 @@ class Output(OutputCode):
                 return _native.restore(pathlib.Path(aside), entry, self.pattern)
 
     def write_entry(self, folder):
-        (folder / "graphs").mkdir(parents=True, exist_ok=True)
-        for suffix, content in zip(reversed(_FILES), reversed(self.files)):  # the program last: it makes the entry
-            write_file(folder / "graphs" / (self._fx_graph_cache_key + suffix), content)
+        write_entry(folder, self._fx_graph_cache_key, self.files)
 
     def _ready(self, graph):
         graph.record = self.record
         graph._boxed_call = True
         graph.__name__ = "coil"
         return graph
-
-
-def read_entry(folder, entry, suffix):
-    return (folder / "graphs" / (entry + suffix)).read_bytes()
-
-
-def write_file(path, content):
-    """Written aside and renamed: nobody reads half a file."""
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise
 
 
 def _unwrapped(function):
@@ -162,18 +143,17 @@ def compiler(function, folder):
     return SerializableAOTDispatchCompiler(Output, compile_output)
 
 
-def may_keep(gm, options):
-    """Whether the cache's key names all that the compile of a Dynamo graph depends on, and nothing is to be seen of the
-    compile's stages.
-    """
+def can_keep(options):
+    """Whether anything of a compile is kept: nothing where its stages are to be seen."""
+    return options.cache is not None and not options.log and options.debug_dir is None and not options.freeze
+
+
+def has_key(gm):
+    """Whether the cache's key names all that the compile of a Dynamo graph depends on."""
     from .library import decompositions
 
     return (
-        options.cache is not None
-        and not options.log
-        and options.debug_dir is None
-        and not options.freeze
-        and not decompositions()  # functions of the user's
+        not decompositions()  # functions of the user's
         and not _holds_tensors(gm)
         and not any(map(_runs_triton, gm.modules()))
     )
@@ -230,13 +210,28 @@ def _ranges():
     return sorted((str(symbol), str(r.lower), str(r.upper)) for symbol, r in env.var_to_range.items())
 
 
+class _NoKey:
+    """In the place of _Details: a result that nobody finds again."""
+
+    def __init__(self, *args):
+        raise autograd_cache.BypassAOTAutogradCache("nothing names all that the result depends on")
+
+
 @contextlib.contextmanager
-def loading(folder):
-    """While AOTAutograd runs. Gives the list of what came out of its cache."""
+def loading(folder, named=True):
+    """While AOTAutograd runs. Gives the list of what came out of its cache. What is not `named` is neither looked for
+    nor written there; with torch's setting `bypass_autograd_cache_key` it is made all the same.
+    """
     install()
     token = _loading.set(_Loading(folder))
-    try:
-        with unittest.mock.patch.object(autograd_cache, "AOTAutogradCacheDetails", _Details):
-            yield _loading.get()
-    finally:
-        _loading.reset(token)
+    with contextlib.ExitStack() as stack:
+        stack.callback(_loading.reset, token)
+
+        def put(holder, name, value):
+            stack.enter_context(unittest.mock.patch.object(holder, name, value))
+
+        put(autograd_cache, "AOTAutogradCacheDetails", _Details if named else _NoKey)
+        if not named:
+            put(autograd_cache.AOTAutogradCache, "_write_to_local_cache", lambda key, content: None)
+            put(autograd_cache.AOTAutogradCache, "_lookup", lambda *args, **kwargs: None)
+        yield _loading.get()
