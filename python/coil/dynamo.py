@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-from . import _native, artifacts, joint, kept, masks, triton_kernels
+from . import _native, artifacts, facts, joint, kept, masks, recompiles, triton_kernels
 from .attention import DECOMPOSITIONS as ATTENTION
 from .graph import is_token, translate
 from .options import parse
@@ -116,16 +116,28 @@ def compile_graph(gm, options, name="main", **layouts):
                 "fallback is off"
             )
         return _named(_InTorch(gm), options)
-    return _named(
-        _compile(
-            translate(
-                gm, name, None, options.hands_over, options.fallback_random, kernels=_kernels(options), **layouts
-            ),
-            options,
-            name,
-        ),
-        options,
-    )
+    return _named(_translated(gm, options, name, **layouts), options)
+
+
+def _translated(gm, options, name, frozen=None, keep_graph=True, **layouts):
+    """The graph, compiled. Free sizes that the compile must have the values of are fixed by guards."""
+    assumed = facts.wanted(gm, options.size_facts) if options.size_facts else []
+    while True:
+        try:
+            traced = translate(
+                gm,
+                name,
+                frozen,
+                options.hands_over,
+                options.fallback_random,
+                kernels=_kernels(options),
+                assumed=assumed,
+                **layouts,
+            )
+            return _compile(traced, options, name, keep_graph=keep_graph)
+        except _native.NeedsValue as error:
+            if not facts.fix(gm, error.symbols):
+                raise
 
 
 def _kernels(options):
@@ -209,7 +221,7 @@ def _compile(traced, options, name, **keep):
 
 
 def _named(graph, options):
-    graph.record = options.record
+    graph.record, graph.recordings = options.record, options.recordings
     graph._boxed_call = True
     graph.__name__ = "coil"  # Dynamo asks each call for it
     return graph
@@ -255,22 +267,8 @@ def _compile_frozen(gm, options, inputs):
     def compile_holding(tensors):
         if not all(map(can_hold, nodes, tensors)):
             return compile_graph(gm, options, "inference"), False
-        return _named(
-            _compile(
-                translate(
-                    gm,
-                    "inference",
-                    {node.name: t for node, t in zip(nodes, tensors)},
-                    options.hands_over,
-                    options.fallback_random,
-                    kernels=_kernels(options),
-                ),
-                options,
-                "inference",
-                keep_graph=False,
-            ),
-            options,
-        ), True
+        frozen = {node.name: t for node, t in zip(nodes, tensors)}
+        return _named(_translated(gm, options, "inference", frozen, keep_graph=False), options), True
 
     frozen = _native.FrozenGraph([tokens + i for i in held], compile_holding)
     frozen.prepare([inputs[i] for i in held])
@@ -308,6 +306,7 @@ class _Compilers:
     def __init__(self, options, example_inputs, keeps):
         self.options, self.example_inputs, self.keeps = options, example_inputs, keeps
         self.made = None  # the graph of inference
+        self.watch = recompiles.Watch() if options.recompiles else None
 
     def _kept(self, compile):
         return kept.compiler(compile, self.options.cache) if self.keeps else functools.partial(self._record, compile)
@@ -319,14 +318,24 @@ class _Compilers:
             artifacts.record(self.options.cache, entry)
         return graph
 
+    def _watched(self, name, compile):
+        def compile_watched(gm, inputs):
+            made = compile(gm, inputs)
+            graph = getattr(made, "graph", made)
+            if self.watch is not None and isinstance(graph, _native.CompiledGraph):
+                self.watch.graphs.append((name, graph))
+            return made
+
+        return self._kept(compile_watched)
+
     def forward(self):
-        return self._kept(lambda gm, inputs: _compile_forward(gm, self.options))
+        return self._watched("forward", lambda gm, inputs: _compile_forward(gm, self.options))
 
     def backward(self):
-        return self._kept(lambda gm, inputs: _compile_backward(gm, self.options, inputs))
+        return self._watched("backward", lambda gm, inputs: _compile_backward(gm, self.options, inputs))
 
     def inference(self):
-        return self._kept(self._compile_inference)
+        return self._watched("inference", self._compile_inference)
 
     def _compile_inference(self, gm, inputs):
         self.made = graph = (
@@ -373,6 +382,8 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         kept.loading(options.cache, named) as loaded,
     ):
         wrapped = backend(gm, example_inputs)
+    if compilers.watch is not None:
+        compilers.watch.told(len(loaded))
     if (made := compilers.made) and _is_plain(getattr(made, "graph", made), len(example_inputs)):
         return made
     return loaded[0].graph if loaded and loaded[0].plain else wrapped

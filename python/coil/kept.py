@@ -46,7 +46,7 @@ class Output(OutputCode):
         self.files = None  # the entry's files, once it is to be pickled
         self.pattern = None
         self.made_by = None
-        self.record = getattr(graph, "record", False)
+        self.record, self.recordings = getattr(graph, "record", False), getattr(graph, "recordings", 8)
         self.plain = False  # Dynamo may call the graph itself: nothing of AOTAutograd stands around it
         self._fx_graph_cache_key = getattr(graph, "entry", "") or None
         self._fx_graph_cache_debug_lines = []
@@ -104,7 +104,7 @@ class Output(OutputCode):
         write_entry(folder, self._fx_graph_cache_key, self.files)
 
     def _ready(self, graph):
-        graph.record = self.record
+        graph.record, graph.recordings = self.record, self.recordings
         graph._boxed_call = True
         graph.__name__ = "coil"
         return graph
@@ -182,7 +182,10 @@ def name(gm, inputs, options):
     """Puts into a graph what its compile depends on besides; AOTAutograd's key takes all attributes."""
     folder = None if options.cache == default_cache() else str(options.cache)
     gm._coil_options = repr(
-        (_native.build_and_machine(), options.key(), options.record, options.fallback_random, folder, _machine(inputs))
+        (
+            *(_native.build_and_machine(), options.key(), options.record, options.recordings),
+            *(options.fallback_random, options.size_facts, folder, _machine(inputs)),
+        )
     )
 
 

@@ -97,7 +97,7 @@ struct CompiledGraph::Lease {
     }
     if (!state) {
       state = std::make_unique<State>(graph.model_);
-      state->context.set_recording(graph.record);
+      state->context.set_recording(graph.record, graph.recordings);
     }
   }
   ~Lease() {

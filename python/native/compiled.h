@@ -75,6 +75,8 @@ class CompiledGraph {
 
   /// Calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.
   bool record = false;
+  /// How many recordings each of the graph's contexts keeps, the last used.
+  std::size_t recordings = runtime::kRecordedRuns;
 
   /// Where the cache of graphs keeps this one (cache_entry); empty where it was not asked.
   std::string entry;

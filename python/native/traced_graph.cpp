@@ -69,6 +69,10 @@ void TracedGraph::symbol(const std::string& name, std::optional<std::int64_t> hi
     module_->env->add_size(name, hint, range);
 }
 
+void TracedGraph::assume(const std::string& condition, const std::string& reason) {
+  module_->env->add_guard(expression(condition), reason);
+}
+
 Expr TracedGraph::expression(std::string_view srepr) {
   auto [it, added] = parsed_.try_emplace(std::string(srepr));
   if (added)
