@@ -383,7 +383,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
     ):
         wrapped = backend(gm, example_inputs)
     if compilers.watch is not None:
-        compilers.watch.told(len(loaded))
+        compilers.watch.told(gm, len(loaded))
     if (made := compilers.made) and _is_plain(getattr(made, "graph", made), len(example_inputs)):
         return made
     return loaded[0].graph if loaded and loaded[0].plain else wrapped

@@ -32,10 +32,15 @@ _GLOBAL = {
 _named = set()
 
 
-def _settings():
-    """Inductor's, where it is loaded."""
-    module = sys.modules.get("torch._inductor.config")
-    return module and module.get_config_copy()
+NONE = object()
+
+
+def setting(key):
+    """What Inductor has for a key now; NONE where it knows none, or is not loaded."""
+    value = sys.modules.get("torch._inductor.config", NONE)
+    for part in key.split("."):
+        value = getattr(value, part, NONE)
+    return value
 
 
 def translated(given, known):
@@ -51,28 +56,16 @@ def translated(given, known):
         name, value = _value(key, value)
         if name not in given and value is not None:
             chosen[name] = chosen.get(name) or value
-    if unknown and (settings := _settings()) is not None:
-        _name([key for key in unknown if key in settings])
-        unknown = [key for key in unknown if key not in settings]
-    if unknown:
+    _name([key for key in unknown if setting(key) is not NONE])
+    if unknown := [key for key in unknown if setting(key) is NONE]:
         raise _native.Error(f"unknown option '{unknown[0]}'; there are {', '.join(sorted(known))}")
     return chosen
 
 
 def of_process():
     """What Inductor's own settings say where they are not as Inductor has them by default."""
-    module = sys.modules.get("torch._inductor.config")
-    if module is None:
-        return {}
-    found = {}
-    for key, default in _GLOBAL.items():
-        value = module
-        for part in key.split("."):
-            value = getattr(value, part, default)
-        if value != default:
-            name, value = _value(key, value)
-            found[name] = value
-    return found
+    now = {key: setting(key) for key in _GLOBAL}
+    return dict(_value(key, v) for key, v in now.items() if v is not NONE and v != _GLOBAL[key])
 
 
 def _value(key, value):

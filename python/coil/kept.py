@@ -5,6 +5,7 @@ through AOTAutograd nor compiles it. `torch.compiler.save_cache_artifacts` carri
 import contextlib
 import contextvars
 import functools
+import hashlib
 import pathlib
 import tempfile
 import unittest.mock
@@ -32,6 +33,14 @@ class _Loading(list):
 
 
 _loading = contextvars.ContextVar("loading", default=None)
+
+
+@functools.cache
+def build():
+    """Names this build of Coil, its Python files as well, and the machine's instruction set."""
+    files = sorted(pathlib.Path(__file__).parent.glob("*.py"))
+    sources = hashlib.sha256(b"".join(file.read_bytes() for file in files))
+    return f"{_native.build_and_machine()} {sources.hexdigest()[:32]}"
 
 
 class Output(OutputCode):
@@ -63,14 +72,16 @@ class Output(OutputCode):
         except OSError as error:
             raise autograd_cache.BypassAOTAutogradCache(f"Coil's cache cannot be read: {error}") from error
         self.pattern = self.graph.pattern
-        self.made_by = _native.build_and_machine()
+        if not all(constant is None or type(constant) in (int, float, bool) for _, _, constant in self.pattern[1]):
+            raise autograd_cache.BypassAOTAutogradCache("a result is an object of this process")
+        self.made_by = build()
         self.graph, self.folder = None, None
 
     def post_compile(self, example_inputs, constants, graph_kwargs):
         """Loads the graph. Where that fails, to the cache nothing was there."""
         loading = _loading.get()
         if self.graph is None:
-            if self.made_by != _native.build_and_machine():
+            if self.made_by != build():
                 raise autograd_cache.FXGraphCacheMiss("the graph was compiled by another build of Coil or for another CPU")
             self.graph = self._restored(loading.folder if loading is not None else default_cache())
             if self.graph is None:
@@ -183,7 +194,7 @@ def name(gm, inputs, options):
     folder = None if options.cache == default_cache() else str(options.cache)
     gm._coil_options = repr(
         (
-            *(_native.build_and_machine(), options.key(), options.record, options.recordings),
+            *(build(), options.key(), options.record, options.recordings),
             *(options.fallback_random, options.size_facts, folder, _machine(inputs)),
         )
     )

@@ -2,6 +2,7 @@
 compiled.
 """
 
+import re
 import sys
 import time
 
@@ -18,12 +19,13 @@ class Watch:
         self.graphs = []  # (its name, compiled graph)
         self.start = time.perf_counter()
 
-    def told(self, found):
+    def told(self, gm, found):
         """`found`: how many graphs came out of AOTAutograd's cache."""
         if not self.again:
             return
         seconds = time.perf_counter() - self.start
-        reason, function = _reason()
+        # Dynamo's metrics have the reason.
+        reason = torch._dynamo.utils.get_metrics_context()._metrics.get("recompile_reason") or "Dynamo names none"
         compiled = [
             f"{name}: {graph.kernels} kernels{'' if graph.compiled_here else ', from the cache'}"
             for name, graph in self.graphs
@@ -31,15 +33,14 @@ class Watch:
         if found:
             compiled.append(f"{found} graphs from AOTAutograd's cache")
         lines = [
-            f"coil: [{self.compile_id}] {function} is compiled again ({seconds:.2f} s): {'; '.join(compiled)}",
+            f"coil: [{self.compile_id}] {_function(gm)} is compiled again ({seconds:.2f} s): {'; '.join(compiled)}",
             *(f"coil:     a guard failed: {line.strip()}" for line in reason.splitlines() if line.strip()),
         ]
         print("\n".join(lines), file=sys.stderr)
 
 
-def _reason():
-    """Why Dynamo compiles again, as its metrics have it, and which function."""
-    reason = torch._dynamo.utils.get_metrics_context()._metrics.get("recompile_reason")
-    stack = torch._guards.TracingContext.extract_stack()
-    function = f"{stack[0].name} ({stack[0].filename}:{stack[0].lineno})" if stack else "a function"
-    return reason or "Dynamo names none", function
+def _function(gm):
+    """Where the graph's first call stands in the user's program."""
+    stacks = (node.meta.get("stack_trace") for node in gm.graph.nodes)
+    places = re.findall(r'File "([^"]*)", line (\d+), in (\w+)', next(filter(None, stacks), ""))
+    return "{2} ({0}:{1})".format(*places[-1]) if places else "a function"

@@ -122,7 +122,7 @@ def _check_format(format):
 
 def _header(content):
     return {
-        "build": _native.build_and_machine(),
+        "build": kept.build(),
         "torch": torch.__version__,
         "sha256": hashlib.sha256(content).hexdigest(),
     }
@@ -150,7 +150,7 @@ def _check_header(path, text, content):
         raise _native.Error(f"{path} is damaged: its header cannot be read") from None
     if version != torch.__version__:
         raise _native.Error(f"{path} was made with torch {version}, and this is {torch.__version__}; compile it anew")
-    if build != _native.build_and_machine():
+    if build != kept.build():
         raise _native.Error(f"{path} was made by another build of Coil or on another kind of CPU; compile it anew")
     if digest != hashlib.sha256(content).hexdigest():
         raise _native.Error(f"{path} is damaged: it is cut short or was altered")

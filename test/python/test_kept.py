@@ -117,10 +117,11 @@ def test_torn_entries_are_a_miss(folders):
     for package in packages:
         package.write_bytes(package.read_bytes()[:100])
     assert count(train) == (1, 0), "the result has the graphs itself"
-    results = files("torch/aotautograd/*/*")
-    assert len(results) == 1
     for cut in (50, 0, -20):
-        results[0].write_bytes(results[0].read_bytes()[:cut])
+        results = files("torch/aotautograd/*/*")
+        assert results
+        for result in results:
+            result.write_bytes(result.read_bytes()[:cut])
         assert count(train)[0] == 0
         assert count(train)[0] == 1
 
