@@ -29,5 +29,5 @@ _NEED_TORCH = {"Library": "library", "CompiledArtifact": "standalone", "standalo
 
 def __getattr__(name):
     if name in _NEED_TORCH:  # imported when it is asked for: packages run without torch
-        return getattr(importlib.import_module(f"{__name__}.{_NEED_TORCH[name]}"), name)
+        return getattr(importlib.import_module(f".{_NEED_TORCH[name]}", __name__), name)
     raise AttributeError(f"module 'coil' has no attribute '{name}'")

@@ -2,14 +2,20 @@
 inference graphs to Coil.
 """
 
+import contextlib
 import functools
 
 import torch
 
-from . import _native, artifacts, facts, joint, kept, masks, recompiles, triton_kernels
+from . import _native, artifacts, facts, joint, masks, recompiles, triton_kernels
 from .attention import DECOMPOSITIONS as ATTENTION
 from .graph import is_token, translate
 from .options import parse
+
+try:
+    from . import kept
+except (ImportError, AttributeError):  # a torch whose cache of AOTAutograd's results is another one: nothing is kept
+    kept = None
 
 # Operators that Coil knows, but torch's partitioner only in parts. It keeps what goes in and out of them for the
 # backward graph, in f32 under autocast, where it computes pointwise parts again.
@@ -360,8 +366,9 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs
     )
     masks.simplify(gm)
-    named = standalone != "never" and kept.has_key(gm)
-    compilers = _Compilers(options, example_inputs, kept.can_keep(options) and (named or standalone is not None))
+    named = kept is not None and standalone != "never" and kept.has_key(gm)
+    keeps = kept is not None and kept.can_keep(options) and (named or standalone is not None)
+    compilers = _Compilers(options, example_inputs, keeps)
     backend = aot_autograd(
         fw_compiler=compilers.forward(),
         bw_compiler=compilers.backward(),
@@ -371,7 +378,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         keep_inference_input_mutations=True,
         **aot,
     )
-    if compilers.keeps:
+    if keeps:
         kept.name(gm, example_inputs, options)
     # Random states travel between graphs as tensors, not as generators.
     with (
@@ -379,7 +386,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
             {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
         ),
         triton_kernels.analysed(gm),
-        kept.loading(options.cache, named) as loaded,
+        kept.loading(options.cache, named) if keeps else contextlib.nullcontext([]) as loaded,
     ):
         wrapped = backend(gm, example_inputs)
     if compilers.watch is not None:

@@ -82,7 +82,9 @@ class Output(OutputCode):
         loading = _loading.get()
         if self.graph is None:
             if self.made_by != build():
-                raise autograd_cache.FXGraphCacheMiss("the graph was compiled by another build of Coil or for another CPU")
+                raise autograd_cache.FXGraphCacheMiss(
+                    "the graph was compiled by another build of Coil or for another CPU"
+                )
             self.graph = self._restored(loading.folder if loading is not None else default_cache())
             if self.graph is None:
                 raise autograd_cache.FXGraphCacheMiss("the entry of Coil's cache is torn")

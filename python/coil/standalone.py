@@ -272,4 +272,3 @@ def _why_not(options):
     return (
         "AOTAutograd's result could not be pickled; TORCH_LOGS=+torch._functorch._aot_autograd.autograd_cache says why"
     )
-

@@ -65,9 +65,7 @@ def artifact_of(f, inputs, dynamic_shapes="from_tracing_context", **options):
     made = []
 
     def backend(gm, example_inputs):
-        made.append(
-            coil.standalone_compile(gm, example_inputs, dynamic_shapes=dynamic_shapes, options=options or None)
-        )
+        made.append(coil.standalone_compile(gm, example_inputs, dynamic_shapes=dynamic_shapes, options=options or None))
         return made[-1]
 
     results = torch.compile(f, backend=backend, fullgraph=True)(*inputs)
