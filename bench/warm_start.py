@@ -22,6 +22,7 @@ SIDES = ("eager", "dynamo", "coil", "inductor")
 def workload(name):
     """A callable without arguments, and the module in it."""
     import torch
+
     from workloads import MODELS
 
     if name in ("bert", "resnet50"):

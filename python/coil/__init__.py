@@ -19,10 +19,17 @@ if "torch" in sys.modules:  # so that torch.compiler.load_cache_artifacts knows 
 
 __version__ = "0.1.0"
 __all__ = [
-    *("CompiledArtifact", "Error", "Library", "Model", "compile", "fx_wrapper", "load", "settings"),
-    *("standalone_compile", "with_user_kernels"),
+    "CompiledArtifact",
+    "Error",
+    "Library",
+    "Model",
+    "compile",
+    "fx_wrapper",
+    "load",
+    "settings",
+    "standalone_compile",
+    "with_user_kernels",
 ]
-
 
 _NEED_TORCH = {"Library": "library", "CompiledArtifact": "standalone", "standalone_compile": "standalone"}
 
