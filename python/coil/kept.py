@@ -221,7 +221,7 @@ class _Details(autograd_cache.AOTAutogradCacheDetails):
 
 
 def _ranges():
-    """Between which bounds sizes lie: programs are compiled for those, and the key otherwise has sizes by name alone."""
+    """Between which bounds sizes lie: programs are compiled for those, and the key else has sizes by name alone."""
     env = codecache.FxGraphCache._get_shape_env()
     return sorted((str(symbol), str(r.lower), str(r.upper)) for symbol, r in env.var_to_range.items())
 

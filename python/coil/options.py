@@ -50,8 +50,8 @@ _OWN = {
     ),
     "log": (
         "STAGE,...",
-        "stages to print to stderr, as `coil compile --log`; also by the names of torch's logs; recompiles: which guard "
-        "failed, and what was compiled again; $COIL_LOGS by default",
+        "stages to print to stderr, as `coil compile --log`; also by the names of torch's logs; recompiles: which "
+        "guard failed, and what was compiled again; $COIL_LOGS by default",
     ),
 }
 

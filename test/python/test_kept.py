@@ -90,6 +90,27 @@ def test_bounds_of_sizes_are_part_of_the_key():
     assert count(bounded(100, 50)) == (0, 1), "a program for sizes up to 10"
 
 
+def test_guards_of_a_result_are_dynamos_again_where_it_is_found():
+    """The groups of a convolution are fixed by one: another number of them is compiled."""
+
+    def grouped(*groups):
+        def run():
+            compiled = torch.compile(f, backend="coil", dynamic=True)
+            for n in groups:
+                x, w = torch.randn(2, n, 5, 5), torch.randn(n, 1, 3, 3)
+                same(compiled(x, w), f(x, w))
+
+        return run
+
+    def f(x, w):
+        return nn.functional.conv2d(x, w, groups=x.shape[1])
+
+    assert count(grouped(4)) == (0, 1)
+    assert count(grouped(4)) == (1, 0)
+    assert count(grouped(4, 6)) == (1, 1)
+    assert count(grouped(6, 4, 6)) == (2, 0)
+
+
 def test_a_graph_that_is_found_is_called_by_dynamo_itself():
     """Nothing of AOTAutograd stands around it, as where it was just compiled."""
     x, w = torch.randn(4, 8), torch.randn(8, 3)
