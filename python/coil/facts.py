@@ -56,8 +56,8 @@ def fix(gm, names):
 
 
 def wanted(gm, kinds):
-    """Facts of these kinds (options.FACTS) that hold for the sizes of now, as guards. Gives the conditions, as sympy has
-    them.
+    """Makes guards of the facts of these kinds (options.FACTS) that hold for the sizes of now. Gives the conditions, as
+    sympy has them.
     """
     sizes = {symbol: env for symbol, env in _sizes(gm).items() if _hint(symbol, env)}
     conditions = []

@@ -207,6 +207,12 @@ class _Details(autograd_cache.AOTAutogradCacheDetails):
     lowerings) takes longer to find than the rest of a warm start.
     """
 
+    def get_triton_source_codes_from_gm(self, gm):
+        """As torch's, which imports Inductor's code generator also where no operator is made of Triton kernels."""
+        nodes = (n for m in gm.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes)
+        made_of_triton = any(True for node in nodes for _ in self._iter_triton_kernels_from_node(node))
+        return super().get_triton_source_codes_from_gm(gm) if made_of_triton else []
+
     def _init_fx_graph_hash_details(self, gm, example_inputs, fx_config):
         try:
             codecache.FxGraphCache._check_can_cache(gm, example_inputs, fx_config)

@@ -25,7 +25,7 @@ def recompiles(f, calls, dynamic=True, **options):
 
 
 def test_a_free_size_that_must_be_known_is_fixed():
-    """Groups of a convolution, the size of attention's heads, and how many there are to rank."""
+    """Groups of a convolution, the size of attention's heads, and the rank of a value."""
     groups = recompiles(
         lambda x, w: F.conv2d(x, w, groups=x.shape[1]),
         [(torch.randn(2, n, 5, 5), torch.randn(n, 1, 3, 3)) for n in (4, 4, 6)],
@@ -35,8 +35,8 @@ def test_a_free_size_that_must_be_known_is_fixed():
         lambda q: F.scaled_dot_product_attention(q, q, q), [(torch.randn(1, 2, 5, d),) for d in (8, 8, 16)]
     )
     assert heads == [1, 1, 2]
-    ranks = recompiles(lambda x: x.kthvalue(3)[0], [(torch.randn(n, 2),) for n in (7, 7, 5)])
-    assert ranks == [1, 1, 2], "whether there is a third is not known of a free size"
+    ranks = recompiles(lambda x, k: x.kthvalue(k, 0)[0], [(torch.randn(7, 2), k) for k in (3, 3, 4)])
+    assert ranks == [1, 1, 2]
 
 
 def test_only_that_size_is_fixed_and_gradients_follow():
