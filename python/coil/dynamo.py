@@ -306,23 +306,33 @@ def coil(gm, example_inputs, *, options=None, mode=None):
     return compile_dynamo_graph(gm, example_inputs, parse(options, mode))
 
 
+def _bypasses():
+    """How many graphs AOTAutograd's cache has had no key for."""
+    return torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_bypass"]
+
+
 class _Compilers:
     """What AOTAutograd has compile the graphs that it makes of one of Dynamo's."""
 
     def __init__(self, options, example_inputs, keeps):
         self.options, self.example_inputs, self.keeps = options, example_inputs, keeps
         self.made = None  # the graph of inference
+        self.bypasses, self.alone = _bypasses(), None
         self.watch = recompiles.Watch() if options.recompiles else None
 
     def _kept(self, compile):
-        return kept.compiler(compile, self.options.cache) if self.keeps else functools.partial(self._record, compile)
+        recorded = functools.partial(self._record, compile)
+        return kept.compiler(recorded, self.options.cache) if self.keeps else recorded
 
     def _record(self, compile, gm, inputs):
         """Without AOTAutograd's result around it a graph is saved by itself."""
-        graph = compile(gm, inputs)
-        if self.options.cache is not None and (entry := getattr(graph, "entry", "")):
+        if self.alone is None:  # the first graph; AOTAutograd has looked into its cache by now
+            self.alone = not self.keeps or _bypasses() > self.bypasses
+        made = compile(gm, inputs)
+        entry = getattr(getattr(made, "graph", made), "entry", "")
+        if self.alone and self.options.cache is not None and entry:
             artifacts.record(self.options.cache, entry)
-        return graph
+        return made
 
     def _watched(self, name, compile):
         def compile_watched(gm, inputs):

@@ -206,6 +206,16 @@ def test_another_process_finds_them_and_so_does_one_with_the_artifacts(folders):
             same([t.detach() for t in g], [t.detach() for t in w])
 
 
+def test_a_graph_that_torch_has_no_key_for_is_an_artifact_of_its_own():
+    def branches(x, w):
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    torch.compiler._cache.CacheArtifactManager.clear()
+    assert count(infer(f=branches)) == (0, 0)
+    _, info = torch.compiler.save_cache_artifacts()
+    assert len(info.artifacts["coil_graph"]) == 1 and "aot_autograd" not in info.artifacts
+
+
 def test_graphs_without_a_result_around_them_are_artifacts_of_their_own(folders, monkeypatch):
     monkeypatch.setattr(coil.kept, "has_key", lambda gm: False)
     torch.compiler._cache.CacheArtifactManager.clear()
