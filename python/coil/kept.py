@@ -61,6 +61,10 @@ class Output(OutputCode):
         self._fx_graph_cache_debug_lines = []
         self._boxed_call = True
 
+    @property
+    def entry(self):
+        return self._fx_graph_cache_key
+
     def __call__(self, inputs):
         return self.graph(inputs)
 

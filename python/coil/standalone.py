@@ -23,7 +23,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from . import _native, kept
 from .dynamo import compile_dynamo_graph
-from .entries import write_file
+from .entries import read_entry, write_file
 from .options import default_cache, parse
 
 _SHAPES = ("from_graph", "from_tracing_context", "from_example_inputs")
@@ -38,8 +38,9 @@ class CompiledArtifact:
     unpickled: load only files that you trust.
     """
 
-    def __init__(self, call, saved, why=""):
+    def __init__(self, call, saved, why="", folder=None):
         self._call, self._saved, self._why = call, saved, why
+        self._folder = folder  # of an unpacked one, where its graphs are
 
     def __call__(self, *args):
         return self._call(*args)
@@ -51,24 +52,33 @@ class CompiledArtifact:
         _check_format(format)
         if self._saved is None:
             raise _native.Error(f"this artifact cannot be saved: {self._why}")
-        path = pathlib.Path(path)
+        path, saved = pathlib.Path(path), self._whole()
         if format == "binary":
             if path.is_dir():
                 raise _native.Error(f"{path} is a folder; an artifact of format binary is a file")
-            header, content = self._saved.packed()
+            header, content = saved.packed()
             write_file(path, _MAGIC + json.dumps(header).encode() + b"\n" + content)
             return
         if path.exists() and not _is_ours_or_empty(path):
             raise _native.Error(f"{path} is there and is no unpacked artifact; it is left alone")
         aside = pathlib.Path(tempfile.mkdtemp(dir=path.absolute().parent, prefix=path.name))
         try:
-            self._saved.unpack(aside)
+            saved.unpack(aside)
             aside.chmod(0o755)
             shutil.rmtree(path, ignore_errors=True)
             os.replace(aside, path)
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
+
+    def _whole(self):
+        """What is saved, with the graphs in it."""
+        if self._folder is None:
+            return self._saved
+        try:
+            return self._saved.filled(self._folder)
+        except OSError as error:
+            raise _native.Error(f"{self._folder}, where this artifact's graphs are, cannot be read: {error}") from None
 
     @staticmethod
     def load(*, path, format="binary"):
@@ -82,7 +92,7 @@ class CompiledArtifact:
         except OSError as error:
             raise _native.Error(f"{path} cannot be read: {error.strerror or error}") from None
         _check_header(path, header, content)
-        return _loaded(path, pickle.loads(content), default_cache() if format == "binary" else path)
+        return _loaded(path, pickle.loads(content), None if format == "binary" else path)
 
 
 @dataclasses.dataclass
@@ -96,6 +106,12 @@ class _Saved:
     def packed(self):
         content = pickle.dumps(self)
         return _header(content), content
+
+    def filled(self, folder):
+        entry = pickle.loads(self.result)
+        for output in _outputs(entry):
+            output.files = read_entry(folder, output.entry)
+        return dataclasses.replace(self, result=pickle.dumps(entry))
 
     def unpack(self, folder):
         entry = pickle.loads(self.result)
@@ -158,12 +174,12 @@ def _check_header(path, text, content):
 
 def _loaded(path, saved, folder):
     entry = pickle.loads(saved.result)
-    with torch._functorch.config.patch(bundled_autograd_cache=True), kept.loading(folder):
+    with torch._functorch.config.patch(bundled_autograd_cache=True), kept.loading(folder or default_cache()):
         try:
             compiled = deserialize_bundled_cache_entry(entry)
         except autograd_cache.FXGraphCacheMiss as error:
             raise _native.Error(f"{path} is damaged: {error}") from None
-    return CompiledArtifact(_calling(compiled, saved.weights, saved.bare), saved)
+    return CompiledArtifact(_calling(compiled, saved.weights, saved.bare), saved, folder=folder)
 
 
 def _calling(compiled, weights, bare):

@@ -161,7 +161,11 @@ def test_a_damaged_folder_is_refused_and_a_foreign_one_left_alone(artifact, tmp_
     path = tmp_path / "a"
     artifact.save(path=path, format="unpacked")
     artifact.save(path=path, format="unpacked")  # over itself
-    still_right(coil.CompiledArtifact.load(path=path, format="unpacked"), x)
+    loaded = coil.CompiledArtifact.load(path=path, format="unpacked")
+    still_right(loaded, x)
+    loaded.save(path=path, format="unpacked")
+    loaded.save(path=tmp_path / "file")
+    still_right(coil.CompiledArtifact.load(path=tmp_path / "file"), x)
     (package,) = (path / "graphs").glob("*.coil")
     data = package.read_bytes()
     for torn in (data[: len(data) // 2], b""):
@@ -171,13 +175,16 @@ def test_a_damaged_folder_is_refused_and_a_foreign_one_left_alone(artifact, tmp_
     package.unlink()
     with pytest.raises(coil.Error, match="damaged"):
         coil.CompiledArtifact.load(path=path, format="unpacked")
+    with pytest.raises(coil.Error, match="cannot be read"):
+        loaded.save(path=tmp_path / "another")
+    still_right(loaded, x)
     with pytest.raises(coil.Error, match="is a folder"):
         artifact.save(path=path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "note").write_text("")
     with pytest.raises(coil.Error, match="left alone"):
         artifact.save(path=tmp_path / "mine", format="unpacked")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "mine"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "file", "mine"]
     still_right(artifact, x)
 
 
