@@ -4,18 +4,37 @@
 inputs ahead of time, and `coil.load` reads what it saved.
 """
 
+import importlib
+import sys
+
 from . import host  # noqa: F401  (tells the extension where operators without lowering are)
 from ._native import Error
 from .model import Model, compile, fx_wrapper, load, with_user_kernels
 from .options import settings
 
+if "torch" in sys.modules:  # so that torch.compiler.load_cache_artifacts knows what Coil saved
+    from .artifacts import register
+
+    register()
+
 __version__ = "0.1.0"
-__all__ = ["Error", "Library", "Model", "compile", "fx_wrapper", "load", "settings", "with_user_kernels"]
+__all__ = [
+    "CompiledArtifact",
+    "Error",
+    "Library",
+    "Model",
+    "compile",
+    "fx_wrapper",
+    "load",
+    "settings",
+    "standalone_compile",
+    "with_user_kernels",
+]
+
+_NEED_TORCH = {"Library": "library", "CompiledArtifact": "standalone", "standalone_compile": "standalone"}
 
 
 def __getattr__(name):
-    if name == "Library":  # what needs torch is imported when it is asked for: packages run without
-        from .library import Library
-
-        return Library
+    if name in _NEED_TORCH:  # imported when it is asked for: packages run without torch
+        return getattr(importlib.import_module(f".{_NEED_TORCH[name]}", __name__), name)
     raise AttributeError(f"module 'coil' has no attribute '{name}'")

@@ -2,14 +2,20 @@
 inference graphs to Coil.
 """
 
+import contextlib
 import functools
 
 import torch
 
-from . import _native, joint, masks, triton_kernels
+from . import _native, artifacts, facts, joint, masks, recompiles, triton_kernels
 from .attention import DECOMPOSITIONS as ATTENTION
 from .graph import is_token, translate
 from .options import parse
+
+try:
+    from . import kept
+except (ImportError, AttributeError):  # a torch whose cache of AOTAutograd's results is another one: nothing is kept
+    kept = None
 
 # Operators that Coil knows, but torch's partitioner only in parts. It keeps what goes in and out of them for the
 # backward graph, in f32 under autocast, where it computes pointwise parts again.
@@ -116,16 +122,28 @@ def compile_graph(gm, options, name="main", **layouts):
                 "fallback is off"
             )
         return _named(_InTorch(gm), options)
-    return _named(
-        _compile(
-            translate(
-                gm, name, None, options.hands_over, options.fallback_random, kernels=_kernels(options), **layouts
-            ),
-            options,
-            name,
-        ),
-        options,
-    )
+    return _named(_translated(gm, options, name, **layouts), options)
+
+
+def _translated(gm, options, name, frozen=None, keep_graph=True, **layouts):
+    """The graph, compiled. Free sizes that the compile must have the values of are fixed by guards."""
+    assumed = facts.wanted(gm, options.size_facts) if options.size_facts else []
+    while True:
+        try:
+            traced = translate(
+                gm,
+                name,
+                frozen,
+                options.hands_over,
+                options.fallback_random,
+                kernels=_kernels(options),
+                assumed=assumed,
+                **layouts,
+            )
+            return _compile(traced, options, name, keep_graph=keep_graph)
+        except _native.NeedsValue as error:
+            if not facts.fix(gm, error.symbols):
+                raise
 
 
 def _kernels(options):
@@ -209,7 +227,7 @@ def _compile(traced, options, name, **keep):
 
 
 def _named(graph, options):
-    graph.record = options.record
+    graph.record, graph.recordings = options.record, options.recordings
     graph._boxed_call = True
     graph.__name__ = "coil"  # Dynamo asks each call for it
     return graph
@@ -255,22 +273,8 @@ def _compile_frozen(gm, options, inputs):
     def compile_holding(tensors):
         if not all(map(can_hold, nodes, tensors)):
             return compile_graph(gm, options, "inference"), False
-        return _named(
-            _compile(
-                translate(
-                    gm,
-                    "inference",
-                    {node.name: t for node, t in zip(nodes, tensors)},
-                    options.hands_over,
-                    options.fallback_random,
-                    kernels=_kernels(options),
-                ),
-                options,
-                "inference",
-                keep_graph=False,
-            ),
-            options,
-        ), True
+        frozen = {node.name: t for node, t in zip(nodes, tensors)}
+        return _named(_translated(gm, options, "inference", frozen, keep_graph=False), options), True
 
     frozen = _native.FrozenGraph([tokens + i for i in held], compile_holding)
     frozen.prepare([inputs[i] for i in held])
@@ -299,37 +303,104 @@ def _is_plain(graph, count):
 
 def coil(gm, example_inputs, *, options=None, mode=None):
     """What Dynamo calls for each graph. `options` are those of coil.settings()."""
+    return compile_dynamo_graph(gm, example_inputs, parse(options, mode))
+
+
+def _bypasses():
+    """How many graphs AOTAutograd's cache has had no key for."""
+    return torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_bypass"]
+
+
+class _Compilers:
+    """What AOTAutograd has compile the graphs that it makes of one of Dynamo's."""
+
+    def __init__(self, options, example_inputs, keeps):
+        self.options, self.example_inputs, self.keeps = options, example_inputs, keeps
+        self.made = None  # the graph of inference
+        self.bypasses, self.alone = _bypasses(), None
+        self.watch = recompiles.Watch() if options.recompiles else None
+
+    def _kept(self, compile):
+        recorded = functools.partial(self._record, compile)
+        return kept.compiler(recorded, self.options.cache) if self.keeps else recorded
+
+    def _record(self, compile, gm, inputs):
+        """Without AOTAutograd's result around it a graph is saved by itself."""
+        if self.alone is None:  # the first graph; AOTAutograd has looked into its cache by now
+            self.alone = not self.keeps or _bypasses() > self.bypasses
+        made = compile(gm, inputs)
+        entry = getattr(getattr(made, "graph", made), "entry", "")
+        if self.alone and self.options.cache is not None and entry:
+            artifacts.record(self.options.cache, entry)
+        return made
+
+    def _watched(self, name, compile):
+        def compile_watched(gm, inputs):
+            made = compile(gm, inputs)
+            graph = getattr(made, "graph", made)
+            if self.watch is not None and isinstance(graph, _native.CompiledGraph):
+                self.watch.graphs.append((name, graph))
+            return made
+
+        return self._kept(compile_watched)
+
+    def forward(self):
+        return self._watched("forward", lambda gm, inputs: _compile_forward(gm, self.options))
+
+    def backward(self):
+        return self._watched("backward", lambda gm, inputs: _compile_backward(gm, self.options, inputs))
+
+    def inference(self):
+        return self._watched("inference", self._compile_inference)
+
+    def _compile_inference(self, gm, inputs):
+        self.made = graph = (
+            _compile_frozen(gm, self.options, self.example_inputs)
+            if self.options.freeze
+            else compile_graph(gm, self.options, "inference")
+        )
+        if not self.keeps:
+            return graph
+        output = kept.Output(graph, self.options.cache)
+        output.plain = _is_plain(graph, len(self.example_inputs))
+        return output
+
+
+def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
+    """A callable for a graph of Dynamo's, through AOTAutograd, which gets the arguments `aot` too. `standalone`:
+    AOTAutograd's result is made to be saved by the caller, and found in torch's cache `by key` or `never`.
+    """
     from torch._dynamo.backends.common import aot_autograd
 
-    chosen = parse(options, mode)
-    inference = []
     differentiated = torch.is_grad_enabled() and any(
         isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs
     )
-
-    def compile_inference(graph, inputs):
-        inference.append(
-            _compile_frozen(graph, chosen, example_inputs)
-            if chosen.freeze
-            else compile_graph(graph, chosen, "inference")
-        )
-        return inference[-1]
-
-    backend = aot_autograd(
-        fw_compiler=lambda graph, inputs: _compile_forward(graph, chosen),
-        bw_compiler=lambda graph, inputs: _compile_backward(graph, chosen, inputs),
-        inference_compiler=compile_inference,
-        partition_fn=joint.partition,
-        decompositions=_decompositions(differentiated, chosen.settings.get("deterministic") == "true"),
-        keep_inference_input_mutations=True,
-    )
     masks.simplify(gm)
+    named = kept is not None and standalone != "never" and kept.has_key(gm)
+    keeps = kept is not None and kept.can_keep(options) and (named or standalone is not None)
+    compilers = _Compilers(options, example_inputs, keeps)
+    backend = aot_autograd(
+        fw_compiler=compilers.forward(),
+        bw_compiler=compilers.backward(),
+        inference_compiler=compilers.inference(),
+        partition_fn=joint.partition,
+        decompositions=_decompositions(differentiated, options.settings.get("deterministic") == "true"),
+        keep_inference_input_mutations=True,
+        **aot,
+    )
+    if keeps:
+        kept.name(gm, example_inputs, options)
     # Random states travel between graphs as tensors, not as generators.
-    with torch._functorch.config.patch(
-        {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
+    with (
+        torch._functorch.config.patch(
+            {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
+        ),
+        triton_kernels.analysed(gm),
+        kept.loading(options.cache, named) if keeps else contextlib.nullcontext([]) as loaded,
     ):
-        with triton_kernels.analysed(gm):
-            wrapped = backend(gm, example_inputs)
-    if inference and _is_plain(getattr(inference[0], "graph", inference[0]), len(example_inputs)):
-        return inference[0]
-    return wrapped
+        wrapped = backend(gm, example_inputs)
+    if compilers.watch is not None:
+        compilers.watch.told(gm, len(loaded))
+    if (made := compilers.made) and _is_plain(getattr(made, "graph", made), len(example_inputs)):
+        return made
+    return loaded[0].graph if loaded and loaded[0].plain else wrapped

@@ -143,10 +143,20 @@ class Translator:
     not read. `hand_over`: operators on complex numbers are torch's to carry out; else Coil
     compiles what it can of them. `fallback_random`: so are all that draw random numbers. `strides`: by placeholder,
     those of memory that does not come as the graph has it. `free`: positions of results whose
-    strides Coil may choose. `kernels`: compiles what users wrote in Triton."""
+    strides Coil may choose. `kernels`: compiles what users wrote in Triton. `assumed`: conditions on sizes, as sympy
+    has them, that hold in every call."""
 
     def __init__(
-        self, gm, name, frozen=None, hand_over=True, fallback_random=False, strides=None, free=(), kernels=None
+        self,
+        gm,
+        name,
+        frozen=None,
+        hand_over=True,
+        fallback_random=False,
+        strides=None,
+        free=(),
+        kernels=None,
+        assumed=(),
     ):
         self.gm = gm
         self.kernels = kernels or triton_kernels.Compiler()
@@ -156,6 +166,7 @@ class Translator:
         self.fallback_random = fallback_random
         self.strides = strides or {}
         self.free = free
+        self.assumed = assumed
         self.nodes = {}
         self.effects = {}  # node of with_effects: (the token as it came, whether the operator gives several results)
         self.inside = False  # a graph that an operator takes is walked, not the program's own
@@ -179,6 +190,10 @@ class Translator:
             self.native.before_calls(collectives.wait_for_inputs)
         for node in nodes:
             getattr(self, node.op)(node)
+        if not self.inside:
+            for condition in self.assumed:
+                if condition.free_symbols <= self.symbols:
+                    self.native.assume(sympy.srepr(condition), "an option asked for it")
         return self.native
 
     # --- symbolic numbers
@@ -656,8 +671,8 @@ def is_token(node):
     return node.op == "placeholder" and any(user.target is with_effects and user.args[0] is node for user in node.users)
 
 
-def translate(gm, name="main", frozen=None, hand_over=True, fallback_random=False, strides=None, free=(), kernels=None):
+def translate(gm, name="main", frozen=None, hand_over=True, fallback_random=False, **more):
     """The native graph of a module whose nodes carry `meta["val"]`. Raises coil.Error naming what Coil has no form
-    for.
+    for. The arguments are Translator's.
     """
-    return Translator(gm, name, frozen, hand_over, fallback_random, strides, free, kernels).run()
+    return Translator(gm, name, frozen, hand_over, fallback_random, **more).run()

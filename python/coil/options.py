@@ -1,13 +1,15 @@
 """The options of a compile: the keys of `coil --set`, and a few that only make sense from Python."""
 
+import collections.abc
 import dataclasses
 import itertools
 import os
 import pathlib
 import sys
 
-from . import _native
+from . import _native, inductor_options
 
+FACTS = ("multiple8", "atleast2", "index32")  # facts.py makes guards of them
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 # Keys that the command has flags for, with their help.
@@ -21,6 +23,11 @@ _OWN = {
         "on a GPU, record calls that repeat with the same memory as CUDA graphs; so do the modes reduce-overhead "
         "and max-autotune",
     ),
+    "cuda.graphs_kept": (
+        "N",
+        "how many recorded calls a graph keeps, those last used; 8 by default (of programs that are recorded in parts, "
+        "eight times as many parts)",
+    ),
     "fallback_random": (
         "true|false",
         "leave operators that draw random numbers to torch, which draws the numbers that eager draws",
@@ -30,6 +37,12 @@ _OWN = {
         "hold a model's weights as constants in graphs of inference, packed for the library; they are packed "
         "again after a write that torch counts (not through .data or NumPy)",
     ),
+    "size_facts": (
+        "FACT,...",
+        "facts about free sizes that a program may rely on where they hold in its first call, each a guard of "
+        "torch.compile's and a recompile when it breaks: multiple8, atleast2, index32 (no tensor has more elements "
+        "than 32 bits count)",
+    ),
     "debug_dir": (
         "PATH",
         "a folder for what each stage made, one in it for each graph: graphs, IR before and after fusion, "
@@ -37,7 +50,8 @@ _OWN = {
     ),
     "log": (
         "STAGE,...",
-        "stages to print to stderr, as `coil compile --log`; also by the names of torch's logs; $COIL_LOGS by default",
+        "stages to print to stderr, as `coil compile --log`; also by the names of torch's logs; recompiles: which "
+        "guard failed, and what was compiled again; $COIL_LOGS by default",
     ),
 }
 
@@ -69,9 +83,12 @@ class Options:
     cache: pathlib.Path | None
     log: list
     record: bool = False
+    recordings: int = 8
     freeze: bool = False
     fallback_random: bool = False
     debug_dir: pathlib.Path | None = None
+    size_facts: tuple = ()
+    recompiles: bool = False  # each recompile is told
     numbers: itertools.count = dataclasses.field(default_factory=itertools.count, compare=False)
 
     def debug_folder(self, name):
@@ -107,42 +124,91 @@ def _text(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def parse(options=None, mode=None):
-    """Options from `torch.compile(options=…, mode=…)`. Unknown keys and modes raise coil.Error with the list of those
-    that exist.
-    """
-    if mode not in MODES:
+def _flag(given, key, default=False):
+    text = _text(given.pop(key, default))
+    if text not in ("true", "false"):
+        raise _native.Error(f"option {key} takes true or false, not '{text}'")
+    return text == "true"
+
+
+def _count(given, key, default):
+    text = str(given.pop(key, default))
+    if not text.isdecimal() or not 0 < int(text) < 2**31:
+        raise _native.Error(f"option {key} takes a number from 1 on, not '{text}'")
+    return int(text)
+
+
+def _path(given, key):
+    value = given.pop(key, None)
+    if value is not None and not isinstance(value, (str, os.PathLike)):
+        raise _native.Error(f"option {key} takes a path, not {value!r}")
+    return value
+
+
+def _words(given, key, default=""):
+    """A list, or text with commas."""
+    value = given.pop(key, default)
+    words = value.split(",") if isinstance(value, str) else value
+    if not isinstance(words, (list, tuple, set)) or not all(isinstance(w, str) for w in words):
+        raise _native.Error(f"option {key} takes names with commas between them, not {value!r}")
+    return [w.strip().lstrip("+") for w in words if w.strip()]
+
+
+def _facts(given):
+    facts = _words(given, "size_facts")
+    if unknown := [f for f in facts if f not in FACTS]:
+        raise _native.Error(f"option size_facts takes {', '.join(FACTS)}, not '{unknown[0]}'")
+    return tuple(facts)
+
+
+def _check(options, mode):
+    if mode is not None and not isinstance(mode, str) or mode not in MODES:
         raise _native.Error(f"unknown mode '{mode}'; there are {', '.join(m for m in MODES if m)}")
-    given = dict(options or {})
-    if unknown := [k for k in given if k not in settings()]:
-        raise _native.Error(f"unknown option '{unknown[0]}'; there are {', '.join(sorted(settings()))}")
-    cache = given.pop("cache", None)
+    if options is not None and not isinstance(options, collections.abc.Mapping):
+        raise _native.Error(f"options are a dictionary, not a {type(options).__name__}")
+    for key, value in (options or {}).items():
+        if not isinstance(key, str):
+            raise _native.Error(f"an option is named by a string, not by {key!r}")
+        if isinstance(value, (dict, bytes)) or callable(value):
+            raise _native.Error(f"option {key} takes text, a number, true or false, not a {type(value).__name__}")
 
-    def flag(key, default=False):
-        text = _text(given.pop(key, default))
-        if text not in ("true", "false"):
-            raise _native.Error(f"option {key} takes true or false, not '{text}'")
-        return text == "true"
 
-    freeze, fallback_random, record = (
-        flag("freeze"),
-        flag("fallback_random"),
-        flag("cuda.graphs", mode in ("reduce-overhead", "max-autotune")),
-    )
-    log = given.pop("log", os.environ.get("COIL_LOGS", ""))
-    log = [s.strip().lstrip("+") for s in log.split(",") if s.strip()] if isinstance(log, str) else list(log)
-    log = [_TORCH_NAMES.get(s, s) for s in log]
-    debug_dir = given.pop("debug_dir", None)
+def _of_torch(mode):
+    """What torch's own switches and the mode say."""
     torch = sys.modules.get("torch")
-    of_torch = {"cuda.tf32": _tf32(torch)} if torch else {}
+    found = {"cuda.tf32": _tf32(torch)} if torch else {}
     if torch and torch.are_deterministic_algorithms_enabled():
-        of_torch["deterministic"] = "true"
-    chosen = (
-        {"fallback": "true"}
-        | of_torch
-        | ({"max_autotune": "true"} if mode and mode.startswith("max-autotune") else {})
-        | {k: _text(v) for k, v in given.items()}
+        found["deterministic"] = "true"
+    return found | ({"max_autotune": "true"} if mode and mode.startswith("max-autotune") else {})
+
+
+def parse(options=None, mode=None):
+    """Options from `torch.compile(options=…, mode=…)`, also by the names that Inductor has. Unknown keys and modes, and
+    values of the wrong type, raise coil.Error with what there is.
+    """
+    _check(options, mode)
+    given = inductor_options.of_process() | inductor_options.translated(dict(options or {}), settings())
+    cache = _path(given, "cache")
+    freeze, fallback_random, record = (
+        _flag(given, "freeze"),
+        _flag(given, "fallback_random"),
+        _flag(given, "cuda.graphs", mode in ("reduce-overhead", "max-autotune")),
     )
+    log = _words(given, "log", os.environ.get("COIL_LOGS", ""))
+    recompiles = "recompiles" in log
+    log = [_TORCH_NAMES.get(s, s) for s in log if s != "recompiles"]
+    debug_dir, facts, recordings = _path(given, "debug_dir"), _facts(given), _count(given, "cuda.graphs_kept", 8)
+    chosen = {"fallback": "true"} | _of_torch(mode) | {k: _text(v) for k, v in given.items()}
     _native.check_settings(chosen)
-    folder = None if cache == "none" else pathlib.Path(cache) if cache else default_cache()
-    return Options(chosen, folder, log, record, freeze, fallback_random, pathlib.Path(debug_dir) if debug_dir else None)
+    return Options(
+        settings=chosen,
+        cache=None if cache == "none" else pathlib.Path(cache) if cache else default_cache(),
+        log=log,
+        record=record,
+        recordings=recordings,
+        freeze=freeze,
+        fallback_random=fallback_random,
+        debug_dir=pathlib.Path(debug_dir) if debug_dir else None,
+        size_facts=facts,
+        recompiles=recompiles,
+    )

@@ -2,6 +2,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -96,7 +97,7 @@ struct CompiledGraph::Lease {
     }
     if (!state) {
       state = std::make_unique<State>(graph.model_);
-      state->context.set_recording(graph.record);
+      state->context.set_recording(graph.record, graph.recordings);
     }
   }
   ~Lease() {
@@ -178,6 +179,52 @@ CallPattern plain_pattern(const runtime::Plan& plan) {
   CallPattern p;
   p.inputs.assign(plan.inputs.size(), InputKind::Any);
   for (std::size_t k = 0; k < plan.outputs.size(); ++k) p.results.push_back({ResultKind::Computed, k, {}});
+  return p;
+}
+
+nb::tuple pattern_to_python(const CallPattern& p, const runtime::Plan& plan) {
+  nb::list inputs, results, on_host;
+  nb::dict constants;
+  for (InputKind kind : p.inputs) inputs.append(static_cast<int>(kind));
+  for (const Result& r : p.results)
+    results.append(nb::make_tuple(static_cast<int>(r.kind), r.index, r.constant.is_valid() ? r.constant : nb::none()));
+  for (const runtime::Output& o : plan.outputs) {
+    if (o.kind != runtime::Output::Kind::Tensor) continue;
+    const runtime::Buffer& b = plan.buffers[runtime::memory_of(plan, o.view.buffer)];
+    if (b.kind != runtime::BufferKind::Constant) continue;
+    if (auto found = p.constants.find(plan.constants[b.index].name); found != p.constants.end())
+      constants[nb::str(found->first.c_str())] = found->second;
+  }
+  for (std::size_t i : p.on_host) on_host.append(i);
+  return nb::make_tuple(inputs, results, constants, p.before.is_valid() ? p.before : nb::none(), p.torch_seed, on_host);
+}
+
+CallPattern pattern_from_python(nb::tuple t, const runtime::Plan& plan) {
+  if (t.size() != 6) fail("the pattern of a compiled graph's calls has 6 parts, and this one has {}", t.size());
+  CallPattern p;
+  for (nb::handle kind : t[0]) {
+    const int k = nb::cast<int>(kind);
+    if (k < 0 || k > static_cast<int>(InputKind::Frozen)) fail("there is no kind {} of inputs", k);
+    p.inputs.push_back(static_cast<InputKind>(k));
+  }
+  for (nb::handle result : t[1]) {
+    const auto parts = nb::cast<nb::tuple>(result);
+    const int k = nb::cast<int>(parts[0]);
+    if (k < 0 || k > static_cast<int>(ResultKind::Computed)) fail("there is no kind {} of results", k);
+    p.results.push_back({static_cast<ResultKind>(k), nb::cast<std::size_t>(parts[1]), nb::borrow(parts[2])});
+    const Result& made = p.results.back();
+    const std::size_t count = made.kind == ResultKind::Input ? p.inputs.size() : plan.outputs.size();
+    if (made.kind != ResultKind::Constant && made.index >= count)
+      fail("a result is number {} of {}", made.index, count);
+  }
+  for (auto [name, tensor] : nb::cast<nb::dict>(t[2]))
+    p.constants.emplace(nb::cast<std::string>(name), nb::borrow(tensor));
+  if (!t[3].is_none()) p.before = nb::borrow(t[3]);
+  p.torch_seed = nb::cast<bool>(t[4]);
+  for (nb::handle i : t[5]) p.on_host.insert(nb::cast<std::size_t>(i));
+  const auto frozen = std::ranges::count(p.inputs, InputKind::Frozen);
+  if (p.inputs.size() - static_cast<std::size_t>(frozen) != plan.inputs.size())
+    fail("a call passes {} inputs, the program takes {}", p.inputs.size(), plan.inputs.size());
   return p;
 }
 

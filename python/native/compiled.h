@@ -53,6 +53,11 @@ struct CallPattern {
 /// process.
 CallPattern plain_pattern(const runtime::Plan&);
 
+/// A pattern as plain Python objects, which pickle, and back; of its constants only those that results of the plan are
+/// views of. Throws Error for a tuple that is none of this plan.
+nb::tuple pattern_to_python(const CallPattern&, const runtime::Plan&);
+CallPattern pattern_from_python(nb::tuple, const runtime::Plan&);
+
 class CompiledGraph {
  public:
   CompiledGraph(runtime::Program, CompileReport, CallPattern);
@@ -70,7 +75,15 @@ class CompiledGraph {
 
   /// Calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.
   bool record = false;
+  /// How many recordings each of the graph's contexts keeps, the last used.
+  std::size_t recordings = runtime::kRecordedRuns;
 
+  /// Where the cache of graphs keeps this one (cache_entry); empty where it was not asked.
+  std::string entry;
+  /// Whether it was compiled in this process, not found in the cache.
+  bool compiled_here = false;
+
+  const CallPattern& pattern() const { return pattern_; }
   std::size_t argument_count() const { return pattern_.inputs.size(); }
   const CompileReport& report() const { return report_; }
   const runtime::Plan& plan() const;

@@ -11,6 +11,7 @@
 #include "support/error.h"
 #include "support/file.h"
 #include "support/hash.h"
+#include "sym/print.h"
 
 namespace coil::python {
 namespace {
@@ -31,6 +32,8 @@ const std::string& build_id() {
 
 }  // namespace
 
+std::string build_and_machine() { return build_id() + " " + machine_isa(); }
+
 std::string cache_entry(const fx::GraphModule& module, const CompileOptions& options) {
   Hasher h;
   const Device device = parse_device(options.device);
@@ -43,6 +46,7 @@ std::string cache_entry(const fx::GraphModule& module, const CompileOptions& opt
   for (const auto& [key, value] : options.settings) h.add(key).add(value);
   // What was measured on one device is not another's.
   if (is_cuda && parse_settings(options.settings).max_autotune) h.add(autotune::cuda_identity(device.index));
+  for (const sym::Guard& g : module.env->guards()) h.add(sym::to_string(g.condition)).add(g.reason);
   h.add(fx::to_string(module, {.locations = true, .origins = true}));
   for (const auto& [name, tensor] : module.attributes) {
     const Tensor dense = tensor.contiguous();

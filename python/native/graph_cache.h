@@ -15,6 +15,10 @@ namespace coil::python {
 /// machine's instruction set included.
 std::string cache_entry(const fx::GraphModule&, const CompileOptions&);
 
+/// What this build of Coil makes of a program, and the machine's instruction set: two processes that agree on it may
+/// exchange entries.
+std::string build_and_machine();
+
 struct CachedCompile {
   runtime::Program program;
   std::string report;

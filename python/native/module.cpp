@@ -14,6 +14,7 @@
 #include "device/pieces.h"
 #include "exchange.h"
 #include "frozen_graph.h"
+#include "graph_cache.h"
 #include "lowering/lowering.h"
 #include "ops/outside.h"
 #include "ops/registry.h"
@@ -21,13 +22,28 @@
 #include "runtime/plan/package.h"
 #include "runtime/plan/signature_json.h"
 #include "support/error.h"
+#include "sym/needs_value.h"
 #include "torch_host.h"
 #include "traced_graph.h"
 
 namespace coil::python {
 namespace {
 
-PyObject* g_error = nullptr;  ///< coil.Error, as long as the module lives
+PyObject* g_error = nullptr;        ///< coil.Error, as long as the module lives
+PyObject* g_needs_value = nullptr;  ///< the same of NeedsValue
+
+/// `compile()`; a refusal for want of the values of free sizes is an error that names them.
+template <class Compile>
+auto naming_sizes(const Compile& compile) {
+  try {
+    return compile();
+  } catch (const sym::NeedsValue& e) {
+    nb::object error = nb::borrow(g_needs_value)(e.what());
+    error.attr("symbols") = e.symbols();
+    PyErr_SetObject(g_needs_value, error.ptr());
+    throw nb::python_error();
+  }
+}
 
 /// `graph([inputs…])` empties the list, so that the caller's references go as soon as they can (torch's "boxed"
 /// convention); `graph(*inputs)` takes them one by one.
@@ -88,6 +104,9 @@ NB_MODULE(_native, m) {
   m.doc() = "Coil's compiler and runtime, for the Python package.";
   nb::exception<Error> error(m, "Error", PyExc_RuntimeError);
   g_error = error.ptr();
+  g_needs_value = PyErr_NewExceptionWithDoc(
+      "coil._native.NeedsValue", "A refusal that goes away when the sizes in `symbols` are fixed.", g_error, nullptr);
+  m.attr("NeedsValue") = nb::handle(g_needs_value);
 
   nb::class_<NodeHandle>(m, "Node").def_prop_ro("name", [](const NodeHandle& h) { return h.node->name; });
   nb::class_<Literal>(m, "Literal")
@@ -101,6 +120,7 @@ NB_MODULE(_native, m) {
       .def(nb::init<std::string>())
       .def("symbol", &TracedGraph::symbol, nb::arg("name"), nb::arg("hint").none(), nb::arg("low").none(),
            nb::arg("high").none(), nb::arg("unbacked"))
+      .def("assume", &TracedGraph::assume, nb::arg("condition"), nb::arg("reason"))
       .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(),
            nb::arg("strides") = nb::none(), nb::arg("lazy") = false, nb::keep_alive<0, 1>())
       .def("constant", &TracedGraph::constant, nb::keep_alive<0, 1>())
@@ -119,9 +139,9 @@ NB_MODULE(_native, m) {
           [](TracedGraph& g, std::map<std::string, std::string> settings, std::optional<std::filesystem::path> cache,
              std::vector<std::string> log, const std::string& device, bool keep_graph,
              std::optional<std::filesystem::path> debug_dir) {
-            return g.compile(
-                options_of(std::move(settings), std::move(cache), std::move(log), device, std::move(debug_dir)),
-                keep_graph);
+            const CompileOptions options =
+                options_of(std::move(settings), std::move(cache), std::move(log), device, std::move(debug_dir));
+            return naming_sizes([&] { return g.compile(options, keep_graph); });
           },
           nb::arg("settings"), nb::arg("cache").none(), nb::arg("log"), nb::arg("device"), nb::arg("keep_graph") = true,
           nb::arg("debug_dir").none() = nb::none())
@@ -169,6 +189,13 @@ NB_MODULE(_native, m) {
                    })
       .def_rw("record", &CompiledGraph::record,
               "Whether calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.")
+      .def_rw("recordings", &CompiledGraph::recordings, "How many of those are kept, the last used.")
+      .def_ro("entry", &CompiledGraph::entry, "Its name in the cache of graphs; empty where that was not asked.")
+      .def_ro("compiled_here", &CompiledGraph::compiled_here,
+              "Whether this process compiled it, and did not find it in the cache.")
+      .def_prop_ro(
+          "pattern", [](const CompiledGraph& g) { return pattern_to_python(g.pattern(), g.plan()); },
+          "How a call's objects map to the program's inputs and outputs, as plain objects for restore().")
       .def("call_arrays", &CompiledGraph::call_arrays)
       .def("seed", &CompiledGraph::seed)
       .def("save", &CompiledGraph::save);
@@ -213,6 +240,24 @@ NB_MODULE(_native, m) {
     return std::make_unique<CompiledGraph>(std::move(program), CompileReport{}, std::move(pattern));
   });
 
+  m.def("build_and_machine", &build_and_machine,
+        "Two processes for which this is equal may exchange entries of the cache of graphs.");
+  m.def(
+      "restore",
+      [](const std::filesystem::path& cache, const std::string& entry,
+         nb::tuple pattern) -> std::unique_ptr<CompiledGraph> {
+        auto found = load_cached(cache, entry);
+        if (!found) return nullptr;
+        CompileReport report;
+        report.text = std::move(found->report);
+        report.kernels = static_cast<int>(found->program.plan.kernels.size());
+        CallPattern calls = pattern_from_python(std::move(pattern), found->program.plan);
+        auto made = std::make_unique<CompiledGraph>(std::move(found->program), std::move(report), std::move(calls));
+        made->entry = entry;
+        return made;
+      },
+      nb::arg("cache"), nb::arg("entry"), nb::arg("pattern"),
+      "A graph from its entry in a cache; None where there is none, or one that is torn or of another version.");
   m.def(
       "set_host", [](nb::callable find) { set_host(std::move(find)); },
       "`find(op)` gives the Python callable of an operator such as `aten.cumsum.default`, or None.");

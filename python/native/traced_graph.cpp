@@ -69,6 +69,10 @@ void TracedGraph::symbol(const std::string& name, std::optional<std::int64_t> hi
     module_->env->add_size(name, hint, range);
 }
 
+void TracedGraph::assume(const std::string& condition, const std::string& reason) {
+  module_->env->add_guard(expression(condition), reason);
+}
+
 Expr TracedGraph::expression(std::string_view srepr) {
   auto [it, added] = parsed_.try_emplace(std::string(srepr));
   if (added)
@@ -275,12 +279,14 @@ std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& option
   program.module = std::move(module_);
   module_ = std::make_unique<fx::GraphModule>();
   Compiled compiled;
+  std::string entry;
+  bool compiled_here = false;
   {
     nb::gil_scoped_release release;
     const auto start = std::chrono::steady_clock::now();
     // A compile that is asked for the text of its stages must go through them.
     const bool cached = keep_graph && options.cache && options.log.empty() && !options.debug_dir;
-    const std::string entry = cached ? cache_entry(*program.module, options) : "";
+    if (cached) entry = cache_entry(*program.module, options);
     if (auto found = cached ? load_cached(*options.cache, entry) : std::nullopt) {
       compiled.program = std::make_shared<runtime::Program>(std::move(found->program));
       compiled.report.text = std::move(found->report);
@@ -288,11 +294,16 @@ std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& option
       compiled.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     } else {
       compiled = compile_program(std::move(program), options);
+      compiled_here = true;
       if (cached) store_cached(*options.cache, entry, *compiled.program, compiled.report.text);
     }
   }
   pattern_.torch_seed = true;
-  return std::make_unique<CompiledGraph>(std::move(*compiled.program), std::move(compiled.report), std::move(pattern_));
+  auto made =
+      std::make_unique<CompiledGraph>(std::move(*compiled.program), std::move(compiled.report), std::move(pattern_));
+  made->entry = std::move(entry);
+  made->compiled_here = compiled_here;
+  return made;
 }
 
 void TracedGraph::infer() { fx::infer_missing(*module_); }

@@ -41,6 +41,8 @@ class TracedGraph {
   /// A size symbol, with the value that tracing saw and its bounds (None: not known).
   void symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low,
               std::optional<std::int64_t> high, bool unbacked);
+  /// A condition on sizes that holds in every call: sympy's `srepr`. The program may rely on it, and checks it.
+  void assume(const std::string& condition, const std::string& reason);
   /// `strides`: how the memory that comes lies, where that is not as `meta` has it; None: as it has it. `lazy`: a
   /// tensor that torch may have put off to negate or conjugate when a call passes it.
   NodeHandle placeholder(const std::string& name, nb::handle meta, nb::handle strides, bool lazy);

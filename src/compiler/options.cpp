@@ -52,6 +52,8 @@ const Row kRows[] = {
     {"pack_weights", &Settings::pack_weights, "true|false",
      "rearrange constant weights for the library at compile time"},
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
+    {"fuse_epilogues", &Settings::fuse_epilogues, "true|false",
+     "put what follows a product or convolution (activations, additions, scales) into the library's call"},
     {"fold_constants", &Settings::fold_constants, "true|false",
      "compute at compile time what depends on weights alone"},
     {"keep_nan", &Settings::keep_nan, "true|false",

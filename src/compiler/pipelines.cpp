@@ -17,6 +17,7 @@ bool off_host(const Target& target, const Settings&) { return !target.device.is_
 bool leaves_to_library(const Target& target, const Settings& settings) {
   return target.has(Feature::Attention) && !(target.has(Feature::UnorderedGradients) && settings.deterministic);
 }
+bool with_epilogues(const Target&, const Settings& settings) { return settings.fuse_epilogues; }
 bool leaves_nothing(const Target& target, const Settings& settings) { return !leaves_to_library(target, settings); }
 
 constexpr GraphStep kGraph[] = {
@@ -55,9 +56,15 @@ constexpr GraphStep kConstants[] = {
 };
 
 constexpr LoopStep kLoop[] = {
-    {&passes::kChooseWinograd}, {&passes::kFusePostOps},     {&passes::kEliminateDeadOperations},
-    {&passes::kChooseLayouts},  {&passes::kSplitPartWrites}, {&passes::kAddNanGuards},
-    {&passes::kExpandWinograd}, {&passes::kAllowTf32},       {&passes::kPackWeights},
+    {&passes::kChooseWinograd},
+    {&passes::kFusePostOps, with_epilogues},
+    {&passes::kEliminateDeadOperations},
+    {&passes::kChooseLayouts},
+    {&passes::kSplitPartWrites},
+    {&passes::kAddNanGuards},
+    {&passes::kExpandWinograd},
+    {&passes::kAllowTf32},
+    {&passes::kPackWeights},
     {&passes::kVerifyLoops},
 };
 

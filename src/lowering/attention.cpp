@@ -23,7 +23,7 @@ TensorBox rank_four(Context& ctx, TensorBox box) {
 double scale_of(Context& ctx, const ops::Value& given, const TensorBox& query) {
   if (!given.is_none()) return given.as_double();
   if (auto depth = query.sizes.back().constant()) return 1.0 / std::sqrt(static_cast<double>(*depth));
-  refuse(ctx, "has a head size that is symbolic");
+  refuse_free(ctx, "has a head size that is symbolic", query.sizes.back());
 }
 
 /// On a GPU f32 goes to kernels of Coil's own, all else to a library.

@@ -4,6 +4,7 @@
 
 #include "support/error.h"
 #include "sym/floats.h"
+#include "sym/needs_value.h"
 #include "sym/print.h"
 
 namespace coil::lowering {
@@ -246,7 +247,7 @@ std::vector<std::int64_t> constants(Context& ctx, const ops::Value& arg) {
   std::vector<std::int64_t> result;
   for (const Expr& e : ctx.integers(arg)) {
     auto c = e.constant();
-    if (!c) refuse(ctx, fmt::format("wants constant arguments, {} is symbolic", sym::to_string(e)));
+    if (!c) refuse_free(ctx, fmt::format("wants constant arguments, {} is symbolic", sym::to_string(e)), e);
     result.push_back(*c);
   }
   return result;
@@ -255,14 +256,22 @@ std::vector<std::int64_t> constants(Context& ctx, const ops::Value& arg) {
 std::int64_t constant(Context& ctx, const ops::Value& arg) {
   Expr e = ctx.integer(arg);
   auto c = e.constant();
-  if (!c) refuse(ctx, fmt::format("wants a constant argument, {} is symbolic", sym::to_string(e)));
+  if (!c) refuse_free(ctx, fmt::format("wants a constant argument, {} is symbolic", sym::to_string(e)), e);
   return *c;
 }
 
 bool is_one(Context& ctx, const Expr& e) { return e.is_constant(1) || ctx.graph.env().statically_known_equal(e, 1); }
 
-void refuse(const Context& ctx, const std::string& why) {
-  throw Error(fmt::format("{} ({}): {}", ctx.node->target, ctx.node->name, why), ctx.node->target, ctx.node->where());
+namespace {
+
+Error refusal(const Context& ctx, const std::string& why) {
+  return {fmt::format("{} ({}): {}", ctx.node->target, ctx.node->name, why), ctx.node->target, ctx.node->where()};
 }
+
+}  // namespace
+
+void refuse(const Context& ctx, const std::string& why) { throw refusal(ctx, why); }
+
+void refuse_free(const Context& ctx, const std::string& why, const Expr& e) { sym::refuse_free(refusal(ctx, why), e); }
 
 }  // namespace coil::lowering

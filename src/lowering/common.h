@@ -154,5 +154,7 @@ std::int64_t constant(Context&, const ops::Value&);
 bool is_one(Context&, const Expr&);
 /// Refuses what the lowering can't do, naming operator and source line.
 [[noreturn]] void refuse(const Context&, const std::string& why);
+/// The same where the values of the sizes in an expression would do (sym::NeedsValue).
+[[noreturn]] void refuse_free(const Context&, const std::string& why, const Expr&);
 
 }  // namespace coil::lowering

@@ -37,6 +37,7 @@ struct Settings {
   bool max_autotune = false;       ///< max_autotune: kernels and products on a GPU are timed there in several forms
   bool pack_weights = true;        ///< pack_weights
   bool fuse = true;                ///< fuse
+  bool fuse_epilogues = true;      ///< fuse_epilogues
   bool fold_constants = true;      ///< fold_constants
   bool keep_nan = true;            ///< keep_nan: through products and convolutions with relu or clip behind them
   std::string winograd =

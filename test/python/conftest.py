@@ -97,4 +97,5 @@ def on_cpu(request):
 def fresh(tmp_path_factory, monkeypatch):
     """For torch.compile's tests: nothing compiled before counts, and kernels are kept in a folder of this run's."""
     monkeypatch.setenv("COIL_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "torch"))
     torch._dynamo.reset()

@@ -100,6 +100,32 @@ TEST_F(FakeCuda, RecordedRunsFollowInputsThatMove) {
   EXPECT_EQ(machine->used[0], 0u);
 }
 
+/// Sizes come by in turn, each of them twice in a row, so that its second call is recorded.
+TEST_F(FakeCuda, RecordingsOfManySizesAreAsManyAsTheyMayBe) {
+  constexpr std::size_t kSizes = 64;
+  for (const std::size_t most : {kRecordedRuns, std::size_t{3}, kSizes}) {
+    Context context(load(gpu_scaled_sum()));
+    context.set_recording(true, most);
+    auto queue = open()->make_queue();
+    std::vector<Tensor> given, outputs;
+    for (std::size_t k = 0; k < kSizes; ++k) given.push_back(on_device(*queue, counting(4 * (kSizes - k))));
+    for (int round = 0; round < 3; ++round) {
+      machine->calls.clear();
+      for (std::size_t k = 0; k < kSizes; ++k)
+        for (int again = 0; again < 2; ++again) {
+          context.run_into({&given[k], 1}, outputs);
+          ASSERT_EQ(values_of(context.to_host(outputs.at(0))), times(counting(4 * (kSizes - k)), 5))
+              << "round " << round << ", size " << k;
+          ASSERT_LE(machine->live_graphs, 2 * most) << "a recording is a graph and its executable";
+        }
+      // The last used stay: those that come again are launched whole where there is room for all.
+      const std::size_t launches = machine->count("cuGraphLaunch");
+      EXPECT_EQ(launches, round > 0 && most == kSizes ? 2 * kSizes : kSizes) << "round " << round;
+    }
+  }
+  EXPECT_EQ(machine->live_graphs, 0u);
+}
+
 TEST_F(FakeCuda, AFailedCaptureIsToldAndTheRunGoesStepByStep) {
   std::vector<std::string> told;
   set_listener([&](MessageLevel level, const std::string& text) {

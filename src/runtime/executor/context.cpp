@@ -358,7 +358,11 @@ void Context::set_stop(std::function<bool()> asked) { impl_->binding.set_stop(st
 
 void Context::set_seed(std::uint64_t seed) { impl_->next_seed = seed; }
 
-void Context::set_recording(bool on) { impl_->recording = on; }
+void Context::set_recording(bool on, std::size_t most) {
+  impl_->recording = on;
+  impl_->recorded.keep_at_most(most);
+  impl_->parts.keep_at_most(8 * most);
+}
 
 Tensor Context::to_host(const Tensor& t) {
   const QueueScope scope(*impl_->queue);

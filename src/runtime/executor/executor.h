@@ -34,6 +34,9 @@ using InputsDone = std::function<void(std::span<const std::uint32_t> inputs)>;
 class DeviceRuntime;
 class Model;
 
+/// Recordings that a context keeps unless it is told otherwise.
+inline constexpr std::size_t kRecordedRuns = 8;
+
 /// State of one call at a time: bound sizes, arena, prepared library calls. Make one for each thread that calls.
 class Context {
  public:
@@ -72,8 +75,8 @@ class Context {
   /// Runs that repeat with the same sizes and memory are recorded as CUDA graphs and launched whole; those with steps
   /// that cannot be recorded (the host's, numbers that the host reads) part by part between them. What the device will
   /// not record is queued step by step, and a message (runtime/device/messages.h) says why. No effect on devices that
-  /// cannot record.
-  void set_recording(bool);
+  /// cannot record. `most`: how many recordings are kept, those last used; of parts, eight times as many.
+  void set_recording(bool, std::size_t most = kRecordedRuns);
   /// Asked between turns of loops from now on; where it says true the run ends with an Error. The context is as good
   /// for the next run as before. An empty function: nobody is asked.
   void set_stop(std::function<bool()> asked);

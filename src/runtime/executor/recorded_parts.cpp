@@ -122,7 +122,7 @@ void RecordedParts::flush(const TouchesOf& touches) {
     } else if (found == kept_.end()) {
       run_all();
       kept_.push_front({hash, key_, nullptr});
-      if (kept_.size() > kKept) kept_.pop_back();
+      keep_at_most(most_);
     } else {
       kept_.splice(kept_.begin(), kept_, found);
       if (!found->work && !found->refused) {
@@ -136,6 +136,11 @@ void RecordedParts::flush(const TouchesOf& touches) {
     }
   }
   drop();
+}
+
+void RecordedParts::keep_at_most(std::size_t count) {
+  most_ = std::max<std::size_t>(count, 1);
+  while (kept_.size() > most_) kept_.pop_back();
 }
 
 void RecordedParts::drop() noexcept {

@@ -41,9 +41,11 @@ class RecordedParts {
   void drop() noexcept;
   /// Lets go of all recordings.
   void clear() { kept_.clear(); }
+  /// How many are kept, the last used.
+  void keep_at_most(std::size_t count);
 
  private:
-  static constexpr std::size_t kKept = 64, kFewest = 2, kMost = 1 << 13;
+  static constexpr std::size_t kFewest = 2, kMost = 1 << 13;
   static constexpr std::size_t kHeldBytes = std::size_t{64} << 20;  ///< of memory let go; more is not kept back
   struct Item {
     Launch launch;                                    ///< its words begin in key_
@@ -71,6 +73,7 @@ class RecordedParts {
   std::size_t held_bytes_ = 0;
   bool overfull_ = false;
   std::list<Entry> kept_;  ///< the last used first
+  std::size_t most_ = 64;
 };
 
 /// Records what `work` queues; null, after telling why, where the device cannot record it. Nothing of it has run then,

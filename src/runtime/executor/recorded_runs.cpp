@@ -13,7 +13,7 @@ void RecordedRuns::run(Binding& binding, Queue& queue) {
   if (found == kept_.end()) {
     binding.run_steps();
     kept_.push_front({{state.begin(), state.end()}, nullptr, false});
-    if (kept_.size() > kKept) kept_.pop_back();
+    keep_at_most(most_);
     return;
   }
   kept_.splice(kept_.begin(), kept_, found);
@@ -23,6 +23,11 @@ void RecordedRuns::run(Binding& binding, Queue& queue) {
     if (found->refused) return binding.run_steps();
   }
   queue.run_recorded(*found->work);
+}
+
+void RecordedRuns::keep_at_most(std::size_t count) {
+  most_ = std::max<std::size_t>(count, 1);
+  while (kept_.size() > most_) kept_.pop_back();
 }
 
 }  // namespace coil::runtime

@@ -7,6 +7,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/executor/binding.h"
+#include "runtime/executor/executor.h"
 
 namespace coil::runtime {
 
@@ -16,9 +17,11 @@ class RecordedRuns {
   /// second time is recorded, so that sizes seen once and inputs that always move cost nothing.
   void run(Binding&, Queue&);
   void clear() { kept_.clear(); }
+  /// How many are kept, the last used; those are let go of that were not used for longest.
+  void keep_at_most(std::size_t count);
 
  private:
-  static constexpr std::size_t kKept = 8;
+  std::size_t most_ = kRecordedRuns;
   struct Entry {
     std::vector<std::uint64_t> state;
     std::unique_ptr<RecordedWork> work;  ///< null: seen once, or not to be recorded

@@ -123,7 +123,7 @@ Value shared_product(Rewriter& r, const Value& a, const Value& b) {
 double scale_of(Rewriter& r) {
   if (r.has("scale")) return r.real("scale");
   if (auto depth = r.meta(r["query"]).sizes.back().constant()) return 1 / std::sqrt(static_cast<double>(*depth));
-  r.refuse("has a head size that is symbolic");
+  r.refuse_free("has a head size that is symbolic", r.meta(r["query"]).sizes.back());
 }
 
 Value transposed(Rewriter& r, const Value& x) {

@@ -210,7 +210,7 @@ Value kth_value(Rewriter& r) {
   const Expr length = r.meta(x).sizes[static_cast<std::size_t>(dim)];
   if (r.module.env->simplify(k) == middle_rank(r, length)) return None{};
   if (!r.module.env->statically_known_true(sym::le(k, length)) || !r.module.env->statically_known_le(1, k))
-    r.refuse("takes k from 1 to the size of the dimension");
+    r.refuse_free("takes k from 1 to the size of the dimension", k + length);
   return None{};
 }
 

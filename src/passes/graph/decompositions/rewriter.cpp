@@ -6,6 +6,7 @@
 #include "ops/shapes/strides.h"
 #include "passes/graph/make.h"
 #include "support/error.h"
+#include "sym/needs_value.h"
 
 namespace coil::passes {
 
@@ -110,9 +111,13 @@ Value Rewriter::sum(const Value& tensor, const std::vector<std::int64_t>& dims, 
   return call("aten.sum.dim_IntList", {tensor, dims_value(dims), keepdim});
 }
 
-void Rewriter::refuse(std::string_view reason) const {
-  throw Error(fmt::format("{}: {} (node %{})", node->target, reason, node->name), node->target, node->where());
+Error Rewriter::refusal(std::string_view reason) const {
+  return {fmt::format("{}: {} (node %{})", node->target, reason, node->name), node->target, node->where()};
 }
+
+void Rewriter::refuse(std::string_view reason) const { throw refusal(reason); }
+
+void Rewriter::refuse_free(std::string_view reason, const Expr& e) const { sym::refuse_free(refusal(reason), e); }
 
 Value dims_value(const std::vector<std::int64_t>& dims) {
   Values list;

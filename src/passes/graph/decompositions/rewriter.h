@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fx/graph.h"
+#include "support/error.h"
 #include "target/target.h"
 
 namespace coil::passes {
@@ -82,6 +83,9 @@ class Rewriter {
 
   /// Refuses the node in the user's terms.
   [[noreturn]] void refuse(std::string_view reason) const;
+  /// The same where the values of the sizes in an expression would do (sym::NeedsValue).
+  [[noreturn]] void refuse_free(std::string_view reason, const Expr&) const;
+  Error refusal(std::string_view reason) const;
 };
 
 /// Gives what replaces the node: a node, Values of nodes for several results, None to leave it as it is.
