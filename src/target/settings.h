@@ -36,6 +36,7 @@ struct Settings {
   bool max_autotune = false;       ///< max_autotune: kernels and products on a GPU are timed there in several forms
   bool pack_weights = true;        ///< pack_weights
   bool fuse = true;                ///< fuse
+  bool memory_order = true;        ///< memory.order: calls run in the order that needs the least memory
   bool fold_constants = true;      ///< fold_constants
   bool keep_nan = true;            ///< keep_nan: through products and convolutions with relu or clip behind them
   std::string winograd =
