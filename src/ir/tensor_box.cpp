@@ -499,6 +499,27 @@ bool grows_much(const StorageBox& s, std::span<const Scalar> loads) {
   return std::ranges::none_of(topological({&s.body, 1}), [](Scalar n) { return n->op == ScalarOp::Random; });
 }
 
+/// Whether it puts a value of its own size that no loop makes (the result of a library call, say) together with another
+/// one. A sum that takes in more and more of them would have them all live at once; as operations of their own its
+/// parts still share a kernel where that costs no memory.
+bool piles_up(const StorageBox& s, std::span<const Scalar> loads) {
+  constexpr std::int64_t kSmall = 1 << 16;
+  const std::int64_t own = bytes_or(*s.graph, s.sizes, s.dtype, 0);
+  if (own < kSmall || loads.size() < 2) return false;
+  std::set<BufferId> large;
+  bool any_called = false;
+  for (Scalar load : loads) {
+    const Buffer& from = s.graph->buffer(load->buffer);
+    if (bytes_or(*s.graph, from.layout.sizes, from.layout.dtype, 0) < own) continue;
+    large.insert(load->buffer);
+    for (OperationId w : from.writers) {
+      const auto& node = s.graph->operations()[w].node;
+      any_called = any_called || (!std::holds_alternative<Pointwise>(node) && !std::holds_alternative<Reduction>(node));
+    }
+  }
+  return any_called && large.size() >= 2;
+}
+
 }  // namespace
 
 bool is_costly(Scalar body) { return computes_much(body) || loads(body).size() >= 2; }
@@ -526,7 +547,7 @@ void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLim
     }
     realize = bytes > limits.read_bytes;
   }
-  if (realize) box.realize();
+  if (realize || piles_up(s, all)) box.realize();
 }
 
 }  // namespace coil::ir
