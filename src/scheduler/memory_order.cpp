@@ -187,6 +187,11 @@ std::vector<StepId> backwards(std::vector<StepId> order) {
   return order;
 }
 
+void offer(const MemoryProgram& program, std::vector<StepId> order, std::string_view name, MemoryOrder& best) {
+  const Peak peak = peak_of(program, order);
+  if (peak.temporaries < best.found.temporaries) best = {std::move(order), name, best.written, peak};
+}
+
 /// Improves the order where its peak is, again and again, until a window there is as good as the search can make it or
 /// the budget is spent.
 void improve_peaks(const MemoryProgram& program, std::vector<StepId>& order, std::uint64_t least) {
@@ -237,25 +242,27 @@ MemoryProgram reversed(const MemoryProgram& program) {
   return out;
 }
 
-MemoryOrder order_for_memory(const MemoryProgram& program) {
+MemoryOrder listed_for_memory(const MemoryProgram& program) {
   MemoryOrder best{written_order(program), "as written", {}, {}};
   best.written = best.found = peak_of(program, best.steps);
-  const std::uint64_t least = least_peak(program);
-  if (best.written.temporaries <= least) return best;
-  auto offer = [&](std::vector<StepId> order, std::string_view name) {
-    const Peak peak = peak_of(program, order);
-    if (peak.temporaries < best.found.temporaries) best = {std::move(order), name, best.written, peak};
-  };
+  if (best.written.temporaries <= least_peak(program)) return best;
   const MemoryProgram mirror = reversed(program);
-  offer(list_order(program, Growth::Net), "least growth");
-  offer(list_order(program, Growth::Transient), "least at a time");
-  offer(demand_order(program), "depth first");
-  offer(backwards(list_order(mirror, Growth::Net)), "least growth from the end");
-  offer(backwards(list_order(mirror, Growth::Transient)), "least at a time from the end");
-  offer(backwards(demand_order(mirror)), "depth first from the end");
+  offer(program, list_order(program, Growth::Net), "least growth", best);
+  offer(program, list_order(program, Growth::Transient), "least at a time", best);
+  offer(program, demand_order(program), "depth first", best);
+  offer(program, backwards(list_order(mirror, Growth::Net)), "least growth from the end", best);
+  offer(program, backwards(list_order(mirror, Growth::Transient)), "least at a time from the end", best);
+  offer(program, backwards(demand_order(mirror)), "depth first from the end", best);
+  return best;
+}
+
+MemoryOrder order_for_memory(const MemoryProgram& program) {
+  MemoryOrder best = listed_for_memory(program);
+  const std::uint64_t least = least_peak(program);
+  if (best.found.temporaries <= least) return best;
   std::vector<StepId> improved = best.steps;
   improve_peaks(program, improved, least);
-  offer(std::move(improved), "searched");
+  offer(program, std::move(improved), "searched", best);
   return best;
 }
 

@@ -21,6 +21,8 @@ struct MemoryOrder {
 /// improved where its peak is: a window of up to 64 steps around it is searched, to the optimum where few states are
 /// open at a time (memory_search.h).
 MemoryOrder order_for_memory(const MemoryProgram&);
+/// Without the search.
+MemoryOrder listed_for_memory(const MemoryProgram&);
 
 /// The orders that it starts from, each with its name.
 std::vector<StepId> written_order(const MemoryProgram&);

@@ -59,6 +59,14 @@ bool is_fence(const ir::Graph& graph, const Item& item) {
          std::holds_alternative<ir::Control>(op.node);
 }
 
+/// What the host carries out, or a kernel of the user's: they keep their order among each other.
+bool is_outside(const ir::Graph& graph, const Item& item) {
+  const auto* single = std::get_if<Single>(&item);
+  if (!single) return false;
+  const auto& node = graph.operations()[single->op].node;
+  return std::holds_alternative<ir::Fallback>(node) || std::holds_alternative<ir::UserCall>(node);
+}
+
 void add_in_place(MemoryStep& step, const MemoryProgram& program, const Touched& touched) {
   auto temporary = [&](BufferId b) { return program.storages[b].of == StorageClass::Temporary; };
   for (BufferId to : touched.writes)
@@ -125,9 +133,11 @@ class Splitter {
 
   /// Whether it took something apart.
   bool run() {
-    find_candidates();
+    find_parts();
     if (parts_.empty()) return false;
     const std::uint64_t whole = peak({});
+    keep_large(whole / 4);
+    if (parts_.empty()) return false;
     std::set<std::size_t> split;
     for (const auto& [item, parts] : parts_) split.insert(item);
     const std::uint64_t least = peak(split);
@@ -139,19 +149,23 @@ class Splitter {
   }
 
  private:
-  /// Groups that hold at least a quarter of the peak and fall into parts.
-  void find_candidates() {
-    const MemoryProgram program = memory_of(graph_, schedule_);
-    const std::uint64_t peak = peak_of(program, written_order(program)).temporaries;
+  void find_parts() {
     for (std::size_t k = 0; k < schedule_.items.size(); ++k) {
       const auto* group = std::get_if<Group>(&schedule_.items[k]);
       if (!group || group->members.size() < 2 || !group->pointwise()) continue;
-      std::uint64_t held = 0;
-      for (StorageId s : program.steps[k].touches)
-        if (program.storages[s].of == StorageClass::Temporary) held += program.storages[s].bytes;
-      if (held < peak / 4 || held == 0) continue;
       if (auto parts = Parts(graph_, *group).take(); parts.size() > 1) parts_.emplace(k, std::move(parts));
     }
+  }
+
+  /// Of the groups that fall into parts, those that hold as many bytes.
+  void keep_large(std::uint64_t bytes) {
+    const MemoryProgram program = memory_of(graph_, schedule_);
+    std::erase_if(parts_, [&](const auto& entry) {
+      std::uint64_t held = 0;
+      for (StorageId s : program.steps[entry.first].touches)
+        if (program.storages[s].of == StorageClass::Temporary) held += program.storages[s].bytes;
+      return held == 0 || held < bytes;
+    });
   }
 
   Schedule with(const std::set<std::size_t>& split) const {
@@ -174,7 +188,7 @@ class Splitter {
 
   std::uint64_t peak(const std::set<std::size_t>& split) const {
     const Schedule schedule = with(split);
-    return order_for_memory(memory_of(graph_, schedule)).found.temporaries;
+    return listed_for_memory(memory_of(graph_, schedule)).found.temporaries;
   }
 
   /// Groups stay whole again, those with the most parts first, while the peak stays within `bound`.
@@ -245,7 +259,7 @@ MemoryProgram memory_of(ir::Graph& graph, const Schedule& schedule) {
       program.storages[view->buffer].of = StorageClass::Output;
   StepOrder order(program);
   std::vector<StepId> since_fence;
-  std::optional<StepId> fence;
+  std::optional<StepId> fence, outside;
   for (const Item& item : schedule.items) {
     const Touched touched = touched_by(graph, item);
     const StepId step = order.add(touched.reads, touched.writes);
@@ -257,6 +271,10 @@ MemoryProgram memory_of(ir::Graph& graph, const Schedule& schedule) {
       fence = step;
     } else {
       since_fence.push_back(step);
+    }
+    if (is_outside(graph, item)) {
+      if (outside) after.push_back(*outside);
+      outside = step;
     }
     if (const auto* group = std::get_if<Group>(&item); group && group->pointwise())
       add_in_place(program.steps[step], program, touched);

@@ -15,9 +15,10 @@ struct LineSteps {
 LineSteps steps_of(const Program&);
 
 /// Reorders the calls where that lowers the estimated peak of temporaries by more than a 64th, and what the arena's
-/// planner makes of it too; notes both peaks in the program. Kept as written are: what one call needs of another, borders
-/// of blocks, symbols, assertions, collectives and waits for them, calls that the host carries out among each other, and
-/// whether something that may fail comes before or after a write to memory of the caller. Lines about memory go.
+/// planner makes of it too; notes both peaks in the program. Kept as written are: what one call needs of another,
+/// borders of blocks, symbols, assertions, collectives and waits for them, calls that the host carries out among each
+/// other, and whether something that may fail comes before or after a write to memory of the caller. Lines about memory
+/// go.
 void order_for_memory(Program&);
 
 }  // namespace coil::wrapper
