@@ -135,6 +135,26 @@ def test_explain_says_what_the_order_does(tmp_path):
     assert "together they raise" not in small
 
 
+class MaskedTwice(nn.Module):
+    """A mask of 4 MiB that is read by a product before and by one behind a value of 16 MiB."""
+
+    def __init__(self):
+        super().__init__()
+        self.widen, self.narrow = nn.Linear(1024, 4096), nn.Linear(4096, 1024)
+
+    def forward(self, x):
+        places = torch.arange(1024)
+        mask = (places[:, None] >= places).float() / (1 + places[:, None])
+        return mask @ self.narrow(torch.relu(self.widen(mask @ x)))
+
+
+def test_a_mask_is_made_again_for_a_late_reader(tmp_path):
+    module, args = MaskedTwice(), (torch.randn(1024, 1024),)
+    assert planned_peak(module, args, tmp_path, "false") >= 24 * MIB
+    assert planned_peak(module, args, tmp_path) <= 20 * MIB + 4096
+    check(module, args)
+
+
 def test_fusion_stays_where_it_costs_no_memory(tmp_path):
     class Chain(nn.Module):
         def forward(self, x):
