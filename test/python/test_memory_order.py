@@ -5,8 +5,9 @@ import re
 
 import pytest
 import torch
-from coil_harness import check, coil_ok, export
 from torch import nn
+
+from coil_harness import check, coil_ok, export
 
 MIB = 1 << 20
 
