@@ -499,25 +499,28 @@ bool grows_much(const StorageBox& s, std::span<const Scalar> loads) {
   return std::ranges::none_of(topological({&s.body, 1}), [](Scalar n) { return n->op == ScalarOp::Random; });
 }
 
-/// Whether it puts a value of its own size that no loop makes (the result of a library call, say) together with another
-/// one. A sum that takes in more and more of them would have them all live at once; as operations of their own its
-/// parts still share a kernel where that costs no memory.
-bool piles_up(const StorageBox& s, std::span<const Scalar> loads) {
-  constexpr std::int64_t kSmall = 1 << 16;
-  const std::int64_t own = bytes_or(*s.graph, s.sizes, s.dtype, 0);
-  if (own < kSmall || loads.size() < 2) return false;
-  std::set<BufferId> large;
-  bool any_called = false;
-  for (Scalar load : loads) {
-    const Buffer& from = s.graph->buffer(load->buffer);
-    if (bytes_or(*s.graph, from.layout.sizes, from.layout.dtype, 0) < own) continue;
-    large.insert(load->buffer);
+/// Buffers of at least as many bytes that the value reads, or is.
+struct LargeReads {
+  std::set<BufferId> all;
+  std::set<BufferId> called;  ///< of these, what no loop makes: the results of library calls, say
+};
+
+LargeReads large_reads(const StorageBox& s, std::int64_t bytes) {
+  LargeReads reads;
+  auto add = [&](const Buffer& from) {
+    if (bytes_or(*s.graph, from.layout.sizes, from.layout.dtype, 0) < bytes) return;
+    reads.all.insert(from.id);
     for (OperationId w : from.writers) {
       const auto& node = s.graph->operations()[w].node;
-      any_called = any_called || (!std::holds_alternative<Pointwise>(node) && !std::holds_alternative<Reduction>(node));
+      if (!std::holds_alternative<Pointwise>(node) && !std::holds_alternative<Reduction>(node))
+        reads.called.insert(from.id);
     }
-  }
-  return any_called && large.size() >= 2;
+  };
+  if (s.realized())
+    add(s.graph->buffer(*s.buffer));
+  else
+    for (Scalar load : loads(s.body)) add(s.graph->buffer(load->buffer));
+  return reads;
 }
 
 }  // namespace
@@ -547,7 +550,21 @@ void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLim
     }
     realize = bytes > limits.read_bytes;
   }
-  if (realize || piles_up(s, all)) box.realize();
+  if (realize) box.realize();
+}
+
+void realize_before_more(const TensorBox& box, std::span<const TensorBox> others) {
+  constexpr std::int64_t kSmall = 1 << 16;
+  const StorageBox& s = *box.storage;
+  const std::int64_t own = bytes_or(*s.graph, s.sizes, s.dtype, 0);
+  if (s.realized() || own < kSmall) return;
+  const LargeReads mine = large_reads(s, own);
+  if (mine.all.size() < 2 || mine.called.empty()) return;
+  const bool more = std::ranges::any_of(others, [&](const TensorBox& other) {
+    const LargeReads theirs = large_reads(*other.storage, own);
+    return std::ranges::any_of(theirs.called, [&](BufferId b) { return !mine.all.contains(b); });
+  });
+  if (more) box.realize();
 }
 
 }  // namespace coil::ir
