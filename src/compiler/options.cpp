@@ -52,8 +52,8 @@ const Row kRows[] = {
      "rearrange constant weights for the library at compile time"},
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"memory.order", &Settings::memory_order, "true|false",
-     "run calls in the order in which temporaries need the least memory, and keep sums of many large values in as many "
-     "kernels as that takes; false keeps the order of the program"},
+     "run calls in the order in which temporaries need the least memory, take kernels apart that raise its peak, and "
+     "make masks and positions again for late readers; false keeps the order of the program"},
     {"fold_constants", &Settings::fold_constants, "true|false",
      "compute at compile time what depends on weights alone"},
     {"keep_nan", &Settings::keep_nan, "true|false",
