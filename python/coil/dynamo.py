@@ -9,6 +9,7 @@ import torch
 
 from . import _native, artifacts, facts, joint, masks, recompiles, triton_kernels
 from .attention import DECOMPOSITIONS as ATTENTION
+from .compiled import inner, ready
 from .graph import is_token, translate
 from .options import parse
 
@@ -227,10 +228,7 @@ def _compile(traced, options, name, **keep):
 
 
 def _named(graph, options):
-    graph.record, graph.recordings = options.record, options.recordings
-    graph._boxed_call = True
-    graph.__name__ = "coil"  # Dynamo asks each call for it
-    return graph
+    return ready(graph, options.record, options.recordings)
 
 
 def _compile_frozen(gm, options, inputs):
@@ -329,7 +327,7 @@ class _Compilers:
         if self.alone is None:  # the first graph; AOTAutograd has looked into its cache by now
             self.alone = not self.keeps or _bypasses() > self.bypasses
         made = compile(gm, inputs)
-        entry = getattr(getattr(made, "graph", made), "entry", "")
+        entry = getattr(inner(made), "entry", "")
         if self.alone and self.options.cache is not None and entry:
             artifacts.record(self.options.cache, entry)
         return made
@@ -337,7 +335,7 @@ class _Compilers:
     def _watched(self, name, compile):
         def compile_watched(gm, inputs):
             made = compile(gm, inputs)
-            graph = getattr(made, "graph", made)
+            graph = inner(made)
             if self.watch is not None and isinstance(graph, _native.CompiledGraph):
                 self.watch.graphs.append((name, graph))
             return made
@@ -401,6 +399,6 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         wrapped = backend(gm, example_inputs)
     if compilers.watch is not None:
         compilers.watch.told(gm, len(loaded))
-    if (made := compilers.made) and _is_plain(getattr(made, "graph", made), len(example_inputs)):
+    if (made := compilers.made) and _is_plain(inner(made), len(example_inputs)):
         return made
     return loaded[0].graph if loaded and loaded[0].plain else wrapped

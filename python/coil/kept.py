@@ -18,6 +18,7 @@ from torch._inductor import codecache
 from torch._inductor.output_code import OutputCode
 
 from . import _native, artifacts
+from .compiled import ready
 from .entries import read_entry, write_entry
 from .options import default_cache
 
@@ -105,7 +106,7 @@ class Output(OutputCode):
             self.folder = folder
         elif self.files is not None:
             graph = self._from_files(folder, entry)
-        return graph and self._ready(graph)
+        return graph and ready(graph, self.record, self.recordings)
 
     def _from_files(self, folder, entry):
         try:
@@ -119,12 +120,6 @@ class Output(OutputCode):
 
     def write_entry(self, folder):
         write_entry(folder, self._fx_graph_cache_key, self.files)
-
-    def _ready(self, graph):
-        graph.record, graph.recordings = self.record, self.recordings
-        graph._boxed_call = True
-        graph.__name__ = "coil"
-        return graph
 
 
 def _unwrapped(function):

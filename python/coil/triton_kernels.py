@@ -4,15 +4,14 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 import re
-import tempfile
 
 import torch
 from torch.fx import Node
 
 from . import _native
+from .entries import write_file
 from .triton_code import Refusal, Signature, compile_kernel, value_of
 
 CALLS = ("triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation")
@@ -157,9 +156,7 @@ class Compiler:
             text = json.dumps(value)
             try:
                 self.cache.mkdir(parents=True, exist_ok=True)
-                with tempfile.NamedTemporaryFile("w", dir=self.cache, delete=False) as aside:
-                    aside.write(hashlib.sha256(text.encode()).hexdigest() + "\n" + text)
-                os.replace(aside.name, file)
+                write_file(file, (hashlib.sha256(text.encode()).hexdigest() + "\n" + text).encode())
             except OSError:
                 pass
         return value

@@ -90,6 +90,11 @@ TensorBox result(Context& ctx, Value body, const sym::TensorMeta& meta) {
                             meta.strides);
 }
 
+sym::TensorMeta unrounded(sym::TensorMeta meta) {
+  if (is_floating(meta.dtype)) meta.dtype = register_type(meta.dtype);
+  return meta;
+}
+
 TensorBox in_result_dtype(Context& ctx, const TensorBox& box) {
   return box.dtype() == ctx.result().dtype ? box : result(ctx, element(ctx, box, box.sizes));
 }

@@ -73,6 +73,8 @@ DType promoted(Context&, std::span<const ops::Value* const> args);
 /// The node's result from its body over i0, i1, …: converted to the recorded dtype, laid out as recorded.
 TensorBox result(Context&, Value body);
 TensorBox result(Context&, Value body, const sym::TensorMeta&);
+/// The same tensor before it is rounded: floats of 16 bits in the type that they are computed in.
+sym::TensorMeta unrounded(sym::TensorMeta);
 /// What was computed in a wider type, rounded to that of the operator's result.
 TensorBox in_result_dtype(Context&, const TensorBox&);
 /// An unrealised value of another dtype or shape on the node's device.

@@ -154,8 +154,7 @@ Lowered eig(Context& ctx, const Values& args) {
 /// In 16 bits computed in f32 and rounded once.
 Lowered matrix_exp(Context& ctx, const Values& args) {
   TensorBox matrix = ctx.tensor(args[0]);
-  sym::TensorMeta made = ctx.result();
-  if (is_floating(made.dtype)) made.dtype = register_type(made.dtype);
+  const sym::TensorMeta made = unrounded(ctx.result());
   if (made.dtype != matrix.dtype())
     matrix = pointwise(ctx, made.dtype, matrix.sizes, element(ctx, matrix, matrix.sizes));
   return in_result_dtype(ctx, call(ctx, "matrix_exp", {}, {matrix}, {made}).front());

@@ -314,9 +314,7 @@ Lowered addmm(Context& ctx, const Values& args) {
     return linear(ctx, a, b, true, self, meta);
   const DType t = register_type(meta.dtype);
   // The product is not rounded before the sum, which may be much smaller than it.
-  sym::TensorMeta unrounded = meta;
-  if (is_floating(meta.dtype)) unrounded.dtype = t;
-  Value y = element(ctx, product(ctx, a, b, unrounded), meta.sizes).cast(t);
+  Value y = element(ctx, product(ctx, a, b, unrounded(meta)), meta.sizes).cast(t);
   if (!is_number(alpha, 1)) y = y * Value{&ctx.graph.pool(), ctx.number(alpha, t)};
   if (is_number(beta, 0)) return result(ctx, y);
   Value addend = element(ctx, self, meta.sizes).cast(t);

@@ -31,10 +31,9 @@ Scalar position(Context& ctx, Value index, Expr size) {
 
 /// A new buffer that holds a copy of the value, to be written into by `mode`. Sums and products of 16-bit floats are
 /// kept in f32 until all of them are made: rounded at each step, a sum stops growing after a few hundred additions.
-TensorBox fresh_copy(Context& ctx, const TensorBox& box, sym::TensorMeta meta, StoreMode mode) {
+TensorBox fresh_copy(Context& ctx, const TensorBox& box, const sym::TensorMeta& meta, StoreMode mode) {
   const bool accumulates = mode == StoreMode::Add || mode == StoreMode::Prod;
-  if (accumulates && is_floating(meta.dtype)) meta.dtype = register_type(meta.dtype);
-  TensorBox copy = result(ctx, element(ctx, box, meta.sizes), meta);
+  TensorBox copy = result(ctx, element(ctx, box, meta.sizes), accumulates ? unrounded(meta) : meta);
   copy.realize();
   return copy;
 }

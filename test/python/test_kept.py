@@ -169,19 +169,23 @@ def test_nothing_is_kept_that_the_key_does_not_name(folders):
 
 # What another process does with a filled cache, or with artifacts in an empty one.
 # Both in processes of their own: torch's keys hold what tests before may have set.
-FIRST = """
-import sys, torch
+RUN = """
 inputs, net = torch.load(sys.argv[1], weights_only=False)
 compiled = torch.compile(net, backend="coil")
 compiled(inputs).sum().backward()
 gradients = [p.grad for p in net.parameters()]
 with torch.no_grad():
-    torch.save(([compiled(inputs)], gradients), sys.argv[1] + ".first")
+    torch.save(([compiled(inputs)], gradients), sys.argv[1] + results)
+"""
+FIRST = f"""
+import sys, torch
+results = ".first"
+{RUN}
 data, info = torch.compiler.save_cache_artifacts()
 open(sys.argv[2], "wb").write(data)
 print(len(info.artifacts["aot_autograd"]))
 """
-ANOTHER = """
+ANOTHER = f"""
 import sys, torch
 if len(sys.argv) > 2:
     import coil
@@ -190,12 +194,8 @@ import coil.dynamo
 def refuse(*args, **kwargs):
     raise AssertionError("a graph is compiled")
 coil.dynamo.compile_graph = refuse
-inputs, net = torch.load(sys.argv[1], weights_only=False)
-compiled = torch.compile(net, backend="coil")
-compiled(inputs).sum().backward()
-gradients = [p.grad for p in net.parameters()]
-with torch.no_grad():
-    torch.save(([compiled(inputs)], gradients), sys.argv[1] + ".results")
+results = ".results"
+{RUN}
 print(dict(torch._dynamo.utils.counters["coil"]))
 """
 

@@ -19,16 +19,21 @@ class InFlight {
   bool may_write(const ByteRange& range) const {
     return anything_ || std::ranges::any_of(written_, [&](const ByteRange& w) { return w.overlaps(range); });
   }
-  void add(std::span<const ByteRange> written) { written_.insert(written_.end(), written.begin(), written.end()); }
-  void add_anything() { anything_ = true; }
+  void add(std::span<const ByteRange> written) {
+    if (!anything_) written_.insert(written_.end(), written.begin(), written.end());
+  }
+  void add_anything() {
+    clear();
+    anything_ = true;
+  }
   void clear() {
     anything_ = false;
     written_.clear();
   }
 
  private:
-  bool anything_ = true;  ///< as long as nothing is known
-  std::vector<ByteRange> written_;
+  bool anything_ = true;            ///< as long as nothing is known
+  std::vector<ByteRange> written_;  ///< empty where it may be anything: the list does not grow from call to call
 };
 
 }  // namespace coil::runtime::cuda
