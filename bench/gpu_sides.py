@@ -44,11 +44,12 @@ def each(a, models):
             yield name, deadline
 
 
-def compiled(function, backend, mode=None, options={}, fullgraph=True):
+def compiled(function, backend, mode=None, options={}, fullgraph=True, reset=True):
     """A function compiled by a backend of torch.compile, cold caches for Coil, which takes options too; nothing is
-    compiled yet.
+    compiled yet. What was compiled before is forgotten, without `reset` it stays.
     """
-    torch._dynamo.reset()
+    if reset:
+        torch._dynamo.reset()
     if backend != "coil":
         return torch.compile(function, backend=backend, fullgraph=fullgraph, mode=mode)
     graphs = {"cuda.graphs": True} if mode == "reduce-overhead" else {}  # torch takes a mode or options

@@ -9,7 +9,7 @@ usage: zoo_gpu.py [NAME,...] [--modes MODE,...] [--sides SIDE,...] [--results FI
 MODE: bf16, f32 (inference of a large batch), bf16:small, f32:small (of a small one), train (forward, a loss and the
 gradients of all parameters, under autocast to bf16). Each model is a process of its own, which adds its figures to the
 results' file; what is there already is left out, so that a run that ended early goes on where it stopped. Processes
-that run side by side (`--jobs`) compile together and take turns with the GPU.
+that run side by side (`--jobs`) compile together, and then time one after the other.
 
 Of each side: milliseconds of calls that are waited for one by one (least of three medians), MiB of torch's allocator at
 its peak, seconds of the first call, and the distance from the same model in f32 (norm of the difference over the norm),
@@ -49,9 +49,9 @@ class Results:
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
-    def locked(self, purpose):
+    def locked(self, purpose, shared=False):
         with open(f"{self.path}.{purpose}", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
             yield
 
     def read(self):
@@ -202,42 +202,51 @@ def longest_kernels(call, count=14):
     return {"device_ms": round(total, 4), "kernels": rows}
 
 
-def measure(name, mode, chosen, results, profiled):
+def prepare(case, side, allocated):
+    """A side's call after it was compiled and called, and its figures so far; no call where it failed."""
     import torch
 
     import gpu_sides as sides
 
-    case = Case(name, mode)
-    mib = 1 / (1 << 20)
-    for side in chosen:
-        figures = {"card": torch.cuda.get_device_name(), "date": time.strftime("%Y-%m-%d")}
-        try:
-            torch._dynamo.reset()
-            function = (
-                case.module if SIDES[side] is None else sides.compiled(case.module, *SIDES[side], fullgraph=False)
-            )
-            call = case.call_of(function)
-            figures["first_s"] = round(sides.first_call(call), 3)
-            for _ in range(3):
-                call()
-            got = [t.clone() for t in case.results(call())]
-            figures["distance"] = distance([t.cpu() for t in got], case.want)
-            del got
-            with results.locked("gpu"):
-                torch.cuda.synchronize()
-                torch.cuda.reset_peak_memory_stats()
-                call()
-                torch.cuda.synchronize()
-                figures["peak_mib"] = round(torch.cuda.max_memory_allocated() * mib, 1)
+    figures = {"card": torch.cuda.get_device_name(), "date": time.strftime("%Y-%m-%d")}
+    try:
+        function = case.module
+        if SIDES[side] is not None:
+            function = sides.compiled(case.module, *SIDES[side], fullgraph=False, reset=False)
+        call = case.call_of(function)
+        figures["first_s"] = round(sides.first_call(call), 3)
+        for _ in range(3):
+            call()
+        figures["distance"] = distance([t.cpu() for t in case.results(call())], case.want)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        call()
+        torch.cuda.synchronize()
+        figures["peak_mib"] = round((allocated + torch.cuda.max_memory_allocated() - before) / (1 << 20), 1)
+        return call, figures
+    except Exception as error:
+        return None, figures | {"error": sides.line(error)}
+
+
+def measure(name, mode, chosen, results, profiled):
+    """Prepares all sides while other processes do; times them when nobody else is busy."""
+    import torch
+
+    import gpu_sides as sides
+
+    with results.locked("quiet", shared=True):
+        case = Case(name, mode)
+        torch.cuda.empty_cache()
+        allocated = torch.cuda.memory_allocated()
+        prepared = {side: prepare(case, side, allocated) for side in chosen}
+    with results.locked("quiet"):
+        for side, (call, figures) in prepared.items():
+            if call:
                 figures["ms"] = round(min(sides.by_clock(call, calls=8) for _ in range(3)), 4)
                 if profiled:
                     figures |= longest_kernels(call)
-        except Exception as error:
-            figures["error"] = sides.line(error)
-        results.add(name, mode, {side: figures})
-        function = call = None
-        torch._dynamo.reset()
-        torch.cuda.empty_cache()
+            results.add(name, mode, {side: figures})
 
 
 # ---- The sweep
@@ -253,7 +262,9 @@ def sweep(a, names, modes, chosen, results):
     waiting = [(n, m) for m in modes for n in names if a.again or missing(results.read(), n, m, chosen)]
     running = []
     while waiting or running:
-        while waiting and len(running) < a.jobs and time.monotonic() < deadline:
+        # Together, since nobody times while others compile.
+        started_now = not running
+        while started_now and waiting and len(running) < a.jobs and time.monotonic() < deadline:
             name, mode = waiting.pop(0)
             sides = chosen if a.again else missing(results.read(), name, mode, chosen)
             command = [sys.executable, __file__, "--one", name, "--modes", mode, "--sides", ",".join(sides)]
