@@ -28,8 +28,7 @@ class ChannelsLast {
         // The CPU's library has layouts of its own for weights.
         const bool weights = takes_channels_last(call->outputs[0].buffer);
         for (std::size_t k = 0; k < call->inputs.size(); ++k)
-          if ((k != library_ops::ConvolutionCall<Extern>::kWeight || weights) && call->inputs[k].sizes.size() > 2)
-            want(call->inputs[k].buffer);
+          if ((k != kWeight || weights) && call->inputs[k].sizes.size() > 2) want(call->inputs[k].buffer);
         want(call->outputs[0].buffer);
       }
       if (is_weight_gradient(list_[i]))
@@ -46,6 +45,8 @@ class ChannelsLast {
   }
 
  private:
+  static constexpr std::size_t kWeight = library_ops::ConvolutionCall<Extern>::kWeight;
+
   static Extern* as_convolution(Operation& op) {
     auto* call = std::get_if<Extern>(&op.node);
     return call && library_ops::has(call->op, Trait::Convolution) ? call : nullptr;
@@ -99,7 +100,8 @@ class ChannelsLast {
     for (BufferId b : loop_buffers(op)) want(b);
   }
 
-  /// A convolution's operand or result whose layout is settled otherwise is converted by a copy.
+  /// A convolution's operand or result whose layout is settled otherwise is converted by a copy. So are weights: as
+  /// kernels of the program, copies of many small weights become one launch.
   void convert_at_borders() {
     std::vector<Operation> result;
     std::unordered_map<BufferId, std::vector<std::pair<BufferView, BufferView>>>
@@ -116,29 +118,33 @@ class ChannelsLast {
       x = found->second;
     };
     for (Operation& op : list_) {
-      if (is_weight_gradient(op))
-        for (BufferView& x : std::get<Extern>(op.node).inputs) convert(x, op);
       Extern* call = as_convolution(op);
-      if (!call) {
-        result.push_back(std::move(op));
-        continue;
-      }
-      convert(library_ops::ConvolutionCall(*call).x(), op);
-      BufferView& y = library_ops::ConvolutionCall(*call).result();
-      const Layout& layout = graph_.buffer(y.buffer).layout;
-      if (!needs_conversion(y) || !is_whole(y, layout)) {
-        result.push_back(std::move(op));
-        continue;
-      }
-      const BufferView settled = y;
-      y = temporary(settled);
-      op.outs = {y.buffer};
-      const BufferView made = y;
-      Operation copy = copy_operation(load_of(made), settled.sizes, settled.buffer, op);
+      const bool is_gradient = is_weight_gradient(op);
+      if (is_gradient)
+        for (BufferView& x : std::get<Extern>(op.node).inputs) convert(x, op);
+      if (call) convert(library_ops::ConvolutionCall(*call).x(), op);
+      if (call && takes_channels_last(call->outputs[0].buffer) && !is_packed(call->inputs[kWeight]))
+        convert(call->inputs[kWeight], op);
+      if (is_gradient) call = &std::get<Extern>(op.node);
+      auto copy = call ? convert_result(op, call->outputs[0]) : std::nullopt;
       result.push_back(std::move(op));
-      result.push_back(std::move(copy));
+      if (copy) result.push_back(std::move(*copy));
     }
     graph_.replace_operations(std::move(result));
+  }
+
+  /// The call writes to memory of its own, which the operation that is returned copies to where the result belongs.
+  std::optional<Operation> convert_result(Operation& op, BufferView& y) {
+    const BufferView settled = y;
+    if (!needs_conversion(settled) || !is_whole(settled, graph_.buffer(settled.buffer).layout)) return std::nullopt;
+    y = temporary(settled);
+    op.outs = {y.buffer};
+    return copy_operation(load_of(y), settled.sizes, settled.buffer, op);
+  }
+
+  /// Whether the weight is brought into the library's form as the program is compiled (pack_weights.h).
+  bool is_packed(const BufferView& weight) const {
+    return graph_.constants.contains(weight.buffer) && !graph_.mutated.contains(weight.buffer);
   }
 
   bool needs_conversion(const BufferView& v) const {
