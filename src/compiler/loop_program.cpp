@@ -3,6 +3,7 @@
 #include "codegen/loop_nest_text.h"
 #include "compiler/stages.h"
 #include "ir/text.h"
+#include "scheduler/split.h"
 #include "scheduler/text.h"
 #include "support/error.h"
 #include "sym/print.h"
@@ -13,6 +14,11 @@ namespace {
 void make_schedule(LoopProgram& p, const Machine& machine) {
   if (p.schedule || p.nests) fail("the program is scheduled already");
   p.schedule = scheduler::schedule(*p.graph, machine.backend->choices());
+}
+
+void split_kernels(LoopProgram& p, const Machine& machine) {
+  if (!p.schedule) make_schedule(p, machine);
+  scheduler::split_for_memory(*p.graph, *p.schedule);
 }
 
 /// Calls `f` on each group and each scatter, in order of the schedule.
@@ -81,6 +87,7 @@ void emit_kernels(LoopProgram& p, const Machine& machine) {
 
 constexpr LoopStage kLoopStages[] = {
     {kStageSchedule.name, "Which operations share a kernel, in order, and why others do not.", make_schedule},
+    {kStageSplit.name, "Kernels are taken apart that hold more memory at once than their parts need.", split_kernels},
     {"nest", "The loops of each kernel, made ready to be written in the device's language.", make_nests},
     {"emit-cpp", "The text of each kernel in C++.", emit_kernels, "cpu"},
     {"emit-cuda", "The text of each kernel in CUDA C++.", emit_kernels, "cuda"},

@@ -54,6 +54,9 @@ const Row kRows[] = {
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"fuse_epilogues", &Settings::fuse_epilogues, "true|false",
      "put what follows a product or convolution (activations, additions, scales) into the library's call"},
+    {"memory.order", &Settings::memory_order, "true|false",
+     "run calls in the order in which temporaries need the least memory, take kernels apart that raise its peak, and "
+     "make masks and positions again for late readers; false keeps the order of the program"},
     {"fold_constants", &Settings::fold_constants, "true|false",
      "compute at compile time what depends on weights alone"},
     {"keep_nan", &Settings::keep_nan, "true|false",

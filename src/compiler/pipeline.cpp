@@ -10,6 +10,7 @@
 #include "fx/text.h"
 #include "lowering/lowering.h"
 #include "runtime/device/library.h"
+#include "scheduler/split.h"
 #include "scheduler/text.h"
 #include "scheduler/verify.h"
 #include "support/error.h"
@@ -92,6 +93,10 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
   out.schedule =
       stages(kStageSchedule.name, [&] { return scheduler::schedule(*out.graph, machine.backend->choices()); });
   stages.show(kStageSchedule, [&] { return scheduler::to_string(*out.graph, out.schedule); });
+  if (settings.memory_order) {
+    stages(kStageSplit.name, [&] { scheduler::split_for_memory(*out.graph, out.schedule); });
+    stages.show(kStageSplit, [&] { return scheduler::to_string(*out.graph, out.schedule); });
+  }
   if (settings.verify) scheduler::verify(*out.graph, out.schedule);
   autotune(out, settings, options, stages);
 

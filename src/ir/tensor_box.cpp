@@ -499,6 +499,30 @@ bool grows_much(const StorageBox& s, std::span<const Scalar> loads) {
   return std::ranges::none_of(topological({&s.body, 1}), [](Scalar n) { return n->op == ScalarOp::Random; });
 }
 
+/// Buffers of at least as many bytes that the value reads, or is.
+struct LargeReads {
+  std::set<BufferId> all;
+  std::set<BufferId> called;  ///< of these, what no loop makes: the results of library calls, say
+};
+
+LargeReads large_reads(const StorageBox& s, std::int64_t bytes) {
+  LargeReads reads;
+  auto add = [&](const Buffer& from) {
+    if (bytes_or(*s.graph, from.layout.sizes, from.layout.dtype, 0) < bytes) return;
+    reads.all.insert(from.id);
+    for (OperationId w : from.writers) {
+      const auto& node = s.graph->operations()[w].node;
+      if (!std::holds_alternative<Pointwise>(node) && !std::holds_alternative<Reduction>(node))
+        reads.called.insert(from.id);
+    }
+  };
+  if (s.realized())
+    add(s.graph->buffer(*s.buffer));
+  else
+    for (Scalar load : loads(s.body)) add(s.graph->buffer(load->buffer));
+  return reads;
+}
+
 }  // namespace
 
 bool is_costly(Scalar body) { return computes_much(body) || loads(body).size() >= 2; }
@@ -527,6 +551,20 @@ void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLim
     realize = bytes > limits.read_bytes;
   }
   if (realize) box.realize();
+}
+
+void realize_before_more(const TensorBox& box, std::span<const TensorBox> others) {
+  constexpr std::int64_t kSmall = 1 << 16;
+  const StorageBox& s = *box.storage;
+  const std::int64_t own = bytes_or(*s.graph, s.sizes, s.dtype, 0);
+  if (s.realized() || own < kSmall) return;
+  const LargeReads mine = large_reads(s, own);
+  if (mine.all.size() < 2 || mine.called.empty()) return;
+  const bool more = std::ranges::any_of(others, [&](const TensorBox& other) {
+    const LargeReads theirs = large_reads(*other.storage, own);
+    return std::ranges::any_of(theirs.called, [&](BufferId b) { return !mine.all.contains(b); });
+  });
+  if (more) box.realize();
 }
 
 }  // namespace coil::ir

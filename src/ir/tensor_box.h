@@ -98,5 +98,9 @@ struct RealizeLimits {
 /// Called after each node is lowered, with how many fx users it has: realises it when a limit is passed, or when
 /// several users would compute again what is costly, or read more bytes again than the value has.
 void realize_by_policy(const TensorBox&, std::size_t users, const RealizeLimits& = {});
+/// Called before a node is lowered: realises an operand that puts together several values of its own size, when the
+/// other operands bring one more that no loop makes. A sum that takes in result after result of library calls would
+/// have them all live at once; as operations of their own its parts still share a kernel where that costs no memory.
+void realize_before_more(const TensorBox&, std::span<const TensorBox> others);
 
 }  // namespace coil::ir

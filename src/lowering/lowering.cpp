@@ -283,6 +283,7 @@ class Driver {
     if (node.target.starts_with("aten._assert_scalar."))
       return ctx_.require(condition_of(node), "assertion failed");  // those of `pending` are made by now
     require_no_negative_sizes(node.meta.value);
+    realize_operands(node);
     Lowered value;
     try {
       const LoweringFunction* lowering = find(node.target);
@@ -304,6 +305,14 @@ class Driver {
         if ((*items)[i].storage && metas.at(i).is<sym::TensorMeta>()) check(node, (*items)[i], metas[i].as_tensor());
     }
     ctx_.values[&node] = std::move(value);
+  }
+
+  void realize_operands(const fx::Node& node) {
+    std::vector<TensorBox> operands;
+    for (const ops::Value& a : node.args)
+      if (const auto box = ctx_.optional_tensor(a); box && box->storage) operands.push_back(*box);
+    if (operands.size() < 2) return;
+    for (const TensorBox& box : operands) ir::realize_before_more(box, operands);
   }
 
   /// Sizes by arithmetic on numbers that data tell (`u0 - 5`) may come out negative: the run says where.

@@ -2,6 +2,7 @@
 
 #include "passes/loop/part_writes.h"
 #include "scheduler/space_match.h"
+#include "scheduler/split.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -76,7 +77,7 @@ class Fuser {
     blocks_ = ir::blocks(graph_);
     for (const Operation& op : graph_.operations())
       if (live_[op.id]) place(op);
-    find_internal();
+    find_internal(graph_, out_);
     return std::move(out_);
   }
 
@@ -457,24 +458,6 @@ class Fuser {
     if (rows >= choices_.min_parallel_outer() || rows * row < choices_.small_work() || row <= choices_.short_row())
       return true;
     return no(reason, "the rows are too few for the threads");
-  }
-
-  void find_internal() {
-    std::vector<std::set<std::size_t>> readers(graph_.buffers().size());
-    for (std::size_t k = 0; k < out_.items.size(); ++k)
-      for (BufferId b : infos_[k].reads) readers[b].insert(k);
-    std::set<BufferId> kept(graph_.mutated.begin(), graph_.mutated.end());
-    for (const ir::GraphOutput& o : graph_.outputs)
-      if (auto* view = std::get_if<ir::BufferView>(&o.value)) kept.insert(view->buffer);
-    for (std::size_t k = 0; k < out_.items.size(); ++k) {
-      auto* group = std::get_if<Group>(&out_.items[k]);
-      if (!group) continue;
-      for (BufferId b : infos_[k].writes) {
-        const ir::Buffer& buffer = graph_.buffer(b);
-        if (kept.contains(b) || buffer.kind != ir::BufferKind::Computed || buffer.writers.size() > 1) continue;
-        if (readers[b].empty() || (readers[b].size() == 1 && *readers[b].begin() == k)) group->internal.insert(b);
-      }
-    }
   }
 
   ir::Graph& graph_;

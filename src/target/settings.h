@@ -38,6 +38,7 @@ struct Settings {
   bool pack_weights = true;        ///< pack_weights
   bool fuse = true;                ///< fuse
   bool fuse_epilogues = true;      ///< fuse_epilogues
+  bool memory_order = true;        ///< memory.order: calls run in the order that needs the least memory
   bool fold_constants = true;      ///< fold_constants
   bool keep_nan = true;            ///< keep_nan: through products and convolutions with relu or clip behind them
   std::string winograd =

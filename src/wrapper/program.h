@@ -149,6 +149,14 @@ struct Output {
   bool is_bool = false;
 };
 
+/// What the order of the calls does to the peak of temporaries, in bytes, by sizes' hints and before packing. For
+/// people.
+struct MemoryOrder {
+  std::uint64_t written = 0;  ///< as the program was written
+  std::uint64_t now = 0;
+  std::string name;  ///< of the order that was taken
+};
+
 struct Program {
   std::shared_ptr<sym::ShapeEnv> env;
   std::string name;
@@ -159,6 +167,7 @@ struct Program {
   std::vector<Kernel> kernels;
   std::vector<Line> lines;
   std::vector<Output> outputs;
+  std::optional<MemoryOrder> memory_order;
   bool check_lifetimes = false;  ///< runs are watched, in languages that do not watch themselves
   /// The incoming graph, line by line with the node that each defines: what origins name. For people; empty where
   /// nobody asked.

@@ -145,6 +145,7 @@ def test_bench_json(made, tmp_path):
         "first_call_ms",
         "latency_ms",
         "peak_bytes",
+        "planned_peak_bytes",
         "weight_bytes",
         "kernels",
         "extern_calls",

@@ -75,6 +75,7 @@ struct BenchCommand {
         {"latency_ms",
          {{"min", times.front()}, {"median", times[times.size() / 2]}, {"p95", times[times.size() * 95 / 100]}}},
         {"peak_bytes", memory.arena_bytes + memory.output_bytes + memory.weight_bytes + memory.workspace_bytes},
+        {"planned_peak_bytes", memory.arena_bytes},
         {"weight_bytes", memory.weight_bytes},
         {"kernels", plan.kernels.size()},
         {"extern_calls", std::count_if(plan.steps.begin(), plan.steps.end(), is_extern)},

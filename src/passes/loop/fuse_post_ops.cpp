@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "library_ops/convolutions.h"
 #include "library_ops/table.h"
@@ -299,6 +300,8 @@ class PostOpFusion {
   explicit PostOpFusion(Graph& graph)
       : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), alive_(list_.size(), true) {
     blocks_ = blocks(graph);
+    written_at_.resize(list_.size());
+    std::iota(written_at_.begin(), written_at_.end(), 0);
     for (std::size_t i = 0; i < list_.size(); ++i) {
       for (BufferId b : reads(list_[i])) readers_[b].push_back(i);
       for (BufferId b : list_[i].outs) writers_[b].push_back(i);
@@ -331,7 +334,8 @@ class PostOpFusion {
     if (!list_[i].store_index.empty() || out.kind != BufferKind::Computed || writers_[out.id].size() != 1 ||
         loop.sizes != out.layout.sizes)
       return;
-    // The latest call is tried first: what earlier ones gave is there by then.
+    // The call that was written last is tried first: what earlier ones gave is there by then. One that took in other
+    // results already would, with a sum of many, hold them all.
     std::vector<std::pair<std::size_t, Scalar>> candidates;
     for (Scalar load : loads(loop.body)) {
       auto& writers = writers_[load->buffer];
@@ -339,7 +343,7 @@ class PostOpFusion {
           blocks_[writers[0]] == blocks_[i] && takes_post_ops(list_[writers[0]]))
         candidates.emplace_back(writers[0], load);
     }
-    std::sort(candidates.begin(), candidates.end(), [](auto& a, auto& b) { return a.first > b.first; });
+    std::ranges::stable_sort(candidates, std::greater<>(), [&](const auto& c) { return written_at_[c.first]; });
     for (auto& [call, load] : candidates)
       if (fuse(i, call, load)) return;
   }
@@ -410,6 +414,7 @@ class PostOpFusion {
     }
     readers_[between.id].clear();
     target.node = std::move(call);
+    written_at_[i] = written_at_[call_at];
     alive_[call_at] = false;
     return true;
   }
@@ -448,6 +453,7 @@ class PostOpFusion {
   std::vector<Operation> list_;
   std::vector<bool> alive_;
   std::vector<std::size_t> blocks_;
+  std::vector<std::size_t> written_at_;  ///< where the library call of an operation stood before it took others in
   std::unordered_map<BufferId, std::vector<std::size_t>> readers_, writers_;
   std::set<BufferId> returned_;
 };

@@ -6,6 +6,8 @@
 #include "passes/wrapper/checks.h"
 #include "passes/wrapper/coalesce_copies.h"
 #include "passes/wrapper/lifetimes.h"
+#include "passes/wrapper/memory_order.h"
+#include "passes/wrapper/remake.h"
 #include "passes/wrapper/symbols.h"
 #include "passes/wrapper/unused_constants.h"
 #include "wrapper/program.h"
@@ -37,6 +39,14 @@ inline constexpr WrapperPass kBatchLaunches{
     "batch-launches", "Launches of one kernel on different memory become one.",
     [](wrapper::Program& lines, const WrapperContext& given) { wrapper::batch_launches(lines, given.backend); },
     has<target::Feature::BatchedLaunches>};
+inline constexpr WrapperPass kOrderForMemory{
+    "order-for-memory", "Calls run in the order in which temporaries need the least memory.",
+    on_lines<wrapper::order_for_memory>,
+    [](const target::Target&, const Settings& settings) { return settings.memory_order; }};
+inline constexpr WrapperPass kRemakeForMemory{
+    "remake-for-memory", "Masks, positions and the like are made again for late readers where that lowers the peak.",
+    on_lines<wrapper::remake_for_memory>,
+    [](const target::Target&, const Settings& settings) { return settings.memory_order; }};
 inline constexpr WrapperPass kPlanLifetimes{
     "plan-lifetimes", "Each buffer is allocated before its first use and freed, or handed on, after its last.",
     on_lines<wrapper::plan_lifetimes>};

@@ -1,0 +1,267 @@
+#include "passes/wrapper/memory_order.h"
+
+#include <algorithm>
+
+#include "library_ops/table.h"
+#include "runtime/plan/arena_planner.h"
+
+namespace coil::wrapper {
+namespace {
+
+using scheduler::MemoryStep;
+using scheduler::StepId;
+using scheduler::StorageClass;
+using scheduler::StorageId;
+
+constexpr std::int64_t kUnknownBytes = 1 << 16;  // of a buffer whose size nothing hints at
+
+bool plans_memory(const Line& l) {
+  return std::holds_alternative<Allocate>(l) || std::holds_alternative<Reuse>(l) || std::holds_alternative<Free>(l);
+}
+
+/// Nothing moves over it: what is asserted or computed for what follows, and exchanges with other processes, which are
+/// overlapped as they are written.
+bool is_fence(const Line& l) {
+  if (const auto* call = std::get_if<CallExtern>(&l))
+    return library_ops::has(call->op, library_ops::Trait::Collective) ||
+           library_ops::has(call->op, library_ops::Trait::Wait);
+  return std::holds_alternative<DefineSymbol>(l) || std::holds_alternative<Assert>(l) ||
+         std::holds_alternative<ReadSymbol>(l) || std::holds_alternative<SetSymbol>(l) ||
+         std::holds_alternative<Control>(l);
+}
+
+bool is_carried_out_by_host(const Line& l) {
+  return std::holds_alternative<CallFallback>(l) || std::holds_alternative<CallUserKernel>(l);
+}
+
+/// Whether data can make the call fail: of library calls all but the plain arithmetic of products and convolutions.
+bool may_fail(const Line& l) {
+  using library_ops::Trait;
+  if (const auto* call = std::get_if<CallKernel>(&l)) return !call->failure.empty();
+  if (const auto* call = std::get_if<CallExtern>(&l))
+    return std::ranges::none_of(
+        std::initializer_list<Trait>{Trait::Product, Trait::Convolution, Trait::ConvolutionGradient, Trait::Kernel},
+        [&](Trait t) { return library_ops::has(call->op, t); });
+  return is_carried_out_by_host(l);
+}
+
+/// Keeps what may fail and what writes to memory of the caller in order: where a run fails, the caller finds written
+/// what was written before.
+class FailureOrder {
+ public:
+  explicit FailureOrder(LineSteps& steps) : steps_(steps) {}
+
+  void add(StepId step, bool fails, bool writes) {
+    if (writes) follow(step, failing_, behind_failing_);
+    if (fails) follow(step, writing_, behind_writing_);
+    if (fails) failing_.push_back(step);
+    if (writes) writing_.push_back(step);
+  }
+
+ private:
+  /// The step comes behind all of `others`, or behind a step that does.
+  void follow(StepId step, std::vector<StepId>& others, std::optional<StepId>& behind) {
+    if (!others.empty()) {
+      if (behind) others.push_back(*behind);
+      MemoryStep& own = steps_.program.steps[step];
+      own.after.insert(own.after.end(), others.begin(), others.end());
+      behind = step;
+      others.clear();
+    } else if (behind) {
+      steps_.program.steps[step].after.push_back(*behind);
+    }
+  }
+
+  LineSteps& steps_;
+  std::vector<StepId> failing_, writing_;  ///< those that no step comes behind yet
+  std::optional<StepId> behind_failing_, behind_writing_;
+};
+
+/// Blocks that the lines are in, and what is touched at their borders.
+class Borders {
+ public:
+  explicit Borders(const Program& p) : touches_(p.lines.size()) {
+    find_blocks(p);
+    std::vector<std::vector<std::size_t>> lines(p.buffers.size());
+    for (std::size_t k = 0; k < p.lines.size(); ++k) {
+      const Uses u = uses(p.lines[k]);
+      for (const auto* side : {&u.reads, &u.writes})
+        for (BufferId b : *side) lines[b].push_back(k);
+    }
+    std::vector<bool> leaves(p.buffers.size(), false);
+    for (const Output& o : p.outputs)
+      if (auto* v = std::get_if<View>(&o.value)) leaves[v->buffer] = true;
+    if (all_.size() == 1) return;
+    for (BufferId b = 0; b < lines.size(); ++b)
+      if (!lines[b].empty()) widen(b, lines[b], leaves[b]);
+  }
+
+  const std::vector<BufferId>& at(std::size_t line) const { return touches_[line]; }
+
+ private:
+  struct Block {
+    std::size_t parent = 0, open = 0, close = 0, depth = 0;
+  };
+
+  /// Both sides of a branch are one block from `If` to `EndIf` to what lives in either and outside.
+  void find_blocks(const Program& p) {
+    all_.push_back({});
+    std::vector<std::size_t> open_ifs;
+    std::size_t current = 0, first_side = 0;
+    for (std::size_t k = 0; k < p.lines.size(); ++k) {
+      const auto* c = std::get_if<Control>(&p.lines[k]);
+      if (c && c->closes()) {
+        all_[current].close = k;
+        first_side = current;
+        if (c->kind == Control::Kind::EndIf) all_[other_side_[current]].close = k;
+        current = all_[current].parent;
+      }
+      of_.push_back(current);
+      if (!c || !c->opens()) continue;
+      const bool is_else = c->kind == Control::Kind::Else;
+      all_.push_back({current, is_else ? all_[first_side].open : k, k, all_[current].depth + 1});
+      other_side_.push_back(is_else ? first_side : all_.size() - 1);
+      current = all_.size() - 1;
+    }
+  }
+
+  void widen(BufferId b, const std::vector<std::size_t>& lines, bool leaves) {
+    std::size_t common = leaves ? 0 : of_[lines[0]];
+    for (std::size_t k : lines) common = meet(common, of_[k]);
+    for (std::size_t k : lines)
+      for (std::size_t block = of_[k]; block != common; block = all_[block].parent)
+        for (std::size_t border : {all_[block].open, all_[block].close})
+          if (touches_[border].empty() || touches_[border].back() != b) touches_[border].push_back(b);
+  }
+
+  std::size_t meet(std::size_t a, std::size_t b) const {
+    while (a != b) (all_[a].depth >= all_[b].depth ? a : b) = all_[all_[a].depth >= all_[b].depth ? a : b].parent;
+    return a;
+  }
+
+  std::vector<Block> all_;
+  std::vector<std::size_t> other_side_{0};  ///< of each block; a block without has itself
+  std::vector<std::size_t> of_;
+  std::vector<std::vector<BufferId>> touches_;
+};
+
+scheduler::Storage storage_of(const Program& p, const Buffer& b) {
+  const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, p.env->hint_or(b.bytes, kUnknownBytes)));
+  const StorageClass of = b.kind == BufferKind::Temporary ? StorageClass::Temporary
+                          : b.kind == BufferKind::Output  ? StorageClass::Output
+                                                          : StorageClass::Caller;
+  return {bytes, of};
+}
+
+class StepsBuilder {
+ public:
+  explicit StepsBuilder(const Program& p) : p_(p), borders_(p), failures_(out_) {
+    for (const Buffer& b : p.buffers) out_.program.storages.push_back(storage_of(p, b));
+  }
+
+  LineSteps run() {
+    scheduler::StepOrder order(out_.program);
+    for (std::size_t k = 0; k < p_.lines.size(); ++k) {
+      const Line& line = p_.lines[k];
+      if (plans_memory(line) || std::holds_alternative<DefineKernel>(line)) continue;
+      Uses u = uses(line);
+      const bool writes_to_caller = std::ranges::any_of(u.writes, [&](BufferId b) { return of_caller(b); });
+      u.reads.insert(u.reads.end(), borders_.at(k).begin(), borders_.at(k).end());
+      const StepId step = order.add(u.reads, u.writes);
+      out_.line_of.push_back(k);
+      keep_order(step, line);
+      failures_.add(step, may_fail(line), writes_to_caller);
+      if (const auto* call = std::get_if<CallKernel>(&line)) add_in_place(step, *call);
+    }
+    for (MemoryStep& step : out_.program.steps) {
+      std::ranges::sort(step.after);
+      step.after.erase(std::unique(step.after.begin(), step.after.end()), step.after.end());
+    }
+    return std::move(out_);
+  }
+
+ private:
+  bool of_caller(BufferId b) const { return out_.program.storages[b].of == StorageClass::Caller; }
+
+  void keep_order(StepId step, const Line& line) {
+    std::vector<StepId>& after = out_.program.steps[step].after;
+    if (is_fence(line)) {
+      after.insert(after.end(), since_fence_.begin(), since_fence_.end());
+      if (fence_) after.push_back(*fence_);
+      fence_ = step;
+      since_fence_.clear();
+      return;
+    }
+    if (fence_) after.push_back(*fence_);
+    since_fence_.push_back(step);
+    if (!is_carried_out_by_host(line)) return;
+    if (host_) after.push_back(*host_);
+    host_ = step;
+  }
+
+  void add_in_place(StepId step, const CallKernel& call) {
+    for (auto [from, to] : call.in_place)
+      if (p_.buffers[from].kind == BufferKind::Temporary && p_.buffers[to].kind == BufferKind::Temporary &&
+          p_.env->statically_known_equal(p_.buffers[from].bytes, p_.buffers[to].bytes))
+        out_.program.steps[step].in_place.emplace_back(from, to);
+  }
+
+  const Program& p_;
+  LineSteps out_;
+  Borders borders_;
+  FailureOrder failures_;
+  std::optional<StepId> fence_, host_;
+  std::vector<StepId> since_fence_;
+};
+
+/// Bytes of the arena in this order, packed as the plan will pack them.
+std::uint64_t packed(const scheduler::MemoryProgram& program, std::span<const StepId> order) {
+  // A chain of storages that hand their memory on is placed as one.
+  const std::vector<scheduler::Life> life = scheduler::lives_in(program, order);
+  std::vector<StorageId> owner(program.storages.size());
+  for (StorageId s = 0; s < owner.size(); ++s) owner[s] = s;
+  std::vector<runtime::Interval> intervals(program.storages.size());
+  for (auto [from, to] : scheduler::hand_overs(program, order)) owner[to] = owner[from];
+  for (StorageId s = 0; s < owner.size(); ++s) {
+    if (program.storages[s].of != StorageClass::Temporary || life[s].first > life[s].last) continue;
+    runtime::Interval& i = intervals[owner[s]];
+    const auto first = static_cast<std::uint32_t>(life[s].first), last = static_cast<std::uint32_t>(life[s].last);
+    i.first = i.bytes == 0 ? first : std::min(i.first, first);
+    i.last = i.bytes == 0 ? last : std::max(i.last, last);
+    i.bytes = program.storages[s].bytes;
+  }
+  return runtime::plan_arena(intervals).peak;
+}
+
+/// The lines in the new order, each kernel's definition before its first call.
+std::vector<Line> reordered(Program& p, const LineSteps& steps, std::span<const StepId> order) {
+  std::vector<Line> lines;
+  std::vector<bool> defined(p.kernels.size(), false);
+  for (StepId s : order) {
+    Line& line = p.lines[steps.line_of[s]];
+    if (const auto* call = std::get_if<CallKernel>(&line); call && !defined[call->kernel]) {
+      defined[call->kernel] = true;
+      lines.emplace_back(DefineKernel{call->kernel});
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace
+
+LineSteps steps_of(const Program& p) { return StepsBuilder(p).run(); }
+
+void order_for_memory(Program& p) {
+  const LineSteps steps = steps_of(p);
+  const scheduler::MemoryOrder order = scheduler::order_for_memory(steps.program);
+  p.memory_order = {order.written.temporaries, order.written.temporaries, "as written"};
+  const std::uint64_t saved = order.written.temporaries - order.found.temporaries;
+  if (saved * 64 <= order.written.temporaries ||
+      packed(steps.program, order.steps) >= packed(steps.program, scheduler::written_order(steps.program)))
+    return;
+  p.memory_order = {order.written.temporaries, order.found.temporaries, std::string(order.name)};
+  p.lines = reordered(p, steps, order.steps);
+}
+
+}  // namespace coil::wrapper

@@ -1,0 +1,24 @@
+// The order of calls in which temporaries need the least memory.
+#pragma once
+#include "scheduler/memory_order.h"
+#include "wrapper/program.h"
+
+namespace coil::wrapper {
+
+/// The lines as steps over storages, for the estimate of the peak (scheduler/peak.h). Sizes are those that symbols hint
+/// at. What a block of lines shares with what is around it is touched at the borders of the block, so that it lives as
+/// long as plan_lifetimes has it live.
+struct LineSteps {
+  scheduler::MemoryProgram program;
+  std::vector<std::size_t> line_of;  ///< of each step
+};
+LineSteps steps_of(const Program&);
+
+/// Reorders the calls where that lowers the estimated peak of temporaries by more than a 64th, and what the arena's
+/// planner makes of it too; notes both peaks in the program. Kept as written are: what one call needs of another,
+/// borders of blocks, symbols, assertions, collectives and waits for them, calls that the host carries out among each
+/// other, and whether something that may fail comes before or after a write to memory of the caller. Lines about memory
+/// go.
+void order_for_memory(Program&);
+
+}  // namespace coil::wrapper

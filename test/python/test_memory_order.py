@@ -1,0 +1,168 @@
+"""The order in which calls run, and kernels taken apart for memory: planned peaks, and values equal to eager's."""
+
+import json
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from coil_harness import check, coil_ok, export
+
+MIB = 1 << 20
+
+
+class Branches(nn.Module):
+    """Sixteen branches whose wide values, 32 MiB each, are all made before the first is read."""
+
+    def __init__(self):
+        super().__init__()
+        self.widen = nn.ModuleList(nn.Linear(64, 4096) for _ in range(16))
+        self.narrow = nn.ModuleList(nn.Linear(4096, 8) for _ in range(16))
+
+    def forward(self, x):
+        wide = [torch.sin(f(x)) for f in self.widen]
+        return sum(f(h) for f, h in zip(self.narrow, wide, strict=True))
+
+
+class Sorted(nn.Module):
+    """A sum over twelve sorted copies of a matrix of 4 MiB, all of them sorted before the first is added."""
+
+    def forward(self, x):
+        return sum([torch.sort(x * (k + 1), dim=-1).values for k in range(12)])
+
+
+class ReadLate(nn.Module):
+    """Eight values of 4 MiB that are made early from little and read late, one after the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.widen = nn.ParameterList(nn.Parameter(torch.randn(16, 1024)) for _ in range(8))
+        self.narrow = nn.ParameterList(nn.Parameter(torch.randn(1024, 16) / 32) for _ in range(8))
+
+    def forward(self, x):
+        wide = [x @ w for w in self.widen]
+        for h, w in zip(wide, self.narrow, strict=True):
+            x = torch.tanh(x) + h @ w
+        return x
+
+
+class Accumulated(nn.Module):
+    """`total = total + f(x, k)` for each k, all f before the first sum where they are `piled`."""
+
+    def __init__(self, f, count, piled):
+        super().__init__()
+        self.f, self.count, self.piled = f, count, piled
+
+    def forward(self, x):
+        values = (self.f(x, k) for k in range(self.count))
+        for value in list(values) if self.piled else values:
+            x = x + value
+        return x
+
+
+def planned_peak(module, args, folder, order="true", settings=()):
+    """Bytes of the arena that the program of the module runs in."""
+    archive, package, figures = folder / "m.pt2", folder / f"{order}.coil", folder / "figures.json"
+    if not archive.exists():
+        export(module.eval(), args, archive)
+    words = [word for s in (f"memory.order={order}", *settings) for word in ("--set", s)]
+    coil_ok("compile", archive, "-o", package, *words)
+    coil_ok("bench", package, "--seconds", "0.001", "--json", figures)
+    return json.loads(figures.read_text())["planned_peak_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("module", "args", "written", "least"),
+    [
+        (Branches(), (torch.randn(2048, 64),), 512, 34),
+        (Sorted(), (torch.randn(1024, 1024),), 44, 20),
+        (ReadLate(), (torch.randn(1024, 16),), 32, 14),
+    ],
+    ids=["branches", "sorted", "read late"],
+)
+def test_the_order_lowers_the_peak(module, args, written, least, tmp_path):
+    assert planned_peak(module, args, tmp_path, "false") >= written * MIB
+    assert planned_peak(module, args, tmp_path) <= least * MIB
+    check(module, args)
+
+
+def sort(x, k):
+    return torch.sort(x + k, dim=-1).values
+
+
+def product(x, k):
+    return (x + k) @ x / 512
+
+
+def running_sum(x, k):
+    return torch.cumsum(x + k, 0)
+
+
+def noise(x, _):
+    return torch.rand_like(x)
+
+
+def matrix_function(x, k):
+    return torch.linalg.matrix_exp((x + k) / 1e6)
+
+
+@pytest.mark.parametrize("piled", [False, True], ids=["in turn", "piled"])
+@pytest.mark.parametrize(
+    ("f", "matrices"),
+    # The sum and a value, and what makes a value: the operand of a product, a sort's operand and its places in i64.
+    [(noise, 2), (product, 3), (running_sum, 3), (matrix_function, 3), (sort, 5)],
+    ids=["random numbers", "product", "scan", "matrix function", "sort"],
+)
+def test_a_sum_of_a_hundred_needs_as_little_as_a_sum_of_two(f, matrices, piled, tmp_path):
+    x = torch.randn(512, 512)
+    peak = planned_peak(Accumulated(f, 100, piled), (x,), tmp_path)
+    assert peak <= matrices * x.nbytes + 4096
+    if f is not noise:
+        check(Accumulated(f, 6, piled), (x,))
+
+
+def explained(module, args, folder, *settings):
+    archive = folder / "explained.pt2"
+    export(module, args, archive)
+    return coil_ok("explain", archive, *[word for s in settings for word in ("--set", s)]).stdout
+
+
+def test_explain_says_what_the_order_does(tmp_path):
+    text = explained(Sorted(), (torch.randn(1024, 1024),), tmp_path)
+    assert re.search(r"order of calls: .*; temporaries peak at 20.0 MiB, [\d.]+ MiB as written", text)
+    assert re.search(r"together they raise the peak of temporaries from [\d.]+ to [\d.]+ MiB", text)
+    small = explained(Sorted(), (torch.randn(16, 16),), tmp_path)
+    assert "together they raise" not in small
+
+
+class MaskedTwice(nn.Module):
+    """A mask of 4 MiB that is read by a product before and by one behind a value of 16 MiB."""
+
+    def __init__(self):
+        super().__init__()
+        self.widen, self.narrow = nn.Linear(1024, 4096), nn.Linear(4096, 1024)
+
+    def forward(self, x):
+        places = torch.arange(1024)
+        mask = (places[:, None] >= places).float() / (1 + places[:, None])
+        return mask @ self.narrow(torch.relu(self.widen(mask @ x)))
+
+
+def test_a_mask_is_made_again_for_a_late_reader(tmp_path):
+    module, args = MaskedTwice(), (torch.randn(1024, 1024),)
+    assert planned_peak(module, args, tmp_path, "false") >= 24 * MIB
+    assert planned_peak(module, args, tmp_path) <= 20 * MIB + 4096
+    check(module, args)
+
+
+def test_fusion_stays_where_it_costs_no_memory(tmp_path):
+    class Chain(nn.Module):
+        def forward(self, x):
+            y = torch.cumsum(x, 0)
+            for k in range(8):
+                y = torch.sin(y) * x + k
+            return y
+
+    text = explained(Chain(), (torch.randn(1024, 1024),), tmp_path)
+    assert "2 kernels" in text.splitlines()[0], "the scan, and all that follows it"
