@@ -257,7 +257,11 @@ Scalar ScalarPool::cast(Scalar s, DType to) {
 
 Scalar ScalarPool::bitcast(Scalar s, DType to) {
   COIL_CHECK(size_of(s->dtype) == size_of(to), "bitcast between widths");
-  return s->dtype == to ? s : intern({.op = ScalarOp::Bitcast, .dtype = to, .args = {s}});
+  if (s->dtype == to) return s;
+  // Registers have no bytes of bools: they are true or not.
+  if (s->dtype == DType::Bool) return bitcast(cast(s, DType::U8), to);
+  if (to == DType::Bool) return op(ScalarOp::Ne, bitcast(s, DType::U8), constant_int(DType::U8, 0));
+  return intern({.op = ScalarOp::Bitcast, .dtype = to, .args = {s}});
 }
 
 Scalar ScalarPool::check_index(Scalar s, Expr size) {

@@ -105,13 +105,28 @@ def storages_of(draw, after):
     return storages
 
 
+def packed(value):
+    """A tensor as its type, its sizes and its bytes: torch's own pickles do not take all types."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return value
+    data = value.detach().resolve_conj().resolve_neg().contiguous()
+    return value.dtype, tuple(value.shape), bytes(data.reshape(-1).view(torch.uint8).tolist())
+
+
+def unpacked(value):
+    if not isinstance(value, tuple):
+        return value
+    dtype, sizes, data = value
+    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(sizes) if data else torch.empty(sizes, dtype=dtype)
+
+
 def answer(draw, with_values=False):
     after, result, refused = eager(draw)
     if refused is not None:
         return Answer(refused=refused)
     storages = storages_of(draw, after)
     found = [metadata_of(v, storages) for v in values_of(result)]
-    values = (flat(after), values_of(result)) if with_values else None
+    values = tuple([packed(v) for v in side] for side in (flat(after), values_of(result))) if with_values else None
     return Answer(results=found, shape=shape_of(result), values=values)
 
 

@@ -1,4 +1,4 @@
-"""Some draws of schema_fuzz.py: no crash, no internal error, and little that is still to do."""
+"""Some draws of schema_fuzz.py: no crash, no internal error, and little that is still to do; some of schema_values.py."""
 
 import json
 import subprocess
@@ -30,3 +30,14 @@ def test_draws(tmp_path):
         assert not by_category.get(category)
     for category, most in STILL.items():
         assert len(by_category.get(category, [])) <= most, "\n".join(by_category[category])
+
+
+def test_values():
+    """What Coil takes of some draws gives eager's values."""
+    script = ROOT / "test/python/schema_values.py"
+    done = subprocess.run(
+        [sys.executable, script, "--seed", "21", "--draws", "500"], check=True, capture_output=True, text=True
+    )
+    counts = {what: int(n) for n, what in (part.split(" ", 1) for part in done.stdout.splitlines()[-1].split(", "))}
+    assert "WRONG" not in counts, done.stdout
+    assert counts["right"] > 150

@@ -170,8 +170,8 @@ Value matrix_power(Steps& s) {
 Value covariance(Steps& s, Value x, std::int64_t correction) {
   if (s.rank(x) > 2) s.refuse("takes at most two dimensions");
   if (!is_floating(s.dtype(x))) x = s.to(x, DType::F32);
-  const bool one = s.rank(x) < 2;
-  if (one) x = s.reshape(x, {1, product_of(s, s.sizes(x))});
+  const bool one = s.rank(x) < 2 || s.size(x, 0).is_constant(1);
+  if (s.rank(x) < 2) x = s.reshape(x, {1, product_of(s, s.sizes(x))});
   const Expr n = s.size(x, 1);
   x = s.sub(x, s.call("aten.mean.dim", {x, Steps::list({1}), true}));
   Value made = s.div(s.call("aten.mm.default", {x, s.call("aten.t.default", {x})}), sym::max(n - correction, 0));

@@ -133,7 +133,13 @@ Value areas(Steps& s, std::int64_t dim) {
 }
 
 Value trapezoid(Steps& s) {
-  const std::int64_t dim = s.wrapped(s.number("dim"), s.rank(s["y"]));
+  const Value& y = s["y"];
+  const std::int64_t dim = s.wrapped(s.number("dim"), s.rank(y));
+  if (s.size(y, dim).is_constant(0)) {  // torch returns before it divides, which would make floats of integers
+    Exprs rest = s.sizes(y);
+    rest.erase(rest.begin() + dim);
+    return s.full(rest, 0, s.dtype(y));
+  }
   return s.sum(areas(s, dim), {dim});
 }
 

@@ -37,9 +37,9 @@ std::int64_t Steps::wrapped(std::int64_t dim, std::size_t rank) const {
 
 Value Steps::reduced(const Value& each) {
   switch (number("reduction")) {
-    case 0: return each;
     case 1: return unary("mean", each);
-    default: return unary("sum", each);
+    case 2: return unary("sum", each);
+    default: return each;
   }
 }
 

@@ -90,7 +90,7 @@ class Steps {
   Value where(const Value& condition, const Value& yes, const Value& no) {
     return call("aten.where.self", {condition, yes, no});
   }
-  /// The mean, the sum, or each, by torch's number of the `reduction` argument (0 none, 1 mean, 2 sum).
+  /// The mean, the sum, or each, by torch's number of the `reduction` argument (1 mean, 2 sum, any other none).
   Value reduced(const Value& each);
 
   static Value list(const std::vector<std::int64_t>& numbers) { return Values(numbers.begin(), numbers.end()); }

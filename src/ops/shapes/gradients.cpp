@@ -92,7 +92,9 @@ Value softmax_backward(const Call& call) {
   const TensorMeta& output = call.tensor(1);
   dim_argument(call, output.rank());
   TensorMeta made = dense(call.env, output, output.sizes);
-  made.dtype = call["input_dtype"].as_dtype();
+  // The input of a softmax to f32 may have been f16; any other `input_dtype` says nothing to eager.
+  const DType gradient = call.tensor(0).dtype, input = call["input_dtype"].as_dtype();
+  made.dtype = gradient == DType::F32 && input == DType::F16 ? input : gradient;
   return made;
 }
 

@@ -140,7 +140,8 @@ Value weight_norm_backward(Rewriter& r) {
   std::vector<std::int64_t> dims;
   for (std::size_t d = 0; d < r.rank(v); ++d)
     if (static_cast<std::int64_t>(d) != kept) dims.push_back(static_cast<std::int64_t>(d));
-  Value along = r.sum(r.mul(grad, v), dims, r.rank(norm) == r.rank(v));
+  Value along = r.mul(grad, v);
+  if (!dims.empty()) along = r.sum(along, dims, r.rank(norm) == r.rank(v));
   Value grad_v = r.mul(r.div(g, norm), r.sub(grad, r.mul(v, r.div(along, r.mul(norm, norm)))));
   return Values{r.to(grad_v, r.result(0).dtype), r.to(r.div(along, norm), r.result(1).dtype)};
 }

@@ -79,7 +79,7 @@ BatchStatistics batch_statistics(Rewriter& r, const Value& x) {
     if (d != 1) dims.push_back(static_cast<std::int64_t>(d)), count *= r.meta(x).sizes[d];
   fx::Node* both = r.call("aten.var_mean.correction", {r.widened(x), dims_value(dims)}, {{"correction", 0}});
   BatchStatistics s{r.item(both, 1), r.item(both, 0), {}};
-  s.unbiased = r.div(r.mul(s.variance, count), sym::max(count - 1, 1));
+  s.unbiased = r.div(r.mul(s.variance, count), count - 1);
   return s;
 }
 
@@ -154,7 +154,7 @@ Value instance_norm(Rewriter& r) {
         r.call("aten.mean.dim", {r.reshape(now, {r.meta(x).sizes[0], r.meta(x).sizes[1]}), dims_value({0}), false});
     return r.to(r.add(r.mul(average, momentum), r.mul(r.widened(running), 1 - momentum)), r.dtype(running));
   };
-  Value unbiased = r.div(r.mul(r.item(both, 0), count), sym::max(count - 1, 1));
+  Value unbiased = r.div(r.mul(r.item(both, 0), count), count - 1);
   return Values{made, updated(r["running_mean"], r.item(both, 1)), updated(r["running_var"], unbiased)};
 }
 
@@ -187,7 +187,9 @@ Value weight_norm(Rewriter& r) {
   std::vector<std::int64_t> dims;
   for (std::size_t d = 0; d < r.rank(v); ++d)
     if (static_cast<std::int64_t>(d) != kept) dims.push_back(static_cast<std::int64_t>(d));
-  Value norm = r.call("aten.linalg_vector_norm.default", {r.widened(v), 2, dims_value(dims), kept != -1});
+  // Of a vector each element is a norm of its own; an empty list of dimensions would mean all of them.
+  Value norm = dims.empty() ? Value(r.call("aten.abs.default", {r.widened(v)}))
+                            : r.call("aten.linalg_vector_norm.default", {r.widened(v), 2, dims_value(dims), kept != -1});
   Value made = r.to(r.mul(r.widened(v), r.div(r.widened(g), norm)), r.dtype(v));
   if (r.node->is_tensor()) return made;
   return Values{made, r.to(norm, r.result(1).dtype)};
