@@ -35,7 +35,10 @@ Value gelu(Value x, bool tanh_form) {
 }
 
 Value logit(Value x, const ops::Value& eps) {
-  if (!eps.is_none()) x = clip(x, eps.as_double(), 1 - eps.as_double());
+  if (!eps.is_none()) {  // no clip: the lower bound, which may be the greater of the two, counts
+    const double low = eps.as_double();
+    x = where(lt(x, low), x.number(low), where(gt(x, 1 - low), x.number(1 - low), x));
+  }
   return log(x / (1.0 - x));
 }
 

@@ -29,7 +29,11 @@ TensorBox per_row(Context& ctx, const Exprs& sizes, Value v) {
 
 Lowered softmax(Context& ctx, const Values& args, bool logarithm) {
   const TensorBox box = ctx.tensor(args[0]);
-  if (box.rank() == 0) return result(ctx, number(ctx, register_type(ctx.result().dtype), logarithm ? 0 : 1));
+  if (box.rank() == 0) {
+    const Value x = element(ctx, box, {}).cast(register_type(ctx.result().dtype));
+    const Value nan = x.number(std::numeric_limits<double>::quiet_NaN());
+    return result(ctx, where(lt(abs(x), std::numeric_limits<double>::infinity()), x.number(logarithm ? 0 : 1), nan));
+  }
   ir::realize_by_policy(box, 2);
   const Axes axes = reduced_axes(ctx, box, {constant(ctx, args[1])}, true);
   const Exprs& sizes = box.sizes;

@@ -25,7 +25,8 @@ class Random(random.Random):
         if dtype.is_floating_point:
             return (torch.rand(sizes, dtype=torch.float64) * (high - low) + low).to(dtype)
         low, high = math.floor(low), math.ceil(high)
-        return torch.randint(max(low, 0) if dtype == torch.uint8 else low, high + 1, sizes).to(dtype)
+        most = min(high, torch.iinfo(torch.int64).max - 1) + 1
+        return torch.randint(max(low, 0) if dtype == torch.uint8 else low, most, sizes).to(dtype)
 
     def layout(self, t):
         """The same values in other strides: permuted, channels last, every second element of a larger one, repeated, at

@@ -13,5 +13,6 @@ void add_run(CLI::App&);
 void add_bench(CLI::App&);
 void add_explain(CLI::App&);
 void add_opt(CLI::App&);
+void add_bisect(CLI::App&);
 
 }  // namespace coil::cli

@@ -27,6 +27,7 @@ int run(int argc, char** argv) {
   coil::cli::add_bench(app);
   coil::cli::add_explain(app);
   coil::cli::add_opt(app);
+  coil::cli::add_bisect(app);
   if (argc > 1 && argv[1][0] != '-' &&
       app.get_subcommands([&](CLI::App* sub) { return sub->check_name(argv[1]); }).empty())
     return report(fmt::format("no subcommand {} (see coil --help)", argv[1]), kBadUsage);

@@ -72,6 +72,13 @@ Parts ComplexRewriter::filled(const Parts& p, const Exprs& sizes, DType type) {
   return {whole(p.re), whole(p.im)};
 }
 
+std::optional<Value> ComplexRewriter::of_real_parts() {
+  if (!node->is_tensor() || is_complex(node->tensor().dtype) || !is_complex_node(node->args[0])) return std::nullopt;
+  Values args = node->args;
+  args[0] = parts(args[0], real_type(meta(args[0]).dtype)).re;
+  return Value(call(node->target, std::move(args)));
+}
+
 ComplexRewriter::Pairs ComplexRewriter::interleaved(const Parts& z, const TensorMeta& layout) {
   const Parts p = filled(z, layout.sizes, real_type(layout.dtype));
   const std::vector<std::int64_t> order = ops::shapes::memory_order(*module.env, layout.strides);

@@ -1,6 +1,7 @@
 // What the rules of split-complex are written in: complex tensors as two real ones, the real and the imaginary part,
 // each of the complex tensor's sizes.
 #pragma once
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <variant>
@@ -57,6 +58,8 @@ class ComplexRewriter : public Rewriter {
   Parts filled(const Parts&, const Exprs& sizes, DType type);
   /// Both parts of a tensor argument, in its own sizes.
   Parts whole(const Value& argument) { return filled(parts(argument), meta(argument).sizes, part_type()); }
+  /// A reduction whose `dtype` is real, which eager carries out on the real parts; nothing where it is not.
+  std::optional<Value> of_real_parts();
   /// Of a real tensor that has both parts side by side in a last dimension of two.
   Parts apart(const Value& pairs) {
     return {call("aten.select.int", {pairs, -1, 0}), call("aten.select.int", {pairs, -1, 1})};

@@ -36,6 +36,7 @@ Parts multiplied(ComplexRewriter& r, Parts z, Exprs sizes, std::int64_t dim) {
 }
 
 Made product_of_all(ComplexRewriter& r) {
+  if (auto made = r.of_real_parts()) return *made;
   const Exprs& sizes = r.meta(r["self"]).sizes;
   const Exprs row = {r.module.env->simplify(sym::product(sizes))};
   const Parts z = r.whole(r["self"]), p = multiplied(r, {r.reshape(z.re, row), r.reshape(z.im, row)}, row, 0);
@@ -43,6 +44,7 @@ Made product_of_all(ComplexRewriter& r) {
 }
 
 Made product_along(ComplexRewriter& r) {
+  if (auto made = r.of_real_parts()) return *made;
   const Exprs& sizes = r.meta(r["self"]).sizes;
   if (sizes.empty()) return r.whole(r["self"]);
   const std::int64_t dim = r.dim("dim", sizes.size());
@@ -53,6 +55,7 @@ Made product_along(ComplexRewriter& r) {
 
 /// After step s each element holds the product of the last 2^s up to it.
 Made running_product(ComplexRewriter& r) {
+  if (auto made = r.of_real_parts()) return *made;
   const Exprs& sizes = r.meta(r["self"]).sizes;
   Parts z = r.whole(r["self"]);
   if (sizes.empty()) return z;

@@ -35,6 +35,7 @@ Values arguments_of_part(ComplexRewriter& r, bool imaginary) {
 }
 
 Made part_wise(ComplexRewriter& r) {
+  if (auto made = r.of_real_parts()) return *made;
   Values results[2];
   for (int imaginary : {0, 1}) {
     Values args = arguments_of_part(r, imaginary);

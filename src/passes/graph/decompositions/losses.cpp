@@ -159,6 +159,10 @@ Value cross_entropy_loss(Rewriter& r) {
 Value cosine_similarity(Rewriter& r) {
   DType type = r.result().dtype;
   Value a = r.to(r["x1"], type), b = r.to(r["x2"], type), dim = r["dim"];
+  // Lengths are those of the vectors as they are broadcast.
+  const Exprs sizes = r.meta(r.mul(a, b)).sizes;
+  if (r.meta(a).sizes != sizes) a = r.call("aten.expand.default", {a, sizes, false});
+  if (r.meta(b).sizes != sizes) b = r.call("aten.expand.default", {b, sizes, false});
   auto unit = [&](const Value& x) {
     Value length = r.call("aten.linalg_vector_norm.default", {x, 2, Values{dim}, true});
     return r.div(x, r.call("aten.clamp.default", {length, r["eps"], None{}}));

@@ -39,6 +39,7 @@ Decomposition softmax_as(std::string_view target) {
 
 /// Rows of nothing but -inf give 0, not NaN.
 Value safe_softmax(Rewriter& r) {
+  if (!is_floating(r.result().dtype)) r.refuse("gives floating types alone");
   Value x = r.to(r["self"], r.result().dtype);
   Value masked = r.call("aten.eq.Scalar", {x, -std::numeric_limits<double>::infinity()});
   Value row = r.call("aten.all.dim", {masked, r["dim"], true});
@@ -69,8 +70,15 @@ Value affine(Rewriter& r, const Value& x, const Value& mean, const Value& varian
 
 struct BatchStatistics {
   Value mean, variance;  ///< of each channel, biased
+  Value spread;          ///< the variance that the results are scaled by
   Value unbiased;        ///< the variance for running statistics
 };
+
+/// A channel without variance is scaled by 0 where nothing is added to the variance, not by infinity.
+Value spread_of(Rewriter& r, const Value& variance, double eps) {
+  if (eps != 0) return variance;
+  return r.where(r.call("aten.eq.Scalar", {variance, 0}), std::numeric_limits<double>::infinity(), variance);
+}
 
 BatchStatistics batch_statistics(Rewriter& r, const Value& x) {
   std::vector<std::int64_t> dims;
@@ -78,7 +86,8 @@ BatchStatistics batch_statistics(Rewriter& r, const Value& x) {
   for (std::size_t d = 0; d < r.rank(x); ++d)
     if (d != 1) dims.push_back(static_cast<std::int64_t>(d)), count *= r.meta(x).sizes[d];
   fx::Node* both = r.call("aten.var_mean.correction", {r.widened(x), dims_value(dims)}, {{"correction", 0}});
-  BatchStatistics s{r.item(both, 1), r.item(both, 0), {}};
+  BatchStatistics s{r.item(both, 1), r.item(both, 0), {}, {}};
+  s.spread = spread_of(r, s.variance, r.real("eps"));
   s.unbiased = r.div(r.mul(s.variance, count), count - 1);
   return s;
 }
@@ -90,7 +99,7 @@ Value batch_norm(Rewriter& r) {
   if (r.has("running_mean"))
     r.refuse("writes its running statistics in training; export the model in eval mode, or run its decompositions");
   BatchStatistics s = batch_statistics(r, x);
-  return affine(r, x, s.mean, s.variance, r.optional("weight"), r.optional("bias"), r.real("eps"));
+  return affine(r, x, s.mean, s.spread, r.optional("weight"), r.optional("bias"), r.real("eps"));
 }
 
 Value nothing(Rewriter& r, std::size_t result) { return r.full(r.result(result).sizes, 0, r.result(result).dtype); }
@@ -113,9 +122,9 @@ Value native_batch_norm(Rewriter& r) {
   }
   if (!functional && r.has("running_mean")) r.refuse("writes its running statistics; the functional form is compiled");
   BatchStatistics s = batch_statistics(r, x);
-  Values results = {affine(r, x, s.mean, s.variance, r.optional("weight"), r.optional("bias"), r.real("eps")),
+  Values results = {affine(r, x, s.mean, s.spread, r.optional("weight"), r.optional("bias"), r.real("eps")),
                     r.to(s.mean, r.result(1).dtype),
-                    r.to(inverse_deviation(r, s.variance, r.real("eps")), r.result(2).dtype)};
+                    r.to(inverse_deviation(r, s.spread, r.real("eps")), r.result(2).dtype)};
   if (!functional) return results;
   double momentum = r.real("momentum");
   auto updated = [&](const Value& running, const Value& now) {
@@ -132,11 +141,12 @@ Value instance_norm(Rewriter& r) {
   if (!r.flag("use_input_stats"))
     return affine(r, x, r["running_mean"], r["running_var"], r.optional("weight"), r.optional("bias"), r.real("eps"));
   std::size_t rank = r.rank(x);
+  if (rank < 3) r.refuse("takes three dimensions or more");
   std::vector<std::int64_t> dims;
   for (std::size_t d = 2; d < rank; ++d) dims.push_back(static_cast<std::int64_t>(d));
   Value wide = r.widened(x);
   fx::Node* both = r.call("aten.var_mean.correction", {wide, dims_value(dims)}, {{"correction", 0}, {"keepdim", true}});
-  Value scale = inverse_deviation(r, r.item(both, 0), r.real("eps"));
+  Value scale = inverse_deviation(r, spread_of(r, r.item(both, 0), r.real("eps")), r.real("eps"));
   if (r.has("weight")) scale = r.mul(scale, per_channel(r, r["weight"], rank));
   Value made = r.mul(r.sub(wide, r.item(both, 1)), scale);
   if (r.has("bias")) made = r.add(made, per_channel(r, r["bias"], rank));
@@ -188,8 +198,9 @@ Value weight_norm(Rewriter& r) {
   for (std::size_t d = 0; d < r.rank(v); ++d)
     if (static_cast<std::int64_t>(d) != kept) dims.push_back(static_cast<std::int64_t>(d));
   // Of a vector each element is a norm of its own; an empty list of dimensions would mean all of them.
-  Value norm = dims.empty() ? Value(r.call("aten.abs.default", {r.widened(v)}))
-                            : r.call("aten.linalg_vector_norm.default", {r.widened(v), 2, dims_value(dims), kept != -1});
+  Value norm = dims.empty()
+                   ? Value(r.call("aten.abs.default", {r.widened(v)}))
+                   : r.call("aten.linalg_vector_norm.default", {r.widened(v), 2, dims_value(dims), kept != -1});
   Value made = r.to(r.mul(r.widened(v), r.div(r.widened(g), norm)), r.dtype(v));
   if (r.node->is_tensor()) return made;
   return Values{made, r.to(norm, r.result(1).dtype)};

@@ -1,0 +1,62 @@
+"""coil bisect: the operator whose result first differs, the settings that mend it, and what is left of the program."""
+
+import sys
+
+import torch
+
+from coil_harness import ENVIRONMENT, ROOT, coil, export
+
+WITH_COIL = ENVIRONMENT | {"PYTHONPATH": str(ROOT / "build/python")}
+
+
+class Net(torch.nn.Module):
+    """Coil loses a NaN behind a product on request (`keep_nan=false`), which is the fault to be found."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(8, 16), torch.nn.Linear(16, 16)
+        self.norm = torch.nn.LayerNorm(16)
+
+    def forward(self, x):
+        h = torch.relu(self.second(torch.nn.functional.softplus(self.first(x)) + 1))
+        return self.norm(h), torch.softmax(h, -1)
+
+
+def bisect(*arguments):
+    done = coil("bisect", "--python", sys.executable, *arguments, env=WITH_COIL, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+def with_a_nan():
+    x = torch.randn(4, 8)
+    x[1, 3] = torch.nan
+    return (x,)
+
+
+def test_finds_operator_setting_and_program(tmp_path):
+    archive, out = tmp_path / "net.pt2", tmp_path / "found"
+    export(Net().eval(), with_a_nan(), archive)
+    code, told = bisect(archive, "--set", "keep_nan=false", "--out", out)
+    assert code == 3, told
+    assert "first wrong: relu (aten.relu.default): NaN or infinities" in told
+    assert "fuse_epilogues=false" in told.split("right with any of: ")[1].splitlines()[0]
+    assert "shown by 2 operators" in told  # the product and what is fused behind it
+    assert "test_bisect.py" in told
+    assert (out / "explain.txt").read_text().startswith("main: ")
+    again, told = bisect(out / "shown.pt2", "--set", "keep_nan=false", "--out", tmp_path / "again")
+    assert again == 3 and "first wrong: relu" in told
+
+
+def test_right_program(tmp_path):
+    archive = tmp_path / "net.pt2"
+    export(Net().eval(), with_a_nan(), archive)
+    code, told = bisect(archive, "--out", tmp_path / "found")
+    assert code == 0 and "every result is as in eager" in told
+    assert not (tmp_path / "found").exists()
+
+
+def test_bad_input(tmp_path):
+    code, told = bisect(tmp_path / "none.pt2")
+    assert code == 1 and "coil: error:" in told and "Traceback" not in told
+    done = coil("bisect", "--python", tmp_path / "no-python", "x.pt2", env=ENVIRONMENT)
+    assert done.returncode == 1 and "needs Python with the packages torch and coil" in done.stderr
