@@ -147,8 +147,6 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   const Settings settings = parse_settings(options.settings);
   check_stage_names(options.log);
   const Device device = parse_device(options.device);
-  if (settings.checks.lifetimes && !device.is_host())
-    fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
   Lowered out;
   out.source = std::move(source);
   fx::GraphModule& module = *out.source.module;
@@ -157,6 +155,8 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   if (keep_source) lines = stages("source lines", [&] { return fx::node_lines(module, {.locations = true}); });
   stages.show(kStageGraph, [&] { return print(module); });
   out.machine = stages("machine", [&] { return make_machine(device, settings); });
+  if (settings.checks.lifetimes && !out.machine.target().has(target::Feature::WatchedLifetimes))
+    fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
   run_passes(graph_pipeline(), module, graph_context(out.machine, settings, run_here(out.machine, settings, options)),
              stages);
   stages.show(kStageTransformed, [&] { return print(module); });
