@@ -29,8 +29,7 @@ const std::unordered_map<std::string_view, std::string_view> kInfix = {
 constexpr std::string_view kFunctions =
     " floordiv truncdiv rem fmod pow max min atan2 hypot copysign where neg abs sign sqrt rsqrt recip floor ceil trunc "
     "round isnan isinf signbit exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh "
-    "acosh "
-    "atanh erf erfc lgamma sigmoid not ";
+    "acosh atanh erf erfc lgamma sigmoid not ";
 
 std::string type_of(DType d) {
   if (d == DType::Bool) return "bool";
@@ -104,7 +103,11 @@ class Writer {
     for (const Statement* s : inner)
       if (s->role == Role::Reduce) store(*s, is_position(*s) ? variable(*s) + "at" : variable(*s));
     for (const Statement& s : nest_.statements)
-      if (s.level == level && s.role == Role::Outer) write_value(s);
+      if (s.level == level && s.role == Role::Outer) {
+        open("");
+        store(s, value(s.body));
+        close();
+      }
   }
 
   static bool is_position(const Statement& s) {
@@ -144,12 +147,6 @@ class Writer {
       line("{} = {};", a, fmt::format(fmt::runtime(combining_of(s).text), a, wide));
       if (s.role == Role::Scan) store(s, a);
     }
-    close();
-  }
-
-  void write_value(const Statement& s) {
-    open("");
-    store(s, value(s.body));
     close();
   }
 

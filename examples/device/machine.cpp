@@ -58,13 +58,6 @@ void Memory::release(std::byte* address) {
   free_.erase(block);
 }
 
-std::size_t Memory::free_bytes() {
-  std::lock_guard lock(mutex_);
-  std::size_t bytes = 0;
-  for (const auto& [offset, size] : free_) bytes += size;
-  return bytes;
-}
-
 void Event::reach() {
   std::lock_guard lock(mutex_);
   is_reached_ = true;

@@ -25,7 +25,6 @@ class Memory {
   /// The address of a block that begins at a multiple of 64 bytes; null when there is no room.
   std::byte* allocate(std::size_t bytes);
   void release(std::byte* address);
-  std::size_t free_bytes();
 
   /// Where the machine finds what the host knows by this address; other addresses stay as they are.
   template <class T>

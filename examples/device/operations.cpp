@@ -1,7 +1,6 @@
 // The library operations that the device carries out itself: products of matrices, in f32 and f64. Other types go to
 // the host, by the detour that Coil has for what a device leaves out.
 #include "library_ops/products.h"
-#include "runtime/device/host_detour.h"
 #include "support/error.h"
 #include "toy.h"
 
@@ -56,11 +55,7 @@ class ProductCall : public runtime::LibraryOp {
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     const DType type = outputs[0].dtype;
-    detour_.reset();
-    if (type != DType::F32 && type != DType::F64) {
-      detour_ = runtime::make_host_detour(queue_, is_linear_ ? "linear" : "matmul", attributes_);
-      return detour_->prepare(inputs, outputs);
-    }
+    if (type != DType::F32 && type != DType::F64) fail("toy has no products of {}", torch_name(type));
     wide_ = type == DType::F64;
     const BoundView &a = inputs[0], &b = inputs[1], &y = outputs[0];
     const std::size_t rank = y.sizes.size(), rows = rank - 1;
@@ -81,11 +76,7 @@ class ProductCall : public runtime::LibraryOp {
     if (product_.has_bias) product_.bias = broadcast(inputs[2], rank);
   }
 
-  std::size_t workspace_bytes() const override { return detour_ ? detour_->workspace_bytes() : 0; }
-  bool runs_on_host() const override { return detour_ != nullptr; }
-
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
-    if (detour_) return detour_->run(inputs, outputs, workspace);
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
     std::vector<const void*> in;
     for (const void* p : inputs) in.push_back(queue_.at(static_cast<const std::byte*>(p)));
     void* const out = queue_.at(static_cast<std::byte*>(outputs[0]));
@@ -104,7 +95,6 @@ class ProductCall : public runtime::LibraryOp {
   Queue& queue_;
   Product product_;
   bool wide_ = false;
-  std::unique_ptr<runtime::LibraryOp> detour_;
 };
 
 runtime::QueueLibraryFactory product(bool is_linear) {

@@ -74,8 +74,8 @@ coil::Storage Queue::allocate(std::size_t bytes) {
     address = memory_->allocate(bytes);
   }
   if (!address)
-    coil::fail("out of memory on {}: {} bytes were asked for, {} are free; the program's planned peak is {}",
-               to_string(device()), bytes, memory_->free_bytes(), planned_bytes);
+    coil::fail("out of memory on {}: {} bytes were asked for; the program's planned peak is {}", to_string(device()),
+               bytes, planned_bytes);
   auto release = [memory = memory_, stream = stream_](std::byte* p) {
     stream->submit_always([memory, p] { memory->release(p); });
   };

@@ -27,15 +27,15 @@ Kinds& kinds() {
   return k;
 }
 
-bool is_kind_name(std::string_view name) {
+}  // namespace
+
+bool DeviceType::is_name(std::string_view name) {
   auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   return !name.empty() && name.size() <= 40 && std::all_of(name.begin(), name.end(), fits);
 }
 
-}  // namespace
-
 void DeviceType::check_name(std::string_view name) {
-  if (!is_kind_name(name))
+  if (!is_name(name))
     fail("'{}' is no name for a kind of device: small letters, digits and underscores, at most 40 of them", name);
 }
 

@@ -22,7 +22,9 @@ class DeviceType {
 
   /// The same, or nothing.
   COIL_EXTENSION_API static std::optional<DeviceType> find(std::string_view name);
-  /// Throws Error where register_kind would throw for the name.
+  /// Whether kinds may be called so.
+  static bool is_name(std::string_view name);
+  /// Throws Error where they may not.
   static void check_name(std::string_view name);
 
   constexpr std::uint8_t number() const { return number_; }

@@ -2,13 +2,12 @@
 // back, and the run waits in between.
 #pragma once
 #include "runtime/device/cached_op.h"
-#include "support/extension_api.h"
 
 namespace coil::runtime {
 
 /// The call site of an operation that says so of itself (library_ops: Trait::HostDetour). It cannot be recorded: the
 /// host works anew in each run.
-COIL_EXTENSION_API std::unique_ptr<LibraryOp> make_host_detour(Queue&, std::string_view op, const Attributes&);
+std::unique_ptr<LibraryOp> make_host_detour(Queue&, std::string_view op, const Attributes&);
 /// The same for one combination of views, for operations that go to the host for some types only.
 std::unique_ptr<PreparedCall> prepare_host_detour(Queue&, std::string_view op, const Attributes&,
                                                   std::span<const BoundView> inputs,
