@@ -29,22 +29,21 @@ using f64 = double;
   COIL_FN type t_##name(T x, T y) { \
     return value;                   \
   }
-TOY_FLOAT(exp)
-TOY_FLOAT(exp2) TOY_FLOAT(expm1) TOY_FLOAT(log) TOY_FLOAT(log2) TOY_FLOAT(log10) TOY_FLOAT(log1p) TOY_FLOAT(sin)
-    TOY_FLOAT(cos) TOY_FLOAT(tan) TOY_FLOAT(asin) TOY_FLOAT(acos) TOY_FLOAT(atan) TOY_FLOAT(sinh) TOY_FLOAT(cosh)
-        TOY_FLOAT(tanh) TOY_FLOAT(asinh) TOY_FLOAT(acosh) TOY_FLOAT(atanh) TOY_FLOAT(erf) TOY_FLOAT(erfc)
-            TOY_FLOAT(lgamma) TOY_FLOAT(sqrt) TOY_FLOAT(floor) TOY_FLOAT(ceil) TOY_FLOAT(trunc) TOY_FLOAT(nearbyint)
-                TOY_FLOATS(pow) TOY_FLOATS(atan2) TOY_FLOATS(hypot) TOY_FLOATS(copysign) TOY_FLOATS(fmod)
+// clang-format off
+TOY_FLOAT(exp) TOY_FLOAT(exp2) TOY_FLOAT(expm1) TOY_FLOAT(log) TOY_FLOAT(log2) TOY_FLOAT(log10) TOY_FLOAT(log1p)
+TOY_FLOAT(sin) TOY_FLOAT(cos) TOY_FLOAT(tan) TOY_FLOAT(asin) TOY_FLOAT(acos) TOY_FLOAT(atan) TOY_FLOAT(sinh)
+TOY_FLOAT(cosh) TOY_FLOAT(tanh) TOY_FLOAT(asinh) TOY_FLOAT(acosh) TOY_FLOAT(atanh) TOY_FLOAT(erf) TOY_FLOAT(erfc)
+TOY_FLOAT(lgamma) TOY_FLOAT(sqrt) TOY_FLOAT(floor) TOY_FLOAT(ceil) TOY_FLOAT(trunc) TOY_FLOAT(nearbyint)
+TOY_FLOATS(pow) TOY_FLOATS(atan2) TOY_FLOATS(hypot) TOY_FLOATS(copysign) TOY_FLOATS(fmod)
+    // clang-format on
 
-                    TOY_ONE(T, neg, -x) TOY_ONE(T, abs,
-                                                x < 0    ? -x
-                                                : x == 0 ? T(0)
-                                                         : x) TOY_ONE(T, sign, (x > 0) - (x < 0))
-                        TOY_ONE(T, recip, 1 / x) TOY_ONE(T, rsqrt, 1 / t_sqrt(x))
-                            TOY_ONE(T, sigmoid, 1 / (1 + t_exp(-x))) TOY_ONE(T, round, t_nearbyint(x))
-                                TOY_ONE(bool, isnan, x != x) TOY_ONE(bool, isinf, x == x && x - x != 0)
-                                    TOY_ONE(bool, signbit, __builtin_signbit(x)) TOY_ONE(T, not, ~x) COIL_FN
-    bool t_not(bool x) {
+    TOY_ONE(T, neg, -x) TOY_ONE(T, abs,
+                                x < 0    ? -x
+                                : x == 0 ? T(0)
+                                         : x) TOY_ONE(T, sign, (x > 0) - (x < 0)) TOY_ONE(T, recip, 1 / x)
+        TOY_ONE(T, rsqrt, 1 / t_sqrt(x)) TOY_ONE(T, sigmoid, 1 / (1 + t_exp(-x))) TOY_ONE(T, round, t_nearbyint(x))
+            TOY_ONE(bool, isnan, x != x) TOY_ONE(bool, isinf, x == x && x - x != 0)
+                TOY_ONE(bool, signbit, __builtin_signbit(x)) TOY_ONE(T, not, ~x) COIL_FN bool t_not(bool x) {
   return !x;
 }
 TOY_TWO(T, max, x != x || x > y ? x : y)

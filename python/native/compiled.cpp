@@ -120,7 +120,7 @@ struct CompiledGraph::Source {
   /// Shared: of the base. Autograd knows views of one tensor as such where their types are the same; for outputs of
   /// several types the base is of bytes.
   DType base_dtype = DType::U8;
-  bool to_host = false;  ///< the program computes it on its device, and torch wants it on the CPU, or knows no such device
+  bool to_host = false;  ///< the program computes it on its device, and torch wants it on the CPU or knows no other
   nb::object constant;
 };
 

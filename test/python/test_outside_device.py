@@ -11,8 +11,7 @@ import torch
 import coil_harness as harness
 from coil_harness import ROOT, SOURCES, coil, coil_ok, differences, eager, export
 from test_package import ok
-from test_torch_compile import coil as package
-from test_torch_compile import same
+from test_torch_compile import coil as package, same
 
 pytestmark = pytest.mark.xdist_group("outside_device")
 CONFORMANCE = [ROOT / "build/bin/device_conformance", ROOT / "build-debug/bin/device_conformance"]
