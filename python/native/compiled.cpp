@@ -168,8 +168,8 @@ CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, Cal
         if (dtypes[owner].size() == 1) source.base_dtype = *dtypes[owner].begin();
       }
     }
-    source.to_host = !Exchange::has_tensors(plan_device) ||
-                     (plan_device != Device{} && pattern_.on_host.contains(sources_.size()));
+    source.to_host =
+        !Exchange::has_tensors(plan_device) || (plan_device != Device{} && pattern_.on_host.contains(sources_.size()));
     sources_.push_back(std::move(source));
   }
 }
