@@ -2,7 +2,7 @@
 // that any device may have, and languages of programs.
 //
 //     COIL_EXTENSION(extension) {
-//       extension.add(coil::DeviceKind{.name = "toy", .open = open_toy, .backend = make_toy_backend});
+//       extension.add(coil::DeviceKind{.name = "abacus", .open = open_abacus, .backend = make_backend});
 //     }
 //
 // `load_library` (coil/coil.h; `--load` of every command) opens the library, compares the version of this interface
