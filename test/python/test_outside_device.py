@@ -3,6 +3,7 @@ command and Python have, and libraries that bring what they should not.
 """
 
 import re
+import signal
 import subprocess
 
 import pytest
@@ -106,6 +107,13 @@ def test_the_walk_through_quotes_what_is_there():
     assert len(quotes) == 6
     for quote in quotes:
         assert any(quote in source for source in sources), quote
+
+
+def test_the_host_cannot_touch_its_memory(tmp_path):
+    device, program = ROOT / "examples/device", tmp_path / "touch"
+    ok("g++", "-std=c++20", f"-I{device}", device / "machine.cpp", SOURCES / "touch_device_memory.cpp", "-o", program)
+    ok(program)
+    assert subprocess.run([program, "touch"]).returncode == -signal.SIGSEGV
 
 
 def test_a_package_runs_for_each_size(archive, toy, tmp_path):
