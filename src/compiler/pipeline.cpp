@@ -64,7 +64,8 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
           .implemented = [&backend](const ir::Extern& call) { return is_implemented(call, backend); },
           .products_into_rows = settings.cuda_direct_rows,
           .orders_writes = settings.deterministic,
-          .windows_by_kernels = settings.cuda_windows};
+          .windows_by_kernels = settings.cuda_windows,
+          .realize = backend.choices().realize_limits()};
 }
 
 /// With max_autotune: kernels and products are timed on the device, and take the forms that were fastest.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/ir.h"
+#include "ir/realize_limits.h"
 #include "support/extension_api.h"
 
 namespace coil::scheduler {
@@ -94,6 +95,9 @@ class COIL_EXTENSION_API Choices {
   /// Of several kernels, and several ways to share loops, the one with the largest gain is taken; a kernel that does
   /// not make what the operation reads only where it is above 0.
   virtual std::int64_t gain(const Joint& joint) const { return joint.saved_bytes; }
+
+  /// How much a value may take in as it is lowered, before anything is scheduled.
+  virtual ir::RealizeLimits realize_limits() const { return {}; }
 
   // The limits of the policy as it is here.
   /// Operations in one kernel; scalar nodes in one kernel (see distinct_ops).
