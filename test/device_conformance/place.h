@@ -22,6 +22,9 @@ struct Place {
   std::shared_ptr<runtime::DeviceRuntime> open() const;
 };
 
+/// For messages of failures.
+inline void PrintTo(const Place& place, std::ostream* to) { *to << place.name; }
+
 /// Those that the command line asked for.
 std::vector<Place>& places();
 
