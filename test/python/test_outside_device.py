@@ -333,14 +333,15 @@ def test_a_library_that_is_none(archive, tmp_path):
 
 
 def test_a_copy_that_fails_midway(extension, tmp_path):
-    """The run fails with the device's own words, no results are written, and the program can be run again."""
+    """Of two matrices and their product, it is the product's: the run fails with the device's own words, and no file of
+    results is written."""
     library = extension("extension_with_flaky_copies")
 
-    class Solves(torch.nn.Module):
-        def forward(self, a):
-            return torch.linalg.cholesky(a)
+    class Multiplies(torch.nn.Module):
+        def forward(self, a, b):
+            return a @ b
 
-    export(Solves(), (4 * torch.eye(3),), tmp_path / "m.pt2")
+    export(Multiplies(), (torch.eye(3), torch.eye(3)), tmp_path / "m.pt2")
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--load", library, "--device", "flaky")
     results = tmp_path / "out.safetensors"
     told = refusal("run", tmp_path / "m.coil", "--load", library, "--outputs", results)
