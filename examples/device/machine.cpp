@@ -110,14 +110,10 @@ void Stream::wait_for(std::shared_ptr<Event> event) {
 }
 
 void Stream::wait() {
-  std::exception_ptr failure;
-  Event done;
-  submit_always([&] {
-    failure = std::exchange(failure_, nullptr);
-    done.reach();
-  });
-  done.wait();
-  if (failure) std::rethrow_exception(failure);
+  const auto failure = std::make_shared<std::exception_ptr>();
+  submit_always([this, failure] { *failure = std::exchange(failure_, nullptr); });
+  record()->wait();
+  if (*failure) std::rethrow_exception(*failure);
 }
 
 void Stream::run() {

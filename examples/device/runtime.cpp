@@ -140,3 +140,7 @@ std::shared_ptr<coil::runtime::DeviceRuntime> open(int index) {
 }
 
 }  // namespace toy
+
+/// Streams for callers that have work of their own (Queue::set_stream). They outlive the queues that work on them.
+extern "C" COIL_EXTENSION_API void* toy_stream_create() { return new toy::Stream(); }
+extern "C" COIL_EXTENSION_API void toy_stream_destroy(void* stream) { delete static_cast<toy::Stream*>(stream); }

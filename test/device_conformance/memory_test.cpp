@@ -1,4 +1,6 @@
 // Memory, copies and their order: what a device's queue must do, whatever its programs.
+#include <dlfcn.h>
+
 #include <thread>
 
 #include "error_of.h"
@@ -94,6 +96,30 @@ TEST_P(DeviceMemory, WorkIsDoneInOrder) {
     queue->copy(b, a);
   }
   EXPECT_TRUE(same(to_host(*queue, b), given.back()));
+}
+
+/// A library that brings the device NAME may bring `NAME_stream_create` and `NAME_stream_destroy` as well.
+TEST_P(DeviceMemory, WorkKeepsItsOrderFromStreamToStream) {
+  const std::string kind = place().device.type.name();
+  const auto create = reinterpret_cast<void* (*)()>(::dlsym(RTLD_DEFAULT, (kind + "_stream_create").c_str()));
+  const auto destroy = reinterpret_cast<void (*)(void*)>(::dlsym(RTLD_DEFAULT, (kind + "_stream_destroy").c_str()));
+  if (!create || !destroy) GTEST_SKIP() << "nobody makes streams of " << kind;
+  void* const streams[] = {create(), create()};
+  {
+    const auto queue = make_queue();
+    const QueueScope scope(*queue);
+    const Tensor a = empty_on(*queue, DType::I64, {100000}), b = empty_on(*queue, DType::I64, {100000});
+    Tensor last;
+    for (unsigned k = 0; k < 30; ++k) {
+      queue->set_stream(k % 3 == 2 ? nullptr : streams[k % 3]);
+      last = random_on_host(DType::I64, {100000}, k);
+      queue->copy(k % 2 ? a : b, last);
+      queue->copy(k % 2 ? b : a, k % 2 ? a : b);
+    }
+    EXPECT_TRUE(same(to_host(*queue, a), last));
+    EXPECT_TRUE(same(to_host(*queue, b), last));
+  }
+  for (void* stream : streams) destroy(stream);
 }
 
 TEST_P(DeviceMemory, MemoryThatGoesBackEarlyIsNotOverwritten) {
