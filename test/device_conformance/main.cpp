@@ -1,7 +1,4 @@
-// device_conformance [--load LIBRARY.so] [--device NAME] ... [GoogleTest's own flags]
-//
-// NAME: cpu, emulated (CUDA's kernels on the CPU), fake (the driver of test/fake_cuda), cuda, or a kind of device that
-// a library brings. Without any: cpu, emulated, fake where its driver was built, and cuda where there is a GPU.
+// The command: which devices the tests are for.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -14,6 +11,11 @@
 
 namespace coil::conformance {
 namespace {
+
+constexpr char kUsage[] =
+    "device_conformance [--load LIBRARY.so] [--device NAME] ... [GoogleTest's own flags]\n\n"
+    "NAME: cpu, emulated (CUDA's kernels on the CPU), fake (the driver of test/fake_cuda), cuda, or a kind of device\n"
+    "that a library brings. Without any: cpu, emulated, fake where its driver was built, cuda where there is a GPU.\n";
 
 Place place_of(const std::string& name) {
   if (name == "emulated") return {name, {}, {{"cuda.emulate", "true"}}};
@@ -32,8 +34,9 @@ bool opens(const Place& place) {
 }
 
 void read_command(int count, char** arguments) {
-  for (int i = 1; i + 1 < count; i += 2) {
+  for (int i = 1; i < count; i += 2) {
     const std::string_view flag = arguments[i];
+    if (i + 1 == count) fail("{} stands alone; the command is\n{}", flag, kUsage);
     if (flag == "--load")
       load_library(arguments[i + 1]);
     else if (flag == "--device")
@@ -52,6 +55,10 @@ int run(int count, char** arguments) {
   std::vector<char*> own{arguments[0]}, rest{arguments[0]};
   for (int i = 1; i < count; ++i)
     (std::string_view(arguments[i]).starts_with("--gtest") ? rest : own).push_back(arguments[i]);
+  if (own.size() == 2 && std::string_view(own[1]) == "--help") {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
   read_command(static_cast<int>(own.size()), own.data());
   int left = static_cast<int>(rest.size());
   rest.push_back(nullptr);
