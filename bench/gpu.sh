@@ -36,7 +36,7 @@ SECONDS=0
 cmake -S . -B $BUILD -G Ninja -DCMAKE_BUILD_TYPE=Release -DCOIL_WITH_ONEDNN=OFF -DCOIL_TESTS=OFF -DCOIL_GPU_TESTS=ON \
   -DCOIL_WERROR=OFF "-DPython_EXECUTABLE=$(command -v python3)" "${FLAGS[@]}" > "$REPORT/configure.txt" 2>&1 ||
   { tail -20 "$REPORT/configure.txt"; exit 1; }
-ninja -C $BUILD > "$REPORT/build.txt" 2>&1 ||
+ninja -C $BUILD all device_conformance > "$REPORT/build.txt" 2>&1 ||
   { grep -E 'error|FAILED' "$REPORT/build.txt" | head -20; exit 1; }
 echo "built in $SECONDS s"
 
@@ -98,7 +98,10 @@ export BUILD LIMIT
 for name in "${@:-tests operators rows models}"; do
   for each in $name; do
     case $each in
-      tests) part tests $BUILD/bin/gpu_tests --gtest_brief=1 ;;
+      tests)
+        part tests $BUILD/bin/gpu_tests --gtest_brief=1
+        part conformance $BUILD/bin/device_conformance --device cuda --device cpu --gtest_brief=1
+        ;;
       operators) part operators python3 bench/gpu_operators.py --seconds "$((LIMIT - 10))" ;;
       rows) part rows python3 bench/gpu_rows.py --seconds "$((LIMIT - 10))" ;;
       models) part models python3 bench/gpu_models.py --seconds "$((LIMIT - 10))" ;;

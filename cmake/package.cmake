@@ -27,6 +27,17 @@ coil_shared_library(coil_shared coil ${LAYERS})
 set_target_properties(coil_shared PROPERTIES EXPORT_NAME coil)
 set_target_properties(coil_runtime_shared PROPERTIES EXPORT_NAME runtime)
 
+# What libraries from outside are built with (docs/extending.md): headers alone. Their symbols are those of the program
+# that loads them.
+add_library(coil_extension INTERFACE)
+target_include_directories(coil_extension INTERFACE
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/coil/extension>)
+target_compile_features(coil_extension INTERFACE cxx_std_20)
+set_target_properties(coil_extension PROPERTIES EXPORT_NAME extension)
+install(TARGETS coil_extension EXPORT coil-targets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/coil/extension
+        FILES_MATCHING PATTERN "*.h" PATTERN "device/*/*" EXCLUDE)
+
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/coil TYPE INCLUDE)
 install(EXPORT coil-targets NAMESPACE coil:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/coil)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/coil-config.cmake.in ${PROJECT_BINARY_DIR}/coil-config.cmake

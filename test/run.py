@@ -44,12 +44,12 @@ def count(pattern, text):
     return int(found[-1]) if found else 0
 
 
-def build(preset, target):
+def build(preset, *targets):
     """Configures and builds; exits at the first error, since nothing after it can be tested."""
     folder = "build" if preset == "release" else "build-debug"
     code, _ = stream(["cmake", "--preset", preset, "--log-level=WARNING"])
     if code == 0:
-        code, _ = stream(["ninja", "-C", folder, target])
+        code, _ = stream(["ninja", "-C", folder, *targets])
     if code:
         sys.exit(f"the {preset} build failed\n0 passed, 1 failed")
 
@@ -59,7 +59,7 @@ SHARDS = 2
 
 def unit():
     """The unit tests in two processes side by side, each with every other test."""
-    build("debug", "unit_tests")
+    build("debug", "unit_tests", "device_conformance")
     command = ["build-debug/bin/unit_tests", "--gtest_brief=1"]
     # oneDNN brings GCC's OpenMP along, beside Clang's: threads of neither may spin while they wait for the other's.
     env = os.environ | {

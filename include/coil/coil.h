@@ -55,6 +55,10 @@ COIL_API Compiled compile(const std::filesystem::path& pt2, const CompileOptions
 COIL_API void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output,
                    const CompileOptions& = {});
 
+/// Loads a library from outside, which brings devices, operators or languages (docs/extending.md); one that is loaded
+/// already is left as it is. Throws coil::Error, and has then changed nothing.
+COIL_API void load_library(const std::filesystem::path& library);
+
 /// A self-contained HTML page: the graph before and after the passes, kernels, fusions, memory over time. Throws
 /// coil::Error. `measure`: the program is run on the archive's sample inputs, and the page has the time of each call.
 COIL_API std::string explain_page(const std::filesystem::path& pt2, const CompileOptions& = {}, bool measure = false);

@@ -221,9 +221,21 @@ def _same(strides, traced):
     return all(type(t) is int and s == t for s, t in zip(strides, traced))
 
 
+def _place(device, options):
+    """Where a graph runs whose tensors lie on this device."""
+    if options.device and device not in ("cpu", options.device):
+        raise _native.Error(f"the option device is {options.device}, but the graph's tensors lie on {device}")
+    return options.device or device
+
+
 def _compile(traced, options, name, **keep):
     return traced.compile(
-        options.settings, options.cache, options.log, traced.device, debug_dir=options.debug_folder(name), **keep
+        options.settings,
+        options.cache,
+        options.log,
+        _place(traced.device, options),
+        debug_dir=options.debug_folder(name),
+        **keep,
     )
 
 

@@ -121,6 +121,13 @@ def load(path):
     return Model(_native.load_package(os.fspath(path)))
 
 
+def load_library(path):
+    """Loads a library from outside, which brings devices, operators or languages; one that is loaded already is left as
+    it is. Raises coil.Error, and has then changed nothing.
+    """
+    _native.load_library(os.path.abspath(path))
+
+
 def _device_of(inputs):
     """The device of the first tensor that does not lie on the CPU."""
     leaves = inputs.values() if isinstance(inputs, dict) else inputs if isinstance(inputs, (list, tuple)) else ()
@@ -133,7 +140,7 @@ def compile(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options=No
     part of the program; save() writes it as a package. `device`: where it runs; without
     one, where the inputs lie, and for a file the CPU."""
     chosen = parse(options, mode)
-    device = device or _device_of((inputs, kwargs))
+    device = device or chosen.device or _device_of((inputs, kwargs))
     if isinstance(module, (str, os.PathLike)):
         return Model(
             _native.compile_archive(
@@ -155,7 +162,7 @@ def fx_wrapper(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options
     nodes, which may be interpreted, traced again, edited and saved. `forward` takes the flat
     inputs and gives the tuple of flat outputs. Takes what `compile` takes."""
     chosen = parse(options)
-    device = device or _device_of((inputs, kwargs))
+    device = device or chosen.device or _device_of((inputs, kwargs))
     with contextlib.ExitStack() as stack:
         archive = (
             os.fspath(module)

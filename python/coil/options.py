@@ -32,6 +32,11 @@ _OWN = {
         "true|false",
         "leave operators that draw random numbers to torch, which draws the numbers that eager draws",
     ),
+    "device": (
+        "NAME",
+        "where a program whose tensors lie on the CPU runs: a device that torch does not know, which a library brought "
+        "(coil.load_library); its inputs are copied there and its results back",
+    ),
     "freeze": (
         "true|false",
         "hold a model's weights as constants in graphs of inference, packed for the library; they are packed "
@@ -89,6 +94,7 @@ class Options:
     debug_dir: pathlib.Path | None = None
     size_facts: tuple = ()
     recompiles: bool = False  # each recompile is told
+    device: str | None = None
     numbers: itertools.count = dataclasses.field(default_factory=itertools.count, compare=False)
 
     def debug_folder(self, name):
@@ -102,7 +108,7 @@ class Options:
 
     def key(self):
         """What a compile depends on, besides its graph."""
-        return sorted(self.settings.items())
+        return sorted(self.settings.items()) + ([("device", self.device)] if self.device else [])
 
 
 def _tf32(torch):
@@ -154,6 +160,13 @@ def _words(given, key, default=""):
     return [w.strip().lstrip("+") for w in words if w.strip()]
 
 
+def _device(given):
+    name = given.pop("device", None)
+    if name is not None and not isinstance(name, str):
+        raise _native.Error(f"option device takes the name of a device, not {name!r}")
+    return name
+
+
 def _facts(given):
     facts = _words(given, "size_facts")
     if unknown := [f for f in facts if f not in FACTS]:
@@ -197,6 +210,7 @@ def parse(options=None, mode=None):
     log = _words(given, "log", os.environ.get("COIL_LOGS", ""))
     recompiles = "recompiles" in log
     log = [_TORCH_NAMES.get(s, s) for s in log if s != "recompiles"]
+    device = _device(given)
     debug_dir, facts, recordings = _path(given, "debug_dir"), _facts(given), _count(given, "cuda.graphs_kept", 8)
     chosen = {"fallback": "true"} | _of_torch(mode) | {k: _text(v) for k, v in given.items()}
     _native.check_settings(chosen)
@@ -211,4 +225,5 @@ def parse(options=None, mode=None):
         debug_dir=pathlib.Path(debug_dir) if debug_dir else None,
         size_facts=facts,
         recompiles=recompiles,
+        device=device,
     )

@@ -120,7 +120,7 @@ struct CompiledGraph::Source {
   /// Shared: of the base. Autograd knows views of one tensor as such where their types are the same; for outputs of
   /// several types the base is of bytes.
   DType base_dtype = DType::U8;
-  bool to_host = false;  ///< the program computes it on its device, and torch wants it on the CPU
+  bool to_host = false;  ///< the program computes it on its device, and torch wants it on the CPU or knows no other
   nb::object constant;
 };
 
@@ -168,7 +168,8 @@ CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, Cal
         if (dtypes[owner].size() == 1) source.base_dtype = *dtypes[owner].begin();
       }
     }
-    source.to_host = plan_device != Device{} && pattern_.on_host.contains(sources_.size());
+    source.to_host =
+        !Exchange::has_tensors(plan_device) || (plan_device != Device{} && pattern_.on_host.contains(sources_.size()));
     sources_.push_back(std::move(source));
   }
 }
@@ -464,7 +465,7 @@ nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go)
     throw nb::python_error();
   Lease lease(*this);
   State& state = *lease.state;
-  if (plan().device != Device{}) follow_stream(state);
+  if (plan().device != Device{} && Exchange::has_tensors(plan().device)) follow_stream(state);
   bool alike = true;
   const Exchange& exchange = Exchange::get();
   for (std::size_t i = 0; i < arguments_.size(); ++i) {

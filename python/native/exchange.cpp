@@ -23,7 +23,7 @@ dlpack::Device device_of(Device d) {
 Device checked_device(const dlpack::View& view, Device program) {
   if (view.device.kind == dlpack::kCpu) [[likely]]
     return {};
-  const dlpack::Device d = device_of(program);
+  const dlpack::Device d = Exchange::has_tensors(program) ? device_of(program) : dlpack::Device{dlpack::kCpu, 0};
   if (view.device.kind == d.kind && view.device.index == d.index) return program;
   fail("a tensor is on {}:{}, but the program was compiled for {}",
        view.device.kind == dlpack::kCuda ? "cuda" : "another device", view.device.index, to_string(program));

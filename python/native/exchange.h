@@ -22,6 +22,9 @@ class Exchange {
   /// the first).
   static const Exchange& get();
 
+  /// Whether torch's tensors may lie there. Programs for other devices take and give tensors of the CPU.
+  static bool has_tensors(Device d) { return d.is_host() || d.type == DeviceType::CUDA; }
+
   /// `to` becomes a borrowed view of a torch tensor, valid while the tensor lives; its vectors are reused. True where
   /// only its memory may be another than `to` had. `guarded`: somebody has seen to it that the tensor has strides.
   /// Throws python_error for an object that is no tensor, Error for what has no strided memory on `device` or the host.

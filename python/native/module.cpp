@@ -234,6 +234,7 @@ NB_MODULE(_native, m) {
   m.def(
       "support_text", [](const std::string& file) { return device::whole(file); }, nb::arg("file"),
       "Text that programs written as Python begin with, of one of the files of src/device.");
+  m.def("load_library", [](const std::filesystem::path& library) { load_library(library); }, nb::arg("library"));
   m.def("load_package", [](const std::filesystem::path& path) {
     runtime::Program program = runtime::load_program(path);
     CallPattern pattern = plain_pattern(program.plan);

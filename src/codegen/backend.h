@@ -11,6 +11,7 @@
 #include "codegen/kernel.h"
 #include "codegen/loop_nest.h"
 #include "scheduler/schedule.h"
+#include "support/extension_api.h"
 #include "target/target.h"
 
 namespace coil::codegen {
@@ -27,7 +28,7 @@ struct Binaries {
 };
 
 /// One device's kernels. Outsiders may derive from it.
-class Backend {
+class COIL_EXTENSION_API Backend {
  public:
   virtual ~Backend() = default;
   /// What the program is compiled for.

@@ -6,6 +6,7 @@
 
 #include "ir/ir.h"
 #include "scheduler/schedule.h"
+#include "support/extension_api.h"
 
 namespace coil::codegen {
 
@@ -49,14 +50,14 @@ struct LoopNest {
   /// Of a scatter: the dimension of `inner` whose points are shared out to threads, as the last of the parallel range.
   /// Each thread walks its own part of it inside the loops before, so that what lies side by side is read side by side.
   std::optional<std::size_t> shared;
-  std::vector<sym::LoopVar> vars() const;
+  COIL_EXTENSION_API std::vector<sym::LoopVar> vars() const;
 };
 
 /// `scans_along`: neighbours along a scan may be computed together whatever its operator is; else only those whose
 /// operator vectors have.
-LoopNest make_loop_nest(ir::Graph&, const scheduler::Group&, int lanes, bool scans_along = false);
+COIL_EXTENSION_API LoopNest make_loop_nest(ir::Graph&, const scheduler::Group&, int lanes, bool scans_along = false);
 /// Loops of a scatter as they come, all inner.
-LoopNest make_scatter_nest(ir::Graph&, const ir::Operation&);
+COIL_EXTENSION_API LoopNest make_scatter_nest(ir::Graph&, const ir::Operation&);
 /// Loops of a scatter for threads. Iterations that differ in a variable which is itself the place in some dimension
 /// never meet: such loops are outer, or fill vectors; the others keep their order.
 LoopNest make_threaded_scatter_nest(ir::Graph&, const ir::Operation&, int lanes);

@@ -1,13 +1,10 @@
 #include "compiler/machine.h"
 
 #include <algorithm>
-#include <charconv>
 #include <thread>
 
-#include "codegen/cpp/backend.h"
-#include "codegen/cuda/backend.h"
+#include "codegen/backends.h"
 #include "support/cpu.h"
-#include "support/error.h"
 
 namespace coil {
 namespace {
@@ -18,39 +15,11 @@ class NoFusion : public scheduler::Choices {
   std::size_t max_members() const override { return 1; }
 };
 
-/// The number of a launch config.
-int launch_config(const std::string& text) {
-  int number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (!text.empty() && (status != std::errc() || end != text.data() + text.size() || number < 0))
-    fail("cuda.launch_config is {}: it is a number from 0 on", text);
-  return number;
-}
-
-std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& settings,
-                                               const codegen::Toolchain& toolchain) {
-  std::unique_ptr<scheduler::Choices> choices;
-  if (!settings.fuse) choices = std::make_unique<NoFusion>();
-  if (device.is_host()) {
-    if (settings.emulated_gpu)
-      return codegen::make_emulated_cuda_backend(toolchain, std::move(choices),
-                                                 launch_config(settings.cuda_launch_config));
-    return codegen::make_cpp_backend(toolchain, choices ? std::move(choices) : std::make_unique<scheduler::Choices>());
-  }
-  if (target::emitted_language(device.type) != "cuda")
-    fail("programs compile for cpu and cuda, not for {}", to_string(device));
-  return codegen::make_cuda_backend({.device = device.index,
-                                     .arch = settings.cuda_arch,
-                                     .nvrtc = settings.cuda_nvrtc,
-                                     .dependent_launch = settings.cuda_dependent_launch,
-                                     .launch_config = launch_config(settings.cuda_launch_config),
-                                     .cluster = settings.cuda_cluster},
-                                    std::move(choices));
-}
-
 Machine make_machine(Device device, const Settings& settings, codegen::Toolchain toolchain) {
   Machine out{.toolchain = std::move(toolchain)};
-  out.backend = make_backend(device, settings, out.toolchain);
+  std::unique_ptr<scheduler::Choices> choices;
+  if (!settings.fuse) choices = std::make_unique<NoFusion>();
+  out.backend = codegen::make_backend({device, settings, out.toolchain, std::move(choices)});
   return out;
 }
 

@@ -65,7 +65,8 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
           .implemented = [&backend](const ir::Extern& call) { return is_implemented(call, backend); },
           .products_into_rows = settings.cuda_direct_rows,
           .orders_writes = settings.deterministic,
-          .windows_by_kernels = settings.cuda_windows};
+          .windows_by_kernels = settings.cuda_windows,
+          .realize = backend.choices().realize_limits()};
 }
 
 /// With max_autotune: kernels and products are timed on the device, and take the forms that were fastest.
@@ -152,8 +153,6 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   const Settings settings = parse_settings(options.settings);
   check_stage_names(options.log);
   const Device device = parse_device(options.device);
-  if (settings.checks.lifetimes && !device.is_host())
-    fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
   Lowered out;
   out.source = std::move(source);
   fx::GraphModule& module = *out.source.module;
@@ -162,6 +161,8 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   if (keep_source) lines = stages("source lines", [&] { return fx::node_lines(module, {.locations = true}); });
   stages.show(kStageGraph, [&] { return print(module); });
   out.machine = stages("machine", [&] { return make_machine(device, settings); });
+  if (settings.checks.lifetimes && !out.machine.target().has(target::Feature::WatchedLifetimes))
+    fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
   run_passes(graph_pipeline(), module, graph_context(out.machine, settings, run_here(out.machine, settings, options)),
              stages);
   stages.show(kStageTransformed, [&] { return print(module); });

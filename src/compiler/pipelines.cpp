@@ -17,7 +17,9 @@ bool off_host(const Target& target, const Settings&) { return !target.device.is_
 bool leaves_to_library(const Target& target, const Settings& settings) {
   return target.has(Feature::Attention) && !(target.has(Feature::UnorderedGradients) && settings.deterministic);
 }
-bool with_epilogues(const Target&, const Settings& settings) { return settings.fuse_epilogues; }
+bool with_epilogues(const Target& target, const Settings& settings) {
+  return settings.fuse_epilogues && target.has(Feature::PostOps);
+}
 bool leaves_nothing(const Target& target, const Settings& settings) { return !leaves_to_library(target, settings); }
 
 constexpr GraphStep kGraph[] = {

@@ -15,6 +15,7 @@
 #include "library_ops/attribute.h"
 #include "ops/call_argument.h"
 #include "ops/user_kernel.h"
+#include "support/extension_api.h"
 #include "sym/tensor_meta.h"
 #include "target/target.h"
 #include "tensor/tensor.h"
@@ -207,7 +208,7 @@ struct Provenance {
 };
 
 /// A lowered program. Operations are in an order that respects data flow; the scheduler may change it.
-class Graph {
+class COIL_EXTENSION_API Graph {
  public:
   /// For the host where no target is told. The target outlives the graph.
   explicit Graph(std::shared_ptr<sym::ShapeEnv> env, const target::Target& target = target::host())
@@ -320,7 +321,7 @@ std::vector<std::size_t> blocks(const Graph&);
 /// used in it only. Throws Error naming the operation.
 void verify(const Graph&);
 /// Index in elements from the buffer's start of a multi-dimensional index.
-Expr linear_index(const Layout&, std::span<const Expr> index);
+COIL_EXTENSION_API Expr linear_index(const Layout&, std::span<const Expr> index);
 /// The text form (ir/text.h): buffers with layouts, operations with bodies, outputs.
 std::string to_string(const Graph&);
 

@@ -20,6 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "support/extension_api.h"
 #include "sym/shape_env.h"
 #include "tensor/dtype.h"
 
@@ -78,14 +79,14 @@ enum class ScalarOp : std::uint8_t {
 };
 
 /// Name in text IR.
-std::string_view name_of(ScalarOp);
+COIL_EXTENSION_API std::string_view name_of(ScalarOp);
 /// The one of COIL_SCALAR_OPS with that name.
 std::optional<ScalarOp> scalar_op(std::string_view name);
 /// How many operands one of COIL_SCALAR_OPS has.
-int operands_of(ScalarOp);
+COIL_EXTENSION_API int operands_of(ScalarOp);
 /// The type that one of COIL_SCALAR_OPS gives for operands of this type (for where: for the values it chooses from).
 DType result_type(ScalarOp, DType operand);
-bool is_comparison(ScalarOp);
+COIL_EXTENSION_API bool is_comparison(ScalarOp);
 
 struct ScalarNode;
 /// Lives as long as its ScalarPool.
@@ -108,7 +109,7 @@ struct ScalarNode {
 
 /// Makes and owns scalars, each distinct one once. Folds constants and trivial identities that are exact (x*1, x+0 for
 /// integers, where(true, …), casts to the same type).
-class ScalarPool {
+class COIL_EXTENSION_API ScalarPool {
  public:
   explicit ScalarPool(sym::ShapeEnv& env);
   ~ScalarPool();
@@ -155,12 +156,12 @@ class ScalarPool {
 /// F32 for narrow floats, the type itself otherwise.
 inline DType register_type(DType storage) { return compute_dtype(storage); }
 /// Every node below (and with) `root`, operands before users, each once.
-std::vector<Scalar> topological(std::span<const Scalar> roots);
+COIL_EXTENSION_API std::vector<Scalar> topological(std::span<const Scalar> roots);
 /// Whether a value has an index in it that is checked as it is computed, and so may fail the run.
-bool may_fail(Scalar root);
+COIL_EXTENSION_API bool may_fail(Scalar root);
 /// Loads of both kinds below the root, each distinct one once.
-std::vector<Scalar> loads(Scalar root);
+COIL_EXTENSION_API std::vector<Scalar> loads(Scalar root);
 /// `add(load(buf0, [i0, i1]), 1.0)`.
-std::string to_string(Scalar);
+COIL_EXTENSION_API std::string to_string(Scalar);
 
 }  // namespace coil::ir

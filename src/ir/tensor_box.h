@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/ir.h"
+#include "ir/realize_limits.h"
 
 namespace coil::ir {
 
@@ -88,16 +89,9 @@ TensorBox whole(Graph&, BufferId);
 /// A realised dense row-major copy, or itself when it is one.
 TensorBox contiguous(const TensorBox&);
 
-/// Limits after which a value gets a buffer rather than being absorbed again (seed 000 #157563): reads by number,
-/// operations by number, and bytes read through it.
-struct RealizeLimits {
-  int reads = 8;
-  int operations = 64;
-  std::int64_t read_bytes = std::int64_t{1} << 30;
-};
 /// Called after each node is lowered, with how many fx users it has: realises it when a limit is passed, or when
 /// several users would compute again what is costly, or read more bytes again than the value has.
-void realize_by_policy(const TensorBox&, std::size_t users, const RealizeLimits& = {});
+void realize_by_policy(const TensorBox&, std::size_t users, const RealizeLimits&);
 /// Called before a node is lowered: realises an operand that puts together several values of its own size, when the
 /// other operands bring one more that no loop makes. A sum that takes in result after result of library calls would
 /// have them all live at once; as operations of their own its parts still share a kernel where that costs no memory.

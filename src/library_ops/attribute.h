@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "support/extension_api.h"
+
 namespace coil::library_ops {
 
 /// A flag is an integer: 0, or any other for yes.
@@ -62,13 +64,13 @@ using Texts = ListKey<std::string>;
 
 // The value that a call gives, else the default (an empty list). Throws Error naming the attribute when the call gives
 // a value of another type.
-bool read(const Attributes&, const Flag&);
-std::int64_t read(const Attributes&, const Integer&);
-double read(const Attributes&, const Number&);
-const std::string& read(const Attributes&, const Text&);
-const std::vector<std::int64_t>& read(const Attributes&, const Integers&);
-const std::vector<double>& read(const Attributes&, const Numbers&);
-const std::vector<std::string>& read(const Attributes&, const Texts&);
+COIL_EXTENSION_API bool read(const Attributes&, const Flag&);
+COIL_EXTENSION_API std::int64_t read(const Attributes&, const Integer&);
+COIL_EXTENSION_API double read(const Attributes&, const Number&);
+COIL_EXTENSION_API const std::string& read(const Attributes&, const Text&);
+COIL_EXTENSION_API const std::vector<std::int64_t>& read(const Attributes&, const Integers&);
+COIL_EXTENSION_API const std::vector<double>& read(const Attributes&, const Numbers&);
+COIL_EXTENSION_API const std::vector<std::string>& read(const Attributes&, const Texts&);
 
 /// The value that the call gives; nothing where it gives none.
 std::optional<std::int64_t> find(const Attributes&, const Integer&);

@@ -277,7 +277,7 @@ class Driver {
       if (!item.storage)
         refuse(ctx_, fmt::format("is a result that {} was told not to compute", node.args[0].as_node()->target));
       ctx_.values[&node] = item;
-      ir::realize_by_policy(std::get<TensorBox>(ctx_.values[&node]), node.users().size());
+      ir::realize_by_policy(std::get<TensorBox>(ctx_.values[&node]), node.users().size(), ctx_.options.realize);
       return;
     }
     if (node.target.starts_with("aten._assert_scalar."))
@@ -298,7 +298,7 @@ class Driver {
       if (node.is_tensor()) check(node, *box, node.tensor());
       store_for_products(ctx_, node, *box);
       *box = ir::made_once(*box);
-      ir::realize_by_policy(*box, node.users().size());
+      ir::realize_by_policy(*box, node.users().size(), ctx_.options.realize);
     } else if (auto* items = std::get_if<std::vector<TensorBox>>(&value)) {
       const auto& metas = node.meta.value.as_list();
       for (std::size_t i = 0; i < items->size(); ++i)

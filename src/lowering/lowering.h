@@ -40,6 +40,8 @@ struct LowerOptions {
   /// Convolutions that are sums over windows (lowering/convolution_choice.h) are loops on a device that runs kernels as
   /// grids of threads, whose library is slow at them.
   bool windows_by_kernels = true;
+  /// The fusion policy's (scheduler/schedule.h).
+  ir::RealizeLimits realize = {};
 };
 
 /// State of one lowering.

@@ -34,7 +34,7 @@ Lowered softmax(Context& ctx, const Values& args, bool logarithm) {
     const Value nan = x.number(std::numeric_limits<double>::quiet_NaN());
     return result(ctx, where(lt(abs(x), std::numeric_limits<double>::infinity()), x.number(logarithm ? 0 : 1), nan));
   }
-  ir::realize_by_policy(box, 2);
+  ir::realize_by_policy(box, 2, ctx.options.realize);
   const Axes axes = reduced_axes(ctx, box, {constant(ctx, args[1])}, true);
   const Exprs& sizes = box.sizes;
   const DType t = register_type(ctx.result().dtype);
@@ -85,7 +85,7 @@ Value affine(Value x, Value mean, Value rstd, const std::optional<TensorBox>& we
 Lowered layer_norm(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   const std::size_t count = args[1].as_list().size();
-  ir::realize_by_policy(box, 2);
+  ir::realize_by_policy(box, 2, ctx.options.realize);
   const Axes axes = trailing_axes(ctx, box, count);
   const sym::TensorMeta& meta = ctx.result(0);
   const DType t = register_type(meta.dtype);
@@ -104,7 +104,7 @@ Lowered rms_norm(Context& ctx, const Values& args) {
   const bool several = ctx.node->meta.value.is<Values>();
   const sym::TensorMeta& meta = several ? ctx.result(0) : ctx.result();
   const DType t = register_type(meta.dtype);
-  ir::realize_by_policy(box, 2);
+  ir::realize_by_policy(box, 2, ctx.options.realize);
   const Axes axes = trailing_axes(ctx, box, args[1].as_list().size());
   double eps = t == DType::F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07;
   if (!args[3].is_none()) eps = args[3].as_double();
@@ -125,7 +125,7 @@ Lowered group_norm(Context& ctx, const Values& args) {
   const sym::TensorMeta& meta = ctx.result(0);
   const DType t = register_type(meta.dtype);
   const Expr groups = ctx.integer(args[6]), per_group = sym::floor_div(box.sizes[1], groups);
-  ir::realize_by_policy(box, 2);
+  ir::realize_by_policy(box, 2, ctx.options.realize);
   Exprs split = box.sizes;
   split[1] = groups;
   split.insert(split.begin() + 2, per_group);
@@ -162,7 +162,7 @@ Lowered batch_norm(Context& ctx, const Values& args, bool training) {
                                   result(ctx, number(ctx, register_type(ctx.result(1).dtype), 0), ctx.result(1)),
                                   result(ctx, number(ctx, register_type(ctx.result(2).dtype), 0), ctx.result(2))};
   }
-  ir::realize_by_policy(box, 2);
+  ir::realize_by_policy(box, 2, ctx.options.realize);
   std::vector<std::int64_t> dims;
   for (std::size_t d = 0; d < box.rank(); ++d)
     if (d != 1) dims.push_back(static_cast<std::int64_t>(d));

@@ -49,7 +49,7 @@ bool wanted(const Values& args, std::size_t i) { return args.back().as_list().at
 /// Operands that several of the loops read are computed once.
 TensorBox shared(Context& ctx, const ops::Value& arg) {
   TensorBox box = ctx.tensor(arg);
-  ir::realize_by_policy(box, 2);
+  ir::realize_by_policy(box, 2, ctx.options.realize);
   return box;
 }
 

@@ -105,7 +105,7 @@ LoweringFunction position(ReductionKind kind) {
 LoweringFunction value_and_position(ReductionKind value, ReductionKind position) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
-    ir::realize_by_policy(box, 2);
+    ir::realize_by_policy(box, 2, ctx.options.realize);
     const Axes axes = call_axes(ctx, box);
     const DType t = register_type(box.dtype());
     return std::vector<TensorBox>{finished(ctx, reduce_over(ctx, box, axes, value, t), ctx.result(0)),
@@ -115,7 +115,7 @@ LoweringFunction value_and_position(ReductionKind value, ReductionKind position)
 
 Lowered aminmax(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
-  ir::realize_by_policy(box, 2);
+  ir::realize_by_policy(box, 2, ctx.options.realize);
   const Axes axes = call_axes(ctx, box);
   const DType t = register_type(box.dtype());
   return std::vector<TensorBox>{finished(ctx, reduce_over(ctx, box, axes, ReductionKind::Min, t), ctx.result(0)),
@@ -129,7 +129,7 @@ struct Moments {
 
 /// In two passes: the mean, then the mean of squared deviations from it.
 Moments moments(Context& ctx, const TensorBox& box, DType t) {
-  ir::realize_by_policy(box, 2);
+  ir::realize_by_policy(box, 2, ctx.options.realize);
   const Axes axes = call_axes(ctx, box);
   const ops::Value* correction = named(ctx, "correction");
   const ops::Value* unbiased = named(ctx, "unbiased");
@@ -176,7 +176,7 @@ Lowered norm(Context& ctx, const Values& args) {
 
 Lowered logsumexp(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
-  ir::realize_by_policy(box, 2);
+  ir::realize_by_policy(box, 2, ctx.options.realize);
   const Axes axes = call_axes(ctx, box);
   const DType t = register_type(ctx.result().dtype);
   const TensorBox high = reduce_over(ctx, box, axes, ReductionKind::Max, t);

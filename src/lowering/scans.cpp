@@ -208,7 +208,7 @@ LoweringFunction running_extreme(ScanKind kind) {
   return [kind](Context& ctx, const Values& args) -> Lowered {
     const sym::TensorMeta &meta = ctx.result(0), &positions = ctx.result(1);
     const TensorBox box = ctx.tensor(args[0]);
-    ir::realize_by_policy(box, 2);
+    ir::realize_by_policy(box, 2, ctx.options.realize);
     if (meta.rank() == 0)
       return std::vector<TensorBox>{result(ctx, element(ctx, box, {}), meta),
                                     result(ctx, number(ctx, DType::I64, 0), positions)};

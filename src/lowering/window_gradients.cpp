@@ -204,7 +204,7 @@ LoweringFunction edge_pad_backward(bool reflect) {
 LoweringFunction interpolation_backward(std::size_t n, Interpolation kind) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const TensorBox grad = ctx.tensor(args[0]), sum = zeros(ctx);
-    ir::realize_by_policy(grad, 2);
+    ir::realize_by_policy(grad, 2, ctx.options.realize);
     const bool nearest = kind == Interpolation::Nearest || kind == Interpolation::NearestExact;
     const bool align_corners = !nearest && args[3].as_bool();
     const std::size_t lead = grad.rank() - n, first = nearest ? 3 : 4;

@@ -153,9 +153,9 @@ class Fuser {
           out_.refusals.push_back({std::get<Group>(out_.items[c]).members.back().op, op.id, reason});
         continue;
       }
-      if (!best || joined->saved > best_joined.saved) best = c, best_joined = std::move(*joined);
+      if (!best || joined->gain > best_joined.gain) best = c, best_joined = std::move(*joined);
     }
-    if (best && (best_joined.saved > 0 || producers.contains(*best))) {
+    if (best && (best_joined.gain > 0 || producers.contains(*best))) {
       out_.items[*best] = std::move(best_joined.group);
       record(*best, op, reads);
     } else {
@@ -340,34 +340,42 @@ class Fuser {
     return saved;
   }
 
-  /// A group that an operation has joined, and the bytes that need not be read or drawn again.
+  /// A group that an operation has joined, and what that gains.
   struct Joined {
     Group group;
-    std::int64_t saved = 0;
+    std::int64_t gain = 0;
   };
 
   std::optional<Joined> join(const Group& group, const Info& info, const Operation& op,
                              const std::vector<BufferId>& reads, std::string& reason) {
-    if (group.members.size() >= choices_.max_members())
-      return refuse(reason, "the kernel has as many operations as the policy allows");
-    if (info.reads.size() + info.writes.size() + reads.size() > choices_.max_buffers())
-      return refuse(reason, "the kernel touches as many buffers as the policy allows");
+    if (auto why =
+            choices_.refuses(Pair{group.members.size(), info.reads.size() + info.writes.size() + reads.size()})) {
+      reason = std::move(*why);
+      return std::nullopt;
+    }
     for (const Member& m : group.members)
-      if (m.role == Role::Scan) return refuse(reason, "a scan runs alone");
+      if (m.role == Role::Scan) {
+        reason = "a scan runs alone";
+        return std::nullopt;
+      }
     reason = "their iteration spaces differ";
     const std::int64_t most = saved_bytes(group, info, op, nullptr, reads);
     std::optional<Joined> best;
     for (Placement& p : placements(graph_, group, op)) {
       Group joined = moved(group, p);
       Member m{op.id, p.role, 0, p.ivars, p.rvars};
-      if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason) ||
-          !enough_rows(group, joined, op, reason))
+      if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason)) continue;
+      Joint joint = joint_of(group, joined, op);
+      if (auto why = choices_.refuses_loops(joint)) {
+        reason = std::move(*why);
         continue;
-      const std::int64_t saved = saved_bytes(joined, info, op, &m, reads);
-      if (best && saved <= best->saved) continue;
+      }
+      joint.saved_bytes = saved_bytes(joined, info, op, &m, reads);
+      const std::int64_t gain = choices_.gain(joint);
+      if (best && gain <= best->gain) continue;
       joined.members.push_back(std::move(m));
-      best = Joined{std::move(joined), saved};
-      if (saved == most) break;
+      best = Joined{std::move(joined), gain};
+      if (joint.saved_bytes == most) break;
     }
     return best;
   }
@@ -386,11 +394,6 @@ class Fuser {
     std::size_t ops = 0;
     for (const auto& [over, roots] : bodies) ops += distinct_ops(roots);
     return ops <= choices_.max_scalar_ops() || no(reason, "the kernel's bodies are as large as the policy allows");
-  }
-
-  static std::optional<Joined> refuse(std::string& reason, const char* why) {
-    reason = why;
-    return std::nullopt;
   }
 
   /// The group with its members rewritten for a new space.
@@ -448,16 +451,11 @@ class Fuser {
     return false;
   }
 
-  /// A large pointwise operation must not lose its parallelism to a reduction with few rows.
-  bool enough_rows(const Group& before, const Group& joined, const Operation& op, std::string& reason) {
-    if (joined.pointwise()) return true;
+  Joint joint_of(const Group& before, const Group& joined, const Operation& op) {
     const bool pointwise = std::holds_alternative<ir::Pointwise>(op.node);
-    if (!before.pointwise() && !pointwise) return true;
-    const std::int64_t rows = graph_.env().hint_or(sym::product(joined.outer), choices_.min_parallel_outer());
-    const std::int64_t row = graph_.env().hint_or(sym::product(joined.inner), 1);
-    if (rows >= choices_.min_parallel_outer() || rows * row < choices_.small_work() || row <= choices_.short_row())
-      return true;
-    return no(reason, "the rows are too few for the threads");
+    return {.rows = graph_.env().hint_or(sym::product(joined.outer), choices_.min_parallel_outer()),
+            .row = graph_.env().hint_or(sym::product(joined.inner), 1),
+            .mixes = !joined.pointwise() && (before.pointwise() || pointwise)};
   }
 
   ir::Graph& graph_;
@@ -473,6 +471,20 @@ class Fuser {
 };
 
 }  // namespace
+
+std::optional<std::string> Choices::refuses(const Pair& pair) const {
+  if (pair.members >= max_members()) return "the kernel has as many operations as the policy allows";
+  if (pair.buffers > max_buffers()) return "the kernel touches as many buffers as the policy allows";
+  return std::nullopt;
+}
+
+/// A large pointwise operation must not lose its parallelism to a reduction with few rows.
+std::optional<std::string> Choices::refuses_loops(const Joint& joint) const {
+  if (!joint.mixes || joint.rows >= min_parallel_outer() || joint.rows * joint.row < small_work() ||
+      joint.row <= short_row())
+    return std::nullopt;
+  return "the rows are too few for the threads";
+}
 
 std::size_t distinct_ops(std::span<const ir::Scalar> roots) {
   std::size_t total = 0;

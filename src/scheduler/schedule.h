@@ -1,12 +1,15 @@
 // Which operations share a kernel, and in which order kernels and library calls run.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "ir/ir.h"
+#include "ir/realize_limits.h"
+#include "support/extension_api.h"
 
 namespace coil::scheduler {
 
@@ -68,11 +71,35 @@ struct Schedule {
   std::vector<Refusal> refusals;
 };
 
-/// Fusion policy: what may be put together, beyond what is legal. One object, replaceable by those who embed the
-/// compiler.
-class Choices {
+/// An operation and a kernel that it may legally join, as the policy is asked about them.
+struct Pair {
+  std::size_t members = 0;  ///< operations in the kernel so far
+  std::size_t buffers = 0;  ///< that the two touch
+};
+/// The same with loops that they would share.
+struct Joint {
+  std::int64_t rows = 0, row = 0;  ///< points of the outer loops, and of the inner ones
+  bool mixes = false;              ///< one is pointwise, the other has an inner loop
+  std::int64_t saved_bytes = 0;    ///< that need not be read, or drawn at random, again
+};
+
+/// Fusion policy: what may be put together, beyond what is legal, and what is gained by it. One object, replaceable by
+/// those who embed the compiler.
+class COIL_EXTENSION_API Choices {
  public:
   virtual ~Choices() = default;
+  /// Why the two stay apart whatever their loops, in words for `coil explain`; nothing where they need not.
+  virtual std::optional<std::string> refuses(const Pair&) const;
+  /// Why they stay apart with these loops.
+  virtual std::optional<std::string> refuses_loops(const Joint&) const;
+  /// Of several kernels, and several ways to share loops, the one with the largest gain is taken; a kernel that does
+  /// not make what the operation reads only where it is above 0.
+  virtual std::int64_t gain(const Joint& joint) const { return joint.saved_bytes; }
+
+  /// How much a value may take in as it is lowered, before anything is scheduled.
+  virtual ir::RealizeLimits realize_limits() const { return {}; }
+
+  // The limits of the policy as it is here.
   /// Operations in one kernel; scalar nodes in one kernel (see distinct_ops).
   virtual std::size_t max_members() const { return 48; }
   virtual std::size_t max_scalar_ops() const { return 1200; }

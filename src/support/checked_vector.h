@@ -13,7 +13,7 @@ class BeyondEnd : public Error {
  public:
   BeyondEnd(std::size_t index, std::size_t size);
 };
-[[noreturn]] void fail_beyond(std::size_t index, std::size_t size);
+[[noreturn]] COIL_EXTENSION_API void fail_beyond(std::size_t index, std::size_t size);
 
 template <class T>
 class CheckedVector : public std::vector<T> {

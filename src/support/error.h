@@ -6,10 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "support/extension_api.h"
+
 namespace coil {
 
 /// What went wrong, in the user's terms. `what()` is one line: the message, then the place if one is known.
-class Error : public std::runtime_error {
+class COIL_EXTENSION_API Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : std::runtime_error(message) {}
   /// `op` is an operator such as `aten.add.Tensor`; `where` the user's source line such as `model.py:12`. Either may be
@@ -33,7 +35,8 @@ template <class... Args>
 }
 
 namespace detail {
-[[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& message);
+[[noreturn]] COIL_EXTENSION_API void check_failed(const char* condition, const char* file, int line,
+                                                  const std::string& message);
 }
 
 }  // namespace coil

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "support/extension_api.h"
+
 namespace coil {
 
 struct Hash128 {
@@ -16,10 +18,10 @@ struct Hash128 {
 };
 
 /// 32 lower-case hexadecimal digits, the same on every machine.
-std::string to_hex(Hash128);
+COIL_EXTENSION_API std::string to_hex(Hash128);
 
 Hash128 hash(std::span<const std::byte>);
-Hash128 hash(std::string_view);
+COIL_EXTENSION_API Hash128 hash(std::string_view);
 /// Of the parts one behind another, as if they lay together.
 Hash128 hash_concatenated(std::span<const std::span<const std::byte>> parts);
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "support/checked_vector.h"
+#include "support/extension_api.h"
 
 namespace coil::sym {
 
@@ -55,7 +56,7 @@ struct Node;
 
 /// A value of pointer size, cheap to copy; valid while the Context that its symbols came from lives. Plain integers
 /// convert.
-class Expr {
+class COIL_EXTENSION_API Expr {
  public:
   Expr() = default;
   template <std::integral T>
@@ -86,7 +87,7 @@ class Expr {
 };
 
 /// Owns the nodes. One per compile, used by one thread at a time.
-class Context {
+class COIL_EXTENSION_API Context {
  public:
   Context();
   ~Context();
@@ -103,17 +104,17 @@ class Context {
   std::unique_ptr<Impl> impl_;
 };
 
-Expr operator+(Expr, Expr);
-Expr operator-(Expr, Expr);
-Expr operator-(Expr);
-Expr operator*(Expr, Expr);
+COIL_EXTENSION_API Expr operator+(Expr, Expr);
+COIL_EXTENSION_API Expr operator-(Expr, Expr);
+COIL_EXTENSION_API Expr operator-(Expr);
+COIL_EXTENSION_API Expr operator*(Expr, Expr);
 inline Expr& operator+=(Expr& a, Expr b) { return a = a + b; }
 inline Expr& operator*=(Expr& a, Expr b) { return a = a * b; }
-Expr floor_div(Expr, Expr);
-Expr ceil_div(Expr, Expr);
-Expr mod(Expr, Expr);
-Expr min(Expr, Expr);
-Expr max(Expr, Expr);
+COIL_EXTENSION_API Expr floor_div(Expr, Expr);
+COIL_EXTENSION_API Expr ceil_div(Expr, Expr);
+COIL_EXTENSION_API Expr mod(Expr, Expr);
+COIL_EXTENSION_API Expr min(Expr, Expr);
+COIL_EXTENSION_API Expr max(Expr, Expr);
 Expr pow(Expr base, Expr exponent);
 Expr where(Expr condition, Expr yes, Expr no);
 Expr eq(Expr, Expr);
@@ -134,17 +135,17 @@ Expr shift_right(Expr, Expr);
 Expr make(Kind, std::span<const Expr> operands);
 
 /// Product of sizes, 1 for none; sum likewise, 0 for none.
-Expr product(std::span<const Expr>);
-Expr sum(std::span<const Expr>);
+COIL_EXTENSION_API Expr product(std::span<const Expr>);
+COIL_EXTENSION_API Expr sum(std::span<const Expr>);
 
 /// `from[i]` (symbols) replaced by `to[i]`, everything at once; rebuilt canonically.
-Expr substitute(Expr, std::span<const Expr> from, std::span<const Expr> to);
+COIL_EXTENSION_API Expr substitute(Expr, std::span<const Expr> from, std::span<const Expr> to);
 /// Every maximal sub-expression for which `f` gives a value replaced by it.
 Expr rewrite(Expr, const std::function<std::optional<Expr>(Expr)>& f);
 /// Symbols of an expression, each once, in order of name (natural order: s2 before s10).
-std::vector<Expr> free_symbols(Expr);
-bool contains(Expr, Expr symbol);
-bool has_symbol_of(Expr, SymbolKind);
+COIL_EXTENSION_API std::vector<Expr> free_symbols(Expr);
+COIL_EXTENSION_API bool contains(Expr, Expr symbol);
+COIL_EXTENSION_API bool has_symbol_of(Expr, SymbolKind);
 /// The value with each symbol given by `lookup`; throws Error on division by zero or overflow.
 std::int64_t evaluate(Expr, const std::function<std::int64_t(Expr)>& lookup);
 /// If `e` is `coefficient·symbol + rest` with neither part containing the symbol: the pair {coefficient, rest}.

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "support/extension_api.h"
 #include "sym/expr.h"
 
 namespace coil::sym {
@@ -13,7 +14,7 @@ class ShapeEnv;
 
 /// The text form of the IR: `2*s0 + 1`, `FloorDiv(s0, 4)`, `Mod(i0, 8)`, `Min(s0, 3)`. Parses back to the identical
 /// expression.
-std::string to_string(Expr);
+COIL_EXTENSION_API std::string to_string(Expr);
 /// Reads the text form, and what torch.export writes for symbolic sizes (sympy's print: `s0 + 1`, `(s0//2)`, `Max(1,
 /// s0)`, `Eq(s0, 4)`, `s0 > 3`, `PythonMod`, `CleanDiv`, `IsNonOverlappingAndDenseIndicator` is refused). Symbols not
 /// yet in the environment are added by `define`. Throws Error with the position of the fault.
@@ -27,15 +28,15 @@ enum class IntWidth : std::uint8_t { Bits32, Bits64 };
 /// which in C++, CUDA and Metal has that width's type. Division is `coil_floordiv`, `coil_mod`, … unless both operands
 /// are known not to be negative by `nonnegative`, where the language's own serves. What `given` has a spelling for is
 /// computed elsewhere.
-std::string to_code(Language, Expr, const std::function<std::string(Expr)>& name,
-                    const std::function<bool(Expr)>& nonnegative, IntWidth = IntWidth::Bits64,
-                    const std::function<std::optional<std::string>(Expr)>& given = nullptr);
+COIL_EXTENSION_API std::string to_code(Language, Expr, const std::function<std::string(Expr)>& name,
+                                       const std::function<bool(Expr)>& nonnegative, IntWidth = IntWidth::Bits64,
+                                       const std::function<std::optional<std::string>(Expr)>& given = nullptr);
 /// A call of a function of floats, which kernels are handed, for who computes it: in C++ (on `Size`) or Python.
 /// `integer` spells the integers that it is made of.
 std::string float_code(Language, Expr call, const std::function<std::string(Expr)>& integer);
 /// The functions that such code calls (`coil_floordiv`, `coil_ceildiv`, `coil_mod`, `coil_min`, `coil_max`, `coil_pow`,
 /// `coil_shr`), as text for the head of a generated file; none for Python.
-std::string code_helpers(Language);
+COIL_EXTENSION_API std::string code_helpers(Language);
 
 inline std::string to_cpp(Expr e, const std::function<std::string(Expr)>& name,
                           const std::function<bool(Expr)>& nonnegative, IntWidth width = IntWidth::Bits64) {

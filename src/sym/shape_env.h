@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "support/extension_api.h"
 #include "sym/expr.h"
 
 namespace coil::sym {
@@ -34,7 +35,7 @@ struct Guard {
   std::string reason;
 };
 
-class ShapeEnv {
+class COIL_EXTENSION_API ShapeEnv {
  public:
   ShapeEnv() = default;
   Context& context() { return context_; }

@@ -16,32 +16,37 @@ Costs gpu_costs() {
           .blocks_of_cluster = 8};
 }
 
-}  // namespace
-
-std::string_view emitted_language(DeviceType type) {
-  if (type == DeviceType::CPU) return "cpp";
-  return type == DeviceType::CUDA ? "cuda" : "";
+/// Two threads of Zen 3.
+Costs cpu_costs() {
+  return {.operations_per_second = 200e9,
+          .memory_bytes_per_second = 20e9,
+          .cache_bytes_per_second = 50e9,
+          .seconds_of_call = 5e-6};
 }
+
+}  // namespace
 
 Target cpu(std::string arch) {
   return {.arch = std::move(arch),
-          .features = {Feature::WatchedLifetimes, Feature::PackedWeights, Feature::NanLoss, Feature::IntegerProducts,
-                       Feature::Recurrences, Feature::Selections, Feature::Winograd}};
+          .features = {Feature::WatchedLifetimes, Feature::PostOps, Feature::PackedWeights, Feature::NanLoss,
+                       Feature::IntegerProducts, Feature::Recurrences, Feature::Selections, Feature::Winograd},
+          .costs = cpu_costs()};
 }
 
 Target cuda(int index, std::string arch) {
   constexpr int kFirstWithTf32 = 80, kFirstWithClusters = 90;
   const int generation = std::atoi(arch.c_str() + std::string_view("sm_").size());
-  Target out{.device = {DeviceType::CUDA, index},
-             .arch = std::move(arch),
-             .generation = generation,
-             .features = {Feature::ThreadGrids, Feature::SplitsOverBlocks, Feature::FastDivision,
-                          Feature::BatchedLaunches, Feature::MeasuredLaunches, Feature::ChannelsLastWeights,
-                          Feature::FewPostOps, Feature::Tf32, Feature::AnyRowAdded, Feature::ProductsIntoRows,
-                          Feature::Attention, Feature::UnorderedGradients, Feature::FoldedBatchNorm},
-             .product_vector_bytes = 16,
-             .largest_attention_head = generation == 90 ? 256 : 128,
-             .costs = gpu_costs()};
+  Target out{
+      .device = {DeviceType::CUDA, index},
+      .arch = std::move(arch),
+      .generation = generation,
+      .features = {Feature::ThreadGrids, Feature::SplitsOverBlocks, Feature::FastDivision, Feature::BatchedLaunches,
+                   Feature::MeasuredLaunches, Feature::PostOps, Feature::ChannelsLastWeights, Feature::FewPostOps,
+                   Feature::Tf32, Feature::AnyRowAdded, Feature::ProductsIntoRows, Feature::Attention,
+                   Feature::UnorderedGradients, Feature::FoldedBatchNorm},
+      .product_vector_bytes = 16,
+      .largest_attention_head = generation == 90 ? 256 : 128,
+      .costs = gpu_costs()};
   if (generation >= kFirstWithTf32) out.features.add(Feature::AttentionKernels);
   if (generation >= kFirstWithClusters)
     out.features.add(Feature::VectorAtomics);
@@ -55,7 +60,7 @@ Target cuda(int index, std::string arch) {
 Target emulated_cuda(std::string arch) {
   return {.arch = std::move(arch),
           .features = {Feature::ThreadGrids, Feature::ProductsIntoRows, Feature::VectorAtomics,
-                       Feature::WatchedLifetimes, Feature::PackedWeights, Feature::NanLoss},
+                       Feature::WatchedLifetimes, Feature::PostOps, Feature::PackedWeights, Feature::NanLoss},
           .product_vector_bytes = 16,
           .costs = gpu_costs()};
 }

@@ -22,6 +22,7 @@ enum class Feature : std::uint8_t {
   VectorAtomics,     ///< memory adds 16 bytes of f32, f16 or bf16 by one instruction
   WatchedLifetimes,  ///< a run can watch that memory is used only while it lives
   // Libraries.
+  PostOps,              ///< the library carries out post-operations (library_ops/post_ops.h) behind a product
   PackedWeights,        ///< constant weights are stored in the library's own form, which is read fastest
   ChannelsLastWeights,  ///< the library reads a convolution's weights, and the operands of their gradient, channels
                         ///< last
@@ -54,8 +55,8 @@ class Features {
   std::uint64_t bits_ = 0;
 };
 
-/// The size of a GPU, as far as it shapes kernels: enough to fill the machine, not which one it is. Zeros where kernels
-/// run as ranges of a loop.
+/// The size of a machine, as far as it shapes programs: enough to fill it, not which one it is. The numbers of threads
+/// and their memory are zeros where kernels run as ranges of a loop, the rates where nothing asks for them.
 struct Costs {
   std::int64_t multiprocessors = 0;
   std::int64_t threads_of_multiprocessor = 0;  ///< that it holds at once
@@ -66,6 +67,12 @@ struct Costs {
   /// Bytes of shared memory that a kernel may declare with a size of its own; what a kernel adds beside fits as well.
   std::int64_t declared_shared_bytes = 0;
   int blocks_of_cluster = 0;  ///< neighbouring blocks that reach each other's shared memory, at most; 1: none do
+
+  // What work takes. Only ratios count, and whatever is chosen by them is right.
+  double operations_per_second = 0;    ///< additions and multiplications of f32, in the library's products
+  double memory_bytes_per_second = 0;  ///< what is read from memory each time
+  double cache_bytes_per_second = 0;   ///< what is written and read again within the caches
+  double seconds_of_call = 0;          ///< of a library
 
   /// Threads that the whole machine holds at once.
   std::int64_t threads() const { return multiprocessors * threads_of_multiprocessor; }
@@ -83,9 +90,6 @@ struct Target {
 
   bool has(Feature f) const { return features.contains(f); }
 };
-
-/// The language that `--emit` writes kernels for a kind of device in: `cpp` or `cuda`; empty where it writes none.
-std::string_view emitted_language(DeviceType);
 
 /// A processor with kernels for this instruction set.
 Target cpu(std::string arch);

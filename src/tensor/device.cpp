@@ -27,17 +27,21 @@ Kinds& kinds() {
   return k;
 }
 
-bool is_kind_name(std::string_view name) {
+}  // namespace
+
+bool DeviceType::is_name(std::string_view name) {
   auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   return !name.empty() && name.size() <= 40 && std::all_of(name.begin(), name.end(), fits);
 }
 
-}  // namespace
+void DeviceType::check_name(std::string_view name) {
+  if (!is_name(name))
+    fail("'{}' is no name for a kind of device: small letters, digits and underscores, at most 40 of them", name);
+}
 
 DeviceType DeviceType::register_kind(std::string_view name) {
   constexpr std::size_t kMost = 250;
-  if (!is_kind_name(name))
-    fail("'{}' is no name for a kind of device: small letters, digits and underscores, at most 40 of them", name);
+  check_name(name);
   Kinds& k = kinds();
   std::lock_guard lock(k.mutex);
   const std::uint8_t number = k.find(name);
@@ -48,12 +52,18 @@ DeviceType DeviceType::register_kind(std::string_view name) {
   return DeviceType(number);
 }
 
-DeviceType DeviceType::named(std::string_view name) {
+std::optional<DeviceType> DeviceType::find(std::string_view name) {
   Kinds& k = kinds();
   std::lock_guard lock(k.mutex);
   const std::uint8_t number = k.find(name);
-  if (number == k.names.size()) fail("unknown device '{}'; there are {}", name, fmt::join(k.names, ", "));
-  return DeviceType(number);
+  return number == k.names.size() ? std::nullopt : std::optional(DeviceType(number));
+}
+
+DeviceType DeviceType::named(std::string_view name) {
+  if (const auto type = find(name)) return *type;
+  Kinds& k = kinds();
+  std::lock_guard lock(k.mutex);
+  fail("unknown device '{}'; there are {}; others come with a library that is loaded", name, fmt::join(k.names, ", "));
 }
 
 std::string DeviceType::name() const {

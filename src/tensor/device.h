@@ -2,8 +2,11 @@
 #pragma once
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "support/extension_api.h"
 
 namespace coil {
 
@@ -13,13 +16,21 @@ class DeviceType {
   constexpr DeviceType() = default;  ///< the host
   /// The kind of that name, registered now if it is not there yet. Throws Error on a name that is not written in small
   /// letters, digits and underscores, and when there are 250 kinds already.
-  static DeviceType register_kind(std::string_view name);
+  COIL_EXTENSION_API static DeviceType register_kind(std::string_view name);
   /// The kind of that name. Throws Error, with the names that there are.
-  static DeviceType named(std::string_view name);
+  COIL_EXTENSION_API static DeviceType named(std::string_view name);
+
+  /// The same, or nothing.
+  COIL_EXTENSION_API static std::optional<DeviceType> find(std::string_view name);
+  /// Whether kinds may be called so.
+  static bool is_name(std::string_view name);
+  /// Throws Error where they may not.
+  static void check_name(std::string_view name);
 
   constexpr std::uint8_t number() const { return number_; }
   constexpr bool is_host() const { return number_ == 0; }
-  std::string name() const;
+  constexpr bool is_meta() const { return number_ == 2; }
+  COIL_EXTENSION_API std::string name() const;
   auto operator<=>(const DeviceType&) const = default;
 
   static const DeviceType CPU, CUDA, Meta;
@@ -44,8 +55,8 @@ struct Device {
 };
 
 /// `cpu`, `cuda:1`, `meta`.
-std::string to_string(Device);
+COIL_EXTENSION_API std::string to_string(Device);
 /// Parses `cpu`, `meta`, `NAME` and `NAME:N` of a registered kind; throws Error on anything else.
-Device parse_device(const std::string&);
+COIL_EXTENSION_API Device parse_device(const std::string&);
 
 }  // namespace coil

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include "support/extension_api.h"
+
 namespace coil {
 
 // X(enumerator, short name, torch name, bytes, export-schema number, safetensors name, C++ type in generated code)
@@ -35,27 +37,27 @@ enum class DType : std::uint8_t {
 };
 
 /// Bytes of one element.
-std::size_t size_of(DType);
+COIL_EXTENSION_API std::size_t size_of(DType);
 /// `f32`, `bf16`, `b8`, …: the text form of the IR.
-std::string_view short_name(DType);
+COIL_EXTENSION_API std::string_view short_name(DType);
 /// `float32`, `bool`, …: torch's name without `torch.`.
-std::string_view torch_name(DType);
+COIL_EXTENSION_API std::string_view torch_name(DType);
 std::string_view safetensors_name(DType);
 /// The scalar type in generated C++; empty where kernels have none.
-std::string_view cpp_name(DType);
+COIL_EXTENSION_API std::string_view cpp_name(DType);
 
 std::optional<DType> dtype_from_short_name(std::string_view);
 std::optional<DType> dtype_from_torch_name(std::string_view);
 std::optional<DType> dtype_from_safetensors_name(std::string_view);
 std::optional<DType> dtype_from_export_number(int);
 
-bool is_floating(DType);  ///< f16, bf16, f32, f64, float8
+COIL_EXTENSION_API bool is_floating(DType);  ///< f16, bf16, f32, f64, float8
 bool is_complex(DType);
-bool is_fractional(DType);  ///< floating or complex
-bool is_integral(DType);    ///< signed and unsigned integers, not bool
-bool is_signed(DType);
+bool is_fractional(DType);                   ///< floating or complex
+COIL_EXTENSION_API bool is_integral(DType);  ///< signed and unsigned integers, not bool
+COIL_EXTENSION_API bool is_signed(DType);
 /// f32 for the floating types that are narrower; else the type itself. Kernels compute in it.
-DType compute_dtype(DType);
+COIL_EXTENSION_API DType compute_dtype(DType);
 /// Of one part of a complex number; a real type itself.
 DType real_type(DType);
 /// Of complex numbers with parts of this type: complex32 for f16, complex128 for f64, else complex64.

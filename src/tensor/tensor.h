@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "support/extension_api.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 
@@ -14,9 +15,9 @@ namespace coil {
 using Sizes = std::vector<std::int64_t>;
 
 /// Strides, in elements, of a dense row-major tensor of these sizes (sizes of 0 count as 1, as in torch).
-Sizes contiguous_strides(std::span<const std::int64_t> sizes);
+COIL_EXTENSION_API Sizes contiguous_strides(std::span<const std::int64_t> sizes);
 /// Product of sizes; 1 for rank 0. Throws Error when it does not fit in int64.
-std::int64_t numel(std::span<const std::int64_t> sizes);
+COIL_EXTENSION_API std::int64_t numel(std::span<const std::int64_t> sizes);
 
 /// Bytes that several tensors may share. The deleter of `data` knows where they came from (heap, mapped file, a host
 /// program).
@@ -25,7 +26,7 @@ struct Storage {
   std::size_t bytes = 0;
   Device device;  ///< where they are; the host reads those of the CPU only
   /// Zero-filled, 64-byte aligned.
-  static Storage allocate(std::size_t bytes);
+  COIL_EXTENSION_API static Storage allocate(std::size_t bytes);
 };
 
 /// A strided view of a storage. Sizes, strides and offset count elements; strides may be 0 or overlap.
@@ -36,21 +37,21 @@ struct Tensor {
   std::int64_t offset = 0;
 
   /// A new dense row-major tensor, zero-filled.
-  static Tensor empty(DType, Sizes sizes);
+  COIL_EXTENSION_API static Tensor empty(DType, Sizes sizes);
 
   std::int64_t numel() const { return coil::numel(sizes); }
   std::size_t rank() const { return sizes.size(); }
   Device device() const { return storage.device; }
-  bool is_contiguous() const;
+  COIL_EXTENSION_API bool is_contiguous() const;
   std::byte* bytes() const { return storage.data.get() + offset * static_cast<std::int64_t>(size_of(dtype)); }
   template <class T>
   T* data() const {
     return reinterpret_cast<T*>(bytes());
   }
   /// A dense row-major copy (itself when it is one already).
-  Tensor contiguous() const;
+  COIL_EXTENSION_API Tensor contiguous() const;
   /// Throws Error unless every element lies inside the storage.
-  void check_bounds() const;
+  COIL_EXTENSION_API void check_bounds() const;
 };
 
 }  // namespace coil

@@ -9,7 +9,7 @@ namespace coil::wrapper {
 /// tensors), views `aten.as_strided`, sizes arithmetic of `operator`, conditions `torch._assert`; kernels, library
 /// calls, checked inputs and frees are operators `coil_wrapper::…` that work on fake tensors and proxies as well.
 /// Weights are parameters of the module.
-class COIL_EMITTER_API FxEmitter : public PythonProgram {
+class COIL_EXTENSION_API FxEmitter : public PythonProgram {
  protected:
   using PythonProgram::line;
   void line(const DefineSymbol&) override;

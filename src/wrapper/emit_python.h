@@ -7,7 +7,7 @@ namespace coil::wrapper {
 /// Defines `call(args)`: the list of flat user inputs in, the tuple of flat outputs out. A line of the wrapper IR is a
 /// line of Python, but for definitions, which stand above. With Coil's runtime library beside it, the file gives the
 /// plan's answers bit for bit; without it, library operations are torch's.
-class COIL_EMITTER_API PythonEmitter : public PythonProgram {
+class COIL_EXTENSION_API PythonEmitter : public PythonProgram {
  protected:
   using PythonProgram::line;
   void line(const DefineSymbol&) override;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/backends.h"
 #include "support/error.h"
-#include "target/target.h"
 
 namespace coil::wrapper {
 
@@ -24,7 +24,7 @@ void Emitter::locate(const std::string& text, const std::string& body, std::size
 }
 
 void require_device(const Program& p, const char* language) {
-  if (target::emitted_language(p.device.type).empty())
+  if (codegen::emitted_language(p.device.type).empty())
     fail("--emit={} writes programs for cpu and cuda, not for {}", language, to_string(p.device));
   if (!p.device.is_host()) return;
   for (const Buffer& b : p.buffers)

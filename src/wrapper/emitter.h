@@ -2,11 +2,9 @@
 #pragma once
 #include <string>
 
+#include "support/extension_api.h"
 #include "wrapper/emit_options.h"
 #include "wrapper/program.h"
-
-/// Classes and functions that libraries from outside derive from and call.
-#define COIL_EMITTER_API __attribute__((visibility("default")))
 
 namespace coil::wrapper {
 
@@ -15,7 +13,7 @@ struct TextLines {
   std::size_t first = 0, count = 0;
 };
 
-class COIL_EMITTER_API Emitter {
+class COIL_EXTENSION_API Emitter {
  public:
   virtual ~Emitter() = default;
   /// Throws Error on what the language cannot express.

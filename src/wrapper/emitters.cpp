@@ -1,7 +1,5 @@
 #include "wrapper/emitters.h"
 
-#include <dlfcn.h>
-
 #include <map>
 #include <mutex>
 
@@ -65,13 +63,6 @@ std::vector<std::string> emitter_names() {
   std::vector<std::string> names;
   for (const auto& [name, factory] : r.factories) names.push_back(name);
   return names;
-}
-
-void load_library(const std::string& library) {
-  const std::string path = library.find('/') == std::string::npos
-                               ? "./" + library
-                               : library;  // a file, never one that the loader searches for
-  if (!::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) fail("cannot load {}: {}", library, ::dlerror());
 }
 
 }  // namespace coil::wrapper

@@ -14,11 +14,9 @@ using EmitterFactory = std::function<std::unique_ptr<Emitter>()>;
 
 /// Adds a language, for `coil compile --emit NAME`. Throws Error when the name is taken. Libraries from outside call it
 /// as they are loaded (`--load LIBRARY`).
-COIL_EMITTER_API void register_emitter(const std::string& language, EmitterFactory);
+COIL_EXTENSION_API void register_emitter(const std::string& language, EmitterFactory);
 /// Throws Error with the languages that there are.
 std::unique_ptr<Emitter> make_emitter(std::string_view language);
 std::vector<std::string> emitter_names();
-/// Loads a library from outside, which registers what it brings: languages, operators. Throws Error.
-void load_library(const std::string& library);
 
 }  // namespace coil::wrapper

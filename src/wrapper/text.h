@@ -33,14 +33,15 @@
 #include <string>
 #include <string_view>
 
+#include "support/extension_api.h"
 #include "wrapper/program.h"
 
 namespace coil::wrapper {
 
 /// All that there is to the program but the values of its constants.
-std::string to_text(const Program&);
+COIL_EXTENSION_API std::string to_text(const Program&);
 /// The lines alone, for people: without sizes' ranges, origins and the kernels' text.
-std::string to_string(const Program&);
+COIL_EXTENSION_API std::string to_string(const Program&);
 /// Throws Error with the line's number. The program is verified by whoever wants that.
 Program parse(std::string_view text);
 /// Whether a file holds this text form, by its first line that is no comment.

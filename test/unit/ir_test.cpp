@@ -121,10 +121,10 @@ TEST_F(IrTest, CostlyValuesWithSeveralUsersAreRealized) {
   TensorBox x = input({4});
   TensorBox cheap = make_pointwise(graph, DType::F32, {}, x.sizes, pool.op(ScalarOp::Neg, element(x)));
   TensorBox costly = make_pointwise(graph, DType::F32, {}, x.sizes, pool.op(ScalarOp::Exp, element(x)));
-  realize_by_policy(cheap, 2);
-  realize_by_policy(costly, 1);
+  realize_by_policy(cheap, 2, {});
+  realize_by_policy(costly, 1, {});
   EXPECT_FALSE(cheap.storage->realized() || costly.storage->realized());
-  realize_by_policy(costly, 2);
+  realize_by_policy(costly, 2, {});
   EXPECT_TRUE(costly.storage->realized());
 }
 

@@ -91,6 +91,29 @@ TEST_F(Fixture, DifferentSpacesAreRefusedWithAReason) {
   EXPECT_NE(schedule.refusals[0].reason, "");
 }
 
+TEST_F(Fixture, ThePolicyIsAskedAboutEachPair) {
+  struct Asked : scheduler::Choices {
+    std::optional<std::string> refuses_loops(const scheduler::Joint& joint) const override {
+      joints.push_back(joint);
+      return joint.mixes ? std::optional<std::string>("rows are for weekdays") : std::nullopt;
+    }
+    std::int64_t gain(const scheduler::Joint& joint) const override { return joint.saved_bytes; }
+    mutable std::vector<scheduler::Joint> joints;
+  };
+  const Asked policy;
+  const TensorBox sum = pointwise(ScalarOp::Add, input("x", {64, 768}), input("y", {64, 768}));
+  returns(pointwise(ScalarOp::Mul, sum, sum));
+  returns(row_sum(sum));
+  const auto schedule = scheduler::schedule(graph, policy);
+  ASSERT_EQ(schedule.items.size(), 2u) << scheduler::to_string(graph, schedule);
+  ASSERT_FALSE(schedule.refusals.empty());
+  EXPECT_EQ(schedule.refusals.back().reason, "rows are for weekdays");
+  ASSERT_FALSE(policy.joints.empty());
+  EXPECT_FALSE(policy.joints.front().mixes);
+  EXPECT_EQ(policy.joints.back().rows, 64);
+  EXPECT_EQ(policy.joints.back().row, 768);
+}
+
 TEST_F(Fixture, OperationsThatShareAnInputAreLaidOverEachOtherByTheOrderOfTheirReads) {
   const TensorBox x = input("x", {4, 16, 9});
   returns(pointwise(ScalarOp::Add, x, x));

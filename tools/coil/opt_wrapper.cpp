@@ -1,6 +1,5 @@
 // `coil opt` on wrapper lines: passes, and the emitters alone.
-#include "codegen/cpp/toolchain.h"
-#include "codegen/cuda/backend.h"
+#include "codegen/backends.h"
 #include "compiler/options.h"
 #include "compiler/pipeline.h"
 #include "opt.h"
@@ -13,12 +12,9 @@
 namespace coil::cli {
 namespace {
 
-/// The kernels of a program for a GPU, compiled for the one that is there (sm_90 where none is).
-void add_binaries(const wrapper::Program& program, wrapper::EmitOptions& options) {
-  if (target::emitted_language(program.device.type) != "cuda")
-    fail("coil opt has no compiler for kernels of {}", to_string(program.device));
-  const auto backend =
-      codegen::make_cuda_backend({.device = program.device.index, .arch = "", .nvrtc = "", .cluster = ""});
+/// The kernels of a program, compiled for the device that is there (of GPUs, for sm_90 where none is).
+void add_binaries(const wrapper::Program& program, const codegen::Toolchain& toolchain, wrapper::EmitOptions& options) {
+  const auto backend = codegen::make_backend({program.device, Settings{}, toolchain, nullptr});
   std::vector<std::string> texts;
   for (const wrapper::Kernel& k : program.kernels) texts.push_back(k.text);
   options.isa = backend->isa();
@@ -36,7 +32,7 @@ std::string written(const wrapper::Program& program, const std::string& language
   const auto emitter = wrapper::make_emitter(language);
   wrapper::EmitOptions options{
       .lanes = toolchain.lanes, .isa = toolchain.isa, .flags = toolchain.flags, .source_name = "program." + language};
-  if (emitter->needs_binaries(program)) add_binaries(program, options);
+  if (emitter->needs_binaries(program)) add_binaries(program, toolchain, options);
   return emitter->emit(program, options);
 }
 

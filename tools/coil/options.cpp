@@ -6,7 +6,6 @@
 #include <cstdio>
 
 #include "support/error.h"
-#include "wrapper/emitters.h"
 
 namespace coil::cli {
 
@@ -21,7 +20,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool packages) {
            o.compile.device = device;
            o.device_given = true;
          },
-         "Device to compile for: cpu, cuda or cuda:N (default cpu)")
+         "Device to compile for: cpu, cuda or cuda:N, or one that a library brings (default cpu)")
       ->type_name("DEVICE");
   app.add_option("--threads", o.compile.threads, "CPU threads (default: all cores)")
       ->type_name("N")
@@ -39,7 +38,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool packages) {
          "timings")
       ->type_name("DIR");
   app.add_option("--load", o.libraries,
-                 "A library that registers operators, or further forms for --emit; may be repeated")
+                 "A library that brings devices, operators, or further forms for --emit; may be repeated")
       ->type_name("LIBRARY.so")
       ->allow_extra_args(false);
   app.add_option("--cache", o.cache, "Keep compiled kernels in this folder (default: no cache)")->type_name("DIR");
@@ -56,7 +55,7 @@ std::map<std::string, std::string> parse_pairs(const std::vector<std::string>& s
 }
 
 void ModelOptions::finish() {
-  for (const std::string& library : libraries) wrapper::load_library(library);
+  for (const std::string& library : libraries) load_library(library);
   for (const auto& [key, value] : parse_pairs(settings)) {
     if (key == "cuda.graphs") {
       if (value != "true" && value != "false") fail("setting cuda.graphs takes true or false, not '{}'", value);

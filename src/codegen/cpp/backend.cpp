@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/backends.h"
 #include "codegen/cpp/attention_call.h"
 #include "codegen/cpp/kernel.h"
 #include "codegen/cpp/prelude.h"
@@ -60,6 +61,12 @@ class CppBackend : public Backend {
   KernelOptions options_;
   target::Target target_;
 };
+
+const RegisterBackend kCppBackend({.device = DeviceType::CPU, .language = "cpp", .make = [](BackendRequest request) {
+                                     return request.choices
+                                                ? make_cpp_backend(request.toolchain, std::move(request.choices))
+                                                : make_cpp_backend(request.toolchain);
+                                   }});
 
 }  // namespace
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "support/extension_api.h"
+
 namespace coil::codegen {
 
 /// A compiler and the instruction set that it compiles for.
@@ -38,7 +40,8 @@ struct CompileSharedOptions {
 /// Compiles each source (a whole translation unit) into a shared object and returns their bytes, in order.
 /// Sources found in the cache are not compiled; a damaged entry is a miss. Throws Error with the compiler's first
 /// complaint.
-std::vector<std::vector<std::byte>> compile_shared(const Toolchain&, std::span<const std::string> sources,
-                                                   const CompileSharedOptions& = {});
+COIL_EXTENSION_API std::vector<std::vector<std::byte>> compile_shared(const Toolchain&,
+                                                                      std::span<const std::string> sources,
+                                                                      const CompileSharedOptions& = {});
 
 }  // namespace coil::codegen

@@ -1,7 +1,9 @@
 #include "codegen/cuda/backend.h"
 
 #include <algorithm>
+#include <charconv>
 
+#include "codegen/backends.h"
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/nvrtc.h"
@@ -99,7 +101,27 @@ class CudaBackend : public Backend {
   LaunchRequest request_;
 };
 
+const RegisterBackend kCudaBackend({.device = DeviceType::CUDA, .language = "cuda", .make = [](BackendRequest request) {
+                                      return make_cuda_backend(
+                                          {.device = request.device.index,
+                                           .arch = request.settings.cuda_arch,
+                                           .nvrtc = request.settings.cuda_nvrtc,
+                                           .dependent_launch = request.settings.cuda_dependent_launch,
+                                           .launch_config = launch_config_of(request.settings),
+                                           .cluster = request.settings.cuda_cluster},
+                                          std::move(request.choices));
+                                    }});
+
 }  // namespace
+
+int launch_config_of(const Settings& settings) {
+  const std::string& text = settings.cuda_launch_config;
+  int number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (!text.empty() && (status != std::errc() || end != text.data() + text.size() || number < 0))
+    fail("cuda.launch_config is {}: it is a number from 0 on", text);
+  return number;
+}
 
 std::unique_ptr<Backend> make_cuda_backend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices) {
   return std::make_unique<CudaBackend>(std::move(options), std::move(choices));

@@ -2,8 +2,12 @@
 #pragma once
 #include "codegen/backend.h"
 #include "codegen/cpp/toolchain.h"
+#include "target/settings.h"
 
 namespace coil::codegen {
+
+/// The setting cuda.launch_config as a number. Throws Error where it is none.
+int launch_config_of(const Settings&);
 
 struct CudaOptions {
   int device = 0;                 ///< number of the GPU

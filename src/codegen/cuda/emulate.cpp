@@ -2,6 +2,7 @@
 // waits for the others of its block or warp.
 #include <algorithm>
 
+#include "codegen/backends.h"
 #include "codegen/cpp/backend.h"
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/backend.h"
@@ -103,6 +104,12 @@ class EmulatedBackend : public Backend {
   target::Target target_;
   LaunchRequest request_;
 };
+
+const RegisterBackend kEmulatedBackend(
+    {.device = DeviceType::CPU, .emulated = true, .make = [](BackendRequest request) {
+       return make_emulated_cuda_backend(request.toolchain, std::move(request.choices),
+                                         launch_config_of(request.settings));
+     }});
 
 }  // namespace
 

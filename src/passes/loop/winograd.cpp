@@ -29,16 +29,12 @@ using winograd::Transforms;
 constexpr double kMostBytes = 1 << 26;  ///< of both transforms
 
 /// What a convolution costs, in seconds: its multiplications, its weights, which a net reads from memory each time, and
-/// what is transformed, which is written and read within the caches. The rates are those of two threads of Zen 3; only
-/// their ratios count, and any choice is right.
-struct Cost {
-  static constexpr double kOperations = 200e9, kMemory = 20e9, kCaches = 50e9, kCall = 5e-6;
-  double seconds;
-
-  Cost(double multiplications, double weights, double transformed, double calls)
-      : seconds(2 * multiplications / kOperations + weights * sizeof(float) / kMemory +
-                2 * transformed * sizeof(float) / kCaches + calls * kCall) {}
-};
+/// what is transformed, which is written and read within the caches.
+double seconds_of(const target::Costs& costs, double multiplications, double weights, double transformed,
+                  double calls) {
+  return 2 * multiplications / costs.operations_per_second + weights * sizeof(float) / costs.memory_bytes_per_second +
+         2 * transformed * sizeof(float) / costs.cache_bytes_per_second + calls * costs.seconds_of_call;
+}
 
 bool all_are(const std::vector<std::int64_t>& values, std::int64_t value) {
   return std::ranges::all_of(values, [&](std::int64_t v) { return v == value; });
@@ -76,8 +72,9 @@ std::optional<std::int64_t> best_tile(ir::Graph& graph, const ir::Extern& call, 
   // Any choice is right for all sizes: the hint needs no guard.
   const auto pixels = static_cast<double>(graph.env().hint_or(y.sizes[0] * y.sizes[2] * y.sizes[3], 256));
   constexpr double kDirect = kWindow * kWindow;
-  double least =
-      wanted ? std::numeric_limits<double>::infinity() : Cost(kDirect * pixels * pairs, kDirect * pairs, 0, 1).seconds;
+  const target::Costs& costs = graph.target().costs;
+  double least = wanted ? std::numeric_limits<double>::infinity()
+                        : seconds_of(costs, kDirect * pixels * pairs, kDirect * pairs, 0, 1);
   std::optional<std::int64_t> best;
   for (const Transforms& t : winograd::all_transforms()) {
     if (wanted && *wanted != t.tile) continue;
@@ -88,7 +85,7 @@ std::optional<std::int64_t> best_tile(ir::Graph& graph, const ir::Extern& call, 
     const auto terms = static_cast<double>(t.terms()),
                transformed = terms * static_cast<double>(graph.env().hint_or(Tiles(y, t.tile).count(), 64));
     if (transformed * both * sizeof(float) > kMostBytes) continue;
-    const double seconds = Cost(transformed * pairs, terms * pairs, transformed * both, 3).seconds;
+    const double seconds = seconds_of(costs, transformed * pairs, terms * pairs, transformed * both, 3);
     if (seconds < least) least = seconds, best = t.tile;
   }
   return best && all_finite(*value) ? best : std::nullopt;

@@ -40,6 +40,11 @@ void register_device(DeviceType type, DeviceOpener open) {
     fail("devices of the type '{}' are registered already", to_string(Device{type}));
 }
 
+bool has_device(DeviceType type) {
+  std::lock_guard lock(openers().mutex);
+  return openers().by_type.contains(type);
+}
+
 std::shared_ptr<DeviceRuntime> open_device(Device device) {
   DeviceOpener open;
   {

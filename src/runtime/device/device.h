@@ -12,6 +12,7 @@
 #include "runtime/device/library.h"
 #include "runtime/device/overlap.h"
 #include "runtime/plan/plan.h"
+#include "support/extension_api.h"
 
 namespace coil::runtime {
 
@@ -46,7 +47,7 @@ class RecordedWork {
 };
 
 /// Work in order on one device: what one context needs. One thread at a time, between `begin` and `end` (QueueScope).
-class Queue {
+class COIL_EXTENSION_API Queue {
  public:
   virtual ~Queue() = default;
   virtual Device device() const = 0;
@@ -121,6 +122,8 @@ using DeviceOpener = std::function<std::shared_ptr<DeviceRuntime>(int index)>;
 /// Programs run on devices of this type from now on. The files that implement the built-in devices call it when the
 /// process starts. Throws Error for a type that has an opener already.
 void register_device(DeviceType, DeviceOpener);
+
+bool has_device(DeviceType);
 
 std::shared_ptr<DeviceRuntime> open_cpu();
 

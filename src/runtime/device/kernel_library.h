@@ -4,9 +4,11 @@
 #include <span>
 #include <string>
 
+#include "support/extension_api.h"
+
 namespace coil::runtime {
 
-class KernelLibrary {
+class COIL_EXTENSION_API KernelLibrary {
  public:
   /// Loads an ELF shared object. Throws Error with the loader's reason.
   explicit KernelLibrary(std::span<const std::byte> binary);

@@ -15,6 +15,7 @@
 #include "library_ops/descriptor.h"
 #include "runtime/plan/plan.h"
 #include "runtime/views/bound_view.h"
+#include "support/extension_api.h"
 
 namespace coil::runtime {
 
@@ -60,7 +61,7 @@ class Queue;
 /// On another device: the call site works on the queue, which outlives it. Operations that the host carries out for the
 /// device are made too.
 using QueueLibraryFactory = std::function<std::unique_ptr<LibraryOp>(const Attributes&, Queue&)>;
-std::unique_ptr<LibraryOp> make_library_op(Queue&, std::string_view op, const Attributes&);
+COIL_EXTENSION_API std::unique_ptr<LibraryOp> make_library_op(Queue&, std::string_view op, const Attributes&);
 void define_library_op(DeviceType, std::string_view op, QueueLibraryFactory);
 
 /// A factory of call sites of a class, which is made of the attributes or of nothing.

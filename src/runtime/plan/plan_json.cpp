@@ -430,6 +430,15 @@ int version_of(const Plan& plan) {
   return plan.check_lifetimes || std::any_of(plan.steps.begin(), plan.steps.end(), is_new) ? 4 : 3;
 }
 
+/// A program for a device that a library brings, which was not loaded, is whole.
+void check_device(const Json& j) {
+  const auto device = j.find("device");
+  if (device == j.end() || !device->is_string()) return;
+  const std::string name = device->get<std::string>(), kind = name.substr(0, name.find(':'));
+  if (DeviceType::is_name(kind) && !DeviceType::find(kind))
+    fail("it is for the device '{}', which nothing here brings; load the library that does (--load LIBRARY)", name);
+}
+
 }  // namespace
 
 std::string plan_to_json(const Plan& plan) {
@@ -455,9 +464,18 @@ std::string plan_to_json(const Plan& plan) {
 }
 
 Plan plan_from_json(std::string_view text) {
+  Json j;
   try {
     check_nesting(text);
-    return read_plan(Json::parse(text));
+    j = Json::parse(text);
+  } catch (const nlohmann::json::exception& e) {
+    fail("the plan is damaged: {}", e.what());
+  } catch (const Error& e) {
+    fail("the plan is damaged: {}", e.what());
+  }
+  if (j.is_object()) check_device(j);
+  try {
+    return read_plan(j);
   } catch (const nlohmann::json::exception& e) {
     fail("the plan is damaged: {}", e.what());
   } catch (const Error& e) {

@@ -1,11 +1,12 @@
 // Copies elements between two layouts of the same sizes.
 #pragma once
+#include "support/extension_api.h"
 #include "tensor/tensor.h"
 
 namespace coil::runtime {
 
 /// `to[i] = from[i]` for every index; sizes and dtype are equal, strides need not be. The two must not overlap.
-void copy_strided(const Tensor& to, const Tensor& from);
+COIL_EXTENSION_API void copy_strided(const Tensor& to, const Tensor& from);
 
 /// Whether two lists are equal; they are a few numbers long.
 inline bool same_numbers(std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
@@ -25,6 +26,6 @@ Sizes strides_of_copy(const Tensor&);
 
 /// Elements from the first to the last that a layout addresses, both included; 0 when there are none. Throws Error when
 /// that does not fit in 64 bits or a stride is negative.
-std::int64_t layout_span(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides);
+COIL_EXTENSION_API std::int64_t layout_span(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides);
 
 }  // namespace coil::runtime

@@ -12,7 +12,7 @@ namespace coil::wrapper {
 
 /// One file being written. The names of buffers and symbols are Python identifiers, unlike all that the support text
 /// defines.
-class COIL_EMITTER_API PythonFile {
+class COIL_EXTENSION_API PythonFile {
  public:
   PythonFile(const Program&, const EmitOptions&);
 

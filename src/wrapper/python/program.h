@@ -7,7 +7,7 @@
 
 namespace coil::wrapper {
 
-class COIL_EMITTER_API PythonProgram : public Emitter {
+class COIL_EXTENSION_API PythonProgram : public Emitter {
  public:
   std::string emit(const Program&, const EmitOptions&) override;
   bool reads_packed_weights() const override { return false; }

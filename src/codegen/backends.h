@@ -1,0 +1,43 @@
+// The backends that there are, by the kind of device they make kernels for.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "codegen/backend.h"
+#include "codegen/cpp/toolchain.h"
+#include "target/settings.h"
+
+namespace coil::codegen {
+
+/// What a backend is made for.
+struct BackendRequest {
+  Device device;
+  const Settings& settings;
+  const Toolchain& toolchain;                   ///< of the machine that compiles
+  std::unique_ptr<scheduler::Choices> choices;  ///< the fusion policy; none: the backend's own
+};
+
+using BackendFactory = std::function<std::unique_ptr<Backend>(BackendRequest)>;
+
+struct BackendKind {
+  DeviceType device;
+  bool emulated = false;  ///< for the setting cuda.emulate: another device's kernels, run by this one
+  std::string language;   ///< that `--emit=cpp` and `--emit=python` have of its kernels; empty where they have none
+  BackendFactory make;
+};
+
+/// Programs compile for devices of this kind from now on. The files that implement the built-in backends call it when
+/// the process starts, libraries from outside through Extension (compiler/extension.h). Throws Error where the kind of
+/// device has a backend already.
+void register_backend(BackendKind);
+/// The same when the process starts: a constant of this type in the backend's file.
+struct RegisterBackend {
+  explicit RegisterBackend(BackendKind kind) { register_backend(std::move(kind)); }
+};
+/// Throws Error, with the kinds of devices that have one, where this one has none.
+std::unique_ptr<Backend> make_backend(BackendRequest);
+/// The language that programs in C++ and Python have kernels in: `cpp` or `cuda`; empty where they have none.
+std::string emitted_language(DeviceType);
+
+}  // namespace coil::codegen
