@@ -69,8 +69,9 @@ constexpr LoopStep kLoop[] = {
 };
 
 constexpr WrapperStep kWrapper[] = {
-    {&passes::kCoalesceCopies}, {&passes::kCheckValues},   {&passes::kDropUnusedConstants}, {&passes::kBatchLaunches},
-    {&passes::kPlanLifetimes},  {&passes::kDefineSymbols}, {&passes::kCheckInputs},         {&passes::kVerifyLines},
+    {&passes::kCoalesceCopies}, {&passes::kCheckValues},   {&passes::kDropUnusedConstants},
+    {&passes::kBatchLaunches},  {&passes::kPlanLifetimes}, {&passes::kPlanCommBuffers},
+    {&passes::kDefineSymbols},  {&passes::kCheckInputs},   {&passes::kVerifyLines},
 };
 
 template <class Step>

@@ -94,7 +94,7 @@ class Registry {
     if (const auto found = joined_.find(name); found != joined_.end()) return found->second;
     const std::vector<int> ranks = find(asked, 0);
     const World& w = world();
-    if (!store_) store_ = open_store(w);
+    reach_store();
     GroupOptions options{.name = name, .backend = w.backend, .ranks = ranks, .store = store_, .timeout = w.timeout};
     options.rank = static_cast<int>(std::ranges::find(ranks, w.rank) - ranks.begin());
     options.address = !w.address.empty() ? w.address : store_->local_address();
@@ -102,7 +102,19 @@ class Registry {
     return joined_[name] = join(options);
   }
 
+  Meeting meet(std::string_view asked) {
+    const std::lock_guard lock(mutex_);
+    const std::vector<int> ranks = find(asked, 0);
+    reach_store();
+    const auto place = std::ranges::find(ranks, world().rank) - ranks.begin();
+    return {canonical(asked), static_cast<int>(place), ranks, store_, world().timeout};
+  }
+
  private:
+  void reach_store() {
+    if (!store_) store_ = open_store(world());
+  }
+
   static void check(const World& world) {
     if (world.size < 1 || world.rank < 0 || world.rank >= world.size)
       fail("rank {} of {} processes", world.rank, world.size);
@@ -205,5 +217,6 @@ void set_world(World world) { registry().set_world(std::move(world)); }
 void define_group(const std::string& name, std::vector<int> ranks) { registry().define(name, std::move(ranks)); }
 void require_group(std::string_view name, std::int64_t ranks) { registry().require(name, ranks); }
 std::shared_ptr<ProcessGroup> group(std::string_view name) { return registry().get(name); }
+Meeting meeting(std::string_view name) { return registry().meet(name); }
 
 }  // namespace coil::runtime::groups

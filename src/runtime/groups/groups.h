@@ -38,6 +38,19 @@ void define_group(const std::string& name, std::vector<int> ranks);
 /// Throws Error naming a group that is not there, this process is no member of, or this build cannot join. Looks at no
 /// other process. `ranks`: how many it must have; 0: any number.
 void require_group(std::string_view name, std::int64_t ranks = 0);
+/// What the members of a group find one another by.
+struct Meeting {
+  std::string name;
+  int rank = 0;            ///< in the group
+  std::vector<int> ranks;  ///< of its members among all processes
+  std::shared_ptr<Store> store;
+  Milliseconds timeout{};
+  int size() const { return static_cast<int>(ranks.size()); }
+};
+/// That of a group which this process is a member of. Reaches the store, and joins nothing. Throws Error as
+/// require_group does.
+Meeting meeting(std::string_view name);
+
 /// The group; joined when it is first asked for, which returns when all its ranks have come. `default` and `0`, as
 /// torch calls it, are all processes.
 std::shared_ptr<ProcessGroup> group(std::string_view name);
