@@ -89,7 +89,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
   const passes::Context context{machine.target(), settings};
   out.graph = stages(kStageLower.name,
                      [&] { return lowering::lower(module, lower_options(machine, settings), machine.target()); });
-  for (const std::string& warning : out.graph->warnings) runtime::tell(runtime::MessageLevel::Warning, warning);
+  for (const std::string& warning : out.graph->warnings) runtime::warn(warning);
   stages.show(kStageLower, [&] { return print(*out.graph); });
   run_passes(loop_pipeline(), *out.graph, context, stages);
   stages.show(kStageIr, [&] { return print(*out.graph); });

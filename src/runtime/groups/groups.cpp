@@ -107,7 +107,7 @@ class Registry {
     const std::vector<int> ranks = find(asked, 0);
     reach_store();
     const auto place = std::ranges::find(ranks, world().rank) - ranks.begin();
-    return {canonical(asked), static_cast<int>(place), ranks, store_, world().timeout};
+    return {canonical(asked), static_cast<int>(place), ranks, store_, world().timeout, world().shares};
   }
 
  private:
@@ -208,6 +208,7 @@ World world_of_environment() {
     world.serves = variable("TORCHELASTIC_USE_AGENT_STORE").value_or("") != "True";
   }
   if (const auto backend = variable("COIL_GROUP_BACKEND")) world.backend = *backend;
+  world.shares = variable("COIL_GROUP_SHARED").value_or("1") != "0";
   if (const auto address = variable("COIL_GROUP_ADDRESS")) world.address = *address;
   if (variable("COIL_GROUP_TIMEOUT")) world.timeout = std::chrono::seconds(number_of("COIL_GROUP_TIMEOUT", 1, kLong));
   return world;

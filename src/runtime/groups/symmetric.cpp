@@ -99,6 +99,10 @@ class Allocation final : public SymmetricMemory {
  private:
   Offer offer() {
     Offer mine{.plan = to_hex(hash(request_.plan)), .bytes = std::to_string(request_.bytes)};
+    if (!meeting_.shares) {
+      mine.refusal = "COIL_GROUP_SHARED says that they are not to";
+      return mine;
+    }
     try {
       own_ = backend_.allocate(request_.bytes, request_.device);
       own_pad_ = host_.allocate(pad_bytes(), {});
@@ -173,10 +177,10 @@ class Allocation final : public SymmetricMemory {
       const std::lock_guard lock(r.mutex);
       if (!r.warned.insert(group()).second) return;
     }
-    runtime::tell(MessageLevel::Warning,
-                  "the ranks of process group '{}' cannot share memory, so that its sums go through the group's own "
-                  "collectives ({})",
-                  group(), why);
+    runtime::warn(
+        fmt::format("the ranks of process group '{}' cannot share memory, so that its sums go through the group's own "
+                    "collectives ({})",
+                    group(), why));
   }
 
   Meeting meeting_;
