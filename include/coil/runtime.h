@@ -181,6 +181,8 @@ COIL_C_API void coil_groups_settle(void);
 typedef struct coil_comm coil_comm;
 COIL_C_API coil_comm* coil_comm_open(const char* group, size_t bytes, const char* plan);
 COIL_C_API void* coil_comm_data(const coil_comm*);
+/* After a run that failed: the memory is of no use any more on any rank, whose next exchange is an error. */
+COIL_C_API void coil_comm_abandon(coil_comm*);
 /* Addresses in it are of no use after this; null does nothing. */
 COIL_C_API void coil_comm_close(coil_comm*);
 

@@ -285,6 +285,7 @@ NB_MODULE(_native, m) {
         runtime::register_symm_mem_args(schema, std::move(names));
       },
       "These arguments of the operator lie in memory that ranks share.");
+  m.def("has_symm_mem_args", &runtime::has_symm_mem_args, "Whether any operator has arguments of this kind.");
   m.def(
       "symm_mem_args", [](const std::string& op) { return runtime::symm_mem_args(op); },
       "Those that were named of an operator, `mylib.push.default`.");

@@ -54,7 +54,8 @@ std::vector<Descriptor> collective_ops() {
        .traits = {Trait::Exchange}},
       {.name = std::string(kTwoShot),
        .sentence =
-           "The same, but each rank adds up its share alone, over its own x, and the others read the sums there.",
+           "As one_shot_all_reduce, but each rank adds up its share alone, over its own x, and the others read the "
+                   "sums there.",
        .operands = {{"x", "any", "in a communication buffer of the group; dense, row-major"}},
        .results = {{"y", "like x", "dense, row-major; in memory of its own"},
                    {"x", "the same memory", "of no use any more"}},

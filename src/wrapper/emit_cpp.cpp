@@ -203,6 +203,7 @@ class Printer {
       const std::string group = c_string(pools_[k].layout.group);
       members_ += fmt::format("  Comm comm{}{{{}, {}, {}}};\n", k, group, pools_[k].bytes, c_string(pools_[k].plan));
       ops_ += fmt::format("  check(coil_group_require({}, 0));\n", group);
+      line("const CommRun run_in_comm{0}{{comm{0}}};", k);
     }
   }
 

@@ -29,11 +29,22 @@ class Comm {
     return {{static_cast<char*>(coil_comm_data(memory_)) + offset}};
   }
 
+  void abandon() { coil_comm_abandon(memory_); }
+
  private:
   const char* group_;
   size_t bytes_;
   const char* plan_;
   coil_comm* memory_ = nullptr;
+};
+
+/// A run: where it fails, other ranks are told.
+struct CommRun {
+  Comm& comm;
+  int exceptions = std::uncaught_exceptions();
+  ~CommRun() {
+    if (std::uncaught_exceptions() > exceptions) comm.abandon();
+  }
 };
 
 /// An exchange with other processes that was started: it ends before the memory goes that it reads and writes.

@@ -59,6 +59,9 @@ coil_comm* coil_comm_open(const char* group, size_t bytes, const char* plan) {
 }
 
 void* coil_comm_data(const coil_comm* comm) { return comm ? comm->memory->data() : nullptr; }
+void coil_comm_abandon(coil_comm* comm) {
+  if (comm) comm->memory->abandon();
+}
 void coil_comm_close(coil_comm* comm) { delete comm; }
 
 int coil_comm_ranks(const void* address, int32_t* rank, int32_t* size) {

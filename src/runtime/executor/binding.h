@@ -73,6 +73,10 @@ class Binding {
   std::span<const std::uint64_t> state();
   /// Memory of a buffer that the run allocated.
   const Storage& late_memory(BufferId owner) const { return late_memory_[owner]; }
+  /// After a run that failed: other ranks' next exchanges would meet none of this one's.
+  void abandon_pools() noexcept {
+    for (const auto& pool : pools_) pool->abandon();
+  }
   /// Lets go of what the run allocated.
   void release();
 

@@ -119,6 +119,13 @@ std::string SignalPads::name_of(int rank) const {
   return all == rank ? fmt::format("rank {}", rank) : fmt::format("rank {} (rank {} of all)", rank, all);
 }
 
+void SignalPads::abandon() noexcept {
+  Pad& mine = pad(meeting_.rank);
+  mine.state = kFailed;
+  wake_all(mine.turn);
+  is_abandoned_ = true;
+}
+
 void SignalPads::give_up(const Doing& doing, const std::string& why) {
   Pad& mine = pad(meeting_.rank);
   mine.state = kFailed;
@@ -136,6 +143,9 @@ bool SignalPads::has_come(int rank, std::uint32_t turn) const {
 void SignalPads::barrier(const Doing& doing) {
   if (!broken_.empty())
     fail("the shared memory of process group '{}' is of no use any more: {}", meeting_.name, broken_);
+  if (is_abandoned_)
+    fail("the shared memory of process group '{}' is of no use any more: a run on rank {} has failed", meeting_.name,
+         meeting_.rank);
   Pad& mine = pad(meeting_.rank);
   const std::uint32_t turn = ++turn_;
   put(mine.doing[turn % 2], kTextBytes, doing.what);

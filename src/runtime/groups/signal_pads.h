@@ -23,8 +23,9 @@ class SignalPads {
   SignalPads(const SignalPads&) = delete;
   SignalPads& operator=(const SignalPads&) = delete;
 
-  /// As SymmetricMemory has it.
+  /// As SymmetricMemory has them.
   void barrier(const Doing&);
+  void abandon() noexcept;
   /// Fills a new segment in: done before others map it.
   static void begin(Segment&);
 
@@ -44,6 +45,7 @@ class SignalPads {
   std::vector<std::unique_ptr<Process>> processes_;
   std::uint32_t turn_ = 0;
   std::string broken_;
+  bool is_abandoned_ = false;
 };
 
 }  // namespace coil::runtime::groups

@@ -96,6 +96,10 @@ class Allocation final : public SymmetricMemory {
     pads_->barrier(doing);
   }
 
+  void abandon() noexcept override {
+    if (pads_) pads_->abandon();
+  }
+
  private:
   Offer offer() {
     Offer mine{.plan = to_hex(hash(request_.plan)), .bytes = std::to_string(request_.bytes)};

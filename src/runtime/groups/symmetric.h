@@ -36,6 +36,9 @@ class SymmetricMemory {
   /// Returns when all ranks have come to it: what they wrote before can be read then. Throws Error naming the rank that
   /// is gone, late, or about to do something else; the memory is of no more use then, on any rank.
   virtual void barrier(const Doing&) = 0;
+  /// This rank's run has failed between two exchanges, so that its next one would meet the others' at another place:
+  /// the memory is of no more use, on any rank.
+  virtual void abandon() noexcept = 0;
 };
 
 struct SymmetricRequest {

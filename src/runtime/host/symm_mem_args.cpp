@@ -116,4 +116,10 @@ std::vector<std::string> symm_mem_args(std::string_view operator_name) {
   return found == r.names.end() ? std::vector<std::string>{} : found->second;
 }
 
+bool has_symm_mem_args() {
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  return !r.names.empty();
+}
+
 }  // namespace coil::runtime

@@ -15,4 +15,7 @@ void register_symm_mem_args(std::string_view schema, std::vector<std::string> na
 /// Those of `mylib.push.default`, in the order in which they were named; empty where nobody has named any.
 std::vector<std::string> symm_mem_args(std::string_view operator_name);
 
+/// Whether any operator has some.
+bool has_symm_mem_args();
+
 }  // namespace coil::runtime

@@ -181,7 +181,7 @@ class SharedSum : public LibraryOp {
       fail("{} gives as many elements as it takes, of the same type", op_);
     if (!groups::has_symmetric_sum(inputs[0].dtype)) fail("{} adds no {}", op_, torch_name(inputs[0].dtype));
     elements_ = {inputs[0].dtype, numel(inputs[0].sizes)};
-    doing_.what = fmt::format("{} of {} {}", op_, elements_.count, torch_name(elements_.dtype));
+    operand_ = nullptr;
   }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
@@ -200,6 +200,7 @@ class SharedSum : public LibraryOp {
     if (place->memory->bytes() - place->offset < bytes) fail("{}: the communication buffer is too small", op_);
     place_ = *place;
     operand_ = operand;
+    doing_.what = fmt::format("{} of {} {} at {}", op_, elements_.count, torch_name(elements_.dtype), place->offset);
   }
 
   void by_group(const void* x, void* y) {
