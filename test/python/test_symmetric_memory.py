@@ -220,7 +220,7 @@ def test_memory_that_cannot_be_shared(pair):
     package = compiled(pair, 2, "sums", "one", *SETTINGS["one"])
     env = coil_harness.ENVIRONMENT | {"COIL_GROUP_STORE": f"file:{pair / 'store-apart'}", "COIL_GROUP_SHARED": "0"}
     files = lambda rank: [
-        *("--inputs", pair / f"sums.{rank}.in.safetensors", "--outputs", pair / f"sums.{rank}.apart.safetensors"),
+        *("--inputs", pair / "sums.{rank}.in.safetensors", "--outputs", pair / "sums.{rank}.apart.safetensors"),
     ]
     done = on_ranks(2, lambda rank: [COIL, "run", str(package).replace("{rank}", str(rank)), *files(rank)], env)
     all_well(done)

@@ -41,18 +41,13 @@ void check_host(const Plan& plan, const Host& host) {
   if (!missing.empty()) fail("the program leaves {} to its host, which has no such operator", fmt::join(missing, ", "));
 }
 
-bool exchanges(const ExternCall& call) {
-  return library_ops::has(call.op, library_ops::Trait::Collective) ||
-         library_ops::has(call.op, library_ops::Trait::Exchange);
-}
-
 /// This process is one of each group that the program exchanges values in.
 void check_groups(const Plan& plan) {
   namespace names = library_ops::collectives;
   for (const Step& step : plan.steps)
-    if (auto* call = std::get_if<ExternCall>(&step); call && exchanges(*call))
+    if (auto* call = std::get_if<ExternCall>(&step); call && library_ops::has(call->op, library_ops::Trait::Collective))
       groups::require_group(read(call->attributes, names::kGroup), find(call->attributes, names::kRanks).value_or(0));
-  for (const CommPool& pool : plan.comm_pools) groups::require_group(pool.group);
+  for (const CommPool& pool : plan.comm_pools) groups::require_member(pool.group);
 }
 
 std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) {

@@ -83,16 +83,16 @@ class Registry {
   }
 
   /// The members of a group that this process is a member of.
-  std::vector<int> require(std::string_view asked, std::int64_t wanted) {
+  std::vector<int> require(std::string_view asked, std::int64_t wanted, bool joins) {
     const std::lock_guard lock(mutex_);
-    return find(asked, wanted);
+    return find(asked, wanted, joins);
   }
 
   std::shared_ptr<ProcessGroup> get(std::string_view asked) {
     const std::lock_guard lock(mutex_);
     const std::string name = canonical(asked);
     if (const auto found = joined_.find(name); found != joined_.end()) return found->second;
-    const std::vector<int> ranks = find(asked, 0);
+    const std::vector<int> ranks = find(asked, 0, true);
     const World& w = world();
     reach_store();
     GroupOptions options{.name = name, .backend = w.backend, .ranks = ranks, .store = store_, .timeout = w.timeout};
@@ -104,7 +104,7 @@ class Registry {
 
   Meeting meet(std::string_view asked) {
     const std::lock_guard lock(mutex_);
-    const std::vector<int> ranks = find(asked, 0);
+    const std::vector<int> ranks = find(asked, 0, false);
     reach_store();
     const auto place = std::ranges::find(ranks, world().rank) - ranks.begin();
     return {canonical(asked), static_cast<int>(place), ranks, store_, world().timeout, world().shares};
@@ -156,7 +156,8 @@ class Registry {
     }
   }
 
-  std::vector<int> find(std::string_view asked, std::int64_t wanted) try {
+  /// `joins`: the group's backend is needed.
+  std::vector<int> find(std::string_view asked, std::int64_t wanted, bool joins) try {
     const std::string name = canonical(asked);
     const World& w = world();
     read_environment();
@@ -172,7 +173,7 @@ class Registry {
       fail("this process, rank {}, is none of its members (ranks {})", w.rank, fmt::join(ranks, ", "));
     if (wanted > 0 && static_cast<std::size_t>(wanted) != ranks.size())
       fail("the program was exported for {} ranks, but there are {}", wanted, ranks.size());
-    check_backend(w.backend);
+    if (joins) check_backend(w.backend);
     return ranks;
   } catch (const Error& e) {
     fail("process group '{}': {}", asked, e.what());
@@ -216,7 +217,8 @@ World world_of_environment() {
 
 void set_world(World world) { registry().set_world(std::move(world)); }
 void define_group(const std::string& name, std::vector<int> ranks) { registry().define(name, std::move(ranks)); }
-void require_group(std::string_view name, std::int64_t ranks) { registry().require(name, ranks); }
+void require_group(std::string_view name, std::int64_t ranks) { registry().require(name, ranks, true); }
+void require_member(std::string_view name) { registry().require(name, 0, false); }
 std::shared_ptr<ProcessGroup> group(std::string_view name) { return registry().get(name); }
 Meeting meeting(std::string_view name) { return registry().meet(name); }
 

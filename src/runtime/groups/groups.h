@@ -40,6 +40,8 @@ void define_group(const std::string& name, std::vector<int> ranks);
 /// Throws Error naming a group that is not there, this process is no member of, or this build cannot join. Looks at no
 /// other process. `ranks`: how many it must have; 0: any number.
 void require_group(std::string_view name, std::int64_t ranks = 0);
+/// The same for a group that may never be joined: its backend need not be there.
+void require_member(std::string_view name);
 /// What the members of a group find one another by.
 struct Meeting {
   std::string name;
