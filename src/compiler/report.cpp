@@ -214,8 +214,10 @@ void describe_program(CompileReport& report, const wrapper::Program& program) {
   for (const wrapper::Line& line : program.lines) {
     if (auto* a = std::get_if<wrapper::Allocate>(&line))
       memory[a->buffer] = a->buffer, owners[a->buffer] = 1, live += bytes_of(program, a->buffer);
-    if (auto* a = std::get_if<wrapper::AllocateComm>(&line)) live += static_cast<std::uint64_t>(wrapper::comm_bytes(program, a->buffer));
-    if (auto* f = std::get_if<wrapper::FreeComm>(&line)) live -= static_cast<std::uint64_t>(wrapper::comm_bytes(program, f->buffer));
+    if (auto* a = std::get_if<wrapper::AllocateComm>(&line))
+      live += static_cast<std::uint64_t>(wrapper::comm_bytes(program, a->buffer));
+    if (auto* f = std::get_if<wrapper::FreeComm>(&line))
+      live -= static_cast<std::uint64_t>(wrapper::comm_bytes(program, f->buffer));
     if (auto* r = std::get_if<wrapper::Reuse>(&line)) memory[r->to] = memory[r->from], ++owners[memory[r->from]];
     if (auto* f = std::get_if<wrapper::Free>(&line); f && --owners[memory[f->buffer]] == 0)
       live -= bytes_of(program, memory[f->buffer]);

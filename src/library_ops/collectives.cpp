@@ -55,7 +55,7 @@ std::vector<Descriptor> collective_ops() {
       {.name = std::string(kTwoShot),
        .sentence =
            "As one_shot_all_reduce, but each rank adds up its share alone, over its own x, and the others read the "
-                   "sums there.",
+           "sums there.",
        .operands = {{"x", "any", "in a communication buffer of the group; dense, row-major"}},
        .results = {{"y", "like x", "dense, row-major; in memory of its own"},
                    {"x", "the same memory", "of no use any more"}},
@@ -66,7 +66,7 @@ std::vector<Descriptor> collective_ops() {
        .operands = {{"x", "any", "in a communication buffer of the group"}},
        .results = {{"x", "the same memory"}},
        .attributes = {kGroup},
-       .traits = {Trait::Exchange}},
+       .traits = {Trait::Exchange, Trait::Barrier}},
   };
 }
 

@@ -92,6 +92,7 @@ std::string_view to_string(Trait trait) {
     case Trait::Collective: return "exchanges values with other processes";
     case Trait::Wait: return "waits for a collective";
     case Trait::Exchange: return "exchanges values with other processes, and is done when it returns";
+    case Trait::Barrier: return "is a barrier";
   }
   return {};
 }

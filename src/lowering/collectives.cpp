@@ -131,13 +131,15 @@ Lowered over(Context& ctx, const ops::Value& operand, One one) {
   return results;
 }
 
-/// The library operation that adds up what lies in memory that ranks share; empty where the group's own collective is
-/// to do it.
-std::string_view shared_sum(Context& ctx, const TensorBox& x, std::string_view reduce) {
-  if (reduce != "sum") return {};
+/// How often ranks meet to add up what lies in memory that they share.
+enum class Shots : std::uint8_t { None, One, Two };
+
+/// None where the group's own collective is to do it.
+Shots shots_of(Context& ctx, const TensorBox& x, std::string_view reduce) {
+  if (reduce != "sum") return Shots::None;
   const auto bytes = ir::comm_bytes(ctx.graph.env(), x.dtype(), x.sizes, sym::contiguous_strides(x.sizes));
-  if (!bytes || *bytes > std::max(ctx.options.one_shot_bytes, ctx.options.two_shot_bytes)) return {};
-  return *bytes <= ctx.options.one_shot_bytes ? names::kOneShot : names::kTwoShot;
+  if (!bytes || *bytes > std::max(ctx.options.one_shot_bytes, ctx.options.two_shot_bytes)) return Shots::None;
+  return *bytes <= ctx.options.one_shot_bytes ? Shots::One : Shots::Two;
 }
 
 /// The value's own memory as a communication buffer; nothing where it cannot be one, or does not lie row by row.
@@ -161,24 +163,25 @@ BufferView comm_copy(Context& ctx, const TensorBox& x, const ir::CommBufferLayou
   return library_operand(copy);
 }
 
-TensorBox sum_in_shared_memory(Context& ctx, std::string_view op, const TensorBox& x, const std::string& group,
+TensorBox sum_in_shared_memory(Context& ctx, Shots shots, const TensorBox& x, const std::string& group,
                                const sym::TensorMeta& meta) {
   const ir::CommBufferLayout layout{ir::CommKind::Symmetric, group};
   std::optional<BufferView> operand;
-  if (op == names::kOneShot) operand = own_comm_buffer(ctx, x, layout);
+  if (shots == Shots::One) operand = own_comm_buffer(ctx, x, layout);
   if (!operand) operand = comm_copy(ctx, x, layout);  // of which the other one makes something else
   const BufferView result = fresh_result(ctx, meta);
   std::vector<BufferView> results{result};
-  if (op == names::kTwoShot) results.push_back(*operand);
-  add_library_call(ctx, std::string(op), {{"group", group}}, {*operand}, std::move(results));
+  if (shots == Shots::Two) results.push_back(*operand);
+  add_library_call(ctx, std::string(shots == Shots::One ? names::kOneShot : names::kTwoShot), {{"group", group}},
+                   {*operand}, std::move(results));
   return ir::whole(ctx.graph, result.buffer);
 }
 
 Lowered all_reduce(Context& ctx, const ops::Values& args) {
   return over(ctx, args[0], [&](const TensorBox& x, const sym::TensorMeta& meta) {
     const std::string reduce = reduction_of(ctx, args[1], x.dtype());
-    if (const std::string_view op = shared_sum(ctx, x, reduce); !op.empty())
-      return sum_in_shared_memory(ctx, op, x, group_of(args[2]), meta);
+    if (const Shots shots = shots_of(ctx, x, reduce); shots != Shots::None)
+      return sum_in_shared_memory(ctx, shots, x, group_of(args[2]), meta);
     const BufferView copy = fresh_copy(ctx, x);
     return start(ctx, names::kAllReduce, {{"group", group_of(args[2])}, {"reduce", reduce}}, {copy}, copy);
   });

@@ -187,14 +187,15 @@ class Verifier {
   void shared_exchange(const CallExtern& c) {
     namespace names = library_ops::collectives;
     if (!library_ops::has(c.op, library_ops::Trait::Exchange)) return;
+    const bool is_barrier = library_ops::has(c.op, library_ops::Trait::Barrier);
     const Buffer& x = p_.buffers[c.inputs.at(0).buffer];
     COIL_CHECK(x.comm && x.comm->group == read(c.attributes, names::kGroup),
                "line {} exchanges {}, which is no communication buffer of process group '{}'", at_, x.name,
                read(c.attributes, names::kGroup));
-    COIL_CHECK(c.op == names::kBarrier || c.inputs[0].buffer != c.outputs.at(0).buffer,
+    COIL_CHECK(is_barrier || c.inputs[0].buffer != c.outputs.at(0).buffer,
                "line {} writes sums to {}, which other ranks read", at_, x.name);
     for (CommPlace& place : comm_)
-      if (c.op == names::kBarrier && *p_.buffers[place.buffer].comm == *x.comm) place.read_by_host = false;
+      if (is_barrier && *p_.buffers[place.buffer].comm == *x.comm) place.read_by_host = false;
   }
 
   void read_by_host(const Uses& u) {

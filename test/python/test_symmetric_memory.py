@@ -162,7 +162,12 @@ def test_programs_that_plan_otherwise(pair):
 
 def test_rank_that_does_not_come(pair):
     package = compiled(pair, 2, "mlp", "one", *SETTINGS["one"])
-    env = {"COIL_GROUP_STORE": f"file:{pair / 'store-alone'}", "COIL_GROUP_TIMEOUT": "2", "RANK": "0", "WORLD_SIZE": "2"}
+    env = {
+        "COIL_GROUP_STORE": f"file:{pair / 'store-alone'}",
+        "COIL_GROUP_TIMEOUT": "2",
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+    }
     begin = time.monotonic()
     done = coil("bench", str(package).replace("{rank}", "0"), "--seconds", 1, env=coil_harness.ENVIRONMENT | env)
     assert done.returncode == 1 and "rank 1" in done.stderr and "internal error" not in done.stderr, done.stderr
@@ -227,9 +232,7 @@ def test_memory_that_cannot_be_shared(pair):
     for rank, (_, _, errors) in enumerate(done):
         assert errors.count("cannot share memory") == 1, errors
         want = load_file(pair / f"sums.{rank}.want.safetensors")
-        assert not differences(
-            load_file(pair / f"sums.{rank}.apart.safetensors"), want, lambda _: {"tolerance": 2e-2}
-        )
+        assert not differences(load_file(pair / f"sums.{rank}.apart.safetensors"), want, lambda _: {"tolerance": 2e-2})
 
 
 def test_nothing_stays_behind(pair):

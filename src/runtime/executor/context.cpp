@@ -38,7 +38,7 @@ struct Context::Impl {
   RecordedParts parts;
   bool recording = false, borrows_memory = false;
   bool in_steps = false;  ///< the last run came to its steps
-  bool writes_for_good;  ///< a run that fails half way for want of memory would leave inputs or states half written
+  bool writes_for_good;   ///< a run that fails half way for want of memory would leave inputs or states half written
   std::optional<std::uint32_t> seed;       ///< of constants: what random operators draw from
   std::optional<std::uint64_t> next_seed;  ///< told by the caller
   bool on_host;                            ///< the program runs on the CPU

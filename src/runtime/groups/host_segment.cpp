@@ -114,10 +114,10 @@ class OwnSegment final : public Segment {
 };
 
 const DefineSegments kHost(
-    DeviceType::CPU, {.allocate = [](std::size_t bytes, Device) { return std::make_unique<SharedSegment>(bytes); },
-                      .allocate_alone = [](std::size_t bytes, Device) { return std::make_unique<OwnSegment>(bytes); },
-                      .map = [](const std::string& handle, std::size_t bytes,
-                                Device) { return std::make_unique<SharedSegment>(handle, bytes); }});
+    Device{}.type, {.allocate = [](std::size_t bytes, Device) { return std::make_unique<SharedSegment>(bytes); },
+                    .allocate_alone = [](std::size_t bytes, Device) { return std::make_unique<OwnSegment>(bytes); },
+                    .map = [](const std::string& handle, std::size_t bytes,
+                              Device) { return std::make_unique<SharedSegment>(handle, bytes); }});
 
 }  // namespace
 }  // namespace coil::runtime::groups
