@@ -88,11 +88,11 @@ class HostCall {
   /// The operand where other ranks reach it: its own buffer, or a copy where that cannot be one.
   BufferView shared_operand(const fx::Node& n) {
     const TensorBox box = ctx_.tensor(const_cast<fx::Node*>(&n));
-    const bool own = !ir::comm_buffer_refusal(box, comm_);
+    const bool may_be_own = !ir::comm_buffer_refusal(box, comm_);
     BufferView view = recorded_operand(ctx_, n);
+    const bool can_be = !ir::fresh_comm_buffer_refusal(ctx_.graph, view.buffer);
     const bool is_own = box.storage->realized() && *box.storage->buffer == view.buffer;
-    if (is_own && !own) view = recorded_copy(ctx_, n);
-    if (is_own && own && ctx_.graph.buffer(view.buffer).layout.comm) return view;
+    if (can_be && is_own && !may_be_own) view = recorded_copy(ctx_, n);
     share(view.buffer, argument_);
     return view;
   }
