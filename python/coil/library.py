@@ -62,6 +62,8 @@ class Library:
         `coil.comm_peers`. The group is the one that the operator's argument `group_name` or `group` names, else that of
         all processes.
 
+        The implementation is given that memory itself and must not keep it: later runs write to it.
+
         op: what `define` gave back, or its name (`push`, `push.out`).
         Raises coil.Error for an operator that is not defined, a name that its schema does not have, an argument that is
         no tensor, a name that comes twice, other names than those registered before, and an operator that returns an

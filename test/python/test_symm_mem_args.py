@@ -30,6 +30,20 @@ OPERATORS = {
 
 
 @pytest.fixture(scope="module", autouse=True)
+def world(tmp_path_factory):
+    """One process alone: what it compiles here it could run as well."""
+    os.environ |= {
+        "COIL_GROUP_STORE": f"file:{tmp_path_factory.mktemp('store')}",
+        "COIL_GROUPS": "tp=0",
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+    }
+    yield
+    for name in ("COIL_GROUP_STORE", "COIL_GROUPS", "RANK", "WORLD_SIZE"):
+        del os.environ[name]
+
+
+@pytest.fixture(scope="module", autouse=True)
 def defined():
     for name, schema in OPERATORS.items():
         if name == "swap" or name == "mixed":
