@@ -102,7 +102,7 @@ def loops():
     mine = [values(r, 4, 6) for r in range(_ranks())]
     model = coil.compile(module, (mine[_rank()],), options={"verify": True})
     for _ in range(3):
-        a, b, c, d, y = model(mine[_rank()]).values()
+        a, b, c, d, y = model(mine[_rank()])
         torch.testing.assert_close(a, everyones(lambda r: mine[r] * 2 + 1))
         torch.testing.assert_close(b, everyones(lambda r: (mine[r] * 2).view(2, -1)))
         torch.testing.assert_close(c, everyones(lambda r: mine[r] @ module.weight.detach()))
@@ -119,7 +119,7 @@ class Lists(torch.nn.Module):
 
 def lists():
     x, y = [values(r, 3, 5) for r in range(_ranks())], [values(r + 50, 2, 2) for r in range(_ranks())]
-    got = list(coil.compile(Lists(), (x[_rank()], y[_rank()]))(x[_rank()], y[_rank()]).values())
+    got = list(coil.compile(Lists(), (x[_rank()], y[_rank()]))(x[_rank()], y[_rank()]))
     plus = y[_rank()].sum()
     torch.testing.assert_close(got[0], everyones(lambda r: x[r] + 1) + plus)
     torch.testing.assert_close(got[1], everyones(lambda r: y[r] * 2) + plus)
@@ -137,7 +137,7 @@ def out():
     x = [values(r, 5) for r in range(_ranks())]
     model = coil.compile(Out(), (x[_rank()],))
     for _ in range(3):
-        plus, got = model(x[_rank()]).values()
+        plus, got = model(x[_rank()])
         torch.testing.assert_close(got, torch.stack([t * 3 for t in x]))
         torch.testing.assert_close(plus, got + 1)
 
@@ -153,7 +153,7 @@ def sizes():
     rows = torch.export.Dim("rows", max=16)
     model = coil.compile(Sizes(), (x[0][:4],), dynamic_shapes=({0: rows},))
     for n in (4, 16, 2, 7):
-        shared, total = model(x[_rank()][:n].clone()).values()
+        shared, total = model(x[_rank()][:n].clone())
         assert shared.item()
         torch.testing.assert_close(total, everyones(lambda r: x[r][:n] * 2))
     assert len(set(SEEN)) == 1
@@ -174,7 +174,7 @@ def shares():
     for _ in range(3):
         want = want * 0.5 * _ranks() + 1
     for _ in range(20):
-        torch.testing.assert_close(model(x[_rank()])["output"], want)
+        torch.testing.assert_close(model(x[_rank()]), want)
     assert len(set(SEEN)) == 1
 
 
