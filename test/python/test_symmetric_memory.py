@@ -214,8 +214,9 @@ def test_rank_that_dies(ranks, form, tmp_path_factory, request):
     begin = time.monotonic()
     for p in processes[:-1]:
         _, errors = p.communicate(timeout=60)
-        assert p.returncode == 1 and f"rank {ranks - 1} is gone" in errors or "has failed" in errors, errors
-        assert "internal error" not in errors and "process group '0'" in errors
+        # Another rank that found it first has failed by then.
+        assert p.returncode == 1 and (f"rank {ranks - 1} is gone" in errors or "has failed" in errors), errors
+        assert "internal error" not in errors and "process group 'default'" in errors, errors
     assert time.monotonic() - begin < 30
     processes[-1].communicate()
 
