@@ -175,6 +175,26 @@ COIL_C_API int coil_group_require(const char* name, int64_t ranks);
 /* Returns when nothing that the calling thread's program has started is on its way any more. */
 COIL_C_API void coil_groups_settle(void);
 
+/* Memory that all ranks of a process group on one machine reach: `bytes` of it on each, which all of them ask for in
+ * the same order and with the same `plan`, a text. Returns when all have come; null on failure, which names the ranks
+ * that have not, or whose plan is another. Where ranks cannot reach each other's memory each has its own. */
+typedef struct coil_comm coil_comm;
+COIL_C_API coil_comm* coil_comm_open(const char* group, size_t bytes, const char* plan);
+COIL_C_API void* coil_comm_data(const coil_comm*);
+/* After a run that failed: the memory is of no use any more on any rank, whose next exchange is an error. */
+COIL_C_API void coil_comm_abandon(coil_comm*);
+/* Addresses in it are of no use after this; null does nothing. */
+COIL_C_API void coil_comm_close(coil_comm*);
+
+/* For operators whose arguments lie in such memory (coil_operator_symm_mem_args), by any address in it. */
+/* This rank in the group, and how many there are. Fails where the address is in no memory of this kind. */
+COIL_C_API int coil_comm_ranks(const void* address, int32_t* rank, int32_t* size);
+/* Where the same place of another rank lies, as this process sees it. Null where that rank's memory cannot be reached,
+ * or is that of no rank. */
+COIL_C_API void* coil_comm_peer(const void* address, int32_t rank);
+/* Returns when all ranks have come to it, and what they wrote before can be read. */
+COIL_C_API int coil_comm_barrier(const void* address);
+
 /* ---- Operators of the host ------------------------------------------------------------------------------------------
  */
 
@@ -207,6 +227,13 @@ typedef int (*coil_operator_function)(const coil_value* arguments, size_t argume
  * Tensor`: packages that call it are bound to it when they are loaded, and one that calls what is not there, or is
  * there with another schema, is refused. Fails on a name that is taken. */
 COIL_C_API int coil_operator_register(const char* schema, coil_operator_function, void* user);
+
+/* Says that these arguments of the operator of this schema, tensors or lists of tensors, must lie in memory that the
+ * ranks of a process group share (coil_comm_peer): programs that are compiled in this process from now on make them
+ * there. The group is the one that the argument `group_name` or `group` names, else that of all processes. Fails on
+ * names that the schema does not have, that are no tensors or come twice, on an operator that has other names already,
+ * and on one that returns an argument that it writes to. */
+COIL_C_API int coil_operator_symm_mem_args(const char* schema, const char* const* names, size_t count);
 
 /* Results that an operator makes itself, since only it tells their sizes. */
 typedef struct coil_results coil_results;

@@ -23,6 +23,8 @@ __all__ = [
     "Error",
     "Library",
     "Model",
+    "comm_barrier",
+    "comm_peers",
     "compile",
     "fx_wrapper",
     "load",
@@ -32,7 +34,13 @@ __all__ = [
     "with_user_kernels",
 ]
 
-_NEED_TORCH = {"Library": "library", "CompiledArtifact": "standalone", "standalone_compile": "standalone"}
+_NEED_TORCH = {
+    "Library": "library",
+    "comm_barrier": "library",
+    "comm_peers": "library",
+    "CompiledArtifact": "standalone",
+    "standalone_compile": "standalone",
+}
 
 
 def __getattr__(name):

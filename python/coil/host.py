@@ -110,7 +110,10 @@ def _from_outside(op):
     from .collectives import completed, is_collective
 
     call = completed(op)
-    if not is_collective(op):  # which are done with their arguments when they are complete
+    name = f"{op._schema.name.replace('::', '.')}.{op._schema.overload_name or 'default'}"
+    # Collectives are done with their arguments when they are complete. Those that other ranks reach are there at one
+    # place alone, and no copy of them would do.
+    if not is_collective(op) and not _native.symm_mem_args(name):
         call.may_keep_arguments = True
     return call
 

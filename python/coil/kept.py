@@ -166,6 +166,7 @@ def has_key(gm):
 
     return (
         not decompositions()  # functions of the user's
+        and not _native.has_symm_mem_args()  # which the key does not name
         and not _holds_tensors(gm)
         and not any(map(_runs_triton, gm.modules()))
     )

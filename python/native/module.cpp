@@ -6,9 +6,11 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include "coil/runtime.h"
 #include "compiler/library.h"
 #include "compiler/options.h"
 #include "device/pieces.h"
@@ -19,6 +21,8 @@
 #include "ops/outside.h"
 #include "ops/registry.h"
 #include "passes/graph/passes.h"
+#include "runtime/groups/symmetric.h"
+#include "runtime/host/symm_mem_args.h"
 #include "runtime/plan/package.h"
 #include "runtime/plan/signature_json.h"
 #include "support/error.h"
@@ -276,6 +280,37 @@ NB_MODULE(_native, m) {
   m.def(
       "check_schema", [](const std::string& schema) { check_schema(schema); },
       "Raises coil.Error for a schema that cannot be read, with the place, or that no operator of one's own may have.");
+  m.def(
+      "register_symm_mem_args",
+      [](const std::string& schema, std::vector<std::string> names) {
+        runtime::register_symm_mem_args(schema, std::move(names));
+      },
+      "These arguments of the operator lie in memory that ranks share.");
+  m.def("has_symm_mem_args", &runtime::has_symm_mem_args, "Whether any operator has arguments of this kind.");
+  m.def(
+      "symm_mem_args", [](const std::string& op) { return runtime::symm_mem_args(op); },
+      "Those that were named of an operator, `mylib.push.default`.");
+  m.def(
+      "comm_place",
+      [](std::uintptr_t address) -> std::optional<std::tuple<int, int, std::vector<std::uintptr_t>>> {
+        const auto place = runtime::groups::find_symmetric(reinterpret_cast<const void*>(address));
+        if (!place) return std::nullopt;
+        std::vector<std::uintptr_t> addresses;
+        for (int r = 0; r < place->memory->size(); ++r) {
+          std::byte* base = place->memory->at(r);
+          addresses.push_back(base ? reinterpret_cast<std::uintptr_t>(base + place->offset) : 0);
+        }
+        return std::tuple(place->memory->rank(), place->memory->size(), std::move(addresses));
+      },
+      "Of an address in memory that ranks share: this rank, how many there are, and where the same place of each lies "
+      "(0: out of reach). None for other addresses.");
+  m.def(
+      "comm_barrier",
+      [](std::uintptr_t address) {
+        const nb::gil_scoped_release released;
+        if (coil_comm_barrier(reinterpret_cast<const void*>(address)) != 0) fail("{}", coil_last_error());
+      },
+      "Returns when all ranks have come to it.");
   m.def(
       "leave_to_host", [](const std::string& target) { ops::leave_to_host(target); },
       "Calls of this operator may be left to the host whatever the setting `fallback` says.");

@@ -1,7 +1,10 @@
 #include "compiler/library.h"
 
+#include <algorithm>
+
 #include "ops/outside.h"
 #include "passes/graph/outside.h"
+#include "runtime/host/symm_mem_args.h"
 #include "support/error.h"
 
 namespace coil {
@@ -42,6 +45,17 @@ Library& Library::define(std::string_view schema, Definition d) {
   if (d.decomposition) passes::define_decomposition(parsed.target, std::move(d.decomposition));
   ops::define(whole, std::move(d.shape), d.random, d.side_effect);
   ops::leave_to_host(parsed.target);
+  return *this;
+}
+
+Library& Library::register_symm_mem_args(std::string_view op, std::vector<std::string> names) {
+  std::string target(op);
+  if (const std::size_t colons = target.find("::"); colons != target.npos) target.replace(colons, 2, ".");
+  if (!target.starts_with(name_space_ + ".")) target = name_space_ + "." + target;
+  if (std::ranges::count(target, '.') == 1) target += ".default";
+  const ops::Operator* known = ops::find(target);
+  if (!known) fail("there is no operator {} in the library {}; define it first", target, name_space_);
+  runtime::register_symm_mem_args(ops::to_string(known->schema), std::move(names));
   return *this;
 }
 

@@ -32,6 +32,11 @@ class COIL_API Library {
   /// One that writes to its arguments (`Tensor(a!)`) is given copies to write to, of which the program makes what eager
   /// would. Definitions last as long as the process.
   Library& define(std::string_view schema, Definition = {});
+  /// Says that these arguments of an operator of this library (`push`, `push.out`), tensors or lists of tensors, must
+  /// lie in memory that the ranks of a process group share: programs make them there (docs/distribution.md). The group
+  /// is the one that the operator's argument `group_name` or `group` names, else that of all processes. Throws Error as
+  /// runtime::register_symm_mem_args does, and on an operator that is not defined.
+  Library& register_symm_mem_args(std::string_view op, std::vector<std::string> names);
 
  private:
   std::string name_space_;

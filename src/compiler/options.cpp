@@ -2,13 +2,15 @@
 
 #include <fmt/ranges.h>
 
+#include <charconv>
+
 #include "passes/loop/tf32.h"
 #include "support/error.h"
 
 namespace coil {
 namespace {
 
-using Field = std::variant<bool Settings::*, std::string Settings::*, bool Checks::*>;
+using Field = std::variant<bool Settings::*, std::string Settings::*, bool Checks::*, std::int64_t Settings::*>;
 
 struct Row {
   const char* key;
@@ -65,6 +67,11 @@ const Row kRows[] = {
      "on the cpu: compute 3x3 convolutions with constant weights by Winograd's minimal filtering, with up to four "
      "times fewer multiplications and roundings in other places, where it gains; 2 or 4: all that can be, in tiles of "
      "2x2 or 4x4"},
+    {"distribution.one_shot_bytes", &Settings::one_shot_bytes, "N",
+     "sums over a process group of up to N bytes are added up by every rank from the memory of all, where ranks share "
+     "memory; 0: none"},
+    {"distribution.two_shot_bytes", &Settings::two_shot_bytes, "N",
+     "larger sums of up to N bytes are added up by shares, each by one rank; beyond, the group's library does it"},
     {"fallback", &Settings::fallback, "true|false",
      "leave operators that Coil has no kernel for to the program that runs the result (in Python, to torch)"},
     {"provenance", &Settings::provenance, "true|false",
@@ -80,6 +87,14 @@ const Row kRows[] = {
      "writes outside of what was given"},
     {"verify", &Settings::verify, "true|false", "check every intermediate representation"},
 };
+
+std::int64_t parse_bytes(const std::string& key, const std::string& value) {
+  std::int64_t bytes = -1;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), bytes);
+  if (error != std::errc{} || end != value.data() + value.size() || bytes < 0)
+    fail("setting {} takes a number of bytes, not '{}'", key, value);
+  return bytes;
+}
 
 bool parse_bool(const std::string& key, const std::string& value) {
   if (value == "true" || value == "1" || value == "on") return true;
@@ -100,6 +115,8 @@ Settings parse_settings(const std::map<std::string, std::string>& given) {
     }
     if (auto* b = std::get_if<bool Settings::*>(&row->field))
       s.*(*b) = parse_bool(key, value);
+    else if (auto* n = std::get_if<std::int64_t Settings::*>(&row->field))
+      s.*(*n) = parse_bytes(key, value);
     else if (auto* c = std::get_if<bool Checks::*>(&row->field))
       s.checks.*(*c) = parse_bool(key, value);
     else

@@ -10,6 +10,8 @@
 #include "fx/text.h"
 #include "lowering/lowering.h"
 #include "runtime/device/library.h"
+#include "runtime/device/messages.h"
+#include "runtime/host/symm_mem_args.h"
 #include "scheduler/split.h"
 #include "scheduler/text.h"
 #include "scheduler/verify.h"
@@ -66,7 +68,10 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
           .products_into_rows = settings.cuda_direct_rows,
           .orders_writes = settings.deterministic,
           .windows_by_kernels = settings.cuda_windows,
-          .realize = backend.choices().realize_limits()};
+          .realize = backend.choices().realize_limits(),
+          .one_shot_bytes = settings.one_shot_bytes,
+          .two_shot_bytes = settings.two_shot_bytes,
+          .symm_mem_args = runtime::symm_mem_args};
 }
 
 /// With max_autotune: kernels and products are timed on the device, and take the forms that were fastest.
@@ -86,6 +91,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
   const passes::Context context{machine.target(), settings};
   out.graph = stages(kStageLower.name,
                      [&] { return lowering::lower(module, lower_options(machine, settings), machine.target()); });
+  for (const std::string& warning : out.graph->warnings) runtime::warn(warning);
   stages.show(kStageLower, [&] { return print(*out.graph); });
   run_passes(loop_pipeline(), *out.graph, context, stages);
   stages.show(kStageIr, [&] { return print(*out.graph); });

@@ -71,8 +71,9 @@ constexpr LoopStep kLoop[] = {
 };
 
 constexpr WrapperStep kWrapper[] = {
-    {&passes::kCoalesceCopies}, {&passes::kCheckValues},     {&passes::kDropUnusedConstants}, {&passes::kBatchLaunches},
-    {&passes::kOrderForMemory}, {&passes::kRemakeForMemory}, {&passes::kPlanLifetimes},       {&passes::kDefineSymbols},
+    {&passes::kCoalesceCopies}, {&passes::kCheckValues},     {&passes::kDropUnusedConstants},
+    {&passes::kBatchLaunches},  {&passes::kOrderForMemory},  {&passes::kRemakeForMemory},
+    {&passes::kPlanLifetimes},  {&passes::kPlanCommBuffers}, {&passes::kDefineSymbols},
     {&passes::kCheckInputs},    {&passes::kVerifyLines},
 };
 

@@ -2,6 +2,7 @@
 
 #include "runtime/device/library.h"
 #include "support/error.h"
+#include "wrapper/comm_pools.h"
 
 namespace coil {
 namespace {
@@ -149,6 +150,23 @@ void write_fallbacks(std::string& text, const SourceLines& lines, const wrapper:
   for (const auto& [name, call] : calls) text += fmt::format("  {:5} × {}{}\n", call.first, name, call.second);
 }
 
+/// Memory that ranks share: what lies there, and what sharing places saves.
+void write_comm_pools(std::string& text, const wrapper::Program& program) {
+  const std::vector<wrapper::CommPool> pools = wrapper::comm_pools(program);
+  if (pools.empty()) return;
+  text += "\nCommunication buffers\n";
+  for (const wrapper::CommPool& pool : pools) {
+    text += fmt::format("  process group {}: {}, {} saved against memory for each\n", pool.layout.group,
+                        human_bytes(static_cast<std::uint64_t>(pool.bytes)),
+                        human_bytes(static_cast<std::uint64_t>(pool.apart - pool.bytes)));
+    for (const wrapper::Line& line : program.lines)
+      if (auto* a = std::get_if<wrapper::AllocateComm>(&line); a && *program.buffers[a->buffer].comm == pool.layout)
+        text += fmt::format("    {:>10}  {} at {}\n",
+                            human_bytes(static_cast<std::uint64_t>(wrapper::comm_bytes(program, a->buffer))),
+                            program.buffers[a->buffer].name, a->offset);
+  }
+}
+
 }  // namespace
 
 std::string human_bytes(std::uint64_t bytes) {
@@ -196,6 +214,10 @@ void describe_program(CompileReport& report, const wrapper::Program& program) {
   for (const wrapper::Line& line : program.lines) {
     if (auto* a = std::get_if<wrapper::Allocate>(&line))
       memory[a->buffer] = a->buffer, owners[a->buffer] = 1, live += bytes_of(program, a->buffer);
+    if (auto* a = std::get_if<wrapper::AllocateComm>(&line))
+      live += static_cast<std::uint64_t>(wrapper::comm_bytes(program, a->buffer));
+    if (auto* f = std::get_if<wrapper::FreeComm>(&line))
+      live -= static_cast<std::uint64_t>(wrapper::comm_bytes(program, f->buffer));
     if (auto* r = std::get_if<wrapper::Reuse>(&line)) memory[r->to] = memory[r->from], ++owners[memory[r->from]];
     if (auto* f = std::get_if<wrapper::Free>(&line); f && --owners[memory[f->buffer]] == 0)
       live -= bytes_of(program, memory[f->buffer]);
@@ -232,6 +254,7 @@ std::string report_text(const CompileReport& report, const SourceLines& lines, c
   text += "\n" + fusion_text(graph, schedule) + "\nLibrary calls\n";
   write_library_calls(text, program);
   write_fallbacks(text, lines, program);
+  write_comm_pools(text, program);
   text += "\nTime of each stage\n";
   for (const auto& [name, seconds] : report.stages) text += fmt::format("  {:9.2f} ms  {}\n", seconds * 1e3, name);
   return text;

@@ -17,7 +17,8 @@ const Control* control_of(const Operation& op) { return std::get_if<Control>(&op
 /// Other processes wait for it, used here or not.
 bool is_collective(const Operation& op) {
   const auto* call = std::get_if<Extern>(&op.node);
-  return call && library_ops::has(call->op, library_ops::Trait::Collective);
+  return call && (library_ops::has(call->op, library_ops::Trait::Collective) ||
+                  library_ops::has(call->op, library_ops::Trait::Exchange));
 }
 
 }  // namespace

@@ -28,6 +28,20 @@ namespace coil::ir {
 
 using OperationId = std::uint32_t;
 
+/// What other processes of a group can do with a buffer's memory.
+enum class CommKind : std::uint8_t {
+  Symmetric,  ///< read and write it: it lies at the same offset of equally large allocations on all ranks
+};
+std::string_view to_string(CommKind);
+
+/// The layout of a communication buffer: it lies in memory that the ranks of a process group share, at the same place
+/// in every run and on every rank (ir/comm_buffers.h says which buffers may).
+struct CommBufferLayout {
+  CommKind kind = CommKind::Symmetric;
+  std::string group;
+  bool operator==(const CommBufferLayout&) const = default;
+};
+
 /// Where the elements of a buffer lie. A flexible layout has its strides chosen between lowering and scheduling
 /// (passes/loop/layout_choice.h); before that they are a proposal.
 struct Layout {
@@ -36,6 +50,7 @@ struct Layout {
   Exprs sizes, strides;
   bool fixed = false;  ///< strides are settled: inputs, constants, outputs that must equal eager's (those that the
                        ///< caller takes as they come may stay open)
+  std::optional<CommBufferLayout> comm = std::nullopt;
 };
 
 enum class BufferKind : std::uint8_t { Input, Constant, Computed };
@@ -267,6 +282,7 @@ class COIL_EXTENSION_API Graph {
   std::map<std::string, std::shared_ptr<const ops::UserKernel>> user_kernels;  ///< by symbol
   Provenance provenance;
   std::set<std::string> defined_symbols;  ///< names of those that operations define
+  std::vector<std::string> warnings;      ///< what whoever compiles is to be told
 
  private:
   Expr variable(Exprs& made, char letter, std::size_t d);

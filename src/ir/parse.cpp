@@ -105,6 +105,10 @@ class Parser {
       kind = BufferKind::Constant;
     else
       layout.fixed = c.accept("fixed");
+    if (layout.fixed && kind == BufferKind::Computed && c.accept("comm")) {
+      c.expect(to_string(CommKind::Symmetric));
+      layout.comm = CommBufferLayout{CommKind::Symmetric, c.quoted()};
+    }
     bool output = c.accept("output");
     std::string name = output || c.done() ? "" : c.name();
     output = output || c.accept("output");

@@ -50,7 +50,9 @@ class Text {
     if (b.kind == BufferKind::Input) out_ += " input";
     if (b.kind == BufferKind::Constant) out_ += graph_.seed_buffer() == b.id ? " seed" : " constant";
     if (b.kind == BufferKind::Computed && l.fixed) out_ += " fixed";
-    if (b.name != fmt::format("buf{}", b.id)) out_ += " " + (b.name == "output" ? "\"output\"" : word_text(b.name));
+    if (l.comm) out_ += fmt::format(" comm {} {}", to_string(l.comm->kind), ops::quote(l.comm->group));
+    const bool is_word_of_text = b.name == "output" || b.name == "comm";
+    if (b.name != fmt::format("buf{}", b.id)) out_ += " " + (is_word_of_text ? ops::quote(b.name) : word_text(b.name));
     if (b.is_output) out_ += " output";
     out_ += "\n";
   }

@@ -45,6 +45,28 @@ std::vector<Descriptor> collective_ops() {
        .results = {{"y", "the same memory"}},
        .attributes = {},
        .traits = {Trait::Wait}},
+      {.name = std::string(kOneShot),
+       .sentence = "Adds up the x of all ranks, each of which reads all of them where they lie, in the order of the "
+                   "ranks; 16-bit floats in f32.",
+       .operands = {{"x", "any", "in a communication buffer of the group; dense, row-major"}},
+       .results = {{"y", "like x", "dense, row-major; in memory of its own"}},
+       .attributes = {kGroup},
+       .traits = {Trait::Exchange}},
+      {.name = std::string(kTwoShot),
+       .sentence =
+           "As one_shot_all_reduce, but each rank adds up its share alone, over its own x, and the others read the "
+           "sums there.",
+       .operands = {{"x", "any", "in a communication buffer of the group; dense, row-major"}},
+       .results = {{"y", "like x", "dense, row-major; in memory of its own"},
+                   {"x", "the same memory", "of no use any more"}},
+       .attributes = {kGroup},
+       .traits = {Trait::Exchange}},
+      {.name = std::string(kBarrier),
+       .sentence = "Returns when all ranks of the group have come to it.",
+       .operands = {{"x", "any", "in a communication buffer of the group"}},
+       .results = {{"x", "the same memory"}},
+       .attributes = {kGroup},
+       .traits = {Trait::Exchange, Trait::Barrier}},
   };
 }
 

@@ -10,6 +10,9 @@ namespace coil::library_ops::collectives {
 inline constexpr std::string_view kAllReduce = "all_reduce", kAllGather = "all_gather",
                                   kReduceScatter = "reduce_scatter", kAllToAll = "all_to_all", kBroadcast = "broadcast",
                                   kWait = "wait_collective";
+/// Sums through memory that all ranks reach, done when the call returns, and a barrier of its ranks.
+inline constexpr std::string_view kOneShot = "one_shot_all_reduce", kTwoShot = "two_shot_all_reduce",
+                                  kBarrier = "comm_barrier";
 
 inline constexpr Text kGroup{
     .name = "group",

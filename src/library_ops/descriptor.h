@@ -29,8 +29,11 @@ enum class Trait : std::uint8_t {
   Collective,           ///< starts an exchange between processes: called in program order and exactly as often as the
                         ///< program says, used or not; its results are used behind a wait
   Wait,                 ///< waits for what a collective gave
+  Exchange,             ///< exchanges values with other processes and is done when it returns: called as a collective
+                        ///< is, and waited for by nobody
+  Barrier,              ///< an exchange of nothing: processes wait for one another
 };
-inline constexpr std::size_t kTraits = 10;
+inline constexpr std::size_t kTraits = 12;
 /// As in `takes post-operations`.
 std::string_view to_string(Trait);
 

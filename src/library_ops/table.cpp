@@ -91,6 +91,8 @@ std::string_view to_string(Trait trait) {
     case Trait::Kernel: return "is a kernel of Coil's own on every device that has it";
     case Trait::Collective: return "exchanges values with other processes";
     case Trait::Wait: return "waits for a collective";
+    case Trait::Exchange: return "exchanges values with other processes, and is done when it returns";
+    case Trait::Barrier: return "is a barrier";
   }
   return {};
 }

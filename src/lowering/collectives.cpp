@@ -1,5 +1,9 @@
 // Functional collectives: calls that start an exchange, and waits for what they give.
 //
+// A sum over the ranks whose operand is small enough (LowerOptions) becomes one call that reads the operands of all
+// ranks in their memory. Its operand is a communication buffer, made there by whatever computes it where that can be;
+// nothing waits for its result, which is there when the call returns.
+//
 // What a collective changes in place is a copy of its operand, which fuses with what makes the operand, or which the
 // wrapper takes out again where the operand is not needed any more (passes/wrapper/coalesce_copies.h). Results that
 // something else than a wait reads are waited for at once.
@@ -7,6 +11,7 @@
 
 #include <algorithm>
 
+#include "ir/comm_buffers.h"
 #include "library_ops/table.h"
 #include "lowering/common.h"
 
@@ -53,17 +58,20 @@ BufferView fresh_copy(Context& ctx, const TensorBox& x) {
   return view;
 }
 
+bool is_row_major(Context& ctx, const BufferView& view) {
+  Expr stride = 1;
+  for (std::size_t d = view.sizes.size(); d-- > 0;) {
+    if (!view.sizes[d].is_constant(1) && !ctx.graph.env().statically_known_equal(view.strides[d], stride)) return false;
+    stride = stride * view.sizes[d];
+  }
+  return true;
+}
+
 /// Values row by row, where they lie if that is how they lie.
 BufferView rows(Context& ctx, const TensorBox& x) {
   x.realize();
   const auto view = x.strided();
-  if (!view || view->sizes.size() != x.rank()) return fresh_copy(ctx, x);
-  Expr stride = 1;
-  for (std::size_t d = x.rank(); d-- > 0;) {
-    if (!view->sizes[d].is_constant(1) && !ctx.graph.env().statically_known_equal(view->strides[d], stride))
-      return fresh_copy(ctx, x);
-    stride = stride * view->sizes[d];
-  }
+  if (!view || view->sizes.size() != x.rank() || !is_row_major(ctx, *view)) return fresh_copy(ctx, x);
   ctx.graph.buffer(view->buffer).layout.fixed = true;
   return *view;
 }
@@ -123,11 +131,59 @@ Lowered over(Context& ctx, const ops::Value& operand, One one) {
   return results;
 }
 
+/// How often ranks meet to add up what lies in memory that they share.
+enum class Shots : std::uint8_t { None, One, Two };
+
+/// None where the group's own collective is to do it.
+Shots shots_of(Context& ctx, const TensorBox& x, std::string_view reduce) {
+  if (reduce != "sum") return Shots::None;
+  const auto bytes = ir::comm_bytes(ctx.graph.env(), x.dtype(), x.sizes, sym::contiguous_strides(x.sizes));
+  if (!bytes || *bytes > std::max(ctx.options.one_shot_bytes, ctx.options.two_shot_bytes)) return Shots::None;
+  return *bytes <= ctx.options.one_shot_bytes ? Shots::One : Shots::Two;
+}
+
+/// The value's own memory as a communication buffer; nothing where it cannot be one, or does not lie row by row.
+std::optional<BufferView> own_comm_buffer(Context& ctx, const TensorBox& x, const ir::CommBufferLayout& layout) {
+  if (ir::comm_buffer_refusal(x, layout)) return std::nullopt;
+  ir::StorageBox& storage = *x.storage;
+  if (!storage.realized() && x.sizes == storage.sizes && x.map == ctx.graph.ivars(x.rank()))
+    storage.strides = sym::contiguous_strides(x.sizes);
+  ir::Layout& of_buffer = ctx.graph.buffer(x.realize()).layout;
+  const bool was_fixed = of_buffer.fixed;
+  const auto view = x.strided();
+  of_buffer.fixed = was_fixed;
+  if (!view || view->sizes.size() != x.rank() || !is_row_major(ctx, *view)) return std::nullopt;
+  ir::realize_as_comm_buffer(x, layout);
+  return view;
+}
+
+BufferView comm_copy(Context& ctx, const TensorBox& x, const ir::CommBufferLayout& layout) {
+  const TensorBox copy = pointwise(ctx, x.dtype(), x.sizes, element(ctx, x, x.sizes));
+  ir::realize_as_comm_buffer(copy, layout);
+  return library_operand(copy);
+}
+
+TensorBox sum_in_shared_memory(Context& ctx, Shots shots, const TensorBox& x, const std::string& group,
+                               const sym::TensorMeta& meta) {
+  const ir::CommBufferLayout layout{ir::CommKind::Symmetric, group};
+  std::optional<BufferView> operand;
+  if (shots == Shots::One) operand = own_comm_buffer(ctx, x, layout);
+  if (!operand) operand = comm_copy(ctx, x, layout);  // of which the other one makes something else
+  const BufferView result = fresh_result(ctx, meta);
+  std::vector<BufferView> results{result};
+  if (shots == Shots::Two) results.push_back(*operand);
+  add_library_call(ctx, std::string(shots == Shots::One ? names::kOneShot : names::kTwoShot), {{"group", group}},
+                   {*operand}, std::move(results));
+  return ir::whole(ctx.graph, result.buffer);
+}
+
 Lowered all_reduce(Context& ctx, const ops::Values& args) {
-  return over(ctx, args[0], [&](const TensorBox& x, const sym::TensorMeta&) {
+  return over(ctx, args[0], [&](const TensorBox& x, const sym::TensorMeta& meta) {
+    const std::string reduce = reduction_of(ctx, args[1], x.dtype());
+    if (const Shots shots = shots_of(ctx, x, reduce); shots != Shots::None)
+      return sum_in_shared_memory(ctx, shots, x, group_of(args[2]), meta);
     const BufferView copy = fresh_copy(ctx, x);
-    return start(ctx, names::kAllReduce,
-                 {{"group", group_of(args[2])}, {"reduce", reduction_of(ctx, args[1], x.dtype())}}, {copy}, copy);
+    return start(ctx, names::kAllReduce, {{"group", group_of(args[2])}, {"reduce", reduce}}, {copy}, copy);
   });
 }
 

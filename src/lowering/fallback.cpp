@@ -1,5 +1,6 @@
 #include "lowering/fallback.h"
 
+#include "ir/comm_buffers.h"
 #include "lowering/common.h"
 #include "ops/outside.h"
 #include "support/error.h"
@@ -21,15 +22,24 @@ class HostCall {
   }
 
   Lowered run() {
+    find_shared();
     for (std::size_t i = 0; i < node_.args.size(); ++i) {
       const ops::Parameter* p =
           known_ && i < known_->schema.parameters.size() ? &known_->schema.parameters[i] : nullptr;
       const std::size_t first = call_.inputs.size();
+      const bool written = writing_ && p && p->alias && p->alias->write;
+      begin_argument(p ? p->name : "", written);
       call_.arguments.push_back({p && p->keyword_only ? p->name : "", argument(node_.args[i])});
-      if (writing_ && p && p->alias && p->alias->write)
-        for (std::size_t k = first; k < call_.inputs.size(); ++k) call_.writes.push_back(k);
+      for (std::size_t k = first; written && k < call_.inputs.size(); ++k) {
+        call_.writes.push_back(k);
+        written_shared_.push_back(is_shared(argument_));
+        written_names_.push_back(argument_);
+      }
     }
-    for (const auto& [name, value] : node_.kwargs) call_.arguments.push_back({name, argument(value)});
+    for (const auto& [name, value] : node_.kwargs) {
+      begin_argument(name, false);
+      call_.arguments.push_back({name, argument(value)});
+    }
     constexpr std::string_view kHost = "host.";
     const ops::Operator* known =
         node_.target.starts_with(kHost) ? ops::find(node_.target.substr(kHost.size())) : known_;
@@ -42,7 +52,67 @@ class HostCall {
   }
 
  private:
+  // ---- Arguments in memory that ranks share ----
+
+  void find_shared() {
+    if (!ctx_.options.symm_mem_args) return;
+    shared_ = ctx_.options.symm_mem_args(without_prefix(call_.op));
+    comm_.group = "default";
+    for (const char* name : {"group", "group_name"})
+      if (const ops::Value* v = given(name); v && v->is<std::string>()) comm_.group = v->as_string();
+  }
+
+  const ops::Value* given(std::string_view name) const {
+    for (const auto& [keyword, value] : node_.kwargs)
+      if (keyword == name) return &value;
+    const std::size_t count = known_ ? std::min(node_.args.size(), known_->schema.parameters.size()) : 0;
+    for (std::size_t i = 0; i < count; ++i)
+      if (known_->schema.parameters[i].name == name) return &node_.args[i];
+    return nullptr;
+  }
+
+  bool is_shared(std::string_view name) const { return std::ranges::find(shared_, name) != shared_.end(); }
+
+  void begin_argument(std::string name, bool written) {
+    argument_ = std::move(name);
+    in_shared_ = !written && is_shared(argument_);  // of one that is written to, the copy is what the operator is given
+  }
+
+  void warn(std::string_view name, std::string_view why) {
+    if (!warned_.insert(std::string(name)).second) return;
+    ctx_.graph.warnings.push_back(
+        fmt::format("{}: its argument '{}' cannot be put in memory that ranks share: {}{}", call_.op, name, why,
+                    ctx_.graph.provenance.where.empty() ? "" : fmt::format(" (at {})", ctx_.graph.provenance.where)));
+  }
+
+  /// The operand where other ranks reach it: its own buffer, or a copy where that cannot be one.
+  BufferView shared_operand(const fx::Node& n) {
+    const TensorBox box = ctx_.tensor(const_cast<fx::Node*>(&n));
+    const bool may_be_own = !ir::comm_buffer_refusal(box, comm_);
+    BufferView view = recorded_operand(ctx_, n);
+    const bool can_be = !ir::fresh_comm_buffer_refusal(ctx_.graph, view.buffer);
+    const bool is_own = box.storage->realized() && *box.storage->buffer == view.buffer;
+    if (can_be && is_own && !may_be_own) view = recorded_copy(ctx_, n);
+    share(view.buffer, argument_);
+    return view;
+  }
+
+  void share(ir::BufferId buffer, const std::string& name) {
+    if (const auto refusal = ir::fresh_comm_buffer_refusal(ctx_.graph, buffer))
+      warn(name, *refusal);
+    else
+      ir::make_comm_buffer(ctx_.graph, buffer, comm_);
+  }
+
+  void share_written() {
+    if (shared_.empty()) return;
+    const std::size_t own = call_.outputs.size() - call_.writes.size();
+    for (std::size_t k = 0; k < call_.writes.size(); ++k)
+      if (written_shared_[k] && call_.outputs[own + k]) share(call_.outputs[own + k]->buffer, written_names_[k]);
+  }
+
   void add_call() {
+    share_written();
     ir::Operation operation{.node = std::move(call_),
                             .outs = std::move(outs_),
                             .origins = ctx_.graph.provenance.origins,
@@ -131,7 +201,7 @@ class HostCall {
   }
 
   CallArgument operand(const fx::Node& n) {
-    call_.inputs.push_back(recorded_operand(ctx_, n));
+    call_.inputs.push_back(in_shared_ ? shared_operand(n) : recorded_operand(ctx_, n));
     return ops::Operand{call_.inputs.size() - 1};
   }
 
@@ -184,6 +254,13 @@ class HostCall {
   const ops::Operator* known_;              ///< null where not even a schema is
   const ops::Operator* writing_ = nullptr;  ///< the operator that is given copies to write to
   ir::Fallback call_;
+  std::vector<std::string> shared_;  ///< arguments that other ranks must reach
+  ir::CommBufferLayout comm_;
+  std::string argument_;              ///< being handed over
+  bool in_shared_ = false;            ///< and other ranks must reach it
+  std::vector<bool> written_shared_;  ///< for each operand that is written to
+  std::vector<std::string> written_names_;
+  std::set<std::string> warned_;
   std::vector<TensorBox> written_;  ///< results that the first of two calls gave already
   std::vector<ir::BufferId> outs_;
 };

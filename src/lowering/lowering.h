@@ -42,6 +42,11 @@ struct LowerOptions {
   bool windows_by_kernels = true;
   /// The fusion policy's (scheduler/schedule.h).
   ir::RealizeLimits realize = {};
+  /// The largest operands, in bytes, of sums over a process group that each rank adds up from the memory of all, and of
+  /// those that ranks add up by shares (lowering/collectives.cpp). 0: none.
+  std::int64_t one_shot_bytes = 0, two_shot_bytes = 0;
+  /// Names of the arguments that a host's operator takes in memory that ranks share. Empty: none of any.
+  std::function<std::vector<std::string>(std::string_view op)> symm_mem_args = {};
 };
 
 /// State of one lowering.

@@ -204,7 +204,7 @@ class Outputs {
     if (!storage.realized()) storage.strides = meta.strides;
     ir::Buffer& buffer = graph_.buffer(box.realize());
     const Exprs& strides = buffer.layout.strides;
-    if (buffer.kind != ir::BufferKind::Computed || buffer.is_output ||
+    if (buffer.kind != ir::BufferKind::Computed || buffer.is_output || buffer.layout.comm ||
         !std::all_of(strides.begin(), strides.end(), [](Expr e) { return e.constant().has_value(); }))
       return tensor(node);
     buffer.is_output = true;
@@ -232,7 +232,7 @@ class Outputs {
       storage.strides = meta.strides;
     } else if (is_whole) {
       const ir::Buffer& buffer = graph_.buffer(*storage.buffer);
-      fits = buffer.kind == ir::BufferKind::Computed && !buffer.is_output &&
+      fits = buffer.kind == ir::BufferKind::Computed && !buffer.is_output && !buffer.layout.comm &&
              (matches(buffer.layout.strides, meta) || ir::relayout(graph_, buffer.id, meta.strides));
     }
     if (!fits) {

@@ -1,5 +1,6 @@
 // What the user asks of a compile, as plain values: the `--set KEY=VALUE` settings that compiler/options.h parses.
 #pragma once
+#include <cstdint>
 #include <string>
 
 namespace coil {
@@ -42,8 +43,11 @@ struct Settings {
   bool fold_constants = true;      ///< fold_constants
   bool keep_nan = true;            ///< keep_nan: through products and convolutions with relu or clip behind them
   std::string winograd =
-      "true";             ///< winograd: 3x3 convolutions by fewer multiplications; 2 or 4 for all in tiles of that size
-  bool fallback = false;  ///< fallback: operators without lowering are called in the host, which must know them
+      "true";  ///< winograd: 3x3 convolutions by fewer multiplications; 2 or 4 for all in tiles of that size
+  /// distribution.one_shot_bytes, distribution.two_shot_bytes: the largest operands of sums over a group that ranks
+  /// read where they lie (lowering/collectives.cpp), each all of them, or its share. 0: none.
+  std::int64_t one_shot_bytes = 256 << 10, two_shot_bytes = 64 << 20;
+  bool fallback = false;    ///< fallback: operators without lowering are called in the host, which must know them
   bool provenance = false;  ///< provenance: the package says where each call comes from
   Checks checks;  ///< assert_sizes, assert_strides, assert_alignment, assert_nan, assert_inf, assert_lifetimes
 #if defined(NDEBUG) && !defined(COIL_VERIFY)

@@ -61,7 +61,8 @@ class Builder {
                  b.layout.sizes,
                  b.layout.strides,
                  span_bytes(*p_.env, b.layout.dtype, b.layout.sizes, b.layout.strides),
-                 0};
+                 0,
+                 b.layout.comm};
       if (b.kind == ir::BufferKind::Constant) {
         out.kind = BufferKind::Constant;
         out.index = p_.constants.size();

@@ -13,6 +13,7 @@
 #include "support/error.h"
 #include "support/host_names.h"
 #include "sym/print.h"
+#include "wrapper/comm_pools.h"
 #include "wrapper/cpp/support_text.h"
 #include "wrapper/cpp/target_text.h"
 #include "wrapper/failures.h"
@@ -69,6 +70,7 @@ class Printer {
   Printer(const Program& p, const EmitOptions& options)
       : p_(p),
         options_(options),
+        pools_(comm_pools(p)),
         places_(place_weights(p)),
         joined_(joined_values(p)),
         touched_(touched_buffers(p)),
@@ -196,7 +198,17 @@ class Printer {
     if (!text.empty()) line("// {}", text);
   }
 
+  void declare_pools() {
+    for (std::size_t k = 0; k < pools_.size(); ++k) {
+      const std::string group = c_string(pools_[k].layout.group);
+      members_ += fmt::format("  Comm comm{}{{{}, {}, {}}};\n", k, group, pools_[k].bytes, c_string(pools_[k].plan));
+      ops_ += fmt::format("  check(coil_group_require({}, 0));\n", group);
+      line("const CommRun run_in_comm{0}{{comm{0}}};", k);
+    }
+  }
+
   void print_run() {
+    declare_pools();
     for (std::size_t i = 0; i < p_.inputs.size(); ++i)
       if (!p_.inputs[i].unused) line("check_input(input_ports[{0}], inputs[{0}]);", i);
     for (const Line& l : p_.lines)
@@ -335,6 +347,10 @@ class Printer {
   }
   void print_line(const Reuse& r) { line("Memory {} = {}.share();", names_[r.to], names_[r.from]); }
   void print_line(const Free& f) { line("{}.free();", names_[f.buffer]); }
+  void print_line(const AllocateComm& a) {
+    line("CommPlace {} = comm{}.at({});", names_[a.buffer], comm_pool_of(pools_, p_.buffers[a.buffer]), a.offset);
+  }
+  void print_line(const FreeComm& f) { line("{}.free();", names_[f.buffer]); }
   void print_line(const CallKernel& c) {
     comment(c.origins, c.where);
     std::vector<std::string> buffers;
@@ -592,6 +608,7 @@ class Printer {
 
   const Program& p_;
   const EmitOptions& options_;
+  std::vector<CommPool> pools_;
   std::vector<std::optional<WeightPlace>> places_;
   std::set<std::string> taken_{"inputs",  "outputs", "status", "weights",  "seeds",    "weights_path", "call",
                                "fail",    "check",   "window", "owned",    "number",   "integer",      "read_number",

@@ -5,6 +5,7 @@
 #include "sym/declarations.h"
 #include "sym/floats.h"
 #include "sym/node.h"
+#include "wrapper/comm_pools.h"
 #include "wrapper/python/graph_text.h"
 #include "wrapper/python/support_text.h"
 
@@ -302,6 +303,27 @@ void FxEmitter::line(const Reuse& r) {
 }
 
 void FxEmitter::line(const Free& f) {
+  node("delete", fmt::format("torch.ops.coil_wrapper.delete.default, {}", file_->name(f.buffer)));
+}
+
+/// In a graph each has a parameter to itself, which every run finds again.
+void FxEmitter::line(const AllocateComm& a) {
+  const Program& p = file_->program();
+  const Buffer& b = p.buffers[a.buffer];
+  const std::int64_t elements = comm_bytes(p, a.buffer) / static_cast<std::int64_t>(size_of(b.dtype));
+  const std::string memory = file_->unique(file_->name(a.buffer) + "_comm");
+  statement(
+      fmt::format("root.register_parameter({}, torch.nn.Parameter(torch.empty({}, dtype={}), requires_grad=False))",
+                  python_string(memory), elements, python_dtype(b.dtype)));
+  statement(fmt::format("{} = typed(graph.get_attr({}), {})", memory, python_string(memory),
+                        python_string(ops::to_string(
+                            ops::Value(sym::TensorMeta{b.dtype, file_->device(a.buffer), {elements}, {1}, 0})))));
+  assign(file_->name(a.buffer),
+         fmt::format("torch.ops.aten.as_strided.default, {}, {}, {}, 0", memory, sizes(b.sizes), sizes(b.strides)),
+         type_of(a.buffer));
+}
+
+void FxEmitter::line(const FreeComm& f) {
   node("delete", fmt::format("torch.ops.coil_wrapper.delete.default, {}", file_->name(f.buffer)));
 }
 

@@ -21,6 +21,8 @@ class COIL_EXTENSION_API FxEmitter : public PythonProgram {
   void line(const CallFallback&) override;
   void line(const CallUserKernel&) override;
   void line(const Free&) override;
+  void line(const AllocateComm&) override;
+  void line(const FreeComm&) override;
   void line(const ReadSymbol&) override;
   void line(const SetSymbol&) override;
   /// Blocks are graphs of their own, in `higher_order.cond` and `higher_order.while_loop`.

@@ -1,6 +1,7 @@
 #include "wrapper/emit_python.h"
 
 #include "support/error.h"
+#include "wrapper/comm_pools.h"
 
 namespace coil::wrapper {
 
@@ -96,6 +97,18 @@ void PythonEmitter::line(const Reuse& r) {
                         file_->sizes(to.strides));
   statement(fmt::format("{} = {}  # reuse", file_->name(r.to), value));
 }
+
+void PythonEmitter::line(const AllocateComm& a) {
+  const Program& p = file_->program();
+  const Buffer& b = p.buffers[a.buffer];
+  const std::vector<CommPool> pools = comm_pools(p);
+  const CommPool& pool = pools[comm_pool_of(pools, b)];
+  statement(fmt::format("{} = window(comm_pool({}, {}), {}, {}, {}, {})", file_->name(a.buffer),
+                        python_string(pool.layout.group), pool.bytes, python_dtype(b.dtype), file_->sizes(b.sizes),
+                        file_->sizes(b.strides), a.offset / static_cast<std::int64_t>(size_of(b.dtype))));
+}
+
+void PythonEmitter::line(const FreeComm& f) { statement("del " + file_->name(f.buffer)); }
 
 void PythonEmitter::line(const Free& f) { statement("del " + file_->name(f.buffer)); }
 

@@ -19,6 +19,8 @@ class COIL_EXTENSION_API PythonEmitter : public PythonProgram {
   void line(const CallFallback&) override;
   void line(const CallUserKernel&) override;
   void line(const Free&) override;
+  void line(const AllocateComm&) override;
+  void line(const FreeComm&) override;
   void line(const ReadSymbol&) override;
   void line(const SetSymbol&) override;
   void line(const Control&) override;

@@ -68,6 +68,8 @@ class Parser {
       reuse(c);
     else if (c.accept("free"))
       p_.lines.emplace_back(Free{buffer_named(c)});
+    else if (c.accept("comm"))
+      comm(c);
     else if (c.accept("call"))
       call(c, false);
     else if (c.accept("launch"))
@@ -207,6 +209,10 @@ class Parser {
     if (b.sizes.size() != b.strides.size()) c.fault("a buffer has as many strides as sizes");
     const std::string kind = c.bare();
     if (c.accept("on")) b.device = read_.device(c);
+    if (c.accept("comm")) {
+      c.expect(ir::to_string(ir::CommKind::Symmetric));
+      b.comm = ir::CommBufferLayout{ir::CommKind::Symmetric, c.quoted()};
+    }
     const auto id = static_cast<BufferId>(p_.buffers.size());
     if (kind == "input") {
       b.kind = BufferKind::Input;
@@ -291,6 +297,18 @@ class Parser {
     c.expect(",");
     a.message = c.quoted();
     p_.lines.emplace_back(std::move(a));
+  }
+
+  /// `comm allocate buf1 at 128`, `comm free buf1`
+  void comm(LineCursor& c) {
+    if (c.accept("free")) {
+      p_.lines.emplace_back(FreeComm{buffer_named(c)});
+      return;
+    }
+    c.expect("allocate");
+    AllocateComm a{buffer_named(c)};
+    if (c.accept("at")) a.offset = c.integer();
+    p_.lines.emplace_back(a);
   }
 
   void reuse(LineCursor& c) {

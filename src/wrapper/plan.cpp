@@ -7,6 +7,7 @@
 #include "support/overloaded.h"
 #include "sym/floats.h"
 #include "sym/print.h"
+#include "wrapper/comm_pools.h"
 
 namespace coil::wrapper {
 namespace {
@@ -104,13 +105,15 @@ class Planner {
     }
     for (const Buffer& b : p_.buffers) {
       runtime::Buffer out;
-      out.kind = static_cast<runtime::BufferKind>(b.kind);
+      out.kind = b.comm && used(b) ? runtime::BufferKind::Comm : static_cast<runtime::BufferKind>(b.kind);
       out.index = static_cast<std::uint32_t>(b.index);
       out.name = b.name;
       out.bytes = used(b) ? shape_(b.bytes) : shape_(0);
       plan_.buffers.push_back(std::move(out));
     }
     for (const Kernel& k : p_.kernels) plan_.kernels.push_back({k.symbol, "", ""});
+    for (const CommPool& pool : pools_)
+      plan_.comm_pools.push_back({pool.layout.group, static_cast<std::uint64_t>(pool.bytes), pool.plan});
     for (const Line& l : p_.lines) std::visit([&](const auto& x) { line(x); }, l);
     for (const Output& o : p_.outputs) output(o);
     place();
@@ -186,6 +189,17 @@ class Planner {
   void line(const Reuse& r) {
     plan_.buffers[r.to].shares = r.from;
     plan_.buffers[r.to].first = plan_.buffers[r.to].last = static_cast<std::uint32_t>(plan_.steps.size());
+  }
+  void line(const AllocateComm& a) {
+    runtime::Buffer& b = plan_.buffers[a.buffer];
+    b.index = static_cast<std::uint32_t>(comm_pool_of(pools_, p_.buffers[a.buffer]));
+    b.arena_offset = a.offset;
+    if (!allocated_.insert(a.buffer).second) return;
+    b.first = b.last = static_cast<std::uint32_t>(plan_.steps.size());
+  }
+  void line(const FreeComm& f) {
+    runtime::Buffer& b = plan_.buffers[f.buffer];
+    b.last = static_cast<std::uint32_t>(std::max<std::size_t>(plan_.steps.size(), b.first + 1) - 1);
   }
   void line(const ReadSymbol& r) { plan_.steps.push_back(runtime::ReadSymbol{r.source, shape_(r.symbol)}); }
   void line(const SetSymbol& s) { plan_.steps.push_back(runtime::SetNumber{shape_(s.symbol), shape_(s.value)}); }
@@ -353,8 +367,9 @@ class Planner {
     std::vector<runtime::Interval> intervals;
     std::vector<BufferId> ids;
     for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
-      if (p_.buffers[b].kind != BufferKind::Temporary || !allocated_.contains(static_cast<BufferId>(b)) ||
-          plan_.buffers[b].shares >= 0 || is_runtime(p_.buffers[b].bytes))
+      if (p_.buffers[b].kind != BufferKind::Temporary || p_.buffers[b].comm ||
+          !allocated_.contains(static_cast<BufferId>(b)) || plan_.buffers[b].shares >= 0 ||
+          is_runtime(p_.buffers[b].bytes))
         continue;
       auto bytes = p_.buffers[b].bytes.constant();
       if (!bytes) return;
@@ -368,6 +383,7 @@ class Planner {
   }
 
   const Program& p_;
+  std::vector<CommPool> pools_ = comm_pools(p_);
   runtime::Plan plan_;
   ShapeProgram shape_;
   std::vector<bool> touched_;

@@ -31,8 +31,9 @@ struct Buffer {
   DType dtype = DType::F32;
   Device device;
   Exprs sizes, strides;
-  Expr bytes;             ///< of the memory it needs
-  std::size_t index = 0;  ///< of the input or constant
+  Expr bytes;                                               ///< of the memory it needs
+  std::size_t index = 0;                                    ///< of the input or constant
+  std::optional<ir::CommBufferLayout> comm = std::nullopt;  ///< of a temporary: other ranks reach it
 };
 
 using View = ir::BufferView;
@@ -52,6 +53,15 @@ struct Allocate {
 };
 /// After the last use.
 struct Free {
+  BufferId buffer = 0;
+};
+/// The same for a communication buffer: its place in the memory of its process group (wrapper/comm_pools.h), in every
+/// run and on every rank. -1 before places are planned.
+struct AllocateComm {
+  BufferId buffer = 0;
+  std::int64_t offset = -1;
+};
+struct FreeComm {
   BufferId buffer = 0;
 };
 /// `to` takes over the memory of `from`, which is dead from here on.
@@ -122,7 +132,7 @@ using ir::ReadSymbol;
 using ir::SetSymbol;
 
 using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback,
-                          CallUserKernel, Free, ReadSymbol, SetSymbol, Control>;
+                          CallUserKernel, Free, ReadSymbol, SetSymbol, Control, AllocateComm, FreeComm>;
 
 struct Kernel {
   std::string symbol, text;                     ///< in the device's language, without the prelude

@@ -45,6 +45,7 @@ class Text {
     out_ += fmt::format("buffer {} : {}{} {{{}}} {}", ir::word_text(b.name), short_name(b.dtype),
                         ir::list_text(b.sizes), ir::list_text(b.strides), kinds[static_cast<int>(b.kind)]);
     if (b.device != Device{}) out_ += " on " + to_string(b.device);
+    if (b.comm) out_ += fmt::format(" comm {} {}", ir::to_string(b.comm->kind), ops::quote(b.comm->group));
     if (complete_) {
       if (b.kind == BufferKind::Input) {
         const Input& in = p_.inputs[b.index];
@@ -128,6 +129,10 @@ class Text {
   std::string line(const DefineKernel& d) const { return fmt::format("kernel {}", p_.kernels[d.kernel].symbol); }
   std::string line(const Allocate& a) const { return "allocate " + name(a.buffer); }
   std::string line(const Reuse& r) const { return fmt::format("reuse {} as {}", name(r.from), name(r.to)); }
+  std::string line(const AllocateComm& a) const {
+    return "comm allocate " + name(a.buffer) + (a.offset < 0 ? "" : fmt::format(" at {}", a.offset));
+  }
+  std::string line(const FreeComm& f) const { return "comm free " + name(f.buffer); }
   std::string line(const Free& f) const { return "free " + name(f.buffer); }
   std::string line(const ReadSymbol& r) const {
     return fmt::format("symbol {} = read({})", sym::to_string(r.symbol), name(r.source));

@@ -2,8 +2,10 @@
 #include <algorithm>
 
 #include "library_ops/check.h"
+#include "library_ops/collectives.h"
 #include "library_ops/table.h"
 #include "support/error.h"
+#include "wrapper/comm_pools.h"
 #include "wrapper/program.h"
 
 namespace coil::wrapper {
@@ -141,11 +143,71 @@ class Verifier {
   }
 
   void check(const Allocate& a) {
+    COIL_CHECK(!p_.buffers[a.buffer].comm, "line {} gives {}, which other ranks must reach, memory of its own", at_,
+               p_.buffers[a.buffer].name);
     allocated(a.buffer);
     known(p_.buffers[a.buffer].bytes);
   }
 
+  // ---- Communication buffers ----
+
+  void check(const AllocateComm& a) {
+    const Buffer& b = p_.buffers[a.buffer];
+    COIL_CHECK(b.comm && b.kind == BufferKind::Temporary,
+               "line {} allocates {} where other ranks reach it, which is no "
+               "communication buffer",
+               at_, b.name);
+    allocated(a.buffer);
+    if (!complete_) return;
+    COIL_CHECK(a.offset >= 0 && a.offset % kCommAlignment == 0, "line {} gives {} no place", at_, b.name);
+    const std::int64_t end = a.offset + comm_bytes(p_, a.buffer);
+    for (auto it = comm_.begin(); it != comm_.end();) {
+      const bool meets =
+          a.buffer != it->buffer && *p_.buffers[it->buffer].comm == *b.comm && a.offset < it->end && it->begin < end;
+      COIL_CHECK(!meets || state_[it->buffer] != State::Live, "line {} gives {} the place of {}, which lives", at_,
+                 b.name, p_.buffers[it->buffer].name);
+      COIL_CHECK(!meets || !it->read_by_host,
+                 "line {} gives {} the place of {}, which the host's operator of line {} "
+                 "may still be reading on another rank: a barrier is missing",
+                 at_, b.name, p_.buffers[it->buffer].name, it->line);
+      it = meets ? comm_.erase(it) : std::next(it);
+    }
+    comm_.push_back({a.buffer, a.offset, end, false, 0});
+  }
+
+  void check(const FreeComm& f) {
+    COIL_CHECK(p_.buffers[f.buffer].comm, "line {} frees {}, which is no communication buffer", at_,
+               p_.buffers[f.buffer].name);
+    live(f.buffer);
+    released(f.buffer);
+    state_[f.buffer] = State::Dead;
+  }
+
+  /// What an exchange over shared memory takes lies there, and what it gives does not.
+  void shared_exchange(const CallExtern& c) {
+    namespace names = library_ops::collectives;
+    if (!library_ops::has(c.op, library_ops::Trait::Exchange)) return;
+    const bool is_barrier = library_ops::has(c.op, library_ops::Trait::Barrier);
+    const Buffer& x = p_.buffers[c.inputs.at(0).buffer];
+    COIL_CHECK(x.comm && x.comm->group == read(c.attributes, names::kGroup),
+               "line {} exchanges {}, which is no communication buffer of process group '{}'", at_, x.name,
+               read(c.attributes, names::kGroup));
+    COIL_CHECK(is_barrier || c.inputs[0].buffer != c.outputs.at(0).buffer,
+               "line {} writes sums to {}, which other ranks read", at_, x.name);
+    for (CommPlace& place : comm_)
+      if (is_barrier && *p_.buffers[place.buffer].comm == *x.comm) place.read_by_host = false;
+  }
+
+  void read_by_host(const Uses& u) {
+    for (const auto* side : {&u.reads, &u.writes})
+      for (BufferId b : *side)
+        for (CommPlace& place : comm_)
+          if (place.buffer == b) place.read_by_host = true, place.line = at_;
+  }
+
   void check(const Reuse& r) {
+    COIL_CHECK(!p_.buffers[r.from].comm && !p_.buffers[r.to].comm, "line {} hands a communication buffer's place on",
+               at_);
     live(r.from);
     released(r.from);
     allocated(r.to);
@@ -180,6 +242,7 @@ class Verifier {
       for (const View& v : *views) viewed(v);
     for (const View& v : c.outputs) written(v.buffer);
     exchange(c);
+    shared_exchange(c);
   }
 
   void check(const CallFallback& c) {
@@ -187,6 +250,7 @@ class Verifier {
     for (const auto& v : c.outputs)
       if (v) viewed(*v), written(v->buffer);
     untouched(uses(c));
+    read_by_host(uses(c));
     for (const auto& a : c.arguments) ops::for_each_integer(a.value, [this](Expr e) { known(e); });
     COIL_CHECK(c.writes.size() <= c.outputs.size(), "line {} has no results for what {} writes to", at_, c.op);
     for (std::size_t k = 0; k < c.writes.size(); ++k) {
@@ -260,6 +324,14 @@ class Verifier {
     if (auto* e = std::get_if<Expr>(&o.value)) known(*e);
   }
 
+  /// Where a communication buffer lies, or lay last.
+  struct CommPlace {
+    BufferId buffer;
+    std::int64_t begin, end;
+    bool read_by_host;  ///< and no barrier since
+    std::size_t line;   ///< of the host's call
+  };
+  std::vector<CommPlace> comm_;
   const Program& p_;
   const bool complete_;
   std::vector<State> state_;

@@ -1,14 +1,16 @@
 """Programs with collectives, as each rank exports them, with what eager gives over Gloo: for test_distribution.py.
 
-    python distribution_programs.py RANK RANKS FOLDER
+    python distribution_programs.py RANK RANKS FOLDER [NAME …]
 
 Writes NAME.RANK.pt2, its inputs NAME.RANK.in.safetensors and eager's results NAME.RANK.want.safetensors for every
-program, and then, in the same process, the results of those in EMITTED as programs written in Python.
+program, or those named.
+
+    python distribution_programs.py --emitted FORM RANK RANKS FOLDER NAME …
+
+Writes NAME.RANK.FORM.safetensors, what the programs give as source in Python (`python` or `fx`) over torch's groups.
 """
 
-import importlib.util
 import pathlib
-import subprocess
 import sys
 
 import torch
@@ -18,6 +20,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import coil_harness
+import emitted
 
 functional = torch.ops._c10d_functional
 wait = functional.wait_tensor
@@ -109,6 +112,24 @@ class ParallelMlp(nn.Module):
         return x
 
 
+class Sums(nn.Module):
+    """Sums of loops, products, views, inputs, constants and of sums, each also used otherwise."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(48, 40) / 4)
+
+    def forward(self, x, y, halves, brains, counts):
+        group = dist.group.WORLD
+        product = x @ self.weight
+        sums = [funcol.all_reduce(t, "sum", group) for t in (product, product.view(6, 2, -1), x.t(), y[1:], y)]
+        once = funcol.all_reduce(y * 2, "sum", group)
+        twice = funcol.all_reduce(once + product.mean(), "sum", group)
+        others = [funcol.all_reduce(t + 1, "sum", group) for t in (halves, brains, counts)]
+        return product, sums, once, twice, others, funcol.all_reduce(self.weight, "sum", group)
+
+
 class Experts(nn.Module):
     """Rows go to the ranks that data tell."""
 
@@ -144,6 +165,17 @@ def programs(rank, ranks):
             {"x": {0: rows}},
         ),
     }
+    made["sums"] = (
+        Sums(),
+        (
+            values(12, 48),
+            values(5, 7),
+            values(300).half(),
+            values(3, 5).bfloat16(),
+            torch.randint(0, 9, (4, 3), generator=random),
+        ),
+        None,
+    )
     if ranks == 2:
         types = [torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64]
         made["in_place"] = InPlace(), (values(2, 3),), None
@@ -152,23 +184,34 @@ def programs(rank, ranks):
     return made
 
 
-EMITTED = {"reductions", "exchanges", "experts"}
-
-
-def emitted(program, form, file, args):
+def emitted_results(form, path, args):
     """What a program written in Python gives in this process."""
-    source = file.with_suffix(f".{form}.py")
-    subprocess.run([coil_harness.COIL, "compile", program, "-o", source, "--emit", form], check=True)
-    spec = importlib.util.spec_from_file_location(source.stem.replace(".", "_"), source)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, "call", None)(*args)
+    module = emitted.load_module(emitted.emit(path, form))
+    return module.load()(*args) if form == "fx" else module.call(list(args))
 
 
-def main(rank, ranks, folder):
-    dist.init_process_group("gloo", init_method=f"file://{folder}/torch-store-{ranks}", rank=rank, world_size=ranks)
+def begin(rank, ranks, folder, name):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/{name}-{ranks}", rank=rank, world_size=ranks)
     torch.set_num_threads(1)
+
+
+def run_emitted(form, rank, ranks, folder, names):
+    begin(rank, ranks, folder, f"torch-store-{form}")
+    for name in names:
+        module, args, _ = programs(rank, ranks)[name]
+        _, want = coil_harness.eager(module, args)
+        for _ in range(2):  # the second call finds the buffers of the first
+            given = emitted_results(form, folder / f"{name}.{rank}.pt2", args)
+            results = {k: t.detach().clone().contiguous() for k, t in zip(want, given)}
+        save_file(results, folder / f"{name}.{rank}.{form}.safetensors")
+    dist.barrier()
+
+
+def main(rank, ranks, folder, names=()):
+    begin(rank, ranks, folder, "torch-store")
     for name, (module, args, dynamic) in programs(rank, ranks).items():
+        if names and name not in names:
+            continue
         path = folder / f"{name}.{rank}.pt2"
         inputs, want = coil_harness.eager(module, args)
         coil_harness.export(module, args, path, dynamic)
@@ -178,4 +221,10 @@ def main(rank, ranks, folder):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3]))
+    arguments = sys.argv[1:]
+    form = arguments[1] if arguments[0] == "--emitted" else None
+    rank, ranks, place, *names = arguments[2:] if form else arguments
+    if form:
+        run_emitted(form, int(rank), int(ranks), pathlib.Path(place), names)
+    else:
+        main(int(rank), int(ranks), pathlib.Path(place), names)

@@ -67,17 +67,19 @@ def test_other_number_of_ranks_is_refused(folder):
 
 def test_rank_that_dies(folder):
     """The other one ends with an error that names the rank, whether it was in an exchange or still waited for it."""
-    compiled(folder, "mlp")
+    gloo = [o for n in ("one", "two") for o in ("--set", f"distribution.{n}_shot_bytes=0")]
+    for rank in range(RANKS):
+        coil_ok("compile", folder / f"mlp.{rank}.pt2", "-o", folder / f"mlp.{rank}.gloo.coil", *gloo)
     env = coil_harness.ENVIRONMENT | {
         "COIL_GROUP_STORE": f"file:{folder / 'store'}",
         "WORLD_SIZE": "2",
         "COIL_GROUP_TIMEOUT": "30",
     }
-    command = [coil_harness.COIL, "bench", folder / "mlp.0.coil", "--seconds", "60"]
+    command = [coil_harness.COIL, "bench", folder / "mlp.0.gloo.coil", "--seconds", "60"]
     first = subprocess.Popen(
         command, env=env | {"RANK": "0"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    command[2] = folder / "mlp.1.coil"
+    command[2] = folder / "mlp.1.gloo.coil"
     second = subprocess.Popen(command, env=env | {"RANK": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(5)
     assert first.poll() is None and second.poll() is None, (first.communicate(timeout=60), second.poll())

@@ -55,6 +55,17 @@ def write_back(given, used):
         given.copy_(used)
 
 
+COMM_POOLS = {}
+
+
+def comm_pool(group, bytes):
+    """Where a process group's communication buffers lie, at the same places in every run: memory of this rank alone,
+    since torch's process groups carry the exchanges out."""
+    if group not in COMM_POOLS:
+        COMM_POOLS[group] = torch.empty(bytes, dtype=torch.uint8)
+    return COMM_POOLS[group]
+
+
 def window(t, dtype, sizes, strides, offset=0):
     """A strided view of a buffer's memory; the offset counts elements from its first."""
     if t.dtype != dtype:

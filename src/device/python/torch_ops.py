@@ -108,6 +108,21 @@ def torch_all_reduce(inputs, outputs, group, reduce):
     outputs[0].copy_(exchanged("all_reduce", inputs[0], reduce, group_name(group)))
 
 
+# @piece one_shot_all_reduce
+def torch_one_shot_all_reduce(inputs, outputs, group):
+    outputs[0].copy_(exchanged("all_reduce", inputs[0], "sum", group_name(group)))
+
+
+# @piece two_shot_all_reduce
+def torch_two_shot_all_reduce(inputs, outputs, group):
+    outputs[0].copy_(exchanged("all_reduce", inputs[0], "sum", group_name(group)))
+
+
+# @piece comm_barrier
+def torch_comm_barrier(inputs, outputs, group):
+    torch.distributed.barrier(torch.distributed.distributed_c10d._resolve_process_group(group_name(group)))
+
+
 # @piece all_gather
 def torch_all_gather(inputs, outputs, group, ranks):
     outputs[0].copy_(exchanged("all_gather_into_tensor", inputs[0], ranks, group_name(group)))

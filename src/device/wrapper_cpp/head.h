@@ -10,6 +10,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstring>
+#include <exception>
 #include <initializer_list>
 #include <map>
 #include <memory>

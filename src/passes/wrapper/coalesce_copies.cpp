@@ -49,7 +49,10 @@ class Coalescer {
   bool of_caller(BufferId b) const {
     return p_.buffers[b].kind == BufferKind::Input || p_.buffers[b].kind == BufferKind::Constant;
   }
-  bool has_memory(BufferId b) const { return p_.buffers[b].kind != BufferKind::Temporary; }
+  /// Memory of its own, which others may have part in but not give it: the caller's, or what other ranks reach.
+  bool has_memory(BufferId b) const {
+    return p_.buffers[b].kind != BufferKind::Temporary || p_.buffers[b].comm.has_value();
+  }
 
   bool merge(BufferId a, BufferId b) {
     if (a == b || (has_memory(a) && has_memory(b)) || !same_values(a, b)) return false;

@@ -105,7 +105,8 @@ class Blocks {
 std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, BufferId out, std::size_t at,
                                       const std::vector<Lifetime>& life, const std::set<BufferId>& taken) {
   for (auto [in, to] : call.in_place)
-    if (to == out && p.buffers[in].kind == BufferKind::Temporary && life[in].last == at && !taken.contains(in) &&
+    if (to == out && p.buffers[in].kind == BufferKind::Temporary && !p.buffers[in].comm && !p.buffers[out].comm &&
+        life[in].last == at && !taken.contains(in) &&
         p.env->statically_known_equal(p.buffers[in].bytes, p.buffers[out].bytes))
       return in;
   return std::nullopt;
@@ -115,7 +116,8 @@ std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, 
 
 void plan_lifetimes(Program& p) {
   std::erase_if(p.lines, [](const Line& l) {
-    return std::holds_alternative<Allocate>(l) || std::holds_alternative<Reuse>(l) || std::holds_alternative<Free>(l);
+    return std::holds_alternative<Allocate>(l) || std::holds_alternative<Reuse>(l) || std::holds_alternative<Free>(l) ||
+           std::holds_alternative<AllocateComm>(l) || std::holds_alternative<FreeComm>(l);
   });
   std::vector<std::vector<std::size_t>> touches(p.buffers.size());
   for (std::size_t k = 0; k < p.lines.size(); ++k) {
@@ -136,7 +138,9 @@ void plan_lifetimes(Program& p) {
     if (touches[b].empty()) continue;
     life[b] = blocks.around(touches[b], leaves.contains(static_cast<BufferId>(b)));
     if (kind == BufferKind::Temporary || kind == BufferKind::Output) {
-      const std::vector<std::size_t> births = blocks.births(life[b].first, touches[b], p.buffers[b].bytes);
+      // A communication buffer's place does not depend on what it needs in this run.
+      const std::vector<std::size_t> births =
+          p.buffers[b].comm ? std::vector{life[b].first} : blocks.births(life[b].first, touches[b], p.buffers[b].bytes);
       for (std::size_t k : births) born[k].insert(static_cast<BufferId>(b));
       if (births.size() > 1) of_sides.insert(static_cast<BufferId>(b));
     }
@@ -155,11 +159,13 @@ void plan_lifetimes(Program& p) {
         from = dying_operand(p, *call, b, k, life, taken);
       if (from)
         taken.insert(*from), lines.push_back(Reuse{*from, b});
+      else if (p.buffers[b].comm)
+        lines.push_back(AllocateComm{b});
       else
         lines.push_back(Allocate{b});
     }
     lines.push_back(std::move(p.lines[k]));
-    for (BufferId b : dies[k]) lines.push_back(Free{b});
+    for (BufferId b : dies[k]) lines.push_back(p.buffers[b].comm ? Line(FreeComm{b}) : Line(Free{b}));
   }
   p.lines = std::move(lines);
 }

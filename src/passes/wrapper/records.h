@@ -7,6 +7,7 @@
 #include "passes/wrapper/coalesce_copies.h"
 #include "passes/wrapper/lifetimes.h"
 #include "passes/wrapper/memory_order.h"
+#include "passes/wrapper/plan_comm_buffers.h"
 #include "passes/wrapper/remake.h"
 #include "passes/wrapper/symbols.h"
 #include "passes/wrapper/unused_constants.h"
@@ -50,6 +51,9 @@ inline constexpr WrapperPass kRemakeForMemory{
 inline constexpr WrapperPass kPlanLifetimes{
     "plan-lifetimes", "Each buffer is allocated before its first use and freed, or handed on, after its last.",
     on_lines<wrapper::plan_lifetimes>};
+inline constexpr WrapperPass kPlanCommBuffers{
+    "plan-comm-buffers", "Buffers that other ranks reach get their places in the memory that ranks share.",
+    on_lines<wrapper::plan_comm_buffers>};
 inline constexpr WrapperPass kDefineSymbols{
     "define-symbols", "Sizes get their values from the inputs, and what was assumed of them is checked.",
     on_lines<wrapper::define_symbols>};

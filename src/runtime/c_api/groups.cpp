@@ -2,10 +2,25 @@
 #include "runtime/groups/groups.h"
 #include "runtime/c_api/interface.h"
 #include "runtime/groups/in_flight.h"
+#include "runtime/groups/symmetric.h"
 #include "support/error.h"
 
 using namespace coil;
 using namespace coil::runtime;
+
+struct coil_comm {
+  std::shared_ptr<groups::SymmetricMemory> memory;
+};
+
+namespace {
+
+groups::SymmetricPlace place_of(const void* address) {
+  const auto place = groups::find_symmetric(address);
+  if (!place) fail("the address lies in no memory that ranks of a process group share");
+  return *place;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -35,5 +50,47 @@ int coil_group_require(const char* name, int64_t ranks) {
 }
 
 void coil_groups_settle(void) { groups::settle(); }
+
+coil_comm* coil_comm_open(const char* group, size_t bytes, const char* plan) {
+  return guarded_pointer([&] {
+    if (!group || !plan) fail("shared memory needs a process group and a plan");
+    return new coil_comm{groups::allocate_symmetric({group, {}, bytes, plan})};
+  });
+}
+
+void* coil_comm_data(const coil_comm* comm) { return comm ? comm->memory->data() : nullptr; }
+void coil_comm_abandon(coil_comm* comm) {
+  if (comm) comm->memory->abandon();
+}
+void coil_comm_close(coil_comm* comm) { delete comm; }
+
+int coil_comm_ranks(const void* address, int32_t* rank, int32_t* size) {
+  return guarded([&] {
+    const groups::SymmetricPlace place = place_of(address);
+    if (rank) *rank = place.memory->rank();
+    if (size) *size = place.memory->size();
+  });
+}
+
+void* coil_comm_peer(const void* address, int32_t rank) {
+  return guarded_pointer([&]() -> void* {
+    const groups::SymmetricPlace place = place_of(address);
+    if (rank < 0 || rank >= place.memory->size())
+      fail("process group '{}' has no rank {}: it has {}", place.memory->group(), rank, place.memory->size());
+    std::byte* base = place.memory->at(rank);
+    if (!base) fail("the memory of rank {} of process group '{}' cannot be reached", rank, place.memory->group());
+    return base + place.offset;
+  });
+}
+
+int coil_comm_barrier(const void* address) {
+  return guarded([&] {
+    const groups::SymmetricPlace place = place_of(address);
+    if (place.memory->is_shared())
+      place.memory->barrier({"coil_comm_barrier"});
+    else
+      groups::group(place.memory->group())->barrier()->wait();
+  });
+}
 
 }  // extern "C"

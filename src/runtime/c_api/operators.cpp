@@ -3,6 +3,7 @@
 
 #include "runtime/c_api/interface.h"
 #include "runtime/host/operators.h"
+#include "runtime/host/symm_mem_args.h"
 #include "support/error.h"
 
 using namespace coil;
@@ -106,6 +107,15 @@ int coil_operator_register(const char* schema, coil_operator_function function, 
       coil_set_error("");
       if (function(values.data(), values.size(), results.data(), results.size(), user) != 0) fail_as_told(name);
     });
+  });
+}
+
+int coil_operator_symm_mem_args(const char* schema, const char* const* names, size_t count) {
+  return guarded([&] {
+    if (!schema || (!names && count > 0)) fail("an operator's schema and names of its arguments are needed");
+    std::vector<std::string> list;
+    for (size_t i = 0; i < count; ++i) list.emplace_back(names[i] ? names[i] : "");
+    register_symm_mem_args(schema, std::move(list));
   });
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/device/messages.h"
 
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 
@@ -30,6 +31,11 @@ void tell(MessageLevel level, const std::string& message) {
     listener = g_listener;
   }
   if (listener) (*listener)(level, message);
+}
+
+void warn(const std::string& message) {
+  if (has_listener()) return tell(MessageLevel::Warning, message);
+  std::fputs(("coil: warning: " + message + "\n").c_str(), stderr);
 }
 
 }  // namespace coil::runtime

@@ -15,6 +15,9 @@ void set_listener(std::function<void(MessageLevel, const std::string&)>);
 bool has_listener();
 void tell(MessageLevel, const std::string& message);
 
+/// A warning that is not to be missed: where nobody listens it goes to stderr.
+void warn(const std::string& message);
+
 /// Formats only when somebody listens.
 template <class... Args>
 void tell(MessageLevel level, fmt::format_string<Args...> format, Args&&... args) {

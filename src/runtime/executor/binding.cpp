@@ -36,6 +36,8 @@ Binding::Binding(const Model::Impl& model, Queue& queue, const QueueScope&)
       failures_(plan_, memory_of_, queue),
       stages_(plan_.shape_program) {
   copy_states();
+  for (const CommPool& pool : plan_.comm_pools)
+    pools_.push_back(groups::allocate_symmetric({pool.group, plan_.device, pool.bytes, pool.plan}));
   output_index_.assign(plan_.buffers.size(), 0);
   for (BufferId id = 0; id < plan_.buffers.size(); ++id)
     if (memory_of_[id] == id && plan_.buffers[id].kind == BufferKind::Output && !is_late(plan_.buffers[id].bytes))
@@ -182,6 +184,15 @@ void Binding::bind_memory() {
         const Tensor& c = constants_[plan_.buffers[owner].index];
         now_.buffer_bytes[owner] = static_cast<std::uint64_t>(layout_span(c.sizes, c.strides)) * size_of(c.dtype);
         now_.buffer_base[owner] = c.bytes();
+        break;
+      }
+      case BufferKind::Comm: {
+        const auto offset = static_cast<std::uint64_t>(b.arena_offset), room = pools_[b.index]->bytes();
+        now_.buffer_bytes[owner] = is_late(b.bytes) && offset <= room ? room - offset : slot_bytes(b.bytes, b.name);
+        if (offset > room || now_.buffer_bytes[owner] > room - offset)
+          fail("communication buffer {} would have {} bytes for these sizes, more than was planned for", b.name,
+               now_.buffer_bytes[owner]);
+        now_.buffer_base[owner] = pools_[b.index]->data() + offset;
         break;
       }
       case BufferKind::Output:

@@ -15,6 +15,7 @@
 #include "runtime/executor/lifetime_checker.h"
 #include "runtime/executor/model.h"
 #include "runtime/executor/recorded_parts.h"
+#include "runtime/groups/symmetric.h"
 #include "runtime/plan/shape_program.h"
 
 namespace coil::runtime {
@@ -72,6 +73,10 @@ class Binding {
   std::span<const std::uint64_t> state();
   /// Memory of a buffer that the run allocated.
   const Storage& late_memory(BufferId owner) const { return late_memory_[owner]; }
+  /// After a run that failed: other ranks' next exchanges would meet none of this one's.
+  void abandon_pools() noexcept {
+    for (const auto& pool : pools_) pool->abandon();
+  }
   /// Lets go of what the run allocated.
   void release();
 
@@ -170,8 +175,9 @@ class Binding {
   const Plan& plan_;
   Queue& queue_;
   std::vector<Tensor> constants_;
-  std::vector<BufferId> memory_of_;          ///< for each buffer, the one whose memory it lives in
-  std::vector<std::uint32_t> output_index_;  ///< for each buffer, its place in `outputs`
+  std::vector<std::shared_ptr<groups::SymmetricMemory>> pools_;  ///< one for each of the plan's
+  std::vector<BufferId> memory_of_;                              ///< for each buffer, the one whose memory it lives in
+  std::vector<std::uint32_t> output_index_;                      ///< for each buffer, its place in `outputs`
   std::uint32_t output_count_ = 0;
   InputGuards guards_;
   FailureStatuses failures_;

@@ -37,7 +37,8 @@ struct Context::Impl {
   RecordedRuns recorded;
   RecordedParts parts;
   bool recording = false, borrows_memory = false;
-  bool writes_for_good;  ///< a run that fails half way for want of memory would leave inputs or states half written
+  bool in_steps = false;  ///< the last run came to its steps
+  bool writes_for_good;   ///< a run that fails half way for want of memory would leave inputs or states half written
   std::optional<std::uint32_t> seed;       ///< of constants: what random operators draw from
   std::optional<std::uint64_t> next_seed;  ///< told by the caller
   bool on_host;                            ///< the program runs on the CPU
@@ -269,6 +270,7 @@ struct Context::Impl {
   /// `alike`: as run_alike_into has it.
   void run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs, bool alike = false) try {
     const QueueScope scope(*queue);
+    in_steps = false;
     if (queue->runs_ahead()) binding.check_failures();
     alike = alike && binding.is_bound_alike();
     if (!alike) binding.bind(with_values(inputs));
@@ -283,6 +285,7 @@ struct Context::Impl {
     const bool records = recording && !binding.is_timed(),
                whole = records && binding.repeats() && !binding.calls_host();
     binding.run_in_parts(records && !whole ? &parts : nullptr);
+    in_steps = true;
     if (whole)
       run_recorded();
     else
@@ -294,6 +297,7 @@ struct Context::Impl {
     if (from_host) wait();
   } catch (...) {
     groups::settle();
+    if (in_steps) binding.abandon_pools();
     fresh.clear();
     binding.release();
     throw;

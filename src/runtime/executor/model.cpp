@@ -47,6 +47,7 @@ void check_groups(const Plan& plan) {
   for (const Step& step : plan.steps)
     if (auto* call = std::get_if<ExternCall>(&step); call && library_ops::has(call->op, library_ops::Trait::Collective))
       groups::require_group(read(call->attributes, names::kGroup), find(call->attributes, names::kRanks).value_or(0));
+  for (const CommPool& pool : plan.comm_pools) groups::require_member(pool.group);
 }
 
 std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) {

@@ -83,18 +83,18 @@ class Registry {
   }
 
   /// The members of a group that this process is a member of.
-  std::vector<int> require(std::string_view asked, std::int64_t wanted) {
+  std::vector<int> require(std::string_view asked, std::int64_t wanted, bool joins) {
     const std::lock_guard lock(mutex_);
-    return find(asked, wanted);
+    return find(asked, wanted, joins);
   }
 
   std::shared_ptr<ProcessGroup> get(std::string_view asked) {
     const std::lock_guard lock(mutex_);
     const std::string name = canonical(asked);
     if (const auto found = joined_.find(name); found != joined_.end()) return found->second;
-    const std::vector<int> ranks = find(asked, 0);
+    const std::vector<int> ranks = find(asked, 0, true);
     const World& w = world();
-    if (!store_) store_ = open_store(w);
+    reach_store();
     GroupOptions options{.name = name, .backend = w.backend, .ranks = ranks, .store = store_, .timeout = w.timeout};
     options.rank = static_cast<int>(std::ranges::find(ranks, w.rank) - ranks.begin());
     options.address = !w.address.empty() ? w.address : store_->local_address();
@@ -102,7 +102,19 @@ class Registry {
     return joined_[name] = join(options);
   }
 
+  Meeting meet(std::string_view asked) {
+    const std::lock_guard lock(mutex_);
+    const std::vector<int> ranks = find(asked, 0, false);
+    reach_store();
+    const auto place = std::ranges::find(ranks, world().rank) - ranks.begin();
+    return {canonical(asked), static_cast<int>(place), ranks, store_, world().timeout, world().shares};
+  }
+
  private:
+  void reach_store() {
+    if (!store_) store_ = open_store(world());
+  }
+
   static void check(const World& world) {
     if (world.size < 1 || world.rank < 0 || world.rank >= world.size)
       fail("rank {} of {} processes", world.rank, world.size);
@@ -144,7 +156,8 @@ class Registry {
     }
   }
 
-  std::vector<int> find(std::string_view asked, std::int64_t wanted) try {
+  /// `joins`: the group's backend is needed.
+  std::vector<int> find(std::string_view asked, std::int64_t wanted, bool joins) try {
     const std::string name = canonical(asked);
     const World& w = world();
     read_environment();
@@ -160,7 +173,7 @@ class Registry {
       fail("this process, rank {}, is none of its members (ranks {})", w.rank, fmt::join(ranks, ", "));
     if (wanted > 0 && static_cast<std::size_t>(wanted) != ranks.size())
       fail("the program was exported for {} ranks, but there are {}", wanted, ranks.size());
-    check_backend(w.backend);
+    if (joins) check_backend(w.backend);
     return ranks;
   } catch (const Error& e) {
     fail("process group '{}': {}", asked, e.what());
@@ -196,6 +209,7 @@ World world_of_environment() {
     world.serves = variable("TORCHELASTIC_USE_AGENT_STORE").value_or("") != "True";
   }
   if (const auto backend = variable("COIL_GROUP_BACKEND")) world.backend = *backend;
+  world.shares = variable("COIL_GROUP_SHARED").value_or("1") != "0";
   if (const auto address = variable("COIL_GROUP_ADDRESS")) world.address = *address;
   if (variable("COIL_GROUP_TIMEOUT")) world.timeout = std::chrono::seconds(number_of("COIL_GROUP_TIMEOUT", 1, kLong));
   return world;
@@ -203,7 +217,9 @@ World world_of_environment() {
 
 void set_world(World world) { registry().set_world(std::move(world)); }
 void define_group(const std::string& name, std::vector<int> ranks) { registry().define(name, std::move(ranks)); }
-void require_group(std::string_view name, std::int64_t ranks) { registry().require(name, ranks); }
+void require_group(std::string_view name, std::int64_t ranks) { registry().require(name, ranks, true); }
+void require_member(std::string_view name) { registry().require(name, 0, false); }
 std::shared_ptr<ProcessGroup> group(std::string_view name) { return registry().get(name); }
+Meeting meeting(std::string_view name) { return registry().meet(name); }
 
 }  // namespace coil::runtime::groups

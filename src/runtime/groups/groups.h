@@ -6,6 +6,7 @@
 //     COIL_GROUP_STORE            instead of the two: tcp:HOST:PORT or file:FOLDER (a new one for each run)
 //     COIL_GROUPS                 groups of some: `1=0,2;2=1,3` names their members' ranks
 //     COIL_GROUP_BACKEND          gloo
+//     COIL_GROUP_SHARED           0: ranks share no memory, though they could
 //     COIL_GROUP_TIMEOUT          seconds after which a rank that is late is an error; 300 where it is not given
 //     COIL_GROUP_ADDRESS          of this machine for the others, where the store does not tell
 #pragma once
@@ -23,6 +24,7 @@ struct World {
   int rank = 0, size = 1;
   std::string store;   ///< tcp:HOST:PORT or file:FOLDER
   bool serves = true;  ///< rank 0 holds a tcp store's server
+  bool shares = true;  ///< ranks of one machine share memory
   std::string backend = "gloo", address;
   Milliseconds timeout{300'000};
 };
@@ -38,6 +40,22 @@ void define_group(const std::string& name, std::vector<int> ranks);
 /// Throws Error naming a group that is not there, this process is no member of, or this build cannot join. Looks at no
 /// other process. `ranks`: how many it must have; 0: any number.
 void require_group(std::string_view name, std::int64_t ranks = 0);
+/// The same for a group that may never be joined: its backend need not be there.
+void require_member(std::string_view name);
+/// What the members of a group find one another by.
+struct Meeting {
+  std::string name;
+  int rank = 0;            ///< in the group
+  std::vector<int> ranks;  ///< of its members among all processes
+  std::shared_ptr<Store> store;
+  Milliseconds timeout{};
+  bool shares = true;  ///< memory, where they can
+  int size() const { return static_cast<int>(ranks.size()); }
+};
+/// That of a group which this process is a member of. Reaches the store, and joins nothing. Throws Error as
+/// require_group does.
+Meeting meeting(std::string_view name);
+
 /// The group; joined when it is first asked for, which returns when all its ranks have come. `default` and `0`, as
 /// torch calls it, are all processes.
 std::shared_ptr<ProcessGroup> group(std::string_view name);

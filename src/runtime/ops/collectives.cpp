@@ -6,6 +6,8 @@
 #include "runtime/device/library.h"
 #include "runtime/groups/groups.h"
 #include "runtime/groups/in_flight.h"
+#include "runtime/groups/symmetric.h"
+#include "runtime/groups/symmetric_sums.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -166,6 +168,83 @@ class AllToAll final : public Collective {
   std::vector<std::int64_t> sent_, received_;
 };
 
+/// A sum over memory that all ranks reach. Where they cannot share any, the group's own collective gives it.
+class SharedSum : public LibraryOp {
+ public:
+  SharedSum(std::string_view op, const Attributes& a, bool in_shares)
+      : op_(op), group_(read(a, names::kGroup)), in_shares_(in_shares) {}
+
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    if (inputs.size() != 1 || outputs.size() != (in_shares_ ? 2U : 1U)) fail("{} takes a tensor and gives one", op_);
+    for (const BoundView* v : {&inputs[0], &outputs[0]}) require_rows(op_, *v);
+    if (inputs[0].dtype != outputs[0].dtype || inputs[0].sizes != outputs[0].sizes)
+      fail("{} gives as many elements as it takes, of the same type", op_);
+    if (!groups::has_symmetric_sum(inputs[0].dtype)) fail("{} adds no {}", op_, torch_name(inputs[0].dtype));
+    elements_ = {inputs[0].dtype, numel(inputs[0].sizes)};
+    operand_ = nullptr;
+  }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
+    if (inputs[0] != operand_) find(inputs[0]);
+    groups::SymmetricMemory& memory = *place_.memory;
+    if (!memory.is_shared()) return by_group(inputs[0], outputs[0]);
+    (in_shares_ ? groups::two_shot_sum : groups::one_shot_sum)(memory, place_.offset, outputs[0], elements_, doing_);
+  }
+  bool runs_when_empty() const override { return true; }  // other ranks may have elements, and are to be told
+
+ private:
+  void find(const void* operand) {
+    const auto place = groups::find_symmetric(operand);
+    if (!place) fail("{} takes values in a communication buffer, and was given others", op_);
+    const auto bytes = static_cast<std::size_t>(elements_.count) * size_of(elements_.dtype);
+    if (place->memory->bytes() - place->offset < bytes) fail("{}: the communication buffer is too small", op_);
+    place_ = *place;
+    operand_ = operand;
+    doing_.what = fmt::format("{} of {} {} at {}", op_, elements_.count, torch_name(elements_.dtype), place->offset);
+  }
+
+  void by_group(const void* x, void* y) {
+    if (!joined_) joined_ = groups::group(group_);
+    if (elements_.count > 0) std::memcpy(y, x, static_cast<std::size_t>(elements_.count) * size_of(elements_.dtype));
+    joined_->all_reduce(y, elements_, "sum")->wait();
+  }
+
+  std::string op_, group_;
+  bool in_shares_;
+  Elements elements_;
+  groups::Doing doing_;
+  const void* operand_ = nullptr;
+  groups::SymmetricPlace place_;
+  std::shared_ptr<ProcessGroup> joined_;
+};
+
+class OneShot final : public SharedSum {
+ public:
+  explicit OneShot(const Attributes& a) : SharedSum(names::kOneShot, a, false) {}
+};
+
+class TwoShot final : public SharedSum {
+ public:
+  explicit TwoShot(const Attributes& a) : SharedSum(names::kTwoShot, a, true) {}
+};
+
+class Barrier final : public LibraryOp {
+ public:
+  explicit Barrier(const Attributes& a) : group_(read(a, names::kGroup)) {}
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView>) override {
+    if (inputs.size() != 1) fail("{} takes one tensor", names::kBarrier);
+  }
+  void run(std::span<const void* const> inputs, std::span<void* const>, void*) override {
+    const auto place = groups::find_symmetric(inputs[0]);
+    if (!place) fail("{} takes a communication buffer, and was given other memory", names::kBarrier);
+    if (place->memory->is_shared()) return place->memory->barrier({std::string(names::kBarrier)});
+    groups::group(group_)->barrier()->wait();
+  }
+
+ private:
+  std::string group_;
+};
+
 class Wait final : public LibraryOp {
  public:
   void prepare(std::span<const BoundView>, std::span<const BoundView> outputs) override {
@@ -181,6 +260,9 @@ const DefineLibraryOps kCollectives({{names::kAllReduce, call_site<AllReduce>},
                                      {names::kReduceScatter, call_site<ReduceScatter>},
                                      {names::kAllToAll, call_site<AllToAll>},
                                      {names::kBroadcast, call_site<Broadcast>},
+                                     {names::kOneShot, call_site<OneShot>},
+                                     {names::kTwoShot, call_site<TwoShot>},
+                                     {names::kBarrier, call_site<Barrier>},
                                      {names::kWait, call_site<Wait>}});
 
 }  // namespace

@@ -95,11 +95,12 @@ enum class BufferKind : std::uint8_t {
   Constant,   ///< memory of constant `index`
   Temporary,  ///< in the arena
   Output,     ///< allocated for each call, handed to the caller
+  Comm,       ///< in communication pool `index`, at `arena_offset`
 };
 
 struct Buffer {
   BufferKind kind = BufferKind::Temporary;
-  std::uint32_t index = 0;  ///< of the input or constant
+  std::uint32_t index = 0;  ///< of the input, constant or pool
   std::string name;         ///< `buf3`, for people
   Slot bytes = 0;
   /// Of temporaries: the steps that first write and last read it (inclusive). Buffers that live in the memory of
@@ -268,9 +269,17 @@ struct Signature {
   Structure inputs, outputs;
 };
 
+/// Memory that all ranks of a process group reach (runtime/groups/symmetric.h), made once for each context of a model:
+/// every run finds the buffers in it at the same places, on every rank.
+struct CommPool {
+  std::string group;
+  std::uint64_t bytes = 0;
+  std::string plan;  ///< what lies in it, in words that must be the same on all ranks
+};
+
 struct Plan {
   /// A plan is written as the oldest version that has all it uses.
-  static constexpr int kVersion = 9;
+  static constexpr int kVersion = 10;
   static constexpr int kOldestVersion = 3;
   std::string model_name;
   Device device;
@@ -283,6 +292,7 @@ struct Plan {
   std::vector<Kernel> kernels;
   std::vector<Step> steps;
   std::vector<Output> outputs;
+  std::vector<CommPool> comm_pools;
   std::uint64_t static_arena_bytes = 0;  ///< when every temporary has an arena_offset
   /// On a GPU: kernels look at their status before they begin, and leave when it is set; its pointer may be null. One
   /// that fails sets it for all (KernelCall).

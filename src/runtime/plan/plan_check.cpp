@@ -91,12 +91,21 @@ class PlanChecker {
       case BufferKind::Constant: require(b.index < plan_.constants.size(), what); break;
       case BufferKind::Temporary:
       case BufferKind::Output: slot(b.bytes, what); break;
+      case BufferKind::Comm: check_comm(b, what); break;
       default: require(false, what);
     }
     require(b.first <= b.last, what);
     require(b.shares < static_cast<std::int64_t>(plan_.buffers.size()), what);
     const Buffer& owner = plan_.buffers[memory_of(plan_, id)];
     require(b.kind != BufferKind::Output || owner.kind != BufferKind::Temporary, what);
+    require(&owner == &b || owner.kind != BufferKind::Comm, what);
+  }
+
+  void check_comm(const Buffer& b, const std::string& what) const {
+    slot(b.bytes, what);
+    require(b.index < plan_.comm_pools.size() && b.arena_offset >= 0 && b.shares < 0 &&
+                static_cast<std::uint64_t>(b.arena_offset) <= plan_.comm_pools[b.index].bytes,
+            what);
   }
 
   void check_step(const KernelCall& call) const {
@@ -210,7 +219,8 @@ class PlanChecker {
     if (out.kind == Output::Kind::Int || out.kind == Output::Kind::Bool) slot(out.value, what);
     if (out.kind != Output::Kind::Tensor) return;
     view(out.view, what);
-    require(plan_.buffers[memory_of(plan_, out.view.buffer)].kind != BufferKind::Temporary, what);
+    const BufferKind kind = plan_.buffers[memory_of(plan_, out.view.buffer)].kind;
+    require(kind != BufferKind::Temporary && kind != BufferKind::Comm, what);
   }
 
   const Plan& plan_;

@@ -20,7 +20,7 @@ constexpr const char* kShapeOps[] = {"const",    "size",    "stride", "value", "
 static_assert(std::size(kShapeOps) == static_cast<std::size_t>(ShapeOp::RunTime) + 1);
 constexpr const char* kControls[] = {"if", "else", "end if", "loop", "break unless", "end loop"};
 static_assert(std::size(kControls) == static_cast<std::size_t>(Control::Kind::EndLoop) + 1);
-constexpr const char* kBufferKinds[] = {"input", "constant", "temporary", "output"};
+constexpr const char* kBufferKinds[] = {"input", "constant", "temporary", "output", "comm"};
 constexpr const char* kOutputKinds[] = {"tensor", "int", "bool", "float", "none"};
 
 template <class Enum, std::size_t N>
@@ -322,6 +322,10 @@ ShapeInstruction instruction_from(const Json& j) {
   return {enum_from<ShapeOp>(kShapeOps, j.at(0).get<std::string>()), integer(j.at(1)), integer(j.at(2)),
           integer(j.at(3))};
 }
+Json to_json(const CommPool& p) { return {{"group", p.group}, {"bytes", p.bytes}, {"plan", p.plan}}; }
+CommPool comm_pool_from(const Json& j) {
+  return {j.at("group").get<std::string>(), integer<std::uint64_t>(j.at("bytes")), j.at("plan").get<std::string>()};
+}
 Json to_json(const Check& c) { return {{"condition", c.condition}, {"message", c.message}}; }
 Check check_from(const Json& j) { return {integer<Slot>(j.at("condition")), j.at("message").get<std::string>()}; }
 Json to_json(const Kernel& k) { return {{"symbol", k.symbol}, {"description", k.description}, {"failure", k.failure}}; }
@@ -345,10 +349,10 @@ void read_list(const Json& j, std::vector<T>& to, T (*read)(const Json&)) {
 }
 
 constexpr std::string_view kMembers[] = {
-    "format",      "version",          "model",         "device",        "isa",
-    "arena_bytes", "inputs",           "outputs",       "shape_program", "checks",
-    "constants",   "buffers",          "kernels",       "steps",         "check_lifetimes",
-    "signature",   "stops_on_failure", "launches_early"};
+    "format",      "version",          "model",          "device",        "isa",
+    "arena_bytes", "inputs",           "outputs",        "shape_program", "checks",
+    "constants",   "buffers",          "kernels",        "steps",         "check_lifetimes",
+    "signature",   "stops_on_failure", "launches_early", "comm_pools"};
 
 /// Brackets inside brackets, which are read by functions that call themselves.
 void check_nesting(std::string_view text) {
@@ -397,14 +401,16 @@ Plan read_plan(const Json& j) {
   read_list(j.at("kernels"), plan.kernels, kernel_from);
   read_list(j.at("steps"), plan.steps, step_from);
   read_list(j.at("outputs"), plan.outputs, output_from);
+  if (j.contains("comm_pools")) read_list(j.at("comm_pools"), plan.comm_pools, comm_pool_from);
   return plan;
 }
 
 /// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures;
 /// version 6 sizes that are made of floats; version 7 those that are rounded to a number of digits; version 8 those
 /// that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched
-/// early; version 9 kernels that are not Coil's own.
+/// early; version 9 kernels that are not Coil's own; version 10 communication buffers.
 int version_of(const Plan& plan) {
+  if (!plan.comm_pools.empty()) return 10;
   const auto has_own_arguments = [](const Step& s) {
     const auto* kernel = std::get_if<KernelCall>(&s);
     return kernel && !kernel->arguments.empty();
@@ -459,6 +465,7 @@ std::string plan_to_json(const Plan& plan) {
   if (plan.check_lifetimes) j["check_lifetimes"] = true;
   if (plan.launches_early) j["launches_early"] = true;
   if (plan.stops_on_failure) j["stops_on_failure"] = true;
+  if (!plan.comm_pools.empty()) j["comm_pools"] = list_to_json(plan.comm_pools);
   if (plan.signature) j["signature"] = signature_to_json(*plan.signature);
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

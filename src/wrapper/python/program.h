@@ -28,6 +28,8 @@ class COIL_EXTENSION_API PythonProgram : public Emitter {
   virtual void line(const ReadSymbol&) = 0;
   virtual void line(const SetSymbol&) = 0;
   virtual void line(const Control&) = 0;
+  virtual void line(const AllocateComm&) = 0;
+  virtual void line(const FreeComm&) = 0;
 
   /// Definitions that stand before the program itself.
   virtual std::string definitions() { return ""; }
