@@ -6,6 +6,7 @@
 
 #include "codegen/cpp/backend.h"
 #include "codegen/cuda/backend.h"
+#include "codegen/triton/backend.h"
 #include "support/cpu.h"
 #include "support/error.h"
 
@@ -27,7 +28,7 @@ int launch_config(const std::string& text) {
   return number;
 }
 
-std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& settings,
+std::unique_ptr<codegen::Backend> make_native_backend(Device device, const Settings& settings,
                                                const codegen::Toolchain& toolchain) {
   std::unique_ptr<scheduler::Choices> choices;
   if (!settings.fuse) choices = std::make_unique<NoFusion>();
@@ -48,6 +49,17 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
                                     std::move(choices));
 }
 
+/// The device's own backend, or around it one that writes Triton.
+std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& settings,
+                                               const codegen::Toolchain& toolchain) {
+  auto native = make_native_backend(device, settings, toolchain);
+  if (settings.cuda_kernels == "cuda") return native;
+  if (settings.cuda_kernels != "triton")
+    fail("cuda.kernels is {}: it may be cuda or triton", settings.cuda_kernels);
+  if (!native->target().has(target::Feature::ThreadGrids)) return native;
+  return codegen::make_triton_backend(std::move(native), launch_config(settings.cuda_launch_config));
+}
+
 Machine make_machine(Device device, const Settings& settings, codegen::Toolchain toolchain) {
   Machine out{.toolchain = std::move(toolchain)};
   out.backend = make_backend(device, settings, out.toolchain);
@@ -65,7 +77,9 @@ Machine make_constants_machine(const Machine& machine, const Settings& settings)
   codegen::Toolchain toolchain =
       machine_runs(machine.toolchain.isa) ? machine.toolchain : codegen::find_toolchain(settings.cpu_compiler);
   codegen::optimize_less(toolchain);
-  return make_machine({}, settings, std::move(toolchain));
+  Settings plain = settings;
+  plain.cuda_kernels = "cuda";
+  return make_machine({}, plain, std::move(toolchain));
 }
 
 int jobs_of(const CompileOptions& options) {

@@ -70,7 +70,8 @@ constexpr LoopStep kLoop[] = {
 
 constexpr WrapperStep kWrapper[] = {
     {&passes::kCoalesceCopies}, {&passes::kCheckValues},   {&passes::kDropUnusedConstants}, {&passes::kBatchLaunches},
-    {&passes::kPlanLifetimes},  {&passes::kDefineSymbols}, {&passes::kCheckInputs},         {&passes::kVerifyLines},
+    {&passes::kPlanLifetimes},  {&passes::kDefineSymbols}, {&passes::kCheckInputs},         {&passes::kCallTritonKernels},
+    {&passes::kVerifyLines},
 };
 
 template <class Step>

@@ -32,6 +32,8 @@ struct Settings {
       false;  ///< cuda.dependent_launch: a kernel's launch does not wait for the end of the one before
   std::string cuda_tf32 = "none";  ///< cuda.tf32: products and convolutions of f32 that may round their operands to
                                    ///< TF32 (passes/loop/tf32.h)
+  std::string cuda_kernels = "cuda";  ///< cuda.kernels: the language that kernels are written in where it can
+  std::string cuda_python;  ///< cuda.python: the Python that has Triton; empty for the first in PATH
   bool emulated_gpu = false;       ///< cuda.emulate: CUDA kernels run on the CPU
   bool deterministic = false;      ///< deterministic: the same inputs give the same bits in every run
   bool max_autotune = false;       ///< max_autotune: kernels and products on a GPU are timed there in several forms
