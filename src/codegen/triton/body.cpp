@@ -172,7 +172,10 @@ std::string TritonBody::name(Scalar root) {
   return root->op == ScalarOp::Constant ? triton_literal(root) : names_.at(root);
 }
 
-std::string TritonBody::value(Scalar n) { return n->op == ScalarOp::Constant ? triton_constant(n) : name(n); }
+std::string TritonBody::value(Scalar n) {
+  if (n->op != ScalarOp::Constant) return name(n);
+  return fmt::format("tl.full({}, {}, {})", shape(kNoDims), triton_literal(n), triton_type(n->dtype));
+}
 
 std::string TritonBody::block_value(Scalar n, BlockDims d) {
   const std::string text = value(n);
@@ -243,7 +246,8 @@ std::string TritonBody::load(Scalar n) {
   if (made_here(n)) {
     const std::string& local = locals_.at(n->buffer).text;
     if (!n->mask) return local;
-    return fmt::format("tl.where({}, {}, tl.full([], 0, {}))", value(n->mask), local, triton_type(n->dtype));
+    return fmt::format("tl.where({}, {}, tl.full({}, 0, {}))", value(n->mask), local, shape(kNoDims),
+                       triton_type(n->dtype));
   }
   const Place at = place(n->buffer, false, n->index[0], n->args, kNoDims, n->mask);
   const std::string x =

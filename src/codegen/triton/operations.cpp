@@ -137,8 +137,4 @@ std::string triton_literal(ir::Scalar n) {
   return n->dtype == DType::U64 ? std::to_string(static_cast<std::uint64_t>(n->integer)) : std::to_string(n->integer);
 }
 
-std::string triton_constant(ir::Scalar n) {
-  return fmt::format("tl.full([], {}, {})", triton_literal(n), triton_type(n->dtype));
-}
-
 }  // namespace coil::codegen

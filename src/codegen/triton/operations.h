@@ -22,8 +22,6 @@ std::string triton_type(DType);
 /// What a signature calls it: `fp32`, `i1`; empty for types that Triton lacks or has on some GPUs only.
 std::string_view triton_signature(DType);
 
-/// A constant by itself, and as a value of its type.
 std::string triton_literal(ir::Scalar constant);
-std::string triton_constant(ir::Scalar constant);
 
 }  // namespace coil::codegen

@@ -6,7 +6,6 @@ from triton.language.extra import libdevice
 
 
 # @piece c_max
-# ---- NaN of either side goes through max and min; fmax and fmin ignore it. ----
 @triton.jit
 def c_max(a, b):
     return tl.where((a > b) | (a != a), a, b)
@@ -66,7 +65,6 @@ def c_sigmoid(x):
 
 
 # @piece c_shl
-# ---- Integers wrap. Shifts by less than 0 or by the width and more: 0 to the left, the sign to the right. ----
 @triton.jit
 def c_shl(x, n):
     inside = (n >= 0) & (n < x.dtype.primitive_bitwidth)
@@ -85,7 +83,6 @@ def c_shr(x, n):
 
 
 # @piece c_truncdiv
-# ---- Divisions of integers never trap: by zero they give 0. ----
 @triton.jit
 def c_truncdiv(x, y):
     return tl.where(y == 0, 0, x // tl.where(y == 0, 1, y))
@@ -154,7 +151,6 @@ def c_pow_int(x, y):
 
 
 # @piece c_round_f16
-# ---- Rounding to 16 bits and back. ----
 @triton.jit
 def c_round_f16(x):
     return tl.cast(tl.cast(x, tl.float16), tl.float32)
@@ -173,7 +169,6 @@ def c_round_bf16(x):
 
 
 # @piece c_combine_sum
-# ---- Combining. ----
 @triton.jit
 def c_combine_sum(a, b):
     return a + b
@@ -232,7 +227,6 @@ def c_logaddexp(a, b):
 
 
 # @piece c_random
-# ---- Random bits (device/shared/philox.h): Philox 4x32-10 of the seed, the operator's number and the element. ----
 @triton.jit
 def c_random(seed, salt, at):
     at = tl.cast(at, tl.int64)
@@ -244,15 +238,15 @@ def c_random(seed, salt, at):
     key0 = tl.cast(seed & 0xFFFFFFFF, tl.uint32)
     key1 = tl.cast((seed >> 32) & 0xFFFFFFFF, tl.uint32)
     for _ in tl.static_range(10):
-        high_a = tl.umulhi(a, tl.full([], 0xD2511F53, tl.uint32))
-        low_a = a * tl.full([], 0xD2511F53, tl.uint32)
-        high_c = tl.umulhi(c, tl.full([], 0xCD9E8D57, tl.uint32))
-        low_c = c * tl.full([], 0xCD9E8D57, tl.uint32)
+        high_a = tl.umulhi(a, tl.full(a.shape, 0xD2511F53, tl.uint32))
+        low_a = a * tl.full(a.shape, 0xD2511F53, tl.uint32)
+        high_c = tl.umulhi(c, tl.full(a.shape, 0xCD9E8D57, tl.uint32))
+        low_c = c * tl.full(a.shape, 0xCD9E8D57, tl.uint32)
         a = high_c ^ b ^ key0
         c = high_a ^ d ^ key1
         b = low_c
         d = low_a
-        key0 = key0 + tl.full([], 0x9E3779B9, tl.uint32)
-        key1 = key1 + tl.full([], 0xBB67AE85, tl.uint32)
+        key0 = key0 + tl.full(a.shape, 0x9E3779B9, tl.uint32)
+        key1 = key1 + tl.full(a.shape, 0xBB67AE85, tl.uint32)
     word = at & 3
     return tl.where(word == 0, a, tl.where(word == 1, b, tl.where(word == 2, c, d)))
