@@ -29,7 +29,7 @@ int launch_config(const std::string& text) {
 }
 
 std::unique_ptr<codegen::Backend> make_native_backend(Device device, const Settings& settings,
-                                               const codegen::Toolchain& toolchain) {
+                                                      const codegen::Toolchain& toolchain) {
   std::unique_ptr<scheduler::Choices> choices;
   if (!settings.fuse) choices = std::make_unique<NoFusion>();
   if (device.is_host()) {
@@ -54,8 +54,7 @@ std::unique_ptr<codegen::Backend> make_backend(Device device, const Settings& se
                                                const codegen::Toolchain& toolchain) {
   auto native = make_native_backend(device, settings, toolchain);
   if (settings.cuda_kernels == "cuda") return native;
-  if (settings.cuda_kernels != "triton")
-    fail("cuda.kernels is {}: it may be cuda or triton", settings.cuda_kernels);
+  if (settings.cuda_kernels != "triton") fail("cuda.kernels is {}: it may be cuda or triton", settings.cuda_kernels);
   if (!native->target().has(target::Feature::ThreadGrids)) return native;
   return codegen::make_triton_backend(std::move(native), launch_config(settings.cuda_launch_config));
 }

@@ -69,9 +69,9 @@ constexpr LoopStep kLoop[] = {
 };
 
 constexpr WrapperStep kWrapper[] = {
-    {&passes::kCoalesceCopies}, {&passes::kCheckValues},   {&passes::kDropUnusedConstants}, {&passes::kBatchLaunches},
-    {&passes::kPlanLifetimes},  {&passes::kDefineSymbols}, {&passes::kCheckInputs},         {&passes::kCallTritonKernels},
-    {&passes::kVerifyLines},
+    {&passes::kCoalesceCopies}, {&passes::kCheckValues},       {&passes::kDropUnusedConstants},
+    {&passes::kBatchLaunches},  {&passes::kPlanLifetimes},     {&passes::kDefineSymbols},
+    {&passes::kCheckInputs},    {&passes::kCallTritonKernels}, {&passes::kVerifyLines},
 };
 
 template <class Step>

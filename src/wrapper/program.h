@@ -125,7 +125,7 @@ using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, C
                           CallUserKernel, Free, ReadSymbol, SetSymbol, Control>;
 
 struct Kernel {
-  std::string symbol, text;                     ///< in the device's language, without the prelude
+  std::string symbol, text;                      ///< in the device's language, without the prelude
   std::optional<codegen::KernelParts> parts{};   ///< what the text is made of, where it is launched
   std::optional<codegen::TritonParts> triton{};  ///< of one in Triton, until its calls are those of a user's kernel
   std::string language{};                        ///< as of codegen::Kernel

@@ -29,6 +29,8 @@ BlockShape point_block(const LaunchConfig& c) {
   return with_warps({.x = power_of_two_at_least(c.threads * c.vector * c.unroll, kMostElements)}, c.threads);
 }
 
+BlockShape tile_block(const LaunchConfig& c) { return with_warps({.x = c.tile, .r = c.tile}, c.threads); }
+
 BlockShape row_block(const LaunchConfig& c, std::optional<std::int64_t> length) {
   const int step = c.threads / std::max(1, c.rows) * c.vector * c.unroll;
   return with_warps(inner_block(power_of_two_at_least(c.rows, 1 << 10), length, c.looped ? 0 : kMostElements, step),

@@ -14,6 +14,8 @@ struct BlockShape {
 };
 
 BlockShape point_block(const LaunchConfig&);
+/// A square: `x` along the dimension that results mostly lie along, `r` along the other.
+BlockShape tile_block(const LaunchConfig&);
 /// `length`: inner points, where their number is known.
 BlockShape row_block(const LaunchConfig&, std::optional<std::int64_t> length);
 BlockShape column_block(const LaunchConfig&, std::optional<std::int64_t> length);

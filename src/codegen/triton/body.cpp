@@ -80,24 +80,25 @@ void TritonBody::block(const std::string& head, const std::function<void()>& ins
 
 // ---- Points ----
 
-void TritonBody::begin_x(Expr count, int block) {
-  const char* const program = wide_ ? "tl.cast(tl.program_id(0), tl.int64)" : "tl.program_id(0)";
-  line("xindex = {} * XBLOCK + tl.arange(0, XBLOCK){}", program, two_ ? "[:, None]" : "");
+std::string TritonBody::program() const { return wide_ ? "tl.cast(tl.program_id(0), tl.int64)" : "tl.program_id(0)"; }
+
+void TritonBody::begin_x(Expr count, int block, const std::string& start) {
+  line("xindex = {} * XBLOCK + tl.arange(0, XBLOCK){}", start.empty() ? program() : start, two_ ? "[:, None]" : "");
   if (env().statically_known_multiple_of(count, block)) return;
   line("xmask = xindex < {}", text(count));
   masks_[kAlongX] = masks_[kBothDims] = "xmask";
 }
 
 void TritonBody::begin_r(Expr count, int block, const std::string& start) {
-  line("rindex = {}tl.arange(0, RBLOCK)[None, :]", start.empty() ? "" : start + " + ");
-  const std::string x = masks_[kAlongX];
+  const char r = static_cast<char>(std::tolower(second));
+  line("{}index = {}tl.arange(0, {})[None, :]", r, start.empty() ? "" : start + " + ", second_block());
   masks_[kAlongR].clear();
   if (!env().statically_known_multiple_of(count, block)) {
-    line("rmask = rindex < {}", text(count));
-    masks_[kAlongR] = "rmask";
+    line("{0}mask = {0}index < {1}", r, text(count));
+    masks_[kAlongR] = fmt::format("{}mask", r);
   }
-  const std::string& r = masks_[kAlongR];
-  masks_[kBothDims] = x.empty() ? r : r.empty() ? x : x + " & " + r;
+  const std::string &along_x = masks_[kAlongX], &along_r = masks_[kAlongR];
+  masks_[kBothDims] = along_x.empty() ? along_r : along_r.empty() ? along_x : along_x + " & " + along_r;
 }
 
 void TritonBody::decode(std::span<const LoopDim> dims, const std::string& place) {
@@ -105,8 +106,9 @@ void TritonBody::decode(std::span<const LoopDim> dims, const std::string& place)
   for (std::size_t k = dims.size(); k-- > 0;) {
     std::string index = step.is_constant(1) ? place : fmt::format("{} // {}", place, text(step));
     step = env().simplify(step * dims[k].size);
-    if (k > 0) index = fmt::format("{}{} % {}", index.find(' ') == std::string::npos ? index : "(" + index + ")", "",
-                                   text(dims[k].size));
+    if (k > 0)
+      index = fmt::format("{}{} % {}", index.find(' ') == std::string::npos ? index : "(" + index + ")", "",
+                          text(dims[k].size));
     line("{} = {}", dims[k].var.name(), index);
   }
 }
@@ -115,7 +117,7 @@ const std::string& TritonBody::mask(BlockDims dims) const { return masks_[dims];
 
 std::string TritonBody::shape(BlockDims dims) const {
   if (!two_) return dims ? "[XBLOCK]" : "[1]";
-  return fmt::format("[{}, {}]", dims & kAlongX ? "XBLOCK" : "1", dims & kAlongR ? "RBLOCK" : "1");
+  return fmt::format("[{}, {}]", dims & kAlongX ? "XBLOCK" : "1", dims & kAlongR ? second_block() : "1");
 }
 
 // ---- Index expressions ----
@@ -161,9 +163,8 @@ BlockDims TritonBody::dims(Scalar root) {
 
 bool TritonBody::made_here(Scalar load) const {
   if (!locals_.contains(load->buffer)) return false;
-  return std::ranges::any_of(nest.statements, [&](const Statement& s) {
-    return s.op->outs[0] == load->buffer && load->index[0] == s.store;
-  });
+  return std::ranges::any_of(
+      nest.statements, [&](const Statement& s) { return s.op->outs[0] == load->buffer && load->index[0] == s.store; });
 }
 
 std::string TritonBody::name(Scalar root) {
@@ -183,6 +184,11 @@ std::string TritonBody::block_value(Scalar n, BlockDims d) {
 }
 
 void TritonBody::bind(Scalar n) {
+  if (n->op == ScalarOp::LinearLoad && made_here(n) && !n->mask) {
+    names_[n] = locals_.at(n->buffer).text;
+    scopes_.back().push_back(n);
+    return;
+  }
   const std::string value = compute(n), variable = fmt::format("t{}", next_++);
   line("{} = {}", variable, value);
   names_[n] = variable;
@@ -192,8 +198,7 @@ void TritonBody::bind(Scalar n) {
 std::string TritonBody::compute(Scalar n) {
   switch (n->op) {
     case ScalarOp::LinearLoad: return load(n);
-    case ScalarOp::Index:
-      return fmt::format("tl.cast({}, {})", text(n->index[0]), triton_type(n->dtype));
+    case ScalarOp::Index: return fmt::format("tl.cast({}, {})", text(n->index[0]), triton_type(n->dtype));
     case ScalarOp::Random:
       return fmt::format("c_random({}, {}, {})", value(n->args[0]),
                          arguments_.scalar(fmt::format("salt {}", n->integer), n->integer), text(n->index[0]));
@@ -250,8 +255,7 @@ std::string TritonBody::load(Scalar n) {
                        triton_type(n->dtype));
   }
   const Place at = place(n->buffer, false, n->index[0], n->args, kNoDims, n->mask);
-  const std::string x =
-      fmt::format("tl.load({}{})", at.pointers, at.mask.empty() ? "" : at.mask + ", other=0");
+  const std::string x = fmt::format("tl.load({}{})", at.pointers, at.mask.empty() ? "" : at.mask + ", other=0");
   return d == DType::F16 || d == DType::BF16 ? fmt::format("tl.cast({}, tl.float32)", x) : x;
 }
 

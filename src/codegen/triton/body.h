@@ -29,7 +29,11 @@ class TritonBody {
   ir::Graph& graph;
   const LoopNest& nest;
 
+  /// What the second dimension is called: `RBLOCK`, `rindex`.
+  char second = 'R';
+
   sym::ShapeEnv& env() { return graph.env(); }
+  void set_axis(Expr variable, BlockDims dims) { axes_[variable] = dims; }
 
   // ---- Lines
   template <class... A>
@@ -41,8 +45,11 @@ class TritonBody {
   void block(const std::string& head, const std::function<void()>& inside);
 
   // ---- Points
-  /// The place of the program's points along x (`xindex`) among `count`, and which of them there are.
-  void begin_x(Expr count, int block);
+  /// The program's number.
+  std::string program() const;
+  /// The place of the program's points along x (`xindex`) among `count`, and which of them there are: those of block
+  /// number `start`, the program's own where that is empty.
+  void begin_x(Expr count, int block, const std::string& start = "");
   /// The same along r (`rindex`), from `start` on.
   void begin_r(Expr count, int block, const std::string& start);
   /// Loop variables of these dimensions from a place in row-major order, the last moving fastest.
@@ -76,6 +83,7 @@ class TritonBody {
   Kernel finish(Exprs grid, int warps, std::vector<std::pair<std::string, int>> constants, bool outer_in_place);
 
  private:
+  std::string second_block() const { return fmt::format("{}BLOCK", second); }
   void bind(ir::Scalar);
   std::string compute(ir::Scalar);
   std::string load(ir::Scalar);

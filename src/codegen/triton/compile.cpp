@@ -53,8 +53,7 @@ Json request(const ops::UserKernel& k) {
 }
 
 ops::UserKernel with_code(ops::UserKernel k, const Json& made) {
-  if (made.contains("error"))
-    fail("Triton refuses the kernel {}: {}", k.symbol, made.at("error").get<std::string>());
+  if (made.contains("error")) fail("Triton refuses the kernel {}: {}", k.symbol, made.at("error").get<std::string>());
   Json definition = {{"symbol", k.symbol},
                      {"name", k.name},
                      {"arch", made.at("arch")},
@@ -105,24 +104,25 @@ std::shared_ptr<const ops::UserKernel> define_triton_kernel(const std::string& s
     types[name] = "constexpr";
     constants[name] = std::to_string(number);
   }
-  k.program = Json{{"name", symbol},
-                   {"where", k.where},
-                   {"options", {{"num_warps", parts.warps}}},
-                   {"tensors", tensors},
-                   {"numbers", parts.numbers},
-                   {"source", parts.source},
-                   {"constants", constants},
-                   {"types", types}}
-                  .dump();
+  k.program = Json{
+      {"name", symbol},
+      {"where", k.where},
+      {"options", {{"num_warps", parts.warps}}},
+      {"tensors", tensors},
+      {"numbers", parts.numbers},
+      {"source", parts.source},
+      {"constants", constants},
+      {"types",
+       types}}.dump();
   return std::make_shared<const ops::UserKernel>(std::move(k));
 }
 
-bool awaits_triton(const ops::UserKernel& k) {
-  return k.binary.empty() && !k.program.empty() && Json::parse(k.program).contains("types");
-}
+bool is_triton_text(const ops::UserKernel& k) { return !k.program.empty() && Json::parse(k.program).contains("types"); }
 
-std::vector<std::shared_ptr<const ops::UserKernel>> compile_triton(std::span<const std::shared_ptr<const ops::UserKernel>> kernels,
-                                                                   const CompileTritonOptions& options) {
+bool awaits_triton(const ops::UserKernel& k) { return k.binary.empty() && is_triton_text(k); }
+
+std::vector<std::shared_ptr<const ops::UserKernel>> compile_triton(
+    std::span<const std::shared_ptr<const ops::UserKernel>> kernels, const CompileTritonOptions& options) {
   Kernels out(kernels.begin(), kernels.end());
   if (kernels.empty()) return out;
   const std::string python = python_of(options), version = triton_version(python);
@@ -135,7 +135,8 @@ std::vector<std::shared_ptr<const ops::UserKernel>> compile_triton(std::span<con
     if (options.cache_folder) {
       Hasher hasher;
       hasher.add(version).add(options.arch).add(device::whole("triton/compile.py"));
-      entries[i] = *options.cache_folder / "triton" / (to_hex(hasher.add(request(*kernels[i]).dump()).digest()) + ".bin");
+      entries[i] =
+          *options.cache_folder / "triton" / (to_hex(hasher.add(request(*kernels[i]).dump()).digest()) + ".bin");
       if (auto bytes = read_binary(entries[i])) {
         take(i, Json::parse(std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size())));
         continue;
@@ -145,8 +146,8 @@ std::vector<std::shared_ptr<const ops::UserKernel>> compile_triton(std::span<con
   }
   if (missing.empty()) return out;
   constexpr std::size_t kKernelsOfProcess = 4;  // a process costs about a second before it compiles
-  const std::size_t processes =
-      std::clamp<std::size_t>(missing.size() / kKernelsOfProcess, 1, static_cast<std::size_t>(std::max(1, options.jobs)));
+  const std::size_t processes = std::clamp<std::size_t>(missing.size() / kKernelsOfProcess, 1,
+                                                        static_cast<std::size_t>(std::max(1, options.jobs)));
   std::vector<Json> made(processes);
   std::vector<std::exception_ptr> failures(processes);
   auto work = [&](std::size_t p) {

@@ -14,7 +14,9 @@ namespace coil::codegen {
 
 /// The kernel without code.
 std::shared_ptr<const ops::UserKernel> define_triton_kernel(const std::string& symbol, const TritonParts&);
-/// Whether it is one of those, and has no code yet.
+/// Whether it is one of those.
+bool is_triton_text(const ops::UserKernel&);
+/// Whether it is one of those and has no code yet.
 bool awaits_triton(const ops::UserKernel&);
 
 struct CompileTritonOptions {

@@ -7,8 +7,13 @@ namespace coil::codegen {
 
 /// Every program a block of outer points.
 Kernel triton_points(TritonBody&, const BlockShape&);
+/// Two dimensions in squares, where accesses disagree on which of them is contiguous: Triton gives each access threads
+/// along its own.
+Kernel triton_tiles(TritonBody&, const BlockShape&);
 /// Reductions of any shape: blocks of rows (`outer`, in their order) by blocks of what is reduced.
-Kernel triton_reductions(TritonBody&, const std::vector<LoopDim>& outer, const BlockShape&);
+/// A program that walks what is reduced makes each of `pairs` in one pass.
+Kernel triton_reductions(TritonBody&, const std::vector<LoopDim>& outer, const BlockShape&,
+                         std::span<const OnlinePair> pairs = {});
 /// Running sums and the like: a program walks its rows from chunk to chunk.
 Kernel triton_scan(TritonBody&, const BlockShape&);
 /// Stores where data says; what hits one place combines atomically.

@@ -12,9 +12,10 @@ struct Emit {
 
   TritonBody body(bool two) const { return {graph, nest, two}; }
   std::optional<std::int64_t> length() const { return graph.env().simplify(product_of(nest.inner)).constant(); }
-  Kernel reductions(const std::vector<LoopDim>& outer, const BlockShape& block) const {
+  Kernel reductions(const std::vector<LoopDim>& outer, const BlockShape& block,
+                    std::span<const OnlinePair> pairs = {}) const {
     TritonBody b = body(true);
-    return triton_reductions(b, outer, block);
+    return triton_reductions(b, outer, block, pairs);
   }
   Kernel scan(const BlockShape& block) const {
     TritonBody b = body(true);
@@ -26,10 +27,20 @@ struct Emit {
   }
 
   Kernel operator()(const PointPlan& p) const { return points(p.choice.config); }
-  Kernel operator()(const TilePlan& p) const { return points(p.choice.config); }
-  Kernel operator()(const RowPlan& p) const { return reductions(p.outer, row_block(p.choice.config, length())); }
-  Kernel operator()(const ColumnPlan& p) const { return reductions(nest.outer, column_block(p.choice.config, length())); }
-  Kernel operator()(const WindowPlan& p) const { return reductions(nest.outer, window_block(p.choice.config, length())); }
+  Kernel operator()(const TilePlan& p) const {
+    if (p.choice.config.tile == 0) return points(p.choice.config);
+    TritonBody b = body(true);
+    return triton_tiles(b, tile_block(p.choice.config));
+  }
+  Kernel operator()(const RowPlan& p) const {
+    return reductions(p.outer, row_block(p.choice.config, length()), p.pairs);
+  }
+  Kernel operator()(const ColumnPlan& p) const {
+    return reductions(nest.outer, column_block(p.choice.config, length()));
+  }
+  Kernel operator()(const WindowPlan& p) const {
+    return reductions(nest.outer, window_block(p.choice.config, length()));
+  }
   Kernel operator()(const ScanPlan& p) const { return scan(scan_block(p.choice.config, length())); }
   Kernel operator()(const ScanColumnPlan& p) const { return scan(scan_column_block(p.choice.config, length())); }
   Kernel operator()(const ScatterPlan& p) const {

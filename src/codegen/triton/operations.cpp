@@ -16,6 +16,7 @@ struct Row {
 };
 
 // Spellings without a parenthesis in front of their operands are plain.
+// (-x is 0 - x in Triton, which has not the sign of -0.)
 constexpr Row kRows[] = {
     {ScalarOp::Add, "{0} + {1}", "{0} + {1}", "{0} | {1}"},
     {ScalarOp::Sub, "{0} - {1}", "{0} - {1}", "{0} ^ {1}"},
@@ -46,7 +47,7 @@ constexpr Row kRows[] = {
     {ScalarOp::Le, "{0} <= {1}", "{0} <= {1}", "{0} <= {1}"},
     {ScalarOp::Gt, "{0} > {1}", "{0} > {1}", "{0} > {1}"},
     {ScalarOp::Ge, "{0} >= {1}", "{0} >= {1}", "{0} >= {1}"},
-    {ScalarOp::Neg, "-{0}", "-{0}", ""},
+    {ScalarOp::Neg, "{0} * -1.0", "-{0}", ""},
     {ScalarOp::Abs, "tl.abs({0})", "tl.abs({0})", "{0}"},
     {ScalarOp::Sign, "c_sign({0})", "c_sign({0})", "{0}"},
     {ScalarOp::Sqrt, "c_sqrt({0})", "", ""},
@@ -91,10 +92,10 @@ struct Type {
 };
 
 constexpr Type kTypes[] = {
-    {DType::U8, "tl.uint8", "u8"},     {DType::I8, "tl.int8", "i8"},       {DType::I16, "tl.int16", "i16"},
-    {DType::I32, "tl.int32", "i32"},   {DType::I64, "tl.int64", "i64"},    {DType::F16, "tl.float16", "fp16"},
-    {DType::F32, "tl.float32", "fp32"}, {DType::F64, "tl.float64", "fp64"}, {DType::Bool, "tl.int1", "i1"},
-    {DType::BF16, "tl.bfloat16", "bf16"}, {DType::U16, "tl.uint16", "u16"}, {DType::U32, "tl.uint32", "u32"},
+    {DType::U8, "tl.uint8", "u8"},        {DType::I8, "tl.int8", "i8"},       {DType::I16, "tl.int16", "i16"},
+    {DType::I32, "tl.int32", "i32"},      {DType::I64, "tl.int64", "i64"},    {DType::F16, "tl.float16", "fp16"},
+    {DType::F32, "tl.float32", "fp32"},   {DType::F64, "tl.float64", "fp64"}, {DType::Bool, "tl.int1", "i1"},
+    {DType::BF16, "tl.bfloat16", "bf16"}, {DType::U16, "tl.uint16", "u16"},   {DType::U32, "tl.uint32", "u32"},
     {DType::U64, "tl.uint64", "u64"},
 };
 
@@ -108,9 +109,15 @@ const Type* find_type(DType d) {
 std::optional<TritonSpelling> triton_spelling(ScalarOp op, DType operand) {
   const auto* row = std::ranges::find(kRows, op, &Row::op);
   if (row == std::end(kRows)) return std::nullopt;
+  // Triton's own ~ is of signed integers in its interpreter.
+  if (op == ScalarOp::Not && operand == DType::U8) return TritonSpelling{"{0} ^ 255", true};
+  if (op == ScalarOp::Not && operand == DType::U16) return TritonSpelling{"{0} ^ 65535", true};
+  if (op == ScalarOp::Not && operand == DType::U32) return TritonSpelling{"{0} ^ 4294967295", true};
+  if (op == ScalarOp::Not && operand == DType::U64) return TritonSpelling{"{0} ^ 18446744073709551615", true};
   if (op == ScalarOp::Abs && is_integral(operand) && !is_signed(operand)) return TritonSpelling{"{0}", true};
-  const std::string_view text =
-      operand == DType::Bool ? row->bools : is_floating(operand) ? row->floats : row->integers;
+  const std::string_view text = operand == DType::Bool ? row->bools
+                                : is_floating(operand) ? row->floats
+                                                       : row->integers;
   if (text.empty()) return std::nullopt;
   return TritonSpelling{text, text.find("({") == std::string_view::npos};
 }

@@ -22,6 +22,32 @@ Kernel triton_points(TritonBody& b, const BlockShape& block) {
   return b.finish({sym::ceil_div(count, block.x), 1, 1}, block.warps, {{"XBLOCK", block.x}}, true);
 }
 
+Kernel triton_tiles(TritonBody& b, const BlockShape& block) {
+  std::vector<LoopDim> others = b.nest.outer;
+  const LoopDim v = others.back(), u = others[*b.nest.tiled];
+  others.pop_back();
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(*b.nest.tiled));
+  b.second = 'Y';
+  b.set_axis(u.var, kAlongR);
+  for (const LoopDim& d : others) b.set_axis(d.var, kNoDims);
+  const Expr along_v = b.env().simplify(sym::ceil_div(v.size, block.x)),
+             along_u = b.env().simplify(sym::ceil_div(u.size, block.r));
+  b.line("square = {}", b.program());
+  b.begin_x(v.size, block.x, fmt::format("square % {}", b.text(along_v)));
+  b.begin_r(u.size, block.r, fmt::format("square // {} % {} * YBLOCK", b.text(along_v), b.text(along_u)));
+  b.line("{} = xindex", v.var.name());
+  b.line("{} = yindex", u.var.name());
+  if (!others.empty()) b.line("other = square // {}", b.text(b.env().simplify(along_v * along_u)));
+  b.decode(others, "other");
+  for (const Statement& s : b.nest.statements) {
+    const Scalar x = b.value_to_store(s);
+    const std::string value = b.value(x);
+    if (s.stored) b.store(s, value, kBothDims);
+  }
+  return b.finish({product_of(others) * along_u * along_v, 1, 1}, block.warps,
+                  {{"XBLOCK", block.x}, {"YBLOCK", block.r}}, true);
+}
+
 std::optional<std::string> no_triton_scatter(const ir::Graph& graph, const ir::Operation& op) {
   const auto& scatter = std::get<ir::Scatter>(op.node);
   const DType d = graph.buffer(op.outs[0]).layout.dtype;
@@ -51,7 +77,8 @@ Kernel triton_scatter(TritonBody& b, const BlockShape& block) {
   const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
   const Scalar body = b.value_to_store(s);
   std::string x = b.block_value(body, kAlongX);
-  if (d == DType::BF16 || d == DType::F16) x = d == DType::BF16 ? "c_put_bf16(" + x + ")" : "tl.cast(" + x + ", tl.float16)";
+  if (d == DType::BF16 || d == DType::F16)
+    x = d == DType::BF16 ? "c_put_bf16(" + x + ")" : "tl.cast(" + x + ", tl.float16)";
   const auto at = b.place(s.op->outs[0], true, s.store, s.indirect, kAlongX);
   switch (scatter.mode) {
     case StoreMode::Assign: b.line("tl.store({}, {}{})", at.pointers, x, at.mask); break;

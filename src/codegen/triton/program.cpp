@@ -23,11 +23,11 @@ std::string triton_program(std::string_view kernel) {
   std::string out(kernel);
   const auto pieces = device::pieces("triton/values.py");
   for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece)  // a piece calls only those before it
-    if (names(out, piece->names.front())) out = piece->text + "\n\n\n" + out;
+    if (names(out, piece->names.front())) out = piece->text + "\n\n" + out;
   if (out.find("coil_floordiv(") != std::string::npos || out.find("coil_ceildiv(") != std::string::npos ||
       out.find("coil_mod(") != std::string::npos || out.find("coil_pow(") != std::string::npos ||
       out.find("coil_shr(") != std::string::npos)
-    out = device::piece("triton/sizes.py", "sizes") + "\n\n\n" + out;
+    out = device::piece("triton/sizes.py", "sizes") + "\n\n" + out;
   std::string imports = "import triton\nimport triton.language as tl\n";
   if (names(out, "libdevice")) imports += "from triton.language.extra import libdevice\n";
   return imports + "\n\n" + out;

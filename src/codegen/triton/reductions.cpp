@@ -1,5 +1,5 @@
-// Reductions along rows, down columns and over windows, which are one form in Triton: a program has a block of rows, and
-// either all of what is reduced at once, so that levels find each other's values, or walks it block by block.
+// Reductions along rows, down columns and over windows, which are one form in Triton: a program has a block of rows,
+// and either all of what is reduced at once, so that levels find each other's values, or walks it block by block.
 #include <algorithm>
 
 #include "codegen/heuristics/nest_facts.h"
@@ -46,8 +46,11 @@ namespace {
 
 class Reductions {
  public:
-  Reductions(TritonBody& b, const std::vector<LoopDim>& outer, const BlockShape& block)
-      : b_(b), outer_(outer), block_(block), length_(b.env().simplify(product_of(b.nest.inner))) {}
+  Reductions(TritonBody& b, const std::vector<LoopDim>& outer, const BlockShape& block,
+             std::span<const OnlinePair> pairs)
+      : b_(b), outer_(outer), block_(block), length_(b.env().simplify(product_of(b.nest.inner))) {
+    if (block.looped) pairs_ = pairs;
+  }
 
   Kernel print() {
     const Expr rows = b_.env().simplify(product_of(outer_));
@@ -69,6 +72,8 @@ class Reductions {
     TritonCombine combine;
     std::string name, place;  ///< `place` of an extreme that is looked for
     std::string place_type;
+    const OnlinePair* pair = nullptr;  ///< of which `statement` is the first
+    std::vector<std::string> parts;    ///< of a pair: what is combined, variable by variable
   };
 
   void begin_inner(const std::string& start) {
@@ -80,6 +85,9 @@ class Reductions {
     std::vector<const Statement*> statements;
     for (const Statement& s : b_.nest.statements)
       if (s.level == level_ && s.role != Role::Outer) statements.push_back(&s);
+    std::erase_if(statements, [&](const Statement* s) {
+      return std::ranges::any_of(pairs_, [&](const OnlinePair& p) { return p.second == s; });
+    });
     if (statements.empty()) return;
     std::vector<Accumulator> all;
     for (const Statement* s : statements)
@@ -96,7 +104,8 @@ class Reductions {
       points(statements, all);
     }
     for (const Accumulator& a : all) end(a);
-    if (std::ranges::any_of(statements, [&](const Statement* s) { return s->stored && read_later(*s); }))
+    if (std::ranges::any_of(statements,
+                            [&](const Statement* s) { return s->role == Role::Inner && s->stored && read_later(*s); }))
       b_.put("tl.debug_barrier()");
   }
 
@@ -106,11 +115,60 @@ class Reductions {
     if (kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin) {
       a.place = a.name + "_at";
       const auto vars = b_.nest.vars();
-      a.place_type = b_.env().bounds(s.position, vars).high < std::numeric_limits<std::int32_t>::max() ? "tl.int32"
-                                                                                                       : "tl.int64";
+      a.place_type =
+          b_.env().bounds(s.position, vars).high < std::numeric_limits<std::int32_t>::max() ? "tl.int32" : "tl.int64";
     }
+    for (const OnlinePair& p : pairs_)
+      if (p.first == &s) {
+        a.pair = &p;
+        a.parts = p.kind == OnlinePair::Kind::Softmax
+                      ? std::vector{a.name, a.name + "_sum"}
+                      : std::vector{a.name + "_mean", a.name + "_squares", a.name + "_count"};
+        a.combine.function = p.kind == OnlinePair::Kind::Softmax ? "c_soft" : "c_moments";
+      }
     ++next_;
     return a;
+  }
+
+  /// A block of one number.
+  std::string filled(const Accumulator& a, std::string_view number) const {
+    return fmt::format("tl.full({}, {}, {})", b_.shape(kBothDims), number, a.combine.type);
+  }
+
+  void begin_pair(const Accumulator& a) {
+    for (const std::string& part : a.parts) b_.line("{} = {}", part, part == a.name ? identity(a) : filled(a, "0.0"));
+  }
+
+  void take_pair(const Accumulator& a, const std::string& x, const std::string& mask) {
+    std::vector<std::string> made;
+    for (const std::string& part : a.parts) made.push_back(part + "_new");
+    const bool soft = a.pair->kind == OnlinePair::Kind::Softmax;
+    const std::string one = filled(a, "1.0");
+    b_.line("{} = {}({}, {}, {})", fmt::join(made, ", "), a.combine.function, fmt::join(a.parts, ", "), x,
+            soft ? one : filled(a, "0.0") + ", " + one);
+    for (std::size_t k = 0; k < made.size(); ++k)
+      b_.line("{} = {}", a.parts[k],
+              mask.empty() ? made[k] : fmt::format("tl.where({}, {}, {})", mask, made[k], a.parts[k]));
+  }
+
+  /// The results of both. Where the maximum is infinite, the sum is what exponentials about it, or about 0, come to.
+  void end_pair(const Accumulator& a) {
+    const std::string parts = fmt::format("{}", fmt::join(a.parts, ", ")),
+                      first = fmt::format("r{}_{}", next_++, a.name), second = fmt::format("r{}_{}", next_++, a.name);
+    b_.line("{0} = tl.reduce(({0}), 1, {1})", parts, a.combine.function);
+    if (a.pair->kind == OnlinePair::Kind::Moments) {
+      b_.line("{} = ({} * {})[:, None]", first, a.parts[0], a.parts[2]);
+      b_.line("{} = {}[:, None]", second, a.parts[1]);
+    } else {
+      const bool about_zero = a.pair->second->body->args[0]->args[1]->op == ScalarOp::Where;
+      b_.line("{} = {}[:, None]", first, a.parts[0]);
+      b_.line("{} = {}[:, None]", second, a.parts[1]);
+      const std::string infinite =
+          about_zero ? fmt::format("tl.where({} > 0, {}, 0.0)", first, first) : "float(\"nan\")";
+      b_.line("{0} = tl.where(tl.abs({1}) == float(\"inf\"), {2}, {0})", second, first, infinite);
+    }
+    made(*a.statement, first);
+    made(*a.pair->second, second);
   }
 
   std::string identity(const Accumulator& a) const {
@@ -122,6 +180,7 @@ class Reductions {
   }
 
   void begin(const Accumulator& a) {
+    if (a.pair) return begin_pair(a);
     b_.line("{} = {}", a.name, identity(a));
     if (!a.place.empty()) b_.line("{} = {}", a.place, no_place(a));
   }
@@ -143,10 +202,10 @@ class Reductions {
   void take(const Accumulator& a) {
     std::string x = b_.block_value(a.statement->body, kBothDims), mask = b_.mask(kAlongR);
     if (a.combine.truth) x = fmt::format("tl.cast({}, {})", x, a.combine.type);
+    if (a.pair) return take_pair(a, x, mask);
     if (!a.place.empty()) return take_place(a, x, mask);
     if (block_.looped) x = fmt::format("{}({}, {})", a.combine.function, a.name, x);
-    if (!mask.empty())
-      x = fmt::format("tl.where({}, {}, {})", mask, x, block_.looped ? a.name : identity(a));
+    if (!mask.empty()) x = fmt::format("tl.where({}, {}, {})", mask, x, block_.looped ? a.name : identity(a));
     b_.line("{} = {}", a.name, x);
   }
 
@@ -167,9 +226,11 @@ class Reductions {
 
   /// What the accumulator comes to, for each row.
   void end(const Accumulator& a) {
+    if (a.pair) return end_pair(a);
     const std::string result = fmt::format("r{}", next_++) + "_" + a.name;
     if (a.place.empty()) {
-      b_.line("{} = tl.reduce({}, 1, {})[:, None]{}", result, a.name, a.combine.function, a.combine.truth ? " != 0" : "");
+      b_.line("{} = tl.reduce({}, 1, {})[:, None]{}", result, a.name, a.combine.function,
+              a.combine.truth ? " != 0" : "");
     } else {
       b_.line("{0}, {1} = tl.reduce(({0}, {1}), 1, {2})", a.name, a.place, a.combine.function);
       b_.line("{} = tl.cast({}, tl.int64)[:, None]", result, a.place);
@@ -199,9 +260,8 @@ class Reductions {
     for (const Statement& s : b_.nest.statements) {
       if (s.level != level_ || s.role != Role::Outer) continue;
       const std::string value = b_.block_value(s.body, kAlongX);
-      const bool waits = std::ranges::any_of(b_.nest.statements, [&](const Statement& w) {
-        return w.stored && &w != &s && reads(s, w.op->outs[0]);
-      });
+      const bool waits = std::ranges::any_of(
+          b_.nest.statements, [&](const Statement& w) { return w.stored && &w != &s && reads(s, w.op->outs[0]); });
       if (waits) b_.put("tl.debug_barrier()");
       made(s, value);
     }
@@ -211,14 +271,16 @@ class Reductions {
   const std::vector<LoopDim>& outer_;
   const BlockShape& block_;
   Expr length_;
+  std::span<const OnlinePair> pairs_;
   int level_ = 0;
   std::size_t next_ = 0;
 };
 
 }  // namespace
 
-Kernel triton_reductions(TritonBody& b, const std::vector<LoopDim>& outer, const BlockShape& block) {
-  return Reductions(b, outer, block).print();
+Kernel triton_reductions(TritonBody& b, const std::vector<LoopDim>& outer, const BlockShape& block,
+                         std::span<const OnlinePair> pairs) {
+  return Reductions(b, outer, block, pairs).print();
 }
 
 }  // namespace coil::codegen

@@ -111,10 +111,10 @@ def interpreted_combining():
         arrays = [np.moveaxis(b.handle.data, self.axis, -1).copy() for b in given]
         if self.reverse:
             arrays = [a[..., ::-1] for a in arrays]
-        step = 1
-        while step < arrays[0].shape[-1]:
-            made = combined(self, [a[..., :-step] for a in arrays], [a[..., step:] for a in arrays], dtypes)
-            arrays = [np.concatenate([a[..., :step], m], -1) for a, m in zip(arrays, made)]
+        places, step = np.arange(arrays[0].shape[-1]), 1
+        while step < len(places):  # blocks keep their size, which must be a power of two
+            made = combined(self, [np.roll(a, step, -1) for a in arrays], arrays, dtypes)
+            arrays = [np.where(places >= step, m, a) for a, m in zip(arrays, made)]
             step *= 2
         if self.reverse:
             arrays = [a[..., ::-1] for a in arrays]

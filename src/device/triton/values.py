@@ -217,13 +217,35 @@ def c_argmin(a, at_a, b, at_b):
     return tl.where(take, b, a), tl.where(take, at_b, at_a)
 
 
+# @piece c_soft
+# A maximum with the sum of exponentials under it; what was summed under a lower maximum is scaled down. Equal maxima,
+# infinite ones among them, are not.
+@triton.jit
+def c_soft(m, sum_m, n, sum_n):
+    most = c_max(m, n)
+    of_m = tl.where(m == most, 1.0, libdevice.exp(m - most))
+    of_n = tl.where(n == most, 1.0, libdevice.exp(n - most))
+    return most, sum_m * of_m + sum_n * of_n
+
+
+# @piece c_moments
+# Mean, sum of squares about it, and number of values, of two sets together.
+@triton.jit
+def c_moments(mean_a, squares_a, count_a, mean_b, squares_b, count_b):
+    count = count_a + count_b
+    share = tl.where(count == 0.0, 0.0, count_b / count)
+    apart = mean_b - mean_a
+    return mean_a + apart * share, squares_a + squares_b + apart * apart * count_a * share, count
+
+
 # @piece c_logaddexp
 # log(exp(a) + exp(b)), which of two infinities is that infinity.
 @triton.jit
 def c_logaddexp(a, b):
     most = c_max(a, b)
     least = c_min(a, b)
-    return tl.where((most == least) & (tl.abs(most) == float("inf")), most, most + libdevice.log1p(libdevice.exp(least - most)))
+    together = most + libdevice.log1p(libdevice.exp(least - most))
+    return tl.where((most == least) & (tl.abs(most) == float("inf")), most, together)
 
 
 # @piece c_random
