@@ -85,7 +85,9 @@ class Reductions {
     std::vector<const Statement*> statements;
     for (const Statement& s : b_.nest.statements)
       if (s.level == level_ && s.role != Role::Outer) statements.push_back(&s);
+    // What is not stored stands in the bodies that read it.
     std::erase_if(statements, [&](const Statement* s) {
+      if (s->role == Role::Inner && !s->stored) return true;
       return std::ranges::any_of(pairs_, [&](const OnlinePair& p) { return p.second == s; });
     });
     if (statements.empty()) return;
