@@ -268,9 +268,8 @@ Scalar TritonBody::value_to_store(const Statement& s) const {
 void TritonBody::store(const Statement& s, const std::string& value, BlockDims dims) {
   const DType d = graph.buffer(s.op->outs[0]).layout.dtype;
   const Place at = place(s.op->outs[0], true, s.store, {}, dims);
-  const std::string stored = d == DType::BF16  ? fmt::format("c_put_bf16({})", value)
-                             : d == DType::F16 ? fmt::format("tl.cast({}, tl.float16)", value)
-                                               : value;
+  const bool narrow = d == DType::BF16 || d == DType::F16;
+  const std::string stored = narrow ? fmt::format("tl.cast({}, {})", value, triton_type(d)) : value;
   line("tl.store({}, {}{})", at.pointers, stored, at.mask);
 }
 

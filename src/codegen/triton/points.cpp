@@ -3,6 +3,7 @@
 
 #include "codegen/heuristics/nest_facts.h"
 #include "codegen/triton/forms.h"
+#include "codegen/triton/operations.h"
 
 namespace coil::codegen {
 
@@ -77,8 +78,7 @@ Kernel triton_scatter(TritonBody& b, const BlockShape& block) {
   const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
   const Scalar body = b.value_to_store(s);
   std::string x = b.block_value(body, kAlongX);
-  if (d == DType::BF16 || d == DType::F16)
-    x = d == DType::BF16 ? "c_put_bf16(" + x + ")" : "tl.cast(" + x + ", tl.float16)";
+  if (d == DType::BF16 || d == DType::F16) x = fmt::format("tl.cast({}, {})", x, triton_type(d));
   const auto at = b.place(s.op->outs[0], true, s.store, s.indirect, kAlongX);
   switch (scatter.mode) {
     case StoreMode::Assign: b.line("tl.store({}, {}{})", at.pointers, x, at.mask); break;

@@ -83,7 +83,9 @@ def interpreted_libdevice():
 
 
 def interpreted_combining():
-    """The same for reductions and scans, which combine whole blocks of values at once and not one after another."""
+    """The same for reductions and scans, which combine whole blocks of values at once and not one after another, and
+    for rounding.
+    """
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
@@ -120,7 +122,18 @@ def interpreted_combining():
             arrays = [a[..., ::-1] for a in arrays]
         return [self.to_tensor(np.moveaxis(a, -1, self.axis), d) for a, d in zip(arrays, dtypes)]
 
+    truncated = interpreter.InterpreterBuilder.create_fp_trunc
+
+    def fp_trunc(self, given, kind):
+        """To bf16 by rounding to nearest, as a GPU does; the interpreter cuts."""
+        if (given.dtype.scalar, kind.scalar) != (tl.float32, tl.bfloat16):
+            return truncated(self, given, kind)
+        bits = np.ascontiguousarray(given.data).view(np.uint32)
+        near = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        return interpreter.TensorHandle(np.where(np.isnan(given.data), 0x7FC0, near).astype(np.uint16), tl.bfloat16)
+
     return [
+        (interpreter.InterpreterBuilder, "create_fp_trunc", truncated, fp_trunc),
         (interpreter.ReduceOps, "generic_reduce", interpreter.ReduceOps.generic_reduce, reduce),
         (interpreter.ScanOps, "generic_scan", interpreter.ScanOps.generic_scan, scan),
     ]

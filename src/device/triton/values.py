@@ -156,16 +156,10 @@ def c_round_f16(x):
     return tl.cast(tl.cast(x, tl.float16), tl.float32)
 
 
-# @piece c_put_bf16
-@triton.jit
-def c_put_bf16(x):
-    return tl.cast(x, tl.bfloat16, fp_downcast_rounding="rtne")
-
-
 # @piece c_round_bf16
 @triton.jit
 def c_round_bf16(x):
-    return tl.cast(c_put_bf16(x), tl.float32)
+    return tl.cast(tl.cast(x, tl.bfloat16), tl.float32)
 
 
 # @piece c_combine_sum
