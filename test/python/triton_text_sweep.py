@@ -1,7 +1,7 @@
-"""All operator cases with kernels as Triton text, by Triton's interpreter on the CPU: how many are right, and how many of
-their kernels are in Triton; which stay CUDA C++, and why.
+"""All operator cases with kernels as Triton text, by Triton's interpreter on the CPU: how many are right, and how many
+of their kernels are in Triton; which stay CUDA C++, and why.
 
-usage: PYTHONPATH=build/python python test/python/triton_text_sweep.py [CHUNK …]      chunks of test_ops.py, all by default
+usage: PYTHONPATH=build/python python test/python/triton_text_sweep.py [CHUNK …]    chunks of test_ops.py, else all
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""Arithmetic of kernels in Triton: torch's answers where Triton's own operators have others (ir/scalar.h says which)."""
+"""Arithmetic of kernels in Triton: torch's answers where Triton's own operators have others (ir/scalar.h)."""
 
 import triton
 import triton.language as tl
