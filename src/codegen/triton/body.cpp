@@ -61,7 +61,7 @@ std::optional<std::string> not_in_triton(const ir::Graph& graph, const LoopNest&
 }
 
 TritonBody::TritonBody(ir::Graph& g, const LoopNest& n, bool two)
-    : graph(g), nest(n), two_(two), wide_(!indices_fit_32(g, n)), vars_(n.vars()) {
+    : graph(g), nest(n), two_(two), wide_(!indices_fit_32(g, n)), vars_(n.vars()), coarse_(coarse_values(g, n)) {
   for (const LoopDim& d : n.outer) axes_[d.var] = kAlongX;
   for (const LoopDim& d : n.inner) axes_[d.var] = two ? kAlongR : kAlongX;
 }
@@ -213,7 +213,7 @@ std::string TritonBody::compute(Scalar n) {
 }
 
 std::string TritonBody::operation(Scalar n) {
-  const auto spelling = triton_spelling(n->op, n->args[0]->dtype);
+  const auto spelling = triton_spelling(n->op, n->args[0]->dtype, coarse_.contains(n));
   COIL_CHECK(spelling, "{} is not written in Triton", ir::name_of(n->op));
   const bool literals = spelling->plain && n->args[0]->dtype != DType::Bool &&
                         std::ranges::any_of(n->args, [](Scalar a) { return a->op != ScalarOp::Constant; });

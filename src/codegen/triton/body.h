@@ -6,8 +6,10 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "codegen/coarse.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_arguments.h"
 #include "codegen/loop_nest.h"
@@ -93,6 +95,7 @@ class TritonBody {
 
   bool two_, wide_;
   std::vector<sym::LoopVar> vars_;
+  std::unordered_set<ir::Scalar> coarse_;
   std::unordered_map<Expr, BlockDims> axes_;
   std::string masks_[4];
   int indent_ = 1;

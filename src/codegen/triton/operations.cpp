@@ -106,7 +106,12 @@ const Type* find_type(DType d) {
 
 }  // namespace
 
-std::optional<TritonSpelling> triton_spelling(ScalarOp op, DType operand) {
+std::optional<TritonSpelling> triton_spelling(ScalarOp op, DType operand, bool coarse) {
+  if (coarse && operand == DType::F32) {
+    if (op == ScalarOp::Div) return TritonSpelling{"{0} / {1}", true};
+    if (op == ScalarOp::Exp) return TritonSpelling{"tl.exp({0})"};
+    if (op == ScalarOp::Sigmoid) return TritonSpelling{"tl.sigmoid({0})"};
+  }
   const auto* row = std::ranges::find(kRows, op, &Row::op);
   if (row == std::end(kRows)) return std::nullopt;
   // Triton's own ~ is of signed integers in its interpreter.

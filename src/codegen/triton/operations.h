@@ -14,8 +14,8 @@ struct TritonSpelling {
   std::string_view text;
   bool plain = false;
 };
-/// Nothing where Triton has no such function that is right.
-std::optional<TritonSpelling> triton_spelling(ir::ScalarOp, DType operand);
+/// Nothing where Triton has no such function that is right. `coarse`: to some 2^-16 of the value (codegen/coarse.h).
+std::optional<TritonSpelling> triton_spelling(ir::ScalarOp, DType operand, bool coarse = false);
 
 /// `tl.float32`; what a value is in registers, or in memory.
 std::string triton_type(DType);

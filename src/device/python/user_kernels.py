@@ -132,7 +132,16 @@ def interpreted_combining():
         near = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
         return interpreter.TensorHandle(np.where(np.isnan(given.data), 0x7FC0, near).astype(np.uint16), tl.bfloat16)
 
+    splatted = interpreter.InterpreterBuilder.create_splat
+
+    def splat(self, kind, given):
+        """Of a truth value too, which the interpreter takes for one of the numbers that were compared."""
+        if given.data.dtype != np.bool_:
+            return splatted(self, kind, given)
+        return interpreter.TensorHandle(np.full(kind.shape, given.data.reshape(-1)[0]), tl.int1)
+
     return [
+        (interpreter.InterpreterBuilder, "create_splat", splatted, splat),
         (interpreter.InterpreterBuilder, "create_fp_trunc", truncated, fp_trunc),
         (interpreter.ReduceOps, "generic_reduce", interpreter.ReduceOps.generic_reduce, reduce),
         (interpreter.ScanOps, "generic_scan", interpreter.ScanOps.generic_scan, scan),
