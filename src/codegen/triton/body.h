@@ -37,6 +37,9 @@ class TritonBody {
   sym::ShapeEnv& env() { return graph.env(); }
   void set_axis(Expr variable, BlockDims dims) { axes_[variable] = dims; }
 
+  /// A value that may be as near as 16 bits need (softmax's exponentials are).
+  void make_coarse(ir::Scalar n) { coarse_.insert(n); }
+
   // ---- Lines
   template <class... A>
   void line(fmt::format_string<A...> format, A&&... a) {

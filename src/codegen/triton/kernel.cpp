@@ -12,10 +12,9 @@ struct Emit {
 
   TritonBody body(bool two) const { return {graph, nest, two}; }
   std::optional<std::int64_t> length() const { return graph.env().simplify(product_of(nest.inner)).constant(); }
-  Kernel reductions(const std::vector<LoopDim>& outer, const BlockShape& block,
-                    std::span<const OnlinePair> pairs = {}) const {
+  Kernel reductions(const std::vector<LoopDim>& outer, const BlockShape& block) const {
     TritonBody b = body(true);
-    return triton_reductions(b, outer, block, pairs);
+    return triton_reductions(b, outer, block);
   }
   Kernel scan(const BlockShape& block) const {
     TritonBody b = body(true);
@@ -33,7 +32,9 @@ struct Emit {
     return triton_tiles(b, tile_block(p.choice.config));
   }
   Kernel operator()(const RowPlan& p) const {
-    return reductions(p.outer, row_block(p.choice.config, length()), p.pairs);
+    TritonBody b = body(true);
+    for (ir::Scalar n : p.coarse) b.make_coarse(n);
+    return triton_reductions(b, p.outer, row_block(p.choice.config, length()), p.pairs);
   }
   Kernel operator()(const ColumnPlan& p) const {
     return reductions(nest.outer, column_block(p.choice.config, length()));
