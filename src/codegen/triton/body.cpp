@@ -240,7 +240,8 @@ TritonBody::Place TritonBody::place(ir::BufferId b, bool writes, Expr index, con
   for (Scalar x : indirect) names.push_back(value(x)), d |= dims(x);
   wanted |= d;
   Place out{fmt::format("{} + {}", arguments_.pointer(b, writes), index_text(index, names)), mask(wanted)};
-  if (wanted != d) out.pointers = fmt::format("tl.broadcast_to({}, {})", out.pointers, shape(wanted));
+  if (wanted != d || (given && !wanted))
+    out.pointers = fmt::format("tl.broadcast_to({}, {})", out.pointers, shape(wanted));
   if (given) out.mask = out.mask.empty() ? value(given) : fmt::format("{} & {}", value(given), out.mask);
   if (!out.mask.empty()) out.mask = ", " + out.mask;
   return out;
