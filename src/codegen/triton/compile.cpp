@@ -1,8 +1,6 @@
 #include "codegen/triton/compile.h"
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -52,7 +50,7 @@ Json request(const ops::UserKernel& k) {
           {"options", j.at("options")}};
 }
 
-ops::UserKernel with_code(ops::UserKernel k, const Json& made) {
+std::shared_ptr<const ops::UserKernel> with_code(ops::UserKernel k, const Json& made) {
   if (made.contains("error")) fail("Triton refuses the kernel {}: {}", k.symbol, made.at("error").get<std::string>());
   Json definition = {{"symbol", k.symbol},
                      {"name", k.name},
@@ -67,7 +65,7 @@ ops::UserKernel with_code(ops::UserKernel k, const Json& made) {
   k.shared_bytes = code->shared_bytes;
   for (const Json& bytes : made.at("scratch"))
     k.parameters.push_back({"scratch", ops::UserKernel::Kind::Constant, bytes.get<std::uint32_t>()});
-  return k;
+  return std::make_shared<const ops::UserKernel>(std::move(k));
 }
 
 /// What a process makes of some kernels.
@@ -84,6 +82,41 @@ Json run_triton(const std::string& python, const std::string& arch, const std::v
     fail("Triton could not be run by {}: {}", python, last);
   }
   return Json::parse(read_file(made));
+}
+
+/// The same of all, by several processes; the results in the kernels' order.
+std::vector<Json> run_all(const std::string& python, const CompileTritonOptions& options,
+                          const std::vector<Json>& kernels) {
+  constexpr std::size_t kKernelsOfProcess = 4;  // a process costs about a second before it compiles
+  std::vector<Json> out(kernels.size());
+  if (kernels.empty()) return out;
+  const std::size_t processes = std::clamp<std::size_t>(kernels.size() / kKernelsOfProcess, 1,
+                                                        static_cast<std::size_t>(std::max(1, options.jobs)));
+  std::vector<std::exception_ptr> failures(processes);
+  const auto work = [&](std::size_t p) {
+    try {
+      std::vector<Json> share;
+      for (std::size_t k = p; k < kernels.size(); k += processes) share.push_back(kernels[k]);
+      const Json made = run_triton(python, options.arch, share);
+      for (std::size_t k = p; k < kernels.size(); k += processes)
+        out[k] = made.at(kernels[k].at("symbol").get<std::string>());
+    } catch (...) {
+      failures[p] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (std::size_t p = 1; p < processes; ++p) helpers.emplace_back(work, p);
+  work(0);
+  for (std::thread& t : helpers) t.join();
+  for (const auto& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  return out;
+}
+
+fs::path entry_of(const fs::path& folder, const std::string& version, const std::string& arch, const Json& request) {
+  Hasher hasher;
+  hasher.add(version).add(arch).add(device::whole("triton/compile.py"));
+  return folder / "triton" / (to_hex(hasher.add(request.dump()).digest()) + ".bin");
 }
 
 }  // namespace
@@ -128,48 +161,25 @@ std::vector<std::shared_ptr<const ops::UserKernel>> compile_triton(
   const std::string python = python_of(options), version = triton_version(python);
   std::vector<fs::path> entries(kernels.size());
   std::vector<std::size_t> missing;
-  auto take = [&](std::size_t i, const Json& made) {
-    out[i] = std::make_shared<const ops::UserKernel>(with_code(*kernels[i], made));
-  };
+  std::vector<Json> asked;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Json j = request(*kernels[i]);
     if (options.cache_folder) {
-      Hasher hasher;
-      hasher.add(version).add(options.arch).add(device::whole("triton/compile.py"));
-      entries[i] =
-          *options.cache_folder / "triton" / (to_hex(hasher.add(request(*kernels[i]).dump()).digest()) + ".bin");
-      if (auto bytes = read_binary(entries[i])) {
-        take(i, Json::parse(std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size())));
+      entries[i] = entry_of(*options.cache_folder, version, options.arch, j);
+      if (const auto bytes = read_binary(entries[i])) {
+        const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+        out[i] = with_code(*kernels[i], Json::parse(text));
         continue;
       }
     }
     missing.push_back(i);
+    asked.push_back(j);
   }
-  if (missing.empty()) return out;
-  constexpr std::size_t kKernelsOfProcess = 4;  // a process costs about a second before it compiles
-  const std::size_t processes = std::clamp<std::size_t>(missing.size() / kKernelsOfProcess, 1,
-                                                        static_cast<std::size_t>(std::max(1, options.jobs)));
-  std::vector<Json> made(processes);
-  std::vector<std::exception_ptr> failures(processes);
-  auto work = [&](std::size_t p) {
-    try {
-      std::vector<Json> asked;
-      for (std::size_t k = p; k < missing.size(); k += processes) asked.push_back(request(*kernels[missing[k]]));
-      made[p] = run_triton(python, options.arch, asked);
-    } catch (...) {
-      failures[p] = std::current_exception();
-    }
-  };
-  std::vector<std::thread> helpers;
-  for (std::size_t p = 1; p < processes; ++p) helpers.emplace_back(work, p);
-  work(0);
-  for (std::thread& t : helpers) t.join();
-  for (const auto& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  const std::vector<Json> made = run_all(python, options, asked);
   for (std::size_t k = 0; k < missing.size(); ++k) {
     const std::size_t i = missing[k];
-    const Json& code = made[k % processes].at(kernels[i]->symbol);
-    take(i, code);
-    const std::string text = code.dump();
+    out[i] = with_code(*kernels[i], made[k]);
+    const std::string text = made[k].dump();
     if (options.cache_folder) write_binary(entries[i], std::as_bytes(std::span(text)));
   }
   return out;
