@@ -237,7 +237,11 @@ TritonBody::Place TritonBody::place(ir::BufferId b, bool writes, Expr index, con
                                     BlockDims at_least, Scalar given) {
   std::vector<std::string> names;
   BlockDims d = dims(index), wanted = at_least | (given ? dims(given) : kNoDims);
-  for (Scalar x : indirect) names.push_back(value(x)), d |= dims(x);
+  for (std::size_t k = 0; k < indirect.size(); ++k) {
+    names.push_back(value(indirect[k]));
+    wanted |= dims(indirect[k]);
+    if (sym::contains(index, graph.pool().indirect(k))) d |= dims(indirect[k]);
+  }
   wanted |= d;
   Place out{fmt::format("{} + {}", arguments_.pointer(b, writes), index_text(index, names)), mask(wanted)};
   if (wanted != d || (given && !wanted))
