@@ -213,6 +213,8 @@ def parse(options=None, mode=None):
     device = _device(given)
     debug_dir, facts, recordings = _path(given, "debug_dir"), _facts(given), _count(given, "cuda.graphs_kept", 8)
     chosen = {"fallback": "true"} | _of_torch(mode) | {k: _text(v) for k, v in given.items()}
+    if chosen.get("cuda.kernels") == "triton":
+        chosen.setdefault("cuda.python", sys.executable)
     _native.check_settings(chosen)
     return Options(
         settings=chosen,

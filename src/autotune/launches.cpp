@@ -94,7 +94,7 @@ std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, con
     auto* group = std::get_if<scheduler::Group>(&item);
     if (!group) continue;
     const codegen::Kernel usual = backend.group(graph, *group);
-    if (usual.candidates.size() <= 1 || !usual.launch) continue;
+    if (usual.candidates.size() <= 1 || !usual.launch || usual.triton) continue;
     const auto trial = trial_of(graph, usual);
     if (!trial) continue;
     const std::string key = key_of(*trial, backend.isa(), timer.identity());

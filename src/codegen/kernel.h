@@ -45,6 +45,19 @@ struct KernelParts {
 /// Parameters as they are declared, in parentheses.
 std::string to_string(std::span<const Parameter>);
 
+/// What a kernel in Triton has beside its text.
+struct TritonParts {
+  struct Tensor {
+    std::string name, type;  ///< `p0`, `fp32`: elements as Triton's signatures call them
+  };
+  std::vector<Tensor> tensors;       ///< parameters, in the order of the kernel's buffers
+  std::vector<std::string> numbers;  ///< those of its scalars
+  bool wide = false;                 ///< the numbers have 64 bits, else 32
+  int warps = 4;
+  std::vector<std::pair<std::string, int>> constants;  ///< `XBLOCK` and its value
+  std::string source;                                  ///< a module of Python that defines the kernel
+};
+
 /// The text is a function of the fused node alone: buffers and symbols are named by position, so that equal kernels are
 /// equal texts. On the CPU: `extern "C" void SYMBOL(void* const* buffers, const i64* scalars, i64 begin, i64 end)` over
 /// a range of [0, extent). On a GPU: `extern "C" __global__ void SYMBOL(T0* b0, …, i64 s0, …, i64* status)`: one
@@ -53,6 +66,8 @@ struct Kernel {
   std::string symbol;  ///< `coil_` and a hash of the text
   std::string text;
   std::optional<KernelParts> parts;   ///< GPU: what the text is made of
+  std::optional<TritonParts> triton;  ///< of a kernel whose text is Triton
+  std::string language;               ///< where kernels have several: `Triton`, `CUDA C++: why`
   std::vector<ir::BufferId> buffers;  ///< in the order of the pointers the kernel takes; the status word follows
   std::vector<bool> written;          ///< for each buffer, whether the kernel writes it
   Exprs scalars;                      ///< integers that the host computes for each binding of sizes

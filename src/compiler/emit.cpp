@@ -36,7 +36,7 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   if (!emitter->reads_packed_weights()) options.settings["pack_weights"] = "false";
   CompileReport report;
   Stages stage(report, options);
-  const Lowered lowered = lower_archive(pt2, options, stage, true);
+  Lowered lowered = lower_archive(pt2, options, stage, true);
   const bool printed = output == "-";
   if (printed && language != "wrapper" && has_weights(lowered.lines))
     fail(
@@ -46,8 +46,10 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   const std::filesystem::path place = printed ? "program" : output,
                               weights = std::filesystem::path(place).replace_extension(".weights.safetensors");
   codegen::Binaries binaries;
-  if (emitter->needs_binaries(lowered.lines))
+  if (emitter->needs_binaries(lowered.lines)) {
+    compile_triton_kernels(lowered.lines, *lowered.machine.backend, options, stage);
     binaries = compile_kernels(lowered.lines, *lowered.machine.backend, options, stage);
+  }
   const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.machine.toolchain.lanes,
                                                            .isa = lowered.machine.backend->isa(),
                                                            .flags = lowered.machine.toolchain.flags,

@@ -1,6 +1,7 @@
 #include "compiler/loop_program.h"
 
 #include "codegen/loop_nest_text.h"
+#include "codegen/triton/backend.h"
 #include "compiler/stages.h"
 #include "ir/text.h"
 #include "scheduler/split.h"
@@ -59,12 +60,12 @@ std::string kernel_text(const codegen::Kernel& k) {
     if (k.launch->cluster > 1) how += fmt::format(", in clusters of {}", k.launch->cluster);
   }
   for (const auto& [from, to] : k.in_place) how += fmt::format(", buf{} may be buf{}", to, from);
+  if (!k.language.empty()) how += ", " + k.language;
   return fmt::format("// {}({}; [{}]) {}{}\n{}\n", k.symbol, buffers, scalars, how, k.may_fail ? ", may fail" : "",
                      k.text);
 }
 
-void emit_kernels(LoopProgram& p, const Machine& machine) {
-  const codegen::Backend& backend = *machine.backend;
+void print_kernels(LoopProgram& p, const Machine& machine, const codegen::Backend& backend) {
   std::string out;
   if (p.nests) {
     for (const codegen::LoopNest& nest : *p.nests) out += kernel_text(backend.kernel(*p.graph, nest));
@@ -85,12 +86,21 @@ void emit_kernels(LoopProgram& p, const Machine& machine) {
   p.kernels = std::move(out);
 }
 
+void emit_kernels(LoopProgram& p, const Machine& machine) { print_kernels(p, machine, *machine.backend); }
+
+/// Whatever `cuda.kernels` says.
+void emit_triton(LoopProgram& p, const Machine& machine) {
+  const std::shared_ptr<const codegen::Backend> native(machine.backend.get(), [](const codegen::Backend*) {});
+  print_kernels(p, machine, *codegen::make_triton_backend(native));
+}
+
 constexpr LoopStage kLoopStages[] = {
     {kStageSchedule.name, "Which operations share a kernel, in order, and why others do not.", make_schedule},
     {kStageSplit.name, "Kernels are taken apart that hold more memory at once than their parts need.", split_kernels},
     {"nest", "The loops of each kernel, made ready to be written in the device's language.", make_nests},
     {"emit-cpp", "The text of each kernel in C++.", emit_kernels, "cpu"},
     {"emit-cuda", "The text of each kernel in CUDA C++.", emit_kernels, "cuda"},
+    {"emit-triton", "The text of each kernel in Triton, or in CUDA C++ where Triton has none.", emit_triton, "cuda"},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "codegen/backends.h"
+#include "codegen/triton/backend.h"
 #include "support/cpu.h"
 
 namespace coil {
@@ -19,7 +20,8 @@ Machine make_machine(Device device, const Settings& settings, codegen::Toolchain
   Machine out{.toolchain = std::move(toolchain)};
   std::unique_ptr<scheduler::Choices> choices;
   if (!settings.fuse) choices = std::make_unique<NoFusion>();
-  out.backend = codegen::make_backend({device, settings, out.toolchain, std::move(choices)});
+  out.backend =
+      codegen::with_triton(codegen::make_backend({device, settings, out.toolchain, std::move(choices)}), settings);
   return out;
 }
 
@@ -34,7 +36,9 @@ Machine make_constants_machine(const Machine& machine, const Settings& settings)
   codegen::Toolchain toolchain =
       machine_runs(machine.toolchain.isa) ? machine.toolchain : codegen::find_toolchain(settings.cpu_compiler);
   codegen::optimize_less(toolchain);
-  return make_machine({}, settings, std::move(toolchain));
+  Settings plain = settings;
+  plain.cuda_kernels = "cuda";
+  return make_machine({}, plain, std::move(toolchain));
 }
 
 int jobs_of(const CompileOptions& options) {

@@ -5,6 +5,7 @@
 #include "autotune/cuda_timer.h"
 #include "autotune/launches.h"
 #include "autotune/products.h"
+#include "codegen/triton/compile.h"
 #include "compiler/library.h"
 #include "compiler/run_passes.h"
 #include "fx/text.h"
@@ -193,9 +194,28 @@ codegen::Binaries compile_kernels(const wrapper::Program& lines, const codegen::
   return binaries;
 }
 
+void compile_triton_kernels(wrapper::Program& lines, const codegen::Backend& backend, const CompileOptions& options,
+                            Stages& stages) {
+  if (lines.device.is_host()) return;  // interpreted from their text
+  std::vector<std::shared_ptr<const ops::UserKernel>> missing = wrapper::user_kernels(lines);
+  std::erase_if(missing, [](const auto& kernel) { return !codegen::awaits_triton(*kernel); });
+  if (missing.empty()) return;
+  const auto made = stages(kStageKernels.name, [&] {
+    return codegen::compile_triton(missing, {.python = parse_settings(options.settings).cuda_python,
+                                             .arch = backend.isa(),
+                                             .jobs = jobs_of(options),
+                                             .cache_folder = options.cache});
+  });
+  for (wrapper::Line& line : lines.lines)
+    if (auto* call = std::get_if<wrapper::CallUserKernel>(&line))
+      if (auto found = std::ranges::find(missing, call->kernel); found != missing.end())
+        call->kernel = made[static_cast<std::size_t>(found - missing.begin())];
+}
+
 runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backend, const CompileOptions& options,
                           Stages& stages) {
   runtime::Program out;
+  compile_triton_kernels(lines, backend, options, stages);
   out.plan = stages("plan", [&] { return wrapper::make_plan(lines); });
   out.plan.isa = backend.isa();
   out.plan.launches_early = backend.launches_early();

@@ -37,6 +37,8 @@ passes::GraphContext graph_context(const Machine&, const Settings&, RunModule ru
 /// Compiles parts of a program for this machine's CPU, and runs them. The machine must live as long.
 RunModule run_here(const Machine&, const Settings&, const CompileOptions&);
 
+/// Triton makes code of the kernels of Coil's own that are its text; the calls then hold it. Nothing on the CPU.
+void compile_triton_kernels(wrapper::Program&, const codegen::Backend&, const CompileOptions&, Stages&);
 /// The kernels of a program, compiled.
 codegen::Binaries compile_kernels(const wrapper::Program&, const codegen::Backend&, const CompileOptions&, Stages&);
 /// Lines, with the kernels compiled, as what a runtime loads. Takes the constants out of `lines`.

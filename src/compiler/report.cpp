@@ -1,11 +1,22 @@
 #include "compiler/report.h"
 
+#include "codegen/triton/compile.h"
 #include "runtime/device/library.h"
 #include "support/error.h"
 #include "wrapper/comm_pools.h"
 
 namespace coil {
 namespace {
+
+/// With its language, where a program's kernels have several.
+std::string kernel_name(const wrapper::Kernel& kernel) {
+  return kernel.language.empty() ? kernel.symbol : fmt::format("{} ({})", kernel.symbol, kernel.language);
+}
+
+std::string user_kernel_name(const ops::UserKernel& kernel) {
+  if (codegen::is_triton_text(kernel)) return fmt::format("{} (Triton)", kernel.symbol);
+  return fmt::format("user's kernel {} ({})", kernel.name, kernel.where);
+}
 
 constexpr std::size_t kListed = 12;  // names worth a line
 
@@ -70,14 +81,13 @@ void write_steps(std::string& text, const CompileReport& report, const SourceLin
   };
   for (const wrapper::Line& line : program.lines) {
     if (auto* call = std::get_if<wrapper::CallKernel>(&line))
-      add(line, program.kernels.at(call->kernel).symbol, call->origins, call->where);
+      add(line, kernel_name(program.kernels.at(call->kernel)), call->origins, call->where);
     if (auto* call = std::get_if<wrapper::CallExtern>(&line))
       add(line, fmt::format("library {}{}", call->op, place_of(program, *call)), call->origins, call->where);
     if (auto* call = std::get_if<wrapper::CallFallback>(&line))
       add(line, "fallback " + call->op, call->origins, call->where);
     if (auto* call = std::get_if<wrapper::CallUserKernel>(&line))
-      add(line, fmt::format("user's kernel {} ({})", call->kernel->name, call->kernel->where), call->origins,
-          call->where);
+      add(line, user_kernel_name(*call->kernel), call->origins, call->where);
     if (auto* assertion = std::get_if<wrapper::Assert>(&line)) {
       text += fmt::format("      assert       {}\n", assertion->message);
       if (step > 0) ++step;  // before the first call it is a check on the inputs and no step of the plan
@@ -207,6 +217,7 @@ SourceLines source_lines(const fx::GraphModule& module) {
 
 void describe_program(CompileReport& report, const wrapper::Program& program) {
   report.kernels = static_cast<int>(program.kernels.size());
+  for (const auto& kernel : wrapper::user_kernels(program)) report.kernels += codegen::is_triton_text(*kernel);
   report.live_bytes.clear();
   std::vector<int> owners(program.buffers.size(), 0);  // of each memory, named by the buffer it was allocated for
   std::vector<wrapper::BufferId> memory(program.buffers.size(), 0);

@@ -31,17 +31,19 @@ struct Settings {
                                  ///< whatever their number of columns
   bool cuda_dependent_launch =
       false;  ///< cuda.dependent_launch: a kernel's launch does not wait for the end of the one before
-  std::string cuda_tf32 = "none";  ///< cuda.tf32: products and convolutions of f32 that may round their operands to
-                                   ///< TF32 (passes/loop/tf32.h)
-  bool emulated_gpu = false;       ///< cuda.emulate: CUDA kernels run on the CPU
-  bool deterministic = false;      ///< deterministic: the same inputs give the same bits in every run
-  bool max_autotune = false;       ///< max_autotune: kernels and products on a GPU are timed there in several forms
-  bool pack_weights = true;        ///< pack_weights
-  bool fuse = true;                ///< fuse
-  bool fuse_epilogues = true;      ///< fuse_epilogues
-  bool memory_order = true;        ///< memory.order: calls run in the order that needs the least memory
-  bool fold_constants = true;      ///< fold_constants
-  bool keep_nan = true;            ///< keep_nan: through products and convolutions with relu or clip behind them
+  std::string cuda_tf32 = "none";     ///< cuda.tf32: products and convolutions of f32 that may round their operands to
+                                      ///< TF32 (passes/loop/tf32.h)
+  std::string cuda_kernels = "cuda";  ///< cuda.kernels: the language that kernels are written in where it can
+  std::string cuda_python;            ///< cuda.python: the Python that has Triton; empty for the first in PATH
+  bool emulated_gpu = false;          ///< cuda.emulate: CUDA kernels run on the CPU
+  bool deterministic = false;         ///< deterministic: the same inputs give the same bits in every run
+  bool max_autotune = false;          ///< max_autotune: kernels and products on a GPU are timed there in several forms
+  bool pack_weights = true;           ///< pack_weights
+  bool fuse = true;                   ///< fuse
+  bool fuse_epilogues = true;         ///< fuse_epilogues
+  bool memory_order = true;           ///< memory.order: calls run in the order that needs the least memory
+  bool fold_constants = true;         ///< fold_constants
+  bool keep_nan = true;               ///< keep_nan: through products and convolutions with relu or clip behind them
   std::string winograd =
       "true";  ///< winograd: 3x3 convolutions by fewer multiplications; 2 or 4 for all in tiles of that size
   /// distribution.one_shot_bytes, distribution.two_shot_bytes: the largest operands of sums over a group that ranks

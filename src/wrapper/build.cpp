@@ -121,7 +121,8 @@ class Builder {
     auto [it, added] = kernel_index_.emplace(k.symbol, p_.kernels.size());
     if (added) {
       p_.lines.push_back(DefineKernel{p_.kernels.size()});
-      p_.kernels.push_back({k.symbol, std::move(k.text), std::move(k.parts)});
+      p_.kernels.push_back(
+          {k.symbol, std::move(k.text), std::move(k.parts), std::move(k.triton), std::move(k.language)});
     }
     CallKernel call{it->second,
                     std::move(k.buffers),

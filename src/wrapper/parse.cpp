@@ -1,3 +1,4 @@
+#include "codegen/triton/program.h"
 #include "ir/text_parts.h"
 #include "ops/value.h"
 #include "support/error.h"
@@ -28,7 +29,10 @@ class Parser {
     }
     if (!begun) fail("there is no wrapper program in this text");
     for (Kernel& k : p_.kernels)
-      if (k.parts) k.text = k.parts->text(k.symbol);
+      if (k.parts)
+        k.text = k.parts->text(k.symbol);
+      else if (k.triton)
+        k.triton->source = codegen::triton_program(k.text);
     return std::move(p_);
   }
 
@@ -118,6 +122,7 @@ class Parser {
   void kernel_text(LineCursor& c) {
     open_text_ = kernel_named(c);
     if (c.done()) return;
+    if (c.accept("triton")) return triton_text(c);
     codegen::KernelParts parts{.qualifiers = c.quoted()};
     c.expect("(");
     while (!c.accept(")")) {
@@ -128,6 +133,31 @@ class Parser {
       parts.parameters.push_back(std::move(p));
     }
     p_.kernels[*open_text_].parts = std::move(parts);
+  }
+
+  /// `text coil_1 triton 4 warps ("fp32" p0, "fp32" p1) narrow [s0] XBLOCK = 128`.
+  void triton_text(LineCursor& c) {
+    codegen::TritonParts t{.warps = static_cast<int>(c.integer())};
+    c.expect("warps");
+    c.expect("(");
+    while (!c.accept(")")) {
+      if (!t.tensors.empty()) c.expect(",");
+      std::string type = c.quoted();
+      t.tensors.push_back({c.identifier(), std::move(type)});
+    }
+    t.wide = c.accept("wide");
+    if (!t.wide) c.expect("narrow");
+    c.expect("[");
+    while (!c.accept("]")) {
+      if (!t.numbers.empty()) c.expect(",");
+      t.numbers.push_back(c.identifier());
+    }
+    while (!c.done()) {
+      std::string name = c.identifier();
+      c.expect("=");
+      t.constants.emplace_back(std::move(name), static_cast<int>(c.integer()));
+    }
+    p_.kernels[*open_text_].triton = std::move(t);
   }
 
   std::size_t define_kernel(LineCursor& c) {

@@ -1,5 +1,6 @@
 #include "wrapper/plan.h"
 
+#include "codegen/triton/compile.h"
 #include "ops/registry.h"
 #include "runtime/plan/arena_planner.h"
 #include "support/error.h"
@@ -230,8 +231,7 @@ class Planner {
     for (std::uint32_t i = 0; told && i < c.written.size(); ++i)
       if (c.written[i]) call.written.push_back(i);
     runtime::Kernel& k = plan_.kernels[c.kernel];
-    if (k.description.empty())
-      k.description = fmt::format("{}{}", fmt::join(c.origins, ", "), c.where.empty() ? "" : " (" + c.where + ")");
+    if (k.description.empty()) k.description = computed(c);
     if (k.failure.empty()) k.failure = c.failure;
     plan_.stops_on_failure = plan_.stops_on_failure || (c.launch && !c.failure.empty());
     plan_.steps.push_back(std::move(call));
@@ -266,9 +266,18 @@ class Planner {
     plan_.steps.push_back(std::move(call));
   }
 
-  std::uint32_t user_kernel(const ops::UserKernel& kernel) {
+  /// What a call computes, and where in the program that stands.
+  template <class Call>
+  static std::string computed(const Call& c) {
+    return fmt::format("{}{}", fmt::join(c.origins, ", "), c.where.empty() ? "" : " (" + c.where + ")");
+  }
+
+  std::uint32_t user_kernel(const CallUserKernel& c) {
+    const ops::UserKernel& kernel = *c.kernel;
     auto [it, added] = user_kernels_.emplace(kernel.symbol, static_cast<std::uint32_t>(plan_.kernels.size()));
-    if (added) plan_.kernels.push_back({kernel.symbol, fmt::format("{} ({})", kernel.name, kernel.where), ""});
+    const bool own = codegen::is_triton_text(kernel);
+    const std::string text = own ? computed(c) : fmt::format("{} ({})", kernel.name, kernel.where);
+    if (added) plan_.kernels.push_back({kernel.symbol, text, ""});
     return it->second;
   }
 
@@ -278,7 +287,7 @@ class Planner {
     if (c.kernel->binary.empty())
       fail("the user's kernel {} ({}) was not compiled for {}", c.kernel->name, c.kernel->where, to_string(p_.device));
     using Kind = ops::UserKernel::Kind;
-    runtime::KernelCall call{.kernel = user_kernel(*c.kernel), .extent = shape_(0), .grain = shape_(1)};
+    runtime::KernelCall call{.kernel = user_kernel(c), .extent = shape_(0), .grain = shape_(1)};
     call.grid = slots(c.grid);
     call.block = c.kernel->block;
     call.shared_bytes = shape_(c.kernel->shared_bytes);

@@ -135,8 +135,10 @@ using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, C
                           CallUserKernel, Free, ReadSymbol, SetSymbol, Control, AllocateComm, FreeComm>;
 
 struct Kernel {
-  std::string symbol, text;                     ///< in the device's language, without the prelude
-  std::optional<codegen::KernelParts> parts{};  ///< what the text is made of, where it is launched
+  std::string symbol, text;                      ///< in the device's language, without the prelude
+  std::optional<codegen::KernelParts> parts{};   ///< what the text is made of, where it is launched
+  std::optional<codegen::TritonParts> triton{};  ///< of one in Triton, until its calls are those of a user's kernel
+  std::string language{};                        ///< as of codegen::Kernel
 };
 
 struct Input {
@@ -183,6 +185,11 @@ struct Program {
   /// nobody asked.
   std::vector<std::pair<std::string, std::string>> source;
 };
+
+/// All of a buffer.
+inline View whole(const Program& p, BufferId b) {
+  return {b, p.buffers[b].dtype, p.buffers[b].sizes, p.buffers[b].strides, 0};
+}
 
 /// Results of the operator itself, which come before what it wrote to its arguments.
 inline std::size_t own_results(const CallFallback& c) { return c.outputs.size() - c.writes.size(); }

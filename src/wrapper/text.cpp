@@ -79,6 +79,7 @@ class Text {
                             p.restricted ? "restrict " : "", p.name);
       out_ += ")";
     }
+    if (k.triton) triton_text(*k.triton);
     out_ += "\n";
     const std::string& lines = k.parts ? k.parts->body : k.text;
     for (std::size_t at = 0; at < lines.size();) {
@@ -86,6 +87,14 @@ class Text {
       out_ += "| " + lines.substr(at, end - at) + "\n";
       at = end + 1;
     }
+  }
+
+  void triton_text(const codegen::TritonParts& t) {
+    out_ += fmt::format(" triton {} warps (", t.warps);
+    for (const auto& p : t.tensors)
+      out_ += fmt::format("{}{} {}", &p == t.tensors.data() ? "" : ", ", ops::quote(p.type), p.name);
+    out_ += fmt::format(") {} [{}]", t.wide ? "wide" : "narrow", fmt::join(t.numbers, ", "));
+    for (const auto& [name, number] : t.constants) out_ += fmt::format(" {} = {}", name, number);
   }
 
   std::string name(BufferId b) const { return ir::word_text(p_.buffers[b].name); }

@@ -223,7 +223,8 @@ class Verifier {
 
   void check(const CallKernel& c) {
     COIL_CHECK(defined_.at(c.kernel), "line {} calls {} before it is defined", at_, p_.kernels[c.kernel].symbol);
-    COIL_CHECK(c.launch.has_value() == !p_.device.is_host(), "line {} calls {} as another device does than {}", at_,
+    const bool launched = !p_.device.is_host() || p_.kernels[c.kernel].triton;
+    COIL_CHECK(c.launch.has_value() == launched, "line {} calls {} as another device does than {}", at_,
                p_.kernels[c.kernel].symbol, to_string(p_.device));
     for (BufferId b : c.buffers) live(b);
     untouched(uses(c));

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "codegen/heuristics/attentions.h"
+#include "codegen/heuristics/blocks.h"
 #include "codegen/heuristics/columns.h"
 #include "codegen/heuristics/points.h"
 #include "codegen/heuristics/rows.h"
@@ -30,6 +31,33 @@ void expect_launchable(const std::vector<LaunchConfig>& candidates) {
     EXPECT_EQ(c.vector & (c.vector - 1), 0) << to_string(c);
     for (std::size_t j = 0; j < k; ++j) EXPECT_NE(candidates[j], c) << to_string(c) << " is there twice";
   }
+}
+
+// ---- Blocks, for languages that leave threads to their compiler
+
+TEST(Blocks, PointsAreThoseOfTheThreads) {
+  const BlockShape b = point_block({.threads = 256, .vector = 4, .unroll = 2});
+  EXPECT_EQ(b.x, 2048);
+  EXPECT_EQ(b.warps, 8);
+}
+
+TEST(Blocks, RowsThatFitAreThereAtOnce) {
+  const LaunchConfig config{.threads = 256, .vector = 4, .unroll = 1, .rows = 1};
+  const BlockShape fits = row_block(config, 1000), unknown = row_block(config, std::nullopt);
+  EXPECT_EQ(fits.r, 1024);
+  EXPECT_FALSE(fits.looped);
+  EXPECT_EQ(unknown.r, 1024);
+  EXPECT_TRUE(unknown.looped);
+  LaunchConfig looped = config;
+  looped.looped = true;
+  EXPECT_TRUE(row_block(looped, 1000).looped);
+}
+
+TEST(Blocks, RowsOfNothingAreWalked) { EXPECT_TRUE(row_block({.threads = 128}, 0).looped); }
+
+TEST(Blocks, NoElementIsHeldTwice) {
+  const BlockShape b = column_block({.threads = 512, .looped = true, .team = 512}, 2);
+  EXPECT_LE(32 * b.warps, std::max(32, b.x * b.r));
 }
 
 // ---- Values

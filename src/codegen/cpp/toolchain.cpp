@@ -19,35 +19,13 @@
 #include "support/file.h"
 #include "support/hash.h"
 #include "support/subprocess.h"
+#include "support/temporary_folder.h"
 
 namespace coil::codegen {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A folder for one compile, gone with everything in it when that ends, however it ends.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::error_code error;
-    fs::path base = fs::temp_directory_path(error);
-    std::string pattern = ((error ? fs::path("/tmp") : base) / "coil-kernels-XXXXXX").string();
-    if (!::mkdtemp(pattern.data()))
-      fail("cannot make a folder for kernels in {}: {}", base.string(), std::strerror(errno));
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 /// What of -O2 makes kernels faster: constants kept in registers, registers chosen anew, instructions in a better
 /// order, multiplications and additions joined. The rest of it finds little in straight lines of vectors, and is a

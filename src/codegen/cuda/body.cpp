@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "codegen/in_place.h"
+#include "codegen/index_width.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "sym/print.h"
@@ -37,7 +39,7 @@ std::string cuda_literal_int(std::int64_t x, DType d) {
 
 Body::Body(ir::Graph& g, LoopNest n)
     : graph(g), nest(std::move(n)), vars_(nest.vars()), coarse_(coarse_values(g, nest)) {
-  choose_index_type();
+  if (indices_fit_32(graph, nest)) index_type_ = "i32";
 }
 
 // ---- Lines ----
@@ -60,39 +62,6 @@ void Body::block(const std::string& head, const std::function<void()>& inside) {
 }
 
 // ---- Index expressions ----
-
-bool Body::fits_32(Expr e) {
-  constexpr std::int64_t kLimit = std::int64_t{1} << 31;
-  if (auto c = e.constant()) return *c > -kLimit && *c < kLimit;
-  for (Expr s : sym::free_symbols(e))
-    if (s.symbol_kind() == sym::SymbolKind::Loop &&
-        std::none_of(vars_.begin(), vars_.end(), [&](auto& v) { return v.var == s; })) {
-      // An indirect variable is an i64, and so is what it takes part in; what stands beside it must still fit.
-      const auto ops = e.operands();
-      return std::all_of(ops.begin(), ops.end(), [&](Expr x) { return x == s || x.is_constant() || fits_32(x); });
-    }
-  const sym::Range r = env().bounds(e, vars_);
-  if (r.low <= -kLimit || r.high >= kLimit) return false;
-  if (e.is_symbol()) return true;
-  const auto ops = e.operands();
-  return std::all_of(ops.begin(), ops.end(), [&](Expr x) { return fits_32(x); });
-}
-
-void Body::choose_index_type() {
-  Expr points = 1;
-  for (const sym::LoopVar& v : vars_) points *= v.size;
-  // Vectors and tiles round the number of points up by less than 2^22.
-  if (!fits_32(points + (1 << 22))) return;
-  for (const Statement& s : nest.statements) {
-    std::vector<Scalar> all = s.indirect;
-    all.push_back(s.body);
-    for (Scalar n : ir::topological(all))
-      for (Expr e : n->index)
-        if (!fits_32(e)) return;
-    if (!fits_32(s.store) || !fits_32(s.position)) return;
-  }
-  index_type_ = "i32";
-}
 
 std::string Body::value_to_store(const Statement& s) {
   if (s.stored && s.body->op == ScalarOp::Round && s.body->rounded == graph.buffer(s.op->outs[0]).layout.dtype &&
@@ -331,7 +300,7 @@ void Body::store(const Statement& s, const std::string& value) {
 
 Kernel Body::finish(Launch launch) {
   Kernel k;
-  k.in_place = in_place();
+  k.in_place = in_place_pairs(graph, nest, arguments_, outer_in_place);
   KernelParts parts;
   const auto& buffers = arguments_.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -361,31 +330,6 @@ Kernel Body::finish(Launch launch) {
   for (Expr& e : launch.grid) e = env().simplify(e);
   k.launch = std::move(launch);
   return k;
-}
-
-std::vector<std::pair<BufferId, BufferId>> Body::in_place() {
-  std::vector<std::pair<BufferId, BufferId>> pairs;
-  for (std::size_t k = 0; k < nest.statements.size(); ++k) {
-    const Statement& out = nest.statements[k];
-    if (!out.stored || out.role == scheduler::Role::Reduce || !out.indirect.empty() ||
-        (out.role == scheduler::Role::Outer && !outer_in_place))
-      continue;
-    const std::size_t width = size_of(graph.buffer(out.op->outs[0]).layout.dtype);
-    std::map<BufferId, bool> fits;
-    for (std::size_t j = 0; j < nest.statements.size(); ++j) {
-      const Statement& in = nest.statements[j];
-      for (Scalar l : ir::topological(std::span(&in.body, 1))) {
-        if (l->op != ScalarOp::LinearLoad) continue;
-        const bool ok = j <= k && l->index[0] == out.store && l->args.empty() && !l->mask && in.level <= out.level &&
-                        size_of(graph.buffer(l->buffer).layout.dtype) == width;
-        auto [it, added] = fits.emplace(l->buffer, ok);
-        it->second = it->second && ok;
-      }
-    }
-    for (auto [b, ok] : fits)
-      if (ok && arguments_.only_reads(b)) pairs.emplace_back(b, out.op->outs[0]);
-  }
-  return pairs;
 }
 
 }  // namespace coil::codegen

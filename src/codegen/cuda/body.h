@@ -112,9 +112,6 @@ class Body {
   /// A parameter of the kernel with this value: kernels that differ in it are one text.
   std::string scalar(const std::string& key, Expr value) { return arguments_.scalar(key, value); }
   std::string index_text(Expr, const std::vector<std::string>& indirect);
-  bool fits_32(Expr);
-  void choose_index_type();
-  std::vector<std::pair<BufferId, BufferId>> in_place();
 
   std::vector<sym::LoopVar> vars_;
   std::string index_type_ = "i64";

@@ -55,6 +55,99 @@ class UserKernel:
         return names[self.name], {name: eval(text, names) for name, text in self.constants.items()}
 
 
+def interpreted_libdevice():
+    """(module, name, function, function for the interpreter) of CUDA's functions of numbers, by torch's."""
+    import numpy as np
+    import torch
+    import triton.language as tl
+    from triton.language.extra import libdevice
+    from triton.runtime.interpreter import TensorHandle
+
+    names = "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc"
+    names = f"{names} erfinv lgamma rsqrt trunc fmod pow atan2 hypot copysign nextafter"
+    functions = {name: getattr(torch, name) for name in names.split()}
+    functions |= {"rint": torch.round, "signbit": lambda x: torch.signbit(x).int()}
+
+    def interpreted(function):
+        def on_blocks(*blocks):
+            arrays = np.broadcast_arrays(*(b.handle.data for b in blocks))
+            made = function(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)).numpy()
+            most = max(blocks, key=lambda b: b.handle.data.size)
+            dtype = tl.int32 if made.dtype == np.int32 else most.dtype
+            kind = tl.block_type(dtype, list(made.shape)) if most.type.is_block() else dtype
+            return tl.core.tensor(TensorHandle(made, dtype), kind)
+
+        return on_blocks
+
+    return [(libdevice, name, getattr(libdevice, name), interpreted(f)) for name, f in functions.items()]
+
+
+def interpreted_combining():
+    """The same for reductions and scans, which combine whole blocks of values at once and not one after another, and
+    for rounding.
+    """
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    def combined(self, first, second, dtypes):
+        blocks = [
+            tl.core.tensor(interpreter.TensorHandle(np.ascontiguousarray(a), d), tl.block_type(d, list(a.shape)))
+            for a, d in zip([*first, *second], [*dtypes, *dtypes])
+        ]
+        made = self.combine_fn.fn(*blocks)
+        return [np.asarray(b.handle.data) for b in (made if isinstance(made, tuple) else (made,))]
+
+    def reduce(self, given):
+        blocks, axis = self.unravel(given, self.axis)
+        dtypes = [b.dtype for b in blocks]
+        arrays = [np.moveaxis(b.handle.data, axis, -1) for b in blocks]
+        while arrays[0].shape[-1] > 1:
+            pairs = [a[..., 0::2] for a in arrays], [a[..., 1::2] for a in arrays]
+            arrays = combined(self, *pairs, dtypes)
+        arrays = [np.moveaxis(a, -1, axis) if self.keep_dims else a[..., 0] for a in arrays]
+        return [self.to_tensor(a if a.ndim else a.item(), d) for a, d in zip(arrays, dtypes)]
+
+    def scan(self, given):
+        dtypes = [b.dtype for b in given]
+        arrays = [np.moveaxis(b.handle.data, self.axis, -1).copy() for b in given]
+        if self.reverse:
+            arrays = [a[..., ::-1] for a in arrays]
+        places, step = np.arange(arrays[0].shape[-1]), 1
+        while step < len(places):  # blocks keep their size, which must be a power of two
+            made = combined(self, [np.roll(a, step, -1) for a in arrays], arrays, dtypes)
+            arrays = [np.where(places >= step, m, a) for a, m in zip(arrays, made)]
+            step *= 2
+        if self.reverse:
+            arrays = [a[..., ::-1] for a in arrays]
+        return [self.to_tensor(np.moveaxis(a, -1, self.axis), d) for a, d in zip(arrays, dtypes)]
+
+    truncated = interpreter.InterpreterBuilder.create_fp_trunc
+
+    def fp_trunc(self, given, kind):
+        """To bf16 by rounding to nearest, as a GPU does; the interpreter cuts."""
+        if (given.dtype.scalar, kind.scalar) != (tl.float32, tl.bfloat16):
+            return truncated(self, given, kind)
+        bits = np.ascontiguousarray(given.data).view(np.uint32)
+        near = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        return interpreter.TensorHandle(np.where(np.isnan(given.data), 0x7FC0, near).astype(np.uint16), tl.bfloat16)
+
+    splatted = interpreter.InterpreterBuilder.create_splat
+
+    def splat(self, kind, given):
+        """Of a truth value too, which the interpreter takes for one of the numbers that were compared."""
+        if given.data.dtype != np.bool_:
+            return splatted(self, kind, given)
+        return interpreter.TensorHandle(np.full(kind.shape, given.data.reshape(-1)[0]), tl.int1)
+
+    return [
+        (interpreter.InterpreterBuilder, "create_splat", splatted, splat),
+        (interpreter.InterpreterBuilder, "create_fp_trunc", truncated, fp_trunc),
+        (interpreter.ReduceOps, "generic_reduce", interpreter.ReduceOps.generic_reduce, reduce),
+        (interpreter.ScanOps, "generic_scan", interpreter.ScanOps.generic_scan, scan),
+    ]
+
+
 def interpreted_library():
     """While this lasts, Triton's own functions that are written in Triton are interpreted; after it Triton's modules
     are as they were, which its interpreter leaves changed. One thread at a time.
@@ -77,6 +170,7 @@ def interpreted_library():
             for name, value in vars(module).items()
             if isinstance(value, triton.JITFunction)
         ]
+        shared["swaps"] += interpreted_libdevice() + interpreted_combining()
         core = triton.language.core
         classes = [
             value for value in vars(core).values() if isinstance(value, type) and value.__module__ == core.__name__

@@ -8,10 +8,6 @@ namespace {
 
 constexpr std::int64_t kAlignment = 16;
 
-View whole(const Program& p, BufferId b) {
-  return {b, p.buffers[b].dtype, p.buffers[b].sizes, p.buffers[b].strides, 0};
-}
-
 bool is_call(const Line& l) {
   return std::holds_alternative<CallKernel>(l) || std::holds_alternative<CallExtern>(l) ||
          std::holds_alternative<CallFallback>(l) || std::holds_alternative<CallUserKernel>(l);

@@ -10,6 +10,7 @@
 #include "passes/wrapper/plan_comm_buffers.h"
 #include "passes/wrapper/remake.h"
 #include "passes/wrapper/symbols.h"
+#include "passes/wrapper/triton_calls.h"
 #include "passes/wrapper/unused_constants.h"
 #include "wrapper/program.h"
 
@@ -62,6 +63,10 @@ inline constexpr WrapperPass kCheckInputs{
     [](wrapper::Program& lines, const WrapperContext& given) {
       wrapper::add_input_checks(lines, given.settings.checks);
     }};
+inline constexpr WrapperPass kCallTritonKernels{
+    "call-triton-kernels", "Kernels whose text is Triton are called as kernels that users wrote in it.",
+    on_lines<wrapper::call_triton_kernels>,
+    [](const target::Target&, const Settings& settings) { return settings.cuda_kernels == "triton"; }};
 inline constexpr WrapperPass kVerifyLines{
     "verify", "What a line uses is defined and allocated, and what is allocated is freed; else the compile fails.",
     [](wrapper::Program& lines, const WrapperContext&) { wrapper::verify(lines); }, verifies};

@@ -1,0 +1,14 @@
+// Kernels for GPUs as Triton text, where Triton has what they need; the others are another backend's, in one program.
+#pragma once
+#include "codegen/backend.h"
+#include "target/settings.h"
+
+namespace coil::codegen {
+
+/// `others`: the backend of the same target that writes what Triton cannot. `launch_config`: as of CudaOptions.
+std::unique_ptr<Backend> make_triton_backend(std::shared_ptr<const Backend> others, int launch_config = 0);
+/// The device's own backend, or around it one that writes Triton, as the setting cuda.kernels says. Throws Error where
+/// it says neither.
+std::unique_ptr<Backend> with_triton(std::unique_ptr<Backend> native, const Settings&);
+
+}  // namespace coil::codegen

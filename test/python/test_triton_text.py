@@ -1,0 +1,216 @@
+"""Kernels as Triton text: their values by Triton's interpreter on the CPU against eager, their compile to code for GPUs
+where none is here, and what says in which language a kernel is.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import sys
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import batch
+import coil
+from batch import Case
+from coil_harness import coil as command, coil_ok, export
+from test_cuda_values import SHAPES, seeded
+from test_ops import CHUNKS
+from triton_text_sweep import EMULATED, interpreted
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+
+FOR_GPU = ("--device", "cuda", "--set", "cuda.kernels=triton", "--set", f"cuda.python={sys.executable}")
+FAMILIES = ["unary0", "unary6", "unary7", "binary0", "binary3", "scalars2", "reductions1", "reductions2", "scans0"]
+FAMILIES += ["norms0", "views0", "sampling0"]
+# Each form of kernel; long scans but for one of each kind are left out, which the interpreter takes half a minute for.
+FORMS = [c for c in SHAPES if c.group in ("forms", "gathered", "integers") and "_tiles" not in c.name]
+
+
+def wrong(cases, monkeypatch, *options):
+    monkeypatch.setattr(batch, "run", interpreted)
+    found = {name: text for name, text in batch.outcomes(cases, False, *EMULATED, *options).items() if text}
+    return "\n".join(f"{k}: {v}" for k, v in found.items())
+
+
+# ---- Values ----
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family(family, monkeypatch):
+    found = wrong(CHUNKS[family], monkeypatch)
+    assert not found, found
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_forms(part, monkeypatch):
+    found = wrong(FORMS[part::3], monkeypatch)
+    assert not found, found
+
+
+def test_other_launch_configs(monkeypatch):
+    names = ("run", "transposed", "row_block", "columns_long", "scan_odd", "rows_arg")
+    found = wrong([c for c in SHAPES if c.name in names], monkeypatch, "--set", "cuda.launch_config=2")
+    assert not found, found
+
+
+LONG = [
+    Case("long", "softmax", lambda x: (F.softmax(x, -1), x.logsumexp(-1), F.log_softmax(x, -1)), (seeded(2, 40000),)),
+    Case(
+        "long",
+        "masked",
+        lambda x: (F.softmax(x, -1), x.logsumexp(-1)),
+        (torch.stack([torch.full((40000,), float("-inf")), seeded(40000).index_fill(0, torch.arange(39000), -1e38)]),),
+    ),
+    Case("long", "infinite", lambda x: x.logsumexp(-1), (seeded(1, 40000).index_fill(1, torch.tensor(7), 1e400),)),
+    Case("long", "moments", lambda x: (torch.var_mean(x, -1), F.layer_norm(x, (40000,))), (seeded(2, 40000) * 3 + 50,)),
+]
+
+
+def test_rows_in_one_pass(monkeypatch):
+    found = wrong(LONG, monkeypatch)
+    assert not found, found
+
+
+def test_symbolic_sizes(tmp_path):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return F.softmax(x, -1), x.t().contiguous() * 2, x.sum(0), x.cumsum(-1)
+
+    sizes = {0: torch.export.Dim("rows", max=4096), 1: torch.export.Dim("columns", max=4096)}
+    export(Module(), (seeded(33, 130),), tmp_path / "m.pt2", dynamic={"x": sizes})
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *EMULATED)
+    model = coil.load(tmp_path / "m.coil")
+    for shape in ((33, 130), (4, 33), (8, 1), (1, 700)):
+        x = seeded(*shape)
+        for got, want in zip(model(x), Module()(x)):
+            torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5)
+
+
+def test_random_bits_are_those_of_other_languages(tmp_path):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return torch.rand_like(x), F.dropout(x, 0.3, training=True), torch.randint_like(x, 1000)
+
+    export(Module(), (torch.ones(5, 77),), tmp_path / "m.pt2")
+    drawn = []
+    for options in ((), EMULATED):
+        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *options)
+        model = coil.load(tmp_path / "m.coil")
+        model.seed(7)
+        drawn.append(model(torch.ones(5, 77)))
+    assert all(torch.equal(a, b) for a, b in zip(*drawn))
+
+
+# ---- Code for GPUs, without one ----
+
+
+class Mixed(torch.nn.Module):
+    """A kernel of each form, and one that Triton has no function for."""
+
+    def forward(self, x, w, i):
+        y = F.gelu(F.layer_norm(x, (x.shape[-1],), w))
+        z = y + x.cumsum(-1)
+        return (
+            F.softmax(z, -1),
+            z.argmax(-1),
+            z.sum(0),
+            F.dropout(z, 0.3, training=True),
+            z.t() + x.t(),
+            w[i],
+            x.digamma(),
+        )
+
+
+ARGS = (torch.randn(64, 1000), torch.randn(1000), torch.arange(5))
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mixed") / "m.pt2"
+    export(Mixed(), ARGS, path)
+    return path
+
+
+def for_gpu(archive, output, *options, arch="sm_90", **more):
+    return command("compile", archive, "-o", output, "--set", f"cuda.arch={arch}", *FOR_GPU, *options, **more)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_compiles_without_a_gpu(tmp_path, arch):
+    class Triton(torch.nn.Module):
+        def forward(self, x, w):
+            return Mixed.forward(self, x, w, slice(None))[:5]
+
+    export(Triton(), ARGS[:2], tmp_path / "m.pt2")
+    done = for_gpu(tmp_path / "m.pt2", tmp_path / "m.coil", "--cache", tmp_path / "cache", arch=arch)
+    assert done.returncode == 0, done.stderr
+    package = (tmp_path / "m.coil").read_bytes().decode(errors="replace")
+    plan, _ = json.JSONDecoder().raw_decode(package, package.index('{"format":"coil-plan"'))
+    heads = dict(re.findall(rf"\.target {arch}a?\b.*?\.visible \.entry (coil_\w+)\((.*?)\)", package, re.DOTALL))
+    calls = [step for step in plan["steps"] if "kernel" in step]
+    assert len(heads) == len(plan["kernels"]) >= 4 and len(calls) >= 4
+    for call in calls:
+        # The argument block has what the compiled kernel takes, in its widths.
+        head = heads[plan["kernels"][call["kernel"]]["symbol"]]
+        taken = [int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", head)]
+        assert [size for _, _, size in call["arguments"]] == taken
+
+
+def test_kernels_say_their_language(archive):
+    done = command("explain", archive, "--set", "cuda.emulate=true", "--set", "cuda.kernels=triton")
+    assert done.returncode == 0, done.stderr
+    assert "(Triton)" in done.stdout
+    assert "(CUDA C++: digamma of f32)" in done.stdout and "(CUDA C++: an index that is checked)" in done.stdout
+
+
+def test_python_form_holds_text(archive, tmp_path):
+    for_gpu(archive, tmp_path / "m.py", "--emit", "python").check_returncode()
+    text = (tmp_path / "m.py").read_text()
+    assert "@triton.jit\ndef coil_" in text and "tl.associative_scan(" in text and "XBLOCK: tl.constexpr" in text
+
+
+def test_finds_what_was_compiled(tmp_path):
+    """The second compile asks for Triton's version and no more."""
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return x.sin() + 1
+
+    export(Module(), (torch.randn(7, 9),), tmp_path / "m.pt2")
+    script, calls = tmp_path / "python", tmp_path / "calls"
+    script.write_text(f'#!/bin/sh\necho "$1" >> {calls}\nexec {sys.executable} "$@"\n')
+    script.chmod(0o755)
+    counts = []
+    for _ in range(2):
+        done = for_gpu(
+            tmp_path / "m.pt2", tmp_path / "m.coil", "--cache", tmp_path / "cache", "--set", f"cuda.python={script}"
+        )
+        assert done.returncode == 0, done.stderr
+        counts.append(sum(line.endswith("compile.py") for line in calls.read_text().splitlines()))
+    assert counts == [1, 1]
+
+
+# ---- Bad input ----
+
+
+def test_without_triton(archive, tmp_path):
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\nexit 1\n")
+    script.chmod(0o755)
+    done = for_gpu(archive, tmp_path / "m.coil", "--cache", tmp_path / "cache", "--set", f"cuda.python={script}")
+    assert done.returncode != 0
+    assert f"cuda.kernels=triton: {script} has no Triton; pip install triton, or set cuda.python" in done.stderr
+    assert not os.path.exists(tmp_path / "m.coil")
+
+
+def test_without_python(archive, tmp_path):
+    done = for_gpu(archive, tmp_path / "m.coil", "--set", "cuda.python=/nowhere/python")
+    assert done.returncode != 0 and "no Python /nowhere/python: set cuda.python to one that has Triton" in done.stderr
+
+
+def test_unknown_language(archive, tmp_path):
+    done = command("compile", archive, "-o", tmp_path / "m.coil", "--set", "cuda.kernels=metal")
+    assert done.returncode != 0 and "cuda.kernels is metal: it may be cuda or triton" in done.stderr
