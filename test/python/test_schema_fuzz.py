@@ -1,4 +1,4 @@
-"""Some draws of schema_fuzz.py: no crash, no internal error, and little that is still to do; some of schema_values.py."""
+"""Some draws of schema_fuzz.py: no crash, no internal error, little still to do; some of schema_values.py."""
 
 import json
 import subprocess
