@@ -221,7 +221,12 @@ Value normal_share(Rewriter& r) {
 
 Value logit(Rewriter& r) {
   Value x = is_floating(r.dtype(r["self"])) ? r["self"] : r.to(r["self"], DType::F32);
-  if (r.has("eps") && r.real("eps") >= 0) x = r.call("aten.clamp.default", {x, r.real("eps"), 1.0 - r.real("eps")});
+  if (r.has("eps") && r.real("eps") >= 0) {
+    const double low = r.real("eps");
+    // Where the bounds cross, the lower one counts below it, and the upper one, which clamp would take, above.
+    Value from_above = r.call("aten.clamp.default", {x, None{}, 1.0 - low});
+    x = r.where(r.call("aten.lt.Scalar", {x, low}), low, from_above);
+  }
   return r.call("aten.log.default", {r.div(x, r.call("aten.rsub.Scalar", {x, 1}))});
 }
 
