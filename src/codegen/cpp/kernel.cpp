@@ -585,7 +585,7 @@ Kernel Printer::finish() {
   // Each thread of a partition does its share of all iterations.
   const double point =
       nest_.partition ? work / static_cast<double>(std::max<std::int64_t>(1, env().hint_or(extent_, 1))) : work;
-  k.grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(32768.0 / point));
+  k.grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(32768.0 / std::max(point, 1.0)));
   k.may_fail = may_fail_;
   k.in_place = in_place();
   return k;
