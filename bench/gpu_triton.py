@@ -15,6 +15,8 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 
+from gpu_sides import queued
+
 
 @triton.jit
 def sum_kernel(x, y, out, n, BLOCK: tl.constexpr):
@@ -156,18 +158,6 @@ def cases():
     }
 
 
-def milliseconds(call, count=20):
-    for _ in range(3):
-        call()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(count):
-        call()
-    end.record()
-    torch.cuda.synchronize()
-    return begin.elapsed_time(end) / count
-
-
 def microseconds(call, seconds):
     """Of the host, a call: the least of rounds of 200 calls that are not waited for."""
     for _ in range(50):
@@ -199,7 +189,7 @@ def values():
             try:
                 far = distance(call(*args), want)
                 wrong += side == "coil" and not far <= tolerance
-                print(f"    {side:12s} {milliseconds(lambda: call(*args)):8.4f} ms   off by {far:.1e}", flush=True)
+                print(f"    {side:12s} {queued(lambda: call(*args)):8.4f} ms   off by {far:.1e}", flush=True)
             except Exception as error:
                 wrong += side == "coil"
                 print(f"    {side:12s} {str(error).strip().splitlines()[-1][:300]}", flush=True)

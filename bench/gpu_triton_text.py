@@ -15,18 +15,10 @@ import torch
 import torch.nn.functional as F
 
 import coil
+from gpu_rows import rms_norm, rope
+from gpu_sides import queued
 
 SIDES = {"CUDA C++": {"cuda.kernels": "cuda"}, "Triton text": {"cuda.kernels": "triton"}}
-
-
-def rms_norm(x, weight):
-    h = x.float()
-    return (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * weight
-
-
-def rotary(x, cosine, sine):
-    first, second = x.chunk(2, -1)
-    return x * cosine + torch.cat([-second, first], -1) * sine
 
 
 def cross_entropy(logits, target):
@@ -82,7 +74,7 @@ def cases():
         "running sum 4,096 x 8,192 f32": (lambda x: x.cumsum(-1), (make(4096, 8192),), 1e-4),
         "columns' running sum 4,096 x 4,096": (lambda x: x.cumsum(0), (make(4096, 4096),), 1e-4),
         "rotary 8 x 32 x 2,048 x 128 bf16": (
-            rotary,
+            rope,
             (make(8, 32, 2048, 128, dtype=half), make(2048, 128, dtype=half), make(2048, 128, dtype=half)),
             2e-2,
         ),
@@ -97,22 +89,6 @@ def cases():
             1e-4,
         ),
     }
-
-
-def milliseconds(call, calls):
-    """Of a call: the least of three rounds."""
-    for _ in range(3):
-        call()
-    rounds = []
-    for _ in range(3):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(calls):
-            call()
-        end.record()
-        torch.cuda.synchronize()
-        rounds.append(begin.elapsed_time(end) / calls)
-    return min(rounds)
 
 
 def distance(got, want):
@@ -144,7 +120,7 @@ def languages(function, args):
 
 
 def row(name, function, args, limit, calls):
-    want, wrong, cells = function(*args), 0, [f"{milliseconds(lambda: function(*args), calls):8.3f}"]
+    want, wrong, cells = function(*args), 0, [f"{queued(lambda: function(*args), calls, rounds=3):8.3f}"]
     backends = [("inductor", None)] + [("coil", options) for options in SIDES.values()]
     for backend, options in backends:
         torch._dynamo.reset()
@@ -152,7 +128,10 @@ def row(name, function, args, limit, calls):
             call = torch.compile(function, backend=backend, options=options, dynamic=False)
             far = distance(call(*args), want)
             wrong += backend == "coil" and not far <= limit
-            cells += [f"{far:8.1e}{' ' if far <= limit else '!'}", f"{milliseconds(lambda: call(*args), calls):8.3f}"]
+            cells += [
+                f"{far:8.1e}{' ' if far <= limit else '!'}",
+                f"{queued(lambda: call(*args), calls, rounds=3):8.3f}",
+            ]
         except Exception as error:
             wrong += backend == "coil"
             cells += [f"{type(error).__name__[:9]:>9}", f"{'':8}"]

@@ -59,7 +59,7 @@ SHARDS = 2
 
 def unit():
     """The unit tests in two processes side by side, each with every other test."""
-    build("debug", "unit_tests")
+    build("debug", "unit_tests", "device_conformance")
     command = ["build-debug/bin/unit_tests", "--gtest_brief=1"]
     # oneDNN brings GCC's OpenMP along, beside Clang's: threads of neither may spin while they wait for the other's.
     env = os.environ | {
@@ -138,7 +138,7 @@ PARTS = {"unit": unit, "lit": lit, "python": python, "fuzz": fuzz}
 def main(names):
     if unknown := [n for n in names if n not in PARTS]:
         sys.exit(f"unknown part {unknown[0]} ({', '.join(PARTS)})")
-    build("release", "all", "device_conformance")
+    build("release", "all")
     total, rows = [0, 0], []
     for name in names or [p for p in PARTS if p != "fuzz"]:
         print(f"== {name}", flush=True)

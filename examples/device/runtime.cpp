@@ -7,7 +7,7 @@
 namespace toy {
 namespace {
 
-using coil::runtime::KernelLibrary;
+using coil::runtime::HostKernels;
 using coil::runtime::Launch;
 
 constexpr int kDevices = 2;
@@ -22,21 +22,6 @@ struct Status {
   std::int64_t count;
 };
 
-class Kernels : public coil::runtime::LoadedKernels {
- public:
-  explicit Kernels(std::span<const std::vector<std::byte>> libraries) {
-    for (const auto& binary : libraries) libraries_.emplace_back(binary);
-  }
-  const void* find(const std::string& symbol) const override {
-    for (const KernelLibrary& library : libraries_)
-      if (void* address = library.find(symbol)) return address;
-    return nullptr;
-  }
-
- private:
-  std::vector<KernelLibrary> libraries_;
-};
-
 class Runtime : public coil::runtime::DeviceRuntime {
  public:
   Runtime(int index, std::shared_ptr<Memory> memory) : index_(index), memory_(std::move(memory)) {}
@@ -44,7 +29,7 @@ class Runtime : public coil::runtime::DeviceRuntime {
   std::unique_ptr<coil::runtime::LoadedKernels> load(const std::string& isa,
                                                      std::span<const std::vector<std::byte>> libraries) override {
     if (isa != kArchitecture) coil::fail("kernels for '{}' do not run on {}", isa, to_string(device()));
-    return std::make_unique<Kernels>(libraries);
+    return std::make_unique<HostKernels>(libraries);
   }
   std::unique_ptr<coil::runtime::Queue> make_queue() override { return std::make_unique<Queue>(index_, memory_); }
 

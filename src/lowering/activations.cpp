@@ -34,14 +34,6 @@ Value gelu(Value x, bool tanh_form) {
   return 0.5 * x * (1.0 + tanh(kBeta * (x + kKappa * (x * x * x))));
 }
 
-Value logit(Value x, const ops::Value& eps) {
-  if (!eps.is_none()) {  // no clip: the lower bound, which may be the greater of the two, counts
-    const double low = eps.as_double();
-    x = where(lt(x, low), x.number(low), where(gt(x, 1 - low), x.number(1 - low), x));
-  }
-  return log(x / (1.0 - x));
-}
-
 using Activation = Value (*)(Value x, const Values& args);
 
 const std::pair<const char*, Activation> kActivations[] = {
@@ -70,10 +62,6 @@ const std::pair<const char*, Activation> kActivations[] = {
     {"aten.softplus.default",
      [](Value x, const Values& a) { return softplus(x, parameter(a, 1, 1), parameter(a, 2, 20)); }},
     {"aten.log_sigmoid.default", [](Value x, const Values&) { return log_sigmoid(x); }},
-    {"aten.logit.default",
-     [](Value x, const Values& a) { return logit(x, a.size() > 1 ? a[1] : ops::Value(ops::None{})); }},
-    {"aten.special_logit.default",
-     [](Value x, const Values& a) { return logit(x, a.size() > 1 ? a[1] : ops::Value(ops::None{})); }},
     {"aten.threshold.default",
      [](Value x, const Values& a) { return where(le(x, a[1].as_double()), x.number(a[2].as_double()), x); }},
     {"aten.softshrink.default",

@@ -143,6 +143,12 @@ def first_difference(got, want, wrong):
     return f"at {list(index)} {got[index].item()}, expected {want[index].item()}"
 
 
+def ok(*command, **popen):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600, **popen)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
 def differences(got, want, tolerances=None):
     """Every difference between two sets of named tensors, as lines."""
     lines = [f"{k}: missing" for k in sorted(set(want) - set(got))]

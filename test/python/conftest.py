@@ -99,3 +99,11 @@ def fresh(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("COIL_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "torch"))
     torch._dynamo.reset()
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    """A folder that this build is installed in."""
+    folder = tmp_path_factory.mktemp("prefix")
+    coil_harness.ok("cmake", "--install", coil_harness.ROOT / "build", "--prefix", folder)
+    return folder

@@ -182,13 +182,13 @@ def start_worker(arguments):
 
 def sweep(arguments, ranges, jobs, found):
     """Each range by one of `jobs` workers; `found` is called with each finding, by one thread at a time."""
-    lock, todo = threading.Lock(), iter(ranges)
+    lock, waiting = threading.Lock(), iter(ranges)
 
     def run():
         worker = start_worker(arguments)
         while True:
             with lock:
-                part = next(todo, None)
+                part = next(waiting, None)
             if part is None:
                 worker.stdin.close()
                 worker.wait()

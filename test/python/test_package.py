@@ -6,22 +6,9 @@ import sys
 
 import pytest
 
-from coil_harness import ROOT, coil_ok
+from coil_harness import ROOT, coil_ok, ok
 
 PROGRAM = ROOT / "examples/cpp"
-
-
-def ok(*command, **popen):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600, **popen)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def prefix(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("prefix")
-    ok("cmake", "--install", ROOT / "build", "--prefix", folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -9,21 +9,6 @@
 namespace coil::runtime {
 namespace {
 
-class CpuKernels : public LoadedKernels {
- public:
-  explicit CpuKernels(std::span<const std::vector<std::byte>> libraries) {
-    for (const auto& binary : libraries) libraries_.emplace_back(binary);
-  }
-  const void* find(const std::string& symbol) const override {
-    for (const KernelLibrary& library : libraries_)
-      if (void* address = library.find(symbol)) return address;
-    return nullptr;
-  }
-
- private:
-  std::vector<KernelLibrary> libraries_;
-};
-
 class CpuQueue : public Queue {
  public:
   explicit CpuQueue(std::shared_ptr<OutputPool> pool) : pool_(std::move(pool)) {}
@@ -57,7 +42,7 @@ class CpuRuntime : public DeviceRuntime {
   std::unique_ptr<LoadedKernels> load(const std::string& isa,
                                       std::span<const std::vector<std::byte>> libraries) override {
     require_isa(isa);
-    return std::make_unique<CpuKernels>(libraries);
+    return std::make_unique<HostKernels>(libraries);
   }
   std::unique_ptr<Queue> make_queue() override { return std::make_unique<CpuQueue>(pool_); }
 

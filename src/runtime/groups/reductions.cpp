@@ -11,17 +11,6 @@
 namespace coil::runtime::groups {
 namespace {
 
-struct Add {
-  template <class T>
-  T operator()(T a, T b) const {
-    if constexpr (std::is_same_v<T, bool>)
-      return a || b;
-    else if constexpr (std::is_integral_v<T>)
-      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
-    else
-      return a + b;
-  }
-};
 struct Multiply {
   template <class T>
   T operator()(T a, T b) const {

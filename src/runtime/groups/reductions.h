@@ -1,11 +1,25 @@
 // How collectives combine elements: by name, for each dtype that has such a combination.
 #pragma once
 #include <string_view>
+#include <type_traits>
 
 #include "runtime/groups/transport.h"
 #include "tensor/dtype.h"
 
 namespace coil::runtime::groups {
+
+/// a + b: integers wrap around as two's complement does, booleans are joined by or.
+struct Add {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, bool>)
+      return a || b;
+    else if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
+    else
+      return a + b;
+  }
+};
 
 /// For `sum`, `avg` (a sum; `average` ends it), `product`, `min`, `max` (NaN wins), `band`, `bor`, `bxor`. 16-bit
 /// floats are combined as f32 and rounded each time. Throws Error for a dtype that has none.

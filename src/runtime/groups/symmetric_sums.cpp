@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "runtime/groups/reductions.h"
 #include "runtime/views/half.h"
 #include "support/error.h"
 
@@ -19,17 +20,6 @@ using Parts = std::vector<const std::byte*>;
 /// parts.
 using Sum = void (*)(const Parts& parts, std::byte* out, std::size_t begin, std::size_t end);
 
-/// Wraps around where integers overflow, as two's complement does.
-template <class T>
-T plus(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>)
-    return a || b;
-  else if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
-  else
-    return a + b;
-}
-
 template <class Stored, class Computed = Stored>
 void add_up(const Parts& parts, std::byte* out, std::size_t begin, std::size_t end) {
   Computed sums[kBlock];
@@ -40,7 +30,7 @@ void add_up(const Parts& parts, std::byte* out, std::size_t begin, std::size_t e
       if (r == 0)
         for (std::size_t i = 0; i < n; ++i) sums[i] = static_cast<Computed>(from[i]);
       else
-        for (std::size_t i = 0; i < n; ++i) sums[i] = plus(sums[i], static_cast<Computed>(from[i]));
+        for (std::size_t i = 0; i < n; ++i) sums[i] = Add()(sums[i], static_cast<Computed>(from[i]));
     }
     auto* to = reinterpret_cast<Stored*>(out) + first;
     for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<Stored>(sums[i]);

@@ -1,20 +1,17 @@
 #include "runtime/cuda/driver/modules.h"
 
 #include <charconv>
-#include <cstring>
 
 #include "support/error.h"
 
 namespace coil::runtime::cuda {
 namespace {
 
-bool is_ptx(std::span<const std::byte> binary) {
-  const auto* text = reinterpret_cast<const char*>(binary.data());
-  return std::string_view(text, binary.size()).substr(0, 4096).find(".version") != std::string_view::npos &&
-         !(binary.size() > 4 && std::memcmp(text,
-                                            "\x7f"
-                                            "ELF",
-                                            4) == 0);
+bool is_elf(std::span<const std::byte> binary) {
+  constexpr std::string_view kMagic =
+      "\x7f"
+      "ELF";
+  return std::string_view(reinterpret_cast<const char*>(binary.data()), binary.size()).starts_with(kMagic);
 }
 
 class CudaKernels : public LoadedKernels {
@@ -38,7 +35,7 @@ class CudaKernels : public LoadedKernels {
     Module module = nullptr;
     std::string log;
     Result result;
-    if (is_ptx(binary)) {
+    if (!is_elf(binary)) {  // text, in the driver's eyes, which it reads to its end
       std::string text(reinterpret_cast<const char*>(binary.data()), binary.size());
       result = load_module(device_->driver(), text.c_str(), module, log);
     } else {
@@ -90,9 +87,9 @@ std::unique_ptr<LoadedKernels> load_modules(std::shared_ptr<const CudaDevice> de
   auto kernels = std::make_unique<CudaKernels>(device);
   bool loaded = libraries.empty();
   if (runs_on(isa, device->capability()))
-    for (const auto& binary : libraries) loaded = (!is_ptx(binary) && kernels->add(binary)) || loaded;
+    for (const auto& binary : libraries) loaded = (is_elf(binary) && kernels->add(binary)) || loaded;
   if (!loaded)
-    for (const auto& binary : libraries) loaded = (is_ptx(binary) && kernels->add(binary)) || loaded;
+    for (const auto& binary : libraries) loaded = (!is_elf(binary) && kernels->add(binary)) || loaded;
   if (loaded) return kernels;
   if (kernels->last() == kUnsupportedPtxVersion)
     fail(
