@@ -243,7 +243,8 @@ def _inputs_of(exported, file):
     if file:
         from safetensors.torch import load_file
 
-        given = load_file(file)
+        # `state.h` of `coil run` is the placeholder `state_h`.
+        given = {name.replace(".", "_"): tensor for name, tensor in load_file(file).items()}
         if missing := [n for n in names if n not in given]:
             raise _native.Error(f"{file}: no {', '.join(missing)}; the program takes {', '.join(names)}")
         return [given[n] for n in names]

@@ -4,7 +4,7 @@ import sys
 
 import torch
 
-from coil_harness import ENVIRONMENT, ROOT, coil, export
+from coil_harness import ENVIRONMENT, ROOT, coil, export, run
 
 WITH_COIL = ENVIRONMENT | {"PYTHONPATH": str(ROOT / "build/python")}
 
@@ -53,6 +53,19 @@ def test_right_program(tmp_path):
     code, told = bisect(archive, "--out", tmp_path / "found")
     assert code == 0 and "every result is as in eager" in told
     assert not (tmp_path / "found").exists()
+
+
+class Named(torch.nn.Module):
+    def forward(self, state):
+        return state["h"] * 2 + state["c"]
+
+
+def test_inputs_are_those_of_coil_run(tmp_path):
+    archive, given = tmp_path / "named.pt2", {"state.h": torch.randn(3), "state.c": torch.randn(3)}
+    export(Named(), ({"h": torch.ones(3), "c": torch.ones(3)},), archive)
+    run(archive, given, tmp_path)
+    code, told = bisect(archive, "--inputs", tmp_path / "in.safetensors", "--out", tmp_path / "found")
+    assert code == 0 and "every result is as in eager" in told, told
 
 
 def test_bad_input(tmp_path):

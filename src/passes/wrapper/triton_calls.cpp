@@ -3,6 +3,7 @@
 #include "codegen/triton/compile.h"
 
 namespace coil::wrapper {
+
 void call_triton_kernels(Program& p) {
   std::vector<std::shared_ptr<const ops::UserKernel>> made(p.kernels.size());
   for (std::size_t k = 0; k < p.kernels.size(); ++k)

@@ -148,9 +148,9 @@ class Allocation final : public SymmetricMemory {
     if (others.empty()) return;
     const Offer& other = all[static_cast<std::size_t>(others[0])];
     fail(
-        "process group '{}': the communication buffers of rank {} are planned otherwise than those of rank 0 ({} "
-        "bytes, "
-        "plan {}; rank 0: {} bytes, plan {}); all ranks must run the same program, compiled by the same Coil",
+        "process group '{}': the communication buffers of rank {} are planned otherwise than those of rank 0 "
+        "({} bytes, plan {}; rank 0: {} bytes, plan {}); all ranks must run the same program, compiled by the same "
+        "Coil",
         group(), fmt::join(others, ", "), other.bytes, other.plan.substr(0, 8), all[0].bytes, all[0].plan.substr(0, 8));
   }
 
