@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::size_t kWorthKeeping = 10;     // scalar operations of a vector that another dimension has no part in
 constexpr std::int64_t kRunForWhatStays = 8;  // points of that dimension
+constexpr std::int64_t kFullPiece = 32;       // contiguous elements from which more gain nothing
+constexpr double kStoreWeight = 1.5;          // of a contiguous store against a contiguous load
 
 /// Every index expression of a nest, loads, stores and index values alike.
 std::vector<Expr> all_indices(const LoopNest& nest) {
@@ -62,6 +64,7 @@ class Builder {
     std::vector<LoopDim> sorted;
     for (auto& [key, k] : keys) sorted.push_back(dims[k]);
     dims = std::move(sorted);
+    end_in_contiguous(dims);
   }
 
   /// Merges neighbours that every index walks as one.
@@ -142,6 +145,30 @@ class Builder {
     const auto of_var = [&](Expr e) { return sym::contains(e, var); };
     const auto does = [&](Scalar a) { return known.at(a); };
     return std::ranges::any_of(n->index, of_var) || std::ranges::any_of(n->args, does) || (n->mask && does(n->mask));
+  }
+
+  /// A dimension that is near in every access may be contiguous in none (the middle one where three are turned
+  /// around): the last is then the one along which the most bytes lie side by side, in pieces worth a vector.
+  void end_in_contiguous(std::vector<LoopDim>& dims) {
+    if (dims.empty() || contiguous_bytes(dims.back()) > 0) return;
+    auto best = std::ranges::max_element(dims, {}, [&](const LoopDim& d) { return contiguous_bytes(d); });
+    if (contiguous_bytes(*best) > 0) std::rotate(best, best + 1, dims.end());
+  }
+
+  /// Bytes of the accesses that are contiguous along a dimension, short ones counted in part, stores more than loads.
+  double contiguous_bytes(const LoopDim& dim) {
+    double sum = 0;
+    const auto add = [&](ir::BufferId b, Expr index, double factor) {
+      auto linear = sym::linear_in(index, dim.var);
+      if (linear && linear->coefficient.is_constant(1)) sum += factor * weight(b);
+    };
+    for (const Statement& s : nest_.statements) {
+      for (Scalar n : ir::topological(std::span(&s.body, 1)))
+        if (n->op == ScalarOp::LinearLoad) add(n->buffer, n->index[0], 1);
+      if (s.stored) add(s.op->outs[0], s.store, kStoreWeight);
+    }
+    const std::int64_t size = graph_.env().hint_or(dim.size, kFullPiece);
+    return sum * static_cast<double>(std::min(size, kFullPiece));
   }
 
   double weight(ir::BufferId b) {

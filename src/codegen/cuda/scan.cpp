@@ -1,5 +1,5 @@
 // Scans along one dimension: a block walks a row in chunks and carries the total from one to the next; columns are one
-// thread's each where they lie side by side.
+// thread's each where they lie side by side and are many, and shared by the warps of a block where they are few.
 //
 // Of few long rows each chunk is a block's (a tile), in one pass: a block tells the others what its tile comes to and
 // adds up what all tiles before it came to, in an order that only the tile's place decides, so that results do not
@@ -251,9 +251,105 @@ class ScanRows {
   std::vector<Scalar> loads_;
 };
 
-}  // namespace
+/// Columns that lie side by side are lanes' each. A block walks 32 of them in chunks; in a chunk each of its warps
+/// scans `unroll` points of every column by itself, then adds what the warps above it and the chunks before come to.
+class ScanColumns {
+ public:
+  ScanColumns(Body& b, const LaunchConfig& config)
+      : b_(b),
+        s_(scan_of(b)),
+        c_(combine_of(s_)),
+        along_(b.nest.inner[0]),
+        index_(b.index_type()),
+        warps_(config.team),
+        turns_(config.unroll),
+        columns_(config.threads / config.team),
+        chunk_(warps_ * turns_),
+        whole_(b.env().statically_known_multiple_of(along_.size, chunk_)),
+        count_(b.env().simplify(product_of(b.nest.outer))),
+        nodes_(roots_of(statements_of(b.nest))) {}
 
-Kernel cuda_scan_columns(Body& b, const LaunchConfig& config) {
+  Kernel print() {
+    b_.line("const int lane = threadIdx.x % {0}, warp = threadIdx.x / {0};", columns_);
+    b_.line("const {0} column = ({0})blockIdx.x * {1} + lane;", index_, columns_);
+    // All threads of a block meet at its barriers: those beside the last column walk it too, and write nothing.
+    b_.line("const bool inside = column < {};", b_.text(count_));
+    b_.line("const {0} w = inside ? column : {1} - 1;", index_, b_.text(count_));
+    decode(b_, b_.nest.outer, "w");
+    const Exprs moving{along_.var};
+    b_.hoist(nodes_, moving);
+    b_.head(fmt::format("__shared__ {} h[2][{}][{}];", c_.type, warps_, columns_));
+    b_.line("{} carry = {};", c_.type, c_.identity);
+    b_.put("int side = 0;");
+    b_.block(fmt::format("for ({0} q0 = 0; q0 < {1}; q0 += {2})", index_, b_.text(along_.size), chunk_), [&] {
+      read();
+      add_warps();
+      write();
+    });
+    return b_.finish({.grid = {sym::ceil_div(count_, columns_), 1, 1}, .block = columns_ * warps_});
+  }
+
+ private:
+  /// The thread's points of the chunk that are inside of the column.
+  void points(const std::string& condition, const std::function<void()>& inside) {
+    b_.put("#pragma unroll");
+    b_.block(fmt::format("for (int m = 0; m < {}; ++m)", turns_), [&] {
+      b_.line("const {0} {1} = q0 + warp * {2} + m;", index_, along_.var.name(), turns_);
+      const std::string ends = whole_ ? "" : fmt::format("{} < {}", along_.var.name(), b_.text(along_.size));
+      const std::string both = condition + (condition.empty() || ends.empty() ? "" : " && ") + ends;
+      if (both.empty())
+        inside();
+      else
+        b_.block(fmt::format("if ({})", both), inside);
+    });
+  }
+
+  /// The thread's points, each with those before it: all are loaded before the first is added.
+  void read() {
+    b_.line("{} y[{}];", c_.type, turns_);
+    if (!whole_) {
+      b_.put("#pragma unroll");
+      b_.line("for (int m = 0; m < {}; ++m) y[m] = {};", turns_, c_.identity);
+    }
+    points("", [&] {
+      const std::string x = b_.name(s_.body);
+      b_.line("y[m] = {}({});", c_.lift, x);
+    });
+    b_.put("#pragma unroll");
+    b_.line("for (int m = 1; m < {0}; ++m) y[m] = {1}(y[m - 1], y[m]);", turns_, c_.op);
+  }
+
+  /// What stands before the thread's points: the chunks before, then the warps above.
+  void add_warps() {
+    b_.line("h[side][warp][lane] = y[{}];", turns_ - 1);
+    b_.put("c_sync();");
+    b_.line("{} before = carry;", c_.type);
+    b_.put("#pragma unroll");
+    b_.block(fmt::format("for (int k = 0; k < {}; ++k)", warps_), [&] {
+      b_.put("if (k == warp) before = carry;");
+      b_.line("carry = {}(carry, h[side][k][lane]);", c_.op);
+    });
+    // The other half of the memory is free: who writes it has passed the barrier behind its last reader.
+    b_.put("side ^= 1;");
+  }
+
+  void write() {
+    points("inside", [&] { b_.store(s_, fmt::format("{}({}(before, y[m]))", c_.value, c_.op)); });
+  }
+
+  Body& b_;
+  const Statement& s_;
+  const Combine c_;
+  const LoopDim along_;
+  const std::string index_;
+  const int warps_, turns_, columns_, chunk_;
+  const bool whole_;
+  const Expr count_;
+  const std::vector<Scalar> nodes_;
+};
+
+/// A column for each thread.
+Kernel scan_columns_alone(Body& b, const LaunchConfig& config) {
   const Statement& s = scan_of(b);
   const Combine c = combine_of(s);
   const std::string index = b.index_type();
@@ -273,6 +369,12 @@ Kernel cuda_scan_columns(Body& b, const LaunchConfig& config) {
     b.store(s, fmt::format("{}(a)", c.value));
   });
   return b.finish({.grid = {sym::ceil_div(count, config.threads), 1, 1}, .block = config.threads});
+}
+
+}  // namespace
+
+Kernel cuda_scan_columns(Body& b, const LaunchConfig& config) {
+  return config.team > 1 ? ScanColumns(b, config).print() : scan_columns_alone(b, config);
 }
 
 Kernel cuda_scan(Body& b, const LaunchConfig& config) { return ScanRows(b, config).print(); }

@@ -52,7 +52,8 @@ BlockShape scan_block(const LaunchConfig& c, std::optional<std::int64_t> length)
 }
 
 BlockShape scan_column_block(const LaunchConfig& c, std::optional<std::int64_t> length) {
-  return with_warps(inner_block(c.threads, length, kColumnRows, kColumnRows), c.threads);
+  const int down = std::max(kColumnRows, c.team > 1 ? c.team * c.unroll : 0);
+  return with_warps(inner_block(c.threads / c.team, length, down, down), c.threads);
 }
 
 }  // namespace coil::codegen

@@ -28,7 +28,8 @@ KernelPlan plan_kernel(ir::Graph& graph, const LoopNest& nest, const target::Tar
   if (std::holds_alternative<ir::Scatter>(nest.statements[0].op->node))
     return ScatterPlan{choose({scatter_config(scatter_facts(graph, nest), target)}, request)};
   if (std::ranges::any_of(nest.statements, [](const Statement& s) { return s.role == Role::Scan; })) {
-    if (scans_columns(nest)) return ScanColumnPlan{choose({scan_column_config()}, request)};
+    if (scans_columns(nest))
+      return ScanColumnPlan{choose(scan_column_configs(scan_facts(graph, nest), costs), request)};
     return ScanPlan{choose(scan_configs(scan_facts(graph, nest), costs), request)};
   }
   if (!std::ranges::all_of(nest.statements, [](const Statement& s) { return s.role == Role::Outer; }))

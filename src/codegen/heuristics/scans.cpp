@@ -8,8 +8,10 @@
 namespace coil::codegen {
 namespace {
 
-constexpr int kScanThreads = 256;  // of a block, at most, where rows are many
-constexpr int kScanTurns = 4;      // vectors of a thread in a chunk, at most
+constexpr int kScanThreads = 256;    // of a block, at most, where rows are many
+constexpr int kScanTurns = 4;        // vectors of a thread in a chunk, at most
+constexpr int kColumnThreads = 128;  // of a block whose threads walk a column each
+constexpr int kColumnPoints = 8;     // of a column, that a thread reads before it adds the first
 
 }  // namespace
 
@@ -48,6 +50,19 @@ std::vector<LaunchConfig> scan_configs(const ScanFacts& f, const target::Costs& 
   return out;
 }
 
-LaunchConfig scan_column_config() { return {.threads = 128, .unroll = 8, .looped = true}; }
+std::vector<LaunchConfig> scan_column_configs(const ScanFacts& f, const target::Costs& costs) {
+  const int warp = costs.threads_of_warp, most = costs.threads_of_block / warp;
+  auto config = [&](int team) {
+    return LaunchConfig{
+        .threads = team > 1 ? warp * team : kColumnThreads, .unroll = kColumnPoints, .looped = true, .team = team};
+  };
+  // More threads share a column until the machine is full, or each has but a chunk's points.
+  int team = 1;
+  while (team < most && f.rows * team < costs.threads() / 2 && f.length > std::int64_t{team} * kColumnPoints) team *= 2;
+  std::vector<LaunchConfig> out{config(team)};
+  for (int other : {team * 2, team / 2, team / 4, 1})
+    if (other >= 1 && other <= most) add_candidate(out, config(other));
+  return out;
+}
 
 }  // namespace coil::codegen

@@ -1,4 +1,5 @@
-// Scans along one dimension: a block walks a row in chunks, or has one chunk of it; columns are one thread's each.
+// Scans along one dimension: a block walks a row in chunks, or has one chunk of it; columns are one
+// thread's each, or several threads'.
 #pragma once
 #include "codegen/heuristics/launch_config.h"
 #include "codegen/loop_nest.h"
@@ -20,7 +21,7 @@ ScanFacts scan_facts(ir::Graph&, const LoopNest&);
 
 /// A chunk has `threads * unroll` vectors.
 std::vector<LaunchConfig> scan_configs(const ScanFacts&, const target::Costs&);
-/// A thread walks a column, `unroll` points of it at once.
-LaunchConfig scan_column_config();
+/// `team` threads share a column, each with `unroll` points of it at once: one where columns fill the machine.
+std::vector<LaunchConfig> scan_column_configs(const ScanFacts&, const target::Costs&);
 
 }  // namespace coil::codegen
