@@ -59,6 +59,7 @@ constexpr GraphStep kConstants[] = {
 
 constexpr LoopStep kLoop[] = {
     {&passes::kChooseWinograd},
+    {&passes::kChooseStrides},
     {&passes::kFusePostOps, with_epilogues},
     {&passes::kEliminateDeadOperations},
     {&passes::kChooseLayouts},

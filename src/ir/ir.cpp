@@ -26,6 +26,17 @@ void for_each_root(const Operation& op, F&& f) {
 
 }  // namespace
 
+Scalar Operation::body() const {
+  return std::visit(
+      [](const auto& n) -> Scalar {
+        if constexpr (requires { n.body; })
+          return n.body;
+        else
+          return nullptr;
+      },
+      node);
+}
+
 const Exprs& Operation::sizes() const {
   static const Exprs none;
   return std::visit(

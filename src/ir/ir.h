@@ -196,6 +196,8 @@ struct Operation {
   const Exprs& sizes() const;
   const Exprs& reduced() const;
   bool is_loop() const { return node.index() < 4; }
+  /// What a loop computes at a point; null of what is no loop.
+  Scalar body() const;
   /// Runs for what it does to the program, not for a value.
   bool has_effect() const {
     return std::holds_alternative<Assertion>(node) || std::holds_alternative<Control>(node) ||

@@ -6,6 +6,10 @@
 namespace coil::library_ops {
 
 std::vector<Descriptor> product_ops() {
+  const std::vector<Operand> grouped{
+      {"x", "[S, K]"},
+      {"matrices", "[G, K, N]"},
+      {"offsets", "[G]", "ascending, int32 or int64; a call fails where they do not ascend or exceed S"}};
   return {
       {.name = std::string(linear::kName),
        .sentence = "y = x weight + bias over the last dimension of x, where the weight is one matrix.",
@@ -31,11 +35,16 @@ std::vector<Descriptor> product_ops() {
        .sentence =
            "Runs of rows, each times a matrix of its own: the rows up to the first offset meet the first matrix, "
            "from there up to the second offset the second, and so on. Rows behind the last offset become 0.",
-       .operands = {{"x", "[S, K]"},
-                    {"matrices", "[G, K, N]"},
-                    {"offsets", "[G]", "ascending, int32 or int64; a call fails where they do not ascend or exceed S"}},
+       .operands = grouped,
        .results = {{"y", "[S, N]"}},
        .attributes = {}},
+      {.name = std::string(grouped_matmul::kBlocked),
+       .sentence = "grouped_matmul in 16 bits on a GPU, by a kernel that reads the offsets itself. Rows begin on 16 "
+                   "bytes, and so do the matrices' rows or columns.",
+       .operands = grouped,
+       .results = {{"y", "[S, N]"}},
+       .attributes = {},
+       .traits = {Trait::Kernel}},
       {.name = std::string(winograd_products::kName),
        .sentence =
            "The products of Winograd's minimal filtering between its transforms, n = m + 2 for tiles of m by m: while "

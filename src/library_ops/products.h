@@ -48,7 +48,7 @@ namespace matmul {
 inline constexpr std::string_view kName = "matmul";
 }
 namespace grouped_matmul {
-inline constexpr std::string_view kName = "grouped_matmul";
+inline constexpr std::string_view kName = "grouped_matmul", kBlocked = "blocked_grouped_matmul";
 }
 
 namespace winograd_products {

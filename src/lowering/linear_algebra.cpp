@@ -348,6 +348,24 @@ Lowered outer(Context& ctx, const Values& args) {
                          element_at(ctx, ctx.tensor(args[1]), {ctx.graph.ivar(1)}, sizes).cast(t));
 }
 
+/// Whether matrices lie so that 16 bytes of a row, along `dim`, are read at once.
+bool lies_in_vectors(const BufferView& v, std::size_t dim) {
+  const std::int64_t vector = 16 / static_cast<std::int64_t>(size_of(v.dtype));
+  const auto whole = [&](Expr e) { return e.constant() && *e.constant() % vector == 0; };
+  for (std::size_t d = 0; d < v.sizes.size(); ++d)
+    if (d == dim ? !v.strides[d].is_constant(1) || !whole(v.sizes[d]) : !whole(v.strides[d])) return false;
+  return whole(v.offset);
+}
+
+/// Whether a kernel of Coil's own takes the product; else a library multiplies run by run.
+bool has_grouped_kernel(const Context& ctx, const BufferView& x, const BufferView& w, const BufferView& y) {
+  const DType t = x.dtype;
+  const ir::Layout& layout = ctx.graph.buffer(x.buffer).layout;
+  return ctx.graph.target(layout.device).has(target::Feature::GroupedProducts) &&
+         (t == DType::BF16 || t == DType::F16) && w.dtype == t && y.dtype == t && lies_in_vectors(x, 1) &&
+         lies_in_vectors(y, 1) && (lies_in_vectors(w, 2) || lies_in_vectors(w, 1));
+}
+
 /// Runs of rows times a matrix for each run (the experts of a mixture), where the runs end being data.
 Lowered grouped(Context& ctx, const Values& args) {
   const TensorBox x = ctx.tensor(args[0]), w = ctx.tensor(args[1]);
@@ -355,8 +373,9 @@ Lowered grouped(Context& ctx, const Values& args) {
   if (x.rank() != 2 || w.rank() != 3 || args[2].is_none() || !plain)
     refuse(ctx, "is compiled for rows and a batch of matrices, without bias and in the type of the rows");
   auto [box, out] = library_result(ctx, ctx.result().dtype, ctx.result().sizes, ctx.result().strides);
-  add_library_call(ctx, "grouped_matmul", {},
-                   {library_operand(x), library_operand(w), library_operand(ctx.tensor(args[2]))}, {out});
+  const BufferView rows = library_operand(x), matrices = library_operand(w);
+  add_library_call(ctx, has_grouped_kernel(ctx, rows, matrices, out) ? "blocked_grouped_matmul" : "grouped_matmul", {},
+                   {rows, matrices, library_operand(ctx.tensor(args[2]))}, {out});
   return box;
 }
 

@@ -241,20 +241,9 @@ class Fuser {
       for (Expr s : ir::runtime_symbols(graph_, op)) definitions_[s] = item;
   }
 
-  static ir::Scalar body_of(const Operation& op) {
-    return std::visit(
-        [](const auto& n) -> ir::Scalar {
-          if constexpr (requires { n.body; })
-            return n.body;
-          else
-            return nullptr;
-        },
-        op.node);
-  }
-
   static std::vector<ir::Scalar> random_bits_of(const Operation& op) {
     std::vector<ir::Scalar> out;
-    if (const ir::Scalar body = body_of(op))
+    if (const ir::Scalar body = op.body())
       for (ir::Scalar s : ir::topological({&body, 1}))
         if (s->op == ir::ScalarOp::Random) out.push_back(s);
     return out;
@@ -267,7 +256,7 @@ class Fuser {
   }
 
   static std::size_t body_ops(const Operation& op) {
-    const ir::Scalar body = body_of(op);
+    const ir::Scalar body = op.body();
     return body ? body->ops : 0;
   }
 
@@ -384,12 +373,12 @@ class Fuser {
   bool bodies_fit(const Group& group, const Info& info, const Operation& op, const Member& member,
                   std::string& reason) const {
     if (info.scalar_ops + body_ops(op) <= choices_.max_scalar_ops()) return true;
-    std::vector<std::pair<const Member*, std::vector<ir::Scalar>>> bodies{{&member, {body_of(op)}}};
+    std::vector<std::pair<const Member*, std::vector<ir::Scalar>>> bodies{{&member, {op.body()}}};
     for (const Member& m : group.members) {
       auto alike = std::find_if(bodies.begin(), bodies.end(),
                                 [&](const auto& b) { return b.first->ivars == m.ivars && b.first->rvars == m.rvars; });
       if (alike == bodies.end()) alike = bodies.insert(alike, {&m, {}});
-      alike->second.push_back(body_of(graph_.operations()[m.op]));
+      alike->second.push_back(graph_.operations()[m.op].body());
     }
     std::size_t ops = 0;
     for (const auto& [over, roots] : bodies) ops += distinct_ops(roots);

@@ -47,7 +47,10 @@ Target cuda(int index, std::string arch) {
       .product_vector_bytes = 16,
       .largest_attention_head = generation == 90 ? 256 : 128,
       .costs = gpu_costs()};
-  if (generation >= kFirstWithTf32) out.features.add(Feature::AttentionKernels);
+  if (generation >= kFirstWithTf32) {
+    out.features.add(Feature::AttentionKernels);
+    out.features.add(Feature::GroupedProducts);
+  }
   if (generation >= kFirstWithClusters)
     out.features.add(Feature::VectorAtomics);
   else
@@ -58,11 +61,12 @@ Target cuda(int index, std::string arch) {
 }
 
 Target emulated_cuda(std::string arch) {
-  return {.arch = std::move(arch),
-          .features = {Feature::ThreadGrids, Feature::ProductsIntoRows, Feature::VectorAtomics,
-                       Feature::WatchedLifetimes, Feature::PostOps, Feature::PackedWeights, Feature::NanLoss},
-          .product_vector_bytes = 16,
-          .costs = gpu_costs()};
+  return {
+      .arch = std::move(arch),
+      .features = {Feature::ThreadGrids, Feature::ProductsIntoRows, Feature::VectorAtomics, Feature::WatchedLifetimes,
+                   Feature::PostOps, Feature::PackedWeights, Feature::NanLoss, Feature::GroupedProducts},
+      .product_vector_bytes = 16,
+      .costs = gpu_costs()};
 }
 
 const Target& host() {

@@ -5,6 +5,7 @@
 
 #include "codegen/backends.h"
 #include "codegen/cuda/attention.h"
+#include "codegen/cuda/grouped.h"
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
@@ -66,9 +67,13 @@ class CudaBackend : public Backend {
   Kernel kernel(ir::Graph& graph, LoopNest nest) const override {
     return print_cuda_nest(graph, std::move(nest), target_, request_);
   }
-  bool has_template(std::string_view op) const override { return is_cuda_sort(op) || is_cuda_attention(op); }
+  bool has_template(std::string_view op) const override {
+    return is_cuda_sort(op) || is_cuda_attention(op) || is_cuda_grouped(op);
+  }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
-    return is_cuda_attention(call.op) ? cuda_attention(graph, call, target_.costs) : cuda_sort(graph, call);
+    return is_cuda_attention(call.op) ? cuda_attention(graph, call, target_.costs)
+           : is_cuda_grouped(call.op) ? cuda_grouped_product(graph, call, target_.costs)
+                                      : cuda_sort(graph, call);
   }
 
   std::optional<KernelParts> batch(const KernelParts& parts, std::size_t buffers, std::size_t count) const override {

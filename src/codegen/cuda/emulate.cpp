@@ -6,6 +6,7 @@
 #include "codegen/cpp/backend.h"
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/backend.h"
+#include "codegen/cuda/grouped.h"
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/prelude.h"
 #include "codegen/cuda/sort.h"
@@ -18,8 +19,8 @@ namespace coil::codegen {
 namespace {
 
 /// What a kernel whose threads wait for each other calls, by how it begins.
-constexpr std::string_view kWaiting[] = {"c_sync",   "c_reduce_warp", "c_scan_warp", "c_lane_",    "c_sort<",
-                                         "c_merge<", "c_digit_",      "c_radix_",    "c_attention"};
+constexpr std::string_view kWaiting[] = {"c_sync",   "c_reduce_warp", "c_scan_warp", "c_lane_",     "c_sort<",
+                                         "c_merge<", "c_digit_",      "c_radix_",    "c_attention", "c_grouped"};
 
 class EmulatedBackend : public Backend {
  public:
@@ -47,9 +48,12 @@ class EmulatedBackend : public Backend {
   Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override {
     return on_cpu(print_cuda_scatter(graph, op, target_, request_));
   }
-  bool has_template(std::string_view op) const override { return is_cuda_sort(op) || cpp_->has_template(op); }
+  bool has_template(std::string_view op) const override {
+    return is_cuda_sort(op) || is_cuda_grouped(op) || cpp_->has_template(op);
+  }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     if (is_cuda_sort(call.op)) return on_cpu(cuda_sort(graph, call));
+    if (is_cuda_grouped(call.op)) return on_cpu(cuda_grouped_product(graph, call, target_.costs));
     if (call.op != library_ops::attention::kName || call.inputs[0].dtype != DType::F32)
       return cpp_->template_kernel(graph, call);
     ir::Extern blocked = call;
@@ -70,7 +74,7 @@ class EmulatedBackend : public Backend {
     std::erase(units, "");
     for (std::string& u : units) {
       u = device::whole("cuda/emulated.h") + cuda_prelude() + special_functions_on_cuda(u) +
-          sym::code_helpers(sym::Language::Cuda) + attention_on_cuda(u) + u;
+          sym::code_helpers(sym::Language::Cuda) + attention_on_cuda(u) + grouped_on_cuda(u) + u;
       out.source += u;
     }
     for (auto& library : compile_shared(toolchain_, units, {.jobs = options.jobs, .cache_folder = options.cache}))

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "codegen/cuda/attention.h"
+#include "codegen/cuda/grouped.h"
 #include "device/pieces.h"
 #include "sym/print.h"
 
@@ -38,7 +39,8 @@ std::string special_functions_on_cuda(std::string_view kernels) {
 
 std::string cuda_head(std::string_view kernels, bool launches_early) {
   return std::string(launches_early ? "#define C_DEPENDENT\n" : "") + cuda_machine() + cuda_prelude() +
-         special_functions_on_cuda(kernels) + sym::code_helpers(sym::Language::Cuda) + attention_on_cuda(kernels);
+         special_functions_on_cuda(kernels) + sym::code_helpers(sym::Language::Cuda) + attention_on_cuda(kernels) +
+         grouped_on_cuda(kernels);
 }
 
 }  // namespace coil::codegen

@@ -53,6 +53,7 @@ struct c_block {
   u32 now = 0;
   vector<u64> slots;
   vector<array<f32, 6>> matrices;  // operands of the matrix unit
+  vector<const u16*> rows;         // of matrices that are loaded
   function<void()> body;
 };
 static thread_local c_block* c_here = nullptr;
@@ -173,6 +174,8 @@ C_FN void c_copy_ahead(void* to, const void* from, bool there) {
     memset(to, 0, 16);
 }
 C_FN void c_copies_arrive() {}
+C_FN void c_copies_begun() {}
+template <int N> C_FN void c_copies_arrive_but() {}
 C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
   c_block* const block = c_here;
   block->matrices.resize(block->fibers.size());
@@ -183,6 +186,29 @@ C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
   for (u32 e = 0; e < 4; ++e)
     for (u32 k = 0; k < 8; ++k)
       d[e] += warp[lane / 4 * 4 + k % 4][e / 2 + k / 4 * 2] * warp[(lane % 4 * 2 + e % 2) * 4 + k % 4][4 + k / 4];
+  c_wait();
+}
+// What each lane of the warp names, once all have.
+C_FN const u16* const* c_rows_of_lanes(const u16* row) {
+  c_block* const block = c_here;
+  block->rows.resize(block->fibers.size());
+  block->rows[block->now] = row;
+  c_wait();
+  return &block->rows[block->now / 32 * 32];
+}
+C_FN void c_load_matrices(u32 (&r)[4], const u16* row) {
+  const u16* const* const rows = c_rows_of_lanes(row);
+  const u32 lane = c_here->now % 32;
+  for (u32 m = 0; m < 4; ++m) memcpy(&r[m], rows[m * 8 + lane / 4] + lane % 4 * 2, 4);
+  c_wait();
+}
+C_FN void c_load_transposed(u32 (&r)[4], const u16* row) {
+  const u16* const* const rows = c_rows_of_lanes(row);
+  const u32 lane = c_here->now % 32;
+  for (u32 m = 0; m < 4; ++m) {
+    const u16* const* const pair = rows + m * 8 + lane % 4 * 2;
+    r[m] = pair[0][lane / 4] | (u32)pair[1][lane / 4] << 16;
+  }
   c_wait();
 }
 template <class T> static T* c_shared_of(T* p, u32) { return p; }
@@ -214,6 +240,23 @@ C_FN u16 c_put_f16(f32 x) {
 }
 C_FN u32 c_put_bf16_pair(f32 x, f32 y) { return c_put_bf16(x) | (u32)c_put_bf16(y) << 16; }
 C_FN u32 c_put_f16_pair(f32 x, f32 y) { return c_put_f16(x) | (u32)c_put_f16(y) << 16; }
+template <bool BF16> C_FN void c_matrix_add_16(f32 (&d)[4], const u32 (&a)[4], const u32* b) {
+  c_block* const block = c_here;
+  block->matrices.resize(block->fibers.size());
+  const u32 lane = block->now % 32;
+  auto* const warp = &block->matrices[block->now - lane];
+  for (int i = 0; i < 6; ++i) warp[lane][(size_t)i] = c_f32_of(i < 4 ? a[i] : b[i - 4]);
+  c_wait();
+  const auto get = [&](u32 of, u32 word, u32 half) {
+    const u16 bits = (u16)(c_bits_of(warp[of][word]) >> 16 * half);
+    return BF16 ? c_f32_of((u32)bits << 16) : c_get_f16(bits);
+  };
+  for (u32 e = 0; e < 4; ++e)
+    for (u32 k = 0; k < 16; ++k)
+      d[e] += get(lane / 4 * 4 + k % 8 / 2, e / 2 + k / 8 * 2, k % 2) *
+              get((lane % 4 * 2 + e % 2) * 4 + k % 8 / 2, 4 + k / 8, k % 2);
+  c_wait();
+}
 C_FN f32 c_ex2(f32 x) { return exp2f(x); }
 C_FN f32 c_rcp_fast(f32 x) { return 1 / x; }
 C_FN f32 c_product_of(f32 x, f32 y) { return x * y; }

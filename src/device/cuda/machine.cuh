@@ -112,6 +112,9 @@ C_FN void c_copy_ahead(void* to, const void* from, bool there) {
                : "memory");
 }
 C_FN void c_copies_arrive() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+// Copies since the last of these belong together; all arrive but the last N of what belongs together.
+C_FN void c_copies_begun() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+template <int N> C_FN void c_copies_arrive_but() { asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
 // 16 by 8 numbers of a times 8 by 8 of b, of which the matrix unit takes the first 11 digits: a thread has rows lane /
 // 4 and 8 further of columns lane % 4 and 4 further; rows lane % 4 and 4 further of column lane / 4.
 C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
@@ -120,6 +123,35 @@ C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(c_bits_of(a[0])), "r"(c_bits_of(a[1])), "r"(c_bits_of(a[2])), "r"(c_bits_of(a[3])), "r"(c_bits_of(b[0])),
         "r"(c_bits_of(b[1])));
+}
+// Four matrices of 8 by 8 in 16 bits: lanes 8 m to 8 m + 7 name the rows of matrix m. A thread has of each, as one
+// word, elements lane % 4 * 2 and the next of row lane / 4; transposed, of column lane / 4.
+C_FN void c_load_matrices(u32 (&r)[4], const u16* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"((u32)__cvta_generic_to_shared(row))
+               : "memory");
+}
+C_FN void c_load_transposed(u32 (&r)[4], const u16* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"((u32)__cvta_generic_to_shared(row))
+               : "memory");
+}
+// 16 by 16 numbers of a times 16 by 8 of b, in 16 bits. A thread has pairs of neighbours: of a in rows lane / 4 and 8
+// further from column lane % 4 * 2 on, then in both rows 8 columns further; of b in column lane / 4 from row lane % 4 *
+// 2 on, and 8 rows further; and of d in rows lane / 4 and 8 further from column lane % 4 * 2 on.
+template <bool BF16> C_FN void c_matrix_add_16(f32 (&d)[4], const u32 (&a)[4], const u32* b) {
+  if (BF16)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
+        "%2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 #endif
 template <class T> C_FN T* c_shared_of(T* p, u32 rank) {

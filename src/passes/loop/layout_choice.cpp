@@ -78,15 +78,7 @@ class ChannelsLast {
     const Exprs& sizes = op.sizes();
     std::vector<BufferId> result;
     if (!op.is_loop() || sizes.size() < 3) return result;
-    Scalar body = std::visit(
-        [](const auto& node) -> Scalar {
-          if constexpr (requires { node.body; })
-            return node.body;
-          else
-            return nullptr;
-        },
-        op.node);
-    for (Scalar load : loads(body))
+    for (Scalar load : loads(op.body()))
       if (load->op == ScalarOp::Load && load->index.size() == sizes.size() && load->index[0] == graph_.ivar(0) &&
           sym::contains(load->index[1], graph_.ivar(1)) &&
           !graph_.buffer(load->buffer).layout.sizes.back().is_constant(1))

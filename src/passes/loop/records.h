@@ -6,6 +6,7 @@
 #include "passes/loop/nan_guards.h"
 #include "passes/loop/pack_weights.h"
 #include "passes/loop/part_writes.h"
+#include "passes/loop/stride_choice.h"
 #include "passes/loop/tf32.h"
 #include "passes/loop/winograd.h"
 #include "passes/pass.h"
@@ -37,6 +38,9 @@ inline constexpr LoopPass kFusePostOps{
     on_loops<ir::fuse_post_ops>};
 inline constexpr LoopPass kEliminateDeadOperations{"eliminate-dead-operations", "Operations that nothing reads go.",
                                                    on_loops<ir::eliminate_dead_operations>};
+inline constexpr LoopPass kChooseStrides{
+    "choose-strides", "Sums of transposed and row-major operands are row-major where most of what moves with them is.",
+    on_loops<ir::choose_strides>};
 inline constexpr LoopPass kChooseLayouts{
     "choose-layouts", "Strides that lowering left open are settled: channels last through convolutional nets.",
     on_loops<ir::choose_layouts>};

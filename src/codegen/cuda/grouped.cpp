@@ -1,0 +1,90 @@
+#include "codegen/cuda/grouped.h"
+
+#include <fmt/format.h>
+
+#include "codegen/cuda/plain_kernel.h"
+#include "codegen/heuristics/grouped.h"
+#include "device/pieces.h"
+#include "library_ops/products.h"
+
+namespace coil::codegen {
+namespace {
+
+/// The kernel of one call. A block has some rows of one run and some columns; which run the offsets tell.
+class GroupedKernel : public PlainKernel {
+ public:
+  GroupedKernel(ir::Graph& graph, const ir::Extern& call, const target::Costs& costs)
+      : graph_(graph),
+        x_(call.inputs[0]),
+        matrices_(call.inputs[1]),
+        offsets_(call.inputs[2]),
+        y_(call.outputs[0]),
+        along_(!matrices_.strides[2].is_constant(1)),
+        config_(grouped_config({.rows = graph.env().hint_or(x_.sizes[0], 1 << 12),
+                                .groups = graph.env().hint_or(matrices_.sizes[0], 8),
+                                .along = along_},
+                               costs)) {
+    add(x_, "u16", false);
+    add(matrices_, "u16", false);
+    add(offsets_, offset_type(), false);
+    add(y_, "u16", true);
+  }
+
+  Kernel print() {
+    const std::string x = fmt::format("c_matrix{{{}, {}}}", at(0, x_), scalar(x_.strides[0])),
+                      rows = scalar(x_.sizes[0]), depth = scalar(x_.sizes[1]),
+                      w = fmt::format("c_matrix{{{}, {}}}", at(1, matrices_),
+                                      scalar(matrices_.strides[along_ ? 2 : 1])),
+                      each = scalar(matrices_.strides[0]), columns = scalar(matrices_.sizes[2]),
+                      offsets = fmt::format("c_offsets<{}>{{{}, {}, (int){}}}", offset_type(), at(2, offsets_),
+                                            scalar(offsets_.strides[0]), scalar(offsets_.sizes[0])),
+                      y = fmt::format("{}, {}", at(3, y_), scalar(y_.strides[0]));
+    const std::string function =
+        fmt::format("c_grouped_product<{}, {}, {}, {}>", x_.dtype == DType::BF16, along_, config_.rows, config_.unroll);
+    Kernel kernel = write("coil_grouped_", std::to_string(config_.threads), pointers_,
+                          fmt::format("  C_DYNAMIC_SHARED(shared);\n  {}((u16*)shared, {}, {}, {}, {}, {}, {}, {}, {}, "
+                                      "status);\n",
+                                      function, x, rows, depth, w, each, columns, offsets, y));
+    // Each run has one tile that is not full at most, and so have the rows of none.
+    const Expr tiles = sym::floor_div(x_.sizes[0], config_.rows) + matrices_.sizes[0] + 1;
+    kernel.launch =
+        Launch{.grid = {graph_.env().simplify(tiles * sym::ceil_div(matrices_.sizes[2], kGroupedColumns)), 1, 1},
+               .block = config_.threads,
+               .shared_bytes = config_.shared_bytes};
+    kernel.may_fail = true;
+    return kernel;
+  }
+
+ private:
+  std::string_view offset_type() const { return offsets_.dtype == DType::I64 ? "i64" : "i32"; }
+
+  void add(const ir::BufferView& view, std::string_view type, bool written) {
+    pointers_.push_back({fmt::format("{}{}*", written ? "" : "const ", type), fmt::format("p{}", k_.buffers.size())});
+    k_.buffers.push_back(view.buffer);
+    k_.written.push_back(written);
+  }
+
+  std::string at(int pointer, const ir::BufferView& view) {
+    return fmt::format("p{} + {}", pointer, scalar(view.offset));
+  }
+
+  ir::Graph& graph_;
+  const ir::BufferView &x_, &matrices_, &offsets_, &y_;
+  const bool along_;
+  const LaunchConfig config_;
+  std::vector<Parameter> pointers_;
+};
+
+}  // namespace
+
+bool is_cuda_grouped(std::string_view op) { return op == library_ops::grouped_matmul::kBlocked; }
+
+Kernel cuda_grouped_product(ir::Graph& graph, const ir::Extern& call, const target::Costs& costs) {
+  return GroupedKernel(graph, call, costs).print();
+}
+
+std::string grouped_on_cuda(std::string_view kernels) {
+  return kernels.find(" c_grouped") == std::string_view::npos ? "" : device::whole("cuda/grouped.cuh");
+}
+
+}  // namespace coil::codegen

@@ -1,0 +1,20 @@
+// Products of runs of rows with a matrix each, in 16 bits: how many rows a block takes, and how many pieces of its
+// operands it has in shared memory at once.
+#pragma once
+#include "codegen/heuristics/launch_config.h"
+#include "target/target.h"
+
+namespace coil::codegen {
+
+struct GroupedFacts {
+  std::int64_t rows = 1, groups = 1;  ///< known, or hints
+  bool along = false;                 ///< what is summed over lies side by side in the matrices
+};
+
+/// Columns of a block, and elements of a piece along the dimension that is summed over.
+inline constexpr int kGroupedColumns = 128, kGroupedPiece = 32;
+
+/// `rows` of a block and `unroll` pieces under way, with the `shared_bytes` for them.
+LaunchConfig grouped_config(const GroupedFacts&, const target::Costs&);
+
+}  // namespace coil::codegen
