@@ -23,6 +23,7 @@ import json
 import math
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -39,6 +40,7 @@ SIDES = {
 PEERS = ("eager", "inductor", "inductor graphs")
 COIL = ("coil", "coil graphs")
 ALLOWED = 1.5  # of eager's own distance from f32
+OTHERS_TURNS = 60  # seconds in which the models that were prepared beside one are timed
 
 
 class Results:
@@ -229,17 +231,19 @@ def prepare(case, side, allocated):
         return None, figures | {"error": sides.line(error)}
 
 
-def measure(name, mode, chosen, results, profiled):
+def measure(name, mode, chosen, results, profiled, limit):
     """Prepares all sides while other processes do; times them when nobody else is busy."""
     import torch
 
     import gpu_sides as sides
 
     with results.locked("quiet", shared=True):
+        signal.alarm(round(limit))  # one that takes too long ends here, so that the others' turn comes
         case = Case(name, mode)
         torch.cuda.empty_cache()
         allocated = torch.cuda.memory_allocated()
         prepared = {side: prepare(case, side, allocated) for side in chosen}
+        signal.alarm(0)
     with results.locked("quiet"):
         for side, (call, figures) in prepared.items():
             if call:
@@ -268,7 +272,7 @@ def sweep(a, names, modes, chosen, results):
             name, mode = waiting.pop(0)
             sides = chosen if a.again else missing(results.read(), name, mode, chosen)
             command = [sys.executable, __file__, "--one", name, "--modes", mode, "--sides", ",".join(sides)]
-            command += ["--results", str(results.path), *(["--profile"] if a.profile else [])]
+            command += ["--results", str(results.path), "--limit", str(a.limit), *(["--profile"] if a.profile else [])]
             command += [x for s in a.set for x in ("--set", s)]
             said = tempfile.TemporaryFile("w+")
             running.append((name, mode, time.monotonic(), said, subprocess.Popen(command, stderr=said)))
@@ -279,7 +283,7 @@ def sweep(a, names, modes, chosen, results):
             return
         for item in list(running):
             name, mode, start, file, process = item
-            if process.poll() is None and time.monotonic() - start < a.limit:
+            if process.poll() is None and time.monotonic() - start < a.limit + OTHERS_TURNS:
                 continue
             process.kill()
             file.seek(0)
@@ -306,7 +310,7 @@ def main():
     p.add_argument("--results", default="build-gpu/zoo.json")
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--seconds", type=float, default=1e9)
-    p.add_argument("--limit", type=float, default=240, help="seconds of one model")
+    p.add_argument("--limit", type=float, default=240, help="seconds of one model until it is timed")
     p.add_argument("--again", action="store_true")
     p.add_argument("--profile", action="store_true")
     p.add_argument("--set", action="append", default=[])
@@ -322,7 +326,7 @@ def main():
         import gpu_sides
 
         gpu_sides.OPTIONS.update(s.split("=", 1) for s in a.set)
-        return measure(a.one, a.modes, chosen, results, a.profile)
+        return measure(a.one, a.modes, chosen, results, a.profile, a.limit)
     from zoo_models import MODELS
 
     sweep(a, a.names.split(",") if a.names else list(MODELS), a.modes.split(","), chosen, results)
