@@ -55,6 +55,7 @@ Target cuda(int index, std::string arch) {
     out.features.add(Feature::VectorAtomics);
   else
     out.costs.blocks_of_cluster = 1;
+  if (generation == 90) out.features.add(Feature::Warpgroups);
   // Their multiprocessors have 228 KiB.
   if (generation == 90 || generation == 100) out.costs.shared_bytes_of_block = 113 << 10;
   return out;

@@ -17,6 +17,7 @@ enum class Feature : std::uint8_t {
   SplitsOverBlocks,  ///< a reduction with few results is split, so that there are blocks enough to fill the device
   FastDivision,      ///< a division costs no more than the load beside it
   AttentionKernels,  ///< attention in f32 has kernels of Coil's own, forward and backward
+  Warpgroups,        ///< four warps multiply matrices in shared memory while they go on, in code for this family alone
   GroupedProducts,   ///< products of runs of rows in 16 bits have a kernel of Coil's own
   BatchedLaunches,   ///< launches cost so much that equal kernels are put into one
   MeasuredLaunches,  ///< launch configurations and algorithms of products can be timed as the program is compiled

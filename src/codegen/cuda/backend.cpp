@@ -72,7 +72,7 @@ class CudaBackend : public Backend {
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     return is_cuda_attention(call.op) ? cuda_attention(graph, call, target_.costs)
-           : is_cuda_grouped(call.op) ? cuda_grouped_product(graph, call, target_.costs)
+           : is_cuda_grouped(call.op) ? cuda_grouped_product(graph, call, target_)
                                       : cuda_sort(graph, call);
   }
 
@@ -90,11 +90,13 @@ class CudaBackend : public Backend {
     std::vector<std::string> bodies(units);
     for (const std::string& k : kernels)
       *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
-    for (std::string& body : bodies) {
-      body = cuda_head(body, launches_early()) + body;
-      out.source += body;
+    std::vector<CudaSource> sources;
+    for (const std::string& body : bodies) {
+      const bool own = target_.has(target::Feature::Warpgroups) && !grouped_on_cuda(body).empty();
+      sources.push_back({cuda_head(body, launches_early()) + body, own});
+      out.source += sources.back().text;
     }
-    out.libraries = compile_cuda(options_.nvrtc, bodies,
+    out.libraries = compile_cuda(options_.nvrtc, sources,
                                  {.arch = target_.arch, .jobs = options.jobs, .cache_folder = options.cache});
     return out;
   }

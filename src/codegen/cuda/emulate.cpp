@@ -53,7 +53,7 @@ class EmulatedBackend : public Backend {
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     if (is_cuda_sort(call.op)) return on_cpu(cuda_sort(graph, call));
-    if (is_cuda_grouped(call.op)) return on_cpu(cuda_grouped_product(graph, call, target_.costs));
+    if (is_cuda_grouped(call.op)) return on_cpu(cuda_grouped_product(graph, call, target_));
     if (call.op != library_ops::attention::kName || call.inputs[0].dtype != DType::F32)
       return cpp_->template_kernel(graph, call);
     ir::Extern blocked = call;

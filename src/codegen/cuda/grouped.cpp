@@ -13,7 +13,7 @@ namespace {
 /// The kernel of one call. A block has some rows of one run and some columns; which run the offsets tell.
 class GroupedKernel : public PlainKernel {
  public:
-  GroupedKernel(ir::Graph& graph, const ir::Extern& call, const target::Costs& costs)
+  GroupedKernel(ir::Graph& graph, const ir::Extern& call, const target::Target& target)
       : graph_(graph),
         x_(call.inputs[0]),
         matrices_(call.inputs[1]),
@@ -22,8 +22,9 @@ class GroupedKernel : public PlainKernel {
         along_(!matrices_.strides[2].is_constant(1)),
         config_(grouped_config({.rows = graph.env().hint_or(x_.sizes[0], 1 << 12),
                                 .groups = graph.env().hint_or(matrices_.sizes[0], 8),
-                                .along = along_},
-                               costs)) {
+                                .along = along_,
+                                .warpgroups = target.has(target::Feature::Warpgroups)},
+                               target.costs)) {
     add(x_, "u16", false);
     add(matrices_, "u16", false);
     add(offsets_, offset_type(), false);
@@ -41,7 +42,7 @@ class GroupedKernel : public PlainKernel {
                       y = fmt::format("{}, {}", at(3, y_), scalar(y_.strides[0]));
     const std::string function =
         fmt::format("c_grouped_product<{}, {}, {}, {}>", x_.dtype == DType::BF16, along_, config_.rows, config_.unroll);
-    Kernel kernel = write("coil_grouped_", std::to_string(config_.threads), pointers_,
+    Kernel kernel = write("coil_grouped_", bounds(), pointers_,
                           fmt::format("  C_DYNAMIC_SHARED(shared);\n  {}((u16*)shared, {}, {}, {}, {}, {}, {}, {}, {}, "
                                       "status);\n",
                                       function, x, rows, depth, w, each, columns, offsets, y));
@@ -56,6 +57,9 @@ class GroupedKernel : public PlainKernel {
   }
 
  private:
+  std::string bounds() const {
+    return std::to_string(config_.threads) + (config_.min_blocks ? fmt::format(", {}", config_.min_blocks) : "");
+  }
   std::string_view offset_type() const { return offsets_.dtype == DType::I64 ? "i64" : "i32"; }
 
   void add(const ir::BufferView& view, std::string_view type, bool written) {
@@ -79,8 +83,8 @@ class GroupedKernel : public PlainKernel {
 
 bool is_cuda_grouped(std::string_view op) { return op == library_ops::grouped_matmul::kBlocked; }
 
-Kernel cuda_grouped_product(ir::Graph& graph, const ir::Extern& call, const target::Costs& costs) {
-  return GroupedKernel(graph, call, costs).print();
+Kernel cuda_grouped_product(ir::Graph& graph, const ir::Extern& call, const target::Target& target) {
+  return GroupedKernel(graph, call, target).print();
 }
 
 std::string grouped_on_cuda(std::string_view kernels) {

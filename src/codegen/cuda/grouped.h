@@ -12,7 +12,7 @@ namespace coil::codegen {
 /// matrices [G, K, N], offsets [G] -> y [S, N]. Rows of x and y are dense and begin on 16 bytes; of the matrices either
 /// dimension is dense and the other one's steps are whole 16 bytes.
 bool is_cuda_grouped(std::string_view op);
-Kernel cuda_grouped_product(ir::Graph&, const ir::Extern& call, const target::Costs&);
+Kernel cuda_grouped_product(ir::Graph&, const ir::Extern& call, const target::Target&);
 
 /// The device functions that `kernels` call, to stand behind the prelude; nothing where they call none.
 std::string grouped_on_cuda(std::string_view kernels);

@@ -153,7 +153,7 @@ Nvrtc::Code Nvrtc::compile(const std::string& source, const std::string& arch) c
   return out;
 }
 
-std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::span<const std::string> sources,
+std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::span<const CudaSource> sources,
                                                  const CompileCudaOptions& options) {
   std::vector<std::vector<std::byte>> out(2 * sources.size());
   std::vector<std::size_t> missing;
@@ -162,8 +162,8 @@ std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::s
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (options.cache_folder) {
       Hasher hasher;
-      hasher.add(nvrtc.version()).add(options.arch);
-      entries[i] = *options.cache_folder / to_hex(hasher.add(sources[i]).digest());
+      hasher.add(nvrtc.version()).add(options.arch).add(sources[i].own_instructions ? "own" : "");
+      entries[i] = *options.cache_folder / to_hex(hasher.add(sources[i].text).digest());
       auto cubin = read_binary(entries[i].string() + ".cubin"), ptx = read_binary(entries[i].string() + ".ptx");
       if (cubin && ptx) {
         out[2 * i] = std::move(*cubin);
@@ -180,7 +180,8 @@ std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::s
     for (std::size_t at; (at = next++) < missing.size();) {
       const std::size_t i = missing[at];
       try {
-        Nvrtc::Code code = nvrtc.compile(sources[i], options.arch);
+        Nvrtc::Code code = nvrtc.compile(sources[i].text, options.arch);
+        if (sources[i].own_instructions) code.cubin = nvrtc.compile(sources[i].text, options.arch + "a").cubin;
         const auto text = std::as_bytes(std::span(code.ptx));
         out[2 * i] = std::move(code.cubin);
         out[2 * i + 1].assign(text.begin(), text.end());

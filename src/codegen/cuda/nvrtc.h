@@ -45,8 +45,15 @@ struct CompileCudaOptions {
   std::optional<std::filesystem::path> cache_folder;
 };
 
+struct CudaSource {
+  std::string text;
+  /// It gains by instructions that no later architecture has: its cubin is for the family's own (`sm_90a`). The PTX is
+  /// not, so that it runs on later ones.
+  bool own_instructions = false;
+};
+
 /// The cubin and the PTX of each source, in order (two entries a source). What the cache holds is not compiled.
-std::vector<std::vector<std::byte>> compile_cuda(const std::string& nvrtc_path, std::span<const std::string> sources,
+std::vector<std::vector<std::byte>> compile_cuda(const std::string& nvrtc_path, std::span<const CudaSource> sources,
                                                  const CompileCudaOptions&);
 
 /// The architecture of a GPU, as its driver says; nothing where there is none of that number.

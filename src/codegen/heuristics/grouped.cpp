@@ -9,6 +9,9 @@ constexpr int kThreads = 256;       // eight warps, in two rows of four
 constexpr int kMostStages = 4;      // pieces under way
 constexpr int kBetween = 8;         // elements between two rows in shared memory
 constexpr std::int64_t kBytes = 2;  // of an element
+// Of shared memory, where warpgroups multiply: three pieces of 64 elements of 128 rows and 128 columns, and what it
+// takes to begin at a multiple of 1,024.
+constexpr std::int64_t kOfWarpgroups = 3 * kBytes * 64 * 256 + 1024;
 
 }  // namespace
 
@@ -20,7 +23,12 @@ LaunchConfig grouped_config(const GroupedFacts& f, const target::Costs& costs) {
                                          : std::int64_t{kGroupedPiece} * (kGroupedColumns + kBetween);
   const std::int64_t stage = kBytes * (of_rows + of_matrix);
   const std::int64_t stages = std::clamp<std::int64_t>(costs.shared_bytes_of_block / stage, 2, kMostStages);
-  return {.threads = kThreads, .unroll = static_cast<int>(stages), .rows = rows, .shared_bytes = stages * stage};
+  const std::int64_t bytes = f.warpgroups && rows == 128 ? kOfWarpgroups : stages * stage;
+  return {.threads = kThreads,
+          .unroll = static_cast<int>(stages),
+          .rows = rows,
+          .min_blocks = f.warpgroups ? 2 : 0,
+          .shared_bytes = bytes};
 }
 
 }  // namespace coil::codegen

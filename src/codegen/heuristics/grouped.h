@@ -9,6 +9,7 @@ namespace coil::codegen {
 struct GroupedFacts {
   std::int64_t rows = 1, groups = 1;  ///< known, or hints
   bool along = false;                 ///< what is summed over lies side by side in the matrices
+  bool warpgroups = false;            ///< four warps multiply what lies in shared memory (sm_90a)
 };
 
 /// Columns of a block, and elements of a piece along the dimension that is summed over.

@@ -88,28 +88,82 @@ C_FN void c_multiply_piece(f32 (&acc)[M / 32][4][4], const u16* a, const u16* b,
   }
 }
 
-// y = x times the group's matrix. ALONG: elements of a matrix that are summed over lie side by side, so that a row of
-// it is one of y's columns.
-template <bool BF16, bool ALONG, int M, int STAGES, class Offset>
-C_FN void c_grouped_product(u16* shared, const c_matrix& x, i64 rows, i64 depth, const c_matrix& w, i64 each,
-                            i64 columns, const c_offsets<Offset>& offsets, u16* y, i64 y_row, i64* status) {
+// The sums of a tile, M rows by 128 columns, from `from` on, over `depth` elements.
+struct c_operands {
+  c_matrix x, w;
+  i64 first, end, from, columns, depth;
+};
+
+#ifdef C_WARPGROUPS
+// R rows of 64 elements, as c_shared_matrix wants them: of those rows and elements that are not there, zeros.
+template <int R, int WIDE>
+C_FN void c_fetch_pieces(u16* to, const c_matrix& m, i64 first, i64 rows, i64 from, i64 end) {
+#pragma unroll
+  for (int k = 0; k < R * WIDE / 256; ++k) {
+    const int c = k * 256 + (int)threadIdx.x, r = c / WIDE, e = c % WIDE;
+    const bool there = first + r < rows && from + e * 8 < end;
+    c_copy_ahead(to + (e / 8 * R + r) * 64 + ((e ^ r) % 8) * 8, m.at + (there ? (first + r) * m.row + from + e * 8 : 0),
+                 there);
+  }
+}
+
+// A warpgroup has 64 of 128 rows. Three pieces of 64 along the sum are in shared memory: one on its way, one that is
+// multiplied, and one whose products may still run.
+template <bool BF16, bool ALONG> C_FN void c_sums_by_warpgroups(f32 (&acc)[64], u16* shared, const c_operands& o) {
+  constexpr int stages = 3, of_a = 128 * 64, stage = 2 * of_a;
+  shared += (1024 - (u32)__cvta_generic_to_shared(shared) % 1024) % 1024 / 2;
+  const int pieces = (int)((o.depth + 63) / 64), group = threadIdx.x / 128;
+  const auto fetch = [&](int piece) {
+    u16* const a = shared + piece % stages * stage;
+    const i64 at = (i64)piece * 64;
+    if (piece < pieces) {
+      c_fetch_pieces<128, 8>(a, o.x, o.first, o.end, at, o.depth);
+      if (ALONG)
+        c_fetch_pieces<128, 8>(a + of_a, o.w, o.from, o.columns, at, o.depth);
+      else
+        c_fetch_pieces<64, 16>(a + of_a, o.w, at, o.depth, o.from, o.columns);
+    }
+    c_copies_begun();
+  };
+  fetch(0);
+  for (int piece = 0; piece < pieces; ++piece) {
+    c_copies_arrive_but<0>();
+    c_shared_written();
+    c_sync();
+    // Where it goes, no warpgroup has products running any more: each waited for all but its last.
+    fetch(piece + 1);
+    const u16* const at = shared + piece % stages * stage;
+    u64 a = c_shared_matrix(at + group * (64 * 64), 1024, 0), b = c_shared_matrix(at + of_a, 1024, 64 * 128);
+    c_warpgroup_begin();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      c_warpgroup_add<BF16, !ALONG>(acc, a, b);
+      a += 32 >> 4, b += (ALONG ? 32 : 16 * 128) >> 4;
+    }
+    c_warpgroup_begun();
+    c_warpgroup_wait<1>();
+  }
+  c_warpgroup_wait<0>();
+#pragma unroll
+  for (int i = 0; i < 64; ++i) c_opaque(acc[i]);
+}
+#endif
+
+// A warp has M / 2 rows by 32 columns.
+template <bool BF16, bool ALONG, int M, int STAGES>
+C_FN void c_sums_by_warps(f32 (&acc)[M / 32][4][4], u16* shared, const c_operands& o) {
   constexpr int of_a = M * 40, of_b = ALONG ? 128 * 40 : 32 * 136, stage = of_a + of_b;
-  const i64 across = (columns + 127) / 128, from = blockIdx.x % across * 128;
-  const c_group_tile tile = c_find_group<M>(offsets, rows, blockIdx.x / across, status);
-  if (tile.first >= tile.end) return;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, down = warp / 4 * (M / 2), right = warp % 4 * 32;
-  f32 acc[M / 32][4][4] = {};
-  const bool some = tile.group < offsets.count;
-  const c_matrix matrix{w.at + (some ? tile.group * each : 0), w.row};
-  const int pieces = some ? (int)((depth + 31) / 32) : 0;
+  const int pieces = (int)((o.depth + 31) / 32);
   const auto fetch = [&](int piece) {
     u16* const a = shared + piece % STAGES * stage;
+    const i64 at = (i64)piece * 32;
     if (piece < pieces) {
-      c_fetch_along<M>(a, x, tile.first, tile.end, (i64)piece * 32, depth);
+      c_fetch_along<M>(a, o.x, o.first, o.end, at, o.depth);
       if (ALONG)
-        c_fetch_along<128>(a + of_a, matrix, from, columns, (i64)piece * 32, depth);
+        c_fetch_along<128>(a + of_a, o.w, o.from, o.columns, at, o.depth);
       else
-        c_fetch_across(a + of_a, matrix, (i64)piece * 32, depth, from, columns);
+        c_fetch_across(a + of_a, o.w, at, o.depth, o.from, o.columns);
     }
     c_copies_begun();
   };
@@ -122,15 +176,51 @@ C_FN void c_grouped_product(u16* shared, const c_matrix& x, i64 rows, i64 depth,
     const u16* const a = shared + piece % STAGES * stage;
     c_multiply_piece<BF16, ALONG, M>(acc, a + down * 40, a + of_a + (ALONG ? right * 40 : right), lane);
   }
+}
+
+template <bool BF16> C_FN void c_store_pair(u16* y, i64 y_row, const c_operands& o, i64 row, i64 column, f32 p, f32 q) {
+  if (row >= o.end || column >= o.columns) return;
+  *(u32*)(y + row * y_row + column) = BF16 ? c_put_bf16_pair(p, q) : c_put_f16_pair(p, q);
+}
+
+// y = x times the group's matrix. ALONG: elements of a matrix that are summed over lie side by side, so that a row of
+// it is one of y's columns.
+template <bool BF16, bool ALONG, int M, int STAGES, class Offset>
+C_FN void c_grouped_product(u16* shared, const c_matrix& x, i64 rows, i64 depth, const c_matrix& w, i64 each,
+                            i64 columns, const c_offsets<Offset>& offsets, u16* y, i64 y_row, i64* status) {
+  const i64 across = (columns + 127) / 128;
+  const c_group_tile tile = c_find_group<M>(offsets, rows, blockIdx.x / across, status);
+  if (tile.first >= tile.end) return;
+  const bool some = tile.group < offsets.count;
+  const c_operands o{x,
+                     {w.at + (some ? tile.group * each : 0), w.row},
+                     tile.first,
+                     tile.end,
+                     blockIdx.x % across * 128,
+                     columns,
+                     some ? depth : 0};
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#ifdef C_WARPGROUPS
+  if (M == 128) {
+    f32 acc[64] = {};
+    c_sums_by_warpgroups<BF16, ALONG>(acc, shared, o);
+#pragma unroll
+    for (int n = 0; n < 16; ++n)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        c_store_pair<BF16>(y, y_row, o, tile.first + warp * 16 + half * 8 + lane / 4, o.from + n * 8 + lane % 4 * 2,
+                           acc[n * 4 + half * 2], acc[n * 4 + half * 2 + 1]);
+    return;
+  }
+#endif
+  f32 acc[M / 32][4][4] = {};
+  c_sums_by_warps<BF16, ALONG, M, STAGES>(acc, shared, o);
 #pragma unroll
   for (int m = 0; m < M / 32; ++m)
 #pragma unroll
     for (int n = 0; n < 4; ++n)
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const i64 row = tile.first + down + m * 16 + lane / 4 + half * 8, column = from + right + n * 8 + lane % 4 * 2;
-        if (row >= tile.end || column >= columns) continue;
-        const f32 p = acc[m][n][half * 2], q = acc[m][n][half * 2 + 1];
-        *(u32*)(y + row * y_row + column) = BF16 ? c_put_bf16_pair(p, q) : c_put_f16_pair(p, q);
-      }
+      for (int half = 0; half < 2; ++half)
+        c_store_pair<BF16>(y, y_row, o, tile.first + warp / 4 * (M / 2) + m * 16 + half * 8 + lane / 4,
+                           o.from + warp % 4 * 32 + n * 8 + lane % 4 * 2, acc[m][n][half * 2], acc[m][n][half * 2 + 1]);
 }

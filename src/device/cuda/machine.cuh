@@ -154,6 +154,61 @@ template <bool BF16> C_FN void c_matrix_add_16(f32 (&d)[4], const u32 (&a)[4], c
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 #endif
+// What only this family of GPUs has: four warps multiply matrices that lie in shared memory, while they go on.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define C_WARPGROUPS 1
+// A matrix whose dense dimension lies in pieces of 128 bytes, 16 bytes of them exchanged by the number of the piece
+// modulo 8, from a multiple of 1,024 bytes on. `groups`: bytes from eight pieces to the next eight; `blocks`: to the
+// next 64 elements of the dense dimension, where that is not the one that is summed over.
+C_FN u64 c_shared_matrix(const u16* at, u32 groups, u32 blocks) {
+  const u64 address = (u64)((u32)__cvta_generic_to_shared(at) >> 4 & 0x3fffu);
+  return address | (u64)(blocks >> 4) << 16 | (u64)(groups >> 4) << 32 | (u64)1 << 62;
+}
+// Between copies to shared memory, which have arrived, and products that read them.
+C_FN void c_shared_written() { asm volatile("fence.proxy.async;" : : : "memory"); }
+C_FN void c_warpgroup_begin() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
+C_FN void c_warpgroup_begun() { asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory"); }
+template <int N> C_FN void c_warpgroup_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(N) : "memory");
+}
+// d += 64 by 16 numbers of a times 16 by 128 of b, whose rows (ACROSS) or columns are dense. Warp w of the four has
+// rows 16 w and on; a thread has pairs as in c_matrix_add_16, eight columns after eight columns.
+template <bool BF16, int ACROSS> C_FN void c_warpgroup_add(f32 (&d)[64], u64 a, u64 b) {
+  if (BF16)
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, "
+        "%10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, "
+        "%29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, 1, "
+        "1, 1, 0, %66;"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
+          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
+          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
+          "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
+          "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
+          "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
+          "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        : "l"(a), "l"(b), "n"(ACROSS));
+  else
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, "
+        "%10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, "
+        "%29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, 1, "
+        "1, 1, 0, %66;"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
+          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
+          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
+          "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
+          "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
+          "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
+          "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        : "l"(a), "l"(b), "n"(ACROSS));
+}
+C_FN void c_opaque(f32& x) { asm volatile("" : "+f"(x) : : "memory"); }
+#endif
 template <class T> C_FN T* c_shared_of(T* p, u32 rank) {
   T* q;
   asm("mapa.u64 %0, %1, %2;" : "=l"(q) : "l"(p), "r"(rank));
