@@ -24,6 +24,8 @@ class Work {
   /// Returns when it is done. Throws Error where it failed, at every call.
   virtual void wait() = 0;
   virtual bool is_done() = 0;
+  /// On a device with streams: what is queued on the stream from now on waits for it, and the host does not.
+  virtual void wait_on(void* /*stream*/) { wait(); }
 };
 using Started = std::shared_ptr<Work>;
 
@@ -41,6 +43,9 @@ class ProcessGroup {
   virtual int size() const = 0;
   /// Where the memory lies that it exchanges.
   virtual Device device() const = 0;
+  /// On a device with streams: the next exchange begins when what is queued on this one is done. `recorded`: the stream
+  /// is being recorded, and the exchange with it.
+  virtual void order_behind(void* /*stream*/, bool /*recorded*/) {}
 
   /// In place, by one of reductions.h.
   virtual Started all_reduce(void* data, Elements, std::string_view reduce) = 0;
@@ -63,7 +68,8 @@ class ProcessGroup {
 struct GroupOptions {
   std::string name;
   std::string backend = "gloo";
-  int rank = 0;  ///< in the group
+  Device device;  ///< where the memory lies that is exchanged
+  int rank = 0;   ///< in the group
   std::vector<int> ranks;
   std::shared_ptr<Store> store;
   std::string address;  ///< of this machine
