@@ -32,9 +32,9 @@ FORMS = {
     "nccl": {"distribution.one_shot_bytes": 0, "distribution.two_shot_bytes": 0},
 }
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8]
-SIZES = [0, 1, 3, 1000, 16 << 10, 100_003, 1 << 20, 16 << 20]  # elements; of f32 the last are 64 MiB
+SIZES = [0, 1, 3, 1000, 16 << 10, 100_003, 1 << 20]  # elements of a rank's share; beside them 64 MiB of all
 LATENCY_BYTES = [4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]
-SECONDS = {"values": 90, "package": 40, "latency": 90, "faults": 60}
+SECONDS = {"values": 80, "package": 40, "latency": 70, "faults": 50}
 CHAIN = 20
 functional = torch.ops._c10d_functional
 wait = functional.wait_tensor
@@ -106,21 +106,32 @@ def difference(got, want):
     return None if error <= bound else f"off by {error:.3g}"
 
 
-def check(model, dtype, elements, rank, ranks):
+def both(model, folder, rank):
+    """The program, and from its package one whose calls are recorded as CUDA graphs."""
+    import coil
+
+    path = pathlib.Path(folder) / f"{rank}.coil"
+    model.save(path)
+    recorded = coil.load(path)
+    recorded._graph.record = True
+    return model, recorded
+
+
+def check(models, dtype, elements, rank, ranks):
     x = values_of(dtype, elements * ranks, rank)
     want = expected(x, ranks, dtype.is_floating_point)
     wrong = []
-    for graphs in (False, True, True):
-        model._graph.record = graphs
-        got = model(x)
-        torch.cuda.synchronize()
-        for k, (a, b) in enumerate(zip(got, want)):
-            if d := difference(a, b):
-                wrong.append(f"result {k}{' in a graph' if graphs else ''}: {d}")
+    for model, times in zip(models, (1, 3)):
+        for turn in range(times):
+            got = model(x)
+            torch.cuda.synchronize()
+            for k, (a, b) in enumerate(zip(got, want)):
+                if d := difference(a, b):
+                    wrong.append(f"result {k}{' recorded, call ' + str(turn) if times > 1 else ''}: {d}")
     return wrong
 
 
-def values_main(rank, ranks):
+def values_main(rank, ranks, folder):
     import coil
 
     total = 0
@@ -134,13 +145,14 @@ def values_main(rank, ranks):
             begin = time.perf_counter()
             example = values_of(dtype, 8 * ranks, rank)
             model = coil.compile(module, (example,), dynamic_shapes={"x": {0: n * ranks}}, options=options)
-            failed = []
-            for elements in SIZES:
-                if elements < 2:  # sizes that an exported program has for good
+            models, failed = both(model, folder, rank), []
+            for elements in sorted({*SIZES, most}):
+                if elements < 2 and form == "one":  # sizes that an exported program has for good
                     fixed = coil.compile(module, (values_of(dtype, elements * ranks, rank),), options=options)
-                    failed += check(fixed, dtype, elements, rank, ranks)
-                elif elements <= most:
-                    failed += [f"{elements} elements, {d}" for d in check(model, dtype, elements, rank, ranks)]
+                    fixed = both(fixed, folder, rank)
+                    failed += [f"{elements} elements, {d}" for d in check(fixed, dtype, elements, rank, ranks)]
+                elif 2 <= elements <= most:
+                    failed += [f"{elements} elements, {d}" for d in check(models, dtype, elements, rank, ranks)]
             total += bool(failed)
             print(
                 f"values {name_of(dtype):9} sums by {form:5} rank {rank} "
@@ -225,7 +237,7 @@ def torch_sides(bytes_):
     yield "torch two shots", graphed(two_shot)
 
 
-def latency_main(rank, ranks):
+def latency_main(rank, ranks, folder):
     import coil
 
     failed = 0
@@ -241,11 +253,8 @@ def latency_main(rank, ranks):
         for form, settings in FORMS.items():
             options = {key: str(value) for key, value in settings.items()}
             try:
-                model = coil.compile(Chain(), (x,), options=options)
+                model, recorded = both(coil.compile(Chain(), (x,), options=options), folder, rank)
                 row[f"coil {form}"] = timed(lambda: model(x), bytes_)
-                model._graph.record = True
-                recorded = coil.compile(Chain(), (x,), options=options)
-                recorded._graph.record = True
                 row[f"coil {form} graph"] = timed(lambda: recorded(x), bytes_)
             except coil.Error as e:
                 failed = 1
@@ -382,7 +391,7 @@ def package(ranks, seconds):
 def faults(ranks, _):
     well = True
     for form in FORMS:
-        for graphs in (False, True):
+        for graphs in (False, True) if form == "nccl" else (form == "two",):
             with tempfile.TemporaryDirectory() as folder:
                 given = ["--form", form, *(["--graphs"] if graphs else [])]
                 processes = [
@@ -432,9 +441,10 @@ def main():
         dist.init_process_group(
             "nccl", init_method=f"file://{given.of}/torch", rank=rank, world_size=ranks, device_id=device
         )
-        failed = (values_main if parts[0] == "values" else latency_main)(rank, ranks)
+        failed = (values_main if parts[0] == "values" else latency_main)(rank, ranks, given.of)
         sys.stdout.flush()
         os._exit(bool(failed))
+    print(f"{given.ranks} of {torch.cuda.device_count()} {torch.cuda.get_device_name(0)}, torch {torch.__version__}")
     failed = []
     for part in parts:
         begin = time.time()

@@ -1,5 +1,5 @@
 # coil_embed_text(TARGET FILE HEADER DECLARATION): a text file becomes a part of the target, as what a function that the
-# header declares (`const char* coil::f()`) returns. A script (this file, with -P) writes it into the build folder as C++.
+# header declares (`const char* coil::f()`) returns. A script (this file, with -P) writes it into the build folder.
 
 if(CMAKE_SCRIPT_MODE_FILE)
   file(READ ${FILE} BODY)

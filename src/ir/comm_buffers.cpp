@@ -9,10 +9,9 @@ namespace {
 /// Of one buffer. Ranges of sizes that nobody has thought about end far above.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
 
-/// Of a device where ranks share no memory.
 std::optional<std::string> device_refusal(Device device) {
-  if (device.is_host() || device.type == DeviceType::CUDA) return std::nullopt;
-  return fmt::format("it lies on {}, where Coil shares no memory", to_string(device));
+  if (!device.is_meta()) return std::nullopt;  // whether the device's runtime shares memory is told when it is made
+  return fmt::format("it lies on {}, where there is no memory", to_string(device));
 }
 
 std::optional<std::string> size_refusal(const Graph& graph, DType dtype, const Exprs& sizes, const Exprs& strides) {

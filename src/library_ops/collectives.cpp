@@ -70,7 +70,7 @@ std::vector<Descriptor> collective_ops() {
   };
 }
 
-bool collectives::combines_on_cuda(std::string_view reduce, DType dtype) {
+bool collectives::combines_off_host(std::string_view reduce, DType dtype) {
   if (dtype == DType::I16 || dtype == DType::U16) return false;
   if (reduce.starts_with('b')) return dtype == DType::Bool && reduce != "bxor";
   return !is_complex(dtype) || reduce == "sum" || reduce == "avg";

@@ -34,8 +34,8 @@ inline constexpr Integers kOutputSplits{
     .name = "output_splits", .sentence = "Rows of y that come from each rank; the same number where it is not given."};
 inline constexpr Flag kTold{.name = "told", .sentence = "The last operand has both lists instead."};
 
-/// Whether values on a CUDA device can be combined so: NCCL has no bits, no 16-bit integers, and no order or product of
+/// Whether values on a GPU can be combined so: NCCL has no bits, no 16-bit integers, and no order or product of
 /// complex numbers.
-bool combines_on_cuda(std::string_view reduce, DType);
+bool combines_off_host(std::string_view reduce, DType);
 
 }  // namespace coil::library_ops::collectives

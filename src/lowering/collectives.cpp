@@ -90,12 +90,6 @@ TensorBox start(Context& ctx, std::string_view op, Attributes attributes, std::v
   return ir::whole(ctx.graph, output.buffer);
 }
 
-void require_groups(Context& ctx, Device device) {
-  if (!device.is_host() && device.type != DeviceType::CUDA)
-    refuse(ctx, fmt::format("exchanges values that lie on {}; compiled programs do so on the CPU and on CUDA devices",
-                            to_string(device)));
-}
-
 std::string group_of(const ops::Value& v) { return v.as_string(); }
 
 std::string reduction_of(Context& ctx, const ops::Value& v, DType dtype, Device device) {
@@ -111,7 +105,7 @@ std::string reduction_of(Context& ctx, const ops::Value& v, DType dtype, Device 
   if (name.starts_with('b') && is_fractional(dtype))
     refuse(ctx, fmt::format("combines bits of {}; bits are those of integers and bools", torch_name(dtype)));
   if (size_of(dtype) == 1 && is_floating(dtype)) refuse(ctx, fmt::format("does not combine {}", torch_name(dtype)));
-  if (device.type == DeviceType::CUDA && !names::combines_on_cuda(name, dtype))
+  if (!device.is_host() && !names::combines_off_host(name, dtype))
     refuse(ctx, fmt::format("combines {} by '{}' on {}, where groups cannot; move them to the CPU", torch_name(dtype),
                             name, to_string(device)));
   return name;
@@ -122,12 +116,10 @@ template <class One>
 Lowered over(Context& ctx, const ops::Value& operand, One one) {
   const ops::Value& meta = ctx.node->meta.value;
   if (meta.is<sym::TensorMeta>()) {
-    require_groups(ctx, ctx.node->tensor().device);
     return one(ctx.tensor(operand), ctx.node->tensor());
   }
   std::vector<TensorBox> results;
   for (const TensorBox& x : ctx.tensors(operand)) {
-    require_groups(ctx, x.device());
     results.push_back(one(x, meta.as_list()[results.size()].as_tensor()));
   }
   return results;
@@ -232,7 +224,6 @@ BufferView told_splits(Context& ctx, const Exprs& to, const Exprs& from) {
 }
 
 Lowered all_to_all(Context& ctx, const ops::Values& args) {
-  require_groups(ctx, ctx.result().device);
   const Exprs from = ctx.integers(args[1]), to = ctx.integers(args[2]);
   std::vector<BufferView> inputs{rows(ctx, ctx.tensor(args[0]))};
   Attributes attributes{{"group", group_of(args[3])}};

@@ -132,6 +132,15 @@ def test_without_nccl(folder, tmp_path):
     assert done.returncode == 1 and "NCCL" in done.stderr and "internal error" not in done.stderr, done.stderr
 
 
+def test_kernels(tmp_path):
+    """With threads of the host for those of the device."""
+    source, kernels = ROOT / "test/python/sources/peer_sums_emulated.cpp", ROOT / "src/runtime/cuda/groups"
+    command = ["g++", "-std=c++20", "-O1", "-w", "-pthread", f"-I{kernels}", source, "-o", tmp_path / "kernels"]
+    subprocess.run(command, check=True)
+    done = subprocess.run([tmp_path / "kernels"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout
+
+
 def test_kernels_are_those_of_their_text(tmp_path):
     """peer_sums.ptx is what NVRTC makes of peer_sums.cu."""
     nvrtc = next(p for p in pathlib.Path(PLACE).rglob("libnvrtc.so*") if "alt" not in p.name)

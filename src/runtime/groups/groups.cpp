@@ -122,7 +122,7 @@ class Registry {
     if (!store_) store_ = open_store(world());
   }
 
-  std::string backend_for(Device device) { return device.type == DeviceType::CUDA ? "nccl" : world().backend; }
+  std::string backend_for(Device device) { return device.is_host() ? world().backend : backend_of(device.type); }
 
   static void check(const World& world) {
     if (world.size < 1 || world.rank < 0 || world.rank >= world.size)

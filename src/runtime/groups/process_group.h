@@ -87,6 +87,10 @@ void define_backend(std::string name, CheckBackend, JoinBackend);
 void check_backend(const std::string& name);
 std::shared_ptr<ProcessGroup> join(const GroupOptions&);
 
+/// The backend for values on a device other than the host. Throws Error where there is none.
+std::string backend_of(DeviceType);
+void define_backend_of(DeviceType, std::string name);
+
 struct DefineBackend {
   DefineBackend(std::string name, CheckBackend check, JoinBackend join) {
     define_backend(std::move(name), std::move(check), std::move(join));

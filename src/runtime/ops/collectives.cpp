@@ -1,5 +1,7 @@
 // Collectives of programs: each start hands an exchange to its process group, each wait ends one. On a device with
 // streams the exchange begins behind what the program's stream has queued, and the wait is the stream's.
+#include "runtime/ops/collectives.h"
+
 #include <cstring>
 #include <numeric>
 
@@ -325,12 +327,12 @@ const DefineLibraryOps kCollectives({{names::kAllReduce, call_site<AllReduce>},
                                      {names::kBarrier, call_site<Barrier>},
                                      {names::kWait, call_site<Wait>}});
 
-const DefineLibraryOps kOnCuda(DeviceType::CUDA, {{names::kAllReduce, on_streams<AllReduce>},
-                                                  {names::kAllGather, on_streams<AllGather>},
-                                                  {names::kReduceScatter, on_streams<ReduceScatter>},
-                                                  {names::kAllToAll, on_streams<AllToAll>},
-                                                  {names::kBroadcast, on_streams<Broadcast>},
-                                                  {names::kWait, on_streams<Wait>}});
-
 }  // namespace
+
+std::vector<std::pair<std::string_view, QueueLibraryFactory>> collectives_on_streams() {
+  return {{names::kAllReduce, on_streams<AllReduce>},         {names::kAllGather, on_streams<AllGather>},
+          {names::kReduceScatter, on_streams<ReduceScatter>}, {names::kAllToAll, on_streams<AllToAll>},
+          {names::kBroadcast, on_streams<Broadcast>},         {names::kWait, on_streams<Wait>}};
+}
+
 }  // namespace coil::runtime

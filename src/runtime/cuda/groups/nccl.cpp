@@ -54,7 +54,7 @@ void Nccl::check(Status status, const char* what) const {
 }
 
 NcclCombination nccl_combination(std::string_view reduce, DType dtype) {
-  if (!library_ops::collectives::combines_on_cuda(reduce, dtype))
+  if (!library_ops::collectives::combines_off_host(reduce, dtype))
     fail("NCCL has no {} of {}", reduce, torch_name(dtype));
   NcclCombination found = type_of(dtype);
   // Of booleans, which are 0 or 1, a sum is their or, and a product their and.

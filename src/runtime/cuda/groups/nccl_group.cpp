@@ -426,5 +426,7 @@ const DefineBackend kNccl(
       return group;
     });
 
+[[maybe_unused]] const bool kOfCuda = (define_backend_of(DeviceType::CUDA, "nccl"), true);
+
 }  // namespace
 }  // namespace coil::runtime::groups

@@ -37,18 +37,62 @@ struct Peers {
   int rank, ranks;
 };
 
+#ifndef COIL_EMULATED  // test/python/sources/peer_sums_emulated.cpp brings these
 __device__ inline u64 now() {
   u64 t;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
   return t;
 }
+__device__ inline u32 look(const u32* at) { return *reinterpret_cast<const volatile u32*>(at); }
+// Halves of a line, eight bytes each, are whole wherever they are seen.
+__device__ inline void put_line(Line* to, Line line) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(line.low), "r"(line.first),
+               "r"(line.high), "r"(line.second)
+               : "memory");
+}
+__device__ inline Line get_line(const Line* at) {
+  Line line;
+  asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(line.low), "=r"(line.first), "=r"(line.high), "=r"(line.second)
+               : "l"(at)
+               : "memory");
+  return line;
+}
+__device__ inline void put_signal(u32* to, u32 turn) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(turn) : "memory");
+}
+__device__ inline u32 get_signal(const u32* at) {
+  u32 turn;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(turn) : "l"(at) : "memory");
+  return turn;
+}
+/// Never read through a cache of constants, and never moved before a barrier.
+__device__ inline uint4 get_vector(const char* at) {
+  uint4 v;
+  asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(at)
+               : "memory");
+  return v;
+}
+__device__ inline float from_half(u16 bits) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
+  return f;
+}
+__device__ inline u16 to_half(float f) {
+  u16 bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f));
+  return bits;
+}
+#endif
+
 __device__ inline Control* control_of(const Peers& p, int rank) {
   return reinterpret_cast<Control*>(p.base[rank] + p.control);
 }
 __device__ inline Line* lines_of(const Peers& p, int rank) {
   return reinterpret_cast<Line*>(p.base[rank] + p.control + kControlBytes);
 }
-__device__ inline u32 look(const u32* at) { return *reinterpret_cast<const volatile u32*>(at); }
 
 /// Whether to wait any longer for a rank.
 __device__ inline bool may_wait(const Peers& p, int rank, u32& looks, u64& since) {
@@ -93,11 +137,7 @@ template <class T>
 __device__ inline T widen(T v) {
   return v;
 }
-__device__ inline float widen(F16 v) {
-  float f;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
-  return f;
-}
+__device__ inline float widen(F16 v) { return from_half(v.bits); }
 __device__ inline float widen(BF16 v) { return __uint_as_float(static_cast<u32>(v.bits) << 16); }
 __device__ inline u8 widen(Bool v) { return v.bits; }
 template <class T, class A>
@@ -107,7 +147,7 @@ __device__ inline T narrow(A v) {
 template <>
 __device__ inline F16 narrow<F16, float>(float f) {
   F16 v;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v.bits) : "f"(f));
+  v.bits = to_half(f);
   return v;
 }
 template <>
@@ -185,12 +225,9 @@ __device__ inline void load(const char* at, u64 left, u32* words) {
   if (left < W * 4 || (reinterpret_cast<u64>(at) & (W * 4 - 1)) != 0)
     v = load_bytes(at, left < W * 4 ? left : W * 4);
   else if (W == 4)
-    asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(at)
-                 : "memory");
+    v = get_vector(at);
   else
-    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(at) : "memory");
+    v = make_uint4(reinterpret_cast<const volatile u32*>(at)[0], reinterpret_cast<const volatile u32*>(at)[1], 0, 0);
   words[0] = v.x, words[1] = v.y;
   if (W == 4) words[W - 2] = v.z, words[W - 1] = v.w;
 }
@@ -212,12 +249,9 @@ __device__ inline bool receive(const Peers& p, int rank, const Line* line, u32 e
   u32 looks = 0;
   u64 since = 0;
   for (;;) {
-    u32 first, second;
-    asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(words[0]), "=r"(first), "=r"(words[1]), "=r"(second)
-                 : "l"(line)
-                 : "memory");
-    if (first == epoch && second == epoch) return true;
+    const Line l = get_line(line);
+    words[0] = l.low, words[1] = l.high;
+    if (l.first == epoch && l.second == epoch) return true;
     if (!may_wait(p, rank, looks, since)) return false;
   }
 }
@@ -239,10 +273,7 @@ __device__ inline void send_sum(const Peers& p, const char* in, char* out, u64 b
 #pragma unroll 1
     for (int r = 0; r < p.ranks; ++r) {
       if (r == p.rank) continue;
-      Line* to = lines_of(p, r) + (place + p.rank) * kLines + i;
-      asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(own[0]), "r"(epoch), "r"(own[1]),
-                   "r"(epoch)
-                   : "memory");
+      put_line(lines_of(p, r) + (place + p.rank) * kLines + i, {own[0], epoch, own[1], epoch});
     }
   }
   bool whole = !broken;
@@ -288,15 +319,12 @@ struct Barrier {
     __syncthreads();
     const int r = threadIdx.x;
     if (r < p.ranks && r != p.rank && !broken) {
-      u32* theirs = &control_of(p, r)->signals[blockIdx.x][p.rank];
-      asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(theirs), "r"(turn) : "memory");
+      put_signal(&control_of(p, r)->signals[blockIdx.x][p.rank], turn);
       const u32* ours = &mine->signals[blockIdx.x][r];
       u32 looks = 0;
       u64 since = 0;
       for (;;) {
-        u32 seen;
-        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(ours) : "memory");
-        if (static_cast<int>(seen - turn) >= 0) break;
+        if (static_cast<int>(get_signal(ours) - turn) >= 0) break;
         if (!may_wait(p, r, looks, since)) {
           broken = true;
           break;
@@ -326,10 +354,7 @@ __device__ inline void sum_at(const Peers& p, u64 at, u64 left, u32* words) {
   uint4 came[kRanks];
 #pragma unroll
   for (int r = 0; r < kRanks; ++r)
-    if (r < p.ranks)
-      asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(came[r].x), "=r"(came[r].y), "=r"(came[r].z), "=r"(came[r].w)
-                   : "l"(p.base[r] + at));
+    if (r < p.ranks) came[r] = get_vector(p.base[r] + at);
 #pragma unroll
   for (int r = 0; r < kRanks; ++r) {
     if (r >= p.ranks) break;
@@ -393,16 +418,17 @@ __device__ inline void share_sum(const Peers& p, u64 offset, char* out, u64 byte
   barrier.end();
 }
 
-#define KERNELS(name, T)                                                                                           \
-  extern "C" __global__ void coil_send_sum_##name(const __grid_constant__ Peers p, const char* in, char* out, u64 bytes) {           \
-    send_sum<T>(p, in, out, bytes);                                                                                \
-  }                                                                                                                \
-  extern "C" __global__ void coil_read_sum_##name(const __grid_constant__ Peers p, u64 offset, char* out, u64 bytes) {               \
-    read_sum<T>(p, offset, out, bytes);                                                                            \
-  }                                                                                                                \
-  extern "C" __global__ void __launch_bounds__(512) coil_share_sum_##name(const __grid_constant__ Peers p, u64 offset, char* out,    \
-                                                                          u64 bytes) {                             \
-    share_sum<T>(p, offset, out, bytes);                                                                           \
+#define KERNELS(name, T)                                                                                               \
+  extern "C" __global__ void coil_send_sum_##name(const __grid_constant__ Peers p, const char* in, char* out,          \
+                                                  u64 bytes) {                                                         \
+    send_sum<T>(p, in, out, bytes);                                                                                    \
+  }                                                                                                                    \
+  extern "C" __global__ void coil_read_sum_##name(const __grid_constant__ Peers p, u64 offset, char* out, u64 bytes) { \
+    read_sum<T>(p, offset, out, bytes);                                                                                \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(512)                                                                    \
+      coil_share_sum_##name(const __grid_constant__ Peers p, u64 offset, char* out, u64 bytes) {                       \
+    share_sum<T>(p, offset, out, bytes);                                                                               \
   }
 KERNELS(f32, float)
 KERNELS(f64, double)

@@ -1,10 +1,12 @@
-// Sums over communication buffers on CUDA: kernels over memory that the ranks map, or NCCL where they map none.
+// Collectives on CUDA, and sums over communication buffers: kernels over memory that the ranks map, or NCCL where they
+// map none.
 #include "runtime/cuda/groups/peer_sums.h"
 
 #include "library_ops/collectives.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/library.h"
 #include "runtime/groups/groups.h"
+#include "runtime/ops/collectives.h"
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
 
@@ -146,6 +148,11 @@ class Barrier final : public LibraryOp {
 const DefineLibraryOps kPeerSums(DeviceType::CUDA, {{names::kOneShot, call_site_on<OneShot>},
                                                     {names::kTwoShot, call_site_on<TwoShot>},
                                                     {names::kBarrier, call_site_on<Barrier>}});
+
+[[maybe_unused]] const bool kExchanges = [] {
+  for (auto& [op, make] : collectives_on_streams()) define_library_op(DeviceType::CUDA, op, std::move(make));
+  return true;
+}();
 
 }  // namespace
 }  // namespace coil::runtime::cuda
