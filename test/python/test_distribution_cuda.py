@@ -132,6 +132,11 @@ def test_without_nccl(folder, tmp_path):
     assert done.returncode == 1 and "NCCL" in done.stderr and "internal error" not in done.stderr, done.stderr
 
 
+def test_no_exchanges_in_cpp(folder, tmp_path):
+    done = coil("compile", folder / "kinds.0.pt2", "-o", tmp_path / "m.cpp", "--emit", "cpp", *CUDA)
+    assert done.returncode == 1 and "one_shot_all_reduce are not written as C++" in done.stderr, done.stderr
+
+
 def test_kernels(tmp_path):
     """With threads of the host for those of the device."""
     source, kernels = ROOT / "test/python/sources/peer_sums_emulated.cpp", ROOT / "src/runtime/cuda/groups"
