@@ -94,6 +94,20 @@ def test_program(folder, name):
         assert ("cannot share memory" in errors) == (name in ("kinds", "in_place"))  # the driver of tests maps none
 
 
+def test_recorded(folder):
+    """As CUDA graphs: whole, and in parts where the host reads the splits between a start and its wait. Calls go on for
+    as long as they are let; neither rank ends with an error.
+    """
+    command = lambda _: ("bench", "--seconds", "60", "--set", "cuda.graphs=true")
+    processes = [p for name in ("exchanges", "experts") for p in start(folder, name, command, f"recorded-{name}")]
+    time.sleep(5)
+    ended = [p.communicate(timeout=60)[1] for p in processes if p.poll() is not None]
+    for process in processes:
+        process.kill()
+        process.wait()
+    assert not ended
+
+
 def test_sums_by_nccl(folder):
     no_shots = [o for n in ("one", "two") for o in ("--set", f"distribution.{n}_shot_bytes=0")]
     for errors in run(folder, "kinds", "no-shots", *no_shots):

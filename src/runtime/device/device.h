@@ -50,6 +50,10 @@ class RecordedWork {
 class QueueWatcher {
  public:
   virtual ~QueueWatcher() = default;
+  /// What is being recorded ends on this stream, and what it records of its own has to end there as well.
+  virtual void end_recording(void* /*stream*/) {}
+  /// Recorded work is about to be put on a stream: behind all of its own that is not recorded.
+  virtual void before_launch(void* /*stream*/) {}
   /// Recorded work that holds some of its own was put on a stream.
   virtual void launched(void* stream) = 0;
   /// Called when the queue's work has ended. Throws Error where it was ended because it failed.

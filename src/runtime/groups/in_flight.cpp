@@ -19,9 +19,9 @@ void wait_for(const void* result) {
   if (found) found.mapped()->wait();
 }
 
-void wait_for(const void* result, void* stream) {
+void wait_for(const void* result, void* stream, bool recorded) {
   auto found = in_flight().extract(result);
-  if (found) found.mapped()->wait_on(stream);
+  if (found) found.mapped()->wait_on(stream, recorded);
 }
 
 void settle() noexcept {

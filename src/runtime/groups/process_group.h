@@ -25,7 +25,8 @@ class Work {
   virtual void wait() = 0;
   virtual bool is_done() = 0;
   /// On a device with streams: what is queued on the stream from now on waits for it, and the host does not.
-  virtual void wait_on(void* /*stream*/) { wait(); }
+  /// `recorded`: the stream is being recorded.
+  virtual void wait_on(void* /*stream*/, bool /*recorded*/) { wait(); }
 };
 using Started = std::shared_ptr<Work>;
 

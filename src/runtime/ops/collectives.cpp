@@ -65,7 +65,8 @@ class Collective : public LibraryOp {
     if (numel(y_.sizes) > 0)
       groups::started(outputs[0], work);
     else if (queue_)
-      work->wait_on(queue_->current_stream());  // results without elements may lie where others do
+      work->wait_on(queue_->current_stream(),
+                    queue_->is_recording());  // results without elements may lie where others do
     else
       work->wait();
   }
@@ -303,7 +304,7 @@ class Wait final : public LibraryOp {
   }
   void run(std::span<const void* const>, std::span<void* const> outputs, void*) override {
     if (queue_)
-      groups::wait_for(outputs[0], queue_->current_stream());
+      groups::wait_for(outputs[0], queue_->current_stream(), queue_->is_recording());
     else
       groups::wait_for(outputs[0]);
   }

@@ -220,6 +220,7 @@ void CudaQueue::end_step(const StepOrder& order) {
 /// Everything recorded ends on the first lane.
 void CudaQueue::end_lanes() {
   Recording& r = *recording_;
+  for (const auto& w : r.watchers) w->end_recording(own_);
   for (std::size_t l = 1; l < r.lanes.size(); ++l) {
     r.done.push_back(mark(r.lanes[l]));
     wait_for(own_, r.done.back());
@@ -255,6 +256,7 @@ std::unique_ptr<RecordedWork> CudaQueue::end_recording() {
 void CudaQueue::run_recorded(const RecordedWork& work) {
   in_flight_.add_anything();
   const auto& graph = static_cast<const CudaGraph&>(work);
+  for (const auto& w : watchers_) w->before_launch(stream_);
   driver().check(driver().graph_launch(graph.exec(), stream_), "launch a graph");
   for (const auto& w : graph.watchers()) w->launched(stream_);
 }

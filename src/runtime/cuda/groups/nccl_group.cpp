@@ -185,6 +185,21 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
 
   Started barrier() override { fail("process groups of CUDA devices have no barrier of the host"); }
 
+  void end_recording(void* stream) override {
+    const Events::Held all = events_->take();
+    const cuda::Driver& d = device_->driver();
+    d.check(d.event_record(all.get(), stream_), "mark where recorded exchanges end");
+    d.check(d.stream_wait_event(static_cast<Stream>(stream), all.get(), 0), "end a recording behind its exchanges");
+    ++recording_;
+  }
+
+  void before_launch(void* stream) override {
+    const Events::Held last = std::move(last_);
+    if (!last) return;
+    const cuda::Driver& d = device_->driver();
+    d.check(d.stream_wait_event(static_cast<Stream>(stream), last.get(), 0), "put recorded work behind exchanges");
+  }
+
   void launched(void* stream) override {
     const Events::Held done = events_->take();
     device_->driver().check(device_->driver().event_record(done.get(), static_cast<Stream>(stream)), "mark a run");
@@ -204,7 +219,7 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
   class Exchange final : public Work {
    public:
     Exchange(std::shared_ptr<NcclGroup> group, Events::Held done, bool recorded)
-        : group_(std::move(group)), done_(std::move(done)), recorded_(recorded) {}
+        : group_(std::move(group)), done_(std::move(done)), recorded_(recorded), recording_(group_->recording_) {}
     void wait() override {
       if (done_ && !recorded_) group_->device_->driver().event_wait(done_.get());
       group_->check();
@@ -212,8 +227,10 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
     bool is_done() override {
       return !done_ || recorded_ || group_->device_->driver().event_query(done_.get()) != cuda::kNotReady;
     }
-    void wait_on(void* stream) override {
+    void wait_on(void* stream, bool recorded) override {
       if (!done_) return;
+      // A recording ends behind its exchanges, and is launched behind all others: nothing is left to be waited for.
+      if (recorded != recorded_ || (recorded && recording_ != group_->recording_)) return;
       const cuda::Driver& d = group_->device_->driver();
       d.check(d.stream_wait_event(static_cast<Stream>(stream), done_.get(), 0), "wait for an exchange");
     }
@@ -222,6 +239,7 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
     std::shared_ptr<NcclGroup> group_;
     Events::Held done_;
     bool recorded_;
+    std::uint64_t recording_;  ///< the number of the one that it is in
   };
 
   static std::size_t bytes(Elements e) { return static_cast<std::size_t>(e.count) * size_of(e.dtype); }
@@ -333,7 +351,10 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
     if (!broken_.empty()) throw Error(broken_);
     if (status != Nccl::kDone && status != Nccl::kInProgress)
       fail("{} in process group '{}' failed on rank {}: {}", what, name(), rank(), nccl_.describe(status));
-    if (!recorded_) under_way_.push_back({std::move(what), done, Clock::now()});
+    if (!recorded_) {
+      under_way_.push_back({std::move(what), done, Clock::now()});
+      last_ = done;
+    }
     return std::make_shared<Exchange>(shared_from_this(), done, recorded_);
   }
 
@@ -404,8 +425,9 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
   Stream stream_ = nullptr;
   // Of whoever starts exchanges.
   std::mutex issuing_;
-  std::uint64_t sequence_ = 0;
+  std::uint64_t sequence_ = 0, recording_ = 0;  ///< exchanges, and recordings that ended
   bool recorded_ = false;
+  Events::Held last_;  ///< the end of the last exchange that is not recorded
   // Shared with the group's thread.
   std::mutex mutex_;
   std::condition_variable changed_;

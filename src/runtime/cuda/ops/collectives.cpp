@@ -100,7 +100,7 @@ class PeerSum : public LibraryOp {
     if (auto watcher = std::dynamic_pointer_cast<QueueWatcher>(joined_)) queue_.watch(watcher);
     queue_.copy(tensor_at(queue_, y, y_), tensor_at(queue_, x, x_));
     joined_->order_behind(queue_.stream(), queue_.is_recording());
-    joined_->all_reduce(y, {x_.dtype, numel(x_.sizes)}, "sum")->wait_on(queue_.stream());
+    joined_->all_reduce(y, {x_.dtype, numel(x_.sizes)}, "sum")->wait_on(queue_.stream(), queue_.is_recording());
   }
 
   std::string op_, group_;
