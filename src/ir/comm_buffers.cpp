@@ -9,8 +9,9 @@ namespace {
 /// Of one buffer. Ranges of sizes that nobody has thought about end far above.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
 
-std::string device_refusal(Device device) {
-  return fmt::format("it lies on {}, where Coil shares no memory yet", to_string(device));
+std::optional<std::string> device_refusal(Device device) {
+  if (!device.is_meta()) return std::nullopt;  // whether the device's runtime shares memory is told when it is made
+  return fmt::format("it lies on {}, where there is no memory", to_string(device));
 }
 
 std::optional<std::string> size_refusal(const Graph& graph, DType dtype, const Exprs& sizes, const Exprs& strides) {
@@ -52,14 +53,14 @@ std::optional<std::int64_t> comm_bytes(const sym::ShapeEnv& env, DType dtype, co
 
 std::optional<std::string> comm_buffer_refusal(const TensorBox& box, const CommBufferLayout& wanted) {
   StorageBox& s = *box.storage;
-  if (!s.device.is_host()) return device_refusal(s.device);
+  if (auto refusal = device_refusal(s.device)) return refusal;
   if (s.realized()) return buffer_refusal(*s.graph, s.graph->buffer(*s.buffer), wanted);
   return size_refusal(*s.graph, s.dtype, s.sizes, s.strides);
 }
 
 std::optional<std::string> fresh_comm_buffer_refusal(const Graph& graph, BufferId id) {
   const Layout& l = graph.buffer(id).layout;
-  if (!l.device.is_host()) return device_refusal(l.device);
+  if (auto refusal = device_refusal(l.device)) return refusal;
   return size_refusal(graph, l.dtype, l.sizes, l.strides);
 }
 

@@ -70,4 +70,10 @@ std::vector<Descriptor> collective_ops() {
   };
 }
 
+bool collectives::combines_off_host(std::string_view reduce, DType dtype) {
+  if (dtype == DType::I16 || dtype == DType::U16) return false;
+  if (reduce.starts_with('b')) return dtype == DType::Bool && reduce != "bxor";
+  return !is_complex(dtype) || reduce == "sum" || reduce == "avg";
+}
+
 }  // namespace coil::library_ops

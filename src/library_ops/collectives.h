@@ -4,6 +4,7 @@
 // nothing touches the result, and nothing writes to the operand.
 #pragma once
 #include "library_ops/attribute.h"
+#include "tensor/dtype.h"
 
 namespace coil::library_ops::collectives {
 
@@ -32,5 +33,9 @@ inline constexpr Integers kInputSplits{
 inline constexpr Integers kOutputSplits{
     .name = "output_splits", .sentence = "Rows of y that come from each rank; the same number where it is not given."};
 inline constexpr Flag kTold{.name = "told", .sentence = "The last operand has both lists instead."};
+
+/// Whether values on a GPU can be combined so: NCCL has no bits, no 16-bit integers, and no order or product of
+/// complex numbers.
+bool combines_off_host(std::string_view reduce, DType);
 
 }  // namespace coil::library_ops::collectives

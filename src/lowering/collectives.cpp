@@ -90,16 +90,9 @@ TensorBox start(Context& ctx, std::string_view op, Attributes attributes, std::v
   return ir::whole(ctx.graph, output.buffer);
 }
 
-void require_host(Context& ctx, Device device) {
-  if (!device.is_host())
-    refuse(ctx, fmt::format("exchanges values that lie on {}; compiled programs do so on the CPU alone, and "
-                            "torch.compile on every device",
-                            to_string(device)));
-}
-
 std::string group_of(const ops::Value& v) { return v.as_string(); }
 
-std::string reduction_of(Context& ctx, const ops::Value& v, DType dtype) {
+std::string reduction_of(Context& ctx, const ops::Value& v, DType dtype, Device device) {
   static constexpr std::string_view kKnown[] = {"sum", "avg", "product", "min", "max", "band", "bor", "bxor"};
   std::string name = v.as_string();
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -112,6 +105,9 @@ std::string reduction_of(Context& ctx, const ops::Value& v, DType dtype) {
   if (name.starts_with('b') && is_fractional(dtype))
     refuse(ctx, fmt::format("combines bits of {}; bits are those of integers and bools", torch_name(dtype)));
   if (size_of(dtype) == 1 && is_floating(dtype)) refuse(ctx, fmt::format("does not combine {}", torch_name(dtype)));
+  if (!device.is_host() && !names::combines_off_host(name, dtype))
+    refuse(ctx, fmt::format("combines {} by '{}' on {}, where groups cannot; move them to the CPU", torch_name(dtype),
+                            name, to_string(device)));
   return name;
 }
 
@@ -120,12 +116,10 @@ template <class One>
 Lowered over(Context& ctx, const ops::Value& operand, One one) {
   const ops::Value& meta = ctx.node->meta.value;
   if (meta.is<sym::TensorMeta>()) {
-    require_host(ctx, ctx.node->tensor().device);
     return one(ctx.tensor(operand), ctx.node->tensor());
   }
   std::vector<TensorBox> results;
   for (const TensorBox& x : ctx.tensors(operand)) {
-    require_host(ctx, x.device());
     results.push_back(one(x, meta.as_list()[results.size()].as_tensor()));
   }
   return results;
@@ -138,8 +132,9 @@ enum class Shots : std::uint8_t { None, One, Two };
 Shots shots_of(Context& ctx, const TensorBox& x, std::string_view reduce) {
   if (reduce != "sum") return Shots::None;
   const auto bytes = ir::comm_bytes(ctx.graph.env(), x.dtype(), x.sizes, sym::contiguous_strides(x.sizes));
-  if (!bytes || *bytes > std::max(ctx.options.one_shot_bytes, ctx.options.two_shot_bytes)) return Shots::None;
-  return *bytes <= ctx.options.one_shot_bytes ? Shots::One : Shots::Two;
+  const std::int64_t one = ctx.options.one_shot_bytes, two = ctx.options.two_shot_bytes;
+  if (!bytes || std::max(one, two) == 0 || *bytes > std::max(one, two)) return Shots::None;
+  return *bytes <= one ? Shots::One : Shots::Two;
 }
 
 /// The value's own memory as a communication buffer; nothing where it cannot be one, or does not lie row by row.
@@ -179,7 +174,7 @@ TensorBox sum_in_shared_memory(Context& ctx, Shots shots, const TensorBox& x, co
 
 Lowered all_reduce(Context& ctx, const ops::Values& args) {
   return over(ctx, args[0], [&](const TensorBox& x, const sym::TensorMeta& meta) {
-    const std::string reduce = reduction_of(ctx, args[1], x.dtype());
+    const std::string reduce = reduction_of(ctx, args[1], x.dtype(), x.device());
     if (const Shots shots = shots_of(ctx, x, reduce); shots != Shots::None)
       return sum_in_shared_memory(ctx, shots, x, group_of(args[2]), meta);
     const BufferView copy = fresh_copy(ctx, x);
@@ -209,9 +204,10 @@ Lowered reduce_scatter(Context& ctx, const ops::Values& args) {
     ctx.require(sym::eq(sym::mod(x.sizes[0], ranks), 0),
                 fmt::format("{} gives {} ranks the same number of rows", ctx.node->target, ranks));
     const BufferView from = rows(ctx, x);
-    return start(ctx, names::kReduceScatter,
-                 {{"group", group_of(args[3])}, {"ranks", ranks}, {"reduce", reduction_of(ctx, args[1], x.dtype())}},
-                 {from}, fresh_result(ctx, result));
+    return start(
+        ctx, names::kReduceScatter,
+        {{"group", group_of(args[3])}, {"ranks", ranks}, {"reduce", reduction_of(ctx, args[1], x.dtype(), x.device())}},
+        {from}, fresh_result(ctx, result));
   });
 }
 
@@ -228,7 +224,6 @@ BufferView told_splits(Context& ctx, const Exprs& to, const Exprs& from) {
 }
 
 Lowered all_to_all(Context& ctx, const ops::Values& args) {
-  require_host(ctx, ctx.result().device);
   const Exprs from = ctx.integers(args[1]), to = ctx.integers(args[2]);
   std::vector<BufferView> inputs{rows(ctx, ctx.tensor(args[0]))};
   Attributes attributes{{"group", group_of(args[3])}};

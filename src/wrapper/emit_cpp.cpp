@@ -637,6 +637,15 @@ void refuse_host_calls(const Program& p) {
          to_string(p.device), fmt::join(names, ", "));
 }
 
+/// Throws Error where a program for a GPU exchanges values with other processes.
+void refuse_exchanges(const Program& p) {
+  for (const Line& l : p.lines)
+    if (auto* c = std::get_if<CallExtern>(&l); c && (library_ops::has(c->op, library_ops::Trait::Collective) ||
+                                                     library_ops::has(c->op, library_ops::Trait::Exchange)))
+      fail("--emit=cpp: programs for {} that call {} are not written as C++; compile a package, which runs it",
+           to_string(p.device), c->op);
+}
+
 }  // namespace
 
 std::string cpp_cmake(const std::string& source_name) {
@@ -653,7 +662,10 @@ bool CppEmitter::needs_binaries(const Program& p) const {
 
 std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
   require_device(p, "cpp");
-  if (!p.device.is_host()) refuse_host_calls(p);
+  if (!p.device.is_host()) {
+    refuse_host_calls(p);
+    refuse_exchanges(p);
+  }
   for (const auto& kernel : user_kernels(p))
     if (p.device.is_host())
       fail(

@@ -100,6 +100,13 @@ void coil_fake_cuda_reset() {
   current = nullptr;
 }
 
+/// Work of a library of tests, in order with all other work of the stream.
+Result coil_fake_cuda_submit(void* stream, void (*run)(void*), void* what) {
+  std::lock_guard lock(driver().mutex);
+  CHECKED(usable(stream));
+  return driver().streams.submit(stream_of(stream), [=] { run(what); });
+}
+
 Result cuInit(unsigned) {
   ENTER("cuInit");
   return driver().machine.devices ? kDone : 100;
@@ -261,6 +268,13 @@ Result cuEventRecord(void* event, void* stream) {
   const Result recorded = driver().streams.record(*static_cast<FakeEvent*>(event), stream_of(stream));
   static_cast<FakeEvent*>(event)->at = driver().machine.clock;
   return recorded;
+}
+Result cuEventQuery(void* event) {
+  return driver().streams.is_done(*static_cast<FakeEvent*>(event)) ? kDone : kNotReady;
+}
+Result cuEventSynchronize(void* event) {
+  ENTER("cuEventSynchronize");
+  return driver().streams.synchronize(*static_cast<FakeEvent*>(event));
 }
 Result cuEventElapsedTime(float* milliseconds, void* from, void* to) {
   ENTER("cuEventElapsedTime");

@@ -31,6 +31,10 @@ Result Streams::submit(FakeStream& stream, std::function<void()> run) {
     after.insert(common.after.begin(), common.after.end());
   }
   queued_.emplace(next_, Work{std::move(run), std::move(after)});
+  {
+    const std::lock_guard lock(unfinished_mutex_);
+    unfinished_.insert(next_);
+  }
   stream.after = {next_++};
   return kDone;
 }
@@ -64,6 +68,8 @@ void Streams::finish(std::set<std::uint64_t> wanted) {
     auto run = std::move(queued_.at(chosen).run);
     run();
     queued_.erase(chosen);
+    const std::lock_guard lock(unfinished_mutex_);
+    unfinished_.erase(chosen);
   }
 }
 
@@ -71,6 +77,17 @@ Result Streams::synchronize(FakeStream& stream) {
   if (stream.capture) return stream.capture->invalid = true, kCaptureUnsupported;
   finish(stream.after);
   return kDone;
+}
+
+Result Streams::synchronize(const FakeEvent& event) {
+  if (event.capture) return kCaptureUnsupported;
+  finish(event.after);
+  return kDone;
+}
+
+bool Streams::is_done(const FakeEvent& event) const {
+  const std::lock_guard lock(unfinished_mutex_);
+  return std::ranges::none_of(event.after, [&](std::uint64_t id) { return unfinished_.contains(id); });
 }
 
 void Streams::synchronize_all() {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <set>
 #include <thread>
@@ -15,9 +16,9 @@ namespace coil::fake_cuda {
 
 using Result = int;
 inline constexpr Result kDone = 0, kInvalidValue = 1, kMemoryOut = 2, kInvalidContext = 201, kNoBinary = 209,
-                        kUnsupportedPtx = 222, kInvalidHandle = 400, kNotFound = 500, kIllegalAddress = 700,
-                        kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureUnmatched = 903,
-                        kCaptureUnjoined = 904, kCaptureIsolation = 905;
+                        kUnsupportedPtx = 222, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
+                        kIllegalAddress = 700, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
+                        kCaptureUnmatched = 903, kCaptureUnjoined = 904, kCaptureIsolation = 905;
 
 struct GraphNode {
   std::function<void()> run;
@@ -64,6 +65,9 @@ class Streams {
   Result record(FakeEvent&, FakeStream&);
   Result wait(FakeStream&, const FakeEvent&);
   Result synchronize(FakeStream&);
+  Result synchronize(const FakeEvent&);
+  /// Also while another thread has work done.
+  bool is_done(const FakeEvent&) const;
   void synchronize_all();
   Result begin_capture(FakeStream&);
   Result end_capture(FakeStream&, std::unique_ptr<FakeGraph>&);
@@ -84,6 +88,8 @@ class Streams {
 
   Machine& machine_;
   std::map<std::uint64_t, Work> queued_;  ///< by age
+  mutable std::mutex unfinished_mutex_;
+  std::set<std::uint64_t> unfinished_;  ///< the same work, for `is_done`
   std::uint64_t next_ = 1;
   std::set<FakeStream*> streams_;
   std::map<int, FakeStream> defaults_;

@@ -92,6 +92,19 @@ class Types(nn.Module):
         return out
 
 
+class Kinds(nn.Module):
+    """Every combination that groups of GPUs have of each type."""
+
+    def forward(self, *values):
+        group, out = dist.group.WORLD, []
+        for v in values:
+            kinds = ["sum", "max"] if v.dtype == torch.bool else ["sum", "min", "max", "product"]
+            out += [funcol.all_reduce(v, kind, group) for kind in kinds]
+            out.append(funcol.all_gather_tensor(v, 0, group))
+            out.append(funcol.broadcast(v, 1, group))
+        return out, funcol.all_reduce(values[0][:0], "sum", group)
+
+
 class ParallelMlp(nn.Module):
     """Tensor-parallel: the first product is shared by columns, the second by rows; over any number of rows."""
 
@@ -179,6 +192,8 @@ def programs(rank, ranks):
     if ranks == 2:
         types = [torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64]
         made["in_place"] = InPlace(), (values(2, 3),), None
+        kinds = [torch.float32, *types]
+        made["kinds"] = Kinds(), (*(integers(t).clamp(max=9) for t in kinds), values(6) > 0), None
         made["types"] = Types(), (*map(integers, types), values(6) > 0), None
         made["experts"] = Experts(ranks), (values(int(counts.sum()), 3), counts), None
     return made

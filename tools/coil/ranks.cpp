@@ -59,6 +59,7 @@ pid_t start(std::vector<std::string> arguments, int rank, int ranks, const std::
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(1);
   ::setenv("RANK", rank_text.c_str(), 1);
+  ::setenv("LOCAL_RANK", rank_text.c_str(), 1);
   ::setenv("WORLD_SIZE", ranks_text.c_str(), 1);
   ::setenv("COIL_GROUP_STORE", store_text.c_str(), 1);
   ::execv("/proc/self/exe", pointers.data());

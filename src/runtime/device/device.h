@@ -46,6 +46,20 @@ class RecordedWork {
   virtual ~RecordedWork() = default;
 };
 
+/// Whose work on a queue may never end by itself: exchanges with other processes.
+class QueueWatcher {
+ public:
+  virtual ~QueueWatcher() = default;
+  /// What is being recorded ends on this stream, and what it records of its own has to end there as well.
+  virtual void end_recording(void* /*stream*/) {}
+  /// Recorded work is about to be put on a stream: behind all of its own that is not recorded.
+  virtual void before_launch(void* /*stream*/) {}
+  /// Recorded work that holds some of its own was put on a stream.
+  virtual void launched(void* stream) = 0;
+  /// Called when the queue's work has ended. Throws Error where it was ended because it failed.
+  virtual void check() = 0;
+};
+
 /// Work in order on one device: what one context needs. One thread at a time, between `begin` and `end` (QueueScope).
 class COIL_EXTENSION_API Queue {
  public:
@@ -87,6 +101,12 @@ class COIL_EXTENSION_API Queue {
   virtual void begin_step(const StepOrder&) {}
   virtual void end_step(const StepOrder&) {}
   virtual void run_recorded(const RecordedWork&) {}
+
+  /// Of devices that have streams: where work goes now.
+  virtual void* current_stream() const { return nullptr; }
+  virtual bool is_recording() const { return false; }
+  /// Work of this one is on the queue from now on, or in what is being recorded.
+  virtual void watch(const std::shared_ptr<QueueWatcher>&) {}
 
   std::uint64_t planned_bytes = 0;  ///< the program's planned peak, for messages
 };

@@ -46,8 +46,16 @@ void check_groups(const Plan& plan) {
   namespace names = library_ops::collectives;
   for (const Step& step : plan.steps)
     if (auto* call = std::get_if<ExternCall>(&step); call && library_ops::has(call->op, library_ops::Trait::Collective))
-      groups::require_group(read(call->attributes, names::kGroup), find(call->attributes, names::kRanks).value_or(0));
+      groups::require_group(read(call->attributes, names::kGroup), find(call->attributes, names::kRanks).value_or(0),
+                            plan.device);
   for (const CommPool& pool : plan.comm_pools) groups::require_member(pool.group);
+}
+
+bool exchanges(const Plan& plan) {
+  return !plan.comm_pools.empty() || std::ranges::any_of(plan.steps, [](const Step& step) {
+    const auto* call = std::get_if<ExternCall>(&step);
+    return call && library_ops::has(call->op, library_ops::Trait::Collective);
+  });
 }
 
 std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) {
@@ -64,6 +72,7 @@ std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) 
 }  // namespace
 
 std::shared_ptr<const Model> Model::load(Program program, Host host) {
+  if (exchanges(program.plan)) program.plan.device = groups::device_of_rank(program.plan.device);
   auto device = open_device(program.plan.device);
   return load(std::move(program), std::move(device), std::move(host));
 }

@@ -83,28 +83,35 @@ class Registry {
   }
 
   /// The members of a group that this process is a member of.
-  std::vector<int> require(std::string_view asked, std::int64_t wanted, bool joins) {
+  std::vector<int> require(std::string_view asked, std::int64_t wanted, std::optional<Device> joins) {
     const std::lock_guard lock(mutex_);
     return find(asked, wanted, joins);
   }
 
-  std::shared_ptr<ProcessGroup> get(std::string_view asked) {
+  std::shared_ptr<ProcessGroup> get(std::string_view asked, Device device) {
     const std::lock_guard lock(mutex_);
     const std::string name = canonical(asked);
-    if (const auto found = joined_.find(name); found != joined_.end()) return found->second;
-    const std::vector<int> ranks = find(asked, 0, true);
+    const std::pair key(name, to_string(device));
+    if (const auto found = joined_.find(key); found != joined_.end()) return found->second;
+    const std::vector<int> ranks = find(asked, 0, device);
     const World& w = world();
     reach_store();
-    GroupOptions options{.name = name, .backend = w.backend, .ranks = ranks, .store = store_, .timeout = w.timeout};
+    GroupOptions options{.name = name,
+                         .backend = backend_for(device),
+                         .device = device,
+                         .ranks = ranks,
+                         .store = store_,
+                         .address = {},
+                         .timeout = w.timeout};
     options.rank = static_cast<int>(std::ranges::find(ranks, w.rank) - ranks.begin());
     options.address = !w.address.empty() ? w.address : store_->local_address();
     if (options.address.empty()) options.address = "127.0.0.1";
-    return joined_[name] = join(options);
+    return joined_[key] = join(options);
   }
 
   Meeting meet(std::string_view asked) {
     const std::lock_guard lock(mutex_);
-    const std::vector<int> ranks = find(asked, 0, false);
+    const std::vector<int> ranks = find(asked, 0, std::nullopt);
     reach_store();
     const auto place = std::ranges::find(ranks, world().rank) - ranks.begin();
     return {canonical(asked), static_cast<int>(place), ranks, store_, world().timeout, world().shares};
@@ -114,6 +121,8 @@ class Registry {
   void reach_store() {
     if (!store_) store_ = open_store(world());
   }
+
+  std::string backend_for(Device device) { return device.is_host() ? world().backend : backend_of(device.type); }
 
   static void check(const World& world) {
     if (world.size < 1 || world.rank < 0 || world.rank >= world.size)
@@ -156,8 +165,8 @@ class Registry {
     }
   }
 
-  /// `joins`: the group's backend is needed.
-  std::vector<int> find(std::string_view asked, std::int64_t wanted, bool joins) try {
+  /// `joins`: the group's backend for this device is needed.
+  std::vector<int> find(std::string_view asked, std::int64_t wanted, std::optional<Device> joins) try {
     const std::string name = canonical(asked);
     const World& w = world();
     read_environment();
@@ -173,7 +182,7 @@ class Registry {
       fail("this process, rank {}, is none of its members (ranks {})", w.rank, fmt::join(ranks, ", "));
     if (wanted > 0 && static_cast<std::size_t>(wanted) != ranks.size())
       fail("the program was exported for {} ranks, but there are {}", wanted, ranks.size());
-    if (joins) check_backend(w.backend);
+    if (joins) check_backend(backend_for(*joins));
     return ranks;
   } catch (const Error& e) {
     fail("process group '{}': {}", asked, e.what());
@@ -182,7 +191,7 @@ class Registry {
   std::mutex mutex_;
   std::optional<World> world_;
   std::map<std::string, std::vector<int>, std::less<>> members_;
-  std::map<std::string, std::shared_ptr<ProcessGroup>, std::less<>> joined_;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<ProcessGroup>> joined_;  ///< by name and device
   std::shared_ptr<Store> store_;
   bool has_read_ = false;
 };
@@ -217,9 +226,21 @@ World world_of_environment() {
 
 void set_world(World world) { registry().set_world(std::move(world)); }
 void define_group(const std::string& name, std::vector<int> ranks) { registry().define(name, std::move(ranks)); }
-void require_group(std::string_view name, std::int64_t ranks) { registry().require(name, ranks, true); }
-void require_member(std::string_view name) { registry().require(name, 0, false); }
-std::shared_ptr<ProcessGroup> group(std::string_view name) { return registry().get(name); }
+void require_group(std::string_view name, std::int64_t ranks, Device device) {
+  registry().require(name, ranks, device);
+}
+void require_member(std::string_view name) { registry().require(name, 0, std::nullopt); }
+std::shared_ptr<ProcessGroup> group(std::string_view name, Device device) { return registry().get(name, device); }
+
+Device device_of_rank(Device device) {
+  constexpr std::int64_t kMany = 1 << 20;
+  if (device.is_host() || device.index != 0 || !variable("LOCAL_RANK")) return device;
+  // A process that sees one device has been given its own.
+  if (const auto seen = variable("CUDA_VISIBLE_DEVICES"); seen && seen->find(',') == seen->npos) return device;
+  device.index = static_cast<int>(number_of("LOCAL_RANK", 0, kMany));
+  return device;
+}
+
 Meeting meeting(std::string_view name) { return registry().meet(name); }
 
 }  // namespace coil::runtime::groups

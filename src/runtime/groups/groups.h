@@ -5,7 +5,8 @@
 //     MASTER_ADDR, MASTER_PORT    where they find one another: a server, which rank 0 holds unless torchrun does
 //     COIL_GROUP_STORE            instead of the two: tcp:HOST:PORT or file:FOLDER (a new one for each run)
 //     COIL_GROUPS                 groups of some: `1=0,2;2=1,3` names their members' ranks
-//     COIL_GROUP_BACKEND          gloo
+//     LOCAL_RANK                  this process among those of its machine: which GPU it uses
+//     COIL_GROUP_BACKEND          gloo (of values on the host; those on CUDA devices go over nccl)
 //     COIL_GROUP_SHARED           0: ranks share no memory, though they could
 //     COIL_GROUP_TIMEOUT          seconds after which a rank that is late is an error; 300 where it is not given
 //     COIL_GROUP_ADDRESS          of this machine for the others, where the store does not tell
@@ -39,7 +40,7 @@ void define_group(const std::string& name, std::vector<int> ranks);
 
 /// Throws Error naming a group that is not there, this process is no member of, or this build cannot join. Looks at no
 /// other process. `ranks`: how many it must have; 0: any number.
-void require_group(std::string_view name, std::int64_t ranks = 0);
+void require_group(std::string_view name, std::int64_t ranks = 0, Device = {});
 /// The same for a group that may never be joined: its backend need not be there.
 void require_member(std::string_view name);
 /// What the members of a group find one another by.
@@ -57,7 +58,10 @@ struct Meeting {
 Meeting meeting(std::string_view name);
 
 /// The group; joined when it is first asked for, which returns when all its ranks have come. `default` and `0`, as
-/// torch calls it, are all processes.
-std::shared_ptr<ProcessGroup> group(std::string_view name);
+/// torch calls it, are all processes. For memory of another device than the host it is a group of its own.
+std::shared_ptr<ProcessGroup> group(std::string_view name, Device = {});
+/// The device of a type that this process is to use where a program names the first: LOCAL_RANK counts the processes of
+/// a machine.
+Device device_of_rank(Device);
 
 }  // namespace coil::runtime::groups

@@ -19,6 +19,11 @@ void wait_for(const void* result) {
   if (found) found.mapped()->wait();
 }
 
+void wait_for(const void* result, void* stream, bool recorded) {
+  auto found = in_flight().extract(result);
+  if (found) found.mapped()->wait_on(stream, recorded);
+}
+
 void settle() noexcept {
   for (const auto& [result, work] : in_flight()) {
     try {

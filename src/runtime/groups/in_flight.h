@@ -9,6 +9,8 @@ namespace coil::runtime::groups {
 void started(const void* result, Started);
 /// Waits for the exchange that gives what begins there. Throws Error where it failed; nothing where there is none.
 void wait_for(const void* result);
+/// The same for what is queued on a stream from now on.
+void wait_for(const void* result, void* stream, bool recorded);
 /// Returns when none is on its way any more, whatever became of it: for a run that fails half way, before its memory
 /// goes.
 void settle() noexcept;

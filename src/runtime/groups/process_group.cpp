@@ -11,6 +11,7 @@ namespace {
 struct Backends {
   std::mutex mutex;
   std::map<std::string, std::pair<CheckBackend, JoinBackend>> by_name;
+  std::map<DeviceType, std::string> of_device;
 };
 
 Backends& backends() {
@@ -33,6 +34,20 @@ void define_backend(std::string name, CheckBackend check, JoinBackend join) {
   Backends& b = backends();
   const std::lock_guard lock(b.mutex);
   b.by_name.insert_or_assign(std::move(name), std::pair(std::move(check), std::move(join)));
+}
+
+std::string backend_of(DeviceType device) {
+  Backends& b = backends();
+  const std::lock_guard lock(b.mutex);
+  const auto found = b.of_device.find(device);
+  if (found == b.of_device.end()) fail("this runtime exchanges no values on {}", device.name());
+  return found->second;
+}
+
+void define_backend_of(DeviceType device, std::string name) {
+  Backends& b = backends();
+  const std::lock_guard lock(b.mutex);
+  b.of_device.insert_or_assign(device, std::move(name));
 }
 
 void check_backend(const std::string& name) { backend(name).first(); }

@@ -24,6 +24,9 @@ class Work {
   /// Returns when it is done. Throws Error where it failed, at every call.
   virtual void wait() = 0;
   virtual bool is_done() = 0;
+  /// On a device with streams: what is queued on the stream from now on waits for it, and the host does not.
+  /// `recorded`: the stream is being recorded.
+  virtual void wait_on(void* /*stream*/, bool /*recorded*/) { wait(); }
 };
 using Started = std::shared_ptr<Work>;
 
@@ -41,6 +44,9 @@ class ProcessGroup {
   virtual int size() const = 0;
   /// Where the memory lies that it exchanges.
   virtual Device device() const = 0;
+  /// On a device with streams: the next exchange begins when what is queued on this one is done. `recorded`: the stream
+  /// is being recorded, and the exchange with it.
+  virtual void order_behind(void* /*stream*/, bool /*recorded*/) {}
 
   /// In place, by one of reductions.h.
   virtual Started all_reduce(void* data, Elements, std::string_view reduce) = 0;
@@ -63,7 +69,8 @@ class ProcessGroup {
 struct GroupOptions {
   std::string name;
   std::string backend = "gloo";
-  int rank = 0;  ///< in the group
+  Device device;  ///< where the memory lies that is exchanged
+  int rank = 0;   ///< in the group
   std::vector<int> ranks;
   std::shared_ptr<Store> store;
   std::string address;  ///< of this machine
@@ -80,6 +87,10 @@ using JoinBackend = std::function<std::shared_ptr<ProcessGroup>(const GroupOptio
 void define_backend(std::string name, CheckBackend, JoinBackend);
 void check_backend(const std::string& name);
 std::shared_ptr<ProcessGroup> join(const GroupOptions&);
+
+/// The backend for values on a device other than the host. Throws Error where there is none.
+std::string backend_of(DeviceType);
+void define_backend_of(DeviceType, std::string name);
 
 struct DefineBackend {
   DefineBackend(std::string name, CheckBackend check, JoinBackend join) {

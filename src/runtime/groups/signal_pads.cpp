@@ -1,7 +1,6 @@
 #include "runtime/groups/signal_pads.h"
 
 #include <linux/futex.h>
-#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -9,7 +8,6 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 
 #include "support/error.h"
 
@@ -26,12 +24,6 @@ constexpr std::size_t kPadBytes = 4096, kTextBytes = 192, kNamespaceBytes = 64;
 constexpr int kLooks = 400;
 /// How long to sleep before looking whether the other process is still there.
 constexpr auto kNap = std::chrono::milliseconds(20);
-
-/// Where process ids mean the same.
-std::string process_namespace() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/ns/pid", error).string().substr(0, kNamespaceBytes - 1);
-}
 
 void put(char* to, std::size_t room, std::string_view text) {
   const std::size_t n = std::min(text.size(), room - 1);
@@ -63,30 +55,6 @@ struct SignalPads::Pad {
   char doing[2][kTextBytes];
 };
 
-/// A descriptor of another process, which tells that it has ended. Where there is none (another namespace of processes,
-/// an old system) a rank that is gone is found by the time that it takes.
-class SignalPads::Process {
- public:
-  explicit Process(const Pad& pad) {
-    if (process_namespace() != pad.where || pad.process <= 0) return;
-#ifdef SYS_pidfd_open
-    fd_ = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pad.process), 0));
-#endif
-  }
-  ~Process() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-  bool has_ended() const {
-    pollfd one{fd_, POLLIN, 0};
-    return fd_ >= 0 && ::poll(&one, 1, 0) == 1 && (one.revents & POLLIN) != 0;
-  }
-
- private:
-  int fd_ = -1;
-};
-
 std::size_t pad_bytes() { return kPadBytes; }
 
 SignalPads::Pad& SignalPads::pad(int rank) const {
@@ -104,7 +72,7 @@ void SignalPads::begin(Segment& segment) {
 SignalPads::SignalPads(Meeting meeting, std::unique_ptr<Segment> own, std::vector<std::unique_ptr<Segment>> peers)
     : meeting_(std::move(meeting)), own_(std::move(own)), peers_(std::move(peers)) {
   for (int r = 0; r < meeting_.size(); ++r)
-    processes_.push_back(r == meeting_.rank ? nullptr : std::make_unique<Process>(pad(r)));
+    processes_.push_back(r == meeting_.rank ? nullptr : std::make_unique<PeerProcess>(pad(r).process, pad(r).where));
 }
 
 SignalPads::~SignalPads() {

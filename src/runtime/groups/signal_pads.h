@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/groups/groups.h"
+#include "runtime/groups/peer_process.h"
 #include "runtime/groups/symmetric.h"
 
 namespace coil::runtime::groups {
@@ -31,7 +32,6 @@ class SignalPads {
 
  private:
   struct Pad;
-  class Process;
   Pad& pad(int rank) const;
   void wait_for(int rank, std::uint32_t turn, const Doing&);
   void compare(int rank, std::uint32_t turn, const Doing&);
@@ -42,7 +42,7 @@ class SignalPads {
   Meeting meeting_;
   std::unique_ptr<Segment> own_;
   std::vector<std::unique_ptr<Segment>> peers_;
-  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<std::unique_ptr<PeerProcess>> processes_;
   std::uint32_t turn_ = 0;
   std::string broken_;
   bool is_abandoned_ = false;

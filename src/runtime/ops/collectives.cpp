@@ -1,8 +1,12 @@
-// Collectives of programs on the CPU: each start hands an exchange to its process group, each wait ends one.
+// Collectives of programs: each start hands an exchange to its process group, each wait ends one. On a device with
+// streams the exchange begins behind what the program's stream has queued, and the wait is the stream's.
+#include "runtime/ops/collectives.h"
+
 #include <cstring>
 #include <numeric>
 
 #include "library_ops/collectives.h"
+#include "runtime/device/device.h"
 #include "runtime/device/library.h"
 #include "runtime/groups/groups.h"
 #include "runtime/groups/in_flight.h"
@@ -24,6 +28,11 @@ std::int64_t row_of(const BoundView& v) {
                          std::multiplies<>());
 }
 
+/// Memory that somebody else holds.
+Storage lent_storage(void* at, std::size_t bytes, Device device) {
+  return {std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(at)), bytes, device};
+}
+
 void require_rows(std::string_view op, const BoundView& v) {
   std::int64_t stride = 1;
   for (std::size_t d = v.sizes.size(); d-- > 0; stride *= v.sizes[d])
@@ -33,8 +42,11 @@ void require_rows(std::string_view op, const BoundView& v) {
 /// A call site that starts an exchange in its group, which is joined when the call site is made.
 class Collective : public LibraryOp {
  public:
-  Collective(std::string_view op, const Attributes& attributes)
-      : op_(op), group_(groups::group(read(attributes, names::kGroup))) {}
+  Collective(std::string_view op, const Attributes& attributes, Queue* queue)
+      : op_(op),
+        group_(groups::group(read(attributes, names::kGroup), queue ? queue->device() : Device{})),
+        watcher_(std::dynamic_pointer_cast<QueueWatcher>(group_)),
+        queue_(queue) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     if (inputs.empty() || outputs.size() != 1) fail("{} takes a tensor and gives one", op_);
@@ -45,11 +57,18 @@ class Collective : public LibraryOp {
   }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
+    if (queue_) {
+      group_->order_behind(queue_->current_stream(), queue_->is_recording());
+      if (watcher_) queue_->watch(watcher_);
+    }
     const Started work = start(inputs, outputs[0]);
     if (numel(y_.sizes) > 0)
       groups::started(outputs[0], work);
+    else if (queue_)
+      work->wait_on(queue_->current_stream(),
+                    queue_->is_recording());  // results without elements may lie where others do
     else
-      work->wait();  // results without elements may lie where others do
+      work->wait();
   }
   bool runs_when_empty() const override { return true; }
 
@@ -67,22 +86,38 @@ class Collective : public LibraryOp {
       fail("{}: {} elements and {}, in process group '{}' of {} ranks", op_, numel(x_.sizes), numel(y_.sizes),
            group_->name(), group_->size());
   }
-  /// Values that are exchanged in place.
+  /// Values that are exchanged in place: copied before the exchange is put behind the stream's work.
   void* in_place(const void* x, void* y) const {
-    if (x != y && numel(x_.sizes) > 0) std::memcpy(y, x, static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype));
+    if (x == y || numel(x_.sizes) == 0) return y;
+    if (!queue_) {
+      std::memcpy(y, x, static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype));
+      return y;
+    }
+    queue_->copy(lent(y), lent(const_cast<void*>(x)));
+    group_->order_behind(queue_->current_stream(), queue_->is_recording());
     return y;
   }
+  Queue* queue() const { return queue_; }
 
   std::string op_;
   BoundView x_, y_;
 
  private:
+  /// Memory of the queue's device with as many elements as the operand.
+  Tensor lent(void* at) const {
+    const std::size_t bytes = static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype);
+    return {lent_storage(at, bytes, queue_->device()), x_.dtype, {numel(x_.sizes)}, {1}, 0};
+  }
+
   std::shared_ptr<ProcessGroup> group_;
+  std::shared_ptr<QueueWatcher> watcher_;
+  Queue* queue_;
 };
 
 class AllReduce final : public Collective {
  public:
-  explicit AllReduce(const Attributes& a) : Collective(names::kAllReduce, a), reduce_(read(a, names::kReduce)) {}
+  explicit AllReduce(const Attributes& a, Queue* queue = nullptr)
+      : Collective(names::kAllReduce, a, queue), reduce_(read(a, names::kReduce)) {}
   void check() override { require_same(); }
   Started start(std::span<const void* const> in, void* out) override {
     return group().all_reduce(in_place(in[0], out), elements(x_), reduce_);
@@ -94,8 +129,8 @@ class AllReduce final : public Collective {
 
 class Broadcast final : public Collective {
  public:
-  explicit Broadcast(const Attributes& a)
-      : Collective(names::kBroadcast, a), source_(static_cast<int>(read(a, names::kSource))) {}
+  explicit Broadcast(const Attributes& a, Queue* queue = nullptr)
+      : Collective(names::kBroadcast, a, queue), source_(static_cast<int>(read(a, names::kSource))) {}
   void check() override { require_same(); }
   Started start(std::span<const void* const> in, void* out) override {
     return group().broadcast(in_place(in[0], out), elements(x_), source_);
@@ -107,7 +142,7 @@ class Broadcast final : public Collective {
 
 class AllGather final : public Collective {
  public:
-  explicit AllGather(const Attributes& a) : Collective(names::kAllGather, a) {}
+  explicit AllGather(const Attributes& a, Queue* queue = nullptr) : Collective(names::kAllGather, a, queue) {}
   void check() override { require_times(y_, x_); }
   Started start(std::span<const void* const> in, void* out) override {
     return group().all_gather(in[0], out, elements(x_));
@@ -116,8 +151,8 @@ class AllGather final : public Collective {
 
 class ReduceScatter final : public Collective {
  public:
-  explicit ReduceScatter(const Attributes& a)
-      : Collective(names::kReduceScatter, a), reduce_(read(a, names::kReduce)) {}
+  explicit ReduceScatter(const Attributes& a, Queue* queue = nullptr)
+      : Collective(names::kReduceScatter, a, queue), reduce_(read(a, names::kReduce)) {}
   void check() override { require_times(x_, y_); }
   Started start(std::span<const void* const> in, void* out) override {
     return group().reduce_scatter(in[0], out, elements(y_), reduce_);
@@ -129,8 +164,8 @@ class ReduceScatter final : public Collective {
 
 class AllToAll final : public Collective {
  public:
-  explicit AllToAll(const Attributes& a)
-      : Collective(names::kAllToAll, a),
+  explicit AllToAll(const Attributes& a, Queue* queue = nullptr)
+      : Collective(names::kAllToAll, a, queue),
         told_(read(a, names::kTold)),
         sent_(read(a, names::kInputSplits)),
         received_(read(a, names::kOutputSplits)) {}
@@ -141,14 +176,30 @@ class AllToAll final : public Collective {
   Started start(std::span<const void* const> in, void* out) override {
     if (told_) {
       const auto ranks = static_cast<std::size_t>(group().size());
-      const auto* told = static_cast<const std::int64_t*>(in[1]);
-      sent_.assign(told, told + ranks);
-      received_.assign(told + ranks, told + 2 * ranks);
+      const std::vector<std::int64_t> told = read_splits(in[1], 2 * ranks);
+      const auto half = told.begin() + static_cast<std::ptrdiff_t>(ranks);
+      sent_.assign(told.begin(), half);
+      received_.assign(half, told.end());
     }
     return group().all_to_all(in[0], elements_of(sent_, x_), out, elements_of(received_, y_), x_.dtype);
   }
+  bool runs_on_host() const override { return queue() && told_; }  // which reads the splits
 
  private:
+  std::vector<std::int64_t> read_splits(const void* at, std::size_t count) const {
+    std::vector<std::int64_t> told(count);
+    const auto numbers = static_cast<std::int64_t>(count);
+    const std::size_t bytes = count * sizeof(std::int64_t);
+    if (!queue()) {
+      std::memcpy(told.data(), at, bytes);
+      return told;
+    }
+    const Tensor there{lent_storage(const_cast<void*>(at), bytes, queue()->device()), DType::I64, {numbers}, {1}, 0};
+    queue()->copy({lent_storage(told.data(), bytes, {}), DType::I64, {numbers}, {1}, 0}, there);
+    queue()->wait();
+    return told;
+  }
+
   std::vector<std::int64_t> elements_of(const std::vector<std::int64_t>& rows, const BoundView& v) const {
     const auto ranks = static_cast<std::size_t>(group().size());
     std::vector<std::int64_t> out = rows;
@@ -247,13 +298,25 @@ class Barrier final : public LibraryOp {
 
 class Wait final : public LibraryOp {
  public:
+  explicit Wait(const Attributes&, Queue* queue = nullptr) : queue_(queue) {}
   void prepare(std::span<const BoundView>, std::span<const BoundView> outputs) override {
     if (outputs.size() != 1) fail("{} waits for one tensor", names::kWait);
   }
   void run(std::span<const void* const>, std::span<void* const> outputs, void*) override {
-    groups::wait_for(outputs[0]);
+    if (queue_)
+      groups::wait_for(outputs[0], queue_->current_stream(), queue_->is_recording());
+    else
+      groups::wait_for(outputs[0]);
   }
+
+ private:
+  Queue* queue_;
 };
+
+template <class Op>
+std::unique_ptr<LibraryOp> on_streams(const Attributes& attributes, Queue& queue) {
+  return std::make_unique<Op>(attributes, &queue);
+}
 
 const DefineLibraryOps kCollectives({{names::kAllReduce, call_site<AllReduce>},
                                      {names::kAllGather, call_site<AllGather>},
@@ -266,4 +329,11 @@ const DefineLibraryOps kCollectives({{names::kAllReduce, call_site<AllReduce>},
                                      {names::kWait, call_site<Wait>}});
 
 }  // namespace
+
+std::vector<std::pair<std::string_view, QueueLibraryFactory>> collectives_on_streams() {
+  return {{names::kAllReduce, on_streams<AllReduce>},         {names::kAllGather, on_streams<AllGather>},
+          {names::kReduceScatter, on_streams<ReduceScatter>}, {names::kAllToAll, on_streams<AllToAll>},
+          {names::kBroadcast, on_streams<Broadcast>},         {names::kWait, on_streams<Wait>}};
+}
+
 }  // namespace coil::runtime

@@ -24,6 +24,10 @@ std::shared_ptr<const Driver> Driver::open(const std::string& library) {
   if (!driver->name) fail("the CUDA driver is too old: it has no {}; version 12.0 is the oldest that works", symbol);
   COIL_CUDA_DRIVER(X)
 #undef X
+#define X(name, symbol, parameters) \
+  driver->name = reinterpret_cast<Result(*) parameters>(dlsym(driver->library_, symbol));
+  COIL_CUDA_DRIVER_SHARING(X)
+#undef X
   const Result started = driver->init(0);
   if (started == kNoDevice) fail("the CUDA driver finds no device on this machine");
   driver->check(started, "start");

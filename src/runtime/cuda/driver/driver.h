@@ -21,7 +21,7 @@ using GraphExec = struct CUgraphExec_st*;
 
 // Values of cuda.h.
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kInvalidImage = 200, kNoBinaryForGpu = 209,
-                        kUnsupportedPtxVersion = 222;
+                        kUnsupportedPtxVersion = 222, kNotReady = 600;
 inline constexpr unsigned kStreamDefault = 0, kStreamNonBlocking = 1, kHostAllocPortable = 1, kHostAllocMapped = 2,
                           kEventNoTiming = 2;
 inline constexpr int kCaptureThreadLocal = 1;
@@ -32,6 +32,12 @@ inline constexpr int kLaunchEarly = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STRE
 inline void* const kLaunchEnd = nullptr;
 inline void* const kLaunchBuffer = reinterpret_cast<void*>(1);
 inline void* const kLaunchBufferSize = reinterpret_cast<void*>(2);
+
+/// CUipcMemHandle.
+struct MemoryHandle {
+  char bytes[64] = {};
+};
+inline constexpr unsigned kLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 /// CUlaunchAttribute.
 struct LaunchAttribute {
@@ -76,6 +82,8 @@ struct LaunchConfig {
   X(stream_wait_event, "cuStreamWaitEvent", (Stream, Event, unsigned))                                        \
   X(event_create, "cuEventCreate", (Event*, unsigned))                                                        \
   X(event_record, "cuEventRecord", (Event, Stream))                                                           \
+  X(event_query, "cuEventQuery", (Event))                                                                     \
+  X(event_wait, "cuEventSynchronize", (Event))                                                                \
   X(event_elapsed, "cuEventElapsedTime", (float*, Event, Event))                                              \
   X(event_destroy, "cuEventDestroy_v2", (Event))                                                              \
   X(module_load, "cuModuleLoadDataEx", (Module*, const void*, unsigned, int*, void**))                        \
@@ -92,6 +100,12 @@ struct LaunchConfig {
   X(graph_destroy, "cuGraphDestroy", (Graph))                                                                 \
   X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec))
 
+/// Functions that only memory shared by processes needs; null where the driver has none.
+#define COIL_CUDA_DRIVER_SHARING(X)                                          \
+  X(share, "cuIpcGetMemHandle", (MemoryHandle*, Address))                    \
+  X(share_open, "cuIpcOpenMemHandle_v2", (Address*, MemoryHandle, unsigned)) \
+  X(share_close, "cuIpcCloseMemHandle", (Address))
+
 /// The driver's functions. Immutable once open; stays open for as long as anything uses it.
 class Driver {
  public:
@@ -103,6 +117,7 @@ class Driver {
 
 #define X(name, symbol, parameters) Result(*name) parameters = nullptr;
   COIL_CUDA_DRIVER(X)
+  COIL_CUDA_DRIVER_SHARING(X)
 #undef X
 
   /// Throws Error with the driver's own words unless `result` is success. `what` completes "CUDA cannot …".

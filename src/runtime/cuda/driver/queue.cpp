@@ -5,6 +5,7 @@
 
 #include "runtime/cuda/driver/blas.h"
 #include "runtime/cuda/driver/dnn.h"
+#include "runtime/cuda/groups/peer_sums.h"
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
 
@@ -19,16 +20,20 @@ std::size_t bytes_of(const Tensor& t) { return static_cast<std::size_t>(t.numel(
 
 class CudaGraph : public RecordedWork {
  public:
-  CudaGraph(std::shared_ptr<const CudaDevice> device, GraphExec exec) : device_(std::move(device)), exec_(exec) {}
+  CudaGraph(std::shared_ptr<const CudaDevice> device, GraphExec exec,
+            std::vector<std::shared_ptr<QueueWatcher>> watchers)
+      : device_(std::move(device)), exec_(exec), watchers_(std::move(watchers)) {}
   ~CudaGraph() override {
     const CurrentContext current(*device_);
     device_->driver().graph_exec_destroy(exec_);
   }
   GraphExec exec() const { return exec_; }
+  const std::vector<std::shared_ptr<QueueWatcher>>& watchers() const { return watchers_; }
 
  private:
   std::shared_ptr<const CudaDevice> device_;
   GraphExec exec_;
+  std::vector<std::shared_ptr<QueueWatcher>> watchers_;
 };
 
 }  // namespace
@@ -47,6 +52,7 @@ CudaQueue::~CudaQueue() {
   blas_.reset();
   dnn_.reset();
   copier_.reset();
+  peer_sums_.reset();
   for (void* words : shared_) driver().host_release(words);
   for (Stream s : side_) driver().stream_destroy(s);
   driver().stream_destroy(own_);
@@ -141,7 +147,18 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
                  "launch a kernel");
 }
 
-void CudaQueue::wait() { driver().check(driver().stream_wait(stream_), "finish its work"); }
+void CudaQueue::wait() {
+  driver().check(driver().stream_wait(stream_), "finish its work");
+  for (const auto& w : watchers_) w->check();
+}
+
+void CudaQueue::watch(const std::shared_ptr<QueueWatcher>& watcher) {
+  const auto add = [&](auto& to) {
+    if (std::ranges::find(to, watcher) == to.end()) to.push_back(watcher);
+  };
+  add(watchers_);
+  if (recording_) add(recording_->watchers);
+}
 
 void CudaQueue::set_stream(void* stream) {
   const Stream next = stream ? static_cast<Stream>(stream) : own_;
@@ -203,6 +220,7 @@ void CudaQueue::end_step(const StepOrder& order) {
 /// Everything recorded ends on the first lane.
 void CudaQueue::end_lanes() {
   Recording& r = *recording_;
+  for (const auto& w : r.watchers) w->end_recording(own_);
   for (std::size_t l = 1; l < r.lanes.size(); ++l) {
     r.done.push_back(mark(r.lanes[l]));
     wait_for(own_, r.done.back());
@@ -219,6 +237,7 @@ std::unique_ptr<RecordedWork> CudaQueue::end_recording() {
   for (Event e : recording_->done)
     if (e) driver().event_destroy(e);
   if (recording_->begun) driver().event_destroy(recording_->begun);
+  auto watchers = std::move(recording_->watchers);
   recording_.reset();
   Graph graph = nullptr;
   const Result ended = driver().capture_end(own_, &graph);  // always: no stream may stay behind in a recording
@@ -231,12 +250,15 @@ std::unique_ptr<RecordedWork> CudaQueue::end_recording() {
   const Result result = driver().graph_instantiate(&exec, graph, 0);
   driver().graph_destroy(graph);
   driver().check(result, "make a graph ready to run");
-  return std::make_unique<CudaGraph>(device_, exec);
+  return std::make_unique<CudaGraph>(device_, exec, std::move(watchers));
 }
 
 void CudaQueue::run_recorded(const RecordedWork& work) {
   in_flight_.add_anything();
-  driver().check(driver().graph_launch(static_cast<const CudaGraph&>(work).exec(), stream_), "launch a graph");
+  const auto& graph = static_cast<const CudaGraph&>(work);
+  for (const auto& w : watchers_) w->before_launch(stream_);
+  driver().check(driver().graph_launch(graph.exec(), stream_), "launch a graph");
+  for (const auto& w : graph.watchers()) w->launched(stream_);
 }
 
 std::unique_ptr<LibraryOp> CudaQueue::make_op(const std::string& op, const Attributes& attributes) {
@@ -246,6 +268,11 @@ std::unique_ptr<LibraryOp> CudaQueue::make_op(const std::string& op, const Attri
 Blas& CudaQueue::blas() {
   if (!blas_) blas_ = std::make_unique<Blas>(*this);
   return *blas_;
+}
+
+PeerSums& CudaQueue::peer_sums() {
+  if (!peer_sums_) peer_sums_ = std::make_unique<PeerSums>(device_);
+  return *peer_sums_;
 }
 
 Dnn& CudaQueue::dnn() {

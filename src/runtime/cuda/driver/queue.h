@@ -12,6 +12,7 @@ namespace coil::runtime::cuda {
 
 class Blas;
 class Dnn;
+class PeerSums;
 
 class CudaQueue final : public Queue {
  public:
@@ -39,6 +40,9 @@ class CudaQueue final : public Queue {
   void begin_step(const StepOrder&) override;
   void end_step(const StepOrder&) override;
   void run_recorded(const RecordedWork&) override;
+  void* current_stream() const override { return stream(); }
+  bool is_recording() const override { return recording_.has_value(); }
+  void watch(const std::shared_ptr<QueueWatcher>&) override;
 
   const CudaDevice& cuda() const { return *device_; }
   const Driver& driver() const { return device_->driver(); }
@@ -47,6 +51,8 @@ class CudaQueue final : public Queue {
   /// The libraries, opened when first asked for. Throws Error when they are not to be found.
   Blas& blas();
   Dnn& dnn();
+  /// Kernels over memory that ranks share, loaded when first asked for.
+  PeerSums& peer_sums();
   MemoryPool& pool() { return *pool_; }
   /// Kernels of libraries may let the kernel behind them begin before they end: what those on the stream, or on the
   /// lane of a recording, may still write.
@@ -63,6 +69,7 @@ class CudaQueue final : public Queue {
     std::uint32_t lane = 0;
     Event begun = nullptr;
     std::vector<Event> done;  ///< of steps that others wait for; null: of others
+    std::vector<std::shared_ptr<QueueWatcher>> watchers;
   };
   Event mark(Stream);
   void wait_for(Stream, Event);
@@ -77,6 +84,7 @@ class CudaQueue final : public Queue {
   Stream own_ = nullptr, stream_ = nullptr;
   std::vector<Stream> side_;  ///< the lanes of recorded work beside the first, which is own_
   std::optional<Recording> recording_;
+  std::vector<std::shared_ptr<QueueWatcher>> watchers_;
   InFlight in_flight_;
   Storage fence_;                   ///< what end_library_work writes to
   int depth_ = 0;                   ///< of begin … end
@@ -85,6 +93,7 @@ class CudaQueue final : public Queue {
   std::unique_ptr<Copier> copier_;
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Dnn> dnn_;
+  std::unique_ptr<PeerSums> peer_sums_;
 };
 
 }  // namespace coil::runtime::cuda

@@ -1,0 +1,59 @@
+// Sums over the ranks of a group by kernels that read and write one another's memory (peer_sums.cu).
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "runtime/cuda/driver/device.h"
+#include "runtime/groups/symmetric.h"
+#include "tensor/dtype.h"
+
+namespace coil::runtime::cuda {
+
+/// What the kernels keep behind the bytes of an allocation, zero at first.
+struct PeerControl {
+  static constexpr int kRanks = 8, kBlocks = 128;
+  static constexpr std::size_t kSentBytes = 256 << 10,    ///< the largest operand that ranks send one another
+      kControlBytes = 8192, kLineBytes = 2 * kSentBytes,  ///< half of a line tells that it has come
+      kBytes = kControlBytes + 2 * kRanks * kLineBytes;
+  /// Where it begins in an allocation of so many bytes.
+  static constexpr std::size_t offset(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+};
+
+/// The parameter that all kernels take first (Peers).
+struct PeerMemory {
+  std::uint64_t base[PeerControl::kRanks] = {}, control = 0, failure = 0, timeout = 0;
+  std::int32_t rank = 0, ranks = 0;
+
+  /// `failure`: a word that host and device see.
+  PeerMemory(const groups::SymmetricMemory&, const std::int64_t* failure, std::uint64_t timeout_nanoseconds);
+};
+
+class PeerSums {
+ public:
+  /// Throws Error when the driver cannot compile the kernels.
+  explicit PeerSums(std::shared_ptr<const CudaDevice>);
+  ~PeerSums();
+  PeerSums(const PeerSums&) = delete;
+  PeerSums& operator=(const PeerSums&) = delete;
+
+  static bool has(DType);
+  /// Queues the sum of `count` elements, more than none, that lie `offset` into each rank's allocation. In two shots
+  /// the operand is written over, and the offset is a multiple of 16.
+  void one_shot(const PeerMemory&, std::size_t offset, void* out, DType, std::int64_t count, Stream);
+  void two_shot(const PeerMemory&, std::size_t offset, void* out, DType, std::int64_t count, Stream);
+
+  /// The kernels' text.
+  static const char* ptx();
+
+ private:
+  Function find(const std::string& kernel, DType);
+  void launch(Function, const PeerMemory&, std::uint64_t operand, void* out, std::uint64_t bytes, std::uint64_t threads,
+              unsigned most_blocks, Stream);
+
+  std::shared_ptr<const CudaDevice> device_;
+  Module module_ = nullptr;
+  std::map<std::string, Function> functions_;
+};
+
+}  // namespace coil::runtime::cuda

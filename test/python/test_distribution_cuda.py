@@ -1,0 +1,170 @@
+"""Exported programs with collectives on CUDA devices where there are none: packages of two ranks on the driver of
+test/fake_cuda, over the NCCL of test/fake_nccl, against what eager gives over Gloo.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from safetensors.torch import load_file
+
+from coil_harness import COIL, ENVIRONMENT, ROOT, coil, coil_ok, differences
+from emitted import BUILD, emit
+from emulated_cuda import load_emulated
+from test_emit_cuda import CUDA as TO_CUDA, PLACE
+
+pytestmark = [
+    pytest.mark.skipif(PLACE is None, reason="nvidia-cuda-nvrtc is not installed"),
+    pytest.mark.xdist_group("distribution_cuda"),  # exported once
+]
+CUDA = [*TO_CUDA, "--set", f"cuda.nvrtc={pathlib.Path(PLACE or '.').parent}"]
+PROGRAMS = ["kinds", "exchanges", "in_place", "experts"]
+RANKS = 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Programs, inputs and eager's results of each rank."""
+    folder = tmp_path_factory.mktemp("cuda_ranks")
+    script = ROOT / "test/python/distribution_programs.py"
+    processes = [
+        subprocess.Popen([sys.executable, script, str(rank), str(RANKS), folder, *PROGRAMS]) for rank in range(RANKS)
+    ]
+    assert not any([process.wait(300) for process in processes])
+    return folder
+
+
+def environment(folder, archive, rank, store, **more):
+    """Of a rank's process: the driver and the NCCL of tests, with the program's own kernels."""
+    kernels = load_emulated(emit(archive, "python", *TO_CUDA)).KERNELS.library._name
+    return (
+        ENVIRONMENT
+        | {
+            "LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "fake_cuda"),
+            "COIL_FAKE_CUDA_KERNELS": kernels,
+            "COIL_FAKE_NCCL_FOLDER": str(folder / "nccl"),
+            "COIL_GROUP_STORE": f"file:{folder / store}",
+            "COIL_GROUP_TIMEOUT": "60",
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(RANKS),
+        }
+        | more
+    )
+
+
+def start(folder, name, command, store, *options, **more):
+    """A process of each rank, with its package compiled by these options."""
+    processes = []
+    for rank in range(RANKS):
+        archive, package = folder / f"{name}.{rank}.pt2", folder / f"{name}.{rank}.{store}.coil"
+        coil_ok("compile", archive, "-o", package, *CUDA, *options)
+        processes.append(
+            subprocess.Popen(
+                list(map(str, [COIL, command(rank)[0], package, *command(rank)[1:]])),
+                env=environment(folder, archive, rank, store, **more),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    return processes
+
+
+def run(folder, name, store, *options, **more):
+    def command(rank):
+        part = folder / f"{name}.{{rank}}"
+        return "run", "--inputs", f"{part}.in.safetensors", "--outputs", f"{part}.{store}.safetensors"
+
+    for rank, process in enumerate(start(folder, name, command, store, *options, **more)):
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors[-2000:]
+        got = load_file(folder / f"{name}.{rank}.{store}.safetensors")
+        assert not differences(got, load_file(folder / f"{name}.{rank}.want.safetensors"))
+        yield errors
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(folder, name):
+    for errors in run(folder, name, f"nccl-{name}"):
+        assert ("cannot share memory" in errors) == (name in ("kinds", "in_place"))  # the driver of tests maps none
+
+
+def test_recorded(folder):
+    """As CUDA graphs: whole, and in parts where the host reads the splits between a start and its wait. Calls go on for
+    as long as they are let; neither rank ends with an error.
+    """
+    command = lambda _: ("bench", "--seconds", "60", "--set", "cuda.graphs=true")
+    processes = [p for name in ("exchanges", "experts") for p in start(folder, name, command, f"recorded-{name}")]
+    time.sleep(5)
+    ended = [p.communicate(timeout=60)[1] for p in processes if p.poll() is not None]
+    for process in processes:
+        process.kill()
+        process.wait()
+    assert not ended
+
+
+def test_sums_by_nccl(folder):
+    no_shots = [o for n in ("one", "two") for o in ("--set", f"distribution.{n}_shot_bytes=0")]
+    for errors in run(folder, "kinds", "no-shots", *no_shots):
+        assert not errors
+
+
+def test_rank_that_dies(folder):
+    """The other one ends with an error that names the rank and the collective, long before the time is over."""
+    processes = start(folder, "exchanges", lambda _: ("bench", "--seconds", "60"), "dies")
+    time.sleep(4)
+    assert all(p.poll() is None for p in processes), processes[0].communicate(timeout=60)
+    os.kill(processes[1].pid, signal.SIGKILL)
+    processes[1].wait()
+    begin = time.monotonic()
+    _, errors = processes[0].communicate(timeout=60)
+    assert processes[0].returncode == 1 and time.monotonic() - begin < 20
+    assert "rank 1 is gone" in errors and "collective" in errors and "internal error" not in errors, errors
+
+
+def test_rank_that_is_late(folder):
+    """It is stopped, and not gone: found by the time alone."""
+    processes = start(folder, "exchanges", lambda _: ("bench", "--seconds", "60"), "late", COIL_GROUP_TIMEOUT="2")
+    time.sleep(4)
+    os.kill(processes[1].pid, signal.SIGSTOP)
+    _, errors = processes[0].communicate(timeout=60)
+    os.kill(processes[1].pid, signal.SIGKILL)
+    assert processes[0].returncode == 1, errors
+    assert "did not end within 2" in errors and "rank 1 gone or late" in errors, errors
+
+
+def test_without_nccl(folder, tmp_path):
+    coil_ok("compile", folder / "exchanges.0.pt2", "-o", tmp_path / "alone.coil", *CUDA)
+    (tmp_path / "libcuda.so.1").symlink_to(os.path.join(BUILD, "lib/fake_cuda/libcuda.so.1"))
+    alone = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "MASTER_PORT": "1", "LD_LIBRARY_PATH": str(tmp_path)}
+    done = coil("run", tmp_path / "alone.coil", env=ENVIRONMENT | alone)
+    assert done.returncode == 1 and "NCCL" in done.stderr and "internal error" not in done.stderr, done.stderr
+
+
+def test_no_exchanges_in_cpp(folder, tmp_path):
+    done = coil("compile", folder / "kinds.0.pt2", "-o", tmp_path / "m.cpp", "--emit", "cpp", *CUDA)
+    assert done.returncode == 1 and "one_shot_all_reduce are not written as C++" in done.stderr, done.stderr
+
+
+def test_kernels(tmp_path):
+    """With threads of the host for those of the device."""
+    source, kernels = ROOT / "test/python/sources/peer_sums_emulated.cpp", ROOT / "src/runtime/cuda/groups"
+    command = ["g++", "-std=c++20", "-O1", "-w", "-pthread", f"-I{kernels}", source, "-o", tmp_path / "kernels"]
+    subprocess.run(command, check=True)
+    done = subprocess.run([tmp_path / "kernels"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout
+
+
+def test_kernels_are_those_of_their_text(tmp_path):
+    """peer_sums.ptx is what NVRTC makes of peer_sums.cu."""
+    nvrtc = next(p for p in pathlib.Path(PLACE).rglob("libnvrtc.so*") if "alt" not in p.name)
+    command = [sys.executable, ROOT / "tools/compile_peer_sums.py", nvrtc, tmp_path / "made.ptx"]
+    subprocess.run(command, check=True)
+    assert (tmp_path / "made.ptx").read_text() == (ROOT / "src/runtime/cuda/groups/peer_sums.ptx").read_text(), (
+        "run tools/compile_peer_sums.py"
+    )
