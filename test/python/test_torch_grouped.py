@@ -34,7 +34,7 @@ def of_columns(x, w, ends):
 
 
 def by_runs(x, w, ends):
-    out, begin = torch.zeros(x.shape[0], w.shape[2]), 0
+    out, begin = torch.zeros(x.shape[0], w.shape[2], device=x.device), 0
     for group, end in enumerate(ends.tolist()):
         out[begin:end] = x[begin:end].float() @ w[group].float()
         begin = end
