@@ -22,6 +22,7 @@ class GroupedKernel : public PlainKernel {
         along_(!matrices_.strides[2].is_constant(1)),
         config_(grouped_config({.rows = graph.env().hint_or(x_.sizes[0], 1 << 12),
                                 .groups = graph.env().hint_or(matrices_.sizes[0], 8),
+                                .columns = graph.env().hint_or(matrices_.sizes[2], 1024),
                                 .along = along_,
                                 .warpgroups = target.has(target::Feature::Warpgroups)},
                                target.costs)) {
@@ -40,8 +41,8 @@ class GroupedKernel : public PlainKernel {
                       offsets = fmt::format("c_offsets<{}>{{{}, {}, (int){}}}", offset_type(), at(2, offsets_),
                                             scalar(offsets_.strides[0]), scalar(offsets_.sizes[0])),
                       y = fmt::format("{}, {}", at(3, y_), scalar(y_.strides[0]));
-    const std::string function =
-        fmt::format("c_grouped_product<{}, {}, {}, {}>", x_.dtype == DType::BF16, along_, config_.rows, config_.unroll);
+    const std::string function = fmt::format("c_grouped_product<{}, {}, {}, {}, {}>", x_.dtype == DType::BF16, along_,
+                                             config_.rows, config_.tile, config_.unroll);
     Kernel kernel = write("coil_grouped_", bounds(), pointers_,
                           fmt::format("  C_DYNAMIC_SHARED(shared);\n  {}((u16*)shared, {}, {}, {}, {}, {}, {}, {}, {}, "
                                       "status);\n",
@@ -49,7 +50,7 @@ class GroupedKernel : public PlainKernel {
     // Each run has one tile that is not full at most, and so have the rows of none.
     const Expr tiles = sym::floor_div(x_.sizes[0], config_.rows) + matrices_.sizes[0] + 1;
     kernel.launch =
-        Launch{.grid = {graph_.env().simplify(tiles * sym::ceil_div(matrices_.sizes[2], kGroupedColumns)), 1, 1},
+        Launch{.grid = {graph_.env().simplify(tiles * sym::ceil_div(matrices_.sizes[2], config_.tile)), 1, 1},
                .block = config_.threads,
                .shared_bytes = config_.shared_bytes};
     kernel.may_fail = true;

@@ -9,9 +9,13 @@ constexpr int kThreads = 256;       // eight warps, in two rows of four
 constexpr int kMostStages = 4;      // pieces under way
 constexpr int kBetween = 8;         // elements between two rows in shared memory
 constexpr std::int64_t kBytes = 2;  // of an element
-// Of shared memory, where warpgroups multiply: three pieces of 64 elements of 128 rows and 128 columns, and what it
-// takes to begin at a multiple of 1,024.
-constexpr std::int64_t kOfWarpgroups = 3 * kBytes * 64 * 256 + 1024;
+// Where warpgroups multiply, of two widths of blocks: pieces in shared memory, of 64 elements of each row and column.
+constexpr int kNarrow = 128, kWide = 256, kNarrowStages = 3, kWideStages = 4;
+
+/// With what it takes to begin at a multiple of 1,024.
+constexpr std::int64_t bytes_of_warpgroups(int rows, int columns, int stages) {
+  return stages * kBytes * 64 * (rows + columns) + 1024;
+}
 
 }  // namespace
 
@@ -23,12 +27,18 @@ LaunchConfig grouped_config(const GroupedFacts& f, const target::Costs& costs) {
                                          : std::int64_t{kGroupedPiece} * (kGroupedColumns + kBetween);
   const std::int64_t stage = kBytes * (of_rows + of_matrix);
   const std::int64_t stages = std::clamp<std::int64_t>(costs.shared_bytes_of_block / stage, 2, kMostStages);
-  const std::int64_t bytes = f.warpgroups && rows == 128 ? kOfWarpgroups : stages * stage;
-  return {.threads = kThreads,
-          .unroll = static_cast<int>(stages),
-          .rows = rows,
-          .min_blocks = f.warpgroups ? 2 : 0,
-          .shared_bytes = bytes};
+  LaunchConfig config{.threads = kThreads,
+                      .unroll = static_cast<int>(stages),
+                      .rows = rows,
+                      .tile = kGroupedColumns,
+                      .shared_bytes = stages * stage};
+  if (!f.warpgroups || rows < 128) return config;
+  // Wide blocks read less for each product, where there are enough of them to fill the machine.
+  const bool wide = (f.rows / rows) * (f.columns / kWide) >= costs.multiprocessors;
+  config.tile = wide ? kWide : kNarrow;
+  config.min_blocks = wide ? 1 : 2;
+  config.shared_bytes = bytes_of_warpgroups(rows, config.tile, wide ? kWideStages : kNarrowStages);
+  return config;
 }
 
 }  // namespace coil::codegen

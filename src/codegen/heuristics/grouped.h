@@ -7,15 +7,15 @@
 namespace coil::codegen {
 
 struct GroupedFacts {
-  std::int64_t rows = 1, groups = 1;  ///< known, or hints
-  bool along = false;                 ///< what is summed over lies side by side in the matrices
-  bool warpgroups = false;            ///< four warps multiply what lies in shared memory (sm_90a)
+  std::int64_t rows = 1, groups = 1, columns = 1;  ///< known, or hints
+  bool along = false;                              ///< what is summed over lies side by side in the matrices
+  bool warpgroups = false;                         ///< four warps multiply what lies in shared memory (sm_90a)
 };
 
-/// Columns of a block, and elements of a piece along the dimension that is summed over.
+/// Columns of a block without warpgroups, and elements of a piece along the dimension that is summed over.
 inline constexpr int kGroupedColumns = 128, kGroupedPiece = 32;
 
-/// `rows` of a block and `unroll` pieces under way, with the `shared_bytes` for them.
+/// `rows` of a block by `tile` columns, and `unroll` pieces under way, with the `shared_bytes` for them.
 LaunchConfig grouped_config(const GroupedFacts&, const target::Costs&);
 
 }  // namespace coil::codegen

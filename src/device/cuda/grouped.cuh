@@ -3,7 +3,7 @@
 #include "values.cuh"
 
 // @piece grouped
-// ---- A block of eight warps has M rows of one run by 128 columns. Both operands pass through shared memory in pieces
+// ---- A block of eight warps has M rows of one run by N columns. Both operands pass through shared memory in pieces
 // of 32 along the dimension that is summed over, several of them on their way while one is multiplied. Rows in shared
 // memory are eight elements longer than they need be, so that eight of them lie in different banks.
 template <class Offset> struct c_offsets {
@@ -107,10 +107,11 @@ C_FN void c_fetch_pieces(u16* to, const c_matrix& m, i64 first, i64 rows, i64 fr
   }
 }
 
-// A warpgroup has 64 of 128 rows. Three pieces of 64 along the sum are in shared memory: one on its way, one that is
-// multiplied, and one whose products may still run.
-template <bool BF16, bool ALONG> C_FN void c_sums_by_warpgroups(f32 (&acc)[64], u16* shared, const c_operands& o) {
-  constexpr int stages = 3, of_a = 128 * 64, stage = 2 * of_a;
+// A warpgroup has 64 of 128 rows and all N columns. Pieces of 64 along the sum are in shared memory: AHEAD of them on
+// their way, one that is multiplied, and one whose products may still run.
+template <bool BF16, bool ALONG, int N, int AHEAD>
+C_FN void c_sums_by_warpgroups(f32 (&acc)[N / 2], u16* shared, const c_operands& o) {
+  constexpr int stages = AHEAD + 2, of_a = 128 * 64, stage = of_a + N * 64;
   shared += (1024 - (u32)__cvta_generic_to_shared(shared) % 1024) % 1024 / 2;
   const int pieces = (int)((o.depth + 63) / 64), group = threadIdx.x / 128;
   const auto fetch = [&](int piece) {
@@ -119,19 +120,20 @@ template <bool BF16, bool ALONG> C_FN void c_sums_by_warpgroups(f32 (&acc)[64], 
     if (piece < pieces) {
       c_fetch_pieces<128, 8>(a, o.x, o.first, o.end, at, o.depth);
       if (ALONG)
-        c_fetch_pieces<128, 8>(a + of_a, o.w, o.from, o.columns, at, o.depth);
+        c_fetch_pieces<N, 8>(a + of_a, o.w, o.from, o.columns, at, o.depth);
       else
-        c_fetch_pieces<64, 16>(a + of_a, o.w, at, o.depth, o.from, o.columns);
+        c_fetch_pieces<64, N / 8>(a + of_a, o.w, at, o.depth, o.from, o.columns);
     }
     c_copies_begun();
   };
-  fetch(0);
+#pragma unroll
+  for (int s = 0; s < AHEAD; ++s) fetch(s);
   for (int piece = 0; piece < pieces; ++piece) {
-    c_copies_arrive_but<0>();
+    c_copies_arrive_but<AHEAD - 1>();
     c_shared_written();
     c_sync();
     // Where it goes, no warpgroup has products running any more: each waited for all but its last.
-    fetch(piece + 1);
+    fetch(piece + AHEAD);
     const u16* const at = shared + piece % stages * stage;
     u64 a = c_shared_matrix(at + group * (64 * 64), 1024, 0), b = c_shared_matrix(at + of_a, 1024, 64 * 128);
     c_warpgroup_begin();
@@ -145,7 +147,7 @@ template <bool BF16, bool ALONG> C_FN void c_sums_by_warpgroups(f32 (&acc)[64], 
   }
   c_warpgroup_wait<0>();
 #pragma unroll
-  for (int i = 0; i < 64; ++i) c_opaque(acc[i]);
+  for (int i = 0; i < N / 2; ++i) c_opaque(acc[i]);
 }
 #endif
 
@@ -185,10 +187,10 @@ template <bool BF16> C_FN void c_store_pair(u16* y, i64 y_row, const c_operands&
 
 // y = x times the group's matrix. ALONG: elements of a matrix that are summed over lie side by side, so that a row of
 // it is one of y's columns.
-template <bool BF16, bool ALONG, int M, int STAGES, class Offset>
+template <bool BF16, bool ALONG, int M, int N, int STAGES, class Offset>
 C_FN void c_grouped_product(u16* shared, const c_matrix& x, i64 rows, i64 depth, const c_matrix& w, i64 each,
                             i64 columns, const c_offsets<Offset>& offsets, u16* y, i64 y_row, i64* status) {
-  const i64 across = (columns + 127) / 128;
+  const i64 across = (columns + N - 1) / N;
   const c_group_tile tile = c_find_group<M>(offsets, rows, blockIdx.x / across, status);
   if (tile.first >= tile.end) return;
   const bool some = tile.group < offsets.count;
@@ -196,16 +198,16 @@ C_FN void c_grouped_product(u16* shared, const c_matrix& x, i64 rows, i64 depth,
                      {w.at + (some ? tile.group * each : 0), w.row},
                      tile.first,
                      tile.end,
-                     blockIdx.x % across * 128,
+                     blockIdx.x % across * N,
                      columns,
                      some ? depth : 0};
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #ifdef C_WARPGROUPS
   if (M == 128) {
-    f32 acc[64] = {};
-    c_sums_by_warpgroups<BF16, ALONG>(acc, shared, o);
+    f32 acc[N / 2] = {};
+    c_sums_by_warpgroups<BF16, ALONG, N, N == 256 ? 2 : 1>(acc, shared, o);
 #pragma unroll
-    for (int n = 0; n < 16; ++n)
+    for (int n = 0; n < N / 8; ++n)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         c_store_pair<BF16>(y, y_row, o, tile.first + warp * 16 + half * 8 + lane / 4, o.from + n * 8 + lane % 4 * 2,
@@ -213,14 +215,21 @@ C_FN void c_grouped_product(u16* shared, const c_matrix& x, i64 rows, i64 depth,
     return;
   }
 #endif
-  f32 acc[M / 32][4][4] = {};
-  c_sums_by_warps<BF16, ALONG, M, STAGES>(acc, shared, o);
+  for (int part = 0; part < N; part += 128) {
+    c_operands here = o;
+    here.from += part;
+    if (here.from >= columns) break;
+    if (part > 0) c_sync();
+    f32 acc[M / 32][4][4] = {};
+    c_sums_by_warps<BF16, ALONG, M, STAGES>(acc, shared, here);
 #pragma unroll
-  for (int m = 0; m < M / 32; ++m)
+    for (int m = 0; m < M / 32; ++m)
 #pragma unroll
-    for (int n = 0; n < 4; ++n)
+      for (int n = 0; n < 4; ++n)
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        c_store_pair<BF16>(y, y_row, o, tile.first + warp / 4 * (M / 2) + m * 16 + half * 8 + lane / 4,
-                           o.from + warp % 4 * 32 + n * 8 + lane % 4 * 2, acc[m][n][half * 2], acc[m][n][half * 2 + 1]);
+        for (int half = 0; half < 2; ++half)
+          c_store_pair<BF16>(y, y_row, here, tile.first + warp / 4 * (M / 2) + m * 16 + half * 8 + lane / 4,
+                             here.from + warp % 4 * 32 + n * 8 + lane % 4 * 2, acc[m][n][half * 2],
+                             acc[m][n][half * 2 + 1]);
+  }
 }
