@@ -93,12 +93,12 @@ std::optional<Together> together(Scalar n) {
   return std::nullopt;
 }
 
-std::vector<Scalar> needed_for(Scalar n) {
+std::vector<Scalar> needed_for(Scalar n, const std::function<bool(Scalar)>& known) {
   // An expression may be deep, so walk instead of recursing.
   const std::vector<Scalar> order = ir::topological(std::span(&n, 1));
   std::unordered_set<Scalar> needed{n};
   for (std::size_t k = order.size(); k-- > 0;) {
-    if (!needed.contains(order[k])) continue;
+    if (!needed.contains(order[k]) || known(order[k])) continue;
     if (auto pair = together(order[k])) {
       needed.insert(pair->argument);
       continue;

@@ -1,5 +1,6 @@
 // Where a kernel need not compute to the last bit of f32, and pairs of operations that one function does better.
 #pragma once
+#include <functional>
 #include <optional>
 #include <unordered_set>
 
@@ -20,7 +21,7 @@ struct Together {
 /// 1 + erf(x) and 1 + tanh(x), which gelu is made of: cheaper together, and right where the sum is small.
 std::optional<Together> together(ir::Scalar);
 
-/// The values that computing this one needs, operands first, without itself.
-std::vector<ir::Scalar> needed_for(ir::Scalar);
+/// The values that computing this one needs, operands first, without itself; of those that are `known` nothing below.
+std::vector<ir::Scalar> needed_for(ir::Scalar, const std::function<bool(ir::Scalar)>& known);
 
 }  // namespace coil::codegen

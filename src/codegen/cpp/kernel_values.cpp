@@ -49,7 +49,7 @@ Printer::Local Printer::name(Scalar n) {
   const bool ready =
       std::all_of(n->args.begin(), n->args.end(), [&](Scalar a) { return a->args.empty() || names_.contains(a); });
   if (!ready)
-    for (Scalar below : needed_for(n))
+    for (Scalar below : needed_for(n, [&](Scalar x) { return names_.contains(x); }))
       if (below->op != ScalarOp::Constant && !names_.contains(below)) bind(below);
   return bind(n);
 }

@@ -130,7 +130,7 @@ std::string Body::name(Scalar n) {
   if (auto it = names_.find(n); it != names_.end()) return it->second;
   if (n->op == ScalarOp::Constant)
     return is_floating(n->dtype) ? cuda_literal(n->number, n->dtype) : cuda_literal_int(n->integer, n->dtype);
-  for (Scalar below : needed_for(n))
+  for (Scalar below : needed_for(n, [&](Scalar x) { return names_.contains(x); }))
     if (below->op != ScalarOp::Constant && !names_.contains(below)) bind(below);
   return bind(n);
 }
