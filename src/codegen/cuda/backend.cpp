@@ -101,16 +101,16 @@ class CudaBackend : public Backend {
   LaunchRequest request_;
 };
 
-const RegisterBackend kCudaBackend({.device = DeviceType::CUDA, .language = "cuda", .make = [](BackendRequest request) {
-                                      return make_cuda_backend(
-                                          {.device = request.device.index,
-                                           .arch = request.settings.cuda_arch,
-                                           .nvrtc = request.settings.cuda_nvrtc,
-                                           .dependent_launch = request.settings.cuda_dependent_launch,
-                                           .launch_config = launch_config_of(request.settings),
-                                           .cluster = request.settings.cuda_cluster},
-                                          std::move(request.choices));
-                                    }});
+const RegisterBackend kCudaBackend(
+    {.device = DeviceType::CUDA, .emits = {"cpp", "python", "fx"}, .make = [](BackendRequest request) {
+       return make_cuda_backend({.device = request.device.index,
+                                 .arch = request.settings.cuda_arch,
+                                 .nvrtc = request.settings.cuda_nvrtc,
+                                 .dependent_launch = request.settings.cuda_dependent_launch,
+                                 .launch_config = launch_config_of(request.settings),
+                                 .cluster = request.settings.cuda_cluster},
+                                std::move(request.choices));
+     }});
 
 }  // namespace
 

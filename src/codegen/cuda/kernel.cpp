@@ -13,7 +13,7 @@ struct Emit {
   Kernel operator()(const TilePlan& p) const { return cuda_tiles(body, p); }
   Kernel operator()(const RowPlan& p) const { return cuda_rows(body, p); }
   Kernel operator()(const ColumnPlan& p) const { return cuda_columns(body, p.choice.config); }
-  Kernel operator()(const WindowPlan& p) const { return cuda_windows(body.graph, p); }
+  Kernel operator()(const WindowPlan& p) const { return cuda_windows(body.graph, p, body.dialect); }
   Kernel operator()(const ScanPlan& p) const { return cuda_scan(body, p.choice.config); }
   Kernel operator()(const ScanColumnPlan& p) const { return cuda_scan_columns(body, p.choice.config); }
   Kernel operator()(const ScatterPlan& p) const { return cuda_scatter(body, p.choice.config); }
@@ -28,8 +28,9 @@ Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const 
   return print_cuda_nest(graph, make_grid_nest(graph, group), target, request);
 }
 
-Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const target::Target& target, const LaunchRequest& request) {
-  Body body(graph, std::move(nest));
+Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const target::Target& target, const LaunchRequest& request,
+                       const Dialect& dialect) {
+  Body body(graph, std::move(nest), dialect);
   const KernelPlan plan = plan_kernel(graph, body.nest, target, request);
   Kernel kernel = std::visit(Emit{body}, plan);
   kernel.candidates = choice_of(plan).candidates;

@@ -1,5 +1,6 @@
 // A group of fused operations, or a scatter, as the text of one CUDA kernel.
 #pragma once
+#include "codegen/cuda/dialect.h"
 #include "codegen/heuristics/launch_config.h"
 #include "codegen/kernel.h"
 #include "codegen/loop_nest.h"
@@ -15,8 +16,9 @@ Kernel print_cuda_kernel(ir::Graph&, const scheduler::Group&, const target::Targ
 /// place, any of them wins, as in eager on a GPU.
 Kernel print_cuda_scatter(ir::Graph&, const ir::Operation&, const target::Target&, const LaunchRequest& = {});
 
-/// The kernel of the loops of a group (codegen/grid_nest.h), or of a scatter's.
-Kernel print_cuda_nest(ir::Graph&, LoopNest, const target::Target&, const LaunchRequest& = {});
+/// The kernel of the loops of a group (codegen/grid_nest.h), or of a scatter's, in CUDA C++ or a language like it.
+Kernel print_cuda_nest(ir::Graph&, LoopNest, const target::Target&, const LaunchRequest& = {},
+                       const Dialect& = cuda_dialect());
 
 /// A kernel for several sets of its buffers in one launch (Backend::batch): the pointers come as one table.
 KernelParts batch_cuda_kernel(KernelParts, std::size_t buffers, std::size_t count);
