@@ -2,8 +2,8 @@
 # finds them by their path in the folder. A script (this file, with -P) writes them into the build folder as C++; a
 # change of a file changes that source alone.
 #
-# Comments of what is compiled as a part of a kernel (folders cpp, cuda, grid, metal and shared) are left out, but for those that
-# device/pieces.h reads (`// @piece …`). No string in such a file holds `//`; test_format.py sees to it.
+# Comments of what is compiled as a part of a kernel (folders cpp, cuda, grid, metal and shared) are left out, but for
+# those that device/pieces.h reads (`// @piece …`). No string in such a file holds `//`; test_format.py sees to it.
 
 if(CMAKE_SCRIPT_MODE_FILE)
   set(TEXT "// Written by cmake/embed.cmake from the files in src/device.\n#include \"device/text.h\"\n\n")

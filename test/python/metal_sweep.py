@@ -1,5 +1,5 @@
-"""All operator cases with kernels as Metal text, compiled as C++ behind a shim (`metal.emulate`): how many are right, how
-many are refused by name and why, and which are wrong.
+"""All operator cases with kernels as Metal text, compiled as C++ behind a shim (`metal.emulate`): how many are right,
+how many are refused by name and why, and which are wrong.
 
 usage: PYTHONPATH=build/python python test/python/metal_sweep.py [CHUNK …]    chunks of test_ops.py, else all
 """

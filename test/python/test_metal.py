@@ -1,6 +1,6 @@
 """Kernels in Metal's language. None of this runs on an Apple GPU: the text is compiled as C++ behind a shim that stands
-for Metal's library (src/device/metal/shim.h), its threads as fibers, and compared with eager; and read by Clang as C++ for
-OpenCL, which is as strict about address spaces as Metal is and has no double either.
+for Metal's library (src/device/metal/shim.h), its threads as fibers, and compared with eager; and Clang reads it as C++
+for OpenCL, which is as strict about address spaces as Metal is and has no double either.
 
 `metal_sweep.py` runs all cases of test_ops.py, by hand.
 """

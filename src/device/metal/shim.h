@@ -53,7 +53,10 @@ enum { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
 }
 static inline void threadgroup_barrier(int) { c_wait(); }
 static inline void simdgroup_barrier(int) { c_wait(); }
-// @for $f: exp, exp2, log, log2, log10, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh, fabs, sqrt, rint, floor, ceil, trunc
+// @for $f: exp, exp2, log, log2, log10, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh
+static inline float $f(float x) { return std::$f(x); }
+// @end
+// @for $f: fabs, sqrt, rint, floor, ceil, trunc
 static inline float $f(float x) { return std::$f(x); }
 // @end
 // @for $f: atan2, pow, fmax

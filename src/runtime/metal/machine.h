@@ -32,11 +32,11 @@ struct Functions {
   int (*finish)(void* queue);
 };
 
-#define COIL_METAL_FUNCTIONS(X)                                                                                       \
-  X(error)                                                                                                            \
-  X(open)                                                                                                             \
-  X(close) X(allocate) X(release) X(compile) X(free_library) X(find) X(make_queue) X(free_queue) X(use) X(set_buffer) \
-      X(set_bytes) X(dispatch) X(finish)
+// clang-format off
+#define COIL_METAL_FUNCTIONS(X)                                                                                   \
+  X(error) X(open) X(close) X(allocate) X(release) X(compile) X(free_library) X(find) X(make_queue) X(free_queue) \
+  X(use) X(set_buffer) X(set_bytes) X(dispatch) X(finish)
+// clang-format on
 
 /// The library, opened once. Throws Error where the machine has none.
 const Functions& functions();
