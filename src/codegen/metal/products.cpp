@@ -33,16 +33,16 @@ class ProductKernel {
   std::size_t result() const { return views_.size() - 1; }
   std::string number(Expr e) {
     e = graph_.env().simplify(e);
-    if (e.is_constant()) return fmt::format("(i64){}l", *e.constant());
+    if (e.is_constant()) return fmt::format("{}l", *e.constant());
     const std::string key = sym::to_string(e);
     for (std::size_t i = 0; i < kernel_.scalars.size(); ++i)
       if (sym::to_string(kernel_.scalars[i]) == key) return fmt::format("n{}", i);
     kernel_.scalars.push_back(e);
     return fmt::format("n{}", kernel_.scalars.size() - 1);
   }
-  /// One of the operands' templates with its type, and how its elements are read: `c_matrix<u16, Get1>`.
+  /// One of the operands' templates with its type, and how its elements are read: `c_matrix<c_stored_bf16>`.
   std::string of(std::string_view name, std::size_t v) const {
-    return fmt::format("{}<{}, Get{}>", name, cuda_storage_type(view(v).dtype), v);
+    return fmt::format("{}<c_stored_{}>", name, short_name(view(v).dtype));
   }
   std::string at(std::size_t v) const { return fmt::format("p{0} + o{0}", v); }
   /// The threadgroup's matrices are those at place `blockIdx.z` of these dimensions: of each view the stride there.
@@ -63,18 +63,11 @@ class ProductKernel {
                 Expr columns, Expr depth) {
     line("c_product({}, {}, {}, {}, {}, {}, {}, blockIdx, threadIdx.x, left, right);", a, b, bias, y, number(rows),
          number(columns), number(depth));
-    std::string head = "  threadgroup f32 left[16 * 33], right[16 * 33];\n";
     std::vector<DevicePointer> pointers;
     for (std::size_t v = 0; v < views_.size(); ++v) {
       kernel_.buffers.push_back(view(v).buffer);
       kernel_.written.push_back(v == result());
       pointers.push_back({cuda_storage_type(view(v).dtype), v == result(), false});
-      const std::string_view d = short_name(view(v).dtype);
-      const std::string type = cuda_storage_type(view(v).dtype);
-      head += fmt::format(
-          "  struct Get{0} {{\n    static C_METHOD f32 get({1} e) {{ return c_get_{2}(e); }}\n"
-          "    static C_METHOD {1} put(f32 x) {{ return c_put_{2}(x); }}\n  }};\n",
-          v, type, d);
       offsets_ += fmt::format("  i64 o{} = {};\n", v, number(view(v).offset));
     }
     const Launch launch{.grid = {sym::ceil_div(columns, kSide), sym::ceil_div(rows, kSide), batches_},
@@ -84,7 +77,7 @@ class ProductKernel {
     if (metal_packs_numbers(pointers.size(), kernel_.scalars.size()))
       for (std::size_t i = 0; i < kernel_.scalars.size(); ++i)
         parts.body += fmt::format("  const i64 n{0} = numbers.n[{0}];\n", i);
-    parts.body += head + offsets_ + "  i64 w = blockIdx.z;\n" + body_;
+    parts.body += "  threadgroup f32 left[16 * 33], right[16 * 33];\n" + offsets_ + "  i64 w = blockIdx.z;\n" + body_;
     kernel_.symbol = "coil_product_" + to_hex(hash(to_string(parts.parameters) + parts.body)).substr(0, 16);
     kernel_.text = parts.text(kernel_.symbol, metal_dialect().linkage);
     kernel_.parts = std::move(parts);
@@ -166,25 +159,24 @@ Kernel convolved(ir::Graph& graph, const ir::Extern& call) {
   batches.push_back({result.strides[0], result.strides[1] * results});
   k.batch({x.sizes[0], Expr(groups)}, batches);
   const auto step = c.stride(spatial), before = c.padding(spatial), apart = c.dilation(spatial);
-  std::vector<std::string> dims(3 - spatial, "{1, 1, 1, 1, 0, 1, 0, 0, 0}");
+  std::vector<std::string> dims(3 - spatial, "1l, 1l, 1l, 1l, 0l, 1l, 0l, 0l, 0l");
   Expr places = 1, window = 1;
   for (std::size_t d = 0; d < spatial; ++d) {
     std::vector<std::string> fields;
     for (const Expr& e : {x.sizes[d + 2], weight.sizes[d + 2], result.sizes[d + 2], Expr(step[d]), Expr(before[d]),
                           Expr(apart[d]), x.strides[d + 2], weight.strides[d + 2], result.strides[d + 2]})
       fields.push_back(k.number(e));
-    dims.push_back(fmt::format("{{{}}}", fmt::join(fields, ", ")));
+    dims.push_back(fmt::format("{}", fmt::join(fields, ", ")));
     places *= result.sizes[d + 2];
     window *= weight.sizes[d + 2];
   }
-  const std::string all = fmt::format("{{{}}}", fmt::join(dims, ", "));
-  const std::string a = fmt::format("{}{{{}, {}, {}, {}}}", k.of("c_windows", 0), k.at(0), all, k.number(x.strides[1]),
+  k.line("const c_window window = {{{}}};", fmt::join(dims, ",\n                           "));
+  const std::string a = fmt::format("{}{{{}, window, {}, {}}}", k.of("c_windows", 0), k.at(0), k.number(x.strides[1]),
                                     turned ? "true" : "false");
-  const std::string b = fmt::format("{}{{{}, {}, {}, {}}}", k.of("c_filters", 1), k.at(1), all,
+  const std::string b = fmt::format("{}{{{}, window, {}, {}}}", k.of("c_filters", 1), k.at(1),
                                     k.number(weight.strides[1 - of_results]), k.number(weight.strides[of_results]));
   const std::string bias = c.has_bias() ? matrix(k, "c_matrix", 2, zero, c.bias().strides[0]) : "c_nothing{}";
-  const std::string to =
-      fmt::format("{}{{{}, {}, {}}}", k.of("c_places", y), k.at(y), all, k.number(result.strides[1]));
+  const std::string to = fmt::format("{}{{{}, window, {}}}", k.of("c_places", y), k.at(y), k.number(result.strides[1]));
   return k.finish(a, b, bias, to, places, results, channels * window);
 }
 

@@ -5,15 +5,26 @@
 #include "memory.h"
 
 // @piece c_product
-// ---- Operands. E: elements as stored; Get: how one becomes a register.
-template <class E, class Get> struct c_matrix {
-  const device E* p;
+// How elements become registers, and registers elements.
+// @for $d $e: f32 f32, f16 u16, bf16 u16
+struct c_stored_$d {
+  typedef $e element;
+  static C_METHOD f32 get($e e) { return c_get_$d(e); }
+  static C_METHOD $e put(f32 x) { return c_put_$d(x); }
+};
+// @end
+// ---- Operands, whose elements are stored as S says.
+template <class S> struct c_matrix {
+  const device typename S::element* p;
   i64 down, across;
-  C_METHOD f32 operator()(i64 i, i64 j) const { return Get::get(p[i * down + j * across]); }
+  C_METHOD f32 operator()(i64 i, i64 j) const { return S::get(p[i * down + j * across]); }
 };
 // What a convolution says of one dimension, by the places of results and of the window.
 struct c_window_dim {
   i64 in, window, out, step, before, apart, x_stride, w_stride, y_stride;
+};
+struct c_window {
+  c_window_dim d[3];
 };
 C_FN i64 c_window_place(c_window_dim d, i64 out, i64 k, bool transposed) {
   if (!transposed) {
@@ -24,52 +35,52 @@ C_FN i64 c_window_place(c_window_dim d, i64 out, i64 k, bool transposed) {
   return at >= 0 && at % d.step == 0 && at / d.step < d.in ? at / d.step : -1;
 }
 // Rows are places of results, columns places of the window with the channel outermost.
-template <class E, class Get> struct c_windows {
-  const device E* p;
-  c_window_dim d[3];
+template <class S> struct c_windows {
+  const device typename S::element* p;
+  c_window w;
   i64 channel_stride;
   bool transposed;
   C_METHOD f32 operator()(i64 i, i64 j) const {
     i64 at = 0;
     for (int k = 2; k >= 0; --k) {
-      const i64 place = c_window_place(d[k], i % d[k].out, j % d[k].window, transposed);
+      const i64 place = c_window_place(w.d[k], i % w.d[k].out, j % w.d[k].window, transposed);
       if (place < 0) return 0;
-      at += place * d[k].x_stride;
-      i /= d[k].out, j /= d[k].window;
+      at += place * w.d[k].x_stride;
+      i /= w.d[k].out, j /= w.d[k].window;
     }
-    return Get::get(p[at + j * channel_stride]);
+    return S::get(p[at + j * channel_stride]);
   }
 };
-template <class E, class Get> struct c_filters {
-  const device E* p;
-  c_window_dim d[3];
+template <class S> struct c_filters {
+  const device typename S::element* p;
+  c_window w;
   i64 channel_stride, across;
   C_METHOD f32 operator()(i64 i, i64 j) const {
     i64 at = j * across;
     for (int k = 2; k >= 0; --k) {
-      at += i % d[k].window * d[k].w_stride;
-      i /= d[k].window;
+      at += i % w.d[k].window * w.d[k].w_stride;
+      i /= w.d[k].window;
     }
-    return Get::get(p[at + i * channel_stride]);
+    return S::get(p[at + i * channel_stride]);
   }
 };
 // Where results go.
-template <class E, class Get> struct c_rows_of {
-  device E* p;
+template <class S> struct c_rows_of {
+  device typename S::element* p;
   i64 down, across;
-  C_METHOD void operator()(i64 i, i64 j, f32 x) const { p[i * down + j * across] = Get::put(x); }
+  C_METHOD void operator()(i64 i, i64 j, f32 x) const { p[i * down + j * across] = S::put(x); }
 };
-template <class E, class Get> struct c_places {
-  device E* p;
-  c_window_dim d[3];
+template <class S> struct c_places {
+  device typename S::element* p;
+  c_window w;
   i64 across;
   C_METHOD void operator()(i64 i, i64 j, f32 x) const {
     i64 at = j * across;
     for (int k = 2; k >= 0; --k) {
-      at += i % d[k].out * d[k].y_stride;
-      i /= d[k].out;
+      at += i % w.d[k].out * w.d[k].y_stride;
+      i /= w.d[k].out;
     }
-    p[at] = Get::put(x);
+    p[at] = S::put(x);
   }
 };
 struct c_nothing {

@@ -49,7 +49,7 @@ C_FN f32 c_$f(f32 x) { return metal::$f(x); }
 C_FN f32 c_log1p(f32 x) {
   const f32 u = 1.0f + x;
   if (u == 1.0f) return x;
-  return c_isinf(u) ? u : metal::log(u) * (x / (u - 1.0f));
+  return u == c_f32_of(0x7f800000u) ? u : metal::log(u) * (x / (u - 1.0f));
 }
 C_FN f32 c_expm1(f32 x) {
   if (x != x || metal::fabs(x) > 20.0f) return metal::exp(x) - 1.0f;

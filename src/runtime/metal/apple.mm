@@ -22,6 +22,12 @@ struct Queue {
   id<MTLComputeCommandEncoder> encoder = nil;
 };
 
+/// A compiled source, and its kernels that are ready.
+struct Library {
+  id<MTLLibrary> library;
+  NSMutableArray<id<MTLComputePipelineState>>* pipelines;
+};
+
 Queue& queue_of(void* queue) { return *static_cast<Queue*>(queue); }
 
 }  // namespace
@@ -63,24 +69,28 @@ void* coil_metal_compile(void* gpu, const char* source, std::size_t bytes) {
       complain(error.localizedDescription);
       return nullptr;
     }
-    return (__bridge_retained void*)library;
+    return new Library{library, [NSMutableArray new]};
   }
 }
-void coil_metal_free_library(void* library) { CFRelease(library); }
+void coil_metal_free_library(void* library) { delete static_cast<Library*>(library); }
 
-/// The pipeline lives as long as the process: a program has few of them.
 void* coil_metal_find(void* library, const char* name) {
   @autoreleasepool {
-    id<MTLLibrary> const l = (__bridge id<MTLLibrary>)library;
-    id<MTLFunction> const function = [l newFunctionWithName:@(name)];
-    if (!function) return nullptr;
+    const Library& l = *static_cast<Library*>(library);
+    id<MTLFunction> const function = [l.library newFunctionWithName:@(name)];
+    if (!function) {
+      complain(@"the source has no kernel of that name");
+      return nullptr;
+    }
     NSError* error = nil;
-    id<MTLComputePipelineState> const pipeline = [l.device newComputePipelineStateWithFunction:function error:&error];
+    id<MTLComputePipelineState> const pipeline = [l.library.device newComputePipelineStateWithFunction:function
+                                                                                                 error:&error];
     if (!pipeline) {
       complain(error.localizedDescription);
       return nullptr;
     }
-    return (__bridge_retained void*)pipeline;
+    [l.pipelines addObject:pipeline];
+    return (__bridge void*)pipeline;
   }
 }
 

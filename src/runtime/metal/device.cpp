@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "runtime/device/device.h"
-#include "runtime/metal/machine.h"
+#include "runtime/metal/gpu.h"
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
 
@@ -14,61 +15,29 @@ namespace {
 
 constexpr std::string_view kArchitecture = "metal3";
 
-Device metal_device(int index) { return {DeviceType::register_kind("metal"), index}; }
-
-/// A GPU, and whose memory lies where in the host's addresses.
-class Gpu {
- public:
-  explicit Gpu(int index) : index(index), handle_(f.open(index)) {
-    if (!handle_) fail("{}: {}", to_string(metal_device(index)), f.error());
-  }
-  Gpu(const Gpu&) = delete;
-  ~Gpu() { f.close(handle_); }
-
-  void* handle() const { return handle_; }
-
-  std::byte* allocate(std::size_t bytes) {
-    void* contents = nullptr;
-    void* const buffer = f.allocate(handle_, bytes, &contents);
-    if (!buffer) return nullptr;
-    std::lock_guard lock(mutex_);
-    buffers_[static_cast<std::byte*>(contents)] = buffer;
-    return static_cast<std::byte*>(contents);
-  }
-  void release(std::byte* contents) {
-    void* buffer = nullptr;
-    {
-      std::lock_guard lock(mutex_);
-      const auto found = buffers_.find(contents);
-      buffer = found->second;
-      buffers_.erase(found);
-    }
-    f.release(buffer);
-  }
-  /// The buffer that holds an address, and how far behind its beginning.
-  std::pair<void*, std::size_t> place(const void* address) {
-    std::lock_guard lock(mutex_);
-    auto after = buffers_.upper_bound(const_cast<std::byte*>(static_cast<const std::byte*>(address)));
-    COIL_CHECK(after != buffers_.begin(), "no buffer of Metal's is at this address");
-    const auto& [begin, buffer] = *std::prev(after);
-    return {buffer, static_cast<std::size_t>(static_cast<const std::byte*>(address) - begin)};
-  }
-
-  const Functions& f = functions();
-  const int index;
-
- private:
-  void* handle_;
-  std::mutex mutex_;
-  std::map<std::byte*, void*> buffers_;
+/// A kernel that is ready, and how many of its arguments are buffers.
+struct Kernel {
+  void* pipeline = nullptr;
+  std::size_t buffers = 0;
 };
+
+/// How many parameters of a kernel point to buffers of the program, by the signature that Coil gave it; nothing where
+/// the source has no such kernel.
+std::optional<std::size_t> buffers_of(std::string_view source, const std::string& symbol) {
+  const std::size_t begin = source.find("kernel void " + symbol + "(");
+  if (begin == source.npos) return std::nullopt;
+  const std::string_view signature = source.substr(begin, source.find(')', source.find("uint3", begin)) - begin);
+  std::size_t count = 0;
+  for (std::size_t at = signature.find("* p"); at != signature.npos; at = signature.find("* p", at + 1)) ++count;
+  return count;
+}
 
 class Kernels : public LoadedKernels {
  public:
   Kernels(std::shared_ptr<Gpu> gpu, std::span<const std::vector<std::byte>> sources) : gpu_(std::move(gpu)) {
-    for (const auto& source : sources) {
-      void* const library =
-          gpu_->f.compile(gpu_->handle(), reinterpret_cast<const char*>(source.data()), source.size());
+    for (const auto& bytes : sources) {
+      sources_.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      void* const library = gpu_->f.compile(gpu_->handle(), sources_.back().data(), sources_.back().size());
       if (!library) fail("Metal does not compile the program's kernels: {}", gpu_->f.error());
       libraries_.push_back(library);
     }
@@ -77,19 +46,30 @@ class Kernels : public LoadedKernels {
     for (void* library : libraries_) gpu_->f.free_library(library);
   }
   const void* find(const std::string& symbol) const override {
-    for (void* library : libraries_)
-      if (const void* kernel = gpu_->f.find(library, symbol.c_str())) return kernel;
+    std::lock_guard lock(mutex_);
+    for (std::size_t k = 0; k < libraries_.size(); ++k) {
+      const auto buffers = buffers_of(sources_[k], symbol);
+      if (!buffers) continue;
+      Kernel& kernel = kernels_[symbol];
+      if (!kernel.pipeline) kernel = {gpu_->f.find(libraries_[k], symbol.c_str()), *buffers};
+      if (!kernel.pipeline) fail("Metal has no kernel {}: {}", symbol, gpu_->f.error());
+      return &kernel;
+    }
     return nullptr;
   }
 
  private:
   std::shared_ptr<Gpu> gpu_;
+  std::vector<std::string> sources_;
   std::vector<void*> libraries_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, Kernel> kernels_;
 };
 
 class MetalQueue : public Queue {
  public:
-  explicit MetalQueue(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)), handle_(gpu_->f.make_queue(gpu_->handle())) {
+  explicit MetalQueue(std::shared_ptr<Gpu> gpu)
+      : gpu_(std::move(gpu)), pool_(std::make_shared<Pool>(gpu_)), handle_(gpu_->f.make_queue(gpu_->handle())) {
     if (!handle_) fail("{}: {}", to_string(device()), gpu_->f.error());
     failed_ = allocate(sizeof(std::int64_t));
     *failed_word() = 0;
@@ -104,12 +84,16 @@ class MetalQueue : public Queue {
   void end() noexcept override {}
 
   Storage allocate(std::size_t bytes) override {
-    std::byte* const address = gpu_->allocate(std::max<std::size_t>(bytes, 1));
-    if (!address)
+    std::shared_ptr<std::byte> memory = pool_->allocate(bytes);
+    if (!memory) {
+      finish();  // commands keep the buffers that they use
+      pool_->trim();
+      memory = pool_->allocate(bytes);
+    }
+    if (!memory)
       fail("out of memory on {}: {} bytes were asked for; the program's planned peak is {}", to_string(device()), bytes,
            planned_bytes);
-    // What is encoded keeps its buffers, so that memory may go back before the commands are done.
-    return {std::shared_ptr<std::byte>(address, [gpu = gpu_](std::byte* p) { gpu->release(p); }), bytes, device()};
+    return {std::move(memory), bytes, device()};
   }
   std::span<std::int64_t> shared_words(std::size_t count) override {
     words_.assign(count, 0);
@@ -127,9 +111,10 @@ class MetalQueue : public Queue {
 
   void launch(const Launch& l, void* const* words) override {
     const Functions& f = gpu_->f;
-    const std::size_t numbers = l.word_count - l.buffer_count - 1;
+    const auto& kernel = *static_cast<const Kernel*>(l.kernel);
+    const std::size_t buffers = kernel.buffers, numbers = l.word_count - buffers - 1;
     void* const* const begin = words + l.words;
-    f.use(handle_, const_cast<void*>(l.kernel));
+    f.use(handle_, kernel.pipeline);
     std::uint32_t at = 0;
     auto set = [&](const void* address) {
       if (address) {
@@ -138,10 +123,10 @@ class MetalQueue : public Queue {
       }
       ++at;
     };
-    for (std::size_t i = 0; i < l.buffer_count; ++i) set(begin[i]);
-    const bool packed = packs_numbers(l.buffer_count, numbers);
-    if (packed) f.set_bytes(handle_, at++, begin + l.buffer_count, 8 * numbers);
-    for (std::size_t i = 0; !packed && i < numbers; ++i) f.set_bytes(handle_, at++, begin + l.buffer_count + i, 8);
+    for (std::size_t i = 0; i < buffers; ++i) set(begin[i]);
+    const bool packed = packs_numbers(buffers, numbers);
+    if (packed) f.set_bytes(handle_, at++, begin + buffers, 8 * numbers);
+    for (std::size_t i = 0; !packed && i < numbers; ++i) f.set_bytes(handle_, at++, begin + buffers + i, 8);
     set(failed_.data.get());
     const std::int64_t site = site_of(begin[l.word_count - 1]);
     f.set_bytes(handle_, at, &site, sizeof site);
@@ -171,6 +156,7 @@ class MetalQueue : public Queue {
   }
 
   std::shared_ptr<Gpu> gpu_;
+  std::shared_ptr<Pool> pool_;
   void* handle_;
   Storage failed_;
   std::vector<std::int64_t> words_;
@@ -179,7 +165,7 @@ class MetalQueue : public Queue {
 
 class Runtime : public DeviceRuntime {
  public:
-  explicit Runtime(int index) : gpu_(std::make_shared<Gpu>(index)) {}
+  explicit Runtime(int index) : gpu_(Gpu::open(index)) {}
   Device device() const override { return metal_device(gpu_->index); }
   std::unique_ptr<LoadedKernels> load(const std::string& isa,
                                       std::span<const std::vector<std::byte>> libraries) override {

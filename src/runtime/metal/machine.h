@@ -19,7 +19,7 @@ struct Functions {
   /// Metal source, compiled with its floats as IEEE has them (no fast math).
   void* (*compile)(void* gpu, const char* source, std::size_t bytes);
   void (*free_library)(void* library);
-  /// A kernel by name; null without an error where there is none.
+  /// A kernel by name, which lives as long as the library; null where it cannot be made ready.
   void* (*find)(void* library, const char* name);
   void* (*make_queue)(void* gpu);
   void (*free_queue)(void* queue);
