@@ -279,24 +279,47 @@ def test_conformance():
 # ---- What the text may hold
 
 
-def texts(tmp_path, cases):
-    """The kernels of a program of these cases, for the device."""
-    archive = tmp_path / "m.pt2"
-    export(Batch(cases), ({case.name: case.args for case in cases},), archive)
-    done = coil("compile", archive, "-o", tmp_path / "m.coil", "--device", "metal", "--debug-dir", tmp_path)
+TILES = [
+    Case(
+        "tiles",
+        "several",
+        lambda x, y, z: (x.t() + y.t() + z, (x * 2).t().contiguous()),
+        (seeded(130, 70), seeded(130, 70), seeded(70, 130)),
+    ),
+    Case("tiles", "f32", lambda x: x.permute(2, 1, 0).contiguous(), (seeded(256, 3, 300),)),
+]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """The kernels of all cases for the device (but one case, which has the library count ranks)."""
+    folder = tmp_path_factory.mktemp("text")
+    cases = [c for c in FORMS + UPDATES + PRODUCTS + TILES if c.name != "rows_arg_used"]
+    export(Batch(cases), ({case.name: case.args for case in cases},), folder / "m.pt2")
+    done = coil("compile", folder / "m.pt2", "-o", folder / "m.coil", "--device", "metal", "--debug-dir", folder)
     assert done.returncode == 0, done.stderr
-    return (tmp_path / "kernels.cpp").read_text()
+    return (folder / "kernels.cpp").read_text()
 
 
-def test_address_spaces(tmp_path):
+def parameters(line):
+    """Of the function that the line begins."""
+    out, depth = [""], 0
+    for c in line[line.index("(") :].split("{")[0]:
+        depth += (c in "(<") - (c in ")>")
+        if c == "," and depth == 1:
+            out.append("")
+        out[-1] += c
+    return out
+
+
+def test_address_spaces(text, tmp_path):
     """Clang's C++ for OpenCL tells the address spaces of pointers apart as Metal does, and is given no double here."""
-    text = texts(tmp_path, [c for c in FORMS + UPDATES + PRODUCTS if c.name != "rows_arg_used"])  # it counts ranks
     for line in text.splitlines():
         assert not re.search(r"\bdouble\b|\blong long\b|\[&\]|__shared__|__global__", line), line
-        if "C_FN" not in line and "kernel void" not in line:
-            continue
-        for parameter in re.findall(r"[^(,]*\w>?\s?[*&]\s?\w*(?=[,)\[ ])", line.split("{")[0]):
-            assert re.search(r"\b(device|constant|thread|COIL_LOCAL|C_LOCAL)\b", parameter), line
+        if ("C_FN" in line and "#define" not in line) or "kernel void" in line:
+            for parameter in parameters(line):
+                spaced = re.search(r"\b(device|constant|thread|COIL_LOCAL|C_LOCAL)\b", parameter)
+                assert spaced or not re.search("[*&]", parameter), line
     clang = shutil.which("clang++-16") or shutil.which("clang++")
     if not clang:
         pytest.skip("there is no Clang")
@@ -305,7 +328,7 @@ def test_address_spaces(tmp_path):
     done = subprocess.run(
         [
             clang,
-            *("-x", "clcpp", "-cl-std=clc++2021", "-fsyntax-only", "-Wno-unknown-attributes"),
+            *("-x", "clcpp", "-cl-std=clc++2021", "-fsyntax-only", "-Wno-unknown-attributes", "-Wno-division-by-zero"),
             *("-Xclang", "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64"),
             source,
         ],
@@ -313,6 +336,32 @@ def test_address_spaces(tmp_path):
         text=True,
     )
     assert done.returncode == 0 and not done.stderr, done.stderr[:3000]
+
+
+def bytes_of(type_):
+    """Of a value in threadgroup memory."""
+    inside = re.fullmatch(r"c_(arg|soft|moments|lse)<(.*)>", type_)
+    if not inside:
+        return {"bool": 1}.get(type_) or int(type_[1:]) // 8
+    parts = inside[2].split(", ") * {"arg": 1, "soft": 2, "moments": 3, "lse": 2}[inside[1]]
+    widest = max(map(bytes_of, parts))
+    return -(-sum(map(bytes_of, parts)) // widest) * widest
+
+
+def test_threadgroup_memory(text):
+    """A threadgroup has 32 KiB at most."""
+    most = 0
+    for kernel in text.split("kernel void ")[1:]:
+        total = 0
+        for type_, names in re.findall(r"threadgroup ([\w<>, ]+?) (\w+(?:\[.*?\])*(?:, \w+\[.*?\])*);", kernel):
+            for name in names.split(", "):
+                count = 1
+                for size in re.findall(r"\[(.*?)\]", name):
+                    count *= eval(size)  # `16 * 33`
+                total += count * bytes_of(type_)
+        assert total <= 32768, kernel[:1000]
+        most = max(most, total)
+    assert most >= 4096  # something was found
 
 
 @pytest.mark.parametrize(

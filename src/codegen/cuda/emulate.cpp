@@ -21,12 +21,12 @@ class EmulatedCudaBackend : public EmulatedBackend {
     return is_cuda_sort(op) || EmulatedBackend::has_template(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
-    if (is_cuda_sort(call.op)) return on_cpu(cuda_sort(graph, call));
+    if (is_cuda_sort(call.op)) return written(cuda_sort(graph, call));
     if (call.op != library_ops::attention::kName || call.inputs[0].dtype != DType::F32)
       return EmulatedBackend::template_kernel(graph, call);
     ir::Extern blocked = call;
     blocked.op = library_ops::attention::kBlocked;
-    return on_cpu(cuda_attention(graph, blocked, target().costs));
+    return written(cuda_attention(graph, blocked, target().costs));
   }
 
  private:

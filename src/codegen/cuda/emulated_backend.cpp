@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "codegen/cpp/backend.h"
-#include "codegen/cuda/kernel.h"
-#include "codegen/grid_nest.h"
 
 namespace coil::codegen {
 namespace {
@@ -17,12 +15,9 @@ constexpr std::string_view kWaiting[] = {"c_sync",   "c_reduce_warp", "c_scan_wa
 
 EmulatedBackend::EmulatedBackend(const Dialect& dialect, Toolchain toolchain,
                                  std::unique_ptr<scheduler::Choices> choices, int launch_config)
-    : dialect_(dialect),
+    : GridBackend(dialect, dialect.emulated(toolchain.isa), std::move(choices), launch_config),
       cpp_(make_cpp_backend(toolchain)),
-      toolchain_(std::move(toolchain)),
-      choices_(std::move(choices)),
-      target_(dialect.emulated(cpp_->isa())) {
-  request_.candidate = launch_config;
+      toolchain_(std::move(toolchain)) {
   // Headers, and the whole standard library behind them.
   std::erase(toolchain_.flags, "-nostdlib");
   std::erase_if(toolchain_.flags, [](const std::string& f) {
@@ -31,16 +26,6 @@ EmulatedBackend::EmulatedBackend(const Dialect& dialect, Toolchain toolchain,
   optimize_less(toolchain_);
   std::replace(toolchain_.flags.begin(), toolchain_.flags.end(), std::string("-ffp-contract=fast"),
                std::string("-ffp-contract=off"));
-}
-
-Kernel EmulatedBackend::group(ir::Graph& graph, const scheduler::Group& group) const {
-  LaunchRequest request = request_;
-  if (group.launch_config > 0) request.candidate = group.launch_config;
-  return on_cpu(print_cuda_nest(graph, make_grid_nest(graph, group), target_, request, dialect_));
-}
-
-Kernel EmulatedBackend::scatter(ir::Graph& graph, const ir::Operation& op) const {
-  return on_cpu(print_cuda_nest(graph, make_scatter_nest(graph, op), target_, request_, dialect_));
 }
 
 Binaries EmulatedBackend::compile(std::span<const std::string> kernels, const CompileKernels& options) const {
@@ -63,7 +48,7 @@ Binaries EmulatedBackend::compile(std::span<const std::string> kernels, const Co
   return out;
 }
 
-Kernel EmulatedBackend::on_cpu(Kernel k) {
+Kernel EmulatedBackend::written(Kernel k) const {
   const std::string inner = k.symbol + "_threads";
   std::string text = k.parts->text(inner, "");
   const bool waits =

@@ -1,25 +1,20 @@
 // Kernels for grids of threads on the CPU: their text behind a machine part that runs a block's threads as fibers
 // (device/grid/fibers.h), for tests of values where there is no GPU.
 #pragma once
-#include <memory>
 #include <string>
 #include <string_view>
 
-#include "codegen/backend.h"
 #include "codegen/cpp/toolchain.h"
-#include "codegen/cuda/dialect.h"
+#include "codegen/cuda/grid_backend.h"
 
 namespace coil::codegen {
 
 /// Packages are the CPU's, and so are the libraries. A language derives from it.
-class EmulatedBackend : public Backend {
+class EmulatedBackend : public GridBackend {
  public:
   EmulatedBackend(const Dialect&, Toolchain, std::unique_ptr<scheduler::Choices>, int launch_config);
 
-  const target::Target& target() const override { return target_; }
   const scheduler::Choices& choices() const override { return choices_ ? *choices_ : cpp_->choices(); }
-  Kernel group(ir::Graph&, const scheduler::Group&) const override;
-  Kernel scatter(ir::Graph&, const ir::Operation&) const override;
   bool has_template(std::string_view op) const override { return cpp_->has_template(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     return cpp_->template_kernel(graph, call);
@@ -27,20 +22,16 @@ class EmulatedBackend : public Backend {
   Binaries compile(std::span<const std::string> kernels, const CompileKernels&) const override;
 
  protected:
+  /// Called as CPU kernels are: once, with the launch's grid behind the scalars.
+  Kernel written(Kernel) const override;
   /// What a kernel of the language has in its text, and one of the CPU's has not.
   virtual std::string_view mark() const = 0;
   /// A unit for the CPU's compiler: kernels with all that they call.
   virtual std::string unit(const std::string& kernels) const = 0;
-  /// Called as CPU kernels are: once, with the launch's grid behind the scalars.
-  static Kernel on_cpu(Kernel);
 
  private:
-  const Dialect& dialect_;
   std::unique_ptr<Backend> cpp_;
   Toolchain toolchain_;
-  std::unique_ptr<scheduler::Choices> choices_;
-  target::Target target_;
-  LaunchRequest request_;
 };
 
 }  // namespace coil::codegen

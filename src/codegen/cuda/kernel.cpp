@@ -1,7 +1,6 @@
 #include "codegen/cuda/kernel.h"
 
 #include "codegen/cuda/forms.h"
-#include "codegen/grid_nest.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -21,13 +20,6 @@ struct Emit {
 
 }  // namespace
 
-Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const target::Target& target,
-                         const LaunchRequest& asked) {
-  LaunchRequest request = asked;
-  if (group.launch_config > 0) request.candidate = group.launch_config;
-  return print_cuda_nest(graph, make_grid_nest(graph, group), target, request);
-}
-
 Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const target::Target& target, const LaunchRequest& request,
                        const Dialect& dialect) {
   Body body(graph, std::move(nest), dialect);
@@ -35,11 +27,6 @@ Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const target::Target& ta
   Kernel kernel = std::visit(Emit{body}, plan);
   kernel.candidates = choice_of(plan).candidates;
   return kernel;
-}
-
-Kernel print_cuda_scatter(ir::Graph& graph, const ir::Operation& op, const target::Target& target,
-                          const LaunchRequest& request) {
-  return print_cuda_nest(graph, make_scatter_nest(graph, op), target, request);
 }
 
 KernelParts batch_cuda_kernel(KernelParts parts, std::size_t buffers, std::size_t count) {

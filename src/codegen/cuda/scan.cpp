@@ -208,7 +208,7 @@ class ScanRows {
     });
     each_piece([&] {
       b_.line("const {} sum = c_lane_from(left[m], 31), up = c_lane_up(left[m], 1);", c_.type);
-      b_.line("left[m] = lane > 0 ? {}(total, up) : total;", c_.op);
+      b_.line("left[m] = c_where(lane > 0, {}(total, up), total);", c_.op);
       b_.line("total = {}(total, sum);", c_.op);
     });
   }
@@ -222,12 +222,12 @@ class ScanRows {
     }
     b_.put("if (lane == 0) h[side][warp] = total;");
     b_.put("c_sync();");
-    b_.line("{0} earlier = lane < {1} ? h[side][lane] : {2};", c_.type, warps_, c_.identity);
+    b_.line("{0} earlier = c_where<{0}>(lane < {1}, h[side][lane % {1}], {2});", c_.type, warps_, c_.identity);
     b_.line("earlier = c_scan_warp(earlier, lane, {});", c_.op);
     b_.line("const {0} all = c_lane_from(earlier, {1}), mine = c_lane_from(earlier, warp > 0 ? warp - 1 : 0);", c_.type,
             warps_ - 1);
     if (tiled_) look_back(b_, c_, s_.body->dtype, state_, ir::ScanState(along_.size), threads_);
-    b_.line("const {0} before = warp > 0 ? {1}(carry, mine) : carry;", c_.type, c_.op);
+    b_.line("const {0} before = c_where(warp > 0, {1}(carry, mine), carry);", c_.type, c_.op);
     b_.line("carry = {}(carry, all);", c_.op);
     b_.put("side ^= 1;");
   }

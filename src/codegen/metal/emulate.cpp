@@ -20,7 +20,7 @@ class EmulatedMetalBackend : public EmulatedBackend {
     return is_metal_product(op) || EmulatedBackend::has_template(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
-    return is_metal_product(call.op) ? on_cpu(metal_product(graph, call))
+    return is_metal_product(call.op) ? written(metal_product(graph, call))
                                      : EmulatedBackend::template_kernel(graph, call);
   }
 

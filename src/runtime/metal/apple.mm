@@ -89,6 +89,11 @@ void* coil_metal_find(void* library, const char* name) {
       complain(error.localizedDescription);
       return nullptr;
     }
+    // Kernels exchange values between 32 lanes, which is what Apple's own GPUs have.
+    if (pipeline.threadExecutionWidth != 32) {
+      complain(@"the GPU's simd groups are not of 32 threads");
+      return nullptr;
+    }
     [l.pipelines addObject:pipeline];
     return (__bridge void*)pipeline;
   }
