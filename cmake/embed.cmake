@@ -2,15 +2,15 @@
 # finds them by their path in the folder. A script (this file, with -P) writes them into the build folder as C++; a
 # change of a file changes that source alone.
 #
-# Comments of what is compiled as a part of a kernel (folders cpp, cuda and shared) are left out, but for those that
-# device/pieces.h reads (`// @piece …`). No string in such a file holds `//`; test_format.py sees to it.
+# Comments of what is compiled as a part of a kernel (folders cpp, cuda, grid, metal and shared) are left out, but for
+# those that device/pieces.h reads (`// @piece …`). No string in such a file holds `//`; test_format.py sees to it.
 
 if(CMAKE_SCRIPT_MODE_FILE)
   set(TEXT "// Written by cmake/embed.cmake from the files in src/device.\n#include \"device/text.h\"\n\n")
   string(APPEND TEXT "namespace coil::device {\n\nconst EmbeddedFile embedded_files[] = {\n")
   foreach(NAME IN LISTS FILES)
     file(READ ${FOLDER}/${NAME} BODY)
-    if(NAME MATCHES "^(cpp|cuda|shared)/")
+    if(NAME MATCHES "^(cpp|cuda|grid|metal|shared)/")
       string(REPLACE "// @" "@@" BODY "${BODY}")
       string(REGEX REPLACE "[ \t]*//[^\n]*" "" BODY "${BODY}")
       string(REPLACE "@@" "// @" BODY "${BODY}")

@@ -22,8 +22,9 @@ using BackendFactory = std::function<std::unique_ptr<Backend>(BackendRequest)>;
 
 struct BackendKind {
   DeviceType device;
-  bool emulated = false;  ///< for the setting cuda.emulate: another device's kernels, run by this one
-  std::string language;   ///< that `--emit=cpp` and `--emit=python` have of its kernels; empty where they have none
+  /// For the settings cuda.emulate and metal.emulate: another device's kernels (`cuda`), run by this one. Else empty.
+  std::string emulates = {};
+  std::vector<std::string> emits = {};  ///< what `--emit` writes of its programs, beside packages: `cpp`
   BackendFactory make;
 };
 
@@ -37,7 +38,7 @@ struct RegisterBackend {
 };
 /// Throws Error, with the kinds of devices that have one, where this one has none.
 std::unique_ptr<Backend> make_backend(BackendRequest);
-/// The language that programs in C++ and Python have kernels in: `cpp` or `cuda`; empty where they have none.
-std::string emitted_language(DeviceType);
+/// Whether programs for such devices are written in this language: `cpp`, `python`, `fx`.
+bool emits(DeviceType, std::string_view language);
 
 }  // namespace coil::codegen

@@ -7,7 +7,8 @@ namespace coil::codegen {
 std::string to_string(std::span<const Parameter> parameters) {
   std::string out;
   for (const Parameter& p : parameters)
-    out += fmt::format("{}{}{} {}", out.empty() ? "" : ", ", p.type, p.restricted ? " __restrict__" : "", p.name);
+    out += fmt::format("{}{}{} {}{}{}", out.empty() ? "" : ", ", p.type, p.restricted ? " __restrict__" : "", p.name,
+                       p.attribute.empty() ? "" : " ", p.attribute);
   return "(" + out + ")";
 }
 

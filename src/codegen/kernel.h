@@ -26,8 +26,9 @@ struct Launch {
 
 /// A parameter of a kernel.
 struct Parameter {
-  std::string type, name;   ///< `const f32*`, `p0`
-  bool restricted = false;  ///< no other parameter points to the same memory
+  std::string type, name;      ///< `const f32*`, `p0`
+  bool restricted = false;     ///< no other parameter points to the same memory
+  std::string attribute = {};  ///< behind the name: `[[buffer(0)]]`
   bool operator==(const Parameter&) const = default;
 };
 

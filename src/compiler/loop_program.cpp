@@ -101,6 +101,7 @@ constexpr LoopStage kLoopStages[] = {
     {"emit-cpp", "The text of each kernel in C++.", emit_kernels, "cpu"},
     {"emit-cuda", "The text of each kernel in CUDA C++.", emit_kernels, "cuda"},
     {"emit-triton", "The text of each kernel in Triton, or in CUDA C++ where Triton has none.", emit_triton, "cuda"},
+    {"emit-metal", "The text of each kernel in Metal's language.", emit_kernels, "metal"},
 };
 
 }  // namespace

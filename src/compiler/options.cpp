@@ -48,6 +48,8 @@ const Row kRows[] = {
      "the Python that has Triton; the first python3 or python in PATH by default"},
     {"cuda.emulate", &Settings::emulated_gpu, "true|false",
      "on the cpu: run the kernels of cuda there, slowly, to test their values without a GPU"},
+    {"metal.emulate", &Settings::emulated_metal, "true|false",
+     "on the cpu: run the kernels of metal there, slowly, to test their values without an Apple GPU"},
     {"deterministic", &Settings::deterministic, "true|false",
      "on cuda: carry out writes to one place in program order, by sorting, so that sums of floats are the same in "
      "every run; on the cpu they always are"},

@@ -128,7 +128,8 @@ DType PartReader::dtype(LineCursor& c) const {
 
 Device PartReader::device(LineCursor& c) const {
   std::string text = c.bare();
-  if (text == "cuda" && c.accept(":")) text += ":" + c.bare();
+  if (const auto type = DeviceType::find(text); type && !type->is_host() && !type->is_meta() && c.accept(":"))
+    text += ":" + c.bare();
   return parse_device(text);
 }
 

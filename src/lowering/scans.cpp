@@ -23,7 +23,7 @@ constexpr std::int64_t kFewRows = 1 << 7;   // so few of them, several blocks sh
 bool few_long_rows(Context& ctx, const Exprs& sizes, std::size_t dim) {
   const auto& env = ctx.graph.env();
   const std::int64_t length = env.hint_or(sizes[dim], 0), all = env.hint_or(sym::product(sizes), 0);
-  return !ctx.target().has(target::Feature::Selections) && length >= kLongRow && all < length * kFewRows;
+  return ctx.target().has(target::Feature::OrderedBlocks) && length >= kLongRow && all < length * kFewRows;
 }
 
 /// Whether a row is so long, and so few are with it, that all blocks together sort them sooner than a block each walks

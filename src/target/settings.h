@@ -36,6 +36,7 @@ struct Settings {
   std::string cuda_kernels = "cuda";  ///< cuda.kernels: the language that kernels are written in where it can
   std::string cuda_python;            ///< cuda.python: the Python that has Triton; empty for the first in PATH
   bool emulated_gpu = false;          ///< cuda.emulate: CUDA kernels run on the CPU
+  bool emulated_metal = false;        ///< metal.emulate: Metal kernels run on the CPU
   bool deterministic = false;         ///< deterministic: the same inputs give the same bits in every run
   bool max_autotune = false;          ///< max_autotune: kernels and products on a GPU are timed there in several forms
   bool pack_weights = true;           ///< pack_weights

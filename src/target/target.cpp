@@ -16,6 +16,17 @@ Costs gpu_costs() {
           .blocks_of_cluster = 8};
 }
 
+/// An M2 or M3 of few cores. A kernel's threadgroup memory is 32 KiB at most.
+Costs apple_costs() {
+  return {.multiprocessors = 10,
+          .threads_of_multiprocessor = 2048,
+          .threads_of_block = 1024,
+          .threads_of_warp = 32,
+          .shared_bytes_of_block = 16 << 10,
+          .declared_shared_bytes = 16 << 10,
+          .blocks_of_cluster = 1};
+}
+
 /// Two threads of Zen 3.
 Costs cpu_costs() {
   return {.operations_per_second = 200e9,
@@ -40,10 +51,10 @@ Target cuda(int index, std::string arch) {
       .device = {DeviceType::CUDA, index},
       .arch = std::move(arch),
       .generation = generation,
-      .features = {Feature::ThreadGrids, Feature::SplitsOverBlocks, Feature::FastDivision, Feature::BatchedLaunches,
-                   Feature::MeasuredLaunches, Feature::PostOps, Feature::ChannelsLastWeights, Feature::FewPostOps,
-                   Feature::Tf32, Feature::AnyRowAdded, Feature::ProductsIntoRows, Feature::Attention,
-                   Feature::UnorderedGradients, Feature::FoldedBatchNorm},
+      .features = {Feature::ThreadGrids, Feature::SplitsOverBlocks, Feature::OrderedBlocks, Feature::FastDivision,
+                   Feature::BatchedLaunches, Feature::MeasuredLaunches, Feature::PostOps, Feature::ChannelsLastWeights,
+                   Feature::FewPostOps, Feature::Tf32, Feature::AnyRowAdded, Feature::ProductsIntoRows,
+                   Feature::Attention, Feature::UnorderedGradients, Feature::FoldedBatchNorm},
       .product_vector_bytes = 16,
       .largest_attention_head = generation == 90 ? 256 : 128,
       .costs = gpu_costs()};
@@ -62,12 +73,25 @@ Target cuda(int index, std::string arch) {
 }
 
 Target emulated_cuda(std::string arch) {
-  return {
-      .arch = std::move(arch),
-      .features = {Feature::ThreadGrids, Feature::ProductsIntoRows, Feature::VectorAtomics, Feature::WatchedLifetimes,
-                   Feature::PostOps, Feature::PackedWeights, Feature::NanLoss, Feature::GroupedProducts},
-      .product_vector_bytes = 16,
-      .costs = gpu_costs()};
+  return {.arch = std::move(arch),
+          .features = {Feature::ThreadGrids, Feature::OrderedBlocks, Feature::ProductsIntoRows, Feature::VectorAtomics,
+                       Feature::WatchedLifetimes, Feature::PostOps, Feature::PackedWeights, Feature::NanLoss,
+                       Feature::GroupedProducts},
+          .product_vector_bytes = 16,
+          .costs = gpu_costs()};
+}
+
+Target metal(int index) {
+  return {.device = {DeviceType::register_kind("metal"), index},
+          .arch = "metal3",
+          .features = {Feature::ThreadGrids, Feature::SplitsOverBlocks, Feature::FastDivision},
+          .costs = apple_costs()};
+}
+
+Target emulated_metal(std::string arch) {
+  return {.arch = std::move(arch),
+          .features = {Feature::ThreadGrids, Feature::WatchedLifetimes, Feature::Selections},
+          .costs = apple_costs()};
 }
 
 const Target& host() {

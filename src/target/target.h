@@ -22,6 +22,7 @@ enum class Feature : std::uint8_t {
   BatchedLaunches,   ///< launches cost so much that equal kernels are put into one
   MeasuredLaunches,  ///< launch configurations and algorithms of products can be timed as the program is compiled
   VectorAtomics,     ///< memory adds 16 bytes of f32, f16 or bf16 by one instruction
+  OrderedBlocks,     ///< a block may wait for one that began before it, and sees what that one wrote
   WatchedLifetimes,  ///< a run can watch that memory is used only while it lives
   // Libraries.
   PostOps,              ///< the library carries out post-operations (library_ops/post_ops.h) behind a product
@@ -99,6 +100,10 @@ Target cpu(std::string arch);
 Target cuda(int index, std::string arch);
 /// A processor that runs the kernels of a GPU, its threads one after another, for tests: libraries are the processor's.
 Target emulated_cuda(std::string arch);
+/// A GPU of Apple's.
+Target metal(int index);
+/// A processor that runs the kernels of one, for tests: libraries are the processor's.
+Target emulated_metal(std::string arch);
 
 /// The processor that compiles, as far as any of it can be told without asking it: what graphs without a target of
 /// their own are for.

@@ -166,10 +166,19 @@ class Builder {
                                         op.origins, origins_of(op.origins), op.where});
     } else {
       const auto& call = std::get<ir::Extern>(op.node);
-      if (backend_.has_template(call.op))
-        return call_kernel(backend_.template_kernel(graph_, call), op.origins, op.where);
+      if (backend_.has_template(call.op)) return call_kernel(template_kernel(call, op.where), op.origins, op.where);
       p_.lines.push_back(CallExtern{call.op, call.attributes, call.inputs, call.outputs, op.origins,
                                     origins_of(op.origins), op.where});
+    }
+  }
+
+  /// What the backend has no kernel for is refused with the user's line.
+  codegen::Kernel template_kernel(const ir::Extern& call, const std::string& where) {
+    try {
+      return backend_.template_kernel(graph_, call);
+    } catch (const Error& e) {
+      if (!e.where().empty()) throw;
+      throw Error(e.what(), call.op, where);
     }
   }
 

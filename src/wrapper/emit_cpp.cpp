@@ -1,5 +1,6 @@
 #include "wrapper/emit_cpp.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 
@@ -49,6 +50,11 @@ std::string binary_literal(const std::vector<std::byte>& binary) {
     if (++on_line == 64 || byte == '\n') out += "\"\n    \"", on_line = 0;
   }
   return out + "\"";
+}
+
+/// Whether a device's binary is text that its machine compiles, so that the kernels can be read in it.
+bool is_source(const std::vector<std::byte>& binary) {
+  return std::ranges::none_of(binary, [](std::byte b) { return b < std::byte{0x20} && b != std::byte{'\n'}; });
 }
 
 std::string joined(const std::vector<std::string>& items) { return fmt::format("{}", fmt::join(items, ", ")); }
@@ -600,7 +606,7 @@ class Printer {
       names += fmt::format("{}{{binary{}, {}}}", i ? ", " : "", i, options_.binaries[i].size());
     }
     out += fmt::format("std::vector<std::string_view> binaries() {{ return {{{}}}; }}\n\n}}  // namespace\n", names);
-    if (p_.kernels.empty()) return out;
+    if (p_.kernels.empty() || std::ranges::all_of(options_.binaries, is_source)) return out;
     out += "#if 0\n";
     for (const Kernel& k : p_.kernels) out += "\n" + k.text;
     return out + "#endif\n";

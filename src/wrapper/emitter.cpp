@@ -24,8 +24,8 @@ void Emitter::locate(const std::string& text, const std::string& body, std::size
 }
 
 void require_device(const Program& p, const char* language) {
-  if (codegen::emitted_language(p.device.type).empty())
-    fail("--emit={} writes programs for cpu and cuda, not for {}", language, to_string(p.device));
+  if (!codegen::emits(p.device.type, language))
+    fail("--emit={} writes no programs for {}", language, to_string(p.device));
   if (!p.device.is_host()) return;
   for (const Buffer& b : p.buffers)
     if (!b.device.is_host())

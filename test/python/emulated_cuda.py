@@ -16,12 +16,12 @@ import pytest
 from coil_harness import ROOT, SOURCES
 from emitted import BUILD, load_module
 
-VALUES = "\ntemplate <class T> struct c_is_float {"  # where the part begins that a GPU and a CPU share
+VALUES = "\ntemplate <class T> C_FN f64 c_cast_f64(T x)"  # where the part begins that a GPU and a CPU share
 
 
 def emulated_machine():
-    text = (ROOT / "src/device/cuda/emulated.h").read_text()
-    return text[text.index("// @piece") :]
+    texts = [(ROOT / "src/device" / name).read_text() for name in ("grid/fibers.h", "cuda/emulated.h")]
+    return "".join(text[text.index("// @piece") :] for text in texts)
 
 
 class EmulatedKernels:

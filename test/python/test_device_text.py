@@ -36,7 +36,7 @@ def test_each_cuda_file(name):
 @pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
 def test_cuda_files_together(arch):
-    names = [f"cuda/{name}" for name in CUDA] + ["shared/sizes.h", "shared/special.h"]
+    names = [f"cuda/{name}" for name in CUDA] + ["grid/random.h", "shared/sizes.h", "shared/special.h"]
     assert compile_by_nvrtc("".join(f'#include "{name}"\n' for name in names), arch) == ""
 
 
@@ -66,7 +66,7 @@ def test_python_files_are_a_package():
 def test_every_file_is_named_by_the_compiler():
     """A file that nothing reads is no part of Coil."""
     sources = "".join(p.read_text() for p in (ROOT / "src").rglob("*.cpp"))
-    folders = ("cpp", "cuda", "shared", "triton", "page")
+    folders = ("cpp", "cuda", "grid", "metal", "shared", "triton", "page")
     files = [f"{folder}/{p.name}" for folder in folders for p in (DEVICE / folder).iterdir()]
     unread = [name for name in files if f'"{name}"' not in sources]
     assert len(files) > 30 and not unread, unread

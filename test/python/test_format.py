@@ -44,7 +44,9 @@ def test_ruff(command):
 
 def test_no_string_of_a_kernel_looks_like_a_comment():
     """cmake/embed.cmake cuts comments off kernels' text; it knows no strings."""
-    files = [p for folder in ("cpp", "cuda", "shared") for p in (ROOT / "src/device" / folder).iterdir()]
+    files = [
+        p for folder in ("cpp", "cuda", "grid", "metal", "shared") for p in (ROOT / "src/device" / folder).iterdir()
+    ]
     wrong = [
         f"{p.name}: {line}"
         for p in files

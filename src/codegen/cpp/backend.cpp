@@ -62,11 +62,11 @@ class CppBackend : public Backend {
   target::Target target_;
 };
 
-const RegisterBackend kCppBackend({.device = DeviceType::CPU, .language = "cpp", .make = [](BackendRequest request) {
-                                     return request.choices
-                                                ? make_cpp_backend(request.toolchain, std::move(request.choices))
-                                                : make_cpp_backend(request.toolchain);
-                                   }});
+const RegisterBackend kCppBackend(
+    {.device = DeviceType::CPU, .emits = {"cpp", "python", "fx"}, .make = [](BackendRequest request) {
+       return request.choices ? make_cpp_backend(request.toolchain, std::move(request.choices))
+                              : make_cpp_backend(request.toolchain);
+     }});
 
 }  // namespace
 

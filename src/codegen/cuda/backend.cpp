@@ -5,12 +5,11 @@
 
 #include "codegen/backends.h"
 #include "codegen/cuda/attention.h"
+#include "codegen/cuda/grid_backend.h"
 #include "codegen/cuda/grouped.h"
-#include "codegen/cuda/kernel.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
 #include "codegen/cuda/sort.h"
-#include "codegen/grid_nest.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -34,13 +33,12 @@ std::string arch_of(const CudaOptions& options) {
   return arch;
 }
 
-class CudaBackend : public Backend {
+class CudaBackend : public GridBackend {
  public:
   CudaBackend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices)
-      : options_(std::move(options)),
-        choices_(choices ? std::move(choices) : std::make_unique<CudaChoices>()),
-        target_(target::cuda(options_.device, arch_of(options_))) {
-    request_.candidate = options_.launch_config;
+      : GridBackend(cuda_dialect(), target::cuda(options.device, arch_of(options)),
+                    choices ? std::move(choices) : std::make_unique<CudaChoices>(), options.launch_config),
+        options_(std::move(options)) {
     if (options_.cluster.empty()) return;
     const bool known =
         options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
@@ -49,24 +47,7 @@ class CudaBackend : public Backend {
     request_.cluster = options_.cluster[0] - '0';
   }
 
-  const target::Target& target() const override { return target_; }
   bool launches_early() const override { return options_.dependent_launch && target_.generation >= 90; }
-  const scheduler::Choices& choices() const override { return *choices_; }
-  Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
-    return print_cuda_kernel(graph, group, target_, request_);
-  }
-  Kernel scatter(ir::Graph& graph, const ir::Operation& op) const override {
-    return print_cuda_scatter(graph, op, target_, request_);
-  }
-  std::optional<LoopNest> nest(ir::Graph& graph, const scheduler::Group& group) const override {
-    return make_grid_nest(graph, group);
-  }
-  std::optional<LoopNest> nest(ir::Graph& graph, const ir::Operation& op) const override {
-    return make_scatter_nest(graph, op);
-  }
-  Kernel kernel(ir::Graph& graph, LoopNest nest) const override {
-    return print_cuda_nest(graph, std::move(nest), target_, request_);
-  }
   bool has_template(std::string_view op) const override {
     return is_cuda_sort(op) || is_cuda_attention(op) || is_cuda_grouped(op);
   }
@@ -103,21 +84,18 @@ class CudaBackend : public Backend {
 
  private:
   CudaOptions options_;
-  std::unique_ptr<scheduler::Choices> choices_;
-  target::Target target_;
-  LaunchRequest request_;
 };
 
-const RegisterBackend kCudaBackend({.device = DeviceType::CUDA, .language = "cuda", .make = [](BackendRequest request) {
-                                      return make_cuda_backend(
-                                          {.device = request.device.index,
-                                           .arch = request.settings.cuda_arch,
-                                           .nvrtc = request.settings.cuda_nvrtc,
-                                           .dependent_launch = request.settings.cuda_dependent_launch,
-                                           .launch_config = launch_config_of(request.settings),
-                                           .cluster = request.settings.cuda_cluster},
-                                          std::move(request.choices));
-                                    }});
+const RegisterBackend kCudaBackend(
+    {.device = DeviceType::CUDA, .emits = {"cpp", "python", "fx"}, .make = [](BackendRequest request) {
+       return make_cuda_backend({.device = request.device.index,
+                                 .arch = request.settings.cuda_arch,
+                                 .nvrtc = request.settings.cuda_nvrtc,
+                                 .dependent_launch = request.settings.cuda_dependent_launch,
+                                 .launch_config = launch_config_of(request.settings),
+                                 .cluster = request.settings.cuda_cluster},
+                                std::move(request.choices));
+     }});
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 #include "codegen/cuda/body.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "codegen/in_place.h"
 #include "codegen/index_width.h"
@@ -21,24 +21,9 @@ std::string cuda_storage_type(DType d) {
 
 std::string cuda_register_type(DType d) { return d == DType::Bool ? "bool" : std::string(short_name(d)); }
 
-std::string cuda_literal(double x, DType d) {
-  const bool narrow = d == DType::F32;
-  if (std::isnan(x)) return narrow ? "c_f32_of(0x7fc00000u)" : "c_f64_of(0x7ff8000000000000ull)";
-  if (std::isinf(x))
-    return narrow ? (x < 0 ? "c_f32_of(0xff800000u)" : "c_f32_of(0x7f800000u)")
-                  : (x < 0 ? "c_f64_of(0xfff0000000000000ull)" : "c_f64_of(0x7ff0000000000000ull)");
-  return narrow ? fmt::format("{:a}f", static_cast<double>(static_cast<float>(x))) : fmt::format("{:a}", x);
-}
-
-std::string cuda_literal_int(std::int64_t x, DType d) {
-  if (d == DType::Bool) return x ? "true" : "false";
-  if (x == std::numeric_limits<std::int64_t>::min())
-    return fmt::format("({})(-9223372036854775807ll - 1)", cuda_register_type(d));
-  return fmt::format("({}){}{}", cuda_register_type(d), x, d == DType::U64 ? "ull" : "ll");
-}
-
-Body::Body(ir::Graph& g, LoopNest n)
-    : graph(g), nest(std::move(n)), vars_(nest.vars()), coarse_(coarse_values(g, nest)) {
+Body::Body(ir::Graph& g, LoopNest n, const Dialect& d)
+    : graph(g), dialect(d), nest(std::move(n)), vars_(nest.vars()), coarse_(coarse_values(g, nest)) {
+  if (const auto why = dialect.refusal(graph, nest)) fail("{}", *why);
   if (indices_fit_32(graph, nest)) index_type_ = "i32";
 }
 
@@ -83,7 +68,7 @@ std::string Body::index_text(Expr e, const std::vector<std::string>& indirect) {
   };
   auto nonnegative = [&](Expr x) { return env().bounds(x, vars_).low >= 0; };
   return "(" +
-         sym::to_code(sym::Language::Cuda, e, spell, nonnegative, sym::IntWidth::Bits64,
+         sym::to_code(dialect.language, e, spell, nonnegative, sym::IntWidth::Bits64,
                       [&](Expr x) { return arguments_.term(env(), x); }) +
          ")";
 }
@@ -129,7 +114,7 @@ bool Body::depends(Scalar root, std::span<const Expr> variables) {
 std::string Body::name(Scalar n) {
   if (auto it = names_.find(n); it != names_.end()) return it->second;
   if (n->op == ScalarOp::Constant)
-    return is_floating(n->dtype) ? cuda_literal(n->number, n->dtype) : cuda_literal_int(n->integer, n->dtype);
+    return is_floating(n->dtype) ? dialect.number(n->number, n->dtype) : integer_literal(dialect, n->integer, n->dtype);
   for (Scalar below : needed_for(n, [&](Scalar x) { return names_.contains(x); }))
     if (below->op != ScalarOp::Constant && !names_.contains(below)) bind(below);
   return bind(n);
@@ -301,29 +286,22 @@ void Body::store(const Statement& s, const std::string& value) {
 Kernel Body::finish(Launch launch) {
   Kernel k;
   k.in_place = in_place_pairs(graph, nest, arguments_, outer_in_place);
-  KernelParts parts;
+  std::vector<DevicePointer> pointers;
   const auto& buffers = arguments_.buffers();
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const bool shares = std::any_of(k.in_place.begin(), k.in_place.end(),
-                                    [&](auto& p) { return p.first == buffers[i] || p.second == buffers[i]; });
-    const std::string type = cuda_storage_type(graph.buffer(buffers[i]).layout.dtype);
-    parts.parameters.push_back(
-        {(arguments_.written()[i] ? "" : "const ") + type + "*", fmt::format("p{}", i), !shares});
-  }
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    pointers.push_back({.type = cuda_storage_type(graph.buffer(buffers[i]).layout.dtype),
+                        .written = arguments_.written()[i],
+                        .shares = std::ranges::any_of(
+                            k.in_place, [&](auto& p) { return p.first == buffers[i] || p.second == buffers[i]; })});
+  KernelParts parts = dialect.parts(pointers, arguments_.scalars().size(), launch);
   // A run that failed writes no more. (Blocks of the kernel that fails may wait for each other, so that it goes on.)
-  parts.body = !may_fail_ || stops_any_time ? "  if (c_stop(status)) return;\n" : "  c_begin();\n";
-  for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) {
-    parts.parameters.push_back({"i64", fmt::format("n{}", i)});
-    parts.body += fmt::format("  const {0} s{1} = ({0})n{1};\n", index_type_, i);
-  }
-  parts.parameters.push_back({"i64*", "status"});
+  parts.body += !may_fail_ || stops_any_time ? "  if (c_stop(status)) return;\n" : "  c_begin();\n";
+  for (std::size_t i = 0; i < arguments_.scalars().size(); ++i)
+    parts.body += fmt::format("  const {0} s{1} = ({0}){2};\n", index_type_, i,
+                              dialect.scalar(i, pointers.size(), arguments_.scalars().size()));
   parts.body += head_ + body_;
-  std::string bounds = launch.resident ? fmt::format("__launch_bounds__({}, {})", launch.block, launch.resident)
-                                       : fmt::format("__launch_bounds__({})", launch.block);
-  if (launch.cluster > 1) bounds += fmt::format(" __cluster_dims__({}, 1, 1)", launch.cluster);
-  k.symbol = "coil_" + to_hex(hash(to_string(parts.parameters) + bounds + parts.body)).substr(0, 16);
-  parts.qualifiers = "__global__ void " + bounds;
-  k.text = parts.text(k.symbol);
+  k.symbol = "coil_" + to_hex(hash(to_string(parts.parameters) + parts.qualifiers + parts.body)).substr(0, 16);
+  k.text = parts.text(k.symbol, dialect.linkage);
   k.parts = std::move(parts);
   arguments_.give(k);
   k.may_fail = may_fail_;

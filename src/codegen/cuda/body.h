@@ -1,4 +1,5 @@
-// The body of one CUDA kernel while it is written: parameters, lines, scopes, and scalar expressions as device code.
+// The body of one kernel in CUDA C++, or in a language like it (dialect.h), while it is written: parameters, lines,
+// scopes, and scalar expressions as device code.
 //
 // A thread holds `lanes.width` neighbouring elements along one loop variable. What is the same for all of them is
 // computed once; contiguous loads and stores move as packs; the rest stands in a loop over the lane `j`.
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "codegen/coarse.h"
+#include "codegen/cuda/dialect.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_arguments.h"
 #include "codegen/lanes.h"
@@ -23,14 +25,13 @@ using ir::BufferId;
 
 std::string cuda_register_type(DType register_type);  ///< `f32`, `i64`, `bool`
 std::string cuda_storage_type(DType storage);         ///< `f32`, `u16` for f16 and bf16, `u8` for bool
-std::string cuda_literal(double x, DType);
-std::string cuda_literal_int(std::int64_t x, DType);
 
 class Body {
  public:
-  Body(ir::Graph& graph, LoopNest nest);
+  Body(ir::Graph& graph, LoopNest nest, const Dialect&);
 
   ir::Graph& graph;
+  const Dialect& dialect;
   LoopNest nest;
   Lanes lanes{0, 1};
 
@@ -97,8 +98,8 @@ class Body {
   std::string pointer(BufferId b, bool writes) { return arguments_.pointer(b, writes); }
 
   Kernel finish(Launch launch);
-  /// Text in front of the kernel's lines (shared memory), and of the body.
-  void head(const std::string& text) { head_ += "  " + text + "\n"; }
+  /// Memory that the threads of a block share: declared in front of the kernel's lines.
+  void shared(const std::string& declaration) { head_ += fmt::format("  {} {};\n", dialect.shared, declaration); }
   /// Pairs of buffers that may share memory; row kernels leave out what one thread writes for all.
   bool outer_in_place = true;
   /// Threads of the kernel do not wait for each other: each may leave when the run has failed.

@@ -147,7 +147,7 @@ class Columns {
       });
     if (parts <= 1) return;
     each_lane([&](const Accumulator& a) {
-      b_.head(fmt::format("__shared__ {} h{}[{}][{}];", a.type, a.name, parts, across_ * width_));
+      b_.shared(fmt::format("{} h{}[{}][{}]", a.type, a.name, parts, across_ * width_));
       b_.line("h{0}[ly / {1}][lx * {2} + j] = {0}[j];", a.name, in_warp, width_);
     });
     b_.put("c_sync();");

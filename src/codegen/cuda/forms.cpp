@@ -22,12 +22,12 @@ void decode(Body& b, std::span<const LoopDim> dims, const std::string& linear) {
   b.line("const {0} {1} = ({0}){2};", index, dims[0].var.name(), t);
 }
 
-std::string reduction_identity(ReductionKind kind, DType d) {
+std::string reduction_identity(const Dialect& dialect, ReductionKind kind, DType d) {
   const bool floating = is_floating(d);
   switch (kind) {
     case ReductionKind::Sum:
-    case ReductionKind::Xor: return floating ? cuda_literal(0, d) : cuda_literal_int(0, d);
-    case ReductionKind::Prod: return floating ? cuda_literal(1, d) : cuda_literal_int(1, d);
+    case ReductionKind::Xor: return floating ? dialect.number(0, d) : integer_literal(dialect, 0, d);
+    case ReductionKind::Prod: return floating ? dialect.number(1, d) : integer_literal(dialect, 1, d);
     case ReductionKind::Any: return "false";
     case ReductionKind::All: return "true";
     case ReductionKind::Max:
@@ -36,18 +36,20 @@ std::string reduction_identity(ReductionKind kind, DType d) {
     case ReductionKind::ArgMin: break;
   }
   const bool low = kind == ReductionKind::Max || kind == ReductionKind::ArgMax;
-  if (floating) return cuda_literal(low ? -INFINITY : INFINITY, d);
+  if (floating) return dialect.number(low ? -INFINITY : INFINITY, d);
   if (d == DType::Bool) return low ? "false" : "true";
-  if (!is_signed(d)) return low ? cuda_literal_int(0, d) : fmt::format("({})~0ull", cuda_register_type(d));
+  if (!is_signed(d))
+    return low ? integer_literal(dialect, 0, d) : fmt::format("({})~0u{}", cuda_register_type(d), dialect.wide);
   const int bits = static_cast<int>(size_of(d)) * 8;
   const std::int64_t most = bits == 64 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << (bits - 1)) - 1;
-  return cuda_literal_int(low ? -most - 1 : most, d);
+  return integer_literal(dialect, low ? -most - 1 : most, d);
 }
 
 Accumulator accumulator(Body& b, const Statement& s, std::size_t number) {
   const ReductionKind kind = std::get<ir::Reduction>(s.op->node).kind;
   const DType d = s.body->dtype;
-  Accumulator a{&s, fmt::format("a{}", number), cuda_register_type(d), reduction_identity(kind, d), "", false};
+  Accumulator a{&s,   fmt::format("a{}", number), cuda_register_type(d), reduction_identity(b.dialect, kind, d), "",
+                false};
   switch (kind) {
     case ReductionKind::Sum: a.op = "c_op_add()"; break;
     case ReductionKind::Prod: a.op = "c_op_mul()"; break;
@@ -67,7 +69,8 @@ Accumulator accumulator(Body& b, const Statement& s, std::size_t number) {
   }
   if (a.arg) {
     const bool narrow = b.env().bounds(s.position, b.vars()).high < std::numeric_limits<std::int32_t>::max();
-    a.identity = fmt::format("{{{}, {}}}", a.identity, narrow ? "0x7fffffff" : "0x7fffffffffffffffll");
+    a.identity = narrow ? fmt::format("{{{}, 0x7fffffff}}", a.identity)
+                        : fmt::format("{{{}, 0x7fffffffffffffff{}}}", a.identity, b.dialect.wide);
     a.type = fmt::format("c_arg<{}, {}>", a.type, narrow ? "i32" : "i64");
   }
   return a;

@@ -16,7 +16,7 @@ Kernel cuda_rows(Body&, const RowPlan&);
 /// Threads side by side along a contiguous outer dimension, several over the reduced ones: column sums.
 Kernel cuda_columns(Body&, const LaunchConfig&);
 /// Reductions of which neighbouring results read much of the same.
-Kernel cuda_windows(ir::Graph&, const WindowPlan&);
+Kernel cuda_windows(ir::Graph&, const WindowPlan&, const Dialect&);
 /// Running sums and the like along one dimension: rows by blocks, columns by a thread each.
 Kernel cuda_scan(Body&, const LaunchConfig&);
 Kernel cuda_scan_columns(Body&, const LaunchConfig&);
@@ -44,6 +44,6 @@ struct Accumulator {
 Accumulator accumulator(Body&, const Statement&, std::size_t number);
 /// Statement that takes one element in; `at` subscripts arrays over lanes.
 void accumulate(Body&, const Accumulator&, const std::string& at);
-std::string reduction_identity(ir::ReductionKind, DType);
+std::string reduction_identity(const Dialect&, ir::ReductionKind, DType);
 
 }  // namespace coil::codegen

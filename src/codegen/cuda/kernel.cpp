@@ -1,7 +1,6 @@
 #include "codegen/cuda/kernel.h"
 
 #include "codegen/cuda/forms.h"
-#include "codegen/grid_nest.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -13,7 +12,7 @@ struct Emit {
   Kernel operator()(const TilePlan& p) const { return cuda_tiles(body, p); }
   Kernel operator()(const RowPlan& p) const { return cuda_rows(body, p); }
   Kernel operator()(const ColumnPlan& p) const { return cuda_columns(body, p.choice.config); }
-  Kernel operator()(const WindowPlan& p) const { return cuda_windows(body.graph, p); }
+  Kernel operator()(const WindowPlan& p) const { return cuda_windows(body.graph, p, body.dialect); }
   Kernel operator()(const ScanPlan& p) const { return cuda_scan(body, p.choice.config); }
   Kernel operator()(const ScanColumnPlan& p) const { return cuda_scan_columns(body, p.choice.config); }
   Kernel operator()(const ScatterPlan& p) const { return cuda_scatter(body, p.choice.config); }
@@ -21,24 +20,13 @@ struct Emit {
 
 }  // namespace
 
-Kernel print_cuda_kernel(ir::Graph& graph, const scheduler::Group& group, const target::Target& target,
-                         const LaunchRequest& asked) {
-  LaunchRequest request = asked;
-  if (group.launch_config > 0) request.candidate = group.launch_config;
-  return print_cuda_nest(graph, make_grid_nest(graph, group), target, request);
-}
-
-Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const target::Target& target, const LaunchRequest& request) {
-  Body body(graph, std::move(nest));
+Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const target::Target& target, const LaunchRequest& request,
+                       const Dialect& dialect) {
+  Body body(graph, std::move(nest), dialect);
   const KernelPlan plan = plan_kernel(graph, body.nest, target, request);
   Kernel kernel = std::visit(Emit{body}, plan);
   kernel.candidates = choice_of(plan).candidates;
   return kernel;
-}
-
-Kernel print_cuda_scatter(ir::Graph& graph, const ir::Operation& op, const target::Target& target,
-                          const LaunchRequest& request) {
-  return print_cuda_nest(graph, make_scatter_nest(graph, op), target, request);
 }
 
 KernelParts batch_cuda_kernel(KernelParts parts, std::size_t buffers, std::size_t count) {

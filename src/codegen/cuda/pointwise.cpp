@@ -176,7 +176,7 @@ class Tiles {
   Kernel print() {
     point();
     for (const Tile& t : tiles_)
-      b_.head(fmt::format("__shared__ {} {}[{}][{}];", cuda_storage_type(t.dtype), t.name, side_, side_ + 1));
+      b_.shared(fmt::format("{} {}[{}][{}]", cuda_storage_type(t.dtype), t.name, side_, side_ + 1));
     const bool loads = std::any_of(tiles_.begin(), tiles_.end(), [](const Tile& t) { return t.load; }),
                stores = std::any_of(tiles_.begin(), tiles_.end(), [](const Tile& t) { return t.store; });
     if (loads) {

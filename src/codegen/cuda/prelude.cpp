@@ -18,8 +18,9 @@ const std::string& cuda_prelude() {
   static const std::string text = [] {
     std::string out;
     for (const char* file :
-         {"cuda/values.cuh", "cuda/math.cuh", "cuda/memory.cuh", "cuda/reductions.cuh", "cuda/scatter.cuh",
-          "cuda/sort.cuh", "cuda/radix.cuh", "cuda/products.cuh", "shared/philox.h", "cuda/random.cuh"})
+         {"cuda/values.cuh", "grid/arithmetic.h", "cuda/math.cuh", "grid/activations.h", "cuda/memory.cuh",
+          "cuda/reductions.cuh", "grid/reductions.h", "cuda/scatter.cuh", "grid/indices.h", "cuda/sort.cuh",
+          "cuda/radix.cuh", "grid/products.h", "shared/philox.h", "grid/random.h"})
       out += device::whole(file);
     return out;
   }();

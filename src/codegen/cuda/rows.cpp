@@ -264,7 +264,7 @@ class Rows {
           // Nothing adds to a softmax.
           if (ends_short_)
             b_.line("for (int j = 0; j < {}; ++j) y{}[j] = {};", width_, index_of(*s),
-                    reduction_identity(ir::ReductionKind::Max, s->body->dtype));
+                    reduction_identity(b_.dialect, ir::ReductionKind::Max, s->body->dtype));
         }
       b_.elements(roots, statements, [&] {
         for (const Kept& k : kept_)
@@ -337,7 +337,7 @@ class Rows {
       if (cluster_ > 1 && !begun_) b_.put("c_cluster_begun();");
       begun_ = true;
       for (const Accumulator* a : all) {
-        b_.head(fmt::format("__shared__ {} h{}[{}];", a->type, a->name, warps));
+        b_.shared(fmt::format("{} h{}[{}]", a->type, a->name, warps));
         if (cluster_ > 1)
           b_.line("if (lane < {1}) c_shared_of(h{0}, lane)[warp] = {0};", a->name, cluster_);
         else

@@ -20,15 +20,15 @@ struct Combine {
   std::string op, identity, type, lift = "", value = "";
 };
 
-Combine combine_of(ScanKind kind, DType d) {
+Combine combine_of(const Dialect& dialect, ScanKind kind, DType d) {
   const std::string type = cuda_register_type(d);
   switch (kind) {
-    case ScanKind::Sum: return {"c_op_add()", reduction_identity(ir::ReductionKind::Sum, d), type};
-    case ScanKind::Prod: return {"c_op_mul()", reduction_identity(ir::ReductionKind::Prod, d), type};
-    case ScanKind::Max: return {"c_op_max()", reduction_identity(ir::ReductionKind::Max, d), type};
-    case ScanKind::Min: return {"c_op_min()", reduction_identity(ir::ReductionKind::Min, d), type};
+    case ScanKind::Sum: return {"c_op_add()", reduction_identity(dialect, ir::ReductionKind::Sum, d), type};
+    case ScanKind::Prod: return {"c_op_mul()", reduction_identity(dialect, ir::ReductionKind::Prod, d), type};
+    case ScanKind::Max: return {"c_op_max()", reduction_identity(dialect, ir::ReductionKind::Max, d), type};
+    case ScanKind::Min: return {"c_op_min()", reduction_identity(dialect, ir::ReductionKind::Min, d), type};
     case ScanKind::LogSumExp:
-      return {"c_op_lse()", fmt::format("c_lse_of({})", reduction_identity(ir::ReductionKind::Max, d)),
+      return {"c_op_lse()", fmt::format("c_lse_of({})", reduction_identity(dialect, ir::ReductionKind::Max, d)),
               fmt::format("c_lse<{}>", type), "c_lse_of", "c_lse_value"};
   }
   return {};
@@ -39,7 +39,7 @@ void look_back(Body& b, const Combine& c, DType dtype, const std::string& state,
                int threads) {
   const int group = static_cast<int>(ir::ScanState::kGroup), warps = threads / 32;
   const std::string &type = c.type, told = fmt::format("{}(c_told<{}>", c.lift, cuda_register_type(dtype));
-  b.head(fmt::format("__shared__ {} far_of[{}], near_tiles;", type, warps));
+  b.shared(fmt::format("{} far_of[{}], near_tiles", type, warps));
   b.line("u64* const tiles = (u64*){} + 2 + (i64)row * {}, * const groups = tiles + (i64)2 * {};", state,
          b.text(b.env().simplify(layout.row_words())), b.text(b.env().simplify(layout.tiles)));
   b.line("if (t == 0) c_tell(tiles + (i64)2 * tile, {}(all));", c.value);
@@ -63,7 +63,9 @@ const Statement& scan_of(const Body& b) {
   return b.nest.statements[0];
 }
 
-Combine combine_of(const Statement& s) { return combine_of(std::get<ir::Scan>(s.op->node).kind, s.body->dtype); }
+Combine combine_of(const Body& b, const Statement& s) {
+  return combine_of(b.dialect, std::get<ir::Scan>(s.op->node).kind, s.body->dtype);
+}
 
 /// A row's chunk is cut into the warps' segments, and a segment into `turns` pieces of a run for each lane: all loads
 /// of a chunk are under way at once, and the pieces' scans do not wait for one another.
@@ -72,7 +74,7 @@ class ScanRows {
   ScanRows(Body& b, const LaunchConfig& config)
       : b_(b),
         s_(scan_of(b)),
-        c_(combine_of(s_)),
+        c_(combine_of(b, s_)),
         along_(b.nest.inner[0]),
         index_(b.index_type()),
         threads_(config.threads),
@@ -98,7 +100,7 @@ class ScanRows {
     decode(b_, b_.nest.outer, "row");
     const Exprs moving{along_.var};
     b_.hoist(nodes_, moving);
-    if (warps_ > 1) b_.head(fmt::format("__shared__ {} h[2][{}];", c_.type, warps_));
+    if (warps_ > 1) b_.shared(fmt::format("{} h[2][{}]", c_.type, warps_));
     b_.line("{} carry = {};", c_.type, c_.identity);
     b_.put("int side = 0;");
     find_loads();
@@ -114,7 +116,7 @@ class ScanRows {
     if (!tiled_) return b_.line("const {0} row = ({0})blockIdx.x;", index_);
     // Tiles are numbered as blocks begin, so that none waits for one that may not have a place to run. (The remainder:
     // should the state not hold zeros, nothing is written outside.)
-    b_.head("__shared__ u32 ticket;");
+    b_.shared("u32 ticket");
     b_.line("if (t == 0) ticket = (u32)c_count((i32*){}) % (u32){};", state_,
             b_.text(b_.env().simplify(count_ * tiles_)));
     b_.put("c_sync();");
@@ -206,7 +208,7 @@ class ScanRows {
     });
     each_piece([&] {
       b_.line("const {} sum = c_lane_from(left[m], 31), up = c_lane_up(left[m], 1);", c_.type);
-      b_.line("left[m] = lane > 0 ? {}(total, up) : total;", c_.op);
+      b_.line("left[m] = c_where(lane > 0, {}(total, up), total);", c_.op);
       b_.line("total = {}(total, sum);", c_.op);
     });
   }
@@ -220,12 +222,12 @@ class ScanRows {
     }
     b_.put("if (lane == 0) h[side][warp] = total;");
     b_.put("c_sync();");
-    b_.line("{0} earlier = lane < {1} ? h[side][lane] : {2};", c_.type, warps_, c_.identity);
+    b_.line("{0} earlier = c_where<{0}>(lane < {1}, h[side][lane % {1}], {2});", c_.type, warps_, c_.identity);
     b_.line("earlier = c_scan_warp(earlier, lane, {});", c_.op);
     b_.line("const {0} all = c_lane_from(earlier, {1}), mine = c_lane_from(earlier, warp > 0 ? warp - 1 : 0);", c_.type,
             warps_ - 1);
     if (tiled_) look_back(b_, c_, s_.body->dtype, state_, ir::ScanState(along_.size), threads_);
-    b_.line("const {0} before = warp > 0 ? {1}(carry, mine) : carry;", c_.type, c_.op);
+    b_.line("const {0} before = c_where(warp > 0, {1}(carry, mine), carry);", c_.type, c_.op);
     b_.line("carry = {}(carry, all);", c_.op);
     b_.put("side ^= 1;");
   }
@@ -258,7 +260,7 @@ class ScanColumns {
   ScanColumns(Body& b, const LaunchConfig& config)
       : b_(b),
         s_(scan_of(b)),
-        c_(combine_of(s_)),
+        c_(combine_of(b, s_)),
         along_(b.nest.inner[0]),
         index_(b.index_type()),
         warps_(config.team),
@@ -278,7 +280,7 @@ class ScanColumns {
     decode(b_, b_.nest.outer, "w");
     const Exprs moving{along_.var};
     b_.hoist(nodes_, moving);
-    b_.head(fmt::format("__shared__ {} h[2][{}][{}];", c_.type, warps_, columns_));
+    b_.shared(fmt::format("{} h[2][{}][{}]", c_.type, warps_, columns_));
     b_.line("{} carry = {};", c_.type, c_.identity);
     b_.put("int side = 0;");
     b_.block(fmt::format("for ({0} q0 = 0; q0 < {1}; q0 += {2})", index_, b_.text(along_.size), chunk_), [&] {
@@ -351,7 +353,7 @@ class ScanColumns {
 /// A column for each thread.
 Kernel scan_columns_alone(Body& b, const LaunchConfig& config) {
   const Statement& s = scan_of(b);
-  const Combine c = combine_of(s);
+  const Combine c = combine_of(b, s);
   const std::string index = b.index_type();
   const LoopDim along = b.nest.inner[0];
   const Expr count = b.env().simplify(product_of(b.nest.outer));

@@ -8,14 +8,6 @@ namespace coil::codegen {
 
 namespace {
 
-/// What combines the values of a place.
-const char* combining(ir::StoreMode mode) {
-  return mode == ir::StoreMode::Add    ? "c_add"
-         : mode == ir::StoreMode::Prod ? "c_mul"
-         : mode == ir::StoreMode::Max  ? "c_max"
-                                       : "c_min";
-}
-
 /// The first thread of a place's iterations combines all of them; where they assign, the last one's thread writes.
 void in_order(Body& b, const Statement& s, const ir::Scatter& scatter) {
   const LoopDim along = b.nest.inner[*scatter.sorted];
@@ -75,17 +67,12 @@ void scatter_run(Body& b, const Statement& s, ir::StoreMode mode, const std::str
     b.line("c_add_run_{}({}, {});", dtype, place, run);
 }
 
-/// One value goes to `place`.
-void scatter_one(Body& b, const Statement& s, ir::StoreMode mode, const std::string& place) {
+/// One value goes to the element of the result at `index`.
+void scatter_one(Body& b, const Statement& s, ir::StoreMode mode, const std::string& buffer, const std::string& index) {
   const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
-  const std::string x = b.name(s.body), dtype(short_name(d));
-  if (mode == ir::StoreMode::Assign) return b.line("*({}) = c_put_{}({});", place, dtype, x);
-  if (mode == ir::StoreMode::Add && (d == DType::F32 || d == DType::F64 || d == DType::I32 || d == DType::I64))
-    return b.line("c_atomic_add({}, {});", place, x);
-  b.line(
-      "c_update(({0}*)({1}), [&]({0} o) {{ return c_bits_as<{0}>(c_put_{2}({3}(c_get_{2}(c_bits_as<{4}>(o)), {5}))); "
-      "}});",
-      fmt::format("u{}", size_of(d) * 8), place, dtype, combining(mode), cuda_storage_type(d), x);
+  const std::string x = b.name(s.body);
+  if (mode == ir::StoreMode::Assign) return b.line("{}[{}] = c_put_{}({});", buffer, index, short_name(d), x);
+  b.put(b.dialect.update({d, mode, buffer, index, x}));
 }
 
 }  // namespace
@@ -115,8 +102,11 @@ Kernel cuda_scatter(Body& b, const LaunchConfig& config) {
     if (i->op == ir::ScalarOp::CheckIndex)
       b.line("if (c_outside({}, {})) return;", b.name(i->args[0]), b.text(i->index[0]));
   }
-  const std::string place = fmt::format("{} + {}", b.pointer(s.op->outs[0], true), b.text_with(s.store, indirect));
-  (width > 1 ? scatter_run : scatter_one)(b, s, scatter.mode, place);
+  const std::string buffer = b.pointer(s.op->outs[0], true), place = b.text_with(s.store, indirect);
+  if (width > 1)
+    scatter_run(b, s, scatter.mode, fmt::format("{} + {}", buffer, place));
+  else
+    scatter_one(b, s, scatter.mode, buffer, place);
   return b.finish(launch);
 }
 

@@ -13,7 +13,8 @@ using scheduler::Role;
 
 class Windows {
  public:
-  Windows(ir::Graph& graph, const WindowPlan& plan) : plan_(plan), b_(graph, plan.nest) {
+  Windows(ir::Graph& graph, const WindowPlan& plan, const Dialect& dialect)
+      : plan_(plan), b_(graph, plan.nest, dialect) {
     const LaunchConfig& c = plan.choice.config;
     down_ = c.team;
     beside_ = c.rows;
@@ -200,7 +201,7 @@ class Windows {
   void combine() {
     const std::size_t at_once = std::min(sums_.size(), plan_.sums_at_once);
     const std::string& type = sums_[0].accumulator.type;
-    b_.head(fmt::format("__shared__ {} parts[{}][{}][{}];", type, at_once, down_, across_ * vector()));
+    b_.shared(fmt::format("{} parts[{}][{}][{}]", type, at_once, down_, across_ * vector()));
     const std::string place = fmt::format("[lx * {} + j]", vector());
     const std::string lanes = fmt::format("for (int j = 0; j < {}; ++j)", vector());
     for (std::size_t from = 0; from < sums_.size(); from += at_once) {
@@ -258,6 +259,8 @@ class Windows {
 
 }  // namespace
 
-Kernel cuda_windows(ir::Graph& graph, const WindowPlan& plan) { return Windows(graph, plan).print(); }
+Kernel cuda_windows(ir::Graph& graph, const WindowPlan& plan, const Dialect& dialect) {
+  return Windows(graph, plan, dialect).print();
+}
 
 }  // namespace coil::codegen

@@ -2,6 +2,8 @@
 #pragma once
 #include "reductions.cuh"
 
+#include "../grid/reductions.h"
+
 // @piece attention
 // ---- Attention in f32. A block of W warps has 16 rows of one operand for each; the other passes in pieces of 64 rows
 // by up to 64 elements, one on its way while another is computed with. Products are the matrix units', each number as

@@ -1,14 +1,11 @@
-// The machine of CUDA kernels on a CPU. A block's threads are fibers that take turns; at a barrier or an exchange
-// between lanes each waits for the others of its block or warp.
+// The machine of CUDA kernels on a CPU, whose threads are grid/fibers.h's.
 #pragma once
+#include "../grid/fibers.h"
 
 // @piece machine
-#include <ucontext.h>
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <memory>
 #include <vector>
 using namespace std;
 typedef signed char i8;
@@ -35,112 +32,14 @@ struct uint2 {
 struct uint4 {
   u32 x, y, z, w;
 };
-struct c_dim {
-  u32 x = 0, y = 0, z = 0;
-};
-static thread_local c_dim threadIdx, blockIdx;
-
-// A block's threads: fibers where the kernel waits anywhere, else plain calls.
-struct c_fiber {
-  ucontext_t context;
-  vector<char> stack;
-  bool done = false;
-  u32 waits = 0;
-};
-struct c_block {
-  vector<unique_ptr<c_fiber>> fibers;
-  ucontext_t main;
-  u32 now = 0;
-  vector<u64> slots;
-  vector<array<f32, 6>> matrices;  // operands of the matrix unit
-  vector<const u16*> rows;         // of matrices that are loaded
-  function<void()> body;
-};
-static thread_local c_block* c_here = nullptr;
-static void c_enter() {
-  c_block* b = c_here;
-  b->body();
-  c_fiber& f = *b->fibers[b->now];
-  f.done = true;
-  swapcontext(&f.context, &b->main);
-}
-// Every live thread of [from, to) comes to its next wait before any goes on.
-static void c_wait() {
-  c_block* b = c_here;
-  c_fiber& f = *b->fibers[b->now];
-  ++f.waits;
-  swapcontext(&f.context, &b->main);
-}
-static bool c_may_run(const c_block& b, u32 t) {
-  // A thread that waits for the n-th time goes on when all others that are not done have waited n times.
-  for (auto& f : b.fibers)
-    if (!f->done && f->waits < b.fibers[t]->waits) return false;
-  return true;
-}
-static void c_launch(const u64* grid, u32 block_threads, u32 cluster, bool waits, const function<void()>& body) {
-  // The blocks of a cluster run together; what they share is one variable, which all of them fill alike.
-  const u32 threads = block_threads * cluster;
-  c_block block;
-  c_here = &block;
-  block.body = body;
-  for (u64 z = 0; z < grid[2]; ++z)
-    for (u64 y = 0; y < grid[1]; ++y)
-      for (u64 x = 0; x < grid[0]; x += cluster) {
-        blockIdx = {(u32)x, (u32)y, (u32)z};
-        if (!waits) {
-          for (u32 t = 0; t < threads; ++t) {
-            threadIdx.x = t;
-            body();
-          }
-          continue;
-        }
-        block.slots.assign(threads, 0);
-        block.fibers.resize(threads);
-        for (auto& f : block.fibers) {
-          if (!f) f = make_unique<c_fiber>();
-          f->stack.resize(1 << 16);
-          f->done = false;
-          f->waits = 0;
-          getcontext(&f->context);
-          f->context.uc_stack.ss_sp = f->stack.data();
-          f->context.uc_stack.ss_size = f->stack.size();
-          f->context.uc_link = nullptr;
-          makecontext(&f->context, c_enter, 0);
-        }
-        for (bool live = true; live;) {
-          // One round: from one wait to the next.
-          live = false;
-          u32 least = ~0u;
-          for (auto& f : block.fibers)
-            if (!f->done) least = min(least, f->waits), live = true;
-          for (u32 t = 0; t < threads; ++t) {
-            c_fiber& f = *block.fibers[t];
-            if (f.done || f.waits != least) continue;
-            block.now = t;
-            threadIdx.x = t % block_threads;
-            blockIdx.x = (u32)x + t / block_threads;
-            swapcontext(&block.main, &f.context);
-          }
-        }
-      }
-  c_here = nullptr;
-}
+#define threadIdx c_thread_at
+#define blockIdx c_block_at
 #define c_sync c_wait
 #define c_sync_warp c_wait
 C_FN void c_fence() {}
 C_FN void c_begin() {}
 C_FN bool c_stop(const i64* status) { return status && *status; }
 C_FN void c_fail(i64* status) { *status = 1; }
-template <class T> static T c_exchange(T x, u32 from) {
-  c_block* b = c_here;
-  u64 w = 0;
-  memcpy(&w, &x, sizeof x);
-  b->slots[b->now] = w;
-  c_wait();
-  memcpy(&x, &b->slots[from], sizeof x);
-  c_wait();
-  return x;
-}
 template <class T> static T c_shfl_xor(T x, int o) { return c_exchange(x, c_here->now ^ o); }
 template <class T> static T c_shfl_up(T x, int o) {
   const u32 t = c_here->now;
@@ -176,11 +75,12 @@ C_FN void c_copy_ahead(void* to, const void* from, bool there) {
 C_FN void c_copies_arrive() {}
 C_FN void c_copies_begun() {}
 template <int N> C_FN void c_copies_arrive_but() {}
+static thread_local vector<array<f32, 6>> c_matrices;  // operands of the matrix unit
 C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
-  c_block* const block = c_here;
-  block->matrices.resize(block->fibers.size());
+  const c_block* const block = c_here;
+  c_matrices.resize(block->fibers.size());
   const u32 lane = block->now % 32;
-  auto* const warp = &block->matrices[block->now - lane];
+  auto* const warp = &c_matrices[block->now - lane];
   for (int i = 0; i < 6; ++i) warp[lane][(size_t)i] = c_as<f32>(c_as<u32>(i < 4 ? a[i] : b[i - 4]) & 0xffffe000u);
   c_wait();
   for (u32 e = 0; e < 4; ++e)
@@ -188,13 +88,14 @@ C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
       d[e] += warp[lane / 4 * 4 + k % 4][e / 2 + k / 4 * 2] * warp[(lane % 4 * 2 + e % 2) * 4 + k % 4][4 + k / 4];
   c_wait();
 }
+static thread_local vector<const u16*> c_named_rows;  // of matrices that are loaded
 // What each lane of the warp names, once all have.
 C_FN const u16* const* c_rows_of_lanes(const u16* row) {
-  c_block* const block = c_here;
-  block->rows.resize(block->fibers.size());
-  block->rows[block->now] = row;
+  const c_block* const block = c_here;
+  c_named_rows.resize(block->fibers.size());
+  c_named_rows[block->now] = row;
   c_wait();
-  return &block->rows[block->now / 32 * 32];
+  return &c_named_rows[block->now / 32 * 32];
 }
 C_FN void c_load_matrices(u32 (&r)[4], const u16* row) {
   const u16* const* const rows = c_rows_of_lanes(row);
@@ -241,10 +142,10 @@ C_FN u16 c_put_f16(f32 x) {
 C_FN u32 c_put_bf16_pair(f32 x, f32 y) { return c_put_bf16(x) | (u32)c_put_bf16(y) << 16; }
 C_FN u32 c_put_f16_pair(f32 x, f32 y) { return c_put_f16(x) | (u32)c_put_f16(y) << 16; }
 template <bool BF16> C_FN void c_matrix_add_16(f32 (&d)[4], const u32 (&a)[4], const u32* b) {
-  c_block* const block = c_here;
-  block->matrices.resize(block->fibers.size());
+  const c_block* const block = c_here;
+  c_matrices.resize(block->fibers.size());
   const u32 lane = block->now % 32;
-  auto* const warp = &block->matrices[block->now - lane];
+  auto* const warp = &c_matrices[block->now - lane];
   for (int i = 0; i < 6; ++i) warp[lane][(size_t)i] = c_f32_of(i < 4 ? a[i] : b[i - 4]);
   c_wait();
   const auto get = [&](u32 of, u32 word, u32 half) {
@@ -280,22 +181,3 @@ template <class T> static T c_cas(T* p, T old, T now) {
 template <class T> static void c_atomic_add(T* p, T x) { *p += x; }
 #define C_ADDS_RUNS 0
 C_FN i32 c_count(i32* p) { return (*p)++; }
-
-// The CPU's way to call: pointers and numbers from two arrays. Behind a kernel's own numbers stand the grid and the
-// threads of a block.
-template <class P> static P c_argument(void* const* buffers, const long* scalars, int nb, int ns, int k) {
-  if constexpr (is_pointer<P>::value)
-    return (P)buffers[k < nb ? k : nb];
-  else
-    return (P)scalars[k - nb];
-}
-template <class... P, size_t... K> static void c_call_with(void (*f)(P...), void* const* buffers, const long* scalars,
-                                                           int nb, int ns, index_sequence<K...>) {
-  f(c_argument<P>(buffers, scalars, nb, ns, (int)K)...);
-}
-template <class... P> static void c_call(void (*f)(P...), void* const* buffers, const long* scalars, int nb, int ns,
-                                         u32 threads, u32 cluster, bool waits) {
-  const u64 grid[3] = {(u64)scalars[ns], (u64)scalars[ns + 1], (u64)scalars[ns + 2]};
-  c_launch(grid, threads, cluster, waits,
-           [&] { c_call_with(f, buffers, scalars, nb, ns, index_sequence_for<P...>{}); });
-}

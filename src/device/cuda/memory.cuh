@@ -2,23 +2,10 @@
 #pragma once
 #include "math.cuh"
 
+#include "../grid/activations.h"
+
 // @piece memory
-// ---- Elements: as stored, and as registers.
-#define C_PLAIN(t)                    \
-  C_FN t c_get_##t(t x) { return x; } \
-  C_FN t c_put_##t(t x) { return x; }
-C_PLAIN(f32)
 C_PLAIN(f64)
-C_PLAIN(i8)
-C_PLAIN(i16)
-C_PLAIN(i32)
-C_PLAIN(i64)
-C_PLAIN(u8)
-C_PLAIN(u16)
-C_PLAIN(u32)
-C_PLAIN(u64)
-C_FN bool c_get_b8(u8 x) { return x != 0; }
-C_FN u8 c_put_b8(bool x) { return x; }
 
 // The buffers of a launch that does the work of several.
 template <int N> struct c_table {

@@ -1,6 +1,9 @@
-// Updates of memory that several threads share, and indices that data decides.
+// Updates of memory that several threads share.
 #pragma once
 #include "reductions.cuh"
+
+#include "../grid/indices.h"
+#include "../grid/reductions.h"
 
 // @piece scatter
 // ---- Scatter. Elements narrower than 16 bits change with the word around them.
@@ -45,18 +48,3 @@ C_FN void c_add_run_f16(u16* p, const c_pack<u16, 8>& x) {
   for (int i = 0; i < 8; ++i) c_update(p + i, [&](u16 o) { return c_put_f16(c_get_f16(o) + c_get_f16(x.e[i])); });
 }
 #endif
-
-// ---- Indices that data decides.
-template <class I> C_FN bool c_outside(I index, i64 size) {
-  const i64 i = (i64)index;
-  return (u64)(i < 0 ? i + size : i) >= (u64)size;
-}
-template <class I> C_FN i64 c_check(I index, i64 size, i64* status) {
-  i64 i = (i64)index;
-  if (i < 0) i += size;
-  if ((u64)i >= (u64)size) {
-    c_fail(status);
-    return 0;
-  }
-  return i;
-}

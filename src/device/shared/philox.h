@@ -10,7 +10,11 @@
 #pragma once
 
 // @piece c_philox
-template <class V, class K> COIL_FN void c_philox(V& a, V& b, V& c, V& d, K k0, K k1) {
+#ifndef COIL_LOCAL
+#define COIL_LOCAL
+#endif
+template <class V, class K>
+COIL_FN void c_philox(COIL_LOCAL V& a, COIL_LOCAL V& b, COIL_LOCAL V& c, COIL_LOCAL V& d, K k0, K k1) {
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     const auto p = c_wide_mul(a, 0xD2511F53u), q = c_wide_mul(c, 0xCD9E8D57u);

@@ -11,5 +11,5 @@ static T next_word(const i64*& at) {
 template <class... P>
 static void run(void (*kernel)(P...), const i64* words, const u64* grid, u32 block, u32 cluster) {
   const tuple<P...> arguments{next_word<P>(words)...};
-  c_launch(grid, block, cluster, true, [&] { apply(kernel, arguments); });
+  c_launch((const unsigned long*)grid, block, cluster, true, [&] { apply(kernel, arguments); });
 }

@@ -1,6 +1,6 @@
 // Random bits: of one element, and of an element of a run.
 #pragma once
-#include "products.cuh"
+#include "products.h"
 
 #include "../shared/philox.h"
 

@@ -1,9 +1,7 @@
-// The products that Philox is made of, and what texts that the CPU shares are written in.
+// The products that Philox is made of, for threads.
 #pragma once
-#include "values.cuh"
 
 // @piece products
-// ---- Random bits.
 struct c_product {
   u32 low, high;
 };

@@ -1,0 +1,193 @@
+#include "codegen/metal/products.h"
+
+#include <fmt/ranges.h>
+
+#include "codegen/cuda/body.h"
+#include "codegen/metal/dialect.h"
+#include "library_ops/convolutions.h"
+#include "library_ops/epilogue.h"
+#include "support/error.h"
+#include "support/hash.h"
+
+namespace coil::codegen {
+namespace {
+
+namespace ops = library_ops;
+
+constexpr int kSide = 32, kThreads = 256;
+
+/// A kernel of views: pointers p0, p1, … of which the last is written, numbers n0, n1, …, and where the threadgroup's
+/// matrices begin (o0, o1, …).
+class ProductKernel {
+ public:
+  ProductKernel(ir::Graph& graph, const ir::Extern& call) : graph_(graph), call_(call) {
+    for (const ir::BufferView& v : call.inputs) add(v);
+    add(call.outputs[0]);
+    if (!read(call.attributes, ops::kPost).empty()) fail("{} on metal takes no post-operations", call.op);
+    for (const ir::BufferView* v : views_)
+      if (v->dtype != DType::F32 && v->dtype != DType::F16 && v->dtype != DType::BF16)
+        fail("{} of {} has no kernel on metal", call.op, short_name(v->dtype));
+  }
+
+  const ir::BufferView& view(std::size_t v) const { return *views_[v]; }
+  std::size_t result() const { return views_.size() - 1; }
+  std::string number(Expr e) {
+    e = graph_.env().simplify(e);
+    if (e.is_constant()) return fmt::format("{}l", *e.constant());
+    const std::string key = sym::to_string(e);
+    for (std::size_t i = 0; i < kernel_.scalars.size(); ++i)
+      if (sym::to_string(kernel_.scalars[i]) == key) return fmt::format("n{}", i);
+    kernel_.scalars.push_back(e);
+    return fmt::format("n{}", kernel_.scalars.size() - 1);
+  }
+  /// One of the operands' templates with its type, and how its elements are read: `c_matrix<c_stored_bf16>`.
+  std::string of(std::string_view name, std::size_t v) const {
+    return fmt::format("{}<c_stored_{}>", name, short_name(view(v).dtype));
+  }
+  std::string at(std::size_t v) const { return fmt::format("p{0} + o{0}", v); }
+  /// The threadgroup's matrices are those at place `blockIdx.z` of these dimensions: of each view the stride there.
+  void batch(const Exprs& sizes, const std::vector<Exprs>& strides) {
+    for (std::size_t d = sizes.size(); d-- > 0;) {
+      line("const i64 b{} = w % {}; w /= {};", d, number(sizes[d]), number(sizes[d]));
+      for (std::size_t v = 0; v < strides.size(); ++v)
+        if (!strides[v][d].is_constant(0)) line("o{} += b{} * {};", v, d, number(strides[v][d]));
+      batches_ *= sizes[d];
+    }
+  }
+  template <class... A>
+  void line(fmt::format_string<A...> format, A&&... a) {
+    body_ += "  " + fmt::format(format, std::forward<A>(a)...) + "\n";
+  }
+
+  Kernel finish(const std::string& a, const std::string& b, const std::string& bias, const std::string& y, Expr rows,
+                Expr columns, Expr depth) {
+    line("c_product({}, {}, {}, {}, {}, {}, {}, blockIdx, threadIdx.x, left, right);", a, b, bias, y, number(rows),
+         number(columns), number(depth));
+    std::vector<DevicePointer> pointers;
+    for (std::size_t v = 0; v < views_.size(); ++v) {
+      kernel_.buffers.push_back(view(v).buffer);
+      kernel_.written.push_back(v == result());
+      pointers.push_back({cuda_storage_type(view(v).dtype), v == result(), false});
+      offsets_ += fmt::format("  i64 o{} = {};\n", v, number(view(v).offset));
+    }
+    const Launch launch{.grid = {sym::ceil_div(columns, kSide), sym::ceil_div(rows, kSide), batches_},
+                        .block = kThreads};
+    KernelParts parts = metal_dialect().parts(pointers, kernel_.scalars.size(), launch);
+    parts.body += "  if (c_stop(status)) return;\n";
+    if (metal_packs_numbers(pointers.size(), kernel_.scalars.size()))
+      for (std::size_t i = 0; i < kernel_.scalars.size(); ++i)
+        parts.body += fmt::format("  const i64 n{0} = numbers.n[{0}];\n", i);
+    parts.body += "  threadgroup f32 left[16 * 33], right[16 * 33];\n" + offsets_ + "  i64 w = blockIdx.z;\n" + body_;
+    kernel_.symbol = "coil_product_" + to_hex(hash(to_string(parts.parameters) + parts.body)).substr(0, 16);
+    kernel_.text = parts.text(kernel_.symbol, metal_dialect().linkage);
+    kernel_.parts = std::move(parts);
+    kernel_.launch = launch;
+    for (Expr& e : kernel_.launch->grid) e = graph_.env().simplify(e);
+    return std::move(kernel_);
+  }
+
+ private:
+  void add(const ir::BufferView& v) { views_.push_back(&v); }
+
+  ir::Graph& graph_;
+  const ir::Extern& call_;
+  std::vector<const ir::BufferView*> views_;
+  Kernel kernel_;
+  std::string body_, offsets_;
+  Expr batches_ = 1;
+};
+
+/// Strides of a view's leading dimensions, where it may have fewer dimensions than the result, or one element for many.
+Exprs broadcast(const ir::BufferView& v, std::size_t rank) {
+  Exprs out(rank - v.sizes.size(), Expr(0));
+  for (std::size_t d = 0; d < v.sizes.size(); ++d) out.push_back(v.sizes[d].is_constant(1) ? Expr(0) : v.strides[d]);
+  return out;
+}
+
+std::string matrix(ProductKernel& k, std::string_view kind, std::size_t v, Expr down, Expr across) {
+  const std::string rows = k.number(down), columns = k.number(across);
+  return fmt::format("{}{{{}, {}, {}}}", k.of(kind, v), k.at(v), rows, columns);
+}
+
+/// linear and matmul: y = a b + bias, with the leading dimensions of y as a batch. Of linear b is one matrix for all.
+Kernel matrices(ir::Graph& graph, const ir::Extern& call) {
+  ProductKernel k(graph, call);
+  const bool linear = call.op == ops::linear::kName, biased = read(call.attributes, ops::kHasBias);
+  const std::size_t y = k.result(), rank = k.view(y).sizes.size();
+  if (rank == 0 || k.view(0).sizes.empty()) fail("{} of numbers has no kernel on metal", call.op);
+  // A vector is one row.
+  std::vector<Exprs> strides;
+  for (std::size_t v = 0; v <= y; ++v) {
+    const bool weight = linear && v == 1;
+    strides.push_back(weight ? Exprs(rank, Expr(0)) : broadcast(k.view(v), rank));
+  }
+  const std::size_t leading = rank < 2 ? 0 : rank - 2;
+  auto head = [&](Exprs all) { return all.resize(leading), all; };
+  std::vector<Exprs> batches;
+  for (const Exprs& s : strides) batches.push_back(head(s));
+  k.batch(head(k.view(y).sizes), batches);
+  auto row = [&](const Exprs& s) { return rank < 2 ? Expr(0) : s[rank - 2]; };
+  const Expr rows = rank < 2 ? Expr(1) : k.view(y).sizes[rank - 2], columns = k.view(y).sizes.back();
+  const ir::BufferView& second = k.view(1);
+  const bool turned = linear && !read(call.attributes, ops::linear::kWeightTransposed);
+  const std::size_t last = second.sizes.size() - 1;
+  const std::string a = matrix(k, "c_matrix", 0, row(strides[0]), k.view(0).strides.back());
+  const std::string b =
+      matrix(k, "c_matrix", 1, second.strides[turned ? last : last - 1], second.strides[turned ? last - 1 : last]);
+  const std::string bias = biased ? matrix(k, "c_matrix", 2, row(strides[2]), strides[2].back()) : "c_nothing{}";
+  const std::string result = matrix(k, "c_rows_of", y, row(strides[y]), strides[y].back());
+  return k.finish(a, b, bias, result, rows, columns, k.view(0).sizes.back());
+}
+
+/// A convolution: for each image and group, places by channels of windows and filters.
+Kernel convolved(ir::Graph& graph, const ir::Extern& call) {
+  const ops::ConvolutionCall c(call);
+  ProductKernel k(graph, call);
+  const std::size_t y = k.result(), spatial = c.x().sizes.size() - 2;
+  if (spatial < 1 || spatial > 3) fail("a convolution over {} dimensions has no kernel on metal", spatial);
+  const std::int64_t groups = c.groups();
+  const bool turned = c.transposed();
+  const auto &x = c.x(), &weight = c.weight(), &result = c.result();
+  const std::size_t of_results = turned ? 1 : 0;
+  const Expr channels = graph.env().simplify(sym::floor_div(x.sizes[1], groups)),
+             results = graph.env().simplify(sym::floor_div(result.sizes[1], groups));
+  const Expr zero = 0;
+  // Each group has its channels, filters and results.
+  std::vector<Exprs> batches{{x.strides[0], x.strides[1] * channels},
+                             {zero, weight.strides[0] * (turned ? channels : results)}};
+  if (c.has_bias()) batches.push_back({zero, c.bias().strides[0] * results});
+  batches.push_back({result.strides[0], result.strides[1] * results});
+  k.batch({x.sizes[0], Expr(groups)}, batches);
+  const auto step = c.stride(spatial), before = c.padding(spatial), apart = c.dilation(spatial);
+  std::vector<std::string> dims(3 - spatial, "1l, 1l, 1l, 1l, 0l, 1l, 0l, 0l, 0l");
+  Expr places = 1, window = 1;
+  for (std::size_t d = 0; d < spatial; ++d) {
+    std::vector<std::string> fields;
+    for (const Expr& e : {x.sizes[d + 2], weight.sizes[d + 2], result.sizes[d + 2], Expr(step[d]), Expr(before[d]),
+                          Expr(apart[d]), x.strides[d + 2], weight.strides[d + 2], result.strides[d + 2]})
+      fields.push_back(k.number(e));
+    dims.push_back(fmt::format("{}", fmt::join(fields, ", ")));
+    places *= result.sizes[d + 2];
+    window *= weight.sizes[d + 2];
+  }
+  k.line("const c_window window = {{{}}};", fmt::join(dims, ",\n                           "));
+  const std::string a = fmt::format("{}{{{}, window, {}, {}}}", k.of("c_windows", 0), k.at(0), k.number(x.strides[1]),
+                                    turned ? "true" : "false");
+  const std::string b = fmt::format("{}{{{}, window, {}, {}}}", k.of("c_filters", 1), k.at(1),
+                                    k.number(weight.strides[1 - of_results]), k.number(weight.strides[of_results]));
+  const std::string bias = c.has_bias() ? matrix(k, "c_matrix", 2, zero, c.bias().strides[0]) : "c_nothing{}";
+  const std::string to = fmt::format("{}{{{}, window, {}}}", k.of("c_places", y), k.at(y), k.number(result.strides[1]));
+  return k.finish(a, b, bias, to, places, results, channels * window);
+}
+
+}  // namespace
+
+bool is_metal_product(std::string_view op) {
+  return op == ops::linear::kName || op == ops::matmul::kName || op == ops::convolution::kName;
+}
+
+Kernel metal_product(ir::Graph& graph, const ir::Extern& call) {
+  return call.op == ops::convolution::kName ? convolved(graph, call) : matrices(graph, call);
+}
+
+}  // namespace coil::codegen

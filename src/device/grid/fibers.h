@@ -1,0 +1,128 @@
+// The threads of a grid's kernels on a CPU. A block's threads are fibers that take turns; at a barrier or an exchange
+// between lanes each waits for the others of its block or warp.
+#pragma once
+
+// @piece fibers
+#include <ucontext.h>
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+struct c_dim {
+  unsigned x = 0, y = 0, z = 0;
+};
+static thread_local c_dim c_thread_at, c_block_at;
+
+// A block's threads: fibers where the kernel waits anywhere, else plain calls.
+struct c_fiber {
+  ucontext_t context;
+  std::vector<char> stack;
+  bool done = false;
+  unsigned waits = 0;
+};
+struct c_block {
+  std::vector<std::unique_ptr<c_fiber>> fibers;
+  ucontext_t main;
+  unsigned now = 0;
+  std::vector<unsigned long> slots;
+  std::function<void()> body;
+};
+static thread_local c_block* c_here = nullptr;
+static void c_enter() {
+  c_block* b = c_here;
+  b->body();
+  c_fiber& f = *b->fibers[b->now];
+  f.done = true;
+  swapcontext(&f.context, &b->main);
+}
+// Every live thread of the block comes to its next wait before any goes on.
+static void c_wait() {
+  c_block* b = c_here;
+  c_fiber& f = *b->fibers[b->now];
+  ++f.waits;
+  swapcontext(&f.context, &b->main);
+}
+static void c_launch(const unsigned long* grid, unsigned block_threads, unsigned cluster, bool waits,
+                     const std::function<void()>& body) {
+  // The blocks of a cluster run together; what they share is one variable, which all of them fill alike.
+  const unsigned threads = block_threads * cluster;
+  c_block block;
+  c_here = &block;
+  block.body = body;
+  for (unsigned long z = 0; z < grid[2]; ++z)
+    for (unsigned long y = 0; y < grid[1]; ++y)
+      for (unsigned long x = 0; x < grid[0]; x += cluster) {
+        c_block_at = {(unsigned)x, (unsigned)y, (unsigned)z};
+        if (!waits) {
+          for (unsigned t = 0; t < threads; ++t) {
+            c_thread_at.x = t;
+            body();
+          }
+          continue;
+        }
+        block.slots.assign(threads, 0);
+        block.fibers.resize(threads);
+        for (auto& f : block.fibers) {
+          if (!f) f = std::make_unique<c_fiber>();
+          f->stack.resize(1 << 16);
+          f->done = false;
+          f->waits = 0;
+          getcontext(&f->context);
+          f->context.uc_stack.ss_sp = f->stack.data();
+          f->context.uc_stack.ss_size = f->stack.size();
+          f->context.uc_link = nullptr;
+          makecontext(&f->context, c_enter, 0);
+        }
+        for (bool live = true; live;) {
+          // One round: from one wait to the next.
+          live = false;
+          unsigned least = ~0u;
+          for (auto& f : block.fibers)
+            if (!f->done) least = std::min(least, f->waits), live = true;
+          for (unsigned t = 0; t < threads; ++t) {
+            c_fiber& f = *block.fibers[t];
+            if (f.done || f.waits != least) continue;
+            block.now = t;
+            c_thread_at.x = t % block_threads;
+            c_block_at.x = (unsigned)x + t / block_threads;
+            swapcontext(&block.main, &f.context);
+          }
+        }
+      }
+  c_here = nullptr;
+}
+template <class T> static T c_exchange(T x, unsigned from) {
+  c_block* b = c_here;
+  unsigned long w = 0;
+  std::memcpy(&w, &x, sizeof x);
+  b->slots[b->now] = w;
+  c_wait();
+  std::memcpy(&x, &b->slots[from], sizeof x);
+  c_wait();
+  return x;
+}
+
+// The CPU's way to call: pointers and numbers from two arrays. Behind a kernel's own numbers stand the grid and the
+// threads of a block. Last come, in a language that has them as parameters, the places of the block and of the thread.
+template <class P> static P c_argument(void* const* buffers, const long* scalars, int nb, int k, int count) {
+  if constexpr (std::is_pointer<P>::value)
+    return (P)buffers[k < nb ? k : nb];
+  else if constexpr (std::is_same<P, c_dim>::value)
+    return k == count - 2 ? c_block_at : c_thread_at;
+  else
+    return (P)scalars[k - nb];
+}
+template <class... P, std::size_t... K>
+static void c_call_with(void (*f)(P...), void* const* buffers, const long* scalars, int nb, std::index_sequence<K...>) {
+  f(c_argument<P>(buffers, scalars, nb, (int)K, (int)sizeof...(P))...);
+}
+template <class... P> static void c_call(void (*f)(P...), void* const* buffers, const long* scalars, int nb, int ns,
+                                         unsigned threads, unsigned cluster, bool waits) {
+  const unsigned long grid[3] = {(unsigned long)scalars[ns], (unsigned long)scalars[ns + 1],
+                                 (unsigned long)scalars[ns + 2]};
+  c_launch(grid, threads, cluster, waits,
+           [&] { c_call_with(f, buffers, scalars, nb, std::index_sequence_for<P...>{}); });
+}

@@ -1,0 +1,399 @@
+"""Kernels in Metal's language. None of this runs on an Apple GPU: the text is compiled as C++ behind a shim that stands
+for Metal's library (src/device/metal/shim.h), its threads as fibers, and compared with eager; and Clang reads it as C++
+for OpenCL, which is as strict about address spaces as Metal is and has no double either.
+
+`metal_sweep.py` runs all cases of test_ops.py, by hand.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.export import Dim
+from torch.nn import functional as F
+
+from batch import Batch, Case, outcomes
+from coil_harness import ENVIRONMENT, ROOT, SOURCES, coil, export
+from emitted import BUILD
+from test_cuda_values import SHAPES, seeded
+from test_ops import CHUNKS
+
+EMULATE = ("--set", "metal.emulate=true")
+BF16 = torch.bfloat16
+# Metal has no f64; the others go through all forms of kernels.
+DOUBLE = {
+    "row_shared_again",
+    "scan_odd",
+    "scan_few_long",
+    "scan_tiles",
+    "scan_tiles_groups",
+    "scan_logsumexp_special",
+    "scan_logsumexp_tiles",
+}
+FORMS = [c for c in SHAPES if c.group == "forms" and c.name not in DOUBLE] + [
+    Case("forms", "scan_infinite", lambda x: (x.logcumsumexp(-1), x.half().logcumsumexp(-1)), (seeded(3, 900) * 20,)),
+    Case(
+        "forms",
+        "whole_numbers",
+        lambda x: (x // 3, x % 7, x << 2, x.pow(3), torch.gcd(x, x + 6)),
+        (torch.arange(-40, 40),),
+    ),
+    Case(
+        "forms",
+        "narrow_numbers",
+        lambda x: (x.to(torch.int8) + 1, x.to(torch.uint8) * 3, x.to(torch.int16) >> 1, x.half() / 3, x.to(BF16).exp()),
+        (torch.arange(-60, 60),),
+    ),
+    Case("forms", "remainders", lambda x, y: (torch.fmod(x, y), x % y, x // y), (seeded(700) * 50, seeded(700) * 3)),
+    Case(
+        "forms",
+        "small_arguments",
+        lambda x: (torch.expm1(x), torch.log1p(x), torch.hypot(x, x + 1), torch.nextafter(x, -x), torch.sinh(x)),
+        (torch.cat([seeded(300) * 1e-4, seeded(50), torch.tensor([0.0, -0.0, 1e-30, float("inf"), float("nan")])]),),
+    ),
+]
+UPDATES = [
+    Case(
+        "updates",
+        f"{name}_{kind}",
+        lambda x, i, v, kind=kind: x.scatter_reduce(0, i, v, kind),
+        (
+            (torch.arange(40) % 5 + 1).to(dtype),
+            torch.arange(160) * 7 % 40,
+            (torch.arange(160) % 3 + 1).to(dtype),
+        ),
+    )
+    for name, dtype in {
+        "f32": torch.float32,
+        "f16": torch.float16,
+        "bf16": BF16,
+        "i32": torch.int32,
+        "i16": torch.int16,
+        "i8": torch.int8,
+        "u8": torch.uint8,
+    }.items()
+    for kind in ("sum", "amax", "amin")
+] + [
+    Case(
+        "updates",
+        "i64_sum",
+        lambda x, i, v: x.index_add(0, i, v),
+        (torch.arange(40) - (1 << 40), torch.arange(160) * 7 % 40, torch.arange(160) * (1 << 33) - (1 << 38)),
+    ),
+]
+PRODUCTS = [
+    Case(
+        "products", "linear", lambda x, w, b: F.gelu(F.linear(x, w, b)), (seeded(3, 37, 50), seeded(41, 50), seeded(41))
+    ),
+    Case("products", "linear_of_a_vector", F.linear, (seeded(50), seeded(41, 50), seeded(41))),
+    Case("products", "linear_bf16", F.linear, (seeded(5, 64, dtype=BF16), seeded(70, 64, dtype=BF16))),
+    Case("products", "matrices", lambda x, y: (x @ y, x.t() @ x, y.t() @ x.t()), (seeded(33, 70), seeded(70, 65))),
+    Case(
+        "products",
+        "batches",
+        lambda x, y: (torch.bmm(x, y), x @ y[0], torch.matmul(x[:, None], y), x[:0] @ y[:0], x[:, :, :0] @ y[:, :0]),
+        (seeded(3, 17, 40), seeded(3, 40, 9)),
+    ),
+    Case(
+        "products",
+        "added",
+        lambda b, x, y: torch.addmm(b, x, y, beta=2, alpha=0.5),
+        (seeded(64), seeded(64, 64), seeded(64, 64)),
+    ),
+    Case("products", "f16", lambda x, y: x @ y, (seeded(20, 30).half(), seeded(30, 20).half())),
+    Case(
+        "products",
+        "convolution",
+        lambda x, w, b: (F.conv2d(x, w, b, stride=2, padding=1), F.conv2d(x, w[:, :3], b, dilation=2, groups=2).relu()),
+        (seeded(2, 6, 17, 19), seeded(8, 6, 3, 3), seeded(8)),
+    ),
+    Case(
+        "products", "convolution_of_rows", lambda x, w: F.conv1d(x, w, padding=2), (seeded(2, 6, 17), seeded(8, 6, 5))
+    ),
+    Case(
+        "products",
+        "convolution_of_volumes",
+        lambda x, w: F.conv3d(x, w, padding=1),
+        (seeded(1, 3, 5, 6, 7), seeded(4, 3, 3, 3, 3)),
+    ),
+    Case(
+        "products",
+        "transposed_convolution",
+        lambda x, w, b: (
+            F.conv_transpose2d(x, w[:, :4], b[:4], stride=2, padding=1, output_padding=1),
+            F.conv_transpose2d(x, w[:, :4], b, stride=3, groups=2, dilation=2),
+        ),
+        (seeded(2, 6, 7, 9), seeded(6, 8, 3, 3), seeded(8)),
+    ),
+    Case(
+        "products",
+        "channels_last",
+        lambda x, w: F.conv2d(x, w, padding="same"),
+        (seeded(1, 4, 9, 9, dtype=BF16).to(memory_format=torch.channels_last), seeded(4, 4, 3, 3, dtype=BF16)),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def found():
+    return outcomes(FORMS + UPDATES + PRODUCTS, False, *EMULATE)
+
+
+@pytest.mark.parametrize("name", [c.name for c in FORMS + UPDATES + PRODUCTS])
+def test_form(found, name):
+    assert not found[name]
+
+
+@pytest.mark.parametrize("family", ["indexing0", "selection0"])
+def test_family(family):
+    wrong = {name: text for name, text in outcomes(CHUNKS[family], False, *EMULATE).items() if text}
+    assert not {name: text for name, text in wrong.items() if "Metal does not have" not in text}
+    assert len(wrong) < len(CHUNKS[family]) // 4
+
+
+# ---- The device, whose machine here is the library of test/fake_metal
+
+
+MACHINE = os.path.join(BUILD, "lib", "fake_metal")
+WITH_MACHINE = ENVIRONMENT | {"LD_LIBRARY_PATH": MACHINE}
+needs_machine = pytest.mark.skipif(not os.path.isdir(MACHINE), reason="fake_metal is not built")
+
+
+class Model(torch.nn.Module):
+    """Of each kind of kernel one, with an index that may be out of range and a state that is written to."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(10, 20)
+        self.linear = torch.nn.Linear(20, 30)
+        self.convolution = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x, i, image):
+        self.count.add_(1)
+        h = F.gelu(self.linear(x + self.embedding(i)))
+        return F.softmax(h @ h.t(), -1), self.convolution(image).relu().mean((2, 3)), h.argmax(-1), x.sum(0)
+
+
+def inputs(rows):
+    generator = torch.Generator().manual_seed(rows)
+    return {
+        "x": torch.randn(rows, 20, generator=generator),
+        "i": torch.arange(rows) % 10,
+        "image": torch.randn(2, 3, 9, 9, generator=generator),
+    }
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("metal")
+    torch.manual_seed(0)
+    module = Model().eval()
+    rows = Dim("rows", min=2, max=4096)
+    export(module, tuple(inputs(16).values()), folder / "m.pt2", {"x": {0: rows}, "i": {0: rows}, "image": None})
+    return module, folder
+
+
+def differs(folder, module, given):
+    """What the file of outputs has other than eager."""
+    want = dict(zip("0123", module(*given.values())))
+    got = load_file(folder / "out.safetensors")
+    return [k for k, w in want.items() if not torch.allclose(got[k].float(), w.float(), rtol=1e-4, atol=1e-5)]
+
+
+@needs_machine
+def test_device(model):
+    """One package for several sizes; a run that fails says where, and the next is right."""
+    module, folder = model
+    done = coil("compile", folder / "m.pt2", "-o", folder / "m.coil", "--device", "metal")
+    assert done.returncode == 0, done.stderr
+    for rows in (16, 3, 200):
+        given = inputs(rows)
+        save_file(given, folder / "in.safetensors")
+        run = ("run", folder / "m.coil", "--inputs", folder / "in.safetensors", "--outputs", folder / "out.safetensors")
+        done = coil(*run, env=WITH_MACHINE)
+        assert done.returncode == 0, done.stderr
+        assert not differs(folder, module, given)
+    save_file(inputs(16) | {"i": torch.full((16,), 10)}, folder / "in.safetensors")
+    done = coil(*run, env=WITH_MACHINE)
+    assert done.returncode == 1 and "an index read from a tensor is out of range (at test_metal.py:" in done.stderr
+
+
+@needs_machine
+def test_program_in_cpp(model):
+    """`--emit=cpp`: the wrapper in C++ with Metal's source in it, built by a plain call of the compiler."""
+    module, folder = model
+    done = coil("compile", folder / "m.pt2", "-o", folder / "m.cpp", "--device", "metal", "--emit", "cpp")
+    assert done.returncode == 0, done.stderr
+    text = (folder / "m.cpp").read_text()
+    assert "kernel void coil_" in text and "queue.launch(coil_" in text
+    library = os.path.join(BUILD, "lib")
+    build = ["g++", "-std=c++20", "-O1", "-DCOIL_MAIN", f"-I{ROOT}/include", "m.cpp", f"-L{library}", "-lcoil_runtime"]
+    subprocess.run([*build, f"-Wl,-rpath,{library}", "-o", "m"], cwd=folder, check=True)
+    for rows in (16, 5):
+        given = inputs(rows)
+        save_file(given, folder / "in.safetensors")
+        subprocess.run(["./m", "in.safetensors", "out.safetensors"], cwd=folder, check=True, env=WITH_MACHINE)
+        assert not differs(folder, module, given)
+
+
+@needs_machine
+def test_many_arguments(tmp_path):
+    """Kernels with more numbers than Metal has arguments take them as one array."""
+
+    class Many(torch.nn.Module):
+        def forward(self, xs):
+            return sum(x[:, :3].contiguous().sum(0) * k for k, x in enumerate(xs)), torch.cat([x.flatten() for x in xs])
+
+    xs = [torch.randn(5 + k, 6 + k) for k in range(20)]
+    export(Many(), (xs,), tmp_path / "m.pt2", ([{0: Dim.AUTO, 1: Dim.AUTO} for _ in xs],))
+    done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "metal", "--debug-dir", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "constant c_numbers<" in (tmp_path / "kernels.cpp").read_text()
+    done = coil("run", tmp_path / "m.coil", "--outputs", tmp_path / "out.safetensors", env=WITH_MACHINE)
+    assert done.returncode == 0, done.stderr
+    want = torch.export.load(tmp_path / "m.pt2").module()(xs)
+    got = load_file(tmp_path / "out.safetensors")
+    assert torch.allclose(got["0"], want[0], rtol=1e-4, atol=1e-3) and torch.equal(got["1"], want[1])
+
+
+CONFORMANCE = os.path.join(BUILD, "bin", "device_conformance")
+
+
+@needs_machine
+@pytest.mark.skipif(not os.path.exists(CONFORMANCE), reason="device_conformance is not built")
+def test_conformance():
+    done = subprocess.run(
+        [CONFORMANCE, "--device", "metal", "--gtest_filter=-*EveryForm*"],
+        capture_output=True,
+        text=True,
+        env=WITH_MACHINE,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+# ---- What the text may hold
+
+
+TILES = [
+    Case(
+        "tiles",
+        "several",
+        lambda x, y, z: (x.t() + y.t() + z, (x * 2).t().contiguous()),
+        (seeded(130, 70), seeded(130, 70), seeded(70, 130)),
+    ),
+    Case("tiles", "f32", lambda x: x.permute(2, 1, 0).contiguous(), (seeded(256, 3, 300),)),
+]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """The kernels of all cases for the device (but one case, which has the library count ranks)."""
+    folder = tmp_path_factory.mktemp("text")
+    cases = [c for c in FORMS + UPDATES + PRODUCTS + TILES if c.name != "rows_arg_used"]
+    export(Batch(cases), ({case.name: case.args for case in cases},), folder / "m.pt2")
+    done = coil("compile", folder / "m.pt2", "-o", folder / "m.coil", "--device", "metal", "--debug-dir", folder)
+    assert done.returncode == 0, done.stderr
+    return (folder / "kernels.cpp").read_text()
+
+
+def parameters(line):
+    """Of the function that the line begins."""
+    out, depth = [""], 0
+    for c in line[line.index("(") :].split("{")[0]:
+        depth += (c in "(<") - (c in ")>")
+        if c == "," and depth == 1:
+            out.append("")
+        out[-1] += c
+    return out
+
+
+def test_address_spaces(text, tmp_path):
+    """Clang's C++ for OpenCL tells the address spaces of pointers apart as Metal does, and is given no double here."""
+    for line in text.splitlines():
+        assert not re.search(r"\bdouble\b|\blong long\b|\[&\]|__shared__|__global__", line), line
+        if ("C_FN" in line and "#define" not in line) or "kernel void" in line:
+            for parameter in parameters(line):
+                spaced = re.search(r"\b(device|constant|thread|COIL_LOCAL|C_LOCAL)\b", parameter)
+                assert spaced or not re.search("[*&]", parameter), line
+    clang = shutil.which("clang++-16") or shutil.which("clang++")
+    if not clang:
+        pytest.skip("there is no Clang")
+    source = tmp_path / "kernels.clcpp"
+    source.write_text((SOURCES / "metal_names.h").read_text() + text.replace("#include <metal_stdlib>\n", ""))
+    done = subprocess.run(
+        [
+            clang,
+            *("-x", "clcpp", "-cl-std=clc++2021", "-fsyntax-only", "-Wno-unknown-attributes", "-Wno-division-by-zero"),
+            *("-Xclang", "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64"),
+            source,
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr[:3000]
+
+
+def bytes_of(type_):
+    """Of a value in threadgroup memory."""
+    inside = re.fullmatch(r"c_(arg|soft|moments|lse)<(.*)>", type_)
+    if not inside:
+        return {"bool": 1}.get(type_) or int(type_[1:]) // 8
+    parts = inside[2].split(", ") * {"arg": 1, "soft": 2, "moments": 3, "lse": 2}[inside[1]]
+    widest = max(map(bytes_of, parts))
+    return -(-sum(map(bytes_of, parts)) // widest) * widest
+
+
+def test_threadgroup_memory(text):
+    """A threadgroup has 32 KiB at most."""
+    most = 0
+    for kernel in text.split("kernel void ")[1:]:
+        total = 0
+        for type_, names in re.findall(r"threadgroup ([\w<>, ]+?) (\w+(?:\[.*?\])*(?:, \w+\[.*?\])*);", kernel):
+            for name in names.split(", "):
+                count = 1
+                for size in re.findall(r"\[(.*?)\]", name):
+                    count *= eval(size)  # `16 * 33`
+                total += count * bytes_of(type_)
+        assert total <= 32768, kernel[:1000]
+        most = max(most, total)
+    assert most >= 4096  # something was found
+
+
+@pytest.mark.parametrize(
+    "function,reason",
+    [
+        (lambda x: x.double() * 2, r"gives f64, which Metal does not have"),
+        (lambda x: torch.special.i0(x), r"i0.*computes i0, for which Coil has no function without f64"),
+        (lambda x: torch.zeros(4, dtype=torch.int64).scatter_reduce(0, x.long() % 4, x.long(), "amax"), r"updates i64"),
+        (lambda x: torch.linalg.inv(x.reshape(2, 2)).double(), r"f64"),
+    ],
+)
+def test_refusals(tmp_path, function, reason):
+    """What Metal has not is refused with the operator's name and line."""
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    export(Module(), (torch.rand(4),), tmp_path / "m.pt2")
+    done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "metal")
+    assert done.returncode == 1 and re.search(reason, done.stderr) and "test_metal.py:" in done.stderr, done.stderr
+    assert not (tmp_path / "m.coil").exists()
+
+
+def test_without_a_machine(model):
+    """A machine without Metal compiles for it, and does not run it; Python has no programs for it."""
+    _, folder = model
+    assert coil("compile", folder / "m.pt2", "-o", folder / "n.coil", "--device", "metal").returncode == 0
+    done = coil("run", folder / "n.coil", env=ENVIRONMENT | {"LD_LIBRARY_PATH": ""})
+    assert done.returncode == 1 and "programs for metal run on Apple's machines" in done.stderr
+    done = coil("compile", folder / "m.pt2", "-o", folder / "n.py", "--device", "metal", "--emit", "python")
+    assert done.returncode == 1 and "--emit=python writes no programs for metal:0" in done.stderr
+    both = ("--set", "metal.emulate=true", "--set", "cuda.emulate=true")
+    done = coil("compile", folder / "m.pt2", "-o", folder / "n.coil", *both)
+    assert done.returncode == 1 and "cuda.emulate and metal.emulate are both set" in done.stderr
