@@ -57,6 +57,10 @@ const Row kRows[] = {
      "of the library's algorithms, and keep the fastest, in the cache as well"},
     {"pack_weights", &Settings::pack_weights, "true|false",
      "rearrange constant weights for the library at compile time"},
+    {"keep_weights", &Settings::keep_weights, "true|false",
+     "leave parameters and buffers as the archive has them, compute nothing of them at compile time, so that others "
+     "may "
+     "take their place (docs/aoti.md)"},
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"fuse_epilogues", &Settings::fuse_epilogues, "true|false",
      "put what follows a product or convolution (activations, additions, scales) into the library's call"},

@@ -164,6 +164,9 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   out.source = std::move(source);
   fx::GraphModule& module = *out.source.module;
   out.source_lines = source_lines(module);
+  if (settings.keep_weights)
+    for (const auto& [name, kind] : out.source.attributes)
+      if (kind != frontend::AttributeKind::Constant) module.exchanged.insert(name);
   std::vector<std::pair<std::string, std::string>> lines;
   if (keep_source) lines = stages("source lines", [&] { return fx::node_lines(module, {.locations = true}); });
   stages.show(kStageGraph, [&] { return print(module); });

@@ -180,7 +180,7 @@ class Guards {
 
   double bound(const ir::BufferView& v) {
     const ir::Buffer& b = graph_.buffer(v.buffer);
-    if (b.kind != ir::BufferKind::Constant || graph_.mutated.contains(v.buffer) || !is_float(b.layout.dtype))
+    if (!graph_.is_known(v.buffer) || !is_float(b.layout.dtype))
       return v.dtype == b.layout.dtype ? bounds_[v.buffer] : kUnknown;
     auto [it, added] = constants_.try_emplace(v.buffer, kUnknown);
     constexpr std::int64_t kMost = 1 << 24;  // larger constants (tables) are not worth reading
@@ -316,9 +316,7 @@ class Guards {
     return v.sizes == layout.sizes && v.strides == layout.strides && v.offset.is_constant(0) && v.dtype == layout.dtype;
   }
 
-  bool is_constant(const ir::BufferView& v) const {
-    return graph_.buffer(v.buffer).kind == ir::BufferKind::Constant && !graph_.mutated.contains(v.buffer);
-  }
+  bool is_constant(const ir::BufferView& v) const { return graph_.is_known(v.buffer); }
 
   /// Makes the call safe by looking at its operands as far as needed, or has it keep NaN by itself.
   void guard(ir::Operation& op, ir::Extern& call) {

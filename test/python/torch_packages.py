@@ -1,0 +1,106 @@
+"""Programs as packages for torch (`--emit=aoti`), loaded by torch and compared with eager: values, dtypes, strides,
+what outputs view, and what calls write to.
+"""
+
+import copy
+
+import torch
+from torch.utils import _pytree as pytree
+
+from coil_harness import coil_ok, device, difference, path_name
+
+
+def on_device(value):
+    """A module, or arguments, where this run of the tests has its programs."""
+    if device() == "cpu":
+        return value
+    if isinstance(value, torch.nn.Module):
+        return value.to(device())
+    return pytree.tree_map(lambda x: x.to(device()) if isinstance(x, torch.Tensor) else x, value)
+
+
+def export(module, args, archive, kwargs=None, dynamic=None, decomposed=False):
+    """Writes the archive, and gives back the program and, of each flat argument, whether export fixed it."""
+    with torch.no_grad():
+        program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
+        if decomposed:
+            program = program.run_decompositions()
+        torch.export.save(program, archive)
+    specs = program.graph_signature.input_specs
+    given = [s for s in specs if s.kind == torch.export.graph_signature.InputKind.USER_INPUT]
+    return program, [isinstance(s.arg, torch.export.graph_signature.ConstantArgument) for s in given]
+
+
+def package(archive, *options):
+    """The package of an archive, beside it."""
+    path = archive.with_suffix(".aoti.pt2")
+    coil_ok("compile", archive, "-o", path, "--emit", "aoti", *options)
+    return path
+
+
+def load(path, **options):
+    return torch._inductor.aoti_load_package(str(path), **options)
+
+
+def flat_given(args, kwargs, fixed):
+    """Arguments as torch's loader passes them on: tensors alone, numbers that export left free among them."""
+    flat, spec = pytree.tree_flatten((args, kwargs))
+    assert len(flat) == len(fixed)
+    as_tensors = [x if f or isinstance(x, torch.Tensor) else torch.tensor(x) for x, f in zip(flat, fixed)]
+    return pytree.tree_unflatten(as_tensors, spec)
+
+
+def strides_that_count(t):
+    """Of dimensions whose index takes more than one value; none where there are no elements."""
+    return [s for n, s in zip(t.shape, t.stride()) if n > 1] if t.numel() else []
+
+
+def as_tensor(value):
+    """Numbers come as tensors of no dimensions."""
+    return value if isinstance(value, torch.Tensor) else torch.tensor(
+        value, dtype=torch.float64 if isinstance(value, float) else None
+    )
+
+
+def wrong_results(got, want, tolerance=None):
+    """Every difference between two results, as lines."""
+    g, w = pytree.tree_flatten_with_path(got)[0], pytree.tree_flatten_with_path(want)[0]
+    if [p for p, _ in g] != [p for p, _ in w]:
+        return [f"results are {[path_name(p) for p, _ in g]}, expected {[path_name(p) for p, _ in w]}"]
+    lines = []
+    for (path, a), (_, b) in zip(g, w):
+        if b is None or a is None:
+            lines += [] if a is b else [f"{path_name(path)}: {a}, expected {b}"]
+            continue
+        expected = as_tensor(b).detach()
+        if isinstance(b, torch.Tensor) and strides_that_count(a) != strides_that_count(expected):
+            lines.append(f"{path_name(path)}: strides {a.stride()} of {tuple(a.shape)}, expected {b.stride()}")
+        if wrong := difference(a.cpu().contiguous(), expected.cpu().contiguous(), tolerance):
+            lines.append(f"{path_name(path)}: {wrong}")
+    return lines
+
+
+def compare_calls(loaded, module, calls, fixed, tolerance=None):
+    """Calls both with each (args, kwargs), one after another, so that states go on; what each call wrote is compared
+    as well.
+    """
+    reference = copy.deepcopy(module)
+    for number, (args, kwargs) in enumerate(calls):
+        theirs, ours = copy.deepcopy((args, kwargs)), copy.deepcopy((args, kwargs))
+        with torch.no_grad():
+            want = reference(*theirs[0], **theirs[1])
+        given = flat_given(*ours, fixed)
+        got = loaded(*given[0], **given[1])
+        wrong = wrong_results(got, want, tolerance)
+        wrong += [f"argument {line}" for line in wrong_results(flat_given(*ours, fixed), flat_given(*theirs, fixed))]
+        assert not wrong, "\n".join([f"call {number}:", *wrong])
+
+
+def check(module, args, folder, kwargs=None, dynamic=None, others=(), decomposed=False, tolerance=None, settings=()):
+    """The program as a package, loaded and compared on its arguments and on each of `others`."""
+    module, args, kwargs, others = map(on_device, (module, tuple(args), kwargs or {}, list(others)))
+    archive = folder / "m.pt2"
+    _, fixed = export(copy.deepcopy(module), args, archive, kwargs, dynamic, decomposed)
+    loaded = load(package(archive, *[word for s in settings for word in ("--set", s)]))
+    compare_calls(loaded, module, [(a, kwargs) for a in (args, *others)], fixed, tolerance)
+    return loaded
