@@ -5,7 +5,6 @@ wrong with them is an error, and the next call is right.
 import gc
 import json
 import os
-import shutil
 import threading
 import zipfile
 
@@ -36,7 +35,7 @@ class Net(torch.nn.Module):
     def forward(self, x):
         self.calls.add_(1)
         y = self.norm(self.first(x)).relu().mean((2, 3))
-        return self.last(y) * self.scale + self.shift, (self.turn * self.turn).real, self.calls * 1
+        return self.last(y) * self.scale + self.shift, (self.turn * self.turn).abs(), self.calls * 1
 
 
 def net():
@@ -152,18 +151,18 @@ def test_two_sets(file, tmp_path):
     run.update_constant_buffer(new, True, True)
     check(loaded, state, 2)
     run.swap_constant_buffer()
-    check(loaded, new, 3)
+    check(loaded, new, 2)  # of the state as it was when the other set was made
     run.swap_constant_buffer()
-    assert loaded(given())[2].item() == 3  # each set has its own states
+    check(loaded, state, 3)
     run.swap_constant_buffer()
     run.free_inactive_constant_buffer()
-    check(loaded, new, 4)
+    check(loaded, new, 3)
     with pytest.raises(RuntimeError, match="no inactive set"):
         run.swap_constant_buffer()
     # A part of the inactive set alone: the others are the active ones.
     run.update_constant_buffer({"scale": state["scale"]}, True, False)
     run.swap_constant_buffer()
-    check(loaded, new | {"scale": state["scale"]}, 5)
+    check(loaded, new | {"scale": state["scale"]}, 4)
 
 
 def test_looked_at(file, tmp_path):
@@ -189,7 +188,11 @@ def test_looked_at(file, tmp_path):
 @pytest.mark.parametrize(
     "name,value,message",
     [
-        ("last.weight", lambda w: w.double(), r"weight 'last.weight' is float32\[5, 4\], but float64\[5, 4\] was given"),
+        (
+            "last.weight",
+            lambda w: w.double(),
+            r"weight 'last.weight' is float32\[5, 4\], but float64\[5, 4\] was given",
+        ),
         ("last.weight", lambda w: w[:2], r"weight 'last.weight' is float32\[5, 4\], but float32\[2, 4\] was given"),
         ("nowhere", lambda w: w, "nowhere"),
         ("last.weight", lambda w: w.to_sparse(), "last.weight"),
@@ -299,16 +302,18 @@ def test_threads(runners, stateless):
     states = [{k: v * s for k, v in module.state_dict().items()} for s in (1, 2, 3)]
     wrong, done = [], threading.Event()
 
-    def call(n):
+    def call(n, x, possible):
+        for _ in range(60):
+            got = loaded(x)
+            if not any(torch.allclose(got, p, rtol=1e-4, atol=1e-4) for p in possible):
+                wrong.append(n)
+
+    threads = []
+    for n in (1, 2, 5, 64):
         x = on_device(torch.randn(n, 16))
         with torch.no_grad():
             possible = [torch.func.functional_call(module, s, (x,)) for s in states]
-        for _ in range(60):
-            got = loaded(x)
-            if not any(torch.allclose(got, p, atol=1e-5) for p in possible):
-                wrong.append(n)
-
-    threads = [threading.Thread(target=call, args=(n,)) for n in (1, 2, 5, 64)]
+        threads.append(threading.Thread(target=call, args=(n, x, possible)))
     for thread in threads:
         thread.start()
 
@@ -360,4 +365,3 @@ def test_no_leaks(file, stateless):
         assert resident() - before < most, (work.__name__, resident() - before)
     with open("/proc/self/maps") as f:
         assert sum("coil.wrapper.so" in line for line in f) < 40
-    assert shutil.which("c++") or True

@@ -38,8 +38,10 @@ def package(archive, *options):
     return path
 
 
-def load(path, **options):
-    return torch._inductor.aoti_load_package(str(path), **options)
+def load(path, num_runners=1, **options):
+    if num_runners == 1:
+        return torch._inductor.aoti_load_package(str(path), **options)
+    return torch._inductor.package.load_package(str(path), num_runners=num_runners, **options)
 
 
 def flat_given(args, kwargs, fixed):
@@ -57,13 +59,15 @@ def strides_that_count(t):
 
 def as_tensor(value):
     """Numbers come as tensors of no dimensions."""
-    return value if isinstance(value, torch.Tensor) else torch.tensor(
-        value, dtype=torch.float64 if isinstance(value, float) else None
+    return (
+        value
+        if isinstance(value, torch.Tensor)
+        else torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
     )
 
 
 def wrong_results(got, want, tolerance=None):
-    """Every difference between two results, as lines."""
+    """Every difference between two results, as lines. `tolerance`: a number, or a function of a result's path."""
     g, w = pytree.tree_flatten_with_path(got)[0], pytree.tree_flatten_with_path(want)[0]
     if [p for p, _ in g] != [p for p, _ in w]:
         return [f"results are {[path_name(p) for p, _ in g]}, expected {[path_name(p) for p, _ in w]}"]
@@ -72,10 +76,11 @@ def wrong_results(got, want, tolerance=None):
         if b is None or a is None:
             lines += [] if a is b else [f"{path_name(path)}: {a}, expected {b}"]
             continue
-        expected = as_tensor(b).detach()
+        a, expected = as_tensor(a), as_tensor(b).detach()
+        limit = tolerance(path) if callable(tolerance) else tolerance
         if isinstance(b, torch.Tensor) and strides_that_count(a) != strides_that_count(expected):
             lines.append(f"{path_name(path)}: strides {a.stride()} of {tuple(a.shape)}, expected {b.stride()}")
-        if wrong := difference(a.cpu().contiguous(), expected.cpu().contiguous(), tolerance):
+        if wrong := difference(a.cpu().contiguous(), expected.cpu().contiguous(), limit):
             lines.append(f"{path_name(path)}: {wrong}")
     return lines
 
@@ -92,7 +97,7 @@ def compare_calls(loaded, module, calls, fixed, tolerance=None):
         given = flat_given(*ours, fixed)
         got = loaded(*given[0], **given[1])
         wrong = wrong_results(got, want, tolerance)
-        wrong += [f"argument {line}" for line in wrong_results(flat_given(*ours, fixed), flat_given(*theirs, fixed))]
+        wrong += [f"argument {line}" for line in wrong_results(given, theirs)]
         assert not wrong, "\n".join([f"call {number}:", *wrong])
 
 

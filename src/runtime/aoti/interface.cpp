@@ -1,10 +1,13 @@
 // The C functions that torch calls in the library of a package (torch/csrc/inductor/aoti_runtime/interface.h of torch
-// 2.13): 0 is success, and AOTInductorGetLastError tells of the calling thread's last failure.
+// 2.13): 0 is success, and AOTInductorGetLastError tells of the calling thread's last failure. Where libtorch itself is
+// the caller, failures are thrown instead: it would throw then too, but asks for the message after runs only.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <stdexcept>
 #include <unordered_map>
 
 #include "runtime/aoti/container.h"
@@ -50,29 +53,47 @@ using ConstantMap = std::unordered_map<std::string, AtenTensorHandle>;
 
 namespace {
 
-thread_local std::string last_error;
+/// No string: an object with a destructor would keep the library loaded as long as the thread lives.
+thread_local char last_error[4096] = "";
 
+void keep_error(std::string_view message) {
+  const std::size_t kept = std::min(message.size(), sizeof last_error - 1);
+  std::memcpy(last_error, message.data(), kept);
+  last_error[kept] = 0;
+}
+
+/// Whether the code at this address is libtorch's, which is C++ that knows exceptions.
+bool is_torchs(const void* code) {
+  Dl_info there{};
+  if (dladdr(code, &there) == 0 || !there.dli_fname) return false;
+  return std::filesystem::path(there.dli_fname).filename().string().starts_with("libtorch");
+}
+
+/// Runs `f`. `caller`: where the function that is being called returns to.
 template <class F>
-AOTIRuntimeError guarded(F&& f) noexcept {
+AOTIRuntimeError guarded(F&& f, const void* caller = __builtin_return_address(0)) {
+  last_error[0] = 0;
   try {
-    last_error.clear();
     f();
     return 0;
   } catch (const std::exception& e) {
-    last_error = e.what();
+    keep_error(e.what());
   } catch (...) {
-    last_error = "an unknown error";
+    keep_error("an unknown error");
   }
+  if (is_torchs(caller)) throw std::runtime_error(last_error);
   return 1;
 }
 
 /// `f(container)` of a handle that is one.
 template <class F>
-AOTIRuntimeError with(Handle handle, F&& f) noexcept {
-  return guarded([&] {
-    if (!handle) fail("no container was given");
-    f(*handle);
-  });
+AOTIRuntimeError with(Handle handle, F&& f, const void* caller = __builtin_return_address(0)) {
+  return guarded(
+      [&] {
+        if (!handle) fail("no container was given");
+        f(*handle);
+      },
+      caller);
 }
 
 /// The folder that this library lies in.
@@ -89,12 +110,13 @@ std::filesystem::path folder_of(const char* given) {
   return own_folder();
 }
 
-AOTIRuntimeError create(Handle* made, std::size_t runners, const char* device, const char* folder) {
-  return guarded([&] {
-    if (!made || !device) fail("no place for the container, or no device, was given");
-    torch();
-    *made = new AOTInductorModelContainerOpaque(runners, device, folder_of(folder));
-  });
+AOTIRuntimeError create(const void* caller, Handle* made, std::size_t runners, const char* device, const char* folder) {
+  return guarded(
+      [&] {
+        if (!made || !device) fail("no place for the container, or no device, was given");
+        *made = new AOTInductorModelContainerOpaque(runners, device, folder_of(folder));
+      },
+      caller);
 }
 
 std::vector<NewWeight> weights_in(const ConstantMap* map) {
@@ -112,15 +134,19 @@ std::vector<NewWeight> weights_in(const AOTInductorConstantMapEntry* entries, st
   return weights;
 }
 
-/// `given()` makes the list of weights.
-template <class F>
-AOTIRuntimeError update(Handle handle, F&& given, const UpdateOptions& options) {
-  return with(handle, [&](auto& h) {
-    const std::vector<NewWeight> weights = given();
-    h.looked_at.clear();
-    h.container.change_weights([&](Weights& all) { all.update(weights, options); });
-  });
+/// `given` is a map, or entries and their number.
+template <class... Given>
+AOTIRuntimeError update(const void* caller, Handle handle, const UpdateOptions& options, const Given&... given) {
+  return with(
+      handle,
+      [&](auto& h) {
+        const std::vector<NewWeight> weights = weights_in(given...);
+        h.looked_at.clear();
+        h.container.change_weights([&](Weights& all) { all.update(weights, options); });
+      },
+      caller);
 }
+#define COIL_CALLER __builtin_return_address(0)
 
 void look(AOTInductorModelContainerOpaque& h, bool inactive) {
   h.looked_at = h.container.change_weights([&](Weights& all) { return all.look(inactive); });
@@ -132,7 +158,7 @@ extern "C" {
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorGetLastError(const char** message) {
   if (!message) return 1;
-  *message = last_error.c_str();
+  *message = last_error;
   return 0;
 }
 
@@ -140,12 +166,12 @@ COIL_AOTI_API AOTIRuntimeError AOTInductorGetLastError(const char** message) {
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerCreateWithDevice(Handle* made, std::size_t runners,
                                                                          const char* device, const char* folder) {
-  return create(made, runners, device, folder);
+  return create(COIL_CALLER, made, runners, device, folder);
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerCreate(Handle* made, std::size_t runners, bool is_cpu,
                                                                const char* folder) {
-  return create(made, runners, is_cpu ? "cpu" : "cuda", folder);
+  return create(COIL_CALLER, made, runners, is_cpu ? "cpu" : "cuda", folder);
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerDelete(Handle handle) {
@@ -269,37 +295,34 @@ COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerExtractConstantsMapEntri
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerUpdateConstantBuffer(Handle handle, void* map, bool inactive,
                                                                              bool full) {
-  return update(handle, [&] { return weights_in(static_cast<ConstantMap*>(map)); },
-                {.inactive = inactive, .full = full});
+  return update(COIL_CALLER, handle, {.inactive = inactive, .full = full}, static_cast<const ConstantMap*>(map));
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerUpdateConstantBufferPairs(
     Handle handle, const AOTInductorConstantMapEntry* pairs, std::size_t count, bool inactive, bool full) {
-  return update(handle, [&] { return weights_in(pairs, count); }, {.inactive = inactive, .full = full});
+  return update(COIL_CALLER, handle, {.inactive = inactive, .full = full}, pairs, count);
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerUpdateConstantBufferFromCpu(Handle handle, void* map,
                                                                                     bool inactive, bool full) {
-  return update(handle, [&] { return weights_in(static_cast<ConstantMap*>(map)); },
-                {.inactive = inactive, .full = full, .from_host = true});
+  return update(COIL_CALLER, handle, {.inactive = inactive, .full = full, .from_host = true},
+                static_cast<const ConstantMap*>(map));
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerUpdateConstantBufferFromCpuPairs(
     Handle handle, const AOTInductorConstantMapEntry* pairs, std::size_t count, bool inactive, bool full) {
-  return update(handle, [&] { return weights_in(pairs, count); },
-                {.inactive = inactive, .full = full, .from_host = true});
+  return update(COIL_CALLER, handle, {.inactive = inactive, .full = full, .from_host = true}, pairs, count);
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerUpdateUserManagedConstantBuffer(Handle handle, void* map,
                                                                                         bool inactive, bool full) {
-  return update(handle, [&] { return weights_in(static_cast<ConstantMap*>(map)); },
-                {.inactive = inactive, .full = full, .borrowed = true});
+  return update(COIL_CALLER, handle, {.inactive = inactive, .full = full, .borrowed = true},
+                static_cast<const ConstantMap*>(map));
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(
     Handle handle, const AOTInductorConstantMapEntry* pairs, std::size_t count, bool inactive, bool full) {
-  return update(handle, [&] { return weights_in(pairs, count); },
-                {.inactive = inactive, .full = full, .borrowed = true});
+  return update(COIL_CALLER, handle, {.inactive = inactive, .full = full, .borrowed = true}, pairs, count);
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelContainerUpdateInactiveConstantBuffer(Handle handle, void* map) {
@@ -339,12 +362,13 @@ COIL_AOTI_API AOTIRuntimeError AOTInductorModelUpdateConstantsFromBlob(Handle ha
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelCreateV2(Handle* made, const AOTInductorConstantMapEntry* pairs,
                                                         std::size_t count) {
-  if (const AOTIRuntimeError error = create(made, 1, "cpu", nullptr); error != 0 || !pairs || count == 0) return error;
+  if (const AOTIRuntimeError error = create(COIL_CALLER, made, 1, "cpu", nullptr); error != 0 || !pairs || count == 0)
+    return error;
   return AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(*made, pairs, count, false, false);
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelCreate(Handle* made, void* map) {
-  if (const AOTIRuntimeError error = create(made, 1, "cpu", nullptr); error != 0 || !map) return error;
+  if (const AOTIRuntimeError error = create(COIL_CALLER, made, 1, "cpu", nullptr); error != 0 || !map) return error;
   return AOTInductorModelContainerUpdateUserManagedConstantBuffer(*made, map, false, false);
 }
 

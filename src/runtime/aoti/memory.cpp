@@ -51,8 +51,8 @@ Tensor from_torch(TensorHandle handle, const std::string& name) {
     torch().get_storage_offset(handle.get(), &t.offset);
     torch().get_storage_size(handle.get(), &bytes);
     torch().get_data_ptr(handle.get(), &data);
-  } catch (const Error& e) {
-    fail("'{}' is no tensor that lies in memory by strides ({})", name, e.what());
+  } catch (const std::exception&) {  // torch's own, which are long
+    fail("'{}' is no tensor whose elements lie in memory by strides", name);
   }
   t.dtype = torch().dtype(dtype);
   t.sizes.assign(sizes, sizes + rank);

@@ -176,9 +176,8 @@ void Weights::lay_in(Set& set, const std::vector<std::pair<const TorchWeight*, T
   std::vector<char> borrowed = set.borrowed;
   for (const auto& [w, value] : values) {
     Tensor& t = constants[constant_of(*w)];
-    if (t.dtype != w->dtype) fail("weight '{}' is complex, and cannot be used in place", w->name);
     t.storage = value.storage;
-    t.offset = value.offset;
+    t.offset = value.offset * (t.dtype == w->dtype ? 1 : 2);  // (see seen_as)
     borrowed[constant_of(*w)] = 1;
   }
   set = {set.model->over_memory(std::move(constants)), {}, std::move(borrowed)};
