@@ -50,6 +50,7 @@ def test_operators(chunk, tmp_path):
             ({case.name: case.args for case in cases},),
             tmp_path,
             tolerance=lambda path: tolerances[path[0].key],
+            strides=not chunk.startswith("complex"),  # parts of one complex tensor are tensors of their own
         )
 
 
