@@ -2,12 +2,15 @@
 AOTInductor packages, gives eager's results.
 """
 
+import pathlib
+import sys
+
 import pytest
 import torch
 
 import fixture_programs
 from batch import Batch
-from coil_harness import CoilError, coil
+from coil_harness import COIL, ENVIRONMENT, CoilError, coil, ok
 from models import SMALL
 from test_branch_sizes import PROGRAMS as BRANCHES
 from test_control_flow import Collatz, Mapped, Nested, Recurrent, Suppress, TwoNetworks
@@ -168,6 +171,36 @@ def test_inputs_in_other_strides(tmp_path):
         got = loaded(x)
         torch.testing.assert_close(got[0], x + 1)
         torch.testing.assert_close(got[1], x * 2)
+
+
+class Parts(torch.nn.Module):
+    def forward(self, z, x):
+        return (z * 2).real + 0, x * 2
+
+
+def test_inputs_that_torch_has_put_off_to_compute(tmp_path):
+    z = on_device(torch.randn(4, dtype=torch.complex64))
+    export(Parts(), (z, z.real.clone()), tmp_path / "m.pt2")
+    loaded = load(package(tmp_path / "m.pt2"))
+    given = (z.conj(), z.conj().imag)
+    assert given[0].is_conj() and given[1].is_neg()
+    torch.testing.assert_close(loaded(*given), Parts()(*given))
+
+
+def test_from_python(tmp_path):
+    """In a process of its own: the extension and the package each have a runtime inside."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, torch, coil\n"
+        "module, x = torch.nn.Linear(4, 3), torch.randn(2, 4)\n"
+        "program = torch.export.export(module, (x,))\n"
+        "for k, source in enumerate((program, module)):\n"
+        "    path = coil.aoti_compile_and_package(source, (x,), package_path=f'{sys.argv[1]}/{k}.pt2')\n"
+        "    got = torch._inductor.aoti_load_package(path)(x)\n"
+        "    torch.testing.assert_close(got, module(x).detach())\n"
+    )
+    python_path = {"PYTHONPATH": str(pathlib.Path(COIL).resolve().parents[1] / "python")}
+    ok(sys.executable, script, tmp_path, env=ENVIRONMENT | python_path)
 
 
 class Noise(torch.nn.Module):

@@ -5,13 +5,14 @@ wrong with them is an error, and the next call is right.
 import gc
 import json
 import os
+import pathlib
 import threading
 import zipfile
 
 import pytest
 import torch
 
-from coil_harness import device
+from coil_harness import SOURCES, device, ok
 from torch_packages import export, load, on_device, package, wrong_results
 
 SETS = torch._C._aoti
@@ -330,6 +331,29 @@ def test_threads(runners, stateless):
     done.set()
     changer.join()
     assert not wrong
+
+
+class Sum(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((3,), 2.0))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return self.weight * x + self.calls
+
+
+@pytest.mark.cpu("the host")
+def test_host_in_cpp(tmp_path):
+    """Torch's loader in C++, in a process without Python (sources/aoti_loader.cpp)."""
+    export(Sum(), (torch.randn(3),), tmp_path / "m.pt2")
+    torch_folder = pathlib.Path(torch.__file__).parent
+    include, lib, host = torch_folder / "include", torch_folder / "lib", tmp_path / "host"
+    flags = ["-std=c++20", "-O0", f"-I{include}", f"-I{include}/torch/csrc/api/include"]
+    libraries = [f"-L{lib}", f"-Wl,-rpath,{lib}", "-ltorch", "-ltorch_cpu", "-lc10"]
+    ok("g++", *flags, SOURCES / "aoti_loader.cpp", "-o", host, *libraries)
+    assert ok(host, package(tmp_path / "m.pt2")) == "all is well\n"
 
 
 def resident():

@@ -135,7 +135,9 @@ void Container::take_inputs(Runner& runner, std::vector<TensorHandle> given) con
       continue;
     }
     const std::size_t place = all_leaves ? i : static_cast<std::size_t>(input_of_[i]);
-    t = from_torch(std::move(given[place]), plan.inputs[i].name);
+    const std::string& name = plan.inputs[i].name;
+    if (!given[place]) fail("input '{}' is no tensor", name);
+    t = from_torch(as_it_lies(std::move(given[place]), name, plan.inputs[i].mutated), name);
   }
 }
 

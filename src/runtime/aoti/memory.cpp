@@ -35,7 +35,35 @@ TensorHandle from_the_start(AtenTensorHandle handle) {
   return made([&](AtenTensorHandle* to) { torch()._reinterpret_tensor(handle, 1, &size, &stride, -offset, to); });
 }
 
+/// Torch's operator `aten::NAME`, of one tensor; its result as the dispatcher gives it.
+std::uint64_t ask(const char* name, AtenTensorHandle handle) {
+  using Dispatch = std::int32_t(const char*, const char*, std::uint64_t*);
+  static Dispatch* const dispatch = torch().find<Dispatch>("aoti_torch_call_dispatcher");
+  if (!dispatch) return 0;
+  AtenTensorHandle taken = nullptr;  // by the dispatcher
+  torch().new_tensor_handle(handle, &taken);
+  std::uint64_t stack = reinterpret_cast<std::uint64_t>(taken);
+  if (dispatch(name, "", &stack) != 0) fail("torch failed in {}", name);
+  return stack;
+}
+
+bool says(const char* name, AtenTensorHandle handle) { return (ask(name, handle) & 1) != 0; }
+
 }  // namespace
+
+TensorHandle as_it_lies(TensorHandle handle, const std::string& name, bool is_written) {
+  std::int32_t number = 0;
+  torch().get_dtype(handle.get(), &number);
+  const DType dtype = torch().dtype(number);
+  if (!is_fractional(dtype)) return handle;
+  const bool negated = says("aten::is_neg", handle.get()),
+             conjugated = is_complex(dtype) && says("aten::is_conj", handle.get());
+  if (!negated && !conjugated) return handle;
+  if (is_written) fail("'{}' is written to, but torch has put off to negate or conjugate it; resolve that first", name);
+  for (const char* resolve : {negated ? "aten::resolve_neg" : nullptr, conjugated ? "aten::resolve_conj" : nullptr})
+    if (resolve) handle.reset(reinterpret_cast<AtenTensorHandle>(ask(resolve, handle.get())));
+  return handle;
+}
 
 Tensor from_torch(TensorHandle handle, const std::string& name) {
   if (!handle) fail("'{}' is no tensor", name);

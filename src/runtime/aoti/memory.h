@@ -9,6 +9,10 @@ namespace coil::runtime::aoti {
 /// (sparse, quantized), or is on a device that programs do not know; `name` is for messages.
 Tensor from_torch(TensorHandle, const std::string& name);
 
+/// The tensor itself, or its values computed where torch has put off to negate or conjugate them. `is_written`: what is
+/// to be written to must lie there as it is, else Error is thrown.
+TensorHandle as_it_lies(TensorHandle, const std::string& name, bool is_written);
+
 /// Memory of torch's for `bytes` bytes, at least one.
 Storage allocate(std::size_t bytes, Device);
 

@@ -110,7 +110,8 @@ void Weights::check_all_there(std::span<const NewWeight> given) const {
 
 Tensor Weights::checked(const TorchWeight& w, AtenTensorHandle handle, const UpdateOptions& options) const {
   if (!handle) fail("weight '{}' is given no tensor", w.name);
-  Tensor t = from_torch(made([&](AtenTensorHandle* to) { torch().new_tensor_handle(handle, to); }), w.name);
+  TensorHandle own_handle = made([&](AtenTensorHandle* to) { torch().new_tensor_handle(handle, to); });
+  Tensor t = from_torch(as_it_lies(std::move(own_handle), w.name, options.borrowed), w.name);
   if (t.dtype != w.dtype || t.sizes != w.sizes)
     fail("weight '{}' is {}[{}], but {}[{}] was given", w.name, torch_name(w.dtype), fmt::join(w.sizes, ", "),
          torch_name(t.dtype), fmt::join(t.sizes, ", "));
