@@ -187,6 +187,7 @@ def test_inputs_that_torch_has_put_off_to_compute(tmp_path):
     torch.testing.assert_close(loaded(*given), Parts()(*given))
 
 
+@pytest.mark.cpu("the script's tensors")
 def test_from_python(tmp_path):
     """In a process of its own: the extension and the package each have a runtime inside."""
     script = tmp_path / "script.py"
@@ -201,6 +202,27 @@ def test_from_python(tmp_path):
     )
     python_path = {"PYTHONPATH": str(pathlib.Path(COIL).resolve().parents[1] / "python")}
     ok(sys.executable, script, tmp_path, env=ENVIRONMENT | python_path)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="streams of a GPU")
+def test_streams(tmp_path):
+    """Calls on torch's current stream, whichever that is, in order with torch's own work on it."""
+    module, x = (
+        on_device(torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(4)))),
+        on_device(torch.randn(64, 256)),
+    )
+    export(module, (x,), tmp_path / "m.pt2")
+    loaded, streams = load(package(tmp_path / "m.pt2")), [torch.cuda.Stream() for _ in range(3)]
+    with torch.no_grad():
+        want = [module(x * k) + 1 for k in range(12)]
+    torch.cuda.synchronize()
+    got = []
+    for k in range(12):
+        with torch.cuda.stream(streams[k % 3] if k % 4 else torch.cuda.default_stream()):
+            got.append(loaded(x * k) + 1)  # the argument goes while work that reads it is queued
+    torch.cuda.synchronize()
+    for a, b in zip(got, want):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
 class Noise(torch.nn.Module):
