@@ -2,8 +2,10 @@
 AOTInductor packages, gives eager's results.
 """
 
+import json
 import pathlib
 import sys
+import zipfile
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from coil_harness import COIL, ENVIRONMENT, CoilError, coil, ok
 from models import SMALL
 from test_branch_sizes import PROGRAMS as BRANCHES
 from test_control_flow import Collatz, Mapped, Nested, Recurrent, Suppress, TwoNetworks
+from test_cuda_text import NVRTC
 from test_emitters import EveryProducer, Masked, boxes, producers, random_program
 from test_models import TOLERANCE
 from test_ops import CHUNKS
@@ -185,6 +188,23 @@ def test_inputs_that_torch_has_put_off_to_compute(tmp_path):
     given = (z.conj(), z.conj().imag)
     assert given[0].is_conj() and given[1].is_neg()
     torch.testing.assert_close(loaded(*given), Parts()(*given))
+
+
+@pytest.mark.cpu("there is no GPU")
+@pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
+def test_package_for_cuda(tmp_path):
+    """It is written where there is no GPU, and where torch has none, torch says so."""
+    export(torch.nn.Linear(4, 3), (torch.randn(2, 4),), tmp_path / "m.pt2")
+    options = ("--device", "cuda", "--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={NVRTC}")
+    path = package(tmp_path / "m.pt2", *options)
+    with zipfile.ZipFile(path) as archive:
+        folder = "model/data/aotinductor/model/"
+        assert json.loads(archive.read(folder + "coil.wrapper_metadata.json"))["AOTI_DEVICE_KEY"] == "cuda"
+        described = json.loads(archive.read(folder + "interface.json"))
+        assert [w["constant"] for w in described["weights"]] == ["bias", "weight"]
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="cuda"):
+            torch._C._aoti.AOTIModelPackageLoader(str(path), "model", False, 1, -1)
 
 
 @pytest.mark.cpu("the script's tensors")

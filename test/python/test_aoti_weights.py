@@ -99,6 +99,16 @@ def test_exchange(file):
     check(load(file), state, 1)
 
 
+def test_no_value_is_taken_for_granted(file):
+    """A NaN or an infinity in new weights goes where it goes in eager."""
+    for name, value in (("first.weight", torch.nan), ("last.weight", torch.inf), ("scale", -torch.inf)):
+        loaded, new = load(file), other()
+        new.pop("calls")
+        new[name].view(-1)[0] = value
+        loaded.load_constants(new, check_full_update=True)
+        check(loaded, new, 1)
+
+
 def test_in_other_strides(file):
     loaded, new = load(file), other()
     new.pop("calls")
