@@ -50,7 +50,7 @@ struct Compiled {
 /// Compiles a `.pt2`. Throws coil::Error.
 COIL_API Compiled compile(const std::filesystem::path& pt2, const CompileOptions& = {});
 /// Writes the wrapper as source: `cpp`, `python` or `fx`; its weights go into a file beside it (OUT.cpp:
-/// OUT.weights.safetensors).
+/// OUT.weights.safetensors). `aoti`: a package that torch's loaders of AOTInductor packages load (docs/aoti.md).
 /// `-` is standard output, for programs without weights, and for `wrapper`, which leaves them out.
 COIL_API void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output,
                    const CompileOptions& = {});

@@ -9,7 +9,7 @@ import sys
 
 from . import host  # noqa: F401  (tells the extension where operators without lowering are)
 from ._native import Error
-from .model import Model, compile, fx_wrapper, load, load_library, with_user_kernels
+from .model import Model, aoti_compile_and_package, compile, fx_wrapper, load, load_library, with_user_kernels
 from .options import settings
 
 if "torch" in sys.modules:  # so that torch.compiler.load_cache_artifacts knows what Coil saved
@@ -23,6 +23,7 @@ __all__ = [
     "Error",
     "Library",
     "Model",
+    "aoti_compile_and_package",
     "comm_barrier",
     "comm_peers",
     "compile",

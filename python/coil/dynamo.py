@@ -394,7 +394,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         bw_compiler=compilers.backward(),
         inference_compiler=compilers.inference(),
         partition_fn=joint.partition,
-        decompositions=_decompositions(differentiated, options.settings.get("deterministic") == "true"),
+        decompositions=_decompositions(differentiated, options.settings.get("deterministic") in ("true", "batch")),
         keep_inference_input_mutations=True,
         **aot,
     )

@@ -164,13 +164,7 @@ def fx_wrapper(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options
     chosen = parse(options)
     device = device or chosen.device or _device_of((inputs, kwargs))
     with contextlib.ExitStack() as stack:
-        archive = (
-            os.fspath(module)
-            if isinstance(module, (str, os.PathLike))
-            else stack.enter_context(
-                _archive(with_user_kernels(_exported(module, inputs, kwargs, dynamic_shapes), device, chosen))
-            )
-        )
+        archive = stack.enter_context(_archive_of(module, inputs, kwargs, dynamic_shapes, device, chosen))
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         # The file imports itself under this name: pickled graphs find their kernels by importing a file that `coil
         # compile --emit=fx` wrote.
@@ -181,6 +175,20 @@ def fx_wrapper(module, inputs=None, *, kwargs=None, dynamic_shapes=None, options
         with _own_runtime():
             spec.loader.exec_module(written)
         return written.load()
+
+
+def aoti_compile_and_package(
+    module, inputs=None, *, package_path, kwargs=None, dynamic_shapes=None, options=None, device=None
+):
+    """Writes the compiled program as a `.pt2` that torch loads where it loads AOTInductor's packages
+    (`torch._inductor.aoti_load_package`, C++'s `AOTIModelPackageLoader`; docs/aoti.md), and gives back its path. Takes
+    what `compile` takes, as torch's function of this name an ExportedProgram alone. Weights can be exchanged in the
+    package unless the option `keep_weights` is False."""
+    chosen = parse(options)
+    device = device or chosen.device or _device_of((inputs, kwargs))
+    with _archive_of(module, inputs, kwargs, dynamic_shapes, device, chosen) as archive:
+        _native.emit_archive(archive, "aoti", os.fspath(package_path), chosen.settings, device)
+    return os.fspath(package_path)
 
 
 _written = itertools.count()
@@ -273,6 +281,16 @@ def _computed(exported):
     for name, table in tables.items():
         setattr(exported, name, table)
     return exported
+
+
+@contextlib.contextmanager
+def _archive_of(module, inputs, kwargs, dynamic_shapes, device, chosen):
+    """A module, an exported program or a file as a file, for as long as this lasts."""
+    if isinstance(module, (str, os.PathLike)):
+        yield os.fspath(module)
+        return
+    with _archive(with_user_kernels(_exported(module, inputs, kwargs, dynamic_shapes), device, chosen)) as path:
+        yield path
 
 
 @contextlib.contextmanager

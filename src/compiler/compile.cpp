@@ -3,7 +3,9 @@
 #include "compiler/provenance.h"
 #include "compiler/report.h"
 #include "compiler/signature.h"
+#include "compiler/torch_package.h"
 #include "runtime/executor/executor.h"
+#include "support/error.h"
 #include "support/file.h"
 
 namespace coil {
@@ -14,9 +16,9 @@ bool wants_provenance(const CompileOptions& options) {
   return options.provenance || parse_settings(options.settings).provenance;
 }
 
-/// `lower(stage)` gives the program as wrapper lines.
-template <class F>
-Compiled compile_lowered(const CompileOptions& options, F&& lower) {
+/// `lower(stage)` gives the program as wrapper lines; `look(lowered, program)` sees what was made of them.
+template <class F, class Look>
+Compiled compile_lowered(const CompileOptions& options, F&& lower, Look&& look) {
   Compiled out;
   const auto start = std::chrono::steady_clock::now();
   Stages stage(out.report, options);
@@ -25,6 +27,7 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower) {
 
   out.program = std::make_shared<runtime::Program>(assemble(lines, *lowered.machine.backend, options, stage));
   out.program->plan.signature = signature_of(lowered.source, out.program->plan);
+  look(lowered, *out.program);
   if (lowered.source.sample_inputs) out.program->sample_inputs = std::move(*lowered.source.sample_inputs);
 
   if (wants_provenance(options)) {
@@ -42,15 +45,35 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower) {
 
 }  // namespace
 
+constexpr auto kNobodyLooks = [](const Lowered&, const runtime::Program&) {};
+
 Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options) {
-  return compile_lowered(options,
-                         [&](Stages& stage) { return lower_archive(pt2, options, stage, wants_provenance(options)); });
+  return compile_lowered(
+      options, [&](Stages& stage) { return lower_archive(pt2, options, stage, wants_provenance(options)); },
+      kNobodyLooks);
+}
+
+void emit_torch_package(const std::filesystem::path& pt2, const std::filesystem::path& output,
+                        const CompileOptions& given) {
+  if (output == "-") fail("a package for torch cannot go to standard output; name a file");
+  CompileOptions options = given;
+  options.settings.try_emplace("keep_weights", "true");
+  const Settings settings = parse_settings(options.settings);
+  runtime::TorchInterface interface;
+  Compiled compiled = compile_lowered(
+      options, [&](Stages& stage) { return lower_archive(pt2, options, stage, wants_provenance(options)); },
+      [&](const Lowered& lowered, const runtime::Program& program) {
+        interface = torch_interface(lowered, program.plan, settings);
+      });
+  compiled.program->sample_inputs.clear();
+  write_torch_package(*compiled.program, interface, output);
 }
 
 Compiled compile_program(frontend::ExportedProgram source, const CompileOptions& options) {
-  return compile_lowered(options, [&](Stages& stage) {
-    return lower_program(std::move(source), options, stage, wants_provenance(options));
-  });
+  return compile_lowered(
+      options,
+      [&](Stages& stage) { return lower_program(std::move(source), options, stage, wants_provenance(options)); },
+      kNobodyLooks);
 }
 
 }  // namespace coil

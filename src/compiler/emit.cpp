@@ -8,6 +8,7 @@
 #include "coil/coil.h"
 #include "compiler/pipeline.h"
 #include "compiler/provenance.h"
+#include "compiler/torch_package.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "wrapper/emit_cpp.h"
@@ -31,6 +32,7 @@ void print(std::string_view text) {
 
 void emit(const std::filesystem::path& pt2, const std::string& language, const std::filesystem::path& output,
           const CompileOptions& given) {
+  if (language == wrapper::kTorchPackage) return emit_torch_package(pt2, output, given);
   const std::unique_ptr<wrapper::Emitter> emitter = wrapper::make_emitter(language);
   CompileOptions options = given;
   if (!emitter->reads_packed_weights()) options.settings["pack_weights"] = "false";

@@ -10,7 +10,10 @@
 namespace coil {
 namespace {
 
-using Field = std::variant<bool Settings::*, std::string Settings::*, bool Checks::*, std::int64_t Settings::*>;
+/// true, false or batch.
+struct Determinism {};
+using Field =
+    std::variant<bool Settings::*, std::string Settings::*, bool Checks::*, std::int64_t Settings::*, Determinism>;
 
 struct Row {
   const char* key;
@@ -50,15 +53,20 @@ const Row kRows[] = {
      "on the cpu: run the kernels of cuda there, slowly, to test their values without a GPU"},
     {"metal.emulate", &Settings::emulated_metal, "true|false",
      "on the cpu: run the kernels of metal there, slowly, to test their values without an Apple GPU"},
-    {"deterministic", &Settings::deterministic, "true|false",
+    {"deterministic", Determinism(), "true|false|batch",
      "on cuda: carry out writes to one place in program order, by sorting, so that sums of floats are the same in "
-     "every run; on the cpu they always are"},
+     "every run; on the cpu they always are; batch: also compute each row of a batch as if it were alone, so that its "
+     "bits do not depend on the batch (docs/performance.md has the cost)"},
     {"max_autotune", &Settings::max_autotune, "true|false",
      "on cuda, where the device is there: time each kernel in several launch configs and each matrix product by "
      "several "
      "of the library's algorithms, and keep the fastest, in the cache as well"},
     {"pack_weights", &Settings::pack_weights, "true|false",
      "rearrange constant weights for the library at compile time"},
+    {"keep_weights", &Settings::keep_weights, "true|false",
+     "leave parameters and buffers as the archive has them, compute nothing of them at compile time, so that others "
+     "may "
+     "take their place (docs/aoti.md)"},
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"fuse_epilogues", &Settings::fuse_epilogues, "true|false",
      "put what follows a product or convolution (activations, additions, scales) into the library's call"},
@@ -108,6 +116,14 @@ bool parse_bool(const std::string& key, const std::string& value) {
   fail("setting {} takes true or false, not '{}'", key, value);
 }
 
+void set_determinism(Settings& s, const std::string& value) {
+  s.batch_invariant = value == "batch";
+  if (!s.batch_invariant && value != "true" && value != "1" && value != "on" && value != "false" && value != "0" &&
+      value != "off")
+    fail("setting deterministic takes true, false or batch, not '{}'", value);
+  s.deterministic = s.batch_invariant || parse_bool("deterministic", value);
+}
+
 }  // namespace
 
 Settings parse_settings(const std::map<std::string, std::string>& given) {
@@ -125,6 +141,8 @@ Settings parse_settings(const std::map<std::string, std::string>& given) {
       s.*(*n) = parse_bytes(key, value);
     else if (auto* c = std::get_if<bool Checks::*>(&row->field))
       s.checks.*(*c) = parse_bool(key, value);
+    else if (std::holds_alternative<Determinism>(row->field))
+      set_determinism(s, value);
     else
       s.*std::get<std::string Settings::*>(row->field) = value;
   }

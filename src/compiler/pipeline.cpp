@@ -68,6 +68,7 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
           .implemented = [&backend](const ir::Extern& call) { return is_implemented(call, backend); },
           .products_into_rows = settings.cuda_direct_rows,
           .orders_writes = settings.deterministic,
+          .batch_invariant = settings.batch_invariant,
           .windows_by_kernels = settings.cuda_windows,
           .realize = backend.choices().realize_limits(),
           .one_shot_bytes = settings.one_shot_bytes,
@@ -164,10 +165,16 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
   out.source = std::move(source);
   fx::GraphModule& module = *out.source.module;
   out.source_lines = source_lines(module);
+  if (settings.keep_weights)
+    for (const auto& [name, kind] : out.source.attributes)
+      if (kind != frontend::AttributeKind::Constant) module.exchanged.insert(name);
   std::vector<std::pair<std::string, std::string>> lines;
   if (keep_source) lines = stages("source lines", [&] { return fx::node_lines(module, {.locations = true}); });
   stages.show(kStageGraph, [&] { return print(module); });
   out.machine = stages("machine", [&] { return make_machine(device, settings); });
+  if (settings.batch_invariant && (!device.is_host() || settings.emulated_gpu))
+    fail("deterministic=batch is there for the cpu; for {} there is deterministic=true",
+         settings.emulated_gpu ? "an emulated GPU" : to_string(device));
   if (settings.checks.lifetimes && !out.machine.target().has(target::Feature::WatchedLifetimes))
     fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
   run_passes(graph_pipeline(), module, graph_context(out.machine, settings, run_here(out.machine, settings, options)),

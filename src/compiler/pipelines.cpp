@@ -67,6 +67,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kAddNanGuards},
     {&passes::kExpandWinograd},
     {&passes::kAllowTf32},
+    {&passes::kKeepRowsApart},
     {&passes::kPackWeights},
     {&passes::kVerifyLoops},
 };

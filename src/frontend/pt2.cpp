@@ -54,8 +54,10 @@ std::optional<CallSpec> read_call_spec(const Json& graph_module) {
     if (!(*entry)["fqn"].as_string().empty() || !signature) continue;
     const Json* named_tuples = graph_module.find("treespec_namedtuple_fields");
     CallSpec spec;
-    spec.in = parse_treespec((*signature)["in_spec"].as_string(), named_tuples);
-    spec.out = parse_treespec((*signature)["out_spec"].as_string(), named_tuples);
+    spec.in_text = (*signature)["in_spec"].as_string();
+    spec.out_text = (*signature)["out_spec"].as_string();
+    spec.in = parse_treespec(spec.in_text, named_tuples);
+    spec.out = parse_treespec(spec.out_text, named_tuples);
     if (spec.in.children.size() != 2) (*signature)["in_spec"].fail("expected positional and named arguments");
     if (const Json* names = signature->find("forward_arg_names"))
       for (const Json* name : names->items()) spec.argument_names.push_back(name->as_string());
@@ -103,6 +105,7 @@ class ProgramReader {
   }
   const std::optional<CallSpec>& call_spec() const { return spec_; }
   const std::vector<std::int64_t>& output_of_leaf() const { return output_of_leaf_; }
+  const std::map<std::string, AttributeKind>& attributes() const { return attributes_; }
 
  private:
   void read_inputs(GraphReader& reader) {
@@ -113,11 +116,11 @@ class ProgramReader {
       const Json& spec = *specs.items()[i];
       const auto& [kind, value] = spec.only_member();
       if (kind == "parameter")
-        add_attribute(reader, i, (*value)["parameter_name"].as_string());
+        add_attribute(reader, i, (*value)["parameter_name"].as_string(), AttributeKind::Parameter);
       else if (kind == "buffer")
-        add_attribute(reader, i, (*value)["buffer_name"].as_string());
+        add_attribute(reader, i, (*value)["buffer_name"].as_string(), AttributeKind::Buffer);
       else if (kind == "tensor_constant")
-        add_attribute(reader, i, (*value)["tensor_constant_name"].as_string());
+        add_attribute(reader, i, (*value)["tensor_constant_name"].as_string(), AttributeKind::Constant);
       else if (kind == "user_input" || kind == "constant_input")
         add_input(reader, i, *value);
       else if (kind == "custom_obj")
@@ -135,8 +138,9 @@ class ProgramReader {
     for (std::size_t i = 0; i < paths.size(); ++i) module_.inputs[i].path = paths[i];
   }
 
-  void add_attribute(GraphReader& reader, std::size_t i, const std::string& name) {
+  void add_attribute(GraphReader& reader, std::size_t i, const std::string& name, AttributeKind kind) {
     const Node* node = reader.add_attribute(i, name);
+    attributes_.emplace(name, kind);
     if (module_.attributes.contains(name)) return;
     Tensor tensor = weights_.get(name);
     const auto& meta = node->tensor();
@@ -229,6 +233,7 @@ class ProgramReader {
   UnsupportedOperators unsupported_;
   std::optional<CallSpec> spec_;
   std::vector<std::int64_t> output_of_leaf_;
+  std::map<std::string, AttributeKind> attributes_;
 };
 
 template <class T>
@@ -306,6 +311,7 @@ ExportedProgram read_pt2(const Archive& archive) {
   result.sample_inputs = read_sample_inputs(archive, location, reader.call_spec());
   result.call = reader.call_spec();
   result.output_of_leaf = reader.output_of_leaf();
+  result.attributes = reader.attributes();
   if (const Json* version = program.find("torch_version")) result.torch_version = version->as_string();
   return result;
 }

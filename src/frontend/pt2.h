@@ -1,6 +1,7 @@
 // Reads what `torch.export.save` writes.
 #pragma once
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,9 @@
 
 namespace coil::frontend {
 
+/// What an attribute was in the module.
+enum class AttributeKind : std::uint8_t { Parameter, Buffer, Constant };
+
 /// A program as exported: parameters, buffers and constants have become `get_attr` nodes; every node has the metadata
 /// that the archive records.
 struct ExportedProgram {
@@ -20,7 +24,8 @@ struct ExportedProgram {
   /// nothing when the archive has none.
   std::optional<std::vector<Tensor>> sample_inputs;
   std::string torch_version;
-  std::optional<CallSpec> call;  ///< nothing where the archive does not say
+  std::map<std::string, AttributeKind> attributes;  ///< of the archive; the module may have others after passes
+  std::optional<CallSpec> call;                     ///< nothing where the archive does not say
   std::vector<std::int64_t>
       output_of_leaf;  ///< for each leaf of `call->out`, its place among `module->outputs`; -1: None
 };

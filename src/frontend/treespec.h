@@ -25,6 +25,7 @@ struct TreeSpec {
 /// Structure of what a program takes and gives.
 struct CallSpec {
   TreeSpec in, out;                         ///< `in`: a tuple of positional arguments, and a dict of named ones
+  std::string in_text, out_text;            ///< as torch wrote them
   std::vector<std::string> argument_names;  ///< of positional arguments, then of named ones; may be shorter
 };
 

@@ -364,4 +364,10 @@ void Graph::lint() const {
   }
 }
 
+bool GraphModule::is_constant(const std::string& attribute) const {
+  return !exchanged.contains(attribute) && std::ranges::none_of(mutations, [&](const Mutation& m) {
+    return m.kind == Mutation::Target::Attribute && m.target == attribute;
+  });
+}
+
 }  // namespace coil::fx

@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -233,9 +234,13 @@ struct GraphModule {
   std::vector<Input> inputs;  ///< user inputs, in order
   std::vector<Output> outputs;
   std::vector<Mutation> mutations;
+  std::set<std::string> exchanged;  ///< attributes that others may take the place of: nothing follows from their values
   /// Kernels that users wrote, by symbol: of all calls, those in subgraphs too (fx/user_kernels.h).
   std::map<std::string, std::shared_ptr<const ops::UserKernel>> user_kernels;
   std::map<std::string, std::unique_ptr<GraphModule>> subgraphs;  ///< share `env`
+
+  /// Whether an attribute has the value that is known now in every run.
+  bool is_constant(const std::string& attribute) const;
 };
 
 }  // namespace coil::fx

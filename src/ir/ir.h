@@ -280,6 +280,13 @@ class COIL_EXTENSION_API Graph {
   std::vector<BufferId> inputs;          ///< one for each of the program's inputs, in order
   std::map<BufferId, Tensor> constants;  ///< values of Constant buffers
   std::set<BufferId> mutated;            ///< inputs and constants that operations write to
+  /// No choice that a value's bits depend on follows from how many rows a batch has (deterministic=batch).
+  bool batch_invariant = false;
+  std::set<BufferId> exchanged;  ///< constants that others may take the place of
+  /// Whether a buffer is a constant whose value is known now, and the same in every run.
+  bool is_known(BufferId id) const {
+    return constants.contains(id) && !mutated.contains(id) && !exchanged.contains(id);
+  }
   std::vector<GraphOutput> outputs;
   std::map<std::string, std::shared_ptr<const ops::UserKernel>> user_kernels;  ///< by symbol
   Provenance provenance;

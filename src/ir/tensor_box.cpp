@@ -349,12 +349,12 @@ std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& size
     wanted =
         gpu_chunks(env.hint_or(sym::product(sizes), 1 << 20), count, reduces_neighbours(graph, body, reduced.size()));
     if (wanted < 2) return std::nullopt;
-  } else if (count >= kManyReduced && outputs < kFewOutputs) {
+  } else if (count >= kManyReduced && (outputs < kFewOutputs || graph.batch_invariant)) {
     wanted = std::clamp<std::int64_t>(count / kChunk, 2, kMaxChunks);
   } else {
     // Columns that are too few for the threads, each of which takes many of them at once.
-    if (outputs >= kManyColumns || count * outputs < kManyElements || count < 2 * kFewRows || sizes.empty() ||
-        reduces_neighbours(graph, body, reduced.size()))
+    if (graph.batch_invariant || outputs >= kManyColumns || count * outputs < kManyElements || count < 2 * kFewRows ||
+        sizes.empty() || reduces_neighbours(graph, body, reduced.size()))
       return std::nullopt;
     wanted = std::clamp<std::int64_t>(count * outputs / kColumnChunk, 2, std::min(kMaxChunks, count / kFewRows));
   }
@@ -485,6 +485,7 @@ std::optional<std::int64_t> bytes_read(Graph& graph, std::span<const Scalar> loa
 /// Whether several loads move more bytes than the stored value would have: `x - max` of narrow rows in f32 does not.
 bool reads_much(const StorageBox& s, std::span<const Scalar> loads) {
   if (loads.size() < 2) return false;
+  if (s.graph->batch_invariant) return true;
   const std::optional<std::int64_t> read = bytes_read(*s.graph, loads);
   const std::int64_t stored = bytes_or(*s.graph, s.sizes, s.dtype, 0);
   return !read || *read > stored + stored / 8;  // a number for each row counts little
@@ -494,6 +495,7 @@ bool reads_much(const StorageBox& s, std::span<const Scalar> loads) {
 /// compute it again takes less than to store it and read it back.
 bool grows_much(const StorageBox& s, std::span<const Scalar> loads) {
   constexpr std::int64_t kTimes = 16;
+  if (s.graph->batch_invariant) return false;
   const std::optional<std::int64_t> read = bytes_read(*s.graph, loads);
   if (!read || kTimes * *read > bytes_or(*s.graph, s.sizes, s.dtype, 0)) return false;
   return std::ranges::none_of(topological({&s.body, 1}), [](Scalar n) { return n->op == ScalarOp::Random; });

@@ -24,7 +24,7 @@ std::vector<Operand> with_epilogue(Operand first, Operand second, std::string bi
 }
 
 std::vector<AttributeInfo> with_epilogue_attributes(std::vector<AttributeInfo> own) {
-  std::vector<AttributeInfo> all{kHasBias, kPost, kNan, kTf32};
+  std::vector<AttributeInfo> all{kHasBias, kPost, kNan, kTf32, kBatchInvariant};
   all.insert(all.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
   return all;
 }

@@ -20,6 +20,11 @@ inline constexpr Text kNan{.name = "nan",
                            .presence = Presence::Optional};
 inline constexpr std::string_view kKeepNan = "keep", kFlagNan = "flag";
 inline constexpr Flag kTf32{.name = "tf32", .sentence = "On a GPU, f32 operands may be rounded to TF32."};
+inline constexpr Flag kBatchInvariant{
+    .name = "batch_invariant",
+    .sentence =
+        "Each row (of a convolution, each image) is computed as if it were alone: its bits do not depend on "
+        "how many others there are."};
 inline constexpr Text kPackedDesc{.name = "packed_desc",
                                   .sentence = "How the packed weight lies, in the words of the library that packed it.",
                                   .presence = Presence::Optional};
@@ -88,6 +93,7 @@ class EpilogueCall : public CallView<Call> {
     this->call_->attributes.insert_or_assign(std::string(kPost.name), std::move(texts));
   }
   bool tf32() const { return this->value(kTf32); }
+  bool batch_invariant() const { return this->value(kBatchInvariant); }
   const std::string& packed_desc() const { return this->value(kPackedDesc); }
 };
 

@@ -1,5 +1,6 @@
 #include "library_ops/recurrent.h"
 
+#include "library_ops/products.h"
 #include "library_ops/table.h"
 
 namespace coil::library_ops {
@@ -18,7 +19,7 @@ std::vector<Descriptor> recurrent_ops() {
                     {.name = "bias", .sizes = "[G H]", .when = When(kBias)},
                     {.name = "projection", .sizes = "[P, H]", .when = When(kHasProjection)}},
        .results = {{"sequence", "[T, B, P]"}, {"hidden", "[B, P]"}, {.name = "cell", .sizes = "[B, H]", .when = lstm}},
-       .attributes = {kMode, kReverse, kBias, kHasProjection},
+       .attributes = {kMode, kReverse, kBias, kHasProjection, kBatchInvariant},
        .traits = {Trait::HostDetour}},
   };
 }

@@ -389,6 +389,7 @@ std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module, const LowerOptio
                                  const target::Target& target) {
   if (std::string text = options.fallback ? "" : unsupported(module); !text.empty()) throw Error(text);
   auto graph = std::make_unique<ir::Graph>(module.env, target);
+  graph->batch_invariant = options.batch_invariant;
   Driver(module, *graph, options).run();
   return graph;
 }

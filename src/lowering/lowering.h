@@ -37,6 +37,8 @@ struct LowerOptions {
   bool grows_products = true;
   /// Writes to one place are carried out in program order, where the device's threads would do them in any.
   bool orders_writes = false;
+  /// What a value's bits depend on does not follow from the size of a batch.
+  bool batch_invariant = false;
   /// Convolutions that are sums over windows (lowering/convolution_choice.h) are loops on a device that runs kernels as
   /// grids of threads, whose library is slow at them.
   bool windows_by_kernels = true;

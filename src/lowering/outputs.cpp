@@ -90,6 +90,7 @@ ir::BufferId ProgramStorage::attribute_buffer(const std::string& name) {
   layout.strides.assign(value.strides.begin(), value.strides.end());
   const ir::BufferId id = graph_.add_buffer(name, ir::BufferKind::Constant, std::move(layout)).id;
   graph_.constants.emplace(id, value);
+  if (module_.exchanged.contains(name)) graph_.exchanged.insert(id);
   return attributes_[name] = id;
 }
 
@@ -97,10 +98,7 @@ TensorBox ProgramStorage::attribute(const fx::Node& node) {
   auto found = module_.attributes.find(node.target);
   if (found == module_.attributes.end()) fail("the program has no attribute {}", node.target);
   const Tensor& value = found->second;
-  const bool written = std::any_of(module_.mutations.begin(), module_.mutations.end(), [&](const fx::Mutation& m) {
-    return m.kind == fx::Mutation::Target::Attribute && m.target == node.target;
-  });
-  if (!written && value.numel() == 1)
+  if (value.numel() == 1 && module_.is_constant(node.target))
     if (Scalar body = first_element(graph_.pool(), value)) {
       Exprs sizes(value.sizes.begin(), value.sizes.end());
       return ir::make_pointwise(graph_, value.dtype, node.tensor().device, std::move(sizes), body);

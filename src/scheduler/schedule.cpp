@@ -442,7 +442,8 @@ class Fuser {
 
   Joint joint_of(const Group& before, const Group& joined, const Operation& op) {
     const bool pointwise = std::holds_alternative<ir::Pointwise>(op.node);
-    return {.rows = graph_.env().hint_or(sym::product(joined.outer), choices_.min_parallel_outer()),
+    const std::int64_t many = choices_.min_parallel_outer();
+    return {.rows = graph_.batch_invariant ? many : graph_.env().hint_or(sym::product(joined.outer), many),
             .row = graph_.env().hint_or(sym::product(joined.inner), 1),
             .mixes = !joined.pointwise() && (before.pointwise() || pointwise)};
   }

@@ -38,8 +38,10 @@ struct Settings {
   bool emulated_gpu = false;          ///< cuda.emulate: CUDA kernels run on the CPU
   bool emulated_metal = false;        ///< metal.emulate: Metal kernels run on the CPU
   bool deterministic = false;         ///< deterministic: the same inputs give the same bits in every run
+  bool batch_invariant = false;       ///< deterministic=batch: a row's bits do not depend on how many there are
   bool max_autotune = false;          ///< max_autotune: kernels and products on a GPU are timed there in several forms
   bool pack_weights = true;           ///< pack_weights
+  bool keep_weights = false;          ///< keep_weights: nothing follows from the values of parameters and buffers
   bool fuse = true;                   ///< fuse
   bool fuse_epilogues = true;         ///< fuse_epilogues
   bool memory_order = true;           ///< memory.order: calls run in the order that needs the least memory

@@ -43,7 +43,7 @@ Registry& registry() {
 void register_emitter(const std::string& language, EmitterFactory factory) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  if (language == "package" || !r.factories.emplace(language, std::move(factory)).second)
+  if (language == kPackage || language == kTorchPackage || !r.factories.emplace(language, std::move(factory)).second)
     fail("there is an emitter for '{}' already", language);
 }
 

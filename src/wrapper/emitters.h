@@ -10,6 +10,9 @@
 
 namespace coil::wrapper {
 
+/// Forms of output that are no text.
+inline constexpr const char *kPackage = "package", *kTorchPackage = "aoti";
+
 using EmitterFactory = std::function<std::unique_ptr<Emitter>()>;
 
 /// Adds a language, for `coil compile --emit NAME`. Throws Error when the name is taken. Libraries from outside call it

@@ -32,7 +32,7 @@ FLOW = [
 # It must link without the compiler. Compiler folders above may use it.
 RUNTIME = {"support", "tensor", "library_ops", "runtime"}
 # Inside the runtime: each room includes itself and rooms before it; what lies deeper counts as its room.
-ROOMS = ["views", "plan", "device", "groups", "ops", "host", "cuda", "metal", "executor", "c_api"]
+ROOMS = ["views", "plan", "device", "groups", "ops", "host", "cuda", "metal", "executor", "c_api", "aoti"]
 SOURCES = sorted(
     p
     for top in ("src", "include", "tools", "test", "bench", "examples")

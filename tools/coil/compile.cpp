@@ -18,18 +18,21 @@ namespace {
 struct CompileCommand {
   ModelOptions model;
   std::filesystem::path output;
-  std::string emit = "package";
+  std::string emit = wrapper::kPackage;
+
+  bool is_package() const { return emit == wrapper::kPackage || emit == wrapper::kTorchPackage; }
 
   void run() {
     model.finish();
     if (const auto names = wrapper::emitter_names();
-        emit != "package" && std::find(names.begin(), names.end(), emit) == names.end())
-      throw CLI::ValidationError("--emit", fmt::format("{} not in {{package, {}}}", emit, fmt::join(names, ", ")));
-    if (emit == "package" && output == "-")
+        !is_package() && std::find(names.begin(), names.end(), emit) == names.end())
+      throw CLI::ValidationError("--emit",
+                                 fmt::format("{} not in {{package, aoti, {}}}", emit, fmt::join(names, ", ")));
+    if (is_package() && output == "-")
       throw CLI::ValidationError("--output",
                                  "a package cannot go to standard output; name a file, or ask for a text with --emit");
     Progress progress("compiling " + model.model.string());
-    if (emit != "package") {
+    if (emit != wrapper::kPackage) {
       coil::emit(model.model, emit, output, model.compile);
       return;
     }
@@ -50,9 +53,10 @@ void add_compile(CLI::App& app) {
   sub->add_option("-o,--output", command->output, "File to write; - prints what --emit writes as one text")
       ->required()
       ->type_name("OUT");
-  sub->add_option("--emit", command->emit,
-                  "What to write: package, or the wrapper as cpp, python or fx source, or as its own text (wrapper); "
-                  "default package")
+  sub->add_option(
+         "--emit", command->emit,
+         "What to write: package; aoti, a .pt2 that torch's loaders of AOTInductor packages load; or the wrapper "
+         "as cpp, python or fx source, or as its own text (wrapper); default package")
       ->type_name("WHAT");
   sub->add_option_function<std::string>(
          "--provenance", [command](const std::string& file) { command->model.compile.provenance = file; },

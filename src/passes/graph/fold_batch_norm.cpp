@@ -25,10 +25,7 @@ struct BatchNorm {
 bool is_constant(const fx::GraphModule& m, const Value& v) {
   if (v.is_none()) return true;
   auto* n = v.get_if<Node*>();
-  if (!n || (*n)->opcode != fx::Opcode::GetAttr) return false;
-  return std::none_of(m.mutations.begin(), m.mutations.end(), [&](const fx::Mutation& w) {
-    return w.kind == fx::Mutation::Target::Attribute && w.target == (*n)->target;
-  });
+  return n && (*n)->opcode == fx::Opcode::GetAttr && m.is_constant((*n)->target);
 }
 
 bool is_input(const Value& v) {

@@ -24,11 +24,8 @@ class Finder {
 
  private:
   void find_constants() {
-    std::set<std::string> written;
-    for (const fx::Mutation& m : module_.mutations)
-      if (m.kind == fx::Mutation::Target::Attribute) written.insert(m.target);
     for (Node* n = module_.graph.first(); n; n = n->next()) {
-      if (n->opcode == Opcode::GetAttr && !written.contains(n->target))
+      if (n->opcode == Opcode::GetAttr && module_.is_constant(n->target))
         work_[n] = 0;
       else if (n->opcode == Opcode::CallFunction && n->op && follows(n))
         work_[n] = work_of(n);

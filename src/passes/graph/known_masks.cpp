@@ -51,10 +51,7 @@ Node* before_repeats(Node* mask) {
 
 class KnownMasks {
  public:
-  KnownMasks(const fx::GraphModule& module, const IsLowered& is_lowered) : module_(module), is_lowered_(is_lowered) {
-    for (const fx::Mutation& m : module.mutations)
-      if (m.kind == fx::Mutation::Target::Attribute) written_.insert(m.target);
-  }
+  KnownMasks(const fx::GraphModule& module, const IsLowered& is_lowered) : module_(module), is_lowered_(is_lowered) {}
 
   std::vector<Node*> run() {
     std::vector<Node*> masks;
@@ -82,7 +79,7 @@ class KnownMasks {
     if (auto it = known_.find(n); it != known_.end()) return it->second;
     bool known = false;
     if (n->opcode == Opcode::GetAttr) {
-      known = !written_.contains(n->target);
+      known = module_.is_constant(n->target);
     } else if (n->opcode == Opcode::CallFunction && n->op && n->is_tensor() && n->tensor().numel().is_constant()) {
       known = is_lowered_(n->target) && !n->op->random && !n->op->side_effect && !n->op->schema.is_mutating();
       for (const ops::Value& arg : n->args)
@@ -93,7 +90,6 @@ class KnownMasks {
 
   const fx::GraphModule& module_;
   const IsLowered& is_lowered_;
-  std::set<std::string> written_;
   std::unordered_map<const Node*, bool> known_;
 };
 

@@ -166,6 +166,7 @@ class Splitter {
     view.sizes.push_back(2);
     view.strides.push_back(1);
     m_.attributes.insert_or_assign(name, view);
+    if (m_.exchanged.contains(n->target)) m_.exchanged.insert(name);
     TensorMeta meta = n->tensor();
     meta.dtype = view.dtype;
     for (Expr& s : meta.strides) s = s * 2;

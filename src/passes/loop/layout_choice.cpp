@@ -135,9 +135,7 @@ class ChannelsLast {
   }
 
   /// Whether the weight is brought into the library's form as the program is compiled (pack_weights.h).
-  bool is_packed(const BufferView& weight) const {
-    return graph_.constants.contains(weight.buffer) && !graph_.mutated.contains(weight.buffer);
-  }
+  bool is_packed(const BufferView& weight) const { return graph_.is_known(weight.buffer); }
 
   bool needs_conversion(const BufferView& v) const {
     if (v.sizes.size() < 3) return false;

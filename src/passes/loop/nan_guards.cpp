@@ -134,7 +134,7 @@ class Magnitudes {
 
 class Guards {
  public:
-  explicit Guards(ir::Graph& graph) : graph_(graph), bounds_(graph.buffers().size(), 0) {
+  Guards(ir::Graph& graph, bool looks) : graph_(graph), looks_at_data_(looks), bounds_(graph.buffers().size(), 0) {
     for (const ir::Buffer& b : graph.buffers())
       if (b.kind != ir::BufferKind::Computed) bounds_[b.id] = kUnknown;
   }
@@ -180,7 +180,7 @@ class Guards {
 
   double bound(const ir::BufferView& v) {
     const ir::Buffer& b = graph_.buffer(v.buffer);
-    if (b.kind != ir::BufferKind::Constant || graph_.mutated.contains(v.buffer) || !is_float(b.layout.dtype))
+    if (!graph_.is_known(v.buffer) || !is_float(b.layout.dtype))
       return v.dtype == b.layout.dtype ? bounds_[v.buffer] : kUnknown;
     auto [it, added] = constants_.try_emplace(v.buffer, kUnknown);
     constexpr std::int64_t kMost = 1 << 24;  // larger constants (tables) are not worth reading
@@ -316,15 +316,13 @@ class Guards {
     return v.sizes == layout.sizes && v.strides == layout.strides && v.offset.is_constant(0) && v.dtype == layout.dtype;
   }
 
-  bool is_constant(const ir::BufferView& v) const {
-    return graph_.buffer(v.buffer).kind == ir::BufferKind::Constant && !graph_.mutated.contains(v.buffer);
-  }
+  bool is_constant(const ir::BufferView& v) const { return graph_.is_known(v.buffer); }
 
   /// Makes the call safe by looking at its operands as far as needed, or has it keep NaN by itself.
   void guard(ir::Operation& op, ir::Extern& call) {
     bool safe = bound_of(call).safe;
     for (const double limit : kLimits) {
-      if (safe) break;
+      if (safe || !looks_at_data_) break;
       // First the bounds as they would be: looking is worth it only where it serves.
       for (std::size_t i = 0; i < call.inputs.size(); ++i)
         if (const ir::BufferView& v = call.inputs[i]; is_float(v.dtype) && !is_constant(v) && !(bound(v) <= limit))
@@ -366,6 +364,7 @@ class Guards {
   }
 
   ir::Graph& graph_;
+  const bool looks_at_data_;
   std::vector<double> bounds_;  ///< of each buffer's elements while the flag holds; none of them is NaN then
   std::map<ir::BufferId, double> constants_;
   std::map<std::pair<ir::BufferId, std::size_t>, double> gains_;
@@ -377,6 +376,6 @@ class Guards {
 
 }  // namespace
 
-void add_nan_guards(ir::Graph& graph) { Guards(graph).run(); }
+void add_nan_guards(ir::Graph& graph, bool looks) { Guards(graph, looks).run(); }
 
 }  // namespace coil

@@ -12,6 +12,7 @@
 namespace coil {
 
 /// For a graph on the CPU, with layouts chosen and weights not yet packed.
-void add_nan_guards(ir::Graph&);
+/// `looks`: whether data may be looked at; without, all calls that are not safe keep NaN by themselves.
+void add_nan_guards(ir::Graph&, bool looks = true);
 
 }  // namespace coil

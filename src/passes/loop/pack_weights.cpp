@@ -70,9 +70,8 @@ void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Devi
 }  // namespace
 
 std::optional<Tensor> constant_operand(const ir::Graph& graph, const ir::BufferView& v) {
-  auto found = graph.constants.find(v.buffer);
-  if (found == graph.constants.end() || graph.mutated.contains(v.buffer)) return std::nullopt;
-  Tensor t = found->second;
+  if (!graph.is_known(v.buffer)) return std::nullopt;
+  Tensor t = graph.constants.at(v.buffer);
   t.sizes.clear();
   t.strides.clear();
   for (std::size_t d = 0; d < v.sizes.size(); ++d) {

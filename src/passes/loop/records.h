@@ -1,6 +1,7 @@
 // The passes over the loop IR as records. compiler/pipelines.h says in which order they run.
 #pragma once
 #include "ir/ir.h"
+#include "passes/loop/batch_invariance.h"
 #include "passes/loop/fuse_post_ops.h"
 #include "passes/loop/layout_choice.h"
 #include "passes/loop/nan_guards.h"
@@ -23,7 +24,8 @@ void on_loops(ir::Graph& graph, const LoopContext&) {
 }
 
 inline bool takes_winograd(const target::Target& target, const Settings& settings) {
-  return target.has(target::Feature::Winograd) && settings.winograd != "false";
+  // (Its products have a row for each tile, of all images.)
+  return target.has(target::Feature::Winograd) && settings.winograd != "false" && !settings.batch_invariant;
 }
 
 inline constexpr LoopPass kChooseWinograd{
@@ -49,7 +51,9 @@ inline constexpr LoopPass kSplitPartWrites{
     on_loops<ir::split_part_writes>};
 inline constexpr LoopPass kAddNanGuards{
     "add-nan-guards", "Looks at the data choose an exact form of library calls that would lose a NaN.",
-    on_loops<add_nan_guards>, [](const target::Target& target, const Settings& settings) {
+    // What a look at a whole batch finds would choose the form of every row.
+    [](ir::Graph& graph, const LoopContext& given) { add_nan_guards(graph, !given.settings.batch_invariant); },
+    [](const target::Target& target, const Settings& settings) {
       return target.has(target::Feature::NanLoss) && settings.keep_nan;
     }};
 inline constexpr LoopPass kExpandWinograd{
@@ -59,6 +63,10 @@ inline constexpr LoopPass kAllowTf32{
     "allow-tf32", "Products and convolutions of f32 that may round their operands to TF32 are marked.",
     [](ir::Graph& graph, const LoopContext& given) { allow_tf32(graph, given.settings.cuda_tf32); },
     has<target::Feature::Tf32>};
+inline constexpr LoopPass kKeepRowsApart{
+    "keep-rows-apart", "Products and convolutions are marked to compute each row, or image, as if it were alone.",
+    on_loops<keep_rows_apart>,
+    [](const target::Target&, const Settings& settings) { return settings.batch_invariant; }};
 inline constexpr LoopPass kPackWeights{
     "pack-weights", "Constant weights are rearranged once into the form that the library reads fastest.",
     [](ir::Graph& graph, const LoopContext& given) {

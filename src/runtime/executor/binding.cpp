@@ -76,8 +76,10 @@ bool Binding::prepare(std::uint32_t site, std::vector<BoundView> in, std::vector
 void Binding::copy_states() {
   for (const ConstantPiece& piece : constant_pieces(constants_)) {
     // Constants that share memory with a state see its writes: the piece moves whole.
-    if (std::none_of(piece.constants.begin(), piece.constants.end(),
-                     [&](std::size_t i) { return plan_.constants[i].state; }))
+    // The seed of random operators is each context's own, wherever other states lie.
+    if (std::none_of(piece.constants.begin(), piece.constants.end(), [&](std::size_t i) {
+          return plan_.constants[i].state && (!model_.states_in_place || plan_.constants[i].seed);
+        }))
       continue;
     move_piece(piece, queue_.allocate(piece.bytes()), 0, constants_, queue_);
   }

@@ -108,6 +108,13 @@ class Model {
   /// with this one. Constants that share memory see the change together. Throws Error for a name that is not there, a
   /// wrong dtype or size, and a weight that is stored packed for the library.
   std::shared_ptr<const Model> with_constants(const std::map<std::string, Tensor>& values) const;
+  /// The same program on the caller's memory: its constants are these tensors, one for each of the plan's, where they
+  /// lie. They are the caller's to write to while nothing runs. States are written to there: contexts see each other's
+  /// writes, and one may run at a time where the program has states. Throws Error for a tensor that is not what the
+  /// plan says, lies on another device, or at an address that kernels cannot read from.
+  std::shared_ptr<const Model> over_memory(std::vector<Tensor> constants) const;
+  /// The constants as they lie in memory, one for each of the plan's.
+  const std::vector<Tensor>& constants() const;
   /// Random numbers of calls from now on follow from this number and the order of calls; at first they follow from the
   /// system's entropy. Shared with models made by `with_constants`.
   void seed(std::uint64_t) const;

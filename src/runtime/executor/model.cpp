@@ -137,6 +137,30 @@ std::shared_ptr<const Model> Model::with_constants(const std::map<std::string, T
   return model;
 }
 
+std::shared_ptr<const Model> Model::over_memory(std::vector<Tensor> constants) const {
+  auto impl = std::make_shared<Impl>(*impl_);
+  check_constants(impl->plan, constants);
+  const bool on_host = impl->plan.device.is_host();
+  for (std::size_t i = 0; i < constants.size(); ++i) {
+    const Tensor& t = constants[i];
+    const std::string& name = impl->plan.constants[i].name;
+    if (t.numel() == 0) continue;
+    if (t.device() != impl->plan.device)
+      fail("constant '{}' lies on {}, but the program runs on {}", name, to_string(t.device()),
+           to_string(impl->plan.device));
+    const std::size_t alignment = on_host ? size_of(t.dtype) : kDeviceAlignment;
+    if (reinterpret_cast<std::uintptr_t>(t.bytes()) % alignment != 0)
+      fail("constant '{}' lies at an address that is no multiple of {} bytes", name, alignment);
+  }
+  impl->constants = std::move(constants);
+  impl->states_in_place = true;
+  std::shared_ptr<Model> model(new Model());
+  model->impl_ = std::move(impl);
+  return model;
+}
+
+const std::vector<Tensor>& Model::constants() const { return impl_->constants; }
+
 void Model::seed(std::uint64_t seed) const { impl_->seeds->seed(seed); }
 
 const Plan& Model::plan() const { return impl_->plan; }

@@ -16,7 +16,8 @@ struct Model::Impl {
   std::shared_ptr<LoadedKernels> loaded;
   std::vector<const void*> kernels;  ///< one for each of plan.kernels
   std::shared_ptr<Seeds> seeds = std::make_shared<Seeds>();
-  Host host;  ///< carries out what is left to it; may be empty
+  Host host;                     ///< carries out what is left to it; may be empty
+  bool states_in_place = false;  ///< contexts write to states where they lie among `constants`
   std::uint64_t weight_bytes = 0;
   std::string provenance;
 };

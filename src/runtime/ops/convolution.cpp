@@ -36,7 +36,50 @@ void check(const ConvolutionProblem& p) {
   }
 }
 
+/// One image after another, by the call of one.
+class ImageByImage : public PreparedCall {
+ public:
+  explicit ImageByImage(const ConvolutionProblem& p, std::unique_ptr<PreparedCall> one) : p_(p), one_(std::move(one)) {}
+
+  std::size_t workspace_bytes() const override { return one_->workspace_bytes(); }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    std::vector<const void*> in(inputs.begin(), inputs.end());
+    std::vector<void*> out(outputs.begin(), outputs.end());
+    for (std::int64_t i = 0; i < p_.images; ++i) {
+      const auto bytes = [&](const BoundView& v) {
+        return i * v.strides[0] * static_cast<std::int64_t>(size_of(v.dtype));
+      };
+      const auto at = [&](std::size_t input, const BoundView& v) {
+        in[input] = static_cast<const std::byte*>(inputs[input]) + bytes(v);
+      };
+      at(0, p_.x);
+      for (std::size_t o = 0; o < p_.operands.size(); ++o) at(p_.first_operand + o, p_.operands[o]);
+      out[0] = static_cast<std::byte*>(outputs[0]) + bytes(p_.y);
+      one_->run(in, out, workspace);
+    }
+  }
+
+ private:
+  const ConvolutionProblem p_;
+  std::unique_ptr<PreparedCall> one_;
+};
+
+/// The problem of its first image.
+void take_one_image(ConvolutionProblem& p) {
+  p.images = p.x.sizes[0];
+  p.x.sizes[0] = p.y.sizes[0] = 1;
+  for (BoundView& o : p.operands) o.sizes[0] = 1;
+}
+
+std::unique_ptr<PreparedCall> make_call_of_all(const ConvolutionProblem& problem);
+
 std::unique_ptr<PreparedCall> make_call(const ConvolutionProblem& problem) {
+  auto call = make_call_of_all(problem);
+  return problem.images == 1 ? std::move(call) : std::make_unique<ImageByImage>(problem, std::move(call));
+}
+
+std::unique_ptr<PreparedCall> make_call_of_all(const ConvolutionProblem& problem) {
   if (auto call = onednn::make_convolution(problem)) return call;
   return make_plain_convolution(problem);
 }
@@ -51,8 +94,10 @@ class ConvolutionOp : public CachedOp {
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     const ConvolutionProblem problem = convolution_problem(attributes_, inputs, outputs);
     std::vector<EpilogueOperand> operands;
-    for (std::size_t i = 0; i < problem.operands.size(); ++i)
+    for (std::size_t i = 0; i < problem.operands.size(); ++i) {
       operands.push_back({problem.first_operand + i, problem.operands[i]});
+      operands.back().view.sizes[0] = outputs[0].sizes[0];
+    }
     return make_with_nan_kept(attributes_, problem.post, outputs[0], std::move(operands), inputs.size(),
                               [problem](std::size_t post) { return make_call(with_post(problem, post)); });
   }
@@ -100,6 +145,7 @@ ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<c
     if (at >= inputs.size()) fail("a post-operation of a convolution has no operand");
     p.operands.push_back(expand_view(inputs[at], p.y.sizes));
   }
+  if (given.batch_invariant()) take_one_image(p);
   return p;
 }
 

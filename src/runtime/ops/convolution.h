@@ -18,6 +18,7 @@ struct ConvolutionProblem {
   std::vector<PostOp> post;
   Sizes stride, padding, padding_end, dilation;
   std::int64_t groups = 1;
+  std::int64_t images = 1;  ///< where each is computed by itself (batch_invariant): how many; x and y then have one
   bool transposed = false;
   bool tf32 = false;  ///< on CUDA: may round f32 operands to TF32
 

@@ -5,6 +5,7 @@
 #include "library_ops/products.h"
 #include "runtime/ops/nan_guard.h"
 #include "runtime/ops/onednn/onednn.h"
+#include "runtime/ops/panel/batch_invariant.h"
 #include "runtime/ops/panel/gemm.h"
 #include "support/error.h"
 
@@ -16,6 +17,7 @@ void add_epilogue(GemmProblem& p, const BoundCall& call) {
   const library_ops::EpilogueCall epilogue(call);
   p.post = epilogue.post();
   p.tf32 = epilogue.tf32();
+  p.batch_invariant = epilogue.batch_invariant();
   auto operand = [&](std::size_t index) {
     if (index >= call.inputs.size()) fail("a post-operation of a matrix product has no operand");
     return GemmOperand{index, expand_view(call.inputs[index], epilogue.result().sizes), p.y.sizes};
@@ -153,6 +155,7 @@ GemmProblem matmul_problem(const Attributes& attributes, std::span<const BoundVi
 namespace {
 
 std::unique_ptr<PreparedCall> make_product(const GemmProblem& problem) {
+  if (problem.batch_invariant) return panels::make_batch_invariant_gemm(problem);
   if (auto call = panels::make_gemm(problem)) return call;
   if (auto call = onednn::make_gemm(problem)) return call;
   return make_plain_gemm(problem);

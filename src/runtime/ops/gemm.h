@@ -22,7 +22,8 @@ struct GemmProblem {
   std::vector<PostOp> post;
   std::string packed_desc;  ///< of b; empty: b is a plain view
   std::size_t packed_bytes = 0;
-  bool tf32 = false;  ///< on CUDA: may round f32 operands to TF32
+  bool tf32 = false;             ///< on CUDA: may round f32 operands to TF32
+  bool batch_invariant = false;  ///< the bits of a row do not depend on m and batch
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
 };
 

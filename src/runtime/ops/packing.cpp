@@ -11,7 +11,7 @@ std::optional<Packed> pack_operand(std::string_view op, const Attributes& attrib
   if (op == "linear") {
     const GemmProblem problem = linear_problem(attributes, inputs, outputs);
     auto packed = panels::pack_gemm(problem, value, isa);
-    return packed ? std::move(packed) : onednn::pack_gemm(problem, value);
+    return packed || problem.batch_invariant ? std::move(packed) : onednn::pack_gemm(problem, value);
   }
   if (op == "convolution") return onednn::pack_convolution(convolution_problem(attributes, inputs, outputs), value);
   return std::nullopt;

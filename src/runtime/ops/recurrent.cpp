@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "library_ops/products.h"
 #include "library_ops/recurrent.h"
 #include "runtime/device/cached_op.h"
 #include "runtime/device/library.h"
@@ -28,7 +29,7 @@ std::int64_t gate_count(Mode mode) { return mode == Mode::Lstm ? 4 : mode == Mod
 
 struct Config {
   Mode mode = Mode::Lstm;
-  bool reverse = false, has_bias = false, has_projection = false;
+  bool reverse = false, has_bias = false, has_projection = false, batch_invariant = false;
 };
 
 template <class T>
@@ -115,7 +116,9 @@ class Recurrent : public PreparedCall {
 
   /// [batch, from] times a weight [to, from].
   std::unique_ptr<LibraryOp> linear(DType loop, std::int64_t from, std::int64_t to, bool has_bias) const {
-    auto op = make_library_op("linear", {{"has_bias", std::int64_t{has_bias}}});
+    auto op = make_library_op(
+        "linear", {{std::string(library_ops::kHasBias.name), std::int64_t{has_bias}},
+                   {std::string(library_ops::kBatchInvariant.name), std::int64_t{config_.batch_invariant}}});
     std::vector<BoundView> inputs = {dense_view(loop, {batch_, from}), dense_view(loop, {to, from})};
     if (has_bias) inputs.push_back(dense_view(loop, {to}));
     const BoundView output = dense_view(loop, {batch_, to});
@@ -174,7 +177,8 @@ class RecurrentOp : public CachedOp {
  public:
   explicit RecurrentOp(const Attributes& a)
       : config_{mode_of(read(a, library_ops::recurrent::kMode)), read(a, library_ops::recurrent::kReverse),
-                read(a, library_ops::recurrent::kBias), read(a, library_ops::recurrent::kHasProjection)} {}
+                read(a, library_ops::recurrent::kBias), read(a, library_ops::recurrent::kHasProjection),
+                read(a, library_ops::kBatchInvariant)} {}
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {

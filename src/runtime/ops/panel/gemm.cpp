@@ -335,28 +335,43 @@ void pack_panel(T* to, const T* from, std::int64_t columns, std::int64_t k, std:
 
 }  // namespace
 
+bool multiplies(const GemmProblem& p) {
+  return machine_runs("avx512") && element_of(p.a.given.dtype) && element_of(p.b.given.dtype) &&
+         element_of(p.y.given.dtype);
+}
+
+std::string packed_form(DType dtype) { return Form{dtype}.text(); }
+
+std::size_t packed_bytes(DType dtype, std::int64_t n, std::int64_t k) { return Form{dtype}.bytes(n, k); }
+
+void pack(std::byte* to, const std::byte* from, const BoundView& b) {
+  const Form form{b.dtype};
+  const std::int64_t k = b.sizes[0], n = b.sizes[1];
+  parallel_ranges(form.panels(n), 1 + 16384 / (k * Form::kWidth), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t panel = begin; panel < end; ++panel) {
+      const std::int64_t column = panel * Form::kWidth, columns = std::min(Form::kWidth, n - column),
+                         down = b.strides[0], right = b.strides[1];
+      auto pack_as = [&]<class T>(T) {
+        pack_panel(reinterpret_cast<T*>(to) + panel * k * Form::kWidth,
+                   reinterpret_cast<const T*>(from) + column * right, columns, k, down, right);
+      };
+      size_of(form.dtype) == 4 ? pack_as(std::uint32_t{}) : pack_as(std::uint16_t{});
+    }
+  });
+}
+
 std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight, std::string_view isa) {
   // Of fewer, a panel's sums are stored as often as they are added to.
   constexpr std::int64_t kLeastColumns = 64, kLeastDepth = 128;
   if (!isa.starts_with("avx512") || !element_of(weight.dtype) || !element_of(p.a.given.dtype) ||
-      !element_of(p.y.given.dtype) || p.n < kLeastColumns || p.k < kLeastDepth)
+      !element_of(p.y.given.dtype) || p.k == 0 || (!p.batch_invariant && (p.n < kLeastColumns || p.k < kLeastDepth)))
     return std::nullopt;
-  if (p.a.given.dtype == DType::BF16 && weight.dtype == DType::BF16 && onednn::multiplies_bf16()) return std::nullopt;
-  const Form form{weight.dtype};
+  if (!p.batch_invariant && p.a.given.dtype == DType::BF16 && weight.dtype == DType::BF16 && onednn::multiplies_bf16())
+    return std::nullopt;
   Packed packed;
-  packed.attributes["packed_desc"] = form.text();
-  packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(form.bytes(p.n, p.k))});
-  parallel_ranges(form.panels(p.n), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t panel = begin; panel < end; ++panel) {
-      const std::int64_t column = panel * Form::kWidth, columns = std::min(Form::kWidth, p.n - column),
-                         down = p.b.given.strides[0], right = p.b.given.strides[1];
-      auto pack = [&]<class T>(T) {
-        pack_panel(reinterpret_cast<T*>(packed.bytes.bytes()) + panel * p.k * Form::kWidth,
-                   reinterpret_cast<const T*>(weight.bytes()) + column * right, columns, p.k, down, right);
-      };
-      size_of(form.dtype) == 4 ? pack(std::uint32_t{}) : pack(std::uint16_t{});
-    }
-  });
+  packed.attributes["packed_desc"] = packed_form(weight.dtype);
+  packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed_bytes(weight.dtype, p.n, p.k))});
+  pack(packed.bytes.bytes(), weight.bytes(), {weight.dtype, p.b.given.sizes, p.b.given.strides});
   return packed;
 }
 

@@ -18,4 +18,11 @@ std::unique_ptr<PreparedCall> make_gemm(const GemmProblem&);
 /// for products too small to gain.
 std::optional<Packed> pack_gemm(const GemmProblem&, const Tensor& weight, std::string_view isa);
 
+/// The same in each call: whether this machine multiplies operands of these types so, what the form is called, how many
+/// bytes it takes, and a matrix `b` of [K, N] brought into it.
+bool multiplies(const GemmProblem&);
+std::string packed_form(DType);
+std::size_t packed_bytes(DType, std::int64_t n, std::int64_t k);
+void pack(std::byte* to, const std::byte* from, const BoundView& b);
+
 }  // namespace coil::runtime::panels
