@@ -216,7 +216,7 @@ void Binding::bind_memory() {
   if (planned) {
     for (BufferId id : temporaries) offsets[id] = static_cast<std::uint64_t>(plan_.buffers[id].arena_offset);
   } else {
-    ArenaPlan arena = plan_arena(intervals);
+    ArenaPlan arena = plan_arena(intervals, ArenaEffort::Call);
     offsets = std::move(arena.offsets);
     now_.arena_bytes = arena.peak;
   }
